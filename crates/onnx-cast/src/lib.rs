@@ -1,0 +1,1 @@
+//! The ONNX operators Cast, CastLike and BitCast.

@@ -1,0 +1,1 @@
+//! The exact oracle and the input generators.
