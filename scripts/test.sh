@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# The whole test run: set-up, format, lints, build, tests, documentation, checks in Python. All warnings are errors.
+# Needs Rust (with rustfmt and clippy) and Python 3.11 or newer; the first run fetches packages from crates.io and PyPI.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+stage() {
+    printf '\n=== %s\n' "$1"
+    shift
+    "$@"
+}
+
+python=.venv/bin/python
+
+stage "set-up" python3 scripts/setup.py
+stage "facts from onnx, older" "$python" scripts/onnx_schemas.py --check
+stage "facts from onnx, newest" env PYTHONPATH=.cache/onnx-newest "$python" scripts/onnx_schemas.py --check
+stage "format" cargo fmt --all --check
+stage "lints" cargo clippy --workspace --all-targets --locked -- -D warnings
+stage "build" cargo build --workspace --release --locked
+stage "tests" cargo test --workspace --locked
+stage "documentation" env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
+# A check drives the command that "build" has made, from the outside.
+for check in scripts/check_*.py; do
+    if [[ -e "$check" ]]; then
+        stage "$check" "$python" "$check"
+    fi
+done
+printf '\nall stages passed\n'
