@@ -1,0 +1,403 @@
+//! The 26 types of Cast and the two complex types of BitCast, each one row of a table.
+//!
+//! A float format is its exponent and significand widths, its bias and what its top codes mean; everything else (the
+//! largest value, the codes of infinity and NaN) is worked out from these.
+
+use crate::exact::Dyadic;
+
+/// An ONNX element type, with ONNX's number for it as the discriminant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(i32)]
+#[expect(missing_docs, reason = "the names are ONNX's")]
+pub enum Ty {
+    Float = 1,
+    Uint8 = 2,
+    Int8 = 3,
+    Uint16 = 4,
+    Int16 = 5,
+    Int32 = 6,
+    Int64 = 7,
+    String = 8,
+    Bool = 9,
+    Float16 = 10,
+    Double = 11,
+    Uint32 = 12,
+    Uint64 = 13,
+    Complex64 = 14,
+    Complex128 = 15,
+    Bfloat16 = 16,
+    Float8E4M3FN = 17,
+    Float8E4M3FNUZ = 18,
+    Float8E5M2 = 19,
+    Float8E5M2FNUZ = 20,
+    Uint4 = 21,
+    Int4 = 22,
+    Float4E2M1 = 23,
+    Float8E8M0 = 24,
+    Uint2 = 25,
+    Int2 = 26,
+    Float6E2M3 = 27,
+    Float6E3M2 = 28,
+}
+
+/// What the codes at the top of a float format mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Specials {
+    /// The last exponent holds infinity and the NaNs, as in IEEE 754.
+    Ieee,
+    /// No infinity; the last code of each sign is NaN.
+    LastIsNan,
+    /// No infinity and no -0; the code that would be -0 is the only NaN.
+    MinusZeroIsNan,
+    /// Every code is a number.
+    AllFinite,
+}
+
+/// A signed binary float format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FloatLayout {
+    /// Width of the exponent field.
+    pub exponent_bits: u32,
+    /// Width of the stored significand, without the implicit bit.
+    pub significand_bits: u32,
+    /// Exponent bias.
+    pub bias: i32,
+    /// What the top codes mean.
+    pub specials: Specials,
+}
+
+impl FloatLayout {
+    /// Number of bits, the sign included.
+    pub const fn bits(&self) -> u32 {
+        1 + self.exponent_bits + self.significand_bits
+    }
+
+    /// The sign bit.
+    pub const fn sign_bit(&self) -> u64 {
+        1 << (self.bits() - 1)
+    }
+
+    /// The code of the largest finite value.
+    pub const fn max_code(&self) -> u64 {
+        let last = self.sign_bit() - 1;
+        match self.specials {
+            Specials::Ieee => (((1 << self.exponent_bits) - 1) << self.significand_bits) - 1,
+            Specials::LastIsNan => last - 1,
+            Specials::MinusZeroIsNan | Specials::AllFinite => last,
+        }
+    }
+
+    /// The code of +infinity, for the formats that have one.
+    pub const fn infinity(&self) -> Option<u64> {
+        match self.specials {
+            Specials::Ieee => Some(self.max_code() + 1),
+            _ => None,
+        }
+    }
+
+    /// The value of a code without sign. Codes past [`max_code`](Self::max_code) continue the pattern, as if the
+    /// exponent field had no end: that is the grid against which overflow is judged.
+    pub const fn value(&self, code: u64) -> Dyadic {
+        let exponent = (code >> self.significand_bits) as i32;
+        let fraction = code & ((1 << self.significand_bits) - 1);
+        let (significand, exponent) = if exponent == 0 {
+            (fraction, 1)
+        } else {
+            (fraction + (1 << self.significand_bits), exponent)
+        };
+        Dyadic {
+            significand: significand as u128,
+            exponent: exponent - self.bias - self.significand_bits as i32,
+        }
+    }
+}
+
+/// What the bits of a type mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A signed binary float.
+    Float(FloatLayout),
+    /// float8e8m0: a bare exponent, `2^(code - 127)`, NaN = 0xFF.
+    PowerOfTwo,
+    /// Two's complement or unsigned integer.
+    Int {
+        /// Whether it is two's complement.
+        signed: bool,
+    },
+    /// One byte, zero or not.
+    Bool,
+    /// Text.
+    String,
+    /// A pair of floats, known to BitCast alone.
+    Complex,
+}
+
+/// One row of the type table.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// The type.
+    pub ty: Ty,
+    /// ONNX's name, in lower case.
+    pub name: &'static str,
+    /// Bits of one element; 0 for string.
+    pub bits: u32,
+    /// What the bits mean.
+    pub kind: Kind,
+    /// The first version of Cast that takes the type.
+    pub cast_since: Option<u32>,
+    /// Whether BitCast-26 takes the type.
+    pub bit_cast: bool,
+}
+
+const fn float(exponent_bits: u32, significand_bits: u32, bias: i32, specials: Specials) -> Kind {
+    Kind::Float(FloatLayout {
+        exponent_bits,
+        significand_bits,
+        bias,
+        specials,
+    })
+}
+
+const SIGNED: Kind = Kind::Int { signed: true };
+const UNSIGNED: Kind = Kind::Int { signed: false };
+
+macro_rules! table {
+    ($($ty:ident $name:literal $bits:literal $kind:expr, $since:expr, $bit_cast:literal;)*) => {
+        /// Every type, in the order of ONNX's numbers.
+        pub const TABLE: [Row; 28] = [$(Row {
+            ty: Ty::$ty, name: $name, bits: $bits, kind: $kind, cast_since: $since, bit_cast: $bit_cast,
+        },)*];
+    };
+}
+
+table! {
+    Float          "float"           32 float(8, 23, 127, Specials::Ieee),           Some(1), true;
+    Uint8          "uint8"            8 UNSIGNED,                                    Some(1), true;
+    Int8           "int8"             8 SIGNED,                                      Some(1), true;
+    Uint16         "uint16"          16 UNSIGNED,                                    Some(1), true;
+    Int16          "int16"           16 SIGNED,                                      Some(1), true;
+    Int32          "int32"           32 SIGNED,                                      Some(1), true;
+    Int64          "int64"           64 SIGNED,                                      Some(1), true;
+    String         "string"           0 Kind::String,                                Some(9), false;
+    Bool           "bool"             8 Kind::Bool,                                  Some(1), true;
+    Float16        "float16"         16 float(5, 10, 15, Specials::Ieee),            Some(1), true;
+    Double         "double"          64 float(11, 52, 1023, Specials::Ieee),         Some(1), true;
+    Uint32         "uint32"          32 UNSIGNED,                                    Some(1), true;
+    Uint64         "uint64"          64 UNSIGNED,                                    Some(1), true;
+    Complex64      "complex64"       64 Kind::Complex,                               None, true;
+    Complex128     "complex128"     128 Kind::Complex,                               None, true;
+    Bfloat16       "bfloat16"        16 float(8, 7, 127, Specials::Ieee),            Some(13), true;
+    Float8E4M3FN   "float8e4m3fn"     8 float(4, 3, 7, Specials::LastIsNan),         Some(19), true;
+    Float8E4M3FNUZ "float8e4m3fnuz"   8 float(4, 3, 8, Specials::MinusZeroIsNan),    Some(19), true;
+    Float8E5M2     "float8e5m2"       8 float(5, 2, 15, Specials::Ieee),             Some(19), true;
+    Float8E5M2FNUZ "float8e5m2fnuz"   8 float(5, 2, 16, Specials::MinusZeroIsNan),   Some(19), true;
+    Uint4          "uint4"            4 UNSIGNED,                                    Some(21), true;
+    Int4           "int4"             4 SIGNED,                                      Some(21), true;
+    Float4E2M1     "float4e2m1"       4 float(2, 1, 1, Specials::AllFinite),         Some(23), true;
+    Float8E8M0     "float8e8m0"       8 Kind::PowerOfTwo,                            Some(24), true;
+    Uint2          "uint2"            2 UNSIGNED,                                    Some(25), true;
+    Int2           "int2"             2 SIGNED,                                      Some(25), true;
+    Float6E2M3     "float6e2m3"       6 float(2, 3, 1, Specials::AllFinite),         Some(28), false;
+    Float6E3M2     "float6e3m2"       6 float(3, 2, 3, Specials::AllFinite),         Some(28), false;
+}
+
+const fn pick<const N: usize>(want_string: bool) -> [Ty; N] {
+    let mut out = [Ty::Float; N];
+    let (mut i, mut n) = (0, 0);
+    while i < TABLE.len() {
+        let keep = match TABLE[i].kind {
+            Kind::Complex => false,
+            Kind::String => want_string,
+            _ => true,
+        };
+        if keep {
+            out[n] = TABLE[i].ty;
+            n += 1;
+        }
+        i += 1;
+    }
+    assert!(n == N);
+    out
+}
+
+impl Ty {
+    /// The 26 types of Cast.
+    pub const ALL: [Ty; 26] = pick(true);
+    /// The 25 types of Cast that are numbers: all but string.
+    pub const NUMERIC: [Ty; 25] = pick(false);
+
+    /// The type's row of the table.
+    pub const fn row(self) -> &'static Row {
+        &TABLE[self as usize - 1]
+    }
+
+    /// The type with ONNX's number `code`.
+    pub fn from_code(code: i32) -> Option<Ty> {
+        TABLE.iter().map(|row| row.ty).find(|ty| ty.code() == code)
+    }
+
+    /// The type with ONNX's name, in lower case (`float8e4m3fn`).
+    pub fn from_name(name: &str) -> Option<Ty> {
+        TABLE.iter().find(|row| row.name == name).map(|row| row.ty)
+    }
+
+    /// ONNX's number for the type.
+    pub const fn code(self) -> i32 {
+        self as i32
+    }
+
+    /// ONNX's name, in lower case.
+    pub const fn name(self) -> &'static str {
+        self.row().name
+    }
+
+    /// Bits of one element; 0 for string.
+    pub const fn bits(self) -> u32 {
+        self.row().bits
+    }
+
+    /// What the bits mean.
+    pub const fn kind(self) -> Kind {
+        self.row().kind
+    }
+
+    /// The lowest `bits()` bits set (64 at most).
+    pub const fn mask(self) -> u64 {
+        match self.bits() {
+            bits @ 0..64 => (1 << bits) - 1,
+            _ => u64::MAX,
+        }
+    }
+
+    /// The format, for the signed floats (float8e8m0 is not one).
+    pub const fn layout(self) -> Option<FloatLayout> {
+        match self.kind() {
+            Kind::Float(layout) => Some(layout),
+            _ => None,
+        }
+    }
+
+    /// Whether it is one of the 25 numeric types.
+    pub const fn is_numeric(self) -> bool {
+        !matches!(self.kind(), Kind::String | Kind::Complex)
+    }
+
+    /// Whether it is one of the five float8 types, whose casts obey `saturate`.
+    pub const fn is_float8(self) -> bool {
+        self.bits() == 8 && matches!(self.kind(), Kind::Float(_) | Kind::PowerOfTwo)
+    }
+
+    /// The range of an integer type.
+    pub const fn int_range(self) -> Option<(i128, i128)> {
+        match self.kind() {
+            Kind::Int { signed: true } => {
+                Some((-(1 << (self.bits() - 1)), (1 << (self.bits() - 1)) - 1))
+            }
+            Kind::Int { signed: false } => Some((0, (1 << self.bits()) - 1)),
+            _ => None,
+        }
+    }
+
+    /// The first version of Cast that takes the type, as input and as output alike.
+    pub const fn cast_since(self) -> Option<u32> {
+        self.row().cast_since
+    }
+
+    /// The first version of CastLike that takes the type.
+    pub const fn cast_like_since(self) -> Option<u32> {
+        match self.row().cast_since {
+            Some(..=13) => Some(15),
+            Some(since @ ..=25) => Some(since),
+            _ => None,
+        }
+    }
+
+    /// Whether BitCast-26 takes the type.
+    pub const fn bit_cast(self) -> bool {
+        self.row().bit_cast
+    }
+}
+
+/// The versions of Cast.
+pub const CAST_VERSIONS: [u32; 10] = [1, 6, 9, 13, 19, 21, 23, 24, 25, 28];
+/// The versions of CastLike.
+pub const CAST_LIKE_VERSIONS: [u32; 6] = [15, 19, 21, 23, 24, 25];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_in_the_order_of_onnx_numbers() {
+        for (i, row) in TABLE.iter().enumerate() {
+            assert_eq!(row.ty.code(), i as i32 + 1, "{}", row.name);
+            assert_eq!(Ty::from_code(row.ty.code()), Some(row.ty));
+            assert_eq!(Ty::from_name(row.name), Some(row.ty));
+            if let Kind::Float(layout) = row.kind {
+                assert_eq!(layout.bits(), row.bits, "{}", row.name);
+            }
+        }
+        assert_eq!(Ty::from_code(0), None);
+        assert_eq!(Ty::from_code(29), None);
+    }
+
+    #[test]
+    fn each_version_takes_as_many_types_as_onnx_says() {
+        let counts: Vec<usize> = CAST_VERSIONS
+            .iter()
+            .map(|&v| {
+                TABLE
+                    .iter()
+                    .filter(|row| row.cast_since.is_some_and(|since| since <= v))
+                    .count()
+            })
+            .collect();
+        assert_eq!(counts, [12, 12, 13, 14, 18, 20, 21, 22, 24, 26]);
+        let like: Vec<usize> = CAST_LIKE_VERSIONS
+            .iter()
+            .map(|&v| {
+                TABLE
+                    .iter()
+                    .filter(|row| row.ty.cast_like_since().is_some_and(|since| since <= v))
+                    .count()
+            })
+            .collect();
+        assert_eq!(like, [14, 18, 20, 21, 22, 24]);
+        assert_eq!(TABLE.iter().filter(|row| row.bit_cast).count(), 25);
+        assert_eq!((Ty::ALL.len(), Ty::NUMERIC.len()), (26, 25));
+    }
+
+    #[test]
+    fn largest_and_smallest_values() {
+        let rows = [
+            (Ty::Float16, 65504.0, 2f64.powi(-24)),
+            (Ty::Bfloat16, 255.0 * 2f64.powi(120), 2f64.powi(-133)),
+            (Ty::Float, f64::from(f32::MAX), 2f64.powi(-149)),
+            (Ty::Double, f64::MAX, f64::from_bits(1)),
+            (Ty::Float8E4M3FN, 448.0, 2f64.powi(-9)),
+            (Ty::Float8E4M3FNUZ, 240.0, 2f64.powi(-10)),
+            (Ty::Float8E5M2, 57344.0, 2f64.powi(-16)),
+            (Ty::Float8E5M2FNUZ, 57344.0, 2f64.powi(-17)),
+            (Ty::Float6E2M3, 7.5, 0.125),
+            (Ty::Float6E3M2, 28.0, 0.0625),
+            (Ty::Float4E2M1, 6.0, 0.5),
+        ];
+        let double = Ty::Double.layout().unwrap();
+        for (ty, max, min) in rows {
+            let layout = ty.layout().unwrap();
+            assert!(
+                layout
+                    .value(layout.max_code())
+                    .cmp(&double.value(max.to_bits()))
+                    .is_eq(),
+                "{}",
+                ty.name()
+            );
+            assert!(
+                layout.value(1).cmp(&double.value(min.to_bits())).is_eq(),
+                "{}",
+                ty.name()
+            );
+        }
+    }
+}
