@@ -1,1 +1,44 @@
-//! The ONNX operators Cast, CastLike and BitCast.
+//! The ONNX operators Cast, CastLike and BitCast: every one of the 676 pairs of element types, every bit right.
+//!
+//! - [`Cast`], [`CastLike`] and [`BitCast`] are the operators, by opset, with ONNX's attributes; [`CastOptions`] says
+//!   how. They run on a [`TensorView`] into a new [`Tensor`] or into a buffer of the caller's.
+//! - [`cast_slice`] casts Rust slices; [`scalar::cast_one`] one element.
+//! - [`Plan`] is a cast resolved for two types, to run many times.
+//! - [`DataType`] is the table of types; [`Float16`], [`BFloat16`], [`Float8E4M3FN`] and the others stand for the
+//!   elements that Rust has no type for.
+//!
+//! Every conversion rounds once, from the exact source value. A result depends on the value, the types, the opset and
+//! the attributes alone: never on the processor, the instruction set, the position in the tensor or the floating-point
+//! control register.
+//!
+//! ```
+//! use onnx_cast::{Cast, CastOptions, DataType, RoundMode, Tensor};
+//!
+//! let scales = Tensor::from_slice(vec![3], &[1.0f64, 1.5, 3.0])?;
+//! let options = CastOptions { round_mode: Some(RoundMode::Down), ..Default::default() };
+//! let powers = Cast::new(DataType::Float8E8M0, &options)?.run(&scales.view())?;
+//! assert_eq!(powers.bytes(), Some(&[127, 127, 128][..]));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod arch;
+mod element;
+mod error;
+mod format;
+mod kernel;
+pub mod ops;
+mod packed;
+pub mod scalar;
+mod tensor;
+
+pub use arch::{BACKEND_VARIABLE, Backend, available as available_backends};
+pub use element::{
+    BFloat16, DataType, Element, Float4E2M1, Float6E2M3, Float6E3M2, Float8E4M3FN, Float8E4M3FNUZ, Float8E5M2,
+    Float8E5M2FNUZ, Float8E8M0, Float16, Int2, Int4, Kind, PlainElement, TypeInfo, Uint2, Uint4, UnknownType, Word,
+};
+pub use error::{CastError, OpError, ParseError, TensorError};
+pub use format::{FloatFormat, Nan};
+pub use ops::{BitCast, Cast, CastLike, CastOptions, NEWEST_OPSET, Operator, Plan, cast_slice};
+pub use packed::{clear_padding, pack, unpack};
+pub use scalar::RoundMode;
+pub use tensor::{Data, Strings, StringsView, Tensor, TensorData, TensorView, element_count};

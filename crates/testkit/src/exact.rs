@@ -22,18 +22,12 @@ pub struct Dyadic {
 impl Dyadic {
     /// A whole number.
     pub const fn integer(value: u64) -> Self {
-        Self {
-            significand: value as u128,
-            exponent: 0,
-        }
+        Self { significand: value as u128, exponent: 0 }
     }
 
     /// `2^exponent`.
     pub const fn power_of_two(exponent: i32) -> Self {
-        Self {
-            significand: 1,
-            exponent,
-        }
+        Self { significand: 1, exponent }
     }
 
     /// The exponent of the leading bit: the value is in `[2^top, 2^(top + 1))`. Of no meaning for zero.
@@ -42,10 +36,7 @@ impl Dyadic {
     }
 
     /// Compares two values.
-    #[expect(
-        clippy::should_implement_trait,
-        reason = "equal values need not be identical"
-    )]
+    #[expect(clippy::should_implement_trait, reason = "equal values need not be identical")]
     pub fn cmp(&self, other: &Self) -> Ordering {
         match (self.significand == 0, other.significand == 0) {
             (true, true) => Ordering::Equal,
@@ -53,9 +44,7 @@ impl Dyadic {
             (false, true) => Ordering::Greater,
             (false, false) => {
                 let aligned = |v: &Self| v.significand << v.significand.leading_zeros();
-                self.top()
-                    .cmp(&other.top())
-                    .then_with(|| aligned(self).cmp(&aligned(other)))
+                self.top().cmp(&other.top()).then_with(|| aligned(self).cmp(&aligned(other)))
             }
         }
     }
@@ -64,10 +53,7 @@ impl Dyadic {
     pub fn midpoint(a: &Self, b: &Self) -> Self {
         let low = a.exponent.min(b.exponent);
         let aligned = |v: &Self| v.significand << (v.exponent - low);
-        Self {
-            significand: aligned(a) + aligned(b),
-            exponent: low - 1,
-        }
+        Self { significand: aligned(a) + aligned(b), exponent: low - 1 }
     }
 }
 
@@ -122,16 +108,11 @@ pub trait Magnitude {
     /// nearer to the value which would follow the largest one, were there more exponents.
     fn nearest_code(&self, layout: &FloatLayout) -> u64 {
         let beyond = layout.max_code() + 1;
-        let below = self
-            .greatest_not_above(beyond, |code| layout.value(code))
-            .unwrap_or(0);
+        let below = self.greatest_not_above(beyond, |code| layout.value(code)).unwrap_or(0);
         if below == beyond {
             return beyond;
         }
-        match self.cmp_dyadic(&Dyadic::midpoint(
-            &layout.value(below),
-            &layout.value(below + 1),
-        )) {
+        match self.cmp_dyadic(&Dyadic::midpoint(&layout.value(below), &layout.value(below + 1))) {
             Ordering::Less => below,
             Ordering::Equal => below + below % 2,
             Ordering::Greater => below + 1,
@@ -142,15 +123,8 @@ pub trait Magnitude {
     fn power_position(&self) -> PowerPosition {
         let floor = self.greatest_not_above(MAX_POWER_CODE, power_value);
         let power = power_value(floor.unwrap_or(0));
-        let half = Dyadic {
-            significand: 3,
-            exponent: power.exponent - 1,
-        };
-        PowerPosition {
-            floor,
-            exact: self.cmp_dyadic(&power).is_eq(),
-            half: self.cmp_dyadic(&half),
-        }
+        let half = Dyadic { significand: 3, exponent: power.exponent - 1 };
+        PowerPosition { floor, exact: self.cmp_dyadic(&power).is_eq(), half: self.cmp_dyadic(&half) }
     }
 
     /// The integer part, or `limit` if that is less.
@@ -169,11 +143,7 @@ impl Magnitude for Dyadic {
     }
 
     fn nearest_integer_low_bits(&self) -> u64 {
-        Ratio::from(*self)
-            .nearest_integer()
-            .iter_u64_digits()
-            .next()
-            .unwrap_or(0)
+        Ratio::from(*self).nearest_integer().iter_u64_digits().next().unwrap_or(0)
     }
 }
 
@@ -190,10 +160,7 @@ impl From<Dyadic> for Ratio {
     fn from(value: Dyadic) -> Self {
         let up = value.exponent.max(0) as u32;
         let down = (-value.exponent).max(0) as u32;
-        Self {
-            numerator: BigUint::from(value.significand) << up,
-            denominator: BigUint::from(1u32) << down,
-        }
+        Self { numerator: BigUint::from(value.significand) << up, denominator: BigUint::from(1u32) << down }
     }
 }
 
@@ -291,11 +258,7 @@ impl Magnitude for Quick {
     }
 
     fn cmp_dyadic(&self, other: &Dyadic) -> Ordering {
-        Dyadic {
-            significand: self.significand.into(),
-            exponent: self.exponent,
-        }
-        .cmp(other)
+        Dyadic { significand: self.significand.into(), exponent: self.exponent }.cmp(other)
     }
 
     #[inline(always)]
@@ -329,22 +292,14 @@ impl Magnitude for Quick {
     fn power_position(&self) -> PowerPosition {
         let floor = self.top() + 127;
         if self.is_zero() || floor < 0 {
-            return PowerPosition {
-                floor: None,
-                exact: false,
-                half: Ordering::Less,
-            };
+            return PowerPosition { floor: None, exact: false, half: Ordering::Less };
         }
         let aligned = self.significand << self.significand.leading_zeros();
         let (exact, half) = match floor {
             255.. => (false, Ordering::Greater),
             _ => (aligned == 1 << 63, aligned.cmp(&(3 << 62))),
         };
-        PowerPosition {
-            floor: Some((floor as u64).min(MAX_POWER_CODE)),
-            exact,
-            half,
-        }
+        PowerPosition { floor: Some((floor as u64).min(MAX_POWER_CODE)), exact, half }
     }
 
     #[inline(always)]
@@ -387,9 +342,7 @@ impl<M> Number<M> {
     /// The sign bit.
     pub fn negative(&self) -> bool {
         match self {
-            Self::NaN { negative, .. }
-            | Self::Infinity { negative }
-            | Self::Finite { negative, .. } => *negative,
+            Self::NaN { negative, .. } | Self::Infinity { negative } | Self::Finite { negative, .. } => *negative,
         }
     }
 
@@ -399,13 +352,7 @@ impl<M> Number<M> {
         match self {
             Self::NaN { negative, payload } => Number::NaN { negative, payload },
             Self::Infinity { negative } => Number::Infinity { negative },
-            Self::Finite {
-                negative,
-                magnitude,
-            } => Number::Finite {
-                negative,
-                magnitude: form(magnitude),
-            },
+            Self::Finite { negative, magnitude } => Number::Finite { negative, magnitude: form(magnitude) },
         }
     }
 }
@@ -419,39 +366,18 @@ pub fn decode(ty: Ty, bits: u64) -> Number<Quick> {
     let bits = bits & ty.mask();
     match ty.kind() {
         Kind::Float(layout) => decode_float(&layout, bits),
-        Kind::PowerOfTwo if bits == 0xff => Number::NaN {
-            negative: false,
-            payload: 0,
-        },
-        Kind::PowerOfTwo => Number::Finite {
-            negative: false,
-            magnitude: Quick {
-                significand: 1,
-                exponent: bits as i32 - 127,
-            },
-        },
+        Kind::PowerOfTwo if bits == 0xff => Number::NaN { negative: false, payload: 0 },
+        Kind::PowerOfTwo => {
+            Number::Finite { negative: false, magnitude: Quick { significand: 1, exponent: bits as i32 - 127 } }
+        }
         Kind::Int { signed } => {
             let negative = signed && bits >> (ty.bits() - 1) == 1;
-            let significand = if negative {
-                (ty.mask() - bits) + 1
-            } else {
-                bits
-            };
-            Number::Finite {
-                negative,
-                magnitude: Quick {
-                    significand,
-                    exponent: 0,
-                },
-            }
+            let significand = if negative { (ty.mask() - bits) + 1 } else { bits };
+            Number::Finite { negative, magnitude: Quick { significand, exponent: 0 } }
         }
-        Kind::Bool => Number::Finite {
-            negative: false,
-            magnitude: Quick {
-                significand: u64::from(bits != 0),
-                exponent: 0,
-            },
-        },
+        Kind::Bool => {
+            Number::Finite { negative: false, magnitude: Quick { significand: u64::from(bits != 0), exponent: 0 } }
+        }
         Kind::String | Kind::Complex => panic!("{} is not a numeric type", ty.name()),
     }
 }
@@ -461,42 +387,21 @@ fn decode_float(layout: &FloatLayout, bits: u64) -> Number<Quick> {
     let negative = bits & layout.sign_bit() != 0;
     let code = bits & (layout.sign_bit() - 1);
     if layout.specials == Specials::MinusZeroIsNan && negative && code == 0 {
-        return Number::NaN {
-            negative,
-            payload: 0,
-        };
+        return Number::NaN { negative, payload: 0 };
     }
     if code <= layout.max_code() {
-        let Dyadic {
-            significand,
-            exponent,
-        } = layout.value(code);
-        return Number::Finite {
-            negative,
-            magnitude: Quick {
-                significand: significand as u64,
-                exponent,
-            },
-        };
+        let Dyadic { significand, exponent } = layout.value(code);
+        return Number::Finite { negative, magnitude: Quick { significand: significand as u64, exponent } };
     }
     match layout.infinity() {
         Some(infinity) if code == infinity => Number::Infinity { negative },
         // The shift drops the quiet bit.
-        Some(_) => Number::NaN {
-            negative,
-            payload: code << (64 - layout.significand_bits) << 1,
-        },
-        None => Number::NaN {
-            negative,
-            payload: 0,
-        },
+        Some(_) => Number::NaN { negative, payload: code << (64 - layout.significand_bits) << 1 },
+        None => Number::NaN { negative, payload: 0 },
     }
 }
 
 /// [`decode`], in the form whose casts go by search and comparison.
 pub fn decode_exact(ty: Ty, bits: u64) -> Number<Dyadic> {
-    decode(ty, bits).map(|quick| Dyadic {
-        significand: quick.significand.into(),
-        exponent: quick.exponent,
-    })
+    decode(ty, bits).map(|quick| Dyadic { significand: quick.significand.into(), exponent: quick.exponent })
 }

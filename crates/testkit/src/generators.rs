@@ -45,11 +45,7 @@ impl Rng {
 /// # Panics
 /// If the type is wider or not numeric.
 pub fn every(ty: Ty) -> Vec<u64> {
-    assert!(
-        ty.is_numeric() && ty.bits() <= 16,
-        "{} has too many values to list",
-        ty.name()
-    );
+    assert!(ty.is_numeric() && ty.bits() <= 16, "{} has too many values to list", ty.name());
     (0..=ty.mask()).collect()
 }
 
@@ -69,11 +65,7 @@ pub fn random_scaled(ty: Ty, count: usize, seed: u64) -> Vec<u64> {
 fn scaled(ty: Ty, rng: &mut Rng) -> u64 {
     let Kind::Float(layout) = ty.kind() else {
         let value = rng.of_any_length(ty.bits());
-        return (if rng.below(2) == 0 {
-            value
-        } else {
-            value.wrapping_neg()
-        }) & ty.mask();
+        return (if rng.below(2) == 0 { value } else { value.wrapping_neg() }) & ty.mask();
     };
     let reach = match rng.below(4) {
         0 => 4,
@@ -84,11 +76,7 @@ fn scaled(ty: Ty, rng: &mut Rng) -> u64 {
     let last = (layout.max_code() >> layout.significand_bits) as i64;
     let exponent = i64::from(layout.bias) + rng.below(2 * reach + 1) as i64 - reach as i64;
     let fraction = rng.next_u64() & ((1 << layout.significand_bits) - 1);
-    let sign = if rng.below(2) == 0 {
-        0
-    } else {
-        layout.sign_bit()
-    };
+    let sign = if rng.below(2) == 0 { 0 } else { layout.sign_bit() };
     sign | ((exponent.clamp(0, last) as u64) << layout.significand_bits) | fraction
 }
 
@@ -122,56 +110,24 @@ fn key_points(to: Ty) -> Vec<Dyadic> {
     match to.kind() {
         Kind::Float(layout) => {
             let (normal, max) = (1 << layout.significand_bits, layout.max_code());
-            let codes = [
-                0,
-                1,
-                2,
-                normal - 2,
-                normal - 1,
-                normal,
-                normal + 1,
-                max - 2,
-                max - 1,
-                max,
-            ];
+            let codes = [0, 1, 2, normal - 2, normal - 1, normal, normal + 1, max - 2, max - 1, max];
             codes
                 .iter()
-                .flat_map(|&code| {
-                    [
-                        half_above(&layout, code),
-                        layout.value(code),
-                        layout.value(code + 1),
-                    ]
-                })
+                .flat_map(|&code| [half_above(&layout, code), layout.value(code), layout.value(code + 1)])
                 .collect()
         }
-        Kind::PowerOfTwo => (-128..=128)
-            .flat_map(|e| {
-                [
-                    Dyadic::power_of_two(e),
-                    Dyadic {
-                        significand: 3,
-                        exponent: e - 1,
-                    },
-                ]
-            })
-            .collect(),
+        Kind::PowerOfTwo => {
+            (-128..=128).flat_map(|e| [Dyadic::power_of_two(e), Dyadic { significand: 3, exponent: e - 1 }]).collect()
+        }
         Kind::Int { .. } => {
             let bits = to.bits() as i32;
             let whole = (0..=64).flat_map(|e| {
                 let power = 1u128 << e;
-                [power - 1, power, power + 1].map(|significand| Dyadic {
-                    significand,
-                    exponent: 0,
-                })
+                [power - 1, power, power + 1].map(|significand| Dyadic { significand, exponent: 0 })
             });
-            let halves = (0..16)
-                .chain([(1 << (bits - 1)) - 1, 1 << (bits - 1), (1 << bits) - 1])
-                .flat_map(|n: i128| {
-                    [2 * n - 1, 2 * n + 1].map(|twice| Dyadic {
-                        significand: twice.max(0) as u128,
-                        exponent: -1,
-                    })
+            let halves =
+                (0..16).chain([(1 << (bits - 1)) - 1, 1 << (bits - 1), (1 << bits) - 1]).flat_map(|n: i128| {
+                    [2 * n - 1, 2 * n + 1].map(|twice| Dyadic { significand: twice.max(0) as u128, exponent: -1 })
                 });
             whole.chain(halves).collect()
         }
@@ -185,16 +141,8 @@ fn random_point(from: Ty, to: Ty, rng: &mut Rng) -> Dyadic {
     match to.kind() {
         Kind::Float(layout) => {
             let code_of = |pattern| {
-                let Dyadic {
-                    significand,
-                    exponent,
-                } = positive_value(from, pattern);
-                Quick {
-                    significand: significand as u64,
-                    exponent,
-                }
-                .nearest_code(&layout)
-                .min(layout.max_code())
+                let Dyadic { significand, exponent } = positive_value(from, pattern);
+                Quick { significand: significand as u64, exponent }.nearest_code(&layout).min(layout.max_code())
             };
             let (low, high) = (code_of(1), code_of(last_positive(from)));
             let mut code = low + rng.below(high - low + 1);
@@ -205,36 +153,19 @@ fn random_point(from: Ty, to: Ty, rng: &mut Rng) -> Dyadic {
                 let first = (coarse as u64) << layout.significand_bits;
                 code = first + rng.below(high - first + 1);
             }
-            if rng.below(8) == 0 {
-                layout.value(code)
-            } else {
-                half_above(&layout, code)
-            }
+            if rng.below(8) == 0 { layout.value(code) } else { half_above(&layout, code) }
         }
         Kind::PowerOfTwo => {
-            let exponent = if whole {
-                rng.below(64) as i32
-            } else {
-                rng.below(257) as i32 - 129
-            };
-            Dyadic {
-                significand: 2 + u128::from(rng.below(2)),
-                exponent: exponent - 1,
-            }
+            let exponent = if whole { rng.below(64) as i32 } else { rng.below(257) as i32 - 129 };
+            Dyadic { significand: 2 + u128::from(rng.below(2)), exponent: exponent - 1 }
         }
         Kind::Int { .. } if !whole => {
             let integer = u128::from(rng.of_any_length(64));
-            Dyadic {
-                significand: 2 * integer + u128::from(rng.below(2)),
-                exponent: -1,
-            }
+            Dyadic { significand: 2 * integer + u128::from(rng.below(2)), exponent: -1 }
         }
         Kind::Int { .. } => {
             let unit = 1u128 << rng.below(u64::from(to.bits()));
-            Dyadic {
-                significand: u128::from(rng.of_any_length(64)) / unit * unit,
-                exponent: 0,
-            }
+            Dyadic { significand: u128::from(rng.of_any_length(64)) / unit * unit, exponent: 0 }
         }
         _ => Dyadic::integer(rng.below(2)),
     }
@@ -243,9 +174,7 @@ fn random_point(from: Ty, to: Ty, rng: &mut Rng) -> Dyadic {
 /// The source patterns about a magnitude: the last two not above it and the two above, with both signs.
 fn around(from: Ty, point: &Dyadic, mut give: impl FnMut(u64)) {
     let last = last_positive(from);
-    let at = point
-        .greatest_not_above(last, |pattern| positive_value(from, pattern))
-        .unwrap_or(0);
+    let at = point.greatest_not_above(last, |pattern| positive_value(from, pattern)).unwrap_or(0);
     for pattern in at.saturating_sub(1)..=at.saturating_add(2).min(last) {
         give(pattern);
         match from.kind() {
@@ -310,22 +239,11 @@ pub fn special(ty: Ty) -> Vec<u64> {
             last - 1,
             last,
         ];
-        out.extend(
-            codes
-                .iter()
-                .flat_map(|&code| [code, code | layout.sign_bit()]),
-        );
+        out.extend(codes.iter().flat_map(|&code| [code, code | layout.sign_bit()]));
     }
     for exponent in -160..=160 {
         for significand in [2, 3] {
-            around(
-                ty,
-                &Dyadic {
-                    significand,
-                    exponent: exponent - 1,
-                },
-                |bits| out.push(bits),
-            );
+            around(ty, &Dyadic { significand, exponent: exponent - 1 }, |bits| out.push(bits));
         }
     }
     if let Some((low, high)) = ty.int_range() {
@@ -351,11 +269,7 @@ pub fn near_tie_texts(to: Ty, count: usize, seed: u64) -> Vec<String> {
     let mut points = key_points(to);
     // Three texts a point.
     while points.len() < count / 3 + 2 {
-        points.push(random_point(
-            if to == Ty::Double { to } else { Ty::Double },
-            to,
-            &mut rng,
-        ));
+        points.push(random_point(if to == Ty::Double { to } else { Ty::Double }, to, &mut rng));
     }
     let mut out = Vec::with_capacity(count + 3);
     for point in points {
@@ -366,8 +280,8 @@ pub fn near_tie_texts(to: Ty, count: usize, seed: u64) -> Vec<String> {
         out.push(format!("{sign}{}", exact_decimal(&point)));
         // The point is digits / 10^after; a unit in a place further down is added and taken away.
         let after = (-point.exponent).max(0) as u32;
-        let digits = (BigUint::from(point.significand) << point.exponent.max(0) as u32)
-            * BigUint::from(5u32).pow(after);
+        let digits =
+            (BigUint::from(point.significand) << point.exponent.max(0) as u32) * BigUint::from(5u32).pow(after);
         let further = 1 + rng.below(30) as u32;
         let digits = digits * BigUint::from(10u32).pow(further);
         let place = after + further;
@@ -489,10 +403,7 @@ mod tests {
     #[test]
     fn text_lists_are_what_they_say() {
         for text in NUMBER_TEXTS {
-            assert!(
-                cast_from_string(text, Ty::Double, &Rules::default()).is_ok(),
-                "{text:?}"
-            );
+            assert!(cast_from_string(text, Ty::Double, &Rules::default()).is_ok(), "{text:?}");
         }
         for text in NOT_NUMBERS {
             let got = cast_from_string(text, Ty::Bool, &Rules::default());
@@ -504,30 +415,13 @@ mod tests {
     fn near_ties_straddle_the_change() {
         // Most neighbours in the list differ in their results, which random values do not.
         for from in [Ty::Double, Ty::Float, Ty::Int64, Ty::Uint64] {
-            for to in [
-                Ty::Float16,
-                Ty::Bfloat16,
-                Ty::Float8E4M3FN,
-                Ty::Float8E5M2FNUZ,
-                Ty::Float8E8M0,
-            ] {
+            for to in [Ty::Float16, Ty::Bfloat16, Ty::Float8E4M3FN, Ty::Float8E5M2FNUZ, Ty::Float8E8M0] {
                 let values = near_ties(from, to, 40_000, 3);
                 assert_eq!(values.len(), 40_000);
-                let results: Vec<u64> = values
-                    .iter()
-                    .map(|&v| cast_bits(from, to, v, &Rules::default()))
-                    .collect();
+                let results: Vec<u64> = values.iter().map(|&v| cast_bits(from, to, v, &Rules::default())).collect();
                 let step = if matches!(from, Ty::Uint64) { 1 } else { 2 };
-                let changes = results
-                    .windows(step + 1)
-                    .filter(|w| w[0] != w[step])
-                    .count();
-                assert!(
-                    changes > 5_000,
-                    "{} to {}: {changes}",
-                    from.name(),
-                    to.name()
-                );
+                let changes = results.windows(step + 1).filter(|w| w[0] != w[step]).count();
+                assert!(changes > 5_000, "{} to {}: {changes}", from.name(), to.name());
             }
         }
     }
@@ -535,24 +429,12 @@ mod tests {
     #[test]
     fn special_values_hold_the_ends() {
         let doubles = special(Ty::Double);
-        for value in [
-            0.0,
-            -0.0,
-            1.0,
-            f64::MAX,
-            f64::MIN_POSITIVE,
-            f64::INFINITY,
-            65520.0,
-            464.0,
-            61440.0,
-            2f64.powi(-25),
-        ] {
+        for value in
+            [0.0, -0.0, 1.0, f64::MAX, f64::MIN_POSITIVE, f64::INFINITY, 65520.0, 464.0, 61440.0, 2f64.powi(-25)]
+        {
             assert!(doubles.contains(&value.to_bits()), "{value}");
         }
-        assert!(
-            doubles.contains(&0x47ef_ffff_f000_0000),
-            "the overflow threshold of float"
-        );
+        assert!(doubles.contains(&0x47ef_ffff_f000_0000), "the overflow threshold of float");
         assert!(doubles.contains(&0x7ff0_0000_0000_0001), "a signalling NaN");
         let ints = special(Ty::Int64);
         for value in [i64::MIN, i64::MAX, -1, 0, 1, 1 << 53, (1 << 53) + 1, 65520] {
@@ -562,10 +444,7 @@ mod tests {
 
     #[test]
     fn the_same_seed_gives_the_same_values() {
-        assert_eq!(
-            random_scaled(Ty::Double, 100, 7),
-            random_scaled(Ty::Double, 100, 7)
-        );
+        assert_eq!(random_scaled(Ty::Double, 100, 7), random_scaled(Ty::Double, 100, 7));
         assert_ne!(random(Ty::Double, 100, 7), random(Ty::Double, 100, 8));
         assert_eq!(Rng::new(0).next_u64(), 0xe220_a839_7b1d_cdaf);
     }
@@ -575,10 +454,7 @@ mod tests {
         let texts = near_tie_texts(Ty::Float16, 300, 5);
         assert_eq!(texts.len(), 300);
         for text in texts {
-            assert!(
-                cast_from_string(&text, Ty::Float16, &Rules::default()).is_ok(),
-                "{text}"
-            );
+            assert!(cast_from_string(&text, Ty::Float16, &Rules::default()).is_ok(), "{text}");
         }
     }
 }

@@ -45,11 +45,7 @@ pub struct Rules {
 impl Default for Rules {
     /// Cast-28 with its default attributes.
     fn default() -> Self {
-        Self {
-            opset_version: 28,
-            saturate: true,
-            round_mode: RoundMode::Up,
-        }
+        Self { opset_version: 28, saturate: true, round_mode: RoundMode::Up }
     }
 }
 
@@ -63,14 +59,8 @@ impl Rules {
         for opset_version in CAST_VERSIONS.into_iter().filter(|&v| v >= a.max(b)) {
             for saturate in [true, false] {
                 for round_mode in RoundMode::ALL {
-                    let rules = Rules {
-                        opset_version,
-                        saturate,
-                        round_mode,
-                    };
-                    if (saturate || opset_version >= 19)
-                        && (round_mode == RoundMode::Up || opset_version >= 24)
-                    {
+                    let rules = Rules { opset_version, saturate, round_mode };
+                    if (saturate || opset_version >= 19) && (round_mode == RoundMode::Up || opset_version >= 24) {
                         out.push(rules);
                     }
                 }
@@ -88,11 +78,7 @@ impl Rules {
                 Ty::Float4E2M1 => rules.opset_version <= 23,
                 _ => false,
             };
-            (
-                versioned,
-                rules.saturate || !to.is_float8(),
-                (to == Ty::Float8E8M0).then_some(rules.round_mode),
-            )
+            (versioned, rules.saturate || !to.is_float8(), (to == Ty::Float8E8M0).then_some(rules.round_mode))
         };
         let mut seen = Vec::new();
         let mut out = Vec::new();
@@ -121,13 +107,7 @@ pub fn cast_bits(from: Ty, to: Ty, bits: u64, rules: &Rules) -> u64 {
     let number = decode_exact(from, bits);
     if let (Kind::Int { .. }, Kind::Int { .. }) = (from.kind(), to.kind()) {
         // An integer keeps its value modulo 2^bits.
-        let Number::Finite {
-            negative,
-            magnitude,
-        } = number
-        else {
-            unreachable!("integers are finite")
-        };
+        let Number::Finite { negative, magnitude } = number else { unreachable!("integers are finite") };
         let value = magnitude.significand as i128 * if negative { -1 } else { 1 };
         return value.rem_euclid(1 << to.bits()) as u64;
     }
@@ -148,17 +128,8 @@ impl Direct {
     /// # Panics
     /// If a type is string or complex.
     pub fn new(from: Ty, to: Ty, rules: &Rules) -> Self {
-        assert!(
-            from.is_numeric() && to.is_numeric(),
-            "{} to {} is not numeric",
-            from.name(),
-            to.name()
-        );
-        Self {
-            from,
-            to,
-            rules: *rules,
-        }
+        assert!(from.is_numeric() && to.is_numeric(), "{} to {} is not numeric", from.name(), to.name());
+        Self { from, to, rules: *rules }
     }
 
     /// Casts one element.
@@ -211,11 +182,7 @@ fn quick(from: Ty, to: Ty, bits: u64, rules: &Rules) -> u64 {
     }
     if let (Kind::Int { signed }, Kind::Int { .. }) = (from.kind(), to.kind()) {
         let above = 64 - from.bits();
-        let extended = if signed {
-            ((bits << above) as i64 >> above) as u64
-        } else {
-            bits & from.mask()
-        };
+        let extended = if signed { ((bits << above) as i64 >> above) as u64 } else { bits & from.mask() };
         return extended & to.mask();
     }
     encode(to, decode(from, bits), rules)
@@ -237,18 +204,9 @@ pub(crate) fn encode<M: Magnitude>(to: Ty, number: Number<M>, rules: &Rules) -> 
 }
 
 #[inline(always)]
-fn encode_float<M: Magnitude>(
-    to: Ty,
-    layout: &FloatLayout,
-    number: Number<M>,
-    rules: &Rules,
-) -> u64 {
+fn encode_float<M: Magnitude>(to: Ty, layout: &FloatLayout, number: Number<M>, rules: &Rules) -> u64 {
     let fnuz = layout.specials == Specials::MinusZeroIsNan;
-    let sign = if number.negative() {
-        layout.sign_bit()
-    } else {
-        0
-    };
+    let sign = if number.negative() { layout.sign_bit() } else { 0 };
     // What an infinity and a finite value past the largest become where the format does not saturate.
     let overflow = match layout.specials {
         Specials::Ieee => sign | (layout.max_code() + 1),
@@ -262,18 +220,12 @@ fn encode_float<M: Magnitude>(
             // The quiet bit alone in float8e5m2; elsewhere with as much of the payload as there is room for.
             Specials::Ieee => {
                 let quiet = 1 << (layout.significand_bits - 1);
-                let kept = if to.is_float8() {
-                    0
-                } else {
-                    payload >> (65 - layout.significand_bits)
-                };
+                let kept = if to.is_float8() { 0 } else { payload >> (65 - layout.significand_bits) };
                 sign | (layout.max_code() + 1) | quiet | kept
             }
             Specials::LastIsNan => sign | (layout.max_code() + 1),
             Specials::MinusZeroIsNan => layout.sign_bit(),
-            Specials::AllFinite if to == Ty::Float4E2M1 && rules.opset_version <= 23 => {
-                layout.max_code()
-            }
+            Specials::AllFinite if to == Ty::Float4E2M1 && rules.opset_version <= 23 => layout.max_code(),
             Specials::AllFinite => layout.sign_bit(),
         },
         Number::Infinity { .. } if fnuz && rules.opset_version <= 23 => layout.sign_bit(),
@@ -319,13 +271,7 @@ fn encode_power<M: Magnitude>(number: Number<M>, rules: &Rules) -> u64 {
 
 #[inline(always)]
 fn encode_integer<M: Magnitude>(to: Ty, signed: bool, number: Number<M>) -> u64 {
-    let with_sign = |negative: bool, value: u64| {
-        (if negative {
-            value.wrapping_neg()
-        } else {
-            value
-        }) & to.mask()
-    };
+    let with_sign = |negative: bool, value: u64| (if negative { value.wrapping_neg() } else { value }) & to.mask();
     let limit = |negative: bool| match (signed, negative) {
         (true, true) => to.mask() / 2 + 1,
         (true, false) => to.mask() / 2,
@@ -337,14 +283,8 @@ fn encode_integer<M: Magnitude>(to: Ty, signed: bool, number: Number<M>) -> u64 
         Number::NaN { .. } => 0,
         Number::Infinity { .. } if narrow => 0,
         Number::Infinity { negative } => with_sign(negative, limit(negative)),
-        Number::Finite {
-            negative,
-            magnitude,
-        } if narrow => with_sign(negative, magnitude.nearest_integer_low_bits()),
-        Number::Finite {
-            negative,
-            magnitude,
-        } => with_sign(negative, magnitude.integer_part_up_to(limit(negative))),
+        Number::Finite { negative, magnitude } if narrow => with_sign(negative, magnitude.nearest_integer_low_bits()),
+        Number::Finite { negative, magnitude } => with_sign(negative, magnitude.integer_part_up_to(limit(negative))),
     }
 }
 
@@ -370,13 +310,7 @@ mod tests {
                     direct.cast_all(&values, &mut all);
                     for (&bits, got) in values.iter().zip(all) {
                         let want = cast_bits(from, to, bits, &rules);
-                        assert_eq!(
-                            got,
-                            want,
-                            "{} {bits:#x} to {} {rules:?}",
-                            from.name(),
-                            to.name()
-                        );
+                        assert_eq!(got, want, "{} {bits:#x} to {} {rules:?}", from.name(), to.name());
                         assert_eq!(direct.cast(bits), want);
                         assert_eq!(want & !to.mask(), 0);
                     }
@@ -387,10 +321,7 @@ mod tests {
 
     #[test]
     fn settings() {
-        assert_eq!(
-            Rules::every(Ty::Float, Ty::Float16).len(),
-            4 + 3 * 2 + 3 * 6
-        );
+        assert_eq!(Rules::every(Ty::Float, Ty::Float16).len(), 4 + 3 * 2 + 3 * 6);
         assert_eq!(Rules::distinct(Ty::Float, Ty::Float16), [Rules::default()]);
         assert_eq!(Rules::distinct(Ty::Float, Ty::Float8E8M0).len(), 6);
         assert_eq!(Rules::distinct(Ty::Float, Ty::Float8E4M3FN).len(), 2);

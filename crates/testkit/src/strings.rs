@@ -43,27 +43,16 @@ impl Decimal {
         let ten = BigUint::from(10u32);
         let significant = self.digits.trim_start_matches('0');
         let trimmed = significant.trim_end_matches('0');
-        let mut exponent = self
-            .exponent
-            .saturating_add((significant.len() - trimmed.len()) as i64);
+        let mut exponent = self.exponent.saturating_add((significant.len() - trimmed.len()) as i64);
         if trimmed.is_empty() {
-            return Ratio {
-                numerator: BigUint::ZERO,
-                denominator: BigUint::from(1u32),
-            };
+            return Ratio { numerator: BigUint::ZERO, denominator: BigUint::from(1u32) };
         }
         let magnitude = exponent.saturating_add(trimmed.len() as i64);
         if magnitude > NEVER_BEYOND {
-            return Ratio {
-                numerator: ten.pow(NEVER_BEYOND as u32),
-                denominator: BigUint::from(1u32),
-            };
+            return Ratio { numerator: ten.pow(NEVER_BEYOND as u32), denominator: BigUint::from(1u32) };
         }
         if magnitude < -NEVER_BEYOND {
-            return Ratio {
-                numerator: BigUint::from(1u32),
-                denominator: ten.pow(NEVER_BEYOND as u32),
-            };
+            return Ratio { numerator: BigUint::from(1u32), denominator: ten.pow(NEVER_BEYOND as u32) };
         }
         let mut digits = trimmed.to_string();
         if digits.len() > ENOUGH_DIGITS {
@@ -75,15 +64,9 @@ impl Decimal {
         }
         let digits: BigUint = digits.parse().expect("they are digits");
         if exponent >= 0 {
-            Ratio {
-                numerator: digits * ten.pow(exponent as u32),
-                denominator: BigUint::from(1u32),
-            }
+            Ratio { numerator: digits * ten.pow(exponent as u32), denominator: BigUint::from(1u32) }
         } else {
-            Ratio {
-                numerator: digits,
-                denominator: ten.pow(exponent.unsigned_abs() as u32),
-            }
+            Ratio { numerator: digits, denominator: ten.pow(exponent.unsigned_abs() as u32) }
         }
     }
 }
@@ -96,17 +79,11 @@ fn parse(text: &str) -> Option<Number<Decimal>> {
         Some(b'+') => (false, &text[1..]),
         _ => (false, text),
     };
-    if ["inf", "infinity"]
-        .iter()
-        .any(|word| body.eq_ignore_ascii_case(word))
-    {
+    if ["inf", "infinity"].iter().any(|word| body.eq_ignore_ascii_case(word)) {
         return Some(Number::Infinity { negative });
     }
     if body.eq_ignore_ascii_case("nan") {
-        return Some(Number::NaN {
-            negative,
-            payload: 0,
-        });
+        return Some(Number::NaN { negative, payload: 0 });
     }
     let (mantissa, exponent) = match body.find(['e', 'E']) {
         Some(at) => (&body[..at], read_exponent(&body[at + 1..])?),
@@ -118,10 +95,7 @@ fn parse(text: &str) -> Option<Number<Decimal>> {
         return None;
     }
     let exponent = exponent.saturating_sub(fraction.len() as i64);
-    Some(Number::Finite {
-        negative,
-        magnitude: Decimal { digits, exponent },
-    })
+    Some(Number::Finite { negative, magnitude: Decimal { digits, exponent } })
 }
 
 /// An exponent with its sign. One beyond 10^15 is cut to that: no text is long enough to make up for it.
@@ -134,9 +108,7 @@ fn read_exponent(text: &str) -> Option<i64> {
     if digits.is_empty() || !digits.bytes().all(|c| c.is_ascii_digit()) {
         return None;
     }
-    let value = digits.bytes().fold(0i64, |value, c| {
-        (value * 10 + i64::from(c - b'0')).min(1_000_000_000_000_000)
-    });
+    let value = digits.bytes().fold(0i64, |value, c| (value * 10 + i64::from(c - b'0')).min(1_000_000_000_000_000));
     Some(if negative { -value } else { value })
 }
 
@@ -158,32 +130,17 @@ pub fn cast_from_string(text: &str, to: Ty, rules: &Rules) -> Result<u64, String
             }
         }
     }
-    let number = parse(text)
-        .ok_or(StringError::NotANumber)?
-        .map(|decimal| decimal.value());
+    let number = parse(text).ok_or(StringError::NotANumber)?.map(|decimal| decimal.value());
     let Kind::Int { .. } = to.kind() else {
         return Ok(encode(to, number, rules));
     };
-    let Number::Finite {
-        negative,
-        magnitude,
-    } = number
-    else {
+    let Number::Finite { negative, magnitude } = number else {
         return Err(StringError::NotFinite);
     };
-    let integer = if to.bits() < 8 {
-        magnitude.nearest_integer()
-    } else {
-        magnitude.integer_part()
-    };
+    let integer = if to.bits() < 8 { magnitude.nearest_integer() } else { magnitude.integer_part() };
     let (low, high) = to.int_range().expect("it is an integer type");
-    let value = i128::try_from(integer).map_err(|_| StringError::OutOfRange)?
-        * if negative { -1 } else { 1 };
-    if (low..=high).contains(&value) {
-        Ok(value as u64 & to.mask())
-    } else {
-        Err(StringError::OutOfRange)
-    }
+    let value = i128::try_from(integer).map_err(|_| StringError::OutOfRange)? * if negative { -1 } else { 1 };
+    if (low..=high).contains(&value) { Ok(value as u64 & to.mask()) } else { Err(StringError::OutOfRange) }
 }
 
 /// Casts a number to a string.
@@ -206,10 +163,7 @@ pub fn cast_to_string(from: Ty, bits: u64) -> String {
         Ty::Double => Ty::Double.layout(),
         _ => Ty::Float.layout(),
     };
-    format!(
-        "{sign}{}",
-        shortest(&layout.expect("it is a float"), &magnitude)
-    )
+    format!("{sign}{}", shortest(&layout.expect("it is a float"), &magnitude))
 }
 
 /// The fewest digits that read back as the code of `value`, and of those with as few the nearest to it; of two that
@@ -220,18 +174,12 @@ fn shortest(layout: &FloatLayout, value: &Dyadic) -> String {
     }
     let code = value.nearest_code(layout);
     // The reals that round to the code lie between these two, which belong to it if it is even.
-    let low = Ratio::from(Dyadic::midpoint(
-        &layout.value(code - 1),
-        &layout.value(code),
-    ));
+    let low = Ratio::from(Dyadic::midpoint(&layout.value(code - 1), &layout.value(code)));
     let high = Dyadic::midpoint(&layout.value(code), &layout.value(code + 1));
     let (low, high) = (low, Ratio::from(high));
     let reads_back = |scaled: &BigUint, scale: &Ratio| {
         // scaled * 10^place, where scale = 10^place.
-        let candidate = Ratio {
-            numerator: scaled * &scale.numerator,
-            denominator: scale.denominator.clone(),
-        };
+        let candidate = Ratio { numerator: scaled * &scale.numerator, denominator: scale.denominator.clone() };
         let inside = |order: Ordering| order.is_lt() || (code.is_multiple_of(2) && order.is_eq());
         inside(compare(&low, &candidate)) && inside(compare(&candidate, &high))
     };
@@ -252,15 +200,8 @@ fn shortest(layout: &FloatLayout, value: &Dyadic) -> String {
             Ordering::Greater => true,
         };
         // The value lies inside the interval, so if any multiple of 10^place does, one of these two does.
-        let order = if prefer_above {
-            [above, below]
-        } else {
-            [below, above]
-        };
-        if let Some(found) = order
-            .into_iter()
-            .find(|candidate| reads_back(candidate, &scale))
-        {
+        let order = if prefer_above { [above, below] } else { [below, above] };
+        if let Some(found) = order.into_iter().find(|candidate| reads_back(candidate, &scale)) {
             return plain(&found.to_string(), place);
         }
     }
@@ -274,17 +215,7 @@ fn compare(a: &Ratio, b: &Ratio) -> Ordering {
 fn power_of_ten(place: i32) -> Ratio {
     let power = BigUint::from(10u32).pow(place.unsigned_abs());
     let one = BigUint::from(1u32);
-    if place >= 0 {
-        Ratio {
-            numerator: power,
-            denominator: one,
-        }
-    } else {
-        Ratio {
-            numerator: one,
-            denominator: power,
-        }
-    }
+    if place >= 0 { Ratio { numerator: power, denominator: one } } else { Ratio { numerator: one, denominator: power } }
 }
 
 /// The place of the first digit: the greatest `p` with `10^p <= value`.
@@ -310,11 +241,7 @@ fn plain(digits: &str, place: i32) -> String {
     let padded = format!("{digits:0>width$}", width = after + 1);
     let (whole, fraction) = padded.split_at(padded.len() - after);
     let fraction = fraction.trim_end_matches('0');
-    if fraction.is_empty() {
-        whole.to_string()
-    } else {
-        format!("{whole}.{fraction}")
-    }
+    if fraction.is_empty() { whole.to_string() } else { format!("{whole}.{fraction}") }
 }
 
 /// The exact decimal digits of a dyadic number.
@@ -324,10 +251,7 @@ pub fn exact_decimal(value: &Dyadic) -> String {
     }
     // s / 2^k = s * 5^k / 10^k
     let after = value.exponent.unsigned_abs();
-    plain(
-        &(BigUint::from(value.significand) * BigUint::from(5u32).pow(after)).to_string(),
-        value.exponent,
-    )
+    plain(&(BigUint::from(value.significand) * BigUint::from(5u32).pow(after)).to_string(), value.exponent)
 }
 
 #[cfg(test)]
@@ -348,32 +272,12 @@ mod tests {
             (Ty::Double, 0.1f64.to_bits(), "0.1"),
             (Ty::Double, (0.1f64 + 0.2).to_bits(), "0.30000000000000004"),
             (Ty::Double, 1e23f64.to_bits(), "100000000000000000000000"),
-            (
-                Ty::Double,
-                9007199254740993e3f64.to_bits(),
-                "9007199254740993000",
-            ),
+            (Ty::Double, 9007199254740993e3f64.to_bits(), "9007199254740993000"),
             // Half way between two shortest forms: the even digit.
-            (
-                Ty::Double,
-                (2f64.powi(50) + 0.25).to_bits(),
-                "1125899906842624.2",
-            ),
-            (
-                Ty::Double,
-                (2f64.powi(50) + 0.75).to_bits(),
-                "1125899906842624.8",
-            ),
-            (
-                Ty::Float,
-                u64::from((2f32.powi(21) + 0.25).to_bits()),
-                "2097152.2",
-            ),
-            (
-                Ty::Float,
-                u64::from(f32::MAX.to_bits()),
-                "340282350000000000000000000000000000000",
-            ),
+            (Ty::Double, (2f64.powi(50) + 0.25).to_bits(), "1125899906842624.2"),
+            (Ty::Double, (2f64.powi(50) + 0.75).to_bits(), "1125899906842624.8"),
+            (Ty::Float, u64::from((2f32.powi(21) + 0.25).to_bits()), "2097152.2"),
+            (Ty::Float, u64::from(f32::MAX.to_bits()), "340282350000000000000000000000000000000"),
             (Ty::Float16, 0x2e66, "0.099975586"),
             (Ty::Float16, 0x8000, "-0"),
             (Ty::Float16, 0x7c00, "INF"),
@@ -389,12 +293,7 @@ mod tests {
             (Ty::Bool, 7, "1"),
             (Ty::Bool, 0, "0"),
         ] {
-            assert_eq!(
-                cast_to_string(from, bits),
-                text,
-                "{} {bits:#x}",
-                from.name()
-            );
+            assert_eq!(cast_to_string(from, bits), text, "{} {bits:#x}", from.name());
         }
     }
 
@@ -473,22 +372,10 @@ mod tests {
             "１",
         ];
         for text in bad {
-            assert_eq!(
-                read(text, Ty::Float),
-                Err(StringError::NotANumber),
-                "{text:?}"
-            );
-            assert_eq!(
-                read(text, Ty::Int32),
-                Err(StringError::NotANumber),
-                "{text:?}"
-            );
+            assert_eq!(read(text, Ty::Float), Err(StringError::NotANumber), "{text:?}");
+            assert_eq!(read(text, Ty::Int32), Err(StringError::NotANumber), "{text:?}");
             if text != "true" {
-                assert_eq!(
-                    read(text, Ty::Bool),
-                    Err(StringError::NotANumber),
-                    "{text:?}"
-                );
+                assert_eq!(read(text, Ty::Bool), Err(StringError::NotANumber), "{text:?}");
             }
         }
         for (text, to) in [
@@ -500,12 +387,7 @@ mod tests {
             ("-8.6", Ty::Int4),
             ("3.5", Ty::Uint2),
         ] {
-            assert_eq!(
-                read(text, to),
-                Err(StringError::OutOfRange),
-                "{text:?} to {}",
-                to.name()
-            );
+            assert_eq!(read(text, to), Err(StringError::OutOfRange), "{text:?} to {}", to.name());
         }
         assert_eq!(read("inf", Ty::Int8), Err(StringError::NotFinite));
         assert_eq!(read("-nan", Ty::Uint2), Err(StringError::NotFinite));
@@ -517,10 +399,7 @@ mod tests {
         let tie = "1.00048828125";
         assert_eq!(read(&format!("{tie}{zeros}"), Ty::Float16), Ok(0x3c00));
         assert_eq!(read(&format!("{tie}{zeros}1"), Ty::Float16), Ok(0x3c01));
-        assert_eq!(
-            read(&format!("0.{zeros}1e3001"), Ty::Float),
-            Ok(0x3f80_0000)
-        );
+        assert_eq!(read(&format!("0.{zeros}1e3001"), Ty::Float), Ok(0x3f80_0000));
         assert_eq!(read(&format!("1{zeros}e-3000"), Ty::Float), Ok(0x3f80_0000));
         assert_eq!(read(&format!("{zeros}7"), Ty::Int4), Ok(7));
     }
@@ -541,49 +420,20 @@ mod tests {
                 let text = cast_to_string(Ty::Float, single.to_bits().into());
                 assert_eq!(text.parse::<f32>().unwrap().to_bits(), single.to_bits());
                 assert_eq!(text.len(), format!("{single}").len(), "{single}");
-                assert_eq!(
-                    read(&text, Ty::Float),
-                    Ok(single.to_bits().into()),
-                    "{text}"
-                );
+                assert_eq!(read(&text, Ty::Float), Ok(single.to_bits().into()), "{text}");
             }
             let digits = 1 + rng.below(25);
-            let mantissa: String = (0..digits)
-                .map(|_| char::from(b'0' + rng.below(10) as u8))
-                .collect();
+            let mantissa: String = (0..digits).map(|_| char::from(b'0' + rng.below(10) as u8)).collect();
             let text = format!("{mantissa}e{}", rng.below(700) as i64 - 360);
-            assert_eq!(
-                read(&text, Ty::Double),
-                Ok(text.parse::<f64>().unwrap().to_bits()),
-                "{text}"
-            );
-            assert_eq!(
-                read(&text, Ty::Float),
-                Ok(text.parse::<f32>().unwrap().to_bits().into()),
-                "{text}"
-            );
+            assert_eq!(read(&text, Ty::Double), Ok(text.parse::<f64>().unwrap().to_bits()), "{text}");
+            assert_eq!(read(&text, Ty::Float), Ok(text.parse::<f32>().unwrap().to_bits().into()), "{text}");
         }
     }
 
     #[test]
     fn exact_decimals() {
-        assert_eq!(
-            exact_decimal(&Dyadic {
-                significand: 3,
-                exponent: -2
-            }),
-            "0.75"
-        );
-        assert_eq!(
-            exact_decimal(&Dyadic {
-                significand: 3,
-                exponent: 5
-            }),
-            "96"
-        );
-        assert_eq!(
-            exact_decimal(&Dyadic::power_of_two(-24)),
-            "0.000000059604644775390625"
-        );
+        assert_eq!(exact_decimal(&Dyadic { significand: 3, exponent: -2 }), "0.75");
+        assert_eq!(exact_decimal(&Dyadic { significand: 3, exponent: 5 }), "96");
+        assert_eq!(exact_decimal(&Dyadic::power_of_two(-24)), "0.000000059604644775390625");
     }
 }

@@ -100,15 +100,9 @@ impl FloatLayout {
     pub const fn value(&self, code: u64) -> Dyadic {
         let exponent = (code >> self.significand_bits) as i32;
         let fraction = code & ((1 << self.significand_bits) - 1);
-        let (significand, exponent) = if exponent == 0 {
-            (fraction, 1)
-        } else {
-            (fraction + (1 << self.significand_bits), exponent)
-        };
-        Dyadic {
-            significand: significand as u128,
-            exponent: exponent - self.bias - self.significand_bits as i32,
-        }
+        let (significand, exponent) =
+            if exponent == 0 { (fraction, 1) } else { (fraction + (1 << self.significand_bits), exponent) };
+        Dyadic { significand: significand as u128, exponent: exponent - self.bias - self.significand_bits as i32 }
     }
 }
 
@@ -150,12 +144,7 @@ pub struct Row {
 }
 
 const fn float(exponent_bits: u32, significand_bits: u32, bias: i32, specials: Specials) -> Kind {
-    Kind::Float(FloatLayout {
-        exponent_bits,
-        significand_bits,
-        bias,
-        specials,
-    })
+    Kind::Float(FloatLayout { exponent_bits, significand_bits, bias, specials })
 }
 
 const SIGNED: Kind = Kind::Int { signed: true };
@@ -290,9 +279,7 @@ impl Ty {
     /// The range of an integer type.
     pub const fn int_range(self) -> Option<(i128, i128)> {
         match self.kind() {
-            Kind::Int { signed: true } => {
-                Some((-(1 << (self.bits() - 1)), (1 << (self.bits() - 1)) - 1))
-            }
+            Kind::Int { signed: true } => Some((-(1 << (self.bits() - 1)), (1 << (self.bits() - 1)) - 1)),
             Kind::Int { signed: false } => Some((0, (1 << self.bits()) - 1)),
             _ => None,
         }
@@ -345,22 +332,12 @@ mod tests {
     fn each_version_takes_as_many_types_as_onnx_says() {
         let counts: Vec<usize> = CAST_VERSIONS
             .iter()
-            .map(|&v| {
-                TABLE
-                    .iter()
-                    .filter(|row| row.cast_since.is_some_and(|since| since <= v))
-                    .count()
-            })
+            .map(|&v| TABLE.iter().filter(|row| row.cast_since.is_some_and(|since| since <= v)).count())
             .collect();
         assert_eq!(counts, [12, 12, 13, 14, 18, 20, 21, 22, 24, 26]);
         let like: Vec<usize> = CAST_LIKE_VERSIONS
             .iter()
-            .map(|&v| {
-                TABLE
-                    .iter()
-                    .filter(|row| row.ty.cast_like_since().is_some_and(|since| since <= v))
-                    .count()
-            })
+            .map(|&v| TABLE.iter().filter(|row| row.ty.cast_like_since().is_some_and(|since| since <= v)).count())
             .collect();
         assert_eq!(like, [14, 18, 20, 21, 22, 24]);
         assert_eq!(TABLE.iter().filter(|row| row.bit_cast).count(), 25);
@@ -385,19 +362,8 @@ mod tests {
         let double = Ty::Double.layout().unwrap();
         for (ty, max, min) in rows {
             let layout = ty.layout().unwrap();
-            assert!(
-                layout
-                    .value(layout.max_code())
-                    .cmp(&double.value(max.to_bits()))
-                    .is_eq(),
-                "{}",
-                ty.name()
-            );
-            assert!(
-                layout.value(1).cmp(&double.value(min.to_bits())).is_eq(),
-                "{}",
-                ty.name()
-            );
+            assert!(layout.value(layout.max_code()).cmp(&double.value(max.to_bits())).is_eq(), "{}", ty.name());
+            assert!(layout.value(1).cmp(&double.value(min.to_bits())).is_eq(), "{}", ty.name());
         }
     }
 }

@@ -39,19 +39,11 @@ impl Walker {
         };
         let way = if from.bits() <= 16 {
             // Every value has its own entry: nothing is taken to be monotone.
-            Way::Runs {
-                runs: (0..=from.mask())
-                    .map(|b| (b, cast_bits(from, to, b, rules)))
-                    .collect(),
-                at: 0,
-            }
+            Way::Runs { runs: (0..=from.mask()).map(|b| (b, cast_bits(from, to, b, rules))).collect(), at: 0 }
         } else if to.bits() > 16 || wraps {
             Way::Direct(Direct::new(from, to, rules))
         } else {
-            Way::Runs {
-                runs: find_runs(from, |bits| cast_bits(from, to, bits, rules)),
-                at: 0,
-            }
+            Way::Runs { runs: find_runs(from, |bits| cast_bits(from, to, bits, rules)), at: 0 }
         };
         Self { from, to, way }
     }
@@ -143,14 +135,8 @@ fn stretches(from: Ty) -> Vec<(u64, u64)> {
             let infinity = layout.max_code() + 1;
             let quiet = infinity + (1 << (layout.significand_bits - 1));
             let last = layout.sign_bit() - 1;
-            let half = [
-                (0, one - 1),
-                (one, infinity),
-                (infinity + 1, quiet - 1),
-                (quiet, last),
-            ];
-            let negative =
-                half.map(|(first, last)| (first | layout.sign_bit(), last | layout.sign_bit()));
+            let half = [(0, one - 1), (one, infinity), (infinity + 1, quiet - 1), (quiet, last)];
+            let negative = half.map(|(first, last)| (first | layout.sign_bit(), last | layout.sign_bit()));
             half.into_iter().chain(negative).collect()
         }
         _ => vec![(0, from.mask() / 2), (from.mask() / 2 + 1, from.mask())],
@@ -183,11 +169,7 @@ fn find_runs(from: Ty, cast: impl Fn(u64) -> u64) -> Vec<(u64, u64)> {
             let Some(outside) = &mut outside else { break };
             while *outside - inside > 1 {
                 let middle = inside + (*outside - inside) / 2;
-                if cast(middle) == code {
-                    inside = middle
-                } else {
-                    *outside = middle
-                }
+                if cast(middle) == code { inside = middle } else { *outside = middle }
             }
             length = *outside - begin;
             begin = *outside;
@@ -205,14 +187,7 @@ mod tests {
 
     #[test]
     fn walks_as_the_oracle_casts() {
-        for from in [
-            Ty::Float,
-            Ty::Int32,
-            Ty::Uint32,
-            Ty::Double,
-            Ty::Int64,
-            Ty::Uint64,
-        ] {
+        for from in [Ty::Float, Ty::Int32, Ty::Uint32, Ty::Double, Ty::Int64, Ty::Uint64] {
             for to in Ty::NUMERIC {
                 if to.bits() == 16 && from.bits() == 64 {
                     // As many runs as float's, found at twice the cost.
@@ -228,13 +203,7 @@ mod tests {
                     for bits in values {
                         let want = cast_bits(from, to, bits, &rules);
                         let got = walker.expect(bits);
-                        assert_eq!(
-                            got,
-                            want,
-                            "{} {bits:#x} to {} {rules:?}",
-                            from.name(),
-                            to.name()
-                        );
+                        assert_eq!(got, want, "{} {bits:#x} to {} {rules:?}", from.name(), to.name());
                     }
                 }
             }
@@ -255,9 +224,7 @@ mod tests {
             let mut walker = Walker::new(from, to, &rules);
             for first in [0, 0x7fff, from.mask() - 9000] {
                 let count = 9001.min(from.mask() - first + 1) as usize;
-                let want: Vec<u64> = (0..count as u64)
-                    .map(|i| cast_bits(from, to, first + i, &rules))
-                    .collect();
+                let want: Vec<u64> = (0..count as u64).map(|i| cast_bits(from, to, first + i, &rules)).collect();
                 let mut got = vec![0; count];
                 walker.fill(first, &mut got);
                 assert_eq!(got, want, "{} to {} at {first:#x}", from.name(), to.name());
@@ -273,15 +240,7 @@ mod tests {
     fn runs_are_few_and_in_order() {
         let walker = Walker::new(Ty::Float, Ty::Float8E4M3FN, &Rules::default());
         let runs = walker.runs().unwrap();
-        assert!(
-            runs.is_sorted_by(|a, b| a.0 < b.0) && runs.len() < 260,
-            "{}",
-            runs.len()
-        );
-        assert!(
-            Walker::new(Ty::Float, Ty::Double, &Rules::default())
-                .run_count()
-                .is_none()
-        );
+        assert!(runs.is_sorted_by(|a, b| a.0 < b.0) && runs.len() < 260, "{}", runs.len());
+        assert!(Walker::new(Ty::Float, Ty::Double, &Rules::default()).run_count().is_none());
     }
 }

@@ -2,15 +2,8 @@
 
 use testkit::{Direct, RoundMode, Rules, Ty, cast_bits, cast_from_string};
 
-const DEFAULT: Rules = Rules {
-    opset_version: 28,
-    saturate: true,
-    round_mode: RoundMode::Up,
-};
-const UNSATURATED: Rules = Rules {
-    saturate: false,
-    ..DEFAULT
-};
+const DEFAULT: Rules = Rules { opset_version: 28, saturate: true, round_mode: RoundMode::Up };
+const UNSATURATED: Rules = Rules { saturate: false, ..DEFAULT };
 
 fn two(exponent: i32) -> f64 {
     2f64.powi(exponent)
@@ -19,21 +12,9 @@ fn two(exponent: i32) -> f64 {
 #[track_caller]
 fn check(from: Ty, bits: u64, to: Ty, rules: Rules, want: u64) {
     let got = cast_bits(from, to, bits, &rules);
-    assert_eq!(
-        got,
-        want,
-        "{} {bits:#x} -> {} {rules:?}: got {got:#x}, want {want:#x}",
-        from.name(),
-        to.name()
-    );
+    assert_eq!(got, want, "{} {bits:#x} -> {} {rules:?}: got {got:#x}, want {want:#x}", from.name(), to.name());
     let got = Direct::new(from, to, &rules).cast(bits);
-    assert_eq!(
-        got,
-        want,
-        "direct {} {bits:#x} -> {} {rules:?}: got {got:#x}",
-        from.name(),
-        to.name()
-    );
+    assert_eq!(got, want, "direct {} {bits:#x} -> {} {rules:?}: got {got:#x}", from.name(), to.name());
 }
 
 #[test]
@@ -60,11 +41,7 @@ fn double_rounds_once() {
     ] {
         check(Double, value.to_bits(), to, DEFAULT, want);
         let sign = 1 << (to.bits() - 1);
-        let negative = if want == 0 && matches!(to, Float8E4M3FNUZ | Float8E5M2FNUZ) {
-            0
-        } else {
-            want | sign
-        };
+        let negative = if want == 0 && matches!(to, Float8E4M3FNUZ | Float8E5M2FNUZ) { 0 } else { want | sign };
         check(Double, (-value).to_bits(), to, DEFAULT, negative);
     }
 }
@@ -72,20 +49,8 @@ fn double_rounds_once() {
 #[test]
 fn integers_round_once() {
     check(Ty::Int32, 1_077_936_129, Ty::Bfloat16, DEFAULT, 0x4e81);
-    check(
-        Ty::Int64,
-        (1 << 40) + (1 << 32) + 1,
-        Ty::Bfloat16,
-        DEFAULT,
-        0x5381,
-    );
-    check(
-        Ty::Uint64,
-        (1 << 63) + (1 << 39) + 1,
-        Ty::Float,
-        DEFAULT,
-        0x5f00_0001,
-    );
+    check(Ty::Int64, (1 << 40) + (1 << 32) + 1, Ty::Bfloat16, DEFAULT, 0x5381);
+    check(Ty::Uint64, (1 << 63) + (1 << 39) + 1, Ty::Float, DEFAULT, 0x5f00_0001);
     check(Ty::Uint64, 65520, Ty::Float16, DEFAULT, 0x7c00);
     check(Ty::Int16, 200, Ty::Int8, DEFAULT, 0xc8);
 }
@@ -112,10 +77,7 @@ fn float8_overflow_without_saturation() {
     ] {
         let negative = if want == 0x80 { 0x80 } else { want | 0x80 };
         for opset_version in [23, 28] {
-            let rules = Rules {
-                opset_version,
-                ..UNSATURATED
-            };
+            let rules = Rules { opset_version, ..UNSATURATED };
             check(Float, value.to_bits().into(), to, rules, want);
             check(Float, (-value).to_bits().into(), to, rules, negative);
         }
@@ -133,34 +95,13 @@ fn float8_infinity_and_nan() {
     ] {
         let fnuz = minus_zero == 0;
         for opset_version in [19, 21, 23, 24, 25, 28] {
-            let rules = Rules {
-                opset_version,
-                ..DEFAULT
-            };
+            let rules = Rules { opset_version, ..DEFAULT };
             let old = fnuz && opset_version <= 23;
-            check(
-                Float,
-                f32::INFINITY.to_bits().into(),
-                to,
-                rules,
-                if old { 0x80 } else { up },
-            );
-            check(
-                Float,
-                f32::NEG_INFINITY.to_bits().into(),
-                to,
-                rules,
-                if old { 0x80 } else { up | 0x80 },
-            );
+            check(Float, f32::INFINITY.to_bits().into(), to, rules, if old { 0x80 } else { up });
+            check(Float, f32::NEG_INFINITY.to_bits().into(), to, rules, if old { 0x80 } else { up | 0x80 });
             check(Float, f32::MAX.to_bits().into(), to, rules, up);
             check(Float, f32::MIN.to_bits().into(), to, rules, up | 0x80);
-            for rules in [
-                rules,
-                Rules {
-                    saturate: false,
-                    ..rules
-                },
-            ] {
+            for rules in [rules, Rules { saturate: false, ..rules }] {
                 for bits in [0x7fc0_0000, 0x7f80_0001, 0x7fff_ffff] {
                     check(Float, bits, to, rules, nan);
                     check(Float, bits | 1 << 31, to, rules, nan | 0x80);
@@ -174,42 +115,22 @@ fn float8_infinity_and_nan() {
 
 #[test]
 fn float4_and_float6_saturate_and_have_no_nan() {
-    for (to, max, minus_zero) in [
-        (Ty::Float4E2M1, 0x7, 0x8),
-        (Ty::Float6E2M3, 0x1f, 0x20),
-        (Ty::Float6E3M2, 0x1f, 0x20),
-    ] {
+    for (to, max, minus_zero) in
+        [(Ty::Float4E2M1, 0x7, 0x8), (Ty::Float6E2M3, 0x1f, 0x20), (Ty::Float6E3M2, 0x1f, 0x20)]
+    {
         for rules in [DEFAULT, UNSATURATED] {
             check(Ty::Float, f32::INFINITY.to_bits().into(), to, rules, max);
-            check(
-                Ty::Float,
-                f32::NEG_INFINITY.to_bits().into(),
-                to,
-                rules,
-                max | minus_zero,
-            );
+            check(Ty::Float, f32::NEG_INFINITY.to_bits().into(), to, rules, max | minus_zero);
             check(Ty::Double, 1e300f64.to_bits(), to, rules, max);
             check(Ty::Float, 0x7fc0_0000, to, rules, minus_zero);
             check(Ty::Float, 0xffc0_0000, to, rules, minus_zero);
             check(Ty::Float, 0x8000_0000, to, rules, minus_zero);
         }
     }
-    let then = Rules {
-        opset_version: 23,
-        ..DEFAULT
-    };
+    let then = Rules { opset_version: 23, ..DEFAULT };
     check(Ty::Float, 0x7fc0_0000, Ty::Float4E2M1, then, 0x7);
     check(Ty::Float8E4M3FN, 0xff, Ty::Float4E2M1, then, 0x7);
-    check(
-        Ty::Float,
-        0x7fc0_0000,
-        Ty::Float4E2M1,
-        Rules {
-            opset_version: 24,
-            ..DEFAULT
-        },
-        0x8,
-    );
+    check(Ty::Float, 0x7fc0_0000, Ty::Float4E2M1, Rules { opset_version: 24, ..DEFAULT }, 0x8);
 }
 
 #[test]
@@ -244,13 +165,7 @@ fn nan_stays_nan() {
     // The payload is cut from below and keeps its place below the quiet bit.
     check(Ty::Float, 0xffa0_2001, Ty::Float16, DEFAULT, 0xff01);
     check(Ty::Float16, 0x7d01, Ty::Float, DEFAULT, 0x7fe0_2000);
-    check(
-        Ty::Float,
-        0xff80_0001,
-        Ty::Double,
-        DEFAULT,
-        0xfff8_0000_2000_0000,
-    );
+    check(Ty::Float, 0xff80_0001, Ty::Double, DEFAULT, 0xfff8_0000_2000_0000);
     check(Ty::Float8E5M2, 0x7d, Ty::Float16, DEFAULT, 0x7f00);
     check(Ty::Float8E4M3FN, 0xff, Ty::Float, DEFAULT, 0xffc0_0000);
     check(Ty::Float8E4M3FNUZ, 0x80, Ty::Float, DEFAULT, 0xffc0_0000);
@@ -278,49 +193,13 @@ fn float_to_int4_and_int2() {
         (f32::MAX, 0),
     ] {
         let want = want as u64;
-        check(
-            Ty::Float,
-            value.to_bits().into(),
-            Ty::Int4,
-            DEFAULT,
-            want & 0xf,
-        );
-        check(
-            Ty::Float,
-            value.to_bits().into(),
-            Ty::Uint4,
-            DEFAULT,
-            want & 0xf,
-        );
-        check(
-            Ty::Float,
-            value.to_bits().into(),
-            Ty::Int2,
-            DEFAULT,
-            want & 0x3,
-        );
-        check(
-            Ty::Float,
-            value.to_bits().into(),
-            Ty::Uint2,
-            DEFAULT,
-            want & 0x3,
-        );
+        check(Ty::Float, value.to_bits().into(), Ty::Int4, DEFAULT, want & 0xf);
+        check(Ty::Float, value.to_bits().into(), Ty::Uint4, DEFAULT, want & 0xf);
+        check(Ty::Float, value.to_bits().into(), Ty::Int2, DEFAULT, want & 0x3);
+        check(Ty::Float, value.to_bits().into(), Ty::Uint2, DEFAULT, want & 0x3);
     }
-    check(
-        Ty::Double,
-        (two(53) - 1.0).to_bits(),
-        Ty::Int4,
-        DEFAULT,
-        0xf,
-    );
-    check(
-        Ty::Double,
-        (1.0 - two(53)).to_bits(),
-        Ty::Int4,
-        DEFAULT,
-        0x1,
-    );
+    check(Ty::Double, (two(53) - 1.0).to_bits(), Ty::Int4, DEFAULT, 0xf);
+    check(Ty::Double, (1.0 - two(53)).to_bits(), Ty::Int4, DEFAULT, 0x1);
 }
 
 #[test]
@@ -348,37 +227,21 @@ fn float_to_wider_integers() {
 
 #[test]
 fn float8e8m0() {
-    let mode = |round_mode| Rules {
-        round_mode,
-        ..DEFAULT
-    };
-    let (up, down, nearest) = (
-        mode(RoundMode::Up),
-        mode(RoundMode::Down),
-        mode(RoundMode::Nearest),
-    );
+    let mode = |round_mode| Rules { round_mode, ..DEFAULT };
+    let (up, down, nearest) = (mode(RoundMode::Up), mode(RoundMode::Down), mode(RoundMode::Nearest));
     let to = Ty::Float8E8M0;
     check(Ty::Double, (1.0 + two(-52)).to_bits(), to, up, 0x80);
     check(Ty::Int64, (1 << 24) + 1, to, up, 0x98);
     check(Ty::Uint64, (1 << 63) + 1, to, up, 0xbf);
     check(Ty::Int64, (1 << 31) - 1, to, down, 0x9d);
     check(Ty::Double, 1.5f64.to_bits(), to, nearest, 0x80);
-    check(
-        Ty::Double,
-        1.4999999999999998f64.to_bits(),
-        to,
-        nearest,
-        0x7f,
-    );
+    check(Ty::Double, 1.4999999999999998f64.to_bits(), to, nearest, 0x7f);
     let small = (1.1 * two(-127)) as f32;
     for (rules, want) in [(up, 1), (down, 0), (nearest, 0)] {
         check(Ty::Float, small.to_bits().into(), to, rules, want);
     }
     for rules in [up, down, nearest] {
-        let unsaturated = Rules {
-            saturate: false,
-            ..rules
-        };
+        let unsaturated = Rules { saturate: false, ..rules };
         for (value, saturated) in [
             (0.0, 0x00),
             (-0.0, 0x00),

@@ -1,0 +1,78 @@
+//! The backends, best first, and the choice among them. Adding one is one file and one line here.
+
+mod float_environment;
+mod portable;
+
+use crate::error::CastError;
+use crate::kernel::Table;
+use std::fmt;
+use std::sync::LazyLock;
+
+pub(crate) use float_environment::with_default as with_default_float_environment;
+
+struct Row {
+    name: &'static str,
+    is_available: fn() -> bool,
+    table: &'static Table,
+}
+
+static BACKENDS: &[Row] = &[Row { name: "portable", is_available: || true, table: &portable::TABLE }];
+
+/// The environment variable that forces a backend by name.
+pub const BACKEND_VARIABLE: &str = "ONNX_CAST_ISA";
+
+/// A set of kernels for one instruction set. All give the same bits; they differ in speed.
+#[derive(Clone, Copy)]
+pub struct Backend(&'static Row);
+
+impl Backend {
+    /// The backend of this name.
+    ///
+    /// # Errors
+    /// Where there is none, or this machine cannot run it.
+    pub fn by_name(name: &str) -> Result<Backend, CastError> {
+        available()
+            .find(|backend| backend.name().eq_ignore_ascii_case(name))
+            .ok_or_else(|| CastError::Backend { name: name.to_owned() })
+    }
+
+    /// The fastest backend that this machine can run, or the one that the environment variable [`BACKEND_VARIABLE`]
+    /// names. Chosen once.
+    pub fn best() -> Backend {
+        static BEST: LazyLock<Backend> = LazyLock::new(|| {
+            // A library has nowhere to complain to about a variable, and every backend gives the same bits, so an
+            // unknown name leaves the choice as it was.
+            let forced = std::env::var(BACKEND_VARIABLE).ok().and_then(|name| Backend::by_name(&name).ok());
+            forced.or_else(|| available().next()).unwrap_or(Backend(&BACKENDS[BACKENDS.len() - 1]))
+        });
+        *BEST
+    }
+
+    /// Its name: `portable`.
+    pub fn name(self) -> &'static str {
+        self.0.name
+    }
+
+    pub(crate) fn table(self) -> &'static Table {
+        self.0.table
+    }
+}
+
+impl fmt::Debug for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Backend({})", self.name())
+    }
+}
+
+impl PartialEq for Backend {
+    fn eq(&self, other: &Self) -> bool {
+        self.name() == other.name()
+    }
+}
+
+impl Eq for Backend {}
+
+/// The backends that this machine can run, best first.
+pub fn available() -> impl Iterator<Item = Backend> {
+    BACKENDS.iter().filter(|row| (row.is_available)()).map(Backend)
+}

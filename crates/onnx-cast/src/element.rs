@@ -1,0 +1,408 @@
+//! The type table: every element type of ONNX that a cast can meet, one row each, and the Rust type of each.
+//!
+//! Names, codes, widths and the first operator versions are here and nowhere else; the command's listing, the checks of
+//! the operators, the kernel table and the tests derive from them. A type that Rust does not have is a newtype over its
+//! bit pattern, in a file of its own under `element/`.
+
+mod float4;
+mod float6;
+mod float8;
+mod half;
+mod int2;
+mod int4;
+mod primitive;
+mod slice;
+
+use crate::format::FloatFormat;
+use std::fmt;
+use std::str::FromStr;
+
+pub use float4::Float4E2M1;
+pub use float6::{Float6E2M3, Float6E3M2};
+pub use float8::{Float8E4M3FN, Float8E4M3FNUZ, Float8E5M2, Float8E5M2FNUZ, Float8E8M0};
+pub use half::{BFloat16, Float16};
+pub use int2::{Int2, Uint2};
+pub use int4::{Int4, Uint4};
+pub use slice::PlainElement;
+pub(crate) use slice::{bytes_of, bytes_of_mut};
+
+/// What kind of thing an element is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Kind {
+    /// A binary float of this format.
+    Float(FloatFormat),
+    /// A two's complement integer.
+    Int,
+    /// An unsigned integer.
+    Uint,
+    /// A truth value, one byte: zero is false, any other byte true.
+    Bool,
+    /// UTF-8 text.
+    String,
+    /// A pair of floats; BitCast only.
+    Complex,
+}
+
+/// One row of the type table.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct TypeInfo {
+    /// The type that the row describes.
+    pub data_type: DataType,
+    /// ONNX's name, as it stands in the operators' type constraints: `float8e4m3fn`.
+    pub name: &'static str,
+    /// Other names that [`DataType::from_str`] takes, lower case; case, `_` and `-` do not matter there.
+    pub aliases: &'static [&'static str],
+    /// Width in bits; 0 for strings.
+    pub bits: u32,
+    /// What it is.
+    pub kind: Kind,
+    /// The first version of Cast that takes it.
+    pub cast_since: Option<u32>,
+    /// The first version of CastLike that takes it.
+    pub cast_like_since: Option<u32>,
+    /// The first version of BitCast that takes it.
+    pub bit_cast_since: Option<u32>,
+}
+
+macro_rules! type_table {
+    ($($(#[$doc:meta])* $variant:ident = $code:literal, $name:literal, $aliases:expr, $bits:literal, $kind:expr,
+       $cast:expr, $cast_like:expr, $bit_cast:expr;)*) => {
+        /// The element type of a tensor, with ONNX's `TensorProto.DataType` number as its discriminant.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum DataType {
+            $($(#[$doc])* $variant = $code,)*
+        }
+
+        static TABLE: &[TypeInfo] = &[$(TypeInfo {
+            data_type: DataType::$variant,
+            name: $name,
+            aliases: &$aliases,
+            bits: $bits,
+            kind: $kind,
+            cast_since: $cast,
+            cast_like_since: $cast_like,
+            bit_cast_since: $bit_cast,
+        },)*];
+
+        impl DataType {
+            /// Every type, in the order of ONNX's numbers.
+            pub const ALL: &'static [DataType] = &[$(DataType::$variant,)*];
+        }
+    };
+}
+
+const BINARY32: FloatFormat = FloatFormat::ieee(8, 23);
+const BINARY64: FloatFormat = FloatFormat::ieee(11, 52);
+
+// Columns: number, name, aliases, bits, kind, first version of Cast, CastLike, BitCast. The rows stand in the order of the
+// numbers, which are contiguous from 1: `DataType::info` indexes by them.
+type_table! {
+    /// IEEE 754 binary32.
+    Float = 1, "float", ["f32", "fp32", "float32", "single"], 32, Kind::Float(BINARY32), Some(1), Some(15), Some(26);
+    /// Unsigned 8-bit integer.
+    Uint8 = 2, "uint8", ["u8"], 8, Kind::Uint, Some(1), Some(15), Some(26);
+    /// Signed 8-bit integer.
+    Int8 = 3, "int8", ["i8"], 8, Kind::Int, Some(1), Some(15), Some(26);
+    /// Unsigned 16-bit integer.
+    Uint16 = 4, "uint16", ["u16"], 16, Kind::Uint, Some(1), Some(15), Some(26);
+    /// Signed 16-bit integer.
+    Int16 = 5, "int16", ["i16"], 16, Kind::Int, Some(1), Some(15), Some(26);
+    /// Signed 32-bit integer.
+    Int32 = 6, "int32", ["i32"], 32, Kind::Int, Some(1), Some(15), Some(26);
+    /// Signed 64-bit integer.
+    Int64 = 7, "int64", ["i64"], 64, Kind::Int, Some(1), Some(15), Some(26);
+    /// UTF-8 text.
+    String = 8, "string", ["str", "utf8"], 0, Kind::String, Some(9), Some(15), None;
+    /// One byte: 0 is false, anything else true.
+    Bool = 9, "bool", ["boolean"], 8, Kind::Bool, Some(1), Some(15), Some(26);
+    /// IEEE 754 binary16.
+    Float16 = 10, "float16", ["f16", "fp16", "half"], 16, Kind::Float(Float16::FORMAT), Some(1), Some(15), Some(26);
+    /// IEEE 754 binary64.
+    Double = 11, "double", ["f64", "fp64", "float64"], 64, Kind::Float(BINARY64), Some(1), Some(15), Some(26);
+    /// Unsigned 32-bit integer.
+    Uint32 = 12, "uint32", ["u32"], 32, Kind::Uint, Some(1), Some(15), Some(26);
+    /// Unsigned 64-bit integer.
+    Uint64 = 13, "uint64", ["u64"], 64, Kind::Uint, Some(1), Some(15), Some(26);
+    /// Two floats; BitCast only.
+    Complex64 = 14, "complex64", ["c64"], 64, Kind::Complex, None, None, Some(26);
+    /// Two doubles; BitCast only.
+    Complex128 = 15, "complex128", ["c128"], 128, Kind::Complex, None, None, Some(26);
+    /// The upper half of a binary32: 8 exponent bits, 7 of significand.
+    BFloat16 = 16, "bfloat16", ["bf16"], 16, Kind::Float(BFloat16::FORMAT), Some(13), Some(15), Some(26);
+    /// 4 exponent bits, 3 of significand, no infinity, largest 448.
+    Float8E4M3FN = 17, "float8e4m3fn", ["f8e4m3fn", "fp8e4m3fn", "e4m3fn", "f8e4m3", "float8e4m3", "e4m3"], 8,
+        Kind::Float(Float8E4M3FN::FORMAT), Some(19), Some(19), Some(26);
+    /// 4 exponent bits, 3 of significand, no infinity, one zero, largest 240.
+    Float8E4M3FNUZ = 18, "float8e4m3fnuz", ["f8e4m3fnuz", "fp8e4m3fnuz", "e4m3fnuz"], 8,
+        Kind::Float(Float8E4M3FNUZ::FORMAT), Some(19), Some(19), Some(26);
+    /// 5 exponent bits, 2 of significand, with infinities, largest 57344.
+    Float8E5M2 = 19, "float8e5m2", ["f8e5m2", "fp8e5m2", "e5m2"], 8,
+        Kind::Float(Float8E5M2::FORMAT), Some(19), Some(19), Some(26);
+    /// 5 exponent bits, 2 of significand, no infinity, one zero, largest 57344.
+    Float8E5M2FNUZ = 20, "float8e5m2fnuz", ["f8e5m2fnuz", "fp8e5m2fnuz", "e5m2fnuz"], 8,
+        Kind::Float(Float8E5M2FNUZ::FORMAT), Some(19), Some(19), Some(26);
+    /// Unsigned 4-bit integer, two to a byte, the first in the low bits.
+    Uint4 = 21, "uint4", ["u4"], 4, Kind::Uint, Some(21), Some(21), Some(26);
+    /// Signed 4-bit integer, two to a byte, the first in the low bits.
+    Int4 = 22, "int4", ["i4"], 4, Kind::Int, Some(21), Some(21), Some(26);
+    /// 2 exponent bits, 1 of significand, finite only, largest 6; two to a byte, the first in the low bits.
+    Float4E2M1 = 23, "float4e2m1", ["f4e2m1", "fp4e2m1", "e2m1", "f4", "fp4", "float4e2m1fn", "e2m1fn"], 4,
+        Kind::Float(Float4E2M1::FORMAT), Some(23), Some(23), Some(26);
+    /// 8 exponent bits and nothing else: the powers of two from 2^-127 to 2^127, and NaN.
+    Float8E8M0 = 24, "float8e8m0", ["f8e8m0", "fp8e8m0", "e8m0", "float8e8m0fnu", "f8e8m0fnu", "e8m0fnu"], 8,
+        Kind::Float(Float8E8M0::FORMAT), Some(24), Some(24), Some(26);
+    /// Unsigned 2-bit integer, four to a byte, the first in the low bits.
+    Uint2 = 25, "uint2", ["u2"], 2, Kind::Uint, Some(25), Some(25), Some(26);
+    /// Signed 2-bit integer, four to a byte, the first in the low bits.
+    Int2 = 26, "int2", ["i2"], 2, Kind::Int, Some(25), Some(25), Some(26);
+    /// 2 exponent bits, 3 of significand, finite only, largest 7.5; four to three bytes, low bits first.
+    Float6E2M3 = 27, "float6e2m3", ["f6e2m3", "fp6e2m3", "e2m3", "float6e2m3fn", "e2m3fn"], 6,
+        Kind::Float(Float6E2M3::FORMAT), Some(28), None, None;
+    /// 3 exponent bits, 2 of significand, finite only, largest 28; four to three bytes, low bits first.
+    Float6E3M2 = 28, "float6e3m2", ["f6e3m2", "fp6e3m2", "e3m2", "float6e3m2fn", "e3m2fn"], 6,
+        Kind::Float(Float6E3M2::FORMAT), Some(28), None, None;
+}
+
+impl DataType {
+    /// The types that Cast takes and that are numbers (or bool): everything but string and complex, in the order of
+    /// ONNX's numbers. The kernel table is indexed by the place in this list.
+    pub const NUMERIC: &'static [DataType] = &{
+        let mut list = [DataType::Float; 25];
+        let (mut i, mut n) = (0, 0);
+        while i < DataType::ALL.len() {
+            if DataType::ALL[i].is_numeric() {
+                list[n] = DataType::ALL[i];
+                n += 1;
+            }
+            i += 1;
+        }
+        assert!(n == list.len());
+        list
+    };
+
+    /// The row of the type table.
+    pub const fn info(self) -> &'static TypeInfo {
+        &TABLE[self as usize - 1]
+    }
+
+    /// The type with this `TensorProto.DataType` number; `None` for 0 (UNDEFINED) and for numbers ONNX does not have.
+    pub const fn from_onnx(code: i64) -> Option<DataType> {
+        if code >= 1 && code <= DataType::ALL.len() as i64 { Some(DataType::ALL[code as usize - 1]) } else { None }
+    }
+
+    /// The `TensorProto.DataType` number.
+    pub const fn onnx(self) -> i32 {
+        self as i32
+    }
+
+    /// ONNX's name: `float8e4m3fn`.
+    pub const fn name(self) -> &'static str {
+        self.info().name
+    }
+
+    /// Width of an element in bits, packed; `None` for strings.
+    pub const fn bits(self) -> Option<usize> {
+        match self.info().bits {
+            0 => None,
+            bits => Some(bits as usize),
+        }
+    }
+
+    /// Bytes that `len` elements take, packed; `None` for strings, or where the count does not fit `usize`.
+    pub const fn byte_len(self, len: usize) -> Option<usize> {
+        let Some(bits) = self.bits() else { return None };
+        if bits >= 8 {
+            return len.checked_mul(bits / 8);
+        }
+        // Split at 8 elements, which are `bits` whole bytes, so that nothing overflows on the way.
+        Some(len / 8 * bits + (len % 8 * bits).div_ceil(8))
+    }
+
+    /// The float format, for float types.
+    pub const fn float_format(self) -> Option<FloatFormat> {
+        match self.info().kind {
+            Kind::Float(format) => Some(format),
+            _ => None,
+        }
+    }
+
+    /// Whether this is a float type, of any width.
+    pub const fn is_float(self) -> bool {
+        matches!(self.info().kind, Kind::Float(_))
+    }
+
+    /// Whether this is one of the 25 types that are neither string nor complex.
+    pub const fn is_numeric(self) -> bool {
+        !matches!(self.info().kind, Kind::String | Kind::Complex)
+    }
+
+    /// Whether elements are narrower than a byte and so packed.
+    pub const fn is_packed(self) -> bool {
+        self.info().bits > 0 && self.info().bits < 8
+    }
+
+    /// Place in [`DataType::NUMERIC`].
+    pub(crate) const fn numeric_index(self) -> Option<usize> {
+        let mut i = 0;
+        while i < DataType::NUMERIC.len() {
+            if DataType::NUMERIC[i] as u8 == self as u8 {
+                return Some(i);
+            }
+            i += 1;
+        }
+        None
+    }
+}
+
+impl fmt::Display for DataType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A name that is no type's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownType {
+    /// The name as it was given.
+    pub name: String,
+}
+
+impl fmt::Display for UnknownType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` is not an element type (want one of", crate::error::shorten(&self.name))?;
+        for (i, data_type) in DataType::ALL.iter().enumerate() {
+            write!(f, "{}{data_type}", if i == 0 { " " } else { ", " })?;
+        }
+        f.write_str(")")
+    }
+}
+
+impl std::error::Error for UnknownType {}
+
+impl FromStr for DataType {
+    type Err = UnknownType;
+
+    /// Takes ONNX's names, the aliases of the table and the names of `TensorProto.DataType` (`FLOAT16`), in any case,
+    /// with or without `_` and `-`: `float8e4m3fn`, `FLOAT8E4M3FN`, `f8_e4m3fn`, `E4M3FN`.
+    fn from_str(name: &str) -> Result<DataType, UnknownType> {
+        let plain: String = name.chars().filter(|c| !matches!(c, '_' | '-')).map(|c| c.to_ascii_lowercase()).collect();
+        TABLE
+            .iter()
+            .find(|row| row.name == plain || row.aliases.contains(&plain.as_str()))
+            .map(|row| row.data_type)
+            .ok_or_else(|| UnknownType { name: name.to_owned() })
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+pub(crate) use sealed::Sealed;
+
+/// A Rust type that stands for one element type of ONNX, by its bit pattern.
+///
+/// Implemented for `f32`, `f64`, the integers from 8 to 64 bits, `bool`, and the newtypes of this crate. Sealed: the
+/// list of types is ONNX's.
+pub trait Element: Copy + Default + Send + Sync + Sealed + 'static {
+    /// The ONNX type.
+    const DATA_TYPE: DataType;
+    /// An unsigned integer that holds the bit pattern: 8, 16, 32 or 64 bits.
+    type Bits: Word;
+    /// The element with this bit pattern; bits above the element's width are ignored.
+    fn from_bits(bits: Self::Bits) -> Self;
+    /// The bit pattern, zero above the element's width.
+    fn to_bits(self) -> Self::Bits;
+}
+
+/// The unsigned integers that hold bit patterns.
+pub trait Word: Copy + Default + Send + Sync + Sealed + 'static {
+    /// Bytes of a word, in little-endian order.
+    type Bytes: AsRef<[u8]> + for<'a> TryFrom<&'a [u8]>;
+    /// From little-endian bytes.
+    fn from_le(bytes: Self::Bytes) -> Self;
+    /// To little-endian bytes.
+    fn to_le(self) -> Self::Bytes;
+    /// As 64 bits.
+    fn to_u64(self) -> u64;
+    /// The low bits.
+    fn from_u64(bits: u64) -> Self;
+}
+
+macro_rules! word {
+    ($($word:ty),*) => {$(
+        impl Word for $word {
+            type Bytes = [u8; size_of::<$word>()];
+            #[inline(always)]
+            fn from_le(bytes: Self::Bytes) -> Self {
+                <$word>::from_le_bytes(bytes)
+            }
+            #[inline(always)]
+            fn to_le(self) -> Self::Bytes {
+                self.to_le_bytes()
+            }
+            #[inline(always)]
+            fn to_u64(self) -> u64 {
+                self as u64
+            }
+            #[inline(always)]
+            fn from_u64(bits: u64) -> Self {
+                bits as $word
+            }
+        }
+    )*};
+}
+word!(u8, u16, u32, u64);
+
+/// Declares a newtype over a bit pattern and its [`Element`] row. `$mask` keeps the element's own bits.
+macro_rules! bit_pattern_type {
+    ($(#[$doc:meta])* $name:ident, $data_type:ident, $bits:ty, $mask:expr) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+        #[repr(transparent)]
+        pub struct $name($bits);
+
+        impl $name {
+            /// The element with this bit pattern; bits above the element's width are ignored.
+            pub const fn from_bits(bits: $bits) -> Self {
+                $name(bits & $mask)
+            }
+
+            /// The bit pattern, zero above the element's width.
+            pub const fn to_bits(self) -> $bits {
+                self.0
+            }
+        }
+
+        impl crate::element::Sealed for $name {}
+
+        impl crate::element::Element for $name {
+            const DATA_TYPE: crate::element::DataType = crate::element::DataType::$data_type;
+            type Bits = $bits;
+            #[inline(always)]
+            fn from_bits(bits: $bits) -> Self {
+                $name(bits & $mask)
+            }
+            #[inline(always)]
+            fn to_bits(self) -> $bits {
+                self.0
+            }
+        }
+    };
+}
+pub(crate) use bit_pattern_type;
+
+/// Passes the Rust types of [`DataType::NUMERIC`], in its order, to a macro, behind what else it is given: the one place
+/// where the types stand as a list of Rust types.
+macro_rules! with_numeric_types {
+    ($callback:ident $($before:tt)*) => {
+        $callback! {
+            $($before)*
+            f32 u8 i8 u16 i16 i32 i64 bool Float16 f64 u32 u64 BFloat16 Float8E4M3FN Float8E4M3FNUZ Float8E5M2
+            Float8E5M2FNUZ Uint4 Int4 Float4E2M1 Float8E8M0 Uint2 Int2 Float6E2M3 Float6E3M2
+        }
+    };
+}
+pub(crate) use with_numeric_types;

@@ -1,0 +1,14 @@
+//! The 4-bit float, finite only: 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives.
+
+use super::bit_pattern_type;
+use crate::format::FloatFormat;
+
+bit_pattern_type! {
+    /// ONNX `float4e2m1`: largest 6, smallest subnormal 0.5.
+    Float4E2M1, Float4E2M1, u8, 0x0f
+}
+
+impl Float4E2M1 {
+    /// The format's constants.
+    pub const FORMAT: FloatFormat = FloatFormat::finite(2, 1);
+}

@@ -1,0 +1,27 @@
+//! The 2-bit integers.
+
+use super::bit_pattern_type;
+
+bit_pattern_type! {
+    /// ONNX `int2`: two's complement, -2 to 1.
+    Int2, Int2, u8, 0x03
+}
+
+impl Int2 {
+    /// The value, -2 to 1.
+    pub const fn value(self) -> i8 {
+        ((self.0 << 6) as i8) >> 6
+    }
+}
+
+bit_pattern_type! {
+    /// ONNX `uint2`: 0 to 3.
+    Uint2, Uint2, u8, 0x03
+}
+
+impl Uint2 {
+    /// The value, 0 to 3.
+    pub const fn value(self) -> u8 {
+        self.0
+    }
+}

@@ -1,0 +1,130 @@
+//! The three operators: versions, attributes, which types each version takes, inference, and running them.
+
+mod bit_cast;
+mod cast;
+mod cast_like;
+mod node;
+mod plan;
+
+use crate::element::DataType;
+use crate::error::OpError;
+use std::fmt;
+
+pub use bit_cast::BitCast;
+pub use cast::{Cast, CastOptions, cast_slice};
+pub use cast_like::CastLike;
+pub use node::{Attribute, AttributeValue};
+pub use plan::Plan;
+
+/// The newest opset known here, and the default everywhere.
+pub const NEWEST_OPSET: u32 = 28;
+
+/// Which operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operator {
+    /// ONNX `Cast`.
+    Cast,
+    /// ONNX `CastLike`.
+    CastLike,
+    /// ONNX `BitCast`.
+    BitCast,
+}
+
+impl Operator {
+    /// All three.
+    pub const ALL: &'static [Operator] = &[Operator::Cast, Operator::CastLike, Operator::BitCast];
+
+    /// ONNX's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Operator::Cast => "Cast",
+            Operator::CastLike => "CastLike",
+            Operator::BitCast => "BitCast",
+        }
+    }
+
+    /// The versions, oldest first.
+    pub const fn versions(self) -> &'static [u32] {
+        match self {
+            Operator::Cast => &[1, 6, 9, 13, 19, 21, 23, 24, 25, 28],
+            Operator::CastLike => &[15, 19, 21, 23, 24, 25],
+            Operator::BitCast => &[26],
+        }
+    }
+
+    /// The version in force at an opset: the newest that is not newer than it.
+    ///
+    /// # Errors
+    /// Where the opset is older than the operator, or newer than [`NEWEST_OPSET`].
+    pub fn version_at(self, opset: i64) -> Result<u32, OpError> {
+        let versions = self.versions().iter().rev();
+        let version =
+            versions.copied().find(|&version| i64::from(version) <= opset && opset <= i64::from(NEWEST_OPSET));
+        version.ok_or(OpError::Opset { operator: self, opset })
+    }
+
+    /// The first version that takes a type, for input and output alike.
+    pub const fn since(self, data_type: DataType) -> Option<u32> {
+        let info = data_type.info();
+        match self {
+            Operator::Cast => info.cast_since,
+            Operator::CastLike => info.cast_like_since,
+            Operator::BitCast => info.bit_cast_since,
+        }
+    }
+
+    /// Whether a version takes a type.
+    pub fn takes(self, version: u32, data_type: DataType) -> bool {
+        self.since(data_type).is_some_and(|since| since <= version)
+    }
+
+    /// The attributes, each with the first version that has it.
+    pub const fn attributes(self) -> &'static [(&'static str, u32)] {
+        match self {
+            Operator::Cast => &[("to", 1), ("saturate", 19), ("round_mode", 24)],
+            Operator::CastLike => &[("saturate", 19), ("round_mode", 24)],
+            Operator::BitCast => &[("to", 26)],
+        }
+    }
+
+    pub(crate) fn check_type(self, version: u32, data_type: DataType) -> Result<(), OpError> {
+        if self.takes(version, data_type) {
+            return Ok(());
+        }
+        Err(OpError::Type { operator: self, version, data_type, since: self.since(data_type) })
+    }
+
+    pub(crate) fn check_attribute(self, version: u32, name: &str) -> Result<(), OpError> {
+        let since = self.attributes().iter().find(|(known, _)| *known == name).map(|(_, since)| *since);
+        match since {
+            Some(since) if since <= version => Ok(()),
+            since => Err(OpError::UnknownAttribute { operator: self, version, name: name.to_owned(), since }),
+        }
+    }
+}
+
+impl fmt::Display for Operator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A dimension as a model states it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Dim {
+    /// Its size.
+    Known(u64),
+    /// A name, equal wherever the name is.
+    Symbol(String),
+    /// Nothing known.
+    Unknown,
+}
+
+/// What is known of a value before it is computed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ValueInfo {
+    /// The element type.
+    pub data_type: DataType,
+    /// The dimensions; `None` where not even their number is known.
+    pub shape: Option<Vec<Dim>>,
+}

@@ -1,0 +1,244 @@
+//! ONNX `Cast`.
+
+use super::node::{Attribute, Attributes};
+use super::{NEWEST_OPSET, Operator, Plan, ValueInfo};
+use crate::arch::{Backend, with_default_float_environment};
+use crate::element::{DataType, PlainElement, bytes_of, bytes_of_mut};
+use crate::error::{CastError, OpError};
+use crate::scalar::{Narrow, RoundMode, Rules, Widen};
+use crate::tensor::{Strings, Tensor, TensorView};
+
+/// How to cast: the opset, whose version of the operator decides, and the attributes. Attributes left out have ONNX's
+/// defaults (`saturate` true, `round_mode` up); one that the version does not have is an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CastOptions {
+    /// The opset; the newest by default.
+    pub opset: i64,
+    /// Whether float8 targets take their largest value in place of overflow, from version 19.
+    pub saturate: Option<bool>,
+    /// How `float8e8m0` rounds, from version 24.
+    pub round_mode: Option<RoundMode>,
+    /// The backend; the best of this machine by default. It never changes a result.
+    pub backend: Option<Backend>,
+}
+
+impl Default for CastOptions {
+    fn default() -> Self {
+        CastOptions { opset: NEWEST_OPSET.into(), saturate: None, round_mode: None, backend: None }
+    }
+}
+
+/// The part that Cast and CastLike share: a version, its attributes, and everything but the target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Settings {
+    operator: Operator,
+    pub(super) version: u32,
+    saturate: bool,
+    round_mode: RoundMode,
+    backend: Option<Backend>,
+}
+
+impl Settings {
+    pub(super) fn new(operator: Operator, options: &CastOptions) -> Result<Self, OpError> {
+        let version = operator.version_at(options.opset)?;
+        if options.saturate.is_some() {
+            operator.check_attribute(version, "saturate")?;
+        }
+        if options.round_mode.is_some() {
+            operator.check_attribute(version, "round_mode")?;
+        }
+        Ok(Settings {
+            operator,
+            version,
+            saturate: options.saturate.unwrap_or(true),
+            round_mode: options.round_mode.unwrap_or_default(),
+            backend: options.backend,
+        })
+    }
+
+    pub(super) fn from_attributes(operator: Operator, version: u32, list: &Attributes<'_>) -> Result<Self, OpError> {
+        Ok(Settings {
+            operator,
+            version,
+            saturate: list.int("saturate")?.is_none_or(|value| value != 0),
+            round_mode: list.string("round_mode")?.map_or(Ok(RoundMode::default()), |word| word.parse())?,
+            backend: None,
+        })
+    }
+
+    pub(super) fn check_type(&self, data_type: DataType) -> Result<(), OpError> {
+        self.operator.check_type(self.version, data_type)
+    }
+
+    pub(super) fn rules(&self, to: DataType) -> Rules {
+        Rules::new(to, self.version, self.saturate, self.round_mode)
+    }
+
+    pub(super) fn plan(&self, from: DataType, to: DataType) -> Result<Plan, OpError> {
+        self.check_type(from)?;
+        self.check_type(to)?;
+        Ok(Plan::cast(from, to, self.rules(to), self.backend.unwrap_or_else(Backend::best)))
+    }
+}
+
+/// ONNX `Cast`: the elements of a tensor as another type.
+///
+/// ```
+/// use onnx_cast::{Cast, CastOptions, DataType, Tensor};
+///
+/// let weights = Tensor::from_slice(vec![2, 2], &[1.0f32, -0.3, 1000.0, f32::NAN])?;
+/// let cast = Cast::new(DataType::Float8E4M3FN, &CastOptions::default())?;
+/// let small = cast.run(&weights.view())?;
+/// assert_eq!(small.bytes(), Some(&[0x38, 0xaa, 0x7e, 0x7f][..]));
+///
+/// // The same into memory of the caller's, without allocating:
+/// let mut out = [0; 4];
+/// cast.run_into(&weights.view(), &mut out)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cast {
+    to: DataType,
+    settings: Settings,
+}
+
+impl Cast {
+    /// The operator with the target `to`.
+    ///
+    /// # Errors
+    /// Where the opset has no Cast, or its version lacks the type or an attribute that is given.
+    pub fn new(to: DataType, options: &CastOptions) -> Result<Self, OpError> {
+        let settings = Settings::new(Operator::Cast, options)?;
+        settings.check_type(to)?;
+        Ok(Cast { to, settings })
+    }
+
+    /// The operator of a node in a model that imports `opset` of ONNX's default domain. `to` is a STRING in Cast-1
+    /// (`"FLOAT"`) and an INT from Cast-6 on.
+    ///
+    /// # Errors
+    /// Where the opset has no Cast, `to` is missing or no type that the version takes, or an attribute is unknown to
+    /// the version, of the wrong kind, or given twice.
+    pub fn from_node(opset: i64, attributes: &[Attribute<'_>]) -> Result<Self, OpError> {
+        let operator = Operator::Cast;
+        let version = operator.version_at(opset)?;
+        let list = Attributes::new(operator, version, attributes)?;
+        let missing = OpError::MissingTo { operator, version };
+        let to = if version < 6 {
+            let name = list.string("to")?.ok_or(missing)?;
+            // The names of the enum TensorProto.DataType, in any case.
+            let known = DataType::ALL.iter().copied().find(|data_type| data_type.name().eq_ignore_ascii_case(&name));
+            known.ok_or(OpError::TypeName { name })?
+        } else {
+            let number = list.int("to")?.ok_or(missing)?;
+            DataType::from_onnx(number).ok_or(OpError::TypeNumber { operator, number })?
+        };
+        let settings = Settings::from_attributes(operator, version, &list)?;
+        settings.check_type(to)?;
+        Ok(Cast { to, settings })
+    }
+
+    /// The target type.
+    pub fn to(&self) -> DataType {
+        self.to
+    }
+
+    /// The operator's version.
+    pub fn version(&self) -> u32 {
+        self.settings.version
+    }
+
+    /// The rules that rounding to the target follows, for [`crate::scalar::cast_one`].
+    pub fn rules(&self) -> Rules {
+        self.settings.rules(self.to)
+    }
+
+    /// Resolves the cast for inputs of one type, to run it many times.
+    ///
+    /// # Errors
+    /// Where the version does not take the input's type.
+    pub fn plan(&self, from: DataType) -> Result<Plan, OpError> {
+        self.settings.plan(from, self.to)
+    }
+
+    /// What is known of the output: the target type, the input's shape.
+    ///
+    /// # Errors
+    /// Where the version does not take the input's type.
+    pub fn infer(&self, input: &ValueInfo) -> Result<ValueInfo, OpError> {
+        self.settings.check_type(input.data_type)?;
+        Ok(ValueInfo { data_type: self.to, shape: input.shape.clone() })
+    }
+
+    /// Casts to a new tensor.
+    ///
+    /// # Errors
+    /// Where the version does not take the input's type, the result does not fit in memory, or a string element is not
+    /// a number of the target type.
+    pub fn run(&self, input: &TensorView<'_>) -> Result<Tensor, CastError> {
+        self.plan(input.data_type())?.run(input)
+    }
+
+    /// Casts to a new tensor, in the input's memory where the bytes stay the same.
+    ///
+    /// # Errors
+    /// As [`Cast::run`].
+    pub fn run_owned(&self, input: Tensor) -> Result<Tensor, CastError> {
+        self.plan(input.data_type())?.run_owned(input)
+    }
+
+    /// Casts into `out`, which must have exactly the bytes of the result: [`DataType::byte_len`] of the target.
+    ///
+    /// # Errors
+    /// As [`Cast::run`], and where `out` is of another size or the target is string.
+    pub fn run_into(&self, input: &TensorView<'_>, out: &mut [u8]) -> Result<(), CastError> {
+        self.plan(input.data_type())?.run_into(input, out)
+    }
+
+    /// Casts to strings, in place of those that `out` holds.
+    ///
+    /// # Errors
+    /// As [`Cast::run`], and where the target is not string.
+    pub fn run_strings_into(&self, input: &TensorView<'_>, out: &mut Strings) -> Result<(), CastError> {
+        self.plan(input.data_type())?.run_strings_into(input, out)
+    }
+}
+
+/// Casts a slice of elements to another of the same length, both of types that take whole bytes.
+///
+/// ```
+/// use onnx_cast::{BFloat16, CastOptions, cast_slice};
+/// let mut halves = [BFloat16::default(); 3];
+/// cast_slice(&[1.0f32, -2.0, 3.140625], &mut halves, &CastOptions::default())?;
+/// assert_eq!(halves.map(BFloat16::to_bits), [0x3f80, 0xc000, 0x4049]);
+/// # Ok::<(), onnx_cast::CastError>(())
+/// ```
+///
+/// # Errors
+/// Where the lengths differ, or the opset's Cast lacks a type or an attribute.
+pub fn cast_slice<S, D>(src: &[S], dst: &mut [D], options: &CastOptions) -> Result<(), CastError>
+where
+    S: PlainElement + Widen,
+    D: PlainElement + Narrow,
+{
+    let cast = Cast::new(D::DATA_TYPE, options)?;
+    let plan = cast.plan(S::DATA_TYPE)?;
+    if src.len() != dst.len() {
+        let (elements, got) = (src.len(), dst.len());
+        return Err(CastError::OutputLen { data_type: D::DATA_TYPE, elements, got, want: elements });
+    }
+    if cfg!(target_endian = "big") {
+        // Kernels take little-endian bytes; slices are in the machine's order.
+        let rules = cast.rules();
+        with_default_float_environment(|| {
+            for (from, to) in src.iter().zip(dst) {
+                *to = from.widen_to(&rules);
+            }
+        });
+        return Ok(());
+    }
+    let shape = [src.len()];
+    let view = TensorView::new(S::DATA_TYPE, &shape, bytes_of(src))?;
+    // SAFETY: the plan writes elements of `D`; where `D` is bool these are 0 and 1.
+    plan.run_into(&view, unsafe { bytes_of_mut(dst) })
+}

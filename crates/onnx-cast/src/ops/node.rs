@@ -1,0 +1,71 @@
+//! A node's attributes, as the operators need them: whoever holds the node (a protobuf reader, a runtime's graph) lends
+//! them in this form.
+
+use super::Operator;
+use crate::error::OpError;
+
+/// One attribute of an ONNX node.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Attribute<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its value.
+    pub value: AttributeValue<'a>,
+}
+
+/// The value of an attribute. The operators take INT and STRING; the other kinds are errors that name the attribute.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum AttributeValue<'a> {
+    /// INT.
+    Int(i64),
+    /// STRING.
+    String(&'a [u8]),
+    /// Any other kind.
+    Other,
+}
+
+/// The attributes of one node, checked against what the operator's version has.
+pub(super) struct Attributes<'a> {
+    operator: Operator,
+    version: u32,
+    list: &'a [Attribute<'a>],
+}
+
+impl<'a> Attributes<'a> {
+    pub(super) fn new(operator: Operator, version: u32, list: &'a [Attribute<'a>]) -> Result<Self, OpError> {
+        for (i, attribute) in list.iter().enumerate() {
+            operator.check_attribute(version, attribute.name)?;
+            if list[..i].iter().any(|earlier| earlier.name == attribute.name) {
+                return Err(OpError::DuplicateAttribute { operator, name: attribute.name.to_owned() });
+            }
+        }
+        Ok(Attributes { operator, version, list })
+    }
+
+    pub(super) fn int(&self, name: &'static str) -> Result<Option<i64>, OpError> {
+        self.find(name, "INT", |value| match value {
+            AttributeValue::Int(value) => Some(value),
+            _ => None,
+        })
+    }
+
+    pub(super) fn string(&self, name: &'static str) -> Result<Option<String>, OpError> {
+        let bytes = self.find(name, "STRING", |value| match value {
+            AttributeValue::String(value) => Some(value),
+            _ => None,
+        })?;
+        Ok(bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned()))
+    }
+
+    fn find<T>(
+        &self,
+        name: &'static str,
+        want: &'static str,
+        take: impl Fn(AttributeValue<'a>) -> Option<T>,
+    ) -> Result<Option<T>, OpError> {
+        let Some(attribute) = self.list.iter().find(|attribute| attribute.name == name) else { return Ok(None) };
+        let wrong_kind = OpError::AttributeKind { operator: self.operator, version: self.version, name, want };
+        take(attribute.value).map(Some).ok_or(wrong_kind)
+    }
+}

@@ -1,0 +1,211 @@
+//! A cast from one type to another, resolved: what to call and with which rules. Made once, run on any number of
+//! tensors, without a lock or an allocation.
+
+use crate::arch::{Backend, with_default_float_environment};
+use crate::element::{with_numeric_types, *};
+use crate::error::{CastError, ParseError, TensorError, shorten};
+use crate::kernel::Kernel;
+use crate::packed::{byte_len, clear_padding, get, set};
+use crate::scalar::Rules;
+use crate::scalar::text::{Parse, Print};
+use crate::tensor::{Data, Strings, StringsView, Tensor, TensorData, TensorView};
+
+/// A resolved cast.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    from: DataType,
+    to: DataType,
+    work: Work,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Work {
+    /// The same bytes, padding zeroed.
+    Copy,
+    Kernel(Kernel, Rules),
+    Print(PrintAll),
+    Parse(ParseAll, Rules),
+    CopyStrings,
+}
+
+impl Plan {
+    /// The cast from `from` to `to`, neither complex.
+    pub(super) fn cast(from: DataType, to: DataType, rules: Rules, backend: Backend) -> Plan {
+        let work = match (from, to) {
+            (DataType::String, DataType::String) => Work::CopyStrings,
+            (DataType::String, _) => parser(to).map_or(Work::Copy, |parse| Work::Parse(parse, rules)),
+            (_, DataType::String) => printer(from).map_or(Work::Copy, Work::Print),
+            // Of the same types, only bool has to be read: any byte but zero is true, which is written as 1.
+            _ if from == to && from != DataType::Bool => Work::Copy,
+            _ => backend.table().get(from, to).map_or(Work::Copy, |kernel| Work::Kernel(kernel, rules)),
+        };
+        Plan { from, to, work }
+    }
+
+    /// The reinterpretation of bytes; the types are of the same width and not string.
+    pub(super) fn bit_cast(from: DataType, to: DataType) -> Plan {
+        Plan { from, to, work: Work::Copy }
+    }
+
+    /// The type cast from.
+    pub fn from(&self) -> DataType {
+        self.from
+    }
+
+    /// The type cast to.
+    pub fn to(&self) -> DataType {
+        self.to
+    }
+
+    /// Casts a tensor into `out`, which must have exactly the bytes that the result takes. Nothing is allocated, but
+    /// for the text of an error.
+    ///
+    /// # Errors
+    /// Where the input is not of the type [`Plan::from`], the output is of another size or the target is string, or a
+    /// string element is not a number (what is written to `out` is then unspecified).
+    pub fn run_into(&self, input: &TensorView<'_>, out: &mut [u8]) -> Result<(), CastError> {
+        self.check_input(input)?;
+        let len = input.len();
+        let Some(want) = self.to.byte_len(len) else {
+            return Err(if self.to == DataType::String {
+                CastError::OutputKind { data_type: self.to }
+            } else {
+                TensorError::TooLarge { data_type: self.to, shape: input.shape().to_vec() }.into()
+            });
+        };
+        if out.len() != want {
+            return Err(CastError::OutputLen { data_type: self.to, elements: len, got: out.len(), want });
+        }
+        match (self.work, input.data()) {
+            (Work::Copy, Data::Bytes(bytes)) => {
+                out.copy_from_slice(bytes);
+                clear_padding(self.to, len, out);
+                Ok(())
+            }
+            (Work::Kernel(kernel, rules), Data::Bytes(bytes)) => {
+                // SAFETY: the kernel comes from the table of a backend, and `Backend` values are only made of rows that
+                // are available here; the view holds exactly the bytes of `len` elements of `from`, and `out` was just
+                // checked to hold those of `to`.
+                with_default_float_environment(|| unsafe { kernel(bytes, out, len, &rules) });
+                Ok(())
+            }
+            (Work::Parse(parse, rules), Data::Strings(strings)) => {
+                let parsed = with_default_float_environment(|| parse(strings, out, &rules));
+                parsed.map_err(|(index, source)| {
+                    let text = strings.get(index).unwrap_or_default();
+                    CastError::Text { index, text: shorten(&String::from_utf8_lossy(text)), to: self.to, source }
+                })
+            }
+            _ => Err(CastError::OutputKind { data_type: self.to }),
+        }
+    }
+
+    /// Casts a tensor to strings, in place of those that `out` holds.
+    ///
+    /// # Errors
+    /// Where the input is not of the type [`Plan::from`], or the target is not string.
+    pub fn run_strings_into(&self, input: &TensorView<'_>, out: &mut Strings) -> Result<(), CastError> {
+        self.check_input(input)?;
+        match (self.work, input.data()) {
+            (Work::Print(print), Data::Bytes(bytes)) => {
+                out.clear();
+                with_default_float_environment(|| print(bytes, input.len(), out));
+                Ok(())
+            }
+            (Work::CopyStrings, Data::Strings(strings)) => {
+                out.clear();
+                strings.iter().for_each(|string| out.push(string));
+                Ok(())
+            }
+            _ => Err(CastError::OutputKind { data_type: self.to }),
+        }
+    }
+
+    /// Casts a tensor to a new one of the same shape.
+    ///
+    /// # Errors
+    /// Where the input is not of the type [`Plan::from`], the result would not fit in memory, or a string element is
+    /// not a number.
+    pub fn run(&self, input: &TensorView<'_>) -> Result<Tensor, CastError> {
+        let shape = input.shape().to_vec();
+        if self.to == DataType::String {
+            let mut strings = Strings::with_capacity(input.len(), 0);
+            self.run_strings_into(input, &mut strings)?;
+            return Ok(Tensor::strings(shape, strings)?);
+        }
+        let too_large = || TensorError::TooLarge { data_type: self.to, shape: input.shape().to_vec() };
+        let len = self.to.byte_len(input.len()).ok_or_else(too_large)?;
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(len).map_err(|_| too_large())?;
+        bytes.resize(len, 0);
+        self.run_into(input, &mut bytes)?;
+        Ok(Tensor::new(self.to, shape, bytes)?)
+    }
+
+    /// As [`Plan::run`], but keeps the input's memory where the bytes stay the same.
+    ///
+    /// # Errors
+    /// As [`Plan::run`].
+    pub fn run_owned(&self, input: Tensor) -> Result<Tensor, CastError> {
+        self.check_input(&input.view())?;
+        match self.work {
+            Work::CopyStrings => Ok(input),
+            Work::Copy => {
+                let len = input.len();
+                match input.into_parts() {
+                    (_, shape, TensorData::Bytes(mut bytes)) => {
+                        clear_padding(self.to, len, &mut bytes);
+                        Ok(Tensor::new(self.to, shape, bytes)?)
+                    }
+                    (_, shape, TensorData::Strings(strings)) => Ok(Tensor::strings(shape, strings)?),
+                }
+            }
+            _ => self.run(&input.view()),
+        }
+    }
+
+    fn check_input(&self, input: &TensorView<'_>) -> Result<(), CastError> {
+        if input.data_type() == self.from {
+            return Ok(());
+        }
+        Err(CastError::InputType { got: input.data_type(), want: self.from })
+    }
+}
+
+type PrintAll = fn(&[u8], usize, &mut Strings);
+type ParseAll = fn(StringsView<'_>, &mut [u8], &Rules) -> Result<(), (usize, ParseError)>;
+
+fn print_all<T: Print>(bytes: &[u8], len: usize, out: &mut Strings) {
+    for index in 0..len {
+        out.push_with(|text| get::<T>(bytes, index).print(text));
+    }
+}
+
+fn parse_all<T: Parse>(strings: StringsView<'_>, out: &mut [u8], rules: &Rules) -> Result<(), (usize, ParseError)> {
+    debug_assert_eq!(out.len(), byte_len::<T>(strings.len()));
+    if T::DATA_TYPE.is_packed() {
+        out.fill(0);
+    }
+    for (index, text) in strings.iter().enumerate() {
+        set(out, index, T::parse(text, rules).map_err(|error| (index, error))?);
+    }
+    Ok(())
+}
+
+/// The function instantiated for the Rust type of a numeric type; `None` for the others.
+macro_rules! for_type {
+    ($data_type:ident $function:ident $($ty:ty)*) => {
+        match $data_type {
+            $(data_type if data_type == <$ty as Element>::DATA_TYPE => Some($function::<$ty>),)*
+            _ => None,
+        }
+    };
+}
+
+fn printer(data_type: DataType) -> Option<PrintAll> {
+    with_numeric_types!(for_type data_type print_all)
+}
+
+fn parser(data_type: DataType) -> Option<ParseAll> {
+    with_numeric_types!(for_type data_type parse_all)
+}

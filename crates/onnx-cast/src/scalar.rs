@@ -1,0 +1,53 @@
+//! The scalar cast: the specification that every kernel of every backend must match bit for bit.
+//!
+//! A source is widened without loss to a hub (`f32`, `f64`, `i32`, `i64` or `u64`, whichever holds all of it), and the
+//! target narrows from the hub once. So each pair rounds once, from the exact value, and there are 25 ways to widen and
+//! 25 to narrow instead of 625 conversions. Strings are in [`text`].
+
+mod e8m0;
+mod integer;
+mod narrow;
+mod rules;
+pub mod text;
+mod widen;
+
+use crate::element::Element;
+
+pub use narrow::FloatElement;
+pub use rules::{RoundMode, Rules};
+
+/// An element that can be cast from.
+pub trait Widen: Element {
+    /// Widens to the hub that suits `D` and narrows from there. `rules` are those of `D`.
+    fn widen_to<D: Narrow>(self, rules: &Rules) -> D;
+}
+
+/// An element that can be cast to, from each hub. Every method takes the exact source value and rounds once.
+pub trait Narrow: Element {
+    /// Whether the target is an integer type that keeps the low bits of an integer source.
+    const WRAPS: bool;
+    /// From a value that `f32` holds.
+    fn from_f32(value: f32, rules: &Rules) -> Self;
+    /// From a value that `f64` holds.
+    fn from_f64(value: f64, rules: &Rules) -> Self;
+    /// From an integer of 32 bits.
+    fn from_i32(value: i32, rules: &Rules) -> Self;
+    /// From an integer of 64 bits.
+    fn from_i64(value: i64, rules: &Rules) -> Self;
+    /// From an unsigned integer of 64 bits.
+    fn from_u64(value: u64, rules: &Rules) -> Self;
+}
+
+/// Casts one element; `rules` are those of the target type, from [`Rules::new`].
+///
+/// ```
+/// use onnx_cast::scalar::{RoundMode, Rules, cast_one};
+/// use onnx_cast::{DataType, Float8E4M3FN};
+/// let rules = Rules::new(DataType::Float8E4M3FN, 24, true, RoundMode::Up);
+/// let one: Float8E4M3FN = cast_one(1.0f64, &rules);
+/// assert_eq!(one.to_bits(), 0x38);
+/// ```
+#[inline]
+pub fn cast_one<S: Widen, D: Narrow>(value: S, rules: &Rules) -> D {
+    crate::arch::with_default_float_environment(|| value.widen_to(rules))
+}

@@ -1,0 +1,93 @@
+//! What a cast does where rounding leaves a choice: the codes written for overflow, infinity and NaN. `saturate`,
+//! `round_mode` and the operator's version are resolved to these codes once, so that no kernel asks about versions.
+
+use crate::element::DataType;
+use crate::error::OpError;
+use std::fmt;
+use std::str::FromStr;
+
+/// How a value between two powers of two is rounded to `float8e8m0` (attribute `round_mode`, from version 24).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum RoundMode {
+    /// The next power of two that is not below the value.
+    #[default]
+    Up,
+    /// The next power of two that is not above the value.
+    Down,
+    /// The nearer power of two; the upper one at a tie.
+    Nearest,
+}
+
+impl RoundMode {
+    /// Every mode.
+    pub const ALL: &'static [RoundMode] = &[RoundMode::Up, RoundMode::Down, RoundMode::Nearest];
+
+    /// ONNX's word for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            RoundMode::Up => "up",
+            RoundMode::Down => "down",
+            RoundMode::Nearest => "nearest",
+        }
+    }
+}
+
+impl fmt::Display for RoundMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for RoundMode {
+    type Err = OpError;
+
+    fn from_str(word: &str) -> Result<Self, OpError> {
+        let known = RoundMode::ALL.iter().copied().find(|mode| mode.name() == word);
+        known.ok_or_else(|| OpError::RoundMode { word: word.to_owned() })
+    }
+}
+
+/// The choices of one cast, as codes of its target type. Targets other than the float types of 8 bits and fewer have no
+/// choices and ignore them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// Magnitude code for a finite value beyond the largest.
+    pub(crate) overflow: u8,
+    /// Magnitude code for an infinity.
+    pub(crate) infinity: u8,
+    /// Code for NaN; the sign is added where the format's NaN has one.
+    pub(crate) nan: u8,
+    /// `float8e8m0`: code for zero, negative values and values below 2^-127.
+    pub(crate) underflow: u8,
+    /// `float8e8m0`: the rounding.
+    pub(crate) round_mode: RoundMode,
+}
+
+impl Rules {
+    /// The rules of a cast to `to` in this version of Cast or CastLike (they agree where both exist).
+    pub const fn new(to: DataType, version: u32, saturate: bool, round_mode: RoundMode) -> Rules {
+        let none = Rules { overflow: 0, infinity: 0, nan: 0, underflow: 0, round_mode };
+        let Some(format) = to.float_format() else { return none };
+        if format.bits > 8 {
+            return none;
+        }
+        let max = format.max_code() as u8;
+        match format.nan_code() {
+            // Finite formats saturate whatever the attribute says. NaN becomes -0; Cast-23 still wrote the largest.
+            None => {
+                let nan = if version == 23 { max } else { format.sign_bit() as u8 };
+                Rules { overflow: max, infinity: max, nan, ..none }
+            }
+            Some(nan) => {
+                let nan = nan as u8;
+                let beyond = if format.infinity { format.infinity_code() as u8 } else { nan };
+                let top = if saturate { max } else { beyond };
+                // The tables of versions 19 to 23 give NaN for infinity in the FNUZ types even where they saturate.
+                let unsigned_zero = format.signed && !format.negative_zero;
+                let infinity = if unsigned_zero && version < 24 { nan } else { top };
+                let underflow = if saturate { 0 } else { nan };
+                Rules { overflow: top, infinity, nan, underflow, round_mode }
+            }
+        }
+    }
+}
