@@ -6,7 +6,7 @@ use crate::element::{Float8E8M0, Int2, Int4, Uint2, Uint4, Word};
 use crate::format::{FloatFormat, Nan};
 
 /// The value of a code of a float format of 16 bits or fewer, which `f32` holds exactly. NaN keeps its sign, where the
-/// format's NaN has one, and its payload, and comes out quiet.
+/// format has one (the one NaN of the FNUZ types has its sign bit set), and its payload, and comes out quiet.
 #[inline(always)]
 pub(super) fn widen_code(format: FloatFormat, code: u32) -> f32 {
     const SIGNIFICAND: u32 = 23;
@@ -23,8 +23,8 @@ pub(super) fn widen_code(format: FloatFormat, code: u32) -> f32 {
     let nan = match format.nan {
         // The only format whose significand is a payload.
         Nan::AboveInfinity => sign | QUIET_NAN | magnitude << shift & 0x7f_ffff,
-        Nan::AllOnes => sign | QUIET_NAN,
-        Nan::None | Nan::MinusZero | Nan::Top => QUIET_NAN,
+        Nan::AllOnes | Nan::MinusZero => sign | QUIET_NAN,
+        Nan::None | Nan::Top => QUIET_NAN,
     };
     if format.bias == 127 {
         // The exponent field of f32 itself: the code is its upper part, subnormals too.

@@ -1,0 +1,62 @@
+//! What the tests share: the oracle's types and settings in the library's terms, and a cast by every backend.
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+use onnx_cast::{Backend, Cast, CastOptions, DataType, Plan, RoundMode, TensorView};
+use testkit::packing::{pack, unpack};
+use testkit::{Rules, Ty};
+
+/// The library's type for the oracle's.
+pub(crate) fn data_type(ty: Ty) -> DataType {
+    DataType::from_onnx(ty.code().into()).expect("a type number of ONNX's")
+}
+
+/// The options that give the oracle's settings: the version as the opset, and only attributes that it has.
+pub(crate) fn options(rules: &Rules, backend: Backend) -> CastOptions {
+    let round_mode = match rules.round_mode {
+        testkit::RoundMode::Up => RoundMode::Up,
+        testkit::RoundMode::Down => RoundMode::Down,
+        testkit::RoundMode::Nearest => RoundMode::Nearest,
+    };
+    CastOptions {
+        opset: rules.opset_version.into(),
+        saturate: (rules.opset_version >= 19).then_some(rules.saturate),
+        round_mode: (rules.opset_version >= 24).then_some(round_mode),
+        backend: Some(backend),
+    }
+}
+
+/// The cast planned on a backend.
+pub(crate) fn plan(from: Ty, to: Ty, rules: &Rules, backend: Backend) -> Plan {
+    let cast = Cast::new(data_type(to), &options(rules, backend)).expect("a version that takes the target");
+    cast.plan(data_type(from)).expect("a version that takes the source")
+}
+
+/// Casts packed elements, and writes them over `out`.
+pub(crate) fn run(plan: &Plan, count: usize, bytes: &[u8], out: &mut Vec<u8>) {
+    out.clear();
+    // Not zero, so that a byte left unwritten shows.
+    out.resize(plan.to().byte_len(count).expect("a length that fits"), 0xa5);
+    let shape = [count];
+    let view = TensorView::new(plan.from(), &shape, bytes).expect("bytes of the right length");
+    plan.run_into(&view, out).expect("a numeric cast");
+}
+
+/// Casts bit patterns and compares with those expected, element by element.
+pub(crate) fn check(from: Ty, to: Ty, rules: &Rules, backend: Backend, values: &[u64], want: &[u64]) {
+    let mut out = Vec::new();
+    run(&plan(from, to, rules, backend), values.len(), &pack(from, values), &mut out);
+    if out == pack(to, want) {
+        return;
+    }
+    let got = unpack(to, &out, values.len()).expect("the bytes of the result");
+    for ((value, got), want) in values.iter().zip(got).zip(want) {
+        assert_eq!(
+            got,
+            *want,
+            "{value:#x} {} -> {} on {backend:?}, {rules:?}: {got:#x}, want {want:#x}",
+            from.name(),
+            to.name()
+        );
+    }
+    panic!("{} -> {} on {backend:?}, {rules:?}: the padding is not zero", from.name(), to.name());
+}
