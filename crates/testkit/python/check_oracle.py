@@ -230,9 +230,9 @@ def check_texts(tally, kind, name, lines):
 
 def main():
     root = Path(__file__).resolve().parents[3]
-    command = ["cargo", "run", "--quiet", "--release", "--locked", "--package", "testkit", "--bin", "oracle-table"]
-    table = subprocess.run([os.environ.get("CARGO", command[0]), *command[1:]], cwd=root, check=True, capture_output=True)
-    data = table.stdout
+    options = ["--quiet", "--release", "--locked", "--package", "testkit", "--bin", "oracle-table"]
+    command = [os.environ.get("CARGO", "cargo"), "run", *options]
+    data = subprocess.run(command, cwd=root, check=True, stdout=subprocess.PIPE).stdout
     tally = Tally()
     at = 0
     while at < len(data):

@@ -40,9 +40,10 @@ fn end(to: Ty, code: u128, negative: bool) -> u64 {
 }
 
 /// Casts with the peer. None where its answer is not comparable: a NaN or an infinity to an endless format.
-fn peer<F: Float + Copy>(from: F, to: Ty) -> Option<u64>
+fn peer<F>(from: F, to: Ty) -> Option<u64>
 where
-    F: FloatConvert<Half>
+    F: Float
+        + FloatConvert<Half>
         + FloatConvert<BFloat>
         + FloatConvert<Single>
         + FloatConvert<Double>
