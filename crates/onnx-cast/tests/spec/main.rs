@@ -1,0 +1,16 @@
+//! Does a cast obey the text? Every row of the tables in ONNX's descriptions of Cast and of its pages on float8, float6,
+//! float4, int4 and int2, and every rule of `docs/semantics.md`, one case a line: from, value, to, wanted bits.
+//!
+//! A case runs at every operator version that has both types and the attributes, unless its table says which versions
+//! it is about; through Cast and CastLike; on one element, and on enough copies to fill vectors and leave a tail.
+
+mod bit_cast;
+mod float;
+mod float4_float6;
+mod float8;
+mod float8e8m0;
+mod integer;
+mod layout;
+mod operators;
+mod runner;
+mod text;

@@ -1,0 +1,225 @@
+//! Runs a case wherever it applies, and the short names that keep a case on one line.
+
+use onnx_cast::{
+    Cast, CastError, CastLike, CastOptions, Data, DataType, Operator, RoundMode, Strings, Tensor, TensorView,
+};
+use std::ops::RangeInclusive;
+
+/// From, bits of the source, to, bits of the result.
+pub(crate) type Case = (DataType, u64, DataType, u64);
+
+/// The attributes as a node gives them.
+#[derive(Clone, Copy)]
+pub(crate) struct Attributes {
+    pub(crate) saturate: Option<i64>,
+    pub(crate) round_mode: Option<&'static str>,
+}
+
+/// What a string becomes.
+#[derive(Clone, Copy)]
+pub(crate) enum Outcome {
+    Bits(u64),
+    Error,
+}
+
+pub(crate) const ALL: RangeInclusive<u32> = 1..=28;
+pub(crate) const DEFAULT: Attributes = Attributes { saturate: None, round_mode: None };
+pub(crate) const SATURATE: Attributes = Attributes { saturate: Some(1), round_mode: None };
+pub(crate) const NO_SATURATE: Attributes = Attributes { saturate: Some(0), round_mode: None };
+
+pub(crate) const INF: f64 = f64::INFINITY;
+pub(crate) const NAN: f64 = f64::from_bits(0x7FF8 << 48);
+pub(crate) const MINUS_NAN: f64 = f64::from_bits(0xFFF8 << 48);
+
+/// The bits of a float.
+pub(crate) const fn f(x: f32) -> u64 {
+    x.to_bits() as u64
+}
+
+/// The bits of a double.
+pub(crate) const fn d(x: f64) -> u64 {
+    x.to_bits()
+}
+
+/// The bits of a negative integer; the runner cuts them to the type's width.
+pub(crate) const fn i(x: i64) -> u64 {
+    x as u64
+}
+
+/// 2^e as a double.
+pub(crate) const fn p(e: i32) -> f64 {
+    assert!(e >= -1022 && e <= 1023);
+    f64::from_bits(((e + 1023) as u64) << 52)
+}
+
+/// The bits of the float with the value of this double, if there is one.
+pub(crate) fn exact_float(x: f64) -> Option<u64> {
+    if x.is_nan() {
+        return Some(if x.is_sign_negative() { 0xFFC0_0000 } else { 0x7FC0_0000 });
+    }
+    let narrow = x as f32;
+    (f64::from(narrow).to_bits() == x.to_bits()).then_some(f(narrow))
+}
+
+pub(crate) fn check(versions: RangeInclusive<u32>, attributes: Attributes, cases: &[Case]) {
+    for &(from, bits, to, want) in cases {
+        cast_bits(versions.clone(), attributes, from, bits, to, want);
+    }
+}
+
+/// Holds a cast between two types that are not string to the wanted bits.
+pub(crate) fn cast_bits(
+    versions: RangeInclusive<u32>,
+    attributes: Attributes,
+    from: DataType,
+    bits: u64,
+    to: DataType,
+    want: u64,
+) {
+    let want = want & mask(to);
+    everywhere(versions, attributes, from, to, |len, run| {
+        let shape = [len];
+        let source = packed(from, &vec![bits; len]);
+        let view = TensorView::new(from, &shape, &source).expect("packed for the type");
+        let name = run.name();
+        let got = run.cast(&view).unwrap_or_else(|error| panic!("{from} {bits:#x} -> {to}, {name}: {error}"));
+        assert_eq!(got.shape(), shape, "{from} {bits:#x} -> {to}, {name}: the shape");
+        let bytes = got.bytes().expect("not strings");
+        for (index, got) in unpacked(to, bytes, len).into_iter().enumerate() {
+            assert_eq!(
+                got, want,
+                "{from} {bits:#x} -> {to}, {name}, element {index} of {len}: got {got:#x}, want {want:#x}"
+            );
+        }
+        assert_eq!(bytes, packed(to, &vec![want; len]), "{from} {bits:#x} -> {to}, {name}: the padding");
+    });
+}
+
+/// Holds a cast from string to its outcome.
+pub(crate) fn cast_text(
+    versions: RangeInclusive<u32>,
+    attributes: Attributes,
+    text: &str,
+    to: DataType,
+    outcome: Outcome,
+) {
+    everywhere(versions, attributes, DataType::String, to, |len, run| {
+        let strings: Strings = std::iter::repeat_n(text, len).collect();
+        let tensor = Tensor::strings(vec![len], strings).expect("as many strings as the shape says");
+        let name = run.name();
+        match (run.cast(&tensor.view()), outcome) {
+            (Ok(got), Outcome::Bits(want)) => {
+                let want = want & mask(to);
+                let bytes = got.bytes().expect("not strings");
+                for got in unpacked(to, bytes, len) {
+                    assert_eq!(got, want, "{text:?} -> {to}, {name}: got {got:#x}, want {want:#x}");
+                }
+            }
+            (Err(CastError::Text { index, to: target, .. }), Outcome::Error) => {
+                assert_eq!((index, target), (0, to), "{text:?} -> {to}, {name}: the element and the type");
+            }
+            (Ok(got), Outcome::Error) => panic!("{text:?} -> {to}, {name}: got {got:x?}, want an error"),
+            (Err(error), _) => panic!("{text:?} -> {to}, {name}: {error}"),
+        }
+    });
+}
+
+/// Holds a cast to string to the wanted text.
+pub(crate) fn text_of(from: DataType, bits: u64, want: &str) {
+    everywhere(ALL, DEFAULT, from, DataType::String, |len, run| {
+        let shape = [len];
+        let source = packed(from, &vec![bits; len]);
+        let view = TensorView::new(from, &shape, &source).expect("packed for the type");
+        let name = run.name();
+        let got = run.cast(&view).unwrap_or_else(|error| panic!("{from} {bits:#x} -> string, {name}: {error}"));
+        let view = got.view();
+        let Data::Strings(strings) = view.data() else { panic!("{from} {bits:#x} -> string, {name}: not strings") };
+        assert_eq!(strings.len(), len, "{from} {bits:#x} -> string, {name}: their number");
+        for got in strings.iter() {
+            assert_eq!(String::from_utf8_lossy(got), want, "{from} {bits:#x} -> string, {name}");
+        }
+    });
+}
+
+/// One way to run a case.
+pub(crate) struct Run {
+    operator: Operator,
+    options: CastOptions,
+    to: DataType,
+}
+
+impl Run {
+    fn name(&self) -> String {
+        let CastOptions { opset, saturate, round_mode, .. } = self.options;
+        format!("{}-{opset} saturate={saturate:?} round_mode={round_mode:?}", self.operator)
+    }
+
+    fn cast(&self, input: &TensorView<'_>) -> Result<Tensor, CastError> {
+        match self.operator {
+            Operator::Cast => Cast::new(self.to, &self.options)?.run(input),
+            _ => CastLike::new(&self.options)?.run(input, self.to),
+        }
+    }
+}
+
+/// Calls `test` with a length and a way to run for every version of Cast and CastLike in the range that has the types and
+/// attributes.
+fn everywhere(
+    versions: RangeInclusive<u32>,
+    attributes: Attributes,
+    from: DataType,
+    to: DataType,
+    test: impl Fn(usize, &Run),
+) {
+    let mut runs = 0;
+    for operator in [Operator::Cast, Operator::CastLike] {
+        for &version in operator.versions() {
+            let has_attributes =
+                (attributes.saturate.is_none() || version >= 19) && (attributes.round_mode.is_none() || version >= 24);
+            if !versions.contains(&version)
+                || !has_attributes
+                || !operator.takes(version, from)
+                || !operator.takes(version, to)
+            {
+                continue;
+            }
+            let options = CastOptions {
+                opset: version.into(),
+                saturate: attributes.saturate.map(|value| value != 0),
+                round_mode: attributes.round_mode.map(|word| word.parse::<RoundMode>().expect("ONNX's word")),
+                ..CastOptions::default()
+            };
+            let run = Run { operator, options, to };
+            for len in [1, 67] {
+                test(len, &run);
+            }
+            runs += 1;
+        }
+    }
+    assert!(runs > 0, "{from} -> {to}: no version in {versions:?} has it");
+}
+
+fn mask(data_type: DataType) -> u64 {
+    u64::MAX >> (64 - data_type.bits().expect("not string"))
+}
+
+/// The elements as ONNX stores them: little endian, from the low bits of each byte.
+pub(crate) fn packed(data_type: DataType, elements: &[u64]) -> Vec<u8> {
+    let width = data_type.bits().expect("not string");
+    let mut bytes = vec![0u8; (elements.len() * width).div_ceil(8)];
+    for (index, element) in elements.iter().enumerate() {
+        for bit in 0..width {
+            let place = index * width + bit;
+            bytes[place / 8] |= ((element >> bit & 1) as u8) << (place % 8);
+        }
+    }
+    bytes
+}
+
+/// The bits of each element.
+pub(crate) fn unpacked(data_type: DataType, bytes: &[u8], len: usize) -> Vec<u64> {
+    let width = data_type.bits().expect("not string");
+    assert_eq!(bytes.len(), (len * width).div_ceil(8), "{len} elements of {data_type}");
+    let bit = |place: usize| u64::from(bytes[place / 8] >> (place % 8) & 1);
+    (0..len).map(|index| (0..width).map(|b| bit(index * width + b) << b).sum()).collect()
+}
