@@ -1,0 +1,278 @@
+//! Is every list complete? The library's tables against what the onnx package says of its types and operators, which
+//! `scripts/onnx_schemas.py` writes to `data/onnx_schemas.txt` and the test run compares with the package again.
+
+use onnx_cast::ops::{Attribute, AttributeValue};
+use onnx_cast::{
+    BitCast, Cast, CastLike, CastOptions, DataType, Kind, NEWEST_OPSET, OpError, Operator, RoundMode, TensorView,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// One version of an operator, as onnx has it.
+#[derive(Debug)]
+struct Schema {
+    operator: Operator,
+    version: u32,
+    /// Name, and kind with what follows it.
+    attributes: BTreeMap<&'static str, &'static str>,
+    inputs: Vec<BTreeSet<&'static str>>,
+    outputs: Vec<BTreeSet<&'static str>>,
+}
+
+struct Facts {
+    data_types: Vec<(&'static str, i64)>,
+    schemas: Vec<Schema>,
+}
+
+fn facts() -> Facts {
+    let mut facts = Facts { data_types: Vec::new(), schemas: Vec::new() };
+    let lines = include_str!("data/onnx_schemas.txt").lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    for line in lines {
+        let (word, rest) = line.split_once(' ').unwrap_or_else(|| panic!("`{line}` has no value"));
+        let pair = || rest.split_once(' ').unwrap_or_else(|| panic!("`{line}` has one value, want two"));
+        let types = || rest.split(' ').collect::<BTreeSet<_>>();
+        if word == "data_type" {
+            let (name, number) = pair();
+            facts.data_types.push((name, number.parse().expect("a number")));
+            continue;
+        }
+        if word == "op" {
+            let (name, version) = pair();
+            let operator = Operator::ALL.iter().find(|operator| operator.name() == name);
+            facts.schemas.push(Schema {
+                operator: *operator.unwrap_or_else(|| panic!("the library has no operator {name}")),
+                version: version.parse().expect("a number"),
+                attributes: BTreeMap::new(),
+                inputs: Vec::new(),
+                outputs: Vec::new(),
+            });
+            continue;
+        }
+        let schema = facts.schemas.last_mut().unwrap_or_else(|| panic!("`{line}` stands before any operator"));
+        match word {
+            "attribute" => drop(schema.attributes.insert(pair().0, pair().1)),
+            "input" => schema.inputs.push(types()),
+            "output" => schema.outputs.push(types()),
+            _ => panic!("`{line}` is no fact that this test knows"),
+        }
+    }
+    facts
+}
+
+#[test]
+fn the_types_are_those_of_onnx() {
+    let facts = facts();
+    let (undefined, types) = facts.data_types.split_first().expect("types");
+    assert_eq!(*undefined, ("UNDEFINED", 0));
+    let ours: Vec<(String, i64)> =
+        DataType::ALL.iter().map(|data_type| (data_type.name().to_uppercase(), data_type.onnx().into())).collect();
+    let theirs: Vec<(String, i64)> = types.iter().map(|&(name, number)| (name.to_owned(), number)).collect();
+    assert_eq!(ours, theirs, "names and numbers, in the order of the numbers");
+    for &(name, number) in types {
+        let data_type = DataType::from_onnx(number).unwrap_or_else(|| panic!("{name} {number}"));
+        assert_eq!(name.parse(), Ok(data_type), "ONNX's name {name}");
+        assert_eq!(data_type.name().parse(), Ok(data_type), "the printed name of {name}");
+        assert_eq!(data_type.to_string(), data_type.name(), "how {name} prints");
+        assert_eq!(data_type.info().data_type, data_type, "the row of {name}");
+    }
+    let newest = types.last().expect("types").1;
+    for number in [i64::MIN, -1, 0, newest + 1, 255, 256 + 1, i64::MAX] {
+        assert_eq!(DataType::from_onnx(number), None, "{number} is no type");
+    }
+}
+
+#[test]
+fn no_two_types_share_a_name() {
+    let mut names = BTreeMap::new();
+    for &data_type in DataType::ALL {
+        for &name in std::iter::once(&data_type.name()).chain(data_type.info().aliases) {
+            assert_eq!(name.parse(), Ok(data_type), "{name}");
+            assert_eq!(name.to_uppercase().parse(), Ok(data_type), "{name} in upper case");
+            assert_eq!(names.insert(name, data_type), None, "{name} stands for two types");
+        }
+    }
+    for name in ["", "undefined", "float33", "tensor(float)", " float", "float\0"] {
+        assert!(name.parse::<DataType>().is_err(), "`{name}` is no type");
+    }
+}
+
+#[test]
+fn the_versions_are_those_of_onnx() {
+    let facts = facts();
+    for &operator in Operator::ALL {
+        let theirs: Vec<u32> =
+            facts.schemas.iter().filter(|schema| schema.operator == operator).map(|schema| schema.version).collect();
+        assert_eq!(operator.versions(), theirs, "versions of {operator}");
+        for opset in 0..=NEWEST_OPSET {
+            let want = theirs.iter().copied().filter(|&version| version <= opset).max();
+            assert_eq!(operator.version_at(opset.into()).ok(), want, "{operator} at opset {opset}");
+        }
+    }
+}
+
+/// Whether the operator of this version, built for a target, agrees to cast between two types.
+fn agrees(operator: Operator, version: u32, from: DataType, to: DataType) -> Result<(), OpError> {
+    let options = CastOptions { opset: version.into(), ..CastOptions::default() };
+    match operator {
+        Operator::Cast => Cast::new(to, &options)?.plan(from).map(drop),
+        Operator::CastLike => CastLike::new(&options)?.plan(from, to).map(drop),
+        Operator::BitCast => BitCast::new(to, version.into())?.plan(from).map(drop),
+    }
+}
+
+#[test]
+fn every_version_takes_the_types_of_onnx() {
+    for schema in facts().schemas {
+        let Schema { operator, version, inputs, outputs, .. } = &schema;
+        let name = format!("{operator}-{version}");
+        let [types] = &outputs[..] else { panic!("{name}: one output") };
+        assert_eq!(inputs.len(), if *operator == Operator::CastLike { 2 } else { 1 }, "{name}: inputs");
+        assert!(inputs.iter().all(|input| input == types), "{name}: the same types in and out");
+        for &to in DataType::ALL {
+            let listed = types.contains(to.name());
+            assert_eq!(operator.takes(*version, to), listed, "{name} and {to}: the predicate");
+            for &from in DataType::ALL {
+                let same_width = *operator != Operator::BitCast || from.bits() == to.bits();
+                let want = listed && types.contains(from.name()) && same_width;
+                let got = agrees(*operator, *version, from, to);
+                assert_eq!(got.is_ok(), want, "{name}: {from} -> {to}: {got:?}");
+                // A refusal names the first version that has the type it is about.
+                if let Err(OpError::Type { data_type, since, .. }) = got {
+                    assert!(data_type == from || data_type == to, "{name}: {from} -> {to} is about {data_type}");
+                    assert_eq!(since, first_version_with(*operator, data_type), "{name}: {data_type}");
+                }
+            }
+        }
+    }
+}
+
+fn first_version_with(operator: Operator, data_type: DataType) -> Option<u32> {
+    let facts = facts();
+    let mut has = facts.schemas.iter().filter(|schema| schema.operator == operator);
+    has.find(|schema| schema.outputs[0].contains(data_type.name())).map(|schema| schema.version)
+}
+
+#[test]
+fn every_version_has_the_attributes_of_onnx() {
+    for Schema { operator, version, attributes, .. } in facts().schemas {
+        let name = format!("{operator}-{version}");
+        let ours: BTreeSet<&str> =
+            operator.attributes().iter().filter(|(_, since)| *since <= version).map(|(name, _)| *name).collect();
+        assert_eq!(ours, attributes.keys().copied().collect(), "{name}: attributes");
+        for attribute in ["to", "saturate", "round_mode"] {
+            let int = from_node(operator, version, attribute, AttributeValue::Int(1));
+            let string = from_node(operator, version, attribute, AttributeValue::String(string_for(attribute)));
+            let other = from_node(operator, version, attribute, AttributeValue::Other);
+            assert!(other.is_err(), "{name}: `{attribute}` of another kind");
+            match attributes.get(attribute).and_then(|facts| facts.split(' ').next()) {
+                None => {
+                    let unknown =
+                        |result: &Result<(), OpError>| matches!(result, Err(OpError::UnknownAttribute { .. }));
+                    assert!(unknown(&int) && unknown(&string), "{name} has no `{attribute}`: {int:?}, {string:?}");
+                }
+                Some("INT") => assert!(int.is_ok() && string.is_err(), "{name}: `{attribute}`: {int:?}, {string:?}"),
+                Some("STRING") => assert!(int.is_err() && string.is_ok(), "{name}: `{attribute}`: {int:?}, {string:?}"),
+                Some(kind) => panic!("{name}: `{attribute}` is of the new kind {kind}"),
+            }
+        }
+        // Required and default values.
+        let facts: BTreeMap<_, _> =
+            attributes.iter().filter_map(|(name, facts)| Some((*name, facts.split_once(' ')?.1))).collect();
+        for (attribute, want) in [("to", "required"), ("saturate", "optional 1"), ("round_mode", "optional up")] {
+            assert!(facts.get(attribute).is_none_or(|facts| *facts == want), "{name}: `{attribute}` is {want}");
+        }
+    }
+}
+
+/// Builds the operator from a node with one attribute, and a good `to` beside it where the operator wants one.
+fn from_node(operator: Operator, version: u32, name: &str, value: AttributeValue<'_>) -> Result<(), OpError> {
+    let opset = i64::from(version);
+    let to = if operator == Operator::Cast && version < 6 {
+        AttributeValue::String(b"FLOAT")
+    } else {
+        AttributeValue::Int(1)
+    };
+    let mut attributes = vec![Attribute { name, value }];
+    if name != "to" && operator != Operator::CastLike {
+        attributes.push(Attribute { name: "to", value: to });
+    }
+    match operator {
+        Operator::Cast => Cast::from_node(opset, &attributes).map(drop),
+        Operator::CastLike => CastLike::from_node(opset, &attributes).map(drop),
+        Operator::BitCast => BitCast::from_node(opset, &attributes).map(drop),
+    }
+}
+
+fn string_for(attribute: &str) -> &'static [u8] {
+    match attribute {
+        "to" => b"FLOAT",
+        "round_mode" => b"up",
+        _ => b"1",
+    }
+}
+
+#[test]
+fn the_round_modes_are_those_of_onnx() {
+    // The words stand in the text of the attribute alone, so they cannot come from the facts.
+    let names: Vec<&str> = RoundMode::ALL.iter().map(|mode| mode.name()).collect();
+    assert_eq!(names, ["up", "down", "nearest"]);
+    for &mode in RoundMode::ALL {
+        assert_eq!(mode.name().parse(), Ok(mode), "{mode}");
+    }
+    assert_eq!(RoundMode::default(), RoundMode::Up);
+}
+
+#[test]
+fn the_lists_of_types_are_complete() {
+    let facts = facts();
+    let newest =
+        facts.schemas.iter().filter(|schema| schema.operator == Operator::Cast).max_by_key(|schema| schema.version);
+    let cast: BTreeSet<&str> = newest.expect("Cast").outputs[0].clone();
+    let numeric: BTreeSet<&str> = DataType::NUMERIC.iter().map(|data_type| data_type.name()).collect();
+    assert_eq!(numeric.len(), DataType::NUMERIC.len(), "no type twice");
+    assert_eq!(&numeric | &BTreeSet::from(["string"]), cast, "all that Cast takes but string");
+    assert_eq!((cast.len(), DataType::ALL.len()), (26, 28));
+    for &data_type in DataType::ALL {
+        let name = data_type.name();
+        let digits = |text: &str| text.chars().filter(char::is_ascii_digit).collect::<String>();
+        let kind = data_type.info().kind;
+        let want = match kind {
+            Kind::String => None,
+            Kind::Bool => Some(8),
+            Kind::Float(format) => {
+                // `float8e4m3fn` tells all widths; the names of the others tell their whole width, or nothing.
+                let (width, fields) = name.split_once('e').unwrap_or((name, ""));
+                if fields.starts_with(|c: char| c.is_ascii_digit()) {
+                    let (exponent, significand) = fields.split_once('m').expect("both fields");
+                    assert_eq!(digits(exponent), format.exponent_bits.to_string(), "{name}: exponent");
+                    assert_eq!(digits(significand), format.significand_bits.to_string(), "{name}: significand");
+                }
+                assert_eq!(
+                    format.bits,
+                    u32::from(format.signed) + format.exponent_bits + format.significand_bits,
+                    "{name}: the fields fill the code"
+                );
+                assert_eq!(data_type.float_format(), Some(format), "{name}");
+                match name {
+                    "float" => Some(32),
+                    "double" => Some(64),
+                    _ => Some(digits(width).parse().expect("a width")),
+                }
+            }
+            Kind::Int | Kind::Uint | Kind::Complex => Some(digits(name).parse().expect("a width")),
+            _ => panic!("{name} is of a kind that this test does not know"),
+        };
+        assert_eq!(data_type.bits(), want, "{name}: bits");
+        assert_eq!(data_type.is_float(), matches!(kind, Kind::Float(_)), "{name}: float");
+        assert_eq!(data_type.is_packed(), want.is_some_and(|bits| bits < 8), "{name}: packed");
+        for len in [0usize, 1, 2, 3, 4, 5, 7, 8, 9, 1000] {
+            let bytes = want.map(|bits: usize| (len * bits).div_ceil(8));
+            assert_eq!(data_type.byte_len(len), bytes, "{name}: bytes of {len} elements");
+        }
+        assert_eq!(
+            data_type.byte_len(usize::MAX).is_some(),
+            want.is_some_and(|bits| bits <= 8),
+            "{name}: bytes of usize::MAX elements"
+        );
+        assert!(TensorView::new(data_type, &[usize::MAX, 2], &[]).is_err(), "{name}: a shape that overflows");
+    }
+}
