@@ -165,7 +165,7 @@ fn random_point(from: Ty, to: Ty, rng: &mut Rng) -> Dyadic {
         }
         Kind::Int { .. } => {
             let unit = 1u128 << rng.below(u64::from(to.bits()));
-            Dyadic { significand: u128::from(rng.of_any_length(64)) / unit * unit, exponent: 0 }
+            Dyadic { significand: u128::from(rng.of_any_length(from.bits())) / unit * unit, exponent: 0 }
         }
         _ => Dyadic::integer(rng.below(2)),
     }

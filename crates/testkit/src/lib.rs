@@ -5,6 +5,28 @@
 //! The quicker paths, [`Direct`] and [`Walker`], exist so that 2^32 values can be checked, and are themselves checked
 //! against that definition. No code is shared with the library under test: the common language is ONNX's type numbers
 //! and bit patterns.
+//!
+//! ```
+//! use testkit::{Rules, Ty, Walker, cast_bits, packing};
+//!
+//! // One element: 0.1 to float16.
+//! assert_eq!(cast_bits(Ty::Float, Ty::Float16, 0x3dcc_cccd, &Rules::default()), 0x2e66);
+//!
+//! // Every value of a narrow type, as the bytes of a tensor, and what each setting must make of them.
+//! let elements = testkit::generators::every(Ty::Float8E5M2);
+//! let _source = packing::pack(Ty::Float8E5M2, &elements);
+//! for rules in Rules::distinct(Ty::Float8E5M2, Ty::Float4E2M1) {
+//!     let results: Vec<u64> =
+//!         elements.iter().map(|&bits| cast_bits(Ty::Float8E5M2, Ty::Float4E2M1, bits, &rules)).collect();
+//!     let _expected = packing::pack(Ty::Float4E2M1, &results);
+//! }
+//!
+//! // A wide type, piece by piece in the order of its bit patterns.
+//! let mut walker = Walker::new(Ty::Float, Ty::Float8E4M3FN, &Rules::default());
+//! let mut expected = Vec::new();
+//! walker.fill_packed(0x3f80_0000, 1 << 16, &mut expected);
+//! assert_eq!(expected[0], 0x38);
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod exact;

@@ -153,12 +153,13 @@ impl Direct {
     }
 
     fn fill_from(&self, out: &mut [u64], bits: impl Fn(usize) -> u64) {
-        // The loops with constant types fold the two decisions out of the loop.
+        // For the sources with many values, a loop for each pair: constant types fold the decisions about them away.
         macro_rules! loops {
             ($($from:ident)*) => {
                 match self.from {
-                    $(Ty::$from => loops!(@to $from Float Double Int8 Int16 Int32 Int64 Uint8 Uint16 Uint32 Uint64
-                        Int4 Uint4 Int2 Uint2 Bool Float16 Bfloat16 Float8E4M3FN Float8E5M2),)*
+                    $(Ty::$from => loops!(@to $from Float Double Float16 Bfloat16 Float8E4M3FN Float8E4M3FNUZ Float8E5M2
+                        Float8E5M2FNUZ Float8E8M0 Float6E2M3 Float6E3M2 Float4E2M1 Int2 Int4 Int8 Int16 Int32 Int64
+                        Uint2 Uint4 Uint8 Uint16 Uint32 Uint64 Bool),)*
                     _ => out.iter_mut().enumerate().for_each(|(i, out)| *out = self.cast(bits(i))),
                 }
             };
@@ -167,7 +168,7 @@ impl Direct {
                     $(Ty::$to => out.iter_mut().enumerate().for_each(|(i, out)| {
                         *out = quick(Ty::$from, Ty::$to, bits(i), &self.rules);
                     }),)*
-                    _ => out.iter_mut().enumerate().for_each(|(i, out)| *out = self.cast(bits(i))),
+                    Ty::String | Ty::Complex64 | Ty::Complex128 => unreachable!("refused when it was made"),
                 }
             };
         }

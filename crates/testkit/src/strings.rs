@@ -257,7 +257,8 @@ pub fn exact_decimal(value: &Dyadic) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::generators::Rng;
+    use crate::generators::{Rng, every};
+    use crate::oracle::RoundMode;
 
     fn read(text: &str, to: Ty) -> Result<u64, StringError> {
         cast_from_string(text, to, &Rules::default())
@@ -427,6 +428,24 @@ mod tests {
             let text = format!("{mantissa}e{}", rng.below(700) as i64 - 360);
             assert_eq!(read(&text, Ty::Double), Ok(text.parse::<f64>().unwrap().to_bits()), "{text}");
             assert_eq!(read(&text, Ty::Float), Ok(text.parse::<f32>().unwrap().to_bits().into()), "{text}");
+        }
+    }
+
+    #[test]
+    fn every_value_of_a_narrow_type_reads_back() {
+        for ty in Ty::NUMERIC.into_iter().filter(|ty| ty.bits() <= 16) {
+            // The decimals of float8e8m0 are those of a float, some a little above the power of two: `up` would read
+            // the next power, as it should.
+            let rules = Rules { round_mode: RoundMode::Nearest, ..Rules::default() };
+            for bits in every(ty) {
+                let text = cast_to_string(ty, bits);
+                match (ty.kind(), cast_from_string(&text, ty, &rules)) {
+                    (Kind::Bool, got) => assert_eq!(got, Ok(u64::from(bits != 0))),
+                    (_, Ok(got)) if text == "NaN" => assert_eq!(cast_to_string(ty, got), text),
+                    (_, Ok(got)) if text.ends_with("INF") && ty.is_float8() => assert!(got & 0x7f == 0x7b, "{text}"),
+                    (_, got) => assert_eq!(got, Ok(bits), "{} {bits:#x} {text}", ty.name()),
+                }
+            }
         }
     }
 

@@ -27,7 +27,7 @@ enum Way {
 }
 
 impl Walker {
-    /// Finds the runs of a cast, a second's work at most.
+    /// Finds the runs of a cast, a tenth of a second of work.
     ///
     /// # Panics
     /// If a type is not numeric.
