@@ -20,6 +20,7 @@ stage "lints" cargo clippy --workspace --all-targets --locked -- -D warnings
 stage "build" cargo build --workspace --release --locked
 stage "tests" cargo test --workspace --locked
 stage "documentation" env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
+stage "the oracle against other packages" "$python" crates/testkit/python/check_oracle.py
 # A check drives the command that "build" has made, from the outside.
 for check in scripts/check_*.py; do
     if [[ -e "$check" ]]; then
