@@ -203,6 +203,8 @@ fn integers_to_floats_round_once() {
             (Int64, (1 << 40) + (1 << 32) + 1, BFloat16, 0x5381),
             (Uint64, (1 << 63) + (1 << 39) + 1, Float, 0x5F00_0001),
             (Uint64, (1 << 63) + (1 << 39), Float, 0x5F00_0000),
+            (Uint64, (1 << 63) + (1 << 55) + 1, BFloat16, 0x5F01), // the last bit is lost in a double
+            (Int64, i(-(1 << 62) - (1 << 54) - 1), BFloat16, 0xDE81),
             (Int32, 16777217, Float, f(16777216.0)),
             (Int32, 16777219, Float, f(16777220.0)),
             (Uint32, u32::MAX as u64, Float, f(4294967296.0)),
