@@ -1,9 +1,10 @@
 //! Strings to numbers and back.
 //!
 //! Printing is plain decimal with the fewest digits that read back as the same value, which is what the standard
-//! library's `Display` writes. Reading rounds once, from the decimal text: the standard library rounds it to a double,
-//! and where that double could lie on a tie of a narrower type, the text is compared with it exactly, digit by digit,
-//! and the double made odd on the side where the text lies.
+//! library's `Display` writes; of two such texts that are equally near, the one whose last digit is even. Reading rounds
+//! once, from the decimal text: the standard library rounds it to a double, and where that double could lie on a tie of
+//! a narrower type, the text is compared with it exactly, digit by digit, and the double made odd on the side where the
+//! text lies.
 
 use super::{FloatElement, Narrow, Rules};
 use crate::element::{Element, Float8E8M0, Int2, Int4, Uint2, Uint4};
@@ -26,29 +27,50 @@ pub trait Parse: Element {
 }
 
 macro_rules! print_float {
-    ($float:ty, $out:expr, $value:expr) => {{
-        let value: $float = $value;
-        if value.is_nan() {
-            $out.extend_from_slice(b"NaN");
-        } else if value.is_infinite() {
-            $out.extend_from_slice(if value > 0.0 { b"INF" } else { b"-INF" });
-        } else {
-            // Writing to a Vec cannot fail.
-            let _ = write!($out, "{value}");
+    ($float:ty) => {
+        impl Print for $float {
+            fn print(self, out: &mut Vec<u8>) {
+                if self.is_nan() {
+                    out.extend_from_slice(b"NaN");
+                    return;
+                }
+                if self.is_infinite() {
+                    out.extend_from_slice(if self > 0.0 { b"INF" } else { b"-INF" });
+                    return;
+                }
+                let start = out.len();
+                // Writing to a Vec cannot fail.
+                let _ = write!(out, "{self}");
+                // Half way between two texts as short, `Display` takes the larger. Only fractions can lie there: a whole
+                // number that ends in 5 and zeros has too few factors of 2 to be so large that fewer digits suffice.
+                let Some(point) = out[start..].iter().position(|&c| c == b'.') else { return };
+                let places = out.len() - start - point - 1;
+                let last_is_odd = out.last().is_some_and(|digit| digit & 1 == 1);
+                if !last_is_odd || lowest_exponent(self.into()) != -(places as i64 + 1) {
+                    return;
+                }
+                // The lowest bit is worth 2^-(places + 1), so the exact decimal is one digit longer than the text, a 5.
+                let exact = format!("{self:.*}", places + 1);
+                let lower = &exact[..exact.len() - 1];
+                if lower.as_bytes() != &out[start..] && lower.parse() == Ok(self) {
+                    out.truncate(start);
+                    out.extend_from_slice(lower.as_bytes());
+                }
+            }
         }
-    }};
+    };
 }
+print_float!(f32);
+print_float!(f64);
 
-impl Print for f32 {
-    fn print(self, out: &mut Vec<u8>) {
-        print_float!(f32, out, self);
-    }
-}
-
-impl Print for f64 {
-    fn print(self, out: &mut Vec<u8>) {
-        print_float!(f64, out, self);
-    }
+/// The exponent of the lowest bit that is set in a finite value; that of the smallest subnormal for zero.
+fn lowest_exponent(value: f64) -> i64 {
+    const SIGNIFICAND: u32 = 52;
+    let bits = value.to_bits();
+    let field = (bits >> SIGNIFICAND & 0x7ff) as i64;
+    // The implicit bit, set for subnormals too, is above every bit that counts.
+    let zeros = (bits | 1 << SIGNIFICAND).trailing_zeros();
+    field.max(1) - 1023 - i64::from(SIGNIFICAND) + i64::from(zeros)
 }
 
 impl Print for bool {
@@ -175,7 +197,22 @@ fn trim(text: &[u8]) -> &[u8] {
 }
 
 /// A finite text by the standard library's parser, which rounds once and takes everything that `scan` takes.
-fn standard<T: std::str::FromStr>(text: &[u8]) -> Result<T, ParseError> {
+fn standard<T: std::str::FromStr>(text: &[u8], decimal: &Decimal<'_>) -> Result<T, ParseError> {
+    /// That parser counts exponents up to 65536 and guesses beyond, which does not matter unless there are about as many
+    /// digits to shift the point back.
+    const LONG: usize = 1 << 15;
+    if text.len() < LONG {
+        return parse_utf8(text);
+    }
+    let sign = if decimal.negative { "-" } else { "" };
+    let mut plain = format!("{sign}0.").into_bytes();
+    plain.extend(decimal.iter().map(|digit| digit + b'0'));
+    // No type reaches beyond 10^±400.
+    let _ = write!(plain, "e{}", decimal.point.clamp(-1000, 1000));
+    parse_utf8(&plain)
+}
+
+fn parse_utf8<T: std::str::FromStr>(text: &[u8]) -> Result<T, ParseError> {
     std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).ok_or(ParseError::NotANumber)
 }
 
@@ -187,7 +224,7 @@ fn parse_odd(text: &[u8]) -> Result<f64, ParseError> {
         Text::Nan { negative } => return Ok(if negative { -f64::NAN } else { f64::NAN }),
         Text::Number(decimal) => decimal,
     };
-    let rounded: f64 = standard(text)?;
+    let rounded: f64 = standard(text, &decimal)?;
     let magnitude = rounded.abs().to_bits();
     // A number too large or too small for a double is still a number, not infinity and not zero.
     let odd = if rounded.is_infinite() {
@@ -240,8 +277,10 @@ impl Parse for f64 {
 /// `f32` and `f64`, which the standard library reads with one rounding.
 fn parse_native<T: std::str::FromStr>(text: &[u8]) -> Result<T, ParseError> {
     let text = trim(text);
-    scan(text)?;
-    standard(text)
+    match scan(text)? {
+        Text::Number(decimal) => standard(text, &decimal),
+        Text::Infinity { .. } | Text::Nan { .. } => parse_utf8(text),
+    }
 }
 
 impl Parse for Float8E8M0 {
