@@ -114,7 +114,7 @@ fn read_exponent(text: &str) -> Option<i64> {
 
 /// Casts a string element to a numeric type.
 ///
-/// White space around the number is that of ASCII: space, tab, line feed, form feed, carriage return.
+/// White space around the number is that of ASCII: space, tab, line feed, vertical tab, form feed, carriage return.
 ///
 /// # Errors
 /// If the text is no number, or one that an integer type cannot hold.
@@ -122,7 +122,7 @@ fn read_exponent(text: &str) -> Option<i64> {
 /// # Panics
 /// If the target is string or complex.
 pub fn cast_from_string(text: &str, to: Ty, rules: &Rules) -> Result<u64, StringError> {
-    let text = text.trim_matches([' ', '\t', '\n', '\x0c', '\r']);
+    let text = text.trim_matches([' ', '\t', '\n', '\x0b', '\x0c', '\r']);
     if to == Ty::Bool {
         for (word, value) in [("true", 1), ("false", 0)] {
             if text.eq_ignore_ascii_case(word) {
