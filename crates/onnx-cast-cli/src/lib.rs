@@ -1,0 +1,91 @@
+//! The command `onnx-cast`: ONNX's Cast, CastLike and BitCast on tensor files and models, and tools to look at types and
+//! single values.
+//!
+//! Exit codes: 0 done, 1 a comparison found a difference, 2 an error. Data goes to the standard output only where it is
+//! asked for; messages go to the standard error, as `onnx-cast: error: ...`.
+//!
+//! There is no conversion arithmetic here: results are the library's.
+#![forbid(unsafe_code)]
+
+mod args;
+mod decimal;
+mod explain;
+mod types;
+mod value;
+
+use anyhow::Result;
+use args::{Args, Command, ExplainArgs, TypesArgs};
+use clap::{CommandFactory, Parser};
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+const ERROR: u8 = 2;
+
+/// Runs the command with these arguments, the first of which is the program's name, and says how to exit.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let args = match Args::try_parse_from(args) {
+        Ok(args) => args,
+        Err(error) => return usage(&error),
+    };
+    match dispatch(args.command) {
+        Ok(code) => code,
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Nobody is left to be told where even this cannot be written.
+            let _ = writeln!(io::stderr(), "onnx-cast: error: {error:#}");
+            ExitCode::from(ERROR)
+        }
+    }
+}
+
+/// Help and version, which are no errors, or a mistake in the arguments, which is one like any other.
+fn usage(error: &clap::Error) -> ExitCode {
+    use clap::error::ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
+    match error.kind() {
+        DisplayHelp | DisplayVersion => {
+            let _ = error.print();
+            ExitCode::SUCCESS
+        }
+        DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = error.print();
+            ExitCode::from(ERROR)
+        }
+        _ => {
+            let _ = write!(io::stderr(), "onnx-cast: {}", error.render());
+            ExitCode::from(ERROR)
+        }
+    }
+}
+
+fn dispatch(command: Command) -> Result<ExitCode> {
+    match command {
+        Command::Types(TypesArgs { json }) => print(&if json { pretty(&types::json()?)? } else { types::text()? })?,
+        Command::Explain(ExplainArgs { value, from, to, attributes, json }) => {
+            let request = explain::Request { value: &value, from, to, options: attributes.options() };
+            let explanation = explain::explain(&request)?;
+            print(&if json { pretty(&explain::json(&explanation)?)? } else { explain::text(&explanation)? })?;
+        }
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Args::command(), "onnx-cast", &mut script);
+            print(&String::from_utf8_lossy(&script))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn pretty(value: &serde_json::Value) -> Result<String> {
+    Ok(serde_json::to_string_pretty(value)? + "\n")
+}
+
+fn print(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+/// Whether whoever reads our output has left, as `head` does, which is no error.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}

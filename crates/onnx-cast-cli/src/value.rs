@@ -1,0 +1,163 @@
+//! Single values, by their codes: what a code stands for, and what the library makes of one. There is no conversion
+//! arithmetic here: a code is read by casting it to `double`, which holds every float type exactly, or to `string`.
+
+use crate::decimal::Decimal;
+use anyhow::{Result, anyhow};
+use num_bigint::BigInt;
+use onnx_cast::{Cast, CastOptions, DataType, Kind, Plan, Strings, Tensor, TensorData};
+
+/// What an element stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Value {
+    Nan { negative: bool },
+    Infinity { negative: bool },
+    Number { number: Decimal, minus_zero: bool },
+}
+
+/// One element.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Element {
+    Text(String),
+    Code(u64),
+}
+
+impl Value {
+    fn from_f64(value: f64) -> Value {
+        let negative = value.is_sign_negative();
+        if value.is_nan() {
+            Value::Nan { negative }
+        } else if value.is_infinite() {
+            Value::Infinity { negative }
+        } else {
+            Value::Number { number: Decimal::from_f64(value), minus_zero: negative && value == 0.0 }
+        }
+    }
+
+    /// What a text stands for, where the library takes it as a number (or, for bool, as `true` or `false`).
+    pub(crate) fn from_text(text: &str) -> Result<Value> {
+        // The library allows all of C's white space, the vertical tab too.
+        let word = text.trim_matches(|c: char| c.is_ascii_whitespace() || c == '\x0b');
+        if let Some(truth) = ["false", "true"].iter().position(|known| word.eq_ignore_ascii_case(known)) {
+            return Ok(Value::Number { number: BigInt::from(truth).into(), minus_zero: false });
+        }
+        let Element::Code(code) = convert(DataType::String, DataType::Double, &Element::Text(text.to_owned()))? else {
+            return Err(anyhow!("a string cast to double gave text"));
+        };
+        let rounded = Value::from_f64(f64::from_bits(code));
+        // Infinity may be what became of a number too large for a double; only the word is infinity.
+        if word.trim_start_matches(['+', '-']).starts_with(|c: char| c.is_ascii_alphabetic()) {
+            return Ok(rounded);
+        }
+        let number =
+            Decimal::from_text(word).ok_or_else(|| anyhow!("`{}` is too long to be written out", shorten(text)))?;
+        let minus_zero = number.is_zero() && word.starts_with('-');
+        Ok(Value::Number { number, minus_zero })
+    }
+
+    pub(crate) fn number(&self) -> Option<&Decimal> {
+        match self {
+            Value::Number { number, .. } => Some(number),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn is_negative(&self) -> bool {
+        match self {
+            Value::Nan { negative } | Value::Infinity { negative } => *negative,
+            Value::Number { number, minus_zero } => number.is_negative() || *minus_zero,
+        }
+    }
+
+    fn show(&self, digits: impl Fn(&Decimal) -> String) -> String {
+        match self {
+            Value::Nan { .. } => "NaN".to_owned(),
+            Value::Infinity { negative: false } => "INF".to_owned(),
+            Value::Infinity { negative: true } => "-INF".to_owned(),
+            Value::Number { minus_zero: true, .. } => "-0".to_owned(),
+            Value::Number { number, .. } => digits(number),
+        }
+    }
+
+    /// For people; long numbers are cut, which `...` tells.
+    pub(crate) fn readable(&self) -> String {
+        self.show(Decimal::readable)
+    }
+
+    /// Every digit.
+    pub(crate) fn exact(&self) -> String {
+        self.show(Decimal::exact)
+    }
+}
+
+/// The element that a cast gives, in the newest version with its default attributes.
+pub(crate) fn convert(from: DataType, to: DataType, element: &Element) -> Result<Element> {
+    apply(&Cast::new(to, &CastOptions::default())?.plan(from)?, element)
+}
+
+/// The element that a plan gives.
+pub(crate) fn apply(plan: &Plan, element: &Element) -> Result<Element> {
+    let input = match element {
+        Element::Text(text) => Tensor::strings(Vec::new(), Strings::from_iter([text]))?,
+        Element::Code(code) => {
+            let width = plan.from().byte_len(1).unwrap_or(0).min(8);
+            Tensor::new(plan.from(), Vec::new(), code.to_le_bytes()[..width].to_vec())?
+        }
+    };
+    let (_, _, data) = plan.run(&input.view())?.into_parts();
+    Ok(match data {
+        TensorData::Strings(strings) => {
+            Element::Text(String::from_utf8_lossy(strings.view().get(0).unwrap_or_default()).into_owned())
+        }
+        TensorData::Bytes(bytes) => {
+            let mut code = [0; 8];
+            code[..bytes.len().min(8)].copy_from_slice(&bytes[..bytes.len().min(8)]);
+            Element::Code(u64::from_le_bytes(code))
+        }
+    })
+}
+
+/// What an element stands for, exactly.
+pub(crate) fn value_of(data_type: DataType, element: &Element) -> Result<Value> {
+    match (element, data_type.info().kind) {
+        (Element::Text(text), _) => Value::from_text(text),
+        (Element::Code(_), Kind::Float(_)) => match convert(data_type, DataType::Double, element)? {
+            Element::Code(code) => Ok(Value::from_f64(f64::from_bits(code))),
+            Element::Text(_) => Err(anyhow!("a cast to double gave text")),
+        },
+        (Element::Code(_), _) => match convert(data_type, DataType::String, element)? {
+            Element::Text(digits) => Value::from_text(&digits),
+            Element::Code(_) => Err(anyhow!("a cast to string gave no text")),
+        },
+    }
+}
+
+/// A finite float code as a double, for [`crate::decimal::binary`].
+pub(crate) fn as_double(data_type: DataType, code: u64) -> Result<f64> {
+    match convert(data_type, DataType::Double, &Element::Code(code))? {
+        Element::Code(code) => Ok(f64::from_bits(code)),
+        Element::Text(_) => Err(anyhow!("a cast to double gave text")),
+    }
+}
+
+/// A code as `0x` and as many hexadecimal digits as the type's width asks for.
+pub(crate) fn hex(data_type: DataType, code: u64) -> String {
+    let digits = data_type.bits().unwrap_or(64).div_ceil(4);
+    format!("0x{code:0digits$x}")
+}
+
+/// Text for a message: what cannot be printed is escaped, and past 64 characters it is cut.
+pub(crate) fn shorten(text: &str) -> String {
+    let dots = if text.chars().nth(64).is_some() { "..." } else { "" };
+    text.chars().take(64).flat_map(char::escape_debug).collect::<String>() + dots
+}
+
+/// The integer types' range, as codes: smallest and largest.
+pub(crate) fn integer_range(data_type: DataType) -> Option<(u64, u64)> {
+    let bits = data_type.bits().filter(|bits| *bits <= 64)?;
+    let ones = u64::MAX >> (64 - bits);
+    match data_type.info().kind {
+        Kind::Int => Some((1 << (bits - 1), ones >> 1)),
+        Kind::Uint => Some((0, ones)),
+        _ => None,
+    }
+}

@@ -1,0 +1,42 @@
+//! What the tests of the command share.
+
+use assert_cmd::Command;
+use std::process::Output;
+
+/// The command, with these arguments.
+pub(crate) fn command<I: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = I>) -> Command {
+    let mut command = Command::cargo_bin("onnx-cast").expect("the command is built");
+    command.args(args);
+    command
+}
+
+/// Runs a line of arguments, split at spaces.
+pub(crate) fn run(line: &str) -> Output {
+    command(line.split(' ')).output().expect("the command runs")
+}
+
+pub(crate) fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("UTF-8")
+}
+
+pub(crate) fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).expect("UTF-8")
+}
+
+/// Asserts that the command did what it was asked, and returns what it printed.
+#[track_caller]
+pub(crate) fn done(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(output));
+    stdout(output)
+}
+
+/// Asserts that the command refused, with nothing on the standard output, and returns the first line of what it said.
+#[track_caller]
+pub(crate) fn refused(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(2), "{}", stdout(output));
+    assert_eq!(stdout(output), "");
+    let text = stderr(output);
+    let line = text.lines().next().unwrap_or_default();
+    let line = line.strip_prefix("onnx-cast: error: ").unwrap_or_else(|| panic!("{text}"));
+    line.to_owned()
+}

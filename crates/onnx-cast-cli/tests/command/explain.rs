@@ -1,0 +1,257 @@
+//! `explain`: whole outputs, the vectors that catch double rounding, and the rule named for each kind of case.
+
+use crate::common::{done, refused, run};
+use serde_json::Value;
+
+fn explain(line: &str) -> Value {
+    serde_json::from_str(&done(&run(&format!("explain {line} --json")))).expect("JSON")
+}
+
+#[test]
+fn a_rounding() {
+    let expected = "\
+source   float 0.300000011920928955078125  0x3e99999a
+           sign         0  positive
+           exponent     01111101  125 - 127 = -2
+           significand  00110011001100110011010
+           value        5033165 * 2^-24
+result   float8e4m3fn 0.3125  0x2a
+           sign         0  positive
+           exponent     0101  5 - 7 = -2
+           significand  010
+           value        5 * 2^-4
+rule     rounded once, from the exact value, to the nearest
+         Cast-28, saturate true
+below    0.28125  0x29  at a distance of 0.018750011920928955078125
+above    0.3125  0x2a  at a distance of 0.012499988079071044921875  <- the result
+error    0.012499988079071044921875, relative 0.041667
+note     `0.3` as float is 0.300000011920928955078125 (0x3e99999a)
+";
+    assert_eq!(done(&run("explain 0.3 --from float --to float8e4m3fn")), expected);
+}
+
+#[test]
+fn a_scale_at_the_edge() {
+    let expected = "\
+source   float 3  0x40400000
+           sign         0  positive
+           exponent     10000000  128 - 127 = 1
+           significand  10000000000000000000000
+           value        3
+result   float8e8m0 4  0x81
+           exponent     10000001  129 - 127 = 2
+           value        2^2
+rule     round_mode is nearest: halfway between two powers of two, the upper one
+         Cast-24, saturate true, round_mode nearest
+below    2  0x80  at a distance of 1
+above    4  0x81  at a distance of 1  <- the result
+error    1, relative 0.33333
+";
+    assert_eq!(done(&run("explain 3 --from float --to float8e8m0 --round-mode nearest --opset 24")), expected);
+}
+
+#[test]
+fn an_integer_out_of_range() {
+    let expected = "\
+source   int16 -300  0xfed4
+           sign         1  negative
+           value bits   111111011010100  two's complement
+result   uint8 212  0xd4
+           bits         11010100
+rule     out of range: uint8 keeps the low 8 bits
+         Cast-28
+range    0 to 255
+error    512, relative 1.7067
+";
+    assert_eq!(done(&run("explain -300 --from int16 --to uint8")), expected);
+}
+
+#[test]
+fn a_text() {
+    let expected = "\
+source   string \"65519.999999999999999\"
+result   float16 65504  0x7bff
+           sign         0  positive
+           exponent     11110  30 - 15 = 15
+           significand  1111111111
+           value        2047 * 2^5
+rule     rounded once, from the exact value, to the nearest
+         Cast-28
+below    65504  0x7bff  at a distance of 15.999999999999999  <- the result
+error    15.999999999999999, relative 0.0002442
+note     without --from the source is the decimal text itself, cast as a string is
+";
+    assert_eq!(done(&run("explain 65519.999999999999999 --to float16")), expected);
+}
+
+/// Source type, value, target, options, result bits, rule.
+#[test]
+fn vectors() {
+    let cases = "
+        double 1.00048828125090949470177292823791503906250 float16 - 0x3c01 nearest
+        double 65519.999999999 float16 - 0x7bff nearest
+        double 65520 float16 - 0x7c00 overflow-to-infinity
+        double 0x3e60000000000000 float16 - 0x0000 underflow-to-zero
+        double 0x3e60000000000004 float16 - 0x0001 nearest
+        double 0x3ff0100000001000 bfloat16 - 0x3f81 nearest
+        double 0x47efefffffffffff bfloat16 - 0x7f7f nearest
+        double 0x47eff00000000000 bfloat16 - 0x7f80 overflow-to-infinity
+        int32 1077936129 bfloat16 - 0x4e81 nearest
+        int64 1103806595073 bfloat16 - 0x5381 nearest
+        uint64 9223372586610589697 float - 0x5f000001 nearest
+        double 0x3ff1000000001000 float8e4m3fn - 0x39 nearest
+        double 0x3ff2000000001000 float8e5m2 - 0x3d nearest
+        double 0x3ff1000000001000 float8e4m3fnuz - 0x41 nearest
+        double 0.25000000000090949470177292823791503906250 float4e2m1 - 0x1 nearest
+        double 0.25 float4e2m1 - 0x0 underflow-to-zero
+        double 5.00000000000090949470177292823791503906250 float4e2m1 - 0x7 nearest
+        double 5 float4e2m1 - 0x6 tie-to-even
+        float 7 float4e2m1 - 0x7 overflow-saturates
+        float 6.9 float4e2m1 - 0x7 nearest
+        float nan float4e2m1 - 0x8 nan-without-code
+        float nan float4e2m1 --opset=23 0x7 nan-without-code
+        float inf float6e3m2 - 0x1f infinity-saturates
+        float 464 float8e4m3fn --saturate=false 0x7e tie-to-even
+        float 464.01 float8e4m3fn --saturate=false 0x7f overflow-to-nan
+        float 464.01 float8e4m3fn - 0x7e overflow-saturates
+        float 61440 float8e5m2 --saturate=false 0x7c overflow-to-infinity
+        float 61439 float8e5m2 --saturate=false 0x7b nearest
+        float 247.9 float8e4m3fnuz --saturate=false 0x7f nearest
+        float 248 float8e4m3fnuz --saturate=false 0x80 overflow-to-nan
+        float inf float8e4m3fnuz --opset=23 0x80 infinity-to-nan
+        float inf float8e4m3fnuz --opset=24 0x7f infinity-saturates
+        float inf float8e4m3fn --saturate=false 0x7f infinity-to-nan
+        float inf float16 - 0x7c00 infinity
+        float -0.0001 float8e4m3fnuz - 0x00 underflow-to-zero
+        float -0.0001 float8e4m3fn - 0x80 underflow-to-zero
+        float -0 float8e4m3fnuz - 0x00 zero
+        float -0 float16 - 0x8000 zero
+        double 0x7ff0000000000001 float16 - 0x7e00 nan
+        float8e4m3fn 0x80 bool - 0x00 zero-is-false
+        float8e8m0 0x00 bool - 0x01 nonzero-is-true
+        float 2.5 int4 - 0x2 tie-to-even
+        float 3.5 int4 - 0x4 tie-to-even
+        float -2.5 int4 - 0xe tie-to-even
+        float 0.7 int4 - 0x1 nearest
+        float 8 int4 - 0x8 wraps
+        float 7.6 int4 - 0x8 wraps
+        float 100 int4 - 0x4 wraps
+        float inf int4 - 0x0 infinity-to-zero
+        float 127.9 int8 - 0x7f toward-zero
+        float 128 int8 - 0x7f out-of-range-saturates
+        float -0.9 uint8 - 0x00 toward-zero
+        float -1 uint8 - 0x00 out-of-range-saturates
+        float -128.9 int8 - 0x80 toward-zero
+        float nan int8 - 0x00 nan-to-zero
+        float -inf int8 - 0x80 infinity-saturates
+        int16 200 int8 - 0xc8 wraps
+        int8 -1 uint8 - 0xff wraps
+        int8 -1 uint16 - 0xffff wraps
+        int16 100 int8 - 0x64 exact
+        bool true int8 - 0x01 bool
+        double 0x3ff0000000000001 float8e8m0 - 0x80 round-up
+        int64 16777217 float8e8m0 - 0x98 round-up
+        uint64 9223372036854775809 float8e8m0 - 0xbf round-up
+        int64 2147483647 float8e8m0 --round-mode=down 0x9d round-down
+        double 1.5 float8e8m0 --round-mode=nearest 0x80 tie-up
+        double 1.4999999999999998 float8e8m0 --round-mode=nearest 0x7f nearest
+        float 0 float8e8m0 - 0x00 not-positive
+        float -3 float8e8m0 --saturate=false 0xff not-positive
+        float 1e-39 float8e8m0 - 0x00 underflow-saturates
+        double 1e39 float8e8m0 - 0xfe overflow-saturates
+        float inf float8e8m0 --saturate=false 0xff infinity-saturates
+        float 4 float8e8m0 - 0x81 exact
+        float 1.5 float - 0x3fc00000 same-type
+        string 1.00000017881393432617187499 float - 0x3f800001 nearest
+        string 1.00390626 bfloat16 - 0x3f81 nearest
+        string 1.06250000000001 float8e4m3fn - 0x39 nearest
+        string 1e400 double - 0x7ff0000000000000 overflow-to-infinity
+        string 1e-310 double - 0x000012688b70e62b nearest
+        string -1e-400 double - 0x8000000000000000 underflow-to-zero
+        string 100.5 int8 - 0x64 toward-zero
+        string 6.5 int4 - 0x6 tie-to-even
+    ";
+    for case in cases.lines().map(str::trim).filter(|case| !case.is_empty()) {
+        let words: Vec<&str> = case.split(' ').collect();
+        let [from, value, to, options, bits, rule] = words[..] else { panic!("{case}") };
+        let options = if options == "-" { String::new() } else { format!(" {options}") };
+        let explanation = explain(&format!("{value} --from {from} --to {to}{options}"));
+        assert_eq!(explanation["result"]["bits"], bits, "{case}");
+        assert_eq!(explanation["rule"]["id"], rule, "{case}");
+    }
+}
+
+#[test]
+fn to_text() {
+    for (from, value, text, rule) in [
+        ("float", "0.1", "0.1", "print-shortest"),
+        ("float16", "0.1", "0.099975586", "print-shortest"),
+        ("double", "1e8", "100000000", "print-shortest"),
+        ("float", "-inf", "-INF", "print-special"),
+        ("int4", "-8", "-8", "print-integer"),
+        ("bool", "true", "1", "print-bool"),
+    ] {
+        let explanation = explain(&format!("{value} --from {from} --to string"));
+        assert_eq!(explanation["result"]["text"], text, "{from} {value}");
+        assert_eq!(explanation["rule"]["id"], rule, "{from} {value}");
+    }
+}
+
+/// Every digit: numbers are texts in the JSON, and distances and errors exact.
+#[test]
+fn json_is_exact() {
+    let explanation = explain("0.1 --from double --to bfloat16");
+    assert_eq!(explanation["source"]["value"], "0.1000000000000000055511151231257827021181583404541015625");
+    assert_eq!(explanation["result"]["value"], "0.10009765625");
+    assert_eq!(explanation["above"]["is_result"], true);
+    assert_eq!(explanation["above"]["distance"], "0.0000976562499999944488848768742172978818416595458984375");
+    assert_eq!(explanation["error"]["absolute"], explanation["above"]["distance"]);
+    assert_eq!(explanation["error"]["relative"], "0.00097656");
+    assert_eq!(explanation["result"]["fields"][1]["bits"], "01111011");
+    assert_eq!(explanation["version"], 28);
+}
+
+/// Before strings could be cast, the source is a double.
+#[test]
+fn default_source() {
+    assert_eq!(explain("1 --to float16")["source"]["type"], "string");
+    assert_eq!(explain("1 --to float16 --opset 9")["source"]["type"], "string");
+    assert_eq!(explain("1 --to float16 --opset 8")["source"]["type"], "double");
+}
+
+#[test]
+fn attributes_without_effect_are_noted() {
+    let explanation = explain("1 --from float --to int4 --saturate false --round-mode down");
+    assert_eq!(explanation["notes"][0], "saturate has no effect on int4: it is for the float8 types");
+    assert_eq!(explanation["notes"][1], "round_mode has no effect on int4: it is for float8e8m0");
+}
+
+#[test]
+fn refusals() {
+    for (line, message) in [
+        ("abc --to float", "`abc` is not a number"),
+        ("1_000 --from float --to int8", "`1_000` is not a number (as float)"),
+        ("300 --from uint8 --to float", "`300` is out of range (as uint8)"),
+        ("0x10 --to float", "bits like `0x10` need --from TYPE, which says whose they are"),
+        ("0x1ff --from uint8 --to float", "`0x1ff` is not a bit pattern of uint8 (8 bits)"),
+        ("0x10 --from int4 --to float", "`0x10` is not a bit pattern of int4 (4 bits)"),
+        ("0xfg --from uint8 --to float", "`0xfg` is not a bit pattern of uint8 (8 bits)"),
+        (
+            "300 --to uint8",
+            "`300` is out of range (to uint8); a string cast never wraps or saturates to an integer: say --from TYPE \
+             for another source",
+        ),
+        ("1e99999 --to float", "`1e99999` is too long to be written out"),
+        ("1 --from complex64 --to float", "Cast-28 does not take complex64 (no version of Cast does)"),
+        ("1 --from float --to complex64", "Cast-28 does not take complex64 (no version of Cast does)"),
+        ("1 --to float4e2m1 --opset 21", "Cast-21 does not take float4e2m1 (Cast-23 is the first that does)"),
+        (
+            "1 --to float --opset 13 --saturate true",
+            "Cast-13 has no attribute `saturate` (Cast-19 is the first that has it)",
+        ),
+        ("1 --to float --opset 29", "opset 29 has no Cast known here (want 1 to 28)"),
+        ("1 --to float --opset 0", "opset 0 has no Cast known here (want 1 to 28)"),
+    ] {
+        assert_eq!(refused(&run(&format!("explain {line}"))), message, "{line}");
+    }
+}
