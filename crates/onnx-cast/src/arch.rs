@@ -2,6 +2,8 @@
 
 mod float_environment;
 mod portable;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
 
 use crate::error::CastError;
 use crate::kernel::Table;
@@ -16,7 +18,11 @@ struct Row {
     table: &'static Table,
 }
 
-static BACKENDS: &[Row] = &[Row { name: "portable", is_available: || true, table: &portable::TABLE }];
+static BACKENDS: &[Row] = &[
+    #[cfg(target_arch = "x86_64")]
+    Row { name: "avx512", is_available: x86_64::avx512::is_available, table: &x86_64::avx512::TABLE },
+    Row { name: "portable", is_available: || true, table: &portable::TABLE },
+];
 
 /// The environment variable that forces a backend by name.
 pub const BACKEND_VARIABLE: &str = "ONNX_CAST_ISA";

@@ -1,0 +1,3 @@
+//! The backends of x86-64.
+
+pub(super) mod avx512;

@@ -1,0 +1,80 @@
+//! AVX-512 with F, BW, DQ, VL, CD, VBMI and VBMI2 (Ice Lake, Zen 4 and later): 64 elements a step, in registers from
+//! load to store.
+//!
+//! Sources of 8 bits or fewer are table look-ups ([`lookup`]), whatever the target. The others are widened to 16 lanes
+//! of `f32` (rounded to odd where `f32` does not hold the value, so that the one real rounding comes after), or stay
+//! integers, and are narrowed there ([`convert`]). [`lanes`] packs and stores. The rest of a tensor that does not fill
+//! a step goes through the same step on a scratch block.
+
+mod convert;
+mod lanes;
+mod lookup;
+
+use crate::element::Element;
+use crate::kernel::{Compose, Table};
+use crate::packed::{bits, byte_len};
+use crate::scalar::{Narrow, Rules, Widen};
+
+pub(crate) static TABLE: Table = Table::composed::<Avx512>();
+
+/// Elements in a step; 64 of any type are whole bytes.
+const STEP: usize = 64;
+
+/// Whether this machine has every instruction set that the kernels are compiled for.
+pub(crate) fn is_available() -> bool {
+    is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512dq")
+        && is_x86_feature_detected!("avx512vl")
+        && is_x86_feature_detected!("avx512cd")
+        && is_x86_feature_detected!("avx512vbmi")
+        && is_x86_feature_detected!("avx512vbmi2")
+        && is_x86_feature_detected!("avx2")
+        && is_x86_feature_detected!("f16c")
+        && is_x86_feature_detected!("fma")
+        && is_x86_feature_detected!("bmi2")
+}
+
+struct Avx512;
+
+// SAFETY: every path casts as the scalar cast does, which the tests check for every pair on every length and, for the
+// types of 32 bits or fewer, every value; and covers all of `dst`: whole steps, then the rest.
+unsafe impl Compose for Avx512 {
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx512vbmi,avx512vbmi2,avx2,f16c,fma,bmi2")]
+    unsafe fn run<S: Widen, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, rules: &Rules) {
+        if const { bits::<S>() <= 8 } {
+            lookup::run::<S, D>(src, dst, len, rules);
+        } else {
+            let rules = convert::RuleLanes::new(rules);
+            // SAFETY: `steps` hands out pointers to the bytes of 64 elements.
+            steps::<S, D>(src, dst, len, |src, dst| unsafe { convert::step::<S, D>(src, dst, &rules) });
+        }
+    }
+}
+
+/// Calls `step` with the source and target of each 64 elements, and for the rest with a copy of it, filled up with
+/// zeros; so there is no second formula for the tail.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx512vbmi,avx512vbmi2,avx2,f16c,fma,bmi2")]
+fn steps<S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize, step: impl Fn(*const u8, *mut u8)) {
+    let (src_step, dst_step) = const { (byte_len::<S>(STEP), byte_len::<D>(STEP)) };
+    let mut from = src.chunks_exact(src_step);
+    let mut to = dst.chunks_exact_mut(dst_step);
+    for (from, to) in (&mut from).zip(&mut to) {
+        step(from.as_ptr(), to.as_mut_ptr());
+    }
+    if len % STEP == 0 {
+        return;
+    }
+    // What is left over is less than a step on both sides, because 64 elements are whole bytes of either type.
+    let (from, to) = (from.remainder(), to.into_remainder());
+    let mut source = [0u8; STEP * 8];
+    let mut target = [0u8; STEP * 8];
+    source[..from.len()].copy_from_slice(from);
+    step(source.as_ptr(), target.as_mut_ptr());
+    to.copy_from_slice(&target[..to.len()]);
+    if const { bits::<D>() < 8 } {
+        // The source's own padding may hold anything.
+        crate::packed::clear_padding(D::DATA_TYPE, len, to);
+    }
+}

@@ -1,0 +1,458 @@
+//! Sources of 16 bits or more: widened to lanes that hold them, converted there, packed.
+//!
+//! Targets of 32 bits or fewer are made 16 at a time in double words, those of 64 bits 8 at a time in quad words.
+
+use super::lanes::*;
+use crate::element::{DataType, Element, Kind};
+use crate::format::{FloatFormat, Nan};
+use crate::packed::bits;
+use crate::scalar::{RoundMode, Rules};
+use core::arch::x86_64::*;
+
+const TOWARD_ZERO: i32 = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC;
+const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+
+/// [`Rules`] as lanes.
+#[derive(Clone, Copy)]
+pub(super) struct RuleLanes {
+    overflow: __m512i,
+    infinity: __m512i,
+    nan: __m512i,
+    underflow: __m512i,
+    /// What is added below the exponent before float8e8m0 cuts there.
+    power_bias: __m512i,
+}
+
+impl RuleLanes {
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    pub(super) fn new(rules: &Rules) -> Self {
+        let lanes = |code: u8| _mm512_set1_epi32(code.into());
+        RuleLanes {
+            overflow: lanes(rules.overflow),
+            infinity: lanes(rules.infinity),
+            nan: lanes(rules.nan),
+            underflow: lanes(rules.underflow),
+            power_bias: _mm512_set1_epi32(match rules.round_mode {
+                RoundMode::Up => 0x7f_ffff,
+                RoundMode::Down => 0,
+                RoundMode::Nearest => 0x40_0000,
+            }),
+        }
+    }
+}
+
+/// Casts 64 elements.
+///
+/// # Safety
+/// The bytes of 64 elements of `S` can be read from `src`, those of `D` written to `dst`.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx512vbmi,avx512vbmi2,avx2,f16c,fma,bmi2")]
+pub(super) unsafe fn step<S: Element, D: Element>(src: *const u8, dst: *mut u8, rules: &RuleLanes) {
+    let size = const { bits::<S>() / 8 };
+    // SAFETY: part `i` of 16 elements begins at byte 16 * i * size, of 8 at 8 * i * size; the stores fill 64 elements.
+    unsafe {
+        if const { bits::<S>() == bits::<D>() && is_integer::<S>() && is_integer::<D>() } {
+            for i in 0..size {
+                store(dst.add(64 * i), load(src.add(64 * i)));
+            }
+            return;
+        }
+        if const { matches!(D::DATA_TYPE, DataType::Float16) } {
+            for i in 0..4 {
+                let half = _mm512_cvt_roundps_ph::<NEAREST>(float_lanes::<S>(src.add(16 * i * size)));
+                store_half(dst.add(32 * i), half);
+            }
+            return;
+        }
+        if const { bits::<D>() == 64 } {
+            for i in 0..8 {
+                store(dst.add(64 * i), quad_words::<S, D>(src.add(8 * i * size)));
+            }
+            return;
+        }
+        let words: [__m512i; 4] = [
+            double_words::<S, D>(src, rules),
+            double_words::<S, D>(src.add(16 * size), rules),
+            double_words::<S, D>(src.add(32 * size), rules),
+            double_words::<S, D>(src.add(48 * size), rules),
+        ];
+        match const { bits::<D>() } {
+            32 => words.into_iter().enumerate().for_each(|(i, v)| store(dst.add(64 * i), v)),
+            16 => {
+                store(dst, low_words(words[0], words[1]));
+                store(dst.add(64), low_words(words[2], words[3]));
+            }
+            8 => store(dst, low_bytes(words)),
+            bits => {
+                let codes = _mm512_and_si512(low_bytes(words), _mm512_set1_epi8((1 << bits) - 1));
+                store_codes(bits, dst, codes);
+            }
+        }
+    }
+}
+
+const fn is_integer<T: Element>() -> bool {
+    matches!(T::DATA_TYPE.info().kind, Kind::Int | Kind::Uint)
+}
+
+/// 16 elements as floats. What `f32` does not hold (double, integers of 32 and 64 bits) is rounded to odd: cut toward
+/// zero, and where that lost anything the lowest bit set. Rounding once more to 22 bits or fewer then gives what
+/// rounding the value itself would have.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn float_lanes<S: Element>(src: *const u8) -> __m512 {
+    let one = _mm512_set1_epi32(1);
+    let odd =
+        |value: __m512i, inexact: __mmask16| _mm512_castsi512_ps(_mm512_mask_or_epi32(value, inexact, value, one));
+    // SAFETY: each arm reads 16 elements.
+    unsafe {
+        match S::DATA_TYPE {
+            DataType::Float => _mm512_castsi512_ps(load(src)),
+            DataType::Float16 => _mm512_cvtph_ps(load_half(src)),
+            DataType::BFloat16 => _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(load_half(src)))),
+            DataType::Int16 => _mm512_cvtepi32_ps(_mm512_cvtepi16_epi32(load_half(src))),
+            DataType::Uint16 => _mm512_cvtepi32_ps(_mm512_cvtepu16_epi32(load_half(src))),
+            DataType::Int32 => {
+                let value = load(src);
+                let cut = _mm512_cvt_roundepi32_ps::<TOWARD_ZERO>(value);
+                odd(_mm512_castps_si512(cut), _mm512_cmpneq_epi32_mask(_mm512_cvttps_epi32(cut), value))
+            }
+            DataType::Uint32 => {
+                let value = load(src);
+                let cut = _mm512_cvt_roundepu32_ps::<TOWARD_ZERO>(value);
+                odd(_mm512_castps_si512(cut), _mm512_cmpneq_epi32_mask(_mm512_cvttps_epu32(cut), value))
+            }
+            DataType::Double => {
+                let part = |src: *const u8| {
+                    let value = _mm512_castsi512_pd(load(src));
+                    let cut = _mm512_cvt_roundpd_ps::<TOWARD_ZERO>(value);
+                    let lost = _mm512_cmp_pd_mask::<_CMP_NEQ_UQ>(_mm512_cvtps_pd(cut), value);
+                    (_mm256_castps_si256(cut), lost)
+                };
+                let (low, high) = (part(src), part(src.add(64)));
+                odd(join(low.0, high.0), _mm512_kunpackb(high.1.into(), low.1.into()))
+            }
+            DataType::Int64 => {
+                let part = |src: *const u8| {
+                    let value = load(src);
+                    let cut = _mm512_cvt_roundepi64_ps::<TOWARD_ZERO>(value);
+                    (_mm256_castps_si256(cut), _mm512_cmpneq_epi64_mask(_mm512_cvttps_epi64(cut), value))
+                };
+                let (low, high) = (part(src), part(src.add(64)));
+                odd(join(low.0, high.0), _mm512_kunpackb(high.1.into(), low.1.into()))
+            }
+            _ => {
+                let part = |src: *const u8| {
+                    let value = load(src);
+                    let cut = _mm512_cvt_roundepu64_ps::<TOWARD_ZERO>(value);
+                    (_mm256_castps_si256(cut), _mm512_cmpneq_epi64_mask(_mm512_cvttps_epu64(cut), value))
+                };
+                let (low, high) = (part(src), part(src.add(64)));
+                odd(join(low.0, high.0), _mm512_kunpackb(high.1.into(), low.1.into()))
+            }
+        }
+    }
+}
+
+/// 16 integers cut to their low 32 bits, or extended to them.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn integer_lanes<S: Element>(src: *const u8) -> __m512i {
+    // SAFETY: each arm reads 16 elements.
+    unsafe {
+        match S::DATA_TYPE {
+            DataType::Int16 => _mm512_cvtepi16_epi32(load_half(src)),
+            DataType::Uint16 => _mm512_cvtepu16_epi32(load_half(src)),
+            DataType::Int32 | DataType::Uint32 => load(src),
+            _ => low_double_words(load(src), load(src.add(64))),
+        }
+    }
+}
+
+/// Casts 16 elements to a type of 32 bits or fewer, in the low bits of each double word; above an element of fewer than
+/// 8 bits may stand anything.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512cd")]
+unsafe fn double_words<S: Element, D: Element>(src: *const u8, rules: &RuleLanes) -> __m512i {
+    // SAFETY: 16 elements of S are read.
+    unsafe {
+        match D::DATA_TYPE.info().kind {
+            Kind::Float(_) if matches!(D::DATA_TYPE, DataType::Float) => to_float::<S>(src),
+            Kind::Float(_) if matches!(D::DATA_TYPE, DataType::BFloat16) => to_bfloat16(float_lanes::<S>(src)),
+            Kind::Float(_) if matches!(D::DATA_TYPE, DataType::Float8E8M0) => to_power(float_lanes::<S>(src), rules),
+            Kind::Float(format) => to_narrow_float(format, float_lanes::<S>(src), rules),
+            Kind::Bool => to_bool::<S>(src),
+            _ if const { is_integer::<S>() } => integer_lanes::<S>(src),
+            _ if matches!(S::DATA_TYPE, DataType::Double) => {
+                join(double_to_integer::<D>(src), double_to_integer::<D>(src.add(64)))
+            }
+            _ => float_to_integer::<D>(float_lanes::<S>(src)),
+        }
+    }
+}
+
+/// To `float`: rounded to nearest even, once.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn to_float<S: Element>(src: *const u8) -> __m512i {
+    let pair = |low: __m256, high: __m256| join(_mm256_castps_si256(low), _mm256_castps_si256(high));
+    // SAFETY: each arm reads 16 elements.
+    unsafe {
+        let (low, high) = (src, src.add(64));
+        match S::DATA_TYPE {
+            DataType::Int32 => _mm512_castps_si512(_mm512_cvt_roundepi32_ps::<NEAREST>(load(src))),
+            DataType::Uint32 => _mm512_castps_si512(_mm512_cvt_roundepu32_ps::<NEAREST>(load(src))),
+            DataType::Int64 => {
+                pair(_mm512_cvt_roundepi64_ps::<NEAREST>(load(low)), _mm512_cvt_roundepi64_ps::<NEAREST>(load(high)))
+            }
+            DataType::Uint64 => {
+                pair(_mm512_cvt_roundepu64_ps::<NEAREST>(load(low)), _mm512_cvt_roundepu64_ps::<NEAREST>(load(high)))
+            }
+            DataType::Double => {
+                let part = |src| _mm512_cvt_roundpd_ps::<NEAREST>(_mm512_castsi512_pd(load(src)));
+                pair(part(low), part(high))
+            }
+            DataType::BFloat16 => {
+                let value = float_lanes::<S>(src);
+                let bits = _mm512_castps_si512(value);
+                // A NaN comes out quiet.
+                let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(value, value);
+                _mm512_mask_or_epi32(bits, nan, bits, _mm512_set1_epi32(0x40_0000))
+            }
+            _ => _mm512_castps_si512(float_lanes::<S>(src)),
+        }
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn to_bfloat16(value: __m512) -> __m512i {
+    let bits = _mm512_castps_si512(value);
+    let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
+    let rounded = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
+    let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(value, value);
+    let kept = _mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x40_0000));
+    _mm512_srli_epi32::<16>(kept)
+}
+
+/// To a float of 8 bits or fewer other than float8e8m0.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq")]
+fn to_narrow_float(format: FloatFormat, value: __m512, rules: &RuleLanes) -> __m512i {
+    const SIGNIFICAND: u32 = 23;
+    let lanes = |value: u32| _mm512_set1_epi32(value as i32);
+    let shift = SIGNIFICAND - format.significand_bits;
+    let bits = _mm512_castps_si512(value);
+    let magnitude = _mm512_and_si512(bits, lanes(0x7fff_ffff));
+
+    // A normal number: round the significand in place, with the exponent moved to the target's bias.
+    let rebias = ((127 - format.bias) as u32) << SIGNIFICAND;
+    let half = (1u32 << (shift - 1)) - 1;
+    let odd = _mm512_and_si512(_mm512_srl_epi32(magnitude, _mm_cvtsi32_si128(shift as i32)), lanes(1));
+    let rounded = _mm512_add_epi32(_mm512_add_epi32(magnitude, lanes(half.wrapping_sub(rebias))), odd);
+    let code = _mm512_srl_epi32(rounded, _mm_cvtsi32_si128(shift as i32));
+
+    // A subnormal one: adding the number whose last place is the smallest subnormal lets the addition round, and what
+    // it adds to that number's bits is the code.
+    let last_place = (127 + 1 - format.bias - format.significand_bits as i32 + SIGNIFICAND as i32) as u32;
+    let anchor = lanes(last_place << SIGNIFICAND);
+    let sum = _mm512_add_round_ps::<NEAREST>(_mm512_castsi512_ps(magnitude), _mm512_castsi512_ps(anchor));
+    let smallest_normal = lanes(((127 + 1 - format.bias) as u32) << SIGNIFICAND);
+    let subnormal = _mm512_cmplt_epi32_mask(magnitude, smallest_normal);
+    let code = _mm512_mask_sub_epi32(code, subnormal, _mm512_castps_si512(sum), anchor);
+
+    let beyond = _mm512_cmpgt_epi32_mask(code, lanes(format.max_code() as u32));
+    let code = _mm512_mask_mov_epi32(code, beyond, rules.overflow);
+    let infinity = lanes(0x7f80_0000);
+    let unsigned_zero = !format.negative_zero;
+    // Only the FNUZ types of the older versions tell infinity from overflow.
+    let code = if unsigned_zero {
+        _mm512_mask_mov_epi32(code, _mm512_cmpeq_epi32_mask(magnitude, infinity), rules.infinity)
+    } else {
+        code
+    };
+    let nan = _mm512_cmpgt_epi32_mask(magnitude, infinity);
+    let sign = _mm512_and_si512(
+        _mm512_srl_epi32(bits, _mm_cvtsi32_si128(32 - format.bits as i32)),
+        lanes(format.sign_bit() as u32),
+    );
+    if matches!(format.nan, Nan::AllOnes | Nan::AboveInfinity) {
+        return _mm512_or_si512(_mm512_mask_mov_epi32(code, nan, rules.nan), sign);
+    }
+    let signed = if unsigned_zero {
+        _mm512_mask_or_epi32(code, _mm512_test_epi32_mask(code, code), code, sign)
+    } else {
+        _mm512_or_si512(code, sign)
+    };
+    _mm512_mask_mov_epi32(signed, nan, rules.nan)
+}
+
+/// To float8e8m0: the exponent, after the bias of the rounding mode is added below it.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn to_power(value: __m512, rules: &RuleLanes) -> __m512i {
+    let lanes = |value: u32| _mm512_set1_epi32(value as i32);
+    let bits = _mm512_castps_si512(value);
+    // From 2^-127 to 2^-126 a float is subnormal: its bits, moved up by one, are those of an exponent field of 0 with
+    // the implicit bit above it, which goes.
+    let subnormal = _mm512_cmplt_epi32_mask(bits, lanes(0x0080_0000));
+    let doubled = _mm512_slli_epi32::<1>(bits);
+    let bits_from_power = _mm512_mask_sub_epi32(bits, subnormal, doubled, lanes(0x0080_0000));
+    let code = _mm512_srli_epi32::<23>(_mm512_add_epi32(bits_from_power, rules.power_bias));
+    let beyond = _mm512_cmpgt_epi32_mask(bits, lanes(0x7f00_0000));
+    let code = _mm512_mask_mov_epi32(code, beyond, rules.overflow);
+    // As signed integers, the bits of negative floats are below those of every other.
+    let below = _mm512_cmplt_epi32_mask(bits, lanes(0x0040_0000));
+    let code = _mm512_mask_mov_epi32(code, below, rules.underflow);
+    let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(value, value);
+    _mm512_mask_mov_epi32(code, nan, lanes(0xff))
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn to_bool<S: Element>(src: *const u8) -> __m512i {
+    // The sign of a float does not matter, of an integer it does.
+    let one = _mm512_set1_epi32(1);
+    let mask = if const { is_integer::<S>() } { -1 } else { i64::MAX };
+    // SAFETY: 16 elements are read.
+    unsafe {
+        let not_zero = match const { bits::<S>() } {
+            16 => {
+                let value = _mm512_cvtepu16_epi32(load_half(src));
+                _mm512_test_epi32_mask(value, _mm512_set1_epi32((mask >> 48) as i32 & 0xffff))
+            }
+            32 => _mm512_test_epi32_mask(load(src), _mm512_set1_epi32((mask >> 32) as i32)),
+            _ => {
+                let part = |src| _mm512_test_epi64_mask(load(src), _mm512_set1_epi64(mask));
+                _mm512_kunpackb(part(src.add(64)).into(), part(src).into())
+            }
+        };
+        _mm512_maskz_mov_epi32(not_zero, one)
+    }
+}
+
+/// The range of an integer type of 8 or 16 bits.
+const fn range<D: Element>() -> (i32, i32) {
+    match D::DATA_TYPE {
+        DataType::Int8 => (i8::MIN as i32, i8::MAX as i32),
+        DataType::Int16 => (i16::MIN as i32, i16::MAX as i32),
+        DataType::Uint8 => (0, u8::MAX as i32),
+        _ => (0, u16::MAX as i32),
+    }
+}
+
+/// Toward zero, saturating, NaN to 0; for 4 and 2 bits to nearest even, of which the low bits are kept.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq")]
+fn float_to_integer<D: Element>(value: __m512) -> __m512i {
+    match (D::DATA_TYPE, const { bits::<D>() }) {
+        // Beyond 2^31 a float's low bits are zeros, as are those of the value that an overflow gives.
+        (_, 2 | 4) => _mm512_cvt_roundps_epi32::<NEAREST>(value),
+        (DataType::Int32, _) => {
+            let number = _mm512_cmp_ps_mask::<_CMP_ORD_Q>(value, value);
+            let beyond = _mm512_cmp_ps_mask::<_CMP_GE_OQ>(value, _mm512_set1_ps(2147483648.0));
+            // An overflow gives the smallest integer, which is right on the negative side.
+            let cut = _mm512_maskz_cvttps_epi32(number, value);
+            _mm512_mask_mov_epi32(cut, beyond, _mm512_set1_epi32(i32::MAX))
+        }
+        // The maximum of NaN and zero is the second operand. An overflow gives all ones.
+        (DataType::Uint32, _) => _mm512_cvttps_epu32(_mm512_max_ps(value, _mm512_setzero_ps())),
+        _ => {
+            let (low, high) = const { range::<D>() };
+            let clamped = |value| _mm512_min_ps(value, _mm512_set1_ps(high as f32));
+            if low == 0 {
+                return _mm512_cvttps_epi32(clamped(_mm512_max_ps(value, _mm512_setzero_ps())));
+            }
+            let number = _mm512_cmp_ps_mask::<_CMP_ORD_Q>(value, value);
+            _mm512_maskz_cvttps_epi32(number, clamped(_mm512_max_ps(value, _mm512_set1_ps(low as f32))))
+        }
+    }
+}
+
+/// As [`float_to_integer`], from 8 doubles.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq,avx512vl")]
+unsafe fn double_to_integer<D: Element>(src: *const u8) -> __m256i {
+    // SAFETY: 8 doubles are read.
+    let value = _mm512_castsi512_pd(unsafe { load(src) });
+    match (D::DATA_TYPE, const { bits::<D>() }) {
+        (_, 2 | 4) => _mm512_cvtepi64_epi32(_mm512_cvt_roundpd_epi64::<NEAREST>(value)),
+        (DataType::Int32, _) => {
+            let number = _mm512_cmp_pd_mask::<_CMP_ORD_Q>(value, value);
+            _mm512_maskz_cvttpd_epi32(number, _mm512_min_pd(value, _mm512_set1_pd(2147483647.0)))
+        }
+        (DataType::Uint32, _) => _mm512_cvttpd_epu32(_mm512_max_pd(value, _mm512_setzero_pd())),
+        _ => {
+            let (low, high) = const { range::<D>() };
+            let clamped = |value| _mm512_min_pd(value, _mm512_set1_pd(high.into()));
+            if low == 0 {
+                return _mm512_cvttpd_epi32(clamped(_mm512_max_pd(value, _mm512_setzero_pd())));
+            }
+            let number = _mm512_cmp_pd_mask::<_CMP_ORD_Q>(value, value);
+            _mm512_maskz_cvttpd_epi32(number, clamped(_mm512_max_pd(value, _mm512_set1_pd(low.into()))))
+        }
+    }
+}
+
+/// Casts 8 elements to a type of 64 bits.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn quad_words<S: Element, D: Element>(src: *const u8) -> __m512i {
+    // SAFETY: 8 elements of S are read.
+    unsafe {
+        if const { is_integer::<S>() } {
+            let (signed, to_double) =
+                const { (matches!(S::DATA_TYPE.info().kind, Kind::Int), matches!(D::DATA_TYPE, DataType::Double)) };
+            if const { bits::<S>() == 64 } {
+                let value = load(src);
+                return match (to_double, signed) {
+                    (true, true) => _mm512_castpd_si512(_mm512_cvt_roundepi64_pd::<NEAREST>(value)),
+                    (true, false) => _mm512_castpd_si512(_mm512_cvt_roundepu64_pd::<NEAREST>(value)),
+                    _ => value,
+                };
+            }
+            let half = match (const { bits::<S>() }, signed) {
+                (16, true) => _mm256_cvtepi16_epi32(load_quarter(src)),
+                (16, false) => _mm256_cvtepu16_epi32(load_quarter(src)),
+                _ => load_half(src),
+            };
+            return match (to_double, signed) {
+                (true, true) => _mm512_castpd_si512(_mm512_cvtepi32_pd(half)),
+                (true, false) => _mm512_castpd_si512(_mm512_cvtepu32_pd(half)),
+                (false, true) => _mm512_cvtepi32_epi64(half),
+                (false, false) => _mm512_cvtepu32_epi64(half),
+            };
+        }
+        if const { matches!(S::DATA_TYPE, DataType::Double) } {
+            let value = _mm512_castsi512_pd(load(src));
+            return match D::DATA_TYPE {
+                DataType::Int64 => {
+                    let number = _mm512_cmp_pd_mask::<_CMP_ORD_Q>(value, value);
+                    let beyond = _mm512_cmp_pd_mask::<_CMP_GE_OQ>(value, _mm512_set1_pd(9223372036854775808.0));
+                    let cut = _mm512_maskz_cvttpd_epi64(number, value);
+                    _mm512_mask_mov_epi64(cut, beyond, _mm512_set1_epi64(i64::MAX))
+                }
+                DataType::Uint64 => _mm512_cvttpd_epu64(_mm512_max_pd(value, _mm512_setzero_pd())),
+                _ => _mm512_castpd_si512(value),
+            };
+        }
+        let value = match S::DATA_TYPE {
+            DataType::Float16 => _mm256_cvtph_ps(load_quarter(src)),
+            DataType::BFloat16 => {
+                _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(load_quarter(src))))
+            }
+            _ => _mm256_castsi256_ps(load_half(src)),
+        };
+        match D::DATA_TYPE {
+            DataType::Int64 => {
+                let number = _mm256_cmp_ps_mask::<_CMP_ORD_Q>(value, value);
+                let beyond = _mm256_cmp_ps_mask::<_CMP_GE_OQ>(value, _mm256_set1_ps(9223372036854775808.0));
+                let cut = _mm512_maskz_cvttps_epi64(number, value);
+                _mm512_mask_mov_epi64(cut, beyond, _mm512_set1_epi64(i64::MAX))
+            }
+            DataType::Uint64 => _mm512_cvttps_epu64(_mm256_max_ps(value, _mm256_setzero_ps())),
+            _ => _mm512_castpd_si512(_mm512_cvtps_pd(value)),
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Sources of 8 bits or fewer: a table with an entry for each code, looked up in registers.
+//!
+//! A target of `k` bytes has `k` planes, each the byte at one place of all the entries. A plane of 256 entries is four
+//! vectors, two of which one permutation covers; up to 64 entries are one. The planes' bytes are then interleaved. The
+//! tables come from the scalar cast; those of the default settings are made once and kept, since making one costs as
+//! much as casting a few thousand elements.
+
+use super::lanes::*;
+use super::{STEP, steps};
+use crate::element::{DataType, Element};
+use crate::kernel::staged;
+use crate::packed::{bits, byte_len, get, set};
+use crate::scalar::{Narrow, RoundMode, Rules, Widen};
+use core::arch::x86_64::*;
+use std::sync::OnceLock;
+
+/// Entries of the largest table.
+const ENTRIES: usize = 256;
+
+/// The entries of a table, plane by plane. For a source of fewer than 8 bits the first 64 entries are its codes,
+/// repeated, so that the bits above an index do not matter.
+#[repr(align(64))]
+struct Planes([[u8; ENTRIES]; 8]);
+
+/// The tables of the default settings, by source and target.
+static DEFAULTS: [[OnceLock<Planes>; 25]; 25] = [const { [const { OnceLock::new() }; 25] }; 25];
+
+/// Whether a packed byte is mapped to a packed byte as a whole: as many elements in a byte on both sides.
+const fn whole_bytes<S: Element, D: Element>() -> bool {
+    bits::<S>() == bits::<D>() && bits::<S>() < 8 && 8 % bits::<S>() == 0
+}
+
+/// Bytes of an element of the target, as it stands in the table.
+const fn width<D: Element>() -> usize {
+    bits::<D>().div_ceil(8)
+}
+
+fn planes<S: Widen, D: Narrow>(rules: &Rules) -> Planes {
+    let mut planes = Planes([[0; ENTRIES]; 8]);
+    if whole_bytes::<S, D>() {
+        let every_byte: [u8; ENTRIES] = std::array::from_fn(|byte| byte as u8);
+        staged::run::<S, D>(&every_byte, &mut planes.0[0], ENTRIES * 8 / bits::<S>(), rules);
+        return planes;
+    }
+    let entries = if bits::<S>() == 8 { ENTRIES } else { STEP };
+    let mut codes = [0u8; ENTRIES];
+    for code in 0..entries {
+        set(&mut codes, code, S::from_bits(crate::element::Word::from_u64(code as u64)));
+    }
+    let mut results = [0u8; ENTRIES * 8];
+    let results = &mut results[..byte_len::<D>(entries)];
+    staged::run::<S, D>(&codes[..byte_len::<S>(entries)], results, entries, rules);
+    for code in 0..entries {
+        if bits::<D>() < 8 {
+            planes.0[0][code] = crate::element::Word::to_u64(get::<D>(results, code).to_bits()) as u8;
+            continue;
+        }
+        for place in 0..width::<D>() {
+            planes.0[place][code] = results[code * width::<D>() + place];
+        }
+    }
+    planes
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx512vbmi,avx512vbmi2,avx2,f16c,fma,bmi2")]
+pub(super) fn run<S: Widen, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, rules: &Rules) {
+    let default = const { Rules::new(D::DATA_TYPE, 28, true, RoundMode::Up) };
+    let place = const { (S::DATA_TYPE.numeric_index(), D::DATA_TYPE.numeric_index()) };
+    if let ((Some(from), Some(to)), true) = (place, *rules == default) {
+        let kept = DEFAULTS[from][to].get_or_init(|| planes::<S, D>(rules));
+        look_up_all::<S, D>(src, dst, len, kept);
+    } else if len < STEP {
+        // The table would cost more than it saves.
+        staged::run::<S, D>(src, dst, len, rules);
+    } else {
+        look_up_all::<S, D>(src, dst, len, &planes::<S, D>(rules));
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx512vbmi,avx512vbmi2,avx2,f16c,fma,bmi2")]
+fn look_up_all<S: Widen, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, planes: &Planes) {
+    let planes = Registers::new(planes);
+    if const { whole_bytes::<S, D>() } {
+        // SAFETY: `steps` hands out pointers to 64 bytes.
+        steps::<u8, u8>(src, dst, src.len(), |src, dst| unsafe { store(dst, planes.bytes::<true>(0, load(src))) });
+        crate::packed::clear_padding(D::DATA_TYPE, len, dst);
+        return;
+    }
+    // SAFETY: `steps` hands out pointers to the bytes of 64 elements.
+    steps::<S, D>(src, dst, len, |src, dst| unsafe {
+        let index = load_codes(const { bits::<S>() }, src);
+        if const { bits::<S>() == 8 } {
+            step::<true, D>(index, dst, &planes);
+        } else {
+            step::<false, D>(index, dst, &planes);
+        }
+    });
+}
+
+/// The planes as vectors: four for each.
+struct Registers([[__m512i; 4]; 8]);
+
+impl Registers {
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
+    fn new(planes: &Planes) -> Self {
+        let mut registers = [[_mm512_setzero_si512(); 4]; 8];
+        for (plane, registers) in planes.0.iter().zip(&mut registers) {
+            for (part, register) in plane.as_chunks::<64>().0.iter().zip(registers) {
+                *register = bytes(part);
+            }
+        }
+        Registers(registers)
+    }
+
+    /// The bytes of one plane at 64 indices.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
+    fn bytes<const WIDE: bool>(&self, plane: usize, index: __m512i) -> __m512i {
+        let table = &self.0[plane];
+        if !WIDE {
+            return _mm512_permutexvar_epi8(index, table[0]);
+        }
+        let low = _mm512_permutex2var_epi8(table[0], index, table[1]);
+        let high = _mm512_permutex2var_epi8(table[2], index, table[3]);
+        _mm512_mask_blend_epi8(_mm512_movepi8_mask(index), low, high)
+    }
+}
+
+/// The first plane that is not zero in every entry: the values of 8 bits leave the low bytes of wide floats empty.
+const fn first_plane<D: Element>() -> usize {
+    match D::DATA_TYPE {
+        DataType::Float => 2,
+        DataType::Double => 5,
+        _ => 0,
+    }
+}
+
+/// Looks up 64 elements and stores them.
+///
+/// # Safety
+/// The bytes of 64 elements of `D` can be written.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
+unsafe fn step<const WIDE: bool, D: Element>(index: __m512i, dst: *mut u8, planes: &Registers) {
+    // Interleaving works within 16-byte lanes, so the indices are first put where each result will want them.
+    let index = match const { width::<D>() } {
+        2 => _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7), index),
+        4 => {
+            let transpose = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+            _mm512_permutexvar_epi32(transpose, index)
+        }
+        8 => {
+            const TRANSPOSE: [u16; 32] = {
+                let mut table = [0; 32];
+                let mut i = 0;
+                while i < 32 {
+                    table[i] = (i % 8 * 4 + i / 8) as u16;
+                    i += 1;
+                }
+                table
+            };
+            // SAFETY: the array is 64 bytes.
+            _mm512_permutexvar_epi16(unsafe { load(TRANSPOSE.as_ptr().cast()) }, index)
+        }
+        _ => index,
+    };
+    let plane = |place: usize| {
+        if place < const { first_plane::<D>() } { _mm512_setzero_si512() } else { planes.bytes::<WIDE>(place, index) }
+    };
+    // Words of two planes, then double words of two of those, then quad words: the lower half of each lane, the upper.
+    let words = |place: usize| {
+        let (low, high) = (plane(place), plane(place + 1));
+        [_mm512_unpacklo_epi8(low, high), _mm512_unpackhi_epi8(low, high)]
+    };
+    let double_words = |place: usize| {
+        let (low, high) = (words(place), words(place + 2));
+        [
+            _mm512_unpacklo_epi16(low[0], high[0]),
+            _mm512_unpackhi_epi16(low[0], high[0]),
+            _mm512_unpacklo_epi16(low[1], high[1]),
+            _mm512_unpackhi_epi16(low[1], high[1]),
+        ]
+    };
+    // SAFETY: 64 elements of `D` are as many vectors as each arm stores.
+    unsafe {
+        match const { width::<D>() } {
+            1 => store_codes(const { bits::<D>() }, dst, plane(0)),
+            2 => words(0).into_iter().enumerate().for_each(|(i, v)| store(dst.add(64 * i), v)),
+            4 => double_words(0).into_iter().enumerate().for_each(|(i, v)| store(dst.add(64 * i), v)),
+            _ => {
+                let (low, high) = (double_words(0), double_words(4));
+                for i in 0..4 {
+                    store(dst.add(128 * i), _mm512_unpacklo_epi32(low[i], high[i]));
+                    store(dst.add(128 * i + 64), _mm512_unpackhi_epi32(low[i], high[i]));
+                }
+            }
+        }
+    }
+}
