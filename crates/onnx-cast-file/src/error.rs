@@ -1,0 +1,200 @@
+//! What can go wrong with a file. Every text starts with the file's path and names the tensor; texts are complete, so no
+//! error here has a `source` that would say the same again.
+
+use crate::format::Format;
+use crate::model::ModelError;
+use crate::npy::NpyError;
+use crate::pb::PbError;
+use crate::safetensors::SafetensorsError;
+use onnx_cast::{CastError, DataType, OpError};
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// A file that could not be read, cast or written.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum FileError {
+    /// The system refused.
+    #[error("{}: cannot {action}: {error}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What was tried: `open`, `read`, `write`, ...
+        action: &'static str,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// An extension that stands for no format.
+    #[error("{}: unknown file extension (want {})", path.display(), Extensions)]
+    Extension {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A format that what was asked for does not do.
+    #[error("{}: {what} does not take {format} files{}", path.display(), Hint(hint))]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// What was asked for.
+        what: &'static str,
+        /// The format.
+        format: Format,
+        /// What to do in its place, where there is something.
+        hint: &'static str,
+    },
+    /// A `.pb` file that is no valid TensorProto.
+    #[error("{}: {error}", path.display())]
+    Pb {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        error: Box<PbError>,
+    },
+    /// A `.npy` file that is not valid, or that cannot be written.
+    #[error("{}: {error}", path.display())]
+    Npy {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        error: Box<NpyError>,
+    },
+    /// A `.safetensors` file that is not valid, or that cannot be written.
+    #[error("{}: {error}", path.display())]
+    Safetensors {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        error: Box<SafetensorsError>,
+    },
+    /// A `.onnx` file that is not valid or that cannot be evaluated.
+    #[error("{}: {error}", path.display())]
+    Model {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        error: Box<ModelError>,
+    },
+    /// A file of several tensors, or of none, where one is wanted.
+    #[error("{}: {count} tensors, where {what} takes one", path.display())]
+    TensorCount {
+        /// The file.
+        path: PathBuf,
+        /// How many it holds.
+        count: usize,
+        /// What was asked for.
+        what: &'static str,
+    },
+    /// A type that the caller gave for the input, which is of another.
+    #[error("{}: {}is {got}, not {want}", path.display(), TensorText(tensor))]
+    InputType {
+        /// The file.
+        path: PathBuf,
+        /// The tensor.
+        tensor: String,
+        /// The file's type.
+        got: DataType,
+        /// The caller's type.
+        want: DataType,
+    },
+    /// Options that no operator has, whatever the file.
+    #[error("{error}")]
+    Operator {
+        /// What is wrong.
+        error: OpError,
+    },
+    /// A tensor that could not be cast.
+    #[error("{}: {}{error}", path.display(), TensorText(tensor))]
+    Cast {
+        /// The file.
+        path: PathBuf,
+        /// The tensor.
+        tensor: String,
+        /// What is wrong.
+        error: Box<CastError>,
+    },
+}
+
+impl FileError {
+    pub(crate) fn io(path: &Path, action: &'static str, error: io::Error) -> FileError {
+        FileError::Io { path: path.to_owned(), action, error }
+    }
+
+    pub(crate) fn pb(path: &Path, error: PbError) -> FileError {
+        FileError::Pb { path: path.to_owned(), error: Box::new(error) }
+    }
+
+    pub(crate) fn npy(path: &Path, error: NpyError) -> FileError {
+        FileError::Npy { path: path.to_owned(), error: Box::new(error) }
+    }
+
+    pub(crate) fn safetensors(path: &Path, error: SafetensorsError) -> FileError {
+        FileError::Safetensors { path: path.to_owned(), error: Box::new(error) }
+    }
+
+    pub(crate) fn model(path: &Path, error: ModelError) -> FileError {
+        FileError::Model { path: path.to_owned(), error: Box::new(error) }
+    }
+
+    pub(crate) fn cast(path: &Path, tensor: &str, error: CastError) -> FileError {
+        FileError::Cast { path: path.to_owned(), tensor: tensor.to_owned(), error: Box::new(error) }
+    }
+}
+
+/// ``tensor `w1`: ``, or nothing where the tensor has no name.
+pub(crate) struct TensorText<'a>(pub(crate) &'a str);
+
+impl fmt::Display for TensorText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() { Ok(()) } else { write!(f, "tensor `{}`: ", Short(self.0)) }
+    }
+}
+
+/// Text of the file's in an error: what cannot be printed is escaped, and past 64 characters it is cut.
+pub(crate) struct Short<'a>(pub(crate) &'a str);
+
+impl fmt::Display for Short<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const LIMIT: usize = 64;
+        for c in self.0.chars().take(LIMIT).flat_map(char::escape_debug) {
+            write!(f, "{c}")?;
+        }
+        if self.0.chars().nth(LIMIT).is_some() { f.write_str("...") } else { Ok(()) }
+    }
+}
+
+/// A shape as people read it: `2x3`, or `scalar`; cut past 16 dimensions.
+pub(crate) struct ShapeText<'a, T>(pub(crate) &'a [T]);
+
+impl<T: fmt::Display> fmt::Display for ShapeText<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const LIMIT: usize = 16;
+        if self.0.is_empty() {
+            return f.write_str("scalar");
+        }
+        for (i, dim) in self.0.iter().take(LIMIT).enumerate() {
+            write!(f, "{}{dim}", if i == 0 { "" } else { "x" })?;
+        }
+        if self.0.len() > LIMIT { f.write_str("x...") } else { Ok(()) }
+    }
+}
+
+struct Extensions;
+
+impl fmt::Display for Extensions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, format) in Format::ALL.iter().enumerate() {
+            write!(f, "{}{format}", if i == 0 { "" } else { ", " })?;
+        }
+        Ok(())
+    }
+}
+
+struct Hint<'a>(&'a str);
+
+impl fmt::Display for Hint<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() { Ok(()) } else { write!(f, " ({})", self.0) }
+    }
+}

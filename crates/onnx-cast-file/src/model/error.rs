@@ -1,0 +1,253 @@
+//! What can go wrong with a model. The texts lack the file, which whoever opened it puts in front.
+
+use crate::error::{ShapeText, Short};
+use crate::pb::PbError;
+use crate::proto::wire::WireError;
+use onnx_cast::ops::Dim;
+use onnx_cast::{CastError, DataType, NEWEST_OPSET, OpError};
+use std::fmt;
+use thiserror::Error;
+
+/// A model that is not valid, or that cannot be evaluated.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ModelError {
+    /// Not a protobuf message.
+    #[error("not a valid ONNX model: {error}")]
+    Wire {
+        /// What is wrong.
+        error: WireError,
+    },
+    /// No graph, or several.
+    #[error("not a valid ONNX model: {count} graphs (want 1)")]
+    Graphs {
+        /// How many there are.
+        count: usize,
+    },
+    /// A name that is not UTF-8.
+    #[error("not a valid ONNX model: a name is not UTF-8")]
+    Name,
+    /// No opset of the default domain.
+    #[error("the model imports no opset of ONNX's default domain")]
+    NoOpset,
+    /// An opset of the default domain that is not known here.
+    #[error("the model imports opset {opset}, which is not known here (want 1 to {NEWEST_OPSET})")]
+    Opset {
+        /// The opset.
+        opset: i64,
+    },
+    /// Two opsets of the default domain.
+    #[error("the model imports two opsets of ONNX's default domain, {first} and {second}")]
+    TwoOpsets {
+        /// One.
+        first: i64,
+        /// The other.
+        second: i64,
+    },
+    /// An operator that is not evaluated here.
+    #[error(
+        "{node}: operator `{}{}` is not supported (want Cast, CastLike, BitCast, Constant or Identity)",
+        Domain(domain),
+        Short(op_type)
+    )]
+    Operator {
+        /// The node.
+        node: String,
+        /// The operator.
+        op_type: String,
+        /// Its domain; empty for ONNX's own.
+        domain: String,
+    },
+    /// A function of the model's own.
+    #[error("function `{}{}`: functions are not supported", Domain(domain), Short(name))]
+    Function {
+        /// The function.
+        name: String,
+        /// Its domain.
+        domain: String,
+    },
+    /// A sparse initializer.
+    #[error("sparse initializers are not supported")]
+    Sparse,
+    /// An initializer or a constant that is not valid.
+    #[error("{place}: {error}")]
+    Tensor {
+        /// `initializer`, or the node.
+        place: String,
+        /// What is wrong.
+        error: PbError,
+    },
+    /// An input or output that is no tensor, or whose type does not exist.
+    #[error("{kind} `{}`: {what}", Short(name))]
+    Declaration {
+        /// `input` or `output`.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+        /// What is wrong.
+        what: String,
+    },
+    /// A node with attributes or an opset that its operator does not have.
+    #[error("{node}: {error}")]
+    Attributes {
+        /// The node.
+        node: String,
+        /// What is wrong.
+        error: OpError,
+    },
+    /// A Constant whose attributes are not right.
+    #[error("{node}: {what}")]
+    Constant {
+        /// The node.
+        node: String,
+        /// What is wrong.
+        what: String,
+    },
+    /// A node with another number of inputs than its operator takes.
+    #[error("{node}: {got} inputs (want {want})")]
+    InputCount {
+        /// The node.
+        node: String,
+        /// Inputs that there are.
+        got: usize,
+        /// Inputs that the operator takes.
+        want: usize,
+    },
+    /// A node with another number of outputs than one.
+    #[error("{node}: {got} outputs (want 1)")]
+    OutputCount {
+        /// The node.
+        node: String,
+        /// Outputs that there are.
+        got: usize,
+    },
+    /// A value that nothing gives before it is read.
+    #[error("{reader}: reads `{}`, which no input, initializer or node before it gives", Short(name))]
+    NoValue {
+        /// Who reads it.
+        reader: String,
+        /// The value.
+        name: String,
+    },
+    /// A value that is given twice.
+    #[error("`{}` is given twice", Short(name))]
+    Twice {
+        /// The value.
+        name: String,
+    },
+    /// An input that was not given.
+    #[error("input `{}` is missing", Short(name))]
+    MissingInput {
+        /// The input.
+        name: String,
+    },
+    /// An input that the model does not have.
+    #[error("the model has no input `{}` (it has {})", Short(name), List(inputs))]
+    UnknownInput {
+        /// The name that was given.
+        name: String,
+        /// The inputs of the model.
+        inputs: Vec<String>,
+    },
+    /// An input or output of another type than declared.
+    #[error("{kind} `{}`: {got} where the model declares {want}", Short(name))]
+    ValueType {
+        /// `input` or `output`.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+        /// The type that it has.
+        got: DataType,
+        /// The type that is declared.
+        want: DataType,
+    },
+    /// An input or output of another shape than declared.
+    #[error("{kind} `{}`: shape {} where the model declares {}", Short(name), ShapeText(got), Dims(want))]
+    ValueShape {
+        /// `input` or `output`.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+        /// The shape that it has.
+        got: Vec<usize>,
+        /// The shape that is declared.
+        want: Vec<Dim>,
+    },
+    /// An operator that does not take a type at the model's opset.
+    #[error("{node}: {operator}-{version} does not take {data_type}{}", Since(*since))]
+    Type {
+        /// The node.
+        node: String,
+        /// The operator.
+        operator: &'static str,
+        /// The version that the model's opset has.
+        version: u32,
+        /// The type.
+        data_type: DataType,
+        /// The first version that takes it, if one does.
+        since: Option<u32>,
+    },
+    /// A node that fails on its input.
+    #[error("{node}: {error}")]
+    Cast {
+        /// The node.
+        node: String,
+        /// What is wrong.
+        error: CastError,
+    },
+}
+
+impl From<WireError> for ModelError {
+    fn from(error: WireError) -> Self {
+        ModelError::Wire { error }
+    }
+}
+
+/// `ai.onnx.ml.`, or nothing for ONNX's own domain.
+struct Domain<'a>(&'a str);
+
+impl fmt::Display for Domain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() { Ok(()) } else { write!(f, "{}.", Short(self.0)) }
+    }
+}
+
+struct List<'a>(&'a [String]);
+
+impl fmt::Display for List<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const LIMIT: usize = 16;
+        if self.0.is_empty() {
+            return f.write_str("none");
+        }
+        for (i, name) in self.0.iter().take(LIMIT).enumerate() {
+            write!(f, "{}`{}`", if i == 0 { "" } else { ", " }, Short(name))?;
+        }
+        if self.0.len() > LIMIT { f.write_str(", ...") } else { Ok(()) }
+    }
+}
+
+struct Dims<'a>(&'a [Dim]);
+
+impl fmt::Display for Dims<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let dims: Vec<String> = self
+            .0
+            .iter()
+            .map(|dim| match dim {
+                Dim::Known(dim) => dim.to_string(),
+                Dim::Symbol(name) => Short(name).to_string(),
+                Dim::Unknown => "?".to_owned(),
+            })
+            .collect();
+        ShapeText(&dims).fmt(f)
+    }
+}
+
+struct Since(Option<u32>);
+
+impl fmt::Display for Since {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |since| write!(f, " (version {since} is the first that does)"))
+    }
+}

@@ -1,0 +1,63 @@
+//! One tensor in memory, from and to a file of any format that holds one.
+
+use crate::atomic::AtomicFile;
+use crate::cast::{Input, Output};
+use crate::error::FileError;
+use crate::format::Format;
+use crate::mmap::Mapped;
+use onnx_cast::{DataType, Tensor, TensorError, TensorView};
+use std::path::Path;
+
+/// A tensor and its name in the file; empty where the format has no names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedTensor {
+    /// The name.
+    pub name: String,
+    /// The tensor.
+    pub tensor: Tensor,
+}
+
+/// How to write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WriteOptions {
+    /// In `.npy`, write types that numpy has no name for as the unsigned integers of their bits: see [`crate::npy`].
+    pub npy_plain: bool,
+}
+
+/// Reads the tensor of a `.pb`, `.npy` or `.safetensors` file that holds one.
+///
+/// # Errors
+/// Where the file cannot be read, is not valid, or holds not exactly one tensor.
+pub fn read_tensor(path: impl AsRef<Path>) -> Result<NamedTensor, FileError> {
+    read_tensor_as(path, None)
+}
+
+/// As [`read_tensor`], with the element type of a `.npy` file that does not tell it: see [`crate::npy`].
+///
+/// # Errors
+/// As [`read_tensor`], and where the file tells another type.
+pub fn read_tensor_as(path: impl AsRef<Path>, from: Option<DataType>) -> Result<NamedTensor, FileError> {
+    let path = path.as_ref();
+    let format = Format::from_path(path)?;
+    let bytes = Mapped::open(path)?;
+    let source = Input::new(path, format, &bytes)?.single("reading one tensor", from)?;
+    let too_large = |error: TensorError| FileError::cast(path, "", error.into());
+    source.into_named().map_err(too_large)
+}
+
+/// Writes a tensor to a file, which appears only when it is complete. A `.safetensors` file needs a name.
+///
+/// # Errors
+/// Where the format does not hold the type, or the file cannot be written.
+pub fn write_tensor(
+    path: impl AsRef<Path>,
+    format: Format,
+    name: &str,
+    tensor: TensorView<'_>,
+    options: &WriteOptions,
+) -> Result<(), FileError> {
+    let path = path.as_ref();
+    let mut file = AtomicFile::create(path)?;
+    Output { path, format, options }.write(&mut file, name, &tensor)?;
+    file.commit()
+}
