@@ -11,7 +11,7 @@ mod rules;
 pub mod text;
 mod widen;
 
-use crate::element::Element;
+use crate::element::{Element, Word};
 
 pub use narrow::FloatElement;
 pub use rules::{RoundMode, Rules};
@@ -49,5 +49,9 @@ pub trait Narrow: Element {
 /// ```
 #[inline]
 pub fn cast_one<S: Widen, D: Narrow>(value: S, rules: &Rules) -> D {
+    // The same type keeps its bits, a signalling NaN too. (A bool is 0 or 1 already.)
+    if S::DATA_TYPE as u8 == D::DATA_TYPE as u8 {
+        return D::from_bits(Word::from_u64(value.to_bits().to_u64()));
+    }
     crate::arch::with_default_float_environment(|| value.widen_to(rules))
 }
