@@ -1,0 +1,71 @@
+//! Memory with nothing before it and nothing behind it: a read or write past either end is a fault, not a value.
+
+pub(crate) use platform::Guarded;
+
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod platform {
+    use std::ffi::{c_int, c_void};
+    use std::ptr;
+
+    // The C library, which std links already; the constants are Linux's on every processor.
+    unsafe extern "C" {
+        fn mmap(address: *mut c_void, len: usize, protection: c_int, flags: c_int, file: c_int, at: i64)
+        -> *mut c_void;
+        fn mprotect(address: *mut c_void, len: usize, protection: c_int) -> c_int;
+        fn munmap(address: *mut c_void, len: usize) -> c_int;
+    }
+    const NONE: c_int = 0;
+    const READ_WRITE: c_int = 1 | 2;
+    const PRIVATE_ANONYMOUS: c_int = 0x02 | 0x20;
+
+    /// A multiple of the page size of every Linux system.
+    const GUARD: usize = 1 << 16;
+
+    pub(crate) struct Guarded {
+        base: *mut u8,
+        len: usize,
+    }
+
+    impl Guarded {
+        /// `len` bytes, a multiple of 64 KiB, between two stretches that no access is allowed to.
+        pub(crate) fn new(len: usize) -> Self {
+            assert!(len.is_multiple_of(GUARD), "whole pages");
+            // SAFETY: a new mapping, at an address of the system's choice, overlaps nothing.
+            let base = unsafe { mmap(ptr::null_mut(), len + 2 * GUARD, NONE, PRIVATE_ANONYMOUS, -1, 0) };
+            assert_ne!(base as isize, -1, "no memory to map");
+            let base = base.cast::<u8>();
+            // SAFETY: the middle of the mapping just made, which nothing refers to yet.
+            let result = unsafe { mprotect(base.add(GUARD).cast(), len, READ_WRITE) };
+            assert_eq!(result, 0, "the middle cannot be opened");
+            Guarded { base, len }
+        }
+
+        pub(crate) fn bytes(&mut self) -> &mut [u8] {
+            // SAFETY: the middle of the mapping: readable, writable, zeroed by the system, and borrowed as `self` is.
+            unsafe { std::slice::from_raw_parts_mut(self.base.add(GUARD), self.len) }
+        }
+    }
+
+    impl Drop for Guarded {
+        fn drop(&mut self) {
+            // SAFETY: the whole mapping that `new` made; no borrow of it outlives `self`.
+            unsafe { munmap(self.base.cast(), self.len + 2 * GUARD) };
+        }
+    }
+}
+
+#[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
+mod platform {
+    /// Without guards, where the system's calls for them are not known here.
+    pub(crate) struct Guarded(Vec<u8>);
+
+    impl Guarded {
+        pub(crate) fn new(len: usize) -> Self {
+            Guarded(vec![0; len])
+        }
+
+        pub(crate) fn bytes(&mut self) -> &mut [u8] {
+            &mut self.0
+        }
+    }
+}
