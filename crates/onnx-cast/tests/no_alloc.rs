@@ -1,0 +1,141 @@
+//! Does a cast allocate? Never, of numbers into memory of the caller's; and a new tensor is its bytes and its shape.
+
+use onnx_cast::{
+    BFloat16, BitCast, Cast, CastLike, CastOptions, DataType, Float8E4M3FN, Float16, Tensor, TensorView,
+    available_backends, cast_slice,
+};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+/// The system's allocator, which counts for each thread how often it is asked for memory.
+struct Counting;
+
+thread_local! {
+    static REQUESTS: Cell<usize> = const { Cell::new(0) };
+}
+
+fn count() {
+    // A thread at its end has no counter any more, and no test to count for.
+    let _ = REQUESTS.try_with(|requests| requests.set(requests.get() + 1));
+}
+
+// SAFETY: every call is the system allocator's, passed on unchanged; the counter is no allocation itself.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller's promise, passed on.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller's promise, passed on.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: the caller's promise, passed on.
+        unsafe { System.realloc(memory, layout, size) }
+    }
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise, passed on.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// How often `f` asks for memory on this thread.
+fn requests<R>(f: impl FnOnce() -> R) -> (usize, R) {
+    let before = REQUESTS.get();
+    let result = f();
+    (REQUESTS.get() - before, result)
+}
+
+/// From one element to more than the cache holds.
+const LENGTHS: [usize; 5] = [0, 1, 16, 1000, 3_000_001];
+
+#[test]
+fn a_cast_into_memory_of_the_callers() {
+    let source = vec![0x3f; 8 * LENGTHS[4]];
+    let mut out = vec![0; 8 * LENGTHS[4]];
+    for backend in available_backends() {
+        let options = CastOptions { backend: Some(backend), ..Default::default() };
+        for &from in DataType::NUMERIC {
+            for &to in DataType::NUMERIC {
+                // The largest of some pairs only, for the time it takes.
+                let some = from == DataType::Float || to == DataType::Float;
+                for len in LENGTHS.into_iter().filter(|&len| some || len <= 1000) {
+                    let shape = [len];
+                    let source = &source[..from.byte_len(len).expect("a length that fits")];
+                    let out = &mut out[..to.byte_len(len).expect("a length that fits")];
+                    let (requests, result) = requests(|| {
+                        let input = TensorView::new(from, &shape, source)?;
+                        let cast = Cast::new(to, &options)?;
+                        if len > 1000 { cast.plan(from)?.run_into(&input, out) } else { cast.run_into(&input, out) }
+                    });
+                    assert_eq!(result, Ok(()), "{len} {from} -> {to}");
+                    assert_eq!(requests, 0, "{len} {from} -> {to} on {backend:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_other_operators() {
+    let weights = Tensor::from_slice(vec![4], &[1.0f32, 2.0, 3.0, 4.0]).expect("four floats");
+    let mut out = [0; 16];
+    let (requests, result) = requests(|| {
+        CastLike::new(&CastOptions { opset: 25, ..Default::default() })?.run_into(
+            &weights.view(),
+            DataType::Float16,
+            &mut out[..8],
+        )?;
+        BitCast::new(DataType::Int32, 26)?.run_into(&weights.view(), &mut out)
+    });
+    assert_eq!((requests, result), (0, Ok(())));
+}
+
+#[test]
+fn slices() {
+    let options = CastOptions::default();
+    // The first cast of the program chooses the backend, and reads an environment variable to do so.
+    cast_slice(&[1.0f32], &mut [0u8], &options).expect("one element");
+    for len in LENGTHS {
+        let floats = vec![1.5f32; len];
+        let (mut halves, mut bytes) = (vec![Float16::default(); len], vec![Float8E4M3FN::default(); len]);
+        let (mut doubles, mut truths) = (vec![0f64; len], vec![false; len]);
+        let mut brains = vec![BFloat16::default(); len];
+        let (requests, result) = requests(|| {
+            cast_slice(&floats, &mut halves, &options)?;
+            cast_slice(&halves, &mut brains, &options)?;
+            cast_slice(&brains, &mut bytes, &options)?;
+            cast_slice(&bytes, &mut doubles, &options)?;
+            cast_slice(&doubles, &mut truths, &options)
+        });
+        assert_eq!((requests, result), (0, Ok(())), "{len} elements");
+        assert!(doubles.iter().all(|double| double.to_bits() == 1.5f64.to_bits()) && truths.iter().all(|&truth| truth));
+    }
+}
+
+#[test]
+fn a_new_tensor_is_its_bytes_and_its_shape() {
+    let options = CastOptions::default();
+    cast_slice(&[1.0f32], &mut [0u8], &options).expect("one element");
+    for len in LENGTHS {
+        let floats = Tensor::from_slice(vec![len], &vec![1.5f32; len]).expect("one dimension");
+        let to_int8 = Cast::new(DataType::Int8, &options).expect("Cast-28");
+        let (count, result) = requests(|| to_int8.run(&floats.view()));
+        assert_eq!(result.map(|tensor| tensor.len()), Ok(len));
+        assert!(count <= 2, "{count} requests for {len} elements");
+
+        // Of the same type, it is the memory that was there.
+        let memory = floats.bytes().map(<[u8]>::as_ptr);
+        let to_float = Cast::new(DataType::Float, &options).expect("Cast-28");
+        let to_int32 = BitCast::new(DataType::Int32, 26).expect("BitCast-26");
+        let (count, result) = requests(|| to_int32.run_owned(to_float.run_owned(floats)?));
+        assert_eq!(result.map(|tensor| tensor.bytes().map(<[u8]>::as_ptr)), Ok(memory));
+        assert_eq!(count, 0, "{len} elements");
+    }
+}
