@@ -87,7 +87,7 @@ pub enum FileError {
         what: &'static str,
     },
     /// A type that the caller gave for the input, which is of another.
-    #[error("{}: {}is {got}, not {want}", path.display(), TensorText(tensor))]
+    #[error("{}: {}{got}, not {want} as asked", path.display(), TensorText(tensor))]
     InputType {
         /// The file.
         path: PathBuf,
