@@ -4,6 +4,7 @@ use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use onnx_cast::{CastOptions, DataType, NEWEST_OPSET, RoundMode};
 use std::ffi::OsStr;
+use std::path::PathBuf;
 
 /// ONNX's Cast, CastLike and BitCast on tensor files and models, every bit right.
 #[derive(Debug, Parser)]
@@ -14,8 +15,9 @@ use std::ffi::OsStr;
     max_term_width = 100,
     after_help = "\
 Examples:
-  onnx-cast explain 0.3 --to float8e4m3fn --from float    one value, bit by bit
-  onnx-cast types                                         the 28 element types
+  onnx-cast cast model.safetensors small.safetensors --to bfloat16     every weight, rounded once
+  onnx-cast explain 0.3 --from float --to float8e4m3fn                 one value, bit by bit
+  onnx-cast types                                                      the 28 element types
 
 `onnx-cast help COMMAND` has more examples for each command.
 Exit codes: 0 done, 1 a comparison found a difference, 2 an error (nothing is written then)."
@@ -27,6 +29,13 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Cast the tensors of a file to another type
+    Cast(CastArgs),
+    /// Read the bits of a file's tensors as another type of the same width
+    #[command(name = "bitcast")]
+    BitCast(BitCastArgs),
+    /// Evaluate a model of Cast, CastLike, BitCast, Constant and Identity nodes
+    Run(RunArgs),
     /// List the element types: codes, widths, ranges, special values, operator versions
     Types(TypesArgs),
     /// Show what a cast makes of one value: bits, rule, neighbours, error
@@ -41,6 +50,96 @@ Examples:
         /// The shell
         shell: clap_complete::Shell,
     },
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+Examples:
+  onnx-cast cast model.safetensors small.safetensors --to bfloat16
+  onnx-cast cast x.pb y.pb --to float8e4m3fn --saturate false
+  onnx-cast cast x.npy x.pb --to float16                     from one format to another
+  onnx-cast cast scales.npy scales.npy --to float8e8m0 --round-mode nearest
+  onnx-cast cast e4m3.npy y.npy --from float8e4m3fn --to float    an .npy of V1 or u1 items
+  onnx-cast cast x.pb y.pb --to int4 --opset 21              by the rules of an older opset
+
+The extension tells the format: .pb (ONNX TensorProto), .npy, .safetensors. Of a .safetensors file every tensor \
+of a floating type is cast, and the rest and the metadata are kept; otherwise a file holds one tensor, and IN and OUT \
+may differ in format. OUT may be IN. On an error OUT is as it was before.")]
+pub(crate) struct CastArgs {
+    #[command(flatten)]
+    pub(crate) files: FileArgs,
+    /// The target type
+    #[arg(long, value_name = "TYPE", value_parser = TypeParser, hide_possible_values = true)]
+    pub(crate) to: DataType,
+    #[command(flatten)]
+    pub(crate) attributes: Attributes,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+Examples:
+  onnx-cast bitcast x.pb bits.pb --to uint16                 the bits of a float16 or bfloat16 tensor
+  onnx-cast bitcast codes.npy x.pb --to float8e4m3fn         bytes that are float8 codes
+  onnx-cast bitcast model.safetensors bits.safetensors --to uint32
+
+The two types must be of the same width. Of a .safetensors file every tensor whose elements have the \
+target's width is reinterpreted, and the rest and the metadata are kept.")]
+pub(crate) struct BitCastArgs {
+    #[command(flatten)]
+    pub(crate) files: FileArgs,
+    /// The target type
+    #[arg(long, value_name = "TYPE", value_parser = TypeParser, hide_possible_values = true)]
+    pub(crate) to: DataType,
+    /// The opset, whose version of the operator decides
+    #[arg(long, value_name = "N", default_value_t = i64::from(NEWEST_OPSET))]
+    pub(crate) opset: i64,
+}
+
+/// From a file to a file.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct FileArgs {
+    /// The file to read: .pb, .npy or .safetensors
+    #[arg(value_name = "IN")]
+    pub(crate) input: PathBuf,
+    /// The file to write: .pb, .npy or .safetensors
+    #[arg(value_name = "OUT")]
+    pub(crate) output: PathBuf,
+    /// What an .npy file holds whose items do not tell it (V1, u1, u2); another file must hold this type
+    #[arg(long, value_name = "TYPE", value_parser = TypeParser, hide_possible_values = true)]
+    pub(crate) from: Option<DataType>,
+    /// In .npy, write types that numpy lacks as the unsigned integers of their bits
+    #[arg(long)]
+    pub(crate) npy_plain: bool,
+    /// Say nothing when all goes well
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+Examples:
+  onnx-cast run model.onnx --input x=x.pb --output y=y.pb
+  onnx-cast run model.onnx --input x.npy --output y.npy      a model of one input and one output
+  onnx-cast run model.onnx --input a=a.pb --input b=b.npy --output y=y.npy --output z=z.pb
+
+The model is evaluated by the rules of the opset that it imports. Files are .pb, .npy or .safetensors, of one \
+tensor each. Either all outputs are written or none. A model with another operator is refused, and the error names it.")]
+pub(crate) struct RunArgs {
+    /// The model
+    #[arg(value_name = "MODEL.onnx")]
+    pub(crate) model: PathBuf,
+    /// An input and the file it is read from; NAME= may be left out where the model has one input
+    #[arg(long = "input", value_name = "NAME=FILE")]
+    pub(crate) inputs: Vec<String>,
+    /// An output and the file it is written to; NAME= may be left out where the model has one output
+    #[arg(long = "output", value_name = "NAME=FILE", required = true)]
+    pub(crate) outputs: Vec<String>,
+    /// In .npy, write types that numpy lacks as the unsigned integers of their bits
+    #[arg(long)]
+    pub(crate) npy_plain: bool,
+    /// Say nothing when all goes well
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -64,8 +163,8 @@ Examples:
   onnx-cast explain 3 --from float --to float8e8m0 --round-mode down
   onnx-cast explain 1e9 --from double --to int16 --json
 
-Without --from, VALUE is cast as a string is: rounded once from the decimal text (Cast-9 and newer; before, as a
-double). With --from, a decimal VALUE is first read as that type, which a note says where it changes the value.")]
+Without --from, VALUE is cast as a string is: rounded once from the decimal text (Cast-9 and newer; \
+before, as a double). With --from, a decimal VALUE is first read as that type, which a note says where it changes the value.")]
 pub(crate) struct ExplainArgs {
     /// A decimal number, inf or nan; with --from also its bits, as 0x3f80 or 0b101
     #[arg(allow_hyphen_values = true)]

@@ -8,8 +8,11 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod convert;
 mod decimal;
+mod evaluate;
 mod explain;
+mod summary;
 mod types;
 mod value;
 
@@ -60,6 +63,9 @@ fn usage(error: &clap::Error) -> ExitCode {
 
 fn dispatch(command: Command) -> Result<ExitCode> {
     match command {
+        Command::Cast(args) => convert::cast(&args)?,
+        Command::BitCast(args) => convert::bit_cast(&args)?,
+        Command::Run(args) => evaluate::run(&args)?,
         Command::Types(TypesArgs { json }) => print(&if json { pretty(&types::json()?)? } else { types::text()? })?,
         Command::Explain(ExplainArgs { value, from, to, attributes, json }) => {
             let request = explain::Request { value: &value, from, to, options: attributes.options() };

@@ -2,5 +2,7 @@
 
 mod common;
 mod explain;
+mod files;
+mod proto;
 mod types;
 mod usage;

@@ -1,0 +1,108 @@
+//! `run`: evaluates a model, its inputs and outputs in files.
+
+use crate::args::RunArgs;
+use crate::summary::{Amount, Summary};
+use crate::value::shorten;
+use anyhow::{Result, anyhow, bail};
+use onnx_cast::{Data, Tensor};
+use onnx_cast_file::model::ValueDecl;
+use onnx_cast_file::{AtomicFile, Format, Model, NamedTensor, npy, pb, read_tensor_as, safetensors};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+pub(crate) fn run(args: &RunArgs) -> Result<()> {
+    let start = Instant::now();
+    let shown = args.model.display();
+    let model = Model::read(&args.model)?;
+    let inputs = bind(&args.inputs, model.inputs(), "input").map_err(|error| anyhow!("{shown}: {error}"))?;
+    let outputs = bind(&args.outputs, model.outputs(), "output").map_err(|error| anyhow!("{shown}: {error}"))?;
+    for (i, (_, path)) in outputs.iter().enumerate() {
+        // A wrong extension is better known before the work than after it.
+        if Format::from_path(path)? == Format::Onnx {
+            bail!("{}: an output is a tensor (want .pb, .npy or .safetensors)", path.display());
+        }
+        if outputs[..i].iter().any(|(_, earlier)| earlier == path) {
+            bail!("{}: two outputs, where a file takes one", path.display());
+        }
+    }
+
+    let mut tensors = Vec::with_capacity(inputs.len());
+    for (declared, path) in inputs {
+        let tensor = read_tensor_as(&path, declared.data_type)?.tensor;
+        tensors.push(NamedTensor { name: declared.name.clone(), tensor });
+    }
+    let mut summary = Summary::default();
+    tensors.iter().for_each(|input| summary.bytes_before += bytes(&input.tensor));
+    let results = model.run(tensors).map_err(|error| anyhow!("{shown}: {error}"))?;
+
+    // Every file is written before the first takes its place, so that a failure leaves all of them as they were.
+    let mut written = Vec::with_capacity(outputs.len());
+    for (declared, path) in &outputs {
+        let result = results
+            .iter()
+            .find(|result| result.name == declared.name)
+            .ok_or_else(|| anyhow!("{shown}: no value for output `{}`", shorten(&declared.name)))?;
+        let content = encode(path, result, args.npy_plain).map_err(|error| anyhow!("{}: {error}", path.display()))?;
+        let mut file = AtomicFile::create(path)?;
+        file.write_all(&content).map_err(|error| anyhow!("{}: cannot write: {error}", path.display()))?;
+        written.push(file);
+        summary.cast += Amount { tensors: 1, elements: result.tensor.len() as u64 };
+        summary.bytes_after += bytes(&result.tensor);
+    }
+    written.into_iter().try_for_each(AtomicFile::commit)?;
+    if !args.quiet {
+        summary.say(&shown.to_string(), "written", start.elapsed());
+    }
+    Ok(())
+}
+
+fn encode(path: &Path, result: &NamedTensor, npy_plain: bool) -> Result<Vec<u8>> {
+    let view = result.tensor.view();
+    Ok(match Format::from_path(path)? {
+        Format::TensorProto => pb::write(&result.name, &view)?,
+        Format::Npy => npy::write(&view, npy_plain)?,
+        Format::Safetensors => safetensors::write(None, &[(&result.name, view)])?,
+        format => bail!("{format} does not hold a tensor"),
+    })
+}
+
+fn bytes(tensor: &Tensor) -> u64 {
+    match tensor.view().data() {
+        Data::Bytes(bytes) => bytes.len() as u64,
+        Data::Strings(strings) => strings.bytes().len() as u64,
+    }
+}
+
+/// Which file is which of the model's inputs or outputs. `NAME=FILE`, or `FILE` alone where the model has one.
+fn bind<'a>(given: &[String], declared: &'a [ValueDecl], what: &str) -> Result<Vec<(&'a ValueDecl, PathBuf)>> {
+    let mut bound: Vec<(&ValueDecl, PathBuf)> = Vec::with_capacity(given.len());
+    for text in given {
+        let (value, path) = bind_one(text, declared, what)?;
+        if bound.iter().any(|(earlier, _)| earlier.name == value.name) {
+            bail!("{what} `{}` is given twice", shorten(&value.name));
+        }
+        bound.push((value, path));
+    }
+    Ok(bound)
+}
+
+fn bind_one<'a>(text: &str, declared: &'a [ValueDecl], what: &str) -> Result<(&'a ValueDecl, PathBuf)> {
+    // Names may hold `=` themselves: the longest that fits is meant.
+    let named = declared
+        .iter()
+        .filter_map(|value| Some((value, text.strip_prefix(&value.name)?.strip_prefix('=')?)))
+        .max_by_key(|(value, _)| value.name.len());
+    if let Some((value, path)) = named {
+        return Ok((value, Path::new(path).to_owned()));
+    }
+    let names = || {
+        let names: Vec<String> = declared.iter().map(|value| format!("`{}`", shorten(&value.name))).collect();
+        if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+    };
+    match (text.split_once('='), declared) {
+        (None, [only]) => Ok((only, Path::new(text).to_owned())),
+        (None, _) => bail!("`{}` for which {what}? (say NAME=FILE; the model's: {})", shorten(text), names()),
+        (Some((name, _)), _) => bail!("the model has no {what} `{}` (its {what}s: {})", shorten(name), names()),
+    }
+}
