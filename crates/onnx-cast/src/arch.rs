@@ -6,7 +6,7 @@ mod portable;
 mod x86_64;
 
 use crate::error::CastError;
-use crate::kernel::Table;
+use crate::kernel::{Stream, Table};
 use std::fmt;
 use std::sync::LazyLock;
 
@@ -16,12 +16,19 @@ struct Row {
     name: &'static str,
     is_available: fn() -> bool,
     table: &'static Table,
+    /// How it streams, if it can.
+    stream: Option<Stream>,
 }
 
 static BACKENDS: &[Row] = &[
     #[cfg(target_arch = "x86_64")]
-    Row { name: "avx512", is_available: x86_64::avx512::is_available, table: &x86_64::avx512::TABLE },
-    Row { name: "portable", is_available: || true, table: &portable::TABLE },
+    Row {
+        name: "avx512",
+        is_available: x86_64::avx512::is_available,
+        table: &x86_64::avx512::TABLE,
+        stream: Some(x86_64::avx512::stream),
+    },
+    Row { name: "portable", is_available: || true, table: &portable::TABLE, stream: None },
 ];
 
 /// The environment variable that forces a backend by name.
@@ -57,6 +64,10 @@ impl Backend {
     /// Its name: `portable`.
     pub fn name(self) -> &'static str {
         self.0.name
+    }
+
+    pub(crate) fn stream(self) -> Option<Stream> {
+        self.0.stream
     }
 
     pub(crate) fn table(self) -> &'static Table {

@@ -3,7 +3,10 @@
 //! A backend is a table. The portable one is the generic loop of [`staged`] for each of the 625 pairs, monomorphised
 //! from the scalar cast, so that there is nothing a faster backend could disagree with but the scalar cast itself.
 
+mod drive;
 pub(crate) mod staged;
+
+pub(crate) use drive::{Job, Stream};
 
 use crate::element::{with_numeric_types, *};
 use crate::scalar::{Narrow, Rules, Widen};

@@ -4,7 +4,7 @@
 use crate::arch::{Backend, with_default_float_environment};
 use crate::element::{with_numeric_types, *};
 use crate::error::{CastError, ParseError, TensorError, shorten};
-use crate::kernel::Kernel;
+use crate::kernel::Job;
 use crate::packed::{byte_len, clear_padding, get, set};
 use crate::scalar::Rules;
 use crate::scalar::text::{Parse, Print};
@@ -22,7 +22,7 @@ pub struct Plan {
 enum Work {
     /// The same bytes, padding zeroed.
     Copy,
-    Kernel(Kernel, Rules),
+    Kernel(Job),
     Print(PrintAll),
     Parse(ParseAll, Rules),
     CopyStrings,
@@ -37,7 +37,7 @@ impl Plan {
             (_, DataType::String) => printer(from).map_or(Work::Copy, Work::Print),
             // Of the same types, only bool has to be read: any byte but zero is true, which is written as 1.
             _ if from == to && from != DataType::Bool => Work::Copy,
-            _ => backend.table().get(from, to).map_or(Work::Copy, |kernel| Work::Kernel(kernel, rules)),
+            _ => Job::new(from, to, rules, backend).map_or(Work::Copy, Work::Kernel),
         };
         Plan { from, to, work }
     }
@@ -82,11 +82,8 @@ impl Plan {
                 clear_padding(self.to, len, out);
                 Ok(())
             }
-            (Work::Kernel(kernel, rules), Data::Bytes(bytes)) => {
-                // SAFETY: the kernel comes from the table of a backend, and `Backend` values are only made of rows that
-                // are available here; the view holds exactly the bytes of `len` elements of `from`, and `out` was just
-                // checked to hold those of `to`.
-                with_default_float_environment(|| unsafe { kernel(bytes, out, len, &rules) });
+            (Work::Kernel(job), Data::Bytes(bytes)) => {
+                job.run(bytes, out, len);
                 Ok(())
             }
             (Work::Parse(parse, rules), Data::Strings(strings)) => {

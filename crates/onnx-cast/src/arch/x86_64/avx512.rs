@@ -9,11 +9,14 @@
 mod convert;
 mod lanes;
 mod lookup;
+mod stream;
 
 use crate::element::Element;
 use crate::kernel::{Compose, Table};
 use crate::packed::{bits, byte_len};
 use crate::scalar::{Narrow, Rules, Widen};
+
+pub(crate) use stream::stream;
 
 pub(crate) static TABLE: Table = Table::composed::<Avx512>();
 
@@ -63,7 +66,7 @@ fn steps<S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize, step: i
     for (from, to) in (&mut from).zip(&mut to) {
         step(from.as_ptr(), to.as_mut_ptr());
     }
-    if len % STEP == 0 {
+    if len.is_multiple_of(STEP) {
         return;
     }
     // What is left over is less than a step on both sides, because 64 elements are whole bytes of either type.
