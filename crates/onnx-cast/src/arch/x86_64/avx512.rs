@@ -61,16 +61,16 @@ unsafe impl Compose for Avx512 {
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx512vbmi,avx512vbmi2,avx2,f16c,fma,bmi2")]
 fn steps<S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize, step: impl Fn(*const u8, *mut u8)) {
     let (src_step, dst_step) = const { (byte_len::<S>(STEP), byte_len::<D>(STEP)) };
-    let mut from = src.chunks_exact(src_step);
-    let mut to = dst.chunks_exact_mut(dst_step);
-    for (from, to) in (&mut from).zip(&mut to) {
+    // Cut by elements, not by bytes: 63 elements of 4 bits take as many bytes as 64.
+    let whole = len / STEP;
+    let (from_steps, from) = src.split_at(whole * src_step);
+    let (to_steps, to) = dst.split_at_mut(whole * dst_step);
+    for (from, to) in from_steps.chunks_exact(src_step).zip(to_steps.chunks_exact_mut(dst_step)) {
         step(from.as_ptr(), to.as_mut_ptr());
     }
     if len.is_multiple_of(STEP) {
         return;
     }
-    // What is left over is less than a step on both sides, because 64 elements are whole bytes of either type.
-    let (from, to) = (from.remainder(), to.into_remainder());
     let mut source = [0u8; STEP * 8];
     let mut target = [0u8; STEP * 8];
     source[..from.len()].copy_from_slice(from);
