@@ -4,5 +4,6 @@ mod common;
 mod explain;
 mod files;
 mod proto;
+mod readme;
 mod types;
 mod usage;
