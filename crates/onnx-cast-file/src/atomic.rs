@@ -53,7 +53,7 @@ impl AtomicFile {
         builder.prefix(".onnx-cast-").suffix(".tmp");
         #[cfg(unix)]
         builder.permissions(old.as_ref().map_or_else(new_file_permissions, fs::Metadata::permissions));
-        let file = builder.tempfile_in(folder).map_err(|error| refuse(strip_path(error)))?;
+        let file = builder.tempfile_in(folder).map_err(|error| refuse(folder_error(folder, &error)))?;
         if let Some(old) = old {
             // The umask has cut what the builder asked for.
             file.as_file().set_permissions(old.permissions()).map_err(refuse)?;
@@ -107,10 +107,11 @@ fn sync_folder(target: &Path) {
     }
 }
 
-/// The system's error without the temporary file's path, which means nothing to a user.
-fn strip_path(error: io::Error) -> io::Error {
-    match error.raw_os_error() {
-        Some(code) => io::Error::from_raw_os_error(code),
-        None => error.kind().into(),
+/// Why no file can be made in a folder, without the temporary file's path, which means nothing to a user.
+fn folder_error(folder: &Path, error: &io::Error) -> io::Error {
+    match fs::metadata(folder) {
+        Err(error) => error,
+        Ok(metadata) if !metadata.is_dir() => io::ErrorKind::NotADirectory.into(),
+        Ok(_) => error.kind().into(),
     }
 }

@@ -36,7 +36,7 @@ pub enum WireError {
         kind: u8,
     },
     /// Groups that do not pair, or too deep.
-    #[error("a group of fields does not end")]
+    #[error("groups of fields do not pair")]
     Group,
 }
 

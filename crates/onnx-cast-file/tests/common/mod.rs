@@ -1,0 +1,88 @@
+//! The fixtures that `fixtures/make.py` writes, parsed.
+#![allow(dead_code)] // not every test needs everything
+
+use onnx_cast::{Data, DataType, Strings, Tensor, TensorView};
+
+pub(crate) const NPY: &str = include_str!("../fixtures/npy.txt");
+pub(crate) const PB: &str = include_str!("../fixtures/pb.txt");
+pub(crate) const SAFETENSORS: &str = include_str!("../fixtures/safetensors.txt");
+pub(crate) const REFUSED: &str = include_str!("../fixtures/refused.txt");
+pub(crate) const MODELS: &str = include_str!("../fixtures/models.txt");
+
+/// A file that another package wrote, and the tensor that it holds.
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    pub(crate) tensor: Tensor,
+    pub(crate) file: Vec<u8>,
+}
+
+pub(crate) fn unhex(text: &str) -> Vec<u8> {
+    if text == "-" {
+        return Vec::new();
+    }
+    let digit = |byte: u8| (byte as char).to_digit(16).expect("a hex digit") as u8;
+    text.as_bytes().chunks(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect()
+}
+
+/// The lines `NAME HEX`.
+pub(crate) fn files(table: &'static str) -> Vec<(&'static str, Vec<u8>)> {
+    table.lines().filter_map(|line| line.split_once(' ')).map(|(name, hex)| (name, unhex(hex))).collect()
+}
+
+/// The file of that name.
+pub(crate) fn file(table: &'static str, name: &str) -> Vec<u8> {
+    files(table).into_iter().find(|(known, _)| *known == name).unwrap_or_else(|| panic!("no fixture {name}")).1
+}
+
+/// The lines `NAME TYPE SHAPE ELEMENTS FILE`.
+pub(crate) fn cases(table: &'static str) -> Vec<Case> {
+    table
+        .lines()
+        .map(|line| {
+            let [name, data_type, shape, raw, file] = line.split(' ').collect::<Vec<_>>()[..] else {
+                panic!("{line}");
+            };
+            let data_type: DataType = data_type.parse().expect("a type");
+            let shape: Vec<usize> = match shape {
+                "scalar" => vec![],
+                shape => shape.split('x').map(|dim| dim.parse().expect("a dimension")).collect(),
+            };
+            let tensor = if data_type == DataType::String {
+                let list: Vec<&str> = if raw == "none" { vec![] } else { raw.split(',').collect() };
+                Tensor::strings(shape, list.into_iter().map(unhex).collect::<Strings>())
+            } else {
+                Tensor::new(data_type, shape, unhex(raw))
+            };
+            Case { name, tensor: tensor.unwrap_or_else(|error| panic!("{name}: {error}")), file: unhex(file) }
+        })
+        .collect()
+}
+
+/// Type, shape and elements, for a message.
+pub(crate) fn describe(view: &TensorView<'_>) -> String {
+    match view.data() {
+        Data::Bytes(bytes) => format!("{} {:?} {bytes:02x?}", view.data_type(), view.shape()),
+        Data::Strings(strings) => {
+            let texts: Vec<_> = strings.iter().map(String::from_utf8_lossy).collect();
+            format!("{} {:?} {texts:?}", view.data_type(), view.shape())
+        }
+    }
+}
+
+/// A tensor of a type with some of every bit pattern, `len` elements long.
+pub(crate) fn patterns(data_type: DataType, shape: &[usize]) -> Tensor {
+    let len: usize = shape.iter().product();
+    let tensor = if data_type == DataType::String {
+        let strings: Strings = (0..len).map(|i| if i == 0 { String::new() } else { format!("é{i}") }).collect();
+        Tensor::strings(shape.to_vec(), strings)
+    } else {
+        let size = data_type.byte_len(len).expect("a small size");
+        let mut bytes: Vec<u8> = (0..size).map(|i| (i * 37 + 11) as u8).collect();
+        if data_type == DataType::Bool {
+            bytes.iter_mut().for_each(|byte| *byte &= 1);
+        }
+        onnx_cast::clear_padding(data_type, len, &mut bytes);
+        Tensor::new(data_type, shape.to_vec(), bytes)
+    };
+    tensor.expect("a tensor")
+}

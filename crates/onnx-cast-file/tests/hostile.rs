@@ -1,0 +1,113 @@
+//! Does no damage to a file make a reader panic, or allocate what the file merely claims?
+
+mod common;
+
+use common::{MODELS, NPY, PB, REFUSED, SAFETENSORS, cases, files};
+use onnx_cast::DataType;
+use onnx_cast_file::safetensors::Safetensors;
+use onnx_cast_file::{Model, npy, pb};
+
+/// Every reader, on bytes that may be anything. What is read must be a valid tensor, which its type guarantees.
+fn read(bytes: &[u8]) -> [bool; 4] {
+    let model = Model::parse(bytes);
+    if let Ok(model) = &model {
+        let _ = model.run(Vec::new());
+    }
+    let npy = npy::read(bytes, None).or_else(|_| npy::read(bytes, Some(DataType::Int4)));
+    let tensors = Safetensors::parse(bytes);
+    if let Ok(tensors) = &tensors {
+        for entry in tensors.entries() {
+            assert_eq!(Some(tensors.bytes(entry).len()), entry.data_type.byte_len(entry.shape.iter().product()));
+        }
+    }
+    [pb::read(bytes).is_ok(), npy.is_ok(), tensors.is_ok(), model.is_ok()]
+}
+
+fn all() -> Vec<Vec<u8>> {
+    let tensors = [NPY, PB, SAFETENSORS].into_iter().flat_map(cases).map(|case| case.file);
+    tensors.chain([REFUSED, MODELS].into_iter().flat_map(files).map(|(_, file)| file)).collect()
+}
+
+#[test]
+fn every_prefix() {
+    for table in [NPY, SAFETENSORS] {
+        for case in cases(table) {
+            for len in 0..case.file.len() {
+                assert_eq!(read(&case.file[..len]), [false; 4], "{} cut to {len}", case.name);
+            }
+        }
+    }
+    for case in cases(PB) {
+        for len in 0..case.file.len() {
+            // A message is valid without its last fields: then they were not needed.
+            if let Ok(cut) = pb::read(&case.file[..len]) {
+                assert_eq!(cut.tensor, case.tensor, "{} cut to {len}", case.name);
+            }
+        }
+    }
+    for file in all() {
+        (0..file.len()).for_each(|len| {
+            read(&file[..len]);
+        });
+    }
+}
+
+#[test]
+fn every_bit_flipped() {
+    for mut file in all() {
+        for bit in 0..file.len() * 8 {
+            file[bit / 8] ^= 1 << (bit % 8);
+            read(&file);
+            file[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+}
+
+#[test]
+fn every_byte_replaced_inserted_and_removed() {
+    for file in all() {
+        for at in 0..file.len() {
+            for byte in [0x00, 0x7f, 0x80, 0xff, b'9'] {
+                let mut damaged = file.clone();
+                damaged[at] = byte;
+                read(&damaged);
+                damaged.insert(at, byte);
+                read(&damaged);
+            }
+            let mut damaged = file.clone();
+            damaged.remove(at);
+            read(&damaged);
+        }
+    }
+}
+
+/// Claims of the largest sizes with next to no bytes behind them. Were any of it allocated, this would not end.
+#[test]
+fn claims() {
+    for dims in [&[u64::MAX >> 1][..], &[1 << 62], &[1 << 40], &[1 << 32, 1 << 32], &[0, u64::MAX >> 1], &[1 << 63]] {
+        for data_type in 0..30 {
+            for field in [0, 4, 5, 6, 7, 9, 10, 11] {
+                let mut message = Vec::new();
+                for &dim in dims {
+                    message.push(0x08);
+                    put(&mut message, dim);
+                }
+                message.extend([0x10, data_type]);
+                if field != 0 {
+                    message.extend([field << 3 | 2, 0]);
+                }
+                let ok = pb::read(&message).is_ok();
+                // An entry of string_data is a string, be it empty.
+                assert_eq!(ok, dims[0] == 0 && (1..=28).contains(&data_type) && field != 6, "{message:?}");
+            }
+        }
+    }
+}
+
+fn put(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}

@@ -1,0 +1,255 @@
+//! Are bad files refused, and does the text say what is wrong?
+
+mod common;
+
+use common::{REFUSED, files};
+use onnx_cast::{DataType, Tensor};
+use onnx_cast_file::{FileCast, Format, WriteOptions, cast_file, read_tensor, read_tensor_as, write_tensor};
+use std::fs;
+use std::path::Path;
+use tempfile::TempDir;
+
+fn folder() -> TempDir {
+    tempfile::tempdir().expect("a folder")
+}
+
+/// The text without the folder's path.
+fn text(error: impl ToString, folder: &TempDir) -> String {
+    error.to_string().replace(&format!("{}/", folder.path().display()), "")
+}
+
+fn refusal(name: &str, bytes: &[u8]) -> String {
+    let folder = folder();
+    let path = folder.path().join(name);
+    fs::write(&path, bytes).expect("written");
+    text(read_tensor(&path).expect_err(name), &folder)
+}
+
+#[test]
+fn files_of_other_packages() {
+    let want = [
+        ("structure.npy", "elements of `[...]` are structures, which are not read"),
+        ("object.npy", "elements of `|O` are Python objects, which are not read"),
+        ("date.npy", "elements of `<M8[D]` are dates, which ONNX has no type for"),
+        ("long_double.npy", "elements of `<f16` are floats of a width that ONNX does not have"),
+        ("void_3.npy", "elements of `|V3` are bytes of no type that ONNX has"),
+        ("external.pb", "tensor `w`: the elements are in another file (external data), which is not supported"),
+        ("segment.pb", "tensor `w`: a segment of a tensor, which is not supported"),
+        ("two_fields.pb", "tensor `w`: elements in both float_data and raw_data"),
+        ("wrong_field.pb", "tensor `w`: int32_data for elements of float (want raw_data or float_data)"),
+        ("raw_strings.pb", "tensor `w`: raw_data for elements of string (want string_data)"),
+        ("few_entries.pb", "tensor `w`: 2 entries of int32_data for 3 int32 (want 3)"),
+        ("raw_length.pb", "tensor `w1`: 7 bytes of raw_data for 2x2 float16 (want 8)"),
+        ("negative.pb", "tensor `w`: dimension 1 is -3"),
+        ("overflow.pb", "tensor `w`: 1099511627776x1099511627776 float is too large"),
+        ("beyond.pb", "tensor `w`: 4 bytes of raw_data for 1099511627776 float (want 4398046511104)"),
+        ("undefined.pb", "tensor `w`: data_type is UNDEFINED"),
+        ("type_number.pb", "tensor `w`: data_type is 99, which is no element type (want 1 to 28)"),
+    ];
+    let refused = files(REFUSED);
+    assert_eq!(refused.len(), want.len());
+    for ((name, bytes), (want_name, want)) in refused.iter().zip(want) {
+        assert_eq!(*name, want_name);
+        assert_eq!(refusal(name, bytes), format!("{name}: {want}"));
+    }
+}
+
+#[test]
+fn empty_and_foreign_bytes() {
+    let text = b"Hello, this is no tensor at all.\n";
+    for (name, bytes, want) in [
+        ("w.pb", &b""[..], "empty, where a TensorProto should be"),
+        ("w.npy", b"", "not a .npy file"),
+        ("w.safetensors", b"", "0 bytes are no .safetensors file (want at least 8)"),
+        ("w.pb", text, "not a valid TensorProto: groups of fields do not pair"),
+        ("w.npy", text, "not a .npy file"),
+        ("w.npy", b"\x93NUMPY\x04\x00", "version 4.0 of the .npy format is not known (want 1.0, 2.0 or 3.0)"),
+        ("w.npy", b"\x93NUMPY\x01", "the file ends inside the header"),
+        ("w.npy", b"\x93NUMPY\x02\x00\xff\xff\xff\xff{", "the file ends inside the header"),
+        ("w.safetensors", text, "a header of 8367736964726416712 bytes (want at most 100000000)"),
+        ("w.safetensors", b"\0\0\0\0\0\0\0\x80", "a header of 9223372036854775808 bytes (want at most 100000000)"),
+        ("w.safetensors", b"\x09\0\0\0\0\0\0\0{}", "a header of 9 bytes in a file of 10"),
+    ] {
+        assert_eq!(refusal(name, bytes), format!("{name}: {want}"));
+    }
+}
+
+#[test]
+fn npy_headers() {
+    let file = |header: &str, body: &[u8]| {
+        [b"\x93NUMPY\x01\x00", &(header.len() as u16).to_le_bytes()[..], header.as_bytes(), body].concat()
+    };
+    let good = "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }";
+    for (header, body, want) in [
+        (good, &[0; 7][..], "7 bytes behind the header for 2 `<f4` (want 8)"),
+        (good, &[0; 9], "9 bytes behind the header for 2 `<f4` (want 8)"),
+        ("", &[], "the header is not valid: no dictionary"),
+        ("{'descr': '<f4'", &[], "the header is not valid: the dictionary does not end"),
+        ("{'descr': '<f4', 'descr': '<f4'}", &[], "the header is not valid: a key twice"),
+        ("{'descr': '<f4', 'fortran_order': False}", &[], "the header is not valid: no shape"),
+        ("{'descr': '<f4', 'fortran_order': 0}", &[], "the header is not valid: fortran_order is not True or False"),
+        ("{'shape': (-2,)}", &[], "the header is not valid: a dimension is not a number of this machine's size"),
+        (
+            "{'shape': (99999999999999999999,)}",
+            &[],
+            "the header is not valid: a dimension is not a number of this machine's size",
+        ),
+        ("{'other': 1}", &[], "the header is not valid: a key other than descr, fortran_order and shape"),
+        (
+            "{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296)}",
+            &[],
+            "4294967296x4294967296 <f4 is too large",
+        ),
+        ("{'descr': '<U0', 'fortran_order': False, 'shape': (4294967296,)}", &[], "elements of `<U0` have no bytes"),
+        (
+            "{'descr': '<U9223372036854775807', 'fortran_order': False, 'shape': (2,)}",
+            &[],
+            "elements of `<U9223372036854775807` are too large",
+        ),
+        (
+            "{'descr': '<U1', 'fortran_order': False, 'shape': (1,)}",
+            &[0, 0xd8, 0, 0],
+            "element 0: 0xd800 is no Unicode character",
+        ),
+        (
+            "{'descr': 'Zß', 'fortran_order': False, 'shape': (1,)}",
+            &[],
+            "elements of `Zß` are of no type that ONNX has",
+        ),
+        ("{'descr': 'é', 'fortran_order': False, 'shape': (1,)}", &[], "elements of `é` are of no type that ONNX has"),
+        ("{'descr': '', 'fortran_order': False, 'shape': (1,)}", &[], "elements of `` are of no type"),
+        (
+            "{'descr': '|V1', 'fortran_order': False, 'shape': (1,)}",
+            &[0],
+            "elements of `|V1` may be any type of 8 bits or fewer, which the file does not tell (give the type, such as float8e4m3fn)",
+        ),
+    ] {
+        assert_eq!(refusal("w.npy", &file(header, body)), format!("w.npy: {want}"));
+    }
+    // What is left out by other writers, or written by older ones.
+    for header in [
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (2L,)}",
+        "{\"shape\":(2),\"fortran_order\":False,\"descr\":\"f4\"}",
+        "  {'descr': '=f4' , 'fortran_order' : True , 'shape' : ( 2 , ) , } \n",
+    ] {
+        assert!(onnx_cast_file::npy::read(&file(header, &[0; 8]), None).is_ok(), "{header}");
+    }
+}
+
+#[test]
+fn safetensors_headers() {
+    let file = |header: &str, data: usize| {
+        let mut file = [&(header.len() as u64).to_le_bytes(), header.as_bytes()].concat();
+        file.resize(file.len() + data, 0);
+        file
+    };
+    let tensor = |offsets: &str| format!(r#"{{"w":{{"dtype":"F32","shape":[2],"data_offsets":{offsets}}}}}"#);
+    let offsets = |start: &str, end: &str, data: &str| {
+        format!(
+            "tensor `w`: data_offsets {start} to {end} (want to start at 0, and to end within the {data} bytes of data)"
+        )
+    };
+    for (header, data, want) in [
+        (tensor("[0,7]"), 8, "tensor `w`: 7 bytes for 2 float (want 8)".to_owned()),
+        (tensor("[0,8]"), 7, offsets("0", "8", "7")),
+        (tensor("[8,0]"), 8, offsets("8", "0", "8")),
+        (tensor("[4,12]"), 12, offsets("4", "12", "12")),
+        (tensor("[0,18446744073709551615]"), 8, offsets("0", "18446744073709551615", "8")),
+        (tensor("[0,8]"), 9, "9 bytes of data where the tensors take 8".to_owned()),
+        ("{}".to_owned(), 1, "1 bytes of data where the tensors take 0".to_owned()),
+        (
+            r#"{"w":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}}"#.to_owned(),
+            0,
+            "tensor `w`: 4294967296x4294967296 float is too large".to_owned(),
+        ),
+        (
+            r#"{"w":{"dtype":"F4","shape":[3],"data_offsets":[0,2]}}"#.to_owned(),
+            2,
+            "tensor `w`: 3 elements of float4e2m1 do not fill whole bytes, which the .safetensors format asks for".to_owned(),
+        ),
+        (
+            r#"{"w":{"dtype":"F7","shape":[0],"data_offsets":[0,0]}}"#.to_owned(),
+            0,
+            "tensor `w`: type `F7` is none that ONNX has".to_owned(),
+        ),
+        (
+            r#"{"w":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},"w":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}"#.to_owned(),
+            0,
+            "the header is not valid: `w` stands twice at line 1 column 57".to_owned(),
+        ),
+        (
+            r#"{"__metadata__":{"a":1}}"#.to_owned(),
+            0,
+            "the header is not valid: invalid type: integer `1`, expected a string at line 1 column 22".to_owned(),
+        ),
+    ] {
+        assert_eq!(refusal("w.safetensors", &file(&header, data)), format!("w.safetensors: {want}"));
+    }
+    let nested = format!("{}{}", r#"{"w":"#, "[".repeat(100_000));
+    assert!(refusal("w.safetensors", &file(&nested, 0)).starts_with("w.safetensors: the header is not valid: "));
+    let two = r#"{"a":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},"b":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}"#;
+    assert_eq!(refusal("w.safetensors", &file(two, 0)), "w.safetensors: 2 tensors, where reading one tensor takes one");
+    assert_eq!(
+        refusal("w.safetensors", &file("{}", 0)),
+        "w.safetensors: 0 tensors, where reading one tensor takes one"
+    );
+}
+
+#[test]
+fn paths() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    let read = |name: &str| text(read_tensor(at(name)).expect_err(name), &folder);
+    assert_eq!(read("none.pb"), "none.pb: cannot open: No such file or directory (os error 2)");
+    for name in ["w.txt", "w", ".pb"] {
+        assert_eq!(read(name), format!("{name}: unknown file extension (want .pb, .npy, .safetensors, .onnx)"));
+    }
+    fs::create_dir(at("folder.npy")).expect("made");
+    assert_eq!(read("folder.npy"), "folder.npy: cannot read: is a directory");
+    fs::write(at("model.onnx"), b"").expect("written");
+    assert_eq!(read("model.onnx"), "model.onnx: reading one tensor does not take .onnx files (it is a model)");
+    assert_eq!(Format::from_path("A.NPY").expect("known"), Format::Npy);
+
+    let tensor = Tensor::from_slice(vec![2], &[1.0f32, 2.0]).expect("a tensor");
+    let write = |name: &str, format| {
+        let error = write_tensor(at(name), format, "w", tensor.view(), &WriteOptions::default()).expect_err(name);
+        text(error, &folder)
+    };
+    assert_eq!(write("none/w.npy", Format::Npy), "none/w.npy: cannot write: No such file or directory (os error 2)");
+    assert_eq!(write("folder.npy", Format::Npy), "folder.npy: cannot write: is a directory");
+    assert_eq!(
+        write("w.onnx", Format::Onnx),
+        "w.onnx: writing one tensor does not take .onnx files (it is for models)"
+    );
+    let names: Vec<_> = fs::read_dir(folder.path()).expect("read").flatten().map(|entry| entry.file_name()).collect();
+    assert_eq!(names.len(), 2, "{names:?}");
+
+    write_tensor(at("w.npy"), Format::Npy, "", tensor.view(), &WriteOptions::default()).expect("written");
+    let unnamed = write_tensor(at("w.safetensors"), Format::Safetensors, "", tensor.view(), &WriteOptions::default());
+    assert_eq!(
+        text(unnamed.expect_err("no name"), &folder),
+        "w.safetensors: a tensor in a .safetensors file needs a name"
+    );
+    let float16 = read_tensor_as(at("w.npy"), Some(DataType::Float16)).expect_err("another type");
+    assert_eq!(text(float16, &folder), "w.npy: elements of `<f4` are not float16");
+    let cast = |input: &str, output: &str, to| {
+        text(cast_file(at(input), at(output), &FileCast::new(to)).expect_err("refused"), &folder)
+    };
+    assert_eq!(
+        cast("model.onnx", "o.onnx", DataType::Float16),
+        "model.onnx: cast does not take .onnx files (`run` evaluates a model)"
+    );
+    assert_eq!(
+        cast("w.npy", "o.onnx", DataType::Float16),
+        "o.onnx: cast does not take .onnx files (`run` evaluates a model)"
+    );
+    assert_eq!(
+        cast("w.npy", "o.safetensors", DataType::Int4),
+        "o.safetensors: the .safetensors format has no name for int4"
+    );
+    assert_eq!(
+        cast("w.npy", "o.npy", DataType::Complex64),
+        "Cast-28 does not take complex64 (no version of Cast does)"
+    );
+    assert!(!Path::new(&at("o.npy")).exists());
+}
