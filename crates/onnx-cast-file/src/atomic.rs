@@ -47,8 +47,6 @@ impl AtomicFile {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
             _ => Path::new("."),
         };
-        // Asked first, because the error of a temporary file hides the system's own words.
-        fs::metadata(folder).map_err(refuse)?;
         let mut builder = tempfile::Builder::new();
         builder.prefix(".onnx-cast-").suffix(".tmp");
         #[cfg(unix)]

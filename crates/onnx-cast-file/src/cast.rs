@@ -356,6 +356,7 @@ impl Output<'_> {
                 return pb::raw_message(frame, data_type, len).map_err(|problem| self.pb_error(name, problem));
             }
             Format::Npy => npy::header(data_type, shape, self.options.npy_plain),
+            Format::Safetensors if name.is_empty() => return Err(self.safetensors_error(SafetensorsError::Unnamed)),
             Format::Safetensors => {
                 safetensors::header(None, &[(name, data_type, shape)]).map_err(|error| self.safetensors_error(error))?
             }

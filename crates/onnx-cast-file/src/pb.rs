@@ -477,3 +477,19 @@ pub(crate) fn string_message<'s>(frame: Frame<'_>, strings: impl Iterator<Item =
     let fields = frame.add_type(DataType::String).add(field::STRING_DATA, data).sorted();
     fields.iter().flat_map(|(_, bytes)| bytes.iter().copied()).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_of_more_than_2_gib_is_refused() {
+        let head = |len| raw_message(Frame::new("w", &[len as usize]), DataType::Uint8, len);
+        let (before, after) = head(1 << 30).expect("a message");
+        assert!(after.is_empty());
+        assert!(head(MAX_MESSAGE - before.len() as u64).is_ok());
+        for len in [MAX_MESSAGE - before.len() as u64 + 1, MAX_MESSAGE, u64::MAX] {
+            assert_eq!(head(len), Err(PbProblem::MessageSize { bytes: len }));
+        }
+    }
+}

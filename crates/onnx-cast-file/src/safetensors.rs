@@ -1,7 +1,8 @@
 //! `.safetensors`: named tensors behind a JSON header that gives each one's type, shape and place.
 //!
 //! The header is read here and not by the safetensors crate, which keeps neither the order of the metadata nor tells
-//! which tensor is wrong; what it accepts and what is accepted here is the same, which a test holds. Types have the
+//! which tensor is wrong. Whatever that crate refuses is refused here, which a test holds; so are names that stand twice,
+//! of which it takes one. Types have the
 //! format's names: [`type_name`]. A tensor of a type narrower than a byte must fill whole bytes.
 
 use crate::error::{ShapeText, Short, TensorText};
@@ -280,9 +281,6 @@ pub(crate) fn header(
 /// Whether the format can hold a tensor, and the bytes that it takes.
 pub(crate) fn check(name: &str, data_type: DataType, shape: &[usize]) -> Result<usize, SafetensorsError> {
     let tensor = || name.to_owned();
-    if name.is_empty() {
-        return Err(SafetensorsError::Unnamed);
-    }
     if name == METADATA {
         return Err(SafetensorsError::ReservedName);
     }
@@ -301,7 +299,7 @@ pub(crate) fn check(name: &str, data_type: DataType, shape: &[usize]) -> Result<
 /// The bytes of a file with these tensors.
 ///
 /// # Errors
-/// Where the format has no name for a type, elements do not fill whole bytes, or a name is empty.
+/// Where the format has no name for a type, or elements do not fill whole bytes.
 pub fn write(
     metadata: Option<&[(String, String)]>,
     tensors: &[(&str, TensorView<'_>)],

@@ -310,7 +310,7 @@ fn npy_types_that_the_file_does_not_tell() {
     cast_file(&source, &target, &FileCast::new(DataType::Float)).expect("cast");
     let request = FileCast { from: Some(DataType::Double), ..FileCast::new(DataType::Float16) };
     let error = cast_file(&target, &target, &request).expect_err("another type").to_string();
-    assert!(error.ends_with("out.pb: is float, not double"), "{error}");
+    assert!(error.ends_with("out.pb: float, not double as asked"), "{error}");
 }
 
 /// What a TensorProto holds beside its elements: name, doc_string, metadata, and fields that are not known here.
