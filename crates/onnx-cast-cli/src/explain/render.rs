@@ -39,7 +39,9 @@ pub(crate) fn text(explanation: &Explanation) -> Result<String> {
         let distance = neighbour.distance.readable();
         writeln!(out, "{label:INDENT$}{}  {code}  at a distance of {distance}{chosen}", neighbour.value.readable())?;
     }
-    if let (false, Some((smallest, largest))) = (inside, integer_limits(result.data_type)?) {
+    if let (false, Some(_), Some((smallest, largest))) =
+        (inside, source.value.number(), integer_limits(result.data_type)?)
+    {
         writeln!(out, "{:INDENT$}{} to {}", "range", smallest.exact(), largest.exact())?;
     }
     writeln!(out, "{:INDENT$}{}", "error", error_text(explanation))?;

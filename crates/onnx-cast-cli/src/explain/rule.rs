@@ -99,7 +99,10 @@ fn float(format: FloatFormat, source: &Side, result: &Side, around: &Neighbours,
                 } else {
                     "saturate is true:".to_owned()
                 };
-                rule("overflow-saturates", format!("out of range, and {why} the largest value, {}", rounded.readable()))
+                rule(
+                    "overflow-saturates",
+                    format!("out of range, and {why} the largest of its sign, {}", rounded.readable()),
+                )
             }
             Value::Number { number: rounded, .. } => nearest(to, format, number, rounded, around),
             Value::Infinity { .. } => {

@@ -67,6 +67,23 @@ error    512, relative 1.7067
 }
 
 #[test]
+fn what_is_no_number() {
+    let expected = "\
+source   float NaN  0x7fc00000
+           sign         0  positive
+           exponent     11111111  NaN
+           significand  10000000000000000000000
+result   int8 0  0x00
+           sign         0  not negative
+           value bits   0000000  two's complement
+rule     NaN gives 0
+         Cast-28
+error    not a number
+";
+    assert_eq!(done(&run("explain nan --from float --to int8")), expected);
+}
+
+#[test]
 fn a_text() {
     let expected = "\
 source   string \"65519.999999999999999\"
