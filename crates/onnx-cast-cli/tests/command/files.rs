@@ -212,7 +212,7 @@ fn bad_files() {
     for (input, message) in [
         ("truncated.pb", "tensor `x`: not a valid TensorProto: a field claims 8 bytes where 7 are left"),
         ("empty.pb", "empty, where a TensorProto should be"),
-        ("text.pb", "not a valid TensorProto: a group of fields does not end"),
+        ("text.pb", "not a valid TensorProto: groups of fields do not pair"),
         ("truncated.npy", "7 bytes behind the header for 2 `<f4` (want 8)"),
         ("empty.npy", "not a .npy file"),
         ("text.npy", "not a .npy file"),
@@ -431,7 +431,7 @@ fn bad_runs() {
             "opset.onnx --input x.pb --output y.pb",
             "opset.onnx: the model imports opset 99, which is not known here (want 1 to 28)",
         ),
-        ("text.onnx --input x.pb --output y.pb", "text.onnx: not a valid ONNX model: a group of fields does not end"),
+        ("text.onnx --input x.pb --output y.pb", "text.onnx: not a valid ONNX model: groups of fields do not pair"),
         ("empty.onnx --input x.pb --output y.pb", "empty.onnx: not a valid ONNX model: 0 graphs (want 1)"),
         (
             "missing.onnx --input x.pb --output y.pb",

@@ -1,12 +1,34 @@
 //! The README says what the command does and what the library's table of types holds.
 
-use crate::common::{done, run};
+use crate::common::{command, done, run};
 use onnx_cast::{DataType, Operator};
-use std::path::Path;
+use onnx_cast_file::safetensors::Safetensors;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
 
 fn readme() -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
-    std::fs::read_to_string(path).expect("the README")
+    std::fs::read_to_string(root().join("README.md")).expect("the README")
+}
+
+/// The first command, but for the folder that it writes to.
+#[test]
+fn the_first_command_works() {
+    let readme = readme();
+    let line = readme.lines().find_map(|line| line.strip_prefix("cargo run --release -p onnx-cast-cli -- "));
+    let folder = tempfile::tempdir().expect("a folder");
+    let words = line.expect("a command").split(' ').map(|word| match word.strip_prefix("/tmp/") {
+        Some(name) => folder.path().join(name).into_os_string(),
+        None => word.into(),
+    });
+    let output = command(words).current_dir(root()).output().expect("the command runs");
+    done(&output);
+    let bytes = std::fs::read(folder.path().join("weights.bf16.safetensors")).expect("the output");
+    let file = Safetensors::parse(&bytes).expect("a checkpoint");
+    let count = |data_type| file.entries().iter().filter(|entry| entry.data_type == data_type).count();
+    assert_eq!((count(DataType::BFloat16), count(DataType::Int64), file.entries().len()), (6, 1, 7));
 }
 
 #[test]
