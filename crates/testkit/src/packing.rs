@@ -16,17 +16,34 @@ pub fn pack(ty: Ty, elements: &[u64]) -> Vec<u8> {
 
 /// [`pack`], appended to what `out` holds. A sub-byte type begins a new byte.
 pub fn pack_into(ty: Ty, elements: &[u64], out: &mut Vec<u8>) {
+    let begin = out.len();
+    out.resize(begin + packed_len(ty, elements.len()), 0);
+    let bytes = &mut out[begin..];
     match ty.bits() {
-        8 => out.extend(elements.iter().map(|&bits| bits as u8)),
-        16 => out.extend(elements.iter().flat_map(|&bits| (bits as u16).to_le_bytes())),
-        32 => out.extend(elements.iter().flat_map(|&bits| (bits as u32).to_le_bytes())),
-        64 => out.extend(elements.iter().flat_map(|&bits| bits.to_le_bytes())),
+        8 => bytes.iter_mut().zip(elements).for_each(|(byte, &bits)| *byte = bits as u8),
+        16 => words(bytes, elements, |bits| (bits as u16).to_le_bytes()),
+        32 => words(bytes, elements, |bits| (bits as u32).to_le_bytes()),
+        64 => words(bytes, elements, u64::to_le_bytes),
+        2 => groups::<2>(bytes, elements),
+        4 => groups::<4>(bytes, elements),
         width => {
-            // Four elements of 2, 4 or 6 bits always end on a byte.
-            for group in elements.chunks(4) {
-                let joined = group.iter().rev().fold(0u64, |joined, &bits| (joined << width) | (bits & ty.mask()));
-                out.extend(&joined.to_le_bytes()[..packed_len(ty, group.len())]);
-            }
+            assert_eq!(width, 6, "{} has elements of a width of their own", ty.name());
+            groups::<6>(bytes, elements);
+        }
+    }
+}
+
+fn words<const N: usize>(bytes: &mut [u8], elements: &[u64], word: impl Fn(u64) -> [u8; N]) {
+    bytes.chunks_exact_mut(N).zip(elements).for_each(|(bytes, &bits)| bytes.copy_from_slice(&word(bits)));
+}
+
+/// Four elements of `WIDTH` bits always end on a byte; fewer are at the end and are followed by zeros.
+fn groups<const WIDTH: usize>(bytes: &mut [u8], elements: &[u64]) {
+    for (group, bytes) in elements.chunks(4).zip(bytes.chunks_mut(WIDTH / 2)) {
+        let mask = (1u64 << WIDTH) - 1;
+        let joined = group.iter().rev().fold(0, |joined, &bits| joined << WIDTH | bits & mask);
+        for (i, byte) in bytes.iter_mut().enumerate() {
+            *byte = (joined >> (8 * i)) as u8;
         }
     }
 }

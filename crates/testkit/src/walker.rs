@@ -5,7 +5,7 @@
 //! the values (a wide target, or one whose results wrap) each value is cast by [`Direct`].
 
 use crate::oracle::{Direct, Rules, cast_bits};
-use crate::packing::pack_into;
+use crate::packing::{pack_into, packed_len};
 use crate::types::{Kind, Ty};
 
 /// Expected results of one cast, for source bit patterns in rising order.
@@ -82,33 +82,83 @@ impl Walker {
         match &mut self.way {
             Way::Direct(direct) => direct.cast_range(first, out),
             Way::Runs { runs, at } => {
-                let mut done = 0;
-                while done < out.len() {
-                    let bits = first + done as u64;
-                    seek(runs, at, bits);
-                    let left = out.len() - done;
-                    let run = match runs.get(*at + 1) {
-                        Some(&(next, _)) => left.min(usize::try_from(next - bits).unwrap_or(left)),
-                        None => left,
-                    };
-                    out[done..done + run].fill(runs[*at].1);
-                    done += run;
-                }
+                for_runs(runs, at, first, out.len(), |begin, end, code| out[begin..end].fill(code));
             }
         }
     }
 
     /// The tensor bytes expected for the elements `first`, `first + 1`, ..., in `out` in place of what it held.
     pub fn fill_packed(&mut self, first: u64, count: usize, out: &mut Vec<u8>) {
+        out.clear();
+        if let Way::Runs { runs, at } = &mut self.way {
+            // Zeros, so that a run can add its bits to a byte that it shares with another.
+            out.resize(packed_len(self.to, count), 0);
+            for_runs(runs, at, first, count, |begin, end, code| fill_run(self.to, begin, end, code, out));
+            return;
+        }
         // A multiple of four elements, so that the pieces of a sub-byte type end on a byte.
         const PIECE: usize = 4096;
         let mut piece = [0; PIECE];
-        out.clear();
         for start in (0..count).step_by(PIECE) {
             let piece = &mut piece[..PIECE.min(count - start)];
             self.fill(first + start as u64, piece);
             pack_into(self.to, piece, out);
         }
+    }
+}
+
+/// Calls `each` with the runs that the patterns from `first` on lie in, as the range of those `count` and the result.
+fn for_runs(runs: &[(u64, u64)], at: &mut usize, first: u64, count: usize, mut each: impl FnMut(usize, usize, u64)) {
+    let mut done = 0;
+    while done < count {
+        let bits = first + done as u64;
+        seek(runs, at, bits);
+        let left = count - done;
+        let run = match runs.get(*at + 1) {
+            Some(&(next, _)) => left.min(usize::try_from(next - bits).unwrap_or(left)),
+            None => left,
+        };
+        each(done, done + run, runs[*at].1);
+        done += run;
+    }
+}
+
+/// Writes one result over the elements `begin..end` of packed bytes that are zero there.
+fn fill_run(to: Ty, begin: usize, end: usize, code: u64, bytes: &mut [u8]) {
+    fn repeat<const N: usize>(bytes: &mut [u8], pattern: u64) {
+        let le = pattern.to_le_bytes();
+        bytes.chunks_exact_mut(N).for_each(|bytes| bytes.copy_from_slice(&le[..N]));
+    }
+    let width = to.bits() as usize;
+    match width {
+        8 => return bytes[begin..end].fill(code as u8),
+        16 => return repeat::<2>(&mut bytes[2 * begin..2 * end], code),
+        32 => return repeat::<4>(&mut bytes[4 * begin..4 * end], code),
+        64 => return repeat::<8>(&mut bytes[8 * begin..8 * end], code),
+        _ => {}
+    }
+    let mut one_by_one = |from: usize, to: usize| {
+        for bit in (from * width..to * width).step_by(width) {
+            let shifted = (code << (bit % 8)).to_le_bytes();
+            bytes[bit / 8] |= shifted[0];
+            if bit % 8 + width > 8 {
+                bytes[bit / 8 + 1] |= shifted[1];
+            }
+        }
+    };
+    // Whole groups of four elements, and what is before and behind them.
+    let (first, last) = (begin.next_multiple_of(4), end / 4 * 4);
+    if first >= last {
+        return one_by_one(begin, end);
+    }
+    one_by_one(begin, first);
+    one_by_one(last, end);
+    let group = code | code << width | code << (2 * width) | code << (3 * width);
+    let bytes = &mut bytes[first / 4 * (width / 2)..last / 4 * (width / 2)];
+    match width {
+        2 => repeat::<1>(bytes, group),
+        4 => repeat::<2>(bytes, group),
+        _ => repeat::<3>(bytes, group),
     }
 }
 
@@ -183,7 +233,7 @@ fn find_runs(from: Ty, cast: impl Fn(u64) -> u64) -> Vec<(u64, u64)> {
 mod tests {
     use super::*;
     use crate::generators::{Rng, near_ties, special};
-    use crate::packing::{pack, packed_len};
+    use crate::packing::pack;
 
     #[test]
     fn walks_as_the_oracle_casts() {
