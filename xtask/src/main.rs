@@ -1,0 +1,43 @@
+//! Long jobs of the project, run by hand: `cargo xtask prove`.
+#![forbid(unsafe_code)]
+
+mod prove;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask prove [--isa NAME|all] [--from TYPE]... [--to TYPE]... [--threads N] [--stride N] [--record FILE]
+
+Compares the library with the exact oracle, on every backend or on the one named:
+- all 2^32 values of float, int32 and uint32, to each of the 25 numeric types, with every setting that matters;
+- 10^8 random and 10^6 near-tie values of double, int64 and uint64, to the same;
+- 10^7 random floats and as many doubles to string and back.
+Stops at the first difference, prints it, and exits 1.
+
+  --isa NAME     a backend's name; default: all that this machine has
+  --from TYPE    only from this type (also one of 16 bits or fewer, or string); may be repeated
+  --to TYPE      only to this type; may be repeated
+  --threads N    default: as many as there are processors
+  --stride N     only one block of N, to try the command out
+  --record FILE  append the result to a file in Markdown";
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    match arguments.next().as_deref() {
+        Some("prove") => match prove::Options::parse(arguments) {
+            Ok(options) => prove::run(&options),
+            Err(error) => wrong(&error),
+        },
+        Some("--help" | "-h" | "help") => {
+            println!("{USAGE}");
+            ExitCode::SUCCESS
+        }
+        Some(other) => wrong(&format!("`{other}` is not known (want prove)")),
+        None => wrong("what is to be done?"),
+    }
+}
+
+fn wrong(error: &str) -> ExitCode {
+    eprintln!("xtask: {error}\n\n{USAGE}");
+    ExitCode::from(2)
+}
