@@ -4,6 +4,7 @@ use super::work::share;
 use super::{BLOCK, Bench, Claim, Options, data_type};
 use onnx_cast::{Backend, Cast, CastOptions, Data, DataType, Strings, TensorView};
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use testkit::exact::{Number, decode};
 use testkit::generators::{near_ties, random, random_scaled};
 use testkit::packing::{pack_into, packed_len};
@@ -51,6 +52,7 @@ pub(super) fn walk(claim: &Claim, options: &Options) -> Result<Compared, String>
     let blocks = values / block;
     let walker = Walker::new(from, to, &rules);
     let state = || (Bench::new(claim), walker.clone(), Vec::new(), Vec::new());
+    let walked = AtomicU64::new(0);
     share(options.threads, blocks.div_ceil(STRETCH), state, |(bench, walker, source, want), stretch| {
         let end = blocks.min((stretch + 1) * STRETCH);
         for nth in (stretch * STRETCH..end).filter(|nth| nth % options.stride == 0) {
@@ -58,10 +60,11 @@ pub(super) fn walk(claim: &Claim, options: &Options) -> Result<Compared, String>
             patterns(from, first, block as usize, source);
             walker.fill_packed(first, block as usize, want);
             bench.compare(block as usize, source, want)?;
+            walked.fetch_add(block, Ordering::Relaxed);
         }
         Ok::<(), String>(())
     })?;
-    Ok(Compared { walked: blocks.div_ceil(options.stride) * block, ..Default::default() })
+    Ok(Compared { walked: walked.into_inner(), ..Default::default() })
 }
 
 /// The bytes of the elements whose patterns are `first`, `first + 1`, ...
@@ -87,11 +90,12 @@ pub(super) fn sample(claim: &Claim, options: &Options) -> Result<Compared, Strin
     let ties_in_piece = NEAR_TIES / options.stride as usize / tie_pieces;
     let seed = u64::from(from as u8) << 56 | u64::from(to as u8) << 48;
     let state = || (Bench::new(claim), Vec::new(), vec![0; BLOCK], Vec::new());
+    let (at_random, beside_ties) = (AtomicU64::new(0), AtomicU64::new(0));
     share(options.threads, (tie_pieces + random_blocks) as u64, state, |(bench, source, results, want), piece| {
-        let values = match (piece as usize).checked_sub(tie_pieces) {
-            None => near_ties(from, to, ties_in_piece, seed | piece),
-            Some(nth) if nth % 2 == 0 => random(from, BLOCK, seed | piece),
-            Some(_) => random_scaled(from, BLOCK, seed | piece),
+        let (values, count) = match (piece as usize).checked_sub(tie_pieces) {
+            None => (near_ties(from, to, ties_in_piece, seed | piece), &beside_ties),
+            Some(nth) if nth % 2 == 0 => (random(from, BLOCK, seed | piece), &at_random),
+            Some(_) => (random_scaled(from, BLOCK, seed | piece), &at_random),
         };
         for values in values.chunks(BLOCK) {
             let results = &mut results[..values.len()];
@@ -101,11 +105,11 @@ pub(super) fn sample(claim: &Claim, options: &Options) -> Result<Compared, Strin
             want.clear();
             pack_into(to, results, want);
             bench.compare(values.len(), source, want)?;
+            count.fetch_add(values.len() as u64, Ordering::Relaxed);
         }
         Ok::<(), String>(())
     })?;
-    let near_ties = (tie_pieces * ties_in_piece) as u64;
-    Ok(Compared { random: (random_blocks * BLOCK) as u64, near_ties, ..Default::default() })
+    Ok(Compared { random: at_random.into_inner(), near_ties: beside_ties.into_inner(), ..Default::default() })
 }
 
 /// Random values of float or double to string and back: the same bits, NaN as NaN.
@@ -118,6 +122,7 @@ pub(super) fn round_trips(ty: Ty, backend: Backend, options: &Options) -> Result
     let blocks = (TEXTS / options.stride as usize).div_ceil(BLOCK) as u64;
     let is_nan = |bits| matches!(decode(ty, bits), Number::NaN { .. });
     let state = || (Strings::new(), Vec::new(), vec![0; packed_len(ty, BLOCK)]);
+    let compared = AtomicU64::new(0);
     share(options.threads, blocks, state, |(strings, source, back), piece| {
         let seed = u64::from(ty as u8) << 48 | piece;
         let values = if piece % 2 == 0 { random(ty, BLOCK, seed) } else { random_scaled(ty, BLOCK, seed) };
@@ -128,6 +133,7 @@ pub(super) fn round_trips(ty: Ty, backend: Backend, options: &Options) -> Result
         print.run_strings_into(&numbers, strings).map_err(|error| error.to_string())?;
         let texts = TensorView::strings(&shape, strings.view()).map_err(|error| error.to_string())?;
         parse.run_into(&texts, back).map_err(|error| error.to_string())?;
+        compared.fetch_add(BLOCK as u64, Ordering::Relaxed);
         if back == source {
             return Ok(());
         }
@@ -140,5 +146,5 @@ pub(super) fn round_trips(ty: Ty, backend: Backend, options: &Options) -> Result
         }
         Ok(())
     })?;
-    Ok(Compared { random: blocks * BLOCK as u64, ..Default::default() })
+    Ok(Compared { random: compared.into_inner(), ..Default::default() })
 }
