@@ -3,7 +3,7 @@
 //! Targets of 32 bits or fewer are made 16 at a time in double words, those of 64 bits 8 at a time in quad words.
 
 use super::lanes::*;
-use crate::element::{DataType, Element, Kind};
+use crate::element::{BFloat16, DataType, Element, Float4E2M1, Float16, Kind};
 use crate::format::{FloatFormat, Nan};
 use crate::packed::bits;
 use crate::scalar::{RoundMode, Rules};
@@ -12,12 +12,15 @@ use core::arch::x86_64::*;
 const TOWARD_ZERO: i32 = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC;
 const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
 
-/// [`Rules`] as lanes.
+/// [`Rules`] as lanes of 16 bits.
 #[derive(Clone, Copy)]
 pub(super) struct RuleLanes {
+    /// The largest code that a finite value gets. An overflow that is not the largest number is the code after it, in
+    /// every format, so the smaller of a code and this is the rule for overflow.
     overflow: __m512i,
-    infinity: __m512i,
     nan: __m512i,
+    /// Whether infinity is written as NaN, which in the types without -0 depends on the operator's version.
+    infinity_is_nan: bool,
     underflow: __m512i,
     /// What is added below the exponent before float8e8m0 cuts there.
     power_bias: __m512i,
@@ -25,18 +28,18 @@ pub(super) struct RuleLanes {
 
 impl RuleLanes {
     #[inline]
-    #[target_feature(enable = "avx512f")]
+    #[target_feature(enable = "avx512f,avx512bw")]
     pub(super) fn new(rules: &Rules) -> Self {
-        let lanes = |code: u8| _mm512_set1_epi32(code.into());
+        let lanes = |code: u8| _mm512_set1_epi16(code.into());
         RuleLanes {
             overflow: lanes(rules.overflow),
-            infinity: lanes(rules.infinity),
             nan: lanes(rules.nan),
+            infinity_is_nan: rules.infinity == rules.nan,
             underflow: lanes(rules.underflow),
-            power_bias: _mm512_set1_epi32(match rules.round_mode {
-                RoundMode::Up => 0x7f_ffff,
+            power_bias: lanes(match rules.round_mode {
+                RoundMode::Up => 0x7f,
                 RoundMode::Down => 0,
-                RoundMode::Nearest => 0x40_0000,
+                RoundMode::Nearest => 0x40,
             }),
         }
     }
@@ -71,11 +74,19 @@ pub(super) unsafe fn step<S: Element, D: Element>(src: *const u8, dst: *mut u8, 
             }
             return;
         }
+        if const { is_small_float::<D>() } {
+            let codes = low_bytes_of_words(
+                small_float_codes::<S, D>(src, rules),
+                small_float_codes::<S, D>(src.add(32 * size), rules),
+            );
+            store_codes(const { bits::<D>() }, dst, codes);
+            return;
+        }
         let words: [__m512i; 4] = [
-            double_words::<S, D>(src, rules),
-            double_words::<S, D>(src.add(16 * size), rules),
-            double_words::<S, D>(src.add(32 * size), rules),
-            double_words::<S, D>(src.add(48 * size), rules),
+            double_words::<S, D>(src),
+            double_words::<S, D>(src.add(16 * size)),
+            double_words::<S, D>(src.add(32 * size)),
+            double_words::<S, D>(src.add(48 * size)),
         ];
         match const { bits::<D>() } {
             32 => words.into_iter().enumerate().for_each(|(i, v)| store(dst.add(64 * i), v)),
@@ -170,18 +181,16 @@ unsafe fn integer_lanes<S: Element>(src: *const u8) -> __m512i {
     }
 }
 
-/// Casts 16 elements to a type of 32 bits or fewer, in the low bits of each double word; above an element of fewer than
+/// Casts 16 elements to an integer or bool, to `float` or to `bfloat16`, in the low bits of each double word; above an element of fewer than
 /// 8 bits may stand anything.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512cd")]
-unsafe fn double_words<S: Element, D: Element>(src: *const u8, rules: &RuleLanes) -> __m512i {
+unsafe fn double_words<S: Element, D: Element>(src: *const u8) -> __m512i {
     // SAFETY: 16 elements of S are read.
     unsafe {
         match D::DATA_TYPE.info().kind {
             Kind::Float(_) if matches!(D::DATA_TYPE, DataType::Float) => to_float::<S>(src),
-            Kind::Float(_) if matches!(D::DATA_TYPE, DataType::BFloat16) => to_bfloat16(float_lanes::<S>(src)),
-            Kind::Float(_) if matches!(D::DATA_TYPE, DataType::Float8E8M0) => to_power(float_lanes::<S>(src), rules),
-            Kind::Float(format) => to_narrow_float(format, float_lanes::<S>(src), rules),
+            Kind::Float(_) => to_bfloat16(float_lanes::<S>(src)),
             Kind::Bool => to_bool::<S>(src),
             _ if const { is_integer::<S>() } => integer_lanes::<S>(src),
             _ if matches!(S::DATA_TYPE, DataType::Double) => {
@@ -236,77 +245,184 @@ fn to_bfloat16(value: __m512) -> __m512i {
     _mm512_srli_epi32::<16>(kept)
 }
 
-/// To a float of 8 bits or fewer other than float8e8m0.
+/// Float types of 8 bits or fewer.
+const fn is_small_float<T: Element>() -> bool {
+    matches!(T::DATA_TYPE.info().kind, Kind::Float(_)) && bits::<T>() <= 8
+}
+
+/// Casts 32 elements to a float of 8 bits or fewer, one in the low byte of each word.
+///
+/// Whatever the source, 16 bits of a bfloat16 rounded to odd are enough: the target has at most 4 bits of precision, and
+/// the last bit says that there was more. So everything but float16, which has bits enough itself, comes through that.
 #[inline]
-#[target_feature(enable = "avx512f,avx512dq")]
-fn to_narrow_float(format: FloatFormat, value: __m512, rules: &RuleLanes) -> __m512i {
-    const SIGNIFICAND: u32 = 23;
-    let lanes = |value: u32| _mm512_set1_epi32(value as i32);
-    let shift = SIGNIFICAND - format.significand_bits;
-    let bits = _mm512_castps_si512(value);
-    let magnitude = _mm512_and_si512(bits, lanes(0x7fff_ffff));
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn small_float_codes<S: Element, D: Element>(src: *const u8, rules: &RuleLanes) -> __m512i {
+    // SAFETY: 32 elements of S are read.
+    unsafe {
+        if const { matches!(D::DATA_TYPE, DataType::Float8E8M0) } {
+            return to_power(odd_bfloat16_lanes::<S>(src), rules);
+        }
+        let format = const { float_format::<D>() };
+        if const { matches!(S::DATA_TYPE, DataType::Float16) } {
+            let tables = const { &ByExponent::new(&Float16::FORMAT, &float_format::<D>()) };
+            return to_small_float(format, Float16::FORMAT, tables, load(src), rules);
+        }
+        let tables = const { &ByExponent::new(&BFloat16::FORMAT, &float_format::<D>()) };
+        to_small_float(format, BFloat16::FORMAT, tables, odd_bfloat16_lanes::<S>(src), rules)
+    }
+}
 
-    // A normal number: round the significand in place, with the exponent moved to the target's bias.
-    let rebias = ((127 - format.bias) as u32) << SIGNIFICAND;
-    let half = (1u32 << (shift - 1)) - 1;
-    let odd = _mm512_and_si512(_mm512_srl_epi32(magnitude, _mm_cvtsi32_si128(shift as i32)), lanes(1));
-    let rounded = _mm512_add_epi32(_mm512_add_epi32(magnitude, lanes(half.wrapping_sub(rebias))), odd);
-    let code = _mm512_srl_epi32(rounded, _mm_cvtsi32_si128(shift as i32));
+/// The format of a small float type. Constants are computed for the other types too, though never used: they get the
+/// format of one that is small.
+const fn float_format<T: Element>() -> FloatFormat {
+    match T::DATA_TYPE.info().kind {
+        Kind::Float(format) if is_small_float::<T>() && format.significand_bits > 0 => format,
+        _ => Float4E2M1::FORMAT,
+    }
+}
 
-    // A subnormal one: adding the number whose last place is the smallest subnormal lets the addition round, and what
-    // it adds to that number's bits is the code.
-    let last_place = (127 + 1 - format.bias - format.significand_bits as i32 + SIGNIFICAND as i32) as u32;
-    let anchor = lanes(last_place << SIGNIFICAND);
-    let sum = _mm512_add_round_ps::<NEAREST>(_mm512_castsi512_ps(magnitude), _mm512_castsi512_ps(anchor));
-    let smallest_normal = lanes(((127 + 1 - format.bias) as u32) << SIGNIFICAND);
-    let subnormal = _mm512_cmplt_epi32_mask(magnitude, smallest_normal);
-    let code = _mm512_mask_sub_epi32(code, subnormal, _mm512_castps_si512(sum), anchor);
+/// 32 elements as bfloat16, rounded to odd.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn odd_bfloat16_lanes<S: Element>(src: *const u8) -> __m512i {
+    // SAFETY: 32 elements of S are read.
+    unsafe {
+        if const { matches!(S::DATA_TYPE, DataType::BFloat16) } {
+            return load(src);
+        }
+        let low = _mm512_castps_si512(float_lanes::<S>(src));
+        let high = _mm512_castps_si512(float_lanes::<S>(src.add(const { 2 * bits::<S>() })));
+        let lost = _mm512_min_epu16(low_words(low, high), _mm512_set1_epi16(1));
+        _mm512_or_si512(high_words(low, high), lost)
+    }
+}
 
-    let beyond = _mm512_cmpgt_epi32_mask(code, lanes(format.max_code() as u32));
-    let code = _mm512_mask_mov_epi32(code, beyond, rules.overflow);
-    let infinity = lanes(0x7f80_0000);
-    let unsigned_zero = !format.negative_zero;
-    // Only the FNUZ types of the older versions tell infinity from overflow.
-    let code = if unsigned_zero {
-        _mm512_mask_mov_epi32(code, _mm512_cmpeq_epi32_mask(magnitude, infinity), rules.infinity)
+/// What rounding needs to know of each exponent of the source, 64 of them from `first` on.
+#[repr(align(64))]
+struct ByExponent {
+    /// The first exponent field of the tables: 0 where they hold all of the source's; else one at which everything
+    /// rounds to zero, as it does below.
+    first: u16,
+    /// How many bits of the significand go.
+    shift: [u16; 64],
+    /// One less than half of the last place that stays.
+    half: [u16; 64],
+    /// The code's exponent field, less the bit that the significand brings.
+    base: [u16; 64],
+    /// What to take from a magnitude to have its significand, with the implicit bit where there is one.
+    exponent: [u16; 64],
+}
+
+impl ByExponent {
+    const fn new(from: &FloatFormat, to: &FloatFormat) -> Self {
+        // At `2 + significand bits` below the smallest normal exponent a value is under half of the last place.
+        let zero = from.bias - to.bias - 1 - to.significand_bits as i32;
+        let first = if from.exponent_bits <= 5 || zero < 0 { 0 } else { zero };
+        let (mut shift, mut half, mut base, mut exponent) = ([0; 64], [0; 64], [0; 64], [0; 64]);
+        let mut i = 0;
+        while i < 64 {
+            // The exponents of a subnormal source and of the smallest normal one are the same.
+            let field = first + i as i32;
+            let target = if field == 0 { 1 } else { field } - from.bias + to.bias;
+            // Below 1 the target is subnormal. A subnormal source, without its implicit bit, counts in the target's
+            // subnormals too: it ends where they, or the first binade above them, whose step is the same, do.
+            let counts = target < 1 || field == 0;
+            let below = if counts { 1 - target } else { 0 };
+            let lost = from.significand_bits as i32 - to.significand_bits as i32 + below;
+            let most = from.significand_bits as i32 + 2;
+            let lost = if lost > most { most } else { lost };
+            shift[i] = lost as u16;
+            half[i] = (1 << (lost - 1)) - 1;
+            base[i] = if counts { 0 } else { ((target - 1) << to.significand_bits) as u16 };
+            exponent[i] = if field == 0 { 0 } else { ((field - 1) << from.significand_bits) as u16 };
+            i += 1;
+        }
+        ByExponent { first: first as u16, shift, half, base, exponent }
+    }
+
+    /// The entries of a table at 32 indices below 64.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw")]
+    fn at(table: &[u16; 64], index: __m512i) -> __m512i {
+        // SAFETY: the array is 128 bytes.
+        let (low, high) = unsafe { (load(table.as_ptr().cast()), load(table.as_ptr().add(32).cast())) };
+        _mm512_permutex2var_epi16(low, index, high)
+    }
+}
+
+/// To a float of 8 bits or fewer other than float8e8m0, from a 16-bit float.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn to_small_float(
+    format: FloatFormat,
+    source: FloatFormat,
+    tables: &ByExponent,
+    value: __m512i,
+    rules: &RuleLanes,
+) -> __m512i {
+    let lanes = |value: u32| _mm512_set1_epi16(value as i16);
+    let width = source.significand_bits;
+    let magnitude = _mm512_and_si512(value, lanes(0x7fff));
+    let (index, exponent) = if source.exponent_bits <= 5 {
+        let index = _mm512_srl_epi16(magnitude, _mm_cvtsi32_si128(width as i32));
+        (index, ByExponent::at(&tables.exponent, index))
     } else {
-        code
+        // Of 256 exponents, those below the tables round to zero and those above overflow, as their ends do.
+        let first = u32::from(tables.first) << width;
+        let last = first + (64 << width) - 1;
+        let last = if last > 0x7fff { 0x7fff } else { last };
+        let within = _mm512_min_epu16(_mm512_max_epu16(magnitude, lanes(first)), lanes(last));
+        let index = _mm512_srl_epi16(_mm512_sub_epi16(within, lanes(first)), _mm_cvtsi32_si128(width as i32));
+        (index, _mm512_setzero_si512())
     };
-    let nan = _mm512_cmpgt_epi32_mask(magnitude, infinity);
+    let significand = if source.exponent_bits <= 5 {
+        _mm512_sub_epi16(magnitude, exponent)
+    } else {
+        // Subnormals are below the tables.
+        let fraction = _mm512_and_si512(value, lanes((1 << width) - 1));
+        _mm512_or_si512(fraction, lanes(1 << width))
+    };
+    let shift = ByExponent::at(&tables.shift, index);
+    let odd = _mm512_and_si512(_mm512_srlv_epi16(significand, shift), lanes(1));
+    let rounded = _mm512_add_epi16(_mm512_add_epi16(significand, ByExponent::at(&tables.half, index)), odd);
+    let code = _mm512_add_epi16(_mm512_srlv_epi16(rounded, shift), ByExponent::at(&tables.base, index));
+    let code = _mm512_min_epu16(code, rules.overflow);
+
+    let unsigned_zero = !format.negative_zero;
+    let infinity = source.infinity_code() as u32;
+    let numbers = if unsigned_zero && rules.infinity_is_nan { lanes(infinity - 1) } else { lanes(infinity) };
+    let nan = _mm512_cmpgt_epu16_mask(magnitude, numbers);
+    // Where the format has no -0, a code of 0 takes no sign: its negative has no top bit.
+    let signed =
+        if unsigned_zero { _mm512_and_si512(value, _mm512_sub_epi16(_mm512_setzero_si512(), code)) } else { value };
     let sign = _mm512_and_si512(
-        _mm512_srl_epi32(bits, _mm_cvtsi32_si128(32 - format.bits as i32)),
+        _mm512_srl_epi16(signed, _mm_cvtsi32_si128(16 - format.bits as i32)),
         lanes(format.sign_bit() as u32),
     );
     if matches!(format.nan, Nan::AllOnes | Nan::AboveInfinity) {
-        return _mm512_or_si512(_mm512_mask_mov_epi32(code, nan, rules.nan), sign);
+        return _mm512_or_si512(_mm512_mask_mov_epi16(code, nan, rules.nan), sign);
     }
-    let signed = if unsigned_zero {
-        _mm512_mask_or_epi32(code, _mm512_test_epi32_mask(code, code), code, sign)
-    } else {
-        _mm512_or_si512(code, sign)
-    };
-    _mm512_mask_mov_epi32(signed, nan, rules.nan)
+    _mm512_mask_mov_epi16(_mm512_or_si512(code, sign), nan, rules.nan)
 }
 
-/// To float8e8m0: the exponent, after the bias of the rounding mode is added below it.
+/// To float8e8m0, from bfloat16 rounded to odd: the exponent, after the bias of the rounding mode is added below it.
 #[inline]
-#[target_feature(enable = "avx512f")]
-fn to_power(value: __m512, rules: &RuleLanes) -> __m512i {
-    let lanes = |value: u32| _mm512_set1_epi32(value as i32);
-    let bits = _mm512_castps_si512(value);
-    // From 2^-127 to 2^-126 a float is subnormal: its bits, moved up by one, are those of an exponent field of 0 with
-    // the implicit bit above it, which goes.
-    let subnormal = _mm512_cmplt_epi32_mask(bits, lanes(0x0080_0000));
-    let doubled = _mm512_slli_epi32::<1>(bits);
-    let bits_from_power = _mm512_mask_sub_epi32(bits, subnormal, doubled, lanes(0x0080_0000));
-    let code = _mm512_srli_epi32::<23>(_mm512_add_epi32(bits_from_power, rules.power_bias));
-    let beyond = _mm512_cmpgt_epi32_mask(bits, lanes(0x7f00_0000));
-    let code = _mm512_mask_mov_epi32(code, beyond, rules.overflow);
+#[target_feature(enable = "avx512f,avx512bw")]
+fn to_power(value: __m512i, rules: &RuleLanes) -> __m512i {
+    let lanes = |value: u32| _mm512_set1_epi16(value as i16);
+    // From 2^-127 to 2^-126 a bfloat16 is subnormal: its bits, moved up by one, are those of an exponent field of 0
+    // with the implicit bit above it, which goes.
+    let subnormal = _mm512_cmplt_epi16_mask(value, lanes(0x0080));
+    let doubled = _mm512_add_epi16(value, value);
+    let from_power = _mm512_mask_sub_epi16(value, subnormal, doubled, lanes(0x0080));
+    let code = _mm512_srli_epi16::<7>(_mm512_add_epi16(from_power, rules.power_bias));
+    let beyond = _mm512_cmpgt_epi16_mask(value, lanes(0x7f00));
+    let code = _mm512_mask_mov_epi16(code, beyond, rules.overflow);
     // As signed integers, the bits of negative floats are below those of every other.
-    let below = _mm512_cmplt_epi32_mask(bits, lanes(0x0040_0000));
-    let code = _mm512_mask_mov_epi32(code, below, rules.underflow);
-    let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(value, value);
-    _mm512_mask_mov_epi32(code, nan, lanes(0xff))
+    let below = _mm512_cmplt_epi16_mask(value, lanes(0x0040));
+    let code = _mm512_mask_mov_epi16(code, below, rules.underflow);
+    let nan = _mm512_cmpgt_epu16_mask(_mm512_and_si512(value, lanes(0x7fff)), lanes(0x7f80));
+    _mm512_mask_mov_epi16(code, nan, lanes(0xff))
 }
 
 #[inline]

@@ -87,6 +87,17 @@ const EVERY_FOURTH: [u8; 64] = {
     table
 };
 
+/// Every second of 128 bytes: the low bytes of two vectors of words.
+const EVERY_SECOND_BYTE: [u8; 64] = {
+    let mut table = [0; 64];
+    let mut i = 0;
+    while i < 64 {
+        table[i] = 2 * i as u8;
+        i += 1;
+    }
+    table
+};
+
 /// Three bytes of every four, for the first 48.
 const THREE_OF_FOUR: [u8; 64] = {
     let mut table = [0; 64];
@@ -149,6 +160,22 @@ pub(super) fn low_words(a: __m512i, b: __m512i) -> __m512i {
     // SAFETY: the array is 64 bytes.
     let index = unsafe { load(EVERY_SECOND.as_ptr().cast()) };
     _mm512_permutex2var_epi16(a, index, b)
+}
+
+/// The high words of 32 double words, in order.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+pub(super) fn high_words(a: __m512i, b: __m512i) -> __m512i {
+    // SAFETY: the array is 64 bytes.
+    let index = unsafe { load(EVERY_SECOND.as_ptr().cast()) };
+    _mm512_permutex2var_epi16(a, _mm512_or_si512(index, _mm512_set1_epi16(1)), b)
+}
+
+/// The low bytes of 64 words, in order.
+#[inline]
+#[target_feature(enable = "avx512f,avx512vbmi")]
+pub(super) fn low_bytes_of_words(a: __m512i, b: __m512i) -> __m512i {
+    _mm512_permutex2var_epi8(a, bytes(&EVERY_SECOND_BYTE), b)
 }
 
 /// The low double words of 16 quad words, in order.

@@ -7,10 +7,11 @@
 
 use super::lanes::*;
 use super::{STEP, steps};
+use crate::arch::portable;
 use crate::element::{DataType, Element};
-use crate::kernel::staged;
-use crate::packed::{bits, byte_len, get, set};
-use crate::scalar::{Narrow, RoundMode, Rules, Widen};
+use crate::kernel::Kernel;
+use crate::packed::{bits, clear_padding, pack, unpack};
+use crate::scalar::{RoundMode, Rules};
 use core::arch::x86_64::*;
 use std::sync::OnceLock;
 
@@ -26,68 +27,100 @@ struct Planes([[u8; ENTRIES]; 8]);
 static DEFAULTS: [[OnceLock<Planes>; 25]; 25] = [const { [const { OnceLock::new() }; 25] }; 25];
 
 /// Whether a packed byte is mapped to a packed byte as a whole: as many elements in a byte on both sides.
-const fn whole_bytes<S: Element, D: Element>() -> bool {
-    bits::<S>() == bits::<D>() && bits::<S>() < 8 && 8 % bits::<S>() == 0
+const fn whole_bytes(from_bits: usize, to_bits: usize) -> bool {
+    from_bits == to_bits && from_bits < 8 && 8 % from_bits == 0
 }
 
-/// Bytes of an element of the target, as it stands in the table.
-const fn width<D: Element>() -> usize {
-    bits::<D>().div_ceil(8)
-}
-
-fn planes<S: Widen, D: Narrow>(rules: &Rules) -> Planes {
+/// Makes the table of a pair by casting every code with the portable kernel.
+fn planes(from: DataType, to: DataType, kernel: Kernel, rules: &Rules) -> Planes {
     let mut planes = Planes([[0; ENTRIES]; 8]);
-    if whole_bytes::<S, D>() {
-        let every_byte: [u8; ENTRIES] = std::array::from_fn(|byte| byte as u8);
-        staged::run::<S, D>(&every_byte, &mut planes.0[0], ENTRIES * 8 / bits::<S>(), rules);
+    let (from_bits, to_bits) = (from.info().bits as usize, to.info().bits as usize);
+    let every_byte: [u8; ENTRIES] = std::array::from_fn(|byte| byte as u8);
+    if whole_bytes(from_bits, to_bits) {
+        // SAFETY: the portable kernel needs nothing of the processor; 256 bytes are this many elements on both sides.
+        unsafe { kernel(&every_byte, &mut planes.0[0], ENTRIES * 8 / from_bits, rules) };
         return planes;
     }
-    let entries = if bits::<S>() == 8 { ENTRIES } else { STEP };
-    let mut codes = [0u8; ENTRIES];
-    for code in 0..entries {
-        set(&mut codes, code, S::from_bits(crate::element::Word::from_u64(code as u64)));
+    let entries = if from_bits == 8 { ENTRIES } else { STEP };
+    let (mut codes, mut results) = (every_byte, [0u8; ENTRIES * 8]);
+    let codes = &mut codes[..entries * from_bits / 8];
+    let results = &mut results[..entries * to_bits / 8];
+    if from.is_packed() {
+        pack(from, &every_byte[..entries], codes);
     }
-    let mut results = [0u8; ENTRIES * 8];
-    let results = &mut results[..byte_len::<D>(entries)];
-    staged::run::<S, D>(&codes[..byte_len::<S>(entries)], results, entries, rules);
-    for code in 0..entries {
-        if bits::<D>() < 8 {
-            planes.0[0][code] = crate::element::Word::to_u64(get::<D>(results, code).to_bits()) as u8;
-            continue;
-        }
-        for place in 0..width::<D>() {
-            planes.0[place][code] = results[code * width::<D>() + place];
+    // SAFETY: as above, for `entries` elements.
+    unsafe { kernel(codes, results, entries, rules) };
+    if to.is_packed() {
+        unpack(to, results, &mut planes.0[0][..entries]);
+        return planes;
+    }
+    for (code, result) in results.chunks_exact(to_bits / 8).enumerate() {
+        for (plane, byte) in planes.0.iter_mut().zip(result) {
+            plane[code] = *byte;
         }
     }
     planes
 }
 
-#[inline]
+/// Casts from a type of 8 bits or fewer.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx512vbmi,avx512vbmi2,avx2,f16c,fma,bmi2")]
-pub(super) fn run<S: Widen, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, rules: &Rules) {
-    let default = const { Rules::new(D::DATA_TYPE, 28, true, RoundMode::Up) };
-    let place = const { (S::DATA_TYPE.numeric_index(), D::DATA_TYPE.numeric_index()) };
-    if let ((Some(from), Some(to)), true) = (place, *rules == default) {
-        let kept = DEFAULTS[from][to].get_or_init(|| planes::<S, D>(rules));
-        look_up_all::<S, D>(src, dst, len, kept);
+pub(super) fn run<S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize, rules: &Rules) {
+    let pair = const { (S::DATA_TYPE.numeric_index(), D::DATA_TYPE.numeric_index()) };
+    let (Some(from), Some(to)) = pair else { return };
+    let kernel = portable::TABLE.0[from][to];
+    if *rules == const { Rules::new(D::DATA_TYPE, 28, true, RoundMode::Up) } {
+        let kept = DEFAULTS[from][to].get_or_init(|| planes(S::DATA_TYPE, D::DATA_TYPE, kernel, rules));
+        look_up(const { bits::<S>() }, D::DATA_TYPE, src, dst, len, kept);
     } else if len < STEP {
         // The table would cost more than it saves.
-        staged::run::<S, D>(src, dst, len, rules);
+        // SAFETY: the portable kernel needs nothing of the processor; the lengths are the caller's.
+        unsafe { kernel(src, dst, len, rules) };
     } else {
-        look_up_all::<S, D>(src, dst, len, &planes::<S, D>(rules));
+        let planes = planes(S::DATA_TYPE, D::DATA_TYPE, kernel, rules);
+        look_up(const { bits::<S>() }, D::DATA_TYPE, src, dst, len, &planes);
     }
 }
 
-#[inline]
+/// Chooses the loop by the widths, which are all that it depends on (and by whether the target is a wide float, whose
+/// low bytes are zeros): a few loops serve the 350 pairs.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx512vbmi,avx512vbmi2,avx2,f16c,fma,bmi2")]
-fn look_up_all<S: Widen, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, planes: &Planes) {
-    let planes = Registers::new(planes);
-    if const { whole_bytes::<S, D>() } {
+fn look_up(from_bits: usize, to: DataType, src: &[u8], dst: &mut [u8], len: usize, planes: &Planes) {
+    use crate::element::{Float6E2M3, Uint2, Uint4};
+    if whole_bytes(from_bits, to.info().bits as usize) {
+        let planes = Registers::new(planes);
         // SAFETY: `steps` hands out pointers to 64 bytes.
         steps::<u8, u8>(src, dst, src.len(), |src, dst| unsafe { store(dst, planes.bytes::<true>(0, load(src))) });
-        crate::packed::clear_padding(D::DATA_TYPE, len, dst);
+        clear_padding(to, len, dst);
         return;
     }
+    match from_bits {
+        2 => look_up_from::<Uint2>(to, src, dst, len, planes),
+        4 => look_up_from::<Uint4>(to, src, dst, len, planes),
+        6 => look_up_from::<Float6E2M3>(to, src, dst, len, planes),
+        _ => look_up_from::<u8>(to, src, dst, len, planes),
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx512vbmi,avx512vbmi2,avx2,f16c,fma,bmi2")]
+fn look_up_from<S: Element>(to: DataType, src: &[u8], dst: &mut [u8], len: usize, planes: &Planes) {
+    use crate::element::{Float6E2M3, Uint2, Uint4};
+    match (to, to.info().bits) {
+        (DataType::Float, _) => look_up_pair::<S, f32>(src, dst, len, planes),
+        (DataType::Double, _) => look_up_pair::<S, f64>(src, dst, len, planes),
+        (_, 2) => look_up_pair::<S, Uint2>(src, dst, len, planes),
+        (_, 4) => look_up_pair::<S, Uint4>(src, dst, len, planes),
+        (_, 6) => look_up_pair::<S, Float6E2M3>(src, dst, len, planes),
+        (_, 8) => look_up_pair::<S, u8>(src, dst, len, planes),
+        (_, 16) => look_up_pair::<S, u16>(src, dst, len, planes),
+        (_, 32) => look_up_pair::<S, u32>(src, dst, len, planes),
+        _ => look_up_pair::<S, u64>(src, dst, len, planes),
+    }
+}
+
+/// The loop; `S` and `D` stand for their widths.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx512vbmi,avx512vbmi2,avx2,f16c,fma,bmi2")]
+fn look_up_pair<S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize, planes: &Planes) {
+    let planes = Registers::new(planes);
     // SAFETY: `steps` hands out pointers to the bytes of 64 elements.
     steps::<S, D>(src, dst, len, |src, dst| unsafe {
         let index = load_codes(const { bits::<S>() }, src);
@@ -97,6 +130,11 @@ fn look_up_all<S: Widen, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, plan
             step::<false, D>(index, dst, &planes);
         }
     });
+}
+
+/// Bytes of an element of the target, as it stands in the table.
+const fn width<D: Element>() -> usize {
+    bits::<D>().div_ceil(8)
 }
 
 /// The planes as vectors: four for each.
