@@ -277,38 +277,54 @@ fn the_control_register_changes_nothing_and_stays() {
     });
 }
 
-/// A large tensor may go another way than a small one: stores that pass the cache by, or several threads.
+/// A large tensor may go another way than a small one: several threads, and from more bytes than the caches hold on,
+/// stores that pass them by. The way depends on the widths alone, so the largest are tried for one pair of each.
 #[test]
 fn large_tensors_are_cast_as_small_ones() {
-    /// Bytes of source and result together.
-    const LARGE: usize = 12 << 20;
+    /// Bytes of source and result together: above where threads begin, and where streaming does.
+    const LARGE: usize = 5 << 20;
+    const STREAMED: usize = 41 << 20;
     let mut rng = Rng::new(52);
-    let (mut src, mut dst) = (Vec::new(), Vec::new());
+    let mut widths = Vec::new();
+    let mut dst = Vec::new();
     for from in Ty::NUMERIC {
         for to in Ty::NUMERIC {
             let case = Case::new(from, to, Rules::distinct(from, to)[0]);
-            let bits = (from.bits() + to.bits()) as usize;
-            let len = LARGE * 8 / bits / case.count * case.count + case.count / 2 + 3;
-            // The case's values over and over; and so are the results.
-            src.clear();
-            while src.len() < packed_len(from, len) {
-                src.extend_from_slice(&case.source);
+            let new = from != to && !widths.contains(&(from.bits(), to.bits()));
+            let (bytes, threads) = if new { (STREAMED, &[1, 2, 3, 5][..]) } else { (LARGE, &[5][..]) };
+            if new {
+                widths.push((from.bits(), to.bits()));
             }
+            let len = bytes * 8 / (from.bits() + to.bits()) as usize / case.count * case.count + case.count / 2 + 3;
+            // The case's values over and over; and so are the results.
+            let src = case.source.repeat(len.div_ceil(case.count));
+            let src = &src[..packed_len(from, len)];
             for backend in available_backends() {
-                let plan = case.plan(backend);
-                let at = rng.below(64) as usize;
-                dst.clear();
-                dst.resize(at + packed_len(to, len) + 64, 0xa5);
-                let (before, rest) = dst.split_at_mut(at);
-                let (result, behind) = rest.split_at_mut(packed_len(to, len));
-                case.run(&plan, len, &src[..packed_len(from, len)], result);
-                let how = |nth| format!("{backend:?}, {len} elements to byte {at}, after {nth} repetitions");
-                for (nth, result) in result.chunks(case.expected.len()).enumerate() {
-                    case.check(0, case.count.min(len - nth * case.count), result, || how(nth));
+                for &threads in threads {
+                    let plan = Cast::new(data_type(to), &options(&case.rules, backend)).expect("a type of Cast");
+                    let plan = plan.with_threads(threads).plan(data_type(from)).expect("a type of Cast");
+                    let at = rng.below(64) as usize;
+                    dst.clear();
+                    dst.resize(at + packed_len(to, len) + 64, 0xa5);
+                    let (before, rest) = dst.split_at_mut(at);
+                    let (result, behind) = rest.split_at_mut(packed_len(to, len));
+                    five_threads().install(|| case.run(&plan, len, src, result));
+                    let how =
+                        |nth| format!("{backend:?}, {threads} threads, {len} elements to byte {at}, repetition {nth}");
+                    for (nth, result) in result.chunks(case.expected.len()).enumerate() {
+                        case.check(0, case.count.min(len - nth * case.count), result, || how(nth));
+                    }
+                    let intact = before.iter().chain(&*behind).all(|&byte| byte == 0xa5);
+                    assert!(intact, "{} -> {}, {}: bytes beside the result", from.name(), to.name(), how(0));
                 }
-                let intact = before.iter().chain(&*behind).all(|&byte| byte == 0xa5);
-                assert!(intact, "{} -> {}, {}: bytes beside the result", from.name(), to.name(), how(0));
             }
         }
     }
+}
+
+/// A pool of more threads than the machine may have processors.
+fn five_threads() -> &'static rayon::ThreadPool {
+    static POOL: std::sync::LazyLock<rayon::ThreadPool> =
+        std::sync::LazyLock::new(|| rayon::ThreadPoolBuilder::new().num_threads(5).build().expect("five threads"));
+    &POOL
 }

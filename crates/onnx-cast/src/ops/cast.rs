@@ -20,11 +20,15 @@ pub struct CastOptions {
     pub round_mode: Option<RoundMode>,
     /// The backend; the best of this machine by default. It never changes a result.
     pub backend: Option<Backend>,
+    /// Threads at most: 1 keeps the cast on the caller's thread. By default, and never more than, those of the current
+    /// rayon pool (the caller's own inside its `ThreadPool::install`); small tensors never leave the caller's thread.
+    /// It never changes a result. Without the feature `threads` there is only the caller's.
+    pub threads: Option<usize>,
 }
 
 impl Default for CastOptions {
     fn default() -> Self {
-        CastOptions { opset: NEWEST_OPSET.into(), saturate: None, round_mode: None, backend: None }
+        CastOptions { opset: NEWEST_OPSET.into(), saturate: None, round_mode: None, backend: None, threads: None }
     }
 }
 
@@ -35,7 +39,8 @@ pub(super) struct Settings {
     pub(super) version: u32,
     saturate: bool,
     round_mode: RoundMode,
-    backend: Option<Backend>,
+    pub(super) backend: Option<Backend>,
+    pub(super) threads: Option<usize>,
 }
 
 impl Settings {
@@ -53,6 +58,7 @@ impl Settings {
             saturate: options.saturate.unwrap_or(true),
             round_mode: options.round_mode.unwrap_or_default(),
             backend: options.backend,
+            threads: options.threads,
         })
     }
 
@@ -63,6 +69,7 @@ impl Settings {
             saturate: list.int("saturate")?.is_none_or(|value| value != 0),
             round_mode: list.string("round_mode")?.map_or(Ok(RoundMode::default()), |word| word.parse())?,
             backend: None,
+            threads: None,
         })
     }
 
@@ -77,7 +84,7 @@ impl Settings {
     pub(super) fn plan(&self, from: DataType, to: DataType) -> Result<Plan, OpError> {
         self.check_type(from)?;
         self.check_type(to)?;
-        Ok(Plan::cast(from, to, self.rules(to), self.backend.unwrap_or_else(Backend::best)))
+        Ok(Plan::cast(from, to, self.rules(to), self.backend.unwrap_or_else(Backend::best), self.threads))
     }
 }
 
@@ -136,6 +143,18 @@ impl Cast {
         let settings = Settings::from_attributes(operator, version, &list)?;
         settings.check_type(to)?;
         Ok(Cast { to, settings })
+    }
+
+    /// The same operator on one backend, which never changes a result.
+    pub fn with_backend(mut self, backend: Backend) -> Self {
+        self.settings.backend = Some(backend);
+        self
+    }
+
+    /// The same operator on so many threads at most, as [`CastOptions::threads`].
+    pub fn with_threads(mut self, threads: usize) -> Self {
+        self.settings.threads = Some(threads);
+        self
     }
 
     /// The target type.

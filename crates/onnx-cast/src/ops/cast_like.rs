@@ -3,6 +3,7 @@
 use super::cast::Settings;
 use super::node::{Attribute, Attributes};
 use super::{CastOptions, Operator, Plan, ValueInfo};
+use crate::arch::Backend;
 use crate::element::DataType;
 use crate::error::{CastError, OpError};
 use crate::tensor::{Strings, Tensor, TensorView};
@@ -31,6 +32,18 @@ impl CastLike {
         let version = operator.version_at(opset)?;
         let list = Attributes::new(operator, version, attributes)?;
         Ok(CastLike { settings: Settings::from_attributes(operator, version, &list)? })
+    }
+
+    /// The same operator on one backend, which never changes a result.
+    pub fn with_backend(mut self, backend: Backend) -> Self {
+        self.settings.backend = Some(backend);
+        self
+    }
+
+    /// The same operator on so many threads at most, as [`CastOptions::threads`].
+    pub fn with_threads(mut self, threads: usize) -> Self {
+        self.settings.threads = Some(threads);
+        self
     }
 
     /// The operator's version.

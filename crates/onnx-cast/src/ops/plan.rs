@@ -20,9 +20,8 @@ pub struct Plan {
 
 #[derive(Clone, Copy, Debug)]
 enum Work {
-    /// The same bytes, padding zeroed.
-    Copy,
-    Kernel(Job),
+    /// Bytes to bytes.
+    Bytes(Job),
     Print(PrintAll),
     Parse(ParseAll, Rules),
     CopyStrings,
@@ -30,21 +29,19 @@ enum Work {
 
 impl Plan {
     /// The cast from `from` to `to`, neither complex.
-    pub(super) fn cast(from: DataType, to: DataType, rules: Rules, backend: Backend) -> Plan {
-        let work = match (from, to) {
-            (DataType::String, DataType::String) => Work::CopyStrings,
-            (DataType::String, _) => parser(to).map_or(Work::Copy, |parse| Work::Parse(parse, rules)),
-            (_, DataType::String) => printer(from).map_or(Work::Copy, Work::Print),
-            // Of the same types, only bool has to be read: any byte but zero is true, which is written as 1.
-            _ if from == to && from != DataType::Bool => Work::Copy,
-            _ => Job::new(from, to, rules, backend).map_or(Work::Copy, Work::Kernel),
+    pub(super) fn cast(from: DataType, to: DataType, rules: Rules, backend: Backend, threads: Option<usize>) -> Plan {
+        let work = match (printer(from), parser(to)) {
+            (Some(print), None) => Work::Print(print),
+            (None, Some(parse)) => Work::Parse(parse, rules),
+            (None, None) => Work::CopyStrings,
+            (Some(_), Some(_)) => Work::Bytes(Job::cast(from, to, rules, backend, threads)),
         };
         Plan { from, to, work }
     }
 
     /// The reinterpretation of bytes; the types are of the same width and not string.
     pub(super) fn bit_cast(from: DataType, to: DataType) -> Plan {
-        Plan { from, to, work: Work::Copy }
+        Plan { from, to, work: Work::Bytes(Job::copy(to, Backend::best())) }
     }
 
     /// The type cast from.
@@ -77,13 +74,11 @@ impl Plan {
             return Err(CastError::OutputLen { data_type: self.to, elements: len, got: out.len(), want });
         }
         match (self.work, input.data()) {
-            (Work::Copy, Data::Bytes(bytes)) => {
-                out.copy_from_slice(bytes);
-                clear_padding(self.to, len, out);
-                Ok(())
-            }
-            (Work::Kernel(job), Data::Bytes(bytes)) => {
+            (Work::Bytes(job), Data::Bytes(bytes)) => {
                 job.run(bytes, out, len);
+                if job.copies() {
+                    clear_padding(self.to, len, out);
+                }
                 Ok(())
             }
             (Work::Parse(parse, rules), Data::Strings(strings)) => {
@@ -147,7 +142,7 @@ impl Plan {
         self.check_input(&input.view())?;
         match self.work {
             Work::CopyStrings => Ok(input),
-            Work::Copy => {
+            Work::Bytes(job) if job.copies() => {
                 let len = input.len();
                 match input.into_parts() {
                     (_, shape, TensorData::Bytes(mut bytes)) => {

@@ -22,6 +22,7 @@ pub(crate) fn options(rules: &Rules, backend: Backend) -> CastOptions {
         saturate: (rules.opset_version >= 19).then_some(rules.saturate),
         round_mode: (rules.opset_version >= 24).then_some(round_mode),
         backend: Some(backend),
+        threads: None,
     }
 }
 
