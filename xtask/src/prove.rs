@@ -44,6 +44,8 @@ impl Claim {
             saturate: (version >= 19).then_some(self.rules.saturate),
             round_mode: (version >= 24).then_some(round_mode),
             backend: Some(self.backend),
+            // The proof has threads of its own.
+            threads: Some(1),
         };
         let cast = Cast::new(data_type(self.to), &options).expect("a version that takes the target");
         cast.plan(data_type(self.from)).expect("a version that takes the source")
