@@ -1,5 +1,6 @@
 //! The arguments, and the help that teaches them.
 
+use crate::bench::{self, Pairs};
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use onnx_cast::{CastOptions, DataType, NEWEST_OPSET, RoundMode};
@@ -40,6 +41,8 @@ pub(crate) enum Command {
     Types(TypesArgs),
     /// Show what a cast makes of one value: bits, rule, neighbours, error
     Explain(ExplainArgs),
+    /// Measure how fast pairs of types are cast, beside memcpy
+    Bench(BenchArgs),
     /// Print a completion script for a shell
     #[command(after_help = "\
 Examples:
@@ -180,6 +183,44 @@ pub(crate) struct ExplainArgs {
     /// Print JSON, with every digit
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+Examples:
+  onnx-cast bench                                            the pairs that people cast most
+  onnx-cast bench --pairs all --threads 2                    all 625, which takes minutes
+  onnx-cast bench --pairs float:float8e4m3fn,float16:int4 --elements 16384
+  onnx-cast bench --isa portable --json
+  onnx-cast bench --isa                                      the instruction sets to choose from
+
+GB/s are bytes read and written a second, one thread unless told otherwise; ratio is to memcpy of as many \
+bytes by as many threads, measured in turn with the cast. Results are compared with the scalar cast first. \
+Of several rounds the median is shown; on a machine that does something else too, none of it means much.")]
+pub(crate) struct BenchArgs {
+    /// The pairs, as FROM:TO, or all
+    #[arg(long, value_name = "A:B,..|all")]
+    pub(crate) pairs: Option<Pairs>,
+    /// Elements of each tensor; memory for four times their bytes is needed
+    #[arg(long, value_name = "N", default_value_t = bench::ELEMENTS, value_parser = positive)]
+    pub(crate) elements: usize,
+    /// Threads, of the cast and of memcpy
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = positive)]
+    pub(crate) threads: usize,
+    /// The instruction set to use; without a name, or with `list`, those of this machine are listed
+    #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = bench::LIST)]
+    pub(crate) isa: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn positive(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("want 1 or more".to_owned()),
+        Ok(number) => Ok(number),
+        Err(error) => Err(format!("{error}")),
+    }
 }
 
 /// Opset and attributes of Cast. What the opset's version does not have is an error.

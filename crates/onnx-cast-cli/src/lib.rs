@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod bench;
 mod convert;
 mod decimal;
 mod evaluate;
@@ -72,6 +73,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
             let explanation = explain::explain(&request)?;
             print(&if json { pretty(&explain::json(&explanation)?)? } else { explain::text(&explanation)? })?;
         }
+        Command::Bench(args) => bench::bench(&args)?,
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Args::command(), "onnx-cast", &mut script);

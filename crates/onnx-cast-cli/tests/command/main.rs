@@ -1,5 +1,6 @@
 //! The command, from the outside: arguments, outputs, exit codes, files.
 
+mod bench;
 mod common;
 mod explain;
 mod files;

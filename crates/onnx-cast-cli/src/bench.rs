@@ -1,0 +1,136 @@
+//! `bench`: how fast each pair of types is cast, beside memcpy of as many bytes in the same run.
+//!
+//! Both are counted in bytes read and written a second, so a pair at ratio 1 moves its bytes as fast as memcpy moves as
+//! many. A result is compared with the scalar cast before it is timed.
+
+mod buffer;
+mod measure;
+mod pairs;
+
+pub(crate) use pairs::Pairs;
+
+use crate::args::BenchArgs;
+use anyhow::{Result, anyhow, bail};
+use measure::{Bench, Speed};
+use onnx_cast::{Backend, DataType, available_backends};
+use serde_json::{Value as Json, json};
+use std::io::{self, Write};
+
+/// What `--isa` takes for the list of backends.
+pub(crate) const LIST: &str = "list";
+
+/// Elements of a pair where none are named: beyond every cache, also of the narrow types.
+pub(crate) const ELEMENTS: usize = 16 << 20;
+
+/// A pair and how fast it is.
+struct Row {
+    from: DataType,
+    to: DataType,
+    speed: Speed,
+}
+
+impl Row {
+    fn json(&self, elements: usize, threads: usize, backend: Backend) -> Json {
+        json!({
+            "from": self.from.name(),
+            "to": self.to.name(),
+            "elements": elements,
+            "threads": threads,
+            "isa": backend.name(),
+            "gb_per_s": self.speed.cast,
+            "memcpy_gb_per_s": self.speed.memcpy,
+            "ratio": self.speed.ratio(),
+        })
+    }
+}
+
+pub(crate) fn bench(args: &BenchArgs) -> Result<()> {
+    let backend = match args.isa.as_deref() {
+        Some(LIST) => return list(args.json),
+        Some(name) => Backend::by_name(name).map_err(|error| anyhow!("{error} (this machine has {})", names()))?,
+        None => Backend::best(),
+    };
+    let (elements, threads) = (args.elements, args.threads);
+    let most = std::thread::available_parallelism().map_or(1, usize::from);
+    if threads > most {
+        bail!("{threads} threads: this machine runs {most} at a time");
+    }
+    let mut rows = Vec::new();
+    let mut bench = Bench::new(backend, elements, threads);
+    for (from, to) in args.pairs.clone().unwrap_or_default().iter() {
+        let speed = bench.pair(from, to)?;
+        if !args.json {
+            if rows.is_empty() {
+                say(&heading(elements, threads, backend))?;
+            }
+            say(&format!(
+                "{:14}  {:14} {:7.1} {:7.1} {:6.2}\n",
+                from.name(),
+                to.name(),
+                speed.cast,
+                speed.memcpy,
+                speed.ratio()
+            ))?;
+        }
+        rows.push(Row { from, to, speed });
+    }
+    let mean = geometric_mean(&rows);
+    if args.json {
+        let pairs: Vec<Json> = rows.iter().map(|row| row.json(elements, threads, backend)).collect();
+        return Ok(crate::print(&crate::pretty(&json!({ "pairs": pairs, "geometric_mean": mean }))?)?);
+    }
+    let slowest = rows.iter().min_by(|a, b| a.speed.ratio().total_cmp(&b.speed.ratio()));
+    let Some(Row { from, to, speed }) = slowest else { bail!("no pair to measure") };
+    let count = rows.len();
+    say(&format!(
+        "{count} pair{}: geometric mean {mean:.3}, lowest {:.2} ({from} -> {to})\n",
+        plural(count),
+        speed.ratio()
+    ))
+}
+
+fn heading(elements: usize, threads: usize, backend: Backend) -> String {
+    format!(
+        "{elements} element{}, {threads} thread{}, {}; GB/s count bytes read and written\n{:14}  {:14} {:>7} {:>7} {:>6}\n",
+        plural(elements),
+        plural(threads),
+        backend.name(),
+        "from",
+        "to",
+        "GB/s",
+        "memcpy",
+        "ratio",
+    )
+}
+
+fn plural(count: usize) -> &'static str {
+    if count == 1 { "" } else { "s" }
+}
+
+fn geometric_mean(rows: &[Row]) -> f64 {
+    let sum: f64 = rows.iter().map(|row| row.speed.ratio().ln()).sum();
+    (sum / rows.len().max(1) as f64).exp()
+}
+
+fn names() -> String {
+    available_backends().map(|backend| backend.name()).collect::<Vec<_>>().join(", ")
+}
+
+/// The backends of this machine, best first.
+fn list(as_json: bool) -> Result<()> {
+    let names: Vec<&str> = available_backends().map(|backend| backend.name()).collect();
+    let text = if as_json {
+        crate::pretty(&json!({ "isa": names, "best": Backend::best().name() }))?
+    } else {
+        let mark = |name: &str| if name == Backend::best().name() { "  (used unless another is named)" } else { "" };
+        names.iter().map(|name| format!("{name}{}\n", mark(name))).collect()
+    };
+    Ok(crate::print(&text)?)
+}
+
+/// Prints at once: a row is worth seeing while the next is measured.
+fn say(text: &str) -> Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    Ok(out.flush()?)
+}

@@ -1,0 +1,226 @@
+//! One pair: made, checked, timed.
+
+use super::buffer::Buffer;
+use anyhow::{Result, anyhow, bail};
+use onnx_cast::{Backend, Cast, CastOptions, DataType, Plan, Tensor, TensorView};
+use std::hint::black_box;
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+/// Rounds of one cast and one memcpy each, whose medians are quoted. Odd, so that a median is a round that was.
+const ROUNDS: usize = 9;
+
+/// A shorter stretch is repeated until it takes so long, so that the clock and the first misses do not count.
+const STRETCH: Duration = Duration::from_micros(500);
+
+/// Elements after which a source repeats. A multiple of every packing, so that the result repeats too.
+const PERIOD: usize = 1 << 16;
+
+/// Bytes read and written a second, in units of 10^9.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Speed {
+    pub(super) cast: f64,
+    pub(super) memcpy: f64,
+}
+
+impl Speed {
+    pub(super) fn ratio(self) -> f64 {
+        self.cast / self.memcpy
+    }
+}
+
+/// Measures pairs with one setting.
+pub(super) struct Bench {
+    backend: Backend,
+    elements: usize,
+    threads: usize,
+    /// The last source, which the next pair may share.
+    source: Option<(DataType, Buffer)>,
+}
+
+impl Bench {
+    pub(super) fn new(backend: Backend, elements: usize, threads: usize) -> Bench {
+        Bench { backend, elements, threads, source: None }
+    }
+
+    /// Checks and times one pair.
+    pub(super) fn pair(&mut self, from: DataType, to: DataType) -> Result<Speed> {
+        if self.source.as_ref().is_none_or(|(held, _)| *held != from) {
+            // The old one goes first: two at once would be the most memory that is ever held.
+            self.source = None;
+            self.source = Some((from, source(from, self.elements)?));
+        }
+        let Some((_, source)) = &self.source else { bail!("no source") };
+        let shape = [self.elements];
+        let view = TensorView::new(from, &shape, source)?;
+        let plan = plan(from, to, self.backend, self.threads)?;
+        let mut target = Buffer::new(byte_len(to, self.elements)?)?;
+        plan.run_into(&view, &mut target)?;
+        check(from, to, source, &target, self.elements)?;
+
+        let moved = source.len() + target.len();
+        let (copied, mut copy) = (Buffer::new(moved / 2)?, Buffer::new(moved / 2)?);
+        let mut cast = |repeat: usize| -> Result<Duration> {
+            let start = Instant::now();
+            for _ in 0..repeat {
+                plan.run_into(black_box(&view), black_box(&mut target))?;
+            }
+            Ok(start.elapsed())
+        };
+        let mut memcpy = |repeat: usize| memcpy(&copied, &mut copy, self.threads, repeat);
+        let (cast_repeat, memcpy_repeat) = (repeats(&mut cast)?, repeats(&mut |repeat| Ok(memcpy(repeat)))?);
+        let (mut casts, mut memcpies) = ([0.0; ROUNDS], [0.0; ROUNDS]);
+        for round in 0..ROUNDS {
+            casts[round] = cast(cast_repeat)?.as_secs_f64() / cast_repeat as f64;
+            memcpies[round] = memcpy(memcpy_repeat).as_secs_f64() / memcpy_repeat as f64;
+        }
+        let speed = |seconds: &mut [f64; ROUNDS], bytes: usize| {
+            seconds.sort_by(f64::total_cmp);
+            // A clock may not see a single byte being copied.
+            bytes as f64 / seconds[ROUNDS / 2].max(1e-12) / 1e9
+        };
+        Ok(Speed { cast: speed(&mut casts, moved), memcpy: speed(&mut memcpies, moved / 2 * 2) })
+    }
+}
+
+fn plan(from: DataType, to: DataType, backend: Backend, threads: usize) -> Result<Plan> {
+    let options = CastOptions { backend: Some(backend), threads: Some(threads), ..CastOptions::default() };
+    Ok(Cast::new(to, &options)?.plan(from)?)
+}
+
+fn byte_len(data_type: DataType, elements: usize) -> Result<usize> {
+    data_type.byte_len(elements).ok_or_else(|| anyhow!("{elements} elements of {data_type} are too many"))
+}
+
+/// Numbers spread over -8 to 8, as weights and activations are: no kernel's rare paths, and no only zeros.
+fn source(data_type: DataType, elements: usize) -> Result<Buffer> {
+    let mut state = 0u32;
+    let numbers = (0..PERIOD).map(|_| {
+        // A linear congruential generator's upper bits are even enough.
+        state = state.wrapping_mul(0x9e37_79b1).wrapping_add(0x7f4a_7c15);
+        ((state >> 8) as f32 / (1 << 23) as f32 - 1.0) * 8.0
+    });
+    let numbers: Vec<f32> = numbers.collect();
+    let numbers = Tensor::from_slice(vec![PERIOD], &numbers)?;
+    let period = Cast::new(data_type, &CastOptions::default())?.run(&numbers.view())?;
+    let period = period.bytes().ok_or_else(|| anyhow!("{data_type} has no bytes"))?;
+    let mut source = Buffer::new(byte_len(data_type, elements)?)?;
+    for part in source.chunks_mut(period.len()) {
+        part.copy_from_slice(&period[..part.len()]);
+    }
+    Ok(source)
+}
+
+/// Compares a whole result with the scalar cast, which is the portable backend's, of the numbers that repeat in it.
+fn check(from: DataType, to: DataType, source: &[u8], target: &[u8], elements: usize) -> Result<()> {
+    let scalar = plan(from, to, Backend::by_name("portable")?, 1)?;
+    let cast = |elements: usize| -> Result<Tensor> {
+        let shape = [elements];
+        Ok(scalar.run(&TensorView::new(from, &shape, &source[..byte_len(from, elements)?])?)?)
+    };
+    let period = cast(elements.min(PERIOD))?;
+    let period = period.bytes().unwrap_or_default();
+    // The last part may end within a byte, whose rest is zeros.
+    let rest = cast(elements % PERIOD)?;
+    let rest = rest.bytes().unwrap_or_default();
+    let (whole, end) = target.split_at(target.len() - rest.len());
+    if whole.chunks(period.len().max(1)).any(|part| part != period) || end != rest {
+        bail!("{from} -> {to}: the result is not the scalar cast's");
+    }
+    Ok(())
+}
+
+/// How often `work` is repeated to fill a stretch; it is also warm then.
+fn repeats(work: &mut impl FnMut(usize) -> Result<Duration>) -> Result<usize> {
+    let mut repeat = 1;
+    loop {
+        let time = work(repeat)?;
+        if time >= STRETCH || repeat >= 1 << 24 {
+            return Ok(repeat);
+        }
+        // Too many rather than a stretch too short; eight times as many at most, since the first ones are cold.
+        let wanted = STRETCH.as_secs_f64() / time.as_secs_f64().max(1e-9) * 1.2;
+        repeat = (repeat as f64 * wanted.clamp(1.5, 8.0)).ceil() as usize;
+    }
+}
+
+/// Copies so often, each thread its part. Threads are started before the clock is.
+fn memcpy(from: &[u8], to: &mut [u8], threads: usize, repeat: usize) -> Duration {
+    let copy = |from: &[u8], to: &mut [u8]| {
+        for _ in 0..repeat {
+            black_box(&mut *to).copy_from_slice(black_box(from));
+        }
+    };
+    if threads == 1 {
+        let start = Instant::now();
+        copy(from, to);
+        return start.elapsed();
+    }
+    const LINE: usize = 64;
+    let part = from.len().div_ceil(threads).next_multiple_of(LINE).max(LINE);
+    let mut parts: Vec<_> = from.chunks(part).zip(to.chunks_mut(part)).collect();
+    let Some((own_from, own_to)) = parts.pop() else { return Duration::ZERO };
+    let ready = &Barrier::new(parts.len() + 1);
+    std::thread::scope(|scope| {
+        let others: Vec<_> = parts
+            .into_iter()
+            .map(|(from, to)| {
+                scope.spawn(move || {
+                    ready.wait();
+                    copy(from, to);
+                })
+            })
+            .collect();
+        ready.wait();
+        let start = Instant::now();
+        copy(own_from, own_to);
+        // A thread that panics is told by the scope.
+        others.into_iter().for_each(|other| drop(other.join()));
+        start.elapsed()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_result_is_found() {
+        let (from, to) = (DataType::Float, DataType::Int4);
+        for elements in [1, 7, PERIOD - 1, PERIOD, 2 * PERIOD + 3] {
+            let source = source(from, elements).expect("numbers");
+            let shape = [elements];
+            let view = TensorView::new(from, &shape, &source).expect("a tensor");
+            let mut target = vec![0; byte_len(to, elements).expect("a size")];
+            plan(from, to, Backend::best(), 1).expect("a cast").run_into(&view, &mut target).expect("a result");
+            check(from, to, &source, &target, elements).expect("right");
+            for wrong in [0, target.len() - 1] {
+                target[wrong] ^= 1;
+                assert!(check(from, to, &source, &target, elements).is_err(), "{elements} {wrong}");
+                target[wrong] ^= 1;
+            }
+        }
+    }
+
+    #[test]
+    fn all_of_it_is_copied() {
+        for threads in 1..5 {
+            for len in [0, 1, 63, 64, 65, 200, 1000] {
+                let from: Vec<u8> = (0..len).map(|i| i as u8 | 1).collect();
+                let mut to = vec![0; len];
+                memcpy(&from, &mut to, threads, 2);
+                assert_eq!(from, to, "{threads} threads");
+            }
+        }
+    }
+
+    #[test]
+    fn the_source_is_spread() {
+        let source = source(DataType::Float, PERIOD).expect("numbers");
+        let numbers: Vec<f32> = source.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+        let below = |limit: f32| numbers.iter().filter(|number| **number < limit).count();
+        assert!(numbers.iter().all(|number| (-8.0..8.0).contains(number)));
+        assert!((PERIOD * 7 / 16..PERIOD * 9 / 16).contains(&below(0.0)), "{}", below(0.0));
+        assert!((PERIOD / 16..PERIOD * 3 / 16).contains(&below(-6.0)), "{}", below(-6.0));
+    }
+}

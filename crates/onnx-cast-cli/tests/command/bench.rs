@@ -1,0 +1,82 @@
+//! `bench`: what it prints and refuses. How fast anything is, no test says.
+
+use crate::common::{done, refused, run};
+use onnx_cast::{Backend, available_backends};
+use serde_json::Value;
+
+#[test]
+fn json() {
+    let pairs = "float:float8e4m3fn,int4:double,bool:uint2,Float16:F32,double:double";
+    let printed = done(&run(&format!("bench --pairs {pairs} --elements 100 --json")));
+    let value: Value = serde_json::from_str(&printed).expect("JSON");
+    let keys = |value: &Value| value.as_object().expect("an object").keys().cloned().collect::<Vec<_>>();
+    assert_eq!(keys(&value), ["geometric_mean", "pairs"]);
+    assert!(value["geometric_mean"].as_f64().expect("a number") > 0.0);
+    let rows = value["pairs"].as_array().expect("a list");
+    let names =
+        [("float", "float8e4m3fn"), ("int4", "double"), ("bool", "uint2"), ("float16", "float"), ("double", "double")];
+    assert_eq!(rows.len(), names.len());
+    for (row, (from, to)) in rows.iter().zip(names) {
+        let fields = ["elements", "from", "gb_per_s", "isa", "memcpy_gb_per_s", "ratio", "threads", "to"];
+        assert_eq!(keys(row), fields);
+        assert_eq!((&row["from"], &row["to"]), (&Value::from(from), &Value::from(to)));
+        assert_eq!((&row["elements"], &row["threads"]), (&Value::from(100), &Value::from(1)));
+        assert_eq!(row["isa"], Backend::best().name());
+        for speed in ["gb_per_s", "memcpy_gb_per_s", "ratio"] {
+            assert!(row[speed].as_f64().expect("a number") > 0.0, "{row}");
+        }
+    }
+}
+
+#[test]
+fn a_table_with_the_mean() {
+    let printed = done(&run("bench --pairs float:float16,uint2:int2 --elements 1 --isa portable"));
+    let lines: Vec<&str> = printed.lines().collect();
+    assert_eq!(lines.len(), 5, "{printed}");
+    assert!(lines[0].starts_with("1 element, 1 thread, portable"), "{printed}");
+    assert!(lines[2].starts_with("float           float16 "), "{printed}");
+    assert!(lines[3].starts_with("uint2           int2 "), "{printed}");
+    assert!(lines[4].starts_with("2 pairs: geometric mean "), "{printed}");
+}
+
+#[test]
+fn the_usual_pairs_are_the_default() {
+    let printed = done(&run("bench --elements 64"));
+    assert!(printed.lines().count() > 20 && printed.contains("float8e8m0"), "{printed}");
+}
+
+#[test]
+fn every_backend_is_listed_and_runs() {
+    let names: Vec<&str> = available_backends().map(|backend| backend.name()).collect();
+    for line in ["bench --isa", "bench --isa list"] {
+        let printed = done(&run(line));
+        let listed: Vec<&str> = printed.lines().filter_map(|line| line.split(' ').next()).collect();
+        assert_eq!(listed, names);
+    }
+    let value: Value = serde_json::from_str(&done(&run("bench --isa list --json"))).expect("JSON");
+    assert_eq!(value["isa"], Value::from(names.clone()));
+    for name in names {
+        let printed = done(&run(&format!("bench --pairs float:bfloat16 --elements 77 --isa {name} --json")));
+        let value: Value = serde_json::from_str(&printed).expect("JSON");
+        assert_eq!(value["pairs"][0]["isa"], name);
+    }
+}
+
+#[test]
+fn mistakes() {
+    let unknown = refused(&run("bench --isa abacus"));
+    assert!(unknown.contains("abacus") && unknown.contains("portable"), "{unknown}");
+    for (line, word) in [
+        ("bench --pairs float", "`float` is not a pair (want FROM:TO)"),
+        ("bench --pairs float:string", "string is not a numeric type"),
+        ("bench --pairs float:floaty", "`floaty` is not an element type"),
+        ("bench --elements 0", "want 1 or more"),
+        ("bench --threads 0", "want 1 or more"),
+        ("bench --threads 1000000", "1000000 threads: this machine runs "),
+        ("bench --elements many", "invalid digit"),
+        (&format!("bench --elements {}", usize::MAX), "too many"),
+    ] {
+        let said = refused(&run(line));
+        assert!(said.contains(word), "{line}: {said}");
+    }
+}
