@@ -34,6 +34,7 @@ pub mod npy;
 pub mod pb;
 mod proto;
 pub mod safetensors;
+mod selection;
 mod source;
 mod tensor;
 
@@ -42,4 +43,5 @@ pub use cast::{FileCast, Summary, TensorSummary, bit_cast_file, cast_file};
 pub use error::FileError;
 pub use format::Format;
 pub use model::Model;
+pub use selection::{Pattern, Rule, Selection, SelectionError};
 pub use tensor::{NamedTensor, WriteOptions, read_tensor, read_tensor_as, write_tensor};

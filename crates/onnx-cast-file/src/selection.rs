@@ -1,0 +1,290 @@
+//! Which tensors of a file are cast, and to which type: by name, size and element type.
+//!
+//! A pattern is a glob over the whole name (`*`, `?`, `[a-z]`, `{a,b}`; `*` also goes over points and slashes), or behind
+//! `re:` a regular expression that is searched for anywhere in the name.
+
+use crate::error::Short;
+use globset::{GlobBuilder, GlobMatcher};
+use onnx_cast::DataType;
+use regex::Regex;
+use std::fmt;
+use std::str::FromStr;
+use thiserror::Error;
+
+/// A pattern or a rule that cannot be understood.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum SelectionError {
+    /// A glob or a regular expression with a mistake in it.
+    #[error("pattern `{}`: {what}", Short(pattern))]
+    Pattern {
+        /// The pattern.
+        pattern: String,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// A rule that is not of the form PATTERN=TYPE.
+    #[error("rule `{}` is not of the form PATTERN=TYPE", Short(rule))]
+    Rule {
+        /// The rule.
+        rule: String,
+    },
+    /// A rule whose type is none.
+    #[error("rule `{}`: `{}` is not an element type (nor `keep`)", Short(rule), Short(name))]
+    Type {
+        /// The rule.
+        rule: String,
+        /// What stands for the type.
+        name: String,
+    },
+    /// A mistake in a line of a list of rules.
+    #[error("line {line}: {error}")]
+    Line {
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong there.
+        error: Box<SelectionError>,
+    },
+}
+
+/// A pattern for names: a glob, or behind `re:` a regular expression.
+#[derive(Clone, Debug)]
+pub struct Pattern {
+    text: String,
+    matcher: Matcher,
+}
+
+#[derive(Clone, Debug)]
+enum Matcher {
+    Glob(GlobMatcher),
+    Regex(Regex),
+}
+
+impl Pattern {
+    /// Whether a name matches.
+    pub fn matches(&self, name: &str) -> bool {
+        match &self.matcher {
+            Matcher::Glob(glob) => glob.is_match(name),
+            Matcher::Regex(regex) => regex.is_match(name),
+        }
+    }
+}
+
+impl FromStr for Pattern {
+    type Err = SelectionError;
+
+    fn from_str(text: &str) -> Result<Pattern, SelectionError> {
+        let wrong = |what: String| SelectionError::Pattern { pattern: text.to_owned(), what };
+        let matcher = match text.strip_prefix("re:") {
+            // The last line of the reader's message says what is wrong; those above draw it.
+            Some(regex) => Matcher::Regex(Regex::new(regex).map_err(|error| {
+                let error = error.to_string();
+                let line = error.lines().last().unwrap_or_default();
+                wrong(line.strip_prefix("error: ").unwrap_or(line).to_owned())
+            })?),
+            None => {
+                let glob = GlobBuilder::new(text).literal_separator(false).backslash_escape(true).build();
+                Matcher::Glob(glob.map_err(|error| wrong(error.kind().to_string()))?.compile_matcher())
+            }
+        };
+        Ok(Pattern { text: text.to_owned(), matcher })
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Pattern {}
+
+/// The type for the tensors whose names match: `PATTERN=TYPE`, or `PATTERN=keep`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// The names.
+    pub pattern: Pattern,
+    /// The type; `None` to keep what they have.
+    pub to: Option<DataType>,
+}
+
+impl FromStr for Rule {
+    type Err = SelectionError;
+
+    fn from_str(rule: &str) -> Result<Rule, SelectionError> {
+        // No type has a `=` in its name, but a pattern may.
+        let (pattern, name) = rule.rsplit_once('=').ok_or_else(|| SelectionError::Rule { rule: rule.to_owned() })?;
+        let (pattern, name) = (pattern.trim(), name.trim());
+        if pattern.is_empty() || name.is_empty() {
+            return Err(SelectionError::Rule { rule: rule.to_owned() });
+        }
+        let unknown = || SelectionError::Type { rule: rule.to_owned(), name: name.to_owned() };
+        let to = if name.eq_ignore_ascii_case("keep") { None } else { Some(name.parse().map_err(|_| unknown())?) };
+        Ok(Rule { pattern: pattern.parse()?, to })
+    }
+}
+
+impl Rule {
+    /// The rules of a text of one a line; empty lines, and those that start with `#`, are passed over.
+    ///
+    /// # Errors
+    /// Where a line is no rule.
+    pub fn parse_lines(text: &str) -> Result<Vec<Rule>, SelectionError> {
+        let mut rules = Vec::new();
+        for (index, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if !line.is_empty() && !line.starts_with('#') {
+                let wrong = |error| SelectionError::Line { line: index + 1, error: Box::new(error) };
+                rules.push(line.parse().map_err(wrong)?);
+            }
+        }
+        Ok(rules)
+    }
+}
+
+/// Which tensors are cast, and to which type.
+///
+/// A tensor is left alone if its name matches one of `exclude`, or none of `include` where there are any, or if it has
+/// fewer elements than `min_size`. Of the others the last rule that matches decides. Without one, it is cast to `to`:
+/// if that is a floating type, where the tensor's is one too; if it is not, whatever numbers the tensor holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// The type for what no rule matches; `None` to keep it.
+    pub to: Option<DataType>,
+    /// Names to cast; all of them where this is empty.
+    pub include: Vec<Pattern>,
+    /// Names to leave alone.
+    pub exclude: Vec<Pattern>,
+    /// Types by name, the last that matches first.
+    pub rules: Vec<Rule>,
+    /// The fewest elements that a tensor is cast with.
+    pub min_size: u64,
+}
+
+impl Selection {
+    /// Every tensor, to one type.
+    pub fn new(to: DataType) -> Selection {
+        Selection { to: Some(to), ..Selection::default() }
+    }
+
+    /// Whether names and sizes let this tensor be cast.
+    pub fn admits(&self, name: &str, elements: u64) -> bool {
+        elements >= self.min_size
+            && (self.include.is_empty() || self.include.iter().any(|pattern| pattern.matches(name)))
+            && !self.exclude.iter().any(|pattern| pattern.matches(name))
+    }
+
+    /// The type that a tensor is to be cast to; `None` where it is left alone. It may be the type that the tensor has.
+    pub fn target(&self, name: &str, from: DataType, elements: u64) -> Option<DataType> {
+        if !self.admits(name, elements) {
+            return None;
+        }
+        if let Some(rule) = self.rules.iter().rev().find(|rule| rule.pattern.matches(name)) {
+            return rule.to;
+        }
+        self.to.filter(|to| if to.is_float() { from.is_float() } else { from.is_numeric() })
+    }
+
+    /// Every type that this may give.
+    pub fn targets(&self) -> impl Iterator<Item = DataType> + '_ {
+        self.to.into_iter().chain(self.rules.iter().filter_map(|rule| rule.to))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use DataType::{BFloat16, Bool, Float, Float8E4M3FN, Float16, Int8, Int64, String};
+
+    fn patterns(list: &[&str]) -> Vec<Pattern> {
+        list.iter().map(|text| text.parse().expect("a pattern")).collect()
+    }
+
+    fn rules(list: &[&str]) -> Vec<Rule> {
+        list.iter().map(|text| text.parse().expect("a rule")).collect()
+    }
+
+    #[test]
+    fn patterns_match_whole_names_and_expressions_parts() {
+        for (pattern, name, want) in [
+            ("layer.0.weight", "layer.0.weight", true),
+            ("layer.0", "layer.0.weight", false),
+            ("layer.*", "layer.0.attention.weight", true),
+            ("*weight", "a/b/c.weight", true),
+            ("layer.?.w", "layer.7.w", true),
+            ("layer.[0-3].w", "layer.4.w", false),
+            ("{q,k}_proj", "k_proj", true),
+            ("**", "anything", true),
+            ("über*", "überall", true),
+            (r"w\*", "w*", true),
+            (r"w\*", "ww", false),
+            ("*", "", true),
+            (r"re:\.\d+\.weight$", "layer.10.weight", true),
+            (r"re:^0\.", "layer.0.weight", false),
+            ("re:norm", "layer_norm.bias", true),
+        ] {
+            assert_eq!(patterns(&[pattern])[0].matches(name), want, "{pattern} on {name}");
+        }
+    }
+
+    #[test]
+    fn by_default_floats_for_floats() {
+        let to_half = Selection::new(Float16);
+        for (from, want) in
+            [(Float, Some(Float16)), (Float16, Some(Float16)), (Int64, None), (Bool, None), (String, None)]
+        {
+            assert_eq!(to_half.target("w", from, 1), want, "{from}");
+        }
+        let to_int = Selection::new(Int8);
+        for (from, want) in [(Float, Some(Int8)), (Int64, Some(Int8)), (Bool, Some(Int8)), (String, None)] {
+            assert_eq!(to_int.target("w", from, 1), want, "{from}");
+        }
+        assert_eq!(Selection::default().target("w", Float, 1), None);
+    }
+
+    #[test]
+    fn names_and_sizes_select_and_the_last_rule_decides() {
+        let selection = Selection {
+            include: patterns(&["layer.*", "head"]),
+            exclude: patterns(&["re:norm"]),
+            rules: rules(&["layer.*=float8e4m3fn", "*.ids = int8", "layer.9.*=keep"]),
+            min_size: 4,
+            ..Selection::new(BFloat16)
+        };
+        for (name, from, elements, want) in [
+            ("layer.1.w", Float, 4, Some(Float8E4M3FN)),
+            ("layer.1.w", Float, 3, None),
+            ("layer.1.ids", Int64, 9, Some(Int8)),
+            ("layer.9.ids", Int64, 9, None),
+            ("layer.1.norm", Float, 9, None),
+            ("head", Float, 9, Some(BFloat16)),
+            ("head", Int64, 9, None),
+            ("tail", Float, 9, None),
+        ] {
+            assert_eq!(selection.target(name, from, elements), want, "{name} {from} {elements}");
+        }
+        assert_eq!(selection.targets().collect::<Vec<_>>(), [BFloat16, Float8E4M3FN, Int8]);
+    }
+
+    #[test]
+    fn lists_of_rules() {
+        let text = "# the embeddings\n\n  emb.*=bf16  \na=b=int8\n";
+        assert_eq!(Rule::parse_lines(text), Ok(rules(&["emb.*=bfloat16", "a=b=int8"])));
+        for (text, message) in [
+            ("w", "line 1: rule `w` is not of the form PATTERN=TYPE"),
+            ("\n=float", "line 2: rule `=float` is not of the form PATTERN=TYPE"),
+            ("w=floaty", "line 1: rule `w=floaty`: `floaty` is not an element type (nor `keep`)"),
+            ("[=int8", "line 1: pattern `[`: unclosed character class; missing ']'"),
+            ("re:(=int8", "line 1: pattern `re:(`: unclosed group"),
+        ] {
+            let error = Rule::parse_lines(text).expect_err(text);
+            assert_eq!(error.to_string(), message);
+        }
+    }
+}
