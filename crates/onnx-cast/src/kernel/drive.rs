@@ -48,6 +48,7 @@ pub(crate) struct Job {
     rules: Rules,
     from_bits: usize,
     to_bits: usize,
+    #[cfg_attr(not(feature = "threads"), expect(dead_code, reason = "there is only the caller's thread"))]
     threads: Option<usize>,
 }
 

@@ -178,6 +178,14 @@ pub(super) fn low_bytes_of_words(a: __m512i, b: __m512i) -> __m512i {
     _mm512_permutex2var_epi8(a, bytes(&EVERY_SECOND_BYTE), b)
 }
 
+/// The high bytes of 64 words, in order.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+pub(super) fn high_bytes_of_words(a: __m512i, b: __m512i) -> __m512i {
+    let index = _mm512_or_si512(bytes(&EVERY_SECOND_BYTE), _mm512_set1_epi8(1));
+    _mm512_permutex2var_epi8(a, index, b)
+}
+
 /// The low double words of 16 quad words, in order.
 #[inline]
 #[target_feature(enable = "avx512f")]
