@@ -3,10 +3,11 @@
 //!
 //! Sources of 8 bits or fewer are table look-ups ([`lookup`]), whatever the target. The others are widened to 16 lanes
 //! of `f32` (rounded to odd where `f32` does not hold the value, so that the one real rounding comes after), or stay
-//! integers, and are narrowed there ([`convert`]). [`lanes`] packs and stores. The rest of a tensor that does not fill
-//! a step goes through the same step on a scratch block.
+//! integers, and are narrowed there ([`convert`]; integers to small floats by tables in [`integer`]). [`lanes`] packs
+//! and stores. The rest of a tensor that does not fill a step goes through the same step on a scratch block.
 
 mod convert;
+mod integer;
 mod lanes;
 mod lookup;
 mod stream;

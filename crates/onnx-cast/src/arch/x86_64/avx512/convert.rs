@@ -2,6 +2,7 @@
 //!
 //! Targets of 32 bits or fewer are made 16 at a time in double words, those of 64 bits 8 at a time in quad words.
 
+use super::integer::{self, ByInteger};
 use super::lanes::*;
 use crate::element::{BFloat16, DataType, Element, Float4E2M1, Float16, Kind};
 use crate::format::FloatFormat;
@@ -17,13 +18,13 @@ const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
 pub(super) struct RuleLanes {
     /// The largest code that a finite value gets. An overflow that is not the largest number is the code after it, in
     /// every format, so the smaller of a code and this is the rule for overflow.
-    overflow: __m512i,
+    pub(super) overflow: __m512i,
     nan: __m512i,
     /// Whether infinity is written as NaN, which in the types without -0 depends on the operator's version.
     infinity_is_nan: bool,
     underflow: __m512i,
     /// One, which the compiler does not know to be one: it would turn the cheap minimum with it into a comparison.
-    one: __m512i,
+    pub(super) one: __m512i,
     /// What is added below the exponent before float8e8m0 cuts there.
     power_bias: __m512i,
 }
@@ -103,7 +104,7 @@ pub(super) unsafe fn step<S: Element, D: Element>(src: *const u8, dst: *mut u8, 
     }
 }
 
-const fn is_integer<T: Element>() -> bool {
+pub(super) const fn is_integer<T: Element>() -> bool {
     matches!(T::DATA_TYPE.info().kind, Kind::Int | Kind::Uint)
 }
 
@@ -259,6 +260,13 @@ const fn is_small_float<T: Element>() -> bool {
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi")]
 unsafe fn small_float_codes<S: Element, D: Element>(src: *const u8, rules: &RuleLanes) -> __m512i {
     let half_way = const { 32 * bits::<S>() / 8 };
+    let format = const { float_format::<D>() };
+    if const { is_integer::<S>() && !matches!(D::DATA_TYPE, DataType::Float8E8M0) } {
+        // SAFETY: 64 elements of S are read.
+        return unsafe {
+            integer::to_small_float::<S>(format, const { &ByInteger::new(&float_format::<D>()) }, src, rules)
+        };
+    }
     // SAFETY: 64 elements of S are read.
     let lanes = unsafe {
         if const { matches!(S::DATA_TYPE, DataType::Float16) && !matches!(D::DATA_TYPE, DataType::Float8E8M0) } {
@@ -267,7 +275,6 @@ unsafe fn small_float_codes<S: Element, D: Element>(src: *const u8, rules: &Rule
             [odd_bfloat16_lanes::<S, D>(src, rules), odd_bfloat16_lanes::<S, D>(src.add(half_way), rules)]
         }
     };
-    let format = const { float_format::<D>() };
     let source = const { if matches!(S::DATA_TYPE, DataType::Float16) { Float16::FORMAT } else { BFloat16::FORMAT } };
     if const { matches!(D::DATA_TYPE, DataType::Float8E8M0) } {
         let codes = to_power(lanes, rules);
@@ -277,26 +284,26 @@ unsafe fn small_float_codes<S: Element, D: Element>(src: *const u8, rules: &Rule
             let from = if matches!(S::DATA_TYPE, DataType::Float16) { Float16::FORMAT } else { BFloat16::FORMAT };
             &ByMagnitude::new(&from, &float_format::<D>())
         };
-        to_finite_float::<S>(format, source, table, lanes, rules)
+        to_finite_float(format, source, table, lanes, rules)
     } else {
         let tables = const {
             let from = if matches!(S::DATA_TYPE, DataType::Float16) { Float16::FORMAT } else { BFloat16::FORMAT };
             &ByExponent::new(&from, &float_format::<D>())
         };
-        let codes = to_float8::<S>(format, source, tables, lanes, rules);
+        let codes = to_float8(format, source, tables, lanes, rules);
         low_bytes_of_words(codes[0], codes[1])
     }
 }
 
 /// The same step for both of two vectors.
 #[inline(always)]
-fn both<T, R>([a, b]: [T; 2], step: impl Fn(T) -> R) -> [R; 2] {
+pub(super) fn both<T, R>([a, b]: [T; 2], step: impl Fn(T) -> R) -> [R; 2] {
     [step(a), step(b)]
 }
 
 /// The same step for both of two pairs.
 #[inline(always)]
-fn both_pairs<T, U, R>([a, b]: [T; 2], [c, d]: [U; 2], step: impl Fn(T, U) -> R) -> [R; 2] {
+pub(super) fn both_pairs<T, U, R>([a, b]: [T; 2], [c, d]: [U; 2], step: impl Fn(T, U) -> R) -> [R; 2] {
     [step(a, c), step(b, d)]
 }
 
@@ -405,10 +412,10 @@ impl ByExponent {
     }
 }
 
-/// To a float8 other than float8e8m0, from 16-bit floats that hold elements of `S`.
+/// To a float8 other than float8e8m0, from 16-bit floats.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
-fn to_float8<S: Element>(
+fn to_float8(
     format: FloatFormat,
     source: FloatFormat,
     tables: &ByExponent,
@@ -447,18 +454,12 @@ fn to_float8<S: Element>(
     let code = both_pairs(rounded, shift, |x, s| _mm512_srlv_epi16(x, s));
     let code = both_pairs(code, base, |x, b| _mm512_add_epi16(x, b));
     let code = both(code, |c| _mm512_min_epu16(c, rules.overflow));
-    if const { matches!(S::DATA_TYPE.info().kind, Kind::Uint) } {
-        return code;
-    }
     // Where the format has no -0, a code of 0 takes no sign: its negative has no top bit.
     let unsigned_zero = !format.negative_zero;
     let signed = both_pairs(value, code, |x, c| {
         if unsigned_zero { _mm512_and_si512(x, _mm512_sub_epi16(_mm512_setzero_si512(), c)) } else { x }
     });
     let sign = both(signed, |x| _mm512_and_si512(_mm512_srli_epi16::<8>(x), lanes(0x80)));
-    if const { is_integer::<S>() } {
-        return both_pairs(code, sign, |c, s| _mm512_or_si512(c, s));
-    }
     let infinity = source.infinity_code() as u32;
     let numbers = if unsigned_zero && rules.infinity_is_nan { lanes(infinity - 1) } else { lanes(infinity) };
     let nan = both(magnitude, |m| _mm512_cmpgt_epu16_mask(m, numbers));
@@ -513,10 +514,10 @@ impl ByMagnitude {
     }
 }
 
-/// To a finite float of 6 or 4 bits, one a byte, from 16-bit floats that hold elements of `S`.
+/// To a finite float of 6 or 4 bits, one a byte, from 16-bit floats.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-fn to_finite_float<S: Element>(
+fn to_finite_float(
     format: FloatFormat,
     source: FloatFormat,
     table: &ByMagnitude,
@@ -546,15 +547,9 @@ fn to_finite_float<S: Element>(
         let high = _mm512_permutex2var_epi8(part(2), index, part(3));
         _mm512_mask_blend_epi8(_mm512_movepi8_mask(index), low, high)
     };
-    if const { matches!(S::DATA_TYPE.info().kind, Kind::Uint) } {
-        return code;
-    }
     let upper = high_bytes_of_words(value[0], value[1]);
     let shifted = _mm512_srl_epi16(upper, _mm_cvtsi32_si128(8 - format.bits as i32));
     let code = _mm512_or_si512(code, _mm512_and_si512(shifted, _mm512_set1_epi8(format.sign_bit() as i8)));
-    if const { is_integer::<S>() } {
-        return code;
-    }
     let nan = both(magnitude, |m| _mm512_cmpgt_epu16_mask(m, lanes(source.infinity_code() as u32)));
     let nan = u64::from(nan[1]) << 32 | u64::from(nan[0]);
     _mm512_mask_mov_epi8(code, nan, low_bytes_of_words(rules.nan, rules.nan))
