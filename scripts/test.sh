@@ -15,6 +15,8 @@ python=.venv/bin/python
 stage "set-up" python3 scripts/setup.py
 stage "facts from onnx, older" "$python" scripts/onnx_schemas.py --check
 stage "facts from onnx, newest" env PYTHONPATH=.cache/onnx-newest "$python" scripts/onnx_schemas.py --check
+stage "operators of onnx, older" "$python" scripts/onnx_operators.py --check
+stage "operators of onnx, newest" env PYTHONPATH=.cache/onnx-newest "$python" scripts/onnx_operators.py --check
 stage "format" cargo fmt --all --check
 stage "lints" cargo clippy --workspace --all-targets --locked -- -D warnings
 stage "build" cargo build --workspace --release --locked

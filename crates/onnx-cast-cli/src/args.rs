@@ -64,10 +64,14 @@ Examples:
   onnx-cast cast scales.npy scales.npy --to float8e8m0 --round-mode nearest
   onnx-cast cast e4m3.npy y.npy --from float8e4m3fn --to float    an .npy of V1 or u1 items
   onnx-cast cast x.pb y.pb --to int4 --opset 21              by the rules of an older opset
+  onnx-cast cast model.onnx small.onnx --to float16          every large weight of a model
+  onnx-cast cast model.onnx small.onnx --to float8e4m3fn --raise-opset --external-data small.bin
 
 The extension tells the format: .pb (ONNX TensorProto), .npy, .safetensors. Of a .safetensors file every tensor \
 of a floating type is cast, and the rest and the metadata are kept; otherwise a file holds one tensor, and IN and OUT \
-may differ in format. OUT may be IN. On an error OUT is as it was before.")]
+may differ in format. Of a model (.onnx) every floating constant of 256 elements or more is stored in the new type, and a \
+Cast gives it back in its own, so that the model takes and gives what it did. OUT may be IN. On an error OUT is as it was \
+before.")]
 pub(crate) struct CastArgs {
     #[command(flatten)]
     pub(crate) files: FileArgs,
@@ -76,6 +80,25 @@ pub(crate) struct CastArgs {
     pub(crate) to: DataType,
     #[command(flatten)]
     pub(crate) attributes: Attributes,
+    /// Raise a model's opset where the target needs it, if every operator means the same in the newer one
+    #[arg(long)]
+    pub(crate) raise_opset: bool,
+    /// Keep constants of a model that have fewer elements; 256 unless said otherwise
+    #[arg(long, value_name = "N")]
+    pub(crate) min_elements: Option<usize>,
+    #[command(flatten)]
+    pub(crate) storage: StorageArgs,
+}
+
+/// Where a model's elements go.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct StorageArgs {
+    /// Put a model's elements into this file beside OUT; models of more than 2 GiB do so by themselves, into OUT.data
+    #[arg(long, value_name = "FILE")]
+    pub(crate) external_data: Option<String>,
+    /// Keep tensors of fewer bytes inside the model; 1024 unless said otherwise
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) external_threshold: Option<u64>,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -101,10 +124,10 @@ pub(crate) struct BitCastArgs {
 /// From a file to a file.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct FileArgs {
-    /// The file to read: .pb, .npy or .safetensors
+    /// The file to read: .pb, .npy or .safetensors, or to cast a model, .onnx
     #[arg(value_name = "IN")]
     pub(crate) input: PathBuf,
-    /// The file to write: .pb, .npy or .safetensors
+    /// The file to write: .pb, .npy or .safetensors, or of a model, .onnx
     #[arg(value_name = "OUT")]
     pub(crate) output: PathBuf,
     /// What an .npy file holds whose items do not tell it (V1, u1, u2); another file must hold this type
@@ -226,9 +249,9 @@ fn positive(text: &str) -> Result<usize, String> {
 /// Opset and attributes of Cast. What the opset's version does not have is an error.
 #[derive(Clone, Debug, ClapArgs)]
 pub(crate) struct Attributes {
-    /// The opset, whose version of the operator decides
-    #[arg(long, value_name = "N", default_value_t = i64::from(NEWEST_OPSET))]
-    pub(crate) opset: i64,
+    /// The opset, whose version of the operator decides; the newest unless said otherwise
+    #[arg(long, value_name = "N")]
+    pub(crate) opset: Option<i64>,
     /// Whether a float8 target takes its largest value in place of overflow; true unless said otherwise (Cast-19 on)
     #[arg(long, value_name = "true|false", action = clap::ArgAction::Set, hide_possible_values = true)]
     pub(crate) saturate: Option<bool>,
@@ -240,7 +263,7 @@ pub(crate) struct Attributes {
 impl Attributes {
     pub(crate) fn options(&self) -> CastOptions {
         CastOptions {
-            opset: self.opset,
+            opset: self.opset.unwrap_or(i64::from(NEWEST_OPSET)),
             saturate: self.saturate,
             round_mode: self.round_mode,
             ..CastOptions::default()

@@ -1,14 +1,20 @@
 //! `cast` and `bitcast`: from file to file.
 
 use crate::args::{BitCastArgs, CastArgs, FileArgs};
+use crate::models;
 use crate::summary::{Amount, Summary};
 use anyhow::Result;
 use onnx_cast::{CastOptions, DataType};
-use onnx_cast_file::{FileCast, FileError, WriteOptions, bit_cast_file, cast_file};
+use onnx_cast_file::{FileCast, FileError, Format, WriteOptions, bit_cast_file, cast_file};
 use std::path::Path;
 use std::time::Instant;
 
 pub(crate) fn cast(args: &CastArgs) -> Result<()> {
+    let model = |path| Format::from_path(path).is_ok_and(|format| format == Format::Onnx);
+    if model(&args.files.input) && model(&args.files.output) {
+        return models::cast(args);
+    }
+    models::refuse_options(args)?;
     run(&args.files, args.to, args.attributes.options(), cast_file)
 }
 

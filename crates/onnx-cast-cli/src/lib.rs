@@ -13,6 +13,7 @@ mod convert;
 mod decimal;
 mod evaluate;
 mod explain;
+mod models;
 mod summary;
 mod types;
 mod value;

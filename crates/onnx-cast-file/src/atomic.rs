@@ -64,6 +64,12 @@ impl AtomicFile {
         &self.path
     }
 
+    /// Writes everything to the disk, so that little is left for [`AtomicFile::commit`] to fail at.
+    pub(crate) fn sync(&mut self) -> Result<(), FileError> {
+        let synced = self.file.flush().and_then(|()| self.file.get_ref().as_file().sync_all());
+        synced.map_err(|error| FileError::io(&self.path, "write", error))
+    }
+
     /// Puts the file in its place.
     ///
     /// # Errors

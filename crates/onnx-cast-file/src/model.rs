@@ -3,7 +3,7 @@
 //! model is read.
 
 mod error;
-mod graph;
+pub(crate) mod graph;
 mod run;
 
 use crate::error::FileError;

@@ -225,14 +225,42 @@ pub(crate) fn parse(message: &[u8]) -> Result<Source<'_>, PbError> {
     source.map_err(|problem| PbError { tensor, problem })
 }
 
-fn parse_named(name: String, message: &[u8]) -> Result<Source<'_>, PbProblem> {
-    if message.is_empty() {
-        return Err(PbProblem::Empty);
+/// What a TensorProto says of its elements, without them.
+#[derive(Debug)]
+pub(crate) struct Head<'a> {
+    pub(crate) data_type: DataType,
+    pub(crate) shape: Vec<usize>,
+    /// Number of elements.
+    pub(crate) len: usize,
+    /// Whether they are in another file.
+    pub(crate) external: bool,
+    /// `raw_data`; empty where they are elsewhere.
+    raw: &'a [u8],
+    /// The storage field that holds something.
+    stored: Option<u32>,
+}
+
+impl<'a> Head<'a> {
+    /// The elements where they lie as the library wants them: checked to be as many as type and shape ask for.
+    pub(crate) fn raw(&self) -> Result<Option<&'a [u8]>, PbProblem> {
+        let Head { data_type, ref shape, raw, .. } = *self;
+        if data_type == DataType::String || self.stored.is_some_and(|field| field != field::RAW_DATA) {
+            return Ok(None);
+        }
+        let too_large = || PbProblem::TooLarge { data_type, shape: shape.clone() };
+        let want = data_type.byte_len(self.len).ok_or_else(too_large)?;
+        if raw.len() != want {
+            return Err(PbProblem::RawLen { data_type, shape: shape.clone(), got: raw.len(), want });
+        }
+        Ok(Some(raw))
     }
+}
+
+/// Reads all but the elements.
+pub(crate) fn head(message: &[u8]) -> Result<Head<'_>, PbProblem> {
     let mut data_type = 0;
     let mut location = 0;
     let mut raw: &[u8] = &[];
-    // The storage fields that hold something.
     let mut stored: Option<u32> = None;
     for field in Fields::new(message) {
         let field = field?;
@@ -246,7 +274,7 @@ fn parse_named(name: String, message: &[u8]) -> Result<Source<'_>, PbProblem> {
         }
         // An empty field is one that is not set; but a string may well be empty.
         let empty = matches!(field.value, Value::Bytes([])) && field.number != field::STRING_DATA;
-        if !empty && STORAGE.iter().any(|(number, _)| *number == field.number) {
+        if !empty && is_storage(field.number) {
             match stored {
                 Some(first) if first != field.number => {
                     return Err(PbProblem::SeveralFields {
@@ -263,35 +291,52 @@ fn parse_named(name: String, message: &[u8]) -> Result<Source<'_>, PbProblem> {
         number => DataType::from_onnx(number).ok_or(PbProblem::DataType { number })?,
     };
     let shape = dims(message)?;
-    match location {
-        0 => {}
-        1 => return Err(PbProblem::External),
+    let external = match location {
+        0 => false,
+        1 => true,
         number => return Err(PbProblem::Location { number }),
+    };
+    let len = element_count(&shape).ok_or_else(|| PbProblem::TooLarge { data_type, shape: shape.clone() })?;
+    Ok(Head { data_type, shape, len, external, raw, stored })
+}
+
+fn parse_named(name: String, message: &[u8]) -> Result<Source<'_>, PbProblem> {
+    if message.is_empty() {
+        return Err(PbProblem::Empty);
     }
-    let too_large = || PbProblem::TooLarge { data_type, shape: shape.clone() };
-    let len = element_count(&shape).ok_or_else(too_large)?;
+    let head = head(message)?;
+    if head.external {
+        return Err(PbProblem::External);
+    }
+    let (data_type, len) = (head.data_type, head.len);
     let typed = typed_field(data_type);
-    let field = stored.unwrap_or(if data_type == DataType::String { typed } else { field::RAW_DATA });
+    let field = head.stored.unwrap_or(if data_type == DataType::String { typed } else { field::RAW_DATA });
     if field != typed && (field != field::RAW_DATA || data_type == DataType::String) {
         let raw = if data_type == DataType::String { "" } else { "raw_data or " };
         let want = format!("{raw}{}", field_name(typed));
         return Err(PbProblem::Field { field: field_name(field), data_type, want });
     }
-    let data = if field == field::RAW_DATA {
-        let want = data_type.byte_len(len).ok_or_else(too_large)?;
-        if raw.len() != want {
-            return Err(PbProblem::RawLen { data_type, shape, got: raw.len(), want });
-        }
-        SourceData::Bytes(Cow::Borrowed(raw))
-    } else {
-        let entries = Entries { message, field, data_type, shape: &shape, len };
-        if data_type == DataType::String {
-            SourceData::Strings(entries.strings()?)
-        } else {
-            SourceData::Bytes(Cow::Owned(entries.bytes()?))
+    let raw = head.raw()?;
+    let shape = head.shape;
+    let data = match raw {
+        Some(raw) => SourceData::Bytes(Cow::Borrowed(raw)),
+        None => {
+            let entries = Entries { message, field, data_type, shape: &shape, len };
+            if data_type == DataType::String {
+                SourceData::Strings(entries.strings()?)
+            } else {
+                SourceData::Bytes(
+                    entries.borrowed()?.map_or_else(|| entries.bytes().map(Cow::Owned), |bytes| Ok(bytes.into()))?,
+                )
+            }
         }
     };
     Ok(Source { name, data_type, shape, data })
+}
+
+/// Whether a field holds elements.
+pub(crate) fn is_storage(number: u32) -> bool {
+    STORAGE.iter().any(|(storage, _)| *storage == number)
 }
 
 fn dims(message: &[u8]) -> Result<Vec<usize>, PbProblem> {
@@ -307,15 +352,15 @@ fn dims(message: &[u8]) -> Result<Vec<usize>, PbProblem> {
 }
 
 /// The entries of a storage field other than `raw_data`.
-struct Entries<'a> {
+struct Entries<'a, 's> {
     message: &'a [u8],
     field: u32,
     data_type: DataType,
-    shape: &'a [usize],
+    shape: &'s [usize],
     len: usize,
 }
 
-impl Entries<'_> {
+impl<'a> Entries<'a, '_> {
     /// Holds the number of entries against what is wanted, before anything is allocated for them.
     fn check(&self, got: usize, want: Option<usize>) -> Result<(), PbProblem> {
         let want = want.ok_or_else(|| self.too_large())?;
@@ -332,6 +377,24 @@ impl Entries<'_> {
 
     fn buffer(&self, len: Option<usize>) -> Result<Vec<u8>, PbProblem> {
         len.and_then(zeros).ok_or_else(|| self.too_large())
+    }
+
+    /// The bytes where one packed field of little-endian words holds them all, as most writers pack float_data.
+    fn borrowed(&self) -> Result<Option<&'a [u8]>, PbProblem> {
+        if !matches!(self.field, field::FLOAT_DATA | field::DOUBLE_DATA) {
+            return Ok(None);
+        }
+        let mut found = None;
+        for field in Fields::new(self.message) {
+            let field = field?;
+            if field.number == self.field {
+                match field.value {
+                    Value::Bytes(bytes) if found.is_none() => found = Some(bytes),
+                    _ => return Ok(None),
+                }
+            }
+        }
+        Ok(found.filter(|bytes| self.data_type.byte_len(self.len) == Some(bytes.len())))
     }
 
     fn bytes(&self) -> Result<Vec<u8>, PbProblem> {
@@ -428,8 +491,7 @@ impl<'a> Frame<'a> {
         let mut fields = Vec::new();
         for field in Fields::new(message) {
             let field = field?;
-            let stored = STORAGE.iter().any(|(number, _)| *number == field.number);
-            if !stored && !REPLACED.contains(&field.number) {
+            if !is_storage(field.number) && !REPLACED.contains(&field.number) {
                 fields.push((field.number, Cow::Borrowed(field.span)));
             }
         }

@@ -1,8 +1,9 @@
 //! What can go wrong with a model. The texts lack the file, which whoever opened it puts in front.
 
-use crate::error::{ShapeText, Short};
+use crate::error::{ShapeText, Short, TensorText};
 use crate::pb::PbError;
 use crate::proto::wire::WireError;
+use crate::rewrite::ExternalProblem;
 use onnx_cast::ops::Dim;
 use onnx_cast::{CastError, DataType, NEWEST_OPSET, OpError};
 use std::fmt;
@@ -187,6 +188,79 @@ pub enum ModelError {
         /// The first version that takes it, if one does.
         since: Option<u32>,
     },
+    /// Graphs within graphs, deeper than any reader goes.
+    #[error("graphs within graphs, more than {limit} deep")]
+    Depth {
+        /// How deep they may be.
+        limit: usize,
+    },
+    /// An attribute whose one tensor or graph stands in it twice.
+    #[error("not a valid ONNX model: attribute `{}` has its value twice", Short(attribute))]
+    Repeated {
+        /// The attribute.
+        attribute: String,
+    },
+    /// A tensor whose elements are in another file, and cannot be had from there.
+    #[error("{}{problem}", TensorText(tensor))]
+    External {
+        /// The tensor.
+        tensor: String,
+        /// What is wrong.
+        problem: ExternalProblem,
+    },
+    /// Training information, whose bindings name initializers.
+    #[error("the model has training information, which is not supported")]
+    Training,
+    /// A constant that cannot be cast, or whose result cannot be stored.
+    #[error("constant `{}`: {what}", Short(name))]
+    Uncast {
+        /// The constant.
+        name: String,
+        /// Why.
+        what: String,
+    },
+    /// An opset without a Cast between two types.
+    #[error(
+        "constant `{}`: {operator} takes {data_type} from opset {needs} on, and the model imports {opset} \
+         (--raise-opset raises it)",
+        Short(name)
+    )]
+    NeedsOpset {
+        /// The constant.
+        name: String,
+        /// The operator.
+        operator: &'static str,
+        /// The type.
+        data_type: DataType,
+        /// The first opset with the types.
+        needs: u32,
+        /// The model's opset.
+        opset: i64,
+    },
+    /// Operators that may mean something else in a newer opset.
+    #[error("the opset cannot be raised from {from} to {to}: {}", Nodes(nodes))]
+    Raise {
+        /// The model's opset.
+        from: i64,
+        /// The opset that is needed.
+        to: i64,
+        /// Each node, and the versions of its operator.
+        nodes: Vec<String>,
+    },
+    /// A model that is too large for a message although its elements are in a file of their own.
+    #[error("{bytes} bytes besides the constants' elements are more than a protobuf message may hold (2 GiB)")]
+    MessageSize {
+        /// Bytes of the message.
+        bytes: u64,
+    },
+    /// A file of external data that must not be written.
+    #[error("external data `{}`: {what}", Short(name))]
+    DataFile {
+        /// The file's name.
+        name: String,
+        /// Why.
+        what: &'static str,
+    },
     /// A node that fails on its input.
     #[error("{node}: {error}")]
     Cast {
@@ -224,6 +298,18 @@ impl fmt::Display for List<'_> {
             write!(f, "{}`{}`", if i == 0 { "" } else { ", " }, Short(name))?;
         }
         if self.0.len() > LIMIT { f.write_str(", ...") } else { Ok(()) }
+    }
+}
+
+struct Nodes<'a>(&'a [String]);
+
+impl fmt::Display for Nodes<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const LIMIT: usize = 8;
+        for (i, node) in self.0.iter().take(LIMIT).enumerate() {
+            write!(f, "{}{node}", if i == 0 { "" } else { "; " })?;
+        }
+        if self.0.len() > LIMIT { write!(f, "; and {} more", self.0.len() - LIMIT) } else { Ok(()) }
     }
 }
 

@@ -4,7 +4,7 @@
 use super::{Model, ModelError, Node, Operation, ValueDecl};
 use crate::error::Short;
 use crate::pb;
-use crate::proto::onnx::{attribute, graph, model, node, opset, value_info};
+use crate::proto::onnx::{attribute, function, graph, model, node, opset, value_info};
 use crate::proto::wire::{self, Fields, Value, WireError};
 use onnx_cast::ops::{Attribute, AttributeValue, Dim};
 use onnx_cast::{BitCast, Cast, CastLike, DataType, NEWEST_OPSET, Operator, Strings, Tensor, TensorError};
@@ -27,11 +27,8 @@ pub(super) fn read(bytes: &[u8]) -> Result<Model, ModelError> {
                     }
                 }
             }
-            (model::FUNCTIONS, Value::Bytes(function)) => {
-                // FunctionProto has its name where ModelProto has the version of its format.
-                const NAME: u32 = 1;
-                const DOMAIN: u32 = 10;
-                let (name, domain) = (text(function, NAME)?, text(function, DOMAIN)?);
+            (model::FUNCTIONS, Value::Bytes(message)) => {
+                let (name, domain) = (text(message, function::NAME)?, text(message, function::DOMAIN)?);
                 return Err(ModelError::Function { name, domain });
             }
             _ => {}
@@ -47,14 +44,14 @@ pub(super) fn read(bytes: &[u8]) -> Result<Model, ModelError> {
 }
 
 /// The opset of an import, where it is of ONNX's default domain.
-fn default_opset(import: &[u8]) -> Result<Option<i64>, ModelError> {
+pub(crate) fn default_opset(import: &[u8]) -> Result<Option<i64>, ModelError> {
     let domain = text(import, opset::DOMAIN)?;
     let version = last(import, opset::VERSION, as_int)?;
     Ok(is_default(&domain).then_some(version.unwrap_or(0)))
 }
 
 /// Whether a domain is ONNX's own, which has two spellings.
-fn is_default(domain: &str) -> bool {
+pub(crate) fn is_default(domain: &str) -> bool {
     matches!(domain, "" | "ai.onnx")
 }
 
@@ -158,11 +155,7 @@ fn read_dim(message: &[u8]) -> Result<Dim, ModelError> {
 fn read_node(message: &[u8], index: usize, opset: i64) -> Result<Node, ModelError> {
     let (name, op_type) = (text(message, node::NAME)?, text(message, node::OP_TYPE)?);
     let domain = text(message, node::DOMAIN)?;
-    let label = if name.is_empty() {
-        format!("node {index} ({})", Short(&op_type))
-    } else {
-        format!("node `{}` ({})", Short(&name), Short(&op_type))
-    };
+    let label = label(&name, index, &op_type);
     let (mut inputs, mut outputs, mut attributes) = (Vec::new(), Vec::new(), Vec::new());
     for field in Fields::new(message) {
         let field = field?;
@@ -201,6 +194,15 @@ fn read_node(message: &[u8], index: usize, opset: i64) -> Result<Node, ModelErro
     }
     let [output] = &outputs[..] else { return Err(ModelError::OutputCount { node: label, got: outputs.len() }) };
     Ok(Node { label, operation, inputs, output: output.clone() })
+}
+
+/// A node as errors name it.
+pub(crate) fn label(name: &str, index: usize, op_type: &str) -> String {
+    if name.is_empty() {
+        format!("node {index} ({})", Short(op_type))
+    } else {
+        format!("node `{}` ({})", Short(name), Short(op_type))
+    }
 }
 
 /// An attribute as it stands in the model.
@@ -257,7 +259,7 @@ impl<'a> AttributeProto<'a> {
 /// The first version of Constant, or of Identity, that has a type, by the schemas of ONNX: every type comes with the
 /// version that brought it to CastLike, bfloat16 with 13, and those that there were from the start with the first, but
 /// that Constant-1 is for floats alone.
-pub(super) fn since(constant: bool, data_type: DataType) -> Option<u32> {
+pub(crate) fn since(constant: bool, data_type: DataType) -> Option<u32> {
     let first = match data_type {
         DataType::Float | DataType::Double | DataType::Float16 => 1,
         _ if constant => 9,
@@ -271,7 +273,7 @@ pub(super) fn since(constant: bool, data_type: DataType) -> Option<u32> {
 }
 
 /// The newest version of Constant, or of Identity, at an opset.
-pub(super) fn version(constant: bool, opset: i64) -> u32 {
+pub(crate) fn version(constant: bool, opset: i64) -> u32 {
     const CONSTANT: &[u32] = &[1, 9, 11, 12, 13, 19, 21, 23, 24, 25];
     const IDENTITY: &[u32] = &[1, 13, 14, 16, 19, 21, 23, 24, 25];
     let versions = if constant { CONSTANT } else { IDENTITY };
@@ -360,7 +362,11 @@ fn checked(label: &str, tensor: Result<Tensor, TensorError>) -> Result<Tensor, M
 }
 
 /// The last value of a field, which is the one that counts.
-fn last<'a, T>(message: &'a [u8], number: u32, take: fn(Value<'a>) -> Option<T>) -> Result<Option<T>, WireError> {
+pub(crate) fn last<'a, T>(
+    message: &'a [u8],
+    number: u32,
+    take: fn(Value<'a>) -> Option<T>,
+) -> Result<Option<T>, WireError> {
     let mut found = None;
     for field in Fields::new(message) {
         let field = field?;
@@ -371,27 +377,27 @@ fn last<'a, T>(message: &'a [u8], number: u32, take: fn(Value<'a>) -> Option<T>)
     Ok(found)
 }
 
-fn as_bytes(value: Value<'_>) -> Option<&[u8]> {
+pub(crate) fn as_bytes(value: Value<'_>) -> Option<&[u8]> {
     if let Value::Bytes(bytes) = value { Some(bytes) } else { None }
 }
 
-fn as_varint(value: Value<'_>) -> Option<u64> {
+pub(crate) fn as_varint(value: Value<'_>) -> Option<u64> {
     if let Value::Varint(value) = value { Some(value) } else { None }
 }
 
-fn as_int(value: Value<'_>) -> Option<i64> {
+pub(crate) fn as_int(value: Value<'_>) -> Option<i64> {
     as_varint(value).map(|value| value as i64)
 }
 
-fn as_word(value: Value<'_>) -> Option<[u8; 4]> {
+pub(crate) fn as_word(value: Value<'_>) -> Option<[u8; 4]> {
     if let Value::Fixed32(word) = value { Some(word) } else { None }
 }
 
-fn utf8(bytes: &[u8]) -> Result<&str, ModelError> {
+pub(crate) fn utf8(bytes: &[u8]) -> Result<&str, ModelError> {
     std::str::from_utf8(bytes).map_err(|_| ModelError::Name)
 }
 
 /// A field of text; empty where it is not there.
-fn text(message: &[u8], number: u32) -> Result<String, ModelError> {
+pub(crate) fn text(message: &[u8], number: u32) -> Result<String, ModelError> {
     Ok(utf8(last(message, number, as_bytes)?.unwrap_or_default())?.to_owned())
 }

@@ -5,6 +5,7 @@ pub(crate) mod model {
     pub(crate) const IR_VERSION: u32 = 1;
     pub(crate) const GRAPH: u32 = 7;
     pub(crate) const OPSET_IMPORT: u32 = 8;
+    pub(crate) const TRAINING_INFO: u32 = 20;
     pub(crate) const FUNCTIONS: u32 = 25;
 }
 
@@ -20,7 +21,31 @@ pub(crate) mod graph {
     pub(crate) const INITIALIZER: u32 = 5;
     pub(crate) const INPUT: u32 = 11;
     pub(crate) const OUTPUT: u32 = 12;
+    pub(crate) const VALUE_INFO: u32 = 13;
     pub(crate) const SPARSE_INITIALIZER: u32 = 15;
+}
+
+/// `FunctionProto`.
+pub(crate) mod function {
+    pub(crate) const NAME: u32 = 1;
+    pub(crate) const INPUT: u32 = 4;
+    pub(crate) const OUTPUT: u32 = 5;
+    pub(crate) const NODE: u32 = 7;
+    pub(crate) const OPSET_IMPORT: u32 = 9;
+    pub(crate) const DOMAIN: u32 = 10;
+    pub(crate) const VALUE_INFO: u32 = 12;
+}
+
+/// `SparseTensorProto`.
+pub(crate) mod sparse {
+    pub(crate) const VALUES: u32 = 1;
+    pub(crate) const INDICES: u32 = 2;
+}
+
+/// `StringStringEntryProto`.
+pub(crate) mod entry {
+    pub(crate) const KEY: u32 = 1;
+    pub(crate) const VALUE: u32 = 2;
 }
 
 /// `ValueInfoProto`, and what its type holds.
@@ -58,11 +83,16 @@ pub(crate) mod attribute {
     pub(crate) const I: u32 = 3;
     pub(crate) const S: u32 = 4;
     pub(crate) const T: u32 = 5;
+    pub(crate) const G: u32 = 6;
     pub(crate) const FLOATS: u32 = 7;
     pub(crate) const INTS: u32 = 8;
     pub(crate) const STRINGS: u32 = 9;
+    pub(crate) const TENSORS: u32 = 10;
+    pub(crate) const GRAPHS: u32 = 11;
     pub(crate) const TYPE: u32 = 20;
     pub(crate) const REF_ATTR_NAME: u32 = 21;
+    pub(crate) const SPARSE_TENSOR: u32 = 22;
+    pub(crate) const SPARSE_TENSORS: u32 = 23;
 
     /// `AttributeProto.AttributeType`.
     pub(crate) mod kind {

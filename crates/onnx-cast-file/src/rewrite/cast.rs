@@ -1,0 +1,310 @@
+//! `cast` on a model: each selected constant becomes the target type, followed by one Cast back to the type that it had.
+
+use super::emit::{Content, Edits, NewNode, NewTensor};
+use super::external::Files;
+use super::rope::{Elements, Stored};
+use super::tree::{Document, Graph, Names, Node, Readers, readers};
+use super::{Storage, raise, rewrite};
+use crate::cast::{Summary, TensorSummary};
+use crate::error::FileError;
+use crate::model::ModelError;
+use crate::model::graph::{as_word, last};
+use crate::pb::{self, PbError};
+use crate::proto::onnx::attribute;
+use crate::proto::wire;
+use onnx_cast::{Cast, CastOptions, DataType, Operator};
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::path::Path;
+
+/// What to cast in a model, and how.
+pub struct ModelCast<'s> {
+    /// The target of a constant by its name, type and number of elements; `None` leaves it as it is.
+    pub select: &'s dyn Fn(&str, DataType, usize) -> Option<DataType>,
+    /// The operator's attributes. The opset is the model's.
+    pub options: CastOptions,
+    /// Raise the model's opset where a target needs it, if every operator means the same in the newer one.
+    pub raise_opset: bool,
+    /// Where the elements go.
+    pub storage: Storage,
+}
+
+impl fmt::Debug for ModelCast<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ModelCast { options, raise_opset, storage, .. } = self;
+        f.debug_struct("ModelCast")
+            .field("options", options)
+            .field("raise_opset", raise_opset)
+            .field("storage", storage)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Casts the selected constants of a model, in its graph, the graphs within it and its functions: initializers, and the
+/// values of Constant nodes. Each is stored in its target type under a new name, and a Cast gives the old name in the old
+/// type, so that nothing that reads it sees a difference but in its values. A constant that is of its target type, or that
+/// such a Cast follows already, stays as it is: casting twice gives the same bytes.
+///
+/// The summary has the constants in the order of the model.
+///
+/// # Errors
+/// Where a file cannot be read or written, the model is not valid, or its opset has no Cast for the types.
+pub fn cast_model(
+    input: impl AsRef<Path>,
+    output: impl AsRef<Path>,
+    request: &ModelCast<'_>,
+) -> Result<Summary, FileError> {
+    rewrite(input.as_ref(), output.as_ref(), &request.storage, |document, files| edits(document, files, request))
+}
+
+/// A constant of the model.
+pub(super) struct Constant<'a> {
+    pub(super) name: &'a str,
+    /// The TensorProto, where there is one.
+    pub(super) message: Option<&'a [u8]>,
+    pub(super) data_type: DataType,
+    pub(super) shape: Vec<usize>,
+    pub(super) len: usize,
+    /// `None` for strings.
+    pub(super) elements: Option<Elements<'a>>,
+}
+
+impl<'a> Constant<'a> {
+    fn of_tensor(name: &'a str, message: &'a [u8], files: &'a Files) -> Result<Self, ModelError> {
+        let elements = files.elements(message)?;
+        let head = pb::head(message).map_err(|problem| {
+            let error = PbError { tensor: name.to_owned(), problem };
+            ModelError::Tensor { place: "constant".to_owned(), error }
+        })?;
+        let (data_type, shape, len) = (head.data_type, head.shape, head.len);
+        Ok(Constant { name, message: Some(message), data_type, shape, len, elements })
+    }
+
+    /// The value of a Constant node, if it is a tensor or a number.
+    pub(super) fn node(node: &Node<'a>, files: &'a Files) -> Result<Option<Self>, ModelError> {
+        let (true, Some(name), [value]) = (node.is("Constant"), node.output(), &node.attributes[..]) else {
+            return Ok(None);
+        };
+        if value.refers {
+            return Ok(None);
+        }
+        let whole = |data_type, shape: Vec<usize>, bytes: Vec<u8>| {
+            let len = shape.first().copied().unwrap_or(1);
+            let elements = Elements { stored: Stored::Owned(bytes), from: data_type, len, plans: Vec::new() };
+            Constant { name, message: None, data_type, shape, len, elements: Some(elements) }
+        };
+        Ok(match value.name {
+            "value" => match value.tensor()? {
+                Some(message) => Some(Constant::of_tensor(name, message, files)?),
+                None => None,
+            },
+            "value_float" => {
+                let word = last(value.message, attribute::F, as_word)?.unwrap_or_default();
+                Some(whole(DataType::Float, vec![], word.to_vec()))
+            }
+            "value_int" => {
+                let value = last(value.message, attribute::I, crate::model::graph::as_int)?.unwrap_or(0);
+                Some(whole(DataType::Int64, vec![], value.to_le_bytes().to_vec()))
+            }
+            "value_floats" => {
+                let words = wire::fixed32s(value.message, attribute::FLOATS).collect::<Result<Vec<_>, _>>()?;
+                Some(whole(DataType::Float, vec![words.len()], words.concat()))
+            }
+            "value_ints" => {
+                let words = wire::varints(value.message, attribute::INTS)
+                    .map(|word| word.map(u64::to_le_bytes))
+                    .collect::<Result<Vec<_>, _>>()?;
+                Some(whole(DataType::Int64, vec![words.len()], words.concat()))
+            }
+            // Strings, and sparse tensors.
+            _ => None,
+        })
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.data_type.byte_len(self.len).unwrap_or(0) as u64
+    }
+}
+
+/// A constant that is to be cast.
+struct Chosen<'a> {
+    constant: Constant<'a>,
+    to: DataType,
+    graph: usize,
+    place: Place,
+    opset: Option<i64>,
+}
+
+#[derive(Clone, Copy)]
+enum Place {
+    /// An initializer, and the input of the same name.
+    Initializer(usize, Option<usize>),
+    Node(usize),
+}
+
+fn edits<'a>(
+    document: &Document<'a>,
+    files: &'a Files,
+    request: &ModelCast<'_>,
+) -> Result<(Edits<'a>, Summary), ModelError> {
+    let mut chosen = Vec::new();
+    let mut tensors = Vec::new();
+    for body in document.bodies() {
+        let readers = readers(body)?;
+        for graph in body.every() {
+            choose(document, graph, &readers, files, request, &mut chosen, &mut tensors)?;
+        }
+    }
+    let mut edits = Edits::default();
+    if chosen.is_empty() {
+        return Ok((edits, Summary { tensors }));
+    }
+    if document.training {
+        return Err(ModelError::Training);
+    }
+    let needs = chosen.iter().map(|one| Ok((one.needs()?, one))).collect::<Result<Vec<_>, ModelError>>()?;
+    let lacking = needs.iter().filter(|(needs, one)| one.opset.is_none_or(|opset| i64::from(needs.opset) > opset));
+    if let Some((needs, one)) = lacking.max_by_key(|(needs, _)| needs.opset) {
+        let name = one.constant.name.to_owned();
+        let Some(opset) = one.opset else {
+            let what = "no opset of ONNX's default domain is imported here, so there is no Cast".to_owned();
+            return Err(ModelError::Uncast { name, what });
+        };
+        if !request.raise_opset {
+            let Needs { operator, data_type, opset: needs } = *needs;
+            return Err(ModelError::NeedsOpset { name, operator, data_type, needs, opset });
+        }
+        raise::check(document, i64::from(needs.opset))?;
+        edits.opset = Some(needs.opset.into());
+    }
+    let mut names = document.names();
+    for one in chosen {
+        one.edit(&mut edits, &mut names, request)?;
+    }
+    Ok((edits, Summary { tensors }))
+}
+
+fn choose<'a>(
+    document: &Document<'a>,
+    graph: &Graph<'a>,
+    readers: &HashMap<&str, Readers<'_>>,
+    files: &'a Files,
+    request: &ModelCast<'_>,
+    chosen: &mut Vec<Chosen<'a>>,
+    tensors: &mut Vec<TensorSummary>,
+) -> Result<(), ModelError> {
+    let inputs: HashMap<&str, usize> =
+        graph.inputs.iter().enumerate().map(|(index, input)| (input.name, index)).collect();
+    let defaults: HashSet<&str> =
+        if document.ir_version >= 4 { inputs.keys().copied().collect() } else { HashSet::new() };
+    let mut take = |constant: Constant<'a>, place| {
+        let (name, from, len) = (constant.name, constant.data_type, constant.len);
+        let fixed = matches!(place, Place::Initializer(..)) && defaults.contains(name);
+        let to = if fixed { None } else { (request.select)(name, from, len) };
+        let to = to.filter(|&to| to != from).filter(|_| {
+            // Cast before: the constant's old name is that of the Cast's result, by which it was selected then.
+            let reader = readers.get(name).filter(|reader| reader.count == 1);
+            let before = reader.and_then(|reader| reader.cast);
+            before.and_then(|(old, back)| (request.select)(old, back, len)) != Some(from)
+        });
+        let bytes = constant.bytes();
+        let mut summary = TensorSummary {
+            name: name.to_owned(),
+            shape: constant.shape.clone(),
+            from,
+            to: from,
+            bytes_before: bytes,
+            bytes_after: bytes,
+            cast: false,
+        };
+        if let Some(to) = to {
+            summary.bytes_after = to.byte_len(len).unwrap_or(0) as u64;
+            (summary.to, summary.cast) = (to, true);
+            chosen.push(Chosen { constant, to, graph: graph.id, place, opset: graph.opset });
+        }
+        tensors.push(summary);
+    };
+    for (index, named) in graph.initializers.iter().enumerate() {
+        let constant = Constant::of_tensor(named.name, named.message, files)?;
+        take(constant, Place::Initializer(index, inputs.get(named.name).copied()));
+    }
+    for (index, node) in graph.nodes.iter().enumerate() {
+        if let Some(constant) = Constant::node(node, files)? {
+            take(constant, Place::Node(index));
+        }
+    }
+    Ok(())
+}
+
+/// The opset that a Cast back, and a Constant of the target type, come with.
+struct Needs {
+    operator: &'static str,
+    data_type: DataType,
+    opset: u32,
+}
+
+impl<'a> Chosen<'a> {
+    fn needs(&self) -> Result<Needs, ModelError> {
+        let (from, to) = (self.constant.data_type, self.to);
+        let refuse = |what| ModelError::Uncast { name: self.constant.name.to_owned(), what };
+        if from == DataType::String || to == DataType::String {
+            return Err(refuse(format!("{from} to {to}: strings are not stored in another type")));
+        }
+        let mut all = Vec::with_capacity(3);
+        for data_type in [to, from] {
+            let since = Operator::Cast.since(data_type);
+            let opset = since.ok_or_else(|| refuse(format!("no version of Cast takes {data_type}")))?;
+            all.push(Needs { operator: "Cast", data_type, opset });
+        }
+        if let Place::Node(_) = self.place {
+            let since = crate::model::graph::since(true, to);
+            let what = || refuse(format!("no version of Constant takes {to} (an initializer may have that type)"));
+            all.push(Needs { operator: "Constant", data_type: to, opset: since.ok_or_else(what)? });
+        }
+        // The first of those that need the most.
+        all.into_iter().rev().max_by_key(|needs| needs.opset).ok_or_else(|| refuse(String::new()))
+    }
+
+    fn edit(self, edits: &mut Edits<'a>, names: &mut Names, request: &ModelCast<'_>) -> Result<(), ModelError> {
+        let Chosen { constant, to, graph, place, opset, .. } = self;
+        let old = constant.name.to_owned();
+        let refuse = |what: String| ModelError::Uncast { name: old.clone(), what };
+        let opset = edits.opset.max(opset).unwrap_or_default();
+        let options = CastOptions { opset, ..request.options };
+        let plan = Cast::new(to, &options).and_then(|cast| cast.plan(constant.data_type));
+        let plan = plan.map_err(|error| refuse(error.to_string()))?;
+        let elements = constant.elements.ok_or_else(|| refuse("strings".to_owned()))?.then(plan);
+        let name = names.fresh(format!("{old}_{to}"));
+        let cast = NewNode {
+            name: names.fresh(format!("{old}_cast")),
+            input: name.clone(),
+            output: old,
+            to: constant.data_type,
+            opset,
+        };
+        let tensor = |name| NewTensor {
+            message: constant.message,
+            name,
+            shape: constant.shape.clone(),
+            content: Content::Elements(elements),
+        };
+        let edit = edits.graphs.entry(graph).or_default();
+        match place {
+            Place::Initializer(index, input) => {
+                if let Some(input) = input {
+                    edit.inputs.insert(input, Some((name.clone(), to)));
+                }
+                edit.initializers.insert(index, Some(tensor(Some(name))));
+                edit.first.push(cast);
+            }
+            Place::Node(index) => {
+                let node = edit.nodes.entry(index).or_default();
+                // The name of the tensor in the attribute says nothing, and is kept.
+                node.value = Some(tensor(None));
+                node.outputs.insert(0, name);
+                node.after.push(cast);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,261 @@
+//! External data: elements that a TensorProto has in another file (onnx.proto, `TensorProto.external_data`).
+//!
+//! A location is a path relative to the model's folder. It may not leave that folder, by its text or by a link, since a
+//! model from elsewhere could then have any file of this machine copied into its output.
+
+use crate::error::{FileError, Short};
+use crate::mmap::Mapped;
+use crate::model::ModelError;
+use crate::model::graph::{as_bytes, as_varint, last, utf8};
+use crate::pb;
+use crate::proto::onnx::{entry, tensor};
+use crate::proto::wire::{Fields, Value};
+use crate::rewrite::rope::{Elements, Stored};
+use onnx_cast::DataType;
+use std::collections::HashMap;
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+use thiserror::Error;
+
+/// What is wrong with a tensor's external data.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ExternalProblem {
+    /// No `location`.
+    #[error("external data without a location")]
+    NoLocation,
+    /// A location that is not a relative path without `..`.
+    #[error("external data at `{}` (want a path relative to the model's folder, without `..`)", Short(location))]
+    Path {
+        /// The location.
+        location: String,
+    },
+    /// A link that leads out of the model's folder.
+    #[error(
+        "external data at `{}`, a link out of the model's folder (put the file itself beside the model)",
+        Short(location)
+    )]
+    Link {
+        /// The location.
+        location: String,
+    },
+    /// A location that cannot be read.
+    #[error("external data at `{}` cannot be read: {error}", Short(location))]
+    Open {
+        /// The location.
+        location: String,
+        /// What the system says.
+        error: String,
+    },
+    /// An offset or a length that is no number.
+    #[error("{key} `{}` of external data is not a number", Short(value))]
+    Number {
+        /// `offset` or `length`.
+        key: &'static str,
+        /// Its value.
+        value: String,
+    },
+    /// A length that type and shape do not ask for.
+    #[error("{got} bytes of external data for {data_type} (type and shape want {want})")]
+    Length {
+        /// The type.
+        data_type: DataType,
+        /// The length that is stated.
+        got: u64,
+        /// Bytes that type and shape ask for.
+        want: u64,
+    },
+    /// Elements past the end of the file.
+    #[error("external data at `{}` has {size} bytes (want {want} from {offset} on)", Short(location))]
+    End {
+        /// The location.
+        location: String,
+        /// Bytes of the file.
+        size: u64,
+        /// Where the elements start.
+        offset: u64,
+        /// Bytes of the elements.
+        want: u64,
+    },
+    /// Strings, which have no size.
+    #[error("strings in external data")]
+    Strings,
+    /// A part of a sparse tensor.
+    #[error("a sparse tensor in external data, which is not supported")]
+    Sparse,
+}
+
+/// The entries of `external_data` that are read.
+struct Reference<'a> {
+    location: &'a str,
+    offset: u64,
+    length: Option<u64>,
+}
+
+impl<'a> Reference<'a> {
+    fn read(message: &'a [u8]) -> Result<Reference<'a>, Trouble> {
+        let (mut location, mut offset, mut length) = (None, 0, None);
+        for field in Fields::new(message) {
+            let field = field?;
+            let (tensor::EXTERNAL_DATA, Value::Bytes(bytes)) = (field.number, field.value) else { continue };
+            let key = last(bytes, entry::KEY, as_bytes)?.unwrap_or_default();
+            let value = utf8(last(bytes, entry::VALUE, as_bytes)?.unwrap_or_default())?;
+            let number = |key| value.parse().map_err(|_| ExternalProblem::Number { key, value: value.to_owned() });
+            match key {
+                b"location" => location = Some(value),
+                b"offset" => offset = number("offset")?,
+                b"length" => length = Some(number("length")?),
+                _ => {}
+            }
+        }
+        let location = location.ok_or(ExternalProblem::NoLocation)?;
+        Ok(Reference { location, offset, length })
+    }
+}
+
+/// A fault of the message, or of what it refers to.
+enum Trouble {
+    Model(ModelError),
+    External(ExternalProblem),
+}
+
+impl<E: Into<ModelError>> From<E> for Trouble {
+    fn from(error: E) -> Self {
+        Trouble::Model(error.into())
+    }
+}
+
+impl From<ExternalProblem> for Trouble {
+    fn from(problem: ExternalProblem) -> Self {
+        Trouble::External(problem)
+    }
+}
+
+impl Trouble {
+    fn of(self, message: &[u8]) -> ModelError {
+        match self {
+            Trouble::Model(error) => error,
+            Trouble::External(problem) => ModelError::External { tensor: tensor_name(message), problem },
+        }
+    }
+}
+
+/// A tensor's name for an error.
+pub(super) fn tensor_name(message: &[u8]) -> String {
+    let name = last(message, tensor::NAME, as_bytes).ok().flatten().unwrap_or_default();
+    String::from_utf8_lossy(name).into_owned()
+}
+
+/// The files of external data of a model, each mapped once.
+pub(super) struct Files {
+    by_location: HashMap<String, Mapped>,
+    /// Where they are, links resolved.
+    pub(super) paths: Vec<PathBuf>,
+}
+
+impl fmt::Debug for Files {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Files").field("paths", &self.paths).finish()
+    }
+}
+
+impl Files {
+    /// Maps every file that the tensors of a model refer to; each tensor is a message and whether it is a part of a
+    /// sparse one.
+    pub(super) fn open(model: &Path, tensors: &[(&[u8], bool)]) -> Result<Files, ModelError> {
+        let mut files = Files { by_location: HashMap::new(), paths: Vec::new() };
+        let folder = match model.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        for &(message, sparse) in tensors {
+            if !is_external(message) {
+                continue;
+            }
+            let opened = (|| {
+                if sparse {
+                    return Err(ExternalProblem::Sparse.into());
+                }
+                files.map(folder, Reference::read(message)?.location)
+            })();
+            opened.map_err(|trouble: Trouble| trouble.of(message))?;
+        }
+        Ok(files)
+    }
+
+    fn map(&mut self, folder: &Path, location: &str) -> Result<(), Trouble> {
+        if self.by_location.contains_key(location) {
+            return Ok(());
+        }
+        let named = || location.to_owned();
+        let relative = Path::new(location);
+        let plain = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
+        if !relative.components().all(plain) || !relative.components().any(|part| part != Component::CurDir) {
+            return Err(ExternalProblem::Path { location: named() }.into());
+        }
+        let refuse = |error: io::Error| ExternalProblem::Open { location: named(), error: error.to_string() };
+        let folder = fs::canonicalize(folder).map_err(refuse)?;
+        let path = fs::canonicalize(folder.join(relative)).map_err(refuse)?;
+        if !path.starts_with(&folder) {
+            return Err(ExternalProblem::Link { location: named() }.into());
+        }
+        if !fs::metadata(&path).map_err(refuse)?.is_file() {
+            return Err(refuse(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")).into());
+        }
+        let mapped = Mapped::open(&path).map_err(|error| match error {
+            FileError::Io { error, .. } => refuse(error),
+            error => ExternalProblem::Open { location: named(), error: error.to_string() },
+        })?;
+        self.by_location.insert(named(), mapped);
+        if !self.paths.contains(&path) {
+            self.paths.push(path);
+        }
+        Ok(())
+    }
+
+    /// The elements of a tensor, wherever they are. `None` for strings.
+    pub(super) fn elements<'a>(&'a self, message: &'a [u8]) -> Result<Option<Elements<'a>>, ModelError> {
+        let invalid = |problem| {
+            let error = pb::PbError { tensor: tensor_name(message), problem };
+            ModelError::Tensor { place: "constant".to_owned(), error }
+        };
+        let head = pb::head(message).map_err(invalid)?;
+        let (from, len) = (head.data_type, head.len);
+        let stored = if head.external {
+            let bytes = self.external(message, &head).map_err(|trouble| trouble.of(message))?;
+            Stored::Bytes(bytes)
+        } else if from == DataType::String {
+            return Ok(None);
+        } else if let Some(raw) = head.raw().map_err(invalid)? {
+            Stored::Bytes(raw)
+        } else {
+            // Read once to know that it can be read, which is what the length that is written rests on.
+            pb::parse(message).map_err(|error| ModelError::Tensor { place: "constant".to_owned(), error })?;
+            Stored::Message(message)
+        };
+        Ok(Some(Elements { stored, from, len, plans: Vec::new() }))
+    }
+
+    fn external<'a>(&'a self, message: &'a [u8], head: &pb::Head<'_>) -> Result<&'a [u8], Trouble> {
+        let data_type = head.data_type;
+        let want = data_type.byte_len(head.len).ok_or(ExternalProblem::Strings)? as u64;
+        let Reference { location, offset, length } = Reference::read(message)?;
+        if let Some(got) = length
+            && got != want
+        {
+            return Err(ExternalProblem::Length { data_type, got, want }.into());
+        }
+        let file = self.by_location.get(location).ok_or(ExternalProblem::NoLocation)?;
+        let end = offset.checked_add(want).and_then(|end| usize::try_from(end).ok());
+        let bytes = usize::try_from(offset).ok().zip(end).and_then(|(start, end)| file.get(start..end));
+        let size = file.len() as u64;
+        Ok(bytes.ok_or_else(|| ExternalProblem::End { location: location.to_owned(), size, offset, want })?)
+    }
+}
+
+/// Whether a TensorProto has its elements in another file.
+pub(super) fn is_external(message: &[u8]) -> bool {
+    last(message, tensor::DATA_LOCATION, as_varint).is_ok_and(|location| location == Some(1))
+}

@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""Writes, or with --check compares, `crates/onnx-cast-file/src/rewrite/operators.txt`: the versions of every operator of
+ONNX's own domain, by which the command decides whether a model means the same at a newer opset.
+
+One operator a line: its name and its versions. `=` behind a version says that it means what the one before means and
+takes more element types: text, attributes, inputs and outputs are word for word the same. The file is written from the
+newest onnx that the tests know. With an older onnx, --check compares the versions that that one has.
+"""
+
+import argparse
+import collections
+import re
+import sys
+from pathlib import Path
+
+import onnx
+
+FILE = Path(__file__).resolve().parent.parent / "crates" / "onnx-cast-file" / "src" / "rewrite" / "operators.txt"
+HEAD = """\
+# The versions of ONNX's operators; `=`: as the one before, but for more element types.
+# Written by scripts/onnx_operators.py from onnx {version}; not to be edited.
+"""
+
+
+# A remark on what the version is for, which is the types.
+REMARK = re.compile(r"\(Opset \d+ change\): Extend supported types to include [^.]*\.")
+
+
+def words(text):
+    return " ".join(REMARK.sub("", text or "").split())
+
+
+def meaning(schema):
+    """All that a schema says, but for the element types."""
+    attributes = [
+        (name, one.type.name, one.required, one.default_value.SerializeToString(), words(one.description))
+        for name, one in schema.attributes.items()
+    ]
+    inputs, outputs = (
+        [(one.name, one.option.name, one.type_str, one.is_homogeneous, one.min_arity, words(one.description)) for one in side]
+        for side in (schema.inputs, schema.outputs)
+    )
+    return schema.deprecated, words(schema.doc), sorted(attributes), inputs, outputs
+
+
+def types(schema):
+    return {one.type_param_str: set(one.allowed_type_strs) for one in schema.type_constraints}
+
+
+def says_the_same(new, old):
+    before, after = types(old), types(new)
+    return meaning(new) == meaning(old) and before.keys() == after.keys() and all(before[k] <= after[k] for k in before)
+
+
+def lines():
+    schemas = collections.defaultdict(list)
+    for schema in onnx.defs.get_all_schemas_with_history():
+        if schema.domain == "":
+            schemas[schema.name].append(schema)
+    for name, history in sorted(schemas.items()):
+        history.sort(key=lambda schema: schema.since_version)
+        marks = ["", *("=" if says_the_same(*pair) else "" for pair in zip(history[1:], history))]
+        yield " ".join([name, *(f"{schema.since_version}{mark}" for schema, mark in zip(history, marks))])
+
+
+def versions(line):
+    name, *versions = line.replace("=", "").split(" ")
+    return name, versions
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="compare with the committed file and change nothing")
+    arguments = parser.parse_args()
+    now = list(lines())
+    if not arguments.check:
+        FILE.write_text(HEAD.format(version=onnx.__version__) + "\n".join(now) + "\n")
+        print(f"wrote {FILE}")
+        return
+    text = FILE.read_text().splitlines()
+    committed = [line for line in text if not line.startswith("#")]
+    if any(f"from onnx {onnx.__version__};" in line for line in text):
+        same = now == committed
+    else:
+        known = dict(map(versions, committed))
+        same = all(known.get(name, [])[: len(old)] == old for name, old in map(versions, now))
+    if not same:
+        sys.exit(f"{FILE} is not what onnx {onnx.__version__} says: run scripts/onnx_operators.py and look at the change")
+    print(f"{FILE.name} agrees with onnx {onnx.__version__} ({len(now)} operators)")
+
+
+if __name__ == "__main__":
+    main()
