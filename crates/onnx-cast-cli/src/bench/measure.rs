@@ -13,6 +13,14 @@ const ROUNDS: usize = 9;
 /// A shorter stretch is repeated until it takes so long, so that the clock and the first misses do not count.
 const STRETCH: Duration = Duration::from_micros(500);
 
+/// A pair that moves this much is measured in memory: before each stretch the caches are filled with something else.
+/// Otherwise a cast that writes past the caches would leave memcpy's buffers in them, and be compared with a copy within
+/// the last cache, and the smaller pairs would be measured there themselves.
+const IN_MEMORY: usize = 4 << 20;
+
+/// What the caches are filled with: three times the largest that was met.
+const EVICT: usize = 96 << 20;
+
 /// Elements after which a source repeats. A multiple of every packing, so that the result repeats too.
 const PERIOD: usize = 1 << 16;
 
@@ -36,11 +44,13 @@ pub(super) struct Bench {
     threads: usize,
     /// The last source, which the next pair may share.
     source: Option<(DataType, Buffer)>,
+    /// What is read to empty the caches, made when first needed.
+    evict: Option<Buffer>,
 }
 
 impl Bench {
     pub(super) fn new(backend: Backend, elements: usize, threads: usize) -> Bench {
-        Bench { backend, elements, threads, source: None }
+        Bench { backend, elements, threads, source: None, evict: None }
     }
 
     /// Checks and times one pair.
@@ -70,8 +80,19 @@ impl Bench {
         let mut memcpy = |repeat: usize| memcpy(&copied, &mut copy, self.threads, repeat);
         let (cast_repeat, memcpy_repeat) = (repeats(&mut cast)?, repeats(&mut |repeat| Ok(memcpy(repeat)))?);
         let (mut casts, mut memcpies) = ([0.0; ROUNDS], [0.0; ROUNDS]);
+        if moved >= IN_MEMORY && self.evict.is_none() {
+            self.evict = Some(Buffer::new(EVICT)?);
+        }
+        let mut evict = || {
+            if let Some(evict) = self.evict.as_mut().filter(|_| moved >= IN_MEMORY) {
+                // Written, so that other processors' caches lose it as well.
+                evict.iter_mut().step_by(64).for_each(|byte| *byte = byte.wrapping_add(1));
+            }
+        };
         for round in 0..ROUNDS {
+            evict();
             casts[round] = cast(cast_repeat)?.as_secs_f64() / cast_repeat as f64;
+            evict();
             memcpies[round] = memcpy(memcpy_repeat).as_secs_f64() / memcpy_repeat as f64;
         }
         let speed = |seconds: &mut [f64; ROUNDS], bytes: usize| {
