@@ -28,6 +28,13 @@ static BACKENDS: &[Row] = &[
         table: &x86_64::avx512::TABLE,
         stream: Some(x86_64::avx512::stream),
     },
+    #[cfg(target_arch = "x86_64")]
+    Row {
+        name: "avx2",
+        is_available: x86_64::avx2::is_available,
+        table: &x86_64::avx2::TABLE,
+        stream: Some(x86_64::avx2::stream),
+    },
     Row { name: "portable", is_available: || true, table: &portable::TABLE, stream: None },
 ];
 

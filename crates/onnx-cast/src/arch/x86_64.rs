@@ -1,3 +1,4 @@
 //! The backends of x86-64.
 
+pub(super) mod avx2;
 pub(super) mod avx512;

@@ -1,0 +1,83 @@
+//! AVX2 with F16C and FMA (Haswell, Zen and later): 32 elements a step, in registers from load to store.
+//!
+//! Sources of 8 bits or fewer are table look-ups ([`lookup`]), but for 8-bit integers to anything wider, which are as
+//! quickly computed. The others are widened to lanes of `f32` or `f64` (with what those do not hold left in the last
+//! bit, so that the one real rounding comes after), or stay integers, and are narrowed there ([`convert`]). [`lanes`]
+//! packs and stores. The rest of a tensor that does not fill a step goes through the same step on a scratch block.
+
+mod convert;
+mod lanes;
+mod lookup;
+mod stream;
+
+use crate::arch::portable;
+use crate::element::{DataType, Element};
+use crate::kernel::{Compose, Table};
+use crate::packed::{bits, byte_len};
+use crate::scalar::{Narrow, Rules, Widen};
+
+pub(crate) use stream::stream;
+
+pub(crate) static TABLE: Table = Table::composed::<Avx2>();
+
+/// Elements in a step; 32 of any type are whole bytes.
+const STEP: usize = 32;
+
+/// Whether this machine has every instruction set that the kernels are compiled for.
+pub(crate) fn is_available() -> bool {
+    is_x86_feature_detected!("avx2") && is_x86_feature_detected!("f16c") && is_x86_feature_detected!("fma")
+}
+
+struct Avx2;
+
+/// Whether a pair is computed and not looked up.
+const fn is_computed<S: Element, D: Element>() -> bool {
+    let integer = matches!(S::DATA_TYPE, DataType::Int8 | DataType::Uint8 | DataType::Bool);
+    bits::<S>() > 8 || integer && bits::<D>() > 8
+}
+
+// SAFETY: every path casts as the scalar cast does, which the tests check for every pair on every length and, for the
+// types of 32 bits or fewer, every value; and covers all of `dst`: whole steps, then the rest.
+unsafe impl Compose for Avx2 {
+    #[target_feature(enable = "avx2,f16c,fma")]
+    unsafe fn run<S: Widen, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, rules: &Rules) {
+        if const { !is_computed::<S, D>() } {
+            lookup::run::<S, D>(src, dst, len, rules);
+        } else if convert::tells_infinity::<S, D>(rules) {
+            let Some(kernel) = portable::TABLE.get(S::DATA_TYPE, D::DATA_TYPE) else { return };
+            // SAFETY: the portable kernel needs nothing of the processor; the lengths are the caller's.
+            unsafe { kernel(src, dst, len, rules) };
+        } else {
+            let rules = convert::RuleLanes::new(rules);
+            // SAFETY: `steps` hands out pointers to the bytes of 32 elements.
+            steps::<S, D>(src, dst, len, |src, dst| unsafe { convert::step::<S, D>(src, dst, &rules) });
+        }
+    }
+}
+
+/// Calls `step` with the source and target of each 32 elements, and for the rest with a copy of it, filled up with
+/// zeros; so there is no second formula for the tail.
+#[inline]
+#[target_feature(enable = "avx2,f16c,fma")]
+fn steps<S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize, step: impl Fn(*const u8, *mut u8)) {
+    let (src_step, dst_step) = const { (byte_len::<S>(STEP), byte_len::<D>(STEP)) };
+    // Cut by elements, not by bytes: 31 elements of 4 bits take as many bytes as 32.
+    let whole = len / STEP;
+    let (from_steps, from) = src.split_at(whole * src_step);
+    let (to_steps, to) = dst.split_at_mut(whole * dst_step);
+    for (from, to) in from_steps.chunks_exact(src_step).zip(to_steps.chunks_exact_mut(dst_step)) {
+        step(from.as_ptr(), to.as_mut_ptr());
+    }
+    if len.is_multiple_of(STEP) {
+        return;
+    }
+    let mut source = [0u8; STEP * 8];
+    let mut target = [0u8; STEP * 8];
+    source[..from.len()].copy_from_slice(from);
+    step(source.as_ptr(), target.as_mut_ptr());
+    to.copy_from_slice(&target[..to.len()]);
+    if const { bits::<D>() < 8 } {
+        // The source's own padding may hold anything.
+        crate::packed::clear_padding(D::DATA_TYPE, len, to);
+    }
+}

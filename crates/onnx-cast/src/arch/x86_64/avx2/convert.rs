@@ -1,0 +1,741 @@
+//! Sources of 16 bits or more, and integers of 8 bits to wider targets: widened to lanes that hold them, converted
+//! there, packed.
+//!
+//! Targets of 32 bits or fewer are made 8 at a time in double words, those of 64 bits 4 at a time in quad words, floats
+//! of 8 bits or fewer 16 at a time in words.
+//!
+//! What AVX-512 has and this has not: conversions with a rounding of their own (values are cut to fewer bits before,
+//! with the last one set where anything was lost, so that the conversion is exact), conversions of 64-bit and of
+//! unsigned integers (put together from halves, or shifted by the exponent), and shifts of words by lanes (a
+//! multiplication by a power of two is one).
+
+use super::lanes::*;
+use crate::element::{BFloat16, DataType, Element, Float4E2M1, Float16, Kind};
+use crate::format::{FloatFormat, Nan};
+use crate::packed::bits;
+use crate::scalar::{RoundMode, Rules};
+use core::arch::x86_64::*;
+
+const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+const TOWARD_ZERO: i32 = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC;
+const DOWN: i32 = _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC;
+
+/// [`Rules`] as lanes of 16 bits.
+#[derive(Clone, Copy)]
+pub(super) struct RuleLanes {
+    /// The largest code that a finite value gets. An overflow that is not the largest number is the code after it, in
+    /// every format, so the smaller of a code and this is the rule for overflow.
+    overflow: __m256i,
+    nan: __m256i,
+    /// Whether infinity is written as NaN, which in the types without -0 depends on the operator's version.
+    infinity_is_nan: bool,
+    underflow: __m256i,
+    /// One, which the compiler does not know to be one: it would turn the cheap minimum with it into a comparison.
+    one: __m256i,
+    /// What is added below the exponent before float8e8m0 cuts there.
+    power_bias: __m256i,
+}
+
+impl RuleLanes {
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    pub(super) fn new(rules: &Rules) -> Self {
+        let lanes = |code: u8| _mm256_set1_epi16(code.into());
+        RuleLanes {
+            overflow: lanes(rules.overflow),
+            nan: lanes(rules.nan),
+            infinity_is_nan: rules.infinity == rules.nan,
+            underflow: lanes(rules.underflow),
+            one: _mm256_set1_epi16(std::hint::black_box(1)),
+            power_bias: lanes(match rules.round_mode {
+                RoundMode::Up => 0x7f,
+                RoundMode::Down => 0,
+                RoundMode::Nearest => 0x40,
+            }),
+        }
+    }
+}
+
+/// Whether an infinity must be told from a finite value beyond `f32`: both are infinite once a double is in lanes of
+/// `f32`. Only old versions of the operators ask for it, and only of the types without -0.
+pub(super) fn tells_infinity<S: Element, D: Element>(rules: &Rules) -> bool {
+    let unsigned_zero = const { is_small_float::<D>() && !float_format::<D>().negative_zero };
+    matches!(S::DATA_TYPE, DataType::Double) && unsigned_zero && rules.infinity != rules.overflow
+}
+
+/// Casts 32 elements.
+///
+/// # Safety
+/// The bytes of 32 elements of `S` can be read from `src`, those of `D` written to `dst`.
+#[inline]
+#[target_feature(enable = "avx2,f16c,fma")]
+pub(super) unsafe fn step<S: Element, D: Element>(src: *const u8, dst: *mut u8, rules: &RuleLanes) {
+    let size = const { bits::<S>() / 8 };
+    let (low_bits, signed) = const { (bits::<D>(), matches!(D::DATA_TYPE.info().kind, Kind::Int)) };
+    // A float is cut off at the ends of the integers by the packing itself.
+    let saturated = const { is_integer::<D>() && !is_integer::<S>() && bits::<D>() >= 8 } && signed;
+    // SAFETY: part `i` of 8 elements begins at byte 8 * i * size, of 4 at 4 * i * size; the stores fill 32 elements.
+    unsafe {
+        if const { bits::<S>() == bits::<D>() && is_integer::<S>() && is_integer::<D>() } {
+            for i in 0..size {
+                store(dst.add(32 * i), load(src.add(32 * i)));
+            }
+            return;
+        }
+        if const { matches!(D::DATA_TYPE, DataType::Float16) } {
+            for i in 0..4 {
+                let half = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(float_lanes::<S, true>(src.add(8 * i * size)));
+                store_half(dst.add(16 * i), half);
+            }
+            return;
+        }
+        if const { bits::<D>() == 64 } {
+            for i in 0..8 {
+                store(dst.add(32 * i), quad_words::<S, D>(src.add(4 * i * size)));
+            }
+            return;
+        }
+        if const { is_small_float::<D>() } {
+            let low = small_float_codes::<S, D>(src, rules);
+            let high = small_float_codes::<S, D>(src.add(16 * size), rules);
+            let packed = _mm256_packus_epi16(low, high);
+            let codes = if const { is_narrow_float::<S>() } {
+                in_order_of_halves(packed)
+            } else {
+                in_order_of_quarters(packed)
+            };
+            store_codes(low_bits, dst, codes);
+            return;
+        }
+        let words: [__m256i; 4] = [
+            double_words::<S, D>(src),
+            double_words::<S, D>(src.add(8 * size)),
+            double_words::<S, D>(src.add(16 * size)),
+            double_words::<S, D>(src.add(24 * size)),
+        ];
+        if low_bits == 32 {
+            words.into_iter().enumerate().for_each(|(i, v)| store(dst.add(32 * i), v));
+            return;
+        }
+        let pack = |low, high| if saturated { _mm256_packs_epi32(low, high) } else { _mm256_packus_epi32(low, high) };
+        let (low, high) = (pack(words[0], words[1]), pack(words[2], words[3]));
+        if low_bits == 16 {
+            store(dst, in_order_of_halves(low));
+            store(dst.add(32), in_order_of_halves(high));
+            return;
+        }
+        let codes = if saturated { _mm256_packs_epi16(low, high) } else { _mm256_packus_epi16(low, high) };
+        store_codes(low_bits, dst, in_order_of_quarters(codes));
+    }
+}
+
+/// Whether packing is by value: bool too, whose bytes other than 0 and 1 are read as 1.
+const fn is_integer<T: Element>() -> bool {
+    matches!(T::DATA_TYPE.info().kind, Kind::Int | Kind::Uint)
+}
+
+/// The float types of 16 bits.
+const fn is_narrow_float<T: Element>() -> bool {
+    matches!(T::DATA_TYPE, DataType::Float16 | DataType::BFloat16)
+}
+
+/// Float types of 8 bits or fewer.
+const fn is_small_float<T: Element>() -> bool {
+    matches!(T::DATA_TYPE.info().kind, Kind::Float(_)) && bits::<T>() <= 8
+}
+
+/// The format of a small float type. Constants are computed for the other types too, though never used: they get the
+/// format of one that is small.
+const fn float_format<T: Element>() -> FloatFormat {
+    match T::DATA_TYPE.info().kind {
+        Kind::Float(format) if is_small_float::<T>() && format.significand_bits > 0 => format,
+        _ => Float4E2M1::FORMAT,
+    }
+}
+
+/// The format of the 16-bit floats in which elements of `T` are narrowed to small ones.
+const fn lane_format<T: Element>() -> FloatFormat {
+    if matches!(T::DATA_TYPE, DataType::Float16) { Float16::FORMAT } else { BFloat16::FORMAT }
+}
+
+/// 8 integers of 32 bits or fewer, extended to them; or, of 64 bits, the low ones.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn integer_lanes<S: Element>(src: *const u8) -> __m256i {
+    // SAFETY: each arm reads 8 elements.
+    unsafe {
+        match S::DATA_TYPE {
+            DataType::Int8 => _mm256_cvtepi8_epi32(load_quarter(src)),
+            DataType::Uint8 => _mm256_cvtepu8_epi32(load_quarter(src)),
+            DataType::Bool => _mm256_cvtepu8_epi32(_mm_min_epu8(load_quarter(src), _mm_set1_epi8(1))),
+            DataType::Int16 => _mm256_cvtepi16_epi32(load_half(src)),
+            DataType::Uint16 => _mm256_cvtepu16_epi32(load_half(src)),
+            DataType::Int32 | DataType::Uint32 => load(src),
+            _ => low_double_words(load(src), load(src.add(32))),
+        }
+    }
+}
+
+/// 8 elements as floats. What `f32` does not hold (double, integers of 32 and 64 bits) keeps 14 bits or more, the last
+/// of which says whether there was more below. Rounding once more to 12 bits or fewer then gives what rounding the
+/// value itself would have.
+///
+/// `SMALL` targets, float16 and narrower, have nothing above 2^16, so an integer may also be cut off at 2^20.
+#[inline]
+#[target_feature(enable = "avx2,f16c,fma")]
+unsafe fn float_lanes<S: Element, const SMALL: bool>(src: *const u8) -> __m256 {
+    let limit = _mm256_set1_epi32(1 << 20);
+    let within = |value| {
+        let above = _mm256_max_epi32(value, _mm256_set1_epi32(-(1 << 20)));
+        _mm256_cvtepi32_ps(_mm256_min_epi32(above, limit))
+    };
+    // SAFETY: each arm reads 8 elements.
+    unsafe {
+        match S::DATA_TYPE {
+            DataType::Float => _mm256_castsi256_ps(load(src)),
+            DataType::Float16 => _mm256_cvtph_ps(load_half(src)),
+            DataType::BFloat16 => _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(load_half(src)))),
+            DataType::Int32 if SMALL => within(load(src)),
+            DataType::Uint32 if SMALL => _mm256_cvtepi32_ps(_mm256_min_epu32(load(src), limit)),
+            DataType::Int32 => {
+                let value = load(src);
+                let large = _mm256_cmpgt_epi32(_mm256_abs_epi32(value), _mm256_set1_epi32(0xff_ffff));
+                // The magnitude of the smallest integer counts as negative; it is a power of two.
+                _mm256_cvtepi32_ps(_mm256_blendv_epi8(value, odd_double_words(value), large))
+            }
+            DataType::Uint32 => {
+                let value = load(src);
+                let small = _mm256_cmpeq_epi32(_mm256_srli_epi32::<24>(value), _mm256_setzero_si256());
+                unsigned_to_float(_mm256_blendv_epi8(odd_double_words(value), value, small))
+            }
+            DataType::Int64 if SMALL => {
+                let (a, b) = (load(src), load(src.add(32)));
+                let (low, high) = (low_double_words(a, b), high_double_words(a, b));
+                let fits = _mm256_cmpeq_epi32(high, _mm256_srai_epi32::<31>(low));
+                let ends = _mm256_xor_si256(_mm256_srai_epi32::<31>(high), _mm256_set1_epi32(i32::MAX));
+                within(_mm256_blendv_epi8(ends, low, fits))
+            }
+            DataType::Uint64 if SMALL => {
+                let (a, b) = (load(src), load(src.add(32)));
+                let (low, high) = (low_double_words(a, b), high_double_words(a, b));
+                let fits = _mm256_cmpeq_epi32(high, _mm256_setzero_si256());
+                _mm256_cvtepi32_ps(_mm256_blendv_epi8(limit, _mm256_min_epu32(low, limit), fits))
+            }
+            DataType::Int64 | DataType::Uint64 => {
+                let part = |src| odd_float(odd_double::<S>(load(src)));
+                _mm256_set_m128(part(src.add(32)), part(src))
+            }
+            DataType::Double => {
+                let part = |src| odd_float(_mm256_castsi256_pd(load(src)));
+                _mm256_set_m128(part(src.add(32)), part(src))
+            }
+            _ => _mm256_cvtepi32_ps(integer_lanes::<S>(src)),
+        }
+    }
+}
+
+/// Integers of more than 24 bits cut to 24 bits at least, of which the last is set where anything was lost.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn odd_double_words(value: __m256i) -> __m256i {
+    let dropped = _mm256_set1_epi32(0xff);
+    let carried = _mm256_add_epi32(_mm256_and_si256(value, dropped), dropped);
+    _mm256_andnot_si256(dropped, _mm256_or_si256(value, carried))
+}
+
+/// Doubles to floats by way of 14 bits, of which the last is set where anything was lost: those `f32` holds, its
+/// subnormals too, as far as they are not below half of bfloat16's smallest.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn odd_float(value: __m256d) -> __m128 {
+    let dropped = _mm256_set1_epi64x((1 << 39) - 1);
+    let bits = _mm256_castpd_si256(value);
+    let carried = _mm256_add_epi64(_mm256_and_si256(bits, dropped), dropped);
+    let cut = _mm256_andnot_si256(dropped, _mm256_or_si256(bits, carried));
+    _mm256_cvtpd_ps(_mm256_castsi256_pd(cut))
+}
+
+/// 4 integers of 64 bits as doubles, rounded to nearest: the high and the low half as the significands of doubles whose
+/// last place is 2^32 and 1, so that only their sum is rounded.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn long_to_double<S: Element>(value: __m256i) -> __m256d {
+    let unit = _mm256_set1_epi64x(0x4330_0000_0000_0000);
+    let low = _mm256_castsi256_pd(_mm256_blend_epi32::<0b1010_1010>(value, unit));
+    let high = _mm256_srli_epi64::<32>(value);
+    let (high, units) = if matches!(S::DATA_TYPE, DataType::Int64) {
+        // 2^84 + 2^63, and with 2^52 what is too much in both together.
+        let high = _mm256_xor_si256(high, _mm256_set1_epi64x(0x4530_0000_8000_0000));
+        (high, _mm256_set1_epi64x(0x4530_0000_8010_0000))
+    } else {
+        let high = _mm256_or_si256(high, _mm256_set1_epi64x(0x4530_0000_0000_0000));
+        (high, _mm256_set1_epi64x(0x4530_0000_0010_0000))
+    };
+    _mm256_add_pd(_mm256_sub_pd(_mm256_castsi256_pd(high), _mm256_castsi256_pd(units)), low)
+}
+
+/// 4 integers of 64 bits as doubles, rounded to odd.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn odd_double<S: Element>(value: __m256i) -> __m256d {
+    let dropped = _mm256_set1_epi64x(0x7ff);
+    let carried = _mm256_add_epi64(_mm256_and_si256(value, dropped), dropped);
+    let cut = _mm256_andnot_si256(dropped, _mm256_or_si256(value, carried));
+    let magnitude = if matches!(S::DATA_TYPE, DataType::Int64) {
+        // From -2^52 to 2^52 all bits fit.
+        _mm256_add_epi64(value, _mm256_set1_epi64x(1 << 52))
+    } else {
+        value
+    };
+    let fits = _mm256_cmpeq_epi64(_mm256_srli_epi64::<53>(magnitude), _mm256_setzero_si256());
+    long_to_double::<S>(_mm256_blendv_epi8(cut, value, fits))
+}
+
+/// Rounded to nearest: 16 bits of it are exact in floats, and so are those times 2^16, so that only the sum is rounded.
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+fn unsigned_to_float(value: __m256i) -> __m256 {
+    let high = _mm256_cvtepi32_ps(_mm256_srli_epi32::<16>(value));
+    let low = _mm256_cvtepi32_ps(_mm256_blend_epi16::<0b1010_1010>(value, _mm256_setzero_si256()));
+    _mm256_fmadd_ps(high, _mm256_set1_ps(65536.0), low)
+}
+
+/// Casts 8 elements to an integer or bool, to `float` or to `bfloat16`, each in the low bits of a double word. Above
+/// them is zero, or for an integer from a float, what packing with saturation makes the right end of its range.
+#[inline]
+#[target_feature(enable = "avx2,f16c,fma")]
+unsafe fn double_words<S: Element, D: Element>(src: *const u8) -> __m256i {
+    let low_bits =
+        _mm256_set1_epi32(const { (u32::MAX >> (32 - if bits::<D>() < 32 { bits::<D>() } else { 32 })) as i32 });
+    // SAFETY: 8 elements of S are read.
+    unsafe {
+        match D::DATA_TYPE.info().kind {
+            Kind::Float(_) if matches!(D::DATA_TYPE, DataType::Float) => to_float::<S>(src),
+            Kind::Float(_) => to_bfloat16(float_lanes::<S, false>(src)),
+            Kind::Bool => to_bool::<S>(src),
+            _ if const { is_integer::<S>() || matches!(S::DATA_TYPE, DataType::Bool) } => {
+                if const { bits::<D>() == 32 } {
+                    return integer_lanes::<S>(src);
+                }
+                _mm256_and_si256(integer_lanes::<S>(src), low_bits)
+            }
+            _ => {
+                let value = if matches!(S::DATA_TYPE, DataType::Double) {
+                    join(double_to_integer::<D>(src), double_to_integer::<D>(src.add(32)))
+                } else {
+                    float_to_integer::<D>(float_lanes::<S, false>(src))
+                };
+                if const { bits::<D>() < 8 } { _mm256_and_si256(value, low_bits) } else { value }
+            }
+        }
+    }
+}
+
+/// To `float`: rounded to nearest even, once.
+#[inline]
+#[target_feature(enable = "avx2,f16c,fma")]
+unsafe fn to_float<S: Element>(src: *const u8) -> __m256i {
+    // SAFETY: each arm reads 8 elements.
+    let value = unsafe {
+        match S::DATA_TYPE {
+            DataType::Int32 => _mm256_cvtepi32_ps(load(src)),
+            DataType::Uint32 => unsigned_to_float(load(src)),
+            DataType::Int64 | DataType::Uint64 => {
+                let part = |src| _mm256_cvtpd_ps(odd_double::<S>(load(src)));
+                _mm256_set_m128(part(src.add(32)), part(src))
+            }
+            DataType::Double => {
+                let part = |src| _mm256_cvtpd_ps(_mm256_castsi256_pd(load(src)));
+                _mm256_set_m128(part(src.add(32)), part(src))
+            }
+            DataType::BFloat16 => {
+                // A NaN comes out quiet.
+                let value = float_lanes::<S, false>(src);
+                let quiet = _mm256_and_ps(nan_mask(value), _mm256_castsi256_ps(_mm256_set1_epi32(0x40_0000)));
+                _mm256_or_ps(value, quiet)
+            }
+            _ => float_lanes::<S, false>(src),
+        }
+    };
+    _mm256_castps_si256(value)
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn nan_mask(value: __m256) -> __m256 {
+    _mm256_cmp_ps::<_CMP_UNORD_Q>(value, value)
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn to_bfloat16(value: __m256) -> __m256i {
+    let bits = _mm256_castps_si256(value);
+    let odd = _mm256_and_si256(_mm256_srli_epi32::<16>(bits), _mm256_set1_epi32(1));
+    let rounded = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
+    let quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x40_0000));
+    let kept = _mm256_blendv_epi8(rounded, quiet, _mm256_castps_si256(nan_mask(value)));
+    _mm256_srli_epi32::<16>(kept)
+}
+
+/// Casts 16 elements to a float of 8 bits or fewer, one in the low byte of each word; in order from floats of 16 bits,
+/// else the halves of two vectors of eight in turn.
+///
+/// Whatever the source, 16 bits of a bfloat16 rounded to odd are enough: the target has at most 4 bits of precision, and
+/// the last bit says that there was more. So everything but float16, which has bits enough itself, comes through that.
+#[inline]
+#[target_feature(enable = "avx2,f16c,fma")]
+unsafe fn small_float_codes<S: Element, D: Element>(src: *const u8, rules: &RuleLanes) -> __m256i {
+    // SAFETY: 16 elements of S are read.
+    unsafe {
+        if const { matches!(D::DATA_TYPE, DataType::Float8E8M0) } {
+            let value = odd_bfloat16_lanes::<S, false>(src, rules);
+            let codes = to_power(value, rules);
+            return if const { matches!(S::DATA_TYPE, DataType::Float16) } { in_order_of_halves(codes) } else { codes };
+        }
+        if const { matches!(S::DATA_TYPE, DataType::Float16) } {
+            return to_small_float::<S, D>(load(src), rules);
+        }
+        to_small_float::<S, D>(odd_bfloat16_lanes::<S, true>(src, rules), rules)
+    }
+}
+
+/// 16 elements as bfloat16, rounded to odd; `SMALL` as in [`float_lanes`].
+#[inline]
+#[target_feature(enable = "avx2,f16c,fma")]
+unsafe fn odd_bfloat16_lanes<S: Element, const SMALL: bool>(src: *const u8, rules: &RuleLanes) -> __m256i {
+    // SAFETY: 16 elements of S are read.
+    unsafe {
+        if const { matches!(S::DATA_TYPE, DataType::BFloat16) } {
+            return load(src);
+        }
+        let low = _mm256_castps_si256(float_lanes::<S, SMALL>(src));
+        let high = _mm256_castps_si256(float_lanes::<S, SMALL>(src.add(const { bits::<S>() })));
+        let upper = _mm256_packus_epi32(_mm256_srli_epi32::<16>(low), _mm256_srli_epi32::<16>(high));
+        let zero = _mm256_setzero_si256();
+        let lower = _mm256_packus_epi32(
+            _mm256_blend_epi16::<0b1010_1010>(low, zero),
+            _mm256_blend_epi16::<0b1010_1010>(high, zero),
+        );
+        _mm256_or_si256(upper, _mm256_min_epu16(lower, rules.one))
+    }
+}
+
+/// How a 16-bit float is rounded to a small one.
+///
+/// A target's normal number is the magnitude with its exponent moved, and the significand's last bits rounded away. A
+/// subnormal one is the significand with its implicit bit, shifted right by how far its exponent is below the normal
+/// ones, which is a multiplication by a power of two from a table. The wrong one of the two results is always the
+/// smaller.
+struct Rounding {
+    /// What the exponents differ by, in the magnitude.
+    rebias: i16,
+    subnormals: Subnormals,
+    /// The first exponent field of the table: everything rounds to zero there, as it does below.
+    first: i16,
+    /// By exponent field, 16 of them from `first` on: 2^(significand bits + 1) and right shifted; 0 for normal numbers.
+    factor: [u8; 16],
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Subnormals {
+    /// The source has none: integers, whose smallest is 1, normal in every format.
+    None,
+    /// They are subnormal in the source too, and have the same exponent.
+    Same,
+    /// The source's subnormals have half the target's exponent: doubled, they are of its scale.
+    Doubled,
+    /// They are normal in the source.
+    Shifted,
+}
+
+impl Rounding {
+    const fn new(from: &FloatFormat, to: &FloatFormat, whole: bool) -> Self {
+        let difference = from.bias - to.bias;
+        let subnormals = match difference {
+            _ if whole => Subnormals::None,
+            0 => Subnormals::Same,
+            -1 => Subnormals::Doubled,
+            _ => Subnormals::Shifted,
+        };
+        let significand_bits = to.significand_bits as i32;
+        // At `2 + significand bits` below the smallest normal exponent a value is under half of the last place.
+        let first = if difference > significand_bits + 1 { difference - significand_bits - 1 } else { 0 };
+        let mut factor = [0; 16];
+        let mut i = 0;
+        while i < 16 {
+            let below = 1 + difference - (first + i);
+            if 1 <= below && below <= significand_bits + 1 {
+                factor[i as usize] = 1 << (significand_bits + 1 - below);
+            }
+            i += 1;
+        }
+        Rounding {
+            rebias: (difference << from.significand_bits) as i16,
+            subnormals,
+            first: (first << from.significand_bits) as i16,
+            factor,
+        }
+    }
+}
+
+/// To a float of 8 bits or fewer other than float8e8m0, from 16-bit floats that hold elements of `S`: float16, or else
+/// bfloat16 rounded to odd.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn to_small_float<S: Element, D: Element>(value: __m256i, rules: &RuleLanes) -> __m256i {
+    let format = const { float_format::<D>() };
+    let source = const { lane_format::<S>() };
+    let rounding = const { &Rounding::new(&lane_format::<S>(), &float_format::<D>(), is_integer::<S>()) };
+    let lanes = |value: u32| _mm256_set1_epi16(value as i16);
+    let width = source.significand_bits;
+    let magnitude = if const { matches!(S::DATA_TYPE.info().kind, Kind::Uint) } {
+        value
+    } else {
+        _mm256_and_si256(value, lanes(0x7fff))
+    };
+    // To nearest even: half of the last place, less one where that is even.
+    let half_of = |value: __m256i, shift: u32, less: i16| {
+        let odd = _mm256_and_si256(_mm256_srl_epi16(value, _mm_cvtsi32_si128(shift as i32)), lanes(1));
+        let half = (1i16 << (shift - 1)) - 1 - less;
+        _mm256_add_epi16(_mm256_add_epi16(value, _mm256_set1_epi16(half)), odd)
+    };
+    let shift = width - format.significand_bits;
+    let count = _mm_cvtsi32_si128(shift as i32);
+    let code = match rounding.subnormals {
+        Subnormals::Same => _mm256_srl_epi16(half_of(magnitude, shift, 0), count),
+        Subnormals::Doubled => {
+            let scaled = _mm256_add_epi16(magnitude, _mm256_min_epu16(magnitude, lanes(1 << width)));
+            _mm256_srl_epi16(half_of(scaled, shift, 0), count)
+        }
+        Subnormals::None => {
+            let normal = _mm256_sra_epi16(half_of(magnitude, shift, rounding.rebias), count);
+            _mm256_max_epi16(normal, _mm256_setzero_si256())
+        }
+        Subnormals::Shifted => {
+            let normal = _mm256_sra_epi16(half_of(magnitude, shift, rounding.rebias), count);
+            let fraction = _mm256_and_si256(value, lanes((1 << width) - 1));
+            let significand = _mm256_or_si256(fraction, lanes(1 << width));
+            let field = _mm256_subs_epu16(magnitude, _mm256_set1_epi16(rounding.first));
+            // The byte above the field's is 0, and so is what it looks up.
+            let field = _mm256_srl_epi16(field, _mm_cvtsi32_si128(width as i32));
+            let factor = _mm256_shuffle_epi8(twice(&rounding.factor), field);
+            let scaled = _mm256_mullo_epi16(significand, factor);
+            let subnormal = _mm256_srl_epi16(half_of(scaled, width + 1, 0), _mm_cvtsi32_si128(width as i32 + 1));
+            _mm256_max_epi16(normal, subnormal)
+        }
+    };
+    let code = _mm256_min_epu16(code, rules.overflow);
+    if const { matches!(S::DATA_TYPE.info().kind, Kind::Uint) } {
+        return code;
+    }
+    // Where the format has no -0, a code of 0 takes no sign: its negative has no top bit.
+    let unsigned_zero = !format.negative_zero;
+    let signed =
+        if unsigned_zero { _mm256_and_si256(value, _mm256_sub_epi16(_mm256_setzero_si256(), code)) } else { value };
+    let sign = _mm256_and_si256(
+        _mm256_srl_epi16(signed, _mm_cvtsi32_si128(16 - format.bits as i32)),
+        lanes(format.sign_bit() as u32),
+    );
+    if const { is_integer::<S>() } {
+        return _mm256_or_si256(code, sign);
+    }
+    let infinity = source.infinity_code() as u32;
+    let numbers = if unsigned_zero && rules.infinity_is_nan { lanes(infinity - 1) } else { lanes(infinity) };
+    let nan = _mm256_cmpgt_epi16(magnitude, numbers);
+    if matches!(format.nan, Nan::AllOnes | Nan::AboveInfinity) {
+        return _mm256_or_si256(_mm256_blendv_epi8(code, rules.nan, nan), sign);
+    }
+    _mm256_blendv_epi8(_mm256_or_si256(code, sign), rules.nan, nan)
+}
+
+/// To float8e8m0, from bfloat16 rounded to odd: the exponent, after the bias of the rounding mode is added below it.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn to_power(value: __m256i, rules: &RuleLanes) -> __m256i {
+    let lanes = |value: u32| _mm256_set1_epi16(value as i16);
+    // From 2^-127 to 2^-126 a bfloat16 is subnormal: its bits, moved up by one, are those of an exponent field of 0
+    // with the implicit bit above it, which goes.
+    let subnormal = _mm256_cmpgt_epi16(lanes(0x0080), value);
+    let doubled = _mm256_and_si256(subnormal, _mm256_sub_epi16(value, lanes(0x0080)));
+    let from_power = _mm256_add_epi16(value, doubled);
+    let code = _mm256_srli_epi16::<7>(_mm256_add_epi16(from_power, rules.power_bias));
+    let beyond = _mm256_cmpgt_epi16(value, lanes(0x7f00));
+    let code = _mm256_blendv_epi8(code, rules.overflow, beyond);
+    // As signed integers, the bits of negative floats are below those of every other.
+    let below = _mm256_cmpgt_epi16(lanes(0x0040), value);
+    let code = _mm256_blendv_epi8(code, rules.underflow, below);
+    let nan = _mm256_cmpgt_epi16(_mm256_and_si256(value, lanes(0x7fff)), lanes(0x7f80));
+    _mm256_blendv_epi8(code, lanes(0xff), nan)
+}
+
+/// 1 where 8 elements are not zero.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn to_bool<S: Element>(src: *const u8) -> __m256i {
+    // The sign of a float does not matter, of an integer it does.
+    let mask = if const { is_integer::<S>() } { -1 } else { i64::MAX };
+    let zero = _mm256_setzero_si256();
+    // SAFETY: 8 elements are read.
+    let is_zero = unsafe {
+        match const { bits::<S>() } {
+            16 => {
+                let value = _mm256_cvtepu16_epi32(load_half(src));
+                _mm256_cmpeq_epi32(_mm256_and_si256(value, _mm256_set1_epi32((mask >> 48) as i32 & 0xffff)), zero)
+            }
+            32 => _mm256_cmpeq_epi32(_mm256_and_si256(load(src), _mm256_set1_epi32((mask >> 32) as i32)), zero),
+            _ => {
+                let part = |src| _mm256_cmpeq_epi64(_mm256_and_si256(load(src), _mm256_set1_epi64x(mask)), zero);
+                low_double_words(part(src), part(src.add(32)))
+            }
+        }
+    };
+    _mm256_add_epi32(is_zero, _mm256_set1_epi32(1))
+}
+
+/// The largest value of an integer type of 8 or 16 bits.
+const fn largest<D: Element>() -> i32 {
+    match D::DATA_TYPE {
+        DataType::Int8 => i8::MAX as i32,
+        DataType::Int16 => i16::MAX as i32,
+        DataType::Uint8 => u8::MAX as i32,
+        _ => u16::MAX as i32,
+    }
+}
+
+/// Toward zero, saturating, NaN to 0; for 4 and 2 bits to nearest even, of which the low bits are kept. For 8 and 16
+/// bits the lower end is left to the packing: what is below 32 bits gives their smallest.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn float_to_integer<D: Element>(value: __m256) -> __m256i {
+    let number = |value: __m256| _mm256_and_ps(value, _mm256_cmp_ps::<_CMP_ORD_Q>(value, value));
+    // The minimum of a number and NaN is the second operand.
+    let at_most = |limit: f32, value: __m256| _mm256_min_ps(_mm256_set1_ps(limit), value);
+    match (D::DATA_TYPE, const { bits::<D>() }) {
+        // Beyond 2^31 a float's low bits are zeros, as are those of the value that an overflow gives.
+        (_, 2 | 4) => _mm256_cvtps_epi32(value),
+        (DataType::Int32, _) => {
+            // An overflow gives the smallest integer, which is right on the negative side.
+            let beyond = _mm256_cmp_ps::<_CMP_GE_OQ>(value, _mm256_set1_ps(2147483648.0));
+            _mm256_xor_si256(_mm256_cvttps_epi32(number(value)), _mm256_castps_si256(beyond))
+        }
+        (DataType::Uint32, _) => {
+            // The maximum of NaN and zero is the second operand. From 2^31 on the conversion gives 2^31, and what is
+            // above that is converted apart.
+            let positive = _mm256_max_ps(value, _mm256_setzero_ps());
+            let low = _mm256_cvttps_epi32(positive);
+            let high = _mm256_cvttps_epi32(_mm256_sub_ps(positive, _mm256_set1_ps(2147483648.0)));
+            let beyond = _mm256_cmp_ps::<_CMP_GE_OQ>(value, _mm256_set1_ps(4294967296.0));
+            let high = _mm256_and_si256(high, _mm256_srai_epi32::<31>(low));
+            _mm256_or_si256(_mm256_or_si256(low, high), _mm256_castps_si256(beyond))
+        }
+        // NaN gives the smallest integer, which is packed as the lower end: 0.
+        (DataType::Uint8 | DataType::Uint16, _) => _mm256_cvttps_epi32(at_most(const { largest::<D>() as f32 }, value)),
+        _ => _mm256_cvttps_epi32(number(at_most(const { largest::<D>() as f32 }, value))),
+    }
+}
+
+/// As [`float_to_integer`], from 4 doubles.
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+unsafe fn double_to_integer<D: Element>(src: *const u8) -> __m128i {
+    // SAFETY: 4 doubles are read.
+    let value = _mm256_castsi256_pd(unsafe { load(src) });
+    let number = |value: __m256d| _mm256_and_pd(value, _mm256_cmp_pd::<_CMP_ORD_Q>(value, value));
+    let at_most = |limit: f64, value: __m256d| _mm256_min_pd(_mm256_set1_pd(limit), value);
+    match (D::DATA_TYPE, const { bits::<D>() }) {
+        (_, 2 | 4) => {
+            // The remainder by 16 is exact; that of infinity is NaN, for which the conversion gives zeros below the top.
+            let nearest = _mm256_round_pd::<NEAREST>(value);
+            let sixteens = _mm256_round_pd::<DOWN>(_mm256_mul_pd(nearest, _mm256_set1_pd(1.0 / 16.0)));
+            _mm256_cvttpd_epi32(_mm256_fnmadd_pd(sixteens, _mm256_set1_pd(16.0), nearest))
+        }
+        (DataType::Int32, _) => _mm256_cvttpd_epi32(number(at_most(2147483647.0, value))),
+        (DataType::Uint32, _) => {
+            // As a double whose last place is 1: the low half is the integer.
+            let positive = _mm256_min_pd(_mm256_max_pd(value, _mm256_setzero_pd()), _mm256_set1_pd(4294967295.0));
+            let whole = _mm256_round_pd::<TOWARD_ZERO>(positive);
+            let sum = _mm256_castpd_si256(_mm256_add_pd(whole, _mm256_set1_pd(4503599627370496.0)));
+            let even = _mm256_permutevar8x32_epi32(sum, _mm256_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6));
+            _mm256_castsi256_si128(even)
+        }
+        (DataType::Uint8 | DataType::Uint16, _) => _mm256_cvttpd_epi32(at_most(const { largest::<D>() as f64 }, value)),
+        _ => _mm256_cvttpd_epi32(number(at_most(const { largest::<D>() as f64 }, value))),
+    }
+}
+
+/// 4 doubles to integers of 64 bits: the significand, shifted by the exponent.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn double_to_long<D: Element>(value: __m256d) -> __m256i {
+    let signed = matches!(D::DATA_TYPE, DataType::Int64);
+    // Without a sign, what is negative or NaN is 0, the second operand.
+    let value = if signed { value } else { _mm256_max_pd(value, _mm256_setzero_pd()) };
+    let bits = _mm256_castpd_si256(value);
+    let magnitude = if signed { _mm256_and_si256(bits, _mm256_set1_epi64x(i64::MAX)) } else { bits };
+    let fraction = _mm256_and_si256(bits, _mm256_set1_epi64x((1 << 52) - 1));
+    let significand = _mm256_or_si256(fraction, _mm256_set1_epi64x(1 << 52));
+    // A shift by 64 or more, and so one by a negative number, gives 0; of the two shifts one is right.
+    let exponent = _mm256_srli_epi64::<52>(magnitude);
+    let unit = _mm256_set1_epi64x(1023 + 52);
+    let right = _mm256_srlv_epi64(significand, _mm256_sub_epi64(unit, exponent));
+    let left = _mm256_sllv_epi64(significand, _mm256_sub_epi64(exponent, unit));
+    let whole = _mm256_or_si256(right, left);
+    if !signed {
+        let beyond = _mm256_cmp_pd::<_CMP_GE_OQ>(value, _mm256_set1_pd(18446744073709551616.0));
+        return _mm256_or_si256(whole, _mm256_castpd_si256(beyond));
+    }
+    let sign = _mm256_cmpgt_epi64(_mm256_setzero_si256(), bits);
+    let whole = _mm256_sub_epi64(_mm256_xor_si256(whole, sign), sign);
+    let beyond = _mm256_cmpgt_epi64(magnitude, _mm256_set1_epi64x(((1023 + 63) << 52) - 1));
+    let end = _mm256_xor_si256(sign, _mm256_set1_epi64x(i64::MAX));
+    let number = _mm256_castpd_si256(_mm256_cmp_pd::<_CMP_ORD_Q>(value, value));
+    _mm256_and_si256(_mm256_blendv_epi8(whole, end, beyond), number)
+}
+
+/// Casts 4 elements to a type of 64 bits.
+#[inline]
+#[target_feature(enable = "avx2,f16c,fma")]
+unsafe fn quad_words<S: Element, D: Element>(src: *const u8) -> __m256i {
+    let to_double = const { matches!(D::DATA_TYPE, DataType::Double) };
+    // SAFETY: each arm reads 4 elements of S.
+    unsafe {
+        let value = match S::DATA_TYPE {
+            DataType::Float => _mm256_cvtps_pd(_mm_castsi128_ps(load_half(src))),
+            DataType::Float16 => _mm256_cvtps_pd(_mm_cvtph_ps(load_quarter(src))),
+            DataType::BFloat16 => {
+                let value = _mm_slli_epi32::<16>(_mm_cvtepu16_epi32(load_quarter(src)));
+                _mm256_cvtps_pd(_mm_castsi128_ps(value))
+            }
+            DataType::Double => _mm256_castsi256_pd(load(src)),
+            DataType::Int64 | DataType::Uint64 => {
+                let value = load(src);
+                return if to_double { _mm256_castpd_si256(long_to_double::<S>(value)) } else { value };
+            }
+            DataType::Uint32 => {
+                // The low half of a double whose last place is 1.
+                let value = _mm256_cvtepu32_epi64(load_half(src));
+                if !to_double {
+                    return value;
+                }
+                let unit = _mm256_set1_pd(4503599627370496.0);
+                let sum = _mm256_or_si256(value, _mm256_castpd_si256(unit));
+                return _mm256_castpd_si256(_mm256_sub_pd(_mm256_castsi256_pd(sum), unit));
+            }
+            _ => {
+                let value = match S::DATA_TYPE {
+                    DataType::Int8 => _mm_cvtepi8_epi32(load_eighth(src)),
+                    DataType::Uint8 => _mm_cvtepu8_epi32(load_eighth(src)),
+                    DataType::Bool => _mm_cvtepu8_epi32(_mm_min_epu8(load_eighth(src), _mm_set1_epi8(1))),
+                    DataType::Int16 => _mm_cvtepi16_epi32(load_quarter(src)),
+                    DataType::Uint16 => _mm_cvtepu16_epi32(load_quarter(src)),
+                    _ => load_half(src),
+                };
+                if !to_double {
+                    return _mm256_cvtepi32_epi64(value);
+                }
+                _mm256_cvtepi32_pd(value)
+            }
+        };
+        if to_double { _mm256_castpd_si256(value) } else { double_to_long::<D>(value) }
+    }
+}
