@@ -3,13 +3,15 @@
 //!
 //! Sources of 8 bits or fewer are table look-ups ([`lookup`]), whatever the target. The others are widened to 16 lanes
 //! of `f32` (rounded to odd where `f32` does not hold the value, so that the one real rounding comes after), or stay
-//! integers, and are narrowed there ([`convert`]; integers to small floats by tables in [`integer`]). [`lanes`] packs
-//! and stores. The rest of a tensor that does not fill a step goes through the same step on a scratch block.
+//! integers, and are narrowed there ([`convert`]); floats of 8 bits or fewer are made in 16-bit lanes ([`small_float`],
+//! [`integer`]). [`lanes`] packs and stores. The rest of a tensor that does not fill a step goes through the same step on
+//! a scratch block.
 
 mod convert;
 mod integer;
 mod lanes;
 mod lookup;
+mod small_float;
 mod stream;
 
 use crate::element::Element;
@@ -49,7 +51,7 @@ unsafe impl Compose for Avx512 {
         if const { bits::<S>() <= 8 } {
             lookup::run::<S, D>(src, dst, len, rules);
         } else {
-            let rules = convert::RuleLanes::new(rules);
+            let rules = small_float::RuleLanes::new(rules);
             // SAFETY: `steps` hands out pointers to the bytes of 64 elements.
             steps::<S, D>(src, dst, len, |src, dst| unsafe { convert::step::<S, D>(src, dst, &rules) });
         }

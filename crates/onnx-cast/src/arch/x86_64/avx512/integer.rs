@@ -5,8 +5,8 @@
 //! below, which is gathered in the last bit; where the table of the upper bits begins, an index has enough bits that
 //! this one is below the bit that rounds.
 
-use super::convert::{RuleLanes, both, both_pairs};
 use super::lanes::*;
+use super::small_float::{RuleLanes, both, both_pairs};
 use crate::element::{DataType, Element, Kind};
 use crate::format::FloatFormat;
 use crate::packed::bits;
