@@ -87,7 +87,7 @@ pub(super) fn run<S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize
 fn look_up(from_bits: usize, to: DataType, src: &[u8], dst: &mut [u8], len: usize, planes: &Planes) {
     use crate::element::{Float6E2M3, Uint2, Uint4};
     if whole_bytes(from_bits, to.info().bits as usize) {
-        let planes = Registers::new(planes);
+        let planes = Vectors(planes);
         // SAFETY: `steps` hands out pointers to 64 bytes.
         steps::<u8, u8>(src, dst, src.len(), |src, dst| unsafe { store(dst, planes.bytes::<true>(0, load(src))) });
         clear_padding(to, len, dst);
@@ -120,7 +120,7 @@ fn look_up_from<S: Element>(to: DataType, src: &[u8], dst: &mut [u8], len: usize
 /// The loop; `S` and `D` stand for their widths.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx512vbmi,avx512vbmi2,avx2,f16c,fma,bmi2")]
 fn look_up_pair<S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize, planes: &Planes) {
-    let planes = Registers::new(planes);
+    let planes = Vectors(planes);
     // SAFETY: `steps` hands out pointers to the bytes of 64 elements.
     steps::<S, D>(src, dst, len, |src, dst| unsafe {
         let index = load_codes(const { bits::<S>() }, src);
@@ -137,32 +137,38 @@ const fn width<D: Element>() -> usize {
     bits::<D>().div_ceil(8)
 }
 
-/// The planes as vectors: four for each.
-struct Registers([[__m512i; 4]; 8]);
+/// The planes as vectors: four for each. Only borrowed: the loops keep in registers what they need and has room there,
+/// where copying all of them would cost as much as casting a few hundred elements.
+#[derive(Clone, Copy)]
+struct Vectors<'a>(&'a Planes);
 
-impl Registers {
+impl Vectors<'_> {
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
-    fn new(planes: &Planes) -> Self {
-        let mut registers = [[_mm512_setzero_si512(); 4]; 8];
-        for (plane, registers) in planes.0.iter().zip(&mut registers) {
-            for (part, register) in plane.as_chunks::<64>().0.iter().zip(registers) {
-                *register = bytes(part);
-            }
-        }
-        Registers(registers)
+    fn get(&self, plane: usize, part: usize) -> __m512i {
+        bytes(&self.0.0[plane].as_chunks::<64>().0[part])
+    }
+
+    /// The same planes, of which the compiler does not know that they are: it would keep all of eight planes in
+    /// registers that there are not, and so copy them to the stack for every call.
+    #[inline]
+    fn hidden(self) -> Self {
+        let mut planes: *const Planes = self.0;
+        // SAFETY: no instruction is executed.
+        unsafe { std::arch::asm!("/* {0} */", inout(reg) planes, options(nomem, nostack, preserves_flags)) };
+        // SAFETY: it is the pointer that went in.
+        Vectors(unsafe { &*planes })
     }
 
     /// The bytes of one plane at 64 indices.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
     fn bytes<const WIDE: bool>(&self, plane: usize, index: __m512i) -> __m512i {
-        let table = &self.0[plane];
         if !WIDE {
-            return _mm512_permutexvar_epi8(index, table[0]);
+            return _mm512_permutexvar_epi8(index, self.get(plane, 0));
         }
-        let low = _mm512_permutex2var_epi8(table[0], index, table[1]);
-        let high = _mm512_permutex2var_epi8(table[2], index, table[3]);
+        let low = _mm512_permutex2var_epi8(self.get(plane, 0), index, self.get(plane, 1));
+        let high = _mm512_permutex2var_epi8(self.get(plane, 2), index, self.get(plane, 3));
         _mm512_mask_blend_epi8(_mm512_movepi8_mask(index), low, high)
     }
 }
@@ -182,7 +188,7 @@ const fn first_plane<D: Element>() -> usize {
 /// The bytes of 64 elements of `D` can be written.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
-unsafe fn step<const WIDE: bool, D: Element>(index: __m512i, dst: *mut u8, planes: &Registers) {
+unsafe fn step<const WIDE: bool, D: Element>(index: __m512i, dst: *mut u8, planes: &Vectors<'_>) {
     // Interleaving works within 16-byte lanes, so the indices are first put where each result will want them.
     let index = match const { width::<D>() } {
         2 => _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7), index),
@@ -205,6 +211,7 @@ unsafe fn step<const WIDE: bool, D: Element>(index: __m512i, dst: *mut u8, plane
         }
         _ => index,
     };
+    let planes = if const { width::<D>() - first_plane::<D>() > 4 } { planes.hidden() } else { *planes };
     let plane = |place: usize| {
         if place < const { first_plane::<D>() } { _mm512_setzero_si512() } else { planes.bytes::<WIDE>(place, index) }
     };
