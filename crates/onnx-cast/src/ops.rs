@@ -3,6 +3,7 @@
 mod bit_cast;
 mod cast;
 mod cast_like;
+mod exact;
 mod node;
 mod plan;
 

@@ -1,0 +1,119 @@
+//! Does a cast lose nothing exactly where [`DataType::is_exact_in`] says so, and are two casts one where
+//! [`DataType::casts_join`] does? For every value of the types of 16 bits or fewer; of the wider ones, those on and
+//! beside the points at which a result changes, and random ones.
+
+mod common;
+
+use common::{data_type, options};
+use onnx_cast::{Cast, DataType, TensorView, available_backends};
+use testkit::generators::{every, near_ties, random_scaled, special};
+use testkit::packing::{pack, unpack};
+use testkit::{Rules, Ty};
+
+/// Values of a type that would show a difference on the way to the other types.
+fn values(ty: Ty, others: &[Ty]) -> Vec<u64> {
+    if ty.bits() <= 16 {
+        return every(ty);
+    }
+    let ties = others.iter().flat_map(|&other| near_ties(ty, other, 500, 1));
+    special(ty).into_iter().chain(ties).chain(random_scaled(ty, 2000, 2)).collect()
+}
+
+/// The packed elements after a cast, which may be one to their own type.
+fn cast(from: Ty, to: Ty, rules: &Rules, count: usize, bytes: &[u8]) -> Option<Vec<u8>> {
+    let backend = available_backends().next()?;
+    let plan = Cast::new(data_type(to), &options(rules, backend)).ok()?.plan(data_type(from)).ok()?;
+    let mut out = vec![0; plan.to().byte_len(count)?];
+    let shape = [count];
+    plan.run_into(&TensorView::new(plan.from(), &shape, bytes).ok()?, &mut out).ok()?;
+    Some(out)
+}
+
+/// A signalling NaN made quiet, as a cast makes it.
+fn quiet(ty: Ty, bits: u64) -> u64 {
+    match data_type(ty).float_format() {
+        Some(format) if format.is_nan(bits) => bits | format.nan_code().unwrap_or(0),
+        _ => bits,
+    }
+}
+
+/// A NaN of whatever payload as the one that all ones are, and every true as 1.
+fn plain(ty: Ty, bits: u64) -> u64 {
+    if ty == Ty::Bool {
+        return u64::from(bits != 0);
+    }
+    match data_type(ty).float_format() {
+        Some(format) if format.infinity && format.is_nan(bits) => bits | ((1 << format.significand_bits) - 1),
+        _ => bits,
+    }
+}
+
+#[test]
+fn what_is_called_exact_is() {
+    // On the way back infinity is to stay what it is.
+    let rules = Rules { saturate: false, ..Rules::default() };
+    for &from in &Ty::NUMERIC {
+        for &to in &Ty::NUMERIC {
+            let values = values(from, &[to]);
+            let there = cast(from, to, &rules, values.len(), &pack(from, &values)).expect("a cast");
+            let back = cast(to, from, &rules, values.len(), &there).expect("a cast");
+            let back = unpack(from, &back, values.len()).expect("elements");
+            // -1 comes back from uint64 too, so that the values themselves are compared as doubles.
+            let [left, right] = [(from, pack(from, &values)), (to, there)].map(|(ty, bytes)| {
+                let doubles = cast(ty, Ty::Double, &rules, values.len(), &bytes).expect("a cast");
+                unpack(Ty::Double, &doubles, values.len()).expect("elements")
+            });
+            let lost = (0..values.len()).find(|&i| {
+                plain(from, values[i]) != plain(from, back[i])
+                    || plain(Ty::Double, left[i]) != plain(Ty::Double, right[i])
+            });
+            let told = data_type(from).is_exact_in(data_type(to));
+            assert_eq!(told, lost.is_none(), "{from:?} in {to:?}, value {:#x?}", lost.map(|i| values[i]));
+        }
+    }
+}
+
+#[test]
+fn casts_that_are_called_one_are() {
+    let (mut joined, mut apart) = (0, 0);
+    for &from in &Ty::NUMERIC {
+        for &through in &Ty::NUMERIC {
+            if through == from || !data_type(from).is_exact_in(data_type(through)) {
+                continue;
+            }
+            for &to in &Ty::NUMERIC {
+                let values = values(from, &[to, through]);
+                let source = pack(from, &values);
+                let told = data_type(from).casts_join(data_type(through), data_type(to));
+                let mut differ = false;
+                for rules in Rules::distinct(through, to) {
+                    let Some(wide) = cast(from, through, &rules, values.len(), &source) else { continue };
+                    let twice = cast(through, to, &rules, values.len(), &wide).expect("a cast");
+                    let once = cast(from, to, &rules, values.len(), &source).expect("a cast");
+                    let (twice, once) = (unpack(to, &twice, values.len()), unpack(to, &once, values.len()));
+                    for (i, (twice, once)) in twice.iter().flatten().zip(once.iter().flatten()).enumerate() {
+                        let same = twice == once || (from == to && *twice == quiet(to, *once));
+                        differ |= !same;
+                        assert!(same || !told, "{:#x} {from:?} -> {through:?} -> {to:?}, {rules:?}", values[i]);
+                    }
+                }
+                let low_bits = to.bits() <= 4 && !data_type(to).is_float();
+                assert!(told || differ || low_bits, "{from:?} -> {through:?} -> {to:?} could be joined");
+                joined += usize::from(told);
+                apart += usize::from(!told);
+            }
+        }
+    }
+    assert!(joined > 1000 && apart > 50, "{joined} joined, {apart} not");
+}
+
+#[test]
+fn strings_and_complex_numbers_are_apart() {
+    for &other in DataType::ALL {
+        for odd in [DataType::String, DataType::Complex64, DataType::Complex128] {
+            assert_eq!(odd.is_exact_in(other), odd == other);
+            assert_eq!(other.is_exact_in(odd), odd == other);
+            assert!(!odd.casts_join(other, DataType::Float) && !DataType::Float16.casts_join(DataType::Float, odd));
+        }
+    }
+}
