@@ -25,4 +25,5 @@ stage "documentation" env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-
 stage "the oracle against other packages" "$python" crates/testkit/python/check_oracle.py
 stage "files, as other packages read them" "$python" scripts/check_files.py
 stage "files, as the newest onnx reads them" env PYTHONPATH=.cache/onnx-newest "$python" scripts/check_files.py
+stage "models, as onnxruntime runs them" "$python" scripts/check_models.py
 printf '\nall stages passed\n'
