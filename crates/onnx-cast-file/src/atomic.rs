@@ -1,13 +1,16 @@
 //! Writing a file all at once or not at all.
 
 use crate::error::FileError;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use tempfile::NamedTempFile;
+use tempfile::TempPath;
 
 /// A file that appears under its name only when it is complete: written beside its target, flushed to the disk, then
 /// renamed. Dropped before [`AtomicFile::commit`], it leaves nothing behind and the target as it was.
+///
+/// Where the system has files without a name (Linux, most of its file systems), it has none until then, so that nothing
+/// is left behind even where the process is killed.
 ///
 /// A target that is a symbolic link stays one: the file that it leads to is replaced. A target that exists keeps its
 /// permissions.
@@ -15,7 +18,9 @@ use tempfile::NamedTempFile;
 pub struct AtomicFile {
     path: PathBuf,
     target: PathBuf,
-    file: io::BufWriter<NamedTempFile>,
+    file: io::BufWriter<File>,
+    /// Its name meanwhile, where it has one.
+    temporary: Option<TempPath>,
 }
 
 impl AtomicFile {
@@ -43,20 +48,23 @@ impl AtomicFile {
             // A rename would replace a file that nobody may write to, which is not what its owner asked for.
             fs::OpenOptions::new().write(true).open(&target).map_err(refuse)?;
         }
-        let folder = match target.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
+        let folder = folder_of(&target);
+        let (file, temporary) = match unnamed(folder) {
+            Some(file) => (file, None),
+            None => {
+                #[cfg_attr(not(unix), expect(unused_mut, reason = "there are no modes"))]
+                let mut builder = naming();
+                #[cfg(unix)]
+                builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(NEW_FILE_MODE));
+                let named = builder.tempfile_in(folder).map_err(|error| refuse(folder_error(folder, &error)))?;
+                let (file, temporary) = named.into_parts();
+                (file, Some(temporary))
+            }
         };
-        let mut builder = tempfile::Builder::new();
-        builder.prefix(".onnx-cast-").suffix(".tmp");
-        #[cfg(unix)]
-        builder.permissions(old.as_ref().map_or_else(new_file_permissions, fs::Metadata::permissions));
-        let file = builder.tempfile_in(folder).map_err(|error| refuse(folder_error(folder, &error)))?;
         if let Some(old) = old {
-            // The umask has cut what the builder asked for.
-            file.as_file().set_permissions(old.permissions()).map_err(refuse)?;
+            file.set_permissions(old.permissions()).map_err(refuse)?;
         }
-        Ok(AtomicFile { path: path.to_owned(), target, file: io::BufWriter::with_capacity(1 << 18, file) })
+        Ok(AtomicFile { path: path.to_owned(), target, file: io::BufWriter::with_capacity(1 << 18, file), temporary })
     }
 
     /// The path that the file will have.
@@ -64,22 +72,29 @@ impl AtomicFile {
         &self.path
     }
 
+    /// The file itself, to be written at places of it, if nothing is written in order.
+    pub(crate) fn file(&self) -> &File {
+        self.file.get_ref()
+    }
+
     /// Writes everything to the disk, so that little is left for [`AtomicFile::commit`] to fail at.
     pub(crate) fn sync(&mut self) -> Result<(), FileError> {
-        let synced = self.file.flush().and_then(|()| self.file.get_ref().as_file().sync_all());
+        let synced = self.file.flush().and_then(|()| self.file.get_ref().sync_all());
         synced.map_err(|error| FileError::io(&self.path, "write", error))
     }
 
-    /// Puts the file in its place.
+    /// Writes everything to the disk and gives the file its name.
     ///
     /// # Errors
     /// Where the disk is full or the rename is refused; the target is then as it was.
-    pub fn commit(self) -> Result<(), FileError> {
-        let path = self.path;
-        let refuse = |error| FileError::io(&path, "write", error);
-        let file = self.file.into_inner().map_err(|error| refuse(error.into_error()))?;
-        file.as_file().sync_all().map_err(refuse)?;
-        file.persist(&self.target).map_err(|error| refuse(error.error))?;
+    pub fn commit(mut self) -> Result<(), FileError> {
+        self.sync()?;
+        let refuse = |error| FileError::io(&self.path, "write", error);
+        let temporary = match self.temporary.take() {
+            Some(temporary) => temporary,
+            None => name(self.file.get_ref(), folder_of(&self.target)).map_err(refuse)?,
+        };
+        temporary.persist(&self.target).map_err(|error| refuse(error.error))?;
         sync_folder(&self.target);
         Ok(())
     }
@@ -95,19 +110,62 @@ impl Write for AtomicFile {
     }
 }
 
+/// The folder that a path is in.
+pub(crate) fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// How temporary files are named.
+fn naming() -> tempfile::Builder<'static, 'static> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".onnx-cast-").suffix(".tmp");
+    builder
+}
+
 /// What a plain `File::create` asks for; the umask cuts it.
 #[cfg(unix)]
-fn new_file_permissions() -> fs::Permissions {
-    use std::os::unix::fs::PermissionsExt;
-    fs::Permissions::from_mode(0o666)
+const NEW_FILE_MODE: u32 = 0o666;
+
+/// A file without a name in a folder; `None` where the system does not have them, or no way to name one later.
+#[cfg(target_os = "linux")]
+fn unnamed(folder: &Path) -> Option<File> {
+    use rustix::fs::{Mode, OFlags, open};
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let file = File::from(open(folder, flags, Mode::from_raw_mode(NEW_FILE_MODE)).ok()?);
+    fs::symlink_metadata(link_to(&file)).is_ok().then_some(file)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn unnamed(_: &Path) -> Option<File> {
+    None
+}
+
+/// Where the system shows an open file.
+#[cfg(target_os = "linux")]
+fn link_to(file: &File) -> PathBuf {
+    use std::os::fd::AsRawFd;
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+/// Gives an unnamed file a temporary name, so that it can be renamed over another, which naming alone cannot do.
+#[cfg(target_os = "linux")]
+fn name(file: &File, folder: &Path) -> io::Result<TempPath> {
+    use rustix::fs::{AtFlags, CWD, linkat};
+    let link = link_to(file);
+    let named = naming().make_in(folder, |path| Ok(linkat(CWD, &link, CWD, path, AtFlags::SYMLINK_FOLLOW)?))?;
+    Ok(named.into_temp_path())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn name(_: &File, _: &Path) -> io::Result<TempPath> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// The rename itself reaches the disk with its folder. The data is safe either way, so a system that cannot do this is
 /// no failure.
 fn sync_folder(target: &Path) {
     if cfg!(unix) {
-        let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let _ = fs::File::open(folder).and_then(|folder| folder.sync_all());
+        let _ = File::open(folder_of(target)).and_then(|folder| folder.sync_all());
     }
 }
 

@@ -32,6 +32,11 @@ impl Format {
         }
     }
 
+    /// Whether a file of the format holds any number of tensors, with names.
+    pub(crate) const fn holds_many(self) -> bool {
+        matches!(self, Format::Safetensors)
+    }
+
     /// The format of a path, by its extension in any case.
     ///
     /// # Errors

@@ -1,8 +1,8 @@
 //! Files of tensors and ONNX models, around the `onnx-cast` library, which does all the arithmetic.
 //!
 //! - [`cast_file`] and [`bit_cast_file`] go from file to file: `.pb` (TensorProto), `.npy`, `.safetensors`, in any
-//!   combination that one tensor allows. The input is memory-mapped, the output is written in chunks to a temporary file
-//!   that replaces the target when it is complete: see [`AtomicFile`].
+//!   combination that one tensor allows, in constant memory: the input is read and the output is written in chunks, to a
+//!   temporary file that replaces the target when it is complete: see [`AtomicFile`].
 //! - [`read_tensor`] and [`write_tensor`] hold one tensor in memory; [`pb`], [`npy`] and [`safetensors`] do the same from
 //!   and to bytes.
 //! - [`Model`] evaluates an ONNX model of Cast, CastLike, BitCast, Constant and Identity nodes.
@@ -27,11 +27,15 @@
 mod atomic;
 mod cast;
 mod error;
+mod flow;
 mod format;
+mod input;
 mod mmap;
 pub mod model;
 pub mod npy;
+mod output;
 pub mod pb;
+mod positional;
 mod proto;
 mod rewrite;
 pub mod safetensors;
@@ -40,7 +44,7 @@ mod source;
 mod tensor;
 
 pub use atomic::AtomicFile;
-pub use cast::{FileCast, Summary, TensorSummary, bit_cast_file, cast_file};
+pub use cast::{FileCast, Summary, TensorSummary, Watch, bit_cast_file, cast_file};
 pub use error::FileError;
 pub use format::Format;
 pub use model::Model;

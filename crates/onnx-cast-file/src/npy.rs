@@ -19,10 +19,11 @@
 //! Structured types, objects (pickles), dates and long doubles are refused.
 
 use crate::error::{ShapeText, Short, TensorText};
-use crate::source::{Source, SourceData, zeros};
+use crate::source::{Items, Source, SourceData, zeros};
 use crate::tensor::NamedTensor;
 use onnx_cast::{Data, DataType, Strings, StringsView, TensorView, element_count, pack, unpack};
 use std::borrow::Cow;
+use std::ops::Range;
 use thiserror::Error;
 
 /// Bytes that are no `.npy` file that can be read here, or a tensor that none can hold.
@@ -256,57 +257,105 @@ pub(crate) fn put_string(out: &mut Vec<u8>, string: &[u8], width: usize) {
 
 /// Reads a tensor; its elements are borrowed where they are little endian, in C order, and not packed by ONNX.
 pub(crate) fn parse(bytes: &[u8], as_type: Option<DataType>) -> Result<Source<'_>, NpyError> {
-    let (header, body) = split(bytes)?;
-    let header = Header::parse(header)?;
-    let item = Item::parse(&header.descr, as_type)?;
-    let descr = header.descr;
-    let too_large = || NpyError::TooLarge { descr: descr.clone(), shape: header.shape.clone() };
-    let len = element_count(&header.shape).ok_or_else(too_large)?;
-    let want = len.checked_mul(item.size).ok_or_else(too_large)?;
-    if body.len() != want {
-        return Err(NpyError::Len { descr, shape: header.shape, got: body.len(), want });
-    }
-    if item.size == 0 && len > 0 {
-        // Strings of no characters: as many as the header claims, with no byte to show for it.
-        return Err(NpyError::Descr { descr, why: "have no bytes" });
-    }
-    let mut body = Cow::Borrowed(body);
-    if header.fortran_order && header.shape.len() > 1 {
-        body = Cow::Owned(to_c_order(&body, &header.shape, item.size).ok_or_else(too_large)?);
-    }
-    if item.big_endian && item.word > 1 {
-        body.to_mut().chunks_exact_mut(item.word).for_each(<[u8]>::reverse);
-    }
-    let (data_type, data) = match item.kind {
-        ItemKind::Element(data_type) if data_type.is_packed() => {
-            let mut packed = data_type.byte_len(len).and_then(zeros).ok_or_else(too_large)?;
-            pack(data_type, &body, &mut packed).ok_or_else(too_large)?;
-            (data_type, SourceData::Bytes(Cow::Owned(packed)))
-        }
-        ItemKind::Element(data_type) => (data_type, SourceData::Bytes(body)),
-        ItemKind::Bytes => {
-            let items = body.chunks_exact(item.size.max(1));
-            (DataType::String, SourceData::Strings(items.map(|item| trim(item, 1)).collect()))
-        }
-        ItemKind::Unicode => (DataType::String, SourceData::Strings(decode_utf32(&body, item.size)?)),
-    };
-    Ok(Source { name: String::new(), data_type, shape: header.shape, data })
+    let place = header_place(bytes)?;
+    let (header, body) = bytes.split_at_checked(place.end).ok_or(NpyError::Truncated)?;
+    let array = Array::parse(&header[place], body.len() as u64, as_type)?;
+    let data = array.decode(Cow::Borrowed(body))?;
+    Ok(Source { name: String::new(), data_type: array.data_type(), shape: array.shape, data })
 }
 
-/// The header's text and what is behind it.
-fn split(bytes: &[u8]) -> Result<(&[u8], &[u8]), NpyError> {
+/// Bytes that [`header_place`] needs: magic, version, and the longest length.
+pub(crate) const PREFIX: usize = 12;
+
+/// Where the header's text stands, by the first [`PREFIX`] bytes of a file or all that there are. The elements follow it.
+pub(crate) fn header_place(bytes: &[u8]) -> Result<Range<usize>, NpyError> {
     let rest = bytes.strip_prefix(MAGIC).ok_or(NpyError::Magic)?;
     let (&[major, minor], rest) = rest.split_first_chunk().ok_or(NpyError::Truncated)?;
-    let (len, rest) = match (major, minor) {
-        (1, 0) => rest.split_first_chunk().map(|(len, rest)| (usize::from(u16::from_le_bytes(*len)), rest)),
+    let place = match (major, minor) {
+        (1, 0) => rest.first_chunk().map(|len| (10, usize::from(u16::from_le_bytes(*len)))),
         (2 | 3, 0) => {
-            let split = rest.split_first_chunk();
-            split.map(|(len, rest)| (usize::try_from(u32::from_le_bytes(*len)).unwrap_or(usize::MAX), rest))
+            rest.first_chunk().map(|len| (12, usize::try_from(u32::from_le_bytes(*len)).unwrap_or(usize::MAX)))
         }
         _ => return Err(NpyError::Version { major, minor }),
+    };
+    let (start, len) = place.ok_or(NpyError::Truncated)?;
+    Ok(start..start.checked_add(len).ok_or(NpyError::Truncated)?)
+}
+
+/// What a header says of the elements behind it.
+#[derive(Debug)]
+pub(crate) struct Array {
+    pub(crate) shape: Vec<usize>,
+    /// Number of elements.
+    pub(crate) len: usize,
+    descr: String,
+    item: Item,
+    /// Whether the first index moves fastest, where that makes a difference.
+    fortran_order: bool,
+}
+
+impl Array {
+    /// By the header's text, held against the bytes that are behind it.
+    pub(crate) fn parse(header: &[u8], body: u64, as_type: Option<DataType>) -> Result<Array, NpyError> {
+        let Header { descr, fortran_order, shape } = Header::parse(header)?;
+        let item = Item::parse(&descr, as_type)?;
+        let too_large = || NpyError::TooLarge { descr: descr.clone(), shape: shape.clone() };
+        let len = element_count(&shape).ok_or_else(too_large)?;
+        let want = len.checked_mul(item.size).ok_or_else(too_large)?;
+        if body != want as u64 {
+            let got = usize::try_from(body).unwrap_or(usize::MAX);
+            return Err(NpyError::Len { descr, shape, got, want });
+        }
+        if item.size == 0 && len > 0 {
+            // Strings of no characters: as many as the header claims, with no byte to show for it.
+            return Err(NpyError::Descr { descr, why: "have no bytes" });
+        }
+        let fortran_order = fortran_order && shape.iter().filter(|&&dim| dim > 1).count() > 1;
+        Ok(Array { shape, len, descr, item, fortran_order })
     }
-    .ok_or(NpyError::Truncated)?;
-    rest.split_at_checked(len).ok_or(NpyError::Truncated)
+
+    pub(crate) fn data_type(&self) -> DataType {
+        match self.item.kind {
+            ItemKind::Element(data_type) => data_type,
+            ItemKind::Bytes | ItemKind::Unicode => DataType::String,
+        }
+    }
+
+    /// How the items stand in the file, where any stretch of them can be read by itself: not strings, and in C order.
+    pub(crate) fn items(&self) -> Option<Items> {
+        let swap = if self.item.big_endian { self.item.word } else { 1 };
+        match self.item.kind {
+            ItemKind::Element(data_type) if !self.fortran_order => {
+                Some(Items { swap, unpacked: data_type.is_packed() })
+            }
+            _ => None,
+        }
+    }
+
+    /// The elements, from all the items.
+    pub(crate) fn decode<'a>(&self, mut body: Cow<'a, [u8]>) -> Result<SourceData<'a>, NpyError> {
+        let Array { item, shape, len, .. } = self;
+        let too_large = || NpyError::TooLarge { descr: self.descr.clone(), shape: shape.clone() };
+        if self.fortran_order {
+            body = Cow::Owned(to_c_order(&body, shape, item.size).ok_or_else(too_large)?);
+        }
+        if item.big_endian && item.word > 1 {
+            body.to_mut().chunks_exact_mut(item.word).for_each(<[u8]>::reverse);
+        }
+        Ok(match item.kind {
+            ItemKind::Element(data_type) if data_type.is_packed() => {
+                let mut packed = data_type.byte_len(*len).and_then(zeros).ok_or_else(too_large)?;
+                pack(data_type, &body, &mut packed).ok_or_else(too_large)?;
+                SourceData::Bytes(Cow::Owned(packed))
+            }
+            ItemKind::Element(_) => SourceData::Bytes(body),
+            ItemKind::Bytes => {
+                let items = body.chunks_exact(item.size.max(1));
+                SourceData::Strings(items.map(|item| trim(item, 1)).collect())
+            }
+            ItemKind::Unicode => SourceData::Strings(decode_utf32(&body, item.size)?),
+        })
+    }
 }
 
 /// An item without the zeros at its end, in whole units.
@@ -361,6 +410,7 @@ fn to_c_order(items: &[u8], shape: &[usize], size: usize) -> Option<Vec<u8>> {
     Some(out)
 }
 
+#[derive(Debug)]
 enum ItemKind {
     Element(DataType),
     Bytes,
@@ -368,6 +418,7 @@ enum ItemKind {
 }
 
 /// What an item is and how it stands in the file.
+#[derive(Debug)]
 struct Item {
     kind: ItemKind,
     /// Bytes of an item.

@@ -4,9 +4,10 @@
 //! or `string_data` for strings. Where a file is cast, all fields that do not describe the elements stay as they are,
 //! those that are unknown here too.
 
-use crate::error::{ShapeText, TensorText};
+use crate::error::{FileError, ShapeText, TensorText};
+use crate::positional::InputFile;
 use crate::proto::onnx::tensor as field;
-use crate::proto::wire::{self, Fields, Value, WireError};
+use crate::proto::wire::{self, FieldHead, Fields, Value, WireError};
 use crate::source::{Source, SourceData, zeros};
 use crate::tensor::NamedTensor;
 use onnx_cast::{Data, DataType, Strings, TensorView, element_count, pack};
@@ -213,16 +214,89 @@ pub(crate) fn check_size(name: &str, bytes: u64) -> Result<(), PbError> {
 
 /// Reads a tensor; its elements are borrowed where they are `raw_data`.
 pub(crate) fn parse(message: &[u8]) -> Result<Source<'_>, PbError> {
-    // The name first, so that every other error can tell it.
+    let name = name(message);
+    let tensor = name.as_deref().unwrap_or_default().to_owned();
+    let source = name.and_then(|name| parse_named(name, message));
+    source.map_err(|problem| PbError { tensor, problem })
+}
+
+/// The name, which is read first, so that every error can tell it.
+fn name(message: &[u8]) -> Result<String, PbProblem> {
     let mut name = Ok(String::new());
     for field in Fields::new(message).map_while(Result::ok) {
         if let (field::NAME, Value::Bytes(bytes)) = (field.number, field.value) {
             name = std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| PbProblem::Name);
         }
     }
+    name
+}
+
+/// A TensorProto in a file, with or without its elements.
+pub(crate) struct Outline {
+    /// The message, where `raw` stands without that field.
+    pub(crate) message: Vec<u8>,
+    /// Where `raw_data` is in the file, and its bytes, if it has many.
+    pub(crate) raw: Option<(u64, u64)>,
+}
+
+/// Fewer bytes of `raw_data` are read with the rest; and this much is read at once while fields are looked for.
+const MANY: u64 = 1 << 20;
+
+/// Reads a TensorProto, but leaves large `raw_data` where it is.
+pub(crate) fn outline(file: &InputFile) -> Result<Outline, FileError> {
+    let (mut message, mut raw, mut at) = (Vec::new(), None, 0);
+    let mut window = Vec::new();
+    let mut window_start = 0;
+    while at < file.len() {
+        let ahead = window_start + window.len() as u64;
+        if ahead < file.len() && ahead < at + FieldHead::MOST as u64 {
+            (window, window_start) = (file.read(at, MANY.min(file.len() - at))?, at);
+        }
+        let head = window.get((at - window_start) as usize..).unwrap_or_default();
+        // What is no field, or does not fit, ends the walk: the reader of messages says what is wrong with it.
+        let Some(field) = FieldHead::read(&head[..head.len().min(FieldHead::MOST)]) else { break };
+        let value = at + field.start as u64;
+        let Some(end) = value.checked_add(field.len).filter(|&end| end <= file.len()) else { break };
+        if field.bytes && field.number == field::RAW_DATA && field.len >= MANY && raw.is_none() {
+            raw = Some((value, field.len));
+        } else if let Some(span) = head.get(..(end - at) as usize) {
+            message.extend_from_slice(span);
+        } else {
+            message.extend_from_slice(&file.read(at, end - at)?);
+        }
+        at = end;
+    }
+    message.extend_from_slice(&file.read(at, file.len() - at)?);
+    Ok(Outline { message, raw })
+}
+
+/// Name and head of a message whose `raw_data`, of `len` bytes, was left where it is.
+pub(crate) fn head_of_outline(message: &[u8], len: u64) -> Result<(String, Head<'_>), PbError> {
+    let name = name(message);
     let tensor = name.as_deref().unwrap_or_default().to_owned();
-    let source = name.and_then(|name| parse_named(name, message));
-    source.map_err(|problem| PbError { tensor, problem })
+    let checked = name.and_then(|name| {
+        let head = head(message)?;
+        let Head { data_type, ref shape, stored, .. } = head;
+        if head.external {
+            return Err(PbProblem::External);
+        }
+        if let Some(second) = stored {
+            let second = field_name(second);
+            return Err(PbProblem::SeveralFields { first: field_name(field::RAW_DATA), second });
+        }
+        if data_type == DataType::String {
+            let want = field_name(field::STRING_DATA).to_owned();
+            return Err(PbProblem::Field { field: field_name(field::RAW_DATA), data_type, want });
+        }
+        let too_large = || PbProblem::TooLarge { data_type, shape: shape.clone() };
+        let want = data_type.byte_len(head.len).ok_or_else(too_large)?;
+        if want as u64 != len {
+            let got = usize::try_from(len).unwrap_or(usize::MAX);
+            return Err(PbProblem::RawLen { data_type, shape: shape.clone(), got, want });
+        }
+        Ok((name, head))
+    });
+    checked.map_err(|problem| PbError { tensor, problem })
 }
 
 /// What a TensorProto says of its elements, without them.

@@ -10,6 +10,7 @@ use onnx_cast::{DataType, TensorView};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use std::collections::HashSet;
 use std::fmt;
+use std::ops::Range;
 use thiserror::Error;
 
 /// Bytes that are no valid `.safetensors` file, or a tensor that none can hold.
@@ -174,9 +175,54 @@ pub struct Entry {
     /// Its shape.
     pub shape: Vec<usize>,
     /// Where it starts, in bytes behind the header.
-    start: usize,
+    pub(crate) start: u64,
     /// Where it ends.
-    end: usize,
+    pub(crate) end: u64,
+}
+
+/// Bytes of the header's length, which come first.
+pub(crate) const PREFIX: usize = 8;
+
+/// Where the header's text stands, by the first [`PREFIX`] bytes of a file and its length. The data follows it.
+pub(crate) fn header_place(bytes: &[u8], file: u64) -> Result<Range<usize>, SafetensorsError> {
+    let file = usize::try_from(file).unwrap_or(usize::MAX);
+    let len = bytes.first_chunk().ok_or(SafetensorsError::Short { len: file })?;
+    let len = u64::from_le_bytes(*len);
+    if len > MAX_HEADER {
+        return Err(SafetensorsError::HeaderTooLarge { len });
+    }
+    let end = usize::try_from(len).ok().and_then(|len| len.checked_add(PREFIX)).filter(|&end| end <= file);
+    Ok(PREFIX..end.ok_or(SafetensorsError::HeaderTruncated { len, file })?)
+}
+
+/// What a header says: all of a file but the elements.
+#[derive(Clone, Debug)]
+pub(crate) struct Head {
+    /// In the order of the data.
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) metadata: Option<Vec<(String, String)>>,
+}
+
+impl Head {
+    /// Reads the header's text, and checks all of it against the length of the data.
+    pub(crate) fn parse(text: &[u8], data: u64) -> Result<Head, SafetensorsError> {
+        let header: Header =
+            serde_json::from_slice(text).map_err(|error| SafetensorsError::Header { what: error.to_string() })?;
+        let mut raw = header.tensors;
+        // In the order of the data; tensors of no bytes keep the header's among each other.
+        raw.sort_by_key(|(_, entry)| entry.data_offsets);
+        let mut at = 0;
+        let mut entries = Vec::with_capacity(raw.len());
+        for (name, raw) in raw {
+            let entry = raw.check(name, at, data)?;
+            at = entry.end;
+            entries.push(entry);
+        }
+        if at != data {
+            return Err(SafetensorsError::Trailing { got: data, want: at });
+        }
+        Ok(Head { entries, metadata: header.metadata })
+    }
 }
 
 /// A `.safetensors` file, its elements where they lie.
@@ -193,29 +239,11 @@ impl<'a> Safetensors<'a> {
     /// # Errors
     /// Where the bytes are not a `.safetensors` file, or its parts do not fit together.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, SafetensorsError> {
-        let (len, rest) = bytes.split_first_chunk().ok_or(SafetensorsError::Short { len: bytes.len() })?;
-        let len = u64::from_le_bytes(*len);
-        if len > MAX_HEADER {
-            return Err(SafetensorsError::HeaderTooLarge { len });
-        }
-        let split = usize::try_from(len).ok().and_then(|len| rest.split_at_checked(len));
-        let (header, data) = split.ok_or(SafetensorsError::HeaderTruncated { len, file: bytes.len() })?;
-        let header: Header =
-            serde_json::from_slice(header).map_err(|error| SafetensorsError::Header { what: error.to_string() })?;
-        let mut raw = header.tensors;
-        // In the order of the data; tensors of no bytes keep the header's among each other.
-        raw.sort_by_key(|(_, entry)| entry.data_offsets);
-        let mut at = 0;
-        let mut entries = Vec::with_capacity(raw.len());
-        for (name, raw) in raw {
-            let entry = raw.check(name, at, data.len())?;
-            at = entry.end;
-            entries.push(entry);
-        }
-        if at != data.len() {
-            return Err(SafetensorsError::Trailing { got: data.len() as u64, want: at as u64 });
-        }
-        Ok(Safetensors { entries, metadata: header.metadata, data })
+        let place = header_place(bytes, bytes.len() as u64)?;
+        let short = || SafetensorsError::Short { len: bytes.len() };
+        let (header, data) = bytes.split_at_checked(place.end).ok_or_else(short)?;
+        let Head { entries, metadata } = Head::parse(&header[place], data.len() as u64)?;
+        Ok(Safetensors { entries, metadata, data })
     }
 
     /// The tensors, in the order of their data.
@@ -230,7 +258,8 @@ impl<'a> Safetensors<'a> {
 
     /// The bytes of a tensor of this file.
     pub fn bytes(&self, entry: &Entry) -> &'a [u8] {
-        self.data.get(entry.start..entry.end).unwrap_or_default()
+        // Both are within the data, whose length is a usize.
+        self.data.get(entry.start as usize..entry.end as usize).unwrap_or_default()
     }
 }
 
@@ -325,22 +354,21 @@ struct RawEntry {
 }
 
 impl RawEntry {
-    fn check(self, tensor: String, want: usize, data: usize) -> Result<Entry, SafetensorsError> {
+    fn check(self, tensor: String, want: u64, data: u64) -> Result<Entry, SafetensorsError> {
         let known = DTYPES.iter().find(|(_, name)| *name == self.dtype);
         let Some(&(data_type, _)) = known else {
             return Err(SafetensorsError::Dtype { tensor, dtype: self.dtype });
         };
         let (start, end) = self.data_offsets;
-        if start != want as u64 || end < start || end > data as u64 {
-            return Err(SafetensorsError::Offsets { tensor, start, end, want: want as u64, data: data as u64 });
+        if start != want || end < start || end > data {
+            return Err(SafetensorsError::Offsets { tensor, start, end, want, data });
         }
         let shape: Vec<usize> = self.shape.iter().map(|&dim| usize::try_from(dim).unwrap_or(usize::MAX)).collect();
         let want = check(&tensor, data_type, &shape)?;
         if end - start != want as u64 {
             return Err(SafetensorsError::Len { tensor, data_type, shape, got: end - start, want });
         }
-        // Both are within the data, whose length is a usize.
-        Ok(Entry { name: tensor, data_type, shape, start: start as usize, end: end as usize })
+        Ok(Entry { name: tensor, data_type, shape, start, end })
     }
 }
 

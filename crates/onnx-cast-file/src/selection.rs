@@ -182,13 +182,23 @@ impl Selection {
 
     /// The type that a tensor is to be cast to; `None` where it is left alone. It may be the type that the tensor has.
     pub fn target(&self, name: &str, from: DataType, elements: u64) -> Option<DataType> {
+        let by_type = |to: DataType| if to.is_float() { from.is_float() } else { from.is_numeric() };
+        self.target_if(name, elements, by_type)
+    }
+
+    /// As [`Selection::target`], of a tensor that is the only one of its file: whatever its type, it is meant.
+    pub fn target_of_one(&self, name: &str, elements: u64) -> Option<DataType> {
+        self.target_if(name, elements, |_| true)
+    }
+
+    fn target_if(&self, name: &str, elements: u64, default: impl Fn(DataType) -> bool) -> Option<DataType> {
         if !self.admits(name, elements) {
             return None;
         }
-        if let Some(rule) = self.rules.iter().rev().find(|rule| rule.pattern.matches(name)) {
-            return rule.to;
+        match self.rules.iter().rev().find(|rule| rule.pattern.matches(name)) {
+            Some(rule) => rule.to,
+            None => self.to.filter(|&to| default(to)),
         }
-        self.to.filter(|to| if to.is_float() { from.is_float() } else { from.is_numeric() })
     }
 
     /// Every type that this may give.

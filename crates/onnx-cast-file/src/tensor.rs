@@ -1,10 +1,10 @@
 //! One tensor in memory, from and to a file of any format that holds one.
 
 use crate::atomic::AtomicFile;
-use crate::cast::{Input, Output};
 use crate::error::FileError;
 use crate::format::Format;
-use crate::mmap::Mapped;
+use crate::input::Input;
+use crate::output::Output;
 use onnx_cast::{DataType, Tensor, TensorError, TensorView};
 use std::path::Path;
 
@@ -39,8 +39,7 @@ pub fn read_tensor(path: impl AsRef<Path>) -> Result<NamedTensor, FileError> {
 pub fn read_tensor_as(path: impl AsRef<Path>, from: Option<DataType>) -> Result<NamedTensor, FileError> {
     let path = path.as_ref();
     let format = Format::from_path(path)?;
-    let bytes = Mapped::open(path)?;
-    let source = Input::new(path, format, &bytes)?.single("reading one tensor", from)?;
+    let source = Input::open(path, format, from)?.single("reading one tensor", from)?.take(0)?;
     let too_large = |error: TensorError| FileError::cast(path, "", error.into());
     source.into_named().map_err(too_large)
 }

@@ -457,3 +457,25 @@ fn strings() {
     let z = read_tensor(folder.path("z.pb")).expect("z").tensor;
     assert_eq!(z, Tensor::strings(vec![2], Strings::from_iter(["1.5", "-1000"])).expect("a tensor"));
 }
+
+/// A tensor of 1 GiB, with 96 MiB of memory to write to. (The file is sparse: its zeros take no room on the disk.)
+#[cfg(target_os = "linux")]
+#[test]
+fn memory_does_not_depend_on_the_file() {
+    let folder = Folder::new();
+    let len = 1u64 << 28;
+    let header = format!(r#"{{"w":{{"dtype":"F32","shape":[{len}],"data_offsets":[0,{}]}}}}"#, 4 * len);
+    folder.write("in.safetensors", [&(header.len() as u64).to_le_bytes()[..], header.as_bytes()].concat());
+    let file = fs::File::options().write(true).open(folder.path("in.safetensors")).expect("the file");
+    file.set_len(8 + header.len() as u64 + 4 * len).expect("a sparse file");
+    // The limit counts memory that the process may write to, in KiB; of maps of files it counts none.
+    let line = "ulimit -d 98304 && exec \"$0\" cast -q in.safetensors out.safetensors --to float4e2m1";
+    let done = std::process::Command::new("sh")
+        .args(["-c", line, env!("CARGO_BIN_EXE_onnx-cast")])
+        .current_dir(folder.0.path())
+        .output()
+        .expect("a shell");
+    assert!(done.status.success(), "{}", stderr(&done));
+    let bytes = folder.read("out.safetensors");
+    assert!(bytes.len() as u64 > len / 2 && bytes[bytes.len() - (len / 2) as usize..].iter().all(|&byte| byte == 0));
+}

@@ -132,6 +132,42 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
+/// A field, by its first bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FieldHead {
+    pub(crate) number: u32,
+    /// Whether its value is bytes.
+    pub(crate) bytes: bool,
+    /// Bytes in front of the value.
+    pub(crate) start: usize,
+    /// Bytes that the value has, or claims.
+    pub(crate) len: u64,
+}
+
+impl FieldHead {
+    /// More than key and length of any field take.
+    pub(crate) const MOST: usize = 20;
+
+    /// `None` where no field starts so, or it is a group.
+    pub(crate) fn read(mut bytes: &[u8]) -> Option<FieldHead> {
+        let all = bytes.len();
+        let (number, kind) = key(&mut bytes).ok()?;
+        let (start, len) = match kind {
+            BYTES => {
+                let len = varint(&mut bytes).ok()?;
+                (all - bytes.len(), len)
+            }
+            GROUP_START | GROUP_END => return None,
+            _ => {
+                let start = all - bytes.len();
+                value(&mut bytes, kind).ok()?;
+                (start, (all - bytes.len() - start) as u64)
+            }
+        };
+        Some(FieldHead { number, bytes: kind == BYTES, start, len })
+    }
+}
+
 fn key(bytes: &mut &[u8]) -> Result<(u32, u8), WireError> {
     let key = varint(bytes)?;
     let number = key >> 3;

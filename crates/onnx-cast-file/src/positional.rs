@@ -1,0 +1,129 @@
+//! Reading and writing at a place of a file, from any number of threads.
+//!
+//! Inputs are read so and not mapped: a file that another program cuts short is then an error, where a map ends the
+//! process by a signal; and what has been read does not count as memory of this process.
+
+use crate::error::FileError;
+use crate::source::zeros;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A file that is read.
+#[derive(Debug)]
+pub(crate) struct InputFile {
+    path: PathBuf,
+    file: File,
+    len: u64,
+}
+
+impl InputFile {
+    pub(crate) fn open(path: &Path) -> Result<InputFile, FileError> {
+        let file = File::open(path).map_err(|error| FileError::io(path, "open", error))?;
+        let metadata = file.metadata().map_err(|error| FileError::io(path, "read", error))?;
+        if metadata.is_dir() {
+            return Err(FileError::io(path, "read", io::ErrorKind::IsADirectory.into()));
+        }
+        if !metadata.is_file() {
+            let what = "not a regular file, which has a length and can be read at any place";
+            return Err(FileError::io(path, "read", io::Error::new(io::ErrorKind::InvalidInput, what)));
+        }
+        Ok(InputFile { path: path.to_owned(), file, len: metadata.len() })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its length when it was opened.
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Fills `bytes` from a place that is within the file.
+    pub(crate) fn read_at(&self, at: u64, mut bytes: &mut [u8]) -> io::Result<()> {
+        let mut from = at;
+        while !bytes.is_empty() {
+            match read_some(&self.file, from, bytes) {
+                Ok(0) => {
+                    let what = format!("it ends at byte {from}, and had {} when it was opened", self.len);
+                    return Err(io::Error::new(io::ErrorKind::UnexpectedEof, what));
+                }
+                Ok(len) => {
+                    bytes = &mut bytes[len..];
+                    from += len as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes from a place, as many as the file has at least: nothing is allocated for a claim.
+    pub(crate) fn read(&self, at: u64, len: u64) -> Result<Vec<u8>, FileError> {
+        let failed = |error| FileError::io(&self.path, "read", error);
+        if at.checked_add(len).is_none_or(|end| end > self.len) {
+            return Err(failed(io::ErrorKind::UnexpectedEof.into()));
+        }
+        let bytes = usize::try_from(len).ok().and_then(zeros);
+        let mut bytes = bytes.ok_or_else(|| failed(io::ErrorKind::OutOfMemory.into()))?;
+        self.read_at(at, &mut bytes).map_err(failed)?;
+        Ok(bytes)
+    }
+
+    /// The first bytes, as many of `len` as there are.
+    pub(crate) fn prefix(&self, len: usize) -> Result<Vec<u8>, FileError> {
+        self.read(0, self.len.min(len as u64))
+    }
+}
+
+#[cfg(unix)]
+fn read_some(file: &File, at: u64, bytes: &mut [u8]) -> io::Result<usize> {
+    std::os::unix::fs::FileExt::read_at(file, bytes, at)
+}
+
+#[cfg(windows)]
+fn read_some(file: &File, at: u64, bytes: &mut [u8]) -> io::Result<usize> {
+    std::os::windows::fs::FileExt::seek_read(file, bytes, at)
+}
+
+/// Writes all of `bytes` at a place.
+#[cfg(unix)]
+pub(crate) fn write_at(file: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
+    std::os::unix::fs::FileExt::write_all_at(file, bytes, at)
+}
+
+/// Writes all of `bytes` at a place.
+#[cfg(windows)]
+pub(crate) fn write_at(file: &File, mut at: u64, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let len = std::os::windows::fs::FileExt::seek_write(file, bytes, at)?;
+        if len == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        bytes = &bytes[len..];
+        at += len as u64;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_cut_short_is_an_error() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("x");
+        std::fs::write(&path, [7; 100]).expect("written");
+        let file = InputFile::open(&path).expect("opened");
+        let mut bytes = [0; 60];
+        file.read_at(40, &mut bytes).expect("read");
+        assert_eq!(bytes, [7; 60]);
+        File::options().write(true).open(&path).and_then(|file| file.set_len(90)).expect("cut");
+        let error = file.read_at(40, &mut bytes).expect_err("cut short");
+        assert_eq!(error.to_string(), "it ends at byte 90, and had 100 when it was opened");
+        assert!(file.read(80, 21).is_err() && file.read(u64::MAX, 2).is_err());
+    }
+}
