@@ -6,7 +6,7 @@ mod portable;
 mod x86_64;
 
 use crate::error::CastError;
-use crate::kernel::{Stream, Table};
+use crate::kernel::{CopyFn, Table};
 use std::fmt;
 use std::sync::LazyLock;
 
@@ -16,8 +16,8 @@ struct Row {
     name: &'static str,
     is_available: fn() -> bool,
     table: &'static Table,
-    /// How it streams, if it can.
-    stream: Option<Stream>,
+    /// How it copies what is more than the caches hold, if there is a way past them.
+    copy: Option<CopyFn>,
 }
 
 static BACKENDS: &[Row] = &[
@@ -26,16 +26,16 @@ static BACKENDS: &[Row] = &[
         name: "avx512",
         is_available: x86_64::avx512::is_available,
         table: &x86_64::avx512::TABLE,
-        stream: Some(x86_64::avx512::stream),
+        copy: Some(x86_64::avx512::copy),
     },
     #[cfg(target_arch = "x86_64")]
     Row {
         name: "avx2",
         is_available: x86_64::avx2::is_available,
         table: &x86_64::avx2::TABLE,
-        stream: Some(x86_64::avx2::stream),
+        copy: Some(x86_64::avx2::copy),
     },
-    Row { name: "portable", is_available: || true, table: &portable::TABLE, stream: None },
+    Row { name: "portable", is_available: || true, table: &portable::TABLE, copy: None },
 ];
 
 /// The environment variable that forces a backend by name.
@@ -73,8 +73,8 @@ impl Backend {
         self.0.name
     }
 
-    pub(crate) fn stream(self) -> Option<Stream> {
-        self.0.stream
+    pub(crate) fn copy(self) -> Option<CopyFn> {
+        self.0.copy
     }
 
     pub(crate) fn table(self) -> &'static Table {

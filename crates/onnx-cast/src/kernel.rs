@@ -6,17 +6,26 @@
 mod drive;
 pub(crate) mod staged;
 
-pub(crate) use drive::{Job, Stream};
+pub(crate) use drive::{CopyFn, Job};
 
 use crate::element::{with_numeric_types, *};
 use crate::scalar::{Narrow, Rules, Widen};
+
+/// How a kernel writes its results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Store {
+    /// Into the caches, where they will be read soon.
+    Cached,
+    /// Past the caches where the kernel can, because they are more than the caches hold.
+    Streamed,
+}
 
 /// Casts `len` elements from `src` to `dst`, which hold exactly that many, packed. Zeroes the padding of `dst`.
 ///
 /// # Safety
 /// The processor has the instructions that the kernel's backend is compiled for, and `src` and `dst` have the byte
 /// lengths of `len` elements of their types.
-pub(crate) type Kernel = unsafe fn(src: &[u8], dst: &mut [u8], len: usize, rules: &Rules);
+pub(crate) type Kernel = unsafe fn(src: &[u8], dst: &mut [u8], len: usize, rules: &Rules, store: Store);
 
 /// The kernels of a backend, by source and target in the order of [`DataType::NUMERIC`].
 pub(crate) struct Table(pub(crate) [[Kernel; 25]; 25]);
@@ -41,7 +50,7 @@ pub(crate) unsafe trait Compose {
     ///
     /// # Safety
     /// As [`Kernel`].
-    unsafe fn run<S: Widen, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, rules: &Rules);
+    unsafe fn run<S: Widen, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, rules: &Rules, store: Store);
 }
 
 macro_rules! columns {
@@ -70,3 +79,48 @@ macro_rules! columns {
     };
 }
 with_numeric_types!(columns);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scalar::RoundMode;
+
+    /// Casts stream only what is larger than the caches, so what the tests of whole tensors can try of it is little:
+    /// here every pair streams every length, to every place in a line.
+    #[test]
+    fn streamed_as_cached() {
+        const LEN: usize = 200;
+        let mut state = 1u32;
+        let noise = std::iter::repeat_with(|| {
+            state = state.wrapping_mul(0x9e37_79b1).wrapping_add(0x7f4a_7c15);
+            (state >> 24) as u8
+        });
+        let noise: Vec<u8> = noise.take(LEN * 8).collect();
+        for backend in crate::arch::available() {
+            let numeric = DataType::NUMERIC.iter().copied();
+            for (from, to) in numeric.clone().flat_map(|from| numeric.clone().map(move |to| (from, to))) {
+                let rules = Rules::new(to, 28, true, RoundMode::Up);
+                let Some(kernel) = backend.table().get(from, to) else { continue };
+                let run = |len: usize, dst: &mut [u8], store| {
+                    let src = &noise[..from.byte_len(len).expect("few elements")];
+                    // SAFETY: the backend is available, and these are the bytes of `len` elements.
+                    unsafe { kernel(src, dst, len, &rules, store) };
+                };
+                for len in (0..LEN).step_by(7).chain([64, 128, 192]) {
+                    let bytes = to.byte_len(len).expect("few elements");
+                    let mut expected = vec![0; bytes];
+                    run(len, &mut expected, Store::Cached);
+                    let mut result = vec![0x5a; bytes + 2 * 64];
+                    for at in 0..64 {
+                        result.fill(0x5a);
+                        run(len, &mut result[at..at + bytes], Store::Streamed);
+                        let what = || format!("{backend:?}, {from} -> {to}, {len} elements, {at} bytes in");
+                        assert_eq!(result[at..at + bytes], expected, "{}", what());
+                        let beside = result[..at].iter().chain(&result[at + bytes..]);
+                        assert!(beside.copied().all(|byte| byte == 0x5a), "{}: bytes beside the result", what());
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,6 +1,6 @@
 //! The backend for every machine: the scalar cast in blocks, vectorised as far as the compiler does it.
 
-use crate::kernel::{Compose, Table, staged};
+use crate::kernel::{Compose, Store, Table, staged};
 use crate::scalar::{Narrow, Rules, Widen};
 
 pub(crate) static TABLE: Table = Table::composed::<Portable>();
@@ -9,7 +9,7 @@ struct Portable;
 
 // SAFETY: `staged::run` is the scalar cast in a loop, and writes every byte.
 unsafe impl Compose for Portable {
-    unsafe fn run<S: Widen, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, rules: &Rules) {
+    unsafe fn run<S: Widen, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, rules: &Rules, _: Store) {
         staged::run::<S, D>(src, dst, len, rules);
     }
 }

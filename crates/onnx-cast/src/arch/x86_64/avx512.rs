@@ -14,12 +14,14 @@ mod lookup;
 mod small_float;
 mod stream;
 
+use super::streaming;
 use crate::element::Element;
-use crate::kernel::{Compose, Table};
+use crate::kernel::{Compose, Store, Table};
 use crate::packed::{bits, byte_len};
 use crate::scalar::{Narrow, Rules, Widen};
+use core::arch::x86_64::_mm_sfence;
 
-pub(crate) use stream::stream;
+pub(crate) use stream::copy;
 
 pub(crate) static TABLE: Table = Table::composed::<Avx512>();
 
@@ -47,40 +49,70 @@ struct Avx512;
 // types of 32 bits or fewer, every value; and covers all of `dst`: whole steps, then the rest.
 unsafe impl Compose for Avx512 {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx512vbmi,avx512vbmi2,avx2,f16c,fma,bmi2")]
-    unsafe fn run<S: Widen, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, rules: &Rules) {
+    unsafe fn run<S: Widen, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, rules: &Rules, store: Store) {
         if const { bits::<S>() <= 8 } {
-            lookup::run::<S, D>(src, dst, len, rules);
+            lookup::run::<S, D>(src, dst, len, rules, store);
         } else {
             let rules = small_float::RuleLanes::new(rules);
             // SAFETY: `steps` hands out pointers to the bytes of 64 elements.
-            steps::<S, D>(src, dst, len, |src, dst| unsafe { convert::step::<S, D>(src, dst, &rules) });
+            steps::<S, D>(src, dst, len, store, |src, dst| unsafe { convert::step::<S, D>(src, dst, &rules) });
         }
     }
 }
 
-/// Calls `step` with the source and target of each 64 elements, and for the rest with a copy of it, filled up with
-/// zeros; so there is no second formula for the tail.
+/// Calls `step` with the source and target of each 64 elements, and for those that do not fill a step with a copy of
+/// them, filled up with anything; so there is no second formula for the ends.
+///
+/// Where results are streamed, each step writes to a block in the nearest cache, and from there whole lines go past the
+/// caches, a few at a time: the processor has room for few such stores, and the next step runs while those wait.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx512vbmi,avx512vbmi2,avx2,f16c,fma,bmi2")]
-fn steps<S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize, step: impl Fn(*const u8, *mut u8)) {
+fn steps<S: Element, D: Element>(
+    mut src: &[u8],
+    mut dst: &mut [u8],
+    mut len: usize,
+    store: Store,
+    step: impl Fn(*const u8, *mut u8),
+) {
     let (src_step, dst_step) = const { (byte_len::<S>(STEP), byte_len::<D>(STEP)) };
-    // Cut by elements, not by bytes: 63 elements of 4 bits take as many bytes as 64.
-    let whole = len / STEP;
-    let (from_steps, from) = src.split_at(whole * src_step);
-    let (to_steps, to) = dst.split_at_mut(whole * dst_step);
-    for (from, to) in from_steps.chunks_exact(src_step).zip(to_steps.chunks_exact_mut(dst_step)) {
-        step(from.as_ptr(), to.as_mut_ptr());
-    }
-    if len.is_multiple_of(STEP) {
-        return;
+    let first = if store == Store::Streamed { streaming::unaligned::<S, D>(dst, STEP) } else { None };
+    if first.is_none() {
+        // Cut by elements, not by bytes: one less than a step may take as many bytes.
+        let whole = len / STEP;
+        let (from_steps, from) = src.split_at(whole * src_step);
+        let (to_steps, to) = dst.split_at_mut(whole * dst_step);
+        for (from, to) in from_steps.chunks_exact(src_step).zip(to_steps.chunks_exact_mut(dst_step)) {
+            step(from.as_ptr(), to.as_mut_ptr());
+        }
+        (src, dst, len) = (from, to, len % STEP);
     }
     let mut source = [0u8; STEP * 8];
-    let mut target = [0u8; STEP * 8];
-    source[..from.len()].copy_from_slice(from);
-    step(source.as_ptr(), target.as_mut_ptr());
-    to.copy_from_slice(&target[..to.len()]);
-    if const { bits::<D>() < 8 } {
-        // The source's own padding may hold anything.
-        crate::packed::clear_padding(D::DATA_TYPE, len, to);
+    let mut block = stream::Block([0u8; STEP * 8]);
+    // The elements before the first whole line, then steps, then what is left.
+    let mut next = first.filter(|&first| first > 0).unwrap_or(STEP);
+    while len > 0 {
+        let count = next.min(len);
+        next = STEP;
+        let (from, from_rest) = src.split_at(byte_len::<S>(count));
+        let (to, to_rest) = std::mem::take(&mut dst).split_at_mut(byte_len::<D>(count));
+        if count == STEP {
+            streaming::fetch::<S, D>(from);
+            step(from.as_ptr(), block.0.as_mut_ptr());
+            // SAFETY: `to` is a step's bytes, and aligned to them or to a line, since the first elements were cut off
+            // so that it is and steps take whole such pieces; only a streamed cast has whole steps here.
+            unsafe { stream::step::<D>(&block, to.as_mut_ptr()) };
+        } else {
+            source[..from.len()].copy_from_slice(from);
+            step(source.as_ptr(), block.0.as_mut_ptr());
+            to.copy_from_slice(&block.0[..to.len()]);
+            if const { bits::<D>() < 8 } {
+                // The source's own padding may hold anything.
+                crate::packed::clear_padding(D::DATA_TYPE, count, to);
+            }
+        }
+        (src, dst, len) = (from_rest, to_rest, len - count);
+    }
+    if first.is_some() {
+        _mm_sfence();
     }
 }

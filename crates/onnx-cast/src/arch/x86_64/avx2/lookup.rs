@@ -12,7 +12,7 @@ use super::lanes::*;
 use super::{STEP, steps};
 use crate::arch::portable;
 use crate::element::{DataType, Element, Float6E2M3, Uint2, Uint4};
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, Store};
 use crate::packed::{bits, clear_padding, pack, unpack};
 use crate::scalar::{RoundMode, Rules};
 use core::arch::x86_64::*;
@@ -56,7 +56,7 @@ fn entries(from: DataType, to: DataType, kernel: Kernel, rules: &Rules) -> [u64;
     if half_bytes(from_bits, to_bits) {
         let results = &mut results[..ENTRIES];
         // SAFETY: the portable kernel needs nothing of the processor; 256 bytes are this many elements on both sides.
-        unsafe { kernel(&every_byte, results, ENTRIES * 8 / from_bits, rules) };
+        unsafe { kernel(&every_byte, results, ENTRIES * 8 / from_bits, rules, Store::Cached) };
         return std::array::from_fn(|byte| results[byte].into());
     }
     let count = if from_bits == 8 { ENTRIES } else { PACKED_ENTRIES };
@@ -67,7 +67,7 @@ fn entries(from: DataType, to: DataType, kernel: Kernel, rules: &Rules) -> [u64;
     }
     let results = &mut results[..count * to_bits / 8];
     // SAFETY: as above, for `count` elements.
-    unsafe { kernel(codes, results, count, rules) };
+    unsafe { kernel(codes, results, count, rules, Store::Cached) };
     let mut entries = [0; ENTRIES];
     if to.is_packed() {
         let mut elements = [0; ENTRIES];
@@ -107,69 +107,69 @@ impl Table {
 
 /// Casts from a type of 8 bits or fewer.
 #[target_feature(enable = "avx2,f16c,fma")]
-pub(super) fn run<S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize, rules: &Rules) {
+pub(super) fn run<S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize, rules: &Rules, how: Store) {
     let pair = const { (S::DATA_TYPE.numeric_index(), D::DATA_TYPE.numeric_index()) };
     let (Some(from), Some(to)) = pair else { return };
     let kernel = portable::TABLE.0[from][to];
     if *rules == const { Rules::new(D::DATA_TYPE, 28, true, RoundMode::Up) } {
         let kept = DEFAULTS[from][to].get_or_init(|| Table::new(S::DATA_TYPE, D::DATA_TYPE, kernel, rules));
-        look_up(const { bits::<S>() }, D::DATA_TYPE, src, dst, len, kept);
+        look_up(const { bits::<S>() }, D::DATA_TYPE, src, dst, len, how, kept);
     } else if len < 2 * STEP {
         // The table would cost more than it saves.
         // SAFETY: the portable kernel needs nothing of the processor; the lengths are the caller's.
-        unsafe { kernel(src, dst, len, rules) };
+        unsafe { kernel(src, dst, len, rules, Store::Cached) };
     } else {
         let table = Table::new(S::DATA_TYPE, D::DATA_TYPE, kernel, rules);
-        look_up(const { bits::<S>() }, D::DATA_TYPE, src, dst, len, &table);
+        look_up(const { bits::<S>() }, D::DATA_TYPE, src, dst, len, how, &table);
     }
 }
 
 /// Chooses the loop by the table and the widths, which are all that it depends on (and by whether the target is
 /// `float`, whose low bytes are zeros): a few loops serve all pairs.
 #[target_feature(enable = "avx2,f16c,fma")]
-fn look_up(from_bits: usize, to: DataType, src: &[u8], dst: &mut [u8], len: usize, table: &Table) {
+fn look_up(from_bits: usize, to: DataType, src: &[u8], dst: &mut [u8], len: usize, how: Store, table: &Table) {
     match table {
         Table::Planes(planes) if half_bytes(from_bits, to.info().bits as usize) => {
-            look_up_half_bytes(src, dst, &planes[0]);
+            look_up_half_bytes(src, dst, how, &planes[0]);
             clear_padding(to, len, dst);
         }
         Table::Planes(planes) => match from_bits {
-            2 => look_up_packed::<Uint2, 1>(to, src, dst, len, planes),
-            4 => look_up_packed::<Uint4, 1>(to, src, dst, len, planes),
-            6 => look_up_packed::<Float6E2M3, 4>(to, src, dst, len, planes),
+            2 => look_up_packed::<Uint2, 1>(to, src, dst, len, how, planes),
+            4 => look_up_packed::<Uint4, 1>(to, src, dst, len, how, planes),
+            6 => look_up_packed::<Float6E2M3, 4>(to, src, dst, len, how, planes),
             _ => match to.info().bits {
-                2 => look_up_byte::<Uint2>(src, dst, len, &planes[0]),
-                4 => look_up_byte::<Uint4>(src, dst, len, &planes[0]),
-                6 => look_up_byte::<Float6E2M3>(src, dst, len, &planes[0]),
-                _ => look_up_byte::<u8>(src, dst, len, &planes[0]),
+                2 => look_up_byte::<Uint2>(src, dst, len, how, &planes[0]),
+                4 => look_up_byte::<Uint4>(src, dst, len, how, &planes[0]),
+                6 => look_up_byte::<Float6E2M3>(src, dst, len, how, &planes[0]),
+                _ => look_up_byte::<u8>(src, dst, len, how, &planes[0]),
             },
         },
         Table::Signed { planes, sign, minus_zero } => match to.info().bits {
-            2 => look_up_signed::<Uint2>(src, dst, len, planes, sign, minus_zero),
-            4 => look_up_signed::<Uint4>(src, dst, len, planes, sign, minus_zero),
-            6 => look_up_signed::<Float6E2M3>(src, dst, len, planes, sign, minus_zero),
-            8 => look_up_signed::<u8>(src, dst, len, planes, sign, minus_zero),
-            16 => look_up_signed::<u16>(src, dst, len, planes, sign, minus_zero),
-            _ => look_up_signed::<f32>(src, dst, len, planes, sign, minus_zero),
+            2 => look_up_signed::<Uint2>(src, dst, len, how, planes, sign, minus_zero),
+            4 => look_up_signed::<Uint4>(src, dst, len, how, planes, sign, minus_zero),
+            6 => look_up_signed::<Float6E2M3>(src, dst, len, how, planes, sign, minus_zero),
+            8 => look_up_signed::<u8>(src, dst, len, how, planes, sign, minus_zero),
+            16 => look_up_signed::<u16>(src, dst, len, how, planes, sign, minus_zero),
+            _ => look_up_signed::<f32>(src, dst, len, how, planes, sign, minus_zero),
         },
         Table::Rows(rows) => match (from_bits, to.info().bits) {
-            (8, 16) => look_up_rows::<2>(src, dst, rows),
-            (8, 32) => look_up_rows::<4>(src, dst, rows),
-            (8, _) => look_up_rows::<8>(src, dst, rows),
-            (6, _) => look_up_packed_rows::<Float6E2M3>(src, dst, len, rows),
-            (4, _) => look_up_packed_rows::<Uint4>(src, dst, len, rows),
-            _ => look_up_packed_rows::<Uint2>(src, dst, len, rows),
+            (8, 16) => look_up_rows::<u16>(src, dst, len, how, rows),
+            (8, 32) => look_up_rows::<u32>(src, dst, len, how, rows),
+            (8, _) => look_up_rows::<u64>(src, dst, len, how, rows),
+            (6, _) => look_up_packed_rows::<Float6E2M3>(src, dst, len, how, rows),
+            (4, _) => look_up_packed_rows::<Uint4>(src, dst, len, how, rows),
+            _ => look_up_packed_rows::<Uint2>(src, dst, len, how, rows),
         },
     }
 }
 
 /// Half a byte to half a byte.
 #[target_feature(enable = "avx2,f16c,fma")]
-fn look_up_half_bytes(src: &[u8], dst: &mut [u8], plane: &[u8; ENTRIES]) {
+fn look_up_half_bytes(src: &[u8], dst: &mut [u8], how: Store, plane: &[u8; ENTRIES]) {
     let half = _mm256_set1_epi8(15);
     let table = _mm256_and_si256(twice(&plane.as_chunks().0[0]), half);
     // SAFETY: `steps` hands out pointers to 32 bytes.
-    steps::<u8, u8>(src, dst, src.len(), |src, dst| unsafe {
+    steps::<u8, u8>(src, dst, src.len(), how, |src, dst| unsafe {
         let value = load(src);
         let low = _mm256_shuffle_epi8(table, _mm256_and_si256(value, half));
         let high = _mm256_shuffle_epi8(table, _mm256_and_si256(_mm256_srli_epi16::<4>(value), half));
@@ -184,16 +184,17 @@ fn look_up_packed<S: Element, const N: usize>(
     src: &[u8],
     dst: &mut [u8],
     len: usize,
+    how: Store,
     planes: &[[u8; ENTRIES]; PLANES],
 ) {
     match (to, to.info().bits) {
-        (DataType::Float, _) => look_up_pair::<S, f32, N>(src, dst, len, planes),
-        (_, 2) => look_up_pair::<S, Uint2, N>(src, dst, len, planes),
-        (_, 4) => look_up_pair::<S, Uint4, N>(src, dst, len, planes),
-        (_, 6) => look_up_pair::<S, Float6E2M3, N>(src, dst, len, planes),
-        (_, 8) => look_up_pair::<S, u8, N>(src, dst, len, planes),
-        (_, 16) => look_up_pair::<S, u16, N>(src, dst, len, planes),
-        _ => look_up_pair::<S, u32, N>(src, dst, len, planes),
+        (DataType::Float, _) => look_up_pair::<S, f32, N>(src, dst, len, how, planes),
+        (_, 2) => look_up_pair::<S, Uint2, N>(src, dst, len, how, planes),
+        (_, 4) => look_up_pair::<S, Uint4, N>(src, dst, len, how, planes),
+        (_, 6) => look_up_pair::<S, Float6E2M3, N>(src, dst, len, how, planes),
+        (_, 8) => look_up_pair::<S, u8, N>(src, dst, len, how, planes),
+        (_, 16) => look_up_pair::<S, u16, N>(src, dst, len, how, planes),
+        _ => look_up_pair::<S, u32, N>(src, dst, len, how, planes),
     }
 }
 
@@ -202,11 +203,12 @@ fn look_up_pair<S: Element, D: Element, const N: usize>(
     src: &[u8],
     dst: &mut [u8],
     len: usize,
+    how: Store,
     planes: &[[u8; ENTRIES]; PLANES],
 ) {
     let tables = planes.each_ref().map(|plane| Sixteens::<N>::new(plane));
     // SAFETY: `steps` hands out pointers to the bytes of 32 elements.
-    steps::<S, D>(src, dst, len, |src, dst| unsafe {
+    steps::<S, D>(src, dst, len, how, |src, dst| unsafe {
         let index = spread::<D>(load_codes(const { bits::<S>() }, src));
         let lowered = lowered::<N>(index);
         interleave::<D>(dst, |plane| tables[plane].at(&lowered));
@@ -215,11 +217,11 @@ fn look_up_pair<S: Element, D: Element, const N: usize>(
 
 /// From 8 bits to 8 or fewer: two halves of the table, of which one gives zero.
 #[target_feature(enable = "avx2,f16c,fma")]
-fn look_up_byte<D: Element>(src: &[u8], dst: &mut [u8], len: usize, plane: &[u8; ENTRIES]) {
+fn look_up_byte<D: Element>(src: &[u8], dst: &mut [u8], len: usize, how: Store, plane: &[u8; ENTRIES]) {
     let low = Sixteens::<8>::new(&plane[..ENTRIES / 2]);
     let high = Sixteens::<8>::new(&plane[ENTRIES / 2..]);
     // SAFETY: `steps` hands out pointers to the bytes of 32 elements.
-    steps::<u8, D>(src, dst, len, |src, dst| unsafe {
+    steps::<u8, D>(src, dst, len, how, |src, dst| unsafe {
         let index = load(src);
         let other = _mm256_xor_si256(index, _mm256_set1_epi8(i8::MIN));
         let codes = _mm256_xor_si256(low.at(&lowered(index)), high.at(&lowered(other)));
@@ -233,6 +235,7 @@ fn look_up_signed<D: Element>(
     src: &[u8],
     dst: &mut [u8],
     len: usize,
+    how: Store,
     planes: &[[u8; ENTRIES / 2]; PLANES],
     sign: &[u8; PLANES],
     minus_zero: &[u8; PLANES],
@@ -241,7 +244,7 @@ fn look_up_signed<D: Element>(
     let signs = sign.map(|bits| _mm256_set1_epi8(bits as i8));
     let minus_zeros = minus_zero.map(|bits| _mm256_set1_epi8(bits as i8));
     // SAFETY: `steps` hands out pointers to the bytes of 32 elements.
-    steps::<u8, D>(src, dst, len, |src, dst| unsafe {
+    steps::<u8, D>(src, dst, len, how, |src, dst| unsafe {
         let index = spread::<D>(load(src));
         let top = _mm256_set1_epi8(i8::MIN);
         let is_negative = _mm256_cmpgt_epi8(_mm256_setzero_si256(), index);
@@ -255,29 +258,23 @@ fn look_up_signed<D: Element>(
     });
 }
 
-/// From 8 bits to `W` bytes.
+/// From 8 bits to the width of `D`.
 #[target_feature(enable = "avx2,f16c,fma")]
-fn look_up_rows<const W: usize>(src: &[u8], dst: &mut [u8], rows: &[u64; ENTRIES]) {
-    const UNROLLED: usize = 8;
-    let look_up = |code: u8, to: &mut [u8; W]| to.copy_from_slice(&rows[usize::from(code)].to_le_bytes()[..W]);
-    let (codes, codes_rest) = src.as_chunks::<UNROLLED>();
-    let (results, _) = dst.as_chunks_mut::<W>();
-    let (results, results_rest) = results.as_chunks_mut::<UNROLLED>();
-    for (codes, results) in codes.iter().zip(results) {
-        for (code, result) in codes.iter().zip(results) {
-            look_up(*code, result);
+fn look_up_rows<D: Element>(src: &[u8], dst: &mut [u8], len: usize, how: Store, rows: &[u64; ENTRIES]) {
+    // SAFETY: `steps` hands out pointers to the bytes of 32 elements.
+    steps::<u8, D>(src, dst, len, how, |src, dst| unsafe {
+        for i in 0..STEP {
+            let row = rows[usize::from(src.add(i).read())].to_le_bytes();
+            dst.add(i * const { bits::<D>() / 8 }).copy_from_nonoverlapping(row.as_ptr(), const { bits::<D>() / 8 });
         }
-    }
-    for (code, result) in codes_rest.iter().zip(results_rest) {
-        look_up(*code, result);
-    }
+    });
 }
 
 /// From fewer bits to 8 bytes; `S` stands for its width.
 #[target_feature(enable = "avx2,f16c,fma")]
-fn look_up_packed_rows<S: Element>(src: &[u8], dst: &mut [u8], len: usize, rows: &[u64; ENTRIES]) {
+fn look_up_packed_rows<S: Element>(src: &[u8], dst: &mut [u8], len: usize, how: Store, rows: &[u64; ENTRIES]) {
     // SAFETY: `steps` hands out pointers to the bytes of 32 elements.
-    steps::<S, u64>(src, dst, len, |src, dst| unsafe {
+    steps::<S, u64>(src, dst, len, how, |src, dst| unsafe {
         let mut codes = [0u8; STEP];
         store(codes.as_mut_ptr(), load_codes(const { bits::<S>() }, src));
         for (i, &code) in codes.iter().enumerate() {

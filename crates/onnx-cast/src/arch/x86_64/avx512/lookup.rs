@@ -9,7 +9,7 @@ use super::lanes::*;
 use super::{STEP, steps};
 use crate::arch::portable;
 use crate::element::{DataType, Element};
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, Store};
 use crate::packed::{bits, clear_padding, pack, unpack};
 use crate::scalar::{RoundMode, Rules};
 use core::arch::x86_64::*;
@@ -26,9 +26,12 @@ struct Planes([[u8; ENTRIES]; 8]);
 /// The tables of the default settings, by source and target.
 static DEFAULTS: [[OnceLock<Planes>; 25]; 25] = [const { [const { OnceLock::new() }; 25] }; 25];
 
-/// Whether a packed byte is mapped to a packed byte as a whole: as many elements in a byte on both sides.
-const fn whole_bytes(from_bits: usize, to_bits: usize) -> bool {
-    from_bits == to_bits && from_bits < 8 && 8 % from_bits == 0
+/// The bits of a result where bytes of two or four elements are looked up as they are, without unpacking them.
+const fn whole_bytes(from_bits: usize, to_bits: usize) -> Option<usize> {
+    match (from_bits, to_bits) {
+        (2 | 4, 2 | 4) => Some(8 / from_bits * to_bits),
+        _ => None,
+    }
 }
 
 /// Makes the table of a pair by casting every code with the portable kernel.
@@ -36,20 +39,28 @@ fn planes(from: DataType, to: DataType, kernel: Kernel, rules: &Rules) -> Planes
     let mut planes = Planes([[0; ENTRIES]; 8]);
     let (from_bits, to_bits) = (from.info().bits as usize, to.info().bits as usize);
     let every_byte: [u8; ENTRIES] = std::array::from_fn(|byte| byte as u8);
-    if whole_bytes(from_bits, to_bits) {
-        // SAFETY: the portable kernel needs nothing of the processor; 256 bytes are this many elements on both sides.
-        unsafe { kernel(&every_byte, &mut planes.0[0], ENTRIES * 8 / from_bits, rules) };
+    let (mut codes, mut results) = (every_byte, [0u8; ENTRIES * 8]);
+    if let Some(bits) = whole_bytes(from_bits, to_bits) {
+        let results = &mut results[..ENTRIES * bits / 8];
+        // SAFETY: the portable kernel needs nothing of the processor; 256 bytes are this many elements, whose results
+        // have these bits for each byte.
+        unsafe { kernel(&every_byte, results, ENTRIES * 8 / from_bits, rules, Store::Cached) };
+        for (byte, entry) in (0..ENTRIES * bits).step_by(bits).enumerate() {
+            match bits {
+                4 => planes.0[0][byte] = results[entry / 8] >> (entry % 8) & 15,
+                _ => (0..bits / 8).for_each(|plane| planes.0[plane][byte] = results[entry / 8 + plane]),
+            }
+        }
         return planes;
     }
     let entries = if from_bits == 8 { ENTRIES } else { STEP };
-    let (mut codes, mut results) = (every_byte, [0u8; ENTRIES * 8]);
     let codes = &mut codes[..entries * from_bits / 8];
     let results = &mut results[..entries * to_bits / 8];
     if from.is_packed() {
         pack(from, &every_byte[..entries], codes);
     }
     // SAFETY: as above, for `entries` elements.
-    unsafe { kernel(codes, results, entries, rules) };
+    unsafe { kernel(codes, results, entries, rules, Store::Cached) };
     if to.is_packed() {
         unpack(to, results, &mut planes.0[0][..entries]);
         return planes;
@@ -64,65 +75,74 @@ fn planes(from: DataType, to: DataType, kernel: Kernel, rules: &Rules) -> Planes
 
 /// Casts from a type of 8 bits or fewer.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx512vbmi,avx512vbmi2,avx2,f16c,fma,bmi2")]
-pub(super) fn run<S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize, rules: &Rules) {
+pub(super) fn run<S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize, rules: &Rules, how: Store) {
     let pair = const { (S::DATA_TYPE.numeric_index(), D::DATA_TYPE.numeric_index()) };
     let (Some(from), Some(to)) = pair else { return };
     let kernel = portable::TABLE.0[from][to];
     if *rules == const { Rules::new(D::DATA_TYPE, 28, true, RoundMode::Up) } {
         let kept = DEFAULTS[from][to].get_or_init(|| planes(S::DATA_TYPE, D::DATA_TYPE, kernel, rules));
-        look_up(const { bits::<S>() }, D::DATA_TYPE, src, dst, len, kept);
+        look_up(const { bits::<S>() }, D::DATA_TYPE, src, dst, len, how, kept);
     } else if len < STEP {
         // The table would cost more than it saves.
         // SAFETY: the portable kernel needs nothing of the processor; the lengths are the caller's.
-        unsafe { kernel(src, dst, len, rules) };
+        unsafe { kernel(src, dst, len, rules, Store::Cached) };
     } else {
         let planes = planes(S::DATA_TYPE, D::DATA_TYPE, kernel, rules);
-        look_up(const { bits::<S>() }, D::DATA_TYPE, src, dst, len, &planes);
+        look_up(const { bits::<S>() }, D::DATA_TYPE, src, dst, len, how, &planes);
     }
 }
 
 /// Chooses the loop by the widths, which are all that it depends on (and by whether the target is a wide float, whose
 /// low bytes are zeros): a few loops serve the 350 pairs.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx512vbmi,avx512vbmi2,avx2,f16c,fma,bmi2")]
-fn look_up(from_bits: usize, to: DataType, src: &[u8], dst: &mut [u8], len: usize, planes: &Planes) {
+fn look_up(from_bits: usize, to: DataType, src: &[u8], dst: &mut [u8], len: usize, how: Store, planes: &Planes) {
     use crate::element::{Float6E2M3, Uint2, Uint4};
-    if whole_bytes(from_bits, to.info().bits as usize) {
-        let planes = Vectors(planes);
-        // SAFETY: `steps` hands out pointers to 64 bytes.
-        steps::<u8, u8>(src, dst, src.len(), |src, dst| unsafe { store(dst, planes.bytes::<true>(0, load(src))) });
+    if let Some(bits) = whole_bytes(from_bits, to.info().bits as usize) {
+        // Two bytes for one, but of a last one that is not full perhaps only the first.
+        let whole = if bits == 16 { dst.len() / 2 } else { src.len() };
+        let (from, from_rest) = src.split_at(whole);
+        let (to_whole, to_rest) = dst.split_at_mut(if bits == 16 { 2 * whole } else { dst.len() });
+        match bits {
+            4 => look_up_pair::<u8, Uint4>(from, to_whole, whole, how, planes),
+            8 => look_up_pair::<u8, u8>(from, to_whole, whole, how, planes),
+            _ => look_up_pair::<u8, u16>(from, to_whole, whole, how, planes),
+        }
+        if let ([to], [from]) = (to_rest, from_rest) {
+            *to = planes.0[0][usize::from(*from)];
+        }
         clear_padding(to, len, dst);
         return;
     }
     match from_bits {
-        2 => look_up_from::<Uint2>(to, src, dst, len, planes),
-        4 => look_up_from::<Uint4>(to, src, dst, len, planes),
-        6 => look_up_from::<Float6E2M3>(to, src, dst, len, planes),
-        _ => look_up_from::<u8>(to, src, dst, len, planes),
+        2 => look_up_from::<Uint2>(to, src, dst, len, how, planes),
+        4 => look_up_from::<Uint4>(to, src, dst, len, how, planes),
+        6 => look_up_from::<Float6E2M3>(to, src, dst, len, how, planes),
+        _ => look_up_from::<u8>(to, src, dst, len, how, planes),
     }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx512vbmi,avx512vbmi2,avx2,f16c,fma,bmi2")]
-fn look_up_from<S: Element>(to: DataType, src: &[u8], dst: &mut [u8], len: usize, planes: &Planes) {
+fn look_up_from<S: Element>(to: DataType, src: &[u8], dst: &mut [u8], len: usize, how: Store, planes: &Planes) {
     use crate::element::{Float6E2M3, Uint2, Uint4};
     match (to, to.info().bits) {
-        (DataType::Float, _) => look_up_pair::<S, f32>(src, dst, len, planes),
-        (DataType::Double, _) => look_up_pair::<S, f64>(src, dst, len, planes),
-        (_, 2) => look_up_pair::<S, Uint2>(src, dst, len, planes),
-        (_, 4) => look_up_pair::<S, Uint4>(src, dst, len, planes),
-        (_, 6) => look_up_pair::<S, Float6E2M3>(src, dst, len, planes),
-        (_, 8) => look_up_pair::<S, u8>(src, dst, len, planes),
-        (_, 16) => look_up_pair::<S, u16>(src, dst, len, planes),
-        (_, 32) => look_up_pair::<S, u32>(src, dst, len, planes),
-        _ => look_up_pair::<S, u64>(src, dst, len, planes),
+        (DataType::Float, _) => look_up_pair::<S, f32>(src, dst, len, how, planes),
+        (DataType::Double, _) => look_up_pair::<S, f64>(src, dst, len, how, planes),
+        (_, 2) => look_up_pair::<S, Uint2>(src, dst, len, how, planes),
+        (_, 4) => look_up_pair::<S, Uint4>(src, dst, len, how, planes),
+        (_, 6) => look_up_pair::<S, Float6E2M3>(src, dst, len, how, planes),
+        (_, 8) => look_up_pair::<S, u8>(src, dst, len, how, planes),
+        (_, 16) => look_up_pair::<S, u16>(src, dst, len, how, planes),
+        (_, 32) => look_up_pair::<S, u32>(src, dst, len, how, planes),
+        _ => look_up_pair::<S, u64>(src, dst, len, how, planes),
     }
 }
 
 /// The loop; `S` and `D` stand for their widths.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx512vbmi,avx512vbmi2,avx2,f16c,fma,bmi2")]
-fn look_up_pair<S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize, planes: &Planes) {
+fn look_up_pair<S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize, how: Store, planes: &Planes) {
     let planes = Vectors(planes);
     // SAFETY: `steps` hands out pointers to the bytes of 64 elements.
-    steps::<S, D>(src, dst, len, |src, dst| unsafe {
+    steps::<S, D>(src, dst, len, how, |src, dst| unsafe {
         let index = load_codes(const { bits::<S>() }, src);
         if const { bits::<S>() == 8 } {
             step::<true, D>(index, dst, &planes);
@@ -155,7 +175,7 @@ impl Vectors<'_> {
     fn hidden(self) -> Self {
         let mut planes: *const Planes = self.0;
         // SAFETY: no instruction is executed.
-        unsafe { std::arch::asm!("/* {0} */", inout(reg) planes, options(nomem, nostack, preserves_flags)) };
+        unsafe { std::arch::asm!("/* {0} */", inout(reg) planes, options(nostack, preserves_flags)) };
         // SAFETY: it is the pointer that went in.
         Vectors(unsafe { &*planes })
     }

@@ -1,18 +1,46 @@
-//! Copying past the caches.
+//! Stores past the caches.
 
-use super::lanes::load;
+use super::super::streaming::{self, LINE};
+use super::STEP;
+use super::lanes::{load, load_half, load_quarter};
+use crate::element::Element;
+use crate::packed::byte_len;
 use core::arch::x86_64::*;
+
+/// The results of a step, before they are stored.
+#[repr(align(64))]
+pub(super) struct Block(pub(super) [u8; STEP * 8]);
+
+/// Stores a step's results with non-temporal stores.
+///
+/// # Safety
+/// The bytes of 64 elements of `D` can be written at `dst`, which is aligned to 64 bytes, or to the largest power of two
+/// that divides them.
+#[inline]
+#[target_feature(enable = "avx512f,avx512vl")]
+pub(super) unsafe fn step<D: Element>(block: &Block, dst: *mut u8) {
+    let len = const { byte_len::<D>(STEP) };
+    let part = if len.is_multiple_of(64) { 64 } else { 1 << len.trailing_zeros() };
+    for start in (0..len).step_by(part) {
+        let from = &block.0[start..start + part];
+        // SAFETY: the part is within the block and the bytes at `dst`, and aligned as they are.
+        unsafe {
+            let to = dst.add(start);
+            match part {
+                64 => _mm512_stream_si512(to.cast(), load(from.as_ptr())),
+                32 => _mm256_stream_si256(to.cast(), load_half(from.as_ptr())),
+                _ => _mm_stream_si128(to.cast(), load_quarter(from.as_ptr())),
+            }
+        }
+    }
+}
 
 /// Copies with non-temporal stores, but for the bytes before the first whole line of `dst` and behind the last.
 ///
 /// # Safety
 /// The processor has AVX-512F.
 #[target_feature(enable = "avx512f")]
-pub(crate) unsafe fn stream(src: &[u8], dst: &mut [u8], ahead: &[u8]) {
-    const LINE: usize = 64;
-    for line in ahead.chunks(LINE) {
-        _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast());
-    }
+pub(crate) unsafe fn copy(src: &[u8], dst: &mut [u8]) {
     let len = dst.len().min(src.len());
     let head = dst.as_ptr().align_offset(LINE).min(len);
     dst[..head].copy_from_slice(&src[..head]);
@@ -20,8 +48,10 @@ pub(crate) unsafe fn stream(src: &[u8], dst: &mut [u8], ahead: &[u8]) {
     let (from, from_rest) = src.as_chunks::<LINE>();
     let (to, to_rest) = dst.as_chunks_mut::<LINE>();
     for (from, to) in from.iter().zip(to) {
+        streaming::fetch::<u8, u8>(from);
         // SAFETY: both are 64 bytes, and `to` is aligned, because `head` bytes were cut off before it.
         unsafe { _mm512_stream_si512(to.as_mut_ptr().cast(), load(from.as_ptr())) };
     }
     to_rest.copy_from_slice(from_rest);
+    _mm_sfence();
 }
