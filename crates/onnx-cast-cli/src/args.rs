@@ -4,6 +4,7 @@ use crate::bench::{self, Pairs};
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use onnx_cast::{CastOptions, DataType, NEWEST_OPSET, RoundMode};
+use onnx_cast_file::{Pattern, Rule};
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
@@ -64,30 +65,65 @@ Examples:
   onnx-cast cast scales.npy scales.npy --to float8e8m0 --round-mode nearest
   onnx-cast cast e4m3.npy y.npy --from float8e4m3fn --to float    an .npy of V1 or u1 items
   onnx-cast cast x.pb y.pb --to int4 --opset 21              by the rules of an older opset
+  onnx-cast cast in.safetensors out.safetensors --to bf16 --exclude '*norm*' --min-size 4096
+  onnx-cast cast in.safetensors out.safetensors --to bf16 --rule '*_proj.weight=float8e4m3fn' --dry-run
   onnx-cast cast model.onnx small.onnx --to float16          every large weight of a model
   onnx-cast cast model.onnx small.onnx --to float8e4m3fn --raise-opset --external-data small.bin
 
 The extension tells the format: .pb (ONNX TensorProto), .npy, .safetensors. Of a .safetensors file every tensor \
-of a floating type is cast, and the rest and the metadata are kept; otherwise a file holds one tensor, and IN and OUT \
-may differ in format. Of a model (.onnx) every floating constant of 256 elements or more is stored in the new type, and a \
+of a floating type is cast (to an integer type, every tensor), and the rest and the metadata are kept; otherwise a file \
+holds one tensor, and IN and OUT may differ in format. Of a model (.onnx) every floating constant of 256 elements or more is stored in the new type, and a \
 Cast gives it back in its own, so that the model takes and gives what it did. OUT may be IN. On an error OUT is as it was \
 before.")]
 pub(crate) struct CastArgs {
     #[command(flatten)]
     pub(crate) files: FileArgs,
-    /// The target type
-    #[arg(long, value_name = "TYPE", value_parser = TypeParser, hide_possible_values = true)]
-    pub(crate) to: DataType,
+    #[command(flatten)]
+    pub(crate) selection: SelectionArgs,
     #[command(flatten)]
     pub(crate) attributes: Attributes,
     /// Raise a model's opset where the target needs it, if every operator means the same in the newer one
     #[arg(long)]
     pub(crate) raise_opset: bool,
-    /// Keep constants of a model that have fewer elements; 256 unless said otherwise
-    #[arg(long, value_name = "N")]
-    pub(crate) min_elements: Option<usize>,
     #[command(flatten)]
     pub(crate) storage: StorageArgs,
+    #[command(flatten)]
+    pub(crate) report: ReportArgs,
+}
+
+/// Which tensors of a file, and to which types.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct SelectionArgs {
+    /// The target type; with rules it may be left out, and what no rule names is kept
+    #[arg(long, value_name = "TYPE", value_parser = TypeParser, hide_possible_values = true)]
+    #[arg(required_unless_present_any = ["rule", "rules"])]
+    pub(crate) to: Option<DataType>,
+    /// Only the tensors whose names match: a glob over the whole name, or `re:` and a regular expression
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) include: Vec<Pattern>,
+    /// Not the tensors whose names match
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) exclude: Vec<Pattern>,
+    /// The type of the tensors whose names match, or `keep`; of several rules the last that matches
+    #[arg(long, value_name = "PATTERN=TYPE")]
+    pub(crate) rule: Vec<Rule>,
+    /// A file of rules, one a line, before those of --rule
+    #[arg(long, value_name = "FILE")]
+    pub(crate) rules: Option<PathBuf>,
+    /// Keep tensors of fewer elements; of models 256 unless said otherwise
+    #[arg(long, alias = "min-elements", value_name = "N")]
+    pub(crate) min_size: Option<u64>,
+}
+
+/// What is said, and how.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ReportArgs {
+    /// Print what would become of each tensor, and write nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Print what was done, or would be, as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Where a model's elements go.
@@ -113,12 +149,13 @@ target's width is reinterpreted, and the rest and the metadata are kept.")]
 pub(crate) struct BitCastArgs {
     #[command(flatten)]
     pub(crate) files: FileArgs,
-    /// The target type
-    #[arg(long, value_name = "TYPE", value_parser = TypeParser, hide_possible_values = true)]
-    pub(crate) to: DataType,
+    #[command(flatten)]
+    pub(crate) selection: SelectionArgs,
     /// The opset, whose version of the operator decides
     #[arg(long, value_name = "N", default_value_t = i64::from(NEWEST_OPSET))]
     pub(crate) opset: i64,
+    #[command(flatten)]
+    pub(crate) report: ReportArgs,
 }
 
 /// From a file to a file.

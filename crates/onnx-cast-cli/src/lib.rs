@@ -14,6 +14,8 @@ mod decimal;
 mod evaluate;
 mod explain;
 mod models;
+mod report;
+mod select;
 mod summary;
 mod types;
 mod value;

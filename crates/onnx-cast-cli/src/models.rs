@@ -1,14 +1,14 @@
 //! `cast` on models.
 
 use crate::args::{CastArgs, StorageArgs};
-use crate::summary::{Amount, Summary};
+use crate::report;
 use anyhow::{Result, bail};
 use onnx_cast::{CastOptions, DataType};
 use onnx_cast_file::{ModelCast, Storage, cast_model};
 use std::time::Instant;
 
 /// Constants of fewer elements are epsilons, scales and axes, which lose more by rounding than a file gains.
-const MIN_ELEMENTS: usize = 256;
+const MIN_SIZE: u64 = 256;
 
 impl StorageArgs {
     fn storage(&self) -> Storage {
@@ -25,8 +25,15 @@ pub(crate) fn cast(args: &CastArgs) -> Result<()> {
     if args.files.from.is_some() || args.files.npy_plain {
         bail!("{shown}: --from and --npy-plain are not for models");
     }
-    let min = args.min_elements.unwrap_or(MIN_ELEMENTS);
-    let select = |_: &str, from: DataType, elements: usize| (from.is_float() && elements >= min).then_some(args.to);
+    if args.report.dry_run || args.report.json {
+        bail!("{shown}: --dry-run and --json are not for models");
+    }
+    let selection = args.selection.selection(MIN_SIZE)?;
+    let select = |name: &str, from: DataType, elements: usize| {
+        // Integer constants are shapes, axes and indices: they are cast where a rule names them, or not at all.
+        let to = selection.target(name, from, elements as u64);
+        to.filter(|_| from.is_float() || selection.rules.iter().any(|rule| rule.pattern.matches(name)))
+    };
     let request = ModelCast {
         select: &select,
         options: CastOptions { opset: CastOptions::default().opset, ..args.attributes.options() },
@@ -37,19 +44,8 @@ pub(crate) fn cast(args: &CastArgs) -> Result<()> {
     if args.files.quiet {
         return Ok(());
     }
-    let mut summary = Summary::default();
-    for tensor in &done.tensors {
-        let amount = Amount { tensors: 1, elements: onnx_cast::element_count(&tensor.shape).unwrap_or(0) as u64 };
-        if tensor.cast {
-            summary.cast += amount;
-        } else {
-            summary.kept += amount;
-        }
-        summary.bytes_before += tensor.bytes_before;
-        summary.bytes_after += tensor.bytes_after;
-    }
     let files = format!("{shown} -> {}", args.files.output.display());
-    summary.say(&files, &format!("to {}", args.to), start.elapsed());
+    report::totals(&done).say(&files, &report::targets(&done), start.elapsed());
     Ok(())
 }
 
@@ -58,7 +54,6 @@ pub(crate) fn refuse_options(args: &CastArgs) -> Result<()> {
     let StorageArgs { external_data, external_threshold } = &args.storage;
     let given = [
         ("--raise-opset", args.raise_opset),
-        ("--min-elements", args.min_elements.is_some()),
         ("--external-data", external_data.is_some()),
         ("--external-threshold", external_threshold.is_some()),
     ];

@@ -10,31 +10,31 @@ use std::path::PathBuf;
 use std::process::Output;
 
 /// A folder of a test's own.
-struct Folder(tempfile::TempDir);
+pub(crate) struct Folder(pub(crate) tempfile::TempDir);
 
 impl Folder {
-    fn new() -> Folder {
+    pub(crate) fn new() -> Folder {
         Folder(tempfile::tempdir().expect("a folder"))
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
-    fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {
+    pub(crate) fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {
         fs::write(self.path(name), bytes).expect("the folder takes a file");
     }
 
-    fn read(&self, name: &str) -> Vec<u8> {
+    pub(crate) fn read(&self, name: &str) -> Vec<u8> {
         fs::read(self.path(name)).expect("the file is there")
     }
 
     /// Runs a line of arguments, split at spaces, with the folder as the current one.
-    fn run(&self, line: &str) -> Output {
+    pub(crate) fn run(&self, line: &str) -> Output {
         command(line.split(' ')).current_dir(self.0.path()).output().expect("the command runs")
     }
 
-    fn names(&self) -> Vec<String> {
+    pub(crate) fn names(&self) -> Vec<String> {
         let list = fs::read_dir(self.0.path()).expect("a folder");
         let mut names: Vec<String> =
             list.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
@@ -44,7 +44,7 @@ impl Folder {
 
     /// Runs a line that must fail with this message, change no file and leave none.
     #[track_caller]
-    fn refuses(&self, line: &str, message: &str) {
+    pub(crate) fn refuses(&self, line: &str, message: &str) {
         let before: Vec<(String, Vec<u8>)> = self.snapshot();
         let said = refused(&self.run(line));
         assert_eq!(said, message, "{line}");
@@ -60,7 +60,7 @@ impl Folder {
     }
 }
 
-fn floats(values: &[f32]) -> Tensor {
+pub(crate) fn floats(values: &[f32]) -> Tensor {
     Tensor::from_slice(vec![values.len()], values).expect("a tensor")
 }
 

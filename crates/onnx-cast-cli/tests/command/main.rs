@@ -1,6 +1,7 @@
 //! The command, from the outside: arguments, outputs, exit codes, files.
 
 mod bench;
+mod checkpoints;
 mod common;
 mod explain;
 mod files;
