@@ -1,7 +1,7 @@
 //! The walker against the direct cast, on all 2^32 values of the 32-bit types: that results do come in runs, as the
 //! walker takes for granted, and that the two quick ways of the oracle agree everywhere.
 //!
-//! Some minutes a source type: `cargo test --release -p testkit --test whole_walk -- --ignored --nocapture`.
+//! Some minutes a source type: `cargo run --release -p testkit --bin whole-walk`. It panics at the first difference.
 
 use testkit::{Direct, Rules, Ty, Walker};
 
@@ -26,20 +26,6 @@ fn walk(from: Ty) {
     println!("{}: {compared} results compared", from.name());
 }
 
-#[test]
-#[ignore = "minutes"]
-fn float() {
-    walk(Ty::Float);
-}
-
-#[test]
-#[ignore = "minutes"]
-fn int32() {
-    walk(Ty::Int32);
-}
-
-#[test]
-#[ignore = "minutes"]
-fn uint32() {
-    walk(Ty::Uint32);
+fn main() {
+    [Ty::Float, Ty::Int32, Ty::Uint32].into_iter().for_each(walk);
 }
