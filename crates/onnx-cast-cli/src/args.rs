@@ -67,6 +67,7 @@ Examples:
   onnx-cast cast x.pb y.pb --to int4 --opset 21              by the rules of an older opset
   onnx-cast cast in.safetensors out.safetensors --to bf16 --exclude '*norm*' --min-size 4096
   onnx-cast cast in.safetensors out.safetensors --to bf16 --rule '*_proj.weight=float8e4m3fn' --dry-run
+  onnx-cast cast llama/ llama-bf16/ --to bf16 --resume       a checkpoint in several files, or the rest of one
   onnx-cast cast model.onnx small.onnx --to float16          every large weight of a model
   onnx-cast cast model.onnx small.onnx --to float8e4m3fn --raise-opset --external-data small.bin
 
@@ -161,10 +162,12 @@ pub(crate) struct BitCastArgs {
 /// From a file to a file.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct FileArgs {
-    /// The file to read: .pb, .npy or .safetensors, or to cast a model, .onnx
+    /// The file to read: .pb, .npy or .safetensors, or to cast a model, .onnx; of a checkpoint in several files the index
+    /// (*.safetensors.index.json) or the folder
     #[arg(value_name = "IN")]
     pub(crate) input: PathBuf,
-    /// The file to write: .pb, .npy or .safetensors, or of a model, .onnx
+    /// The file to write: .pb, .npy or .safetensors, or of a model, .onnx; of a checkpoint in several files an index or a
+    /// folder
     #[arg(value_name = "OUT")]
     pub(crate) output: PathBuf,
     /// What an .npy file holds whose items do not tell it (V1, u1, u2); another file must hold this type
@@ -173,6 +176,9 @@ pub(crate) struct FileArgs {
     /// In .npy, write types that numpy lacks as the unsigned integers of their bits
     #[arg(long)]
     pub(crate) npy_plain: bool,
+    /// Go on with a run that was interrupted: files that hold already what they should are left alone
+    #[arg(long)]
+    pub(crate) resume: bool,
     /// Say nothing when all goes well
     #[arg(short, long)]
     pub(crate) quiet: bool,

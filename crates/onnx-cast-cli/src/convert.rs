@@ -39,6 +39,7 @@ where
         from: files.from,
         write: WriteOptions { npy_plain: files.npy_plain },
         dry_run: report.dry_run,
+        resume: files.resume,
         watch: None,
     };
     let done = convert(&files.input, &files.output, &request)?;
@@ -47,7 +48,12 @@ where
     } else if report.dry_run {
         print(&report::plan(&done))?;
     } else if !files.quiet {
-        let shown = format!("{} -> {}", files.input.display(), files.output.display());
+        let there = match done.already_there {
+            0 => String::new(),
+            1 => " (1 file was there already)".to_owned(),
+            count => format!(" ({count} files were there already)"),
+        };
+        let shown = format!("{} -> {}{there}", files.input.display(), files.output.display());
         report::totals(&done).say(&shown, &report::targets(&done), start.elapsed());
     }
     Ok(())

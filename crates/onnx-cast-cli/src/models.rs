@@ -25,8 +25,8 @@ pub(crate) fn cast(args: &CastArgs) -> Result<()> {
     if args.files.from.is_some() || args.files.npy_plain {
         bail!("{shown}: --from and --npy-plain are not for models");
     }
-    if args.report.dry_run || args.report.json {
-        bail!("{shown}: --dry-run and --json are not for models");
+    if args.report.dry_run || args.report.json || args.files.resume {
+        bail!("{shown}: --dry-run, --json and --resume are not for models");
     }
     let selection = args.selection.selection(MIN_SIZE)?;
     let select = |name: &str, from: DataType, elements: usize| {

@@ -1,21 +1,22 @@
 //! From file to file: what becomes of each tensor is decided first, then they are cast in chunks (`flow.rs`).
 
-use crate::atomic::AtomicFile;
+use crate::atomic::{AtomicFile, folder_of};
 use crate::error::FileError;
 use crate::flow::{self, Elements, Sink, Task, Trouble};
 use crate::format::Format;
 use crate::input::{Input, Place, Stored, check_type};
 use crate::output::Output;
-use crate::positional::write_at;
+use crate::positional::{InputFile, write_at};
 use crate::safetensors::{self, SafetensorsError};
 use crate::selection::Selection;
-use crate::source::Items;
+use crate::sharded::{self, Index, Located};
+use crate::source::{Items, zeros};
 use crate::tensor::WriteOptions;
 use onnx_cast::{BitCast, Cast, CastOptions, Data, DataType, OpError, Operator, Plan, Tensor, TensorError, TensorView};
 use std::fmt;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -32,6 +33,8 @@ pub struct FileCast {
     pub write: WriteOptions,
     /// Find out what would be done, and write nothing.
     pub dry_run: bool,
+    /// Leave files alone that hold already what would be written: their bytes are compared with what the cast gives.
+    pub resume: bool,
     /// Who is told how far the work is.
     pub watch: Option<Watch>,
 }
@@ -45,6 +48,7 @@ impl FileCast {
             from: None,
             write: WriteOptions::default(),
             dry_run: false,
+            resume: false,
             watch: None,
         }
     }
@@ -59,9 +63,26 @@ impl Watch {
     pub fn new(tell: impl Fn(u64, u64) + Send + Sync + 'static) -> Watch {
         Watch(Arc::new(tell))
     }
+}
 
-    fn tell(&self, done: u64, total: u64) {
-        (self.0)(done, total);
+/// How far the work is.
+struct Meter<'a> {
+    watch: Option<&'a Watch>,
+    done: AtomicU64,
+    total: u64,
+}
+
+impl<'a> Meter<'a> {
+    fn new(request: &'a FileCast, summary: &Summary) -> Self {
+        let total = summary.tensors.iter().map(|row| row.bytes_before).sum();
+        Meter { watch: request.watch.as_ref(), done: AtomicU64::new(0), total }
+    }
+
+    fn add(&self, bytes: u64) {
+        let done = self.done.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if let Some(watch) = self.watch {
+            (watch.0)(done.min(self.total), self.total);
+        }
     }
 }
 
@@ -72,11 +93,13 @@ impl fmt::Debug for Watch {
 }
 
 /// What was done with a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Summary {
     /// The tensors, in the order of the output file.
     pub tensors: Vec<TensorSummary>,
+    /// Files that were there already, with the content that they were to get: see [`FileCast::resume`].
+    pub already_there: usize,
 }
 
 /// What was done with a tensor.
@@ -165,6 +188,61 @@ struct Work<'a> {
 }
 
 fn convert(input: &Path, output: &Path, request: &FileCast, work: &Work<'_>) -> Result<Summary, FileError> {
+    match sharded::locate(input)? {
+        Located::File => convert_file(input, output, request, work),
+        Located::InFolder(file) => {
+            let output = output.join(file.file_name().unwrap_or_default());
+            if !request.dry_run {
+                create_folder(&output)?;
+            }
+            convert_file(&file, &output, request, work)
+        }
+        Located::Index(index) => convert_shards(&Index::read(&index)?, output, request, work),
+    }
+}
+
+/// Makes the folder that a file is to be in.
+fn create_folder(file: &Path) -> Result<(), FileError> {
+    let folder = folder_of(file);
+    fs::create_dir_all(folder).map_err(|error| FileError::io(folder, "make the folder", error))
+}
+
+/// A checkpoint in several files: all of it is planned before the first is written.
+fn convert_shards(index: &Index, output: &Path, request: &FileCast, work: &Work<'_>) -> Result<Summary, FileError> {
+    let output = index.output(output)?;
+    let job = |shard: &str, target, needs_one| {
+        let input = Input::open(&index.file(shard), Format::Safetensors, None)?;
+        let sink = Output { path: target, format: Format::Safetensors, options: &request.write };
+        Job::new(input, sink, request, &Work { needs_one, ..*work })
+    };
+    let targets: Vec<PathBuf> = index.shards.iter().map(|(shard, _)| output.with_file_name(shard)).collect();
+    let mut summary = Summary::default();
+    for ((shard, listed), target) in index.shards.iter().zip(&targets) {
+        let job = job(shard, target, false)?;
+        index.check(shard, listed, &job.input)?;
+        let (planned, _) = job.plan()?;
+        summary.tensors.extend(planned.tensors);
+    }
+    if work.needs_one
+        && summary.tensors.iter().all(|row| !row.cast)
+        && let (Some((shard, _)), Some(target)) = (index.shards.first(), targets.first())
+    {
+        job(shard, target, true)?;
+    }
+    if request.dry_run {
+        return Ok(summary);
+    }
+    create_folder(&output)?;
+    let meter = Meter::new(request, &summary);
+    for ((shard, _), target) in index.shards.iter().zip(&targets) {
+        let done = job(shard, target, false)?.run(request, &meter)?;
+        summary.already_there += done.already_there;
+    }
+    index.write(&output, summary.tensors.iter().map(|row| row.bytes_after).sum())?;
+    Ok(summary)
+}
+
+fn convert_file(input: &Path, output: &Path, request: &FileCast, work: &Work<'_>) -> Result<Summary, FileError> {
     let (format, target) = (Format::from_path(input)?, Format::from_path(output)?);
     let refuse = |path: &Path, format| {
         let hint = "`run` evaluates a model";
@@ -184,8 +262,20 @@ fn convert(input: &Path, output: &Path, request: &FileCast, work: &Work<'_>) -> 
     }
     let file = Input::open(input, format, request.from)?;
     let sink = Output { path: output, format: target, options: &request.write };
-    Job::new(file, sink, request, work)?.run(request)
+    let mut job = Job::new(file, sink, request, work)?;
+    if job.has_strings() {
+        // Only a file of one tensor has them.
+        return job.run_strings(request);
+    }
+    let (summary, _) = job.plan()?;
+    if request.dry_run {
+        return Ok(summary);
+    }
+    job.run(request, &Meter::new(request, &summary))
 }
+
+/// What stands before and behind the elements of a file.
+type Frame = (Vec<u8>, Vec<u8>);
 
 /// A file whose every tensor's fate is decided.
 struct Job<'a> {
@@ -239,40 +329,67 @@ impl<'a> Job<'a> {
         Ok(Job { input, sink, plans })
     }
 
-    fn run(mut self, request: &FileCast) -> Result<Summary, FileError> {
+    fn has_strings(&self) -> bool {
         let text = |plan: &Option<Plan>| plan.is_some_and(|plan| plan.to() == DataType::String);
-        if self.input.tensors.iter().any(|stored| stored.data_type == DataType::String) || self.plans.iter().any(text) {
-            // Only a file of one tensor has strings.
-            return self.run_strings(request);
-        }
+        self.rows().any(|(stored, plan)| stored.data_type == DataType::String || text(plan))
+    }
+
+    /// What is to be done, and what stands before and behind the elements.
+    fn plan(&self) -> Result<(Summary, Frame), FileError> {
         let tensors = self.rows().map(|(stored, plan)| summary(stored, plan)).collect::<Result<_, _>>();
         let tensors = tensors.map_err(|(name, error)| self.input.cast_error(&name, error.into()))?;
-        let summary = Summary { tensors };
-        let (head, tail) = self.frame(&summary)?;
-        if request.dry_run {
+        let summary = Summary { tensors, ..Summary::default() };
+        let frame = self.frame(&summary)?;
+        Ok((summary, frame))
+    }
+
+    fn run(&self, request: &FileCast, meter: &Meter<'_>) -> Result<Summary, FileError> {
+        let (mut summary, frame) = self.plan()?;
+        let before = meter.done.load(Ordering::Relaxed);
+        if request.resume && self.is_there(&summary, &frame, meter) {
+            summary.already_there = 1;
             return Ok(summary);
         }
-        let mut at = head.len() as u64;
-        let mut tasks = Vec::with_capacity(summary.tensors.len());
-        for ((stored, plan), row) in self.rows().zip(&summary.tensors) {
-            tasks.push(self.task(stored, plan, at));
-            at += if self.sink.unpacks() && row.to.is_packed() { stored.len as u64 } else { row.bytes_after };
-        }
+        meter.done.store(before, Ordering::Relaxed);
         let out = AtomicFile::create(self.sink.path)?;
-        let sink = InPlace(out.file());
-        let failed = |error| FileError::io(self.sink.path, "write", error);
-        sink.put(0, &head).map_err(failed)?;
-        let (done, total) = (AtomicU64::new(0), summary.tensors.iter().map(|row| row.bytes_before).sum());
-        let progress = |bytes| {
-            if let Some(watch) = &request.watch {
-                watch.tell(done.fetch_add(bytes, Ordering::Relaxed) + bytes, total);
-            }
-        };
-        flow::run(&tasks, &sink, &progress).map_err(|(task, trouble)| self.error(task, trouble))?;
-        sink.put(at, &tail).map_err(failed)?;
-        drop(tasks);
+        self.pass(&summary, &frame, &InPlace(out.file()), meter)?;
         out.commit()?;
         Ok(summary)
+    }
+
+    /// Whether the output holds already what would be written.
+    fn is_there(&self, summary: &Summary, frame: &Frame, meter: &Meter<'_>) -> bool {
+        // Whatever goes wrong here is another reason to write the file, and is told there.
+        let Ok(there) = InputFile::open(self.sink.path) else { return false };
+        let end = self.ends(summary, frame).last().copied().unwrap_or(frame.0.len() as u64);
+        there.len() == end + frame.1.len() as u64 && self.pass(summary, frame, &Same(&there), meter).is_ok()
+    }
+
+    /// Where each tensor ends in the output.
+    fn ends(&self, summary: &Summary, frame: &Frame) -> Vec<u64> {
+        let mut at = frame.0.len() as u64;
+        let mut ends = Vec::with_capacity(summary.tensors.len());
+        for ((stored, _), row) in self.rows().zip(&summary.tensors) {
+            at += if self.sink.unpacks() && row.to.is_packed() { stored.len as u64 } else { row.bytes_after };
+            ends.push(at);
+        }
+        ends
+    }
+
+    /// Casts everything, to whatever takes it.
+    fn pass(&self, summary: &Summary, frame: &Frame, sink: &dyn Sink, meter: &Meter<'_>) -> Result<(), FileError> {
+        let (head, tail) = frame;
+        let mut at = head.len() as u64;
+        let mut tasks = Vec::with_capacity(summary.tensors.len());
+        for ((stored, plan), end) in self.rows().zip(self.ends(summary, frame)) {
+            tasks.push(self.task(stored, plan, at));
+            at = end;
+        }
+        let failed = |error| FileError::io(self.sink.path, "write", error);
+        sink.put(0, head).map_err(failed)?;
+        let progress = |bytes| meter.add(bytes);
+        flow::run(&tasks, sink, &progress).map_err(|(task, trouble)| self.error(task, trouble))?;
+        sink.put(at, tail).map_err(failed)
     }
 
     fn rows(&self) -> impl Iterator<Item = (&Stored, &Option<Plan>)> {
@@ -280,7 +397,7 @@ impl<'a> Job<'a> {
     }
 
     /// What stands before and behind the elements.
-    fn frame(&self, summary: &Summary) -> Result<(Vec<u8>, Vec<u8>), FileError> {
+    fn frame(&self, summary: &Summary) -> Result<Frame, FileError> {
         if self.sink.format == Format::Safetensors {
             let list: Vec<safetensors::Planned<'_>> =
                 summary.tensors.iter().map(|row| (&*row.name, row.to, &*row.shape)).collect();
@@ -349,6 +466,7 @@ impl<'a> Job<'a> {
                 name: source.name.clone(),
                 shape: source.shape.clone(),
             }],
+            ..Summary::default()
         })
     }
 }
@@ -378,5 +496,16 @@ struct InPlace<'a>(&'a File);
 impl Sink for InPlace<'_> {
     fn put(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
         write_at(self.0, at, bytes)
+    }
+}
+
+/// A file that is compared with what would be written to it.
+struct Same<'a>(&'a InputFile);
+
+impl Sink for Same<'_> {
+    fn put(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut there = zeros(bytes.len()).ok_or(io::ErrorKind::OutOfMemory)?;
+        self.0.read_at(at, &mut there)?;
+        if there == bytes { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
     }
 }

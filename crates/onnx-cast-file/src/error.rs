@@ -6,6 +6,7 @@ use crate::model::ModelError;
 use crate::npy::NpyError;
 use crate::pb::PbError;
 use crate::safetensors::SafetensorsError;
+use crate::sharded::ShardError;
 use onnx_cast::{CastError, DataType, OpError};
 use std::fmt;
 use std::io;
@@ -67,6 +68,14 @@ pub enum FileError {
         path: PathBuf,
         /// What is wrong.
         error: Box<SafetensorsError>,
+    },
+    /// A checkpoint in several files whose parts do not fit together.
+    #[error("{}: {error}", path.display())]
+    Shards {
+        /// The index, or the folder.
+        path: PathBuf,
+        /// What is wrong.
+        error: Box<ShardError>,
     },
     /// A `.onnx` file that is not valid or that cannot be evaluated.
     #[error("{}: {error}", path.display())]
@@ -131,6 +140,10 @@ impl FileError {
 
     pub(crate) fn safetensors(path: &Path, error: SafetensorsError) -> FileError {
         FileError::Safetensors { path: path.to_owned(), error: Box::new(error) }
+    }
+
+    pub(crate) fn shards(path: &Path, error: ShardError) -> FileError {
+        FileError::Shards { path: path.to_owned(), error: Box::new(error) }
     }
 
     pub(crate) fn model(path: &Path, error: ModelError) -> FileError {

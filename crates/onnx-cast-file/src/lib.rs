@@ -40,6 +40,7 @@ mod proto;
 mod rewrite;
 pub mod safetensors;
 mod selection;
+mod sharded;
 mod source;
 mod tensor;
 
@@ -50,4 +51,5 @@ pub use format::Format;
 pub use model::Model;
 pub use rewrite::{ExternalProblem, ModelCast, Storage, cast_model};
 pub use selection::{Pattern, Rule, Selection, SelectionError};
+pub use sharded::ShardError;
 pub use tensor::{NamedTensor, WriteOptions, read_tensor, read_tensor_as, write_tensor};

@@ -156,7 +156,7 @@ const DTYPES: [(DataType, &str); 22] = [
 ];
 
 /// What the format itself allows.
-const MAX_HEADER: u64 = 100_000_000;
+pub(crate) const MAX_HEADER: u64 = 100_000_000;
 
 const METADATA: &str = "__metadata__";
 
@@ -405,7 +405,7 @@ impl<'de> Deserialize<'de> for Header {
 }
 
 /// An object of strings, in order.
-struct Pairs(Vec<(String, String)>);
+pub(crate) struct Pairs(pub(crate) Vec<(String, String)>);
 
 impl<'de> Deserialize<'de> for Pairs {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -157,7 +157,7 @@ fn edits<'a>(
     }
     let mut edits = Edits::default();
     if chosen.is_empty() {
-        return Ok((edits, Summary { tensors }));
+        return Ok((edits, Summary { tensors, ..Summary::default() }));
     }
     if document.training {
         return Err(ModelError::Training);
@@ -181,7 +181,7 @@ fn edits<'a>(
     for one in chosen {
         one.edit(&mut edits, &mut names, request)?;
     }
-    Ok((edits, Summary { tensors }))
+    Ok((edits, Summary { tensors, ..Summary::default() }))
 }
 
 fn choose<'a>(
