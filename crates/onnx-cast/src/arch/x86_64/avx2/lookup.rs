@@ -36,6 +36,8 @@ enum Table {
     /// Those of the codes below 0x80, by planes; the others' differ from them in the bits of `sign`, but that of 0x80,
     /// -0 or NaN, differs in those of `minus_zero` too.
     Signed { planes: [[u8; ENTRIES / 2]; PLANES], sign: [u8; PLANES], minus_zero: [u8; PLANES] },
+    /// Those of the lower half of the codes in the low four bits, those of the upper half above.
+    Nibbles([u8; ENTRIES / 2]),
     /// Whole entries.
     Rows([u64; ENTRIES]),
 }
@@ -85,6 +87,11 @@ impl Table {
         let entries = entries(from, to, kernel, rules);
         let (from_bits, to_bits) = (from.info().bits, to.info().bits);
         let planes = |entry: u64| -> [u8; PLANES] { std::array::from_fn(|plane| (entry >> (8 * plane)) as u8) };
+        if from_bits >= 6 && to_bits <= 4 {
+            let half = 1 << (from_bits - 1);
+            let pair = |code| (entries[code % half] | entries[code % half + half] << 4) as u8;
+            return Table::Nibbles(std::array::from_fn(pair));
+        }
         let sign = entries[0x81] ^ entries[0x01];
         // Of the wide targets only float has two planes that are zero, which makes planes the faster way.
         let narrow = to_bits <= 16 || to == DataType::Float;
@@ -138,19 +145,21 @@ fn look_up(from_bits: usize, to: DataType, src: &[u8], dst: &mut [u8], len: usiz
             4 => look_up_packed::<Uint4, 1>(to, src, dst, len, how, planes),
             6 => look_up_packed::<Float6E2M3, 4>(to, src, dst, len, how, planes),
             _ => match to.info().bits {
-                2 => look_up_byte::<Uint2>(src, dst, len, how, &planes[0]),
-                4 => look_up_byte::<Uint4>(src, dst, len, how, &planes[0]),
                 6 => look_up_byte::<Float6E2M3>(src, dst, len, how, &planes[0]),
                 _ => look_up_byte::<u8>(src, dst, len, how, &planes[0]),
             },
         },
         Table::Signed { planes, sign, minus_zero } => match to.info().bits {
-            2 => look_up_signed::<Uint2>(src, dst, len, how, planes, sign, minus_zero),
-            4 => look_up_signed::<Uint4>(src, dst, len, how, planes, sign, minus_zero),
             6 => look_up_signed::<Float6E2M3>(src, dst, len, how, planes, sign, minus_zero),
             8 => look_up_signed::<u8>(src, dst, len, how, planes, sign, minus_zero),
             16 => look_up_signed::<u16>(src, dst, len, how, planes, sign, minus_zero),
             _ => look_up_signed::<f32>(src, dst, len, how, planes, sign, minus_zero),
+        },
+        Table::Nibbles(nibbles) => match (from_bits, to.info().bits) {
+            (6, 2) => look_up_nibbles::<Float6E2M3, Uint2, 2>(src, dst, len, how, nibbles),
+            (6, _) => look_up_nibbles::<Float6E2M3, Uint4, 2>(src, dst, len, how, nibbles),
+            (_, 2) => look_up_nibbles::<u8, Uint2, 8>(src, dst, len, how, nibbles),
+            _ => look_up_nibbles::<u8, Uint4, 8>(src, dst, len, how, nibbles),
         },
         Table::Rows(rows) => match (from_bits, to.info().bits) {
             (8, 16) => look_up_rows::<u16>(src, dst, len, how, rows),
@@ -226,6 +235,27 @@ fn look_up_byte<D: Element>(src: &[u8], dst: &mut [u8], len: usize, how: Store, 
         let other = _mm256_xor_si256(index, _mm256_set1_epi8(i8::MIN));
         let codes = _mm256_xor_si256(low.at(&lowered(index)), high.at(&lowered(other)));
         store_codes(const { bits::<D>() }, dst, codes);
+    });
+}
+
+/// From 8 or 6 bits to 4 or 2; `S` and `D` stand for their widths.
+#[target_feature(enable = "avx2,f16c,fma")]
+fn look_up_nibbles<S: Element, D: Element, const N: usize>(
+    src: &[u8],
+    dst: &mut [u8],
+    len: usize,
+    how: Store,
+    nibbles: &[u8; ENTRIES / 2],
+) {
+    let table = Sixteens::<N>::new(nibbles);
+    // SAFETY: `steps` hands out pointers to the bytes of 32 elements.
+    steps::<S, D>(src, dst, len, how, |src, dst| unsafe {
+        let code = load_codes(const { bits::<S>() }, src);
+        let pair = table.at(&lowered(_mm256_and_si256(code, _mm256_set1_epi8(const { 16 * N - 1 } as i8))));
+        // The code's top bit, put where the choice is made by it.
+        let upper = if const { bits::<S>() == 8 } { code } else { _mm256_slli_epi16::<2>(code) };
+        let chosen = _mm256_blendv_epi8(pair, _mm256_srli_epi16::<4>(pair), upper);
+        store_codes(const { bits::<D>() }, dst, _mm256_and_si256(chosen, _mm256_set1_epi8(15)));
     });
 }
 
