@@ -197,6 +197,10 @@ fn slices_are_cast_in_place_of_tensors() {
     assert_eq!(cast_slice(&[65520u64, 1], &mut halves, &options), Ok(()));
     assert_eq!(halves.map(Float16::to_bits), [0x7c00, 0x3c00]);
     assert_eq!(cast_slice::<f32, i64>(&[], &mut [], &options), Ok(()));
+    // The same type keeps every bit, also those that make a NaN a signalling one.
+    let mut same = [Float16::default(); 1];
+    assert_eq!(cast_slice(&[Float16::from_bits(0x7c01)], &mut same, &options), Ok(()));
+    assert_eq!(same[0].to_bits(), 0x7c01);
     let error = cast_slice(&[1i8; 3], &mut [0f32; 2], &options);
     assert_eq!(error, Err(CastError::OutputLen { data_type: Float, elements: 3, got: 2, want: 3 }));
     let error = cast_slice(&[1i8; 3], &mut [BFloat16::default(); 3], &at(9));

@@ -2,10 +2,10 @@
 
 use super::node::{Attribute, Attributes};
 use super::{NEWEST_OPSET, Operator, Plan, ValueInfo};
-use crate::arch::{Backend, with_default_float_environment};
+use crate::arch::Backend;
 use crate::element::{DataType, PlainElement, bytes_of, bytes_of_mut};
 use crate::error::{CastError, OpError};
-use crate::scalar::{Narrow, RoundMode, Rules, Widen};
+use crate::scalar::{Narrow, RoundMode, Rules, Widen, cast_one};
 use crate::tensor::{Strings, Tensor, TensorView};
 
 /// How to cast: the opset, whose version of the operator decides, and the attributes. Attributes left out have ONNX's
@@ -249,11 +249,9 @@ where
     if cfg!(target_endian = "big") {
         // Kernels take little-endian bytes; slices are in the machine's order.
         let rules = cast.rules();
-        with_default_float_environment(|| {
-            for (from, to) in src.iter().zip(dst) {
-                *to = from.widen_to(&rules);
-            }
-        });
+        for (from, to) in src.iter().zip(dst) {
+            *to = cast_one(*from, &rules);
+        }
         return Ok(());
     }
     let shape = [src.len()];
