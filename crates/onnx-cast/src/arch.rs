@@ -1,5 +1,9 @@
 //! The backends, best first, and the choice among them. Adding one is one file and one line here.
 
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod entries;
 mod float_environment;
 mod portable;
 #[cfg(target_arch = "x86_64")]
@@ -35,6 +39,8 @@ static BACKENDS: &[Row] = &[
         table: &x86_64::avx2::TABLE,
         copy: Some(x86_64::avx2::copy),
     },
+    #[cfg(target_arch = "aarch64")]
+    Row { name: "neon", is_available: aarch64::neon::is_available, table: &aarch64::neon::TABLE, copy: None },
     Row { name: "portable", is_available: || true, table: &portable::TABLE, copy: None },
 ];
 

@@ -15,6 +15,8 @@ use crate::element::{Element, Word};
 
 pub use narrow::FloatElement;
 pub use rules::{RoundMode, Rules};
+#[cfg(target_arch = "aarch64")]
+pub(crate) use widen::widen_code;
 
 /// An element that can be cast from.
 pub trait Widen: Element {

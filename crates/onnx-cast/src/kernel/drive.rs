@@ -18,6 +18,7 @@ const STREAM_BYTES: usize = 40 << 20;
 
 /// Elements at whose multiples a tensor may be cut: whole bytes of every type, and whole cache lines of those of a byte
 /// or more.
+#[cfg(feature = "threads")]
 const GRAIN: usize = 256;
 
 /// Bytes read and written for which another thread is worth waking: measured with two threads, a cast of 1 MiB takes

@@ -8,7 +8,7 @@ use crate::format::{FloatFormat, Nan};
 /// The value of a code of a float format of 16 bits or fewer, which `f32` holds exactly. NaN keeps its sign, where the
 /// format has one (the one NaN of the FNUZ types has its sign bit set), and its payload, and comes out quiet.
 #[inline(always)]
-pub(super) fn widen_code(format: FloatFormat, code: u32) -> f32 {
+pub(crate) const fn widen_code(format: FloatFormat, code: u32) -> f32 {
     const SIGNIFICAND: u32 = 23;
     const QUIET_NAN: u32 = 0x7fc0_0000;
     let sign_bit = format.sign_bit() as u32;

@@ -10,19 +10,14 @@
 
 use super::lanes::*;
 use super::{STEP, steps};
+use crate::arch::entries::{self, MOST as ENTRIES, half_bytes};
 use crate::arch::portable;
 use crate::element::{DataType, Element, Float6E2M3, Uint2, Uint4};
 use crate::kernel::{Kernel, Store};
-use crate::packed::{bits, clear_padding, pack, unpack};
+use crate::packed::{bits, clear_padding};
 use crate::scalar::{RoundMode, Rules};
 use core::arch::x86_64::*;
 use std::sync::OnceLock;
-
-/// Entries of the largest table.
-const ENTRIES: usize = 256;
-
-/// Codes of the largest type that is not of 8 bits.
-const PACKED_ENTRIES: usize = 64;
 
 /// Planes of the widest target that is looked up by planes.
 const PLANES: usize = 4;
@@ -45,46 +40,9 @@ enum Table {
 /// The tables of the default settings, by source and target.
 static DEFAULTS: [[OnceLock<Table>; 25]; 25] = [const { [const { OnceLock::new() }; 25] }; 25];
 
-/// Whether half a byte is mapped to half a byte: as many elements in it on both sides.
-const fn half_bytes(from_bits: usize, to_bits: usize) -> bool {
-    from_bits == to_bits && from_bits < 8 && 4 % from_bits == 0
-}
-
-/// What the portable kernel makes of every code; where half a byte is mapped, of every byte.
-fn entries(from: DataType, to: DataType, kernel: Kernel, rules: &Rules) -> [u64; ENTRIES] {
-    let (from_bits, to_bits) = (from.info().bits as usize, to.info().bits as usize);
-    let every_byte: [u8; ENTRIES] = std::array::from_fn(|byte| byte as u8);
-    let mut results = [0u8; ENTRIES * 8];
-    if half_bytes(from_bits, to_bits) {
-        let results = &mut results[..ENTRIES];
-        // SAFETY: the portable kernel needs nothing of the processor; 256 bytes are this many elements on both sides.
-        unsafe { kernel(&every_byte, results, ENTRIES * 8 / from_bits, rules, Store::Cached) };
-        return std::array::from_fn(|byte| results[byte].into());
-    }
-    let count = if from_bits == 8 { ENTRIES } else { PACKED_ENTRIES };
-    let mut codes = every_byte;
-    let codes = &mut codes[..count * from_bits / 8];
-    if from.is_packed() {
-        pack(from, &every_byte[..count], codes);
-    }
-    let results = &mut results[..count * to_bits / 8];
-    // SAFETY: as above, for `count` elements.
-    unsafe { kernel(codes, results, count, rules, Store::Cached) };
-    let mut entries = [0; ENTRIES];
-    if to.is_packed() {
-        let mut elements = [0; ENTRIES];
-        unpack(to, results, &mut elements[..count]);
-        return elements.map(u64::from);
-    }
-    for (entry, result) in entries.iter_mut().zip(results.chunks_exact(to_bits / 8)) {
-        *entry = result.iter().rev().fold(0, |entry, &byte| entry << 8 | u64::from(byte));
-    }
-    entries
-}
-
 impl Table {
     fn new(from: DataType, to: DataType, kernel: Kernel, rules: &Rules) -> Table {
-        let entries = entries(from, to, kernel, rules);
+        let entries = entries::of_pair(from, to, kernel, rules);
         let (from_bits, to_bits) = (from.info().bits, to.info().bits);
         let planes = |entry: u64| -> [u8; PLANES] { std::array::from_fn(|plane| (entry >> (8 * plane)) as u8) };
         if from_bits >= 6 && to_bits <= 4 {

@@ -1,0 +1,3 @@
+//! The backend for AArch64.
+
+pub(super) mod neon;
