@@ -1,0 +1,32 @@
+//! The checks of `tests/kernels.rs` and `tests/exhaustive.rs` as a plain program on one thread, for processors that are
+//! emulated: `scripts/emulated.sh` builds and runs it. The first difference ends it.
+
+#[path = "../tests/common/cases.rs"]
+mod cases;
+#[path = "../tests/common/mod.rs"]
+mod common;
+#[path = "../tests/common/guarded.rs"]
+mod guarded;
+#[path = "../tests/common/values.rs"]
+mod values;
+
+use std::time::Instant;
+
+fn main() {
+    let backends: Vec<&str> = onnx_cast::available_backends().map(|backend| backend.name()).collect();
+    let order = if cfg!(target_endian = "big") { "big" } else { "little" };
+    println!("{}, {order} endian; backends: {}", std::env::consts::ARCH, backends.join(", "));
+    stage("casts at every length and alignment", cases::every_length_at_every_alignment);
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    stage("casts under every setting of the control register", cases::every_setting_of_the_control_register);
+    stage("values of sources of 16 bits or fewer: all", values::every_value_of_16_bits_or_fewer);
+    stage("values of wider sources", values::ties_specials_and_random_values_of_wider_sources);
+    println!("no differences");
+}
+
+/// Runs a check, which counts what it compares.
+fn stage(what: &str, check: impl FnOnce() -> u64) {
+    let start = Instant::now();
+    let compared = check();
+    println!("{compared} {what}: equal ({:.0} s)", start.elapsed().as_secs_f64());
+}

@@ -1,0 +1,280 @@
+//! Casts with their inputs and what the scalar cast makes of them, and the checks of every backend that hold for
+//! programs with threads or without.
+#![allow(dead_code, reason = "each program uses its own part")]
+
+use crate::common::{self, data_type, options};
+use crate::guarded::Guarded;
+use onnx_cast::scalar::cast_one;
+use onnx_cast::*;
+use testkit::generators::{Rng, near_ties, random, random_scaled, special};
+use testkit::packing::{pack, packed_len, unpack};
+use testkit::{Rules, Ty};
+
+/// The lengths tried: no backend takes more than 64 elements a step, or four steps at once.
+const LENGTHS: std::ops::RangeInclusive<usize> = 0..=260;
+
+/// The Rust types of the 25 numeric types.
+macro_rules! numeric {
+    ($callback:ident) => {
+        $callback! {
+            f32 f64 Float16 BFloat16 Float8E4M3FN Float8E4M3FNUZ Float8E5M2 Float8E5M2FNUZ Float8E8M0 Float6E2M3
+            Float6E3M2 Float4E2M1 i8 i16 i32 i64 u8 u16 u32 u64 Int4 Int2 Uint4 Uint2 bool
+        }
+    };
+}
+
+/// The scalar cast of bit patterns, by the Rust types of the pair.
+fn scalar_cast(from: Ty, to: Ty, rules: &scalar::Rules, values: &[u64]) -> Vec<u64> {
+    fn cast<S: scalar::Widen, D: scalar::Narrow>(values: &[u64], rules: &scalar::Rules) -> Vec<u64> {
+        let one = |&bits: &u64| cast_one::<S, D>(S::from_bits(Word::from_u64(bits)), rules).to_bits().to_u64();
+        values.iter().map(one).collect()
+    }
+    fn row<S: scalar::Widen>(to: DataType, values: &[u64], rules: &scalar::Rules) -> Vec<u64> {
+        macro_rules! columns {
+            ($($target:ty)*) => {
+                match to {
+                    $(to if to == <$target>::DATA_TYPE => cast::<S, $target>(values, rules),)*
+                    other => panic!("{other} is not in the list of Rust types"),
+                }
+            };
+        }
+        numeric!(columns)
+    }
+    let (from, to) = (data_type(from), data_type(to));
+    macro_rules! rows {
+        ($($source:ty)*) => {
+            match from {
+                $(from if from == <$source>::DATA_TYPE => row::<$source>(to, values, rules),)*
+                other => panic!("{other} is not in the list of Rust types"),
+            }
+        };
+    }
+    numeric!(rows)
+}
+
+/// The ONNX types of that list, in the order of their numbers.
+pub(crate) fn rust_types() -> Vec<DataType> {
+    macro_rules! list {
+        ($($ty:ty)*) => { vec![$(<$ty>::DATA_TYPE),*] };
+    }
+    let mut listed = numeric!(list);
+    listed.sort();
+    listed
+}
+
+/// One cast with its inputs and what the scalar cast makes of them.
+pub(crate) struct Case {
+    pub(crate) from: Ty,
+    pub(crate) to: Ty,
+    pub(crate) rules: Rules,
+    /// As many as are a multiple of 8, so that eight and eight of them are whole bytes in either type.
+    pub(crate) count: usize,
+    pub(crate) source: Vec<u8>,
+    pub(crate) expected: Vec<u8>,
+}
+
+impl Case {
+    pub(crate) fn new(from: Ty, to: Ty, rules: Rules) -> Self {
+        let seed = u64::from(data_type(from) as u8) << 8 | u64::from(data_type(to) as u8);
+        let mut values = special(from);
+        values.extend(near_ties(from, to, 500, seed));
+        values.extend(random(from, 300, seed));
+        values.extend(random_scaled(from, 300, seed));
+        // An odd number of eights: no two places that are a power of two apart hold the same values when it is repeated.
+        values.truncate(((values.len() / 8 - 1) | 1) * 8);
+        let mut rng = Rng::new(seed);
+        for last in (1..values.len()).rev() {
+            values.swap(last, rng.below(last as u64 + 1) as usize);
+        }
+        let cast = Cast::new(data_type(to), &options(&rules, Backend::best())).expect("a version that has the target");
+        let expected = scalar_cast(from, to, &cast.rules(), &values);
+        Case { from, to, rules, count: values.len(), source: pack(from, &values), expected: pack(to, &expected) }
+    }
+
+    pub(crate) fn plan(&self, backend: Backend) -> Plan {
+        common::plan(self.from, self.to, &self.rules, backend)
+    }
+
+    pub(crate) fn run(&self, plan: &Plan, len: usize, src: &[u8], dst: &mut [u8]) {
+        let shape = [len];
+        let view = TensorView::new(plan.from(), &shape, src).expect("bytes of the right length");
+        plan.run_into(&view, dst).expect("a numeric cast");
+    }
+
+    /// Compares the result of casting `len` elements from `first`, a multiple of 8, on.
+    pub(crate) fn check(&self, first: usize, len: usize, dst: &[u8], how: impl Fn() -> String) {
+        let begin = packed_len(self.to, first);
+        let bits = len * self.to.bits() as usize;
+        let (whole, rest) = (bits / 8, bits % 8);
+        let expected = &self.expected[begin..begin + bits.div_ceil(8)];
+        let padded = rest == 0 || dst[whole] == expected[whole] & ((1 << rest) - 1);
+        if dst[..whole] == expected[..whole] && padded {
+            return;
+        }
+        let name = format!("{} -> {} {:?}, {}", self.from.name(), self.to.name(), self.rules, how());
+        let source = packed_len(self.from, first)..packed_len(self.from, first + len);
+        let source = unpack(self.from, &self.source[source], len).expect("the bytes of the source");
+        let got = unpack(self.to, dst, len).expect("the bytes of the result");
+        let want = unpack(self.to, expected, len).expect("the bytes of the result");
+        for (i, ((source, got), want)) in source.into_iter().zip(got).zip(want).enumerate() {
+            assert_eq!(got, want, "{name}: element {i} of {len}, {source:#x} -> {got:#x}, want {want:#x}");
+        }
+        panic!("{name}: the padding is not zero");
+    }
+}
+
+pub(crate) fn for_every_case(mut run: impl FnMut(&Case)) {
+    for from in Ty::NUMERIC {
+        for to in Ty::NUMERIC {
+            for rules in Rules::distinct(from, to) {
+                run(&Case::new(from, to, rules));
+            }
+        }
+    }
+}
+
+/// Casts every case at every length, at the ends of memory and in between, and gives how many casts that were.
+pub(crate) fn every_length_at_every_alignment() -> u64 {
+    let mut casts = 0;
+    let (mut src, mut dst) = (Guarded::new(1 << 16), Guarded::new(1 << 16));
+    let mut rng = Rng::new(51);
+    for_every_case(|case| {
+        for backend in available_backends() {
+            let plan = case.plan(backend);
+            for len in LENGTHS {
+                let (src_len, dst_len) = (packed_len(case.from, len), packed_len(case.to, len));
+                // At the very end of the memory, at the very start, and somewhere in between.
+                let ends = [src.bytes().len() - src_len, dst.bytes().len() - dst_len];
+                let middle = [64 + rng.below(64) as usize, 64 + rng.below(64) as usize];
+                for [src_at, dst_at] in [ends, [0, 0], middle] {
+                    let first = 8 * rng.below((case.count - len) as u64 / 8 + 1) as usize;
+                    let begin = packed_len(case.from, first);
+                    let src = &mut src.bytes()[src_at..src_at + src_len];
+                    src.copy_from_slice(&case.source[begin..begin + src_len]);
+
+                    const CANARY: usize = 64;
+                    let dst = dst.bytes();
+                    let low = dst_at.saturating_sub(CANARY);
+                    let high = (dst_at + dst_len + CANARY).min(dst.len());
+                    dst[low..high].fill(0xa5);
+                    case.run(&plan, len, src, &mut dst[dst_at..dst_at + dst_len]);
+                    casts += 1;
+                    let how = || format!("{backend:?}, {len} elements from byte {src_at} to byte {dst_at}");
+                    case.check(first, len, &dst[dst_at..dst_at + dst_len], how);
+                    let intact = |bytes: &[u8]| bytes.iter().all(|&byte| byte == 0xa5);
+                    assert!(
+                        intact(&dst[low..dst_at]) && intact(&dst[dst_at + dst_len..high]),
+                        "{} -> {} {:?}, {}: bytes beside the result are overwritten",
+                        case.from.name(),
+                        case.to.name(),
+                        case.rules,
+                        how()
+                    );
+                }
+            }
+        }
+    });
+    casts
+}
+
+/// What a host may have made of the floating-point control register.
+#[cfg(target_arch = "x86_64")]
+mod control {
+    use std::arch::asm;
+
+    /// MXCSR: each rounding direction (bits 13 and 14), with subnormals kept or flushed (FTZ, bit 15) and read as zero
+    /// (DAZ, bit 6), exceptions masked (bits 7 to 12) or not.
+    pub(crate) fn settings() -> impl Iterator<Item = u64> {
+        let flush = [0, 1 << 15, 1 << 6, 1 << 15 | 1 << 6];
+        let settings = flush.into_iter().flat_map(|flush| (0..4).map(move |round| 0x1f80 | flush | round << 13));
+        settings.chain([0x0000, 1 << 15 | 1 << 6 | 3 << 13])
+    }
+
+    pub(crate) fn get() -> u64 {
+        let mut value = 0u32;
+        // SAFETY: stmxcsr writes four bytes to the address it is given, which is that of a local u32.
+        unsafe { asm!("stmxcsr [{}]", in(reg) &mut value, options(nostack, preserves_flags)) };
+        // The lowest six bits are not settings: they say which exceptions there have been.
+        u64::from(value & !0x3f)
+    }
+
+    fn set(value: u64) {
+        let value = value as u32;
+        // SAFETY: loads a value of which no reserved bit is set. The code that runs under it does no arithmetic on
+        // floats but the library's, which is what is tested.
+        unsafe { asm!("ldmxcsr [{}]", in(reg) &value, options(nostack, preserves_flags)) };
+    }
+
+    /// Runs `f` under a setting, and gives what the register is after it.
+    #[inline(never)]
+    pub(crate) fn with(setting: u64, f: impl FnOnce()) -> u64 {
+        let before = get();
+        set(setting);
+        f();
+        let after = get();
+        set(before);
+        after
+    }
+}
+
+/// What a host may have made of the floating-point control register.
+#[cfg(target_arch = "aarch64")]
+mod control {
+    use std::arch::asm;
+
+    /// FPCR: each rounding direction (bits 22 and 23), with subnormals kept or flushed (FZ, bit 24, and FZ16, bit 19),
+    /// NaNs propagated or replaced (DN, bit 25).
+    pub(crate) fn settings() -> impl Iterator<Item = u64> {
+        let flush = [0, 1 << 24 | 1 << 19, 1 << 25, 1 << 24 | 1 << 19 | 1 << 25];
+        flush.into_iter().flat_map(|flush| (0..4).map(move |round| flush | round << 22))
+    }
+
+    pub(crate) fn get() -> u64 {
+        let value: u64;
+        // SAFETY: reads the floating-point control register.
+        unsafe { asm!("mrs {}, fpcr", out(reg) value, options(nomem, nostack, preserves_flags)) };
+        value
+    }
+
+    fn set(value: u64) {
+        // SAFETY: writes a value of which no reserved bit is set. The code that runs under it does no arithmetic on
+        // floats but the library's, which is what is tested.
+        unsafe { asm!("msr fpcr, {}", in(reg) value, options(nostack, preserves_flags)) };
+    }
+
+    /// Runs `f` under a setting, and gives what the register is after it.
+    #[inline(never)]
+    pub(crate) fn with(setting: u64, f: impl FnOnce()) -> u64 {
+        let before = get();
+        set(setting);
+        f();
+        let after = get();
+        set(before);
+        after
+    }
+}
+
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+/// Casts every case under every setting of the control register, and gives how many casts that were.
+pub(crate) fn every_setting_of_the_control_register() -> u64 {
+    let mut casts = 0;
+    let mut dst = Vec::new();
+    for_every_case(|case| {
+        // Whole vectors and a tail.
+        let len = case.count - 3;
+        let src = &case.source[..packed_len(case.from, len)];
+        dst.resize(packed_len(case.to, len), 0);
+        for backend in available_backends() {
+            let plan = case.plan(backend);
+            for setting in control::settings() {
+                dst.fill(0xa5);
+                let after = control::with(setting, || case.run(&plan, len, src, &mut dst));
+                casts += 1;
+                let how = || format!("{backend:?} with the control register {setting:#x}");
+                case.check(0, len, &dst, how);
+                assert_eq!(after, setting, "{} -> {}, {}", case.from.name(), case.to.name(), how());
+            }
+        }
+    });
+    casts
+}

@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# Compares every backend of another processor with the scalar cast and the exact oracle, under emulation: one plain program
+# without threads (crates/onnx-cast/examples/emulated.rs), cross-compiled and run by QEMU. Not part of the test run.
+#
+#   bash scripts/emulated.sh aarch64              # NEON and portable
+#   bash scripts/emulated.sh s390x                # portable, where the first byte is the most significant one
+#   bash scripts/emulated.sh --install aarch64    # install first what is missing (as root, with apt and rustup)
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+usage() {
+    echo "usage: scripts/emulated.sh [--install] aarch64|s390x" >&2
+    exit 2
+}
+
+install=false
+if [ "${1:-}" = --install ]; then
+    install=true
+    shift
+fi
+case "$#:${1:-}" in
+    1:aarch64 | 1:s390x) processor=$1 ;;
+    *) usage ;;
+esac
+target=$processor-unknown-linux-gnu
+compiler=$processor-linux-gnu-gcc
+emulator=qemu-$processor-static
+packages=(qemu-user-static "gcc-${processor}-linux-gnu")
+case $processor in
+    aarch64) packages+=(libc6-dev-arm64-cross) ;;
+    s390x) packages+=(libc6-dev-s390x-cross) ;;
+esac
+
+has_packages() { command -v "$compiler" "$emulator" >/dev/null; }
+has_library() { compgen -G "$(rustc --print target-libdir --target "$target")/libstd-*.rlib" >/dev/null; }
+
+if $install; then
+    has_packages || { apt-get update && apt-get install -y --no-install-recommends "${packages[@]}"; }
+    has_library || rustup target add "$target"
+fi
+missing=()
+has_packages || missing+=("$compiler and $emulator: apt-get install ${packages[*]}")
+has_library || missing+=("Rust's library for $target: rustup target add $target")
+if [ ${#missing[@]} -gt 0 ]; then
+    printf 'missing: %s\n' "${missing[@]}" >&2
+    echo "bash scripts/emulated.sh --install $processor does this" >&2
+    exit 2
+fi
+
+# Statically linked, so that the emulator needs none of the other system's files.
+variable=CARGO_TARGET_$(tr 'a-z-' 'A-Z_' <<<"$target")
+export "${variable}_LINKER=$compiler" "${variable}_RUNNER=$emulator"
+export "${variable}_RUSTFLAGS=-C target-feature=+crt-static"
+time cargo run --release --locked -p onnx-cast --no-default-features --example emulated --target "$target"
