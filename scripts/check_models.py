@@ -86,7 +86,8 @@ def checked(path):
 def same(name, got, want):
     for index, (a, b) in enumerate(zip(got, want, strict=True)):
         a, b = np.asarray(a), np.asarray(b)
-        if a.dtype != b.dtype or a.shape != b.shape or a.tobytes() != b.tobytes():
+        bits = [one.tolist() if one.dtype == object else one.tobytes() for one in (a, b)]
+        if a.dtype != b.dtype or a.shape != b.shape or bits[0] != bits[1]:
             fail(f"{name}: output {index} is not, bit for bit, what it should be")
 
 
@@ -130,7 +131,204 @@ def check_cast(folder, name, path, inputs, types):
     command("cast", path, out, "--to", "double")
     checked(out)
     same(f"{name} to double", outputs(out, inputs), original)
+    back = folder / "back.onnx"
+    command("fold", out, back)
+    if back.read_bytes() != Path(path).read_bytes():
+        fail(f"{name}: to double and folded, it is not byte for byte what it was")
     print(f"  {name}: {large} weights to {', '.join(types)}, and to double without a difference")
+
+
+def value(name, data_type, shape):
+    return helper.make_tensor_value_info(name, data_type, shape)
+
+
+def model(nodes, inputs, outputs, initializers=(), opset=21, **more):
+    """A model; inputs and outputs are (name, type, shape)."""
+    graph = helper.make_graph(nodes, "graph", [value(*one) for one in inputs], [value(*one) for one in outputs],
+                              [numpy_helper.from_array(array, name) for name, array in initializers],
+                              value_info=more.pop("value_info", []))
+    imports = [helper.make_opsetid("", opset), *more.pop("imports", [])]
+    return helper.make_model(graph, opset_imports=imports, ir_version=more.pop("ir_version", 10), **more)
+
+
+def cast(source, result, to, **attributes):
+    return helper.make_node("Cast", [source], [result], to=getattr(TensorProto, to), **attributes)
+
+
+def branch(nodes, result, initializers=()):
+    return helper.make_graph(nodes, "branch", [], [value(result, TensorProto.FLOAT, [4])],
+                             [numpy_helper.from_array(array, name) for name, array in initializers])
+
+
+def fold_cases():
+    """Models with the numbers of Casts that a fold computes, removes and joins, and of those that it leaves."""
+    F, F16, F64, I8, I64 = (getattr(TensorProto, name) for name in ["FLOAT", "FLOAT16", "DOUBLE", "INT8", "INT64"])
+    x, x16, y = ("x", F, [4]), ("x", F16, [4]), ("y", F, [4])
+    eighths = ("w", np.array([0.1, -2.5, 3e-8, 7e4], np.float64))
+    whole = ("n", np.array([1, -2, 3, 100], np.int64))
+    add = helper.make_node("Add", ["x", "c"], ["y"])
+
+    yield "a constant", model([cast("w", "c", "FLOAT"), add], [x], [y], [eighths]), (1, 0, 0), 0
+    yield "a constant, twice", model(
+        [cast("w", "h", "FLOAT16"), cast("h", "c", "FLOAT"), add], [x], [y], [eighths]), (2, 0, 0), 0
+    yield "a constant that is read besides", model(
+        [cast("w", "c", "FLOAT"), add], [x], [y, ("w", F64, [4])], [eighths]), (1, 0, 0), 0
+    yield "a constant with two targets", model(
+        [cast("w", "c", "FLOAT"), add, cast("w", "z", "FLOAT16")], [x], [y, ("z", F16, [4])], [eighths]), (2, 0, 0), 0
+    yield "a Constant node", model(
+        [helper.make_node("Constant", [], ["n"], value_ints=[1, -2, 3, 100]), cast("n", "c", "FLOAT"), add], [x], [y]
+    ), (1, 0, 0), 0
+    yield "a Constant node as an output", model(
+        [helper.make_node("Constant", [], ["n"], value_float=2.5), cast("n", "z", "DOUBLE"),
+         cast("n", "n8", "INT8"), helper.make_node("Identity", ["x"], ["y"])], [x], [y, ("z", F64, []), ("n8", I8, [])]
+    ), (2, 0, 0), 0
+    yield "CastLike", model(
+        [helper.make_node("CastLike", ["n", "like"], ["c"]), add], [x], [y],
+        [whole, ("like", np.zeros(1, np.float32))]), (1, 0, 0), 0
+    yield "CastLike of an input", model(
+        [helper.make_node("CastLike", ["x", "like"], ["z"]), helper.make_node("Add", ["z", "z"], ["y"])], [x], [y],
+        [("like", np.zeros(1, np.float32))]), (0, 1, 0), 0
+    yield "strings", model(
+        [cast("s", "c", "FLOAT"), add, cast("n", "t", "STRING")], [x], [y, ("t", TensorProto.STRING, [4])],
+        [("s", np.array(["1", "-2.5", "inf", "1e-3"], object)), whole]), (2, 0, 0), 0
+    yield "strings that are no numbers", model(
+        [cast("s", "c", "FLOAT"), helper.make_node("Identity", ["x"], ["y"])], [x], [y],
+        [("s", np.array(["1", "x"], object))]), None, 1
+    yield "nothing to do, an input", model([cast("x", "y", "FLOAT")], [x], [y]), (0, 0, 0), 1
+    yield "nothing to do", model(
+        [cast("x", "a", "FLOAT"), helper.make_node("Relu", ["a"], ["b"]), cast("b", "y", "FLOAT")], [x], [y],
+        value_info=[value("b", F, [4])]), (0, 2, 0), 0
+    yield "there and back", model(
+        [cast("x", "a", "FLOAT"), cast("a", "b", "FLOAT16"), helper.make_node("Add", ["b", "b"], ["c"]),
+         cast("c", "y", "FLOAT")], [x16], [y]), (0, 1, 1), 1
+    yield "up twice", model([cast("x", "a", "FLOAT"), cast("a", "y", "DOUBLE")], [x16], [("y", F64, [4])]), (0, 0, 1), 1
+    yield "up thrice and down", model(
+        [cast("x", "a", "FLOAT"), cast("a", "b", "DOUBLE"), cast("b", "c", "BFLOAT16"), cast("c", "y", "FLOAT")],
+        [x16], [y]), (0, 0, 2), 2
+    yield "down and up", model([cast("x", "a", "FLOAT16"), cast("a", "y", "FLOAT")], [x], [y]), (0, 0, 0), 2
+    yield "saturation between integers", model(
+        [cast("x", "a", "DOUBLE"), cast("a", "y", "INT8")], [("x", TensorProto.INT32, [4])], [("y", I8, [4])]
+    ), (0, 0, 0), 2
+    yield "a middle that is read besides", model(
+        [cast("x", "a", "FLOAT"), cast("a", "y", "DOUBLE"), helper.make_node("Relu", ["a"], ["z"])], [x16],
+        [("y", F64, [4]), ("z", F, [4])]), (0, 0, 1), 2
+    yield "an input with a default", model(
+        [cast("w", "c", "FLOAT"), add], [x, ("w", F64, [4])], [y], [eighths]), (0, 0, 0), 1
+    yield "before version 4 of the format", model(
+        [cast("w", "c", "FLOAT"), add], [x, ("w", F64, [4])], [y], [eighths], opset=8, ir_version=3), (1, 0, 0), 0
+    yield "the same, read besides", model(
+        [cast("w", "c", "FLOAT"), add, cast("w", "z", "FLOAT16")], [x, ("w", F64, [4])], [y, ("z", F16, [4])], [eighths],
+        opset=9, ir_version=3), (2, 0, 0), 0
+    yield "odd names", model(
+        [cast("a b/\u00fc:0", "\n\"'", "FLOAT"), helper.make_node("Add", ["x", "\n\"'"], ["y"])], [x], [y],
+        [("a b/\u00fc:0", eighths[1])]), (1, 0, 0), 0
+    yield "no elements", model(
+        [cast("e", "c", "FLOAT"), helper.make_node("Concat", ["x", "c"], ["y"], axis=0)], [x], [y],
+        [("e", np.zeros(0, np.int8))]), (1, 0, 0), 0
+    yield "four bits", model(
+        [cast("w", "h", "INT4"), cast("h", "c", "FLOAT"), add], [x], [y],
+        [("w", np.array([1, -8, 7, 3], np.int8))]), (2, 0, 0), 0
+
+    bits = helper.make_node("BitCast", ["w"], ["c"], to=F)
+    yield "bits of a constant", model([bits, add], [x], [y], [("w", np.arange(4, dtype=np.int32))], opset=26), (1, 0, 0), 0
+    yield "bits of bits", model(
+        [helper.make_node("BitCast", ["x"], ["a"], to=TensorProto.INT32),
+         helper.make_node("BitCast", ["a"], ["y"], to=TensorProto.UINT32)], [x], [("y", TensorProto.UINT32, [4])],
+        opset=26), (0, 0, 1), 1
+
+    flag = ("flag", TensorProto.BOOL, [])
+    then = branch([cast("w", "c", "FLOAT"), helper.make_node("Add", ["x", "c"], ["r"])], "r")
+    other = branch([cast("v", "c", "FLOAT"), helper.make_node("Sub", ["x", "c"], ["r"])], "r",
+                   [("v", np.array([4, 3, 2, 1], np.int32))])
+    choose = helper.make_node("If", ["flag"], ["y"], then_branch=then, else_branch=other)
+    yield "branches", model([choose], [x, flag], [y], [eighths]), (2, 0, 0), 0
+
+    # Within the branch `w` is another value: what reads the Cast's result must not read the outer one by this name.
+    shadowed = branch([helper.make_node("Neg", ["c"], ["x2"]), helper.make_node("Add", ["c", "x2"], ["r"])], "r")
+    plain = branch([helper.make_node("Identity", ["c"], ["r"])], "r")
+    yield "a branch that reads what is removed", model(
+        [cast("x", "c", "FLOAT"), helper.make_node("If", ["flag"], ["y"], then_branch=shadowed, else_branch=plain)],
+        [x, flag], [y]), (0, 1, 0), 0
+
+    body = helper.make_graph(
+        [cast("n", "k", "FLOAT"), helper.make_node("Add", ["acc", "k"], ["next"]), cast("next", "out", "FLOAT"),
+         helper.make_node("Identity", ["on"], ["more"])],
+        "body", [value("i", I64, []), value("on", TensorProto.BOOL, []), value("acc", F, [4])],
+        [value("more", TensorProto.BOOL, []), value("out", F, [4])], value_info=[value("next", F, [4])])
+    loop = helper.make_node("Loop", ["three", "", "x"], ["y"], body=body)
+    yield "a loop", model([loop], [x], [y], [whole, ("three", np.array(3, np.int64))]), (1, 1, 0), 0
+    scanned = helper.make_graph(
+        [cast("n1", "k", "FLOAT"), helper.make_node("Mul", ["one", "k"], ["two"])], "body", [value("one", F, [])],
+        [value("two", F, [])], [numpy_helper.from_array(np.array(3, np.int16), "n1")])
+    scan = helper.make_node("Scan", ["x"], ["y"], body=scanned, num_scan_inputs=1)
+    yield "a scan", model([scan], [x], [y]), (1, 0, 0), 0
+
+    own = helper.make_opsetid("own", 1)
+    function = helper.make_function(
+        "own", "Scale", ["a"], ["b"],
+        [helper.make_node("Constant", [], ["n"], value_ints=[1, 2, 3, 4]), cast("n", "k", "FLOAT"),
+         helper.make_node("Mul", ["a", "k"], ["m"]), cast("m", "d", "DOUBLE"), cast("d", "b", "FLOAT16")],
+        [helper.make_opsetid("", 21)], value_info=[value("m", F, [4])])
+    call = helper.make_node("Scale", ["x"], ["h"], domain="own")
+    yield "a function", model(
+        [call, cast("h", "y", "FLOAT")], [x], [y], functions=[function], imports=[own]), (1, 0, 1), 2
+    reference = helper.make_node("Cast", ["n"], ["b"])
+    reference.attribute.add(name="to", ref_attr_name="type", type=onnx.AttributeProto.INT)
+    parameter = helper.make_function(
+        "own", "As", [], ["b"], [helper.make_node("Constant", [], ["n"], value_ints=[1, 2, 3, 4]), reference],
+        [helper.make_opsetid("", 21)], ["type"])
+    call = helper.make_node("As", [], ["c"], domain="own", type=TensorProto.FLOAT)
+    yield "a function's attribute", model([call, add], [x], [y], functions=[parameter], imports=[own]), (0, 0, 0), 1
+
+
+def every_graph(model):
+    def within(nodes):
+        for node in nodes:
+            yield node
+            for attribute in node.attribute:
+                yield from within(attribute.g.node)
+
+    yield from within(model.graph.node)
+    for function in model.functions:
+        yield from within(function.node)
+
+
+INPUTS = {
+    TensorProto.FLOAT: np.array([0.1, -7.75, 1e-40, 3e38], np.float32),
+    TensorProto.FLOAT16: np.array([0.1, -7.75, 6e-8, 65504], np.float16),
+    TensorProto.DOUBLE: np.array([0.1, -7.75, 1e-320, 1e300], np.float64),
+    TensorProto.INT32: np.array([1, -200, 2**31 - 1, 300], np.int32),
+    TensorProto.BOOL: np.array(True),
+}
+
+
+def check_folds(folder):
+    count = 0
+    for name, made, want, left in fold_cases():
+        path, folded, again = folder / "model.onnx", folder / "folded.onnx", folder / "again.onnx"
+        onnx.save(made, path)
+        checked(path)
+        done = run("fold", path, folded)
+        numbers = tuple(int(word) for word in done.stderr.replace(",", "").split() if word.isdigit())[:3]
+        casts = [node for node in every_graph(checked(folded)) if node.op_type in ("Cast", "CastLike", "BitCast")]
+        if done.returncode or (want and numbers != want) or len(casts) != left:
+            fail(f"fold of {name}: {done.stderr.strip()}, {len(casts)} casts left, want {want} and {left}")
+        command("fold", folded, again)
+        if again.read_bytes() != folded.read_bytes():
+            fail(f"fold of {name}: folded twice it has other bytes than folded once")
+        after = onnx.load(folded)
+        if want is None:
+            continue
+        if [o.SerializeToString() for o in after.graph.output] != [o.SerializeToString() for o in made.graph.output]:
+            fail(f"fold of {name}: the outputs are declared otherwise")
+        initial = {tensor.name for tensor in made.graph.initializer} if made.ir_version < 4 else set()
+        inputs = {one.name: INPUTS[one.type.tensor_type.elem_type] for one in made.graph.input if one.name not in initial}
+        for flag in (True, False) if "flag" in inputs else (None,):
+            if flag is not None:
+                inputs["flag"] = np.array(flag)
+            same(f"fold of {name}", outputs(folded, inputs), outputs(path, inputs))
+        count += 1
+    print(f"  {count} generated models folded, with equal outputs")
 
 
 def main():
@@ -142,6 +340,7 @@ def main():
     nudenet = {"images": rng.random((1, 3, 320, 320), dtype=np.float32)}
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
+        check_folds(folder)
         check_cast(folder, "magika", MAGIKA, magika, ["float16", "bfloat16"])
         check_cast(folder, "nudenet", NUDENET, nudenet, ["float16", "bfloat16"])
         for name, path, inputs in [("magika", MAGIKA, magika), ("nudenet", NUDENET, nudenet)]:

@@ -36,6 +36,8 @@ pub(crate) enum Command {
     /// Read the bits of a file's tensors as another type of the same width
     #[command(name = "bitcast")]
     BitCast(BitCastArgs),
+    /// Compute the Casts of a model's constants, and remove those that change nothing
+    Fold(FoldArgs),
     /// Evaluate a model of Cast, CastLike, BitCast, Constant and Identity nodes
     Run(RunArgs),
     /// List the element types: codes, widths, ranges, special values, operator versions
@@ -136,6 +138,30 @@ pub(crate) struct StorageArgs {
     /// Keep tensors of fewer bytes inside the model; 1024 unless said otherwise
     #[arg(long, value_name = "BYTES")]
     pub(crate) external_threshold: Option<u64>,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+Examples:
+  onnx-cast fold model.onnx folded.onnx
+  onnx-cast fold small.onnx model.onnx                       undo `cast`: the rounded weights in their old type
+  onnx-cast fold model.onnx model.onnx --external-data weights.bin
+
+Casts, CastLikes and BitCasts of constants become constants; those to the type that their input has are removed; of two \
+in a row the second reads what the first does where no value could tell. Constants that nothing reads after that are \
+removed. The model takes and gives the same, bit for bit. OUT may be IN. On an error OUT is as it was before.")]
+pub(crate) struct FoldArgs {
+    /// The model
+    #[arg(value_name = "IN.onnx")]
+    pub(crate) input: PathBuf,
+    /// The model to write
+    #[arg(value_name = "OUT.onnx")]
+    pub(crate) output: PathBuf,
+    #[command(flatten)]
+    pub(crate) storage: StorageArgs,
+    /// Say nothing when all goes well
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -69,6 +69,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
     match command {
         Command::Cast(args) => convert::cast(&args)?,
         Command::BitCast(args) => convert::bit_cast(&args)?,
+        Command::Fold(args) => models::fold(&args)?,
         Command::Run(args) => evaluate::run(&args)?,
         Command::Types(TypesArgs { json }) => print(&if json { pretty(&types::json()?)? } else { types::text()? })?,
         Command::Explain(ExplainArgs { value, from, to, attributes, json }) => {

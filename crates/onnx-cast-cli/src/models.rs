@@ -1,10 +1,11 @@
-//! `cast` on models.
+//! `cast` on models, and `fold`.
 
-use crate::args::{CastArgs, StorageArgs};
+use crate::args::{CastArgs, FoldArgs, StorageArgs};
 use crate::report;
 use anyhow::{Result, bail};
 use onnx_cast::{CastOptions, DataType};
-use onnx_cast_file::{ModelCast, Storage, cast_model};
+use onnx_cast_file::{FoldSummary, Format, ModelCast, Storage, cast_model, fold_model};
+use std::io::{self, Write};
 use std::time::Instant;
 
 /// Constants of fewer elements are epsilons, scales and axes, which lose more by rounding than a file gains.
@@ -46,6 +47,24 @@ pub(crate) fn cast(args: &CastArgs) -> Result<()> {
     }
     let files = format!("{shown} -> {}", args.files.output.display());
     report::totals(&done).say(&files, &report::targets(&done), start.elapsed());
+    Ok(())
+}
+
+pub(crate) fn fold(args: &FoldArgs) -> Result<()> {
+    let start = Instant::now();
+    for path in [&args.input, &args.output] {
+        if Format::from_path(path)? != Format::Onnx {
+            bail!("{}: fold takes a model (.onnx)", path.display());
+        }
+    }
+    let FoldSummary { computed, removed, joined, .. } = fold_model(&args.input, &args.output, &args.storage.storage())?;
+    if !args.quiet {
+        let (input, output, time) = (args.input.display(), args.output.display(), start.elapsed().as_secs_f64());
+        let what = if computed == 1 { "cast of a constant" } else { "casts of constants" };
+        let casts = format!("{computed} {what} computed, {removed} removed, {joined} joined");
+        // The work is done whether or not anybody can be told.
+        let _ = writeln!(io::stderr(), "{input} -> {output}: {casts}, {time:.2} s");
+    }
     Ok(())
 }
 

@@ -49,7 +49,7 @@ pub use cast::{FileCast, Summary, TensorSummary, Watch, bit_cast_file, cast_file
 pub use error::FileError;
 pub use format::Format;
 pub use model::Model;
-pub use rewrite::{ExternalProblem, ModelCast, Storage, cast_model};
+pub use rewrite::{ExternalProblem, FoldSummary, ModelCast, Storage, cast_model, fold_model};
 pub use selection::{Pattern, Rule, Selection, SelectionError};
 pub use sharded::ShardError;
 pub use tensor::{NamedTensor, WriteOptions, read_tensor, read_tensor_as, write_tensor};

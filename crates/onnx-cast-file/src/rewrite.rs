@@ -1,4 +1,4 @@
-//! `.onnx` files, rewritten: constants stored in another type ([`cast_model`]).
+//! `.onnx` files, rewritten: constants stored in another type ([`cast_model`]), Casts of constants computed ([`fold_model`]).
 //!
 //! A model is read as a tree over its bytes (`tree.rs`), the work is a list of edits, and the output is a rope of
 //! stretches of the input, new bytes and elements that are cast while they are written (`rope.rs`, `emit.rs`). So a model
@@ -7,6 +7,8 @@
 mod cast;
 mod emit;
 mod external;
+mod flow;
+mod fold;
 mod raise;
 mod rope;
 mod tree;
@@ -26,6 +28,7 @@ use tree::Document;
 
 pub use cast::{ModelCast, cast_model};
 pub use external::ExternalProblem;
+pub use fold::{FoldSummary, fold_model};
 
 /// Where a model's elements go.
 ///

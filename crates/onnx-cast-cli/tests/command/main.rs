@@ -5,6 +5,7 @@ mod checkpoints;
 mod common;
 mod explain;
 mod files;
+mod models;
 mod proto;
 mod readme;
 mod types;

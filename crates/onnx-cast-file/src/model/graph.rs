@@ -206,14 +206,14 @@ pub(crate) fn label(name: &str, index: usize, op_type: &str) -> String {
 }
 
 /// An attribute as it stands in the model.
-struct AttributeProto<'a> {
+pub(crate) struct AttributeProto<'a> {
     name: &'a str,
     kind: u64,
     message: &'a [u8],
 }
 
 impl<'a> AttributeProto<'a> {
-    fn read(message: &'a [u8]) -> Result<Self, ModelError> {
+    pub(crate) fn read(message: &'a [u8]) -> Result<Self, ModelError> {
         use attribute::kind;
         let name = last(message, attribute::NAME, as_bytes)?.map_or(Ok(""), utf8)?;
         let declared = last(message, attribute::TYPE, as_varint)?;
@@ -237,7 +237,7 @@ impl<'a> AttributeProto<'a> {
         Ok(AttributeProto { name, kind, message })
     }
 
-    fn lend(&self) -> Attribute<'a> {
+    pub(crate) fn lend(&self) -> Attribute<'a> {
         let value = match self.kind {
             attribute::kind::INT => AttributeValue::Int(self.int()),
             attribute::kind::STRING => AttributeValue::String(self.bytes(attribute::S)),

@@ -70,7 +70,7 @@ pub(super) struct Constant<'a> {
 }
 
 impl<'a> Constant<'a> {
-    fn of_tensor(name: &'a str, message: &'a [u8], files: &'a Files) -> Result<Self, ModelError> {
+    pub(super) fn of_tensor(name: &'a str, message: &'a [u8], files: &'a Files) -> Result<Self, ModelError> {
         let elements = files.elements(message)?;
         let head = pb::head(message).map_err(|problem| {
             let error = PbError { tensor: name.to_owned(), problem };
@@ -90,7 +90,7 @@ impl<'a> Constant<'a> {
         }
         let whole = |data_type, shape: Vec<usize>, bytes: Vec<u8>| {
             let len = shape.first().copied().unwrap_or(1);
-            let elements = Elements { stored: Stored::Owned(bytes), from: data_type, len, plans: Vec::new() };
+            let elements = Elements { stored: Stored::Owned(bytes.into()), from: data_type, len, plans: Vec::new() };
             Constant { name, message: None, data_type, shape, len, elements: Some(elements) }
         };
         Ok(match value.name {

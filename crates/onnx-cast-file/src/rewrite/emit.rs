@@ -96,7 +96,6 @@ pub(super) struct NewTensor<'a> {
 }
 
 #[derive(Clone, Debug)]
-#[allow(dead_code)] // for `fold`
 pub(super) enum Content<'a> {
     Elements(Elements<'a>),
     /// Strings, each a field.

@@ -6,9 +6,7 @@
 
 use super::tree::{Document, Node};
 use crate::model::ModelError;
-use crate::model::graph::{as_int, is_default, last};
-use crate::proto::onnx::attribute;
-use onnx_cast::ops::{Attribute, AttributeValue};
+use crate::model::graph::is_default;
 use onnx_cast::{Cast, DataType};
 
 const OPERATORS: &str = include_str!("operators.txt");
@@ -63,17 +61,7 @@ fn versions(op_type: &str) -> Option<Vec<(i64, bool)>> {
 /// Whether a Cast follows the same rules at both opsets, by the library's word: most of its versions differ only in what
 /// they take.
 fn casts_alike(node: &Node<'_>, from: i64, to: i64) -> Result<bool, ModelError> {
-    let mut attributes = Vec::new();
-    for one in &node.attributes {
-        let value = match last(one.message, attribute::I, as_int)? {
-            Some(value) => AttributeValue::Int(value),
-            None => match last(one.message, attribute::S, crate::model::graph::as_bytes)? {
-                Some(text) => AttributeValue::String(text),
-                None => return Ok(false),
-            },
-        };
-        attributes.push(Attribute { name: one.name, value });
-    }
+    let attributes = node.lend()?;
     let (old, new) = (Cast::from_node(from, &attributes), Cast::from_node(to, &attributes));
     Ok(match (old, new) {
         (Ok(old), Ok(new)) => old.to() != DataType::String && old.rules() == new.rules(),

@@ -7,6 +7,7 @@ use crate::source::{SourceData, zeros};
 use onnx_cast::{DataType, Plan, TensorView};
 use std::io::{self, Write};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// The elements of a tensor, and the casts on their way to the output.
 #[derive(Clone, Debug)]
@@ -27,7 +28,7 @@ pub(super) enum Stored<'a> {
     /// A TensorProto that stores them another way. They are decoded when they are written, one tensor at a time.
     Message(&'a [u8]),
     /// Computed already.
-    Owned(Vec<u8>),
+    Owned(Arc<[u8]>),
 }
 
 /// Elements in a chunk: a multiple of 8, so that chunks of packed types are whole bytes, and few enough for the caches.

@@ -2,10 +2,10 @@
 //! elements are borrowed; nothing is resolved, and no operator is refused.
 
 use crate::model::ModelError;
-use crate::model::graph::{as_bytes, as_int, as_varint, default_opset, is_default, label, last, utf8};
+use crate::model::graph::{AttributeProto, as_bytes, as_int, as_varint, default_opset, is_default, label, last, utf8};
 use crate::proto::onnx::{attribute, function, graph, model, node, sparse, tensor, value_info};
 use crate::proto::wire::{Fields, Value};
-use onnx_cast::{DataType, NEWEST_OPSET};
+use onnx_cast::{DataType, NEWEST_OPSET, ops};
 use std::collections::{HashMap, HashSet};
 
 /// Graphs within graphs. Protocol buffer readers stop at 100 messages within messages, of which a graph takes three.
@@ -52,7 +52,6 @@ pub(super) struct Named<'a> {
 #[derive(Debug)]
 pub(super) struct Declared<'a> {
     pub(super) name: &'a str,
-    #[allow(dead_code)] // for `fold`
     pub(super) data_type: Option<DataType>,
 }
 
@@ -87,6 +86,11 @@ impl<'a> Node<'a> {
 
     pub(super) fn attribute(&self, name: &str) -> Option<&Attribute<'a>> {
         self.attributes.iter().find(|attribute| attribute.name == name)
+    }
+
+    /// The attributes as the operators want them.
+    pub(super) fn lend(&self) -> Result<Vec<ops::Attribute<'a>>, ModelError> {
+        self.attributes.iter().map(|one| Ok(AttributeProto::read(one.message)?.lend())).collect()
     }
 
     pub(super) fn graphs(&self) -> impl Iterator<Item = &Graph<'a>> {
