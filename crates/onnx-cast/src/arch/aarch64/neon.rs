@@ -42,7 +42,7 @@ unsafe impl Compose for Neon {
         let rules = *rules;
         if const { bits::<S>() <= 8 && bits::<D>() <= 8 } {
             lookup::run::<S, D>(src, dst, len, &rules, store);
-        } else if const { bits::<S>() < 8 || matches!(S::DATA_TYPE.info().kind, Kind::Float(_)) && bits::<S>() == 8 } {
+        } else if const { bits::<S>() < 8 || is_float::<S>() && bits::<S>() == 8 } {
             // SAFETY: `steps` hands out pointers to the bytes of 32 elements.
             steps::<S, D>(src, dst, len, |src, dst| unsafe { lookup::widened_step::<S, D>(src, dst, &rules) });
         } else {
