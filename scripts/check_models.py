@@ -8,10 +8,12 @@ that loses nothing, and a fold, what the original gives.
 """
 
 import os
+import resource
 import subprocess
 import sys
 import sysconfig
 import tempfile
+import time
 from pathlib import Path
 
 import ml_dtypes
@@ -331,6 +333,332 @@ def check_folds(folder):
     print(f"  {count} generated models folded, with equal outputs")
 
 
+def weights(*sizes):
+    rng = np.random.default_rng(2)
+    return [(f"w{i}", rng.standard_normal((4, size)).astype(np.float32)) for i, size in enumerate(sizes)]
+
+
+def products(arrays):
+    """x times each array, added up."""
+    nodes, total = [], "x"
+    for name, array in arrays:
+        nodes += [helper.make_node("MatMul", ["x", name], [f"{name}_x"]),
+                  helper.make_node("ReduceSum", [f"{name}_x"], [f"{name}_s"], keepdims=0),
+                  helper.make_node("Add", [total, f"{name}_s"], [f"{name}_t"])]
+        total = f"{name}_t"
+    nodes.append(helper.make_node("Identity", [total], ["y"]))
+    return model(nodes, [("x", TensorProto.FLOAT, [4])], [("y", TensorProto.FLOAT, [4])], arrays)
+
+
+def save_outside(made, folder, places):
+    """The model, its initializers in other files: (file, offset) for each, or None."""
+    for tensor, place in zip(made.graph.initializer, places, strict=True):
+        if place is None:
+            continue
+        file, offset = place
+        target = folder / file
+        target.parent.mkdir(exist_ok=True)
+        with open(target, "r+b" if target.exists() else "wb") as out:
+            out.seek(offset)
+            out.write(tensor.raw_data)
+        length = len(tensor.raw_data)
+        tensor.ClearField("raw_data")
+        tensor.data_location = TensorProto.EXTERNAL
+        for key, text in ("location", file), ("offset", str(offset)), ("length", str(length)):
+            tensor.external_data.add(key=key, value=text)
+    path = folder / "model.onnx"
+    onnx.save(made, path)
+    return path
+
+
+def places(path):
+    """Where a model has its constants: by file, the number of those that are there."""
+    count = {}
+    for tensor in onnx.load(path, load_external_data=False).graph.initializer:
+        entries = {entry.key: entry.value for entry in tensor.external_data}
+        file = entries.get("location", "")
+        count[file] = count.get(file, 0) + 1
+        if int(entries.get("offset", 0)) % 4096:
+            fail(f"{path.name}: {tensor.name} stands at {entries['offset']}, which is no multiple of 4096")
+    return count
+
+
+def check_external(folder):
+    folder = folder / "external"
+    folder.mkdir()
+    arrays = weights(100, 2000, 300, 8, 500)
+    inputs = {"x": INPUTS[TensorProto.FLOAT][:4] * 0 + np.arange(4, dtype=np.float32)}
+    path = save_outside(products(arrays), folder,
+                        [("a.bin", 0), ("b.bin", 7), None, ("a.bin", 5000), ("sub/c.bin", 4096)])
+    original = outputs(path, inputs)
+    halves = outputs(rounded(products(arrays), np.float16, folder / "rounded.onnx"), inputs)
+    for arguments, want in [
+        ([], {"out.onnx.data": 4, "": 1}),
+        (["--external-data", "o.bin"], {"o.bin": 3, "": 2}),
+        (["--external-data", "o.bin", "--external-threshold", "1"], {"o.bin": 5}),
+        (["--external-threshold", "3000"], {"out.onnx.data": 2, "": 3}),
+        (["--external-data", "o.bin", "--external-threshold", "99999"], {"": 5}),
+    ]:
+        made = folder / "made"
+        made.mkdir(exist_ok=True)
+        out, again = made / "out.onnx", made / "again" / "out.onnx"
+        again.parent.mkdir(exist_ok=True)
+        command("cast", path, out, "--to", "float16", *arguments)
+        checked(out)
+        if places(out) != want:
+            fail(f"cast with {arguments}: constants in {places(out)}, want {want}")
+        same(f"cast with {arguments}", outputs(out, inputs), halves)
+        command("cast", out, again, "--to", "float16", *arguments)
+        for file in {"out.onnx", *want} - {""}:
+            if (made / file).read_bytes() != (again.parent / file).read_bytes():
+                fail(f"cast with {arguments}: {file} is not the same when cast twice")
+        folded = again.with_name("folded.onnx")
+        command("fold", out, folded, *arguments)
+        same(f"fold with {arguments}", outputs(folded, inputs), halves)
+        # In place, and back to the original's values.
+        command("cast", path, out, "--to", "double", *arguments)
+        command("fold", out, out, *arguments)
+        checked(out)
+        same(f"cast and fold in place with {arguments}", outputs(out, inputs), original)
+    for name, says in [("../o.bin", "without a folder"), ("model.onnx.data/", "without a folder"), ("", "folder"),
+                       ("new.onnx", "the model's own name"), ("a.bin", "the input's own elements are there"),
+                       ("model.onnx", "it is the input")]:
+        refused("cast", path, folder / "new.onnx", "--to", "float16", "--external-data", name, says=["external data", says])
+    if (folder / "new.onnx").exists() or list(folder.glob(".onnx-cast*")):
+        fail("what was refused has left files")
+    print("  a model with its weights in three other files, with every way to store them")
+
+
+def limited(*arguments):
+    """Runs the command with 512 MiB of address space and half a minute, and returns what it said."""
+    def limit():
+        resource.setrlimit(resource.RLIMIT_AS, (512 << 20, 512 << 20))
+
+    arguments = [COMMAND, *map(str, arguments)]
+    done = subprocess.run(
+        arguments, stdin=subprocess.DEVNULL, capture_output=True, text=True, preexec_fn=limit, timeout=30)
+    if done.returncode not in (0, 2) or "panicked" in done.stderr:
+        fail(f"onnx-cast {' '.join(map(str, arguments))}: status {done.returncode}: {done.stderr}")
+    return done
+
+
+def check_hostile(folder):
+    """What others wrote to do harm, or broke: an error, in little memory, and no file."""
+    inside = folder / "hostile"
+    inside.mkdir()
+    (folder / "secret").write_bytes(bytes(4096))
+    (inside / "w.bin").write_bytes(bytes(4096))
+    (inside / "link.bin").symlink_to(folder / "secret")
+    (inside / "out").symlink_to(folder)
+    os.mkfifo(inside / "pipe")
+    path = inside / "model.onnx"
+
+    def external(dims=(1024,), data_type=TensorProto.FLOAT, raw=None, **entries):
+        tensor = TensorProto(name="w", data_type=data_type, dims=dims)
+        if raw is None:
+            tensor.data_location = TensorProto.EXTERNAL
+            for key, text in entries.items():
+                tensor.external_data.add(key=key, value=str(text))
+        else:
+            tensor.raw_data = raw
+        made = model([cast("w", "y", "DOUBLE")], [], [("y", TensorProto.DOUBLE, list(dims))])
+        made.graph.initializer.append(tensor)
+        return made.SerializeToString()
+
+    within = "want a path relative to the model's folder"
+    past = "has 4096 bytes (want 4096 from"
+    hostile = [
+        (external(location="../secret"), within),
+        (external(location="a/../../secret"), within),
+        (external(location=folder / "secret"), within),
+        (external(location=""), within),
+        (external(location="."), within),
+        (external(location="link.bin"), "a link out of the model's folder"),
+        (external(location="out/secret"), "a link out of the model's folder"),
+        (external(location="none.bin"), "cannot be read: No such file"),
+        (external(location="pipe"), "not a regular file"),
+        (external(location="hostile\0.bin"), "cannot be read"),
+        (external(offset=0), "external data without a location"),
+        (external(location="w.bin", offset=1), past),
+        (external(location="w.bin", offset=2**64 - 1), past),
+        (external(location="w.bin", offset=2**64), "is not a number"),
+        (external(location="w.bin", offset=-1), "is not a number"),
+        (external(location="w.bin", length=4095), "4095 bytes of external data for float (type and shape want 4096)"),
+        (external((1 << 40,), location="w.bin"), "has 4096 bytes (want 4398046511104 from 0 on)"),
+        (external((1 << 40, 1 << 40), location="w.bin"), "is too large"),
+        (external((-1,), location="w.bin"), "dimension 0 is -1"),
+        (external(data_type=TensorProto.STRING, location="w.bin"), "strings in external data"),
+        (external((1 << 40,), raw=b""), "0 bytes of raw_data for 1099511627776 float"),
+        (external(raw=bytes(4095)), "4095 bytes of raw_data for 1024 float (want 4096)"),
+        (nested(33), "graphs within graphs, more than 32 deep"),
+        (nested(100_000), "graphs within graphs, more than 32 deep"),
+    ]
+    for number, (content, says) in enumerate(hostile):
+        path.write_bytes(content)
+        for arguments in (["cast", path, inside / "no.onnx", "--to", "float16"], ["fold", path, inside / "no.onnx"]):
+            done = limited(*arguments)
+            if done.returncode != 2 or says not in done.stderr or len(done.stderr) > 1000:
+                fail(f"hostile model {number}: {arguments[0]} says {done.stderr[:1000]!r}, want {says!r}")
+    if {file.name for file in inside.iterdir()} != {"w.bin", "link.bin", "out", "pipe", "model.onnx"}:
+        fail(f"hostile models have left files: {list(inside.iterdir())}")
+
+    # Any damage at all: an error, or a model.
+    whole = max((made.SerializeToString() for _, made, _, _ in fold_cases()), key=len)
+    rng = np.random.default_rng(4)
+    accepted = 0
+    for number in range(150):
+        content = bytearray(whole)
+        for at in rng.integers(0, len(content), 1 + number % 3):
+            content[at] = rng.integers(0, 256)
+        path.write_bytes(content[: rng.integers(1, len(content)) if number % 5 == 0 else None])
+        arguments = ["fold"] if number % 2 else ["cast", "--to", "float16", "--min-size", "1"]
+        accepted += limited(*arguments, path, inside / "out.onnx").returncode == 0
+    print(f"  {len(hostile)} hostile models refused; of 150 damaged ones {accepted} taken")
+
+
+def nested(depth):
+    """Branches within branches, whose bytes no protobuf library would write."""
+    parts, length = [], 0
+    for _ in range(depth):
+        for key in (b"\x32", b"\x2a", b"\x0a"):  # AttributeProto.g, NodeProto.attribute, GraphProto.node
+            parts.append(key + varint(length))
+            length += len(parts[-1])
+    return b"\x08\x0a\x3a" + varint(length) + b"".join(reversed(parts)) + b"\x42\x02\x10\x15"
+
+
+def varint(value):
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def peak_memory(*arguments):
+    """The command's largest resident memory in bytes, as far as it is seen while it runs."""
+    child = subprocess.Popen([COMMAND, *map(str, arguments)], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    peak = 0
+    while child.poll() is None:
+        try:
+            status = Path(f"/proc/{child.pid}/status").read_text()
+        except OSError:
+            break
+        peak = max([peak, *(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM"))])
+        time.sleep(0.001)
+    if child.wait():
+        fail(f"onnx-cast {' '.join(map(str, arguments))}: {child.stderr.read().decode()}")
+    return peak
+
+
+def check_memory(folder):
+    """A tensor of 1 GiB, which is a hole in its file, inside the model and outside."""
+    size = 1 << 30
+    for outside in (True, False):
+        tensor = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[size // 4])
+        if outside:
+            tensor.data_location = TensorProto.EXTERNAL
+            tensor.external_data.add(key="location", value="w.bin")
+            (folder / "w.bin").write_bytes(b"")
+            os.truncate(folder / "w.bin", size)
+        made = model([helper.make_node("Size", ["w"], ["y"])], [], [("y", TensorProto.INT64, [])])
+        made.graph.initializer.append(tensor)
+        path, out = folder / "large.onnx", folder / "small.onnx"
+        if outside:
+            path.write_bytes(made.SerializeToString())
+        else:
+            write_with_hole(made, size, path)
+        peak = peak_memory("cast", path, out, "--to", "float8e4m3fn")
+        written = (folder / "small.onnx.data" if outside else out).stat().st_size
+        if not size // 4 <= written < size // 4 + 4096 or peak > 64 << 20:
+            fail(f"1 GiB {'out' if outside else 'in'}side: {written} bytes written, {peak} bytes of memory taken")
+        print(f"  a tensor of 1 GiB {'out' if outside else 'in'}side the model, in {peak >> 20} MiB of memory")
+        for file in [path, out, *folder.glob("small.onnx.data"), *folder.glob("w.bin")]:
+            file.unlink()
+
+
+def write_with_hole(made, size, path):
+    """The model, with `size` zeros as the elements of its first initializer."""
+    tensor = made.graph.initializer.pop(0).SerializeToString() + b"\x4a" + varint(size)
+    graph = made.graph.SerializeToString() + b"\x2a" + varint(len(tensor) + size) + tensor
+    made.ClearField("graph")
+    head = made.SerializeToString() + b"\x3a" + varint(len(graph) + size) + graph
+    path.write_bytes(head)
+    os.truncate(path, len(head) + size)
+
+
+def check_raised(folder):
+    """The opset goes up where that changes nothing, and names what it would change."""
+    refused("cast", MAGIKA, folder / "no.onnx", "--to", "float8e4m3fn",
+            says=["Cast takes float8e4m3fn from opset 19 on, and the model imports 15", "--raise-opset"])
+    refused("cast", MAGIKA, folder / "no.onnx", "--to", "float8e4m3fn", "--raise-opset",
+            says=["cannot be raised from 15 to 19", "(ReduceMax) is version 13 of its operator, which changes in version 18"])
+    refused("cast", NUDENET, folder / "no.onnx", "--to", "float8e4m3fn", "--raise-opset", says=["(Resize)", "(Split)"])
+
+    large = ("w", np.linspace(-2, 2, 1024, dtype=np.float32).reshape(4, 256))
+    F = TensorProto.FLOAT
+    function = helper.make_function(
+        "own", "Twice", ["a"], ["b"], [helper.make_node("Add", ["a", "a"], ["b"])], [helper.make_opsetid("", 13)])
+    mean = helper.make_node("ReduceSum", ["p"], ["r"], keepdims=0)
+    then = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["p"]), mean], "then", [], [value("r", F, [])])
+    other = helper.make_graph(
+        [helper.make_node("Constant", [], ["v"], value=numpy_helper.from_array(large[1][0], "v")),
+         helper.make_node("ReduceSum", ["v"], ["r"], keepdims=0)], "else", [], [value("r", F, [])])
+    nodes = [helper.make_node("If", ["flag"], ["s"], then_branch=then, else_branch=other),
+             helper.make_node("Twice", ["s"], ["y"], domain="own")]
+    arguments = dict(opset=13, ir_version=7, functions=[function], imports=[helper.make_opsetid("own", 1)])
+    ins, outs = [("x", F, [4]), ("flag", TensorProto.BOOL, [])], [("y", F, [])]
+    made = model(nodes, ins, outs, [large], **arguments)
+    path, out = folder / "model.onnx", folder / "raised.onnx"
+    onnx.save(made, path)
+    command("cast", path, out, "--to", "float8e4m3fn", "--raise-opset")
+    raised = checked(out)
+    imports = [(one.domain, one.version) for one in [*raised.opset_import, *raised.functions[0].opset_import]]
+    if imports != [("", 19), ("own", 1), ("", 19)] or raised.ir_version != 9:
+        fail(f"raised: {imports}, version {raised.ir_version} of the format")
+    if sum(node.op_type == "Cast" for node in every_graph(raised)) != 2:
+        fail("raised: a constant of a branch was not cast")
+    eighths = large[1].astype(ml_dtypes.float8_e4m3fn).astype(np.float32)
+    x = np.arange(4, dtype=np.float32)
+    for flag, want in (True, (x @ eighths).sum()), (False, eighths[0].sum()):
+        got, = outputs(out, {"x": x, "flag": np.array(flag)})
+        near("raised", [got], [np.asarray(2 * want)], 1e-5)
+
+    # What a function or a branch holds counts as well.
+    peak = helper.make_node("ReduceMax", ["a"], ["b"], name="peak")
+    arguments["functions"] = [helper.make_function("own", "Twice", ["a"], ["b"], [peak], [helper.make_opsetid("", 13)])]
+    onnx.save(model(nodes, ins, outs, [large], **arguments), path)
+    refused("cast", path, folder / "no.onnx", "--to", "float8e4m3fn", "--raise-opset", says=["node `peak` (ReduceMax)"])
+    nodes[0].attribute[0].g.node[1].op_type = "ReduceMin"
+    arguments["functions"] = [function]
+    onnx.save(model(nodes, ins, outs, [large], **arguments), path)
+    refused("cast", path, folder / "no.onnx", "--to", "float8e4m3fn", "--raise-opset", says=["(ReduceMin)"])
+    if (folder / "no.onnx").exists():
+        fail("what was refused has left a file")
+    print("  opsets raised with functions and branches, or refused by name")
+
+
+def check_light(folder):
+    """Models of version 3 of the format, whose constants are inputs too."""
+    rng = np.random.default_rng(3)
+    for name in ("squeezenet", "shufflenet", "densenet121"):
+        path, out, back = LIGHT / f"light_{name}.onnx", folder / "light.onnx", folder / "back.onnx"
+        original = onnx.load(path)
+        initial = {tensor.name for tensor in original.graph.initializer}
+        one, = (one for one in original.graph.input if one.name not in initial)
+        shape = [dim.dim_value for dim in one.type.tensor_type.shape.dim]
+        inputs = {one.name: rng.random(shape, dtype=np.float32)}
+        want = outputs(path, inputs)
+        command("cast", path, out, "--to", "double", "--min-size", 1)
+        checked(out)
+        same(f"light {name} to double", outputs(out, inputs), want)
+        command("fold", out, back)
+        checked(back)
+        same(f"light {name} folded", outputs(back, inputs), want)
+        if back.read_bytes() != path.read_bytes():
+            fail(f"light {name}: to double and folded, it is not byte for byte what it was")
+    print("  light models of onnx, to double and back")
+
+
 def main():
     for path in (COMMAND, MAGIKA, NUDENET, LIGHT):
         if not path.exists():
@@ -341,6 +669,11 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
         check_folds(folder)
+        check_external(folder)
+        check_hostile(folder)
+        check_raised(folder)
+        check_light(folder)
+        check_memory(folder)
         check_cast(folder, "magika", MAGIKA, magika, ["float16", "bfloat16"])
         check_cast(folder, "nudenet", NUDENET, nudenet, ["float16", "bfloat16"])
         for name, path, inputs in [("magika", MAGIKA, magika), ("nudenet", NUDENET, nudenet)]:

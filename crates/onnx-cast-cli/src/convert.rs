@@ -43,10 +43,15 @@ where
         watch: None,
     };
     let done = convert(&files.input, &files.output, &request)?;
+    tell(files, report, &done, start)
+}
+
+/// Says what was done, or would be, in the form that was asked for.
+pub(crate) fn tell(files: &FileArgs, report: &ReportArgs, done: &Summary, start: Instant) -> Result<()> {
     if report.json {
-        print(&pretty(&report::json(&files.input, &files.output, report.dry_run, &done))?)?;
+        print(&pretty(&report::json(&files.input, &files.output, report.dry_run, done))?)?;
     } else if report.dry_run {
-        print(&report::plan(&done))?;
+        print(&report::plan(done))?;
     } else if !files.quiet {
         let there = match done.already_there {
             0 => String::new(),
@@ -54,7 +59,7 @@ where
             count => format!(" ({count} files were there already)"),
         };
         let shown = format!("{} -> {}{there}", files.input.display(), files.output.display());
-        report::totals(&done).say(&shown, &report::targets(&done), start.elapsed());
+        report::totals(done).say(&shown, &report::targets(done), start.elapsed());
     }
     Ok(())
 }

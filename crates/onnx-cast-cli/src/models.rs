@@ -1,7 +1,7 @@
 //! `cast` on models, and `fold`.
 
 use crate::args::{CastArgs, FoldArgs, StorageArgs};
-use crate::report;
+use crate::convert;
 use anyhow::{Result, bail};
 use onnx_cast::{CastOptions, DataType};
 use onnx_cast_file::{FoldSummary, Format, ModelCast, Storage, cast_model, fold_model};
@@ -26,8 +26,8 @@ pub(crate) fn cast(args: &CastArgs) -> Result<()> {
     if args.files.from.is_some() || args.files.npy_plain {
         bail!("{shown}: --from and --npy-plain are not for models");
     }
-    if args.report.dry_run || args.report.json || args.files.resume {
-        bail!("{shown}: --dry-run, --json and --resume are not for models");
+    if args.files.resume {
+        bail!("{shown}: --resume is for checkpoints of several files");
     }
     let selection = args.selection.selection(MIN_SIZE)?;
     let select = |name: &str, from: DataType, elements: usize| {
@@ -39,15 +39,11 @@ pub(crate) fn cast(args: &CastArgs) -> Result<()> {
         select: &select,
         options: CastOptions { opset: CastOptions::default().opset, ..args.attributes.options() },
         raise_opset: args.raise_opset,
+        dry_run: args.report.dry_run,
         storage: args.storage.storage(),
     };
     let done = cast_model(&args.files.input, &args.files.output, &request)?;
-    if args.files.quiet {
-        return Ok(());
-    }
-    let files = format!("{shown} -> {}", args.files.output.display());
-    report::totals(&done).say(&files, &report::targets(&done), start.elapsed());
-    Ok(())
+    convert::tell(&args.files, &args.report, &done, start)
 }
 
 pub(crate) fn fold(args: &FoldArgs) -> Result<()> {

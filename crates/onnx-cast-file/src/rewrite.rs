@@ -20,6 +20,7 @@ use crate::model::ModelError;
 use crate::pb::MAX_MESSAGE;
 use emit::{Edits, Layout};
 use external::Files;
+use rope::Rope;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Write};
@@ -46,11 +47,12 @@ pub struct Storage {
 /// As other tools have it: what is smaller is not worth a place in another file.
 const DEFAULT_THRESHOLD: u64 = 1024;
 
-/// Reads a model, has it edited, and writes the result.
+/// Reads a model, has it edited, and writes the result, unless that is not wanted.
 fn rewrite<T>(
     input: &Path,
     output: &Path,
     storage: &Storage,
+    dry_run: bool,
     edit: impl for<'a> FnOnce(&Document<'a>, &'a Files) -> Result<(Edits<'a>, T), ModelError>,
 ) -> Result<T, FileError> {
     let invalid = |error| FileError::model(input, error);
@@ -60,16 +62,10 @@ fn rewrite<T>(
     let (edits, result) = edit(&document, &files).map_err(invalid)?;
 
     let location = location(output, storage)?;
-    let given = storage.external_data.is_some() || (storage.threshold.is_some() && !files.paths.is_empty());
-    let large = storage.threshold.unwrap_or(DEFAULT_THRESHOLD);
-    let mut layout = Layout::new(&location, given.then_some(large));
-    let mut message = emit::emit(&document, &files, &edits, &mut layout).map_err(invalid)?;
-    if message.len() > MAX_MESSAGE && !given {
-        layout = Layout::new(&location, Some(large));
-        message = emit::emit(&document, &files, &edits, &mut layout).map_err(invalid)?;
-    }
-    if message.len() > MAX_MESSAGE {
-        return Err(invalid(ModelError::MessageSize { bytes: message.len() }));
+    let (message, layout) = arrange(&document, &files, &edits, &location, storage, MAX_MESSAGE).map_err(invalid)?;
+
+    if dry_run {
+        return Ok(result);
     }
 
     let mut data = match layout.data.is_empty() {
@@ -79,9 +75,9 @@ fn rewrite<T>(
     let mut model = AtomicFile::create(output)?;
     if let Some(data) = &mut data {
         let path = data.path().to_owned();
-        write_data(&layout, data).map_err(|error| FileError::io(&path, "write", error))?;
+        write_data(&layout, data, &|part| bytes.release(part)).map_err(|error| FileError::io(&path, "write", error))?;
     }
-    message.write(&mut model).map_err(|error| FileError::io(output, "write", error))?;
+    message.write(&mut model, &|part| bytes.release(part)).map_err(|error| FileError::io(output, "write", error))?;
     // Both are on the disk before either takes its place, so that little is left between the two renames that can fail.
     model.sync()?;
     if let Some(data) = data {
@@ -91,11 +87,35 @@ fn rewrite<T>(
     Ok(result)
 }
 
-fn write_data(layout: &Layout<'_>, out: &mut AtomicFile) -> io::Result<()> {
+/// The message, and what stands beside it: where there was something before, where the caller wants it, or where the
+/// message would be larger than `limit` otherwise.
+fn arrange<'a>(
+    document: &Document<'a>,
+    files: &'a Files,
+    edits: &Edits<'a>,
+    location: &'a str,
+    storage: &Storage,
+    limit: u64,
+) -> Result<(Rope<'a>, Layout<'a>), ModelError> {
+    let given = storage.external_data.is_some() || (storage.threshold.is_some() && !files.paths.is_empty());
+    let large = storage.threshold.unwrap_or(DEFAULT_THRESHOLD);
+    let mut layout = Layout::new(location, given.then_some(large));
+    let mut message = emit::emit(document, files, edits, &mut layout)?;
+    if message.len() > limit && !given {
+        layout = Layout::new(location, Some(large));
+        message = emit::emit(document, files, edits, &mut layout)?;
+    }
+    if message.len() > limit {
+        return Err(ModelError::MessageSize { bytes: message.len() });
+    }
+    Ok((message, layout))
+}
+
+fn write_data(layout: &Layout<'_>, out: &mut AtomicFile, done: rope::Done<'_>) -> io::Result<()> {
     let mut end = 0;
     for (offset, elements) in &layout.data {
         io::copy(&mut io::Read::take(io::repeat(0), offset - end), out)?;
-        elements.write(out)?;
+        elements.write(out, done)?;
         end = offset + elements.byte_len().unwrap_or(0);
     }
     out.flush()
@@ -131,4 +151,45 @@ fn data_file(input: &Path, output: &Path, location: &str, files: &Files) -> Resu
         return refuse("the input's own elements are there (say --external-data FILE for another name)");
     }
     AtomicFile::create(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::{onnx, wire};
+
+    /// A model of one initializer: 5000 bytes.
+    fn model() -> Vec<u8> {
+        let (mut tensor, mut graph, mut model) = (Vec::new(), Vec::new(), Vec::new());
+        wire::put_int(&mut tensor, onnx::tensor::DIMS, 5000);
+        wire::put_int(&mut tensor, onnx::tensor::DATA_TYPE, 2);
+        wire::put_bytes(&mut tensor, onnx::tensor::RAW_DATA, &[7; 5000]);
+        wire::put_bytes(&mut graph, onnx::graph::INITIALIZER, &tensor);
+        wire::put_int(&mut model, onnx::model::IR_VERSION, 10);
+        wire::put_bytes(&mut model, onnx::model::GRAPH, &graph);
+        model
+    }
+
+    #[test]
+    fn what_is_too_large_for_a_message_goes_beside_it() {
+        let bytes = model();
+        let document = Document::parse(&bytes).expect("a model");
+        let files = Files::open(Path::new("m.onnx"), &[]).expect("no files");
+        let arranged = |limit, threshold| {
+            let storage = Storage { external_data: None, threshold };
+            arrange(&document, &files, &Edits::default(), "m.data", &storage, limit)
+        };
+        let (message, layout) = arranged(bytes.len() as u64, None).expect("it fits");
+        assert_eq!((message.len(), layout.data.len()), (bytes.len() as u64, 0));
+        let (message, layout) = arranged(bytes.len() as u64 - 1, None).expect("it fits without the elements");
+        assert!(message.len() < 200 && layout.data.len() == 1);
+        let (mut out, mut data) = (Vec::new(), Vec::new());
+        message.write(&mut out, &|_| {}).expect("written");
+        layout.data[0].1.write(&mut data, &|_| {}).expect("written");
+        assert_eq!((out.len() as u64, data), (message.len(), vec![7; 5000]));
+        for (limit, threshold) in [(50, None), (1000, Some(5001))] {
+            let error = arranged(limit, threshold).map(drop).expect_err("too large");
+            assert!(matches!(error, ModelError::MessageSize { .. }), "{error}");
+        }
+    }
 }

@@ -93,3 +93,54 @@ fn only_models_are_folded() {
     folder.write("x.onnx", "Hello World!");
     folder.refuses("fold x.onnx out.onnx", "x.onnx: not a valid ONNX model: groups of fields do not pair");
 }
+
+#[test]
+fn a_plan_writes_nothing() {
+    let folder = Folder::new();
+    let value = |size: usize| {
+        let tensor = tensor(&[size as i64], FLOAT, &vec![0; 4 * size]);
+        Message::new().bytes(1, "value").message(5, tensor).int(20, 4)
+    };
+    let nodes = vec![
+        node("Constant", &[], "large", vec![value(256)]),
+        node("Constant", &[], "small", vec![value(255)]),
+        node("Identity", &["x"], "y", vec![]),
+    ];
+    folder.write("in.onnx", model(21, nodes, &[("x", FLOAT)], &[("y", FLOAT)]));
+    assert_eq!(
+        done(&folder.run("cast in.onnx out.onnx --to float16 --dry-run")),
+        "tensor  from            to                    before         after\n\
+         large   float           float16               1024 B         512 B\n\
+         small   float           (kept)                1020 B        1020 B\n\
+         total: 1 tensor (256 elements) cast, 1 tensor (255 elements) kept, 2044 B -> 1532 B\n"
+    );
+    let json = done(&folder.run("cast in.onnx out.onnx --to float16 --dry-run --json"));
+    assert!(json.contains("\"to\": \"float16\"") && json.contains("\"dry_run\": true"), "{json}");
+    assert_eq!(folder.names(), ["in.onnx"]);
+    let refused = |line: &str, message: &str| folder.refuses(line, message);
+    refused("cast in.onnx out.onnx --to float16 --resume", "in.onnx: --resume is for checkpoints of several files");
+    refused(
+        "cast in.onnx out.onnx --to float16 --opset 21",
+        "in.onnx: a model tells its opset itself (--raise-opset raises it where the target needs that)",
+    );
+    refused(
+        "cast in.onnx out.onnx --to float4e2m1",
+        "in.onnx: constant `large`: Cast takes float4e2m1 from opset 23 on, and the model imports 21 (--raise-opset \
+         raises it)",
+    );
+}
+
+/// From before the format had opsets, there is nothing to raise.
+#[test]
+fn an_old_model_is_not_raised() {
+    let folder = Folder::new();
+    let tensor = tensor(&[256], FLOAT, &[0; 1024]).bytes(8, "w");
+    let name = |name: &str| Message::new().bytes(1, name);
+    let graph = Message::new().message(5, tensor).message(11, name("w")).message(12, name("w"));
+    folder.write("in.onnx", Message::new().int(1, 2).message(7, graph).into_bytes());
+    folder.refuses(
+        "cast in.onnx out.onnx --to bfloat16 --raise-opset",
+        "in.onnx: the opset cannot be raised to 13: the model is of version 2 of the format (want 3 or newer)",
+    );
+    done(&folder.run("cast in.onnx out.onnx --to float16 -q"));
+}

@@ -247,6 +247,14 @@ pub enum ModelError {
         /// Each node, and the versions of its operator.
         nodes: Vec<String>,
     },
+    /// A model from before there were opsets.
+    #[error("the opset cannot be raised to {to}: the model is of version {ir_version} of the format (want 3 or newer)")]
+    RaiseFormat {
+        /// The version of the format.
+        ir_version: u64,
+        /// The opset that is needed.
+        to: i64,
+    },
     /// A model that is too large for a message although its elements are in a file of their own.
     #[error("{bytes} bytes besides the constants' elements are more than a protobuf message may hold (2 GiB)")]
     MessageSize {

@@ -25,16 +25,19 @@ pub struct ModelCast<'s> {
     pub options: CastOptions,
     /// Raise the model's opset where a target needs it, if every operator means the same in the newer one.
     pub raise_opset: bool,
+    /// Write nothing, and tell what would be done.
+    pub dry_run: bool,
     /// Where the elements go.
     pub storage: Storage,
 }
 
 impl fmt::Debug for ModelCast<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ModelCast { options, raise_opset, storage, .. } = self;
+        let ModelCast { options, raise_opset, dry_run, storage, .. } = self;
         f.debug_struct("ModelCast")
             .field("options", options)
             .field("raise_opset", raise_opset)
+            .field("dry_run", dry_run)
             .field("storage", storage)
             .finish_non_exhaustive()
     }
@@ -54,7 +57,9 @@ pub fn cast_model(
     output: impl AsRef<Path>,
     request: &ModelCast<'_>,
 ) -> Result<Summary, FileError> {
-    rewrite(input.as_ref(), output.as_ref(), &request.storage, |document, files| edits(document, files, request))
+    rewrite(input.as_ref(), output.as_ref(), &request.storage, request.dry_run, |document, files| {
+        edits(document, files, request)
+    })
 }
 
 /// A constant of the model.
@@ -177,6 +182,9 @@ fn edits<'a>(
         raise::check(document, i64::from(needs.opset))?;
         edits.opset = Some(needs.opset.into());
     }
+    // The format has types and opsets from some version on. A model of an older one than even that is left as it is.
+    let newest = needs.iter().filter_map(|(needs, _)| raise::ir_version(needs.opset)).max();
+    edits.ir_version = newest.filter(|&version| document.ir_version >= 3 && version > document.ir_version);
     let mut names = document.names();
     for one in chosen {
         one.edit(&mut edits, &mut names, request)?;
@@ -292,7 +300,9 @@ impl<'a> Chosen<'a> {
         match place {
             Place::Initializer(index, input) => {
                 if let Some(input) = input {
-                    edit.inputs.insert(input, Some((name.clone(), to)));
+                    // From version 4 of the format on, an initializer needs no input, and one that has it may be replaced.
+                    let kept = edits.ir_version.is_none_or(|version| version < 4);
+                    edit.inputs.insert(input, kept.then(|| (name.clone(), to)));
                 }
                 edit.initializers.insert(index, Some(tensor(Some(name))));
                 edit.first.push(cast);

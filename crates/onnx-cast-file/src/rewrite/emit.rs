@@ -17,6 +17,8 @@ use std::collections::{HashMap, HashSet};
 pub(super) struct Edits<'a> {
     /// The new opset of ONNX's own domain, for the model and every function.
     pub(super) opset: Option<i64>,
+    /// The new version of the model format.
+    pub(super) ir_version: Option<u64>,
     /// By the graph's number.
     pub(super) graphs: HashMap<usize, GraphEdit<'a>>,
 }
@@ -173,6 +175,10 @@ impl<'a> Emitter<'a, '_> {
         for field in Fields::new(document.bytes) {
             let field = field?;
             let changed = match (field.number, field.value) {
+                (model::IR_VERSION, Value::Varint(old)) if self.edits.ir_version.is_some() => {
+                    rope.put_int(model::IR_VERSION, self.edits.ir_version.unwrap_or(old));
+                    continue;
+                }
                 (model::GRAPH, Value::Bytes(_)) => self.graph(&document.graph)?,
                 (model::FUNCTIONS, Value::Bytes(_)) => match functions.next() {
                     Some(function) => self.graph(function)?,

@@ -4,10 +4,10 @@
 //! model from elsewhere could then have any file of this machine copied into its output.
 
 use crate::error::{FileError, Short};
-use crate::mmap::Mapped;
 use crate::model::ModelError;
 use crate::model::graph::{as_bytes, as_varint, last, utf8};
 use crate::pb;
+use crate::positional::InputFile;
 use crate::proto::onnx::{entry, tensor};
 use crate::proto::wire::{Fields, Value};
 use crate::rewrite::rope::{Elements, Stored};
@@ -148,9 +148,9 @@ pub(super) fn tensor_name(message: &[u8]) -> String {
     String::from_utf8_lossy(name).into_owned()
 }
 
-/// The files of external data of a model, each mapped once.
+/// The files of external data of a model, each opened once.
 pub(super) struct Files {
-    by_location: HashMap<String, Mapped>,
+    by_location: HashMap<String, InputFile>,
     /// Where they are, links resolved.
     pub(super) paths: Vec<PathBuf>,
 }
@@ -162,7 +162,7 @@ impl fmt::Debug for Files {
 }
 
 impl Files {
-    /// Maps every file that the tensors of a model refer to; each tensor is a message and whether it is a part of a
+    /// Opens every file that the tensors of a model refer to; each tensor is a message and whether it is a part of a
     /// sparse one.
     pub(super) fn open(model: &Path, tensors: &[(&[u8], bool)]) -> Result<Files, ModelError> {
         let mut files = Files { by_location: HashMap::new(), paths: Vec::new() };
@@ -178,14 +178,14 @@ impl Files {
                 if sparse {
                     return Err(ExternalProblem::Sparse.into());
                 }
-                files.map(folder, Reference::read(message)?.location)
+                files.open_at(folder, Reference::read(message)?.location)
             })();
             opened.map_err(|trouble: Trouble| trouble.of(message))?;
         }
         Ok(files)
     }
 
-    fn map(&mut self, folder: &Path, location: &str) -> Result<(), Trouble> {
+    fn open_at(&mut self, folder: &Path, location: &str) -> Result<(), Trouble> {
         if self.by_location.contains_key(location) {
             return Ok(());
         }
@@ -204,11 +204,11 @@ impl Files {
         if !fs::metadata(&path).map_err(refuse)?.is_file() {
             return Err(refuse(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")).into());
         }
-        let mapped = Mapped::open(&path).map_err(|error| match error {
+        let file = InputFile::open(&path).map_err(|error| match error {
             FileError::Io { error, .. } => refuse(error),
             error => ExternalProblem::Open { location: named(), error: error.to_string() },
         })?;
-        self.by_location.insert(named(), mapped);
+        self.by_location.insert(named(), file);
         if !self.paths.contains(&path) {
             self.paths.push(path);
         }
@@ -224,8 +224,7 @@ impl Files {
         let head = pb::head(message).map_err(invalid)?;
         let (from, len) = (head.data_type, head.len);
         let stored = if head.external {
-            let bytes = self.external(message, &head).map_err(|trouble| trouble.of(message))?;
-            Stored::Bytes(bytes)
+            self.external(message, &head).map_err(|trouble| trouble.of(message))?
         } else if from == DataType::String {
             return Ok(None);
         } else if let Some(raw) = head.raw().map_err(invalid)? {
@@ -238,7 +237,7 @@ impl Files {
         Ok(Some(Elements { stored, from, len, plans: Vec::new() }))
     }
 
-    fn external<'a>(&'a self, message: &'a [u8], head: &pb::Head<'_>) -> Result<&'a [u8], Trouble> {
+    fn external<'a>(&'a self, message: &'a [u8], head: &pb::Head<'_>) -> Result<Stored<'a>, Trouble> {
         let data_type = head.data_type;
         let want = data_type.byte_len(head.len).ok_or(ExternalProblem::Strings)? as u64;
         let Reference { location, offset, length } = Reference::read(message)?;
@@ -248,10 +247,11 @@ impl Files {
             return Err(ExternalProblem::Length { data_type, got, want }.into());
         }
         let file = self.by_location.get(location).ok_or(ExternalProblem::NoLocation)?;
-        let end = offset.checked_add(want).and_then(|end| usize::try_from(end).ok());
-        let bytes = usize::try_from(offset).ok().zip(end).and_then(|(start, end)| file.get(start..end));
-        let size = file.len() as u64;
-        Ok(bytes.ok_or_else(|| ExternalProblem::End { location: location.to_owned(), size, offset, want })?)
+        let size = file.len();
+        if offset.checked_add(want).is_none_or(|end| end > size) {
+            return Err(ExternalProblem::End { location: location.to_owned(), size, offset, want }.into());
+        }
+        Ok(Stored::File(file, offset))
     }
 }
 

@@ -48,7 +48,7 @@ pub fn fold_model(
     output: impl AsRef<Path>,
     storage: &Storage,
 ) -> Result<FoldSummary, FileError> {
-    rewrite(input.as_ref(), output.as_ref(), storage, |document, files| {
+    rewrite(input.as_ref(), output.as_ref(), storage, false, |document, files| {
         let mut edits = Edits::default();
         let mut summary = FoldSummary::default();
         for body in document.bodies() {
@@ -108,7 +108,7 @@ impl<'a> Known<'a> {
             }
             KnownContent::Numbers(elements) if elements.len <= MAX_STRINGS => {
                 let mut bytes = Vec::new();
-                elements.write(&mut bytes).ok()?;
+                elements.write(&mut bytes, &|_| {}).ok()?;
                 let mut strings = Strings::new();
                 let view = TensorView::new(plan.from(), &self.shape, &bytes).ok()?;
                 plan.run_strings_into(&view, &mut strings).ok()?;

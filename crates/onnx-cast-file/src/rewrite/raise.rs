@@ -10,9 +10,22 @@ use crate::model::graph::is_default;
 use onnx_cast::{Cast, DataType};
 
 const OPERATORS: &str = include_str!("operators.txt");
+const IR_VERSIONS: &str = include_str!("ir_versions.txt");
+
+/// The version of the model format that an opset came with, and so those of its types.
+pub(super) fn ir_version(opset: u32) -> Option<u64> {
+    IR_VERSIONS
+        .lines()
+        .filter_map(|line| line.split_once(' '))
+        .find_map(|(known, ir_version)| if known.parse() == Ok(opset) { ir_version.parse().ok() } else { None })
+}
 
 /// Refuses, by name, where a node may mean something else at opset `to`.
 pub(super) fn check(document: &Document<'_>, to: i64) -> Result<(), ModelError> {
+    // Before version 3 of the format there were no opsets, and attributes need not tell their kind.
+    if document.ir_version < 3 {
+        return Err(ModelError::RaiseFormat { ir_version: document.ir_version, to });
+    }
     let mut nodes = Vec::new();
     let mut from = document.opset.unwrap_or(to);
     for graph in document.graphs() {
@@ -86,6 +99,13 @@ mod tests {
         assert_eq!(change("Squeeze", 11, 19), Some((11, 13)));
         assert!(versions("Softma").is_none());
         assert!(versions("NoSuchOperator").is_none());
+    }
+
+    #[test]
+    fn every_opset_has_a_version_of_the_format() {
+        let versions: Vec<_> = (1..=onnx_cast::NEWEST_OPSET).map(ir_version).collect();
+        assert!(versions.iter().all(Option::is_some) && versions.is_sorted(), "{versions:?}");
+        assert_eq!((ir_version(13), ir_version(19), ir_version(0)), (Some(7), Some(9), None));
     }
 
     #[test]

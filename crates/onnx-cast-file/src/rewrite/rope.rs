@@ -2,8 +2,9 @@
 //! Its length is known before its first byte is written, as the lengths of messages within messages must be.
 
 use crate::pb;
+use crate::positional::InputFile;
 use crate::proto::wire;
-use crate::source::{SourceData, zeros};
+use crate::source::{SourceData, resize};
 use onnx_cast::{DataType, Plan, TensorView};
 use std::io::{self, Write};
 use std::ops::Range;
@@ -23,8 +24,10 @@ pub(super) struct Elements<'a> {
 
 #[derive(Clone, Debug)]
 pub(super) enum Stored<'a> {
-    /// Bytes as the library wants them, in the model or in a file of external data.
+    /// Bytes of the model, as the library wants them.
     Bytes(&'a [u8]),
+    /// The same in a file of external data, from this byte on.
+    File(&'a InputFile, u64),
     /// A TensorProto that stores them another way. They are decoded when they are written, one tensor at a time.
     Message(&'a [u8]),
     /// Computed already.
@@ -52,44 +55,69 @@ impl<'a> Elements<'a> {
         next
     }
 
-    pub(super) fn write(&self, out: &mut impl Write) -> io::Result<()> {
+    /// Writes the elements; `done` is told each stretch of the model that will not be read again.
+    pub(super) fn write(&self, out: &mut impl Write, done: Done<'_>) -> io::Result<()> {
         match &self.stored {
-            Stored::Bytes(bytes) => self.write_bytes(bytes, out),
-            Stored::Owned(bytes) => self.write_bytes(bytes, out),
+            Stored::Bytes(bytes) => self.write_chunks(Chunks::Bytes(bytes), out, done),
+            Stored::File(file, at) => self.write_chunks(Chunks::File(file, *at), out, &|_| {}),
+            Stored::Owned(bytes) => self.write_chunks(Chunks::Bytes(bytes), out, &|_| {}),
             Stored::Message(message) => {
                 let source = pb::parse(message).map_err(|error| io::Error::other(error.to_string()))?;
                 match &source.data {
-                    SourceData::Bytes(bytes) => self.write_bytes(bytes, out),
-                    SourceData::Strings(_) => Err(io::ErrorKind::InvalidData.into()),
+                    SourceData::Bytes(bytes) => self.write_chunks(Chunks::Bytes(bytes), out, &|_| {})?,
+                    SourceData::Strings(_) => return Err(io::ErrorKind::InvalidData.into()),
                 }
+                done(message);
+                Ok(())
             }
         }
     }
 
-    fn write_bytes(&self, bytes: &[u8], out: &mut impl Write) -> io::Result<()> {
-        if self.plans.is_empty() {
-            return bytes.chunks(1 << 20).try_for_each(|chunk| out.write_all(chunk));
-        }
+    fn write_chunks(&self, source: Chunks<'_>, out: &mut impl Write, done: Done<'_>) -> io::Result<()> {
         let size = |data_type: DataType, len| data_type.byte_len(len).ok_or(io::ErrorKind::InvalidData);
-        let (mut chunk, mut next) = (Vec::new(), Vec::new());
+        let (mut read, mut cast, mut next) = (Vec::new(), Vec::new(), Vec::new());
         for start in (0..self.len).step_by(CHUNK) {
             let shape = [CHUNK.min(self.len - start)];
-            let offset = size(self.from, start)?;
-            let mut input = bytes.get(offset..offset + size(self.from, shape[0])?).ok_or(io::ErrorKind::InvalidData)?;
+            let elements = source.get(size(self.from, start)?, size(self.from, shape[0])?, &mut read)?;
+            let mut input = elements;
             for plan in &self.plans {
                 let view = TensorView::new(plan.from(), &shape, input).map_err(io::Error::other)?;
-                let want = size(plan.to(), shape[0])?;
-                if next.len() < want {
-                    next = zeros(want).ok_or(io::ErrorKind::OutOfMemory)?;
-                }
-                next.truncate(want);
+                resize(&mut next, size(plan.to(), shape[0])?).ok_or(io::ErrorKind::OutOfMemory)?;
                 plan.run_into(&view, &mut next).map_err(io::Error::other)?;
-                std::mem::swap(&mut chunk, &mut next);
-                input = &chunk;
+                std::mem::swap(&mut cast, &mut next);
+                input = &cast;
             }
             out.write_all(input)?;
+            done(elements);
         }
         Ok(())
+    }
+}
+
+/// Takes what has been read.
+pub(super) type Done<'a> = &'a dyn Fn(&[u8]);
+
+/// Where elements are read.
+enum Chunks<'a> {
+    Bytes(&'a [u8]),
+    File(&'a InputFile, u64),
+}
+
+impl Chunks<'_> {
+    /// The bytes from `at` on, which stand in `buffer` where they had to be read.
+    fn get<'b>(&'b self, at: usize, len: usize, buffer: &'b mut Vec<u8>) -> io::Result<&'b [u8]> {
+        match self {
+            Chunks::Bytes(bytes) => Ok(bytes.get(at..at + len).ok_or(io::ErrorKind::InvalidData)?),
+            Chunks::File(file, start) => {
+                resize(buffer, len).ok_or(io::ErrorKind::OutOfMemory)?;
+                // Whoever writes takes this for a fault of the output, so that the text names the file.
+                let refuse = |error: io::Error| {
+                    io::Error::new(error.kind(), format!("cannot read {}: {error}", file.path().display()))
+                };
+                file.read_at(start + at as u64, buffer).map_err(refuse)?;
+                Ok(buffer)
+            }
+        }
     }
 }
 
@@ -178,15 +206,19 @@ impl<'a> Rope<'a> {
         self.pieces.push(Piece::Elements(elements));
     }
 
-    pub(super) fn write(&self, out: &mut impl Write) -> io::Result<()> {
+    /// Writes the message; `done` as in [`Elements::write`].
+    pub(super) fn write(&self, out: &mut impl Write, done: Done<'_>) -> io::Result<()> {
         for piece in &self.pieces {
             match piece {
                 Piece::Kept(range) => {
                     let bytes = self.base.get(range.clone()).unwrap_or_default();
-                    bytes.chunks(1 << 20).try_for_each(|chunk| out.write_all(chunk))?;
+                    for chunk in bytes.chunks(1 << 20) {
+                        out.write_all(chunk)?;
+                        done(chunk);
+                    }
                 }
                 Piece::New(bytes) => out.write_all(bytes)?,
-                Piece::Elements(elements) => elements.write(out)?,
+                Piece::Elements(elements) => elements.write(out, done)?,
             }
         }
         Ok(())
