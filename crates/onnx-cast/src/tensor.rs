@@ -67,6 +67,12 @@ impl<'a> StringsView<'a> {
         self.offsets.windows(2).map(move |pair| &bytes[pair[0] as usize..pair[1] as usize])
     }
 
+    /// For each string in order, the bytes up to its end, and where in them it starts.
+    pub(crate) fn iter_ends(&self) -> impl ExactSizeIterator<Item = (&'a [u8], usize)> + use<'a> {
+        let bytes = self.bytes;
+        self.offsets.windows(2).map(move |pair| (&bytes[..pair[1] as usize], pair[0] as usize))
+    }
+
     /// The offsets, one more than there are strings.
     pub fn offsets(&self) -> &'a [u64] {
         self.offsets
@@ -110,12 +116,6 @@ impl Strings {
         self.offsets.push(self.bytes.len() as u64);
     }
 
-    /// Appends the string that `write` appends to the bytes it is given.
-    pub(crate) fn push_with(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
-        write(&mut self.bytes);
-        self.offsets.push(self.bytes.len() as u64);
-    }
-
     /// Removes all strings and keeps the memory.
     pub fn clear(&mut self) {
         self.offsets.truncate(1);
@@ -125,6 +125,47 @@ impl Strings {
     /// Borrowed.
     pub fn view(&self) -> StringsView<'_> {
         StringsView { offsets: &self.offsets, bytes: &self.bytes }
+    }
+}
+
+/// Appends strings of at most `ROOM` bytes by writing over characters `0`: what a string leaves of its room is the start
+/// of the next one's. So nothing is copied, and the zeros of long numbers are there already.
+pub(crate) struct StringsWriter<'a, const ROOM: usize> {
+    strings: &'a mut Strings,
+    /// Bytes that belong to strings; those behind are zeros.
+    end: usize,
+}
+
+impl<'a, const ROOM: usize> StringsWriter<'a, ROOM> {
+    /// To append about `count` strings.
+    pub(crate) fn new(strings: &'a mut Strings, count: usize) -> Self {
+        strings.offsets.reserve(count);
+        let end = strings.bytes.len();
+        StringsWriter { strings, end }
+    }
+
+    /// Appends a string for each item: `write` writes it and returns its length. It may write more than the string, but
+    /// leaves zeros behind it if it counts on finding them.
+    #[inline(always)]
+    pub(crate) fn write<T>(&mut self, items: &[T], write: impl Fn(&T, &mut [u8; ROOM]) -> usize) {
+        let Strings { offsets, bytes } = &mut *self.strings;
+        let most = self.end + items.len() * ROOM;
+        if bytes.len() < most {
+            bytes.resize(most, b'0');
+        }
+        let end = &mut self.end;
+        offsets.extend(items.iter().map(|item| {
+            if let Some(room) = bytes[*end..].first_chunk_mut() {
+                *end += write(item, room);
+            }
+            *end as u64
+        }));
+    }
+}
+
+impl<const ROOM: usize> Drop for StringsWriter<'_, ROOM> {
+    fn drop(&mut self) {
+        self.strings.bytes.truncate(self.end);
     }
 }
 

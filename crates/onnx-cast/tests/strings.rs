@@ -328,6 +328,92 @@ fn wider_values_are_written_as_the_oracle_writes_them() {
     }
 }
 
+/// Floats beside powers of ten and of two, halves of decimals, subnormals, and a walk through all exponents.
+fn hard_to_print(ty: Ty) -> Vec<u64> {
+    let (bits, significand_bits) = if ty == Ty::Float { (32, 23) } else { (64, 52) };
+    let code = |value: f64| if ty == Ty::Float { u64::from((value as f32).to_bits()) } else { value.to_bits() };
+    let infinity = code(f64::INFINITY);
+    let mut centres: Vec<u64> = (-324..=308).map(|k| code(format!("1e{k}").parse().expect("a number"))).collect();
+    centres.extend((0..infinity >> significand_bits).map(|field| field << significand_bits));
+    // Sums of a few powers of two, whose decimals end in 5 where the shortest text is cut.
+    centres.extend((0..6000).map(|i| code(f64::from(i) / 512.0)));
+    centres.extend(
+        (0..80).flat_map(|k| (1..64).map(move |i| (k, i))).map(|(k, i)| code(2f64.powi(k) + f64::from(i) / 16.0)),
+    );
+    let mut values: Vec<u64> =
+        centres.iter().flat_map(|&centre| centre.saturating_sub(8)..=centre + 8).filter(|&x| x < infinity).collect();
+    let step = infinity / 400_000 + 1;
+    values.extend((0..infinity).step_by(step as usize));
+    values.extend(values.clone().into_iter().step_by(3).map(|value| value | 1 << (bits - 1)));
+    values
+}
+
+/// The standard library takes the upper of two texts that are as near, the oracle, which is slower, the even one.
+#[test]
+fn float_and_double_as_the_standard_library_writes_them() {
+    for ty in [Ty::Float, Ty::Double] {
+        let values = hard_to_print(ty);
+        let strings = write_on(Backend::best(), ty, &values);
+        let mut ties = 0;
+        for (&bits, text) in values.iter().zip(strings.view().iter()) {
+            let standard = if ty == Ty::Float {
+                f32::from_bits(bits as u32).to_string()
+            } else {
+                f64::from_bits(bits).to_string()
+            };
+            if text != standard.as_bytes() {
+                ties += 1;
+                let want = cast_to_string(ty, bits);
+                assert_eq!(String::from_utf8_lossy(text), want, "{} {bits:#x}, {standard}", ty.name());
+            }
+        }
+        assert!((100..values.len() / 20).contains(&ties), "{ties} of {} are ties", values.len());
+    }
+}
+
+/// Most texts are read together with what stands before them.
+#[test]
+fn a_text_is_read_alike_wherever_it_stands() {
+    let mut rng = Rng::new(42);
+    let mut texts: Vec<String> = NUMBER_TEXTS.into_iter().chain(NOT_NUMBERS).map(str::to_owned).collect();
+    texts.extend((0..300).map(|_| random_text(&mut rng)));
+    texts.extend((1..60).flat_map(|zeros| {
+        let zeros = "0".repeat(zeros);
+        [format!("-1234567{zeros}"), format!("0.{zeros}1234567"), format!("{zeros}.5"), format!("98765432109{zeros}1")]
+    }));
+    for to in [Ty::Float, Ty::Double, Ty::Float16, Ty::Float8E8M0, Ty::Int64, Ty::Uint64, Ty::Int4, Ty::Bool] {
+        for text in &texts {
+            let want = cast_from_string(text, to, &DEFAULT);
+            for before in ["", "1", "0.", "1.", "1e0", "-0e0", "0.000000000000000000000000000000000000000000000000001"]
+            {
+                let strings: Strings = [before, text, "1"].iter().collect();
+                let strings = if before.is_empty() { [text.as_str(), "1"].iter().collect() } else { strings };
+                let len = strings.view().len();
+                let shape = [len];
+                let view = TensorView::strings(&shape, strings.view()).expect("as many strings");
+                let cast = Cast::new(data_type(to), &options(&DEFAULT, Backend::best())).expect("Cast-28");
+                let got = match cast.run(&view) {
+                    Ok(tensor) => {
+                        let bits = unpack(to, tensor.bytes().expect("numbers"), len).expect("the bytes of the result");
+                        Ok(bits[len - 2])
+                    }
+                    Err(CastError::Text { index, source, .. }) => {
+                        assert_eq!(index, len - 2, "{text:?} behind {before:?} -> {}", to.name());
+                        Err(source.to_string())
+                    }
+                    Err(other) => panic!("{other}"),
+                };
+                let want = want.map_err(|error| match error {
+                    StringError::NotANumber => ParseError::NotANumber.to_string(),
+                    StringError::OutOfRange => ParseError::OutOfRange.to_string(),
+                    StringError::NotFinite => ParseError::NotFinite.to_string(),
+                });
+                assert_eq!(got, want, "{text:?} behind {before:?} -> {}", to.name());
+            }
+        }
+    }
+}
+
 /// Random values of a float type, written and read back: the same bits, NaN as NaN.
 fn round_trips(ty: Ty, count: usize, seed: u64) {
     const BLOCK: usize = 1 << 16;

@@ -168,9 +168,7 @@ type PrintAll = fn(&[u8], usize, &mut Strings);
 type ParseAll = fn(StringsView<'_>, &mut [u8], &Rules) -> Result<(), (usize, ParseError)>;
 
 fn print_all<T: Print>(bytes: &[u8], len: usize, out: &mut Strings) {
-    for index in 0..len {
-        out.push_with(|text| get::<T>(bytes, index).print(text));
-    }
+    T::print((0..len).map(|index| get::<T>(bytes, index)), out);
 }
 
 fn parse_all<T: Parse>(strings: StringsView<'_>, out: &mut [u8], rules: &Rules) -> Result<(), (usize, ParseError)> {
@@ -178,8 +176,8 @@ fn parse_all<T: Parse>(strings: StringsView<'_>, out: &mut [u8], rules: &Rules) 
     if T::DATA_TYPE.is_packed() {
         out.fill(0);
     }
-    for (index, text) in strings.iter().enumerate() {
-        set(out, index, T::parse(text, rules).map_err(|error| (index, error))?);
+    for (index, (bytes, start)) in strings.iter_ends().enumerate() {
+        set(out, index, T::parse(bytes, start, rules).map_err(|error| (index, error))?);
     }
     Ok(())
 }
