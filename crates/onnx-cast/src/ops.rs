@@ -57,6 +57,7 @@ impl Operator {
     ///
     /// # Errors
     /// Where the opset is older than the operator, or newer than [`NEWEST_OPSET`].
+    #[inline]
     pub fn version_at(self, opset: i64) -> Result<u32, OpError> {
         let versions = self.versions().iter().rev();
         let version =
@@ -65,6 +66,7 @@ impl Operator {
     }
 
     /// The first version that takes a type, for input and output alike.
+    #[inline]
     pub const fn since(self, data_type: DataType) -> Option<u32> {
         let info = data_type.info();
         match self {
@@ -75,6 +77,7 @@ impl Operator {
     }
 
     /// Whether a version takes a type.
+    #[inline]
     pub fn takes(self, version: u32, data_type: DataType) -> bool {
         self.since(data_type).is_some_and(|since| since <= version)
     }
@@ -88,6 +91,7 @@ impl Operator {
         }
     }
 
+    #[inline]
     pub(crate) fn check_type(self, version: u32, data_type: DataType) -> Result<(), OpError> {
         if self.takes(version, data_type) {
             return Ok(());

@@ -9,6 +9,7 @@ use crate::error::TensorError;
 use std::borrow::Cow;
 
 /// The number of elements of a shape; `None` where it does not fit `usize`.
+#[inline]
 pub fn element_count(shape: &[usize]) -> Option<usize> {
     // A zero dimension makes the count 0 however large the others are, so it must be looked for first.
     if shape.contains(&0) {
@@ -201,6 +202,7 @@ impl<'a> TensorView<'a> {
     /// # Errors
     /// Where the shape's size overflows, the bytes are not exactly as many as type and shape ask for, or the type is
     /// string.
+    #[inline]
     pub fn new(data_type: DataType, shape: &'a [usize], bytes: &'a [u8]) -> Result<Self, TensorError> {
         let (len, want) = sizes(data_type, shape)?;
         if bytes.len() != want {
@@ -268,6 +270,7 @@ impl<'a> TensorView<'a> {
 }
 
 /// Elements and bytes of a tensor of this type and shape.
+#[inline]
 fn sizes(data_type: DataType, shape: &[usize]) -> Result<(usize, usize), TensorError> {
     if data_type == DataType::String {
         return Err(TensorError::NotBytes);

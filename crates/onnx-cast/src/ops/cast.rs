@@ -44,6 +44,7 @@ pub(super) struct Settings {
 }
 
 impl Settings {
+    #[inline]
     pub(super) fn new(operator: Operator, options: &CastOptions) -> Result<Self, OpError> {
         let version = operator.version_at(options.opset)?;
         if options.saturate.is_some() {
@@ -73,6 +74,7 @@ impl Settings {
         })
     }
 
+    #[inline]
     pub(super) fn check_type(&self, data_type: DataType) -> Result<(), OpError> {
         self.operator.check_type(self.version, data_type)
     }
@@ -81,6 +83,7 @@ impl Settings {
         Rules::new(to, self.version, self.saturate, self.round_mode)
     }
 
+    #[inline]
     pub(super) fn plan(&self, from: DataType, to: DataType) -> Result<Plan, OpError> {
         self.check_type(from)?;
         self.check_type(to)?;
@@ -114,6 +117,7 @@ impl Cast {
     ///
     /// # Errors
     /// Where the opset has no Cast, or its version lacks the type or an attribute that is given.
+    #[inline]
     pub fn new(to: DataType, options: &CastOptions) -> Result<Self, OpError> {
         let settings = Settings::new(Operator::Cast, options)?;
         settings.check_type(to)?;
@@ -176,6 +180,7 @@ impl Cast {
     ///
     /// # Errors
     /// Where the version does not take the input's type.
+    #[inline]
     pub fn plan(&self, from: DataType) -> Result<Plan, OpError> {
         self.settings.plan(from, self.to)
     }

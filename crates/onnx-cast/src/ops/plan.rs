@@ -27,14 +27,24 @@ enum Work {
     CopyStrings,
 }
 
+impl Work {
+    /// Of a cast between strings and numbers, or strings.
+    fn of_strings(from: DataType, to: DataType, rules: Rules) -> Work {
+        match (printer(from), parser(to)) {
+            (Some(print), _) => Work::Print(print),
+            (None, Some(parse)) => Work::Parse(parse, rules),
+            (None, None) => Work::CopyStrings,
+        }
+    }
+}
+
 impl Plan {
     /// The cast from `from` to `to`, neither complex.
     pub(super) fn cast(from: DataType, to: DataType, rules: Rules, backend: Backend, threads: Option<usize>) -> Plan {
-        let work = match (printer(from), parser(to)) {
-            (Some(print), None) => Work::Print(print),
-            (None, Some(parse)) => Work::Parse(parse, rules),
-            (None, None) => Work::CopyStrings,
-            (Some(_), Some(_)) => Work::Bytes(Job::cast(from, to, rules, backend, threads)),
+        let work = if from.is_numeric() && to.is_numeric() {
+            Work::Bytes(Job::cast(from, to, rules, backend, threads))
+        } else {
+            Work::of_strings(from, to, rules)
         };
         Plan { from, to, work }
     }
@@ -63,17 +73,10 @@ impl Plan {
     pub fn run_into(&self, input: &TensorView<'_>, out: &mut [u8]) -> Result<(), CastError> {
         self.check_input(input)?;
         let len = input.len();
-        let Some(want) = self.to.byte_len(len) else {
-            return Err(if self.to == DataType::String {
-                CastError::OutputKind { data_type: self.to }
-            } else {
-                TensorError::TooLarge { data_type: self.to, shape: input.shape().to_vec() }.into()
-            });
-        };
-        if out.len() != want {
-            return Err(CastError::OutputLen { data_type: self.to, elements: len, got: out.len(), want });
+        if self.to.byte_len(len) != Some(out.len()) {
+            return Err(self.output_error(input, out));
         }
-        match (self.work, input.data()) {
+        match (&self.work, input.data()) {
             (Work::Bytes(job), Data::Bytes(bytes)) => {
                 job.run(bytes, out, len);
                 if job.copies() {
@@ -82,7 +85,7 @@ impl Plan {
                 Ok(())
             }
             (Work::Parse(parse, rules), Data::Strings(strings)) => {
-                let parsed = with_default_float_environment(|| parse(strings, out, &rules));
+                let parsed = with_default_float_environment(|| parse(strings, out, rules));
                 parsed.map_err(|(index, source)| {
                     let text = strings.get(index).unwrap_or_default();
                     CastError::Text { index, text: shorten(&String::from_utf8_lossy(text)), to: self.to, source }
@@ -153,6 +156,17 @@ impl Plan {
                 }
             }
             _ => self.run(&input.view()),
+        }
+    }
+
+    /// What is wrong with an output that has not the bytes of the result.
+    #[cold]
+    fn output_error(&self, input: &TensorView<'_>, out: &[u8]) -> CastError {
+        let (data_type, elements, got) = (self.to, input.len(), out.len());
+        match data_type.byte_len(elements) {
+            Some(want) => CastError::OutputLen { data_type, elements, got, want },
+            None if data_type == DataType::String => CastError::OutputKind { data_type },
+            None => TensorError::TooLarge { data_type, shape: input.shape().to_vec() }.into(),
         }
     }
 
