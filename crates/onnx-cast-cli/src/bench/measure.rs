@@ -3,8 +3,8 @@
 use super::buffer::Buffer;
 use anyhow::{Result, anyhow, bail};
 use onnx_cast::{Backend, Cast, CastOptions, DataType, Plan, Tensor, TensorView};
+use rayon::prelude::*;
 use std::hint::black_box;
-use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 /// Rounds of one cast and one memcpy each, whose medians are quoted. Odd, so that a median is a round that was.
@@ -165,40 +165,20 @@ fn repeats(work: &mut impl FnMut(usize) -> Result<Duration>) -> Result<usize> {
     }
 }
 
-/// Copies so often, each thread its part. Threads are started before the clock is.
+/// Copies so often, in as many parts as there are threads, which are woken as for a cast: those of the same pool.
 fn memcpy(from: &[u8], to: &mut [u8], threads: usize, repeat: usize) -> Duration {
-    let copy = |from: &[u8], to: &mut [u8]| {
-        for _ in 0..repeat {
-            black_box(&mut *to).copy_from_slice(black_box(from));
-        }
-    };
-    if threads == 1 {
-        let start = Instant::now();
-        copy(from, to);
-        return start.elapsed();
-    }
+    let copy = |from: &[u8], to: &mut [u8]| black_box(to).copy_from_slice(black_box(from));
     const LINE: usize = 64;
     let part = from.len().div_ceil(threads).next_multiple_of(LINE).max(LINE);
-    let mut parts: Vec<_> = from.chunks(part).zip(to.chunks_mut(part)).collect();
-    let Some((own_from, own_to)) = parts.pop() else { return Duration::ZERO };
-    let ready = &Barrier::new(parts.len() + 1);
-    std::thread::scope(|scope| {
-        let others: Vec<_> = parts
-            .into_iter()
-            .map(|(from, to)| {
-                scope.spawn(move || {
-                    ready.wait();
-                    copy(from, to);
-                })
-            })
-            .collect();
-        ready.wait();
-        let start = Instant::now();
-        copy(own_from, own_to);
-        // A thread that panics is told by the scope.
-        others.into_iter().for_each(|other| drop(other.join()));
-        start.elapsed()
-    })
+    let start = Instant::now();
+    for _ in 0..repeat {
+        if threads == 1 {
+            copy(from, to);
+        } else {
+            from.par_chunks(part).zip(to.par_chunks_mut(part)).for_each(|(from, to)| copy(from, to));
+        }
+    }
+    start.elapsed()
 }
 
 #[cfg(test)]
