@@ -1,11 +1,16 @@
-//! Long jobs of the project, run by hand: `cargo xtask prove`.
+//! Long jobs of the project, run by hand: `cargo xtask prove`, `cargo xtask peers`.
 #![forbid(unsafe_code)]
 
+mod peers;
 mod prove;
 
 use std::process::ExitCode;
 
 const USAGE: &str = "\
+usage: cargo xtask peers [--help] ...
+
+Measures the library beside what people would use instead, and keeps the record in bench-record.
+
 usage: cargo xtask prove [--isa NAME|all] [--from TYPE]... [--to TYPE]... [--threads N] [--stride N] [--record FILE]
 
 Compares the library with the exact oracle, on every backend or on the one named:
@@ -28,11 +33,12 @@ fn main() -> ExitCode {
             Ok(options) => prove::run(&options),
             Err(error) => wrong(&error),
         },
+        Some("peers") => peers::run(arguments).unwrap_or_else(|error| wrong(&error)),
         Some("--help" | "-h" | "help") => {
             println!("{USAGE}");
             ExitCode::SUCCESS
         }
-        Some(other) => wrong(&format!("`{other}` is not known (want prove)")),
+        Some(other) => wrong(&format!("`{other}` is not known (want prove or peers)")),
         None => wrong("what is to be done?"),
     }
 }

@@ -1,0 +1,207 @@
+"""The record: sections of rows, as JSON and as Markdown. A section is one number of elements with one of threads.
+
+A row's speeds are bytes read and written a second, in GB, as ONNX packs the types, whoever casts; so they compare as
+times do. Rows that lose come first, and stay."""
+
+import json
+import math
+
+# Below this we lose; above, and below 1, is noise.
+TIE = 0.95
+
+# What README shows.
+README_PAIRS = [
+    "float:float16", "float16:float", "float:bfloat16", "bfloat16:float", "float16:bfloat16", "bfloat16:float16",
+    "float:float8e4m3fn", "float8e4m3fn:float", "float:float8e5m2", "float16:float8e4m3fn", "bfloat16:float8e4m3fn",
+    "float8e4m3fn:bfloat16", "float:float4e2m1", "float:int8", "int8:float", "float:int4", "int4:float",
+    "float:double", "double:float", "double:float16", "uint64:float", "int64:int32", "bool:float",
+]  # fmt: skip
+
+NAMES = {
+    "numpy": "numpy+ml_dtypes",
+    "torch": "PyTorch",
+    "onnxruntime": "onnxruntime",
+    "numkong": "NumKong",
+    "half": "half",
+    "candle": "candle",
+    "arrow": "arrow-cast",
+}
+
+
+def pair(row):
+    return f"{row['from']}:{row['to']}"
+
+
+def fastest(row):
+    """The name of the fastest peer, or None where no one has the pair."""
+    return max(row["peers"], key=row["peers"].get, default=None)
+
+
+def advantage(row):
+    """Our speed over the fastest peer's; above everything where there is none."""
+    peer = fastest(row)
+    return row["ours"] / row["peers"][peer] if peer else math.inf
+
+
+def loses(row):
+    return advantage(row) < TIE
+
+
+def geometric_mean(numbers):
+    numbers = list(numbers)
+    return math.exp(sum(map(math.log, numbers)) / len(numbers)) if numbers else math.nan
+
+
+def key(section):
+    return section["elements"], section["threads"]
+
+
+def find(sections, elements, threads):
+    """The section of these numbers, or None."""
+    return next((section for section in sections if key(section) == (elements, threads)), None)
+
+
+def merge(sections, new):
+    """The sections with `new` among them. Its rows take the place of those of the same pairs: of all of them, a run of
+    its own; of a few, pairs measured again, which is told."""
+    old = find(sections, *key(new))
+    rest = [section for section in sections if section is not old]
+    if old is not None:
+        rows = {pair(row): row for row in old["rows"]}
+        again = {pair(row) for row in new["rows"]}
+        if again >= set(rows):
+            merged = new
+        else:
+            rows.update((pair(row), row | {"again": pair(row) in rows}) for row in new["rows"])
+            merged = old | {"rows": list(rows.values())}
+            told = {"date": new["date"], "command": new["command"], "versions": new["versions"], "pairs": len(again)}
+            merged["again"] = [*old.get("again", []), told]
+        new = merged
+    # The largest first, as what people have most of; then by threads.
+    return sorted([*rest, new], key=lambda section: (-section["elements"], section["threads"]))
+
+
+def named(elements):
+    for unit, size in (("Mi", 1 << 20), ("Ki", 1 << 10)):
+        if elements % size == 0:
+            return f"{elements // size} {unit}"
+    return str(elements)
+
+
+def counted(number, thing):
+    return f"{number} {thing}" + ("" if number == 1 else "s")
+
+
+def table(header, rows):
+    """Lines of a Markdown table; all columns but the first two hold numbers or names as they are."""
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    return lines + ["| " + " | ".join(row) + " |" for row in rows]
+
+
+def summary(section):
+    """One paragraph on a section."""
+    rows = [row for row in section["rows"] if row["peers"]]
+    losing = [row for row in rows if loses(row)]
+    mean = geometric_mean(advantage(row) for row in rows)
+    copy = geometric_mean(row["ours"] / row["memcpy"] for row in section["rows"])
+    return (
+        f"{counted(len(rows), 'pair')} that a peer has: **{len(losing)} slower than the fastest peer** (below {TIE}), "
+        f"{sum(TIE <= advantage(row) < 1 for row in rows)} at 0.95 to 1; geometric mean of our speed over the fastest "
+        f"peer's **{mean:.2f}**, over memcpy's {copy:.2f}."
+    )
+
+
+def section_lines(section):
+    names = [name for name in NAMES if any(name in row["peers"] for row in section["rows"])]
+    header = ["from", "to", "ours", "memcpy", *(NAMES[name] for name in names), "ours / fastest"]
+    rows = []
+    for row in sorted(section["rows"], key=advantage):
+        differs = row.get("differs", {})
+        cells = [
+            f"{row['peers'][name]:.1f}{'*' * (name in differs)}" if name in row["peers"] else "-" for name in names
+        ]
+        ratio = f"{advantage(row):.2f}" if row["peers"] else "-"
+        ratio += " (again)" if row.get("again") else ""
+        rows.append([row["from"], row["to"], f"{row['ours']:.1f}", f"{row['memcpy']:.1f}", *cells, ratio])
+    lines = [f"## {named(section['elements'])} elements, {counted(section['threads'], 'thread')}", ""]
+    lines += [f"{section['date']}, {section['machine']}, backend {section['isa']}, `{section['command']}`.", ""]
+    lines += ["Versions: " + ", ".join(" ".join(pair) for pair in section["versions"].items()) + ".", ""]
+    lines += [summary(section), ""]
+    for again in section.get("again", []):
+        count = counted(again["pairs"], "pair")
+        ours = again["versions"].get("onnx-cast")
+        lines += [
+            f"Measured again, and marked so: {count}, {again['date']}, onnx-cast {ours}, `{again['command']}`.",
+            "",
+        ]
+    return lines + table(header, rows) + [""]
+
+
+EXPLANATION = """\
+# Against what people would use instead
+
+Written by `cargo xtask peers --record`; `peers.json` holds the same. Speeds are bytes read and written a second, in GB,
+both counted as ONNX packs the types whoever casts, so that they compare as times do. Medians of interleaved rounds in
+one process, the same buffers (2 MiB pages, touched before) for everyone. Rows that lose come first.
+
+- Outputs are made beforehand where the interface allows it: by all but candle and arrow-cast, whose casts make a new
+  tensor or array each time. numpy+ml_dtypes, and NumKong for float6, hold what ONNX packs with a byte to each element.
+- Ours, half, candle and arrow-cast are called from Rust, with the clock there. The others are called from Python. Where
+  that matters, in cache, what a cast of 8 elements takes is taken off their times: a gain for them, not for us.
+- Over 4 MiB the caches are filled with something else before each measurement; below, a cast is repeated in them. Who
+  takes more than four times as long as we do when everyone warms up is not timed again.
+- A `*` marks a peer whose results differ from ours, on numbers that both types hold: it cuts to integers where ONNX
+  rounds (numpy+ml_dtypes to 4 bits and fewer) or rounds where ONNX cuts (NumKong), rounds float8e8m0 to nearest or cuts
+  where ONNX rounds up, packs from the high bits down (NumKong's 4 bits), or is wrong.
+- A pair is marked as measured again where the machine was busy with other work the first time and we had lost; that is
+  a choice in our favour.
+"""
+
+
+def markdown(sections):
+    lines = [EXPLANATION]
+    for section in sections:
+        lines += section_lines(section)
+    return "\n".join(lines)
+
+
+def readme(sections, elements=(16 << 20, 16 << 10)):
+    """The table for README: pairs people care about, in memory and in cache, beside the fastest peer."""
+    found = [find(sections, count, 1) for count in elements]
+    if None in found:
+        wanted = " and ".join(map(named, elements))
+        raise ValueError(f"the record has not both {wanted} elements with 1 thread: cargo xtask peers --torch --record")
+    header = ["from", "to"]
+    for section in found:
+        header += [f"{named(section['elements'])}: GB/s", "of memcpy", "fastest peer", "ours / its"]
+    rows = []
+    for name in README_PAIRS:
+        cells = name.split(":")
+        for section in found:
+            row = next((row for row in section["rows"] if pair(row) == name), None)
+            if row is None:
+                cells += ["-"] * 4
+                continue
+            peer = fastest(row)
+            cells += [f"{row['ours']:.0f}", f"{row['ours'] / row['memcpy']:.2f}"]
+            cells += [f"{NAMES[peer]} {row['peers'][peer]:.1f}", f"{advantage(row):.2f}"] if peer else ["-", "-"]
+        rows.append(cells)
+    about = "; ".join(
+        dict.fromkeys(f"{section['date']}, {section['machine']}, `{section['command']}`" for section in found)
+    )
+    return "\n".join([*table(header, rows), "", about])
+
+
+def read(path):
+    return json.loads(path.read_text())["sections"] if path.is_file() else []
+
+
+def write(folder, sections):
+    # A row to a line: what changed is seen in a diff.
+    parts = []
+    for section in sections:
+        rows = ",\n".join("   " + json.dumps(row) for row in section["rows"])
+        head = json.dumps({name: value for name, value in section.items() if name != "rows"})
+        parts.append(f'  {head[:-1]}, "rows": [\n{rows}\n  ]}}')
+    (folder / "peers.json").write_text('{"sections": [\n' + ",\n".join(parts) + "\n]}\n")
+    (folder / "peers.md").write_text(markdown(sections))
