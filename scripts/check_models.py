@@ -502,6 +502,18 @@ def check_hostile(folder):
     if {file.name for file in inside.iterdir()} != {"w.bin", "link.bin", "out", "pipe", "model.onnx"}:
         fail(f"hostile models have left files: {list(inside.iterdir())}")
 
+    # More of everything than any model has.
+    F, ones = TensorProto.FLOAT, np.ones((1,) * 60 + (1000,), np.int8)
+    chain = [cast("w" if i == 0 else f"c{i}", f"c{i + 1}", ("DOUBLE", "FLOAT")[i % 2]) for i in range(20_000)]
+    fan = [cast("w", f"c{i}", "STRING") for i in range(20_000)]
+    same_name = [helper.make_node("Constant", [], ["n"], value_floats=[0.0] * 4) for _ in range(5_000)]
+    for nodes, output in [(chain, value("c20000", F, None)), (fan, value("c0", TensorProto.STRING, None)), (same_name, value("n", F, [4]))]:
+        graph = helper.make_graph(nodes, "graph", [], [output], [numpy_helper.from_array(ones, "w")])
+        path.write_bytes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)]).SerializeToString())
+        for arguments in (["cast", "--to", "float16", "--min-size", "1"], ["fold"]):
+            if limited(*arguments, path, inside / "out.onnx").returncode:
+                fail(f"{arguments[0]} refuses a model of many nodes")
+
     # Any damage at all: an error, or a model.
     whole = max((made.SerializeToString() for _, made, _, _ in fold_cases()), key=len)
     rng = np.random.default_rng(4)

@@ -19,7 +19,7 @@ use crate::pb;
 use crate::proto::onnx::tensor;
 use crate::proto::wire;
 use crate::source::SourceData;
-use onnx_cast::{BitCast, Cast, CastLike, DataType, OpError, Plan, Strings, TensorView};
+use onnx_cast::{BitCast, Cast, CastLike, DataType, OpError, Plan, Strings, TensorData, TensorView};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -73,7 +73,7 @@ struct Known<'a> {
     root: Id,
     /// The TensorProto, whose other fields are kept.
     message: Option<&'a [u8]>,
-    shape: Vec<usize>,
+    shape: Arc<[usize]>,
     content: KnownContent<'a>,
 }
 
@@ -83,8 +83,12 @@ enum KnownContent<'a> {
     Strings(Arc<Strings>),
 }
 
-/// The most elements that are cast from or to strings, which stand in memory while they are.
+/// The most elements of a body that are cast from or to strings, which stand in memory while they are.
 const MAX_STRINGS: usize = 1 << 20;
+
+/// The most Casts of a constant in a row that are computed, each from the one before. Without a limit, a file of Casts alone
+/// would take memory by the square of their number.
+const MAX_CHAIN: usize = 64;
 
 impl<'a> Known<'a> {
     fn of(root: Id, constant: Constant<'a>) -> Option<Known<'a>> {
@@ -97,32 +101,38 @@ impl<'a> Known<'a> {
             },
             _ => return None,
         };
-        Some(Known { root, message, shape, content })
+        Some(Known { root, message, shape: shape.into(), content })
     }
 
-    /// What a cast makes of it; `None` where it fails, as it then does when the model runs.
-    fn then(&self, plan: &Plan) -> Option<Known<'a>> {
+    fn len(&self) -> usize {
+        match &self.content {
+            KnownContent::Numbers(elements) => elements.len,
+            KnownContent::Strings(strings) => strings.view().len(),
+        }
+    }
+
+    /// What a cast makes of it; `None` where it fails, as it then does when the model runs, or is too much. Strings count
+    /// against what is `left` for them.
+    fn then(&self, plan: &Plan, left: &mut usize) -> Option<Known<'a>> {
+        if plan.from() == DataType::String || plan.to() == DataType::String {
+            *left = left.checked_sub(self.len())?;
+        }
         let content = match &self.content {
             KnownContent::Numbers(elements) if plan.to() != DataType::String => {
-                KnownContent::Numbers(elements.then(*plan))
+                KnownContent::Numbers((elements.plans.len() < MAX_CHAIN).then(|| elements.then(*plan))?)
             }
-            KnownContent::Numbers(elements) if elements.len <= MAX_STRINGS => {
+            KnownContent::Numbers(elements) => {
                 let mut bytes = Vec::new();
                 elements.write(&mut bytes, &|_| {}).ok()?;
                 let mut strings = Strings::new();
-                let view = TensorView::new(plan.from(), &self.shape, &bytes).ok()?;
-                plan.run_strings_into(&view, &mut strings).ok()?;
+                plan.run_strings_into(&TensorView::new(plan.from(), &self.shape, &bytes).ok()?, &mut strings).ok()?;
                 KnownContent::Strings(Arc::new(strings))
             }
-            KnownContent::Numbers(_) => return None,
             KnownContent::Strings(strings) => {
-                let view = TensorView::strings(&self.shape, strings.view()).ok()?;
-                let (_, shape, data) = plan.run(&view).ok()?.into_parts();
-                let len = shape.iter().product();
-                match data {
-                    onnx_cast::TensorData::Strings(strings) => KnownContent::Strings(Arc::new(strings)),
-                    onnx_cast::TensorData::Bytes(bytes) => {
-                        let stored = Stored::Owned(bytes.into());
+                match plan.run(&TensorView::strings(&self.shape, strings.view()).ok()?).ok()?.into_parts().2 {
+                    TensorData::Strings(strings) => KnownContent::Strings(Arc::new(strings)),
+                    TensorData::Bytes(bytes) => {
+                        let (stored, len) = (Stored::Owned(bytes.into()), self.len());
                         KnownContent::Numbers(Elements { stored, from: plan.to(), len, plans: Vec::new() })
                     }
                 }
@@ -140,7 +150,9 @@ impl<'a> Known<'a> {
                 Content::Strings(fields)
             }
         };
-        NewTensor { message: self.message, name: name.map(str::to_owned), shape: self.shape.clone(), content }
+        // Where there is a message, it tells the shape.
+        let shape = if self.message.is_some() { Vec::new() } else { self.shape.to_vec() };
+        NewTensor { message: self.message, name: name.map(str::to_owned), shape, content }
     }
 }
 
@@ -192,6 +204,8 @@ struct Fold<'t, 'a> {
     released: HashSet<Id>,
     /// Names that a graph gives no value any more.
     gone: HashSet<(usize, &'a str)>,
+    /// How many more elements may be cast from or to strings.
+    strings: usize,
     summary: FoldSummary,
 }
 
@@ -207,6 +221,7 @@ impl<'t, 'a> Fold<'t, 'a> {
             dropped: Vec::new(),
             released: HashSet::new(),
             gone: HashSet::new(),
+            strings: MAX_STRINGS,
             summary: FoldSummary::default(),
         }
     }
@@ -342,7 +357,7 @@ impl<'t, 'a> Fold<'t, 'a> {
                 return Ok(false);
             }
         }
-        let Some(result) = known.then(&plan) else { return Ok(false) };
+        let Some(result) = known.then(&plan, &mut self.strings) else { return Ok(false) };
         self.known.insert(casting.output, result);
         self.drop_node(casting);
         self.computed.push(*casting);

@@ -176,7 +176,7 @@ impl<'a> Document<'a> {
                 names.extend(node.inputs.iter().chain(&node.outputs).map(|&name| name.to_owned()));
             }
         }
-        Names(names)
+        Names { used: names, numbers: HashMap::new() }
     }
 
     /// Every TensorProto, those within sparse tensors included and marked.
@@ -219,18 +219,24 @@ impl<'a> Document<'a> {
 }
 
 /// The names in use, of which no new one may be.
-pub(super) struct Names(HashSet<String>);
+pub(super) struct Names {
+    used: HashSet<String>,
+    /// The last number behind a name, so that many constants of one name do not try them all.
+    numbers: HashMap<String, usize>,
+}
 
 impl Names {
     /// `name`, or `name` and a number.
     pub(super) fn fresh(&mut self, name: String) -> String {
         let mut fresh = name.clone();
-        let mut number = 1;
-        while self.0.contains(&fresh) {
-            number += 1;
-            fresh = format!("{name}_{number}");
+        if self.used.contains(&fresh) {
+            let number = self.numbers.entry(name.clone()).or_insert(1);
+            while self.used.contains(&fresh) {
+                *number += 1;
+                fresh = format!("{name}_{number}");
+            }
         }
-        self.0.insert(fresh.clone());
+        self.used.insert(fresh.clone());
         fresh
     }
 }
