@@ -20,6 +20,7 @@ use crate::kernel::{Compose, Store, Table};
 use crate::packed::{bits, byte_len};
 use crate::scalar::{Narrow, Rules, Widen};
 use core::arch::x86_64::_mm_sfence;
+use core::mem::MaybeUninit;
 
 pub(crate) use stream::copy;
 
@@ -86,8 +87,11 @@ fn steps<S: Element, D: Element>(
         }
         (src, dst, len) = (from, to, len % STEP);
     }
-    let mut source = [0u8; STEP * 8];
-    let mut block = stream::Block([0u8; STEP * 8]);
+    // Not a byte more is cleared than a step has: for a few elements that would take as long as the cast.
+    let mut source = MaybeUninit::<[u8; STEP * 8]>::uninit();
+    // SAFETY: a step of no type is longer than the array.
+    unsafe { source.as_mut_ptr().cast::<u8>().write_bytes(0, src_step) };
+    let mut block = stream::Block(MaybeUninit::uninit());
     // The elements before the first whole line, then steps, then what is left.
     let mut next = first.filter(|&first| first > 0).unwrap_or(STEP);
     while len > 0 {
@@ -97,14 +101,17 @@ fn steps<S: Element, D: Element>(
         let (to, to_rest) = std::mem::take(&mut dst).split_at_mut(byte_len::<D>(count));
         if count == STEP {
             streaming::fetch::<S, D>(from);
-            step(from.as_ptr(), block.0.as_mut_ptr());
+            step(from.as_ptr(), block.0.as_mut_ptr().cast());
             // SAFETY: `to` is a step's bytes, and aligned to them or to a line, since the first elements were cut off
-            // so that it is and steps take whole such pieces; only a streamed cast has whole steps here.
+            // so that it is and steps take whole such pieces; only a streamed cast has whole steps here. The block's
+            // first bytes are the step's.
             unsafe { stream::step::<D>(&block, to.as_mut_ptr()) };
         } else {
-            source[..from.len()].copy_from_slice(from);
-            step(source.as_ptr(), block.0.as_mut_ptr());
-            to.copy_from_slice(&block.0[..to.len()]);
+            // SAFETY: fewer elements than a step's are fewer bytes than the array's.
+            unsafe { source.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(from.as_ptr(), from.len()) };
+            step(source.as_ptr().cast(), block.0.as_mut_ptr().cast());
+            // SAFETY: the step has written the bytes of more elements than these.
+            unsafe { to.as_mut_ptr().copy_from_nonoverlapping(block.0.as_ptr().cast(), to.len()) };
             if const { bits::<D>() < 8 } {
                 // The source's own padding may hold anything.
                 crate::packed::clear_padding(D::DATA_TYPE, count, to);

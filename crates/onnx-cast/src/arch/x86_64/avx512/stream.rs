@@ -6,30 +6,30 @@ use super::lanes::{load, load_half, load_quarter};
 use crate::element::Element;
 use crate::packed::byte_len;
 use core::arch::x86_64::*;
+use core::mem::MaybeUninit;
 
 /// The results of a step, before they are stored.
 #[repr(align(64))]
-pub(super) struct Block(pub(super) [u8; STEP * 8]);
+pub(super) struct Block(pub(super) MaybeUninit<[u8; STEP * 8]>);
 
 /// Stores a step's results with non-temporal stores.
 ///
 /// # Safety
-/// The bytes of 64 elements of `D` can be written at `dst`, which is aligned to 64 bytes, or to the largest power of two
-/// that divides them.
+/// `block` begins with the bytes of 64 elements of `D`, which can be written at `dst`. That is aligned to 64 bytes, or to the
+/// largest power of two that divides them.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl")]
 pub(super) unsafe fn step<D: Element>(block: &Block, dst: *mut u8) {
     let len = const { byte_len::<D>(STEP) };
     let part = if len.is_multiple_of(64) { 64 } else { 1 << len.trailing_zeros() };
     for start in (0..len).step_by(part) {
-        let from = &block.0[start..start + part];
         // SAFETY: the part is within the block and the bytes at `dst`, and aligned as they are.
         unsafe {
-            let to = dst.add(start);
+            let (from, to) = (block.0.as_ptr().cast::<u8>().add(start), dst.add(start));
             match part {
-                64 => _mm512_stream_si512(to.cast(), load(from.as_ptr())),
-                32 => _mm256_stream_si256(to.cast(), load_half(from.as_ptr())),
-                _ => _mm_stream_si128(to.cast(), load_quarter(from.as_ptr())),
+                64 => _mm512_stream_si512(to.cast(), load(from)),
+                32 => _mm256_stream_si256(to.cast(), load_half(from)),
+                _ => _mm_stream_si128(to.cast(), load_quarter(from)),
             }
         }
     }
