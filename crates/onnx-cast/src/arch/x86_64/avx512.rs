@@ -1,13 +1,14 @@
 //! AVX-512 with F, BW, DQ, VL, CD, VBMI and VBMI2 (Ice Lake, Zen 4 and later): 64 elements a step, in registers from
 //! load to store.
 //!
-//! Sources of 8 bits or fewer are table look-ups ([`lookup`]), whatever the target. The others are widened to 16 lanes
-//! of `f32` (rounded to odd where `f32` does not hold the value, so that the one real rounding comes after), or stay
-//! integers, and are narrowed there ([`convert`]); floats of 8 bits or fewer are made in 16-bit lanes ([`small_float`],
-//! [`integer`]). [`lanes`] packs and stores. The rest of a tensor that does not fill a step goes through the same step on
-//! a scratch block.
+//! Sources of 8 bits or fewer are table look-ups ([`lookup`]), but for integers to wider ones ([`extend`]). The others are
+//! widened to 16 lanes of `f32` (rounded to odd where `f32` does not hold the value, so that the one real rounding comes
+//! after), or stay integers, and are narrowed there ([`convert`]); floats of 8 bits or fewer are made in 16-bit lanes
+//! ([`small_float`], [`integer`]). [`lanes`] packs and stores. The rest of a tensor that does not fill a step goes through
+//! the same step on a scratch block.
 
 mod convert;
+mod extend;
 mod integer;
 mod lanes;
 mod lookup;
@@ -51,7 +52,9 @@ struct Avx512;
 unsafe impl Compose for Avx512 {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx512vbmi,avx512vbmi2,avx2,f16c,fma,bmi2")]
     unsafe fn run<S: Widen, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, rules: &Rules, store: Store) {
-        if const { bits::<S>() <= 8 } {
+        if const { extend::extends::<S, D>() } {
+            extend::run::<S, D>(src, dst, len, store);
+        } else if const { bits::<S>() <= 8 } {
             lookup::run::<S, D>(src, dst, len, rules, store);
         } else {
             let rules = small_float::RuleLanes::new(rules);
