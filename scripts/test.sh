@@ -11,6 +11,9 @@ stage() {
 }
 
 python=.venv/bin/python
+package=bindings/python/Cargo.toml
+# The Python package is a workspace of its own, which shares what is built.
+export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}"
 
 stage "set-up" python3 scripts/setup.py
 stage "facts from onnx, older" "$python" scripts/onnx_schemas.py --check
@@ -28,4 +31,9 @@ stage "the record of the peers" "$python" -m unittest discover --quiet bench-rec
 stage "files, as other packages read them" "$python" scripts/check_files.py
 stage "files, as the newest onnx reads them" env PYTHONPATH=.cache/onnx-newest "$python" scripts/check_files.py
 stage "models, as onnxruntime runs them" "$python" scripts/check_models.py
+stage "the Python package, format" cargo fmt --manifest-path "$package" --check
+stage "the Python package, lints" cargo clippy --manifest-path "$package" --release --locked -- -D warnings
+stage "the Python package, build" "$python" scripts/install_python_package.py
+stage "the Python package, tests" "$python" -m pytest bindings/python
+stage "the Python package, with the newest onnx" env PYTHONPATH=.cache/onnx-newest "$python" -m pytest bindings/python/tests/test_onnx.py
 printf '\nall stages passed\n'

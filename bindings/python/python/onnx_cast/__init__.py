@@ -1,0 +1,78 @@
+"""ONNX's Cast, CastLike and BitCast: complete, exact, and as fast as memory.
+
+>>> import numpy as np, onnx_cast
+>>> onnx_cast.cast(np.array([1.0, -0.3, 1000.0], np.float32), "float8e4m3fn")
+array([1, -0.3125, 448], dtype='float8_e4m3fn')
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from typing import Any
+
+import numpy as np
+
+from onnx_cast import _kinds, _native, _targets
+from onnx_cast._native import CastError, cast
+
+__all__ = ["CastError", "bit_cast", "cast", "cast_like", "pack", "unpack"]
+
+
+@functools.lru_cache(maxsize=1024, typed=True)
+def _operator(name, to, saturate, round_mode, opset, threads):
+    number, text = _targets.target(to)
+    # The defaults are left to the operator: a version without the attribute takes them, and refuses all else.
+    saturate = None if saturate is True else saturate
+    round_mode = None if round_mode == "up" else round_mode
+    return _native.Operator(name, number, saturate, round_mode, opset, threads, text)
+
+
+_native.setup(_targets.registrations(), _kinds.run, _operator)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_native.after_fork)
+
+
+def cast_like(
+    x: Any,
+    like: Any,
+    *,
+    saturate: bool = True,
+    round_mode: str = "up",
+    opset: int | None = None,
+    out: Any = None,
+    threads: int | None = None,
+    packed: bool = False,
+) -> Any:
+    """The elements of ``x`` as the type of ``like``, whose values do not matter: ONNX's CastLike. See :func:`cast`.
+
+    CastLike takes fewer types than Cast: ONNX has no version of it with float6e2m3 and float6e3m2.
+    """
+    to = _targets.type_of(like)
+    return _operator("CastLike", to, saturate, round_mode, opset, threads).run(x, out, packed)
+
+
+def bit_cast(x: Any, to: Any, *, opset: int | None = None, out: Any = None, packed: bool = False) -> Any:
+    """The bits of ``x`` as another type of the same width, in a new array: ONNX's BitCast. See :func:`cast`."""
+    return _operator("BitCast", to, True, "up", opset, None).run(x, out, packed)
+
+
+def pack(x: np.ndarray) -> np.ndarray:
+    """ONNX's bytes of an array of a type narrower than a byte, which numpy holds one element in a byte.
+
+    >>> import ml_dtypes
+    >>> pack(np.array([1, 2, 3], ml_dtypes.int4))
+    array([33,  3], dtype=uint8)
+    """
+    return _native.pack(x, _targets.number_of(x))
+
+
+def unpack(data: Any, dtype: Any, shape: int | tuple[int, ...]) -> np.ndarray:
+    """The elements of ONNX's bytes, as ``cast(..., packed=True)`` gives them: types narrower than a byte are unpacked, one
+    element in a byte; others are the same memory.
+
+    >>> unpack(b"\\x21\\x03", "int4", 3)
+    array([1, 2, 3], dtype=int4)
+    """
+    shape = (shape,) if isinstance(shape, int) else tuple(shape)
+    return _targets.from_bytes(data, _targets.target(dtype)[0], shape)

@@ -1,0 +1,198 @@
+"""What an object is, and how a result of its kind is made. Arrays of numbers do not come here: the native module takes
+them at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from onnx_cast import _native, _targets
+from onnx_cast._native import CastError
+
+
+def run(operator: _native.Operator, x: Any, out: Any, packed: bool) -> Any:
+    """The result of an operator for any object."""
+    if isinstance(x, np.ndarray):
+        return _array(operator, x, out, packed)
+    if isinstance(x, np.generic):
+        result = _array(operator, np.asarray(x), out, packed)
+        return result if out is not None or packed else result[()]
+    kind = type(x).__module__.partition(".")[0]
+    if kind == "torch":
+        return _torch(operator, x, out, packed)
+    if kind in ("jax", "jaxlib"):
+        return _jax(operator, x, out, packed)
+    if kind == "onnx":
+        return _tensor_proto(operator, x, out, packed)
+    if hasattr(x, "__dlpack__"):
+        return _dlpack(operator, x, out, packed)
+    try:
+        array = np.asarray(memoryview(x))
+    except TypeError:
+        kinds = "a numpy array, a tensor with DLPack, a buffer or an onnx.TensorProto"
+        raise TypeError(f"x is of type {type(x).__name__} (want {kinds})") from None
+    return _array(operator, array, out, packed)
+
+
+def _array(operator: _native.Operator, x: np.ndarray, out: Any, packed: bool) -> Any:
+    if isinstance(x, np.ma.MaskedArray):
+        raise TypeError("x is a masked array, whose mask a cast would lose (want x.filled(...) or x.data)")
+    if _targets.is_text(x.dtype):
+        texts = x.ravel().tolist()
+        if operator.to != _targets.STRING:
+            return operator.parse(texts, x.shape, out, packed)
+        return _text(operator.texts(texts), x.shape, operator.text, out, packed)
+    _targets.number_of(x)
+    if operator.to == _targets.STRING:
+        return _text(operator.print(x), x.shape, operator.text, out, packed)
+    return operator.run(x.view(np.ndarray), out, packed)
+
+
+def _text(texts: list[str], shape: tuple[int, ...], dtype: np.dtype, out: Any, packed: bool) -> np.ndarray:
+    """Texts as an array, in `out` where it is given."""
+    if packed:
+        raise CastError("strings have no packed bytes (want packed=False)")
+    if out is not None:
+        if not isinstance(out, np.ndarray):
+            raise TypeError(f"out is a {type(out).__name__} (want a numpy array)")
+        if not _targets.is_text(out.dtype):
+            raise CastError(f"out is of dtype {out.dtype} (want {dtype}, for string)")
+        if out.shape != shape:
+            raise CastError(f"out is of shape {out.shape} (want {shape})")
+        if not out.flags.writeable:
+            raise CastError("out is read-only")
+        dtype = out.dtype
+    if dtype.kind == "S":
+        texts = [text.encode() for text in texts]
+    if dtype.kind == "O":
+        array = np.empty(len(texts), object)
+        array[:] = texts
+    else:
+        array = np.array(texts, dtype if dtype.kind == "T" else dtype.type)
+        if dtype.kind in "US" and 0 < dtype.itemsize < array.dtype.itemsize:
+            longest = max(texts, key=len)
+            raise CastError(f"{dtype} is too narrow for `{longest}`")
+        array = array.astype(dtype if dtype.itemsize else array.dtype, copy=False)
+    array = array.reshape(shape)
+    if out is None:
+        return array
+    out[...] = array
+    return out
+
+
+def _no_packed_type(library: str, operator: _native.Operator) -> TypeError:
+    return TypeError(f"{library} has no type for {_targets.ROWS[operator.to - 1]['name']} (want packed=True)")
+
+
+def _torch(operator: _native.Operator, x: Any, out: Any, packed: bool) -> Any:
+    import torch
+
+    if not isinstance(x, torch.Tensor):
+        raise TypeError(f"x is of type {type(x).__name__} (want a tensor)")
+    array = _torch_array(x.detach(), "x")
+    if operator.to == _targets.STRING:  # which torch has not
+        return _array(operator, array, out, packed)
+    if out is None:
+        dtype = torch.uint8 if packed else torch_type(operator.to)
+        if dtype is None or dtype.itemsize * 8 < _targets.ROWS[operator.to - 1]["bits"] and not packed:
+            raise _no_packed_type("torch", operator)
+        out = torch.empty(_result_shape(operator, x.shape, packed), dtype=dtype)
+    operator.run(array, _torch_array(out, "out") if isinstance(out, torch.Tensor) else out, packed)
+    return out
+
+
+def _result_shape(operator: _native.Operator, shape: tuple[int, ...], packed: bool) -> tuple[int, ...]:
+    if not packed:
+        return tuple(shape)
+    count = 1
+    for dim in shape:
+        count *= dim
+    return (-(-count * _targets.ROWS[operator.to - 1]["bits"] // 8),)
+
+
+def torch_type(number: int) -> Any:
+    """torch's type with ONNX's number, where this torch has one whose elements take whole bytes."""
+    import torch
+
+    if _targets.ROWS[number - 1]["bits"] in (None, 2, 4, 6):
+        return None
+    return getattr(torch, _targets.DTYPES[number].name, None)
+
+
+def _torch_array(x: Any, name: str) -> np.ndarray:
+    """A tensor's memory as an array."""
+    import torch
+
+    if x.device.type != "cpu":
+        raise TypeError(f"{name} is on the device {x.device} (want a tensor in the host's memory)")
+    if x.layout is not torch.strided:
+        raise TypeError(f"{name} is of the layout {x.layout} (want a dense tensor)")
+    number = _targets.target(x.dtype)[0]
+    if torch_type(number) is not x.dtype:
+        raise TypeError(f"{name} is a tensor of {x.dtype}, whose elements torch does not lend")
+    dtype = _targets.DTYPES[number]
+    if dtype.isbuiltin == 1:
+        return x.numpy()
+    bits = torch.uint8 if dtype.itemsize == 1 else torch.int16
+    return x.view(bits).numpy().view(dtype)
+
+
+def _jax(operator: _native.Operator, x: Any, out: Any, packed: bool) -> Any:
+    import jax.numpy
+
+    result = run(operator, np.asarray(x), out, packed)
+    if out is not None or operator.to == _targets.STRING:
+        return result
+    # Types of 64 bits become others where JAX has them switched off, which it says with a warning only.
+    if jax.dtypes.canonicalize_dtype(result.dtype) != result.dtype:
+        raise TypeError(f"JAX has {result.dtype} switched off (see its option jax_enable_x64)")
+    return jax.numpy.asarray(result)
+
+
+def _dlpack(operator: _native.Operator, x: Any, out: Any, packed: bool) -> Any:
+    try:
+        array = np.from_dlpack(x)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        raise TypeError(f"x, of type {type(x).__name__}, cannot lend its elements to numpy: {error}") from error
+    result = _array(operator, array, out, packed)
+    if out is not None or not hasattr(x, "__array_namespace__"):
+        return result
+    return x.__array_namespace__().from_dlpack(result)
+
+
+def _tensor_proto(operator: _native.Operator, x: Any, out: Any, packed: bool) -> Any:
+    from onnx import TensorProto
+
+    if not isinstance(x, TensorProto):
+        raise TypeError(f"x is of type {type(x).__name__} (want an onnx.TensorProto)")
+    if out is not None or packed:
+        raise TypeError("an onnx.TensorProto is always packed and takes no out")
+    result = TensorProto(name=x.name, data_type=operator.to, dims=x.dims)
+    array = proto_array(x)
+    if operator.to == _targets.STRING:
+        result.string_data.extend(text.encode() for text in _array(operator, array, None, False).ravel().tolist())
+    else:
+        result.raw_data = operator.run(array, None, True).tobytes()
+    return result
+
+
+def proto_array(x: Any) -> np.ndarray:
+    """The elements of a TensorProto; of raw data without a copy, of types narrower than a byte unpacked."""
+    from onnx import numpy_helper
+
+    shape = _targets.dims(tuple(x.dims))
+    if x.data_type == _targets.STRING:
+        array = np.empty(len(x.string_data), object)
+        array[:] = list(x.string_data)
+        if array.size != np.prod(shape, dtype=object):
+            raise CastError(f"tensor `{x.name}`: {array.size} strings for shape {shape}")
+        return array.reshape(shape)
+    if not x.HasField("raw_data") or x.data_location == x.EXTERNAL:
+        return numpy_helper.to_array(x)
+    if not 0 < x.data_type <= len(_targets.ROWS):
+        raise CastError(f"tensor `{x.name}`: {x.data_type} is no element type of ONNX's")
+    try:
+        return _targets.from_bytes(x.raw_data, x.data_type, shape)
+    except CastError as error:
+        raise CastError(f"tensor `{x.name}`: {error}") from None

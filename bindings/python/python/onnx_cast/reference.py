@@ -1,0 +1,37 @@
+"""Cast, CastLike and BitCast for ``onnx.reference.ReferenceEvaluator``, which with them are exact and fast:
+``ReferenceEvaluator(model, new_ops=onnx_cast.reference.ops)``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from onnx.reference.op_run import OpRun
+
+from onnx_cast.backend import run_cast
+
+
+class _CastRun(OpRun):
+    """Runs the node as it stands: its attributes are checked against its version by the library."""
+
+    op_domain = ""
+
+    def _run(self, *inputs: Any, **attributes: Any) -> tuple[Any]:
+        opsets = self.run_params["opsets"]
+        return (run_cast(self.onnx_node, opsets.get("", opsets.get("ai.onnx")), inputs, attributes),)
+
+
+class Cast(_CastRun):
+    """ONNX's Cast."""
+
+
+class CastLike(_CastRun):
+    """ONNX's CastLike."""
+
+
+class BitCast(_CastRun):
+    """ONNX's BitCast."""
+
+
+#: What ``new_ops`` takes. The evaluator adds classes of its own to a list that it is given.
+ops = [Cast, CastLike, BitCast]

@@ -1,0 +1,96 @@
+//! The function `cast`, here and not in Python so that small arrays do not pay for what they do not use.
+
+use crate::operator::Operator;
+use crate::types::make;
+use numpy::PyArrayDescr;
+use pyo3::exceptions::PyTypeError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyString, PyType};
+
+/// The operators with every attribute at its default, by the target as it was given.
+static PLAIN: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
+
+/// So many of them: there are fewer targets, but more ways to write their names.
+const PLAIN_LIMIT: usize = 1024;
+
+/// The elements of ``x`` as another type, as ONNX's Cast gives them: rounded once, from the exact value.
+///
+/// x
+///     A numpy array of any strides and byte order, a torch or JAX tensor in the host's memory, another object with
+///     DLPack or the buffer protocol, or an ``onnx.TensorProto``. The result is of the same kind, and a numpy array
+///     where there is none.
+/// to
+///     A name (``"bfloat16"``, ``"float8_e4m3fn"``, ``"fp4"``), a dtype of numpy, ml_dtypes or torch, or the number of
+///     an ``onnx.TensorProto.DataType``.
+/// saturate
+///     Whether float8 targets take their largest value in place of overflow.
+/// round_mode
+///     ``"up"``, ``"down"`` or ``"nearest"``, for the target float8e8m0.
+/// opset
+///     The opset whose version of the operator decides; the newest where it is not given.
+/// out
+///     An array for the result: of its type and shape, C-contiguous, writeable, and not in the memory of ``x``.
+/// threads
+///     Threads at most, which never changes a result.
+/// packed
+///     Give ONNX's bytes in place of elements, as a one-dimensional array of uint8: types narrower than a byte are
+///     packed in it, from the low bits up.
+///
+/// Raises ``CastError``, a ``ValueError``, where the operator refuses, and ``TypeError`` for kinds of objects that
+/// cannot be cast.
+#[pyfunction]
+#[pyo3(
+    signature = (x, to, *, saturate = None, round_mode = None, opset = None, out = None, threads = None, packed = false),
+    text_signature = "(x, to, *, saturate=True, round_mode='up', opset=None, out=None, threads=None, packed=False)"
+)]
+#[expect(clippy::too_many_arguments, reason = "they are the keywords of the Python function")]
+pub(crate) fn cast<'py>(
+    py: Python<'py>,
+    x: &Bound<'py, PyAny>,
+    to: &Bound<'py, PyAny>,
+    saturate: Option<&Bound<'py, PyAny>>,
+    round_mode: Option<&Bound<'py, PyAny>>,
+    opset: Option<&Bound<'py, PyAny>>,
+    out: Option<&Bound<'py, PyAny>>,
+    threads: Option<&Bound<'py, PyAny>>,
+    packed: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    if saturate.is_none() && round_mode.is_none() && opset.is_none() && threads.is_none() {
+        return Operator::run(&plain(py, to)?, x, out, packed);
+    }
+    check_target(to)?;
+    let truth = true.into_pyobject(py)?.to_owned().into_any();
+    let up = intern!(py, "up").clone().into_any();
+    let attributes = (saturate.unwrap_or(&truth), round_mode.unwrap_or(&up));
+    let operator = make(py)?.call1((intern!(py, "Cast"), to, attributes.0, attributes.1, opset, threads))?;
+    Operator::run(operator.cast()?, x, out, packed)
+}
+
+/// The operator with the defaults.
+fn plain<'py>(py: Python<'py>, to: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Operator>> {
+    let known = PLAIN.get_or_init(py, || PyDict::new(py).unbind()).bind(py);
+    if let Ok(Some(operator)) = known.get_item(to) {
+        return Ok(operator.cast_into()?);
+    }
+    check_target(to)?;
+    let made = make(py)?.call1((intern!(py, "Cast"), to, true, intern!(py, "up"), py.None(), py.None()))?;
+    // Of these kinds none is equal to one of another: 1, 1.0 and True are.
+    let distinct =
+        to.is_exact_instance_of::<PyString>() || to.is_instance_of::<PyType>() || to.cast::<PyArrayDescr>().is_ok();
+    if distinct && known.len() < PLAIN_LIMIT {
+        known.set_item(to, &made)?;
+    }
+    Ok(made.cast_into()?)
+}
+
+/// Targets are looked up, so they must be of a kind that can be.
+fn check_target(to: &Bound<'_, PyAny>) -> PyResult<()> {
+    to.hash().map(|_| ()).map_err(|_| {
+        let kind = to.get_type().name().map_or_else(|_| "this type".to_owned(), |name| name.to_string());
+        PyTypeError::new_err(format!(
+            "to is of type {kind} (want a name, a dtype or a number of onnx.TensorProto.DataType)"
+        ))
+    })
+}

@@ -1,0 +1,17 @@
+//! What the library refuses, as one exception class. Objects of a kind that nothing here takes are `TypeError`.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::{PyErr, create_exception};
+use std::fmt::Display;
+
+create_exception!(
+    onnx_cast,
+    CastError,
+    PyValueError,
+    "A cast that cannot be done; the text says what, where, and what is expected."
+);
+
+/// An error of the library's, with its text.
+pub(crate) fn refused(error: impl Display) -> PyErr {
+    CastError::new_err(error.to_string())
+}

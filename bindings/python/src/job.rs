@@ -1,0 +1,155 @@
+//! A cast between two pieces of memory, where elements narrower than a byte may stand one in a byte each, as ml_dtypes
+//! holds them. Those are packed for the library and unpacked after it in blocks that stay in the nearest cache.
+
+use crate::array::Contiguous;
+use crate::error::refused;
+use crate::pool::with_threads;
+use crate::types::number_to_type;
+use numpy::{PyUntypedArray, PyUntypedArrayMethods};
+use onnx_cast::{CastError, DataType, Plan, TensorView};
+use pyo3::prelude::*;
+
+/// Bytes read and written from which other Python threads may run meanwhile: handing the interpreter over and back costs
+/// as much as casting about so many.
+const DETACH_BYTES: usize = 1 << 16;
+
+/// Elements after which the interpreter is asked whether it was interrupted: some hundredths of a second.
+const PIECE: usize = 1 << 26;
+
+/// Elements of a block: a multiple of 8, so that blocks are whole bytes of every type.
+const BLOCK: usize = 4096;
+
+/// Bytes for which another thread is worth waking, as the library has it.
+const THREAD_BYTES: usize = 1 << 20;
+
+/// A cast of `len` elements of `src` to `dst`.
+pub(crate) struct Job<'a> {
+    pub(crate) plan: Plan,
+    pub(crate) threads: Option<usize>,
+    pub(crate) len: usize,
+    /// Whether the source's elements stand one in a byte, though they are narrower.
+    pub(crate) src_spread: bool,
+    pub(crate) dst_spread: bool,
+    pub(crate) src: &'a [u8],
+    pub(crate) dst: &'a mut [u8],
+}
+
+/// Bytes of `len` elements.
+fn bytes_of(data_type: DataType, spread: bool, len: usize) -> usize {
+    if spread { len } else { data_type.byte_len(len).unwrap_or(0) }
+}
+
+impl<'a> Job<'a> {
+    /// Casts, and lets other Python threads run meanwhile where that is worth its price.
+    ///
+    /// # Errors
+    /// Where the library refuses, or Python was interrupted: a part is written then.
+    pub(crate) fn run(self, py: Python<'_>) -> PyResult<()> {
+        if self.src.len() + self.dst.len() < DETACH_BYTES {
+            return self.cast().map_err(refused);
+        }
+        let mut rest = self;
+        while rest.len > PIECE {
+            let (piece, behind) = rest.split(PIECE);
+            py.detach(|| with_threads(|| piece.cast()))?.map_err(refused)?;
+            py.check_signals()?;
+            rest = behind;
+        }
+        py.detach(|| with_threads(|| rest.cast()))?.map_err(refused)
+    }
+
+    /// The first `at` elements, a multiple of 8, and those behind.
+    fn split(self, at: usize) -> (Job<'a>, Job<'a>) {
+        let Job { plan, threads, len, src_spread, dst_spread, src, dst } = self;
+        let (src, src_behind) = src.split_at(bytes_of(plan.from(), src_spread, at));
+        let (dst, dst_behind) = dst.split_at_mut(bytes_of(plan.to(), dst_spread, at));
+        let part = |len, src, dst| Job { plan, threads, len, src_spread, dst_spread, src, dst };
+        (part(at, src, dst), part(len - at, src_behind, dst_behind))
+    }
+
+    fn cast(self) -> Result<(), CastError> {
+        if !self.src_spread && !self.dst_spread {
+            let shape = [self.len];
+            return self.plan.run_into(&TensorView::new(self.plan.from(), &shape, self.src)?, self.dst);
+        }
+        let touched = self.src.len() + self.dst.len();
+        if touched < 2 * THREAD_BYTES || self.threads == Some(1) {
+            return self.blocks();
+        }
+        let threads = rayon::current_num_threads();
+        let parts = self.threads.map_or(threads, |most| most.min(threads)).min(touched / THREAD_BYTES);
+        self.fork(parts)
+    }
+
+    /// Halves the work until there are as many parts as wanted.
+    fn fork(self, parts: usize) -> Result<(), CastError> {
+        let low = (self.len / parts.max(1) * (parts / 2)).next_multiple_of(BLOCK);
+        if parts < 2 || low >= self.len {
+            return self.blocks();
+        }
+        let (low, high) = self.split(low);
+        let (first, second) = rayon::join(|| low.fork(parts / 2), || high.fork(parts - parts / 2));
+        first.and(second)
+    }
+
+    fn blocks(self) -> Result<(), CastError> {
+        let mut rest = self;
+        while rest.len > BLOCK {
+            let (block, behind) = rest.split(BLOCK);
+            block.block()?;
+            rest = behind;
+        }
+        rest.block()
+    }
+
+    fn block(self) -> Result<(), CastError> {
+        let (from, to) = (self.plan.from(), self.plan.to());
+        let (mut packed_src, mut packed_dst) = ([0; BLOCK], [0; BLOCK]);
+        let src = match self.src_spread {
+            true => {
+                let packed = &mut packed_src[..bytes_of(from, false, self.len)];
+                onnx_cast::pack(from, self.src, packed);
+                packed
+            }
+            false => self.src,
+        };
+        let shape = [self.len];
+        let view = TensorView::new(from, &shape, src)?;
+        if !self.dst_spread {
+            return self.plan.run_into(&view, self.dst);
+        }
+        let packed = &mut packed_dst[..bytes_of(to, false, self.len)];
+        self.plan.run_into(&view, packed)?;
+        onnx_cast::unpack(to, packed, self.dst);
+        Ok(())
+    }
+}
+
+/// ONNX's bytes of an array whose elements stand one in a byte: a one-dimensional array of uint8.
+#[pyfunction]
+pub(crate) fn pack<'py>(array: &Bound<'py, PyUntypedArray>, number: i64) -> PyResult<Bound<'py, PyUntypedArray>> {
+    let data_type = number_to_type(number)?;
+    let source = Contiguous::of(array)?;
+    let len = data_type.byte_len(array.len()).unwrap_or(0);
+    let mut packed = Contiguous::new(array.py(), DataType::Uint8, &[len])?;
+    let bytes = packed.bytes_mut(source.bytes()).and_then(|bytes| onnx_cast::pack(data_type, source.bytes(), bytes));
+    bytes.ok_or_else(|| refused(format_args!("{data_type} is not packed")))?;
+    Ok(packed.into_array())
+}
+
+/// The elements of ONNX's bytes, one in a byte each.
+#[pyfunction]
+pub(crate) fn unpack<'py>(
+    array: &Bound<'py, PyUntypedArray>,
+    number: i64,
+    shape: Vec<usize>,
+) -> PyResult<Bound<'py, PyUntypedArray>> {
+    let data_type = number_to_type(number)?;
+    let source = Contiguous::of(array)?;
+    // Held against the bytes that there are before anything of the shape's size is allocated.
+    let view = TensorView::new(data_type, &shape, source.bytes()).map_err(refused)?;
+    let mut elements = Contiguous::new(array.py(), data_type, view.shape())?;
+    let done = elements.bytes_mut(source.bytes()).and_then(|out| onnx_cast::unpack(data_type, source.bytes(), out));
+    done.ok_or_else(|| refused(format_args!("{data_type} is not packed")))?;
+    Ok(elements.into_array())
+}

@@ -1,0 +1,30 @@
+//! The native module of the Python package `onnx_cast`.
+//!
+//! Python decides what an object is and what the result is to be (`python/onnx_cast/`); here are numpy arrays of numbers,
+//! lists of texts, and files. All arithmetic is the library's. `unsafe` stands in `array.rs` alone.
+#![deny(unsafe_code)]
+
+mod array;
+mod cast;
+mod error;
+mod job;
+mod operator;
+mod pool;
+mod text;
+mod types;
+
+#[pyo3::pymodule(gil_used = false)]
+mod _native {
+    #[pymodule_export]
+    use super::cast::cast;
+    #[pymodule_export]
+    use super::error::CastError;
+    #[pymodule_export]
+    use super::job::{pack, unpack};
+    #[pymodule_export]
+    use super::operator::Operator;
+    #[pymodule_export]
+    use super::pool::after_fork;
+    #[pymodule_export]
+    use super::types::{data_type, number, setup, types};
+}

@@ -1,0 +1,252 @@
+//! An operator with its attributes: made once for each combination that Python asks for, and run on arrays.
+
+use crate::array::Contiguous;
+use crate::error::{CastError, refused};
+use crate::job::Job;
+use crate::text::{list_of, strings_of};
+use crate::types::{number_to_type, others, type_of};
+use numpy::{PyUntypedArray, PyUntypedArrayMethods};
+use onnx_cast::ops::{Attribute, AttributeValue};
+use onnx_cast::{BitCast, Cast, CastLike, CastOptions, DataType, NEWEST_OPSET, Plan, Strings, TensorView};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyInt, PyList};
+
+/// Cast, CastLike or BitCast, with its attributes and its target.
+#[pyclass(frozen, module = "onnx_cast._native")]
+pub(crate) struct Operator {
+    which: Which,
+    to: DataType,
+    threads: Option<usize>,
+    /// What Python wants to know again when it makes the result: the kind of text.
+    #[pyo3(get)]
+    text: Py<PyAny>,
+}
+
+enum Which {
+    Cast(Cast),
+    CastLike(CastLike),
+    BitCast(BitCast),
+}
+
+/// A whole number, cut to 64 bits: what is beyond them is out of every range here.
+fn whole(value: &Bound<'_, PyAny>, name: &str) -> PyResult<i64> {
+    if !value.is_instance_of::<PyInt>() {
+        let kind = value.get_type().name()?;
+        return Err(PyTypeError::new_err(format!("{name} is of type {kind} (want int)")));
+    }
+    value.extract().or_else(|_| Ok(if value.lt(0)? { i64::MIN } else { i64::MAX }))
+}
+
+#[pymethods]
+impl Operator {
+    /// Cast, or CastLike, to a type. `None` leaves an attribute, the opset and the threads at their defaults.
+    #[new]
+    #[pyo3(signature = (name, to, saturate, round_mode, opset, threads, text))]
+    fn new(
+        name: &str,
+        to: i64,
+        saturate: Option<bool>,
+        round_mode: Option<&str>,
+        opset: Option<&Bound<'_, PyAny>>,
+        threads: Option<&Bound<'_, PyAny>>,
+        text: Py<PyAny>,
+    ) -> PyResult<Self> {
+        let to = number_to_type(to)?;
+        let opset = opset.map_or(Ok(NEWEST_OPSET.into()), |opset| whole(opset, "opset"))?;
+        let threads = match threads.map(|threads| whole(threads, "threads")).transpose()? {
+            Some(threads) if threads < 1 => return Err(refused(format_args!("{threads} threads (want 1 or more)"))),
+            threads => threads.and_then(|threads| usize::try_from(threads).ok()),
+        };
+        let round_mode = round_mode.map(str::parse).transpose().map_err(refused)?;
+        let options = CastOptions { opset, saturate, round_mode, backend: None, threads };
+        let which = match name {
+            "Cast" => Which::Cast(Cast::new(to, &options).map_err(refused)?),
+            "CastLike" => Which::CastLike(CastLike::new(&options).map_err(refused)?),
+            "BitCast" => Which::BitCast(BitCast::new(to, opset).map_err(refused)?),
+            _ => return Err(refused(format_args!("`{name}` is not Cast, CastLike or BitCast"))),
+        };
+        Ok(Operator { which, to, threads, text })
+    }
+
+    /// The operator of a node, by its attributes: whole numbers, bytes, and `None` for any other kind. CastLike needs
+    /// the number of its target.
+    #[staticmethod]
+    #[pyo3(signature = (name, opset, attributes, like, text))]
+    fn of_node(
+        name: &str,
+        opset: i64,
+        attributes: Vec<(String, Option<Value>)>,
+        like: Option<i64>,
+        text: Py<PyAny>,
+    ) -> PyResult<Self> {
+        let attributes: Vec<_> = attributes
+            .iter()
+            .map(|(name, value)| {
+                let value = match value {
+                    Some(Value::Int(value)) => AttributeValue::Int(*value),
+                    Some(Value::Bytes(value)) => AttributeValue::String(value),
+                    None => AttributeValue::Other,
+                };
+                Attribute { name, value }
+            })
+            .collect();
+        let (which, to) = match (name, like) {
+            ("Cast", _) => {
+                let cast = Cast::from_node(opset, &attributes).map_err(refused)?;
+                (Which::Cast(cast), cast.to())
+            }
+            ("BitCast", _) => {
+                let cast = BitCast::from_node(opset, &attributes).map_err(refused)?;
+                (Which::BitCast(cast), cast.to())
+            }
+            ("CastLike", Some(like)) => {
+                (Which::CastLike(CastLike::from_node(opset, &attributes).map_err(refused)?), number_to_type(like)?)
+            }
+            _ => return Err(refused(format_args!("`{name}` is not Cast, CastLike or BitCast"))),
+        };
+        Ok(Operator { which, to, threads: None, text })
+    }
+
+    /// ONNX's number of the target.
+    #[getter]
+    fn to(&self) -> i32 {
+        self.to.onnx()
+    }
+
+    /// The result for an object, in `out` where it is given, of ONNX's packed bytes where `packed` says so.
+    pub(crate) fn run<'py>(
+        this: &Bound<'py, Self>,
+        x: &Bound<'py, PyAny>,
+        out: Option<&Bound<'py, PyAny>>,
+        packed: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let operator = this.get();
+        if operator.to != DataType::String
+            && let Ok(array) = x.cast_exact::<PyUntypedArray>()
+            && let Some(from) = type_of(&array.dtype())?
+        {
+            return Ok(operator.numbers(array, from, out, packed)?.into_any());
+        }
+        others(this.py())?.call1((this, x, out, packed))
+    }
+
+    /// The numbers of a list of texts, as an array of a shape.
+    fn parse<'py>(
+        &self,
+        py: Python<'py>,
+        texts: &Bound<'py, PyList>,
+        shape: Vec<usize>,
+        out: Option<&Bound<'py, PyAny>>,
+        packed: bool,
+    ) -> PyResult<Bound<'py, PyUntypedArray>> {
+        let plan = self.plan(DataType::String)?;
+        let strings = strings_of(texts)?;
+        let view = TensorView::strings(&shape, strings.view()).map_err(refused)?;
+        let spread = self.to.is_packed() && !packed;
+        // In a buffer of its own, so that nothing is written where an element is no number.
+        let mut bytes = vec![0; self.to.byte_len(view.len()).unwrap_or(0)];
+        py.detach(|| plan.run_into(&view, &mut bytes)).map_err(refused)?;
+        let mut target = self.target(py, &shape, out, packed)?;
+        let out = target.bytes_mut(&bytes).ok_or_else(overlap)?;
+        if spread {
+            onnx_cast::unpack(self.to, &bytes, out);
+        } else {
+            out.copy_from_slice(&bytes);
+        }
+        Ok(target.into_array())
+    }
+
+    /// The texts of an array of numbers, in C order.
+    fn print<'py>(&self, py: Python<'py>, array: &Bound<'py, PyUntypedArray>) -> PyResult<Bound<'py, PyList>> {
+        let dtype = array.dtype();
+        let from = type_of(&dtype)?.ok_or_else(|| PyTypeError::new_err(format!("ONNX has no type for {dtype}")))?;
+        let plan = self.plan(from)?;
+        let source = Contiguous::of(array)?;
+        let shape = [array.len()];
+        let mut packed = Vec::new();
+        let bytes = if from.is_packed() {
+            packed.resize(from.byte_len(array.len()).unwrap_or(0), 0);
+            onnx_cast::pack(from, source.bytes(), &mut packed);
+            &packed
+        } else {
+            source.bytes()
+        };
+        let view = TensorView::new(from, &shape, bytes).map_err(refused)?;
+        let mut strings = Strings::new();
+        py.detach(|| plan.run_strings_into(&view, &mut strings)).map_err(refused)?;
+        list_of(py, &strings)
+    }
+
+    /// Texts as they are, as str.
+    fn texts<'py>(&self, py: Python<'py>, texts: &Bound<'py, PyList>) -> PyResult<Bound<'py, PyList>> {
+        self.plan(DataType::String)?;
+        list_of(py, &strings_of(texts)?)
+    }
+}
+
+/// The value of an attribute of a node.
+#[derive(FromPyObject)]
+enum Value {
+    Int(i64),
+    Bytes(Vec<u8>),
+}
+
+impl Operator {
+    fn plan(&self, from: DataType) -> PyResult<Plan> {
+        match &self.which {
+            Which::Cast(cast) => cast.plan(from),
+            Which::CastLike(cast) => cast.plan(from, self.to),
+            Which::BitCast(cast) => cast.plan(from),
+        }
+        .map_err(refused)
+    }
+
+    /// The array that takes the result.
+    fn target<'py>(
+        &self,
+        py: Python<'py>,
+        shape: &[usize],
+        out: Option<&Bound<'py, PyAny>>,
+        packed: bool,
+    ) -> PyResult<Contiguous<'py>> {
+        let make = |data_type, shape: &[usize]| match out {
+            Some(out) => Contiguous::out(out, data_type, shape),
+            None => Contiguous::new(py, data_type, shape),
+        };
+        if !packed {
+            return make(self.to, shape);
+        }
+        let len = onnx_cast::element_count(shape).and_then(|len| self.to.byte_len(len));
+        let len = len.ok_or_else(|| refused(format_args!("the bytes of {} do not fit in memory", self.to)))?;
+        make(DataType::Uint8, &[len])
+    }
+
+    fn numbers<'py>(
+        &self,
+        array: &Bound<'py, PyUntypedArray>,
+        from: DataType,
+        out: Option<&Bound<'py, PyAny>>,
+        packed: bool,
+    ) -> PyResult<Bound<'py, PyUntypedArray>> {
+        let py = array.py();
+        let plan = self.plan(from)?;
+        let source = Contiguous::of(array)?;
+        let mut target = self.target(py, source.shape(), out, packed)?;
+        let job = Job {
+            plan,
+            threads: self.threads,
+            len: array.len(),
+            src_spread: from.is_packed(),
+            dst_spread: self.to.is_packed() && !packed,
+            src: source.bytes(),
+            dst: target.bytes_mut(source.bytes()).ok_or_else(overlap)?,
+        };
+        job.run(py)?;
+        Ok(target.into_array())
+    }
+}
+
+fn overlap() -> PyErr {
+    CastError::new_err("out overlaps x in memory (want an array of its own)")
+}

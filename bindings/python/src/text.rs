@@ -1,0 +1,35 @@
+//! Lists of texts, in and out.
+
+use crate::error::refused;
+use onnx_cast::Strings;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList, PyString};
+
+/// The texts of a list of str and bytes.
+pub(crate) fn strings_of(texts: &Bound<'_, PyList>) -> PyResult<Strings> {
+    let mut strings = Strings::with_capacity(texts.len(), 0);
+    for (index, text) in texts.iter().enumerate() {
+        if let Ok(text) = text.cast::<PyString>() {
+            let lone =
+                |_| refused(format_args!("element {index} is not Unicode text: it has half of a surrogate pair"));
+            strings.push(text.to_cow().map_err(lone)?.as_bytes());
+        } else if let Ok(bytes) = text.cast::<PyBytes>() {
+            strings.push(bytes.as_bytes());
+        } else {
+            let kind = text.get_type().name()?;
+            return Err(PyTypeError::new_err(format!("element {index} is of type {kind} (want str or bytes)")));
+        }
+    }
+    Ok(strings)
+}
+
+/// A list of str.
+pub(crate) fn list_of<'py>(py: Python<'py>, strings: &Strings) -> PyResult<Bound<'py, PyList>> {
+    let list = PyList::empty(py);
+    for (index, bytes) in strings.view().iter().enumerate() {
+        let text = std::str::from_utf8(bytes);
+        list.append(text.map_err(|error| refused(format_args!("element {index} is not UTF-8 text: {error}")))?)?;
+    }
+    Ok(list)
+}

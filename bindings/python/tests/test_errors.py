@@ -1,0 +1,140 @@
+"""What cannot be cast is an error with a text that says what to do, of the right class, and never a crash."""
+
+import threading
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import onnx_cast
+from onnx_cast import CastError
+
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+def read_only(array):
+    array.flags.writeable = False
+    return array
+
+
+@pytest.mark.parametrize(
+    "call, text",
+    [
+        (lambda: onnx_cast.cast(X, "floaty"), "`floaty` is not an element type"),
+        (lambda: onnx_cast.cast(X, 99), "99 is no element type"),
+        (lambda: onnx_cast.cast(X, -1), "-1 is no element type"),
+        (lambda: onnx_cast.cast(X, 2**70), "is no element type"),
+        (lambda: onnx_cast.cast(X, "int4", opset=13), "Cast-13 does not take int4"),
+        (lambda: onnx_cast.cast(X, "float16", opset=13, saturate=False), "saturate"),
+        (lambda: onnx_cast.cast(X, "float16", opset=29), "opset 29"),
+        (lambda: onnx_cast.cast(X, "float16", opset=-(2**80)), "opset"),
+        (lambda: onnx_cast.cast(X, "e8m0", round_mode="sideways"), "sideways"),
+        (lambda: onnx_cast.cast(X, "float16", threads=0), "0 threads"),
+        (lambda: onnx_cast.cast(X, "complex64"), "complex64"),
+        (lambda: onnx_cast.cast_like(X, np.empty(0, ml_dtypes.float6_e2m3fn)), "float6e2m3"),
+        (lambda: onnx_cast.bit_cast(X, "int64"), "int64"),
+        (lambda: onnx_cast.bit_cast(np.array(["a"]), "int64"), "string"),
+        (lambda: onnx_cast.cast(X, "int8", out=np.empty((3, 2), np.int8)), r"out is of shape \(3, 2\) \(want \(2, 3\)\)"),
+        (lambda: onnx_cast.cast(X, "int8", out=np.empty((2, 3), np.uint8)), "out is of dtype uint8"),
+        (lambda: onnx_cast.cast(X, "int8", out=np.empty((3, 2), np.int8).T), "not contiguous"),
+        (lambda: onnx_cast.cast(X, "int16", out=np.empty((2, 3), ">i2")), "byte order"),
+        (lambda: onnx_cast.cast(X, "int8", out=read_only(np.empty((2, 3), np.int8))), "out is read-only"),
+        (lambda: onnx_cast.cast(X, "int8", packed=True, out=np.empty((2, 3), np.uint8)), "out is of shape"),
+        (lambda: onnx_cast.cast(X, "int32", out=X.view(np.int32)), "overlaps"),
+        (lambda: onnx_cast.cast(X, "string", packed=True), "no packed bytes"),
+        (lambda: onnx_cast.cast(X, "string", out=np.empty((2, 3))), "out is of dtype"),
+        (lambda: onnx_cast.cast(X, "string", out=np.empty(2, object)), "out is of shape"),
+        (lambda: onnx_cast.cast(X * 1000, np.dtype("U2")), "too narrow for `1000`"),
+        (lambda: onnx_cast.cast(np.array(["1", "x"]), "float"), 'element 1: "x" is not a number'),
+        (lambda: onnx_cast.cast(np.array(["300"]), "int8"), "out of range"),
+        (lambda: onnx_cast.cast(np.array([b"\xff"], object), "string"), "element 0 is not UTF-8"),
+        (lambda: onnx_cast.cast(np.array(["\ud800"], object), "float"), "element 0 is not Unicode"),
+        (lambda: onnx_cast.pack(X), "float is not packed"),
+        (lambda: onnx_cast.unpack(b"12", "int4", 5), "2 bytes for 5 int4"),
+        (lambda: onnx_cast.unpack(b"12", "int4", (1 << 62, 1 << 62)), "does not fit"),
+        (lambda: onnx_cast.unpack(b"12", "int4", -1), "dimension -1"),
+        (lambda: onnx_cast.unpack(b"123", "float", 1), "3 bytes for 1 float \\(want 4\\)"),
+        (lambda: onnx_cast.unpack(b"123", "string", 1), "strings"),
+    ],
+)
+def test_what_the_operator_refuses_is_one_class(call, text):
+    with pytest.raises(CastError, match=text) as error:
+        call()
+    assert isinstance(error.value, ValueError)
+
+
+@pytest.mark.parametrize(
+    "call, text",
+    [
+        (lambda: onnx_cast.cast([1.0], "float16"), "x is of type list"),
+        (lambda: onnx_cast.cast(1.0, "float16"), "x is of type float"),
+        (lambda: onnx_cast.cast(None, "float16"), "x is of type NoneType"),
+        (lambda: onnx_cast.cast(X, None), "to is None"),
+        (lambda: onnx_cast.cast(X, True), "to is True"),
+        (lambda: onnx_cast.cast(X, 1.0), "to is 1.0"),
+        (lambda: onnx_cast.cast(X, [1]), "to is of type list"),
+        (lambda: onnx_cast.cast(X, [1], opset=20), "to is of type list"),
+        (lambda: onnx_cast.cast(X, np.datetime64), "ONNX has no type for datetime64"),
+        (lambda: onnx_cast.cast(np.array(["2020"], "M8[Y]"), "float"), "ONNX has no type for datetime64"),
+        (lambda: onnx_cast.cast(np.zeros(1, "f4,i4"), "float"), "ONNX has no type for"),
+        (lambda: onnx_cast.cast(np.ma.masked_array([1.0], [True]), "float16"), "masked"),
+        (lambda: onnx_cast.cast(np.array([1, 2], object), "float"), "element 0 is of type int"),
+        (lambda: onnx_cast.cast(X, "float16", opset="13"), "opset is of type str"),
+        (lambda: onnx_cast.cast(X, "float16", threads=1.5), "threads is of type float"),
+        (lambda: onnx_cast.cast(X, "float16", saturate="no"), "saturate"),
+        (lambda: onnx_cast.cast(X, "float16", round_mode=1), "round_mode"),
+        (lambda: onnx_cast.cast(X, "float16", out=[0]), "out is a list"),
+        (lambda: onnx_cast.cast(X, "float16", out=bytearray(12)), "out is a bytearray"),
+        (lambda: onnx_cast.cast(X, "float16", packed="yes"), "packed"),
+        (lambda: onnx_cast.cast_like(X, 3), "like is of type int"),
+        (lambda: onnx_cast.pack([1]), "x is of type list"),
+    ],
+)
+def test_wrong_kinds_are_type_errors(call, text):
+    with pytest.raises(TypeError, match=text):
+        call()
+
+
+def test_any_overlap_is_an_error_and_neighbours_are_none():
+    memory = np.zeros(64, np.uint8)
+    x = memory[16:32].view(np.float16)
+    for start in range(0, 49):
+        out = memory[start : start + 16].view(np.int16)
+        if 0 < start < 32:
+            with pytest.raises(CastError, match="overlaps"):
+                onnx_cast.cast(x, "int16", out=out)
+        else:
+            onnx_cast.cast(x, "int16", out=out)
+
+
+def test_an_error_leaves_out_as_it_was():
+    out = np.full(2, 7, np.float32)
+    with pytest.raises(CastError):
+        onnx_cast.cast(np.array(["1", "x"]), "float", out=out)
+    assert out.tolist() == [7, 7]
+
+
+def test_huge_claims_allocate_nothing():
+    x = np.broadcast_to(np.float32(1), (1 << 40,))
+    with pytest.raises((MemoryError, ValueError)):
+        onnx_cast.cast(x, "double")
+    assert onnx_cast.cast(np.broadcast_to(np.float32(1), (1 << 40, 0)), "double").shape == (1 << 40, 0)
+
+
+def test_arrays_that_others_change_meanwhile_do_not_crash():
+    x = np.zeros(1 << 20, np.float32)
+    done = threading.Event()
+
+    def change():
+        value = 0
+        while not done.is_set():
+            x.fill(value)
+            value += 1
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    for _ in range(20):
+        assert onnx_cast.cast(x, "int4").shape == x.shape
+        assert onnx_cast.cast(x, "bfloat16").shape == x.shape
+    done.set()
+    thread.join()

@@ -1,0 +1,31 @@
+#!/usr/bin/env python3
+"""Builds the wheel of `bindings/python` with maturin and installs it into the Python that runs this."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def run(*command):
+    done = subprocess.run([str(part) for part in command], cwd=ROOT, stdin=subprocess.DEVNULL)
+    if done.returncode:
+        sys.exit(f"failed with status {done.returncode}: {' '.join(map(str, command))}")
+
+
+def main():
+    os.environ.setdefault("CARGO_TARGET_DIR", str(ROOT / "target"))
+    manifest = ROOT / "bindings" / "python" / "Cargo.toml"
+    with tempfile.TemporaryDirectory() as folder:
+        build = ["build", "--release", "--locked", "--interpreter", sys.executable, "--out", folder]
+        run(sys.executable, "-m", "maturin", *build, "--manifest-path", manifest)
+        (wheel,) = Path(folder).glob("*.whl")
+        pip = ["install", "--disable-pip-version-check", "--no-input", "--quiet", "--no-deps", "--force-reinstall"]
+        run(sys.executable, "-m", "pip", *pip, wheel)
+
+
+if __name__ == "__main__":
+    main()
