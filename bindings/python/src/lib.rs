@@ -7,6 +7,7 @@
 mod array;
 mod cast;
 mod error;
+mod files;
 mod job;
 mod operator;
 mod pool;
@@ -19,6 +20,8 @@ mod _native {
     use super::cast::cast;
     #[pymodule_export]
     use super::error::CastError;
+    #[pymodule_export]
+    use super::files::{cast_file, fold};
     #[pymodule_export]
     use super::job::{pack, unpack};
     #[pymodule_export]

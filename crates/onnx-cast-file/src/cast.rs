@@ -16,6 +16,7 @@ use onnx_cast::{BitCast, Cast, CastOptions, Data, DataType, OpError, Operator, P
 use std::fmt;
 use std::fs::{self, File};
 use std::io;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -56,11 +57,20 @@ impl FileCast {
 
 /// A function that is told, from any thread, how many bytes of elements have been read, and of how many.
 #[derive(Clone)]
-pub struct Watch(Arc<dyn Fn(u64, u64) + Send + Sync>);
+pub struct Watch(Arc<dyn Fn(u64, u64) -> ControlFlow<()> + Send + Sync>);
 
 impl Watch {
     /// With this function.
     pub fn new(tell: impl Fn(u64, u64) + Send + Sync + 'static) -> Watch {
+        Watch::stopping(move |done, total| {
+            tell(done, total);
+            ControlFlow::Continue(())
+        })
+    }
+
+    /// With this function, which may also end the work: the output is then as it was before, and the cast returns
+    /// [`FileError::Stopped`].
+    pub fn stopping(tell: impl Fn(u64, u64) -> ControlFlow<()> + Send + Sync + 'static) -> Watch {
         Watch(Arc::new(tell))
     }
 }
@@ -78,11 +88,9 @@ impl<'a> Meter<'a> {
         Meter { watch: request.watch.as_ref(), done: AtomicU64::new(0), total }
     }
 
-    fn add(&self, bytes: u64) {
+    fn add(&self, bytes: u64) -> ControlFlow<()> {
         let done = self.done.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        if let Some(watch) = self.watch {
-            (watch.0)(done.min(self.total), self.total);
-        }
+        self.watch.map_or(ControlFlow::Continue(()), |watch| (watch.0)(done.min(self.total), self.total))
     }
 }
 
@@ -432,6 +440,7 @@ impl<'a> Job<'a> {
         match trouble {
             Trouble::Read(error) => FileError::io(self.input.path(), "read", error),
             Trouble::Write(error) => FileError::io(self.sink.path, "write", error),
+            Trouble::Stopped => FileError::Stopped { path: self.sink.path.to_owned() },
             Trouble::Cast(error) => {
                 let name = self.input.tensors.get(task).map_or("", |stored| stored.name.as_str());
                 self.input.cast_error(name, error)

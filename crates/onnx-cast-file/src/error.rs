@@ -113,6 +113,12 @@ pub enum FileError {
         /// What is wrong.
         error: OpError,
     },
+    /// The caller's [`Watch`](crate::Watch) has ended the work.
+    #[error("{}: stopped before it was complete", path.display())]
+    Stopped {
+        /// The output, which is as it was before.
+        path: PathBuf,
+    },
     /// A tensor that could not be cast.
     #[error("{}: {}{error}", path.display(), TensorText(tensor))]
     Cast {

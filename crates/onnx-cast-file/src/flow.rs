@@ -6,6 +6,7 @@ use crate::source::{Items, resize};
 use onnx_cast::{CastError, DataType, Plan, TensorError, TensorView, unpack};
 use std::io;
 use std::num::NonZero;
+use std::ops::ControlFlow;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -45,10 +46,12 @@ pub(crate) enum Trouble {
     Read(io::Error),
     Write(io::Error),
     Cast(CastError),
+    /// Whoever is told how far the work is has ended it.
+    Stopped,
 }
 
-/// What is told while the work goes on: bytes of the input that are done.
-pub(crate) type Progress<'a> = &'a (dyn Fn(u64) + Sync);
+/// What is told while the work goes on: bytes of the input that are done. It may end the work.
+pub(crate) type Progress<'a> = &'a (dyn Fn(u64) -> ControlFlow<()> + Sync);
 
 /// Elements of a chunk: a multiple of 8, so that chunks of packed types are whole bytes; of floats 1 MiB, which with the
 /// result stays in the caches between reading, casting and writing.
@@ -115,14 +118,16 @@ impl Flow<'_> {
     fn work(&self) {
         let mut buffers = Buffers::default();
         while let Some(chunk) = self.next() {
-            match self.tasks[chunk.task].cast(&chunk, self.sink, &mut buffers) {
-                Ok(bytes) => (self.progress)(bytes),
-                Err(trouble) => {
-                    let mut queue = self.queue();
-                    // Of several, the first in the file: which of the threads is faster is chance.
-                    if queue.failed.as_ref().is_none_or(|(task, _)| chunk.task < *task) {
-                        queue.failed = Some((chunk.task, trouble));
-                    }
+            let done = self.tasks[chunk.task].cast(&chunk, self.sink, &mut buffers);
+            let told = done.and_then(|bytes| match (self.progress)(bytes) {
+                ControlFlow::Continue(()) => Ok(()),
+                ControlFlow::Break(()) => Err(Trouble::Stopped),
+            });
+            if let Err(trouble) = told {
+                let mut queue = self.queue();
+                // Of several, the first in the file: which of the threads is faster is chance.
+                if queue.failed.as_ref().is_none_or(|(task, _)| chunk.task < *task) {
+                    queue.failed = Some((chunk.task, trouble));
                 }
             }
         }

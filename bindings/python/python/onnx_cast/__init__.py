@@ -15,8 +15,9 @@ import numpy as np
 
 from onnx_cast import _kinds, _native, _targets
 from onnx_cast._native import CastError, cast
+from onnx_cast.files import cast_file, fold, info
 
-__all__ = ["CastError", "bit_cast", "cast", "cast_like", "pack", "unpack"]
+__all__ = ["CastError", "bit_cast", "cast", "cast_file", "cast_like", "fold", "info", "pack", "unpack"]
 
 
 @functools.lru_cache(maxsize=1024, typed=True)

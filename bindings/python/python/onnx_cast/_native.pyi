@@ -1,3 +1,4 @@
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -45,6 +46,20 @@ def cast(
     threads: int | None = None,
     packed: bool = False,
 ) -> Any: ...
+def cast_file(
+    input: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    to: int | None,
+    attributes: tuple[int | None, bool | None, str | None],
+    include: list[str],
+    exclude: list[str],
+    rules: list[tuple[str, int | None]],
+    min_size: int,
+    dtype: int | None,
+    modes: tuple[bool, bool],
+    progress: Callable[[int, int], object] | None,
+) -> list[tuple[str, list[int], int, int, int, int, bool]]: ...
+def fold(input: str | os.PathLike[str], output: str | os.PathLike[str]) -> tuple[int, int, int]: ...
 def data_type(array: np.ndarray) -> int | None: ...
 def number(name: str) -> int: ...
 def pack(array: np.ndarray, number: int) -> np.ndarray: ...

@@ -1,0 +1,145 @@
+//! Files: the work is done by a thread of its own, while this one tells how far it is and heeds Ctrl-C.
+
+use crate::error::refused;
+use crate::types::number_to_type;
+use onnx_cast::{CastOptions, NEWEST_OPSET};
+use onnx_cast_file::{FileCast, Pattern, Rule, Selection, Storage, Summary, TensorSummary, Watch, WriteOptions};
+use pyo3::prelude::*;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+/// How often Python is asked whether it was interrupted, and told how far the work is.
+const PERIOD: Duration = Duration::from_millis(50);
+
+/// How far the work is, as the two threads see it.
+#[derive(Default)]
+struct State {
+    done: AtomicU64,
+    total: AtomicU64,
+    stop: AtomicBool,
+}
+
+/// A tensor, as Python has it: name, shape, number of the type before and after, bytes before and after, whether it is
+/// cast.
+type Row = (String, Vec<usize>, i32, i32, u64, u64, bool);
+
+fn rows(summary: Summary) -> Vec<Row> {
+    let row = |TensorSummary { name, shape, from, to, bytes_before, bytes_after, cast, .. }| {
+        (name, shape, from.onnx(), to.onnx(), bytes_before, bytes_after, cast)
+    };
+    summary.tensors.into_iter().map(row).collect()
+}
+
+fn patterns(texts: Vec<String>) -> PyResult<Vec<Pattern>> {
+    texts.iter().map(|text| text.parse().map_err(refused)).collect()
+}
+
+/// Casts a file to another. `rules` are pairs of a pattern and a type, or `None` to keep what it has.
+#[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "they are the keywords of the Python function")]
+pub(crate) fn cast_file(
+    py: Python<'_>,
+    input: PathBuf,
+    output: PathBuf,
+    to: Option<i64>,
+    attributes: (Option<i64>, Option<bool>, Option<String>),
+    include: Vec<String>,
+    exclude: Vec<String>,
+    rules: Vec<(String, Option<i64>)>,
+    min_size: u64,
+    from: Option<i64>,
+    modes: (bool, bool),
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Vec<Row>> {
+    let (opset, saturate, round_mode) = attributes;
+    let rule = |(pattern, to): (String, Option<i64>)| {
+        Ok(Rule { pattern: pattern.parse().map_err(refused)?, to: to.map(number_to_type).transpose()? })
+    };
+    let state = Arc::new(State::default());
+    let told = Arc::clone(&state);
+    let request = FileCast {
+        selection: Selection {
+            to: to.map(number_to_type).transpose()?,
+            include: patterns(include)?,
+            exclude: patterns(exclude)?,
+            rules: rules.into_iter().map(rule).collect::<PyResult<_>>()?,
+            min_size,
+        },
+        options: CastOptions {
+            opset: opset.unwrap_or(NEWEST_OPSET.into()),
+            saturate,
+            round_mode: round_mode.map(|mode| mode.parse().map_err(refused)).transpose()?,
+            ..CastOptions::default()
+        },
+        from: from.map(number_to_type).transpose()?,
+        write: WriteOptions::default(),
+        dry_run: modes.0,
+        resume: modes.1,
+        watch: Some(Watch::stopping(move |done, total| {
+            told.total.store(total, Ordering::Relaxed);
+            told.done.fetch_max(done, Ordering::Relaxed);
+            if told.stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })),
+    };
+    let work = || onnx_cast_file::cast_file(&input, &output, &request).map(rows);
+    watched(py, &state, progress, work)?.map_err(refused)
+}
+
+/// Runs the work in a thread. What Python raises meanwhile, by a signal or by `progress`, ends the work and is returned.
+fn watched<R: Send>(
+    py: Python<'_>,
+    state: &State,
+    progress: Option<Py<PyAny>>,
+    work: impl FnOnce() -> R + Send,
+) -> PyResult<R> {
+    let tell = |py: Python<'_>, last: &mut u64| {
+        py.check_signals()?;
+        let (done, total) = (state.done.load(Ordering::Relaxed), state.total.load(Ordering::Relaxed));
+        match &progress {
+            Some(progress) if done != *last => {
+                *last = done;
+                progress.call1(py, (done, total)).map(|_| ())
+            }
+            _ => Ok(()),
+        }
+    };
+    let (result, raised) = py.detach(|| {
+        std::thread::scope(|scope| {
+            let (sender, receiver) = channel();
+            // The receiver is there until the thread is done.
+            scope.spawn(move || drop(sender.send(work())));
+            let (mut last, mut raised) = (0, None);
+            loop {
+                let received = receiver.recv_timeout(PERIOD);
+                if raised.is_none()
+                    && let Err(error) = Python::attach(|py| tell(py, &mut last))
+                {
+                    raised = Some(error);
+                    state.stop.store(true, Ordering::Relaxed);
+                }
+                match received {
+                    Ok(result) => return (Some(result), raised),
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => return (None, raised),
+                }
+            }
+        })
+    });
+    match (raised, result) {
+        (Some(error), _) => Err(error),
+        (None, Some(result)) => Ok(result),
+        (None, None) => Err(refused("the thread that does the work has ended without a result")),
+    }
+}
+
+/// Computes the Casts of a model's constants and removes those that change nothing: how many were computed, removed, and
+/// joined.
+#[pyfunction]
+pub(crate) fn fold(py: Python<'_>, input: PathBuf, output: PathBuf) -> PyResult<(usize, usize, usize)> {
+    let done = py.detach(|| onnx_cast_file::fold_model(&input, &output, &Storage::default()));
+    done.map(|done| (done.computed, done.removed, done.joined)).map_err(refused)
+}

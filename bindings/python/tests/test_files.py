@@ -1,0 +1,133 @@
+"""Files, cast and told of: what the file functions write is what the casts of arrays give."""
+
+import os
+import signal
+
+import numpy as np
+import onnx
+import pytest
+import safetensors
+from bitwise import same
+from onnx import TensorProto, helper
+from safetensors.numpy import save_file
+
+import onnx_cast
+from onnx_cast import CastError, dtypes
+
+STATE = {
+    "a.weight": np.linspace(-3, 3, 1000, dtype=np.float32).reshape(10, 100),
+    "b.norm": np.linspace(0, 1, 10, dtype=np.float32),
+    "steps": np.arange(5),
+}
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    path = tmp_path / "in.safetensors"
+    save_file(STATE, path)
+    return path
+
+
+def test_a_checkpoint_is_cast_and_told_of(checkpoint, tmp_path):
+    out, told = tmp_path / "out.safetensors", []
+    done = onnx_cast.cast_file(
+        str(checkpoint), out, "float8e4m3fn", rules={"*norm*": "bf16"}, progress=lambda *state: told.append(state)
+    )
+    after = {row.name: row for row in done}
+    assert after["a.weight"] == ("a.weight", (10, 100), dtypes.float, dtypes.float8e4m3fn, 4000, 1000, True)
+    assert after["b.norm"].after is dtypes.bfloat16 and not after["steps"].cast
+    assert told and told[-1] == (4080, 4080) and told == sorted(told)
+    tensors = dict(safetensors.deserialize(out.read_bytes()))
+    for name, to in (("a.weight", "float8e4m3fn"), ("b.norm", "bfloat16")):
+        got = onnx_cast.unpack(tensors[name]["data"], to, tensors[name]["shape"])
+        same(got, onnx_cast.cast(STATE[name], to))
+    assert {row.name: (row.shape, row.dtype.name, row.bytes) for row in onnx_cast.info(out)} == {
+        "a.weight": ((10, 100), "float8e4m3fn", 1000),
+        "b.norm": ((10,), "bfloat16", 20),
+        "steps": ((5,), "int64", 40),
+    }
+
+
+def test_selections_attributes_and_dry_runs(checkpoint, tmp_path):
+    out = tmp_path / "out.safetensors"
+    options = {"include": ["*.weight"], "exclude": ["re:^steps"], "min_size": 100}
+    plan = onnx_cast.cast_file(checkpoint, out, "float16", dry_run=True, **options)
+    assert [row.name for row in plan if row.cast] == ["a.weight"] and not out.exists()
+    assert onnx_cast.cast_file(checkpoint, out, "float16", **options) == plan
+    np.save(tmp_path / "x.npy", np.array([1e9, 1.5], np.float32))
+    onnx_cast.cast_file(tmp_path / "x.npy", tmp_path / "y.npy", "float8e5m2", saturate=False, opset=19)
+    (row,) = onnx_cast.info(tmp_path / "y.npy", dtype="float8e5m2")
+    assert (row.dtype, row.shape) == (dtypes.float8e5m2, (2,))
+
+
+def test_files_that_do_not_do_are_errors_with_their_names(checkpoint, tmp_path):
+    for call, text in [
+        (lambda: onnx_cast.cast_file(tmp_path / "none.npy", tmp_path / "y.npy", "int8"), "none.npy"),
+        (lambda: onnx_cast.cast_file(checkpoint, tmp_path / "y.txt", "int8"), "y.txt: unknown file extension"),
+        (lambda: onnx_cast.cast_file(checkpoint, tmp_path / "y.safetensors", "int8", include=["["]), r"\["),
+        (lambda: onnx_cast.cast_file(checkpoint, tmp_path / "y.safetensors", "int4", opset=13), "Cast-13"),
+        (lambda: onnx_cast.info(tmp_path / "none.pb"), "none.pb"),
+        (lambda: onnx_cast.fold(checkpoint, tmp_path / "y.onnx"), "in.safetensors"),
+    ]:
+        with pytest.raises(CastError, match=text):
+            call()
+    with pytest.raises(TypeError, match="lists of patterns"):
+        onnx_cast.cast_file(checkpoint, tmp_path / "y.safetensors", "int8", include="*")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.safetensors"]
+
+
+@pytest.fixture
+def large(tmp_path):
+    """A file of 4 GiB without content, which takes no room, and more time than an interruption."""
+    path = tmp_path / "large.npy"
+    np.lib.format.open_memmap(path, "w+", np.float32, (1 << 30,))
+    return path
+
+
+def test_what_progress_raises_ends_the_work(large, tmp_path):
+    path, out = large, tmp_path / "out.npy"
+    out.write_bytes(b"as it was")
+
+    def stop(done, total):
+        raise KeyError(done, total)
+
+    with pytest.raises(KeyError):
+        onnx_cast.cast_file(path, out, "float16", progress=stop)
+    assert out.read_bytes() == b"as it was"
+    assert sorted(os.listdir(tmp_path)) == ["large.npy", "out.npy"]
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no interval timers")
+def test_a_signal_ends_the_work(large, tmp_path):
+    class Stop(Exception):
+        pass
+
+    def stop(*_):
+        raise Stop
+
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        with pytest.raises(Stop):
+            signal.setitimer(signal.ITIMER_REAL, 0.01)
+            onnx_cast.cast_file(large, tmp_path / "out.npy", "float16")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert [path.name for path in tmp_path.iterdir()] == ["large.npy"]
+
+
+def test_a_model_is_folded(tmp_path):
+    weights = onnx.numpy_helper.from_array(np.array([1.5, 2.5], np.float16), "w")
+    nodes = [helper.make_node("Cast", ["w"], ["v"], to=TensorProto.FLOAT), helper.make_node("Add", ["x", "v"], ["y"])]
+    info = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in ("x", "y")]
+    model = helper.make_model(
+        helper.make_graph(nodes, "g", info[:1], info[1:], [weights]),
+        opset_imports=[helper.make_opsetid("", 21)],
+        ir_version=10,
+    )
+    onnx.save(model, tmp_path / "in.onnx")
+    assert onnx_cast.fold(tmp_path / "in.onnx", tmp_path / "out.onnx").computed == 1
+    folded = onnx.load(tmp_path / "out.onnx")
+    assert [node.op_type for node in folded.graph.node] == ["Add"]
+    (constant,) = folded.graph.initializer
+    same(onnx.numpy_helper.to_array(constant), np.array([1.5, 2.5], np.float32))
