@@ -23,7 +23,8 @@ def values(source):
     dtype = dtypes.of(source).numpy
     if dtype.kind in "iu":
         info = np.iinfo(dtype)
-        spread = rng.integers(info.min, info.max, 4000, dtype, endpoint=True) >> rng.integers(0, info.bits - 1, 4000).astype(dtype)
+        shifts = rng.integers(0, info.bits - 1, 4000).astype(dtype)
+        spread = rng.integers(info.min, info.max, 4000, dtype, endpoint=True) >> shifts
         ties = [(1 << k) + (1 << j) + d for k in range(12, 63) for j in range(k - 12, k - 3) for d in (-1, 0, 1)]
         return np.concatenate([spread, np.array([t for t in ties if t <= info.max], dtype)])
     with np.errstate(all="ignore"):
@@ -81,7 +82,8 @@ def test_differences_from_the_reference_evaluator_have_names(source):
     for to in FLOATS + FINITE[2:]:
         data_type = dtypes.of(to)
         node = helper.make_node("Cast", ["x"], ["y"], to=data_type.number)
-        one, two = (helper.make_tensor_value_info(n, t, [None]) for n, t in (("x", dtypes.of(source).number), ("y", data_type.number)))
+        kinds = (("x", dtypes.of(source).number), ("y", data_type.number))
+        one, two = (helper.make_tensor_value_info(name, kind, [None]) for name, kind in kinds)
         model = helper.make_model(
             helper.make_graph([node], "g", [one], [two]), opset_imports=[helper.make_opsetid("", 24)], ir_version=10
         )
