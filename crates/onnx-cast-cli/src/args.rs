@@ -4,7 +4,7 @@ use crate::bench::{self, Pairs};
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use onnx_cast::{CastOptions, DataType, NEWEST_OPSET, RoundMode};
-use onnx_cast_file::{Pattern, Rule};
+use onnx_cast_file::{Loss, Pattern, Rule};
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
@@ -40,6 +40,10 @@ pub(crate) enum Command {
     Fold(FoldArgs),
     /// Evaluate a model of Cast, CastLike, BitCast, Constant and Identity nodes
     Run(RunArgs),
+    /// List the tensors of a file, and what their values are like
+    Info(InfoArgs),
+    /// Compare the tensors of two files
+    Diff(DiffArgs),
     /// List the element types: codes, widths, ranges, special values, operator versions
     Types(TypesArgs),
     /// Show what a cast makes of one value: bits, rule, neighbours, error
@@ -69,11 +73,16 @@ Examples:
   onnx-cast cast x.pb y.pb --to int4 --opset 21              by the rules of an older opset
   onnx-cast cast in.safetensors out.safetensors --to bf16 --exclude '*norm*' --min-size 4096
   onnx-cast cast in.safetensors out.safetensors --to bf16 --rule '*_proj.weight=float8e4m3fn' --dry-run
+  onnx-cast cast in.safetensors out.safetensors --to float16 --fail-on overflow,nan
+  onnx-cast cast x.npz y.npz --to float16                    every floating array
+  onnx-cast cast x.bin y.npy --from float --shape 64,768 --to bf16     raw bytes
+  cat x.npy | onnx-cast cast - - --to float16 > y.npy
   onnx-cast cast llama/ llama-bf16/ --to bf16 --resume       a checkpoint in several files, or the rest of one
   onnx-cast cast model.onnx small.onnx --to float16          every large weight of a model
   onnx-cast cast model.onnx small.onnx --to float8e4m3fn --raise-opset --external-data small.bin
 
-The extension tells the format: .pb (ONNX TensorProto), .npy, .safetensors. Of a .safetensors file every tensor \
+The extension tells the format: .pb (ONNX TensorProto), .npy, .npz, .safetensors, .bin (raw little-endian elements, as \
+with --shape whatever the extension). Of a .safetensors or .npz file every tensor \
 of a floating type is cast (to an integer type, every tensor), and the rest and the metadata are kept; otherwise a file \
 holds one tensor, and IN and OUT may differ in format. Of a model (.onnx) every floating constant of 256 elements or more is stored in the new type, and a \
 Cast gives it back in its own, so that the model takes and gives what it did. OUT may be IN. On an error OUT is as it was \
@@ -124,6 +133,13 @@ pub(crate) struct ReportArgs {
     /// Print what would become of each tensor, and write nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// Say for each tensor how many values overflowed, were saturated, became zero or subnormal, or were NaN, and the
+    /// largest error
+    #[arg(long)]
+    pub(crate) stats: bool,
+    /// Write nothing and exit with 1 where values are lost so: overflow (or saturated), underflow (to zero), subnormal, nan
+    #[arg(long, value_name = "LOSS,..", value_delimiter = ',')]
+    pub(crate) fail_on: Vec<Loss>,
     /// Print what was done, or would be, as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -188,18 +204,21 @@ pub(crate) struct BitCastArgs {
 /// From a file to a file.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct FileArgs {
-    /// The file to read: .pb, .npy or .safetensors, or to cast a model, .onnx; of a checkpoint in several files the index
+    /// The file to read: .pb, .npy, .npz, .safetensors, raw bytes (.bin), - for the standard input, a model to cast (.onnx); of a checkpoint in several files the index
     /// (*.safetensors.index.json) or the folder
     #[arg(value_name = "IN")]
     pub(crate) input: PathBuf,
-    /// The file to write: .pb, .npy or .safetensors, or of a model, .onnx; of a checkpoint in several files an index or a
+    /// The file to write: .pb, .npy, .npz, .safetensors, .bin, - for the standard output, or of a model, .onnx; of a checkpoint in several files an index or a
     /// folder
     #[arg(value_name = "OUT")]
     pub(crate) output: PathBuf,
-    /// What an .npy file holds whose items do not tell it (V1, u1, u2); another file must hold this type
+    /// What raw bytes are, or an .npy file holds whose items do not tell it (V1, u1, u2); another file must hold this type
     #[arg(long, value_name = "TYPE", value_parser = TypeParser, hide_possible_values = true)]
     pub(crate) from: Option<DataType>,
-    /// In .npy, write types that numpy lacks as the unsigned integers of their bits
+    /// The shape of raw bytes, as 2,3; --from tells their type
+    #[arg(long, value_name = "N,N", value_delimiter = ',', requires = "from")]
+    pub(crate) shape: Option<Vec<usize>>,
+    /// In .npy and .npz, write types that numpy lacks as the unsigned integers of their bits
     #[arg(long)]
     pub(crate) npy_plain: bool,
     /// Go on with a run that was interrupted: files that hold already what they should are left alone
@@ -235,6 +254,58 @@ pub(crate) struct RunArgs {
     /// Say nothing when all goes well
     #[arg(short, long)]
     pub(crate) quiet: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+Examples:
+  onnx-cast info model.safetensors
+  onnx-cast info llama/ --stats                              minimum, maximum, mean, zeros, NaN and infinities
+  onnx-cast info x.npz --json | jq '.tensors[].name'")]
+pub(crate) struct InfoArgs {
+    /// The file: .pb, .npy, .npz or .safetensors, - for the standard input, or index or folder of several files
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// What elements are that do not tell their type
+    #[arg(long, value_name = "TYPE", value_parser = TypeParser, hide_possible_values = true)]
+    pub(crate) from: Option<DataType>,
+    /// Read all values, and say what they are like
+    #[arg(long)]
+    pub(crate) stats: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+Examples:
+  onnx-cast diff a.safetensors b.safetensors
+  onnx-cast diff x.npy x.pb --tolerance 1e-6
+
+Tensors are compared by name: type, shape and values, bit by bit, or with --tolerance as numbers. Formats may differ. \
+Exit codes: 0 the same, 1 a difference, 2 an error.")]
+pub(crate) struct DiffArgs {
+    /// The one file: as for info
+    #[arg(value_name = "A")]
+    pub(crate) first: PathBuf,
+    /// The other file
+    #[arg(value_name = "B")]
+    pub(crate) second: PathBuf,
+    /// How far two numbers may be apart
+    #[arg(long, value_name = "X", value_parser = tolerance)]
+    pub(crate) tolerance: Option<f64>,
+    /// Print nothing: the exit code tells
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+}
+
+fn tolerance(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(number) if number >= 0.0 => Ok(number),
+        Ok(_) => Err("want 0 or more".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 #[derive(Debug, ClapArgs)]

@@ -2,22 +2,31 @@
 
 use crate::args::{BitCastArgs, CastArgs, FileArgs, ReportArgs, SelectionArgs};
 use crate::{models, pretty, print, report};
-use anyhow::Result;
+use anyhow::{Result, bail};
 use onnx_cast::CastOptions;
 use onnx_cast_file::{FileCast, FileError, Format, Summary, WriteOptions, bit_cast_file, cast_file};
+use std::io::{self, Write};
 use std::path::Path;
+use std::process::ExitCode;
 use std::time::Instant;
 
-pub(crate) fn cast(args: &CastArgs) -> Result<()> {
+/// The exit code where a cast loses what it must not.
+const LOSS: u8 = 1;
+
+pub(crate) fn cast(args: &CastArgs) -> Result<ExitCode> {
     let model = |path| Format::from_path(path).is_ok_and(|format| format == Format::Onnx);
     if model(&args.files.input) && model(&args.files.output) {
-        return models::cast(args);
+        models::cast(args)?;
+        return Ok(ExitCode::SUCCESS);
     }
     models::refuse_options(args)?;
     run(&args.files, &args.selection, &args.report, args.attributes.options(), cast_file)
 }
 
-pub(crate) fn bit_cast(args: &BitCastArgs) -> Result<()> {
+pub(crate) fn bit_cast(args: &BitCastArgs) -> Result<ExitCode> {
+    if args.report.stats || !args.report.fail_on.is_empty() {
+        bail!("--stats and --fail-on are for casts (bitcast keeps every bit)");
+    }
     let options = CastOptions { opset: args.opset, ..CastOptions::default() };
     run(&args.files, &args.selection, &args.report, options, bit_cast_file)
 }
@@ -28,22 +37,37 @@ fn run<'a, F>(
     report: &ReportArgs,
     options: CastOptions,
     convert: F,
-) -> Result<()>
+) -> Result<ExitCode>
 where
     F: Fn(&'a Path, &'a Path, &FileCast) -> Result<Summary, FileError>,
 {
     let start = Instant::now();
+    if files.output == Path::new("-") && (report.json || report.dry_run) {
+        bail!("--json and --dry-run print to the standard output, where the output is to go");
+    }
     let request = FileCast {
         selection: selection.selection(0)?,
         options,
         from: files.from,
+        shape: files.shape.clone(),
         write: WriteOptions { npy_plain: files.npy_plain },
         dry_run: report.dry_run,
         resume: files.resume,
+        count: report.stats,
+        fail_on: report.fail_on.clone(),
         watch: None,
     };
-    let done = convert(&files.input, &files.output, &request)?;
-    tell(files, report, &done, start)
+    let (done, lost) = match convert(&files.input, &files.output, &request) {
+        Ok(done) => (done, None),
+        Err(FileError::Loss { summary, .. }) if report.json => (*summary, Some(ExitCode::from(LOSS))),
+        Err(error @ FileError::Loss { .. }) => {
+            let _ = writeln!(io::stderr(), "onnx-cast: {error}");
+            return Ok(ExitCode::from(LOSS));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    tell(files, report, &done, start)?;
+    Ok(lost.unwrap_or(ExitCode::SUCCESS))
 }
 
 /// Says what was done, or would be, in the form that was asked for.
@@ -60,6 +84,9 @@ pub(crate) fn tell(files: &FileArgs, report: &ReportArgs, done: &Summary, start:
         };
         let shown = format!("{} -> {}{there}", files.input.display(), files.output.display());
         report::totals(done).say(&shown, &report::targets(done), start.elapsed());
+    }
+    if report.stats && !report.json && !files.quiet {
+        let _ = io::stderr().write_all(report::losses(done).as_bytes());
     }
     Ok(())
 }

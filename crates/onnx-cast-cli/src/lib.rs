@@ -13,6 +13,7 @@ mod convert;
 mod decimal;
 mod evaluate;
 mod explain;
+mod inspect;
 mod models;
 mod report;
 mod select;
@@ -67,10 +68,12 @@ fn usage(error: &clap::Error) -> ExitCode {
 
 fn dispatch(command: Command) -> Result<ExitCode> {
     match command {
-        Command::Cast(args) => convert::cast(&args)?,
-        Command::BitCast(args) => convert::bit_cast(&args)?,
+        Command::Cast(args) => return convert::cast(&args),
+        Command::BitCast(args) => return convert::bit_cast(&args),
         Command::Fold(args) => models::fold(&args)?,
         Command::Run(args) => evaluate::run(&args)?,
+        Command::Info(args) => inspect::info(&args)?,
+        Command::Diff(args) => return inspect::diff(&args),
         Command::Types(TypesArgs { json }) => print(&if json { pretty(&types::json()?)? } else { types::text()? })?,
         Command::Explain(ExplainArgs { value, from, to, attributes, json }) => {
             let request = explain::Request { value: &value, from, to, options: attributes.options() };

@@ -23,8 +23,11 @@ pub(crate) fn cast(args: &CastArgs) -> Result<()> {
     if args.attributes.opset.is_some() {
         bail!("{shown}: a model tells its opset itself (--raise-opset raises it where the target needs that)");
     }
-    if args.files.from.is_some() || args.files.npy_plain {
-        bail!("{shown}: --from and --npy-plain are not for models");
+    if args.files.from.is_some() || args.files.shape.is_some() || args.files.npy_plain {
+        bail!("{shown}: --from, --shape and --npy-plain are not for models");
+    }
+    if args.report.stats || !args.report.fail_on.is_empty() {
+        bail!("{shown}: --stats and --fail-on are not for models");
     }
     if args.files.resume {
         bail!("{shown}: --resume is for checkpoints of several files");

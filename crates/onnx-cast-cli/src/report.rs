@@ -2,7 +2,7 @@
 
 use crate::summary::{Amount, Summary, size};
 use onnx_cast::{DataType, element_count};
-use onnx_cast_file::{Summary as Done, TensorSummary};
+use onnx_cast_file::{Counts, Summary as Done};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::path::Path;
@@ -35,24 +35,75 @@ pub(crate) fn targets(done: &Done) -> String {
     if names.is_empty() { "cast".to_owned() } else { format!("to {}", names.join(", ")) }
 }
 
+/// A name for people: what cannot be printed is escaped.
+pub(crate) fn printable(name: &str) -> String {
+    let name: String = name.chars().flat_map(char::escape_debug).collect();
+    if name.is_empty() { "(no name)".to_owned() } else { name }
+}
+
+/// A line for each tensor that was cast: what became of its values.
+pub(crate) fn losses(done: &Done) -> String {
+    let mut text = String::new();
+    for tensor in &done.tensors {
+        let Some(counts) = &tensor.counts else { continue };
+        let Counts { values, overflowed, saturated, zero, subnormal, nan, max_error, max_relative_error, .. } = *counts;
+        let noted = [
+            (overflowed, "overflowed"),
+            (saturated, "saturated"),
+            (zero, "became zero"),
+            (subnormal, "became subnormal"),
+            (nan, "NaN"),
+        ];
+        let noted: Vec<String> =
+            noted.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!(", {count} {what}")).collect();
+        let errors = if max_error > 0.0 {
+            format!(", error at most {max_error:.6e}, relative {max_relative_error:.6e}")
+        } else {
+            ", no error".to_owned()
+        };
+        let _ = writeln!(text, "  {}: {values} values{}{errors}", printable(&tensor.name), noted.concat());
+    }
+    text
+}
+
 /// The plan: a line for each tensor, and the total.
 pub(crate) fn plan(done: &Done) -> String {
-    let name = |tensor: &TensorSummary| {
-        let name: String = tensor.name.chars().flat_map(char::escape_debug).collect();
-        if name.is_empty() { "(no name)".to_owned() } else { name }
-    };
-    let width = done.tensors.iter().map(|tensor| name(tensor).chars().count()).max().unwrap_or(0).max("tensor".len());
+    let width = done
+        .tensors
+        .iter()
+        .map(|tensor| printable(&tensor.name).chars().count())
+        .max()
+        .unwrap_or(0)
+        .max("tensor".len());
     let mut text = format!("{:width$}  {:14}  {:14}  {:>12}  {:>12}\n", "tensor", "from", "to", "before", "after");
     for tensor in &done.tensors {
         let to = if tensor.cast { tensor.to.name() } else { "(kept)" };
         let (before, after) = (size(tensor.bytes_before), size(tensor.bytes_after));
         // A String takes everything.
-        let _ =
-            writeln!(text, "{:width$}  {:14}  {to:14}  {before:>12}  {after:>12}", name(tensor), tensor.from.name());
+        let _ = writeln!(
+            text,
+            "{:width$}  {:14}  {to:14}  {before:>12}  {after:>12}",
+            printable(&tensor.name),
+            tensor.from.name()
+        );
     }
     let Summary { cast, kept, bytes_before, bytes_after } = totals(done);
     let _ = writeln!(text, "total: {cast} cast, {kept} kept, {} -> {}", size(bytes_before), size(bytes_after));
     text
+}
+
+fn counts(counts: &Counts) -> Value {
+    let Counts { values, overflowed, saturated, zero, subnormal, nan, max_error, max_relative_error, .. } = *counts;
+    json!({
+        "values": values,
+        "overflowed": overflowed,
+        "saturated": saturated,
+        "zero": zero,
+        "subnormal": subnormal,
+        "nan": nan,
+        "max_error": max_error,
+        "max_relative_error": max_relative_error,
+    })
 }
 
 pub(crate) fn json(input: &Path, output: &Path, dry_run: bool, done: &Done) -> Value {
@@ -68,6 +119,7 @@ pub(crate) fn json(input: &Path, output: &Path, dry_run: bool, done: &Done) -> V
                 "cast": tensor.cast,
                 "bytes_before": tensor.bytes_before,
                 "bytes_after": tensor.bytes_after,
+                "counts": tensor.counts.as_ref().map(counts),
             })
         })
         .collect();

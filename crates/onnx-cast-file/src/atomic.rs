@@ -2,7 +2,7 @@
 
 use crate::error::FileError;
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use tempfile::TempPath;
 
@@ -17,7 +17,8 @@ use tempfile::TempPath;
 #[derive(Debug)]
 pub struct AtomicFile {
     path: PathBuf,
-    target: PathBuf,
+    /// What it will replace; `None` of the standard output.
+    target: Option<PathBuf>,
     file: io::BufWriter<File>,
     /// Its name meanwhile, where it has one.
     temporary: Option<TempPath>,
@@ -64,7 +65,19 @@ impl AtomicFile {
         if let Some(old) = old {
             file.set_permissions(old.permissions()).map_err(refuse)?;
         }
-        Ok(AtomicFile { path: path.to_owned(), target, file: io::BufWriter::with_capacity(1 << 18, file), temporary })
+        Ok(AtomicFile { path: path.to_owned(), target: Some(target), file: buffered(file), temporary })
+    }
+
+    /// Starts a file that goes to the standard output when it is complete.
+    pub(crate) fn standard_output() -> Result<AtomicFile, FileError> {
+        let path = Path::new("-");
+        let file = tempfile::tempfile().map_err(|error| FileError::io(path, "write", error))?;
+        Ok(AtomicFile { path: path.to_owned(), target: None, file: buffered(file), temporary: None })
+    }
+
+    /// Writes in order and to the file, for whoever needs to go back in it.
+    pub(crate) fn writer(&mut self) -> &mut io::BufWriter<File> {
+        &mut self.file
     }
 
     /// The path that the file will have.
@@ -88,15 +101,27 @@ impl AtomicFile {
     /// # Errors
     /// Where the disk is full or the rename is refused; the target is then as it was.
     pub fn commit(mut self) -> Result<(), FileError> {
+        let Some(target) = self.target.take() else { return self.print() };
         self.sync()?;
         let refuse = |error| FileError::io(&self.path, "write", error);
         let temporary = match self.temporary.take() {
             Some(temporary) => temporary,
-            None => name(self.file.get_ref(), folder_of(&self.target)).map_err(refuse)?,
+            None => name(self.file.get_ref(), folder_of(&target)).map_err(refuse)?,
         };
-        temporary.persist(&self.target).map_err(|error| refuse(error.error))?;
-        sync_folder(&self.target);
+        temporary.persist(&target).map_err(|error| refuse(error.error))?;
+        sync_folder(&target);
         Ok(())
+    }
+
+    fn print(mut self) -> Result<(), FileError> {
+        let mut out = io::stdout().lock();
+        let printed = self.file.flush().and_then(|()| {
+            let mut file = self.file.get_ref();
+            file.seek(SeekFrom::Start(0))?;
+            io::copy(&mut file, &mut out)?;
+            out.flush()
+        });
+        printed.map_err(|error| FileError::io(&self.path, "write", error))
     }
 }
 
@@ -108,6 +133,10 @@ impl Write for AtomicFile {
     fn flush(&mut self) -> io::Result<()> {
         self.file.flush()
     }
+}
+
+fn buffered(file: File) -> io::BufWriter<File> {
+    io::BufWriter::with_capacity(1 << 18, file)
 }
 
 /// The folder that a path is in.

@@ -1,10 +1,13 @@
 //! From file to file: what becomes of each tensor is decided first, then they are cast in chunks (`flow.rs`).
 
 use crate::atomic::{AtomicFile, folder_of};
+use crate::counts::{Counter, Counts, Loss};
 use crate::error::FileError;
-use crate::flow::{self, Elements, Sink, Task, Trouble};
+use crate::flow::{self, Elements, Ordered, Sink, Task, Trouble};
 use crate::format::Format;
-use crate::input::{Input, Place, Stored, check_type};
+use crate::input::{Given, Input, Place, Stored, check_type};
+use crate::npy;
+use crate::npz;
 use crate::output::Output;
 use crate::positional::{InputFile, write_at};
 use crate::safetensors::{self, SafetensorsError};
@@ -18,8 +21,11 @@ use std::fs::{self, File};
 use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use zip::result::ZipError;
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, ZipWriter};
 
 /// What to cast of a file, to what, and how.
 #[derive(Clone, Debug)]
@@ -30,12 +36,18 @@ pub struct FileCast {
     pub options: CastOptions,
     /// The input's type, where a `.npy` file does not tell it. Elsewhere it must be the file's.
     pub from: Option<DataType>,
+    /// The shape of an input of raw bytes.
+    pub shape: Option<Vec<usize>>,
     /// How to write.
     pub write: WriteOptions,
     /// Find out what would be done, and write nothing.
     pub dry_run: bool,
     /// Leave files alone that hold already what would be written: their bytes are compared with what the cast gives.
     pub resume: bool,
+    /// Count what becomes of the values: [`TensorSummary::counts`].
+    pub count: bool,
+    /// Losses that make the cast fail, with nothing written.
+    pub fail_on: Vec<Loss>,
     /// Who is told how far the work is.
     pub watch: Option<Watch>,
 }
@@ -47,8 +59,11 @@ impl FileCast {
             selection: Selection::new(to),
             options: CastOptions::default(),
             from: None,
+            shape: None,
             write: WriteOptions::default(),
             dry_run: false,
+            count: false,
+            fail_on: Vec::new(),
             resume: false,
             watch: None,
         }
@@ -101,7 +116,7 @@ impl fmt::Debug for Watch {
 }
 
 /// What was done with a file.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Summary {
     /// The tensors, in the order of the output file.
@@ -111,7 +126,7 @@ pub struct Summary {
 }
 
 /// What was done with a tensor.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct TensorSummary {
     /// Its name; empty where there is none.
@@ -128,6 +143,8 @@ pub struct TensorSummary {
     pub bytes_after: u64,
     /// Whether it was cast, or only kept.
     pub cast: bool,
+    /// What became of its values, where it was cast between numbers and that was to be counted.
+    pub counts: Option<Counts>,
 }
 
 /// Casts a file: the tensor of a `.pb`, `.npy` or `.safetensors` file to another file of any of these formats; of a
@@ -209,6 +226,11 @@ fn convert(input: &Path, output: &Path, request: &FileCast, work: &Work<'_>) -> 
     }
 }
 
+/// The format of a path; none of the standard input and output.
+fn format_of(path: &Path) -> Result<Option<Format>, FileError> {
+    if path == Path::new("-") { Ok(None) } else { Format::from_path(path).map(Some) }
+}
+
 /// Makes the folder that a file is to be in.
 fn create_folder(file: &Path) -> Result<(), FileError> {
     let folder = folder_of(file);
@@ -219,7 +241,7 @@ fn create_folder(file: &Path) -> Result<(), FileError> {
 fn convert_shards(index: &Index, output: &Path, request: &FileCast, work: &Work<'_>) -> Result<Summary, FileError> {
     let output = index.output(output)?;
     let job = |shard: &str, target, needs_one| {
-        let input = Input::open(&index.file(shard), Format::Safetensors, None)?;
+        let input = Input::open(&index.file(shard), Some(Format::Safetensors), &Given::default())?;
         let sink = Output { path: target, format: Format::Safetensors, options: &request.write };
         Job::new(input, sink, request, &Work { needs_one, ..*work })
     };
@@ -240,38 +262,52 @@ fn convert_shards(index: &Index, output: &Path, request: &FileCast, work: &Work<
     if request.dry_run {
         return Ok(summary);
     }
+    if !request.fail_on.is_empty() {
+        // Files appear one by one, so that all of them have to be good before the first.
+        for ((shard, _), target) in index.shards.iter().zip(&targets) {
+            job(shard, target, false)?.rehearse(request)?;
+        }
+    }
     create_folder(&output)?;
+    let mut tensors = Vec::with_capacity(summary.tensors.len());
     let meter = Meter::new(request, &summary);
     for ((shard, _), target) in index.shards.iter().zip(&targets) {
         let done = job(shard, target, false)?.run(request, &meter)?;
         summary.already_there += done.already_there;
+        tensors.extend(done.tensors);
     }
+    summary.tensors = tensors;
     index.write(&output, summary.tensors.iter().map(|row| row.bytes_after).sum())?;
     Ok(summary)
 }
 
 fn convert_file(input: &Path, output: &Path, request: &FileCast, work: &Work<'_>) -> Result<Summary, FileError> {
-    let (format, target) = (Format::from_path(input)?, Format::from_path(output)?);
+    let format = if request.shape.is_some() { Some(Format::Raw) } else { format_of(input)? };
+    let target = format_of(output)?;
     let refuse = |path: &Path, format| {
         let hint = "`run` evaluates a model";
         FileError::Format { path: path.to_owned(), what: work.name, format, hint }
     };
-    if format == Format::Onnx {
-        return Err(refuse(input, format));
+    for (path, format) in [(input, format), (output, target)] {
+        if let Some(Format::Onnx) = format {
+            return Err(refuse(path, Format::Onnx));
+        }
     }
-    if target == Format::Onnx {
-        return Err(refuse(output, target));
-    }
-    if target == Format::Safetensors
+    if target == Some(Format::Safetensors)
         && let Some(data_type) = request.selection.targets().find(|&to| safetensors::type_name(to).is_none())
     {
         let error = SafetensorsError::NoName { tensor: String::new(), data_type };
         return Err(FileError::safetensors(output, error));
     }
-    let file = Input::open(input, format, request.from)?;
-    let sink = Output { path: output, format: target, options: &request.write };
+    let given = Given { from: request.from, shape: request.shape.as_deref() };
+    let file = Input::open(input, format, &given)?;
+    // The standard output gets the format of the input.
+    let sink = Output { path: output, format: target.unwrap_or(file.format), options: &request.write };
     let mut job = Job::new(file, sink, request, work)?;
-    if job.has_strings() {
+    if !request.dry_run {
+        job.input.settle(&job.sink.folder())?;
+    }
+    if job.has_strings() && !job.sink.format.holds_many() {
         // Only a file of one tensor has them.
         return job.run_strings(request);
     }
@@ -291,10 +327,21 @@ struct Job<'a> {
     sink: Output<'a>,
     /// The cast of each tensor; `None` keeps it.
     plans: Vec<Option<Plan>>,
+    /// What counts for each tensor, where that is asked for.
+    counters: Vec<Option<Counter>>,
 }
 
 impl<'a> Job<'a> {
     fn new(input: Input, sink: Output<'a>, request: &FileCast, work: &Work<'_>) -> Result<Self, FileError> {
+        let mut job = Self::planned(input, sink, request, work)?;
+        if request.count || !request.fail_on.is_empty() {
+            let counter = |plan: &Option<Plan>| plan.and_then(|plan| Counter::new(plan.from(), plan.to()).ok());
+            job.counters = job.plans.iter().map(counter).collect();
+        }
+        Ok(job)
+    }
+
+    fn planned(input: Input, sink: Output<'a>, request: &FileCast, work: &Work<'_>) -> Result<Self, FileError> {
         if input.format.holds_many() && sink.format.holds_many() {
             return Self::every(input, sink, request, work);
         }
@@ -302,7 +349,7 @@ impl<'a> Job<'a> {
         let mut plans = Vec::with_capacity(1);
         let stem = input.path().file_stem().unwrap_or_default().to_string_lossy().into_owned();
         if let [stored] = &mut input.tensors[..] {
-            if sink.format == Format::Safetensors && stored.name.is_empty() {
+            if sink.format.holds_many() && stored.name.is_empty() {
                 // The format asks for a name; the file's is the best that there is.
                 stored.name = stem;
             }
@@ -311,7 +358,7 @@ impl<'a> Job<'a> {
             let plan = plan.map_err(|error| FileError::cast(input.file.path(), &stored.name, error.into()))?;
             plans.push(plan);
         }
-        Ok(Job { input, sink, plans })
+        Ok(Job { input, sink, plans, counters: Vec::new() })
     }
 
     /// From several tensors to several.
@@ -322,8 +369,11 @@ impl<'a> Job<'a> {
         let mut plans = Vec::with_capacity(input.tensors.len());
         for stored in &input.tensors {
             let to = (work.select)(stored);
-            if to.is_some() {
+            if let Some(to) = to {
                 check_type(input.path(), stored, request.from)?;
+                if (to == DataType::String) != (stored.data_type == DataType::String) {
+                    return Err(FileError::Strings { path: input.path().to_owned(), tensor: stored.name.clone() });
+                }
             }
             plans.push(to.map(|to| plan(stored, to)).transpose()?);
         }
@@ -334,7 +384,7 @@ impl<'a> Job<'a> {
             // Every width differs: the operator's own error for the first tensor says so.
             plan(first, to)?;
         }
-        Ok(Job { input, sink, plans })
+        Ok(Job { input, sink, plans, counters: Vec::new() })
     }
 
     fn has_strings(&self) -> bool {
@@ -354,15 +404,52 @@ impl<'a> Job<'a> {
     fn run(&self, request: &FileCast, meter: &Meter<'_>) -> Result<Summary, FileError> {
         let (mut summary, frame) = self.plan()?;
         let before = meter.done.load(Ordering::Relaxed);
-        if request.resume && self.is_there(&summary, &frame, meter) {
+        if request.resume && self.sink.format != Format::Npz && self.is_there(&summary, &frame, meter) {
             summary.already_there = 1;
+            self.counted(&mut summary, request)?;
             return Ok(summary);
         }
+        // What the comparison has counted until then is counted again.
         meter.done.store(before, Ordering::Relaxed);
-        let out = AtomicFile::create(self.sink.path)?;
-        self.pass(&summary, &frame, &InPlace(out.file()), meter)?;
+        self.counters.iter().flatten().for_each(Counter::reset);
+        let mut out = self.sink.create()?;
+        if self.sink.format == Format::Npz {
+            self.write_archive(&summary, &mut out, meter)?;
+        } else {
+            self.pass(&summary, &frame, &InPlace(out.file()), meter)?;
+        }
+        self.counted(&mut summary, request)?;
         out.commit()?;
         Ok(summary)
+    }
+
+    /// Notes what was counted, and fails where that is too much.
+    fn counted(&self, summary: &mut Summary, request: &FileCast) -> Result<(), FileError> {
+        for (row, counter) in summary.tensors.iter_mut().zip(&self.counters) {
+            row.counts = counter.as_ref().map(Counter::total);
+        }
+        for row in &summary.tensors {
+            let Some(counts) = &row.counts else { continue };
+            if let Some(&loss) = request.fail_on.iter().find(|loss| loss.count(counts) > 0) {
+                let (path, tensor, count) = (self.input.path().to_owned(), row.name.clone(), loss.count(counts));
+                return Err(FileError::Loss {
+                    path,
+                    tensor,
+                    loss,
+                    count,
+                    to: row.to,
+                    summary: Box::new(summary.clone()),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Casts everything for what it loses, and writes nothing.
+    fn rehearse(&self, request: &FileCast) -> Result<(), FileError> {
+        let (mut summary, frame) = self.plan()?;
+        self.pass(&summary, &frame, &Nowhere, &Meter::new(&FileCast { watch: None, ..request.clone() }, &summary))?;
+        self.counted(&mut summary, request)
     }
 
     /// Whether the output holds already what would be written.
@@ -387,17 +474,79 @@ impl<'a> Job<'a> {
     /// Casts everything, to whatever takes it.
     fn pass(&self, summary: &Summary, frame: &Frame, sink: &dyn Sink, meter: &Meter<'_>) -> Result<(), FileError> {
         let (head, tail) = frame;
-        let mut at = head.len() as u64;
-        let mut tasks = Vec::with_capacity(summary.tensors.len());
-        for ((stored, plan), end) in self.rows().zip(self.ends(summary, frame)) {
-            tasks.push(self.task(stored, plan, at));
-            at = end;
-        }
         let failed = |error| FileError::io(self.sink.path, "write", error);
         sink.put(0, head).map_err(failed)?;
+        let mut places = vec![head.len() as u64];
+        places.extend(self.ends(summary, frame));
+        if self.input.format == Format::Npz {
+            let mut archive = npz::open(&self.input.file)?;
+            for (index, &at) in places.iter().enumerate().take(self.plans.len()) {
+                self.pass_member(index, &mut archive, at, sink, meter)?;
+            }
+        } else {
+            let tasks =
+                self.rows().zip(&places).enumerate().map(|(i, ((stored, plan), &at))| self.task(i, stored, plan, at));
+            self.flow(0, &tasks.collect::<Vec<_>>(), sink, meter)?;
+        }
+        sink.put(places.last().copied().unwrap_or(0), tail).map_err(failed)
+    }
+
+    /// Does tasks, the first of which is for this tensor.
+    fn flow(&self, first: usize, tasks: &[Task<'_>], sink: &dyn Sink, meter: &Meter<'_>) -> Result<(), FileError> {
         let progress = |bytes| meter.add(bytes);
-        flow::run(&tasks, sink, &progress).map_err(|(task, trouble)| self.error(task, trouble))?;
-        sink.put(at, tail).map_err(failed)
+        flow::run(tasks, sink, &progress).map_err(|(task, trouble)| self.error(first + task, trouble))
+    }
+
+    /// Casts one tensor, which is in a member of an archive if the file is one.
+    fn pass_member(
+        &self,
+        index: usize,
+        archive: &mut npz::Archive<'_>,
+        at: u64,
+        sink: &dyn Sink,
+        meter: &Meter<'_>,
+    ) -> Result<(), FileError> {
+        let (Some(stored), Some(plan)) = (self.input.tensors.get(index), self.plans.get(index)) else { return Ok(()) };
+        let Place::Member(member, items) = &stored.place else {
+            return self.flow(index, &[self.task(index, stored, plan, at)], sink, meter);
+        };
+        npz::with_elements(&self.input.file, archive, member, |reader| {
+            let stream = Mutex::new(reader);
+            let task =
+                Task { elements: Elements::Stream(&stream), items: *items, ..self.task(index, stored, plan, at) };
+            self.flow(index, &[task], sink, meter)
+        })
+    }
+
+    /// Writes an archive of arrays. What was deflated is deflated again.
+    fn write_archive(&self, summary: &Summary, out: &mut AtomicFile, meter: &Meter<'_>) -> Result<(), FileError> {
+        let failed = |error: ZipError| FileError::io(self.sink.path, "write", error.into());
+        let mut archive = match self.input.format {
+            Format::Npz => Some(npz::open(&self.input.file)?),
+            _ => None,
+        };
+        let mut zip = ZipWriter::new(out.writer());
+        for (index, (row, (stored, plan))) in summary.tensors.iter().zip(self.rows()).enumerate() {
+            let deflated = matches!(&stored.place, Place::Member(member, _) if member.deflated);
+            let method = if deflated { CompressionMethod::Deflated } else { CompressionMethod::Stored };
+            // More than the header and padding of an array can add is left to the limit of the old format.
+            let large = row.bytes_after.saturating_mul(8) > u64::from(u32::MAX) / 2;
+            let options = SimpleFileOptions::default().compression_method(method).large_file(large);
+            zip.start_file(format!("{}.npy", row.name), options).map_err(failed)?;
+            if let Place::Strings(strings) = &stored.place {
+                self.sink.write_strings(&mut zip, &row.name, &row.shape, strings.view())?;
+                continue;
+            }
+            let header = npy::header(row.to, &row.shape, self.sink.options.npy_plain);
+            let sink = Ordered::new(&mut zip);
+            sink.put(0, &header).map_err(|error| failed(error.into()))?;
+            let at = header.len() as u64;
+            match &mut archive {
+                Some(archive) => self.pass_member(index, archive, at, &sink, meter)?,
+                None => self.flow(index, &[self.task(index, stored, plan, at)], &sink, meter)?,
+            }
+        }
+        zip.finish().map(drop).map_err(failed)
     }
 
     fn rows(&self) -> impl Iterator<Item = (&Stored, &Option<Plan>)> {
@@ -406,6 +555,9 @@ impl<'a> Job<'a> {
 
     /// What stands before and behind the elements.
     fn frame(&self, summary: &Summary) -> Result<Frame, FileError> {
+        if self.sink.format == Format::Npz {
+            return Ok((Vec::new(), Vec::new()));
+        }
         if self.sink.format == Format::Safetensors {
             let list: Vec<safetensors::Planned<'_>> =
                 summary.tensors.iter().map(|row| (&*row.name, row.to, &*row.shape)).collect();
@@ -426,14 +578,18 @@ impl<'a> Job<'a> {
         self.input.message.as_deref().filter(|_| self.sink.format == Format::TensorProto)
     }
 
-    fn task<'t>(&'t self, stored: &'t Stored, plan: &Option<Plan>, to: u64) -> Task<'t> {
+    fn task<'t>(&'t self, index: usize, stored: &'t Stored, plan: &Option<Plan>, to: u64) -> Task<'t> {
         let (elements, items) = match &stored.place {
             Place::File(at, items) => (Elements::File(&self.input.file, *at), *items),
+            Place::Temporary(file, items) => (Elements::File(file, 0), *items),
             Place::Memory(bytes) => (Elements::Memory(bytes), Items::PLAIN),
+            // Those that are streamed have their elements put in; the others never come here.
+            Place::Member(_, items) | Place::Fortran(_, _, items, _) => (Elements::Memory(&[]), *items),
             Place::Strings(_) => (Elements::Memory(&[]), Items::PLAIN),
         };
         let unpacks = self.sink.unpacks();
-        Task { elements, len: stored.len, from: stored.data_type, items, plan: *plan, unpacks, to }
+        let counter = self.counters.get(index).and_then(Option::as_ref);
+        Task { elements, len: stored.len, from: stored.data_type, items, plan: *plan, unpacks, to, counter }
     }
 
     fn error(&self, task: usize, trouble: Trouble) -> FileError {
@@ -457,7 +613,7 @@ impl<'a> Job<'a> {
         let result = plan.map(|plan| plan.run(&view)).transpose().map_err(wrong)?;
         let result = result.as_ref().map_or(view, Tensor::view);
         if !request.dry_run {
-            let mut out = AtomicFile::create(self.sink.path)?;
+            let mut out = self.sink.create()?;
             self.sink.write_with(&mut out, &source.name, &result, self.message())?;
             out.commit()?;
         }
@@ -472,6 +628,7 @@ impl<'a> Job<'a> {
                 bytes_before: size(&view),
                 bytes_after: size(&result),
                 cast: plan.is_some(),
+                counts: None,
                 name: source.name.clone(),
                 shape: source.shape.clone(),
             }],
@@ -485,6 +642,9 @@ fn summary(stored: &Stored, plan: &Option<Plan>) -> Result<TensorSummary, (Strin
     let Stored { name, shape, data_type: from, len, .. } = stored;
     let to = plan.map_or(*from, |plan| plan.to());
     let bytes = |data_type: DataType| {
+        if let Place::Strings(strings) = &stored.place {
+            return Ok(strings.view().bytes().len() as u64);
+        }
         let len = data_type.byte_len(*len).map(|len| len as u64);
         len.ok_or_else(|| (name.clone(), TensorError::TooLarge { data_type, shape: shape.clone() }))
     };
@@ -496,6 +656,7 @@ fn summary(stored: &Stored, plan: &Option<Plan>) -> Result<TensorSummary, (Strin
         bytes_before: bytes(*from)?,
         bytes_after: bytes(to)?,
         cast: plan.is_some(),
+        counts: None,
     })
 }
 
@@ -505,6 +666,15 @@ struct InPlace<'a>(&'a File);
 impl Sink for InPlace<'_> {
     fn put(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
         write_at(self.0, at, bytes)
+    }
+}
+
+/// Where output goes that nobody wants.
+struct Nowhere;
+
+impl Sink for Nowhere {
+    fn put(&self, _: u64, _: &[u8]) -> io::Result<()> {
+        Ok(())
     }
 }
 

@@ -1,9 +1,12 @@
 //! What can go wrong with a file. Every text starts with the file's path and names the tensor; texts are complete, so no
 //! error here has a `source` that would say the same again.
 
+use crate::cast::Summary;
+use crate::counts::Loss;
 use crate::format::Format;
 use crate::model::ModelError;
 use crate::npy::NpyError;
+use crate::npz::NpzError;
 use crate::pb::PbError;
 use crate::safetensors::SafetensorsError;
 use crate::sharded::ShardError;
@@ -60,6 +63,72 @@ pub enum FileError {
         path: PathBuf,
         /// What is wrong.
         error: Box<NpyError>,
+    },
+    /// A `.npz` file that is not valid, or that cannot be written.
+    #[error("{}: {error}", path.display())]
+    Npz {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        error: Box<NpzError>,
+    },
+    /// Bytes that do not tell what they are.
+    #[error("{}: neither .npy, .npz nor .safetensors by its first bytes (give the type, and the shape, of raw bytes)", path.display())]
+    Content {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Raw bytes without a type.
+    #[error("{}: raw bytes do not tell their element type (give it)", path.display())]
+    RawType {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Another number of raw bytes than type and shape ask for.
+    #[error("{}: {len} bytes of {}{data_type}{}", path.display(), RawShape(shape), Want(*want))]
+    RawLen {
+        /// The file.
+        path: PathBuf,
+        /// Bytes that there are.
+        len: u64,
+        /// The type.
+        data_type: DataType,
+        /// The shape, where it is given.
+        shape: Option<Vec<usize>>,
+        /// Bytes that type and shape ask for, where that is a number.
+        want: Option<usize>,
+    },
+    /// A shape for a file that tells its own.
+    #[error("{}: {format} files tell their shape (a shape is for raw bytes)", path.display())]
+    Shape {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        format: Format,
+    },
+    /// A cast from or to strings in a file of several tensors.
+    #[error("{}: {}strings are cast only in a file of one tensor", path.display(), TensorText(tensor))]
+    Strings {
+        /// The file.
+        path: PathBuf,
+        /// The tensor.
+        tensor: String,
+    },
+    /// A cast that loses what the caller does not want to lose.
+    #[error("{}: {}{count} of {loss}, cast to {to} (nothing is written)", path.display(), TensorText(tensor))]
+    Loss {
+        /// The file.
+        path: PathBuf,
+        /// The first tensor with such a loss.
+        tensor: String,
+        /// What is lost.
+        loss: Loss,
+        /// How many of its values.
+        count: u64,
+        /// The target type.
+        to: DataType,
+        /// What the cast would have done.
+        summary: Box<Summary>,
     },
     /// A `.safetensors` file that is not valid, or that cannot be written.
     #[error("{}: {error}", path.display())]
@@ -148,6 +217,10 @@ impl FileError {
         FileError::Safetensors { path: path.to_owned(), error: Box::new(error) }
     }
 
+    pub(crate) fn npz(path: &Path, error: NpzError) -> FileError {
+        FileError::Npz { path: path.to_owned(), error: Box::new(error) }
+    }
+
     pub(crate) fn shards(path: &Path, error: ShardError) -> FileError {
         FileError::Shards { path: path.to_owned(), error: Box::new(error) }
     }
@@ -196,6 +269,25 @@ impl<T: fmt::Display> fmt::Display for ShapeText<'_, T> {
             write!(f, "{}{dim}", if i == 0 { "" } else { "x" })?;
         }
         if self.0.len() > LIMIT { f.write_str("x...") } else { Ok(()) }
+    }
+}
+
+struct RawShape<'a>(&'a Option<Vec<usize>>);
+
+impl fmt::Display for RawShape<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.as_ref().map_or(Ok(()), |shape| write!(f, "{} ", ShapeText(shape)))
+    }
+}
+
+struct Want(Option<usize>);
+
+impl fmt::Display for Want {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(want) => write!(f, " (want {want})"),
+            None => f.write_str(", which do not come out even"),
+        }
     }
 }
 

@@ -1,13 +1,14 @@
 //! Elements from files to a file, in constant memory: workers take chunks in order, and each reads its chunk, casts it in
 //! buffers of its own and writes it, so that reading, casting and writing overlap.
 
+use crate::counts::{Counter, Sides};
 use crate::positional::InputFile;
 use crate::source::{Items, resize};
 use onnx_cast::{CastError, DataType, Plan, TensorError, TensorView, unpack};
-use std::io;
+use std::io::{self, Read, Write};
 use std::num::NonZero;
 use std::ops::ControlFlow;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 /// The elements of a tensor, and what becomes of them.
@@ -25,6 +26,8 @@ pub(crate) struct Task<'a> {
     pub(crate) unpacks: bool,
     /// Where they go in the output.
     pub(crate) to: u64,
+    /// What counts the values and what became of them.
+    pub(crate) counter: Option<&'a Counter>,
 }
 
 /// Where elements are read.
@@ -33,11 +36,55 @@ pub(crate) enum Elements<'a> {
     /// In a file, from this byte on.
     File(&'a InputFile, u64),
     Memory(&'a [u8]),
+    /// In order from here on.
+    Stream(&'a Mutex<dyn Read + Send + 'a>),
 }
 
 /// What takes the output, chunk by chunk, each at its place.
 pub(crate) trait Sink: Sync {
     fn put(&self, at: u64, bytes: &[u8]) -> io::Result<()>;
+
+    /// Nothing more will come: nobody need wait for it.
+    fn abort(&self) {}
+}
+
+/// A sink over what is written in order. Chunks wait for those before them.
+pub(crate) struct Ordered<W> {
+    state: Mutex<OrderedState<W>>,
+    changed: Condvar,
+}
+
+struct OrderedState<W> {
+    at: u64,
+    aborted: bool,
+    out: W,
+}
+
+impl<W> Ordered<W> {
+    pub(crate) fn new(out: W) -> Self {
+        Ordered { state: Mutex::new(OrderedState { at: 0, aborted: false, out }), changed: Condvar::new() }
+    }
+}
+
+impl<W: Write + Send> Sink for Ordered<W> {
+    fn put(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        while state.at != at && !state.aborted {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        if state.aborted {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        state.out.write_all(bytes)?;
+        state.at += bytes.len() as u64;
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    fn abort(&self) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).aborted = true;
+        self.changed.notify_all();
+    }
 }
 
 /// What went wrong.
@@ -79,8 +126,8 @@ pub(crate) fn run(tasks: &[Task<'_>], sink: &dyn Sink, progress: Progress<'_>) -
     queue.failed.map_or(Ok(()), Err)
 }
 
-struct Flow<'a> {
-    tasks: &'a [Task<'a>],
+struct Flow<'a, 't> {
+    tasks: &'a [Task<'t>],
     sink: &'a dyn Sink,
     progress: Progress<'a>,
     queue: Mutex<Queue>,
@@ -108,32 +155,38 @@ struct Buffers {
     packed: Vec<u8>,
     result: Vec<u8>,
     unpacked: Vec<u8>,
+    sides: Sides,
 }
 
-impl Flow<'_> {
+impl Flow<'_, '_> {
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn work(&self) {
         let mut buffers = Buffers::default();
-        while let Some(chunk) = self.next() {
+        while let Some(chunk) = self.next(&mut buffers) {
             let done = self.tasks[chunk.task].cast(&chunk, self.sink, &mut buffers);
             let told = done.and_then(|bytes| match (self.progress)(bytes) {
                 ControlFlow::Continue(()) => Ok(()),
                 ControlFlow::Break(()) => Err(Trouble::Stopped),
             });
             if let Err(trouble) = told {
-                let mut queue = self.queue();
-                // Of several, the first in the file: which of the threads is faster is chance.
-                if queue.failed.as_ref().is_none_or(|(task, _)| chunk.task < *task) {
-                    queue.failed = Some((chunk.task, trouble));
-                }
+                self.fail(&mut self.queue(), chunk.task, trouble);
             }
         }
     }
 
-    fn next(&self) -> Option<Chunk> {
+    fn fail(&self, queue: &mut Queue, task: usize, trouble: Trouble) {
+        // The first of several: those after it may come of it.
+        if queue.failed.is_none() {
+            queue.failed = Some((task, trouble));
+        }
+        self.sink.abort();
+    }
+
+    /// The next chunk; of a stream, its items are read, which must be in order.
+    fn next(&self, buffers: &mut Buffers) -> Option<Chunk> {
         let mut queue = self.queue();
         if queue.failed.is_some() {
             return None;
@@ -144,6 +197,12 @@ impl Flow<'_> {
                 let chunk =
                     Chunk { task: queue.task, element: queue.element, len: CHUNK.min(task.len - queue.element) };
                 queue.element += chunk.len;
+                if let Elements::Stream(stream) = task.elements
+                    && let Err(trouble) = task.read_next(&chunk, stream, &mut buffers.items)
+                {
+                    self.fail(&mut queue, chunk.task, trouble);
+                    return None;
+                }
                 return Some(chunk);
             }
             queue.task += 1;
@@ -155,14 +214,16 @@ impl Flow<'_> {
 impl Task<'_> {
     /// Reads, casts and writes a chunk; returns the bytes read.
     fn cast(&self, chunk: &Chunk, sink: &dyn Sink, buffers: &mut Buffers) -> Result<u64, Trouble> {
-        let Buffers { items, packed, result, unpacked } = buffers;
+        let Buffers { items, packed, result, unpacked, sides } = buffers;
         let start = self.fit(self.items.byte_len(self.from, chunk.element))?;
         let len = self.fit(self.items.byte_len(self.from, chunk.len))?;
         let mut elements = match self.elements {
             Elements::Memory(bytes) => bytes.get(start..start + len).unwrap_or_default(),
-            Elements::File(file, at) => {
-                self.fit(resize(items, len))?;
-                file.read_at(at + start as u64, items).map_err(Trouble::Read)?;
+            Elements::File(..) | Elements::Stream(_) => {
+                if let Elements::File(file, at) = self.elements {
+                    self.fit(resize(items, len))?;
+                    file.read_at(at + start as u64, items).map_err(Trouble::Read)?;
+                }
                 self.fit(self.items.decode(self.from, chunk.len, items, packed))?;
                 if self.items.unpacked { &packed[..] } else { &items[..] }
             }
@@ -174,6 +235,9 @@ impl Task<'_> {
             let view = TensorView::new(self.from, &shape, elements).map_err(|error| Trouble::Cast(error.into()))?;
             self.fit(to.byte_len(chunk.len).and_then(|len| resize(result, len)))?;
             plan.run_into(&view, result).map_err(Trouble::Cast)?;
+            if let Some(counter) = self.counter {
+                counter.add(elements, result, chunk.len, sides).map_err(Trouble::Cast)?;
+            }
             elements = result;
         }
         let written = Items { swap: 1, unpacked: self.unpacks && to.is_packed() };
@@ -184,6 +248,24 @@ impl Task<'_> {
         let offset = self.fit(written.byte_len(to, chunk.element))?;
         sink.put(self.to + offset as u64, elements).map_err(Trouble::Write)?;
         Ok(len as u64)
+    }
+
+    /// Reads the items of a chunk from where a stream stands.
+    fn read_next(
+        &self,
+        chunk: &Chunk,
+        stream: &Mutex<dyn Read + Send + '_>,
+        items: &mut Vec<u8>,
+    ) -> Result<(), Trouble> {
+        let len = self.items.byte_len(self.from, chunk.len);
+        self.fit(len.and_then(|len| resize(items, len)))?;
+        let read = stream.lock().unwrap_or_else(PoisonError::into_inner).read_exact(items);
+        read.map_err(|error| {
+            Trouble::Read(match error.kind() {
+                io::ErrorKind::UnexpectedEof => io::Error::new(error.kind(), "it ends before its elements do"),
+                _ => error,
+            })
+        })
     }
 
     /// A size, or memory, that there must be.

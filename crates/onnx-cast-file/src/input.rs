@@ -2,15 +2,20 @@
 //! those that only come out of it as a whole: strings, Fortran order, the fields of a TensorProto other than `raw_data`.
 
 use crate::error::FileError;
+use crate::flow::{Elements, Task};
 use crate::format::Format;
+use crate::fortran;
 use crate::npy::{self, Array, NpyError};
+use crate::npz::{self, Member};
 use crate::pb::{self, Outline};
-use crate::positional::InputFile;
+use crate::positional::{InputFile, PositionedReader};
 use crate::safetensors::{self, Entry, Head};
 use crate::source::{Items, Source, SourceData};
 use onnx_cast::{CastError, DataType, Strings, TensorError, element_count};
 use std::borrow::Cow;
+use std::io::{self, Read};
 use std::path::Path;
+use std::sync::Mutex;
 
 /// A file of tensors.
 #[derive(Debug)]
@@ -23,6 +28,15 @@ pub(crate) struct Input {
     pub(crate) metadata: Option<Vec<(String, String)>>,
     /// The TensorProto that a `.pb` file is, its elements left out.
     pub(crate) message: Option<Vec<u8>>,
+}
+
+/// What the caller says of an input.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Given<'a> {
+    /// The element type, where the file does not tell it; of a file of one tensor that does, it must be this.
+    pub(crate) from: Option<DataType>,
+    /// The shape of raw bytes.
+    pub(crate) shape: Option<&'a [usize]>,
 }
 
 /// A tensor of a file.
@@ -41,6 +55,12 @@ pub(crate) struct Stored {
 pub(crate) enum Place {
     /// In the file, from this byte on.
     File(u64, Items),
+    /// In a file of this program's own, all of which they are.
+    Temporary(InputFile, Items),
+    /// In a member of the archive that the file is.
+    Member(Member, Items),
+    /// In Fortran order, in a member or from a byte of the file on; the last is the size of an item.
+    Fortran(Option<Member>, u64, Items, usize),
     /// Here, as this library has them.
     Memory(Vec<u8>),
     /// Here.
@@ -51,21 +71,39 @@ pub(crate) enum Place {
 const MAX_NPY_HEADER: usize = 1 << 20;
 
 impl Input {
-    /// Opens a file; `from` is the type of a `.npy` file's elements where the file does not tell it, and must be that of
-    /// the tensor of any other file of one.
-    pub(crate) fn open(path: &Path, format: Format, from: Option<DataType>) -> Result<Input, FileError> {
-        if format == Format::Onnx {
-            let (what, hint) = ("reading one tensor", "it is a model");
-            return Err(FileError::Format { path: path.to_owned(), what, format, hint });
+    /// Opens a file, or with `-` the standard input; the format is told by the content where it is not given.
+    pub(crate) fn open(path: &Path, format: Option<Format>, given: &Given<'_>) -> Result<Input, FileError> {
+        let file = if path == Path::new("-") { InputFile::standard_input()? } else { InputFile::open(path)? };
+        let format = match format {
+            Some(format) => format,
+            None if given.shape.is_some() => Format::Raw,
+            None => {
+                let known = Format::by_content(&file.prefix(16)?);
+                known.ok_or_else(|| FileError::Content { path: path.to_owned() })?
+            }
+        };
+        if let (Some(_), true) = (given.shape, format != Format::Raw) {
+            return Err(FileError::Shape { path: path.to_owned(), format });
         }
-        let file = InputFile::open(path)?;
         match format {
             Format::Safetensors => open_safetensors(file),
             Format::Npy => {
-                let stored = open_npy(&file, from)?;
+                let stored = open_npy(&file, given.from)?;
                 Ok(Input { file, format, tensors: vec![stored], metadata: None, message: None })
             }
-            Format::TensorProto | Format::Onnx => open_pb(file),
+            Format::Npz => {
+                let tensors = open_npz(&file, given.from)?;
+                Ok(Input { file, format, tensors, metadata: None, message: None })
+            }
+            Format::TensorProto => open_pb(file),
+            Format::Raw => {
+                let stored = open_raw(&file, given)?;
+                Ok(Input { file, format, tensors: vec![stored], metadata: None, message: None })
+            }
+            Format::Onnx => {
+                let (what, hint) = ("reading one tensor", "it is a model");
+                Err(FileError::Format { path: path.to_owned(), what, format, hint })
+            }
         }
     }
 
@@ -88,28 +126,85 @@ impl Input {
         FileError::cast(self.path(), tensor, error)
     }
 
+    /// Hands a tensor to a function as a task that keeps it as it is.
+    pub(crate) fn with_task(
+        &self,
+        index: usize,
+        run: impl FnOnce(Task<'_>) -> Result<(), FileError>,
+    ) -> Result<(), FileError> {
+        let Some(stored) = self.tensors.get(index) else { return Ok(()) };
+        match &stored.place {
+            Place::File(at, items) => run(stored.task(Elements::File(&self.file, *at), *items)),
+            Place::Temporary(file, items) => run(stored.task(Elements::File(file, 0), *items)),
+            Place::Memory(bytes) => run(stored.task(Elements::Memory(bytes), Items::PLAIN)),
+            Place::Member(member, items) => {
+                npz::with_elements(&self.file, &mut npz::open(&self.file)?, member, |reader| {
+                    let stream = Mutex::new(reader);
+                    run(stored.task(Elements::Stream(&stream), *items))
+                })
+            }
+            Place::Fortran(..) | Place::Strings(_) => Ok(()),
+        }
+    }
+
+    /// Brings what is in Fortran order into C order, in temporary files in a folder.
+    pub(crate) fn settle(&mut self, folder: &Path) -> Result<(), FileError> {
+        for stored in &mut self.tensors {
+            let Place::Fortran(member, at, items, size) = &stored.place else { continue };
+            let path = self.file.path();
+            let failed = |error| FileError::io(path, "read", error);
+            let spooled = match member {
+                None => None,
+                Some(member) => {
+                    let mut file = tempfile::tempfile_in(folder).map_err(failed)?;
+                    npz::with_elements(&self.file, &mut npz::open(&self.file)?, member, |reader| {
+                        io::copy(reader, &mut file).map(drop).map_err(failed)
+                    })?;
+                    Some(InputFile::temporary(path, file).map_err(failed)?)
+                }
+            };
+            let file = tempfile::tempfile_in(folder).map_err(failed)?;
+            fortran::to_c_order(spooled.as_ref().unwrap_or(&self.file), *at, &stored.shape, *size, &file)
+                .map_err(failed)?;
+            stored.place = Place::Temporary(InputFile::temporary(path, file).map_err(failed)?, *items);
+        }
+        Ok(())
+    }
+
     /// A tensor with all of its elements, which are then no longer here if they were.
     pub(crate) fn take(&mut self, index: usize) -> Result<Source<'static>, FileError> {
+        self.settle(&std::env::temp_dir())?;
         let Some(stored) = self.tensors.get_mut(index) else {
             return Err(FileError::TensorCount { path: self.path().to_owned(), count: index, what: "this" });
         };
         let (name, data_type, shape) = (stored.name.clone(), stored.data_type, stored.shape.clone());
-        let data = match std::mem::replace(&mut stored.place, Place::Memory(Vec::new())) {
-            Place::Memory(bytes) => SourceData::Bytes(Cow::Owned(bytes)),
-            Place::Strings(strings) => SourceData::Strings(strings),
-            Place::File(at, items) => {
-                let too_large = || {
-                    let error = TensorError::TooLarge { data_type, shape: shape.clone() };
-                    FileError::cast(self.file.path(), &name, error.into())
-                };
-                let len = items.byte_len(data_type, stored.len).ok_or_else(too_large)?;
-                let mut bytes = self.file.read(at, len as u64)?;
-                let mut packed = Vec::new();
-                items.decode(data_type, stored.len, &mut bytes, &mut packed).ok_or_else(too_large)?;
-                SourceData::Bytes(Cow::Owned(if items.unpacked { packed } else { bytes }))
-            }
+        let too_large = || {
+            let error = TensorError::TooLarge { data_type, shape: shape.clone() };
+            FileError::cast(self.file.path(), &name, error.into())
         };
-        Ok(Source { name, data_type, shape, data })
+        let len = |items: Items| items.byte_len(data_type, stored.len).map(|len| len as u64).ok_or_else(too_large);
+        let (mut bytes, items) = match std::mem::replace(&mut stored.place, Place::Memory(Vec::new())) {
+            Place::Memory(bytes) => (bytes, Items::PLAIN),
+            Place::Strings(strings) => {
+                return Ok(Source { data: SourceData::Strings(strings), name, data_type, shape });
+            }
+            Place::File(at, items) => (self.file.read(at, len(items)?)?, items),
+            Place::Temporary(file, items) => (file.read(0, len(items)?)?, items),
+            Place::Member(member, items) => {
+                let mut bytes = Vec::new();
+                npz::with_elements(&self.file, &mut npz::open(&self.file)?, &member, |reader| {
+                    let read = reader.read_to_end(&mut bytes);
+                    read.map(drop).map_err(|error| FileError::io(self.file.path(), "read", error))
+                })?;
+                (bytes, items)
+            }
+            // There are none left.
+            Place::Fortran(..) => return Err(too_large()),
+        };
+        let mut packed = Vec::new();
+        items.decode(data_type, stored.len, &mut bytes, &mut packed).ok_or_else(too_large)?;
+        let bytes = if items.unpacked { packed } else { bytes };
+        Ok(Source { data: SourceData::Bytes(Cow::Owned(bytes)), name, data_type, shape })
     }
 }
 
@@ -125,6 +220,12 @@ pub(crate) fn check_type(path: &Path, stored: &Stored, want: Option<DataType>) -
 }
 
 impl Stored {
+    /// The task that keeps these elements.
+    fn task<'a>(&self, elements: Elements<'a>, items: Items) -> Task<'a> {
+        let (len, from) = (self.len, self.data_type);
+        Task { elements, len, from, items, plan: None, unpacks: false, to: 0, counter: None }
+    }
+
     /// Of a tensor that has been read.
     fn of(source: Source<'_>, len: usize) -> Stored {
         let place = match source.data {
@@ -154,27 +255,92 @@ fn open_safetensors(file: InputFile) -> Result<Input, FileError> {
 }
 
 fn open_npy(file: &InputFile, from: Option<DataType>) -> Result<Stored, FileError> {
-    let wrong = |error| FileError::npy(file.path(), error);
-    let place = npy::header_place(&file.prefix(npy::PREFIX)?).map_err(wrong)?;
+    open_array(file.path(), String::new(), None, file.len(), &mut PositionedReader::new(file), from)
+}
+
+fn open_npz(file: &InputFile, from: Option<DataType>) -> Result<Vec<Stored>, FileError> {
+    let mut archive = npz::open(file)?;
+    let mut tensors = Vec::new();
+    for index in 0..archive.len() {
+        tensors.push(npz::with_member(file, &mut archive, index, |name, deflated, len, reader| {
+            let member = Member { index, deflated, start: 0 };
+            open_array(file.path(), name, Some(member), len, reader, from)
+        })?);
+    }
+    Ok(tensors)
+}
+
+/// Reads the header of an array of `len` bytes, and the elements if they are strings.
+fn open_array(
+    path: &Path,
+    name: String,
+    mut member: Option<Member>,
+    len: u64,
+    reader: &mut dyn Read,
+    from: Option<DataType>,
+) -> Result<Stored, FileError> {
+    let wrong = |error| FileError::npy(path, error);
+    let mut read = |len: u64, bytes: &mut Vec<u8>| {
+        // What is there is read, and nothing allocated for what is not.
+        let read = reader.take(len).read_to_end(bytes);
+        read.map(drop).map_err(|error| FileError::io(path, "read", error))
+    };
+    let mut header = Vec::new();
+    read(npy::PREFIX as u64, &mut header)?;
+    let place = npy::header_place(&header).map_err(wrong)?;
     let start = place.end as u64;
-    if start > file.len() {
+    if start > len {
         return Err(wrong(NpyError::Truncated));
     }
     if place.len() > MAX_NPY_HEADER {
         return Err(wrong(NpyError::Header { what: "more than 1 MiB of it" }));
     }
-    let header = file.read(place.start as u64, place.len() as u64)?;
-    let body = file.len() - start;
-    let array = Array::parse(&header, body, from).map_err(wrong)?;
-    if let Some(items) = array.items() {
-        let data_type = array.data_type();
-        let Array { shape, len, .. } = array;
-        return Ok(Stored { name: String::new(), data_type, shape, len, place: Place::File(start, items) });
+    // No header is empty: a version 1 file is longer than the prefix, or has none.
+    read(start.saturating_sub(header.len() as u64), &mut header)?;
+    let text = header.get(place).ok_or_else(|| wrong(NpyError::Truncated))?;
+    let array = Array::parse(text, len - start, from).map_err(wrong)?;
+    let data_type = array.data_type();
+    if let Some(member) = &mut member {
+        member.start = start;
     }
-    let bytes = file.read(start, body)?;
-    let data = array.decode(Cow::Owned(bytes)).map_err(wrong)?;
-    let (data_type, len) = (array.data_type(), array.len);
-    Ok(Stored::of(Source { name: String::new(), data_type, shape: array.shape, data }, len))
+    let place = match (array.items(), array.fortran_items(), member) {
+        (Some(items), Some(size), member) => {
+            let at = if member.is_some() { 0 } else { start };
+            Place::Fortran(member, at, items, size)
+        }
+        (Some(items), None, Some(member)) => Place::Member(member, items),
+        (Some(items), None, None) => Place::File(start, items),
+        (None, ..) => {
+            let mut body = header.split_off((start as usize).min(header.len()));
+            read((len - start).saturating_sub(body.len() as u64), &mut body)?;
+            let data = array.decode(Cow::Owned(body)).map_err(wrong)?;
+            return Ok(Stored::of(Source { name, data_type, shape: array.shape, data }, array.len));
+        }
+    };
+    Ok(Stored { name, data_type, shape: array.shape, len: array.len, place })
+}
+
+fn open_raw(file: &InputFile, given: &Given<'_>) -> Result<Stored, FileError> {
+    let path = file.path();
+    let data_type = given.from.ok_or_else(|| FileError::RawType { path: path.to_owned() })?;
+    let wrong = |want| {
+        let shape = given.shape.map(<[usize]>::to_vec);
+        FileError::RawLen { path: path.to_owned(), len: file.len(), data_type, shape, want }
+    };
+    let shape = match given.shape {
+        Some(shape) => shape.to_vec(),
+        None => {
+            let bits = data_type.bits().ok_or_else(|| wrong(None))? as u64;
+            let len = file.len().checked_mul(8).filter(|all| all.is_multiple_of(bits)).map(|all| all / bits);
+            vec![len.and_then(|len| usize::try_from(len).ok()).ok_or_else(|| wrong(None))?]
+        }
+    };
+    let len = element_count(&shape).ok_or_else(|| wrong(None))?;
+    let want = data_type.byte_len(len);
+    if want.map(|want| want as u64) != Some(file.len()) {
+        return Err(wrong(want));
+    }
+    Ok(Stored { name: String::new(), data_type, shape, len, place: Place::File(0, Items::PLAIN) })
 }
 
 fn open_pb(file: InputFile) -> Result<Input, FileError> {

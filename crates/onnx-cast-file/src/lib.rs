@@ -26,13 +26,17 @@
 
 mod atomic;
 mod cast;
+mod counts;
 mod error;
 mod flow;
 mod format;
+mod fortran;
 mod input;
+mod inspect;
 mod mmap;
 pub mod model;
 pub mod npy;
+mod npz;
 mod output;
 pub mod pb;
 mod positional;
@@ -46,9 +50,12 @@ mod tensor;
 
 pub use atomic::AtomicFile;
 pub use cast::{FileCast, Summary, TensorSummary, Watch, bit_cast_file, cast_file};
+pub use counts::{Counts, Loss};
 pub use error::FileError;
 pub use format::Format;
+pub use inspect::{Difference, FileInfo, TensorInfo, Values, diff, inspect};
 pub use model::Model;
+pub use npz::NpzError;
 pub use rewrite::{ExternalProblem, FoldSummary, ModelCast, Storage, cast_model, fold_model};
 pub use selection::{Pattern, Rule, Selection, SelectionError};
 pub use sharded::ShardError;

@@ -321,15 +321,18 @@ impl Array {
         }
     }
 
-    /// How the items stand in the file, where any stretch of them can be read by itself: not strings, and in C order.
+    /// How the items stand in the file, where any stretch of them can be read by itself: not strings.
     pub(crate) fn items(&self) -> Option<Items> {
         let swap = if self.item.big_endian { self.item.word } else { 1 };
         match self.item.kind {
-            ItemKind::Element(data_type) if !self.fortran_order => {
-                Some(Items { swap, unpacked: data_type.is_packed() })
-            }
-            _ => None,
+            ItemKind::Element(data_type) => Some(Items { swap, unpacked: data_type.is_packed() }),
+            ItemKind::Bytes | ItemKind::Unicode => None,
         }
+    }
+
+    /// Bytes of an item, where the first index moves fastest and that makes a difference.
+    pub(crate) fn fortran_items(&self) -> Option<usize> {
+        (self.fortran_order && self.len > 0).then_some(self.item.size)
     }
 
     /// The elements, from all the items.

@@ -1,6 +1,6 @@
 //! One tensor, or the frame of one, in the format of an output.
 
-use crate::atomic::AtomicFile;
+use crate::atomic::{AtomicFile, folder_of};
 use crate::error::FileError;
 use crate::format::Format;
 use crate::pb::{self, Frame, PbError, PbProblem};
@@ -8,9 +8,9 @@ use crate::safetensors::{self, SafetensorsError};
 use crate::source::zeros;
 use crate::tensor::WriteOptions;
 use crate::{npy, npy::NpyError};
-use onnx_cast::{Data, DataType, TensorView, unpack};
+use onnx_cast::{Data, DataType, StringsView, TensorView, unpack};
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Where a tensor goes.
 pub(crate) struct Output<'a> {
@@ -47,11 +47,12 @@ impl Output<'_> {
                 return pb::raw_message(frame, data_type, len).map_err(|problem| self.pb_error(name, problem));
             }
             Format::Npy => npy::header(data_type, shape, self.options.npy_plain),
+            Format::Raw => Vec::new(),
             Format::Safetensors if name.is_empty() => return Err(self.safetensors_error(SafetensorsError::Unnamed)),
             Format::Safetensors => {
                 safetensors::header(None, &[(name, data_type, shape)]).map_err(|error| self.safetensors_error(error))?
             }
-            Format::Onnx => return Err(self.no_model()),
+            Format::Onnx | Format::Npz => return Err(self.not_one()),
         };
         Ok((head, Vec::new()))
     }
@@ -63,14 +64,45 @@ impl Output<'_> {
         }
     }
 
-    fn no_model(&self) -> FileError {
-        let (what, hint) = ("writing one tensor", "it is for models");
+    /// Starts the file.
+    pub(crate) fn create(&self) -> Result<AtomicFile, FileError> {
+        if self.path == Path::new("-") { AtomicFile::standard_output() } else { AtomicFile::create(self.path) }
+    }
+
+    /// Where temporary files have the room that the output will take.
+    pub(crate) fn folder(&self) -> PathBuf {
+        if self.path == Path::new("-") { std::env::temp_dir() } else { folder_of(self.path).to_owned() }
+    }
+
+    /// Writes an array of strings as numpy has them.
+    pub(crate) fn write_strings(
+        &self,
+        out: &mut dyn Write,
+        name: &str,
+        shape: &[usize],
+        strings: StringsView<'_>,
+    ) -> Result<(), FileError> {
+        let failed = |error| FileError::io(self.path, "write", error);
+        let width = npy::string_width(name, strings).map_err(|error| self.npy_error(error))?;
+        out.write_all(&npy::string_header(width, shape)).map_err(failed)?;
+        let mut item = Vec::with_capacity(4 * width);
+        for string in strings.iter() {
+            item.clear();
+            npy::put_string(&mut item, string, width);
+            out.write_all(&item).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    fn not_one(&self) -> FileError {
+        let hint = if self.format == Format::Onnx { "it is for models" } else { "it is for several" };
+        let what = "writing one tensor";
         FileError::Format { path: self.path.to_owned(), what, format: self.format, hint }
     }
 
     /// Whether elements narrower than a byte stand one to a byte.
     pub(crate) fn unpacks(&self) -> bool {
-        self.format == Format::Npy
+        matches!(self.format, Format::Npy | Format::Npz)
     }
 
     /// Writes a tensor as it is.
@@ -106,21 +138,16 @@ impl Output<'_> {
                         pb::check_size(name, message.len() as u64).map_err(|error| FileError::pb(self.path, error))?;
                         out.write_all(&message).map_err(failed)?;
                     }
-                    Format::Npy => {
-                        let width = npy::string_width(name, strings).map_err(|error| self.npy_error(error))?;
-                        out.write_all(&npy::string_header(width, view.shape())).map_err(failed)?;
-                        let mut item = Vec::with_capacity(4 * width);
-                        for string in strings.iter() {
-                            item.clear();
-                            npy::put_string(&mut item, string, width);
-                            out.write_all(&item).map_err(failed)?;
-                        }
+                    Format::Npy => self.write_strings(out, name, view.shape(), strings)?,
+                    Format::Raw => {
+                        let (path, what, hint) = (self.path.to_owned(), "writing strings", "");
+                        return Err(FileError::Format { path, what, format: self.format, hint });
                     }
                     Format::Safetensors => {
                         let (tensor, data_type) = (name.to_owned(), DataType::String);
                         return Err(self.safetensors_error(SafetensorsError::NoName { tensor, data_type }));
                     }
-                    Format::Onnx => return Err(self.no_model()),
+                    Format::Onnx | Format::Npz => return Err(self.not_one()),
                 }
                 Ok(())
             }

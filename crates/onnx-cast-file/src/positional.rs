@@ -6,7 +6,7 @@
 use crate::error::FileError;
 use crate::source::zeros;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 /// A file that is read.
@@ -29,6 +29,26 @@ impl InputFile {
             return Err(FileError::io(path, "read", io::Error::new(io::ErrorKind::InvalidInput, what)));
         }
         Ok(InputFile { path: path.to_owned(), file, len: metadata.len() })
+    }
+
+    /// What the standard input gives: that file, or if it is none, a temporary one of what it gave.
+    pub(crate) fn standard_input() -> Result<InputFile, FileError> {
+        let path = Path::new("-");
+        if cfg!(unix)
+            && let Ok(file) = InputFile::open(Path::new("/dev/stdin"))
+        {
+            return Ok(InputFile { path: path.to_owned(), ..file });
+        }
+        let failed = |error| FileError::io(path, "read", error);
+        let mut file = tempfile::tempfile().map_err(failed)?;
+        io::copy(&mut io::stdin().lock(), &mut file).map_err(failed)?;
+        InputFile::temporary(path, file).map_err(failed)
+    }
+
+    /// A file of this program's own, that stands for another.
+    pub(crate) fn temporary(path: &Path, file: File) -> io::Result<InputFile> {
+        let len = file.metadata()?.len();
+        Ok(InputFile { path: path.to_owned(), file, len })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -75,6 +95,40 @@ impl InputFile {
     /// The first bytes, as many of `len` as there are.
     pub(crate) fn prefix(&self, len: usize) -> Result<Vec<u8>, FileError> {
         self.read(0, self.len.min(len as u64))
+    }
+}
+
+/// A file that is read in order.
+#[derive(Clone, Debug)]
+pub(crate) struct PositionedReader<'a> {
+    file: &'a InputFile,
+    at: u64,
+}
+
+impl<'a> PositionedReader<'a> {
+    pub(crate) fn new(file: &'a InputFile) -> Self {
+        PositionedReader { file, at: 0 }
+    }
+}
+
+impl Read for PositionedReader<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let len = self.file.len.saturating_sub(self.at).min(bytes.len() as u64) as usize;
+        self.file.read_at(self.at, &mut bytes[..len])?;
+        self.at += len as u64;
+        Ok(len)
+    }
+}
+
+impl Seek for PositionedReader<'_> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let at = match to {
+            SeekFrom::Start(at) => Some(at),
+            SeekFrom::End(by) => self.file.len.checked_add_signed(by),
+            SeekFrom::Current(by) => self.at.checked_add_signed(by),
+        };
+        self.at = at.ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(self.at)
     }
 }
 

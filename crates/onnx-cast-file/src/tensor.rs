@@ -3,7 +3,7 @@
 use crate::atomic::AtomicFile;
 use crate::error::FileError;
 use crate::format::Format;
-use crate::input::Input;
+use crate::input::{Given, Input};
 use crate::output::Output;
 use onnx_cast::{DataType, Tensor, TensorError, TensorView};
 use std::path::Path;
@@ -39,7 +39,8 @@ pub fn read_tensor(path: impl AsRef<Path>) -> Result<NamedTensor, FileError> {
 pub fn read_tensor_as(path: impl AsRef<Path>, from: Option<DataType>) -> Result<NamedTensor, FileError> {
     let path = path.as_ref();
     let format = Format::from_path(path)?;
-    let source = Input::open(path, format, from)?.single("reading one tensor", from)?.take(0)?;
+    let source =
+        Input::open(path, Some(format), &Given { from, shape: None })?.single("reading one tensor", from)?.take(0)?;
     let too_large = |error: TensorError| FileError::cast(path, "", error.into());
     source.into_named().map_err(too_large)
 }

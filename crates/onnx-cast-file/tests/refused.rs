@@ -202,7 +202,10 @@ fn paths() {
     let read = |name: &str| text(read_tensor(at(name)).expect_err(name), &folder);
     assert_eq!(read("none.pb"), "none.pb: cannot open: No such file or directory (os error 2)");
     for name in ["w.txt", "w", ".pb"] {
-        assert_eq!(read(name), format!("{name}: unknown file extension (want .pb, .npy, .safetensors, .onnx)"));
+        assert_eq!(
+            read(name),
+            format!("{name}: unknown file extension (want .pb, .npy, .npz, .safetensors, .onnx, .bin)")
+        );
     }
     fs::create_dir(at("folder.npy")).expect("made");
     assert_eq!(read("folder.npy"), "folder.npy: cannot read: is a directory");

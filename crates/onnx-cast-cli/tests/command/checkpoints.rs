@@ -224,3 +224,177 @@ fn files_that_do_not_fit_together() {
         "empty: 0 of *.safetensors.index.json and 0 of *.safetensors in this folder (want one; name the file)",
     );
 }
+
+#[test]
+fn raw_bytes() {
+    let folder = Folder::new();
+    folder.write("x.bin", [0x00, 0x00, 0x80, 0x3f, 0x00, 0x00, 0x00, 0xc0]);
+    done(&folder.run("cast x.bin y.bin --from float --to bf16 --quiet"));
+    assert_eq!(folder.read("y.bin"), [0x80, 0x3f, 0x00, 0xc0]);
+    folder.write("x.dat", folder.read("x.bin"));
+    done(&folder.run("cast x.dat y.pb --from float --shape 2,1 --to bf16 --quiet"));
+    let tensor = onnx_cast_file::read_tensor(folder.path("y.pb")).expect("a tensor").tensor;
+    assert_eq!((tensor.shape(), tensor.bytes()), (&[2, 1][..], Some(&[0x80, 0x3f, 0x00, 0xc0][..])));
+    for (line, message) in [
+        ("cast x.bin o.npy --to bf16", "x.bin: raw bytes do not tell their element type (give it)"),
+        ("cast x.bin o.npy --to bf16 --from float --shape 3", "x.bin: 8 bytes of 3 float (want 12)"),
+        ("cast x.bin o.npy --to bf16 --from complex128", "x.bin: 8 bytes of complex128, which do not come out even"),
+        (
+            "cast x.bin o.npy --to bf16 --from float --shape 9223372036854775807,9",
+            "x.bin: 8 bytes of 9223372036854775807x9 float, which do not come out even",
+        ),
+        ("cast x.bin o.bin --to string --from float", "o.bin: writing strings does not take .bin files"),
+    ] {
+        folder.refuses(line, message);
+    }
+}
+
+#[test]
+fn standard_input_and_output() {
+    let folder = Folder::new();
+    checkpoint(&folder, "in.safetensors");
+    folder.write("x.npy", onnx_cast_file::npy::write(&floats(&[1.0, -2.0]).view(), false).expect("bytes"));
+    for (name, options) in [("in.safetensors", "--to float16 --quiet"), ("x.npy", "--to bf16 --quiet")] {
+        done(
+            &folder
+                .run(&format!("cast {name} out.{} {options}", &name[name.len() - 3..].replace("ors", "safetensors"))),
+        );
+        let want = folder.read(&format!("out.{}", &name[name.len() - 3..].replace("ors", "safetensors")));
+        let pipe = |line: String| {
+            let mut command = crate::common::command(line.split(' '));
+            command.current_dir(folder.0.path()).write_stdin(folder.read(name)).output().expect("run")
+        };
+        let output = pipe(format!("cast - - {options}"));
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert!(output.stdout == want, "{name}");
+    }
+    let raw = crate::common::command("cast - - --from float --shape 2 --to float16 -q".split(' '))
+        .write_stdin([0x00, 0x00, 0x80, 0x3f, 0x00, 0x00, 0x00, 0xc0])
+        .output()
+        .expect("run");
+    assert_eq!(raw.stdout, [0x00, 0x3c, 0x00, 0xc0]);
+    let unknown = crate::common::command("cast - - --to float16".split(' ')).write_stdin("text").output().expect("run");
+    assert_eq!(
+        refused(&unknown),
+        "-: neither .npy, .npz nor .safetensors by its first bytes (give the type, and the shape, of raw bytes)"
+    );
+}
+
+#[test]
+fn what_is_lost() {
+    let folder = Folder::new();
+    let (a, b) = (floats(&[1.0, 1e9, -70000.0, 1e-9]), floats(&[0.5, f32::NAN]));
+    folder.write("in.safetensors", safetensors::write(None, &[("a", a.view()), ("b", b.view())]).expect("bytes"));
+    let said = stderr(&folder.run("cast in.safetensors out.safetensors --to float16 --stats"));
+    let lines: Vec<&str> = said.lines().skip(1).collect();
+    assert_eq!(
+        lines,
+        [
+            "  a: 4 values, 2 overflowed, 1 became zero, error at most 1.000000e-9, relative 1.000000e0",
+            "  b: 2 values, 1 NaN, no error"
+        ]
+    );
+    let line = "cast in.safetensors out.safetensors --to float8e4m3fn --stats --json";
+    let json: Value = serde_json::from_str(&done(&folder.run(line))).expect("JSON");
+    let counts = &json["tensors"][0]["counts"];
+    assert_eq!((&counts["saturated"], &counts["overflowed"], &counts["values"]), (&2.into(), &0.into(), &4.into()));
+    assert_eq!(json["tensors"][1]["counts"]["nan"], 1);
+
+    // With a loss that must not be, nothing is written.
+    let before = folder.read("out.safetensors");
+    for (loss, said) in [
+        ("overflow", "onnx-cast: in.safetensors: tensor `a`: 2 of overflow, cast to float16 (nothing is written)\n"),
+        (
+            "subnormal,underflow",
+            "onnx-cast: in.safetensors: tensor `a`: 1 of underflow, cast to float16 (nothing is written)\n",
+        ),
+        ("nan", "onnx-cast: in.safetensors: tensor `b`: 1 of nan, cast to float16 (nothing is written)\n"),
+    ] {
+        let output = folder.run(&format!("cast in.safetensors out.safetensors --to float16 --fail-on {loss}"));
+        assert_eq!((output.status.code(), stderr(&output)), (Some(1), said.to_owned()));
+        assert!(folder.read("out.safetensors") == before);
+    }
+    let output = folder.run("cast in.safetensors out.safetensors --to float16 --fail-on nan --json");
+    assert_eq!(output.status.code(), Some(1));
+    let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(json["tensors"][1]["counts"]["nan"], 1);
+    done(&folder.run("cast in.safetensors out.safetensors --to bf16 --fail-on overflow,underflow,subnormal -q"));
+    assert_eq!(types(&folder, "out.safetensors")[0].1, DataType::BFloat16);
+
+    // Of several files, none: the loss is in the second.
+    shards(&folder, "several");
+    let output = folder.run("cast several out --to float16 --fail-on overflow");
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert_eq!(folder.names(), ["in.safetensors", "out.safetensors", "several"]);
+    let unknown = folder.run("cast several out --to float16 --fail-on overflows");
+    assert!(stderr(&unknown).contains("`overflows` is none of overflow, underflow, subnormal, nan"));
+    folder.refuses(
+        "bitcast in.safetensors out.safetensors --to int32 --stats",
+        "--stats and --fail-on are for casts (bitcast keeps every bit)",
+    );
+}
+
+#[test]
+fn what_a_file_holds() {
+    let folder = Folder::new();
+    let (a, b) = (floats(&[1.0, -3.5, 0.0, f32::NAN]), floats(&[f32::INFINITY, 2.0]));
+    let metadata = [("format".to_owned(), "pt".to_owned())];
+    let tensors = [("a", a.view()), ("b", b.view())];
+    folder.write("x.safetensors", safetensors::write(Some(&metadata), &tensors).expect("bytes"));
+    let expected = "\
+tensor  type            shape         bytes
+a       float           4              16 B
+    min -3.5e0, max 1e0, mean -8.333333333333334e-1, 1 zeros, 1 NaN, 0 infinities
+b       float           2               8 B
+    min 2e0, max inf, mean 2e0, 0 zeros, 0 NaN, 1 infinities
+total: 2 tensors, 24 B (.safetensors)
+metadata: format = pt
+";
+    assert_eq!(done(&folder.run("info x.safetensors --stats")), expected);
+    let json: Value = serde_json::from_str(&done(&folder.run("info x.safetensors --stats --json"))).expect("JSON");
+    let values = &json["tensors"][1]["values"];
+    assert_eq!((&values["max"], &values["min"], &values["infinities"]), (&"inf".into(), &2.0.into(), &1.into()));
+    assert_eq!((&json["metadata"]["format"], &json["format"]), (&"pt".into(), &"safetensors".into()));
+    shards(&folder, "several");
+    assert!(done(&folder.run("info several")).contains("total: 3 tensors in 3 files, 24 B"));
+    folder.write("m.onnx", b"");
+    folder.refuses("info m.onnx", "m.onnx: info does not take .onnx files (it is a model)");
+}
+
+#[test]
+fn differences() {
+    let folder = Folder::new();
+    let (a, b) = (floats(&[1.0, 2.0, f32::NAN, 0.0]), floats(&[1.0, 2.5, f32::NAN, -0.0]));
+    let write = |name: &str, list: &[(&str, &Tensor)]| {
+        let views: Vec<_> = list.iter().map(|(name, tensor)| (*name, tensor.view())).collect();
+        folder.write(name, safetensors::write(None, &views).expect("bytes"));
+    };
+    let (half, short) = (Tensor::from_slice(vec![4], &[1u16, 2, 3, 4]).expect("a tensor"), floats(&[1.0]));
+    write("x.safetensors", &[("a", &a), ("b", &half), ("c", &short), ("d", &a)]);
+    write("y.safetensors", &[("e", &a), ("c", &a), ("b", &a), ("a", &b)]);
+    let output = folder.run("diff x.safetensors y.safetensors");
+    let expected = "\
+a: 2 of 4 elements differ, the first is 1, by at most 5e-1
+b: uint16, and float
+c: 1, and 4
+d: only in x.safetensors
+e: only in y.safetensors
+";
+    assert_eq!((output.status.code(), crate::common::stdout(&output)), (Some(1), expected.to_owned()));
+    assert_eq!(done(&folder.run("diff x.safetensors x.safetensors")), "");
+
+    write("a.safetensors", &[("a", &a)]);
+    write("b.safetensors", &[("a", &b)]);
+    assert_eq!(folder.run("diff a.safetensors b.safetensors --quiet").status.code(), Some(1));
+    assert_eq!(folder.run("diff a.safetensors b.safetensors --tolerance 0.4").status.code(), Some(1));
+    done(&folder.run("diff a.safetensors b.safetensors --tolerance 0.5"));
+    // Formats, names and byte order do not matter for one tensor.
+    folder.write("a.npy", onnx_cast_file::npy::write(&a.view(), false).expect("bytes"));
+    done(&folder.run("diff a.safetensors a.npy"));
+    let big: Vec<u8> = [1.0f32, 2.0, f32::NAN, 0.0].iter().flat_map(|value| value.to_be_bytes()).collect();
+    let header = "{'descr': '>f4', 'fortran_order': False, 'shape': (4,), }";
+    let bytes = [b"\x93NUMPY\x01\x00", &(header.len() as u16).to_le_bytes()[..], header.as_bytes(), &big].concat();
+    folder.write("big.npy", bytes);
+    done(&folder.run("diff a.safetensors big.npy"));
+    done(&folder.run("diff big.npy a.safetensors"));
+}

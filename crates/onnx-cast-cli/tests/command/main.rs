@@ -4,6 +4,7 @@ mod bench;
 mod checkpoints;
 mod common;
 mod explain;
+mod faults;
 mod files;
 mod models;
 mod proto;

@@ -217,6 +217,7 @@ fn choose<'a>(
         });
         let bytes = constant.bytes();
         let mut summary = TensorSummary {
+            counts: None,
             name: name.to_owned(),
             shape: constant.shape.clone(),
             from,

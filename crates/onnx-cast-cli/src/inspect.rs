@@ -1,0 +1,116 @@
+//! `info` and `diff`: what files hold, and where two differ.
+
+use crate::args::{DiffArgs, InfoArgs};
+use crate::report::printable;
+use crate::summary::size;
+use crate::{pretty, print};
+use anyhow::Result;
+use onnx_cast_file::{Difference, FileInfo, TensorInfo, Values, inspect};
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::process::ExitCode;
+
+pub(crate) fn info(args: &InfoArgs) -> Result<()> {
+    let info = inspect(&args.file, args.from, args.stats)?;
+    print(&if args.json { pretty(&as_json(&info))? } else { as_text(&info) })?;
+    Ok(())
+}
+
+fn shape(dims: &[usize]) -> String {
+    let dims: Vec<String> = dims.iter().map(usize::to_string).collect();
+    if dims.is_empty() { "scalar".to_owned() } else { dims.join("x") }
+}
+
+fn as_text(info: &FileInfo) -> String {
+    let width = |text: &dyn Fn(&TensorInfo) -> String, least| {
+        info.tensors.iter().map(|tensor| text(tensor).chars().count()).max().unwrap_or(0).max(least)
+    };
+    let name = |tensor: &TensorInfo| printable(&tensor.name);
+    let (names, shapes) = (width(&name, 6), width(&|tensor| shape(&tensor.shape), 5));
+    let mut text = format!("{:names$}  {:14}  {:shapes$}  {:>12}\n", "tensor", "type", "shape", "bytes");
+    for tensor in &info.tensors {
+        let (kind, dims, bytes) = (tensor.data_type.name(), shape(&tensor.shape), size(tensor.bytes));
+        // A String takes everything.
+        let _ = writeln!(text, "{:names$}  {kind:14}  {dims:shapes$}  {bytes:>12}", name(tensor));
+        if let Some(Values { min, max, mean, zeros, nan, infinities, .. }) = &tensor.values {
+            let number = |value: &Option<f64>| value.map_or("none".to_owned(), |value| format!("{value:e}"));
+            let (min, max, mean) = (number(min), number(max), number(mean));
+            let _ = writeln!(
+                text,
+                "    min {min}, max {max}, mean {mean}, {zeros} zeros, {nan} NaN, {infinities} infinities"
+            );
+        }
+    }
+    let (count, bytes) = (info.tensors.len(), info.tensors.iter().map(|tensor| tensor.bytes).sum());
+    let files = if info.files == 1 { String::new() } else { format!(" in {} files", info.files) };
+    let _ = writeln!(text, "total: {count} tensors{files}, {} ({})", size(bytes), info.format);
+    for (key, value) in &info.metadata {
+        let _ = writeln!(text, "metadata: {} = {}", printable(key), printable(value));
+    }
+    text
+}
+
+fn as_json(info: &FileInfo) -> Value {
+    let tensors: Vec<Value> = info
+        .tensors
+        .iter()
+        .map(|tensor| {
+            let mut row = json!({
+                "name": tensor.name,
+                "type": tensor.data_type.name(),
+                "shape": tensor.shape,
+                "bytes": tensor.bytes,
+            });
+            if let Some(Values { min, max, mean, zeros, nan, infinities, .. }) = &tensor.values {
+                // JSON has no infinities: they are text.
+                let number = |value: &Option<f64>| match value {
+                    Some(value) if value.is_infinite() => Value::from(value.to_string()),
+                    value => Value::from(*value),
+                };
+                row["values"] = json!({
+                    "min": number(min),
+                    "max": number(max),
+                    "mean": number(mean),
+                    "zeros": zeros,
+                    "nan": nan,
+                    "infinities": infinities,
+                });
+            }
+            row
+        })
+        .collect();
+    let metadata: serde_json::Map<String, Value> =
+        info.metadata.iter().map(|(key, value)| (key.clone(), Value::from(value.clone()))).collect();
+    json!({
+        "format": info.format.extension(),
+        "files": info.files,
+        "metadata": metadata,
+        "tensors": tensors,
+    })
+}
+
+pub(crate) fn diff(args: &DiffArgs) -> Result<ExitCode> {
+    let differences = onnx_cast_file::diff(&args.first, &args.second, args.tolerance)?;
+    if differences.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    if !args.quiet {
+        let (first, second) = (args.first.display(), args.second.display());
+        let mut text = String::new();
+        for (name, difference) in &differences {
+            let what = match difference {
+                Difference::OnlyFirst => format!("only in {first}"),
+                Difference::OnlySecond => format!("only in {second}"),
+                Difference::Type(a, b) => format!("{a}, and {b}"),
+                Difference::Shape(a, b) => format!("{}, and {}", shape(a), shape(b)),
+                Difference::Values { count, of, first, largest } => {
+                    format!("{count} of {of} elements differ, the first is {first}, by at most {largest:e}")
+                }
+                _ => "other".to_owned(),
+            };
+            let _ = writeln!(text, "{}: {what}", printable(name));
+        }
+        print(&text)?;
+    }
+    Ok(ExitCode::from(1))
+}

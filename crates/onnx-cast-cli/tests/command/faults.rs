@@ -1,0 +1,170 @@
+//! What goes wrong from outside while a file is cast: the output is as it was before, and nothing is left behind.
+#![cfg(target_os = "linux")]
+
+use crate::common::{done, refused, stderr};
+use crate::files::{Folder, floats};
+use onnx_cast::DataType;
+use onnx_cast_file::safetensors::{self, Safetensors};
+use onnx_cast_file::{FileCast, Watch, cast_file};
+use std::fs::{self, File};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+/// A checkpoint of one tensor of this many floats, zeros that take no room on the disk.
+fn sparse(folder: &Folder, name: &str, len: u64) {
+    let header = format!(r#"{{"w":{{"dtype":"F32","shape":[{len}],"data_offsets":[0,{}]}}}}"#, 4 * len);
+    folder.write(name, [&(header.len() as u64).to_le_bytes()[..], header.as_bytes()].concat());
+    let file = File::options().write(true).open(folder.path(name)).expect("the file");
+    file.set_len(8 + header.len() as u64 + 4 * len).expect("a sparse file");
+}
+
+fn start(folder: &Folder, line: &str) -> std::process::Child {
+    Command::new(env!("CARGO_BIN_EXE_onnx-cast"))
+        .args(line.split(' '))
+        .current_dir(folder.0.path())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the command runs")
+}
+
+#[test]
+fn killed_or_interrupted() {
+    let folder = Folder::new();
+    let len = 1 << 26;
+    sparse(&folder, "in.safetensors", len);
+    let mut killed = 0;
+    for round in 0..16u64 {
+        folder.write("out.safetensors", b"old");
+        let mut child = start(&folder, "cast -q in.safetensors out.safetensors --to float8e5m2");
+        sleep(Duration::from_millis(2 + 7 * round));
+        // Ctrl-C, and what nobody can catch.
+        let signal = if round % 2 == 0 { 2 } else { 9 };
+        let sent = Command::new("kill").args([format!("-{signal}"), child.id().to_string()]).output().expect("kill");
+        let status = child.wait().expect("it ends");
+        assert_eq!(folder.names(), ["in.safetensors", "out.safetensors"], "round {round}");
+        let size = fs::metadata(folder.path("out.safetensors")).expect("the output").len();
+        if status.signal() == Some(signal) && size == 3 {
+            killed += 1;
+        } else {
+            // It was as good as done.
+            assert!(size > len && (status.success() || sent.status.success()), "round {round}: {size} {status}");
+        }
+    }
+    assert!(killed > 0, "it is never so fast");
+}
+
+#[test]
+fn a_full_disk() {
+    let folder = Folder::new();
+    sparse(&folder, "in.safetensors", 1 << 22);
+    folder.write("out.safetensors", b"old");
+    // A file that may not grow is what a full disk is to the command; 1024 blocks of 512 bytes or of 1 KiB.
+    let line = "trap '' XFSZ; ulimit -f 1024; exec \"$0\" cast in.safetensors out.safetensors --to float16";
+    let shell =
+        Command::new("sh").args(["-c", line, env!("CARGO_BIN_EXE_onnx-cast")]).current_dir(folder.0.path()).output();
+    let shell = shell.expect("a shell");
+    assert_eq!(refused(&shell), "out.safetensors: cannot write: File too large (os error 27)");
+    assert_eq!(folder.names(), ["in.safetensors", "out.safetensors"]);
+    assert_eq!(folder.read("out.safetensors"), b"old");
+}
+
+#[test]
+fn a_folder_that_takes_no_file() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = Folder::new();
+    sparse(&folder, "in.safetensors", 4);
+    fs::create_dir(folder.path("out")).expect("a folder");
+    fs::set_permissions(folder.path("out"), fs::Permissions::from_mode(0o555)).expect("set");
+    if File::create(folder.path("out/probe")).is_ok() {
+        println!("skipped: this user may write to every folder");
+        return;
+    }
+    folder.refuses(
+        "cast in.safetensors out/out.safetensors --to float16",
+        "out/out.safetensors: cannot write: permission denied",
+    );
+}
+
+#[test]
+fn an_input_that_is_cut_short_meanwhile() {
+    let folder = Folder::new();
+    sparse(&folder, "in.safetensors", 1 << 25);
+    let path = folder.path("in.safetensors");
+    let len = fs::metadata(&path).expect("the file").len();
+    let cut = path.clone();
+    let watch = Watch::new(move |_, _| {
+        File::options().write(true).open(&cut).and_then(|file| file.set_len(1000)).expect("cut");
+    });
+    let request = FileCast { watch: Some(watch), ..FileCast::new(DataType::Float16) };
+    let error = cast_file(&path, folder.path("out.safetensors"), &request).expect_err("cut short").to_string();
+    assert!(
+        error.contains("in.safetensors: cannot read: it ends at byte ")
+            && error.ends_with(&format!("and had {len} when it was opened")),
+        "{error}"
+    );
+    assert_eq!(folder.names(), ["in.safetensors"]);
+}
+
+#[test]
+fn many_tensors_and_odd_names() {
+    let folder = Folder::new();
+    let one = floats(&[0.5]);
+    let mut names: Vec<String> = (0..70_000).map(|i| format!("layer.{i}.weight")).collect();
+    names.extend(
+        ["", "a b", "quote\"", "back\\slash", "line\nbreak", "\u{0}", "émoji 🦀", "__proto__", "../up"]
+            .map(str::to_owned),
+    );
+    let tensors: Vec<_> = names.iter().map(|name| (name.as_str(), one.view())).collect();
+    folder.write("in.safetensors", safetensors::write(None, &tensors).expect("bytes"));
+    done(&folder.run("cast in.safetensors out.safetensors --to float16 -q --exclude re:^layer[.]6"));
+    let bytes = folder.read("out.safetensors");
+    let result = Safetensors::parse(&bytes).expect("a file");
+    assert_eq!(result.entries().len(), names.len());
+    for (entry, name) in result.entries().iter().zip(&names) {
+        let want: &[u8] = if name.starts_with("layer.6") { &[0, 0, 0, 0x3f] } else { &[0, 0x38] };
+        assert_eq!((&entry.name, result.bytes(entry)), (name, want));
+    }
+    let listed = done(&folder.run("info out.safetensors"));
+    assert!(listed.contains("line\\nbreak") && listed.lines().count() == names.len() + 2);
+}
+
+#[test]
+fn headers_that_claim_what_is_not_there() {
+    let folder = Folder::new();
+    let file = |header: &str, data: usize| {
+        let mut file = [&(header.len() as u64).to_le_bytes(), header.as_bytes()].concat();
+        file.resize(file.len() + data, 0);
+        file
+    };
+    for (bytes, message) in [
+        (vec![0, 0, 0, 0, 0, 0, 0, 0x80], "a header of 9223372036854775808 bytes (want at most 100000000)"),
+        (vec![0x00, 0xe1, 0xf5, 0x05, 0, 0, 0, 0], "a header of 100000000 bytes in a file of 8"),
+        (
+            file(
+                r#"{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}}"#,
+                12,
+            ),
+            "tensor `b`: data_offsets 4 to 12 (want to start at 8, and to end within the 12 bytes of data)",
+        ),
+        (
+            file(r#"{"a":{"dtype":"F32","shape":[4611686018427387904],"data_offsets":[0,18446744073709551615]}}"#, 12),
+            "tensor `a`: data_offsets 0 to 18446744073709551615 (want to start at 0, and to end within the 12 bytes of data)",
+        ),
+    ] {
+        folder.write("in.safetensors", bytes);
+        for line in [
+            "cast in.safetensors out.safetensors --to float16",
+            "info in.safetensors --stats",
+            "diff in.safetensors in.safetensors",
+        ] {
+            folder.refuses(line, &format!("in.safetensors: {message}"));
+        }
+    }
+    let none = folder.run("info none.safetensors");
+    assert_eq!(
+        stderr(&none),
+        "onnx-cast: error: none.safetensors: cannot open: No such file or directory (os error 2)\n"
+    );
+}

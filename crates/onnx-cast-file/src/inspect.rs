@@ -1,0 +1,412 @@
+//! What a file of tensors holds, and where two differ. Elements go through the same chunks as in a cast, but to something
+//! that looks at them.
+
+use crate::error::FileError;
+use crate::flow::{self, Sink, Task, Trouble};
+use crate::format::Format;
+use crate::input::{Given, Input, Place};
+use crate::positional::{InputFile, write_at};
+use crate::sharded::{self, Index, Located};
+use crate::source::{Items, zeros};
+use onnx_cast::{Cast, CastOptions, DataType, Plan, TensorView};
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// What a tensor of a file is.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct TensorInfo {
+    /// Its name; empty where there is none.
+    pub name: String,
+    /// Its element type.
+    pub data_type: DataType,
+    /// Its shape.
+    pub shape: Vec<usize>,
+    /// Bytes of its elements, packed as ONNX packs them; of strings, the bytes of their text.
+    pub bytes: u64,
+    /// What its values are like, where that was asked for and they are real numbers.
+    pub values: Option<Values>,
+}
+
+/// What the values of a tensor are like.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Values {
+    /// The least number, if there is a number; infinities count.
+    pub min: Option<f64>,
+    /// The largest.
+    pub max: Option<f64>,
+    /// The mean of the finite values, if there are any.
+    pub mean: Option<f64>,
+    /// Zeros of either sign.
+    pub zeros: u64,
+    /// NaN.
+    pub nan: u64,
+    /// Infinities.
+    pub infinities: u64,
+}
+
+/// What a file holds.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct FileInfo {
+    /// Its format.
+    pub format: Format,
+    /// Files that it consists of.
+    pub files: usize,
+    /// The metadata of a `.safetensors` file.
+    pub metadata: Vec<(String, String)>,
+    /// The tensors, in the order of the file.
+    pub tensors: Vec<TensorInfo>,
+}
+
+/// How two tensors of a name differ.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Difference {
+    /// Only the first file has it.
+    OnlyFirst,
+    /// Only the second file has it.
+    OnlySecond,
+    /// The types.
+    Type(DataType, DataType),
+    /// The shapes.
+    Shape(Vec<usize>, Vec<usize>),
+    /// The values.
+    Values {
+        /// Elements that differ.
+        count: u64,
+        /// Elements in all.
+        of: u64,
+        /// The first that does.
+        first: u64,
+        /// The largest distance between two numbers; 0 where only signs of zero, NaN or text differ.
+        largest: f64,
+    },
+}
+
+/// The files that a path stands for, opened one by one.
+struct Files {
+    paths: Vec<PathBuf>,
+}
+
+impl Files {
+    fn of(path: &Path) -> Result<Files, FileError> {
+        let paths = match sharded::locate(path)? {
+            Located::File => vec![path.to_owned()],
+            Located::InFolder(file) => vec![file],
+            Located::Index(index) => {
+                let index = Index::read(&index)?;
+                index.shards.iter().map(|(shard, _)| index.file(shard)).collect()
+            }
+        };
+        Ok(Files { paths })
+    }
+
+    fn open(path: &Path, from: Option<DataType>, what: &'static str) -> Result<Input, FileError> {
+        let format = if path == Path::new("-") { None } else { Some(Format::from_path(path)?) };
+        if format == Some(Format::Onnx) {
+            return Err(FileError::Format { path: path.to_owned(), what, format: Format::Onnx, hint: "it is a model" });
+        }
+        let mut input = Input::open(path, format, &Given { from, shape: None })?;
+        input.settle(&std::env::temp_dir())?;
+        Ok(input)
+    }
+}
+
+/// Lists the tensors of a file, of a checkpoint in several files, or of the standard input (`-`); with `values`, reads
+/// all of them for what they are like. `from` is the type of elements that do not tell theirs.
+///
+/// # Errors
+/// Where a file cannot be read or is not valid.
+pub fn inspect(path: impl AsRef<Path>, from: Option<DataType>, values: bool) -> Result<FileInfo, FileError> {
+    let files = Files::of(path.as_ref())?;
+    let mut info =
+        FileInfo { format: Format::Safetensors, files: files.paths.len(), metadata: vec![], tensors: vec![] };
+    for path in &files.paths {
+        let mut input = Files::open(path, from, "info")?;
+        info.format = input.format;
+        for pair in input.metadata.take().unwrap_or_default() {
+            if !info.metadata.contains(&pair) {
+                info.metadata.push(pair);
+            }
+        }
+        for index in 0..input.tensors.len() {
+            let stored = &input.tensors[index];
+            let bytes = match &stored.place {
+                Place::Strings(strings) => strings.view().bytes().len(),
+                _ => stored.data_type.byte_len(stored.len).unwrap_or(0),
+            } as u64;
+            info.tensors.push(TensorInfo {
+                name: stored.name.clone(),
+                data_type: stored.data_type,
+                shape: stored.shape.clone(),
+                bytes,
+                values: if values { look(&input, index)? } else { None },
+            });
+        }
+    }
+    Ok(info)
+}
+
+/// Compares two files tensor by tensor, by name: types, shapes and values, these bit by bit, or as numbers within
+/// `tolerance` (any NaN is then equal to any other). Files of one tensor are compared whatever the names.
+///
+/// # Errors
+/// Where a file cannot be read or is not valid.
+pub fn diff(
+    first: impl AsRef<Path>,
+    second: impl AsRef<Path>,
+    tolerance: Option<f64>,
+) -> Result<Vec<(String, Difference)>, FileError> {
+    let open = |path: &Path| -> Result<Vec<Input>, FileError> {
+        Files::of(path)?.paths.iter().map(|path| Files::open(path, None, "diff")).collect()
+    };
+    let (first, second) = (open(first.as_ref())?, open(second.as_ref())?);
+    let all = |inputs: &[Input]| -> Vec<(usize, usize)> {
+        let count = |(i, input): (usize, &Input)| (0..input.tensors.len()).map(move |j| (i, j)).collect::<Vec<_>>();
+        inputs.iter().enumerate().flat_map(count).collect()
+    };
+    let (ours, theirs) = (all(&first), all(&second));
+    let one = ours.len() == 1 && theirs.len() == 1;
+    let mut places: HashMap<&str, (usize, usize)> =
+        theirs.iter().map(|&(i, j)| (second[i].tensors[j].name.as_str(), (i, j))).collect();
+    let mut differences = Vec::new();
+    for (i, j) in ours {
+        let stored = &first[i].tensors[j];
+        let place = if one { theirs.first().copied() } else { places.remove(stored.name.as_str()) };
+        let difference = match place {
+            Some((k, l)) => compare((&first[i], j), (&second[k], l), tolerance)?,
+            None => Some(Difference::OnlyFirst),
+        };
+        differences.extend(difference.map(|difference| (stored.name.clone(), difference)));
+    }
+    if !one {
+        for &(i, j) in &theirs {
+            let name = &second[i].tensors[j].name;
+            if places.contains_key(name.as_str()) {
+                differences.push((name.clone(), Difference::OnlySecond));
+            }
+        }
+    }
+    Ok(differences)
+}
+
+/// Sends the elements of a tensor, packed and little endian, to a sink.
+fn send(input: &Input, index: usize, sink: &dyn Sink) -> Result<(), FileError> {
+    let path = input.path();
+    let run = |task: Task<'_>| {
+        flow::run(&[task], sink, &|_| ControlFlow::Continue(())).map_err(|(_, trouble)| match trouble {
+            Trouble::Read(error) | Trouble::Write(error) => FileError::io(path, "read", error),
+            Trouble::Stopped => FileError::Stopped { path: path.to_owned() },
+            Trouble::Cast(error) => FileError::cast(path, &input.tensors[index].name, error),
+        })
+    };
+    input.with_task(index, run)
+}
+
+fn doubles(from: DataType) -> Option<Plan> {
+    let options = CastOptions { threads: Some(1), ..CastOptions::default() };
+    Cast::new(DataType::Double, &options).and_then(|cast| cast.plan(from)).ok()
+}
+
+/// The values of elements as doubles, a few at a time.
+fn each_double(plan: &Plan, bytes: &[u8], len: usize, mut see: impl FnMut(usize, f64)) -> io::Result<()> {
+    const BLOCK: usize = 1024;
+    let mut out = [0; 8 * BLOCK];
+    for start in (0..len).step_by(BLOCK) {
+        let shape = [BLOCK.min(len - start)];
+        let (from, to) = (plan.from().byte_len(start), plan.from().byte_len(start + shape[0]));
+        let bytes = from.zip(to).and_then(|(from, to)| bytes.get(from..to)).unwrap_or_default();
+        let view = TensorView::new(plan.from(), &shape, bytes).map_err(io::Error::other)?;
+        plan.run_into(&view, &mut out[..8 * shape[0]]).map_err(io::Error::other)?;
+        let (words, _) = out[..8 * shape[0]].as_chunks::<8>();
+        words.iter().enumerate().for_each(|(i, word)| see(start + i, f64::from_le_bytes(*word)));
+    }
+    Ok(())
+}
+
+/// Sum and number of the finite values of each chunk, by its place.
+type Sums = BTreeMap<u64, (f64, u64)>;
+
+/// Looks at values. Sums are kept by chunk, so that the mean does not depend on which thread was faster.
+struct Look {
+    plan: Plan,
+    len: u64,
+    bits: u64,
+    seen: Mutex<(Values, Sums)>,
+}
+
+fn look(input: &Input, index: usize) -> Result<Option<Values>, FileError> {
+    let stored = &input.tensors[index];
+    let (Some(plan), Some(bits)) = (doubles(stored.data_type), stored.data_type.bits()) else { return Ok(None) };
+    let none = Values { min: None, max: None, mean: None, zeros: 0, nan: 0, infinities: 0 };
+    let look = Look { plan, len: stored.len as u64, bits: bits as u64, seen: Mutex::new((none, BTreeMap::new())) };
+    send(input, index, &look)?;
+    let (mut values, sums) = look.seen.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let (sum, count) = sums.values().fold((0.0, 0), |(sum, count), (more, of)| (sum + more, count + of));
+    values.mean = (count > 0).then(|| sum / count as f64);
+    Ok(Some(values))
+}
+
+impl Sink for Look {
+    fn put(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        let len = (bytes.len() as u64 * 8 / self.bits).min(self.len - at * 8 / self.bits) as usize;
+        let (mut min, mut max, mut sum) = (f64::INFINITY, f64::NEG_INFINITY, 0.0);
+        let (mut zeros, mut nan, mut infinities) = (0, 0, 0);
+        each_double(&self.plan, bytes, len, |_, value| {
+            zeros += u64::from(value == 0.0);
+            nan += u64::from(value.is_nan());
+            infinities += u64::from(value.is_infinite());
+            sum += if value.is_finite() { value } else { 0.0 };
+            min = min.min(value);
+            max = max.max(value);
+        })?;
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let (values, sums) = &mut *seen;
+        if nan < len as u64 {
+            values.min = Some(values.min.map_or(min, |old| old.min(min)));
+            values.max = Some(values.max.map_or(max, |old| old.max(max)));
+        }
+        values.zeros += zeros;
+        values.nan += nan;
+        values.infinities += infinities;
+        sums.insert(at, (sum, len as u64 - nan - infinities));
+        Ok(())
+    }
+}
+
+/// The elements of a tensor where they can be read at any place as this library has them.
+enum Plain<'a> {
+    File(&'a InputFile, u64),
+    Own(InputFile),
+}
+
+impl Plain<'_> {
+    fn read_at(&self, at: u64, bytes: &mut [u8]) -> io::Result<()> {
+        match self {
+            Plain::File(file, start) => file.read_at(start + at, bytes),
+            Plain::Own(file) => file.read_at(at, bytes),
+        }
+    }
+}
+
+struct Copy(File);
+
+impl Sink for Copy {
+    fn put(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        write_at(&self.0, at, bytes)
+    }
+}
+
+fn plain(input: &Input, index: usize) -> Result<Plain<'_>, FileError> {
+    if let Place::File(at, items) = &input.tensors[index].place
+        && *items == Items::PLAIN
+    {
+        return Ok(Plain::File(&input.file, *at));
+    }
+    let failed = |error| FileError::io(input.path(), "read", error);
+    let copy = Copy(tempfile::tempfile().map_err(failed)?);
+    send(input, index, &copy)?;
+    Ok(Plain::Own(InputFile::temporary(input.path(), copy.0).map_err(failed)?))
+}
+
+fn compare(
+    (first, i): (&Input, usize),
+    (second, j): (&Input, usize),
+    tolerance: Option<f64>,
+) -> Result<Option<Difference>, FileError> {
+    let (ours, theirs) = (&first.tensors[i], &second.tensors[j]);
+    if ours.data_type != theirs.data_type {
+        return Ok(Some(Difference::Type(ours.data_type, theirs.data_type)));
+    }
+    if ours.shape != theirs.shape {
+        return Ok(Some(Difference::Shape(ours.shape.clone(), theirs.shape.clone())));
+    }
+    let of = ours.len as u64;
+    if let (Place::Strings(ours), Place::Strings(theirs)) = (&ours.place, &theirs.place) {
+        let pairs = ours.view().iter().zip(theirs.view().iter()).enumerate();
+        let wrong: Vec<usize> = pairs.filter(|(_, (ours, theirs))| ours != theirs).map(|(index, _)| index).collect();
+        let first = wrong.first().copied().unwrap_or(0) as u64;
+        let values = Difference::Values { count: wrong.len() as u64, of, first, largest: 0.0 };
+        return Ok((!wrong.is_empty()).then_some(values));
+    }
+    let bits = ours.data_type.bits().unwrap_or(8) as u64;
+    let against = Against {
+        other: plain(second, j)?,
+        plan: doubles(ours.data_type),
+        tolerance,
+        len: of,
+        bits,
+        found: Mutex::new((0, u64::MAX, 0.0)),
+    };
+    send(first, i, &against)?;
+    let (count, first, largest) = against.found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok((count > 0).then_some(Difference::Values { count, of, first, largest }))
+}
+
+/// Compares elements with those of another tensor of the same type and shape.
+struct Against<'a> {
+    other: Plain<'a>,
+    /// Numbers as doubles; `None` of complex ones, which are only compared bit by bit.
+    plan: Option<Plan>,
+    tolerance: Option<f64>,
+    len: u64,
+    bits: u64,
+    /// How many differ, the first, and the largest distance.
+    found: Mutex<(u64, u64, f64)>,
+}
+
+impl Sink for Against<'_> {
+    fn put(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut there = zeros(bytes.len()).ok_or(io::ErrorKind::OutOfMemory)?;
+        self.other.read_at(at, &mut there)?;
+        if there == bytes {
+            return Ok(());
+        }
+        let start = at * 8 / self.bits;
+        let len = (bytes.len() as u64 * 8 / self.bits).min(self.len - start) as usize;
+        let (mut count, mut first, mut largest) = (0, u64::MAX, 0.0f64);
+        let mut differs = |index: usize, distance: f64| {
+            count += 1;
+            first = first.min(start + index as u64);
+            largest = if distance > largest { distance } else { largest };
+        };
+        match &self.plan {
+            Some(plan) => {
+                // A chunk's elements are few.
+                let mut doubles = vec![0.0; len];
+                each_double(plan, bytes, len, |index, value| doubles[index] = value)?;
+                let width = (self.bits / 8) as usize;
+                each_double(plan, &there, len, |index, theirs| {
+                    let ours = doubles[index];
+                    let distance = (ours - theirs).abs();
+                    let word = index * width..(index + 1) * width;
+                    let same = match self.tolerance {
+                        Some(tolerance) => {
+                            distance <= tolerance || ours == theirs || (ours.is_nan() && theirs.is_nan())
+                        }
+                        // Narrow types have no NaN, so that their doubles tell all of them apart.
+                        None if width == 0 => ours.to_bits() == theirs.to_bits(),
+                        None => bytes[word.clone()] == there[word],
+                    };
+                    if !same {
+                        differs(index, distance);
+                    }
+                })?;
+            }
+            None => {
+                let width = (self.bits / 8).max(1) as usize;
+                let pairs = bytes.chunks_exact(width).zip(there.chunks_exact(width)).enumerate();
+                pairs.filter(|(_, (ours, theirs))| ours != theirs).for_each(|(index, _)| differs(index, 0.0));
+            }
+        }
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        *found = (found.0 + count, found.1.min(first), if largest > found.2 { largest } else { found.2 });
+        Ok(())
+    }
+}

@@ -1,0 +1,112 @@
+//! `.npz`: arrays in a zip archive, `x.npy` for the array `x`, stored or deflated.
+//!
+//! Members are read as streams, so that nothing is taken on the word of the archive's directory: a member of another
+//! length or checksum than it claims is an error when it is read to its end, before the output appears.
+
+use crate::error::{FileError, Short};
+use crate::positional::{InputFile, PositionedReader};
+use std::io::{self, Read};
+use thiserror::Error;
+use zip::result::ZipError;
+use zip::{CompressionMethod, ZipArchive};
+
+/// An archive that cannot be read here, or is not what numpy writes.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum NpzError {
+    /// Not a zip archive, or a damaged one.
+    #[error("the archive is not valid: {what}")]
+    Archive {
+        /// What the reader of archives says.
+        what: String,
+    },
+    /// A member that is no array.
+    #[error("member `{}` is not an array (want a name that ends in .npy)", Short(member))]
+    Member {
+        /// The member.
+        member: String,
+    },
+    /// A member that is neither stored nor deflated, or is encrypted.
+    #[error("member `{}` is encrypted or not compressed by deflate, which is not read", Short(member))]
+    Method {
+        /// The member.
+        member: String,
+    },
+}
+
+/// An archive, over a file.
+pub(crate) type Archive<'a> = ZipArchive<PositionedReader<'a>>;
+
+/// A member of an archive.
+#[derive(Clone, Debug)]
+pub(crate) struct Member {
+    pub(crate) index: usize,
+    pub(crate) deflated: bool,
+    /// Where the elements start, behind the array's own header.
+    pub(crate) start: u64,
+}
+
+pub(crate) fn error(file: &InputFile, error: ZipError) -> FileError {
+    match error {
+        ZipError::Io(error) => FileError::io(file.path(), "read", error),
+        error => FileError::npz(file.path(), NpzError::Archive { what: error.to_string() }),
+    }
+}
+
+pub(crate) fn open(file: &InputFile) -> Result<Archive<'_>, FileError> {
+    ZipArchive::new(PositionedReader::new(file)).map_err(|problem| error(file, problem))
+}
+
+/// Hands a member's array to a function: its name, whether it is deflated, its length and its bytes.
+pub(crate) fn with_member<T>(
+    file: &InputFile,
+    archive: &mut Archive<'_>,
+    index: usize,
+    read: impl FnOnce(String, bool, u64, &mut (dyn Read + Send)) -> Result<T, FileError>,
+) -> Result<T, FileError> {
+    let wrong = |problem| FileError::npz(file.path(), problem);
+    let mut member = archive.by_index(index).map_err(|problem| error(file, problem))?;
+    let name = member.name().map_err(|problem| error(file, problem))?.into_owned();
+    let deflated = match member.compression() {
+        CompressionMethod::Stored => false,
+        CompressionMethod::Deflated => true,
+        _ => return Err(wrong(NpzError::Method { member: name })),
+    };
+    if member.encrypted() {
+        return Err(wrong(NpzError::Method { member: name }));
+    }
+    let Some(array) = name.strip_suffix(".npy").map(str::to_owned) else {
+        return Err(wrong(NpzError::Member { member: name }));
+    };
+    let len = member.size();
+    read(array, deflated, len, &mut member)
+}
+
+/// Hands the elements of a member's array to a function, which reads all of them.
+pub(crate) fn with_elements(
+    file: &InputFile,
+    archive: &mut Archive<'_>,
+    member: &Member,
+    read: impl FnOnce(&mut (dyn Read + Send)) -> Result<(), FileError>,
+) -> Result<(), FileError> {
+    let failed = |error| FileError::io(file.path(), "read", error);
+    with_member(file, archive, member.index, |_, _, _, reader| {
+        skip(reader, member.start).map_err(failed)?;
+        read(reader)?;
+        finish(reader).map_err(failed)
+    })
+}
+
+/// Reads a member's end, where its checksum is compared.
+fn finish(member: &mut dyn Read) -> io::Result<()> {
+    match member.read(&mut [0])? {
+        0 => Ok(()),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "a member of the archive is longer than it claims")),
+    }
+}
+
+/// Steps over bytes of a member.
+fn skip(member: &mut dyn Read, len: u64) -> io::Result<()> {
+    let skipped = io::copy(&mut member.take(len), &mut io::sink())?;
+    if skipped == len { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+}

@@ -1,0 +1,177 @@
+//! Are arrays in archives, in Fortran order and of the other byte order read for what they are, and damaged archives
+//! refused?
+
+use onnx_cast::{Cast, CastOptions, DataType, Strings, Tensor};
+use onnx_cast_file::{FileCast, NamedTensor, cast_file, npy, read_tensor_as, safetensors};
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::Path;
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, ZipArchive, ZipWriter};
+
+/// The bytes of a `.npy` file with this header.
+fn array(descr: &str, fortran: bool, shape: &[usize], items: &[u8]) -> Vec<u8> {
+    let order = if fortran { "True" } else { "False" };
+    let dims: String = shape.iter().map(|dim| format!("{dim},")).collect();
+    let header = format!("{{'descr': '{descr}', 'fortran_order': {order}, 'shape': ({dims}), }}\n");
+    [b"\x93NUMPY\x01\x00", &(header.len() as u16).to_le_bytes()[..], header.as_bytes(), items].concat()
+}
+
+fn archive(path: &Path, members: &[(&str, CompressionMethod, Vec<u8>)]) {
+    let mut zip = ZipWriter::new(File::create(path).expect("a file"));
+    for (name, method, bytes) in members {
+        // With the sizes of zip64, as numpy writes them.
+        let options = SimpleFileOptions::default().compression_method(*method).large_file(true);
+        zip.start_file(*name, options).expect("a member");
+        zip.write_all(bytes).expect("written");
+    }
+    zip.finish().expect("finished");
+}
+
+fn members(path: &Path, from: DataType) -> Vec<(String, CompressionMethod, Tensor)> {
+    let mut zip = ZipArchive::new(File::open(path).expect("a file")).expect("an archive");
+    (0..zip.len())
+        .map(|index| {
+            let mut member = zip.by_index(index).expect("a member");
+            let mut bytes = Vec::new();
+            member.read_to_end(&mut bytes).expect("its checksum fits");
+            let tensor = npy::read(&bytes, None).or_else(|_| npy::read(&bytes, Some(from))).expect("an array").tensor;
+            (member.name().expect("a name").into_owned(), member.compression(), tensor)
+        })
+        .collect()
+}
+
+fn cast(tensor: &Tensor, to: DataType) -> Tensor {
+    Cast::new(to, &CastOptions::default()).expect("a cast").run(&tensor.view()).expect("cast")
+}
+
+fn values(len: usize) -> Vec<f32> {
+    (0..len).map(|i| (i as f32 - 700.0) * 0.37).collect()
+}
+
+#[test]
+fn every_array_of_an_archive() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (input, output) = (folder.path().join("in.npz"), folder.path().join("out.npz"));
+    let (stored, deflated) = (CompressionMethod::Stored, CompressionMethod::Deflated);
+    let large = values(600_001);
+    let little = |values: &[f32]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>();
+    let text: Vec<u8> = "né".chars().flat_map(|c| u32::from(c).to_le_bytes()).collect();
+    archive(
+        &input,
+        &[
+            ("large.npy", deflated, array("<f4", false, &[600_001], &little(&large))),
+            ("a/b.npy", stored, array(">f4", false, &[2], &[0x3f, 0x80, 0, 0, 0xc0, 0, 0, 0])),
+            ("f.npy", deflated, array("<f4", true, &[2, 3], &little(&[1.0, 4.0, 2.0, 5.0, 3.0, 6.0]))),
+            ("ids.npy", stored, array("<i8", false, &[1], &7i64.to_le_bytes())),
+            ("text.npy", deflated, array("<U2", false, &[1], &text)),
+            ("none.npy", stored, array("<f8", false, &[0, 3], &[])),
+        ],
+    );
+    for to in [DataType::Float16, DataType::Double, DataType::Float8E4M3FN] {
+        let summary = cast_file(&input, &output, &FileCast::new(to)).expect("cast");
+        assert_eq!(summary.tensors.iter().filter(|row| row.cast).count(), 4);
+        let got = members(&output, to);
+        let floats = |shape: &[usize], values: &[f32]| Tensor::from_slice(shape.to_vec(), values).expect("a tensor");
+        let want = [
+            ("large.npy", deflated, cast(&floats(&[600_001], &large), to)),
+            ("a/b.npy", stored, cast(&floats(&[2], &[1.0, -2.0]), to)),
+            ("f.npy", stored, cast(&floats(&[2, 3], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), to)),
+            ("ids.npy", stored, Tensor::from_slice(vec![1], &[7i64]).expect("a tensor")),
+            ("text.npy", stored, Tensor::strings(vec![1], ["né"].iter().collect::<Strings>()).expect("a tensor")),
+            ("none.npy", stored, cast(&floats(&[0, 3], &[]), to)),
+        ];
+        assert_eq!(got.len(), want.len());
+        for (got, want) in got.iter().zip(&want) {
+            assert!((got.0.as_str(), &got.2) == (want.0, &want.2), "{} {to}", want.0);
+        }
+        assert_eq!((got[0].1, got[1].1), (deflated, stored), "what was deflated stays so");
+    }
+    // Without the strings, it can be a checkpoint.
+    let bytes = fs::read(&input).expect("read");
+    let refused = cast_file(&input, folder.path().join("x.safetensors"), &FileCast::new(DataType::Float16));
+    assert!(
+        refused
+            .expect_err("strings")
+            .to_string()
+            .contains("tensor `text`: the .safetensors format has no name for string")
+    );
+    let checkpoint = folder.path().join("w.safetensors");
+    fs::write(
+        &checkpoint,
+        safetensors::write(None, &[("w", Tensor::from_slice(vec![2], &[1.0f32, 2.0]).expect("a tensor").view())])
+            .expect("bytes"),
+    )
+    .expect("written");
+    cast_file(&checkpoint, &output, &FileCast::new(DataType::BFloat16)).expect("cast");
+    let [(name, _, tensor)] = &members(&output, DataType::BFloat16)[..] else { panic!("one array") };
+    assert_eq!((name.as_str(), tensor.data_type()), ("w.npy", DataType::BFloat16));
+    assert_eq!(fs::read(&input).expect("read"), bytes);
+}
+
+#[test]
+fn damaged_archives() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (input, output) = (folder.path().join("in.npz"), folder.path().join("out.npz"));
+    let refused = |bytes: &[u8]| {
+        fs::write(&input, bytes).expect("written");
+        let error = cast_file(&input, &output, &FileCast::new(DataType::Float16)).expect_err("refused").to_string();
+        assert!(!output.exists());
+        error.replace(&format!("{}/", folder.path().display()), "")
+    };
+    let stored = CompressionMethod::Stored;
+    archive(
+        &input,
+        &[
+            ("x.npy", stored, array("<f4", false, &[4], &[1; 16])),
+            ("y.npy", stored, array("<f4", false, &[1], &[1; 4])),
+        ],
+    );
+    let good = fs::read(&input).expect("read");
+    // One bit of the elements, which the checksum notices.
+    let at = good.windows(16).position(|window| window == [1; 16]).expect("the elements");
+    let mut bad = good.clone();
+    bad[at] ^= 1;
+    assert!(refused(&bad).contains("in.npz: cannot read: "), "{}", refused(&bad));
+    for len in 0..good.len() {
+        refused(&good[..len]);
+    }
+    archive(&input, &[("notes.txt", stored, b"text".to_vec())]);
+    let other = fs::read(&input).expect("read");
+    assert_eq!(refused(&other), "in.npz: member `notes.txt` is not an array (want a name that ends in .npy)");
+    // A header that claims more than the archive, and an archive that claims more than there is.
+    archive(&input, &[("x.npy", stored, array("<f4", false, &[1 << 40], &[1; 16]))]);
+    let claims = fs::read(&input).expect("read");
+    assert_eq!(refused(&claims), "in.npz: 16 bytes behind the header for 1099511627776 `<f4` (want 4398046511104)");
+    let mut bomb = good.clone();
+    for place in good.windows(4).enumerate().filter(|(_, window)| *window == b"PK\x01\x02").map(|(at, _)| at) {
+        // The uncompressed size in the directory.
+        bomb[place + 24..place + 28].copy_from_slice(&0x7fff_ffffu32.to_le_bytes());
+    }
+    assert!(refused(&bomb).starts_with("in.npz: "));
+}
+
+/// Arrays of many tiles, against the reader that holds them in memory.
+#[test]
+fn fortran_order() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (input, output) = (folder.path().join("in.npy"), folder.path().join("out.npy"));
+    for shape in [&[1030, 2, 1100][..], &[3, 1, 5], &[1, 7], &[2, 3, 4, 5], &[2000, 3], &[0, 4, 4]] {
+        let len: usize = shape.iter().product();
+        for (descr, size) in [("<f4", 4), (">f8", 8)] {
+            let items: Vec<u8> = (0..len * size).map(|i| (i * 31 % 251) as u8).collect();
+            let bytes = array(descr, true, shape, &items);
+            let NamedTensor { tensor, .. } = npy::read(&bytes, None).expect("an array");
+            fs::write(&input, &bytes).expect("written");
+            assert!(read_tensor_as(&input, None).expect("read").tensor == tensor, "{shape:?} {descr}");
+            for to in [DataType::Float4E2M1, DataType::BFloat16] {
+                cast_file(&input, &output, &FileCast::new(to)).expect("cast");
+                assert!(
+                    read_tensor_as(&output, Some(to)).expect("read").tensor == cast(&tensor, to),
+                    "{shape:?} {descr}"
+                );
+            }
+        }
+    }
+    assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 2);
+}
