@@ -165,8 +165,8 @@ impl Counter {
                 (-above, above - 1.0, -above - 1.0, above)
             }
             Kind::Uint => (0.0, 2f64.powi(bits) - 1.0, -1.0, 2f64.powi(bits)),
-            // What is true or false has no size.
-            _ => (f64::NEG_INFINITY, f64::INFINITY, f64::NEG_INFINITY, f64::INFINITY),
+            // What is true or false has no size: nothing compares with NaN.
+            _ => (f64::NAN, f64::NAN, f64::NAN, f64::NAN),
         };
         let (min_normal, source_min_normal) = (min_normal(&widen_result), min_normal(&widen_source));
         let limits = Limits { low, high, below, above, min_normal, source_min_normal };
@@ -235,8 +235,10 @@ impl Lane {
     fn add(&mut self, limits: &Limits, source: f64, result: f64) {
         let (size, before) = (result.abs(), source.abs());
         let (finite, was_finite) = (size < f64::INFINITY, before < f64::INFINITY);
-        let beyond = (source >= limits.above) | (source <= limits.below);
-        let stuck = beyond & ((result == limits.high) | (result == limits.low));
+        let (over, under) = (source >= limits.above, source <= limits.below);
+        let beyond = over | under;
+        // At the limit of its own side: an integer that wraps may land on the other.
+        let stuck = (over & (result == limits.high)) | (under & (result == limits.low));
         // An infinity that stays one has its place; one that becomes NaN has none.
         let no_number = !source.is_nan() & !finite & (was_finite | result.is_nan());
         self.overflowed += u64::from((beyond & finite & !stuck) | no_number);
@@ -289,8 +291,8 @@ mod tests {
             (&[448.0, 449.0, 1000.0, -inf, f32::NAN], Float8E4M3FN, Some(false), [2, 1, 0, 0, 1]),
             (&[6.0, 6.1, -100.0, 0.1, 0.5], Float4E2M1, None, [0, 2, 1, 1, 0]),
             (&[1.0, 1e-45, inf], Float8E8M0, None, [0, 1, 0, 0, 0]),
-            (&[127.9, 128.0, 300.0, -128.9, 0.5, 0.0], Int8, None, [2, 0, 1, 0, 0]),
-            (&[255.9, 256.0, -0.9, 7.0], Uint8, None, [1, 0, 1, 0, 0]),
+            (&[127.9, 128.0, 300.0, -128.9, 0.5, 0.0], Int8, None, [0, 2, 1, 0, 0]),
+            (&[255.9, 256.0, -0.9, 7.0], Uint8, None, [0, 1, 1, 0, 0]),
             (&[5.0, 0.0, inf], Bool, None, [0; 5]),
         ] {
             let Counts { values: all, overflowed, saturated, zero, subnormal, nan, .. } =
