@@ -76,9 +76,12 @@ pub(crate) fn cast_file(
             ..CastOptions::default()
         },
         from: from.map(number_to_type).transpose()?,
+        shape: None,
         write: WriteOptions::default(),
         dry_run: modes.0,
         resume: modes.1,
+        count: false,
+        fail_on: Vec::new(),
         watch: Some(Watch::stopping(move |done, total| {
             told.total.store(total, Ordering::Relaxed);
             told.done.fetch_max(done, Ordering::Relaxed);
