@@ -40,9 +40,9 @@ pub(crate) enum Command {
     Fold(FoldArgs),
     /// Evaluate a model of Cast, CastLike, BitCast, Constant and Identity nodes
     Run(RunArgs),
-    /// List the tensors of a file, and what their values are like
+    /// List the tensors of a file or model, and what their values are like
     Info(InfoArgs),
-    /// Compare the tensors of two files
+    /// Compare the tensors of two files or models
     Diff(DiffArgs),
     /// List the element types: codes, widths, ranges, special values, operator versions
     Types(TypesArgs),
@@ -260,10 +260,11 @@ pub(crate) struct RunArgs {
 #[command(after_help = "\
 Examples:
   onnx-cast info model.safetensors
+  onnx-cast info model.onnx                                  constants, Casts and opsets
   onnx-cast info llama/ --stats                              minimum, maximum, mean, zeros, NaN and infinities
   onnx-cast info x.npz --json | jq '.tensors[].name'")]
 pub(crate) struct InfoArgs {
-    /// The file: .pb, .npy, .npz or .safetensors, - for the standard input, or index or folder of several files
+    /// The file: .pb, .npy, .npz, .safetensors or .onnx, - for the standard input, or index or folder of several files
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// What elements are that do not tell their type
@@ -282,6 +283,7 @@ pub(crate) struct InfoArgs {
 Examples:
   onnx-cast diff a.safetensors b.safetensors
   onnx-cast diff x.npy x.pb --tolerance 1e-6
+  onnx-cast diff a.onnx b.onnx                               the constants of two models
 
 Tensors are compared by name: type, shape and values, bit by bit, or with --tolerance as numbers. Formats may differ. \
 Exit codes: 0 the same, 1 a difference, 2 an error.")]

@@ -5,7 +5,8 @@ use crate::report::printable;
 use crate::summary::size;
 use crate::{pretty, print};
 use anyhow::Result;
-use onnx_cast_file::{Difference, FileInfo, TensorInfo, Values, inspect};
+use onnx_cast::DataType;
+use onnx_cast_file::{CastInfo, Difference, FileInfo, ModelInfo, TensorInfo, Values, inspect};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::process::ExitCode;
@@ -47,7 +48,37 @@ fn as_text(info: &FileInfo) -> String {
     for (key, value) in &info.metadata {
         let _ = writeln!(text, "metadata: {} = {}", printable(key), printable(value));
     }
+    if let Some(model) = &info.model {
+        model_text(model, &mut text);
+    }
     text
+}
+
+fn model_text(model: &ModelInfo, text: &mut String) {
+    let name = |data_type: &Option<DataType>| data_type.map_or("(unknown)", |data_type| data_type.name());
+    for CastInfo { node, operator, from, to, graph, .. } in &model.casts {
+        let graph = if graph.is_empty() { String::new() } else { format!(" in {}", printable(graph)) };
+        let _ = writeln!(text, "cast: {operator} {}, {} to {}{graph}", printable(node), name(from), name(to));
+    }
+    for (domain, version) in &model.opsets {
+        let domain = if domain.is_empty() { "ai.onnx".to_owned() } else { printable(domain) };
+        let _ = writeln!(text, "opset: {domain} {version}");
+    }
+    let _ = writeln!(text, "IR version: {}", model.ir_version);
+}
+
+fn model_json(model: &ModelInfo) -> Value {
+    let name = |data_type: &Option<DataType>| data_type.map(|data_type| data_type.name());
+    let cast = |cast: &CastInfo| {
+        let CastInfo { node, operator, from, to, graph, .. } = cast;
+        json!({ "node": node, "operator": operator, "from": name(from), "to": name(to), "graph": graph })
+    };
+    let opset = |(domain, version): &(String, i64)| json!({ "domain": domain, "version": version });
+    json!({
+        "ir_version": model.ir_version,
+        "opsets": model.opsets.iter().map(opset).collect::<Vec<_>>(),
+        "casts": model.casts.iter().map(cast).collect::<Vec<_>>(),
+    })
 }
 
 fn as_json(info: &FileInfo) -> Value {
@@ -81,12 +112,16 @@ fn as_json(info: &FileInfo) -> Value {
         .collect();
     let metadata: serde_json::Map<String, Value> =
         info.metadata.iter().map(|(key, value)| (key.clone(), Value::from(value.clone()))).collect();
-    json!({
+    let mut all = json!({
         "format": info.format.extension(),
         "files": info.files,
         "metadata": metadata,
         "tensors": tensors,
-    })
+    });
+    if let Some(model) = &info.model {
+        all["model"] = model_json(model);
+    }
+    all
 }
 
 pub(crate) fn diff(args: &DiffArgs) -> Result<ExitCode> {

@@ -581,11 +581,11 @@ impl<'a> Job<'a> {
     fn task<'t>(&'t self, index: usize, stored: &'t Stored, plan: &Option<Plan>, to: u64) -> Task<'t> {
         let (elements, items) = match &stored.place {
             Place::File(at, items) => (Elements::File(&self.input.file, *at), *items),
-            Place::Temporary(file, items) => (Elements::File(file, 0), *items),
+            Place::Other(file, at, items) => (Elements::File(file, *at), *items),
             Place::Memory(bytes) => (Elements::Memory(bytes), Items::PLAIN),
             // Those that are streamed have their elements put in; the others never come here.
             Place::Member(_, items) | Place::Fortran(_, _, items, _) => (Elements::Memory(&[]), *items),
-            Place::Strings(_) => (Elements::Memory(&[]), Items::PLAIN),
+            Place::Strings(_) | Place::Message(..) => (Elements::Memory(&[]), Items::PLAIN),
         };
         let unpacks = self.sink.unpacks();
         let counter = self.counters.get(index).and_then(Option::as_ref);

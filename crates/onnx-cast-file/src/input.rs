@@ -15,7 +15,7 @@ use onnx_cast::{CastError, DataType, Strings, TensorError, element_count};
 use std::borrow::Cow;
 use std::io::{self, Read};
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 /// A file of tensors.
 #[derive(Debug)]
@@ -55,8 +55,10 @@ pub(crate) struct Stored {
 pub(crate) enum Place {
     /// In the file, from this byte on.
     File(u64, Items),
-    /// In a file of this program's own, all of which they are.
-    Temporary(InputFile, Items),
+    /// In another file, from this byte on: a temporary one, or external data of a model.
+    Other(Arc<InputFile>, u64, Items),
+    /// In fields of a TensorProto that is these bytes of the file: place and length. Read when they are wanted.
+    Message(u64, u64),
     /// In a member of the archive that the file is.
     Member(Member, Items),
     /// In Fortran order, in a member or from a byte of the file on; the last is the size of an item.
@@ -135,7 +137,10 @@ impl Input {
         let Some(stored) = self.tensors.get(index) else { return Ok(()) };
         match &stored.place {
             Place::File(at, items) => run(stored.task(Elements::File(&self.file, *at), *items)),
-            Place::Temporary(file, items) => run(stored.task(Elements::File(file, 0), *items)),
+            Place::Other(file, at, items) => run(stored.task(Elements::File(file, *at), *items)),
+            Place::Message(at, len) => {
+                run(stored.task(Elements::Memory(&self.decode(stored, *at, *len)?), Items::PLAIN))
+            }
             Place::Memory(bytes) => run(stored.task(Elements::Memory(bytes), Items::PLAIN)),
             Place::Member(member, items) => {
                 npz::with_elements(&self.file, &mut npz::open(&self.file)?, member, |reader| {
@@ -144,6 +149,21 @@ impl Input {
                 })
             }
             Place::Fortran(..) | Place::Strings(_) => Ok(()),
+        }
+    }
+
+    /// The elements of a TensorProto within the file.
+    fn decode(&self, stored: &Stored, at: u64, len: u64) -> Result<Vec<u8>, FileError> {
+        let message = self.file.read(at, len)?;
+        let source = pb::parse(&message).map_err(|error| FileError::pb(self.path(), error))?;
+        match source.data {
+            SourceData::Bytes(bytes) if Some(bytes.len()) == stored.data_type.byte_len(stored.len) => {
+                Ok(bytes.into_owned())
+            }
+            _ => {
+                let changed = io::Error::new(io::ErrorKind::InvalidData, "it changed while it was read");
+                Err(FileError::io(self.path(), "read", changed))
+            }
         }
     }
 
@@ -166,7 +186,8 @@ impl Input {
             let file = tempfile::tempfile_in(folder).map_err(failed)?;
             fortran::to_c_order(spooled.as_ref().unwrap_or(&self.file), *at, &stored.shape, *size, &file)
                 .map_err(failed)?;
-            stored.place = Place::Temporary(InputFile::temporary(path, file).map_err(failed)?, *items);
+            let file = InputFile::temporary(path, file).map_err(failed)?;
+            stored.place = Place::Other(Arc::new(file), 0, *items);
         }
         Ok(())
     }
@@ -189,7 +210,7 @@ impl Input {
                 return Ok(Source { data: SourceData::Strings(strings), name, data_type, shape });
             }
             Place::File(at, items) => (self.file.read(at, len(items)?)?, items),
-            Place::Temporary(file, items) => (file.read(0, len(items)?)?, items),
+            Place::Other(file, at, items) => (file.read(at, len(items)?)?, items),
             Place::Member(member, items) => {
                 let mut bytes = Vec::new();
                 npz::with_elements(&self.file, &mut npz::open(&self.file)?, &member, |reader| {
@@ -198,8 +219,8 @@ impl Input {
                 })?;
                 (bytes, items)
             }
-            // There are none left.
-            Place::Fortran(..) => return Err(too_large()),
+            // There are none left, and models, which are not read so.
+            Place::Fortran(..) | Place::Message(..) => return Err(too_large()),
         };
         let mut packed = Vec::new();
         items.decode(data_type, stored.len, &mut bytes, &mut packed).ok_or_else(too_large)?;

@@ -6,6 +6,7 @@ use crate::flow::{self, Sink, Task, Trouble};
 use crate::format::Format;
 use crate::input::{Given, Input, Place};
 use crate::positional::{InputFile, write_at};
+use crate::rewrite::{ModelInfo, survey};
 use crate::sharded::{self, Index, Located};
 use crate::source::{Items, zeros};
 use onnx_cast::{Cast, CastOptions, DataType, Plan, TensorView};
@@ -58,10 +59,12 @@ pub struct FileInfo {
     pub format: Format,
     /// Files that it consists of.
     pub files: usize,
-    /// The metadata of a `.safetensors` file.
+    /// The metadata of a `.safetensors` file or a model.
     pub metadata: Vec<(String, String)>,
     /// The tensors, in the order of the file.
     pub tensors: Vec<TensorInfo>,
+    /// What a model is beside its constants, which are its tensors.
+    pub model: Option<ModelInfo>,
 }
 
 /// How two tensors of a name differ.
@@ -107,29 +110,35 @@ impl Files {
         Ok(Files { paths })
     }
 
-    fn open(path: &Path, from: Option<DataType>, what: &'static str) -> Result<Input, FileError> {
+    fn open(path: &Path, from: Option<DataType>) -> Result<(Input, Option<ModelInfo>), FileError> {
         let format = if path == Path::new("-") { None } else { Some(Format::from_path(path)?) };
         if format == Some(Format::Onnx) {
-            return Err(FileError::Format { path: path.to_owned(), what, format: Format::Onnx, hint: "it is a model" });
+            let (input, model) = survey(path)?;
+            return Ok((input, Some(model)));
         }
         let mut input = Input::open(path, format, &Given { from, shape: None })?;
         input.settle(&std::env::temp_dir())?;
-        Ok(input)
+        Ok((input, None))
     }
 }
 
-/// Lists the tensors of a file, of a checkpoint in several files, or of the standard input (`-`); with `values`, reads
+/// Lists the tensors of a file, of a model (its constants, those of graphs within others under their paths), of a checkpoint in several files, or of the standard input (`-`); with `values`, reads
 /// all of them for what they are like. `from` is the type of elements that do not tell theirs.
 ///
 /// # Errors
 /// Where a file cannot be read or is not valid.
 pub fn inspect(path: impl AsRef<Path>, from: Option<DataType>, values: bool) -> Result<FileInfo, FileError> {
     let files = Files::of(path.as_ref())?;
-    let mut info =
-        FileInfo { format: Format::Safetensors, files: files.paths.len(), metadata: vec![], tensors: vec![] };
+    let mut info = FileInfo {
+        format: Format::Safetensors,
+        files: files.paths.len(),
+        metadata: vec![],
+        tensors: vec![],
+        model: None,
+    };
     for path in &files.paths {
-        let mut input = Files::open(path, from, "info")?;
-        info.format = input.format;
+        let (mut input, model) = Files::open(path, from)?;
+        (info.format, info.model) = (input.format, model);
         for pair in input.metadata.take().unwrap_or_default() {
             if !info.metadata.contains(&pair) {
                 info.metadata.push(pair);
@@ -154,7 +163,8 @@ pub fn inspect(path: impl AsRef<Path>, from: Option<DataType>, values: bool) -> 
 }
 
 /// Compares two files tensor by tensor, by name: types, shapes and values, these bit by bit, or as numbers within
-/// `tolerance` (any NaN is then equal to any other). Files of one tensor are compared whatever the names.
+/// `tolerance` (any NaN is then equal to any other). Files of one tensor are compared whatever the names,
+/// but two models.
 ///
 /// # Errors
 /// Where a file cannot be read or is not valid.
@@ -164,7 +174,7 @@ pub fn diff(
     tolerance: Option<f64>,
 ) -> Result<Vec<(String, Difference)>, FileError> {
     let open = |path: &Path| -> Result<Vec<Input>, FileError> {
-        Files::of(path)?.paths.iter().map(|path| Files::open(path, None, "diff")).collect()
+        Files::of(path)?.paths.iter().map(|path| Ok(Files::open(path, None)?.0)).collect()
     };
     let (first, second) = (open(first.as_ref())?, open(second.as_ref())?);
     let all = |inputs: &[Input]| -> Vec<(usize, usize)> {
@@ -172,7 +182,9 @@ pub fn diff(
         inputs.iter().enumerate().flat_map(count).collect()
     };
     let (ours, theirs) = (all(&first), all(&second));
-    let one = ours.len() == 1 && theirs.len() == 1;
+    // The constants of models have names that mean something.
+    let models = [&first, &second].map(|inputs| inputs.iter().any(|input| input.format == Format::Onnx));
+    let one = ours.len() == 1 && theirs.len() == 1 && models != [true; 2];
     let mut places: HashMap<&str, (usize, usize)> =
         theirs.iter().map(|&(i, j)| (second[i].tensors[j].name.as_str(), (i, j))).collect();
     let mut differences = Vec::new();
@@ -198,7 +210,10 @@ pub fn diff(
 
 /// Sends the elements of a tensor, packed and little endian, to a sink.
 fn send(input: &Input, index: usize, sink: &dyn Sink) -> Result<(), FileError> {
-    let path = input.path();
+    let path = match &input.tensors[index].place {
+        Place::Other(file, ..) => file.path(),
+        _ => input.path(),
+    };
     let run = |task: Task<'_>| {
         flow::run(&[task], sink, &|_| ControlFlow::Continue(())).map_err(|(_, trouble)| match trouble {
             Trouble::Read(error) | Trouble::Write(error) => FileError::io(path, "read", error),
@@ -304,10 +319,10 @@ impl Sink for Copy {
 }
 
 fn plain(input: &Input, index: usize) -> Result<Plain<'_>, FileError> {
-    if let Place::File(at, items) = &input.tensors[index].place
-        && *items == Items::PLAIN
-    {
-        return Ok(Plain::File(&input.file, *at));
+    match &input.tensors[index].place {
+        Place::File(at, Items::PLAIN) => return Ok(Plain::File(&input.file, *at)),
+        Place::Other(file, at, Items::PLAIN) => return Ok(Plain::File(file, *at)),
+        _ => {}
     }
     let failed = |error| FileError::io(input.path(), "read", error);
     let copy = Copy(tempfile::tempfile().map_err(failed)?);

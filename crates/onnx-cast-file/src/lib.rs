@@ -56,7 +56,7 @@ pub use format::Format;
 pub use inspect::{Difference, FileInfo, TensorInfo, Values, diff, inspect};
 pub use model::Model;
 pub use npz::NpzError;
-pub use rewrite::{ExternalProblem, FoldSummary, ModelCast, Storage, cast_model, fold_model};
+pub use rewrite::{CastInfo, ExternalProblem, FoldSummary, ModelCast, ModelInfo, Storage, cast_model, fold_model};
 pub use selection::{Pattern, Rule, Selection, SelectionError};
 pub use sharded::ShardError;
 pub use tensor::{NamedTensor, WriteOptions, read_tensor, read_tensor_as, write_tensor};

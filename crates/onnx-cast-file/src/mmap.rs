@@ -28,17 +28,22 @@ impl Mapped {
         Ok(Mapped(Some(map)))
     }
 
+    /// Where a part of the bytes starts; `None` of bytes of anything else.
+    pub(crate) fn offset(&self, part: &[u8]) -> Option<usize> {
+        let offset = (part.as_ptr() as usize).wrapping_sub(self.as_ptr() as usize);
+        offset.checked_add(part.len()).filter(|&end| end <= self.len()).map(|_| offset)
+    }
+
     /// Takes a part of the bytes out of memory, which it is read into again if need be, so that a large file does not
     /// count as memory of this process. Bytes of anything else are left alone.
     pub(crate) fn release(&self, part: &[u8]) {
         #[cfg(unix)]
-        if let Some(map) = &self.0 {
-            let offset = (part.as_ptr() as usize).wrapping_sub(map.as_ptr() as usize);
-            if offset.checked_add(part.len()).is_some_and(|end| end <= map.len()) {
-                // SAFETY: the range is within the map, which nothing has written to: what its pages hold is in the file.
-                // Where the system refuses, they stay.
-                let _ = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, offset, part.len()) };
-            }
+        if let Some(map) = &self.0
+            && let Some(offset) = self.offset(part)
+        {
+            // SAFETY: the range is within the map, which nothing has written to: what its pages hold is in the file.
+            // Where the system refuses, they stay.
+            let _ = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, offset, part.len()) };
         }
         #[cfg(not(unix))]
         let _ = part;

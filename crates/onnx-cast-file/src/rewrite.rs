@@ -1,4 +1,5 @@
-//! `.onnx` files, rewritten: constants stored in another type ([`cast_model`]), Casts of constants computed ([`fold_model`]).
+//! `.onnx` files, rewritten: constants stored in another type ([`cast_model`]), Casts of constants computed ([`fold_model`]);
+//! and listed, for `info` and `diff` (`survey.rs`).
 //!
 //! A model is read as a tree over its bytes (`tree.rs`), the work is a list of edits, and the output is a rope of
 //! stretches of the input, new bytes and elements that are cast while they are written (`rope.rs`, `emit.rs`). So a model
@@ -11,6 +12,7 @@ mod flow;
 mod fold;
 mod raise;
 mod rope;
+mod survey;
 mod tree;
 
 use crate::atomic::AtomicFile;
@@ -30,6 +32,8 @@ use tree::Document;
 pub use cast::{ModelCast, cast_model};
 pub use external::ExternalProblem;
 pub use fold::{FoldSummary, fold_model};
+pub(crate) use survey::survey;
+pub use survey::{CastInfo, ModelInfo};
 
 /// Where a model's elements go.
 ///

@@ -357,8 +357,6 @@ metadata: format = pt
     assert_eq!((&json["metadata"]["format"], &json["format"]), (&"pt".into(), &"safetensors".into()));
     shards(&folder, "several");
     assert!(done(&folder.run("info several")).contains("total: 3 tensors in 3 files, 24 B"));
-    folder.write("m.onnx", b"");
-    folder.refuses("info m.onnx", "m.onnx: info does not take .onnx files (it is a model)");
 }
 
 #[test]

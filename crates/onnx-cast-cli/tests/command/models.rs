@@ -1,8 +1,8 @@
 //! `cast` and `fold` of models: what onnxruntime cannot be asked, since it takes no such model.
 
-use crate::common::{done, stderr};
+use crate::common::{done, stderr, stdout};
 use crate::files::Folder;
-use crate::proto::{Message, int_attribute, model, node, tensor};
+use crate::proto::{Message, int_attribute, model, node, strings, tensor, typed};
 use onnx_cast_file::Model;
 
 /// Folds a model; what the command says of it, without the time.
@@ -143,4 +143,125 @@ fn an_old_model_is_not_raised() {
         "in.onnx: the opset cannot be raised to 13: the model is of version 2 of the format (want 3 or newer)",
     );
     done(&folder.run("cast in.onnx out.onnx --to float16 -q"));
+}
+
+fn words(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+/// An attribute of kind TENSOR.
+fn value(tensor: Message) -> Message {
+    Message::new().bytes(1, "value").message(5, tensor).int(20, 4)
+}
+
+/// A model with constants in every place: an initializer in another file, one in `float_data`, strings, Constant nodes, in
+/// branches of an If without a name, in a function. `v` is the value of the one in `float_data`.
+fn everywhere(v: f32) -> Vec<u8> {
+    let entry = |key: &str, value: &str| Message::new().bytes(1, key).bytes(2, value);
+    let external = typed(&[2, 2], FLOAT)
+        .bytes(8, "w")
+        .message(13, entry("location", "w.data"))
+        .message(13, entry("offset", "8"))
+        .int(14, 1);
+    let entries = typed(&[3], FLOAT).bytes(4, words(&[1.0, v, 3.0])).bytes(8, "entries");
+    let branch = |to| {
+        let nodes = [node("Constant", &[], "c", vec![value(tensor(&[1], FLOAT16, &[0, 60]))]), cast("c", "r", to)];
+        nodes.into_iter().fold(Message::new(), |graph, node| graph.message(1, node)).bytes(2, "branch")
+    };
+    let branches = [("then_branch", FLOAT), ("else_branch", DOUBLE)];
+    let branches = branches.map(|(name, to)| Message::new().bytes(1, name).message(6, branch(to)).int(20, 5)).to_vec();
+    let like = node("CastLike", &["x", "w"], "like", vec![]).bytes(3, "a like");
+    let nodes = [
+        node("Constant", &[], "k", vec![int_attribute("value_int", 7)]),
+        node("Constant", &[], "t", vec![Message::new().bytes(1, "value_string").bytes(4, "text").int(20, 3)]),
+        node("If", &["flag"], "y", branches),
+        cast("unknown", "z", FLOAT16),
+        cast("k", "kf", FLOAT),
+        like,
+    ];
+    let graph = nodes.into_iter().fold(Message::new(), |graph, node| graph.message(1, node));
+    let declared = Message::new().bytes(1, "x").message(2, Message::new().message(1, Message::new().int(1, DOUBLE)));
+    let graph = graph.message(5, external).message(5, entries).message(5, strings(&["a", "bc"]).bytes(8, "s"));
+    let opset = |domain: &str, version| Message::new().bytes(1, domain).int(2, version);
+    let inside = node("Constant", &[], "k", vec![int_attribute("value_int", 8)]);
+    let function = Message::new().bytes(1, "F").message(7, inside).message(9, opset("", 21)).bytes(10, "own");
+    Message::new()
+        .int(1, 10)
+        .message(7, graph.message(11, declared))
+        .message(8, opset("", 21))
+        .message(8, opset("own", 1))
+        .message(14, entry("by", "hand"))
+        .message(25, function)
+        .into_bytes()
+}
+
+#[test]
+fn what_a_model_holds() {
+    let folder = Folder::new();
+    folder.write("m.onnx", everywhere(-2.0));
+    folder.write("w.data", words(&[9.0, 9.0, 0.5, -0.5, 0.0, f32::INFINITY]));
+    let expected = "\
+tensor              type            shape          bytes
+w                   float           2x2             16 B
+    min -5e-1, max inf, mean 0e0, 1 zeros, 0 NaN, 1 infinities
+entries             float           3               12 B
+    min -2e0, max 3e0, mean 6.666666666666666e-1, 0 zeros, 0 NaN, 0 infinities
+s                   string          2                3 B
+k                   int64           scalar           8 B
+    min 7e0, max 7e0, mean 7e0, 0 zeros, 0 NaN, 0 infinities
+t                   string          scalar           4 B
+If_2/then_branch/c  float16         1                2 B
+    min 1e0, max 1e0, mean 1e0, 0 zeros, 0 NaN, 0 infinities
+If_2/else_branch/c  float16         1                2 B
+    min 1e0, max 1e0, mean 1e0, 0 zeros, 0 NaN, 0 infinities
+own:F/k             int64           scalar           8 B
+    min 8e0, max 8e0, mean 8e0, 0 zeros, 0 NaN, 0 infinities
+total: 8 tensors, 55 B (.onnx)
+metadata: by = hand
+cast: Cast r, float16 to float in If_2/then_branch
+cast: Cast r, float16 to double in If_2/else_branch
+cast: Cast z, (unknown) to float16
+cast: Cast kf, int64 to float
+cast: CastLike a like, double to float
+opset: ai.onnx 21
+opset: own 1
+IR version: 10
+";
+    assert_eq!(done(&folder.run("info m.onnx --stats")), expected);
+    let json: serde_json::Value = serde_json::from_str(&done(&folder.run("info m.onnx --json"))).expect("JSON");
+    assert_eq!(json["model"]["opsets"][1], serde_json::json!({ "domain": "own", "version": 1 }));
+    let cast = serde_json::json!({ "node": "z", "operator": "Cast", "from": null, "to": "float16", "graph": "" });
+    assert_eq!((&json["model"]["casts"][2], &json["model"]["ir_version"]), (&cast, &10.into()));
+    folder.write("w.data", words(&[9.0; 5]));
+    folder.refuses("info m.onnx", "m.onnx: tensor `w`: external data at `w.data` has 20 bytes (want 16 from 8 on)");
+    folder.write("m.onnx", b"");
+    folder.refuses("info m.onnx", "m.onnx: not a valid ONNX model: 0 graphs (want 1)");
+}
+
+#[test]
+fn models_that_differ() {
+    let folder = Folder::new();
+    folder.write("w.data", words(&[0.0; 6]));
+    folder.write("a.onnx", everywhere(2.0));
+    folder.write("b.onnx", everywhere(2.25));
+    assert_eq!(done(&folder.run("diff a.onnx a.onnx")), "");
+    let output = folder.run("diff a.onnx b.onnx");
+    let expected = "entries: 1 of 3 elements differ, the first is 1, by at most 2.5e-1\n";
+    assert_eq!((output.status.code(), stdout(&output)), (Some(1), expected.to_owned()));
+    done(&folder.run("diff a.onnx b.onnx --tolerance 0.25"));
+    // Elements in another place are the same elements.
+    done(
+        &folder
+            .run("cast a.onnx c.onnx --to float16 --min-size 1000000 --external-data c.data --external-threshold 1 -q"),
+    );
+    done(&folder.run("diff a.onnx c.onnx"));
+    // One constant each, but of two names.
+    let one = |name: &str| {
+        let node = node("Constant", &[], name, vec![value(tensor(&[1], FLOAT, &[0; 4]))]);
+        model(21, vec![node], &[], &[(name, FLOAT)])
+    };
+    folder.write("x.onnx", one("x"));
+    folder.write("y.onnx", one("y"));
+    let output = folder.run("diff x.onnx y.onnx");
+    assert_eq!(stdout(&output), "x: only in x.onnx\ny: only in y.onnx\n");
 }

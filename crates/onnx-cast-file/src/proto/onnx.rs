@@ -5,6 +5,7 @@ pub(crate) mod model {
     pub(crate) const IR_VERSION: u32 = 1;
     pub(crate) const GRAPH: u32 = 7;
     pub(crate) const OPSET_IMPORT: u32 = 8;
+    pub(crate) const METADATA_PROPS: u32 = 14;
     pub(crate) const TRAINING_INFO: u32 = 20;
     pub(crate) const FUNCTIONS: u32 = 25;
 }

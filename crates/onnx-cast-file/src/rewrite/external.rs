@@ -17,6 +17,7 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 use thiserror::Error;
 
 /// What is wrong with a tensor's external data.
@@ -150,7 +151,7 @@ pub(super) fn tensor_name(message: &[u8]) -> String {
 
 /// The files of external data of a model, each opened once.
 pub(super) struct Files {
-    by_location: HashMap<String, InputFile>,
+    by_location: HashMap<String, Arc<InputFile>>,
     /// Where they are, links resolved.
     pub(super) paths: Vec<PathBuf>,
 }
@@ -208,7 +209,7 @@ impl Files {
             FileError::Io { error, .. } => refuse(error),
             error => ExternalProblem::Open { location: named(), error: error.to_string() },
         })?;
-        self.by_location.insert(named(), file);
+        self.by_location.insert(named(), Arc::new(file));
         if !self.paths.contains(&path) {
             self.paths.push(path);
         }

@@ -27,7 +27,7 @@ pub(super) enum Stored<'a> {
     /// Bytes of the model, as the library wants them.
     Bytes(&'a [u8]),
     /// The same in a file of external data, from this byte on.
-    File(&'a InputFile, u64),
+    File(&'a Arc<InputFile>, u64),
     /// A TensorProto that stores them another way. They are decoded when they are written, one tensor at a time.
     Message(&'a [u8]),
     /// Computed already.

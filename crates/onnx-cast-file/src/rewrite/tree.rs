@@ -219,6 +219,7 @@ impl<'a> Document<'a> {
 }
 
 /// The names in use, of which no new one may be.
+#[derive(Default)]
 pub(super) struct Names {
     used: HashSet<String>,
     /// The last number behind a name, so that many constants of one name do not try them all.
