@@ -3,7 +3,7 @@
 use crate::error::refused;
 use crate::types::number_to_type;
 use onnx_cast::{CastOptions, NEWEST_OPSET};
-use onnx_cast_file::{FileCast, Pattern, Rule, Selection, Storage, Summary, TensorSummary, Watch, WriteOptions};
+use onnx_cast_file::{FileCast, ModelFold, Pattern, Rule, Selection, Summary, TensorSummary, Watch, WriteOptions};
 use pyo3::prelude::*;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -143,6 +143,6 @@ fn watched<R: Send>(
 /// joined.
 #[pyfunction]
 pub(crate) fn fold(py: Python<'_>, input: PathBuf, output: PathBuf) -> PyResult<(usize, usize, usize)> {
-    let done = py.detach(|| onnx_cast_file::fold_model(&input, &output, &Storage::default()));
+    let done = py.detach(|| onnx_cast_file::fold_model(&input, &output, &ModelFold::default()));
     done.map(|done| (done.computed, done.removed, done.joined)).map_err(refused)
 }

@@ -162,6 +162,7 @@ Examples:
   onnx-cast fold model.onnx folded.onnx
   onnx-cast fold small.onnx model.onnx                       undo `cast`: the rounded weights in their old type
   onnx-cast fold model.onnx model.onnx --external-data weights.bin
+  onnx-cast fold model.onnx folded.onnx --exclude 'lm_head*' --dry-run
 
 Casts, CastLikes and BitCasts of constants become constants; those to the type that their input has are removed; of two \
 in a row the second reads what the first does where no value could tell. Constants that nothing reads after that are \
@@ -173,8 +174,20 @@ pub(crate) struct FoldArgs {
     /// The model to write
     #[arg(value_name = "OUT.onnx")]
     pub(crate) output: PathBuf,
+    /// Only Casts that give values whose names match: a glob over the whole name, or `re:` and a regular expression
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) include: Vec<Pattern>,
+    /// Not Casts that give values whose names match
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) exclude: Vec<Pattern>,
     #[command(flatten)]
     pub(crate) storage: StorageArgs,
+    /// Print what would become of each Cast, and write nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Print what was done, or would be, as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
     /// Say nothing when all goes well
     #[arg(short, long)]
     pub(crate) quiet: bool,

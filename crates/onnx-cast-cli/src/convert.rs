@@ -16,8 +16,7 @@ const LOSS: u8 = 1;
 pub(crate) fn cast(args: &CastArgs) -> Result<ExitCode> {
     let model = |path| Format::from_path(path).is_ok_and(|format| format == Format::Onnx);
     if model(&args.files.input) && model(&args.files.output) {
-        models::cast(args)?;
-        return Ok(ExitCode::SUCCESS);
+        return models::cast(args);
     }
     models::refuse_options(args)?;
     run(&args.files, &args.selection, &args.report, args.attributes.options(), cast_file)
@@ -57,7 +56,17 @@ where
         fail_on: report.fail_on.clone(),
         watch: None,
     };
-    let (done, lost) = match convert(&files.input, &files.output, &request) {
+    finish(files, report, convert(&files.input, &files.output, &request), start)
+}
+
+/// Says what was done, and how to exit.
+pub(crate) fn finish(
+    files: &FileArgs,
+    report: &ReportArgs,
+    result: Result<Summary, FileError>,
+    start: Instant,
+) -> Result<ExitCode> {
+    let (done, lost) = match result {
         Ok(done) => (done, None),
         Err(FileError::Loss { summary, .. }) if report.json => (*summary, Some(ExitCode::from(LOSS))),
         Err(error @ FileError::Loss { .. }) => {
@@ -71,7 +80,7 @@ where
 }
 
 /// Says what was done, or would be, in the form that was asked for.
-pub(crate) fn tell(files: &FileArgs, report: &ReportArgs, done: &Summary, start: Instant) -> Result<()> {
+fn tell(files: &FileArgs, report: &ReportArgs, done: &Summary, start: Instant) -> Result<()> {
     if report.json {
         print(&pretty(&report::json(&files.input, &files.output, report.dry_run, done))?)?;
     } else if report.dry_run {

@@ -12,7 +12,7 @@ use std::fmt::Write;
 use std::process::ExitCode;
 
 pub(crate) fn info(args: &InfoArgs) -> Result<()> {
-    let info = inspect(&args.file, args.from, args.stats)?;
+    let info = inspect(&args.file, args.from, args.stats, None)?;
     print(&if args.json { pretty(&as_json(&info))? } else { as_text(&info) })?;
     Ok(())
 }
@@ -125,7 +125,7 @@ fn as_json(info: &FileInfo) -> Value {
 }
 
 pub(crate) fn diff(args: &DiffArgs) -> Result<ExitCode> {
-    let differences = onnx_cast_file::diff(&args.first, &args.second, args.tolerance)?;
+    let differences = onnx_cast_file::diff(&args.first, &args.second, args.tolerance, None)?;
     if differences.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }

@@ -15,14 +15,12 @@ use crate::selection::Selection;
 use crate::sharded::{self, Index, Located};
 use crate::source::{Items, zeros};
 use crate::tensor::WriteOptions;
+use crate::watch::{Meter, Watch};
 use onnx_cast::{BitCast, Cast, CastOptions, Data, DataType, OpError, Operator, Plan, Tensor, TensorError, TensorView};
-use std::fmt;
 use std::fs::{self, File};
 use std::io;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use zip::result::ZipError;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
@@ -70,51 +68,6 @@ impl FileCast {
     }
 }
 
-/// A function that is told, from any thread, how many bytes of elements have been read, and of how many.
-#[derive(Clone)]
-pub struct Watch(Arc<dyn Fn(u64, u64) -> ControlFlow<()> + Send + Sync>);
-
-impl Watch {
-    /// With this function.
-    pub fn new(tell: impl Fn(u64, u64) + Send + Sync + 'static) -> Watch {
-        Watch::stopping(move |done, total| {
-            tell(done, total);
-            ControlFlow::Continue(())
-        })
-    }
-
-    /// With this function, which may also end the work: the output is then as it was before, and the cast returns
-    /// [`FileError::Stopped`].
-    pub fn stopping(tell: impl Fn(u64, u64) -> ControlFlow<()> + Send + Sync + 'static) -> Watch {
-        Watch(Arc::new(tell))
-    }
-}
-
-/// How far the work is.
-struct Meter<'a> {
-    watch: Option<&'a Watch>,
-    done: AtomicU64,
-    total: u64,
-}
-
-impl<'a> Meter<'a> {
-    fn new(request: &'a FileCast, summary: &Summary) -> Self {
-        let total = summary.tensors.iter().map(|row| row.bytes_before).sum();
-        Meter { watch: request.watch.as_ref(), done: AtomicU64::new(0), total }
-    }
-
-    fn add(&self, bytes: u64) -> ControlFlow<()> {
-        let done = self.done.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        self.watch.map_or(ControlFlow::Continue(()), |watch| (watch.0)(done.min(self.total), self.total))
-    }
-}
-
-impl fmt::Debug for Watch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Watch(..)")
-    }
-}
-
 /// What was done with a file.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
@@ -123,6 +76,25 @@ pub struct Summary {
     pub tensors: Vec<TensorSummary>,
     /// Files that were there already, with the content that they were to get: see [`FileCast::resume`].
     pub already_there: usize,
+}
+
+impl Summary {
+    fn bytes_before(&self) -> u64 {
+        self.tensors.iter().map(|row| row.bytes_before).sum()
+    }
+
+    /// Fails where a tensor has lost what none may.
+    pub(crate) fn check(&self, path: &Path, fail_on: &[Loss]) -> Result<(), FileError> {
+        for row in &self.tensors {
+            let Some(counts) = &row.counts else { continue };
+            if let Some(&loss) = fail_on.iter().find(|loss| loss.count(counts) > 0) {
+                let (path, tensor, count) = (path.to_owned(), row.name.clone(), loss.count(counts));
+                let summary = Box::new(self.clone());
+                return Err(FileError::Loss { path, tensor, loss, count, to: row.to, summary });
+            }
+        }
+        Ok(())
+    }
 }
 
 /// What was done with a tensor.
@@ -262,15 +234,16 @@ fn convert_shards(index: &Index, output: &Path, request: &FileCast, work: &Work<
     if request.dry_run {
         return Ok(summary);
     }
+    let passes = if request.fail_on.is_empty() { 1 } else { 2 };
+    let meter = Meter::new(request.watch.as_ref(), passes * summary.bytes_before());
     if !request.fail_on.is_empty() {
         // Files appear one by one, so that all of them have to be good before the first.
         for ((shard, _), target) in index.shards.iter().zip(&targets) {
-            job(shard, target, false)?.rehearse(request)?;
+            job(shard, target, false)?.rehearse(request, &meter)?;
         }
     }
     create_folder(&output)?;
     let mut tensors = Vec::with_capacity(summary.tensors.len());
-    let meter = Meter::new(request, &summary);
     for ((shard, _), target) in index.shards.iter().zip(&targets) {
         let done = job(shard, target, false)?.run(request, &meter)?;
         summary.already_there += done.already_there;
@@ -315,7 +288,7 @@ fn convert_file(input: &Path, output: &Path, request: &FileCast, work: &Work<'_>
     if request.dry_run {
         return Ok(summary);
     }
-    job.run(request, &Meter::new(request, &summary))
+    job.run(request, &Meter::new(request.watch.as_ref(), summary.bytes_before()))
 }
 
 /// What stands before and behind the elements of a file.
@@ -403,14 +376,14 @@ impl<'a> Job<'a> {
 
     fn run(&self, request: &FileCast, meter: &Meter<'_>) -> Result<Summary, FileError> {
         let (mut summary, frame) = self.plan()?;
-        let before = meter.done.load(Ordering::Relaxed);
+        let before = meter.done();
         if request.resume && self.sink.format != Format::Npz && self.is_there(&summary, &frame, meter) {
             summary.already_there = 1;
             self.counted(&mut summary, request)?;
             return Ok(summary);
         }
         // What the comparison has counted until then is counted again.
-        meter.done.store(before, Ordering::Relaxed);
+        meter.back_to(before);
         self.counters.iter().flatten().for_each(Counter::reset);
         let mut out = self.sink.create()?;
         if self.sink.format == Format::Npz {
@@ -428,27 +401,13 @@ impl<'a> Job<'a> {
         for (row, counter) in summary.tensors.iter_mut().zip(&self.counters) {
             row.counts = counter.as_ref().map(Counter::total);
         }
-        for row in &summary.tensors {
-            let Some(counts) = &row.counts else { continue };
-            if let Some(&loss) = request.fail_on.iter().find(|loss| loss.count(counts) > 0) {
-                let (path, tensor, count) = (self.input.path().to_owned(), row.name.clone(), loss.count(counts));
-                return Err(FileError::Loss {
-                    path,
-                    tensor,
-                    loss,
-                    count,
-                    to: row.to,
-                    summary: Box::new(summary.clone()),
-                });
-            }
-        }
-        Ok(())
+        summary.check(self.input.path(), &request.fail_on)
     }
 
     /// Casts everything for what it loses, and writes nothing.
-    fn rehearse(&self, request: &FileCast) -> Result<(), FileError> {
+    fn rehearse(&self, request: &FileCast, meter: &Meter<'_>) -> Result<(), FileError> {
         let (mut summary, frame) = self.plan()?;
-        self.pass(&summary, &frame, &Nowhere, &Meter::new(&FileCast { watch: None, ..request.clone() }, &summary))?;
+        self.pass(&summary, &frame, &Nowhere, meter)?;
         self.counted(&mut summary, request)
     }
 

@@ -101,6 +101,7 @@ const BLOCK: usize = 1024;
 const LANES: usize = 8;
 
 /// Counts what becomes of the values of one tensor, from any number of threads.
+#[derive(Debug)]
 pub(crate) struct Counter {
     widen_source: Plan,
     widen_result: Plan,
@@ -116,7 +117,7 @@ pub(crate) struct Sides {
 }
 
 /// What the types can hold, as doubles.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Limits {
     /// The target's least and largest finite value.
     low: f64,

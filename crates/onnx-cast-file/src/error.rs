@@ -115,7 +115,12 @@ pub enum FileError {
         tensor: String,
     },
     /// A cast that loses what the caller does not want to lose.
-    #[error("{}: {}{count} of {loss}, cast to {to} (nothing is written)", path.display(), TensorText(tensor))]
+    #[error(
+        "{}: {}{loss} in {count} value{} cast to {to} (nothing is written)",
+        path.display(),
+        TensorText(tensor),
+        if *count == 1 { "" } else { "s" }
+    )]
     Loss {
         /// The file.
         path: PathBuf,

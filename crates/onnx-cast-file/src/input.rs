@@ -241,6 +241,15 @@ pub(crate) fn check_type(path: &Path, stored: &Stored, want: Option<DataType>) -
 }
 
 impl Stored {
+    /// Bytes of the elements, packed as ONNX packs them; of strings, the bytes of their text.
+    pub(crate) fn bytes(&self) -> u64 {
+        let len = match &self.place {
+            Place::Strings(strings) => Some(strings.view().bytes().len()),
+            _ => self.data_type.byte_len(self.len),
+        };
+        len.unwrap_or(0) as u64
+    }
+
     /// The task that keeps these elements.
     fn task<'a>(&self, elements: Elements<'a>, items: Items) -> Task<'a> {
         let (len, from) = (self.len, self.data_type);

@@ -4,16 +4,16 @@
 use crate::error::FileError;
 use crate::flow::{self, Sink, Task, Trouble};
 use crate::format::Format;
-use crate::input::{Given, Input, Place};
+use crate::input::{Given, Input, Place, Stored};
 use crate::positional::{InputFile, write_at};
 use crate::rewrite::{ModelInfo, survey};
 use crate::sharded::{self, Index, Located};
 use crate::source::{Items, zeros};
+use crate::watch::{Meter, Watch};
 use onnx_cast::{Cast, CastOptions, DataType, Plan, TensorView};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -122,12 +122,18 @@ impl Files {
     }
 }
 
-/// Lists the tensors of a file, of a model (its constants, those of graphs within others under their paths), of a checkpoint in several files, or of the standard input (`-`); with `values`, reads
-/// all of them for what they are like. `from` is the type of elements that do not tell theirs.
+/// Lists the tensors of a file, of a model (its constants, those of graphs within others under their paths), of a
+/// checkpoint in several files, or of the standard input (`-`); with `values`, reads all of them for what they are like,
+/// and tells the watch. `from` is the type of elements that do not tell theirs.
 ///
 /// # Errors
 /// Where a file cannot be read or is not valid.
-pub fn inspect(path: impl AsRef<Path>, from: Option<DataType>, values: bool) -> Result<FileInfo, FileError> {
+pub fn inspect(
+    path: impl AsRef<Path>,
+    from: Option<DataType>,
+    values: bool,
+    watch: Option<&Watch>,
+) -> Result<FileInfo, FileError> {
     let files = Files::of(path.as_ref())?;
     let mut info = FileInfo {
         format: Format::Safetensors,
@@ -136,8 +142,9 @@ pub fn inspect(path: impl AsRef<Path>, from: Option<DataType>, values: bool) -> 
         tensors: vec![],
         model: None,
     };
-    for path in &files.paths {
-        let (mut input, model) = Files::open(path, from)?;
+    let opened = files.paths.iter().map(|path| Files::open(path, from)).collect::<Result<Vec<_>, _>>()?;
+    let meter = Meter::new(watch, opened.iter().map(|(input, _)| bytes(input)).sum());
+    for (mut input, model) in opened {
         (info.format, info.model) = (input.format, model);
         for pair in input.metadata.take().unwrap_or_default() {
             if !info.metadata.contains(&pair) {
@@ -146,16 +153,12 @@ pub fn inspect(path: impl AsRef<Path>, from: Option<DataType>, values: bool) -> 
         }
         for index in 0..input.tensors.len() {
             let stored = &input.tensors[index];
-            let bytes = match &stored.place {
-                Place::Strings(strings) => strings.view().bytes().len(),
-                _ => stored.data_type.byte_len(stored.len).unwrap_or(0),
-            } as u64;
             info.tensors.push(TensorInfo {
                 name: stored.name.clone(),
                 data_type: stored.data_type,
                 shape: stored.shape.clone(),
-                bytes,
-                values: if values { look(&input, index)? } else { None },
+                bytes: stored.bytes(),
+                values: if values { look(&input, index, &meter)? } else { None },
             });
         }
     }
@@ -164,7 +167,7 @@ pub fn inspect(path: impl AsRef<Path>, from: Option<DataType>, values: bool) -> 
 
 /// Compares two files tensor by tensor, by name: types, shapes and values, these bit by bit, or as numbers within
 /// `tolerance` (any NaN is then equal to any other). Files of one tensor are compared whatever the names,
-/// but two models.
+/// but two models. The watch is told of the first file's bytes.
 ///
 /// # Errors
 /// Where a file cannot be read or is not valid.
@@ -172,6 +175,7 @@ pub fn diff(
     first: impl AsRef<Path>,
     second: impl AsRef<Path>,
     tolerance: Option<f64>,
+    watch: Option<&Watch>,
 ) -> Result<Vec<(String, Difference)>, FileError> {
     let open = |path: &Path| -> Result<Vec<Input>, FileError> {
         Files::of(path)?.paths.iter().map(|path| Ok(Files::open(path, None)?.0)).collect()
@@ -182,6 +186,7 @@ pub fn diff(
         inputs.iter().enumerate().flat_map(count).collect()
     };
     let (ours, theirs) = (all(&first), all(&second));
+    let meter = Meter::new(watch, first.iter().map(bytes).sum());
     // The constants of models have names that mean something.
     let models = [&first, &second].map(|inputs| inputs.iter().any(|input| input.format == Format::Onnx));
     let one = ours.len() == 1 && theirs.len() == 1 && models != [true; 2];
@@ -192,7 +197,7 @@ pub fn diff(
         let stored = &first[i].tensors[j];
         let place = if one { theirs.first().copied() } else { places.remove(stored.name.as_str()) };
         let difference = match place {
-            Some((k, l)) => compare((&first[i], j), (&second[k], l), tolerance)?,
+            Some((k, l)) => compare((&first[i], j), (&second[k], l), tolerance, &meter)?,
             None => Some(Difference::OnlyFirst),
         };
         differences.extend(difference.map(|difference| (stored.name.clone(), difference)));
@@ -208,14 +213,19 @@ pub fn diff(
     Ok(differences)
 }
 
+/// Bytes of all elements of a file.
+fn bytes(input: &Input) -> u64 {
+    input.tensors.iter().map(Stored::bytes).sum()
+}
+
 /// Sends the elements of a tensor, packed and little endian, to a sink.
-fn send(input: &Input, index: usize, sink: &dyn Sink) -> Result<(), FileError> {
+fn send(input: &Input, index: usize, sink: &dyn Sink, meter: &Meter<'_>) -> Result<(), FileError> {
     let path = match &input.tensors[index].place {
         Place::Other(file, ..) => file.path(),
         _ => input.path(),
     };
     let run = |task: Task<'_>| {
-        flow::run(&[task], sink, &|_| ControlFlow::Continue(())).map_err(|(_, trouble)| match trouble {
+        flow::run(&[task], sink, &|bytes| meter.add(bytes)).map_err(|(_, trouble)| match trouble {
             Trouble::Read(error) | Trouble::Write(error) => FileError::io(path, "read", error),
             Trouble::Stopped => FileError::Stopped { path: path.to_owned() },
             Trouble::Cast(error) => FileError::cast(path, &input.tensors[index].name, error),
@@ -256,12 +266,12 @@ struct Look {
     seen: Mutex<(Values, Sums)>,
 }
 
-fn look(input: &Input, index: usize) -> Result<Option<Values>, FileError> {
+fn look(input: &Input, index: usize, meter: &Meter<'_>) -> Result<Option<Values>, FileError> {
     let stored = &input.tensors[index];
     let (Some(plan), Some(bits)) = (doubles(stored.data_type), stored.data_type.bits()) else { return Ok(None) };
     let none = Values { min: None, max: None, mean: None, zeros: 0, nan: 0, infinities: 0 };
     let look = Look { plan, len: stored.len as u64, bits: bits as u64, seen: Mutex::new((none, BTreeMap::new())) };
-    send(input, index, &look)?;
+    send(input, index, &look, meter)?;
     let (mut values, sums) = look.seen.into_inner().unwrap_or_else(PoisonError::into_inner);
     let (sum, count) = sums.values().fold((0.0, 0), |(sum, count), (more, of)| (sum + more, count + of));
     values.mean = (count > 0).then(|| sum / count as f64);
@@ -326,7 +336,8 @@ fn plain(input: &Input, index: usize) -> Result<Plain<'_>, FileError> {
     }
     let failed = |error| FileError::io(input.path(), "read", error);
     let copy = Copy(tempfile::tempfile().map_err(failed)?);
-    send(input, index, &copy)?;
+    // What is only put in order is looked at later.
+    send(input, index, &copy, &Meter::new(None, 0))?;
     Ok(Plain::Own(InputFile::temporary(input.path(), copy.0).map_err(failed)?))
 }
 
@@ -334,6 +345,7 @@ fn compare(
     (first, i): (&Input, usize),
     (second, j): (&Input, usize),
     tolerance: Option<f64>,
+    meter: &Meter<'_>,
 ) -> Result<Option<Difference>, FileError> {
     let (ours, theirs) = (&first.tensors[i], &second.tensors[j]);
     if ours.data_type != theirs.data_type {
@@ -359,7 +371,7 @@ fn compare(
         bits,
         found: Mutex::new((0, u64::MAX, 0.0)),
     };
-    send(first, i, &against)?;
+    send(first, i, &against, meter)?;
     let (count, first, largest) = against.found.into_inner().unwrap_or_else(PoisonError::into_inner);
     Ok((count > 0).then_some(Difference::Values { count, of, first, largest }))
 }

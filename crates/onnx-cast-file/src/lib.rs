@@ -47,16 +47,21 @@ mod selection;
 mod sharded;
 mod source;
 mod tensor;
+mod watch;
 
 pub use atomic::AtomicFile;
-pub use cast::{FileCast, Summary, TensorSummary, Watch, bit_cast_file, cast_file};
+pub use cast::{FileCast, Summary, TensorSummary, bit_cast_file, cast_file};
 pub use counts::{Counts, Loss};
 pub use error::FileError;
 pub use format::Format;
 pub use inspect::{Difference, FileInfo, TensorInfo, Values, diff, inspect};
 pub use model::Model;
 pub use npz::NpzError;
-pub use rewrite::{CastInfo, ExternalProblem, FoldSummary, ModelCast, ModelInfo, Storage, cast_model, fold_model};
+pub use rewrite::{
+    CastInfo, ExternalProblem, FoldOutcome, FoldSummary, Folded, ModelCast, ModelFold, ModelInfo, Storage, cast_model,
+    fold_model,
+};
 pub use selection::{Pattern, Rule, Selection, SelectionError};
 pub use sharded::ShardError;
 pub use tensor::{NamedTensor, WriteOptions, read_tensor, read_tensor_as, write_tensor};
+pub use watch::Watch;

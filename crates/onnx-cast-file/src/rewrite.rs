@@ -20,18 +20,20 @@ use crate::error::FileError;
 use crate::mmap::Mapped;
 use crate::model::ModelError;
 use crate::pb::MAX_MESSAGE;
+use crate::watch::{Meter, Watch};
 use emit::{Edits, Layout};
 use external::Files;
 use rope::Rope;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Write};
+use std::ops::ControlFlow;
 use std::path::{Component, Path, PathBuf};
 use tree::Document;
 
 pub use cast::{ModelCast, cast_model};
 pub use external::ExternalProblem;
-pub use fold::{FoldSummary, fold_model};
+pub use fold::{FoldOutcome, FoldSummary, Folded, ModelFold, fold_model};
 pub(crate) use survey::survey;
 pub use survey::{CastInfo, ModelInfo};
 
@@ -51,27 +53,43 @@ pub struct Storage {
 /// As other tools have it: what is smaller is not worth a place in another file.
 const DEFAULT_THRESHOLD: u64 = 1024;
 
-/// Reads a model, has it edited, and writes the result, unless that is not wanted.
-fn rewrite<T>(
+/// What all rewriting has in common.
+struct Request<'r> {
+    storage: &'r Storage,
+    /// Write nothing, and tell what would be done.
+    dry_run: bool,
+    watch: Option<&'r Watch>,
+}
+
+/// Reads a model, has it edited, and writes the result, unless that is not wanted. What the edit returns is judged when
+/// everything is written and before it takes its place.
+fn rewrite<T, R>(
     input: &Path,
     output: &Path,
-    storage: &Storage,
-    dry_run: bool,
+    request: &Request<'_>,
     edit: impl for<'a> FnOnce(&Document<'a>, &'a Files) -> Result<(Edits<'a>, T), ModelError>,
-) -> Result<T, FileError> {
+    judge: impl FnOnce(T) -> Result<R, FileError>,
+) -> Result<R, FileError> {
     let invalid = |error| FileError::model(input, error);
     let bytes = Mapped::open(input)?;
     let document = Document::parse(&bytes).map_err(invalid)?;
     let files = Files::open(input, &document.tensors().map_err(invalid)?).map_err(invalid)?;
-    let (edits, result) = edit(&document, &files).map_err(invalid)?;
+    let (edits, made) = edit(&document, &files).map_err(invalid)?;
 
-    let location = location(output, storage)?;
-    let (message, layout) = arrange(&document, &files, &edits, &location, storage, MAX_MESSAGE).map_err(invalid)?;
+    let location = location(output, request.storage)?;
+    let (message, layout) =
+        arrange(&document, &files, &edits, &location, request.storage, MAX_MESSAGE).map_err(invalid)?;
 
-    if dry_run {
-        return Ok(result);
+    if request.dry_run {
+        return judge(made);
     }
 
+    let meter = Meter::new(request.watch, message.len() + layout.len());
+    let done = |part: &[u8]| bytes.release(part);
+    let failed = |path: &Path, error: io::Error| match error.get_ref().is_some_and(|error| error.is::<Stopped>()) {
+        true => FileError::Stopped { path: output.to_owned() },
+        false => FileError::io(path, "write", error),
+    };
     let mut data = match layout.data.is_empty() {
         true => None,
         false => Some(data_file(input, output, &location, &files)?),
@@ -79,9 +97,10 @@ fn rewrite<T>(
     let mut model = AtomicFile::create(output)?;
     if let Some(data) = &mut data {
         let path = data.path().to_owned();
-        write_data(&layout, data, &|part| bytes.release(part)).map_err(|error| FileError::io(&path, "write", error))?;
+        write_data(&layout, &mut Metered { out: data, meter: &meter }, &done).map_err(|error| failed(&path, error))?;
     }
-    message.write(&mut model, &|part| bytes.release(part)).map_err(|error| FileError::io(output, "write", error))?;
+    message.write(&mut Metered { out: &mut model, meter: &meter }, &done).map_err(|error| failed(output, error))?;
+    let result = judge(made)?;
     // Both are on the disk before either takes its place, so that little is left between the two renames that can fail.
     model.sync()?;
     if let Some(data) = data {
@@ -90,6 +109,31 @@ fn rewrite<T>(
     model.commit()?;
     Ok(result)
 }
+
+/// Tells a meter what is written.
+struct Metered<'m, W> {
+    out: W,
+    meter: &'m Meter<'m>,
+}
+
+impl<W: Write> Write for Metered<'_, W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let len = self.out.write(bytes)?;
+        match self.meter.add(len as u64) {
+            ControlFlow::Continue(()) => Ok(len),
+            ControlFlow::Break(()) => Err(io::Error::other(Stopped)),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// Whoever is told how far the work is has ended it.
+#[derive(Debug, thiserror::Error)]
+#[error("stopped")]
+struct Stopped;
 
 /// The message, and what stands beside it: where there was something before, where the caller wants it, or where the
 /// message would be larger than `limit` otherwise.
@@ -115,7 +159,7 @@ fn arrange<'a>(
     Ok((message, layout))
 }
 
-fn write_data(layout: &Layout<'_>, out: &mut AtomicFile, done: rope::Done<'_>) -> io::Result<()> {
+fn write_data(layout: &Layout<'_>, out: &mut impl Write, done: rope::Done<'_>) -> io::Result<()> {
     let mut end = 0;
     for (offset, elements) in &layout.data {
         io::copy(&mut io::Read::take(io::repeat(0), offset - end), out)?;

@@ -148,6 +148,12 @@ impl Rule {
     }
 }
 
+/// Whether a name matches one of `include`, or there are none, and none of `exclude`.
+pub(crate) fn admits(include: &[Pattern], exclude: &[Pattern], name: &str) -> bool {
+    let matches = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.matches(name));
+    (include.is_empty() || matches(include)) && !matches(exclude)
+}
+
 /// Which tensors are cast, and to which type.
 ///
 /// A tensor is left alone if its name matches one of `exclude`, or none of `include` where there are any, or if it has
@@ -175,9 +181,7 @@ impl Selection {
 
     /// Whether names and sizes let this tensor be cast.
     pub fn admits(&self, name: &str, elements: u64) -> bool {
-        elements >= self.min_size
-            && (self.include.is_empty() || self.include.iter().any(|pattern| pattern.matches(name)))
-            && !self.exclude.iter().any(|pattern| pattern.matches(name))
+        elements >= self.min_size && admits(&self.include, &self.exclude, name)
     }
 
     /// The type that a tensor is to be cast to; `None` where it is left alone. It may be the type that the tensor has.

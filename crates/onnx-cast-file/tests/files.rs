@@ -7,13 +7,12 @@ use common::{PB, cases, patterns};
 use onnx_cast::{BitCast, Cast, CastOptions, DataType, RoundMode, Tensor};
 use onnx_cast_file::safetensors::{Safetensors, type_name};
 use onnx_cast_file::{
-    AtomicFile, FileCast, FileError, Format, Watch, WriteOptions, bit_cast_file, cast_file, npy, pb, read_tensor,
+    AtomicFile, FileCast, FileError, Format, WriteOptions, bit_cast_file, cast_file, npy, pb, read_tensor,
     read_tensor_as, safetensors, write_tensor,
 };
 use std::collections::HashSet;
 use std::fs;
 use std::io::Write;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
@@ -373,23 +372,6 @@ fn an_unfinished_file_leaves_nothing() {
 }
 
 #[cfg(unix)]
-#[test]
-fn who_watches_may_end_the_work() {
-    let folder = folder();
-    let (input, output) = (path(&folder, "x", Format::Npy), path(&folder, "y", Format::Npy));
-    let x = Tensor::from_slice(vec![3], &[1.0f32, 2.0, 3.0]).expect("a tensor");
-    write_tensor(&input, Format::Npy, "", x.view(), &WriteOptions::default()).expect("a file");
-    fs::write(&output, b"as it was").expect("a file");
-    let mut request = FileCast::new(DataType::Float16);
-    request.watch = Some(Watch::stopping(|_, _| ControlFlow::Break(())));
-    let stopped = cast_file(&input, &output, &request);
-    assert!(matches!(stopped, Err(FileError::Stopped { .. })), "{stopped:?}");
-    assert_eq!(fs::read(&output).expect("a file"), b"as it was");
-    assert_eq!(names(folder.path()), ["x.npy", "y.npy"]);
-    request.watch = Some(Watch::stopping(|_, _| ControlFlow::Continue(())));
-    assert_eq!(cast_file(&input, &output, &request).expect("a cast").tensors.len(), 1);
-}
-
 #[test]
 fn permissions_and_links_stay() {
     use std::os::unix::fs::{PermissionsExt, symlink};

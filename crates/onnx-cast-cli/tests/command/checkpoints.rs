@@ -303,12 +303,15 @@ fn what_is_lost() {
     // With a loss that must not be, nothing is written.
     let before = folder.read("out.safetensors");
     for (loss, said) in [
-        ("overflow", "onnx-cast: in.safetensors: tensor `a`: 2 of overflow, cast to float16 (nothing is written)\n"),
+        (
+            "overflow",
+            "onnx-cast: in.safetensors: tensor `a`: overflow in 2 values cast to float16 (nothing is written)\n",
+        ),
         (
             "subnormal,underflow",
-            "onnx-cast: in.safetensors: tensor `a`: 1 of underflow, cast to float16 (nothing is written)\n",
+            "onnx-cast: in.safetensors: tensor `a`: underflow in 1 value cast to float16 (nothing is written)\n",
         ),
-        ("nan", "onnx-cast: in.safetensors: tensor `b`: 1 of nan, cast to float16 (nothing is written)\n"),
+        ("nan", "onnx-cast: in.safetensors: tensor `b`: nan in 1 value cast to float16 (nothing is written)\n"),
     ] {
         let output = folder.run(&format!("cast in.safetensors out.safetensors --to float16 --fail-on {loss}"));
         assert_eq!((output.status.code(), stderr(&output)), (Some(1), said.to_owned()));

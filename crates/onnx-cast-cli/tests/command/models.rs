@@ -21,6 +21,7 @@ fn fold(bytes: &[u8]) -> (Vec<u8>, String) {
 const FLOAT: i64 = 1;
 const FLOAT16: i64 = 10;
 const DOUBLE: i64 = 11;
+const BFLOAT16: i64 = 16;
 
 fn cast(input: &str, output: &str, to: i64) -> Message {
     node("Cast", &[input], output, vec![int_attribute("to", to)])
@@ -118,7 +119,10 @@ fn a_plan_writes_nothing() {
     assert!(json.contains("\"to\": \"float16\"") && json.contains("\"dry_run\": true"), "{json}");
     assert_eq!(folder.names(), ["in.onnx"]);
     let refused = |line: &str, message: &str| folder.refuses(line, message);
-    refused("cast in.onnx out.onnx --to float16 --resume", "in.onnx: --resume is for checkpoints of several files");
+    refused(
+        "cast in.onnx out.onnx --to float16 --resume",
+        "in.onnx: --resume is for checkpoints of several files (a model is written whole or not at all)",
+    );
     refused(
         "cast in.onnx out.onnx --to float16 --opset 21",
         "in.onnx: a model tells its opset itself (--raise-opset raises it where the target needs that)",
@@ -128,6 +132,85 @@ fn a_plan_writes_nothing() {
         "in.onnx: constant `large`: Cast takes float4e2m1 from opset 23 on, and the model imports 21 (--raise-opset \
          raises it)",
     );
+}
+
+#[test]
+fn some_casts_are_folded_and_others_are_not() {
+    let folder = Folder::new();
+    let one = Message::new().bytes(1, "value").message(5, tensor(&[], FLOAT, &1.5f32.to_le_bytes())).int(20, 4);
+    let nodes = vec![
+        node("Constant", &[], "one", vec![one]),
+        cast("one", "c", DOUBLE),
+        cast("x", "same", FLOAT16),
+        cast("same", "wide", FLOAT),
+        cast("wide", "y", DOUBLE),
+        cast("wide", "narrow", BFLOAT16),
+        cast("unknown", "z", FLOAT16),
+    ];
+    let outputs = [("y", DOUBLE), ("c", DOUBLE), ("narrow", BFLOAT16), ("z", FLOAT16)];
+    folder.write("in.onnx", model(21, nodes, &[("x", FLOAT16)], &outputs));
+    let plan = |arguments: &str| {
+        let text = done(&folder.run(&format!("fold in.onnx out.onnx --dry-run{arguments}")));
+        let last = |line: &str| line.split_whitespace().last().unwrap_or_default().to_owned();
+        text.lines().skip(1).take(6).map(last).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(
+        done(&folder.run("fold in.onnx out.onnx --dry-run")),
+        "value   operator  from            to              outcome\n\
+         c       Cast      float           double          computed\n\
+         same    Cast      float16         float16         removed\n\
+         wide    Cast      float16         float           bypassed\n\
+         y       Cast      float           double          joined\n\
+         narrow  Cast      float           bfloat16        joined\n\
+         z       Cast      (unknown)       float16         kept\n\
+         total: 1 cast of a constant computed, 1 removed, 2 joined\n"
+    );
+    assert_eq!(plan(" --exclude narrow"), "computed removed kept joined kept kept");
+    assert_eq!(plan(" --include re:^(c|same)$"), "computed removed kept kept kept kept");
+    // Over a Cast that is not to be folded none is joined.
+    assert_eq!(plan(" --exclude wide"), "computed removed kept kept kept kept");
+    assert_eq!(folder.names(), ["in.onnx"]);
+    let json = folder.run("fold in.onnx out.onnx --include c --json");
+    let json: serde_json::Value = serde_json::from_str(&done(&json)).expect("JSON");
+    assert_eq!((&json["computed"], &json["removed"], &json["dry_run"]), (&1.into(), &0.into(), &false.into()));
+    let first = serde_json::json!({
+        "output": "c", "operator": "Cast", "from": "float", "to": "double", "outcome": "computed",
+    });
+    assert_eq!((&json["casts"][0], json["casts"][5]["from"].is_null()), (&first, true));
+    assert_eq!(folder.names(), ["in.onnx", "out.onnx"]);
+    let said = folder.run("fold in.onnx out.onnx --quiet");
+    assert_eq!((done(&said), stderr(&said)), (String::new(), String::new()));
+}
+
+#[test]
+fn what_the_constants_of_a_model_lose() {
+    let folder = Folder::new();
+    let mut values = vec![1.0f32; 256];
+    values[..5].copy_from_slice(&[1e6, 1e-9, 1.0001, f32::NAN, 6.2e-5]);
+    let nodes = vec![
+        node("Constant", &[], "w", vec![value(tensor(&[256], FLOAT, &words(&values)))]),
+        node("Constant", &[], "v", vec![value(tensor(&[256], FLOAT, &words(&[0.5; 256])))]),
+        node("Constant", &[], "small", vec![value(tensor(&[1], FLOAT, &words(&[1e9])))]),
+    ];
+    folder.write("in.onnx", model(21, nodes, &[], &[("w", FLOAT)]));
+    folder.write("out.onnx", "old");
+    let lines = "  w: 256 values, 1 overflowed, 1 became zero, 1 NaN, error at most 1.000166e-4, relative 1.000000e0\n  \
+                 v: 256 values, no error\n";
+    for (losses, loss) in [("overflow", "overflow"), ("subnormal,nan,underflow", "nan")] {
+        let output = folder.run(&format!("cast in.onnx out.onnx --to float16 --stats --fail-on {losses}"));
+        let said = format!("onnx-cast: in.onnx: tensor `w`: {loss} in 1 value cast to float16 (nothing is written)\n");
+        assert_eq!((output.status.code(), stderr(&output)), (Some(1), said));
+        assert_eq!((folder.read("out.onnx"), folder.names().len()), (b"old".to_vec(), 2));
+    }
+    let json = folder.run("cast in.onnx out.onnx --to float16 --json --fail-on nan");
+    assert_eq!(json.status.code(), Some(1));
+    let json: serde_json::Value = serde_json::from_str(&stdout(&json)).expect("JSON");
+    assert_eq!((&json["tensors"][0]["counts"]["nan"], json["tensors"][2]["counts"].is_null()), (&1.into(), true));
+    assert_eq!(folder.read("out.onnx"), b"old");
+    let output = folder.run("cast in.onnx out.onnx --to float16 --stats --fail-on subnormal");
+    assert_eq!(done(&output), "");
+    let said = stderr(&output);
+    assert_eq!(said.split_once('\n').map(|(_, rest)| rest), Some(lines), "{said}");
 }
 
 /// From before the format had opsets, there is nothing to raise.

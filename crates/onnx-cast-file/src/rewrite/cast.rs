@@ -4,18 +4,21 @@ use super::emit::{Content, Edits, NewNode, NewTensor};
 use super::external::Files;
 use super::rope::{Elements, Stored};
 use super::tree::{Document, Graph, Names, Node, Readers, readers};
-use super::{Storage, raise, rewrite};
+use super::{Request, Storage, raise, rewrite};
 use crate::cast::{Summary, TensorSummary};
+use crate::counts::{Counter, Loss};
 use crate::error::FileError;
 use crate::model::ModelError;
 use crate::model::graph::{as_word, last};
 use crate::pb::{self, PbError};
 use crate::proto::onnx::attribute;
 use crate::proto::wire;
+use crate::watch::Watch;
 use onnx_cast::{Cast, CastOptions, DataType, Operator};
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 
 /// What to cast in a model, and how.
 pub struct ModelCast<'s> {
@@ -29,16 +32,41 @@ pub struct ModelCast<'s> {
     pub dry_run: bool,
     /// Where the elements go.
     pub storage: Storage,
+    /// Count what becomes of the values: [`TensorSummary::counts`].
+    pub count: bool,
+    /// Losses that make the cast fail, with nothing written.
+    pub fail_on: Vec<Loss>,
+    /// Who is told how far the work is.
+    pub watch: Option<Watch>,
+}
+
+impl<'s> ModelCast<'s> {
+    /// Of the constants that are selected so, with ONNX's defaults.
+    pub fn new(select: &'s dyn Fn(&str, DataType, usize) -> Option<DataType>) -> Self {
+        ModelCast {
+            select,
+            options: CastOptions::default(),
+            raise_opset: false,
+            dry_run: false,
+            storage: Storage::default(),
+            count: false,
+            fail_on: Vec::new(),
+            watch: None,
+        }
+    }
 }
 
 impl fmt::Debug for ModelCast<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ModelCast { options, raise_opset, dry_run, storage, .. } = self;
+        let ModelCast { select: _, options, raise_opset, dry_run, storage, count, fail_on, watch } = self;
         f.debug_struct("ModelCast")
             .field("options", options)
             .field("raise_opset", raise_opset)
             .field("dry_run", dry_run)
             .field("storage", storage)
+            .field("count", count)
+            .field("fail_on", fail_on)
+            .field("watch", watch)
             .finish_non_exhaustive()
     }
 }
@@ -57,9 +85,17 @@ pub fn cast_model(
     output: impl AsRef<Path>,
     request: &ModelCast<'_>,
 ) -> Result<Summary, FileError> {
-    rewrite(input.as_ref(), output.as_ref(), &request.storage, request.dry_run, |document, files| {
-        edits(document, files, request)
-    })
+    let input = input.as_ref();
+    let ModelCast { storage, dry_run, watch, .. } = request;
+    let how = Request { storage, dry_run: *dry_run, watch: watch.as_ref() };
+    let judge = |(mut summary, counters): Made| {
+        if !dry_run {
+            counters.iter().for_each(|(row, counter)| summary.tensors[*row].counts = Some(counter.total()));
+            summary.check(input, &request.fail_on)?;
+        }
+        Ok(summary)
+    };
+    rewrite(input, output.as_ref(), &how, |document, files| edits(document, files, request), judge)
 }
 
 /// A constant of the model.
@@ -95,7 +131,7 @@ impl<'a> Constant<'a> {
         }
         let whole = |data_type, shape: Vec<usize>, bytes: Vec<u8>| {
             let len = shape.first().copied().unwrap_or(1);
-            let elements = Elements { stored: Stored::Owned(bytes.into()), from: data_type, len, plans: Vec::new() };
+            let elements = Elements::new(Stored::Owned(bytes.into()), data_type, len);
             Constant { name, message: None, data_type, shape, len, elements: Some(elements) }
         };
         Ok(match value.name {
@@ -138,6 +174,8 @@ struct Chosen<'a> {
     graph: usize,
     place: Place,
     opset: Option<i64>,
+    /// Its place in the summary.
+    row: usize,
 }
 
 #[derive(Clone, Copy)]
@@ -147,11 +185,14 @@ enum Place {
     Node(usize),
 }
 
+/// What is done, and what counts the values of which of its rows.
+type Made = (Summary, Vec<(usize, Arc<Counter>)>);
+
 fn edits<'a>(
     document: &Document<'a>,
     files: &'a Files,
     request: &ModelCast<'_>,
-) -> Result<(Edits<'a>, Summary), ModelError> {
+) -> Result<(Edits<'a>, Made), ModelError> {
     let mut chosen = Vec::new();
     let mut tensors = Vec::new();
     for body in document.bodies() {
@@ -162,7 +203,7 @@ fn edits<'a>(
     }
     let mut edits = Edits::default();
     if chosen.is_empty() {
-        return Ok((edits, Summary { tensors, ..Summary::default() }));
+        return Ok((edits, (Summary { tensors, ..Summary::default() }, Vec::new())));
     }
     if document.training {
         return Err(ModelError::Training);
@@ -186,10 +227,12 @@ fn edits<'a>(
     let newest = needs.iter().filter_map(|(needs, _)| raise::ir_version(needs.opset)).max();
     edits.ir_version = newest.filter(|&version| document.ir_version >= 3 && version > document.ir_version);
     let mut names = document.names();
+    let mut counters = Vec::new();
     for one in chosen {
-        one.edit(&mut edits, &mut names, request)?;
+        let (row, counter) = (one.row, one.edit(&mut edits, &mut names, request)?);
+        counters.extend(counter.map(|counter| (row, counter)));
     }
-    Ok((edits, Summary { tensors, ..Summary::default() }))
+    Ok((edits, (Summary { tensors, ..Summary::default() }, counters)))
 }
 
 fn choose<'a>(
@@ -229,7 +272,8 @@ fn choose<'a>(
         if let Some(to) = to {
             summary.bytes_after = to.byte_len(len).unwrap_or(0) as u64;
             (summary.to, summary.cast) = (to, true);
-            chosen.push(Chosen { constant, to, graph: graph.id, place, opset: graph.opset });
+            let row = tensors.len();
+            chosen.push(Chosen { constant, to, graph: graph.id, place, opset: graph.opset, row });
         }
         tensors.push(summary);
     };
@@ -274,7 +318,13 @@ impl<'a> Chosen<'a> {
         all.into_iter().rev().max_by_key(|needs| needs.opset).ok_or_else(|| refuse(String::new()))
     }
 
-    fn edit(self, edits: &mut Edits<'a>, names: &mut Names, request: &ModelCast<'_>) -> Result<(), ModelError> {
+    /// Notes what is to be done; returns what counts the values, if they are to be counted.
+    fn edit(
+        self,
+        edits: &mut Edits<'a>,
+        names: &mut Names,
+        request: &ModelCast<'_>,
+    ) -> Result<Option<Arc<Counter>>, ModelError> {
         let Chosen { constant, to, graph, place, opset, .. } = self;
         let old = constant.name.to_owned();
         let refuse = |what: String| ModelError::Uncast { name: old.clone(), what };
@@ -282,7 +332,11 @@ impl<'a> Chosen<'a> {
         let options = CastOptions { opset, ..request.options };
         let plan = Cast::new(to, &options).and_then(|cast| cast.plan(constant.data_type));
         let plan = plan.map_err(|error| refuse(error.to_string()))?;
-        let elements = constant.elements.ok_or_else(|| refuse("strings".to_owned()))?.then(plan);
+        let mut elements = constant.elements.ok_or_else(|| refuse("strings".to_owned()))?.then(plan);
+        if request.count || !request.fail_on.is_empty() {
+            elements.counter = Counter::new(plan.from(), to).ok().map(Arc::new);
+        }
+        let counter = elements.counter.clone();
         let name = names.fresh(format!("{old}_{to}"));
         let cast = NewNode {
             name: names.fresh(format!("{old}_cast")),
@@ -316,6 +370,6 @@ impl<'a> Chosen<'a> {
                 node.after.push(cast);
             }
         }
-        Ok(())
+        Ok(counter)
     }
 }

@@ -124,6 +124,11 @@ impl<'a> Layout<'a> {
         Layout { location, threshold, data: Vec::new(), end: 0 }
     }
 
+    /// Bytes of the file.
+    pub(super) fn len(&self) -> u64 {
+        self.end
+    }
+
     fn takes(&self, len: u64, was_external: bool) -> bool {
         len > 0 && self.threshold.map_or(was_external, |threshold| len >= threshold)
     }

@@ -235,7 +235,7 @@ impl Files {
             pb::parse(message).map_err(|error| ModelError::Tensor { place: "constant".to_owned(), error })?;
             Stored::Message(message)
         };
-        Ok(Some(Elements { stored, from, len, plans: Vec::new() }))
+        Ok(Some(Elements::new(stored, from, len)))
     }
 
     fn external<'a>(&'a self, message: &'a [u8], head: &pb::Head<'_>) -> Result<Stored<'a>, Trouble> {

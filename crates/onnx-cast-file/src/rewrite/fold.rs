@@ -11,21 +11,39 @@ use super::external::Files;
 use super::flow::{Flow, Id, Origin, Read, Step};
 use super::rope::{Elements, Stored};
 use super::tree::{Declared, Document, Graph};
-use super::{Storage, rewrite};
+use super::{Request, Storage, rewrite};
 use crate::error::FileError;
 use crate::model::ModelError;
 use crate::model::graph::{since, version};
 use crate::pb;
 use crate::proto::onnx::tensor;
 use crate::proto::wire;
+use crate::selection::{Pattern, admits};
 use crate::source::SourceData;
+use crate::watch::Watch;
 use onnx_cast::{BitCast, Cast, CastLike, DataType, OpError, Plan, Strings, TensorData, TensorView};
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+/// What to fold in a model, and where to put the result.
+#[derive(Clone, Debug, Default)]
+pub struct ModelFold {
+    /// Only Casts that give values of these names; all of them where this is empty.
+    pub include: Vec<Pattern>,
+    /// Not Casts that give values of these names.
+    pub exclude: Vec<Pattern>,
+    /// Write nothing, and tell what would be done.
+    pub dry_run: bool,
+    /// Where the elements go.
+    pub storage: Storage,
+    /// Who is told how far the work is.
+    pub watch: Option<Watch>,
+}
+
 /// What was folded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FoldSummary {
     /// Casts of constants, which are now constants.
@@ -34,6 +52,59 @@ pub struct FoldSummary {
     pub removed: usize,
     /// Casts that now read what the Cast before them reads.
     pub joined: usize,
+    /// Every Cast of the model, in its order.
+    pub casts: Vec<Folded>,
+}
+
+/// A Cast, a CastLike or a BitCast, and what became of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Folded {
+    /// The value that it gives, by its name.
+    pub output: String,
+    /// The operator.
+    pub operator: &'static str,
+    /// The type that is cast, where the model tells it.
+    pub from: Option<DataType>,
+    /// The type that it is cast to, likewise.
+    pub to: Option<DataType>,
+    /// What became of it.
+    pub outcome: FoldOutcome,
+}
+
+/// What becomes of a Cast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum FoldOutcome {
+    /// It is there as it was.
+    Kept,
+    /// What it gave is a constant.
+    Computed,
+    /// It changed nothing, and is gone.
+    Removed,
+    /// It reads what the Cast before it reads.
+    Joined,
+    /// It is gone, since what read it reads what it read.
+    Bypassed,
+}
+
+impl FoldOutcome {
+    /// `kept`, and so on.
+    pub const fn name(self) -> &'static str {
+        match self {
+            FoldOutcome::Kept => "kept",
+            FoldOutcome::Computed => "computed",
+            FoldOutcome::Removed => "removed",
+            FoldOutcome::Joined => "joined",
+            FoldOutcome::Bypassed => "bypassed",
+        }
+    }
+}
+
+impl fmt::Display for FoldOutcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
 }
 
 /// Folds the Casts, CastLikes and BitCasts of a model, in its graph, the graphs within it and its functions. Inputs and
@@ -46,24 +117,33 @@ pub struct FoldSummary {
 pub fn fold_model(
     input: impl AsRef<Path>,
     output: impl AsRef<Path>,
-    storage: &Storage,
+    request: &ModelFold,
 ) -> Result<FoldSummary, FileError> {
-    rewrite(input.as_ref(), output.as_ref(), storage, false, |document, files| {
-        let mut edits = Edits::default();
-        let mut summary = FoldSummary::default();
-        for body in document.bodies() {
-            let mut fold = Fold::new(document, body, files);
-            fold.run()?;
-            fold.write(&mut edits);
-            summary.computed += fold.summary.computed;
-            summary.removed += fold.summary.removed;
-            summary.joined += fold.summary.joined;
-        }
-        if document.training && summary != FoldSummary::default() {
-            return Err(ModelError::Training);
-        }
-        Ok((edits, summary))
-    })
+    let ModelFold { storage, dry_run, watch, .. } = request;
+    let how = Request { storage, dry_run: *dry_run, watch: watch.as_ref() };
+    rewrite(input.as_ref(), output.as_ref(), &how, |document, files| edits(document, files, request), Ok)
+}
+
+fn edits<'a>(
+    document: &Document<'a>,
+    files: &'a Files,
+    request: &ModelFold,
+) -> Result<(Edits<'a>, FoldSummary), ModelError> {
+    let mut edits = Edits::default();
+    let mut summary = FoldSummary::default();
+    for body in document.bodies() {
+        let mut fold = Fold::new(document, body, files, request);
+        fold.run()?;
+        fold.write(&mut edits);
+        summary.computed += fold.summary.computed;
+        summary.removed += fold.summary.removed;
+        summary.joined += fold.summary.joined;
+        summary.casts.append(&mut fold.summary.casts);
+    }
+    if document.training && summary.computed + summary.removed + summary.joined > 0 {
+        return Err(ModelError::Training);
+    }
+    Ok((edits, summary))
 }
 
 /// A constant, or what a Cast makes of one.
@@ -132,8 +212,7 @@ impl<'a> Known<'a> {
                 match plan.run(&TensorView::strings(&self.shape, strings.view()).ok()?).ok()?.into_parts().2 {
                     TensorData::Strings(strings) => KnownContent::Strings(Arc::new(strings)),
                     TensorData::Bytes(bytes) => {
-                        let (stored, len) = (Stored::Owned(bytes.into()), self.len());
-                        KnownContent::Numbers(Elements { stored, from: plan.to(), len, plans: Vec::new() })
+                        KnownContent::Numbers(Elements::new(Stored::Owned(bytes.into()), plan.to(), self.len()))
                     }
                 }
             }
@@ -173,6 +252,8 @@ struct Casting {
     output: Id,
     work: Work,
     to: DataType,
+    /// Its place in the summary.
+    row: usize,
 }
 
 impl Casting {
@@ -192,6 +273,7 @@ impl Casting {
 struct Fold<'t, 'a> {
     document: &'t Document<'a>,
     files: &'a Files,
+    request: &'t ModelFold,
     flow: Flow<'t, 'a>,
     known: HashMap<Id, Known<'a>>,
     /// Casts that are left, by what they give.
@@ -210,10 +292,11 @@ struct Fold<'t, 'a> {
 }
 
 impl<'t, 'a> Fold<'t, 'a> {
-    fn new(document: &'t Document<'a>, body: &'t Graph<'a>, files: &'a Files) -> Self {
+    fn new(document: &'t Document<'a>, body: &'t Graph<'a>, files: &'a Files, request: &'t ModelFold) -> Self {
         Fold {
             document,
             files,
+            request,
             flow: Flow::of(body),
             known: HashMap::new(),
             casts: HashMap::new(),
@@ -235,29 +318,50 @@ impl<'t, 'a> Fold<'t, 'a> {
                     self.flow.values[id].data_type = Some(constant.data_type);
                     self.known.extend(Known::of(id, constant).map(|known| (id, known)));
                 }
-            } else if let Some(mut casting) = self.casting(step) {
-                self.flow.values[casting.output].data_type = Some(casting.to);
-                // Joined, it may be one that changes nothing.
-                if self.remove(&casting)
-                    || self.compute(&casting)?
-                    || (self.join(&mut casting) && self.remove(&casting))
-                {
-                    continue;
+            } else if let Some(operator) = node.casting() {
+                let row = self.list(step, operator);
+                if let Some(casting) = self.casting(step, row) {
+                    self.flow.values[casting.output].data_type = Some(casting.to);
+                    if admits(&self.request.include, &self.request.exclude, &self.summary.casts[row].output) {
+                        self.summary.casts[row].outcome = self.fold(casting)?;
+                    }
                 }
-                self.casts.insert(casting.output, casting);
             }
         }
         Ok(())
     }
 
+    /// Lists a Cast as one that is kept; its place in the summary.
+    fn list(&mut self, step: usize, operator: &'static str) -> usize {
+        let Step { node, ref inputs, .. } = self.flow.steps[step];
+        let known = |input: usize| self.flow.values[inputs.get(input).copied().flatten()?].data_type;
+        let (from, to) = (known(0), if operator == "CastLike" { known(1) } else { node.target() });
+        let output = node.output().unwrap_or_default().to_owned();
+        self.summary.casts.push(Folded { output, operator, from, to, outcome: FoldOutcome::Kept });
+        self.summary.casts.len() - 1
+    }
+
+    fn fold(&mut self, mut casting: Casting) -> Result<FoldOutcome, ModelError> {
+        if self.remove(&casting) {
+            return Ok(FoldOutcome::Removed);
+        }
+        if self.compute(&casting)? {
+            return Ok(FoldOutcome::Computed);
+        }
+        let joined = self.join(&mut casting);
+        // Joined, it may be one that changes nothing.
+        if joined && self.remove(&casting) {
+            return Ok(FoldOutcome::Removed);
+        }
+        self.casts.insert(casting.output, casting);
+        Ok(if joined { FoldOutcome::Joined } else { FoldOutcome::Kept })
+    }
+
     /// The node of a step, if it casts and all that matters is known of it.
-    fn casting(&self, step: usize) -> Option<Casting> {
+    fn casting(&self, step: usize, row: usize) -> Option<Casting> {
         let Step { node, graph, ref inputs, ref outputs, .. } = self.flow.steps[step];
         let (&[Some(input), ref like @ ..], &[Some(output)]) = (&inputs[..], &outputs[..]) else { return None };
         let opset = graph.opset?;
-        if !["Cast", "CastLike", "BitCast"].iter().any(|op_type| node.is(op_type)) {
-            return None;
-        }
         let attributes = node.lend().ok()?;
         let (work, to) = match (node.op_type, like) {
             ("Cast", []) => {
@@ -277,7 +381,7 @@ impl<'t, 'a> Fold<'t, 'a> {
         // Whoever is spoken of by name must be the only one of that name.
         let only = |id: Id| self.flow.means(self.flow.values[id].name, self.flow.values[id].graph, graph.id);
         let read = Read { step, input: 0 };
-        (only(input) && only(output)).then_some(Casting { read, input, output, work, to })
+        (only(input) && only(output)).then_some(Casting { read, input, output, work, to, row })
     }
 
     fn graph(&self, casting: &Casting) -> &'t Graph<'a> {
@@ -396,6 +500,7 @@ impl<'t, 'a> Fold<'t, 'a> {
             if self.flow.is_unused(before.output) {
                 self.drop_node(&before);
                 self.casts.remove(&before.output);
+                self.summary.casts[before.row].outcome = FoldOutcome::Bypassed;
                 let value = &self.flow.values[before.output];
                 self.gone.insert((value.graph, value.name));
             }

@@ -1,6 +1,7 @@
 //! A message that is about to be written: stretches of the input, new bytes, and elements that are cast as they are written.
 //! Its length is known before its first byte is written, as the lengths of messages within messages must be.
 
+use crate::counts::{Counter, Sides};
 use crate::pb;
 use crate::positional::InputFile;
 use crate::proto::wire;
@@ -20,6 +21,8 @@ pub(super) struct Elements<'a> {
     pub(super) len: usize,
     /// Each from the type that the one before gives.
     pub(super) plans: Vec<Plan>,
+    /// What counts the values and what became of them.
+    pub(super) counter: Option<Arc<Counter>>,
 }
 
 #[derive(Clone, Debug)]
@@ -38,6 +41,11 @@ pub(super) enum Stored<'a> {
 const CHUNK: usize = 1 << 16;
 
 impl<'a> Elements<'a> {
+    /// Elements as they are stored.
+    pub(super) fn new(stored: Stored<'a>, from: DataType, len: usize) -> Self {
+        Elements { stored, from, len, plans: Vec::new(), counter: None }
+    }
+
     /// The type that is written.
     pub(super) fn data_type(&self) -> DataType {
         self.plans.last().map_or(self.from, Plan::to)
@@ -76,6 +84,7 @@ impl<'a> Elements<'a> {
     fn write_chunks(&self, source: Chunks<'_>, out: &mut impl Write, done: Done<'_>) -> io::Result<()> {
         let size = |data_type: DataType, len| data_type.byte_len(len).ok_or(io::ErrorKind::InvalidData);
         let (mut read, mut cast, mut next) = (Vec::new(), Vec::new(), Vec::new());
+        let mut sides = Sides::default();
         for start in (0..self.len).step_by(CHUNK) {
             let shape = [CHUNK.min(self.len - start)];
             let elements = source.get(size(self.from, start)?, size(self.from, shape[0])?, &mut read)?;
@@ -86,6 +95,9 @@ impl<'a> Elements<'a> {
                 plan.run_into(&view, &mut next).map_err(io::Error::other)?;
                 std::mem::swap(&mut cast, &mut next);
                 input = &cast;
+            }
+            if let Some(counter) = &self.counter {
+                counter.add(elements, input, shape[0], &mut sides).map_err(io::Error::other)?;
             }
             out.write_all(input)?;
             done(elements);

@@ -242,10 +242,10 @@ impl<'a> Survey<'a> {
         for step in 0..flow.steps.len() {
             let Step { node, graph, index, ref inputs, ref outputs } = flow.steps[step];
             let known = |place: usize| flow.values[inputs.get(place).copied().flatten()?].data_type;
-            let operator = ["Cast", "CastLike", "BitCast"].into_iter().find(|operator| node.is(operator));
+            let operator = node.casting();
             let gives = match operator {
                 Some("CastLike") => known(1),
-                Some(_) => target(node),
+                Some(_) => node.target(),
                 None if node.is("Constant") => self.types.get(&(graph.id, index)).copied(),
                 None if node.is("Identity") => known(0),
                 None => None,
@@ -260,12 +260,6 @@ impl<'a> Survey<'a> {
             }
         }
     }
-}
-
-/// The attribute `to`, if the node tells it.
-fn target(node: &Node<'_>) -> Option<DataType> {
-    let to = node.attribute("to").filter(|to| !to.refers)?;
-    last(to.message, attribute::I, as_int).ok()?.and_then(DataType::from_onnx)
 }
 
 fn segment(name: &str) -> String {

@@ -80,6 +80,17 @@ impl<'a> Node<'a> {
         self.op_type == op_type && is_default(self.domain)
     }
 
+    /// Its operator, if that casts.
+    pub(super) fn casting(&self) -> Option<&'static str> {
+        ["Cast", "CastLike", "BitCast"].into_iter().find(|operator| self.is(operator))
+    }
+
+    /// The type that the attribute `to` tells, if it does.
+    pub(super) fn target(&self) -> Option<DataType> {
+        let to = self.attribute("to").filter(|to| !to.refers)?;
+        last(to.message, attribute::I, as_int).ok()?.and_then(DataType::from_onnx)
+    }
+
     pub(super) fn label(&self, index: usize) -> String {
         label(self.name, index, self.op_type)
     }
