@@ -5,6 +5,8 @@ mod aarch64;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod entries;
 mod float_environment;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod kinds;
 mod portable;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;

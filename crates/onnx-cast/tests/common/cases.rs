@@ -198,22 +198,11 @@ mod control {
         u64::from(value & !0x3f)
     }
 
-    fn set(value: u64) {
+    pub(crate) fn set(value: u64) {
         let value = value as u32;
         // SAFETY: loads a value of which no reserved bit is set. The code that runs under it does no arithmetic on
         // floats but the library's, which is what is tested.
         unsafe { asm!("ldmxcsr [{}]", in(reg) &value, options(nostack, preserves_flags)) };
-    }
-
-    /// Runs `f` under a setting, and gives what the register is after it.
-    #[inline(never)]
-    pub(crate) fn with(setting: u64, f: impl FnOnce()) -> u64 {
-        let before = get();
-        set(setting);
-        f();
-        let after = get();
-        set(before);
-        after
     }
 }
 
@@ -236,26 +225,27 @@ mod control {
         value
     }
 
-    fn set(value: u64) {
+    pub(crate) fn set(value: u64) {
         // SAFETY: writes a value of which no reserved bit is set. The code that runs under it does no arithmetic on
         // floats but the library's, which is what is tested.
         unsafe { asm!("msr fpcr, {}", in(reg) value, options(nostack, preserves_flags)) };
     }
-
-    /// Runs `f` under a setting, and gives what the register is after it.
-    #[inline(never)]
-    pub(crate) fn with(setting: u64, f: impl FnOnce()) -> u64 {
-        let before = get();
-        set(setting);
-        f();
-        let after = get();
-        set(before);
-        after
-    }
 }
 
+/// Runs `f` under a setting of the control register, and gives what the register is after it.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[inline(never)]
+fn with_control_register(setting: u64, f: impl FnOnce()) -> u64 {
+    let before = control::get();
+    control::set(setting);
+    f();
+    let after = control::get();
+    control::set(before);
+    after
+}
+
 /// Casts every case under every setting of the control register, and gives how many casts that were.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) fn every_setting_of_the_control_register() -> u64 {
     let mut casts = 0;
     let mut dst = Vec::new();
@@ -268,7 +258,7 @@ pub(crate) fn every_setting_of_the_control_register() -> u64 {
             let plan = case.plan(backend);
             for setting in control::settings() {
                 dst.fill(0xa5);
-                let after = control::with(setting, || case.run(&plan, len, src, &mut dst));
+                let after = with_control_register(setting, || case.run(&plan, len, src, &mut dst));
                 casts += 1;
                 let how = || format!("{backend:?} with the control register {setting:#x}");
                 case.check(0, len, &dst, how);

@@ -15,7 +15,8 @@ mod lanes;
 mod lookup;
 mod small_float;
 
-use crate::element::{DataType, Element, Kind};
+use crate::arch::kinds::is_float;
+use crate::element::Element;
 use crate::kernel::{Compose, Store, Table};
 use crate::packed::{bits, byte_len, clear_padding};
 use crate::scalar::{Narrow, Rules, Widen};
@@ -37,11 +38,11 @@ struct Neon;
 // types of 16 bits or fewer, every value; and covers all of `dst`: whole steps, then the rest.
 unsafe impl Compose for Neon {
     #[target_feature(enable = "neon")]
-    unsafe fn run<S: Widen, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, rules: &Rules, store: Store) {
+    unsafe fn run<S: Widen, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, rules: &Rules, _: Store) {
         // A copy of which the compiler knows that nothing else writes to it, so that its lanes are made once.
         let rules = *rules;
         if const { bits::<S>() <= 8 && bits::<D>() <= 8 } {
-            lookup::run::<S, D>(src, dst, len, &rules, store);
+            lookup::run::<S, D>(src, dst, len, &rules);
         } else if const { bits::<S>() < 8 || is_float::<S>() && bits::<S>() == 8 } {
             // SAFETY: `steps` hands out pointers to the bytes of 32 elements.
             steps::<S, D>(src, dst, len, |src, dst| unsafe { lookup::widened_step::<S, D>(src, dst, &rules) });
@@ -50,26 +51,6 @@ unsafe impl Compose for Neon {
             steps::<S, D>(src, dst, len, |src, dst| unsafe { convert::step::<S, D>(src, dst, &rules) });
         }
     }
-}
-
-/// Whether `T` is an integer; bool is none.
-const fn is_integer<T: Element>() -> bool {
-    matches!(T::DATA_TYPE.info().kind, Kind::Int | Kind::Uint)
-}
-
-/// Whether `T` is an integer with a sign.
-const fn is_signed<T: Element>() -> bool {
-    matches!(T::DATA_TYPE.info().kind, Kind::Int)
-}
-
-/// Whether `T` is a float type.
-const fn is_float<T: Element>() -> bool {
-    T::DATA_TYPE.is_float()
-}
-
-/// Whether `T` is this type.
-const fn is<T: Element>(data_type: DataType) -> bool {
-    T::DATA_TYPE as u8 == data_type as u8
 }
 
 /// Calls `step` with the source and target of each 32 elements, and for the rest with a copy of it, filled up with

@@ -1,4 +1,5 @@
-//! What streaming kernels share: where whole lines begin, and fetching the source early.
+//! What the backends of this architecture share: the walk over a tensor in steps, with results left in the caches or
+//! streamed past them.
 
 use crate::element::Element;
 use crate::packed::{bits, byte_len};
@@ -34,3 +35,79 @@ pub(super) fn fetch<S: Element, D: Element>(src: &[u8]) {
         _mm_prefetch::<_MM_HINT_T0>(src.as_ptr().wrapping_add(ahead + line).cast());
     }
 }
+
+/// Defines `steps`, the walk over a tensor, in a backend with these features: functions are only inlined into others with
+/// the same ones, so each backend needs its own.
+macro_rules! steps {
+    ($features:literal) => {
+        /// Calls `step` with the source and target of each [`STEP`] elements, and for those that do not fill a step with
+        /// a copy of them, filled up with anything; so there is no second formula for the ends.
+        ///
+        /// Where results are streamed, each step writes to a block in the nearest cache, and from there whole lines go
+        /// past the caches, a few at a time: the processor has room for few such stores, and the next step runs while
+        /// those wait.
+        #[inline]
+        #[target_feature(enable = $features)]
+        fn steps<S: crate::element::Element, D: crate::element::Element>(
+            mut src: &[u8],
+            mut dst: &mut [u8],
+            mut len: usize,
+            store: crate::kernel::Store,
+            step: impl Fn(*const u8, *mut u8),
+        ) {
+            use crate::arch::x86_64::streaming::{fetch, unaligned};
+            use crate::kernel::Store;
+            use crate::packed::{bits, byte_len, clear_padding};
+            use core::mem::MaybeUninit;
+
+            let (src_step, dst_step) = const { (byte_len::<S>(STEP), byte_len::<D>(STEP)) };
+            let first = if store == Store::Streamed { unaligned::<S, D>(dst, STEP) } else { None };
+            if first.is_none() {
+                // Cut by elements, not by bytes: one less than a step may take as many bytes.
+                let whole = len / STEP;
+                let (from_steps, from) = src.split_at(whole * src_step);
+                let (to_steps, to) = dst.split_at_mut(whole * dst_step);
+                for (from, to) in from_steps.chunks_exact(src_step).zip(to_steps.chunks_exact_mut(dst_step)) {
+                    step(from.as_ptr(), to.as_mut_ptr());
+                }
+                (src, dst, len) = (from, to, len % STEP);
+            }
+            // Not a byte more is cleared than a step has: for a few elements that would take as long as the cast.
+            let mut source = MaybeUninit::<[u8; STEP * 8]>::uninit();
+            // SAFETY: a step of no type is longer than the array.
+            unsafe { source.as_mut_ptr().cast::<u8>().write_bytes(0, src_step) };
+            let mut block = stream::Block(MaybeUninit::uninit());
+            // The elements before the first whole line, then steps, then what is left.
+            let mut next = first.filter(|&first| first > 0).unwrap_or(STEP);
+            while len > 0 {
+                let count = next.min(len);
+                next = STEP;
+                let (from, from_rest) = src.split_at(byte_len::<S>(count));
+                let (to, to_rest) = std::mem::take(&mut dst).split_at_mut(byte_len::<D>(count));
+                if count == STEP {
+                    fetch::<S, D>(from);
+                    step(from.as_ptr(), block.0.as_mut_ptr().cast());
+                    // SAFETY: `to` is a step's bytes, and aligned to them or to a line, since the first elements were cut
+                    // off so that it is and steps take whole such pieces; only a streamed cast has whole steps here. The
+                    // block's first bytes are the step's.
+                    unsafe { stream::step::<D>(&block, to.as_mut_ptr()) };
+                } else {
+                    // SAFETY: fewer elements than a step's are fewer bytes than the array's.
+                    unsafe { source.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(from.as_ptr(), from.len()) };
+                    step(source.as_ptr().cast(), block.0.as_mut_ptr().cast());
+                    // SAFETY: the step has written the bytes of more elements than these.
+                    unsafe { to.as_mut_ptr().copy_from_nonoverlapping(block.0.as_ptr().cast(), to.len()) };
+                    if const { bits::<D>() < 8 } {
+                        // The source's own padding may hold anything.
+                        clear_padding(D::DATA_TYPE, count, to);
+                    }
+                }
+                (src, dst, len) = (from_rest, to_rest, len - count);
+            }
+            if first.is_some() {
+                core::arch::x86_64::_mm_sfence();
+            }
+        }
+    };
+}
+pub(super) use steps;

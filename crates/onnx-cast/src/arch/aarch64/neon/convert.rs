@@ -6,7 +6,8 @@
 //! conversions of 64-bit integers to floats other than doubles; they are rounded to odd doubles first.
 
 use super::lanes::*;
-use super::{is, is_float, is_integer, is_signed, small_float};
+use super::small_float;
+use crate::arch::kinds::{is, is_float, is_integer, is_signed};
 use crate::element::{DataType, Element};
 use crate::packed::bits;
 use crate::scalar::Rules;

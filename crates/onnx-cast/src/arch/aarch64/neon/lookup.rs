@@ -2,44 +2,33 @@
 //!
 //! To targets of 8 bits or fewer: a table with an entry for each code, made with the scalar cast. One instruction looks
 //! up in four registers, which are 64 entries; and because it can leave alone what it does not find, four of them with
-//! indices lowered by 64 every time are 256. The tables of the default settings are made once and kept, since making one
-//! costs as much as casting a few thousand elements.
+//! indices lowered by 64 every time are 256.
 //!
 //! To wider targets: every float of 8 bits or fewer is a bfloat16, whose two bytes are looked up or, for float8e8m0, are
 //! its bits moved, and every integer an int8; [`convert`] takes it from there.
 
 use super::lanes::*;
-use super::{STEP, convert, is, is_float, steps};
-use crate::arch::{entries, portable};
+use super::{STEP, convert, steps};
+use crate::arch::entries::{self, Tables};
+use crate::arch::kinds::{is, is_float};
+use crate::arch::portable;
 use crate::element::{BFloat16, DataType, Element, Float6E2M3, Uint2, Uint4};
-use crate::kernel::Store;
 use crate::packed::{bits, clear_padding};
-use crate::scalar::{RoundMode, Rules, widen_code};
+use crate::scalar::{Rules, widen_code};
 use core::arch::aarch64::*;
-use std::sync::OnceLock;
 
 /// The entries of a pair.
 type Table = [u8; entries::MOST];
 
-/// The tables of the default settings, by source and target.
-static DEFAULTS: [[OnceLock<Table>; 25]; 25] = [const { [const { OnceLock::new() }; 25] }; 25];
+static TABLES: Tables<Table> = Tables::new();
 
 /// Casts from a type of 8 bits or fewer to another.
 #[target_feature(enable = "neon")]
-pub(super) fn run<S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize, rules: &Rules, store: Store) {
-    let pair = const { (S::DATA_TYPE.numeric_index(), D::DATA_TYPE.numeric_index()) };
-    let (Some(from), Some(to)) = pair else { return };
-    let kernel = portable::TABLE.0[from][to];
-    let table = || entries::of_pair(S::DATA_TYPE, D::DATA_TYPE, kernel, rules).map(|entry| entry as u8);
-    let widths = const { (bits::<S>(), bits::<D>()) };
-    if *rules == const { Rules::new(D::DATA_TYPE, 28, true, RoundMode::Up) } {
-        look_up(widths, D::DATA_TYPE, src, dst, len, DEFAULTS[from][to].get_or_init(table));
-    } else if len < 2 * STEP {
-        // The table would cost more than it saves.
-        // SAFETY: the portable kernel needs nothing of the processor; the lengths are the caller's.
-        unsafe { kernel(src, dst, len, rules, store) };
-    } else {
-        look_up(widths, D::DATA_TYPE, src, dst, len, &table());
+pub(super) fn run<S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize, rules: &Rules) {
+    let make = |kernel| entries::of_pair(S::DATA_TYPE, D::DATA_TYPE, kernel, rules).map(|entry| entry as u8);
+    match TABLES.find::<S, D>(rules, len, 2 * STEP, make) {
+        Some(table) => look_up(const { (bits::<S>(), bits::<D>()) }, D::DATA_TYPE, src, dst, len, &table),
+        None => portable::cast::<S, D>(src, dst, len, rules),
     }
 }
 

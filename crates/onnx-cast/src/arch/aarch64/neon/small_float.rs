@@ -4,8 +4,8 @@
 //! the last bit says that there was more. So everything but float16, which has bits enough itself, comes through that.
 
 use super::lanes::*;
-use super::{is, is_integer};
-use crate::element::{BFloat16, DataType, Element, Float4E2M1, Float16, Kind};
+use crate::arch::kinds::{is, is_integer, lane_format, small_format};
+use crate::element::{DataType, Element, Kind};
 use crate::format::{FloatFormat, Nan};
 use crate::scalar::{RoundMode, Rules};
 use core::arch::aarch64::*;
@@ -16,20 +16,6 @@ use core::arch::aarch64::*;
 pub(super) fn odd_bfloat16(value: [float32x4_t; 2]) -> uint16x8_t {
     let bits = value.each(|value| vreinterpretq_u32_f32(value));
     vorrq_u16(high_words(bits), vminq_u16(low_words(bits), vdupq_n_u16(1)))
-}
-
-/// The format of a small float type. Constants are computed for the other types too, though never used: they get the
-/// format of one that is small.
-const fn format<T: Element>() -> FloatFormat {
-    match T::DATA_TYPE.info().kind {
-        Kind::Float(format) if format.bits <= 8 && format.significand_bits > 0 => format,
-        _ => Float4E2M1::FORMAT,
-    }
-}
-
-/// The format of the 16-bit floats in which elements of `T` are narrowed to small ones.
-const fn lane_format<T: Element>() -> FloatFormat {
-    if is::<T>(DataType::Float16) { Float16::FORMAT } else { BFloat16::FORMAT }
 }
 
 /// To nearest, ties to even, shifted by `count`, which is negative: to the right. A rounding shift takes a tie up, so
@@ -48,7 +34,7 @@ fn nearest(value: uint16x8_t, count: int16x8_t) -> uint16x8_t {
 #[inline]
 #[target_feature(enable = "neon")]
 fn codes<S: Element, D: Element>(magnitude: uint16x8_t) -> uint16x8_t {
-    let (from, to) = const { (lane_format::<S>(), format::<D>()) };
+    let (from, to) = const { (lane_format::<S>(), small_format::<D>()) };
     let difference = from.bias - to.bias;
     let shift = from.significand_bits as i16 - to.significand_bits as i16;
     let (whole, width) = (vdupq_n_s16(-shift), from.significand_bits as i16);
@@ -80,7 +66,7 @@ fn codes<S: Element, D: Element>(magnitude: uint16x8_t) -> uint16x8_t {
 #[inline]
 #[target_feature(enable = "neon")]
 pub(super) fn narrow<S: Element, D: Element>(value: [uint16x8_t; 2], rules: &Rules) -> uint8x16_t {
-    let (source, format) = const { (lane_format::<S>(), format::<D>()) };
+    let (source, format) = const { (lane_format::<S>(), small_format::<D>()) };
     let magnitude = value.each(|value| vandq_u16(value, vdupq_n_u16(0x7fff)));
     let [low, high] = magnitude.each(|magnitude| codes::<S, D>(magnitude));
     // The largest code that a finite value gets. An overflow that is not the largest number is the code after it, in

@@ -5,24 +5,23 @@
 //! left is the entry. A target of `k` bytes has `k` such planes, whose bytes are then interleaved. Where that is more
 //! than a load and a store for each element, the entries are loaded as they are.
 //!
-//! The tables come from the scalar cast; those of the default settings are made once and kept, since making one costs
-//! as much as casting a few thousand elements.
+//! The tables come from the scalar cast.
 
 use super::lanes::*;
 use super::{STEP, steps};
-use crate::arch::entries::{self, MOST as ENTRIES, half_bytes};
+use crate::arch::entries::{self, MOST as ENTRIES, Tables, half_bytes};
 use crate::arch::portable;
 use crate::element::{DataType, Element, Float6E2M3, Uint2, Uint4};
 use crate::kernel::{Kernel, Store};
 use crate::packed::{bits, clear_padding};
-use crate::scalar::{RoundMode, Rules};
+use crate::scalar::Rules;
 use core::arch::x86_64::*;
-use std::sync::OnceLock;
 
 /// Planes of the widest target that is looked up by planes.
 const PLANES: usize = 4;
 
 /// The entries of a pair, as the fastest loop for them wants them.
+#[derive(Clone, Copy)]
 #[repr(align(32))]
 #[expect(clippy::large_enum_variant, reason = "they are kept in statics, so that nothing is allocated")]
 enum Table {
@@ -37,8 +36,7 @@ enum Table {
     Rows([u64; ENTRIES]),
 }
 
-/// The tables of the default settings, by source and target.
-static DEFAULTS: [[OnceLock<Table>; 25]; 25] = [const { [const { OnceLock::new() }; 25] }; 25];
+static TABLES: Tables<Table> = Tables::new();
 
 impl Table {
     fn new(from: DataType, to: DataType, kernel: Kernel, rules: &Rules) -> Table {
@@ -73,19 +71,10 @@ impl Table {
 /// Casts from a type of 8 bits or fewer.
 #[target_feature(enable = "avx2,f16c,fma")]
 pub(super) fn run<S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize, rules: &Rules, how: Store) {
-    let pair = const { (S::DATA_TYPE.numeric_index(), D::DATA_TYPE.numeric_index()) };
-    let (Some(from), Some(to)) = pair else { return };
-    let kernel = portable::TABLE.0[from][to];
-    if *rules == const { Rules::new(D::DATA_TYPE, 28, true, RoundMode::Up) } {
-        let kept = DEFAULTS[from][to].get_or_init(|| Table::new(S::DATA_TYPE, D::DATA_TYPE, kernel, rules));
-        look_up(const { bits::<S>() }, D::DATA_TYPE, src, dst, len, how, kept);
-    } else if len < 2 * STEP {
-        // The table would cost more than it saves.
-        // SAFETY: the portable kernel needs nothing of the processor; the lengths are the caller's.
-        unsafe { kernel(src, dst, len, rules, Store::Cached) };
-    } else {
-        let table = Table::new(S::DATA_TYPE, D::DATA_TYPE, kernel, rules);
-        look_up(const { bits::<S>() }, D::DATA_TYPE, src, dst, len, how, &table);
+    let make = |kernel| Table::new(S::DATA_TYPE, D::DATA_TYPE, kernel, rules);
+    match TABLES.find::<S, D>(rules, len, 2 * STEP, make) {
+        Some(table) => look_up(const { bits::<S>() }, D::DATA_TYPE, src, dst, len, how, &table),
+        None => portable::cast::<S, D>(src, dst, len, rules),
     }
 }
 

@@ -3,7 +3,8 @@
 //! Targets of 32 bits or fewer are made 16 at a time in double words, those of 64 bits 8 at a time in quad words.
 
 use super::lanes::*;
-use super::small_float::{RuleLanes, is_small_float, small_float_codes};
+use super::small_float::{RuleLanes, small_float_codes};
+use crate::arch::kinds::{is_integer, is_signed, is_small_float};
 use crate::element::{DataType, Element, Kind};
 use crate::packed::bits;
 use core::arch::x86_64::*;
@@ -64,10 +65,6 @@ pub(super) unsafe fn step<S: Element, D: Element>(src: *const u8, dst: *mut u8, 
             }
         }
     }
-}
-
-pub(super) const fn is_integer<T: Element>() -> bool {
-    matches!(T::DATA_TYPE.info().kind, Kind::Int | Kind::Uint)
 }
 
 /// 16 elements as floats. What `f32` does not hold (double, integers of 32 and 64 bits) is rounded to odd: cut toward
@@ -301,8 +298,7 @@ unsafe fn quad_words<S: Element, D: Element>(src: *const u8) -> __m512i {
     // SAFETY: 8 elements of S are read.
     unsafe {
         if const { is_integer::<S>() } {
-            let (signed, to_double) =
-                const { (matches!(S::DATA_TYPE.info().kind, Kind::Int), matches!(D::DATA_TYPE, DataType::Double)) };
+            let (signed, to_double) = const { (is_signed::<S>(), matches!(D::DATA_TYPE, DataType::Double)) };
             if const { bits::<S>() == 64 } {
                 let value = load(src);
                 return match (to_double, signed) {

@@ -2,29 +2,25 @@
 //!
 //! A target of `k` bytes has `k` planes, each the byte at one place of all the entries. A plane of 256 entries is four
 //! vectors, two of which one permutation covers; up to 64 entries are one. The planes' bytes are then interleaved. The
-//! tables come from the scalar cast; those of the default settings are made once and kept, since making one costs as
-//! much as casting a few thousand elements.
+//! tables come from the scalar cast.
 
 use super::lanes::*;
 use super::{STEP, steps};
+use crate::arch::entries::{self, MOST as ENTRIES, Tables};
 use crate::arch::portable;
 use crate::element::{DataType, Element};
 use crate::kernel::{Kernel, Store};
-use crate::packed::{bits, clear_padding, pack, unpack};
-use crate::scalar::{RoundMode, Rules};
+use crate::packed::{bits, clear_padding};
+use crate::scalar::Rules;
 use core::arch::x86_64::*;
-use std::sync::OnceLock;
-
-/// Entries of the largest table.
-const ENTRIES: usize = 256;
 
 /// The entries of a table, plane by plane. For a source of fewer than 8 bits the first 64 entries are its codes,
 /// repeated, so that the bits above an index do not matter.
+#[derive(Clone, Copy)]
 #[repr(align(64))]
 struct Planes([[u8; ENTRIES]; 8]);
 
-/// The tables of the default settings, by source and target.
-static DEFAULTS: [[OnceLock<Planes>; 25]; 25] = [const { [const { OnceLock::new() }; 25] }; 25];
+static TABLES: Tables<Planes> = Tables::new();
 
 /// The bits of a result where bytes of two or four elements are looked up as they are, without unpacking them.
 const fn whole_bytes(from_bits: usize, to_bits: usize) -> Option<usize> {
@@ -34,61 +30,20 @@ const fn whole_bytes(from_bits: usize, to_bits: usize) -> Option<usize> {
     }
 }
 
-/// Makes the table of a pair by casting every code with the portable kernel.
+/// Makes the table of a pair.
 fn planes(from: DataType, to: DataType, kernel: Kernel, rules: &Rules) -> Planes {
-    let mut planes = Planes([[0; ENTRIES]; 8]);
-    let (from_bits, to_bits) = (from.info().bits as usize, to.info().bits as usize);
-    let every_byte: [u8; ENTRIES] = std::array::from_fn(|byte| byte as u8);
-    let (mut codes, mut results) = (every_byte, [0u8; ENTRIES * 8]);
-    if let Some(bits) = whole_bytes(from_bits, to_bits) {
-        let results = &mut results[..ENTRIES * bits / 8];
-        // SAFETY: the portable kernel needs nothing of the processor; 256 bytes are this many elements, whose results
-        // have these bits for each byte.
-        unsafe { kernel(&every_byte, results, ENTRIES * 8 / from_bits, rules, Store::Cached) };
-        for (byte, entry) in (0..ENTRIES * bits).step_by(bits).enumerate() {
-            match bits {
-                4 => planes.0[0][byte] = results[entry / 8] >> (entry % 8) & 15,
-                _ => (0..bits / 8).for_each(|plane| planes.0[plane][byte] = results[entry / 8 + plane]),
-            }
-        }
-        return planes;
-    }
-    let entries = if from_bits == 8 { ENTRIES } else { STEP };
-    let codes = &mut codes[..entries * from_bits / 8];
-    let results = &mut results[..entries * to_bits / 8];
-    if from.is_packed() {
-        pack(from, &every_byte[..entries], codes);
-    }
-    // SAFETY: as above, for `entries` elements.
-    unsafe { kernel(codes, results, entries, rules, Store::Cached) };
-    if to.is_packed() {
-        unpack(to, results, &mut planes.0[0][..entries]);
-        return planes;
-    }
-    for (code, result) in results.chunks_exact(to_bits / 8).enumerate() {
-        for (plane, byte) in planes.0.iter_mut().zip(result) {
-            plane[code] = *byte;
-        }
-    }
-    planes
+    let whole_bytes = whole_bytes(from.info().bits as usize, to.info().bits as usize).is_some();
+    let entries = if whole_bytes { entries::of_bytes } else { entries::of_codes }(from, to, kernel, rules);
+    Planes(std::array::from_fn(|plane| entries.map(|entry| (entry >> (8 * plane)) as u8)))
 }
 
 /// Casts from a type of 8 bits or fewer.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx512vbmi,avx512vbmi2,avx2,f16c,fma,bmi2")]
 pub(super) fn run<S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize, rules: &Rules, how: Store) {
-    let pair = const { (S::DATA_TYPE.numeric_index(), D::DATA_TYPE.numeric_index()) };
-    let (Some(from), Some(to)) = pair else { return };
-    let kernel = portable::TABLE.0[from][to];
-    if *rules == const { Rules::new(D::DATA_TYPE, 28, true, RoundMode::Up) } {
-        let kept = DEFAULTS[from][to].get_or_init(|| planes(S::DATA_TYPE, D::DATA_TYPE, kernel, rules));
-        look_up(const { bits::<S>() }, D::DATA_TYPE, src, dst, len, how, kept);
-    } else if len < STEP {
-        // The table would cost more than it saves.
-        // SAFETY: the portable kernel needs nothing of the processor; the lengths are the caller's.
-        unsafe { kernel(src, dst, len, rules, Store::Cached) };
-    } else {
-        let planes = planes(S::DATA_TYPE, D::DATA_TYPE, kernel, rules);
-        look_up(const { bits::<S>() }, D::DATA_TYPE, src, dst, len, how, &planes);
+    let make = |kernel| planes(S::DATA_TYPE, D::DATA_TYPE, kernel, rules);
+    match TABLES.find::<S, D>(rules, len, STEP, make) {
+        Some(planes) => look_up(const { bits::<S>() }, D::DATA_TYPE, src, dst, len, how, &planes),
+        None => portable::cast::<S, D>(src, dst, len, rules),
     }
 }
 

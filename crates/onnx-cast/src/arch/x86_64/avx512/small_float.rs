@@ -3,10 +3,11 @@
 //! float8 rounds by tables over the exponent, the finite types of 6 and 4 bits are looked up by magnitude, float8e8m0 is
 //! the exponent itself; integers have tables of their own ([`super::integer`]).
 
-use super::convert::{TOWARD_ZERO, float_lanes, is_integer};
+use super::convert::{TOWARD_ZERO, float_lanes};
 use super::integer::{self, ByInteger};
 use super::lanes::*;
-use crate::element::{BFloat16, DataType, Element, Float4E2M1, Float16, Kind};
+use crate::arch::kinds::{is_integer, lane_format, small_format};
+use crate::element::{DataType, Element};
 use crate::format::FloatFormat;
 use crate::packed::bits;
 use crate::scalar::{RoundMode, Rules};
@@ -48,11 +49,6 @@ impl RuleLanes {
     }
 }
 
-/// Float types of 8 bits or fewer.
-pub(super) const fn is_small_float<T: Element>() -> bool {
-    matches!(T::DATA_TYPE.info().kind, Kind::Float(_)) && bits::<T>() <= 8
-}
-
 /// Casts 64 elements to a float of 8 bits or fewer, one a byte.
 ///
 /// Whatever the source, 16 bits of a bfloat16 rounded to odd are enough: the target has at most 4 bits of precision, and
@@ -62,11 +58,11 @@ pub(super) const fn is_small_float<T: Element>() -> bool {
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi")]
 pub(super) unsafe fn small_float_codes<S: Element, D: Element>(src: *const u8, rules: &RuleLanes) -> __m512i {
     let half_way = const { 32 * bits::<S>() / 8 };
-    let format = const { float_format::<D>() };
+    let format = const { small_format::<D>() };
     if const { is_integer::<S>() && !matches!(D::DATA_TYPE, DataType::Float8E8M0) } {
         // SAFETY: 64 elements of S are read.
         return unsafe {
-            integer::to_small_float::<S>(format, const { &ByInteger::new(&float_format::<D>()) }, src, rules)
+            integer::to_small_float::<S>(format, const { &ByInteger::new(&small_format::<D>()) }, src, rules)
         };
     }
     // SAFETY: 64 elements of S are read.
@@ -77,21 +73,15 @@ pub(super) unsafe fn small_float_codes<S: Element, D: Element>(src: *const u8, r
             [odd_bfloat16_lanes::<S, D>(src, rules), odd_bfloat16_lanes::<S, D>(src.add(half_way), rules)]
         }
     };
-    let source = const { if matches!(S::DATA_TYPE, DataType::Float16) { Float16::FORMAT } else { BFloat16::FORMAT } };
+    let source = const { lane_format::<S>() };
     if const { matches!(D::DATA_TYPE, DataType::Float8E8M0) } {
         let codes = to_power(lanes, rules);
         low_bytes_of_words(codes[0], codes[1])
     } else if const { bits::<D>() < 8 } {
-        let table = const {
-            let from = if matches!(S::DATA_TYPE, DataType::Float16) { Float16::FORMAT } else { BFloat16::FORMAT };
-            &ByMagnitude::new(&from, &float_format::<D>())
-        };
+        let table = const { &ByMagnitude::new(&lane_format::<S>(), &small_format::<D>()) };
         to_finite_float(format, source, table, lanes, rules)
     } else {
-        let tables = const {
-            let from = if matches!(S::DATA_TYPE, DataType::Float16) { Float16::FORMAT } else { BFloat16::FORMAT };
-            &ByExponent::new(&from, &float_format::<D>())
-        };
+        let tables = const { &ByExponent::new(&lane_format::<S>(), &small_format::<D>()) };
         let codes = to_float8(format, source, tables, lanes, rules);
         low_bytes_of_words(codes[0], codes[1])
     }
@@ -107,15 +97,6 @@ pub(super) fn both<T, R>([a, b]: [T; 2], step: impl Fn(T) -> R) -> [R; 2] {
 #[inline(always)]
 pub(super) fn both_pairs<T, U, R>([a, b]: [T; 2], [c, d]: [U; 2], step: impl Fn(T, U) -> R) -> [R; 2] {
     [step(a, c), step(b, d)]
-}
-
-/// The format of a small float type. Constants are computed for the other types too, though never used: they get the
-/// format of one that is small.
-const fn float_format<T: Element>() -> FloatFormat {
-    match T::DATA_TYPE.info().kind {
-        Kind::Float(format) if is_small_float::<T>() && format.significand_bits > 0 => format,
-        _ => Float4E2M1::FORMAT,
-    }
 }
 
 /// 32 elements as bfloat16, rounded to odd, for a target `D`.
