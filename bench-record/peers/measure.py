@@ -19,6 +19,10 @@ ROUNDS = 7
 # would take most of the time.
 FAR = 4
 
+# Who is so many times slower than we are on a part is timed on no more: one takes microseconds an element, and the whole
+# would take it minutes.
+FARTHER = 100
+
 # A shorter stretch is repeated until it takes so long, in seconds.
 STRETCH = 500e-6
 
@@ -47,9 +51,9 @@ def repeats(seconds):
 class Contestant:
     """One who casts, and the seconds of each round."""
 
-    def __init__(self, seconds, few=None):
+    def __init__(self, seconds, few=None, warm_time=None):
         self.seconds, self.few = seconds, few
-        self.repeat, self.warm_time = repeats(seconds)
+        self.repeat, self.warm_time = (0, warm_time) if warm_time else repeats(seconds)
         self.few_repeat, self.warm_cost = repeats(few) if few else (0, 0)
         self.times, self.costs = [], []
 
@@ -144,7 +148,9 @@ class Measurement:
             if other:
                 differs[name] = other / elements
             few = library.cast(pair, self.place, FEW) if library.calls_cost and not evicts else None
-            contestants[name] = Contestant(seconds, few)
+            estimate = library.cast(pair, self.place, elements)(1) * (self.elements / elements)
+            slow = estimate > contestants["ours"].warm_time * FARTHER
+            contestants[name] = Contestant(seconds, few, estimate if slow else None)
 
         slow = contestants["ours"].warm_time * FAR
         order = [one for one in contestants.values() if not one.settle(slow)]

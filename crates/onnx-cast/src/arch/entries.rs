@@ -7,7 +7,6 @@ use crate::packed::{pack, unpack};
 use crate::scalar::{RoundMode, Rules};
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
-use std::ops::Deref;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// Entries of the largest table.
@@ -86,54 +85,46 @@ pub(crate) fn of_codes(from: DataType, to: DataType, kernel: Kernel, rules: &Rul
 /// one costs as much as casting a few thousand elements, and kept.
 pub(crate) struct Tables<T>([[Kept<T>; 25]; 25]);
 
-/// A table to look up in.
-pub(crate) enum Found<T: 'static> {
-    Kept(&'static T),
-    Made(T),
-}
-
-impl<T> Deref for Found<T> {
-    type Target = T;
-
-    #[inline]
-    fn deref(&self) -> &T {
-        match self {
-            Found::Kept(table) => table,
-            Found::Made(table) => table,
-        }
-    }
-}
-
 impl<T: Copy> Tables<T> {
     pub(crate) const fn new() -> Self {
         Tables([const { [const { Kept::new() }; 25] }; 25])
     }
 
-    /// The table of a pair under these rules. `None` if that would have to be made for once and `len` is less than
-    /// `worth`, for which it costs more than it saves.
+    /// The place of a pair's table, if the rules are the default ones.
     #[inline]
-    pub(crate) fn find<S: Element, D: Element>(
-        &'static self,
+    fn place<S: Element, D: Element>(&self, rules: &Rules) -> Option<&Kept<T>> {
+        let pair = const { (S::DATA_TYPE.numeric_index(), D::DATA_TYPE.numeric_index()) };
+        let (Some(from), Some(to)) = pair else { return None };
+        let is_default = *rules == const { Rules::new(D::DATA_TYPE, 28, true, RoundMode::Up) };
+        is_default.then_some(&self.0[from][to])
+    }
+
+    /// The table of a pair under these rules, if it has been made and kept.
+    #[inline]
+    pub(crate) fn kept<S: Element, D: Element>(&self, rules: &Rules) -> Option<&T> {
+        self.place::<S, D>(rules).and_then(Kept::get)
+    }
+
+    /// Makes the table of a pair. `None` if it would not be kept and `len` is less than `worth`, for which it costs more
+    /// than it saves.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn make<S: Element, D: Element>(
+        &self,
         rules: &Rules,
         len: usize,
         worth: usize,
         make: impl FnOnce(Kernel) -> T,
-    ) -> Option<Found<T>> {
-        let pair = const { (S::DATA_TYPE.numeric_index(), D::DATA_TYPE.numeric_index()) };
-        let (Some(from), Some(to)) = pair else { return None };
-        let is_default = *rules == const { Rules::new(D::DATA_TYPE, 28, true, RoundMode::Up) };
-        let kept = is_default.then_some(&self.0[from][to]);
-        if let Some(table) = kept.and_then(Kept::get) {
-            return Some(Found::Kept(table));
-        }
-        if kept.is_none() && len < worth {
+    ) -> Option<T> {
+        let place = self.place::<S, D>(rules);
+        if place.is_none() && len < worth {
             return None;
         }
-        let table = make(portable::TABLE.0[from][to]);
-        if let Some(kept) = kept {
-            kept.keep(table);
+        let table = make(portable::TABLE.get(S::DATA_TYPE, D::DATA_TYPE)?);
+        if let Some(place) = place {
+            place.keep(table);
         }
-        Some(Found::Made(table))
+        Some(table)
     }
 }
 

@@ -72,10 +72,7 @@ macro_rules! steps {
                 }
                 (src, dst, len) = (from, to, len % STEP);
             }
-            // Not a byte more is cleared than a step has: for a few elements that would take as long as the cast.
-            let mut source = MaybeUninit::<[u8; STEP * 8]>::uninit();
-            // SAFETY: a step of no type is longer than the array.
-            unsafe { source.as_mut_ptr().cast::<u8>().write_bytes(0, src_step) };
+            let mut source = stream::Block(MaybeUninit::uninit());
             let mut block = stream::Block(MaybeUninit::uninit());
             // The elements before the first whole line, then steps, then what is left.
             let mut next = first.filter(|&first| first > 0).unwrap_or(STEP);
@@ -92,11 +89,13 @@ macro_rules! steps {
                     // block's first bytes are the step's.
                     unsafe { stream::step::<D>(&block, to.as_mut_ptr()) };
                 } else {
-                    // SAFETY: fewer elements than a step's are fewer bytes than the array's.
-                    unsafe { source.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(from.as_ptr(), from.len()) };
-                    step(source.as_ptr().cast(), block.0.as_mut_ptr().cast());
-                    // SAFETY: the step has written the bytes of more elements than these.
-                    unsafe { to.as_mut_ptr().copy_from_nonoverlapping(block.0.as_ptr().cast(), to.len()) };
+                    // SAFETY: fewer elements than a step's are fewer bytes than a block's; the step has written to
+                    // `block` the bytes of more elements than `to` has.
+                    unsafe {
+                        source.fill(from, src_step);
+                        step(source.0.as_ptr().cast(), block.0.as_mut_ptr().cast());
+                        block.copy_to(to);
+                    }
                     if const { bits::<D>() < 8 } {
                         // The source's own padding may hold anything.
                         clear_padding(D::DATA_TYPE, count, to);

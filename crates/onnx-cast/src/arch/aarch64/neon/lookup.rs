@@ -26,9 +26,12 @@ static TABLES: Tables<Table> = Tables::new();
 #[target_feature(enable = "neon")]
 pub(super) fn run<S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize, rules: &Rules) {
     let make = |kernel| entries::of_pair(S::DATA_TYPE, D::DATA_TYPE, kernel, rules).map(|entry| entry as u8);
-    match TABLES.find::<S, D>(rules, len, 2 * STEP, make) {
-        Some(table) => look_up(const { (bits::<S>(), bits::<D>()) }, D::DATA_TYPE, src, dst, len, &table),
-        None => portable::cast::<S, D>(src, dst, len, rules),
+    if let Some(table) = TABLES.kept::<S, D>(rules) {
+        look_up(const { (bits::<S>(), bits::<D>()) }, D::DATA_TYPE, src, dst, len, table);
+    } else if let Some(table) = TABLES.make::<S, D>(rules, len, 2 * STEP, make) {
+        look_up(const { (bits::<S>(), bits::<D>()) }, D::DATA_TYPE, src, dst, len, &table);
+    } else {
+        portable::cast::<S, D>(src, dst, len, rules);
     }
 }
 

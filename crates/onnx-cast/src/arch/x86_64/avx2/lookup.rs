@@ -72,9 +72,12 @@ impl Table {
 #[target_feature(enable = "avx2,f16c,fma")]
 pub(super) fn run<S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize, rules: &Rules, how: Store) {
     let make = |kernel| Table::new(S::DATA_TYPE, D::DATA_TYPE, kernel, rules);
-    match TABLES.find::<S, D>(rules, len, 2 * STEP, make) {
-        Some(table) => look_up(const { bits::<S>() }, D::DATA_TYPE, src, dst, len, how, &table),
-        None => portable::cast::<S, D>(src, dst, len, rules),
+    if let Some(table) = TABLES.kept::<S, D>(rules) {
+        look_up(const { bits::<S>() }, D::DATA_TYPE, src, dst, len, how, table);
+    } else if let Some(table) = TABLES.make::<S, D>(rules, len, 2 * STEP, make) {
+        look_up(const { bits::<S>() }, D::DATA_TYPE, src, dst, len, how, &table);
+    } else {
+        portable::cast::<S, D>(src, dst, len, rules);
     }
 }
 

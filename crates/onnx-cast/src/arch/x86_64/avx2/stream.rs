@@ -7,9 +7,38 @@ use crate::packed::byte_len;
 use core::arch::x86_64::*;
 use core::mem::MaybeUninit;
 
-/// The results of a step, before they are stored.
+/// What a step reads or writes, where that is not the tensors themselves.
 #[repr(align(32))]
 pub(super) struct Block(pub(super) MaybeUninit<[u8; STEP * 8]>);
+
+impl Block {
+    /// Fills in the bytes of fewer elements than a step's, and zeros up to `step` bytes: not one more, for a few elements
+    /// that would take as long as the cast.
+    ///
+    /// # Safety
+    /// `src` is no longer than `step`, nor that than the block.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    pub(super) unsafe fn fill(&mut self, src: &[u8], step: usize) {
+        let block = self.0.as_mut_ptr().cast::<u8>();
+        // SAFETY: the caller's.
+        unsafe {
+            block.write_bytes(0, step);
+            block.copy_from_nonoverlapping(src.as_ptr(), src.len());
+        }
+    }
+
+    /// Copies the first bytes of the block.
+    ///
+    /// # Safety
+    /// As many have been written.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    pub(super) unsafe fn copy_to(&self, dst: &mut [u8]) {
+        // SAFETY: the caller's.
+        unsafe { dst.as_mut_ptr().copy_from_nonoverlapping(self.0.as_ptr().cast(), dst.len()) };
+    }
+}
 
 /// Stores a step's results with non-temporal stores.
 ///

@@ -41,9 +41,12 @@ fn planes(from: DataType, to: DataType, kernel: Kernel, rules: &Rules) -> Planes
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx512vbmi,avx512vbmi2,avx2,f16c,fma,bmi2")]
 pub(super) fn run<S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize, rules: &Rules, how: Store) {
     let make = |kernel| planes(S::DATA_TYPE, D::DATA_TYPE, kernel, rules);
-    match TABLES.find::<S, D>(rules, len, STEP, make) {
-        Some(planes) => look_up(const { bits::<S>() }, D::DATA_TYPE, src, dst, len, how, &planes),
-        None => portable::cast::<S, D>(src, dst, len, rules),
+    if let Some(table) = TABLES.kept::<S, D>(rules) {
+        look_up(const { bits::<S>() }, D::DATA_TYPE, src, dst, len, how, table);
+    } else if let Some(table) = TABLES.make::<S, D>(rules, len, STEP, make) {
+        look_up(const { bits::<S>() }, D::DATA_TYPE, src, dst, len, how, &table);
+    } else {
+        portable::cast::<S, D>(src, dst, len, rules);
     }
 }
 

@@ -8,9 +8,52 @@ use crate::packed::byte_len;
 use core::arch::x86_64::*;
 use core::mem::MaybeUninit;
 
-/// The results of a step, before they are stored.
+/// What a step reads or writes, where that is not the tensors themselves.
 #[repr(align(64))]
 pub(super) struct Block(pub(super) MaybeUninit<[u8; STEP * 8]>);
+
+impl Block {
+    /// Fills in the bytes of fewer elements than a step's, and zeros up to `step` bytes. Whole vectors are written, as the
+    /// step reads them: it would wait for narrower ones to be in the cache.
+    ///
+    /// # Safety
+    /// `src` is no longer than `step`, nor that than the block.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw")]
+    pub(super) unsafe fn fill(&mut self, src: &[u8], step: usize) {
+        for start in (0..step).step_by(64) {
+            let mask = first_bytes(src.len().saturating_sub(start));
+            // SAFETY: the mask leaves out what is not in `src`; the block is of whole vectors.
+            unsafe {
+                let vector = _mm512_maskz_loadu_epi8(mask, src.as_ptr().wrapping_add(start).cast());
+                _mm512_storeu_si512(self.0.as_mut_ptr().cast::<u8>().add(start).cast(), vector);
+            }
+        }
+    }
+
+    /// Copies the first bytes of the block.
+    ///
+    /// # Safety
+    /// As many have been written.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw")]
+    pub(super) unsafe fn copy_to(&self, dst: &mut [u8]) {
+        for start in (0..dst.len()).step_by(64) {
+            let mask = first_bytes(dst.len() - start);
+            // SAFETY: the mask leaves out what is not in `dst`; the block is longer.
+            unsafe {
+                let vector = _mm512_loadu_si512(self.0.as_ptr().cast::<u8>().add(start).cast());
+                _mm512_mask_storeu_epi8(dst.as_mut_ptr().add(start).cast(), mask, vector);
+            }
+        }
+    }
+}
+
+/// A mask of as many bytes as a vector has of `len`.
+#[inline]
+fn first_bytes(len: usize) -> __mmask64 {
+    if len >= 64 { __mmask64::MAX } else { (1 << len) - 1 }
+}
 
 /// Stores a step's results with non-temporal stores.
 ///
