@@ -1,6 +1,7 @@
 //! `cast` and `bitcast`: from file to file.
 
 use crate::args::{BitCastArgs, CastArgs, FileArgs, ReportArgs, SelectionArgs};
+use crate::progress::Progress;
 use crate::{models, pretty, print, report};
 use anyhow::{Result, bail};
 use onnx_cast::CastOptions;
@@ -44,6 +45,7 @@ where
     if files.output == Path::new("-") && (report.json || report.dry_run) {
         bail!("--json and --dry-run print to the standard output, where the output is to go");
     }
+    let progress = Progress::start(!files.quiet && !report.json);
     let request = FileCast {
         selection: selection.selection(0)?,
         options,
@@ -54,9 +56,11 @@ where
         resume: files.resume,
         count: report.stats,
         fail_on: report.fail_on.clone(),
-        watch: None,
+        watch: progress.watch(),
     };
-    finish(files, report, convert(&files.input, &files.output, &request), start)
+    let done = convert(&files.input, &files.output, &request);
+    drop(progress);
+    finish(files, report, done, start)
 }
 
 /// Says what was done, and how to exit.

@@ -1,6 +1,7 @@
 //! `info` and `diff`: what files hold, and where two differ.
 
 use crate::args::{DiffArgs, InfoArgs};
+use crate::progress::Progress;
 use crate::report::printable;
 use crate::summary::size;
 use crate::{pretty, print};
@@ -12,7 +13,9 @@ use std::fmt::Write;
 use std::process::ExitCode;
 
 pub(crate) fn info(args: &InfoArgs) -> Result<()> {
-    let info = inspect(&args.file, args.from, args.stats, None)?;
+    let progress = Progress::start(args.stats && !args.json);
+    let info = inspect(&args.file, args.from, args.stats, progress.watch().as_ref())?;
+    drop(progress);
     print(&if args.json { pretty(&as_json(&info))? } else { as_text(&info) })?;
     Ok(())
 }
@@ -125,7 +128,9 @@ fn as_json(info: &FileInfo) -> Value {
 }
 
 pub(crate) fn diff(args: &DiffArgs) -> Result<ExitCode> {
-    let differences = onnx_cast_file::diff(&args.first, &args.second, args.tolerance, None)?;
+    let progress = Progress::start(!args.quiet);
+    let differences = onnx_cast_file::diff(&args.first, &args.second, args.tolerance, progress.watch().as_ref())?;
+    drop(progress);
     if differences.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }

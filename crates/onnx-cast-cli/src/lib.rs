@@ -15,6 +15,7 @@ mod evaluate;
 mod explain;
 mod inspect;
 mod models;
+mod progress;
 mod report;
 mod select;
 mod summary;
@@ -36,6 +37,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(args) => args,
         Err(error) => return usage(&error),
     };
+    progress::end_cleanly();
     match dispatch(args.command) {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,

@@ -1,6 +1,7 @@
 //! `cast` on models, and `fold`.
 
 use crate::args::{CastArgs, FoldArgs, StorageArgs};
+use crate::progress::Progress;
 use crate::report::printable;
 use crate::{convert, pretty, print};
 use anyhow::{Result, bail};
@@ -39,6 +40,7 @@ pub(crate) fn cast(args: &CastArgs) -> Result<ExitCode> {
         let to = selection.target(name, from, elements as u64);
         to.filter(|_| from.is_float() || selection.rules.iter().any(|rule| rule.pattern.matches(name)))
     };
+    let progress = Progress::start(!args.files.quiet && !args.report.json);
     let request = ModelCast {
         options: CastOptions { opset: CastOptions::default().opset, ..args.attributes.options() },
         raise_opset: args.raise_opset,
@@ -46,9 +48,11 @@ pub(crate) fn cast(args: &CastArgs) -> Result<ExitCode> {
         storage: args.storage.storage(),
         count: args.report.stats,
         fail_on: args.report.fail_on.clone(),
+        watch: progress.watch(),
         ..ModelCast::new(&select)
     };
     let done = cast_model(&args.files.input, &args.files.output, &request);
+    drop(progress);
     convert::finish(&args.files, &args.report, done, start)
 }
 
@@ -59,14 +63,16 @@ pub(crate) fn fold(args: &FoldArgs) -> Result<()> {
             bail!("{}: fold takes a model (.onnx)", path.display());
         }
     }
+    let progress = Progress::start(!args.quiet && !args.json);
     let request = ModelFold {
         include: args.include.clone(),
         exclude: args.exclude.clone(),
         dry_run: args.dry_run,
         storage: args.storage.storage(),
-        watch: None,
+        watch: progress.watch(),
     };
     let done = fold_model(&args.input, &args.output, &request)?;
+    drop(progress);
     if args.json {
         return Ok(print(&pretty(&fold_json(args, &done))?)?);
     }

@@ -4,6 +4,7 @@ use crate::error::FileError;
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use tempfile::TempPath;
 
 /// A file that appears under its name only when it is complete: written beside its target, flushed to the disk, then
@@ -21,7 +22,7 @@ pub struct AtomicFile {
     target: Option<PathBuf>,
     file: io::BufWriter<File>,
     /// Its name meanwhile, where it has one.
-    temporary: Option<TempPath>,
+    temporary: Option<Temporary>,
 }
 
 impl AtomicFile {
@@ -53,12 +54,7 @@ impl AtomicFile {
         let (file, temporary) = match unnamed(folder) {
             Some(file) => (file, None),
             None => {
-                #[cfg_attr(not(unix), expect(unused_mut, reason = "there are no modes"))]
-                let mut builder = naming();
-                #[cfg(unix)]
-                builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(NEW_FILE_MODE));
-                let named = builder.tempfile_in(folder).map_err(|error| refuse(folder_error(folder, &error)))?;
-                let (file, temporary) = named.into_parts();
+                let (file, temporary) = named(folder).map_err(refuse)?;
                 (file, Some(temporary))
             }
         };
@@ -104,11 +100,13 @@ impl AtomicFile {
         let Some(target) = self.target.take() else { return self.print() };
         self.sync()?;
         let refuse = |error| FileError::io(&self.path, "write", error);
-        let temporary = match self.temporary.take() {
-            Some(temporary) => temporary,
-            None => name(self.file.get_ref(), folder_of(&target)).map_err(refuse)?,
+        let mut names = names();
+        let renamed = match self.temporary.take() {
+            Some(temporary) => temporary.persist(&target, &mut names),
+            None => name(self.file.get_ref(), folder_of(&target)).and_then(|named| Ok(named.persist(&target)?)),
         };
-        temporary.persist(&target).map_err(|error| refuse(error.error))?;
+        drop(names);
+        renamed.map_err(refuse)?;
         sync_folder(&target);
         Ok(())
     }
@@ -142,6 +140,54 @@ fn buffered(file: File) -> io::BufWriter<File> {
 /// The folder that a path is in.
 pub(crate) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// The temporary files that have names now. Nothing is named, renamed or removed without it.
+static NAMES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+fn names() -> MutexGuard<'static, Vec<PathBuf>> {
+    NAMES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// For a process that a signal is about to end: removes the temporary files of all outputs that are not complete, and calls
+/// `end`. Until that returns, which it need not, no output appears and no temporary file is made.
+pub fn end_without_traces(end: impl FnOnce()) {
+    let names = names();
+    // What cannot be removed stays; there is nobody left to tell.
+    names.iter().for_each(|path| drop(fs::remove_file(path)));
+    end();
+}
+
+/// A temporary file's name, which is removed when this is dropped.
+#[derive(Debug)]
+struct Temporary(Option<TempPath>);
+
+impl Temporary {
+    fn persist(mut self, target: &Path, names: &mut Vec<PathBuf>) -> io::Result<()> {
+        let Some(path) = self.0.take() else { return Ok(()) };
+        names.retain(|name| *name != *path);
+        path.persist(target).map_err(|error| error.error)
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if let Some(path) = self.0.take() {
+            names().retain(|name| *name != *path);
+        }
+    }
+}
+
+/// A file with a temporary name in a folder.
+fn named(folder: &Path) -> io::Result<(File, Temporary)> {
+    #[cfg_attr(not(unix), expect(unused_mut, reason = "there are no modes"))]
+    let mut builder = naming();
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(NEW_FILE_MODE));
+    let mut names = names();
+    let (file, path) = builder.tempfile_in(folder).map_err(|error| folder_error(folder, &error))?.into_parts();
+    names.push(path.to_path_buf());
+    Ok((file, Temporary(Some(path))))
 }
 
 /// How temporary files are named.
@@ -204,5 +250,32 @@ fn folder_error(folder: &Path, error: &io::Error) -> io::Error {
         Err(error) => error,
         Ok(metadata) if !metadata.is_dir() => io::ErrorKind::NotADirectory.into(),
         Ok(_) => error.kind().into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_ended_leaves_no_name() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let list = || fs::read_dir(folder.path()).expect("a folder").count();
+        let start = || named(folder.path()).expect("a temporary file");
+        let ((_a, first), (_b, second), (_c, third)) = (start(), start(), start());
+        assert_eq!(list(), 3);
+        drop(first);
+        assert_eq!(list(), 2);
+        let target = folder.path().join("x");
+        second.persist(&target, &mut names()).expect("renamed");
+        let mut called = false;
+        end_without_traces(|| {
+            called = true;
+            assert!(NAMES.try_lock().is_err());
+        });
+        assert!(called && target.exists());
+        assert_eq!(list(), 1);
+        drop(third);
+        assert!(names().iter().all(|name| name.parent() != Some(folder.path())));
     }
 }

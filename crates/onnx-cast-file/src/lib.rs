@@ -49,7 +49,7 @@ mod source;
 mod tensor;
 mod watch;
 
-pub use atomic::AtomicFile;
+pub use atomic::{AtomicFile, end_without_traces};
 pub use cast::{FileCast, Summary, TensorSummary, bit_cast_file, cast_file};
 pub use counts::{Counts, Loss};
 pub use error::FileError;

@@ -13,7 +13,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 /// A checkpoint of one tensor of this many floats, zeros that take no room on the disk.
-fn sparse(folder: &Folder, name: &str, len: u64) {
+pub(crate) fn sparse(folder: &Folder, name: &str, len: u64) {
     let header = format!(r#"{{"w":{{"dtype":"F32","shape":[{len}],"data_offsets":[0,{}]}}}}"#, 4 * len);
     folder.write(name, [&(header.len() as u64).to_le_bytes()[..], header.as_bytes()].concat());
     let file = File::options().write(true).open(folder.path(name)).expect("the file");

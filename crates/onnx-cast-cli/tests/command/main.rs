@@ -9,5 +9,6 @@ mod files;
 mod models;
 mod proto;
 mod readme;
+mod terminal;
 mod types;
 mod usage;
