@@ -19,9 +19,9 @@ ROUNDS = 7
 # would take most of the time.
 FAR = 4
 
-# Who is so many times slower than we are on a part is timed on no more: one takes microseconds an element, and the whole
-# would take it minutes.
-FARTHER = 100
+# Who takes longer for each of a few elements, in seconds, is timed on no more: that is ten thousand times slower than we
+# are, and the whole would take it minutes.
+SLOWEST = 1e-6
 
 # A shorter stretch is repeated until it takes so long, in seconds.
 STRETCH = 500e-6
@@ -35,6 +35,9 @@ PERIOD = 1 << 16
 
 # A call from Python costs what a cast of so few elements costs. Whole bytes in every type.
 FEW = 8
+
+# And of so many, little of what a cast of them costs is the call.
+SAMPLE = 1 << 10
 
 
 def repeats(seconds):
@@ -144,13 +147,15 @@ class Measurement:
             seconds = library.cast(pair, self.place, self.elements)
             if seconds is None:
                 continue
+            sample = library.cast(pair, self.place, SAMPLE)(1) / SAMPLE
+            if sample > SLOWEST:
+                contestants[name] = Contestant(seconds, warm_time=sample * self.elements)
+                continue
             other = int((self.codes(library, pair, elements) != expected).sum())
             if other:
                 differs[name] = other / elements
             few = library.cast(pair, self.place, FEW) if library.calls_cost and not evicts else None
-            estimate = library.cast(pair, self.place, elements)(1) * (self.elements / elements)
-            slow = estimate > contestants["ours"].warm_time * FARTHER
-            contestants[name] = Contestant(seconds, few, estimate if slow else None)
+            contestants[name] = Contestant(seconds, few)
 
         slow = contestants["ours"].warm_time * FAR
         order = [one for one in contestants.values() if not one.settle(slow)]
