@@ -1,10 +1,14 @@
-//! What a cast does to the values of a tensor, counted while it is cast: both sides are widened to double, which is exact
-//! but for integers of 64 bits, and compared in lanes that the compiler makes vectors of.
+//! What a cast does to the values of a tensor, counted while it is cast: both sides are widened to float where that holds
+//! both types, or to double, which is exact but for integers of 64 bits, and compared (`tally.rs`).
+
+mod tally;
 
 use onnx_cast::{Cast, CastError, CastOptions, DataType, Kind, OpError, Plan, TensorView};
 use std::fmt;
+use std::ops::Range;
 use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
+use tally::Limits;
 
 /// What became of the values of a tensor.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -22,9 +26,10 @@ pub struct Counts {
     pub subnormal: u64,
     /// Values that were NaN.
     pub nan: u64,
-    /// The largest distance between a finite value and a finite result.
+    /// The largest distance between a finite value and a finite result. Distances that differ by less than the precision of
+    /// a float may be taken for equal.
     pub max_error: f64,
-    /// The largest such distance, divided by the value.
+    /// The largest such distance, divided by the value, likewise.
     pub max_relative_error: f64,
 }
 
@@ -38,6 +43,18 @@ impl Counts {
         self.nan += other.nan;
         self.max_error = self.max_error.max(other.max_error);
         self.max_relative_error = self.max_relative_error.max(other.max_relative_error);
+    }
+
+    /// Takes the error of a value, if it has one.
+    fn see(&mut self, source: f64, result: f64) {
+        let error = (source - result).abs();
+        if error > self.max_error && error.is_finite() {
+            self.max_error = error;
+        }
+        let relative = error / source.abs();
+        if relative > self.max_relative_error && relative.is_finite() {
+            self.max_relative_error = relative;
+        }
     }
 }
 
@@ -95,16 +112,16 @@ impl FromStr for Loss {
     }
 }
 
-/// Values that are compared at a time: both sides stay in the nearest cache. A multiple of the lanes.
-const BLOCK: usize = 1024;
-
-const LANES: usize = 8;
+/// Values that are compared at a time: both sides stay in the nearest cache.
+const BLOCK: usize = 2048;
 
 /// Counts what becomes of the values of one tensor, from any number of threads.
 #[derive(Debug)]
 pub(crate) struct Counter {
-    widen_source: Plan,
-    widen_result: Plan,
+    /// The type that holds both sides: float or double.
+    hub: DataType,
+    widen_source: Option<Plan>,
+    widen_result: Option<Plan>,
     limits: Limits,
     total: Mutex<Counts>,
 }
@@ -116,23 +133,8 @@ pub(crate) struct Sides {
     result: Vec<u8>,
 }
 
-/// What the types can hold, as doubles.
-#[derive(Clone, Copy, Debug)]
-struct Limits {
-    /// The target's least and largest finite value.
-    low: f64,
-    high: f64,
-    /// The nearest numbers that are beyond these. An integer's are one off, since casts to it cut fractions off.
-    below: f64,
-    above: f64,
-    /// The target's smallest normal number; 0 where it has no subnormal ones.
-    min_normal: f64,
-    /// Numbers below are not normal in the source.
-    source_min_normal: f64,
-}
-
-fn doubles(from: DataType) -> Result<Plan, OpError> {
-    Cast::new(DataType::Double, &CastOptions { threads: Some(1), ..CastOptions::default() })?.plan(from)
+fn widening(from: DataType, to: DataType) -> Result<Plan, OpError> {
+    Cast::new(to, &CastOptions { threads: Some(1), ..CastOptions::default() })?.plan(from)
 }
 
 /// A code of a type as a double.
@@ -150,16 +152,26 @@ fn value(plan: &Plan, code: u64) -> f64 {
 impl Counter {
     /// For a cast between two types, neither string.
     pub(crate) fn new(from: DataType, to: DataType) -> Result<Counter, OpError> {
-        let (widen_source, widen_result) = (doubles(from)?, doubles(to)?);
+        let [source, result] = [from, to].map(|side| widening(side, DataType::Double));
+        let (source, result) = (source?, result?);
         let min_normal = |plan: &Plan| {
             let format = plan.from().float_format().filter(|format| format.min_subnormal_code().is_some());
             format.map_or(0.0, |format| value(plan, format.min_normal_code()))
         };
+        let hub = if from.is_exact_in(DataType::Float) && to.is_exact_in(DataType::Float) {
+            DataType::Float
+        } else {
+            DataType::Double
+        };
+        let beyond = |high: f64| match hub {
+            DataType::Float => f64::from((high as f32).next_up()),
+            _ => high.next_up(),
+        };
         let bits = to.bits().unwrap_or(0) as i32;
         let (low, high, below, above) = match to.info().kind {
             Kind::Float(format) => {
-                let high = value(&widen_result, format.max_code());
-                (-high, high, (-high).next_down(), high.next_up())
+                let high = value(&result, format.max_code());
+                (-high, high, -beyond(high), beyond(high))
             }
             Kind::Int => {
                 let above = 2f64.powi(bits - 1);
@@ -169,9 +181,10 @@ impl Counter {
             // What is true or false has no size: nothing compares with NaN.
             _ => (f64::NAN, f64::NAN, f64::NAN, f64::NAN),
         };
-        let (min_normal, source_min_normal) = (min_normal(&widen_result), min_normal(&widen_source));
+        let (min_normal, source_min_normal) = (min_normal(&result), min_normal(&source));
         let limits = Limits { low, high, below, above, min_normal, source_min_normal };
-        Ok(Counter { widen_source, widen_result, limits, total: Mutex::default() })
+        let widen = |side: DataType| (side != hub).then(|| widening(side, hub)).transpose();
+        Ok(Counter { hub, widen_source: widen(from)?, widen_result: widen(to)?, limits, total: Mutex::default() })
     }
 
     pub(crate) fn reset(&self) {
@@ -184,79 +197,37 @@ impl Counter {
 
     /// Counts `len` values and what became of them.
     pub(crate) fn add(&self, source: &[u8], result: &[u8], len: usize, sides: &mut Sides) -> Result<(), CastError> {
-        sides.source.resize(BLOCK * 8, 0);
-        sides.result.resize(BLOCK * 8, 0);
-        let mut lanes = [Lane::default(); LANES];
+        let mut counts = Counts::default();
         for start in (0..len).step_by(BLOCK) {
-            let block = BLOCK.min(len - start);
-            widen(&self.widen_source, source, start, block, &mut sides.source)?;
-            widen(&self.widen_result, result, start, block, &mut sides.result)?;
-            let pairs = sides.source.chunks_exact(LANES * 8).zip(sides.result.chunks_exact(LANES * 8));
-            for (source, result) in pairs.take(block.div_ceil(LANES)) {
-                let (source, _) = source.as_chunks::<8>();
-                let (result, _) = result.as_chunks::<8>();
-                for ((lane, source), result) in lanes.iter_mut().zip(source).zip(result) {
-                    lane.add(&self.limits, f64::from_le_bytes(*source), f64::from_le_bytes(*result));
-                }
+            let block = start..len.min(start + BLOCK);
+            let source = self.widen(&self.widen_source, source, block.clone(), &mut sides.source)?;
+            let result = self.widen(&self.widen_result, result, block, &mut sides.result)?;
+            match self.hub {
+                DataType::Float => tally::floats(&self.limits, source.as_chunks().0, result.as_chunks().0, &mut counts),
+                _ => tally::doubles(&self.limits, source.as_chunks().0, result.as_chunks().0, &mut counts),
             }
         }
-        let mut counts = Counts { values: len as u64, ..Counts::default() };
-        lanes.iter().for_each(|lane| lane.add_to(&mut counts));
         self.total.lock().unwrap_or_else(PoisonError::into_inner).add(&counts);
         Ok(())
     }
-}
 
-/// Widens a block to doubles; zeros behind its end, up to whole lanes, count for nothing.
-fn widen(plan: &Plan, bytes: &[u8], start: usize, len: usize, out: &mut [u8]) -> Result<(), CastError> {
-    // Blocks start at multiples of 8 elements, and so at whole bytes.
-    let start = plan.from().byte_len(start).unwrap_or(0);
-    let end = start + plan.from().byte_len(len).unwrap_or(0);
-    let shape = [len];
-    let view = TensorView::new(plan.from(), &shape, bytes.get(start..end).unwrap_or_default())?;
-    plan.run_into(&view, &mut out[..len * 8])?;
-    out[len * 8..len.next_multiple_of(LANES) * 8].fill(0);
-    Ok(())
-}
-
-/// The counts of every eighth value.
-#[derive(Clone, Copy, Default)]
-struct Lane {
-    overflowed: u64,
-    saturated: u64,
-    zero: u64,
-    subnormal: u64,
-    nan: u64,
-    max_error: f64,
-    max_relative_error: f64,
-}
-
-impl Lane {
-    #[inline(always)]
-    fn add(&mut self, limits: &Limits, source: f64, result: f64) {
-        let (size, before) = (result.abs(), source.abs());
-        let (finite, was_finite) = (size < f64::INFINITY, before < f64::INFINITY);
-        let (over, under) = (source >= limits.above, source <= limits.below);
-        let beyond = over | under;
-        // At the limit of its own side: an integer that wraps may land on the other.
-        let stuck = (over & (result == limits.high)) | (under & (result == limits.low));
-        // An infinity that stays one has its place; one that becomes NaN has none.
-        let no_number = !source.is_nan() & !finite & (was_finite | result.is_nan());
-        self.overflowed += u64::from((beyond & finite & !stuck) | no_number);
-        self.saturated += u64::from(stuck);
-        self.zero += u64::from((before > 0.0) & (size == 0.0) & !beyond);
-        let normal = before >= limits.source_min_normal;
-        self.subnormal += u64::from((size > 0.0) & (size < limits.min_normal) & normal & !beyond);
-        self.nan += u64::from(source.is_nan());
-        let error = if finite & was_finite { (source - result).abs() } else { 0.0 };
-        let relative = if (error > 0.0) & (before > 0.0) { error / before } else { 0.0 };
-        self.max_error = if error > self.max_error { error } else { self.max_error };
-        self.max_relative_error = if relative > self.max_relative_error { relative } else { self.max_relative_error };
-    }
-
-    fn add_to(&self, counts: &mut Counts) {
-        let Lane { overflowed, saturated, zero, subnormal, nan, max_error, max_relative_error } = *self;
-        counts.add(&Counts { values: 0, overflowed, saturated, zero, subnormal, nan, max_error, max_relative_error });
+    /// A block of elements in the type that holds both sides.
+    fn widen<'b>(
+        &self,
+        plan: &Option<Plan>,
+        bytes: &'b [u8],
+        block: Range<usize>,
+        out: &'b mut Vec<u8>,
+    ) -> Result<&'b [u8], CastError> {
+        let from = plan.map_or(self.hub, |plan| plan.from());
+        // Blocks start at multiples of 8 elements, and so at whole bytes.
+        let size = |data_type: DataType, len| data_type.byte_len(len).unwrap_or(0);
+        let start = size(from, block.start);
+        let bytes = bytes.get(start..start + size(from, block.len())).unwrap_or_default();
+        let Some(plan) = plan else { return Ok(bytes) };
+        out.resize(size(self.hub, block.len()), 0);
+        plan.run_into(&TensorView::new(from, &[block.len()], bytes)?, out)?;
+        Ok(out)
     }
 }
 
@@ -315,5 +286,98 @@ mod tests {
         assert_eq!(found.max_relative_error.to_bits(), relative.to_bits(), "{found:?}");
         assert_eq!((found.values, found.zero), (3 * BLOCK as u64 + 5, 0));
         assert_eq!(counts(&floats(&values), DataType::Double, None).max_error.to_bits(), 0);
+    }
+
+    /// What is said of each value, one by one and on doubles.
+    fn plainly(limits: &Limits, values: &[(f64, f64)]) -> Counts {
+        let mut counts = Counts { values: values.len() as u64, ..Counts::default() };
+        for &(source, result) in values {
+            let (over, under) = (source >= limits.above, source <= limits.below);
+            let stuck = over && result == limits.high || under && result == limits.low;
+            let beyond = over || under;
+            if source.is_nan() {
+                counts.nan += 1;
+            } else if stuck {
+                counts.saturated += 1;
+            } else if beyond && result.is_finite() || result.is_nan() || result.is_infinite() && source.is_finite() {
+                counts.overflowed += 1;
+            } else if !beyond && source != 0.0 && result == 0.0 {
+                counts.zero += 1;
+            } else if result != 0.0 && result.abs() < limits.min_normal && source.abs() >= limits.source_min_normal {
+                counts.subnormal += 1;
+            }
+            if source.is_finite() && result.is_finite() {
+                counts.see(source, result);
+            }
+        }
+        counts
+    }
+
+    #[test]
+    fn vectors_count_what_is_counted_one_by_one() {
+        use DataType::{
+            BFloat16, Double, Float, Float4E2M1, Float6E2M3, Float8E4M3FN, Float8E4M3FNUZ, Float8E5M2, Float8E8M0,
+            Float16, Int4, Int8, Int16, Int32, Int64, Uint8,
+        };
+        // Every bit pattern is as likely as the next, and then some that are near one.
+        let mut state = 1u64;
+        let mut random = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 32) as u32
+        };
+        let mut bits: Vec<u32> = (0..3 * BLOCK).map(|_| random()).collect();
+        bits.extend((0..BLOCK).map(|_| random() >> 4 | 0x3000_0000));
+        let wild =
+            Tensor::from_slice(vec![bits.len()], &bits.iter().map(|&bits| f32::from_bits(bits)).collect::<Vec<_>>());
+        let wild = wild.expect("a tensor");
+        let cast = |source: &Tensor, to, saturate| {
+            let options = CastOptions { saturate, ..CastOptions::default() };
+            let cast = Cast::new(to, &options).and_then(|cast| cast.plan(source.data_type())).expect("a cast");
+            cast.run(&source.view()).expect("cast")
+        };
+        let hubs = std::cell::Cell::new([0, 0]);
+        for from in [Float, Double, Float16, BFloat16, Float8E5M2, Float8E4M3FNUZ, Int8, Int16, Int32, Int64] {
+            let source = cast(&wild, from, None);
+            for to in [
+                Float,
+                Double,
+                Float16,
+                BFloat16,
+                Float8E4M3FN,
+                Float8E5M2,
+                Float8E8M0,
+                Float6E2M3,
+                Float4E2M1,
+                Int4,
+                Int8,
+                Uint8,
+                Int16,
+                Int32,
+                Int64,
+            ] {
+                let counter = Counter::new(from, to).expect("numbers");
+                let result = cast(&source, to, None);
+                let [before, after] = [&source, &result].map(|side| {
+                    let doubles = cast(side, Double, None);
+                    doubles.to_vec::<f64>().expect("doubles")
+                });
+                let want = plainly(&counter.limits, &before.into_iter().zip(after).collect::<Vec<_>>());
+                let bytes = |tensor: &Tensor| tensor.bytes().expect("numbers").to_vec();
+                let mut sides = Sides::default();
+                counter.add(&bytes(&source), &bytes(&result), source.len(), &mut sides).expect("counted");
+                let got = counter.total();
+                let near = |got: f64, want: f64| got <= want && got >= want * (1.0 - 2f64.powi(-22));
+                assert!(near(got.max_error, want.max_error), "{from} to {to}: {got:?}, want {want:?}");
+                assert!(
+                    near(got.max_relative_error, want.max_relative_error),
+                    "{from} to {to}: {got:?}, want {want:?}"
+                );
+                let (max_error, max_relative_error) = (want.max_error, want.max_relative_error);
+                assert_eq!(Counts { max_error, max_relative_error, ..got }, want, "{from} to {to}");
+                let [floats, doubles] = hubs.get();
+                hubs.set(if counter.hub == Float { [floats + 1, doubles] } else { [floats, doubles + 1] });
+            }
+        }
+        assert!(hubs.get().iter().all(|&count| count > 20), "{hubs:?}");
     }
 }
