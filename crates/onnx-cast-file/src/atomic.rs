@@ -133,6 +133,25 @@ impl Write for AtomicFile {
     }
 }
 
+/// Gives the content of a file to another one too, at once: by a link, or a copy where the file system has no links.
+pub(crate) fn link_over(source: &Path, target: &Path) -> Result<(), FileError> {
+    let failed = |error| FileError::io(target, "write", error);
+    let target = fs::canonicalize(target).map_err(failed)?;
+    let permissions = fs::metadata(&target).map_err(failed)?.permissions();
+    let names = names();
+    if let Ok(linked) = naming().make_in(folder_of(&target), |path| fs::hard_link(source, path)) {
+        let renamed =
+            fs::set_permissions(source, permissions).and_then(|()| Ok(linked.into_temp_path().persist(&target)?));
+        renamed.map_err(failed)?;
+        sync_folder(&target);
+        return Ok(());
+    }
+    drop(names);
+    let mut copy = AtomicFile::create(&target)?;
+    File::open(source).and_then(|mut source| io::copy(&mut source, &mut copy)).map_err(failed)?;
+    copy.commit()
+}
+
 fn buffered(file: File) -> io::BufWriter<File> {
     io::BufWriter::with_capacity(1 << 18, file)
 }

@@ -7,6 +7,7 @@
 
 mod cast;
 mod emit;
+mod exchange;
 mod external;
 mod flow;
 mod fold;
@@ -22,13 +23,14 @@ use crate::model::ModelError;
 use crate::pb::MAX_MESSAGE;
 use crate::watch::{Meter, Watch};
 use emit::{Edits, Layout};
+use exchange::{Exchange, free_name};
 use external::Files;
 use rope::Rope;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, Path};
 use tree::Document;
 
 pub use cast::{ModelCast, cast_model};
@@ -59,6 +61,8 @@ struct Request<'r> {
     /// Write nothing, and tell what would be done.
     dry_run: bool,
     watch: Option<&'r Watch>,
+    /// Called whenever a file has changed under its name, for tests.
+    step: &'r dyn Fn(),
 }
 
 /// Reads a model, has it edited, and writes the result, unless that is not wanted. What the edit returns is judged when
@@ -77,36 +81,58 @@ fn rewrite<T, R>(
     let (edits, made) = edit(&document, &files).map_err(invalid)?;
 
     let location = location(output, request.storage)?;
-    let (message, layout) =
-        arrange(&document, &files, &edits, &location, request.storage, MAX_MESSAGE).map_err(invalid)?;
+    // Where a file of elements would be replaced, the new one first stands beside it.
+    let place = output.with_file_name(&location);
+    let meanwhile = (place.exists() && output.exists()).then(|| free_name(output, &location));
+    let arranged = |location| arrange(&document, &files, &edits, location, request.storage, MAX_MESSAGE);
+    let (message, layout) = arranged(&location).map_err(invalid)?;
 
     if request.dry_run {
         return judge(made);
     }
 
-    let meter = Meter::new(request.watch, message.len() + layout.len());
     let done = |part: &[u8]| bytes.release(part);
     let failed = |path: &Path, error: io::Error| match error.get_ref().is_some_and(|error| error.is::<Stopped>()) {
         true => FileError::Stopped { path: output.to_owned() },
         false => FileError::io(path, "write", error),
     };
-    let mut data = match layout.data.is_empty() {
-        true => None,
-        false => Some(data_file(input, output, &location, &files)?),
+    let write_model = |message: &Rope<'_>, meter: &Meter<'_>| {
+        let mut model = AtomicFile::create(output)?;
+        message.write(&mut Metered { out: &mut model, meter }, &done).map_err(|error| failed(output, error))?;
+        // All is on the disk before anything takes its place, so that little is left that can fail in between.
+        model.sync()?;
+        Ok(model)
     };
-    let mut model = AtomicFile::create(output)?;
-    if let Some(data) = &mut data {
-        let path = data.path().to_owned();
-        write_data(&layout, &mut Metered { out: data, meter: &meter }, &done).map_err(|error| failed(&path, error))?;
+    if layout.data.is_empty() {
+        let model = write_model(&message, &Meter::new(request.watch, message.len()))?;
+        let result = judge(made)?;
+        model.commit()?;
+        return Ok(result);
     }
-    message.write(&mut Metered { out: &mut model, meter: &meter }, &done).map_err(|error| failed(output, error))?;
+
+    check_place(input, output, &location, &files)?;
+    let first = meanwhile.as_deref().map(arranged).transpose().map_err(invalid)?;
+    let meter = Meter::new(
+        request.watch,
+        layout.len() + message.len() + first.as_ref().map_or(0, |(message, _)| message.len()),
+    );
+    let path = meanwhile.as_ref().map_or(place.clone(), |name| output.with_file_name(name));
+    let mut data = AtomicFile::create(&path)?;
+    write_data(&layout, &mut Metered { out: &mut data, meter: &meter }, &done).map_err(|error| failed(&path, error))?;
+    data.sync()?;
+    let model = write_model(&message, &meter)?;
+    // What is written once more is not counted again.
     let result = judge(made)?;
-    // Both are on the disk before either takes its place, so that little is left between the two renames that can fail.
-    model.sync()?;
-    if let Some(data) = data {
-        data.commit()?;
+    match first {
+        None => {
+            data.commit()?;
+            model.commit()?;
+        }
+        Some((message, _)) => {
+            let first = write_model(&message, &meter)?;
+            Exchange { data, first, model, meanwhile: &path, place: &place }.run(request.step)?;
+        }
     }
-    model.commit()?;
     Ok(result)
 }
 
@@ -187,9 +213,9 @@ fn location(output: &Path, storage: &Storage) -> Result<String, FileError> {
     Ok(name.clone())
 }
 
-/// Starts the file of external data, which must not replace another model's.
-fn data_file(input: &Path, output: &Path, location: &str, files: &Files) -> Result<AtomicFile, FileError> {
-    let path: PathBuf = output.with_file_name(location);
+/// Whether the file of external data may be written: it must not replace another model's.
+fn check_place(input: &Path, output: &Path, location: &str, files: &Files) -> Result<(), FileError> {
+    let path = output.with_file_name(location);
     let same = |a: &Path, b: &Path| fs::canonicalize(a).is_ok_and(|a| fs::canonicalize(b).is_ok_and(|b| a == b));
     let refuse = |what| Err(FileError::model(output, ModelError::DataFile { name: location.to_owned(), what }));
     if same(&path, input) {
@@ -198,29 +224,36 @@ fn data_file(input: &Path, output: &Path, location: &str, files: &Files) -> Resu
     if files.paths.iter().any(|used| same(&path, used)) && !same(input, output) {
         return refuse("the input's own elements are there (say --external-data FILE for another name)");
     }
-    AtomicFile::create(path)
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::proto::{onnx, wire};
+    use onnx_cast::DataType;
 
-    /// A model of one initializer: 5000 bytes.
-    fn model() -> Vec<u8> {
-        let (mut tensor, mut graph, mut model) = (Vec::new(), Vec::new(), Vec::new());
-        wire::put_int(&mut tensor, onnx::tensor::DIMS, 5000);
-        wire::put_int(&mut tensor, onnx::tensor::DATA_TYPE, 2);
-        wire::put_bytes(&mut tensor, onnx::tensor::RAW_DATA, &[7; 5000]);
-        wire::put_bytes(&mut graph, onnx::graph::INITIALIZER, &tensor);
+    /// A model of initializers of as many elements, whose bytes are all 7.
+    pub(super) fn model(data_type: DataType, sizes: &[usize]) -> Vec<u8> {
+        let (mut graph, mut opset, mut model) = (Vec::new(), Vec::new(), Vec::new());
+        for (index, &size) in sizes.iter().enumerate() {
+            let mut tensor = Vec::new();
+            wire::put_int(&mut tensor, onnx::tensor::DIMS, size as u64);
+            wire::put_int(&mut tensor, onnx::tensor::DATA_TYPE, data_type.onnx() as u64);
+            wire::put_bytes(&mut tensor, onnx::tensor::NAME, format!("w{index}").as_bytes());
+            wire::put_bytes(&mut tensor, onnx::tensor::RAW_DATA, &vec![7; data_type.byte_len(size).expect("a size")]);
+            wire::put_bytes(&mut graph, onnx::graph::INITIALIZER, &tensor);
+        }
+        wire::put_int(&mut opset, onnx::opset::VERSION, 21);
         wire::put_int(&mut model, onnx::model::IR_VERSION, 10);
         wire::put_bytes(&mut model, onnx::model::GRAPH, &graph);
+        wire::put_bytes(&mut model, onnx::model::OPSET_IMPORT, &opset);
         model
     }
 
     #[test]
     fn what_is_too_large_for_a_message_goes_beside_it() {
-        let bytes = model();
+        let bytes = model(DataType::Uint8, &[5000]);
         let document = Document::parse(&bytes).expect("a model");
         let files = Files::open(Path::new("m.onnx"), &[]).expect("no files");
         let arranged = |limit, threshold| {

@@ -85,9 +85,17 @@ pub fn cast_model(
     output: impl AsRef<Path>,
     request: &ModelCast<'_>,
 ) -> Result<Summary, FileError> {
-    let input = input.as_ref();
+    cast_model_in_steps(input.as_ref(), output.as_ref(), request, &|| {})
+}
+
+pub(super) fn cast_model_in_steps(
+    input: &Path,
+    output: &Path,
+    request: &ModelCast<'_>,
+    step: &dyn Fn(),
+) -> Result<Summary, FileError> {
     let ModelCast { storage, dry_run, watch, .. } = request;
-    let how = Request { storage, dry_run: *dry_run, watch: watch.as_ref() };
+    let how = Request { storage, dry_run: *dry_run, watch: watch.as_ref(), step };
     let judge = |(mut summary, counters): Made| {
         if !dry_run {
             counters.iter().for_each(|(row, counter)| summary.tensors[*row].counts = Some(counter.total()));
@@ -95,7 +103,7 @@ pub fn cast_model(
         }
         Ok(summary)
     };
-    rewrite(input, output.as_ref(), &how, |document, files| edits(document, files, request), judge)
+    rewrite(input, output, &how, |document, files| edits(document, files, request), judge)
 }
 
 /// A constant of the model.

@@ -120,7 +120,7 @@ pub fn fold_model(
     request: &ModelFold,
 ) -> Result<FoldSummary, FileError> {
     let ModelFold { storage, dry_run, watch, .. } = request;
-    let how = Request { storage, dry_run: *dry_run, watch: watch.as_ref() };
+    let how = Request { storage, dry_run: *dry_run, watch: watch.as_ref(), step: &|| {} };
     rewrite(input.as_ref(), output.as_ref(), &how, |document, files| edits(document, files, request), Ok)
 }
 
