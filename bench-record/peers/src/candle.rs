@@ -6,6 +6,10 @@ use onnx_cast::DataType;
 use std::hint::black_box;
 
 pub(crate) fn cast(work: Work<'_>) -> Option<f64> {
+    // That one does not return: float8 0.7.0 searches some values for a leading bit that they have not.
+    if (work.from, work.to) == (DataType::Float8E4M3FN, DataType::Double) {
+        return None;
+    }
     // To the type it has, a tensor is only handed on.
     let (from, to) = (dtype(work.from)?, dtype(work.to).filter(|_| work.from != work.to)?);
     let src = Tensor::from_raw_buffer(work.src, from, &[work.elements], &Device::Cpu).ok()?;
