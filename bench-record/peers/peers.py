@@ -35,7 +35,7 @@ def parse(arguments):
     parser = argparse.ArgumentParser(
         prog="cargo xtask peers",
         description="Measures every cast beside numpy+ml_dtypes, onnxruntime, NumKong, half, candle, arrow-cast and, "
-        "if asked, PyTorch. `chrt -f 50 cargo xtask peers ...` keeps other work of the machine out of it.",
+        "if asked, PyTorch. `nice -n -15 cargo xtask peers ...` keeps most of the machine's other work out of it.",
     )
     parser.add_argument(
         "--elements",
@@ -52,12 +52,25 @@ def parse(arguments):
         help="`FROM:TO,...`, `all` (default), or `losing`: those that lose in the record",
     )
     parser.add_argument("--torch", action="store_true", help="PyTorch too: 5 GB of packages, once")
+    parser.add_argument(
+        "--peers",
+        default="",
+        metavar="NAME,...",
+        help=f"only these: {', '.join(['torch', *LIBRARIES])}; not with --record",
+    )
     parser.add_argument("--record", action="store_true", help="keep the result in bench-record/peers.json and peers.md")
     parser.add_argument("--readme", action="store_true", help="measure nothing; print README's table from the record")
     options = parser.parse_args(arguments)
     options.elements = options.elements or ELEMENTS
     if min(options.elements) < 8 or max(options.elements) > 1 << 28 or any(n % 8 for n in options.elements):
         parser.error("--elements: want multiples of 8, from 8 to 2^28")
+    options.peers = [name for name in options.peers.split(",") if name]
+    unknown = set(options.peers) - {"torch", *LIBRARIES}
+    if unknown:
+        parser.error(f"--peers: no peer is called {', '.join(sorted(unknown))}; there are torch, {', '.join(LIBRARIES)}")
+    if options.peers and options.record:
+        parser.error("--record: the record is of all peers, without --peers")
+    options.torch = options.torch or "torch" in options.peers
     if not 1 <= options.threads <= (os.cpu_count() or 1):
         parser.error(f"--threads: want 1 to {os.cpu_count()}, as many as this machine runs at a time")
     if options.pairs != "losing":
@@ -163,7 +176,7 @@ def main():
         except ValueError as error:
             sys.exit(f"peers: {error}")
     library = prepare(options.torch)
-    names = ["numpy", "torch", *LIBRARIES[1:]] if options.torch else LIBRARIES
+    names = options.peers or (["numpy", "torch", *LIBRARIES[1:]] if options.torch else LIBRARIES)
     for elements in options.elements:
         pairs = options.pairs
         if pairs == "losing":

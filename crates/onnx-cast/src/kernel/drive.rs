@@ -92,13 +92,13 @@ impl Job {
     }
 
     fn run_part(&self, store: Store, src: &[u8], dst: &mut [u8], len: usize) {
-        with_default_float_environment(|| match (self.kernel, self.copy) {
+        match (self.kernel, self.copy) {
             // SAFETY: the kernel is from the table of a backend, and `Backend` values are only made of rows that are
             // available here; the lengths are those of `len` elements.
-            (Some(kernel), _) => unsafe { kernel(src, dst, len, &self.rules, store) },
+            (Some(kernel), _) => with_default_float_environment(|| unsafe { kernel(src, dst, len, &self.rules, store) }),
             // SAFETY: as above; the lengths are the same.
             (None, Some(copy)) if store == Store::Streamed => unsafe { copy(src, dst) },
             _ => dst.copy_from_slice(src),
-        });
+        }
     }
 }
