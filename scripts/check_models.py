@@ -548,7 +548,8 @@ def varint(value):
 
 def peak_memory(*arguments):
     """The command's largest resident memory in bytes, as far as it is seen while it runs."""
-    child = subprocess.Popen([COMMAND, *map(str, arguments)], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    child = subprocess.Popen([COMMAND, *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                             stderr=subprocess.PIPE)
     peak = 0
     while child.poll() is None:
         try:
@@ -579,11 +580,12 @@ def check_memory(folder):
             path.write_bytes(made.SerializeToString())
         else:
             write_with_hole(made, size, path)
-        peak = peak_memory("cast", path, out, "--to", "float8e4m3fn")
+        peak = max(peak_memory("cast", path, out, "--to", "float8e4m3fn", "--stats"),
+                   peak_memory("info", path, "--stats"), peak_memory("diff", path, path))
         written = (folder / "small.onnx.data" if outside else out).stat().st_size
         if not size // 4 <= written < size // 4 + 4096 or peak > 64 << 20:
             fail(f"1 GiB {'out' if outside else 'in'}side: {written} bytes written, {peak} bytes of memory taken")
-        print(f"  a tensor of 1 GiB {'out' if outside else 'in'}side the model, in {peak >> 20} MiB of memory")
+        print(f"  cast, info and diff of 1 GiB {'out' if outside else 'in'}side a model, in {peak >> 20} MiB of memory")
         for file in [path, out, *folder.glob("small.onnx.data"), *folder.glob("w.bin")]:
             file.unlink()
 
@@ -596,6 +598,41 @@ def write_with_hole(made, size, path):
     head = made.SerializeToString() + b"\x3a" + varint(len(graph) + size) + graph
     path.write_bytes(head)
     os.truncate(path, len(head) + size)
+
+
+def check_sparse(folder):
+    """A sparse initializer stays, byte for byte, beside others that are cast; in another file it is refused by name."""
+    F = TensorProto.FLOAT
+    values = numpy_helper.from_array(np.array([0.1, -2.5, 1e-9], np.float32), "s")
+    indices = numpy_helper.from_array(np.array([0, 300, 1023], np.int64), "s_indices")
+    (large,) = weights(256)
+    nodes = [helper.make_node("Add", ["s", large[0]], ["a"]), cast("s", "h", "FLOAT16"), cast("h", "b", "FLOAT"),
+             helper.make_node("Add", ["a", "b"], ["y"])]
+    made = model(nodes, [], [("y", F, [4, 256])], [large])
+    made.graph.sparse_initializer.append(helper.make_sparse_tensor(values, indices, [4, 256]))
+    path, out, folded = (folder / f"{name}.onnx" for name in ("sparse", "small", "folded"))
+    onnx.save(made, path)
+    command("cast", path, out, "--to", "float16")
+    command("fold", out, folded)
+    for name in (out, folded):
+        if onnx.load(name).graph.sparse_initializer != made.graph.sparse_initializer:
+            fail(f"{name.name}: the sparse initializer is another")
+    want = outputs(rounded(onnx.load(path), np.float16, folder / "rounded.onnx"), {})
+    for name in (out, folded):
+        same(f"{name.name}, sparse", outputs(name, {}), want)
+    if run("info", path).stdout.count("s/values") != 1:
+        fail("info does not list the values of a sparse initializer")
+    moved = made.graph.sparse_initializer[0].values
+    (folder / "s.bin").write_bytes(moved.raw_data)
+    moved.ClearField("raw_data")
+    moved.data_location = TensorProto.EXTERNAL
+    moved.external_data.add(key="location", value="s.bin")
+    onnx.save(made, path)
+    for arguments in (["cast", "--to", "float16"], ["fold"]):
+        refused(*arguments, path, folder / "no.onnx", says=["`s`", "sparse"])
+    if (folder / "no.onnx").exists():
+        fail("what was refused has left a file")
+    print("  a sparse initializer kept, and refused in another file")
 
 
 def check_raised(folder):
@@ -683,6 +720,7 @@ def main():
         check_folds(folder)
         check_external(folder)
         check_hostile(folder)
+        check_sparse(folder)
         check_raised(folder)
         check_light(folder)
         check_memory(folder)

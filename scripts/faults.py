@@ -233,6 +233,8 @@ def main():
     args = parser.parse_args()
     seed = args.seed if args.seed is not None else random.randrange(1 << 32)
     rng = random.Random(seed)
+    # Shells have what they start in the background ignore it, and so would the command.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if not COMMAND.exists():
         fail(f"{COMMAND} is missing: run `cargo build --release -p onnx-cast-cli`")
     rows, few = [], max(args.kills // 10, 1)
