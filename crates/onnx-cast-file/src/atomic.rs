@@ -11,7 +11,7 @@ use tempfile::TempPath;
 /// renamed. Dropped before [`AtomicFile::commit`], it leaves nothing behind and the target as it was.
 ///
 /// Where the system has files without a name (Linux, most of its file systems), it has none until then, so that nothing
-/// is left behind even where the process is killed.
+/// is left behind even where the process is killed; but in the moment between two system calls, if it replaces a file.
 ///
 /// A target that is a symbolic link stays one: the file that it leads to is replaced. A target that exists keeps its
 /// permissions.
@@ -103,7 +103,13 @@ impl AtomicFile {
         let mut names = names();
         let renamed = match self.temporary.take() {
             Some(temporary) => temporary.persist(&target, &mut names),
-            None => name(self.file.get_ref(), folder_of(&target)).and_then(|named| Ok(named.persist(&target)?)),
+            // A file that replaces none needs no other name first.
+            None => match name_as(self.file.get_ref(), &target) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    name(self.file.get_ref(), folder_of(&target)).and_then(|named| Ok(named.persist(&target)?))
+                }
+                named => named,
+            },
         };
         drop(names);
         renamed.map_err(refuse)?;
@@ -241,18 +247,21 @@ fn link_to(file: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
-/// Gives an unnamed file a temporary name, so that it can be renamed over another, which naming alone cannot do.
+/// Gives an unnamed file a name that no file has.
 #[cfg(target_os = "linux")]
-fn name(file: &File, folder: &Path) -> io::Result<TempPath> {
+fn name_as(file: &File, path: &Path) -> io::Result<()> {
     use rustix::fs::{AtFlags, CWD, linkat};
-    let link = link_to(file);
-    let named = naming().make_in(folder, |path| Ok(linkat(CWD, &link, CWD, path, AtFlags::SYMLINK_FOLLOW)?))?;
-    Ok(named.into_temp_path())
+    Ok(linkat(CWD, link_to(file), CWD, path, AtFlags::SYMLINK_FOLLOW)?)
 }
 
 #[cfg(not(target_os = "linux"))]
-fn name(_: &File, _: &Path) -> io::Result<TempPath> {
+fn name_as(_: &File, _: &Path) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Gives an unnamed file a temporary name, so that it can be renamed over another, which naming alone cannot do.
+fn name(file: &File, folder: &Path) -> io::Result<TempPath> {
+    Ok(naming().make_in(folder, |path| name_as(file, path))?.into_temp_path())
 }
 
 /// The rename itself reaches the disk with its folder. The data is safe either way, so a system that cannot do this is
