@@ -93,11 +93,11 @@ impl Job {
 
     fn run_part(&self, store: Store, src: &[u8], dst: &mut [u8], len: usize) {
         match (self.kernel, self.copy) {
-            // SAFETY: the kernel is from the table of a backend, and `Backend` values are only made of rows that are
-            // available here; the lengths are those of `len` elements.
-            (Some(kernel), _) => {
-                with_default_float_environment(|| unsafe { kernel(src, dst, len, &self.rules, store) })
-            }
+            (Some(kernel), _) => with_default_float_environment(|| {
+                // SAFETY: the kernel is from the table of a backend, and `Backend` values are only made of rows that are
+                // available here; the lengths are those of `len` elements.
+                unsafe { kernel(src, dst, len, &self.rules, store) }
+            }),
             // SAFETY: as above; the lengths are the same.
             (None, Some(copy)) if store == Store::Streamed => unsafe { copy(src, dst) },
             _ => dst.copy_from_slice(src),
