@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The whole test run: set-up, format, lints, build, tests, documentation, checks in Python. All warnings are errors.
-# Needs Rust (with rustfmt and clippy) and Python 3.11 or newer; the first run fetches packages from crates.io and PyPI.
+# Needs Rust (with rustfmt and clippy), Python 3.11 or newer, a compiler for C and C++, make and pkg-config; the first run
+# fetches packages from crates.io and PyPI.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -31,6 +32,9 @@ stage "the record of the peers" "$python" -m unittest discover --quiet bench-rec
 stage "files, as other packages read them" "$python" scripts/check_files.py
 stage "files, as the newest onnx reads them" env PYTHONPATH=.cache/onnx-newest "$python" scripts/check_files.py
 stage "models, as onnxruntime runs them" "$python" scripts/check_models.py
+stage "the C interface, laid out" cargo xtask dist --out .cache/dist
+stage "the C interface, from C and C++" "$python" scripts/check_c.py .cache/dist/onnx-cast-*/
+stage "the C interface against the oracle" "$python" scripts/check_c_oracle.py .cache/dist/onnx-cast-*/
 stage "the Python package, format" cargo fmt --manifest-path "$package" --check
 stage "the Python package, lints" cargo clippy --manifest-path "$package" --release --locked -- -D warnings
 stage "the Python package, build" "$python" scripts/install_python_package.py

@@ -1,12 +1,18 @@
-//! Long jobs of the project, run by hand: `cargo xtask prove`, `cargo xtask peers`.
+//! Jobs of the project that are no tests, run by hand: `cargo xtask dist`, `cargo xtask peers`, `cargo xtask prove`.
 #![forbid(unsafe_code)]
 
+mod dist;
 mod peers;
 mod prove;
 
 use std::process::ExitCode;
 
 const USAGE: &str = "\
+usage: cargo xtask dist [--target TRIPLE] [--out FOLDER]
+
+Builds the C interface and lays it out for programs in C and C++, in a folder, whose name it prints, and a tarball:
+libraries, header, pkg-config, CMake, examples, licences. Default: target/dist.
+
 usage: cargo xtask peers [--help] ...
 
 Measures the library beside what people would use instead, and keeps the record in bench-record.
@@ -33,12 +39,16 @@ fn main() -> ExitCode {
             Ok(options) => prove::run(&options),
             Err(error) => wrong(&error),
         },
+        Some("dist") => match dist::run(arguments) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => wrong(&error.to_string()),
+        },
         Some("peers") => peers::run(arguments).unwrap_or_else(|error| wrong(&error)),
         Some("--help" | "-h" | "help") => {
             println!("{USAGE}");
             ExitCode::SUCCESS
         }
-        Some(other) => wrong(&format!("`{other}` is not known (want prove or peers)")),
+        Some(other) => wrong(&format!("`{other}` is not known (want dist, peers or prove)")),
         None => wrong("what is to be done?"),
     }
 }

@@ -6,15 +6,13 @@ the same casts wherever the peer rounds once from the exact value: gfloat from d
 between its own types, Python for decimal text. Any difference that is not one of the named ones below is an error.
 """
 
-import os
-import subprocess
 import sys
-from pathlib import Path
 
 import gfloat
 import ml_dtypes
 import numpy as np
 from gfloat import formats
+from oracle_table import blocks
 
 # name: reason. A difference is counted under its name; one without a name fails the run, and so does a name without a
 # difference. What a peer leaves undefined (in numpy, floats to integers out of range) is not asked at all.
@@ -212,10 +210,10 @@ def check_texts(tally, kind, name, lines):
     peer = f"{'numpy and Python' if kind == 'print' else 'Python'}, {kind}"
     for line in lines:
         if kind == "read":
-            text, got = line.split(" ")
+            text, got = line
             want = f"{int(bits_of(np.array([float(text)]))[0]):x}"
         else:
-            bits, got = line.split(" ")
+            bits, got = line
             value = values_of(name, np.array([int(bits, 16)], np.uint64))[0]
             if name == "float16":
                 value = np.float32(value)
@@ -229,34 +227,16 @@ def check_texts(tally, kind, name, lines):
 
 
 def main():
-    root = Path(__file__).resolve().parents[3]
-    options = ["--quiet", "--release", "--locked", "--package", "testkit", "--bin", "oracle-table"]
-    command = [os.environ.get("CARGO", "cargo"), "run", *options]
-    data = subprocess.run(command, cwd=root, check=True, stdout=subprocess.PIPE).stdout
     tally = Tally()
-    at = 0
-    while at < len(data):
-        end = data.index(b"\n", at)
-        words = data[at:end].decode().split(" ")
-        at = end + 1
+    for words, rows in blocks():
         if words[0] == "cast":
-            from_, to, version, saturate, mode, count = words[1:]
+            from_, to, version, saturate, mode = words[1:-1]
             block = (from_, to, int(version), saturate == "true", mode)
-            count = int(count)
-            source = np.frombuffer(data, "<u8", count, at)
-            result = np.frombuffer(data, "<u8", count, at + 8 * count)
-            at += 16 * count
             label = " ".join(words[1:-1])
-            check_against_gfloat(tally, label, block, source, result)
-            check_against_numpy(tally, label, block, source, result)
+            check_against_gfloat(tally, label, block, *rows)
+            check_against_numpy(tally, label, block, *rows)
         else:
-            kind, name, count = words
-            lines = []
-            for _ in range(int(count)):
-                end = data.index(b"\n", at)
-                lines.append(data[at:end].decode())
-                at = end + 1
-            check_texts(tally, kind, name, lines)
+            check_texts(tally, words[0], words[1], rows)
     for peer, count in tally.compared.items():
         print(f"{peer}: {count} compared")
     for name, reason in NAMED.items():

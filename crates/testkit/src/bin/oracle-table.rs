@@ -1,5 +1,6 @@
-//! Writes casts as the oracle does them to standard output, for `python/check_oracle.py` to hold against the Python
-//! packages that know these types.
+//! Writes casts as the oracle does them to standard output: for `python/check_oracle.py`, to be held against the Python
+//! packages that know these types, and for tests of the library's interfaces. With the argument `every-pair`, fewer values
+//! of every pair of types.
 //!
 //! The output is a sequence of blocks, each a line of words and then its rows:
 //! - `cast FROM TO VERSION SATURATE ROUND_MODE COUNT`: COUNT source patterns and COUNT results, 8 bytes each.
@@ -14,7 +15,16 @@ use testkit::types::Kind;
 use testkit::{Rules, Ty, cast_bits, cast_from_string, cast_to_string};
 
 fn main() -> ExitCode {
-    match write_tables(&mut BufWriter::new(io::stdout().lock())) {
+    let out = &mut BufWriter::new(io::stdout().lock());
+    let written = match std::env::args().nth(1).as_deref() {
+        None => write_tables(out),
+        Some("every-pair") => write_every_pair(out),
+        Some(other) => {
+            eprintln!("`{other}` is not known (want every-pair, or nothing)");
+            return ExitCode::from(2);
+        }
+    };
+    match written {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("standard output: {error}");
@@ -48,19 +58,47 @@ fn write_tables(out: &mut impl Write) -> io::Result<()> {
         }
     }
     for from in [Ty::Double, Ty::Float, Ty::Float16] {
-        let values = if from == Ty::Float16 { every(from) } else { printable(from) };
-        writeln!(out, "print {} {}", from.name(), values.len())?;
-        for bits in values {
-            writeln!(out, "{bits:x} {}", cast_to_string(from, bits))?;
-        }
+        write_prints(out, from, &if from == Ty::Float16 { every(from) } else { printable(from) })?;
     }
-    let texts = near_tie_texts(Ty::Double, 30_000, 44);
-    writeln!(out, "read double {}", texts.len())?;
-    for text in texts {
-        let bits = cast_from_string(&text, Ty::Double, &Rules::default()).expect("the texts are numbers");
-        writeln!(out, "{text} {bits:x}")?;
+    write_readings(out, Ty::Double, &near_tie_texts(Ty::Double, 30_000, 44))?;
+    out.flush()
+}
+
+/// Special, near-tie and random values of each of the 25 numeric types to each, and to string and back.
+fn write_every_pair(out: &mut impl Write) -> io::Result<()> {
+    for from in Ty::NUMERIC {
+        for to in Ty::NUMERIC {
+            let mut values = special(from);
+            values.extend(near_ties(from, to, 300, 45));
+            values.extend(random(from, 150, 46));
+            values.extend(random_scaled(from, 151, 47));
+            write_casts(out, from, to, &values)?;
+        }
+        let values: Vec<u64> = special(from).into_iter().chain(random(from, 301, 48)).collect();
+        write_prints(out, from, &values)?;
+        let mut texts: Vec<String> = values.iter().map(|&bits| cast_to_string(from, bits)).collect();
+        texts.extend(near_tie_texts(from, 301, 49));
+        texts.retain(|text| cast_from_string(text, from, &Rules::default()).is_ok());
+        write_readings(out, from, &texts)?;
     }
     out.flush()
+}
+
+fn write_prints(out: &mut impl Write, from: Ty, values: &[u64]) -> io::Result<()> {
+    writeln!(out, "print {} {}", from.name(), values.len())?;
+    for &bits in values {
+        writeln!(out, "{bits:x} {}", cast_to_string(from, bits))?;
+    }
+    Ok(())
+}
+
+fn write_readings(out: &mut impl Write, to: Ty, texts: &[String]) -> io::Result<()> {
+    writeln!(out, "read {} {}", to.name(), texts.len())?;
+    for text in texts {
+        let bits = cast_from_string(text, to, &Rules::default()).expect("the texts are numbers");
+        writeln!(out, "{text} {bits:x}")?;
+    }
+    Ok(())
 }
 
 fn mixed(from: Ty, to: Ty) -> Vec<u64> {

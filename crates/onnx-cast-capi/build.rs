@@ -1,0 +1,12 @@
+//! Names the shared library as programs that were linked with it will ask for it: by the major version of its ABI.
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    let soname = "-Wl,-soname,libonnx_cast.so.1";
+    let install_name = "-Wl,-install_name,@rpath/libonnx_cast.1.dylib";
+    match std::env::var("CARGO_CFG_TARGET_OS").as_deref() {
+        Ok("macos" | "ios") => println!("cargo:rustc-cdylib-link-arg={install_name}"),
+        Ok("windows") => {}
+        _ => println!("cargo:rustc-cdylib-link-arg={soname}"),
+    }
+}

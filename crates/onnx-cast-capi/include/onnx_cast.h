@@ -1,0 +1,679 @@
+/* The C interface of onnx-cast: ONNX's Cast, CastLike and BitCast.
+ *
+ * Written by cbindgen from the sources of the crate onnx-cast-capi, from which these comments are. Licence: MIT or Apache-2.0.
+ *
+ * - Functions that return int give an onnx_cast_status, and where that is not ONNX_CAST_OK a text in onnx_cast_last_error.
+ *   Nothing is written then, but where a function says so.
+ * - Elements are ONNX's bytes: little endian, of any alignment, types narrower than a byte packed from the low bits up.
+ * - Every function may be called from any thread at any time, also with the same plan. Buffers are the caller's, and no
+ *   function keeps a pointer to one. No C++ exception and no panic comes out of a function.
+ */
+
+#ifndef ONNX_CAST_H
+#define ONNX_CAST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* DLPack's tensor, which a program that uses it has from dlpack/dlpack.h. */
+struct DLManagedTensorVersioned;
+
+/* Options with every default: onnx_cast_options options = ONNX_CAST_OPTIONS_INIT; */
+#define ONNX_CAST_OPTIONS_INIT {sizeof(onnx_cast_options), 0, 0, 0, 0, 0}
+
+/**
+ * The version of the ABI that this header describes: its major number times 65536 and its minor number.
+ *
+ * The major number, which is in the shared library's name, changes where a program that was compiled before would break.
+ * The minor one rises with every function, constant, or field at a struct's end that is added.
+ */
+#define ONNX_CAST_ABI_VERSION 65536
+
+/**
+ * What a function returns, as an int.
+ */
+typedef enum onnx_cast_status {
+    /**
+     * Done.
+     */
+    ONNX_CAST_OK = 0,
+    /**
+     * A null pointer, a number that stands for nothing, offsets out of order, or a struct of an unknown size.
+     */
+    ONNX_CAST_INVALID_ARGUMENT = 1,
+    /**
+     * The operator does not take the type, the attribute or the opset, or this machine has not the backend.
+     */
+    ONNX_CAST_UNSUPPORTED = 2,
+    /**
+     * A size that does not fit in memory.
+     */
+    ONNX_CAST_OVERFLOW = 3,
+    /**
+     * The buffer for the result is too small; nothing is written beyond its end.
+     */
+    ONNX_CAST_BUFFER_TOO_SMALL = 4,
+    /**
+     * The buffer for the result lies in memory that is read.
+     */
+    ONNX_CAST_OVERLAP = 5,
+    /**
+     * A string that is not a number of the target type. What the buffer for the result holds is unspecified.
+     */
+    ONNX_CAST_NOT_A_NUMBER = 6,
+    /**
+     * Memory that the system refuses.
+     */
+    ONNX_CAST_OUT_OF_MEMORY = 7,
+    /**
+     * A fault of this library's. Please report it, with the text.
+     */
+    ONNX_CAST_INTERNAL = 8,
+} onnx_cast_status;
+
+/**
+ * What an onnx_cast_options says of `saturate`, an attribute of Cast-19 and CastLike-19 and later versions.
+ */
+typedef enum onnx_cast_saturate {
+    /**
+     * The attribute is not given, which means that it is true.
+     */
+    ONNX_CAST_SATURATE_DEFAULT = 0,
+    /**
+     * Float8 targets take their largest value in place of overflow.
+     */
+    ONNX_CAST_SATURATE_TRUE = 1,
+    /**
+     * Float8 targets take an infinity, or NaN where they have none.
+     */
+    ONNX_CAST_SATURATE_FALSE = 2,
+} onnx_cast_saturate;
+
+/**
+ * What an onnx_cast_options says of `round_mode`, an attribute of Cast-24 and CastLike-24 and later versions.
+ */
+typedef enum onnx_cast_round_mode {
+    /**
+     * The attribute is not given, which means up.
+     */
+    ONNX_CAST_ROUND_DEFAULT = 0,
+    /**
+     * To float8e8m0: the next power of two that is not below the value.
+     */
+    ONNX_CAST_ROUND_UP = 1,
+    /**
+     * To float8e8m0: the next power of two that is not above the value.
+     */
+    ONNX_CAST_ROUND_DOWN = 2,
+    /**
+     * To float8e8m0: the nearer power of two, and the upper one at a tie.
+     */
+    ONNX_CAST_ROUND_NEAREST = 3,
+} onnx_cast_round_mode;
+
+/**
+ * The element types, by ONNX's numbers (TensorProto.DataType). Functions take and give them as int32_t.
+ */
+typedef enum onnx_cast_type {
+    /**
+     * IEEE 754 binary32.
+     */
+    ONNX_CAST_FLOAT = 1,
+    /**
+     * Unsigned 8-bit integer.
+     */
+    ONNX_CAST_UINT8 = 2,
+    /**
+     * Signed 8-bit integer.
+     */
+    ONNX_CAST_INT8 = 3,
+    /**
+     * Unsigned 16-bit integer.
+     */
+    ONNX_CAST_UINT16 = 4,
+    /**
+     * Signed 16-bit integer.
+     */
+    ONNX_CAST_INT16 = 5,
+    /**
+     * Signed 32-bit integer.
+     */
+    ONNX_CAST_INT32 = 6,
+    /**
+     * Signed 64-bit integer.
+     */
+    ONNX_CAST_INT64 = 7,
+    /**
+     * UTF-8 text.
+     */
+    ONNX_CAST_STRING = 8,
+    /**
+     * One byte: 0 is false, anything else true.
+     */
+    ONNX_CAST_BOOL = 9,
+    /**
+     * IEEE 754 binary16.
+     */
+    ONNX_CAST_FLOAT16 = 10,
+    /**
+     * IEEE 754 binary64.
+     */
+    ONNX_CAST_DOUBLE = 11,
+    /**
+     * Unsigned 32-bit integer.
+     */
+    ONNX_CAST_UINT32 = 12,
+    /**
+     * Unsigned 64-bit integer.
+     */
+    ONNX_CAST_UINT64 = 13,
+    /**
+     * Two floats; BitCast only.
+     */
+    ONNX_CAST_COMPLEX64 = 14,
+    /**
+     * Two doubles; BitCast only.
+     */
+    ONNX_CAST_COMPLEX128 = 15,
+    /**
+     * The upper half of a binary32.
+     */
+    ONNX_CAST_BFLOAT16 = 16,
+    /**
+     * 4 exponent bits, 3 of significand, no infinity, largest 448.
+     */
+    ONNX_CAST_FLOAT8E4M3FN = 17,
+    /**
+     * 4 exponent bits, 3 of significand, no infinity, one zero, largest 240.
+     */
+    ONNX_CAST_FLOAT8E4M3FNUZ = 18,
+    /**
+     * 5 exponent bits, 2 of significand, with infinities, largest 57344.
+     */
+    ONNX_CAST_FLOAT8E5M2 = 19,
+    /**
+     * 5 exponent bits, 2 of significand, no infinity, one zero, largest 57344.
+     */
+    ONNX_CAST_FLOAT8E5M2FNUZ = 20,
+    /**
+     * Unsigned 4-bit integer; two to a byte, the first in the low bits.
+     */
+    ONNX_CAST_UINT4 = 21,
+    /**
+     * Signed 4-bit integer; two to a byte, the first in the low bits.
+     */
+    ONNX_CAST_INT4 = 22,
+    /**
+     * 2 exponent bits, 1 of significand, largest 6; two to a byte, the first in the low bits.
+     */
+    ONNX_CAST_FLOAT4E2M1 = 23,
+    /**
+     * 8 exponent bits: the powers of two from 2^-127 to 2^127, and NaN.
+     */
+    ONNX_CAST_FLOAT8E8M0 = 24,
+    /**
+     * Unsigned 2-bit integer; four to a byte, the first in the low bits.
+     */
+    ONNX_CAST_UINT2 = 25,
+    /**
+     * Signed 2-bit integer; four to a byte, the first in the low bits.
+     */
+    ONNX_CAST_INT2 = 26,
+    /**
+     * 2 exponent bits, 3 of significand, largest 7.5; four to three bytes, low bits first.
+     */
+    ONNX_CAST_FLOAT6E2M3 = 27,
+    /**
+     * 3 exponent bits, 2 of significand, largest 28; four to three bytes, low bits first.
+     */
+    ONNX_CAST_FLOAT6E3M2 = 28,
+} onnx_cast_type;
+
+/**
+ * What kind of thing an element is.
+ */
+typedef enum onnx_cast_kind {
+    /**
+     * A binary float.
+     */
+    ONNX_CAST_KIND_FLOAT = 1,
+    /**
+     * A two's complement integer.
+     */
+    ONNX_CAST_KIND_INT = 2,
+    /**
+     * An unsigned integer.
+     */
+    ONNX_CAST_KIND_UINT = 3,
+    /**
+     * A truth value.
+     */
+    ONNX_CAST_KIND_BOOL = 4,
+    /**
+     * UTF-8 text.
+     */
+    ONNX_CAST_KIND_STRING = 5,
+    /**
+     * Two floats.
+     */
+    ONNX_CAST_KIND_COMPLEX = 6,
+} onnx_cast_kind;
+
+/**
+ * An operator with its attributes, resolved for two types. It does not change, and any number of threads may run it at
+ * once.
+ */
+typedef struct onnx_cast_plan onnx_cast_plan;
+
+/**
+ * What a type is. Later versions may have more fields at the end.
+ */
+typedef struct onnx_cast_type_facts {
+    /**
+     * sizeof(onnx_cast_type_facts), which the caller sets: no more is written.
+     */
+    size_t size;
+    /**
+     * ONNX's name, such as "float8e4m3fn". The text is never freed.
+     */
+    const char *name;
+    /**
+     * Width in bits; 0 for strings.
+     */
+    uint32_t bits;
+    /**
+     * An onnx_cast_kind.
+     */
+    int32_t kind;
+    /**
+     * The first version of Cast that takes the type; 0 where none does.
+     */
+    uint32_t cast_since;
+    /**
+     * The first version of CastLike that takes the type; 0 where none does.
+     */
+    uint32_t cast_like_since;
+    /**
+     * The first version of BitCast that takes the type; 0 where none does.
+     */
+    uint32_t bit_cast_since;
+    /**
+     * Of a float: width of the exponent field. 0 for other kinds, as all fields below.
+     */
+    uint32_t exponent_bits;
+    /**
+     * Of a float: width of the significand field, without the implicit bit.
+     */
+    uint32_t significand_bits;
+    /**
+     * Of a float: a code with the exponent field e > 0 has the exponent e - bias.
+     */
+    int32_t bias;
+    /**
+     * Of a float: whether there is a sign bit.
+     */
+    bool has_sign;
+    /**
+     * Of a float: whether -0 is another code than 0.
+     */
+    bool has_negative_zero;
+    /**
+     * Of a float: whether there are infinities.
+     */
+    bool has_infinity;
+    /**
+     * Of a float: whether there is NaN.
+     */
+    bool has_nan;
+} onnx_cast_type_facts;
+
+/**
+ * How to cast. Start from ONNX_CAST_OPTIONS_INIT, under which every field but size is 0 and means its default; later
+ * versions may have more fields at the end. Where a function takes a pointer to options, null means all defaults.
+ */
+typedef struct onnx_cast_options {
+    /**
+     * sizeof(onnx_cast_options), which tells the library what fields there are. Those that an older library does not
+     * know must be 0.
+     */
+    size_t size;
+    /**
+     * The opset, which decides the operator's version; 0 for the newest that is known.
+     */
+    int64_t opset;
+    /**
+     * An onnx_cast_saturate.
+     */
+    int32_t saturate;
+    /**
+     * An onnx_cast_round_mode.
+     */
+    int32_t round_mode;
+    /**
+     * Threads at most, 1 for the caller's alone, 0 for as many as the machine has; it never changes a result. In a forked
+     * child, where the library's threads are gone, it must be 1.
+     */
+    size_t threads;
+    /**
+     * The name of a backend, or null for the best of this machine; it never changes a result.
+     */
+    const char *backend;
+} onnx_cast_options;
+
+/**
+ * Where strings are written: string i becomes the bytes from offset i up to offset i + 1.
+ *
+ * To learn how many bytes the strings take, call with room 0: that is no failure, and sets needed and the offsets. Where
+ * there is room, but too little, the function gives ONNX_CAST_BUFFER_TOO_SMALL and sets them too, while what is in bytes is
+ * unspecified.
+ */
+typedef struct onnx_cast_string_buffer {
+    /**
+     * Takes one offset more than there are strings, or is null where they are not wanted.
+     */
+    uint64_t *offsets;
+    /**
+     * Takes the bytes of all strings. May be null where room is 0.
+     */
+    char *bytes;
+    /**
+     * How many bytes there is room for.
+     */
+    size_t room;
+    /**
+     * Set to the number of bytes that the strings take.
+     */
+    size_t needed;
+} onnx_cast_string_buffer;
+
+/**
+ * Strings to be read: string i is the bytes from offset i up to offset i + 1.
+ */
+typedef struct onnx_cast_strings {
+    /**
+     * One offset more than there are strings: the first 0, none below the one before, the last byte_count.
+     */
+    const uint64_t *offsets;
+    /**
+     * The number of strings.
+     */
+    size_t count;
+    /**
+     * The bytes of all strings. May be null where byte_count is 0.
+     */
+    const char *bytes;
+    /**
+     * The number of bytes.
+     */
+    size_t byte_count;
+} onnx_cast_strings;
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+/**
+ * The version of the ABI that the library has, to be compared with ONNX_CAST_ABI_VERSION: the major numbers must be
+ * equal, and the library's minor number must not be the smaller one.
+ */
+uint32_t onnx_cast_abi_version(void);
+
+/**
+ * The version of the library, such as "0.1.0". The text is never freed.
+ */
+const char *onnx_cast_version(void);
+
+/**
+ * Whether the library has a feature: 1 or 0. Features are "strings", "dlpack", "threads", "onnxruntime" (the library can be
+ * registered there as one of custom operators), and each backend that this machine can run. An unknown name is 0.
+ *
+ * name: ends with a zero byte, or is null, which is 0.
+ */
+int onnx_cast_has_feature(const char *name);
+
+/**
+ * The name of a backend that this machine can run, best first, or null where index is not below their number. The text
+ * is never freed.
+ */
+const char *onnx_cast_backend_name(size_t index);
+
+/**
+ * Says what went wrong in the last function that failed on this thread: lower case, without a full stop. Empty where none
+ * has. The text is the library's, and stays until a function fails on this thread again, or the thread ends.
+ */
+const char *onnx_cast_last_error(void);
+
+/**
+ * The name of a type, such as "float8e4m3fn", or null for a number that is none's. The text is never freed.
+ */
+const char *onnx_cast_type_name(int32_t data_type);
+
+/**
+ * The type of a name: ONNX's, or one of many others ("bf16", "FLOAT8E4M3FN", "fp4"), in any case.
+ *
+ * name: ends with a zero byte.
+ * data_type: takes the type.
+ */
+int onnx_cast_type_by_name(const char *name, int32_t *data_type);
+
+/**
+ * What a type is.
+ *
+ * data_type: an onnx_cast_type.
+ * facts: takes the facts; its field size is set by the caller.
+ */
+int onnx_cast_type_get_facts(int32_t data_type, struct onnx_cast_type_facts *facts);
+
+/**
+ * How many bytes so many elements of a type take, packed.
+ *
+ * data_type: an onnx_cast_type, but not string, whose elements have no size.
+ * count: the number of elements.
+ * bytes: takes the number of bytes; ONNX_CAST_OVERFLOW where it does not fit in memory.
+ */
+int onnx_cast_byte_size(int32_t data_type, size_t count, size_t *bytes);
+
+/**
+ * ONNX's Cast: every element as another type, rounded once from the exact value.
+ *
+ * from: the onnx_cast_type of the elements, not string.
+ * src: count elements: little endian, packed, of any alignment. May be null where count is 0.
+ * count: the number of elements.
+ * to: the onnx_cast_type to cast to, not string.
+ * dst: takes count elements, packed, the padding of the last byte 0. No part of src.
+ * dst_bytes: the bytes that dst has room for: as many as onnx_cast_byte_size says, or more, which stay as they are.
+ * options: how to cast, or null for the defaults.
+ */
+int onnx_cast_cast(int32_t from,
+                   const void *src,
+                   size_t count,
+                   int32_t to,
+                   void *dst,
+                   size_t dst_bytes,
+                   const struct onnx_cast_options *options);
+
+/**
+ * ONNX's CastLike: Cast to the type of a second input, whose values do not matter. It has versions of its own: it starts
+ * with opset 15, and takes neither float6.
+ *
+ * like: the onnx_cast_type of the second input, not string.
+ *
+ * The other parameters are those of onnx_cast_cast.
+ */
+int onnx_cast_cast_like(int32_t from,
+                        const void *src,
+                        size_t count,
+                        int32_t like,
+                        void *dst,
+                        size_t dst_bytes,
+                        const struct onnx_cast_options *options);
+
+/**
+ * ONNX's BitCast: the same bits as another type of the same width. Only the padding of the last byte changes, to 0.
+ *
+ * The parameters are those of onnx_cast_cast; BitCast has neither saturate nor round_mode.
+ */
+int onnx_cast_bit_cast(int32_t from,
+                       const void *src,
+                       size_t count,
+                       int32_t to,
+                       void *dst,
+                       size_t dst_bytes,
+                       const struct onnx_cast_options *options);
+
+/**
+ * Resolves ONNX's Cast for two types.
+ *
+ * from, to: each an onnx_cast_type, string among them.
+ * options: how to cast, or null for the defaults. Nothing of it is used after the call.
+ * plan: takes the plan, to be freed with onnx_cast_plan_free. Not written where the function fails.
+ */
+int onnx_cast_plan_cast(int32_t from,
+                        int32_t to,
+                        const struct onnx_cast_options *options,
+                        struct onnx_cast_plan **plan);
+
+/**
+ * Resolves ONNX's CastLike for two types, of which the second is that of the operator's second input. CastLike has
+ * versions of its own: it starts with opset 15, and takes neither float6.
+ *
+ * The parameters are those of onnx_cast_plan_cast.
+ */
+int onnx_cast_plan_cast_like(int32_t from,
+                             int32_t like,
+                             const struct onnx_cast_options *options,
+                             struct onnx_cast_plan **plan);
+
+/**
+ * Resolves ONNX's BitCast for two types of the same width.
+ *
+ * The parameters are those of onnx_cast_plan_cast; BitCast has neither saturate nor round_mode.
+ */
+int onnx_cast_plan_bit_cast(int32_t from,
+                            int32_t to,
+                            const struct onnx_cast_options *options,
+                            struct onnx_cast_plan **plan);
+
+/**
+ * Frees a plan.
+ *
+ * plan: one of the plans of this library, which nothing uses any more, or null, which is nothing to free.
+ */
+void onnx_cast_plan_free(struct onnx_cast_plan *plan);
+
+/**
+ * Runs a plan between two types that are not string. Allocates nothing and takes no lock, but where a large tensor is
+ * handed to other threads.
+ *
+ * plan: one of the plans of this library.
+ * src: count elements of the plan's source type: little endian, packed, of any alignment. May be null where count is 0.
+ * count: the number of elements.
+ * dst: takes count elements of the plan's target type, packed, the padding of the last byte 0. No part of src.
+ * dst_bytes: the bytes that dst has room for: as many as onnx_cast_byte_size says, or more, which stay as they are.
+ */
+int onnx_cast_plan_run(const struct onnx_cast_plan *plan, const void *src, size_t count, void *dst, size_t dst_bytes);
+
+/**
+ * ONNX's Cast to string: every element as plain decimal digits, or a word (NaN, INF, -INF).
+ *
+ * from: the onnx_cast_type of the elements, not string.
+ * src: count elements: little endian, packed, of any alignment. May be null where count is 0.
+ * count: the number of elements.
+ * out: takes the strings.
+ * options: how to cast, or null for the defaults.
+ */
+int onnx_cast_to_strings(int32_t from,
+                         const void *src,
+                         size_t count,
+                         struct onnx_cast_string_buffer *out,
+                         const struct onnx_cast_options *options);
+
+/**
+ * ONNX's Cast from string: every text as a number, rounded once from its decimal value.
+ *
+ * src: the strings.
+ * to: the onnx_cast_type to cast to, not string.
+ * dst: takes as many elements as there are strings, packed, the padding of the last byte 0. No part of src.
+ * dst_bytes: the bytes that dst has room for: as many as onnx_cast_byte_size says, or more, which stay as they are.
+ * options: how to cast, or null for the defaults.
+ *
+ * Gives ONNX_CAST_NOT_A_NUMBER, with the element and its text in onnx_cast_last_error, where one is no number of the
+ * target type.
+ */
+int onnx_cast_from_strings(const struct onnx_cast_strings *src,
+                           int32_t to,
+                           void *dst,
+                           size_t dst_bytes,
+                           const struct onnx_cast_options *options);
+
+/**
+ * ONNX's Cast from string to string: a copy.
+ *
+ * src: the strings.
+ * out: takes the strings.
+ * options: how to cast, or null for the defaults.
+ */
+int onnx_cast_strings_to_strings(const struct onnx_cast_strings *src,
+                                 struct onnx_cast_string_buffer *out,
+                                 const struct onnx_cast_options *options);
+
+/**
+ * Runs a plan to string, as onnx_cast_to_strings does.
+ */
+int onnx_cast_plan_run_to_strings(const struct onnx_cast_plan *plan,
+                                  const void *src,
+                                  size_t count,
+                                  struct onnx_cast_string_buffer *out);
+
+/**
+ * Runs a plan from string to another type, as onnx_cast_from_strings does. Allocates nothing and takes no lock.
+ */
+int onnx_cast_plan_run_from_strings(const struct onnx_cast_plan *plan,
+                                    const struct onnx_cast_strings *src,
+                                    void *dst,
+                                    size_t dst_bytes);
+
+/**
+ * Runs a plan from string to string, as onnx_cast_strings_to_strings does. Allocates nothing and takes no lock.
+ */
+int onnx_cast_plan_run_strings_to_strings(const struct onnx_cast_plan *plan,
+                                          const struct onnx_cast_strings *src,
+                                          struct onnx_cast_string_buffer *out);
+
+/**
+ * The onnx_cast_type of a type of DLPack's.
+ *
+ * code, bits: the fields of a DLDataType.
+ * data_type: takes the type.
+ */
+int onnx_cast_type_of_dlpack(uint8_t code, uint8_t bits, int32_t *data_type);
+
+/**
+ * ONNX's Cast of a DLPack tensor to a new one.
+ *
+ * src: a tensor of DLPack 1 in the host's memory (kDLCPU, kDLCUDAHost, kDLROCMHost), of any strides; elements narrower than
+ *     a byte are packed and without gaps, or one in a byte, as its flags say. Lanes become a dimension of their own at the
+ *     end. It stays the caller's.
+ * to: the onnx_cast_type to cast to, not string.
+ * options: how to cast, or null for the defaults.
+ * result: takes a new tensor: packed, without gaps, aligned to 256 bytes. The caller calls its deleter. Not written
+ *     where the function fails.
+ */
+int onnx_cast_dlpack(const struct DLManagedTensorVersioned *src,
+                     int32_t to,
+                     const struct onnx_cast_options *options,
+                     struct DLManagedTensorVersioned **result);
+
+/**
+ * Runs a plan on a DLPack tensor, as onnx_cast_dlpack does.
+ */
+int onnx_cast_plan_run_dlpack(const struct onnx_cast_plan *plan,
+                              const struct DLManagedTensorVersioned *src,
+                              struct DLManagedTensorVersioned **result);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* ONNX_CAST_H */

@@ -1,0 +1,97 @@
+//! What a program may ask before anything else: the ABI's version, what this build has, and the statuses.
+
+use crate::edge::static_text;
+use onnx_cast::{DataType, available_backends};
+use std::collections::BTreeMap;
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::sync::LazyLock;
+
+/// The version of the ABI that this header describes: its major number times 65536 and its minor number.
+///
+/// The major number, which is in the shared library's name, changes where a program that was compiled before would break.
+/// The minor one rises with every function, constant, or field at a struct's end that is added.
+pub const ONNX_CAST_ABI_VERSION: u32 = 0x0001_0000;
+
+/// What a function returns, as an int.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum onnx_cast_status {
+    /// Done.
+    ONNX_CAST_OK = 0,
+    /// A null pointer, a number that stands for nothing, offsets out of order, or a struct of an unknown size.
+    ONNX_CAST_INVALID_ARGUMENT = 1,
+    /// The operator does not take the type, the attribute or the opset, or this machine has not the backend.
+    ONNX_CAST_UNSUPPORTED = 2,
+    /// A size that does not fit in memory.
+    ONNX_CAST_OVERFLOW = 3,
+    /// The buffer for the result is too small; nothing is written beyond its end.
+    ONNX_CAST_BUFFER_TOO_SMALL = 4,
+    /// The buffer for the result lies in memory that is read.
+    ONNX_CAST_OVERLAP = 5,
+    /// A string that is not a number of the target type. What the buffer for the result holds is unspecified.
+    ONNX_CAST_NOT_A_NUMBER = 6,
+    /// Memory that the system refuses.
+    ONNX_CAST_OUT_OF_MEMORY = 7,
+    /// A fault of this library's. Please report it, with the text.
+    ONNX_CAST_INTERNAL = 8,
+}
+
+/// The version of the ABI that the library has, to be compared with ONNX_CAST_ABI_VERSION: the major numbers must be
+/// equal, and the library's minor number must not be the smaller one.
+#[unsafe(no_mangle)]
+pub extern "C" fn onnx_cast_abi_version() -> u32 {
+    ONNX_CAST_ABI_VERSION
+}
+
+/// The version of the library, such as "0.1.0". The text is never freed.
+#[unsafe(no_mangle)]
+pub extern "C" fn onnx_cast_version() -> *const c_char {
+    const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
+        Ok(version) => version,
+        Err(_) => panic!("a version has no zero byte"),
+    };
+    VERSION.as_ptr()
+}
+
+/// What can be asked of `onnx_cast_has_feature` besides the names of backends.
+const FEATURES: &[&CStr] = &[
+    c"strings",
+    c"dlpack",
+    c"threads",
+    #[cfg(feature = "onnxruntime")]
+    c"onnxruntime",
+];
+
+/// Whether the library has a feature: 1 or 0. Features are "strings", "dlpack", "threads", "onnxruntime" (the library can be
+/// registered there as one of custom operators), and each backend that this machine can run. An unknown name is 0.
+///
+/// name: ends with a zero byte, or is null, which is 0.
+///
+/// # Safety
+/// As the parameters say.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn onnx_cast_has_feature(name: *const c_char) -> c_int {
+    // SAFETY: the caller's promise.
+    let Some(name) = (unsafe { static_text(name) }) else { return 0 };
+    let mut named = BACKENDS.iter().map(CString::as_c_str).chain(FEATURES.iter().copied());
+    named.any(|known| known == name).into()
+}
+
+/// The name of a backend that this machine can run, best first, or null where index is not below their number. The text
+/// is never freed.
+#[unsafe(no_mangle)]
+pub extern "C" fn onnx_cast_backend_name(index: usize) -> *const c_char {
+    BACKENDS.get(index).map_or(std::ptr::null(), |name| name.as_ptr())
+}
+
+static BACKENDS: LazyLock<Vec<CString>> =
+    LazyLock::new(|| available_backends().filter_map(|backend| CString::new(backend.name()).ok()).collect());
+
+/// The types' names as C has them.
+pub(crate) fn type_name(data_type: DataType) -> *const c_char {
+    static NAMES: LazyLock<BTreeMap<DataType, CString>> = LazyLock::new(|| {
+        let named = |&data_type: &DataType| Some((data_type, CString::new(data_type.name()).ok()?));
+        DataType::ALL.iter().filter_map(named).collect()
+    });
+    NAMES.get(&data_type).map_or(std::ptr::null(), |name| name.as_ptr())
+}

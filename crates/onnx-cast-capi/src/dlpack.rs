@@ -1,0 +1,136 @@
+//! DLPack: tensors of other libraries in (`input.rs`), new ones out (`output.rs`), and the types of both. The structs are
+//! DLPack's own, of its ABI 1, which the crate `dlpark` carries.
+
+mod input;
+mod output;
+
+use crate::edge::{Failure, give, reference, status};
+use crate::options::onnx_cast_options;
+use crate::plan::{onnx_cast_plan, resolve};
+use dlpark::ffi::{DLDataTypeCode, DLManagedTensorVersioned};
+use input::Input;
+use onnx_cast::{DataType, Operator, Plan, TensorView};
+use std::ffi::c_int;
+
+#[cfg(target_endian = "big")]
+const NATIVE_IS_LITTLE: bool = false;
+#[cfg(target_endian = "little")]
+const NATIVE_IS_LITTLE: bool = true;
+
+/// DLPack's type codes and widths of ONNX's types.
+#[rustfmt::skip]
+const TYPES: [(DataType, DLDataTypeCode, u8); 27] = {
+    use DLDataTypeCode as Code;
+    use DataType::*;
+    [
+        (Int2, Code::INT, 2), (Int4, Code::INT, 4), (Int8, Code::INT, 8), (Int16, Code::INT, 16),
+        (Int32, Code::INT, 32), (Int64, Code::INT, 64),
+        (Uint2, Code::UINT, 2), (Uint4, Code::UINT, 4), (Uint8, Code::UINT, 8), (Uint16, Code::UINT, 16),
+        (Uint32, Code::UINT, 32), (Uint64, Code::UINT, 64),
+        (Float16, Code::FLOAT, 16), (Float, Code::FLOAT, 32), (Double, Code::FLOAT, 64),
+        (BFloat16, Code::BFLOAT, 16), (Complex64, Code::COMPLEX, 64), (Complex128, Code::COMPLEX, 128),
+        (Bool, Code::BOOL, 8), (Float8E4M3FN, Code::FLOAT8_E4M3FN, 8), (Float8E4M3FNUZ, Code::FLOAT8_E4M3FNUZ, 8),
+        (Float8E5M2, Code::FLOAT8_E5M2, 8), (Float8E5M2FNUZ, Code::FLOAT8_E5M2FNUZ, 8),
+        (Float8E8M0, Code::FLOAT8_E8M0FNU, 8), (Float6E2M3, Code::FLOAT6_E2M3FN, 6),
+        (Float6E3M2, Code::FLOAT6_E3M2FN, 6), (Float4E2M1, Code::FLOAT4_E2M1FN, 4),
+    ]
+};
+
+/// The type of a code and a width.
+fn type_of_code(code: u8, bits: u8) -> Result<DataType, Failure> {
+    let row = TYPES.iter().find(|row| (row.1.0, row.2) == (code, bits));
+    row.map(|row| row.0).ok_or_else(|| {
+        Failure::unsupported(format_args!("DLPack's type code {code} of {bits} bits is no element type of ONNX"))
+    })
+}
+
+/// The code and the width of a type.
+fn code_of_type(data_type: DataType) -> Result<(DLDataTypeCode, u8), Failure> {
+    let row = TYPES.iter().find(|row| row.0 == data_type);
+    row.map(|row| (row.1, row.2)).ok_or_else(|| Failure::unsupported(format_args!("DLPack has no {data_type}")))
+}
+
+/// Runs a plan on a tensor, and gives the result to the caller.
+fn run(plan: &Plan, input: &Input<'_>) -> Result<Box<output::Output>, Failure> {
+    let view = TensorView::new(input.data_type, &input.shape, &input.bytes)?;
+    output::Output::new(plan.to(), &input.shape, |bytes| Ok(plan.run_into(&view, bytes)?))
+}
+
+/// The onnx_cast_type of a type of DLPack's.
+///
+/// code, bits: the fields of a DLDataType.
+/// data_type: takes the type.
+///
+/// # Safety
+/// As the parameters say.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn onnx_cast_type_of_dlpack(code: u8, bits: u8, data_type: *mut i32) -> c_int {
+    status(|| {
+        let found = type_of_code(code, bits)?;
+        // SAFETY: the caller's promise.
+        unsafe { give(data_type, "data_type", || found.onnx()) }
+    })
+}
+
+/// ONNX's Cast of a DLPack tensor to a new one.
+///
+/// src: a tensor of DLPack 1 in the host's memory (kDLCPU, kDLCUDAHost, kDLROCMHost), of any strides; elements narrower than
+///     a byte are packed and without gaps, or one in a byte, as its flags say. Lanes become a dimension of their own at the
+///     end. It stays the caller's.
+/// to: the onnx_cast_type to cast to, not string.
+/// options: how to cast, or null for the defaults.
+/// result: takes a new tensor: packed, without gaps, aligned to 256 bytes. The caller calls its deleter. Not written
+///     where the function fails.
+///
+/// # Safety
+/// As the parameters say.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn onnx_cast_dlpack(
+    src: *const DLManagedTensorVersioned,
+    to: i32,
+    options: *const onnx_cast_options,
+    result: *mut *mut DLManagedTensorVersioned,
+) -> c_int {
+    status(|| {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let input = Input::new(reference(src, "src")?)?;
+            let plan = resolve(Operator::Cast, input.data_type.onnx(), to, options)?;
+            let made = run(&plan, &input)?;
+            give(result, "result", || made.into_managed())
+        }
+    })
+}
+
+/// Runs a plan on a DLPack tensor, as onnx_cast_dlpack does.
+///
+/// # Safety
+/// As the parameters say.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn onnx_cast_plan_run_dlpack(
+    plan: *const onnx_cast_plan,
+    src: *const DLManagedTensorVersioned,
+    result: *mut *mut DLManagedTensorVersioned,
+) -> c_int {
+    status(|| {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let made = run(&reference(plan, "plan")?.0, &Input::new(reference(src, "src")?)?)?;
+            give(result, "result", || made.into_managed())
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_type_but_string_is_there_and_is_as_wide_as_onnx_has_it() {
+        for &data_type in DataType::ALL.iter().filter(|&&data_type| data_type != DataType::String) {
+            let (code, bits) = code_of_type(data_type).expect("a row");
+            assert_eq!(usize::from(bits), data_type.bits().expect("not string"), "{data_type}");
+            assert_eq!(type_of_code(code.0, bits).ok(), Some(data_type));
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! The edge between C and Rust: pointers become slices here, and nowhere else without being checked; failures become
+//! statuses with a text for the thread, and panics do too.
+
+use crate::abi::onnx_cast_status;
+use onnx_cast::{CastError, DataType, OpError, TensorError};
+use std::any::Any;
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::fmt::Display;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Why a function fails.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    status: onnx_cast_status,
+    text: String,
+}
+
+impl Failure {
+    #[cold]
+    pub(crate) fn new(status: onnx_cast_status, text: impl Display) -> Failure {
+        Failure { status, text: text.to_string() }
+    }
+
+    #[cold]
+    pub(crate) fn invalid(text: impl Display) -> Failure {
+        Failure::new(onnx_cast_status::ONNX_CAST_INVALID_ARGUMENT, text)
+    }
+
+    #[cold]
+    pub(crate) fn unsupported(text: impl Display) -> Failure {
+        Failure::new(onnx_cast_status::ONNX_CAST_UNSUPPORTED, text)
+    }
+
+    #[cold]
+    pub(crate) fn overflow(text: impl Display) -> Failure {
+        Failure::new(onnx_cast_status::ONNX_CAST_OVERFLOW, text)
+    }
+
+    #[cold]
+    pub(crate) fn out_of_memory(bytes: usize) -> Failure {
+        Failure::new(onnx_cast_status::ONNX_CAST_OUT_OF_MEMORY, format_args!("no memory for {bytes} bytes"))
+    }
+
+    #[cold]
+    fn null(name: &str) -> Failure {
+        Failure::invalid(format_args!("{name} is null"))
+    }
+}
+
+impl From<OpError> for Failure {
+    fn from(error: OpError) -> Self {
+        Failure::unsupported(error)
+    }
+}
+
+impl From<TensorError> for Failure {
+    fn from(error: TensorError) -> Self {
+        match error {
+            TensorError::TooLarge { .. } => Failure::overflow(error),
+            _ => Failure::invalid(error),
+        }
+    }
+}
+
+impl From<CastError> for Failure {
+    fn from(error: CastError) -> Self {
+        match error {
+            CastError::Op(error) => error.into(),
+            CastError::Tensor(error) => error.into(),
+            CastError::Text { .. } => Failure::new(onnx_cast_status::ONNX_CAST_NOT_A_NUMBER, error),
+            CastError::Backend { .. } => Failure::unsupported(error),
+            _ => Failure::invalid(error),
+        }
+    }
+}
+
+thread_local! {
+    static LAST_ERROR: RefCell<Option<CString>> = const { RefCell::new(None) };
+}
+
+/// Says what went wrong in the last function that failed on this thread: lower case, without a full stop. Empty where none
+/// has. The text is the library's, and stays until a function fails on this thread again, or the thread ends.
+#[unsafe(no_mangle)]
+pub extern "C" fn onnx_cast_last_error() -> *const c_char {
+    // A thread at its end has no text any more.
+    let text = LAST_ERROR.try_with(|last| last.borrow().as_ref().map(|text| text.as_ptr()));
+    text.ok().flatten().unwrap_or(c"".as_ptr())
+}
+
+/// Runs what a function does, and makes a status of how it ends. A panic ends here.
+#[inline]
+pub(crate) fn status(work: impl FnOnce() -> Result<(), Failure>) -> c_int {
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(Ok(())) => onnx_cast_status::ONNX_CAST_OK as c_int,
+        Ok(Err(failure)) => report(&failure),
+        Err(panic) => report(&of_panic(&*panic)),
+    }
+}
+
+#[cold]
+fn report(failure: &Failure) -> c_int {
+    let text: Vec<u8> = failure.text.bytes().filter(|&byte| byte != 0).collect();
+    let text = CString::new(text).unwrap_or_default();
+    let _ = LAST_ERROR.try_with(|last| last.replace(Some(text)));
+    failure.status as c_int
+}
+
+#[cold]
+fn of_panic(panic: &(dyn Any + Send)) -> Failure {
+    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    let text = text.unwrap_or("no text");
+    Failure::new(onnx_cast_status::ONNX_CAST_INTERNAL, format_args!("a fault of the library's: {text}"))
+}
+
+/// The type of a number.
+#[inline]
+pub(crate) fn type_of(number: i32) -> Result<DataType, Failure> {
+    DataType::from_onnx(number.into()).ok_or_else(|| {
+        Failure::invalid(format_args!("{number} is no element type (want 1 to {})", DataType::ALL.len()))
+    })
+}
+
+/// Bytes of so many elements of a type, which may be in memory.
+#[inline]
+pub(crate) fn byte_len(data_type: DataType, count: usize) -> Result<usize, Failure> {
+    match data_type.byte_len(count).filter(|&bytes| isize::try_from(bytes).is_ok()) {
+        Some(bytes) => Ok(bytes),
+        None if data_type == DataType::String => {
+            Err(Failure::unsupported("elements of string have no size (their functions have strings in their names)"))
+        }
+        None => Err(Failure::overflow(format_args!("{count} elements of {data_type} do not fit in memory"))),
+    }
+}
+
+/// The elements that a pointer to so many of them leads to. Null leads to none.
+///
+/// # Safety
+/// The pointer is null, or so many elements can be read from there on, by anyone, for as long as the slice is used.
+#[inline]
+pub(crate) unsafe fn read<'a, T>(pointer: *const T, count: usize, name: &str) -> Result<&'a [T], Failure> {
+    check_pointer(pointer, count, name)?;
+    // SAFETY: not null where there are elements, aligned, of a length that fits; that they can be read is promised. `T` is
+    // an integer, so that any bytes are elements.
+    Ok(if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(pointer, count) } })
+}
+
+/// The elements that a pointer to so many of them leads to, to be written. Null leads to none.
+///
+/// # Safety
+/// The pointer is null, or so many elements can be written from there on, by nobody else, for as long as the slice is
+/// used; and the slice does not overlap another ([`apart`]).
+#[inline]
+pub(crate) unsafe fn write<'a, T>(pointer: *mut T, count: usize, name: &str) -> Result<&'a mut [T], Failure> {
+    check_pointer(pointer, count, name)?;
+    // SAFETY: as in `read`; that they can be written, here alone, is promised.
+    Ok(if count == 0 { &mut [] } else { unsafe { std::slice::from_raw_parts_mut(pointer, count) } })
+}
+
+/// What can be seen of a pointer to so many elements.
+#[inline]
+pub(crate) fn check_pointer<T>(pointer: *const T, count: usize, name: &str) -> Result<(), Failure> {
+    if count == 0 {
+        return Ok(());
+    }
+    if pointer.is_null() {
+        return Err(Failure::null(name));
+    }
+    if !pointer.is_aligned() {
+        return Err(Failure::invalid(format_args!("{name} is not aligned to {} bytes", align_of::<T>())));
+    }
+    let bytes = count.checked_mul(size_of::<T>()).filter(|&bytes| isize::try_from(bytes).is_ok());
+    match bytes.and_then(|bytes| pointer.addr().checked_add(bytes)) {
+        Some(_) => Ok(()),
+        None => Err(Failure::overflow(format_args!("{count} elements of {name} do not fit in memory"))),
+    }
+}
+
+/// A piece of memory, to be compared with others.
+#[derive(Clone, Copy)]
+pub(crate) struct Span<'a> {
+    name: &'a str,
+    start: usize,
+    bytes: usize,
+}
+
+impl<'a> Span<'a> {
+    #[inline]
+    pub(crate) fn new<T>(name: &'a str, pointer: *const T, bytes: usize) -> Span<'a> {
+        Span { name, start: pointer.addr(), bytes }
+    }
+
+    #[inline]
+    fn overlaps(&self, other: &Span<'_>) -> bool {
+        // Their ends fit, as `check_pointer` has seen of each, or there are no bytes.
+        let meet =
+            self.start < other.start.saturating_add(other.bytes) && other.start < self.start.saturating_add(self.bytes);
+        meet && self.bytes > 0 && other.bytes > 0
+    }
+}
+
+/// Refuses memory to be written that lies in other memory that the function uses.
+#[inline]
+pub(crate) fn apart(written: Span<'_>, others: &[Span<'_>]) -> Result<(), Failure> {
+    match others.iter().find(|other| written.overlaps(other)) {
+        None => Ok(()),
+        Some(other) => {
+            let text = format_args!("{} and {} overlap", written.name, other.name);
+            Err(Failure::new(onnx_cast_status::ONNX_CAST_OVERLAP, text))
+        }
+    }
+}
+
+/// A buffer for a result of so many bytes, in which there is room for so many.
+#[inline]
+pub(crate) fn room(name: &str, room: usize, want: usize) -> Result<(), Failure> {
+    if room >= want {
+        return Ok(());
+    }
+    let text = format_args!("{name} has room for {room} bytes (want {want})");
+    Err(Failure::new(onnx_cast_status::ONNX_CAST_BUFFER_TOO_SMALL, text))
+}
+
+/// What a pointer leads to.
+///
+/// # Safety
+/// The pointer is null, or leads to a value that nobody writes to while the reference is used.
+#[inline]
+pub(crate) unsafe fn reference<'a, T>(pointer: *const T, name: &str) -> Result<&'a T, Failure> {
+    check_pointer(pointer, 1, name)?;
+    // SAFETY: not null, aligned; that it is a value is promised.
+    Ok(unsafe { &*pointer })
+}
+
+/// The size that a struct's first field gives, which must be that of the fields that are known, or more.
+///
+/// # Safety
+/// The pointer is null, or leads to a struct whose first field can be read.
+#[inline]
+pub(crate) unsafe fn check_size<T>(pointer: *const T, known: usize, name: &str) -> Result<usize, Failure> {
+    check_pointer(pointer, 1, name)?;
+    // SAFETY: not null, aligned as the whole struct is, and there, as promised.
+    let size = unsafe { pointer.cast::<usize>().read() };
+    if size < known || isize::try_from(size).is_err() {
+        return Err(Failure::invalid(format_args!("{name} has the size {size} (want {known})")));
+    }
+    Ok(size)
+}
+
+/// Gives a value to the caller.
+///
+/// # Safety
+/// The pointer is null, or leads to memory that a value can be written to.
+#[inline]
+pub(crate) unsafe fn give<T>(pointer: *mut T, name: &str, value: impl FnOnce() -> T) -> Result<(), Failure> {
+    check_pointer(pointer, 1, name)?;
+    // SAFETY: not null, aligned; that it can be written is promised. What is there is not read.
+    unsafe { pointer.write(value()) };
+    Ok(())
+}
+
+/// The text that a pointer leads to, where it is not null.
+///
+/// # Safety
+/// The pointer is null, or bytes up to a zero can be read from there on for as long as the text is used.
+pub(crate) unsafe fn static_text<'a>(pointer: *const c_char) -> Option<&'a CStr> {
+    // SAFETY: not null, and ends with a zero, as promised.
+    (!pointer.is_null()).then(|| unsafe { CStr::from_ptr(pointer) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_becomes_a_status_and_a_text() {
+        let hook = std::panic::take_hook();
+        std::panic::set_hook(Box::new(|_| {}));
+        let got = status(|| panic!("the sky fell on element {}", 7));
+        std::panic::set_hook(hook);
+        assert_eq!(got, onnx_cast_status::ONNX_CAST_INTERNAL as c_int);
+        // SAFETY: the text is this thread's, and nothing fails before it is read.
+        let text = unsafe { CStr::from_ptr(onnx_cast_last_error()) };
+        assert_eq!(text, c"a fault of the library's: the sky fell on element 7");
+    }
+
+    #[test]
+    fn a_text_ends_with_its_only_zero() {
+        let got = status(|| Err(Failure::invalid("a\0b")));
+        assert_eq!(got, onnx_cast_status::ONNX_CAST_INVALID_ARGUMENT as c_int);
+        // SAFETY: as above.
+        assert_eq!(unsafe { CStr::from_ptr(onnx_cast_last_error()) }, c"ab");
+    }
+}

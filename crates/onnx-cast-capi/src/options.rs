@@ -1,0 +1,117 @@
+//! How to cast: a struct that may grow at its end, told by the size that its first field gives.
+
+use crate::edge::{Failure, check_size, reference, static_text};
+use onnx_cast::{Backend, CastOptions, NEWEST_OPSET, RoundMode};
+use std::ffi::c_char;
+use std::ptr;
+
+/// What an onnx_cast_options says of `saturate`, an attribute of Cast-19 and CastLike-19 and later versions.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum onnx_cast_saturate {
+    /// The attribute is not given, which means that it is true.
+    ONNX_CAST_SATURATE_DEFAULT = 0,
+    /// Float8 targets take their largest value in place of overflow.
+    ONNX_CAST_SATURATE_TRUE = 1,
+    /// Float8 targets take an infinity, or NaN where they have none.
+    ONNX_CAST_SATURATE_FALSE = 2,
+}
+
+/// What an onnx_cast_options says of `round_mode`, an attribute of Cast-24 and CastLike-24 and later versions.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum onnx_cast_round_mode {
+    /// The attribute is not given, which means up.
+    ONNX_CAST_ROUND_DEFAULT = 0,
+    /// To float8e8m0: the next power of two that is not below the value.
+    ONNX_CAST_ROUND_UP = 1,
+    /// To float8e8m0: the next power of two that is not above the value.
+    ONNX_CAST_ROUND_DOWN = 2,
+    /// To float8e8m0: the nearer power of two, and the upper one at a tie.
+    ONNX_CAST_ROUND_NEAREST = 3,
+}
+
+/// How to cast. Start from ONNX_CAST_OPTIONS_INIT, under which every field but size is 0 and means its default; later
+/// versions may have more fields at the end. Where a function takes a pointer to options, null means all defaults.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct onnx_cast_options {
+    /// sizeof(onnx_cast_options), which tells the library what fields there are. Those that an older library does not
+    /// know must be 0.
+    pub size: usize,
+    /// The opset, which decides the operator's version; 0 for the newest that is known.
+    pub opset: i64,
+    /// An onnx_cast_saturate.
+    pub saturate: i32,
+    /// An onnx_cast_round_mode.
+    pub round_mode: i32,
+    /// Threads at most, 1 for the caller's alone, 0 for as many as the machine has; it never changes a result. In a forked
+    /// child, where the library's threads are gone, it must be 1.
+    pub threads: usize,
+    /// The name of a backend, or null for the best of this machine; it never changes a result.
+    pub backend: *const c_char,
+}
+
+impl Default for onnx_cast_options {
+    fn default() -> Self {
+        let size = size_of::<onnx_cast_options>();
+        onnx_cast_options { size, opset: 0, saturate: 0, round_mode: 0, threads: 0, backend: ptr::null() }
+    }
+}
+
+impl onnx_cast_options {
+    /// The fields that the library knows, of those that the caller has.
+    ///
+    /// # Safety
+    /// As many bytes as the first field says can be read.
+    #[inline]
+    unsafe fn known(pointer: *const onnx_cast_options) -> Result<onnx_cast_options, Failure> {
+        const KNOWN: usize = size_of::<onnx_cast_options>();
+        // SAFETY: the first field is there, as promised.
+        let size = unsafe { check_size(pointer, KNOWN, "options") }?;
+        // SAFETY: so many bytes are there, of which those behind the known fields are read as bytes.
+        let (known, rest) = unsafe {
+            let rest = pointer.cast::<u8>().add(KNOWN);
+            (reference(pointer, "options")?, std::slice::from_raw_parts(rest, size - KNOWN))
+        };
+        if rest.iter().any(|&byte| byte != 0) {
+            return Err(Failure::unsupported("options that this version of the library does not know"));
+        }
+        Ok(*known)
+    }
+
+    /// What the library makes of options.
+    ///
+    /// # Safety
+    /// The pointer is null, or as many bytes as the first field says can be read, and the backend's name is null or ends
+    /// with a zero byte.
+    #[inline]
+    pub(crate) unsafe fn resolve(pointer: *const onnx_cast_options) -> Result<CastOptions, Failure> {
+        if pointer.is_null() {
+            return Ok(CastOptions::default());
+        }
+        // SAFETY: promised.
+        let given = unsafe { onnx_cast_options::known(pointer) }?;
+        let saturate = match given.saturate {
+            0 => None,
+            1 => Some(true),
+            2 => Some(false),
+            other => return Err(Failure::invalid(format_args!("saturate is {other} (want 0, 1 or 2)"))),
+        };
+        let round_mode = match given.round_mode {
+            0 => None,
+            1 => Some(RoundMode::Up),
+            2 => Some(RoundMode::Down),
+            3 => Some(RoundMode::Nearest),
+            other => return Err(Failure::invalid(format_args!("round_mode is {other} (want 0, 1, 2 or 3)"))),
+        };
+        // SAFETY: promised.
+        let backend = match unsafe { static_text(given.backend) } {
+            None => None,
+            Some(name) => Some(Backend::by_name(&name.to_string_lossy())?),
+        };
+        let opset = if given.opset == 0 { NEWEST_OPSET.into() } else { given.opset };
+        let threads = Some(given.threads).filter(|&threads| threads > 0);
+        Ok(CastOptions { opset, saturate, round_mode, backend, threads })
+    }
+}

@@ -1,0 +1,315 @@
+//! Strings: offsets and bytes on both sides. How many bytes texts take is known once they are printed, so a buffer's size
+//! is learnt by one call and filled by another, or by one call where the buffer is large enough. Texts are printed in
+//! blocks, which bounds the memory that is taken meanwhile.
+
+use crate::edge::{Failure, Span, apart, byte_len, check_pointer, read, reference, room, status, write};
+use crate::options::onnx_cast_options;
+use crate::plan::{onnx_cast_plan, resolve};
+use onnx_cast::{DataType, Operator, Plan, Strings, StringsView, TensorView};
+use std::ffi::{c_char, c_int, c_void};
+
+/// Strings to be read: string i is the bytes from offset i up to offset i + 1.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct onnx_cast_strings {
+    /// One offset more than there are strings: the first 0, none below the one before, the last byte_count.
+    pub offsets: *const u64,
+    /// The number of strings.
+    pub count: usize,
+    /// The bytes of all strings. May be null where byte_count is 0.
+    pub bytes: *const c_char,
+    /// The number of bytes.
+    pub byte_count: usize,
+}
+
+/// Where strings are written: string i becomes the bytes from offset i up to offset i + 1.
+///
+/// To learn how many bytes the strings take, call with room 0: that is no failure, and sets needed and the offsets. Where
+/// there is room, but too little, the function gives ONNX_CAST_BUFFER_TOO_SMALL and sets them too, while what is in bytes is
+/// unspecified.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct onnx_cast_string_buffer {
+    /// Takes one offset more than there are strings, or is null where they are not wanted.
+    pub offsets: *mut u64,
+    /// Takes the bytes of all strings. May be null where room is 0.
+    pub bytes: *mut c_char,
+    /// How many bytes there is room for.
+    pub room: usize,
+    /// Set to the number of bytes that the strings take.
+    pub needed: usize,
+}
+
+/// Elements that are printed at once: whole bytes of every type.
+const BLOCK: usize = 4096;
+
+/// A buffer on its way to being full.
+struct Writer<'a> {
+    offsets: Option<&'a mut [u64]>,
+    bytes: &'a mut [u8],
+    strings: usize,
+    needed: usize,
+}
+
+impl<'a> Writer<'a> {
+    /// The buffer of a caller's, for so many strings, apart from what is read.
+    ///
+    /// # Safety
+    /// The buffer's pointers are null, or lead to as much memory as it says and the strings ask for, which nobody else uses.
+    unsafe fn new(out: &onnx_cast_string_buffer, strings: usize, read: &[Span<'_>]) -> Result<Self, Failure> {
+        let count = strings.checked_add(1).ok_or_else(|| Failure::overflow("offsets do not fit in memory"))?;
+        let wanted = !out.offsets.is_null();
+        let count = if wanted { count } else { 0 };
+        check_pointer(out.offsets, count, "out->offsets")?;
+        let offsets = Span::new("out->offsets", out.offsets, count * size_of::<u64>());
+        let bytes = Span::new("out->bytes", out.bytes, out.room);
+        apart(offsets, read)?;
+        apart(bytes, read)?;
+        apart(bytes, &[offsets])?;
+        // SAFETY: promised, and they overlap with nothing.
+        let (offsets, bytes) = unsafe {
+            (write(out.offsets, count, "out->offsets")?, write(out.bytes.cast::<u8>(), out.room, "out->bytes")?)
+        };
+        let mut writer = Writer { offsets: wanted.then_some(offsets), bytes, strings: 0, needed: 0 };
+        writer.mark();
+        Ok(writer)
+    }
+
+    /// Writes down where the next string starts.
+    fn mark(&mut self) {
+        if let Some(offset) = self.offsets.as_mut().and_then(|offsets| offsets.get_mut(self.strings)) {
+            *offset = self.needed as u64;
+        }
+    }
+
+    fn push(&mut self, strings: StringsView<'_>) -> Result<(), Failure> {
+        let (bytes, start) = (strings.bytes(), self.needed);
+        let end = start.checked_add(bytes.len()).ok_or_else(|| Failure::overflow("the texts do not fit in memory"))?;
+        if let Some(room) = self.bytes.get_mut(start..end) {
+            room.copy_from_slice(bytes);
+        }
+        for string in strings.iter() {
+            self.needed += string.len();
+            self.strings += 1;
+            self.mark();
+        }
+        Ok(())
+    }
+
+    /// How many bytes the strings took, and whether there was room.
+    fn finish(self) -> (usize, Result<(), Failure>) {
+        let asked = self.bytes.is_empty();
+        (self.needed, if asked { Ok(()) } else { room("out", self.bytes.len(), self.needed) })
+    }
+}
+
+/// Fills a buffer, whatever becomes of it, with its size.
+///
+/// # Safety
+/// The pointer is null, or leads to a buffer as `Writer::new` wants it.
+unsafe fn fill(
+    out: *mut onnx_cast_string_buffer,
+    strings: usize,
+    read: &[Span<'_>],
+    print: impl FnOnce(&mut Writer<'_>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    // SAFETY: promised.
+    let mut writer = unsafe { Writer::new(reference(out, "out")?, strings, read) }?;
+    print(&mut writer)?;
+    let (needed, result) = writer.finish();
+    // SAFETY: not null, aligned, and the caller's own.
+    unsafe { (*out).needed = needed };
+    result
+}
+
+/// # Safety
+/// As `onnx_cast_to_strings`.
+unsafe fn to_strings(
+    plan: &Plan,
+    src: *const c_void,
+    count: usize,
+    out: *mut onnx_cast_string_buffer,
+) -> Result<(), Failure> {
+    if plan.to() != DataType::String {
+        return Err(Failure::invalid(format_args!("a plan to {} gives no strings", plan.to())));
+    }
+    let (from, bytes) = (plan.from(), byte_len(plan.from(), count)?);
+    let span = Span::new("src", src, bytes);
+    // SAFETY: promised.
+    unsafe {
+        let src = read(src.cast::<u8>(), bytes, "src")?;
+        fill(out, count, &[span], |writer| {
+            let mut texts = Strings::new();
+            for start in (0..count).step_by(BLOCK) {
+                let len = BLOCK.min(count - start);
+                let at = byte_len(from, start)?;
+                let block = &src[at..at + byte_len(from, len)?];
+                plan.run_strings_into(&TensorView::new(from, &[len], block)?, &mut texts)?;
+                writer.push(texts.view())?;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Strings that are checked.
+///
+/// # Safety
+/// The pointer is null, or leads to strings as they say.
+unsafe fn view<'a>(strings: *const onnx_cast_strings) -> Result<(StringsView<'a>, [Span<'static>; 2]), Failure> {
+    // SAFETY: promised.
+    unsafe {
+        let strings = reference(strings, "src")?;
+        let count = strings.count.checked_add(1).ok_or_else(|| Failure::overflow("offsets do not fit in memory"))?;
+        let offsets = read(strings.offsets, count, "src->offsets")?;
+        let bytes = read(strings.bytes.cast::<u8>(), strings.byte_count, "src->bytes")?;
+        let spans = [
+            Span::new("src->offsets", strings.offsets, size_of_val(offsets)),
+            Span::new("src->bytes", strings.bytes, bytes.len()),
+        ];
+        Ok((StringsView::new(offsets, bytes)?, spans))
+    }
+}
+
+/// # Safety
+/// As `onnx_cast_from_strings`.
+unsafe fn from_strings(
+    plan: &Plan,
+    src: *const onnx_cast_strings,
+    dst: *mut c_void,
+    dst_bytes: usize,
+) -> Result<(), Failure> {
+    // SAFETY: promised.
+    unsafe {
+        let (strings, spans) = view(src)?;
+        let bytes = byte_len(plan.to(), strings.len())?;
+        room("dst", dst_bytes, bytes)?;
+        apart(Span::new("dst", dst, bytes), &spans)?;
+        let dst = write(dst.cast::<u8>(), bytes, "dst")?;
+        Ok(plan.run_into(&TensorView::strings(&[strings.len()], strings)?, dst)?)
+    }
+}
+
+/// # Safety
+/// As `onnx_cast_strings_to_strings`.
+unsafe fn copy(plan: &Plan, src: *const onnx_cast_strings, out: *mut onnx_cast_string_buffer) -> Result<(), Failure> {
+    if (plan.from(), plan.to()) != (DataType::String, DataType::String) {
+        return Err(Failure::invalid(format_args!("a plan from {} to {}, not of strings", plan.from(), plan.to())));
+    }
+    // SAFETY: promised.
+    unsafe {
+        let (strings, spans) = view(src)?;
+        fill(out, strings.len(), &spans, |writer| writer.push(strings))
+    }
+}
+
+/// ONNX's Cast to string: every element as plain decimal digits, or a word (NaN, INF, -INF).
+///
+/// from: the onnx_cast_type of the elements, not string.
+/// src: count elements: little endian, packed, of any alignment. May be null where count is 0.
+/// count: the number of elements.
+/// out: takes the strings.
+/// options: how to cast, or null for the defaults.
+///
+/// # Safety
+/// As the parameters say.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn onnx_cast_to_strings(
+    from: i32,
+    src: *const c_void,
+    count: usize,
+    out: *mut onnx_cast_string_buffer,
+    options: *const onnx_cast_options,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    status(|| unsafe { to_strings(&resolve(Operator::Cast, from, STRING, options)?, src, count, out) })
+}
+
+/// ONNX's Cast from string: every text as a number, rounded once from its decimal value.
+///
+/// src: the strings.
+/// to: the onnx_cast_type to cast to, not string.
+/// dst: takes as many elements as there are strings, packed, the padding of the last byte 0. No part of src.
+/// dst_bytes: the bytes that dst has room for: as many as onnx_cast_byte_size says, or more, which stay as they are.
+/// options: how to cast, or null for the defaults.
+///
+/// Gives ONNX_CAST_NOT_A_NUMBER, with the element and its text in onnx_cast_last_error, where one is no number of the
+/// target type.
+///
+/// # Safety
+/// As the parameters say.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn onnx_cast_from_strings(
+    src: *const onnx_cast_strings,
+    to: i32,
+    dst: *mut c_void,
+    dst_bytes: usize,
+    options: *const onnx_cast_options,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    status(|| unsafe { from_strings(&resolve(Operator::Cast, STRING, to, options)?, src, dst, dst_bytes) })
+}
+
+/// ONNX's Cast from string to string: a copy.
+///
+/// src: the strings.
+/// out: takes the strings.
+/// options: how to cast, or null for the defaults.
+///
+/// # Safety
+/// As the parameters say.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn onnx_cast_strings_to_strings(
+    src: *const onnx_cast_strings,
+    out: *mut onnx_cast_string_buffer,
+    options: *const onnx_cast_options,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    status(|| unsafe { copy(&resolve(Operator::Cast, STRING, STRING, options)?, src, out) })
+}
+
+/// Runs a plan to string, as onnx_cast_to_strings does.
+///
+/// # Safety
+/// As the parameters say.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn onnx_cast_plan_run_to_strings(
+    plan: *const onnx_cast_plan,
+    src: *const c_void,
+    count: usize,
+    out: *mut onnx_cast_string_buffer,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    status(|| unsafe { to_strings(&reference(plan, "plan")?.0, src, count, out) })
+}
+
+/// Runs a plan from string to another type, as onnx_cast_from_strings does. Allocates nothing and takes no lock.
+///
+/// # Safety
+/// As the parameters say.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn onnx_cast_plan_run_from_strings(
+    plan: *const onnx_cast_plan,
+    src: *const onnx_cast_strings,
+    dst: *mut c_void,
+    dst_bytes: usize,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    status(|| unsafe { from_strings(&reference(plan, "plan")?.0, src, dst, dst_bytes) })
+}
+
+/// Runs a plan from string to string, as onnx_cast_strings_to_strings does. Allocates nothing and takes no lock.
+///
+/// # Safety
+/// As the parameters say.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn onnx_cast_plan_run_strings_to_strings(
+    plan: *const onnx_cast_plan,
+    src: *const onnx_cast_strings,
+    out: *mut onnx_cast_string_buffer,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    status(|| unsafe { copy(&reference(plan, "plan")?.0, src, out) })
+}
+
+const STRING: i32 = DataType::String.onnx();

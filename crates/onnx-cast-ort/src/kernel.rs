@@ -1,0 +1,209 @@
+//! A node's operator: its attributes, read once, and a cast from onnxruntime's input to its output.
+
+use crate::abi::{KernelContext, KernelInfo, StatusPointer, Value};
+use crate::api::{Api, Failure};
+use onnx_cast::{
+    BitCast, Cast, CastLike, CastOptions, DataType, NEWEST_OPSET, OpError, Operator, Plan, Strings, TensorView,
+};
+use std::ffi::c_void;
+use std::ptr;
+
+/// A node.
+pub(crate) struct Kernel {
+    api: Api,
+    which: Which,
+}
+
+enum Which {
+    Cast(Cast),
+    CastLike(CastLike),
+    BitCast(BitCast),
+}
+
+impl Kernel {
+    /// The node's operator, at the opset of ONNX that its attribute `opset` names, the newest where it has none.
+    ///
+    /// # Safety
+    /// The pointer is onnxruntime's.
+    pub(crate) unsafe fn new(api: Api, operator: Operator, info: *const KernelInfo) -> Result<Kernel, Failure> {
+        // SAFETY: promised.
+        let (opset, to, saturate, round_mode) = unsafe {
+            (
+                api.int(info, c"opset")?,
+                api.int(info, c"to")?,
+                api.int(info, c"saturate")?,
+                api.text(info, c"round_mode")?,
+            )
+        };
+        let opset = opset.unwrap_or(NEWEST_OPSET.into());
+        let to = || {
+            let number = to.ok_or_else(|| Failure::node("attribute `to` is missing"))?;
+            Ok::<_, Failure>(DataType::from_onnx(number).ok_or(OpError::TypeNumber { operator, number })?)
+        };
+        let saturate = saturate.map(|value| value != 0);
+        let round_mode = round_mode.map(|word| word.parse()).transpose()?;
+        let options = CastOptions { opset, saturate, round_mode, backend: None, threads: None };
+        let which = match operator {
+            Operator::Cast => Which::Cast(Cast::new(to()?, &options)?),
+            Operator::CastLike => Which::CastLike(CastLike::new(&options)?),
+            Operator::BitCast => Which::BitCast(BitCast::new(to()?, opset)?),
+        };
+        Ok(Kernel { api, which })
+    }
+
+    /// # Safety
+    /// The pointer is onnxruntime's.
+    unsafe fn run(&self, context: *mut KernelContext) -> Result<(), Failure> {
+        let api = self.api;
+        // SAFETY: promised: the inputs are there until the kernel has run.
+        unsafe {
+            let input = self.input(context, 0)?;
+            let (from, dims) = api.of_value(input)?;
+            let plan = match &self.which {
+                Which::Cast(cast) => cast.plan(from)?,
+                Which::CastLike(cast) => cast.plan(from, api.of_value(self.input(context, 1)?)?.0)?,
+                Which::BitCast(cast) => cast.plan(from)?,
+            };
+            let mut output = ptr::null_mut();
+            api.check(api.KernelContext_GetOutput(context, 0, dims.as_ptr(), dims.len(), &mut output))?;
+            let (to, _) = api.of_value(output)?;
+            if to != plan.to() {
+                return Err(Failure::run(format_args!("an output of {to} for a cast to {}", plan.to())));
+            }
+            let negative = |_| Failure::run("a tensor with a negative dimension");
+            let shape =
+                dims.iter().map(|&dim| usize::try_from(dim)).collect::<Result<Vec<_>, _>>().map_err(negative)?;
+            match (from, to) {
+                (DataType::String, DataType::String) => self.fill(output, &self.strings(input, &shape)?),
+                (DataType::String, _) => {
+                    let strings = self.strings(input, &shape)?;
+                    Ok(plan.run_into(&TensorView::strings(&shape, strings.view())?, self.bytes(output, to, &shape)?)?)
+                }
+                (_, DataType::String) => {
+                    let mut strings = Strings::new();
+                    plan.run_strings_into(&self.view(input, from, &shape)?, &mut strings)?;
+                    self.fill(output, &strings)
+                }
+                _ => self.cast(&plan, input, output, &shape),
+            }
+        }
+    }
+
+    /// # Safety
+    /// As `run`, of whose values these are.
+    unsafe fn cast(
+        &self,
+        plan: &Plan,
+        input: *const Value,
+        output: *mut Value,
+        shape: &[usize],
+    ) -> Result<(), Failure> {
+        // SAFETY: promised.
+        unsafe {
+            let view = self.view(input, plan.from(), shape)?;
+            let bytes = self.bytes(output, plan.to(), shape)?;
+            Ok(plan.run_into(&view, bytes)?)
+        }
+    }
+
+    /// # Safety
+    /// As `run`.
+    unsafe fn input(&self, context: *mut KernelContext, index: usize) -> Result<*const Value, Failure> {
+        let mut value = ptr::null();
+        // SAFETY: promised.
+        self.api.check(unsafe { self.api.KernelContext_GetInput(context, index, &mut value) })?;
+        Ok(value)
+    }
+
+    /// Where the elements of a value are, and how many bytes.
+    ///
+    /// # Safety
+    /// As `run`.
+    unsafe fn place(
+        &self,
+        value: *const Value,
+        data_type: DataType,
+        shape: &[usize],
+    ) -> Result<(*mut u8, usize), Failure> {
+        let mut data = ptr::null_mut::<c_void>();
+        // SAFETY: promised.
+        self.api.check(unsafe { self.api.GetTensorMutableData(value, &mut data) })?;
+        let count = onnx_cast::element_count(shape);
+        let bytes = count.and_then(|count| data_type.byte_len(count)).filter(|&bytes| isize::try_from(bytes).is_ok());
+        Ok((data.cast(), bytes.ok_or_else(|| Failure::run("a tensor that does not fit in memory"))?))
+    }
+
+    /// # Safety
+    /// As `run`.
+    unsafe fn view<'a>(
+        &self,
+        value: *const Value,
+        data_type: DataType,
+        shape: &'a [usize],
+    ) -> Result<TensorView<'a>, Failure> {
+        // SAFETY: promised; onnxruntime packs elements as ONNX does, so that these are the bytes of the shape.
+        unsafe {
+            let (data, len) = self.place(value, data_type, shape)?;
+            let bytes = if len == 0 { &[] } else { std::slice::from_raw_parts(data.cast_const(), len) };
+            Ok(TensorView::new(data_type, shape, bytes)?)
+        }
+    }
+
+    /// # Safety
+    /// As `run`; the value is an output, which is not an input's memory, as the operators do not say that it may be.
+    unsafe fn bytes<'a>(
+        &self,
+        value: *mut Value,
+        data_type: DataType,
+        shape: &[usize],
+    ) -> Result<&'a mut [u8], Failure> {
+        // SAFETY: promised; as above.
+        unsafe {
+            let (data, len) = self.place(value, data_type, shape)?;
+            Ok(if len == 0 { &mut [] } else { std::slice::from_raw_parts_mut(data, len) })
+        }
+    }
+
+    /// # Safety
+    /// As `run`; the value is of strings.
+    unsafe fn strings(&self, value: *const Value, shape: &[usize]) -> Result<Strings, Failure> {
+        let count = onnx_cast::element_count(shape).unwrap_or(0);
+        let mut len = 0;
+        // SAFETY: promised.
+        self.api.check(unsafe { self.api.GetStringTensorDataLength(value, &mut len) })?;
+        let (mut bytes, mut starts) = (vec![0u8; len], vec![0usize; count]);
+        let room = bytes.as_mut_ptr().cast();
+        // SAFETY: there is room for the bytes and where each string starts.
+        self.api.check(unsafe { self.api.GetStringTensorContent(value, room, len, starts.as_mut_ptr(), count) })?;
+        let mut strings = Strings::with_capacity(count, len);
+        let ends = starts.iter().skip(1).copied().chain([len]);
+        for (&start, end) in starts.iter().zip(ends) {
+            strings.push(bytes.get(start..end).ok_or_else(|| Failure::run("strings out of order"))?);
+        }
+        Ok(strings)
+    }
+
+    /// # Safety
+    /// As `run`; the value is of as many strings.
+    unsafe fn fill(&self, value: *mut Value, strings: &Strings) -> Result<(), Failure> {
+        let written = strings.view();
+        // What is empty is so already.
+        for (index, string) in written.iter().enumerate().filter(|(_, string)| !string.is_empty()) {
+            let mut room = ptr::null_mut();
+            // SAFETY: promised; the room is of the string's length.
+            unsafe {
+                self.api.check(self.api.GetResizedStringTensorElementBuffer(value, index, string.len(), &mut room))?;
+                room.cast::<u8>().copy_from_nonoverlapping(string.as_ptr(), string.len());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Runs a node.
+pub(crate) unsafe extern "system" fn compute(kernel: *mut c_void, context: *mut KernelContext) -> StatusPointer {
+    // SAFETY: onnxruntime's promise: the kernel is one that was made for it, which several threads may run.
+    let kernel = unsafe { &*kernel.cast_const().cast::<Kernel>() };
+    // SAFETY: onnxruntime's promise.
+    kernel.api.status(|| unsafe { kernel.run(context) })
+}

@@ -1,0 +1,33 @@
+"""What the exact oracle of the test kit says, as tables: the program `oracle-table`, read."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def blocks(*arguments: str) -> Iterator[tuple[list[str], object]]:
+    """Yields each block's line of words, and what is behind it: of a cast the source and the result patterns, and else
+    pairs of words."""
+    options = ["--quiet", "--release", "--locked", "--package", "testkit", "--bin", "oracle-table", "--", *arguments]
+    command = [os.environ.get("CARGO", "cargo"), "run", *options]
+    data = subprocess.run(command, cwd=ROOT, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE).stdout
+    at = 0
+    while at < len(data):
+        end = data.index(b"\n", at)
+        words = data[at:end].decode().split(" ")
+        count, at = int(words[-1]), end + 1
+        if words[0] == "cast":
+            yield words, (np.frombuffer(data, "<u8", count, at), np.frombuffer(data, "<u8", count, at + 8 * count))
+            at += 16 * count
+            continue
+        lines = []
+        for _ in range(count):
+            end = data.index(b"\n", at)
+            lines.append(data[at:end].decode().split(" "))
+            at = end + 1
+        yield words, lines
