@@ -14,6 +14,9 @@ mod pool;
 mod text;
 mod types;
 
+// Only for what onnxruntime looks for in a library of custom operators, which this one is too: `RegisterCustomOps`.
+use onnx_cast_ort as _;
+
 #[pyo3::pymodule(gil_used = false)]
 mod _native {
     #[pymodule_export]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-PAGES = [ROOT / "docs" / "python.md", ROOT / "README.md", ROOT / "bindings" / "python" / "README.md"]
+PAGES = [ROOT / "docs" / "python.md", ROOT / "docs" / "c.md", ROOT / "README.md", ROOT / "bindings" / "python" / "README.md"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

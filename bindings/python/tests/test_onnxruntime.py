@@ -1,0 +1,204 @@
+"""Do sessions of onnxruntime run our operators, and are the results the library's?"""
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from bitwise import bits
+from onnx import TensorProto, helper
+
+import onnx_cast
+import onnx_cast.onnxruntime as ours
+
+NUMBERS = {name: number for name, number in TensorProto.DataType.items() if number}
+# What onnxruntime has tensors of, and Cast takes; as the onnx package of the test run knows them.
+TYPES = [name for name in NUMBERS if not name.startswith(("COMPLEX", "FLOAT6"))]
+VALUES = np.array([0.0, -0.0, 1, -1, 0.3, -2.5, 5.75, 6.5, 447, 1e6, 65519.9999, -1e20, 1e-7, 2.0**-126, 3e300])
+
+
+def value(name, type_name, shape=(None,)):
+    return helper.make_tensor_value_info(name, NUMBERS[type_name], shape)
+
+
+def cast(source, result, to, **attributes):
+    return helper.make_node("Cast", [source], [result], to=NUMBERS[to], **attributes)
+
+
+def model_of(nodes, inputs, outputs, opset=25, **more):
+    graph = helper.make_graph(nodes, "casts", inputs, outputs)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10, **more)
+
+
+def session_of(model, **options):
+    settings = onnxruntime.SessionOptions()
+    settings.log_severity_level = 4
+    ours.register(settings)
+    # onnxruntime may not know an opset as new as the model's, which our operators do not ask it for.
+    for imported in model.opset_import:
+        if imported.domain == "":
+            imported.version = min(imported.version, 21)
+    return onnxruntime.InferenceSession(model.SerializeToString(), settings, ["CPUExecutionProvider"])
+
+
+def run(model, **feeds):
+    return session_of(ours.use_in(model)).run(None, feeds)
+
+
+def test_a_model_with_a_cast_to_float4():
+    weights = np.array([[0.3, -1.0, 2.5], [100.0, -7.0, 0.0]], np.float32)
+    nodes = [cast("x", "small", "FLOAT4E2M1"), cast("small", "y", "FLOAT")]
+    model = model_of(nodes, [value("x", "FLOAT", ("n", 3))], [value("y", "FLOAT", ("n", 3))], opset=23)
+    with pytest.raises(Exception, match="Cast|NOT_IMPLEMENTED|INVALID_GRAPH"):
+        onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    (got,) = run(model, x=weights)
+    want = onnx_cast.cast(onnx_cast.cast(weights, "float4e2m1", opset=23), "float")
+    assert got.shape == want.shape and (bits(got) == bits(want)).all()
+    assert got.tolist() == [[0.5, -1.0, 2.0], [6.0, -6.0, 0.0]]
+
+
+def test_every_pair_of_types_is_the_librarys():
+    """Each value to the first type, and from there to the second; the results as double, or as text."""
+    nodes, outputs, want = [], [], {}
+    for first in TYPES:
+        nodes.append(cast("x", first, first))
+        source = onnx_cast.cast(VALUES, NUMBERS[first])
+        for second in TYPES:
+            name, shown = f"{first}_{second}", "STRING" if second == "DOUBLE" else "DOUBLE"
+            try:
+                expected = onnx_cast.cast(onnx_cast.cast(source, NUMBERS[second]), NUMBERS[shown])
+            except onnx_cast.CastError:
+                # A text that is no number of the second type.
+                assert first == "STRING"
+                continue
+            nodes += [cast(first, name, second), cast(name, f"{name}_shown", shown)]
+            outputs.append(value(f"{name}_shown", shown))
+            want[name] = expected
+    assert len(want) > len(TYPES) * (len(TYPES) - 1)
+    got = run(model_of(nodes, [value("x", "DOUBLE")], outputs), x=VALUES)
+    for (name, expected), result in zip(want.items(), got, strict=True):
+        if result.dtype == object:
+            assert result.tolist() == expected.tolist(), name
+        else:
+            assert (bits(result) == bits(expected)).all(), (name, result, expected)
+
+
+def test_a_cast_is_rounded_once():
+    between = np.array([1 + 2.0**-11 + 2.0**-40])
+    model = model_of([cast("x", "y", "FLOAT16")], [value("x", "DOUBLE")], [value("y", "FLOAT16")])
+    assert bits(run(model, x=between)[0]).tolist() == [0x3C01]
+    # And there and back: onnxruntime takes its own two casts away.
+    back = model_of(
+        [cast("x", "h", "FLOAT"), cast("h", "y", "DOUBLE")], [value("x", "DOUBLE")], [value("y", "DOUBLE")], opset=21
+    )
+    assert run(back, x=np.array([0.3])) == [[np.float64(np.float32(0.3))]]
+
+
+def test_attributes_and_the_models_opset():
+    def result(opset, to, **attributes):
+        nodes = [cast("x", "small", to, **attributes), helper.make_node("BitCast", ["small"], ["y"], to=NUMBERS["UINT8"])]
+        model = ours.use_in(model_of(nodes[:1], [value("x", "FLOAT")], [value("y", "UINT8")], opset))
+        # There is no BitCast at such an opset, but ours.
+        nodes[1].op_type, nodes[1].domain = "ExactBitCast", ours.DOMAIN
+        model.graph.node.append(nodes[1])
+        return session_of(model).run(None, {"x": np.array([1000.0, np.inf, 3.0], np.float32)})[0].tolist()
+
+    assert result(19, "FLOAT8E4M3FNUZ") == [0x7F, 0x80, 0x4C]
+    assert result(24, "FLOAT8E4M3FNUZ") == [0x7F, 0x7F, 0x4C]
+    assert result(24, "FLOAT8E4M3FN", saturate=0) == [0x7F, 0x7F, 0x44]
+    assert result(24, "FLOAT8E8M0", round_mode="down") == [136, 254, 128]
+    assert result(24, "FLOAT8E8M0") == [137, 254, 129]
+
+
+def test_cast_like_and_bit_cast():
+    nodes = [
+        cast("x", "like", "FLOAT4E2M1"),
+        helper.make_node("CastLike", ["x", "like"], ["small"]),
+        cast("small", "a", "DOUBLE"),
+        helper.make_node("BitCast", ["x"], ["b"], to=NUMBERS["INT32"]),
+        helper.make_node("BitCast", ["raw"], ["truth"], to=NUMBERS["BOOL"]),
+        helper.make_node("BitCast", ["truth"], ["c"], to=NUMBERS["UINT8"]),
+    ]
+    outputs = [value("a", "DOUBLE"), value("b", "INT32"), value("c", "UINT8")]
+    x = np.array([0.4, -9.0], np.float32)
+    model = model_of(nodes, [value("x", "FLOAT"), value("raw", "UINT8")], outputs, opset=26)
+    a, b, c = run(model, x=x, raw=np.array([0, 2, 255], np.uint8))
+    assert a.tolist() == [0.5, -6.0]
+    assert b.tolist() == x.view(np.int32).tolist()
+    assert c.tolist() == [0, 2, 255]
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2), (2, 3, 5)])
+def test_shapes(shape):
+    x = np.arange(np.prod(shape, dtype=int), dtype=np.float32).reshape(shape)
+    for known in (shape, [None] * len(shape), None):
+        model = model_of([cast("x", "y", "INT8")], [value("x", "FLOAT", known)], [value("y", "INT8", known)])
+        (y,) = run(model, x=x)
+        assert y.dtype == np.int8 and y.shape == shape and y.tolist() == x.astype(np.int8).tolist()
+
+
+def test_strings():
+    nodes = [cast("x", "number", "BFLOAT16"), cast("number", "y", "STRING"), cast("x", "z", "STRING")]
+    model = model_of(nodes, [value("x", "STRING")], [value("y", "STRING"), value("z", "STRING")])
+    texts = np.array(["1e3", " -inf", "0.1", "NaN", "1e-40"], object)
+    y, z = run(model, x=texts)
+    assert y.tolist() == onnx_cast.cast(onnx_cast.cast(texts, "bfloat16"), "string").tolist()
+    assert y.tolist()[:4] == ["1000", "-INF", "0.100097656", "NaN"]
+    assert z.tolist() == texts.tolist()
+    with pytest.raises(Exception, match='element 1: "two" is not a number \\(to bfloat16\\)'):
+        run(model, x=np.array(["1", "two"], object))
+
+
+def test_subgraphs_functions_and_where():
+    then = helper.make_graph([cast("x", "t", "INT8")], "then", [], [value("t", "INT8")])
+    other = helper.make_graph([cast("x", "e", "INT8")], "else", [], [value("e", "INT8")])
+    function = helper.make_function(
+        "mine", "Narrow", ["f"], ["g"], [cast("f", "g", "FLOAT16")], [helper.make_opsetid("", 19)]
+    )
+    nodes = [
+        helper.make_node("If", ["c"], ["y"], then_branch=then, else_branch=other),
+        helper.make_node("Narrow", ["x"], ["h"], domain="mine"),
+        cast("h", "z", "DOUBLE"),
+    ]
+    inputs, outputs = [value("x", "FLOAT"), value("c", "BOOL", ())], [value("y", "INT8"), value("z", "DOUBLE")]
+    model = model_of(nodes, inputs, outputs, opset=19, functions=[function])
+    model.opset_import.append(helper.make_opsetid("mine", 1))
+    before = model.SerializeToString()
+    used = ours.use_in(model)
+    assert model.SerializeToString() == before
+    onnx.checker.check_model(used)
+    replaced = [node for node in ours._nodes_of(used.graph) if node.domain == ours.DOMAIN]
+    assert len(replaced) == 4 and not used.functions
+    # numpy's and onnxruntime's own Cast would wrap.
+    y, z = session_of(used).run(None, {"x": np.array([300.0, -1.5], np.float32), "c": np.array(True)})
+    assert y.tolist() == [127, -1] and z.tolist() == [300.0, -1.5]
+    some = ours.use_in(model, lambda node: node.output[0] == "t")
+    assert [node.output[0] for node in ours._nodes_of(some.graph) if node.domain == ours.DOMAIN] == ["t"]
+
+
+def test_the_oldest_cast_names_its_target():
+    node = helper.make_node("Cast", ["x"], ["y"], to="INT64")
+    (y,) = run(model_of([node], [value("x", "FLOAT")], [value("y", "INT64")], opset=5), x=np.array([2.9], np.float32))
+    assert y.tolist() == [2]
+
+
+def test_what_onnxruntime_cannot_hold_stays():
+    model = model_of([helper.make_node("Cast", ["x"], ["y"], to=27)], [value("x", "FLOAT")], [value("y", "FLOAT")], 28)
+    assert ours.use_in(model).SerializeToString() == model.SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("attributes", "text"),
+    [
+        ({"to": NUMBERS["INT8"], "saturate": "yes"}, "attribute `saturate` is not of kind INT"),
+        ({"to": NUMBERS["INT8"], "round_mode": 1}, "attribute `round_mode` is not of kind STRING"),
+        ({"to": NUMBERS["INT8"], "round_mode": "sideways"}, "round_mode `sideways` is not known"),
+        ({"to": NUMBERS["INT8"], "opset": 77}, "opset 77 has no Cast known here"),
+        ({"to": NUMBERS["INT8"], "opset": 13, "saturate": 1}, "Cast-13 has no attribute `saturate`"),
+    ],
+)
+def test_bad_nodes_are_refused(attributes, text):
+    node = helper.make_node("ExactCast", ["x"], ["y"], domain=ours.DOMAIN, **attributes)
+    model = model_of([node], [value("x", "FLOAT")], [value("y", "INT8")])
+    model.opset_import.append(helper.make_opsetid(ours.DOMAIN, ours.VERSION))
+    with pytest.raises(Exception, match=text):
+        session_of(model)
