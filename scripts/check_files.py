@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 """Do the files that the command writes hold, for the packages that people read them with, what they should?
 
-Casts a real checkpoint, arrays, ONNX tensors and a model with the command, reads the results with safetensors, numpy,
+Casts a real checkpoint, whole and in shards, arrays, archives, ONNX tensors and a model with the command, reads the results with safetensors, numpy,
 ml_dtypes and onnx, and compares the bits with what ml_dtypes and numpy make of the same values. From float these round
 once, as the command does; the values are chosen where they agree on overflow too.
 """
 
+import json
 import os
 import subprocess
 import sys
 import tempfile
+import zipfile
 from pathlib import Path
 
 import ml_dtypes
@@ -18,6 +20,7 @@ import onnx
 import safetensors
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
+from safetensors.numpy import save_file
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMAND = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "onnx-cast"
@@ -92,12 +95,14 @@ def source_for(name):
     return floats(min(float(ml_dtypes.finfo(FLOATS[name]).max), 1e30))
 
 
-def check_checkpoint(folder):
-    def read(path):
-        with safetensors.safe_open(path, "np") as file:
-            metadata = file.metadata()
-        return dict(safetensors.deserialize(path.read_bytes())), metadata
+def read(path):
+    """The tensors of a .safetensors file, and its metadata."""
+    with safetensors.safe_open(path, "np") as file:
+        metadata = file.metadata()
+    return dict(safetensors.deserialize(path.read_bytes())), metadata
 
+
+def check_checkpoint(folder):
     before, metadata = read(CHECKPOINT)
     for name, code in SAFETENSORS.items():
         path = folder / f"{name}.safetensors"
@@ -132,6 +137,70 @@ def check_arrays(folder):
         command("cast", narrow, back, "--to", "double", *([] if tells else ["--from", name]))
         same(f"{name}.npy to double", np.load(back), want.astype(np.float64))
     print(f"  {len(FLOATS | INTEGERS)} types in .npy, read by numpy {np.__version__} and ml_dtypes {ml_dtypes.__version__}")
+
+
+def check_shards(folder):
+    """The checkpoint in four files: an index or a folder in, an index or a folder out."""
+    before, metadata = read(CHECKPOINT)
+    source, index_name = folder / "shards", "model.safetensors.index.json"
+    source.mkdir()
+    names, places = sorted(before), {}
+    for shard in range(4):
+        file = f"model-{shard + 1:05}-of-00004.safetensors"
+        part = {name: before[name] for name in names[shard::4]}
+        kinds = {"F32": np.float32, "I64": np.int64}
+        tensors = {name: np.frombuffer(one["data"], kinds[one["dtype"]]).reshape(one["shape"]) for name, one in part.items()}
+        save_file(tensors, source / file, metadata)
+        places |= dict.fromkeys(part, file)
+    total = sum(len(one["data"]) for one in before.values())
+    index = {"metadata": {"total_size": total, "of": "a test"}, "weight_map": places}
+    (source / index_name).write_text(json.dumps(index))
+    for target, arguments in ("bfloat16", [source, folder / "to-folder"]), (
+        "float8e4m3fn", [source / index_name, folder / "to-index" / index_name]):
+        command("cast", *arguments, "--to", target)
+        out = arguments[1] if arguments[1].is_dir() else arguments[1].parent
+        written = json.loads((out / index_name).read_text())
+        size = 0
+        for file in sorted(set(places.values())):
+            after, kept = read(out / file)
+            if kept != metadata or after.keys() != {name for name in places if places[name] == file}:
+                sys.exit(f"{out.name}/{file}: tensors or metadata are lost")
+            for name, new in after.items():
+                size += len(new["data"])
+                want = np.frombuffer(before[name]["data"], np.uint8)
+                if before[name]["dtype"] == "F32":
+                    want = want.view(np.float32).astype(FLOATS[target])
+                same(f"{out.name}: {name}", np.frombuffer(new["data"], want.dtype), want)
+        if written != {"metadata": index["metadata"] | {"total_size": size}, "weight_map": places}:
+            sys.exit(f"{out.name}: the index is {written}")
+    print("  the same in four shards, to a folder and to an index")
+
+
+def check_archives(folder):
+    """Arrays in .npz, stored and deflated, in Fortran order and big endian, strings beside them."""
+    values = floats(1e4).reshape(4, -1)
+    arrays = {"a": values, "b/c d": values[0], "fortran": np.asfortranarray(values), "big": values.astype(">f4"),
+              "n": np.arange(5), "empty": np.zeros((0, 3), np.float32), "text": np.array(["x", "yz"])}
+    path, out = folder / "x.npz", folder / "y.npz"
+    for save in np.savez, np.savez_compressed:
+        save(path, **arrays)
+        for target in ("float16", "double"):
+            command("cast", path, out, "--to", target)
+            with np.load(out) as got:
+                if list(got) != list(arrays):
+                    sys.exit(f"{out.name}: {list(got)}, want {list(arrays)}")
+                for name, array in arrays.items():
+                    floating = array.dtype.kind == "f"
+                    want = array.astype(FLOATS[target]) if floating else array
+                    if array.dtype.kind == "U":
+                        if got[name].tolist() != array.tolist():
+                            sys.exit(f"{out.name}: {name} is {got[name]}")
+                    else:
+                        same(f"{out.name}: {name} to {target}", got[name], want)
+            with zipfile.ZipFile(path) as old, zipfile.ZipFile(out) as new:
+                if new.testzip() or [one.compress_type for one in old.infolist()] != [one.compress_type for one in new.infolist()]:
+                    sys.exit(f"{out.name}: members are damaged, or compressed otherwise")
+    print("  archives, stored and deflated, read by numpy and zipfile")
 
 
 def check_tensors(folder):
@@ -200,7 +269,7 @@ def main():
         if not path.exists():
             sys.exit(f"{path} is missing: run `bash scripts/test.sh`")
     with tempfile.TemporaryDirectory() as folder, np.errstate(all="ignore"):
-        for check in (check_checkpoint, check_arrays, check_tensors, check_model):
+        for check in (check_checkpoint, check_shards, check_arrays, check_archives, check_tensors, check_model):
             check(Path(folder))
     print(f"{compared} elements compared, all equal")
 

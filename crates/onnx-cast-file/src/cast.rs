@@ -486,7 +486,8 @@ impl<'a> Job<'a> {
         };
         let mut zip = ZipWriter::new(out.writer());
         for (index, (row, (stored, plan))) in summary.tensors.iter().zip(self.rows()).enumerate() {
-            let deflated = matches!(&stored.place, Place::Member(member, _) if member.deflated);
+            // Every member is a tensor.
+            let deflated = archive.as_mut().is_some_and(|archive| npz::is_deflated(archive, index));
             let method = if deflated { CompressionMethod::Deflated } else { CompressionMethod::Stored };
             // More than the header and padding of an array can add is left to the limit of the old format.
             let large = row.bytes_after.saturating_mul(8) > u64::from(u32::MAX) / 2;

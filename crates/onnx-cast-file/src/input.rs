@@ -292,8 +292,8 @@ fn open_npz(file: &InputFile, from: Option<DataType>) -> Result<Vec<Stored>, Fil
     let mut archive = npz::open(file)?;
     let mut tensors = Vec::new();
     for index in 0..archive.len() {
-        tensors.push(npz::with_member(file, &mut archive, index, |name, deflated, len, reader| {
-            let member = Member { index, deflated, start: 0 };
+        tensors.push(npz::with_member(file, &mut archive, index, |name, len, reader| {
+            let member = Member { index, start: 0 };
             open_array(file.path(), name, Some(member), len, reader, from)
         })?);
     }

@@ -41,7 +41,6 @@ pub(crate) type Archive<'a> = ZipArchive<PositionedReader<'a>>;
 #[derive(Clone, Debug)]
 pub(crate) struct Member {
     pub(crate) index: usize,
-    pub(crate) deflated: bool,
     /// Where the elements start, behind the array's own header.
     pub(crate) start: u64,
 }
@@ -57,29 +56,30 @@ pub(crate) fn open(file: &InputFile) -> Result<Archive<'_>, FileError> {
     ZipArchive::new(PositionedReader::new(file)).map_err(|problem| error(file, problem))
 }
 
-/// Hands a member's array to a function: its name, whether it is deflated, its length and its bytes.
+/// Whether a member is deflated.
+pub(crate) fn is_deflated(archive: &mut Archive<'_>, index: usize) -> bool {
+    archive.by_index_raw(index).is_ok_and(|member| member.compression() == CompressionMethod::Deflated)
+}
+
+/// Hands a member's array to a function: its name, its length and its bytes.
 pub(crate) fn with_member<T>(
     file: &InputFile,
     archive: &mut Archive<'_>,
     index: usize,
-    read: impl FnOnce(String, bool, u64, &mut (dyn Read + Send)) -> Result<T, FileError>,
+    read: impl FnOnce(String, u64, &mut (dyn Read + Send)) -> Result<T, FileError>,
 ) -> Result<T, FileError> {
     let wrong = |problem| FileError::npz(file.path(), problem);
     let mut member = archive.by_index(index).map_err(|problem| error(file, problem))?;
     let name = member.name().map_err(|problem| error(file, problem))?.into_owned();
-    let deflated = match member.compression() {
-        CompressionMethod::Stored => false,
-        CompressionMethod::Deflated => true,
-        _ => return Err(wrong(NpzError::Method { member: name })),
-    };
-    if member.encrypted() {
+    let known = [CompressionMethod::Stored, CompressionMethod::Deflated].contains(&member.compression());
+    if !known || member.encrypted() {
         return Err(wrong(NpzError::Method { member: name }));
     }
     let Some(array) = name.strip_suffix(".npy").map(str::to_owned) else {
         return Err(wrong(NpzError::Member { member: name }));
     };
     let len = member.size();
-    read(array, deflated, len, &mut member)
+    read(array, len, &mut member)
 }
 
 /// Hands the elements of a member's array to a function, which reads all of them.
@@ -90,7 +90,7 @@ pub(crate) fn with_elements(
     read: impl FnOnce(&mut (dyn Read + Send)) -> Result<(), FileError>,
 ) -> Result<(), FileError> {
     let failed = |error| FileError::io(file.path(), "read", error);
-    with_member(file, archive, member.index, |_, _, _, reader| {
+    with_member(file, archive, member.index, |_, _, reader| {
         skip(reader, member.start).map_err(failed)?;
         read(reader)?;
         finish(reader).map_err(failed)
