@@ -209,7 +209,7 @@ def check_dlpack(library):
 
 
 def main():
-    folder = Path(sys.argv[1])
+    folder = Path(sys.argv[1]).resolve()
     library = Library(next(path for path in (folder / "lib").iterdir() if path.is_symlink()))
     pairs, compared = set(), 0
     for words, rows in blocks("every-pair"):
