@@ -4,9 +4,9 @@
 //! the last bit says that there was more. So everything but float16, which has bits enough itself, comes through that.
 
 use super::lanes::*;
-use crate::arch::kinds::{is, is_integer, lane_format, small_format};
-use crate::element::{DataType, Element, Kind};
-use crate::format::{FloatFormat, Nan};
+use crate::arch::kinds::{is_integer, lane_format, small_format};
+use crate::element::{Element, Kind};
+use crate::format::Nan;
 use crate::scalar::{RoundMode, Rules};
 use core::arch::aarch64::*;
 
