@@ -85,42 +85,76 @@ mod tests {
     use super::*;
     use crate::scalar::RoundMode;
 
-    /// Casts stream only what is larger than the caches, so what the tests of whole tensors can try of it is little:
-    /// here every pair streams every length, to every place in a line.
-    #[test]
-    fn streamed_as_cached() {
-        const LEN: usize = 200;
+    /// Bytes that repeat after long, and bear no relation to any type.
+    fn noise(len: usize) -> Vec<u8> {
         let mut state = 1u32;
-        let noise = std::iter::repeat_with(|| {
+        let bytes = std::iter::repeat_with(|| {
             state = state.wrapping_mul(0x9e37_79b1).wrapping_add(0x7f4a_7c15);
             (state >> 24) as u8
         });
-        let noise: Vec<u8> = noise.take(LEN * 8).collect();
+        bytes.take(len).collect()
+    }
+
+    /// Every pair of every backend, with the rules of the newest version.
+    fn for_every_kernel(check: impl Fn(crate::arch::Backend, DataType, DataType, Kernel, &Rules)) {
         for backend in crate::arch::available() {
             let numeric = DataType::NUMERIC.iter().copied();
             for (from, to) in numeric.clone().flat_map(|from| numeric.clone().map(move |to| (from, to))) {
                 let rules = Rules::new(to, 28, true, RoundMode::Up);
                 let Some(kernel) = backend.table().get(from, to) else { continue };
-                let run = |len: usize, dst: &mut [u8], store| {
-                    let src = &noise[..from.byte_len(len).expect("few elements")];
-                    // SAFETY: the backend is available, and these are the bytes of `len` elements.
-                    unsafe { kernel(src, dst, len, &rules, store) };
-                };
-                for len in (0..LEN).step_by(7).chain([64, 128, 192]) {
-                    let bytes = to.byte_len(len).expect("few elements");
-                    let mut expected = vec![0; bytes];
-                    run(len, &mut expected, Store::Cached);
-                    let mut result = vec![0x5a; bytes + 2 * 64];
-                    for at in 0..64 {
-                        result.fill(0x5a);
-                        run(len, &mut result[at..at + bytes], Store::Streamed);
-                        let what = || format!("{backend:?}, {from} -> {to}, {len} elements, {at} bytes in");
-                        assert_eq!(result[at..at + bytes], expected, "{}", what());
-                        let beside = result[..at].iter().chain(&result[at + bytes..]);
-                        assert!(beside.copied().all(|byte| byte == 0x5a), "{}: bytes beside the result", what());
-                    }
-                }
+                check(backend, from, to, kernel, &rules);
             }
         }
+    }
+
+    /// What is done once for a long tensor, as making a table, gives what its parts give.
+    #[test]
+    fn whole_as_in_parts() {
+        const LEN: usize = 4096 + 77;
+        const PART: usize = 64;
+        let noise = noise(LEN * 8);
+        for_every_kernel(|backend, from, to, kernel, rules| {
+            let bytes = |data_type: DataType, len| data_type.byte_len(len).expect("few elements");
+            let src = &noise[..bytes(from, LEN)];
+            let (mut whole, mut parts) = (vec![0; bytes(to, LEN)], vec![0; bytes(to, LEN)]);
+            // SAFETY: the backend is available, and these are the bytes of so many elements.
+            unsafe { kernel(src, &mut whole, LEN, rules, Store::Cached) };
+            let cut = src.chunks(bytes(from, PART)).zip(parts.chunks_mut(bytes(to, PART)));
+            for ((src, dst), begin) in cut.zip((0..).step_by(PART)) {
+                let len = PART.min(LEN - begin);
+                // SAFETY: as above; 64 elements of any type are whole bytes.
+                unsafe { kernel(src, dst, len, rules, Store::Cached) };
+            }
+            assert_eq!(whole, parts, "{backend:?}, {from} -> {to}");
+        });
+    }
+
+    /// Casts stream only what is larger than the caches, so what the tests of whole tensors can try of it is little:
+    /// here every pair streams every length, to every place in a line.
+    #[test]
+    fn streamed_as_cached() {
+        const LEN: usize = 200;
+        let noise = noise(LEN * 8);
+        for_every_kernel(|backend, from, to, kernel, rules| {
+            let run = |len: usize, dst: &mut [u8], store| {
+                let src = &noise[..from.byte_len(len).expect("few elements")];
+                // SAFETY: the backend is available, and these are the bytes of `len` elements.
+                unsafe { kernel(src, dst, len, rules, store) };
+            };
+            for len in (0..LEN).step_by(7).chain([64, 128, 192]) {
+                let bytes = to.byte_len(len).expect("few elements");
+                let mut expected = vec![0; bytes];
+                run(len, &mut expected, Store::Cached);
+                let mut result = vec![0x5a; bytes + 2 * 64];
+                for at in 0..64 {
+                    result.fill(0x5a);
+                    run(len, &mut result[at..at + bytes], Store::Streamed);
+                    let what = || format!("{backend:?}, {from} -> {to}, {len} elements, {at} bytes in");
+                    assert_eq!(result[at..at + bytes], expected, "{}", what());
+                    let beside = result[..at].iter().chain(&result[at + bytes..]);
+                    assert!(beside.copied().all(|byte| byte == 0x5a), "{}: bytes beside the result", what());
+                }
+            }
+        });
     }
 }
