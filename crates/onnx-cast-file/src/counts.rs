@@ -3,9 +3,9 @@
 
 mod tally;
 
-use onnx_cast::{Cast, CastError, CastOptions, DataType, Kind, OpError, Plan, TensorView};
+use crate::widen::{BLOCK, Widening, hub};
+use onnx_cast::{CastError, DataType, Kind, OpError};
 use std::fmt;
-use std::ops::Range;
 use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 use tally::Limits;
@@ -112,16 +112,11 @@ impl FromStr for Loss {
     }
 }
 
-/// Values that are compared at a time: both sides stay in the nearest cache.
-const BLOCK: usize = 2048;
-
 /// Counts what becomes of the values of one tensor, from any number of threads.
 #[derive(Debug)]
 pub(crate) struct Counter {
-    /// The type that holds both sides: float or double.
-    hub: DataType,
-    widen_source: Option<Plan>,
-    widen_result: Option<Plan>,
+    source: Widening,
+    result: Widening,
     limits: Limits,
     total: Mutex<Counts>,
 }
@@ -133,36 +128,24 @@ pub(crate) struct Sides {
     result: Vec<u8>,
 }
 
-fn widening(from: DataType, to: DataType) -> Result<Plan, OpError> {
-    Cast::new(to, &CastOptions { threads: Some(1), ..CastOptions::default() })?.plan(from)
-}
-
 /// A code of a type as a double.
-fn value(plan: &Plan, code: u64) -> f64 {
-    let mut out = [0; 8];
-    let len = plan.from().byte_len(1).unwrap_or(0);
-    let code = code.to_le_bytes();
-    let view = TensorView::new(plan.from(), &[1], code.get(..len).unwrap_or_default());
-    match view.map(|view| plan.run_into(&view, &mut out)) {
-        Ok(Ok(())) => f64::from_le_bytes(out),
-        _ => 0.0,
-    }
+fn value(widening: &Widening, code: u64) -> f64 {
+    let (code, mut out) = (code.to_le_bytes(), Vec::new());
+    let bytes = widening.block(&code, 0..1, &mut out).ok().and_then(|bytes| bytes.first_chunk());
+    bytes.map_or(0.0, |bytes| f64::from_le_bytes(*bytes))
 }
 
 impl Counter {
     /// For a cast between two types, neither string.
     pub(crate) fn new(from: DataType, to: DataType) -> Result<Counter, OpError> {
-        let [source, result] = [from, to].map(|side| widening(side, DataType::Double));
-        let (source, result) = (source?, result?);
-        let min_normal = |plan: &Plan| {
-            let format = plan.from().float_format().filter(|format| format.min_subnormal_code().is_some());
-            format.map_or(0.0, |format| value(plan, format.min_normal_code()))
+        let doubles = |side: DataType| Widening::new(side, DataType::Double);
+        let (source, result) = (doubles(from)?, doubles(to)?);
+        let min_normal = |side: DataType, widening: &Widening| {
+            let format = side.float_format().filter(|format| format.min_subnormal_code().is_some());
+            format.map_or(0.0, |format| value(widening, format.min_normal_code()))
         };
-        let hub = if from.is_exact_in(DataType::Float) && to.is_exact_in(DataType::Float) {
-            DataType::Float
-        } else {
-            DataType::Double
-        };
+        // One type that holds both sides.
+        let hub = if hub(from) == hub(to) { hub(from) } else { DataType::Double };
         let beyond = |high: f64| match hub {
             DataType::Float => f64::from((high as f32).next_up()),
             _ => high.next_up(),
@@ -181,10 +164,10 @@ impl Counter {
             // What is true or false has no size: nothing compares with NaN.
             _ => (f64::NAN, f64::NAN, f64::NAN, f64::NAN),
         };
-        let (min_normal, source_min_normal) = (min_normal(&result), min_normal(&source));
+        let (min_normal, source_min_normal) = (min_normal(to, &result), min_normal(from, &source));
         let limits = Limits { low, high, below, above, min_normal, source_min_normal };
-        let widen = |side: DataType| (side != hub).then(|| widening(side, hub)).transpose();
-        Ok(Counter { hub, widen_source: widen(from)?, widen_result: widen(to)?, limits, total: Mutex::default() })
+        let (source, result) = (Widening::new(from, hub)?, Widening::new(to, hub)?);
+        Ok(Counter { source, result, limits, total: Mutex::default() })
     }
 
     pub(crate) fn reset(&self) {
@@ -200,9 +183,9 @@ impl Counter {
         let mut counts = Counts::default();
         for start in (0..len).step_by(BLOCK) {
             let block = start..len.min(start + BLOCK);
-            let source = self.widen(&self.widen_source, source, block.clone(), &mut sides.source)?;
-            let result = self.widen(&self.widen_result, result, block, &mut sides.result)?;
-            match self.hub {
+            let source = self.source.block(source, block.clone(), &mut sides.source)?;
+            let result = self.result.block(result, block, &mut sides.result)?;
+            match self.source.to {
                 DataType::Float => tally::floats(&self.limits, source.as_chunks().0, result.as_chunks().0, &mut counts),
                 _ => tally::doubles(&self.limits, source.as_chunks().0, result.as_chunks().0, &mut counts),
             }
@@ -210,31 +193,12 @@ impl Counter {
         self.total.lock().unwrap_or_else(PoisonError::into_inner).add(&counts);
         Ok(())
     }
-
-    /// A block of elements in the type that holds both sides.
-    fn widen<'b>(
-        &self,
-        plan: &Option<Plan>,
-        bytes: &'b [u8],
-        block: Range<usize>,
-        out: &'b mut Vec<u8>,
-    ) -> Result<&'b [u8], CastError> {
-        let from = plan.map_or(self.hub, |plan| plan.from());
-        // Blocks start at multiples of 8 elements, and so at whole bytes.
-        let size = |data_type: DataType, len| data_type.byte_len(len).unwrap_or(0);
-        let start = size(from, block.start);
-        let bytes = bytes.get(start..start + size(from, block.len())).unwrap_or_default();
-        let Some(plan) = plan else { return Ok(bytes) };
-        out.resize(size(self.hub, block.len()), 0);
-        plan.run_into(&TensorView::new(from, &[block.len()], bytes)?, out)?;
-        Ok(out)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onnx_cast::Tensor;
+    use onnx_cast::{Cast, CastOptions, Tensor};
 
     fn counts(source: &Tensor, to: DataType, saturate: Option<bool>) -> Counts {
         let options = CastOptions { saturate, ..CastOptions::default() };
@@ -375,7 +339,7 @@ mod tests {
                 let (max_error, max_relative_error) = (want.max_error, want.max_relative_error);
                 assert_eq!(Counts { max_error, max_relative_error, ..got }, want, "{from} to {to}");
                 let [floats, doubles] = hubs.get();
-                hubs.set(if counter.hub == Float { [floats + 1, doubles] } else { [floats, doubles + 1] });
+                hubs.set(if counter.source.to == Float { [floats + 1, doubles] } else { [floats, doubles + 1] });
             }
         }
         assert!(hubs.get().iter().all(|&count| count > 20), "{hubs:?}");

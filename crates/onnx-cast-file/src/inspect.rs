@@ -1,6 +1,8 @@
 //! What a file of tensors holds, and where two differ. Elements go through the same chunks as in a cast, but to something
 //! that looks at them.
 
+mod values;
+
 use crate::error::FileError;
 use crate::flow::{self, Sink, Task, Trouble};
 use crate::format::Format;
@@ -11,11 +13,14 @@ use crate::sharded::{self, Index, Located};
 use crate::source::{Items, zeros};
 use crate::watch::{Meter, Watch};
 use onnx_cast::{Cast, CastOptions, DataType, Plan, TensorView};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use values::look;
+
+pub use values::Values;
 
 /// What a tensor of a file is.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,24 +36,6 @@ pub struct TensorInfo {
     pub bytes: u64,
     /// What its values are like, where that was asked for and they are real numbers.
     pub values: Option<Values>,
-}
-
-/// What the values of a tensor are like.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct Values {
-    /// The least number, if there is a number; infinities count.
-    pub min: Option<f64>,
-    /// The largest.
-    pub max: Option<f64>,
-    /// The mean of the finite values, if there are any.
-    pub mean: Option<f64>,
-    /// Zeros of either sign.
-    pub zeros: u64,
-    /// NaN.
-    pub nan: u64,
-    /// Infinities.
-    pub infinities: u64,
 }
 
 /// What a file holds.
@@ -253,56 +240,6 @@ fn each_double(plan: &Plan, bytes: &[u8], len: usize, mut see: impl FnMut(usize,
         words.iter().enumerate().for_each(|(i, word)| see(start + i, f64::from_le_bytes(*word)));
     }
     Ok(())
-}
-
-/// Sum and number of the finite values of each chunk, by its place.
-type Sums = BTreeMap<u64, (f64, u64)>;
-
-/// Looks at values. Sums are kept by chunk, so that the mean does not depend on which thread was faster.
-struct Look {
-    plan: Plan,
-    len: u64,
-    bits: u64,
-    seen: Mutex<(Values, Sums)>,
-}
-
-fn look(input: &Input, index: usize, meter: &Meter<'_>) -> Result<Option<Values>, FileError> {
-    let stored = &input.tensors[index];
-    let (Some(plan), Some(bits)) = (doubles(stored.data_type), stored.data_type.bits()) else { return Ok(None) };
-    let none = Values { min: None, max: None, mean: None, zeros: 0, nan: 0, infinities: 0 };
-    let look = Look { plan, len: stored.len as u64, bits: bits as u64, seen: Mutex::new((none, BTreeMap::new())) };
-    send(input, index, &look, meter)?;
-    let (mut values, sums) = look.seen.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let (sum, count) = sums.values().fold((0.0, 0), |(sum, count), (more, of)| (sum + more, count + of));
-    values.mean = (count > 0).then(|| sum / count as f64);
-    Ok(Some(values))
-}
-
-impl Sink for Look {
-    fn put(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        let len = (bytes.len() as u64 * 8 / self.bits).min(self.len - at * 8 / self.bits) as usize;
-        let (mut min, mut max, mut sum) = (f64::INFINITY, f64::NEG_INFINITY, 0.0);
-        let (mut zeros, mut nan, mut infinities) = (0, 0, 0);
-        each_double(&self.plan, bytes, len, |_, value| {
-            zeros += u64::from(value == 0.0);
-            nan += u64::from(value.is_nan());
-            infinities += u64::from(value.is_infinite());
-            sum += if value.is_finite() { value } else { 0.0 };
-            min = min.min(value);
-            max = max.max(value);
-        })?;
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let (values, sums) = &mut *seen;
-        if nan < len as u64 {
-            values.min = Some(values.min.map_or(min, |old| old.min(min)));
-            values.max = Some(values.max.map_or(max, |old| old.max(max)));
-        }
-        values.zeros += zeros;
-        values.nan += nan;
-        values.infinities += infinities;
-        sums.insert(at, (sum, len as u64 - nan - infinities));
-        Ok(())
-    }
 }
 
 /// The elements of a tensor where they can be read at any place as this library has them.

@@ -48,6 +48,7 @@ mod sharded;
 mod source;
 mod tensor;
 mod watch;
+mod widen;
 
 pub use atomic::{AtomicFile, end_without_traces};
 pub use cast::{FileCast, Summary, TensorSummary, bit_cast_file, cast_file};
