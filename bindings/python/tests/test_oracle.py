@@ -1,7 +1,6 @@
 """Does the package give what the exact oracle gives, which shares no code with the library?"""
 
-import os
-import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,28 +9,8 @@ from bitwise import array_of, bits
 import onnx_cast
 from onnx_cast import dtypes
 
-ROOT = Path(__file__).resolve().parents[3]
-
-
-def blocks():
-    """The tables of the test kit: a line of words, and what is behind it."""
-    options = ["--quiet", "--release", "--locked", "--package", "testkit", "--bin", "oracle-table"]
-    done = subprocess.run([os.environ.get("CARGO", "cargo"), "run", *options], cwd=ROOT, check=True, capture_output=True)
-    data, at = done.stdout, 0
-    while at < len(data):
-        end = data.index(b"\n", at)
-        words = data[at:end].decode().split(" ")
-        count, at = int(words[-1]), end + 1
-        if words[0] == "cast":
-            yield words, (np.frombuffer(data, "<u8", count, at), np.frombuffer(data, "<u8", count, at + 8 * count))
-            at += 16 * count
-        else:
-            lines = []
-            for _ in range(count):
-                end = data.index(b"\n", at)
-                lines.append(data[at:end].decode().split(" "))
-                at = end + 1
-            yield words, lines
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "crates" / "testkit" / "python"))
+from oracle_table import blocks  # noqa: E402
 
 
 def test_casts_prints_and_readings_are_the_oracles():
