@@ -11,6 +11,7 @@ mod files;
 mod job;
 mod operator;
 mod pool;
+mod stats;
 mod text;
 mod types;
 
@@ -31,6 +32,8 @@ mod _native {
     use super::operator::Operator;
     #[pymodule_export]
     use super::pool::after_fork;
+    #[pymodule_export]
+    use super::stats::{count, count_texts};
     #[pymodule_export]
     use super::types::{data_type, number, setup, types};
 }

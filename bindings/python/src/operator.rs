@@ -193,7 +193,13 @@ enum Value {
 }
 
 impl Operator {
-    fn plan(&self, from: DataType) -> PyResult<Plan> {
+    /// Threads at most.
+    pub(crate) fn threads(&self) -> Option<usize> {
+        self.threads
+    }
+
+    /// The cast of a type.
+    pub(crate) fn plan(&self, from: DataType) -> PyResult<Plan> {
         match &self.which {
             Which::Cast(cast) => cast.plan(from),
             Which::CastLike(cast) => cast.plan(from, self.to),

@@ -23,6 +23,7 @@ def test_jax_arrays_come_back_as_jax_arrays(to):
     same(np.asarray(onnx_cast.cast_like(X, got)), onnx_cast.cast(X, to))
     same(np.asarray(onnx_cast.cast(got, "float")), onnx_cast.cast(np.asarray(got), "float"))
     assert onnx_cast.cast(x, "string").tolist()[0] == ["1", "-0.3", "1000"]
+    assert onnx_cast.stats(x, to) == onnx_cast.stats(X, to)
 
 
 def test_jax_has_its_dtypes_and_lends_its_memory():
@@ -51,6 +52,7 @@ def test_torch_tensors_come_back_as_torch_tensors(to):
     assert torch.equal(transposed.view(torch.uint8), got.T.contiguous().view(torch.uint8))
     out = torch.empty(x.shape, dtype=dtype)
     assert onnx_cast.cast(x, dtype, out=out) is out
+    assert onnx_cast.stats(x, dtype) == onnx_cast.stats(X, to)
 
 
 def test_torch_has_narrow_types_packed_only():

@@ -46,13 +46,15 @@ pub(crate) fn losses(done: &Done) -> String {
     let mut text = String::new();
     for tensor in &done.tensors {
         let Some(counts) = &tensor.counts else { continue };
-        let Counts { values, overflowed, saturated, zero, subnormal, nan, max_error, max_relative_error, .. } = *counts;
+        let Counts { values, overflowed, saturated, zero, subnormal, nan, infinite, .. } = *counts;
+        let Counts { max_error, max_relative_error, .. } = *counts;
         let noted = [
             (overflowed, "overflowed"),
             (saturated, "saturated"),
             (zero, "became zero"),
             (subnormal, "became subnormal"),
             (nan, "NaN"),
+            (infinite, "infinite"),
         ];
         let noted: Vec<String> =
             noted.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!(", {count} {what}")).collect();
@@ -93,7 +95,7 @@ pub(crate) fn plan(done: &Done) -> String {
 }
 
 fn counts(counts: &Counts) -> Value {
-    let Counts { values, overflowed, saturated, zero, subnormal, nan, max_error, max_relative_error, .. } = *counts;
+    let Counts { values, overflowed, saturated, zero, subnormal, nan, infinite, .. } = *counts;
     json!({
         "values": values,
         "overflowed": overflowed,
@@ -101,8 +103,9 @@ fn counts(counts: &Counts) -> Value {
         "zero": zero,
         "subnormal": subnormal,
         "nan": nan,
-        "max_error": max_error,
-        "max_relative_error": max_relative_error,
+        "infinite": infinite,
+        "max_error": counts.max_error,
+        "max_relative_error": counts.max_relative_error,
     })
 }
 

@@ -2,6 +2,7 @@
 //! both types, or to double, which is exact but for integers of 64 bits, and compared (`tally.rs`).
 
 mod tally;
+mod whole;
 
 use crate::widen::{BLOCK, Widening, hub};
 use onnx_cast::{CastError, DataType, Kind, OpError};
@@ -9,6 +10,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 use tally::Limits;
+
+pub use whole::Means;
 
 /// What became of the values of a tensor.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -26,6 +29,8 @@ pub struct Counts {
     pub subnormal: u64,
     /// Values that were NaN.
     pub nan: u64,
+    /// Values that were infinite.
+    pub infinite: u64,
     /// The largest distance between a finite value and a finite result. Distances that differ by less than the precision of
     /// a float may be taken for equal.
     pub max_error: f64,
@@ -34,13 +39,15 @@ pub struct Counts {
 }
 
 impl Counts {
-    fn add(&mut self, other: &Counts) {
+    /// Counts other values too.
+    pub fn add(&mut self, other: &Counts) {
         self.values += other.values;
         self.overflowed += other.overflowed;
         self.saturated += other.saturated;
         self.zero += other.zero;
         self.subnormal += other.subnormal;
         self.nan += other.nan;
+        self.infinite += other.infinite;
         self.max_error = self.max_error.max(other.max_error);
         self.max_relative_error = self.max_relative_error.max(other.max_relative_error);
     }
@@ -180,6 +187,35 @@ impl Counter {
 
     /// Counts `len` values and what became of them.
     pub(crate) fn add(&self, source: &[u8], result: &[u8], len: usize, sides: &mut Sides) -> Result<(), CastError> {
+        self.add_blocks(source, result, len, sides, |_, _| ())
+    }
+
+    /// As [`Counter::add`], and adds the errors to others.
+    fn add_with_means(
+        &self,
+        source: &[u8],
+        result: &[u8],
+        len: usize,
+        sides: &mut Sides,
+        means: &mut Means,
+    ) -> Result<(), CastError> {
+        let floats = |(a, b): (&[u8; 4], &[u8; 4])| (f32::from_le_bytes(*a).into(), f32::from_le_bytes(*b).into());
+        let doubles = |(a, b): (&[u8; 8], &[u8; 8])| (f64::from_le_bytes(*a), f64::from_le_bytes(*b));
+        self.add_blocks(source, result, len, sides, |source, result| match self.hub {
+            DataType::Float => means.see(source.as_chunks().0.iter().zip(result.as_chunks().0).map(floats)),
+            _ => means.see(source.as_chunks().0.iter().zip(result.as_chunks().0).map(doubles)),
+        })
+    }
+
+    /// Counts, and hands every block on, in the type that holds both sides.
+    fn add_blocks(
+        &self,
+        source: &[u8],
+        result: &[u8],
+        len: usize,
+        sides: &mut Sides,
+        mut each: impl FnMut(&[u8], &[u8]),
+    ) -> Result<(), CastError> {
         let mut counts = Counts::default();
         for start in (0..len).step_by(BLOCK) {
             let block = start..len.min(start + BLOCK);
@@ -189,6 +225,7 @@ impl Counter {
                 DataType::Float => tally::floats(&self.limits, source.as_chunks().0, result.as_chunks().0, &mut counts),
                 _ => tally::doubles(&self.limits, source.as_chunks().0, result.as_chunks().0, &mut counts),
             }
+            each(source, result);
         }
         self.total.lock().unwrap_or_else(PoisonError::into_inner).add(&counts);
         Ok(())
@@ -270,6 +307,7 @@ mod tests {
             } else if result != 0.0 && result.abs() < limits.min_normal && source.abs() >= limits.source_min_normal {
                 counts.subnormal += 1;
             }
+            counts.infinite += u64::from(source.is_infinite());
             if source.is_finite() && result.is_finite() {
                 counts.see(source, result);
             }

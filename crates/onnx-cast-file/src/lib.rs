@@ -52,7 +52,7 @@ mod widen;
 
 pub use atomic::{AtomicFile, end_without_traces};
 pub use cast::{FileCast, Summary, TensorSummary, bit_cast_file, cast_file};
-pub use counts::{Counts, Loss};
+pub use counts::{Counts, Loss, Means};
 pub use error::FileError;
 pub use format::Format;
 pub use inspect::{Difference, FileInfo, TensorInfo, Values, diff, inspect};

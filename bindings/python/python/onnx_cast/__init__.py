@@ -13,11 +13,24 @@ from typing import Any
 
 import numpy as np
 
-from onnx_cast import _kinds, _native, _targets
+from onnx_cast import _kinds, _native, _stats, _targets
 from onnx_cast._native import CastError, cast
+from onnx_cast._stats import Stats
 from onnx_cast.files import cast_file, fold, info
 
-__all__ = ["CastError", "bit_cast", "cast", "cast_file", "cast_like", "fold", "info", "pack", "unpack"]
+__all__ = [
+    "CastError",
+    "Stats",
+    "bit_cast",
+    "cast",
+    "cast_file",
+    "cast_like",
+    "fold",
+    "info",
+    "pack",
+    "stats",
+    "unpack",
+]
 
 
 @functools.lru_cache(maxsize=1024, typed=True)
@@ -56,6 +69,26 @@ def cast_like(
 def bit_cast(x: Any, to: Any, *, opset: int | None = None, out: Any = None, packed: bool = False) -> Any:
     """The bits of ``x`` as another type of the same width, in a new array: ONNX's BitCast. See :func:`cast`."""
     return _operator("BitCast", to, True, "up", opset, None).run(x, out, packed)
+
+
+def stats(
+    x: Any,
+    to: Any,
+    *,
+    saturate: bool = True,
+    round_mode: str = "up",
+    opset: int | None = None,
+    threads: int | None = None,
+) -> Stats:
+    """What :func:`cast` would lose: how many values overflow, become zero and so on, and the errors, in one pass over
+    ``x`` that keeps no result. It takes all that ``cast`` takes.
+
+    Both sides are compared as doubles, which is exact but for integers of 64 bits and texts.
+
+    >>> stats(np.array([1.0, 1000.0, 1e-9], np.float32), "float8e4m3fn").saturated
+    1
+    """
+    return _stats.of(_operator("Cast", to, saturate, round_mode, opset, threads), x)
 
 
 def pack(x: np.ndarray) -> np.ndarray:

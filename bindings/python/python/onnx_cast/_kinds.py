@@ -27,17 +27,37 @@ def run(operator: _native.Operator, x: Any, out: Any, packed: bool) -> Any:
         return _tensor_proto(operator, x, out, packed)
     if hasattr(x, "__dlpack__"):
         return _dlpack(operator, x, out, packed)
+    return _array(operator, array_of(x), out, packed)
+
+
+def array_of(x: Any) -> np.ndarray:
+    """The elements of any object as an array, in the object's own memory where it lends that."""
+    if isinstance(x, (np.ndarray, np.generic)):
+        return _unmasked(np.asanyarray(x))
+    kind = type(x).__module__.partition(".")[0]
+    if kind == "torch":
+        return _torch_array(_tensor(x).detach(), "x")
+    if kind in ("jax", "jaxlib"):
+        return np.asarray(x)
+    if kind == "onnx":
+        return proto_array(_proto(x))
+    if hasattr(x, "__dlpack__"):
+        return _dlpack_array(x)
     try:
-        array = np.asarray(memoryview(x))
+        return np.asarray(memoryview(x))
     except TypeError:
         kinds = "a numpy array, a tensor with DLPack, a buffer or an onnx.TensorProto"
         raise TypeError(f"x is of type {type(x).__name__} (want {kinds})") from None
-    return _array(operator, array, out, packed)
+
+
+def _unmasked(x: np.ndarray) -> np.ndarray:
+    if isinstance(x, np.ma.MaskedArray):
+        raise TypeError("x is a masked array, whose mask a cast would lose (want x.filled(...) or x.data)")
+    return x
 
 
 def _array(operator: _native.Operator, x: np.ndarray, out: Any, packed: bool) -> Any:
-    if isinstance(x, np.ma.MaskedArray):
-        raise TypeError("x is a masked array, whose mask a cast would lose (want x.filled(...) or x.data)")
+    _unmasked(x)
     if _targets.is_text(x.dtype):
         texts = x.ravel().tolist()
         if operator.to != _targets.STRING:
@@ -88,9 +108,7 @@ def _no_packed_type(library: str, operator: _native.Operator) -> TypeError:
 def _torch(operator: _native.Operator, x: Any, out: Any, packed: bool) -> Any:
     import torch
 
-    if not isinstance(x, torch.Tensor):
-        raise TypeError(f"x is of type {type(x).__name__} (want a tensor)")
-    array = _torch_array(x.detach(), "x")
+    array = _torch_array(_tensor(x).detach(), "x")
     if operator.to == _targets.STRING:  # which torch has not
         return _array(operator, array, out, packed)
     if out is None:
@@ -100,6 +118,14 @@ def _torch(operator: _native.Operator, x: Any, out: Any, packed: bool) -> Any:
         out = torch.empty(_result_shape(operator, x.shape, packed), dtype=dtype)
     operator.run(array, _torch_array(out, "out") if isinstance(out, torch.Tensor) else out, packed)
     return out
+
+
+def _tensor(x: Any) -> Any:
+    import torch
+
+    if not isinstance(x, torch.Tensor):
+        raise TypeError(f"x is of type {type(x).__name__} (want a tensor)")
+    return x
 
 
 def _result_shape(operator: _native.Operator, shape: tuple[int, ...], packed: bool) -> tuple[int, ...]:
@@ -151,21 +177,23 @@ def _jax(operator: _native.Operator, x: Any, out: Any, packed: bool) -> Any:
 
 
 def _dlpack(operator: _native.Operator, x: Any, out: Any, packed: bool) -> Any:
-    try:
-        array = np.from_dlpack(x)
-    except (BufferError, RuntimeError, TypeError, ValueError) as error:
-        raise TypeError(f"x, of type {type(x).__name__}, cannot lend its elements to numpy: {error}") from error
-    result = _array(operator, array, out, packed)
+    result = _array(operator, _dlpack_array(x), out, packed)
     if out is not None or not hasattr(x, "__array_namespace__"):
         return result
     return x.__array_namespace__().from_dlpack(result)
 
 
+def _dlpack_array(x: Any) -> np.ndarray:
+    try:
+        return np.from_dlpack(x)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        raise TypeError(f"x, of type {type(x).__name__}, cannot lend its elements to numpy: {error}") from error
+
+
 def _tensor_proto(operator: _native.Operator, x: Any, out: Any, packed: bool) -> Any:
     from onnx import TensorProto
 
-    if not isinstance(x, TensorProto):
-        raise TypeError(f"x is of type {type(x).__name__} (want an onnx.TensorProto)")
+    _proto(x)
     if out is not None or packed:
         raise TypeError("an onnx.TensorProto is always packed and takes no out")
     result = TensorProto(name=x.name, data_type=operator.to, dims=x.dims)
@@ -175,6 +203,14 @@ def _tensor_proto(operator: _native.Operator, x: Any, out: Any, packed: bool) ->
     else:
         result.raw_data = operator.run(array, None, True).tobytes()
     return result
+
+
+def _proto(x: Any) -> Any:
+    from onnx import TensorProto
+
+    if not isinstance(x, TensorProto):
+        raise TypeError(f"x is of type {type(x).__name__} (want an onnx.TensorProto)")
+    return x
 
 
 def proto_array(x: Any) -> np.ndarray:

@@ -30,6 +30,7 @@ struct Sums<B> {
     zero: B,
     subnormal: B,
     nan: B,
+    infinite: B,
     /// The largest errors, absolute and relative, as the bits of floats.
     error: B,
     relative: B,
@@ -93,6 +94,7 @@ macro_rules! tally {
                     let was_normal = (before >= limits.source_normal) & !nan;
                     sums.subnormal += <$signed>::from((size != 0) & (size < limits.normal) & was_normal & !beyond);
                     sums.nan += <$signed>::from(nan);
+                    sums.infinite += <$signed>::from(!WITHIN & (before == INFINITY));
                     let both = finite & was_finite;
                     let error = (source - result).abs();
                     let relative = error / source.abs();
@@ -120,6 +122,7 @@ macro_rules! tally {
             counts.zero += sums.zero as u64;
             counts.subnormal += sums.subnormal as u64;
             counts.nan += sums.nan as u64;
+            counts.infinite += sums.infinite as u64;
 
             let known = |most: f64| bits(most as $float);
             if sums.error > known(counts.max_error) || sums.relative > known(counts.max_relative_error) {

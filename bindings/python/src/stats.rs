@@ -1,0 +1,93 @@
+//! What casts would lose, counted by the file crate in one pass over an array, whose results are not kept.
+
+use crate::array::Contiguous;
+use crate::error::refused;
+use crate::operator::Operator;
+use crate::pool::with_threads;
+use crate::text::strings_of;
+use crate::types::type_of;
+use numpy::{PyUntypedArray, PyUntypedArrayMethods};
+use onnx_cast::{CastError, DataType, Plan, TensorView};
+use onnx_cast_file::{Counts, Means};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+use rayon::prelude::*;
+
+/// Elements that are counted as one, by one thread: a multiple of 8. As they do not depend on the threads, the sums that
+/// make the mean errors do not either.
+const PIECE: usize = 1 << 20;
+
+/// Pieces between which the interpreter is asked whether it was interrupted.
+const STRETCH: usize = 32;
+
+/// Values, overflowed, saturated, zero, subnormal, NaN, infinite, and the errors: the largest, the largest relative to
+/// its value, and their means.
+type Row = ((u64, u64, u64, u64, u64, u64, u64), (f64, f64, f64, f64));
+
+fn row(counts: &Counts, means: &Means) -> Row {
+    let Counts { values, overflowed, saturated, zero, subnormal, nan, infinite, .. } = *counts;
+    let errors = (counts.max_error, counts.max_relative_error, means.error(), means.relative_error());
+    ((values, overflowed, saturated, zero, subnormal, nan, infinite), errors)
+}
+
+/// Counts what an operator would do to the elements of an array of numbers.
+#[pyfunction]
+pub(crate) fn count<'py>(
+    py: Python<'py>,
+    operator: &Bound<'py, Operator>,
+    array: &Bound<'py, PyUntypedArray>,
+) -> PyResult<Row> {
+    let dtype = array.dtype();
+    let from = type_of(&dtype)?.ok_or_else(|| PyTypeError::new_err(format!("ONNX has no type for {dtype}")))?;
+    let plan = operator.get().plan(from)?;
+    let source = Contiguous::of(array)?;
+    let (bytes, len) = (source.bytes(), array.len());
+    let size = |len| if from.is_packed() { len } else { from.byte_len(len).unwrap_or(0) };
+    let pieces: Vec<(&[u8], usize)> = (0..len)
+        .step_by(PIECE)
+        .map(|at| {
+            let len = PIECE.min(len - at);
+            (&bytes[size(at)..size(at) + size(len)], len)
+        })
+        .collect();
+    let (mut total, mut means) = (Counts::default(), Means::default());
+    for stretch in pieces.chunks(STRETCH) {
+        let least = operator.get().threads().map_or(1, |threads| stretch.len().div_ceil(threads));
+        let work = || stretch.par_iter().with_min_len(least).map(|(bytes, len)| piece(&plan, bytes, *len)).collect();
+        let counted: Result<Vec<(Counts, Means)>, CastError> = py.detach(|| with_threads(work))?;
+        for (counts, errors) in counted.map_err(refused)? {
+            total.add(&counts);
+            means.add(&errors);
+        }
+        py.check_signals()?;
+    }
+    Ok(row(&total, &means))
+}
+
+/// Counts a piece; elements narrower than a byte stand one in a byte.
+fn piece(plan: &Plan, bytes: &[u8], len: usize) -> Result<(Counts, Means), CastError> {
+    let (from, shape) = (plan.from(), [len]);
+    let mut packed = Vec::new();
+    let bytes = if from.is_packed() {
+        packed.resize(from.byte_len(len).unwrap_or(0), 0);
+        onnx_cast::pack(from, bytes, &mut packed);
+        &packed
+    } else {
+        bytes
+    };
+    Counts::of(plan, &TensorView::new(from, &shape, bytes)?)
+}
+
+/// Counts what an operator would do to texts.
+#[pyfunction]
+pub(crate) fn count_texts<'py>(
+    py: Python<'py>,
+    operator: &Bound<'py, Operator>,
+    texts: &Bound<'py, PyList>,
+) -> PyResult<Row> {
+    let plan = operator.get().plan(DataType::String)?;
+    let (strings, shape) = (strings_of(texts)?, [texts.len()]);
+    let view = TensorView::strings(&shape, strings.view()).map_err(refused)?;
+    py.detach(|| Counts::of(&plan, &view)).map(|(counts, means)| row(&counts, &means)).map_err(refused)
+}
