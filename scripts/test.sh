@@ -2,8 +2,20 @@
 # The whole test run: set-up, format, lints, build, tests, documentation, checks in Python. All warnings are errors.
 # Needs Rust (with rustfmt and clippy), Python 3.11 or newer, a compiler for C and C++, make and pkg-config; the first run
 # fetches packages from crates.io and PyPI.
+# With --ray, the Python package is also tested on a Ray cluster of this machine and with Arrow and pandas (200 MB of
+# packages); with --torch, on PyTorch's tensors (4 GB).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+for option in "$@"; do
+    case "$option" in
+    --ray | --torch) ;;
+    *)
+        echo "scripts/test.sh: unknown option $option (want --ray, --torch)" >&2
+        exit 2
+        ;;
+    esac
+done
 
 stage() {
     printf '\n=== %s\n' "$1"
@@ -16,7 +28,7 @@ package=bindings/python/Cargo.toml
 # The Python package is a workspace of its own, which shares what is built.
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}"
 
-stage "set-up" python3 scripts/setup.py
+stage "set-up" python3 scripts/setup.py "$@"
 stage "facts from onnx, older" "$python" scripts/onnx_schemas.py --check
 stage "facts from onnx, newest" env PYTHONPATH=.cache/onnx-newest "$python" scripts/onnx_schemas.py --check
 stage "operators of onnx, older" "$python" scripts/onnx_operators.py --check

@@ -2,8 +2,8 @@
 
 use crate::error::refused;
 use crate::types::number_to_type;
-use onnx_cast::{CastOptions, NEWEST_OPSET};
-use onnx_cast_file::{FileCast, ModelFold, Pattern, Rule, Selection, Summary, TensorSummary, Watch, WriteOptions};
+use onnx_cast::{CastOptions, DataType, NEWEST_OPSET};
+use onnx_cast_file::{FileCast, ModelCast, ModelFold, Pattern, Rule, Selection, TensorSummary, Watch, WriteOptions};
 use pyo3::prelude::*;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ const PERIOD: Duration = Duration::from_millis(50);
 
 /// How far the work is, as the two threads see it.
 #[derive(Default)]
-struct State {
+pub(crate) struct State {
     done: AtomicU64,
     total: AtomicU64,
     stop: AtomicBool,
@@ -25,75 +25,95 @@ struct State {
 
 /// A tensor, as Python has it: name, shape, number of the type before and after, bytes before and after, whether it is
 /// cast.
-type Row = (String, Vec<usize>, i32, i32, u64, u64, bool);
+pub(crate) type Row = (String, Vec<usize>, i32, i32, u64, u64, bool);
 
-fn rows(summary: Summary) -> Vec<Row> {
+pub(crate) fn rows(tensors: Vec<TensorSummary>) -> Vec<Row> {
     let row = |TensorSummary { name, shape, from, to, bytes_before, bytes_after, cast, .. }| {
         (name, shape, from.onnx(), to.onnx(), bytes_before, bytes_after, cast)
     };
-    summary.tensors.into_iter().map(row).collect()
+    tensors.into_iter().map(row).collect()
 }
 
 fn patterns(texts: Vec<String>) -> PyResult<Vec<Pattern>> {
     texts.iter().map(|text| text.parse().map_err(refused)).collect()
 }
 
-/// Casts a file to another. `rules` are pairs of a pattern and a type, or `None` to keep what it has.
+/// What is to be cast and how, as Python has it: the target; the opset and attributes; patterns to include and to exclude,
+/// rules (pairs of a pattern and a type, or `None` to keep what it has), and the fewest elements.
+#[derive(FromPyObject)]
+pub(crate) struct Request(
+    Option<i64>,
+    (Option<i64>, Option<bool>, Option<String>),
+    Vec<String>,
+    Vec<String>,
+    Vec<(String, Option<i64>)>,
+    u64,
+);
+
+impl Request {
+    /// The library's own, told of by a state.
+    pub(crate) fn of(self, state: &Arc<State>) -> PyResult<FileCast> {
+        let Request(to, (opset, saturate, round_mode), include, exclude, rules, min_size) = self;
+        let rule = |(pattern, to): (String, Option<i64>)| {
+            Ok(Rule { pattern: pattern.parse().map_err(refused)?, to: to.map(number_to_type).transpose()? })
+        };
+        Ok(FileCast {
+            selection: Selection {
+                to: to.map(number_to_type).transpose()?,
+                include: patterns(include)?,
+                exclude: patterns(exclude)?,
+                rules: rules.into_iter().map(rule).collect::<PyResult<_>>()?,
+                min_size,
+            },
+            options: CastOptions {
+                opset: opset.unwrap_or(NEWEST_OPSET.into()),
+                saturate,
+                round_mode: round_mode.map(|mode| mode.parse().map_err(refused)).transpose()?,
+                ..CastOptions::default()
+            },
+            from: None,
+            shape: None,
+            write: WriteOptions::default(),
+            dry_run: false,
+            resume: false,
+            count: false,
+            fail_on: Vec::new(),
+            watch: Some(watch(state)),
+        })
+    }
+}
+
+/// What tells a state how far the work is, and ends the work where the state says so.
+fn watch(state: &Arc<State>) -> Watch {
+    let told = Arc::clone(state);
+    Watch::stopping(move |done, total| {
+        told.total.store(total, Ordering::Relaxed);
+        told.done.fetch_max(done, Ordering::Relaxed);
+        if told.stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })
+}
+
+/// Casts a file to another. `modes`: whether nothing is written, and whether files that are there already are left alone.
 #[pyfunction]
-#[expect(clippy::too_many_arguments, reason = "they are the keywords of the Python function")]
 pub(crate) fn cast_file(
     py: Python<'_>,
     input: PathBuf,
     output: PathBuf,
-    to: Option<i64>,
-    attributes: (Option<i64>, Option<bool>, Option<String>),
-    include: Vec<String>,
-    exclude: Vec<String>,
-    rules: Vec<(String, Option<i64>)>,
-    min_size: u64,
+    request: Request,
     from: Option<i64>,
     modes: (bool, bool),
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Vec<Row>> {
-    let (opset, saturate, round_mode) = attributes;
-    let rule = |(pattern, to): (String, Option<i64>)| {
-        Ok(Rule { pattern: pattern.parse().map_err(refused)?, to: to.map(number_to_type).transpose()? })
-    };
     let state = Arc::new(State::default());
-    let told = Arc::clone(&state);
-    let request = FileCast {
-        selection: Selection {
-            to: to.map(number_to_type).transpose()?,
-            include: patterns(include)?,
-            exclude: patterns(exclude)?,
-            rules: rules.into_iter().map(rule).collect::<PyResult<_>>()?,
-            min_size,
-        },
-        options: CastOptions {
-            opset: opset.unwrap_or(NEWEST_OPSET.into()),
-            saturate,
-            round_mode: round_mode.map(|mode| mode.parse().map_err(refused)).transpose()?,
-            ..CastOptions::default()
-        },
-        from: from.map(number_to_type).transpose()?,
-        shape: None,
-        write: WriteOptions::default(),
-        dry_run: modes.0,
-        resume: modes.1,
-        count: false,
-        fail_on: Vec::new(),
-        watch: Some(Watch::stopping(move |done, total| {
-            told.total.store(total, Ordering::Relaxed);
-            told.done.fetch_max(done, Ordering::Relaxed);
-            if told.stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        })),
-    };
-    let work = || onnx_cast_file::cast_file(&input, &output, &request).map(rows);
+    let (dry_run, resume) = modes;
+    let from = from.map(number_to_type).transpose()?;
+    let request = FileCast { from, dry_run, resume, ..request.of(&state)? };
+    let work = || onnx_cast_file::cast_file(&input, &output, &request).map(|done| rows(done.tensors));
     watched(py, &state, progress, work)?.map_err(refused)
 }
 
 /// Runs the work in a thread. What Python raises meanwhile, by a signal or by `progress`, ends the work and is returned.
-fn watched<R: Send>(
+pub(crate) fn watched<R: Send>(
     py: Python<'_>,
     state: &State,
     progress: Option<Py<PyAny>>,
@@ -142,7 +162,40 @@ fn watched<R: Send>(
 /// Computes the Casts of a model's constants and removes those that change nothing: how many were computed, removed, and
 /// joined.
 #[pyfunction]
-pub(crate) fn fold(py: Python<'_>, input: PathBuf, output: PathBuf) -> PyResult<(usize, usize, usize)> {
-    let done = py.detach(|| onnx_cast_file::fold_model(&input, &output, &ModelFold::default()));
+pub(crate) fn fold(
+    py: Python<'_>,
+    input: PathBuf,
+    output: PathBuf,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<(usize, usize, usize)> {
+    let state = Arc::new(State::default());
+    let request = ModelFold { watch: Some(watch(&state)), ..ModelFold::default() };
+    let done = watched(py, &state, progress, || onnx_cast_file::fold_model(&input, &output, &request))?;
     done.map(|done| (done.computed, done.removed, done.joined)).map_err(refused)
+}
+
+/// Stores constants of a model in another type, each with a Cast back. `modes`: whether nothing is written, and whether
+/// the opset may be raised.
+#[pyfunction]
+pub(crate) fn cast_model(
+    py: Python<'_>,
+    input: PathBuf,
+    output: PathBuf,
+    request: Request,
+    modes: (bool, bool),
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Vec<Row>> {
+    let state = Arc::new(State::default());
+    let FileCast { selection, options, watch, .. } = request.of(&state)?;
+    let (dry_run, raise_opset) = modes;
+    let work = || {
+        let select = |name: &str, from: DataType, elements: usize| {
+            // Integer constants are shapes, axes and indices: they are cast where a rule names them, or not at all.
+            let to = selection.target(name, from, elements as u64);
+            to.filter(|_| from.is_float() || selection.rules.iter().any(|rule| rule.pattern.matches(name)))
+        };
+        let request = ModelCast { options, dry_run, raise_opset, watch, ..ModelCast::new(&select) };
+        onnx_cast_file::cast_model(&input, &output, &request).map(|done| rows(done.tensors))
+    };
+    watched(py, &state, progress, work)?.map_err(refused)
 }

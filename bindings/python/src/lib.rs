@@ -10,6 +10,7 @@ mod error;
 mod files;
 mod job;
 mod operator;
+mod parts;
 mod pool;
 mod stats;
 mod text;
@@ -25,11 +26,13 @@ mod _native {
     #[pymodule_export]
     use super::error::CastError;
     #[pymodule_export]
-    use super::files::{cast_file, fold};
+    use super::files::{cast_file, cast_model, fold};
     #[pymodule_export]
     use super::job::{pack, unpack};
     #[pymodule_export]
     use super::operator::Operator;
+    #[pymodule_export]
+    use super::parts::{cast_part, lay_out, name_whole, part_is_there, plan_shards, write_index};
     #[pymodule_export]
     use super::pool::after_fork;
     #[pymodule_export]

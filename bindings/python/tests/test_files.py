@@ -116,6 +116,33 @@ def test_a_signal_ends_the_work(large, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["large.npy"]
 
 
+def test_the_constants_of_a_model_are_cast(tmp_path):
+    weights = {"w": np.linspace(-3, 3, 300, dtype=np.float32), "b": np.ones(300, np.float32), "i": np.arange(300)}
+    node = helper.make_node("Add", ["w", "b"], ["y"])
+    info = [helper.make_tensor_value_info("y", TensorProto.FLOAT, [300])]
+    constants = [onnx.numpy_helper.from_array(array, name) for name, array in weights.items()]
+    opset = [helper.make_opsetid("", 13)]
+    model = helper.make_model(helper.make_graph([node], "g", [], info, constants), opset_imports=opset, ir_version=8)
+    onnx.save(model, tmp_path / "in.onnx")
+    told = []
+    cast = lambda *given, **options: onnx_cast.cast_file(tmp_path / "in.onnx", tmp_path / "out.onnx", *given, **options)
+    plan = cast("float16", rules={"b": None}, dry_run=True)
+    assert not (tmp_path / "out.onnx").exists()
+    assert cast("float16", rules={"b": None}, progress=lambda *state: told.append(state)) == plan
+    assert [(row.name, row.after.name) for row in plan if row.cast] == [("w", "float16")]
+    assert told[-1][0] == told[-1][1] == (tmp_path / "out.onnx").stat().st_size
+    (stored,) = (one for one in onnx.load(tmp_path / "out.onnx").graph.initializer if one.data_type == TensorProto.FLOAT16)
+    same(onnx.numpy_helper.to_array(stored), weights["w"].astype(np.float16))
+    with pytest.raises(CastError, match="opset"):
+        cast("float8e4m3fn")
+    assert cast("float8e4m3fn", raise_opset=True)[0].after.name == "float8e4m3fn"
+    assert not any(row.cast for row in cast("float16", min_size=301))
+    with pytest.raises(CastError, match="not for models"):
+        cast("float16", opset=21)
+    with pytest.raises(CastError, match="raise_opset is for models"):
+        onnx_cast.cast_file(tmp_path / "x.npy", tmp_path / "y.npy", "int8", raise_opset=True)
+
+
 def test_a_model_is_folded(tmp_path):
     weights = onnx.numpy_helper.from_array(np.array([1.5, 2.5], np.float16), "w")
     nodes = [helper.make_node("Cast", ["w"], ["v"], to=TensorProto.FLOAT), helper.make_node("Add", ["x", "v"], ["y"])]
@@ -126,7 +153,11 @@ def test_a_model_is_folded(tmp_path):
         ir_version=10,
     )
     onnx.save(model, tmp_path / "in.onnx")
-    assert onnx_cast.fold(tmp_path / "in.onnx", tmp_path / "out.onnx").computed == 1
+    told = []
+    folding = onnx_cast.fold(tmp_path / "in.onnx", tmp_path / "out.onnx", progress=lambda *state: told.append(state))
+    assert folding.computed == 1
+    size = (tmp_path / "out.onnx").stat().st_size
+    assert told[-1] == (size, size)
     folded = onnx.load(tmp_path / "out.onnx")
     assert [node.op_type for node in folded.graph.node] == ["Add"]
     (constant,) = folded.graph.initializer

@@ -1,6 +1,4 @@
-"""Tensors of JAX and torch. They are large downloads, so these tests run only where they are installed:
-`.venv/bin/python -m pip install jax torch`.
-"""
+"""Tensors of JAX and torch. The latter is a large download: `bash scripts/test.sh --torch` adds its tests."""
 
 import ml_dtypes
 import numpy as np

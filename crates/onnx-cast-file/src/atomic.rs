@@ -33,23 +33,7 @@ impl AtomicFile {
     pub fn create(path: impl AsRef<Path>) -> Result<AtomicFile, FileError> {
         let path = path.as_ref();
         let refuse = |error| FileError::io(path, "write", error);
-        // A link that leads nowhere, or a new name, is its own target.
-        let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let old = match fs::metadata(&target) {
-            Ok(metadata) => Some(metadata),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(refuse(error)),
-        };
-        if let Some(old) = &old {
-            if old.is_dir() {
-                return Err(refuse(io::ErrorKind::IsADirectory.into()));
-            }
-            if !old.is_file() {
-                return Err(refuse(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")));
-            }
-            // A rename would replace a file that nobody may write to, which is not what its owner asked for.
-            fs::OpenOptions::new().write(true).open(&target).map_err(refuse)?;
-        }
+        let (target, old) = target_of(path)?;
         let folder = folder_of(&target);
         let (file, temporary) = match unnamed(folder) {
             Some(file) => (file, None),
@@ -61,6 +45,20 @@ impl AtomicFile {
         if let Some(old) = old {
             file.set_permissions(old.permissions()).map_err(refuse)?;
         }
+        Ok(AtomicFile { path: path.to_owned(), target: Some(target), file: buffered(file), temporary })
+    }
+
+    /// Goes on with a file that others have written under a temporary name, in the folder of `path`.
+    pub(crate) fn resume(path: &Path, temporary: &Path) -> Result<AtomicFile, FileError> {
+        let refuse = |error| FileError::io(temporary, "write", error);
+        let (target, old) = target_of(path)?;
+        let file = fs::OpenOptions::new().read(true).write(true).open(temporary).map_err(refuse)?;
+        if let Some(old) = old {
+            file.set_permissions(old.permissions()).map_err(refuse)?;
+        }
+        let name = TempPath::try_from_path(temporary).map_err(refuse)?;
+        names().push(name.to_path_buf());
+        let temporary = Some(Temporary(Some(name)));
         Ok(AtomicFile { path: path.to_owned(), target: Some(target), file: buffered(file), temporary })
     }
 
@@ -158,6 +156,29 @@ pub(crate) fn link_over(source: &Path, target: &Path) -> Result<(), FileError> {
     copy.commit()
 }
 
+/// The file that will be replaced, which must be one that may be, and what is there.
+pub(crate) fn target_of(path: &Path) -> Result<(PathBuf, Option<fs::Metadata>), FileError> {
+    let refuse = |error| FileError::io(path, "write", error);
+    // A link that leads nowhere, or a new name, is its own target.
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let old = match fs::metadata(&target) {
+        Ok(metadata) => Some(metadata),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(refuse(error)),
+    };
+    if let Some(old) = &old {
+        if old.is_dir() {
+            return Err(refuse(io::ErrorKind::IsADirectory.into()));
+        }
+        if !old.is_file() {
+            return Err(refuse(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")));
+        }
+        // A rename would replace a file that nobody may write to, which is not what its owner asked for.
+        fs::OpenOptions::new().write(true).open(&target).map_err(refuse)?;
+    }
+    Ok((target, old))
+}
+
 fn buffered(file: File) -> io::BufWriter<File> {
     io::BufWriter::with_capacity(1 << 18, file)
 }
@@ -165,6 +186,12 @@ fn buffered(file: File) -> io::BufWriter<File> {
 /// The folder that a path is in.
 pub(crate) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Makes the folder that a file is to be in.
+pub(crate) fn create_folder(file: &Path) -> Result<(), FileError> {
+    let folder = folder_of(file);
+    fs::create_dir_all(folder).map_err(|error| FileError::io(folder, "make the folder", error))
 }
 
 /// The temporary files that have names now. Nothing is named, renamed or removed without it.

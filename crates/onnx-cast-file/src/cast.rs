@@ -1,6 +1,6 @@
 //! From file to file: what becomes of each tensor is decided first, then they are cast in chunks (`flow.rs`).
 
-use crate::atomic::{AtomicFile, folder_of};
+use crate::atomic::{AtomicFile, create_folder};
 use crate::counts::{Counter, Counts, Loss};
 use crate::error::FileError;
 use crate::flow::{self, Elements, Ordered, Sink, Task, Trouble};
@@ -9,6 +9,7 @@ use crate::input::{Given, Input, Place, Stored, check_type};
 use crate::npy;
 use crate::npz;
 use crate::output::Output;
+use crate::parts;
 use crate::positional::{InputFile, write_at};
 use crate::safetensors::{self, SafetensorsError};
 use crate::selection::Selection;
@@ -17,9 +18,9 @@ use crate::source::{Items, zeros};
 use crate::tensor::WriteOptions;
 use crate::watch::{Meter, Watch};
 use onnx_cast::{BitCast, Cast, CastOptions, Data, DataType, OpError, Operator, Plan, Tensor, TensorError, TensorView};
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Mutex;
 use zip::result::ZipError;
 use zip::write::SimpleFileOptions;
@@ -30,7 +31,8 @@ use zip::{CompressionMethod, ZipWriter};
 pub struct FileCast {
     /// Which tensors, and to which types.
     pub selection: Selection,
-    /// The opset and the operator's attributes. BitCast takes the opset alone.
+    /// The opset and the operator's attributes, of which BitCast takes the opset alone; and how many threads read, cast
+    /// and write at most.
     pub options: CastOptions,
     /// The input's type, where a `.npy` file does not tell it. Elsewhere it must be the file's.
     pub from: Option<DataType>,
@@ -130,6 +132,14 @@ pub struct TensorSummary {
 /// Where a file cannot be read or written, the input is not valid, a tensor cannot be cast, or the output's format has no
 /// place for the result.
 pub fn cast_file(input: impl AsRef<Path>, output: impl AsRef<Path>, request: &FileCast) -> Result<Summary, FileError> {
+    with_cast(request, |work| convert(input.as_ref(), output.as_ref(), request, work))
+}
+
+/// Does what is to be done with casts.
+pub(crate) fn with_cast<R>(
+    request: &FileCast,
+    run: impl FnOnce(&Work<'_>) -> Result<R, FileError>,
+) -> Result<R, FileError> {
     // A chunk is cast by the thread that reads and writes it.
     let options = CastOptions { threads: Some(1), ..request.options };
     let plan = |from, to| Cast::new(to, &options)?.plan(from);
@@ -137,8 +147,7 @@ pub fn cast_file(input: impl AsRef<Path>, output: impl AsRef<Path>, request: &Fi
         Cast::new(to, &options).map_err(|error| FileError::Operator { error })?;
     }
     let select = |stored: &Stored| request.selection.target(&stored.name, stored.data_type, stored.len as u64);
-    let work = Work { name: "cast", plan: &plan, select: &select, needs_one: false };
-    convert(input.as_ref(), output.as_ref(), request, &work)
+    run(&Work { name: "cast", plan: &plan, select: &select, needs_one: false })
 }
 
 /// Reinterprets the bits of a file, as [`cast_file`] casts it; of a `.safetensors` file to a `.safetensors` file every
@@ -173,7 +182,7 @@ pub fn bit_cast_file(
 }
 
 /// What is to be done with a file.
-struct Work<'a> {
+pub(crate) struct Work<'a> {
     /// The command that does it.
     name: &'static str,
     /// The cast between two types.
@@ -203,33 +212,18 @@ fn format_of(path: &Path) -> Result<Option<Format>, FileError> {
     if path == Path::new("-") { Ok(None) } else { Format::from_path(path).map(Some) }
 }
 
-/// Makes the folder that a file is to be in.
-fn create_folder(file: &Path) -> Result<(), FileError> {
-    let folder = folder_of(file);
-    fs::create_dir_all(folder).map_err(|error| FileError::io(folder, "make the folder", error))
-}
-
 /// A checkpoint in several files: all of it is planned before the first is written.
 fn convert_shards(index: &Index, output: &Path, request: &FileCast, work: &Work<'_>) -> Result<Summary, FileError> {
     let output = index.output(output)?;
-    let job = |shard: &str, target, needs_one| {
-        let input = Input::open(&index.file(shard), Some(Format::Safetensors), &Given::default())?;
-        let sink = Output { path: target, format: Format::Safetensors, options: &request.write };
-        Job::new(input, sink, request, &Work { needs_one, ..*work })
-    };
-    let targets: Vec<PathBuf> = index.shards.iter().map(|(shard, _)| output.with_file_name(shard)).collect();
-    let mut summary = Summary::default();
-    for ((shard, listed), target) in index.shards.iter().zip(&targets) {
-        let job = job(shard, target, false)?;
-        index.check(shard, listed, &job.input)?;
-        let (planned, _) = job.plan()?;
-        summary.tensors.extend(planned.tensors);
-    }
+    let each = Work { needs_one: false, ..*work };
+    let mut shards = parts::of_index(index, &output, request, &each)?;
+    let tensors = shards.iter_mut().flat_map(|shard| std::mem::take(&mut shard.tensors)).collect();
+    let mut summary = Summary { tensors, ..Summary::default() };
     if work.needs_one
         && summary.tensors.iter().all(|row| !row.cast)
-        && let (Some((shard, _)), Some(target)) = (index.shards.first(), targets.first())
+        && let Some(shard) = shards.first()
     {
-        job(shard, target, true)?;
+        parts::open(&shard.input, &shard.output, request, work)?;
     }
     if request.dry_run {
         return Ok(summary);
@@ -238,14 +232,14 @@ fn convert_shards(index: &Index, output: &Path, request: &FileCast, work: &Work<
     let meter = Meter::new(request.watch.as_ref(), passes * summary.bytes_before());
     if !request.fail_on.is_empty() {
         // Files appear one by one, so that all of them have to be good before the first.
-        for ((shard, _), target) in index.shards.iter().zip(&targets) {
-            job(shard, target, false)?.rehearse(request, &meter)?;
+        for shard in &shards {
+            parts::open(&shard.input, &shard.output, request, &each)?.rehearse(request, &meter)?;
         }
     }
     create_folder(&output)?;
     let mut tensors = Vec::with_capacity(summary.tensors.len());
-    for ((shard, _), target) in index.shards.iter().zip(&targets) {
-        let done = job(shard, target, false)?.run(request, &meter)?;
+    for shard in &shards {
+        let done = parts::open(&shard.input, &shard.output, request, &each)?.run(request, &meter)?;
         summary.already_there += done.already_there;
         tensors.extend(done.tensors);
     }
@@ -292,12 +286,14 @@ fn convert_file(input: &Path, output: &Path, request: &FileCast, work: &Work<'_>
 }
 
 /// What stands before and behind the elements of a file.
-type Frame = (Vec<u8>, Vec<u8>);
+pub(crate) type Frame = (Vec<u8>, Vec<u8>);
 
 /// A file whose every tensor's fate is decided.
-struct Job<'a> {
-    input: Input,
+pub(crate) struct Job<'a> {
+    pub(crate) input: Input,
     sink: Output<'a>,
+    /// Threads at most.
+    threads: Option<usize>,
     /// The cast of each tensor; `None` keeps it.
     plans: Vec<Option<Plan>>,
     /// What counts for each tensor, where that is asked for.
@@ -305,7 +301,7 @@ struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    fn new(input: Input, sink: Output<'a>, request: &FileCast, work: &Work<'_>) -> Result<Self, FileError> {
+    pub(crate) fn new(input: Input, sink: Output<'a>, request: &FileCast, work: &Work<'_>) -> Result<Self, FileError> {
         let mut job = Self::planned(input, sink, request, work)?;
         if request.count || !request.fail_on.is_empty() {
             let counter = |plan: &Option<Plan>| plan.and_then(|plan| Counter::new(plan.from(), plan.to()).ok());
@@ -331,7 +327,7 @@ impl<'a> Job<'a> {
             let plan = plan.map_err(|error| FileError::cast(input.file.path(), &stored.name, error.into()))?;
             plans.push(plan);
         }
-        Ok(Job { input, sink, plans, counters: Vec::new() })
+        Ok(Job { input, sink, threads: request.options.threads, plans, counters: Vec::new() })
     }
 
     /// From several tensors to several.
@@ -357,7 +353,7 @@ impl<'a> Job<'a> {
             // Every width differs: the operator's own error for the first tensor says so.
             plan(first, to)?;
         }
-        Ok(Job { input, sink, plans, counters: Vec::new() })
+        Ok(Job { input, sink, threads: request.options.threads, plans, counters: Vec::new() })
     }
 
     fn has_strings(&self) -> bool {
@@ -366,7 +362,7 @@ impl<'a> Job<'a> {
     }
 
     /// What is to be done, and what stands before and behind the elements.
-    fn plan(&self) -> Result<(Summary, Frame), FileError> {
+    pub(crate) fn plan(&self) -> Result<(Summary, Frame), FileError> {
         let tensors = self.rows().map(|(stored, plan)| summary(stored, plan)).collect::<Result<_, _>>();
         let tensors = tensors.map_err(|(name, error)| self.input.cast_error(&name, error.into()))?;
         let summary = Summary { tensors, ..Summary::default() };
@@ -415,8 +411,7 @@ impl<'a> Job<'a> {
     fn is_there(&self, summary: &Summary, frame: &Frame, meter: &Meter<'_>) -> bool {
         // Whatever goes wrong here is another reason to write the file, and is told there.
         let Ok(there) = InputFile::open(self.sink.path) else { return false };
-        let end = self.ends(summary, frame).last().copied().unwrap_or(frame.0.len() as u64);
-        there.len() == end + frame.1.len() as u64 && self.pass(summary, frame, &Same(&there), meter).is_ok()
+        there.len() == self.end(summary, frame) && self.pass(summary, frame, &Same(&there), meter).is_ok()
     }
 
     /// Where each tensor ends in the output.
@@ -430,30 +425,52 @@ impl<'a> Job<'a> {
         ends
     }
 
+    /// How long the output is.
+    pub(crate) fn end(&self, summary: &Summary, frame: &Frame) -> u64 {
+        self.ends(summary, frame).last().copied().unwrap_or(frame.0.len() as u64) + frame.1.len() as u64
+    }
+
+    /// Where each tensor goes in the output, and behind the last.
+    fn places(&self, summary: &Summary, frame: &Frame) -> Vec<u64> {
+        let mut places = vec![frame.0.len() as u64];
+        places.extend(self.ends(summary, frame));
+        places
+    }
+
+    /// What is to be done with each tensor of a file whose elements are not streamed.
+    pub(crate) fn tasks(&self, summary: &Summary, frame: &Frame) -> Vec<Task<'_>> {
+        let places = self.places(summary, frame);
+        let task = |(index, ((stored, plan), at))| self.task(index, stored, plan, at);
+        self.rows().zip(places).enumerate().map(task).collect()
+    }
+
     /// Casts everything, to whatever takes it.
     fn pass(&self, summary: &Summary, frame: &Frame, sink: &dyn Sink, meter: &Meter<'_>) -> Result<(), FileError> {
         let (head, tail) = frame;
         let failed = |error| FileError::io(self.sink.path, "write", error);
         sink.put(0, head).map_err(failed)?;
-        let mut places = vec![head.len() as u64];
-        places.extend(self.ends(summary, frame));
+        let places = self.places(summary, frame);
         if self.input.format == Format::Npz {
             let mut archive = npz::open(&self.input.file)?;
             for (index, &at) in places.iter().enumerate().take(self.plans.len()) {
                 self.pass_member(index, &mut archive, at, sink, meter)?;
             }
         } else {
-            let tasks =
-                self.rows().zip(&places).enumerate().map(|(i, ((stored, plan), &at))| self.task(i, stored, plan, at));
-            self.flow(0, &tasks.collect::<Vec<_>>(), sink, meter)?;
+            self.flow(0, &self.tasks(summary, frame), sink, meter)?;
         }
         sink.put(places.last().copied().unwrap_or(0), tail).map_err(failed)
     }
 
     /// Does tasks, the first of which is for this tensor.
-    fn flow(&self, first: usize, tasks: &[Task<'_>], sink: &dyn Sink, meter: &Meter<'_>) -> Result<(), FileError> {
+    pub(crate) fn flow(
+        &self,
+        first: usize,
+        tasks: &[Task<'_>],
+        sink: &dyn Sink,
+        meter: &Meter<'_>,
+    ) -> Result<(), FileError> {
         let progress = |bytes| meter.add(bytes);
-        flow::run(tasks, sink, &progress).map_err(|(task, trouble)| self.error(first + task, trouble))
+        flow::run(tasks, self.threads, sink, &progress).map_err(|(task, trouble)| self.error(first + task, trouble))
     }
 
     /// Casts one tensor, which is in a member of an archive if the file is one.
@@ -621,7 +638,7 @@ fn summary(stored: &Stored, plan: &Option<Plan>) -> Result<TensorSummary, (Strin
 }
 
 /// A file that is written at any place.
-struct InPlace<'a>(&'a File);
+pub(crate) struct InPlace<'a>(pub(crate) &'a File);
 
 impl Sink for InPlace<'_> {
     fn put(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
@@ -639,7 +656,7 @@ impl Sink for Nowhere {
 }
 
 /// A file that is compared with what would be written to it.
-struct Same<'a>(&'a InputFile);
+pub(crate) struct Same<'a>(pub(crate) &'a InputFile);
 
 impl Sink for Same<'_> {
     fn put(&self, at: u64, bytes: &[u8]) -> io::Result<()> {

@@ -7,7 +7,7 @@ use crate::source::{Items, resize};
 use onnx_cast::{CastError, DataType, Plan, TensorError, TensorView, unpack};
 use std::io::{self, Read, Write};
 use std::num::NonZero;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -110,11 +110,15 @@ const MOST_THREADS: usize = 8;
 /// Bytes for which another thread is worth starting.
 const THREAD_BYTES: u64 = 4 << 20;
 
-/// Does the tasks, in order but for what threads do at the same time. An error tells its task.
-pub(crate) fn run(tasks: &[Task<'_>], sink: &dyn Sink, progress: Progress<'_>) -> Result<(), (usize, Trouble)> {
-    let bytes: u64 =
-        tasks.iter().filter_map(|task| task.items.byte_len(task.from, task.len)).map(|len| len as u64).sum();
-    let cores = thread::available_parallelism().map_or(1, NonZero::get).min(MOST_THREADS);
+/// Does the tasks, in order but for what threads, `most` of them, do at the same time. An error tells its task.
+pub(crate) fn run(
+    tasks: &[Task<'_>],
+    most: Option<usize>,
+    sink: &dyn Sink,
+    progress: Progress<'_>,
+) -> Result<(), (usize, Trouble)> {
+    let bytes: u64 = tasks.iter().map(Task::bytes).sum();
+    let cores = thread::available_parallelism().map_or(1, NonZero::get).min(most.unwrap_or(MOST_THREADS));
     let threads = cores.min(usize::try_from(bytes / THREAD_BYTES).unwrap_or(cores)).max(1);
     let flow = Flow { tasks, sink, progress, queue: Mutex::new(Queue::default()) };
     if threads == 1 {
@@ -212,6 +216,26 @@ impl Flow<'_, '_> {
 }
 
 impl Task<'_> {
+    /// Some of the elements, from one that starts a byte on; none of a stream, which cannot be begun but at its start.
+    pub(crate) fn slice(mut self, range: Range<usize>) -> Self {
+        let skipped = |items: Items, data_type| items.byte_len(data_type, range.start).unwrap_or(0);
+        let start = skipped(self.items, self.from);
+        self.len = range.len();
+        match &mut self.elements {
+            Elements::File(_, at) => *at += start as u64,
+            Elements::Memory(bytes) => *bytes = bytes.get(start..).unwrap_or_default(),
+            Elements::Stream(_) => self.len = 0,
+        }
+        let to = self.plan.map_or(self.from, |plan| plan.to());
+        self.to += skipped(Items { swap: 1, unpacked: self.unpacks && to.is_packed() }, to) as u64;
+        self
+    }
+
+    /// Bytes that are read.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.items.byte_len(self.from, self.len).unwrap_or(0) as u64
+    }
+
     /// Reads, casts and writes a chunk; returns the bytes read.
     fn cast(&self, chunk: &Chunk, sink: &dyn Sink, buffers: &mut Buffers) -> Result<u64, Trouble> {
         let Buffers { items, packed, result, unpacked, sides } = buffers;

@@ -212,7 +212,7 @@ fn send(input: &Input, index: usize, sink: &dyn Sink, meter: &Meter<'_>) -> Resu
         _ => input.path(),
     };
     let run = |task: Task<'_>| {
-        flow::run(&[task], sink, &|bytes| meter.add(bytes)).map_err(|(_, trouble)| match trouble {
+        flow::run(&[task], None, sink, &|bytes| meter.add(bytes)).map_err(|(_, trouble)| match trouble {
             Trouble::Read(error) | Trouble::Write(error) => FileError::io(path, "read", error),
             Trouble::Stopped => FileError::Stopped { path: path.to_owned() },
             Trouble::Cast(error) => FileError::cast(path, &input.tensors[index].name, error),

@@ -38,6 +38,7 @@ pub mod model;
 pub mod npy;
 mod npz;
 mod output;
+pub mod parts;
 pub mod pb;
 mod positional;
 mod proto;

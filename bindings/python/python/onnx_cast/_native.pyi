@@ -4,6 +4,21 @@ from typing import Any
 
 import numpy as np
 
+Path = str | os.PathLike[str]
+Progress = Callable[[int, int], object] | None
+# Target; opset, saturate, round_mode; include; exclude; rules; min_size.
+Request = tuple[
+    int | None,
+    tuple[int | None, bool | None, str | None],
+    list[str],
+    list[str],
+    list[tuple[str, int | None]],
+    int,
+]
+# Input, which part, of how many, request, threads.
+Part = tuple[Path, int, int, Request, int]
+Row = tuple[str, list[int], int, int, int, int, bool]
+
 class CastError(ValueError): ...
 
 class Operator:
@@ -47,19 +62,18 @@ def cast(
     packed: bool = False,
 ) -> Any: ...
 def cast_file(
-    input: str | os.PathLike[str],
-    output: str | os.PathLike[str],
-    to: int | None,
-    attributes: tuple[int | None, bool | None, str | None],
-    include: list[str],
-    exclude: list[str],
-    rules: list[tuple[str, int | None]],
-    min_size: int,
-    dtype: int | None,
-    modes: tuple[bool, bool],
-    progress: Callable[[int, int], object] | None,
-) -> list[tuple[str, list[int], int, int, int, int, bool]]: ...
-def fold(input: str | os.PathLike[str], output: str | os.PathLike[str]) -> tuple[int, int, int]: ...
+    input: Path, output: Path, request: Request, dtype: int | None, modes: tuple[bool, bool], progress: Progress
+) -> list[Row]: ...
+def cast_model(
+    input: Path, output: Path, request: Request, modes: tuple[bool, bool], progress: Progress
+) -> list[Row]: ...
+def cast_part(temporary: Path, task: Part) -> None: ...
+def fold(input: Path, output: Path, progress: Progress) -> tuple[int, int, int]: ...
+def lay_out(input: Path, output: Path, temporary: Path, request: Request) -> None: ...
+def name_whole(temporary: Path, output: Path) -> None: ...
+def part_is_there(output: Path, task: Part) -> bool: ...
+def plan_shards(input: Path, output: Path, request: Request) -> list[tuple[Path, Path, list[Row]]]: ...
+def write_index(input: Path, output: Path, total_size: int) -> None: ...
 def count(
     operator: Operator, array: np.ndarray
 ) -> tuple[tuple[int, int, int, int, int, int, int], tuple[float, float, float, float]]: ...

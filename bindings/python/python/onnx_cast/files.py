@@ -7,9 +7,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from onnx_cast import _native, _targets
+from onnx_cast._native import CastError
 from onnx_cast.dtypes import ALL, DataType
 
 Path = str | os.PathLike[str]
+
+#: Constants of fewer elements are left alone in models: a Cast for each would cost more than it saves.
+_MODEL_MIN_SIZE = 256
 
 
 class TensorInfo(NamedTuple):
@@ -48,7 +52,25 @@ def _number(to: Any) -> int | None:
     return None if to is None else _targets.target(to)[0]
 
 
-def _row(name, shape, before, after, bytes_before, bytes_after, cast) -> TensorCast:
+def request(
+    to: Any,
+    saturate: bool,
+    round_mode: str,
+    opset: int | None,
+    include: Iterable[str],
+    exclude: Iterable[str],
+    rules: Mapping[str, Any] | None,
+    min_size: int,
+) -> tuple:
+    """What the native module takes: plain values, which other processes can be sent."""
+    if isinstance(include, str) or isinstance(exclude, str):
+        raise TypeError("include and exclude are lists of patterns, not one")
+    attributes = (opset, None if saturate is True else saturate, None if round_mode == "up" else round_mode)
+    pairs = [(pattern, _number(kind)) for pattern, kind in (rules or {}).items()]
+    return _number(to), attributes, list(include), list(exclude), pairs, min_size
+
+
+def row(name, shape, before, after, bytes_before, bytes_after, cast) -> TensorCast:
     return TensorCast(name, tuple(shape), ALL[before - 1], ALL[after - 1], bytes_before, bytes_after, cast)
 
 
@@ -63,10 +85,11 @@ def cast_file(
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),
     rules: Mapping[str, Any] | None = None,
-    min_size: int = 0,
+    min_size: int | None = None,
     dtype: Any = None,
     dry_run: bool = False,
     resume: bool = False,
+    raise_opset: bool = False,
     progress: Callable[[int, int], object] | None = None,
 ) -> list[TensorCast]:
     """Casts the tensors of ``src`` to the file ``dst``, which appears whole or not at all, and may be ``src``.
@@ -76,25 +99,36 @@ def cast_file(
     (globs, or behind ``re:`` regular expressions), ``rules`` maps patterns to types, or to ``None`` to keep what they
     match: the last that matches decides. Tensors of fewer elements than ``min_size`` are kept.
 
+    Of an ``.onnx`` file the constants of a float type are, those of 256 elements or more where ``min_size`` is not
+    given: each is stored in its new type, and a Cast gives it back in its own. Constants of integers are cast where a
+    rule names them. The opset is the model's, which ``raise_opset`` lets be raised where the type needs it.
+
     ``dtype`` is the type of a ``.npy`` file that does not tell it. ``dry_run`` only says what would be done, ``resume``
     leaves files alone that are there already with the same content. ``progress`` is called now and then with the bytes
     that are done and those that there are; what it raises, and Ctrl-C, ends the work and leaves ``dst`` as it was.
     """
-    attributes = (opset, None if saturate is True else saturate, None if round_mode == "up" else round_mode)
-    if isinstance(include, str) or isinstance(exclude, str):
-        raise TypeError("include and exclude are lists of patterns, not one")
-    pairs = [(pattern, _number(kind)) for pattern, kind in (rules or {}).items()]
-    given = (_number(to), attributes, list(include), list(exclude), pairs, min_size, _number(dtype))
-    return [_row(*row) for row in _native.cast_file(src, dst, *given, (dry_run, resume), progress)]
+    model = os.fspath(src).lower().endswith(".onnx")
+    least = (_MODEL_MIN_SIZE if model else 0) if min_size is None else min_size
+    given = request(to, saturate, round_mode, opset, include, exclude, rules, least)
+    if not model:
+        if raise_opset:
+            raise CastError(f"{os.fspath(src)}: raise_opset is for models (.onnx)")
+        done = _native.cast_file(src, dst, given, _number(dtype), (dry_run, resume), progress)
+    elif opset is not None or dtype is not None or resume:
+        raise CastError(f"{os.fspath(src)}: opset, dtype and resume are not for models (raise_opset is)")
+    else:
+        done = _native.cast_model(src, dst, given, (dry_run, raise_opset), progress)
+    return [row(*one) for one in done]
 
 
 def info(path: Path, *, dtype: Any = None) -> list[TensorInfo]:
     """The tensors of a file, by its header alone. ``dtype`` is as in :func:`cast_file`."""
     rows = cast_file(path, path, dtype=dtype, dry_run=True)
-    return [TensorInfo(row.name, row.shape, row.before, row.bytes_before) for row in rows]
+    return [TensorInfo(one.name, one.shape, one.before, one.bytes_before) for one in rows]
 
 
-def fold(src: Path, dst: Path) -> Folded:
+def fold(src: Path, dst: Path, *, progress: Callable[[int, int], object] | None = None) -> Folded:
     """Computes the Casts of a model's constants, removes those that change nothing, and joins two in a row where no
-    value can tell. Every output of the model keeps its bits."""
-    return Folded(*_native.fold(src, dst))
+    value can tell. Every output of the model keeps its bits. ``progress`` is as in :func:`cast_file`, of the bytes that
+    are written."""
+    return Folded(*_native.fold(src, dst, progress))

@@ -1,0 +1,170 @@
+"""Checkpoints cast on a cluster of several worker processes, some of which are killed, and batches of Ray Data: the same
+bytes as those of one machine. Ray is a large download: `bash scripts/test.sh --ray` adds these tests.
+"""
+
+import json
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+import onnx_cast
+
+pytest.importorskip("ray", reason="Ray is not installed")
+pytestmark = [
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the workers are found in /proc"),
+    # Ray's own, of its processes and files.
+    pytest.mark.filterwarnings("ignore"),
+]
+
+
+@pytest.fixture(scope="module")
+def ray():
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
+    import ray
+
+    ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False, object_store_memory=100 << 20)
+    yield ray
+    ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("checkpoint")
+    rng, weight_map = np.random.default_rng(5), {}
+    for number in range(3):
+        file = f"model-{number}.safetensors"
+        tensors = {
+            f"{number}.weight": rng.standard_normal((1024, 2048 + number)).astype(np.float32),
+            f"{number}.norm": rng.standard_normal(333 + number).astype(np.float32),
+            f"{number}.steps": np.arange(number + 2),
+        }
+        save_file(tensors, folder / file)
+        weight_map |= dict.fromkeys(tensors, file)
+    index = {"metadata": {"total_size": 1}, "weight_map": weight_map}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    return folder
+
+
+def files(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def alone(checkpoint, folder, *given, **options):
+    rows = onnx_cast.cast_file(checkpoint, folder, *given, **options)
+    return rows, files(folder)
+
+
+@pytest.mark.parametrize("to, slice_bytes", [("bfloat16", 1 << 20), ("float4e2m1", 3_000_001), ("int8", 1 << 28)])
+def test_the_cluster_writes_the_bytes_of_one_machine(ray, checkpoint, tmp_path, to, slice_bytes):
+    from onnx_cast.ray import cast_checkpoint
+
+    options = {"rules": {"*.norm": "float16", "1.steps": None}, "exclude": ["2.n*"]}
+    rows, want = alone(checkpoint, tmp_path / "alone", to, **options)
+    told = []
+    done = cast_checkpoint(
+        checkpoint, tmp_path / "out", to, slice_bytes=slice_bytes, progress=lambda *state: told.append(state), **options
+    )
+    assert done == rows and files(tmp_path / "out") == want
+    total = sum(row.bytes_before for row in rows)
+    assert told[-1] == (total, total) and told == sorted(told)
+    # Again, with one file changed and one gone: the others are left alone.
+    kept, changed, gone = (tmp_path / "out" / f"model-{number}.safetensors" for number in range(3))
+    before = kept.stat().st_ino
+    changed.write_bytes(changed.read_bytes()[:-1] + b"?")
+    gone.unlink()
+    cast_checkpoint(checkpoint, tmp_path / "out", to, slice_bytes=slice_bytes, resume=True, **options)
+    assert files(tmp_path / "out") == want and kept.stat().st_ino == before
+
+
+def workers(title):
+    """The worker processes of this process's cluster that are at a task."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        try:
+            if folder.name.isdigit() and (folder / "cmdline").read_bytes().startswith(title):
+                parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+                if int(Path(f"/proc/{parent}/stat").read_text().rpartition(")")[2].split()[1]) == os.getpid():
+                    found.append(int(folder.name))
+        except (OSError, ValueError):
+            continue  # it has ended
+    return found
+
+
+def kill_in_a_task(title):
+    """Kills a worker that is in the middle of a task: it is stopped first, and then looked at again."""
+    for pid in workers(title):
+        try:
+            os.kill(pid, signal.SIGSTOP)
+            caught = Path(f"/proc/{pid}/cmdline").read_bytes().startswith(title)
+            os.kill(pid, signal.SIGKILL if caught else signal.SIGCONT)
+        except (OSError, ValueError):
+            continue
+        if caught:
+            return True
+    return False
+
+
+def test_parts_of_workers_that_are_killed_are_cast_again(ray, tmp_path):
+    from onnx_cast.ray import cast_checkpoint
+
+    source = tmp_path / "large.safetensors"
+    save_file({"w": np.resize(np.linspace(-9, 9, 99_991, dtype=np.float32), (1 << 25) + 7)}, source)
+    onnx_cast.cast_file(source, tmp_path / "alone.safetensors", "float8e4m3fn")
+    killed, done = [], threading.Event()
+
+    def kill():
+        while len(killed) < 2 and not done.wait(0.001):
+            if kill_in_a_task(b"ray::_cast_part"):
+                killed.append(True)
+
+    out, thread = tmp_path / "out.safetensors", threading.Thread(target=kill)
+    thread.start()
+    try:
+        cast_checkpoint(source, out, "float8e4m3fn", slice_bytes=4 << 20)
+    finally:
+        done.set()
+        thread.join()
+    assert killed, "no worker was caught in a task"
+    assert out.read_bytes() == (tmp_path / "alone.safetensors").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["alone.safetensors", "large.safetensors", "out.safetensors"]
+
+
+def test_what_fails_leaves_nothing(ray, checkpoint, tmp_path):
+    from onnx_cast.ray import cast_checkpoint
+
+    def stop(done, total):
+        raise KeyError(done)
+
+    with pytest.raises(KeyError):
+        cast_checkpoint(checkpoint, tmp_path / "out", "float16", slice_bytes=1 << 20, progress=stop)
+    assert not [name for name in os.listdir(tmp_path / "out") if name.startswith(".") or name.endswith(".json")]
+    with pytest.raises(onnx_cast.CastError, match="none.safetensors"):
+        cast_checkpoint(tmp_path / "none.safetensors", tmp_path / "y.safetensors", "float16")
+    with pytest.raises(onnx_cast.CastError, match="int4"):
+        cast_checkpoint(checkpoint, tmp_path / "out", "int4")
+    with pytest.raises(ValueError, match="slice_bytes"):
+        cast_checkpoint(checkpoint, tmp_path / "out", "float16", slice_bytes=0)
+
+
+@pytest.mark.parametrize("kind", ["numpy", "pandas", "pyarrow"])
+def test_batches_of_ray_data(ray, kind):
+    import pyarrow
+
+    from onnx_cast.columns import cast_columns
+
+    x = np.random.default_rng(3).standard_normal((100, 8)).astype(np.float32)
+    column = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(x.reshape(-1)), 8)
+    data = ray.data.from_arrow(pyarrow.table({"id": range(100), "embedding": column}))
+    cast = data.map_batches(
+        cast_columns, batch_format=kind, batch_size=17, fn_args=[{"embedding": "float8e4m3fn"}]
+    )
+    rows = sorted(cast.take_all(), key=lambda row: row["id"])
+    got = np.stack([np.asarray(row["embedding"], np.uint8) for row in rows])
+    assert got.tolist() == onnx_cast.cast(x, "float8e4m3fn").view(np.uint8).tolist()

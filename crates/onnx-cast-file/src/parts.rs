@@ -1,0 +1,220 @@
+//! A `.safetensors` checkpoint cast in parts, by processes that share its folders: [`shards`] plans, each file is laid out
+//! under a temporary name ([`lay_out`]), its parts are cast into it in any order ([`cast_part`]), it gets its name
+//! ([`name_whole`]), and the index comes last ([`write_index`]).
+//!
+//! A part always writes the same bytes to the same place, so that it may be done again, or twice at once. The files are
+//! those of [`cast_file`](crate::cast_file).
+
+use crate::atomic::{AtomicFile, create_folder, target_of};
+use crate::cast::{FileCast, Frame, InPlace, Job, Same, Summary, TensorSummary, Work, with_cast};
+use crate::error::FileError;
+use crate::flow::Sink;
+use crate::format::Format;
+use crate::input::{Given, Input};
+use crate::output::Output;
+use crate::positional::InputFile;
+use crate::sharded::{self, Index, Located};
+use crate::watch::Meter;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A file of a checkpoint, and what is to become of it.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Shard {
+    /// The file.
+    pub input: PathBuf,
+    /// Where the result goes.
+    pub output: PathBuf,
+    /// Its tensors, in the order of the output.
+    pub tensors: Vec<TensorSummary>,
+}
+
+/// A part of a cast: the elements are cut into so many stretches of about one length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Part {
+    /// Which it is, from 0 on.
+    pub index: usize,
+    /// How many there are.
+    pub of: usize,
+}
+
+impl Part {
+    /// Where a tensor of `len` elements is cut, `before` of all `total` elements being in front of it: whole bytes of every
+    /// type. The end of a part is the start of the next.
+    fn cut(self, index: usize, total: u64, before: u64, len: usize) -> usize {
+        let at = u128::from(total) * index as u128 / self.of.max(1) as u128;
+        let at = at.saturating_sub(u128::from(before)).min(len as u128) as usize;
+        at.checked_next_multiple_of(8).map_or(len, |at| at.min(len))
+    }
+}
+
+/// The files of the checkpoint that a path stands for (an index, a folder, or a file), and what is to become of each. All
+/// of it is checked, and nothing written.
+///
+/// # Errors
+/// As [`cast_file`](crate::cast_file), and where a file is no `.safetensors` file.
+pub fn shards(input: impl AsRef<Path>, output: impl AsRef<Path>, request: &FileCast) -> Result<Vec<Shard>, FileError> {
+    let (input, output) = (input.as_ref(), output.as_ref());
+    with_cast(request, |work| match sharded::locate(input)? {
+        Located::File => {
+            check_format(input)?;
+            check_format(output)?;
+            Ok(vec![planned(input, output.to_owned(), request, work)?.0])
+        }
+        Located::InFolder(file) => {
+            let output = output.join(file.file_name().unwrap_or_default());
+            Ok(vec![planned(&file, output, request, work)?.0])
+        }
+        Located::Index(index) => of_index(&Index::read(&index)?, output, request, work),
+    })
+}
+
+/// The files of an index, held against it.
+pub(crate) fn of_index(
+    index: &Index,
+    output: &Path,
+    request: &FileCast,
+    work: &Work<'_>,
+) -> Result<Vec<Shard>, FileError> {
+    let output = index.output(output)?;
+    let shard = |(shard, listed): &(String, _)| {
+        let (planned, input) = planned(&index.file(shard), output.with_file_name(shard), request, work)?;
+        index.check(shard, listed, &input)?;
+        Ok(planned)
+    };
+    index.shards.iter().map(shard).collect()
+}
+
+fn planned(input: &Path, output: PathBuf, request: &FileCast, work: &Work<'_>) -> Result<(Shard, Input), FileError> {
+    let job = open(input, &output, request, work)?;
+    let (summary, _) = job.plan()?;
+    let file = job.input;
+    Ok((Shard { input: input.to_owned(), output, tensors: summary.tensors }, file))
+}
+
+fn check_format(path: &Path) -> Result<(), FileError> {
+    match Format::from_path(path)? {
+        Format::Safetensors => Ok(()),
+        format => {
+            let (path, what, hint) = (path.to_owned(), "a cast in parts", "it is for .safetensors");
+            Err(FileError::Format { path, what, format, hint })
+        }
+    }
+}
+
+/// A file of a checkpoint, and the cast of it.
+pub(crate) fn open<'a>(
+    input: &Path,
+    output: &'a Path,
+    request: &'a FileCast,
+    work: &Work<'_>,
+) -> Result<Job<'a>, FileError> {
+    let input = Input::open(input, Some(Format::Safetensors), &Given::default())?;
+    let sink = Output { path: output, format: Format::Safetensors, options: &request.write };
+    Job::new(input, sink, request, work)
+}
+
+/// Makes the file that is to become `output`, with its header and its length, under a temporary name in the same folder,
+/// whatever is there.
+///
+/// # Errors
+/// Where the input is not as it should be, or the file cannot be written.
+pub fn lay_out(input: &Path, output: &Path, temporary: &Path, request: &FileCast) -> Result<(), FileError> {
+    with_cast(request, |work| {
+        let job = open(input, output, request, work)?;
+        let (summary, frame) = job.plan()?;
+        create_folder(output)?;
+        target_of(output)?;
+        let out = File::create(temporary).and_then(|out| {
+            InPlace(&out).put(0, &frame.0)?;
+            out.set_len(job.end(&summary, &frame))
+        });
+        out.map_err(|error| FileError::io(temporary, "write", error))
+    })
+}
+
+/// Casts a part of a file into one that was laid out for it.
+///
+/// # Errors
+/// Where a file cannot be read or written, or was not laid out for this cast.
+pub fn cast_part(input: &Path, temporary: &Path, part: Part, request: &FileCast) -> Result<(), FileError> {
+    with_cast(request, |work| {
+        let failed = |error| FileError::io(temporary, "write", error);
+        let out = File::options().write(true).open(temporary).map_err(failed)?;
+        let job = open(input, temporary, request, work)?;
+        let (summary, frame) = job.plan()?;
+        let (len, want) = (out.metadata().map_err(failed)?.len(), job.end(&summary, &frame));
+        if len != want {
+            let what = format!("it has {len} bytes (want {want}: it was laid out for another cast)");
+            return Err(failed(io::Error::new(io::ErrorKind::InvalidData, what)));
+        }
+        job.pass_part(&summary, &frame, part, &InPlace(&out), request)?;
+        out.sync_data().map_err(failed)
+    })
+}
+
+/// Whether a file holds already what a part of a cast would write; the first part answers for the header.
+///
+/// # Errors
+/// Where the input cannot be read or cast.
+pub fn part_is_there(input: &Path, output: &Path, part: Part, request: &FileCast) -> Result<bool, FileError> {
+    with_cast(request, |work| {
+        let Ok(there) = InputFile::open(output) else { return Ok(false) };
+        let job = open(input, output, request, work)?;
+        let (summary, frame) = job.plan()?;
+        let sink = Same(&there);
+        Ok(there.len() == job.end(&summary, &frame)
+            && (part.index > 0 || sink.put(0, &frame.0).is_ok())
+            && job.pass_part(&summary, &frame, part, &sink, request).is_ok())
+    })
+}
+
+/// Gives a file that was laid out, and whose parts are all cast, its name.
+///
+/// # Errors
+/// Where it is not there, the disk is full, or the name is refused.
+pub fn name_whole(temporary: &Path, output: &Path) -> Result<(), FileError> {
+    AtomicFile::resume(output, temporary)?.commit()
+}
+
+/// Writes the index of a checkpoint with this many bytes of elements, when all of its files are there; of a checkpoint
+/// that is one file there is none.
+///
+/// # Errors
+/// Where the index cannot be read or written.
+pub fn write_index(input: &Path, output: &Path, total_size: u64) -> Result<(), FileError> {
+    match sharded::locate(input)? {
+        Located::File | Located::InFolder(_) => Ok(()),
+        Located::Index(index) => {
+            let index = Index::read(&index)?;
+            index.write(&index.output(output)?, total_size)
+        }
+    }
+}
+
+impl Job<'_> {
+    /// Casts a part of the elements.
+    fn pass_part(
+        &self,
+        summary: &Summary,
+        frame: &Frame,
+        part: Part,
+        sink: &dyn Sink,
+        request: &FileCast,
+    ) -> Result<(), FileError> {
+        let total = self.input.tensors.iter().map(|stored| stored.len as u64).sum();
+        let (mut before, mut bytes) = (0, 0);
+        let mut tasks = Vec::with_capacity(summary.tensors.len());
+        for task in self.tasks(summary, frame) {
+            let len = task.len;
+            let cut = |index| part.cut(index, total, before, len);
+            let task = task.slice(cut(part.index)..cut(part.index.saturating_add(1)));
+            bytes += task.bytes();
+            before += len as u64;
+            tasks.push(task);
+        }
+        self.flow(0, &tasks, sink, &Meter::new(request.watch.as_ref(), bytes))
+    }
+}
