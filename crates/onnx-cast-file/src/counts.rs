@@ -201,7 +201,7 @@ impl Counter {
     ) -> Result<(), CastError> {
         let floats = |(a, b): (&[u8; 4], &[u8; 4])| (f32::from_le_bytes(*a).into(), f32::from_le_bytes(*b).into());
         let doubles = |(a, b): (&[u8; 8], &[u8; 8])| (f64::from_le_bytes(*a), f64::from_le_bytes(*b));
-        self.add_blocks(source, result, len, sides, |source, result| match self.hub {
+        self.add_blocks(source, result, len, sides, |source, result| match self.source.to {
             DataType::Float => means.see(source.as_chunks().0.iter().zip(result.as_chunks().0).map(floats)),
             _ => means.see(source.as_chunks().0.iter().zip(result.as_chunks().0).map(doubles)),
         })

@@ -1,9 +1,9 @@
 //! Counts of a tensor whose result is not kept, and the mean errors, which those that cast files do without: sums of
 //! floats take longer than all that is counted besides.
 
-use super::{Counter, Counts, Sides, widening};
+use super::{Counter, Counts, Sides};
 use crate::source::resize;
-use onnx_cast::{CastError, Data, DataType, Plan, TensorError, TensorView};
+use onnx_cast::{Cast, CastError, CastOptions, Data, DataType, Plan, TensorError, TensorView};
 
 /// The mean errors of a cast, as sums to which others can be added.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -34,7 +34,8 @@ impl Counts {
                 return Ok((Counts { values: tensor.len() as u64, ..Counts::default() }, means));
             }
             Data::Strings(_) => {
-                let (doubles, result) = (widening(from, DataType::Double)?.run(tensor)?, plan.run(tensor)?);
+                let options = CastOptions { threads: Some(1), ..CastOptions::default() };
+                let (doubles, result) = (Cast::new(DataType::Double, &options)?.run(tensor)?, plan.run(tensor)?);
                 let counter = Counter::new(DataType::Double, to)?;
                 let bytes = (doubles.bytes().unwrap_or_default(), result.bytes().unwrap_or_default());
                 counter.add_with_means(bytes.0, bytes.1, tensor.len(), &mut sides, &mut means)?;
@@ -123,7 +124,7 @@ impl Sum {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onnx_cast::{Cast, CastOptions, Strings, Tensor};
+    use onnx_cast::{Strings, Tensor};
 
     fn of(tensor: &TensorView<'_>, to: DataType) -> (Counts, Means) {
         let cast = Cast::new(to, &CastOptions::default()).and_then(|cast| cast.plan(tensor.data_type()));
