@@ -47,6 +47,7 @@ stage "models, as onnxruntime runs them" "$python" scripts/check_models.py
 stage "the C interface, laid out" cargo xtask dist --out .cache/dist
 stage "the C interface, from C and C++" "$python" scripts/check_c.py .cache/dist/onnx-cast-*/
 stage "the C interface against the oracle" "$python" scripts/check_c_oracle.py .cache/dist/onnx-cast-*/
+stage "reports, as numpy computes them" "$python" scripts/check_report.py
 stage "the Python package, format" cargo fmt --manifest-path "$package" --check
 stage "the Python package, lints" cargo clippy --manifest-path "$package" --release --locked -- -D warnings
 stage "the Python package, build" "$python" scripts/install_python_package.py

@@ -44,6 +44,8 @@ pub(crate) enum Command {
     Info(InfoArgs),
     /// Compare the tensors of two files or models
     Diff(DiffArgs),
+    /// Show what casts to several types would lose, tensor by tensor, before any is done
+    Report(SurveyArgs),
     /// List the element types: codes, widths, ranges, special values, operator versions
     Types(TypesArgs),
     /// Show what a cast makes of one value: bits, rule, neighbours, error
@@ -311,6 +313,54 @@ pub(crate) struct DiffArgs {
     #[arg(long, value_name = "X", value_parser = tolerance)]
     pub(crate) tolerance: Option<f64>,
     /// Print nothing: the exit code tells
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+Examples:
+  onnx-cast report model.safetensors --to float16,bfloat16,float8e4m3fn
+  onnx-cast report model.onnx --to float8e4m3fn,float8e5m2 --html report.html
+  onnx-cast report llama/ --to bf16 --include '*_proj.weight' --top 0
+  onnx-cast report x.npz --to float16 --json | jq '.tensors[].candidates[].verdict'
+
+Every tensor that `cast` would cast is read once. SNR is the ratio of signal to noise, beyond the share of values that overflow or \
+are saturated, zero that of those that become zero, subn that of normal values that become subnormal, error the mean \
+relative error; the last two numbers are the smallest and the largest magnitude. Verdicts: exact: every value is kept; fine: none \
+beyond, at most 0.1% to zero, 30 dB or more; care: at most 0.1% beyond, at most 1% to zero, 20 dB or more; poor: worse, or \
+NaN in a type that has none.")]
+pub(crate) struct SurveyArgs {
+    /// The file: .pb, .npy, .npz, .safetensors or .onnx, - for the standard input, or index or folder of several files
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// The candidate types
+    #[arg(long, value_name = "TYPE,..", value_parser = TypeParser, hide_possible_values = true, value_delimiter = ',', required = true)]
+    pub(crate) to: Vec<DataType>,
+    /// What elements are that do not tell their type
+    #[arg(long, value_name = "TYPE", value_parser = TypeParser, hide_possible_values = true)]
+    pub(crate) from: Option<DataType>,
+    /// Only the tensors whose names match: a glob over the whole name, or `re:` and a regular expression
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) include: Vec<Pattern>,
+    /// Not the tensors whose names match
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) exclude: Vec<Pattern>,
+    /// Leave out tensors of fewer elements; of models 256 unless said otherwise
+    #[arg(long, value_name = "N")]
+    pub(crate) min_size: Option<u64>,
+    #[command(flatten)]
+    pub(crate) attributes: Attributes,
+    /// Rows of each type's table, the worst first; 0 for all
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub(crate) top: usize,
+    /// Print JSON, histograms included
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Also write a page with plots of each tensor, which needs nothing but itself
+    #[arg(long, value_name = "OUT.html")]
+    pub(crate) html: Option<PathBuf>,
+    /// Say nothing of how far the work is
     #[arg(short, long)]
     pub(crate) quiet: bool,
 }

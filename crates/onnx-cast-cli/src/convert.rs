@@ -2,7 +2,7 @@
 
 use crate::args::{BitCastArgs, CastArgs, FileArgs, ReportArgs, SelectionArgs};
 use crate::progress::Progress;
-use crate::{models, pretty, print, report};
+use crate::{models, outcome, pretty, print};
 use anyhow::{Result, bail};
 use onnx_cast::CastOptions;
 use onnx_cast_file::{FileCast, FileError, Format, Summary, WriteOptions, bit_cast_file, cast_file};
@@ -86,9 +86,9 @@ pub(crate) fn finish(
 /// Says what was done, or would be, in the form that was asked for.
 fn tell(files: &FileArgs, report: &ReportArgs, done: &Summary, start: Instant) -> Result<()> {
     if report.json {
-        print(&pretty(&report::json(&files.input, &files.output, report.dry_run, done))?)?;
+        print(&pretty(&outcome::json(&files.input, &files.output, report.dry_run, done))?)?;
     } else if report.dry_run {
-        print(&report::plan(done))?;
+        print(&outcome::plan(done))?;
     } else if !files.quiet {
         let there = match done.already_there {
             0 => String::new(),
@@ -96,10 +96,10 @@ fn tell(files: &FileArgs, report: &ReportArgs, done: &Summary, start: Instant) -
             count => format!(" ({count} files were there already)"),
         };
         let shown = format!("{} -> {}{there}", files.input.display(), files.output.display());
-        report::totals(done).say(&shown, &report::targets(done), start.elapsed());
+        outcome::totals(done).say(&shown, &outcome::targets(done), start.elapsed());
     }
     if report.stats && !report.json && !files.quiet {
-        let _ = io::stderr().write_all(report::losses(done).as_bytes());
+        let _ = io::stderr().write_all(outcome::losses(done).as_bytes());
     }
     Ok(())
 }

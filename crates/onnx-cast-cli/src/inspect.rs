@@ -1,8 +1,8 @@
 //! `info` and `diff`: what files hold, and where two differ.
 
 use crate::args::{DiffArgs, InfoArgs};
+use crate::outcome::printable;
 use crate::progress::Progress;
-use crate::report::printable;
 use crate::summary::size;
 use crate::{pretty, print};
 use anyhow::Result;

@@ -15,6 +15,7 @@ mod evaluate;
 mod explain;
 mod inspect;
 mod models;
+mod outcome;
 mod progress;
 mod report;
 mod select;
@@ -76,6 +77,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Run(args) => evaluate::run(&args)?,
         Command::Info(args) => inspect::info(&args)?,
         Command::Diff(args) => return inspect::diff(&args),
+        Command::Report(args) => report::report(&args)?,
         Command::Types(TypesArgs { json }) => print(&if json { pretty(&types::json()?)? } else { types::text()? })?,
         Command::Explain(ExplainArgs { value, from, to, attributes, json }) => {
             let request = explain::Request { value: &value, from, to, options: attributes.options() };

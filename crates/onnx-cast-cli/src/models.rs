@@ -1,8 +1,8 @@
 //! `cast` on models, and `fold`.
 
 use crate::args::{CastArgs, FoldArgs, StorageArgs};
+use crate::outcome::printable;
 use crate::progress::Progress;
-use crate::report::printable;
 use crate::{convert, pretty, print};
 use anyhow::{Result, bail};
 use onnx_cast::{CastOptions, DataType};
@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 /// Constants of fewer elements are epsilons, scales and axes, which lose more by rounding than a file gains.
-const MIN_SIZE: u64 = 256;
+pub(crate) const MIN_SIZE: u64 = 256;
 
 impl StorageArgs {
     fn storage(&self) -> Storage {

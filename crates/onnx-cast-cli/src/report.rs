@@ -1,138 +1,115 @@
-//! What was done with a file, or would be: a line on the standard error, a plan, or JSON.
+//! `report`: what casts to several types would lose, before any is done; as tables, or as JSON.
 
-use crate::summary::{Amount, Summary, size};
-use onnx_cast::{DataType, element_count};
-use onnx_cast_file::{Counts, Summary as Done};
-use serde_json::{Value, json};
-use std::fmt::Write;
-use std::path::Path;
+mod page;
+mod table;
 
-/// The sums over the tensors.
-pub(crate) fn totals(done: &Done) -> Summary {
-    let mut summary = Summary::default();
-    for tensor in &done.tensors {
-        let amount = Amount { tensors: 1, elements: element_count(&tensor.shape).unwrap_or(0) as u64 };
-        if tensor.cast {
-            summary.cast += amount;
-        } else {
-            summary.kept += amount;
-        }
-        summary.bytes_before += tensor.bytes_before;
-        summary.bytes_after += tensor.bytes_after;
-    }
-    summary
-}
+use crate::args::SurveyArgs;
+use crate::models::MIN_SIZE;
+use crate::progress::Progress;
+use crate::types::float_limits;
+use crate::{pretty, print};
+use anyhow::{Context, Result};
+use onnx_cast::DataType;
+use onnx_cast_file::{
+    AtomicFile, Candidate, Concern, Format, Grade, Report, ReportRequest, TensorReport, Totals, report as survey,
+};
+use serde_json::{Map, Value, json};
+use std::io::Write;
 
-/// `to float16`, or all the types that tensors were cast to.
-pub(crate) fn targets(done: &Done) -> String {
-    let mut types: Vec<DataType> = Vec::new();
-    for tensor in done.tensors.iter().filter(|tensor| tensor.cast) {
-        if !types.contains(&tensor.to) {
-            types.push(tensor.to);
+pub(crate) fn report(args: &SurveyArgs) -> Result<()> {
+    let model = Format::from_path(&args.file).is_ok_and(|format| format == Format::Onnx);
+    let progress = Progress::start(!args.quiet && !args.json);
+    let mut to: Vec<DataType> = Vec::new();
+    for &candidate in &args.to {
+        if !to.contains(&candidate) {
+            to.push(candidate);
         }
     }
-    let names: Vec<&str> = types.iter().map(|data_type| data_type.name()).collect();
-    if names.is_empty() { "cast".to_owned() } else { format!("to {}", names.join(", ")) }
-}
-
-/// A name for people: what cannot be printed is escaped.
-pub(crate) fn printable(name: &str) -> String {
-    let name: String = name.chars().flat_map(char::escape_debug).collect();
-    if name.is_empty() { "(no name)".to_owned() } else { name }
-}
-
-/// A line for each tensor that was cast: what became of its values.
-pub(crate) fn losses(done: &Done) -> String {
-    let mut text = String::new();
-    for tensor in &done.tensors {
-        let Some(counts) = &tensor.counts else { continue };
-        let Counts { values, overflowed, saturated, zero, subnormal, nan, infinite, .. } = *counts;
-        let Counts { max_error, max_relative_error, .. } = *counts;
-        let noted = [
-            (overflowed, "overflowed"),
-            (saturated, "saturated"),
-            (zero, "became zero"),
-            (subnormal, "became subnormal"),
-            (nan, "NaN"),
-            (infinite, "infinite"),
-        ];
-        let noted: Vec<String> =
-            noted.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!(", {count} {what}")).collect();
-        let errors = if max_error > 0.0 {
-            format!(", error at most {max_error:.6e}, relative {max_relative_error:.6e}")
-        } else {
-            ", no error".to_owned()
-        };
-        let _ = writeln!(text, "  {}: {values} values{}{errors}", printable(&tensor.name), noted.concat());
+    let request = ReportRequest {
+        to,
+        include: args.include.clone(),
+        exclude: args.exclude.clone(),
+        min_size: args.min_size.unwrap_or(if model { MIN_SIZE } else { 0 }),
+        options: args.attributes.options(),
+        from: args.from,
+        watch: progress.watch(),
+    };
+    let report = survey(&args.file, &request)?;
+    drop(progress);
+    if let Some(path) = &args.html {
+        let title = args.file.file_name().unwrap_or(args.file.as_os_str()).to_string_lossy();
+        let mut file = AtomicFile::create(path)?;
+        let failed = || format!("{}: cannot write", path.display());
+        file.write_all(page::page(&title, &report)?.as_bytes()).with_context(failed)?;
+        file.commit()?;
     }
-    text
-}
-
-/// The plan: a line for each tensor, and the total.
-pub(crate) fn plan(done: &Done) -> String {
-    let width = done
-        .tensors
-        .iter()
-        .map(|tensor| printable(&tensor.name).chars().count())
-        .max()
-        .unwrap_or(0)
-        .max("tensor".len());
-    let mut text = format!("{:width$}  {:14}  {:14}  {:>12}  {:>12}\n", "tensor", "from", "to", "before", "after");
-    for tensor in &done.tensors {
-        let to = if tensor.cast { tensor.to.name() } else { "(kept)" };
-        let (before, after) = (size(tensor.bytes_before), size(tensor.bytes_after));
-        // A String takes everything.
-        let _ = writeln!(
-            text,
-            "{:width$}  {:14}  {to:14}  {before:>12}  {after:>12}",
-            printable(&tensor.name),
-            tensor.from.name()
-        );
+    if args.json {
+        print(&pretty(&as_json(&report)?)?)?;
+    } else {
+        print(&table::text(&report, args.top))?;
     }
-    let Summary { cast, kept, bytes_before, bytes_after } = totals(done);
-    let _ = writeln!(text, "total: {cast} cast, {kept} kept, {} -> {}", size(bytes_before), size(bytes_after));
-    text
+    Ok(())
 }
 
-fn counts(counts: &Counts) -> Value {
-    let Counts { values, overflowed, saturated, zero, subnormal, nan, infinite, .. } = *counts;
-    json!({
-        "values": values,
-        "overflowed": overflowed,
-        "saturated": saturated,
-        "zero": zero,
-        "subnormal": subnormal,
-        "nan": nan,
-        "infinite": infinite,
-        "max_error": counts.max_error,
-        "max_relative_error": counts.max_relative_error,
-    })
+fn as_json(report: &Report) -> Result<Value> {
+    let types = report.to.iter().map(|&to| of_type(report, to)).collect::<Result<Vec<_>>>()?;
+    Ok(json!({
+        "types": types,
+        "tensors": report.tensors.iter().map(tensor).collect::<Vec<_>>(),
+        "others": report.others,
+    }))
 }
 
-pub(crate) fn json(input: &Path, output: &Path, dry_run: bool, done: &Done) -> Value {
-    let tensors: Vec<Value> = done
-        .tensors
-        .iter()
-        .map(|tensor| {
-            json!({
-                "name": tensor.name,
-                "shape": tensor.shape,
-                "from": tensor.from.name(),
-                "to": tensor.to.name(),
-                "cast": tensor.cast,
-                "bytes_before": tensor.bytes_before,
-                "bytes_after": tensor.bytes_after,
-                "counts": tensor.counts.as_ref().map(counts),
-            })
-        })
-        .collect();
-    let Summary { bytes_before, bytes_after, .. } = totals(done);
-    json!({
-        "input": input.to_string_lossy(),
-        "output": output.to_string_lossy(),
-        "dry_run": dry_run,
+fn of_type(report: &Report, to: DataType) -> Result<Value> {
+    let totals = report.totals(to);
+    let Totals { tensors, bytes_before, bytes_after, mean_error, mean_relative_error, snr, .. } = totals;
+    let grades = Grade::ALL.iter().zip(totals.grades).map(|(grade, count)| (grade.name().to_owned(), json!(count)));
+    let concerns =
+        Concern::ALL.iter().zip(totals.concerns).map(|(concern, count)| (concern.name().to_owned(), json!(count)));
+    Ok(json!({
+        "type": to.name(),
+        "limits": float_limits(to)?.map(|(subnormal, normal, largest)| {
+            json!({ "smallest_subnormal": subnormal, "smallest_normal": normal, "largest": largest })
+        }),
         "tensors": tensors,
         "bytes_before": bytes_before,
         "bytes_after": bytes_after,
+        "counts": crate::outcome::counts(&totals.counts),
+        "mean_error": mean_error,
+        "mean_relative_error": mean_relative_error,
+        "snr": snr,
+        "verdicts": grades.collect::<Map<_, _>>(),
+        "concerns": concerns.collect::<Map<_, _>>(),
+        "verdict": table::verdict(&totals),
+    }))
+}
+
+fn tensor(tensor: &TensorReport) -> Value {
+    json!({
+        "name": tensor.name,
+        "type": tensor.data_type.name(),
+        "shape": tensor.shape,
+        "bytes": tensor.bytes,
+        "values": tensor.values,
+        "zeros": tensor.zeros,
+        "infinities": tensor.infinities,
+        "nan": tensor.nan,
+        "smallest": tensor.smallest,
+        "largest": tensor.largest,
+        "magnitudes": { "first": tensor.magnitudes.first, "counts": tensor.magnitudes.counts },
+        "candidates": tensor.candidates.iter().map(candidate).collect::<Vec<_>>(),
     })
+}
+
+fn candidate(candidate: &Candidate) -> Value {
+    let mut row = crate::outcome::counts(&candidate.counts);
+    row["type"] = json!(candidate.to.name());
+    row["bytes"] = json!(candidate.bytes);
+    row["mean_error"] = json!(candidate.mean_error());
+    row["mean_relative_error"] = json!(candidate.mean_relative_error());
+    row["snr"] = json!(candidate.snr());
+    row["error_by_power"] = json!(candidate.error_by_power);
+    row["verdict"] = json!(candidate.grade().name());
+    row["concerns"] = json!(candidate.concerns().iter().map(|concern| concern.name()).collect::<Vec<_>>());
+    row
 }

@@ -221,14 +221,34 @@ impl Counter {
             let block = start..len.min(start + BLOCK);
             let source = self.source.block(source, block.clone(), &mut sides.source)?;
             let result = self.result.block(result, block, &mut sides.result)?;
-            match self.source.to {
-                DataType::Float => tally::floats(&self.limits, source.as_chunks().0, result.as_chunks().0, &mut counts),
-                _ => tally::doubles(&self.limits, source.as_chunks().0, result.as_chunks().0, &mut counts),
-            }
+            self.compare(source, result, &mut counts);
             each(source, result);
         }
         self.total.lock().unwrap_or_else(PoisonError::into_inner).add(&counts);
         Ok(())
+    }
+
+    /// The type that both sides are compared in.
+    pub(crate) fn hub(&self) -> DataType {
+        self.source.to
+    }
+
+    /// Results in the type that both sides are compared in.
+    pub(crate) fn widen_result<'b>(
+        &self,
+        bytes: &'b [u8],
+        len: usize,
+        out: &'b mut Vec<u8>,
+    ) -> Result<&'b [u8], CastError> {
+        self.result.block(bytes, 0..len, out)
+    }
+
+    /// Counts values and what became of them, both in the type that they are compared in.
+    pub(crate) fn compare(&self, source: &[u8], result: &[u8], counts: &mut Counts) {
+        match self.source.to {
+            DataType::Float => tally::floats(&self.limits, source.as_chunks().0, result.as_chunks().0, counts),
+            _ => tally::doubles(&self.limits, source.as_chunks().0, result.as_chunks().0, counts),
+        }
     }
 }
 

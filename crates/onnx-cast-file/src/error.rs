@@ -106,6 +106,12 @@ pub enum FileError {
         /// Its format.
         format: Format,
     },
+    /// A candidate of a report that is no type of numbers.
+    #[error("{to} is no type of real numbers: there are no errors to report")]
+    Candidate {
+        /// The type.
+        to: DataType,
+    },
     /// A cast from or to strings in a file of several tensors.
     #[error("{}: {}strings are cast only in a file of one tensor", path.display(), TensorText(tensor))]
     Strings {

@@ -135,20 +135,30 @@ impl Input {
         run: impl FnOnce(Task<'_>) -> Result<(), FileError>,
     ) -> Result<(), FileError> {
         let Some(stored) = self.tensors.get(index) else { return Ok(()) };
+        if let Some(task) = self.task(stored) {
+            return run(task);
+        }
         match &stored.place {
-            Place::File(at, items) => run(stored.task(Elements::File(&self.file, *at), *items)),
-            Place::Other(file, at, items) => run(stored.task(Elements::File(file, *at), *items)),
             Place::Message(at, len) => {
                 run(stored.task(Elements::Memory(&self.decode(stored, *at, *len)?), Items::PLAIN))
             }
-            Place::Memory(bytes) => run(stored.task(Elements::Memory(bytes), Items::PLAIN)),
             Place::Member(member, items) => {
                 npz::with_elements(&self.file, &mut npz::open(&self.file)?, member, |reader| {
                     let stream = Mutex::new(reader);
                     run(stored.task(Elements::Stream(&stream), *items))
                 })
             }
-            Place::Fortran(..) | Place::Strings(_) => Ok(()),
+            _ => Ok(()),
+        }
+    }
+
+    /// The task that keeps a tensor, where its elements can be read at any place.
+    pub(crate) fn task<'a>(&'a self, stored: &'a Stored) -> Option<Task<'a>> {
+        match &stored.place {
+            Place::File(at, items) => Some(stored.task(Elements::File(&self.file, *at), *items)),
+            Place::Other(file, at, items) => Some(stored.task(Elements::File(file, *at), *items)),
+            Place::Memory(bytes) => Some(stored.task(Elements::Memory(bytes), Items::PLAIN)),
+            _ => None,
         }
     }
 

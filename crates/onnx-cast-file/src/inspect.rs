@@ -80,12 +80,12 @@ pub enum Difference {
 }
 
 /// The files that a path stands for, opened one by one.
-struct Files {
-    paths: Vec<PathBuf>,
+pub(crate) struct Files {
+    pub(crate) paths: Vec<PathBuf>,
 }
 
 impl Files {
-    fn of(path: &Path) -> Result<Files, FileError> {
+    pub(crate) fn of(path: &Path) -> Result<Files, FileError> {
         let paths = match sharded::locate(path)? {
             Located::File => vec![path.to_owned()],
             Located::InFolder(file) => vec![file],
@@ -97,7 +97,7 @@ impl Files {
         Ok(Files { paths })
     }
 
-    fn open(path: &Path, from: Option<DataType>) -> Result<(Input, Option<ModelInfo>), FileError> {
+    pub(crate) fn open(path: &Path, from: Option<DataType>) -> Result<(Input, Option<ModelInfo>), FileError> {
         let format = if path == Path::new("-") { None } else { Some(Format::from_path(path)?) };
         if format == Some(Format::Onnx) {
             let (input, model) = survey(path)?;
@@ -201,24 +201,30 @@ pub fn diff(
 }
 
 /// Bytes of all elements of a file.
-fn bytes(input: &Input) -> u64 {
+pub(crate) fn bytes(input: &Input) -> u64 {
     input.tensors.iter().map(Stored::bytes).sum()
 }
 
 /// Sends the elements of a tensor, packed and little endian, to a sink.
 fn send(input: &Input, index: usize, sink: &dyn Sink, meter: &Meter<'_>) -> Result<(), FileError> {
-    let path = match &input.tensors[index].place {
+    let run = |task: Task<'_>| {
+        let done = flow::run(&[task], None, sink, &|bytes| meter.add(bytes));
+        done.map_err(|(_, trouble)| failed(input, &input.tensors[index], trouble))
+    };
+    input.with_task(index, run)
+}
+
+/// What went wrong with a tensor that was only looked at.
+pub(crate) fn failed(input: &Input, stored: &Stored, trouble: Trouble) -> FileError {
+    let path = match &stored.place {
         Place::Other(file, ..) => file.path(),
         _ => input.path(),
     };
-    let run = |task: Task<'_>| {
-        flow::run(&[task], None, sink, &|bytes| meter.add(bytes)).map_err(|(_, trouble)| match trouble {
-            Trouble::Read(error) | Trouble::Write(error) => FileError::io(path, "read", error),
-            Trouble::Stopped => FileError::Stopped { path: path.to_owned() },
-            Trouble::Cast(error) => FileError::cast(path, &input.tensors[index].name, error),
-        })
-    };
-    input.with_task(index, run)
+    match trouble {
+        Trouble::Read(error) | Trouble::Write(error) => FileError::io(path, "read", error),
+        Trouble::Stopped => FileError::Stopped { path: path.to_owned() },
+        Trouble::Cast(error) => FileError::cast(path, &stored.name, error),
+    }
 }
 
 fn doubles(from: DataType) -> Option<Plan> {

@@ -42,6 +42,7 @@ pub mod parts;
 pub mod pb;
 mod positional;
 mod proto;
+mod report;
 mod rewrite;
 pub mod safetensors;
 mod selection;
@@ -59,6 +60,7 @@ pub use format::Format;
 pub use inspect::{Difference, FileInfo, TensorInfo, Values, diff, inspect};
 pub use model::Model;
 pub use npz::NpzError;
+pub use report::{Candidate, Concern, Grade, Magnitudes, Report, ReportRequest, TensorReport, Totals, report};
 pub use rewrite::{
     CastInfo, ExternalProblem, FoldOutcome, FoldSummary, Folded, ModelCast, ModelFold, ModelInfo, Storage, cast_model,
     fold_model,

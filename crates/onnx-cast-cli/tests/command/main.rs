@@ -9,6 +9,7 @@ mod files;
 mod models;
 mod proto;
 mod readme;
+mod report;
 mod terminal;
 mod types;
 mod usage;

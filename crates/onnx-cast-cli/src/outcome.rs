@@ -1,0 +1,138 @@
+//! What was done with a file, or would be: a line on the standard error, a plan, or JSON.
+
+use crate::summary::{Amount, Summary, size};
+use onnx_cast::{DataType, element_count};
+use onnx_cast_file::{Counts, Summary as Done};
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::path::Path;
+
+/// The sums over the tensors.
+pub(crate) fn totals(done: &Done) -> Summary {
+    let mut summary = Summary::default();
+    for tensor in &done.tensors {
+        let amount = Amount { tensors: 1, elements: element_count(&tensor.shape).unwrap_or(0) as u64 };
+        if tensor.cast {
+            summary.cast += amount;
+        } else {
+            summary.kept += amount;
+        }
+        summary.bytes_before += tensor.bytes_before;
+        summary.bytes_after += tensor.bytes_after;
+    }
+    summary
+}
+
+/// `to float16`, or all the types that tensors were cast to.
+pub(crate) fn targets(done: &Done) -> String {
+    let mut types: Vec<DataType> = Vec::new();
+    for tensor in done.tensors.iter().filter(|tensor| tensor.cast) {
+        if !types.contains(&tensor.to) {
+            types.push(tensor.to);
+        }
+    }
+    let names: Vec<&str> = types.iter().map(|data_type| data_type.name()).collect();
+    if names.is_empty() { "cast".to_owned() } else { format!("to {}", names.join(", ")) }
+}
+
+/// A name for people: what cannot be printed is escaped.
+pub(crate) fn printable(name: &str) -> String {
+    let name: String = name.chars().flat_map(char::escape_debug).collect();
+    if name.is_empty() { "(no name)".to_owned() } else { name }
+}
+
+/// A line for each tensor that was cast: what became of its values.
+pub(crate) fn losses(done: &Done) -> String {
+    let mut text = String::new();
+    for tensor in &done.tensors {
+        let Some(counts) = &tensor.counts else { continue };
+        let Counts { values, overflowed, saturated, zero, subnormal, nan, infinite, .. } = *counts;
+        let Counts { max_error, max_relative_error, .. } = *counts;
+        let noted = [
+            (overflowed, "overflowed"),
+            (saturated, "saturated"),
+            (zero, "became zero"),
+            (subnormal, "became subnormal"),
+            (nan, "NaN"),
+            (infinite, "infinite"),
+        ];
+        let noted: Vec<String> =
+            noted.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!(", {count} {what}")).collect();
+        let errors = if max_error > 0.0 {
+            format!(", error at most {max_error:.6e}, relative {max_relative_error:.6e}")
+        } else {
+            ", no error".to_owned()
+        };
+        let _ = writeln!(text, "  {}: {values} values{}{errors}", printable(&tensor.name), noted.concat());
+    }
+    text
+}
+
+/// The plan: a line for each tensor, and the total.
+pub(crate) fn plan(done: &Done) -> String {
+    let width = done
+        .tensors
+        .iter()
+        .map(|tensor| printable(&tensor.name).chars().count())
+        .max()
+        .unwrap_or(0)
+        .max("tensor".len());
+    let mut text = format!("{:width$}  {:14}  {:14}  {:>12}  {:>12}\n", "tensor", "from", "to", "before", "after");
+    for tensor in &done.tensors {
+        let to = if tensor.cast { tensor.to.name() } else { "(kept)" };
+        let (before, after) = (size(tensor.bytes_before), size(tensor.bytes_after));
+        // A String takes everything.
+        let _ = writeln!(
+            text,
+            "{:width$}  {:14}  {to:14}  {before:>12}  {after:>12}",
+            printable(&tensor.name),
+            tensor.from.name()
+        );
+    }
+    let Summary { cast, kept, bytes_before, bytes_after } = totals(done);
+    let _ = writeln!(text, "total: {cast} cast, {kept} kept, {} -> {}", size(bytes_before), size(bytes_after));
+    text
+}
+
+pub(crate) fn counts(counts: &Counts) -> Value {
+    let Counts { values, overflowed, saturated, zero, subnormal, nan, infinite, .. } = *counts;
+    json!({
+        "values": values,
+        "overflowed": overflowed,
+        "saturated": saturated,
+        "zero": zero,
+        "subnormal": subnormal,
+        "nan": nan,
+        "infinite": infinite,
+        "max_error": counts.max_error,
+        "max_relative_error": counts.max_relative_error,
+    })
+}
+
+pub(crate) fn json(input: &Path, output: &Path, dry_run: bool, done: &Done) -> Value {
+    let tensors: Vec<Value> = done
+        .tensors
+        .iter()
+        .map(|tensor| {
+            json!({
+                "name": tensor.name,
+                "shape": tensor.shape,
+                "from": tensor.from.name(),
+                "to": tensor.to.name(),
+                "cast": tensor.cast,
+                "bytes_before": tensor.bytes_before,
+                "bytes_after": tensor.bytes_after,
+                "counts": tensor.counts.as_ref().map(counts),
+            })
+        })
+        .collect();
+    let Summary { bytes_before, bytes_after, .. } = totals(done);
+    json!({
+        "input": input.to_string_lossy(),
+        "output": output.to_string_lossy(),
+        "dry_run": dry_run,
+        "tensors": tensors,
+        "bytes_before": bytes_before,
+        "bytes_after": bytes_after,
+    })
+}

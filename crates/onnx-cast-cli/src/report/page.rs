@@ -1,0 +1,100 @@
+//! The page: one file with its style, its script, uPlot (in `vendor/`, with its licence) and the figures as compact JSON,
+//! from which only the tensor that is looked at is drawn.
+
+use crate::report::table::verdict;
+use crate::types::{float_limits, largest_integer};
+use anyhow::Result;
+use onnx_cast::DataType;
+use onnx_cast_file::{Candidate, Grade, Report, TensorReport};
+use serde_json::{Value, json};
+
+const PAGE: &str = include_str!("page.html");
+const STYLE: &str = include_str!("page.css");
+const SCRIPT: &str = include_str!("page.js");
+const PLOTS: &str = include_str!("vendor/uPlot.iife.min.js");
+const PLOTS_STYLE: &str = include_str!("vendor/uPlot.min.css");
+const PLOTS_LICENCE: &str = include_str!("vendor/uPlot.LICENSE");
+
+pub(super) fn page(title: &str, report: &Report) -> Result<String> {
+    let types = report.to.iter().map(|&to| of_type(report, to)).collect::<Result<Vec<_>>>()?;
+    let tensors: Vec<Value> = report.tensors.iter().map(|one| tensor(report, one)).collect();
+    let data = json!({ "title": title, "types": types, "tensors": tensors, "others": report.others });
+    let parts = [
+        ("{{plots-licence}}", PLOTS_LICENCE.trim().to_owned()),
+        ("{{plots-style}}", PLOTS_STYLE.to_owned()),
+        ("{{style}}", STYLE.to_owned()),
+        ("{{plots}}", PLOTS.to_owned()),
+        ("{{script}}", SCRIPT.to_owned()),
+        // Within a script element nothing may look like the end of one.
+        ("{{data}}", serde_json::to_string(&data)?.replace('<', "\\u003c")),
+    ];
+    // Piece by piece, so that no name in the data is taken for a mark.
+    let mut page = String::new();
+    let mut rest = PAGE;
+    for (mark, text) in parts {
+        let (before, after) = rest.split_once(mark).unwrap_or((rest, ""));
+        page += before;
+        page += &text;
+        rest = after;
+    }
+    Ok(page + rest)
+}
+
+fn of_type(report: &Report, to: DataType) -> Result<Value> {
+    let totals = report.totals(to);
+    let limits = match float_limits(to)? {
+        Some((subnormal, normal, largest)) => json!([subnormal, normal, largest]),
+        None => json!([null, 1.0, largest_integer(to)?]),
+    };
+    Ok(json!({
+        "name": to.name(),
+        "limits": limits,
+        "before": totals.bytes_before,
+        "after": totals.bytes_after,
+        "verdict": verdict(&totals).lines().collect::<Vec<_>>(),
+    }))
+}
+
+/// A row, as the script reads it.
+fn tensor(report: &Report, tensor: &TensorReport) -> Value {
+    let shape: Vec<String> = tensor.shape.iter().map(usize::to_string).collect();
+    json!([
+        tensor.name,
+        tensor.data_type.name(),
+        shape.join("x"),
+        tensor.bytes,
+        tensor.values,
+        tensor.zeros,
+        tensor.infinities,
+        tensor.nan,
+        tensor.smallest,
+        tensor.largest,
+        tensor.magnitudes.first,
+        tensor.magnitudes.counts,
+        tensor.candidates.iter().map(|one| candidate(report, one)).collect::<Vec<_>>(),
+    ])
+}
+
+fn candidate(report: &Report, candidate: &Candidate) -> Value {
+    let counts = &candidate.counts;
+    json!([
+        report.to.iter().position(|&to| to == candidate.to),
+        Grade::ALL.iter().position(|&grade| grade == candidate.grade()),
+        candidate.snr(),
+        counts.overflowed,
+        counts.saturated,
+        counts.zero,
+        counts.subnormal,
+        counts.max_error,
+        candidate.mean_error(),
+        counts.max_relative_error,
+        candidate.mean_relative_error(),
+        candidate.bytes,
+        candidate.error_by_power.iter().map(|&error| short(error)).collect::<Vec<_>>(),
+    ])
+}
+
+/// An error to four digits, which is more than a plot shows.
+fn short(error: f64) -> f64 {
+    format!("{error:.3e}").parse().unwrap_or(error)
+}

@@ -1,0 +1,165 @@
+//! A report as text: for each type its verdict, and a table of the tensors that fits 80 columns, the worst first.
+
+use crate::outcome::printable;
+use crate::summary::size;
+use onnx_cast_file::{Candidate, Concern, Grade, Report, TensorReport, Totals};
+use std::cmp::Ordering;
+use std::fmt::Write;
+
+/// Columns that are left for a name.
+const NAME: usize = 22;
+
+pub(super) fn text(report: &Report, top: usize) -> String {
+    let mut text = String::new();
+    for &to in &report.to {
+        let totals = report.totals(to);
+        let saved = totals.bytes_before as i128 - totals.bytes_after as i128;
+        let share = if totals.bytes_before == 0 { 0.0 } else { 100.0 * saved as f64 / totals.bytes_before as f64 };
+        // A String takes everything.
+        let _ = writeln!(
+            text,
+            "{to}: {} tensors, {} values, {} -> {} ({share:.0}% saved)",
+            totals.tensors,
+            totals.counts.values,
+            size(totals.bytes_before),
+            size(totals.bytes_after)
+        );
+        let _ = writeln!(text, "{}", verdict(&totals));
+        let mut rows: Vec<(&TensorReport, &Candidate)> = report
+            .tensors
+            .iter()
+            .filter_map(|tensor| Some((tensor, tensor.candidates.iter().find(|one| one.to == to)?)))
+            .collect();
+        rows.sort_by(|a, b| worse(a.1, b.1));
+        if !rows.is_empty() {
+            let _ = writeln!(
+                text,
+                "{:7} {:>4} {:>6} {:>6} {:>6} {:>6} {:>7} {:>7} tensor",
+                "verdict", "SNR", "beyond", "zero", "subn", "error", "least", "most"
+            );
+        }
+        let shown = if top == 0 { rows.len() } else { top };
+        for (tensor, candidate) in rows.iter().take(shown) {
+            row(&mut text, tensor, candidate);
+        }
+        if rows.len() > shown {
+            let _ = writeln!(text, "and {} more (--top 0 shows all)", rows.len() - shown);
+        }
+        text.push('\n');
+    }
+    if report.others > 0 {
+        let _ = writeln!(text, "{} other tensors would be kept as they are", report.others);
+    }
+    text
+}
+
+/// What is said of a type, in words.
+pub(super) fn verdict(totals: &Totals) -> String {
+    let all = totals.tensors;
+    let mut parts = Vec::new();
+    for (concern, count) in Concern::ALL.iter().zip(totals.concerns) {
+        let what = match concern {
+            Concern::Overflow => "have more than 0.1% of their values overflow or saturate",
+            Concern::Zero => "lose more than 1% of their values to zero",
+            Concern::Noise => "are below 20 dB",
+            Concern::Nan => "have NaN, which the type has not",
+            _ => continue,
+        };
+        if count > 0 {
+            parts.push(format!("{count} of {all} tensors {what}"));
+        }
+    }
+    let grades = Grade::ALL.iter().zip(totals.grades).filter(|(_, count)| *count > 0);
+    parts.push(grades.map(|(grade, count)| format!("{count} {grade}")).collect::<Vec<_>>().join(", "));
+    let snr = totals.snr.map(|snr| format!("{snr:.1} dB in all"));
+    parts.extend(snr);
+    parts.retain(|part| !part.is_empty());
+    parts.join("\n")
+}
+
+fn worse(a: &Candidate, b: &Candidate) -> Ordering {
+    // Without noise there is no ratio, and nothing is better.
+    let snr = |candidate: &Candidate| candidate.snr().unwrap_or(f64::INFINITY);
+    b.grade().cmp(&a.grade()).then(snr(a).total_cmp(&snr(b)))
+}
+
+fn row(text: &mut String, tensor: &TensorReport, candidate: &Candidate) {
+    let counts = &candidate.counts;
+    let share = |count| percent(candidate.share(count));
+    let number = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.1e}"));
+    let snr = candidate.snr().map_or("-".to_owned(), |snr| format!("{snr:.0}"));
+    let _ = writeln!(
+        text,
+        "{:7} {snr:>4} {:>6} {:>6} {:>6} {:>6} {:>7} {:>7} {}",
+        candidate.grade().name(),
+        share(counts.overflowed + counts.saturated),
+        share(counts.zero),
+        share(counts.subnormal),
+        number(candidate.mean_relative_error().filter(|error| *error > 0.0)),
+        number(tensor.smallest),
+        number(tensor.largest),
+        short(&printable(&tensor.name)),
+    );
+}
+
+/// A share in six columns.
+fn percent(share: f64) -> String {
+    let percent = 100.0 * share;
+    if share <= 0.0 {
+        "0".to_owned()
+    } else if percent < 0.01 {
+        "<0.01%".to_owned()
+    } else if percent < 10.0 {
+        format!("{percent:.2}%")
+    } else {
+        format!("{percent:.1}%")
+    }
+}
+
+/// A name in its columns: its parts but the last are cut to their first letter, from the left, until it fits; numbers stay.
+fn short(name: &str) -> String {
+    let mut parts: Vec<&str> = name.split_inclusive(['.', '/', '_']).collect();
+    let width = |parts: &[&str]| parts.iter().map(|part| part.chars().count()).sum::<usize>();
+    let mut texts: Vec<String> = Vec::new();
+    for index in 0..parts.len().saturating_sub(1) {
+        if width(&parts[index..]) + texts.iter().map(|text| text.chars().count()).sum::<usize>() <= NAME {
+            break;
+        }
+        let part = parts[index];
+        let whole = part.starts_with(|letter: char| letter.is_ascii_digit());
+        let first = part.chars().next().filter(|letter| letter.is_alphanumeric());
+        let end = part.chars().last().filter(|_| part.chars().count() > 1);
+        texts.push(if whole { part.to_owned() } else { first.into_iter().chain(end).collect() });
+    }
+    let rest = parts.split_off(texts.len());
+    let short = texts.concat() + &rest.concat();
+    let len = short.chars().count();
+    if len <= NAME { short } else { "..".to_owned() + &short.chars().skip(len + 2 - NAME).collect::<String>() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_fit_and_are_told_apart() {
+        for (name, want) in [
+            ("w", "w"),
+            ("encoder.layer.0.weight", "encoder.layer.0.weight"),
+            ("encoder.layer.10.attention.self.query.weight", "e.l.10.a.s.q.weight"),
+            ("encoder.layer.10.output.dense.bias", "e.l.10.o.dense.bias"),
+            ("a_name_that_is_of_one_part_and_goes_on_without_end", ".._i_o_o_p_a_g_o_w_end"),
+            ("onepartthatgoesonandonwithoutend", "..oesonandonwithoutend"),
+        ] {
+            assert_eq!(short(name), want);
+            assert!(want.chars().count() <= NAME);
+        }
+    }
+
+    #[test]
+    fn shares_fit() {
+        for (share, want) in [(0.0, "0"), (1e-9, "<0.01%"), (0.000_5, "0.05%"), (0.5, "50.0%"), (1.0, "100.0%")] {
+            assert_eq!(percent(share), want);
+        }
+    }
+}

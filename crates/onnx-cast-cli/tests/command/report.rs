@@ -1,0 +1,106 @@
+//! `report`: its tables, its JSON and its page.
+
+use crate::common::{done, refused, run};
+use crate::files::{Folder, floats};
+use crate::proto::{Message, model, node, tensor};
+use onnx_cast_file::{Format, WriteOptions, write_tensor};
+use serde_json::Value;
+
+/// A tensor of every fate, in a file of its own.
+fn folder() -> Folder {
+    let folder = Folder::new();
+    let values: Vec<f32> = (1..=1000u16).map(|index| f32::from(index) / 7.0).chain([1e9, 1e-9, 0.0]).collect();
+    let options = WriteOptions::default();
+    let path = folder.path("x.safetensors");
+    write_tensor(path, Format::Safetensors, "layer.</script>.w", floats(&values).view(), &options).expect("a file");
+    folder
+}
+
+#[test]
+fn tables_that_fit_and_say_what_is_lost() {
+    let folder = folder();
+    let text = done(&folder.run("report x.safetensors --to float16,int8,float --quiet"));
+    assert!(text.lines().all(|line| line.chars().count() < 80), "{text}");
+    let tables: Vec<&str> = text.split("\n\n").collect();
+    let expected = "\
+float16: 1 tensors, 1003 values, 4012 B -> 2006 B (50% saved)
+1 care
+73.2 dB in all
+verdict  SNR beyond   zero   subn  error   least    most tensor
+care      73  0.10%  0.10%      0 1.2e-3  1.0e-9   1.0e9 layer.</script>.w";
+    assert_eq!(tables[0].lines().count(), expected.lines().count(), "{text}");
+    for (line, want) in tables[0].lines().zip(expected.lines()) {
+        // The figures of errors are held against numpy's elsewhere.
+        let start = want.find("SNR").or(want.find("73")).unwrap_or(want.len());
+        assert_eq!(line.get(..start), want.get(..start), "{text}");
+    }
+    assert!(
+        tables[1].contains("\n1 of 1 tensors have more than 0.1% of their values overflow or saturate\n"),
+        "{text}"
+    );
+    assert!(tables[2].contains("\n1 exact\n"), "{text}");
+}
+
+#[test]
+fn json_has_every_figure() {
+    let folder = folder();
+    let found: Value =
+        serde_json::from_str(&done(&folder.run("report x.safetensors --to float16 --json"))).expect("JSON");
+    let tensor = &found["tensors"][0];
+    assert_eq!((tensor["values"].as_u64(), tensor["zeros"].as_u64()), (Some(1003), Some(1)));
+    let (first, counts) = (tensor["magnitudes"]["first"].as_i64(), tensor["magnitudes"]["counts"].as_array());
+    assert_eq!((first, counts.map(Vec::len)), (Some(-30), Some(60)));
+    let candidate = &tensor["candidates"][0];
+    assert_eq!((candidate["overflowed"].as_u64(), candidate["zero"].as_u64()), (Some(1), Some(1)));
+    assert_eq!(candidate["error_by_power"][0].as_f64(), Some(1.0));
+    assert_eq!(candidate["verdict"], "care");
+    assert_eq!(found["types"][0]["limits"]["largest"].as_f64(), Some(65504.0));
+    assert_eq!(found["types"][0]["verdicts"]["care"].as_u64(), Some(1));
+}
+
+#[test]
+fn the_page_holds_all_it_needs() {
+    let folder = folder();
+    done(&folder.run("report x.safetensors --to float16,int4,float8e8m0 --html out.html"));
+    let page = String::from_utf8(folder.read("out.html")).expect("UTF-8");
+    assert!(!page.contains("{{"), "a mark is left");
+    for outside in ["src=", "href=", "@import", "url("] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    let data = page.split_once("id=\"data\">").and_then(|(_, rest)| rest.split_once("</script>")).expect("data").0;
+    let data: Value = serde_json::from_str(data).expect("JSON");
+    assert_eq!(data["tensors"][0][0], "layer.</script>.w");
+    assert_eq!(data["types"].as_array().map(Vec::len), Some(3));
+    assert_eq!(data["types"][1]["limits"], serde_json::json!([null, 1.0, 7.0]));
+    assert!(page.contains("Leon Sorokin"), "whose plots they are");
+    folder.refuses(
+        "report x.safetensors --to string --html out.html",
+        "string is no type of real numbers: there are no errors to report",
+    );
+}
+
+#[test]
+fn models_have_their_large_constants_looked_at() {
+    let folder = Folder::new();
+    let constant = |len: usize| {
+        let tensor = tensor(&[len as i64], 1, &vec![0x3f; 4 * len]);
+        vec![Message::new().bytes(1, "value").message(5, tensor).int(20, 4)]
+    };
+    let nodes = vec![node("Constant", &[], "w", constant(300)), node("Constant", &[], "small", constant(3))];
+    folder.write("m.onnx", model(21, nodes, &[], &[("w", 1)]));
+    let names = |line: &str| {
+        let found: Value = serde_json::from_str(&done(&folder.run(line))).expect("JSON");
+        let names = found["tensors"].as_array().expect("tensors").iter().map(|tensor| tensor["name"].clone());
+        names.map(|name| name.as_str().unwrap_or_default().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(names("report m.onnx --to bf16 --json"), ["w"]);
+    assert_eq!(names("report m.onnx --to bf16 --json --min-size 1"), ["w", "small"]);
+    assert_eq!(names("report m.onnx --to bf16 --json --min-size 1 --exclude w"), ["small"]);
+    let text = done(&folder.run("report m.onnx --to bf16 --min-size 1 --top 1"));
+    assert!(text.contains("and 1 more (--top 0 shows all)"), "{text}");
+}
+
+#[test]
+fn what_cannot_be_reported() {
+    assert!(refused(&run("report missing.npy --to bf16")).starts_with("missing.npy: cannot open"), "no file");
+}
