@@ -393,6 +393,7 @@ Examples:
   onnx-cast explain -inf --from float --to float8e5m2 --saturate false
   onnx-cast explain 3 --from float --to float8e8m0 --round-mode down
   onnx-cast explain 1e9 --from double --to int16 --json
+  onnx-cast explain 0.3 --from float --all                 in every type, side by side
 
 Without --from, VALUE is cast as a string is: rounded once from the decimal text (Cast-9 and newer; \
 before, as a double). With --from, a decimal VALUE is first read as that type, which a note says where it changes the value.")]
@@ -405,9 +406,13 @@ pub(crate) struct ExplainArgs {
     pub(crate) from: Option<DataType>,
     /// The target type
     #[arg(long, value_name = "TYPE", value_parser = TypeParser, hide_possible_values = true)]
-    pub(crate) to: DataType,
+    #[arg(required_unless_present = "all")]
+    pub(crate) to: Option<DataType>,
     #[command(flatten)]
     pub(crate) attributes: Attributes,
+    /// Show the value in every type, side by side
+    #[arg(long, conflicts_with_all = ["to", "json"])]
+    pub(crate) all: bool,
     /// Print JSON, with every digit
     #[arg(long)]
     pub(crate) json: bool,

@@ -3,6 +3,7 @@
 //! The result is the library's. What is done here is to compare it, by exact decimals, with the values beside it, and to
 //! name the rule that the comparison shows.
 
+mod draw;
 mod fields;
 mod render;
 mod rule;
@@ -14,6 +15,7 @@ use num_bigint::BigInt;
 use onnx_cast::{Cast, CastError, CastOptions, DataType, FloatFormat, Kind, Operator, RoundMode};
 use rule::Rule;
 
+pub(crate) use draw::{all, drawing};
 pub(crate) use render::{json, text};
 
 /// What is asked.

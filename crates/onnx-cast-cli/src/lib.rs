@@ -23,9 +23,11 @@ mod summary;
 mod types;
 mod value;
 
+use anstream::{AutoStream, ColorChoice};
 use anyhow::Result;
 use args::{Args, Command, ExplainArgs, TypesArgs};
 use clap::{CommandFactory, Parser};
+use onnx_cast::DataType;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -79,11 +81,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Diff(args) => return inspect::diff(&args),
         Command::Report(args) => report::report(&args)?,
         Command::Types(TypesArgs { json }) => print(&if json { pretty(&types::json()?)? } else { types::text()? })?,
-        Command::Explain(ExplainArgs { value, from, to, attributes, json }) => {
-            let request = explain::Request { value: &value, from, to, options: attributes.options() };
-            let explanation = explain::explain(&request)?;
-            print(&if json { pretty(&explain::json(&explanation)?)? } else { explain::text(&explanation)? })?;
-        }
+        Command::Explain(args) => explain(&args)?,
         Command::Bench(args) => bench::bench(&args)?,
         Command::Completions { shell } => {
             let mut script = Vec::new();
@@ -92,6 +90,23 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn explain(args: &ExplainArgs) -> Result<()> {
+    let ExplainArgs { value, from, to, attributes, all, json } = args;
+    let request = |to| explain::Request { value, from: *from, to, options: attributes.options() };
+    let Some(to) = to.filter(|_| !all) else {
+        return Ok(print(&explain::all(&request(DataType::Float))?)?);
+    };
+    let explanation = explain::explain(&request(to))?;
+    if *json {
+        return Ok(print(&pretty(&explain::json(&explanation)?)?)?);
+    }
+    // Drawn for people; whoever reads the text by program, or wants no colours, gets it as it was.
+    if AutoStream::choice(&io::stdout()) != ColorChoice::Never {
+        print(&explain::drawing(&explanation)?)?;
+    }
+    Ok(print(&explain::text(&explanation)?)?)
 }
 
 fn pretty(value: &serde_json::Value) -> Result<String> {

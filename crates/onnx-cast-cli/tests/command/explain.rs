@@ -272,3 +272,32 @@ fn refusals() {
         assert_eq!(refused(&run(&format!("explain {line}"))), message, "{line}");
     }
 }
+
+#[test]
+fn every_type_side_by_side() {
+    let text = done(&run("explain 0.3 --from float --all"));
+    assert!(text.lines().all(|line| line.chars().count() < 80), "{text}");
+    assert_eq!(text.lines().count(), 27, "a heading and 26 types: {text}");
+    for row in [
+        "float8e4m3fn   0x2a               0.3125                 nearest",
+        "bool           0x01               1                      nonzero-is-true",
+        "int8           0x00               0                      toward-zero",
+        "string                            \"0.3\"                  print-shortest",
+    ] {
+        assert!(text.lines().any(|line| line == row), "{row}: {text}");
+    }
+}
+
+#[test]
+fn drawn_where_colours_are_wanted() {
+    let line = "explain 0.3 --from float --to float8e4m3fn";
+    let plain = done(&run(line));
+    assert!(!plain.contains('\u{1b}'), "{plain}");
+    let drawn = crate::common::command(line.split(' ')).env("CLICOLOR_FORCE", "1").output().expect("the command runs");
+    let drawn = done(&drawn);
+    assert!(drawn.ends_with(&plain), "{drawn}");
+    let bare: String = drawn.split('\u{1b}').map(|part| part.split_once('m').map_or(part, |(_, rest)| rest)).collect();
+    assert!(bare.contains("float8e4m3fn   0 0101 010  0x2a"), "{bare}");
+    let place = bare.lines().find(|line| line.contains('x') && line.contains('@')).expect("a line");
+    assert!(place.starts_with(&format!("  |{}x{}@", "-".repeat(28), "-".repeat(18))), "{bare}");
+}
