@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// What is counted, as it is written.
 const BLOCK: &str = "unsafe {";
-const FUNCTIONS: [&str; 2] = ["unsafe fn ", "unsafe extern \"C\" fn "];
+const FUNCTIONS: [&str; 3] = ["unsafe fn ", "unsafe extern \"C\" fn ", "unsafe extern \"system\" fn "];
 const PROMISES: [&str; 2] = ["unsafe impl", "unsafe trait"];
 
 /// Folders of code that users run; tests and examples are not.

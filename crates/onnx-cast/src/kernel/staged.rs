@@ -1,5 +1,6 @@
 //! The generic loop of the portable backend: a block of elements at a time, so that the compiler can vectorise load,
-//! cast and store each on its own; the rest one by one.
+//! cast and store each on its own; the rest one by one. Where a source has few codes and the tensor many elements, each code
+//! is cast once, and looked up.
 
 use crate::element::Word;
 use crate::packed::{bits, byte_len, get, load, set, store};
