@@ -5,12 +5,14 @@ mod tally;
 mod whole;
 
 use crate::widen::{BLOCK, Widening, hub};
+use fearless_simd::Level;
 use onnx_cast::{CastError, DataType, Kind, OpError};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 use tally::Limits;
 
+pub(crate) use tally::{Apart, Compared};
 pub use whole::Means;
 
 /// What became of the values of a tensor.
@@ -125,6 +127,7 @@ pub(crate) struct Counter {
     source: Widening,
     result: Widening,
     limits: Limits,
+    level: Level,
     total: Mutex<Counts>,
 }
 
@@ -174,7 +177,7 @@ impl Counter {
         let (min_normal, source_min_normal) = (min_normal(to, &result), min_normal(from, &source));
         let limits = Limits { low, high, below, above, min_normal, source_min_normal };
         let (source, result) = (Widening::new(from, hub)?, Widening::new(to, hub)?);
-        Ok(Counter { source, result, limits, total: Mutex::default() })
+        Ok(Counter { source, result, limits, level: Level::new(), total: Mutex::default() })
     }
 
     pub(crate) fn reset(&self) {
@@ -244,10 +247,42 @@ impl Counter {
     }
 
     /// Counts values and what became of them, both in the type that they are compared in.
-    pub(crate) fn compare(&self, source: &[u8], result: &[u8], counts: &mut Counts) {
-        match self.source.to {
-            DataType::Float => tally::floats(&self.limits, source.as_chunks().0, result.as_chunks().0, counts),
-            _ => tally::doubles(&self.limits, source.as_chunks().0, result.as_chunks().0, counts),
+    fn compare(&self, source: &[u8], result: &[u8], counts: &mut Counts) {
+        self.tally::<false>(source, result, counts, &mut Apart::default(), &mut Apart::default());
+    }
+
+    /// As [`Counter::compare`], and tells how far each value is from its result, in the one of the two that has its type.
+    pub(crate) fn compare_each(
+        &self,
+        source: &[u8],
+        result: &[u8],
+        counts: &mut Counts,
+        floats: &mut Apart<f32>,
+        doubles: &mut Apart<f64>,
+    ) -> Compared {
+        self.tally::<true>(source, result, counts, floats, doubles)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn set_level(&mut self, level: Level) {
+        self.level = level;
+    }
+
+    fn tally<const KEEP: bool>(
+        &self,
+        source: &[u8],
+        result: &[u8],
+        counts: &mut Counts,
+        floats: &mut Apart<f32>,
+        doubles: &mut Apart<f64>,
+    ) -> Compared {
+        let Counter { limits, level, .. } = self;
+        if self.hub() == DataType::Float {
+            let sides = (source.as_chunks().0, result.as_chunks().0);
+            tally::floats::<KEEP>(*level, limits, sides, counts, floats)
+        } else {
+            let sides = (source.as_chunks().0, result.as_chunks().0);
+            tally::doubles::<KEEP>(*level, limits, sides, counts, doubles)
         }
     }
 }

@@ -215,7 +215,12 @@ impl Flow<'_, '_> {
     }
 }
 
-impl Task<'_> {
+impl<'a> Task<'a> {
+    /// The task that keeps elements as they are.
+    pub(crate) fn keeping(elements: Elements<'a>, len: usize, from: DataType, items: Items) -> Self {
+        Task { elements, len, from, items, plan: None, unpacks: false, to: 0, counter: None }
+    }
+
     /// Some of the elements, from one that starts a byte on; none of a stream, which cannot be begun but at its start.
     pub(crate) fn slice(mut self, range: Range<usize>) -> Self {
         let skipped = |items: Items, data_type| items.byte_len(data_type, range.start).unwrap_or(0);

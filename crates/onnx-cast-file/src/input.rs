@@ -262,8 +262,7 @@ impl Stored {
 
     /// The task that keeps these elements.
     fn task<'a>(&self, elements: Elements<'a>, items: Items) -> Task<'a> {
-        let (len, from) = (self.len, self.data_type);
-        Task { elements, len, from, items, plan: None, unpacks: false, to: 0, counter: None }
+        Task::keeping(elements, self.len, self.data_type, items)
     }
 
     /// Of a tensor that has been read.

@@ -60,7 +60,9 @@ pub use format::Format;
 pub use inspect::{Difference, FileInfo, TensorInfo, Values, diff, inspect};
 pub use model::Model;
 pub use npz::NpzError;
-pub use report::{Candidate, Concern, Grade, Magnitudes, Report, ReportRequest, TensorReport, Totals, report};
+pub use report::{
+    Candidate, Concern, Grade, Magnitudes, Report, ReportRequest, TensorReport, Totals, report, report_of,
+};
 pub use rewrite::{
     CastInfo, ExternalProblem, FoldOutcome, FoldSummary, Folded, ModelCast, ModelFold, ModelInfo, Storage, cast_model,
     fold_model,

@@ -1,11 +1,13 @@
 //! What becomes of values, counted on both sides widened to float, or to double: a loop over bits as integers, with sums and
 //! maxima of integers alone, which the compiler makes vectors of. (Of floats it does not: their order of operations counts.)
-//! No comparison of floats either, so that a float environment that takes subnormals for zero changes no count.
+//! No comparison of floats either, so that a float environment that takes subnormals for zero changes no count. The loop is
+//! compiled for several instruction sets, of which `dispatch` takes the one that the processor has.
 //!
 //! The largest errors are found as the bits of non-negative floats, which have their order. Where those of a block are
 //! beyond the largest so far, it is gone through again for the values that have them, whose errors are then computed exactly.
 
 use super::Counts;
+use fearless_simd::{Level, dispatch};
 
 /// What the types can hold.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +24,21 @@ pub(super) struct Limits {
     pub(super) source_min_normal: f64,
 }
 
+/// How far the values of a block are from their results: the distance, and the distance divided by the value. Zero where one
+/// of the two is not finite, and the latter where the value is zero.
+#[derive(Debug, Default)]
+pub(crate) struct Apart<T> {
+    pub(crate) errors: Vec<T>,
+    pub(crate) relative: Vec<T>,
+}
+
+/// How many values of a block are finite on both sides, and how many of these are not zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Compared {
+    pub(crate) finite: u64,
+    pub(crate) nonzero: u64,
+}
+
 /// Sums and maxima of one block.
 #[derive(Default)]
 struct Sums<B> {
@@ -31,6 +48,8 @@ struct Sums<B> {
     subnormal: B,
     nan: B,
     infinite: B,
+    finite: B,
+    nonzero: B,
     /// The largest errors, absolute and relative, as the bits of floats.
     error: B,
     relative: B,
@@ -38,8 +57,14 @@ struct Sums<B> {
 
 macro_rules! tally {
     ($name:ident, $float:ty, $signed:ty, $bytes:literal) => {
-        /// Counts a block: each value beside what became of it.
-        pub(super) fn $name(limits: &Limits, source: &[[u8; $bytes]], result: &[[u8; $bytes]], counts: &mut Counts) {
+        /// Counts a block: each value beside what became of it. `KEEP`: and tells how far each is from that.
+        pub(super) fn $name<const KEEP: bool>(
+            level: Level,
+            limits: &Limits,
+            (source, result): (&[[u8; $bytes]], &[[u8; $bytes]]),
+            counts: &mut Counts,
+            apart: &mut Apart<$float>,
+        ) -> Compared {
             // Magnitudes fit into signed integers, which every processor compares.
             const SIGN: $signed = <$signed>::MIN;
             const INFINITY: $signed = <$float>::INFINITY.to_bits() as $signed;
@@ -56,27 +81,36 @@ macro_rules! tally {
                 source_normal: $signed,
             }
 
+            #[inline(always)]
             fn float(bytes: &[u8; $bytes]) -> $float {
                 <$float>::from_le_bytes(*bytes)
             }
 
+            #[inline(always)]
             fn bits(float: $float) -> $signed {
                 float.to_bits() as $signed
             }
 
+            #[inline(always)]
             fn most(side: &[[u8; $bytes]]) -> $signed {
                 side.iter().fold(0, |most, value| (bits(float(value)) & !SIGN).max(most))
             }
 
             /// `WITHIN`: no value is NaN or beyond the target's limits, which makes most of this constant.
-            fn sums<const WITHIN: bool>(
+            #[inline(always)]
+            fn sums<const WITHIN: bool, const KEEP: bool>(
                 limits: Bits,
-                source: &[[u8; $bytes]],
-                result: &[[u8; $bytes]],
+                (source, result): (&[[u8; $bytes]], &[[u8; $bytes]]),
+                apart: &mut Apart<$float>,
             ) -> Sums<$signed> {
+                // Of one length, so that no access needs a check.
+                let len = source.len().min(result.len());
+                let (source, result) = (&source[..len], &result[..len]);
+                let kept = if KEEP { len } else { 0 };
+                let (errors, relatives) = (&mut apart.errors[..kept], &mut apart.relative[..kept]);
                 let mut sums = Sums::<$signed>::default();
-                for (source, result) in source.iter().zip(result) {
-                    let (source, result) = (float(source), float(result));
+                for index in 0..len {
+                    let (source, result) = (float(&source[index]), float(&result[index]));
                     let (size, before) = (bits(result) & !SIGN, bits(source) & !SIGN);
                     let (finite, was_finite) = (WITHIN || size < INFINITY, WITHIN || before < INFINITY);
                     let (nan, is_nan) = (!WITHIN && before > INFINITY, !WITHIN && size > INFINITY);
@@ -96,14 +130,41 @@ macro_rules! tally {
                     sums.nan += <$signed>::from(nan);
                     sums.infinite += <$signed>::from(!WITHIN & (before == INFINITY));
                     let both = finite & was_finite;
+                    let nonzero = both & (before != 0);
+                    sums.finite += <$signed>::from(both);
+                    sums.nonzero += <$signed>::from(nonzero);
                     let error = (source - result).abs();
                     let relative = error / source.abs();
-                    sums.error = sums.error.max(if both { bits(error) } else { 0 });
-                    sums.relative = sums.relative.max(if both & (before != 0) { bits(relative) } else { 0 });
+                    let error = if both { error } else { 0.0 };
+                    let relative = if nonzero { relative } else { 0.0 };
+                    sums.error = sums.error.max(bits(error));
+                    sums.relative = sums.relative.max(bits(relative));
+                    if KEEP {
+                        errors[index] = error;
+                        relatives[index] = relative;
+                    }
                 }
                 sums
             }
 
+            #[inline(always)]
+            fn all<const KEEP: bool>(
+                limits: Bits,
+                (source, result): (&[[u8; $bytes]], &[[u8; $bytes]]),
+                apart: &mut Apart<$float>,
+            ) -> Sums<$signed> {
+                let within = most(source) < limits.above.min(limits.below).min(INFINITY) && most(result) < INFINITY;
+                if within {
+                    sums::<true, KEEP>(limits, (source, result), apart)
+                } else {
+                    sums::<false, KEEP>(limits, (source, result), apart)
+                }
+            }
+
+            if KEEP {
+                apart.errors.resize(source.len(), 0.0);
+                apart.relative.resize(source.len(), 0.0);
+            }
             let magnitude = |limit: f64| if limit.is_nan() { NONE } else { bits(limit.abs() as $float) };
             let bits_of = Bits {
                 above: magnitude(limits.above),
@@ -113,9 +174,7 @@ macro_rules! tally {
                 normal: magnitude(limits.min_normal),
                 source_normal: magnitude(limits.source_min_normal),
             };
-            let within = most(source) < bits_of.above.min(bits_of.below).min(INFINITY) && most(result) < INFINITY;
-            let sums =
-                if within { sums::<true>(bits_of, source, result) } else { sums::<false>(bits_of, source, result) };
+            let sums = dispatch!(level, _simd => all::<KEEP>(bits_of, (source, result), apart));
             counts.values += source.len() as u64;
             counts.overflowed += sums.overflowed as u64;
             counts.saturated += sums.saturated as u64;
@@ -126,14 +185,20 @@ macro_rules! tally {
 
             let known = |most: f64| bits(most as $float);
             if sums.error > known(counts.max_error) || sums.relative > known(counts.max_relative_error) {
-                for (source, result) in source.iter().zip(result) {
+                for (index, (source, result)) in source.iter().zip(result).enumerate() {
                     let (source, result) = (float(source), float(result));
-                    let error = (source - result).abs();
-                    if bits(error) == sums.error || bits(error / source.abs()) == sums.relative {
+                    let (error, relative) = if KEEP {
+                        (apart.errors[index], apart.relative[index])
+                    } else {
+                        let error = (source - result).abs();
+                        (error, error / source.abs())
+                    };
+                    if bits(error) == sums.error || bits(relative) == sums.relative {
                         counts.see(f64::from(source), f64::from(result));
                     }
                 }
             }
+            Compared { finite: sums.finite as u64, nonzero: sums.nonzero as u64 }
         }
     };
 }

@@ -1,50 +1,51 @@
 //! The numbers behind a report, over blocks of values and what became of them: the power of two of each magnitude, and sums
-//! of errors. Errors are computed in the type that both sides are compared in, and summed as doubles in eight lanes, which
-//! the compiler makes vectors of.
+//! of errors. Errors are computed in the type that both sides are compared in, and summed as doubles in lanes, always the same
+//! number of them: the loops are compiled for several instruction sets, and give the same bits with each.
 
-/// Values that are summed side by side.
-const LANES: usize = 8;
+use crate::counts::{Apart, Compared};
+use fearless_simd::{Level, dispatch};
 
-/// Tables that errors go to in turn: values beside one another often have the same power of two, and an addition in memory
-/// waits for the last to the same place.
-const TABLES: usize = 4;
+/// Values that are summed side by side. With fewer, the compiler unrolls a step before it looks for vectors, and finds none.
+const LANES: usize = 32;
 
-/// Powers of two of doubles, from that of the smallest subnormal on.
-pub(super) const POWERS: usize = 2098;
+/// Cells that the values of a place go to in turn: those beside one another often have the same power of two, and an addition
+/// in memory waits for the last to the same cell.
+const CELLS: usize = 8;
 
-/// The power of two that comes first.
-pub(super) const FIRST: i32 = -1074;
+/// The sum of the relative errors of values, and how many values there are: two doubles, which one instruction adds to. (Counts
+/// are exact to 2^53.)
+type Cell = [f64; 2];
 
-/// Where zeros are counted, and then infinities and NaN.
-const ZERO: u16 = POWERS as u16;
-const INFINITE: u16 = ZERO + 1;
-const NAN: u16 = ZERO + 2;
-const PLACES: usize = POWERS + 3;
+/// The powers of two that magnitudes of a type can have. The places behind them count zeros, infinities and NaN.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Scale {
+    /// That of the smallest subnormal.
+    pub(super) first: i32,
+    powers: u16,
+}
 
-/// How many values there are of each power of two.
-pub(super) struct Histogram(Vec<u64>);
-
-impl Histogram {
-    pub(super) fn new() -> Histogram {
-        Histogram(vec![0; PLACES])
+impl Scale {
+    const fn special(self) -> [u16; 3] {
+        [self.powers, self.powers + 1, self.powers + 2]
     }
 
-    pub(super) fn see(&mut self, places: &[u16]) {
-        places.iter().for_each(|&place| self.0[usize::from(place)] += 1);
+    fn places(self) -> usize {
+        usize::from(self.powers) + self.special().len()
     }
+}
 
-    pub(super) fn add(&mut self, other: &Histogram) {
-        self.0.iter_mut().zip(&other.0).for_each(|(ours, theirs)| *ours += theirs);
-    }
-
-    pub(super) fn powers(&self) -> &[u64] {
-        &self.0[..POWERS]
-    }
-
-    /// Zeros, infinities and NaN.
-    pub(super) fn special(&self) -> [u64; 3] {
-        [ZERO, INFINITE, NAN].map(|place| self.0[usize::from(place)])
-    }
+/// What the values of a block are.
+#[derive(Default)]
+pub(super) struct Values {
+    /// Where each is counted.
+    places: Vec<u16>,
+    /// How many are finite.
+    finite: u64,
+    /// The smallest and the largest finite magnitude other than zero; infinite and zero where there is none.
+    pub(super) smallest: f64,
+    pub(super) largest: f64,
+    /// The sum of the squares of those that are finite.
+    signal: f64,
 }
 
 /// Sums over the values that are finite on both sides.
@@ -72,125 +73,210 @@ impl Sums {
     }
 }
 
-/// Errors of one candidate: in all, and the relative ones by the power of two of the value.
+/// What one candidate makes of values.
 pub(super) struct Errors {
-    pub(super) sums: Sums,
-    tables: Vec<[f64; TABLES]>,
+    scale: Scale,
+    /// In all, but for the relative errors.
+    sums: Sums,
+    /// By the place of the value.
+    cells: Vec<[Cell; CELLS]>,
+    /// Finite values that became infinite or NaN, likewise. They have no errors.
+    lost: Vec<u64>,
 }
 
 impl Errors {
-    pub(super) fn new() -> Errors {
-        Errors { sums: Sums::default(), tables: vec![[0.0; TABLES]; PLACES] }
+    pub(super) fn new(scale: Scale) -> Errors {
+        let places = scale.places();
+        Errors { scale, sums: Sums::default(), cells: vec![[Cell::default(); CELLS]; places], lost: vec![0; places] }
+    }
+
+    /// Takes a block. `lost` is asked where a finite value has no error: it tells of each value whether that is so, and the
+    /// signal of the others.
+    pub(super) fn see<T: Copy + Into<f64>>(
+        &mut self,
+        level: Level,
+        apart: &Apart<T>,
+        compared: Compared,
+        values: &Values,
+        lost: impl FnOnce() -> (Vec<bool>, f64),
+    ) {
+        let mut signal = values.signal;
+        if compared.finite < values.finite {
+            let (which, of_others) = lost();
+            signal = of_others;
+            let places = values.places.iter().zip(which).filter(|(_, lost)| *lost);
+            places.for_each(|(&place, _)| self.lost[usize::from(place)] += 1);
+        }
+        let [error, noise] = dispatch!(level, _simd => sums(&apart.errors));
+        let Compared { finite, nonzero } = compared;
+        self.sums.add(&Sums { compared: finite, nonzero, error, relative: 0.0, noise, signal });
+        dispatch!(level, _simd => scatter(&values.places, &apart.relative, &mut self.cells));
     }
 
     pub(super) fn add(&mut self, other: &Errors) {
         self.sums.add(&other.sums);
-        for (ours, theirs) in self.tables.iter_mut().zip(&other.tables) {
-            ours.iter_mut().zip(theirs).for_each(|(ours, theirs)| *ours += theirs);
-        }
+        let cells = self.cells.as_flattened_mut().as_flattened_mut();
+        cells.iter_mut().zip(other.cells.as_flattened().as_flattened()).for_each(|(ours, theirs)| *ours += theirs);
+        self.lost.iter_mut().zip(&other.lost).for_each(|(ours, theirs)| *ours += theirs);
     }
 
-    /// The sum of the relative errors of a power of two, by its place from the first.
+    fn count(&self, place: u16) -> u64 {
+        self.cells[usize::from(place)].iter().map(|[_, count]| *count as u64).sum()
+    }
+
+    /// How many values there are of each power of two, from the first of the scale.
+    pub(super) fn powers(&self) -> Vec<u64> {
+        (0..self.scale.powers).map(|place| self.count(place)).collect()
+    }
+
+    /// Zeros, infinities and NaN among the values.
+    pub(super) fn special(&self) -> [u64; 3] {
+        self.scale.special().map(|place| self.count(place))
+    }
+
+    /// The sum of the relative errors of a power of two, by its place from the first; of what is lost, all is.
     pub(super) fn of(&self, power: usize) -> f64 {
-        self.tables[power].iter().sum()
+        self.cells[power].iter().map(|[relative, _]| relative).sum::<f64>() + self.lost[power] as f64
+    }
+
+    pub(super) fn sums(&self) -> Sums {
+        let relative = self.cells.as_flattened().iter().map(|[relative, _]| relative).sum();
+        Sums { relative, ..self.sums }
     }
 }
 
+/// Adds values, each with its relative error, to the cells of their places.
+#[inline(always)]
+fn scatter<T: Copy + Into<f64>>(places: &[u16], relative: &[T], cells: &mut [[Cell; CELLS]]) {
+    let (chunks, rest) = places.as_chunks::<CELLS>();
+    let (parts, parts_rest) = relative.as_chunks::<CELLS>();
+    for (places, parts) in chunks.iter().zip(parts) {
+        for (index, (&place, &part)) in places.iter().zip(parts).enumerate() {
+            let [relative, count] = &mut cells[usize::from(place)][index];
+            *relative += part.into();
+            *count += 1.0;
+        }
+    }
+    for (&place, &part) in rest.iter().zip(parts_rest) {
+        let [relative, count] = &mut cells[usize::from(place)][0];
+        *relative += part.into();
+        *count += 1.0;
+    }
+}
+
+/// The sum of errors, and that of their squares.
+#[inline(always)]
+fn sums<T: Copy + Into<f64>>(errors: &[T]) -> [f64; 2] {
+    let mut lanes = [[0.0; LANES]; 2];
+    let (chunks, rest) = errors.as_chunks::<LANES>();
+    let [sum, squares] = &mut lanes;
+    for chunk in chunks {
+        for ((error, sum), square) in chunk.iter().zip(&mut *sum).zip(&mut *squares) {
+            let error: f64 = (*error).into();
+            *sum += error;
+            *square += error * error;
+        }
+    }
+    for ((error, sum), square) in rest.iter().zip(sum).zip(squares) {
+        let error: f64 = (*error).into();
+        *sum += error;
+        *square += error * error;
+    }
+    lanes.map(|lanes| lanes.iter().sum())
+}
+
 macro_rules! measure {
-    ($name:ident, $float:ty, $bits:ty, $bytes:literal) => {
+    ($name:ident, $float:ty, $signed:ty, $bytes:literal) => {
         pub(super) mod $name {
-            use super::{Errors, FIRST, INFINITE, LANES, NAN, TABLES, ZERO};
+            use super::{LANES, Level, Scale, Values, dispatch};
 
-            const SIGN: $bits = 1 << (<$bits>::BITS - 1);
-            const INFINITY: $bits = <$float>::INFINITY.to_bits();
+            const SIGN: $signed = <$signed>::MIN;
+            const INFINITY: $signed = <$float>::INFINITY.to_bits() as $signed;
             const SIGNIFICAND: u32 = <$float>::MANTISSA_DIGITS - 1;
-            /// From an exponent field to a place.
-            const BIAS: i32 = 1 - <$float>::MAX_EXP - FIRST;
 
-            fn magnitude(value: &[u8; $bytes]) -> $bits {
-                <$bits>::from_le_bytes(*value) & !SIGN
+            pub(in super::super) const SCALE: Scale = {
+                let first = <$float>::MIN_EXP - <$float>::MANTISSA_DIGITS as i32;
+                Scale { first, powers: (<$float>::MAX_EXP - first) as u16 }
+            };
+
+            type Value = [u8; $bytes];
+
+            #[inline(always)]
+            fn magnitude(value: &Value) -> $signed {
+                <$signed>::from_le_bytes(*value) & !SIGN
             }
 
-            /// Where each value is counted.
-            pub(in super::super) fn places(values: &[[u8; $bytes]], places: &mut Vec<u16>) {
-                places.clear();
-                places.extend(values.iter().map(|value| {
-                    let bits = magnitude(value);
-                    let field = (bits >> SIGNIFICAND) as i32;
-                    match bits {
-                        0 => ZERO,
-                        INFINITY => INFINITE,
-                        bits if bits > INFINITY => NAN,
-                        bits if field == 0 => {
-                            let lower = bits.leading_zeros() as i32 - (<$bits>::BITS - SIGNIFICAND) as i32;
-                            (BIAS - lower) as u16
+            /// Learns what the values are.
+            pub(in super::super) fn look(level: Level, source: &[Value], values: &mut Values) {
+                values.places.resize(source.len(), 0);
+                let (smallest, largest, finite) = dispatch!(level, _simd => places(source, &mut values.places));
+                if smallest >> SIGNIFICAND == 0 {
+                    // Some are subnormal: their power is that of their leading bit.
+                    for (value, place) in source.iter().zip(&mut values.places) {
+                        let bits = magnitude(value);
+                        if bits != 0 && bits >> SIGNIFICAND == 0 {
+                            *place = bits.ilog2() as u16;
                         }
-                        _ => (field + BIAS) as u16,
                     }
-                }));
-            }
-
-            /// The smallest and the largest finite magnitude other than zero; the smallest is the larger where there is none.
-            pub(in super::super) fn extremes(values: &[[u8; $bytes]]) -> (f64, f64) {
-                let (mut smallest, mut largest) = (INFINITY, 0);
-                for value in values {
-                    let bits = magnitude(value);
-                    // One less, so that zero is above all.
-                    smallest = smallest.min(bits.wrapping_sub(1));
-                    largest = largest.max(if bits < INFINITY { bits } else { 0 });
                 }
-                let smallest = if smallest < INFINITY - 1 { smallest + 1 } else { INFINITY };
-                (f64::from(<$float>::from_bits(smallest)), f64::from(<$float>::from_bits(largest)))
+                values.finite = finite as u64;
+                values.smallest = f64::from(<$float>::from_bits(smallest as _));
+                values.largest = f64::from(<$float>::from_bits(largest as _));
+                values.signal = dispatch!(level, _simd => signal(source, source));
             }
 
-            /// Sums the errors of values. Where a finite value became infinite or NaN, it is left out of all sums but that of
-            /// its power, where it has lost all there is to lose.
-            pub(in super::super) fn errors(
-                source: &[[u8; $bytes]],
-                result: &[[u8; $bytes]],
-                places: &[u16],
-                relative: &mut Vec<$float>,
-                errors: &mut Errors,
-            ) {
-                let mut lanes = [[0f64; LANES]; 4];
-                let mut counts = [[0 as $bits; LANES]; 2];
-                let mut some = |source: &[[u8; $bytes]], result: &[[u8; $bytes]], relative: &mut [$float]| {
-                    for (lane, (source, result)) in source.iter().zip(result).enumerate() {
-                        let (before, after) = (magnitude(source), magnitude(result));
-                        let both = (before < INFINITY) & (after < INFINITY);
-                        let (source, result) = (<$float>::from_le_bytes(*source), <$float>::from_le_bytes(*result));
-                        let error = if both { (source - result).abs() } else { 0.0 };
-                        let value = if both { source } else { 0.0 };
-                        let nonzero = both & (before != 0);
-                        let part = if nonzero { error / source.abs() } else { 0.0 };
-                        let (error, value) = (f64::from(error), f64::from(value));
-                        lanes[0][lane] += error;
-                        lanes[1][lane] += f64::from(part);
-                        lanes[2][lane] += error * error;
-                        lanes[3][lane] += value * value;
-                        counts[0][lane] += <$bits>::from(both);
-                        counts[1][lane] += <$bits>::from(nonzero);
-                        relative[lane] = if both { part } else { 1.0 };
-                    }
-                };
-                relative.resize(source.len(), 0.0);
+            /// Where normal values are counted, and those that have no power; the bits of the smallest and of the largest
+            /// finite magnitude other than zero; how many are finite.
+            #[inline(always)]
+            fn places(source: &[Value], places: &mut [u16]) -> ($signed, $signed, $signed) {
+                let [zero, infinite, nan] = SCALE.special();
+                let (mut smallest, mut largest, mut finite) = (INFINITY, 0, 0);
+                for (value, place) in source.iter().zip(places) {
+                    let bits = magnitude(value);
+                    let number = bits < INFINITY;
+                    // One less, and without the sign, so that zero is above all.
+                    smallest = smallest.min((bits - 1) & !SIGN);
+                    largest = largest.max(if number { bits } else { 0 });
+                    finite += <$signed>::from(number);
+                    let power = (bits >> SIGNIFICAND) + (SIGNIFICAND as $signed - 1);
+                    let special = if bits == 0 { zero } else if bits == INFINITY { infinite } else { nan };
+                    *place = if (bits != 0) & number { power as u16 } else { special };
+                }
+                (if smallest < INFINITY - 1 { smallest + 1 } else { INFINITY }, largest, finite)
+            }
+
+            /// The sum of the squares of the values that are finite on both sides.
+            #[inline(always)]
+            fn signal(source: &[Value], result: &[Value]) -> f64 {
+                let mut lanes = [0.0; LANES];
                 let (sources, rest) = source.as_chunks::<LANES>();
                 let (results, results_rest) = result.as_chunks::<LANES>();
-                let (parts, parts_rest) = relative.as_chunks_mut::<LANES>();
-                for ((source, result), parts) in sources.iter().zip(results).zip(parts) {
-                    some(source, result, parts);
+                for (source, result) in sources.iter().zip(results) {
+                    for ((source, result), lane) in source.iter().zip(result).zip(&mut lanes) {
+                        *lane += square(source, result);
+                    }
                 }
-                some(rest, results_rest, parts_rest);
-                let sum = |lanes: [f64; LANES]| lanes.iter().sum::<f64>();
-                let [error, part, noise, signal] = lanes.map(sum);
-                let [compared, nonzero] = counts.map(|lanes| lanes.iter().map(|&count| count as u64).sum());
-                errors.sums.add(&super::Sums { compared, nonzero, error, relative: part, noise, signal });
-                for (index, (part, &place)) in relative.iter().zip(places).enumerate() {
-                    errors.tables[usize::from(place)][index % TABLES] += f64::from(*part);
+                for ((source, result), lane) in rest.iter().zip(results_rest).zip(&mut lanes) {
+                    *lane += square(source, result);
                 }
+                lanes.iter().sum()
+            }
+
+            #[inline(always)]
+            fn square(source: &Value, result: &Value) -> f64 {
+                let both = (magnitude(source) < INFINITY) & (magnitude(result) < INFINITY);
+                let value = f64::from(<$float>::from_le_bytes(*source));
+                if both { value * value } else { 0.0 }
+            }
+
+            /// Which finite values became infinite or NaN, and the sum of the squares of the others.
+            pub(in super::super) fn lost(level: Level, (source, result): (&[Value], &[Value])) -> (Vec<bool>, f64) {
+                let lost = |(source, result)| (magnitude(source) < INFINITY) & (magnitude(result) >= INFINITY);
+                let which = source.iter().zip(result).map(lost).collect();
+                (which, dispatch!(level, _simd => signal(source, result)))
             }
         }
     };
 }
-measure!(floats, f32, u32, 4);
-measure!(doubles, f64, u64, 8);
+measure!(floats, f32, i32, 4);
+measure!(doubles, f64, i64, 8);
