@@ -1,13 +1,12 @@
 //! `info` and `diff`: what files hold, and where two differ.
 
 use crate::args::{DiffArgs, InfoArgs};
-use crate::outcome::printable;
 use crate::progress::Progress;
-use crate::summary::size;
 use crate::{pretty, print};
 use anyhow::Result;
 use onnx_cast::DataType;
 use onnx_cast_file::{CastInfo, Difference, FileInfo, ModelInfo, TensorInfo, Values, inspect};
+use onnx_cast_report::{printable, size};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::process::ExitCode;

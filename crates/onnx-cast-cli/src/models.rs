@@ -1,12 +1,12 @@
 //! `cast` on models, and `fold`.
 
 use crate::args::{CastArgs, FoldArgs, StorageArgs};
-use crate::outcome::printable;
 use crate::progress::Progress;
 use crate::{convert, pretty, print};
 use anyhow::{Result, bail};
 use onnx_cast::{CastOptions, DataType};
 use onnx_cast_file::{FoldSummary, Folded, Format, ModelCast, ModelFold, Storage, cast_model, fold_model};
+use onnx_cast_report::printable;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::{self, Write};

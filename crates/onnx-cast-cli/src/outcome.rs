@@ -1,8 +1,9 @@
 //! What was done with a file, or would be: a line on the standard error, a plan, or JSON.
 
-use crate::summary::{Amount, Summary, size};
+use crate::summary::{Amount, Summary};
 use onnx_cast::{DataType, element_count};
 use onnx_cast_file::{Counts, Summary as Done};
+use onnx_cast_report::{counts, printable, size};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::path::Path;
@@ -33,12 +34,6 @@ pub(crate) fn targets(done: &Done) -> String {
     }
     let names: Vec<&str> = types.iter().map(|data_type| data_type.name()).collect();
     if names.is_empty() { "cast".to_owned() } else { format!("to {}", names.join(", ")) }
-}
-
-/// A name for people: what cannot be printed is escaped.
-pub(crate) fn printable(name: &str) -> String {
-    let name: String = name.chars().flat_map(char::escape_debug).collect();
-    if name.is_empty() { "(no name)".to_owned() } else { name }
 }
 
 /// A line for each tensor that was cast: what became of its values.
@@ -92,21 +87,6 @@ pub(crate) fn plan(done: &Done) -> String {
     let Summary { cast, kept, bytes_before, bytes_after } = totals(done);
     let _ = writeln!(text, "total: {cast} cast, {kept} kept, {} -> {}", size(bytes_before), size(bytes_after));
     text
-}
-
-pub(crate) fn counts(counts: &Counts) -> Value {
-    let Counts { values, overflowed, saturated, zero, subnormal, nan, infinite, .. } = *counts;
-    json!({
-        "values": values,
-        "overflowed": overflowed,
-        "saturated": saturated,
-        "zero": zero,
-        "subnormal": subnormal,
-        "nan": nan,
-        "infinite": infinite,
-        "max_error": counts.max_error,
-        "max_relative_error": counts.max_relative_error,
-    })
 }
 
 pub(crate) fn json(input: &Path, output: &Path, dry_run: bool, done: &Done) -> Value {

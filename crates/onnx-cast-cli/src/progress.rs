@@ -3,9 +3,9 @@
 //! It is drawn where the standard error is a terminal. Rate and time left are those of the average since the first bytes: an
 //! estimate from the last moments jumps with every flush of the disk's cache.
 
-use crate::summary::size;
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use onnx_cast_file::Watch;
+use onnx_cast_report::size;
 use std::fmt::Write;
 use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicU64, Ordering};

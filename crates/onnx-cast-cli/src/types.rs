@@ -96,19 +96,6 @@ fn float_row(out: &mut String, data_type: DataType, format: FloatFormat) -> Resu
     Ok(())
 }
 
-/// The smallest subnormal number of a float type, where it has those, its smallest normal one and its largest, as doubles.
-pub(crate) fn float_limits(data_type: DataType) -> Result<Option<(Option<f64>, f64, f64)>> {
-    let Kind::Float(format) = data_type.info().kind else { return Ok(None) };
-    let number = |code| as_double(data_type, code);
-    let subnormal = format.min_subnormal_code().map(number).transpose()?;
-    Ok(Some((subnormal, number(format.min_normal_code())?, number(format.max_code())?)))
-}
-
-/// The largest number of an integer type, as a double; 1 of booleans.
-pub(crate) fn largest_integer(data_type: DataType) -> Result<f64> {
-    integer_range(data_type).map_or(Ok(1.0), |(_, largest)| as_double(data_type, largest))
-}
-
 /// The fewest digits that read back as the same value, with an exponent where there are many.
 fn shortest(data_type: DataType, code: u64) -> Result<String> {
     let Element::Text(text) = convert(data_type, DataType::String, &Element::Code(code))? else {

@@ -15,7 +15,7 @@ pub struct Candidate {
     pub bytes: u64,
     /// What would become of the values.
     pub counts: Counts,
-    /// The mean relative error of the values of each power of two, beside [`TensorReport::magnitudes`]. Here a value that
+    /// The mean relative error of the values of each power of two, beside [`TensorReport::magnitudes`](super::TensorReport::magnitudes). Here a value that
     /// becomes infinite or NaN has an error of 1.
     pub error_by_power: Vec<f64>,
     pub(super) sums: Sums,

@@ -1,50 +1,64 @@
 //! The page: one file with its style, its script, uPlot (in `vendor/`, with its licence) and the figures as compact JSON,
 //! from which only the tensor that is looked at is drawn.
 
-use crate::report::table::verdict;
-use crate::types::{float_limits, largest_integer};
-use anyhow::Result;
-use onnx_cast::DataType;
+use crate::limits::{float_limits, largest_integer};
+use crate::text::verdict;
+use onnx_cast::{CastError, DataType};
 use onnx_cast_file::{Candidate, Grade, Report, TensorReport};
 use serde_json::{Value, json};
 
 const PAGE: &str = include_str!("page.html");
+/// Colours for light and dark, and what every page has.
+pub const BASE_STYLE: &str = include_str!("base.css");
+
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 const PLOTS: &str = include_str!("vendor/uPlot.iife.min.js");
 const PLOTS_STYLE: &str = include_str!("vendor/uPlot.min.css");
 const PLOTS_LICENCE: &str = include_str!("vendor/uPlot.LICENSE");
 
-pub(super) fn page(title: &str, report: &Report) -> Result<String> {
-    let types = report.to.iter().map(|&to| of_type(report, to)).collect::<Result<Vec<_>>>()?;
+/// The page of a report, under a title: a whole HTML document that asks the network for nothing.
+///
+/// # Errors
+/// Where the library does not cast a type to double.
+pub fn page(title: &str, report: &Report) -> Result<String, CastError> {
+    let types = report.to.iter().map(|&to| of_type(report, to)).collect::<Result<Vec<_>, _>>()?;
     let tensors: Vec<Value> = report.tensors.iter().map(|one| tensor(report, one)).collect();
     let data = json!({ "title": title, "types": types, "tensors": tensors, "others": report.others });
-    let parts = [
-        ("{{plots-licence}}", PLOTS_LICENCE.trim().to_owned()),
-        ("{{plots-style}}", PLOTS_STYLE.to_owned()),
-        ("{{style}}", STYLE.to_owned()),
-        ("{{plots}}", PLOTS.to_owned()),
-        ("{{script}}", SCRIPT.to_owned()),
-        // Within a script element nothing may look like the end of one.
-        ("{{data}}", serde_json::to_string(&data)?.replace('<', "\\u003c")),
-    ];
-    // Piece by piece, so that no name in the data is taken for a mark.
-    let mut page = String::new();
-    let mut rest = PAGE;
-    for (mark, text) in parts {
-        let (before, after) = rest.split_once(mark).unwrap_or((rest, ""));
-        page += before;
-        page += &text;
-        rest = after;
-    }
-    Ok(page + rest)
+    Ok(fill(
+        PAGE,
+        &[
+            ("{{plots-licence}}", PLOTS_LICENCE.trim()),
+            ("{{plots-style}}", PLOTS_STYLE),
+            ("{{base-style}}", BASE_STYLE),
+            ("{{style}}", STYLE),
+            ("{{plots}}", PLOTS),
+            ("{{script}}", SCRIPT),
+            // Within a script element nothing may look like the end of one.
+            ("{{data}}", &data.to_string().replace('<', "\\u003c")),
+        ],
+    ))
 }
 
-fn of_type(report: &Report, to: DataType) -> Result<Value> {
+/// A page with texts in place of marks, which stand in it in this order.
+pub fn fill(page: &str, parts: &[(&str, &str)]) -> String {
+    // Piece by piece, so that no name in a text is taken for a mark.
+    let mut filled = String::new();
+    let mut rest = page;
+    for (mark, text) in parts {
+        let (before, after) = rest.split_once(mark).unwrap_or((rest, ""));
+        filled += before;
+        filled += text;
+        rest = after;
+    }
+    filled + rest
+}
+
+fn of_type(report: &Report, to: DataType) -> Result<Value, CastError> {
     let totals = report.totals(to);
     let limits = match float_limits(to)? {
         Some((subnormal, normal, largest)) => json!([subnormal, normal, largest]),
-        None => json!([null, 1.0, largest_integer(to)?]),
+        None => json!([null, 1.0, largest_integer(to)]),
     };
     Ok(json!({
         "name": to.name(),

@@ -1,7 +1,6 @@
 //! A report as text: for each type its verdict, and a table of the tensors that fits 80 columns, the worst first.
 
-use crate::outcome::printable;
-use crate::summary::size;
+use crate::words::{printable, size};
 use onnx_cast_file::{Candidate, Concern, Grade, Report, TensorReport, Totals};
 use std::cmp::Ordering;
 use std::fmt::Write;
@@ -9,7 +8,8 @@ use std::fmt::Write;
 /// Columns that are left for a name.
 const NAME: usize = 22;
 
-pub(super) fn text(report: &Report, top: usize) -> String {
+/// For each type its verdict, and a table of its tensors: `top` rows, or with 0 all of them.
+pub fn text(report: &Report, top: usize) -> String {
     let mut text = String::new();
     for &to in &report.to {
         let totals = report.totals(to);
@@ -53,8 +53,8 @@ pub(super) fn text(report: &Report, top: usize) -> String {
     text
 }
 
-/// What is said of a type, in words.
-pub(super) fn verdict(totals: &Totals) -> String {
+/// What is said of a type, in words: a line for each concern, then how many tensors have which grade, and the signal.
+pub fn verdict(totals: &Totals) -> String {
     let all = totals.tensors;
     let mut parts = Vec::new();
     for (concern, count) in Concern::ALL.iter().zip(totals.concerns) {

@@ -1,0 +1,90 @@
+//! A report as JSON.
+
+use crate::limits::float_limits;
+use crate::text::verdict;
+use onnx_cast::{CastError, DataType};
+use onnx_cast_file::{Candidate, Concern, Counts, Grade, Report, TensorReport, Totals};
+use serde_json::{Map, Value, json};
+
+/// Every figure, histograms included. What is infinite or NaN is `null`.
+///
+/// # Errors
+/// Where the library does not cast a type to double.
+pub fn json(report: &Report) -> Result<Value, CastError> {
+    let types = report.to.iter().map(|&to| of_type(report, to)).collect::<Result<Vec<_>, _>>()?;
+    Ok(json!({
+        "types": types,
+        "tensors": report.tensors.iter().map(tensor).collect::<Vec<_>>(),
+        "others": report.others,
+    }))
+}
+
+fn of_type(report: &Report, to: DataType) -> Result<Value, CastError> {
+    let totals = report.totals(to);
+    let Totals { tensors, bytes_before, bytes_after, mean_error, mean_relative_error, snr, .. } = totals;
+    let grades = Grade::ALL.iter().zip(totals.grades).map(|(grade, count)| (grade.name().to_owned(), json!(count)));
+    let concerns =
+        Concern::ALL.iter().zip(totals.concerns).map(|(concern, count)| (concern.name().to_owned(), json!(count)));
+    Ok(json!({
+        "type": to.name(),
+        "limits": float_limits(to)?.map(|(subnormal, normal, largest)| {
+            json!({ "smallest_subnormal": subnormal, "smallest_normal": normal, "largest": largest })
+        }),
+        "tensors": tensors,
+        "bytes_before": bytes_before,
+        "bytes_after": bytes_after,
+        "counts": counts(&totals.counts),
+        "mean_error": mean_error,
+        "mean_relative_error": mean_relative_error,
+        "snr": snr,
+        "verdicts": grades.collect::<Map<_, _>>(),
+        "concerns": concerns.collect::<Map<_, _>>(),
+        "verdict": verdict(&totals),
+    }))
+}
+
+fn tensor(tensor: &TensorReport) -> Value {
+    json!({
+        "name": tensor.name,
+        "type": tensor.data_type.name(),
+        "shape": tensor.shape,
+        "bytes": tensor.bytes,
+        "values": tensor.values,
+        "zeros": tensor.zeros,
+        "infinities": tensor.infinities,
+        "nan": tensor.nan,
+        "smallest": tensor.smallest,
+        "largest": tensor.largest,
+        "magnitudes": { "first": tensor.magnitudes.first, "counts": tensor.magnitudes.counts },
+        "candidates": tensor.candidates.iter().map(candidate).collect::<Vec<_>>(),
+    })
+}
+
+fn candidate(candidate: &Candidate) -> Value {
+    let mut row = counts(&candidate.counts);
+    row["type"] = json!(candidate.to.name());
+    row["bytes"] = json!(candidate.bytes);
+    row["mean_error"] = json!(candidate.mean_error());
+    row["mean_relative_error"] = json!(candidate.mean_relative_error());
+    row["snr"] = json!(candidate.snr());
+    row["error_by_power"] = json!(candidate.error_by_power);
+    row["verdict"] = json!(candidate.grade().name());
+    row["concerns"] = json!(candidate.concerns().iter().map(|concern| concern.name()).collect::<Vec<_>>());
+    row
+}
+
+/// What became of values, and the largest errors.
+pub fn counts(counts: &Counts) -> Value {
+    let Counts { values, overflowed, saturated, zero, subnormal, nan, infinite, .. } = *counts;
+    json!({
+        "values": values,
+        "overflowed": overflowed,
+        "saturated": saturated,
+        "zero": zero,
+        "subnormal": subnormal,
+        "nan": nan,
+        "infinite": infinite,
+        "max_error": counts.max_error,
+        "max_relative_error": counts.max_relative_error,
+    })
+}

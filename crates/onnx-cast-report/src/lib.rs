@@ -1,0 +1,26 @@
+//! What casts to several types would lose, shown: a [`Report`](onnx_cast_file::Report) as [`text`] for a terminal, as [`json`]
+//! for programs, and as a [`page`] with plots for people. The command and the Python package show the same.
+//!
+//! ```
+//! use onnx_cast::{DataType, Tensor};
+//! use onnx_cast_file::{ReportRequest, report_of};
+//!
+//! let weights = Tensor::from_slice(vec![3], &[0.5f32, 0.3, 1e-9])?;
+//! let request = ReportRequest { to: vec![DataType::Float8E4M3FN], ..ReportRequest::default() };
+//! let report = report_of(&[("w", weights.view())], &request)?;
+//! assert!(onnx_cast_report::text(&report, 20).contains("1 of 1 tensors lose more than 1% of their values to zero"));
+//! assert!(onnx_cast_report::page("weights", &report)?.starts_with("<!doctype html>"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod json;
+mod limits;
+mod page;
+mod text;
+mod words;
+
+pub use json::{counts, json};
+pub use page::{BASE_STYLE, fill, page};
+pub use text::{text, verdict};
+pub use words::{printable, size};
