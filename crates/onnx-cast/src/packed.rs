@@ -46,87 +46,14 @@ pub(crate) fn set<T: Element>(bytes: &mut [u8], index: usize, value: T) {
     }
 }
 
+/// The word in exactly its bytes.
 #[inline(always)]
-fn word<W: Word>(bytes: &[u8]) -> W {
+pub(crate) fn word<W: Word>(bytes: &[u8]) -> W {
     match W::Bytes::try_from(bytes) {
         Ok(bytes) => W::from_le(bytes),
         // The slices above are cut to the word's size.
         Err(_) => unreachable!("a slice of another size than the word's"),
     }
-}
-
-/// Reads `N` elements, a multiple of 8, from exactly the bytes they take.
-#[inline(always)]
-pub(crate) fn load<T: Element, const N: usize>(bytes: &[u8]) -> [T; N] {
-    let mut out = [T::default(); N];
-    match bits::<T>() {
-        2 => {
-            for (byte, four) in bytes.iter().zip(out.chunks_exact_mut(4)) {
-                for (i, element) in four.iter_mut().enumerate() {
-                    *element = from_byte(byte >> (2 * i));
-                }
-            }
-        }
-        4 => {
-            for (byte, two) in bytes.iter().zip(out.chunks_exact_mut(2)) {
-                two[0] = from_byte(*byte);
-                two[1] = from_byte(byte >> 4);
-            }
-        }
-        6 => {
-            for (three, four) in bytes.chunks_exact(3).zip(out.chunks_exact_mut(4)) {
-                four[0] = from_byte(three[0]);
-                four[1] = from_byte(three[0] >> 6 | three[1] << 2);
-                four[2] = from_byte(three[1] >> 4 | three[2] << 4);
-                four[3] = from_byte(three[2] >> 2);
-            }
-        }
-        _ => {
-            for (bytes, element) in bytes.chunks_exact(bits::<T>() / 8).zip(&mut out) {
-                *element = T::from_bits(word(bytes));
-            }
-        }
-    }
-    out
-}
-
-/// Writes `N` elements, a multiple of 8, to exactly the bytes they take.
-#[inline(always)]
-pub(crate) fn store<T: Element, const N: usize>(elements: &[T; N], bytes: &mut [u8]) {
-    match bits::<T>() {
-        2 => {
-            for (byte, four) in bytes.iter_mut().zip(elements.chunks_exact(4)) {
-                *byte = to_byte(four[0]) | to_byte(four[1]) << 2 | to_byte(four[2]) << 4 | to_byte(four[3]) << 6;
-            }
-        }
-        4 => {
-            for (byte, two) in bytes.iter_mut().zip(elements.chunks_exact(2)) {
-                *byte = to_byte(two[0]) | to_byte(two[1]) << 4;
-            }
-        }
-        6 => {
-            for (three, four) in bytes.chunks_exact_mut(3).zip(elements.chunks_exact(4)) {
-                three[0] = to_byte(four[0]) | to_byte(four[1]) << 6;
-                three[1] = to_byte(four[1]) >> 2 | to_byte(four[2]) << 4;
-                three[2] = to_byte(four[2]) >> 4 | to_byte(four[3]) << 2;
-            }
-        }
-        _ => {
-            for (bytes, element) in bytes.chunks_exact_mut(bits::<T>() / 8).zip(elements) {
-                bytes.copy_from_slice(element.to_bits().to_le().as_ref());
-            }
-        }
-    }
-}
-
-#[inline(always)]
-fn from_byte<T: Element>(byte: u8) -> T {
-    T::from_bits(T::Bits::from_u64(u64::from(byte)))
-}
-
-#[inline(always)]
-fn to_byte<T: Element>(element: T) -> u8 {
-    element.to_bits().to_u64() as u8
 }
 
 /// The bits of the last byte that belong to elements, for `len` elements of the type; all of them where nothing is
@@ -152,13 +79,7 @@ pub fn pack(data_type: DataType, elements: &[u8], bytes: &mut [u8]) -> Option<()
     if !data_type.is_packed() || data_type.byte_len(elements.len())? != bytes.len() {
         return None;
     }
-    use crate::element::{Float6E2M3, Uint2, Uint4};
-    bytes.fill(0);
-    match data_type.bits()? {
-        2 => elements.iter().enumerate().for_each(|(i, &e)| set(bytes, i, Uint2::from_bits(e))),
-        4 => elements.iter().enumerate().for_each(|(i, &e)| set(bytes, i, Uint4::from_bits(e))),
-        _ => elements.iter().enumerate().for_each(|(i, &e)| set(bytes, i, Float6E2M3::from_bits(e))),
-    }
+    pack_elements(data_type.bits()?, elements, bytes);
     Some(())
 }
 
@@ -168,11 +89,75 @@ pub fn unpack(data_type: DataType, bytes: &[u8], elements: &mut [u8]) -> Option<
     if !data_type.is_packed() || data_type.byte_len(elements.len())? != bytes.len() {
         return None;
     }
-    use crate::element::{Float6E2M3, Uint2, Uint4};
-    match data_type.bits()? {
-        2 => elements.iter_mut().enumerate().for_each(|(i, e)| *e = get::<Uint2>(bytes, i).to_bits()),
-        4 => elements.iter_mut().enumerate().for_each(|(i, e)| *e = get::<Uint4>(bytes, i).to_bits()),
-        _ => elements.iter_mut().enumerate().for_each(|(i, e)| *e = get::<Float6E2M3>(bytes, i).to_bits()),
-    }
+    unpack_elements(data_type.bits()?, bytes, elements);
     Some(())
+}
+
+/// [`pack`] by the width of the elements; the lengths fit.
+#[inline(always)]
+pub(crate) fn pack_elements(bits: usize, elements: &[u8], bytes: &mut [u8]) {
+    match bits {
+        2 => in_groups(elements, bytes, |four: [u8; 4]| {
+            let pairs = gather(u32::from_le_bytes(four) & 0x0303_0303, 6, 0x0003_0003);
+            [gather(pairs, 12, 0x0000_000f) as u8]
+        }),
+        4 => in_groups(elements, bytes, |two: [u8; 2]| {
+            let two = u16::from_le_bytes(two) & 0x0f0f;
+            [(two | two >> 4) as u8]
+        }),
+        _ => in_groups(elements, bytes, |four: [u8; 4]| {
+            let pairs = gather(u32::from_le_bytes(four) & 0x3f3f_3f3f, 2, 0x003f_003f);
+            let [low, middle, high, _] = gather(pairs, 4, 0x0000_0fff).to_le_bytes();
+            [low, middle, high]
+        }),
+    }
+}
+
+/// [`unpack`] by the width of the elements; the lengths fit.
+#[inline(always)]
+pub(crate) fn unpack_elements(bits: usize, bytes: &[u8], elements: &mut [u8]) {
+    match bits {
+        2 => in_groups(bytes, elements, |[byte]: [u8; 1]| {
+            let pairs = spread(u32::from(byte), 12, 0x0000_000f);
+            spread(pairs, 6, 0x0003_0003).to_le_bytes()
+        }),
+        4 => in_groups(bytes, elements, |[byte]: [u8; 1]| {
+            let byte = u16::from(byte);
+            ((byte | byte << 4) & 0x0f0f).to_le_bytes()
+        }),
+        _ => in_groups(bytes, elements, |[low, middle, high]: [u8; 3]| {
+            let pairs = spread(u32::from_le_bytes([low, middle, high, 0]), 4, 0x0000_0fff);
+            spread(pairs, 2, 0x003f_003f).to_le_bytes()
+        }),
+    }
+}
+
+/// Maps groups of bytes to groups of bytes. A last group that is cut short is filled up with zeros, and its results are
+/// cut short.
+#[inline(always)]
+fn in_groups<const FROM: usize, const TO: usize>(from: &[u8], to: &mut [u8], map: impl Fn([u8; FROM]) -> [u8; TO]) {
+    let whole = (from.len() / FROM).min(to.len() / TO);
+    let (from, from_rest) = from.split_at(whole * FROM);
+    let (to, to_rest) = to.split_at_mut(whole * TO);
+    for (from, to) in from.as_chunks().0.iter().zip(to.as_chunks_mut().0) {
+        *to = map(*from);
+    }
+    if !from_rest.is_empty() {
+        let mut last = [0; FROM];
+        last[..from_rest.len()].copy_from_slice(from_rest);
+        to_rest.copy_from_slice(&map(last)[..to_rest.len()]);
+    }
+}
+
+/// Moves what lies outside of `low` up by `gap` bits: a step from elements side by side to one in a byte, for all elements
+/// of a word at once.
+#[inline(always)]
+fn spread(word: u32, gap: u32, low: u32) -> u32 {
+    word & low | (word & !low) << gap
+}
+
+/// Undoes [`spread`].
+#[inline(always)]
+fn gather(word: u32, gap: u32, low: u32) -> u32 {
+    word & low | (word & !low) >> gap
 }

@@ -22,6 +22,10 @@ pub(crate) use widen::widen_code;
 pub trait Widen: Element {
     /// Widens to the hub that suits `D` and narrows from there. `rules` are those of `D`.
     fn widen_to<D: Narrow>(self, rules: &Rules) -> D;
+
+    /// The value as `f32`: *rounded to odd* where that does not hold it, so that rounding the result to a float type of 16
+    /// bits or fewer, other than `float8e8m0`, gives what rounding the value would have.
+    fn to_odd_f32(self) -> f32;
 }
 
 /// An element that can be cast to, from each hub. Every method takes the exact source value and rounds once.

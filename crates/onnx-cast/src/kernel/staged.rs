@@ -1,50 +1,65 @@
-//! The generic loop of the portable backend: a block of elements at a time, so that the compiler can vectorise load,
-//! cast and store each on its own; the rest one by one. Where a source has few codes and the tensor many elements, each code
-//! is cast once, and looked up.
+//! The generic loop of the portable backend: the scalar cast, element after element, in loops that the compiler can
+//! vectorise. Where one such loop would go through words of very different widths, or through packed bytes, a block of
+//! elements takes it in stages, which the nearest cache holds.
 
-use crate::element::Word;
-use crate::packed::{bits, byte_len, get, load, set, store};
+use crate::element::{DataType, Element, Kind, Word};
+use crate::packed::{bits, byte_len, pack_elements, unpack_elements, word};
 use crate::scalar::{Narrow, Rules, Widen};
 
-/// Elements in a block: a multiple of 8, so that a block of every type is whole bytes, and few enough to stay in
-/// registers or at worst in the nearest cache.
-const BLOCK: usize = 64;
-
-/// Elements from which a source of 8 bits or fewer is looked up: a table of 256 is worth making.
-const TABLE_WORTH: usize = 2048;
+/// Elements in a block: a multiple of 8, so that a block of every type is whole bytes.
+const BLOCK: usize = 256;
 
 /// Casts `len` elements. `src` and `dst` hold exactly that many.
 #[inline(always)]
 pub(crate) fn run<S: Widen, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, rules: &Rules) {
-    let whole = len - len % BLOCK;
-    let (src_blocks, src_rest) = src.split_at(byte_len::<S>(whole));
-    let (dst_blocks, dst_rest) = dst.split_at_mut(byte_len::<D>(whole));
-    let blocks = src_blocks.chunks_exact(byte_len::<S>(BLOCK)).zip(dst_blocks.chunks_exact_mut(byte_len::<D>(BLOCK)));
-    if const { bits::<S>() <= 8 } && len >= TABLE_WORTH {
-        let mut table = [D::default(); 256];
-        for (code, entry) in
-            table.iter_mut().enumerate().take(const { if bits::<S>() < 8 { 1 << bits::<S>() } else { 256 } })
-        {
-            *entry = S::from_bits(S::Bits::from_u64(code as u64)).widen_to(rules);
-        }
-        blocks.for_each(|(from, to)| {
-            block::<S, D>(from, to, |element| table[element.to_bits().to_u64() as usize & 0xff])
-        });
-    } else {
-        blocks.for_each(|(from, to)| block::<S, D>(from, to, |element| element.widen_to(rules)));
+    let from_packed = const { bits::<S>() < 8 };
+    let to_packed = const { bits::<D>() < 8 };
+    let by_f32 = const { by_f32::<S, D>() };
+    if !from_packed && !to_packed && !by_f32 {
+        return each::<S, D>(src, dst, |element| element.widen_to(rules));
     }
-    dst_rest.fill(0);
-    for index in 0..len - whole {
-        set(dst_rest, index, get::<S>(src_rest, index).widen_to::<D>(rules));
+    let (mut unpacked, mut values, mut results) = ([0; BLOCK], [0; 4 * BLOCK], [0; BLOCK]);
+    let blocks = src.chunks(const { byte_len::<S>(BLOCK) }).zip(dst.chunks_mut(const { byte_len::<D>(BLOCK) }));
+    for ((src, dst), begin) in blocks.zip((0..).step_by(BLOCK)) {
+        let len = BLOCK.min(len - begin);
+        let elements = if from_packed {
+            unpack_elements(bits::<S>(), src, &mut unpacked[..len]);
+            &unpacked[..len]
+        } else {
+            src
+        };
+        let out = if to_packed { &mut results[..len] } else { &mut *dst };
+        if by_f32 {
+            let values = &mut values[..4 * len];
+            each::<S, f32>(elements, values, S::to_odd_f32);
+            each::<f32, D>(values, out, |value| D::from_f32(value, rules));
+        } else {
+            each::<S, D>(elements, out, |element| element.widen_to(rules));
+        }
+        if to_packed {
+            pack_elements(bits::<D>(), &results[..len], dst);
+        }
     }
 }
 
+/// Whether a block goes through `f32`, as the scalar cast does too, in a loop of its own.
+const fn by_f32<S: Element, D: Element>() -> bool {
+    let from_narrow = is_narrow(S::DATA_TYPE);
+    let to_narrow = is_narrow(D::DATA_TYPE) && D::DATA_TYPE as u8 != DataType::Float8E8M0 as u8;
+    let wide = bits::<S>() >= 32 || matches!(S::DATA_TYPE.info().kind, Kind::Int);
+    from_narrow && (bits::<D>() == 64 || !D::DATA_TYPE.is_float()) || to_narrow && wide
+}
+
+/// Whether this is a float type of 16 bits or fewer.
+const fn is_narrow(data_type: DataType) -> bool {
+    data_type.is_float() && data_type.info().bits <= 16
+}
+
+/// Casts elements, each in bytes of its own.
 #[inline(always)]
-fn block<S: Widen, D: Narrow>(src: &[u8], dst: &mut [u8], cast: impl Fn(S) -> D) {
-    let elements: [S; BLOCK] = load(src);
-    let mut out = [D::default(); BLOCK];
-    for (result, element) in out.iter_mut().zip(elements) {
-        *result = cast(element);
+fn each<S: Element, D: Element>(src: &[u8], dst: &mut [u8], cast: impl Fn(S) -> D) {
+    let elements = src.chunks_exact(const { size_of::<S::Bits>() });
+    for (from, to) in elements.zip(dst.chunks_exact_mut(const { size_of::<D::Bits>() })) {
+        to.copy_from_slice(cast(S::from_bits(word(from))).to_bits().to_le().as_ref());
     }
-    store(&out, dst);
 }

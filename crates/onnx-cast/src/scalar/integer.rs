@@ -4,18 +4,38 @@
 use super::{Narrow, Rules};
 use crate::element::{Int2, Int4, Uint2, Uint4};
 
+/// Defines a float's integer part as an integer of 32 bits or fewer: toward zero, saturating, NaN to 0. That is what `as`
+/// says, but of `as` the compiler makes no vector instructions.
+macro_rules! truncate {
+    ($name:ident, $float:ty, $int:ty, $lane:ty) => {
+        #[inline(always)]
+        fn $name(value: $float) -> $int {
+            const LOW: $float = <$int>::MIN as $float;
+            const TOP: $float = <$int>::MAX as $float;
+            // The largest float that is not above the largest integer.
+            const HIGH: $float = if TOP as i64 > <$int>::MAX as i64 { TOP.next_down() } else { TOP };
+            // Where 0 is the lowest, NaN becomes it below, not being above it.
+            let number = if const { LOW < 0.0 } && value.is_nan() { 0.0 } else { value };
+            let above = if number > LOW { number } else { LOW };
+            let within = if above < HIGH { above } else { HIGH };
+            // SAFETY: `within` is a number between LOW and HIGH, which are values of `$int` and so of `$lane`.
+            let integer = unsafe { within.to_int_unchecked::<$lane>() } as $int;
+            if const { (HIGH as i64) < <$int>::MAX as i64 } && value > HIGH { <$int>::MAX } else { integer }
+        }
+    };
+}
+
 macro_rules! wide_integer {
-    ($($int:ty),*) => {$(
+    ($($int:ty, $from_f32:expr, $from_f64:expr;)*) => {$(
         impl Narrow for $int {
             const WRAPS: bool = true;
-            // `as` from a float is just the rule: toward zero, saturating, NaN to 0.
             #[inline(always)]
             fn from_f32(value: f32, _: &Rules) -> Self {
-                value as $int
+                $from_f32(value)
             }
             #[inline(always)]
             fn from_f64(value: f64, _: &Rules) -> Self {
-                value as $int
+                $from_f64(value)
             }
             #[inline(always)]
             fn from_i32(value: i32, _: &Rules) -> Self {
@@ -32,28 +52,54 @@ macro_rules! wide_integer {
         }
     )*};
 }
-wide_integer!(i8, i16, i32, i64, u8, u16, u32, u64);
-
-/// The low 8 bits of the integer nearest to `value`, ties to even, for any magnitude; 0 for NaN and the infinities.
-#[inline(always)]
-fn nearest_low_bits(value: f64) -> u8 {
-    const SIGNIFICAND: u32 = 52;
-    /// The exponent field at which the significand, as an integer, is the value itself.
-    const UNIT: u64 = 1023 + SIGNIFICAND as u64;
-    let bits = value.to_bits();
-    let field = bits >> SIGNIFICAND & 0x7ff;
-    let significand = bits & ((1 << SIGNIFICAND) - 1) | 1 << SIGNIFICAND;
-    // A fraction to round away. Below 2^-2 everything is 0, zero and the subnormals too, whatever bit is implied.
-    let right = UNIT.saturating_sub(field).clamp(1, SIGNIFICAND as u64 + 2);
-    let odd = significand >> right & 1;
-    let rounded = (significand + (1 << (right - 1)) - 1 + odd) >> right;
-    // Or a whole number already, whose low bits are zeros from 2^60 on.
-    let left = field.saturating_sub(UNIT).min(8);
-    let whole = significand << left;
-    let magnitude = if field < UNIT { rounded } else { whole } as u8;
-    let magnitude = if field == 0x7ff { 0 } else { magnitude };
-    if value.is_sign_negative() { magnitude.wrapping_neg() } else { magnitude }
+truncate!(f32_to_i8, f32, i8, i32);
+truncate!(f64_to_i8, f64, i8, i32);
+truncate!(f32_to_u8, f32, u8, i32);
+truncate!(f64_to_u8, f64, u8, i32);
+truncate!(f32_to_i16, f32, i16, i32);
+truncate!(f64_to_i16, f64, i16, i32);
+truncate!(f32_to_u16, f32, u16, i32);
+truncate!(f64_to_u16, f64, u16, i32);
+truncate!(f32_to_i32, f32, i32, i32);
+truncate!(f64_to_i32, f64, i32, i32);
+truncate!(f32_to_u32, f32, u32, u32);
+truncate!(f64_to_u32, f64, u32, u32);
+wide_integer! {
+    i8, f32_to_i8, f64_to_i8;
+    u8, f32_to_u8, f64_to_u8;
+    i16, f32_to_i16, f64_to_i16;
+    u16, f32_to_u16, f64_to_u16;
+    i32, f32_to_i32, f64_to_i32;
+    u32, f32_to_u32, f64_to_u32;
+    // No vector instruction of most processors gives 64 bits.
+    i64, |value| value as i64, |value| value as i64;
+    u64, |value| value as u64, |value| value as u64;
 }
+
+/// Defines the low 8 bits of the integer nearest to a float, ties to even, for any magnitude; 0 for NaN and the
+/// infinities. Right as to the lowest 4, which are all that is wanted.
+macro_rules! nearest_low_bits {
+    ($name:ident, $float:ty, $digits:literal) => {
+        #[inline(always)]
+        fn $name(value: $float) -> u8 {
+            // A float from which on the lowest bit is 1, so that a sum with it is rounded to an integer.
+            const UNIT: $float = (1u64 << ($digits - 1)) as $float;
+            let magnitude = value.abs();
+            // Less the nearest multiple of 16, which leaves 8 at most either way; every step but the rounding is exact.
+            let sixteens = (magnitude / 16.0 + UNIT) - UNIT;
+            let rest = magnitude - sixteens * 16.0;
+            // In words of 32 bits from here on, of which a vector holds more.
+            let low = (rest + 1.5 * UNIT).to_bits() as u32;
+            let upper = (value.to_bits() >> const { 8 * size_of::<$float>() - 32 }) as u32;
+            let limit = ((16.0 * UNIT).to_bits() >> const { 8 * size_of::<$float>() - 32 }) as u32;
+            // From the limit on all integers are multiples of 16.
+            let low = if upper & (u32::MAX >> 1) < limit { low } else { 0 };
+            (if upper >> 31 == 0 { low } else { low.wrapping_neg() }) as u8
+        }
+    };
+}
+nearest_low_bits!(f32_low_bits, f32, 24);
+nearest_low_bits!(f64_low_bits, f64, 53);
 
 macro_rules! narrow_integer {
     ($($int:ty),*) => {$(
@@ -61,11 +107,11 @@ macro_rules! narrow_integer {
             const WRAPS: bool = true;
             #[inline(always)]
             fn from_f32(value: f32, _: &Rules) -> Self {
-                <$int>::from_bits(nearest_low_bits(f64::from(value)))
+                <$int>::from_bits(f32_low_bits(value))
             }
             #[inline(always)]
             fn from_f64(value: f64, _: &Rules) -> Self {
-                <$int>::from_bits(nearest_low_bits(value))
+                <$int>::from_bits(f64_low_bits(value))
             }
             #[inline(always)]
             fn from_i32(value: i32, _: &Rules) -> Self {

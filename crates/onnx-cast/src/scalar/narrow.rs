@@ -1,8 +1,8 @@
 //! Narrowing to float types: one rounding, to nearest, ties to even, written once over the format's constants.
 //!
-//! The target's code is found by integer arithmetic alone. Codes of one sign are ordered as their values are, so the
-//! rounded significand, added to the exponent field, carries into the exponent by itself, the first normal number
-//! follows the last subnormal one, and overflow is a code above the largest.
+//! Codes of one sign are ordered as their values are, so the rounded significand, added to the exponent field, carries into
+//! the exponent by itself, the first normal number follows the last subnormal one, and overflow is a code above the
+//! largest.
 
 use super::{Narrow, Rules};
 use crate::element::{
@@ -27,59 +27,100 @@ macro_rules! float_element {
 float_element!(Float16, BFloat16, Float8E4M3FN, Float8E4M3FNUZ, Float8E5M2, Float8E5M2FNUZ);
 float_element!(Float6E2M3, Float6E3M2, Float4E2M1);
 
-/// Defines the narrowing from one hub float to any [`FloatElement`]. The two hubs differ in constants alone.
-macro_rules! narrow_from {
-    ($name:ident, $float:ty, $bits:ty, $significand:literal) => {
-        #[inline(always)]
-        fn $name<T: FloatElement>(value: $float, rules: &Rules) -> T {
-            const WIDTH: u32 = <$bits>::BITS;
-            const SIGNIFICAND: u32 = $significand;
-            const INFINITY: $bits = <$float>::INFINITY.to_bits();
-            let format = const { T::FORMAT };
-            let bits = value.to_bits();
-            let magnitude = bits & (<$bits>::MAX >> 1);
-            let sign = bits >> (WIDTH - 1) << (format.bits - 1);
-
-            // value = significand * 2^(exponent - bias of the hub - SIGNIFICAND), subnormals of the hub included.
-            let field = magnitude >> SIGNIFICAND;
-            let significand = (magnitude & ((1 << SIGNIFICAND) - 1)) | <$bits>::from(field != 0) << SIGNIFICAND;
-            let exponent = field.max(1);
-            // The exponent field in the target, 1 for its subnormals, which lose a bit more for each step below 1.
-            let rebias = const { ((<$float>::MAX_EXP - 1) - T::FORMAT.bias) as $bits };
-            let target_exponent = exponent.max(rebias + 1) - rebias;
-            let shift = SIGNIFICAND - format.significand_bits + (target_exponent + rebias - exponent) as u32;
-            // Past the hub's width the value is far below half of the smallest subnormal.
-            let shift = shift.min(WIDTH - 1);
-            let odd = significand >> shift & 1;
-            let rounded = (significand + (1 << (shift - 1)) - 1 + odd) >> shift;
-            let code = rounded + ((target_exponent - 1) << format.significand_bits);
-
-            let (overflow, infinity) = if format.bits == 16 {
-                let infinity = format.infinity_code() as $bits;
-                (infinity, infinity)
-            } else {
-                (<$bits>::from(rules.overflow), <$bits>::from(rules.infinity))
-            };
-            let code = if code > format.max_code() as $bits { overflow } else { code };
-            let code = if magnitude == INFINITY { infinity } else { code };
-            let sign = if !format.negative_zero && code == 0 { 0 } else { sign };
-            let nan = if format.bits == 16 {
-                // The payload's upper bits, and the quiet bit, without which a cut payload could read as infinity.
-                let payload = magnitude >> (SIGNIFICAND - format.significand_bits);
-                let payload = payload & ((1 << format.significand_bits) - 1);
-                sign | format.infinity_code() as $bits | 1 << (format.significand_bits - 1) | payload
-            } else if matches!(format.nan, Nan::AllOnes | Nan::AboveInfinity) {
-                sign | <$bits>::from(rules.nan)
-            } else {
-                <$bits>::from(rules.nan)
-            };
-            let code = if magnitude > INFINITY { nan } else { sign | code };
-            T::from_bits(T::Bits::from_u64(code as u64))
-        }
+/// Narrows a float. Nothing here branches, or shifts by a number that differs from element to element, which the oldest
+/// vector instructions cannot: a loop over this is vectorised for any processor.
+#[inline(always)]
+fn narrow<T: FloatElement>(value: f32, rules: &Rules) -> T {
+    const SIGNIFICAND: u32 = 23;
+    const INFINITY: u32 = f32::INFINITY.to_bits();
+    let format = const { T::FORMAT };
+    let dropped = const { SIGNIFICAND - T::FORMAT.significand_bits };
+    // From an exponent field of f32 to one of the target.
+    let rebias = const { ((127 - T::FORMAT.bias) as u32) << SIGNIFICAND };
+    // Added with the lowest bit that is kept, it carries into that bit where the rest is more than half, or half of odd.
+    let half = const { (1 << (SIGNIFICAND - T::FORMAT.significand_bits - 1)) - 1 };
+    let bits = value.to_bits();
+    let magnitude = bits & (u32::MAX >> 1);
+    if rebias == 0 {
+        // bfloat16: the upper half of f32, its subnormals and infinity too.
+        let rounded = bits.wrapping_add(half + (bits >> dropped & 1)) >> dropped;
+        let nan = bits >> dropped | 1 << (format.significand_bits - 1);
+        let code = if magnitude > INFINITY { nan } else { rounded };
+        return T::from_bits(T::Bits::from_u64(code.into()));
+    }
+    let code = magnitude.wrapping_sub(rebias).wrapping_add(half + (magnitude >> dropped & 1)) >> dropped;
+    // Below the smallest normal number codes are multiples of one power of two: beside a float that large that its lowest
+    // bit is that power, the processor's addition rounds to a multiple.
+    let base = const { ((127 + 24 - T::FORMAT.bias) as u32 - T::FORMAT.significand_bits) << SIGNIFICAND };
+    let sum = f32::from_bits(magnitude) + f32::from_bits(base);
+    let subnormal = sum.to_bits().wrapping_sub(base);
+    let code = if magnitude < rebias + (1 << SIGNIFICAND) { subnormal } else { code };
+    let code = if format.bits == 16 {
+        code.min(format.infinity_code() as u32)
+    } else {
+        let code = if code > format.max_code() as u32 { u32::from(rules.overflow) } else { code };
+        if magnitude == INFINITY { u32::from(rules.infinity) } else { code }
     };
+    let sign = bits >> 31 << (format.bits - 1);
+    let sign = if !format.negative_zero && code == 0 { 0 } else { sign };
+    let nan = if format.bits == 16 {
+        // The payload's upper bits, and the quiet bit, without which a cut payload could read as infinity.
+        let payload = magnitude >> dropped & ((1 << format.significand_bits) - 1);
+        sign | format.infinity_code() as u32 | 1 << (format.significand_bits - 1) | payload
+    } else if matches!(format.nan, Nan::AllOnes | Nan::AboveInfinity) {
+        sign | u32::from(rules.nan)
+    } else {
+        u32::from(rules.nan)
+    };
+    let code = if magnitude > INFINITY { nan } else { sign | code };
+    T::from_bits(T::Bits::from_u64(code.into()))
 }
-narrow_from!(narrow_f32, f32, u32, 23);
-narrow_from!(narrow_f64, f64, u64, 52);
+
+/// The magnitude's bits as `f32`, rounded to odd, of the bits of a double that is a normal number as `f32` too.
+#[inline(always)]
+fn magnitude_to_odd(bits: u64) -> u32 {
+    /// Bits of a double's significand beyond that of `f32`.
+    const CUT: u32 = 29;
+    const BELOW: u32 = (1 << CUT) - 1;
+    let sticky = ((bits as u32 & BELOW) + BELOW) >> CUT;
+    ((bits >> CUT) as u32 | sticky).wrapping_sub((1023 - 127) << 23) & (u32::MAX >> 1)
+}
+
+/// An integer's double as a float, rounded to odd as by [`to_odd_float`].
+#[inline(always)]
+pub(super) fn integer_to_odd_float(value: f64) -> f32 {
+    let bits = value.to_bits();
+    let upper = (bits >> 32) as u32;
+    f32::from_bits(if upper == 0 { 0 } else { upper & !(u32::MAX >> 1) | magnitude_to_odd(bits) })
+}
+
+/// A double as a float, *rounded to odd*: cut, with the lowest bit kept set if anything was cut. A further rounding to 22
+/// bits or fewer then gives what rounding the double would have. Of what `f32` has only as subnormals, nothing but
+/// bfloat16 has anything: that is rounded as bfloat16 does, to the nearest multiple of its smallest number.
+#[inline(always)]
+pub(super) fn to_odd_float(value: f64) -> f32 {
+    /// The upper halves of the smallest double that is a normal `f32`, of the smallest too large for `f32`, of infinity.
+    const NORMAL: u32 = (1023 - 126) << 20;
+    const LARGE: u32 = (1023 + 128) << 20;
+    const INFINITE: u32 = 0x7ff << 20;
+    /// A double whose lowest bit is bfloat16's smallest number, 2^-133.
+    const BASE: u64 = (1023 - 133 + 52) << 52;
+    let bits = value.to_bits();
+    let (upper, lower) = ((bits >> 32) as u32 & (u32::MAX >> 1), bits as u32);
+    let sign = (bits >> 32) as u32 & !(u32::MAX >> 1);
+    let number = magnitude_to_odd(bits);
+    let multiple = (value.abs() + f64::from_bits(BASE)).to_bits().wrapping_sub(BASE) as u32;
+    let number = if upper < NORMAL { multiple << 16 } else { number };
+    let special = if upper < INFINITE {
+        f32::MAX.to_bits()
+    } else if upper == INFINITE && lower == 0 {
+        f32::INFINITY.to_bits()
+    } else {
+        // The payload's upper bits, made quiet.
+        0x7fc0_0000 | (bits >> 29) as u32 & 0x3f_ffff
+    };
+    f32::from_bits(sign | if upper < LARGE { number } else { special })
+}
 
 /// An integer's magnitude as a double, rounded to odd where 53 bits do not hold it: the lowest bit kept says that there
 /// was more below. A further rounding to 51 bits or fewer then gives what rounding the integer itself would have.
@@ -102,23 +143,23 @@ impl<T: FloatElement> Narrow for T {
     const WRAPS: bool = false;
     #[inline(always)]
     fn from_f32(value: f32, rules: &Rules) -> Self {
-        narrow_f32(value, rules)
+        narrow(value, rules)
     }
     #[inline(always)]
     fn from_f64(value: f64, rules: &Rules) -> Self {
-        narrow_f64(value, rules)
+        narrow(to_odd_float(value), rules)
     }
     #[inline(always)]
     fn from_i32(value: i32, rules: &Rules) -> Self {
-        narrow_f64(f64::from(value), rules)
+        narrow(integer_to_odd_float(f64::from(value)), rules)
     }
     #[inline(always)]
     fn from_i64(value: i64, rules: &Rules) -> Self {
-        narrow_f64(to_odd_signed(value), rules)
+        narrow(integer_to_odd_float(to_odd_signed(value)), rules)
     }
     #[inline(always)]
     fn from_u64(value: u64, rules: &Rules) -> Self {
-        narrow_f64(to_odd(value), rules)
+        narrow(integer_to_odd_float(to_odd(value)), rules)
     }
 }
 

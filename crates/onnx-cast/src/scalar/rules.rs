@@ -64,9 +64,12 @@ pub struct Rules {
 }
 
 impl Rules {
+    /// The rules of a target without choices.
+    pub(crate) const NONE: Rules = Rules { overflow: 0, infinity: 0, nan: 0, underflow: 0, round_mode: RoundMode::Up };
+
     /// The rules of a cast to `to` in this version of Cast or CastLike (they agree where both exist).
     pub const fn new(to: DataType, version: u32, saturate: bool, round_mode: RoundMode) -> Rules {
-        let none = Rules { overflow: 0, infinity: 0, nan: 0, underflow: 0, round_mode };
+        let none = Rules { round_mode, ..Rules::NONE };
         let Some(format) = to.float_format() else { return none };
         if format.bits > 8 {
             return none;

@@ -1,6 +1,6 @@
 //! Widening: every source type to a hub that holds all its values. Nothing here rounds.
 
-use super::narrow::FloatElement;
+use super::narrow::{FloatElement, integer_to_odd_float, to_odd, to_odd_float, to_odd_signed};
 use super::{Narrow, Rules, Widen};
 use crate::element::{Float8E8M0, Int2, Int4, Uint2, Uint4, Word};
 use crate::format::{FloatFormat, Nan};
@@ -10,54 +10,58 @@ use crate::format::{FloatFormat, Nan};
 #[inline(always)]
 pub(crate) const fn widen_code(format: FloatFormat, code: u32) -> f32 {
     const SIGNIFICAND: u32 = 23;
-    const QUIET_NAN: u32 = 0x7fc0_0000;
+    const INFINITY: u32 = f32::INFINITY.to_bits();
+    const QUIET: u32 = 1 << (SIGNIFICAND - 1);
     let sign_bit = format.sign_bit() as u32;
     let sign = if format.signed { (code & sign_bit) << (32 - format.bits) } else { 0 };
     let magnitude = code & !sign_bit & format.code_mask() as u32;
     let shift = SIGNIFICAND - format.significand_bits;
+    let infinity = format.infinity_code() as u32;
+    if format.bias == 127 {
+        // bfloat16: the upper half of f32. Compared as what it is, twice as many fit a vector.
+        let quiet = if code as u16 & 0x7fff > infinity as u16 { (QUIET >> shift) as u16 } else { 0 };
+        return f32::from_bits(((code as u16 | quiet) as u32) << shift);
+    }
+    // With its fields in the places of those of f32 the code means a number that is too small by a power of two.
+    let scale = f32::from_bits(((127 + 127 - format.bias) as u32) << SIGNIFICAND);
+    let number = (f32::from_bits(magnitude << shift) * scale).to_bits();
     let is_nan = match format.nan {
         Nan::None => false,
+        Nan::AboveInfinity => magnitude > infinity,
+        Nan::AllOnes | Nan::Top => magnitude == (format.code_mask() & !format.sign_bit()) as u32,
         Nan::MinusZero => code & format.code_mask() as u32 == sign_bit,
-        Nan::AllOnes | Nan::AboveInfinity | Nan::Top => format.is_nan(magnitude as u64),
     };
-    let nan = match format.nan {
+    let value = match format.nan {
         // The only format whose significand is a payload.
-        Nan::AboveInfinity => sign | QUIET_NAN | magnitude << shift & 0x7f_ffff,
-        Nan::AllOnes | Nan::MinusZero => sign | QUIET_NAN,
-        Nan::None | Nan::Top => QUIET_NAN,
+        Nan::AboveInfinity => {
+            let special = if magnitude >= infinity { INFINITY } else { 0 };
+            number | special | if is_nan { QUIET } else { 0 }
+        }
+        _ if is_nan => INFINITY | QUIET,
+        _ => number,
     };
-    if format.bias == 127 {
-        // The exponent field of f32 itself: the code is its upper part, subnormals too.
-        return f32::from_bits(if is_nan { nan } else { sign | magnitude << shift });
-    }
-    let rebias = (127 - format.bias) as u32;
-    let normal = (magnitude << shift) + (rebias << SIGNIFICAND);
-    // A subnormal is its significand times a power of two; the integer is exact in f32, and the scaling an exponent.
-    let scale = (format.bias as u32 + format.significand_bits - 1) << SIGNIFICAND;
-    let subnormal = ((magnitude as i32 as f32).to_bits()).wrapping_sub(scale);
-    let value = if magnitude >> format.significand_bits != 0 {
-        normal
-    } else if magnitude != 0 {
-        subnormal
-    } else {
-        0
-    };
-    let infinite = format.infinity && magnitude == format.infinity_code() as u32;
-    let value = if infinite { 0x7f80_0000 } else { value };
-    f32::from_bits(if is_nan { nan } else { sign | value })
+    f32::from_bits(sign | value)
 }
 
 impl<T: FloatElement> Widen for T {
     #[inline(always)]
     fn widen_to<D: Narrow>(self, rules: &Rules) -> D {
-        D::from_f32(widen_code(T::FORMAT, self.to_bits().to_u64() as u32), rules)
+        D::from_f32(self.to_odd_f32(), rules)
+    }
+    #[inline(always)]
+    fn to_odd_f32(self) -> f32 {
+        widen_code(T::FORMAT, self.to_bits().to_u64() as u32)
     }
 }
 
 impl Widen for Float8E8M0 {
     #[inline(always)]
     fn widen_to<D: Narrow>(self, rules: &Rules) -> D {
-        D::from_f32(super::e8m0::widen(self), rules)
+        D::from_f32(self.to_odd_f32(), rules)
+    }
+    #[inline(always)]
+    fn to_odd_f32(self) -> f32 {
+        super::e8m0::widen(self)
     }
 }
 
@@ -66,12 +70,20 @@ impl Widen for f32 {
     fn widen_to<D: Narrow>(self, rules: &Rules) -> D {
         D::from_f32(self, rules)
     }
+    #[inline(always)]
+    fn to_odd_f32(self) -> f32 {
+        self
+    }
 }
 
 impl Widen for f64 {
     #[inline(always)]
     fn widen_to<D: Narrow>(self, rules: &Rules) -> D {
         D::from_f64(self, rules)
+    }
+    #[inline(always)]
+    fn to_odd_f32(self) -> f32 {
+        to_odd_float(self)
     }
 }
 
@@ -83,6 +95,11 @@ macro_rules! small_integer {
             fn widen_to<D: Narrow>(self, rules: &Rules) -> D {
                 let value: i32 = $value(self);
                 if D::WRAPS { D::from_i32(value, rules) } else { D::from_f32(value as f32, rules) }
+            }
+            #[inline(always)]
+            fn to_odd_f32(self) -> f32 {
+                let value: i32 = $value(self);
+                value as f32
             }
         }
     )*};
@@ -104,12 +121,20 @@ impl Widen for i32 {
     fn widen_to<D: Narrow>(self, rules: &Rules) -> D {
         D::from_i32(self, rules)
     }
+    #[inline(always)]
+    fn to_odd_f32(self) -> f32 {
+        integer_to_odd_float(f64::from(self))
+    }
 }
 
 impl Widen for u32 {
     #[inline(always)]
     fn widen_to<D: Narrow>(self, rules: &Rules) -> D {
-        D::from_i64(i64::from(self), rules)
+        if D::WRAPS { D::from_i64(i64::from(self), rules) } else { D::from_f64(f64::from(self), rules) }
+    }
+    #[inline(always)]
+    fn to_odd_f32(self) -> f32 {
+        integer_to_odd_float(f64::from(self))
     }
 }
 
@@ -118,11 +143,19 @@ impl Widen for i64 {
     fn widen_to<D: Narrow>(self, rules: &Rules) -> D {
         D::from_i64(self, rules)
     }
+    #[inline(always)]
+    fn to_odd_f32(self) -> f32 {
+        integer_to_odd_float(to_odd_signed(self))
+    }
 }
 
 impl Widen for u64 {
     #[inline(always)]
     fn widen_to<D: Narrow>(self, rules: &Rules) -> D {
         D::from_u64(self, rules)
+    }
+    #[inline(always)]
+    fn to_odd_f32(self) -> f32 {
+        integer_to_odd_float(to_odd(self))
     }
 }
