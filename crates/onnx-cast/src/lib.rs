@@ -29,6 +29,7 @@ mod kernel;
 pub mod ops;
 mod packed;
 pub mod scalar;
+mod spread;
 mod tensor;
 
 pub use arch::{BACKEND_VARIABLE, Backend, available as available_backends};
@@ -39,6 +40,7 @@ pub use element::{
 pub use error::{CastError, OpError, ParseError, TensorError};
 pub use format::{FloatFormat, Nan};
 pub use ops::{BitCast, Cast, CastLike, CastOptions, NEWEST_OPSET, Operator, Plan, cast_slice};
-pub use packed::{clear_padding, pack, unpack};
+pub use packed::clear_padding;
 pub use scalar::RoundMode;
+pub use spread::{pack, unpack};
 pub use tensor::{Data, Strings, StringsView, Tensor, TensorData, TensorView, element_count};

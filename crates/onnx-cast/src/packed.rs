@@ -73,9 +73,8 @@ pub fn clear_padding(data_type: DataType, len: usize, bytes: &mut [u8]) {
     }
 }
 
-/// Packs elements that stand one in a byte, in its low bits, as Python's array libraries hold 2-, 4- and 6-bit types.
-/// The upper bits of each byte are ignored. Returns `None` where the type is not packed or the lengths do not fit.
-pub fn pack(data_type: DataType, elements: &[u8], bytes: &mut [u8]) -> Option<()> {
+/// [`crate::pack`], element by element: what the tables of the kernels are made with, and what that is held against.
+pub(crate) fn pack(data_type: DataType, elements: &[u8], bytes: &mut [u8]) -> Option<()> {
     if !data_type.is_packed() || data_type.byte_len(elements.len())? != bytes.len() {
         return None;
     }
@@ -83,9 +82,8 @@ pub fn pack(data_type: DataType, elements: &[u8], bytes: &mut [u8]) -> Option<()
     Some(())
 }
 
-/// Unpacks elements to one in a byte, the upper bits zero. Returns `None` where the type is not packed or the lengths
-/// do not fit.
-pub fn unpack(data_type: DataType, bytes: &[u8], elements: &mut [u8]) -> Option<()> {
+/// [`crate::unpack`], likewise.
+pub(crate) fn unpack(data_type: DataType, bytes: &[u8], elements: &mut [u8]) -> Option<()> {
     if !data_type.is_packed() || data_type.byte_len(elements.len())? != bytes.len() {
         return None;
     }
