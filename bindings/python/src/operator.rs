@@ -131,6 +131,22 @@ impl Operator {
         others(this.py())?.call1((this, x, out, packed))
     }
 
+    /// The result for ONNX's bytes of so many elements, packed as ONNX packs them.
+    fn run_packed<'py>(
+        &self,
+        bytes: &Bound<'py, PyUntypedArray>,
+        number: i64,
+        shape: Vec<usize>,
+        out: Option<&Bound<'py, PyAny>>,
+        packed: bool,
+    ) -> PyResult<Bound<'py, PyUntypedArray>> {
+        let source = Contiguous::of(bytes)?;
+        let from = number_to_type(number)?;
+        // Held against the bytes that there are before anything of the shape's size is allocated.
+        TensorView::new(from, &shape, source.bytes()).map_err(refused)?;
+        self.cast(bytes.py(), (from, &shape), (source.bytes(), false), out, packed)
+    }
+
     /// The numbers of a list of texts, as an array of a shape.
     fn parse<'py>(
         &self,
@@ -235,18 +251,29 @@ impl Operator {
         out: Option<&Bound<'py, PyAny>>,
         packed: bool,
     ) -> PyResult<Bound<'py, PyUntypedArray>> {
-        let py = array.py();
-        let plan = self.plan(from)?;
         let source = Contiguous::of(array)?;
-        let mut target = self.target(py, source.shape(), out, packed)?;
+        self.cast(array.py(), (from, source.shape()), (source.bytes(), from.is_packed()), out, packed)
+    }
+
+    /// Casts elements of a type and shape: their bytes, and whether they stand one in a byte though they are narrower.
+    fn cast<'py>(
+        &self,
+        py: Python<'py>,
+        (from, shape): (DataType, &[usize]),
+        (src, src_spread): (&[u8], bool),
+        out: Option<&Bound<'py, PyAny>>,
+        packed: bool,
+    ) -> PyResult<Bound<'py, PyUntypedArray>> {
+        let plan = self.plan(from)?;
+        let mut target = self.target(py, shape, out, packed)?;
         let job = Job {
             plan,
             threads: self.threads,
-            len: array.len(),
-            src_spread: from.is_packed(),
+            len: shape.iter().product(),
+            src_spread,
             dst_spread: self.to.is_packed() && !packed,
-            src: source.bytes(),
-            dst: target.bytes_mut(source.bytes()).ok_or_else(overlap)?,
+            src,
+            dst: target.bytes_mut(src).ok_or_else(overlap)?,
         };
         job.run(py)?;
         Ok(target.into_array())

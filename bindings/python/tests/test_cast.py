@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import onnx_cast
-from onnx_cast import dtypes
+from onnx_cast import _kinds, dtypes
 
 NUMBERS = [one for one in dtypes.ALL if one.kind not in ("string", "complex")]
 NARROW = [one for one in NUMBERS if one.bits < 8]
@@ -214,8 +214,12 @@ def test_objects_with_dlpack_are_lent_and_get_their_own_kind_back():
     class Namespace:
         @staticmethod
         def from_dlpack(values):
-            return Tensor(values)
+            return Tensor(np.from_dlpack(values))
 
-    got = onnx_cast.cast(Tensor(np.array([1.5, 2.5])), "float16")
+    x = Tensor(np.array([1.5, 2.5]))
+    assert _kinds.array_of(x).ctypes.data == x.values.ctypes.data
+    got = onnx_cast.cast(x, "float16")
     assert isinstance(got, Tensor)
     same(got.values, np.array([1.5, 2.5], np.float16))
+    # numpy lends arrays of its own types only.
+    same(onnx_cast.cast(x, "bfloat16"), np.array([1.5, 2.5], ml_dtypes.bfloat16))

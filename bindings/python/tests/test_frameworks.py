@@ -6,7 +6,22 @@ import pytest
 from bitwise import same
 
 import onnx_cast
-from onnx_cast import dtypes
+from onnx_cast import _kinds, dtypes
+
+
+@pytest.fixture
+def written(monkeypatch):
+    """The addresses of the memory that results are written to."""
+    addresses, make = [], _kinds._memory
+
+    def memory(*given):
+        result = make(*given)
+        addresses.append(result.ctypes.data)
+        return result
+
+    monkeypatch.setattr(_kinds, "_memory", memory)
+    return addresses
+
 
 X = np.array([[1.0, -0.3, 1000.0], [0.0, 2.5, -6.0]], np.float32)
 
@@ -36,6 +51,39 @@ def test_jax_has_its_dtypes_and_lends_its_memory():
             onnx_cast.cast(x, "double")
 
 
+@pytest.mark.parametrize("to", ["float", "bfloat16", "float8e4m3fn", "int8", "bool"])
+def test_nothing_is_copied_on_the_way_from_and_to_jax(to, written):
+    jax = pytest.importorskip("jax")
+    x = jax.numpy.asarray(X)
+    assert _kinds.array_of(x).ctypes.data == x.unsafe_buffer_pointer()
+    for shape in [(2, 3), (), (0, 3), (1000, 1000)]:
+        got = onnx_cast.cast(jax.numpy.ones(shape, jax.numpy.float16), to)
+        assert got.shape == shape and bool((got == 1).all())
+        assert got.size == 0 or got.unsafe_buffer_pointer() == written[-1]
+    assert onnx_cast.cast(jax.device_put(x, jax.devices("cpu")[0]), to).committed and not onnx_cast.cast(x, to).committed
+
+
+@pytest.mark.parametrize("to", ["float32", "bfloat16", "float8_e4m3fn", "int8", "bool"])
+def test_nothing_is_copied_on_the_way_from_and_to_torch(to, written):
+    torch = pytest.importorskip("torch")
+    x = torch.ones(5, 7, dtype=torch.bfloat16)
+    assert _kinds.array_of(x).ctypes.data == x.data_ptr() == _kinds.array_of(x.T).ctypes.data
+    for shape in [(2, 3), (), (0, 3), (1000, 1000)]:
+        got = onnx_cast.cast(torch.ones(shape, dtype=torch.float16), getattr(torch, to))
+        assert tuple(got.shape) == shape and got.is_contiguous() and bool((got.to(torch.float) == 1).all())
+        assert got.numel() == 0 or got.data_ptr() == written[-1]
+    out = torch.empty(5, 7, dtype=getattr(torch, to))
+    before = out.data_ptr()
+    onnx_cast.cast(x, to, out=out)
+    assert out.data_ptr() == before and bool((out.to(torch.float) == 1).all())
+
+
+def test_torch_results_are_in_the_hosts_memory_whatever_the_default_device():
+    torch = pytest.importorskip("torch")
+    with torch.device("meta"):
+        assert onnx_cast.cast(torch.ones(3, device="cpu"), "float16").tolist() == [1, 1, 1]
+
+
 @pytest.mark.parametrize("to", ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int8", "uint16", "bool", "float64"])
 def test_torch_tensors_come_back_as_torch_tensors(to):
     torch = pytest.importorskip("torch")
@@ -53,9 +101,40 @@ def test_torch_tensors_come_back_as_torch_tensors(to):
     assert onnx_cast.stats(x, dtype) == onnx_cast.stats(X, to)
 
 
-def test_torch_has_narrow_types_packed_only():
+def test_torch_has_other_narrow_types_packed_only():
     torch = pytest.importorskip("torch")
     x = torch.tensor([1.0, -1.5, 6.0])
     assert onnx_cast.cast(x, "float4e2m1", packed=True).tolist() == [0xB2, 0x07]
-    with pytest.raises(TypeError, match="packed=True"):
-        onnx_cast.cast(x, "int4")
+    for to in ("int4", "uint2", "float6e2m3"):
+        with pytest.raises(TypeError, match="packed=True"):
+            onnx_cast.cast(x, to)
+
+
+def test_torch_has_float4_in_pairs(written):
+    torch = pytest.importorskip("torch")
+    pairs = torch.float4_e2m1fn_x2
+    x = torch.randn(3, 5, 2 * 7)
+    want = onnx_cast.cast(x.numpy(), "float4e2m1")
+    for to in (pairs, "float4e2m1", 23):
+        got = onnx_cast.cast(x, to)
+        assert (got.dtype, tuple(got.shape), got.data_ptr()) == (pairs, (3, 5, 7), written[-1])
+        assert got.view(torch.uint8).flatten().tolist() == onnx_cast.pack(want).tolist()
+    for to in (torch.float32, torch.bfloat16, torch.float8_e4m3fn, torch.int8):
+        back = onnx_cast.cast(got, to)
+        assert (back.dtype, back.shape) == (to, x.shape)
+        assert torch.equal(back.to(torch.float32), onnx_cast.cast(torch.from_numpy(want.astype(np.float32)), to).to(torch.float32))
+    same(onnx_cast.cast(got, "string"), onnx_cast.cast(want, "string"))
+    assert onnx_cast.stats(got, "int8") == onnx_cast.stats(want, "int8")
+    assert torch.equal(onnx_cast.cast(got[1:, ::2], torch.float32), onnx_cast.cast(got, torch.float32)[1:, ::2])
+    assert onnx_cast.cast(torch.tensor(0x21, dtype=torch.uint8).view(pairs), "float").tolist() == [0.5, 1.0]
+    assert tuple(onnx_cast.cast(torch.ones(2, 0), pairs).shape) == (2, 0)
+    out = torch.empty(3, 5, 7, dtype=pairs)
+    assert onnx_cast.cast(x, pairs, out=out) is out and torch.equal(out.view(torch.uint8), got.view(torch.uint8))
+    assert onnx_cast.cast_like(x, out).dtype is pairs
+    for shape in [(), (3,), (2, 5)]:
+        with pytest.raises(onnx_cast.CastError, match="an even last dimension, or packed=True"):
+            onnx_cast.cast(torch.ones(shape), pairs)
+    turned = torch.empty(7, 5, 3, dtype=pairs)
+    for wrong, text in [(turned, "of shape"), (turned.permute(2, 1, 0), "not contiguous")]:
+        with pytest.raises(onnx_cast.CastError, match=text):
+            onnx_cast.cast(x, pairs, out=wrong)

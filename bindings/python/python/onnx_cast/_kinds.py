@@ -3,6 +3,8 @@ them at once."""
 
 from __future__ import annotations
 
+import functools
+import math
 from typing import Any
 
 import numpy as np
@@ -36,7 +38,10 @@ def array_of(x: Any) -> np.ndarray:
         return _unmasked(np.asanyarray(x))
     kind = type(x).__module__.partition(".")[0]
     if kind == "torch":
-        return _torch_array(_tensor(x).detach(), "x")
+        x = _tensor(x).detach()
+        if x.dtype is _torch_pairs():
+            return _targets.from_bytes(_pair_bytes(x, "x"), _targets.FLOAT4, _of_pairs(tuple(x.shape)))
+        return _torch_array(x, "x")
     if kind in ("jax", "jaxlib"):
         return np.asarray(x)
     if kind == "onnx":
@@ -108,16 +113,64 @@ def _no_packed_type(library: str, operator: _native.Operator) -> TypeError:
 def _torch(operator: _native.Operator, x: Any, out: Any, packed: bool) -> Any:
     import torch
 
-    array = _torch_array(_tensor(x).detach(), "x")
+    x = _tensor(x).detach()
     if operator.to == _targets.STRING:  # which torch has not
-        return _array(operator, array, out, packed)
+        return _array(operator, array_of(x), out, packed)
+    pairs, shape = _torch_pairs(), tuple(x.shape)
+    if x.dtype is pairs:
+        shape = _of_pairs(shape)
+        run = functools.partial(operator.run_packed, _pair_bytes(x, "x"), _targets.FLOAT4, shape)
+    else:
+        run = functools.partial(operator.run, _torch_array(x, "x"))
     if out is None:
         dtype = torch.uint8 if packed else torch_type(operator.to)
-        if dtype is None or dtype.itemsize * 8 < _targets.ROWS[operator.to - 1]["bits"] and not packed:
+        if dtype is None and operator.to == _targets.FLOAT4:
+            dtype = pairs
+        if dtype is None:
             raise _no_packed_type("torch", operator)
-        out = torch.empty(_result_shape(operator, x.shape, packed), dtype=dtype)
-    operator.run(array, _torch_array(out, "out") if isinstance(out, torch.Tensor) else out, packed)
+        result_shape = _in_pairs(shape) if dtype is pairs else None
+        packed = packed or dtype is pairs
+        result = run(_memory(operator, shape, packed), packed)
+        # torch does not know numpy's types of others, but bytes, which it takes over as they are.
+        return torch.from_numpy(result.reshape(-1).view(np.uint8)).view(dtype).view(result_shape or result.shape)
+    if not isinstance(out, torch.Tensor):
+        run(out, packed)
+    elif out.dtype is pairs and operator.to == _targets.FLOAT4 and not packed:
+        if tuple(out.shape) != _in_pairs(shape):
+            raise CastError(f"out is of shape {tuple(out.shape)} (want {_in_pairs(shape)}, of pairs)")
+        if not out.is_contiguous():
+            raise CastError("out is not contiguous in C order (want that, so that nothing is copied)")
+        run(_pair_bytes(out, "out"), True)
+    else:
+        run(_torch_array(out, "out"), packed)
     return out
+
+
+def _torch_pairs() -> Any:
+    """torch's type of two elements of float4e2m1 in a byte, the first in the low bits, where this torch has it."""
+    import torch
+
+    return getattr(torch, "float4_e2m1fn_x2", None)
+
+
+def _pair_bytes(x: Any, name: str) -> np.ndarray:
+    import torch
+
+    return _torch_array(x.view(torch.uint8), name).reshape(-1)
+
+
+def _of_pairs(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of the elements of a tensor of pairs."""
+    return (*shape[:-1], 2 * shape[-1]) if shape else (2,)
+
+
+def _in_pairs(shape: tuple[int, ...]) -> tuple[int, ...]:
+    if not shape or shape[-1] % 2:
+        raise CastError(
+            f"torch holds float4e2m1 in pairs, which shape {shape} does not divide into (want an even last dimension, or "
+            "packed=True)"
+        )
+    return (*shape[:-1], shape[-1] // 2)
 
 
 def _tensor(x: Any) -> Any:
@@ -128,13 +181,17 @@ def _tensor(x: Any) -> Any:
     return x
 
 
-def _result_shape(operator: _native.Operator, shape: tuple[int, ...], packed: bool) -> tuple[int, ...]:
-    if not packed:
-        return tuple(shape)
-    count = 1
-    for dim in shape:
-        count *= dim
-    return (-(-count * _targets.ROWS[operator.to - 1]["bits"] // 8),)
+def _memory(operator: _native.Operator, shape: tuple[int, ...], packed: bool) -> np.ndarray:
+    """A new array for a result that another library takes over as it is: numpy's, which asks the system for huge pages
+    where torch does not, since touching a new page of 4 KiB takes longer than casting to it; and at a multiple of 64
+    bytes, without which JAX copies."""
+    row, dtype = _targets.ROWS[operator.to - 1], _targets.DTYPES[operator.to]
+    if packed:
+        shape, dtype = (-(-math.prod(shape) * row["bits"] // 8),), np.dtype(np.uint8)
+    size = math.prod(shape) * dtype.itemsize
+    memory = np.empty(size + 63, np.uint8)
+    start = -memory.__array_interface__["data"][0] % 64
+    return memory[start : start + size].view(dtype).reshape(shape)
 
 
 def torch_type(number: int) -> Any:
@@ -165,22 +222,28 @@ def _torch_array(x: Any, name: str) -> np.ndarray:
 
 
 def _jax(operator: _native.Operator, x: Any, out: Any, packed: bool) -> Any:
-    import jax.numpy
+    import jax
 
-    result = run(operator, np.asarray(x), out, packed)
     if out is not None or operator.to == _targets.STRING:
-        return result
+        return _array(operator, np.asarray(x), out, packed)
     # Types of 64 bits become others where JAX has them switched off, which it says with a warning only.
-    if jax.dtypes.canonicalize_dtype(result.dtype) != result.dtype:
-        raise TypeError(f"JAX has {result.dtype} switched off (see its option jax_enable_x64)")
-    return jax.numpy.asarray(result)
+    dtype = np.dtype(np.uint8) if packed else _targets.DTYPES[operator.to]
+    if jax.dtypes.canonicalize_dtype(dtype) != dtype:
+        raise TypeError(f"JAX has {dtype} switched off (see its option jax_enable_x64)")
+    array = np.asarray(x)
+    result = operator.run(array, _memory(operator, array.shape, packed), packed)
+    return jax.device_put(result, x.sharding if x.committed and not packed else None, may_alias=True)
 
 
 def _dlpack(operator: _native.Operator, x: Any, out: Any, packed: bool) -> Any:
-    result = _array(operator, _dlpack_array(x), out, packed)
-    if out is not None or not hasattr(x, "__array_namespace__"):
+    array = _dlpack_array(x)
+    if out is not None or operator.to == _targets.STRING or not hasattr(x, "__array_namespace__"):
+        return _array(operator, array, out, packed)
+    result = operator.run(array, _memory(operator, array.shape, packed), packed)
+    try:
+        return x.__array_namespace__().from_dlpack(result)
+    except BufferError:  # numpy lends no types but its own
         return result
-    return x.__array_namespace__().from_dlpack(result)
 
 
 def _dlpack_array(x: Any) -> np.ndarray:

@@ -13,7 +13,9 @@ from onnx_cast import _native
 from onnx_cast._native import CastError
 
 ROWS = _native.types()
-STRING = next(row["number"] for row in ROWS if row["name"] == "string")
+_NUMBERS_BY_NAME = {row["name"]: row["number"] for row in ROWS}
+STRING = _NUMBERS_BY_NAME["string"]
+FLOAT4 = _NUMBERS_BY_NAME["float4e2m1"]
 
 # ONNX's name: numpy's type, where another name is numpy's or the type is ml_dtypes'.
 _NUMPY = {
@@ -34,6 +36,9 @@ _NUMPY = {
     "int2": "int2",
     "string": np.dtypes.StringDType(),
 }
+
+# torch's name: ONNX's, where it is no name of the library's.
+_TORCH = {"float32": "float", "float4_e2m1fn_x2": "float4e2m1"}
 
 
 def _numpy_type(name: str) -> np.dtype:
@@ -78,7 +83,7 @@ def _of_dtype(to: Any) -> tuple[int, np.dtype | None]:
     if type(to).__module__.partition(".")[0] == "torch":
         name = str(to).removeprefix("torch.")
         try:
-            return _native.number("float" if name == "float32" else name), None
+            return _native.number(_TORCH.get(name, name)), None
         except CastError:
             raise TypeError(f"ONNX has no type for {to}") from None
     try:
