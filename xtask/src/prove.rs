@@ -8,69 +8,18 @@
 mod options;
 mod record;
 mod values;
-mod work;
 
 pub(crate) use options::Options;
 
-use onnx_cast::{Backend, Cast, CastOptions, DataType, Plan, RoundMode, TensorView};
+use crate::claim::Claim;
+use onnx_cast::{Backend, Plan, TensorView};
 use record::Record;
-use std::fmt;
 use std::process::ExitCode;
 use std::time::Instant;
-use testkit::packing::unpack;
 use testkit::{Rules, Ty};
 
 /// Elements in a block: small enough for the nearest caches, and a multiple of 8, so that it is whole bytes.
 const BLOCK: usize = 1 << 14;
-
-/// One thing to be shown: that a cast is right on one backend.
-struct Claim {
-    from: Ty,
-    to: Ty,
-    rules: Rules,
-    backend: Backend,
-}
-
-impl Claim {
-    fn plan(&self) -> Plan {
-        let round_mode = match self.rules.round_mode {
-            testkit::RoundMode::Up => RoundMode::Up,
-            testkit::RoundMode::Down => RoundMode::Down,
-            testkit::RoundMode::Nearest => RoundMode::Nearest,
-        };
-        let version = self.rules.opset_version;
-        let options = CastOptions {
-            opset: version.into(),
-            saturate: (version >= 19).then_some(self.rules.saturate),
-            round_mode: (version >= 24).then_some(round_mode),
-            backend: Some(self.backend),
-            // The proof has threads of its own.
-            threads: Some(1),
-        };
-        let cast = Cast::new(data_type(self.to), &options).expect("a version that takes the target");
-        cast.plan(data_type(self.from)).expect("a version that takes the source")
-    }
-}
-
-impl fmt::Display for Claim {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Rules { opset_version, saturate, round_mode } = self.rules;
-        write!(f, "{} {} -> {}", self.backend.name(), self.from.name(), self.to.name())?;
-        write!(f, " (version {opset_version}")?;
-        if self.to.is_float8() {
-            write!(f, ", saturate {}", u8::from(saturate))?;
-        }
-        if self.to == Ty::Float8E8M0 {
-            write!(f, ", {}", round_mode.name())?;
-        }
-        f.write_str(")")
-    }
-}
-
-/// The library's type for the oracle's.
-fn data_type(ty: Ty) -> DataType {
-    DataType::from_onnx(ty.code().into()).expect("a type number of ONNX's")
-}
 
 /// The buffers of one thread, for one claim.
 struct Bench<'a> {
@@ -92,21 +41,7 @@ impl<'a> Bench<'a> {
         let shape = [count];
         let view = TensorView::new(self.plan.from(), &shape, source).map_err(|error| error.to_string())?;
         self.plan.run_into(&view, &mut self.got).map_err(|error| error.to_string())?;
-        if self.got == want { Ok(()) } else { Err(self.difference(count, source, want)) }
-    }
-
-    fn difference(&self, count: usize, source: &[u8], want: &[u8]) -> String {
-        let Claim { from, to, .. } = *self.claim;
-        let elements = |ty, bytes: &[u8]| unpack(ty, bytes, count).unwrap_or_default();
-        let results = elements(to, &self.got).into_iter().zip(elements(to, want));
-        for (bits, (got, want)) in elements(from, source).into_iter().zip(results) {
-            if got != want {
-                let digits = |ty: Ty| ty.bits().div_ceil(4) as usize + 2;
-                let (from, to) = (digits(from), digits(to));
-                return format!("{bits:#0from$x} gives {got:#0to$x}, want {want:#0to$x}");
-            }
-        }
-        "the padding is not zero".to_owned()
+        if self.got == want { Ok(()) } else { Err(self.claim.difference(count, source, &self.got, want)) }
     }
 }
 

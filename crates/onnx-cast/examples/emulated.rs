@@ -7,6 +7,8 @@ mod cases;
 mod common;
 #[path = "../tests/common/guarded.rs"]
 mod guarded;
+#[path = "../tests/common/scalar.rs"]
+mod scalar;
 #[path = "../tests/common/values.rs"]
 mod values;
 

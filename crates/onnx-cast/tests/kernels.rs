@@ -7,6 +7,8 @@ mod cases;
 mod common;
 #[path = "common/guarded.rs"]
 mod guarded;
+#[path = "common/scalar.rs"]
+mod scalar;
 
 use cases::Case;
 use common::{data_type, options};
@@ -17,7 +19,7 @@ use testkit::{Rules, Ty};
 
 #[test]
 fn the_rust_types_are_all() {
-    assert_eq!(cases::rust_types(), DataType::NUMERIC);
+    assert_eq!(scalar::rust_types(), DataType::NUMERIC);
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! The values that a claim is tried on.
 
-use super::work::share;
-use super::{BLOCK, Bench, Claim, Options, data_type};
+use super::{BLOCK, Bench, Options};
+use crate::claim::{Claim, data_type};
+use crate::share::share;
 use onnx_cast::{Backend, Cast, CastOptions, Data, DataType, Strings, TensorView};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};

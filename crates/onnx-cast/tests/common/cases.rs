@@ -4,7 +4,7 @@
 
 use crate::common::{self, data_type, options};
 use crate::guarded::Guarded;
-use onnx_cast::scalar::cast_one;
+use crate::scalar::scalar_cast;
 use onnx_cast::*;
 use testkit::generators::{Rng, near_ties, random, random_scaled, special};
 use testkit::packing::{pack, packed_len, unpack};
@@ -12,55 +12,6 @@ use testkit::{Rules, Ty};
 
 /// The lengths tried: no backend takes more than 64 elements a step, or four steps at once.
 const LENGTHS: std::ops::RangeInclusive<usize> = 0..=260;
-
-/// The Rust types of the 25 numeric types.
-macro_rules! numeric {
-    ($callback:ident) => {
-        $callback! {
-            f32 f64 Float16 BFloat16 Float8E4M3FN Float8E4M3FNUZ Float8E5M2 Float8E5M2FNUZ Float8E8M0 Float6E2M3
-            Float6E3M2 Float4E2M1 i8 i16 i32 i64 u8 u16 u32 u64 Int4 Int2 Uint4 Uint2 bool
-        }
-    };
-}
-
-/// The scalar cast of bit patterns, by the Rust types of the pair.
-fn scalar_cast(from: Ty, to: Ty, rules: &scalar::Rules, values: &[u64]) -> Vec<u64> {
-    fn cast<S: scalar::Widen, D: scalar::Narrow>(values: &[u64], rules: &scalar::Rules) -> Vec<u64> {
-        let one = |&bits: &u64| cast_one::<S, D>(S::from_bits(Word::from_u64(bits)), rules).to_bits().to_u64();
-        values.iter().map(one).collect()
-    }
-    fn row<S: scalar::Widen>(to: DataType, values: &[u64], rules: &scalar::Rules) -> Vec<u64> {
-        macro_rules! columns {
-            ($($target:ty)*) => {
-                match to {
-                    $(to if to == <$target>::DATA_TYPE => cast::<S, $target>(values, rules),)*
-                    other => panic!("{other} is not in the list of Rust types"),
-                }
-            };
-        }
-        numeric!(columns)
-    }
-    let (from, to) = (data_type(from), data_type(to));
-    macro_rules! rows {
-        ($($source:ty)*) => {
-            match from {
-                $(from if from == <$source>::DATA_TYPE => row::<$source>(to, values, rules),)*
-                other => panic!("{other} is not in the list of Rust types"),
-            }
-        };
-    }
-    numeric!(rows)
-}
-
-/// The ONNX types of that list, in the order of their numbers.
-pub(crate) fn rust_types() -> Vec<DataType> {
-    macro_rules! list {
-        ($($ty:ty)*) => { vec![$(<$ty>::DATA_TYPE),*] };
-    }
-    let mut listed = numeric!(list);
-    listed.sort();
-    listed
-}
 
 /// One cast with its inputs and what the scalar cast makes of them.
 pub(crate) struct Case {
@@ -87,7 +38,7 @@ impl Case {
             values.swap(last, rng.below(last as u64 + 1) as usize);
         }
         let cast = Cast::new(data_type(to), &options(&rules, Backend::best())).expect("a version that has the target");
-        let expected = scalar_cast(from, to, &cast.rules(), &values);
+        let expected = scalar_cast(data_type(from), data_type(to), &cast.rules(), &values);
         Case { from, to, rules, count: values.len(), source: pack(from, &values), expected: pack(to, &expected) }
     }
 
