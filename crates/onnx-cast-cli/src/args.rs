@@ -394,6 +394,7 @@ Examples:
   onnx-cast explain 3 --from float --to float8e8m0 --round-mode down
   onnx-cast explain 1e9 --from double --to int16 --json
   onnx-cast explain 0.3 --from float --all                 in every type, side by side
+  onnx-cast explain 0.3 --to float8e4m3fn --html page.html also as a page
 
 Without --from, VALUE is cast as a string is: rounded once from the decimal text (Cast-9 and newer; \
 before, as a double). With --from, a decimal VALUE is first read as that type, which a note says where it changes the value.")]
@@ -416,6 +417,9 @@ pub(crate) struct ExplainArgs {
     /// Print JSON, with every digit
     #[arg(long)]
     pub(crate) json: bool,
+    /// Also write a page that shows it, which needs nothing but itself
+    #[arg(long, value_name = "OUT.html")]
+    pub(crate) html: Option<PathBuf>,
 }
 
 #[derive(Debug, ClapArgs)]

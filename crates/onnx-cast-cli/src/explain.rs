@@ -5,6 +5,7 @@
 
 mod draw;
 mod fields;
+mod page;
 mod render;
 mod rule;
 
@@ -16,6 +17,7 @@ use onnx_cast::{Cast, CastError, CastOptions, DataType, FloatFormat, Kind, Opera
 use rule::Rule;
 
 pub(crate) use draw::{all, drawing};
+pub(crate) use page::{page, page_of_all};
 pub(crate) use render::{json, text};
 
 /// What is asked.

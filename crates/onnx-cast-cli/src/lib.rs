@@ -24,12 +24,14 @@ mod types;
 mod value;
 
 use anstream::{AutoStream, ColorChoice};
-use anyhow::Result;
+use anyhow::{Context, Result};
 use args::{Args, Command, ExplainArgs, TypesArgs};
 use clap::{CommandFactory, Parser};
 use onnx_cast::DataType;
+use onnx_cast_file::AtomicFile;
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 const ERROR: u8 = 2;
@@ -93,12 +95,19 @@ fn dispatch(command: Command) -> Result<ExitCode> {
 }
 
 fn explain(args: &ExplainArgs) -> Result<()> {
-    let ExplainArgs { value, from, to, attributes, all, json } = args;
+    let ExplainArgs { value, from, to, attributes, all, json, html } = args;
     let request = |to| explain::Request { value, from: *from, to, options: attributes.options() };
     let Some(to) = to.filter(|_| !all) else {
-        return Ok(print(&explain::all(&request(DataType::Float))?)?);
+        let request = request(DataType::Float);
+        if let Some(path) = html {
+            write_page(path, &explain::page_of_all(&request)?)?;
+        }
+        return Ok(print(&explain::all(&request)?)?);
     };
     let explanation = explain::explain(&request(to))?;
+    if let Some(path) = html {
+        write_page(path, &explain::page(&explanation)?)?;
+    }
     if *json {
         return Ok(print(&pretty(&explain::json(&explanation)?)?)?);
     }
@@ -107,6 +116,13 @@ fn explain(args: &ExplainArgs) -> Result<()> {
         print(&explain::drawing(&explanation)?)?;
     }
     Ok(print(&explain::text(&explanation)?)?)
+}
+
+/// Writes a page, which appears whole or not at all.
+fn write_page(path: &Path, page: &str) -> Result<()> {
+    let mut file = AtomicFile::create(path)?;
+    file.write_all(page.as_bytes()).with_context(|| format!("{}: cannot write", path.display()))?;
+    Ok(file.commit()?)
 }
 
 fn pretty(value: &serde_json::Value) -> Result<String> {

@@ -3,12 +3,11 @@
 use crate::args::SurveyArgs;
 use crate::models::MIN_SIZE;
 use crate::progress::Progress;
-use crate::{pretty, print};
-use anyhow::{Context, Result};
+use crate::{pretty, print, write_page};
+use anyhow::Result;
 use onnx_cast::DataType;
-use onnx_cast_file::{AtomicFile, Format, ReportRequest, report as survey};
+use onnx_cast_file::{Format, ReportRequest, report as survey};
 use onnx_cast_report::{json, page, text};
-use std::io::Write;
 
 pub(crate) fn report(args: &SurveyArgs) -> Result<()> {
     let model = Format::from_path(&args.file).is_ok_and(|format| format == Format::Onnx);
@@ -32,10 +31,7 @@ pub(crate) fn report(args: &SurveyArgs) -> Result<()> {
     drop(progress);
     if let Some(path) = &args.html {
         let title = args.file.file_name().unwrap_or(args.file.as_os_str()).to_string_lossy();
-        let mut file = AtomicFile::create(path)?;
-        let failed = || format!("{}: cannot write", path.display());
-        file.write_all(page(&title, &report)?.as_bytes()).with_context(failed)?;
-        file.commit()?;
+        write_page(path, &page(&title, &report)?)?;
     }
     if args.json {
         print(&pretty(&json(&report)?)?)?;

@@ -68,19 +68,25 @@ fn line(out: &mut String, explanation: &Explanation) {
 
 /// The column of a value between two others, never on them.
 fn place(below: &Decimal, above: &Decimal) -> Option<usize> {
+    Some(((part(below, above)? * LINE as f64).round() as usize).clamp(1, LINE - 1))
+}
+
+/// How much of the way from one neighbour to the other lies before a value, by its distances from both.
+pub(super) fn part(below: &Decimal, above: &Decimal) -> Option<f64> {
     let whole = below - &(&Decimal::zero() - above);
-    if whole.is_zero() {
-        return None;
-    }
-    let part: f64 = crate::decimal::ratio(below, &whole).parse().ok()?;
-    Some(((part * LINE as f64).round() as usize).clamp(1, LINE - 1))
+    if whole.is_zero() { None } else { crate::decimal::ratio(below, &whole).parse().ok() }
+}
+
+/// The value in every type that it can be cast to, or why it cannot.
+pub(super) fn in_every_type(request: &Request<'_>) -> impl Iterator<Item = (DataType, Result<Explanation>)> {
+    let types = DataType::NUMERIC.iter().chain(&[DataType::String]);
+    types.map(|&to| (to, explain(&Request { to, ..*request })))
 }
 
 /// The value in every type that it can be cast to, one a line of fewer than 80 columns.
 pub(crate) fn all(request: &Request<'_>) -> Result<String> {
     let mut out = format!("{:14} {:18} {:22} rule\n", "type", "bits", "value");
-    for &to in DataType::NUMERIC.iter().chain(&[DataType::String]) {
-        let row = explain(&Request { value: request.value, from: request.from, to, options: request.options });
+    for (to, row) in in_every_type(request) {
         match row {
             Ok(Explanation { result, rule, .. }) => {
                 let (code, value) = match &result.element {

@@ -51,7 +51,7 @@ pub(crate) fn text(explanation: &Explanation) -> Result<String> {
     Ok(out)
 }
 
-fn error_text(explanation: &Explanation) -> String {
+pub(super) fn error_text(explanation: &Explanation) -> String {
     match (&explanation.error, &explanation.source.value, &explanation.result.value) {
         (Some(error), ..) if error.absolute.is_zero() => "none".to_owned(),
         (Some(error), ..) => {
@@ -66,7 +66,7 @@ fn error_text(explanation: &Explanation) -> String {
 }
 
 /// The attributes that had a say.
-fn attributes(explanation: &Explanation) -> String {
+pub(super) fn attributes(explanation: &Explanation) -> String {
     let to = explanation.result.data_type;
     let mut text = String::new();
     if to.is_float() && to.bits() == Some(8) {
@@ -78,7 +78,7 @@ fn attributes(explanation: &Explanation) -> String {
     text
 }
 
-fn is_result(neighbour: &Neighbour, explanation: &Explanation) -> bool {
+pub(super) fn is_result(neighbour: &Neighbour, explanation: &Explanation) -> bool {
     neighbour.value.number().is_some() && neighbour.value.number() == explanation.result.value.number()
 }
 

@@ -1,7 +1,9 @@
 //! `explain`: whole outputs, the vectors that catch double rounding, and the rule named for each kind of case.
 
 use crate::common::{done, refused, run};
+use crate::files::Folder;
 use serde_json::Value;
+use std::fs;
 
 fn explain(line: &str) -> Value {
     serde_json::from_str(&done(&run(&format!("explain {line} --json")))).expect("JSON")
@@ -300,4 +302,44 @@ fn drawn_where_colours_are_wanted() {
     assert!(bare.contains("float8e4m3fn   0 0101 010  0x2a"), "{bare}");
     let place = bare.lines().find(|line| line.contains('x') && line.contains('@')).expect("a line");
     assert!(place.starts_with(&format!("  |{}x{}@", "-".repeat(28), "-".repeat(18))), "{bare}");
+}
+
+#[test]
+fn a_page_of_one_cast() {
+    let folder = Folder::new();
+    let line = "explain 0.3 --from float --to float8e4m3fn";
+    assert_eq!(done(&folder.run(&format!("{line} --html out.html"))), done(&run(line)));
+    let page = fs::read_to_string(folder.path("out.html")).expect("a page");
+    for part in [
+        "<title>float 0.300000011920928955078125 to float8e4m3fn</title>",
+        "<span class=\"field exponent\"><span aria-hidden=\"true\"><b>0</b><b>1</b><b>0</b><b>1</b></span>",
+        "<dt>exponent</dt><dd><code>0101</code> 5 - 7 = -2</dd>",
+        "rounded once, from the exact value, to the nearest",
+        "lies 60.0% of the way from the value below to the one above",
+        "style=\"left: 60.00%\"",
+        "<dt>above</dt><dd>0.3125 <code>0x2a</code>, 0.012499988079071044921875 away, the result</dd>",
+        "<dt>operator</dt><dd>Cast-28, saturate true</dd>",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    assert!(!page.contains("{{") && !page.contains("http"), "{page}");
+}
+
+#[test]
+fn a_page_of_every_type() {
+    let folder = Folder::new();
+    done(&folder.run("explain 1e5 --from double --all --html out.html"));
+    let page = fs::read_to_string(folder.path("out.html")).expect("a page");
+    assert_eq!(page.matches("<summary>").count(), 26, "{page}");
+    assert!(
+        page.contains("<summary><b>float16</b><span>INF</span><span>overflow-to-infinity</span></summary>"),
+        "{page}"
+    );
+    // What is text stays text, and what has no result says why.
+    let hostile = folder.path("hostile.html");
+    let arguments = ["explain", "<b>&", "--all", "--html", hostile.to_str().expect("a path")];
+    crate::common::command(arguments).output().expect("the command runs");
+    let page = fs::read_to_string(hostile).expect("a page");
+    assert!(page.contains("<title>&lt;b&gt;&amp; in every type</title>"), "{page}");
+    assert!(page.contains("<p class=\"none\"><b>int4</b><span>"), "{page}");
 }
