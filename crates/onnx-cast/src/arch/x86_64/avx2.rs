@@ -1,17 +1,23 @@
 //! AVX2 with F16C and FMA (Haswell, Zen and later): 32 elements a step, in registers from load to store.
 //!
-//! Sources of 8 bits or fewer are table look-ups ([`lookup`]), but for 8-bit integers to anything wider, which are as
-//! quickly computed. The others are widened to lanes of `f32` or `f64` (with what those do not hold left in the last
-//! bit, so that the one real rounding comes after), or stay integers, and are narrowed there ([`convert`]); floats of 8
-//! bits or fewer are made in 16-bit lanes ([`small_float`]). [`lanes`] packs and stores. The rest of a tensor that does not fill a step goes through the same step on a scratch block.
+//! Sources of 8 bits or fewer are table look-ups ([`lookup`]; [`extend`] and [`half_bytes`] where less than the target's
+//! bytes are looked up), but for those of 8 bits to most of what is as wide or wider, which are more quickly computed. The
+//! others are widened to lanes of `f32` or `f64`, with what those do not hold left in the last bit, so that the one real
+//! rounding comes after, or stay integers ([`widen`]), and are narrowed there ([`convert`]); floats of 8 bits or fewer are made
+//! in 16-bit lanes ([`small_float`]). [`lanes`] packs and stores. The rest of a tensor that does not fill a step goes through
+//! the same step on a scratch block.
 
 mod convert;
+mod extend;
+mod half_bytes;
 mod lanes;
 mod lookup;
 mod small_float;
 mod stream;
+mod widen;
 
 use super::streaming;
+use crate::arch::kinds::is_integer;
 use crate::arch::portable;
 use crate::element::{DataType, Element};
 use crate::kernel::{Compose, Store, Table};
@@ -34,8 +40,12 @@ struct Avx2;
 
 /// Whether a pair is computed and not looked up.
 const fn is_computed<S: Element, D: Element>() -> bool {
-    let integer = matches!(S::DATA_TYPE, DataType::Int8 | DataType::Uint8 | DataType::Bool);
-    bits::<S>() > 8 || integer && bits::<D>() > 8
+    match S::DATA_TYPE {
+        _ if bits::<S>() > 8 => true,
+        DataType::Int8 | DataType::Uint8 | DataType::Bool => bits::<D>() > 8,
+        DataType::Float8E8M0 => matches!(bits::<D>(), 16 | 32),
+        _ => bits::<S>() == 8 && (bits::<D>() == 32 || is_integer::<D>() && bits::<D>() == 16),
+    }
 }
 
 // SAFETY: every path casts as the scalar cast does, which the tests check for every pair on every length and, for the

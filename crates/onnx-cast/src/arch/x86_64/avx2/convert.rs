@@ -1,4 +1,4 @@
-//! Sources of 16 bits or more, and integers of 8 bits to wider targets: widened to lanes that hold them, converted
+//! Sources of 16 bits or more, and of 8 bits where that is quicker than a table: widened to lanes that hold them, converted
 //! there, packed.
 //!
 //! Targets of 32 bits or fewer are made 8 at a time in double words, those of 64 bits 4 at a time in quad words.
@@ -9,6 +9,7 @@
 
 use super::lanes::*;
 use super::small_float::{RuleLanes, small_float_codes};
+use super::widen::{float_lanes, integer_lanes, long_to_double, odd_double, unsigned_to_float};
 use crate::arch::kinds::{is_integer, is_signed, is_small_float};
 use crate::element::{DataType, Element, Kind};
 use crate::packed::bits;
@@ -38,9 +39,11 @@ pub(super) unsafe fn step<S: Element, D: Element>(src: *const u8, dst: *mut u8, 
             return;
         }
         if const { matches!(D::DATA_TYPE, DataType::Float16) } {
-            for i in 0..4 {
-                let half = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(float_lanes::<S, true>(src.add(8 * i * size)));
-                store_half(dst.add(16 * i), half);
+            let half = |src| _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(float_lanes::<S, true>(src));
+            for i in 0..2 {
+                // Stored together: where the block is read on, a vector's load waits if two stores wrote it.
+                let src = src.add(16 * i * size);
+                store(dst.add(32 * i), join(half(src), half(src.add(8 * size))));
             }
             return;
         }
@@ -87,148 +90,6 @@ pub(super) unsafe fn step<S: Element, D: Element>(src: *const u8, dst: *mut u8, 
 /// The float types of 16 bits.
 const fn is_narrow_float<T: Element>() -> bool {
     matches!(T::DATA_TYPE, DataType::Float16 | DataType::BFloat16)
-}
-
-/// 8 integers of 32 bits or fewer, extended to them; or, of 64 bits, the low ones.
-#[inline]
-#[target_feature(enable = "avx2")]
-unsafe fn integer_lanes<S: Element>(src: *const u8) -> __m256i {
-    // SAFETY: each arm reads 8 elements.
-    unsafe {
-        match S::DATA_TYPE {
-            DataType::Int8 => _mm256_cvtepi8_epi32(load_quarter(src)),
-            DataType::Uint8 => _mm256_cvtepu8_epi32(load_quarter(src)),
-            DataType::Bool => _mm256_cvtepu8_epi32(_mm_min_epu8(load_quarter(src), _mm_set1_epi8(1))),
-            DataType::Int16 => _mm256_cvtepi16_epi32(load_half(src)),
-            DataType::Uint16 => _mm256_cvtepu16_epi32(load_half(src)),
-            DataType::Int32 | DataType::Uint32 => load(src),
-            _ => low_double_words(load(src), load(src.add(32))),
-        }
-    }
-}
-
-/// 8 elements as floats. What `f32` does not hold (double, integers of 32 and 64 bits) keeps 14 bits or more, the last
-/// of which says whether there was more below. Rounding once more to 12 bits or fewer then gives what rounding the
-/// value itself would have.
-///
-/// `SMALL` targets, float16 and narrower, have nothing above 2^16, so an integer may also be cut off at 2^20.
-#[inline]
-#[target_feature(enable = "avx2,f16c,fma")]
-pub(super) unsafe fn float_lanes<S: Element, const SMALL: bool>(src: *const u8) -> __m256 {
-    let limit = _mm256_set1_epi32(1 << 20);
-    let within = |value| {
-        let above = _mm256_max_epi32(value, _mm256_set1_epi32(-(1 << 20)));
-        _mm256_cvtepi32_ps(_mm256_min_epi32(above, limit))
-    };
-    // SAFETY: each arm reads 8 elements.
-    unsafe {
-        match S::DATA_TYPE {
-            DataType::Float => _mm256_castsi256_ps(load(src)),
-            DataType::Float16 => _mm256_cvtph_ps(load_half(src)),
-            DataType::BFloat16 => _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(load_half(src)))),
-            DataType::Int32 if SMALL => within(load(src)),
-            DataType::Uint32 if SMALL => _mm256_cvtepi32_ps(_mm256_min_epu32(load(src), limit)),
-            DataType::Int32 => {
-                let value = load(src);
-                let large = _mm256_cmpgt_epi32(_mm256_abs_epi32(value), _mm256_set1_epi32(0xff_ffff));
-                // The magnitude of the smallest integer counts as negative; it is a power of two.
-                _mm256_cvtepi32_ps(_mm256_blendv_epi8(value, odd_double_words(value), large))
-            }
-            DataType::Uint32 => {
-                let value = load(src);
-                let small = _mm256_cmpeq_epi32(_mm256_srli_epi32::<24>(value), _mm256_setzero_si256());
-                unsigned_to_float(_mm256_blendv_epi8(odd_double_words(value), value, small))
-            }
-            DataType::Int64 if SMALL => {
-                let (a, b) = (load(src), load(src.add(32)));
-                let (low, high) = (low_double_words(a, b), high_double_words(a, b));
-                let fits = _mm256_cmpeq_epi32(high, _mm256_srai_epi32::<31>(low));
-                let ends = _mm256_xor_si256(_mm256_srai_epi32::<31>(high), _mm256_set1_epi32(i32::MAX));
-                within(_mm256_blendv_epi8(ends, low, fits))
-            }
-            DataType::Uint64 if SMALL => {
-                let (a, b) = (load(src), load(src.add(32)));
-                let (low, high) = (low_double_words(a, b), high_double_words(a, b));
-                let fits = _mm256_cmpeq_epi32(high, _mm256_setzero_si256());
-                _mm256_cvtepi32_ps(_mm256_blendv_epi8(limit, _mm256_min_epu32(low, limit), fits))
-            }
-            DataType::Int64 | DataType::Uint64 => {
-                let part = |src| odd_float(odd_double::<S>(load(src)));
-                _mm256_set_m128(part(src.add(32)), part(src))
-            }
-            DataType::Double => {
-                let part = |src| odd_float(_mm256_castsi256_pd(load(src)));
-                _mm256_set_m128(part(src.add(32)), part(src))
-            }
-            _ => _mm256_cvtepi32_ps(integer_lanes::<S>(src)),
-        }
-    }
-}
-
-/// Integers of more than 24 bits cut to 24 bits at least, of which the last is set where anything was lost.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn odd_double_words(value: __m256i) -> __m256i {
-    let dropped = _mm256_set1_epi32(0xff);
-    let carried = _mm256_add_epi32(_mm256_and_si256(value, dropped), dropped);
-    _mm256_andnot_si256(dropped, _mm256_or_si256(value, carried))
-}
-
-/// Doubles to floats by way of 14 bits, of which the last is set where anything was lost: those `f32` holds, its
-/// subnormals too, as far as they are not below half of bfloat16's smallest.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn odd_float(value: __m256d) -> __m128 {
-    let dropped = _mm256_set1_epi64x((1 << 39) - 1);
-    let bits = _mm256_castpd_si256(value);
-    let carried = _mm256_add_epi64(_mm256_and_si256(bits, dropped), dropped);
-    let cut = _mm256_andnot_si256(dropped, _mm256_or_si256(bits, carried));
-    _mm256_cvtpd_ps(_mm256_castsi256_pd(cut))
-}
-
-/// 4 integers of 64 bits as doubles, rounded to nearest: the high and the low half as the significands of doubles whose
-/// last place is 2^32 and 1, so that only their sum is rounded.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn long_to_double<S: Element>(value: __m256i) -> __m256d {
-    let unit = _mm256_set1_epi64x(0x4330_0000_0000_0000);
-    let low = _mm256_castsi256_pd(_mm256_blend_epi32::<0b1010_1010>(value, unit));
-    let high = _mm256_srli_epi64::<32>(value);
-    let (high, units) = if matches!(S::DATA_TYPE, DataType::Int64) {
-        // 2^84 + 2^63, and with 2^52 what is too much in both together.
-        let high = _mm256_xor_si256(high, _mm256_set1_epi64x(0x4530_0000_8000_0000));
-        (high, _mm256_set1_epi64x(0x4530_0000_8010_0000))
-    } else {
-        let high = _mm256_or_si256(high, _mm256_set1_epi64x(0x4530_0000_0000_0000));
-        (high, _mm256_set1_epi64x(0x4530_0000_0010_0000))
-    };
-    _mm256_add_pd(_mm256_sub_pd(_mm256_castsi256_pd(high), _mm256_castsi256_pd(units)), low)
-}
-
-/// 4 integers of 64 bits as doubles, rounded to odd.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn odd_double<S: Element>(value: __m256i) -> __m256d {
-    let dropped = _mm256_set1_epi64x(0x7ff);
-    let carried = _mm256_add_epi64(_mm256_and_si256(value, dropped), dropped);
-    let cut = _mm256_andnot_si256(dropped, _mm256_or_si256(value, carried));
-    let magnitude = if matches!(S::DATA_TYPE, DataType::Int64) {
-        // From -2^52 to 2^52 all bits fit.
-        _mm256_add_epi64(value, _mm256_set1_epi64x(1 << 52))
-    } else {
-        value
-    };
-    let fits = _mm256_cmpeq_epi64(_mm256_srli_epi64::<53>(magnitude), _mm256_setzero_si256());
-    long_to_double::<S>(_mm256_blendv_epi8(cut, value, fits))
-}
-
-/// Rounded to nearest: 16 bits of it are exact in floats, and so are those times 2^16, so that only the sum is rounded.
-#[inline]
-#[target_feature(enable = "avx2,fma")]
-fn unsigned_to_float(value: __m256i) -> __m256 {
-    let high = _mm256_cvtepi32_ps(_mm256_srli_epi32::<16>(value));
-    let low = _mm256_cvtepi32_ps(_mm256_blend_epi16::<0b1010_1010>(value, _mm256_setzero_si256()));
-    _mm256_fmadd_ps(high, _mm256_set1_ps(65536.0), low)
 }
 
 /// Casts 8 elements to an integer or bool, to `float` or to `bfloat16`, each in the low bits of a double word. Above

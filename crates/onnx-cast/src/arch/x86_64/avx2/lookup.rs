@@ -8,8 +8,8 @@
 //! The tables come from the scalar cast.
 
 use super::lanes::*;
-use super::{STEP, steps};
-use crate::arch::entries::{self, MOST as ENTRIES, Tables, half_bytes};
+use super::{STEP, extend, half_bytes, steps};
+use crate::arch::entries::{self, MOST as ENTRIES, Tables};
 use crate::arch::portable;
 use crate::element::{DataType, Element, Float6E2M3, Uint2, Uint4};
 use crate::kernel::{Kernel, Store};
@@ -20,19 +20,27 @@ use core::arch::x86_64::*;
 /// Planes of the widest target that is looked up by planes.
 const PLANES: usize = 4;
 
+/// A byte of every entry, then the next of every entry.
+pub(super) type Planes = [[u8; ENTRIES]; PLANES];
+
 /// The entries of a pair, as the fastest loop for them wants them.
 #[derive(Clone, Copy)]
 #[repr(align(32))]
 #[expect(clippy::large_enum_variant, reason = "they are kept in statics, so that nothing is allocated")]
 enum Table {
     /// By planes.
-    Planes([[u8; ENTRIES]; PLANES]),
-    /// Those of the codes below 0x80, by planes; the others' differ from them in the bits of `sign`, but that of 0x80,
-    /// -0 or NaN, differs in those of `minus_zero` too.
-    Signed { planes: [[u8; ENTRIES / 2]; PLANES], sign: [u8; PLANES], minus_zero: [u8; PLANES] },
+    Planes(Planes),
+    /// By planes, as a narrower type, which is extended.
+    Extended(Planes),
+    /// Those of the codes below 0x80, by planes; the others have the bits of `sign` besides, but that of 0x80, -0 or NaN,
+    /// differs in those of `minus_zero` too.
+    Signed { planes: [[u8; ENTRIES / 2]; 2], sign: [u8; 2], minus_zero: [u8; 2] },
+    /// Those of the magnitudes of an integer, the largest of which stands for all that are larger; negative ones have the
+    /// bits of `sign` besides, if there is a sign.
+    Magnitudes { entries: [u8; ENTRIES / 2], sign: Option<u8> },
     /// Those of the lower half of the codes in the low four bits, those of the upper half above.
     Nibbles([u8; ENTRIES / 2]),
-    /// Whole entries.
+    /// Whole entries, of 64 bits.
     Rows([u64; ENTRIES]),
 }
 
@@ -48,23 +56,53 @@ impl Table {
             let pair = |code| (entries[code % half] | entries[code % half + half] << 4) as u8;
             return Table::Nibbles(std::array::from_fn(pair));
         }
+        if extend::is_extended(from_bits, to) {
+            let by_code = entries.map(|entry| planes(extend::narrowed(to, entry)));
+            return Table::Extended(std::array::from_fn(|plane| by_code.map(|entry| entry[plane])));
+        }
         let sign = entries[0x81] ^ entries[0x01];
-        // Of the wide targets only float has two planes that are zero, which makes planes the faster way.
-        let narrow = to_bits <= 16 || to == DataType::Float;
-        if from_bits == 8 && narrow && (1..0x80).all(|code| entries[code | 0x80] == entries[code] ^ sign) {
-            let minus_zero = entries[0x80] ^ entries[0] ^ sign;
-            let by_code: [[u8; PLANES]; ENTRIES / 2] = std::array::from_fn(|code| planes(entries[code]));
+        if from_bits == 8 && to_bits <= 16 && (1..0x80).all(|code| entries[code | 0x80] == entries[code] | sign) {
+            let minus_zero = entries[0x80] ^ (entries[0] | sign);
+            let planes = |entry: u64| [entry as u8, (entry >> 8) as u8];
+            let by_code: [[u8; 2]; ENTRIES / 2] = std::array::from_fn(|code| planes(entries[code]));
             return Table::Signed {
                 planes: std::array::from_fn(|plane| by_code.map(|entry| entry[plane])),
                 sign: planes(sign),
                 minus_zero: planes(minus_zero),
             };
         }
-        if to_bits <= if from_bits == 8 { 8 } else { 32 } {
-            let by_code = entries.map(planes);
-            return Table::Planes(std::array::from_fn(|plane| by_code.map(|entry| entry[plane])));
+        if to_bits == 64 {
+            return Table::Rows(entries);
         }
-        Table::Rows(entries)
+        if let Some(table) = Table::of_magnitudes(from, to, &entries) {
+            return table;
+        }
+        let by_code = entries.map(planes);
+        Table::Planes(std::array::from_fn(|plane| by_code.map(|entry| entry[plane])))
+    }
+}
+
+impl Table {
+    /// The table of an integer of 8 bits, where its magnitudes, up to the largest entry of the loop for the target, say
+    /// all.
+    fn of_magnitudes(from: DataType, to: DataType, entries: &[u64; ENTRIES]) -> Option<Table> {
+        let most = match to.info().bits {
+            6 => magnitudes_of::<Float6E2M3>(),
+            8 => magnitudes_of::<u8>(),
+            _ => return None,
+        };
+        let sign = entries[0xff] ^ entries[0x01];
+        let (sign, is_right): (_, &dyn Fn(usize, u64) -> bool) = match from {
+            DataType::Uint8 | DataType::Bool => (None, &|code, entry| entries[code] == entry),
+            DataType::Int8 => (Some(sign as u8), &|code, entry| {
+                code > 0x7f || entries[code] == entry && entries[0x100 - code] == entry | sign
+            }),
+            _ => return None,
+        };
+        let all = (1..0x100).all(|code| is_right(code, entries[code.min(most - 1)]));
+        // The smallest integer has no positive one beside it.
+        let smallest = sign.is_none_or(|sign| entries[0x80] == entries[most - 1] | u64::from(sign));
+        (all && smallest).then(|| Table::Magnitudes { entries: std::array::from_fn(|code| entries[code] as u8), sign })
     }
 }
 
@@ -86,8 +124,12 @@ pub(super) fn run<S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize
 #[target_feature(enable = "avx2,f16c,fma")]
 fn look_up(from_bits: usize, to: DataType, src: &[u8], dst: &mut [u8], len: usize, how: Store, table: &Table) {
     match table {
-        Table::Planes(planes) if half_bytes(from_bits, to.info().bits as usize) => {
-            look_up_half_bytes(src, dst, how, &planes[0]);
+        Table::Planes(planes) if from_bits <= 4 && to.info().bits <= 4 => {
+            match (from_bits, to.info().bits) {
+                (2, 4) => half_bytes::to_bytes(src, dst, how, &planes[0]),
+                (4, 2) => half_bytes::of_bytes(src, dst, how, &planes[0]),
+                _ => half_bytes::to_half_bytes(src, dst, how, &planes[0]),
+            }
             clear_padding(to, len, dst);
         }
         Table::Planes(planes) => match from_bits {
@@ -95,15 +137,22 @@ fn look_up(from_bits: usize, to: DataType, src: &[u8], dst: &mut [u8], len: usiz
             4 => look_up_packed::<Uint4, 1>(to, src, dst, len, how, planes),
             6 => look_up_packed::<Float6E2M3, 4>(to, src, dst, len, how, planes),
             _ => match to.info().bits {
-                6 => look_up_byte::<Float6E2M3>(src, dst, len, how, &planes[0]),
-                _ => look_up_byte::<u8>(src, dst, len, how, &planes[0]),
+                6 => look_up_byte::<Float6E2M3>(src, dst, len, how, planes),
+                8 => look_up_byte::<u8>(src, dst, len, how, planes),
+                _ => look_up_byte::<u16>(src, dst, len, how, planes),
             },
         },
+        Table::Extended(planes) => extend::run(from_bits, to, src, dst, len, how, planes),
         Table::Signed { planes, sign, minus_zero } => match to.info().bits {
             6 => look_up_signed::<Float6E2M3>(src, dst, len, how, planes, sign, minus_zero),
             8 => look_up_signed::<u8>(src, dst, len, how, planes, sign, minus_zero),
-            16 => look_up_signed::<u16>(src, dst, len, how, planes, sign, minus_zero),
-            _ => look_up_signed::<f32>(src, dst, len, how, planes, sign, minus_zero),
+            _ => look_up_signed::<u16>(src, dst, len, how, planes, sign, minus_zero),
+        },
+        Table::Magnitudes { entries, sign } => match to.info().bits {
+            6 => look_up_magnitudes::<Float6E2M3, { magnitudes_of::<Float6E2M3>() / 16 }>(
+                src, dst, len, how, entries, *sign,
+            ),
+            _ => look_up_magnitudes::<u8, { magnitudes_of::<u8>() / 16 }>(src, dst, len, how, entries, *sign),
         },
         Table::Nibbles(nibbles) => match (from_bits, to.info().bits) {
             (6, 2) => look_up_nibbles::<Float6E2M3, Uint2, 2>(src, dst, len, how, nibbles),
@@ -111,32 +160,11 @@ fn look_up(from_bits: usize, to: DataType, src: &[u8], dst: &mut [u8], len: usiz
             (_, 2) => look_up_nibbles::<u8, Uint2, 8>(src, dst, len, how, nibbles),
             _ => look_up_nibbles::<u8, Uint4, 8>(src, dst, len, how, nibbles),
         },
-        Table::Rows(rows) => match (from_bits, to.info().bits) {
-            (8, 16) => look_up_rows::<u16>(src, dst, len, how, rows),
-            (8, 32) => look_up_rows::<u32>(src, dst, len, how, rows),
-            (8, _) => look_up_rows::<u64>(src, dst, len, how, rows),
-            (6, _) => look_up_packed_rows::<Float6E2M3>(src, dst, len, how, rows),
-            (4, _) => look_up_packed_rows::<Uint4>(src, dst, len, how, rows),
-            _ => look_up_packed_rows::<Uint2>(src, dst, len, how, rows),
-        },
+        Table::Rows(rows) => look_up_rows(src, dst, len, how, rows),
     }
 }
 
-/// Half a byte to half a byte.
-#[target_feature(enable = "avx2,f16c,fma")]
-fn look_up_half_bytes(src: &[u8], dst: &mut [u8], how: Store, plane: &[u8; ENTRIES]) {
-    let half = _mm256_set1_epi8(15);
-    let table = _mm256_and_si256(twice(&plane.as_chunks().0[0]), half);
-    // SAFETY: `steps` hands out pointers to 32 bytes.
-    steps::<u8, u8>(src, dst, src.len(), how, |src, dst| unsafe {
-        let value = load(src);
-        let low = _mm256_shuffle_epi8(table, _mm256_and_si256(value, half));
-        let high = _mm256_shuffle_epi8(table, _mm256_and_si256(_mm256_srli_epi16::<4>(value), half));
-        store(dst, _mm256_or_si256(low, _mm256_slli_epi16::<4>(high)));
-    });
-}
-
-/// From 6 bits or fewer to 32 or fewer; `S` and `D` stand for their widths.
+/// From 6 bits or fewer to 16 or fewer, and to float; `S` and `D` stand for their widths.
 #[target_feature(enable = "avx2,f16c,fma")]
 fn look_up_packed<S: Element, const N: usize>(
     to: DataType,
@@ -144,16 +172,13 @@ fn look_up_packed<S: Element, const N: usize>(
     dst: &mut [u8],
     len: usize,
     how: Store,
-    planes: &[[u8; ENTRIES]; PLANES],
+    planes: &Planes,
 ) {
     match (to, to.info().bits) {
         (DataType::Float, _) => look_up_pair::<S, f32, N>(src, dst, len, how, planes),
-        (_, 2) => look_up_pair::<S, Uint2, N>(src, dst, len, how, planes),
-        (_, 4) => look_up_pair::<S, Uint4, N>(src, dst, len, how, planes),
         (_, 6) => look_up_pair::<S, Float6E2M3, N>(src, dst, len, how, planes),
         (_, 8) => look_up_pair::<S, u8, N>(src, dst, len, how, planes),
-        (_, 16) => look_up_pair::<S, u16, N>(src, dst, len, how, planes),
-        _ => look_up_pair::<S, u32, N>(src, dst, len, how, planes),
+        _ => look_up_pair::<S, u16, N>(src, dst, len, how, planes),
     }
 }
 
@@ -163,7 +188,7 @@ fn look_up_pair<S: Element, D: Element, const N: usize>(
     dst: &mut [u8],
     len: usize,
     how: Store,
-    planes: &[[u8; ENTRIES]; PLANES],
+    planes: &Planes,
 ) {
     let tables = planes.each_ref().map(|plane| Sixteens::<N>::new(plane));
     // SAFETY: `steps` hands out pointers to the bytes of 32 elements.
@@ -174,17 +199,17 @@ fn look_up_pair<S: Element, D: Element, const N: usize>(
     });
 }
 
-/// From 8 bits to 8 or fewer: two halves of the table, of which one gives zero.
+/// From 8 bits to 16 or fewer: two halves of the table, of which one gives zero.
 #[target_feature(enable = "avx2,f16c,fma")]
-fn look_up_byte<D: Element>(src: &[u8], dst: &mut [u8], len: usize, how: Store, plane: &[u8; ENTRIES]) {
-    let low = Sixteens::<8>::new(&plane[..ENTRIES / 2]);
-    let high = Sixteens::<8>::new(&plane[ENTRIES / 2..]);
+fn look_up_byte<D: Element>(src: &[u8], dst: &mut [u8], len: usize, how: Store, planes: &Planes) {
+    let low = planes.each_ref().map(|plane| Sixteens::<8>::new(&plane[..ENTRIES / 2]));
+    let high = planes.each_ref().map(|plane| Sixteens::<8>::new(&plane[ENTRIES / 2..]));
     // SAFETY: `steps` hands out pointers to the bytes of 32 elements.
     steps::<u8, D>(src, dst, len, how, |src, dst| unsafe {
-        let index = load(src);
-        let other = _mm256_xor_si256(index, _mm256_set1_epi8(i8::MIN));
-        let codes = _mm256_xor_si256(low.at(&lowered(index)), high.at(&lowered(other)));
-        store_codes(const { bits::<D>() }, dst, codes);
+        let index = spread::<D>(load(src));
+        let other = lowered(_mm256_xor_si256(index, _mm256_set1_epi8(i8::MIN)));
+        let index = lowered(index);
+        interleave::<D>(dst, |plane| _mm256_xor_si256(low[plane].at(&index), high[plane].at(&other)));
     });
 }
 
@@ -216,9 +241,9 @@ fn look_up_signed<D: Element>(
     dst: &mut [u8],
     len: usize,
     how: Store,
-    planes: &[[u8; ENTRIES / 2]; PLANES],
-    sign: &[u8; PLANES],
-    minus_zero: &[u8; PLANES],
+    planes: &[[u8; ENTRIES / 2]; 2],
+    sign: &[u8; 2],
+    minus_zero: &[u8; 2],
 ) {
     let tables = planes.each_ref().map(|plane| Sixteens::<8>::new(plane));
     let signs = sign.map(|bits| _mm256_set1_epi8(bits as i8));
@@ -233,44 +258,61 @@ fn look_up_signed<D: Element>(
         interleave::<D>(dst, |plane| {
             let negative = _mm256_and_si256(is_negative, signs[plane]);
             let minus_zero = _mm256_and_si256(is_minus_zero, minus_zeros[plane]);
-            _mm256_xor_si256(tables[plane].at(&lowered), _mm256_xor_si256(negative, minus_zero))
+            _mm256_xor_si256(_mm256_or_si256(tables[plane].at(&lowered), negative), minus_zero)
         });
     });
 }
 
-/// From 8 bits to the width of `D`.
+/// Entries of magnitudes for targets of this width: what is larger than 31 is beyond any number of 6 bits.
+const fn magnitudes_of<D: Element>() -> usize {
+    if bits::<D>() == 6 { 32 } else { ENTRIES / 2 }
+}
+
+/// From an integer of 8 bits.
 #[target_feature(enable = "avx2,f16c,fma")]
-fn look_up_rows<D: Element>(src: &[u8], dst: &mut [u8], len: usize, how: Store, rows: &[u64; ENTRIES]) {
+fn look_up_magnitudes<D: Element, const N: usize>(
+    src: &[u8],
+    dst: &mut [u8],
+    len: usize,
+    how: Store,
+    entries: &[u8; ENTRIES / 2],
+    sign: Option<u8>,
+) {
+    let table = Sixteens::<N>::new(entries);
+    let signed = _mm256_set1_epi8(if sign.is_some() { -1 } else { 0 });
+    let sign = _mm256_set1_epi8(sign.unwrap_or(0) as i8);
     // SAFETY: `steps` hands out pointers to the bytes of 32 elements.
     steps::<u8, D>(src, dst, len, how, |src, dst| unsafe {
-        for i in 0..STEP {
-            let row = rows[usize::from(src.add(i).read())].to_le_bytes();
-            dst.add(i * const { bits::<D>() / 8 }).copy_from_nonoverlapping(row.as_ptr(), const { bits::<D>() / 8 });
-        }
+        let value = load(src);
+        let is_negative = _mm256_and_si256(_mm256_cmpgt_epi8(_mm256_setzero_si256(), value), signed);
+        let magnitude = _mm256_blendv_epi8(value, _mm256_abs_epi8(value), is_negative);
+        let index = _mm256_min_epu8(magnitude, _mm256_set1_epi8(const { 16 * N - 1 } as i8));
+        let codes = _mm256_or_si256(table.at(&lowered(index)), _mm256_and_si256(is_negative, sign));
+        store_codes(const { bits::<D>() }, dst, codes);
     });
 }
 
-/// From fewer bits to 8 bytes; `S` stands for its width.
+/// From 8 bits to 64. Entries are stored together: where the block is read on, a vector's load waits if several stores
+/// wrote it.
 #[target_feature(enable = "avx2,f16c,fma")]
-fn look_up_packed_rows<S: Element>(src: &[u8], dst: &mut [u8], len: usize, how: Store, rows: &[u64; ENTRIES]) {
+fn look_up_rows(src: &[u8], dst: &mut [u8], len: usize, how: Store, rows: &[u64; ENTRIES]) {
     // SAFETY: `steps` hands out pointers to the bytes of 32 elements.
-    steps::<S, u64>(src, dst, len, how, |src, dst| unsafe {
-        let mut codes = [0u8; STEP];
-        store(codes.as_mut_ptr(), load_codes(const { bits::<S>() }, src));
-        for (i, &code) in codes.iter().enumerate() {
-            dst.cast::<u64>().add(i).write_unaligned(rows[usize::from(code)]);
+    steps::<u8, u64>(src, dst, len, how, |src, dst| unsafe {
+        for i in 0..STEP / 4 {
+            let row = |at: usize| rows[usize::from(src.add(4 * i + at).read())] as i64;
+            store(dst.add(32 * i), _mm256_setr_epi64x(row(0), row(1), row(2), row(3)));
         }
     });
 }
 
 /// 16 * `N` entries of a byte; each 16 but the first as what they differ from those before by.
 #[derive(Clone, Copy)]
-struct Sixteens<const N: usize>([__m256i; N]);
+pub(super) struct Sixteens<const N: usize>([__m256i; N]);
 
 impl<const N: usize> Sixteens<N> {
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn new(entries: &[u8]) -> Self {
+    pub(super) fn new(entries: &[u8]) -> Self {
         let (sixteens, _) = entries.as_chunks::<16>();
         let mut tables = [_mm256_setzero_si256(); N];
         let mut before = _mm256_setzero_si256();
@@ -285,7 +327,7 @@ impl<const N: usize> Sixteens<N> {
     /// The entries at 32 indices, which are given lowered by 16 times 0, 1, 2...
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn at(&self, lowered: &[__m256i; N]) -> __m256i {
+    pub(super) fn at(&self, lowered: &[__m256i; N]) -> __m256i {
         let mut found = _mm256_setzero_si256();
         for (table, index) in self.0.iter().zip(lowered) {
             found = _mm256_xor_si256(found, _mm256_shuffle_epi8(*table, *index));
@@ -297,7 +339,7 @@ impl<const N: usize> Sixteens<N> {
 /// 32 indices less 16 times 0, 1, 2...; what is negative stays so.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn lowered<const N: usize>(index: __m256i) -> [__m256i; N] {
+pub(super) fn lowered<const N: usize>(index: __m256i) -> [__m256i; N] {
     let mut lowered = [index; N];
     for i in 1..N {
         lowered[i] = _mm256_subs_epi8(lowered[i - 1], _mm256_set1_epi8(16));
@@ -313,7 +355,7 @@ const fn width<D: Element>() -> usize {
 /// Puts 32 indices where interleaving, which works within 16 bytes, will want them.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn spread<D: Element>(index: __m256i) -> __m256i {
+pub(super) fn spread<D: Element>(index: __m256i) -> __m256i {
     match const { width::<D>() } {
         2 => in_order_of_halves(index),
         4 => _mm256_permutevar8x32_epi32(index, _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7)),
@@ -327,7 +369,7 @@ fn spread<D: Element>(index: __m256i) -> __m256i {
 /// The bytes of 32 elements of `D` can be written.
 #[inline]
 #[target_feature(enable = "avx2")]
-unsafe fn interleave<D: Element>(dst: *mut u8, plane: impl Fn(usize) -> __m256i) {
+pub(super) unsafe fn interleave<D: Element>(dst: *mut u8, plane: impl Fn(usize) -> __m256i) {
     // The values of 8 bits leave the low bytes of a float empty.
     let first = const { if matches!(D::DATA_TYPE, DataType::Float) { 2 } else { 0 } };
     let plane = |place: usize| if place < first { _mm256_setzero_si256() } else { plane(place) };

@@ -2,8 +2,8 @@
 //!
 //! Words have no shifts by lanes here; a multiplication by a power of two is one.
 
-use super::convert::float_lanes;
 use super::lanes::*;
+use super::widen::float_lanes;
 use crate::arch::kinds::{is_integer, is_small_float, lane_format, small_format};
 use crate::element::{DataType, Element, Kind};
 use crate::format::{FloatFormat, Nan};

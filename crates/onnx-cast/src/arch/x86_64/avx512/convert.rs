@@ -4,7 +4,7 @@
 
 use super::lanes::*;
 use super::small_float::{RuleLanes, small_float_codes};
-use crate::arch::kinds::{is_integer, is_signed, is_small_float};
+use crate::arch::kinds::{is_float, is_integer, is_signed, is_small_float};
 use crate::element::{DataType, Element, Kind};
 use crate::packed::bits;
 use core::arch::x86_64::*;
@@ -20,6 +20,7 @@ const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx512vbmi,avx512vbmi2,avx2,f16c,fma,bmi2")]
 pub(super) unsafe fn step<S: Element, D: Element>(src: *const u8, dst: *mut u8, rules: &RuleLanes) {
     let size = const { bits::<S>() / 8 };
+    let signed = const { is_signed::<D>() };
     // SAFETY: part `i` of 16 elements begins at byte 16 * i * size, of 8 at 8 * i * size; the stores fill 64 elements.
     unsafe {
         if const { bits::<S>() == bits::<D>() && is_integer::<S>() && is_integer::<D>() } {
@@ -46,6 +47,22 @@ pub(super) unsafe fn step<S: Element, D: Element>(src: *const u8, dst: *mut u8, 
             for i in 0..8 {
                 store_half(dst.add(32 * i), halved::<S, D>(src.add(64 * i)));
             }
+            return;
+        }
+        if const { is_integer::<D>() && bits::<D>() == 16 && is_float::<S>() } {
+            for i in 0..2 {
+                let src = src.add(32 * i * size);
+                let (low, high) = (truncated::<S, D>(src), truncated::<S, D>(src.add(16 * size)));
+                let words = if signed { _mm512_packs_epi32(low, high) } else { _mm512_packus_epi32(low, high) };
+                store(dst.add(64 * i), in_order_of_halves(words));
+            }
+            return;
+        }
+        if const { bits::<S>() == 16 && is_float::<S>() && matches!(D::DATA_TYPE, DataType::Bool) } {
+            // Of integers this is faster in the caches too, but slower by a quarter beyond them.
+            let not_zero = |src| _mm512_test_epi16_mask(load(src), _mm512_set1_epi16(i16::MAX));
+            let (low, high) = (not_zero(src), not_zero(src.add(64)));
+            store(dst, _mm512_maskz_mov_epi8(_mm512_kunpackd(high.into(), low.into()), _mm512_set1_epi8(1)));
             return;
         }
         if const { is_small_float::<D>() } {
@@ -257,6 +274,26 @@ fn float_to_integer<D: Element>(value: __m512) -> __m512i {
             }
             let number = _mm512_cmp_ps_mask::<_CMP_ORD_Q>(value, value);
             _mm512_maskz_cvttps_epi32(number, clamped(_mm512_max_ps(value, _mm512_set1_ps(low as f32))))
+        }
+    }
+}
+
+/// Casts 16 floats to an integer of 16 bits, in double words whose lower end is left to packing with saturation.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn truncated<S: Element, D: Element>(src: *const u8) -> __m512i {
+    // SAFETY: 16 elements of S are read.
+    unsafe {
+        if const { matches!(S::DATA_TYPE, DataType::Double) } {
+            return join(double_to_integer::<D>(src), double_to_integer::<D>(src.add(64)));
+        }
+        let value = float_lanes::<S>(src);
+        // The minimum of a number and NaN is the second operand, of which the conversion makes the smallest integer.
+        let within = _mm512_min_ps(_mm512_set1_ps(const { range::<D>().1 } as f32), value);
+        if const { is_signed::<D>() } {
+            _mm512_maskz_cvttps_epi32(_mm512_cmp_ps_mask::<_CMP_ORD_Q>(value, value), within)
+        } else {
+            _mm512_cvttps_epi32(within)
         }
     }
 }

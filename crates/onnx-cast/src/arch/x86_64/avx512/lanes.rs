@@ -153,6 +153,13 @@ pub(super) fn low_bytes(words: [__m512i; 4]) -> __m512i {
     _mm512_mask_blend_epi64(0xf0, first, second)
 }
 
+/// Puts in order what packing, which takes from two vectors quarter by quarter, has made of them.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) fn in_order_of_halves(value: __m512i) -> __m512i {
+    _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7), value)
+}
+
 /// The low words of 32 double words, in order.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
