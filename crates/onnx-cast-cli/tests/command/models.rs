@@ -85,6 +85,28 @@ fn graphs_that_are_not_valid_stay() {
     }
 }
 
+/// The second Cast reads what the first one read, once that is gone; its name must not go with it. (Found by fuzzing.)
+#[test]
+fn casts_in_a_row_that_change_nothing() {
+    let like = |input: &str, output: &str| node("CastLike", &[input, input], output, vec![]);
+    for (nodes, removed, to) in [
+        (vec![cast("x", "a", FLOAT), cast("a", "y", FLOAT)], 1, FLOAT),
+        (vec![cast("x", "a", FLOAT), cast("a", "b", FLOAT), cast("b", "c", FLOAT), cast("c", "y", FLOAT)], 3, FLOAT),
+        (vec![like("x", "a"), like("a", "b"), like("b", "c"), like("a", "y")], 3, FLOAT),
+        (vec![cast("x", "h", FLOAT16), cast("h", "a", FLOAT16), cast("a", "y", FLOAT16)], 2, FLOAT16),
+    ] {
+        let bytes = model(21, nodes, &[("x", FLOAT)], &[("y", to)]);
+        let (folded, said) = fold(&bytes);
+        assert_eq!(said, format!("0 casts of constants computed, {removed} removed, 0 joined"));
+        let run = |bytes: &[u8]| {
+            let tensor = onnx_cast::Tensor::from_slice(vec![2], &[1.0f32, 0.3]).expect("a tensor");
+            let given = onnx_cast_file::NamedTensor { name: "x".to_owned(), tensor };
+            Model::parse(bytes).expect("a model").run(vec![given]).expect("run")
+        };
+        assert_eq!(run(&folded), run(&bytes));
+    }
+}
+
 #[test]
 fn only_models_are_folded() {
     let folder = Folder::new();

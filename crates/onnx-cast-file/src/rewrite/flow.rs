@@ -167,6 +167,13 @@ impl<'t, 'a> Flow<'t, 'a> {
         self.values[id].reads.iter().all(|read| self.means(name, graph, self.steps[read.step].graph.id))
     }
 
+    /// Has a node read another value.
+    pub(super) fn redirect(&mut self, read: Read, from: Id, to: Id) {
+        self.values[from].reads.remove(&read);
+        self.values[to].reads.insert(read);
+        self.steps[read.step].inputs[read.input] = Some(to);
+    }
+
     /// Whether nothing has a use for a value.
     pub(super) fn is_unused(&self, id: Id) -> bool {
         self.values[id].reads.is_empty() && self.values[id].outputs == 0

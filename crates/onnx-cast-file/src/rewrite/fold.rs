@@ -425,8 +425,9 @@ impl<'t, 'a> Fold<'t, 'a> {
         }
         self.drop_node(casting);
         self.flow.values[output].outputs = 0;
-        let reads = std::mem::take(&mut self.flow.values[output].reads);
-        self.flow.values[input].reads.extend(reads);
+        for read in self.flow.values[output].reads.clone() {
+            self.flow.redirect(read, output, input);
+        }
         self.summary.removed += 1;
         true
     }
@@ -494,8 +495,7 @@ impl<'t, 'a> Fold<'t, 'a> {
             {
                 break;
             }
-            self.flow.values[casting.input].reads.remove(&casting.read);
-            self.flow.values[before.input].reads.insert(casting.read);
+            self.flow.redirect(casting.read, casting.input, before.input);
             casting.input = before.input;
             if self.flow.is_unused(before.output) {
                 self.drop_node(&before);
