@@ -3,21 +3,38 @@
 # Needs Rust (with rustfmt and clippy), Python 3.11 or newer, a compiler for C and C++, make and pkg-config; the first run
 # fetches packages from crates.io and PyPI.
 # With --ray, the Python package is also tested on a Ray cluster of this machine and with Arrow and pandas (200 MB of
-# packages); with --torch, on PyTorch's tensors (4 GB).
+# packages); with --torch, on PyTorch's tensors (4 GB). With --only TEXT, of the stages after the set-up those run whose
+# names contain the text: `bash scripts/test.sh --ray --torch --only "Python package"`.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-for option in "$@"; do
-    case "$option" in
-    --ray | --torch) ;;
+packages=()
+only=
+while (($#)); do
+    case "$1" in
+    --ray | --torch) packages+=("$1") ;;
+    --only)
+        if [[ ! "${2-}" ]]; then
+            echo "scripts/test.sh: --only wants a part of the names of stages" >&2
+            exit 2
+        fi
+        only=$2
+        shift
+        ;;
     *)
-        echo "scripts/test.sh: unknown option $option (want --ray, --torch)" >&2
+        echo "scripts/test.sh: unknown option $1 (want --ray, --torch, --only TEXT)" >&2
         exit 2
         ;;
     esac
+    shift
 done
 
+count=0
 stage() {
+    if [[ "$1" != set-up && "$1" != *"$only"* ]]; then
+        return
+    fi
+    count=$((count + 1))
     printf '\n=== %s\n' "$1"
     shift
     "$@"
@@ -28,7 +45,7 @@ package=bindings/python/Cargo.toml
 # The Python package is a workspace of its own, which shares what is built.
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}"
 
-stage "set-up" python3 scripts/setup.py "$@"
+stage "set-up" python3 scripts/setup.py ${packages[@]+"${packages[@]}"}
 stage "facts from onnx, older" "$python" scripts/onnx_schemas.py --check
 stage "facts from onnx, newest" env PYTHONPATH=.cache/onnx-newest "$python" scripts/onnx_schemas.py --check
 stage "operators of onnx, older" "$python" scripts/onnx_operators.py --check
@@ -54,4 +71,9 @@ stage "the Python package, build" "$python" scripts/install_python_package.py
 stage "the Python package, tests" "$python" -m pytest bindings/python
 stage "the Python package, with the newest onnx" env PYTHONPATH=.cache/onnx-newest \
     "$python" -m pytest bindings/python/tests/test_onnx.py
-printf '\nall stages passed\n'
+if [[ "$only" ]]; then
+    printf '\n%s stages passed, of those with "%s" in their names\n' $((count - 1)) "$only"
+    ((count > 1)) # a text that no name has is a mistake
+else
+    printf '\nall stages passed\n'
+fi

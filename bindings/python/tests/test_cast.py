@@ -1,6 +1,7 @@
 """Arrays of every type, shape, order and kind: the elements that go in come out cast, where they belong."""
 
 import array
+import tracemalloc
 
 import ml_dtypes
 import numpy as np
@@ -42,6 +43,20 @@ def test_out_packed_and_threads_give_the_same_as_the_plain_call(source, to):
     packed = onnx_cast.cast(x, to, packed=True)
     assert packed.dtype == np.uint8 and packed.size == -(-x.size * to.bits // 8)
     same(onnx_cast.unpack(packed, to, x.shape), want)
+
+
+@pytest.mark.parametrize("source, to, packed", [("float", "bfloat16", False), ("int4", "fp4", False), ("float", "fp4", True)])
+def test_out_takes_the_result_without_an_allocation(source, to, packed):
+    x = some_of(dtypes.of(source), 1 << 20)
+    out = np.empty_like(onnx_cast.cast(x, to, packed=packed))
+    tracemalloc.start()  # numpy tells it of the memory of arrays
+    try:
+        onnx_cast.cast(x, to, out=out, packed=packed)
+        assert tracemalloc.get_traced_memory()[1] < 10_000
+        onnx_cast.cast(x, to, packed=packed)
+        assert tracemalloc.get_traced_memory()[1] > out.nbytes
+    finally:
+        tracemalloc.stop()
 
 
 def test_empty_and_scalar_arrays_keep_their_shapes():

@@ -3,25 +3,47 @@
 import doctest
 import importlib
 import re
-from pathlib import Path
 
+import examples
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
-ROOT = Path(__file__).resolve().parents[3]
-PAGES = [ROOT / "docs" / "python.md", ROOT / "docs" / "c.md", ROOT / "README.md", ROOT / "bindings" / "python" / "README.md"]
+import onnx_cast
+
+PAGES = ["docs/python.md", "docs/c.md", "README.md", "bindings/python/README.md"]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_the_examples_of_a_page_run(page, tmp_path, monkeypatch):
-    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
-    assert blocks
-    monkeypatch.chdir(tmp_path)
+def run(page):
+    """The names of a page once all its examples have run, in the current folder."""
     names = {}
-    for number, block in enumerate(blocks, 1):
-        if "import torch" in block or "import jax" in block or "import onnxruntime" in block:
-            pytest.importorskip(re.search(r"import (torch|jax|onnxruntime)", block)[1])
-        exec(compile(block, f"{page.name}, block {number}", "exec"), names)
+    for block, code in examples.of(page):
+        if large := re.search(r"^import (torch|jax|onnxruntime)", block, re.MULTILINE):
+            pytest.importorskip(large[1])
+        exec(code, names)
+    return names
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_examples_of_a_page_run(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run(page)
+
+
+def test_the_bar_of_tqdm_shows_a_cast_and_a_fold(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("tqdm")
+    monkeypatch.chdir(tmp_path)
+    with_tqdm = run("docs/python.md")["with_tqdm"]
+    rows = with_tqdm(onnx_cast.cast_file, "in.safetensors", "other.safetensors", "bf16")
+    assert [row.name for row in rows if row.cast] == ["w"] and "40.0/40.0" in capsys.readouterr().err
+    nodes = [helper.make_node("Cast", ["w"], ["y"], to=TensorProto.FLOAT)]
+    weights = numpy_helper.from_array(np.ones(1 << 16, np.float16), "w")
+    graph = helper.make_graph(nodes, "g", [], [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1 << 16])], [weights])
+    onnx.save(helper.make_model(graph, ir_version=10), "in.onnx")
+    with_tqdm(onnx_cast.fold, "in.onnx", "out.onnx")
+    assert [node.op_type for node in onnx.load("out.onnx").graph.node] == ["Constant"]
+    assert "100%" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["onnx_cast", "onnx_cast.dtypes", "onnx_cast.backend"])

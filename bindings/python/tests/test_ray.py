@@ -9,6 +9,7 @@ import sys
 import threading
 from pathlib import Path
 
+import examples
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
@@ -168,3 +169,14 @@ def test_batches_of_ray_data(ray, kind):
     rows = sorted(cast.take_all(), key=lambda row: row["id"])
     got = np.stack([np.asarray(row["embedding"], np.uint8) for row in rows])
     assert got.tolist() == onnx_cast.cast(x, "float8e4m3fn").view(np.uint8).tolist()
+
+
+def test_the_example_of_the_manual_runs(ray, checkpoint, tmp_path, monkeypatch):
+    (example,) = [code for block, code in examples.of("docs/python.md") if "cast_checkpoint" in block]
+    names = {}
+    exec(example, names)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "llama").symlink_to(checkpoint)
+    monkeypatch.setattr(ray, "init", lambda: None)  # the tests' cluster is there already
+    rows, want = alone(checkpoint, tmp_path / "alone", "float8e4m3fn", rules={"*.norm.*": None, "lm_head.*": "float16"})
+    assert names["on_the_cluster"]() == rows and files(tmp_path / "llama-fp8") == want

@@ -33,6 +33,33 @@ def test_many_threads_get_the_same_results():
         list(pool.map(work, range(64)))
 
 
+def test_threads_share_arrays_results_and_operators_at_their_first_use():
+    together, names = threading.Barrier(8), ("bfloat16", "float8e4m3fn", "int4", "string")
+    x = np.linspace(-3, 3, 40_000, dtype=np.float32)
+    want = {to: onnx_cast.cast(x, to, threads=2) for to in names}
+    outs = {to: np.empty_like(want[to]) for to in names}
+
+    def work(index):
+        together.wait()
+        for turn in range(24):
+            to = names[(index + turn) % len(names)]
+            # Attributes that no one has asked for yet, by all threads at once, and one array that all of them write.
+            got = onnx_cast.cast(x, to, threads=100 + turn)
+            onnx_cast.cast(x, to, out=outs[to])
+            if to == "string":
+                assert got.tolist() == want[to].tolist()
+                continue
+            same(got, want[to], to)
+            assert onnx_cast.stats(x, to) == onnx_cast.stats(x, to, threads=1)
+            if got.dtype.name == "int4":
+                same(onnx_cast.unpack(onnx_cast.pack(got), to, got.shape), got)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))
+    for to, out in outs.items():
+        assert out.tolist() == want[to].tolist(), to
+
+
 def test_other_threads_run_while_a_cast_does():
     x, out = np.zeros(1 << 24, np.uint8), np.empty(1 << 24, np.float16)
     inside, seen, end = threading.Event(), threading.Event(), time.monotonic() + 60

@@ -1,0 +1,13 @@
+"""The examples of the pages, as they stand."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def of(page):
+    """The Python examples of a page of the repository, each ready to be run."""
+    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+    assert blocks
+    return [(block, compile(block, f"{page}, example {number}", "exec")) for number, block in enumerate(blocks, 1)]
