@@ -100,13 +100,13 @@ pub(crate) fn cast_file(
     input: PathBuf,
     output: PathBuf,
     request: Request,
-    from: Option<i64>,
+    dtype: Option<i64>,
     modes: (bool, bool),
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Vec<Row>> {
     let state = Arc::new(State::default());
     let (dry_run, resume) = modes;
-    let from = from.map(number_to_type).transpose()?;
+    let from = dtype.map(number_to_type).transpose()?;
     let request = FileCast { from, dry_run, resume, ..request.of(&state)? };
     let work = || onnx_cast_file::cast_file(&input, &output, &request).map(|done| rows(done.tensors));
     watched(py, &state, progress, work)?.map_err(refused)

@@ -6,10 +6,16 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};
 
+/// Texts after which the interpreter is asked whether it was interrupted: some thousandths of a second.
+const PIECE: usize = 1 << 16;
+
 /// The texts of a list of str and bytes.
 pub(crate) fn strings_of(texts: &Bound<'_, PyList>) -> PyResult<Strings> {
     let mut strings = Strings::with_capacity(texts.len(), 0);
     for (index, text) in texts.iter().enumerate() {
+        if index % PIECE == PIECE - 1 {
+            texts.py().check_signals()?;
+        }
         if let Ok(text) = text.cast::<PyString>() {
             let lone =
                 |_| refused(format_args!("element {index} is not Unicode text: it has half of a surrogate pair"));
@@ -28,6 +34,9 @@ pub(crate) fn strings_of(texts: &Bound<'_, PyList>) -> PyResult<Strings> {
 pub(crate) fn list_of<'py>(py: Python<'py>, strings: &Strings) -> PyResult<Bound<'py, PyList>> {
     let list = PyList::empty(py);
     for (index, bytes) in strings.view().iter().enumerate() {
+        if index % PIECE == PIECE - 1 {
+            py.check_signals()?;
+        }
         let text = std::str::from_utf8(bytes);
         list.append(text.map_err(|error| refused(format_args!("element {index} is not UTF-8 text: {error}")))?)?;
     }

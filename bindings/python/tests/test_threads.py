@@ -1,5 +1,6 @@
 """Casts in many threads at once, the interpreter's lock given up meanwhile, and casts in forked children."""
 
+import contextlib
 import os
 import signal
 import sys
@@ -107,21 +108,37 @@ def test_forked_children_cast_large_arrays():
     child(2)
 
 
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no interval timers")
-def test_a_signal_ends_a_long_cast():
-    class Stop(Exception):
-        pass
+class Stop(Exception):
+    pass
+
+
+@contextlib.contextmanager
+def interrupted_soon():
+    """An exception of a signal's, as Ctrl-C gives one, a thousandth of a second from now."""
 
     def stop(*_):
         raise Stop
 
-    x = np.broadcast_to(np.float32(1), (1 << 28,)).copy()
     before = signal.signal(signal.SIGALRM, stop)
     try:
-        with pytest.raises(Stop):
-            signal.setitimer(signal.ITIMER_REAL, 0.001)
-            while True:
-                onnx_cast.cast(x, "uint8", threads=1)
+        signal.setitimer(signal.ITIMER_REAL, 0.001)
+        yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no interval timers")
+def test_a_signal_ends_a_long_cast():
+    x, out = np.ones(1 << 28, np.uint8), np.zeros(1 << 28, np.int8)
+    with pytest.raises(Stop), interrupted_soon():
+        onnx_cast.cast(x, "int8", out=out, threads=1)
+    assert out[-1] == 0
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no interval timers")
+def test_a_signal_ends_a_long_cast_of_texts():
+    operator = onnx_cast._operator("Cast", "float", True, "up", None, None)
+    texts = ["1.5"] * (1 << 22) + [None]  # the last of which is an error, if it comes so far
+    with pytest.raises(Stop), interrupted_soon():
+        operator.parse(texts, (len(texts),), None, False)

@@ -1,0 +1,71 @@
+"""Do the stubs tell what the modules have?"""
+
+import ast
+import importlib
+import inspect
+from pathlib import Path
+
+import pytest
+
+import onnx_cast
+from onnx_cast import _native, dtypes
+
+FOLDER = Path(onnx_cast.__file__).parent
+
+
+def stub(name):
+    return ast.parse((FOLDER / f"{name}.pyi").read_text()).body
+
+
+def functions(body):
+    return {node.name: node for node in body if isinstance(node, ast.FunctionDef)}
+
+
+def parameters(function):
+    """The names of a function's parameters, those by keyword alone marked."""
+    given = function.args
+    return [one.arg for one in given.posonlyargs + given.args] + [f"*{one.arg}" for one in given.kwonlyargs]
+
+
+def parameters_there(function):
+    kinds = inspect.signature(function).parameters.values()
+    return [("*" if one.kind is one.KEYWORD_ONLY else "") + one.name for one in kinds]
+
+
+def test_the_native_modules_functions_are_those_of_its_stub():
+    body = stub("_native")
+    told = functions(body)
+    classes = {node.name: node for node in body if isinstance(node, ast.ClassDef)}
+    there = {name for name in dir(_native) if not name.startswith("__")}
+    assert there == set(told) | set(classes)
+    for name, function in told.items():
+        assert parameters_there(getattr(_native, name)) == parameters(function), name
+    methods = functions(classes["Operator"].body)
+    assert {name for name in vars(_native.Operator) if not name.startswith("__")} == set(methods) - {"__new__", "__init__"}
+
+
+def test_the_types_are_those_of_their_stub():
+    body = stub("dtypes")
+    names = {node.target.id for node in body if isinstance(node, ast.AnnAssign)}
+    assert names == {one.name for one in dtypes.ALL} | {"ALL"}
+    (told,) = (node for node in body if isinstance(node, ast.ClassDef))
+    fields = {node.target.id for node in told.body if isinstance(node, ast.AnnAssign)} | set(functions(told.body))
+    assert fields <= set(dir(dtypes.int4)) and set(functions(body)) == {"of"}
+
+
+@pytest.mark.parametrize("name", ["", ".backend", ".columns", ".dtypes", ".files", ".onnxruntime", ".ray", ".reference"])
+def test_what_a_module_promises_it_has(name):
+    module = importlib.import_module(f"onnx_cast{name}")
+    assert (FOLDER / "py.typed").is_file() and module.__doc__
+    for public in getattr(module, "__all__", []):
+        thing = getattr(module, public)
+        assert thing.__doc__, public
+
+
+def test_the_casts_have_the_same_keywords():
+    want = ["x", "to", "*saturate", "*round_mode", "*opset", "*out", "*threads", "*packed"]
+    assert parameters_there(onnx_cast.cast) == want
+    assert parameters_there(onnx_cast.cast_like) == ["x", "like", *want[2:]]
+    assert parameters_there(onnx_cast.bit_cast) == [one for one in want if one[1:] not in ("saturate", "round_mode", "threads")]
+    defaults = {name: one.default for name, one in inspect.signature(onnx_cast.cast).parameters.items()}
+    assert (defaults["saturate"], defaults["round_mode"], defaults["threads"]) == (True, "up", None)
