@@ -189,7 +189,10 @@ pub fn write_index(input: &Path, output: &Path, total_size: u64) -> Result<(), F
         Located::File | Located::InFolder(_) => Ok(()),
         Located::Index(index) => {
             let index = Index::read(&index)?;
-            index.write(&index.output(output)?, total_size)
+            let output = index.output(output)?;
+            // There is no folder yet where the index names no file.
+            create_folder(&output)?;
+            index.write(&output, total_size)
         }
     }
 }

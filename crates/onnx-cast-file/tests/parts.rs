@@ -46,6 +46,20 @@ fn in_parts(input: &Path, output: &Path, of: usize, request: &FileCast) {
     name_whole(&temporary, output).expect("named");
 }
 
+/// An index that names no file makes a folder with nothing but an index, at once and in parts. (Found by fuzzing.)
+#[test]
+fn a_checkpoint_without_files() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let index = folder.path().join("model.safetensors.index.json");
+    fs::write(&index, r#"{"metadata": {"total_size": 36}, "weight_map": {}}"#).expect("written");
+    let request = FileCast::new(DataType::Float16);
+    let [whole, parts] = ["whole", "parts"].map(|name| folder.path().join(name));
+    cast_file(&index, &whole, &request).expect("cast");
+    assert_eq!(shards(&index, &parts, &request).expect("a plan"), []);
+    write_index(&index, &parts, 0).expect("an index");
+    assert_eq!(files(&parts), files(&whole));
+}
+
 #[test]
 fn parts_make_the_same_files_in_any_order() {
     let folder = tempfile::tempdir().expect("a folder");
