@@ -2,19 +2,15 @@
 
 use crate::args::{BitCastArgs, CastArgs, FileArgs, ReportArgs, SelectionArgs};
 use crate::progress::Progress;
-use crate::{models, outcome, pretty, print};
+use crate::{DIFFERENT, DONE, models, outcome, pretty, print};
 use anyhow::{Result, bail};
 use onnx_cast::CastOptions;
 use onnx_cast_file::{FileCast, FileError, Format, Summary, WriteOptions, bit_cast_file, cast_file};
 use std::io::{self, Write};
 use std::path::Path;
-use std::process::ExitCode;
 use std::time::Instant;
 
-/// The exit code where a cast loses what it must not.
-const LOSS: u8 = 1;
-
-pub(crate) fn cast(args: &CastArgs) -> Result<ExitCode> {
+pub(crate) fn cast(args: &CastArgs) -> Result<u8> {
     let model = |path| Format::from_path(path).is_ok_and(|format| format == Format::Onnx);
     if model(&args.files.input) && model(&args.files.output) {
         return models::cast(args);
@@ -23,7 +19,7 @@ pub(crate) fn cast(args: &CastArgs) -> Result<ExitCode> {
     run(&args.files, &args.selection, &args.report, args.attributes.options(), cast_file)
 }
 
-pub(crate) fn bit_cast(args: &BitCastArgs) -> Result<ExitCode> {
+pub(crate) fn bit_cast(args: &BitCastArgs) -> Result<u8> {
     if args.report.stats || !args.report.fail_on.is_empty() {
         bail!("--stats and --fail-on are for casts (bitcast keeps every bit)");
     }
@@ -37,7 +33,7 @@ fn run<'a, F>(
     report: &ReportArgs,
     options: CastOptions,
     convert: F,
-) -> Result<ExitCode>
+) -> Result<u8>
 where
     F: Fn(&'a Path, &'a Path, &FileCast) -> Result<Summary, FileError>,
 {
@@ -69,18 +65,18 @@ pub(crate) fn finish(
     report: &ReportArgs,
     result: Result<Summary, FileError>,
     start: Instant,
-) -> Result<ExitCode> {
+) -> Result<u8> {
     let (done, lost) = match result {
         Ok(done) => (done, None),
-        Err(FileError::Loss { summary, .. }) if report.json => (*summary, Some(ExitCode::from(LOSS))),
+        Err(FileError::Loss { summary, .. }) if report.json => (*summary, Some(DIFFERENT)),
         Err(error @ FileError::Loss { .. }) => {
             let _ = writeln!(io::stderr(), "onnx-cast: {error}");
-            return Ok(ExitCode::from(LOSS));
+            return Ok(DIFFERENT);
         }
         Err(error) => return Err(error.into()),
     };
     tell(files, report, &done, start)?;
-    Ok(lost.unwrap_or(ExitCode::SUCCESS))
+    Ok(lost.unwrap_or(DONE))
 }
 
 /// Says what was done, or would be, in the form that was asked for.

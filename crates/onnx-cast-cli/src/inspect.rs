@@ -2,14 +2,13 @@
 
 use crate::args::{DiffArgs, InfoArgs};
 use crate::progress::Progress;
-use crate::{pretty, print};
+use crate::{DIFFERENT, DONE, pretty, print};
 use anyhow::Result;
 use onnx_cast::DataType;
 use onnx_cast_file::{CastInfo, Difference, FileInfo, ModelInfo, TensorInfo, Values, inspect};
 use onnx_cast_report::{printable, size};
 use serde_json::{Value, json};
 use std::fmt::Write;
-use std::process::ExitCode;
 
 pub(crate) fn info(args: &InfoArgs) -> Result<()> {
     let progress = Progress::start(args.stats && !args.json);
@@ -126,12 +125,12 @@ fn as_json(info: &FileInfo) -> Value {
     all
 }
 
-pub(crate) fn diff(args: &DiffArgs) -> Result<ExitCode> {
+pub(crate) fn diff(args: &DiffArgs) -> Result<u8> {
     let progress = Progress::start(!args.quiet);
     let differences = onnx_cast_file::diff(&args.first, &args.second, args.tolerance, progress.watch().as_ref())?;
     drop(progress);
     if differences.is_empty() {
-        return Ok(ExitCode::SUCCESS);
+        return Ok(DONE);
     }
     if !args.quiet {
         let (first, second) = (args.first.display(), args.second.display());
@@ -151,5 +150,5 @@ pub(crate) fn diff(args: &DiffArgs) -> Result<ExitCode> {
         }
         print(&text)?;
     }
-    Ok(ExitCode::from(1))
+    Ok(DIFFERENT)
 }

@@ -34,46 +34,54 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
+const DONE: u8 = 0;
+const DIFFERENT: u8 = 1;
 const ERROR: u8 = 2;
 
-/// Runs the command with these arguments, the first of which is the program's name, and says how to exit.
+/// Runs the command with these arguments, the first of which is the program's name, and says how to exit. A signal that
+/// ends it takes its temporary files away first.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    progress::end_cleanly();
+    ExitCode::from(exit_code(args))
+}
+
+/// As [`run`], any number of times in a process, whose signals are left as they are.
+pub fn exit_code(args: impl IntoIterator<Item = OsString>) -> u8 {
     let args = match Args::try_parse_from(args) {
         Ok(args) => args,
         Err(error) => return usage(&error),
     };
-    progress::end_cleanly();
     match dispatch(args.command) {
         Ok(code) => code,
-        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) if is_broken_pipe(&error) => DONE,
         Err(error) => {
             // Nobody is left to be told where even this cannot be written.
             let _ = writeln!(io::stderr(), "onnx-cast: error: {error:#}");
-            ExitCode::from(ERROR)
+            ERROR
         }
     }
 }
 
 /// Help and version, which are no errors, or a mistake in the arguments, which is one like any other.
-fn usage(error: &clap::Error) -> ExitCode {
+fn usage(error: &clap::Error) -> u8 {
     use clap::error::ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
     match error.kind() {
         DisplayHelp | DisplayVersion => {
             let _ = error.print();
-            ExitCode::SUCCESS
+            DONE
         }
         DisplayHelpOnMissingArgumentOrSubcommand => {
             let _ = error.print();
-            ExitCode::from(ERROR)
+            ERROR
         }
         _ => {
             let _ = write!(io::stderr(), "onnx-cast: {}", error.render());
-            ExitCode::from(ERROR)
+            ERROR
         }
     }
 }
 
-fn dispatch(command: Command) -> Result<ExitCode> {
+fn dispatch(command: Command) -> Result<u8> {
     match command {
         Command::Cast(args) => return convert::cast(&args),
         Command::BitCast(args) => return convert::bit_cast(&args),
@@ -91,7 +99,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
             print(&String::from_utf8_lossy(&script))?;
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(DONE)
 }
 
 fn explain(args: &ExplainArgs) -> Result<()> {

@@ -10,7 +10,6 @@ use onnx_cast_report::printable;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::{self, Write};
-use std::process::ExitCode;
 use std::time::Instant;
 
 /// Constants of fewer elements are epsilons, scales and axes, which lose more by rounding than a file gains.
@@ -22,7 +21,7 @@ impl StorageArgs {
     }
 }
 
-pub(crate) fn cast(args: &CastArgs) -> Result<ExitCode> {
+pub(crate) fn cast(args: &CastArgs) -> Result<u8> {
     let start = Instant::now();
     let shown = args.files.input.display();
     if args.attributes.opset.is_some() {
