@@ -52,6 +52,7 @@ stage "operators of onnx, older" "$python" scripts/onnx_operators.py --check
 stage "operators of onnx, newest" env PYTHONPATH=.cache/onnx-newest "$python" scripts/onnx_operators.py --check
 stage "format" cargo fmt --all --check
 stage "format of the peers' crate" cargo fmt --manifest-path bench-record/peers/Cargo.toml --check
+stage "format of the fuzzer's crate" cargo fmt --manifest-path fuzz/Cargo.toml --check
 stage "lints" cargo clippy --workspace --all-targets --locked -- -D warnings
 stage "build" cargo build --workspace --release --locked
 stage "tests" cargo test --workspace --locked --no-fail-fast

@@ -1,0 +1,232 @@
+#!/usr/bin/env python3
+"""Writes what fuzzing starts from into a folder for each target: `fuzz/seeds.py FOLDER`.
+
+Files are real ones: those that numpy, onnx and safetensors wrote for the tests of the file crate, ONNX's own test cases,
+the example checkpoint, and magika's model with its weights cut short. Plans of cases are written by hand or by a fixed
+random generator.
+"""
+
+import hashlib
+import io
+import json
+import random
+import struct
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import onnx
+
+ROOT = Path(__file__).resolve().parent.parent
+FIXTURES = ROOT / "crates" / "onnx-cast-file" / "tests" / "fixtures"
+ONNX_CASES = ROOT / ".cache" / "onnx-cases"
+SITE = Path(onnx.__file__).parent.parent
+MAGIKA = SITE / "magika" / "models" / "standard_v3_3" / "model.onnx"
+
+# A larger input slows the fuzzer more than it shows.
+MOST_BYTES = 4096
+
+# The order of `NAMES` in crates/fuzz-targets/src/command.rs.
+NAMES = ["x.pb", "x.npy", "x.npz", "x.safetensors", "x.onnx", "x.bin", "x.safetensors.index.json", "rules"]
+
+INDEX = {
+    "metadata": {"total_size": 36, "made by": "hand"},
+    "weight_map": {"x": "a.safetensors", "y": "a.safetensors", "z": "b.safetensors"},
+}
+
+RULES = """\
+# the embeddings
+emb.*=bf16
+layer.[0-9]*.{q,k,v}_proj.weight = float8e4m3fn
+re:^layer\\.(\\d+)\\.norm\\.(weight|bias)$=keep
+*?.weight=float16
+a=b=int4
+ü*=uint2
+"""
+
+TEXTS = [
+    "0 -0 1 +1 -1 0.1 .5 5. 1e5 1E-5 1e+308 1.7976931348623157e308 1e309 4.9e-324 2.4703282292062328e-324 1e-400",
+    "inf -INF Infinity nan NaN -nan true False TRUE",
+    "127 128 -128 -129 255 256 32767 65535 2147483647 4294967296 9223372036854775807 -9223372036854775808",
+    "18446744073709551615 18446744073709551616 100.5 1e3 00012 0.9999999999999999999 2.5 3.5 7.5 -8 15 16",
+    "1.00048828126 1.00000017881393432617187499 1.00390626 65519.999999999999999 65520 448 464 464.01 57344 61440",
+    "123456789012345678901234567890123456789012345678901234567890e-40 0.000000000000000000000000000000000001",
+    "12abc 0x10 1_000 1,000 e5 . - +- 1e 1e+ --1 1.2.3 ١٢ 1\u00a0",
+]
+
+COMMANDS = [
+    "cast x.npy y.pb --to float16",
+    "cast x.npy y.npy --to float8e4m3fn --saturate false --opset 24 --stats",
+    "cast x.npy y.npy --to float8e8m0 --round-mode nearest --from uint8 --npy-plain -q",
+    "cast x.safetensors y.safetensors --to bf16 --exclude *norm* --min-size 2 --rule *.w=int4 --json",
+    "cast x.safetensors y.safetensors --rules rules --fail-on overflow,nan,subnormal,underflow",
+    "cast x.safetensors x.safetensors --to float --include re:w$ --dry-run",
+    "cast x.npz y.npz --to double --stats",
+    "cast x.npz y.safetensors --to int8",
+    "cast x.pb y.bin --to string",
+    "cast x.bin y.npy --from float --shape 2,2 --to bfloat16",
+    "cast - - --to float16",
+    "cast - y.pb --to uint4 --from int64",
+    "cast x.onnx y.onnx --to float16 --min-size 1 --raise-opset --external-data y.bin --external-threshold 8",
+    "cast x.onnx x.onnx --to float4e2m1 --min-size 0 --raise-opset --stats --json",
+    "cast x.safetensors.index.json out --to float16 --resume",
+    "bitcast x.npy y.pb --to int32",
+    "bitcast x.safetensors y.safetensors --to uint16 --opset 26 --json",
+    "fold x.onnx y.onnx",
+    "fold x.onnx x.onnx --dry-run --json --include y --exclude re:z",
+    "fold x.onnx y.onnx --external-data d -q",
+    "run x.onnx --input x=x.npy --output y=y.npy",
+    "run x.onnx --input x.pb --output y.safetensors --npy-plain",
+    "info x.safetensors --stats --json",
+    "info x.onnx --stats",
+    "info x.npz --from float8e5m2",
+    "diff x.npy x.pb --tolerance 1e-6",
+    "diff x.safetensors y.safetensors -q",
+    "report x.safetensors --to float16,bfloat16,float8e4m3fn --top 0 --json",
+    "report x.onnx --to float8e5m2 --html r.html --min-size 1",
+    "types --json",
+    "explain 0.3 --from float --to float8e4m3fn",
+    "explain 0.3 --from float --all",
+    "explain 0x3f80 --from bfloat16 --to float16 --json",
+    "explain -inf --to float8e8m0 --saturate false --round-mode down",
+    "explain 1e9 --from double --to int16",
+    "completions bash",
+    "help cast",
+    "--version",
+]
+
+
+def unhex(text: str) -> bytes:
+    return b"" if text == "-" else bytes.fromhex(text)
+
+
+def table(name: str) -> dict[str, bytes]:
+    """The files of a table of fixtures, the last column, by their names."""
+    lines = [line.split(" ") for line in (FIXTURES / name).read_text().splitlines()]
+    return {line[0]: unhex(line[-1]) for line in lines}
+
+
+def example() -> bytes:
+    """The example checkpoint with as many of its tensors as there is room for, each cut to a few elements."""
+    data = (ROOT / "examples" / "weights.safetensors").read_bytes()
+    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    body, cut, elements = data[8 + int.from_bytes(data[:8], "little") :], {}, b""
+    for name, entry in list(header.items())[:6]:
+        if name == "__metadata__":
+            cut[name] = entry
+            continue
+        start, end = entry["data_offsets"]
+        size = (end - start) // max(1, int(np.prod(entry["shape"])))
+        few = body[start : min(end, start + 24 * size)]
+        cut[name] = {**entry, "shape": [len(few) // size], "data_offsets": [len(elements), len(elements) + len(few)]}
+        elements += few
+    text = json.dumps(cut).encode()
+    return len(text).to_bytes(8, "little") + text + elements
+
+
+def magika() -> bytes:
+    """magika's model: its first nodes, and their weights cut short."""
+    model = onnx.load(MAGIKA)
+    graph = model.graph
+    del graph.node[24:]
+    read = {name for node in graph.node for name in node.input}
+    weights = [tensor for tensor in graph.initializer if tensor.name in read]
+    del graph.initializer[:]
+    for tensor in weights:
+        values = onnx.numpy_helper.to_array(tensor).ravel()[:16]
+        graph.initializer.append(onnx.numpy_helper.from_array(values, tensor.name))
+    del graph.value_info[:]
+    return model.SerializeToString()
+
+
+def archives(arrays: dict[str, bytes]) -> list[bytes]:
+    """Archives as numpy makes them, and arrays to be put into one."""
+    found = []
+    values = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.array(["x", "yz"]), "c": np.float64(0.3)}
+    for save in (np.savez, np.savez_compressed):
+        out = io.BytesIO()
+        save(out, **values)
+        found.append(b"\0" + out.getvalue())
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("x.npy", arrays["float_big"])
+        archive.writestr("x.txt", b"no array")
+    found.append(b"\0" + out.getvalue())
+    for index, array in enumerate(arrays.values()):
+        found.append(bytes([1 + index % 2]) + struct.pack("<H", len(array)) + array)
+    pair = arrays["float"], arrays["fortran_3d"]
+    found.append(b"\2" + b"".join(struct.pack("<H", len(array)) + array for array in pair))
+    return found
+
+
+def commands(files: dict[str, bytes]) -> list[bytes]:
+    """Command lines, with the files that they name."""
+    found = []
+    for line in COMMANDS:
+        arguments = line.split(" ")
+        wanted = [name for name in NAMES if any(name in argument for argument in arguments)]
+        if "index.json" in line:
+            wanted.append("x.safetensors")
+        if "-" in arguments:
+            wanted = ["x.npy"]
+        pieces = b"".join(bytes([NAMES.index(name)]) + struct.pack("<H", len(files[name])) + files[name] for name in wanted)
+        found.append("\n".join(arguments).encode() + b"\0" + pieces)
+    return found
+
+
+def seeds() -> dict[str, list[bytes]]:
+    rng = random.Random(7)
+    arrays, tensors, models = table("npy.txt"), table("pb.txt"), table("models.txt")
+    files = table("safetensors.txt")
+    refused = table("refused.txt")
+    arrays_refused = [file for name, file in refused.items() if name.endswith(".npy")]
+    tensors_refused = [file for name, file in refused.items() if name.endswith(".pb")]
+    cases = {path.read_bytes() for path in ONNX_CASES.glob("*/*/model.onnx")}
+    outputs = {path.read_bytes() for path in ONNX_CASES.glob("*/*/*/*.pb")}
+    index = json.dumps(INDEX).encode()
+    one_file = {
+        "x.pb": tensors["float_raw"],
+        "x.npy": arrays["float"],
+        "x.npz": archives(arrays)[0][1:],
+        "x.safetensors": example(),
+        "x.onnx": models["cast"],
+        "x.bin": struct.pack("<4f", 1, -0.3, 1000, 0),
+        "x.safetensors.index.json": json.dumps({"weight_map": {"conv_out.bias": "x.safetensors"}}).encode(),
+        "rules": RULES.encode(),
+    }
+    plain = [rng.randbytes(rng.randrange(8, 120)) for _ in range(60)]
+    return {
+        "casts": [
+            bytes([source, target, rng.randrange(256), rng.randrange(64), rng.randrange(8)]) + values
+            for source in range(25)
+            for target in range(25)
+            for values in [rng.randbytes(rng.choice([3, 40, 300])) + struct.pack("<3d", 0.3, 65520, 2**-140)]
+        ],
+        "command": commands(one_file) + commands({**one_file, "x.onnx": magika()}),
+        "graph": plain,
+        "index": [index, json.dumps(INDEX, indent=2).encode(), json.dumps({"weight_map": INDEX["weight_map"]}).encode()],
+        "model_proto": [*models.values(), *cases, magika()],
+        "npy": [*arrays.values(), *arrays_refused],
+        "npz": archives(arrays),
+        "round_trip": [bytes([data_type, 1, 2, 3, 4, 4]) + b"name" + rng.randbytes(20) for data_type in range(28)],
+        "rules": [RULES.encode(), RULES.encode() + b"\0layer.0.q_proj.weight\nemb.x\nlayer.7.norm.bias", b"bf16\nnearest\noverflow"],
+        "safetensors": [*files.values(), example()],
+        "tensor_proto": [*tensors.values(), *tensors_refused, *outputs],
+        "texts": [bytes([ty, 0]) + text.replace(" ", "\n").encode() for ty in range(25) for text in TEXTS]
+        + [bytes([ty, 0]) + word.encode() for ty in range(25) for text in TEXTS for word in text.split(" ")],
+    }
+
+
+def main() -> None:
+    for target, found in seeds().items():
+        folder = Path(sys.argv[1]) / target
+        folder.mkdir(parents=True, exist_ok=True)
+        for seed in found:
+            if len(seed) <= MOST_BYTES:
+                (folder / hashlib.sha1(seed).hexdigest()).write_bytes(seed)
+        print(f"{target}: {len(list(folder.iterdir()))}")
+
+
+if __name__ == "__main__":
+    main()
