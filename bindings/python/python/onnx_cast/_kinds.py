@@ -146,6 +146,7 @@ def _torch(operator: _native.Operator, x: Any, out: Any, packed: bool) -> Any:
     return out
 
 
+@functools.cache
 def _torch_pairs() -> Any:
     """torch's type of two elements of float4e2m1 in a byte, the first in the low bits, where this torch has it."""
     import torch
@@ -194,6 +195,7 @@ def _memory(operator: _native.Operator, shape: tuple[int, ...], packed: bool) ->
     return memory[start : start + size].view(dtype).reshape(shape)
 
 
+@functools.cache
 def torch_type(number: int) -> Any:
     """torch's type with ONNX's number, where this torch has one whose elements take whole bytes."""
     import torch
@@ -207,18 +209,29 @@ def _torch_array(x: Any, name: str) -> np.ndarray:
     """A tensor's memory as an array."""
     import torch
 
-    if x.device.type != "cpu":
+    if not x.is_cpu:
         raise TypeError(f"{name} is on the device {x.device} (want a tensor in the host's memory)")
     if x.layout is not torch.strided:
         raise TypeError(f"{name} is of the layout {x.layout} (want a dense tensor)")
-    number = _targets.target(x.dtype)[0]
-    if torch_type(number) is not x.dtype:
+    lent = _lent(x.dtype)
+    if lent is None:
         raise TypeError(f"{name} is a tensor of {x.dtype}, whose elements torch does not lend")
-    dtype = _targets.DTYPES[number]
-    if dtype.isbuiltin == 1:
-        return x.numpy()
-    bits = torch.uint8 if dtype.itemsize == 1 else torch.int16
-    return x.view(bits).numpy().view(dtype)
+    dtype, bits = lent
+    return x.numpy() if bits is None else x.view(bits).numpy().view(dtype)
+
+
+@functools.cache
+def _lent(dtype: Any) -> tuple[np.dtype, Any] | None:
+    """numpy's type of a torch type, and where torch lends numpy none of its elements, a type of torch's of as many bits."""
+    import torch
+
+    number = _targets.target(dtype)[0]
+    if torch_type(number) is not dtype:
+        return None
+    lent = _targets.DTYPES[number]
+    if lent.isbuiltin == 1:
+        return lent, None
+    return lent, torch.uint8 if lent.itemsize == 1 else torch.int16
 
 
 def _jax(operator: _native.Operator, x: Any, out: Any, packed: bool) -> Any:
