@@ -31,7 +31,7 @@ case $processor in
     s390x) packages+=(libc6-dev-s390x-cross) ;;
 esac
 
-has_packages() { command -v "$compiler" "$emulator" >/dev/null; }
+has_packages() { command -v "$compiler" >/dev/null && command -v "$emulator" >/dev/null; }
 has_library() { compgen -G "$(rustc --print target-libdir --target "$target")/libstd-*.rlib" >/dev/null; }
 
 if $install; then
