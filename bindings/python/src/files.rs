@@ -34,26 +34,31 @@ pub(crate) fn rows(tensors: Vec<TensorSummary>) -> Vec<Row> {
     tensors.into_iter().map(row).collect()
 }
 
-fn patterns(texts: Vec<String>) -> PyResult<Vec<Pattern>> {
+pub(crate) fn patterns(texts: Vec<String>) -> PyResult<Vec<Pattern>> {
     texts.iter().map(|text| text.parse().map_err(refused)).collect()
+}
+
+/// The opset and the operator's attributes, as Python has them.
+pub(crate) type Attributes = (Option<i64>, Option<bool>, Option<String>);
+
+pub(crate) fn options((opset, saturate, round_mode): Attributes) -> PyResult<CastOptions> {
+    Ok(CastOptions {
+        opset: opset.unwrap_or(NEWEST_OPSET.into()),
+        saturate,
+        round_mode: round_mode.map(|mode| mode.parse().map_err(refused)).transpose()?,
+        ..CastOptions::default()
+    })
 }
 
 /// What is to be cast and how, as Python has it: the target; the opset and attributes; patterns to include and to exclude,
 /// rules (pairs of a pattern and a type, or `None` to keep what it has), and the fewest elements.
 #[derive(FromPyObject)]
-pub(crate) struct Request(
-    Option<i64>,
-    (Option<i64>, Option<bool>, Option<String>),
-    Vec<String>,
-    Vec<String>,
-    Vec<(String, Option<i64>)>,
-    u64,
-);
+pub(crate) struct Request(Option<i64>, Attributes, Vec<String>, Vec<String>, Vec<(String, Option<i64>)>, u64);
 
 impl Request {
     /// The library's own, told of by a state.
     pub(crate) fn of(self, state: &Arc<State>) -> PyResult<FileCast> {
-        let Request(to, (opset, saturate, round_mode), include, exclude, rules, min_size) = self;
+        let Request(to, attributes, include, exclude, rules, min_size) = self;
         let rule = |(pattern, to): (String, Option<i64>)| {
             Ok(Rule { pattern: pattern.parse().map_err(refused)?, to: to.map(number_to_type).transpose()? })
         };
@@ -65,12 +70,7 @@ impl Request {
                 rules: rules.into_iter().map(rule).collect::<PyResult<_>>()?,
                 min_size,
             },
-            options: CastOptions {
-                opset: opset.unwrap_or(NEWEST_OPSET.into()),
-                saturate,
-                round_mode: round_mode.map(|mode| mode.parse().map_err(refused)).transpose()?,
-                ..CastOptions::default()
-            },
+            options: options(attributes)?,
             from: None,
             shape: None,
             write: WriteOptions::default(),
@@ -84,7 +84,7 @@ impl Request {
 }
 
 /// What tells a state how far the work is, and ends the work where the state says so.
-fn watch(state: &Arc<State>) -> Watch {
+pub(crate) fn watch(state: &Arc<State>) -> Watch {
     let told = Arc::clone(state);
     Watch::stopping(move |done, total| {
         told.total.store(total, Ordering::Relaxed);

@@ -8,6 +8,7 @@ use crate::types::number_to_type;
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use onnx_cast::{CastError, DataType, Plan, TensorView};
 use pyo3::prelude::*;
+use std::borrow::Cow;
 
 /// Bytes read and written from which other Python threads may run meanwhile: handing the interpreter over and back costs
 /// as much as casting about so many.
@@ -123,6 +124,16 @@ impl<'a> Job<'a> {
         onnx_cast::unpack(to, packed, self.dst);
         Ok(())
     }
+}
+
+/// Elements as the library has them: those narrower than a byte stand one in a byte in an array.
+pub(crate) fn packed(from: DataType, bytes: &[u8], len: usize) -> Cow<'_, [u8]> {
+    if !from.is_packed() {
+        return Cow::Borrowed(bytes);
+    }
+    let mut packed = vec![0; from.byte_len(len).unwrap_or(0)];
+    onnx_cast::pack(from, bytes, &mut packed);
+    Cow::Owned(packed)
 }
 
 /// ONNX's bytes of an array whose elements stand one in a byte: a one-dimensional array of uint8.

@@ -12,6 +12,7 @@ mod job;
 mod operator;
 mod parts;
 mod pool;
+mod report;
 mod stats;
 mod text;
 mod types;
@@ -35,6 +36,8 @@ mod _native {
     use super::parts::{cast_part, lay_out, name_whole, part_is_there, plan_shards, write_index};
     #[pymodule_export]
     use super::pool::after_fork;
+    #[pymodule_export]
+    use super::report::{Found, report_arrays, report_file};
     #[pymodule_export]
     use super::stats::{count, count_texts};
     #[pymodule_export]

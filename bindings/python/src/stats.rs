@@ -2,6 +2,7 @@
 
 use crate::array::Contiguous;
 use crate::error::refused;
+use crate::job::packed;
 use crate::operator::Operator;
 use crate::pool::with_threads;
 use crate::text::strings_of;
@@ -67,16 +68,8 @@ pub(crate) fn count<'py>(
 
 /// Counts a piece; elements narrower than a byte stand one in a byte.
 fn piece(plan: &Plan, bytes: &[u8], len: usize) -> Result<(Counts, Means), CastError> {
-    let (from, shape) = (plan.from(), [len]);
-    let mut packed = Vec::new();
-    let bytes = if from.is_packed() {
-        packed.resize(from.byte_len(len).unwrap_or(0), 0);
-        onnx_cast::pack(from, bytes, &mut packed);
-        &packed
-    } else {
-        bytes
-    };
-    Counts::of(plan, &TensorView::new(from, &shape, bytes)?)
+    let bytes = packed(plan.from(), bytes, len);
+    Counts::of(plan, &TensorView::new(plan.from(), &[len], &bytes)?)
 }
 
 /// Counts what an operator would do to texts.

@@ -15,11 +15,13 @@ import numpy as np
 
 from onnx_cast import _kinds, _native, _stats, _targets
 from onnx_cast._native import CastError, cast
+from onnx_cast._report import Report, report
 from onnx_cast._stats import Stats
 from onnx_cast.files import cast_file, fold, info
 
 __all__ = [
     "CastError",
+    "Report",
     "Stats",
     "bit_cast",
     "cast",
@@ -28,6 +30,7 @@ __all__ = [
     "fold",
     "info",
     "pack",
+    "report",
     "stats",
     "unpack",
 ]

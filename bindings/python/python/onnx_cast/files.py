@@ -48,8 +48,30 @@ class Folded(NamedTuple):
     joined: int
 
 
-def _number(to: Any) -> int | None:
+def number(to: Any) -> int | None:
     return None if to is None else _targets.target(to)[0]
+
+
+def attributes(saturate: bool, round_mode: str, opset: int | None) -> tuple[int | None, bool | None, str | None]:
+    """As the native module takes them: a version without the attribute takes the defaults, and refuses all else."""
+    return opset, None if saturate is True else saturate, None if round_mode == "up" else round_mode
+
+
+def patterns(include: Iterable[str], exclude: Iterable[str]) -> tuple[list[str], list[str]]:
+    if isinstance(include, str) or isinstance(exclude, str):
+        raise TypeError("include and exclude are lists of patterns, not one")
+    return list(include), list(exclude)
+
+
+def least_size(path: Path, min_size: int | None) -> int:
+    """The fewest elements of a tensor that is cast, where none are given: of models not those of shapes and the like."""
+    if min_size is not None:
+        return min_size
+    return _MODEL_MIN_SIZE if is_model(path) else 0
+
+
+def is_model(path: Path) -> bool:
+    return os.fspath(path).lower().endswith(".onnx")
 
 
 def request(
@@ -63,11 +85,8 @@ def request(
     min_size: int,
 ) -> tuple:
     """What the native module takes: plain values, which other processes can be sent."""
-    if isinstance(include, str) or isinstance(exclude, str):
-        raise TypeError("include and exclude are lists of patterns, not one")
-    attributes = (opset, None if saturate is True else saturate, None if round_mode == "up" else round_mode)
-    pairs = [(pattern, _number(kind)) for pattern, kind in (rules or {}).items()]
-    return _number(to), attributes, list(include), list(exclude), pairs, min_size
+    pairs = [(pattern, number(kind)) for pattern, kind in (rules or {}).items()]
+    return number(to), attributes(saturate, round_mode, opset), *patterns(include, exclude), pairs, min_size
 
 
 def row(name, shape, before, after, bytes_before, bytes_after, cast) -> TensorCast:
@@ -107,13 +126,12 @@ def cast_file(
     leaves files alone that are there already with the same content. ``progress`` is called now and then with the bytes
     that are done and those that there are; what it raises, and Ctrl-C, ends the work and leaves ``dst`` as it was.
     """
-    model = os.fspath(src).lower().endswith(".onnx")
-    least = (_MODEL_MIN_SIZE if model else 0) if min_size is None else min_size
-    given = request(to, saturate, round_mode, opset, include, exclude, rules, least)
+    model = is_model(src)
+    given = request(to, saturate, round_mode, opset, include, exclude, rules, least_size(src, min_size))
     if not model:
         if raise_opset:
             raise CastError(f"{os.fspath(src)}: raise_opset is for models (.onnx)")
-        done = _native.cast_file(src, dst, given, _number(dtype), (dry_run, resume), progress)
+        done = _native.cast_file(src, dst, given, number(dtype), (dry_run, resume), progress)
     elif opset is not None or dtype is not None or resume:
         raise CastError(f"{os.fspath(src)}: opset, dtype and resume are not for models (raise_opset is)")
     else:

@@ -1,0 +1,142 @@
+"""What casts to several types would lose, before any is done."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from onnx_cast import _kinds, _native, _targets, files
+from onnx_cast.dtypes import ALL, DataType
+
+if TYPE_CHECKING:
+    import pandas
+
+#: Rows of a type's table that ``repr`` shows.
+_ROWS = 10
+
+#: The columns of a row that are facts about its tensor, with what they are called in a report.
+_OF_TENSOR = {
+    "tensor": "name",
+    "from": "type",
+    "shape": "shape",
+    "values": "values",
+    "zeros": "zeros",
+    "smallest": "smallest",
+    "largest": "largest",
+    "bytes_before": "bytes",
+}
+
+#: Those that are said of it in a type.
+_OF_CANDIDATE = {
+    "to": "type",
+    "bytes": "bytes",
+    "verdict": "verdict",
+    "snr": "snr",
+    "overflowed": "overflowed",
+    "saturated": "saturated",
+    "zero": "zero",
+    "subnormal": "subnormal",
+    "nan": "nan",
+    "infinite": "infinite",
+    "max_error": "max_error",
+    "mean_error": "mean_error",
+    "max_relative_error": "max_relative_error",
+    "mean_relative_error": "mean_relative_error",
+}
+
+
+class Report:
+    """What casts would lose, as :func:`onnx_cast.report` found it: printed as tables, in a notebook shown as a page with
+    plots."""
+
+    def __init__(self, found: _native.Found) -> None:
+        self._found = found
+
+    @property
+    def types(self) -> tuple[DataType, ...]:
+        """The candidates."""
+        return tuple(ALL[number - 1] for number, _ in self._found.verdicts)
+
+    @property
+    def verdicts(self) -> dict[str, str]:
+        """What is said of each candidate, by its name."""
+        return {ALL[number - 1].name: text for number, text in self._found.verdicts}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every figure, histograms included, as the command's ``--json`` has them."""
+        return json.loads(self._found.json())
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """A row for each tensor in each candidate, without the histograms."""
+        try:
+            import pandas
+        except ImportError as error:
+            raise ImportError("to_pandas needs pandas (pip install pandas); to_dict has the same figures") from error
+        rows = [
+            [tensor[key] for key in _OF_TENSOR.values()] + [candidate[key] for key in _OF_CANDIDATE.values()]
+            for tensor in self.to_dict()["tensors"]
+            for candidate in tensor["candidates"]
+        ]
+        return pandas.DataFrame(rows, columns=[*_OF_TENSOR, *_OF_CANDIDATE])
+
+    def save(self, path: files.Path) -> None:
+        """Writes the page to a file, or what :meth:`to_dict` gives to one whose name ends in ``.json``."""
+        as_json = os.fspath(path).lower().endswith(".json")
+        self._found.write(path, self._found.json() if as_json else self._found.page())
+
+    def __repr__(self) -> str:
+        return self._found.text(_ROWS).rstrip()
+
+    def _repr_html_(self) -> str:
+        # A document of its own: neither its style nor its script reaches the notebook's, nor the notebook's it.
+        page, title = html.escape(self._found.page()), html.escape(f"Report of {self._found.title}")
+        style = "width: 100%; height: 860px; border: 0"
+        return f'<iframe title="{title}" sandbox="allow-scripts" style="{style}" srcdoc="{page}"></iframe>'
+
+
+def report(
+    x: Any,
+    to: Any,
+    *,
+    saturate: bool = True,
+    round_mode: str = "up",
+    opset: int | None = None,
+    include: Iterable[str] = (),
+    exclude: Iterable[str] = (),
+    min_size: int | None = None,
+    dtype: Any = None,
+    progress: Callable[[int, int], object] | None = None,
+) -> Report:
+    """What casts to one type or several, ``to``, would lose, tensor by tensor, before any is done.
+
+    ``x`` is the path of a file (a checkpoint, a model, a tensor), a mapping of names to tensors (a ``state_dict``), or
+    one tensor: an array, or whatever else :func:`onnx_cast.cast` takes. ``include``, ``exclude``, ``min_size``, ``dtype``
+    and ``progress`` are as in :func:`onnx_cast.cast_file`; texts, and tensors that a cast of the file would keep, are
+    left out.
+
+    >>> onnx_cast.report(np.array([1.0, 1000.0], np.float32), ["float16", "float8e4m3fn"]).verdicts["float16"]
+    '1 exact'
+    """
+    candidates = list(to) if isinstance(to, (list, tuple, set, frozenset)) else [to]
+    if not candidates:
+        raise TypeError("to is empty (want one type or several)")
+    file = isinstance(x, (str, os.PathLike))
+    least = files.least_size(x, min_size) if file else min_size or 0
+    numbers = [_targets.target(one)[0] for one in candidates]
+    attributes = files.attributes(saturate, round_mode, opset)
+    request = (numbers, attributes, *files.patterns(include, exclude), least, files.number(dtype))
+    if file:
+        title = os.path.basename(os.path.normpath(os.fspath(x)))
+        return Report(_native.report_file(x, title, request, progress))
+    if dtype is not None:
+        raise TypeError("dtype is for files (arrays tell theirs)")
+    tensors = x if isinstance(x, Mapping) else {"": x}
+    arrays = [(str(name), _kinds.array_of(one)) for name, one in tensors.items()]
+    numeric = [(name, array.view(np.ndarray)) for name, array in arrays if not _targets.is_text(array.dtype)]
+    title = f"{len(arrays)} tensors" if isinstance(x, Mapping) else type(x).__name__
+    return Report(_native.report_arrays(numeric, len(arrays) - len(numeric), title, request, progress))

@@ -1,0 +1,133 @@
+//! What casts to several types would lose: reports of the file crate, of files and of arrays, shown as the command shows them.
+
+use crate::array::Contiguous;
+use crate::error::refused;
+use crate::files::{Attributes, State, options, patterns, watch, watched};
+use crate::job::packed;
+use crate::types::{number_to_type, type_of};
+use numpy::{PyUntypedArray, PyUntypedArrayMethods};
+use onnx_cast::{DataType, TensorView};
+use onnx_cast_file::{AtomicFile, Report, ReportRequest};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What is to be compared and how, as Python has it: the candidates; the opset and attributes; patterns to include and to
+/// exclude; the fewest elements; and the type of elements that do not tell theirs.
+#[derive(FromPyObject)]
+pub(crate) struct Survey(Vec<i64>, Attributes, Vec<String>, Vec<String>, u64, Option<i64>);
+
+impl Survey {
+    /// The library's own, told of by a state.
+    fn of(self, state: &Arc<State>) -> PyResult<ReportRequest> {
+        let Survey(candidates, attributes, include, exclude, min_size, from) = self;
+        let mut to: Vec<DataType> = Vec::new();
+        for number in candidates {
+            let candidate = number_to_type(number)?;
+            if !to.contains(&candidate) {
+                to.push(candidate);
+            }
+        }
+        Ok(ReportRequest {
+            to,
+            include: patterns(include)?,
+            exclude: patterns(exclude)?,
+            min_size,
+            options: options(attributes)?,
+            from: from.map(number_to_type).transpose()?,
+            watch: Some(watch(state)),
+        })
+    }
+}
+
+/// A report, and what its page is titled.
+#[pyclass(frozen, module = "onnx_cast._native")]
+pub(crate) struct Found {
+    title: String,
+    report: Report,
+}
+
+#[pymethods]
+impl Found {
+    /// What it is of.
+    #[getter]
+    fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// The candidates by number, each with what is said of it.
+    #[getter]
+    fn verdicts(&self) -> Vec<(i32, String)> {
+        let verdict = |&to: &DataType| (to.onnx(), onnx_cast_report::verdict(&self.report.totals(to)));
+        self.report.to.iter().map(verdict).collect()
+    }
+
+    /// Tables of so many rows; with 0, of all.
+    fn text(&self, top: usize) -> String {
+        onnx_cast_report::text(&self.report, top)
+    }
+
+    fn json(&self) -> PyResult<String> {
+        Ok(onnx_cast_report::json(&self.report).map_err(refused)?.to_string())
+    }
+
+    fn page(&self) -> PyResult<String> {
+        onnx_cast_report::page(&self.title, &self.report).map_err(refused)
+    }
+
+    /// Writes a text to a file, which appears whole or not at all.
+    fn write(&self, py: Python<'_>, path: PathBuf, text: String) -> PyResult<()> {
+        py.detach(|| {
+            let mut file = AtomicFile::create(&path).map_err(refused)?;
+            let written = file.write_all(text.as_bytes());
+            written.map_err(|error| refused(format_args!("{}: cannot write: {error}", path.display())))?;
+            file.commit().map_err(refused)
+        })
+    }
+}
+
+/// Compares what casts would do to the tensors of a file.
+#[pyfunction]
+pub(crate) fn report_file(
+    py: Python<'_>,
+    path: PathBuf,
+    title: String,
+    request: Survey,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Found> {
+    let state = Arc::new(State::default());
+    let request = request.of(&state)?;
+    let report = watched(py, &state, progress, || onnx_cast_file::report(&path, &request))?.map_err(refused)?;
+    Ok(Found { title, report })
+}
+
+/// Compares what casts would do to arrays, each with its name; `others` are not numbers.
+#[pyfunction]
+pub(crate) fn report_arrays(
+    py: Python<'_>,
+    arrays: Vec<(String, Bound<'_, PyUntypedArray>)>,
+    others: usize,
+    title: String,
+    request: Survey,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Found> {
+    let state = Arc::new(State::default());
+    let request = request.of(&state)?;
+    let mut held = Vec::with_capacity(arrays.len());
+    for (name, array) in &arrays {
+        let dtype = array.dtype();
+        let from = type_of(&dtype)?.ok_or_else(|| PyTypeError::new_err(format!("ONNX has no type for {dtype}")))?;
+        held.push((name.as_str(), from, Contiguous::of(array)?));
+    }
+    let mut tensors = Vec::with_capacity(held.len());
+    for (name, from, array) in &held {
+        tensors.push((*name, *from, array.shape(), packed(*from, array.bytes(), array.shape().iter().product())));
+    }
+    let views = tensors.iter().map(|(name, from, shape, bytes)| Ok((*name, TensorView::new(*from, shape, bytes)?)));
+    let views = views.collect::<Result<Vec<_>, onnx_cast::TensorError>>().map_err(refused)?;
+    let mut report = watched(py, &state, progress, || onnx_cast_file::report_of(&views, &request))?.map_err(refused)?;
+    report.others += others;
+    Ok(Found { title, report })
+}
