@@ -1,27 +1,48 @@
-// Opens a page of `onnx-cast report` in headless Chromium as scripts/check_report.sh says: sorts, filters and selects by the
-// keyboard, in light and dark, at the widths of a desktop and a phone; any message on the console is a failure.
+// Opens the pages that scripts/check_report.sh has written in headless Chromium: the report is sorted, filtered and its tensors
+// selected by the keyboard, in light and dark, at the widths of a desktop and a phone; then the one of 5,000 tensors, whose
+// times the page itself takes, what a notebook shows, and the pages of explain. Any message on the console is a failure.
 import { createRequire } from "node:module";
 
-const [page, folder, modules] = process.argv.slice(2);
-const { chromium } = createRequire(modules + "/")("playwright-core");
+const [folder] = process.argv.slice(2);
+const { chromium } = createRequire(folder + "/")("playwright-core");
+const DESKTOP = { width: 1200, height: 1000 };
+const PHONE = { width: 390, height: 844 };
 
 const fail = (text) => { throw new Error(text); };
 const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox"] });
-try {
-  for (const [name, width, height, colorScheme] of [["desktop", 1200, 1000, "light"], ["dark", 1200, 1000, "dark"], ["phone", 390, 844, "light"]]) {
-    const tab = await browser.newPage({ viewport: { width, height }, colorScheme });
-    tab.on("console", (message) => fail(`${name}: console: ${message.text()}`));
-    tab.on("pageerror", (error) => fail(`${name}: ${error}`));
-    tab.on("request", (request) => request.url().startsWith("http") && fail(`${name}: asks for ${request.url()}`));
-    const began = Date.now();
-    await tab.goto("file://" + page);
-    console.log(`${name}: shown after ${Date.now() - began} ms`);
-    if (await tab.evaluate(() => document.documentElement.scrollWidth > innerWidth)) fail(`${name}: wider than the window`);
+
+/** Opens a page; whatever it says, asks for or does wrong is a failure. */
+async function open(file, name, viewport, colorScheme) {
+  const tab = await browser.newPage({ viewport, colorScheme });
+  tab.on("console", (message) => fail(`${name}: console: ${message.text()}`));
+  tab.on("pageerror", (error) => fail(`${name}: ${error}`));
+  tab.on("request", (request) => request.url().startsWith("http") && fail(`${name}: asks for ${request.url()}`));
+  await tab.goto(`file://${folder}/${file}.html`);
+  if (await tab.evaluate(() => document.documentElement.scrollWidth > innerWidth)) fail(`${name}: wider than the window`);
+  return tab;
+}
+
+/** Milliseconds, as the page takes them, from something that is done to an element until what comes of it is on the screen. */
+const timed = (tab, selector, value) => tab.evaluate(async ([selector, value]) => {
+  const element = document.querySelector(selector);
+  const began = performance.now();
+  if (value === null) element.click();
+  else {
+    element.value = value;
+    element.dispatchEvent(new Event("input"));
+  }
+  await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+  return Math.round(performance.now() - began);
+}, [selector, value ?? null]);
+
+async function report() {
+  for (const [name, viewport, colorScheme] of [["desktop", DESKTOP, "light"], ["dark", DESKTOP, "dark"], ["phone", PHONE, "light"]]) {
+    const tab = await open("report", name, viewport, colorScheme);
     const cells = (column) => tab.locator(`#rows td:nth-child(${column})`).allTextContents();
     const grades = ["poor", "care", "fine", "exact"];
     const places = (await cells(3)).map((grade) => grades.indexOf(grade));
     if (!places.length || places.some((place, index) => index && place < places[index - 1])) fail(`${name}: not the worst first`);
-    if (width < 640) await tab.locator("#detail").evaluate((detail) => detail.scrollIntoView());
+    if (viewport === PHONE) await tab.locator("#detail").evaluate((detail) => detail.scrollIntoView());
     await tab.screenshot({ path: `${folder}/${name}.png` });
 
     const total = (await tab.locator("#count").textContent()).split(" ").at(-2);
@@ -47,11 +68,56 @@ try {
     if ((await cells(1)).length) fail(`${name}: rows that do not match`);
     await tab.locator("#filter").fill("");
     await tab.screenshot({ path: `${folder}/${name}-selected.png`, fullPage: true });
-    const start = Date.now();
-    await tab.locator("#head button").first().click();
-    console.log(`${name}: sorted in ${Date.now() - start} ms`);
     await tab.close();
   }
+}
+
+async function many() {
+  const tab = await open("many", "many", DESKTOP, "light");
+  const shown = await tab.evaluate(() => Math.round(performance.getEntriesByType("navigation")[0].loadEventEnd));
+  const rows = await tab.locator("#count").textContent();
+  const sorted = [await timed(tab, "#head th:first-child button"), await timed(tab, "#head th:nth-child(4) button")];
+  const filtered = [await timed(tab, "#filter", "layer.49"), await timed(tab, "#filter", "")];
+  const next = await timed(tab, "#after");
+  const chosen = await timed(tab, "#rows tr:nth-child(9) button");
+  console.log(`${rows}: shown after ${shown} ms, sorted in ${sorted}, filtered in ${filtered}, next page in ${next}, a tensor in ${chosen}`);
+  await tab.close();
+}
+
+async function notebook() {
+  const tab = await open("notebook", "notebook", DESKTOP, "light");
+  const page = tab.frameLocator("iframe");
+  await page.locator("#filter").fill("bias");
+  if ((await page.locator("#rows td:first-child").allTextContents()).some((text) => !text.includes("bias"))) fail("notebook: not filtered");
+  await page.locator("#theme").click();
+  if (!(await page.locator("#histogram canvas").count())) fail("notebook: no plot");
+  await tab.screenshot({ path: `${folder}/notebook.png` });
+  await tab.close();
+}
+
+async function explain() {
+  for (const [name, viewport, colorScheme] of [["desktop", DESKTOP, "light"], ["dark", DESKTOP, "dark"], ["phone", PHONE, "light"]]) {
+    const one = await open("explain", `explain ${name}`, viewport, colorScheme);
+    await one.screenshot({ path: `${folder}/explain-${name}.png`, fullPage: true });
+    await one.close();
+    const all = await open("explain-all", `explain --all ${name}`, viewport, colorScheme);
+    const summaries = all.locator("summary");
+    if ((await summaries.count()) !== 26) fail(`explain --all ${name}: ${await summaries.count()} types`);
+    await all.locator("#theme").focus();
+    for (let step = 0; step < 5; step += 1) await all.keyboard.press("Tab");
+    await all.keyboard.press("Enter");
+    if ((await all.locator("details[open]").count()) !== 1) fail(`explain --all ${name}: the keyboard opens nothing`);
+    if (await all.evaluate(() => document.documentElement.scrollWidth > innerWidth)) fail(`explain --all ${name}: too wide`);
+    await all.screenshot({ path: `${folder}/explain-all-${name}.png`, fullPage: true });
+    await all.close();
+  }
+}
+
+try {
+  await report();
+  await many();
+  await notebook();
+  await explain();
 } finally {
   await browser.close();
 }

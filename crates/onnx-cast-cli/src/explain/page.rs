@@ -38,8 +38,12 @@ pub(crate) fn page_of_all(request: &Request<'_>) -> Result<String> {
                     known = true;
                 }
                 let Explanation { result, rule, .. } = &explanation;
-                let value = escaped(&shown(result));
-                write!(rows, "<details><summary><b>{to}</b><span>{value}</span><span>{}</span></summary>", rule.id)?;
+                let (value, code) = (escaped(&shown(result)), code(result));
+                write!(
+                    rows,
+                    "<details><summary><b>{to}</b><span>{value}{code}</span><span>{}</span></summary>",
+                    rule.id
+                )?;
                 side(&mut rows, "result", result)?;
                 details(&mut rows, &explanation)?;
                 rows += "</details>\n";
@@ -92,16 +96,25 @@ fn shown(side: &Side) -> String {
     }
 }
 
+/// The bits of an element that has them.
+fn code(side: &Side) -> String {
+    match side.element {
+        Element::Text(_) => String::new(),
+        Element::Code(code) => format!(" <code>{}</code>", hex(side.data_type, code)),
+    }
+}
+
 /// One end of the cast: its value, its bits, and what its fields say.
 fn side(out: &mut String, label: &str, side: &Side) -> Result<()> {
     let value = escaped(&shown(side));
-    write!(out, "<section class=\"side\"><h2><small>{label}</small> {} <span>{value}</span>", side.data_type)?;
+    let (kind, bits) = (side.data_type, code(side));
+    write!(out, "<section class=\"side\"><h2><small>{label}</small> {kind} <span>{value}</span>{bits}</h2>")?;
     let Element::Code(code) = side.element else {
-        *out += "</h2></section>\n";
+        *out += "</section>\n";
         return Ok(());
     };
-    write!(out, " <code>{}</code></h2><div class=\"bits\">", hex(side.data_type, code))?;
-    let list = fields(side.data_type, code)?;
+    *out += "<div class=\"bits\">";
+    let list = fields(kind, code)?;
     let is_bits = |field: &&Field| field.name != "value";
     for Field { name, bits, .. } in list.iter().filter(is_bits) {
         let class = if name.contains("bits") { "significand" } else { name };

@@ -332,7 +332,9 @@ fn a_page_of_every_type() {
     let page = fs::read_to_string(folder.path("out.html")).expect("a page");
     assert_eq!(page.matches("<summary>").count(), 26, "{page}");
     assert!(
-        page.contains("<summary><b>float16</b><span>INF</span><span>overflow-to-infinity</span></summary>"),
+        page.contains(
+            "<summary><b>float16</b><span>INF <code>0x7c00</code></span><span>overflow-to-infinity</span></summary>"
+        ),
         "{page}"
     );
     // What is text stays text, and what has no result says why.
