@@ -42,7 +42,7 @@ struct Avx2;
 const fn is_computed<S: Element, D: Element>() -> bool {
     match S::DATA_TYPE {
         _ if bits::<S>() > 8 => true,
-        DataType::Int8 | DataType::Uint8 | DataType::Bool => bits::<D>() > 8,
+        DataType::Int8 | DataType::Uint8 | DataType::Bool => bits::<D>() > 8 || is_integer::<D>() && bits::<D>() < 8,
         DataType::Float8E8M0 => matches!(bits::<D>(), 16 | 32),
         _ => bits::<S>() == 8 && (bits::<D>() == 32 || is_integer::<D>() && bits::<D>() == 16),
     }

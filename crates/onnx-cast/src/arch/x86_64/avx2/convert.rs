@@ -38,6 +38,15 @@ pub(super) unsafe fn step<S: Element, D: Element>(src: *const u8, dst: *mut u8, 
             }
             return;
         }
+        if const { bits::<S>() == 8 && bits::<D>() < 8 } {
+            // An integer's low bits.
+            let value = load(src);
+            let is_bool = const { matches!(S::DATA_TYPE, DataType::Bool) };
+            let value = if is_bool { _mm256_min_epu8(value, _mm256_set1_epi8(1)) } else { value };
+            let low = _mm256_set1_epi8((1 << low_bits) - 1);
+            store_codes(low_bits, dst, _mm256_and_si256(value, low));
+            return;
+        }
         if const { matches!(D::DATA_TYPE, DataType::Float16) } {
             let half = |src| _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(float_lanes::<S, true>(src));
             for i in 0..2 {
