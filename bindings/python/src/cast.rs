@@ -58,14 +58,14 @@ pub(crate) fn cast<'py>(
     packed: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     if saturate.is_none() && round_mode.is_none() && opset.is_none() && threads.is_none() {
-        return Operator::run(&plain(py, to)?, x, out, packed);
+        return Operator::run(&plain(py, to)?, x, out, packed, false);
     }
     check_target(to)?;
     let truth = true.into_pyobject(py)?.to_owned().into_any();
     let up = intern!(py, "up").clone().into_any();
     let attributes = (saturate.unwrap_or(&truth), round_mode.unwrap_or(&up));
     let operator = make(py)?.call1((intern!(py, "Cast"), to, attributes.0, attributes.1, opset, threads))?;
-    Operator::run(operator.cast()?, x, out, packed)
+    Operator::run(operator.cast()?, x, out, packed, false)
 }
 
 /// The operator with the defaults.

@@ -17,6 +17,14 @@ const DETACH_BYTES: usize = 1 << 16;
 /// Elements after which the interpreter is asked whether it was interrupted: some hundredths of a second.
 const PIECE: usize = 1 << 26;
 
+/// Results from which on a new array is new memory too: below, allocators hand out what was used before (glibc 32 MiB).
+const NEW_BYTES: usize = 32 << 20;
+
+/// Bytes read and written in a piece of a cast to new memory: fewer than the library streams past the caches. The system has
+/// just zeroed the pages in the caches, where ordinary stores find them. Measured with 16 Mi elements of float16 to float,
+/// one thread: 5.1 ms for 5.8 on pages of 2 MiB, 24 for 29 on those of 4 KiB, which every page's first touch slows down.
+const NEW_PIECE: usize = 32 << 20;
+
 /// Elements of a block: a multiple of 8, so that blocks are whole bytes of every type.
 const BLOCK: usize = 4096;
 
@@ -33,6 +41,8 @@ pub(crate) struct Job<'a> {
     pub(crate) dst_spread: bool,
     pub(crate) src: &'a [u8],
     pub(crate) dst: &'a mut [u8],
+    /// Whether nothing was written to `dst` before.
+    pub(crate) dst_is_new: bool,
 }
 
 /// Bytes of `len` elements.
@@ -49,9 +59,10 @@ impl<'a> Job<'a> {
         if self.src.len() + self.dst.len() < DETACH_BYTES {
             return self.cast().map_err(refused);
         }
+        let piece = self.piece();
         let mut rest = self;
-        while rest.len > PIECE {
-            let (piece, behind) = rest.split(PIECE);
+        while rest.len > piece {
+            let (piece, behind) = rest.split(piece);
             py.detach(|| with_threads(|| piece.cast()))?.map_err(refused)?;
             py.check_signals()?;
             rest = behind;
@@ -59,12 +70,21 @@ impl<'a> Job<'a> {
         py.detach(|| with_threads(|| rest.cast()))?.map_err(refused)
     }
 
+    /// Elements that are cast at a time, a multiple of 8.
+    fn piece(&self) -> usize {
+        if !self.dst_is_new || self.dst.len() < NEW_BYTES {
+            return PIECE;
+        }
+        let bytes = (self.src.len() + self.dst.len()).div_ceil(self.len.max(1));
+        (NEW_PIECE / bytes.max(1)).next_multiple_of(BLOCK)
+    }
+
     /// The first `at` elements, a multiple of 8, and those behind.
     fn split(self, at: usize) -> (Job<'a>, Job<'a>) {
-        let Job { plan, threads, len, src_spread, dst_spread, src, dst } = self;
+        let Job { plan, threads, len, src_spread, dst_spread, src, dst, dst_is_new } = self;
         let (src, src_behind) = src.split_at(bytes_of(plan.from(), src_spread, at));
         let (dst, dst_behind) = dst.split_at_mut(bytes_of(plan.to(), dst_spread, at));
-        let part = |len, src, dst| Job { plan, threads, len, src_spread, dst_spread, src, dst };
+        let part = |len, src, dst| Job { plan, threads, len, src_spread, dst_spread, src, dst, dst_is_new };
         (part(at, src, dst), part(len - at, src_behind, dst_behind))
     }
 

@@ -114,24 +114,28 @@ impl Operator {
         self.to.onnx()
     }
 
-    /// The result for an object, in `out` where it is given, of ONNX's packed bytes where `packed` says so.
+    /// The result for an object, in `out` where it is given, of ONNX's packed bytes where `packed` says so. `new`: nothing
+    /// was written to `out` before.
+    #[pyo3(signature = (x, out, packed, new = false))]
     pub(crate) fn run<'py>(
         this: &Bound<'py, Self>,
         x: &Bound<'py, PyAny>,
         out: Option<&Bound<'py, PyAny>>,
         packed: bool,
+        new: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         let operator = this.get();
         if operator.to != DataType::String
             && let Ok(array) = x.cast_exact::<PyUntypedArray>()
             && let Some(from) = type_of(&array.dtype())?
         {
-            return Ok(operator.numbers(array, from, out, packed)?.into_any());
+            return Ok(operator.numbers(array, from, Target { out, packed, new })?.into_any());
         }
         others(this.py())?.call1((this, x, out, packed))
     }
 
-    /// The result for ONNX's bytes of so many elements, packed as ONNX packs them.
+    /// The result for ONNX's bytes of so many elements, packed as ONNX packs them; else as `run`.
+    #[pyo3(signature = (bytes, number, shape, out, packed, new = false))]
     fn run_packed<'py>(
         &self,
         bytes: &Bound<'py, PyUntypedArray>,
@@ -139,12 +143,13 @@ impl Operator {
         shape: Vec<usize>,
         out: Option<&Bound<'py, PyAny>>,
         packed: bool,
+        new: bool,
     ) -> PyResult<Bound<'py, PyUntypedArray>> {
         let source = Contiguous::of(bytes)?;
         let from = number_to_type(number)?;
         // Held against the bytes that there are before anything of the shape's size is allocated.
         TensorView::new(from, &shape, source.bytes()).map_err(refused)?;
-        self.cast(bytes.py(), (from, &shape), (source.bytes(), false), out, packed)
+        self.cast(bytes.py(), (from, &shape), (source.bytes(), false), Target { out, packed, new })
     }
 
     /// The numbers of a list of texts, as an array of a shape.
@@ -248,11 +253,10 @@ impl Operator {
         &self,
         array: &Bound<'py, PyUntypedArray>,
         from: DataType,
-        out: Option<&Bound<'py, PyAny>>,
-        packed: bool,
+        target: Target<'_, 'py>,
     ) -> PyResult<Bound<'py, PyUntypedArray>> {
         let source = Contiguous::of(array)?;
-        self.cast(array.py(), (from, source.shape()), (source.bytes(), from.is_packed()), out, packed)
+        self.cast(array.py(), (from, source.shape()), (source.bytes(), from.is_packed()), target)
     }
 
     /// Casts elements of a type and shape: their bytes, and whether they stand one in a byte though they are narrower.
@@ -261,8 +265,7 @@ impl Operator {
         py: Python<'py>,
         (from, shape): (DataType, &[usize]),
         (src, src_spread): (&[u8], bool),
-        out: Option<&Bound<'py, PyAny>>,
-        packed: bool,
+        Target { out, packed, new }: Target<'_, 'py>,
     ) -> PyResult<Bound<'py, PyUntypedArray>> {
         let plan = self.plan(from)?;
         let mut target = self.target(py, shape, out, packed)?;
@@ -274,10 +277,18 @@ impl Operator {
             dst_spread: self.to.is_packed() && !packed,
             src,
             dst: target.bytes_mut(src).ok_or_else(overlap)?,
+            dst_is_new: new || out.is_none(),
         };
         job.run(py)?;
         Ok(target.into_array())
     }
+}
+
+/// Where numbers go: the caller's array, and whether that is new memory; whether as ONNX's packed bytes.
+struct Target<'a, 'py> {
+    out: Option<&'a Bound<'py, PyAny>>,
+    packed: bool,
+    new: bool,
 }
 
 fn overlap() -> PyErr {

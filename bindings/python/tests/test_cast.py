@@ -159,6 +159,15 @@ def test_large_arrays_of_narrow_types_are_cast_in_blocks(source, to, count):
     same(onnx_cast.unpack(onnx_cast.cast(x, to, packed=True), to, count), want)
 
 
+@pytest.mark.parametrize("source, to", [("uint8", "int4"), ("int4", "int8"), ("float8e5m2", "float8e4m3fn"), ("bool", "float6e2m3")])
+def test_new_results_of_many_bytes_are_cast_in_pieces(source, to):
+    count = (33 << 20) + 5
+    x = np.resize(some_of(dtypes.of(source), 9973), count)
+    got, want = onnx_cast.cast(x, to), np.resize(onnx_cast.cast(x[:9973], to), count)
+    assert np.array_equal(bits(got), bits(want))
+    assert np.array_equal(bits(onnx_cast.cast(x, to, out=np.empty_like(got), threads=2)), bits(want))
+
+
 def test_bit_cast_keeps_the_bits():
     x = np.array([1.0, -0.0, np.nan], np.float32)
     same(onnx_cast.bit_cast(x, "uint32"), x.view(np.uint32))

@@ -130,7 +130,7 @@ def _torch(operator: _native.Operator, x: Any, out: Any, packed: bool) -> Any:
             raise _no_packed_type("torch", operator)
         result_shape = _in_pairs(shape) if dtype is pairs else None
         packed = packed or dtype is pairs
-        result = run(_memory(operator, shape, packed), packed)
+        result = run(_memory(operator, shape, packed), packed, new=True)
         # torch does not know numpy's types of others, but bytes, which it takes over as they are.
         return torch.from_numpy(result.reshape(-1).view(np.uint8)).view(dtype).view(result_shape or result.shape)
     if not isinstance(out, torch.Tensor):
@@ -244,7 +244,7 @@ def _jax(operator: _native.Operator, x: Any, out: Any, packed: bool) -> Any:
     if jax.dtypes.canonicalize_dtype(dtype) != dtype:
         raise TypeError(f"JAX has {dtype} switched off (see its option jax_enable_x64)")
     array = np.asarray(x)
-    result = operator.run(array, _memory(operator, array.shape, packed), packed)
+    result = operator.run(array, _memory(operator, array.shape, packed), packed, new=True)
     return jax.device_put(result, x.sharding if x.committed and not packed else None, may_alias=True)
 
 
@@ -252,7 +252,7 @@ def _dlpack(operator: _native.Operator, x: Any, out: Any, packed: bool) -> Any:
     array = _dlpack_array(x)
     if out is not None or operator.to == _targets.STRING or not hasattr(x, "__array_namespace__"):
         return _array(operator, array, out, packed)
-    result = operator.run(array, _memory(operator, array.shape, packed), packed)
+    result = operator.run(array, _memory(operator, array.shape, packed), packed, new=True)
     try:
         return x.__array_namespace__().from_dlpack(result)
     except BufferError:  # numpy lends no types but its own
