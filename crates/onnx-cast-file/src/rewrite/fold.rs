@@ -456,11 +456,8 @@ impl<'t, 'a> Fold<'t, 'a> {
         let Some(known) = self.known(casting.input)? else { return Ok(false) };
         let from = self.flow.values[casting.input].data_type;
         let Some(plan) = from.and_then(|from| casting.plan(from).ok()) else { return Ok(false) };
-        if self.needs_node(casting) {
-            let version = version(true, self.graph(casting).opset.unwrap_or(0));
-            if since(true, casting.to).is_none_or(|since| since > version) {
-                return Ok(false);
-            }
+        if self.needs_node(casting) && !self.fits_node(casting) {
+            return Ok(false);
         }
         let Some(result) = known.then(&plan, &mut self.strings) else { return Ok(false) };
         self.known.insert(casting.output, result);
@@ -474,6 +471,12 @@ impl<'t, 'a> Fold<'t, 'a> {
     /// is an input too, and an output that is an initializer is one that some runtimes do not expect.
     fn needs_node(&self, casting: &Casting) -> bool {
         self.graph(casting).is_function || self.document.ir_version < 4 || self.flow.values[casting.output].outputs > 0
+    }
+
+    /// Whether Constant has the type of the result, at the opset of the graph.
+    fn fits_node(&self, casting: &Casting) -> bool {
+        let version = version(true, self.graph(casting).opset.unwrap_or(0));
+        since(true, casting.to).is_some_and(|since| since <= version)
     }
 
     /// Has a cast read what the cast before it reads, and so on; whether it does now.
@@ -557,7 +560,7 @@ impl<'t, 'a> Fold<'t, 'a> {
                 edit.inputs.extend(input.map(|input| (input, Some((name.to_owned(), casting.to)))));
                 taken.insert(known.root);
             }
-            Origin::Node(step, _) if free => {
+            Origin::Node(step, _) if free && self.fits_node(casting) => {
                 let node = self.node_edit(step, edits);
                 node.value = Some(known.tensor(None));
                 node.outputs.insert(0, name.to_owned());
