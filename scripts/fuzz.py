@@ -33,7 +33,7 @@ BUILT = Path(os.environ.get("CARGO_TARGET_DIR", FUZZ / "target"))
 HOST = "x86_64-unknown-linux-gnu" if platform.machine() == "x86_64" else f"{platform.machine()}-unknown-linux-gnu"
 
 # An input of some kilobytes may take no more memory than this, nor longer, however slow the sanitizer is.
-LIMITS = ["-max_len=4096", "-malloc_limit_mb=256", "-rss_limit_mb=2560", "-timeout=20"]
+LIMITS = ["-max_len=4096", "-malloc_limit_mb=256", "-rss_limit_mb=2560", "-timeout=60"]
 # In the corpus of the repository an input is shorter, and a target has this many bytes.
 KEPT_LEN, KEPT_BYTES = 2048, 32 << 10
 

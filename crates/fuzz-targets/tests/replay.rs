@@ -109,6 +109,12 @@ fn check_list() {
     assert!(cfg!(not(unix)) || fuzzed == listed, "in fuzz/fuzz_targets {fuzzed:?}, listed {listed:?}");
 }
 
+/// The file of that path, which may be one from the top of the repository: cargo runs this in the folder of the crate.
+fn found(path: &str) -> Option<PathBuf> {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    [PathBuf::from(path), top.join(path)].into_iter().find(|path| path.is_file())
+}
+
 fn main() -> ExitCode {
     check_list();
     let mut runs = RUNS;
@@ -117,8 +123,8 @@ fn main() -> ExitCode {
     while let Some(argument) = arguments.next() {
         if argument == "--runs" {
             runs = arguments.next().and_then(|number| number.parse().ok()).expect("--runs N");
-        } else if Path::new(&argument).is_file() {
-            files.push(fs::read(argument).expect("an input"));
+        } else if let Some(path) = found(&argument) {
+            files.push(fs::read(path).expect("an input"));
         } else if !argument.starts_with('-') {
             names.push(argument);
         }
