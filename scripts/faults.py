@@ -2,11 +2,13 @@
 """Does the command leave whole files, whatever happens to it?
 
 Starts it over and over, ends it by SIGKILL or SIGINT at a random moment, fills its disk, takes its folder away, cuts its input
-short while it reads; and looks each time whether every output is, byte for byte, what it was before or what it should become,
+short or removes it while it reads; has its calls that read and write interrupted and cut short, and each of them fail in turn
+(faults.c); gives it little memory; and looks each time whether every output is, byte for byte, what it was before or what it should become,
 and whether anything else is left. Casts of a file, of a checkpoint in several files (gone on with by --resume), of an archive,
 and of a model with external data in place, where a process that reads the model at any moment must find a whole one.
 
-Usage: faults.py [--kills N] [--seed N] [--record FILE]. The disk is a small tmpfs, which only root may mount.
+Usage: faults.py [--kills N] [--seed N] [--record FILE]. The disk is a small tmpfs, which only root may mount; faults of calls
+need a C compiler.
 """
 
 import argparse
@@ -14,6 +16,7 @@ import datetime
 import os
 import platform
 import random
+import resource
 import shutil
 import signal
 import subprocess
@@ -238,6 +241,100 @@ def cut_short(case, rng, rounds):
     return seen
 
 
+def vanishing(case, rng, rounds):
+    """Removes the input while it is read, or before: who has it open may go on."""
+    seen = Counter()
+    source = case.folder / case.arguments[2]
+    for _ in range(rounds):
+        case.reset()
+        child = subprocess.Popen([COMMAND, *case.arguments], cwd=case.folder, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        time.sleep(rng.uniform(0, case.seconds / 4))
+        source.unlink()
+        said = child.stderr.read().decode()
+        child.wait()
+        source.write_bytes(case.before[source.name])
+        judge(case, "vanished", child.returncode, said, seen)
+    return seen
+
+
+def judge(case, what, status, said, seen):
+    """Done, with what is new, or refused with a text, with what is old; of what goes on later, some of both."""
+    state = case.look(what)
+    if (status, state) not in ((0, "new"), (2, "old")) and not (case.resumes and (status, state) == (2, "mixed")):
+        fail(f"{case.name}, {what}: {state}, status {status}: {said}")
+    if status and not said.startswith("onnx-cast: error: "):
+        fail(f"{case.name}, {what}: it says {said!r}")
+    seen["refused" if status else "was done"] += 1
+    seen[state] += 1
+
+
+def compiled(folder):
+    """The library that makes calls fail, if there is a compiler."""
+    library = folder / "faults.so"
+    command = [os.environ.get("CC", "cc"), "-O1", "-shared", "-fPIC", "-o", library, ROOT / "scripts" / "faults.c", "-ldl"]
+    try:
+        subprocess.run(command, check=True)
+    except OSError:
+        return None
+    return library
+
+
+def with_library(case, library, **variables):
+    """Runs the command with the library; gives its status and what it says."""
+    env = os.environ | {"LD_PRELOAD": str(library)} | {name: str(value) for name, value in variables.items()}
+    done = subprocess.run([COMMAND, *case.arguments], cwd=case.folder, stdin=subprocess.DEVNULL, capture_output=True, env=env)
+    return done.returncode, done.stderr.decode()
+
+
+def interrupted(case, library, rng, rounds):
+    """Calls that read and write give EINTR, or do less than they were asked for: nobody may notice."""
+    seen = Counter()
+    for _ in range(rounds):
+        case.reset()
+        status, said = with_library(case, library, FAULTS=rng.randrange(1 << 32))
+        judge(case, "interrupted", status, said, seen)
+        if status:
+            fail(f"{case.name}, interrupted: {said}")
+    return seen
+
+
+def every_call(case, library, kind, scratch):
+    """Each call that reads, or that writes, fails once: EIO, or a full disk."""
+    seen = Counter()
+    case.reset()
+    counted = scratch / "counted"
+    with_library(case, library, COUNTED=counted)
+    calls = int(counted.read_text().split()[("READ", "WRITE").index(kind)])
+    for nth in range(1, calls + 1):
+        case.reset()
+        status, said = with_library(case, library, **{f"{kind}_FAILS": nth})
+        if kind == "WRITE" and status == 0:
+            fail(f"{case.name}: write {nth} of {calls} fails, and nobody notices")
+        judge(case, f"{kind.lower()} {nth} fails", status, said, seen)
+    return seen
+
+
+def little_memory(case, rng, rounds):
+    """A limit to the address space: a panic never, an error where a size is refused. Where the loader or the smallest request
+    has no memory, the process ends by itself; then too the files are as they were."""
+    seen = Counter()
+    for _ in range(rounds):
+        case.reset()
+        limit = int(8e6 * 50 ** rng.random())
+        done = subprocess.run([COMMAND, *case.arguments], cwd=case.folder, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
+        if "panicked" in done.stderr:
+            fail(f"{case.name}, {limit} bytes of memory: {done.stderr}")
+        if done.returncode in (0, 2):
+            judge(case, f"{limit} bytes of memory", done.returncode, done.stderr, seen)
+        elif done.returncode in (127, -signal.SIGSEGV, -signal.SIGABRT) and case.look("little memory") in ("old", "mixed"):
+            seen["not loaded" if done.returncode != -signal.SIGABRT else "no memory at all"] += 1
+            seen["old"] += 1
+        else:
+            fail(f"{case.name}, {limit} bytes of memory: status {done.returncode}: {done.stderr}")
+    return seen
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--kills", type=int, default=40, help="rounds of each case; a tenth as many of those that mount")
@@ -258,7 +355,8 @@ def main():
         print(rows[-1], flush=True)
 
     start = time.perf_counter()
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as other:
+        library = compiled(Path(other))
         for case in cases(Path(folder)):
             for number, rounds in (signal.SIGKILL, args.kills), (signal.SIGINT, max(args.kills // 4, 1)):
                 note(number.name, case, signalled(case, number, rounds, rng))
@@ -267,6 +365,13 @@ def main():
                 note("read-only", case, on_disk(case, rng, 1, "ro", "read-only file"))
             if case.name == "a file":
                 note("cut short", case, cut_short(case, rng, args.kills))
+                note("vanishing", case, vanishing(case, rng, args.kills))
+            if library:
+                note("EINTR, short calls", case, interrupted(case, library, rng, few))
+                note("each read fails", case, every_call(case, library, "READ", Path(other)))
+                note("each write fails", case, every_call(case, library, "WRITE", Path(other)))
+            if platform.system() == "Linux":
+                note("little memory", case, little_memory(case, rng, max(args.kills // 4, 1)))
     minutes = (time.perf_counter() - start) / 60
     print(f"every file was what it was or what it should become ({minutes:.1f} minutes, seed {seed})")
     if args.record:

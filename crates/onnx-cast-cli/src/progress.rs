@@ -91,10 +91,9 @@ fn told(done: u64, total: u64, before: u64, elapsed: Duration) -> String {
 pub(crate) fn end_cleanly() {
     use signal_hook::consts::{SIGINT, SIGTERM};
     use signal_hook::iterator::Signals;
-    let Ok(mut signals) = Signals::new([SIGINT, SIGTERM].into_iter().filter(|&signal| !is_ignored(signal))) else {
-        return;
-    };
-    std::thread::spawn(move || {
+    let (sender, receiver) = std::sync::mpsc::channel::<Signals>();
+    let thread = std::thread::Builder::new().spawn(move || {
+        let Ok(mut signals) = receiver.recv() else { return };
         for signal in signals.forever() {
             clear();
             onnx_cast_file::end_without_traces(|| {
@@ -102,6 +101,12 @@ pub(crate) fn end_cleanly() {
             });
         }
     });
+    // Where the system has no thread to wait for them, as where memory is short, signals do what they do by themselves.
+    if thread.is_ok()
+        && let Ok(signals) = Signals::new([SIGINT, SIGTERM].into_iter().filter(|&signal| !is_ignored(signal)))
+    {
+        let _ = sender.send(signals);
+    }
 }
 
 /// Whether whoever started the process has it ignore a signal, as shells do for work in the background; as far as the

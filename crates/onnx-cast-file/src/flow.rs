@@ -118,13 +118,22 @@ pub(crate) fn run(
     progress: Progress<'_>,
 ) -> Result<(), (usize, Trouble)> {
     let bytes: u64 = tasks.iter().map(Task::bytes).sum();
-    let cores = thread::available_parallelism().map_or(1, NonZero::get).min(most.unwrap_or(MOST_THREADS));
-    let threads = cores.min(usize::try_from(bytes / THREAD_BYTES).unwrap_or(cores)).max(1);
+    let worth = usize::try_from(bytes / THREAD_BYTES).unwrap_or(usize::MAX).min(most.unwrap_or(MOST_THREADS));
+    // The system's answer takes longer than a small tensor, as it comes from several of its files.
+    let cores = || thread::available_parallelism().map_or(1, NonZero::get);
+    let threads = if worth < 2 { 1 } else { worth.min(cores()) };
     let flow = Flow { tasks, sink, progress, queue: Mutex::new(Queue::default()) };
     if threads == 1 {
         flow.work();
     } else {
-        thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(|| flow.work()))));
+        thread::scope(|scope| {
+            let start = |_| thread::Builder::new().spawn_scoped(scope, || flow.work()).is_ok();
+            let started = (0..threads).map(start).filter(|&started| started).count();
+            // The system has no thread to give where memory is short: then this one does the work.
+            if started == 0 {
+                flow.work();
+            }
+        });
     }
     let queue = flow.queue.into_inner().unwrap_or_else(PoisonError::into_inner);
     queue.failed.map_or(Ok(()), Err)

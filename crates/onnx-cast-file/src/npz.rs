@@ -57,8 +57,9 @@ pub(crate) fn open(file: &InputFile) -> Result<Archive<'_>, FileError> {
 }
 
 /// Whether a member is deflated.
-pub(crate) fn is_deflated(archive: &mut Archive<'_>, index: usize) -> bool {
-    archive.by_index_raw(index).is_ok_and(|member| member.compression() == CompressionMethod::Deflated)
+pub(crate) fn is_deflated(file: &InputFile, archive: &mut Archive<'_>, index: usize) -> Result<bool, FileError> {
+    let member = archive.by_index_raw(index).map_err(|problem| error(file, problem))?;
+    Ok(member.compression() == CompressionMethod::Deflated)
 }
 
 /// Hands a member's array to a function: its name, its length and its bytes.
@@ -109,4 +110,29 @@ fn finish(member: &mut dyn Read) -> io::Result<()> {
 fn skip(member: &mut dyn Read, len: u64) -> io::Result<()> {
     let skipped = io::copy(&mut member.take(len), &mut io::sink())?;
     if skipped == len { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    /// A read that failed here once had the member stored, silently.
+    #[test]
+    fn how_a_member_is_compressed_is_not_guessed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("x.npz");
+        let mut zip = zip::ZipWriter::new(std::fs::File::create(&path).expect("a file"));
+        let options = zip::write::SimpleFileOptions::default().compression_method(CompressionMethod::Deflated);
+        zip.start_file("a.npy", options).expect("a member");
+        zip.write_all(&[7; 1000]).expect("its bytes");
+        zip.finish().expect("the end");
+        let file = InputFile::open(&path).expect("opened");
+        // An archive remembers a member that it has seen.
+        assert!(is_deflated(&file, &mut open(&file).expect("an archive"), 0).expect("read"));
+        let mut archive = open(&file).expect("an archive");
+        std::fs::File::options().write(true).open(&path).and_then(|file| file.set_len(0)).expect("cut");
+        let error = is_deflated(&file, &mut archive, 0).expect_err("it is gone").to_string();
+        assert!(error.contains("x.npz"), "{error}");
+    }
 }

@@ -70,6 +70,32 @@ fn a_full_disk() {
     assert_eq!(folder.read("out.safetensors"), b"old");
 }
 
+/// From where the command cannot be loaded to where it has all that it wants: never a panic, and never half an output. Where
+/// there was no memory for a thread it once panicked.
+#[test]
+fn little_memory() {
+    let folder = Folder::new();
+    sparse(&folder, "in.safetensors", 1 << 22);
+    done(&folder.run("cast -q in.safetensors want.safetensors --to float16"));
+    let want = folder.read("want.safetensors");
+    let mut casts = 0;
+    for step in 0..24 {
+        folder.write("out.safetensors", b"old");
+        let line = "ulimit -v $1 && exec \"$0\" cast -q in.safetensors out.safetensors --to float16";
+        let limit = (8_000.0 * 1.2f64.powi(step)) as u64;
+        let mut shell = Command::new("sh");
+        shell.args(["-c", line, env!("CARGO_BIN_EXE_onnx-cast"), &limit.to_string()]).current_dir(folder.0.path());
+        let output = shell.output().expect("a shell");
+        let text = stderr(&output);
+        assert!(!text.contains("panicked"), "{limit} KB: {text}");
+        assert_eq!(folder.names(), ["in.safetensors", "out.safetensors", "want.safetensors"], "{limit} KB");
+        let (got, whole) = (folder.read("out.safetensors"), output.status.success());
+        assert!(got == if whole { want.as_slice() } else { b"old" }, "{limit} KB: {} {text}", output.status);
+        casts += u32::from(whole);
+    }
+    assert!((1..24).contains(&casts), "{casts} of 24 limits were enough");
+}
+
 #[test]
 fn a_folder_that_takes_no_file() {
     use std::os::unix::fs::PermissionsExt;

@@ -26,6 +26,20 @@ const GRAIN: usize = 256;
 #[cfg(feature = "threads")]
 const THREAD_BYTES: usize = 1 << 20;
 
+/// Threads of the pool that this thread is in, or of the global one; 1 where the system has none to give for that.
+#[cfg(feature = "threads")]
+fn pool_threads() -> usize {
+    use std::error::Error;
+    use std::sync::LazyLock;
+    /// Whether there is a global pool. rayon makes one when it is first asked, and panics where it cannot.
+    static GLOBAL: LazyLock<bool> = LazyLock::new(|| match rayon::ThreadPoolBuilder::new().build_global() {
+        Ok(()) => true,
+        // That it is there already is an error that no other caused.
+        Err(error) => error.source().is_none(),
+    });
+    if rayon::current_thread_index().is_none() && !*GLOBAL { 1 } else { rayon::current_num_threads() }
+}
+
 /// A cast between two types of whole or packed bytes, resolved: what to call, on how many threads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Job {
@@ -69,7 +83,7 @@ impl Job {
         let store = if touched < STREAM_BYTES { Store::Cached } else { Store::Streamed };
         #[cfg(feature = "threads")]
         if touched >= 2 * THREAD_BYTES && self.threads != Some(1) {
-            let threads = rayon::current_num_threads();
+            let threads = pool_threads();
             let parts = self.threads.map_or(threads, |most| most.min(threads)).min(touched / THREAD_BYTES);
             return self.split(store, src, dst, len, parts);
         }

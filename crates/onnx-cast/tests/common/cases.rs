@@ -6,12 +6,16 @@ use crate::common::{self, data_type, options};
 use crate::guarded::Guarded;
 use crate::scalar::scalar_cast;
 use onnx_cast::*;
+use std::sync::LazyLock;
 use testkit::generators::{Rng, near_ties, random, random_scaled, special};
 use testkit::packing::{pack, packed_len, unpack};
 use testkit::{Rules, Ty};
 
 /// The lengths tried: no backend takes more than 64 elements a step, or four steps at once.
 const LENGTHS: std::ops::RangeInclusive<usize> = 0..=260;
+
+/// Pairs that are cast and not compared, as `int64:float`: an emulator may round twice where a processor rounds once.
+static UNCOMPARED: LazyLock<String> = LazyLock::new(|| std::env::var("ONNX_CAST_TEST_UNCOMPARED").unwrap_or_default());
 
 /// One cast with its inputs and what the scalar cast makes of them.
 pub(crate) struct Case {
@@ -60,6 +64,10 @@ impl Case {
         let expected = &self.expected[begin..begin + bits.div_ceil(8)];
         let padded = rest == 0 || dst[whole] == expected[whole] & ((1 << rest) - 1);
         if dst[..whole] == expected[..whole] && padded {
+            return;
+        }
+        let pair = format!("{}:{}", self.from.name(), self.to.name());
+        if UNCOMPARED.split(',').any(|uncompared| uncompared == pair) {
             return;
         }
         let name = format!("{} -> {} {:?}, {}", self.from.name(), self.to.name(), self.rules, how());

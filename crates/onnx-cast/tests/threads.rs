@@ -1,0 +1,114 @@
+//! Is a cast the same when many threads do it at once? Each pair's first casts, in which its look-up tables are made, and
+//! large tensors that all cut among one pool.
+
+#[path = "common/cases.rs"]
+mod cases;
+mod common;
+#[path = "common/guarded.rs"]
+mod guarded;
+#[path = "common/scalar.rs"]
+mod scalar;
+
+use cases::Case;
+use onnx_cast::available_backends;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use testkit::packing::packed_len;
+use testkit::{Rules, Ty};
+
+const THREADS: usize = 64;
+
+/// A pair's tables are made once in a process and then kept, so that its first casts are the ones to race.
+#[test]
+fn the_first_casts_of_every_pair() {
+    // What is expected comes from the scalar cast, which has no tables.
+    let cases: Vec<Case> = Ty::NUMERIC
+        .into_iter()
+        .flat_map(|from| Ty::NUMERIC.map(|to| Case::new(from, to, Rules::distinct(from, to)[0])))
+        .collect();
+    let (start, casts) = (Barrier::new(THREADS), AtomicU64::new(0));
+    thread::scope(|scope| {
+        for nth in 0..THREADS {
+            let (start, casts, cases) = (&start, &casts, &cases);
+            scope.spawn(move || {
+                let mut dst = Vec::new();
+                for case in cases {
+                    let len = case.count.min(300 + nth);
+                    let src = &case.source[..packed_len(case.from, len)];
+                    start.wait();
+                    for backend in available_backends() {
+                        dst.clear();
+                        dst.resize(packed_len(case.to, len), 0xa5);
+                        case.run(&case.plan(backend), len, src, &mut dst);
+                        case.check(0, len, &dst, || format!("{backend:?}, thread {nth} of {THREADS}"));
+                        casts.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    println!("{} casts compared", casts.into_inner());
+}
+
+/// Tensors above the size at which a cast is cut, from many threads that are not the pool's own.
+#[test]
+fn large_tensors_that_share_the_pool() {
+    const BYTES: usize = 3 << 20;
+    let pairs = [(Ty::Float, Ty::Float8E4M3FN), (Ty::Bfloat16, Ty::Float), (Ty::Int4, Ty::Float16)];
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(4).build().expect("threads");
+    let cases = pairs.map(|(from, to)| Case::new(from, to, Rules::default()));
+    thread::scope(|scope| {
+        for nth in 0..THREADS / 4 {
+            let (case, pool) = (&cases[nth % cases.len()], &pool);
+            scope.spawn(move || {
+                let times = BYTES * 8 / ((case.from.bits() + case.to.bits()) as usize * case.count);
+                let (len, src) = (times * case.count, case.source.repeat(times));
+                let mut dst = vec![0xa5; packed_len(case.to, len)];
+                for backend in available_backends() {
+                    pool.install(|| case.run(&case.plan(backend), len, &src, &mut dst));
+                    for (nth, part) in dst.chunks(case.expected.len()).enumerate() {
+                        case.check(0, case.count, part, || format!("{backend:?}, {len} elements, repetition {nth}"));
+                    }
+                    dst.fill(0xa5);
+                }
+            });
+        }
+    });
+}
+
+/// The pool is made once in a process, and a limit stays: so in a process of its own, which is this test again.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_system_without_threads_to_give() {
+    use onnx_cast::{Cast, CastOptions, DataType, Tensor};
+    use std::process::{Command, Stdio};
+    const CHILD: &str = "ONNX_CAST_TEST_HAS_NO_THREADS";
+    if std::env::var_os(CHILD).is_none() {
+        let mut again = Command::new(std::env::current_exe().expect("this test has a path"));
+        again.args(["--exact", "a_system_without_threads_to_give", "--nocapture"]).env(CHILD, "1");
+        // A pool of so many threads that their stacks do not fit.
+        let output = again.env("RAYON_NUM_THREADS", "200").output().expect("the test runs");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && (text.contains("as ever") || text.contains("skipped")), "{text}");
+        return;
+    }
+    let floats = Tensor::from_slice(vec![1 << 20], &vec![1.5f32; 1 << 20]).expect("as many as the shape says");
+    let cast = Cast::new(DataType::Float16, &CastOptions::default()).expect("a type of Cast");
+    let mut halves = vec![0; 2 << 20];
+    let status = std::fs::read_to_string("/proc/self/status").expect("the state of this process");
+    let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).expect("its size");
+    let size: u64 = size.trim().trim_end_matches(" kB").parse().expect("a number");
+    // Room for a few threads at most.
+    let limit = (size << 10) + (16 << 20);
+    let pid = std::process::id().to_string();
+    let limited =
+        Command::new("prlimit").args(["--pid", &pid, &format!("--as={limit}")]).stderr(Stdio::null()).status();
+    if !limited.is_ok_and(|status| status.success()) {
+        println!("skipped: prlimit is not here");
+        return;
+    }
+    cast.run_into(&floats.view(), &mut halves).expect("a cast without a pool");
+    assert!(halves.chunks_exact(2).all(|half| half == [0, 0x3e]));
+    println!("as ever");
+}
