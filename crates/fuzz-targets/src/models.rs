@@ -20,11 +20,11 @@ const MOST_ELEMENTS: usize = 1 << 12;
 pub fn model_proto(data: &[u8]) {
     scratch::clear();
     let path = scratch::write("x.onnx", data);
-    let listed = inspect(&path, None, true, None);
-    let before = Evaluated::of(data);
-    if before.is_some() {
-        listed.expect("a model that is evaluated");
+    // What evaluates a model reads less of it, and so may take one with a fault in what it does not read.
+    if inspect(&path, None, true, None).is_err() {
+        return;
     }
+    let before = Evaluated::of(data);
     check_fold(&path, before.as_ref());
     let to = some_type(data);
     let output = scratch::path("cast.onnx");
