@@ -1,12 +1,11 @@
 //! From file to file: what becomes of each tensor is decided first, then they are cast in chunks (`flow.rs`).
 
-use crate::atomic::{AtomicFile, create_folder};
+use crate::atomic::create_folder;
 use crate::counts::{Counter, Counts, Loss};
 use crate::error::FileError;
-use crate::flow::{self, Elements, Ordered, Sink, Task, Trouble};
+use crate::flow::{self, Elements, Sink, Task, Trouble};
 use crate::format::Format;
 use crate::input::{Given, Input, Place, Stored, check_type};
-use crate::npy;
 use crate::npz;
 use crate::output::Output;
 use crate::parts;
@@ -19,12 +18,11 @@ use crate::tensor::WriteOptions;
 use crate::watch::{Meter, Watch};
 use onnx_cast::{BitCast, Cast, CastOptions, Data, DataType, OpError, Operator, Plan, Tensor, TensorError, TensorView};
 use std::fs::File;
-use std::io::{self, Seek, Write};
+use std::io;
 use std::path::Path;
 use std::sync::Mutex;
-use zip::result::ZipError;
-use zip::write::SimpleFileOptions;
-use zip::{CompressionMethod, ZipWriter};
+
+mod archive;
 
 /// What to cast of a file, to what, and how.
 #[derive(Clone, Debug)]
@@ -492,55 +490,6 @@ impl<'a> Job<'a> {
                 Task { elements: Elements::Stream(&stream), items: *items, ..self.task(index, stored, plan, at) };
             self.flow(index, &[task], sink, meter)
         })
-    }
-
-    /// Writes an archive of arrays. What was deflated is deflated again.
-    fn write_archive(&self, summary: &Summary, out: &mut AtomicFile, meter: &Meter<'_>) -> Result<(), FileError> {
-        let mut zip = ZipWriter::new(out.writer());
-        if let Err(error) = self.write_members(summary, &mut zip, meter) {
-            // Dropped, it would try to end the archive all the same, and print that it cannot.
-            std::mem::forget(zip);
-            return Err(error);
-        }
-        zip.finish().map(drop).map_err(|error| FileError::io(self.sink.path, "write", error.into()))
-    }
-
-    fn write_members<W: Write + Seek + Send>(
-        &self,
-        summary: &Summary,
-        zip: &mut ZipWriter<W>,
-        meter: &Meter<'_>,
-    ) -> Result<(), FileError> {
-        let failed = |error: ZipError| FileError::io(self.sink.path, "write", error.into());
-        let mut archive = match self.input.format {
-            Format::Npz => Some(npz::open(&self.input.file)?),
-            _ => None,
-        };
-        for (index, (row, (stored, plan))) in summary.tensors.iter().zip(self.rows()).enumerate() {
-            // Every member is a tensor.
-            let deflated = match &mut archive {
-                Some(archive) => npz::is_deflated(&self.input.file, archive, index)?,
-                None => false,
-            };
-            let method = if deflated { CompressionMethod::Deflated } else { CompressionMethod::Stored };
-            // More than the header and padding of an array can add is left to the limit of the old format.
-            let large = row.bytes_after.saturating_mul(8) > u64::from(u32::MAX) / 2;
-            let options = SimpleFileOptions::default().compression_method(method).large_file(large);
-            zip.start_file(format!("{}.npy", row.name), options).map_err(failed)?;
-            if let Place::Strings(strings) = &stored.place {
-                self.sink.write_strings(zip, &row.name, &row.shape, strings.view())?;
-                continue;
-            }
-            let header = npy::header(row.to, &row.shape, self.sink.options.npy_plain);
-            let sink = Ordered::new(&mut *zip);
-            sink.put(0, &header).map_err(|error| failed(error.into()))?;
-            let at = header.len() as u64;
-            match &mut archive {
-                Some(archive) => self.pass_member(index, archive, at, &sink, meter)?,
-                None => self.flow(index, &[self.task(index, stored, plan, at)], &sink, meter)?,
-            }
-        }
-        Ok(())
     }
 
     fn rows(&self) -> impl Iterator<Item = (&Stored, &Option<Plan>)> {

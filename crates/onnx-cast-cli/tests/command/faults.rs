@@ -3,12 +3,12 @@
 
 use crate::common::{done, refused, stderr};
 use crate::files::{Folder, floats};
-use onnx_cast::DataType;
+use onnx_cast::{DataType, Tensor};
 use onnx_cast_file::safetensors::{self, Safetensors};
 use onnx_cast_file::{FileCast, Watch, cast_file};
 use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -55,19 +55,50 @@ fn killed_or_interrupted() {
     assert!(killed > 0, "it is never so fast");
 }
 
+/// Casts with a file that may not grow beyond some blocks of 512 bytes or of 1 KiB, which to the command is a full disk.
+fn limited(folder: &Folder, blocks: u32, files: &str) -> Output {
+    let line = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" cast {files} --to float16");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &line, env!("CARGO_BIN_EXE_onnx-cast")]).current_dir(folder.0.path()).output().expect("a shell")
+}
+
 #[test]
 fn a_full_disk() {
     let folder = Folder::new();
     sparse(&folder, "in.safetensors", 1 << 22);
     folder.write("out.safetensors", b"old");
-    // A file that may not grow is what a full disk is to the command; 1024 blocks of 512 bytes or of 1 KiB.
-    let line = "trap '' XFSZ; ulimit -f 1024; exec \"$0\" cast in.safetensors out.safetensors --to float16";
-    let shell =
-        Command::new("sh").args(["-c", line, env!("CARGO_BIN_EXE_onnx-cast")]).current_dir(folder.0.path()).output();
-    let shell = shell.expect("a shell");
+    let shell = limited(&folder, 1024, "in.safetensors out.safetensors");
     assert_eq!(refused(&shell), "out.safetensors: cannot write: File too large (os error 27)");
     assert_eq!(folder.names(), ["in.safetensors", "out.safetensors"]);
     assert_eq!(folder.read("out.safetensors"), b"old");
+}
+
+/// Where the end of an archive could not be written, a line of the zip crate's once stood before the error.
+#[test]
+fn a_full_disk_at_the_end_of_an_archive() {
+    let folder = Folder::new();
+    let tensor = Tensor::from_slice(vec![2], &[1.0f32, -2.0]).expect("a tensor");
+    let names: Vec<String> = (0..40).map(|i| format!("layers.{i}.weight")).collect();
+    let tensors: Vec<_> = names.iter().map(|name| (name.as_str(), tensor.view())).collect();
+    folder.write("in.safetensors", safetensors::write(None, &tensors).expect("a checkpoint"));
+    done(&folder.run("cast -q in.safetensors want.npz --to float16"));
+    let want = folder.read("want.npz");
+    let mut refusals = 0;
+    for blocks in 0.. {
+        folder.write("out.npz", b"old");
+        let output = limited(&folder, blocks, "in.safetensors out.npz -q");
+        if output.status.success() {
+            assert!(folder.read("out.npz") == want && stderr(&output).is_empty(), "{blocks} blocks");
+            break;
+        }
+        let text = stderr(&output);
+        assert_eq!(text, "onnx-cast: error: out.npz: cannot write: File too large (os error 27)\n", "{blocks} blocks");
+        assert_eq!(folder.names(), ["in.safetensors", "out.npz", "want.npz"], "{blocks} blocks");
+        assert_eq!(folder.read("out.npz"), b"old", "{blocks} blocks");
+        refusals += 1;
+    }
+    // The list of the members alone is several blocks of either size.
+    assert!(refusals > want.len() / 1024 - 1, "{refusals} limits were too small for {} bytes", want.len());
 }
 
 /// From where the command cannot be loaded to where it has all that it wants: never a panic, and never half an output. Where
