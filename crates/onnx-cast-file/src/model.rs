@@ -92,7 +92,8 @@ impl Model {
         self.opset
     }
 
-    /// The inputs, in the model's order.
+    /// The inputs, in the model's order. Before version 4 of the format an initializer had to be an input too; such a one
+    /// is a constant, and not among these.
     pub fn inputs(&self) -> &[ValueDecl] {
         &self.inputs
     }

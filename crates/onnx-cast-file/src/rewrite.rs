@@ -39,6 +39,12 @@ pub use fold::{FoldOutcome, FoldSummary, Folded, ModelFold, fold_model};
 pub(crate) use survey::survey;
 pub use survey::{CastInfo, ModelInfo};
 
+/// Whether a model can be read by those that list and rewrite it.
+pub(crate) fn check(bytes: &[u8]) -> Result<(), ModelError> {
+    Document::parse(bytes)?.tensors()?;
+    survey::imports(bytes).map(drop)
+}
+
 /// Where a model's elements go.
 ///
 /// Left alone, elements stay where they were: in the model, or in a file of external data, which is then one file beside

@@ -4,7 +4,7 @@ mod common;
 
 use common::{MODELS, file, files};
 use onnx_cast::{DataType, Tensor, TensorData};
-use onnx_cast_file::{Model, NamedTensor};
+use onnx_cast_file::{Model, ModelFold, NamedTensor, fold_model, inspect};
 
 fn model(name: &str) -> Model {
     Model::parse(&file(MODELS, name)).unwrap_or_else(|error| panic!("{name}: {error}"))
@@ -78,6 +78,83 @@ fn an_input_with_an_initializer_may_be_left_out() {
     assert_eq!(outputs[0].tensor.bytes(), Some(&[0x00, 0x3c, 0x00, 0x40][..]));
     // The model is as it was.
     assert_eq!(model.run(vec![]).expect("run")[0].tensor.bytes(), Some(&[0x00, 0x3e, 0x00, 0xc0][..]));
+}
+
+/// A field of a message.
+fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+    [&[number << 3 | 2, bytes.len() as u8], bytes].concat()
+}
+
+/// The bytes of a model of this version of the format: `w`, an initializer and an input, is cast to float16, and `x` is.
+fn of_version(ir_version: u8) -> Vec<u8> {
+    let cast = |input: &[u8], output: &[u8]| {
+        let to = [field(1, b"to"), vec![3 << 3, DataType::Float16.onnx() as u8]].concat();
+        field(1, &[field(1, input), field(2, output), field(4, b"Cast"), field(5, &to)].concat())
+    };
+    let float = field(2, &field(1, &[1 << 3, DataType::Float.onnx() as u8]));
+    let input = |name: &[u8]| field(11, &[field(1, name), float.clone()].concat());
+    let output = |name: &[u8]| field(12, &field(1, name));
+    let ones = [vec![1 << 3, 1, 2 << 3, 1], field(8, b"w"), field(9, &1f32.to_le_bytes())].concat();
+    let values = [input(b"w"), input(b"x"), field(5, &ones), output(b"v"), output(b"y")];
+    let graph = [cast(b"w", b"v"), cast(b"x", b"y"), values.concat()].concat();
+    [vec![1 << 3, ir_version], field(8, &[2 << 3, 9]), field(7, &graph)].concat()
+}
+
+/// Where the format asks for the input, it is no default: `fold` computes its Cast, and takes the input along.
+#[test]
+fn an_initializer_of_an_old_model_is_a_constant() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, folded) = (folder.path().join("x.onnx"), folder.path().join("y.onnx"));
+    for (ir_version, want, computed) in [(3, &["x"][..], 1), (4, &["w", "x"], 0)] {
+        std::fs::write(&path, of_version(ir_version)).expect("written");
+        let done = fold_model(&path, &folded, &ModelFold::default()).expect("folded");
+        assert_eq!(done.computed, computed, "version {ir_version}");
+        for path in [&path, &folded] {
+            let model = Model::read(path).expect("a model");
+            let names: Vec<&str> = model.inputs().iter().map(|input| input.name.as_str()).collect();
+            assert_eq!(names, want, "version {ir_version}");
+            let half = |outputs: &[NamedTensor]| outputs[0].tensor.bytes().map(<[u8]>::to_vec);
+            let x = || named("x", floats(&[2.0]));
+            assert_eq!(half(&model.run(vec![x()]).expect("run")), Some(vec![0x00, 0x3c]));
+            let given = model.run(vec![x(), named("w", floats(&[4.0]))]).map_err(|error| error.to_string());
+            match ir_version {
+                3 => assert_eq!(given.expect_err("a constant"), "the model has no input `w` (it has `x`)"),
+                _ => assert_eq!(half(&given.expect("run")), Some(vec![0x00, 0x44])),
+            }
+        }
+    }
+}
+
+/// What evaluates a model once took one with faults in what it does not read.
+#[test]
+fn a_field_number_that_no_field_has() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, folded) = (folder.path().join("x.onnx"), folder.path().join("y.onnx"));
+    let constant = field(5, &[field(1, b"value_int"), vec![3 << 3, 7]].concat());
+    let node = |more: &[u8]| field(1, &[&field(2, b"v"), &field(4, b"Constant"), &constant, more].concat());
+    for (bad, number) in [(&[0, 0][..], 0u32), (&[0x80, 0x80, 0x80, 0x80, 0x10, 0], 1 << 29)] {
+        let output = || field(12, &field(1, b"v"));
+        let graphs = [
+            // Beside the nodes, and in a declaration of a value, of its type, and in the metadata.
+            ([node(&[]), output(), bad.to_vec()].concat(), vec![]),
+            ([node(&[]), output(), field(13, bad)].concat(), vec![]),
+            ([node(&[]), output(), field(13, &field(2, bad))].concat(), vec![]),
+            ([node(&[]), output()].concat(), field(14, bad)),
+            ([node(bad), output()].concat(), vec![]),
+        ];
+        for (graph, more) in graphs {
+            let model = [vec![1 << 3, 10], field(8, &[2 << 3, 21]), field(7, &graph), more].concat();
+            std::fs::write(&path, &model).expect("written");
+            let want = format!("not a valid ONNX model: a field has the number {number}, which no field may have");
+            assert_eq!(Model::parse(&model).map(drop).expect_err("refused").to_string(), want);
+            let listed = inspect(&path, None, false, None).map(drop).expect_err("refused").to_string();
+            assert!(listed.ends_with(&want), "{listed}");
+        }
+        let in_graph = [node(&[]), output(), field(13, bad)].concat();
+        std::fs::write(&path, [vec![1 << 3, 10], field(7, &in_graph)].concat()).expect("written");
+        let refused = fold_model(&path, &folded, &ModelFold::default()).map(drop).expect_err("refused").to_string();
+        assert!(refused.contains(&format!("the number {number},")), "{refused}");
+    }
 }
 
 #[test]

@@ -40,7 +40,14 @@ pub(super) fn read(bytes: &[u8]) -> Result<Model, ModelError> {
     if !(1..=i64::from(NEWEST_OPSET)).contains(&opset) {
         return Err(ModelError::Opset { opset });
     }
-    read_graph(graph, opset)
+    let mut model = read_graph(graph, opset)?;
+    // What evaluates a model takes none that those refuse which list and rewrite it, although it reads less of it.
+    crate::rewrite::check(bytes)?;
+    // Before version 4 every initializer had to be an input too: that is no default to be replaced, but a constant.
+    if ir_version < 4 {
+        model.inputs.retain(|input| !model.initializers.contains_key(&input.name));
+    }
+    Ok(model)
 }
 
 /// The opset of an import, where it is of ONNX's default domain.

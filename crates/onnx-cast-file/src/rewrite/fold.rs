@@ -110,7 +110,8 @@ impl fmt::Display for FoldOutcome {
 /// Folds the Casts, CastLikes and BitCasts of a model, in its graph, the graphs within it and its functions. Inputs and
 /// outputs keep their names and types, nodes their order, and every output its bits.
 ///
-/// A constant that nothing reads any more is removed. Types are taken from the model's own declarations.
+/// A constant that nothing reads any more is removed, and with it the input that it has to be before version 4 of the
+/// format ([`Model::inputs`](crate::Model::inputs) lists none of these). Types are taken from the model's own declarations.
 ///
 /// # Errors
 /// Where a file cannot be read or written, or the model is not valid.

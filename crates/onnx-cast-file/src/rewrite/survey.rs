@@ -78,7 +78,7 @@ pub(crate) fn survey(path: &Path) -> Result<(Input, ModelInfo), FileError> {
 
 /// The opsets that a model imports, and its metadata.
 #[expect(clippy::type_complexity, reason = "two lists of pairs")]
-fn imports(message: &[u8]) -> Result<(Vec<(String, i64)>, Vec<(String, String)>), ModelError> {
+pub(super) fn imports(message: &[u8]) -> Result<(Vec<(String, i64)>, Vec<(String, String)>), ModelError> {
     let (mut opsets, mut metadata) = (Vec::new(), Vec::new());
     for field in Fields::new(message) {
         let field = field?;
