@@ -40,6 +40,13 @@ fn pool_threads() -> usize {
     if rayon::current_thread_index().is_none() && !*GLOBAL { 1 } else { rayon::current_num_threads() }
 }
 
+/// So many elements, and their bytes in the source and the target.
+struct Part<'a> {
+    src: &'a [u8],
+    dst: &'a mut [u8],
+    len: usize,
+}
+
 /// A cast between two types of whole or packed bytes, resolved: what to call, on how many threads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Job {
@@ -81,31 +88,49 @@ impl Job {
         debug_assert_eq!(dst.len(), (len * self.to_bits).div_ceil(8));
         let touched = src.len().saturating_add(dst.len());
         let store = if touched < STREAM_BYTES { Store::Cached } else { Store::Streamed };
+        let whole = Part { src, dst, len };
         #[cfg(feature = "threads")]
         if touched >= 2 * THREAD_BYTES && self.threads != Some(1) {
             let threads = pool_threads();
             let parts = self.threads.map_or(threads, |most| most.min(threads)).min(touched / THREAD_BYTES);
-            return self.split(store, src, dst, len, parts);
+            return self.share(store, whole, parts);
         }
-        self.run_part(store, src, dst, len);
+        self.run_part(store, whole);
     }
 
-    /// Halves the tensor until there are as many parts as wanted, each on whichever thread of the pool is free.
+    /// Casts the first of so many parts on the caller's thread, which is awake, and the others on the pool's.
     #[cfg(feature = "threads")]
-    fn split(&self, store: Store, src: &[u8], dst: &mut [u8], len: usize, parts: usize) {
+    fn share(&self, store: Store, part: Part<'_>, parts: usize) {
         if parts < 2 {
-            return self.run_part(store, src, dst, len);
+            return self.run_part(store, part);
         }
-        let low = (len / parts * (parts / 2)).next_multiple_of(GRAIN).min(len);
-        let (src_low, src_high) = src.split_at((low * self.from_bits).div_ceil(8));
-        let (dst_low, dst_high) = dst.split_at_mut((low * self.to_bits).div_ceil(8));
-        rayon::join(
-            || self.split(store, src_low, dst_low, low, parts / 2),
-            || self.split(store, src_high, dst_high, len - low, parts - parts / 2),
-        );
+        let (first, others) = self.cut(part, parts, 1);
+        rayon::in_place_scope(|scope| {
+            scope.spawn(|_| self.split(store, others, parts - 1));
+            self.run_part(store, first);
+        });
     }
 
-    fn run_part(&self, store: Store, src: &[u8], dst: &mut [u8], len: usize) {
+    /// Halves a part until there are as many as wanted, each on whichever thread of the pool is free.
+    #[cfg(feature = "threads")]
+    fn split(&self, store: Store, part: Part<'_>, parts: usize) {
+        if parts < 2 {
+            return self.run_part(store, part);
+        }
+        let (low, high) = self.cut(part, parts, parts / 2);
+        rayon::join(|| self.split(store, low, parts / 2), || self.split(store, high, parts - parts / 2));
+    }
+
+    /// Cuts a part behind the first `low` of `parts`.
+    #[cfg(feature = "threads")]
+    fn cut<'a>(&self, Part { src, dst, len }: Part<'a>, parts: usize, low: usize) -> (Part<'a>, Part<'a>) {
+        let at = (len / parts * low).next_multiple_of(GRAIN).min(len);
+        let (src_low, src_high) = src.split_at((at * self.from_bits).div_ceil(8));
+        let (dst_low, dst_high) = dst.split_at_mut((at * self.to_bits).div_ceil(8));
+        (Part { src: src_low, dst: dst_low, len: at }, Part { src: src_high, dst: dst_high, len: len - at })
+    }
+
+    fn run_part(&self, store: Store, Part { src, dst, len }: Part<'_>) {
         match (self.kernel, self.copy) {
             (Some(kernel), _) => with_default_float_environment(|| {
                 // SAFETY: the kernel is from the table of a backend, and `Backend` values are only made of rows that are

@@ -1,6 +1,7 @@
 //! What the backends of this architecture share: the walk over a tensor in steps, with results left in the caches or
 //! streamed past them.
 
+use crate::arch::kinds::is_float;
 use crate::element::Element;
 use crate::packed::{bits, byte_len};
 use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
@@ -22,17 +23,27 @@ pub(super) fn unaligned<S: Element, D: Element>(dst: &[u8], step: usize) -> Opti
     (whole && count < step).then_some(count)
 }
 
-/// Asks for lines of the source to be brought near, in the order in which they lie: those [`AHEAD`] where that helps, which
-/// gains little on Zen 4, a third on Zen 5; and where reads outweigh writes, or a step has eight lines of them, those of
-/// the step itself. There, requests ahead fill the few places for misses that the processor's own prefetching does
-/// without (double to int4: 19 GB/s for 31), but it has to see the lines in order, and the compiler loads them in any.
+/// Asks for lines of the source to be brought near.
+///
+/// Those of the step itself, in the order in which they lie, where reads outweigh writes or a step has eight lines of them: the
+/// processor's own prefetching has to see lines in order, and the compiler loads a wide step's in any. And those
+/// [`AHEAD`], so that memory does not wait while a step computes; but for steps with so many loads that compute little,
+/// between integers or to 32 bits and more, which have enough to ask for.
 #[inline]
 #[target_feature(enable = "sse")]
 pub(super) fn fetch<S: Element, D: Element>(src: &[u8]) {
-    let ahead = if const { bits::<S>() > 32 || bits::<S>() > 2 * bits::<D>() } { 0 } else { AHEAD };
-    for line in (0..src.len()).step_by(LINE) {
-        // A wish about an address, which need not be one.
-        _mm_prefetch::<_MM_HINT_T0>(src.as_ptr().wrapping_add(ahead + line).cast());
+    let ask = |ahead: usize| {
+        for line in (0..src.len()).step_by(LINE) {
+            // A wish about an address, which need not be one.
+            _mm_prefetch::<_MM_HINT_T0>(src.as_ptr().wrapping_add(ahead + line).cast());
+        }
+    };
+    let reads = const { bits::<S>() > 32 || bits::<S>() > 2 * bits::<D>() };
+    if reads {
+        ask(0);
+    }
+    if !reads || const { bits::<D>() <= 16 && (is_float::<S>() || is_float::<D>()) } {
+        ask(AHEAD);
     }
 }
 
