@@ -97,9 +97,7 @@ pub(super) unsafe fn step<S: Element, D: Element>(src: *const u8, dst: *mut u8, 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 pub(super) unsafe fn float_lanes<S: Element>(src: *const u8) -> __m512 {
-    let one = _mm512_set1_epi32(1);
-    let odd =
-        |value: __m512i, inexact: __mmask16| _mm512_castsi512_ps(_mm512_mask_or_epi32(value, inexact, value, one));
+    let odd = |value: __m512i, inexact: __mmask16| _mm512_castsi512_ps(with_lowest_bit(value, inexact));
     // SAFETY: each arm reads 16 elements.
     unsafe {
         match S::DATA_TYPE {
@@ -150,6 +148,25 @@ pub(super) unsafe fn float_lanes<S: Element>(src: *const u8) -> __m512 {
     }
 }
 
+/// Sets the lowest bit where the mask is. Of the intrinsic the compiler makes three instructions: the mask as a vector, a
+/// shift of it, and an or.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn with_lowest_bit(mut value: __m512i, mask: __mmask16) -> __m512i {
+    let one = _mm512_set1_epi32(1);
+    // SAFETY: one instruction on registers, which this function's features have.
+    unsafe {
+        core::arch::asm!(
+            "vpord {value}{{{mask}}}, {value}, {one}",
+            value = inout(zmm_reg) value,
+            mask = in(kreg) mask,
+            one = in(zmm_reg) one,
+            options(pure, nomem, nostack, preserves_flags),
+        );
+    }
+    value
+}
+
 /// 16 integers cut to their low 32 bits, or extended to them.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
@@ -174,7 +191,7 @@ unsafe fn double_words<S: Element, D: Element>(src: *const u8) -> __m512i {
     unsafe {
         match D::DATA_TYPE.info().kind {
             Kind::Float(_) if matches!(D::DATA_TYPE, DataType::Float) => to_float::<S>(src),
-            Kind::Float(_) => to_bfloat16(float_lanes::<S>(src)),
+            Kind::Float(_) => to_bfloat16::<S>(float_lanes::<S>(src)),
             Kind::Bool => to_bool::<S>(src),
             _ if const { is_integer::<S>() } => integer_lanes::<S>(src),
             _ if matches!(S::DATA_TYPE, DataType::Double) => {
@@ -206,12 +223,16 @@ unsafe fn to_float<S: Element>(src: *const u8) -> __m512i {
     }
 }
 
+/// 16 floats that were elements of `S` as bfloat16, in the low bits of each double word.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn to_bfloat16(value: __m512) -> __m512i {
+fn to_bfloat16<S: Element>(value: __m512) -> __m512i {
     let bits = _mm512_castps_si512(value);
     let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
     let rounded = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
+    if const { !is_float::<S>() } {
+        return _mm512_srli_epi32::<16>(rounded);
+    }
     let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(value, value);
     let kept = _mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x40_0000));
     _mm512_srli_epi32::<16>(kept)
