@@ -58,14 +58,17 @@ def folders(target):
 
 
 def run(target, arguments, log):
-    """Runs a target in a folder for files that is in memory, where the system has one."""
+    """Runs a target in a folder for files that is in memory, where the system has one. Its status, and the processor's seconds."""
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as scratch:
         environment = {**os.environ, "TMPDIR": scratch}
         (FUZZ / "artifacts" / target).mkdir(parents=True, exist_ok=True)
         command = [binary(target), f"-artifact_prefix={FUZZ}/artifacts/{target}/", *LIMITS, *arguments]
         with open(log, "w") as out:
-            return subprocess.run(command, env=environment, stdout=out, stderr=out, stdin=subprocess.DEVNULL).returncode
+            child = subprocess.Popen(command, env=environment, stdout=out, stderr=out, stdin=subprocess.DEVNULL)
+            _, status, usage = os.wait4(child.pid, 0)
+            child.returncode = os.waitstatus_to_exitcode(status)
+            return child.returncode, usage.ru_utime + usage.ru_stime
 
 
 def fuzz(target, minutes):
@@ -75,13 +78,14 @@ def fuzz(target, minutes):
     if dictionary.exists():
         arguments.insert(0, f"-dict={dictionary}")
     log = FOUND.parent / f"{target}.log"
-    failed = run(target, arguments, log)
+    failed, seconds = run(target, arguments, log)
     text = log.read_text(errors="replace")
     coverage = re.findall(r"cov: (\d+) ft: \d+ corp: (\d+)", text)
     edges, inputs = coverage[-1] if coverage else ("?", "?")
     runs = re.search(r"number_of_executed_units: (\d+)", text) or re.search(r"Done (\d+) runs", text)
     runs = int(runs[1]) if runs else 0
-    row = f"| {target} | {minutes:g} | {runs:,} | {runs / 60 / minutes:,.0f} | {edges} | {inputs} | {1 if failed else 0} |"
+    row = (f"| {target} | {minutes:g} | {seconds / 60:.1f} | {runs:,} | {runs / max(seconds, 1):,.0f} | {edges} | {inputs} "
+           f"| {1 if failed else 0} |")
     print(row if not failed else f"{row}  see {log}", flush=True)
     return row, not failed
 
@@ -90,7 +94,7 @@ def minimise(target):
     """Takes into the repository's corpus the fewest inputs that reach what all of them reach, the shortest first."""
     with tempfile.TemporaryDirectory(dir=ROOT / ".cache") as folder:
         log = FOUND.parent / f"{target}.merge.log"
-        if run(target, ["-set_cover_merge=1", f"-max_len={KEPT_LEN}", folder, *folders(target)], log):
+        if run(target, ["-set_cover_merge=1", f"-max_len={KEPT_LEN}", folder, *folders(target)], log)[0]:
             sys.exit(f"fuzz: {target} cannot be minimised: see {log}")
         shutil.rmtree(CORPUS / target, ignore_errors=True)
         (CORPUS / target).mkdir(parents=True)
@@ -126,7 +130,9 @@ def main():
         note = f" {args.note}." if args.note else ""
         head = (f"\n## {datetime.date.today()}\n\n`scripts/fuzz.py --minutes {args.minutes:g} --jobs {args.jobs}`, "
                 f"{platform.system()}, {os.cpu_count()} cores, at commit {commit.stdout.strip()}.{note}\n\n"
-                "| target | minutes | executions | a second | edges | inputs | failures |\n|---|---|---|---|---|---|---|\n")
+                "Minutes are the clock's and the processor's; executions a second are of the processor's.\n\n"
+                "| target | minutes | of a processor | executions | a second | edges | inputs | failures |\n"
+                "|---|---|---|---|---|---|---|---|\n")
         with open(args.record, "a") as out:
             out.write(head + "\n".join(row for row, _ in results) + "\n")
     if not all(well for _, well in results):
