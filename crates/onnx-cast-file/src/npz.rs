@@ -5,6 +5,7 @@
 
 use crate::error::{FileError, Short};
 use crate::positional::{InputFile, PositionedReader};
+use std::hint::black_box;
 use std::io::{self, Read};
 use thiserror::Error;
 use zip::result::ZipError;
@@ -62,6 +63,17 @@ pub(crate) fn is_deflated(file: &InputFile, archive: &mut Archive<'_>, index: us
     Ok(member.compression() == CompressionMethod::Deflated)
 }
 
+/// Whether there is memory for the tables of what deflates or inflates, which panics where there is none.
+pub(crate) fn room_for_tables() -> io::Result<()> {
+    /// More than both take.
+    const TABLES: usize = 1 << 20;
+    let mut room = Vec::<u8>::new();
+    let there = room.try_reserve_exact(TABLES);
+    // What nobody looks at need not be allocated at all.
+    drop(black_box(room));
+    there.map_err(|_| io::ErrorKind::OutOfMemory.into())
+}
+
 /// Hands a member's array to a function: its name, its length and its bytes.
 pub(crate) fn with_member<T>(
     file: &InputFile,
@@ -70,6 +82,7 @@ pub(crate) fn with_member<T>(
     read: impl FnOnce(String, u64, &mut (dyn Read + Send)) -> Result<T, FileError>,
 ) -> Result<T, FileError> {
     let wrong = |problem| FileError::npz(file.path(), problem);
+    room_for_tables().map_err(|error| FileError::io(file.path(), "read", error))?;
     let mut member = archive.by_index(index).map_err(|problem| error(file, problem))?;
     let name = member.name().map_err(|problem| error(file, problem))?.into_owned();
     let known = [CompressionMethod::Stored, CompressionMethod::Deflated].contains(&member.compression());

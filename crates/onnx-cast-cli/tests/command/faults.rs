@@ -5,12 +5,15 @@ use crate::common::{done, refused, stderr};
 use crate::files::{Folder, floats};
 use onnx_cast::{DataType, Tensor};
 use onnx_cast_file::safetensors::{self, Safetensors};
-use onnx_cast_file::{FileCast, Watch, cast_file};
+use onnx_cast_file::{FileCast, Watch, cast_file, npy};
 use std::fs::{self, File};
+use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, ZipWriter};
 
 /// A checkpoint of one tensor of this many floats, zeros that take no room on the disk.
 pub(crate) fn sparse(folder: &Folder, name: &str, len: u64) {
@@ -101,6 +104,15 @@ fn a_full_disk_at_the_end_of_an_archive() {
     assert!(refusals > want.len() / 1024 - 1, "{refusals} limits were too small for {} bytes", want.len());
 }
 
+/// Casts in an address space of so many KiB.
+fn in_memory(folder: &Folder, limit: u64, files: &str) -> Output {
+    let line = format!("ulimit -v {limit} && exec \"$0\" cast -q {files} --to float16");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &line, env!("CARGO_BIN_EXE_onnx-cast")]).current_dir(folder.0.path());
+    // With it the standard library, out of memory, waits for itself where it would tell of that.
+    shell.env_remove("RUST_BACKTRACE").output().expect("a shell")
+}
+
 /// From where the command cannot be loaded to where it has all that it wants: never a panic, and never half an output. Where
 /// there was no memory for a thread it once panicked.
 #[test]
@@ -112,13 +124,8 @@ fn little_memory() {
     let mut casts = 0;
     for step in 0..24 {
         folder.write("out.safetensors", b"old");
-        let line = "ulimit -v $1 && exec \"$0\" cast -q in.safetensors out.safetensors --to float16";
         let limit = (8_000.0 * 1.2f64.powi(step)) as u64;
-        let mut shell = Command::new("sh");
-        shell.args(["-c", line, env!("CARGO_BIN_EXE_onnx-cast"), &limit.to_string()]).current_dir(folder.0.path());
-        // With it the standard library, out of memory, waits for itself where it would tell of that.
-        shell.env_remove("RUST_BACKTRACE");
-        let output = shell.output().expect("a shell");
+        let output = in_memory(&folder, limit, "in.safetensors out.safetensors");
         let text = stderr(&output);
         assert!(!text.contains("panicked"), "{limit} KB: {text}");
         assert_eq!(folder.names(), ["in.safetensors", "out.safetensors", "want.safetensors"], "{limit} KB");
@@ -127,6 +134,39 @@ fn little_memory() {
         casts += u32::from(whole);
     }
     assert!((1..24).contains(&casts), "{casts} of 24 limits were enough");
+}
+
+/// What deflates and what inflates panicked where there was no memory for its tables.
+#[test]
+fn little_memory_for_an_archive() {
+    let folder = Folder::new();
+    let mut zip = ZipWriter::new(File::create(folder.path("in.npz")).expect("a file"));
+    zip.start_file("w.npy", SimpleFileOptions::default().compression_method(CompressionMethod::Deflated)).expect("one");
+    let w = Tensor::from_slice(vec![1000], &[0.3f32; 1000]).expect("a tensor");
+    zip.write_all(&npy::write(&w.view(), false).expect("an array")).expect("written");
+    zip.finish().expect("finished");
+    done(&folder.run("cast -q in.npz want.npz --to float16"));
+    let want = folder.read("want.npz");
+    let casts = |limit| {
+        folder.write("out.npz", b"old");
+        let output = in_memory(&folder, limit, "in.npz out.npz");
+        let (text, got) = (stderr(&output), folder.read("out.npz"));
+        assert!(!text.contains("panicked"), "{limit} KB: {text}");
+        assert_eq!(folder.names(), ["in.npz", "out.npz", "want.npz"], "{limit} KB");
+        let whole = output.status.success();
+        assert!(got == if whole { want.as_slice() } else { b"old" }, "{limit} KB: {} {text}", output.status);
+        whole
+    };
+    // The least that is enough, and what is a little less: the tables are among what is missing.
+    let (mut little, mut enough) = (1 << 10, 1 << 20);
+    assert!(!casts(little) && casts(enough));
+    while enough - little > 32 {
+        let limit = (little + enough) / 2;
+        *(if casts(limit) { &mut enough } else { &mut little }) = limit;
+    }
+    for step in 1..=60 {
+        casts(little - 32 * step);
+    }
 }
 
 #[test]

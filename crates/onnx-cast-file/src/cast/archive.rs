@@ -45,6 +45,7 @@ impl Job<'_> {
         failure: &Failure,
         meter: &Meter<'_>,
     ) -> Result<(), FileError> {
+        let failed = |error| FileError::io(self.sink.path, "write", error);
         let mut archive = match self.input.format {
             Format::Npz => Some(npz::open(&self.input.file)?),
             _ => None,
@@ -59,6 +60,7 @@ impl Job<'_> {
             // More than the header and padding of an array can add is left to the limit of the old format.
             let large = row.bytes_after.saturating_mul(8) > u64::from(u32::MAX) / 2;
             let options = SimpleFileOptions::default().compression_method(method).large_file(large);
+            npz::room_for_tables().map_err(failed)?;
             zip.start_file(format!("{}.npy", row.name), options).map_err(|error| self.unwritten(error))?;
             let mut member = Watchful { out: &mut *zip, failure };
             if let Place::Strings(strings) = &stored.place {
@@ -67,7 +69,7 @@ impl Job<'_> {
             }
             let header = npy::header(row.to, &row.shape, self.sink.options.npy_plain);
             let sink = Ordered::new(member);
-            sink.put(0, &header).map_err(|error| self.unwritten(error.into()))?;
+            sink.put(0, &header).map_err(failed)?;
             let at = header.len() as u64;
             match &mut archive {
                 Some(archive) => self.pass_member(index, archive, at, &sink, meter)?,
