@@ -350,7 +350,7 @@ fn open_array(
         (Some(items), None, Some(member)) => Place::Member(member, items),
         (Some(items), None, None) => Place::File(start, items),
         (None, ..) => {
-            let mut body = header.split_off((start as usize).min(header.len()));
+            let mut body = header.split_off(start.min(header.len() as u64) as usize);
             read((len - start).saturating_sub(body.len() as u64), &mut body)?;
             let data = array.decode(Cow::Owned(body)).map_err(wrong)?;
             return Ok(Stored::of(Source { name, data_type, shape: array.shape, data }, array.len));

@@ -259,7 +259,7 @@ pub(crate) fn outline(file: &InputFile) -> Result<Outline, FileError> {
         let Some(end) = value.checked_add(field.len).filter(|&end| end <= file.len()) else { break };
         if field.bytes && field.number == field::RAW_DATA && field.len >= MANY && raw.is_none() {
             raw = Some((value, field.len));
-        } else if let Some(span) = head.get(..(end - at) as usize) {
+        } else if let Some(span) = usize::try_from(end - at).ok().and_then(|len| head.get(..len)) {
             message.extend_from_slice(span);
         } else {
             message.extend_from_slice(&file.read(at, end - at)?);

@@ -256,3 +256,18 @@ fn paths() {
     );
     assert!(!Path::new(&at("o.npy")).exists());
 }
+
+/// A field of more bytes than sizes of 32 bits count is not taken for a short one.
+#[cfg(target_pointer_width = "32")]
+#[test]
+fn a_field_that_does_not_fit_in_memory() {
+    let folder = folder();
+    let path = folder.path().join("long.pb");
+    // doc_string, of 2^32 + 10 bytes, of which the file has all.
+    let head = [0x62, 0x8a, 0x80, 0x80, 0x80, 0x10];
+    fs::write(&path, head).expect("written");
+    let file = fs::OpenOptions::new().write(true).open(&path).expect("opened");
+    file.set_len(head.len() as u64 + (1 << 32) + 10).expect("a file with a hole");
+    let error = read_tensor(&path).expect_err("more than there is room for");
+    assert_eq!(text(error, &folder), "long.pb: cannot read: out of memory");
+}

@@ -19,7 +19,7 @@ fn main() {
     let order = if cfg!(target_endian = "big") { "big" } else { "little" };
     println!("{}, {order} endian; backends: {}", std::env::consts::ARCH, backends.join(", "));
     stage("casts at every length and alignment", cases::every_length_at_every_alignment);
-    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    #[cfg(any(target_arch = "x86", target_arch = "x86_64", target_arch = "aarch64"))]
     stage("casts under every setting of the control register", cases::every_setting_of_the_control_register);
     stage("values of sources of 16 bits or fewer: all", values::every_value_of_16_bits_or_fewer);
     stage("values of wider sources", values::ties_specials_and_random_values_of_wider_sources);

@@ -220,8 +220,7 @@ impl DataType {
         if bits >= 8 {
             return len.checked_mul(bits / 8);
         }
-        // Split at 8 elements, which are `bits` whole bytes, so that nothing overflows on the way.
-        Some(len / 8 * bits + (len % 8 * bits).div_ceil(8))
+        Some(byte_len_of(len, bits))
     }
 
     /// The float format, for float types.
@@ -262,6 +261,14 @@ impl DataType {
         };
         PLACES[self as usize]
     }
+}
+
+/// Bytes of `len` elements of a width; for lengths that are known to fit, as their number of bits may not, where sizes have
+/// 32 bits.
+#[inline(always)]
+pub(crate) const fn byte_len_of(len: usize, bits: usize) -> usize {
+    // Split at 8 elements, which are `bits` whole bytes, so that nothing overflows on the way.
+    if bits >= 8 { len * (bits / 8) } else { len / 8 * bits + (len % 8 * bits).div_ceil(8) }
 }
 
 impl fmt::Display for DataType {

@@ -3,7 +3,7 @@
 //!
 //! Packing belongs to load and store, never to rounding: everything here moves bit patterns.
 
-use crate::element::{DataType, Element, Word};
+use crate::element::{DataType, Element, Word, byte_len_of};
 
 /// Width of an element in bits.
 pub(crate) const fn bits<T: Element>() -> usize {
@@ -13,7 +13,7 @@ pub(crate) const fn bits<T: Element>() -> usize {
 /// Bytes of `len` elements; for lengths that are known to fit.
 #[inline(always)]
 pub(crate) const fn byte_len<T: Element>(len: usize) -> usize {
-    if bits::<T>() >= 8 { len * (bits::<T>() / 8) } else { len / 8 * bits::<T>() + (len % 8 * bits::<T>()).div_ceil(8) }
+    byte_len_of(len, bits::<T>())
 }
 
 /// Element `index` of `bytes`.

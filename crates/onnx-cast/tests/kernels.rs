@@ -28,7 +28,7 @@ fn every_length_at_every_alignment() {
     println!("{casts} casts compared");
 }
 
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[cfg(any(target_arch = "x86", target_arch = "x86_64", target_arch = "aarch64"))]
 #[test]
 fn the_control_register_changes_nothing_and_stays() {
     let casts = cases::every_setting_of_the_control_register();

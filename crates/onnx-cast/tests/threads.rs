@@ -77,6 +77,21 @@ fn large_tensors_that_share_the_pool() {
     });
 }
 
+/// Where sizes have 32 bits: a tensor of which each of two threads gets more bits than those count.
+#[cfg(target_pointer_width = "32")]
+#[test]
+fn a_tensor_whose_bits_do_not_fit_in_a_size() {
+    let case = Case::new(Ty::Float16, Ty::Int2, Rules::default());
+    let times = (1 << 30) / case.source.len() + 1;
+    let (len, src) = (times * case.count, case.source.repeat(times));
+    let mut dst = vec![0xa5; times * case.expected.len()];
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().expect("threads");
+    pool.install(|| case.run(&case.plan(onnx_cast::Backend::best()), len, &src, &mut dst));
+    for (nth, part) in dst.chunks(case.expected.len()).enumerate() {
+        case.check(0, case.count, part, || format!("{len} elements, repetition {nth}"));
+    }
+}
+
 /// The pool is made once in a process, and a limit stays: so in a process of its own, which is this test again.
 #[cfg(target_os = "linux")]
 #[test]

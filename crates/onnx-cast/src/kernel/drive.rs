@@ -2,7 +2,7 @@
 
 use super::{Kernel, Store};
 use crate::arch::{Backend, with_default_float_environment};
-use crate::element::DataType;
+use crate::element::{DataType, byte_len_of};
 use crate::scalar::{RoundMode, Rules};
 
 /// Copies `src` over `dst`, which is as long, past the caches.
@@ -84,8 +84,8 @@ impl Job {
 
     /// Casts `len` elements, whose bytes are all of `src` and `dst`.
     pub(crate) fn run(&self, src: &[u8], dst: &mut [u8], len: usize) {
-        debug_assert_eq!(src.len(), (len * self.from_bits).div_ceil(8));
-        debug_assert_eq!(dst.len(), (len * self.to_bits).div_ceil(8));
+        debug_assert_eq!(src.len(), byte_len_of(len, self.from_bits));
+        debug_assert_eq!(dst.len(), byte_len_of(len, self.to_bits));
         let touched = src.len().saturating_add(dst.len());
         let store = if touched < STREAM_BYTES { Store::Cached } else { Store::Streamed };
         let whole = Part { src, dst, len };
@@ -125,8 +125,8 @@ impl Job {
     #[cfg(feature = "threads")]
     fn cut<'a>(&self, Part { src, dst, len }: Part<'a>, parts: usize, low: usize) -> (Part<'a>, Part<'a>) {
         let at = (len / parts * low).next_multiple_of(GRAIN).min(len);
-        let (src_low, src_high) = src.split_at((at * self.from_bits).div_ceil(8));
-        let (dst_low, dst_high) = dst.split_at_mut((at * self.to_bits).div_ceil(8));
+        let (src_low, src_high) = src.split_at(byte_len_of(at, self.from_bits));
+        let (dst_low, dst_high) = dst.split_at_mut(byte_len_of(at, self.to_bits));
         (Part { src: src_low, dst: dst_low, len: at }, Part { src: src_high, dst: dst_high, len: len - at })
     }
 
@@ -141,5 +141,20 @@ impl Job {
             (None, Some(copy)) if store == Store::Streamed => unsafe { copy(src, dst) },
             _ => dst.copy_from_slice(src),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where sizes have 32 bits, half a gigabyte has more bits than they count.
+    #[test]
+    fn the_bits_of_a_tensor_need_not_fit_in_a_size() {
+        assert_eq!(byte_len_of(usize::MAX / 8, 64), usize::MAX / 8 * 8);
+        assert_eq!(byte_len_of(usize::MAX, 8), usize::MAX);
+        assert_eq!(byte_len_of(usize::MAX, 4), usize::MAX / 2 + 1);
+        assert_eq!(byte_len_of(usize::MAX - 1, 6), usize::MAX / 4 * 3 + 2);
+        assert_eq!(byte_len_of(5, 6), 4);
     }
 }

@@ -137,7 +137,7 @@ pub(crate) fn every_length_at_every_alignment() -> u64 {
 }
 
 /// What a host may have made of the floating-point control register.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
 mod control {
     use std::arch::asm;
 
@@ -192,7 +192,7 @@ mod control {
 }
 
 /// Runs `f` under a setting of the control register, and gives what the register is after it.
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[cfg(any(target_arch = "x86", target_arch = "x86_64", target_arch = "aarch64"))]
 #[inline(never)]
 fn with_control_register(setting: u64, f: impl FnOnce()) -> u64 {
     let before = control::get();
@@ -204,7 +204,7 @@ fn with_control_register(setting: u64, f: impl FnOnce()) -> u64 {
 }
 
 /// Casts every case under every setting of the control register, and gives how many casts that were.
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[cfg(any(target_arch = "x86", target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) fn every_setting_of_the_control_register() -> u64 {
     let mut casts = 0;
     let mut dst = Vec::new();

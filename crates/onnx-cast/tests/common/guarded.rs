@@ -2,15 +2,21 @@
 
 pub(crate) use platform::Guarded;
 
-#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+#[cfg(all(target_os = "linux", target_env = "gnu", not(miri)))]
 mod platform {
-    use std::ffi::{c_int, c_void};
+    use std::ffi::{c_int, c_long, c_void};
     use std::ptr;
 
-    // The C library, which std links already; the constants are Linux's on every processor.
+    // The C library, which std links already, and whose offsets are longs; the constants are Linux's on every processor.
     unsafe extern "C" {
-        fn mmap(address: *mut c_void, len: usize, protection: c_int, flags: c_int, file: c_int, at: i64)
-        -> *mut c_void;
+        fn mmap(
+            address: *mut c_void,
+            len: usize,
+            protection: c_int,
+            flags: c_int,
+            file: c_int,
+            at: c_long,
+        ) -> *mut c_void;
         fn mprotect(address: *mut c_void, len: usize, protection: c_int) -> c_int;
         fn munmap(address: *mut c_void, len: usize) -> c_int;
     }
@@ -54,7 +60,7 @@ mod platform {
     }
 }
 
-#[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
+#[cfg(not(all(target_os = "linux", target_env = "gnu", not(miri))))]
 mod platform {
     /// Without guards, where the system's calls for them are not known here.
     pub(crate) struct Guarded(Vec<u8>);
