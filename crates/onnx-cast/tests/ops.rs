@@ -292,6 +292,7 @@ fn a_backend_goes_by_its_name() {
 
 /// The choice is made once in a process, so each is made in one of its own: this test binary, again.
 #[test]
+#[cfg_attr(miri, ignore = "it starts a process")]
 fn the_environment_variable_forces_a_backend() {
     const CHILD: &str = "ONNX_CAST_TEST_PRINTS_ITS_BACKEND";
     if std::env::var_os(CHILD).is_some() {
