@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# Runs the tests under valgrind's memcheck, which sees what is read and was never written, and every access to memory that is not
+# there, no longer there, or lost. Not part of the test run; a part takes minutes, or half an hour.
+#
+#   bash scripts/memcheck.sh                     # all parts
+#   bash scripts/memcheck.sh library             # the tests of crates/onnx-cast, on the portable and the AVX2 backend
+#   bash scripts/memcheck.sh files               # the tests of crates/onnx-cast-file
+#   bash scripts/memcheck.sh c                   # programs in C and C++ around the C interface (scripts/check_c.py)
+#
+# Needs valgrind. It has no AVX-512, and tells the program so.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+# Threads of ours wait for each other: without fair scheduling one may wait for minutes.
+valgrind=(valgrind --quiet --fair-sched=yes)
+leaks=(--leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite)
+
+# Tests that are left to the test run, by crate and program: those of every value would take hours here, and hold what is rounded
+# twice (below) against the oracle; the one of the variable starts itself again, where memcheck does not watch and more backends are.
+left_out() {
+    case $1 in
+    onnx-cast/exhaustive) echo every_value_of_16_bits_or_fewer ties_specials_and_random_values_of_wider_sources ;;
+    onnx-cast/ops) echo the_environment_variable_forces_a_backend ;;
+    esac
+}
+
+# The test programs of a crate, as the test run builds them.
+programs() {
+    cargo test --quiet --locked --no-run -p "$1" --lib --tests
+    cargo test --quiet --locked --no-run -p "$1" --lib --tests --message-format=json 2>/dev/null |
+        sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | sort
+}
+
+# memcheck on the test programs of a crate, one test after the other.
+tests_of() {
+    local crate=$1 all program name left more log count=0 passed=0 begun=$SECONDS
+    log=$(mktemp)
+    all=$(programs "$crate")
+    # It converts 64-bit integers to float by way of double, which rounds twice: what is compared with that is not, here.
+    export ONNX_CAST_TEST_UNCOMPARED=int64:float,uint64:float
+    for program in $all; do
+        name=$(basename "${program%-*}")
+        read -ra left < <(left_out "$crate/$name") || true
+        if ! (cd "crates/$crate" && "${valgrind[@]}" "${leaks[@]}" --error-exitcode=9 "$program" --test-threads 1 \
+            "${left[@]/#/--skip=}" > "$log" 2>&1); then
+            cat "$log"
+            return 1
+        fi
+        more=$(sed -n 's/^test result: ok. \([0-9]*\) passed.*/\1/p' "$log")
+        echo "$name: $more tests${left:+, without ${left[*]}}"
+        count=$((count + 1)) passed=$((passed + more))
+    done
+    rm "$log"
+    echo "$crate: $count programs, $passed tests, no error, $(((SECONDS - begun) / 60)) minutes"
+}
+
+library() { tests_of onnx-cast; }
+
+files() { tests_of onnx-cast-file; }
+
+c() { .venv/bin/python scripts/check_c.py; }
+
+type valgrind > /dev/null
+[ $# -gt 0 ] || set -- library files c
+for part in "$@"; do
+    printf '\n=== %s\n' "$part"
+    case $part in
+    library | files | c) "$part" ;;
+    *)
+        echo "usage: scripts/memcheck.sh [library] [files] [c]" >&2
+        exit 2
+        ;;
+    esac
+done
