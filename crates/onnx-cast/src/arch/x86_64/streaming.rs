@@ -4,7 +4,7 @@
 use crate::arch::kinds::is_float;
 use crate::element::Element;
 use crate::packed::{bits, byte_len};
-use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch, _mm_sfence};
 
 /// Bytes of a cache line.
 pub(super) const LINE: usize = 64;
@@ -23,6 +23,17 @@ pub(super) fn unaligned<S: Element, D: Element>(dst: &[u8], step: usize) -> Opti
     (whole && count < step).then_some(count)
 }
 
+/// Ends a run of stores past the caches: other threads see them before whatever is stored from here on.
+#[inline]
+#[target_feature(enable = "sse")]
+pub(super) fn fence() {
+    // SAFETY: it takes nothing.
+    #[allow(unused_unsafe)]
+    unsafe {
+        _mm_sfence();
+    }
+}
+
 /// Asks for lines of the source to be brought near.
 ///
 /// Those of the step itself, in the order in which they lie, where reads outweigh writes or a step has eight lines of them: the
@@ -34,8 +45,11 @@ pub(super) fn unaligned<S: Element, D: Element>(dst: &[u8], step: usize) -> Opti
 pub(super) fn fetch<S: Element, D: Element>(src: &[u8]) {
     let ask = |ahead: usize| {
         for line in (0..src.len()).step_by(LINE) {
-            // A wish about an address, which need not be one.
-            _mm_prefetch::<_MM_HINT_T0>(src.as_ptr().wrapping_add(ahead + line).cast());
+            // SAFETY: a wish about an address, which need not be one. Only in older Rust is it unsafe, as the fence is.
+            #[allow(unused_unsafe)]
+            unsafe {
+                _mm_prefetch::<_MM_HINT_T0>(src.as_ptr().wrapping_add(ahead + line).cast());
+            }
         }
     };
     let reads = const { bits::<S>() > 32 || bits::<S>() > 2 * bits::<D>() };
@@ -66,7 +80,7 @@ macro_rules! steps {
             store: crate::kernel::Store,
             step: impl Fn(*const u8, *mut u8),
         ) {
-            use crate::arch::x86_64::streaming::{fetch, unaligned};
+            use crate::arch::x86_64::streaming::{fence, fetch, unaligned};
             use crate::kernel::Store;
             use crate::packed::{bits, byte_len, clear_padding};
             use core::mem::MaybeUninit;
@@ -115,7 +129,7 @@ macro_rules! steps {
                 (src, dst, len) = (from_rest, to_rest, len - count);
             }
             if first.is_some() {
-                core::arch::x86_64::_mm_sfence();
+                fence();
             }
         }
     };

@@ -86,5 +86,5 @@ pub(crate) unsafe fn copy(src: &[u8], dst: &mut [u8]) {
         unsafe { _mm256_stream_si256(to.add(1), high) };
     }
     to_rest.copy_from_slice(from_rest);
-    _mm_sfence();
+    streaming::fence();
 }

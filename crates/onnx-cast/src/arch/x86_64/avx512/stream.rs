@@ -96,5 +96,5 @@ pub(crate) unsafe fn copy(src: &[u8], dst: &mut [u8]) {
         unsafe { _mm512_stream_si512(to.as_mut_ptr().cast(), load(from.as_ptr())) };
     }
     to_rest.copy_from_slice(from_rest);
-    _mm_sfence();
+    streaming::fence();
 }
