@@ -11,10 +11,11 @@ use crate::scalar::{RoundMode, Rules};
 /// The processor has the instructions that the backend is compiled for.
 pub(crate) type CopyFn = unsafe fn(src: &[u8], dst: &mut [u8]);
 
-/// Casts that touch this much are streamed: more than the last cache holds on the machines measured (32 MiB), so the
-/// output would not stay, and would push everything else out. A non-temporal store does not read the line that it
-/// overwrites, which an ordinary one must.
-const STREAM_BYTES: usize = 40 << 20;
+/// Casts that touch this much are streamed: little of the output would stay in the last cache (32 MiB on the machines
+/// measured), which the source passes through as well and others share, and it would push everything else out. A
+/// non-temporal store does not read the line that it overwrites, which an ordinary one must. Between this and the size of that cache a cast
+/// is faster by an eighth, and no slower where its result is read next.
+const STREAM_BYTES: usize = 24 << 20;
 
 /// Elements at whose multiples a tensor may be cut: whole bytes of every type, and whole cache lines of those of a byte
 /// or more.
