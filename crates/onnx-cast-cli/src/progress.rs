@@ -91,17 +91,11 @@ fn told(done: u64, total: u64, before: u64, elapsed: Duration) -> String {
 pub(crate) fn end_cleanly() {
     use signal_hook::consts::{SIGINT, SIGTERM};
     use signal_hook::iterator::Signals;
-    /// More than a thread takes to begin with: its stack, and another for signals.
-    const ROOM: usize = 4 << 20;
-    // Without the other one the standard library ends the process.
-    let mut room = Vec::<u8>::new();
-    let there = room.try_reserve_exact(ROOM).is_ok();
-    // What nobody looks at need not be allocated at all.
-    drop(std::hint::black_box(room));
-    if !there {
+    // Where the system has no thread to wait for signals, as where memory is short, they do what they do by themselves.
+    if onnx_cast_file::room_for_a_thread().is_err() {
         return;
     }
-    // It has no room for what is sent: so the thread has begun, and has its stacks, when this ends.
+    // It holds nothing that is sent: so the thread has begun, and has its stacks, when this ends.
     let (sender, receiver) = std::sync::mpsc::sync_channel::<Signals>(0);
     let thread = std::thread::Builder::new().spawn(move || {
         let Ok(mut signals) = receiver.recv() else { return };
@@ -112,7 +106,6 @@ pub(crate) fn end_cleanly() {
             });
         }
     });
-    // Where the system has no thread to wait for them, as where memory is short, signals do what they do by themselves.
     if thread.is_ok()
         && let Ok(signals) = Signals::new([SIGINT, SIGTERM].into_iter().filter(|&signal| !is_ignored(signal)))
     {

@@ -3,6 +3,7 @@
 
 use crate::counts::{Counter, Sides};
 use crate::positional::InputFile;
+use crate::room::room_for_a_thread;
 use crate::source::{Items, resize};
 use onnx_cast::{CastError, DataType, Plan, TensorError, TensorView, unpack};
 use std::io::{self, Read, Write};
@@ -127,7 +128,8 @@ pub(crate) fn run(
         flow.work();
     } else {
         thread::scope(|scope| {
-            let start = |_| thread::Builder::new().spawn_scoped(scope, || flow.work()).is_ok();
+            let start =
+                |_| room_for_a_thread().is_ok() && thread::Builder::new().spawn_scoped(scope, || flow.work()).is_ok();
             let started = (0..threads).map(start).filter(|&started| started).count();
             // The system has no thread to give where memory is short: then this one does the work.
             if started == 0 {

@@ -44,6 +44,7 @@ mod positional;
 mod proto;
 mod report;
 mod rewrite;
+mod room;
 pub mod safetensors;
 mod selection;
 mod sharded;
@@ -67,6 +68,7 @@ pub use rewrite::{
     CastInfo, ExternalProblem, FoldOutcome, FoldSummary, Folded, ModelCast, ModelFold, ModelInfo, Storage, cast_model,
     fold_model,
 };
+pub use room::room_for_a_thread;
 pub use selection::{Pattern, Rule, Selection, SelectionError};
 pub use sharded::ShardError;
 pub use tensor::{NamedTensor, WriteOptions, read_tensor, read_tensor_as, write_tensor};

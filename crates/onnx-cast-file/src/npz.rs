@@ -5,7 +5,7 @@
 
 use crate::error::{FileError, Short};
 use crate::positional::{InputFile, PositionedReader};
-use std::hint::black_box;
+use crate::room::room_for;
 use std::io::{self, Read};
 use thiserror::Error;
 use zip::result::ZipError;
@@ -67,11 +67,7 @@ pub(crate) fn is_deflated(file: &InputFile, archive: &mut Archive<'_>, index: us
 pub(crate) fn room_for_tables() -> io::Result<()> {
     /// More than both take.
     const TABLES: usize = 1 << 20;
-    let mut room = Vec::<u8>::new();
-    let there = room.try_reserve_exact(TABLES);
-    // What nobody looks at need not be allocated at all.
-    drop(black_box(room));
-    there.map_err(|_| io::ErrorKind::OutOfMemory.into())
+    room_for(TABLES)
 }
 
 /// Hands a member's array to a function: its name, its length and its bytes.
