@@ -98,12 +98,22 @@ fn no_bar_is_left_above_an_error() {
     assert_eq!(said, "onnx-cast: nan.npy: nan in 1 value cast to float16 (nothing is written)\r\n", "{text:?}");
 }
 
+/// Whether this process ignores a signal, as a shell has what it runs in its background ignore Ctrl-C: then so does the command.
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").expect("/proc");
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).expect("its signals");
+    u64::from_str_radix(mask.trim(), 16).expect("a mask") >> (signal - 1) & 1 == 1
+}
+
 #[test]
 fn ctrl_c_takes_the_bar_away() {
     let folder = Folder::new();
     // 64 GiB that are not there: nobody waits for that.
     sparse(&folder, "in.safetensors", 1 << 34);
     for (signal, name) in [(2, "-INT"), (15, "-TERM")] {
+        if is_ignored(signal) {
+            continue;
+        }
         let (mut child, mut terminal) = start(&folder, "info in.safetensors --stats");
         let mut some = [0; 4096];
         let len = terminal.read(&mut some).expect("a bar");
