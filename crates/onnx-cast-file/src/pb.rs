@@ -57,8 +57,8 @@ pub enum PbProblem {
         /// The number.
         number: i64,
     },
-    /// A negative dimension.
-    #[error("dimension {index} is {dim}")]
+    /// A negative dimension, or one that a size of this machine does not hold.
+    #[error("dimension {index} is {dim}{}", if *dim < 0 { "" } else { ", more than a size of this machine holds" })]
     Dim {
         /// Which dimension.
         index: usize,

@@ -349,7 +349,7 @@ struct Header {
 #[derive(serde::Deserialize)]
 struct RawEntry {
     dtype: String,
-    shape: Vec<u64>,
+    shape: Vec<usize>,
     data_offsets: (u64, u64),
 }
 
@@ -363,7 +363,7 @@ impl RawEntry {
         if start != want || end < start || end > data {
             return Err(SafetensorsError::Offsets { tensor, start, end, want, data });
         }
-        let shape: Vec<usize> = self.shape.iter().map(|&dim| usize::try_from(dim).unwrap_or(usize::MAX)).collect();
+        let shape = self.shape;
         let want = check(&tensor, data_type, &shape)?;
         if end - start != want as u64 {
             return Err(SafetensorsError::Len { tensor, data_type, shape, got: end - start, want });

@@ -27,6 +27,14 @@ fn refusal(name: &str, bytes: &[u8]) -> String {
 
 #[test]
 fn files_of_other_packages() {
+    let large = "tensor `w`: dimension 0 is 1099511627776, more than a size of this machine holds";
+    let (overflow, beyond) = match usize::BITS {
+        32 => (large, large),
+        _ => (
+            "tensor `w`: 1099511627776x1099511627776 float is too large",
+            "tensor `w`: 4 bytes of raw_data for 1099511627776 float (want 4398046511104)",
+        ),
+    };
     let want = [
         ("structure.npy", "elements of `[...]` are structures, which are not read"),
         ("object.npy", "elements of `|O` are Python objects, which are not read"),
@@ -41,8 +49,8 @@ fn files_of_other_packages() {
         ("few_entries.pb", "tensor `w`: 2 entries of int32_data for 3 int32 (want 3)"),
         ("raw_length.pb", "tensor `w1`: 7 bytes of raw_data for 2x2 float16 (want 8)"),
         ("negative.pb", "tensor `w`: dimension 1 is -3"),
-        ("overflow.pb", "tensor `w`: 1099511627776x1099511627776 float is too large"),
-        ("beyond.pb", "tensor `w`: 4 bytes of raw_data for 1099511627776 float (want 4398046511104)"),
+        ("overflow.pb", overflow),
+        ("beyond.pb", beyond),
         ("undefined.pb", "tensor `w`: data_type is UNDEFINED"),
         ("type_number.pb", "tensor `w`: data_type is 99, which is no element type (want 1 to 28)"),
     ];
@@ -80,6 +88,8 @@ fn npy_headers() {
         [b"\x93NUMPY\x01\x00", &(header.len() as u16).to_le_bytes()[..], header.as_bytes(), body].concat()
     };
     let good = "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }";
+    let wide = format!("<U{}", isize::MAX);
+    let wide_header = format!("{{'descr': '{wide}', 'fortran_order': False, 'shape': (2,)}}");
     for (header, body, want) in [
         (good, &[0; 7][..], "7 bytes behind the header for 2 `<f4` (want 8)"),
         (good, &[0; 9], "9 bytes behind the header for 2 `<f4` (want 8)"),
@@ -96,16 +106,12 @@ fn npy_headers() {
         ),
         ("{'other': 1}", &[], "the header is not valid: a key other than descr, fortran_order and shape"),
         (
-            "{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296)}",
+            "{'descr': '<f4', 'fortran_order': False, 'shape': (2147483648, 2147483648, 16)}",
             &[],
-            "4294967296x4294967296 <f4 is too large",
+            "2147483648x2147483648x16 <f4 is too large",
         ),
-        ("{'descr': '<U0', 'fortran_order': False, 'shape': (4294967296,)}", &[], "elements of `<U0` have no bytes"),
-        (
-            "{'descr': '<U9223372036854775807', 'fortran_order': False, 'shape': (2,)}",
-            &[],
-            "elements of `<U9223372036854775807` are too large",
-        ),
+        ("{'descr': '<U0', 'fortran_order': False, 'shape': (4294967295,)}", &[], "elements of `<U0` have no bytes"),
+        (&wide_header, &[], &format!("elements of `{wide}` are too large")),
         (
             "{'descr': '<U1', 'fortran_order': False, 'shape': (1,)}",
             &[0, 0xd8, 0, 0],
@@ -158,9 +164,9 @@ fn safetensors_headers() {
         (tensor("[0,8]"), 9, "9 bytes of data where the tensors take 8".to_owned()),
         ("{}".to_owned(), 1, "1 bytes of data where the tensors take 0".to_owned()),
         (
-            r#"{"w":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}}"#.to_owned(),
+            r#"{"w":{"dtype":"F32","shape":[2147483648,2147483648,16],"data_offsets":[0,0]}}"#.to_owned(),
             0,
-            "tensor `w`: 4294967296x4294967296 float is too large".to_owned(),
+            "tensor `w`: 2147483648x2147483648x16 float is too large".to_owned(),
         ),
         (
             r#"{"w":{"dtype":"F4","shape":[3],"data_offsets":[0,2]}}"#.to_owned(),
@@ -255,6 +261,19 @@ fn paths() {
         "Cast-28 does not take complex64 (no version of Cast does)"
     );
     assert!(!Path::new(&at("o.npy")).exists());
+}
+
+/// An empty tensor has room for any dimension, and must not be read as one of another shape.
+#[cfg(target_pointer_width = "32")]
+#[test]
+fn a_dimension_that_does_not_fit_in_a_size() {
+    let header = br#"{"w":{"dtype":"F32","shape":[0,4294967296],"data_offsets":[0,0]}}"#;
+    let file = [&(header.len() as u64).to_le_bytes()[..], header].concat();
+    let want = "w.safetensors: the header is not valid: invalid value: integer `4294967296`, expected usize at line 1 column 41";
+    assert_eq!(refusal("w.safetensors", &file), want);
+    let message = [0x08, 0, 0x08, 0x80, 0x80, 0x80, 0x80, 0x10, 0x10, 1];
+    let want = "w.pb: dimension 1 is 4294967296, more than a size of this machine holds";
+    assert_eq!(refusal("w.pb", &message), want);
 }
 
 /// A field of more bytes than sizes of 32 bits count is not taken for a short one.
