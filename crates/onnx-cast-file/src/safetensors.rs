@@ -206,8 +206,10 @@ pub(crate) struct Head {
 impl Head {
     /// Reads the header's text, and checks all of it against the length of the data.
     pub(crate) fn parse(text: &[u8], data: u64) -> Result<Head, SafetensorsError> {
+        // A JSON reader does not look at the bytes of what it skips.
+        let text = str::from_utf8(text).map_err(|error| SafetensorsError::Header { what: error.to_string() })?;
         let header: Header =
-            serde_json::from_slice(text).map_err(|error| SafetensorsError::Header { what: error.to_string() })?;
+            serde_json::from_str(text).map_err(|error| SafetensorsError::Header { what: error.to_string() })?;
         let mut raw = header.tensors;
         // In the order of the data; tensors of no bytes keep the header's among each other.
         raw.sort_by_key(|(_, entry)| entry.data_offsets);

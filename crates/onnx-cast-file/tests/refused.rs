@@ -263,6 +263,15 @@ fn paths() {
     assert!(!Path::new(&at("o.npy")).exists());
 }
 
+/// Every reader of the format's has to agree on what is a file of it, keys that mean nothing included.
+#[test]
+fn a_safetensors_header_that_is_no_utf_8() {
+    let header = b"{\"w\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,4],\"other\":\"\xef2\"}}";
+    let file = [&(header.len() as u64).to_le_bytes()[..], header, &[0; 4]].concat();
+    let want = "w.safetensors: the header is not valid: invalid utf-8 sequence of 1 bytes from index 61";
+    assert_eq!(refusal("w.safetensors", &file), want);
+}
+
 /// An empty tensor has room for any dimension, and must not be read as one of another shape.
 #[cfg(target_pointer_width = "32")]
 #[test]
