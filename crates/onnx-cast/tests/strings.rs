@@ -343,7 +343,7 @@ fn hard_to_print(ty: Ty) -> Vec<u64> {
     let mut values: Vec<u64> =
         centres.iter().flat_map(|&centre| centre.saturating_sub(8)..=centre + 8).filter(|&x| x < infinity).collect();
     let step = infinity / 400_000 + 1;
-    values.extend((0..infinity).step_by(step as usize));
+    values.extend((0..infinity.div_ceil(step)).map(|i| i * step));
     values.extend(values.clone().into_iter().step_by(3).map(|value| value | 1 << (bits - 1)));
     values
 }
