@@ -1,0 +1,94 @@
+#!/usr/bin/env bash
+# The tests in every configuration that the test run does not have: optimized without assertions, not optimized at all, each
+# combination of features, each backend of this machine, the oldest Rust, other processors. Prints how many tests passed in each,
+# and ends with 1 where one fails or cannot be had here. Not part of the test run.
+#
+#   bash scripts/configurations.sh                                    # all of them
+#   bash scripts/configurations.sh features backends                  # some
+#
+# debug, release, features, backends, oldest, i686, aarch64, s390x: the last three with what scripts/emulated.sh asks for.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+rows=()
+status=0
+
+# Runs a command, and notes that it ended well, and how many tests passed in it.
+check() {
+    local name=$1 result
+    shift
+    printf '\n=== %s: %s\n' "$name" "$*"
+    if "$@" 2>&1 | tee "$log"; then
+        result=$(awk '/^test result: ok/ { sum += $4 } END { if (NR && sum) print sum " tests passed"; else print "done" }' "$log")
+    else
+        result="FAILED, or not to be had here"
+        status=1
+    fi
+    rows+=("$name: $result")
+}
+
+tests=(-p onnx-cast -p onnx-cast-file -p onnx-cast-capi --tests --no-fail-fast)
+
+# Nothing of ours optimized but the oracle, which is waited for the most; and overflows are errors.
+debug() {
+    check "debug" cargo test --locked "${tests[@]}" --config profile.test.opt-level=0 \
+        --config profile.test.package.testkit.opt-level=3 --config 'profile.test.package."*".opt-level=3'
+}
+
+release() {
+    check "release" cargo test --locked --release "${tests[@]}"
+}
+
+# There are two features, each of one crate.
+features() {
+    check "onnx-cast without threads" cargo test --locked -p onnx-cast --no-default-features --no-fail-fast
+    check "onnx-cast-capi without onnxruntime" cargo test --locked -p onnx-cast-capi --no-default-features --no-fail-fast
+    local crate
+    for crate in onnx-cast onnx-cast-capi; do
+        check "$crate without its feature, lints" cargo clippy --locked -p "$crate" --no-default-features -- -D warnings
+    done
+}
+
+# The variable decides which backend is the best one: that of everything that names none.
+backends() {
+    local name
+    for name in $(cargo run --locked --quiet -p onnx-cast-cli -- bench --isa | awk '{ print $1 }'); do
+        check "ONNX_CAST_ISA=$name" env "ONNX_CAST_ISA=$name" cargo test --locked "${tests[@]}" -p onnx-cast-cli
+    done
+}
+
+# That one itself, where it is installed; and what a newer one can say of it: the lint knows since when each function of the
+# standard library is there, and every crate names what it needs.
+oldest() {
+    local version
+    version=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+    check "nothing newer than Rust $version" cargo clippy --locked --workspace --all-targets -- -D clippy::incompatible_msrv
+    check "no crate that needs a newer one" cargo test --locked -p testkit --test dependencies
+    check "Rust $version (rustup toolchain install $version.0)" cargo "+$version.0" test --locked "${tests[@]}" -p onnx-cast-cli
+}
+
+other_processor() {
+    check "$1, every backend" bash scripts/emulated.sh "$1"
+}
+
+i686() {
+    other_processor i686
+    check "i686" bash scripts/emulated.sh i686 test "${tests[@]}"
+}
+
+for what in "${@:-debug release features backends oldest i686 aarch64 s390x}"; do
+    for each in $what; do
+        case $each in
+        debug | release | features | backends | oldest | i686) "$each" ;;
+        aarch64 | s390x) other_processor "$each" ;;
+        *)
+            echo "scripts/configurations.sh: $each is not known" >&2
+            exit 2
+            ;;
+        esac
+    done
+done
+printf '\n'
+printf '%s\n' "${rows[@]}"
+exit "$status"
