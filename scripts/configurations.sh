@@ -52,8 +52,9 @@ features() {
 
 # The variable decides which backend is the best one: that of everything that names none.
 backends() {
-    local name
-    for name in $(cargo run --locked --quiet -p onnx-cast-cli -- bench --isa | awk '{ print $1 }'); do
+    local names name
+    names=$(cargo run --locked --quiet -p onnx-cast-cli -- bench --isa | awk '{ print $1 }')
+    for name in $names; do
         check "ONNX_CAST_ISA=$name" env "ONNX_CAST_ISA=$name" cargo test --locked "${tests[@]}" -p onnx-cast-cli
     done
 }
@@ -77,17 +78,16 @@ i686() {
     check "i686" bash scripts/emulated.sh i686 test "${tests[@]}"
 }
 
-for what in "${@:-debug release features backends oldest i686 aarch64 s390x}"; do
-    for each in $what; do
-        case $each in
-        debug | release | features | backends | oldest | i686) "$each" ;;
-        aarch64 | s390x) other_processor "$each" ;;
-        *)
-            echo "scripts/configurations.sh: $each is not known" >&2
-            exit 2
-            ;;
-        esac
-    done
+[ $# -gt 0 ] || set -- debug release features backends oldest i686 aarch64 s390x
+for what in "$@"; do
+    case $what in
+    debug | release | features | backends | oldest | i686) "$what" ;;
+    aarch64 | s390x) other_processor "$what" ;;
+    *)
+        echo "usage: scripts/configurations.sh [debug | release | features | backends | oldest | i686 | aarch64 | s390x] ..." >&2
+        exit 2
+        ;;
+    esac
 done
 printf '\n'
 printf '%s\n' "${rows[@]}"

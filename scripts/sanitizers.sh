@@ -91,19 +91,18 @@ miri() {
     rows+=("miri: $(passed) tests passed, no report")
 }
 
-for what in "${@:-address thread miri}"; do
-    for each in $what; do
-        case $each in
-        address | thread | miri)
-            printf '\n=== %s\n' "$each"
-            "$each"
-            ;;
-        *)
-            echo "usage: scripts/sanitizers.sh [address] [thread] [miri]" >&2
-            exit 2
-            ;;
-        esac
-    done
+[ $# -gt 0 ] || set -- address thread miri
+for what in "$@"; do
+    case $what in
+    address | thread | miri)
+        printf '\n=== %s\n' "$what"
+        "$what"
+        ;;
+    *)
+        echo "usage: scripts/sanitizers.sh [address] [thread] [miri]" >&2
+        exit 2
+        ;;
+    esac
 done
 printf '\n'
 printf '%s\n' "${rows[@]}"
