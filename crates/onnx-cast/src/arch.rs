@@ -2,17 +2,18 @@
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-mod entries;
 mod float_environment;
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-mod kinds;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64", all(target_arch = "wasm32", target_feature = "simd128")))]
+mod generic;
+mod lookup_tables;
 mod portable;
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+mod wasm32;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
 use crate::error::CastError;
-use crate::kernel::{CopyFn, Table};
+use crate::kernel::KernelTable;
 use std::fmt;
 use std::sync::LazyLock;
 
@@ -21,29 +22,19 @@ pub(crate) use float_environment::with_default as with_default_float_environment
 struct Row {
     name: &'static str,
     is_available: fn() -> bool,
-    table: &'static Table,
-    /// How it copies what is more than the caches hold, if there is a way past them.
-    copy: Option<CopyFn>,
+    table: &'static KernelTable,
 }
 
 static BACKENDS: &[Row] = &[
     #[cfg(target_arch = "x86_64")]
-    Row {
-        name: "avx512",
-        is_available: x86_64::avx512::is_available,
-        table: &x86_64::avx512::TABLE,
-        copy: Some(x86_64::avx512::copy),
-    },
+    Row { name: "avx512", is_available: x86_64::avx512::is_available, table: &x86_64::avx512::TABLE },
     #[cfg(target_arch = "x86_64")]
-    Row {
-        name: "avx2",
-        is_available: x86_64::avx2::is_available,
-        table: &x86_64::avx2::TABLE,
-        copy: Some(x86_64::avx2::copy),
-    },
+    Row { name: "avx2", is_available: x86_64::avx2::is_available, table: &x86_64::avx2::TABLE },
     #[cfg(target_arch = "aarch64")]
-    Row { name: "neon", is_available: aarch64::neon::is_available, table: &aarch64::neon::TABLE, copy: None },
-    Row { name: "portable", is_available: || true, table: &portable::TABLE, copy: None },
+    Row { name: "neon", is_available: aarch64::neon::is_available, table: &aarch64::neon::TABLE },
+    #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+    Row { name: "simd128", is_available: wasm32::simd128::is_available, table: &wasm32::simd128::TABLE },
+    Row { name: "portable", is_available: || true, table: &portable::TABLE },
 ];
 
 /// The environment variable that forces a backend by name.
@@ -81,11 +72,7 @@ impl Backend {
         self.0.name
     }
 
-    pub(crate) fn copy(self) -> Option<CopyFn> {
-        self.0.copy
-    }
-
-    pub(crate) fn table(self) -> &'static Table {
+    pub(crate) fn table(self) -> &'static KernelTable {
         self.0.table
     }
 }

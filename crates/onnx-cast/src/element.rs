@@ -4,6 +4,7 @@
 //! the operators, the kernel table and the tests derive from them. A type that Rust does not have is a newtype over its
 //! bit pattern, in a file of its own under `element/`.
 
+mod class;
 mod float4;
 mod float6;
 mod float8;
@@ -17,6 +18,7 @@ use crate::format::FloatFormat;
 use std::fmt;
 use std::str::FromStr;
 
+pub(crate) use class::{Class, class};
 pub use float4::Float4E2M1;
 pub use float6::{Float6E2M3, Float6E3M2};
 pub use float8::{Float8E4M3FN, Float8E4M3FNUZ, Float8E5M2, Float8E5M2FNUZ, Float8E8M0};

@@ -1,71 +1,218 @@
-//! The kernel table: one function for each pair of numeric types, and the portable loop that composes them.
+//! A kernel casts the elements of one tensor; a [`KernelTable`] has one for each pair of numeric types.
 //!
-//! A backend is a table. The portable one is the generic loop of [`staged`] for each of the 625 pairs, monomorphised
-//! from the scalar cast, so that there is nothing a faster backend could disagree with but the scalar cast itself.
+//! Sources of 16 bits and more have a kernel for each pair. Those of 8 bits or fewer are looked up, by loops that depend on
+//! the widths alone and take the types and rules from a [`Context`].
 
 mod drive;
 pub(crate) mod staged;
 
-pub(crate) use drive::{CopyFn, Job};
+pub(crate) use drive::Job;
 
 use crate::element::{with_numeric_types, *};
-use crate::scalar::{Narrow, Rules, Widen};
+use crate::packed::{bits, get, set};
+use crate::scalar::{Narrow, RoundMode, Rules, Widen, widen_code};
 
-/// How a kernel writes its results.
+/// Where results are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Store {
-    /// Into the caches, where they will be read soon.
-    Cached,
+pub(crate) enum StoreHint {
+    /// In the caches, where they will be read soon.
+    Temporal,
     /// Past the caches where the kernel can, because they are more than the caches hold.
-    Streamed,
+    NonTemporal,
 }
 
-/// Casts `len` elements from `src` to `dst`, which hold exactly that many, packed. Zeroes the padding of `dst`.
+/// What a kernel is told of a cast.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Context {
+    pub(crate) from: DataType,
+    pub(crate) to: DataType,
+    pub(crate) rules: Rules,
+    pub(crate) hint: StoreHint,
+}
+
+impl Context {
+    /// A cast by the newest version's default rules.
+    #[inline]
+    pub(crate) fn plain(from: DataType, to: DataType) -> Self {
+        /// By the type's number. To resolve the rules anew takes longer than a cast of 16 elements.
+        static RULES: [Rules; DataType::ALL.len() + 1] = {
+            let mut rules = [Rules::NONE; DataType::ALL.len() + 1];
+            let mut i = 0;
+            while i < DataType::ALL.len() {
+                rules[DataType::ALL[i] as usize] = Rules::new(DataType::ALL[i], u32::MAX, true, RoundMode::Up);
+                i += 1;
+            }
+            rules
+        };
+        Context { from, to, rules: RULES[to as usize], hint: StoreHint::Temporal }
+    }
+}
+
+/// Casts `len` elements from `src` to `dst`, which hold exactly that many, packed, and zeroes the padding of `dst`.
 ///
 /// # Safety
-/// The processor has the instructions that the kernel's backend is compiled for, and `src` and `dst` have the byte
-/// lengths of `len` elements of their types.
-pub(crate) type Kernel = unsafe fn(src: &[u8], dst: &mut [u8], len: usize, rules: &Rules, store: Store);
+/// The processor has the instructions that the kernel's backend is compiled for, `src` and `dst` have the byte lengths of
+/// `len` elements of the context's types, and the table has this kernel for them.
+pub(crate) type Kernel = unsafe fn(src: &[u8], dst: &mut [u8], len: usize, context: &Context);
 
-/// The kernels of a backend, by source and target in the order of [`DataType::NUMERIC`].
-pub(crate) struct Table(pub(crate) [[Kernel; 25]; 25]);
+/// An instruction set, or none in particular: how each kind of kernel is compiled.
+///
+/// # Safety
+/// The kernels cast exactly as [`crate::scalar::cast_one`] does and write all of `dst`.
+pub(crate) unsafe trait Isa {
+    /// Whether sources of 8 bits are looked up on the way to targets of 16.
+    const LOOKS_UP_16: bool;
 
-impl Table {
+    /// From a source that is not looked up.
+    unsafe fn cast<S: Widen, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, context: &Context);
+    /// From a source of the width of `S` to a target of the width of `D`, by a table.
+    unsafe fn look_up<S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize, context: &Context);
+    /// From a source of the class and width of `S`, by a table of narrow entries that are widened to `D`.
+    unsafe fn widen<S: Element, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, context: &Context);
+    /// From one element in a byte to elements packed to the width of `D`.
+    unsafe fn pack<D: Element>(src: &[u8], dst: &mut [u8], len: usize, context: &Context);
+    /// From elements packed to the width of `S` to one in a byte.
+    unsafe fn unpack<S: Element>(src: &[u8], dst: &mut [u8], len: usize, context: &Context);
+    /// Copies bytes.
+    unsafe fn copy(src: &[u8], dst: &mut [u8], len: usize, context: &Context);
+}
+
+const TYPES: usize = DataType::NUMERIC.len();
+
+/// The kernels of a backend.
+pub(crate) struct KernelTable {
+    /// By source and target in the order of [`DataType::NUMERIC`].
+    casts: [[Kernel; TYPES]; TYPES],
+    pack: [Kernel; 3],
+    unpack: [Kernel; 3],
+    copy: Kernel,
+}
+
+impl KernelTable {
     /// The kernel of a pair; `None` for types that are not numeric.
-    pub(crate) const fn get(&self, from: DataType, to: DataType) -> Option<Kernel> {
+    #[inline]
+    pub(crate) const fn cast(&self, from: DataType, to: DataType) -> Option<Kernel> {
         match (from.numeric_index(), to.numeric_index()) {
-            (Some(from), Some(to)) => Some(self.0[from][to]),
+            (Some(from), Some(to)) => Some(self.casts[from][to]),
             _ => None,
+        }
+    }
+
+    /// What packs bytes to elements of a type; `None` where it is not packed.
+    pub(crate) const fn pack(&self, data_type: DataType) -> Option<Kernel> {
+        if data_type.is_packed() { Some(self.pack[data_type.info().bits as usize / 2 - 1]) } else { None }
+    }
+
+    /// What unpacks elements of a type to bytes; `None` where it is not packed.
+    pub(crate) const fn unpack(&self, data_type: DataType) -> Option<Kernel> {
+        if data_type.is_packed() { Some(self.unpack[data_type.info().bits as usize / 2 - 1]) } else { None }
+    }
+
+    /// What copies bytes.
+    pub(crate) const fn copy(&self) -> Kernel {
+        self.copy
+    }
+
+    /// The kernels that an instruction set compiles.
+    pub(crate) const fn new<I: Isa>() -> Self {
+        KernelTable {
+            casts: casts::<I>(),
+            pack: [I::pack::<Uint2>, I::pack::<Uint4>, I::pack::<Float6E2M3>],
+            unpack: [I::unpack::<Uint2>, I::unpack::<Uint4>, I::unpack::<Float6E2M3>],
+            copy: I::copy,
         }
     }
 }
 
-/// A way to run the generic loop: compiled for one set of instructions, with that set's own loads and roundings where
-/// it has them.
-///
-/// # Safety
-/// `run` casts exactly as [`crate::scalar::cast_one`] does and writes all of `dst`.
-pub(crate) unsafe trait Compose {
-    /// The kernel of the pair.
-    ///
-    /// # Safety
-    /// As [`Kernel`].
-    unsafe fn run<S: Widen, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, rules: &Rules, store: Store);
+/// The kernel of one pair.
+const fn kernel<I: Isa, S: Widen, D: Narrow>() -> Kernel {
+    let is_wide = bits::<D>() > 16 || bits::<D>() == 16 && !(I::LOOKS_UP_16 || bits::<S>() < 8);
+    match class::<S>() {
+        Class::F64 | Class::F32 | Class::F16 | Class::BF16 | Class::Int { bits: 16 | 32 | 64, .. } => I::cast::<S, D>,
+        // Two look-ups take less than the way through `f32`, but more than an extension.
+        Class::Int { bits: 8, .. } | Class::Bool if bits::<D>() == 16 && D::DATA_TYPE.is_float() && I::LOOKS_UP_16 => {
+            look_up::<I, u8, D>()
+        }
+        Class::Int { bits: 8, .. } | Class::Bool if bits::<D>() >= 16 => I::cast::<S, D>,
+        Class::Int { bits: 8, .. } | Class::Bool => look_up::<I, u8, D>(),
+        Class::Int { bits: 4, .. } if is_wide => I::widen::<Int4, D>,
+        Class::Int { .. } if is_wide => I::widen::<Int2, D>,
+        Class::Int { bits: 4, .. } => look_up::<I, Uint4, D>(),
+        Class::Int { .. } => look_up::<I, Uint2, D>(),
+        Class::E8M0 if is_wide => I::widen::<Float8E8M0, D>,
+        Class::SmallFloat(format) if is_wide => match format.bits {
+            8 => I::widen::<Float8E4M3FN, D>,
+            6 => I::widen::<Float6E2M3, D>,
+            _ => I::widen::<Float4E2M1, D>,
+        },
+        Class::E8M0 => look_up::<I, u8, D>(),
+        Class::SmallFloat(format) => match format.bits {
+            8 => look_up::<I, u8, D>(),
+            6 => look_up::<I, Float6E2M3, D>(),
+            _ => look_up::<I, Uint4, D>(),
+        },
+    }
+}
+
+/// The loop for a source of the width of `S`, by the width of the target.
+const fn look_up<I: Isa, S: Element, D: Element>() -> Kernel {
+    match bits::<D>() {
+        2 => I::look_up::<S, Uint2>,
+        4 => I::look_up::<S, Uint4>,
+        6 => I::look_up::<S, Float6E2M3>,
+        8 => I::look_up::<S, u8>,
+        16 => I::look_up::<S, u16>,
+        _ => panic!("targets of more bits are widened to"),
+    }
+}
+
+/// What a value is on the way from one element to another.
+enum Hub {
+    Float(f32),
+    Int(i32),
+}
+
+/// The value of a code of a type of 8 bits or fewer.
+fn hub(data_type: DataType, code: u8) -> Hub {
+    match Class::of(data_type) {
+        Some(Class::SmallFloat(format)) => Hub::Float(widen_code(format, code.into())),
+        Some(Class::E8M0) => Hub::Float(Widen::to_odd_f32(Float8E8M0::from_bits(code))),
+        Some(Class::Int { bits, signed }) => {
+            let unused = 32 - bits;
+            let bits = u32::from(code) << unused;
+            Hub::Int(if signed { bits as i32 >> unused } else { (bits >> unused) as i32 })
+        }
+        Some(Class::Bool) => Hub::Int((code != 0).into()),
+        Some(Class::F64 | Class::F32 | Class::F16 | Class::BF16) | None => {
+            unreachable!("{data_type} has more than 8 bits")
+        }
+    }
+}
+
+/// The bit pattern of a value as an element of `D`.
+fn narrow_bits<D: Narrow>(value: Hub, rules: &Rules) -> u64 {
+    let result = match value {
+        Hub::Float(value) => D::from_f32(value, rules),
+        Hub::Int(value) if D::WRAPS => D::from_i32(value, rules),
+        Hub::Int(value) => D::from_f32(value as f32, rules),
+    };
+    result.to_bits().to_u64()
 }
 
 macro_rules! columns {
     ($($target:ty)*) => {
         /// The kernels from `S` to every target.
-        const fn row<C: Compose, S: Widen>() -> [Kernel; 25] {
-            [$(C::run::<S, $target>),*]
+        const fn row<I: Isa, S: Widen>() -> [Kernel; TYPES] {
+            [$(kernel::<I, S, $target>()),*]
         }
 
-        impl Table {
-            /// The table of the generic loop for every pair.
-            pub(crate) const fn composed<C: Compose>() -> Table {
-                Table([$(row::<C, $target>()),*])
-            }
+        /// The kernels from every source.
+        const fn casts<I: Isa>() -> [[Kernel; TYPES]; TYPES] {
+            [$(row::<I, $target>()),*]
         }
+
+        /// How each target narrows a value.
+        static NARROW: [fn(Hub, &Rules) -> u64; TYPES] = [$(narrow_bits::<$target>),*];
 
         // The order of the columns is the type table's.
         const _: () = {
@@ -80,81 +227,37 @@ macro_rules! columns {
 }
 with_numeric_types!(columns);
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::scalar::RoundMode;
-
-    /// Bytes that repeat after long, and bear no relation to any type.
-    fn noise(len: usize) -> Vec<u8> {
-        let mut state = 1u32;
-        let bytes = std::iter::repeat_with(|| {
-            state = state.wrapping_mul(0x9e37_79b1).wrapping_add(0x7f4a_7c15);
-            (state >> 24) as u8
-        });
-        bytes.take(len).collect()
+/// The scalar cast of one code, of a source of 8 bits or fewer, between types that are known at run time.
+pub(crate) fn cast_code(from: DataType, to: DataType, code: u8, rules: &Rules) -> u64 {
+    match to.numeric_index() {
+        // The same type keeps its bits, but for bool, whose other bytes are read as 1.
+        _ if from == to && from != DataType::Bool => code.into(),
+        Some(place) => NARROW[place](hub(from, code), rules),
+        None => unreachable!("{to} is not numeric"),
     }
+}
 
-    /// Every pair of every backend, with the rules of the newest version.
-    fn for_every_kernel(check: impl Fn(crate::arch::Backend, DataType, DataType, Kernel, &Rules)) {
-        for backend in crate::arch::available() {
-            let numeric = DataType::NUMERIC.iter().copied();
-            for (from, to) in numeric.clone().flat_map(|from| numeric.clone().map(move |to| (from, to))) {
-                let rules = Rules::new(to, 28, true, RoundMode::Up);
-                let Some(kernel) = backend.table().get(from, to) else { continue };
-                check(backend, from, to, kernel, &rules);
-            }
+/// [`cast_code`] of every element, for tensors of a few.
+#[cold]
+pub(crate) fn cast_each(src: &[u8], dst: &mut [u8], len: usize, context: &Context) {
+    let (from_bits, to_bits) = (context.from.info().bits as usize, context.to.info().bits as usize);
+    if to_bits < 8 {
+        dst.fill(0);
+    }
+    for index in 0..len {
+        let code = match from_bits {
+            2 => get::<Uint2>(src, index).to_bits(),
+            4 => get::<Uint4>(src, index).to_bits(),
+            6 => get::<Float6E2M3>(src, index).to_bits(),
+            _ => src[index],
+        };
+        let result = cast_code(context.from, context.to, code, &context.rules);
+        match to_bits {
+            2 => set(dst, index, Uint2::from_bits(result as u8)),
+            4 => set(dst, index, Uint4::from_bits(result as u8)),
+            6 => set(dst, index, Float6E2M3::from_bits(result as u8)),
+            8 => dst[index] = result as u8,
+            _ => dst[2 * index..2 * index + 2].copy_from_slice(&(result as u16).to_le_bytes()),
         }
-    }
-
-    /// What is done once for a long tensor, as making a table, gives what its parts give.
-    #[test]
-    fn whole_as_in_parts() {
-        const LEN: usize = 4096 + 77;
-        const PART: usize = 64;
-        let noise = noise(LEN * 8);
-        for_every_kernel(|backend, from, to, kernel, rules| {
-            let bytes = |data_type: DataType, len| data_type.byte_len(len).expect("few elements");
-            let src = &noise[..bytes(from, LEN)];
-            let (mut whole, mut parts) = (vec![0; bytes(to, LEN)], vec![0; bytes(to, LEN)]);
-            // SAFETY: the backend is available, and these are the bytes of so many elements.
-            unsafe { kernel(src, &mut whole, LEN, rules, Store::Cached) };
-            let cut = src.chunks(bytes(from, PART)).zip(parts.chunks_mut(bytes(to, PART)));
-            for ((src, dst), begin) in cut.zip((0..).step_by(PART)) {
-                let len = PART.min(LEN - begin);
-                // SAFETY: as above; 64 elements of any type are whole bytes.
-                unsafe { kernel(src, dst, len, rules, Store::Cached) };
-            }
-            assert_eq!(whole, parts, "{backend:?}, {from} -> {to}");
-        });
-    }
-
-    /// Casts stream only what is larger than the caches, so what the tests of whole tensors can try of it is little:
-    /// here every pair streams every length, to every place in a line.
-    #[test]
-    fn streamed_as_cached() {
-        const LEN: usize = 200;
-        let noise = noise(LEN * 8);
-        for_every_kernel(|backend, from, to, kernel, rules| {
-            let run = |len: usize, dst: &mut [u8], store| {
-                let src = &noise[..from.byte_len(len).expect("few elements")];
-                // SAFETY: the backend is available, and these are the bytes of `len` elements.
-                unsafe { kernel(src, dst, len, rules, store) };
-            };
-            for len in (0..LEN).step_by(7).chain([64, 128, 192]) {
-                let bytes = to.byte_len(len).expect("few elements");
-                let mut expected = vec![0; bytes];
-                run(len, &mut expected, Store::Cached);
-                let mut result = vec![0x5a; bytes + 2 * 64];
-                for at in 0..64 {
-                    result.fill(0x5a);
-                    run(len, &mut result[at..at + bytes], Store::Streamed);
-                    let what = || format!("{backend:?}, {from} -> {to}, {len} elements, {at} bytes in");
-                    assert_eq!(result[at..at + bytes], expected, "{}", what());
-                    let beside = result[..at].iter().chain(&result[at + bytes..]);
-                    assert!(beside.copied().all(|byte| byte == 0x5a), "{}: bytes beside the result", what());
-                }
-            }
-        });
     }
 }

@@ -15,7 +15,6 @@ use crate::element::{Element, Word};
 
 pub use narrow::FloatElement;
 pub use rules::{RoundMode, Rules};
-#[cfg(target_arch = "aarch64")]
 pub(crate) use widen::widen_code;
 
 /// An element that can be cast from.

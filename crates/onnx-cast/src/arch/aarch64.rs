@@ -1,3 +1,3 @@
-//! The backend for AArch64.
+//! The backends for AArch64.
 
-pub(super) mod neon;
+pub(crate) mod neon;

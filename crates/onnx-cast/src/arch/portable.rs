@@ -1,25 +1,117 @@
 //! The backend for every machine: the scalar cast in blocks, vectorised as far as the compiler does it.
 
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-use crate::element::Element;
-use crate::kernel::{Compose, Store, Table, staged};
-use crate::scalar::{Narrow, Rules, Widen};
+use super::lookup_tables::{self, Table};
+use crate::element::{BFloat16, Element};
+use crate::kernel::{Context, Isa, KernelTable, staged};
+use crate::packed::{bits, byte_len, pack_elements, unpack_elements};
+use crate::scalar::{Narrow, Widen};
 
-pub(crate) static TABLE: Table = Table::composed::<Portable>();
+pub(crate) static TABLE: KernelTable = KernelTable::new::<Portable>();
 
 struct Portable;
 
-// SAFETY: `staged::run` is the scalar cast in a loop, and writes every byte.
-unsafe impl Compose for Portable {
-    unsafe fn run<S: Widen, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, rules: &Rules, _: Store) {
-        staged::run::<S, D>(src, dst, len, rules);
+/// Elements that are looked up at a time: a multiple of 8, so that a block of every type is whole bytes.
+const BLOCK: usize = 256;
+
+/// Calls `f` with the bytes of each block and its length.
+#[inline(always)]
+fn blocks<S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize, mut f: impl FnMut(&[u8], &mut [u8], usize)) {
+    let src = src.chunks(const { byte_len::<S>(BLOCK) });
+    let dst = dst.chunks_mut(const { byte_len::<D>(BLOCK) });
+    for ((src, dst), begin) in src.zip(dst).zip((0..len).step_by(BLOCK)) {
+        f(src, dst, BLOCK.min(len - begin));
     }
 }
 
-/// Casts with the portable kernel of the pair, for a backend to which it is the best one.
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-pub(crate) fn cast<S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize, rules: &Rules) {
-    let Some(kernel) = TABLE.get(S::DATA_TYPE, D::DATA_TYPE) else { return };
-    // SAFETY: the kernel needs nothing of the processor, and checks lengths itself.
-    unsafe { kernel(src, dst, len, rules, Store::Cached) };
+/// The codes of a block, one to a byte.
+#[inline(always)]
+fn codes<'a, S: Element>(src: &'a [u8], unpacked: &'a mut [u8; BLOCK], len: usize) -> &'a [u8] {
+    if bits::<S>() == 8 {
+        return src;
+    }
+    unpack_elements(bits::<S>(), src, &mut unpacked[..len]);
+    &unpacked[..len]
+}
+
+// SAFETY: tables are made with the scalar cast, and `staged::run` is the scalar cast in a loop; both write every byte.
+unsafe impl Isa for Portable {
+    const LOOKS_UP_16: bool = true;
+
+    unsafe fn cast<S: Widen, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, context: &Context) {
+        cast::<S, D>(src, dst, len, context);
+    }
+
+    unsafe fn look_up<S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize, context: &Context) {
+        let made;
+        let table = match lookup_tables::kept(context) {
+            Some(table) => table,
+            None => {
+                made = Table::new(context);
+                &made
+            }
+        };
+        let [low, high] = &table.planes;
+        blocks::<S, D>(src, dst, len, |src, dst, len| {
+            let (mut unpacked, mut results) = ([0; BLOCK], [0; BLOCK]);
+            let codes = codes::<S>(src, &mut unpacked, len);
+            if bits::<D>() == 16 {
+                for (result, &code) in dst.as_chunks_mut().0.iter_mut().zip(codes) {
+                    *result = [low[usize::from(code)], high[usize::from(code)]];
+                }
+            } else {
+                let results = if bits::<D>() == 8 { &mut *dst } else { &mut results[..len] };
+                for (result, &code) in results.iter_mut().zip(codes) {
+                    *result = low[usize::from(code)];
+                }
+            }
+            if bits::<D>() < 8 {
+                pack_elements(bits::<D>(), &results[..len], dst);
+            }
+        });
+    }
+
+    unsafe fn widen<S: Element, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, context: &Context) {
+        let to_hub = lookup_tables::to_hub(context.from);
+        let made;
+        let table = match lookup_tables::kept(&to_hub) {
+            Some(table) => table,
+            None => {
+                made = Table::new(&to_hub);
+                &made
+            }
+        };
+        let [low, high] = &table.planes;
+        blocks::<S, D>(src, dst, len, |src, dst, len| {
+            let (mut unpacked, mut hub) = ([0; BLOCK], [0; 2 * BLOCK]);
+            let codes = codes::<S>(src, &mut unpacked, len);
+            if S::DATA_TYPE.is_float() {
+                for (hub, &code) in hub.as_chunks_mut().0.iter_mut().zip(codes) {
+                    *hub = [low[usize::from(code)], high[usize::from(code)]];
+                }
+                staged::run::<BFloat16, D>(&hub[..2 * len], dst, len, &context.rules);
+            } else {
+                for (hub, &code) in hub.iter_mut().zip(codes) {
+                    *hub = low[usize::from(code)];
+                }
+                staged::run::<i8, D>(&hub[..len], dst, len, &context.rules);
+            }
+        });
+    }
+
+    unsafe fn pack<D: Element>(src: &[u8], dst: &mut [u8], _: usize, _: &Context) {
+        pack_elements(bits::<D>(), src, dst);
+    }
+
+    unsafe fn unpack<S: Element>(src: &[u8], dst: &mut [u8], _: usize, _: &Context) {
+        unpack_elements(bits::<S>(), src, dst);
+    }
+
+    unsafe fn copy(src: &[u8], dst: &mut [u8], _: usize, _: &Context) {
+        dst.copy_from_slice(src);
+    }
+}
+
+/// Casts a source that is not looked up; for backends too to which this is the best kernel.
+pub(crate) fn cast<S: Widen, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, context: &Context) {
+    staged::run::<S, D>(src, dst, len, &context.rules);
 }

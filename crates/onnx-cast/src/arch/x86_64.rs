@@ -1,5 +1,4 @@
-//! The backends of x86-64.
+//! The backends for x86-64.
 
-pub(super) mod avx2;
-pub(super) mod avx512;
-mod streaming;
+pub(crate) mod avx2;
+pub(crate) mod avx512;

@@ -1,15 +1,9 @@
 //! A kernel over a whole tensor: split over threads, and told whether its results are more than the caches hold.
 
-use super::{Kernel, Store};
+use super::{Context, Kernel, StoreHint};
 use crate::arch::{Backend, with_default_float_environment};
 use crate::element::{DataType, byte_len_of};
 use crate::scalar::{RoundMode, Rules};
-
-/// Copies `src` over `dst`, which is as long, past the caches.
-///
-/// # Safety
-/// The processor has the instructions that the backend is compiled for.
-pub(crate) type CopyFn = unsafe fn(src: &[u8], dst: &mut [u8]);
 
 /// Casts that touch this much are streamed: little of the output would stay in the last cache (32 MiB on the machines
 /// measured), which the source passes through as well and others share, and it would push everything else out. A
@@ -51,10 +45,9 @@ struct Part<'a> {
 /// A cast between two types of whole or packed bytes, resolved: what to call, on how many threads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Job {
-    /// What casts; `None` copies.
-    kernel: Option<Kernel>,
-    copy: Option<CopyFn>,
-    rules: Rules,
+    kernel: Kernel,
+    copies: bool,
+    context: Context,
     from_bits: usize,
     to_bits: usize,
     #[cfg_attr(not(feature = "threads"), expect(dead_code, reason = "there is only the caller's thread"))]
@@ -66,21 +59,24 @@ impl Job {
     /// to be read), and types that no kernel takes, are copied.
     pub(crate) fn cast(from: DataType, to: DataType, rules: Rules, backend: Backend, threads: Option<usize>) -> Job {
         let same = from == to && from != DataType::Bool;
-        let kernel = if same { None } else { backend.table().get(from, to) };
+        let cast = if same { None } else { backend.table().cast(from, to) };
         let (from_bits, to_bits) = (from.info().bits as usize, to.info().bits as usize);
-        Job { kernel, copy: backend.copy(), rules, from_bits, to_bits, threads }
+        let context = Context { from, to, rules, hint: StoreHint::Temporal };
+        let kernel = cast.unwrap_or(backend.table().copy());
+        Job { kernel, copies: cast.is_none(), context, from_bits, to_bits, threads }
     }
 
     /// The bytes as they are.
     pub(crate) fn copy(data_type: DataType, backend: Backend) -> Job {
         let rules = Rules::new(data_type, 1, true, RoundMode::Up);
         let bits = data_type.info().bits as usize;
-        Job { kernel: None, copy: backend.copy(), rules, from_bits: bits, to_bits: bits, threads: None }
+        let context = Context { from: data_type, to: data_type, rules, hint: StoreHint::Temporal };
+        Job { kernel: backend.table().copy(), copies: true, context, from_bits: bits, to_bits: bits, threads: None }
     }
 
     /// Whether the bytes stay as they are.
     pub(crate) fn copies(&self) -> bool {
-        self.kernel.is_none()
+        self.copies
     }
 
     /// Casts `len` elements, whose bytes are all of `src` and `dst`.
@@ -88,7 +84,7 @@ impl Job {
         debug_assert_eq!(src.len(), byte_len_of(len, self.from_bits));
         debug_assert_eq!(dst.len(), byte_len_of(len, self.to_bits));
         let touched = src.len().saturating_add(dst.len());
-        let store = if touched < STREAM_BYTES { Store::Cached } else { Store::Streamed };
+        let store = if touched < STREAM_BYTES { StoreHint::Temporal } else { StoreHint::NonTemporal };
         let whole = Part { src, dst, len };
         #[cfg(feature = "threads")]
         if touched >= 2 * THREAD_BYTES && self.threads != Some(1) {
@@ -101,7 +97,7 @@ impl Job {
 
     /// Casts the first of so many parts on the caller's thread, which is awake, and the others on the pool's.
     #[cfg(feature = "threads")]
-    fn share(&self, store: Store, part: Part<'_>, parts: usize) {
+    fn share(&self, store: StoreHint, part: Part<'_>, parts: usize) {
         if parts < 2 {
             return self.run_part(store, part);
         }
@@ -114,7 +110,7 @@ impl Job {
 
     /// Halves a part until there are as many as wanted, each on whichever thread of the pool is free.
     #[cfg(feature = "threads")]
-    fn split(&self, store: Store, part: Part<'_>, parts: usize) {
+    fn split(&self, store: StoreHint, part: Part<'_>, parts: usize) {
         if parts < 2 {
             return self.run_part(store, part);
         }
@@ -131,17 +127,12 @@ impl Job {
         (Part { src: src_low, dst: dst_low, len: at }, Part { src: src_high, dst: dst_high, len: len - at })
     }
 
-    fn run_part(&self, store: Store, Part { src, dst, len }: Part<'_>) {
-        match (self.kernel, self.copy) {
-            (Some(kernel), _) => with_default_float_environment(|| {
-                // SAFETY: the kernel is from the table of a backend, and `Backend` values are only made of rows that are
-                // available here; the lengths are those of `len` elements.
-                unsafe { kernel(src, dst, len, &self.rules, store) }
-            }),
-            // SAFETY: as above; the lengths are the same.
-            (None, Some(copy)) if store == Store::Streamed => unsafe { copy(src, dst) },
-            _ => dst.copy_from_slice(src),
-        }
+    fn run_part(&self, store: StoreHint, Part { src, dst, len }: Part<'_>) {
+        let context = Context { hint: store, ..self.context };
+        let len = if self.copies { dst.len() } else { len };
+        // SAFETY: the kernel is from the table of a backend, and `Backend` values are only made of rows that are available
+        // here; the lengths are those of `len` elements, or bytes.
+        with_default_float_environment(|| unsafe { (self.kernel)(src, dst, len, &context) });
     }
 }
 

@@ -1,81 +1,393 @@
-//! NEON, which every AArch64 processor has but those without floats: 32 elements a step, in registers from load to store.
-//!
-//! Sources of 8 bits or fewer are table look-ups on the way to targets of 8 bits or fewer, and are first widened to
-//! bfloat16 or int8 on the way to wider ones ([`lookup`]). The others are widened to lanes of `f32` or `f64` (rounded to
-//! odd where those do not hold the value, so that the one real rounding comes after), or stay integers, and are narrowed
-//! there ([`convert`]); floats of 8 bits or fewer are made in 16-bit lanes ([`small_float`]). [`lanes`] loads, packs and
-//! stores. The rest of a tensor that does not fill a step goes through the same step on a scratch block.
+//! NEON, which every AArch64 processor has but those without floats: 16 elements a step.
 //!
 //! Only what the first version of the architecture has is used: the types of half precision and bfloat16 that later ones
 //! compute with would save little here, and would have to be asked for. There are no non-temporal stores: they have no
-//! intrinsic, and the processors find out by themselves when whole lines are overwritten.
+//! intrinsic, and the processors find out by themselves when lines are overwritten completely.
 
-mod convert;
-mod lanes;
-mod lookup;
-mod small_float;
-
-use crate::arch::kinds::is_float;
+use crate::arch::generic::{self, Lanes, by_sign, by_width, isa, one_line, shifts};
 use crate::element::Element;
-use crate::kernel::{Compose, Store, Table};
-use crate::packed::{bits, byte_len, clear_padding};
-use crate::scalar::{Narrow, Rules, Widen};
+use crate::kernel::{Context, KernelTable};
+use crate::scalar::{Narrow, Widen};
+use core::arch::aarch64::*;
+use core::arch::asm;
 
-pub(crate) static TABLE: Table = Table::composed::<Neon>();
+isa!(Neon, Quad, "neon");
 
-/// Elements in a step; 32 of any type are whole bytes.
-const STEP: usize = 32;
+pub(crate) static TABLE: KernelTable = KernelTable::new::<Neon>();
 
-/// Whether this machine has what the kernels are compiled for. NEON is part of every target with floats; lanes lie in
-/// memory as ONNX's elements do where bytes are little endian.
+/// Whether this machine has what the kernels are compiled for. NEON is part of every target with floats; lanes lie in memory
+/// as ONNX's elements do where bytes are little endian.
 pub(crate) fn is_available() -> bool {
     cfg!(all(target_feature = "neon", target_endian = "little"))
 }
 
-struct Neon;
+/// Vectors of 16 bytes.
+#[derive(Clone, Copy)]
+pub(crate) struct Quad;
 
-// SAFETY: every path casts as the scalar cast does, which the tests check for every pair on every length and, for the
-// types of 16 bits or fewer, every value; and covers all of `dst`: whole steps, then the rest.
-unsafe impl Compose for Neon {
-    #[target_feature(enable = "neon")]
-    unsafe fn run<S: Widen, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, rules: &Rules, _: Store) {
-        // A copy of which the compiler knows that nothing else writes to it, so that its lanes are made once.
-        let rules = *rules;
-        if const { bits::<S>() <= 8 && bits::<D>() <= 8 } {
-            lookup::run::<S, D>(src, dst, len, &rules);
-        } else if const { bits::<S>() < 8 || is_float::<S>() && bits::<S>() == 8 } {
-            // SAFETY: `steps` hands out pointers to the bytes of 32 elements.
-            steps::<S, D>(src, dst, len, |src, dst| unsafe { lookup::widened_step::<S, D>(src, dst, &rules) });
-        } else {
-            // SAFETY: as above.
-            steps::<S, D>(src, dst, len, |src, dst| unsafe { convert::step::<S, D>(src, dst, &rules) });
+type V = uint8x16_t;
+
+/// Defines helpers of a line or a few, for vectors.
+macro_rules! helpers {
+    ($($(#[$doc:meta])* fn $name:ident $(<const $constant:ident: $kind:ty>)? ($($argument:ident: $type:ty),*) -> $result:ty { $($body:tt)* })*) => {$(
+        $(#[$doc])*
+        #[inline(always)]
+        unsafe fn $name $(<const $constant: $kind>)? ($($argument: $type),*) -> $result {
+            // SAFETY: the caller's: the processor has NEON, and pointers are valid for what is read or written.
+            unsafe { $($body)* }
         }
-    }
+    )*};
 }
 
-/// Calls `step` with the source and target of each 32 elements, and for the rest with a copy of it, filled up with
-/// zeros; so there is no second formula for the tail.
-#[inline]
-#[target_feature(enable = "neon")]
-fn steps<S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize, step: impl Fn(*const u8, *mut u8)) {
-    let (src_step, dst_step) = const { (byte_len::<S>(STEP), byte_len::<D>(STEP)) };
-    // Cut by elements, not by bytes: 31 elements of 4 bits take as many bytes as 32.
-    let whole = len / STEP;
-    let (from_steps, from) = src.split_at(whole * src_step);
-    let (to_steps, to) = dst.split_at_mut(whole * dst_step);
-    for (from, to) in from_steps.chunks_exact(src_step).zip(to_steps.chunks_exact_mut(dst_step)) {
-        step(from.as_ptr(), to.as_mut_ptr());
+helpers! {
+    fn u16s(value: V) -> uint16x8_t { vreinterpretq_u16_u8(value) }
+    fn u32s(value: V) -> uint32x4_t { vreinterpretq_u32_u8(value) }
+    fn u64s(value: V) -> uint64x2_t { vreinterpretq_u64_u8(value) }
+    fn i8s(value: V) -> int8x16_t { vreinterpretq_s8_u8(value) }
+    fn i16s(value: V) -> int16x8_t { vreinterpretq_s16_u8(value) }
+    fn i32s(value: V) -> int32x4_t { vreinterpretq_s32_u8(value) }
+    fn i64s(value: V) -> int64x2_t { vreinterpretq_s64_u8(value) }
+    fn f32s(value: V) -> float32x4_t { vreinterpretq_f32_u8(value) }
+    fn f64s(value: V) -> float64x2_t { vreinterpretq_f64_u8(value) }
+    fn of_u16(value: uint16x8_t) -> V { vreinterpretq_u8_u16(value) }
+    fn of_u32(value: uint32x4_t) -> V { vreinterpretq_u8_u32(value) }
+    fn of_u64(value: uint64x2_t) -> V { vreinterpretq_u8_u64(value) }
+    fn of_i16(value: int16x8_t) -> V { vreinterpretq_u8_s16(value) }
+    fn of_i32(value: int32x4_t) -> V { vreinterpretq_u8_s32(value) }
+    fn of_i64(value: int64x2_t) -> V { vreinterpretq_u8_s64(value) }
+    fn of_f32(value: float32x4_t) -> V { vreinterpretq_u8_f32(value) }
+    fn of_f64(value: float64x2_t) -> V { vreinterpretq_u8_f64(value) }
+
+    /// Loads 4 bytes, twice.
+    fn load_4(src: *const u8) -> uint8x8_t { vreinterpret_u8_u32(vdup_n_u32(src.cast::<u32>().read_unaligned())) }
+
+    /// Loads 2 bytes, four times.
+    fn load_2(src: *const u8) -> uint8x8_t { vreinterpret_u8_u16(vdup_n_u16(src.cast::<u16>().read_unaligned())) }
+
+    /// Bytes extended to words.
+    fn words<const SIGNED: bool>(value: uint8x8_t) -> uint16x8_t {
+        if SIGNED { vreinterpretq_u16_s16(vmovl_s8(vreinterpret_s8_u8(value))) } else { vmovl_u8(value) }
     }
-    if len.is_multiple_of(STEP) {
-        return;
+
+    /// Words extended to 32 bits.
+    fn double_words<const SIGNED: bool>(value: uint16x4_t) -> uint32x4_t {
+        if SIGNED { vreinterpretq_u32_s32(vmovl_s16(vreinterpret_s16_u16(value))) } else { vmovl_u16(value) }
     }
-    let mut source = [0u8; STEP * 8];
-    let mut target = [0u8; STEP * 8];
-    source[..from.len()].copy_from_slice(from);
-    step(source.as_ptr(), target.as_mut_ptr());
-    to.copy_from_slice(&target[..to.len()]);
-    if const { bits::<D>() < 8 } {
-        // The source's own padding may hold anything.
-        clear_padding(D::DATA_TYPE, len, to);
+
+    /// Lanes of 32 bits extended to 64.
+    fn quad_words<const SIGNED: bool>(value: uint32x2_t) -> uint64x2_t {
+        if SIGNED { vreinterpretq_u64_s64(vmovl_s32(vreinterpret_s32_u32(value))) } else { vmovl_u32(value) }
+    }
+
+    /// Four floats of half precision as floats. (Rust has the intrinsic, but not in every version that this crate
+    /// supports.)
+    fn widen_half(value: uint8x8_t) -> float32x4_t {
+        let result: float32x4_t;
+        asm!(
+            "fcvtl {result:v}.4s, {value:v}.4h",
+            value = in(vreg) value,
+            result = out(vreg) result,
+            options(pure, nomem, nostack, preserves_flags)
+        );
+        result
+    }
+
+    /// Eight floats in half precision, rounded to nearest even.
+    fn narrow_half(low: float32x4_t, high: float32x4_t) -> uint16x8_t {
+        let half: uint16x8_t;
+        asm!(
+            "fcvtn {half:v}.4h, {low:v}.4s",
+            "fcvtn2 {half:v}.8h, {high:v}.4s",
+            low = in(vreg) low,
+            high = in(vreg) high,
+            half = out(vreg) half,
+            options(pure, nomem, nostack, preserves_flags)
+        );
+        half
+    }
+
+    /// Integers of 64 bits as doubles, rounded to nearest even.
+    fn long_to_double<const SIGNED: bool>(value: V) -> float64x2_t {
+        if SIGNED { vcvtq_f64_s64(i64s(value)) } else { vcvtq_f64_u64(u64s(value)) }
+    }
+
+    /// Integers of 64 bits as doubles, rounded to odd.
+    fn odd_double<const SIGNED: bool>(value: V) -> float64x2_t {
+        let dropped = vdupq_n_u64(0x7ff);
+        let carried = vaddq_u64(vandq_u64(u64s(value), dropped), dropped);
+        let cut = vbicq_u64(vorrq_u64(u64s(value), carried), dropped);
+        // The magnitude of the smallest integer counts as negative; it is a power of two.
+        let large = if SIGNED {
+            vcgeq_s64(vabsq_s64(i64s(value)), vdupq_n_s64(1 << 53))
+        } else {
+            vcgeq_u64(u64s(value), vdupq_n_u64(1 << 53))
+        };
+        long_to_double::<SIGNED>(of_u64(vbslq_u64(large, cut, u64s(value))))
+    }
+
+    /// Doubles as floats, rounded to odd.
+    fn odd_floats(low: float64x2_t, high: float64x2_t) -> V { of_f32(vcvtx_high_f32_f64(vcvtx_f32_f64(low), high)) }
+
+    /// Doubles as floats, rounded to nearest even.
+    fn floats(low: float64x2_t, high: float64x2_t) -> V { of_f32(vcvt_high_f32_f64(vcvt_f32_f64(low), high)) }
+
+    /// Integers of more than 24 bits cut to 24 bits at least, of which the last is set where anything was lost.
+    fn odd_int(value: V) -> uint32x4_t {
+        let dropped = vdupq_n_u32(0xff);
+        let carried = vaddq_u32(vandq_u32(u32s(value), dropped), dropped);
+        vbicq_u32(vorrq_u32(u32s(value), carried), dropped)
+    }
+
+    fn high_halves_of_words(a: V, b: V) -> V { of_u16(vuzp2q_u16(u16s(a), u16s(b))) }
+}
+
+/// A vector by the places of its bytes.
+macro_rules! bytes {
+    (|$place:ident| $byte:expr) => {{
+        const BYTES: [u8; 16] = {
+            let mut bytes = [0; 16];
+            let mut $place = 0;
+            while $place < 16 {
+                bytes[$place] = ($byte) as u8;
+                $place += 1;
+            }
+            bytes
+        };
+        vld1q_u8(BYTES.as_ptr())
+    }};
+}
+
+/// A place in no table: what is looked up there is 0.
+const NOWHERE: usize = 255;
+
+// SAFETY: each method is what the intrinsics' documentation says of them, which `tests/kernels.rs` checks for every method
+// by every kernel.
+unsafe impl Lanes for Quad {
+    type V = V;
+    /// All bits of a lane, or none.
+    type M = V;
+    type Table<const N: usize> = [V; N];
+
+    const BYTES: usize = 16;
+    const WIDE_LOOK_UP: bool = true;
+    const F64_OVERFLOWS: bool = false;
+    const STREAMS: bool = false;
+
+    one_line! {
+        load(src: *const u8) -> V: vld1q_u8(src);
+        store(dst: *mut u8, value: V): vst1q_u8(dst, value);
+        stream(dst: *mut u8, value: V): vst1q_u8(dst, value);
+        fence(): ();
+        prefetch(_address: *const u8): ();
+        load_f16(src: *const u8) -> V: of_f32(widen_half(vld1_u8(src)));
+        and(a: V, b: V) -> V: vandq_u8(a, b);
+        or(a: V, b: V) -> V: vorrq_u8(a, b);
+        min_i32(a: V, b: V) -> V: of_i32(vminq_s32(i32s(a), i32s(b)));
+        max_i32(a: V, b: V) -> V: of_i32(vmaxq_s32(i32s(a), i32s(b)));
+        add_f32(a: V, b: V) -> V: of_f32(vaddq_f32(f32s(a), f32s(b)));
+        high_halves(value: [V; 2]) -> V: high_halves_of_words(value[0], value[1]);
+        high_bytes(value: [V; 2]) -> V: vuzp2q_u8(value[0], value[1]);
+        low_bytes(value: [V; 4]) -> V: vuzp1q_u8(
+            of_u16(vuzp1q_u16(u16s(value[0]), u16s(value[1]))), of_u16(vuzp1q_u16(u16s(value[2]), u16s(value[3])))
+        );
+        top_bits(value: [V; 4]) -> V:
+            vuzp2q_u8(high_halves_of_words(value[0], value[1]), high_halves_of_words(value[2], value[3]));
+        f32_to_f16(value: [V; 2]) -> V: of_u16(narrow_half(f32s(value[0]), f32s(value[1])));
+        f32_to_f64(value: V) -> [V; 2]:
+            [of_f64(vcvt_f64_f32(vget_low_f32(f32s(value)))), of_f64(vcvt_high_f64_f32(f32s(value)))];
+        f64_to_f32(value: [V; 2]) -> V: floats(f64s(value[0]), f64s(value[1]));
+        f64_to_f32_odd(value: [V; 2]) -> V: odd_floats(f64s(value[0]), f64s(value[1]));
+        // From 2^28 on a float's low bits are zeros, as are those of this limit and of what a negative overflow gives.
+        f32_to_low_bits(value: V) -> V: of_i32(vcvtnq_s32_f32(vminq_f32(f32s(value), vdupq_n_f32(268435456.0))));
+        f64_to_low_bits(value: [V; 2]) -> V: {
+            let limit = vdupq_n_f64(288230376151711744.0);
+            let [a, b] = [vminq_f64(f64s(value[0]), limit), vminq_f64(f64s(value[1]), limit)];
+            Self::low_halves::<64>([of_i64(vcvtnq_s64_f64(a)), of_i64(vcvtnq_s64_f64(b))])
+        };
+        zip_bytes(a: V, b: V) -> [V; 2]: [vzip1q_u8(a, b), vzip2q_u8(a, b)];
+    }
+
+    by_width! {
+        splat(value: u64) -> V: 8 => vdupq_n_u8(value as u8), 16 => of_u16(vdupq_n_u16(value as u16)),
+            32 => of_u32(vdupq_n_u32(value as u32)), 64 => of_u64(vdupq_n_u64(value));
+        add(a: V, b: V) -> V: 16 => of_u16(vaddq_u16(u16s(a), u16s(b))), 32 => of_u32(vaddq_u32(u32s(a), u32s(b)));
+        sub(a: V, b: V) -> V: 16 => of_u16(vsubq_u16(u16s(a), u16s(b))), 32 => of_u32(vsubq_u32(u32s(a), u32s(b)));
+        min_u(a: V, b: V) -> V: 8 => vminq_u8(a, b), 16 => of_u16(vminq_u16(u16s(a), u16s(b))),
+            32 => of_u32(vminq_u32(u32s(a), u32s(b)));
+        max_u(a: V, b: V) -> V: 16 => of_u16(vmaxq_u16(u16s(a), u16s(b))), 32 => of_u32(vmaxq_u32(u32s(a), u32s(b)));
+        gt(a: V, b: V) -> V: 8 => vcgtq_s8(i8s(a), i8s(b)), 16 => of_u16(vcgtq_s16(i16s(a), i16s(b))),
+            32 => of_u32(vcgtq_s32(i32s(a), i32s(b)));
+        eq(a: V, b: V) -> V: 8 => vceqq_u8(a, b), 16 => of_u16(vceqq_u16(u16s(a), u16s(b))),
+            32 => of_u32(vceqq_u32(u32s(a), u32s(b))), 64 => of_u64(vceqq_u64(u64s(a), u64s(b)));
+        select(mask: V, a: V, b: V) -> V: 8 => vbslq_u8(mask, a, b), 16 => vbslq_u8(mask, a, b),
+            32 => vbslq_u8(mask, a, b), 64 => vbslq_u8(mask, a, b);
+        low_halves(value: [V; 2]) -> V: 16 => vuzp1q_u8(value[0], value[1]),
+            32 => of_u16(vuzp1q_u16(u16s(value[0]), u16s(value[1]))),
+            64 => of_u32(vuzp1q_u32(u32s(value[0]), u32s(value[1])));
+    }
+
+    by_sign! {
+        saturate_to_16(value: [V; 2]) -> V: of_i16(vqmovn_high_s32(vqmovn_s32(i32s(value[0])), i32s(value[1]))),
+            of_u16(vqmovun_high_s32(vqmovun_s32(i32s(value[0])), i32s(value[1])));
+        saturate_to_8(value: [V; 4]) -> V: {
+            let low = i16s(Self::saturate_to_16::<true>([value[0], value[1]]));
+            vreinterpretq_u8_s8(vqmovn_high_s16(vqmovn_s16(low), i16s(Self::saturate_to_16::<true>([value[2], value[3]]))))
+        }, {
+            let low = i16s(Self::saturate_to_16::<true>([value[0], value[1]]));
+            vqmovun_high_s16(vqmovun_s16(low), i16s(Self::saturate_to_16::<true>([value[2], value[3]])))
+        };
+        saturate_to_i32(value: [V; 2]) -> V: of_i32(vqmovn_high_s64(vqmovn_s64(i64s(value[0])), i64s(value[1]))), {
+            let all = vqmovn_high_u64(vqmovn_u64(u64s(value[0])), u64s(value[1]));
+            of_u32(vminq_u32(all, vdupq_n_u32(i32::MAX as u32)))
+        };
+        int_to_f32(value: V) -> V: of_f32(vcvtq_f32_s32(i32s(value))), of_f32(vcvtq_f32_u32(u32s(value)));
+        int_to_f32_odd(value: V) -> V: {
+            // The magnitude of the smallest integer counts as negative; it is a power of two.
+            let large = vcgtq_s32(vabsq_s32(i32s(value)), vdupq_n_s32(0xff_ffff));
+            Self::int_to_f32::<true>(of_u32(vbslq_u32(large, odd_int(value), u32s(value))))
+        }, {
+            let large = vcgtq_u32(u32s(value), vdupq_n_u32(0xff_ffff));
+            Self::int_to_f32::<false>(of_u32(vbslq_u32(large, odd_int(value), u32s(value))))
+        };
+        int_to_f64(value: V) -> [V; 2]: [
+            of_f64(long_to_double::<true>(of_u64(quad_words::<true>(vget_low_u32(u32s(value)))))),
+            of_f64(long_to_double::<true>(of_u64(quad_words::<true>(vget_high_u32(u32s(value))))))
+        ], [
+            of_f64(long_to_double::<false>(of_u64(quad_words::<false>(vget_low_u32(u32s(value)))))),
+            of_f64(long_to_double::<false>(of_u64(quad_words::<false>(vget_high_u32(u32s(value))))))
+        ];
+        long_to_f32(value: [V; 2]) -> V: floats(odd_double::<true>(value[0]), odd_double::<true>(value[1])),
+            floats(odd_double::<false>(value[0]), odd_double::<false>(value[1]));
+        long_to_f32_odd(value: [V; 2]) -> V: odd_floats(odd_double::<true>(value[0]), odd_double::<true>(value[1])),
+            odd_floats(odd_double::<false>(value[0]), odd_double::<false>(value[1]));
+        long_to_f64(value: V) -> V: of_f64(long_to_double::<true>(value)), of_f64(long_to_double::<false>(value));
+        // The processor's conversions saturate, and make 0 of NaN.
+        f32_to_int(value: V) -> V: of_i32(vcvtq_s32_f32(f32s(value))), of_u32(vcvtq_u32_f32(f32s(value)));
+        f32_to_short(value: V) -> V: Self::f32_to_int::<true>(value), Self::f32_to_int::<true>(value);
+        f64_to_int(value: [V; 2]) -> V: {
+            let [a, b] = [vcvtq_s64_f64(f64s(value[0])), vcvtq_s64_f64(f64s(value[1]))];
+            of_i32(vqmovn_high_s64(vqmovn_s64(a), b))
+        }, {
+            let [a, b] = [vcvtq_u64_f64(f64s(value[0])), vcvtq_u64_f64(f64s(value[1]))];
+            of_u32(vqmovn_high_u64(vqmovn_u64(a), b))
+        };
+        f64_to_short(value: [V; 2]) -> V: Self::f64_to_int::<true>(value), Self::f64_to_int::<true>(value);
+        f64_to_long(value: V) -> V: of_i64(vcvtq_s64_f64(f64s(value))), of_u64(vcvtq_u64_f64(f64s(value)));
+    }
+
+    shifts! {
+        shl(value): of_u16(vshlq_u16(u16s(value), vdupq_n_s16(N as i16))),
+            of_u32(vshlq_u32(u32s(value), vdupq_n_s32(N as i32)));
+        shr(value): of_u16(vshlq_u16(u16s(value), vdupq_n_s16(-(N as i16)))),
+            of_u32(vshlq_u32(u32s(value), vdupq_n_s32(-(N as i32))));
+    }
+
+    #[inline(always)]
+    unsafe fn load_extend<const FROM: usize, const W: usize, const SIGNED: bool>(src: *const u8) -> V {
+        // SAFETY: the caller's: the processor has NEON, and 16 * FROM / W bytes can be read.
+        unsafe {
+            match (FROM, W) {
+                (8, 16) => of_u16(words::<SIGNED>(vld1_u8(src))),
+                (8, 32) => of_u32(double_words::<SIGNED>(vget_low_u16(words::<SIGNED>(load_4(src))))),
+                (8, 64) => {
+                    let lanes = double_words::<SIGNED>(vget_low_u16(words::<SIGNED>(load_2(src))));
+                    of_u64(quad_words::<SIGNED>(vget_low_u32(lanes)))
+                }
+                (16, 32) => of_u32(double_words::<SIGNED>(vreinterpret_u16_u8(vld1_u8(src)))),
+                (16, 64) => {
+                    let lanes = double_words::<SIGNED>(vreinterpret_u16_u8(load_4(src)));
+                    of_u64(quad_words::<SIGNED>(vget_low_u32(lanes)))
+                }
+                (32, 64) => of_u64(quad_words::<SIGNED>(vreinterpret_u32_u8(vld1_u8(src)))),
+                _ => unreachable!("no such extension"),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn load_codes<const BITS: usize>(src: *const u8) -> V {
+        // SAFETY: the caller's: the processor has NEON, and 2 * BITS bytes can be read.
+        unsafe {
+            match BITS {
+                2 => {
+                    let packed = vcombine_u8(load_4(src), load_4(src));
+                    let down = i8s(bytes!(|i| 256 - 2 * (i % 4)));
+                    vandq_u8(vshlq_u8(vqtbl1q_u8(packed, bytes!(|i| i / 4)), down), vdupq_n_u8(3))
+                }
+                4 => {
+                    let packed = vld1_u8(src);
+                    let (low, high) = (vand_u8(packed, vdup_n_u8(15)), vshr_n_u8::<4>(packed));
+                    vcombine_u8(vzip1_u8(low, high), vzip2_u8(low, high))
+                }
+                6 => {
+                    // Of four elements in three bytes, each is the upper bits of a byte, the lower ones of the next, or both.
+                    let packed = vcombine_u8(vld1_u8(src), load_4(src.add(8)));
+                    let first = bytes!(|i| i / 4 * 3 + [0, 0, 1, 2][i % 4]);
+                    let second = bytes!(|i| [NOWHERE, i / 4 * 3 + 1, i / 4 * 3 + 2, NOWHERE][i % 4]);
+                    let low = vshlq_u8(vqtbl1q_u8(packed, first), i8s(bytes!(|i| 256 - [0, 6, 4, 2][i % 4])));
+                    let high = vshlq_u8(vqtbl1q_u8(packed, second), i8s(bytes!(|i| [0, 2, 4, 0][i % 4])));
+                    vandq_u8(vorrq_u8(low, high), vdupq_n_u8(63))
+                }
+                _ => unreachable!("no codes of this width"),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store_codes<const BITS: usize>(dst: *mut u8, codes: V) {
+        // SAFETY: the caller's: the processor has NEON, and 2 * BITS bytes can be written.
+        unsafe {
+            match BITS {
+                2 => {
+                    let pairs = vsliq_n_u8::<2>(vuzp1q_u8(codes, codes), vuzp2q_u8(codes, codes));
+                    let fours = vsliq_n_u8::<4>(vuzp1q_u8(pairs, pairs), vuzp2q_u8(pairs, pairs));
+                    dst.cast::<u32>().write_unaligned(vgetq_lane_u32::<0>(u32s(fours)));
+                }
+                4 => {
+                    let pairs = vsliq_n_u8::<4>(vuzp1q_u8(codes, codes), vuzp2q_u8(codes, codes));
+                    vst1_u8(dst, vget_low_u8(pairs));
+                }
+                6 => {
+                    // Byte `i` of three is the rest of element `i` of four and the lower bits of the next.
+                    let first = vqtbl1q_u8(codes, bytes!(|i| if i < 12 { i / 3 * 4 + i % 3 } else { NOWHERE }));
+                    let second = vqtbl1q_u8(codes, bytes!(|i| if i < 12 { i / 3 * 4 + i % 3 + 1 } else { NOWHERE }));
+                    let low = vshlq_u8(first, i8s(bytes!(|i| 256 - 2 * (i % 3))));
+                    let packed = vorrq_u8(low, vshlq_u8(second, i8s(bytes!(|i| 6 - 2 * (i % 3)))));
+                    vst1_u8(dst, vget_low_u8(packed));
+                    dst.add(8).cast::<u32>().write_unaligned(vgetq_lane_u32::<2>(u32s(packed)));
+                }
+                _ => unreachable!("no codes of this width"),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn table<const N: usize>(entries: &[u8; 256]) -> [V; N] {
+        // SAFETY: the caller's: the processor has NEON; the entries are at least 16 times N bytes.
+        unsafe {
+            let mut tables = [vld1q_u8(entries.as_ptr()); N];
+            for (place, table) in tables.iter_mut().enumerate() {
+                *table = vld1q_u8(entries.as_ptr().add(16 * place));
+            }
+            tables
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn look_up<const N: usize>(table: &[V; N], index: V) -> V {
+        // SAFETY: the caller's: the processor has NEON.
+        unsafe {
+            if N < 4 {
+                return vqtbl1q_u8(table[0], index);
+            }
+            let mut entry = vqtbl4q_u8(uint8x16x4_t(table[0], table[1], table[2], table[3]), index);
+            let mut lowered = index;
+            for four in table[4..].as_chunks::<4>().0 {
+                // Indices that are in a table before this one wrap to far behind its end.
+                lowered = vsubq_u8(lowered, vdupq_n_u8(64));
+                entry = vqtbx4q_u8(entry, uint8x16x4_t(four[0], four[1], four[2], four[3]), lowered);
+            }
+            entry
+        }
     }
 }

@@ -1,68 +1,481 @@
-//! AVX2 with F16C and FMA (Haswell, Zen and later): 32 elements a step, in registers from load to store.
+//! AVX2 with F16C and FMA (Haswell, Zen and later): 32 elements a step.
 //!
-//! Sources of 8 bits or fewer are table look-ups ([`lookup`]; [`extend`] and [`half_bytes`] where less than the target's
-//! bytes are looked up), but for those of 8 bits to most of what is as wide or wider, which are more quickly computed. The
-//! others are widened to lanes of `f32` or `f64`, with what those do not hold left in the last bit, so that the one real
-//! rounding comes after, or stay integers ([`widen`]), and are narrowed there ([`convert`]); floats of 8 bits or fewer are made
-//! in 16-bit lanes ([`small_float`]). [`lanes`] packs and stores. The rest of a tensor that does not fill a step goes through
-//! the same step on a scratch block.
+//! What AVX-512 has and this has not: conversions with a rounding of their own (values are cut to fewer bits before, with
+//! the last one set where anything was lost, so that the conversion is exact), and conversions of 64-bit and of unsigned
+//! integers (put together from halves, or shifted by the exponent).
 
-mod convert;
-mod extend;
-mod half_bytes;
-mod lanes;
-mod lookup;
-mod small_float;
-mod stream;
-mod widen;
+use crate::arch::generic::{self, Lanes, by_sign, by_width, isa, one_line, shifts};
+use crate::element::Element;
+use crate::kernel::{Context, KernelTable};
+use crate::scalar::{Narrow, Widen};
+use core::arch::x86_64::*;
 
-use super::streaming;
-use crate::arch::kinds::is_integer;
-use crate::arch::portable;
-use crate::element::{DataType, Element};
-use crate::kernel::{Compose, Store, Table};
-use crate::packed::bits;
-use crate::scalar::{Narrow, Rules, Widen};
+isa!(Avx2, Ymm, "avx2,f16c,fma");
 
-pub(crate) use stream::copy;
-
-pub(crate) static TABLE: Table = Table::composed::<Avx2>();
-
-/// Elements in a step; 32 of any type are whole bytes.
-const STEP: usize = 32;
+pub(crate) static TABLE: KernelTable = KernelTable::new::<Avx2>();
 
 /// Whether this machine has every instruction set that the kernels are compiled for.
 pub(crate) fn is_available() -> bool {
     is_x86_feature_detected!("avx2") && is_x86_feature_detected!("f16c") && is_x86_feature_detected!("fma")
 }
 
-struct Avx2;
+const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+const TOWARD_ZERO: i32 = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC;
+const DOWN: i32 = _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC;
 
-/// Whether a pair is computed and not looked up.
-const fn is_computed<S: Element, D: Element>() -> bool {
-    match S::DATA_TYPE {
-        _ if bits::<S>() > 8 => true,
-        DataType::Int8 | DataType::Uint8 | DataType::Bool => bits::<D>() > 8 || is_integer::<D>() && bits::<D>() < 8,
-        DataType::Float8E8M0 => matches!(bits::<D>(), 16 | 32),
-        _ => bits::<S>() == 8 && (bits::<D>() == 32 || is_integer::<D>() && bits::<D>() == 16),
+/// Vectors of 32 bytes.
+#[derive(Clone, Copy)]
+pub(crate) struct Ymm;
+
+type V = __m256i;
+
+/// Defines helpers of a line or a few, for vectors.
+macro_rules! helpers {
+    ($($(#[$doc:meta])* fn $name:ident $(<const SIGNED: $bool:ty>)? ($($argument:ident: $type:ty),*) -> $result:ty { $($body:tt)* })*) => {$(
+        $(#[$doc])*
+        #[inline(always)]
+        unsafe fn $name $(<const SIGNED: $bool>)? ($($argument: $type),*) -> $result {
+            // SAFETY: the caller's: the processor has AVX2, F16C and FMA, and pointers are valid for what is read.
+            unsafe { $($body)* }
+        }
+    )*};
+}
+
+helpers! {
+    /// Two vectors of half the width as one.
+    fn join(low: __m128i, high: __m128i) -> V { _mm256_set_m128i(high, low) }
+
+    /// The count of a shift.
+    fn count(bits: u32) -> __m128i { _mm_cvtsi32_si128(bits as i32) }
+
+    fn ps(value: V) -> __m256 { _mm256_castsi256_ps(value) }
+
+    fn pd(value: V) -> __m256d { _mm256_castsi256_pd(value) }
+
+    /// A vector that has these 16 bytes in both halves: shuffles of bytes look up within each.
+    fn twice(table: &[u8; 16]) -> V { _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast())) }
+
+    /// Puts in order what an instruction that takes from two vectors half by half has made of them: the first vector's low
+    /// half, the second's, the first's high half, the second's.
+    fn in_order_of_halves(value: V) -> V { _mm256_permute4x64_epi64::<0b11_01_10_00>(value) }
+
+    /// Puts bytes in order that were packed twice half by half, from four vectors of lanes of 32 bits.
+    fn in_order_of_quarters(value: V) -> V {
+        _mm256_permutevar8x32_epi32(value, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7))
+    }
+
+    /// Four vectors of lanes of 32 bits, each a byte's value, as bytes.
+    fn pack_bytes(a: V, b: V, c: V, d: V) -> V {
+        in_order_of_quarters(_mm256_packus_epi16(_mm256_packus_epi32(a, b), _mm256_packus_epi32(c, d)))
+    }
+
+    /// The high lanes of 32 bits of 8 lanes of 64, in order.
+    fn high_lanes(a: V, b: V) -> V {
+        in_order_of_halves(_mm256_castps_si256(_mm256_shuffle_ps::<0b11_01_11_01>(ps(a), ps(b))))
+    }
+
+    /// Integers of 64 bits, of which those with more than 53 significant ones lose the last 11, with the lowest of the others
+    /// set where that loses anything: a double then holds them.
+    fn odd_long<const SIGNED: bool>(value: V) -> V {
+        let dropped = _mm256_set1_epi64x(0x7ff);
+        let carried = _mm256_add_epi64(_mm256_and_si256(value, dropped), dropped);
+        let cut = _mm256_andnot_si256(dropped, _mm256_or_si256(value, carried));
+        // From -2^52 to 2^52 all bits fit.
+        let magnitude = if SIGNED { _mm256_add_epi64(value, _mm256_set1_epi64x(1 << 52)) } else { value };
+        let fits = _mm256_cmpeq_epi64(_mm256_srli_epi64::<53>(magnitude), _mm256_setzero_si256());
+        _mm256_blendv_epi8(cut, value, fits)
+    }
+
+    /// 4 integers of 64 bits as doubles, rounded to nearest: the high and the low half as the significands of doubles whose
+    /// last place is 2^32 and 1, so that only their sum is rounded.
+    fn long_to_double<const SIGNED: bool>(value: V) -> __m256d {
+        let unit = _mm256_set1_epi64x(0x4330_0000_0000_0000);
+        let low = pd(_mm256_blend_epi32::<0b1010_1010>(value, unit));
+        let high = _mm256_srli_epi64::<32>(value);
+        // 2^84, plus 2^63 where that makes the sign's bit a number; and with 2^52 what is too much in both together.
+        let (high, units) = if SIGNED {
+            (_mm256_xor_si256(high, _mm256_set1_epi64x(0x4530_0000_8000_0000)), 0x4530_0000_8010_0000)
+        } else {
+            (_mm256_or_si256(high, _mm256_set1_epi64x(0x4530_0000_0000_0000)), 0x4530_0000_0010_0000)
+        };
+        _mm256_add_pd(_mm256_sub_pd(pd(high), pd(_mm256_set1_epi64x(units))), low)
+    }
+
+    /// Doubles to floats by way of 14 bits, of which the last is set where anything was lost: those `f32` holds, its
+    /// subnormals too, as far as they are not below half of bfloat16's smallest.
+    fn odd_float(value: __m256d) -> __m128 {
+        let dropped = _mm256_set1_epi64x((1 << 39) - 1);
+        let bits = _mm256_castpd_si256(value);
+        let carried = _mm256_add_epi64(_mm256_and_si256(bits, dropped), dropped);
+        _mm256_cvtpd_ps(pd(_mm256_andnot_si256(dropped, _mm256_or_si256(bits, carried))))
+    }
+
+    /// Integers of 32 bits with more than 24 significant ones, cut to 24 at least, of which the last is set where anything
+    /// was lost.
+    fn odd_int(value: V) -> V {
+        let dropped = _mm256_set1_epi32(0xff);
+        let carried = _mm256_add_epi32(_mm256_and_si256(value, dropped), dropped);
+        _mm256_andnot_si256(dropped, _mm256_or_si256(value, carried))
+    }
+
+    /// Two vectors of four floats as lanes.
+    fn floats(low: __m128, high: __m128) -> V { _mm256_castps_si256(_mm256_set_m128(high, low)) }
+
+    /// Numbers as they are, NaN as zero.
+    fn number(value: __m256) -> __m256 { _mm256_and_ps(value, _mm256_cmp_ps::<_CMP_ORD_Q>(value, value)) }
+
+    /// Likewise.
+    fn number_pd(value: __m256d) -> __m256d { _mm256_and_pd(value, _mm256_cmp_pd::<_CMP_ORD_Q>(value, value)) }
+
+    /// 4 doubles to unsigned integers of 32 bits: the low half of the sum with a double whose last place is 1.
+    fn double_to_uint(value: V) -> __m128i {
+        // The maximum of NaN and zero is the second operand.
+        let positive = _mm256_max_pd(pd(value), _mm256_setzero_pd());
+        let whole = _mm256_round_pd::<TOWARD_ZERO>(_mm256_min_pd(positive, _mm256_set1_pd(4294967295.0)));
+        let sum = _mm256_castpd_si256(_mm256_add_pd(whole, _mm256_set1_pd(4503599627370496.0)));
+        let even = _mm256_permutevar8x32_epi32(sum, _mm256_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6));
+        _mm256_castsi256_si128(even)
+    }
+
+    /// 4 doubles to the low four bits of the nearest integer.
+    fn double_to_low_bits(value: V) -> __m128i {
+        // The remainder by 16 is exact; that of infinity is NaN, for which the conversion gives zeros below the top.
+        let nearest = _mm256_round_pd::<NEAREST>(pd(value));
+        let sixteens = _mm256_round_pd::<DOWN>(_mm256_mul_pd(nearest, _mm256_set1_pd(1.0 / 16.0)));
+        _mm256_cvttpd_epi32(_mm256_fnmadd_pd(sixteens, _mm256_set1_pd(16.0), nearest))
+    }
+
+    /// 4 doubles to integers of 64 bits: the significand, shifted by the exponent.
+    fn double_to_long<const SIGNED: bool>(value: V) -> V {
+        // Without a sign, what is negative or NaN is 0, the second operand.
+        let value = if SIGNED { pd(value) } else { _mm256_max_pd(pd(value), _mm256_setzero_pd()) };
+        let bits = _mm256_castpd_si256(value);
+        let magnitude = if SIGNED { _mm256_and_si256(bits, _mm256_set1_epi64x(i64::MAX)) } else { bits };
+        let fraction = _mm256_and_si256(bits, _mm256_set1_epi64x((1 << 52) - 1));
+        let significand = _mm256_or_si256(fraction, _mm256_set1_epi64x(1 << 52));
+        // A shift by 64 or more, and so one by a negative number, gives 0; of the two shifts one is right.
+        let exponent = _mm256_srli_epi64::<52>(magnitude);
+        let unit = _mm256_set1_epi64x(1023 + 52);
+        let right = _mm256_srlv_epi64(significand, _mm256_sub_epi64(unit, exponent));
+        let left = _mm256_sllv_epi64(significand, _mm256_sub_epi64(exponent, unit));
+        let whole = _mm256_or_si256(right, left);
+        if !SIGNED {
+            let beyond = _mm256_cmp_pd::<_CMP_GE_OQ>(value, _mm256_set1_pd(18446744073709551616.0));
+            return _mm256_or_si256(whole, _mm256_castpd_si256(beyond));
+        }
+        let sign = _mm256_cmpgt_epi64(_mm256_setzero_si256(), bits);
+        let whole = _mm256_sub_epi64(_mm256_xor_si256(whole, sign), sign);
+        let beyond = _mm256_cmpgt_epi64(magnitude, _mm256_set1_epi64x(((1023 + 63) << 52) - 1));
+        let end = _mm256_xor_si256(sign, _mm256_set1_epi64x(i64::MAX));
+        let is_number = _mm256_castpd_si256(_mm256_cmp_pd::<_CMP_ORD_Q>(value, value));
+        _mm256_and_si256(_mm256_blendv_epi8(whole, end, beyond), is_number)
+    }
+
+    /// What the first tables have at indices below 128, and nothing at others. Each table but the first has what its
+    /// entries differ by from those before, because a shuffle gives 0 only where the index is negative: it is lowered by 16
+    /// from table to table, and stays below 0 once it is.
+    fn look_up_sixteens(tables: &[V], index: V) -> V {
+        let mut entry = _mm256_shuffle_epi8(tables[0], index);
+        let mut lowered = index;
+        for table in &tables[1..] {
+            lowered = _mm256_subs_epi8(lowered, _mm256_set1_epi8(16));
+            entry = _mm256_xor_si256(entry, _mm256_shuffle_epi8(*table, lowered));
+        }
+        entry
     }
 }
 
-// SAFETY: every path casts as the scalar cast does, which the tests check for every pair on every length and, for the
-// types of 32 bits or fewer, every value; and covers all of `dst`: whole steps, then the rest.
-unsafe impl Compose for Avx2 {
-    #[target_feature(enable = "avx2,f16c,fma")]
-    unsafe fn run<S: Widen, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, rules: &Rules, store: Store) {
-        if const { !is_computed::<S, D>() } {
-            lookup::run::<S, D>(src, dst, len, rules, store);
-        } else if small_float::tells_infinity::<S, D>(rules) {
-            portable::cast::<S, D>(src, dst, len, rules);
-        } else {
-            let rules = small_float::RuleLanes::new(rules);
-            // SAFETY: `steps` hands out pointers to the bytes of 32 elements.
-            steps::<S, D>(src, dst, len, store, |src, dst| unsafe { convert::step::<S, D>(src, dst, &rules) });
+// SAFETY: each method is what the intrinsics' documentation says of them, which `tests/kernels.rs` checks for every method
+// by every kernel.
+unsafe impl Lanes for Ymm {
+    type V = V;
+    /// All bits of a lane, or none.
+    type M = V;
+    type Table<const N: usize> = [V; N];
+
+    const BYTES: usize = 32;
+    const WIDE_LOOK_UP: bool = false;
+    const F64_OVERFLOWS: bool = true;
+    const STREAMS: bool = true;
+
+    one_line! {
+        load(src: *const u8) -> V: _mm256_loadu_si256(src.cast());
+        store(dst: *mut u8, value: V): _mm256_storeu_si256(dst.cast(), value);
+        stream(dst: *mut u8, value: V): _mm256_stream_si256(dst.cast(), value);
+        fence(): _mm_sfence();
+        prefetch(address: *const u8): _mm_prefetch::<_MM_HINT_T0>(address.cast());
+        load_f16(src: *const u8) -> V: _mm256_castps_si256(_mm256_cvtph_ps(_mm_loadu_si128(src.cast())));
+        and(a: V, b: V) -> V: _mm256_and_si256(a, b);
+        or(a: V, b: V) -> V: _mm256_or_si256(a, b);
+        min_i32(a: V, b: V) -> V: _mm256_min_epi32(a, b);
+        max_i32(a: V, b: V) -> V: _mm256_max_epi32(a, b);
+        add_f32(a: V, b: V) -> V: _mm256_castps_si256(_mm256_add_ps(ps(a), ps(b)));
+        high_halves(value: [V; 2]) -> V: in_order_of_halves(_mm256_packus_epi32(
+            _mm256_srli_epi32::<16>(value[0]), _mm256_srli_epi32::<16>(value[1])
+        ));
+        high_bytes(value: [V; 2]) -> V: in_order_of_halves(_mm256_packus_epi16(
+            _mm256_srli_epi16::<8>(value[0]), _mm256_srli_epi16::<8>(value[1])
+        ));
+        low_bytes(value: [V; 4]) -> V: {
+            let low = _mm256_set1_epi32(0xff);
+            let [a, b, c, d] = value;
+            pack_bytes(Self::and(a, low), Self::and(b, low), Self::and(c, low), Self::and(d, low))
+        };
+        // Saturation keeps the sign, the one bit that counts.
+        top_bits(value: [V; 4]) -> V: in_order_of_quarters(_mm256_packs_epi16(
+            _mm256_packs_epi32(value[0], value[1]), _mm256_packs_epi32(value[2], value[3])
+        ));
+        f32_to_f16(value: [V; 2]) -> V:
+            join(_mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(ps(value[0])), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(ps(value[1])));
+        f32_to_f64(value: V) -> [V; 2]: [
+            _mm256_castpd_si256(_mm256_cvtps_pd(_mm256_castps256_ps128(ps(value)))),
+            _mm256_castpd_si256(_mm256_cvtps_pd(_mm256_extractf128_ps::<1>(ps(value))))
+        ];
+        f64_to_f32(value: [V; 2]) -> V: floats(_mm256_cvtpd_ps(pd(value[0])), _mm256_cvtpd_ps(pd(value[1])));
+        f64_to_f32_odd(value: [V; 2]) -> V: floats(odd_float(pd(value[0])), odd_float(pd(value[1])));
+        // From 2^31 on the conversion gives 2^31, whose low bits are zero as those of any float so large.
+        f32_to_low_bits(value: V) -> V: _mm256_cvtps_epi32(ps(value));
+        f64_to_low_bits(value: [V; 2]) -> V: join(double_to_low_bits(value[0]), double_to_low_bits(value[1]));
+        zip_bytes(a: V, b: V) -> [V; 2]: {
+            let (low, high) = (_mm256_unpacklo_epi8(a, b), _mm256_unpackhi_epi8(a, b));
+            [_mm256_permute2x128_si256::<0x20>(low, high), _mm256_permute2x128_si256::<0x31>(low, high)]
+        };
+    }
+
+    by_width! {
+        splat(value: u64) -> V: 8 => _mm256_set1_epi8(value as i8), 16 => _mm256_set1_epi16(value as i16),
+            32 => _mm256_set1_epi32(value as i32), 64 => _mm256_set1_epi64x(value as i64);
+        add(a: V, b: V) -> V: 16 => _mm256_add_epi16(a, b), 32 => _mm256_add_epi32(a, b);
+        sub(a: V, b: V) -> V: 16 => _mm256_sub_epi16(a, b), 32 => _mm256_sub_epi32(a, b);
+        min_u(a: V, b: V) -> V: 8 => _mm256_min_epu8(a, b), 16 => _mm256_min_epu16(a, b), 32 => _mm256_min_epu32(a, b);
+        max_u(a: V, b: V) -> V: 16 => _mm256_max_epu16(a, b), 32 => _mm256_max_epu32(a, b);
+        gt(a: V, b: V) -> V: 8 => _mm256_cmpgt_epi8(a, b), 16 => _mm256_cmpgt_epi16(a, b), 32 => _mm256_cmpgt_epi32(a, b);
+        eq(a: V, b: V) -> V: 8 => _mm256_cmpeq_epi8(a, b), 16 => _mm256_cmpeq_epi16(a, b),
+            32 => _mm256_cmpeq_epi32(a, b), 64 => _mm256_cmpeq_epi64(a, b);
+        select(mask: V, a: V, b: V) -> V: 8 => _mm256_blendv_epi8(b, a, mask), 16 => _mm256_blendv_epi8(b, a, mask),
+            32 => _mm256_blendv_epi8(b, a, mask), 64 => _mm256_blendv_epi8(b, a, mask);
+        low_halves(value: [V; 2]) -> V: 16 => {
+            let low = _mm256_set1_epi16(0xff);
+            in_order_of_halves(_mm256_packus_epi16(Self::and(value[0], low), Self::and(value[1], low)))
+        }, 32 => {
+            let zero = _mm256_setzero_si256();
+            let [a, b] = value;
+            in_order_of_halves(_mm256_packus_epi32(
+                _mm256_blend_epi16::<0b1010_1010>(a, zero), _mm256_blend_epi16::<0b1010_1010>(b, zero)
+            ))
+        }, 64 => {
+            let lanes = _mm256_shuffle_ps::<0b10_00_10_00>(ps(value[0]), ps(value[1]));
+            in_order_of_halves(_mm256_castps_si256(lanes))
+        };
+    }
+
+    by_sign! {
+        saturate_to_16(value: [V; 2]) -> V: in_order_of_halves(_mm256_packs_epi32(value[0], value[1])),
+            in_order_of_halves(_mm256_packus_epi32(value[0], value[1]));
+        saturate_to_8(value: [V; 4]) -> V: in_order_of_quarters(_mm256_packs_epi16(
+            _mm256_packs_epi32(value[0], value[1]), _mm256_packs_epi32(value[2], value[3])
+        )), in_order_of_quarters(_mm256_packus_epi16(
+            _mm256_packs_epi32(value[0], value[1]), _mm256_packs_epi32(value[2], value[3])
+        ));
+        saturate_to_i32(value: [V; 2]) -> V: {
+            let (low, high) = (Self::low_halves::<64>(value), high_lanes(value[0], value[1]));
+            let fits = _mm256_cmpeq_epi32(high, _mm256_srai_epi32::<31>(low));
+            let ends = _mm256_xor_si256(_mm256_srai_epi32::<31>(high), _mm256_set1_epi32(i32::MAX));
+            _mm256_blendv_epi8(ends, low, fits)
+        }, {
+            let (low, high) = (Self::low_halves::<64>(value), high_lanes(value[0], value[1]));
+            let limit = _mm256_set1_epi32(i32::MAX);
+            let fits = _mm256_cmpeq_epi32(high, _mm256_setzero_si256());
+            _mm256_blendv_epi8(limit, _mm256_min_epu32(low, limit), fits)
+        };
+        int_to_f32(value: V) -> V: _mm256_castps_si256(_mm256_cvtepi32_ps(value)), {
+            // Halves of 16 bits are exact in floats, and so are the high ones times 2^16, so that only the sum is rounded.
+            let high = _mm256_cvtepi32_ps(_mm256_srli_epi32::<16>(value));
+            let low = _mm256_cvtepi32_ps(_mm256_blend_epi16::<0b1010_1010>(value, _mm256_setzero_si256()));
+            _mm256_castps_si256(_mm256_fmadd_ps(high, _mm256_set1_ps(65536.0), low))
+        };
+        int_to_f32_odd(value: V) -> V: {
+            let large = _mm256_cmpgt_epi32(_mm256_abs_epi32(value), _mm256_set1_epi32(0xff_ffff));
+            // The magnitude of the smallest integer counts as negative; it is a power of two.
+            Self::int_to_f32::<true>(_mm256_blendv_epi8(value, odd_int(value), large))
+        }, {
+            let small = _mm256_cmpeq_epi32(_mm256_srli_epi32::<24>(value), _mm256_setzero_si256());
+            Self::int_to_f32::<false>(_mm256_blendv_epi8(odd_int(value), value, small))
+        };
+        int_to_f64(value: V) -> [V; 2]: [
+            _mm256_castpd_si256(_mm256_cvtepi32_pd(_mm256_castsi256_si128(value))),
+            _mm256_castpd_si256(_mm256_cvtepi32_pd(_mm256_extracti128_si256::<1>(value)))
+        ], [
+            Self::long_to_f64::<false>(_mm256_cvtepu32_epi64(_mm256_castsi256_si128(value))),
+            Self::long_to_f64::<false>(_mm256_cvtepu32_epi64(_mm256_extracti128_si256::<1>(value)))
+        ];
+        long_to_f32(value: [V; 2]) -> V: floats(
+            _mm256_cvtpd_ps(long_to_double::<true>(odd_long::<true>(value[0]))),
+            _mm256_cvtpd_ps(long_to_double::<true>(odd_long::<true>(value[1])))
+        ), floats(
+            _mm256_cvtpd_ps(long_to_double::<false>(odd_long::<false>(value[0]))),
+            _mm256_cvtpd_ps(long_to_double::<false>(odd_long::<false>(value[1])))
+        );
+        long_to_f32_odd(value: [V; 2]) -> V: floats(
+            odd_float(long_to_double::<true>(odd_long::<true>(value[0]))),
+            odd_float(long_to_double::<true>(odd_long::<true>(value[1])))
+        ), floats(
+            odd_float(long_to_double::<false>(odd_long::<false>(value[0]))),
+            odd_float(long_to_double::<false>(odd_long::<false>(value[1])))
+        );
+        long_to_f64(value: V) -> V: _mm256_castpd_si256(long_to_double::<true>(value)),
+            _mm256_castpd_si256(long_to_double::<false>(value));
+        f32_to_int(value: V) -> V: {
+            // An overflow gives the smallest integer, which is right on the negative side.
+            let beyond = _mm256_cmp_ps::<_CMP_GE_OQ>(ps(value), _mm256_set1_ps(2147483648.0));
+            _mm256_xor_si256(_mm256_cvttps_epi32(number(ps(value))), _mm256_castps_si256(beyond))
+        }, {
+            // The maximum of NaN and zero is the second operand. From 2^31 on the conversion gives 2^31, and what is above
+            // that is converted apart.
+            let positive = _mm256_max_ps(ps(value), _mm256_setzero_ps());
+            let low = _mm256_cvttps_epi32(positive);
+            let high = _mm256_cvttps_epi32(_mm256_sub_ps(positive, _mm256_set1_ps(2147483648.0)));
+            let beyond = _mm256_cmp_ps::<_CMP_GE_OQ>(positive, _mm256_set1_ps(4294967296.0));
+            let high = Self::and(high, _mm256_srai_epi32::<31>(low));
+            Self::or(Self::or(low, high), _mm256_castps_si256(beyond))
+        };
+        // The minimum of a number and NaN is the second operand, of which the conversion makes the smallest integer.
+        f32_to_short(value: V) -> V:
+            _mm256_cvttps_epi32(number(_mm256_min_ps(_mm256_set1_ps(1073741824.0), ps(value)))),
+            _mm256_cvttps_epi32(_mm256_min_ps(_mm256_set1_ps(1073741824.0), ps(value)));
+        f64_to_int(value: [V; 2]) -> V: {
+            let most = _mm256_set1_pd(2147483647.0);
+            let [a, b] = [_mm256_min_pd(most, pd(value[0])), _mm256_min_pd(most, pd(value[1]))];
+            join(_mm256_cvttpd_epi32(number_pd(a)), _mm256_cvttpd_epi32(number_pd(b)))
+        }, join(double_to_uint(value[0]), double_to_uint(value[1]));
+        f64_to_short(value: [V; 2]) -> V: Self::f64_to_int::<true>(value), {
+            let most = _mm256_set1_pd(2147483647.0);
+            let [a, b] = [_mm256_min_pd(most, pd(value[0])), _mm256_min_pd(most, pd(value[1]))];
+            join(_mm256_cvttpd_epi32(a), _mm256_cvttpd_epi32(b))
+        };
+        f64_to_long(value: V) -> V: double_to_long::<true>(value), double_to_long::<false>(value);
+    }
+
+    // The compiler makes of these the shifts by a constant.
+    shifts! {
+        shl(value): _mm256_sll_epi16(value, count(N)), _mm256_sll_epi32(value, count(N));
+        shr(value): _mm256_srl_epi16(value, count(N)), _mm256_srl_epi32(value, count(N));
+    }
+
+    #[inline(always)]
+    unsafe fn load_extend<const FROM: usize, const W: usize, const SIGNED: bool>(src: *const u8) -> V {
+        // SAFETY: the caller's: the processor has AVX2, and 32 * FROM / W bytes can be read.
+        unsafe {
+            match (FROM, W, SIGNED) {
+                (8, 16, true) => _mm256_cvtepi8_epi16(_mm_loadu_si128(src.cast())),
+                (8, 16, false) => _mm256_cvtepu8_epi16(_mm_loadu_si128(src.cast())),
+                (8, 32, true) => _mm256_cvtepi8_epi32(_mm_loadl_epi64(src.cast())),
+                (8, 32, false) => _mm256_cvtepu8_epi32(_mm_loadl_epi64(src.cast())),
+                (8, 64, true) => _mm256_cvtepi8_epi64(_mm_cvtsi32_si128(src.cast::<i32>().read_unaligned())),
+                (8, 64, false) => _mm256_cvtepu8_epi64(_mm_cvtsi32_si128(src.cast::<i32>().read_unaligned())),
+                (16, 32, true) => _mm256_cvtepi16_epi32(_mm_loadu_si128(src.cast())),
+                (16, 32, false) => _mm256_cvtepu16_epi32(_mm_loadu_si128(src.cast())),
+                (16, 64, true) => _mm256_cvtepi16_epi64(_mm_loadl_epi64(src.cast())),
+                (16, 64, false) => _mm256_cvtepu16_epi64(_mm_loadl_epi64(src.cast())),
+                (32, 64, true) => _mm256_cvtepi32_epi64(_mm_loadu_si128(src.cast())),
+                (32, 64, false) => _mm256_cvtepu32_epi64(_mm_loadu_si128(src.cast())),
+                _ => unreachable!("no such extension"),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn load_codes<const BITS: usize>(src: *const u8) -> V {
+        // SAFETY: the caller's: the processor has AVX2, and 4 * BITS bytes can be read.
+        unsafe {
+            // Each byte, or three of them, is first given the word in which its elements are then moved apart.
+            match BITS {
+                2 => {
+                    let fours = _mm256_cvtepu8_epi32(_mm_loadl_epi64(src.cast()));
+                    let pairs = Self::or(fours, _mm256_slli_epi32::<12>(fours));
+                    Self::and(Self::or(pairs, _mm256_slli_epi32::<6>(pairs)), _mm256_set1_epi8(3))
+                }
+                4 => {
+                    let pairs = _mm256_cvtepu8_epi16(_mm_loadu_si128(src.cast()));
+                    Self::and(Self::or(pairs, _mm256_slli_epi16::<4>(pairs)), _mm256_set1_epi8(15))
+                }
+                6 => {
+                    // The upper half is loaded with the bytes before it that are there too.
+                    let packed = join(_mm_loadu_si128(src.cast()), _mm_loadu_si128(src.add(8).cast()));
+                    let places = _mm256_setr_epi8(
+                        0, 1, 2, -1, 3, 4, 5, -1, 6, 7, 8, -1, 9, 10, 11, -1, //
+                        4, 5, 6, -1, 7, 8, 9, -1, 10, 11, 12, -1, 13, 14, 15, -1,
+                    );
+                    let fours = _mm256_shuffle_epi8(packed, places);
+                    let high = Self::and(_mm256_slli_epi32::<4>(fours), _mm256_set1_epi32(0x0fff_0000));
+                    let pairs = Self::or(Self::and(fours, _mm256_set1_epi32(0x0000_0fff)), high);
+                    let high = Self::and(_mm256_slli_epi16::<2>(pairs), _mm256_set1_epi16(0x3f00));
+                    Self::or(Self::and(pairs, _mm256_set1_epi16(0x003f)), high)
+                }
+                _ => unreachable!("no codes of this width"),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store_codes<const BITS: usize>(dst: *mut u8, codes: V) {
+        // SAFETY: the caller's: the processor has AVX2, and 4 * BITS bytes can be written.
+        unsafe {
+            match BITS {
+                2 => {
+                    let pairs = _mm256_maddubs_epi16(codes, _mm256_set1_epi16(0x0401));
+                    let fours = _mm256_madd_epi16(pairs, _mm256_set1_epi32(0x0010_0001));
+                    let low_bytes = twice(&[0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+                    let halves = _mm256_shuffle_epi8(fours, low_bytes);
+                    let (low, high) = (_mm256_castsi256_si128(halves), _mm256_extracti128_si256::<1>(halves));
+                    _mm_storel_epi64(dst.cast(), _mm_unpacklo_epi32(low, high));
+                }
+                4 => {
+                    let pairs = _mm256_maddubs_epi16(codes, _mm256_set1_epi16(0x1001));
+                    let (low, high) = (_mm256_castsi256_si128(pairs), _mm256_extracti128_si256::<1>(pairs));
+                    _mm_storeu_si128(dst.cast(), _mm_packus_epi16(low, high));
+                }
+                6 => {
+                    let pairs = _mm256_maddubs_epi16(codes, _mm256_set1_epi16(0x4001));
+                    let fours = _mm256_madd_epi16(pairs, _mm256_set1_epi32(0x1000_0001));
+                    let three_of_four = twice(&[0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, 0, 0, 0, 0]);
+                    let halves = _mm256_shuffle_epi8(fours, three_of_four);
+                    let dense = _mm256_permutevar8x32_epi32(halves, _mm256_setr_epi32(0, 1, 2, 4, 5, 6, 0, 0));
+                    _mm_storeu_si128(dst.cast(), _mm256_castsi256_si128(dense));
+                    _mm_storel_epi64(dst.add(16).cast(), _mm256_extracti128_si256::<1>(dense));
+                }
+                _ => unreachable!("no codes of this width"),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn table<const N: usize>(entries: &[u8; 256]) -> [V; N] {
+        // SAFETY: the caller's: the processor has AVX2.
+        unsafe {
+            let sixteens = entries.as_chunks().0;
+            let mut tables = [twice(&sixteens[0]); N];
+            for place in 1..N {
+                // The tables of each half of 256 entries are apart.
+                if place != 8 {
+                    tables[place] = _mm256_xor_si256(twice(&sixteens[place]), twice(&sixteens[place - 1]));
+                } else {
+                    tables[place] = twice(&sixteens[place]);
+                }
+            }
+            tables
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn look_up<const N: usize>(table: &[V; N], index: V) -> V {
+        // SAFETY: the caller's: the processor has AVX2.
+        unsafe {
+            if N <= 8 {
+                return look_up_sixteens(table, index);
+            }
+            let other = _mm256_xor_si256(index, _mm256_set1_epi8(i8::MIN));
+            _mm256_xor_si256(look_up_sixteens(&table[..8], index), look_up_sixteens(&table[8..], other))
         }
     }
 }
-
-streaming::steps!("avx2,f16c,fma");

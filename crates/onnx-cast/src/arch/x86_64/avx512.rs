@@ -1,31 +1,14 @@
-//! AVX-512 with F, BW, DQ, VL, CD, VBMI and VBMI2 (Ice Lake, Zen 4 and later): 64 elements a step, in registers from
-//! load to store.
-//!
-//! Sources of 8 bits or fewer are table look-ups ([`lookup`]), but for integers to wider ones ([`extend`]). The others are
-//! widened to 16 lanes of `f32` (rounded to odd where `f32` does not hold the value, so that the one real rounding comes
-//! after), or stay integers, and are narrowed there ([`convert`]); floats of 8 bits or fewer are made in 16-bit lanes
-//! ([`small_float`], [`integer`]). [`lanes`] packs and stores. The rest of a tensor that does not fill a step goes through
-//! the same step on a scratch block.
+//! AVX-512 with F, BW, DQ, VL, CD, VBMI and VBMI2 (Ice Lake, Zen 4 and later): 64 elements a step.
 
-mod convert;
-mod extend;
-mod integer;
-mod lanes;
-mod lookup;
-mod small_float;
-mod stream;
+use crate::arch::generic::{self, Lanes, by_sign, by_width, isa, one_line, shifts};
+use crate::element::Element;
+use crate::kernel::{Context, KernelTable};
+use crate::scalar::{Narrow, Widen};
+use core::arch::x86_64::*;
 
-use super::streaming;
-use crate::kernel::{Compose, Store, Table};
-use crate::packed::bits;
-use crate::scalar::{Narrow, Rules, Widen};
+isa!(Avx512, Zmm, "avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx512vbmi,avx512vbmi2,avx2,f16c,fma,bmi2");
 
-pub(crate) use stream::copy;
-
-pub(crate) static TABLE: Table = Table::composed::<Avx512>();
-
-/// Elements in a step; 64 of any type are whole bytes.
-const STEP: usize = 64;
+pub(crate) static TABLE: KernelTable = KernelTable::new::<Avx512>();
 
 /// Whether this machine has every instruction set that the kernels are compiled for.
 pub(crate) fn is_available() -> bool {
@@ -42,23 +25,405 @@ pub(crate) fn is_available() -> bool {
         && is_x86_feature_detected!("bmi2")
 }
 
-struct Avx512;
+const TOWARD_ZERO: i32 = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC;
+const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
 
-// SAFETY: every path casts as the scalar cast does, which the tests check for every pair on every length and, for the
-// types of 32 bits or fewer, every value; and covers all of `dst`: whole steps, then the rest.
-unsafe impl Compose for Avx512 {
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx512vbmi,avx512vbmi2,avx2,f16c,fma,bmi2")]
-    unsafe fn run<S: Widen, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, rules: &Rules, store: Store) {
-        if const { extend::extends::<S, D>() } {
-            extend::run::<S, D>(src, dst, len, store);
-        } else if const { bits::<S>() <= 8 } {
-            lookup::run::<S, D>(src, dst, len, rules, store);
+/// Vectors of 64 bytes.
+#[derive(Clone, Copy)]
+pub(crate) struct Zmm;
+
+/// The bytes of a vector, from a function of their places.
+macro_rules! bytes {
+    (|$place:ident| $byte:expr) => {{
+        const BYTES: [u8; 64] = {
+            let mut bytes = [0; 64];
+            let mut $place = 0;
+            while $place < 64 {
+                bytes[$place] = ($byte) as u8;
+                $place += 1;
+            }
+            bytes
+        };
+        _mm512_loadu_si512(BYTES.as_ptr().cast())
+    }};
+}
+
+/// The same of two. (Not `array::map`, which the compiler does not always inline.)
+#[inline(always)]
+fn both<T, U>([a, b]: [T; 2], f: impl Fn(T) -> U) -> [U; 2] {
+    [f(a), f(b)]
+}
+
+/// Two vectors of half the width as one.
+#[inline(always)]
+unsafe fn join(low: __m256i, high: __m256i) -> __m512i {
+    // SAFETY: the caller's: the processor has AVX-512.
+    unsafe { _mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high) }
+}
+
+/// The halves of a vector.
+#[inline(always)]
+unsafe fn halves(value: __m512i) -> [__m256i; 2] {
+    // SAFETY: the caller's: the processor has AVX-512.
+    unsafe { [_mm512_castsi512_si256(value), _mm512_extracti64x4_epi64::<1>(value)] }
+}
+
+/// Sets the lowest bit of 32 where the mask is. Of the intrinsic the compiler makes three instructions: the mask as a
+/// vector, a shift of it, and an or.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn with_lowest_bit(mut value: __m512i, mask: u16) -> __m512i {
+    let one = _mm512_set1_epi32(1);
+    // SAFETY: one instruction on registers, which this function's features have.
+    unsafe {
+        core::arch::asm!(
+            "vpord {value}{{{mask}}}, {value}, {one}",
+            value = inout(zmm_reg) value,
+            mask = in(kreg) mask,
+            one = in(zmm_reg) one,
+            options(pure, nomem, nostack, preserves_flags),
+        );
+    }
+    value
+}
+
+/// 16 floats in two halves, each cut toward zero from 8 wider lanes, with the lowest bit set where that lost anything.
+#[inline(always)]
+unsafe fn odd_halves(low: (__m256, __mmask8), high: (__m256, __mmask8)) -> __m512i {
+    // SAFETY: the caller's: the processor has AVX-512.
+    unsafe {
+        let cut = join(_mm256_castps_si256(low.0), _mm256_castps_si256(high.0));
+        with_lowest_bit(cut, u16::from(high.1) << 8 | u16::from(low.1))
+    }
+}
+
+/// 8 integers of 64 bits, cut to floats toward zero, and where that lost anything.
+#[inline(always)]
+unsafe fn cut_long<const SIGNED: bool>(value: __m512i) -> (__m256, __mmask8) {
+    // SAFETY: the caller's: the processor has AVX-512.
+    unsafe {
+        if SIGNED {
+            let cut = _mm512_cvt_roundepi64_ps::<TOWARD_ZERO>(value);
+            (cut, _mm512_cmpneq_epi64_mask(_mm512_cvttps_epi64(cut), value))
         } else {
-            let rules = small_float::RuleLanes::new(rules);
-            // SAFETY: `steps` hands out pointers to the bytes of 64 elements.
-            steps::<S, D>(src, dst, len, store, |src, dst| unsafe { convert::step::<S, D>(src, dst, &rules) });
+            let cut = _mm512_cvt_roundepu64_ps::<TOWARD_ZERO>(value);
+            (cut, _mm512_cmpneq_epi64_mask(_mm512_cvttps_epu64(cut), value))
         }
     }
 }
 
-streaming::steps!("avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx512vbmi,avx512vbmi2,avx2,f16c,fma,bmi2");
+/// 8 doubles, cut to floats toward zero, and where that lost anything.
+#[inline(always)]
+unsafe fn cut_double(value: __m512i) -> (__m256, __mmask8) {
+    // SAFETY: the caller's: the processor has AVX-512.
+    unsafe {
+        let value = _mm512_castsi512_pd(value);
+        let cut = _mm512_cvt_roundpd_ps::<TOWARD_ZERO>(value);
+        (cut, _mm512_cmp_pd_mask::<_CMP_NEQ_UQ>(_mm512_cvtps_pd(cut), value))
+    }
+}
+
+/// 8 doubles as integers of 32 bits: toward zero, saturating, NaN to 0.
+#[inline(always)]
+unsafe fn double_to_int<const SIGNED: bool>(value: __m512i) -> __m256i {
+    // SAFETY: the caller's: the processor has AVX-512.
+    unsafe {
+        let value = _mm512_castsi512_pd(value);
+        if SIGNED {
+            // An overflow gives the smallest integer, which is right on the negative side.
+            let is_number = _mm512_cmp_pd_mask::<_CMP_ORD_Q>(value, value);
+            _mm512_maskz_cvttpd_epi32(is_number, _mm512_min_pd(value, _mm512_set1_pd(2147483647.0)))
+        } else {
+            // The maximum of NaN and zero is the second operand. An overflow gives all ones.
+            _mm512_cvttpd_epu32(_mm512_max_pd(value, _mm512_setzero_pd()))
+        }
+    }
+}
+
+/// The first `len` bytes of a vector, as a mask.
+#[inline(always)]
+fn first_bytes(len: usize) -> __mmask64 {
+    if len >= 64 { __mmask64::MAX } else { (1 << len) - 1 }
+}
+
+type V = __m512i;
+
+// SAFETY: each method is what the intrinsics' documentation says of them, which `tests/kernels.rs` and the unit tests of
+// `arch` check for every method by every kernel.
+unsafe impl Lanes for Zmm {
+    type V = V;
+    /// One bit for each lane, from the lowest up.
+    type M = u64;
+    type Table<const N: usize> = [V; 4];
+
+    const BYTES: usize = 64;
+    const WIDE_LOOK_UP: bool = true;
+    const F64_OVERFLOWS: bool = false;
+    const STREAMS: bool = true;
+
+    one_line! {
+        load(src: *const u8) -> V: _mm512_loadu_si512(src.cast());
+        store(dst: *mut u8, value: V): _mm512_storeu_si512(dst.cast(), value);
+        stream(dst: *mut u8, value: V): _mm512_stream_si512(dst.cast(), value);
+        fence(): _mm_sfence();
+        prefetch(address: *const u8): _mm_prefetch::<_MM_HINT_T0>(address.cast());
+        load_f16(src: *const u8) -> V: _mm512_castps_si512(_mm512_cvtph_ps(_mm256_loadu_si256(src.cast())));
+        and(a: V, b: V) -> V: _mm512_and_si512(a, b);
+        or(a: V, b: V) -> V: _mm512_or_si512(a, b);
+        min_i32(a: V, b: V) -> V: _mm512_min_epi32(a, b);
+        max_i32(a: V, b: V) -> V: _mm512_max_epi32(a, b);
+        add_f32(a: V, b: V) -> V:
+            _mm512_castps_si512(_mm512_add_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b)));
+        high_halves(value: [V; 2]) -> V: _mm512_permutex2var_epi16(value[0], bytes!(|i| if i % 2 == 0 { i + 1 } else { 0 }), value[1]);
+        high_bytes(value: [V; 2]) -> V: _mm512_permutex2var_epi8(value[0], bytes!(|i| 2 * i + 1), value[1]);
+        low_bytes(value: [V; 4]) -> V: every_fourth(value, bytes!(|i| i * 4 % 128));
+        top_bits(value: [V; 4]) -> V: every_fourth(value, bytes!(|i| i * 4 % 128 + 3));
+        f32_to_f16(value: [V; 2]) -> V: join(
+            _mm512_cvt_roundps_ph::<NEAREST>(_mm512_castsi512_ps(value[0])),
+            _mm512_cvt_roundps_ph::<NEAREST>(_mm512_castsi512_ps(value[1]))
+        );
+        f32_to_f64(value: V) -> [V; 2]:
+            both(halves(value), #[inline(always)] |half| _mm512_castpd_si512(_mm512_cvtps_pd(_mm256_castsi256_ps(half))));
+        f64_to_f32(value: [V; 2]) -> V: {
+            let [low, high] = both(value, #[inline(always)] |half| _mm512_cvt_roundpd_ps::<NEAREST>(_mm512_castsi512_pd(half)));
+            join(_mm256_castps_si256(low), _mm256_castps_si256(high))
+        };
+        f64_to_f32_odd(value: [V; 2]) -> V: odd_halves(cut_double(value[0]), cut_double(value[1]));
+        // From 2^31 on the conversion gives 2^31, whose low bits are zero as those of any float so large.
+        f32_to_low_bits(value: V) -> V: _mm512_cvt_roundps_epi32::<NEAREST>(_mm512_castsi512_ps(value));
+        f64_to_low_bits(value: [V; 2]) -> V:
+            Self::low_halves::<64>(both(value, #[inline(always)] |half| _mm512_cvt_roundpd_epi64::<NEAREST>(_mm512_castsi512_pd(half))));
+        zip_bytes(a: V, b: V) -> [V; 2]: [
+            _mm512_permutex2var_epi8(a, bytes!(|i| i / 2 + i % 2 * 64), b),
+            _mm512_permutex2var_epi8(a, bytes!(|i| 32 + i / 2 + i % 2 * 64), b)
+        ];
+        // Whole vectors are written, as the step reads them: it would wait for narrower stores to reach the cache.
+        copy_padded(src: *const u8, dst: *mut u8, len: usize, whole: usize): for start in (0..whole).step_by(64) {
+            let mask = first_bytes(len.saturating_sub(start));
+            let vector = _mm512_maskz_loadu_epi8(mask, src.wrapping_add(start).cast());
+            _mm512_storeu_si512(dst.add(start).cast(), vector);
+        };
+        copy_few(src: *const u8, dst: *mut u8, len: usize): for start in (0..len).step_by(64) {
+            let vector = _mm512_loadu_si512(src.add(start).cast());
+            _mm512_mask_storeu_epi8(dst.add(start).cast(), first_bytes(len - start), vector);
+        };
+    }
+
+    by_width! {
+        splat(value: u64) -> V: 8 => _mm512_set1_epi8(value as i8), 16 => _mm512_set1_epi16(value as i16),
+            32 => _mm512_set1_epi32(value as i32), 64 => _mm512_set1_epi64(value as i64);
+        add(a: V, b: V) -> V: 16 => _mm512_add_epi16(a, b), 32 => _mm512_add_epi32(a, b);
+        sub(a: V, b: V) -> V: 16 => _mm512_sub_epi16(a, b), 32 => _mm512_sub_epi32(a, b);
+        min_u(a: V, b: V) -> V: 8 => _mm512_min_epu8(a, b), 16 => _mm512_min_epu16(a, b), 32 => _mm512_min_epu32(a, b);
+        max_u(a: V, b: V) -> V: 16 => _mm512_max_epu16(a, b), 32 => _mm512_max_epu32(a, b);
+        gt(a: V, b: V) -> u64: 8 => _mm512_cmpgt_epi8_mask(a, b), 16 => _mm512_cmpgt_epi16_mask(a, b).into(),
+            32 => _mm512_cmpgt_epi32_mask(a, b).into();
+        eq(a: V, b: V) -> u64: 8 => _mm512_cmpeq_epi8_mask(a, b), 16 => _mm512_cmpeq_epi16_mask(a, b).into(),
+            32 => _mm512_cmpeq_epi32_mask(a, b).into(), 64 => _mm512_cmpeq_epi64_mask(a, b).into();
+        select(mask: u64, a: V, b: V) -> V: 8 => _mm512_mask_mov_epi8(b, mask, a),
+            16 => _mm512_mask_mov_epi16(b, mask as u32, a), 32 => _mm512_mask_mov_epi32(b, mask as u16, a),
+            64 => _mm512_mask_mov_epi64(b, mask as u8, a);
+        low_halves(value: [V; 2]) -> V:
+            16 => _mm512_permutex2var_epi8(value[0], bytes!(|i| 2 * i), value[1]),
+            32 => _mm512_permutex2var_epi16(value[0], bytes!(|i| if i % 2 == 0 { i } else { 0 }), value[1]),
+            64 => _mm512_permutex2var_epi32(value[0], bytes!(|i| if i % 4 == 0 { i / 2 } else { 0 }), value[1]);
+    }
+
+    by_sign! {
+        saturate_to_16(value: [V; 2]) -> V: in_order_of_halves(_mm512_packs_epi32(value[0], value[1])),
+            in_order_of_halves(_mm512_packus_epi32(value[0], value[1]));
+        saturate_to_8(value: [V; 4]) -> V: in_order_of_quarters(_mm512_packs_epi16(
+            _mm512_packs_epi32(value[0], value[1]), _mm512_packs_epi32(value[2], value[3])
+        )), in_order_of_quarters(_mm512_packus_epi16(
+            _mm512_packs_epi32(value[0], value[1]), _mm512_packs_epi32(value[2], value[3])
+        ));
+        saturate_to_i32(value: [V; 2]) -> V: {
+            let (low, high) = (_mm512_set1_epi64(i32::MIN.into()), _mm512_set1_epi64(i32::MAX.into()));
+            Self::low_halves::<64>(both(value, #[inline(always)] |value| _mm512_max_epi64(_mm512_min_epi64(value, high), low)))
+        }, Self::low_halves::<64>(both(value, #[inline(always)] |value| _mm512_min_epu64(value, _mm512_set1_epi64(i32::MAX.into()))));
+        int_to_f32(value: V) -> V: _mm512_castps_si512(_mm512_cvt_roundepi32_ps::<NEAREST>(value)),
+            _mm512_castps_si512(_mm512_cvt_roundepu32_ps::<NEAREST>(value));
+        int_to_f32_odd(value: V) -> V: {
+            let cut = _mm512_cvt_roundepi32_ps::<TOWARD_ZERO>(value);
+            with_lowest_bit(_mm512_castps_si512(cut), _mm512_cmpneq_epi32_mask(_mm512_cvttps_epi32(cut), value))
+        }, {
+            let cut = _mm512_cvt_roundepu32_ps::<TOWARD_ZERO>(value);
+            with_lowest_bit(_mm512_castps_si512(cut), _mm512_cmpneq_epi32_mask(_mm512_cvttps_epu32(cut), value))
+        };
+        int_to_f64(value: V) -> [V; 2]: both(halves(value), #[inline(always)] |half| _mm512_castpd_si512(_mm512_cvtepi32_pd(half))),
+            both(halves(value), #[inline(always)] |half| _mm512_castpd_si512(_mm512_cvtepu32_pd(half)));
+        long_to_f32(value: [V; 2]) -> V: {
+            let [low, high] = both(value, #[inline(always)] |value| _mm256_castps_si256(_mm512_cvt_roundepi64_ps::<NEAREST>(value)));
+            join(low, high)
+        }, {
+            let [low, high] = both(value, #[inline(always)] |value| _mm256_castps_si256(_mm512_cvt_roundepu64_ps::<NEAREST>(value)));
+            join(low, high)
+        };
+        long_to_f32_odd(value: [V; 2]) -> V: odd_halves(cut_long::<true>(value[0]), cut_long::<true>(value[1])),
+            odd_halves(cut_long::<false>(value[0]), cut_long::<false>(value[1]));
+        long_to_f64(value: V) -> V: _mm512_castpd_si512(_mm512_cvt_roundepi64_pd::<NEAREST>(value)),
+            _mm512_castpd_si512(_mm512_cvt_roundepu64_pd::<NEAREST>(value));
+        f32_to_int(value: V) -> V: {
+            let value = _mm512_castsi512_ps(value);
+            let is_number = _mm512_cmp_ps_mask::<_CMP_ORD_Q>(value, value);
+            let is_beyond = _mm512_cmp_ps_mask::<_CMP_GE_OQ>(value, _mm512_set1_ps(2147483648.0));
+            // An overflow gives the smallest integer, which is right on the negative side.
+            _mm512_mask_mov_epi32(_mm512_maskz_cvttps_epi32(is_number, value), is_beyond, _mm512_set1_epi32(i32::MAX))
+        }, {
+            // The maximum of NaN and zero is the second operand. An overflow gives all ones.
+            _mm512_cvttps_epu32(_mm512_max_ps(_mm512_castsi512_ps(value), _mm512_setzero_ps()))
+        };
+        f32_to_short(value: V) -> V: {
+            let value = _mm512_castsi512_ps(value);
+            let is_number = _mm512_cmp_ps_mask::<_CMP_ORD_Q>(value, value);
+            _mm512_maskz_cvttps_epi32(is_number, _mm512_min_ps(_mm512_set1_ps(1073741824.0), value))
+        }, {
+            // The minimum of a number and NaN is the second operand, of which the conversion makes the smallest integer.
+            _mm512_cvttps_epi32(_mm512_min_ps(_mm512_set1_ps(1073741824.0), _mm512_castsi512_ps(value)))
+        };
+        f64_to_int(value: [V; 2]) -> V: join(double_to_int::<true>(value[0]), double_to_int::<true>(value[1])),
+            join(double_to_int::<false>(value[0]), double_to_int::<false>(value[1]));
+        f64_to_short(value: [V; 2]) -> V: Self::f64_to_int::<true>(value), Self::f64_to_int::<true>(value);
+        f64_to_long(value: V) -> V: {
+            let value = _mm512_castsi512_pd(value);
+            let is_number = _mm512_cmp_pd_mask::<_CMP_ORD_Q>(value, value);
+            let is_beyond = _mm512_cmp_pd_mask::<_CMP_GE_OQ>(value, _mm512_set1_pd(9223372036854775808.0));
+            _mm512_mask_mov_epi64(_mm512_maskz_cvttpd_epi64(is_number, value), is_beyond, _mm512_set1_epi64(i64::MAX))
+        }, _mm512_cvttpd_epu64(_mm512_max_pd(_mm512_castsi512_pd(value), _mm512_setzero_pd()));
+    }
+
+    shifts! {
+        shl(value): _mm512_slli_epi16::<N>(value), _mm512_slli_epi32::<N>(value);
+        shr(value): _mm512_srli_epi16::<N>(value), _mm512_srli_epi32::<N>(value);
+    }
+
+    #[inline(always)]
+    unsafe fn load_extend<const FROM: usize, const W: usize, const SIGNED: bool>(src: *const u8) -> V {
+        // SAFETY: the caller's: the processor has AVX-512, and 64 * FROM / W bytes can be read.
+        unsafe {
+            match (FROM, W, SIGNED) {
+                (8, 16, true) => _mm512_cvtepi8_epi16(_mm256_loadu_si256(src.cast())),
+                (8, 16, false) => _mm512_cvtepu8_epi16(_mm256_loadu_si256(src.cast())),
+                (8, 32, true) => _mm512_cvtepi8_epi32(_mm_loadu_si128(src.cast())),
+                (8, 32, false) => _mm512_cvtepu8_epi32(_mm_loadu_si128(src.cast())),
+                (8, 64, true) => _mm512_cvtepi8_epi64(_mm_loadl_epi64(src.cast())),
+                (8, 64, false) => _mm512_cvtepu8_epi64(_mm_loadl_epi64(src.cast())),
+                (16, 32, true) => _mm512_cvtepi16_epi32(_mm256_loadu_si256(src.cast())),
+                (16, 32, false) => _mm512_cvtepu16_epi32(_mm256_loadu_si256(src.cast())),
+                (16, 64, true) => _mm512_cvtepi16_epi64(_mm_loadu_si128(src.cast())),
+                (16, 64, false) => _mm512_cvtepu16_epi64(_mm_loadu_si128(src.cast())),
+                (32, 64, true) => _mm512_cvtepi32_epi64(_mm256_loadu_si256(src.cast())),
+                (32, 64, false) => _mm512_cvtepu32_epi64(_mm256_loadu_si256(src.cast())),
+                _ => unreachable!("no such extension"),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn load_codes<const BITS: usize>(src: *const u8) -> V {
+        // SAFETY: the caller's: the processor has AVX-512, and 8 * BITS bytes can be read.
+        unsafe {
+            // Eight elements are BITS bytes: those go to eight bytes of their own, which are then cut at the elements.
+            match BITS {
+                2 => {
+                    let packed = _mm512_castsi128_si512(_mm_loadu_si128(src.cast()));
+                    let apart = _mm512_permutexvar_epi8(bytes!(|i| i / 8 * 2 + i % 8 % 2), packed);
+                    Self::and(_mm512_multishift_epi64_epi8(bytes!(|i| i % 8 * 2), apart), _mm512_set1_epi8(3))
+                }
+                4 => {
+                    let packed = _mm512_castsi256_si512(_mm256_loadu_si256(src.cast()));
+                    let apart = _mm512_permutexvar_epi8(bytes!(|i| i / 8 * 4 + i % 8 % 4), packed);
+                    Self::and(_mm512_multishift_epi64_epi8(bytes!(|i| i % 8 * 4), apart), _mm512_set1_epi8(15))
+                }
+                6 => {
+                    let low = _mm512_castsi256_si512(_mm256_loadu_si256(src.cast()));
+                    let packed = _mm512_inserti32x4::<2>(low, _mm_loadu_si128(src.add(32).cast()));
+                    let apart = _mm512_permutexvar_epi8(bytes!(|i| i / 8 * 6 + i % 8 % 6), packed);
+                    Self::and(_mm512_multishift_epi64_epi8(bytes!(|i| i % 8 * 6), apart), _mm512_set1_epi8(63))
+                }
+                _ => unreachable!("no codes of this width"),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store_codes<const BITS: usize>(dst: *mut u8, codes: V) {
+        // SAFETY: the caller's: the processor has AVX-512, and 8 * BITS bytes can be written.
+        unsafe {
+            match BITS {
+                2 => {
+                    let pairs = _mm512_maddubs_epi16(codes, _mm512_set1_epi16(0x0401));
+                    let fours = _mm512_madd_epi16(pairs, _mm512_set1_epi32(0x0010_0001));
+                    _mm_storeu_si128(dst.cast(), _mm512_cvtepi32_epi8(fours));
+                }
+                4 => {
+                    let pairs = _mm512_maddubs_epi16(codes, _mm512_set1_epi16(0x1001));
+                    _mm256_storeu_si256(dst.cast(), _mm512_cvtepi16_epi8(pairs));
+                }
+                6 => {
+                    let pairs = _mm512_maddubs_epi16(codes, _mm512_set1_epi16(0x4001));
+                    let fours = _mm512_madd_epi16(pairs, _mm512_set1_epi32(0x1000_0001));
+                    let three_of_four = bytes!(|i| if i < 48 { i / 3 * 4 + i % 3 } else { 0 });
+                    let dense = _mm512_permutexvar_epi8(three_of_four, fours);
+                    _mm256_storeu_si256(dst.cast(), _mm512_castsi512_si256(dense));
+                    _mm_storeu_si128(dst.add(32).cast(), _mm512_extracti32x4_epi32::<2>(dense));
+                }
+                _ => unreachable!("no codes of this width"),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn table<const N: usize>(entries: &[u8; 256]) -> [V; 4] {
+        // SAFETY: the caller's: the processor has AVX-512; the entries are four vectors.
+        unsafe {
+            let part = entries.as_ptr();
+            [Self::load(part), Self::load(part.add(64)), Self::load(part.add(128)), Self::load(part.add(192))]
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn look_up<const N: usize>(table: &[V; 4], index: V) -> V {
+        // SAFETY: the caller's: the processor has AVX-512.
+        unsafe {
+            match N {
+                1 | 4 => _mm512_permutexvar_epi8(index, table[0]),
+                8 => _mm512_permutex2var_epi8(table[0], index, table[1]),
+                _ => {
+                    let low = _mm512_permutex2var_epi8(table[0], index, table[1]);
+                    let high = _mm512_permutex2var_epi8(table[2], index, table[3]);
+                    _mm512_mask_blend_epi8(_mm512_movepi8_mask(index), low, high)
+                }
+            }
+        }
+    }
+}
+
+/// The bytes at an index into two pairs of vectors.
+#[inline(always)]
+unsafe fn every_fourth(value: [V; 4], index: V) -> V {
+    // SAFETY: the caller's: the processor has AVX-512.
+    unsafe {
+        let first = _mm512_permutex2var_epi8(value[0], index, value[1]);
+        let second = _mm512_permutex2var_epi8(value[2], index, value[3]);
+        // The index repeats, so the upper half of `second` holds its bytes too.
+        _mm512_mask_blend_epi64(0xf0, first, second)
+    }
+}
+
+/// Puts in order what packing, which takes from two vectors quarter by quarter, has made of them.
+#[inline(always)]
+unsafe fn in_order_of_halves(value: V) -> V {
+    // SAFETY: the caller's: the processor has AVX-512.
+    unsafe { _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7), value) }
+}
+
+/// The same for what was packed twice, from four vectors.
+#[inline(always)]
+unsafe fn in_order_of_quarters(value: V) -> V {
+    // SAFETY: the caller's: the processor has AVX-512.
+    unsafe {
+        let order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+        _mm512_permutexvar_epi32(order, value)
+    }
+}

@@ -1,0 +1,165 @@
+//! What an algorithm asks of an instruction set: one vector type, a mask type, and one-line methods.
+//!
+//! `W` is the width of a lane in bits. A step casts as many elements as a vector has bytes, so elements of 8 bits fill one
+//! vector, of 16 two, of 32 four and of 64 eight, in order.
+
+use crate::element::byte_len_of;
+
+/// An instruction set, as the algorithms of [`super`] use it.
+///
+/// # Safety
+/// Every method does what its text says for every input, and touches no memory but what it names.
+///
+/// Callers of the methods promise two things: the processor has the instructions, and pointers are valid for what the
+/// method names. No alignment is asked for unless a method says so. Every method is inlined into a kernel that is compiled
+/// with the instruction set's `target_feature`.
+pub(crate) unsafe trait Lanes: Copy + 'static {
+    /// A vector of bytes, or of wider lanes.
+    type V: Copy;
+    /// What a comparison of lanes gives.
+    type M: Copy;
+    /// A table of `16 * N` bytes, prepared for [`Lanes::look_up`].
+    type Table<const N: usize>: Copy;
+
+    /// Bytes of a vector, and elements of a step.
+    const BYTES: usize;
+    /// Whether a look-up among 256 entries costs no more than a few instructions. Else the tables are halved where they can
+    /// be.
+    const WIDE_LOOK_UP: bool;
+    /// Whether [`Lanes::f64_to_f32_odd`] makes infinity of what is beyond `f32`.
+    const F64_OVERFLOWS: bool;
+    /// Whether [`Lanes::stream`] passes the caches by.
+    const STREAMS: bool;
+
+    // Memory.
+
+    /// Loads a vector.
+    unsafe fn load(src: *const u8) -> Self::V;
+    /// Stores a vector.
+    unsafe fn store(dst: *mut u8, value: Self::V);
+    /// Stores a vector past the caches. `dst` is aligned to the vector.
+    unsafe fn stream(dst: *mut u8, value: Self::V);
+    /// Orders what was streamed before what is stored from here on.
+    unsafe fn fence();
+    /// Asks for the cache line at an address, which need not be valid.
+    unsafe fn prefetch(address: *const u8);
+    /// Loads as many integers of `FROM` bits as lanes of `W` bits fit a vector, and extends them.
+    unsafe fn load_extend<const FROM: usize, const W: usize, const SIGNED: bool>(src: *const u8) -> Self::V;
+    /// Loads a vector's worth of `f32` from float16.
+    unsafe fn load_f16(src: *const u8) -> Self::V;
+    /// Loads a step's elements of `BITS` bits, 8 or fewer, one to a byte with the upper bits zero.
+    unsafe fn load_codes<const BITS: usize>(src: *const u8) -> Self::V;
+    /// Stores a step's elements of `BITS` bits, 8 or fewer, that stand one in a byte with the upper bits zero.
+    unsafe fn store_codes<const BITS: usize>(dst: *mut u8, codes: Self::V);
+    /// Copies `len` bytes, at most those of a step, and zeros up to `whole`.
+    #[inline(always)]
+    unsafe fn copy_padded(src: *const u8, dst: *mut u8, len: usize, whole: usize) {
+        // SAFETY: the caller's: `len` bytes can be read, `whole` written, and they do not overlap.
+        unsafe {
+            dst.write_bytes(0, whole);
+            dst.copy_from_nonoverlapping(src, len);
+        }
+    }
+    /// Copies `len` bytes, at most those of a step.
+    #[inline(always)]
+    unsafe fn copy_few(src: *const u8, dst: *mut u8, len: usize) {
+        // SAFETY: the caller's: `len` bytes can be read and written, and do not overlap.
+        unsafe { dst.copy_from_nonoverlapping(src, len) };
+    }
+
+    // Integers.
+
+    /// The low `W` bits in every lane.
+    unsafe fn splat<const W: usize>(value: u64) -> Self::V;
+    unsafe fn and(a: Self::V, b: Self::V) -> Self::V;
+    unsafe fn or(a: Self::V, b: Self::V) -> Self::V;
+    unsafe fn add<const W: usize>(a: Self::V, b: Self::V) -> Self::V;
+    unsafe fn sub<const W: usize>(a: Self::V, b: Self::V) -> Self::V;
+    unsafe fn shl<const W: usize, const N: u32>(a: Self::V) -> Self::V;
+    /// Shifts zeros in.
+    unsafe fn shr<const W: usize, const N: u32>(a: Self::V) -> Self::V;
+    /// The smaller, of unsigned lanes of 8 to 32 bits.
+    unsafe fn min_u<const W: usize>(a: Self::V, b: Self::V) -> Self::V;
+    /// The larger, of unsigned lanes of 16 or 32 bits.
+    unsafe fn max_u<const W: usize>(a: Self::V, b: Self::V) -> Self::V;
+    /// The smaller, of signed lanes of 32 bits.
+    unsafe fn min_i32(a: Self::V, b: Self::V) -> Self::V;
+    /// The larger, likewise.
+    unsafe fn max_i32(a: Self::V, b: Self::V) -> Self::V;
+    /// Where `a` is larger, of signed lanes of 8 to 32 bits.
+    unsafe fn gt<const W: usize>(a: Self::V, b: Self::V) -> Self::M;
+    /// Where both are equal, of lanes of 8 to 64 bits.
+    unsafe fn eq<const W: usize>(a: Self::V, b: Self::V) -> Self::M;
+    /// `a` where the mask is set, else `b`.
+    unsafe fn select<const W: usize>(mask: Self::M, a: Self::V, b: Self::V) -> Self::V;
+
+    // Between widths, in the order of the elements.
+
+    /// The low halves of lanes of `W` bits.
+    unsafe fn low_halves<const W: usize>(value: [Self::V; 2]) -> Self::V;
+    /// The high halves of lanes of 32 bits.
+    unsafe fn high_halves(value: [Self::V; 2]) -> Self::V;
+    /// The high bytes of lanes of 16 bits.
+    unsafe fn high_bytes(value: [Self::V; 2]) -> Self::V;
+    /// The low bytes of lanes of 32 bits.
+    unsafe fn low_bytes(value: [Self::V; 4]) -> Self::V;
+    /// The top bits of lanes of 32 bits as those of bytes, whose other bits are arbitrary.
+    unsafe fn top_bits(value: [Self::V; 4]) -> Self::V;
+    /// Signed lanes of 32 bits to 16, signed or unsigned ones, saturating.
+    unsafe fn saturate_to_16<const SIGNED: bool>(value: [Self::V; 2]) -> Self::V;
+    /// Signed lanes of 32 bits to 8, signed or unsigned ones, saturating.
+    unsafe fn saturate_to_8<const SIGNED: bool>(value: [Self::V; 4]) -> Self::V;
+    /// Lanes of 64 bits to signed ones of 32, saturating; unsigned ones to less than 2^31.
+    unsafe fn saturate_to_i32<const SIGNED: bool>(value: [Self::V; 2]) -> Self::V;
+    /// The bytes of `a` and `b` in turn.
+    unsafe fn zip_bytes(a: Self::V, b: Self::V) -> [Self::V; 2];
+
+    // Floats. *Rounded to odd* is cut toward zero, with the lowest bit set where that lost anything, to 14 bits or more.
+
+    unsafe fn add_f32(a: Self::V, b: Self::V) -> Self::V;
+    /// To float16, to nearest even; NaN keeps its sign and the upper bits of its payload, and is quiet.
+    unsafe fn f32_to_f16(value: [Self::V; 2]) -> Self::V;
+    unsafe fn f32_to_f64(value: Self::V) -> [Self::V; 2];
+    /// To nearest even.
+    unsafe fn f64_to_f32(value: [Self::V; 2]) -> Self::V;
+    /// Rounded to odd, as far as `bfloat16` or `float8e8m0` could tell.
+    unsafe fn f64_to_f32_odd(value: [Self::V; 2]) -> Self::V;
+    /// From 32 bits, to nearest even.
+    unsafe fn int_to_f32<const SIGNED: bool>(value: Self::V) -> Self::V;
+    /// From 32 bits, rounded to odd.
+    unsafe fn int_to_f32_odd<const SIGNED: bool>(value: Self::V) -> Self::V;
+    /// From 32 bits, exactly.
+    unsafe fn int_to_f64<const SIGNED: bool>(value: Self::V) -> [Self::V; 2];
+    /// From 64 bits, to nearest even.
+    unsafe fn long_to_f32<const SIGNED: bool>(value: [Self::V; 2]) -> Self::V;
+    /// From 64 bits, rounded to odd.
+    unsafe fn long_to_f32_odd<const SIGNED: bool>(value: [Self::V; 2]) -> Self::V;
+    /// From 64 bits, to nearest even.
+    unsafe fn long_to_f64<const SIGNED: bool>(value: Self::V) -> Self::V;
+    /// To 32 bits: toward zero, saturating, NaN to 0.
+    unsafe fn f32_to_int<const SIGNED: bool>(value: Self::V) -> Self::V;
+    /// To 32 bits, to be saturated to 16 bits or fewer: toward zero, NaN to 0, or below 0 where the target is unsigned.
+    unsafe fn f32_to_short<const SIGNED: bool>(value: Self::V) -> Self::V;
+    /// To nearest even; where that does not fit 32 bits, anything whose low four bits are zero.
+    unsafe fn f32_to_low_bits(value: Self::V) -> Self::V;
+    /// As [`Lanes::f32_to_int`].
+    unsafe fn f64_to_int<const SIGNED: bool>(value: [Self::V; 2]) -> Self::V;
+    /// As [`Lanes::f32_to_short`].
+    unsafe fn f64_to_short<const SIGNED: bool>(value: [Self::V; 2]) -> Self::V;
+    /// The low four bits of the nearest integer, ties to even, of any magnitude; 0 for NaN and infinity.
+    unsafe fn f64_to_low_bits(value: [Self::V; 2]) -> Self::V;
+    /// To 64 bits: toward zero, saturating, NaN to 0.
+    unsafe fn f64_to_long<const SIGNED: bool>(value: Self::V) -> Self::V;
+
+    // Tables.
+
+    /// Prepares the first `16 * N` bytes; `N` is 1, 4, 8 or 16.
+    unsafe fn table<const N: usize>(entries: &[u8; 256]) -> Self::Table<N>;
+    /// The entries at indices below `16 * N`.
+    unsafe fn look_up<const N: usize>(table: &Self::Table<N>, index: Self::V) -> Self::V;
+}
+
+/// Bytes of a step's elements of so many bits.
+pub(crate) const fn step_bytes<L: Lanes>(bits: usize) -> usize {
+    byte_len_of(L::BYTES, bits)
+}

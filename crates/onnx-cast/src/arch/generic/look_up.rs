@@ -1,0 +1,399 @@
+//! Sources of 8 bits or fewer, by tables with an entry for each code, which the scalar cast makes.
+//!
+//! To 16 bits or fewer a table has the entries themselves, in planes: all their low bytes, then all their high ones. To 32
+//! bits and more, it has the code as `bfloat16` or `int8`, which hold every value of such a source, and [`wide`] takes it
+//! from there.
+
+use super::lanes::Lanes;
+use super::small_float::RuleLanes;
+use super::step::steps;
+use super::wide::{self, store_codes};
+use crate::arch::lookup_tables::{self, Table};
+use crate::element::{BFloat16, Class, Element, Uint4, class};
+use crate::kernel::{Context, cast_each};
+use crate::packed::{bits, clear_padding};
+
+/// Casts from a type of the width of `S` to one of the width of `D`, 16 bits or fewer.
+///
+/// # Safety
+/// As [`crate::kernel::Kernel`], of the instructions of `L`.
+#[inline(always)]
+pub(crate) unsafe fn cast<L: Lanes, S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize, context: &Context) {
+    let made;
+    let table = match lookup_tables::kept(context) {
+        Some(table) => table,
+        // A table costs as much as hundreds of elements.
+        None if len < L::BYTES => return cast_each(src, dst, len, context),
+        None => {
+            made = Table::new(context);
+            &made
+        }
+    };
+    // SAFETY: the caller's.
+    unsafe {
+        match const { (bits::<S>(), bits::<D>()) } {
+            (2, 2) | (4, 4) => same_width::<L>(src, dst, len, context, table),
+            (2, 4) => two_to_four::<L>(src, dst, len, context, table),
+            (4, 2) => four_to_two::<L>(src, dst, len, context, table),
+            (6 | 8, 2 | 4) if !L::WIDE_LOOK_UP => in_pairs::<L, S, D>(src, dst, len, context, table),
+            (8, 6 | 8) if !L::WIDE_LOOK_UP && table.sign.is_some() => {
+                by_magnitude::<L, D>(src, dst, len, context, table)
+            }
+            (8, _) => by_code::<L, S, D, 16>(src, dst, len, context, table),
+            (6, _) => by_code::<L, S, D, 4>(src, dst, len, context, table),
+            (_, _) => by_code::<L, S, D, 1>(src, dst, len, context, table),
+        }
+    }
+}
+
+/// A step's codes of the width of `S`, one to a byte.
+#[inline(always)]
+unsafe fn load_codes<L: Lanes, S: Element>(src: *const u8) -> L::V {
+    // SAFETY: the caller's.
+    unsafe {
+        match const { bits::<S>() } {
+            2 => L::load_codes::<2>(src),
+            4 => L::load_codes::<4>(src),
+            6 => L::load_codes::<6>(src),
+            _ => L::load(src),
+        }
+    }
+}
+
+/// Every code by its entry.
+#[inline(always)]
+unsafe fn by_code<L: Lanes, S: Element, D: Element, const N: usize>(
+    src: &[u8],
+    dst: &mut [u8],
+    len: usize,
+    context: &Context,
+    table: &Table,
+) {
+    // SAFETY: the caller's; `steps` hands out pointers to a step's bytes.
+    unsafe {
+        let (low, high) = (L::table::<N>(&table.planes[0]), L::table::<N>(&table.planes[1]));
+        steps::<L, S, D>(
+            src,
+            dst,
+            len,
+            context.hint,
+            #[inline(always)]
+            |src, dst| {
+                let code = load_codes::<L, S>(src);
+                let bytes = L::look_up::<N>(&low, code);
+                if const { bits::<D>() == 16 } {
+                    let [first, second] = L::zip_bytes(bytes, L::look_up::<N>(&high, code));
+                    L::store(dst, first);
+                    L::store(dst.add(L::BYTES), second);
+                } else {
+                    store_codes::<L, D>(dst, bytes);
+                }
+            },
+        );
+    }
+}
+
+/// From a float of 8 bits with a sign: the codes below 0x80 have entries, the others have the sign's bits besides.
+#[inline(always)]
+unsafe fn by_magnitude<L: Lanes, D: Element>(src: &[u8], dst: &mut [u8], len: usize, context: &Context, table: &Table) {
+    // SAFETY: the caller's; `steps` hands out pointers to a step's bytes.
+    unsafe {
+        let entries = L::table::<8>(&table.planes[0]);
+        let top = L::splat::<8>(0x80);
+        let sign = L::splat::<8>(table.sign.unwrap_or_default().into());
+        let minus_zero = L::splat::<8>(table.planes[0][0x80].into());
+        steps::<L, u8, D>(
+            src,
+            dst,
+            len,
+            context.hint,
+            #[inline(always)]
+            |src, dst| {
+                let code = L::load(src);
+                let entry = L::look_up::<8>(&entries, L::and(code, L::splat::<8>(0x7f)));
+                let signed = L::select::<8>(L::gt::<8>(L::splat::<8>(0), code), L::or(entry, sign), entry);
+                store_codes::<L, D>(dst, L::select::<8>(L::eq::<8>(code, top), minus_zero, signed));
+            },
+        );
+    }
+}
+
+/// To 4 bits or fewer: an entry has the results of a code in the lower half of the codes and of its partner in the upper
+/// half, so that half the table is enough.
+#[inline(always)]
+unsafe fn in_pairs<L: Lanes, S: Element, D: Element>(
+    src: &[u8],
+    dst: &mut [u8],
+    len: usize,
+    context: &Context,
+    table: &Table,
+) {
+    let half = 1 << (const { bits::<S>() } - 1);
+    let mut pairs = [0; 256];
+    for code in 0..half {
+        pairs[code] = table.planes[0][code] | table.planes[0][code + half] << 4;
+    }
+    // SAFETY: the caller's; `steps` hands out pointers to a step's bytes.
+    unsafe {
+        let (few, many) = (L::table::<4>(&pairs), L::table::<8>(&pairs));
+        let index_mask = L::splat::<8>(half as u64 - 1);
+        let low_half = L::splat::<8>(0x0f);
+        steps::<L, S, D>(
+            src,
+            dst,
+            len,
+            context.hint,
+            #[inline(always)]
+            |src, dst| {
+                let code = load_codes::<L, S>(src);
+                let index = L::and(code, index_mask);
+                let pair = if const { bits::<S>() == 6 } {
+                    L::look_up::<4>(&few, index)
+                } else {
+                    L::look_up::<8>(&many, index)
+                };
+                // The upper half of the codes of 8 bits is negative.
+                let upper = if const { bits::<S>() == 6 } {
+                    L::gt::<8>(code, index_mask)
+                } else {
+                    L::gt::<8>(L::splat::<8>(0), code)
+                };
+                let chosen = L::select::<8>(upper, L::shr::<16, 4>(pair), pair);
+                store_codes::<L, D>(dst, L::and(chosen, low_half));
+            },
+        );
+    }
+}
+
+/// The results of the two or four elements in half a byte, side by side; `to_bits` is the width of one.
+fn by_half_byte(table: &Table, from_bits: usize, to_bits: usize) -> [u8; 256] {
+    let mut entries = [0; 256];
+    for (half_byte, entry) in entries[..16].iter_mut().enumerate() {
+        for place in 0..4 / from_bits {
+            let code = half_byte >> (place * from_bits) & ((1 << from_bits) - 1);
+            *entry |= table.planes[0][code] << (place * to_bits);
+        }
+    }
+    entries
+}
+
+/// The two halves of each byte.
+#[inline(always)]
+unsafe fn half_bytes<L: Lanes>(value: L::V) -> [L::V; 2] {
+    // SAFETY: the caller's.
+    unsafe {
+        let half = L::splat::<8>(0x0f);
+        [L::and(value, half), L::and(L::shr::<16, 4>(value), half)]
+    }
+}
+
+/// Between types of 4 bits, or of 2: half a byte is looked up without being unpacked.
+#[inline(always)]
+unsafe fn same_width<L: Lanes>(src: &[u8], dst: &mut [u8], len: usize, context: &Context, table: &Table) {
+    let width = context.to.info().bits as usize;
+    let entries = by_half_byte(table, width, width);
+    // SAFETY: the caller's; `steps` hands out pointers to a step's bytes.
+    unsafe {
+        let entries = L::table::<1>(&entries);
+        steps::<L, u8, u8>(
+            src,
+            dst,
+            src.len(),
+            context.hint,
+            #[inline(always)]
+            |src, dst| {
+                let [low, high] = half_bytes::<L>(L::load(src));
+                let high = L::shl::<16, 4>(L::look_up::<1>(&entries, high));
+                L::store(dst, L::or(L::look_up::<1>(&entries, low), high));
+            },
+        );
+    }
+    clear_padding(context.to, len, dst);
+}
+
+/// From 2 bits to 4: half a byte becomes a byte.
+#[inline(always)]
+unsafe fn two_to_four<L: Lanes>(src: &[u8], dst: &mut [u8], len: usize, context: &Context, table: &Table) {
+    let entries = by_half_byte(table, 2, 4);
+    // A last byte of the source may make one byte alone.
+    let whole = dst.len() / 2;
+    let (pairs, rest) = dst.split_at_mut(2 * whole);
+    if let ([rest], Some(last)) = (rest, src.get(whole)) {
+        *rest = entries[usize::from(last & 0x0f)];
+    }
+    // SAFETY: the caller's; `steps` hands out pointers to a step's bytes, and to twice as many.
+    unsafe {
+        let entries = L::table::<1>(&entries);
+        steps::<L, u8, u16>(
+            &src[..whole],
+            pairs,
+            whole,
+            context.hint,
+            #[inline(always)]
+            |src, dst| {
+                let [low, high] = half_bytes::<L>(L::load(src));
+                let [first, second] = L::zip_bytes(L::look_up::<1>(&entries, low), L::look_up::<1>(&entries, high));
+                L::store(dst, first);
+                L::store(dst.add(L::BYTES), second);
+            },
+        );
+    }
+    clear_padding(context.to, len, dst);
+}
+
+/// From 4 bits to 2: a byte becomes half of one, which is stored as a code of 4 bits.
+#[inline(always)]
+unsafe fn four_to_two<L: Lanes>(src: &[u8], dst: &mut [u8], len: usize, context: &Context, table: &Table) {
+    let entries = by_half_byte(table, 4, 2);
+    // SAFETY: the caller's; `steps` hands out pointers to a step's bytes, and to half as many.
+    unsafe {
+        let entries = L::table::<1>(&entries);
+        steps::<L, u8, Uint4>(
+            src,
+            dst,
+            src.len(),
+            context.hint,
+            #[inline(always)]
+            |src, dst| {
+                let [low, high] = half_bytes::<L>(L::load(src));
+                let high = L::shl::<16, 2>(L::look_up::<1>(&entries, high));
+                L::store_codes::<4>(dst, L::or(L::look_up::<1>(&entries, low), high));
+            },
+        );
+    }
+    clear_padding(context.to, len, dst);
+}
+
+/// Casts from a type of the class and width of `S`, 8 bits or fewer, to `D`, of 16 bits or more, by way of a *hub*:
+/// `bfloat16`, or `int8` for integers.
+///
+/// # Safety
+/// As [`crate::kernel::Kernel`], of the instructions of `L`.
+#[inline(always)]
+pub(crate) unsafe fn widen<L: Lanes, S: Element, D: Element>(
+    src: &[u8],
+    dst: &mut [u8],
+    len: usize,
+    context: &Context,
+) {
+    let to_hub = lookup_tables::to_hub(context.from);
+    let made;
+    let table = match lookup_tables::kept(&to_hub) {
+        Some(table) => table,
+        None => {
+            made = Table::new(&to_hub);
+            &made
+        }
+    };
+    // SAFETY: the caller's; `steps` hands out pointers to a step's bytes, and the hub has room for a step's elements of 16
+    // bits.
+    unsafe {
+        let rules = RuleLanes::<L>::new::<BFloat16, D>(&context.rules);
+        let (few, many) = (tables::<L, 4>(table), tables::<L, 8>(table));
+        let one = L::table::<1>(&table.planes[0]);
+        let top = L::splat::<8>(0x80);
+        let minus_zero = [L::splat::<8>(table.planes[0][0x80].into()), L::splat::<8>(table.planes[1][0x80].into())];
+        steps::<L, S, D>(
+            src,
+            dst,
+            len,
+            context.hint,
+            #[inline(always)]
+            |src, dst| {
+                let mut hub = [0u8; 2 * 64];
+                let at = hub.as_mut_ptr();
+                let code = load_codes::<L, S>(src);
+                let [low, high] = match const { class::<S>() } {
+                    Class::E8M0 => power_bytes::<L>(code),
+                    Class::SmallFloat(format) if format.bits == 8 => {
+                        let index = L::and(code, L::splat::<8>(0x7f));
+                        let [low, high] = [L::look_up::<8>(&many[0], index), L::look_up::<8>(&many[1], index)];
+                        let high = L::or(high, L::and(code, top));
+                        let is_minus_zero = L::eq::<8>(code, top);
+                        [
+                            L::select::<8>(is_minus_zero, minus_zero[0], low),
+                            L::select::<8>(is_minus_zero, minus_zero[1], high),
+                        ]
+                    }
+                    Class::SmallFloat(_) => [L::look_up::<4>(&few[0], code), L::look_up::<4>(&few[1], code)],
+                    Class::Int { .. } | Class::Bool => {
+                        L::store(at, L::look_up::<1>(&one, code));
+                        return wide::step::<L, i8, D>(at, dst, &rules);
+                    }
+                    Class::F64 | Class::F32 | Class::F16 | Class::BF16 => {
+                        unreachable!("wide sources are not looked up")
+                    }
+                };
+                let [first, second] = L::zip_bytes(low, high);
+                L::store(at, first);
+                L::store(at.add(L::BYTES), second);
+                wide::step::<L, BFloat16, D>(at, dst, &rules);
+            },
+        );
+    }
+}
+
+/// Both planes of a table.
+#[inline(always)]
+unsafe fn tables<L: Lanes, const N: usize>(table: &Table) -> [L::Table<N>; 2] {
+    // SAFETY: the caller's.
+    unsafe { [L::table::<N>(&table.planes[0]), L::table::<N>(&table.planes[1])] }
+}
+
+/// The low and the high bytes of the `bfloat16` that codes of `float8e8m0` are: the code is the exponent field. 2^-127 has a
+/// bit of the significand instead, and NaN has it besides.
+#[inline(always)]
+unsafe fn power_bytes<L: Lanes>(code: L::V) -> [L::V; 2] {
+    // SAFETY: the caller's.
+    unsafe {
+        let lanes = |byte: u8| L::splat::<8>(byte.into());
+        let lowest_bit = L::and(L::shl::<16, 7>(code), lanes(0x80));
+        let quiet = L::or(lowest_bit, lanes(0x40));
+        let low = L::select::<8>(L::eq::<8>(code, lanes(0)), quiet, lowest_bit);
+        let low = L::select::<8>(L::eq::<8>(code, lanes(0xff)), quiet, low);
+        [low, L::and(L::shr::<16, 1>(code), lanes(0x7f))]
+    }
+}
+
+/// Packs elements of the width of `D` that stand one in a byte; the upper bits of each byte are ignored.
+///
+/// # Safety
+/// As [`crate::kernel::Kernel`], of the instructions of `L`.
+#[inline(always)]
+pub(crate) unsafe fn pack<L: Lanes, D: Element>(src: &[u8], dst: &mut [u8], len: usize, context: &Context) {
+    // SAFETY: the caller's; `steps` hands out pointers to a step's bytes.
+    unsafe {
+        let mask = L::splat::<8>(const { 0xff >> (8 - bits::<D>()) });
+        steps::<L, u8, D>(
+            src,
+            dst,
+            len,
+            context.hint,
+            #[inline(always)]
+            |src, dst| {
+                store_codes::<L, D>(dst, L::and(L::load(src), mask));
+            },
+        );
+    }
+}
+
+/// Unpacks elements of the width of `S` to one in a byte, the upper bits zero.
+///
+/// # Safety
+/// As [`crate::kernel::Kernel`], of the instructions of `L`.
+#[inline(always)]
+pub(crate) unsafe fn unpack<L: Lanes, S: Element>(src: &[u8], dst: &mut [u8], len: usize, context: &Context) {
+    // SAFETY: the caller's; `steps` hands out pointers to a step's bytes.
+    unsafe {
+        steps::<L, S, u8>(
+            src,
+            dst,
+            len,
+            context.hint,
+            #[inline(always)]
+            |src, dst| {
+                L::store(dst, load_codes::<L, S>(src));
+            },
+        );
+    }
+}

@@ -1,0 +1,179 @@
+//! Floats of 8 bits or fewer, from lanes of `f32`.
+//!
+//! A type with a significand is rounded by one addition. Beside a power of two whose last place is the last place that the
+//! target keeps, the processor's addition rounds to that place, to nearest even, and leaves the rounded significand in the
+//! low bits of the sum. The power follows the exponent of the value down to that of the smallest normal number, so
+//! subnormal numbers come out by the same addition.
+
+use super::by_magnitude::sign_of;
+use super::lanes::Lanes;
+use crate::element::{Class, Element, class};
+use crate::format::{FloatFormat, Nan};
+use crate::scalar::{RoundMode, Rules};
+
+/// Bits of the significand of `f32`.
+const SIGNIFICAND: u32 = 23;
+const EXPONENT_BIAS: i32 = 127;
+const INFINITY: u32 = f32::INFINITY.to_bits();
+const MAGNITUDE: u32 = u32::MAX >> 1;
+
+/// [`Rules`] of a target as lanes of 32 bits; those of `float8e8m0` of as many bits as are narrowed.
+#[derive(Clone, Copy)]
+pub(crate) struct RuleLanes<L: Lanes> {
+    /// The magnitude that rounds to the code for overflow; what is larger is cut to it.
+    limit: L::V,
+    /// The largest magnitude that is not written as NaN.
+    last_number: L::V,
+    nan: L::V,
+    overflow: L::V,
+    underflow: L::V,
+    /// What is added below the exponent before `float8e8m0` cuts there.
+    power_bias: L::V,
+}
+
+impl<L: Lanes> RuleLanes<L> {
+    /// # Safety
+    /// The processor has the instructions of `L`.
+    #[inline(always)]
+    pub(crate) unsafe fn new<S: Element, D: Element>(rules: &Rules) -> Self {
+        let (limit, last_number) = match const { class::<D>() } {
+            Class::SmallFloat(format) => {
+                // A code that is above the largest is as if the format went on there.
+                let rebias = (EXPONENT_BIAS - format.bias) as u32;
+                let limit =
+                    (u32::from(rules.overflow) << (SIGNIFICAND - format.significand_bits)) + (rebias << SIGNIFICAND);
+                // Only in the types without -0 may infinity be NaN while overflow is not.
+                let infinity_is_nan = !format.negative_zero && rules.infinity == rules.nan;
+                (limit, if infinity_is_nan { INFINITY - 1 } else { INFINITY })
+            }
+            Class::F64 | Class::F32 | Class::F16 | Class::BF16 | Class::E8M0 | Class::Int { .. } | Class::Bool => {
+                (0, 0)
+            }
+        };
+        let power_bias = match rules.round_mode {
+            RoundMode::Up => (1 << SIGNIFICAND) - 1,
+            RoundMode::Down => 0,
+            RoundMode::Nearest => 1 << (SIGNIFICAND - 1),
+        };
+        // SAFETY: the caller's.
+        unsafe {
+            // In lanes of 16 bits `float8e8m0` is made from the upper halves of what `f32` would be.
+            let lanes = |value: u32| match const { class::<S>() } {
+                Class::BF16 => L::splat::<16>(value.into()),
+                Class::F64
+                | Class::F32
+                | Class::F16
+                | Class::SmallFloat(_)
+                | Class::E8M0
+                | Class::Int { .. }
+                | Class::Bool => L::splat::<32>(value.into()),
+            };
+            let power_bias = if matches!(const { class::<S>() }, Class::BF16) { power_bias >> 16 } else { power_bias };
+            RuleLanes {
+                limit: L::splat::<32>(limit.into()),
+                last_number: L::splat::<32>(last_number.into()),
+                nan: L::splat::<32>(rules.nan.into()),
+                overflow: lanes(rules.overflow.into()),
+                underflow: lanes(rules.underflow.into()),
+                power_bias: lanes(power_bias),
+            }
+        }
+    }
+}
+
+/// Whether [`codes`] does not obey these rules of old versions, so that the portable kernel has to: NaN that becomes the
+/// largest number of a finite type, whatever its sign; and infinity that is told from what is beyond `f32`, where the
+/// lanes do not.
+pub(crate) fn asks_for_scalar<L: Lanes, S: Element, D: Element>(rules: &Rules) -> bool {
+    match const { class::<D>() } {
+        Class::SmallFloat(FloatFormat { nan: Nan::None, .. }) => rules.nan == rules.overflow,
+        Class::SmallFloat(format) => {
+            let from_double = matches!(const { class::<S>() }, Class::F64);
+            L::F64_OVERFLOWS && from_double && !format.negative_zero && rules.infinity != rules.overflow
+        }
+        Class::F64 | Class::F32 | Class::F16 | Class::BF16 | Class::E8M0 | Class::Int { .. } | Class::Bool => false,
+    }
+}
+
+/// Lanes of `f32` as codes of a small float, one to a byte with the upper bits zero. The lanes may be rounded to odd.
+///
+/// # Safety
+/// The processor has the instructions of `L`.
+#[inline(always)]
+pub(crate) unsafe fn codes<L: Lanes, S: Element>(format: FloatFormat, value: [L::V; 4], rules: &RuleLanes<L>) -> L::V {
+    // SAFETY: the caller's.
+    unsafe {
+        let [a, b, c, d] = value;
+        let magnitudes = [
+            magnitude_code::<L, S>(format, a, rules),
+            magnitude_code::<L, S>(format, b, rules),
+            magnitude_code::<L, S>(format, c, rules),
+            magnitude_code::<L, S>(format, d, rules),
+        ];
+        let code = L::low_bytes(magnitudes);
+        if const { matches!(class::<S>(), Class::Int { signed: false, .. }) } {
+            return code;
+        }
+        let sign = sign_of::<L>(format, L::top_bits(value));
+        if format.negative_zero {
+            return L::or(code, sign);
+        }
+        let zero = L::splat::<8>(0);
+        L::or(code, L::select::<8>(L::eq::<8>(code, zero), zero, sign))
+    }
+}
+
+/// The code of each magnitude in the low byte of its lane; what stands above it is arbitrary.
+#[inline(always)]
+unsafe fn magnitude_code<L: Lanes, S: Element>(format: FloatFormat, value: L::V, rules: &RuleLanes<L>) -> L::V {
+    // SAFETY: the caller's.
+    unsafe {
+        let lanes = |value: u32| L::splat::<32>(value.into());
+        let min_normal = ((EXPONENT_BIAS - format.bias + 1) as u32) << SIGNIFICAND;
+        let dropped = SIGNIFICAND - format.significand_bits;
+        // The code's exponent field is added from the power's own bits, as if it were biased as `f32`; this takes the
+        // difference off. It is even, so that the addition breaks ties as it would without.
+        let rebias = (min_normal >> dropped).wrapping_neg() & 0xff;
+        let magnitude = L::and(value, lanes(MAGNITUDE));
+        let within = L::min_u::<32>(magnitude, rules.limit);
+        let exponent = L::max_u::<32>(L::and(within, lanes(INFINITY)), lanes(min_normal));
+        let power = L::add::<32>(exponent, lanes((dropped << SIGNIFICAND) + rebias));
+        let sum = L::add_f32(within, power);
+        let field = match format.significand_bits {
+            1 => L::shr::<32, 22>(exponent),
+            2 => L::shr::<32, 21>(exponent),
+            3 => L::shr::<32, 20>(exponent),
+            _ => L::shr::<32, 19>(exponent),
+        };
+        let code = L::add::<32>(sum, field);
+        if const { !S::DATA_TYPE.is_float() } {
+            return code;
+        }
+        L::select::<32>(L::gt::<32>(magnitude, rules.last_number), rules.nan, code)
+    }
+}
+
+/// The upper `W` bits of `f32` as codes of `float8e8m0`, in the low byte of each lane with zeros above: the exponent, after
+/// the bias of the rounding mode is added below it. The lanes may be rounded to odd.
+///
+/// # Safety
+/// The processor has the instructions of `L`.
+#[inline(always)]
+pub(crate) unsafe fn power_code<L: Lanes, const W: usize>(value: L::V, rules: &RuleLanes<L>) -> L::V {
+    // SAFETY: the caller's.
+    unsafe {
+        let lanes = |value: u32| L::splat::<W>((value >> (32 - W)).into());
+        // From 2^-127 to 2^-126 the value is subnormal: its bits, moved up by one, are those of an exponent field of 0 with
+        // the implicit bit above it, which goes. (Negative values are among these, and go below.)
+        let min_normal = lanes(1 << SIGNIFICAND);
+        let moved = L::sub::<W>(L::add::<W>(value, value), min_normal);
+        let from_power = L::select::<W>(L::gt::<W>(min_normal, value), moved, value);
+        let biased = L::add::<W>(from_power, rules.power_bias);
+        let code = if W == 16 { L::shr::<W, 7>(biased) } else { L::shr::<W, 23>(biased) };
+        let code = L::select::<W>(L::gt::<W>(value, lanes(0x7f00_0000)), rules.overflow, code);
+        // As signed integers, the bits of negative floats are below those of every other.
+        let code = L::select::<W>(L::gt::<W>(lanes(0x0040_0000), value), rules.underflow, code);
+        let is_nan = L::gt::<W>(L::and(value, lanes(MAGNITUDE)), lanes(INFINITY));
+        L::select::<W>(is_nan, L::splat::<W>(0xff), code)
+    }
+}

@@ -1,0 +1,132 @@
+//! The walk over a tensor in steps. What does not fill a step goes through the same step on a copy, so that there is no
+//! second formula for the ends.
+
+use super::lanes::{Lanes, step_bytes};
+use crate::element::Element;
+use crate::kernel::StoreHint;
+use crate::packed::{bits, byte_len, clear_padding};
+use core::mem::MaybeUninit;
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
+/// How far ahead the source is fetched. The processor's own prefetching stops at the end of a page; this is two pages on.
+const AHEAD: usize = 8 << 10;
+
+/// Elements in a step of any backend, at most, and the bytes of the widest.
+const MOST_BYTES: usize = 64 * 8;
+
+/// What a step reads or writes where that is not the tensor itself.
+#[repr(align(64))]
+struct Block(MaybeUninit<[u8; MOST_BYTES]>);
+
+impl Block {
+    #[inline(always)]
+    fn as_mut_ptr(&mut self) -> *mut u8 {
+        self.0.as_mut_ptr().cast()
+    }
+}
+
+/// How many elements stand before the first that begins a cache line of `dst`; `None` where no element that begins a byte
+/// of the source does.
+#[inline]
+fn elements_before_line<S: Element, D: Element>(dst: &[u8]) -> Option<usize> {
+    let bits_before = dst.as_ptr().align_offset(LINE) * 8;
+    let count = bits_before / const { bits::<D>() };
+    let is_whole = bits_before.is_multiple_of(const { bits::<D>() });
+    (is_whole && (count * const { bits::<S>() }).is_multiple_of(8)).then_some(count)
+}
+
+/// Asks for lines of the source to be brought near, in a cast whose results pass the caches by.
+///
+/// A step's own lines are asked for in the order in which they lie where reads outweigh writes: the processor's prefetching
+/// has to see lines in order, and the compiler loads those of a wide step in any. And lines [`AHEAD`] are, so that memory
+/// does not wait while a step computes; but for steps with so many loads that compute little, between integers or to 32
+/// bits and more, which keep enough requests open.
+#[inline(always)]
+unsafe fn fetch<L: Lanes, S: Element, D: Element>(src: *const u8) {
+    let len = step_bytes::<L>(const { bits::<S>() });
+    let reads = const { bits::<S>() > 32 || bits::<S>() > 2 * bits::<D>() };
+    let computes = const { bits::<D>() <= 16 && (S::DATA_TYPE.is_float() || D::DATA_TYPE.is_float()) };
+    for line in (0..len).step_by(LINE) {
+        // SAFETY: a prefetch is a hint and accepts any address.
+        unsafe {
+            if reads {
+                L::prefetch(src.wrapping_add(line));
+            }
+            if !reads || computes {
+                L::prefetch(src.wrapping_add(AHEAD + line));
+            }
+        }
+    }
+}
+
+/// Calls `step` with the source and the target of as many elements as a vector has bytes, until all `len` are cast.
+///
+/// Where results are to pass the caches by, steps write to a block in the nearest cache, and from there whole lines are
+/// stored, a few at a time: the processor has few buffers for such stores, and the next step runs while they wait.
+///
+/// # Safety
+/// The processor has the instructions of `L`. `src` and `dst` have the bytes of `len` elements of `S` and `D`. `step` may
+/// be called with pointers to a step's bytes of each, and writes all of the target's.
+#[inline(always)]
+pub(crate) unsafe fn steps<L: Lanes, S: Element, D: Element>(
+    src: &[u8],
+    dst: &mut [u8],
+    len: usize,
+    hint: StoreHint,
+    step: impl Fn(*const u8, *mut u8),
+) {
+    let (src_step, dst_step) = (step_bytes::<L>(const { bits::<S>() }), step_bytes::<L>(const { bits::<D>() }));
+    // Steps until their results fill whole lines.
+    let steps_of_lines = LINE / LINE.min(1 << dst_step.trailing_zeros());
+    let head = if L::STREAMS && hint == StoreHint::NonTemporal { elements_before_line::<S, D>(dst) } else { None };
+    let line_step = steps_of_lines * L::BYTES;
+    // What is cast into the caches next, and what comes after that.
+    let mut near = head.unwrap_or(len).min(len);
+    let mut rest = len - near;
+    let (mut from, mut to) = (src.as_ptr(), dst.as_mut_ptr());
+    let mut source = Block(MaybeUninit::uninit());
+    let mut target = Block(MaybeUninit::uninit());
+    let (source, target) = (source.as_mut_ptr(), target.as_mut_ptr());
+    // SAFETY: `from` and `to` advance by the bytes of the elements that were cast, and a step is given the tensors' own
+    // bytes only where as many elements are left; else blocks, which are larger than any step's bytes. Streamed steps
+    // begin at a line, and a vector divides it.
+    unsafe {
+        loop {
+            while near >= L::BYTES {
+                step(from, to);
+                (from, to, near) = (from.add(src_step), to.add(dst_step), near - L::BYTES);
+            }
+            if near > 0 {
+                let (src_len, dst_len) = (byte_len::<S>(near), byte_len::<D>(near));
+                L::copy_padded(from, source, src_len, src_step);
+                step(source, target);
+                L::copy_few(target, to, dst_len);
+                (from, to) = (from.add(src_len), to.add(dst_len));
+            }
+            if rest == 0 {
+                break;
+            }
+            while rest >= line_step {
+                for place in 0..steps_of_lines {
+                    fetch::<L, S, D>(from);
+                    step(from, target.add(place * dst_step));
+                    from = from.add(src_step);
+                }
+                for at in (0..steps_of_lines * dst_step).step_by(L::BYTES) {
+                    L::stream(to.add(at), L::load(target.add(at)));
+                }
+                (to, rest) = (to.add(steps_of_lines * dst_step), rest - line_step);
+            }
+            (near, rest) = (rest, 0);
+        }
+        if head.is_some() {
+            L::fence();
+        }
+    }
+    if const { bits::<D>() < 8 } {
+        // The source's own padding may hold anything.
+        clear_padding(D::DATA_TYPE, len, dst);
+    }
+}

@@ -1,0 +1,129 @@
+//! What a cast makes of each code of a source of 8 bits or fewer: the tables of the backends that look such sources up.
+
+use crate::element::DataType;
+use crate::kernel::{Context, cast_code};
+use std::cell::UnsafeCell;
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// The result of every code, of 16 bits or fewer, in planes: all low bytes, then all high ones. Codes of sources of fewer
+/// than 8 bits are the first entries; the others are 0.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+pub(crate) struct Table {
+    pub(crate) planes: [[u8; 256]; 2],
+    /// The bits that a negative code's low byte has besides those of its magnitude's, where that is so for every code of 8
+    /// bits but 0x80, and its entry is that with anything.
+    pub(crate) sign: Option<u8>,
+}
+
+impl Table {
+    /// The table of a cast whose source has 8 bits or fewer, and whose target 16 or fewer.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn new(context: &Context) -> Self {
+        let mut planes = [[0; 256]; 2];
+        for code in 0..1usize << context.from.info().bits {
+            let entry = cast_code(context.from, context.to, code as u8, &context.rules);
+            planes[0][code] = entry as u8;
+            planes[1][code] = (entry >> 8) as u8;
+        }
+        let sign = planes[0][0x81] ^ planes[0][0x01];
+        let is_symmetric = (1..0x80).all(|code| planes[0][code | 0x80] == planes[0][code] | sign);
+        Table { planes, sign: is_symmetric.then_some(sign) }
+    }
+}
+
+/// Bits of the widest target that is looked up.
+const MOST_TARGET_BITS: u32 = 16;
+
+/// Sources that are looked up, and their targets: pairs that have a place for a table.
+const SOURCES: usize = count(8);
+const TARGETS: usize = count(MOST_TARGET_BITS);
+
+/// How many numeric types have so many bits or fewer.
+const fn count(bits: u32) -> usize {
+    let (mut i, mut count) = (0, 0);
+    while i < DataType::NUMERIC.len() {
+        count += (DataType::NUMERIC[i].info().bits <= bits) as usize;
+        i += 1;
+    }
+    count
+}
+
+/// The place of a type among those of so many bits or fewer, by ONNX's number.
+const fn places(bits: u32) -> [Option<u8>; DataType::ALL.len() + 1] {
+    let mut places = [None; DataType::ALL.len() + 1];
+    let (mut i, mut place) = (0, 0);
+    while i < DataType::NUMERIC.len() {
+        let data_type = DataType::NUMERIC[i];
+        if data_type.info().bits <= bits {
+            places[data_type as usize] = Some(place);
+            place += 1;
+        }
+        i += 1;
+    }
+    places
+}
+
+/// The tables of the default rules. Making one costs as much as casting hundreds of elements, so they are kept.
+static TABLES: [[OnceTable; TARGETS]; SOURCES] = [const { [const { OnceTable::new() }; TARGETS] }; SOURCES];
+
+/// The table of a cast under the default rules, which is made when it is first asked for and kept; `None` under others.
+#[inline]
+pub(crate) fn kept(context: &Context) -> Option<&'static Table> {
+    const SOURCE_PLACES: [Option<u8>; DataType::ALL.len() + 1] = places(8);
+    const TARGET_PLACES: [Option<u8>; DataType::ALL.len() + 1] = places(MOST_TARGET_BITS);
+    if context.rules != Context::plain(context.from, context.to).rules {
+        return None;
+    }
+    let source = SOURCE_PLACES[context.from as usize]?;
+    let target = TARGET_PLACES[context.to as usize]?;
+    TABLES[usize::from(source)][usize::from(target)].get_or_make(context)
+}
+
+/// The cast of a source to the type of 16 bits or fewer that has all its values, and from which wider types are reached.
+pub(crate) fn to_hub(from: DataType) -> Context {
+    Context::plain(from, if from.is_float() { DataType::BFloat16 } else { DataType::Int8 })
+}
+
+/// A table, once it is made. All zeros before that, so that the hundreds of these take no room in a file; those of a
+/// `OnceLock` would.
+struct OnceTable {
+    state: AtomicU8,
+    table: UnsafeCell<MaybeUninit<Table>>,
+}
+
+const EMPTY: u8 = 0;
+const TAKEN: u8 = 1;
+const MADE: u8 = 2;
+
+// SAFETY: the table is written by one thread, the one that took the state from EMPTY, and only read once the state is MADE,
+// which that thread sets afterwards; from then on it is shared.
+unsafe impl Sync for OnceTable {}
+
+impl OnceTable {
+    const fn new() -> Self {
+        OnceTable { state: AtomicU8::new(EMPTY), table: UnsafeCell::new(MaybeUninit::uninit()) }
+    }
+
+    /// Lock-free: a thread that finds the table under construction gets `None`.
+    #[inline]
+    fn get_or_make(&'static self, context: &Context) -> Option<&'static Table> {
+        if self.state.load(Ordering::Acquire) != MADE {
+            self.make(context)?;
+        }
+        // SAFETY: the state says that the table was written, and nothing writes to it any more.
+        Some(unsafe { (*self.table.get()).assume_init_ref() })
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn make(&self, context: &Context) -> Option<()> {
+        self.state.compare_exchange(EMPTY, TAKEN, Ordering::Relaxed, Ordering::Relaxed).ok()?;
+        // SAFETY: only the thread that takes the state from EMPTY comes here, once, and none reads before MADE.
+        unsafe { (*self.table.get()).write(Table::new(context)) };
+        self.state.store(MADE, Ordering::Release);
+        Some(())
+    }
+}

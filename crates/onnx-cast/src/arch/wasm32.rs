@@ -1,0 +1,3 @@
+//! The backends for WebAssembly.
+
+pub(crate) mod simd128;

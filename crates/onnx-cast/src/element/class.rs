@@ -1,0 +1,70 @@
+//! What a numeric element is, as far as a kernel cares. Every `match` in a kernel is over [`Class`] and has no wildcard
+//! arm, so a type of a new kind is a compile error wherever it matters.
+
+use super::{DataType, Element, Kind};
+use crate::format::FloatFormat;
+
+/// The class of a numeric element type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// `double`.
+    F64,
+    /// `float`.
+    F32,
+    /// `float16`.
+    F16,
+    /// `bfloat16`.
+    BF16,
+    /// A float of 8 bits or fewer with a sign and a significand.
+    SmallFloat(FloatFormat),
+    /// `float8e8m0`: an exponent and nothing else.
+    E8M0,
+    /// An integer: two's complement if signed.
+    Int {
+        /// Width of an element.
+        bits: u32,
+        /// Whether it is two's complement.
+        signed: bool,
+    },
+    /// `bool`.
+    Bool,
+}
+
+impl Class {
+    /// The class of an element type; `None` for strings and complex numbers, which no kernel takes.
+    pub(crate) const fn of(data_type: DataType) -> Option<Class> {
+        let info = data_type.info();
+        Some(match info.kind {
+            Kind::Float(format) => Class::of_float(data_type, format),
+            Kind::Int => Class::Int { bits: info.bits, signed: true },
+            Kind::Uint => Class::Int { bits: info.bits, signed: false },
+            Kind::Bool => Class::Bool,
+            Kind::String | Kind::Complex => return None,
+        })
+    }
+
+    const fn of_float(data_type: DataType, format: FloatFormat) -> Class {
+        match data_type {
+            DataType::Double => Class::F64,
+            DataType::Float => Class::F32,
+            DataType::Float16 => Class::F16,
+            DataType::BFloat16 => Class::BF16,
+            DataType::Float8E8M0 => Class::E8M0,
+            _ => {
+                // What the kernels for small floats rest on: intermediate codes fit 8 bits, and rounding in the lanes of a
+                // bfloat16 leaves two bits to spare.
+                assert!(format.bits <= 8 && format.signed, "a float type without a class: add one");
+                assert!(1 <= format.significand_bits && format.significand_bits <= 4);
+                Class::SmallFloat(format)
+            }
+        }
+    }
+}
+
+/// The class of a Rust type that stands for a numeric element.
+pub(crate) const fn class<T: Element>() -> Class {
+    match Class::of(T::DATA_TYPE) {
+        Some(class) => class,
+        None => panic!("strings and complex numbers have no Rust type of one element"),
+    }
+}
