@@ -3,6 +3,8 @@
 use crate::array::Contiguous;
 use crate::error::{CastError, refused};
 use crate::job::Job;
+use crate::parse;
+use crate::string_array::StringArray;
 use crate::text::{list_of, strings_of};
 use crate::types::{number_to_type, others, type_of};
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
@@ -174,6 +176,28 @@ impl Operator {
             onnx_cast::unpack(self.to, &bytes, out);
         } else {
             out.copy_from_slice(&bytes);
+        }
+        Ok(target.into_array())
+    }
+
+    /// The numbers of an array of `StringDType`.
+    fn parse_array<'py>(
+        &self,
+        array: &Bound<'py, PyUntypedArray>,
+        out: Option<&Bound<'py, PyAny>>,
+        packed: bool,
+    ) -> PyResult<Bound<'py, PyUntypedArray>> {
+        let (py, plan) = (array.py(), self.plan(DataType::String)?);
+        let texts = StringArray::of(array)?;
+        let mut target = self.target(py, texts.shape(), out, packed)?;
+        let numbers = target.bytes_mut(&[]).ok_or_else(overlap)?;
+        if out.is_none() {
+            parse::parse(py, &plan, &texts, numbers, packed)?;
+        } else {
+            // In a buffer of its own, so that nothing is written where an element is no number.
+            let mut bytes = vec![0; numbers.len()];
+            parse::parse(py, &plan, &texts, &mut bytes, packed)?;
+            numbers.copy_from_slice(&bytes);
         }
         Ok(target.into_array())
     }
