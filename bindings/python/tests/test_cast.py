@@ -156,7 +156,10 @@ def test_large_arrays_of_narrow_types_are_cast_in_blocks(source, to, count):
     got = onnx_cast.cast(x, to)
     want = np.resize(onnx_cast.cast(x[:9973], to), count)
     same(got, want)
-    same(onnx_cast.unpack(onnx_cast.cast(x, to, packed=True), to, count), want)
+    packed = onnx_cast.cast(x, to, packed=True)
+    same(onnx_cast.unpack(packed, to, count), want)
+    if dtypes.of(to).bits < 8:
+        same(onnx_cast.pack(want), packed)
 
 
 @pytest.mark.parametrize("source, to", [("uint8", "int4"), ("int4", "int8"), ("float8e5m2", "float8e4m3fn"), ("bool", "float6e2m3")])
