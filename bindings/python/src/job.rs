@@ -118,7 +118,7 @@ impl<'a> Job<'a> {
         if from != to || self.src_spread == self.dst_spread {
             return self.blocks();
         }
-        // Elements that keep their type move at once, without a block between. Their lengths fit: `split` sees to it.
+        // Elements that keep their type need no block in between. `split` keeps the lengths right.
         let repack = if self.src_spread { onnx_cast::pack } else { onnx_cast::unpack };
         repack(to, self.src, self.dst);
         Ok(())
@@ -135,7 +135,7 @@ impl<'a> Job<'a> {
         rest.block(&mut packed)
     }
 
-    /// Casts a block, whose packed elements on either side stand in `packed` meanwhile.
+    /// Casts a block by way of `packed`, which takes the packed elements of either side.
     fn block(self, [packed_src, packed_dst]: &mut [[u8; BLOCK]; 2]) -> Result<(), CastError> {
         let (from, to) = (self.plan.from(), self.plan.to());
         let src = match self.src_spread {
@@ -194,7 +194,7 @@ pub(crate) fn unpack<'py>(
     Ok(elements.into_array())
 }
 
-/// The type with ONNX's number, where it is narrower than a byte.
+/// The type with ONNX's number, which must be narrower than a byte.
 fn packed_type(number: i64) -> PyResult<DataType> {
     let data_type = number_to_type(number)?;
     if !data_type.is_packed() {
@@ -203,7 +203,8 @@ fn packed_type(number: i64) -> PyResult<DataType> {
     Ok(data_type)
 }
 
-/// Packs or unpacks the elements of `src` into the new array `dst`: a cast to their own type, with its threads and pieces.
+/// Packs or unpacks the elements of `src` into the new array `dst`. This is a cast to their own type, so that it shares
+/// the threads and the pieces of casts.
 fn move_elements(
     py: Python<'_>,
     data_type: DataType,

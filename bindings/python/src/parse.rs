@@ -1,16 +1,15 @@
-//! The numbers of an array of texts, read in blocks that stay in the nearest caches: texts are copied from numpy's memory,
-//! then read.
+//! Numbers from an array of texts. A block of texts is copied from numpy's memory and then read, so that the copies
+//! stay in the nearest caches.
 
 use crate::error::refused;
 use crate::string_array::{StringArray, Unreadable};
 use onnx_cast::{CastError, Plan, Strings, TensorView};
 use pyo3::prelude::*;
 
-/// Texts of a block: a multiple of 8, so that blocks are whole bytes of every type.
+/// Texts in a block: a multiple of 8, so that a block ends at a byte in every type.
 const BLOCK: usize = 4096;
 
-/// Texts after which the interpreter is asked whether it was interrupted: some hundredths of a second. A multiple of
-/// [`BLOCK`].
+/// Texts between checks for an interrupt of Python: some hundredths of a second. A multiple of [`BLOCK`].
 const STRETCH: usize = 1 << 20;
 
 enum Stop {
@@ -18,11 +17,12 @@ enum Stop {
     Number(CastError),
 }
 
-/// Reads the texts as numbers into all of `out`: as ONNX packs them, or those narrower than a byte one in a byte.
-/// Other Python threads run meanwhile.
+/// Writes the numbers of the texts to all of `out`. Types narrower than a byte take a byte for each element unless
+/// `packed`. Other Python threads run meanwhile.
 ///
 /// # Errors
-/// Where an element has no text, or one that is no number, or Python was interrupted: a part is written then.
+/// If an element has no text, if its text is not a number, or if Python was interrupted. A part of `out` is written
+/// then.
 pub(crate) fn parse(
     py: Python<'_>,
     plan: &Plan,
@@ -40,7 +40,7 @@ pub(crate) fn parse(
         texts.read(from..from + len, &mut strings).map_err(Stop::Text)?;
         let (out, behind) = std::mem::take(&mut rest).split_at_mut(size(len));
         rest = behind;
-        read(plan, &strings, out, spread).map_err(|error| Stop::Number(behind_others(error, from)))
+        read(plan, &strings, out, spread).map_err(|error| Stop::Number(in_array(error, from)))
     };
     for start in (0..texts.len()).step_by(STRETCH) {
         let end = texts.len().min(start + STRETCH);
@@ -68,10 +68,10 @@ fn read(plan: &Plan, strings: &Strings, out: &mut [u8], spread: bool) -> Result<
     Ok(())
 }
 
-/// The error of a block as that of the array, in which `before` elements stand before the block's.
-fn behind_others(mut error: CastError, before: usize) -> CastError {
+/// The error of a block with the index of its element in the array. The block starts at element `start`.
+fn in_array(mut error: CastError, start: usize) -> CastError {
     if let CastError::Text { index, .. } = &mut error {
-        *index += before;
+        *index += start;
     }
     error
 }

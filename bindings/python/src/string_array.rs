@@ -1,8 +1,8 @@
-//! The texts of arrays of numpy's `StringDType`, copied by numpy's C functions without a Python object for each: what
-//! takes most of the time of reading numbers otherwise.
+//! The texts of arrays of numpy's `StringDType`, copied by numpy's C functions. A Python object for each text took
+//! three quarters of the time of reading numbers.
 //!
-//! numpy holds texts of up to 15 bytes in the elements, and others in an arena that belongs to the dtype. `NpyString_load`
-//! finds either, while the caller holds the arena's lock. None of this needs the interpreter's lock.
+//! numpy stores short texts in the elements and others in an arena that belongs to the dtype. `NpyString_load` finds
+//! either while the caller holds the arena's lock. The interpreter's lock is not needed.
 #![allow(unsafe_code)]
 
 use crate::error::refused;
@@ -49,9 +49,9 @@ impl Functions {
         }
         let table = py.import("numpy._core.multiarray")?.getattr("_ARRAY_API")?.cast_into::<PyCapsule>()?;
         let table = table.pointer_checked(None)?.cast::<*const c_void>();
-        // SAFETY: the capsule points at numpy's table of functions, which is static and, of numpy 2.0 and newer, has more
-        // entries than are read here: numpy only ever appends to it. Its header gives the functions at these places these
-        // signatures. A place without a function is null, which is `None`.
+        // SAFETY: the capsule points at numpy's static table of functions. It has these places since numpy 2.0, because
+        // numpy only appends to it. numpy's header gives the functions there these signatures. An empty place is null,
+        // which is `None`.
         let functions = unsafe {
             let load = table.add(LOAD).cast::<Option<Load>>().read();
             let acquire = table.add(ACQUIRE).cast::<Option<Acquire>>().read();
@@ -64,7 +64,7 @@ impl Functions {
     }
 }
 
-/// Whether arrays of the type hold `StringDType`'s texts.
+/// Whether the type is numpy's `StringDType`.
 fn is_string_dtype(dtype: &Bound<'_, PyArrayDescr>) -> PyResult<bool> {
     static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     dtype.is_instance(CLASS.import(dtype.py(), "numpy.dtypes", "StringDType")?)
@@ -75,7 +75,7 @@ pub(crate) struct StringArray<'py> {
     array: Bound<'py, PyUntypedArray>,
     dtype: Bound<'py, PyArrayDescr>,
     functions: Functions,
-    /// What stands for a missing text, where that is a text too. Without an `na_object` numpy reads the empty text.
+    /// The text of a missing element: the `na_object` if it is a text, and the empty text if there is no `na_object`.
     missing: Option<Vec<u8>>,
 }
 
@@ -163,9 +163,8 @@ pub(crate) struct Texts<'a> {
     array: PhantomData<&'a ()>,
 }
 
-// SAFETY: the pointers are to an array and a dtype that stay while the `StringArray` is borrowed. `read`, all that threads
-// can share, reads elements under the lock of the dtype's arena, which numpy lets any thread take, with the interpreter's
-// lock or without it.
+// SAFETY: the pointers are valid while the `StringArray` is borrowed. `read` is all that threads can share. It reads
+// elements under the lock of the dtype's arena, which numpy lets any thread take, also without the interpreter's lock.
 unsafe impl Sync for Texts<'_> {}
 
 impl Texts<'_> {
@@ -180,17 +179,17 @@ impl Texts<'_> {
     /// The first element that has no text, or whose text numpy cannot read.
     pub(crate) fn read(&self, range: Range<usize>, strings: &mut Strings) -> Result<(), Unreadable> {
         let range = range.start..range.end.min(self.len);
-        let arena = Arena::lock(self.functions, self.dtype);
+        let arena = Arena::lock(self);
         for index in range {
             let mut text = npy_static_string { size: 0, buf: ptr::null() };
-            // SAFETY: `index` is below the number of elements of an array that is C-contiguous and aligned, so that the
-            // element is `index * item_size` bytes from its data on. The arena is its dtype's, and locked.
+            // SAFETY: the array is C-contiguous and aligned and `index` is below its length, so the element starts
+            // `index * item_size` bytes from its data. The arena belongs to its dtype and is locked.
             let status = unsafe {
                 (self.functions.load)(arena.allocator, self.data.add(index * self.item_size).cast(), &mut text)
             };
             match (status, self.missing) {
                 (0, _) if text.size == 0 => strings.push(&[]),
-                // SAFETY: numpy found a text of `size` bytes at `buf`, which stay while the arena is locked.
+                // SAFETY: numpy found a text of `size` bytes at `buf`. It stays there while the arena is locked.
                 (0, _) => strings.push(unsafe { std::slice::from_raw_parts(text.buf.cast(), text.size) }),
                 (1, Some(missing)) => strings.push(missing),
                 (status, _) => return Err(Unreadable { index, is_missing: status == 1 }),
@@ -207,10 +206,11 @@ struct Arena {
 }
 
 impl Arena {
-    /// `dtype` points at a live `StringDType`, which only [`Texts`] says.
-    fn lock(functions: Functions, dtype: *const c_void) -> Self {
-        // SAFETY: the dtype is a live `StringDType`. The function waits for a lock that its holders keep for a while only.
-        Arena { functions, allocator: unsafe { (functions.acquire)(dtype) } }
+    /// Locks the arena of an array of texts.
+    fn lock(texts: &Texts<'_>) -> Self {
+        let functions = texts.functions;
+        // SAFETY: the dtype is a live `StringDType`, as `StringArray::of` checked. The function waits for the lock.
+        Arena { functions, allocator: unsafe { (functions.acquire)(texts.dtype) } }
     }
 }
 

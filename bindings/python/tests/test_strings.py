@@ -1,6 +1,7 @@
 """Numbers read from arrays of numpy's StringDType, whose texts are taken from numpy's memory."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import ml_dtypes
 import numpy as np
@@ -9,7 +10,7 @@ from bitwise import same
 
 import onnx_cast
 
-# Texts that numpy holds in the element, in the arena, and in the arena with a long length.
+# Texts that numpy stores in the element, in the arena, and in the arena with a length of more than a byte.
 LENGTHS = ["1.5", "-0.25", "0.1250000000000000", "2." + "0" * 300, "", "1e3"]
 BLOCK = 4096
 
@@ -125,15 +126,12 @@ def test_threads_read_an_array_while_others_write_it():
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        readers = [threading.Thread(target=lambda: same(onnx_cast.cast(texts, "double"), want)) for _ in range(4)]
-        for reader in readers:
-            reader.start()
-        for reader in readers:
-            reader.join()
+        with ThreadPoolExecutor(4) as pool:
+            for got in pool.map(lambda _: onnx_cast.cast(texts, "double"), range(16)):
+                same(got, want)
     finally:
         done.set()
         writer.join()
-    same(onnx_cast.cast(texts, "double"), want)
 
 
 def test_elements_of_dtypes_that_share_texts_are_independent():
