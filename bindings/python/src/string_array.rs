@@ -173,7 +173,9 @@ impl Texts<'_> {
         self.len
     }
 
-    /// Appends the texts of a range of elements. The arena's lock is held meanwhile.
+    /// Appends the texts of a range of elements. The arena's lock is held meanwhile. Callers give up the interpreter's
+    /// lock first: a thread that waits for the arena with it can deadlock with numpy (its issue 31682, Python 3.12 and
+    /// older).
     ///
     /// # Errors
     /// The first element that has no text, or whose text numpy cannot read.
