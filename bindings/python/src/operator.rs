@@ -4,7 +4,7 @@ use crate::array::Contiguous;
 use crate::error::{CastError, refused};
 use crate::job::Job;
 use crate::parse;
-use crate::string_array::StringArray;
+use crate::string_array::{StringArray, is_string_dtype};
 use crate::text::{list_of, strings_of};
 use crate::types::{number_to_type, others, type_of};
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
@@ -129,9 +129,14 @@ impl Operator {
         let operator = this.get();
         if operator.to != DataType::String
             && let Ok(array) = x.cast_exact::<PyUntypedArray>()
-            && let Some(from) = type_of(&array.dtype())?
         {
-            return Ok(operator.numbers(array, from, Target { out, packed, new })?.into_any());
+            let dtype = array.dtype();
+            if let Some(from) = type_of(&dtype)? {
+                return Ok(operator.numbers(array, from, Target { out, packed, new })?.into_any());
+            }
+            if is_string_dtype(&dtype)? {
+                return Ok(operator.parse_array(array, out, packed)?.into_any());
+            }
         }
         others(this.py())?.call1((this, x, out, packed))
     }

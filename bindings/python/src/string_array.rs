@@ -65,7 +65,7 @@ impl Functions {
 }
 
 /// Whether the type is numpy's `StringDType`.
-fn is_string_dtype(dtype: &Bound<'_, PyArrayDescr>) -> PyResult<bool> {
+pub(crate) fn is_string_dtype(dtype: &Bound<'_, PyArrayDescr>) -> PyResult<bool> {
     static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     dtype.is_instance(CLASS.import(dtype.py(), "numpy.dtypes", "StringDType")?)
 }
