@@ -28,13 +28,13 @@ sys.path.insert(0, str(HERE / "peers"))
 from peers import machine  # noqa: E402
 
 LARGE = 1 << 24
-TEXTS = 1 << 18
+TEXTS = 1 << 20
 TORCH = ["bfloat16", "float16", "float8_e4m3fn", "float8_e5m2"]
 LIBRARY = ["float:bfloat16", "bfloat16:float", "float:float16", "float:float8e4m3fn", "float8e4m3fn:float",
            "float:float4e2m1", "float4e2m1:float", "float:int8"]  # fmt: skip
 SMALL = ["float:float16", "float:double", "double:float", "int32:float", "float:int32", "float:bfloat16", "bfloat16:float",
          "float:float8e4m3fn"]  # fmt: skip
-NARROW = ["uint4", "int4", "float4e2m1", "float6e2m3", "uint2"]
+NARROW = ["uint4", "int4", "float4e2m1", "float6e2m3", "float6e3m2", "uint2"]
 
 
 def seconds(work):
@@ -171,15 +171,26 @@ def packing(rounds):
 
 
 def texts(rounds):
-    """Beside numpy's own conversions of StringDType."""
+    """Beside numpy's own conversions of StringDType: of floats as they are printed, of short decimals and of integers."""
     numbers, string = values(TEXTS), np.dtypes.StringDType()
     written = onnx_cast.cast(numbers, "string")
+    decimals = np.array([f"{number:.5f}" for number in numbers.tolist()], string)
+    whole = np.array([f"{number * 1e6:.0f}" for number in numbers.tolist()], string)
     to_text = {"ours": lambda: onnx_cast.cast(numbers, "string"), "numpy": lambda: numbers.astype(string)}
-    back = {"ours": lambda: onnx_cast.cast(written, "float"), "numpy": lambda: written.astype(np.float32)}
-    return [
-        row({"from": "float", "to": "string"}, in_turn(to_text, rounds)),
-        row({"from": "string", "to": "float"}, in_turn(back, rounds)),
-    ]
+    rows = [row({"from": "float", "to": "string"}, in_turn(to_text, rounds))]
+    for what, x, to in (
+        ("string, as float is printed", written, "float"),
+        ("string, five decimals", decimals, "float"),
+        ("string, five decimals", decimals, "double"),
+        ("string, integers", whole, "int64"),
+    ):
+        dtype = onnx_cast.dtypes.of(to).numpy
+        works = {
+            "ours": lambda x=x, to=to: onnx_cast.cast(x, to),
+            "numpy": lambda x=x, dtype=dtype: x.astype(dtype),
+        }
+        rows.append(row({"from": what, "to": to}, in_turn(works, rounds)))
+    return rows
 
 
 #: Section of the JSON: title, what the other side is, and the least ratio that is asked for.
@@ -188,7 +199,7 @@ SECTIONS = {
     "library": ("16 Mi elements, one thread, `out=`, beside the library (`onnx-cast bench`)", "the library", 0.95),
     "small": ("16 elements, beside `ndarray.astype`", "astype", 1 / 1.5),
     "packing": ("16 Mi elements packed and unpacked, beside numpy's copy of as many bytes", "copy", None),
-    "texts": ("256 Ki texts, beside numpy's StringDType", "numpy", None),
+    "texts": ("1 Mi texts, beside numpy's StringDType", "numpy", 1.0),
 }
 
 

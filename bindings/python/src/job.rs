@@ -6,7 +6,7 @@ use crate::error::refused;
 use crate::pool::with_threads;
 use crate::types::number_to_type;
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
-use onnx_cast::{CastError, DataType, Plan, TensorView};
+use onnx_cast::{Cast, CastError, CastOptions, DataType, Plan, TensorView};
 use pyo3::prelude::*;
 use std::borrow::Cow;
 
@@ -95,7 +95,7 @@ impl<'a> Job<'a> {
         }
         let touched = self.src.len() + self.dst.len();
         if touched < 2 * THREAD_BYTES || self.threads == Some(1) {
-            return self.blocks();
+            return self.on_this_thread();
         }
         let threads = rayon::current_num_threads();
         let parts = self.threads.map_or(threads, |most| most.min(threads)).min(touched / THREAD_BYTES);
@@ -106,26 +106,38 @@ impl<'a> Job<'a> {
     fn fork(self, parts: usize) -> Result<(), CastError> {
         let low = (self.len / parts.max(1) * (parts / 2)).next_multiple_of(BLOCK);
         if parts < 2 || low >= self.len {
-            return self.blocks();
+            return self.on_this_thread();
         }
         let (low, high) = self.split(low);
         let (first, second) = rayon::join(|| low.fork(parts / 2), || high.fork(parts - parts / 2));
         first.and(second)
     }
 
+    fn on_this_thread(self) -> Result<(), CastError> {
+        let (from, to) = (self.plan.from(), self.plan.to());
+        if from != to || self.src_spread == self.dst_spread {
+            return self.blocks();
+        }
+        // Elements that keep their type need no block in between. `split` keeps the lengths right.
+        let repack = if self.src_spread { onnx_cast::pack } else { onnx_cast::unpack };
+        repack(to, self.src, self.dst);
+        Ok(())
+    }
+
     fn blocks(self) -> Result<(), CastError> {
+        let mut packed = [[0; BLOCK]; 2];
         let mut rest = self;
         while rest.len > BLOCK {
             let (block, behind) = rest.split(BLOCK);
-            block.block()?;
+            block.block(&mut packed)?;
             rest = behind;
         }
-        rest.block()
+        rest.block(&mut packed)
     }
 
-    fn block(self) -> Result<(), CastError> {
+    /// Casts a block by way of `packed`, which takes the packed elements of either side.
+    fn block(self, [packed_src, packed_dst]: &mut [[u8; BLOCK]; 2]) -> Result<(), CastError> {
         let (from, to) = (self.plan.from(), self.plan.to());
-        let (mut packed_src, mut packed_dst) = ([0; BLOCK], [0; BLOCK]);
         let src = match self.src_spread {
             true => {
                 let packed = &mut packed_src[..bytes_of(from, false, self.len)];
@@ -159,12 +171,10 @@ pub(crate) fn packed(from: DataType, bytes: &[u8], len: usize) -> Cow<'_, [u8]> 
 /// ONNX's bytes of an array whose elements stand one in a byte: a one-dimensional array of uint8.
 #[pyfunction]
 pub(crate) fn pack<'py>(array: &Bound<'py, PyUntypedArray>, number: i64) -> PyResult<Bound<'py, PyUntypedArray>> {
-    let data_type = number_to_type(number)?;
+    let (py, data_type) = (array.py(), packed_type(number)?);
     let source = Contiguous::of(array)?;
-    let len = data_type.byte_len(array.len()).unwrap_or(0);
-    let mut packed = Contiguous::new(array.py(), DataType::Uint8, &[len])?;
-    let bytes = packed.bytes_mut(source.bytes()).and_then(|bytes| onnx_cast::pack(data_type, source.bytes(), bytes));
-    bytes.ok_or_else(|| refused(format_args!("{data_type} is not packed")))?;
+    let mut packed = Contiguous::new(py, DataType::Uint8, &[data_type.byte_len(array.len()).unwrap_or(0)])?;
+    move_elements(py, data_type, array.len(), (source.bytes(), true), (&mut packed, false))?;
     Ok(packed.into_array())
 }
 
@@ -175,12 +185,34 @@ pub(crate) fn unpack<'py>(
     number: i64,
     shape: Vec<usize>,
 ) -> PyResult<Bound<'py, PyUntypedArray>> {
-    let data_type = number_to_type(number)?;
+    let (py, data_type) = (array.py(), packed_type(number)?);
     let source = Contiguous::of(array)?;
     // Held against the bytes that there are before anything of the shape's size is allocated.
     let view = TensorView::new(data_type, &shape, source.bytes()).map_err(refused)?;
-    let mut elements = Contiguous::new(array.py(), data_type, view.shape())?;
-    let done = elements.bytes_mut(source.bytes()).and_then(|out| onnx_cast::unpack(data_type, source.bytes(), out));
-    done.ok_or_else(|| refused(format_args!("{data_type} is not packed")))?;
+    let mut elements = Contiguous::new(py, data_type, view.shape())?;
+    move_elements(py, data_type, view.len(), (source.bytes(), false), (&mut elements, true))?;
     Ok(elements.into_array())
+}
+
+/// The type with ONNX's number, which must be narrower than a byte.
+fn packed_type(number: i64) -> PyResult<DataType> {
+    let data_type = number_to_type(number)?;
+    if !data_type.is_packed() {
+        return Err(refused(format_args!("{data_type} is not packed")));
+    }
+    Ok(data_type)
+}
+
+/// Packs or unpacks the elements of `src` into the new array `dst`. This is a cast to their own type, so that it shares
+/// the threads and the pieces of casts.
+fn move_elements(
+    py: Python<'_>,
+    data_type: DataType,
+    len: usize,
+    (src, src_spread): (&[u8], bool),
+    (dst, dst_spread): (&mut Contiguous<'_>, bool),
+) -> PyResult<()> {
+    let plan = Cast::new(data_type, &CastOptions::default()).and_then(|cast| cast.plan(data_type)).map_err(refused)?;
+    let dst = dst.bytes_mut(src).ok_or_else(|| refused("new memory overlaps old"))?;
+    Job { plan, threads: None, len, src_spread, dst_spread, src, dst, dst_is_new: true }.run(py)
 }

@@ -1,7 +1,8 @@
 //! The native module of the Python package `onnx_cast`.
 //!
-//! Python decides what an object is and what the result is to be (`python/onnx_cast/`); here are numpy arrays of numbers,
-//! lists of texts, and files. All arithmetic is the library's. `unsafe` stands in `array.rs` alone.
+//! Python decides what an object is and what the result is to be (`python/onnx_cast/`); here are numpy arrays of numbers and
+//! of texts, lists of texts, and files. All arithmetic is the library's. `unsafe` stands in `array.rs` and
+//! `string_array.rs` alone.
 #![deny(unsafe_code)]
 
 mod array;
@@ -10,10 +11,12 @@ mod error;
 mod files;
 mod job;
 mod operator;
+mod parse;
 mod parts;
 mod pool;
 mod report;
 mod stats;
+mod string_array;
 mod text;
 mod types;
 
@@ -39,7 +42,7 @@ mod _native {
     #[pymodule_export]
     use super::report::{Found, report_arrays, report_file};
     #[pymodule_export]
-    use super::stats::{count, count_texts};
+    use super::stats::{count, count_strings, count_texts};
     #[pymodule_export]
     use super::types::{data_type, number, setup, types};
 }

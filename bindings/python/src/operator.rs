@@ -3,6 +3,8 @@
 use crate::array::Contiguous;
 use crate::error::{CastError, refused};
 use crate::job::Job;
+use crate::parse;
+use crate::string_array::{StringArray, is_string_dtype};
 use crate::text::{list_of, strings_of};
 use crate::types::{number_to_type, others, type_of};
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
@@ -127,9 +129,14 @@ impl Operator {
         let operator = this.get();
         if operator.to != DataType::String
             && let Ok(array) = x.cast_exact::<PyUntypedArray>()
-            && let Some(from) = type_of(&array.dtype())?
         {
-            return Ok(operator.numbers(array, from, Target { out, packed, new })?.into_any());
+            let dtype = array.dtype();
+            if let Some(from) = type_of(&dtype)? {
+                return Ok(operator.numbers(array, from, Target { out, packed, new })?.into_any());
+            }
+            if is_string_dtype(&dtype)? {
+                return Ok(operator.parse_array(array, out, packed)?.into_any());
+            }
         }
         others(this.py())?.call1((this, x, out, packed))
     }
@@ -174,6 +181,28 @@ impl Operator {
             onnx_cast::unpack(self.to, &bytes, out);
         } else {
             out.copy_from_slice(&bytes);
+        }
+        Ok(target.into_array())
+    }
+
+    /// The numbers of an array of `StringDType`.
+    fn parse_array<'py>(
+        &self,
+        array: &Bound<'py, PyUntypedArray>,
+        out: Option<&Bound<'py, PyAny>>,
+        packed: bool,
+    ) -> PyResult<Bound<'py, PyUntypedArray>> {
+        let (py, plan) = (array.py(), self.plan(DataType::String)?);
+        let texts = StringArray::of(array)?;
+        let mut target = self.target(py, texts.shape(), out, packed)?;
+        let numbers = target.bytes_mut(&[]).ok_or_else(overlap)?;
+        if out.is_none() {
+            parse::parse(py, &plan, &texts, numbers, packed)?;
+        } else {
+            // In a buffer of its own, so that nothing is written where an element is no number.
+            let mut bytes = vec![0; numbers.len()];
+            parse::parse(py, &plan, &texts, &mut bytes, packed)?;
+            numbers.copy_from_slice(&bytes);
         }
         Ok(target.into_array())
     }

@@ -5,10 +5,11 @@ use crate::error::refused;
 use crate::job::packed;
 use crate::operator::Operator;
 use crate::pool::with_threads;
+use crate::string_array::StringArray;
 use crate::text::strings_of;
 use crate::types::type_of;
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
-use onnx_cast::{CastError, DataType, Plan, TensorView};
+use onnx_cast::{CastError, DataType, Plan, Strings, TensorView};
 use onnx_cast_file::{Counts, Means};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -72,15 +73,29 @@ fn piece(plan: &Plan, bytes: &[u8], len: usize) -> Result<(Counts, Means), CastE
     Counts::of(plan, &TensorView::new(plan.from(), &[len], &bytes)?)
 }
 
-/// Counts what an operator would do to texts.
+/// Counts what an operator would do to a list of texts.
 #[pyfunction]
 pub(crate) fn count_texts<'py>(
     py: Python<'py>,
     operator: &Bound<'py, Operator>,
     texts: &Bound<'py, PyList>,
 ) -> PyResult<Row> {
+    of_strings(py, operator, &strings_of(texts)?)
+}
+
+/// Counts what an operator would do to the texts of an array of `StringDType`.
+#[pyfunction]
+pub(crate) fn count_strings<'py>(
+    py: Python<'py>,
+    operator: &Bound<'py, Operator>,
+    array: &Bound<'py, PyUntypedArray>,
+) -> PyResult<Row> {
+    of_strings(py, operator, &StringArray::of(array)?.strings()?)
+}
+
+fn of_strings<'py>(py: Python<'py>, operator: &Bound<'py, Operator>, strings: &Strings) -> PyResult<Row> {
     let plan = operator.get().plan(DataType::String)?;
-    let (strings, shape) = (strings_of(texts)?, [texts.len()]);
+    let shape = [strings.view().len()];
     let view = TensorView::strings(&shape, strings.view()).map_err(refused)?;
     py.detach(|| Counts::of(&plan, &view)).map(|(counts, means)| row(&counts, &means)).map_err(refused)
 }

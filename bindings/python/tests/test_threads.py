@@ -87,6 +87,7 @@ def test_other_threads_run_while_a_cast_does():
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_forked_children_cast_large_arrays():
     want = onnx_cast.cast(X, "bfloat16")  # starts the threads, which no child has
+    narrow = onnx_cast.cast(X, "float6e2m3")
 
     def child(depth):
         with warnings.catch_warnings():
@@ -98,6 +99,7 @@ def test_forked_children_cast_large_arrays():
                 signal.alarm(120)
                 same(onnx_cast.cast(X, "bfloat16"), want)
                 same(onnx_cast.cast(X, "int4"), onnx_cast.cast(X, "int4", threads=1))
+                same(onnx_cast.unpack(onnx_cast.pack(narrow), "float6e2m3", X.shape), narrow)
                 if depth:
                     child(depth - 1)
                 status = 0
@@ -142,3 +144,11 @@ def test_a_signal_ends_a_long_cast_of_texts():
     texts = ["1.5"] * (1 << 22) + [None]  # the last of which is an error, if it comes so far
     with pytest.raises(Stop), interrupted_soon():
         operator.parse(texts, (len(texts),), None, False)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no interval timers")
+def test_a_signal_ends_a_long_cast_of_an_array_of_texts():
+    texts = np.full(1 << 22, "1.5", np.dtypes.StringDType())
+    texts[-1] = "no number"
+    with pytest.raises(Stop), interrupted_soon():
+        onnx_cast.cast(texts, "float")

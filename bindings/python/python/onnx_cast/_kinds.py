@@ -64,6 +64,8 @@ def _unmasked(x: np.ndarray) -> np.ndarray:
 def _array(operator: _native.Operator, x: np.ndarray, out: Any, packed: bool) -> Any:
     _unmasked(x)
     if _targets.is_text(x.dtype):
+        if operator.to != _targets.STRING and isinstance(x.dtype, np.dtypes.StringDType):
+            return operator.parse_array(x.view(np.ndarray), out, packed)
         texts = x.ravel().tolist()
         if operator.to != _targets.STRING:
             return operator.parse(texts, x.shape, out, packed)

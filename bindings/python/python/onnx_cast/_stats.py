@@ -38,7 +38,9 @@ class Stats(NamedTuple):
 def of(operator: _native.Operator, x: object) -> Stats:
     """What the operator would do to the elements of any object."""
     array = _kinds.array_of(x)
-    if _targets.is_text(array.dtype):
+    if isinstance(array.dtype, np.dtypes.StringDType):
+        counts, errors = _native.count_strings(operator, array.view(np.ndarray))
+    elif _targets.is_text(array.dtype):
         counts, errors = _native.count_texts(operator, array.ravel().tolist())
     else:
         counts, errors = _native.count(operator, array.view(np.ndarray))

@@ -1,0 +1,77 @@
+//! Numbers from an array of texts. A block of texts is copied from numpy's memory and then read, so that the copies
+//! stay in the nearest caches.
+
+use crate::error::refused;
+use crate::string_array::{StringArray, Unreadable};
+use onnx_cast::{CastError, Plan, Strings, TensorView};
+use pyo3::prelude::*;
+
+/// Texts in a block: a multiple of 8, so that a block ends at a byte in every type.
+const BLOCK: usize = 4096;
+
+/// Texts between checks for an interrupt of Python: some hundredths of a second. A multiple of [`BLOCK`].
+const STRETCH: usize = 1 << 20;
+
+enum Stop {
+    Text(Unreadable),
+    Number(CastError),
+}
+
+/// Writes the numbers of the texts to all of `out`. Types narrower than a byte take a byte for each element unless
+/// `packed`. Other Python threads run meanwhile.
+///
+/// # Errors
+/// If an element has no text, if its text is not a number, or if Python was interrupted. A part of `out` is written
+/// then.
+pub(crate) fn parse(
+    py: Python<'_>,
+    plan: &Plan,
+    array: &StringArray<'_>,
+    out: &mut [u8],
+    packed: bool,
+) -> PyResult<()> {
+    let texts = array.texts();
+    let spread = plan.to().is_packed() && !packed;
+    let size = |len| if spread { len } else { plan.to().byte_len(len).unwrap_or(0) };
+    let mut strings = Strings::with_capacity(BLOCK.min(texts.len()), 0);
+    let mut rest = out;
+    let mut block = |from: usize, len: usize| {
+        strings.clear();
+        texts.read(from..from + len, &mut strings).map_err(Stop::Text)?;
+        let (out, behind) = std::mem::take(&mut rest).split_at_mut(size(len));
+        rest = behind;
+        read(plan, &strings, out, spread).map_err(|error| Stop::Number(in_array(error, from)))
+    };
+    for start in (0..texts.len()).step_by(STRETCH) {
+        let end = texts.len().min(start + STRETCH);
+        let done = py.detach(|| (start..end).step_by(BLOCK).try_for_each(|from| block(from, BLOCK.min(end - from))));
+        done.map_err(|stop| match stop {
+            Stop::Text(error) => array.error(error),
+            Stop::Number(error) => refused(error),
+        })?;
+        py.check_signals()?;
+    }
+    Ok(())
+}
+
+/// Reads the texts of a block.
+fn read(plan: &Plan, strings: &Strings, out: &mut [u8], spread: bool) -> Result<(), CastError> {
+    let shape = [strings.view().len()];
+    let view = TensorView::strings(&shape, strings.view())?;
+    if !spread {
+        return plan.run_into(&view, out);
+    }
+    let mut packed = [0; BLOCK];
+    let packed = &mut packed[..plan.to().byte_len(view.len()).unwrap_or(0)];
+    plan.run_into(&view, packed)?;
+    onnx_cast::unpack(plan.to(), packed, out);
+    Ok(())
+}
+
+/// The error of a block with the index of its element in the array. The block starts at element `start`.
+fn in_array(mut error: CastError, start: usize) -> CastError {
+    if let CastError::Text { index, .. } = &mut error {
+        *index += start;
+    }
+    error
+}
