@@ -8,20 +8,26 @@
 #   bash scripts/emulated.sh i686                 # portable, where sizes have 32 bits; on x86-64, which runs it itself
 #   bash scripts/emulated.sh wasm32               # WebAssembly in node, built without simd128 and then with it
 #   bash scripts/emulated.sh --install aarch64    # install first what is missing (as root, with apt and rustup)
+#   bash scripts/emulated.sh --build-std s390x    # build Rust's library from its sources, where rustup has none built
 #   bash scripts/emulated.sh s390x test -p onnx-cast --test ops    # another command of cargo's for that processor
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 usage() {
-    echo "usage: scripts/emulated.sh [--install] aarch64|i686|s390x|wasm32 [COMMAND OF CARGO'S ...]" >&2
+    echo "usage: scripts/emulated.sh [--install] [--build-std] aarch64|i686|s390x|wasm32 [COMMAND OF CARGO'S ...]" >&2
     exit 2
 }
 
 install=false
-if [ "${1:-}" = --install ]; then
-    install=true
+build_std=false
+while [[ ${1:-} = --* ]]; do
+    case $1 in
+        --install) install=true ;;
+        --build-std) build_std=true ;;
+        *) usage ;;
+    esac
     shift
-fi
+done
 processor=${1:-}
 target=$processor-unknown-linux-gnu
 compiler=$processor-linux-gnu-gcc
@@ -58,13 +64,18 @@ has_programs() {
     # Older versions ask for a flag before they run a WASI program, and distributions still have them.
     [ "$processor" != wasm32 ] || node --eval 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)'
 }
+has_sources() { [ -e "$(rustc --print sysroot)/lib/rustlib/src/rust/library/std/Cargo.toml" ]; }
 has_library() { compgen -G "$(rustc --print target-libdir --target "$target")/libstd-*.rlib" >/dev/null; }
 
 if $install; then
     if ! has_programs && [ ${#packages[@]} -gt 0 ]; then
         apt-get update && apt-get install -y --no-install-recommends "${packages[@]}"
     fi
-    has_library || rustup target add "$target"
+    if $build_std; then
+        has_sources || rustup component add rust-src
+    else
+        has_library || rustup target add "$target"
+    fi
 fi
 missing=()
 if ! has_programs; then
@@ -74,20 +85,29 @@ if ! has_programs; then
         missing+=("node 20 or newer: nodejs.org")
     fi
 fi
-has_library || missing+=("Rust's library for $target: rustup target add $target, or --install")
+if $build_std; then
+    has_sources || missing+=("the sources of Rust's library: rustup component add rust-src, or --install")
+else
+    has_library || missing+=("Rust's library for $target: rustup target add $target, or --install")
+fi
 if [ ${#missing[@]} -gt 0 ]; then
     printf 'missing: %s\n' "${missing[@]}" >&2
     exit 2
 fi
 
-config=()
+options=()
+if $build_std; then
+    # Cargo keeps this for nightly compilers; the variable has a stable one take it.
+    export RUSTC_BOOTSTRAP=1
+    options=(-Zbuild-std=std,panic_abort)
+fi
 if [ ${#runner[@]} -gt 0 ]; then
-    config=(--config "target.$target.runner = [$(printf "'%s', " "${runner[@]}")]")
+    options+=(--config "target.$target.runner = [$(printf "'%s', " "${runner[@]}")]")
 fi
 variable=CARGO_TARGET_$(tr 'a-z-' 'A-Z_' <<<"$target")
 [ -z "$compiler" ] || export "${variable}_LINKER=$compiler"
 for flags in "${builds[@]}"; do
     echo "=== $target, RUSTFLAGS='$flags': cargo $*"
     export "${variable}_RUSTFLAGS=$flags"
-    time cargo "${config[@]}" "$1" --locked --target "$target" "${@:2}"
+    time cargo "${options[@]}" "$1" --locked --target "$target" "${@:2}"
 done
