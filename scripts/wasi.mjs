@@ -2,17 +2,19 @@
 //
 //   node --no-warnings scripts/wasi.mjs PROGRAM [ARGUMENT ...]
 //
-// The program gets the arguments, the environment, the standard streams and the file system. It is our own: this is no
-// sandbox.
+// The program gets the arguments, the environment, the standard streams, and of the file system this repository and the
+// current directory.
 import { readFile } from "node:fs/promises";
+import { fileURLToPath } from "node:url";
 import { WASI } from "node:wasi";
 
 const [program] = process.argv.slice(2);
+const repository = fileURLToPath(new URL("..", import.meta.url));
 const wasi = new WASI({
   version: "preview1",
   args: process.argv.slice(2),
   env: process.env,
-  preopens: { ".": ".", "/": "/" },
+  preopens: { [repository]: repository, ".": "." },
   returnOnExit: true,
 });
 const module = await WebAssembly.compile(await readFile(program));
