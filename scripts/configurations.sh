@@ -6,7 +6,7 @@
 #   bash scripts/configurations.sh                                    # all of them
 #   bash scripts/configurations.sh features backends                  # some
 #
-# debug, release, features, backends, oldest, i686, aarch64, s390x: the last three with what scripts/emulated.sh asks for.
+# debug, release, features, backends, oldest, i686, aarch64, s390x, wasm32: the last four with what scripts/emulated.sh asks for.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 log=$(mktemp)
@@ -81,13 +81,13 @@ i686() {
 # Some tests of the file crate read files of other packages, which this makes.
 python3 scripts/setup.py
 
-[ $# -gt 0 ] || set -- debug release features backends oldest i686 aarch64 s390x
+[ $# -gt 0 ] || set -- debug release features backends oldest i686 aarch64 s390x wasm32
 for what in "$@"; do
     case $what in
     debug | release | features | backends | oldest | i686) "$what" ;;
-    aarch64 | s390x) other_processor "$what" ;;
+    aarch64 | s390x | wasm32) other_processor "$what" ;;
     *)
-        echo "usage: scripts/configurations.sh [debug | release | features | backends | oldest | i686 | aarch64 | s390x] ..." >&2
+        echo "usage: scripts/configurations.sh [debug | release | features | backends | oldest | i686 | aarch64 | s390x | wasm32] ..." >&2
         exit 2
         ;;
     esac

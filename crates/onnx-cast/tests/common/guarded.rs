@@ -60,7 +60,52 @@ mod platform {
     }
 }
 
-#[cfg(not(all(target_os = "linux", target_env = "gnu", not(miri))))]
+/// WebAssembly has no pages to protect, but an access past the end of its memory traps. So the bytes are put there, which
+/// guards their end, and only those of the value made last: a later one is put behind them.
+#[cfg(target_family = "wasm")]
+mod platform {
+    use std::arch::wasm32::{memory_grow, memory_size};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    const PAGE: usize = 1 << 16;
+
+    /// Where the last value ends.
+    static LAST: AtomicUsize = AtomicUsize::new(0);
+
+    pub(crate) struct Guarded {
+        base: *mut u8,
+        len: usize,
+    }
+
+    impl Guarded {
+        /// `len` bytes, a multiple of 64 KiB, at the end of memory.
+        pub(crate) fn new(len: usize) -> Self {
+            assert!(len.is_multiple_of(PAGE), "whole pages");
+            // The allocator keeps what is freed. With enough of that it does not grow the memory behind these bytes.
+            drop(std::hint::black_box(vec![1u8; 16 << 20]));
+            let page = memory_grow::<0>(len / PAGE);
+            assert_ne!(page, usize::MAX, "no memory to grow");
+            LAST.store(page * PAGE + len, Ordering::Relaxed);
+            Guarded { base: std::ptr::with_exposed_provenance_mut(page * PAGE), len }
+        }
+
+        pub(crate) fn bytes(&mut self) -> &mut [u8] {
+            // SAFETY: `new` added these bytes to the memory, zeroed, and nothing else knows of them; borrowed as `self` is.
+            unsafe { std::slice::from_raw_parts_mut(self.base, self.len) }
+        }
+    }
+
+    impl Drop for Guarded {
+        fn drop(&mut self) {
+            let end = self.base.addr() + self.len;
+            if LAST.load(Ordering::Relaxed) == end {
+                assert_eq!(memory_size::<0>() * PAGE, end, "the memory grew: these bytes were not guarded to the last");
+            }
+        }
+    }
+}
+
+#[cfg(not(any(all(target_os = "linux", target_env = "gnu", not(miri)), target_family = "wasm")))]
 mod platform {
     /// Without guards, where the system's calls for them are not known here.
     pub(crate) struct Guarded(Vec<u8>);
