@@ -3,7 +3,7 @@
 //! A float format is its exponent and significand widths, its bias and what its top codes mean; everything else (the
 //! largest value, the codes of infinity and NaN) is worked out from these.
 
-use crate::exact::Dyadic;
+use crate::dyadic::Dyadic;
 
 /// An ONNX element type, with ONNX's number for it as the discriminant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
