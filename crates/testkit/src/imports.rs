@@ -67,14 +67,14 @@ pub fn of_files(files: &BTreeMap<String, String>) -> Vec<Import> {
     };
     let mut exports: BTreeMap<String, String> = BTreeMap::new();
     for used in read.get("").into_iter().flat_map(|(_, root)| &root.paths) {
-        if let (Some(path), Some(name)) = (used.from_root(""), used.name()) {
+        if let (Some(path), Some(name)) = (used.path_in_crate(""), used.name()) {
             exports.insert(name.to_owned(), module_named(&path));
         }
     }
     let mut found = Vec::new();
     for (module, (file, source)) in read.iter().filter(|(module, _)| modules.contains(module.as_str())) {
         for used in &source.paths {
-            let Some(path) = used.from_root(module) else { continue };
+            let Some(path) = used.path_in_crate(module) else { continue };
             let mut to = module_named(&path);
             if to.is_empty() {
                 let first = path.split("::").next().unwrap_or_default();
@@ -179,7 +179,7 @@ struct Used {
 
 impl Used {
     /// The path from the crate's root, for a file of this module; none for a path into another crate.
-    fn from_root(&self, module: &str) -> Option<String> {
+    fn path_in_crate(&self, module: &str) -> Option<String> {
         let mut base: Vec<&str> = module.split("::").filter(|word| !word.is_empty()).collect();
         base.extend(self.inner.iter().map(String::as_str));
         let mut words = self.words.iter().map(String::as_str).peekable();
