@@ -18,6 +18,10 @@ from pathlib import Path
 import numpy as np
 import onnx
 
+# ONNX's types, and how many of them are numeric.
+TYPES = [name for name in onnx.TensorProto.DataType.keys() if name != "UNDEFINED"]
+NUMERIC = sum(name not in ("STRING", "COMPLEX64", "COMPLEX128") for name in TYPES)
+
 ROOT = Path(__file__).resolve().parent.parent
 FIXTURES = ROOT / "crates" / "onnx-cast-file" / "tests" / "fixtures"
 ONNX_CASES = ROOT / ".cache" / "onnx-cases"
@@ -199,8 +203,8 @@ def seeds() -> dict[str, list[bytes]]:
     return {
         "casts": [
             bytes([source, target, rng.randrange(256), rng.randrange(64), rng.randrange(8)]) + values
-            for source in range(25)
-            for target in range(25)
+            for source in range(NUMERIC)
+            for target in range(NUMERIC)
             for values in [rng.randbytes(rng.choice([3, 40, 300])) + struct.pack("<3d", 0.3, 65520, 2**-140)]
         ],
         "command": commands(one_file) + commands({**one_file, "x.onnx": magika()}),
@@ -209,12 +213,12 @@ def seeds() -> dict[str, list[bytes]]:
         "model_proto": [*models.values(), *cases, magika()],
         "npy": [*arrays.values(), *arrays_refused],
         "npz": archives(arrays),
-        "round_trip": [bytes([data_type, 1, 2, 3, 4, 4]) + b"name" + rng.randbytes(20) for data_type in range(28)],
+        "round_trip": [bytes([data_type, 1, 2, 3, 4, 4]) + b"name" + rng.randbytes(20) for data_type in range(len(TYPES))],
         "rules": [RULES.encode(), RULES.encode() + b"\0layer.0.q_proj.weight\nemb.x\nlayer.7.norm.bias", b"bf16\nnearest\noverflow"],
         "safetensors": [*files.values(), example()],
         "tensor_proto": [*tensors.values(), *tensors_refused, *outputs],
-        "texts": [bytes([ty, 0]) + text.replace(" ", "\n").encode() for ty in range(25) for text in TEXTS]
-        + [bytes([ty, 0]) + word.encode() for ty in range(25) for text in TEXTS for word in text.split(" ")],
+        "texts": [bytes([ty, 0]) + text.replace(" ", "\n").encode() for ty in range(NUMERIC) for text in TEXTS]
+        + [bytes([ty, 0]) + word.encode() for ty in range(NUMERIC) for text in TEXTS for word in text.split(" ")],
     }
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Does the C interface give the exact oracle's bits, for all 676 pairs of types?
+"""Does the C interface give the exact oracle's bits, for every pair of types?
 
 Calls the shared library through ctypes: every pair of the oracle's `every-pair` tables by a function for one call and by a
 plan, on every backend, into memory that is checked behind the result; strings by their two-call protocol; and tensors of
@@ -226,8 +226,9 @@ def main():
             check_readings(library, words[1], rows)
     check_dlpack(library)
     print(f"{len(pairs)} pairs, {compared} values, {len(library.backends)} backends: the oracle's bits")
-    if len(pairs) != 676:
-        sys.exit("want 676 pairs")
+    types = {one for pair in pairs for one in pair}
+    if pairs != {(source, to) for source in types for to in types} or "string" not in types:
+        sys.exit("a pair of types was not compared")
 
 
 if __name__ == "__main__":

@@ -32,4 +32,6 @@ many = {f"layer.{i}.w": (rng.standard_normal(64) * 2.0 ** rng.integers(-12, 4)).
 save_file(many, folder / "many.safetensors")
 END
 "$command" report "$folder/many.safetensors" --to float16,float8e4m3fn --html "$folder/many.html" --quiet >"$folder/many.txt"
-node scripts/check_report.mjs "$folder"
+# A heading, and a line for each type.
+types=$(($(wc -l <"$folder/explain-all.txt") - 1))
+node scripts/check_report.mjs "$folder" "$types"

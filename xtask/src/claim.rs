@@ -58,7 +58,7 @@ impl fmt::Display for Claim {
         let Rules { opset_version, saturate, round_mode } = self.rules;
         write!(f, "{} {} -> {}", self.backend.name(), self.from.name(), self.to.name())?;
         write!(f, " (version {opset_version}")?;
-        if self.to.is_float8() {
+        if self.to.obeys_saturate() {
             write!(f, ", saturate {}", u8::from(saturate))?;
         }
         if self.to == Ty::Float8E8M0 {

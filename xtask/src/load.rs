@@ -52,7 +52,7 @@ struct Small {
 
 impl Small {
     fn new(rng: &mut Rng) -> Small {
-        let pick = |rng: &mut Rng| Ty::NUMERIC[rng.below(25) as usize];
+        let pick = |rng: &mut Rng| Ty::NUMERIC[rng.below(Ty::NUMERIC.len() as u64) as usize];
         let (from, to) = (pick(rng), pick(rng));
         let len = rng.below(33) as usize;
         let known = special(from);

@@ -108,6 +108,10 @@ fn row(py: Python<'_>, data_type: DataType) -> PyResult<Bound<'_, PyDict>> {
         since.set_item(operator.name(), operator.since(data_type))?;
     }
     row.set_item("since", since)?;
+    let names = data_type.interchange();
+    row.set_item("numpy", names.numpy)?;
+    row.set_item("ml_dtypes", names.ml_dtypes)?;
+    row.set_item("onnxruntime", names.onnxruntime)?;
     let kind = match info.kind {
         Kind::Float(format) => {
             float_row(&row, data_type, &format)?;

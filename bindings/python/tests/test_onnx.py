@@ -16,7 +16,7 @@ import onnx_cast
 from onnx_cast import CastError, backend, dtypes, reference
 
 KNOWN = [one for one in dtypes.ALL if one.name.upper() in TensorProto.DataType.keys()]
-NUMBERS = [one for one in KNOWN if one.kind not in ("string", "complex")]
+NUMBERS = [one for one in KNOWN if one.kind not in ("string", "complex") and one.numpy is not None]
 NEWEST = min(onnx.defs.onnx_opset_version(), 28)
 
 
@@ -24,7 +24,7 @@ def test_numbers_and_names_are_onnx_own():
     for one in KNOWN:
         assert TensorProto.DataType.Value(one.name.upper()) == one.number == one.onnx
         assert dtypes.of(one.number) is one is dtypes.of(one.name) is dtypes.of(one)
-        if one.kind != "string":
+        if one.kind != "string" and one.numpy is not None:
             assert dtypes.of(one.numpy) is one
 
 

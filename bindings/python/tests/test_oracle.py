@@ -17,6 +17,9 @@ def test_casts_prints_and_readings_are_the_oracles():
     compared = 0
     for words, rows in blocks():
         label = " ".join(words)
+        types = words[1:3] if words[0] == "cast" else words[1:2]
+        if any(dtypes.of(name).numpy is None for name in types):
+            continue  # neither numpy nor ml_dtypes has arrays of it
         if words[0] == "cast":
             source, want = rows
             source, to = array_of(source, dtypes.of(words[1]).numpy), dtypes.of(words[2])

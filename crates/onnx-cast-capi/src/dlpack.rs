@@ -17,37 +17,21 @@ const NATIVE_IS_LITTLE: bool = false;
 #[cfg(target_endian = "little")]
 const NATIVE_IS_LITTLE: bool = true;
 
-/// DLPack's type codes and widths of ONNX's types.
-#[rustfmt::skip]
-const TYPES: [(DataType, DLDataTypeCode, u8); 27] = {
-    use DLDataTypeCode as Code;
-    use DataType::*;
-    [
-        (Int2, Code::INT, 2), (Int4, Code::INT, 4), (Int8, Code::INT, 8), (Int16, Code::INT, 16),
-        (Int32, Code::INT, 32), (Int64, Code::INT, 64),
-        (Uint2, Code::UINT, 2), (Uint4, Code::UINT, 4), (Uint8, Code::UINT, 8), (Uint16, Code::UINT, 16),
-        (Uint32, Code::UINT, 32), (Uint64, Code::UINT, 64),
-        (Float16, Code::FLOAT, 16), (Float, Code::FLOAT, 32), (Double, Code::FLOAT, 64),
-        (BFloat16, Code::BFLOAT, 16), (Complex64, Code::COMPLEX, 64), (Complex128, Code::COMPLEX, 128),
-        (Bool, Code::BOOL, 8), (Float8E4M3FN, Code::FLOAT8_E4M3FN, 8), (Float8E4M3FNUZ, Code::FLOAT8_E4M3FNUZ, 8),
-        (Float8E5M2, Code::FLOAT8_E5M2, 8), (Float8E5M2FNUZ, Code::FLOAT8_E5M2FNUZ, 8),
-        (Float8E8M0, Code::FLOAT8_E8M0FNU, 8), (Float6E2M3, Code::FLOAT6_E2M3FN, 6),
-        (Float6E3M2, Code::FLOAT6_E3M2FN, 6), (Float4E2M1, Code::FLOAT4_E2M1FN, 4),
-    ]
-};
-
 /// The type of a code and a width.
 fn type_of_code(code: u8, bits: u8) -> Result<DataType, Failure> {
-    let row = TYPES.iter().find(|row| (row.1.0, row.2) == (code, bits));
-    row.map(|row| row.0).ok_or_else(|| {
+    let is_it = |data_type: &&DataType| {
+        data_type.interchange().dlpack == Some(code) && data_type.bits() == Some(usize::from(bits))
+    };
+    DataType::ALL.iter().find(is_it).copied().ok_or_else(|| {
         Failure::unsupported(format_args!("DLPack's type code {code} of {bits} bits is no element type of ONNX"))
     })
 }
 
 /// The code and the width of a type.
 fn code_of_type(data_type: DataType) -> Result<(DLDataTypeCode, u8), Failure> {
-    let row = TYPES.iter().find(|row| row.0 == data_type);
-    row.map(|row| (row.1, row.2)).ok_or_else(|| Failure::unsupported(format_args!("DLPack has no {data_type}")))
+    let bits = data_type.bits().and_then(|bits| u8::try_from(bits).ok());
+    let code = data_type.interchange().dlpack.map(DLDataTypeCode);
+    code.zip(bits).ok_or_else(|| Failure::unsupported(format_args!("DLPack has no {data_type}")))
 }
 
 /// Runs a plan on a tensor, and gives the result to the caller.
@@ -126,11 +110,42 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_type_but_string_is_there_and_is_as_wide_as_onnx_has_it() {
-        for &data_type in DataType::ALL.iter().filter(|&&data_type| data_type != DataType::String) {
-            let (code, bits) = code_of_type(data_type).expect("a row");
-            assert_eq!(usize::from(bits), data_type.bits().expect("not string"), "{data_type}");
-            assert_eq!(type_of_code(code.0, bits).ok(), Some(data_type));
+    fn codes_and_types_are_one_to_one() {
+        for &data_type in DataType::ALL {
+            let Some(code) = data_type.interchange().dlpack else {
+                assert!(code_of_type(data_type).is_err(), "{data_type}");
+                continue;
+            };
+            let (found, bits) = code_of_type(data_type).expect("a code");
+            assert_eq!((found.0, Some(usize::from(bits))), (code, data_type.bits()), "{data_type}");
+            assert_eq!(type_of_code(code, bits).ok(), Some(data_type), "{data_type}");
+        }
+    }
+
+    #[test]
+    fn the_codes_are_those_of_dlpack() {
+        use DLDataTypeCode as Code;
+        use DataType::*;
+        let rows = [
+            (&[Int2, Int4, Int8, Int16, Int32, Int64][..], Code::INT),
+            (&[Uint2, Uint4, Uint8, Uint16, Uint32, Uint64], Code::UINT),
+            (&[Float16, Float, Double], Code::FLOAT),
+            (&[BFloat16], Code::BFLOAT),
+            (&[Complex64, Complex128], Code::COMPLEX),
+            (&[Bool], Code::BOOL),
+            (&[Float8E4M3FN], Code::FLOAT8_E4M3FN),
+            (&[Float8E4M3FNUZ], Code::FLOAT8_E4M3FNUZ),
+            (&[Float8E5M2], Code::FLOAT8_E5M2),
+            (&[Float8E5M2FNUZ], Code::FLOAT8_E5M2FNUZ),
+            (&[Float8E8M0], Code::FLOAT8_E8M0FNU),
+            (&[Float6E2M3], Code::FLOAT6_E2M3FN),
+            (&[Float6E3M2], Code::FLOAT6_E3M2FN),
+            (&[Float4E2M1], Code::FLOAT4_E2M1FN),
+        ];
+        for (types, code) in rows {
+            for data_type in types {
+                assert_eq!(data_type.interchange().dlpack, Some(code.0), "{data_type}");
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The edge between C and Rust: pointers become slices here, and nowhere else without being checked; failures become
 //! statuses with a text for the thread, and panics do too.
 
-use crate::abi::onnx_cast_status;
+use crate::status::onnx_cast_status;
 use onnx_cast::{CastError, DataType, OpError, TensorError};
 use std::any::Any;
 use std::cell::RefCell;

@@ -9,6 +9,7 @@
 // In the order that the header has them.
 mod abi;
 mod edge;
+mod status;
 
 mod types;
 
@@ -30,5 +31,6 @@ pub use dlpack::*;
 pub use edge::onnx_cast_last_error;
 pub use options::{onnx_cast_options, onnx_cast_round_mode, onnx_cast_saturate};
 pub use plan::*;
+pub use status::*;
 pub use strings::*;
 pub use types::*;

@@ -1,12 +1,18 @@
 //! The arguments, and the help that teaches them.
 
-use crate::bench::{self, Pairs};
+use crate::pairs::Pairs;
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use onnx_cast::{CastOptions, DataType, NEWEST_OPSET, RoundMode};
 use onnx_cast_file::{Loss, Pattern, Rule};
 use std::ffi::OsStr;
 use std::path::PathBuf;
+
+/// What `--isa` takes for the list of backends.
+pub(crate) const LIST: &str = "list";
+
+/// Elements of a pair where none are named: beyond every cache, also of the narrow types.
+pub(crate) const ELEMENTS: usize = 16 << 20;
 
 /// ONNX's Cast, CastLike and BitCast on tensor files and models, every bit right.
 #[derive(Debug, Parser)]
@@ -19,7 +25,7 @@ use std::path::PathBuf;
 Examples:
   onnx-cast cast model.safetensors small.safetensors --to bfloat16     every weight, rounded once
   onnx-cast explain 0.3 --from float --to float8e4m3fn                 one value, bit by bit
-  onnx-cast types                                                      the 28 element types
+  onnx-cast types                                                      the element types
 
 `onnx-cast help COMMAND` has more examples for each command.
 Exit codes: 0 done, 1 a comparison found a difference, 2 an error (nothing is written then)."
@@ -426,7 +432,7 @@ pub(crate) struct ExplainArgs {
 #[command(after_help = "\
 Examples:
   onnx-cast bench                                            the pairs that people cast most
-  onnx-cast bench --pairs all --threads 2                    all 625, which takes minutes
+  onnx-cast bench --pairs all --threads 2                    every pair, which takes minutes
   onnx-cast bench --pairs float:float8e4m3fn,float16:int4 --elements 16384
   onnx-cast bench --isa portable --json
   onnx-cast bench --isa                                      the instruction sets to choose from
@@ -439,13 +445,13 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "A:B,..|all")]
     pub(crate) pairs: Option<Pairs>,
     /// Elements of each tensor; memory for four times their bytes is needed
-    #[arg(long, value_name = "N", default_value_t = bench::ELEMENTS, value_parser = positive)]
+    #[arg(long, value_name = "N", default_value_t = ELEMENTS, value_parser = positive)]
     pub(crate) elements: usize,
     /// Threads, of the cast and of memcpy
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = positive)]
     pub(crate) threads: usize,
     /// The instruction set to use; without a name, or with `list`, those of this machine are listed
-    #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = bench::LIST)]
+    #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = LIST)]
     pub(crate) isa: Option<String>,
     /// Print JSON
     #[arg(long)]

@@ -5,22 +5,13 @@
 
 mod buffer;
 mod measure;
-mod pairs;
 
-pub(crate) use pairs::Pairs;
-
-use crate::args::BenchArgs;
+use crate::args::{BenchArgs, LIST};
 use anyhow::{Result, anyhow, bail};
 use measure::{Bench, Speed};
 use onnx_cast::{Backend, DataType, available_backends};
 use serde_json::{Value as Json, json};
 use std::io::{self, Write};
-
-/// What `--isa` takes for the list of backends.
-pub(crate) const LIST: &str = "list";
-
-/// Elements of a pair where none are named: beyond every cache, also of the narrow types.
-pub(crate) const ELEMENTS: usize = 16 << 20;
 
 /// A pair and how fast it is.
 struct Row {

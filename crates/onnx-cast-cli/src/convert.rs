@@ -2,11 +2,10 @@
 
 use crate::args::{BitCastArgs, CastArgs, FileArgs, ReportArgs, SelectionArgs};
 use crate::progress::Progress;
-use crate::{DIFFERENT, DONE, models, outcome, pretty, print};
+use crate::{models, outcome};
 use anyhow::{Result, bail};
 use onnx_cast::CastOptions;
 use onnx_cast_file::{FileCast, FileError, Format, Summary, WriteOptions, bit_cast_file, cast_file};
-use std::io::{self, Write};
 use std::path::Path;
 use std::time::Instant;
 
@@ -56,46 +55,5 @@ where
     };
     let done = convert(&files.input, &files.output, &request);
     drop(progress);
-    finish(files, report, done, start)
-}
-
-/// Says what was done, and how to exit.
-pub(crate) fn finish(
-    files: &FileArgs,
-    report: &ReportArgs,
-    result: Result<Summary, FileError>,
-    start: Instant,
-) -> Result<u8> {
-    let (done, lost) = match result {
-        Ok(done) => (done, None),
-        Err(FileError::Loss { summary, .. }) if report.json => (*summary, Some(DIFFERENT)),
-        Err(error @ FileError::Loss { .. }) => {
-            let _ = writeln!(io::stderr(), "onnx-cast: {error}");
-            return Ok(DIFFERENT);
-        }
-        Err(error) => return Err(error.into()),
-    };
-    tell(files, report, &done, start)?;
-    Ok(lost.unwrap_or(DONE))
-}
-
-/// Says what was done, or would be, in the form that was asked for.
-fn tell(files: &FileArgs, report: &ReportArgs, done: &Summary, start: Instant) -> Result<()> {
-    if report.json {
-        print(&pretty(&outcome::json(&files.input, &files.output, report.dry_run, done))?)?;
-    } else if report.dry_run {
-        print(&outcome::plan(done))?;
-    } else if !files.quiet {
-        let there = match done.already_there {
-            0 => String::new(),
-            1 => " (1 file was there already)".to_owned(),
-            count => format!(" ({count} files were there already)"),
-        };
-        let shown = format!("{} -> {}{there}", files.input.display(), files.output.display());
-        outcome::totals(done).say(&shown, &outcome::targets(done), start.elapsed());
-    }
-    if report.stats && !report.json && !files.quiet {
-        let _ = io::stderr().write_all(outcome::losses(done).as_bytes());
-    }
-    Ok(())
+    outcome::finish(files, report, done, start)
 }

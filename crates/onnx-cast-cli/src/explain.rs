@@ -13,7 +13,8 @@ use crate::decimal::{Decimal, ratio};
 use crate::value::{self, Element, Value, apply, convert, hex, shorten, value_of};
 use anyhow::{Context, Result, anyhow, bail};
 use num_bigint::BigInt;
-use onnx_cast::{Cast, CastError, CastOptions, DataType, FloatFormat, Kind, Operator, RoundMode};
+use onnx_cast::scalar::Rules;
+use onnx_cast::{Cast, CastError, CastOptions, DataType, FloatFormat, Kind, NEWEST_OPSET, Operator, RoundMode};
 use rule::Rule;
 
 pub(crate) use draw::{all, drawing};
@@ -193,15 +194,31 @@ fn plain_error(error: anyhow::Error, request: &Request<'_>) -> anyhow::Error {
     }
 }
 
+/// Whether a cast to the type obeys `saturate`: the library resolves the attribute to other codes.
+fn obeys_saturate(to: DataType) -> bool {
+    let rules = |saturate| Rules::new(to, NEWEST_OPSET, saturate, RoundMode::default());
+    rules(true) != rules(false)
+}
+
+/// Whether a cast to the type obeys `round_mode`: a float without a significand, which rounds to powers of two.
+fn obeys_round_mode(to: DataType) -> bool {
+    to.float_format().is_some_and(|format| format.significand_bits == 0)
+}
+
+/// The types that obey an attribute, as a list.
+fn names_of(obeys: fn(DataType) -> bool) -> String {
+    let names: Vec<&str> = DataType::ALL.iter().filter(|to| obeys(**to)).map(|to| to.name()).collect();
+    names.join(", ")
+}
+
 /// Attributes that were given and change nothing.
 fn attribute_notes(request: &Request<'_>, notes: &mut Vec<String>) {
     let to = request.to;
-    let is_float8 = to.is_float() && to.bits() == Some(8);
-    if request.options.saturate.is_some() && !is_float8 {
-        notes.push(format!("saturate has no effect on {to}: it is for the float8 types"));
+    if request.options.saturate.is_some() && !obeys_saturate(to) {
+        notes.push(format!("saturate has no effect on {to}: it is for {}", names_of(obeys_saturate)));
     }
-    if request.options.round_mode.is_some() && to != DataType::Float8E8M0 {
-        notes.push(format!("round_mode has no effect on {to}: it is for float8e8m0"));
+    if request.options.round_mode.is_some() && !obeys_round_mode(to) {
+        notes.push(format!("round_mode has no effect on {to}: it is for {}", names_of(obeys_round_mode)));
     }
 }
 

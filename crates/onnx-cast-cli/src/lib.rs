@@ -16,6 +16,7 @@ mod explain;
 mod inspect;
 mod models;
 mod outcome;
+mod pairs;
 mod progress;
 mod report;
 mod select;

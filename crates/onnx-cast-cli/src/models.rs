@@ -2,7 +2,7 @@
 
 use crate::args::{CastArgs, FoldArgs, StorageArgs};
 use crate::progress::Progress;
-use crate::{convert, pretty, print};
+use crate::{outcome, pretty, print};
 use anyhow::{Result, bail};
 use onnx_cast::{CastOptions, DataType};
 use onnx_cast_file::{FoldSummary, Folded, Format, ModelCast, ModelFold, Storage, cast_model, fold_model};
@@ -52,7 +52,7 @@ pub(crate) fn cast(args: &CastArgs) -> Result<u8> {
     };
     let done = cast_model(&args.files.input, &args.files.output, &request);
     drop(progress);
-    convert::finish(&args.files, &args.report, done, start)
+    outcome::finish(&args.files, &args.report, done, start)
 }
 
 pub(crate) fn fold(args: &FoldArgs) -> Result<()> {

@@ -1,15 +1,61 @@
 //! What was done with a file, or would be: a line on the standard error, a plan, or JSON.
 
+use crate::args::{FileArgs, ReportArgs};
 use crate::summary::{Amount, Summary};
+use crate::{DIFFERENT, DONE, pretty, print};
+use anyhow::Result;
 use onnx_cast::{DataType, element_count};
-use onnx_cast_file::{Counts, Summary as Done};
+use onnx_cast_file::{Counts, FileError, Summary as Done};
 use onnx_cast_report::{counts, printable, size};
 use serde_json::{Value, json};
-use std::fmt::Write;
+use std::fmt::Write as _;
+use std::io::{self, Write};
 use std::path::Path;
+use std::time::Instant;
+
+/// Prints what was done, and gives the exit code.
+pub(crate) fn finish(
+    files: &FileArgs,
+    report: &ReportArgs,
+    result: Result<Done, FileError>,
+    start: Instant,
+) -> Result<u8> {
+    let (done, lost) = match result {
+        Ok(done) => (done, None),
+        Err(FileError::Loss { summary, .. }) if report.json => (*summary, Some(DIFFERENT)),
+        Err(error @ FileError::Loss { .. }) => {
+            let _ = writeln!(io::stderr(), "onnx-cast: {error}");
+            return Ok(DIFFERENT);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    tell(files, report, &done, start)?;
+    Ok(lost.unwrap_or(DONE))
+}
+
+/// Prints what was done, or would be, in the form that was asked for.
+fn tell(files: &FileArgs, report: &ReportArgs, done: &Done, start: Instant) -> Result<()> {
+    if report.json {
+        print(&pretty(&json(&files.input, &files.output, report.dry_run, done))?)?;
+    } else if report.dry_run {
+        print(&plan(done))?;
+    } else if !files.quiet {
+        let there = match done.already_there {
+            0 => String::new(),
+            1 => " (1 file was there already)".to_owned(),
+            count => format!(" ({count} files were there already)"),
+        };
+        let shown = format!("{} -> {}{there}", files.input.display(), files.output.display());
+        totals(done).say(&shown, &targets(done), start.elapsed());
+    }
+    if report.stats && !report.json && !files.quiet {
+        let _ = io::stderr().write_all(losses(done).as_bytes());
+    }
+    Ok(())
+}
 
 /// The sums over the tensors.
-pub(crate) fn totals(done: &Done) -> Summary {
+fn totals(done: &Done) -> Summary {
     let mut summary = Summary::default();
     for tensor in &done.tensors {
         let amount = Amount { tensors: 1, elements: element_count(&tensor.shape).unwrap_or(0) as u64 };
@@ -25,7 +71,7 @@ pub(crate) fn totals(done: &Done) -> Summary {
 }
 
 /// `to float16`, or all the types that tensors were cast to.
-pub(crate) fn targets(done: &Done) -> String {
+fn targets(done: &Done) -> String {
     let mut types: Vec<DataType> = Vec::new();
     for tensor in done.tensors.iter().filter(|tensor| tensor.cast) {
         if !types.contains(&tensor.to) {
@@ -37,7 +83,7 @@ pub(crate) fn targets(done: &Done) -> String {
 }
 
 /// A line for each tensor that was cast: what became of its values.
-pub(crate) fn losses(done: &Done) -> String {
+fn losses(done: &Done) -> String {
     let mut text = String::new();
     for tensor in &done.tensors {
         let Some(counts) = &tensor.counts else { continue };
@@ -64,7 +110,7 @@ pub(crate) fn losses(done: &Done) -> String {
 }
 
 /// The plan: a line for each tensor, and the total.
-pub(crate) fn plan(done: &Done) -> String {
+fn plan(done: &Done) -> String {
     let width = done
         .tensors
         .iter()
@@ -89,7 +135,7 @@ pub(crate) fn plan(done: &Done) -> String {
     text
 }
 
-pub(crate) fn json(input: &Path, output: &Path, dry_run: bool, done: &Done) -> Value {
+fn json(input: &Path, output: &Path, dry_run: bool, done: &Done) -> Value {
     let tensors: Vec<Value> = done
         .tensors
         .iter()

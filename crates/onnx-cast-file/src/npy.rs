@@ -130,27 +130,9 @@ const MAGIC: &[u8; 6] = b"\x93NUMPY";
 /// numpy has no array of more; bounds what a hostile file can make an error text hold.
 const MAX_RANK: usize = 64;
 
-/// What numpy calls the types that it has.
-const DESCRS: [(DataType, &str); 14] = [
-    (DataType::Float, "f4"),
-    (DataType::Double, "f8"),
-    (DataType::Float16, "f2"),
-    (DataType::Int8, "i1"),
-    (DataType::Int16, "i2"),
-    (DataType::Int32, "i4"),
-    (DataType::Int64, "i8"),
-    (DataType::Uint8, "u1"),
-    (DataType::Uint16, "u2"),
-    (DataType::Uint32, "u4"),
-    (DataType::Uint64, "u8"),
-    (DataType::Bool, "b1"),
-    (DataType::Complex64, "c8"),
-    (DataType::Complex128, "c16"),
-];
-
 /// Whether numpy has a name for a type.
 fn numpy_has(data_type: DataType) -> bool {
-    data_type == DataType::String || DESCRS.iter().any(|(known, _)| *known == data_type)
+    data_type == DataType::String || data_type.interchange().numpy.is_some()
 }
 
 /// Reads a tensor from the bytes of a `.npy` file; `as_type` where the file does not tell the element type.
@@ -193,7 +175,7 @@ pub fn write(tensor: &TensorView<'_>, plain: bool) -> Result<Vec<u8>, NpyError> 
 /// The header of an array of any type but string.
 pub(crate) fn header(data_type: DataType, shape: &[usize], plain: bool) -> Vec<u8> {
     let wide = data_type.bits() == Some(16);
-    let named = DESCRS.iter().find(|(known, _)| *known == data_type).map(|(_, name)| *name);
+    let named = data_type.interchange().numpy;
     let name = named.unwrap_or(match (plain, wide) {
         (false, false) => "V1",
         (false, true) => "V2",
@@ -444,7 +426,8 @@ impl Item {
         };
         let big_endian = order == b'>';
         let item = |kind, size, word| Item { kind, size, word, big_endian };
-        let item = if let Some((data_type, _)) = DESCRS.iter().find(|(_, known)| *known == name) {
+        let named = DataType::ALL.iter().find(|data_type| data_type.interchange().numpy == Some(name));
+        let item = if let Some(data_type) = named {
             let size = data_type.bits().unwrap_or(0) / 8;
             let complex = matches!(data_type, DataType::Complex64 | DataType::Complex128);
             item(ItemKind::Element(*data_type), size, if complex { size / 2 } else { size })

@@ -10,7 +10,7 @@ use crate::proto::onnx::tensor as field;
 use crate::proto::wire::{self, FieldHead, Fields, Value, WireError};
 use crate::source::{Source, SourceData, zeros};
 use crate::tensor::NamedTensor;
-use onnx_cast::{Data, DataType, Strings, TensorView, element_count, pack};
+use onnx_cast::{Data, DataType, Kind, Strings, TensorView, element_count, pack};
 use std::borrow::Cow;
 use std::fmt;
 use thiserror::Error;
@@ -159,12 +159,14 @@ const STORAGE: [(u32, &str); 7] = [
 
 /// The field that holds elements of a type, besides `raw_data`.
 const fn typed_field(data_type: DataType) -> u32 {
-    match data_type {
-        DataType::Float | DataType::Complex64 => field::FLOAT_DATA,
-        DataType::Double | DataType::Complex128 => field::DOUBLE_DATA,
-        DataType::Int64 => field::INT64_DATA,
-        DataType::Uint32 | DataType::Uint64 => field::UINT64_DATA,
-        DataType::String => field::STRING_DATA,
+    let info = data_type.info();
+    match (info.kind, info.bits) {
+        (Kind::Float(_), 32) | (Kind::Complex, 64) => field::FLOAT_DATA,
+        (Kind::Float(_), 64) | (Kind::Complex, 128) => field::DOUBLE_DATA,
+        (Kind::Int, 64) => field::INT64_DATA,
+        (Kind::Uint, 32 | 64) => field::UINT64_DATA,
+        (Kind::String, _) => field::STRING_DATA,
+        // Everything narrower, and int32 itself.
         _ => field::INT32_DATA,
     }
 }

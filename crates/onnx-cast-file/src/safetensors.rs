@@ -129,32 +129,6 @@ pub enum SafetensorsError {
     ReservedName,
 }
 
-/// The types that the format has, with its names for them.
-const DTYPES: [(DataType, &str); 22] = [
-    (DataType::Bool, "BOOL"),
-    (DataType::Float4E2M1, "F4"),
-    (DataType::Float6E2M3, "F6_E2M3"),
-    (DataType::Float6E3M2, "F6_E3M2"),
-    (DataType::Uint8, "U8"),
-    (DataType::Int8, "I8"),
-    (DataType::Float8E5M2, "F8_E5M2"),
-    (DataType::Float8E4M3FN, "F8_E4M3"),
-    (DataType::Float8E8M0, "F8_E8M0"),
-    (DataType::Float8E4M3FNUZ, "F8_E4M3FNUZ"),
-    (DataType::Float8E5M2FNUZ, "F8_E5M2FNUZ"),
-    (DataType::Int16, "I16"),
-    (DataType::Uint16, "U16"),
-    (DataType::Float16, "F16"),
-    (DataType::BFloat16, "BF16"),
-    (DataType::Int32, "I32"),
-    (DataType::Uint32, "U32"),
-    (DataType::Float, "F32"),
-    (DataType::Complex64, "C64"),
-    (DataType::Double, "F64"),
-    (DataType::Int64, "I64"),
-    (DataType::Uint64, "U64"),
-];
-
 /// What the format itself allows.
 pub(crate) const MAX_HEADER: u64 = 100_000_000;
 
@@ -162,7 +136,7 @@ const METADATA: &str = "__metadata__";
 
 /// The format's name for a type; `None` where it has none (string, the integers of 2 and 4 bits, complex128).
 pub fn type_name(data_type: DataType) -> Option<&'static str> {
-    DTYPES.iter().find(|(known, _)| *known == data_type).map(|(_, name)| *name)
+    data_type.interchange().safetensors
 }
 
 /// One tensor of a file.
@@ -357,8 +331,8 @@ struct RawEntry {
 
 impl RawEntry {
     fn check(self, tensor: String, want: u64, data: u64) -> Result<Entry, SafetensorsError> {
-        let known = DTYPES.iter().find(|(_, name)| *name == self.dtype);
-        let Some(&(data_type, _)) = known else {
+        let known = DataType::ALL.iter().find(|data_type| type_name(**data_type) == Some(&*self.dtype));
+        let Some(&data_type) = known else {
             return Err(SafetensorsError::Dtype { tensor, dtype: self.dtype });
         };
         let (start, end) = self.data_offsets;

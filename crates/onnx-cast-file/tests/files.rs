@@ -51,7 +51,7 @@ fn every_pair_of_types() {
             let source = path(&folder, "in", input);
             write_tensor(&source, input, "w", tensor.view(), &WriteOptions::default()).expect("written");
         }
-        for (j, to) in numeric().chain([(25, DataType::String)]) {
+        for (j, to) in numeric().chain([(DataType::NUMERIC.len(), DataType::String)]) {
             let (mut input, mut output) = (ONE[(i + j) % 3], ONE[(i + j / 3) % 3]);
             input = if holds(input, from) { input } else { Format::Npy };
             output = if holds(output, to) { output } else { Format::TensorProto };

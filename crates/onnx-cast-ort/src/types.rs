@@ -1,10 +1,7 @@
-//! onnxruntime's numbers of element types. They are ONNX's up to float4e2m1 (23), and go on in an order of their own.
+//! onnxruntime's numbers of element types, which the library's table has.
 
-use onnx_cast::{DataType, Kind};
+use onnx_cast::DataType;
 use std::ffi::c_int;
-
-/// The types from 24 on, as onnxruntime 1.31 has them. It has no float6.
-const LATER: [(c_int, DataType); 3] = [(24, DataType::Uint2), (25, DataType::Int2), (26, DataType::Float8E8M0)];
 
 /// The largest number that an onnxruntime has, by its version ("1.31.1"). Of those before 1.31, with which the numbers were
 /// compared, only what all of them have is used: everything up to float8.
@@ -14,21 +11,14 @@ pub(crate) fn newest_number(version: &str) -> c_int {
     if version >= (1, 31) { 26 } else { 20 }
 }
 
-/// The type of onnxruntime's number, which has some for complex types, but no tensors of them.
+/// The type of onnxruntime's number.
 pub(crate) fn type_of(number: c_int) -> Option<DataType> {
-    let data_type = match number {
-        ..=23 => DataType::from_onnx(number.into()),
-        _ => LATER.iter().find(|row| row.0 == number).map(|row| row.1),
-    };
-    data_type.filter(|data_type| data_type.info().kind != Kind::Complex)
+    DataType::ALL.iter().find(|&&data_type| number_of(data_type) == Some(number)).copied()
 }
 
 /// onnxruntime's number of a type.
 pub(crate) fn number_of(data_type: DataType) -> Option<c_int> {
-    match data_type.onnx() {
-        number @ ..=23 => Some(number),
-        _ => LATER.iter().find(|row| row.1 == data_type).map(|row| row.0),
-    }
+    data_type.interchange().onnxruntime
 }
 
 #[cfg(test)]
@@ -37,11 +27,14 @@ mod tests {
 
     #[test]
     fn numbers_and_types_are_one_to_one() {
-        for number in (1..=26).filter(|number| ![14, 15].contains(number)) {
-            assert_eq!(type_of(number).and_then(number_of), Some(number));
+        for &data_type in DataType::ALL {
+            if let Some(number) = number_of(data_type) {
+                assert_eq!(type_of(number), Some(data_type));
+                assert!(number <= newest_number("1.31.1"), "{data_type} is newer than `newest_number` knows");
+                assert!(number > 23 || number == data_type.onnx(), "{data_type}: onnxruntime's number is ONNX's");
+            }
         }
-        assert_eq!([0, 14, 15, 27, -1].map(type_of), [None; 5]);
-        assert_eq!([DataType::Float6E2M3, DataType::Float6E3M2].map(number_of), [None; 2]);
+        assert_eq!([0, 14, 15, -1].map(type_of), [None; 4]);
     }
 
     #[test]

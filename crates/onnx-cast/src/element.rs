@@ -11,6 +11,7 @@ mod float8;
 mod half;
 mod int2;
 mod int4;
+mod interchange;
 mod primitive;
 mod slice;
 
@@ -25,6 +26,7 @@ pub use float8::{Float8E4M3FN, Float8E4M3FNUZ, Float8E5M2, Float8E5M2FNUZ, Float
 pub use half::{BFloat16, Float16};
 pub use int2::{Int2, Uint2};
 pub use int4::{Int4, Uint4};
+pub use interchange::Interchange;
 pub use slice::PlainElement;
 pub(crate) use slice::{bytes_of, bytes_of_mut};
 
@@ -411,7 +413,9 @@ macro_rules! bit_pattern_type {
 pub(crate) use bit_pattern_type;
 
 /// Passes the Rust types of [`DataType::NUMERIC`], in its order, to a macro, behind what else it is given: the one place
-/// where the types stand as a list of Rust types.
+/// where the types stand as a list of Rust types. Exported for this crate's own tests.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! with_numeric_types {
     ($callback:ident $($before:tt)*) => {
         $callback! {

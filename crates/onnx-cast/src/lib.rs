@@ -33,6 +33,8 @@ mod spread;
 mod tensor;
 
 pub use arch::{BACKEND_VARIABLE, Backend, available as available_backends};
+#[doc(hidden)]
+pub use element::Interchange;
 pub use element::{
     BFloat16, DataType, Element, Float4E2M1, Float6E2M3, Float6E3M2, Float8E4M3FN, Float8E4M3FNUZ, Float8E5M2,
     Float8E5M2FNUZ, Float8E8M0, Float16, Int2, Int4, Kind, PlainElement, TypeInfo, Uint2, Uint4, UnknownType, Word,

@@ -1,4 +1,4 @@
-//! Every value of every source type of 16 bits or fewer, to each of the 25 numeric types, in every version and with
+//! Every value of every source type of 16 bits or fewer, to each numeric type, in every version and with
 //! every setting of the attributes, on every backend of this machine, against the exact oracle; and for the wider
 //! sources the values where rounding is decided. (`cargo xtask prove` walks all values of the 32-bit ones.)
 

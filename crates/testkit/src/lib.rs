@@ -29,8 +29,10 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod dyadic;
 pub mod exact;
 pub mod generators;
+pub mod imports;
 pub mod oracle;
 pub mod packing;
 pub mod strings;

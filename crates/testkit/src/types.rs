@@ -1,44 +1,9 @@
-//! The 26 types of Cast and the two complex types of BitCast, each one row of a table.
+//! The types of Cast and the complex types of BitCast, each one row of a table.
 //!
 //! A float format is its exponent and significand widths, its bias and what its top codes mean; everything else (the
 //! largest value, the codes of infinity and NaN) is worked out from these.
 
-use crate::exact::Dyadic;
-
-/// An ONNX element type, with ONNX's number for it as the discriminant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(i32)]
-#[expect(missing_docs, reason = "the names are ONNX's")]
-pub enum Ty {
-    Float = 1,
-    Uint8 = 2,
-    Int8 = 3,
-    Uint16 = 4,
-    Int16 = 5,
-    Int32 = 6,
-    Int64 = 7,
-    String = 8,
-    Bool = 9,
-    Float16 = 10,
-    Double = 11,
-    Uint32 = 12,
-    Uint64 = 13,
-    Complex64 = 14,
-    Complex128 = 15,
-    Bfloat16 = 16,
-    Float8E4M3FN = 17,
-    Float8E4M3FNUZ = 18,
-    Float8E5M2 = 19,
-    Float8E5M2FNUZ = 20,
-    Uint4 = 21,
-    Int4 = 22,
-    Float4E2M1 = 23,
-    Float8E8M0 = 24,
-    Uint2 = 25,
-    Int2 = 26,
-    Float6E2M3 = 27,
-    Float6E3M2 = 28,
-}
+use crate::dyadic::Dyadic;
 
 /// What the codes at the top of a float format mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,69 +116,88 @@ const SIGNED: Kind = Kind::Int { signed: true };
 const UNSIGNED: Kind = Kind::Int { signed: false };
 
 macro_rules! table {
-    ($($ty:ident $name:literal $bits:literal $kind:expr, $since:expr, $bit_cast:literal;)*) => {
-        /// Every type, in the order of ONNX's numbers.
-        pub const TABLE: [Row; 28] = [$(Row {
+    ($($ty:ident = $code:literal $name:literal $bits:literal $kind:expr, $since:expr, $bit_cast:literal;)*) => {
+        /// An ONNX element type, with ONNX's number for it as the discriminant.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(i32)]
+        #[expect(missing_docs, reason = "the names are ONNX's")]
+        pub enum Ty {
+            $($ty = $code,)*
+        }
+
+        /// Every type, in the order of ONNX's numbers, which are contiguous from 1.
+        pub const TABLE: &[Row] = &[$(Row {
             ty: Ty::$ty, name: $name, bits: $bits, kind: $kind, cast_since: $since, bit_cast: $bit_cast,
         },)*];
     };
 }
 
 table! {
-    Float          "float"           32 float(8, 23, 127, Specials::Ieee),           Some(1), true;
-    Uint8          "uint8"            8 UNSIGNED,                                    Some(1), true;
-    Int8           "int8"             8 SIGNED,                                      Some(1), true;
-    Uint16         "uint16"          16 UNSIGNED,                                    Some(1), true;
-    Int16          "int16"           16 SIGNED,                                      Some(1), true;
-    Int32          "int32"           32 SIGNED,                                      Some(1), true;
-    Int64          "int64"           64 SIGNED,                                      Some(1), true;
-    String         "string"           0 Kind::String,                                Some(9), false;
-    Bool           "bool"             8 Kind::Bool,                                  Some(1), true;
-    Float16        "float16"         16 float(5, 10, 15, Specials::Ieee),            Some(1), true;
-    Double         "double"          64 float(11, 52, 1023, Specials::Ieee),         Some(1), true;
-    Uint32         "uint32"          32 UNSIGNED,                                    Some(1), true;
-    Uint64         "uint64"          64 UNSIGNED,                                    Some(1), true;
-    Complex64      "complex64"       64 Kind::Complex,                               None, true;
-    Complex128     "complex128"     128 Kind::Complex,                               None, true;
-    Bfloat16       "bfloat16"        16 float(8, 7, 127, Specials::Ieee),            Some(13), true;
-    Float8E4M3FN   "float8e4m3fn"     8 float(4, 3, 7, Specials::LastIsNan),         Some(19), true;
-    Float8E4M3FNUZ "float8e4m3fnuz"   8 float(4, 3, 8, Specials::MinusZeroIsNan),    Some(19), true;
-    Float8E5M2     "float8e5m2"       8 float(5, 2, 15, Specials::Ieee),             Some(19), true;
-    Float8E5M2FNUZ "float8e5m2fnuz"   8 float(5, 2, 16, Specials::MinusZeroIsNan),   Some(19), true;
-    Uint4          "uint4"            4 UNSIGNED,                                    Some(21), true;
-    Int4           "int4"             4 SIGNED,                                      Some(21), true;
-    Float4E2M1     "float4e2m1"       4 float(2, 1, 1, Specials::AllFinite),         Some(23), true;
-    Float8E8M0     "float8e8m0"       8 Kind::PowerOfTwo,                            Some(24), true;
-    Uint2          "uint2"            2 UNSIGNED,                                    Some(25), true;
-    Int2           "int2"             2 SIGNED,                                      Some(25), true;
-    Float6E2M3     "float6e2m3"       6 float(2, 3, 1, Specials::AllFinite),         Some(28), false;
-    Float6E3M2     "float6e3m2"       6 float(3, 2, 3, Specials::AllFinite),         Some(28), false;
+    Float          = 1  "float"           32 float(8, 23, 127, Specials::Ieee),           Some(1), true;
+    Uint8          = 2  "uint8"            8 UNSIGNED,                                    Some(1), true;
+    Int8           = 3  "int8"             8 SIGNED,                                      Some(1), true;
+    Uint16         = 4  "uint16"          16 UNSIGNED,                                    Some(1), true;
+    Int16          = 5  "int16"           16 SIGNED,                                      Some(1), true;
+    Int32          = 6  "int32"           32 SIGNED,                                      Some(1), true;
+    Int64          = 7  "int64"           64 SIGNED,                                      Some(1), true;
+    String         = 8  "string"           0 Kind::String,                                Some(9), false;
+    Bool           = 9  "bool"             8 Kind::Bool,                                  Some(1), true;
+    Float16        = 10 "float16"         16 float(5, 10, 15, Specials::Ieee),            Some(1), true;
+    Double         = 11 "double"          64 float(11, 52, 1023, Specials::Ieee),         Some(1), true;
+    Uint32         = 12 "uint32"          32 UNSIGNED,                                    Some(1), true;
+    Uint64         = 13 "uint64"          64 UNSIGNED,                                    Some(1), true;
+    Complex64      = 14 "complex64"       64 Kind::Complex,                               None, true;
+    Complex128     = 15 "complex128"     128 Kind::Complex,                               None, true;
+    Bfloat16       = 16 "bfloat16"        16 float(8, 7, 127, Specials::Ieee),            Some(13), true;
+    Float8E4M3FN   = 17 "float8e4m3fn"     8 float(4, 3, 7, Specials::LastIsNan),         Some(19), true;
+    Float8E4M3FNUZ = 18 "float8e4m3fnuz"   8 float(4, 3, 8, Specials::MinusZeroIsNan),    Some(19), true;
+    Float8E5M2     = 19 "float8e5m2"       8 float(5, 2, 15, Specials::Ieee),             Some(19), true;
+    Float8E5M2FNUZ = 20 "float8e5m2fnuz"   8 float(5, 2, 16, Specials::MinusZeroIsNan),   Some(19), true;
+    Uint4          = 21 "uint4"            4 UNSIGNED,                                    Some(21), true;
+    Int4           = 22 "int4"             4 SIGNED,                                      Some(21), true;
+    Float4E2M1     = 23 "float4e2m1"       4 float(2, 1, 1, Specials::AllFinite),         Some(23), true;
+    Float8E8M0     = 24 "float8e8m0"       8 Kind::PowerOfTwo,                            Some(24), true;
+    Uint2          = 25 "uint2"            2 UNSIGNED,                                    Some(25), true;
+    Int2           = 26 "int2"             2 SIGNED,                                      Some(25), true;
+    Float6E2M3     = 27 "float6e2m3"       6 float(2, 3, 1, Specials::AllFinite),         Some(28), false;
+    Float6E3M2     = 28 "float6e3m2"       6 float(3, 2, 3, Specials::AllFinite),         Some(28), false;
 }
 
-const fn pick<const N: usize>(want_string: bool) -> [Ty; N] {
+const fn is_of_cast(kind: Kind, with_string: bool) -> bool {
+    match kind {
+        Kind::Complex => false,
+        Kind::String => with_string,
+        Kind::Float(_) | Kind::PowerOfTwo | Kind::Int { .. } | Kind::Bool => true,
+    }
+}
+
+const fn count(with_string: bool) -> usize {
+    let (mut i, mut n) = (0, 0);
+    while i < TABLE.len() {
+        n += is_of_cast(TABLE[i].kind, with_string) as usize;
+        i += 1;
+    }
+    n
+}
+
+const fn pick<const N: usize>(with_string: bool) -> [Ty; N] {
     let mut out = [Ty::Float; N];
     let (mut i, mut n) = (0, 0);
     while i < TABLE.len() {
-        let keep = match TABLE[i].kind {
-            Kind::Complex => false,
-            Kind::String => want_string,
-            _ => true,
-        };
-        if keep {
+        if is_of_cast(TABLE[i].kind, with_string) {
             out[n] = TABLE[i].ty;
             n += 1;
         }
         i += 1;
     }
-    assert!(n == N);
     out
 }
 
 impl Ty {
-    /// The 26 types of Cast.
-    pub const ALL: [Ty; 26] = pick(true);
-    /// The 25 types of Cast that are numbers: all but string.
-    pub const NUMERIC: [Ty; 25] = pick(false);
+    /// The types of Cast.
+    pub const ALL: [Ty; count(true)] = pick(true);
+    /// The types of Cast that are numbers: all but string.
+    pub const NUMERIC: [Ty; count(false)] = pick(false);
 
     /// The type's row of the table.
     pub const fn row(self) -> &'static Row {
@@ -266,14 +250,20 @@ impl Ty {
         }
     }
 
-    /// Whether it is one of the 25 numeric types.
+    /// Whether it is a numeric type: neither string nor complex.
     pub const fn is_numeric(self) -> bool {
         !matches!(self.kind(), Kind::String | Kind::Complex)
     }
 
-    /// Whether it is one of the five float8 types, whose casts obey `saturate`.
+    /// Whether it is a float of 8 bits.
     pub const fn is_float8(self) -> bool {
         self.bits() == 8 && matches!(self.kind(), Kind::Float(_) | Kind::PowerOfTwo)
+    }
+
+    /// Whether casts to the type obey `saturate`: those to float8 types, where these have another code for overflow than
+    /// the largest value.
+    pub const fn obeys_saturate(self) -> bool {
+        self.is_float8() && !matches!(self.kind(), Kind::Float(FloatLayout { specials: Specials::AllFinite, .. }))
     }
 
     /// The range of an integer type.
@@ -325,23 +315,31 @@ mod tests {
             }
         }
         assert_eq!(Ty::from_code(0), None);
-        assert_eq!(Ty::from_code(29), None);
+        assert_eq!(Ty::from_code(TABLE.len() as i32 + 1), None);
     }
 
+    /// How many types each version of Cast takes, and CastLike of the same number, in ONNX's schemas. Later versions are
+    /// compared with the schemas themselves, by the library's tests.
     #[test]
-    fn each_version_takes_as_many_types_as_onnx_says() {
-        let counts: Vec<usize> = CAST_VERSIONS
-            .iter()
-            .map(|&v| TABLE.iter().filter(|row| row.cast_since.is_some_and(|since| since <= v)).count())
-            .collect();
-        assert_eq!(counts, [12, 12, 13, 14, 18, 20, 21, 22, 24, 26]);
-        let like: Vec<usize> = CAST_LIKE_VERSIONS
-            .iter()
-            .map(|&v| TABLE.iter().filter(|row| row.ty.cast_like_since().is_some_and(|since| since <= v)).count())
-            .collect();
-        assert_eq!(like, [14, 18, 20, 21, 22, 24]);
-        assert_eq!(TABLE.iter().filter(|row| row.bit_cast).count(), 25);
-        assert_eq!((Ty::ALL.len(), Ty::NUMERIC.len()), (26, 25));
+    fn versions_take_as_many_types_as_onnx_says() {
+        let rows = [
+            (1, 12, 0),
+            (6, 12, 0),
+            (9, 13, 0),
+            (13, 14, 0),
+            (15, 14, 14),
+            (19, 18, 18),
+            (21, 20, 20),
+            (23, 21, 21),
+            (24, 22, 22),
+            (25, 24, 24),
+        ];
+        for (version, cast, cast_like) in rows {
+            let count = |since: fn(Ty) -> Option<u32>| {
+                TABLE.iter().filter(|row| since(row.ty).is_some_and(|since| since <= version)).count()
+            };
+            assert_eq!((count(Ty::cast_since), count(Ty::cast_like_since)), (cast, cast_like), "version {version}");
+        }
     }
 
     #[test]

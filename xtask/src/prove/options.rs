@@ -92,7 +92,7 @@ mod tests {
     fn the_whole_proof_is_the_default() {
         let options = parse("").expect("no arguments");
         assert_eq!(options.backends, available_backends().collect::<Vec<_>>());
-        assert_eq!((options.from.len(), options.to.len(), options.stride), (7, 25, 1));
+        assert_eq!((options.from.len(), options.to.len(), options.stride), (7, Ty::NUMERIC.len(), 1));
     }
 
     #[test]

@@ -15,7 +15,7 @@ const HEAD: &str = "\
 What `cargo xtask prove` found: the library compared bit for bit with the exact oracle in `crates/testkit`, with which
 it shares no code. All 2^32 values of float, int32 and uint32 are walked; of double, int64 and uint64, random values
 (half of them uniform bit patterns, half of a random scale) and values beside the points where a target's results
-change. Each goes to all of the 25 numeric types, with every setting of `saturate`, `round_mode` and the version that
+change. Each goes to all of the numeric types, with every setting of `saturate`, `round_mode` and the version that
 can make a difference. Float and double go to string and back. (Sources of 16 bits or fewer are walked whole by
 `cargo test`.) A run ends at the first difference, so what is on record had none.
 ";

@@ -204,7 +204,8 @@ def torch_type(number: int) -> Any:
 
     if _targets.ROWS[number - 1]["bits"] in (None, 2, 4, 6):
         return None
-    return getattr(torch, _targets.DTYPES[number].name, None)
+    dtype = _targets.DTYPES.get(number)
+    return None if dtype is None else getattr(torch, dtype.name, None)
 
 
 def _torch_array(x: Any, name: str) -> np.ndarray:

@@ -17,37 +17,27 @@ _NUMBERS_BY_NAME = {row["name"]: row["number"] for row in ROWS}
 STRING = _NUMBERS_BY_NAME["string"]
 FLOAT4 = _NUMBERS_BY_NAME["float4e2m1"]
 
-# ONNX's name: numpy's type, where another name is numpy's or the type is ml_dtypes'.
-_NUMPY = {
-    "float": np.float32,
-    "double": np.float64,
-    "bfloat16": "bfloat16",
-    "float8e4m3fn": "float8_e4m3fn",
-    "float8e4m3fnuz": "float8_e4m3fnuz",
-    "float8e5m2": "float8_e5m2",
-    "float8e5m2fnuz": "float8_e5m2fnuz",
-    "float8e8m0": "float8_e8m0fnu",
-    "float6e2m3": "float6_e2m3fn",
-    "float6e3m2": "float6_e3m2fn",
-    "float4e2m1": "float4_e2m1fn",
-    "uint4": "uint4",
-    "int4": "int4",
-    "uint2": "uint2",
-    "int2": "int2",
-    "string": np.dtypes.StringDType(),
-}
-
 # torch's name: ONNX's, where it is no name of the library's.
 _TORCH = {"float32": "float", "float4_e2m1fn_x2": "float4e2m1"}
 
 
-def _numpy_type(name: str) -> np.dtype:
-    named = _NUMPY.get(name, name)
-    return np.dtype(getattr(ml_dtypes, named) if name in _NUMPY and isinstance(named, str) else named)
+def _numpy_type(row: dict[str, Any]) -> np.dtype | None:
+    """numpy's type of a row of the table, or ``None`` where neither numpy nor this ml_dtypes has one."""
+    if row["number"] == STRING:
+        return np.dtypes.StringDType()
+    if row["numpy"] is not None:
+        return np.dtype(row["numpy"])
+    found = getattr(ml_dtypes, row["ml_dtypes"] or "", None)
+    return None if found is None else np.dtype(found)
 
 
-#: ONNX's number: numpy's type.
-DTYPES = {row["number"]: _numpy_type(row["name"]) for row in ROWS}
+class _Dtypes(dict[int, np.dtype]):
+    def __missing__(self, number: int) -> np.dtype:
+        raise TypeError(f"numpy has no type for {ROWS[number - 1]['name']} (want packed=True)")
+
+
+#: ONNX's number: numpy's type, where there is one.
+DTYPES = _Dtypes((row["number"], dtype) for row in ROWS if (dtype := _numpy_type(row)) is not None)
 _NUMBERS = {dtype: number for number, dtype in DTYPES.items()}
 
 

@@ -70,9 +70,10 @@ class DataType:
         return self.smallest_normal if self.smallest_subnormal is None else self.smallest_subnormal
 
     @property
-    def numpy(self) -> np.dtype:
-        """The type of numpy arrays, which hold types narrower than a byte one element in a byte."""
-        return _targets.DTYPES[self.number]
+    def numpy(self) -> np.dtype | None:
+        """The type of numpy arrays, which hold types narrower than a byte one element in a byte; ``None`` where neither
+        numpy nor ml_dtypes has one."""
+        return _targets.DTYPES.get(self.number)
 
     @property
     def torch(self) -> Any:
@@ -86,7 +87,8 @@ class DataType:
 
 
 def _of_row(row: dict[str, Any]) -> DataType:
-    return DataType(**{**row, "aliases": tuple(row["aliases"])})
+    fields = {field.name: row[field.name] for field in dataclasses.fields(DataType) if field.name in row}
+    return DataType(**{**fields, "aliases": tuple(row["aliases"])})
 
 
 #: Every type, in the order of ONNX's numbers.

@@ -25,8 +25,8 @@ VERSION = 1
 #: name is Cast, in any domain, so that these have other names.
 OPERATORS = {"Cast": "ExactCast", "CastLike": "ExactCastLike", "BitCast": "ExactBitCast"}
 
-# onnxruntime has no tensors of these.
-_WITHOUT_TENSORS = {"FLOAT6E2M3", "FLOAT6E3M2", "COMPLEX64", "COMPLEX128"}
+# The numbers of the types that onnxruntime has tensors of.
+_WITH_TENSORS = {row["number"] for row in _native.types() if row["onnxruntime"] is not None}
 
 
 def library() -> str:
@@ -95,5 +95,4 @@ def _replace(nodes: Iterator[NodeProto], opset: int, wanted: Callable[[NodeProto
 def _has_tensors(node: NodeProto) -> bool:
     """Whether onnxruntime has tensors of the node's target, as far as the node names one."""
     targets = [attribute.i for attribute in node.attribute if attribute.name == "to"]
-    names = {number: name for name, number in TensorProto.DataType.items()}
-    return all(names.get(target, "FLOAT6E2M3" if target > 0 else "") not in _WITHOUT_TENSORS for target in targets)
+    return all(target <= 0 or target in _WITH_TENSORS for target in targets)

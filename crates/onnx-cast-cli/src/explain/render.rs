@@ -1,10 +1,9 @@
 //! An explanation as text and as JSON.
 
 use super::fields::{Field, fields};
-use super::{Explanation, Neighbour, Neighbours, Side, integer_limits};
+use super::{Explanation, Neighbour, Neighbours, Side, integer_limits, obeys_round_mode, obeys_saturate};
 use crate::value::{Element, Value, hex, shorten};
 use anyhow::Result;
-use onnx_cast::DataType;
 use serde_json::{Map, json};
 use std::fmt::Write as _;
 
@@ -69,10 +68,10 @@ pub(super) fn error_text(explanation: &Explanation) -> String {
 pub(super) fn attributes(explanation: &Explanation) -> String {
     let to = explanation.result.data_type;
     let mut text = String::new();
-    if to.is_float() && to.bits() == Some(8) {
+    if obeys_saturate(to) {
         let _ = write!(text, ", saturate {}", explanation.saturate);
     }
-    if to == DataType::Float8E8M0 {
+    if obeys_round_mode(to) {
         let _ = write!(text, ", round_mode {}", explanation.round_mode);
     }
     text

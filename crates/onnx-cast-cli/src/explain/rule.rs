@@ -1,6 +1,6 @@
 //! Which rule of Cast decided: found by comparing the source, the result and the neighbours, never by rounding.
 
-use super::{Neighbour, Neighbours, Side, integer_limits};
+use super::{Neighbour, Neighbours, Side, integer_limits, obeys_round_mode, obeys_saturate};
 use crate::decimal::Decimal;
 use crate::value::{Element, Value, value_of};
 use anyhow::Result;
@@ -30,7 +30,7 @@ pub(crate) fn find(source: &Side, result: &Side, around: &Neighbours, settings: 
         _ if from == to && from != DataType::Bool => rule("same-type", "the same type: the bits stay as they are"),
         Kind::String => printed(source),
         Kind::Bool => truth(source),
-        Kind::Float(_) if to == DataType::Float8E8M0 => scale(source, result, around, settings),
+        Kind::Float(_) if obeys_round_mode(to) => scale(source, result, around, settings),
         Kind::Float(format) => float(format, source, result, around, settings),
         Kind::Int | Kind::Uint if from.is_float() || from == DataType::String => integer(source, result, around),
         _ => low_bits(source, result),
@@ -106,7 +106,7 @@ fn float(format: FloatFormat, source: &Side, result: &Side, around: &Neighbours,
             }
             Value::Number { number: rounded, .. } => nearest(to, format, number, rounded, around),
             Value::Infinity { .. } => {
-                let why = if format.bits == 8 { "out of range and saturate is false" } else { "out of range" };
+                let why = if obeys_saturate(to) { "out of range and saturate is false" } else { "out of range" };
                 rule("overflow-to-infinity", format!("{why}: rounded, it lies past the largest value: infinity"))
             }
             Value::Nan { .. } => {

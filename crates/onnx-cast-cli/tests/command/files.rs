@@ -246,7 +246,7 @@ fn bad_tensors() {
             "cast",
             "8 bytes of raw_data for 9223372036854775807 uint8 (want 9223372036854775807)",
         ),
-        (proto::tensor(&[2], 99, &two), "cast", "data_type is 99, which is no element type (want 1 to 28)"),
+        (proto::tensor(&[2], 99, &two), "cast", "data_type is 99, which is no element type (want 1 to "),
         (proto::tensor(&[2], 0, &two), "cast", "data_type is UNDEFINED"),
         (proto::tensor(&[1], 14, &two), "cast", "Cast-28 does not take complex64 (no version of Cast does)"),
         (proto::strings(&["1", "2"]), "bitcast", "BitCast-26 does not take string (no version of BitCast does)"),
@@ -420,7 +420,10 @@ fn bad_runs() {
         ("to.onnx --input x.pb --output y.pb", "to.onnx: node 0 (Cast): Cast-13: attribute `to` is missing"),
         (
             "number.onnx --input x.pb --output y.pb",
-            "number.onnx: node 0 (Cast): Cast: `to` is 77, which is no element type (want 1 to 28)",
+            &format!(
+                "number.onnx: node 0 (Cast): Cast: `to` is 77, which is no element type (want 1 to {})",
+                DataType::ALL.len()
+            ),
         ),
         (
             "type.onnx --input x.pb --output y.pb",

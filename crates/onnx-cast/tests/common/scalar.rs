@@ -4,16 +4,6 @@
 use onnx_cast::scalar::cast_one;
 use onnx_cast::*;
 
-/// The Rust types of the 25 numeric types.
-macro_rules! numeric {
-    ($callback:ident) => {
-        $callback! {
-            f32 f64 Float16 BFloat16 Float8E4M3FN Float8E4M3FNUZ Float8E5M2 Float8E5M2FNUZ Float8E8M0 Float6E2M3
-            Float6E3M2 Float4E2M1 i8 i16 i32 i64 u8 u16 u32 u64 Int4 Int2 Uint4 Uint2 bool
-        }
-    };
-}
-
 /// The scalar cast of bit patterns, by the Rust types of the pair.
 pub(crate) fn scalar_cast(from: DataType, to: DataType, rules: &scalar::Rules, values: &[u64]) -> Vec<u64> {
     fn cast<S: scalar::Widen, D: scalar::Narrow>(values: &[u64], rules: &scalar::Rules) -> Vec<u64> {
@@ -29,7 +19,7 @@ pub(crate) fn scalar_cast(from: DataType, to: DataType, rules: &scalar::Rules, v
                 }
             };
         }
-        numeric!(columns)
+        with_numeric_types!(columns)
     }
     macro_rules! rows {
         ($($source:ty)*) => {
@@ -39,7 +29,7 @@ pub(crate) fn scalar_cast(from: DataType, to: DataType, rules: &scalar::Rules, v
             }
         };
     }
-    numeric!(rows)
+    with_numeric_types!(rows)
 }
 
 /// The ONNX types of that list, in the order of their numbers.
@@ -47,7 +37,7 @@ pub(crate) fn rust_types() -> Vec<DataType> {
     macro_rules! list {
         ($($ty:ty)*) => { vec![$(<$ty>::DATA_TYPE),*] };
     }
-    let mut listed = numeric!(list);
+    let mut listed = with_numeric_types!(list);
     listed.sort();
     listed
 }
