@@ -129,18 +129,26 @@ const fn kernel<I: Isa, S: Widen, D: Narrow>() -> Kernel {
     let is_wide = bits::<D>() > 16 || bits::<D>() == 16 && !(I::LOOKS_UP_16 || bits::<S>() < 8);
     match class::<S>() {
         Class::F64 | Class::F32 | Class::F16 | Class::BF16 | Class::Int { bits: 16 | 32 | 64, .. } => I::cast::<S, D>,
-        // Two look-ups take less than the way through `f32`, but more than an extension.
-        Class::Int { bits: 8, .. } | Class::Bool if bits::<D>() == 16 && D::DATA_TYPE.is_float() && I::LOOKS_UP_16 => {
-            look_up::<I, u8, D>()
-        }
-        Class::Int { bits: 8, .. } | Class::Bool if bits::<D>() >= 16 => I::cast::<S, D>,
-        Class::Int { bits: 8, .. } | Class::Bool => look_up::<I, u8, D>(),
+        Class::Int { bits: 8, .. } | Class::Bool => match class::<D>() {
+            // Two look-ups take less than the way through `f32`, but more than an extension.
+            Class::F16 | Class::BF16 if I::LOOKS_UP_16 => look_up::<I, u8, D>(),
+            Class::SmallFloat(_) if I::LOOKS_UP_16 || bits::<D>() == 8 || matches!(class::<S>(), Class::Bool) => {
+                look_up::<I, u8, D>()
+            }
+            Class::E8M0 | Class::Bool | Class::Int { bits: 8, .. } => look_up::<I, u8, D>(),
+            Class::F64 | Class::F32 | Class::F16 | Class::BF16 | Class::SmallFloat(_) | Class::Int { .. } => {
+                I::cast::<S, D>
+            }
+        },
         Class::Int { bits: 4, .. } if is_wide => I::widen::<Int4, D>,
         Class::Int { .. } if is_wide => I::widen::<Int2, D>,
         Class::Int { bits: 4, .. } => look_up::<I, Uint4, D>(),
         Class::Int { .. } => look_up::<I, Uint2, D>(),
         Class::E8M0 if is_wide => I::widen::<Float8E8M0, D>,
+        Class::SmallFloat(_) if is_wide && matches!(S::DATA_TYPE, DataType::Float8E5M2) => I::widen::<Float8E5M2, D>,
         Class::SmallFloat(format) if is_wide => match format.bits {
+            // By arithmetic, where two look-ups among 128 entries take long.
+            8 if !I::LOOKS_UP_16 => I::cast::<S, D>,
             8 => I::widen::<Float8E4M3FN, D>,
             6 => I::widen::<Float6E2M3, D>,
             _ => I::widen::<Float4E2M1, D>,

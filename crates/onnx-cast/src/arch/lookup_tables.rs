@@ -1,6 +1,6 @@
 //! What a cast makes of each code of a source of 8 bits or fewer: the tables of the backends that look such sources up.
 
-use crate::element::DataType;
+use crate::element::{DataType, Kind};
 use crate::kernel::{Context, cast_code};
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
@@ -82,9 +82,16 @@ pub(crate) fn kept(context: &Context) -> Option<&'static Table> {
     TABLES[usize::from(source)][usize::from(target)].get_or_make(context)
 }
 
-/// The cast of a source to the type of 16 bits or fewer that has all its values, and from which wider types are reached.
-pub(crate) fn to_hub(from: DataType) -> Context {
-    Context::plain(from, if from.is_float() { DataType::BFloat16 } else { DataType::Int8 })
+/// The cast of a source to the type of 16 bits or fewer by way of which it is cast to a wider one: `bfloat16`, or for
+/// integers, and for floats of fewer than 8 bits that become integers, one of 8 bits.
+pub(crate) fn to_hub(from: DataType, to: DataType) -> Context {
+    let hub = match (from.is_float(), to.info().kind) {
+        (true, Kind::Uint) if from.is_packed() => DataType::Uint8,
+        (true, Kind::Int) if from.is_packed() => DataType::Int8,
+        (true, _) => DataType::BFloat16,
+        (false, _) => DataType::Int8,
+    };
+    Context::plain(from, hub)
 }
 
 /// A table, once it is made. All zeros before that, so that the hundreds of these take no room in a file; those of a

@@ -1,7 +1,7 @@
 //! The backend for every machine: the scalar cast in blocks, vectorised as far as the compiler does it.
 
 use super::lookup_tables::{self, Table};
-use crate::element::{BFloat16, Element};
+use crate::element::{BFloat16, DataType, Element};
 use crate::kernel::{Context, Isa, KernelTable, staged};
 use crate::packed::{bits, byte_len, pack_elements, unpack_elements};
 use crate::scalar::{Narrow, Widen};
@@ -71,7 +71,7 @@ unsafe impl Isa for Portable {
     }
 
     unsafe fn widen<S: Element, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, context: &Context) {
-        let to_hub = lookup_tables::to_hub(context.from);
+        let to_hub = lookup_tables::to_hub(context.from, D::DATA_TYPE);
         let made;
         let table = match lookup_tables::kept(&to_hub) {
             Some(table) => table,
@@ -84,7 +84,7 @@ unsafe impl Isa for Portable {
         blocks::<S, D>(src, dst, len, |src, dst, len| {
             let (mut unpacked, mut hub) = ([0; BLOCK], [0; 2 * BLOCK]);
             let codes = codes::<S>(src, &mut unpacked, len);
-            if S::DATA_TYPE.is_float() {
+            if to_hub.to == DataType::BFloat16 {
                 for (hub, &code) in hub.as_chunks_mut().0.iter_mut().zip(codes) {
                     *hub = [low[usize::from(code)], high[usize::from(code)]];
                 }
@@ -93,7 +93,11 @@ unsafe impl Isa for Portable {
                 for (hub, &code) in hub.iter_mut().zip(codes) {
                     *hub = low[usize::from(code)];
                 }
-                staged::run::<i8, D>(&hub[..len], dst, len, &context.rules);
+                let hub = &hub[..len];
+                match to_hub.to {
+                    DataType::Uint8 => staged::run::<u8, D>(hub, dst, len, &context.rules),
+                    _ => staged::run::<i8, D>(hub, dst, len, &context.rules),
+                }
             }
         });
     }

@@ -211,7 +211,7 @@ unsafe impl Lanes for Quad {
         splat(value: u64) -> V: 8 => vdupq_n_u8(value as u8), 16 => of_u16(vdupq_n_u16(value as u16)),
             32 => of_u32(vdupq_n_u32(value as u32)), 64 => of_u64(vdupq_n_u64(value));
         add(a: V, b: V) -> V: 16 => of_u16(vaddq_u16(u16s(a), u16s(b))), 32 => of_u32(vaddq_u32(u32s(a), u32s(b)));
-        sub(a: V, b: V) -> V: 16 => of_u16(vsubq_u16(u16s(a), u16s(b))), 32 => of_u32(vsubq_u32(u32s(a), u32s(b)));
+        sub(a: V, b: V) -> V: 8 => vsubq_u8(a, b), 16 => of_u16(vsubq_u16(u16s(a), u16s(b))), 32 => of_u32(vsubq_u32(u32s(a), u32s(b)));
         min_u(a: V, b: V) -> V: 8 => vminq_u8(a, b), 16 => of_u16(vminq_u16(u16s(a), u16s(b))),
             32 => of_u32(vminq_u32(u32s(a), u32s(b)));
         max_u(a: V, b: V) -> V: 16 => of_u16(vmaxq_u16(u16s(a), u16s(b))), 32 => of_u32(vmaxq_u32(u32s(a), u32s(b)));

@@ -9,7 +9,7 @@ use super::small_float::RuleLanes;
 use super::step::steps;
 use super::wide::{self, store_codes};
 use crate::arch::lookup_tables::{self, Table};
-use crate::element::{BFloat16, Class, Element, Uint4, class};
+use crate::element::{BFloat16, Class, DataType, Element, Float16, Uint4, class};
 use crate::kernel::{Context, cast_each};
 use crate::packed::{bits, clear_padding};
 
@@ -82,9 +82,7 @@ unsafe fn by_code<L: Lanes, S: Element, D: Element, const N: usize>(
                 let code = load_codes::<L, S>(src);
                 let bytes = L::look_up::<N>(&low, code);
                 if const { bits::<D>() == 16 } {
-                    let [first, second] = L::zip_bytes(bytes, L::look_up::<N>(&high, code));
-                    L::store(dst, first);
-                    L::store(dst.add(L::BYTES), second);
+                    store_zipped::<L>(dst, [bytes, L::look_up::<N>(&high, code)]);
                 } else {
                     store_codes::<L, D>(dst, bytes);
                 }
@@ -276,7 +274,7 @@ pub(crate) unsafe fn widen<L: Lanes, S: Element, D: Element>(
     len: usize,
     context: &Context,
 ) {
-    let to_hub = lookup_tables::to_hub(context.from);
+    let to_hub = lookup_tables::to_hub(context.from, D::DATA_TYPE);
     let made;
     let table = match lookup_tables::kept(&to_hub) {
         Some(table) => table,
@@ -305,6 +303,19 @@ pub(crate) unsafe fn widen<L: Lanes, S: Element, D: Element>(
                 let code = load_codes::<L, S>(src);
                 let [low, high] = match const { class::<S>() } {
                     Class::E8M0 => power_bytes::<L>(code),
+                    // The upper byte of a float16.
+                    Class::SmallFloat(_) if matches!(S::DATA_TYPE, DataType::Float8E5M2) => {
+                        store_zipped::<L>(at, [L::splat::<8>(0), code]);
+                        return wide::step::<L, Float16, D>(at, dst, &rules);
+                    }
+                    // The integer of such a float is small; whether the target has a sign decides on negative ones.
+                    Class::SmallFloat(format) if format.bits < 8 && !D::DATA_TYPE.is_float() => {
+                        L::store(at, L::look_up::<4>(&few[0], code));
+                        return match const { class::<D>() } {
+                            Class::Int { signed: false, .. } => wide::step::<L, u8, D>(at, dst, &rules),
+                            _ => wide::step::<L, i8, D>(at, dst, &rules),
+                        };
+                    }
                     Class::SmallFloat(format) if format.bits == 8 => {
                         let index = L::and(code, L::splat::<8>(0x7f));
                         let [low, high] = [L::look_up::<8>(&many[0], index), L::look_up::<8>(&many[1], index)];
@@ -324,12 +335,21 @@ pub(crate) unsafe fn widen<L: Lanes, S: Element, D: Element>(
                         unreachable!("wide sources are not looked up")
                     }
                 };
-                let [first, second] = L::zip_bytes(low, high);
-                L::store(at, first);
-                L::store(at.add(L::BYTES), second);
+                store_zipped::<L>(at, [low, high]);
                 wide::step::<L, BFloat16, D>(at, dst, &rules);
             },
         );
+    }
+}
+
+/// Stores the low and the high bytes of a step's words.
+#[inline(always)]
+unsafe fn store_zipped<L: Lanes>(dst: *mut u8, [low, high]: [L::V; 2]) {
+    // SAFETY: the caller's.
+    unsafe {
+        let [first, second] = L::zip_bytes(low, high);
+        L::store(dst, first);
+        L::store(dst.add(L::BYTES), second);
     }
 }
 

@@ -4,10 +4,13 @@
 //! target keeps, the processor's addition rounds to that place, to nearest even, and leaves the rounded significand in the
 //! low bits of the sum. The power follows the exponent of the value down to that of the smallest normal number, so
 //! subnormal numbers come out by the same addition.
+//!
+//! Every `unsafe fn` here asks one thing of its caller: the processor has the instructions of `L`.
+#![allow(unsafe_op_in_unsafe_fn, reason = "each line is a method of `Lanes`, which asks for no more")]
 
 use super::by_magnitude::sign_of;
 use super::lanes::Lanes;
-use crate::element::{Class, Element, class};
+use crate::element::{Class, DataType, Element, class};
 use crate::format::{FloatFormat, Nan};
 use crate::scalar::{RoundMode, Rules};
 
@@ -55,30 +58,30 @@ impl<L: Lanes> RuleLanes<L> {
             RoundMode::Down => 0,
             RoundMode::Nearest => 1 << (SIGNIFICAND - 1),
         };
-        // SAFETY: the caller's.
-        unsafe {
-            // In lanes of 16 bits `float8e8m0` is made from the upper halves of what `f32` would be.
-            let lanes = |value: u32| match const { class::<S>() } {
-                Class::BF16 => L::splat::<16>(value.into()),
-                Class::F64
-                | Class::F32
-                | Class::F16
-                | Class::SmallFloat(_)
-                | Class::E8M0
-                | Class::Int { .. }
-                | Class::Bool => L::splat::<32>(value.into()),
-            };
-            let power_bias = if matches!(const { class::<S>() }, Class::BF16) { power_bias >> 16 } else { power_bias };
-            RuleLanes {
-                limit: L::splat::<32>(limit.into()),
-                last_number: L::splat::<32>(last_number.into()),
-                nan: L::splat::<32>(rules.nan.into()),
-                overflow: lanes(rules.overflow.into()),
-                underflow: lanes(rules.underflow.into()),
-                power_bias: lanes(power_bias),
-            }
+        let lanes = |value: u32| match const { rule_width::<S, D>() } {
+            16 => L::splat::<16>(value.into()),
+            _ => L::splat::<32>(value.into()),
+        };
+        RuleLanes {
+            limit: L::splat::<32>(limit.into()),
+            last_number: L::splat::<32>(last_number.into()),
+            nan: lanes(rules.nan.into()),
+            overflow: lanes(rules.overflow.into()),
+            underflow: lanes(rules.underflow.into()),
+            power_bias: lanes(power_bias >> const { 32 - rule_width::<S, D>() }),
         }
     }
+}
+
+/// Whether the target is the upper byte of the source, rounded.
+pub(crate) const fn is_upper_byte<S: Element, D: Element>() -> bool {
+    matches!(class::<S>(), Class::F16) && matches!(D::DATA_TYPE, DataType::Float8E5M2)
+}
+
+/// The width of the lanes in which a pair is narrowed.
+const fn rule_width<S: Element, D: Element>() -> usize {
+    let is_upper_half = matches!(class::<S>(), Class::BF16) && matches!(class::<D>(), Class::E8M0);
+    if is_upper_half || is_upper_byte::<S, D>() { 16 } else { 32 }
 }
 
 /// Whether [`codes`] does not obey these rules of old versions, so that the portable kernel has to: NaN that becomes the
@@ -101,56 +104,69 @@ pub(crate) fn asks_for_scalar<L: Lanes, S: Element, D: Element>(rules: &Rules) -
 /// The processor has the instructions of `L`.
 #[inline(always)]
 pub(crate) unsafe fn codes<L: Lanes, S: Element>(format: FloatFormat, value: [L::V; 4], rules: &RuleLanes<L>) -> L::V {
-    // SAFETY: the caller's.
-    unsafe {
-        let [a, b, c, d] = value;
-        let magnitudes = [
-            magnitude_code::<L, S>(format, a, rules),
-            magnitude_code::<L, S>(format, b, rules),
-            magnitude_code::<L, S>(format, c, rules),
-            magnitude_code::<L, S>(format, d, rules),
-        ];
-        let code = L::low_bytes(magnitudes);
-        if const { matches!(class::<S>(), Class::Int { signed: false, .. }) } {
-            return code;
-        }
-        let sign = sign_of::<L>(format, L::top_bits(value));
-        if format.negative_zero {
-            return L::or(code, sign);
-        }
-        let zero = L::splat::<8>(0);
-        L::or(code, L::select::<8>(L::eq::<8>(code, zero), zero, sign))
+    let [a, b, c, d] = value;
+    let magnitudes = [
+        magnitude_code::<L, S>(format, a, rules),
+        magnitude_code::<L, S>(format, b, rules),
+        magnitude_code::<L, S>(format, c, rules),
+        magnitude_code::<L, S>(format, d, rules),
+    ];
+    let code = L::low_bytes(magnitudes);
+    if const { matches!(class::<S>(), Class::Int { signed: false, .. }) } {
+        return code;
     }
+    let sign = sign_of::<L>(format, L::top_bits(value));
+    if format.negative_zero {
+        return L::or(code, sign);
+    }
+    let zero = L::splat::<8>(0);
+    L::or(code, L::select::<8>(L::eq::<8>(code, zero), zero, sign))
 }
 
 /// The code of each magnitude in the low byte of its lane; what stands above it is arbitrary.
 #[inline(always)]
 unsafe fn magnitude_code<L: Lanes, S: Element>(format: FloatFormat, value: L::V, rules: &RuleLanes<L>) -> L::V {
-    // SAFETY: the caller's.
-    unsafe {
-        let lanes = |value: u32| L::splat::<32>(value.into());
-        let min_normal = ((EXPONENT_BIAS - format.bias + 1) as u32) << SIGNIFICAND;
-        let dropped = SIGNIFICAND - format.significand_bits;
-        // The code's exponent field is added from the power's own bits, as if it were biased as `f32`; this takes the
-        // difference off. It is even, so that the addition breaks ties as it would without.
-        let rebias = (min_normal >> dropped).wrapping_neg() & 0xff;
-        let magnitude = L::and(value, lanes(MAGNITUDE));
-        let within = L::min_u::<32>(magnitude, rules.limit);
-        let exponent = L::max_u::<32>(L::and(within, lanes(INFINITY)), lanes(min_normal));
-        let power = L::add::<32>(exponent, lanes((dropped << SIGNIFICAND) + rebias));
-        let sum = L::add_f32(within, power);
-        let field = match format.significand_bits {
-            1 => L::shr::<32, 22>(exponent),
-            2 => L::shr::<32, 21>(exponent),
-            3 => L::shr::<32, 20>(exponent),
-            _ => L::shr::<32, 19>(exponent),
-        };
-        let code = L::add::<32>(sum, field);
-        if const { !S::DATA_TYPE.is_float() } {
-            return code;
-        }
-        L::select::<32>(L::gt::<32>(magnitude, rules.last_number), rules.nan, code)
+    let lanes = |value: u32| L::splat::<32>(value.into());
+    let min_normal = ((EXPONENT_BIAS - format.bias + 1) as u32) << SIGNIFICAND;
+    let dropped = SIGNIFICAND - format.significand_bits;
+    // The code's exponent field is added from the power's own bits, as if it were biased as `f32`; this takes the
+    // difference off. It is even, so that the addition breaks ties as it would without.
+    let rebias = (min_normal >> dropped).wrapping_neg() & 0xff;
+    let magnitude = L::and(value, lanes(MAGNITUDE));
+    let within = L::min_u::<32>(magnitude, rules.limit);
+    let exponent = L::max_u::<32>(L::and(within, lanes(INFINITY)), lanes(min_normal));
+    let power = L::add::<32>(exponent, lanes((dropped << SIGNIFICAND) + rebias));
+    let sum = L::add_f32(within, power);
+    let field = match format.significand_bits {
+        1 => L::shr::<32, 22>(exponent),
+        2 => L::shr::<32, 21>(exponent),
+        3 => L::shr::<32, 20>(exponent),
+        _ => L::shr::<32, 19>(exponent),
+    };
+    let code = L::add::<32>(sum, field);
+    if const { !S::DATA_TYPE.is_float() } {
+        return code;
     }
+    L::select::<32>(L::gt::<32>(magnitude, rules.last_number), rules.nan, code)
+}
+
+/// `float16` as codes of `float8e5m2`, which is its upper byte: the exponents are the same.
+///
+/// # Safety
+/// The processor has the instructions of `L`.
+#[inline(always)]
+pub(crate) unsafe fn upper_bytes<L: Lanes>(value: [L::V; 2], rules: &RuleLanes<L>) -> L::V {
+    let lanes = |value: u16| L::splat::<16>(value.into());
+    let [a, b] = value;
+    let mut codes = [a, b];
+    for code in &mut codes {
+        let magnitude = L::and(*code, lanes(0x7fff));
+        let odd = L::and(L::shr::<16, 8>(magnitude), lanes(1));
+        let rounded = L::shr::<16, 8>(L::add::<16>(L::add::<16>(magnitude, lanes(0x7f)), odd));
+        let is_nan = L::gt::<16>(magnitude, lanes(0x7c00));
+        *code = L::select::<16>(is_nan, rules.nan, L::min_u::<16>(rounded, rules.overflow));
+    }
+    L::or(L::low_halves::<16>(codes), L::and(L::high_bytes(value), L::splat::<8>(0x80)))
 }
 
 /// The upper `W` bits of `f32` as codes of `float8e8m0`, in the low byte of each lane with zeros above: the exponent, after
@@ -160,20 +176,44 @@ unsafe fn magnitude_code<L: Lanes, S: Element>(format: FloatFormat, value: L::V,
 /// The processor has the instructions of `L`.
 #[inline(always)]
 pub(crate) unsafe fn power_code<L: Lanes, const W: usize>(value: L::V, rules: &RuleLanes<L>) -> L::V {
-    // SAFETY: the caller's.
-    unsafe {
-        let lanes = |value: u32| L::splat::<W>((value >> (32 - W)).into());
-        // From 2^-127 to 2^-126 the value is subnormal: its bits, moved up by one, are those of an exponent field of 0 with
-        // the implicit bit above it, which goes. (Negative values are among these, and go below.)
-        let min_normal = lanes(1 << SIGNIFICAND);
-        let moved = L::sub::<W>(L::add::<W>(value, value), min_normal);
-        let from_power = L::select::<W>(L::gt::<W>(min_normal, value), moved, value);
-        let biased = L::add::<W>(from_power, rules.power_bias);
-        let code = if W == 16 { L::shr::<W, 7>(biased) } else { L::shr::<W, 23>(biased) };
-        let code = L::select::<W>(L::gt::<W>(value, lanes(0x7f00_0000)), rules.overflow, code);
-        // As signed integers, the bits of negative floats are below those of every other.
-        let code = L::select::<W>(L::gt::<W>(lanes(0x0040_0000), value), rules.underflow, code);
-        let is_nan = L::gt::<W>(L::and(value, lanes(MAGNITUDE)), lanes(INFINITY));
-        L::select::<W>(is_nan, L::splat::<W>(0xff), code)
-    }
+    let lanes = |value: u32| L::splat::<W>((value >> (32 - W)).into());
+    // From 2^-127 to 2^-126 the value is subnormal: its bits, moved up by one, are those of an exponent field of 0 with
+    // the implicit bit above it, which goes. (Negative values are among these, and go below.)
+    let min_normal = lanes(1 << SIGNIFICAND);
+    let moved = L::sub::<W>(L::add::<W>(value, value), min_normal);
+    let from_power = L::select::<W>(L::gt::<W>(min_normal, value), moved, value);
+    let biased = L::add::<W>(from_power, rules.power_bias);
+    let code = if W == 16 { L::shr::<W, 7>(biased) } else { L::shr::<W, 23>(biased) };
+    let code = L::select::<W>(L::gt::<W>(value, lanes(0x7f00_0000)), rules.overflow, code);
+    // As signed integers, the bits of negative floats are below those of every other.
+    let code = L::select::<W>(L::gt::<W>(lanes(0x0040_0000), value), rules.underflow, code);
+    let is_nan = L::gt::<W>(L::and(value, lanes(MAGNITUDE)), lanes(INFINITY));
+    L::select::<W>(is_nan, L::splat::<W>(0xff), code)
+}
+
+/// Codes of a float of 8 bits, in lanes of 32 bits with zeros above, as `f32`; NaN comes out quiet.
+///
+/// # Safety
+/// The processor has the instructions of `L`.
+#[inline(always)]
+pub(crate) unsafe fn widen<L: Lanes>(format: FloatFormat, code: L::V) -> L::V {
+    let lanes = |value: u32| L::splat::<32>(value.into());
+    let magnitude = L::and(code, lanes(0x7f));
+    // With its fields in the places of those of `f32`, and the exponent moved, a code is its number; a subnormal one gets an
+    // implicit 1, which is subtracted.
+    let moved = if format.significand_bits == 2 { L::shl::<32, 21>(magnitude) } else { L::shl::<32, 20>(magnitude) };
+    let rebias = ((EXPONENT_BIAS - format.bias) as u32) << SIGNIFICAND;
+    let normal = L::add::<32>(moved, lanes(rebias));
+    let one = lanes(1 << SIGNIFICAND);
+    let minus_one = lanes(1 << 31 | (rebias + (1 << SIGNIFICAND)));
+    let subnormal = L::add_f32(L::add::<32>(normal, one), minus_one);
+    let number = L::select::<32>(L::gt::<32>(one, moved), subnormal, normal);
+    let quiet = lanes(0x7fc0_0000);
+    let value = match format.nan {
+        Nan::AllOnes | Nan::Top => L::select::<32>(L::eq::<32>(magnitude, lanes(0x7f)), quiet, number),
+        Nan::MinusZero => L::select::<32>(L::eq::<32>(code, lanes(0x80)), quiet, number),
+        Nan::None => number,
+        Nan::AboveInfinity => unreachable!("float8e5m2 is widened as the upper byte of a float16"),
+    };
+    L::or(value, L::and(L::shl::<32, 24>(code), lanes(1 << 31)))
 }

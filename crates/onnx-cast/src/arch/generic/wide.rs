@@ -3,6 +3,11 @@
 //!
 //! The lanes are `f32` or integers of 32 bits, and `f64` or integers of 64 bits for targets of 64. A value that `f32` does
 //! not hold is rounded to odd on the way in, so that the one real rounding comes after.
+//!
+//! Every `unsafe fn` here asks two things of its caller: the processor has the instructions of `L`, and the bytes of a
+//! step's elements of `S` can be read from `src`, those of `D` written to `dst`. Part `i` of `n` begins behind
+//! `i * BYTES / n` elements.
+#![allow(unsafe_op_in_unsafe_fn, reason = "each line is a method of `Lanes`, which asks for no more")]
 
 use super::lanes::Lanes;
 use super::small_float::{self, RuleLanes};
@@ -16,63 +21,62 @@ use crate::packed::bits;
 /// written to `dst`.
 #[inline(always)]
 pub(crate) unsafe fn step<L: Lanes, S: Element, D: Element>(src: *const u8, dst: *mut u8, rules: &RuleLanes<L>) {
-    // SAFETY: the caller's; part `i` of `n` begins behind `i * BYTES / n` elements, and each store writes one of as many
-    // vectors as the target has bytes.
-    unsafe {
-        match const { class::<D>() } {
-            Class::F64 => {
-                for i in 0..4 {
-                    store_pair::<L>(dst, i, to_f64::<L, S>(src, i));
-                }
+    match const { class::<D>() } {
+        Class::F64 => {
+            for i in 0..4 {
+                store_pair::<L>(dst, i, to_f64::<L, S>(src, i));
             }
-            Class::F32 => {
-                for i in 0..4 {
-                    store::<L>(dst, i, to_f32::<L, S>(src, i));
-                }
-            }
-            Class::F16 => {
-                for i in 0..2 {
-                    let part = [f32_lanes::<L, S, true>(src, 2 * i), f32_lanes::<L, S, true>(src, 2 * i + 1)];
-                    store::<L>(dst, i, L::f32_to_f16(part));
-                }
-            }
-            Class::BF16 => {
-                for i in 0..2 {
-                    let part = [to_bf16_high::<L, S>(src, 2 * i), to_bf16_high::<L, S>(src, 2 * i + 1)];
-                    store::<L>(dst, i, L::high_halves(part));
-                }
-            }
-            Class::SmallFloat(format) => {
-                let value = parts(
-                    #[inline(always)]
-                    |i| f32_lanes::<L, S, true>(src, i),
-                );
-                let codes = small_float::codes::<L, S>(format, value, rules);
-                store_codes::<L, D>(dst, codes);
-            }
-            Class::E8M0 => L::store(dst, to_e8m0::<L, S>(src, rules)),
-            Class::Int { bits: 64, signed } => {
-                for i in 0..4 {
-                    store_pair::<L>(dst, i, to_long::<L, S>(src, i, signed));
-                }
-            }
-            Class::Int { bits: 32, signed } => {
-                for i in 0..4 {
-                    store::<L>(dst, i, to_int::<L, S>(src, i, signed));
-                }
-            }
-            Class::Int { bits: 16, signed } => {
-                for i in 0..2 {
-                    store::<L>(dst, i, to_short::<L, S>(src, i, signed));
-                }
-            }
-            Class::Int { bits: 8, signed } => L::store(dst, to_byte::<L, S>(src, signed)),
-            Class::Int { .. } => {
-                let mask = L::splat::<8>(const { 0xff >> (8 - if bits::<D>() < 8 { bits::<D>() } else { 8 }) });
-                store_codes::<L, D>(dst, L::and(low_bits::<L, S>(src), mask));
-            }
-            Class::Bool => L::store(dst, to_bool::<L, S>(src)),
         }
+        Class::F32 => {
+            for i in 0..4 {
+                store::<L>(dst, i, to_f32::<L, S>(src, i));
+            }
+        }
+        Class::F16 => {
+            for i in 0..2 {
+                let part = [f32_lanes::<L, S, true>(src, 2 * i), f32_lanes::<L, S, true>(src, 2 * i + 1)];
+                store::<L>(dst, i, L::f32_to_f16(part));
+            }
+        }
+        Class::BF16 => {
+            for i in 0..2 {
+                let part = [to_bf16_high::<L, S>(src, 2 * i), to_bf16_high::<L, S>(src, 2 * i + 1)];
+                store::<L>(dst, i, L::high_halves(part));
+            }
+        }
+        Class::SmallFloat(format) => {
+            if const { small_float::is_upper_byte::<S, D>() } {
+                return L::store(dst, small_float::upper_bytes([L::load(src), L::load(src.add(L::BYTES))], rules));
+            }
+            let value = parts(
+                #[inline(always)]
+                |i| f32_lanes::<L, S, true>(src, i),
+            );
+            let codes = small_float::codes::<L, S>(format, value, rules);
+            store_codes::<L, D>(dst, codes);
+        }
+        Class::E8M0 => L::store(dst, to_e8m0::<L, S>(src, rules)),
+        Class::Int { bits: 64, signed } => {
+            for i in 0..4 {
+                store_pair::<L>(dst, i, to_long::<L, S>(src, i, signed));
+            }
+        }
+        Class::Int { bits: 32, signed } => {
+            for i in 0..4 {
+                store::<L>(dst, i, to_int::<L, S>(src, i, signed));
+            }
+        }
+        Class::Int { bits: 16, signed } => {
+            for i in 0..2 {
+                store::<L>(dst, i, to_short::<L, S>(src, i, signed));
+            }
+        }
+        Class::Int { bits: 8, signed } => L::store(dst, to_byte::<L, S>(src, signed)),
+        Class::Int { .. } => {
+            let mask = L::splat::<8>(const { 0xff >> (8 - if bits::<D>() < 8 { bits::<D>() } else { 8 }) });
+            store_codes::<L, D>(dst, L::and(low_bits::<L, S>(src), mask));
+        }
+        Class::Bool => L::store(dst, to_bool::<L, S>(src)),
     }
 }
 
@@ -85,95 +89,80 @@ pub(super) fn parts<T>(part: impl Fn(usize) -> T) -> [T; 4] {
 /// Stores the vector at a place.
 #[inline(always)]
 unsafe fn store<L: Lanes>(dst: *mut u8, place: usize, value: L::V) {
-    // SAFETY: the caller's.
-    unsafe { L::store(dst.add(L::BYTES * place), value) };
+    L::store(dst.add(L::BYTES * place), value);
 }
 
 /// Stores two vectors at a place of pairs.
 #[inline(always)]
 unsafe fn store_pair<L: Lanes>(dst: *mut u8, place: usize, [a, b]: [L::V; 2]) {
-    // SAFETY: the caller's.
-    unsafe {
-        store::<L>(dst, 2 * place, a);
-        store::<L>(dst, 2 * place + 1, b);
-    }
+    store::<L>(dst, 2 * place, a);
+    store::<L>(dst, 2 * place + 1, b);
 }
 
 /// Stores codes of the width of `D`.
 #[inline(always)]
 pub(super) unsafe fn store_codes<L: Lanes, D: Element>(dst: *mut u8, codes: L::V) {
-    // SAFETY: the caller's.
-    unsafe {
-        match const { bits::<D>() } {
-            2 => L::store_codes::<2>(dst, codes),
-            4 => L::store_codes::<4>(dst, codes),
-            6 => L::store_codes::<6>(dst, codes),
-            _ => L::store(dst, codes),
-        }
+    match const { bits::<D>() } {
+        2 => L::store_codes::<2>(dst, codes),
+        4 => L::store_codes::<4>(dst, codes),
+        6 => L::store_codes::<6>(dst, codes),
+        _ => L::store(dst, codes),
     }
 }
 
 /// Where a quarter of a step's elements begins.
 #[inline(always)]
 unsafe fn quarter<L: Lanes, S: Element>(src: *const u8, place: usize) -> *const u8 {
-    // SAFETY: the caller's.
-    unsafe { src.add(place * L::BYTES / 4 * const { bits::<S>() / 8 }) }
+    src.add(place * L::BYTES / 4 * const { bits::<S>() / 8 })
 }
 
 /// The two vectors of a quarter's elements of 64 bits.
 #[inline(always)]
 unsafe fn load_pair<L: Lanes, S: Element>(src: *const u8, place: usize) -> [L::V; 2] {
-    // SAFETY: the caller's.
-    unsafe {
-        let src = quarter::<L, S>(src, place);
-        [L::load(src), L::load(src.add(L::BYTES))]
-    }
+    let src = quarter::<L, S>(src, place);
+    [L::load(src), L::load(src.add(L::BYTES))]
 }
 
 /// A quarter's floats of 16 bits, of bfloat16 format, as `f32`.
 #[inline(always)]
 unsafe fn load_bf16<L: Lanes>(src: *const u8) -> L::V {
-    // SAFETY: the caller's.
-    unsafe { L::shl::<32, 16>(L::load_extend::<16, 32, false>(src)) }
+    L::shl::<32, 16>(L::load_extend::<16, 32, false>(src))
 }
 
 /// A quarter of the elements as `f32`, those that it does not hold rounded to odd. `SMALL` targets, float16 and narrower,
 /// have no number above 2^16, so there an integer may also be cut off at 2^20.
 #[inline(always)]
 unsafe fn f32_lanes<L: Lanes, S: Element, const SMALL: bool>(src: *const u8, place: usize) -> L::V {
-    // SAFETY: the caller's.
-    unsafe {
-        match const { class::<S>() } {
-            Class::F32 => L::load(quarter::<L, S>(src, place)),
-            Class::F16 => L::load_f16(quarter::<L, S>(src, place)),
-            Class::BF16 => load_bf16::<L>(quarter::<L, S>(src, place)),
-            Class::F64 => L::f64_to_f32_odd(load_pair::<L, S>(src, place)),
-            Class::Int { bits: 64, .. } if SMALL => cut_off::<L>(saturated_ints::<L, S>(src, place)),
-            Class::Int { bits: 64, signed: true } => L::long_to_f32_odd::<true>(load_pair::<L, S>(src, place)),
-            Class::Int { bits: 64, signed: false } => L::long_to_f32_odd::<false>(load_pair::<L, S>(src, place)),
-            Class::Int { bits: 32, signed: true } if SMALL => cut_off::<L>(int_lanes::<L, S>(src, place)),
-            Class::Int { bits: 32, signed: false } if SMALL => {
-                let limit = L::splat::<32>(CUT_OFF);
-                L::int_to_f32::<true>(L::min_u::<32>(int_lanes::<L, S>(src, place), limit))
-            }
-            Class::Int { bits: 32, signed: true } => L::int_to_f32_odd::<true>(int_lanes::<L, S>(src, place)),
-            Class::Int { bits: 32, signed: false } => L::int_to_f32_odd::<false>(int_lanes::<L, S>(src, place)),
-            Class::Int { .. } | Class::Bool => L::int_to_f32::<true>(int_lanes::<L, S>(src, place)),
-            Class::SmallFloat(_) | Class::E8M0 => unreachable!("sources of 8 bits or fewer are looked up"),
+    match const { class::<S>() } {
+        Class::F32 => L::load(quarter::<L, S>(src, place)),
+        Class::F16 => L::load_f16(quarter::<L, S>(src, place)),
+        Class::BF16 => load_bf16::<L>(quarter::<L, S>(src, place)),
+        Class::F64 => L::f64_to_f32_odd(load_pair::<L, S>(src, place)),
+        Class::Int { bits: 64, .. } if SMALL => cut_off::<L>(saturated_ints::<L, S>(src, place)),
+        Class::Int { bits: 64, signed: true } => L::long_to_f32_odd::<true>(load_pair::<L, S>(src, place)),
+        Class::Int { bits: 64, signed: false } => L::long_to_f32_odd::<false>(load_pair::<L, S>(src, place)),
+        Class::Int { bits: 32, signed: true } if SMALL => cut_off::<L>(int_lanes::<L, S>(src, place)),
+        Class::Int { bits: 32, signed: false } if SMALL => {
+            let limit = L::splat::<32>(CUT_OFF);
+            L::int_to_f32::<true>(L::min_u::<32>(int_lanes::<L, S>(src, place), limit))
         }
+        Class::Int { bits: 32, signed: true } => L::int_to_f32_odd::<true>(int_lanes::<L, S>(src, place)),
+        Class::Int { bits: 32, signed: false } => L::int_to_f32_odd::<false>(int_lanes::<L, S>(src, place)),
+        Class::Int { .. } | Class::Bool => L::int_to_f32::<true>(int_lanes::<L, S>(src, place)),
+        Class::SmallFloat(format) => {
+            small_float::widen::<L>(format, L::load_extend::<8, 32, false>(quarter::<L, S>(src, place)))
+        }
+        Class::E8M0 => unreachable!("looked up"),
     }
 }
 
 /// A quarter of the integers of 32 bits or more, saturated to less than 2^31 where they have 64.
 #[inline(always)]
 pub(super) unsafe fn saturated_ints<L: Lanes, S: Element>(src: *const u8, place: usize) -> L::V {
-    // SAFETY: the caller's.
-    unsafe {
-        match const { class::<S>() } {
-            Class::Int { bits: 64, signed: true } => L::saturate_to_i32::<true>(load_pair::<L, S>(src, place)),
-            Class::Int { bits: 64, signed: false } => L::saturate_to_i32::<false>(load_pair::<L, S>(src, place)),
-            _ => int_lanes::<L, S>(src, place),
-        }
+    match const { class::<S>() } {
+        Class::Int { bits: 64, signed: true } => L::saturate_to_i32::<true>(load_pair::<L, S>(src, place)),
+        Class::Int { bits: 64, signed: false } => L::saturate_to_i32::<false>(load_pair::<L, S>(src, place)),
+        _ => int_lanes::<L, S>(src, place),
     }
 }
 
@@ -183,31 +172,25 @@ const CUT_OFF: u64 = 1 << 20;
 /// Signed integers of 32 bits as `f32`, cut off.
 #[inline(always)]
 unsafe fn cut_off<L: Lanes>(value: L::V) -> L::V {
-    // SAFETY: the caller's.
-    unsafe {
-        let limit = L::splat::<32>(CUT_OFF);
-        let low = L::splat::<32>(CUT_OFF.wrapping_neg());
-        L::int_to_f32::<true>(L::max_i32(L::min_i32(value, limit), low))
-    }
+    let limit = L::splat::<32>(CUT_OFF);
+    let low = L::splat::<32>(CUT_OFF.wrapping_neg());
+    L::int_to_f32::<true>(L::max_i32(L::min_i32(value, limit), low))
 }
 
 /// A quarter of the integers, or of the bools, in 32 bits; of 64 bits, the low ones.
 #[inline(always)]
 unsafe fn int_lanes<L: Lanes, S: Element>(src: *const u8, place: usize) -> L::V {
-    // SAFETY: the caller's.
-    unsafe {
-        let at = quarter::<L, S>(src, place);
-        match const { class::<S>() } {
-            Class::Int { bits: 64, .. } => L::low_halves::<64>(load_pair::<L, S>(src, place)),
-            Class::Int { bits: 32, .. } => L::load(at),
-            Class::Int { bits: 16, signed: true } => L::load_extend::<16, 32, true>(at),
-            Class::Int { bits: 16, signed: false } => L::load_extend::<16, 32, false>(at),
-            Class::Int { signed: true, .. } => L::load_extend::<8, 32, true>(at),
-            Class::Int { signed: false, .. } => L::load_extend::<8, 32, false>(at),
-            Class::Bool => L::min_u::<32>(L::load_extend::<8, 32, false>(at), L::splat::<32>(1)),
-            Class::F64 | Class::F32 | Class::F16 | Class::BF16 | Class::SmallFloat(_) | Class::E8M0 => {
-                unreachable!("not an integer")
-            }
+    let at = quarter::<L, S>(src, place);
+    match const { class::<S>() } {
+        Class::Int { bits: 64, .. } => L::low_halves::<64>(load_pair::<L, S>(src, place)),
+        Class::Int { bits: 32, .. } => L::load(at),
+        Class::Int { bits: 16, signed: true } => L::load_extend::<16, 32, true>(at),
+        Class::Int { bits: 16, signed: false } => L::load_extend::<16, 32, false>(at),
+        Class::Int { signed: true, .. } => L::load_extend::<8, 32, true>(at),
+        Class::Int { signed: false, .. } => L::load_extend::<8, 32, false>(at),
+        Class::Bool => L::min_u::<32>(L::load_extend::<8, 32, false>(at), L::splat::<32>(1)),
+        Class::F64 | Class::F32 | Class::F16 | Class::BF16 | Class::SmallFloat(_) | Class::E8M0 => {
+            unreachable!("not an integer")
         }
     }
 }
@@ -215,22 +198,19 @@ unsafe fn int_lanes<L: Lanes, S: Element>(src: *const u8, place: usize) -> L::V 
 /// A quarter of the elements as `float`, rounded to nearest even, once.
 #[inline(always)]
 unsafe fn to_f32<L: Lanes, S: Element>(src: *const u8, place: usize) -> L::V {
-    // SAFETY: the caller's.
-    unsafe {
-        match const { class::<S>() } {
-            Class::F64 => L::f64_to_f32(load_pair::<L, S>(src, place)),
-            Class::Int { bits: 64, signed: true } => L::long_to_f32::<true>(load_pair::<L, S>(src, place)),
-            Class::Int { bits: 64, signed: false } => L::long_to_f32::<false>(load_pair::<L, S>(src, place)),
-            Class::Int { bits: 32, signed: false } => L::int_to_f32::<false>(int_lanes::<L, S>(src, place)),
-            Class::Int { .. } | Class::Bool => L::int_to_f32::<true>(int_lanes::<L, S>(src, place)),
-            Class::BF16 => {
-                // A NaN comes out quiet.
-                let value = load_bf16::<L>(quarter::<L, S>(src, place));
-                L::select::<32>(is_nan::<L>(value), L::or(value, L::splat::<32>(QUIET)), value)
-            }
-            Class::F32 | Class::F16 => f32_lanes::<L, S, false>(src, place),
-            Class::SmallFloat(_) | Class::E8M0 => unreachable!("sources of 8 bits or fewer are looked up"),
+    match const { class::<S>() } {
+        Class::F64 => L::f64_to_f32(load_pair::<L, S>(src, place)),
+        Class::Int { bits: 64, signed: true } => L::long_to_f32::<true>(load_pair::<L, S>(src, place)),
+        Class::Int { bits: 64, signed: false } => L::long_to_f32::<false>(load_pair::<L, S>(src, place)),
+        Class::Int { bits: 32, signed: false } => L::int_to_f32::<false>(int_lanes::<L, S>(src, place)),
+        Class::Int { .. } | Class::Bool => L::int_to_f32::<true>(int_lanes::<L, S>(src, place)),
+        Class::BF16 => {
+            // A NaN comes out quiet.
+            let value = load_bf16::<L>(quarter::<L, S>(src, place));
+            L::select::<32>(is_nan::<L>(value), L::or(value, L::splat::<32>(QUIET)), value)
         }
+        Class::F32 | Class::F16 | Class::SmallFloat(_) => f32_lanes::<L, S, false>(src, place),
+        Class::E8M0 => unreachable!("looked up"),
     }
 }
 
@@ -240,26 +220,20 @@ const QUIET: u64 = 1 << 22;
 /// Where lanes of `f32` are NaN.
 #[inline(always)]
 unsafe fn is_nan<L: Lanes>(value: L::V) -> L::M {
-    // SAFETY: the caller's.
-    unsafe {
-        let magnitude = L::and(value, L::splat::<32>(i32::MAX as u64));
-        L::gt::<32>(magnitude, L::splat::<32>(f32::INFINITY.to_bits().into()))
-    }
+    let magnitude = L::and(value, L::splat::<32>(i32::MAX as u64));
+    L::gt::<32>(magnitude, L::splat::<32>(f32::INFINITY.to_bits().into()))
 }
 
 /// A quarter of the elements as `bfloat16`, in the upper halves of lanes of 32 bits; below is anything.
 #[inline(always)]
 unsafe fn to_bf16_high<L: Lanes, S: Element>(src: *const u8, place: usize) -> L::V {
-    // SAFETY: the caller's.
-    unsafe {
-        let value = f32_lanes::<L, S, false>(src, place);
-        let odd = L::and(L::shr::<32, 16>(value), L::splat::<32>(1));
-        let rounded = L::add::<32>(L::add::<32>(value, L::splat::<32>(0x7fff)), odd);
-        match const { class::<S>() } {
-            Class::Int { .. } | Class::Bool => rounded,
-            Class::F64 | Class::F32 | Class::F16 | Class::BF16 | Class::SmallFloat(_) | Class::E8M0 => {
-                L::select::<32>(is_nan::<L>(value), L::or(value, L::splat::<32>(QUIET)), rounded)
-            }
+    let value = f32_lanes::<L, S, false>(src, place);
+    let odd = L::and(L::shr::<32, 16>(value), L::splat::<32>(1));
+    let rounded = L::add::<32>(L::add::<32>(value, L::splat::<32>(0x7fff)), odd);
+    match const { class::<S>() } {
+        Class::Int { .. } | Class::Bool => rounded,
+        Class::F64 | Class::F32 | Class::F16 | Class::BF16 | Class::SmallFloat(_) | Class::E8M0 => {
+            L::select::<32>(is_nan::<L>(value), L::or(value, L::splat::<32>(QUIET)), rounded)
         }
     }
 }
@@ -267,49 +241,41 @@ unsafe fn to_bf16_high<L: Lanes, S: Element>(src: *const u8, place: usize) -> L:
 /// A quarter of the elements as `double`.
 #[inline(always)]
 unsafe fn to_f64<L: Lanes, S: Element>(src: *const u8, place: usize) -> [L::V; 2] {
-    // SAFETY: the caller's.
-    unsafe {
-        match const { class::<S>() } {
-            Class::F64 => load_pair::<L, S>(src, place),
-            Class::F32 | Class::F16 | Class::BF16 => L::f32_to_f64(f32_lanes::<L, S, false>(src, place)),
-            Class::Int { bits: 64, signed } => {
-                let [a, b] = load_pair::<L, S>(src, place);
-                if signed {
-                    [L::long_to_f64::<true>(a), L::long_to_f64::<true>(b)]
-                } else {
-                    [L::long_to_f64::<false>(a), L::long_to_f64::<false>(b)]
-                }
-            }
-            Class::Int { bits: 32, signed: false } => L::int_to_f64::<false>(int_lanes::<L, S>(src, place)),
-            Class::Int { .. } | Class::Bool => L::int_to_f64::<true>(int_lanes::<L, S>(src, place)),
-            Class::SmallFloat(_) | Class::E8M0 => unreachable!("sources of 8 bits or fewer are looked up"),
+    match const { class::<S>() } {
+        Class::F64 => load_pair::<L, S>(src, place),
+        Class::F32 | Class::F16 | Class::BF16 | Class::SmallFloat(_) => {
+            L::f32_to_f64(f32_lanes::<L, S, false>(src, place))
         }
+        Class::Int { bits: 64, signed } => {
+            let [a, b] = load_pair::<L, S>(src, place);
+            if signed {
+                [L::long_to_f64::<true>(a), L::long_to_f64::<true>(b)]
+            } else {
+                [L::long_to_f64::<false>(a), L::long_to_f64::<false>(b)]
+            }
+        }
+        Class::Int { bits: 32, signed: false } => L::int_to_f64::<false>(int_lanes::<L, S>(src, place)),
+        Class::Int { .. } | Class::Bool => L::int_to_f64::<true>(int_lanes::<L, S>(src, place)),
+        Class::E8M0 => unreachable!("looked up"),
     }
 }
 
 /// The step's elements as codes of `float8e8m0`, one to a byte.
 #[inline(always)]
 unsafe fn to_e8m0<L: Lanes, S: Element>(src: *const u8, rules: &RuleLanes<L>) -> L::V {
-    // SAFETY: the caller's.
-    unsafe {
-        match const { class::<S>() } {
-            Class::BF16 => {
-                let [a, b] = [L::load(src), L::load(src.add(L::BYTES))];
-                L::low_halves::<16>([
-                    small_float::power_code::<L, 16>(a, rules),
-                    small_float::power_code::<L, 16>(b, rules),
-                ])
-            }
-            Class::F64
-            | Class::F32
-            | Class::F16
-            | Class::SmallFloat(_)
-            | Class::E8M0
-            | Class::Int { .. }
-            | Class::Bool => L::low_bytes(parts(
+    match const { class::<S>() } {
+        Class::BF16 => {
+            let [a, b] = [L::load(src), L::load(src.add(L::BYTES))];
+            L::low_halves::<16>([
+                small_float::power_code::<L, 16>(a, rules),
+                small_float::power_code::<L, 16>(b, rules),
+            ])
+        }
+        Class::F64 | Class::F32 | Class::F16 | Class::SmallFloat(_) | Class::E8M0 | Class::Int { .. } | Class::Bool => {
+            L::low_bytes(parts(
                 #[inline(always)]
                 |i| small_float::power_code::<L, 32>(f32_lanes::<L, S, false>(src, i), rules),
-            )),
+            ))
         }
     }
 }
@@ -317,157 +283,134 @@ unsafe fn to_e8m0<L: Lanes, S: Element>(src: *const u8, rules: &RuleLanes<L>) ->
 /// A quarter of the elements as integers of 64 bits.
 #[inline(always)]
 unsafe fn to_long<L: Lanes, S: Element>(src: *const u8, place: usize, signed: bool) -> [L::V; 2] {
-    // SAFETY: the caller's.
-    unsafe {
-        let low = quarter::<L, S>(src, place);
-        let high = low.add(L::BYTES / 8 * const { bits::<S>() / 8 });
-        match const { class::<S>() } {
-            Class::F64 => truncate_pair::<L>(load_pair::<L, S>(src, place), signed),
-            Class::F32 | Class::F16 | Class::BF16 => {
-                truncate_pair::<L>(L::f32_to_f64(f32_lanes::<L, S, false>(src, place)), signed)
-            }
-            Class::Int { bits: 64, .. } => [L::load(low), L::load(high)],
-            Class::Int { bits: 32, signed: true } => {
-                [L::load_extend::<32, 64, true>(low), L::load_extend::<32, 64, true>(high)]
-            }
-            Class::Int { bits: 32, signed: false } => {
-                [L::load_extend::<32, 64, false>(low), L::load_extend::<32, 64, false>(high)]
-            }
-            Class::Int { bits: 16, signed: true } => {
-                [L::load_extend::<16, 64, true>(low), L::load_extend::<16, 64, true>(high)]
-            }
-            Class::Int { bits: 16, signed: false } => {
-                [L::load_extend::<16, 64, false>(low), L::load_extend::<16, 64, false>(high)]
-            }
-            Class::Int { signed: true, .. } => {
-                [L::load_extend::<8, 64, true>(low), L::load_extend::<8, 64, true>(high)]
-            }
-            Class::Int { signed: false, .. } => {
-                [L::load_extend::<8, 64, false>(low), L::load_extend::<8, 64, false>(high)]
-            }
-            Class::Bool => {
-                // In 32 bits the minimum is one instruction everywhere; the upper halves are zero.
-                let one = L::splat::<32>(1);
-                [
-                    L::min_u::<32>(L::load_extend::<8, 64, false>(low), one),
-                    L::min_u::<32>(L::load_extend::<8, 64, false>(high), one),
-                ]
-            }
-            Class::SmallFloat(_) | Class::E8M0 => unreachable!("sources of 8 bits or fewer are looked up"),
+    let low = quarter::<L, S>(src, place);
+    let high = low.add(L::BYTES / 8 * const { bits::<S>() / 8 });
+    match const { class::<S>() } {
+        Class::F64 => truncate_pair::<L>(load_pair::<L, S>(src, place), signed),
+        Class::F32 | Class::F16 | Class::BF16 | Class::SmallFloat(_) => {
+            truncate_pair::<L>(L::f32_to_f64(f32_lanes::<L, S, false>(src, place)), signed)
         }
+        Class::Int { bits: 64, .. } => [L::load(low), L::load(high)],
+        Class::Int { bits: 32, signed: true } => {
+            [L::load_extend::<32, 64, true>(low), L::load_extend::<32, 64, true>(high)]
+        }
+        Class::Int { bits: 32, signed: false } => {
+            [L::load_extend::<32, 64, false>(low), L::load_extend::<32, 64, false>(high)]
+        }
+        Class::Int { bits: 16, signed: true } => {
+            [L::load_extend::<16, 64, true>(low), L::load_extend::<16, 64, true>(high)]
+        }
+        Class::Int { bits: 16, signed: false } => {
+            [L::load_extend::<16, 64, false>(low), L::load_extend::<16, 64, false>(high)]
+        }
+        Class::Int { signed: true, .. } => [L::load_extend::<8, 64, true>(low), L::load_extend::<8, 64, true>(high)],
+        Class::Int { signed: false, .. } => [L::load_extend::<8, 64, false>(low), L::load_extend::<8, 64, false>(high)],
+        Class::Bool => {
+            // In 32 bits the minimum is one instruction everywhere; the upper halves are zero.
+            let one = L::splat::<32>(1);
+            [
+                L::min_u::<32>(L::load_extend::<8, 64, false>(low), one),
+                L::min_u::<32>(L::load_extend::<8, 64, false>(high), one),
+            ]
+        }
+        Class::E8M0 => unreachable!("looked up"),
     }
 }
 
 /// Doubles as integers of 64 bits.
 #[inline(always)]
 unsafe fn truncate_pair<L: Lanes>([a, b]: [L::V; 2], signed: bool) -> [L::V; 2] {
-    // SAFETY: the caller's.
-    unsafe {
-        if signed {
-            [L::f64_to_long::<true>(a), L::f64_to_long::<true>(b)]
-        } else {
-            [L::f64_to_long::<false>(a), L::f64_to_long::<false>(b)]
-        }
+    if signed {
+        [L::f64_to_long::<true>(a), L::f64_to_long::<true>(b)]
+    } else {
+        [L::f64_to_long::<false>(a), L::f64_to_long::<false>(b)]
     }
 }
 
 /// A quarter of the elements as integers of 32 bits.
 #[inline(always)]
 unsafe fn to_int<L: Lanes, S: Element>(src: *const u8, place: usize, signed: bool) -> L::V {
-    // SAFETY: the caller's.
-    unsafe {
-        match const { class::<S>() } {
-            Class::F64 if signed => L::f64_to_int::<true>(load_pair::<L, S>(src, place)),
-            Class::F64 => L::f64_to_int::<false>(load_pair::<L, S>(src, place)),
-            Class::F32 | Class::F16 | Class::BF16 if signed => {
-                L::f32_to_int::<true>(f32_lanes::<L, S, false>(src, place))
-            }
-            Class::F32 | Class::F16 | Class::BF16 => L::f32_to_int::<false>(f32_lanes::<L, S, false>(src, place)),
-            Class::Int { .. } | Class::Bool => int_lanes::<L, S>(src, place),
-            Class::SmallFloat(_) | Class::E8M0 => unreachable!("sources of 8 bits or fewer are looked up"),
+    match const { class::<S>() } {
+        Class::F64 if signed => L::f64_to_int::<true>(load_pair::<L, S>(src, place)),
+        Class::F64 => L::f64_to_int::<false>(load_pair::<L, S>(src, place)),
+        Class::F32 | Class::F16 | Class::BF16 | Class::SmallFloat(_) if signed => {
+            L::f32_to_int::<true>(f32_lanes::<L, S, false>(src, place))
         }
+        Class::F32 | Class::F16 | Class::BF16 | Class::SmallFloat(_) => {
+            L::f32_to_int::<false>(f32_lanes::<L, S, false>(src, place))
+        }
+        Class::Int { .. } | Class::Bool => int_lanes::<L, S>(src, place),
+        Class::E8M0 => unreachable!("looked up"),
     }
 }
 
 /// A quarter of the floats, to be saturated to 16 bits or fewer; `signed` is the final target.
 #[inline(always)]
 unsafe fn float_to_short<L: Lanes, S: Element>(src: *const u8, place: usize, signed: bool) -> L::V {
-    // SAFETY: the caller's.
-    unsafe {
-        match (const { matches!(class::<S>(), Class::F64) }, signed) {
-            (true, true) => L::f64_to_short::<true>(load_pair::<L, S>(src, place)),
-            (true, false) => L::f64_to_short::<false>(load_pair::<L, S>(src, place)),
-            (false, true) => L::f32_to_short::<true>(f32_lanes::<L, S, false>(src, place)),
-            (false, false) => L::f32_to_short::<false>(f32_lanes::<L, S, false>(src, place)),
-        }
+    match (const { matches!(class::<S>(), Class::F64) }, signed) {
+        (true, true) => L::f64_to_short::<true>(load_pair::<L, S>(src, place)),
+        (true, false) => L::f64_to_short::<false>(load_pair::<L, S>(src, place)),
+        (false, true) => L::f32_to_short::<true>(f32_lanes::<L, S, false>(src, place)),
+        (false, false) => L::f32_to_short::<false>(f32_lanes::<L, S, false>(src, place)),
     }
 }
 
 /// Half of the elements as integers of 16 bits.
 #[inline(always)]
 unsafe fn to_short<L: Lanes, S: Element>(src: *const u8, place: usize, signed: bool) -> L::V {
-    // SAFETY: the caller's.
-    unsafe {
-        let at = src.add(place * L::BYTES / 2 * const { bits::<S>() / 8 });
-        match const { class::<S>() } {
-            Class::F64 | Class::F32 | Class::F16 | Class::BF16 => {
-                let pair = [
-                    float_to_short::<L, S>(src, 2 * place, signed),
-                    float_to_short::<L, S>(src, 2 * place + 1, signed),
-                ];
-                if signed { L::saturate_to_16::<true>(pair) } else { L::saturate_to_16::<false>(pair) }
-            }
-            Class::Int { bits: 64 | 32, .. } => {
-                L::low_halves::<32>([int_lanes::<L, S>(src, 2 * place), int_lanes::<L, S>(src, 2 * place + 1)])
-            }
-            Class::Int { bits: 16, .. } => L::load(at),
-            Class::Int { signed: true, .. } => L::load_extend::<8, 16, true>(at),
-            Class::Int { signed: false, .. } => L::load_extend::<8, 16, false>(at),
-            Class::Bool => L::min_u::<16>(L::load_extend::<8, 16, false>(at), L::splat::<16>(1)),
-            Class::SmallFloat(_) | Class::E8M0 => unreachable!("sources of 8 bits or fewer are looked up"),
+    let at = src.add(place * L::BYTES / 2 * const { bits::<S>() / 8 });
+    match const { class::<S>() } {
+        Class::F64 | Class::F32 | Class::F16 | Class::BF16 | Class::SmallFloat(_) => {
+            let pair =
+                [float_to_short::<L, S>(src, 2 * place, signed), float_to_short::<L, S>(src, 2 * place + 1, signed)];
+            if signed { L::saturate_to_16::<true>(pair) } else { L::saturate_to_16::<false>(pair) }
         }
+        Class::Int { bits: 64 | 32, .. } => {
+            L::low_halves::<32>([int_lanes::<L, S>(src, 2 * place), int_lanes::<L, S>(src, 2 * place + 1)])
+        }
+        Class::Int { bits: 16, .. } => L::load(at),
+        Class::Int { signed: true, .. } => L::load_extend::<8, 16, true>(at),
+        Class::Int { signed: false, .. } => L::load_extend::<8, 16, false>(at),
+        Class::Bool => L::min_u::<16>(L::load_extend::<8, 16, false>(at), L::splat::<16>(1)),
+        Class::E8M0 => unreachable!("looked up"),
     }
 }
 
 /// The step's elements as integers of 8 bits.
 #[inline(always)]
 unsafe fn to_byte<L: Lanes, S: Element>(src: *const u8, signed: bool) -> L::V {
-    // SAFETY: the caller's.
-    unsafe {
-        match const { class::<S>() } {
-            Class::F64 | Class::F32 | Class::F16 | Class::BF16 => {
-                let value = parts(
-                    #[inline(always)]
-                    |i| float_to_short::<L, S>(src, i, signed),
-                );
-                if signed { L::saturate_to_8::<true>(value) } else { L::saturate_to_8::<false>(value) }
-            }
-            Class::SmallFloat(_) | Class::E8M0 | Class::Int { .. } | Class::Bool => low_bits::<L, S>(src),
+    match const { class::<S>() } {
+        Class::F64 | Class::F32 | Class::F16 | Class::BF16 => {
+            let value = parts(
+                #[inline(always)]
+                |i| float_to_short::<L, S>(src, i, signed),
+            );
+            if signed { L::saturate_to_8::<true>(value) } else { L::saturate_to_8::<false>(value) }
         }
+        Class::SmallFloat(_) | Class::E8M0 | Class::Int { .. } | Class::Bool => low_bits::<L, S>(src),
     }
 }
 
 /// The low bits of the step's elements, at least 4 of floats and 8 of integers, in bytes.
 #[inline(always)]
 unsafe fn low_bits<L: Lanes, S: Element>(src: *const u8) -> L::V {
-    // SAFETY: the caller's.
-    unsafe {
-        match const { class::<S>() } {
-            Class::F64 => L::low_bytes(parts(
-                #[inline(always)]
-                |i| L::f64_to_low_bits(load_pair::<L, S>(src, i)),
-            )),
-            Class::F32 | Class::F16 | Class::BF16 => L::low_bytes(parts(
-                #[inline(always)]
-                |i| L::f32_to_low_bits(f32_lanes::<L, S, false>(src, i)),
-            )),
-            Class::Int { bits: 16, .. } => L::low_halves::<16>([L::load(src), L::load(src.add(L::BYTES))]),
-            Class::Int { .. } | Class::Bool => L::low_bytes(parts(
-                #[inline(always)]
-                |i| int_lanes::<L, S>(src, i),
-            )),
-            Class::SmallFloat(_) | Class::E8M0 => unreachable!("sources of 8 bits or fewer are looked up"),
-        }
+    match const { class::<S>() } {
+        Class::F64 => L::low_bytes(parts(
+            #[inline(always)]
+            |i| L::f64_to_low_bits(load_pair::<L, S>(src, i)),
+        )),
+        Class::F32 | Class::F16 | Class::BF16 => L::low_bytes(parts(
+            #[inline(always)]
+            |i| L::f32_to_low_bits(f32_lanes::<L, S, false>(src, i)),
+        )),
+        Class::Int { bits: 16, .. } => L::low_halves::<16>([L::load(src), L::load(src.add(L::BYTES))]),
+        Class::Int { bits: 8, .. } => L::load(src),
+        Class::Bool => L::min_u::<8>(L::load(src), L::splat::<8>(1)),
+        Class::Int { .. } => L::low_bytes(parts(
+            #[inline(always)]
+            |i| int_lanes::<L, S>(src, i),
+        )),
+        Class::SmallFloat(_) | Class::E8M0 => unreachable!("looked up"),
     }
 }
 
@@ -476,34 +419,28 @@ unsafe fn low_bits<L: Lanes, S: Element>(src: *const u8) -> L::V {
 unsafe fn to_bool<L: Lanes, S: Element>(src: *const u8) -> L::V {
     // The sign of a float does not matter, that of an integer does.
     let mask = const { if S::DATA_TYPE.is_float() { u64::MAX >> 1 } else { u64::MAX } };
-    // SAFETY: the caller's.
-    unsafe {
-        match const { bits::<S>() } {
-            16 => {
-                let [a, b] = [L::load(src), L::load(src.add(L::BYTES))];
-                L::low_halves::<16>([truth::<L, 16>(a, mask >> 48), truth::<L, 16>(b, mask >> 48)])
-            }
-            32 => L::low_bytes(parts(
-                #[inline(always)]
-                |i| truth::<L, 32>(L::load(src.add(i * L::BYTES)), mask >> 32),
-            )),
-            _ => L::low_bytes(parts(
-                #[inline(always)]
-                |i| {
-                    let [a, b] = load_pair::<L, S>(src, i);
-                    L::low_halves::<64>([truth::<L, 64>(a, mask), truth::<L, 64>(b, mask)])
-                },
-            )),
+    match const { bits::<S>() } {
+        16 => {
+            let [a, b] = [L::load(src), L::load(src.add(L::BYTES))];
+            L::low_halves::<16>([truth::<L, 16>(a, mask >> 48), truth::<L, 16>(b, mask >> 48)])
         }
+        32 => L::low_bytes(parts(
+            #[inline(always)]
+            |i| truth::<L, 32>(L::load(src.add(i * L::BYTES)), mask >> 32),
+        )),
+        _ => L::low_bytes(parts(
+            #[inline(always)]
+            |i| {
+                let [a, b] = load_pair::<L, S>(src, i);
+                L::low_halves::<64>([truth::<L, 64>(a, mask), truth::<L, 64>(b, mask)])
+            },
+        )),
     }
 }
 
 /// 1 in lanes where a bit of the mask is set, else 0.
 #[inline(always)]
 unsafe fn truth<L: Lanes, const W: usize>(value: L::V, mask: u64) -> L::V {
-    // SAFETY: the caller's.
-    unsafe {
-        let (zero, one) = (L::splat::<W>(0), L::splat::<W>(1));
-        L::select::<W>(L::eq::<W>(L::and(value, L::splat::<W>(mask)), zero), zero, one)
-    }
+    let (zero, one) = (L::splat::<W>(0), L::splat::<W>(1));
+    L::select::<W>(L::eq::<W>(L::and(value, L::splat::<W>(mask)), zero), zero, one)
 }

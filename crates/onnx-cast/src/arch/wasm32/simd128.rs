@@ -224,7 +224,7 @@ unsafe impl Lanes for Vector {
         splat(value: u64) -> V: 8 => u8x16_splat(value as u8), 16 => u16x8_splat(value as u16),
             32 => u32x4_splat(value as u32), 64 => u64x2_splat(value);
         add(a: V, b: V) -> V: 16 => i16x8_add(a, b), 32 => i32x4_add(a, b);
-        sub(a: V, b: V) -> V: 16 => i16x8_sub(a, b), 32 => i32x4_sub(a, b);
+        sub(a: V, b: V) -> V: 8 => i8x16_sub(a, b), 16 => i16x8_sub(a, b), 32 => i32x4_sub(a, b);
         min_u(a: V, b: V) -> V: 8 => u8x16_min(a, b), 16 => u16x8_min(a, b), 32 => u32x4_min(a, b);
         max_u(a: V, b: V) -> V: 16 => u16x8_max(a, b), 32 => u32x4_max(a, b);
         gt(a: V, b: V) -> V: 8 => i8x16_gt(a, b), 16 => i16x8_gt(a, b), 32 => i32x4_gt(a, b);

@@ -246,7 +246,7 @@ unsafe impl Lanes for Ymm {
         splat(value: u64) -> V: 8 => _mm256_set1_epi8(value as i8), 16 => _mm256_set1_epi16(value as i16),
             32 => _mm256_set1_epi32(value as i32), 64 => _mm256_set1_epi64x(value as i64);
         add(a: V, b: V) -> V: 16 => _mm256_add_epi16(a, b), 32 => _mm256_add_epi32(a, b);
-        sub(a: V, b: V) -> V: 16 => _mm256_sub_epi16(a, b), 32 => _mm256_sub_epi32(a, b);
+        sub(a: V, b: V) -> V: 8 => _mm256_sub_epi8(a, b), 16 => _mm256_sub_epi16(a, b), 32 => _mm256_sub_epi32(a, b);
         min_u(a: V, b: V) -> V: 8 => _mm256_min_epu8(a, b), 16 => _mm256_min_epu16(a, b), 32 => _mm256_min_epu32(a, b);
         max_u(a: V, b: V) -> V: 16 => _mm256_max_epu16(a, b), 32 => _mm256_max_epu32(a, b);
         gt(a: V, b: V) -> V: 8 => _mm256_cmpgt_epi8(a, b), 16 => _mm256_cmpgt_epi16(a, b), 32 => _mm256_cmpgt_epi32(a, b);

@@ -213,7 +213,7 @@ unsafe impl Lanes for Zmm {
         splat(value: u64) -> V: 8 => _mm512_set1_epi8(value as i8), 16 => _mm512_set1_epi16(value as i16),
             32 => _mm512_set1_epi32(value as i32), 64 => _mm512_set1_epi64(value as i64);
         add(a: V, b: V) -> V: 16 => _mm512_add_epi16(a, b), 32 => _mm512_add_epi32(a, b);
-        sub(a: V, b: V) -> V: 16 => _mm512_sub_epi16(a, b), 32 => _mm512_sub_epi32(a, b);
+        sub(a: V, b: V) -> V: 8 => _mm512_sub_epi8(a, b), 16 => _mm512_sub_epi16(a, b), 32 => _mm512_sub_epi32(a, b);
         min_u(a: V, b: V) -> V: 8 => _mm512_min_epu8(a, b), 16 => _mm512_min_epu16(a, b), 32 => _mm512_min_epu32(a, b);
         max_u(a: V, b: V) -> V: 16 => _mm512_max_epu16(a, b), 32 => _mm512_max_epu32(a, b);
         gt(a: V, b: V) -> u64: 8 => _mm512_cmpgt_epi8_mask(a, b), 16 => _mm512_cmpgt_epi16_mask(a, b).into(),
