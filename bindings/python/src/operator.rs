@@ -53,13 +53,13 @@ impl Operator {
         text: Py<PyAny>,
     ) -> PyResult<Self> {
         let to = number_to_type(to)?;
-        let opset = opset.map_or(Ok(NEWEST_OPSET.into()), |opset| whole(opset, "opset"))?;
+        let opset = opset.map_or(Ok(NEWEST_OPSET), |opset| whole(opset, "opset"))?;
         let threads = match threads.map(|threads| whole(threads, "threads")).transpose()? {
             Some(threads) if threads < 1 => return Err(refused(format_args!("{threads} threads (want 1 or more)"))),
             threads => threads.and_then(|threads| usize::try_from(threads).ok()),
         };
         let round_mode = round_mode.map(str::parse).transpose().map_err(refused)?;
-        let options = CastOptions { opset, saturate, round_mode, backend: None, threads };
+        let options = CastOptions::new().opset(opset).saturate(saturate).round_mode(round_mode).threads(threads);
         let which = match name {
             "Cast" => Which::Cast(Cast::new(to, &options).map_err(refused)?),
             "CastLike" => Which::CastLike(CastLike::new(&options).map_err(refused)?),

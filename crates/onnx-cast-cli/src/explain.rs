@@ -59,7 +59,7 @@ pub(crate) struct Error {
 }
 
 pub(crate) struct Explanation {
-    pub(crate) version: u32,
+    pub(crate) version: i64,
     pub(crate) opset: i64,
     pub(crate) saturate: bool,
     pub(crate) round_mode: RoundMode,
@@ -118,7 +118,7 @@ pub(crate) fn explain(request: &Request<'_>) -> Result<Explanation> {
 
 /// The type that the value is of: what `--from` says, else `string`, whose cast rounds once from the decimal text
 /// itself; else, in versions that do not take strings, `double`.
-fn source_type(request: &Request<'_>, version: u32, notes: &mut Vec<String>) -> DataType {
+fn source_type(request: &Request<'_>, version: i64, notes: &mut Vec<String>) -> DataType {
     if let Some(from) = request.from {
         return from;
     }
@@ -295,7 +295,7 @@ mod tests {
         for &to in DataType::NUMERIC {
             for saturate in [false, true] {
                 for code in (0..=u64::from(u16::MAX)).step_by(331) {
-                    let options = CastOptions { saturate: Some(saturate), ..CastOptions::default() };
+                    let options = CastOptions::new().saturate(saturate);
                     let explanation = of(code, DataType::Float16, to, options);
                     check(&explanation, &format!("float16 {code:#06x} -> {to}, saturate {saturate}"));
                 }

@@ -139,7 +139,7 @@ pub(crate) fn with_cast<R>(
     run: impl FnOnce(&Work<'_>) -> Result<R, FileError>,
 ) -> Result<R, FileError> {
     // A chunk is cast by the thread that reads and writes it.
-    let options = CastOptions { threads: Some(1), ..request.options };
+    let options = request.options.threads(1);
     let plan = |from, to| Cast::new(to, &options)?.plan(from);
     for to in request.selection.targets() {
         Cast::new(to, &options).map_err(|error| FileError::Operator { error })?;

@@ -228,7 +228,7 @@ pub(crate) fn failed(input: &Input, stored: &Stored, trouble: Trouble) -> FileEr
 }
 
 fn doubles(from: DataType) -> Option<Plan> {
-    let options = CastOptions { threads: Some(1), ..CastOptions::default() };
+    let options = CastOptions::new().threads(1);
     Cast::new(DataType::Double, &options).and_then(|cast| cast.plan(from)).ok()
 }
 

@@ -23,7 +23,7 @@ pub(crate) fn hub(from: DataType) -> DataType {
 impl Widening {
     /// Of numbers.
     pub(crate) fn new(from: DataType, to: DataType) -> Result<Widening, OpError> {
-        let options = CastOptions { threads: Some(1), ..CastOptions::default() };
+        let options = CastOptions::new().threads(1);
         let plan = if from == to { None } else { Some(Cast::new(to, &options)?.plan(from)?) };
         Ok(Widening { from, to, plan })
     }

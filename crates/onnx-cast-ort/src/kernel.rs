@@ -35,18 +35,19 @@ impl Kernel {
                 api.text(info, c"round_mode")?,
             )
         };
-        let opset = opset.unwrap_or(NEWEST_OPSET.into());
+        let opset = opset.unwrap_or(NEWEST_OPSET);
         let to = || {
             let number = to.ok_or_else(|| Failure::node("attribute `to` is missing"))?;
             Ok::<_, Failure>(DataType::from_onnx(number).ok_or(OpError::TypeNumber { operator, number })?)
         };
         let saturate = saturate.map(|value| value != 0);
         let round_mode = round_mode.map(|word| word.parse()).transpose()?;
-        let options = CastOptions { opset, saturate, round_mode, backend: None, threads: None };
+        let options = CastOptions::new().opset(opset).saturate(saturate).round_mode(round_mode);
         let which = match operator {
             Operator::Cast => Which::Cast(Cast::new(to()?, &options)?),
             Operator::CastLike => Which::CastLike(CastLike::new(&options)?),
             Operator::BitCast => Which::BitCast(BitCast::new(to()?, opset)?),
+            _ => return Err(Failure::node("an operator that is not known here")),
         };
         Ok(Kernel { api, which })
     }

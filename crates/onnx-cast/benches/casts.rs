@@ -32,7 +32,7 @@ fn uniform(bits: u64) -> f64 {
 }
 
 fn plan(from: DataType, to: DataType, backend: Option<Backend>) -> Plan {
-    let options = CastOptions { threads: Some(1), backend, ..CastOptions::default() };
+    let options = CastOptions::new().threads(1).backend(backend);
     Cast::new(to, &options).and_then(|cast| cast.plan(from)).expect("Cast-28 takes the pair")
 }
 

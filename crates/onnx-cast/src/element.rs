@@ -59,11 +59,11 @@ pub struct TypeInfo {
     /// What it is.
     pub kind: Kind,
     /// The first version of Cast that takes it.
-    pub cast_since: Option<u32>,
+    pub cast_since: Option<i64>,
     /// The first version of CastLike that takes it.
-    pub cast_like_since: Option<u32>,
+    pub cast_like_since: Option<i64>,
     /// The first version of BitCast that takes it.
-    pub bit_cast_since: Option<u32>,
+    pub bit_cast_since: Option<i64>,
 }
 
 macro_rules! type_table {
@@ -72,6 +72,7 @@ macro_rules! type_table {
         /// The element type of a tensor, with ONNX's `TensorProto.DataType` number as its discriminant.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
+        #[non_exhaustive]
         pub enum DataType {
             $($(#[$doc])* $variant = $code,)*
         }

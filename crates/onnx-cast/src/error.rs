@@ -138,11 +138,11 @@ pub enum OpError {
         /// The operator.
         operator: Operator,
         /// The operator's version.
-        version: u32,
+        version: i64,
         /// The type.
         data_type: DataType,
         /// The first version that takes it, if one does.
-        since: Option<u32>,
+        since: Option<i64>,
     },
     /// A type number that ONNX does not have, or UNDEFINED.
     TypeNumber {
@@ -161,18 +161,18 @@ pub enum OpError {
         /// The operator.
         operator: Operator,
         /// The operator's version.
-        version: u32,
+        version: i64,
         /// The attribute's name.
         name: String,
         /// The first version that has it, if one does.
-        since: Option<u32>,
+        since: Option<i64>,
     },
     /// An attribute of the wrong kind.
     AttributeKind {
         /// The operator.
         operator: Operator,
         /// The operator's version.
-        version: u32,
+        version: i64,
         /// The attribute's name.
         name: &'static str,
         /// The kind wanted: `INT` or `STRING`.
@@ -190,7 +190,7 @@ pub enum OpError {
         /// The operator.
         operator: Operator,
         /// The operator's version.
-        version: u32,
+        version: i64,
     },
     /// A `round_mode` that is not a word of ONNX's.
     RoundMode {

@@ -15,7 +15,7 @@
 //! use onnx_cast::{Cast, CastOptions, DataType, RoundMode, Tensor};
 //!
 //! let scales = Tensor::from_slice(vec![3], &[1.0f64, 1.5, 3.0])?;
-//! let options = CastOptions { round_mode: Some(RoundMode::Down), ..Default::default() };
+//! let options = CastOptions::new().round_mode(RoundMode::Down);
 //! let powers = Cast::new(DataType::Float8E8M0, &options)?.run(&scales.view())?;
 //! assert_eq!(powers.bytes(), Some(&[127, 127, 128][..]));
 //! # Ok::<(), Box<dyn std::error::Error>>(())

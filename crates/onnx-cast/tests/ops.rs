@@ -18,14 +18,13 @@ fn word<'a>(name: &'a str, value: &'a str) -> Attribute<'a> {
 }
 
 fn at(opset: i64) -> CastOptions {
-    CastOptions { opset, ..Default::default() }
+    CastOptions::new().opset(opset)
 }
 
 /// The newest Cast on each backend.
 fn casts(to: DataType) -> impl Iterator<Item = Cast> {
-    available_backends().map(move |backend| {
-        Cast::new(to, &CastOptions { backend: Some(backend), ..Default::default() }).expect("a type of Cast")
-    })
+    available_backends()
+        .map(move |backend| Cast::new(to, &CastOptions::new().backend(backend)).expect("a type of Cast"))
 }
 
 fn floats(values: &[f32]) -> Tensor {
@@ -46,13 +45,13 @@ fn a_node_and_its_options_build_the_same_operator() {
             let to_attribute = if opset < 6 { word("to", &name) } else { number };
             assert_eq!(Cast::from_node(opset, &[to_attribute]), Cast::new(to, &at(opset)), "Cast-{opset} to {to}");
             for (saturate, value) in [(true, 1), (true, 2), (true, -1), (true, i64::MIN), (false, 0)] {
-                let options = CastOptions { saturate: Some(saturate), ..at(opset) };
+                let options = at(opset).saturate(saturate);
                 let node = Cast::from_node(opset, &[to_attribute, int("saturate", value)]);
                 assert_eq!(node, Cast::new(to, &options), "Cast-{opset} to {to}, saturate {value}");
                 assert_eq!(node.is_ok(), opset >= 19);
             }
             for &mode in RoundMode::ALL {
-                let options = CastOptions { round_mode: Some(mode), ..at(opset) };
+                let options = at(opset).round_mode(mode);
                 let node = Cast::from_node(opset, &[word("round_mode", mode.name()), to_attribute]);
                 assert_eq!(node, Cast::new(to, &options), "Cast-{opset} to {to}, round_mode {mode}");
                 assert_eq!(node.is_ok(), opset >= 24);
@@ -62,7 +61,7 @@ fn a_node_and_its_options_build_the_same_operator() {
     for version in Operator::CastLike.versions() {
         let opset = i64::from(*version);
         assert_eq!(CastLike::from_node(opset, &[]), CastLike::new(&at(opset)), "CastLike-{opset}");
-        let options = CastOptions { saturate: Some(false), round_mode: Some(RoundMode::Down), ..at(opset) };
+        let options = at(opset).saturate(false).round_mode(RoundMode::Down);
         let node = CastLike::from_node(opset, &[int("saturate", 0), word("round_mode", "down")]);
         assert_eq!(node.is_ok(), opset >= 24);
         assert_eq!(node.ok(), CastLike::new(&options).ok(), "CastLike-{opset}");
@@ -82,7 +81,7 @@ fn an_operator_knows_what_it_is() {
     assert_eq!(CastLike::new(&at(22)).map(|like| like.version()), Ok(21));
     let bit_cast = BitCast::new(Int8, 28).expect("BitCast-26");
     assert_eq!((bit_cast.to(), bit_cast.version()), (Int8, 26));
-    assert_eq!(CastOptions::default().opset, i64::from(NEWEST_OPSET));
+    assert_eq!(CastOptions::default().opset, NEWEST_OPSET);
 }
 
 #[test]
@@ -346,11 +345,11 @@ fn every_error_has_its_text() {
             "Cast-23 has no attribute `round_mode` (Cast-24 is the first that has it)".into(),
         ),
         (
-            Cast::new(Float, &CastOptions { saturate: Some(true), ..at(13) }).expect_err("13").into(),
+            Cast::new(Float, &at(13).saturate(true)).expect_err("13").into(),
             "Cast-13 has no attribute `saturate` (Cast-19 is the first that has it)".into(),
         ),
         (
-            CastLike::new(&CastOptions { round_mode: Some(RoundMode::Up), ..at(23) }).expect_err("23").into(),
+            CastLike::new(&at(23).round_mode(RoundMode::Up)).expect_err("23").into(),
             "CastLike-23 has no attribute `round_mode` (CastLike-24 is the first that has it)".into(),
         ),
         (cast(28, &[int("axis", 1)]).into(), "Cast-28 has no attribute `axis`".into()),

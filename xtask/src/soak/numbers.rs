@@ -51,7 +51,7 @@ pub(super) fn short(rng: &mut Rng, state: &State, counts: &mut Counts) -> Result
 /// Casts through one of the ways in, drawn at random.
 fn some_way(rng: &mut Rng, claim: &Claim, threads: usize, shape: &[usize], source: &[u8]) -> Result<Vec<u8>, String> {
     let told = |error: &dyn std::error::Error| error.to_string();
-    let options = CastOptions { threads: Some(threads), ..claim.options() };
+    let options = claim.options().threads(threads);
     let (from, to) = (data_type(claim.from), data_type(claim.to));
     let cast = Cast::new(to, &options).map_err(|error| told(&error))?;
     let view = TensorView::new(from, shape, source).map_err(|error| told(&error))?;
@@ -154,8 +154,7 @@ pub(super) fn there_and_back(rng: &mut Rng, counts: &mut Counts) -> Result<(), S
         let backends: Vec<_> = available_backends().collect();
         let cast = |to: Ty, rng: &mut Rng| {
             // What lies between must not be saturated: an infinity is a value too.
-            let options =
-                CastOptions { saturate: Some(false), backend: Some(draw::pick(rng, &backends)), ..Default::default() };
+            let options = CastOptions::new().saturate(false).backend(draw::pick(rng, &backends));
             Cast::new(data_type(to), &options)
         };
         let there = cast(to, rng).map_err(|error| format!("{pair}: {error}"))?;

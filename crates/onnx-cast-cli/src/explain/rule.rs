@@ -3,7 +3,7 @@
 use super::{Neighbour, Neighbours, Side, integer_limits};
 use crate::decimal::Decimal;
 use crate::value::{Element, Value, value_of};
-use anyhow::Result;
+use anyhow::{Result, bail};
 use num_bigint::BigInt;
 use onnx_cast::{DataType, FloatFormat, Kind, Nan, RoundMode};
 
@@ -15,7 +15,7 @@ pub(crate) struct Rule {
 
 #[derive(Clone, Copy)]
 pub(crate) struct Settings {
-    pub(crate) version: u32,
+    pub(crate) version: i64,
     pub(crate) saturate: bool,
     pub(crate) round_mode: RoundMode,
 }
@@ -227,6 +227,7 @@ fn scale(source: &Side, result: &Side, around: &Neighbours, settings: Settings) 
                 rule("tie-up", "round_mode is nearest: halfway between two powers of two, the upper one")
             }
             RoundMode::Nearest => rule("nearest", "round_mode is nearest: the nearer power of two"),
+            _ => bail!("no words for round_mode {round_mode}"),
         },
     }
 }

@@ -34,7 +34,7 @@ impl Counts {
                 return Ok((Counts { values: tensor.len() as u64, ..Counts::default() }, means));
             }
             Data::Strings(_) => {
-                let options = CastOptions { threads: Some(1), ..CastOptions::default() };
+                let options = CastOptions::new().threads(1);
                 let (doubles, result) = (Cast::new(DataType::Double, &options)?.run(tensor)?, plan.run(tensor)?);
                 let counter = Counter::new(DataType::Double, to)?;
                 let bytes = (doubles.bytes().unwrap_or_default(), result.bytes().unwrap_or_default());

@@ -13,7 +13,7 @@ const OPERATORS: &str = include_str!("operators.txt");
 const IR_VERSIONS: &str = include_str!("ir_versions.txt");
 
 /// The version of the model format that an opset came with, and so those of its types.
-pub(super) fn ir_version(opset: u32) -> Option<u64> {
+pub(super) fn ir_version(opset: i64) -> Option<u64> {
     IR_VERSIONS
         .lines()
         .filter_map(|line| line.split_once(' '))

@@ -10,7 +10,7 @@ use crate::tensor::{Tensor, TensorView};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BitCast {
     to: DataType,
-    version: u32,
+    version: i64,
 }
 
 impl BitCast {
@@ -45,7 +45,7 @@ impl BitCast {
     }
 
     /// The operator's version.
-    pub fn version(&self) -> u32 {
+    pub fn version(&self) -> i64 {
         self.version
     }
 

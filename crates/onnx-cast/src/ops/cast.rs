@@ -8,27 +8,76 @@ use crate::error::{CastError, OpError};
 use crate::scalar::{Narrow, RoundMode, Rules, Widen, cast_one};
 use crate::tensor::{Strings, Tensor, TensorView};
 
-/// How to cast: the opset, whose version of the operator decides, and the attributes. Attributes left out have ONNX's
-/// defaults (`saturate` true, `round_mode` up); one that the version does not have is an error.
+/// How to cast: the opset, which selects the operator's version, the operator's attributes, and how to run it.
+///
+/// An attribute that is not set has ONNX's default (`saturate` true, `round_mode` up). Setting one that the version does
+/// not have is an error of [`Cast::new`]. Each setter takes a value, or an `Option` where `None` means the default.
+///
+/// ```
+/// use onnx_cast::{CastOptions, RoundMode};
+///
+/// let options = CastOptions::new().opset(24).saturate(false).round_mode(RoundMode::Nearest).threads(1);
+/// assert_eq!(options.saturate, Some(false));
+/// assert_eq!(options.saturate(None).saturate, None);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CastOptions {
-    /// The opset; the newest by default.
+    /// The opset; [`NEWEST_OPSET`] by default.
     pub opset: i64,
     /// Whether float8 targets take their largest value in place of overflow, from version 19.
     pub saturate: Option<bool>,
     /// How `float8e8m0` rounds, from version 24.
     pub round_mode: Option<RoundMode>,
-    /// The backend; the best of this machine by default. It never changes a result.
+    /// The backend; the fastest of this machine by default. It never changes a result.
     pub backend: Option<Backend>,
-    /// Threads at most: 1 keeps the cast on the caller's thread. By default, and never more than, those of the current
-    /// rayon pool (the caller's own inside its `ThreadPool::install`); small tensors never leave the caller's thread.
-    /// It never changes a result. Without the feature `threads` there is only the caller's.
+    /// The largest number of threads: 1 keeps the cast on the caller's thread. The default, which is also the limit, is
+    /// the number of threads of the current rayon pool (the one of `ThreadPool::install`, or the global one). Small
+    /// tensors stay on the caller's thread. It never changes a result. Without the feature `threads` every cast runs on
+    /// the caller's thread.
     pub threads: Option<usize>,
 }
 
 impl Default for CastOptions {
     fn default() -> Self {
-        CastOptions { opset: NEWEST_OPSET.into(), saturate: None, round_mode: None, backend: None, threads: None }
+        CastOptions::new()
+    }
+}
+
+impl CastOptions {
+    /// The newest opset, ONNX's default attributes, the best backend, every thread.
+    pub const fn new() -> Self {
+        CastOptions { opset: NEWEST_OPSET, saturate: None, round_mode: None, backend: None, threads: None }
+    }
+
+    /// Sets [`CastOptions::opset`].
+    pub const fn opset(mut self, opset: i64) -> Self {
+        self.opset = opset;
+        self
+    }
+
+    /// Sets [`CastOptions::saturate`].
+    pub fn saturate(mut self, saturate: impl Into<Option<bool>>) -> Self {
+        self.saturate = saturate.into();
+        self
+    }
+
+    /// Sets [`CastOptions::round_mode`].
+    pub fn round_mode(mut self, round_mode: impl Into<Option<RoundMode>>) -> Self {
+        self.round_mode = round_mode.into();
+        self
+    }
+
+    /// Sets [`CastOptions::backend`].
+    pub fn backend(mut self, backend: impl Into<Option<Backend>>) -> Self {
+        self.backend = backend.into();
+        self
+    }
+
+    /// Sets [`CastOptions::threads`].
+    pub fn threads(mut self, threads: impl Into<Option<usize>>) -> Self {
+        self.threads = threads.into();
+        self
     }
 }
 
@@ -36,7 +85,7 @@ impl Default for CastOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Settings {
     operator: Operator,
-    pub(super) version: u32,
+    pub(super) version: i64,
     saturate: bool,
     round_mode: RoundMode,
     pub(super) backend: Option<Backend>,
@@ -63,7 +112,7 @@ impl Settings {
         })
     }
 
-    pub(super) fn from_attributes(operator: Operator, version: u32, list: &Attributes<'_>) -> Result<Self, OpError> {
+    pub(super) fn from_attributes(operator: Operator, version: i64, list: &Attributes<'_>) -> Result<Self, OpError> {
         Ok(Settings {
             operator,
             version,
@@ -167,7 +216,7 @@ impl Cast {
     }
 
     /// The operator's version.
-    pub fn version(&self) -> u32 {
+    pub fn version(&self) -> i64 {
         self.settings.version
     }
 

@@ -47,7 +47,7 @@ impl CastLike {
     }
 
     /// The operator's version.
-    pub fn version(&self) -> u32 {
+    pub fn version(&self) -> i64 {
         self.settings.version
     }
 

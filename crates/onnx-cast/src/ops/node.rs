@@ -28,12 +28,12 @@ pub enum AttributeValue<'a> {
 /// The attributes of one node, checked against what the operator's version has.
 pub(super) struct Attributes<'a> {
     operator: Operator,
-    version: u32,
+    version: i64,
     list: &'a [Attribute<'a>],
 }
 
 impl<'a> Attributes<'a> {
-    pub(super) fn new(operator: Operator, version: u32, list: &'a [Attribute<'a>]) -> Result<Self, OpError> {
+    pub(super) fn new(operator: Operator, version: i64, list: &'a [Attribute<'a>]) -> Result<Self, OpError> {
         for (i, attribute) in list.iter().enumerate() {
             operator.check_attribute(version, attribute.name)?;
             if list[..i].iter().any(|earlier| earlier.name == attribute.name) {

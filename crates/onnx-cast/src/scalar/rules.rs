@@ -8,6 +8,7 @@ use std::str::FromStr;
 
 /// How a value between two powers of two is rounded to `float8e8m0` (attribute `round_mode`, from version 24).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum RoundMode {
     /// The next power of two that is not below the value.
     #[default]
@@ -68,7 +69,7 @@ impl Rules {
     pub(crate) const NONE: Rules = Rules { overflow: 0, infinity: 0, nan: 0, underflow: 0, round_mode: RoundMode::Up };
 
     /// The rules of a cast to `to` in this version of Cast or CastLike (they agree where both exist).
-    pub const fn new(to: DataType, version: u32, saturate: bool, round_mode: RoundMode) -> Rules {
+    pub const fn new(to: DataType, version: i64, saturate: bool, round_mode: RoundMode) -> Rules {
         let none = Rules { round_mode, ..Rules::NONE };
         let Some(format) = to.float_format() else { return none };
         if format.bits > 8 {

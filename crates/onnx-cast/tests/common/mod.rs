@@ -17,13 +17,11 @@ pub(crate) fn options(rules: &Rules, backend: Backend) -> CastOptions {
         testkit::RoundMode::Down => RoundMode::Down,
         testkit::RoundMode::Nearest => RoundMode::Nearest,
     };
-    CastOptions {
-        opset: rules.opset_version.into(),
-        saturate: (rules.opset_version >= 19).then_some(rules.saturate),
-        round_mode: (rules.opset_version >= 24).then_some(round_mode),
-        backend: Some(backend),
-        threads: None,
-    }
+    CastOptions::new()
+        .opset(rules.opset_version.into())
+        .saturate((rules.opset_version >= 19).then_some(rules.saturate))
+        .round_mode((rules.opset_version >= 24).then_some(round_mode))
+        .backend(backend)
 }
 
 /// The cast planned on a backend.
