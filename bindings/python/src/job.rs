@@ -82,8 +82,8 @@ impl<'a> Job<'a> {
     /// The first `at` elements, a multiple of 8, and those behind.
     fn split(self, at: usize) -> (Job<'a>, Job<'a>) {
         let Job { plan, threads, len, src_spread, dst_spread, src, dst, dst_is_new } = self;
-        let (src, src_behind) = src.split_at(bytes_of(plan.from(), src_spread, at));
-        let (dst, dst_behind) = dst.split_at_mut(bytes_of(plan.to(), dst_spread, at));
+        let (src, src_behind) = src.split_at(bytes_of(plan.source_type(), src_spread, at));
+        let (dst, dst_behind) = dst.split_at_mut(bytes_of(plan.target_type(), dst_spread, at));
         let part = |len, src, dst| Job { plan, threads, len, src_spread, dst_spread, src, dst, dst_is_new };
         (part(at, src, dst), part(len - at, src_behind, dst_behind))
     }
@@ -91,7 +91,7 @@ impl<'a> Job<'a> {
     fn cast(self) -> Result<(), CastError> {
         if !self.src_spread && !self.dst_spread {
             let shape = [self.len];
-            return self.plan.run_into(&TensorView::new(self.plan.from(), &shape, self.src)?, self.dst);
+            return self.plan.run_into(&TensorView::new(self.plan.source_type(), &shape, self.src)?, self.dst);
         }
         let touched = self.src.len() + self.dst.len();
         if touched < 2 * THREAD_BYTES || self.threads == Some(1) {
@@ -124,12 +124,12 @@ impl<'a> Job<'a> {
     }
 
     fn block(self) -> Result<(), CastError> {
-        let (from, to) = (self.plan.from(), self.plan.to());
+        let (from, to) = (self.plan.source_type(), self.plan.target_type());
         let (mut packed_src, mut packed_dst) = ([0; BLOCK], [0; BLOCK]);
         let src = match self.src_spread {
             true => {
                 let packed = &mut packed_src[..bytes_of(from, false, self.len)];
-                onnx_cast::pack(from, self.src, packed);
+                let _ = onnx_cast::pack(from, self.src, packed);
                 packed
             }
             false => self.src,
@@ -141,7 +141,7 @@ impl<'a> Job<'a> {
         }
         let packed = &mut packed_dst[..bytes_of(to, false, self.len)];
         self.plan.run_into(&view, packed)?;
-        onnx_cast::unpack(to, packed, self.dst);
+        let _ = onnx_cast::unpack(to, packed, self.dst);
         Ok(())
     }
 }
@@ -152,7 +152,7 @@ pub(crate) fn packed(from: DataType, bytes: &[u8], len: usize) -> Cow<'_, [u8]> 
         return Cow::Borrowed(bytes);
     }
     let mut packed = vec![0; from.byte_len(len).unwrap_or(0)];
-    onnx_cast::pack(from, bytes, &mut packed);
+    let _ = onnx_cast::pack(from, bytes, &mut packed);
     Cow::Owned(packed)
 }
 
@@ -163,8 +163,8 @@ pub(crate) fn pack<'py>(array: &Bound<'py, PyUntypedArray>, number: i64) -> PyRe
     let source = Contiguous::of(array)?;
     let len = data_type.byte_len(array.len()).unwrap_or(0);
     let mut packed = Contiguous::new(array.py(), DataType::Uint8, &[len])?;
-    let bytes = packed.bytes_mut(source.bytes()).and_then(|bytes| onnx_cast::pack(data_type, source.bytes(), bytes));
-    bytes.ok_or_else(|| refused(format_args!("{data_type} is not packed")))?;
+    let bytes = packed.bytes_mut(source.bytes()).map(|bytes| onnx_cast::pack(data_type, source.bytes(), bytes));
+    bytes.transpose().map_err(refused)?;
     Ok(packed.into_array())
 }
 
@@ -180,7 +180,7 @@ pub(crate) fn unpack<'py>(
     // Held against the bytes that there are before anything of the shape's size is allocated.
     let view = TensorView::new(data_type, &shape, source.bytes()).map_err(refused)?;
     let mut elements = Contiguous::new(array.py(), data_type, view.shape())?;
-    let done = elements.bytes_mut(source.bytes()).and_then(|out| onnx_cast::unpack(data_type, source.bytes(), out));
-    done.ok_or_else(|| refused(format_args!("{data_type} is not packed")))?;
+    let done = elements.bytes_mut(source.bytes()).map(|out| onnx_cast::unpack(data_type, source.bytes(), out));
+    done.transpose().map_err(refused)?;
     Ok(elements.into_array())
 }

@@ -94,11 +94,11 @@ impl Operator {
         let (which, to) = match (name, like) {
             ("Cast", _) => {
                 let cast = Cast::from_node(opset, &attributes).map_err(refused)?;
-                (Which::Cast(cast), cast.to())
+                (Which::Cast(cast), cast.target_type())
             }
             ("BitCast", _) => {
                 let cast = BitCast::from_node(opset, &attributes).map_err(refused)?;
-                (Which::BitCast(cast), cast.to())
+                (Which::BitCast(cast), cast.target_type())
             }
             ("CastLike", Some(like)) => {
                 (Which::CastLike(CastLike::from_node(opset, &attributes).map_err(refused)?), number_to_type(like)?)
@@ -171,7 +171,7 @@ impl Operator {
         let mut target = self.target(py, &shape, out, packed)?;
         let out = target.bytes_mut(&bytes).ok_or_else(overlap)?;
         if spread {
-            onnx_cast::unpack(self.to, &bytes, out);
+            onnx_cast::unpack(self.to, &bytes, out).map_err(refused)?;
         } else {
             out.copy_from_slice(&bytes);
         }
@@ -188,7 +188,7 @@ impl Operator {
         let mut packed = Vec::new();
         let bytes = if from.is_packed() {
             packed.resize(from.byte_len(array.len()).unwrap_or(0), 0);
-            onnx_cast::pack(from, source.bytes(), &mut packed);
+            onnx_cast::pack(from, source.bytes(), &mut packed).map_err(refused)?;
             &packed
         } else {
             source.bytes()

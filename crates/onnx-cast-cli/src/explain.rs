@@ -122,7 +122,7 @@ fn source_type(request: &Request<'_>, version: i64, notes: &mut Vec<String>) -> 
     if let Some(from) = request.from {
         return from;
     }
-    if Operator::Cast.takes(version, DataType::String) {
+    if Operator::Cast.supports(version, DataType::String) {
         notes.push("without --from the source is the decimal text itself, cast as a string is".to_owned());
         return DataType::String;
     }

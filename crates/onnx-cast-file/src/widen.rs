@@ -17,7 +17,7 @@ pub(crate) struct Widening {
 
 /// Float where it holds all values of a type, and else double, which holds all but integers of 64 bits.
 pub(crate) fn hub(from: DataType) -> DataType {
-    if from.is_exact_in(DataType::Float) { DataType::Float } else { DataType::Double }
+    if from.is_lossless_to(DataType::Float) { DataType::Float } else { DataType::Double }
 }
 
 impl Widening {

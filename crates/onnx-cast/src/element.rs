@@ -23,7 +23,6 @@ pub use float8::{Float8E4M3FN, Float8E4M3FNUZ, Float8E5M2, Float8E5M2FNUZ, Float
 pub use half::{BFloat16, Float16};
 pub use int2::{Int2, Uint2};
 pub use int4::{Int4, Uint4};
-pub use slice::PlainElement;
 pub(crate) use slice::{bytes_of, bytes_of_mut};
 
 /// What kind of thing an element is.
@@ -313,7 +312,12 @@ impl FromStr for DataType {
 }
 
 mod sealed {
-    pub trait Sealed {}
+    /// What keeps the list of element types closed, and what typed slices rest on.
+    ///
+    /// # Safety
+    /// An element is laid out as its `Bits`: the same size and alignment, no padding, initialised bytes that are the bit
+    /// pattern, and valid with every pattern that `to_bits` can return.
+    pub unsafe trait Sealed {}
 }
 pub(crate) use sealed::Sealed;
 
@@ -391,7 +395,8 @@ macro_rules! bit_pattern_type {
             }
         }
 
-        impl crate::element::Sealed for $name {}
+        // SAFETY: `repr(transparent)` over its `Bits`.
+        unsafe impl crate::element::Sealed for $name {}
 
         impl crate::element::Element for $name {
             const DATA_TYPE: crate::element::DataType = crate::element::DataType::$data_type;

@@ -3,10 +3,7 @@
 //! A backend is a table. The portable one is the generic loop of [`staged`] for each of the 625 pairs, monomorphised
 //! from the scalar cast, so that there is nothing a faster backend could disagree with but the scalar cast itself.
 
-mod drive;
 pub(crate) mod staged;
-
-pub(crate) use drive::{CopyFn, Job};
 
 use crate::element::{with_numeric_types, *};
 use crate::scalar::{Narrow, Rules, Widen};
@@ -26,6 +23,12 @@ pub(crate) enum Store {
 /// The processor has the instructions that the kernel's backend is compiled for, and `src` and `dst` have the byte
 /// lengths of `len` elements of their types.
 pub(crate) type Kernel = unsafe fn(src: &[u8], dst: &mut [u8], len: usize, rules: &Rules, store: Store);
+
+/// Copies `src` over `dst`, which is as long, with non-temporal stores.
+///
+/// # Safety
+/// The processor has the instructions that the backend is compiled for, and the lengths are equal.
+pub(crate) type CopyFn = unsafe fn(src: &[u8], dst: &mut [u8]);
 
 /// The kernels of a backend, by source and target in the order of [`DataType::NUMERIC`].
 pub(crate) struct Table(pub(crate) [[Kernel; 25]; 25]);

@@ -32,15 +32,17 @@ pub mod scalar;
 mod spread;
 mod tensor;
 
-pub use arch::{BACKEND_VARIABLE, Backend, available as available_backends};
+pub use arch::{BACKEND_VARIABLE, Backend, UnknownBackend, available as available_backends};
 pub use element::{
     BFloat16, DataType, Element, Float4E2M1, Float6E2M3, Float6E3M2, Float8E4M3FN, Float8E4M3FNUZ, Float8E5M2,
-    Float8E5M2FNUZ, Float8E8M0, Float16, Int2, Int4, Kind, PlainElement, TypeInfo, Uint2, Uint4, UnknownType, Word,
+    Float8E5M2FNUZ, Float8E8M0, Float16, Int2, Int4, Kind, TypeInfo, Uint2, Uint4, UnknownType, Word,
 };
-pub use error::{CastError, OpError, ParseError, TensorError};
 pub use format::{FloatFormat, Nan};
-pub use ops::{BitCast, Cast, CastLike, CastOptions, NEWEST_OPSET, Operator, Plan, cast_slice};
-pub use packed::clear_padding;
-pub use scalar::RoundMode;
-pub use spread::{pack, unpack};
-pub use tensor::{Data, Strings, StringsView, Tensor, TensorData, TensorView, element_count};
+pub use ops::{
+    BitCast, Cast, CastError, CastLike, CastOptions, NEWEST_OPSET, OpError, Operator, Plan, cast_slice,
+    cast_slice_packed,
+};
+pub use scalar::text::ParseError;
+pub use scalar::{RoundMode, UnknownRoundMode};
+pub use spread::{PackError, clear_padding, pack, unpack};
+pub use tensor::{Data, Strings, StringsView, Tensor, TensorData, TensorError, TensorView, element_count};

@@ -3,17 +3,20 @@
 mod bit_cast;
 mod cast;
 mod cast_like;
+mod error;
 mod exact;
+mod execute;
 mod node;
 mod plan;
+mod strings;
 
 use crate::element::DataType;
-use crate::error::OpError;
 use std::fmt;
 
 pub use bit_cast::BitCast;
-pub use cast::{Cast, CastOptions, cast_slice};
+pub use cast::{Cast, CastOptions, cast_slice, cast_slice_packed};
 pub use cast_like::CastLike;
+pub use error::{CastError, OpError};
 pub use node::{Attribute, AttributeValue};
 pub use plan::Plan;
 
@@ -78,7 +81,7 @@ impl Operator {
 
     /// Whether a version takes a type.
     #[inline]
-    pub fn takes(self, version: i64, data_type: DataType) -> bool {
+    pub fn supports(self, version: i64, data_type: DataType) -> bool {
         self.since(data_type).is_some_and(|since| since <= version)
     }
 
@@ -93,7 +96,7 @@ impl Operator {
 
     #[inline]
     pub(crate) fn check_type(self, version: i64, data_type: DataType) -> Result<(), OpError> {
-        if self.takes(version, data_type) {
+        if self.supports(version, data_type) {
             return Ok(());
         }
         Err(OpError::Type { operator: self, version, data_type, since: self.since(data_type) })

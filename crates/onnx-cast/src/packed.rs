@@ -67,7 +67,7 @@ fn last_byte_mask(data_type: DataType, len: usize) -> u8 {
 }
 
 /// Zeroes the padding behind the last of `len` elements.
-pub fn clear_padding(data_type: DataType, len: usize, bytes: &mut [u8]) {
+pub(crate) fn clear_padding(data_type: DataType, len: usize, bytes: &mut [u8]) {
     if let Some(last) = bytes.last_mut() {
         *last &= last_byte_mask(data_type, len);
     }

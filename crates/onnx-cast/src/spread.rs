@@ -1,38 +1,133 @@
-//! Elements that stand one in a byte, in its low bits, as Python's array libraries hold 2-, 4- and 6-bit types: packed as
-//! ONNX packs them, and unpacked, at the speed of casts. Of 2 and 4 bits both are casts, from and to uint8, which keep the
-//! low bits. To 6 bits every cast from a type of 8 rounds; there eight elements move at once in a word.
+//! Elements one in a byte, in its low bits, as Python's array libraries hold 2-, 4- and 6-bit types: packed as ONNX packs
+//! them, and unpacked, at the speed of casts. For 2 and 4 bits both are casts, from and to uint8, which keep the low bits.
+//! For 6 bits, where a cast would round, eight elements move at once in a 64-bit word.
 
 use crate::arch::Backend;
 use crate::element::DataType;
-use crate::kernel::Job;
+use crate::ops::Plan;
 use crate::packed;
 use crate::scalar::{RoundMode, Rules};
+use crate::tensor::TensorView;
+use std::fmt;
 
-/// Packs elements that stand one in a byte. The upper bits of each byte are ignored. Returns `None` where the type is not
-/// packed or the lengths do not fit.
-pub fn pack(data_type: DataType, elements: &[u8], bytes: &mut [u8]) -> Option<()> {
-    let Some(code) = code(data_type) else {
-        return pack_sixes(data_type, elements, bytes);
-    };
-    if data_type.byte_len(elements.len())? != bytes.len() {
-        return None;
-    }
-    cast(DataType::Uint8, code).run(elements, bytes, elements.len());
-    Some(())
+/// Bytes and elements that do not belong together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PackError {
+    /// A type whose elements are not packed.
+    NotPacked {
+        /// The type.
+        data_type: DataType,
+    },
+    /// Another number of bytes than the elements take.
+    ByteLen {
+        /// The element type.
+        data_type: DataType,
+        /// Number of elements.
+        elements: usize,
+        /// Bytes given.
+        got: usize,
+        /// Bytes that so many elements take; `None` where that does not fit `usize`, or the type is string.
+        want: Option<usize>,
+    },
 }
 
-/// Unpacks elements to one in a byte, the upper bits zero. Returns `None` where the type is not packed or the lengths
-/// do not fit.
-pub fn unpack(data_type: DataType, bytes: &[u8], elements: &mut [u8]) -> Option<()> {
-    let Some(code) = code(data_type) else {
-        return unpack_sixes(data_type, bytes, elements);
-    };
-    if data_type.byte_len(elements.len())? != bytes.len() {
-        return None;
+impl fmt::Display for PackError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PackError::NotPacked { data_type } => {
+                write!(f, "{data_type} is not packed (want a type of 2, 4 or 6 bits)")
+            }
+            PackError::ByteLen { data_type, elements, got, want: Some(want) } => {
+                write!(f, "{got} bytes for {elements} packed {data_type} (want {want})")
+            }
+            PackError::ByteLen { data_type, elements, got, want: None } => {
+                write!(f, "{got} bytes for {elements} {data_type}, which no number of bytes holds")
+            }
+        }
     }
-    let len = elements.len();
-    cast(code, DataType::Uint8).run(bytes, elements, len);
-    Some(())
+}
+
+impl std::error::Error for PackError {}
+
+/// Checks that `bytes` are those of so many elements of a type.
+fn check_len(data_type: DataType, elements: usize, bytes: &[u8]) -> Result<(), PackError> {
+    let (got, want) = (bytes.len(), data_type.byte_len(elements));
+    if want == Some(got) { Ok(()) } else { Err(PackError::ByteLen { data_type, elements, got, want }) }
+}
+
+fn check(data_type: DataType, elements: usize, bytes: &[u8]) -> Result<(), PackError> {
+    if !data_type.is_packed() {
+        return Err(PackError::NotPacked { data_type });
+    }
+    check_len(data_type, elements, bytes)
+}
+
+/// Packs elements that stand one in a byte. The upper bits of each byte are ignored, and the padding is zero.
+///
+/// ```
+/// use onnx_cast::{DataType, pack};
+///
+/// let mut bytes = [0; 2];
+/// pack(DataType::Int4, &[0x1, 0xf, 0x7], &mut bytes)?;
+/// assert_eq!(bytes, [0xf1, 0x07]);
+/// assert_eq!(
+///     pack(DataType::Int4, &[0; 5], &mut bytes).unwrap_err().to_string(),
+///     "2 bytes for 5 packed int4 (want 3)"
+/// );
+/// # Ok::<(), onnx_cast::PackError>(())
+/// ```
+///
+/// # Errors
+/// Where the type is not packed, or `bytes` has another length than the elements take.
+pub fn pack(data_type: DataType, elements: &[u8], bytes: &mut [u8]) -> Result<(), PackError> {
+    check(data_type, elements.len(), bytes)?;
+    match code(data_type) {
+        Some(code) => cast(DataType::Uint8, code, elements.len(), elements, bytes),
+        None => pack_sixes(elements, bytes),
+    }
+    Ok(())
+}
+
+/// Unpacks elements to one in a byte, the upper bits zero.
+///
+/// ```
+/// use onnx_cast::{DataType, unpack};
+///
+/// let mut elements = [0; 3];
+/// unpack(DataType::Int4, &[0xf1, 0x07], &mut elements)?;
+/// assert_eq!(elements, [0x1, 0xf, 0x7]);
+/// # Ok::<(), onnx_cast::PackError>(())
+/// ```
+///
+/// # Errors
+/// Where the type is not packed, or `bytes` has another length than the elements take.
+pub fn unpack(data_type: DataType, bytes: &[u8], elements: &mut [u8]) -> Result<(), PackError> {
+    check(data_type, elements.len(), bytes)?;
+    match code(data_type) {
+        Some(code) => cast(code, DataType::Uint8, elements.len(), bytes, elements),
+        None => unpack_sixes(bytes, elements),
+    }
+    Ok(())
+}
+
+/// Zeroes the padding behind the last of `len` elements. Types of 8 bits and more have none.
+///
+/// ```
+/// use onnx_cast::{DataType, clear_padding};
+///
+/// let mut bytes = [0x21, 0xf3];
+/// clear_padding(DataType::Uint4, 3, &mut bytes)?;
+/// assert_eq!(bytes, [0x21, 0x03]);
+/// # Ok::<(), onnx_cast::PackError>(())
+/// ```
+///
+/// # Errors
+/// Where `bytes` has another length than the elements take, as it has for strings.
+pub fn clear_padding(data_type: DataType, len: usize, bytes: &mut [u8]) -> Result<(), PackError> {
+    check_len(data_type, len, bytes)?;
+    packed::clear_padding(data_type, len, bytes);
+    Ok(())
 }
 
 /// The unsigned integer whose bits an element of 2 or 4 bits has.
@@ -44,21 +139,23 @@ fn code(data_type: DataType) -> Option<DataType> {
     }
 }
 
-/// By the caller's thread: who packs large tensors does it in parts.
-fn cast(from: DataType, to: DataType) -> Job {
-    // Integers to integers know no rules.
+/// Casts integers on the caller's thread: callers split large tensors themselves.
+fn cast(from: DataType, to: DataType, len: usize, src: &[u8], dst: &mut [u8]) {
+    // A cast between integers depends on no rule.
     let rules = Rules::new(to, 1, true, RoundMode::Up);
-    Job::cast(from, to, rules, Backend::best(), Some(1))
+    let plan = Plan::cast(from, to, rules, Backend::best(), Some(1));
+    let done = TensorView::new(from, &[len], src).is_ok_and(|view| plan.run_into(&view, dst).is_ok());
+    debug_assert!(done, "the lengths were checked");
 }
 
 /// Elements of 6 bits in a word, one in a byte; packed they are six bytes.
 const WORD: usize = 8;
 const PACKED: usize = 6;
 
-fn pack_sixes(data_type: DataType, elements: &[u8], bytes: &mut [u8]) -> Option<()> {
-    let (words, rest) = elements.as_chunks::<WORD>();
-    let (to_words, to_rest) = bytes.split_at_mut_checked(words.len() * PACKED)?;
-    packed::pack(data_type, rest, to_rest)?;
+fn pack_sixes(elements: &[u8], bytes: &mut [u8]) {
+    let (words, tail) = elements.as_chunks::<WORD>();
+    let (to_words, to_tail) = bytes.split_at_mut(words.len() * PACKED);
+    packed::pack_elements(6, tail, to_tail);
     for (word, six) in words.iter().zip(to_words.as_chunks_mut::<PACKED>().0) {
         // Neighbours are pushed together: pairs of 12 bits, fours of 24, all 48.
         let word = u64::from_le_bytes(*word);
@@ -67,13 +164,12 @@ fn pack_sixes(data_type: DataType, elements: &[u8], bytes: &mut [u8]) -> Option<
         let all = fours & 0x00ff_ffff | fours >> 32 << 24;
         six.copy_from_slice(&all.to_le_bytes()[..PACKED]);
     }
-    Some(())
 }
 
-fn unpack_sixes(data_type: DataType, bytes: &[u8], elements: &mut [u8]) -> Option<()> {
-    let (to_words, to_rest) = elements.as_chunks_mut::<WORD>();
-    let (words, rest) = bytes.split_at_checked(to_words.len() * PACKED)?;
-    packed::unpack(data_type, rest, to_rest)?;
+fn unpack_sixes(bytes: &[u8], elements: &mut [u8]) {
+    let (to_words, to_tail) = elements.as_chunks_mut::<WORD>();
+    let (words, tail) = bytes.split_at(to_words.len() * PACKED);
+    packed::unpack_elements(6, tail, to_tail);
     for (six, word) in words.as_chunks::<PACKED>().0.iter().zip(to_words) {
         let [a, b, c, d, e, f] = *six;
         let all = u64::from_le_bytes([a, b, c, d, e, f, 0, 0]);
@@ -81,7 +177,6 @@ fn unpack_sixes(data_type: DataType, bytes: &[u8], elements: &mut [u8]) -> Optio
         let pairs = fours & 0x0000_0fff_0000_0fff | (fours & 0x00ff_f000_00ff_f000) << 4;
         *word = (pairs & 0x003f_003f_003f_003f | (pairs & 0x0fc0_0fc0_0fc0_0fc0) << 2).to_le_bytes();
     }
-    Some(())
 }
 
 #[cfg(test)]
@@ -94,7 +189,7 @@ mod tests {
     fn every_length_is_packed_and_unpacked_as_element_by_element() {
         for data_type in TYPES {
             for len in (0..300).chain([4096, 100_003]) {
-                // Every byte: the bits above an element's are nobody's.
+                // Every byte: the bits above an element's are ignored.
                 let elements: Vec<u8> = (0..len).map(|i| (i * 167 + i / 256) as u8).collect();
                 let mut want = vec![0; data_type.byte_len(len).expect("a length in memory")];
                 packed::pack(data_type, &elements, &mut want).expect("lengths that fit");
@@ -120,13 +215,19 @@ mod tests {
     #[test]
     fn lengths_that_do_not_fit_are_refused() {
         for data_type in TYPES {
-            let right = data_type.byte_len(20).expect("a length in memory");
-            for wrong in [0, right - 1, right + 1] {
-                assert_eq!(pack(data_type, &[0; 20], &mut vec![0; wrong]), None, "{data_type}: {wrong} bytes");
-                assert_eq!(unpack(data_type, &vec![0; wrong], &mut [0; 20]), None, "{data_type}: {wrong} bytes");
+            let want = data_type.byte_len(20).expect("a length in memory");
+            for got in [0, want - 1, want + 1] {
+                let error = Err(PackError::ByteLen { data_type, elements: 20, got, want: Some(want) });
+                assert_eq!(pack(data_type, &[0; 20], &mut vec![0; got]), error, "{data_type}: {got} bytes");
+                assert_eq!(unpack(data_type, &vec![0; got], &mut [0; 20]), error, "{data_type}: {got} bytes");
+                assert_eq!(clear_padding(data_type, 20, &mut vec![0; got]), error, "{data_type}: {got} bytes");
             }
         }
-        assert_eq!(pack(DataType::Uint8, &[0; 8], &mut [0; 8]), None);
-        assert_eq!(unpack(DataType::Float, &[0; 8], &mut [0; 2]), None);
+        let not_packed = |data_type| Err(PackError::NotPacked { data_type });
+        assert_eq!(pack(DataType::Uint8, &[0; 8], &mut [0; 8]), not_packed(DataType::Uint8));
+        assert_eq!(unpack(DataType::Float, &[0; 8], &mut [0; 2]), not_packed(DataType::Float));
+        assert_eq!(clear_padding(DataType::Float, 2, &mut [0; 8]), Ok(()));
+        let string = PackError::ByteLen { data_type: DataType::String, elements: 2, got: 8, want: None };
+        assert_eq!(clear_padding(DataType::String, 2, &mut [0; 8]), Err(string));
     }
 }

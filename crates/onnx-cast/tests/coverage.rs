@@ -130,7 +130,7 @@ fn every_version_takes_the_types_of_onnx() {
         assert!(inputs.iter().all(|input| input == types), "{name}: the same types in and out");
         for &to in DataType::ALL {
             let listed = types.contains(to.name());
-            assert_eq!(operator.takes(*version, to), listed, "{name} and {to}: the predicate");
+            assert_eq!(operator.supports(*version, to), listed, "{name} and {to}: the predicate");
             for &from in DataType::ALL {
                 let same_width = *operator != Operator::BitCast || from.bits() == to.bits();
                 let want = listed && types.contains(from.name()) && same_width;

@@ -27,7 +27,7 @@ impl Counts {
     /// # Errors
     /// Where the plan is for another type, a text is no number, or there is no memory.
     pub fn of(plan: &Plan, tensor: &TensorView<'_>) -> Result<(Counts, Means), CastError> {
-        let (from, to) = (plan.from(), plan.to());
+        let (from, to) = (plan.source_type(), plan.target_type());
         let (mut sides, mut means) = (Sides::default(), Means::default());
         let bytes = match tensor.data() {
             Data::Strings(_) if to == DataType::String => {

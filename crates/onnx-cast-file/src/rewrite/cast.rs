@@ -342,7 +342,7 @@ impl<'a> Chosen<'a> {
         let plan = plan.map_err(|error| refuse(error.to_string()))?;
         let mut elements = constant.elements.ok_or_else(|| refuse("strings".to_owned()))?.then(plan);
         if request.count || !request.fail_on.is_empty() {
-            elements.counter = Counter::new(plan.from(), to).ok().map(Arc::new);
+            elements.counter = Counter::new(plan.source_type(), to).ok().map(Arc::new);
         }
         let counter = elements.counter.clone();
         let name = names.fresh(format!("{old}_{to}"));

@@ -77,7 +77,7 @@ fn casts_alike(node: &Node<'_>, from: i64, to: i64) -> Result<bool, ModelError> 
     let attributes = node.lend()?;
     let (old, new) = (Cast::from_node(from, &attributes), Cast::from_node(to, &attributes));
     Ok(match (old, new) {
-        (Ok(old), Ok(new)) => old.to() != DataType::String && old.rules() == new.rules(),
+        (Ok(old), Ok(new)) => old.target_type() != DataType::String && old.rules() == new.rules(),
         _ => false,
     })
 }

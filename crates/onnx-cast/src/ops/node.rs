@@ -1,8 +1,7 @@
 //! A node's attributes, as the operators need them: whoever holds the node (a protobuf reader, a runtime's graph) lends
 //! them in this form.
 
-use super::Operator;
-use crate::error::OpError;
+use super::{OpError, Operator};
 
 /// One attribute of an ONNX node.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -2,7 +2,7 @@
 //! `round_mode` and the operator's version are resolved to these codes once, so that no kernel asks about versions.
 
 use crate::element::DataType;
-use crate::error::OpError;
+use crate::error::shorten;
 use std::fmt;
 use std::str::FromStr;
 
@@ -40,13 +40,29 @@ impl fmt::Display for RoundMode {
 }
 
 impl FromStr for RoundMode {
-    type Err = OpError;
+    type Err = UnknownRoundMode;
 
-    fn from_str(word: &str) -> Result<Self, OpError> {
+    /// Reads ONNX's word: `up`, `down` or `nearest`, in lower case.
+    fn from_str(word: &str) -> Result<Self, UnknownRoundMode> {
         let known = RoundMode::ALL.iter().copied().find(|mode| mode.name() == word);
-        known.ok_or_else(|| OpError::RoundMode { word: word.to_owned() })
+        known.ok_or_else(|| UnknownRoundMode { word: word.to_owned() })
     }
 }
+
+/// A word that is not a rounding mode of ONNX.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownRoundMode {
+    /// The word, as given.
+    pub word: String,
+}
+
+impl fmt::Display for UnknownRoundMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "round_mode `{}` is not known (want up, down or nearest)", shorten(&self.word))
+    }
+}
+
+impl std::error::Error for UnknownRoundMode {}
 
 /// The choices of one cast, as codes of its target type. Targets other than the float types of 8 bits and fewer have no
 /// choices and ignore them.

@@ -178,8 +178,8 @@ fn everywhere(
                 (attributes.saturate.is_none() || version >= 19) && (attributes.round_mode.is_none() || version >= 24);
             if !versions.contains(&version)
                 || !has_attributes
-                || !operator.takes(version, from)
-                || !operator.takes(version, to)
+                || !operator.supports(version, from)
+                || !operator.supports(version, to)
             {
                 continue;
             }
