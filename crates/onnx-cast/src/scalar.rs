@@ -10,6 +10,7 @@ mod integer;
 mod narrow;
 mod rules;
 pub mod text;
+mod value;
 mod widen;
 
 use crate::element::{Element, Word};

@@ -84,6 +84,11 @@ impl Rules {
     /// The rules of a target without choices.
     pub(crate) const NONE: Rules = Rules { overflow: 0, infinity: 0, nan: 0, underflow: 0, round_mode: RoundMode::Up };
 
+    /// The rules of a cast to `to` in the newest version, with its default attributes.
+    pub(crate) const fn newest(to: DataType) -> Rules {
+        Rules::new(to, i64::MAX, true, RoundMode::Up)
+    }
+
     /// The rules of a cast to `to` in this version of Cast or CastLike (they agree where both exist).
     pub const fn new(to: DataType, version: i64, saturate: bool, round_mode: RoundMode) -> Rules {
         let none = Rules { round_mode, ..Rules::NONE };
