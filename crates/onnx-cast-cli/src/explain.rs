@@ -196,11 +196,10 @@ fn plain_error(error: anyhow::Error, request: &Request<'_>) -> anyhow::Error {
 /// Attributes that were given and change nothing.
 fn attribute_notes(request: &Request<'_>, notes: &mut Vec<String>) {
     let to = request.to;
-    let is_float8 = to.is_float() && to.bits() == Some(8);
-    if request.options.saturate.is_some() && !is_float8 {
+    if request.options.saturate.is_some() && !to.obeys_saturate() {
         notes.push(format!("saturate has no effect on {to}: it is for the float8 types"));
     }
-    if request.options.round_mode.is_some() && to != DataType::Float8E8M0 {
+    if request.options.round_mode.is_some() && !to.obeys_round_mode() {
         notes.push(format!("round_mode has no effect on {to}: it is for float8e8m0"));
     }
 }

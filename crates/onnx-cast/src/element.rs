@@ -380,6 +380,7 @@ pub trait Element:
 }
 
 /// The unsigned integers that hold bit patterns.
+#[doc(hidden)]
 pub trait Word: Copy + Default + Send + Sync + Sealed + 'static {
     /// Bytes of a word, in little-endian order.
     type Bytes: AsRef<[u8]> + for<'a> TryFrom<&'a [u8]>;

@@ -24,6 +24,7 @@
 mod arch;
 mod element;
 mod error;
+mod features;
 mod format;
 mod kernel;
 pub mod ops;

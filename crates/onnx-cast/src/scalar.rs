@@ -21,7 +21,8 @@ pub use rules::{RoundMode, Rules, UnknownRoundMode};
 #[cfg(target_arch = "aarch64")]
 pub(crate) use widen::widen_code;
 
-/// An element that can be cast from.
+/// An element that can be cast from. Every [`Element`] is one.
+#[doc(hidden)]
 pub trait Widen: Element {
     /// Widens to the hub that suits `D` and narrows from there. `rules` are those of `D`.
     fn cast_to<D: Narrow>(self, rules: &Rules) -> D;
@@ -31,7 +32,8 @@ pub trait Widen: Element {
     fn to_f32_round_to_odd(self) -> f32;
 }
 
-/// An element that can be cast to, from each hub. Every method takes the exact source value and rounds once.
+/// An element that can be cast to, from each hub; every [`Element`] is one. Every method takes the exact source value and rounds once.
+#[doc(hidden)]
 pub trait Narrow: Element {
     /// Whether the target is an integer type that keeps the low bits of an integer source.
     const INT_WRAPS: bool;

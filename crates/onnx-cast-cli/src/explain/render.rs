@@ -69,10 +69,10 @@ pub(super) fn error_text(explanation: &Explanation) -> String {
 pub(super) fn attributes(explanation: &Explanation) -> String {
     let to = explanation.result.data_type;
     let mut text = String::new();
-    if to.is_float() && to.bits() == Some(8) {
+    if to.obeys_saturate() {
         let _ = write!(text, ", saturate {}", explanation.saturate);
     }
-    if to == DataType::Float8E8M0 {
+    if to.obeys_round_mode() {
         let _ = write!(text, ", round_mode {}", explanation.round_mode);
     }
     text

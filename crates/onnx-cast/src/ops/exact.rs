@@ -116,7 +116,7 @@ impl DataType {
         // bits both take the low bits, but not in every runtime.)
         let alike = self.is_float() == through.is_float() || self.is_lossless_to(to) || !to.is_integer();
         // A cast to float8 may saturate infinity, where none at all leaves it.
-        let saturates = self == to && to.bits() == Some(8) && to.float_format().is_some_and(|format| format.infinity);
+        let saturates = self == to && to.obeys_saturate() && to.float_format().is_some_and(|format| format.infinity);
         self.is_numeric() && to.is_numeric() && self.is_lossless_to(through) && alike && !saturates
     }
 

@@ -12,6 +12,7 @@ use crate::element::{
 use crate::format::{FloatFormat, Nan};
 
 /// A float type of 16 bits or fewer with a sign and a significand: all but `float`, `double` and `float8e8m0`.
+#[doc(hidden)]
 pub trait FloatElement: Element {
     /// The format's constants.
     const FORMAT: FloatFormat;
