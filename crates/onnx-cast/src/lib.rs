@@ -1,8 +1,8 @@
-//! The ONNX operators Cast, CastLike and BitCast: every one of the 676 pairs of element types, every bit right.
+//! The ONNX operators Cast, CastLike and BitCast: every pair of element types, every bit right.
 //!
 //! - [`Cast`], [`CastLike`] and [`BitCast`] are the operators, by opset, with ONNX's attributes; [`CastOptions`] says
 //!   how. They run on a [`TensorView`] into a new [`Tensor`] or into a buffer of the caller's.
-//! - [`cast_slice`] casts Rust slices; [`scalar::cast_one`] one element.
+//! - [`cast_slice`] casts Rust slices, [`cast_slice_packed`] to packed bytes; [`scalar::cast_one`] one element.
 //! - [`Plan`] is a cast resolved for two types, to run many times.
 //! - [`DataType`] is the table of types; [`Float16`], [`BFloat16`], [`Float8E4M3FN`] and the others stand for the
 //!   elements that Rust has no type for.
@@ -47,3 +47,8 @@ pub use scalar::text::ParseError;
 pub use scalar::{RoundMode, UnknownRoundMode};
 pub use spread::{PackError, clear_padding, pack, unpack};
 pub use tensor::{Data, Strings, StringsView, Tensor, TensorData, TensorError, TensorView, element_count};
+
+/// The page for authors of runtimes, whose example is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/runtime-authors.md")]
+struct RuntimeAuthors;
