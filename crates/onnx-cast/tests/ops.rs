@@ -40,7 +40,7 @@ fn address(tensor: &Tensor) -> *const u8 {
 #[test]
 fn a_node_and_its_options_build_the_same_operator() {
     for version in Operator::Cast.versions() {
-        let opset = i64::from(*version);
+        let opset = *version;
         for &to in DataType::ALL.iter().filter(|&&to| Operator::Cast.supports(*version, to)) {
             let name = to.name().to_uppercase();
             let number = int("to", to.onnx().into());
@@ -61,7 +61,7 @@ fn a_node_and_its_options_build_the_same_operator() {
         }
     }
     for version in Operator::CastLike.versions() {
-        let opset = i64::from(*version);
+        let opset = *version;
         assert_eq!(CastLike::from_node(opset, &[]), CastLike::new(&at(opset)), "CastLike-{opset}");
         let options = at(opset).saturate(false).round_mode(RoundMode::Down);
         let node = CastLike::from_node(opset, &[int("saturate", 0), word("round_mode", "down")]);

@@ -4,7 +4,6 @@ use super::fields::{Field, fields};
 use super::{Explanation, Neighbour, Neighbours, Side, integer_limits};
 use crate::value::{Element, Value, hex, shorten};
 use anyhow::Result;
-use onnx_cast::DataType;
 use serde_json::{Map, json};
 use std::fmt::Write as _;
 
