@@ -22,14 +22,12 @@ impl Claim {
             testkit::RoundMode::Nearest => RoundMode::Nearest,
         };
         let version = self.rules.opset_version;
-        CastOptions {
-            opset: version.into(),
-            saturate: (version >= 19).then_some(self.rules.saturate),
-            round_mode: (version >= 24).then_some(round_mode),
-            backend: Some(self.backend),
-            // Whoever proves has threads of its own.
-            threads: Some(1),
-        }
+        CastOptions::new()
+            .opset(version.into())
+            .saturate((version >= 19).then_some(self.rules.saturate))
+            .round_mode((version >= 24).then_some(round_mode))
+            .backend(self.backend)
+            .threads(1)
     }
 
     pub(crate) fn plan(&self) -> Plan {

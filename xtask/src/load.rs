@@ -98,7 +98,7 @@ fn small(count: u64) -> Result<String, String> {
     let mut some = |count: u64| {
         (0..count).try_for_each(|nth| {
             let case = &cases[nth as usize % cases.len()];
-            let told = |fault| format!("{} -> {}: {fault}", case.from.name(), case.cast.to());
+            let told = |fault| format!("{} -> {}: {fault}", case.from.name(), case.cast.target_type());
             case.run((nth / cases.len() as u64 % 4) as usize, &mut out, &mut texts).map_err(told)
         })
     };

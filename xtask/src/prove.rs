@@ -39,7 +39,7 @@ impl<'a> Bench<'a> {
         self.got.clear();
         self.got.extend(want.iter().map(|byte| !byte));
         let shape = [count];
-        let view = TensorView::new(self.plan.from(), &shape, source).map_err(|error| error.to_string())?;
+        let view = TensorView::new(self.plan.source_type(), &shape, source).map_err(|error| error.to_string())?;
         self.plan.run_into(&view, &mut self.got).map_err(|error| error.to_string())?;
         if self.got == want { Ok(()) } else { Err(self.claim.difference(count, source, &self.got, want)) }
     }

@@ -38,7 +38,7 @@ impl Work<'_> {
 type Run = fn(Work<'_>) -> Option<f64>;
 
 fn ours(work: Work<'_>) -> Option<f64> {
-    let options = CastOptions { threads: Some(work.threads), ..CastOptions::default() };
+    let options = CastOptions::new().threads(work.threads);
     let plan = Cast::new(work.to, &options).ok()?.plan(work.from).ok()?;
     let shape = [work.elements];
     let view = TensorView::new(work.from, &shape, work.src).ok()?;

@@ -42,12 +42,10 @@ pub(crate) fn patterns(texts: Vec<String>) -> PyResult<Vec<Pattern>> {
 pub(crate) type Attributes = (Option<i64>, Option<bool>, Option<String>);
 
 pub(crate) fn options((opset, saturate, round_mode): Attributes) -> PyResult<CastOptions> {
-    Ok(CastOptions {
-        opset: opset.unwrap_or(NEWEST_OPSET.into()),
-        saturate,
-        round_mode: round_mode.map(|mode| mode.parse().map_err(refused)).transpose()?,
-        ..CastOptions::default()
-    })
+    Ok(CastOptions::new()
+        .opset(opset.unwrap_or(NEWEST_OPSET))
+        .saturate(saturate)
+        .round_mode(round_mode.map(|mode| mode.parse().map_err(refused)).transpose()?))
 }
 
 /// What is to be cast and how, as Python has it: the target; the opset and attributes; patterns to include and to exclude,

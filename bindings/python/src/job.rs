@@ -82,8 +82,8 @@ impl<'a> Job<'a> {
     /// The first `at` elements, a multiple of 8, and those behind.
     fn split(self, at: usize) -> (Job<'a>, Job<'a>) {
         let Job { plan, threads, len, src_spread, dst_spread, src, dst, dst_is_new } = self;
-        let (src, src_behind) = src.split_at(bytes_of(plan.from(), src_spread, at));
-        let (dst, dst_behind) = dst.split_at_mut(bytes_of(plan.to(), dst_spread, at));
+        let (src, src_behind) = src.split_at(bytes_of(plan.source_type(), src_spread, at));
+        let (dst, dst_behind) = dst.split_at_mut(bytes_of(plan.target_type(), dst_spread, at));
         let part = |len, src, dst| Job { plan, threads, len, src_spread, dst_spread, src, dst, dst_is_new };
         (part(at, src, dst), part(len - at, src_behind, dst_behind))
     }
@@ -91,7 +91,7 @@ impl<'a> Job<'a> {
     fn cast(self) -> Result<(), CastError> {
         if !self.src_spread && !self.dst_spread {
             let shape = [self.len];
-            return self.plan.run_into(&TensorView::new(self.plan.from(), &shape, self.src)?, self.dst);
+            return self.plan.run_into(&TensorView::new(self.plan.source_type(), &shape, self.src)?, self.dst);
         }
         let touched = self.src.len() + self.dst.len();
         if touched < 2 * THREAD_BYTES || self.threads == Some(1) {
@@ -137,11 +137,11 @@ impl<'a> Job<'a> {
 
     /// Casts a block by way of `packed`, which takes the packed elements of either side.
     fn block(self, [packed_src, packed_dst]: &mut [[u8; BLOCK]; 2]) -> Result<(), CastError> {
-        let (from, to) = (self.plan.from(), self.plan.to());
+        let (from, to) = (self.plan.source_type(), self.plan.target_type());
         let src = match self.src_spread {
             true => {
                 let packed = &mut packed_src[..bytes_of(from, false, self.len)];
-                onnx_cast::pack(from, self.src, packed);
+                let _ = onnx_cast::pack(from, self.src, packed);
                 packed
             }
             false => self.src,
@@ -153,7 +153,7 @@ impl<'a> Job<'a> {
         }
         let packed = &mut packed_dst[..bytes_of(to, false, self.len)];
         self.plan.run_into(&view, packed)?;
-        onnx_cast::unpack(to, packed, self.dst);
+        let _ = onnx_cast::unpack(to, packed, self.dst);
         Ok(())
     }
 }
@@ -164,7 +164,7 @@ pub(crate) fn packed(from: DataType, bytes: &[u8], len: usize) -> Cow<'_, [u8]> 
         return Cow::Borrowed(bytes);
     }
     let mut packed = vec![0; from.byte_len(len).unwrap_or(0)];
-    onnx_cast::pack(from, bytes, &mut packed);
+    let _ = onnx_cast::pack(from, bytes, &mut packed);
     Cow::Owned(packed)
 }
 

@@ -55,13 +55,13 @@ impl Operator {
         text: Py<PyAny>,
     ) -> PyResult<Self> {
         let to = number_to_type(to)?;
-        let opset = opset.map_or(Ok(NEWEST_OPSET.into()), |opset| whole(opset, "opset"))?;
+        let opset = opset.map_or(Ok(NEWEST_OPSET), |opset| whole(opset, "opset"))?;
         let threads = match threads.map(|threads| whole(threads, "threads")).transpose()? {
             Some(threads) if threads < 1 => return Err(refused(format_args!("{threads} threads (want 1 or more)"))),
             threads => threads.and_then(|threads| usize::try_from(threads).ok()),
         };
         let round_mode = round_mode.map(str::parse).transpose().map_err(refused)?;
-        let options = CastOptions { opset, saturate, round_mode, backend: None, threads };
+        let options = CastOptions::new().opset(opset).saturate(saturate).round_mode(round_mode).threads(threads);
         let which = match name {
             "Cast" => Which::Cast(Cast::new(to, &options).map_err(refused)?),
             "CastLike" => Which::CastLike(CastLike::new(&options).map_err(refused)?),
@@ -96,11 +96,11 @@ impl Operator {
         let (which, to) = match (name, like) {
             ("Cast", _) => {
                 let cast = Cast::from_node(opset, &attributes).map_err(refused)?;
-                (Which::Cast(cast), cast.to())
+                (Which::Cast(cast), cast.target_type())
             }
             ("BitCast", _) => {
                 let cast = BitCast::from_node(opset, &attributes).map_err(refused)?;
-                (Which::BitCast(cast), cast.to())
+                (Which::BitCast(cast), cast.target_type())
             }
             ("CastLike", Some(like)) => {
                 (Which::CastLike(CastLike::from_node(opset, &attributes).map_err(refused)?), number_to_type(like)?)
@@ -178,7 +178,7 @@ impl Operator {
         let mut target = self.target(py, &shape, out, packed)?;
         let out = target.bytes_mut(&bytes).ok_or_else(overlap)?;
         if spread {
-            onnx_cast::unpack(self.to, &bytes, out);
+            onnx_cast::unpack(self.to, &bytes, out).map_err(refused)?;
         } else {
             out.copy_from_slice(&bytes);
         }
@@ -217,7 +217,7 @@ impl Operator {
         let mut packed = Vec::new();
         let bytes = if from.is_packed() {
             packed.resize(from.byte_len(array.len()).unwrap_or(0), 0);
-            onnx_cast::pack(from, source.bytes(), &mut packed);
+            onnx_cast::pack(from, source.bytes(), &mut packed).map_err(refused)?;
             &packed
         } else {
             source.bytes()

@@ -69,8 +69,8 @@ pub(crate) fn count<'py>(
 
 /// Counts a piece; elements narrower than a byte stand one in a byte.
 fn piece(plan: &Plan, bytes: &[u8], len: usize) -> Result<(Counts, Means), CastError> {
-    let bytes = packed(plan.from(), bytes, len);
-    Counts::of(plan, &TensorView::new(plan.from(), &[len], &bytes)?)
+    let bytes = packed(plan.source_type(), bytes, len);
+    Counts::of(plan, &TensorView::new(plan.source_type(), &[len], &bytes)?)
 }
 
 /// Counts what an operator would do to a list of texts.

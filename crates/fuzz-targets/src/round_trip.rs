@@ -41,7 +41,7 @@ fn filled(data_type: DataType, shape: Vec<usize>, bytes: &[u8]) -> Tensor {
         if data_type == DataType::Bool {
             elements.iter_mut().for_each(|byte| *byte &= 1);
         }
-        clear_padding(data_type, count, &mut elements);
+        clear_padding(data_type, count, &mut elements).expect("the bytes of so many elements");
         Tensor::new(data_type, shape, elements)
     };
     tensor.expect("a tensor")

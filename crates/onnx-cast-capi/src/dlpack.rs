@@ -37,7 +37,7 @@ fn code_of_type(data_type: DataType) -> Result<(DLDataTypeCode, u8), Failure> {
 /// Runs a plan on a tensor, and gives the result to the caller.
 fn run(plan: &Plan, input: &Input<'_>) -> Result<Box<output::Output>, Failure> {
     let view = TensorView::new(input.data_type, &input.shape, &input.bytes)?;
-    output::Output::new(plan.to(), &input.shape, |bytes| Ok(plan.run_into(&view, bytes)?))
+    output::Output::new(plan.target_type(), &input.shape, |bytes| Ok(plan.run_into(&view, bytes)?))
 }
 
 /// The onnx_cast_type of a type of DLPack's.

@@ -2,7 +2,7 @@
 //! statuses with a text for the thread, and panics do too.
 
 use crate::status::onnx_cast_status;
-use onnx_cast::{CastError, DataType, OpError, TensorError};
+use onnx_cast::{CastError, DataType, OpError, TensorError, UnknownBackend};
 use std::any::Any;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int};
@@ -63,13 +63,18 @@ impl From<TensorError> for Failure {
     }
 }
 
+impl From<UnknownBackend> for Failure {
+    fn from(error: UnknownBackend) -> Self {
+        Failure::unsupported(error)
+    }
+}
+
 impl From<CastError> for Failure {
     fn from(error: CastError) -> Self {
         match error {
             CastError::Op(error) => error.into(),
             CastError::Tensor(error) => error.into(),
             CastError::Text { .. } => Failure::new(onnx_cast_status::ONNX_CAST_NOT_A_NUMBER, error),
-            CastError::Backend { .. } => Failure::unsupported(error),
             _ => Failure::invalid(error),
         }
     }

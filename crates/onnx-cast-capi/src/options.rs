@@ -110,8 +110,8 @@ impl onnx_cast_options {
             None => None,
             Some(name) => Some(Backend::by_name(&name.to_string_lossy())?),
         };
-        let opset = if given.opset == 0 { NEWEST_OPSET.into() } else { given.opset };
+        let opset = if given.opset == 0 { NEWEST_OPSET } else { given.opset };
         let threads = Some(given.threads).filter(|&threads| threads > 0);
-        Ok(CastOptions { opset, saturate, round_mode, backend, threads })
+        Ok(CastOptions::new().opset(opset).saturate(saturate).round_mode(round_mode).backend(backend).threads(threads))
     }
 }

@@ -31,6 +31,7 @@ pub(crate) unsafe fn resolve(
             return Err(Failure::unsupported("BitCast has neither saturate nor round_mode"));
         }
         Operator::BitCast => BitCast::new(to, options.opset)?.plan(from)?,
+        _ => return Err(Failure::unsupported(format_args!("{operator} is not in this interface"))),
     })
 }
 
@@ -46,14 +47,14 @@ pub(crate) unsafe fn run(
     dst: *mut c_void,
     dst_bytes: usize,
 ) -> Result<(), Failure> {
-    let (read_bytes, written_bytes) = (byte_len(plan.from(), count)?, byte_len(plan.to(), count)?);
+    let (read_bytes, written_bytes) = (byte_len(plan.source_type(), count)?, byte_len(plan.target_type(), count)?);
     room("dst", dst_bytes, written_bytes)?;
     // SAFETY: promised.
     let src = unsafe { read(src.cast::<u8>(), read_bytes, "src") }?;
     apart(Span::new("dst", dst, written_bytes), &[Span::new("src", src.as_ptr(), read_bytes)])?;
     // SAFETY: promised, and they do not overlap.
     let dst = unsafe { write(dst.cast::<u8>(), written_bytes, "dst") }?;
-    Ok(plan.run_into(&TensorView::new(plan.from(), &[count], src)?, dst)?)
+    Ok(plan.run_into(&TensorView::new(plan.source_type(), &[count], src)?, dst)?)
 }
 
 /// Resolves an operator and gives it to the caller.

@@ -130,10 +130,10 @@ unsafe fn to_strings(
     count: usize,
     out: *mut onnx_cast_string_buffer,
 ) -> Result<(), Failure> {
-    if plan.to() != DataType::String {
-        return Err(Failure::invalid(format_args!("a plan to {} gives no strings", plan.to())));
+    if plan.target_type() != DataType::String {
+        return Err(Failure::invalid(format_args!("a plan to {} gives no strings", plan.target_type())));
     }
-    let (from, bytes) = (plan.from(), byte_len(plan.from(), count)?);
+    let (from, bytes) = (plan.source_type(), byte_len(plan.source_type(), count)?);
     let span = Span::new("src", src, bytes);
     // SAFETY: promised.
     unsafe {
@@ -182,7 +182,7 @@ unsafe fn from_strings(
     // SAFETY: promised.
     unsafe {
         let (strings, spans) = view(src)?;
-        let bytes = byte_len(plan.to(), strings.len())?;
+        let bytes = byte_len(plan.target_type(), strings.len())?;
         room("dst", dst_bytes, bytes)?;
         apart(Span::new("dst", dst, bytes), &spans)?;
         let dst = write(dst.cast::<u8>(), bytes, "dst")?;
@@ -193,8 +193,12 @@ unsafe fn from_strings(
 /// # Safety
 /// As `onnx_cast_strings_to_strings`.
 unsafe fn copy(plan: &Plan, src: *const onnx_cast_strings, out: *mut onnx_cast_string_buffer) -> Result<(), Failure> {
-    if (plan.from(), plan.to()) != (DataType::String, DataType::String) {
-        return Err(Failure::invalid(format_args!("a plan from {} to {}, not of strings", plan.from(), plan.to())));
+    if (plan.source_type(), plan.target_type()) != (DataType::String, DataType::String) {
+        return Err(Failure::invalid(format_args!(
+            "a plan from {} to {}, not of strings",
+            plan.source_type(),
+            plan.target_type()
+        )));
     }
     // SAFETY: promised.
     unsafe {

@@ -133,14 +133,15 @@ impl onnx_cast_type_facts {
             _ => 0,
         };
         let format = data_type.float_format();
+        let since = |version: Option<i64>| version.and_then(|version| u32::try_from(version).ok()).unwrap_or(0);
         onnx_cast_type_facts {
             size,
             name: type_name(data_type),
             bits: info.bits,
             kind,
-            cast_since: info.cast_since.unwrap_or(0),
-            cast_like_since: info.cast_like_since.unwrap_or(0),
-            bit_cast_since: info.bit_cast_since.unwrap_or(0),
+            cast_since: since(info.cast_since),
+            cast_like_since: since(info.cast_like_since),
+            bit_cast_since: since(info.bit_cast_since),
             exponent_bits: format.map_or(0, |format| format.exponent_bits),
             significand_bits: format.map_or(0, |format| format.significand_bits),
             bias: format.map_or(0, |format| format.bias),

@@ -216,7 +216,7 @@ pub(crate) struct BitCastArgs {
     #[command(flatten)]
     pub(crate) selection: SelectionArgs,
     /// The opset, whose version of the operator decides
-    #[arg(long, value_name = "N", default_value_t = i64::from(NEWEST_OPSET))]
+    #[arg(long, value_name = "N", default_value_t = NEWEST_OPSET)]
     pub(crate) opset: i64,
     #[command(flatten)]
     pub(crate) report: ReportArgs,
@@ -482,12 +482,7 @@ pub(crate) struct Attributes {
 
 impl Attributes {
     pub(crate) fn options(&self) -> CastOptions {
-        CastOptions {
-            opset: self.opset.unwrap_or(i64::from(NEWEST_OPSET)),
-            saturate: self.saturate,
-            round_mode: self.round_mode,
-            ..CastOptions::default()
-        }
+        CastOptions::new().opset(self.opset.unwrap_or(NEWEST_OPSET)).saturate(self.saturate).round_mode(self.round_mode)
     }
 }
 

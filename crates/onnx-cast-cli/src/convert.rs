@@ -22,7 +22,7 @@ pub(crate) fn bit_cast(args: &BitCastArgs) -> Result<u8> {
     if args.report.stats || !args.report.fail_on.is_empty() {
         bail!("--stats and --fail-on are for casts (bitcast keeps every bit)");
     }
-    let options = CastOptions { opset: args.opset, ..CastOptions::default() };
+    let options = CastOptions::new().opset(args.opset);
     run(&args.files, &args.selection, &args.report, options, bit_cast_file)
 }
 

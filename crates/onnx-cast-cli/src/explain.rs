@@ -60,7 +60,7 @@ pub(crate) struct Error {
 }
 
 pub(crate) struct Explanation {
-    pub(crate) version: u32,
+    pub(crate) version: i64,
     pub(crate) opset: i64,
     pub(crate) saturate: bool,
     pub(crate) round_mode: RoundMode,
@@ -119,11 +119,11 @@ pub(crate) fn explain(request: &Request<'_>) -> Result<Explanation> {
 
 /// The type that the value is of: what `--from` says, else `string`, whose cast rounds once from the decimal text
 /// itself; else, in versions that do not take strings, `double`.
-fn source_type(request: &Request<'_>, version: u32, notes: &mut Vec<String>) -> DataType {
+fn source_type(request: &Request<'_>, version: i64, notes: &mut Vec<String>) -> DataType {
     if let Some(from) = request.from {
         return from;
     }
-    if Operator::Cast.takes(version, DataType::String) {
+    if Operator::Cast.supports(version, DataType::String) {
         notes.push("without --from the source is the decimal text itself, cast as a string is".to_owned());
         return DataType::String;
     }
@@ -194,17 +194,6 @@ fn plain_error(error: anyhow::Error, request: &Request<'_>) -> anyhow::Error {
     }
 }
 
-/// Whether a cast to the type obeys `saturate`: the library resolves the attribute to other codes.
-fn obeys_saturate(to: DataType) -> bool {
-    let rules = |saturate| Rules::new(to, NEWEST_OPSET, saturate, RoundMode::default());
-    rules(true) != rules(false)
-}
-
-/// Whether a cast to the type obeys `round_mode`: a float without a significand, which rounds to powers of two.
-fn obeys_round_mode(to: DataType) -> bool {
-    to.float_format().is_some_and(|format| format.significand_bits == 0)
-}
-
 /// The types that obey an attribute, as a list.
 fn names_of(obeys: fn(DataType) -> bool) -> String {
     let names: Vec<&str> = DataType::ALL.iter().filter(|to| obeys(**to)).map(|to| to.name()).collect();
@@ -214,11 +203,11 @@ fn names_of(obeys: fn(DataType) -> bool) -> String {
 /// Attributes that were given and change nothing.
 fn attribute_notes(request: &Request<'_>, notes: &mut Vec<String>) {
     let to = request.to;
-    if request.options.saturate.is_some() && !obeys_saturate(to) {
-        notes.push(format!("saturate has no effect on {to}: it is for {}", names_of(obeys_saturate)));
+    if request.options.saturate.is_some() && !to.obeys_saturate() {
+        notes.push(format!("saturate has no effect on {to}: it is for {}", names_of(DataType::obeys_saturate)));
     }
-    if request.options.round_mode.is_some() && !obeys_round_mode(to) {
-        notes.push(format!("round_mode has no effect on {to}: it is for {}", names_of(obeys_round_mode)));
+    if request.options.round_mode.is_some() && !to.obeys_round_mode() {
+        notes.push(format!("round_mode has no effect on {to}: it is for {}", names_of(DataType::obeys_round_mode)));
     }
 }
 
@@ -312,7 +301,7 @@ mod tests {
         for &to in DataType::NUMERIC {
             for saturate in [false, true] {
                 for code in (0..=u64::from(u16::MAX)).step_by(331) {
-                    let options = CastOptions { saturate: Some(saturate), ..CastOptions::default() };
+                    let options = CastOptions::new().saturate(saturate);
                     let explanation = of(code, DataType::Float16, to, options);
                     check(&explanation, &format!("float16 {code:#06x} -> {to}, saturate {saturate}"));
                 }

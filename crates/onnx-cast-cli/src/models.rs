@@ -41,7 +41,7 @@ pub(crate) fn cast(args: &CastArgs) -> Result<u8> {
     };
     let progress = Progress::start(!args.files.quiet && !args.report.json);
     let request = ModelCast {
-        options: CastOptions { opset: CastOptions::default().opset, ..args.attributes.options() },
+        options: args.attributes.options().opset(CastOptions::default().opset),
         raise_opset: args.raise_opset,
         dry_run: args.report.dry_run,
         storage: args.storage.storage(),

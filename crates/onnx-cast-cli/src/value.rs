@@ -99,8 +99,8 @@ pub(crate) fn apply(plan: &Plan, element: &Element) -> Result<Element> {
     let input = match element {
         Element::Text(text) => Tensor::strings(Vec::new(), Strings::from_iter([text]))?,
         Element::Code(code) => {
-            let width = plan.from().byte_len(1).unwrap_or(0).min(8);
-            Tensor::new(plan.from(), Vec::new(), code.to_le_bytes()[..width].to_vec())?
+            let width = plan.source_type().byte_len(1).unwrap_or(0).min(8);
+            Tensor::new(plan.source_type(), Vec::new(), code.to_le_bytes()[..width].to_vec())?
         }
     };
     let (_, _, data) = plan.run(&input.view())?.into_parts();

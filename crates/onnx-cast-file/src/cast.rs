@@ -139,7 +139,7 @@ pub(crate) fn with_cast<R>(
     run: impl FnOnce(&Work<'_>) -> Result<R, FileError>,
 ) -> Result<R, FileError> {
     // A chunk is cast by the thread that reads and writes it.
-    let options = CastOptions { threads: Some(1), ..request.options };
+    let options = request.options.threads(1);
     let plan = |from, to| Cast::new(to, &options)?.plan(from);
     for to in request.selection.targets() {
         Cast::new(to, &options).map_err(|error| FileError::Operator { error })?;
@@ -302,7 +302,8 @@ impl<'a> Job<'a> {
     pub(crate) fn new(input: Input, sink: Output<'a>, request: &FileCast, work: &Work<'_>) -> Result<Self, FileError> {
         let mut job = Self::planned(input, sink, request, work)?;
         if request.count || !request.fail_on.is_empty() {
-            let counter = |plan: &Option<Plan>| plan.and_then(|plan| Counter::new(plan.from(), plan.to()).ok());
+            let counter =
+                |plan: &Option<Plan>| plan.and_then(|plan| Counter::new(plan.source_type(), plan.target_type()).ok());
             job.counters = job.plans.iter().map(counter).collect();
         }
         Ok(job)
@@ -355,7 +356,7 @@ impl<'a> Job<'a> {
     }
 
     fn has_strings(&self) -> bool {
-        let text = |plan: &Option<Plan>| plan.is_some_and(|plan| plan.to() == DataType::String);
+        let text = |plan: &Option<Plan>| plan.is_some_and(|plan| plan.target_type() == DataType::String);
         self.rows().any(|(stored, plan)| stored.data_type == DataType::String || text(plan))
     }
 
@@ -583,7 +584,7 @@ impl<'a> Job<'a> {
 /// What is done with a tensor that holds no strings; its name where its size overflows.
 fn summary(stored: &Stored, plan: &Option<Plan>) -> Result<TensorSummary, (String, TensorError)> {
     let Stored { name, shape, data_type: from, len, .. } = stored;
-    let to = plan.map_or(*from, |plan| plan.to());
+    let to = plan.map_or(*from, |plan| plan.target_type());
     let bytes = |data_type: DataType| {
         if let Place::Strings(strings) = &stored.place {
             return Ok(strings.view().bytes().len() as u64);

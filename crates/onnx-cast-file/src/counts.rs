@@ -293,7 +293,7 @@ mod tests {
     use onnx_cast::{Cast, CastOptions, Tensor};
 
     fn counts(source: &Tensor, to: DataType, saturate: Option<bool>) -> Counts {
-        let options = CastOptions { saturate, ..CastOptions::default() };
+        let options = CastOptions::new().saturate(saturate);
         let result = Cast::new(to, &options).and_then(|cast| cast.plan(source.data_type())).expect("a cast");
         let result = result.run(&source.view()).expect("cast");
         let counter = Counter::new(source.data_type(), to).expect("numbers");
@@ -388,7 +388,7 @@ mod tests {
             Tensor::from_slice(vec![bits.len()], &bits.iter().map(|&bits| f32::from_bits(bits)).collect::<Vec<_>>());
         let wild = wild.expect("a tensor");
         let cast = |source: &Tensor, to, saturate| {
-            let options = CastOptions { saturate, ..CastOptions::default() };
+            let options = CastOptions::new().saturate(saturate);
             let cast = Cast::new(to, &options).and_then(|cast| cast.plan(source.data_type())).expect("a cast");
             cast.run(&source.view()).expect("cast")
         };

@@ -242,7 +242,7 @@ impl<'a> Task<'a> {
             Elements::Memory(bytes) => *bytes = bytes.get(start..).unwrap_or_default(),
             Elements::Stream(_) => self.len = 0,
         }
-        let to = self.plan.map_or(self.from, |plan| plan.to());
+        let to = self.plan.map_or(self.from, |plan| plan.target_type());
         self.to += skipped(Items { swap: 1, unpacked: self.unpacks && to.is_packed() }, to) as u64;
         self
     }
@@ -270,7 +270,7 @@ impl<'a> Task<'a> {
         };
         let mut to = self.from;
         if let Some(plan) = &self.plan {
-            to = plan.to();
+            to = plan.target_type();
             let shape = [chunk.len];
             let view = TensorView::new(self.from, &shape, elements).map_err(|error| Trouble::Cast(error.into()))?;
             self.fit(to.byte_len(chunk.len).and_then(|len| resize(result, len)))?;
@@ -282,7 +282,7 @@ impl<'a> Task<'a> {
         }
         let written = Items { swap: 1, unpacked: self.unpacks && to.is_packed() };
         if written.unpacked {
-            self.fit(resize(unpacked, chunk.len).and_then(|()| unpack(to, elements, unpacked)))?;
+            self.fit(resize(unpacked, chunk.len).and_then(|()| unpack(to, elements, unpacked).ok()))?;
             elements = unpacked;
         }
         let offset = self.fit(written.byte_len(to, chunk.element))?;

@@ -228,7 +228,7 @@ pub(crate) fn failed(input: &Input, stored: &Stored, trouble: Trouble) -> FileEr
 }
 
 fn doubles(from: DataType) -> Option<Plan> {
-    let options = CastOptions { threads: Some(1), ..CastOptions::default() };
+    let options = CastOptions::new().threads(1);
     Cast::new(DataType::Double, &options).and_then(|cast| cast.plan(from)).ok()
 }
 
@@ -238,9 +238,9 @@ fn each_double(plan: &Plan, bytes: &[u8], len: usize, mut see: impl FnMut(usize,
     let mut out = [0; 8 * BLOCK];
     for start in (0..len).step_by(BLOCK) {
         let shape = [BLOCK.min(len - start)];
-        let (from, to) = (plan.from().byte_len(start), plan.from().byte_len(start + shape[0]));
+        let (from, to) = (plan.source_type().byte_len(start), plan.source_type().byte_len(start + shape[0]));
         let bytes = from.zip(to).and_then(|(from, to)| bytes.get(from..to)).unwrap_or_default();
-        let view = TensorView::new(plan.from(), &shape, bytes).map_err(io::Error::other)?;
+        let view = TensorView::new(plan.source_type(), &shape, bytes).map_err(io::Error::other)?;
         plan.run_into(&view, &mut out[..8 * shape[0]]).map_err(io::Error::other)?;
         let (words, _) = out[..8 * shape[0]].as_chunks::<8>();
         words.iter().enumerate().for_each(|(i, word)| see(start + i, f64::from_le_bytes(*word)));

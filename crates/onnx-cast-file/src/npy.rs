@@ -156,7 +156,7 @@ pub fn write(tensor: &TensorView<'_>, plain: bool) -> Result<Vec<u8>, NpyError> 
             let mut out = header(tensor.data_type(), tensor.shape(), plain);
             if tensor.data_type().is_packed() {
                 let mut elements = zeros(tensor.len()).ok_or_else(too_large)?;
-                unpack(tensor.data_type(), bytes, &mut elements).ok_or_else(too_large)?;
+                unpack(tensor.data_type(), bytes, &mut elements).map_err(|_| too_large())?;
                 out.extend_from_slice(&elements);
             } else {
                 out.extend_from_slice(bytes);
@@ -330,7 +330,7 @@ impl Array {
         Ok(match item.kind {
             ItemKind::Element(data_type) if data_type.is_packed() => {
                 let mut packed = data_type.byte_len(*len).and_then(zeros).ok_or_else(too_large)?;
-                pack(data_type, &body, &mut packed).ok_or_else(too_large)?;
+                pack(data_type, &body, &mut packed).map_err(|_| too_large())?;
                 SourceData::Bytes(Cow::Owned(packed))
             }
             ItemKind::Element(_) => SourceData::Bytes(body),

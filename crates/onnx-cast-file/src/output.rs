@@ -164,8 +164,7 @@ fn write_unpacked(out: &mut impl Write, data_type: DataType, bytes: &[u8], len: 
     let per_chunk = data_type.byte_len(CHUNK).unwrap_or(CHUNK);
     for (i, packed) in bytes.chunks(per_chunk).enumerate() {
         elements.truncate(len - i * CHUNK);
-        // The lengths fit by construction; were they not to, nothing may be written for something.
-        unpack(data_type, packed, &mut elements).ok_or(io::ErrorKind::InvalidData)?;
+        unpack(data_type, packed, &mut elements).map_err(io::Error::other)?;
         out.write_all(&elements)?;
     }
     Ok(())

@@ -492,7 +492,7 @@ impl<'a> Entries<'a, '_> {
                 Some(6) => {
                     let elements = self.words(|| self.varints(|value| [value as u8]), numbers)?;
                     let mut bytes = self.buffer(self.data_type.byte_len(self.len))?;
-                    pack(self.data_type, &elements, &mut bytes).ok_or_else(|| self.too_large())?;
+                    pack(self.data_type, &elements, &mut bytes).map_err(|_| self.too_large())?;
                     Ok(bytes)
                 }
                 _ if self.data_type == DataType::Bool => {

@@ -97,7 +97,7 @@ pub struct Magnitudes {
 impl ReportRequest {
     /// The options that a worker casts with, which is one thread of several.
     fn plain_options(&self) -> CastOptions {
-        CastOptions { threads: Some(1), ..self.options }
+        self.options.threads(1)
     }
 
     fn check(&self) -> Result<(), FileError> {

@@ -39,7 +39,7 @@ impl Items {
         }
         if self.unpacked {
             resize(packed, data_type.byte_len(len)?)?;
-            pack(data_type, bytes, packed)?;
+            pack(data_type, bytes, packed).ok()?;
         }
         Some(())
     }

@@ -17,13 +17,13 @@ pub(crate) struct Widening {
 
 /// Float where it holds all values of a type, and else double, which holds all but integers of 64 bits.
 pub(crate) fn hub(from: DataType) -> DataType {
-    if from.is_exact_in(DataType::Float) { DataType::Float } else { DataType::Double }
+    if from.is_lossless_to(DataType::Float) { DataType::Float } else { DataType::Double }
 }
 
 impl Widening {
     /// Of numbers.
     pub(crate) fn new(from: DataType, to: DataType) -> Result<Widening, OpError> {
-        let options = CastOptions { threads: Some(1), ..CastOptions::default() };
+        let options = CastOptions::new().threads(1);
         let plan = if from == to { None } else { Some(Cast::new(to, &options)?.plan(from)?) };
         Ok(Widening { from, to, plan })
     }

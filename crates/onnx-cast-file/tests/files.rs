@@ -189,11 +189,11 @@ fn a_checkpoint_with_a_tensor_that_cannot_be_held() {
         "out.safetensors: tensor `b`: 3 elements of float4e2m1 do not fill whole bytes, which the .safetensors format asks for"
     );
     assert_eq!(
-        refused(DataType::BFloat16, CastOptions { opset: 9, ..CastOptions::default() }),
+        refused(DataType::BFloat16, CastOptions::new().opset(9)),
         "Cast-9 does not take bfloat16 (Cast-13 is the first that does)"
     );
     assert_eq!(
-        refused(DataType::Float16, CastOptions { opset: 13, saturate: Some(true), ..CastOptions::default() }),
+        refused(DataType::Float16, CastOptions::new().opset(13).saturate(true)),
         "Cast-13 has no attribute `saturate` (Cast-19 is the first that has it)"
     );
     assert_eq!(names(folder.path()), ["in.safetensors", "out.safetensors"]);
@@ -201,7 +201,7 @@ fn a_checkpoint_with_a_tensor_that_cannot_be_held() {
     let c = patterns(DataType::BFloat16, &[4]);
     fs::write(&source, safetensors::write(None, &[("a", a.view()), ("c", c.view())]).expect("written")).expect("saved");
     assert_eq!(
-        refused(DataType::Float16, CastOptions { opset: 9, ..CastOptions::default() }),
+        refused(DataType::Float16, CastOptions::new().opset(9)),
         "in.safetensors: tensor `c`: Cast-9 does not take bfloat16 (Cast-13 is the first that does)"
     );
     let error =
@@ -219,9 +219,9 @@ fn attributes_arrive() {
         cast_file(&source, &target, &FileCast { options, ..FileCast::new(to) }).expect("cast");
         read_tensor(&target).expect("read").tensor.bytes().map(<[u8]>::to_vec)
     };
-    let options = CastOptions { round_mode: Some(RoundMode::Down), ..CastOptions::default() };
+    let options = CastOptions::new().round_mode(RoundMode::Down);
     assert_eq!(cast(DataType::Float8E8M0, options), Some(vec![127, 127, 136]));
-    let options = CastOptions { saturate: Some(false), ..CastOptions::default() };
+    let options = CastOptions::new().saturate(false);
     assert_eq!(cast(DataType::Float8E4M3FN, options), Some(vec![0x38, 0x3c, 0x7f]));
 }
 
@@ -244,7 +244,7 @@ fn bit_casts() {
             );
         }
     }
-    let options = CastOptions { saturate: Some(true), ..CastOptions::default() };
+    let options = CastOptions::new().saturate(true);
     let request = FileCast { options, ..FileCast::new(DataType::Int32) };
     let error =
         bit_cast_file(folder.path().join("in.npy"), folder.path().join("o.npy"), &request).expect_err("refused");

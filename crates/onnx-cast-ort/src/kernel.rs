@@ -35,18 +35,19 @@ impl Kernel {
                 api.text(info, c"round_mode")?,
             )
         };
-        let opset = opset.unwrap_or(NEWEST_OPSET.into());
+        let opset = opset.unwrap_or(NEWEST_OPSET);
         let to = || {
             let number = to.ok_or_else(|| Failure::node("attribute `to` is missing"))?;
             Ok::<_, Failure>(DataType::from_onnx(number).ok_or(OpError::TypeNumber { operator, number })?)
         };
         let saturate = saturate.map(|value| value != 0);
-        let round_mode = round_mode.map(|word| word.parse()).transpose()?;
-        let options = CastOptions { opset, saturate, round_mode, backend: None, threads: None };
+        let round_mode = round_mode.map(|word| word.parse()).transpose().map_err(OpError::from)?;
+        let options = CastOptions::new().opset(opset).saturate(saturate).round_mode(round_mode);
         let which = match operator {
             Operator::Cast => Which::Cast(Cast::new(to()?, &options)?),
             Operator::CastLike => Which::CastLike(CastLike::new(&options)?),
             Operator::BitCast => Which::BitCast(BitCast::new(to()?, opset)?),
+            _ => return Err(Failure::node("an operator that is not known here")),
         };
         Ok(Kernel { api, which })
     }
@@ -67,8 +68,8 @@ impl Kernel {
             let mut output = ptr::null_mut();
             api.check(api.KernelContext_GetOutput(context, 0, dims.as_ptr(), dims.len(), &mut output))?;
             let (to, _) = api.of_value(output)?;
-            if to != plan.to() {
-                return Err(Failure::run(format_args!("an output of {to} for a cast to {}", plan.to())));
+            if to != plan.target_type() {
+                return Err(Failure::run(format_args!("an output of {to} for a cast to {}", plan.target_type())));
             }
             let negative = |_| Failure::run("a tensor with a negative dimension");
             let shape =
@@ -100,8 +101,8 @@ impl Kernel {
     ) -> Result<(), Failure> {
         // SAFETY: promised.
         unsafe {
-            let view = self.view(input, plan.from(), shape)?;
-            let bytes = self.bytes(output, plan.to(), shape)?;
+            let view = self.view(input, plan.source_type(), shape)?;
+            let bytes = self.bytes(output, plan.target_type(), shape)?;
             Ok(plan.run_into(&view, bytes)?)
         }
     }

@@ -84,6 +84,8 @@ unsafe extern "system" fn name_of(op: *const CustomOp) -> *const c_char {
         Operator::Cast => c"ExactCast",
         Operator::CastLike => c"ExactCastLike",
         Operator::BitCast => c"ExactBitCast",
+        // Only the three operators above are registered.
+        _ => c"",
     }
     .as_ptr()
 }

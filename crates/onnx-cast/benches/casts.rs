@@ -4,7 +4,7 @@
 //! `cargo bench -p onnx-cast -- strings`
 
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main, measurement::WallTime};
-use onnx_cast::{Backend, Cast, CastOptions, DataType, PlainElement, Plan, Strings, Tensor, TensorView, cast_slice};
+use onnx_cast::{Backend, Cast, CastOptions, DataType, Element, Plan, Strings, Tensor, TensorView, cast_slice};
 use std::hint::black_box;
 
 /// Texts of one run, few enough to stay in the second cache, enough that no branch is learnt by heart.
@@ -32,11 +32,11 @@ fn uniform(bits: u64) -> f64 {
 }
 
 fn plan(from: DataType, to: DataType, backend: Option<Backend>) -> Plan {
-    let options = CastOptions { threads: Some(1), backend, ..CastOptions::default() };
+    let options = CastOptions::new().threads(1).backend(backend);
     Cast::new(to, &options).and_then(|cast| cast.plan(from)).expect("Cast-28 takes the pair")
 }
 
-fn tensor<T: PlainElement>(elements: impl Iterator<Item = T>) -> Tensor {
+fn tensor<T: Element>(elements: impl Iterator<Item = T>) -> Tensor {
     let elements: Vec<T> = elements.collect();
     Tensor::from_slice(vec![elements.len()], &elements).expect("one dimension")
 }

@@ -2,22 +2,21 @@
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
-mod float_environment;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64", all(target_arch = "wasm32", target_feature = "simd128")))]
 mod generic;
 mod lookup_tables;
 mod portable;
+mod unknown;
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 mod wasm32;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
-use crate::error::CastError;
 use crate::kernel::KernelTable;
 use std::fmt;
 use std::sync::LazyLock;
 
-pub(crate) use float_environment::with_default as with_default_float_environment;
+pub use unknown::UnknownBackend;
 
 struct Row {
     name: &'static str,
@@ -49,10 +48,10 @@ impl Backend {
     ///
     /// # Errors
     /// Where there is none, or this machine cannot run it.
-    pub fn by_name(name: &str) -> Result<Backend, CastError> {
+    pub fn by_name(name: &str) -> Result<Backend, UnknownBackend> {
         available()
             .find(|backend| backend.name().eq_ignore_ascii_case(name))
-            .ok_or_else(|| CastError::Backend { name: name.to_owned() })
+            .ok_or_else(|| UnknownBackend { name: name.to_owned() })
     }
 
     /// The fastest backend that this machine can run, or the one that the environment variable [`BACKEND_VARIABLE`]

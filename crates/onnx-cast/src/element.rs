@@ -27,7 +27,6 @@ pub use half::{BFloat16, Float16};
 pub use int2::{Int2, Uint2};
 pub use int4::{Int4, Uint4};
 pub use interchange::Interchange;
-pub use slice::PlainElement;
 pub(crate) use slice::{bytes_of, bytes_of_mut};
 
 /// What kind of thing an element is.
@@ -63,11 +62,11 @@ pub struct TypeInfo {
     /// What it is.
     pub kind: Kind,
     /// The first version of Cast that takes it.
-    pub cast_since: Option<u32>,
+    pub cast_since: Option<i64>,
     /// The first version of CastLike that takes it.
-    pub cast_like_since: Option<u32>,
+    pub cast_like_since: Option<i64>,
     /// The first version of BitCast that takes it.
-    pub bit_cast_since: Option<u32>,
+    pub bit_cast_since: Option<i64>,
 }
 
 macro_rules! type_table {
@@ -76,6 +75,7 @@ macro_rules! type_table {
         /// The element type of a tensor, with ONNX's `TensorProto.DataType` number as its discriminant.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
+        #[non_exhaustive]
         pub enum DataType {
             $($(#[$doc])* $variant = $code,)*
         }
@@ -170,11 +170,21 @@ type_table! {
         Kind::Float(Float6E3M2::FORMAT), Some(28), None, None;
 }
 
+/// Length of [`DataType::NUMERIC`].
+const NUMERIC_COUNT: usize = {
+    let (mut i, mut n) = (0, 0);
+    while i < DataType::ALL.len() {
+        n += DataType::ALL[i].is_numeric() as usize;
+        i += 1;
+    }
+    n
+};
+
 impl DataType {
     /// The types that Cast takes and that are numbers (or bool): everything but string and complex, in the order of
     /// ONNX's numbers. The kernel table is indexed by the place in this list.
     pub const NUMERIC: &'static [DataType] = &{
-        let mut list = [DataType::Float; 25];
+        let mut list = [DataType::Float; NUMERIC_COUNT];
         let (mut i, mut n) = (0, 0);
         while i < DataType::ALL.len() {
             if DataType::ALL[i].is_numeric() {
@@ -183,7 +193,6 @@ impl DataType {
             }
             i += 1;
         }
-        assert!(n == list.len());
         list
     };
 
@@ -240,7 +249,7 @@ impl DataType {
         matches!(self.info().kind, Kind::Float(_))
     }
 
-    /// Whether this is one of the 25 types that are neither string nor complex.
+    /// Whether this type is neither string nor complex: a number, or bool.
     #[inline]
     pub const fn is_numeric(self) -> bool {
         !matches!(self.info().kind, Kind::String | Kind::Complex)
@@ -249,6 +258,38 @@ impl DataType {
     /// Whether elements are narrower than a byte and so packed.
     pub const fn is_packed(self) -> bool {
         self.info().bits > 0 && self.info().bits < 8
+    }
+
+    /// Whether the attribute `saturate` of Cast changes what a cast to this type gives: float types of 8 bits, which have
+    /// NaN or infinity to write in place of a value beyond the largest.
+    ///
+    /// ```
+    /// use onnx_cast::DataType;
+    ///
+    /// assert!(DataType::Float8E5M2.obeys_saturate() && DataType::Float8E8M0.obeys_saturate());
+    /// assert!(!DataType::Float16.obeys_saturate() && !DataType::Float4E2M1.obeys_saturate());
+    /// ```
+    pub const fn obeys_saturate(self) -> bool {
+        match self.float_format() {
+            Some(format) => format.bits <= 8 && format.nan_code().is_some(),
+            None => false,
+        }
+    }
+
+    /// Whether the attribute `round_mode` of Cast changes what a cast to this type gives: float types without a
+    /// significand, which round between powers of two.
+    ///
+    /// ```
+    /// use onnx_cast::DataType;
+    ///
+    /// assert!(DataType::Float8E8M0.obeys_round_mode());
+    /// assert!(!DataType::Float8E4M3FN.obeys_round_mode());
+    /// ```
+    pub const fn obeys_round_mode(self) -> bool {
+        match self.float_format() {
+            Some(format) => format.significand_bits == 0,
+            None => false,
+        }
     }
 
     /// Place in [`DataType::NUMERIC`].
@@ -316,7 +357,12 @@ impl FromStr for DataType {
 }
 
 mod sealed {
-    pub trait Sealed {}
+    /// What keeps the list of element types closed, and what typed slices rest on.
+    ///
+    /// # Safety
+    /// An element is laid out as its `Bits`: the same size and alignment, no padding, initialised bytes that are the bit
+    /// pattern, and valid with every pattern that `to_bits` can return.
+    pub unsafe trait Sealed {}
 }
 pub(crate) use sealed::Sealed;
 
@@ -324,7 +370,9 @@ pub(crate) use sealed::Sealed;
 ///
 /// Implemented for `f32`, `f64`, the integers from 8 to 64 bits, `bool`, and the newtypes of this crate. Sealed: the
 /// list of types is ONNX's.
-pub trait Element: Copy + Default + Send + Sync + Sealed + 'static {
+pub trait Element:
+    Copy + Default + fmt::Debug + fmt::Display + PartialEq + PartialOrd + Send + Sync + Sealed + 'static
+{
     /// The ONNX type.
     const DATA_TYPE: DataType;
     /// An unsigned integer that holds the bit pattern: 8, 16, 32 or 64 bits.
@@ -336,6 +384,7 @@ pub trait Element: Copy + Default + Send + Sync + Sealed + 'static {
 }
 
 /// The unsigned integers that hold bit patterns.
+#[doc(hidden)]
 pub trait Word: Copy + Default + Send + Sync + Sealed + 'static {
     /// Bytes of a word, in little-endian order.
     type Bytes: AsRef<[u8]> + for<'a> TryFrom<&'a [u8]>;
@@ -378,9 +427,15 @@ word!(u8, u16, u32, u64);
 macro_rules! bit_pattern_type {
     ($(#[$doc:meta])* $name:ident, $data_type:ident, $bits:ty, $mask:expr) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+        #[derive(Clone, Copy, Default)]
         #[repr(transparent)]
         pub struct $name($bits);
+
+        // The mask is the width of the type table.
+        const _: () = {
+            let bits = crate::element::DataType::$data_type.info().bits;
+            assert!($mask as u64 == u64::MAX >> (64 - bits), "the mask is not the width of the type");
+        };
 
         impl $name {
             /// The element with this bit pattern; bits above the element's width are ignored.
@@ -394,7 +449,8 @@ macro_rules! bit_pattern_type {
             }
         }
 
-        impl crate::element::Sealed for $name {}
+        // SAFETY: `repr(transparent)` over its `Bits`.
+        unsafe impl crate::element::Sealed for $name {}
 
         impl crate::element::Element for $name {
             const DATA_TYPE: crate::element::DataType = crate::element::DataType::$data_type;
@@ -412,6 +468,26 @@ macro_rules! bit_pattern_type {
 }
 pub(crate) use bit_pattern_type;
 
+/// Declares the constants of a float newtype, from its format.
+macro_rules! float_constants {
+    ($name:ident, $bits:ty, $format:expr) => {
+        impl $name {
+            /// The format's constants.
+            pub const FORMAT: crate::format::FloatFormat = $format;
+
+            /// The largest finite value.
+            pub const MAX: Self = $name(Self::FORMAT.max_code() as $bits);
+
+            /// The smallest positive normal value.
+            pub const MIN_POSITIVE: Self = $name(Self::FORMAT.min_normal_code() as $bits);
+
+            /// The difference between 1 and the next larger value.
+            pub const EPSILON: Self = $name(Self::FORMAT.epsilon_code() as $bits);
+        }
+    };
+}
+pub(crate) use float_constants;
+
 /// Passes the Rust types of [`DataType::NUMERIC`], in its order, to a macro, behind what else it is given: the one place
 /// where the types stand as a list of Rust types. Exported for this crate's own tests.
 #[doc(hidden)]
@@ -426,3 +502,19 @@ macro_rules! with_numeric_types {
     };
 }
 pub(crate) use with_numeric_types;
+
+/// A forgotten type, or one in the wrong place, in `with_numeric_types` does not compile.
+macro_rules! check_order {
+    ($($ty:ty)*) => {
+        const _: () = {
+            let types = [$(<$ty as Element>::DATA_TYPE),*];
+            assert!(types.len() == NUMERIC_COUNT, "with_numeric_types lacks a numeric type");
+            let mut i = 0;
+            while i < types.len() {
+                assert!(types[i] as u8 == DataType::NUMERIC[i] as u8, "with_numeric_types has another order");
+                i += 1;
+            }
+        };
+    };
+}
+with_numeric_types!(check_order);

@@ -121,6 +121,17 @@ impl FloatFormat {
         if self.signed { 1 << self.significand_bits } else { 0 }
     }
 
+    /// The code of the difference between 1 and the next larger number, 2^-significand_bits.
+    pub const fn epsilon_code(&self) -> u64 {
+        let field = self.bias - self.significand_bits as i32;
+        if field > 0 {
+            (field as u64) << self.significand_bits
+        } else {
+            // Below the smallest normal number, 2^(1 - bias): in units of 2^(1 - bias - significand_bits).
+            1 << (self.bias - 1)
+        }
+    }
+
     /// The code of the smallest subnormal number, where the format has subnormals.
     pub const fn min_subnormal_code(&self) -> Option<u64> {
         if self.significand_bits > 0 { Some(1) } else { None }

@@ -3,14 +3,11 @@
 //! Sources of 16 bits and more have a kernel for each pair. Those of 8 bits or fewer are looked up, by loops that depend on
 //! the widths alone and take the types and rules from a [`Context`].
 
-mod drive;
 pub(crate) mod staged;
-
-pub(crate) use drive::Job;
 
 use crate::element::{with_numeric_types, *};
 use crate::packed::{bits, get, set};
-use crate::scalar::{Narrow, RoundMode, Rules, Widen, widen_code};
+use crate::scalar::{Narrow, Rules, Widen, widen_code};
 
 /// Where results are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +36,7 @@ impl Context {
             let mut rules = [Rules::NONE; DataType::ALL.len() + 1];
             let mut i = 0;
             while i < DataType::ALL.len() {
-                rules[DataType::ALL[i] as usize] = Rules::new(DataType::ALL[i], u32::MAX, true, RoundMode::Up);
+                rules[DataType::ALL[i] as usize] = Rules::newest(DataType::ALL[i]);
                 i += 1;
             }
             rules
@@ -184,7 +181,7 @@ enum Hub {
 fn hub(data_type: DataType, code: u8) -> Hub {
     match Class::of(data_type) {
         Some(Class::SmallFloat(format)) => Hub::Float(widen_code(format, code.into())),
-        Some(Class::E8M0) => Hub::Float(Widen::to_odd_f32(Float8E8M0::from_bits(code))),
+        Some(Class::E8M0) => Hub::Float(Widen::to_f32_round_to_odd(Float8E8M0::from_bits(code))),
         Some(Class::Int { bits, signed }) => {
             let unused = 32 - bits;
             let bits = u32::from(code) << unused;
@@ -201,7 +198,7 @@ fn hub(data_type: DataType, code: u8) -> Hub {
 fn narrow_bits<D: Narrow>(value: Hub, rules: &Rules) -> u64 {
     let result = match value {
         Hub::Float(value) => D::from_f32(value, rules),
-        Hub::Int(value) if D::WRAPS => D::from_i32(value, rules),
+        Hub::Int(value) if D::INT_WRAPS => D::from_i32(value, rules),
         Hub::Int(value) => D::from_f32(value as f32, rules),
     };
     result.to_bits().to_u64()

@@ -1,8 +1,8 @@
-//! The ONNX operators Cast, CastLike and BitCast: every one of the 676 pairs of element types, every bit right.
+//! The ONNX operators Cast, CastLike and BitCast: every pair of element types, every bit right.
 //!
 //! - [`Cast`], [`CastLike`] and [`BitCast`] are the operators, by opset, with ONNX's attributes; [`CastOptions`] says
 //!   how. They run on a [`TensorView`] into a new [`Tensor`] or into a buffer of the caller's.
-//! - [`cast_slice`] casts Rust slices; [`scalar::cast_one`] one element.
+//! - [`cast_slice`] casts Rust slices, [`cast_slice_packed`] to packed bytes; [`scalar::cast_one`] one element.
 //! - [`Plan`] is a cast resolved for two types, to run many times.
 //! - [`DataType`] is the table of types; [`Float16`], [`BFloat16`], [`Float8E4M3FN`] and the others stand for the
 //!   elements that Rust has no type for.
@@ -15,7 +15,7 @@
 //! use onnx_cast::{Cast, CastOptions, DataType, RoundMode, Tensor};
 //!
 //! let scales = Tensor::from_slice(vec![3], &[1.0f64, 1.5, 3.0])?;
-//! let options = CastOptions { round_mode: Some(RoundMode::Down), ..Default::default() };
+//! let options = CastOptions::new().round_mode(RoundMode::Down);
 //! let powers = Cast::new(DataType::Float8E8M0, &options)?.run(&scales.view())?;
 //! assert_eq!(powers.bytes(), Some(&[127, 127, 128][..]));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -24,25 +24,33 @@
 mod arch;
 mod element;
 mod error;
+mod features;
 mod format;
 mod kernel;
 pub mod ops;
 mod packed;
 pub mod scalar;
-mod spread;
 mod tensor;
+mod unpacked;
 
-pub use arch::{BACKEND_VARIABLE, Backend, available as available_backends};
+pub use arch::{BACKEND_VARIABLE, Backend, UnknownBackend, available as available_backends};
 #[doc(hidden)]
 pub use element::Interchange;
 pub use element::{
     BFloat16, DataType, Element, Float4E2M1, Float6E2M3, Float6E3M2, Float8E4M3FN, Float8E4M3FNUZ, Float8E5M2,
-    Float8E5M2FNUZ, Float8E8M0, Float16, Int2, Int4, Kind, PlainElement, TypeInfo, Uint2, Uint4, UnknownType, Word,
+    Float8E5M2FNUZ, Float8E8M0, Float16, Int2, Int4, Kind, TypeInfo, Uint2, Uint4, UnknownType, Word,
 };
-pub use error::{CastError, OpError, ParseError, TensorError};
 pub use format::{FloatFormat, Nan};
-pub use ops::{BitCast, Cast, CastLike, CastOptions, NEWEST_OPSET, Operator, Plan, cast_slice};
-pub use packed::clear_padding;
-pub use scalar::RoundMode;
-pub use spread::{pack, unpack};
-pub use tensor::{Data, Strings, StringsView, Tensor, TensorData, TensorView, element_count};
+pub use ops::{
+    BitCast, Cast, CastError, CastLike, CastOptions, NEWEST_OPSET, OpError, Operator, Plan, cast_slice,
+    cast_slice_packed,
+};
+pub use scalar::text::ParseError;
+pub use scalar::{RoundMode, UnknownRoundMode};
+pub use tensor::{Data, Strings, StringsView, Tensor, TensorData, TensorError, TensorView, element_count};
+pub use unpacked::{PackError, clear_padding, pack, unpack};
+
+/// The page for authors of runtimes, whose example is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/runtime-authors.md")]
+struct RuntimeAuthors;

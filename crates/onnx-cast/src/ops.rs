@@ -3,25 +3,29 @@
 mod bit_cast;
 mod cast;
 mod cast_like;
+mod error;
 mod exact;
+pub(crate) mod execute;
 mod node;
 mod plan;
+mod strings;
 
 use crate::element::DataType;
-use crate::error::OpError;
 use std::fmt;
 
 pub use bit_cast::BitCast;
-pub use cast::{Cast, CastOptions, cast_slice};
+pub use cast::{Cast, CastOptions, cast_slice, cast_slice_packed};
 pub use cast_like::CastLike;
+pub use error::{CastError, OpError};
 pub use node::{Attribute, AttributeValue};
 pub use plan::Plan;
 
 /// The newest opset known here, and the default everywhere.
-pub const NEWEST_OPSET: u32 = 28;
+pub const NEWEST_OPSET: i64 = 28;
 
 /// Which operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Operator {
     /// ONNX `Cast`.
     Cast,
@@ -45,7 +49,7 @@ impl Operator {
     }
 
     /// The versions, oldest first.
-    pub const fn versions(self) -> &'static [u32] {
+    pub const fn versions(self) -> &'static [i64] {
         match self {
             Operator::Cast => &[1, 6, 9, 13, 19, 21, 23, 24, 25, 28],
             Operator::CastLike => &[15, 19, 21, 23, 24, 25],
@@ -58,16 +62,15 @@ impl Operator {
     /// # Errors
     /// Where the opset is older than the operator, or newer than [`NEWEST_OPSET`].
     #[inline]
-    pub fn version_at(self, opset: i64) -> Result<u32, OpError> {
+    pub fn version_at(self, opset: i64) -> Result<i64, OpError> {
         let versions = self.versions().iter().rev();
-        let version =
-            versions.copied().find(|&version| i64::from(version) <= opset && opset <= i64::from(NEWEST_OPSET));
+        let version = versions.copied().find(|&version| version <= opset && opset <= NEWEST_OPSET);
         version.ok_or(OpError::Opset { operator: self, opset })
     }
 
     /// The first version that takes a type, for input and output alike.
     #[inline]
-    pub const fn since(self, data_type: DataType) -> Option<u32> {
+    pub const fn since(self, data_type: DataType) -> Option<i64> {
         let info = data_type.info();
         match self {
             Operator::Cast => info.cast_since,
@@ -78,12 +81,12 @@ impl Operator {
 
     /// Whether a version takes a type.
     #[inline]
-    pub fn takes(self, version: u32, data_type: DataType) -> bool {
+    pub fn supports(self, version: i64, data_type: DataType) -> bool {
         self.since(data_type).is_some_and(|since| since <= version)
     }
 
     /// The attributes, each with the first version that has it.
-    pub const fn attributes(self) -> &'static [(&'static str, u32)] {
+    pub const fn attributes(self) -> &'static [(&'static str, i64)] {
         match self {
             Operator::Cast => &[("to", 1), ("saturate", 19), ("round_mode", 24)],
             Operator::CastLike => &[("saturate", 19), ("round_mode", 24)],
@@ -92,14 +95,14 @@ impl Operator {
     }
 
     #[inline]
-    pub(crate) fn check_type(self, version: u32, data_type: DataType) -> Result<(), OpError> {
-        if self.takes(version, data_type) {
+    pub(crate) fn check_type(self, version: i64, data_type: DataType) -> Result<(), OpError> {
+        if self.supports(version, data_type) {
             return Ok(());
         }
         Err(OpError::Type { operator: self, version, data_type, since: self.since(data_type) })
     }
 
-    pub(crate) fn check_attribute(self, version: u32, name: &str) -> Result<(), OpError> {
+    pub(crate) fn check_attribute(self, version: i64, name: &str) -> Result<(), OpError> {
         let since = self.attributes().iter().find(|(known, _)| *known == name).map(|(_, since)| *since);
         match since {
             Some(since) if since <= version => Ok(()),

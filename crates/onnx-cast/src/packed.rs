@@ -67,13 +67,14 @@ fn last_byte_mask(data_type: DataType, len: usize) -> u8 {
 }
 
 /// Zeroes the padding behind the last of `len` elements.
-pub fn clear_padding(data_type: DataType, len: usize, bytes: &mut [u8]) {
+pub(crate) fn clear_padding(data_type: DataType, len: usize, bytes: &mut [u8]) {
     if let Some(last) = bytes.last_mut() {
         *last &= last_byte_mask(data_type, len);
     }
 }
 
 /// [`crate::pack`], element by element: what the tables of the kernels are made with, and what that is held against.
+#[cfg(test)]
 pub(crate) fn pack(data_type: DataType, elements: &[u8], bytes: &mut [u8]) -> Option<()> {
     if !data_type.is_packed() || data_type.byte_len(elements.len())? != bytes.len() {
         return None;
@@ -83,6 +84,7 @@ pub(crate) fn pack(data_type: DataType, elements: &[u8], bytes: &mut [u8]) -> Op
 }
 
 /// [`crate::unpack`], likewise.
+#[cfg(test)]
 pub(crate) fn unpack(data_type: DataType, bytes: &[u8], elements: &mut [u8]) -> Option<()> {
     if !data_type.is_packed() || data_type.byte_len(elements.len())? != bytes.len() {
         return None;

@@ -5,32 +5,37 @@
 //! 25 to narrow instead of 625 conversions. Strings are in [`text`].
 
 mod e8m0;
+mod float_environment;
 mod integer;
 mod narrow;
 mod rules;
 pub mod text;
+mod value;
 mod widen;
 
 use crate::element::{Element, Word};
 
+pub(crate) use float_environment::with_default as with_default_float_environment;
 pub use narrow::FloatElement;
-pub use rules::{RoundMode, Rules};
+pub use rules::{RoundMode, Rules, UnknownRoundMode};
 pub(crate) use widen::widen_code;
 
-/// An element that can be cast from.
+/// An element that can be cast from. Every [`Element`] is one.
+#[doc(hidden)]
 pub trait Widen: Element {
     /// Widens to the hub that suits `D` and narrows from there. `rules` are those of `D`.
-    fn widen_to<D: Narrow>(self, rules: &Rules) -> D;
+    fn cast_to<D: Narrow>(self, rules: &Rules) -> D;
 
     /// The value as `f32`: *rounded to odd* where that does not hold it, so that rounding the result to a float type of 16
     /// bits or fewer, other than `float8e8m0`, gives what rounding the value would have.
-    fn to_odd_f32(self) -> f32;
+    fn to_f32_round_to_odd(self) -> f32;
 }
 
-/// An element that can be cast to, from each hub. Every method takes the exact source value and rounds once.
+/// An element that can be cast to, from each hub; every [`Element`] is one. Every method takes the exact source value and rounds once.
+#[doc(hidden)]
 pub trait Narrow: Element {
     /// Whether the target is an integer type that keeps the low bits of an integer source.
-    const WRAPS: bool;
+    const INT_WRAPS: bool;
     /// From a value that `f32` holds.
     fn from_f32(value: f32, rules: &Rules) -> Self;
     /// From a value that `f64` holds.
@@ -58,5 +63,5 @@ pub fn cast_one<S: Widen, D: Narrow>(value: S, rules: &Rules) -> D {
     if S::DATA_TYPE as u8 == D::DATA_TYPE as u8 {
         return D::from_bits(Word::from_u64(value.to_bits().to_u64()));
     }
-    crate::arch::with_default_float_environment(|| value.widen_to(rules))
+    with_default_float_environment(|| value.cast_to(rules))
 }

@@ -1,193 +1,55 @@
-//! Tensors, borrowed and owned: an element type, a shape, and the elements as ONNX's `raw_data` holds them: little
-//! endian, 4- and 2-bit types packed from the low bits of each byte, 6-bit types four to three bytes.
+//! Tensors, borrowed and owned: an element type, a shape, and the elements in the layout of ONNX's `raw_data`. That is
+//! little endian; 4- and 2-bit types packed from the low bits of each byte; 6-bit types four to three bytes.
 //!
-//! A view is checked once, when it is made; after that its length is right. Strings are offsets and bytes, as columnar
-//! formats hold them, so that a million of them are two allocations.
+//! A view is checked once, when it is made, so later code relies on its length.
 
-use crate::element::{DataType, PlainElement, bytes_of};
-use crate::error::TensorError;
-use std::borrow::Cow;
+mod error;
+mod strings;
+
+use crate::element::{DataType, Element, Word, bytes_of, bytes_of_mut};
+use crate::packed::{bits, byte_len, pack_elements, unpack_elements, word};
+
+pub use error::TensorError;
+pub use strings::{Strings, StringsView};
 
 /// The number of elements of a shape; `None` where it does not fit `usize`.
+///
+/// ```
+/// use onnx_cast::element_count;
+///
+/// assert_eq!(element_count(&[2, 3]), Some(6));
+/// assert_eq!(element_count(&[]), Some(1));
+/// assert_eq!(element_count(&[usize::MAX, 2]), None);
+/// ```
 #[inline]
 pub fn element_count(shape: &[usize]) -> Option<usize> {
-    // A zero dimension makes the count 0 however large the others are, so it must be looked for first.
+    // A dimension of zero makes the count 0 even where the product of the others overflows, so look for it first.
     if shape.contains(&0) {
         return Some(0);
     }
     shape.iter().try_fold(1usize, |count, &dim| count.checked_mul(dim))
 }
 
-/// Strings, borrowed: string `i` is `bytes[offsets[i]..offsets[i + 1]]`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StringsView<'a> {
-    offsets: &'a [u64],
-    bytes: &'a [u8],
-}
-
-impl<'a> StringsView<'a> {
-    /// From one offset more than there are strings: the first 0, none below the one before, the last `bytes.len()`.
-    /// The bytes are UTF-8 by ONNX's word, which is checked only where a string is read as a number.
-    ///
-    /// # Errors
-    /// [`TensorError::StringOffsets`] names the first offset that breaks the rule.
-    pub fn new(offsets: &'a [u64], bytes: &'a [u8]) -> Result<Self, TensorError> {
-        let mut last = 0;
-        for (index, &offset) in offsets.iter().enumerate() {
-            if offset < last || offset > bytes.len() as u64 || (index == 0 && offset != 0) {
-                return Err(TensorError::StringOffsets { index });
-            }
-            last = offset;
-        }
-        if offsets.is_empty() || last != bytes.len() as u64 {
-            return Err(TensorError::StringOffsets { index: offsets.len().saturating_sub(1) });
-        }
-        Ok(StringsView { offsets, bytes })
-    }
-
-    /// Number of strings.
-    pub fn len(&self) -> usize {
-        self.offsets.len() - 1
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// String `index`, if there is one.
-    pub fn get(&self, index: usize) -> Option<&'a [u8]> {
-        let start = *self.offsets.get(index)?;
-        let end = *self.offsets.get(index.checked_add(1)?)?;
-        self.bytes.get(start as usize..end as usize)
-    }
-
-    /// The strings in order.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
-        let bytes = self.bytes;
-        self.offsets.windows(2).map(move |pair| &bytes[pair[0] as usize..pair[1] as usize])
-    }
-
-    /// For each string in order, the bytes up to its end, and where in them it starts.
-    pub(crate) fn iter_ends(&self) -> impl ExactSizeIterator<Item = (&'a [u8], usize)> + use<'a> {
-        let bytes = self.bytes;
-        self.offsets.windows(2).map(move |pair| (&bytes[..pair[1] as usize], pair[0] as usize))
-    }
-
-    /// The offsets, one more than there are strings.
-    pub fn offsets(&self) -> &'a [u64] {
-        self.offsets
-    }
-
-    /// The bytes of all strings, one after the other.
-    pub fn bytes(&self) -> &'a [u8] {
-        self.bytes
-    }
-}
-
-/// Strings, owned.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Strings {
-    offsets: Vec<u64>,
-    bytes: Vec<u8>,
-}
-
-impl Default for Strings {
-    fn default() -> Self {
-        Strings::new()
-    }
-}
-
-impl Strings {
-    /// No strings.
-    pub fn new() -> Self {
-        Strings { offsets: vec![0], bytes: Vec::new() }
-    }
-
-    /// No strings, with room for `strings` of them and `bytes` bytes in all.
-    pub fn with_capacity(strings: usize, bytes: usize) -> Self {
-        let mut offsets = Vec::with_capacity(strings.saturating_add(1));
-        offsets.push(0);
-        Strings { offsets, bytes: Vec::with_capacity(bytes) }
-    }
-
-    /// Appends a string.
-    pub fn push(&mut self, string: &[u8]) {
-        self.bytes.extend_from_slice(string);
-        self.offsets.push(self.bytes.len() as u64);
-    }
-
-    /// Removes all strings and keeps the memory.
-    pub fn clear(&mut self) {
-        self.offsets.truncate(1);
-        self.bytes.clear();
-    }
-
-    /// Borrowed.
-    pub fn view(&self) -> StringsView<'_> {
-        StringsView { offsets: &self.offsets, bytes: &self.bytes }
-    }
-}
-
-/// Appends strings of at most `ROOM` bytes by writing over characters `0`: what a string leaves of its room is the start
-/// of the next one's. So nothing is copied, and the zeros of long numbers are there already.
-pub(crate) struct StringsWriter<'a, const ROOM: usize> {
-    strings: &'a mut Strings,
-    /// Bytes that belong to strings; those behind are zeros.
-    end: usize,
-}
-
-impl<'a, const ROOM: usize> StringsWriter<'a, ROOM> {
-    /// To append about `count` strings.
-    pub(crate) fn new(strings: &'a mut Strings, count: usize) -> Self {
-        strings.offsets.reserve(count);
-        let end = strings.bytes.len();
-        StringsWriter { strings, end }
-    }
-
-    /// Appends a string for each item: `write` writes it and returns its length. It may write more than the string, but
-    /// leaves zeros behind it if it counts on finding them.
-    #[inline(always)]
-    pub(crate) fn write<T>(&mut self, items: &[T], write: impl Fn(&T, &mut [u8; ROOM]) -> usize) {
-        let Strings { offsets, bytes } = &mut *self.strings;
-        let most = self.end + items.len() * ROOM;
-        if bytes.len() < most {
-            bytes.resize(most, b'0');
-        }
-        let end = &mut self.end;
-        offsets.extend(items.iter().map(|item| {
-            if let Some(room) = bytes[*end..].first_chunk_mut() {
-                *end += write(item, room);
-            }
-            *end as u64
-        }));
-    }
-}
-
-impl<const ROOM: usize> Drop for StringsWriter<'_, ROOM> {
-    fn drop(&mut self) {
-        self.strings.bytes.truncate(self.end);
-    }
-}
-
-impl<S: AsRef<[u8]>> FromIterator<S> for Strings {
-    fn from_iter<I: IntoIterator<Item = S>>(iter: I) -> Self {
-        let mut strings = Strings::new();
-        iter.into_iter().for_each(|string| strings.push(string.as_ref()));
-        strings
-    }
-}
-
 /// The elements of a [`TensorView`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Data<'a> {
-    /// Of every type but string: little endian, packed.
+    /// Every type but string: little endian, packed.
     Bytes(&'a [u8]),
-    /// Of type string.
+    /// The type string.
     Strings(StringsView<'a>),
 }
 
 /// A tensor, borrowed.
+///
+/// ```
+/// use onnx_cast::{DataType, TensorView};
+///
+/// let bytes = [0x00, 0x3c, 0x00, 0xc0];
+/// let view = TensorView::new(DataType::Float16, &[2], &bytes)?;
+/// assert_eq!((view.data_type(), view.len()), (DataType::Float16, 2));
+/// assert!(TensorView::new(DataType::Float16, &[3], &bytes).is_err());
+/// # Ok::<(), onnx_cast::TensorError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TensorView<'a> {
     data_type: DataType,
@@ -200,8 +62,7 @@ impl<'a> TensorView<'a> {
     /// A tensor of any type but string from its bytes, which need no alignment.
     ///
     /// # Errors
-    /// Where the shape's size overflows, the bytes are not exactly as many as type and shape ask for, or the type is
-    /// string.
+    /// Where the shape's size overflows, the number of bytes does not follow from type and shape, or the type is string.
     #[inline]
     pub fn new(data_type: DataType, shape: &'a [usize], bytes: &'a [u8]) -> Result<Self, TensorError> {
         let (len, want) = sizes(data_type, shape)?;
@@ -211,10 +72,34 @@ impl<'a> TensorView<'a> {
         Ok(TensorView { data_type, shape, len, data: Data::Bytes(bytes) })
     }
 
+    /// A tensor that borrows a typed slice, without a copy.
+    ///
+    /// ```
+    /// use onnx_cast::{BFloat16, Cast, CastOptions, DataType, TensorView};
+    ///
+    /// let weights = [1.0f32, -2.0];
+    /// let cast = Cast::new(DataType::BFloat16, &CastOptions::new())?;
+    /// let result = cast.run(&TensorView::from_slice(&[2], &weights)?)?;
+    /// assert_eq!(result.to_vec::<BFloat16>(), Some(vec![BFloat16::from_f32(1.0), BFloat16::from_f32(-2.0)]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Where the shape has another number of elements than the slice, and where the slice's memory is not the tensor's
+    /// bytes: the type is packed (a slice holds one element in a byte), or it has more than 8 bits and the machine is
+    /// big-endian. [`Tensor::from_slice`] copies those.
+    #[inline]
+    pub fn from_slice<T: Element>(shape: &'a [usize], elements: &'a [T]) -> Result<Self, TensorError> {
+        if !is_layout_of_tensors::<T>() {
+            return Err(TensorError::SliceLayout { data_type: T::DATA_TYPE });
+        }
+        TensorView::new(T::DATA_TYPE, shape, bytes_of(elements))
+    }
+
     /// A string tensor.
     ///
     /// # Errors
-    /// Where the shape's size overflows or is not the number of strings.
+    /// Where the shape's size overflows, or is not the number of strings.
     pub fn strings(shape: &'a [usize], strings: StringsView<'a>) -> Result<Self, TensorError> {
         let too_large = || TensorError::TooLarge { data_type: DataType::String, shape: shape.to_vec() };
         let want = element_count(shape).ok_or_else(too_large)?;
@@ -261,9 +146,7 @@ impl<'a> TensorView<'a> {
     pub fn to_tensor(&self) -> Tensor {
         let data = match self.data {
             Data::Bytes(bytes) => TensorData::Bytes(bytes.to_vec()),
-            Data::Strings(strings) => {
-                TensorData::Strings(Strings { offsets: strings.offsets.to_vec(), bytes: strings.bytes.to_vec() })
-            }
+            Data::Strings(strings) => TensorData::Strings(strings.to_strings()),
         };
         Tensor { data_type: self.data_type, shape: self.shape.to_vec(), len: self.len, data }
     }
@@ -277,7 +160,7 @@ fn sizes(data_type: DataType, shape: &[usize]) -> Result<(usize, usize), TensorE
     }
     element_count(shape)
         .and_then(|len| Some((len, data_type.byte_len(len)?)))
-        // No allocation of Rust's is larger than isize::MAX, so a larger claim is one no buffer can meet.
+        // No allocation of Rust's is larger than isize::MAX bytes, so no buffer can hold a larger tensor.
         .filter(|&(_, bytes)| isize::try_from(bytes).is_ok())
         .ok_or_else(|| TensorError::TooLarge { data_type, shape: shape.to_vec() })
 }
@@ -285,9 +168,9 @@ fn sizes(data_type: DataType, shape: &[usize]) -> Result<(usize, usize), TensorE
 /// The elements of a [`Tensor`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TensorData {
-    /// Of every type but string: little endian, packed.
+    /// Every type but string: little endian, packed.
     Bytes(Vec<u8>),
-    /// Of type string.
+    /// The type string.
     Strings(Strings),
 }
 
@@ -312,6 +195,15 @@ impl Tensor {
 
     /// A string tensor.
     ///
+    /// ```
+    /// use onnx_cast::{Cast, CastOptions, DataType, Tensor};
+    ///
+    /// let texts = Tensor::strings(vec![2], ["1.5", "-inf"].into_iter().collect())?;
+    /// let floats = Cast::new(DataType::Float, &CastOptions::new())?.run(&texts.view())?;
+    /// assert_eq!(floats.to_vec::<f32>(), Some(vec![1.5, f32::NEG_INFINITY]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`TensorView::strings`].
     pub fn strings(shape: Vec<usize>, strings: Strings) -> Result<Self, TensorError> {
@@ -319,35 +211,41 @@ impl Tensor {
         Ok(Tensor { data_type: DataType::String, shape, len, data: TensorData::Strings(strings) })
     }
 
-    /// A tensor with the elements of a typed slice.
+    /// A tensor with a copy of the elements of a typed slice, packed where the type is.
     ///
     /// # Errors
-    /// Where the shape does not have as many elements as the slice.
+    /// Where the shape has another number of elements than the slice.
     ///
     /// ```
-    /// # use onnx_cast::{Tensor, DataType};
+    /// use onnx_cast::{DataType, Int4, Tensor};
+    ///
     /// let tensor = Tensor::from_slice(vec![3], &[1.0f32, 2.0, 3.0])?;
     /// assert_eq!(tensor.data_type(), DataType::Float);
+    ///
+    /// let packed = Tensor::from_slice(vec![3], &[1, 2, 15].map(Int4::from_bits))?;
+    /// assert_eq!(packed.bytes(), Some(&[0x21, 0x0f][..]));
     /// # Ok::<(), onnx_cast::TensorError>(())
     /// ```
-    pub fn from_slice<T: PlainElement>(shape: Vec<usize>, elements: &[T]) -> Result<Self, TensorError> {
-        Tensor::new(T::DATA_TYPE, shape, little_endian(elements).into_owned())
+    pub fn from_slice<T: Element>(shape: Vec<usize>, elements: &[T]) -> Result<Self, TensorError> {
+        let bytes = if is_layout_of_tensors::<T>() {
+            bytes_of(elements).to_vec()
+        } else {
+            let mut bytes = vec![0; byte_len::<T>(elements.len())];
+            to_tensor_bytes(elements, &mut bytes);
+            bytes
+        };
+        Tensor::new(T::DATA_TYPE, shape, bytes)
     }
 
-    /// The elements as a vector of Rust's type for them; `None` where the tensor is of another type.
-    pub fn to_vec<T: PlainElement>(&self) -> Option<Vec<T>> {
-        use crate::element::Word;
+    /// The elements as a vector of their Rust type; `None` where the tensor has another type.
+    pub fn to_vec<T: Element>(&self) -> Option<Vec<T>> {
         let TensorData::Bytes(bytes) = &self.data else { return None };
         if self.data_type != T::DATA_TYPE {
             return None;
         }
-        let words = bytes.chunks_exact(size_of::<T::Bits>());
-        Some(
-            words
-                .filter_map(|word| <T::Bits as Word>::Bytes::try_from(word).ok())
-                .map(|w| T::from_bits(Word::from_le(w)))
-                .collect(),
-        )
+        let mut elements = vec![T::default(); self.len];
+        from_tensor_bytes(bytes, &mut elements);
+        Some(elements)
     }
 
     /// The element type.
@@ -390,10 +288,28 @@ impl Tensor {
     }
 }
 
-/// The bytes of typed elements in ONNX's order: borrowed where that is the machine's.
-pub(crate) fn little_endian<T: PlainElement>(elements: &[T]) -> Cow<'_, [u8]> {
-    if cfg!(target_endian = "little") || size_of::<T>() == 1 {
-        return Cow::Borrowed(bytes_of(elements));
+/// Whether the memory of a slice of `T` is the tensor's bytes.
+pub(crate) const fn is_layout_of_tensors<T: Element>() -> bool {
+    bits::<T>() == 8 || bits::<T>() > 8 && cfg!(target_endian = "little")
+}
+
+/// Writes elements as the tensor's bytes, which are as many as they take.
+pub(crate) fn to_tensor_bytes<T: Element>(elements: &[T], bytes: &mut [u8]) {
+    if bits::<T>() < 8 {
+        return pack_elements(bits::<T>(), bytes_of(elements), bytes);
     }
-    Cow::Owned(bytes_of(elements).chunks_exact(size_of::<T>()).flat_map(|word| word.iter().rev().copied()).collect())
+    for (element, word) in elements.iter().zip(bytes.chunks_exact_mut(size_of::<T::Bits>())) {
+        word.copy_from_slice(element.to_bits().to_le().as_ref());
+    }
+}
+
+/// Reads elements from the tensor's bytes, which are as many as they take.
+pub(crate) fn from_tensor_bytes<T: Element>(bytes: &[u8], elements: &mut [T]) {
+    if bits::<T>() < 8 {
+        // SAFETY: unpacking leaves the bits above an element's zero, as its type requires.
+        return unpack_elements(bits::<T>(), bytes, unsafe { bytes_of_mut(elements) });
+    }
+    for (word_bytes, element) in bytes.chunks_exact(size_of::<T::Bits>()).zip(elements) {
+        *element = T::from_bits(word(word_bytes));
+    }
 }

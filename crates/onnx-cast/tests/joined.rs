@@ -1,5 +1,5 @@
-//! Does a cast lose nothing exactly where [`DataType::is_exact_in`] says so, and are two casts one where
-//! [`DataType::casts_join`] does? For every value of the types of 16 bits or fewer; of the wider ones, those on and
+//! Does a cast lose nothing exactly where [`DataType::is_lossless_to`] says so, and are two casts one where
+//! [`DataType::is_same_via`] does? For every value of the types of 16 bits or fewer; of the wider ones, those on and
 //! beside the points at which a result changes, and random ones.
 
 mod common;
@@ -23,9 +23,9 @@ fn values(ty: Ty, others: &[Ty]) -> Vec<u64> {
 fn cast(from: Ty, to: Ty, rules: &Rules, count: usize, bytes: &[u8]) -> Option<Vec<u8>> {
     let backend = available_backends().next()?;
     let plan = Cast::new(data_type(to), &options(rules, backend)).ok()?.plan(data_type(from)).ok()?;
-    let mut out = vec![0; plan.to().byte_len(count)?];
+    let mut out = vec![0; plan.target_type().byte_len(count)?];
     let shape = [count];
-    plan.run_into(&TensorView::new(plan.from(), &shape, bytes).ok()?, &mut out).ok()?;
+    plan.run_into(&TensorView::new(plan.source_type(), &shape, bytes).ok()?, &mut out).ok()?;
     Some(out)
 }
 
@@ -67,7 +67,7 @@ fn what_is_called_exact_is() {
                 plain(from, values[i]) != plain(from, back[i])
                     || plain(Ty::Double, left[i]) != plain(Ty::Double, right[i])
             });
-            let told = data_type(from).is_exact_in(data_type(to));
+            let told = data_type(from).is_lossless_to(data_type(to));
             assert_eq!(told, lost.is_none(), "{from:?} in {to:?}, value {:#x?}", lost.map(|i| values[i]));
         }
     }
@@ -78,13 +78,13 @@ fn casts_that_are_called_one_are() {
     let (mut joined, mut apart) = (0, 0);
     for &from in &Ty::NUMERIC {
         for &through in &Ty::NUMERIC {
-            if through == from || !data_type(from).is_exact_in(data_type(through)) {
+            if through == from || !data_type(from).is_lossless_to(data_type(through)) {
                 continue;
             }
             for &to in &Ty::NUMERIC {
                 let values = values(from, &[to, through]);
                 let source = pack(from, &values);
-                let told = data_type(from).casts_join(data_type(through), data_type(to));
+                let told = data_type(from).is_same_via(data_type(through), data_type(to));
                 let mut differ = false;
                 for rules in Rules::distinct(through, to) {
                     let Some(wide) = cast(from, through, &rules, values.len(), &source) else { continue };
@@ -111,9 +111,9 @@ fn casts_that_are_called_one_are() {
 fn strings_and_complex_numbers_are_apart() {
     for &other in DataType::ALL {
         for odd in [DataType::String, DataType::Complex64, DataType::Complex128] {
-            assert_eq!(odd.is_exact_in(other), odd == other);
-            assert_eq!(other.is_exact_in(odd), odd == other);
-            assert!(!odd.casts_join(other, DataType::Float) && !DataType::Float16.casts_join(DataType::Float, odd));
+            assert_eq!(odd.is_lossless_to(other), odd == other);
+            assert_eq!(other.is_lossless_to(odd), odd == other);
+            assert!(!odd.is_same_via(other, DataType::Float) && !DataType::Float16.is_same_via(DataType::Float, odd));
         }
     }
 }

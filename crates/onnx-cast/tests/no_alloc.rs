@@ -61,7 +61,7 @@ fn a_cast_into_memory_of_the_callers() {
     let source = vec![0x3f; 8 * LENGTHS[4]];
     let mut out = vec![0; 8 * LENGTHS[4]];
     for backend in available_backends() {
-        let options = CastOptions { backend: Some(backend), threads: Some(1), ..Default::default() };
+        let options = CastOptions::new().backend(backend).threads(1);
         for &from in DataType::NUMERIC {
             for &to in DataType::NUMERIC {
                 // The largest of some pairs only, for the time it takes.
@@ -88,11 +88,7 @@ fn the_other_operators() {
     let weights = Tensor::from_slice(vec![4], &[1.0f32, 2.0, 3.0, 4.0]).expect("four floats");
     let mut out = [0; 16];
     let (requests, result) = requests(|| {
-        CastLike::new(&CastOptions { opset: 25, ..Default::default() })?.run_into(
-            &weights.view(),
-            DataType::Float16,
-            &mut out[..8],
-        )?;
+        CastLike::new(&CastOptions::new().opset(25))?.run_into(&weights.view(), DataType::Float16, &mut out[..8])?;
         BitCast::new(DataType::Int32, 26)?.run_into(&weights.view(), &mut out)
     });
     assert_eq!((requests, result), (0, Ok(())));
@@ -100,7 +96,7 @@ fn the_other_operators() {
 
 #[test]
 fn slices() {
-    let options = CastOptions { threads: Some(1), ..Default::default() };
+    let options = CastOptions::new().threads(1);
     // The first cast of the program chooses the backend, and reads an environment variable to do so.
     cast_slice(&[1.0f32], &mut [0u8], &options).expect("one element");
     for len in LENGTHS {
@@ -122,7 +118,7 @@ fn slices() {
 
 #[test]
 fn a_new_tensor_is_its_bytes_and_its_shape() {
-    let options = CastOptions { threads: Some(1), ..Default::default() };
+    let options = CastOptions::new().threads(1);
     cast_slice(&[1.0f32], &mut [0u8], &options).expect("one element");
     for len in LENGTHS {
         let floats = Tensor::from_slice(vec![len], &vec![1.5f32; len]).expect("one dimension");

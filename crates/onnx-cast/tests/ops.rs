@@ -9,6 +9,8 @@ use onnx_cast::ops::{Attribute, AttributeValue, Dim, ValueInfo};
 use onnx_cast::*;
 use std::error::Error;
 
+type Int4Element = onnx_cast::Int4;
+
 fn int(name: &str, value: i64) -> Attribute<'_> {
     Attribute { name, value: AttributeValue::Int(value) }
 }
@@ -18,14 +20,13 @@ fn word<'a>(name: &'a str, value: &'a str) -> Attribute<'a> {
 }
 
 fn at(opset: i64) -> CastOptions {
-    CastOptions { opset, ..Default::default() }
+    CastOptions::new().opset(opset)
 }
 
 /// The newest Cast on each backend.
 fn casts(to: DataType) -> impl Iterator<Item = Cast> {
-    available_backends().map(move |backend| {
-        Cast::new(to, &CastOptions { backend: Some(backend), ..Default::default() }).expect("a type of Cast")
-    })
+    available_backends()
+        .map(move |backend| Cast::new(to, &CastOptions::new().backend(backend)).expect("a type of Cast"))
 }
 
 fn floats(values: &[f32]) -> Tensor {
@@ -39,20 +40,20 @@ fn address(tensor: &Tensor) -> *const u8 {
 #[test]
 fn a_node_and_its_options_build_the_same_operator() {
     for version in Operator::Cast.versions() {
-        let opset = i64::from(*version);
-        for &to in DataType::ALL.iter().filter(|&&to| Operator::Cast.takes(*version, to)) {
+        let opset = *version;
+        for &to in DataType::ALL.iter().filter(|&&to| Operator::Cast.supports(*version, to)) {
             let name = to.name().to_uppercase();
             let number = int("to", to.onnx().into());
             let to_attribute = if opset < 6 { word("to", &name) } else { number };
             assert_eq!(Cast::from_node(opset, &[to_attribute]), Cast::new(to, &at(opset)), "Cast-{opset} to {to}");
             for (saturate, value) in [(true, 1), (true, 2), (true, -1), (true, i64::MIN), (false, 0)] {
-                let options = CastOptions { saturate: Some(saturate), ..at(opset) };
+                let options = at(opset).saturate(saturate);
                 let node = Cast::from_node(opset, &[to_attribute, int("saturate", value)]);
                 assert_eq!(node, Cast::new(to, &options), "Cast-{opset} to {to}, saturate {value}");
                 assert_eq!(node.is_ok(), opset >= 19);
             }
             for &mode in RoundMode::ALL {
-                let options = CastOptions { round_mode: Some(mode), ..at(opset) };
+                let options = at(opset).round_mode(mode);
                 let node = Cast::from_node(opset, &[word("round_mode", mode.name()), to_attribute]);
                 assert_eq!(node, Cast::new(to, &options), "Cast-{opset} to {to}, round_mode {mode}");
                 assert_eq!(node.is_ok(), opset >= 24);
@@ -60,14 +61,14 @@ fn a_node_and_its_options_build_the_same_operator() {
         }
     }
     for version in Operator::CastLike.versions() {
-        let opset = i64::from(*version);
+        let opset = *version;
         assert_eq!(CastLike::from_node(opset, &[]), CastLike::new(&at(opset)), "CastLike-{opset}");
-        let options = CastOptions { saturate: Some(false), round_mode: Some(RoundMode::Down), ..at(opset) };
+        let options = at(opset).saturate(false).round_mode(RoundMode::Down);
         let node = CastLike::from_node(opset, &[int("saturate", 0), word("round_mode", "down")]);
         assert_eq!(node.is_ok(), opset >= 24);
         assert_eq!(node.ok(), CastLike::new(&options).ok(), "CastLike-{opset}");
     }
-    for &to in DataType::ALL.iter().filter(|&&to| Operator::BitCast.takes(26, to)) {
+    for &to in DataType::ALL.iter().filter(|&&to| Operator::BitCast.supports(26, to)) {
         assert_eq!(BitCast::from_node(26, &[int("to", to.onnx().into())]), BitCast::new(to, 26), "BitCast to {to}");
     }
 }
@@ -75,14 +76,14 @@ fn a_node_and_its_options_build_the_same_operator() {
 #[test]
 fn an_operator_knows_what_it_is() {
     let cast = Cast::new(Float8E8M0, &at(27)).expect("Cast-25");
-    assert_eq!((cast.to(), cast.version()), (Float8E8M0, 25));
+    assert_eq!((cast.target_type(), cast.version()), (Float8E8M0, 25));
     assert_eq!(cast.rules(), scalar::Rules::new(Float8E8M0, 25, true, RoundMode::Up));
     let plan = cast.plan(Double).expect("Cast-25 takes double");
-    assert_eq!((plan.from(), plan.to()), (Double, Float8E8M0));
+    assert_eq!((plan.source_type(), plan.target_type()), (Double, Float8E8M0));
     assert_eq!(CastLike::new(&at(22)).map(|like| like.version()), Ok(21));
     let bit_cast = BitCast::new(Int8, 28).expect("BitCast-26");
-    assert_eq!((bit_cast.to(), bit_cast.version()), (Int8, 26));
-    assert_eq!(CastOptions::default().opset, i64::from(NEWEST_OPSET));
+    assert_eq!((bit_cast.target_type(), bit_cast.version()), (Int8, 26));
+    assert_eq!(CastOptions::default().opset, NEWEST_OPSET);
 }
 
 #[test]
@@ -110,7 +111,7 @@ fn every_way_to_run_a_cast_gives_the_same() {
                 assert_eq!((want.bytes(), &one), (Some(&*two), &two), "{to}");
             }
             let like = CastLike::new(&at(25)).expect("CastLike-25");
-            if Operator::CastLike.takes(25, to) {
+            if Operator::CastLike.supports(25, to) {
                 assert_eq!(like.run(&input.view(), to).as_ref(), Ok(&want), "{to}");
             }
         }
@@ -205,6 +206,81 @@ fn slices_are_cast_in_place_of_tensors() {
     assert_eq!(error, Err(CastError::OutputLen { data_type: Float, elements: 3, got: 2, want: 3 }));
     let error = cast_slice(&[1i8; 3], &mut [BFloat16::default(); 3], &at(9));
     assert!(matches!(error, Err(CastError::Op(OpError::Type { version: 9, data_type: DataType::BFloat16, .. }))));
+}
+
+/// Every pair of numeric types by `cast_slice` and `cast_slice_packed`, over more than a block, against the operator.
+#[test]
+fn slices_of_every_type_are_cast_as_tensors_are() {
+    const LEN: usize = 600;
+    fn pair<S: onnx_cast::Element, D: onnx_cast::Element>() {
+        let bits = (0..LEN as u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ i);
+        let elements: Vec<S> = bits.map(|bits| S::from_bits(onnx_cast::Word::from_u64(bits))).collect();
+        let source = Tensor::from_slice(vec![LEN], &elements).expect("as many elements");
+        let want = Cast::new(D::DATA_TYPE, &at(28)).expect("a type").run(&source.view()).expect("a cast");
+        let pair = format!("{} -> {}", S::DATA_TYPE, D::DATA_TYPE);
+
+        let mut results = vec![D::default(); LEN];
+        assert_eq!(cast_slice(&elements, &mut results, &at(28)), Ok(()), "{pair}");
+        assert_eq!(Tensor::from_slice(vec![LEN], &results).expect("as many").bytes(), want.bytes(), "{pair}");
+
+        let mut bytes = vec![0xa5; D::DATA_TYPE.byte_len(LEN).expect("few")];
+        assert_eq!(cast_slice_packed::<S, D>(&elements, &mut bytes, &at(28)), Ok(()), "{pair}");
+        assert_eq!(Some(&bytes[..]), want.bytes(), "{pair}");
+        let error = cast_slice_packed::<S, D>(&elements, &mut bytes[1..], &at(28));
+        assert!(matches!(error, Err(CastError::OutputLen { elements: LEN, .. })), "{pair}: {error:?}");
+    }
+    macro_rules! rows {
+        ([$($from:ident)*] $to:tt) => { $(rows!($from $to);)* };
+        ($from:ident [$($to:ident)*]) => { $(pair::<$from, $to>();)* };
+    }
+    use onnx_cast::{Float8E8M0, Int2, Int4, Uint2};
+    rows!([f32 u8 i64 bool Float16 f64 Float8E5M2 Int4 Uint2] [f32 i8 u64 bool BFloat16 Float8E8M0 Int4 Int2 Uint2]);
+    rows!([Int4 Int2] [f64 Int4 Int2]);
+    type Six = onnx_cast::Float6E3M2;
+    rows!([Six f32 Int4] [Six u16]);
+}
+
+#[test]
+fn uninitialised_memory_is_written_whole() {
+    use std::mem::MaybeUninit;
+    let source = floats(&[1.0, -2.5, 3.0]);
+    for (to, want) in [(Float, 12), (Int8, 3), (Int4, 2)] {
+        let cast = Cast::new(to, &at(28)).expect("a type");
+        let mut memory = vec![MaybeUninit::uninit(); want];
+        let got = cast.run_into_uninit(&source.view(), &mut memory).expect("room").to_vec();
+        assert_eq!(Some(&got[..]), cast.run(&source.view()).expect("a cast").bytes(), "{to}");
+        let error = cast.run_into_uninit(&source.view(), &mut memory[1..]).expect_err("too short");
+        assert_eq!(error, CastError::OutputLen { data_type: to, elements: 3, got: want - 1, want });
+        let like = CastLike::new(&at(25)).expect("CastLike");
+        assert_eq!(like.run_into_uninit(&source.view(), to, &mut memory).map(|got| got.to_vec()), Ok(got));
+    }
+    let bit_cast = BitCast::new(DataType::Uint32, 28).expect("BitCast");
+    let mut memory = [MaybeUninit::uninit(); 12];
+    assert_eq!(bit_cast.run_into_uninit(&source.view(), &mut memory).map(|got| &*got).ok(), source.bytes());
+    let texts = Tensor::strings(vec![3], ["1", "2", "-1"].into_iter().collect()).expect("three");
+    let cast = Cast::new(Int4, &at(28)).expect("a type");
+    let mut memory = [MaybeUninit::uninit(); 2];
+    assert_eq!(cast.run_into_uninit(&texts.view(), &mut memory).map(|got| got.to_vec()), Ok(vec![0x21, 0x0f]));
+}
+
+#[test]
+fn a_view_borrows_a_slice() {
+    let elements = [1.5f32, -0.0];
+    let view = TensorView::from_slice(&[2, 1], &elements);
+    if cfg!(target_endian = "big") {
+        assert_eq!(view, Err(TensorError::SliceLayout { data_type: Float }));
+    } else {
+        let view = view.expect("two elements");
+        assert_eq!(view.bytes().map(<[u8]>::as_ptr), Some(elements.as_ptr().cast()));
+        assert_eq!(view.to_tensor(), Tensor::from_slice(vec![2, 1], &elements).expect("two elements"));
+        let error = TensorView::from_slice(&[3], &elements);
+        assert_eq!(error, Err(TensorError::ByteLen { data_type: Float, shape: vec![3], got: 8, want: 12 }));
+    }
+    let packed = [Int4Element::from_bits(1), Int4Element::from_bits(15), Int4Element::from_bits(7)];
+    assert_eq!(TensorView::from_slice(&[3], &packed), Err(TensorError::SliceLayout { data_type: Int4 }));
+    let tensor = Tensor::from_slice(vec![3], &packed).expect("three");
+    assert_eq!(tensor.bytes(), Some(&[0xf1, 0x07][..]));
+    assert_eq!(tensor.to_vec::<Int4Element>(), Some(packed.to_vec()));
 }
 
 #[test]
@@ -347,11 +423,11 @@ fn every_error_has_its_text() {
             "Cast-23 has no attribute `round_mode` (Cast-24 is the first that has it)".into(),
         ),
         (
-            Cast::new(Float, &CastOptions { saturate: Some(true), ..at(13) }).expect_err("13").into(),
+            Cast::new(Float, &at(13).saturate(true)).expect_err("13").into(),
             "Cast-13 has no attribute `saturate` (Cast-19 is the first that has it)".into(),
         ),
         (
-            CastLike::new(&CastOptions { round_mode: Some(RoundMode::Up), ..at(23) }).expect_err("23").into(),
+            CastLike::new(&at(23).round_mode(RoundMode::Up)).expect_err("23").into(),
             "CastLike-23 has no attribute `round_mode` (CastLike-24 is the first that has it)".into(),
         ),
         (cast(28, &[int("axis", 1)]).into(), "Cast-28 has no attribute `axis`".into()),
@@ -390,7 +466,14 @@ fn every_error_has_its_text() {
             "string offset 2 is out of order (offsets start at 0, rise, and end with the bytes)".into(),
         ),
         (view(String, &[1], 1).into(), "a string tensor's data is offsets and bytes, not bytes alone".into()),
-        (TensorError::NotString { data_type: Int8 }.into(), "string data for a int8 tensor".into()),
+        (
+            TensorView::new(Int8, &huge, &[]).map(|_| ()).expect_err("huge").into(),
+            format!("an int8 tensor of shape {}x2 does not fit in memory", usize::MAX),
+        ),
+        (
+            TensorView::from_slice(&[1], &[Int4Element::default()]).map(|_| ()).expect_err("packed").into(),
+            "the memory of an int4 slice is not a tensor's bytes (want a copy)".into(),
+        ),
         // CastError
         (
             Cast::new(Int8, &at(28)).expect("Cast-28").run(&strings.view()).expect_err("1e9").into(),
@@ -425,14 +508,26 @@ fn every_error_has_its_text() {
 }
 
 #[test]
-fn an_error_keeps_its_cause() {
-    let op = OpError::MissingTo { operator: Operator::Cast, version: 6 };
-    assert_eq!(CastError::from(op.clone()).source().map(ToString::to_string), Some(op.to_string()));
-    let tensor = TensorError::NotBytes;
-    assert_eq!(CastError::from(tensor.clone()).source().map(ToString::to_string), Some(tensor.to_string()));
-    let text = CastError::Text { index: 0, text: "x".into(), to: Float, source: ParseError::NotANumber };
-    assert_eq!(text.source().map(ToString::to_string), Some("is not a number".to_owned()));
-    assert!(CastError::OutputKind { data_type: String }.source().is_none());
+fn a_chain_of_errors_repeats_nothing() {
+    let errors = [
+        CastError::Op(OpError::MissingTo { operator: Operator::Cast, version: 6 }),
+        CastError::Tensor(TensorError::NotBytes),
+        CastError::InputType { got: Int8, want: Float },
+        CastError::OutputLen { data_type: Int4, elements: 3, got: 1, want: 2 },
+        CastError::OutputKind { data_type: String },
+        CastError::Text { index: 0, text: "x".into(), to: Float, source: ParseError::NotANumber },
+    ];
+    // Every variant is above: a new one has a name that this list lacks.
+    let known = ["Op", "Tensor", "InputType", "OutputLen", "OutputKind", "Text"];
+    for (error, name) in errors.iter().zip(known) {
+        assert!(format!("{error:?}").starts_with(name), "{error:?} is not {name}");
+        let chain: Vec<_> =
+            std::iter::successors(Some(error as &(dyn Error + 'static)), |error| (*error).source()).collect();
+        for (at, cause) in chain.iter().enumerate().skip(1) {
+            let text = cause.to_string();
+            assert!(chain[..at].iter().all(|outer| !outer.to_string().contains(&text)), "{error:?} repeats `{text}`");
+        }
+    }
 }
 
 #[test]

@@ -72,7 +72,7 @@ fn check_texts<S: AsRef<str>>(texts: &[S], to: Ty, rules: &Rules) {
 
 /// Writes elements on one backend.
 fn write_on(backend: Backend, from: Ty, values: &[u64]) -> Strings {
-    let cast = Cast::new(DataType::String, &CastOptions { backend: Some(backend), ..Default::default() });
+    let cast = Cast::new(DataType::String, &CastOptions::new().backend(backend));
     let bytes = pack(from, values);
     let shape = [values.len()];
     let view = TensorView::new(data_type(from), &shape, &bytes).expect("bytes of the right length");
@@ -447,7 +447,7 @@ fn strings_stay_as_they_are() {
     let strings: Strings = texts.iter().collect();
     let tensor = Tensor::strings(vec![5], strings.clone()).expect("five strings");
     for backend in available_backends() {
-        let cast = Cast::new(DataType::String, &CastOptions { backend: Some(backend), ..Default::default() });
+        let cast = Cast::new(DataType::String, &CastOptions::new().backend(backend));
         let cast = cast.expect("Cast-28 has string");
         assert_eq!(cast.run(&tensor.view()), Ok(tensor.clone()));
         assert_eq!(cast.run_owned(tensor.clone()), Ok(tensor.clone()));

@@ -116,7 +116,7 @@ pub(super) fn sample(claim: &Claim, options: &Options) -> Result<Compared, Strin
 /// Random values of float or double to string and back: the same bits, NaN as NaN.
 pub(super) fn round_trips(ty: Ty, backend: Backend, options: &Options) -> Result<Compared, String> {
     let cast = |to, from| {
-        let options = CastOptions { backend: Some(backend), ..Default::default() };
+        let options = CastOptions::new().backend(backend);
         Cast::new(to, &options).and_then(|cast| cast.plan(from)).map_err(|error| error.to_string())
     };
     let (print, parse) = (cast(DataType::String, data_type(ty))?, cast(data_type(ty), DataType::String)?);

@@ -51,7 +51,7 @@ pub(super) fn short(rng: &mut Rng, state: &State, counts: &mut Counts) -> Result
 /// Casts through one of the ways in, drawn at random.
 fn some_way(rng: &mut Rng, claim: &Claim, threads: usize, shape: &[usize], source: &[u8]) -> Result<Vec<u8>, String> {
     let told = |error: &dyn std::error::Error| error.to_string();
-    let options = CastOptions { threads: Some(threads), ..claim.options() };
+    let options = claim.options().threads(threads);
     let (from, to) = (data_type(claim.from), data_type(claim.to));
     let cast = Cast::new(to, &options).map_err(|error| told(&error))?;
     let view = TensorView::new(from, shape, source).map_err(|error| told(&error))?;
@@ -78,13 +78,13 @@ fn some_way(rng: &mut Rng, claim: &Claim, threads: usize, shape: &[usize], sourc
 fn takes_like(options: &CastOptions, claim: &Claim) -> bool {
     let operator = Operator::CastLike;
     let types = [data_type(claim.from), data_type(claim.to)];
-    operator.version_at(options.opset).is_ok_and(|version| types.iter().all(|&ty| operator.takes(version, ty)))
+    operator.version_at(options.opset).is_ok_and(|version| types.iter().all(|&ty| operator.supports(version, ty)))
 }
 
 /// Casts into the middle of a buffer, whose other bytes must stay.
 fn placed(plan: &Plan, shape: &[usize], source: &[u8], at: usize) -> Result<Vec<u8>, String> {
-    let view = TensorView::new(plan.from(), shape, source).map_err(|error| error.to_string())?;
-    let len = plan.to().byte_len(view.len()).ok_or("a length that does not fit")?;
+    let view = TensorView::new(plan.source_type(), shape, source).map_err(|error| error.to_string())?;
+    let len = plan.target_type().byte_len(view.len()).ok_or("a length that does not fit")?;
     let mut memory = vec![UNTOUCHED; at + len + CANARY];
     plan.run_into(&view, &mut memory[at..at + len]).map_err(|error| error.to_string())?;
     let untouched = |bytes: &[u8]| bytes.iter().all(|&byte| byte == UNTOUCHED);
@@ -138,7 +138,7 @@ fn same_bits(from: Ty, to: Ty) -> bool {
 pub(super) fn there_and_back(rng: &mut Rng, counts: &mut Counts) -> Result<(), String> {
     let (from, to) = loop {
         let (from, to) = (draw::numeric(rng), draw::numeric(rng));
-        if from != to && (data_type(from).is_exact_in(data_type(to)) || same_bits(from, to)) {
+        if from != to && (data_type(from).is_lossless_to(data_type(to)) || same_bits(from, to)) {
             break (from, to);
         }
     };
@@ -150,12 +150,11 @@ pub(super) fn there_and_back(rng: &mut Rng, counts: &mut Counts) -> Result<(), S
     let shape = draw::shape(rng, len);
     let pair = format!("{} -> {} -> {}, shape {shape:?}", from.name(), to.name(), from.name());
     let tensor = Tensor::new(data_type(from), shape, source.clone()).map_err(|error| format!("{pair}: {error}"))?;
-    let (back, want) = if data_type(from).is_exact_in(data_type(to)) {
+    let (back, want) = if data_type(from).is_lossless_to(data_type(to)) {
         let backends: Vec<_> = available_backends().collect();
         let cast = |to: Ty, rng: &mut Rng| {
             // What lies between must not be saturated: an infinity is a value too.
-            let options =
-                CastOptions { saturate: Some(false), backend: Some(draw::pick(rng, &backends)), ..Default::default() };
+            let options = CastOptions::new().saturate(false).backend(draw::pick(rng, &backends));
             Cast::new(data_type(to), &options)
         };
         let there = cast(to, rng).map_err(|error| format!("{pair}: {error}"))?;

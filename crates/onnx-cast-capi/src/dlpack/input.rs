@@ -39,7 +39,7 @@ impl Input<'_> {
         // SAFETY: promised.
         let (mut shape, strides) = unsafe { (shape_of(tensor)?, strides_of(tensor)?) };
         let lanes = usize::from(tensor.dtype.lanes);
-        let too_large = || Failure::overflow(format_args!("a {data_type} tensor of shape {shape:?} does not fit"));
+        let too_large = || Failure::overflow(format_args!("{data_type} of shape {shape:?} does not fit in memory"));
         let places = element_count(&shape).ok_or_else(too_large)?;
         let count = places.checked_mul(lanes).ok_or_else(too_large)?;
         let padded = data_type.is_packed() && managed.flags.contains(DlpackFlags::IS_SUBBYTE_TYPE_PADDED);
@@ -168,8 +168,6 @@ fn packed(data_type: DataType, elements: &[u8]) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(len).map_err(|_| Failure::out_of_memory(len))?;
     bytes.resize(len, 0);
-    match onnx_cast::pack(data_type, elements, &mut bytes) {
-        Some(()) => Ok(bytes),
-        None => Err(Failure::unsupported(format_args!("{data_type} is not packed"))),
-    }
+    onnx_cast::pack(data_type, elements, &mut bytes).map_err(Failure::unsupported)?;
+    Ok(bytes)
 }

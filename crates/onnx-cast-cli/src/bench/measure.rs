@@ -105,7 +105,7 @@ impl Bench {
 }
 
 fn plan(from: DataType, to: DataType, backend: Backend, threads: usize) -> Result<Plan> {
-    let options = CastOptions { backend: Some(backend), threads: Some(threads), ..CastOptions::default() };
+    let options = CastOptions::new().backend(backend).threads(threads);
     Ok(Cast::new(to, &options)?.plan(from)?)
 }
 

@@ -1,7 +1,7 @@
 //! An explanation as text and as JSON.
 
 use super::fields::{Field, fields};
-use super::{Explanation, Neighbour, Neighbours, Side, integer_limits, obeys_round_mode, obeys_saturate};
+use super::{Explanation, Neighbour, Neighbours, Side, integer_limits};
 use crate::value::{Element, Value, hex, shorten};
 use anyhow::Result;
 use serde_json::{Map, json};
@@ -68,10 +68,10 @@ pub(super) fn error_text(explanation: &Explanation) -> String {
 pub(super) fn attributes(explanation: &Explanation) -> String {
     let to = explanation.result.data_type;
     let mut text = String::new();
-    if obeys_saturate(to) {
+    if to.obeys_saturate() {
         let _ = write!(text, ", saturate {}", explanation.saturate);
     }
-    if obeys_round_mode(to) {
+    if to.obeys_round_mode() {
         let _ = write!(text, ", round_mode {}", explanation.round_mode);
     }
     text

@@ -1,9 +1,9 @@
 //! Which rule of Cast decided: found by comparing the source, the result and the neighbours, never by rounding.
 
-use super::{Neighbour, Neighbours, Side, integer_limits, obeys_round_mode, obeys_saturate};
+use super::{Neighbour, Neighbours, Side, integer_limits};
 use crate::decimal::Decimal;
 use crate::value::{Element, Value, value_of};
-use anyhow::Result;
+use anyhow::{Result, bail};
 use num_bigint::BigInt;
 use onnx_cast::{DataType, FloatFormat, Kind, Nan, RoundMode};
 
@@ -15,7 +15,7 @@ pub(crate) struct Rule {
 
 #[derive(Clone, Copy)]
 pub(crate) struct Settings {
-    pub(crate) version: u32,
+    pub(crate) version: i64,
     pub(crate) saturate: bool,
     pub(crate) round_mode: RoundMode,
 }
@@ -30,7 +30,7 @@ pub(crate) fn find(source: &Side, result: &Side, around: &Neighbours, settings: 
         _ if from == to && from != DataType::Bool => rule("same-type", "the same type: the bits stay as they are"),
         Kind::String => printed(source),
         Kind::Bool => truth(source),
-        Kind::Float(_) if obeys_round_mode(to) => scale(source, result, around, settings),
+        Kind::Float(_) if to.obeys_round_mode() => scale(source, result, around, settings),
         Kind::Float(format) => float(format, source, result, around, settings),
         Kind::Int | Kind::Uint if from.is_float() || from == DataType::String => integer(source, result, around),
         _ => low_bits(source, result),
@@ -106,7 +106,7 @@ fn float(format: FloatFormat, source: &Side, result: &Side, around: &Neighbours,
             }
             Value::Number { number: rounded, .. } => nearest(to, format, number, rounded, around),
             Value::Infinity { .. } => {
-                let why = if obeys_saturate(to) { "out of range and saturate is false" } else { "out of range" };
+                let why = if to.obeys_saturate() { "out of range and saturate is false" } else { "out of range" };
                 rule("overflow-to-infinity", format!("{why}: rounded, it lies past the largest value: infinity"))
             }
             Value::Nan { .. } => {
@@ -227,6 +227,7 @@ fn scale(source: &Side, result: &Side, around: &Neighbours, settings: Settings) 
                 rule("tie-up", "round_mode is nearest: halfway between two powers of two, the upper one")
             }
             RoundMode::Nearest => rule("nearest", "round_mode is nearest: the nearer power of two"),
+            _ => bail!("no words for round_mode {round_mode}"),
         },
     }
 }

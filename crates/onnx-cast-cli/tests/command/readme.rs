@@ -35,9 +35,9 @@ fn the_first_command_works() {
 fn the_types_are_the_table() {
     let readme = readme();
     let rows: Vec<&str> = readme.lines().skip_while(|line| !line.starts_with("| type |")).skip(2).collect();
-    let number = |number: Option<u32>| number.map_or("-".to_owned(), |number| number.to_string());
+    let number = |number: Option<i64>| number.map_or("-".to_owned(), |number| number.to_string());
     for (&data_type, row) in DataType::ALL.iter().zip(&rows) {
-        let bits = number(data_type.bits().map(|bits| bits as u32));
+        let bits = number(data_type.bits().map(|bits| bits as i64));
         let mut want = format!("| {data_type} | {} | {bits} |", data_type.onnx());
         for operator in Operator::ALL {
             want += &format!(" {} |", number(operator.since(data_type)));

@@ -27,14 +27,14 @@ impl Counts {
     /// # Errors
     /// Where the plan is for another type, a text is no number, or there is no memory.
     pub fn of(plan: &Plan, tensor: &TensorView<'_>) -> Result<(Counts, Means), CastError> {
-        let (from, to) = (plan.from(), plan.to());
+        let (from, to) = (plan.source_type(), plan.target_type());
         let (mut sides, mut means) = (Sides::default(), Means::default());
         let bytes = match tensor.data() {
             Data::Strings(_) if to == DataType::String => {
                 return Ok((Counts { values: tensor.len() as u64, ..Counts::default() }, means));
             }
             Data::Strings(_) => {
-                let options = CastOptions { threads: Some(1), ..CastOptions::default() };
+                let options = CastOptions::new().threads(1);
                 let (doubles, result) = (Cast::new(DataType::Double, &options)?.run(tensor)?, plan.run(tensor)?);
                 let counter = Counter::new(DataType::Double, to)?;
                 let bytes = (doubles.bytes().unwrap_or_default(), result.bytes().unwrap_or_default());

@@ -182,11 +182,11 @@ pub enum ModelError {
         /// The operator.
         operator: &'static str,
         /// The version that the model's opset has.
-        version: u32,
+        version: i64,
         /// The type.
         data_type: DataType,
         /// The first version that takes it, if one does.
-        since: Option<u32>,
+        since: Option<i64>,
     },
     /// Graphs within graphs, deeper than any reader goes.
     #[error("graphs within graphs, more than {limit} deep")]
@@ -233,7 +233,7 @@ pub enum ModelError {
         /// The type.
         data_type: DataType,
         /// The first opset with the types.
-        needs: u32,
+        needs: i64,
         /// The model's opset.
         opset: i64,
     },
@@ -338,7 +338,7 @@ impl fmt::Display for Dims<'_> {
     }
 }
 
-struct Since(Option<u32>);
+struct Since(Option<i64>);
 
 impl fmt::Display for Since {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

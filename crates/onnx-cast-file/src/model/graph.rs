@@ -37,7 +37,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Model, ModelError> {
     let [graph] = graphs[..] else { return Err(ModelError::Graphs { count: graphs.len() }) };
     // Models from before there were opsets (IR version 3) mean the first one.
     let opset = imported.or((ir_version < 3).then_some(1)).ok_or(ModelError::NoOpset)?;
-    if !(1..=i64::from(NEWEST_OPSET)).contains(&opset) {
+    if !(1..=NEWEST_OPSET).contains(&opset) {
         return Err(ModelError::Opset { opset });
     }
     let mut model = read_graph(graph, opset)?;
@@ -266,7 +266,7 @@ impl<'a> AttributeProto<'a> {
 /// The first version of Constant, or of Identity, that has a type, by the schemas of ONNX: every type comes with the
 /// version that brought it to CastLike, bfloat16 with 13, and those that there were from the start with the first, but
 /// that Constant-1 is for floats alone.
-pub(crate) fn since(constant: bool, data_type: DataType) -> Option<u32> {
+pub(crate) fn since(constant: bool, data_type: DataType) -> Option<i64> {
     let first = match data_type {
         DataType::Float | DataType::Double | DataType::Float16 => 1,
         _ if constant => 9,
@@ -280,17 +280,17 @@ pub(crate) fn since(constant: bool, data_type: DataType) -> Option<u32> {
 }
 
 /// The newest version of Constant, or of Identity, at an opset.
-pub(crate) fn version(constant: bool, opset: i64) -> u32 {
-    const CONSTANT: &[u32] = &[1, 9, 11, 12, 13, 19, 21, 23, 24, 25];
-    const IDENTITY: &[u32] = &[1, 13, 14, 16, 19, 21, 23, 24, 25];
+pub(crate) fn version(constant: bool, opset: i64) -> i64 {
+    const CONSTANT: &[i64] = &[1, 9, 11, 12, 13, 19, 21, 23, 24, 25];
+    const IDENTITY: &[i64] = &[1, 13, 14, 16, 19, 21, 23, 24, 25];
     let versions = if constant { CONSTANT } else { IDENTITY };
-    versions.iter().rev().copied().find(|&version| i64::from(version) <= opset).unwrap_or(1)
+    versions.iter().rev().copied().find(|&version| version <= opset).unwrap_or(1)
 }
 
 fn read_constant(label: &str, attributes: &[AttributeProto<'_>], opset: i64) -> Result<Tensor, ModelError> {
     use attribute::kind;
     // Name, kind, first version.
-    const VALUES: [(&str, u64, u32); 7] = [
+    const VALUES: [(&str, u64, i64); 7] = [
         ("value", kind::TENSOR, 1),
         ("value_float", kind::FLOAT, 12),
         ("value_floats", kind::FLOATS, 12),

@@ -57,7 +57,7 @@ impl Measure {
     }
 
     pub(super) fn targets(&self) -> impl Iterator<Item = DataType> + '_ {
-        self.casts.iter().map(|(plan, _)| plan.to())
+        self.casts.iter().map(|(plan, _)| plan.target_type())
     }
 
     /// Where its values are counted.
@@ -105,7 +105,7 @@ impl Measure {
                 }
                 &wide[..]
             };
-            result.resize(self.size(plan.to(), len)?, 0);
+            result.resize(self.size(plan.target_type(), len)?, 0);
             plan.run_into(&TensorView::new(self.from, &shape, elements)?, result)?;
             let result = counter.widen_result(result, len, result_wide)?;
             let compared = counter.compare_each(source, result, counts, floats, doubles);

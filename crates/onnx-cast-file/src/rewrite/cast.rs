@@ -217,7 +217,7 @@ fn edits<'a>(
         return Err(ModelError::Training);
     }
     let needs = chosen.iter().map(|one| Ok((one.needs()?, one))).collect::<Result<Vec<_>, ModelError>>()?;
-    let lacking = needs.iter().filter(|(needs, one)| one.opset.is_none_or(|opset| i64::from(needs.opset) > opset));
+    let lacking = needs.iter().filter(|(needs, one)| one.opset.is_none_or(|opset| needs.opset > opset));
     if let Some((needs, one)) = lacking.max_by_key(|(needs, _)| needs.opset) {
         let name = one.constant.name.to_owned();
         let Some(opset) = one.opset else {
@@ -228,8 +228,8 @@ fn edits<'a>(
             let Needs { operator, data_type, opset: needs } = *needs;
             return Err(ModelError::NeedsOpset { name, operator, data_type, needs, opset });
         }
-        raise::check(document, i64::from(needs.opset))?;
-        edits.opset = Some(needs.opset.into());
+        raise::check(document, needs.opset)?;
+        edits.opset = Some(needs.opset);
     }
     // The format has types and opsets from some version on. A model of an older one than even that is left as it is.
     let newest = needs.iter().filter_map(|(needs, _)| raise::ir_version(needs.opset)).max();
@@ -301,7 +301,7 @@ fn choose<'a>(
 struct Needs {
     operator: &'static str,
     data_type: DataType,
-    opset: u32,
+    opset: i64,
 }
 
 impl<'a> Chosen<'a> {
@@ -337,12 +337,12 @@ impl<'a> Chosen<'a> {
         let old = constant.name.to_owned();
         let refuse = |what: String| ModelError::Uncast { name: old.clone(), what };
         let opset = edits.opset.max(opset).unwrap_or_default();
-        let options = CastOptions { opset, ..request.options };
+        let options = request.options.opset(opset);
         let plan = Cast::new(to, &options).and_then(|cast| cast.plan(constant.data_type));
         let plan = plan.map_err(|error| refuse(error.to_string()))?;
         let mut elements = constant.elements.ok_or_else(|| refuse("strings".to_owned()))?.then(plan);
         if request.count || !request.fail_on.is_empty() {
-            elements.counter = Counter::new(plan.from(), to).ok().map(Arc::new);
+            elements.counter = Counter::new(plan.source_type(), to).ok().map(Arc::new);
         }
         let counter = elements.counter.clone();
         let name = names.fresh(format!("{old}_{to}"));

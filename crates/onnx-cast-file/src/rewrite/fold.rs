@@ -1,5 +1,5 @@
 //! `fold`: Casts (CastLike, BitCast) of constants are computed, those that change nothing removed, and two in a row made one
-//! where no value can tell ([`DataType::casts_join`]).
+//! where no value can tell ([`DataType::is_same_via`]).
 //!
 //! Nodes are visited in their order. Each decision moves the reads of values, so that what comes later sees what is left;
 //! only at the end are the moves written down as edits. Whatever cannot be decided stays as it is: a type that the model
@@ -195,26 +195,29 @@ impl<'a> Known<'a> {
     /// What a cast makes of it; `None` where it fails, as it then does when the model runs, or is too much. Strings count
     /// against what is `left` for them.
     fn then(&self, plan: &Plan, left: &mut usize) -> Option<Known<'a>> {
-        if plan.from() == DataType::String || plan.to() == DataType::String {
+        if plan.source_type() == DataType::String || plan.target_type() == DataType::String {
             *left = left.checked_sub(self.len())?;
         }
         let content = match &self.content {
-            KnownContent::Numbers(elements) if plan.to() != DataType::String => {
+            KnownContent::Numbers(elements) if plan.target_type() != DataType::String => {
                 KnownContent::Numbers((elements.plans.len() < MAX_CHAIN).then(|| elements.then(*plan))?)
             }
             KnownContent::Numbers(elements) => {
                 let mut bytes = Vec::new();
                 elements.write(&mut bytes, &|_| {}).ok()?;
                 let mut strings = Strings::new();
-                plan.run_strings_into(&TensorView::new(plan.from(), &self.shape, &bytes).ok()?, &mut strings).ok()?;
+                plan.run_strings_into(&TensorView::new(plan.source_type(), &self.shape, &bytes).ok()?, &mut strings)
+                    .ok()?;
                 KnownContent::Strings(Arc::new(strings))
             }
             KnownContent::Strings(strings) => {
                 match plan.run(&TensorView::strings(&self.shape, strings.view()).ok()?).ok()?.into_parts().2 {
                     TensorData::Strings(strings) => KnownContent::Strings(Arc::new(strings)),
-                    TensorData::Bytes(bytes) => {
-                        KnownContent::Numbers(Elements::new(Stored::Owned(bytes.into()), plan.to(), self.len()))
-                    }
+                    TensorData::Bytes(bytes) => KnownContent::Numbers(Elements::new(
+                        Stored::Owned(bytes.into()),
+                        plan.target_type(),
+                        self.len(),
+                    )),
                 }
             }
         };
@@ -367,11 +370,11 @@ impl<'t, 'a> Fold<'t, 'a> {
         let (work, to) = match (node.op_type, like) {
             ("Cast", []) => {
                 let cast = Cast::from_node(opset, &attributes).ok()?;
-                (Work::Cast(cast), cast.to())
+                (Work::Cast(cast), cast.target_type())
             }
             ("BitCast", []) => {
                 let cast = BitCast::from_node(opset, &attributes).ok()?;
-                (Work::BitCast(cast), cast.to())
+                (Work::BitCast(cast), cast.target_type())
             }
             ("CastLike", &[Some(like)]) => {
                 let cast = CastLike::from_node(opset, &attributes).ok()?;
@@ -487,7 +490,7 @@ impl<'t, 'a> Fold<'t, 'a> {
             let [source, middle] = [before.input, casting.input].map(|id| self.flow.values[id].data_type);
             let (Some(source_type), Some(middle_type)) = (source, middle) else { break };
             let same = match (before.is_bits(), casting.is_bits()) {
-                (false, false) => source_type.casts_join(middle_type, casting.to),
+                (false, false) => source_type.is_same_via(middle_type, casting.to),
                 // A truth value may be read as 0 or 1 whatever its bits.
                 (true, true) => ![source_type, middle_type, casting.to].contains(&DataType::Bool),
                 _ => false,

@@ -13,7 +13,7 @@ const OPERATORS: &str = include_str!("operators.txt");
 const IR_VERSIONS: &str = include_str!("ir_versions.txt");
 
 /// The version of the model format that an opset came with, and so those of its types.
-pub(super) fn ir_version(opset: u32) -> Option<u64> {
+pub(super) fn ir_version(opset: i64) -> Option<u64> {
     IR_VERSIONS
         .lines()
         .filter_map(|line| line.split_once(' '))
@@ -77,7 +77,7 @@ fn casts_alike(node: &Node<'_>, from: i64, to: i64) -> Result<bool, ModelError> 
     let attributes = node.lend()?;
     let (old, new) = (Cast::from_node(from, &attributes), Cast::from_node(to, &attributes));
     Ok(match (old, new) {
-        (Ok(old), Ok(new)) => old.to() != DataType::String && old.rules() == new.rules(),
+        (Ok(old), Ok(new)) => old.target_type() != DataType::String && old.rules() == new.rules(),
         _ => false,
     })
 }

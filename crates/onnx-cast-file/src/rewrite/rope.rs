@@ -48,7 +48,7 @@ impl<'a> Elements<'a> {
 
     /// The type that is written.
     pub(super) fn data_type(&self) -> DataType {
-        self.plans.last().map_or(self.from, Plan::to)
+        self.plans.last().map_or(self.from, Plan::target_type)
     }
 
     /// Bytes that are written; `None` where there can be no such tensor.
@@ -90,8 +90,8 @@ impl<'a> Elements<'a> {
             let elements = source.get(size(self.from, start)?, size(self.from, shape[0])?, &mut read)?;
             let mut input = elements;
             for plan in &self.plans {
-                let view = TensorView::new(plan.from(), &shape, input).map_err(io::Error::other)?;
-                resize(&mut next, size(plan.to(), shape[0])?).ok_or(io::ErrorKind::OutOfMemory)?;
+                let view = TensorView::new(plan.source_type(), &shape, input).map_err(io::Error::other)?;
+                resize(&mut next, size(plan.target_type(), shape[0])?).ok_or(io::ErrorKind::OutOfMemory)?;
                 plan.run_into(&view, &mut next).map_err(io::Error::other)?;
                 std::mem::swap(&mut cast, &mut next);
                 input = &cast;

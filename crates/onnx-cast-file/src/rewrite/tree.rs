@@ -257,7 +257,7 @@ impl Names {
 fn merge(opset: &mut Option<i64>, import: Option<i64>) -> Result<(), ModelError> {
     match (*opset, import) {
         (Some(first), Some(second)) if first != second => Err(ModelError::TwoOpsets { first, second }),
-        (_, Some(opset)) if !(1..=i64::from(NEWEST_OPSET)).contains(&opset) => Err(ModelError::Opset { opset }),
+        (_, Some(opset)) if !(1..=NEWEST_OPSET).contains(&opset) => Err(ModelError::Opset { opset }),
         (_, import) => {
             *opset = import.or(*opset);
             Ok(())

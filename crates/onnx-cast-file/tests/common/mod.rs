@@ -81,7 +81,7 @@ pub(crate) fn patterns(data_type: DataType, shape: &[usize]) -> Tensor {
         if data_type == DataType::Bool {
             bytes.iter_mut().for_each(|byte| *byte &= 1);
         }
-        onnx_cast::clear_padding(data_type, len, &mut bytes);
+        onnx_cast::clear_padding(data_type, len, &mut bytes).expect("the bytes of so many elements");
         Tensor::new(data_type, shape.to_vec(), bytes)
     };
     tensor.expect("a tensor")

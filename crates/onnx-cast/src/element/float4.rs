@@ -1,6 +1,6 @@
 //! The 4-bit float, finite only: 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives.
 
-use super::bit_pattern_type;
+use super::{bit_pattern_type, float_constants};
 use crate::format::FloatFormat;
 
 bit_pattern_type! {
@@ -8,7 +8,4 @@ bit_pattern_type! {
     Float4E2M1, Float4E2M1, u8, 0x0f
 }
 
-impl Float4E2M1 {
-    /// The format's constants.
-    pub const FORMAT: FloatFormat = FloatFormat::finite(2, 1);
-}
+float_constants!(Float4E2M1, u8, FloatFormat::finite(2, 1));

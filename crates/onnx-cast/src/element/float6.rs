@@ -1,6 +1,6 @@
 //! The two 6-bit floats, finite only.
 
-use super::bit_pattern_type;
+use super::{bit_pattern_type, float_constants};
 use crate::format::FloatFormat;
 
 bit_pattern_type! {
@@ -8,17 +8,11 @@ bit_pattern_type! {
     Float6E2M3, Float6E2M3, u8, 0x3f
 }
 
-impl Float6E2M3 {
-    /// The format's constants.
-    pub const FORMAT: FloatFormat = FloatFormat::finite(2, 3);
-}
+float_constants!(Float6E2M3, u8, FloatFormat::finite(2, 3));
 
 bit_pattern_type! {
     /// ONNX `float6e3m2`: largest 28, smallest subnormal 0.0625.
     Float6E3M2, Float6E3M2, u8, 0x3f
 }
 
-impl Float6E3M2 {
-    /// The format's constants.
-    pub const FORMAT: FloatFormat = FloatFormat::finite(3, 2);
-}
+float_constants!(Float6E3M2, u8, FloatFormat::finite(3, 2));

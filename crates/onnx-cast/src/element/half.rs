@@ -1,6 +1,6 @@
 //! The 16-bit floats: `float16` (IEEE 754 binary16) and `bfloat16` (a binary32 cut to its upper half).
 
-use super::bit_pattern_type;
+use super::{bit_pattern_type, float_constants};
 use crate::format::FloatFormat;
 
 bit_pattern_type! {
@@ -8,17 +8,11 @@ bit_pattern_type! {
     Float16, Float16, u16, u16::MAX
 }
 
-impl Float16 {
-    /// The format's constants.
-    pub const FORMAT: FloatFormat = FloatFormat::ieee(5, 10);
-}
+float_constants!(Float16, u16, FloatFormat::ieee(5, 10));
 
 bit_pattern_type! {
     /// ONNX `bfloat16`: 8 exponent bits, 7 of significand, the range of `float`.
     BFloat16, BFloat16, u16, u16::MAX
 }
 
-impl BFloat16 {
-    /// The format's constants.
-    pub const FORMAT: FloatFormat = FloatFormat::ieee(8, 7);
-}
+float_constants!(BFloat16, u16, FloatFormat::ieee(8, 7));

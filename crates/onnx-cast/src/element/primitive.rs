@@ -4,7 +4,8 @@ use super::{DataType, Element, Sealed};
 
 macro_rules! float {
     ($($float:ty, $data_type:ident, $bits:ty;)*) => {$(
-        impl Sealed for $float {}
+        // SAFETY: a float has the layout of the integer of its width, and every pattern is valid.
+        unsafe impl Sealed for $float {}
         impl Element for $float {
             const DATA_TYPE: DataType = DataType::$data_type;
             type Bits = $bits;
@@ -26,7 +27,8 @@ float! {
 
 macro_rules! integer {
     ($($int:ty, $data_type:ident, $bits:ty;)*) => {$(
-        impl Sealed for $int {}
+        // SAFETY: an integer has the layout of the unsigned one of its width, and every pattern is valid.
+        unsafe impl Sealed for $int {}
         impl Element for $int {
             const DATA_TYPE: DataType = DataType::$data_type;
             type Bits = $bits;
@@ -52,7 +54,8 @@ integer! {
     u64, Uint64, u64;
 }
 
-impl Sealed for bool {}
+// SAFETY: a bool is a byte that is 0 or 1, which `to_bits` returns.
+unsafe impl Sealed for bool {}
 
 impl Element for bool {
     const DATA_TYPE: DataType = DataType::Bool;

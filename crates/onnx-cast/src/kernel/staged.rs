@@ -16,7 +16,7 @@ pub(crate) fn run<S: Widen, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, r
     let to_packed = const { bits::<D>() < 8 };
     let by_f32 = const { by_f32::<S, D>() };
     if !from_packed && !to_packed && !by_f32 {
-        return each::<S, D>(src, dst, |element| element.widen_to(rules));
+        return each::<S, D>(src, dst, |element| element.cast_to(rules));
     }
     let (mut unpacked, mut values, mut results) = ([0; BLOCK], [0; 4 * BLOCK], [0; BLOCK]);
     let blocks = src.chunks(const { byte_len::<S>(BLOCK) }).zip(dst.chunks_mut(const { byte_len::<D>(BLOCK) }));
@@ -31,10 +31,10 @@ pub(crate) fn run<S: Widen, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, r
         let out = if to_packed { &mut results[..len] } else { &mut *dst };
         if by_f32 {
             let values = &mut values[..4 * len];
-            each::<S, f32>(elements, values, S::to_odd_f32);
+            each::<S, f32>(elements, values, S::to_f32_round_to_odd);
             each::<f32, D>(values, out, |value| D::from_f32(value, rules));
         } else {
-            each::<S, D>(elements, out, |element| element.widen_to(rules));
+            each::<S, D>(elements, out, |element| element.cast_to(rules));
         }
         if to_packed {
             pack_elements(bits::<D>(), &results[..len], dst);

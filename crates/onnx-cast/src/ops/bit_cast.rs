@@ -1,16 +1,16 @@
 //! ONNX `BitCast`: the same bits as another type of the same width.
 
 use super::node::{Attribute, Attributes};
-use super::{Operator, Plan, ValueInfo};
+use super::{CastError, OpError, Operator, Plan, ValueInfo};
 use crate::element::DataType;
-use crate::error::{CastError, OpError};
 use crate::tensor::{Tensor, TensorView};
+use std::mem::MaybeUninit;
 
 /// ONNX `BitCast`: the bytes of a tensor as another type of the same width. Only padding bits change, to zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BitCast {
     to: DataType,
-    version: u32,
+    version: i64,
 }
 
 impl BitCast {
@@ -40,12 +40,12 @@ impl BitCast {
     }
 
     /// The target type.
-    pub fn to(&self) -> DataType {
+    pub fn target_type(&self) -> DataType {
         self.to
     }
 
     /// The operator's version.
-    pub fn version(&self) -> u32 {
+    pub fn version(&self) -> i64 {
         self.version
     }
 
@@ -92,5 +92,17 @@ impl BitCast {
     /// As [`BitCast::plan`], and where `out` is of another size.
     pub fn run_into(&self, input: &TensorView<'_>, out: &mut [u8]) -> Result<(), CastError> {
         self.plan(input.data_type())?.run_into(input, out)
+    }
+
+    /// As [`BitCast::run_into`], into memory that need not be initialised: it returns `out`, all of it written.
+    ///
+    /// # Errors
+    /// As [`BitCast::run_into`].
+    pub fn run_into_uninit<'o>(
+        &self,
+        input: &TensorView<'_>,
+        out: &'o mut [MaybeUninit<u8>],
+    ) -> Result<&'o mut [u8], CastError> {
+        self.plan(input.data_type())?.run_into_uninit(input, out)
     }
 }

@@ -1,34 +1,85 @@
 //! ONNX `Cast`.
 
+use super::execute::as_uninit;
 use super::node::{Attribute, Attributes};
-use super::{NEWEST_OPSET, Operator, Plan, ValueInfo};
+use super::{CastError, NEWEST_OPSET, OpError, Operator, Plan, ValueInfo};
 use crate::arch::Backend;
-use crate::element::{DataType, PlainElement, bytes_of, bytes_of_mut};
-use crate::error::{CastError, OpError};
-use crate::scalar::{Narrow, RoundMode, Rules, Widen, cast_one};
-use crate::tensor::{Strings, Tensor, TensorView};
+use crate::element::{DataType, Element, bytes_of_mut};
+use crate::packed::byte_len;
+use crate::scalar::{RoundMode, Rules};
+use crate::tensor::{Strings, Tensor, TensorView, from_tensor_bytes, is_layout_of_tensors, to_tensor_bytes};
+use std::mem::MaybeUninit;
 
-/// How to cast: the opset, whose version of the operator decides, and the attributes. Attributes left out have ONNX's
-/// defaults (`saturate` true, `round_mode` up); one that the version does not have is an error.
+/// How to cast: the opset, which selects the operator's version, the operator's attributes, and how to run it.
+///
+/// An attribute that is not set has ONNX's default (`saturate` true, `round_mode` up). Setting one that the version does
+/// not have is an error of [`Cast::new`]. Each setter takes a value, or an `Option` where `None` means the default.
+///
+/// ```
+/// use onnx_cast::{CastOptions, RoundMode};
+///
+/// let options = CastOptions::new().opset(24).saturate(false).round_mode(RoundMode::Nearest).threads(1);
+/// assert_eq!(options.saturate, Some(false));
+/// assert_eq!(options.saturate(None).saturate, None);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CastOptions {
-    /// The opset; the newest by default.
+    /// The opset; [`NEWEST_OPSET`] by default.
     pub opset: i64,
     /// Whether float8 targets take their largest value in place of overflow, from version 19.
     pub saturate: Option<bool>,
     /// How `float8e8m0` rounds, from version 24.
     pub round_mode: Option<RoundMode>,
-    /// The backend; the best of this machine by default. It never changes a result.
+    /// The backend; the fastest of this machine by default. It never changes a result.
     pub backend: Option<Backend>,
-    /// Threads at most: 1 keeps the cast on the caller's thread. By default, and never more than, those of the current
-    /// rayon pool (the caller's own inside its `ThreadPool::install`); small tensors never leave the caller's thread.
-    /// It never changes a result. Without the feature `threads` there is only the caller's.
+    /// The largest number of threads: 1 keeps the cast on the caller's thread. The default, which is also the limit, is
+    /// the number of threads of the current rayon pool (the one of `ThreadPool::install`, or the global one). Small
+    /// tensors stay on the caller's thread. It never changes a result. Without the feature `threads` every cast runs on
+    /// the caller's thread.
     pub threads: Option<usize>,
 }
 
 impl Default for CastOptions {
     fn default() -> Self {
-        CastOptions { opset: NEWEST_OPSET.into(), saturate: None, round_mode: None, backend: None, threads: None }
+        CastOptions::new()
+    }
+}
+
+impl CastOptions {
+    /// The newest opset, ONNX's default attributes, the best backend, every thread.
+    pub const fn new() -> Self {
+        CastOptions { opset: NEWEST_OPSET, saturate: None, round_mode: None, backend: None, threads: None }
+    }
+
+    /// Sets [`CastOptions::opset`].
+    pub const fn opset(mut self, opset: i64) -> Self {
+        self.opset = opset;
+        self
+    }
+
+    /// Sets [`CastOptions::saturate`].
+    pub fn saturate(mut self, saturate: impl Into<Option<bool>>) -> Self {
+        self.saturate = saturate.into();
+        self
+    }
+
+    /// Sets [`CastOptions::round_mode`].
+    pub fn round_mode(mut self, round_mode: impl Into<Option<RoundMode>>) -> Self {
+        self.round_mode = round_mode.into();
+        self
+    }
+
+    /// Sets [`CastOptions::backend`].
+    pub fn backend(mut self, backend: impl Into<Option<Backend>>) -> Self {
+        self.backend = backend.into();
+        self
+    }
+
+    /// Sets [`CastOptions::threads`].
+    pub fn threads(mut self, threads: impl Into<Option<usize>>) -> Self {
+        self.threads = threads.into();
+        self
     }
 }
 
@@ -36,7 +87,7 @@ impl Default for CastOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Settings {
     operator: Operator,
-    pub(super) version: u32,
+    pub(super) version: i64,
     saturate: bool,
     round_mode: RoundMode,
     pub(super) backend: Option<Backend>,
@@ -63,7 +114,7 @@ impl Settings {
         })
     }
 
-    pub(super) fn from_attributes(operator: Operator, version: u32, list: &Attributes<'_>) -> Result<Self, OpError> {
+    pub(super) fn from_attributes(operator: Operator, version: i64, list: &Attributes<'_>) -> Result<Self, OpError> {
         Ok(Settings {
             operator,
             version,
@@ -162,12 +213,12 @@ impl Cast {
     }
 
     /// The target type.
-    pub fn to(&self) -> DataType {
+    pub fn target_type(&self) -> DataType {
         self.to
     }
 
     /// The operator's version.
-    pub fn version(&self) -> u32 {
+    pub fn version(&self) -> i64 {
         self.settings.version
     }
 
@@ -216,7 +267,19 @@ impl Cast {
     /// # Errors
     /// As [`Cast::run`], and where `out` is of another size or the target is string.
     pub fn run_into(&self, input: &TensorView<'_>, out: &mut [u8]) -> Result<(), CastError> {
-        self.plan(input.data_type())?.run_into(input, out)
+        self.plan(input.data_type())?.run_into_uninit(input, as_uninit(out)).map(drop)
+    }
+
+    /// As [`Cast::run_into`], into memory that need not be initialised: it returns `out`, all of it written.
+    ///
+    /// # Errors
+    /// As [`Cast::run_into`].
+    pub fn run_into_uninit<'o>(
+        &self,
+        input: &TensorView<'_>,
+        out: &'o mut [MaybeUninit<u8>],
+    ) -> Result<&'o mut [u8], CastError> {
+        self.plan(input.data_type())?.run_into_uninit(input, out)
     }
 
     /// Casts to strings, in place of those that `out` holds.
@@ -228,39 +291,87 @@ impl Cast {
     }
 }
 
-/// Casts a slice of elements to another of the same length, both of types that take whole bytes.
+/// Casts a slice of elements to another slice of the same length. A slice holds one element in each item, of the packed
+/// types too; [`cast_slice_packed`] writes those as ONNX packs them.
 ///
 /// ```
-/// use onnx_cast::{BFloat16, CastOptions, cast_slice};
+/// use onnx_cast::{BFloat16, CastOptions, Int4, cast_slice};
+///
+/// let floats = [1.0f32, -2.0, 3.140625];
 /// let mut halves = [BFloat16::default(); 3];
-/// cast_slice(&[1.0f32, -2.0, 3.140625], &mut halves, &CastOptions::default())?;
+/// cast_slice(&floats, &mut halves, &CastOptions::new())?;
 /// assert_eq!(halves.map(BFloat16::to_bits), [0x3f80, 0xc000, 0x4049]);
+///
+/// let mut nibbles = [Int4::default(); 3];
+/// cast_slice(&floats, &mut nibbles, &CastOptions::new())?;
+/// assert_eq!(nibbles.map(Int4::value), [1, -2, 3]);
 /// # Ok::<(), onnx_cast::CastError>(())
 /// ```
 ///
 /// # Errors
 /// Where the lengths differ, or the opset's Cast lacks a type or an attribute.
-pub fn cast_slice<S, D>(src: &[S], dst: &mut [D], options: &CastOptions) -> Result<(), CastError>
-where
-    S: PlainElement + Widen,
-    D: PlainElement + Narrow,
-{
-    let cast = Cast::new(D::DATA_TYPE, options)?;
-    let plan = cast.plan(S::DATA_TYPE)?;
+pub fn cast_slice<S: Element, D: Element>(src: &[S], dst: &mut [D], options: &CastOptions) -> Result<(), CastError> {
+    let plan = Cast::new(D::DATA_TYPE, options)?.plan(S::DATA_TYPE)?;
     if src.len() != dst.len() {
         let (elements, got) = (src.len(), dst.len());
         return Err(CastError::OutputLen { data_type: D::DATA_TYPE, elements, got, want: elements });
     }
-    if cfg!(target_endian = "big") {
-        // Kernels take little-endian bytes; slices are in the machine's order.
-        let rules = cast.rules();
-        for (from, to) in src.iter().zip(dst) {
-            *to = cast_one(*from, &rules);
-        }
-        return Ok(());
+    if is_layout_of_tensors::<S>() && is_layout_of_tensors::<D>() {
+        let shape = [src.len()];
+        let view = TensorView::from_slice(&shape, src)?;
+        // SAFETY: the plan writes elements of `D`: 0 and 1 where that is bool, and it is not packed.
+        return plan.run_into(&view, unsafe { bytes_of_mut(dst) });
     }
+    // Through a block in the layout of tensors on either side.
+    let (mut from, mut to) = ([0; 8 * BLOCK], [0; 8 * BLOCK]);
+    for (src, dst) in src.chunks(BLOCK).zip(dst.chunks_mut(BLOCK)) {
+        let shape = [src.len()];
+        let (from, to) = (&mut from[..byte_len::<S>(src.len())], &mut to[..byte_len::<D>(dst.len())]);
+        to_tensor_bytes(src, from);
+        plan.run_into(&TensorView::new(S::DATA_TYPE, &shape, from)?, to)?;
+        from_tensor_bytes(to, dst);
+    }
+    Ok(())
+}
+
+/// Elements of a block: whole bytes of every type.
+const BLOCK: usize = 256;
+
+/// Casts a slice of elements to the bytes of a tensor of type `D`: little endian, and packed where the type is.
+///
+/// ```
+/// use onnx_cast::{CastOptions, Int4, cast_slice_packed};
+///
+/// let mut bytes = [0; 2];
+/// cast_slice_packed::<f32, Int4>(&[1.0, -2.0, 3.2], &mut bytes, &CastOptions::new())?;
+/// assert_eq!(bytes, [0xe1, 0x03]);
+/// # Ok::<(), onnx_cast::CastError>(())
+/// ```
+///
+/// # Errors
+/// Where `bytes` has not the length of the result ([`DataType::byte_len`]), or the opset's Cast lacks a type or an
+/// attribute.
+pub fn cast_slice_packed<S: Element, D: Element>(
+    src: &[S],
+    bytes: &mut [u8],
+    options: &CastOptions,
+) -> Result<(), CastError> {
+    let plan = Cast::new(D::DATA_TYPE, options)?.plan(S::DATA_TYPE)?;
     let shape = [src.len()];
-    let view = TensorView::new(S::DATA_TYPE, &shape, bytes_of(src))?;
-    // SAFETY: the plan writes elements of `D`; where `D` is bool these are 0 and 1.
-    plan.run_into(&view, unsafe { bytes_of_mut(dst) })
+    if is_layout_of_tensors::<S>() {
+        return plan.run_into(&TensorView::from_slice(&shape, src)?, bytes);
+    }
+    let want = byte_len::<D>(src.len());
+    if bytes.len() != want {
+        let (data_type, elements, got) = (D::DATA_TYPE, src.len(), bytes.len());
+        return Err(CastError::OutputLen { data_type, elements, got, want });
+    }
+    let mut from = [0; 8 * BLOCK];
+    for (src, to) in src.chunks(BLOCK).zip(bytes.chunks_mut(byte_len::<D>(BLOCK))) {
+        let shape = [src.len()];
+        let from = &mut from[..byte_len::<S>(src.len())];
+        to_tensor_bytes(src, from);
+        plan.run_into(&TensorView::new(S::DATA_TYPE, &shape, from)?, to)?;
+    }
+    Ok(())
 }

@@ -2,11 +2,11 @@
 
 use super::cast::Settings;
 use super::node::{Attribute, Attributes};
-use super::{CastOptions, Operator, Plan, ValueInfo};
+use super::{CastError, CastOptions, OpError, Operator, Plan, ValueInfo};
 use crate::arch::Backend;
 use crate::element::DataType;
-use crate::error::{CastError, OpError};
 use crate::tensor::{Strings, Tensor, TensorView};
+use std::mem::MaybeUninit;
 
 /// ONNX `CastLike`: the elements of a tensor as the type of another tensor, whose values do not matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ impl CastLike {
     }
 
     /// The operator's version.
-    pub fn version(&self) -> u32 {
+    pub fn version(&self) -> i64 {
         self.settings.version
     }
 
@@ -84,6 +84,19 @@ impl CastLike {
     /// As [`CastLike::run`], and where `out` is of another size or `target` is string.
     pub fn run_into(&self, input: &TensorView<'_>, target: DataType, out: &mut [u8]) -> Result<(), CastError> {
         self.plan(input.data_type(), target)?.run_into(input, out)
+    }
+
+    /// As [`CastLike::run_into`], into memory that need not be initialised: it returns `out`, all of it written.
+    ///
+    /// # Errors
+    /// As [`CastLike::run_into`].
+    pub fn run_into_uninit<'o>(
+        &self,
+        input: &TensorView<'_>,
+        target: DataType,
+        out: &'o mut [MaybeUninit<u8>],
+    ) -> Result<&'o mut [u8], CastError> {
+        self.plan(input.data_type(), target)?.run_into_uninit(input, out)
     }
 
     /// Casts to strings, in place of those that `out` holds.

@@ -72,11 +72,11 @@ impl DataType {
     /// ```
     /// use onnx_cast::DataType;
     ///
-    /// assert!(DataType::BFloat16.is_exact_in(DataType::Float));
-    /// assert!(!DataType::BFloat16.is_exact_in(DataType::Float16));
-    /// assert!(DataType::Uint8.is_exact_in(DataType::Float16));
+    /// assert!(DataType::BFloat16.is_lossless_to(DataType::Float));
+    /// assert!(!DataType::BFloat16.is_lossless_to(DataType::Float16));
+    /// assert!(DataType::Uint8.is_lossless_to(DataType::Float16));
     /// ```
-    pub fn is_exact_in(self, other: DataType) -> bool {
+    pub fn is_lossless_to(self, other: DataType) -> bool {
         if self == other {
             return true;
         }
@@ -106,18 +106,18 @@ impl DataType {
     /// ```
     /// use onnx_cast::DataType;
     ///
-    /// assert!(DataType::Float16.casts_join(DataType::Float, DataType::Double));
-    /// assert!(!DataType::Float.casts_join(DataType::Float16, DataType::Double));
+    /// assert!(DataType::Float16.is_same_via(DataType::Float, DataType::Double));
+    /// assert!(!DataType::Float.is_same_via(DataType::Float16, DataType::Double));
     /// // An integer wraps where a float saturates.
-    /// assert!(!DataType::Int32.casts_join(DataType::Double, DataType::Int8));
+    /// assert!(!DataType::Int32.is_same_via(DataType::Double, DataType::Int8));
     /// ```
-    pub fn casts_join(self, through: DataType, to: DataType) -> bool {
+    pub fn is_same_via(self, through: DataType, to: DataType) -> bool {
         // Between floats and integers the rules for what does not fit differ; what fits is the same either way. (To 4 or 2
         // bits both take the low bits, but not in every runtime.)
-        let alike = self.is_float() == through.is_float() || self.is_exact_in(to) || !to.is_integer();
+        let alike = self.is_float() == through.is_float() || self.is_lossless_to(to) || !to.is_integer();
         // A cast to float8 may saturate infinity, where none at all leaves it.
-        let saturates = self == to && to.bits() == Some(8) && to.float_format().is_some_and(|format| format.infinity);
-        self.is_numeric() && to.is_numeric() && self.is_exact_in(through) && alike && !saturates
+        let saturates = self == to && to.obeys_saturate() && to.float_format().is_some_and(|format| format.infinity);
+        self.is_numeric() && to.is_numeric() && self.is_lossless_to(through) && alike && !saturates
     }
 
     const fn is_integer(self) -> bool {

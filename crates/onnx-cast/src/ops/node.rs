@@ -1,8 +1,7 @@
 //! A node's attributes, as the operators need them: whoever holds the node (a protobuf reader, a runtime's graph) lends
 //! them in this form.
 
-use super::Operator;
-use crate::error::OpError;
+use super::{OpError, Operator};
 
 /// One attribute of an ONNX node.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -28,12 +27,12 @@ pub enum AttributeValue<'a> {
 /// The attributes of one node, checked against what the operator's version has.
 pub(super) struct Attributes<'a> {
     operator: Operator,
-    version: u32,
+    version: i64,
     list: &'a [Attribute<'a>],
 }
 
 impl<'a> Attributes<'a> {
-    pub(super) fn new(operator: Operator, version: u32, list: &'a [Attribute<'a>]) -> Result<Self, OpError> {
+    pub(super) fn new(operator: Operator, version: i64, list: &'a [Attribute<'a>]) -> Result<Self, OpError> {
         for (i, attribute) in list.iter().enumerate() {
             operator.check_attribute(version, attribute.name)?;
             if list[..i].iter().any(|earlier| earlier.name == attribute.name) {

@@ -1,92 +1,144 @@
-//! A cast from one type to another, resolved: what to call and with which rules. Made once, run on any number of
-//! tensors, without a lock or an allocation.
+//! A cast from one type to another, resolved: what to call, and with which rules. A plan is made once and runs on any
+//! number of tensors, without a lock or an allocation.
 
-use crate::arch::{Backend, with_default_float_environment};
-use crate::element::{with_numeric_types, *};
-use crate::error::{CastError, ParseError, TensorError, shorten};
-use crate::kernel::Job;
-use crate::packed::{byte_len, clear_padding, get, set};
-use crate::scalar::Rules;
-use crate::scalar::text::{Parse, Print};
-use crate::tensor::{Data, Strings, StringsView, Tensor, TensorData, TensorView};
+use super::CastError;
+use super::execute::{Span, as_uninit, assume_written, execute, run_copy, run_kernel, vec_of};
+use super::strings::{ParseFn, PrintFn, parser, printer};
+use crate::arch::Backend;
+use crate::element::DataType;
+use crate::error::shorten;
+use crate::kernel::{Context, Kernel};
+use crate::packed::clear_padding;
+use crate::scalar::{Rules, with_default_float_environment};
+use crate::tensor::{Data, Strings, Tensor, TensorData, TensorError, TensorView};
+use std::mem::MaybeUninit;
 
-/// A resolved cast.
+/// A resolved cast. It is small and `Copy`.
+///
+/// ```
+/// use onnx_cast::{Cast, CastOptions, DataType, TensorView};
+///
+/// let plan = Cast::new(DataType::Float8E4M3FN, &CastOptions::new())?.plan(DataType::Float)?;
+/// let mut out = [0; 2];
+/// for batch in [[1.0f32, 2.0], [-1.0, 448.5]] {
+///     plan.run_into(&TensorView::from_slice(&[2], &batch)?, &mut out)?;
+/// }
+/// assert_eq!(out, [0xb8, 0x7e]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     from: DataType,
     to: DataType,
-    work: Work,
+    run: Run,
+    threads: Option<usize>,
 }
 
+/// What a plan calls.
 #[derive(Clone, Copy, Debug)]
-enum Work {
-    /// Bytes to bytes.
-    Bytes(Job),
-    Print(PrintAll),
-    Parse(ParseAll, Rules),
-    CopyStrings,
-}
-
-impl Work {
-    /// Of a cast between strings and numbers, or strings.
-    fn of_strings(from: DataType, to: DataType, rules: Rules) -> Work {
-        match (printer(from), parser(to)) {
-            (Some(print), _) => Work::Print(print),
-            (None, Some(parse)) => Work::Parse(parse, rules),
-            (None, None) => Work::CopyStrings,
-        }
-    }
+enum Run {
+    /// The bytes, or the strings, stay as they are. The kernel copies bytes that exceed the caches.
+    Copy(Kernel),
+    Kernel(Kernel, Rules),
+    Print(PrintFn),
+    Parse(ParseFn, Rules),
 }
 
 impl Plan {
     /// The cast from `from` to `to`, neither complex.
-    pub(super) fn cast(from: DataType, to: DataType, rules: Rules, backend: Backend, threads: Option<usize>) -> Plan {
-        let work = if from.is_numeric() && to.is_numeric() {
-            Work::Bytes(Job::cast(from, to, rules, backend, threads))
+    #[inline]
+    pub(crate) fn cast(from: DataType, to: DataType, rules: Rules, backend: Backend, threads: Option<usize>) -> Plan {
+        // A bool's bytes other than 0 and 1 have to be read.
+        let run = if from == to && from != DataType::Bool {
+            Run::Copy(backend.table().copy())
+        } else if let Some(kernel) = backend.table().cast(from, to) {
+            Run::Kernel(kernel, rules)
+        } else if let Some(print) = printer(from) {
+            Run::Print(print)
+        } else if let Some(parse) = parser(to) {
+            Run::Parse(parse, rules)
         } else {
-            Work::of_strings(from, to, rules)
+            Run::Copy(backend.table().copy())
         };
-        Plan { from, to, work }
+        Plan { from, to, run, threads }
     }
 
-    /// The reinterpretation of bytes; the types are of the same width and not string.
+    /// The reinterpretation of bytes; the types have the same width, and neither is string.
     pub(super) fn bit_cast(from: DataType, to: DataType) -> Plan {
-        Plan { from, to, work: Work::Bytes(Job::copy(to, Backend::best())) }
+        Plan { from, to, run: Run::Copy(Backend::best().table().copy()), threads: None }
     }
 
-    /// The type cast from.
-    pub fn from(&self) -> DataType {
+    /// The type of the input.
+    pub fn source_type(&self) -> DataType {
         self.from
     }
 
-    /// The type cast to.
-    pub fn to(&self) -> DataType {
+    /// The type of the result.
+    pub fn target_type(&self) -> DataType {
         self.to
     }
 
-    /// Casts a tensor into `out`, which must have exactly the bytes that the result takes. Nothing is allocated, but
-    /// for the text of an error.
+    /// Casts a tensor into `out`, which must have exactly the bytes of the result. Nothing is allocated, except for the
+    /// text of an error.
     ///
     /// # Errors
-    /// Where the input is not of the type [`Plan::from`], the output is of another size or the target is string, or a
-    /// string element is not a number (what is written to `out` is then unspecified).
+    /// Where the input's type is not [`Plan::source_type`], `out` has another size or the target is string, or a string
+    /// element is not a number (the bytes of `out` are then unspecified).
+    #[inline]
     pub fn run_into(&self, input: &TensorView<'_>, out: &mut [u8]) -> Result<(), CastError> {
+        self.run_into_uninit(input, as_uninit(out)).map(drop)
+    }
+
+    /// As [`Plan::run_into`], into memory that need not be initialised: it returns `out`, all of it written.
+    ///
+    /// ```
+    /// use onnx_cast::{Cast, CastOptions, DataType, TensorView};
+    ///
+    /// let plan = Cast::new(DataType::Uint8, &CastOptions::new())?.plan(DataType::Float)?;
+    /// let mut memory = Vec::with_capacity(3);
+    /// let out = &mut memory.spare_capacity_mut()[..3];
+    /// assert_eq!(plan.run_into_uninit(&TensorView::from_slice(&[3], &[1.0f32, 2.9, 300.0])?, out)?, [1, 2, 255]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Plan::run_into`].
+    #[inline]
+    pub fn run_into_uninit<'o>(
+        &self,
+        input: &TensorView<'_>,
+        out: &'o mut [MaybeUninit<u8>],
+    ) -> Result<&'o mut [u8], CastError> {
         self.check_input(input)?;
         let len = input.len();
         if self.to.byte_len(len) != Some(out.len()) {
-            return Err(self.output_error(input, out));
+            return Err(self.output_error(input, out.len()));
         }
-        match (&self.work, input.data()) {
-            (Work::Bytes(job), Data::Bytes(bytes)) => {
-                job.run(bytes, out, len);
-                if job.copies() {
-                    clear_padding(self.to, len, out);
-                }
-                Ok(())
+        let bits = [self.from.info().bits as usize, self.to.info().bits as usize];
+        match (&self.run, input.data()) {
+            (Run::Kernel(kernel, rules), Data::Bytes(src)) => {
+                let span = Span { src, dst: &mut *out, len };
+                execute(span, bits, self.threads, |span, hint| {
+                    run_kernel(*kernel, &Context { from: self.from, to: self.to, rules: *rules, hint }, span);
+                });
+                // SAFETY: a kernel writes every byte of each span, and the spans make up `out`.
+                Ok(unsafe { assume_written(out) })
             }
-            (Work::Parse(parse, rules), Data::Strings(strings)) => {
+            (Run::Copy(copy), Data::Bytes(src)) => {
+                let span = Span { src, dst: &mut *out, len };
+                execute(span, bits, self.threads, |span, hint| run_copy(*copy, span, hint));
+                // SAFETY: a copy writes every byte of each span, and the spans make up `out`.
+                let out = unsafe { assume_written(out) };
+                clear_padding(self.to, len, out);
+                Ok(out)
+            }
+            (Run::Parse(parse, rules), Data::Strings(strings)) => {
+                // Packed elements are added to zeros. Beside parsing, writing zeros costs nothing for other types too.
+                out.fill(MaybeUninit::new(0));
+                // SAFETY: the line above wrote every byte.
+                let out = unsafe { assume_written(out) };
                 let parsed = with_default_float_environment(|| parse(strings, out, rules));
-                parsed.map_err(|(index, source)| {
+                parsed.map(|()| out).map_err(|(index, source)| {
                     let text = strings.get(index).unwrap_or_default();
                     CastError::Text { index, text: shorten(&String::from_utf8_lossy(text)), to: self.to, source }
                 })
@@ -98,16 +150,16 @@ impl Plan {
     /// Casts a tensor to strings, in place of those that `out` holds.
     ///
     /// # Errors
-    /// Where the input is not of the type [`Plan::from`], or the target is not string.
+    /// Where the input's type is not [`Plan::source_type`], or the target is not string.
     pub fn run_strings_into(&self, input: &TensorView<'_>, out: &mut Strings) -> Result<(), CastError> {
         self.check_input(input)?;
-        match (self.work, input.data()) {
-            (Work::Print(print), Data::Bytes(bytes)) => {
+        match (self.run, input.data()) {
+            (Run::Print(print), Data::Bytes(bytes)) => {
                 out.clear();
                 with_default_float_environment(|| print(bytes, input.len(), out));
                 Ok(())
             }
-            (Work::CopyStrings, Data::Strings(strings)) => {
+            (Run::Copy(_), Data::Strings(strings)) => {
                 out.clear();
                 strings.iter().for_each(|string| out.push(string));
                 Ok(())
@@ -119,7 +171,7 @@ impl Plan {
     /// Casts a tensor to a new one of the same shape.
     ///
     /// # Errors
-    /// Where the input is not of the type [`Plan::from`], the result would not fit in memory, or a string element is
+    /// Where the input's type is not [`Plan::source_type`], the result does not fit in memory, or a string element is
     /// not a number.
     pub fn run(&self, input: &TensorView<'_>) -> Result<Tensor, CastError> {
         let shape = input.shape().to_vec();
@@ -130,10 +182,7 @@ impl Plan {
         }
         let too_large = || TensorError::TooLarge { data_type: self.to, shape: input.shape().to_vec() };
         let len = self.to.byte_len(input.len()).ok_or_else(too_large)?;
-        let mut bytes = Vec::new();
-        bytes.try_reserve_exact(len).map_err(|_| too_large())?;
-        bytes.resize(len, 0);
-        self.run_into(input, &mut bytes)?;
+        let bytes = vec_of(len, |out| self.run_into_uninit(input, out).map(drop)).ok_or_else(too_large)??;
         Ok(Tensor::new(self.to, shape, bytes)?)
     }
 
@@ -143,26 +192,21 @@ impl Plan {
     /// As [`Plan::run`].
     pub fn run_owned(&self, input: Tensor) -> Result<Tensor, CastError> {
         self.check_input(&input.view())?;
-        match self.work {
-            Work::CopyStrings => Ok(input),
-            Work::Bytes(job) if job.copies() => {
-                let len = input.len();
-                match input.into_parts() {
-                    (_, shape, TensorData::Bytes(mut bytes)) => {
-                        clear_padding(self.to, len, &mut bytes);
-                        Ok(Tensor::new(self.to, shape, bytes)?)
-                    }
-                    (_, shape, TensorData::Strings(strings)) => Ok(Tensor::strings(shape, strings)?),
-                }
+        let Run::Copy(_) = self.run else { return self.run(&input.view()) };
+        let len = input.len();
+        match input.into_parts() {
+            (_, shape, TensorData::Bytes(mut bytes)) => {
+                clear_padding(self.to, len, &mut bytes);
+                Ok(Tensor::new(self.to, shape, bytes)?)
             }
-            _ => self.run(&input.view()),
+            (_, shape, TensorData::Strings(strings)) => Ok(Tensor::strings(shape, strings)?),
         }
     }
 
-    /// What is wrong with an output that has not the bytes of the result.
+    /// The error for an output of `got` bytes, which is not the size of the result.
     #[cold]
-    fn output_error(&self, input: &TensorView<'_>, out: &[u8]) -> CastError {
-        let (data_type, elements, got) = (self.to, input.len(), out.len());
+    fn output_error(&self, input: &TensorView<'_>, got: usize) -> CastError {
+        let (data_type, elements) = (self.to, input.len());
         match data_type.byte_len(elements) {
             Some(want) => CastError::OutputLen { data_type, elements, got, want },
             None if data_type == DataType::String => CastError::OutputKind { data_type },
@@ -170,46 +214,11 @@ impl Plan {
         }
     }
 
+    #[inline]
     fn check_input(&self, input: &TensorView<'_>) -> Result<(), CastError> {
         if input.data_type() == self.from {
             return Ok(());
         }
         Err(CastError::InputType { got: input.data_type(), want: self.from })
     }
-}
-
-type PrintAll = fn(&[u8], usize, &mut Strings);
-type ParseAll = fn(StringsView<'_>, &mut [u8], &Rules) -> Result<(), (usize, ParseError)>;
-
-fn print_all<T: Print>(bytes: &[u8], len: usize, out: &mut Strings) {
-    T::print((0..len).map(|index| get::<T>(bytes, index)), out);
-}
-
-fn parse_all<T: Parse>(strings: StringsView<'_>, out: &mut [u8], rules: &Rules) -> Result<(), (usize, ParseError)> {
-    debug_assert_eq!(out.len(), byte_len::<T>(strings.len()));
-    if T::DATA_TYPE.is_packed() {
-        out.fill(0);
-    }
-    for (index, (bytes, start)) in strings.iter_ends().enumerate() {
-        set(out, index, T::parse(bytes, start, rules).map_err(|error| (index, error))?);
-    }
-    Ok(())
-}
-
-/// The function instantiated for the Rust type of a numeric type; `None` for the others.
-macro_rules! for_type {
-    ($data_type:ident $function:ident $($ty:ty)*) => {
-        match $data_type {
-            $(data_type if data_type == <$ty as Element>::DATA_TYPE => Some($function::<$ty>),)*
-            _ => None,
-        }
-    };
-}
-
-fn printer(data_type: DataType) -> Option<PrintAll> {
-    with_numeric_types!(for_type data_type print_all)
-}
-
-fn parser(data_type: DataType) -> Option<ParseAll> {
-    with_numeric_types!(for_type data_type parse_all)
 }

@@ -40,7 +40,7 @@ fn narrow(value: f64, rules: &Rules) -> Float8E8M0 {
 }
 
 impl Narrow for Float8E8M0 {
-    const WRAPS: bool = false;
+    const INT_WRAPS: bool = false;
     #[inline(always)]
     fn from_f32(value: f32, rules: &Rules) -> Self {
         narrow(f64::from(value), rules)

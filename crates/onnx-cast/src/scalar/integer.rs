@@ -32,7 +32,7 @@ macro_rules! truncate {
 macro_rules! wide_integer {
     ($($int:ty, $from_f32:expr, $from_f64:expr;)*) => {$(
         impl Narrow for $int {
-            const WRAPS: bool = true;
+            const INT_WRAPS: bool = true;
             #[inline(always)]
             fn from_f32(value: f32, _: &Rules) -> Self {
                 $from_f32(value)
@@ -108,7 +108,7 @@ nearest_low_bits!(f64_low_bits, f64, 53);
 macro_rules! narrow_integer {
     ($($int:ty),*) => {$(
         impl Narrow for $int {
-            const WRAPS: bool = true;
+            const INT_WRAPS: bool = true;
             #[inline(always)]
             fn from_f32(value: f32, _: &Rules) -> Self {
                 <$int>::from_bits(f32_low_bits(value))
@@ -135,7 +135,7 @@ macro_rules! narrow_integer {
 narrow_integer!(Int4, Uint4, Int2, Uint2);
 
 impl Narrow for bool {
-    const WRAPS: bool = true;
+    const INT_WRAPS: bool = true;
     // The bits, not a comparison: a processor told to read subnormals as zero would compare them equal to it.
     #[inline(always)]
     fn from_f32(value: f32, _: &Rules) -> Self {

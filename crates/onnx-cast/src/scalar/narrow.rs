@@ -12,6 +12,7 @@ use crate::element::{
 use crate::format::{FloatFormat, Nan};
 
 /// A float type of 16 bits or fewer with a sign and a significand: all but `float`, `double` and `float8e8m0`.
+#[doc(hidden)]
 pub trait FloatElement: Element {
     /// The format's constants.
     const FORMAT: FloatFormat;
@@ -140,7 +141,7 @@ pub(super) fn to_odd_signed(value: i64) -> f64 {
 }
 
 impl<T: FloatElement> Narrow for T {
-    const WRAPS: bool = false;
+    const INT_WRAPS: bool = false;
     #[inline(always)]
     fn from_f32(value: f32, rules: &Rules) -> Self {
         narrow(value, rules)
@@ -166,7 +167,7 @@ impl<T: FloatElement> Narrow for T {
 // `as` rounds to nearest, ties to even, and gives infinity beyond the largest; which NaN it gives is left open by Rust,
 // so NaN is built by hand: sign kept, quiet bit set, payload cut or filled with zeros.
 impl Narrow for f32 {
-    const WRAPS: bool = false;
+    const INT_WRAPS: bool = false;
     #[inline(always)]
     fn from_f32(value: f32, _: &Rules) -> Self {
         value
@@ -193,7 +194,7 @@ impl Narrow for f32 {
 }
 
 impl Narrow for f64 {
-    const WRAPS: bool = false;
+    const INT_WRAPS: bool = false;
     #[inline(always)]
     fn from_f32(value: f32, _: &Rules) -> Self {
         let bits = u64::from(value.to_bits());

@@ -2,12 +2,13 @@
 //! `round_mode` and the operator's version are resolved to these codes once, so that no kernel asks about versions.
 
 use crate::element::DataType;
-use crate::error::OpError;
+use crate::error::shorten;
 use std::fmt;
 use std::str::FromStr;
 
 /// How a value between two powers of two is rounded to `float8e8m0` (attribute `round_mode`, from version 24).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum RoundMode {
     /// The next power of two that is not below the value.
     #[default]
@@ -39,13 +40,29 @@ impl fmt::Display for RoundMode {
 }
 
 impl FromStr for RoundMode {
-    type Err = OpError;
+    type Err = UnknownRoundMode;
 
-    fn from_str(word: &str) -> Result<Self, OpError> {
+    /// Reads ONNX's word: `up`, `down` or `nearest`, in lower case.
+    fn from_str(word: &str) -> Result<Self, UnknownRoundMode> {
         let known = RoundMode::ALL.iter().copied().find(|mode| mode.name() == word);
-        known.ok_or_else(|| OpError::RoundMode { word: word.to_owned() })
+        known.ok_or_else(|| UnknownRoundMode { word: word.to_owned() })
     }
 }
+
+/// A word that is not a rounding mode of ONNX.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownRoundMode {
+    /// The word, as given.
+    pub word: String,
+}
+
+impl fmt::Display for UnknownRoundMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "round_mode `{}` is not known (want up, down or nearest)", shorten(&self.word))
+    }
+}
+
+impl std::error::Error for UnknownRoundMode {}
 
 /// The choices of one cast, as codes of its target type. Targets other than the float types of 8 bits and fewer have no
 /// choices and ignore them.
@@ -67,8 +84,13 @@ impl Rules {
     /// The rules of a target without choices.
     pub(crate) const NONE: Rules = Rules { overflow: 0, infinity: 0, nan: 0, underflow: 0, round_mode: RoundMode::Up };
 
+    /// The rules of a cast to `to` in the newest version, with its default attributes.
+    pub(crate) const fn newest(to: DataType) -> Rules {
+        Rules::new(to, i64::MAX, true, RoundMode::Up)
+    }
+
     /// The rules of a cast to `to` in this version of Cast or CastLike (they agree where both exist).
-    pub const fn new(to: DataType, version: u32, saturate: bool, round_mode: RoundMode) -> Rules {
+    pub const fn new(to: DataType, version: i64, saturate: bool, round_mode: RoundMode) -> Rules {
         let none = Rules { round_mode, ..Rules::NONE };
         let Some(format) = to.float_format() else { return none };
         if format.bits > 8 {

@@ -5,7 +5,9 @@
 //! with a point and an exponent, is read without looking at one character after the other; the grammar in full takes
 //! whatever else there is, and what is no number.
 
+mod append;
 mod digits;
+mod error;
 mod grammar;
 mod power;
 mod read;
@@ -15,17 +17,18 @@ mod write;
 
 use super::{FloatElement, Narrow, Rules};
 use crate::element::{Element, Float8E8M0, Int2, Int4, Uint2, Uint4, Word};
-use crate::error::ParseError;
 use crate::format::FloatFormat;
-use crate::tensor::{Strings, StringsWriter};
+use append::Appender;
 use grammar::{Fraction, parse_bool, parse_integer, parse_native, parse_odd};
 use shortest::{Decimal, shortest};
 use write::{Digits, ROOM, write_integer};
 
+pub use error::ParseError;
+
 /// An element that prints as a string.
 pub trait Print: Element {
-    /// Appends the texts of elements.
-    fn print(elements: impl Iterator<Item = Self>, out: &mut Strings);
+    /// Appends the texts of elements to `bytes`, and the end of each to `offsets`.
+    fn print(elements: impl Iterator<Item = Self>, offsets: &mut Vec<u64>, bytes: &mut Vec<u8>);
 }
 
 /// An element that can be read from a string.
@@ -44,9 +47,13 @@ pub trait Parse: Element {
 const BATCH: usize = 32;
 
 /// Prints `f32` with at most 9 digits or `f64` with at most 17.
-fn print_floats<T: Element, const LONGEST: usize>(mut elements: impl Iterator<Item = T>, out: &mut Strings) {
+fn print_floats<T: Element, const LONGEST: usize>(
+    mut elements: impl Iterator<Item = T>,
+    offsets: &mut Vec<u64>,
+    bytes: &mut Vec<u8>,
+) {
     let format = const { T::DATA_TYPE.float_format().expect("a float type") };
-    let mut writer = StringsWriter::<ROOM>::new(out, elements.size_hint().0);
+    let mut writer = Appender::<ROOM>::new(offsets, bytes, elements.size_hint().0);
     let mut codes = [0; BATCH];
     let mut decimals = [Decimal::ONE; BATCH];
     let mut digits = [Digits::default(); BATCH];
@@ -103,36 +110,36 @@ fn word(format: FloatFormat, code: u64) -> Option<Digits> {
 }
 
 impl Print for f32 {
-    fn print(elements: impl Iterator<Item = Self>, out: &mut Strings) {
-        print_floats::<f32, 9>(elements, out);
+    fn print(elements: impl Iterator<Item = Self>, offsets: &mut Vec<u64>, bytes: &mut Vec<u8>) {
+        print_floats::<f32, 9>(elements, offsets, bytes);
     }
 }
 
 impl Print for f64 {
-    fn print(elements: impl Iterator<Item = Self>, out: &mut Strings) {
-        print_floats::<f64, 17>(elements, out);
+    fn print(elements: impl Iterator<Item = Self>, offsets: &mut Vec<u64>, bytes: &mut Vec<u8>) {
+        print_floats::<f64, 17>(elements, offsets, bytes);
     }
 }
 
 impl Print for Float8E8M0 {
-    fn print(elements: impl Iterator<Item = Self>, out: &mut Strings) {
-        f32::print(elements.map(super::e8m0::widen), out);
+    fn print(elements: impl Iterator<Item = Self>, offsets: &mut Vec<u64>, bytes: &mut Vec<u8>) {
+        f32::print(elements.map(super::e8m0::widen), offsets, bytes);
     }
 }
 
 /// The narrower floats print as the `float` that has the same value.
 impl<T: FloatElement> Print for T {
-    fn print(elements: impl Iterator<Item = Self>, out: &mut Strings) {
+    fn print(elements: impl Iterator<Item = Self>, offsets: &mut Vec<u64>, bytes: &mut Vec<u8>) {
         let widen = |element: T| super::widen::widen_code(T::FORMAT, element.to_bits().to_u64() as u32);
-        f32::print(elements.map(widen), out);
+        f32::print(elements.map(widen), offsets, bytes);
     }
 }
 
 macro_rules! print_integer {
     ($($int:ty => $value:expr;)*) => {$(
         impl Print for $int {
-            fn print(mut elements: impl Iterator<Item = Self>, out: &mut Strings) {
-                let mut writer = StringsWriter::<ROOM>::new(out, elements.size_hint().0);
+            fn print(mut elements: impl Iterator<Item = Self>, offsets: &mut Vec<u64>, bytes: &mut Vec<u8>) {
+                let mut writer = Appender::<ROOM>::new(offsets, bytes, elements.size_hint().0);
                 let mut values = [(false, 0); BATCH];
                 loop {
                     let mut count = 0;

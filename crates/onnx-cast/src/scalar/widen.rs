@@ -49,44 +49,44 @@ pub(crate) const fn widen_code(format: FloatFormat, code: u32) -> f32 {
 
 impl<T: FloatElement> Widen for T {
     #[inline(always)]
-    fn widen_to<D: Narrow>(self, rules: &Rules) -> D {
-        D::from_f32(self.to_odd_f32(), rules)
+    fn cast_to<D: Narrow>(self, rules: &Rules) -> D {
+        D::from_f32(self.to_f32_round_to_odd(), rules)
     }
     #[inline(always)]
-    fn to_odd_f32(self) -> f32 {
+    fn to_f32_round_to_odd(self) -> f32 {
         widen_code(T::FORMAT, self.to_bits().to_u64() as u32)
     }
 }
 
 impl Widen for Float8E8M0 {
     #[inline(always)]
-    fn widen_to<D: Narrow>(self, rules: &Rules) -> D {
-        D::from_f32(self.to_odd_f32(), rules)
+    fn cast_to<D: Narrow>(self, rules: &Rules) -> D {
+        D::from_f32(self.to_f32_round_to_odd(), rules)
     }
     #[inline(always)]
-    fn to_odd_f32(self) -> f32 {
+    fn to_f32_round_to_odd(self) -> f32 {
         super::e8m0::widen(self)
     }
 }
 
 impl Widen for f32 {
     #[inline(always)]
-    fn widen_to<D: Narrow>(self, rules: &Rules) -> D {
+    fn cast_to<D: Narrow>(self, rules: &Rules) -> D {
         D::from_f32(self, rules)
     }
     #[inline(always)]
-    fn to_odd_f32(self) -> f32 {
+    fn to_f32_round_to_odd(self) -> f32 {
         self
     }
 }
 
 impl Widen for f64 {
     #[inline(always)]
-    fn widen_to<D: Narrow>(self, rules: &Rules) -> D {
+    fn cast_to<D: Narrow>(self, rules: &Rules) -> D {
         D::from_f64(self, rules)
     }
     #[inline(always)]
-    fn to_odd_f32(self) -> f32 {
+    fn to_f32_round_to_odd(self) -> f32 {
         to_odd_float(self)
     }
 }
@@ -96,12 +96,12 @@ macro_rules! small_integer {
     ($($int:ty, $value:expr;)*) => {$(
         impl Widen for $int {
             #[inline(always)]
-            fn widen_to<D: Narrow>(self, rules: &Rules) -> D {
+            fn cast_to<D: Narrow>(self, rules: &Rules) -> D {
                 let value: i32 = $value(self);
-                if D::WRAPS { D::from_i32(value, rules) } else { D::from_f32(value as f32, rules) }
+                if D::INT_WRAPS { D::from_i32(value, rules) } else { D::from_f32(value as f32, rules) }
             }
             #[inline(always)]
-            fn to_odd_f32(self) -> f32 {
+            fn to_f32_round_to_odd(self) -> f32 {
                 let value: i32 = $value(self);
                 value as f32
             }
@@ -122,44 +122,44 @@ small_integer! {
 
 impl Widen for i32 {
     #[inline(always)]
-    fn widen_to<D: Narrow>(self, rules: &Rules) -> D {
+    fn cast_to<D: Narrow>(self, rules: &Rules) -> D {
         D::from_i32(self, rules)
     }
     #[inline(always)]
-    fn to_odd_f32(self) -> f32 {
+    fn to_f32_round_to_odd(self) -> f32 {
         integer_to_odd_float(f64::from(self))
     }
 }
 
 impl Widen for u32 {
     #[inline(always)]
-    fn widen_to<D: Narrow>(self, rules: &Rules) -> D {
-        if D::WRAPS { D::from_i64(i64::from(self), rules) } else { D::from_f64(f64::from(self), rules) }
+    fn cast_to<D: Narrow>(self, rules: &Rules) -> D {
+        if D::INT_WRAPS { D::from_i64(i64::from(self), rules) } else { D::from_f64(f64::from(self), rules) }
     }
     #[inline(always)]
-    fn to_odd_f32(self) -> f32 {
+    fn to_f32_round_to_odd(self) -> f32 {
         integer_to_odd_float(f64::from(self))
     }
 }
 
 impl Widen for i64 {
     #[inline(always)]
-    fn widen_to<D: Narrow>(self, rules: &Rules) -> D {
+    fn cast_to<D: Narrow>(self, rules: &Rules) -> D {
         D::from_i64(self, rules)
     }
     #[inline(always)]
-    fn to_odd_f32(self) -> f32 {
+    fn to_f32_round_to_odd(self) -> f32 {
         integer_to_odd_float(to_odd_signed(self))
     }
 }
 
 impl Widen for u64 {
     #[inline(always)]
-    fn widen_to<D: Narrow>(self, rules: &Rules) -> D {
+    fn cast_to<D: Narrow>(self, rules: &Rules) -> D {
         D::from_u64(self, rules)
     }
     #[inline(always)]
-    fn to_odd_f32(self) -> f32 {
+    fn to_f32_round_to_odd(self) -> f32 {
         integer_to_odd_float(to_odd(self))
     }
 }

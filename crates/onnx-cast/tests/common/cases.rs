@@ -52,7 +52,7 @@ impl Case {
 
     pub(crate) fn run(&self, plan: &Plan, len: usize, src: &[u8], dst: &mut [u8]) {
         let shape = [len];
-        let view = TensorView::new(plan.from(), &shape, src).expect("bytes of the right length");
+        let view = TensorView::new(plan.source_type(), &shape, src).expect("bytes of the right length");
         plan.run_into(&view, dst).expect("a numeric cast");
     }
 

@@ -17,13 +17,11 @@ pub(crate) fn options(rules: &Rules, backend: Backend) -> CastOptions {
         testkit::RoundMode::Down => RoundMode::Down,
         testkit::RoundMode::Nearest => RoundMode::Nearest,
     };
-    CastOptions {
-        opset: rules.opset_version.into(),
-        saturate: (rules.opset_version >= 19).then_some(rules.saturate),
-        round_mode: (rules.opset_version >= 24).then_some(round_mode),
-        backend: Some(backend),
-        threads: None,
-    }
+    CastOptions::new()
+        .opset(rules.opset_version.into())
+        .saturate((rules.opset_version >= 19).then_some(rules.saturate))
+        .round_mode((rules.opset_version >= 24).then_some(round_mode))
+        .backend(backend)
 }
 
 /// The cast planned on a backend.
@@ -36,9 +34,9 @@ pub(crate) fn plan(from: Ty, to: Ty, rules: &Rules, backend: Backend) -> Plan {
 pub(crate) fn run(plan: &Plan, count: usize, bytes: &[u8], out: &mut Vec<u8>) {
     out.clear();
     // Not zero, so that a byte left unwritten shows.
-    out.resize(plan.to().byte_len(count).expect("a length that fits"), 0xa5);
+    out.resize(plan.target_type().byte_len(count).expect("a length that fits"), 0xa5);
     let shape = [count];
-    let view = TensorView::new(plan.from(), &shape, bytes).expect("bytes of the right length");
+    let view = TensorView::new(plan.source_type(), &shape, bytes).expect("bytes of the right length");
     plan.run_into(&view, out).expect("a numeric cast");
 }
 

@@ -70,8 +70,8 @@ fn every_pair_of_types_goes_by_its_width() {
     for &from in DataType::ALL {
         for &to in DataType::ALL {
             let listed = |data_type| !matches!(data_type, String | Float6E2M3 | Float6E3M2);
-            let got =
-                BitCast::new(to, 28).and_then(|operator| operator.plan(from).map(|plan| (plan.from(), plan.to())));
+            let got = BitCast::new(to, 28)
+                .and_then(|operator| operator.plan(from).map(|plan| (plan.source_type(), plan.target_type())));
             let name = format!("{from} -> {to}");
             if !listed(from) || !listed(to) {
                 let lacks = |error: &OpError| matches!(error, OpError::Type { since: None, .. });

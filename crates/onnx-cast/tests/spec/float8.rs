@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 const FLOAT8: [DataType; 4] = [Float8E4M3FN, Float8E4M3FNUZ, Float8E5M2, Float8E5M2FNUZ];
 
 /// One row of a float8 table, as float and as double.
-fn check_float8_rows(versions: RangeInclusive<u32>, attributes: Attributes, rows: &[(f64, [u64; 4])]) {
+fn check_float8_rows(versions: RangeInclusive<i64>, attributes: Attributes, rows: &[(f64, [u64; 4])]) {
     for &(x, wants) in rows {
         for (to, want) in FLOAT8.into_iter().zip(wants) {
             cast_bits(versions.clone(), attributes, Double, d(x), to, want);

@@ -43,21 +43,21 @@ fn the_version_is_the_newest_that_the_opset_has() {
     for (opset, want) in
         [(1, 1), (5, 1), (6, 6), (8, 6), (12, 9), (18, 13), (20, 19), (22, 21), (23, 23), (27, 25), (28, 28)]
     {
-        let options = CastOptions { opset, ..CastOptions::default() };
+        let options = CastOptions::new().opset(opset);
         assert_eq!(Cast::new(Float, &options).map(|cast| cast.version()), Ok(want), "Cast at opset {opset}");
     }
     for (opset, want) in [(15, 15), (18, 15), (19, 19), (22, 21), (28, 25)] {
-        let options = CastOptions { opset, ..CastOptions::default() };
+        let options = CastOptions::new().opset(opset);
         assert_eq!(CastLike::new(&options).map(|like| like.version()), Ok(want), "CastLike at opset {opset}");
     }
     for opset in [26, 28] {
         assert_eq!(BitCast::new(Float, opset).map(|cast| cast.version()), Ok(26), "BitCast at opset {opset}");
     }
     for opset in [i64::MIN, -1, 0, 29, i64::MAX] {
-        let options = CastOptions { opset, ..CastOptions::default() };
+        let options = CastOptions::new().opset(opset);
         assert!(matches!(Cast::new(Float, &options), Err(OpError::Opset { .. })), "Cast at opset {opset}");
     }
-    assert!(matches!(CastLike::new(&CastOptions { opset: 14, ..CastOptions::default() }), Err(OpError::Opset { .. })));
+    assert!(matches!(CastLike::new(&CastOptions::new().opset(14)), Err(OpError::Opset { .. })));
     assert!(matches!(BitCast::new(Float, 25), Err(OpError::Opset { .. })));
 }
 
@@ -111,7 +111,7 @@ fn a_wrong_node_is_refused_by_name() {
 
 #[test]
 fn an_input_that_the_version_lacks_is_refused() {
-    let cast = Cast::new(Float, &CastOptions { opset: 13, ..CastOptions::default() }).expect("Cast-13");
+    let cast = Cast::new(Float, &CastOptions::new().opset(13)).expect("Cast-13");
     assert_eq!(
         cast.plan(Float8E4M3FN).expect_err("not in Cast-13").to_string(),
         "Cast-13 does not take float8e4m3fn (Cast-19 is the first that does)"
@@ -134,12 +134,12 @@ fn inference_keeps_what_is_unknown() {
         Some(vec![Dim::Known(2), Dim::Symbol("batch".to_owned()), Dim::Unknown]),
     ];
     for shape in &shapes {
-        let cast = |opset| Cast::new(Float16, &CastOptions { opset, ..CastOptions::default() }).expect("float16");
+        let cast = |opset| Cast::new(Float16, &CastOptions::new().opset(opset)).expect("float16");
         for opset in [1, 6, 28] {
             let got = cast(opset).infer(&info(Float, shape));
             assert_eq!(got, Ok(info(Float16, shape)), "Cast at opset {opset} of {shape:?}");
         }
-        let like = CastLike::new(&CastOptions { opset: 25, ..CastOptions::default() }).expect("CastLike-25");
+        let like = CastLike::new(&CastOptions::new().opset(25)).expect("CastLike-25");
         let target = info(Float16, &Some(vec![Dim::Known(7)]));
         assert_eq!(like.infer(&info(Float, shape), &target), Ok(info(Float16, shape)), "CastLike of {shape:?}");
         let bit_cast = BitCast::new(Float16, 26).expect("float16");

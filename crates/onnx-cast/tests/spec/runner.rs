@@ -22,7 +22,7 @@ pub(crate) enum Outcome {
     Error,
 }
 
-pub(crate) const ALL: RangeInclusive<u32> = 1..=28;
+pub(crate) const ALL: RangeInclusive<i64> = 1..=28;
 pub(crate) const DEFAULT: Attributes = Attributes { saturate: None, round_mode: None };
 pub(crate) const SATURATE: Attributes = Attributes { saturate: Some(1), round_mode: None };
 pub(crate) const NO_SATURATE: Attributes = Attributes { saturate: Some(0), round_mode: None };
@@ -61,7 +61,7 @@ pub(crate) fn exact_float(x: f64) -> Option<u64> {
     (f64::from(narrow).to_bits() == x.to_bits()).then_some(f(narrow))
 }
 
-pub(crate) fn check(versions: RangeInclusive<u32>, attributes: Attributes, cases: &[Case]) {
+pub(crate) fn check(versions: RangeInclusive<i64>, attributes: Attributes, cases: &[Case]) {
     for &(from, bits, to, want) in cases {
         cast_bits(versions.clone(), attributes, from, bits, to, want);
     }
@@ -69,7 +69,7 @@ pub(crate) fn check(versions: RangeInclusive<u32>, attributes: Attributes, cases
 
 /// Holds a cast between two types that are not string to the wanted bits.
 pub(crate) fn cast_bits(
-    versions: RangeInclusive<u32>,
+    versions: RangeInclusive<i64>,
     attributes: Attributes,
     from: DataType,
     bits: u64,
@@ -97,7 +97,7 @@ pub(crate) fn cast_bits(
 
 /// Holds a cast from string to its outcome.
 pub(crate) fn cast_text(
-    versions: RangeInclusive<u32>,
+    versions: RangeInclusive<i64>,
     attributes: Attributes,
     text: &str,
     to: DataType,
@@ -165,7 +165,7 @@ impl Run {
 /// Calls `test` with a length and a way to run for every version of Cast and CastLike in the range that has the types and
 /// attributes.
 fn everywhere(
-    versions: RangeInclusive<u32>,
+    versions: RangeInclusive<i64>,
     attributes: Attributes,
     from: DataType,
     to: DataType,
@@ -178,17 +178,15 @@ fn everywhere(
                 (attributes.saturate.is_none() || version >= 19) && (attributes.round_mode.is_none() || version >= 24);
             if !versions.contains(&version)
                 || !has_attributes
-                || !operator.takes(version, from)
-                || !operator.takes(version, to)
+                || !operator.supports(version, from)
+                || !operator.supports(version, to)
             {
                 continue;
             }
-            let options = CastOptions {
-                opset: version.into(),
-                saturate: attributes.saturate.map(|value| value != 0),
-                round_mode: attributes.round_mode.map(|word| word.parse::<RoundMode>().expect("ONNX's word")),
-                ..CastOptions::default()
-            };
+            let options = CastOptions::new()
+                .opset(version)
+                .saturate(attributes.saturate.map(|value| value != 0))
+                .round_mode(attributes.round_mode.map(|word| word.parse::<RoundMode>().expect("ONNX's word")));
             let run = Run { operator, options, to };
             for len in [1, 67] {
                 test(len, &run);

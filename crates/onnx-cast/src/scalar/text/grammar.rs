@@ -3,7 +3,7 @@
 //! narrower type, the text is compared with it exactly, digit by digit, and the double made odd on the side where the text
 //! lies.
 
-use crate::error::ParseError;
+use super::ParseError;
 use std::io::Write;
 
 /// A decimal number as its parts; the value is `0.d1d2d3... * 10^point`, with `digits` free of leading zeros.

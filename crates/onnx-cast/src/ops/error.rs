@@ -1,0 +1,233 @@
+//! What can be wrong with an operator, and with running it.
+
+use super::Operator;
+use crate::element::DataType;
+use crate::error::shorten;
+use crate::scalar::UnknownRoundMode;
+use crate::scalar::text::ParseError;
+use crate::tensor::TensorError;
+use std::fmt;
+
+/// An operator that cannot be built, or that does not support a type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OpError {
+    /// The opset has no such operator, or is newer than the newest known.
+    Opset {
+        /// The operator.
+        operator: Operator,
+        /// The opset asked for.
+        opset: i64,
+    },
+    /// A type that the operator's version does not support.
+    Type {
+        /// The operator.
+        operator: Operator,
+        /// The operator's version.
+        version: i64,
+        /// The type.
+        data_type: DataType,
+        /// The first version that supports it, if any does.
+        since: Option<i64>,
+    },
+    /// A type number that ONNX does not have, or UNDEFINED.
+    TypeNumber {
+        /// The operator.
+        operator: Operator,
+        /// The number.
+        number: i64,
+    },
+    /// A `to` of Cast-1 that names no type.
+    TypeName {
+        /// The name, as given.
+        name: String,
+    },
+    /// An attribute that the version does not have.
+    UnknownAttribute {
+        /// The operator.
+        operator: Operator,
+        /// The operator's version.
+        version: i64,
+        /// The attribute's name.
+        name: String,
+        /// The first version that has it, if any does.
+        since: Option<i64>,
+    },
+    /// An attribute of the wrong kind.
+    AttributeKind {
+        /// The operator.
+        operator: Operator,
+        /// The operator's version.
+        version: i64,
+        /// The attribute's name.
+        name: &'static str,
+        /// The kind wanted: `INT` or `STRING`.
+        want: &'static str,
+    },
+    /// The same attribute twice.
+    DuplicateAttribute {
+        /// The operator.
+        operator: Operator,
+        /// The attribute's name.
+        name: String,
+    },
+    /// No `to`.
+    MissingTo {
+        /// The operator.
+        operator: Operator,
+        /// The operator's version.
+        version: i64,
+    },
+    /// A `round_mode` that ONNX does not have.
+    RoundMode {
+        /// The word, as given.
+        word: String,
+    },
+    /// BitCast between types of different widths.
+    BitWidth {
+        /// The input's type.
+        from: DataType,
+        /// The target.
+        to: DataType,
+    },
+}
+
+impl fmt::Display for OpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OpError::Opset { operator, opset } => write!(
+                f,
+                "opset {opset} has no {operator} known here (want {} to {})",
+                operator.versions()[0],
+                super::NEWEST_OPSET
+            ),
+            OpError::Type { operator, version, data_type, since } => {
+                write!(f, "{operator}-{version} does not take {data_type} (")?;
+                match since {
+                    Some(since) => write!(f, "{operator}-{since} is the first that does)"),
+                    None => write!(f, "no version of {operator} does)"),
+                }
+            }
+            OpError::TypeNumber { operator, number } => {
+                write!(f, "{operator}: `to` is {number}, which is no element type (want 1 to {})", DataType::ALL.len())
+            }
+            OpError::TypeName { name } => {
+                write!(f, "Cast-1: `to` is `{}`, which names no element type (want one like `FLOAT16`)", shorten(name))
+            }
+            OpError::UnknownAttribute { operator, version, name, since } => {
+                write!(f, "{operator}-{version} has no attribute `{}`", shorten(name))?;
+                match since {
+                    Some(since) => write!(f, " ({operator}-{since} is the first that has it)"),
+                    None => Ok(()),
+                }
+            }
+            OpError::AttributeKind { operator, version, name, want } => {
+                write!(f, "{operator}-{version}: attribute `{name}` is not of kind {want}")
+            }
+            OpError::DuplicateAttribute { operator, name } => {
+                write!(f, "{operator}: attribute `{}` is given twice", shorten(name))
+            }
+            OpError::MissingTo { operator, version } => write!(f, "{operator}-{version}: attribute `to` is missing"),
+            OpError::RoundMode { word } => {
+                write!(f, "round_mode `{}` is not known (want up, down or nearest)", shorten(word))
+            }
+            OpError::BitWidth { from, to } => write!(
+                f,
+                "BitCast from {from} ({} bits) to {to} ({} bits): the widths differ",
+                from.info().bits,
+                to.info().bits
+            ),
+        }
+    }
+}
+
+impl std::error::Error for OpError {}
+
+/// A cast that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CastError {
+    /// The operator cannot be built or does not support the type.
+    Op(OpError),
+    /// The result's type and shape do not make a tensor (its size overflows).
+    Tensor(TensorError),
+    /// An input whose type is not the plan's source type.
+    InputType {
+        /// The input's type.
+        got: DataType,
+        /// The plan's.
+        want: DataType,
+    },
+    /// An output buffer of the wrong size.
+    OutputLen {
+        /// The target type.
+        data_type: DataType,
+        /// Number of elements.
+        elements: usize,
+        /// Bytes, or elements for typed slices, that the buffer has.
+        got: usize,
+        /// What it must have.
+        want: usize,
+    },
+    /// An output that does not hold the target's type: bytes for strings, or strings for numbers.
+    OutputKind {
+        /// The target type.
+        data_type: DataType,
+    },
+    /// A string element that is not a number of the target type.
+    Text {
+        /// Index of the element in the flattened tensor.
+        index: usize,
+        /// The element, shortened past 64 characters.
+        text: String,
+        /// The target type.
+        to: DataType,
+        /// What is wrong with it. It is part of the text, so [`std::error::Error::source`] does not return it.
+        source: ParseError,
+    },
+}
+
+impl fmt::Display for CastError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CastError::Op(error) => error.fmt(f),
+            CastError::Tensor(error) => error.fmt(f),
+            CastError::InputType { got, want } => write!(f, "an input of {got} for a cast planned from {want}"),
+            CastError::OutputLen { data_type, elements, got, want } => {
+                write!(f, "an output of {got} for {elements} {data_type} (want {want})")
+            }
+            CastError::OutputKind { data_type } => write!(f, "an output that does not hold {data_type}"),
+            CastError::Text { index, text, to, source } => write!(f, "element {index}: \"{text}\" {source} (to {to})"),
+        }
+    }
+}
+
+impl std::error::Error for CastError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        // A variant whose text is, or holds, its cause's text does not name that cause again: a reporter that prints the
+        // chain prints each text once.
+        match self {
+            CastError::Op(error) => error.source(),
+            CastError::Tensor(error) => error.source(),
+            _ => None,
+        }
+    }
+}
+
+impl From<OpError> for CastError {
+    fn from(error: OpError) -> Self {
+        CastError::Op(error)
+    }
+}
+
+impl From<TensorError> for CastError {
+    fn from(error: TensorError) -> Self {
+        CastError::Tensor(error)
+    }
+}
+
+impl From<UnknownRoundMode> for OpError {
+    fn from(UnknownRoundMode { word }: UnknownRoundMode) -> Self {
+        OpError::RoundMode { word }
+    }
+}

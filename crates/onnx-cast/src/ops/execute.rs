@@ -1,0 +1,190 @@
+//! Runs a resolved cast over a tensor's bytes: over several threads where that pays, and with non-temporal stores where
+//! the result exceeds the caches. This file holds the one call of a kernel.
+
+use crate::element::{DataType, byte_len_of};
+use crate::kernel::{Context, Kernel, StoreHint};
+use crate::scalar::with_default_float_environment;
+use std::mem::MaybeUninit;
+
+/// Casts that read and write this many bytes use non-temporal stores. Little of their output would stay in the last cache
+/// (32 MiB on the machines measured), through which the source passes too, and it would evict everything else. A
+/// non-temporal store does not read the line that it overwrites, as an ordinary store must. Between this limit and the
+/// size of that cache a cast is an eighth faster, and code that reads the result next is no slower.
+const NON_TEMPORAL_BYTES: usize = 24 << 20;
+
+/// A tensor is split at multiples of this many elements: whole bytes of every type, and whole cache lines of types of 8
+/// bits and more.
+#[cfg(feature = "threads")]
+const GRAIN: usize = 256;
+
+/// Bytes read and written for which another thread is worth waking. Measured with two threads: a cast of 1 MiB takes
+/// about 10 microseconds on one thread, and waking the other costs up to half of that.
+#[cfg(feature = "threads")]
+const THREAD_BYTES: usize = 1 << 20;
+
+/// `len` elements: their bytes in the source and in the target.
+pub(crate) struct Span<'a> {
+    pub(crate) src: &'a [u8],
+    pub(crate) dst: &'a mut [MaybeUninit<u8>],
+    pub(crate) len: usize,
+}
+
+impl<'a> Span<'a> {
+    /// Splits at an element whose index is a multiple of 8; `bits` are the widths of a source and a target element.
+    #[cfg(feature = "threads")]
+    fn split_at(self, at: usize, bits: [usize; 2]) -> (Span<'a>, Span<'a>) {
+        let (src_low, src_high) = self.src.split_at(byte_len_of(at, bits[0]));
+        let (dst_low, dst_high) = self.dst.split_at_mut(byte_len_of(at, bits[1]));
+        let low = Span { src: src_low, dst: dst_low, len: at };
+        (low, Span { src: src_high, dst: dst_high, len: self.len - at })
+    }
+}
+
+/// Calls `run` for spans that make up `span`, on at most `threads` threads, each with the store hint for all of it. The span
+/// holds exactly the bytes of its elements, whose widths are `bits`.
+#[inline]
+pub(super) fn execute(
+    span: Span<'_>,
+    bits: [usize; 2],
+    threads: Option<usize>,
+    run: impl Fn(Span<'_>, StoreHint) + Sync,
+) {
+    debug_assert_eq!(span.src.len(), byte_len_of(span.len, bits[0]));
+    debug_assert_eq!(span.dst.len(), byte_len_of(span.len, bits[1]));
+    let touched = span.src.len().saturating_add(span.dst.len());
+    let hint = if touched < NON_TEMPORAL_BYTES { StoreHint::Temporal } else { StoreHint::NonTemporal };
+    #[cfg(feature = "threads")]
+    if touched >= 2 * THREAD_BYTES && threads != Some(1) {
+        let available = pool_threads();
+        let parts = threads.map_or(available, |most| most.min(available)).min(touched / THREAD_BYTES);
+        return parallel(span, bits, parts, &|span| run(span, hint));
+    }
+    #[cfg(not(feature = "threads"))]
+    let _ = threads;
+    run(span, hint);
+}
+
+/// Runs a kernel over a span, every byte of whose target it writes.
+#[inline]
+pub(crate) fn run_kernel(kernel: Kernel, context: &Context, Span { src, dst, len }: Span<'_>) {
+    let dst = as_bytes(dst);
+    with_default_float_environment(|| {
+        // SAFETY: callers take kernels from the table of a `Backend` alone, which exists only where this machine can run
+        // it, and the span holds the bytes of `len` elements of the context's types.
+        unsafe { kernel(src, dst, len, context) }
+    });
+}
+
+/// Copies a span, with the backend's kernel for it where the hint asks for non-temporal stores.
+#[inline]
+pub(super) fn run_copy(kernel: Kernel, Span { src, dst, .. }: Span<'_>, hint: StoreHint) {
+    let len = dst.len();
+    match hint {
+        StoreHint::Temporal => as_bytes(dst).copy_from_slice(src),
+        // The bytes are elements of uint8: the source and the target have elements of one width.
+        StoreHint::NonTemporal => {
+            let context = Context { hint, ..Context::plain(DataType::Uint8, DataType::Uint8) };
+            run_kernel(kernel, &context, Span { src, dst, len });
+        }
+    }
+}
+
+/// Memory that a kernel overwrites, in the form that kernels take it.
+#[inline]
+fn as_bytes(dst: &mut [MaybeUninit<u8>]) -> &mut [u8] {
+    // SAFETY: `MaybeUninit<u8>` has the layout of `u8`. Kernels and copies write every byte of the slice and read none
+    // that they did not write (Miri runs them over uninitialised memory).
+    unsafe { &mut *(std::ptr::from_mut(dst) as *mut [u8]) }
+}
+
+/// Memory that a cast may overwrite without reading it.
+#[inline]
+pub(crate) fn as_uninit(out: &mut [u8]) -> &mut [MaybeUninit<u8>] {
+    // SAFETY: `MaybeUninit<u8>` has the layout of `u8`, and only initialised bytes are written through the result: it
+    // goes to `Plan::run_into_uninit` alone, which writes with kernels, copies and byte by byte.
+    unsafe { &mut *(std::ptr::from_mut(out) as *mut [MaybeUninit<u8>]) }
+}
+
+/// Memory that has been written.
+///
+/// # Safety
+/// Every byte of `out` is initialised.
+#[inline]
+pub(super) unsafe fn assume_written(out: &mut [MaybeUninit<u8>]) -> &mut [u8] {
+    // SAFETY: the caller's promise; the layouts are the same.
+    unsafe { &mut *(std::ptr::from_mut(out) as *mut [u8]) }
+}
+
+/// A vector of bytes that `fill` writes, without zeros before. `None` where the memory cannot be had.
+pub(super) fn vec_of<E>(
+    len: usize,
+    fill: impl FnOnce(&mut [MaybeUninit<u8>]) -> Result<(), E>,
+) -> Option<Result<Vec<u8>, E>> {
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(len).ok()?;
+    if let Err(error) = fill(&mut bytes.spare_capacity_mut()[..len]) {
+        return Some(Err(error));
+    }
+    // SAFETY: `fill` returned no error, so it wrote all `len` bytes.
+    unsafe { bytes.set_len(len) };
+    Some(Ok(bytes))
+}
+
+/// Threads of the pool that this thread is in, or of the global one; 1 where the system refuses to start that.
+#[cfg(feature = "threads")]
+fn pool_threads() -> usize {
+    use std::error::Error;
+    use std::sync::LazyLock;
+    /// Whether there is a global pool. rayon makes one on first use, and panics where it cannot.
+    static GLOBAL: LazyLock<bool> = LazyLock::new(|| match rayon::ThreadPoolBuilder::new().build_global() {
+        Ok(()) => true,
+        // The error for a pool that already exists is the only one without a source.
+        Err(error) => error.source().is_none(),
+    });
+    if rayon::current_thread_index().is_none() && !*GLOBAL { 1 } else { rayon::current_num_threads() }
+}
+
+/// Runs the first of `parts` parts of a span on the caller's thread, which is awake, and the others on the pool's.
+#[cfg(feature = "threads")]
+fn parallel(span: Span<'_>, bits: [usize; 2], parts: usize, run: &(impl Fn(Span<'_>) + Sync)) {
+    if parts < 2 {
+        return run(span);
+    }
+    let (first, others) = split(span, bits, parts, 1);
+    rayon::in_place_scope(|scope| {
+        scope.spawn(|_| halve(others, bits, parts - 1, run));
+        run(first);
+    });
+}
+
+/// Halves a span until there are `parts` parts, each on whichever thread of the pool is free.
+#[cfg(feature = "threads")]
+fn halve(span: Span<'_>, bits: [usize; 2], parts: usize, run: &(impl Fn(Span<'_>) + Sync)) {
+    if parts < 2 {
+        return run(span);
+    }
+    let (low, high) = split(span, bits, parts, parts / 2);
+    rayon::join(|| halve(low, bits, parts / 2, run), || halve(high, bits, parts - parts / 2, run));
+}
+
+/// Splits a span behind the first `low` of `parts` parts.
+#[cfg(feature = "threads")]
+fn split<'a>(span: Span<'a>, bits: [usize; 2], parts: usize, low: usize) -> (Span<'a>, Span<'a>) {
+    let at = (span.len / parts * low).next_multiple_of(GRAIN).min(span.len);
+    span.split_at(at, bits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// On a 32-bit machine, half a gigabyte has more bits than `usize` counts.
+    #[test]
+    fn the_bits_of_a_tensor_need_not_fit_in_a_size() {
+        assert_eq!(byte_len_of(usize::MAX / 8, 64), usize::MAX / 8 * 8);
+        assert_eq!(byte_len_of(usize::MAX, 8), usize::MAX);
+        assert_eq!(byte_len_of(usize::MAX, 4), usize::MAX / 2 + 1);
+        assert_eq!(byte_len_of(usize::MAX - 1, 6), usize::MAX / 4 * 3 + 2);
+        assert_eq!(byte_len_of(5, 6), 4);
+    }
+}

@@ -1,0 +1,43 @@
+//! Appends texts to a buffer of strings: their bytes side by side, and the offset of each end.
+
+/// Appends strings of at most `ROOM` bytes by writing them over characters `0`. What a string leaves of its room is the
+/// start of the next string's room, so nothing is copied, and the zeros of long numbers are already in place.
+pub(super) struct Appender<'a, const ROOM: usize> {
+    offsets: &'a mut Vec<u64>,
+    bytes: &'a mut Vec<u8>,
+    /// The end of the last string. The bytes behind it are zeros.
+    end: usize,
+}
+
+impl<'a, const ROOM: usize> Appender<'a, ROOM> {
+    /// To append about `count` strings.
+    pub(super) fn new(offsets: &'a mut Vec<u64>, bytes: &'a mut Vec<u8>, count: usize) -> Self {
+        offsets.reserve(count);
+        let end = bytes.len();
+        Appender { offsets, bytes, end }
+    }
+
+    /// Appends a string for each item: `write` writes it and returns its length. It may write past the string's end, but
+    /// must leave zeros there if it relies on finding them.
+    #[inline(always)]
+    pub(super) fn write<T>(&mut self, items: &[T], write: impl Fn(&T, &mut [u8; ROOM]) -> usize) {
+        let bytes = &mut *self.bytes;
+        let most = self.end + items.len() * ROOM;
+        if bytes.len() < most {
+            bytes.resize(most, b'0');
+        }
+        let end = &mut self.end;
+        self.offsets.extend(items.iter().map(|item| {
+            if let Some(room) = bytes[*end..].first_chunk_mut() {
+                *end += write(item, room);
+            }
+            *end as u64
+        }));
+    }
+}
+
+impl<const ROOM: usize> Drop for Appender<'_, ROOM> {
+    fn drop(&mut self) {
+        self.bytes.truncate(self.end);
+    }
+}

@@ -1,0 +1,108 @@
+//! Element types as numbers: to and from `f32`, printed, and compared. Floats compare as floats do: 0 equals -0, and NaN
+//! equals nothing. `to_bits` compares bit patterns.
+
+use super::{Rules, cast_one};
+use crate::element::*;
+use std::cmp::Ordering;
+use std::fmt;
+
+macro_rules! float_value {
+    ($($ty:ident)*) => {$(
+        impl $ty {
+            /// The value, which `f32` holds exactly. NaN comes out quiet.
+            #[inline]
+            pub fn to_f32(self) -> f32 {
+                cast_one(self, &Rules::NONE)
+            }
+
+            /// The nearest element, rounded once by the rules of ONNX's newest Cast with its default attributes: ties go
+            /// to even, and a type of 8 bits or fewer saturates. (`Float8E8M0` rounds up, and has neither zero nor
+            /// negative values.)
+            #[inline]
+            pub fn from_f32(value: f32) -> Self {
+                cast_one(value, const { &Rules::newest(<$ty as Element>::DATA_TYPE) })
+            }
+        }
+
+        impl PartialEq for $ty {
+            #[inline]
+            fn eq(&self, other: &Self) -> bool {
+                self.to_f32() == other.to_f32()
+            }
+        }
+
+        impl PartialOrd for $ty {
+            #[inline]
+            fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+                self.to_f32().partial_cmp(&other.to_f32())
+            }
+        }
+
+        impl fmt::Display for $ty {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(&self.to_f32(), f)
+            }
+        }
+
+        impl fmt::Debug for $ty {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Debug::fmt(&self.to_f32(), f)
+            }
+        }
+
+        impl From<$ty> for f32 {
+            fn from(value: $ty) -> f32 {
+                value.to_f32()
+            }
+        }
+    )*};
+}
+float_value! {
+    Float16 BFloat16 Float8E4M3FN Float8E4M3FNUZ Float8E5M2 Float8E5M2FNUZ Float8E8M0 Float6E2M3 Float6E3M2 Float4E2M1
+}
+
+macro_rules! integer_value {
+    ($($ty:ident)*) => {$(
+        impl $ty {
+            /// The value, which `f32` holds exactly.
+            #[inline]
+            pub fn to_f32(self) -> f32 {
+                f32::from(self.value())
+            }
+
+            /// The element that ONNX's newest Cast gives: rounded to the nearest integer, ties to even, of which the low
+            /// bits are kept.
+            #[inline]
+            pub fn from_f32(value: f32) -> Self {
+                cast_one(value, &Rules::NONE)
+            }
+        }
+
+        impl Ord for $ty {
+            #[inline]
+            fn cmp(&self, other: &Self) -> Ordering {
+                self.value().cmp(&other.value())
+            }
+        }
+
+        impl PartialOrd for $ty {
+            #[inline]
+            fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+                Some(self.cmp(other))
+            }
+        }
+
+        impl fmt::Display for $ty {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(&self.value(), f)
+            }
+        }
+
+        impl fmt::Debug for $ty {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Debug::fmt(&self.value(), f)
+            }
+        }
+    )*};
+}
+integer_value!(Int4 Uint4 Int2 Uint2);

@@ -1,0 +1,75 @@
+//! What can be wrong with a tensor.
+
+use crate::element::DataType;
+use crate::error::{Article, ShapeText};
+use std::fmt;
+
+/// A tensor whose parts do not fit together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TensorError {
+    /// The number of elements, or of bytes, does not fit the address space.
+    TooLarge {
+        /// The element type.
+        data_type: DataType,
+        /// The shape.
+        shape: Vec<usize>,
+    },
+    /// The number of bytes does not follow from type and shape.
+    ByteLen {
+        /// The element type.
+        data_type: DataType,
+        /// The shape.
+        shape: Vec<usize>,
+        /// Bytes given.
+        got: usize,
+        /// Bytes that type and shape require.
+        want: usize,
+    },
+    /// The number of strings does not follow from the shape.
+    StringCount {
+        /// The shape.
+        shape: Vec<usize>,
+        /// Strings given.
+        got: usize,
+        /// Strings that the shape requires.
+        want: usize,
+    },
+    /// String offsets that do not start at 0, decrease, or do not end with the bytes.
+    StringOffsets {
+        /// Index of the first offset that is wrong.
+        index: usize,
+    },
+    /// Bytes for the type string, whose data is offsets and bytes.
+    NotBytes,
+    /// A typed slice whose memory is not the tensor's bytes: its type is packed, or the machine is big-endian.
+    SliceLayout {
+        /// The element type.
+        data_type: DataType,
+    },
+}
+
+impl fmt::Display for TensorError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TensorError::TooLarge { data_type, shape } => {
+                write!(f, "{} tensor of shape {} does not fit in memory", Article(data_type), ShapeText(shape))
+            }
+            TensorError::ByteLen { data_type, shape, got, want } => {
+                write!(f, "{got} bytes for {} {data_type} (want {want})", ShapeText(shape))
+            }
+            TensorError::StringCount { shape, got, want } => {
+                write!(f, "{got} strings for shape {} (want {want})", ShapeText(shape))
+            }
+            TensorError::StringOffsets { index } => {
+                write!(f, "string offset {index} is out of order (offsets start at 0, rise, and end with the bytes)")
+            }
+            TensorError::SliceLayout { data_type } => {
+                write!(f, "the memory of {} slice is not a tensor's bytes (want a copy)", Article(data_type))
+            }
+            TensorError::NotBytes => f.write_str("a string tensor's data is offsets and bytes, not bytes alone"),
+        }
+    }
+}
+
+impl std::error::Error for TensorError {}

@@ -1,0 +1,151 @@
+//! The elements of a string tensor: offsets and bytes, as columnar formats hold them, so that a million strings are two
+//! allocations.
+
+use super::TensorError;
+
+/// Strings, borrowed: string `i` is `bytes[offsets[i]..offsets[i + 1]]`.
+///
+/// ```
+/// use onnx_cast::StringsView;
+///
+/// let strings = StringsView::new(&[0, 1, 3], b"abc")?;
+/// assert_eq!(strings.iter().collect::<Vec<_>>(), [&b"a"[..], b"bc"]);
+/// assert!(StringsView::new(&[0, 4], b"abc").is_err());
+/// # Ok::<(), onnx_cast::TensorError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StringsView<'a> {
+    offsets: &'a [u64],
+    bytes: &'a [u8],
+}
+
+impl<'a> StringsView<'a> {
+    /// From one offset more than there are strings: the first is 0, each is at least the one before, and the last is
+    /// `bytes.len()`. ONNX requires UTF-8, which is checked only where a string is read as a number.
+    ///
+    /// # Errors
+    /// [`TensorError::StringOffsets`] names the first offset that breaks the rule.
+    pub fn new(offsets: &'a [u64], bytes: &'a [u8]) -> Result<Self, TensorError> {
+        let mut last = 0;
+        for (index, &offset) in offsets.iter().enumerate() {
+            if offset < last || offset > bytes.len() as u64 || (index == 0 && offset != 0) {
+                return Err(TensorError::StringOffsets { index });
+            }
+            last = offset;
+        }
+        if offsets.is_empty() || last != bytes.len() as u64 {
+            return Err(TensorError::StringOffsets { index: offsets.len().saturating_sub(1) });
+        }
+        Ok(StringsView { offsets, bytes })
+    }
+
+    /// Number of strings.
+    pub fn len(&self) -> usize {
+        self.offsets.len() - 1
+    }
+
+    /// Whether there are no strings.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// String `index`, if there is one.
+    pub fn get(&self, index: usize) -> Option<&'a [u8]> {
+        let start = *self.offsets.get(index)?;
+        let end = *self.offsets.get(index.checked_add(1)?)?;
+        self.bytes.get(start as usize..end as usize)
+    }
+
+    /// The strings in order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
+        let bytes = self.bytes;
+        self.offsets.windows(2).map(move |pair| &bytes[pair[0] as usize..pair[1] as usize])
+    }
+
+    /// For each string in order, the bytes up to its end, and where it starts in them.
+    pub(crate) fn iter_ends(&self) -> impl ExactSizeIterator<Item = (&'a [u8], usize)> + use<'a> {
+        let bytes = self.bytes;
+        self.offsets.windows(2).map(move |pair| (&bytes[..pair[1] as usize], pair[0] as usize))
+    }
+
+    /// The offsets, one more than there are strings.
+    pub fn offsets(&self) -> &'a [u64] {
+        self.offsets
+    }
+
+    /// The bytes of all strings, side by side.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// A copy that owns its bytes.
+    pub fn to_strings(&self) -> Strings {
+        Strings { offsets: self.offsets.to_vec(), bytes: self.bytes.to_vec() }
+    }
+}
+
+/// Strings, owned.
+///
+/// ```
+/// use onnx_cast::Strings;
+///
+/// let mut strings: Strings = ["a", ""].into_iter().collect();
+/// strings.push(b"bc");
+/// assert_eq!(strings.view().get(2), Some(&b"bc"[..]));
+/// assert_eq!(strings.view().offsets(), [0, 1, 1, 3]);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Strings {
+    offsets: Vec<u64>,
+    bytes: Vec<u8>,
+}
+
+impl Default for Strings {
+    fn default() -> Self {
+        Strings::new()
+    }
+}
+
+impl Strings {
+    /// No strings.
+    pub fn new() -> Self {
+        Strings { offsets: vec![0], bytes: Vec::new() }
+    }
+
+    /// No strings, with capacity for `strings` strings of `bytes` bytes together.
+    pub fn with_capacity(strings: usize, bytes: usize) -> Self {
+        let mut offsets = Vec::with_capacity(strings.saturating_add(1));
+        offsets.push(0);
+        Strings { offsets, bytes: Vec::with_capacity(bytes) }
+    }
+
+    /// Appends a string.
+    pub fn push(&mut self, string: &[u8]) {
+        self.bytes.extend_from_slice(string);
+        self.offsets.push(self.bytes.len() as u64);
+    }
+
+    /// Removes all strings and keeps the memory.
+    pub fn clear(&mut self) {
+        self.offsets.truncate(1);
+        self.bytes.clear();
+    }
+
+    /// The offsets and the bytes, to append to both.
+    pub(crate) fn parts_mut(&mut self) -> (&mut Vec<u64>, &mut Vec<u8>) {
+        (&mut self.offsets, &mut self.bytes)
+    }
+
+    /// Borrowed.
+    pub fn view(&self) -> StringsView<'_> {
+        StringsView { offsets: &self.offsets, bytes: &self.bytes }
+    }
+}
+
+impl<S: AsRef<[u8]>> FromIterator<S> for Strings {
+    fn from_iter<I: IntoIterator<Item = S>>(iter: I) -> Self {
+        let mut strings = Strings::new();
+        iter.into_iter().for_each(|string| strings.push(string.as_ref()));
+        strings
+    }
+}

@@ -1,0 +1,184 @@
+//! Elements one in a byte, in its low bits, as Python's array libraries hold 2-, 4- and 6-bit types: packed as ONNX packs
+//! them, and unpacked, by the loads and stores of the kernels.
+
+use crate::arch::Backend;
+use crate::element::DataType;
+use crate::kernel::{Context, Kernel};
+use crate::ops::execute::{Span, as_uninit, run_kernel};
+use crate::packed;
+use std::fmt;
+
+/// Bytes and elements that do not belong together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PackError {
+    /// A type whose elements are not packed.
+    NotPacked {
+        /// The type.
+        data_type: DataType,
+    },
+    /// Another number of bytes than the elements take.
+    ByteLen {
+        /// The element type.
+        data_type: DataType,
+        /// Number of elements.
+        elements: usize,
+        /// Bytes given.
+        got: usize,
+        /// Bytes that so many elements take; `None` where that does not fit `usize`, or the type is string.
+        want: Option<usize>,
+    },
+}
+
+impl fmt::Display for PackError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PackError::NotPacked { data_type } => {
+                write!(f, "{data_type} is not packed (want a type of 2, 4 or 6 bits)")
+            }
+            PackError::ByteLen { data_type, elements, got, want: Some(want) } => {
+                write!(f, "{got} bytes for {elements} packed {data_type} (want {want})")
+            }
+            PackError::ByteLen { data_type, elements, got, want: None } => {
+                write!(f, "{got} bytes for {elements} {data_type}, which no number of bytes holds")
+            }
+        }
+    }
+}
+
+impl std::error::Error for PackError {}
+
+/// Checks that `bytes` are those of so many elements of a type.
+fn check_len(data_type: DataType, elements: usize, bytes: &[u8]) -> Result<(), PackError> {
+    let (got, want) = (bytes.len(), data_type.byte_len(elements));
+    if want == Some(got) { Ok(()) } else { Err(PackError::ByteLen { data_type, elements, got, want }) }
+}
+
+fn check(data_type: DataType, elements: usize, bytes: &[u8]) -> Result<(), PackError> {
+    if !data_type.is_packed() {
+        return Err(PackError::NotPacked { data_type });
+    }
+    check_len(data_type, elements, bytes)
+}
+
+/// Packs elements that stand one in a byte. The upper bits of each byte are ignored, and the padding is zero.
+///
+/// ```
+/// use onnx_cast::{DataType, pack};
+///
+/// let mut bytes = [0; 2];
+/// pack(DataType::Int4, &[0x1, 0xf, 0x7], &mut bytes)?;
+/// assert_eq!(bytes, [0xf1, 0x07]);
+/// assert_eq!(
+///     pack(DataType::Int4, &[0; 5], &mut bytes).unwrap_err().to_string(),
+///     "2 bytes for 5 packed int4 (want 3)"
+/// );
+/// # Ok::<(), onnx_cast::PackError>(())
+/// ```
+///
+/// # Errors
+/// Where the type is not packed, or `bytes` has another length than the elements take.
+pub fn pack(data_type: DataType, elements: &[u8], bytes: &mut [u8]) -> Result<(), PackError> {
+    check(data_type, elements.len(), bytes)?;
+    run(Backend::best().table().pack(data_type), data_type, elements.len(), elements, bytes);
+    Ok(())
+}
+
+/// Unpacks elements to one in a byte, the upper bits zero.
+///
+/// ```
+/// use onnx_cast::{DataType, unpack};
+///
+/// let mut elements = [0; 3];
+/// unpack(DataType::Int4, &[0xf1, 0x07], &mut elements)?;
+/// assert_eq!(elements, [0x1, 0xf, 0x7]);
+/// # Ok::<(), onnx_cast::PackError>(())
+/// ```
+///
+/// # Errors
+/// Where the type is not packed, or `bytes` has another length than the elements take.
+pub fn unpack(data_type: DataType, bytes: &[u8], elements: &mut [u8]) -> Result<(), PackError> {
+    check(data_type, elements.len(), bytes)?;
+    run(Backend::best().table().unpack(data_type), data_type, elements.len(), bytes, elements);
+    Ok(())
+}
+
+/// Zeroes the padding behind the last of `len` elements. Types of 8 bits and more have none.
+///
+/// ```
+/// use onnx_cast::{DataType, clear_padding};
+///
+/// let mut bytes = [0x21, 0xf3];
+/// clear_padding(DataType::Uint4, 3, &mut bytes)?;
+/// assert_eq!(bytes, [0x21, 0x03]);
+/// # Ok::<(), onnx_cast::PackError>(())
+/// ```
+///
+/// # Errors
+/// Where `bytes` has another length than the elements take, as it has for strings.
+pub fn clear_padding(data_type: DataType, len: usize, bytes: &mut [u8]) -> Result<(), PackError> {
+    check_len(data_type, len, bytes)?;
+    packed::clear_padding(data_type, len, bytes);
+    Ok(())
+}
+
+/// Runs a kernel that moves elements between bytes of their own and packed ones, on the caller's thread: callers split
+/// large tensors themselves.
+fn run(kernel: Option<Kernel>, data_type: DataType, len: usize, src: &[u8], dst: &mut [u8]) {
+    // The lengths were checked, and the type is packed.
+    let Some(kernel) = kernel else { return };
+    run_kernel(kernel, &Context::plain(data_type, data_type), Span { src, dst: as_uninit(dst), len });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TYPES: [DataType; 3] = [DataType::Int2, DataType::Float4E2M1, DataType::Float6E3M2];
+
+    #[test]
+    fn every_length_is_packed_and_unpacked_as_element_by_element() {
+        for data_type in TYPES {
+            for len in (0..300).chain([4096, 100_003]) {
+                // Every byte: the bits above an element's are ignored.
+                let elements: Vec<u8> = (0..len).map(|i| (i * 167 + i / 256) as u8).collect();
+                let mut want = vec![0; data_type.byte_len(len).expect("a length in memory")];
+                packed::pack(data_type, &elements, &mut want).expect("lengths that fit");
+                let mut got = vec![0xa5; want.len()];
+                pack(data_type, &elements, &mut got).expect("lengths that fit");
+                assert_eq!(got, want, "{data_type} x {len}, packed");
+
+                let bytes = with_padding(data_type, len, &elements);
+                let (mut want, mut got) = (vec![0xa5; len], vec![0xa5; len]);
+                packed::unpack(data_type, &bytes, &mut want).expect("lengths that fit");
+                unpack(data_type, &bytes, &mut got).expect("lengths that fit");
+                assert_eq!(got, want, "{data_type} x {len}, unpacked");
+            }
+        }
+    }
+
+    /// Packed bytes with set bits in the padding.
+    fn with_padding(data_type: DataType, len: usize, elements: &[u8]) -> Vec<u8> {
+        let bytes = data_type.byte_len(len).expect("a length in memory");
+        elements[..bytes].iter().map(|byte| byte ^ 0xff).collect()
+    }
+
+    #[test]
+    fn lengths_that_do_not_fit_are_refused() {
+        for data_type in TYPES {
+            let want = data_type.byte_len(20).expect("a length in memory");
+            for got in [0, want - 1, want + 1] {
+                let error = Err(PackError::ByteLen { data_type, elements: 20, got, want: Some(want) });
+                assert_eq!(pack(data_type, &[0; 20], &mut vec![0; got]), error, "{data_type}: {got} bytes");
+                assert_eq!(unpack(data_type, &vec![0; got], &mut [0; 20]), error, "{data_type}: {got} bytes");
+                assert_eq!(clear_padding(data_type, 20, &mut vec![0; got]), error, "{data_type}: {got} bytes");
+            }
+        }
+        let not_packed = |data_type| Err(PackError::NotPacked { data_type });
+        assert_eq!(pack(DataType::Uint8, &[0; 8], &mut [0; 8]), not_packed(DataType::Uint8));
+        assert_eq!(unpack(DataType::Float, &[0; 8], &mut [0; 2]), not_packed(DataType::Float));
+        assert_eq!(clear_padding(DataType::Float, 2, &mut [0; 8]), Ok(()));
+        let string = PackError::ByteLen { data_type: DataType::String, elements: 2, got: 8, want: None };
+        assert_eq!(clear_padding(DataType::String, 2, &mut [0; 8]), Err(string));
+    }
+}

@@ -1,0 +1,93 @@
+//! Are element types numbers? Their value is that of the cast, they round as the cast does, they compare and print as
+//! floats do, and their constants are the neighbours that they claim to be.
+
+use onnx_cast::*;
+use std::collections::BTreeSet;
+
+macro_rules! for_floats {
+    ($check:ident) => {
+        $check!(Float16 BFloat16 Float8E4M3FN Float8E4M3FNUZ Float8E5M2 Float8E5M2FNUZ Float8E8M0 Float6E2M3 Float6E3M2 Float4E2M1)
+    };
+}
+
+#[test]
+fn every_code_is_its_value() {
+    macro_rules! check {
+        ($($ty:ident)*) => {$({
+            let format = $ty::FORMAT;
+            let codes: Vec<$ty> = (0..1u32 << format.bits).map(|code| $ty::from_bits(code as _)).collect();
+            let source = Tensor::from_slice(vec![codes.len()], &codes).expect("as many");
+            let cast = Cast::new(DataType::Float, &CastOptions::new()).expect("Cast");
+            let floats = cast.run(&source.view()).expect("a cast").to_vec::<f32>().expect("floats");
+            for (code, float) in codes.iter().zip(&floats) {
+                let bits = code.to_bits();
+                assert_eq!(code.to_f32().to_bits(), float.to_bits(), "{} {bits:#x}", format.bits);
+                assert_eq!(code.to_string(), float.to_string(), "{bits:#x}");
+                assert_eq!(code == code, !float.is_nan(), "{bits:#x}");
+                if !float.is_nan() && !float.is_infinite() {
+                    assert_eq!($ty::from_f32(*float).to_bits(), bits, "{bits:#x}");
+                }
+                for other in codes.iter().step_by(1 + codes.len() / 64) {
+                    assert_eq!(code.partial_cmp(other), float.partial_cmp(&other.to_f32()), "{bits:#x}");
+                }
+            }
+        })*};
+    }
+    for_floats!(check);
+}
+
+#[test]
+fn constants_are_those_of_the_format() {
+    macro_rules! check {
+        ($($ty:ident)*) => {$({
+            let format = $ty::FORMAT;
+            let codes = (0..1u32 << format.bits).map(|code| $ty::from_bits(code as _).to_f32());
+            let finite: Vec<f32> = codes.filter(|value| value.is_finite()).collect();
+            assert_eq!($ty::MAX.to_f32(), finite.iter().copied().fold(0.0, f32::max), "{}", $ty::DATA_TYPE);
+            let above = finite.iter().copied().filter(|&value| value > 1.0).fold(f32::INFINITY, f32::min);
+            assert_eq!($ty::EPSILON.to_f32(), above - 1.0, "{}", $ty::DATA_TYPE);
+            // Float8E8M0 has no subnormals, and its smallest value has an exponent field of 0.
+            let smallest = if format.signed { 1 - format.bias } else { -format.bias };
+            assert_eq!(f64::from($ty::MIN_POSITIVE.to_f32()), 2f64.powi(smallest), "{}", $ty::DATA_TYPE);
+        })*};
+    }
+    for_floats!(check);
+    assert_eq!((Float16::MAX.to_f32(), Float16::EPSILON.to_f32()), (65504.0, 2f32.powi(-10)));
+    assert_eq!((BFloat16::MIN_POSITIVE.to_f32(), Float8E4M3FN::MAX.to_f32()), (f32::MIN_POSITIVE, 448.0));
+}
+
+#[test]
+fn zeros_are_equal_and_nan_is_not() {
+    let (zero, minus) = (Float16::from_f32(0.0), Float16::from_f32(-0.0));
+    assert!(zero == minus && zero.to_bits() != minus.to_bits());
+    let nan = BFloat16::from_f32(f32::NAN);
+    assert!(nan != nan && nan.partial_cmp(&nan).is_none());
+    assert_eq!(format!("{nan} {nan:?} {:?}", Float16::from_f32(1.0)), "NaN NaN 1.0");
+}
+
+#[test]
+fn narrow_integers_are_their_values() {
+    assert!(Int4::MIN < Int4::default() && Int4::default() < Int4::MAX);
+    assert_eq!((Int4::MIN.value(), Int4::MAX.value(), Int2::MIN.value(), Int2::MAX.value()), (-8, 7, -2, 1));
+    assert_eq!((Uint4::MAX.value(), Uint2::MAX.value(), Uint4::MIN.value(), Uint2::MIN.value()), (15, 3, 0, 0));
+    assert_eq!(Int4::from_bits(15).to_string(), "-1");
+    assert_eq!(Int4::from_f32(-2.5).to_f32(), -2.0);
+    let all: BTreeSet<Int2> = (0..4).map(Int2::from_bits).collect();
+    assert_eq!(all.iter().map(|element| element.value()).collect::<Vec<_>>(), [-2, -1, 0, 1]);
+}
+
+/// Do the facts agree with the casts? An attribute that a type obeys changes some result, and no other does.
+#[test]
+fn the_attributes_that_a_type_obeys_change_its_casts() {
+    let values = [0.0, 0.7, 1.4, 1.6, -1.0, 1e-30, 1e9, f32::INFINITY, f32::NAN, 3e38];
+    let source = Tensor::from_slice(vec![values.len()], &values).expect("as many");
+    for &to in DataType::NUMERIC {
+        let cast = |options: CastOptions| {
+            Cast::new(to, &options).expect("Cast").run(&source.view()).expect("a cast").bytes().map(<[u8]>::to_vec)
+        };
+        let plain = cast(CastOptions::new());
+        assert_eq!(cast(CastOptions::new().saturate(false)) != plain, to.obeys_saturate(), "saturate, {to}");
+        let down = cast(CastOptions::new().round_mode(RoundMode::Down));
+        assert_eq!(down != plain, to.obeys_round_mode(), "round_mode, {to}");
+    }
+}
