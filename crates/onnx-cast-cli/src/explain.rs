@@ -13,8 +13,7 @@ use crate::decimal::{Decimal, ratio};
 use crate::value::{self, Element, Value, apply, convert, hex, shorten, value_of};
 use anyhow::{Context, Result, anyhow, bail};
 use num_bigint::BigInt;
-use onnx_cast::scalar::Rules;
-use onnx_cast::{Cast, CastError, CastOptions, DataType, FloatFormat, Kind, NEWEST_OPSET, Operator, RoundMode};
+use onnx_cast::{Cast, CastError, CastOptions, DataType, FloatFormat, Kind, Operator, RoundMode};
 use rule::Rule;
 
 pub(crate) use draw::{all, drawing};
