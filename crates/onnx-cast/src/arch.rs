@@ -4,19 +4,16 @@
 mod aarch64;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64", all(target_arch = "wasm32", target_feature = "simd128")))]
 mod generic;
-mod lookup_tables;
 mod portable;
-mod unknown;
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 mod wasm32;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
+use crate::error::shorten;
 use crate::kernel::KernelTable;
 use std::fmt;
 use std::sync::LazyLock;
-
-pub use unknown::UnknownBackend;
 
 struct Row {
     name: &'static str,
@@ -94,3 +91,22 @@ impl Eq for Backend {}
 pub fn available() -> impl Iterator<Item = Backend> {
     BACKENDS.iter().filter(|row| (row.is_available)()).map(Backend)
 }
+
+/// A backend that this machine does not have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownBackend {
+    /// The name, as given.
+    pub name: String,
+}
+
+impl fmt::Display for UnknownBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no backend `{}` on this machine (want one of", shorten(&self.name))?;
+        for backend in available() {
+            write!(f, " {}", backend.name())?;
+        }
+        f.write_str(")")
+    }
+}
+
+impl std::error::Error for UnknownBackend {}

@@ -3,6 +3,7 @@
 //! Sources of 16 bits and more have a kernel for each pair. Those of 8 bits or fewer are looked up, by loops that depend on
 //! the widths alone and take the types and rules from a [`Context`].
 
+pub(crate) mod lookup_tables;
 pub(crate) mod staged;
 
 use crate::element::{with_numeric_types, *};

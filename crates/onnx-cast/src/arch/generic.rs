@@ -7,9 +7,9 @@ pub(crate) mod small_float;
 pub(crate) mod step;
 pub(crate) mod wide;
 
-use crate::arch::{lookup_tables, portable};
+use crate::arch::portable;
 use crate::element::{Class, DataType, class};
-use crate::kernel::{Context, StoreHint};
+use crate::kernel::{Context, StoreHint, lookup_tables};
 use crate::packed::bits;
 use crate::scalar::{Narrow, Widen};
 use small_float::RuleLanes;
@@ -25,6 +25,7 @@ pub(crate) unsafe fn cast<L: Lanes, S: Widen, D: Narrow>(src: &[u8], dst: &mut [
     if small_float::asks_for_scalar::<L, S, D>(&context.rules) {
         return portable::cast::<S, D>(src, dst, len, context);
     }
+    let task = step::Task { src, dst, len, hint: context.hint };
     if let (Class::Int { .. }, Class::SmallFloat(format)) = const { (class::<S>(), class::<D>()) } {
         // The table of uint8 is kept for the default rules; under others it takes as long as hundreds of elements.
         let to_target = Context { from: DataType::Uint8, ..*context };
@@ -32,26 +33,23 @@ pub(crate) unsafe fn cast<L: Lanes, S: Widen, D: Narrow>(src: &[u8], dst: &mut [
             // SAFETY: the caller's.
             unsafe {
                 if last == 63 {
-                    return by_magnitude::cast_integers::<L, S, D, 4>(src, dst, len, context, table);
+                    return by_magnitude::cast_integers::<L, S, D, 4>(task, table);
                 }
                 if L::WIDE_LOOK_UP {
-                    return by_magnitude::cast_integers::<L, S, D, 16>(src, dst, len, context, table);
+                    return by_magnitude::cast_integers::<L, S, D, 16>(task, table);
                 }
             }
         }
     }
     if const { by_magnitude::is_by_float_magnitude::<S, D>() && (L::WIDE_LOOK_UP || bits::<D>() == 4) } {
         // SAFETY: the caller's.
-        return unsafe { by_magnitude::cast_floats::<L, S, D>(src, dst, len, context) };
+        return unsafe { by_magnitude::cast_floats::<L, S, D>(task, &context.rules) };
     }
     // SAFETY: the caller's; `steps` hands out pointers to a step's bytes.
     unsafe {
         let rules = RuleLanes::<L>::new::<S, D>(&context.rules);
         step::steps::<L, S, D>(
-            src,
-            dst,
-            len,
-            context.hint,
+            task,
             #[inline(always)]
             |src, dst| {
                 wide::step::<L, S, D>(src, dst, &rules);
@@ -72,10 +70,7 @@ pub(crate) unsafe fn copy<L: Lanes>(src: &[u8], dst: &mut [u8], len: usize, cont
     // SAFETY: the caller's; `steps` hands out pointers to a vector's bytes.
     unsafe {
         step::steps::<L, u8, u8>(
-            src,
-            dst,
-            len,
-            context.hint,
+            step::Task { src, dst, len, hint: context.hint },
             #[inline(always)]
             |src, dst| L::store(dst, L::load(src)),
         );
@@ -189,3 +184,17 @@ macro_rules! shifts {
     )*};
 }
 pub(crate) use shifts;
+
+/// Defines helpers of a line or a few, for vectors.
+macro_rules! helpers {
+    ($($(#[$doc:meta])* fn $name:ident $(<const $constant:ident: $kind:ty>)? ($($argument:ident: $type:ty),*) -> $result:ty
+        { $($body:tt)* })*) => {$(
+        $(#[$doc])*
+        #[inline(always)]
+        unsafe fn $name $(<const $constant: $kind>)? ($($argument: $type),*) -> $result {
+            // SAFETY: the caller's: the processor has the instructions, and pointers are valid for what is read or written.
+            unsafe { $($body)* }
+        }
+    )*};
+}
+pub(crate) use helpers;

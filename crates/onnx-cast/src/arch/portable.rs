@@ -1,7 +1,7 @@
 //! The backend for every machine: the scalar cast in blocks, vectorised as far as the compiler does it.
 
-use super::lookup_tables::{self, Table};
 use crate::element::{BFloat16, DataType, Element};
+use crate::kernel::lookup_tables::{self, Table};
 use crate::kernel::{Context, Isa, KernelTable, staged};
 use crate::packed::{bits, byte_len, pack_elements, unpack_elements};
 use crate::scalar::{Narrow, Widen};

@@ -4,7 +4,7 @@
 //! compute with would save little here, and would have to be asked for. There are no non-temporal stores: they have no
 //! intrinsic, and the processors find out by themselves when lines are overwritten completely.
 
-use crate::arch::generic::{self, Lanes, by_sign, by_width, isa, one_line, shifts};
+use crate::arch::generic::{self, Lanes, by_sign, by_width, helpers, isa, one_line, shifts};
 use crate::element::Element;
 use crate::kernel::{Context, KernelTable};
 use crate::scalar::{Narrow, Widen};
@@ -26,18 +26,6 @@ pub(crate) fn is_available() -> bool {
 pub(crate) struct Quad;
 
 type V = uint8x16_t;
-
-/// Defines helpers of a line or a few, for vectors.
-macro_rules! helpers {
-    ($($(#[$doc:meta])* fn $name:ident $(<const $constant:ident: $kind:ty>)? ($($argument:ident: $type:ty),*) -> $result:ty { $($body:tt)* })*) => {$(
-        $(#[$doc])*
-        #[inline(always)]
-        unsafe fn $name $(<const $constant: $kind>)? ($($argument: $type),*) -> $result {
-            // SAFETY: the caller's: the processor has NEON, and pointers are valid for what is read or written.
-            unsafe { $($body)* }
-        }
-    )*};
-}
 
 helpers! {
     fn u16s(value: V) -> uint16x8_t { vreinterpretq_u16_u8(value) }

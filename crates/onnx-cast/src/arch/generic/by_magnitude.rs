@@ -1,30 +1,20 @@
 //! Small floats by tables over the magnitude of the source, where a table of a few vectors decides: integers to types that
 //! end below 256, and floats of 16 bits to types of 6 bits and fewer. The addition of [`super::small_float`] would do, but
 //! in lanes of 32 bits, at a third of the speed or less (records/kernels.md).
+//!
+//! Every `unsafe fn` here asks of its caller that the processor has the instructions of `L` and that pointers are valid for
+//! a step's bytes.
+#![allow(unsafe_op_in_unsafe_fn, reason = "each line is a method of `Lanes`, which asks for no more")]
 
 use super::lanes::Lanes;
-use super::step::steps;
+use super::small_float::sign_of;
+use super::step::{Task, both, parts, steps};
 use super::wide::store_codes;
-use crate::arch::lookup_tables::Table;
 use crate::element::{Class, Element, class};
 use crate::format::FloatFormat;
-use crate::kernel::Context;
+use crate::kernel::lookup_tables::Table;
 use crate::packed::bits;
-
-/// The sign bits of a step's elements, given in the top bits of bytes, put where the target has them.
-#[inline(always)]
-pub(super) unsafe fn sign_of<L: Lanes>(format: FloatFormat, top: L::V) -> L::V {
-    // SAFETY: the caller's.
-    unsafe {
-        let sign_bit = L::splat::<8>(format.sign_bit());
-        // Shifted as words: what comes in from the neighbouring byte is masked off.
-        match format.bits {
-            8 => L::and(top, sign_bit),
-            6 => L::and(L::shr::<16, 2>(top), sign_bit),
-            _ => L::and(L::shr::<16, 4>(top), sign_bit),
-        }
-    }
-}
+use crate::scalar::Rules;
 
 /// The last entry of the table of an integer's magnitudes that is needed: from there on all results are the same. `None`
 /// where the format goes on beyond a byte.
@@ -43,72 +33,52 @@ pub(crate) const fn last_magnitude(format: FloatFormat) -> Option<u8> {
 /// # Safety
 /// As [`crate::kernel::Kernel`], of the instructions of `L`.
 #[inline(always)]
-pub(crate) unsafe fn cast_integers<L: Lanes, S: Element, D: Element, const N: usize>(
-    src: &[u8],
-    dst: &mut [u8],
-    len: usize,
-    context: &Context,
-    table: &Table,
-) {
+pub(crate) unsafe fn cast_integers<L: Lanes, S: Element, D: Element, const N: usize>(task: Task<'_>, table: &Table) {
     let Class::SmallFloat(format) = (const { class::<D>() }) else { unreachable!("not a small float") };
-    // SAFETY: the caller's; `steps` hands out pointers to a step's bytes.
-    unsafe {
-        let entries = L::table::<N>(&table.planes[0]);
-        let last = const { 16 * N as u64 - 1 };
-        steps::<L, S, D>(
-            src,
-            dst,
-            len,
-            context.hint,
-            #[inline(always)]
-            |src, dst| {
-                let (magnitude, top) = match const { class::<S>() } {
-                    Class::Int { bits: 16, signed } => {
-                        let [a, b] = [L::load(src), L::load(src.add(L::BYTES))];
-                        let within = [up_to::<L, 16>(a, signed, last), up_to::<L, 16>(b, signed, last)];
-                        (L::low_halves::<16>(within), if signed { L::high_bytes([a, b]) } else { a })
-                    }
-                    _ => {
-                        let value = super::wide::parts(
-                            #[inline(always)]
-                            |i| super::wide::saturated_ints::<L, S>(src, i),
-                        );
-                        let within = super::wide::parts(
-                            #[inline(always)]
-                            |i| {
-                                up_to::<L, 32>(
-                                    value[i],
-                                    const { matches!(class::<S>(), Class::Int { signed: true, .. }) },
-                                    last,
-                                )
-                            },
-                        );
-                        (L::low_bytes(within), L::top_bits(value))
-                    }
-                };
-                let code = L::look_up::<N>(&entries, magnitude);
-                if const { matches!(class::<S>(), Class::Int { signed: false, .. }) } {
-                    return store_codes::<L, D>(dst, code);
+    let entries = L::table::<N>(&table.planes[0]);
+    let last = const { 16 * N as u64 - 1 };
+    steps::<L, S, D>(
+        task,
+        #[inline(always)]
+        |src, dst| {
+            let (magnitude, top) = match const { class::<S>() } {
+                Class::Int { bits: 16, signed } => {
+                    let [a, b] = [L::load(src), L::load(src.add(L::BYTES))];
+                    let within = [up_to::<L, 16>(a, signed, last), up_to::<L, 16>(b, signed, last)];
+                    (L::low_halves::<16>(within), if signed { L::high_bytes([a, b]) } else { a })
                 }
-                // Only 0 has the code 0, and its sign bit is clear.
-                store_codes::<L, D>(dst, L::or(code, sign_of::<L>(format, top)));
-            },
-        );
-    }
+                Class::Int { bits: 8, signed } => (up_to::<L, 8>(L::load(src), signed, last), L::load(src)),
+                _ => {
+                    let value = parts!(i => super::wide::saturated_ints::<L, S>(src, i));
+                    let within = parts!(i => {
+                        up_to::<L, 32>(
+                            value[i],
+                            const { matches!(class::<S>(), Class::Int { signed: true, .. }) },
+                            last,
+                        )
+                    });
+                    (L::low_bytes(within), L::top_bits(value))
+                }
+            };
+            let code = L::look_up::<N>(&entries, magnitude);
+            if const { matches!(class::<S>(), Class::Int { signed: false, .. }) } {
+                return store_codes::<L, D>(dst, code);
+            }
+            // Only 0 has the code 0, and its sign bit is clear.
+            store_codes::<L, D>(dst, L::or(code, sign_of::<L>(format, top)));
+        },
+    );
 }
 
 /// The magnitudes of integers, cut off.
 #[inline(always)]
 unsafe fn up_to<L: Lanes, const W: usize>(value: L::V, signed: bool, last: u64) -> L::V {
-    // SAFETY: the caller's.
-    unsafe {
-        let last = L::splat::<W>(last);
-        if !signed {
-            return L::min_u::<W>(value, last);
-        }
-        // Of a number and its negative, the one without a sign is the smaller as an unsigned number.
-        L::min_u::<W>(L::min_u::<W>(value, L::sub::<W>(L::splat::<W>(0), value)), last)
+    let last = L::splat::<W>(last);
+    if !signed {
+        return L::min_u::<W>(value, last);
     }
+    // Of a number and its negative, the one without a sign is the smaller as an unsigned number.
+    L::min_u::<W>(L::min_u::<W>(value, L::sub::<W>(L::splat::<W>(0), value)), last)
 }
 
 /// The codes of a finite format of 6 bits or fewer, by the magnitude of a float of 16: from the tie below the smallest
@@ -173,79 +143,50 @@ const fn small_format_of<T: Element>() -> FloatFormat {
 /// # Safety
 /// As [`crate::kernel::Kernel`], of the instructions of `L`.
 #[inline(always)]
-pub(crate) unsafe fn cast_floats<L: Lanes, S: Element, D: Element>(
-    src: &[u8],
-    dst: &mut [u8],
-    len: usize,
-    context: &Context,
-) {
+pub(crate) unsafe fn cast_floats<L: Lanes, S: Element, D: Element>(task: Task<'_>, rules: &Rules) {
     let (from, to) = const { (format_of::<S>(), small_format_of::<D>()) };
     let table = const { &ByMagnitude::new(&format_of::<S>(), &small_format_of::<D>()) };
-    // SAFETY: the caller's; `steps` hands out pointers to a step's bytes.
-    unsafe {
-        let lanes = |value: u32| L::splat::<16>(value.into());
-        let (few, many) = (L::table::<4>(&table.codes), L::table::<16>(&table.codes));
-        let nan = L::splat::<8>(context.rules.nan.into());
-        // One, which the compiler does not know to be one: it would turn the cheap minimum with it into a comparison.
-        let one = lanes(std::hint::black_box(1));
-        let last = ((table.entries / 2) << table.shift) - 1;
-        steps::<L, S, D>(
-            src,
-            dst,
-            len,
-            context.hint,
-            #[inline(always)]
-            |src, dst| {
-                let value = [L::load(src), L::load(src.add(L::BYTES))];
-                let magnitude = both(
-                    value,
-                    #[inline(always)]
-                    |value| L::and(value, lanes(0x7fff)),
+    let lanes = |value: u32| L::splat::<16>(value.into());
+    let (few, many) = (L::table::<4>(&table.codes), L::table::<16>(&table.codes));
+    let nan = L::splat::<8>(rules.nan.into());
+    // One, which the compiler does not know to be one: it would turn the cheap minimum with it into a comparison.
+    let one = lanes(std::hint::black_box(1));
+    let last = ((table.entries / 2) << table.shift) - 1;
+    steps::<L, S, D>(
+        task,
+        #[inline(always)]
+        |src, dst| {
+            let value = [L::load(src), L::load(src.add(L::BYTES))];
+            let magnitude = both!(value, value => L::and(value, lanes(0x7fff)));
+            let index = both!(magnitude, magnitude => {
+                let from_first = L::sub::<16>(
+                    L::max_u::<16>(magnitude, lanes(table.first.into())),
+                    lanes(table.first.into()),
                 );
-                let index = both(
-                    magnitude,
-                    #[inline(always)]
-                    |magnitude| {
-                        let from_first = L::sub::<16>(
-                            L::max_u::<16>(magnitude, lanes(table.first.into())),
-                            lanes(table.first.into()),
-                        );
-                        let within = L::min_u::<16>(from_first, lanes(last));
-                        let more = L::min_u::<16>(L::and(within, lanes((1 << table.shift) - 1)), one);
-                        // The bits that decide, and below them whether there is more.
-                        let deciding = match table.shift {
-                            1 => within,
-                            3 => L::shr::<16, 2>(within),
-                            4 => L::shr::<16, 3>(within),
-                            5 => L::shr::<16, 4>(within),
-                            6 => L::shr::<16, 5>(within),
-                            7 => L::shr::<16, 6>(within),
-                            _ => L::shr::<16, 7>(within),
-                        };
-                        L::or(L::and(deciding, lanes(0xfe)), more)
-                    },
-                );
-                let index = L::low_halves::<16>(index);
-                let code =
-                    if table.entries == 64 { L::look_up::<4>(&few, index) } else { L::look_up::<16>(&many, index) };
-                let code = L::or(code, sign_of::<L>(to, L::high_bytes(value)));
-                let infinity = lanes(from.infinity_code() as u32);
-                let is_nan = both(
-                    magnitude,
-                    #[inline(always)]
-                    |magnitude| L::select::<16>(L::gt::<16>(magnitude, infinity), lanes(0xff), lanes(0)),
-                );
-                let is_nan = L::eq::<8>(L::low_halves::<16>(is_nan), L::splat::<8>(0xff));
-                store_codes::<L, D>(dst, L::select::<8>(is_nan, nan, code));
-            },
-        );
-    }
-}
-
-/// The same step for both of two vectors.
-#[inline(always)]
-fn both<T, U>([a, b]: [T; 2], step: impl Fn(T) -> U) -> [U; 2] {
-    [step(a), step(b)]
+                let within = L::min_u::<16>(from_first, lanes(last));
+                let more = L::min_u::<16>(L::and(within, lanes((1 << table.shift) - 1)), one);
+                // The bits that decide, and below them whether there is more.
+                let deciding = match table.shift {
+                    1 => within,
+                    3 => L::shr::<16, 2>(within),
+                    4 => L::shr::<16, 3>(within),
+                    5 => L::shr::<16, 4>(within),
+                    6 => L::shr::<16, 5>(within),
+                    7 => L::shr::<16, 6>(within),
+                    _ => L::shr::<16, 7>(within),
+                };
+                L::or(L::and(deciding, lanes(0xfe)), more)
+            });
+            let index = L::low_halves::<16>(index);
+            let code = if table.entries == 64 { L::look_up::<4>(&few, index) } else { L::look_up::<16>(&many, index) };
+            let code = L::or(code, sign_of::<L>(to, L::high_bytes(value)));
+            let infinity = lanes(from.infinity_code() as u32);
+            let is_nan =
+                both!(magnitude, magnitude => L::select::<16>(L::gt::<16>(magnitude, infinity), lanes(0xff), lanes(0)));
+            let is_nan = L::eq::<8>(L::low_halves::<16>(is_nan), L::splat::<8>(0xff));
+            store_codes::<L, D>(dst, L::select::<8>(is_nan, nan, code));
+        },
+    );
 }
 
 /// Whether [`cast_floats`] is the way of a pair.

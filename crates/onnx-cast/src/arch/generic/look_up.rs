@@ -3,13 +3,17 @@
 //! To 16 bits or fewer a table has the entries themselves, in planes: all their low bytes, then all their high ones. To 32
 //! bits and more, it has the code as `bfloat16` or `int8`, which hold every value of such a source, and [`wide`] takes it
 //! from there.
+//!
+//! Every `unsafe fn` here asks of its caller that the processor has the instructions of `L` and that pointers are valid for
+//! a step's bytes, and a kernel what [`crate::kernel::Kernel`] asks.
+#![allow(unsafe_op_in_unsafe_fn, reason = "each line is a method of `Lanes`, which asks for no more")]
 
 use super::lanes::Lanes;
 use super::small_float::RuleLanes;
-use super::step::steps;
+use super::step::{Task, steps};
 use super::wide::{self, store_codes};
-use crate::arch::lookup_tables::{self, Table};
 use crate::element::{BFloat16, Class, DataType, Element, Float16, Uint4, class};
+use crate::kernel::lookup_tables::{self, Table};
 use crate::kernel::{Context, cast_each};
 use crate::packed::{bits, clear_padding};
 
@@ -29,138 +33,103 @@ pub(crate) unsafe fn cast<L: Lanes, S: Element, D: Element>(src: &[u8], dst: &mu
             &made
         }
     };
+    let task = Task { src, dst: &mut *dst, len, hint: context.hint };
     // SAFETY: the caller's.
     unsafe {
         match const { (bits::<S>(), bits::<D>()) } {
-            (2, 2) | (4, 4) => same_width::<L>(src, dst, len, context, table),
-            (2, 4) => two_to_four::<L>(src, dst, len, context, table),
-            (4, 2) => four_to_two::<L>(src, dst, len, context, table),
-            (6 | 8, 2 | 4) if !L::WIDE_LOOK_UP => in_pairs::<L, S, D>(src, dst, len, context, table),
-            (8, 6 | 8) if !L::WIDE_LOOK_UP && table.sign.is_some() => {
-                by_magnitude::<L, D>(src, dst, len, context, table)
-            }
-            (8, _) => by_code::<L, S, D, 16>(src, dst, len, context, table),
-            (6, _) => by_code::<L, S, D, 4>(src, dst, len, context, table),
-            (_, _) => by_code::<L, S, D, 1>(src, dst, len, context, table),
+            (width @ (2 | 4), 2 | 4) if width == bits::<D>() => same_width::<L>(task, table, width),
+            (2, 4) => two_to_four::<L>(task, table),
+            (4, 2) => four_to_two::<L>(task, table),
+            (6 | 8, 2 | 4) if !L::WIDE_LOOK_UP => in_pairs::<L, S, D>(task, table),
+            (8, 6 | 8) if !L::WIDE_LOOK_UP && table.sign.is_some() => by_magnitude::<L, D>(task, table),
+            (8, _) => by_code::<L, S, D, 16>(task, table),
+            (6, _) => by_code::<L, S, D, 4>(task, table),
+            (_, _) => by_code::<L, S, D, 1>(task, table),
         }
     }
+    // Half bytes are looked up with the padding of the source, which may hold anything.
+    clear_padding(context.to, len, dst);
 }
 
 /// A step's codes of the width of `S`, one to a byte.
 #[inline(always)]
 unsafe fn load_codes<L: Lanes, S: Element>(src: *const u8) -> L::V {
-    // SAFETY: the caller's.
-    unsafe {
-        match const { bits::<S>() } {
-            2 => L::load_codes::<2>(src),
-            4 => L::load_codes::<4>(src),
-            6 => L::load_codes::<6>(src),
-            _ => L::load(src),
-        }
+    match const { bits::<S>() } {
+        2 => L::load_codes::<2>(src),
+        4 => L::load_codes::<4>(src),
+        6 => L::load_codes::<6>(src),
+        _ => L::load(src),
     }
 }
 
 /// Every code by its entry.
 #[inline(always)]
-unsafe fn by_code<L: Lanes, S: Element, D: Element, const N: usize>(
-    src: &[u8],
-    dst: &mut [u8],
-    len: usize,
-    context: &Context,
-    table: &Table,
-) {
-    // SAFETY: the caller's; `steps` hands out pointers to a step's bytes.
-    unsafe {
-        let (low, high) = (L::table::<N>(&table.planes[0]), L::table::<N>(&table.planes[1]));
-        steps::<L, S, D>(
-            src,
-            dst,
-            len,
-            context.hint,
-            #[inline(always)]
-            |src, dst| {
-                let code = load_codes::<L, S>(src);
-                let bytes = L::look_up::<N>(&low, code);
-                if const { bits::<D>() == 16 } {
-                    store_zipped::<L>(dst, [bytes, L::look_up::<N>(&high, code)]);
-                } else {
-                    store_codes::<L, D>(dst, bytes);
-                }
-            },
-        );
-    }
+unsafe fn by_code<L: Lanes, S: Element, D: Element, const N: usize>(task: Task<'_>, table: &Table) {
+    let (low, high) = (L::table::<N>(&table.planes[0]), L::table::<N>(&table.planes[1]));
+    steps::<L, S, D>(
+        task,
+        #[inline(always)]
+        |src, dst| {
+            let code = load_codes::<L, S>(src);
+            let bytes = L::look_up::<N>(&low, code);
+            if const { bits::<D>() == 16 } {
+                store_zipped::<L>(dst, [bytes, L::look_up::<N>(&high, code)]);
+            } else {
+                store_codes::<L, D>(dst, bytes);
+            }
+        },
+    );
 }
 
 /// From a float of 8 bits with a sign: the codes below 0x80 have entries, the others have the sign's bits besides.
 #[inline(always)]
-unsafe fn by_magnitude<L: Lanes, D: Element>(src: &[u8], dst: &mut [u8], len: usize, context: &Context, table: &Table) {
-    // SAFETY: the caller's; `steps` hands out pointers to a step's bytes.
-    unsafe {
-        let entries = L::table::<8>(&table.planes[0]);
-        let top = L::splat::<8>(0x80);
-        let sign = L::splat::<8>(table.sign.unwrap_or_default().into());
-        let minus_zero = L::splat::<8>(table.planes[0][0x80].into());
-        steps::<L, u8, D>(
-            src,
-            dst,
-            len,
-            context.hint,
-            #[inline(always)]
-            |src, dst| {
-                let code = L::load(src);
-                let entry = L::look_up::<8>(&entries, L::and(code, L::splat::<8>(0x7f)));
-                let signed = L::select::<8>(L::gt::<8>(L::splat::<8>(0), code), L::or(entry, sign), entry);
-                store_codes::<L, D>(dst, L::select::<8>(L::eq::<8>(code, top), minus_zero, signed));
-            },
-        );
-    }
+unsafe fn by_magnitude<L: Lanes, D: Element>(task: Task<'_>, table: &Table) {
+    let entries = L::table::<8>(&table.planes[0]);
+    let top = L::splat::<8>(0x80);
+    let sign = L::splat::<8>(table.sign.unwrap_or_default().into());
+    let minus_zero = L::splat::<8>(table.planes[0][0x80].into());
+    steps::<L, u8, D>(
+        task,
+        #[inline(always)]
+        |src, dst| {
+            let code = L::load(src);
+            let entry = L::look_up::<8>(&entries, L::and(code, L::splat::<8>(0x7f)));
+            let signed = L::select::<8>(L::gt::<8>(L::splat::<8>(0), code), L::or(entry, sign), entry);
+            store_codes::<L, D>(dst, L::select::<8>(L::eq::<8>(code, top), minus_zero, signed));
+        },
+    );
 }
 
 /// To 4 bits or fewer: an entry has the results of a code in the lower half of the codes and of its partner in the upper
 /// half, so that half the table is enough.
 #[inline(always)]
-unsafe fn in_pairs<L: Lanes, S: Element, D: Element>(
-    src: &[u8],
-    dst: &mut [u8],
-    len: usize,
-    context: &Context,
-    table: &Table,
-) {
+unsafe fn in_pairs<L: Lanes, S: Element, D: Element>(task: Task<'_>, table: &Table) {
     let half = 1 << (const { bits::<S>() } - 1);
     let mut pairs = [0; 256];
     for code in 0..half {
         pairs[code] = table.planes[0][code] | table.planes[0][code + half] << 4;
     }
-    // SAFETY: the caller's; `steps` hands out pointers to a step's bytes.
-    unsafe {
-        let (few, many) = (L::table::<4>(&pairs), L::table::<8>(&pairs));
-        let index_mask = L::splat::<8>(half as u64 - 1);
-        let low_half = L::splat::<8>(0x0f);
-        steps::<L, S, D>(
-            src,
-            dst,
-            len,
-            context.hint,
-            #[inline(always)]
-            |src, dst| {
-                let code = load_codes::<L, S>(src);
-                let index = L::and(code, index_mask);
-                let pair = if const { bits::<S>() == 6 } {
-                    L::look_up::<4>(&few, index)
-                } else {
-                    L::look_up::<8>(&many, index)
-                };
-                // The upper half of the codes of 8 bits is negative.
-                let upper = if const { bits::<S>() == 6 } {
-                    L::gt::<8>(code, index_mask)
-                } else {
-                    L::gt::<8>(L::splat::<8>(0), code)
-                };
-                let chosen = L::select::<8>(upper, L::shr::<16, 4>(pair), pair);
-                store_codes::<L, D>(dst, L::and(chosen, low_half));
-            },
-        );
-    }
+    let (few, many) = (L::table::<4>(&pairs), L::table::<8>(&pairs));
+    let index_mask = L::splat::<8>(half as u64 - 1);
+    let low_half = L::splat::<8>(0x0f);
+    steps::<L, S, D>(
+        task,
+        #[inline(always)]
+        |src, dst| {
+            let code = load_codes::<L, S>(src);
+            let index = L::and(code, index_mask);
+            let pair =
+                if const { bits::<S>() == 6 } { L::look_up::<4>(&few, index) } else { L::look_up::<8>(&many, index) };
+            // The upper half of the codes of 8 bits is negative.
+            let upper = if const { bits::<S>() == 6 } {
+                L::gt::<8>(code, index_mask)
+            } else {
+                L::gt::<8>(L::splat::<8>(0), code)
+            };
+            let chosen = L::select::<8>(upper, L::shr::<16, 4>(pair), pair);
+            store_codes::<L, D>(dst, L::and(chosen, low_half));
+        },
+    );
 }
 
 /// The results of the two or four elements in half a byte, side by side; `to_bits` is the width of one.
@@ -178,88 +147,62 @@ fn by_half_byte(table: &Table, from_bits: usize, to_bits: usize) -> [u8; 256] {
 /// The two halves of each byte.
 #[inline(always)]
 unsafe fn half_bytes<L: Lanes>(value: L::V) -> [L::V; 2] {
-    // SAFETY: the caller's.
-    unsafe {
-        let half = L::splat::<8>(0x0f);
-        [L::and(value, half), L::and(L::shr::<16, 4>(value), half)]
-    }
+    let half = L::splat::<8>(0x0f);
+    [L::and(value, half), L::and(L::shr::<16, 4>(value), half)]
 }
 
 /// Between types of 4 bits, or of 2: half a byte is looked up without being unpacked.
 #[inline(always)]
-unsafe fn same_width<L: Lanes>(src: &[u8], dst: &mut [u8], len: usize, context: &Context, table: &Table) {
-    let width = context.to.info().bits as usize;
+unsafe fn same_width<L: Lanes>(task: Task<'_>, table: &Table, width: usize) {
     let entries = by_half_byte(table, width, width);
-    // SAFETY: the caller's; `steps` hands out pointers to a step's bytes.
-    unsafe {
-        let entries = L::table::<1>(&entries);
-        steps::<L, u8, u8>(
-            src,
-            dst,
-            src.len(),
-            context.hint,
-            #[inline(always)]
-            |src, dst| {
-                let [low, high] = half_bytes::<L>(L::load(src));
-                let high = L::shl::<16, 4>(L::look_up::<1>(&entries, high));
-                L::store(dst, L::or(L::look_up::<1>(&entries, low), high));
-            },
-        );
-    }
-    clear_padding(context.to, len, dst);
+    let entries = L::table::<1>(&entries);
+    steps::<L, u8, u8>(
+        Task { len: task.src.len(), ..task },
+        #[inline(always)]
+        |src, dst| {
+            let [low, high] = half_bytes::<L>(L::load(src));
+            let high = L::shl::<16, 4>(L::look_up::<1>(&entries, high));
+            L::store(dst, L::or(L::look_up::<1>(&entries, low), high));
+        },
+    );
 }
 
 /// From 2 bits to 4: half a byte becomes a byte.
 #[inline(always)]
-unsafe fn two_to_four<L: Lanes>(src: &[u8], dst: &mut [u8], len: usize, context: &Context, table: &Table) {
+unsafe fn two_to_four<L: Lanes>(task: Task<'_>, table: &Table) {
     let entries = by_half_byte(table, 2, 4);
+    let Task { src, dst, hint, .. } = task;
     // A last byte of the source may make one byte alone.
     let whole = dst.len() / 2;
     let (pairs, rest) = dst.split_at_mut(2 * whole);
     if let ([rest], Some(last)) = (rest, src.get(whole)) {
         *rest = entries[usize::from(last & 0x0f)];
     }
-    // SAFETY: the caller's; `steps` hands out pointers to a step's bytes, and to twice as many.
-    unsafe {
-        let entries = L::table::<1>(&entries);
-        steps::<L, u8, u16>(
-            &src[..whole],
-            pairs,
-            whole,
-            context.hint,
-            #[inline(always)]
-            |src, dst| {
-                let [low, high] = half_bytes::<L>(L::load(src));
-                let [first, second] = L::zip_bytes(L::look_up::<1>(&entries, low), L::look_up::<1>(&entries, high));
-                L::store(dst, first);
-                L::store(dst.add(L::BYTES), second);
-            },
-        );
-    }
-    clear_padding(context.to, len, dst);
+    let entries = L::table::<1>(&entries);
+    steps::<L, u8, u16>(
+        Task { src: &src[..whole], dst: pairs, len: whole, hint },
+        #[inline(always)]
+        |src, dst| {
+            let [low, high] = half_bytes::<L>(L::load(src));
+            store_zipped::<L>(dst, [L::look_up::<1>(&entries, low), L::look_up::<1>(&entries, high)]);
+        },
+    );
 }
 
 /// From 4 bits to 2: a byte becomes half of one, which is stored as a code of 4 bits.
 #[inline(always)]
-unsafe fn four_to_two<L: Lanes>(src: &[u8], dst: &mut [u8], len: usize, context: &Context, table: &Table) {
+unsafe fn four_to_two<L: Lanes>(task: Task<'_>, table: &Table) {
     let entries = by_half_byte(table, 4, 2);
-    // SAFETY: the caller's; `steps` hands out pointers to a step's bytes, and to half as many.
-    unsafe {
-        let entries = L::table::<1>(&entries);
-        steps::<L, u8, Uint4>(
-            src,
-            dst,
-            src.len(),
-            context.hint,
-            #[inline(always)]
-            |src, dst| {
-                let [low, high] = half_bytes::<L>(L::load(src));
-                let high = L::shl::<16, 2>(L::look_up::<1>(&entries, high));
-                L::store_codes::<4>(dst, L::or(L::look_up::<1>(&entries, low), high));
-            },
-        );
-    }
-    clear_padding(context.to, len, dst);
+    let entries = L::table::<1>(&entries);
+    steps::<L, u8, Uint4>(
+        Task { len: task.src.len(), ..task },
+        #[inline(always)]
+        |src, dst| {
+            let [low, high] = half_bytes::<L>(L::load(src));
+            let high = L::shl::<16, 2>(L::look_up::<1>(&entries, high));
+            L::store_codes::<4>(dst, L::or(L::look_up::<1>(&entries, low), high));
+        },
+    );
 }
 
 /// Casts from a type of the class and width of `S`, 8 bits or fewer, to `D`, of 16 bits or more, by way of a *hub*:
@@ -292,10 +235,7 @@ pub(crate) unsafe fn widen<L: Lanes, S: Element, D: Element>(
         let top = L::splat::<8>(0x80);
         let minus_zero = [L::splat::<8>(table.planes[0][0x80].into()), L::splat::<8>(table.planes[1][0x80].into())];
         steps::<L, S, D>(
-            src,
-            dst,
-            len,
-            context.hint,
+            Task { src, dst, len, hint: context.hint },
             #[inline(always)]
             |src, dst| {
                 let mut hub = [0u8; 2 * 64];
@@ -345,34 +285,27 @@ pub(crate) unsafe fn widen<L: Lanes, S: Element, D: Element>(
 /// Stores the low and the high bytes of a step's words.
 #[inline(always)]
 unsafe fn store_zipped<L: Lanes>(dst: *mut u8, [low, high]: [L::V; 2]) {
-    // SAFETY: the caller's.
-    unsafe {
-        let [first, second] = L::zip_bytes(low, high);
-        L::store(dst, first);
-        L::store(dst.add(L::BYTES), second);
-    }
+    let [first, second] = L::zip_bytes(low, high);
+    L::store(dst, first);
+    L::store(dst.add(L::BYTES), second);
 }
 
 /// Both planes of a table.
 #[inline(always)]
 unsafe fn tables<L: Lanes, const N: usize>(table: &Table) -> [L::Table<N>; 2] {
-    // SAFETY: the caller's.
-    unsafe { [L::table::<N>(&table.planes[0]), L::table::<N>(&table.planes[1])] }
+    [L::table::<N>(&table.planes[0]), L::table::<N>(&table.planes[1])]
 }
 
 /// The low and the high bytes of the `bfloat16` that codes of `float8e8m0` are: the code is the exponent field. 2^-127 has a
 /// bit of the significand instead, and NaN has it besides.
 #[inline(always)]
 unsafe fn power_bytes<L: Lanes>(code: L::V) -> [L::V; 2] {
-    // SAFETY: the caller's.
-    unsafe {
-        let lanes = |byte: u8| L::splat::<8>(byte.into());
-        let lowest_bit = L::and(L::shl::<16, 7>(code), lanes(0x80));
-        let quiet = L::or(lowest_bit, lanes(0x40));
-        let low = L::select::<8>(L::eq::<8>(code, lanes(0)), quiet, lowest_bit);
-        let low = L::select::<8>(L::eq::<8>(code, lanes(0xff)), quiet, low);
-        [low, L::and(L::shr::<16, 1>(code), lanes(0x7f))]
-    }
+    let lanes = |byte: u8| L::splat::<8>(byte.into());
+    let lowest_bit = L::and(L::shl::<16, 7>(code), lanes(0x80));
+    let quiet = L::or(lowest_bit, lanes(0x40));
+    let low = L::select::<8>(L::eq::<8>(code, lanes(0)), quiet, lowest_bit);
+    let low = L::select::<8>(L::eq::<8>(code, lanes(0xff)), quiet, low);
+    [low, L::and(L::shr::<16, 1>(code), lanes(0x7f))]
 }
 
 /// Packs elements of the width of `D` that stand one in a byte; the upper bits of each byte are ignored.
@@ -381,20 +314,14 @@ unsafe fn power_bytes<L: Lanes>(code: L::V) -> [L::V; 2] {
 /// As [`crate::kernel::Kernel`], of the instructions of `L`.
 #[inline(always)]
 pub(crate) unsafe fn pack<L: Lanes, D: Element>(src: &[u8], dst: &mut [u8], len: usize, context: &Context) {
-    // SAFETY: the caller's; `steps` hands out pointers to a step's bytes.
-    unsafe {
-        let mask = L::splat::<8>(const { 0xff >> (8 - bits::<D>()) });
-        steps::<L, u8, D>(
-            src,
-            dst,
-            len,
-            context.hint,
-            #[inline(always)]
-            |src, dst| {
-                store_codes::<L, D>(dst, L::and(L::load(src), mask));
-            },
-        );
-    }
+    let mask = L::splat::<8>(const { 0xff >> (8 - bits::<D>()) });
+    steps::<L, u8, D>(
+        Task { src, dst, len, hint: context.hint },
+        #[inline(always)]
+        |src, dst| {
+            store_codes::<L, D>(dst, L::and(L::load(src), mask));
+        },
+    );
 }
 
 /// Unpacks elements of the width of `S` to one in a byte, the upper bits zero.
@@ -403,17 +330,11 @@ pub(crate) unsafe fn pack<L: Lanes, D: Element>(src: &[u8], dst: &mut [u8], len:
 /// As [`crate::kernel::Kernel`], of the instructions of `L`.
 #[inline(always)]
 pub(crate) unsafe fn unpack<L: Lanes, S: Element>(src: &[u8], dst: &mut [u8], len: usize, context: &Context) {
-    // SAFETY: the caller's; `steps` hands out pointers to a step's bytes.
-    unsafe {
-        steps::<L, S, u8>(
-            src,
-            dst,
-            len,
-            context.hint,
-            #[inline(always)]
-            |src, dst| {
-                L::store(dst, load_codes::<L, S>(src));
-            },
-        );
-    }
+    steps::<L, S, u8>(
+        Task { src, dst, len, hint: context.hint },
+        #[inline(always)]
+        |src, dst| {
+            L::store(dst, load_codes::<L, S>(src));
+        },
+    );
 }

@@ -8,7 +8,6 @@
 //! Every `unsafe fn` here asks one thing of its caller: the processor has the instructions of `L`.
 #![allow(unsafe_op_in_unsafe_fn, reason = "each line is a method of `Lanes`, which asks for no more")]
 
-use super::by_magnitude::sign_of;
 use super::lanes::Lanes;
 use crate::element::{Class, DataType, Element, class};
 use crate::format::{FloatFormat, Nan};
@@ -121,6 +120,18 @@ pub(crate) unsafe fn codes<L: Lanes, S: Element>(format: FloatFormat, value: [L:
     }
     let zero = L::splat::<8>(0);
     L::or(code, L::select::<8>(L::eq::<8>(code, zero), zero, sign))
+}
+
+/// The sign bits of a step's elements, given in the top bits of bytes, put where the target has them.
+#[inline(always)]
+pub(super) unsafe fn sign_of<L: Lanes>(format: FloatFormat, top: L::V) -> L::V {
+    let sign_bit = L::splat::<8>(format.sign_bit());
+    // Shifted as words: what comes in from the neighbouring byte is masked off.
+    match format.bits {
+        8 => L::and(top, sign_bit),
+        6 => L::and(L::shr::<16, 2>(top), sign_bit),
+        _ => L::and(L::shr::<16, 4>(top), sign_bit),
+    }
 }
 
 /// The code of each magnitude in the low byte of its lane; what stands above it is arbitrary.

@@ -61,6 +61,14 @@ unsafe fn fetch<L: Lanes, S: Element, D: Element>(src: *const u8) {
     }
 }
 
+/// What a cast reads and writes: the bytes of `len` elements of each type, and where results go.
+pub(crate) struct Task<'a> {
+    pub(crate) src: &'a [u8],
+    pub(crate) dst: &'a mut [u8],
+    pub(crate) len: usize,
+    pub(crate) hint: StoreHint,
+}
+
 /// Calls `step` with the source and the target of as many elements as a vector has bytes, until all `len` are cast.
 ///
 /// Where results are to pass the caches by, steps write to a block in the nearest cache, and from there whole lines are
@@ -70,13 +78,8 @@ unsafe fn fetch<L: Lanes, S: Element, D: Element>(src: *const u8) {
 /// The processor has the instructions of `L`. `src` and `dst` have the bytes of `len` elements of `S` and `D`. `step` may
 /// be called with pointers to a step's bytes of each, and writes all of the target's.
 #[inline(always)]
-pub(crate) unsafe fn steps<L: Lanes, S: Element, D: Element>(
-    src: &[u8],
-    dst: &mut [u8],
-    len: usize,
-    hint: StoreHint,
-    step: impl Fn(*const u8, *mut u8),
-) {
+pub(crate) unsafe fn steps<L: Lanes, S: Element, D: Element>(task: Task<'_>, step: impl Fn(*const u8, *mut u8)) {
+    let Task { src, dst, len, hint } = task;
     let (src_step, dst_step) = (step_bytes::<L>(const { bits::<S>() }), step_bytes::<L>(const { bits::<D>() }));
     // Steps until their results fill whole lines.
     let steps_of_lines = LINE / LINE.min(1 << dst_step.trailing_zeros());
@@ -130,3 +133,31 @@ pub(crate) unsafe fn steps<L: Lanes, S: Element, D: Element>(
         clear_padding(D::DATA_TYPE, len, dst);
     }
 }
+
+/// The four quarters of a step, each by its place. (Not `array::from_fn`, which the compiler does not always inline.)
+macro_rules! parts {
+    ($place:ident => $value:expr) => {{
+        macro_rules! part {
+            ($at:literal) => {{
+                let $place = $at;
+                $value
+            }};
+        }
+        [part!(0), part!(1), part!(2), part!(3)]
+    }};
+}
+pub(super) use parts;
+
+/// The same step for both of two vectors.
+macro_rules! both {
+    ($pair:expr, $one:ident => $value:expr) => {{
+        let [a, b] = $pair;
+        let first = {
+            let $one = a;
+            $value
+        };
+        let $one = b;
+        [first, $value]
+    }};
+}
+pub(super) use both;

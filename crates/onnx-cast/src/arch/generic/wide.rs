@@ -11,6 +11,7 @@
 
 use super::lanes::Lanes;
 use super::small_float::{self, RuleLanes};
+use super::step::parts;
 use crate::element::{Class, Element, class};
 use crate::packed::bits;
 
@@ -48,10 +49,7 @@ pub(crate) unsafe fn step<L: Lanes, S: Element, D: Element>(src: *const u8, dst:
             if const { small_float::is_upper_byte::<S, D>() } {
                 return L::store(dst, small_float::upper_bytes([L::load(src), L::load(src.add(L::BYTES))], rules));
             }
-            let value = parts(
-                #[inline(always)]
-                |i| f32_lanes::<L, S, true>(src, i),
-            );
+            let value = parts!(i => f32_lanes::<L, S, true>(src, i));
             let codes = small_float::codes::<L, S>(format, value, rules);
             store_codes::<L, D>(dst, codes);
         }
@@ -78,12 +76,6 @@ pub(crate) unsafe fn step<L: Lanes, S: Element, D: Element>(src: *const u8, dst:
         }
         Class::Bool => L::store(dst, to_bool::<L, S>(src)),
     }
-}
-
-/// The four quarters of a step. (Not `array::from_fn`, which the compiler does not always inline.)
-#[inline(always)]
-pub(super) fn parts<T>(part: impl Fn(usize) -> T) -> [T; 4] {
-    [part(0), part(1), part(2), part(3)]
 }
 
 /// Stores the vector at a place.
@@ -272,10 +264,7 @@ unsafe fn to_e8m0<L: Lanes, S: Element>(src: *const u8, rules: &RuleLanes<L>) ->
             ])
         }
         Class::F64 | Class::F32 | Class::F16 | Class::SmallFloat(_) | Class::E8M0 | Class::Int { .. } | Class::Bool => {
-            L::low_bytes(parts(
-                #[inline(always)]
-                |i| small_float::power_code::<L, 32>(f32_lanes::<L, S, false>(src, i), rules),
-            ))
+            L::low_bytes(parts!(i => small_float::power_code::<L, 32>(f32_lanes::<L, S, false>(src, i), rules)))
         }
     }
 }
@@ -381,10 +370,7 @@ unsafe fn to_short<L: Lanes, S: Element>(src: *const u8, place: usize, signed: b
 unsafe fn to_byte<L: Lanes, S: Element>(src: *const u8, signed: bool) -> L::V {
     match const { class::<S>() } {
         Class::F64 | Class::F32 | Class::F16 | Class::BF16 => {
-            let value = parts(
-                #[inline(always)]
-                |i| float_to_short::<L, S>(src, i, signed),
-            );
+            let value = parts!(i => float_to_short::<L, S>(src, i, signed));
             if signed { L::saturate_to_8::<true>(value) } else { L::saturate_to_8::<false>(value) }
         }
         Class::SmallFloat(_) | Class::E8M0 | Class::Int { .. } | Class::Bool => low_bits::<L, S>(src),
@@ -395,21 +381,14 @@ unsafe fn to_byte<L: Lanes, S: Element>(src: *const u8, signed: bool) -> L::V {
 #[inline(always)]
 unsafe fn low_bits<L: Lanes, S: Element>(src: *const u8) -> L::V {
     match const { class::<S>() } {
-        Class::F64 => L::low_bytes(parts(
-            #[inline(always)]
-            |i| L::f64_to_low_bits(load_pair::<L, S>(src, i)),
-        )),
-        Class::F32 | Class::F16 | Class::BF16 => L::low_bytes(parts(
-            #[inline(always)]
-            |i| L::f32_to_low_bits(f32_lanes::<L, S, false>(src, i)),
-        )),
+        Class::F64 => L::low_bytes(parts!(i => L::f64_to_low_bits(load_pair::<L, S>(src, i)))),
+        Class::F32 | Class::F16 | Class::BF16 => {
+            L::low_bytes(parts!(i => L::f32_to_low_bits(f32_lanes::<L, S, false>(src, i))))
+        }
         Class::Int { bits: 16, .. } => L::low_halves::<16>([L::load(src), L::load(src.add(L::BYTES))]),
         Class::Int { bits: 8, .. } => L::load(src),
         Class::Bool => L::min_u::<8>(L::load(src), L::splat::<8>(1)),
-        Class::Int { .. } => L::low_bytes(parts(
-            #[inline(always)]
-            |i| int_lanes::<L, S>(src, i),
-        )),
+        Class::Int { .. } => L::low_bytes(parts!(i => int_lanes::<L, S>(src, i))),
         Class::SmallFloat(_) | Class::E8M0 => unreachable!("looked up"),
     }
 }
@@ -424,17 +403,11 @@ unsafe fn to_bool<L: Lanes, S: Element>(src: *const u8) -> L::V {
             let [a, b] = [L::load(src), L::load(src.add(L::BYTES))];
             L::low_halves::<16>([truth::<L, 16>(a, mask >> 48), truth::<L, 16>(b, mask >> 48)])
         }
-        32 => L::low_bytes(parts(
-            #[inline(always)]
-            |i| truth::<L, 32>(L::load(src.add(i * L::BYTES)), mask >> 32),
-        )),
-        _ => L::low_bytes(parts(
-            #[inline(always)]
-            |i| {
-                let [a, b] = load_pair::<L, S>(src, i);
-                L::low_halves::<64>([truth::<L, 64>(a, mask), truth::<L, 64>(b, mask)])
-            },
-        )),
+        32 => L::low_bytes(parts!(i => truth::<L, 32>(L::load(src.add(i * L::BYTES)), mask >> 32))),
+        _ => L::low_bytes(parts!(i => {
+            let [a, b] = load_pair::<L, S>(src, i);
+            L::low_halves::<64>([truth::<L, 64>(a, mask), truth::<L, 64>(b, mask)])
+        })),
     }
 }
 

@@ -4,7 +4,8 @@
 //! the last one set where anything was lost, so that the conversion is exact), and conversions of 64-bit and of unsigned
 //! integers (put together from halves, or shifted by the exponent).
 
-use crate::arch::generic::{self, Lanes, by_sign, by_width, isa, one_line, shifts};
+use super::detected;
+use crate::arch::generic::{self, Lanes, by_sign, by_width, helpers, isa, one_line, shifts};
 use crate::element::Element;
 use crate::kernel::{Context, KernelTable};
 use crate::scalar::{Narrow, Widen};
@@ -16,7 +17,7 @@ pub(crate) static TABLE: KernelTable = KernelTable::new::<Avx2>();
 
 /// Whether this machine has every instruction set that the kernels are compiled for.
 pub(crate) fn is_available() -> bool {
-    is_x86_feature_detected!("avx2") && is_x86_feature_detected!("f16c") && is_x86_feature_detected!("fma")
+    detected!("avx2", "f16c", "fma")
 }
 
 const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
@@ -28,18 +29,6 @@ const DOWN: i32 = _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC;
 pub(crate) struct Ymm;
 
 type V = __m256i;
-
-/// Defines helpers of a line or a few, for vectors.
-macro_rules! helpers {
-    ($($(#[$doc:meta])* fn $name:ident $(<const SIGNED: $bool:ty>)? ($($argument:ident: $type:ty),*) -> $result:ty { $($body:tt)* })*) => {$(
-        $(#[$doc])*
-        #[inline(always)]
-        unsafe fn $name $(<const SIGNED: $bool>)? ($($argument: $type),*) -> $result {
-            // SAFETY: the caller's: the processor has AVX2, F16C and FMA, and pointers are valid for what is read.
-            unsafe { $($body)* }
-        }
-    )*};
-}
 
 helpers! {
     /// Two vectors of half the width as one.

@@ -1,5 +1,6 @@
 //! AVX-512 with F, BW, DQ, VL, CD, VBMI and VBMI2 (Ice Lake, Zen 4 and later): 64 elements a step.
 
+use super::detected;
 use crate::arch::generic::{self, Lanes, by_sign, by_width, isa, one_line, shifts};
 use crate::element::Element;
 use crate::kernel::{Context, KernelTable};
@@ -12,17 +13,19 @@ pub(crate) static TABLE: KernelTable = KernelTable::new::<Avx512>();
 
 /// Whether this machine has every instruction set that the kernels are compiled for.
 pub(crate) fn is_available() -> bool {
-    is_x86_feature_detected!("avx512f")
-        && is_x86_feature_detected!("avx512bw")
-        && is_x86_feature_detected!("avx512dq")
-        && is_x86_feature_detected!("avx512vl")
-        && is_x86_feature_detected!("avx512cd")
-        && is_x86_feature_detected!("avx512vbmi")
-        && is_x86_feature_detected!("avx512vbmi2")
-        && is_x86_feature_detected!("avx2")
-        && is_x86_feature_detected!("f16c")
-        && is_x86_feature_detected!("fma")
-        && is_x86_feature_detected!("bmi2")
+    detected!(
+        "avx512f",
+        "avx512bw",
+        "avx512dq",
+        "avx512vl",
+        "avx512cd",
+        "avx512vbmi",
+        "avx512vbmi2",
+        "avx2",
+        "f16c",
+        "fma",
+        "bmi2"
+    )
 }
 
 const TOWARD_ZERO: i32 = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC;

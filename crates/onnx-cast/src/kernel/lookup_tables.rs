@@ -1,7 +1,7 @@
 //! What a cast makes of each code of a source of 8 bits or fewer: the tables of the backends that look such sources up.
 
+use super::{Context, cast_code};
 use crate::element::{DataType, Kind};
-use crate::kernel::{Context, cast_code};
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU8, Ordering};
