@@ -4,7 +4,6 @@
 macro_rules! detected {
     ($($feature:tt),*) => { true $(&& is_x86_feature_detected!($feature))* };
 }
-use detected;
 
 pub(crate) mod avx2;
 pub(crate) mod avx512;

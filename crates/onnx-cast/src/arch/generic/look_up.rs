@@ -276,7 +276,13 @@ pub(crate) unsafe fn widen<L: Lanes, S: Element, D: Element>(
                     }
                 };
                 store_zipped::<L>(at, [low, high]);
-                wide::step::<L, BFloat16, D>(at, dst, &rules);
+                if const { !matches!(class::<D>(), Class::F32) } {
+                    return wide::step::<L, BFloat16, D>(at, dst, &rules);
+                }
+                // No NaN of a table is signalling.
+                for part in 0..4 {
+                    wide::store::<L>(dst, part, wide::load_bf16::<L>(at.add(part * L::BYTES / 2)));
+                }
             },
         );
     }

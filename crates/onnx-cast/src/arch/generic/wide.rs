@@ -80,7 +80,7 @@ pub(crate) unsafe fn step<L: Lanes, S: Element, D: Element>(src: *const u8, dst:
 
 /// Stores the vector at a place.
 #[inline(always)]
-unsafe fn store<L: Lanes>(dst: *mut u8, place: usize, value: L::V) {
+pub(super) unsafe fn store<L: Lanes>(dst: *mut u8, place: usize, value: L::V) {
     L::store(dst.add(L::BYTES * place), value);
 }
 
@@ -117,7 +117,7 @@ unsafe fn load_pair<L: Lanes, S: Element>(src: *const u8, place: usize) -> [L::V
 
 /// A quarter's floats of 16 bits, of bfloat16 format, as `f32`.
 #[inline(always)]
-unsafe fn load_bf16<L: Lanes>(src: *const u8) -> L::V {
+pub(super) unsafe fn load_bf16<L: Lanes>(src: *const u8) -> L::V {
     L::shl::<32, 16>(L::load_extend::<16, 32, false>(src))
 }
 
@@ -154,7 +154,10 @@ pub(super) unsafe fn saturated_ints<L: Lanes, S: Element>(src: *const u8, place:
     match const { class::<S>() } {
         Class::Int { bits: 64, signed: true } => L::saturate_to_i32::<true>(load_pair::<L, S>(src, place)),
         Class::Int { bits: 64, signed: false } => L::saturate_to_i32::<false>(load_pair::<L, S>(src, place)),
-        _ => int_lanes::<L, S>(src, place),
+        Class::Int { .. } => int_lanes::<L, S>(src, place),
+        Class::F64 | Class::F32 | Class::F16 | Class::BF16 | Class::SmallFloat(_) | Class::E8M0 | Class::Bool => {
+            unreachable!("not an integer")
+        }
     }
 }
 
@@ -220,6 +223,9 @@ unsafe fn is_nan<L: Lanes>(value: L::V) -> L::M {
 #[inline(always)]
 unsafe fn to_bf16_high<L: Lanes, S: Element>(src: *const u8, place: usize) -> L::V {
     let value = f32_lanes::<L, S, false>(src, place);
+    if const { matches!(class::<S>(), Class::SmallFloat(_)) } {
+        return value;
+    }
     let odd = L::and(L::shr::<32, 16>(value), L::splat::<32>(1));
     let rounded = L::add::<32>(L::add::<32>(value, L::splat::<32>(0x7fff)), odd);
     match const { class::<S>() } {
@@ -276,7 +282,17 @@ unsafe fn to_long<L: Lanes, S: Element>(src: *const u8, place: usize, signed: bo
     let high = low.add(L::BYTES / 8 * const { bits::<S>() / 8 });
     match const { class::<S>() } {
         Class::F64 => truncate_pair::<L>(load_pair::<L, S>(src, place), signed),
-        Class::F32 | Class::F16 | Class::BF16 | Class::SmallFloat(_) => {
+        // Within 32 bits, without an infinity.
+        Class::SmallFloat(_) => {
+            let mut ints = [0u8; 64];
+            L::store(ints.as_mut_ptr(), to_int::<L, S>(src, place, signed));
+            if signed {
+                to_long::<L, i32>(ints.as_ptr(), 0, signed)
+            } else {
+                to_long::<L, u32>(ints.as_ptr(), 0, signed)
+            }
+        }
+        Class::F32 | Class::F16 | Class::BF16 => {
             truncate_pair::<L>(L::f32_to_f64(f32_lanes::<L, S, false>(src, place)), signed)
         }
         Class::Int { bits: 64, .. } => [L::load(low), L::load(high)],
@@ -399,15 +415,17 @@ unsafe fn to_bool<L: Lanes, S: Element>(src: *const u8) -> L::V {
     // The sign of a float does not matter, that of an integer does.
     let mask = const { if S::DATA_TYPE.is_float() { u64::MAX >> 1 } else { u64::MAX } };
     match const { bits::<S>() } {
+        8 => truth::<L, 8>(L::load(src), mask >> 56),
         16 => {
             let [a, b] = [L::load(src), L::load(src.add(L::BYTES))];
             L::low_halves::<16>([truth::<L, 16>(a, mask >> 48), truth::<L, 16>(b, mask >> 48)])
         }
         32 => L::low_bytes(parts!(i => truth::<L, 32>(L::load(src.add(i * L::BYTES)), mask >> 32))),
-        _ => L::low_bytes(parts!(i => {
+        64 => L::low_bytes(parts!(i => {
             let [a, b] = load_pair::<L, S>(src, i);
             L::low_halves::<64>([truth::<L, 64>(a, mask), truth::<L, 64>(b, mask)])
         })),
+        _ => unreachable!("no element of this width"),
     }
 }
 

@@ -4,7 +4,6 @@
 //! the last one set where anything was lost, so that the conversion is exact), and conversions of 64-bit and of unsigned
 //! integers (put together from halves, or shifted by the exponent).
 
-use super::detected;
 use crate::arch::generic::{self, Lanes, by_sign, by_width, helpers, isa, one_line, shifts};
 use crate::element::Element;
 use crate::kernel::{Context, KernelTable};

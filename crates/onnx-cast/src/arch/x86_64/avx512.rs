@@ -1,6 +1,5 @@
 //! AVX-512 with F, BW, DQ, VL, CD, VBMI and VBMI2 (Ice Lake, Zen 4 and later): 64 elements a step.
 
-use super::detected;
 use crate::arch::generic::{self, Lanes, by_sign, by_width, isa, one_line, shifts};
 use crate::element::Element;
 use crate::kernel::{Context, KernelTable};
