@@ -9,6 +9,7 @@
 #![allow(unsafe_op_in_unsafe_fn, reason = "each line is a method of `Lanes`, which asks for no more")]
 
 use super::lanes::Lanes;
+use super::step::parts;
 use crate::element::{Class, DataType, Element, class};
 use crate::format::{FloatFormat, Nan};
 use crate::scalar::{RoundMode, Rules};
@@ -103,14 +104,7 @@ pub(crate) fn asks_for_scalar<L: Lanes, S: Element, D: Element>(rules: &Rules) -
 /// The processor has the instructions of `L`.
 #[inline(always)]
 pub(crate) unsafe fn codes<L: Lanes, S: Element>(format: FloatFormat, value: [L::V; 4], rules: &RuleLanes<L>) -> L::V {
-    let [a, b, c, d] = value;
-    let magnitudes = [
-        magnitude_code::<L, S>(format, a, rules),
-        magnitude_code::<L, S>(format, b, rules),
-        magnitude_code::<L, S>(format, c, rules),
-        magnitude_code::<L, S>(format, d, rules),
-    ];
-    let code = L::low_bytes(magnitudes);
+    let code = L::low_bytes(parts!(i => magnitude_code::<L, S>(format, value[i], rules)));
     if const { matches!(class::<S>(), Class::Int { signed: false, .. }) } {
         return code;
     }

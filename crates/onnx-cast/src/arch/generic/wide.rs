@@ -151,14 +151,12 @@ unsafe fn f32_lanes<L: Lanes, S: Element, const SMALL: bool>(src: *const u8, pla
 /// A quarter of the integers of 32 bits or more, saturated to less than 2^31 where they have 64.
 #[inline(always)]
 pub(super) unsafe fn saturated_ints<L: Lanes, S: Element>(src: *const u8, place: usize) -> L::V {
-    match const { class::<S>() } {
-        Class::Int { bits: 64, signed: true } => L::saturate_to_i32::<true>(load_pair::<L, S>(src, place)),
-        Class::Int { bits: 64, signed: false } => L::saturate_to_i32::<false>(load_pair::<L, S>(src, place)),
-        Class::Int { .. } => int_lanes::<L, S>(src, place),
-        Class::F64 | Class::F32 | Class::F16 | Class::BF16 | Class::SmallFloat(_) | Class::E8M0 | Class::Bool => {
-            unreachable!("not an integer")
-        }
+    if const { bits::<S>() < 64 } {
+        return int_lanes::<L, S>(src, place);
     }
+    let pair = load_pair::<L, S>(src, place);
+    let is_signed = const { matches!(class::<S>(), Class::Int { signed: true, .. }) };
+    if is_signed { L::saturate_to_i32::<true>(pair) } else { L::saturate_to_i32::<false>(pair) }
 }
 
 /// What integers are cut off at, for targets without larger numbers.
