@@ -1,5 +1,5 @@
-//! Casts that `onnx-cast bench`, which is about memory, does not show: strings both ways, tensors of 16 elements, and a
-//! few pairs in cache. Each result is compared with the portable backend's before it is timed.
+//! Casts that `onnx-cast bench`, which measures casts in memory, leaves out: strings both ways, tensors of 16 elements,
+//! and a few pairs in cache. Each result is compared with the portable backend's before it is timed.
 //!
 //! `cargo bench -p onnx-cast -- strings`
 
@@ -7,7 +7,7 @@ use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterio
 use onnx_cast::{Backend, Cast, CastOptions, DataType, Element, Plan, Strings, Tensor, TensorView, cast_slice};
 use std::hint::black_box;
 
-/// Texts of one run, few enough to stay in the second cache, enough that no branch is learnt by heart.
+/// Texts of one run: few enough to stay in the L2 cache, many enough that the branch predictor cannot memorise them.
 const STRINGS: usize = 1 << 16;
 
 /// Elements of the numeric pairs in cache.
@@ -15,7 +15,7 @@ const ELEMENTS: usize = 16 << 10;
 
 const SMALL: usize = 16;
 
-/// Pseudo-random 64 bits each.
+/// Pseudo-random 64-bit words.
 fn random(count: usize) -> impl Iterator<Item = u64> {
     let mut state = 0u64;
     (0..count).map(move |_| {
@@ -26,7 +26,7 @@ fn random(count: usize) -> impl Iterator<Item = u64> {
     })
 }
 
-/// From -8 to 8, with every bit of the significand in use.
+/// A double from -8 to 8 that uses every bit of the significand.
 fn uniform(bits: u64) -> f64 {
     (bits >> 11) as f64 / (1u64 << 49) as f64 - 8.0
 }
@@ -41,7 +41,7 @@ fn tensor<T: Element>(elements: impl Iterator<Item = T>) -> Tensor {
     Tensor::from_slice(vec![elements.len()], &elements).expect("one dimension")
 }
 
-/// A tensor to strings and back, which are the same bits.
+/// Times a tensor to strings and back, after checking that the bits are the same.
 fn both_ways(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, numbers: &Tensor) {
     let data_type = numbers.data_type();
     let (print, parse) = (plan(data_type, DataType::String, None), plan(DataType::String, data_type, None));
@@ -66,7 +66,7 @@ fn strings(criterion: &mut Criterion) {
     both_ways(&mut group, "float", &tensor(floats()));
     both_ways(&mut group, "double", &tensor(random(STRINGS).map(uniform)));
     both_ways(&mut group, "int64", &tensor(random(STRINGS).map(|bits| bits as i64)));
-    // Every exponent alike: texts of up to 47 and 327 characters, most of them zeros.
+    // All exponents are equally likely: texts of up to 47 and 327 characters, most of them zeros.
     let float_bits = random(2 * STRINGS).map(|bits| f32::from_bits(bits as u32)).filter(|x| x.is_finite());
     both_ways(&mut group, "float of any exponent", &tensor(float_bits.take(STRINGS)));
     let double_bits = random(2 * STRINGS).map(f64::from_bits).filter(|x| x.is_finite());
@@ -74,7 +74,7 @@ fn strings(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// The pairs that are timed in cache, and with 16 elements.
+/// The pairs that are timed in cache and with 16 elements.
 #[rustfmt::skip]
 const PAIRS: [(DataType, DataType); 7] = {
     use DataType::*;
@@ -84,7 +84,7 @@ const PAIRS: [(DataType, DataType); 7] = {
     ]
 };
 
-/// A pair, checked and then timed on so many elements.
+/// Checks a pair and then times it on `elements` elements.
 fn pair(group: &mut BenchmarkGroup<'_, WallTime>, from: DataType, to: DataType, elements: usize) {
     let numbers = tensor(random(elements).map(|bits| uniform(bits) as f32));
     let source = plan(DataType::Float, from, None).run(&numbers.view()).expect("numbers");
@@ -114,7 +114,7 @@ fn small(criterion: &mut Criterion) {
     for (from, to) in PAIRS {
         pair(&mut group, from, to, SMALL);
     }
-    // With everything that comes before a plan is run.
+    // These include everything that precedes the run of a plan.
     let floats: [f32; SMALL] = std::array::from_fn(|i| i as f32 - 7.5);
     let mut halves = [onnx_cast::Float16::default(); SMALL];
     let options = CastOptions::default();

@@ -1,5 +1,5 @@
-//! The checks of `tests/kernels.rs` and `tests/exhaustive.rs` as a plain program on one thread, for processors that are
-//! emulated: `scripts/emulated.sh` builds and runs it. The first difference ends it.
+//! The checks of `tests/kernels.rs` and `tests/exhaustive.rs` as a single-threaded program for emulated processors.
+//! `scripts/emulated.sh` builds and runs it. It stops at the first difference.
 
 #[path = "../tests/common/cases.rs"]
 mod cases;
@@ -26,7 +26,7 @@ fn main() {
     println!("no differences");
 }
 
-/// Runs a check, which counts what it compares.
+/// Runs a check, which returns the number of its comparisons.
 fn stage(what: &str, check: impl FnOnce() -> u64) {
     let start = Instant::now();
     let compared = check();

@@ -1,8 +1,8 @@
-//! The type table: every element type of ONNX that a cast can meet, one row each, and the Rust type of each.
+//! The type table: one row for every element type of ONNX that a cast can meet, and the Rust type of each.
 //!
-//! Names, codes, widths and the first operator versions are here and nowhere else; the command's listing, the checks of
-//! the operators, the kernel table and the tests derive from them. A type that Rust does not have is a newtype over its
-//! bit pattern, in a file of its own under `element/`.
+//! Names, codes, widths and the first operator versions are defined only here. The command's listing, the checks of the
+//! operators, the kernel table and the tests derive from them. A type that is not a Rust primitive is a newtype over
+//! its bit pattern, in its own file under `element/`.
 
 mod class;
 mod float4;
@@ -29,7 +29,7 @@ pub use int4::{Int4, Uint4};
 pub use interchange::Interchange;
 pub(crate) use slice::{bytes_of, bytes_of_mut};
 
-/// What kind of thing an element is.
+/// The kind of an element type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kind {
@@ -53,19 +53,19 @@ pub enum Kind {
 pub struct TypeInfo {
     /// The type that the row describes.
     pub data_type: DataType,
-    /// ONNX's name, as it stands in the operators' type constraints: `float8e4m3fn`.
+    /// ONNX's name, as in the operators' type constraints: `float8e4m3fn`.
     pub name: &'static str,
-    /// Other names that [`DataType::from_str`] takes, lower case; case, `_` and `-` do not matter there.
+    /// Other names that [`DataType::from_str`] accepts, in lower case; it ignores case, `_` and `-`.
     pub aliases: &'static [&'static str],
     /// Width in bits; 0 for strings.
     pub bits: u32,
-    /// What it is.
+    /// The kind of element.
     pub kind: Kind,
-    /// The first version of Cast that takes it.
+    /// The first version of Cast that supports it.
     pub cast_since: Option<i64>,
-    /// The first version of CastLike that takes it.
+    /// The first version of CastLike that supports it.
     pub cast_like_since: Option<i64>,
-    /// The first version of BitCast that takes it.
+    /// The first version of BitCast that supports it.
     pub bit_cast_since: Option<i64>,
 }
 
@@ -101,8 +101,8 @@ macro_rules! type_table {
 const BINARY32: FloatFormat = FloatFormat::ieee(8, 23);
 const BINARY64: FloatFormat = FloatFormat::ieee(11, 52);
 
-// Columns: number, name, aliases, bits, kind, first version of Cast, CastLike, BitCast. The rows stand in the order of the
-// numbers, which are contiguous from 1: `DataType::info` indexes by them.
+// Columns: number, name, aliases, bits, kind, first version of Cast, CastLike, BitCast. The rows are in the order of
+// the numbers, which are contiguous from 1, because `DataType::info` indexes by them.
 type_table! {
     /// IEEE 754 binary32.
     Float = 1, "float", ["f32", "fp32", "float32", "single"], 32, Kind::Float(BINARY32), Some(1), Some(15), Some(26);
@@ -120,7 +120,7 @@ type_table! {
     Int64 = 7, "int64", ["i64"], 64, Kind::Int, Some(1), Some(15), Some(26);
     /// UTF-8 text.
     String = 8, "string", ["str", "utf8"], 0, Kind::String, Some(9), Some(15), None;
-    /// One byte: 0 is false, anything else true.
+    /// One byte: zero is false, any other value true.
     Bool = 9, "bool", ["boolean"], 8, Kind::Bool, Some(1), Some(15), Some(26);
     /// IEEE 754 binary16.
     Float16 = 10, "float16", ["f16", "fp16", "half"], 16, Kind::Float(Float16::FORMAT), Some(1), Some(15), Some(26);
@@ -155,7 +155,7 @@ type_table! {
     /// 2 exponent bits, 1 of significand, finite only, largest 6; two to a byte, the first in the low bits.
     Float4E2M1 = 23, "float4e2m1", ["f4e2m1", "fp4e2m1", "e2m1", "f4", "fp4", "float4e2m1fn", "e2m1fn"], 4,
         Kind::Float(Float4E2M1::FORMAT), Some(23), Some(23), Some(26);
-    /// 8 exponent bits and nothing else: the powers of two from 2^-127 to 2^127, and NaN.
+    /// Only 8 exponent bits: the powers of two from 2^-127 to 2^127, and NaN.
     Float8E8M0 = 24, "float8e8m0", ["f8e8m0", "fp8e8m0", "e8m0", "float8e8m0fnu", "f8e8m0fnu", "e8m0fnu"], 8,
         Kind::Float(Float8E8M0::FORMAT), Some(24), Some(24), Some(26);
     /// Unsigned 2-bit integer, four to a byte, the first in the low bits.
@@ -181,8 +181,8 @@ const NUMERIC_COUNT: usize = {
 };
 
 impl DataType {
-    /// The types that Cast takes and that are numbers (or bool): everything but string and complex, in the order of
-    /// ONNX's numbers. The kernel table is indexed by the place in this list.
+    /// The types of numbers and bool that Cast supports: all but string and complex, in the order of ONNX's numbers.
+    /// The kernel table is indexed by the position in this list.
     pub const NUMERIC: &'static [DataType] = &{
         let mut list = [DataType::Float; NUMERIC_COUNT];
         let (mut i, mut n) = (0, 0);
@@ -202,7 +202,15 @@ impl DataType {
         &TABLE[self as usize - 1]
     }
 
-    /// The type with this `TensorProto.DataType` number; `None` for 0 (UNDEFINED) and for numbers ONNX does not have.
+    /// The type with this `TensorProto.DataType` number; `None` for 0 (UNDEFINED) and for numbers that ONNX does not
+    /// define.
+    ///
+    /// ```
+    /// use onnx_cast::DataType;
+    ///
+    /// assert_eq!(DataType::from_onnx(16), Some(DataType::BFloat16));
+    /// assert_eq!(DataType::from_onnx(0), None);
+    /// ```
     pub const fn from_onnx(code: i64) -> Option<DataType> {
         if code >= 1 && code <= DataType::ALL.len() as i64 { Some(DataType::ALL[code as usize - 1]) } else { None }
     }
@@ -217,7 +225,7 @@ impl DataType {
         self.info().name
     }
 
-    /// Width of an element in bits, packed; `None` for strings.
+    /// Width of a packed element in bits; `None` for strings.
     #[inline]
     pub const fn bits(self) -> Option<usize> {
         match self.info().bits {
@@ -226,7 +234,16 @@ impl DataType {
         }
     }
 
-    /// Bytes that `len` elements take, packed; `None` for strings, or where the count does not fit `usize`.
+    /// The number of bytes that `len` packed elements take; `None` for strings, or where it does not fit `usize`.
+    ///
+    /// ```
+    /// use onnx_cast::DataType;
+    ///
+    /// assert_eq!(DataType::Float.byte_len(3), Some(12));
+    /// assert_eq!(DataType::Int4.byte_len(3), Some(2));
+    /// assert_eq!(DataType::Float6E2M3.byte_len(4), Some(3));
+    /// assert_eq!(DataType::Double.byte_len(usize::MAX), None);
+    /// ```
     #[inline]
     pub const fn byte_len(self, len: usize) -> Option<usize> {
         let Some(bits) = self.bits() else { return None };
@@ -255,13 +272,13 @@ impl DataType {
         !matches!(self.info().kind, Kind::String | Kind::Complex)
     }
 
-    /// Whether elements are narrower than a byte and so packed.
+    /// Whether elements are narrower than a byte, and therefore packed.
     pub const fn is_packed(self) -> bool {
         self.info().bits > 0 && self.info().bits < 8
     }
 
-    /// Whether the attribute `saturate` of Cast changes what a cast to this type gives: float types of 8 bits, which have
-    /// NaN or infinity to write in place of a value beyond the largest.
+    /// Whether Cast's attribute `saturate` affects casts to this type. That holds for float types of 8 bits: they have
+    /// NaN or infinity for a value beyond the largest.
     ///
     /// ```
     /// use onnx_cast::DataType;
@@ -276,7 +293,7 @@ impl DataType {
         }
     }
 
-    /// Whether the attribute `round_mode` of Cast changes what a cast to this type gives: float types without a
+    /// Whether Cast's attribute `round_mode` affects casts to this type. That holds for float types without a
     /// significand, which round between powers of two.
     ///
     /// ```
@@ -292,9 +309,9 @@ impl DataType {
         }
     }
 
-    /// Place in [`DataType::NUMERIC`].
+    /// Position in [`DataType::NUMERIC`].
     pub(crate) const fn numeric_index(self) -> Option<usize> {
-        /// By the type's number. Looking through the list took longer than a cast of 16 elements.
+        /// Indexed by the type's number. Searching the list took longer than a cast of 16 elements.
         const PLACES: [Option<usize>; DataType::ALL.len() + 1] = {
             let mut places = [None; DataType::ALL.len() + 1];
             let mut i = 0;
@@ -308,11 +325,11 @@ impl DataType {
     }
 }
 
-/// Bytes of `len` elements of a width; for lengths that are known to fit, as their number of bits may not, where sizes have
-/// 32 bits.
+/// Bytes of `len` elements of `bits` bits, for a length that is known to fit `usize`. Their number of bits need not fit
+/// it where `usize` has 32 bits.
 #[inline(always)]
 pub(crate) const fn byte_len_of(len: usize, bits: usize) -> usize {
-    // Split at 8 elements, which are `bits` whole bytes, so that nothing overflows on the way.
+    // 8 elements are exactly `bits` bytes: multiply by groups of 8, so that no intermediate value overflows.
     if bits >= 8 { len * (bits / 8) } else { len / 8 * bits + (len % 8 * bits).div_ceil(8) }
 }
 
@@ -322,10 +339,10 @@ impl fmt::Display for DataType {
     }
 }
 
-/// A name that is no type's.
+/// A name that no element type has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownType {
-    /// The name as it was given.
+    /// The name, as given.
     pub name: String,
 }
 
@@ -344,8 +361,17 @@ impl std::error::Error for UnknownType {}
 impl FromStr for DataType {
     type Err = UnknownType;
 
-    /// Takes ONNX's names, the aliases of the table and the names of `TensorProto.DataType` (`FLOAT16`), in any case,
-    /// with or without `_` and `-`: `float8e4m3fn`, `FLOAT8E4M3FN`, `f8_e4m3fn`, `E4M3FN`.
+    /// Accepts ONNX's names, the aliases of the table and the names of `TensorProto.DataType` (`FLOAT16`), in any case,
+    /// with or without `_` and `-`.
+    ///
+    /// ```
+    /// use onnx_cast::DataType;
+    ///
+    /// for name in ["float8e4m3fn", "FLOAT8E4M3FN", "f8_e4m3fn", "E4M3FN"] {
+    ///     assert_eq!(name.parse(), Ok(DataType::Float8E4M3FN));
+    /// }
+    /// assert!("float7".parse::<DataType>().is_err());
+    /// ```
     fn from_str(name: &str) -> Result<DataType, UnknownType> {
         let plain: String = name.chars().filter(|c| !matches!(c, '_' | '-')).map(|c| c.to_ascii_lowercase()).collect();
         TABLE
@@ -357,19 +383,29 @@ impl FromStr for DataType {
 }
 
 mod sealed {
-    /// What keeps the list of element types closed, and what typed slices rest on.
+    /// Keeps the list of element types closed, and guarantees the layout that typed slices rely on.
     ///
     /// # Safety
-    /// An element is laid out as its `Bits`: the same size and alignment, no padding, initialised bytes that are the bit
-    /// pattern, and valid with every pattern that `to_bits` can return.
+    /// The type has the layout of its `Bits`: the same size and alignment and no padding. Its bytes are the bit
+    /// pattern, and every pattern that `to_bits` can return is valid.
     pub unsafe trait Sealed {}
 }
 pub(crate) use sealed::Sealed;
 
-/// A Rust type that stands for one element type of ONNX, by its bit pattern.
+/// A Rust type that represents one element type of ONNX by its bit pattern.
 ///
-/// Implemented for `f32`, `f64`, the integers from 8 to 64 bits, `bool`, and the newtypes of this crate. Sealed: the
-/// list of types is ONNX's.
+/// Implemented for `f32`, `f64`, the integers from 8 to 64 bits, `bool`, and the newtypes of this crate. Sealed,
+/// because ONNX defines the list of types.
+///
+/// ```
+/// use onnx_cast::{Element, Float8E5M2};
+///
+/// fn exponent_field<T: Element<Bits = u8>>(element: T) -> u8 {
+///     let format = T::DATA_TYPE.float_format().expect("a float type");
+///     (element.to_bits() >> format.significand_bits) & ((1 << format.exponent_bits) - 1)
+/// }
+/// assert_eq!(exponent_field(Float8E5M2::from_f32(1.0)), 15);
+/// ```
 pub trait Element:
     Copy + Default + fmt::Debug + fmt::Display + PartialEq + PartialOrd + Send + Sync + Sealed + 'static
 {
@@ -392,9 +428,9 @@ pub trait Word: Copy + Default + Send + Sync + Sealed + 'static {
     fn from_le(bytes: Self::Bytes) -> Self;
     /// To little-endian bytes.
     fn to_le(self) -> Self::Bytes;
-    /// As 64 bits.
+    /// Zero-extended to 64 bits.
     fn to_u64(self) -> u64;
-    /// The low bits.
+    /// Truncates to the low bits.
     fn from_u64(bits: u64) -> Self;
 }
 
@@ -431,10 +467,10 @@ macro_rules! bit_pattern_type {
         #[repr(transparent)]
         pub struct $name($bits);
 
-        // The mask is the width of the type table.
+        // The mask must match the width in the type table.
         const _: () = {
             let bits = crate::element::DataType::$data_type.info().bits;
-            assert!($mask as u64 == u64::MAX >> (64 - bits), "the mask is not the width of the type");
+            assert!($mask as u64 == u64::MAX >> (64 - bits), "the mask does not match the width of the type");
         };
 
         impl $name {
@@ -488,8 +524,8 @@ macro_rules! float_constants {
 }
 pub(crate) use float_constants;
 
-/// Passes the Rust types of [`DataType::NUMERIC`], in its order, to a macro, behind what else it is given: the one place
-/// where the types stand as a list of Rust types. Exported for this crate's own tests.
+/// Calls a macro with the Rust types of [`DataType::NUMERIC`], in that order, after any other tokens given. This is the
+/// only list of the Rust types. Exported for this crate's own tests.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! with_numeric_types {
@@ -503,7 +539,7 @@ macro_rules! with_numeric_types {
 }
 pub(crate) use with_numeric_types;
 
-/// A forgotten type, or one in the wrong place, in `with_numeric_types` does not compile.
+/// Fails to compile if `with_numeric_types` lacks a numeric type or lists one out of order.
 macro_rules! check_order {
     ($($ty:ty)*) => {
         const _: () = {

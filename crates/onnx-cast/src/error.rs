@@ -1,11 +1,11 @@
-//! Words for error texts. Each error stands beside the code that raises it; this is what their texts share.
+//! Helpers shared by the error texts. Each error type is defined beside the code that raises it.
 //!
-//! Error texts are lower case, without a full stop, and name what was expected, so that a caller can put the name of a
-//! tensor or a file in front.
+//! Error texts are lower case, have no full stop, and name the expected value, so that a caller can prefix the name of
+//! a tensor or a file.
 
 use std::fmt;
 
-/// A shape as people read it: `2x3`, or `scalar`.
+/// Displays a shape: `2x3`, or `scalar`.
 pub(crate) struct ShapeText<'a>(pub(crate) &'a [usize]);
 
 impl fmt::Display for ShapeText<'_> {
@@ -20,7 +20,7 @@ impl fmt::Display for ShapeText<'_> {
     }
 }
 
-/// Quotes a caller's text in an error: unprintable characters are escaped, and only the first 64 characters are kept.
+/// A caller's text for an error: unprintable characters are escaped, and only the first 64 characters are kept.
 pub(crate) fn shorten(text: &str) -> String {
     const LIMIT: usize = 64;
     let mut out: String = text.chars().take(LIMIT).flat_map(char::escape_debug).collect();
@@ -30,13 +30,13 @@ pub(crate) fn shorten(text: &str) -> String {
     out
 }
 
-/// A type's name behind its article: `a float`, `an int8`.
+/// Displays a type's name with its article: `a float`, `an int8`.
 pub(crate) struct Article<T>(pub(crate) T);
 
 impl<T: fmt::Display> fmt::Display for Article<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.0.to_string();
-        // `u` is spoken as a consonant in every name that starts with it (`uint8`).
+        // Every type name that starts with `u` starts with a consonant sound (`uint8`).
         let article = if name.starts_with(['a', 'e', 'i', 'o']) { "an" } else { "a" };
         write!(f, "{article} {name}")
     }

@@ -1,4 +1,4 @@
-//! Implementations of other crates' traits, each behind the feature of the crate's name.
+//! Implementations of other crates' traits, each behind a feature named after the crate.
 
 #[cfg(feature = "bytemuck")]
 mod bytemuck;

@@ -1,48 +1,56 @@
-//! A float format as constants: how wide it is, where its exponent is biased, and what its top codes mean.
+//! A float format as constants: its width, its exponent bias, and the meaning of its top codes.
 //!
-//! Every float type of ONNX is one row of these constants (in its file under `element/`), and rounding, widening,
-//! printing of tables and the command's `explain` are written once, over the row. Only `float8e8m0`, which has neither
+//! Every float type of ONNX is one row of these constants (in its file under `element/`). Rounding, widening, the
+//! printed tables and the command's `explain` are each written once, over the row. Only `float8e8m0`, which has neither
 //! sign nor significand, has rules of its own (`scalar/e8m0.rs`).
 
-/// What a float format does with not-a-number.
+/// How a float format encodes NaN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Nan {
-    /// The format is finite only.
+    /// There is no NaN: the format is finite only.
     None,
     /// IEEE 754: every code above infinity, of either sign.
     AboveInfinity,
     /// Only the all-ones magnitude, of either sign (`S.1111.111`).
     AllOnes,
-    /// One code, without a sign: the one that minus zero would have.
+    /// One code without a sign: the sign bit alone, which would otherwise be -0.
     MinusZero,
-    /// One code: all ones (a format without a sign).
+    /// One code: all ones, in a format without a sign bit.
     Top,
 }
 
 /// A binary float format: sign, exponent and significand fields, from the top bit down.
+///
+/// ```
+/// use onnx_cast::{DataType, FloatFormat};
+///
+/// assert_eq!(DataType::Float16.float_format(), Some(FloatFormat::ieee(5, 10)));
+/// assert_eq!(DataType::Float8E4M3FN.float_format(), Some(FloatFormat::finite_with_nan(4, 3)));
+/// assert_eq!(DataType::Float8E8M0.float_format(), Some(FloatFormat::exponent_only(8)));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FloatFormat {
     /// Width of a code in bits.
     pub bits: u32,
     /// Width of the exponent field.
     pub exponent_bits: u32,
-    /// Width of the stored significand field (without the implicit bit).
+    /// Width of the stored significand field, without the implicit bit.
     pub significand_bits: u32,
     /// A code with exponent field `e > 0` has the exponent `e - bias`.
     pub bias: i32,
     /// Whether there is a sign bit.
     pub signed: bool,
-    /// Whether the format tells -0 from 0.
+    /// Whether the format has -0.
     pub negative_zero: bool,
-    /// Whether there are infinities (exponent all ones, significand zero).
+    /// Whether there are infinities: exponent all ones, significand zero.
     pub infinity: bool,
-    /// How not-a-number is written.
+    /// How NaN is encoded.
     pub nan: Nan,
 }
 
 impl FloatFormat {
-    /// An IEEE 754 interchange format, or one built like it.
+    /// An IEEE 754 interchange format, or one with the same structure.
     pub const fn ieee(exponent_bits: u32, significand_bits: u32) -> Self {
         FloatFormat {
             bits: 1 + exponent_bits + significand_bits,
@@ -61,7 +69,7 @@ impl FloatFormat {
         FloatFormat { infinity: false, nan: Nan::AllOnes, ..Self::ieee(exponent_bits, significand_bits) }
     }
 
-    /// "FNUZ": finite, unsigned zero, NaN where -0 would be, and a bias one larger than IEEE 754's.
+    /// "FNUZ": finite, unsigned zero, NaN in place of -0, and a bias one larger than IEEE 754's.
     pub const fn finite_unsigned_zero(exponent_bits: u32, significand_bits: u32) -> Self {
         FloatFormat {
             bias: 1 << (exponent_bits - 1),
@@ -77,7 +85,7 @@ impl FloatFormat {
         FloatFormat { infinity: false, nan: Nan::None, ..Self::ieee(exponent_bits, significand_bits) }
     }
 
-    /// The exponent alone, as a scale: powers of two, no sign, no zero.
+    /// Only an exponent, for scales: powers of two, no sign, no zero.
     pub const fn exponent_only(exponent_bits: u32) -> Self {
         FloatFormat {
             bits: exponent_bits,
@@ -91,7 +99,7 @@ impl FloatFormat {
         }
     }
 
-    /// All bits of a code set.
+    /// A code with all its bits set.
     pub const fn code_mask(&self) -> u64 {
         u64::MAX >> (64 - self.bits)
     }
@@ -102,6 +110,13 @@ impl FloatFormat {
     }
 
     /// The code of the largest finite number.
+    ///
+    /// ```
+    /// use onnx_cast::{Float8E4M3FN, Float8E5M2};
+    ///
+    /// assert_eq!(Float8E4M3FN::FORMAT.max_code(), 0x7e); // 448; 0x7f is NaN
+    /// assert_eq!(Float8E5M2::FORMAT.max_code(), 0x7b); // 57344; 0x7c is infinity
+    /// ```
     pub const fn max_code(&self) -> u64 {
         let magnitude = self.code_mask() & !self.sign_bit();
         match self.nan {
@@ -111,33 +126,67 @@ impl FloatFormat {
         }
     }
 
-    /// The code of +infinity where the format has one: exponent all ones, significand zero.
+    /// The code of +infinity, if the format has infinities: exponent all ones, significand zero. Formats without
+    /// infinities use this code for a number or NaN.
+    ///
+    /// ```
+    /// use onnx_cast::Float16;
+    ///
+    /// assert_eq!(Float16::FORMAT.infinity_code(), 0x7c00);
+    /// ```
     pub const fn infinity_code(&self) -> u64 {
         ((1 << self.exponent_bits) - 1) << self.significand_bits
     }
 
     /// The code of the smallest normal number.
+    ///
+    /// ```
+    /// use onnx_cast::Float16;
+    ///
+    /// assert_eq!(Float16::FORMAT.min_normal_code(), 0x0400); // 2^-14
+    /// ```
     pub const fn min_normal_code(&self) -> u64 {
         if self.signed { 1 << self.significand_bits } else { 0 }
     }
 
     /// The code of the difference between 1 and the next larger number, 2^-significand_bits.
+    ///
+    /// ```
+    /// use onnx_cast::Float8E4M3FN;
+    ///
+    /// assert_eq!(Float8E4M3FN::FORMAT.epsilon_code(), 0x20); // 0.125
+    /// ```
     pub const fn epsilon_code(&self) -> u64 {
         let field = self.bias - self.significand_bits as i32;
         if field > 0 {
             (field as u64) << self.significand_bits
         } else {
-            // Below the smallest normal number, 2^(1 - bias): in units of 2^(1 - bias - significand_bits).
+            // A subnormal: 2^-significand_bits in units of the smallest subnormal, 2^(1 - bias - significand_bits).
             1 << (self.bias - 1)
         }
     }
 
-    /// The code of the smallest subnormal number, where the format has subnormals.
+    /// The code of the smallest subnormal number, if the format has subnormals.
+    ///
+    /// ```
+    /// use onnx_cast::{Float8E5M2, Float8E8M0};
+    ///
+    /// assert_eq!(Float8E5M2::FORMAT.min_subnormal_code(), Some(1)); // 2^-16
+    /// assert_eq!(Float8E8M0::FORMAT.min_subnormal_code(), None);
+    /// ```
     pub const fn min_subnormal_code(&self) -> Option<u64> {
         if self.significand_bits > 0 { Some(1) } else { None }
     }
 
-    /// The code that a cast writes for NaN (of positive sign, where NaN has one), if the format has NaN.
+    /// The code that a cast writes for NaN, if the format has NaN; with a positive sign if NaN has one.
+    ///
+    /// ```
+    /// use onnx_cast::{Float4E2M1, Float8E4M3FNUZ, Float16};
+    ///
+    /// assert_eq!(Float16::FORMAT.nan_code(), Some(0x7e00));
+    /// assert_eq!(Float8E4M3FNUZ::FORMAT.nan_code(), Some(0x80));
+    /// assert_eq!(Float4E2M1::FORMAT.nan_code(), None);
+    /// ```
     pub const fn nan_code(&self) -> Option<u64> {
         match self.nan {
             Nan::None => None,
@@ -147,12 +196,26 @@ impl FloatFormat {
         }
     }
 
-    /// Whether NaN carries a sign.
+    /// Whether NaN has a sign.
+    ///
+    /// ```
+    /// use onnx_cast::{Float8E4M3FN, Float8E4M3FNUZ};
+    ///
+    /// assert!(Float8E4M3FN::FORMAT.nan_is_signed()); // 0x7f and 0xff
+    /// assert!(!Float8E4M3FNUZ::FORMAT.nan_is_signed()); // 0x80
+    /// ```
     pub const fn nan_is_signed(&self) -> bool {
         matches!(self.nan, Nan::AboveInfinity | Nan::AllOnes)
     }
 
     /// Whether `code` is NaN.
+    ///
+    /// ```
+    /// use onnx_cast::Float8E5M2;
+    ///
+    /// let codes: Vec<u64> = (0..=0xff).filter(|&code| Float8E5M2::FORMAT.is_nan(code)).collect();
+    /// assert_eq!(codes, [0x7d, 0x7e, 0x7f, 0xfd, 0xfe, 0xff]);
+    /// ```
     pub const fn is_nan(&self, code: u64) -> bool {
         let magnitude = code & !self.sign_bit();
         match self.nan {

@@ -1,15 +1,16 @@
 //! The ONNX operators Cast, CastLike and BitCast: every pair of element types, every bit right.
 //!
-//! - [`Cast`], [`CastLike`] and [`BitCast`] are the operators, by opset, with ONNX's attributes; [`CastOptions`] says
-//!   how. They run on a [`TensorView`] into a new [`Tensor`] or into a buffer of the caller's.
-//! - [`cast_slice`] casts Rust slices, [`cast_slice_packed`] to packed bytes; [`scalar::cast_one`] one element.
-//! - [`Plan`] is a cast resolved for two types, to run many times.
-//! - [`DataType`] is the table of types; [`Float16`], [`BFloat16`], [`Float8E4M3FN`] and the others stand for the
-//!   elements that Rust has no type for.
+//! - [`Cast`], [`CastLike`] and [`BitCast`] are the operators. [`CastOptions`] sets the opset, ONNX's attributes and
+//! the number of threads. They read a [`TensorView`] and write a new [`Tensor`] or the caller's buffer.
+//! - [`cast_slice`] casts between Rust slices, [`cast_slice_packed`] casts a slice to packed bytes, and
+//!   [`scalar::cast_one`] casts one element.
+//! - [`Plan`] is a cast resolved for two types; it can be run many times.
+//! - [`DataType`] is the table of types. [`Float16`], [`BFloat16`], [`Float8E4M3FN`] and the other newtypes are the
+//!   elements of types that are not Rust primitives.
 //!
-//! Every conversion rounds once, from the exact source value. A result depends on the value, the types, the opset and
-//! the attributes alone: never on the processor, the instruction set, the position in the tensor or the floating-point
-//! control register.
+//! Every conversion rounds once, from the exact source value. A result depends only on the value, the types, the opset
+//! and the attributes. It does not depend on the processor, the instruction set, the position in the tensor or the
+//! floating-point control register.
 //!
 //! ```
 //! use onnx_cast::{Cast, CastOptions, DataType, RoundMode, Tensor};
@@ -50,7 +51,7 @@ pub use scalar::{RoundMode, UnknownRoundMode};
 pub use tensor::{Data, Strings, StringsView, Tensor, TensorData, TensorError, TensorView, element_count};
 pub use unpacked::{PackError, clear_padding, pack, unpack};
 
-/// The page for authors of runtimes, whose example is compiled and run.
+/// The page for runtime authors; its example is compiled and run as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/runtime-authors.md")]
 struct RuntimeAuthors;

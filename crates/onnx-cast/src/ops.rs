@@ -1,4 +1,4 @@
-//! The three operators: versions, attributes, which types each version takes, inference, and running them.
+//! The three operators: versions, attributes, supported types, inference, and running them.
 
 mod bit_cast;
 mod cast;
@@ -20,10 +20,18 @@ pub use error::{CastError, OpError};
 pub use node::{Attribute, AttributeValue};
 pub use plan::Plan;
 
-/// The newest opset known here, and the default everywhere.
+/// The newest opset that this crate supports, and the default everywhere.
 pub const NEWEST_OPSET: i64 = 28;
 
-/// Which operator.
+/// One of the three operators.
+///
+/// ```
+/// use onnx_cast::{DataType, Operator};
+///
+/// assert_eq!(Operator::Cast.version_at(22), Ok(21));
+/// assert_eq!(Operator::Cast.since(DataType::Int4), Some(21));
+/// assert!(!Operator::CastLike.supports(25, DataType::Float6E2M3));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Operator {
@@ -36,10 +44,10 @@ pub enum Operator {
 }
 
 impl Operator {
-    /// All three.
+    /// All operators.
     pub const ALL: &'static [Operator] = &[Operator::Cast, Operator::CastLike, Operator::BitCast];
 
-    /// ONNX's name.
+    /// ONNX's name of the operator.
     pub const fn name(self) -> &'static str {
         match self {
             Operator::Cast => "Cast",
@@ -57,10 +65,10 @@ impl Operator {
         }
     }
 
-    /// The version in force at an opset: the newest that is not newer than it.
+    /// The version that an opset selects: the newest version not newer than the opset.
     ///
     /// # Errors
-    /// Where the opset is older than the operator, or newer than [`NEWEST_OPSET`].
+    /// Fails if the opset is older than the operator, or newer than [`NEWEST_OPSET`].
     #[inline]
     pub fn version_at(self, opset: i64) -> Result<i64, OpError> {
         let versions = self.versions().iter().rev();
@@ -68,7 +76,7 @@ impl Operator {
         version.ok_or(OpError::Opset { operator: self, opset })
     }
 
-    /// The first version that takes a type, for input and output alike.
+    /// The first version that supports a type, as input and as output.
     #[inline]
     pub const fn since(self, data_type: DataType) -> Option<i64> {
         let info = data_type.info();
@@ -79,13 +87,13 @@ impl Operator {
         }
     }
 
-    /// Whether a version takes a type.
+    /// Whether a version supports a type.
     #[inline]
     pub fn supports(self, version: i64, data_type: DataType) -> bool {
         self.since(data_type).is_some_and(|since| since <= version)
     }
 
-    /// The attributes, each with the first version that has it.
+    /// The attributes, each with the first version that defines it.
     pub const fn attributes(self) -> &'static [(&'static str, i64)] {
         match self {
             Operator::Cast => &[("to", 1), ("saturate", 19), ("round_mode", 24)],
@@ -117,22 +125,22 @@ impl fmt::Display for Operator {
     }
 }
 
-/// A dimension as a model states it.
+/// A dimension as a model declares it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Dim {
-    /// Its size.
+    /// A known size.
     Known(u64),
-    /// A name, equal wherever the name is.
+    /// A symbolic size; equal names have equal sizes.
     Symbol(String),
-    /// Nothing known.
+    /// An unknown size.
     Unknown,
 }
 
-/// What is known of a value before it is computed.
+/// The type and shape of a value before it is computed, as far as they are known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValueInfo {
     /// The element type.
     pub data_type: DataType,
-    /// The dimensions; `None` where not even their number is known.
+    /// The dimensions; `None` if the rank is unknown.
     pub shape: Option<Vec<Dim>>,
 }

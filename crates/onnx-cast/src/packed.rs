@@ -1,5 +1,5 @@
-//! Elements in bytes: little-endian words, and the packing of 2-, 4- and 6-bit types (the first element in the low
-//! bits, 6-bit types four to three bytes).
+//! Elements as bytes: little-endian words, and the packing of 2-, 4- and 6-bit types. The first element is in the low
+//! bits; four 6-bit elements take three bytes.
 //!
 //! Packing belongs to load and store, never to rounding: everything here moves bit patterns.
 
@@ -10,7 +10,7 @@ pub(crate) const fn bits<T: Element>() -> usize {
     T::DATA_TYPE.info().bits as usize
 }
 
-/// Bytes of `len` elements; for lengths that are known to fit.
+/// Bytes of `len` elements, for a length that is known to fit `usize`.
 #[inline(always)]
 pub(crate) const fn byte_len<T: Element>(len: usize) -> usize {
     byte_len_of(len, bits::<T>())
@@ -25,12 +25,12 @@ pub(crate) fn get<T: Element>(bytes: &[u8], index: usize) -> T {
     }
     let bit = index * bits::<T>();
     let low = u16::from(bytes[bit / 8]);
-    // A 6-bit element may lie across two bytes; the second one is only there if it does.
+    // A 6-bit element may span two bytes. The second byte exists only if it does.
     let high = if bit % 8 + bits::<T>() > 8 { u16::from(bytes[bit / 8 + 1]) } else { 0 };
     T::from_bits(T::Bits::from_u64(u64::from((low | high << 8) >> (bit % 8))))
 }
 
-/// Writes element `index` of `bytes`. A packed element is added to bits that must be zero.
+/// Writes element `index` of `bytes`. A packed element is combined by OR, so its bits must be zero before.
 #[inline(always)]
 pub(crate) fn set<T: Element>(bytes: &mut [u8], index: usize, value: T) {
     if bits::<T>() >= 8 {
@@ -46,18 +46,18 @@ pub(crate) fn set<T: Element>(bytes: &mut [u8], index: usize, value: T) {
     }
 }
 
-/// The word in exactly its bytes.
+/// The word stored in `bytes`, which has the word's size.
 #[inline(always)]
 pub(crate) fn word<W: Word>(bytes: &[u8]) -> W {
     match W::Bytes::try_from(bytes) {
         Ok(bytes) => W::from_le(bytes),
-        // The slices above are cut to the word's size.
+        // Callers pass slices of the word's size.
         Err(_) => unreachable!("a slice of another size than the word's"),
     }
 }
 
-/// The bits of the last byte that belong to elements, for `len` elements of the type; all of them where nothing is
-/// padded.
+/// The bits of the last byte that belong to elements, for `len` elements of the type; all bits where there is no
+/// padding.
 fn last_byte_mask(data_type: DataType, len: usize) -> u8 {
     let bits = data_type.bits().unwrap_or(8);
     match len % 8 * bits % 8 {
@@ -66,14 +66,14 @@ fn last_byte_mask(data_type: DataType, len: usize) -> u8 {
     }
 }
 
-/// Zeroes the padding behind the last of `len` elements.
+/// Zeroes the padding after the last of `len` elements.
 pub(crate) fn clear_padding(data_type: DataType, len: usize, bytes: &mut [u8]) {
     if let Some(last) = bytes.last_mut() {
         *last &= last_byte_mask(data_type, len);
     }
 }
 
-/// [`crate::pack`], element by element: what the tables of the kernels are made with, and what that is held against.
+/// The reference for [`crate::pack`], group by group; the kernels' tests build their tables with it.
 #[cfg(test)]
 pub(crate) fn pack(data_type: DataType, elements: &[u8], bytes: &mut [u8]) -> Option<()> {
     if !data_type.is_packed() || data_type.byte_len(elements.len())? != bytes.len() {
@@ -83,7 +83,7 @@ pub(crate) fn pack(data_type: DataType, elements: &[u8], bytes: &mut [u8]) -> Op
     Some(())
 }
 
-/// [`crate::unpack`], likewise.
+/// The reference for [`crate::unpack`].
 #[cfg(test)]
 pub(crate) fn unpack(data_type: DataType, bytes: &[u8], elements: &mut [u8]) -> Option<()> {
     if !data_type.is_packed() || data_type.byte_len(elements.len())? != bytes.len() {
@@ -93,7 +93,7 @@ pub(crate) fn unpack(data_type: DataType, bytes: &[u8], elements: &mut [u8]) -> 
     Some(())
 }
 
-/// [`pack`] by the width of the elements; the lengths fit.
+/// Packs elements of `bits` bits. The lengths must match.
 #[inline(always)]
 pub(crate) fn pack_elements(bits: usize, elements: &[u8], bytes: &mut [u8]) {
     match bits {
@@ -113,7 +113,7 @@ pub(crate) fn pack_elements(bits: usize, elements: &[u8], bytes: &mut [u8]) {
     }
 }
 
-/// [`unpack`] by the width of the elements; the lengths fit.
+/// Unpacks elements of `bits` bits. The lengths must match.
 #[inline(always)]
 pub(crate) fn unpack_elements(bits: usize, bytes: &[u8], elements: &mut [u8]) {
     match bits {
@@ -132,8 +132,7 @@ pub(crate) fn unpack_elements(bits: usize, bytes: &[u8], elements: &mut [u8]) {
     }
 }
 
-/// Maps groups of bytes to groups of bytes. A last group that is cut short is filled up with zeros, and its results are
-/// cut short.
+/// Maps groups of bytes to groups of bytes. An incomplete last group is padded with zeros, and its result is truncated.
 #[inline(always)]
 fn in_groups<const FROM: usize, const TO: usize>(from: &[u8], to: &mut [u8], map: impl Fn([u8; FROM]) -> [u8; TO]) {
     let whole = (from.len() / FROM).min(to.len() / TO);
@@ -149,14 +148,14 @@ fn in_groups<const FROM: usize, const TO: usize>(from: &[u8], to: &mut [u8], map
     }
 }
 
-/// Moves what lies outside of `low` up by `gap` bits: a step from elements side by side to one in a byte, for all elements
-/// of a word at once.
+/// Moves the bits outside `low` up by `gap` bits: one step from adjacent elements to one element per byte, for all
+/// elements of a word at once.
 #[inline(always)]
 fn spread(word: u32, gap: u32, low: u32) -> u32 {
     word & low | (word & !low) << gap
 }
 
-/// Undoes [`spread`].
+/// The inverse of [`spread`].
 #[inline(always)]
 fn gather(word: u32, gap: u32, low: u32) -> u32 {
     word & low | (word & !low) >> gap

@@ -1,8 +1,8 @@
 //! The scalar cast: the specification that every kernel of every backend must match bit for bit.
 //!
-//! A source is widened without loss to a hub (`f32`, `f64`, `i32`, `i64` or `u64`, whichever holds all of it), and the
-//! target narrows from the hub once. So each pair rounds once, from the exact value, and there are 25 ways to widen and
-//! 25 to narrow instead of 625 conversions. Strings are in [`text`].
+//! A source is widened without loss to a hub: `f32`, `f64`, `i32`, `i64` or `u64`, whichever holds all its values. The
+//! target narrows from the hub once. So each pair rounds once, from the exact value, and each type has one widening and
+//! one narrowing instead of one conversion per pair. Strings are in [`text`].
 
 mod e8m0;
 mod float_environment;
@@ -20,35 +20,36 @@ pub use narrow::FloatElement;
 pub use rules::{RoundMode, Rules, UnknownRoundMode};
 pub(crate) use widen::widen_code;
 
-/// An element that can be cast from. Every [`Element`] is one.
+/// An element that can be cast from; every [`Element`] implements it.
 #[doc(hidden)]
 pub trait Widen: Element {
-    /// Widens to the hub that suits `D` and narrows from there. `rules` are those of `D`.
+    /// Widens to the hub that suits `D`, then narrows to `D` by the rules of `D`.
     fn cast_to<D: Narrow>(self, rules: &Rules) -> D;
 
-    /// The value as `f32`: *rounded to odd* where that does not hold it, so that rounding the result to a float type of 16
-    /// bits or fewer, other than `float8e8m0`, gives what rounding the value would have.
+    /// The value as `f32`, *rounded to odd* where `f32` cannot represent it. Rounding the result to a float type of 16
+    /// bits or fewer, other than `float8e8m0`, then gives the same as rounding the value itself.
     fn to_f32_round_to_odd(self) -> f32;
 }
 
-/// An element that can be cast to, from each hub; every [`Element`] is one. Every method takes the exact source value and rounds once.
+/// An element that can be cast to, from each hub; every [`Element`] implements it. Every method takes the exact source
+/// value and rounds once.
 #[doc(hidden)]
 pub trait Narrow: Element {
     /// Whether the target is an integer type that keeps the low bits of an integer source.
     const INT_WRAPS: bool;
-    /// From a value that `f32` holds.
+    /// From a value that `f32` represents exactly.
     fn from_f32(value: f32, rules: &Rules) -> Self;
-    /// From a value that `f64` holds.
+    /// From a value that `f64` represents exactly.
     fn from_f64(value: f64, rules: &Rules) -> Self;
-    /// From an integer of 32 bits.
+    /// From a signed 32-bit integer.
     fn from_i32(value: i32, rules: &Rules) -> Self;
-    /// From an integer of 64 bits.
+    /// From a signed 64-bit integer.
     fn from_i64(value: i64, rules: &Rules) -> Self;
-    /// From an unsigned integer of 64 bits.
+    /// From an unsigned 64-bit integer.
     fn from_u64(value: u64, rules: &Rules) -> Self;
 }
 
-/// Casts one element; `rules` are those of the target type, from [`Rules::new`].
+/// Casts one element by the rules of the target type, from [`Rules::new`].
 ///
 /// ```
 /// use onnx_cast::scalar::{RoundMode, Rules, cast_one};
@@ -59,7 +60,7 @@ pub trait Narrow: Element {
 /// ```
 #[inline]
 pub fn cast_one<S: Widen, D: Narrow>(value: S, rules: &Rules) -> D {
-    // The same type keeps its bits, a signalling NaN too. (A bool is 0 or 1 already.)
+    // A cast to the same type keeps the bits, even of a signalling NaN. (A bool is already 0 or 1.)
     if S::DATA_TYPE as u8 == D::DATA_TYPE as u8 {
         return D::from_bits(Word::from_u64(value.to_bits().to_u64()));
     }

@@ -1,7 +1,8 @@
 //! Tensors, borrowed and owned: an element type, a shape, and the elements in the layout of ONNX's `raw_data`. That is
-//! little endian; 4- and 2-bit types packed from the low bits of each byte; 6-bit types four to three bytes.
+//! little endian; 4- and 2-bit types are packed from the low bits of each byte, and four 6-bit elements take three
+//! bytes.
 //!
-//! A view is checked once, when it is made, so later code relies on its length.
+//! A view is checked once, when it is created, so later code relies on its length.
 
 mod error;
 mod strings;
@@ -23,7 +24,7 @@ pub use strings::{Strings, StringsView};
 /// ```
 #[inline]
 pub fn element_count(shape: &[usize]) -> Option<usize> {
-    // A dimension of zero makes the count 0 even where the product of the others overflows, so look for it first.
+    // A dimension of 0 makes the count 0 even if the product of the others overflows, so it is checked first.
     if shape.contains(&0) {
         return Some(0);
     }
@@ -33,13 +34,13 @@ pub fn element_count(shape: &[usize]) -> Option<usize> {
 /// The elements of a [`TensorView`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Data<'a> {
-    /// Every type but string: little endian, packed.
+    /// Elements of any type but string: little endian, packed.
     Bytes(&'a [u8]),
-    /// The type string.
+    /// Elements of type string.
     Strings(StringsView<'a>),
 }
 
-/// A tensor, borrowed.
+/// A borrowed tensor.
 ///
 /// ```
 /// use onnx_cast::{DataType, TensorView};
@@ -62,7 +63,8 @@ impl<'a> TensorView<'a> {
     /// A tensor of any type but string from its bytes, which need no alignment.
     ///
     /// # Errors
-    /// Where the shape's size overflows, the number of bytes does not follow from type and shape, or the type is string.
+    /// Fails if the size of the shape overflows, if the number of bytes does not match type and shape, or if the type
+    /// is string.
     #[inline]
     pub fn new(data_type: DataType, shape: &'a [usize], bytes: &'a [u8]) -> Result<Self, TensorError> {
         let (len, want) = sizes(data_type, shape)?;
@@ -85,8 +87,8 @@ impl<'a> TensorView<'a> {
     /// ```
     ///
     /// # Errors
-    /// Where the shape has another number of elements than the slice, and where the slice's memory is not the tensor's
-    /// bytes: the type is packed (a slice holds one element in a byte), or it has more than 8 bits and the machine is
+    /// Fails if the shape does not have the slice's number of elements, or if the slice's memory is not the tensor's
+    /// bytes: the type is packed (a slice has one element per byte), or it has more than 8 bits and the machine is
     /// big-endian. [`Tensor::from_slice`] copies those.
     #[inline]
     pub fn from_slice<T: Element>(shape: &'a [usize], elements: &'a [T]) -> Result<Self, TensorError> {
@@ -99,7 +101,7 @@ impl<'a> TensorView<'a> {
     /// A string tensor.
     ///
     /// # Errors
-    /// Where the shape's size overflows, or is not the number of strings.
+    /// Fails if the size of the shape overflows, or is not the number of strings.
     pub fn strings(shape: &'a [usize], strings: StringsView<'a>) -> Result<Self, TensorError> {
         let too_large = || TensorError::TooLarge { data_type: DataType::String, shape: shape.to_vec() };
         let want = element_count(shape).ok_or_else(too_large)?;
@@ -114,7 +116,7 @@ impl<'a> TensorView<'a> {
         self.data_type
     }
 
-    /// The dimensions; none for a scalar.
+    /// The dimensions; empty for a scalar.
     pub fn shape(&self) -> &'a [usize] {
         self.shape
     }
@@ -134,7 +136,7 @@ impl<'a> TensorView<'a> {
         self.data
     }
 
-    /// The bytes, of every type but string.
+    /// The bytes; `None` for the type string.
     pub fn bytes(&self) -> Option<&'a [u8]> {
         match self.data {
             Data::Bytes(bytes) => Some(bytes),
@@ -152,7 +154,7 @@ impl<'a> TensorView<'a> {
     }
 }
 
-/// Elements and bytes of a tensor of this type and shape.
+/// The numbers of elements and bytes of a tensor of this type and shape.
 #[inline]
 fn sizes(data_type: DataType, shape: &[usize]) -> Result<(usize, usize), TensorError> {
     if data_type == DataType::String {
@@ -160,7 +162,7 @@ fn sizes(data_type: DataType, shape: &[usize]) -> Result<(usize, usize), TensorE
     }
     element_count(shape)
         .and_then(|len| Some((len, data_type.byte_len(len)?)))
-        // No allocation of Rust's is larger than isize::MAX bytes, so no buffer can hold a larger tensor.
+        // Rust allocates at most isize::MAX bytes, so no buffer can hold a larger tensor.
         .filter(|&(_, bytes)| isize::try_from(bytes).is_ok())
         .ok_or_else(|| TensorError::TooLarge { data_type, shape: shape.to_vec() })
 }
@@ -168,9 +170,9 @@ fn sizes(data_type: DataType, shape: &[usize]) -> Result<(usize, usize), TensorE
 /// The elements of a [`Tensor`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TensorData {
-    /// Every type but string: little endian, packed.
+    /// Elements of any type but string: little endian, packed.
     Bytes(Vec<u8>),
-    /// The type string.
+    /// Elements of type string.
     Strings(Strings),
 }
 
@@ -211,10 +213,10 @@ impl Tensor {
         Ok(Tensor { data_type: DataType::String, shape, len, data: TensorData::Strings(strings) })
     }
 
-    /// A tensor with a copy of the elements of a typed slice, packed where the type is.
+    /// A tensor with a copy of a slice's elements, packed if the type is packed.
     ///
     /// # Errors
-    /// Where the shape has another number of elements than the slice.
+    /// Fails if the shape does not have the slice's number of elements.
     ///
     /// ```
     /// use onnx_cast::{DataType, Int4, Tensor};
@@ -237,7 +239,7 @@ impl Tensor {
         Tensor::new(T::DATA_TYPE, shape, bytes)
     }
 
-    /// The elements as a vector of their Rust type; `None` where the tensor has another type.
+    /// The elements as a vector of their Rust type; `None` if the tensor has another type.
     pub fn to_vec<T: Element>(&self) -> Option<Vec<T>> {
         let TensorData::Bytes(bytes) = &self.data else { return None };
         if self.data_type != T::DATA_TYPE {
@@ -253,7 +255,7 @@ impl Tensor {
         self.data_type
     }
 
-    /// The dimensions; none for a scalar.
+    /// The dimensions; empty for a scalar.
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
@@ -268,12 +270,12 @@ impl Tensor {
         self.len == 0
     }
 
-    /// The bytes, of every type but string.
+    /// The bytes; `None` for the type string.
     pub fn bytes(&self) -> Option<&[u8]> {
         self.view().bytes()
     }
 
-    /// Borrowed.
+    /// Borrows the tensor.
     pub fn view(&self) -> TensorView<'_> {
         let data = match &self.data {
             TensorData::Bytes(bytes) => Data::Bytes(bytes),
@@ -293,7 +295,7 @@ pub(crate) const fn is_layout_of_tensors<T: Element>() -> bool {
     bits::<T>() == 8 || bits::<T>() > 8 && cfg!(target_endian = "little")
 }
 
-/// Writes elements as the tensor's bytes, which are as many as they take.
+/// Writes elements as a tensor's bytes. `bytes` must have the length that they take.
 pub(crate) fn to_tensor_bytes<T: Element>(elements: &[T], bytes: &mut [u8]) {
     if bits::<T>() < 8 {
         return pack_elements(bits::<T>(), bytes_of(elements), bytes);
@@ -303,10 +305,10 @@ pub(crate) fn to_tensor_bytes<T: Element>(elements: &[T], bytes: &mut [u8]) {
     }
 }
 
-/// Reads elements from the tensor's bytes, which are as many as they take.
+/// Reads elements from a tensor's bytes. `bytes` must have the length that they take.
 pub(crate) fn from_tensor_bytes<T: Element>(bytes: &[u8], elements: &mut [T]) {
     if bits::<T>() < 8 {
-        // SAFETY: unpacking leaves the bits above an element's zero, as its type requires.
+        // SAFETY: unpacking leaves the bits above an element's width zero, as the type requires.
         return unpack_elements(bits::<T>(), bytes, unsafe { bytes_of_mut(elements) });
     }
     for (word_bytes, element) in bytes.chunks_exact(size_of::<T::Bits>()).zip(elements) {

@@ -1,5 +1,5 @@
-//! Elements one in a byte, in its low bits, as Python's array libraries hold 2-, 4- and 6-bit types: packed as ONNX packs
-//! them, and unpacked, by the loads and stores of the kernels.
+//! Converts 2-, 4- and 6-bit elements between one element per byte (in its low bits, as Python's array libraries store
+//! them) and ONNX's packed layout, with the kernels' loads and stores.
 
 use crate::arch::Backend;
 use crate::element::DataType;
@@ -8,7 +8,7 @@ use crate::ops::execute::{Span, as_uninit, run_kernel};
 use crate::packed;
 use std::fmt;
 
-/// Bytes and elements that do not belong together.
+/// A buffer whose length or type does not suit the elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PackError {
@@ -17,7 +17,7 @@ pub enum PackError {
         /// The type.
         data_type: DataType,
     },
-    /// Another number of bytes than the elements take.
+    /// A number of bytes other than the elements take.
     ByteLen {
         /// The element type.
         data_type: DataType,
@@ -25,7 +25,7 @@ pub enum PackError {
         elements: usize,
         /// Bytes given.
         got: usize,
-        /// Bytes that so many elements take; `None` where that does not fit `usize`, or the type is string.
+        /// Bytes that the elements take; `None` where that does not fit `usize`, or the type is string.
         want: Option<usize>,
     },
 }
@@ -40,7 +40,7 @@ impl fmt::Display for PackError {
                 write!(f, "{got} bytes for {elements} packed {data_type} (want {want})")
             }
             PackError::ByteLen { data_type, elements, got, want: None } => {
-                write!(f, "{got} bytes for {elements} {data_type}, which no number of bytes holds")
+                write!(f, "{got} bytes for {elements} {data_type} (their length is undefined or too large)")
             }
         }
     }
@@ -48,7 +48,7 @@ impl fmt::Display for PackError {
 
 impl std::error::Error for PackError {}
 
-/// Checks that `bytes` are those of so many elements of a type.
+/// Checks that `bytes` has the length of `elements` packed elements.
 fn check_len(data_type: DataType, elements: usize, bytes: &[u8]) -> Result<(), PackError> {
     let (got, want) = (bytes.len(), data_type.byte_len(elements));
     if want == Some(got) { Ok(()) } else { Err(PackError::ByteLen { data_type, elements, got, want }) }
@@ -61,7 +61,7 @@ fn check(data_type: DataType, elements: usize, bytes: &[u8]) -> Result<(), PackE
     check_len(data_type, elements, bytes)
 }
 
-/// Packs elements that stand one in a byte. The upper bits of each byte are ignored, and the padding is zero.
+/// Packs elements from one element per byte. The upper bits of each byte are ignored, and the padding is zero.
 ///
 /// ```
 /// use onnx_cast::{DataType, pack};
@@ -77,14 +77,14 @@ fn check(data_type: DataType, elements: usize, bytes: &[u8]) -> Result<(), PackE
 /// ```
 ///
 /// # Errors
-/// Where the type is not packed, or `bytes` has another length than the elements take.
+/// Fails if the type is not packed, or if `bytes` does not have the length that the elements take.
 pub fn pack(data_type: DataType, elements: &[u8], bytes: &mut [u8]) -> Result<(), PackError> {
     check(data_type, elements.len(), bytes)?;
     run(Backend::best().table().pack(data_type), data_type, elements.len(), elements, bytes);
     Ok(())
 }
 
-/// Unpacks elements to one in a byte, the upper bits zero.
+/// Unpacks elements to one element per byte. The upper bits are zero.
 ///
 /// ```
 /// use onnx_cast::{DataType, unpack};
@@ -96,14 +96,14 @@ pub fn pack(data_type: DataType, elements: &[u8], bytes: &mut [u8]) -> Result<()
 /// ```
 ///
 /// # Errors
-/// Where the type is not packed, or `bytes` has another length than the elements take.
+/// Fails if the type is not packed, or if `bytes` does not have the length that the elements take.
 pub fn unpack(data_type: DataType, bytes: &[u8], elements: &mut [u8]) -> Result<(), PackError> {
     check(data_type, elements.len(), bytes)?;
     run(Backend::best().table().unpack(data_type), data_type, elements.len(), bytes, elements);
     Ok(())
 }
 
-/// Zeroes the padding behind the last of `len` elements. Types of 8 bits and more have none.
+/// Zeroes the padding after the last of `len` elements. Types of 8 bits and more have no padding.
 ///
 /// ```
 /// use onnx_cast::{DataType, clear_padding};
@@ -115,15 +115,14 @@ pub fn unpack(data_type: DataType, bytes: &[u8], elements: &mut [u8]) -> Result<
 /// ```
 ///
 /// # Errors
-/// Where `bytes` has another length than the elements take, as it has for strings.
+/// Fails if `bytes` does not have the length that the elements take. It always fails for strings.
 pub fn clear_padding(data_type: DataType, len: usize, bytes: &mut [u8]) -> Result<(), PackError> {
     check_len(data_type, len, bytes)?;
     packed::clear_padding(data_type, len, bytes);
     Ok(())
 }
 
-/// Runs a kernel that moves elements between bytes of their own and packed ones, on the caller's thread: callers split
-/// large tensors themselves.
+/// Runs a kernel that packs or unpacks, on the caller's thread; callers split large tensors themselves.
 fn run(kernel: Option<Kernel>, data_type: DataType, len: usize, src: &[u8], dst: &mut [u8]) {
     // The lengths were checked, and the type is packed.
     let Some(kernel) = kernel else { return };
@@ -140,7 +139,7 @@ mod tests {
     fn every_length_is_packed_and_unpacked_as_element_by_element() {
         for data_type in TYPES {
             for len in (0..300).chain([4096, 100_003]) {
-                // Every byte: the bits above an element's are ignored.
+                // Every byte value: the bits above an element's width are ignored.
                 let elements: Vec<u8> = (0..len).map(|i| (i * 167 + i / 256) as u8).collect();
                 let mut want = vec![0; data_type.byte_len(len).expect("a length in memory")];
                 packed::pack(data_type, &elements, &mut want).expect("lengths that fit");
@@ -157,7 +156,7 @@ mod tests {
         }
     }
 
-    /// Packed bytes with set bits in the padding.
+    /// Packed bytes whose padding has bits set.
     fn with_padding(data_type: DataType, len: usize, elements: &[u8]) -> Vec<u8> {
         let bytes = data_type.byte_len(len).expect("a length in memory");
         elements[..bytes].iter().map(|byte| byte ^ 0xff).collect()

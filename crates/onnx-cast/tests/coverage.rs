@@ -1,5 +1,6 @@
-//! Is every list complete? The library's tables against what the onnx package says of its types and operators, which
-//! `scripts/onnx_schemas.py` writes to `data/onnx_schemas.txt` and the test run compares with the package again.
+//! Is every list complete? Compares the library's tables with the types and operators of the onnx package.
+//! `scripts/onnx_schemas.py` writes those to `data/onnx_schemas.txt`; the test run compares that file with the package
+//! again.
 
 use onnx_cast::ops::{Attribute, AttributeValue};
 use onnx_cast::{
@@ -9,12 +10,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// One version of an operator, as onnx has it.
+/// One version of an operator in onnx.
 #[derive(Debug)]
 struct Schema {
     operator: Operator,
     version: i64,
-    /// Name, and kind with what follows it.
+    /// The attribute's name, and its kind with its facts.
     attributes: BTreeMap<&'static str, &'static str>,
     inputs: Vec<BTreeSet<&'static str>>,
     outputs: Vec<BTreeSet<&'static str>>,
@@ -49,12 +50,12 @@ fn facts() -> Facts {
             });
             continue;
         }
-        let schema = facts.schemas.last_mut().unwrap_or_else(|| panic!("`{line}` stands before any operator"));
+        let schema = facts.schemas.last_mut().unwrap_or_else(|| panic!("`{line}` precedes every operator"));
         match word {
             "attribute" => drop(schema.attributes.insert(pair().0, pair().1)),
             "input" => schema.inputs.push(types()),
             "output" => schema.outputs.push(types()),
-            _ => panic!("`{line}` is no fact that this test knows"),
+            _ => panic!("`{line}` is not a known fact"),
         }
     }
     facts
@@ -78,7 +79,7 @@ fn the_types_are_those_of_onnx() {
     }
     let newest = types.last().expect("types").1;
     for number in [i64::MIN, -1, 0, newest + 1, 255, 256 + 1, i64::MAX] {
-        assert_eq!(DataType::from_onnx(number), None, "{number} is no type");
+        assert_eq!(DataType::from_onnx(number), None, "{number} is not a type");
     }
 }
 
@@ -89,11 +90,11 @@ fn no_two_types_share_a_name() {
         for &name in std::iter::once(&data_type.name()).chain(data_type.info().aliases) {
             assert_eq!(name.parse(), Ok(data_type), "{name}");
             assert_eq!(name.to_uppercase().parse(), Ok(data_type), "{name} in upper case");
-            assert_eq!(names.insert(name, data_type), None, "{name} stands for two types");
+            assert_eq!(names.insert(name, data_type), None, "{name} names two types");
         }
     }
     for name in ["", "undefined", "float33", "tensor(float)", " float", "float\0"] {
-        assert!(name.parse::<DataType>().is_err(), "`{name}` is no type");
+        assert!(name.parse::<DataType>().is_err(), "`{name}` is not a type");
     }
 }
 
@@ -111,7 +112,7 @@ fn the_versions_are_those_of_onnx() {
     }
 }
 
-/// Whether the operator of this version, built for a target, agrees to cast between two types.
+/// Whether this version of the operator accepts a cast between two types.
 fn agrees(operator: Operator, version: i64, from: DataType, to: DataType) -> Result<(), OpError> {
     let options = CastOptions::new().opset(version);
     match operator {
@@ -138,9 +139,9 @@ fn every_version_takes_the_types_of_onnx() {
                 let want = listed && types.contains(from.name()) && same_width;
                 let got = agrees(*operator, *version, from, to);
                 assert_eq!(got.is_ok(), want, "{name}: {from} -> {to}: {got:?}");
-                // A refusal names the first version that has the type it is about.
+                // The error names the first version that supports the rejected type.
                 if let Err(OpError::Type { data_type, since, .. }) = got {
-                    assert!(data_type == from || data_type == to, "{name}: {from} -> {to} is about {data_type}");
+                    assert!(data_type == from || data_type == to, "{name}: {from} -> {to} names {data_type}");
                     assert_eq!(since, first_version_with(*operator, data_type), "{name}: {data_type}");
                 }
             }
@@ -186,7 +187,7 @@ fn every_version_has_the_attributes_of_onnx() {
     }
 }
 
-/// Builds the operator from a node with one attribute, and a good `to` beside it where the operator wants one.
+/// Builds the operator from a node with one attribute, and a valid `to` where the operator requires one.
 fn from_node(operator: Operator, version: i64, name: &str, value: AttributeValue<'_>) -> Result<(), OpError> {
     let opset = version;
     let to = if operator == Operator::Cast && version < 6 {
@@ -216,7 +217,7 @@ fn string_for(attribute: &str) -> &'static [u8] {
 
 #[test]
 fn the_round_modes_are_those_of_onnx() {
-    // The words stand in the text of the attribute alone, so they cannot come from the facts.
+    // ONNX lists the names only in the attribute's description, so they cannot come from the facts.
     let names: Vec<&str> = RoundMode::ALL.iter().map(|mode| mode.name()).collect();
     assert_eq!(names, ["up", "down", "nearest"]);
     for &mode in RoundMode::ALL {
@@ -233,7 +234,7 @@ fn the_lists_of_types_are_complete() {
     let cast: BTreeSet<&str> = newest.expect("Cast").outputs[0].clone();
     let numeric: BTreeSet<&str> = DataType::NUMERIC.iter().map(|data_type| data_type.name()).collect();
     assert_eq!(numeric.len(), DataType::NUMERIC.len(), "no type twice");
-    assert_eq!(&numeric | &BTreeSet::from(["string"]), cast, "all that Cast takes but string");
+    assert_eq!(&numeric | &BTreeSet::from(["string"]), cast, "all types of Cast but string");
     for &data_type in DataType::ALL {
         let name = data_type.name();
         let digits = |text: &str| text.chars().filter(char::is_ascii_digit).collect::<String>();
@@ -242,7 +243,7 @@ fn the_lists_of_types_are_complete() {
             Kind::String => None,
             Kind::Bool => Some(8),
             Kind::Float(format) => {
-                // `float8e4m3fn` tells all widths; the names of the others tell their whole width, or nothing.
+                // `float8e4m3fn` contains all field widths; other names contain only the total width, or none.
                 let (width, fields) = name.split_once('e').unwrap_or((name, ""));
                 if fields.starts_with(|c: char| c.is_ascii_digit()) {
                     let (exponent, significand) = fields.split_once('m').expect("both fields");
@@ -280,7 +281,7 @@ fn the_lists_of_types_are_complete() {
     }
 }
 
-/// Every type is the source and the target of a case that is written by hand in `tests/spec`.
+/// Every type is the source and the target of a hand-written case in `tests/spec`.
 #[test]
 fn every_type_has_vectors() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/spec");
@@ -288,7 +289,7 @@ fn every_type_has_vectors() {
     for entry in fs::read_dir(&folder).expect("tests/spec") {
         code += &fs::read_to_string(entry.expect("an entry").path()).expect("a file");
     }
-    // `(Float, f(0.3), Float16, 0x34CD)`: the source behind a bracket, the target between the bits.
+    // `(Float, f(0.3), Float16, 0x34CD)`: the source follows a bracket, and the target is between the bits.
     let rows: Vec<Vec<&str>> = code
         .lines()
         .map(|line| line.trim())

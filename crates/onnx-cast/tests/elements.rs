@@ -1,12 +1,15 @@
-//! Are element types numbers? Their value is that of the cast, they round as the cast does, they compare and print as
-//! floats do, and their constants are the neighbours that they claim to be.
+//! Do element types behave as numbers? Their values and their rounding are those of the cast, they compare and print as
+//! floats do, and their constants match the neighbouring values.
 
 use onnx_cast::*;
 use std::collections::BTreeSet;
 
 macro_rules! for_floats {
     ($check:ident) => {
-        $check!(Float16 BFloat16 Float8E4M3FN Float8E4M3FNUZ Float8E5M2 Float8E5M2FNUZ Float8E8M0 Float6E2M3 Float6E3M2 Float4E2M1)
+        $check!(
+            Float16 BFloat16 Float8E4M3FN Float8E4M3FNUZ Float8E5M2 Float8E5M2FNUZ Float8E8M0
+            Float6E2M3 Float6E3M2 Float4E2M1
+        )
     };
 }
 
@@ -76,7 +79,7 @@ fn narrow_integers_are_their_values() {
     assert_eq!(all.iter().map(|element| element.value()).collect::<Vec<_>>(), [-2, -1, 0, 1]);
 }
 
-/// Do the facts agree with the casts? An attribute that a type obeys changes some result, and no other does.
+/// Do the facts match the casts? An attribute that a type obeys changes some result, and any other changes none.
 #[test]
 fn the_attributes_that_a_type_obeys_change_its_casts() {
     let values = [0.0, 0.7, 1.4, 1.6, -1.0, 1e-30, 1e9, f32::INFINITY, f32::NAN, 3e38];

@@ -1,4 +1,5 @@
-//! Do the optional features give what they name? Each is tested where it is on: `cargo test --all-features`.
+//! Do the optional features provide the traits of their crates? Each is tested if it is enabled: `cargo test
+//! --all-features`.
 
 #[cfg(feature = "half")]
 #[test]

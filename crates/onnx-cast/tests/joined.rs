@@ -1,6 +1,6 @@
-//! Does a cast lose nothing exactly where [`DataType::is_lossless_to`] says so, and are two casts one where
-//! [`DataType::is_same_via`] does? For every value of the types of 16 bits or fewer; of the wider ones, those on and
-//! beside the points at which a result changes, and random ones.
+//! Is a cast lossless exactly where [`DataType::is_lossless_to`] is true, and do two casts equal one where
+//! [`DataType::is_same_via`] is? Tests every value of the types of 16 bits or fewer; of wider types, the values at and
+//! next to the points where a result changes, and random values.
 
 mod common;
 
@@ -10,7 +10,7 @@ use testkit::generators::{every, near_ties, random_scaled, special};
 use testkit::packing::{pack, unpack};
 use testkit::{Rules, Ty};
 
-/// Values of a type that would show a difference on the way to the other types.
+/// Values of a type that can reveal a difference in casts to the other types.
 fn values(ty: Ty, others: &[Ty]) -> Vec<u64> {
     if ty.bits() <= 16 {
         return every(ty);
@@ -19,7 +19,7 @@ fn values(ty: Ty, others: &[Ty]) -> Vec<u64> {
     special(ty).into_iter().chain(ties).chain(random_scaled(ty, 2000, 2)).collect()
 }
 
-/// The packed elements after a cast, which may be one to their own type.
+/// The packed elements after a cast, possibly to the same type.
 fn cast(from: Ty, to: Ty, rules: &Rules, count: usize, bytes: &[u8]) -> Option<Vec<u8>> {
     let backend = available_backends().next()?;
     let plan = Cast::new(data_type(to), &options(rules, backend)).ok()?.plan(data_type(from)).ok()?;
@@ -29,7 +29,7 @@ fn cast(from: Ty, to: Ty, rules: &Rules, count: usize, bytes: &[u8]) -> Option<V
     Some(out)
 }
 
-/// A signalling NaN made quiet, as a cast makes it.
+/// Makes a signalling NaN quiet, as a cast does.
 fn quiet(ty: Ty, bits: u64) -> u64 {
     match data_type(ty).float_format() {
         Some(format) if format.is_nan(bits) => bits | format.nan_code().unwrap_or(0),
@@ -37,7 +37,7 @@ fn quiet(ty: Ty, bits: u64) -> u64 {
     }
 }
 
-/// A NaN of whatever payload as the one that all ones are, and every true as 1.
+/// Replaces every NaN by the NaN of all ones, and every true by 1.
 fn plain(ty: Ty, bits: u64) -> u64 {
     if ty == Ty::Bool {
         return u64::from(bits != 0);
@@ -50,7 +50,7 @@ fn plain(ty: Ty, bits: u64) -> u64 {
 
 #[test]
 fn what_is_called_exact_is() {
-    // On the way back infinity is to stay what it is.
+    // On the way back, infinity must be preserved.
     let rules = Rules { saturate: false, ..Rules::default() };
     for &from in &Ty::NUMERIC {
         for &to in &Ty::NUMERIC {
@@ -58,7 +58,7 @@ fn what_is_called_exact_is() {
             let there = cast(from, to, &rules, values.len(), &pack(from, &values)).expect("a cast");
             let back = cast(to, from, &rules, values.len(), &there).expect("a cast");
             let back = unpack(from, &back, values.len()).expect("elements");
-            // -1 comes back from uint64 too, so that the values themselves are compared as doubles.
+            // -1 also survives the way through uint64 and back, so the values are compared as doubles too.
             let [left, right] = [(from, pack(from, &values)), (to, there)].map(|(ty, bytes)| {
                 let doubles = cast(ty, Ty::Double, &rules, values.len(), &bytes).expect("a cast");
                 unpack(Ty::Double, &doubles, values.len()).expect("elements")

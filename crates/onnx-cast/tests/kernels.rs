@@ -1,6 +1,6 @@
-//! Is every backend the scalar cast, bit for bit? Every pair and setting on every backend of this machine: every length
-//! about the vector widths, every misalignment, next to memory that must be neither read nor written, under every
-//! setting of the floating-point control register, and as tensors larger than the cache.
+//! Does every backend equal the scalar cast, bit for bit? Tests every pair and setting on every backend of this
+//! machine: every length around the vector widths, every misalignment, beside memory that must be neither read nor
+//! written, under every setting of the floating-point control register, and with tensors larger than the cache.
 
 #[path = "common/cases.rs"]
 mod cases;
@@ -35,13 +35,14 @@ fn the_control_register_changes_nothing_and_stays() {
     println!("{casts} casts compared");
 }
 
-/// A large tensor may go another way than a small one: several threads, and from more bytes than the caches hold on,
-/// stores that pass them by. The way depends on the widths alone, so the largest are tried for one pair of each.
+/// Large tensors take other paths than small ones: several threads and, above the size of the caches, non-temporal
+/// stores. The path depends only on the widths, so the largest tensors are tested for one pair of each combination of
+/// widths.
 #[test]
 fn large_tensors_are_cast_as_small_ones() {
-    /// Bytes of source and result together: above where threads begin, and where streaming does.
+    /// Bytes of source and result together: above the limits for threads and for non-temporal stores.
     const LARGE: usize = 5 << 20;
-    const STREAMED: usize = 25 << 20;
+    const NON_TEMPORAL: usize = 25 << 20;
     let mut rng = Rng::new(52);
     let mut widths = Vec::new();
     let mut dst = Vec::new();
@@ -49,12 +50,12 @@ fn large_tensors_are_cast_as_small_ones() {
         for to in Ty::NUMERIC {
             let case = Case::new(from, to, Rules::distinct(from, to)[0]);
             let new = from != to && !widths.contains(&(from.bits(), to.bits()));
-            let (bytes, threads) = if new { (STREAMED, &[1, 2, 3, 5][..]) } else { (LARGE, &[5][..]) };
+            let (bytes, threads) = if new { (NON_TEMPORAL, &[1, 2, 3, 5][..]) } else { (LARGE, &[5][..]) };
             if new {
                 widths.push((from.bits(), to.bits()));
             }
             let len = bytes * 8 / (from.bits() + to.bits()) as usize / case.count * case.count + case.count / 2 + 3;
-            // The case's values over and over; and so are the results.
+            // The case's values are repeated, and so are the results.
             let src = case.source.repeat(len.div_ceil(case.count));
             let src = &src[..packed_len(from, len)];
             for backend in available_backends() {
@@ -80,7 +81,7 @@ fn large_tensors_are_cast_as_small_ones() {
     }
 }
 
-/// A pool of more threads than the machine may have processors.
+/// A pool that may have more threads than the machine has processors.
 fn five_threads() -> &'static rayon::ThreadPool {
     static POOL: std::sync::LazyLock<rayon::ThreadPool> =
         std::sync::LazyLock::new(|| rayon::ThreadPoolBuilder::new().num_threads(5).build().expect("five threads"));

@@ -1,5 +1,6 @@
-//! Does a cast allocate? Never, of numbers into memory of the caller's; and a new tensor is its bytes and its shape.
-//! On the caller's thread, that is: to hand work to others, the thread pool allocates a few queue entries of its own.
+//! Does a cast allocate? A cast of numbers into the caller's memory never does, and a new tensor allocates only its
+//! bytes and its shape. That holds on the caller's thread: the thread pool allocates a few queue entries to distribute
+//! work.
 
 use onnx_cast::{
     BFloat16, BitCast, Cast, CastLike, CastOptions, DataType, Float8E4M3FN, Float16, Tensor, TensorView,
@@ -8,7 +9,7 @@ use onnx_cast::{
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// The system's allocator, which counts for each thread how often it is asked for memory.
+/// The system's allocator with a count of allocations for each thread.
 struct Counting;
 
 thread_local! {
@@ -16,29 +17,29 @@ thread_local! {
 }
 
 fn count() {
-    // A thread at its end has no counter any more, and no test to count for.
+    // A thread that ends has already dropped its counter, and runs no test.
     let _ = REQUESTS.try_with(|requests| requests.set(requests.get() + 1));
 }
 
-// SAFETY: every call is the system allocator's, passed on unchanged; the counter is no allocation itself.
+// SAFETY: every call is passed unchanged to the system's allocator; counting does not allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: the caller's promise, passed on.
+        // SAFETY: the caller guarantees the same preconditions.
         unsafe { System.alloc(layout) }
     }
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: the caller's promise, passed on.
+        // SAFETY: the caller guarantees the same preconditions.
         unsafe { System.alloc_zeroed(layout) }
     }
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count();
-        // SAFETY: the caller's promise, passed on.
+        // SAFETY: the caller guarantees the same preconditions.
         unsafe { System.realloc(memory, layout, size) }
     }
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise, passed on.
+        // SAFETY: the caller guarantees the same preconditions.
         unsafe { System.dealloc(memory, layout) }
     }
 }
@@ -46,14 +47,14 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// How often `f` asks for memory on this thread.
+/// The number of allocations of `f` on this thread, and its result.
 fn requests<R>(f: impl FnOnce() -> R) -> (usize, R) {
     let before = REQUESTS.get();
     let result = f();
     (REQUESTS.get() - before, result)
 }
 
-/// From one element to more than the cache holds.
+/// From no element to more than the cache holds.
 const LENGTHS: [usize; 5] = [0, 1, 16, 1000, 3_000_001];
 
 #[test]
@@ -64,7 +65,7 @@ fn a_cast_into_memory_of_the_callers() {
         let options = CastOptions::new().backend(backend).threads(1);
         for &from in DataType::NUMERIC {
             for &to in DataType::NUMERIC {
-                // The largest of some pairs only, for the time it takes.
+                // Only some pairs are tested at the largest length, to save time.
                 let some = from == DataType::Float || to == DataType::Float;
                 for len in LENGTHS.into_iter().filter(|&len| some || len <= 1000) {
                     let shape = [len];
@@ -97,7 +98,7 @@ fn the_other_operators() {
 #[test]
 fn slices() {
     let options = CastOptions::new().threads(1);
-    // The first cast of the program chooses the backend, and reads an environment variable to do so.
+    // The first cast of the program reads an environment variable to choose the backend.
     cast_slice(&[1.0f32], &mut [0u8], &options).expect("one element");
     for len in LENGTHS {
         let floats = vec![1.5f32; len];
@@ -127,7 +128,7 @@ fn a_new_tensor_is_its_bytes_and_its_shape() {
         assert_eq!(result.map(|tensor| tensor.len()), Ok(len));
         assert!(count <= 2, "{count} requests for {len} elements");
 
-        // Of the same type, it is the memory that was there.
+        // A cast to the same type reuses the memory.
         let memory = floats.bytes().map(<[u8]>::as_ptr);
         let to_float = Cast::new(DataType::Float, &options).expect("Cast-28");
         let to_int32 = BitCast::new(DataType::Int32, 26).expect("BitCast-26");

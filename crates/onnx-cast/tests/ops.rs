@@ -1,6 +1,6 @@
-//! Does the interface keep its word? The ways to build and to run an operator agree, memory is kept where the bytes
-//! stay, buffers must fit, and every error has its text. (What the operators compute and which types and attributes
-//! they take is in `spec` and `coverage`.)
+//! Does the interface match its documentation? The ways to build and to run an operator agree, memory is reused where
+//! the bytes stay the same, buffers must have the right size, and every error has its text. (`spec` and `coverage` test
+//! the results and the supported types and attributes.)
 
 use onnx_cast::DataType::{
     Bool, Double, Float, Float4E2M1, Float6E2M3, Float8E8M0, Int2, Int4, Int8, String, Uint2, Uint4, Uint8,
@@ -168,7 +168,7 @@ fn padding_is_zeroed_and_bool_made_0_or_1_even_where_nothing_else_changes() {
             }
         }
     }
-    // Of a whole number of bytes, every bit is an element's.
+    // Elements that fill all bytes leave no padding.
     let full = Tensor::new(Int4, vec![2], vec![0xff]).expect("two elements");
     for cast in casts(Int4) {
         assert_eq!(cast.run_owned(full.clone()).as_ref(), Ok(&full));
@@ -198,7 +198,7 @@ fn slices_are_cast_in_place_of_tensors() {
     assert_eq!(cast_slice(&[65520u64, 1], &mut halves, &options), Ok(()));
     assert_eq!(halves.map(Float16::to_bits), [0x7c00, 0x3c00]);
     assert_eq!(cast_slice::<f32, i64>(&[], &mut [], &options), Ok(()));
-    // The same type keeps every bit, also those that make a NaN a signalling one.
+    // A cast to the same type keeps every bit, even of a signalling NaN.
     let mut same = [Float16::default(); 1];
     assert_eq!(cast_slice(&[Float16::from_bits(0x7c01)], &mut same, &options), Ok(()));
     assert_eq!(same[0].to_bits(), 0x7c01);
@@ -208,7 +208,7 @@ fn slices_are_cast_in_place_of_tensors() {
     assert!(matches!(error, Err(CastError::Op(OpError::Type { version: 9, data_type: DataType::BFloat16, .. }))));
 }
 
-/// Every pair of numeric types by `cast_slice` and `cast_slice_packed`, over more than a block, against the operator.
+/// Compares `cast_slice` and `cast_slice_packed` with the operator, on more elements than a block.
 #[test]
 fn slices_of_every_type_are_cast_as_tensors_are() {
     const LEN: usize = 600;
@@ -366,7 +366,7 @@ fn a_backend_goes_by_its_name() {
     assert_eq!(error.to_string(), format!("no backend `abacus` on this machine (want one of {})", names.join(" ")));
 }
 
-/// The choice is made once in a process, so each is made in one of its own: this test binary, again.
+/// The choice is made once per process, so each runs in a new process of this test binary.
 #[test]
 #[cfg_attr(miri, ignore = "it starts a process")]
 fn the_environment_variable_forces_a_backend() {
@@ -408,15 +408,21 @@ fn every_error_has_its_text() {
             "Cast-13 does not take float8e4m3fn (Cast-19 is the first that does)".into(),
         ),
         (cast(28, &[int("to", 14)]).into(), "Cast-28 does not take complex64 (no version of Cast does)".into()),
-        (cast(28, &[int("to", 0)]).into(), format!("Cast: `to` is 0, which is no element type (want 1 to {types})")),
-        (cast(6, &[int("to", 99)]).into(), format!("Cast: `to` is 99, which is no element type (want 1 to {types})")),
+        (
+            cast(28, &[int("to", 0)]).into(),
+            format!("Cast: `to` is 0, which is not an element type (want 1 to {types})"),
+        ),
+        (
+            cast(6, &[int("to", 99)]).into(),
+            format!("Cast: `to` is 99, which is not an element type (want 1 to {types})"),
+        ),
         (
             BitCast::from_node(26, &[int("to", -1)]).expect_err("-1").into(),
-            format!("BitCast: `to` is -1, which is no element type (want 1 to {types})"),
+            format!("BitCast: `to` is -1, which is not an element type (want 1 to {types})"),
         ),
         (
             cast(1, &[word("to", &name)]).into(),
-            format!("Cast-1: `to` is `{short}`, which names no element type (want one like `FLOAT16`)"),
+            format!("Cast-1: `to` is `{short}`, which does not name an element type (want one like `FLOAT16`)"),
         ),
         (
             cast(23, &[int("to", 1), word("round_mode", "up")]).into(),
@@ -517,7 +523,7 @@ fn a_chain_of_errors_repeats_nothing() {
         CastError::OutputKind { data_type: String },
         CastError::Text { index: 0, text: "x".into(), to: Float, source: ParseError::NotANumber },
     ];
-    // Every variant is above: a new one has a name that this list lacks.
+    // Every variant is tested above: the name of a new one is not in this list.
     let known = ["Op", "Tensor", "InputType", "OutputLen", "OutputKind", "Text"];
     for (error, name) in errors.iter().zip(known) {
         assert!(format!("{error:?}").starts_with(name), "{error:?} is not {name}");
@@ -568,7 +574,7 @@ fn shapes_are_multiplied_with_care() {
     assert_eq!(String.byte_len(1), None);
     let strings = StringsView::new(&[0], b"").expect("no strings");
     assert!(matches!(TensorView::strings(&[usize::MAX, 2], strings), Err(TensorError::TooLarge { .. })));
-    // A view of what fits can still be too large in another type.
+    // A view that fits in memory can still be too large in another type.
     let bits = Tensor::new(Int2, vec![0, usize::MAX], vec![]).expect("no elements");
     assert_eq!(Cast::new(Double, &at(28)).expect("Cast-28").run(&bits.view()).map(|tensor| tensor.len()), Ok(0));
 }

@@ -1,5 +1,5 @@
-//! Strings both ways: every numeric type read from text and written to it, against the exact oracle, the standard
-//! library's parser and the value's own round trip; and what is no number, with the error that says so.
+//! Casts to and from strings: every numeric type is read from text and written to it, and compared with the exact
+//! oracle, the standard library's parser and the round trip. Texts that are not numbers give the right errors.
 
 mod common;
 
@@ -14,7 +14,7 @@ use testkit::packing::{pack, unpack};
 use testkit::types::Kind;
 use testkit::{RoundMode, Rules, StringError, Ty, cast_from_string, cast_to_string};
 
-/// Reads texts on one backend; the bit patterns, or the library's error.
+/// Reads texts on one backend. Returns the bit patterns, or the library's error.
 fn read_on<S: AsRef<[u8]>>(backend: Backend, texts: &[S], to: Ty, rules: &Rules) -> Result<Vec<u64>, CastError> {
     let strings: Strings = texts.iter().collect();
     let shape = [texts.len()];
@@ -34,7 +34,7 @@ fn read<S: AsRef<[u8]>>(texts: &[S], to: Ty, rules: &Rules) -> Result<Vec<u64>, 
     first
 }
 
-/// What the library says of one text, in the oracle's terms.
+/// The library's result for one text, with the oracle's error type.
 fn read_one(text: &[u8], to: Ty, rules: &Rules) -> Result<u64, StringError> {
     match read(&[text], to, rules) {
         Ok(bits) => Ok(bits[0]),
@@ -48,10 +48,10 @@ fn read_one(text: &[u8], to: Ty, rules: &Rules) -> Result<u64, StringError> {
     }
 }
 
-/// Compares texts, good and bad, with the oracle.
+/// Compares the results for valid and invalid texts with the oracle.
 fn check_texts<S: AsRef<str>>(texts: &[S], to: Ty, rules: &Rules) {
     let wants: Vec<_> = texts.iter().map(|text| cast_from_string(text.as_ref(), to, rules)).collect();
-    // The numbers all at once, as a tensor has them; the rest one by one, as the first of them ends a cast.
+    // Numbers are read together as one tensor; invalid texts one by one, because the first ends a cast.
     let (mut good, mut bits) = (Vec::new(), Vec::new());
     for (text, want) in texts.iter().zip(wants) {
         let text = text.as_ref();
@@ -84,7 +84,7 @@ fn write_on(backend: Backend, from: Ty, values: &[u64]) -> Strings {
     strings
 }
 
-/// Compares what is written with the oracle.
+/// Compares written texts with the oracle.
 fn check_written(from: Ty, values: &[u64]) {
     let wants: Vec<String> = values.iter().map(|&bits| cast_to_string(from, bits)).collect();
     for backend in available_backends() {
@@ -142,7 +142,7 @@ fn texts_beside_the_points_where_a_result_changes() {
     }
 }
 
-/// A decimal text of any shape: digits, point, exponent, sign and white space as they fall.
+/// A random decimal text: digits, point, exponent, sign and white space.
 fn random_text(rng: &mut Rng) -> String {
     let mut text = String::new();
     if rng.below(8) == 0 {
@@ -155,7 +155,7 @@ fn random_text(rng: &mut Rng) -> String {
     let reach = [4, 10, 25, 60][rng.below(4) as usize];
     let digits = 1 + rng.below(reach);
     let point = rng.below(2 * digits + 1);
-    // A run of zeros or nines in the middle is what makes a number lie close to another.
+    // A run of zeros or nines in the middle puts a number close to a number with fewer digits.
     let run = rng.below(digits + 1)..rng.below(digits + 1);
     let filler = [b'0', b'9'][rng.below(2) as usize];
     for place in 0..digits {
@@ -188,7 +188,7 @@ fn random_texts_to_every_type() {
     }
 }
 
-/// Not one of these characters is foreign to the grammar; most words of them are.
+/// Every one of these characters occurs in the grammar, but most words made of them are not numbers.
 #[test]
 fn random_words_are_taken_or_refused_as_the_oracle_does() {
     const LETTERS: &[u8] = b"0123456789000055559999++--...eEEe  \tinfatyINFATYrusl_,x";
@@ -236,7 +236,7 @@ fn long_texts_and_huge_exponents() {
         format!("1{}e-3000", zeros(3000)),
         format!("-{nines}e-4999"),
         format!("{nines}e-5010"),
-        // Digits and exponent that only together make a number of ordinary size.
+        // Digits and exponents that cancel to a number of ordinary size.
         format!("0.{}1e70001", zeros(70_000)),
         format!("0.{}15E1000001", zeros(1_000_000)),
         format!("3{}e-1000000", zeros(1_000_000)),
@@ -294,8 +294,8 @@ fn every_value_of_16_bits_or_fewer_is_written_and_read_back() {
         check_written(from, &values);
         let strings = write_on(Backend::best(), from, &values);
         let texts: Vec<&[u8]> = strings.view().iter().collect();
-        // The text is the shortest for a float. Of a power of two it can be a little more or less than the power, which
-        // "up" and "down" see and "nearest" does not. Saturated, "INF" would read as the largest float8e5m2.
+        // The text is the shortest for a float. For a power of two it can be slightly above or below the power, which
+        // affects "up" and "down" but not "nearest". With `saturate`, "INF" would be read as the largest float8e5m2.
         let rules = Rules { round_mode: RoundMode::Nearest, saturate: false, ..DEFAULT };
         let back = read(&texts, from, &rules).expect("numbers");
         for ((value, text), back) in values.iter().zip(&texts).zip(back) {
@@ -328,14 +328,14 @@ fn wider_values_are_written_as_the_oracle_writes_them() {
     }
 }
 
-/// Floats beside powers of ten and of two, halves of decimals, subnormals, and a walk through all exponents.
+/// Floats next to powers of ten and of two, halves of decimals, subnormals, and values spread over all exponents.
 fn hard_to_print(ty: Ty) -> Vec<u64> {
     let (bits, significand_bits) = if ty == Ty::Float { (32, 23) } else { (64, 52) };
     let code = |value: f64| if ty == Ty::Float { u64::from((value as f32).to_bits()) } else { value.to_bits() };
     let infinity = code(f64::INFINITY);
     let mut centres: Vec<u64> = (-324..=308).map(|k| code(format!("1e{k}").parse().expect("a number"))).collect();
     centres.extend((0..infinity >> significand_bits).map(|field| field << significand_bits));
-    // Sums of a few powers of two, whose decimals end in 5 where the shortest text is cut.
+    // Sums of a few powers of two, whose decimals end in 5 after the last digit of the shortest text.
     centres.extend((0..6000).map(|i| code(f64::from(i) / 512.0)));
     centres.extend(
         (0..80).flat_map(|k| (1..64).map(move |i| (k, i))).map(|(k, i)| code(2f64.powi(k) + f64::from(i) / 16.0)),
@@ -348,7 +348,7 @@ fn hard_to_print(ty: Ty) -> Vec<u64> {
     values
 }
 
-/// The standard library takes the upper of two texts that are as near, the oracle, which is slower, the even one.
+/// Of two equally near texts, the standard library writes the upper one and the oracle, which is slower, the even one.
 #[test]
 fn float_and_double_as_the_standard_library_writes_them() {
     for ty in [Ty::Float, Ty::Double] {
@@ -371,7 +371,7 @@ fn float_and_double_as_the_standard_library_writes_them() {
     }
 }
 
-/// Most texts are read together with what stands before them.
+/// Most texts are read together with the bytes before them.
 #[test]
 fn a_text_is_read_alike_wherever_it_stands() {
     let mut rng = Rng::new(42);
@@ -398,7 +398,7 @@ fn a_text_is_read_alike_wherever_it_stands() {
                         Ok(bits[len - 2])
                     }
                     Err(CastError::Text { index, source, .. }) => {
-                        assert_eq!(index, len - 2, "{text:?} behind {before:?} -> {}", to.name());
+                        assert_eq!(index, len - 2, "{text:?} after {before:?} -> {}", to.name());
                         Err(source.to_string())
                     }
                     Err(other) => panic!("{other}"),
@@ -408,13 +408,13 @@ fn a_text_is_read_alike_wherever_it_stands() {
                     StringError::OutOfRange => ParseError::OutOfRange.to_string(),
                     StringError::NotFinite => ParseError::NotFinite.to_string(),
                 });
-                assert_eq!(got, want, "{text:?} behind {before:?} -> {}", to.name());
+                assert_eq!(got, want, "{text:?} after {before:?} -> {}", to.name());
             }
         }
     }
 }
 
-/// Random values of a float type, written and read back: the same bits, NaN as NaN.
+/// Writes random values and reads them back: the bits are the same, and NaN stays NaN.
 fn round_trips(ty: Ty, count: usize, seed: u64) {
     const BLOCK: usize = 1 << 16;
     let backend = Backend::best();
@@ -474,10 +474,10 @@ fn an_error_names_the_element_and_quotes_its_text() {
     assert_eq!(error_of(&["0", " nan "], Ty::Int2), r#"element 1: " nan " has no integer value (to int2)"#);
     assert_eq!(error_of(&["yes"], Ty::Bool), r#"element 0: "yes" is not a number (to bool)"#);
     assert_eq!(error_of(&["7", "٣"], Ty::Float8E8M0), r#"element 1: "٣" is not a number (to float8e8m0)"#);
-    // What cannot be printed is escaped, what is not UTF-8 replaced.
+    // Unprintable characters are escaped, and invalid UTF-8 is replaced.
     assert_eq!(error_of(&["\"1\"\n"], Ty::Float), r#"element 0: "\"1\"\n" is not a number (to float)"#);
     assert_eq!(error_of(&[b"\xff1"], Ty::Float), "element 0: \"\u{fffd}1\" is not a number (to float)");
-    // 64 characters are quoted whole, of more the first 64.
+    // Up to 64 characters are quoted in full; of longer texts, the first 64.
     let (fits, longer) = ("é".repeat(64), "é".repeat(65));
     assert_eq!(error_of(&[&fits], Ty::Float), format!("element 0: \"{fits}\" is not a number (to float)"));
     assert_eq!(error_of(&[&longer], Ty::Float), format!("element 0: \"{fits}...\" is not a number (to float)"));

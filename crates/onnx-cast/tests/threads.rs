@@ -1,5 +1,5 @@
-//! Is a cast the same when many threads do it at once? Each pair's first casts, in which its look-up tables are made, and
-//! large tensors that all cut among one pool.
+//! Are the results the same when many threads cast at once? Tests the first casts of each pair, which build its look-up
+//! tables, and large tensors that share one pool.
 
 #[path = "common/cases.rs"]
 mod cases;
@@ -19,10 +19,10 @@ use testkit::{Rules, Ty};
 
 const THREADS: usize = 64;
 
-/// A pair's tables are made once in a process and then kept, so that its first casts are the ones to race.
+/// A pair's tables are built once per process, so its first casts race.
 #[test]
 fn the_first_casts_of_every_pair() {
-    // What is expected comes from the scalar cast, which has no tables.
+    // The expected results come from the scalar cast, which has no tables.
     let cases: Vec<Case> = Ty::NUMERIC
         .into_iter()
         .flat_map(|from| Ty::NUMERIC.map(|to| Case::new(from, to, Rules::distinct(from, to)[0])))
@@ -51,7 +51,7 @@ fn the_first_casts_of_every_pair() {
     println!("{} casts compared", casts.into_inner());
 }
 
-/// Tensors above the size at which a cast is cut, from many threads that are not the pool's own.
+/// Tensors large enough to be split, from many threads outside the pool.
 #[test]
 fn large_tensors_that_share_the_pool() {
     const BYTES: usize = 3 << 20;
@@ -77,7 +77,7 @@ fn large_tensors_that_share_the_pool() {
     });
 }
 
-/// Where sizes have 32 bits: a tensor of which each of two threads gets more bits than those count.
+/// With a 32-bit `usize`: a tensor of which each of two threads gets more bits than `usize` can count.
 #[cfg(target_pointer_width = "32")]
 #[test]
 fn a_tensor_whose_bits_do_not_fit_in_a_size() {
@@ -92,7 +92,7 @@ fn a_tensor_whose_bits_do_not_fit_in_a_size() {
     }
 }
 
-/// The pool is made once in a process, and a limit stays: so in a process of its own, which is this test again.
+/// The pool is created once per process, and a limit cannot be lifted, so this test runs itself again as a new process.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_system_without_threads_to_give() {
@@ -102,25 +102,25 @@ fn a_system_without_threads_to_give() {
     if std::env::var_os(CHILD).is_none() {
         let mut again = Command::new(std::env::current_exe().expect("this test has a path"));
         again.args(["--exact", "a_system_without_threads_to_give", "--nocapture"]).env(CHILD, "1");
-        // A pool of so many threads that their stacks do not fit.
+        // A pool with too many threads for their stacks to fit.
         let output = again.env("RAYON_NUM_THREADS", "200").output().expect("the test runs");
         let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success() && (text.contains("as ever") || text.contains("skipped")), "{text}");
         return;
     }
-    let floats = Tensor::from_slice(vec![1 << 20], &vec![1.5f32; 1 << 20]).expect("as many as the shape says");
+    let floats = Tensor::from_slice(vec![1 << 20], &vec![1.5f32; 1 << 20]).expect("as many as in the shape");
     let cast = Cast::new(DataType::Float16, &CastOptions::default()).expect("a type of Cast");
     let mut halves = vec![0; 2 << 20];
     let status = std::fs::read_to_string("/proc/self/status").expect("the state of this process");
     let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).expect("its size");
     let size: u64 = size.trim().trim_end_matches(" kB").parse().expect("a number");
-    // Room for a few threads at most.
+    // Memory for a few threads at most.
     let limit = (size << 10) + (16 << 20);
     let pid = std::process::id().to_string();
     let limited =
         Command::new("prlimit").args(["--pid", &pid, &format!("--as={limit}")]).stderr(Stdio::null()).status();
     if !limited.is_ok_and(|status| status.success()) {
-        println!("skipped: prlimit is not here");
+        println!("skipped: prlimit is not available");
         return;
     }
     cast.run_into(&floats.view(), &mut halves).expect("a cast without a pool");

@@ -422,7 +422,7 @@ fn bad_runs() {
         (
             "number.onnx --input x.pb --output y.pb",
             &format!(
-                "number.onnx: node 0 (Cast): Cast: `to` is 77, which is no element type (want 1 to {})",
+                "number.onnx: node 0 (Cast): Cast: `to` is 77, which is not an element type (want 1 to {})",
                 DataType::ALL.len()
             ),
         ),

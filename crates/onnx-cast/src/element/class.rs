@@ -1,5 +1,5 @@
-//! What a numeric element is, as far as a kernel cares. Every `match` in a kernel is over [`Class`] and has no wildcard
-//! arm, so a type of a new kind is a compile error wherever it matters.
+//! The class of a numeric element type: the properties that select a kernel. Every `match` in a kernel is over
+//! [`Class`] and has no wildcard arm, so a type of a new class is a compile error wherever it matters.
 
 use super::{DataType, Element, Kind};
 use crate::format::FloatFormat;
@@ -17,9 +17,9 @@ pub(crate) enum Class {
     BF16,
     /// A float of 8 bits or fewer with a sign and a significand.
     SmallFloat(FloatFormat),
-    /// `float8e8m0`: an exponent and nothing else.
+    /// `float8e8m0`: only an exponent.
     E8M0,
-    /// An integer: two's complement if signed.
+    /// An integer; two's complement if signed.
     Int {
         /// Width of an element.
         bits: u32,
@@ -31,7 +31,7 @@ pub(crate) enum Class {
 }
 
 impl Class {
-    /// The class of an element type; `None` for strings and complex numbers, which no kernel takes.
+    /// The class of an element type; `None` for strings and complex numbers, which no kernel supports.
     pub(crate) const fn of(data_type: DataType) -> Option<Class> {
         let info = data_type.info();
         Some(match info.kind {
@@ -51,8 +51,8 @@ impl Class {
             DataType::BFloat16 => Class::BF16,
             DataType::Float8E8M0 => Class::E8M0,
             _ => {
-                // What the kernels for small floats rest on: intermediate codes fit 8 bits, and rounding in the lanes of a
-                // bfloat16 leaves two bits to spare.
+                // The kernels for small floats rely on this: intermediate codes fit 8 bits, and rounding in lanes of
+                // bfloat16 leaves two spare bits.
                 assert!(format.bits <= 8 && format.signed, "a float type without a class: add one");
                 assert!(1 <= format.significand_bits && format.significand_bits <= 4);
                 Class::SmallFloat(format)
@@ -61,7 +61,7 @@ impl Class {
     }
 }
 
-/// The class of a Rust type that stands for a numeric element.
+/// The class of a Rust type that represents a numeric element.
 pub(crate) const fn class<T: Element>() -> Class {
     match Class::of(T::DATA_TYPE) {
         Some(class) => class,

@@ -1,4 +1,4 @@
-//! The 4-bit float, finite only: 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives.
+//! The 4-bit float, finite only: 0, 0.5, 1, 1.5, 2, 3, 4, 6, and the same values negated.
 
 use super::{bit_pattern_type, float_constants};
 use crate::format::FloatFormat;

@@ -18,7 +18,7 @@ bit_pattern_type! {
 float_constants!(Float8E4M3FNUZ, u8, FloatFormat::finite_unsigned_zero(4, 3));
 
 bit_pattern_type! {
-    /// ONNX `float8e5m2`: built like IEEE 754, with infinities, largest 57344.
+    /// ONNX `float8e5m2`: the structure of IEEE 754, with infinities, largest 57344.
     Float8E5M2, Float8E5M2, u8, u8::MAX
 }
 

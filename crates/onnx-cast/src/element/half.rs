@@ -1,4 +1,4 @@
-//! The 16-bit floats: `float16` (IEEE 754 binary16) and `bfloat16` (a binary32 cut to its upper half).
+//! The 16-bit floats: `float16` (IEEE 754 binary16) and `bfloat16` (the upper half of a binary32).
 
 use super::{bit_pattern_type, float_constants};
 use crate::format::FloatFormat;

@@ -1,9 +1,9 @@
-//! The names and numbers that other formats and libraries have for ONNX's types. The crates that read and write those
-//! formats take them from here, so that a new type is one row and a missing one does not compile.
+//! The names and numbers that other formats and libraries use for ONNX's types. The crates that read and write those
+//! formats look them up here, so that a new type is one row and a missing row does not compile.
 
 use super::DataType;
 
-/// What other formats and libraries call a type; `None` where one has no such type.
+/// The names and numbers of a type in other formats and libraries; `None` where one lacks the type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Interchange {
@@ -13,14 +13,14 @@ pub struct Interchange {
     pub numpy: Option<&'static str>,
     /// The name of the scalar type in the Python package ml_dtypes: `float8_e4m3fn`.
     pub ml_dtypes: Option<&'static str>,
-    /// DLPack's `DLDataTypeCode`; the width is the type's own.
+    /// DLPack's `DLDataTypeCode`; its width is the type's width.
     pub dlpack: Option<u8>,
-    /// onnxruntime's `ONNXTensorElementDataType`, for types that it has tensors of. These are ONNX's numbers up to 23.
+    /// onnxruntime's `ONNXTensorElementDataType`, for types it supports in tensors. Up to 23 it equals ONNX's number.
     pub onnxruntime: Option<i32>,
 }
 
 impl DataType {
-    /// What other formats and libraries call the type.
+    /// The type's names and numbers in other formats and libraries.
     #[doc(hidden)]
     #[rustfmt::skip]
     pub const fn interchange(self) -> Interchange {
@@ -34,14 +34,14 @@ impl DataType {
             Int16 =>          row(Some("I16"),         Some("i2"),  None,                    Some(0),  Some(5)),
             Int32 =>          row(Some("I32"),         Some("i4"),  None,                    Some(0),  Some(6)),
             Int64 =>          row(Some("I64"),         Some("i8"),  None,                    Some(0),  Some(7)),
-            // numpy has several types of text, which those who read and write them choose from.
+            // numpy has several text types; the crates that read and write them choose one.
             String =>         row(None,                None,        None,                    None,     Some(8)),
             Bool =>           row(Some("BOOL"),        Some("b1"),  None,                    Some(6),  Some(9)),
             Float16 =>        row(Some("F16"),         Some("f2"),  None,                    Some(2),  Some(10)),
             Double =>         row(Some("F64"),         Some("f8"),  None,                    Some(2),  Some(11)),
             Uint32 =>         row(Some("U32"),         Some("u4"),  None,                    Some(1),  Some(12)),
             Uint64 =>         row(Some("U64"),         Some("u8"),  None,                    Some(1),  Some(13)),
-            // onnxruntime has numbers for the complex types, but no tensors of them.
+            // onnxruntime numbers the complex types, but has no tensors of them.
             Complex64 =>      row(Some("C64"),         Some("c8"),  None,                    Some(5),  None),
             Complex128 =>     row(None,                Some("c16"), None,                    Some(5),  None),
             BFloat16 =>       row(Some("BF16"),        None,        Some("bfloat16"),        Some(4),  Some(16)),
@@ -88,7 +88,7 @@ mod tests {
                 let same_width = one.bits() == other.bits();
                 assert!(this.dlpack.is_none() || this.dlpack != that.dlpack || !same_width, "{one}, {other}");
             }
-            assert!(this.numpy.is_none() || this.ml_dtypes.is_none(), "{one} is a type of numpy and of ml_dtypes");
+            assert!(this.numpy.is_none() || this.ml_dtypes.is_none(), "{one} is both a numpy and an ml_dtypes type");
         }
     }
 }

@@ -1,10 +1,10 @@
-//! The element types that Rust has.
+//! The element types that are Rust primitives.
 
 use super::{DataType, Element, Sealed};
 
 macro_rules! float {
     ($($float:ty, $data_type:ident, $bits:ty;)*) => {$(
-        // SAFETY: a float has the layout of the integer of its width, and every pattern is valid.
+        // SAFETY: a float has the size and alignment of the integer of its width, and every pattern is valid.
         unsafe impl Sealed for $float {}
         impl Element for $float {
             const DATA_TYPE: DataType = DataType::$data_type;
@@ -27,7 +27,7 @@ float! {
 
 macro_rules! integer {
     ($($int:ty, $data_type:ident, $bits:ty;)*) => {$(
-        // SAFETY: an integer has the layout of the unsigned one of its width, and every pattern is valid.
+        // SAFETY: an integer has the layout of the unsigned integer of its width, and every pattern is valid.
         unsafe impl Sealed for $int {}
         impl Element for $int {
             const DATA_TYPE: DataType = DataType::$data_type;
@@ -54,7 +54,7 @@ integer! {
     u64, Uint64, u64;
 }
 
-// SAFETY: a bool is a byte that is 0 or 1, which `to_bits` returns.
+// SAFETY: a bool has the size and alignment of u8, and 0 and 1, the only values of `to_bits`, are valid.
 unsafe impl Sealed for bool {}
 
 impl Element for bool {

@@ -1,11 +1,11 @@
-//! `bytemuck`: newtypes of 8 and 16 bits are plain data. Those of fewer bits keep the upper bits of their byte zero, so
-//! bytes become one only where they are checked.
+//! `bytemuck`: newtypes of 8 and 16 bits are plain data. Narrower newtypes keep the upper bits of their byte zero, so
+//! bytes are checked before they are cast to one.
 
 use crate::element::*;
 
 macro_rules! plain {
     ($($ty:ident)*) => {$(
-        // SAFETY: `repr(transparent)` over an integer, of which every pattern is an element.
+        // SAFETY: the type is `repr(transparent)` over an integer, and every pattern is valid.
         unsafe impl bytemuck::Zeroable for $ty {}
         // SAFETY: as above.
         unsafe impl bytemuck::Pod for $ty {}
@@ -15,11 +15,11 @@ plain!(Float16 BFloat16 Float8E4M3FN Float8E4M3FNUZ Float8E5M2 Float8E5M2FNUZ Fl
 
 macro_rules! checked {
     ($($ty:ident)*) => {$(
-        // SAFETY: `repr(transparent)` over u8, of which 0 is an element.
+        // SAFETY: the type is `repr(transparent)` over u8, and 0 is valid.
         unsafe impl bytemuck::Zeroable for $ty {}
-        // SAFETY: `repr(transparent)` over u8, so there is no padding.
+        // SAFETY: the type is `repr(transparent)` over u8, so it has no padding.
         unsafe impl bytemuck::NoUninit for $ty {}
-        // SAFETY: a byte is an element where the bits above its width are zero.
+        // SAFETY: a byte is valid if the bits above the element's width are zero, which `from_bits` ensures.
         unsafe impl bytemuck::CheckedBitPattern for $ty {
             type Bits = u8;
             fn is_valid_bit_pattern(bits: &u8) -> bool {

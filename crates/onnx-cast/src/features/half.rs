@@ -1,4 +1,4 @@
-//! `half`: its 16-bit floats have the bits of ours.
+//! `half`: its 16-bit floats have the same bits as this crate's.
 
 use crate::element::{BFloat16, Float16};
 

@@ -1,5 +1,5 @@
 //! `serde`: types, rounding modes and backends by name, options as a map of those that are set, and element newtypes as
-//! the integer that is their bit pattern, so that NaN and minus zero survive every format.
+//! the integer of their bit pattern, so that every format preserves NaN and -0.
 
 use crate::arch::Backend;
 use crate::element::*;
@@ -87,7 +87,7 @@ impl Serialize for CastOptions {
     }
 }
 
-/// Reads a map. What it lacks keeps its default.
+/// Reads a map of options. Missing keys keep their defaults.
 struct Options;
 
 impl<'de> Visitor<'de> for Options {

@@ -1,15 +1,15 @@
-//! The generic loop of the portable backend: the scalar cast, element after element, in loops that the compiler can
-//! vectorise. Where one such loop would go through words of very different widths, or through packed bytes, a block of
-//! elements takes it in stages, which the nearest cache holds.
+//! The generic loop of the portable backend: the scalar cast of each element, in loops that the compiler can vectorise.
+//! Where one loop would mix words of very different widths, or packed bytes, each block of elements is cast in stages
+//! through buffers that fit the L1 cache.
 
 use crate::element::{DataType, Element, Kind, Word};
 use crate::packed::{bits, byte_len, pack_elements, unpack_elements, word};
 use crate::scalar::{Narrow, Rules, Widen};
 
-/// Elements in a block: a multiple of 8, so that a block of every type is whole bytes.
+/// Elements in a block: a multiple of 8, so that a block of any type is a whole number of bytes.
 const BLOCK: usize = 256;
 
-/// Casts `len` elements. `src` and `dst` hold exactly that many.
+/// Casts `len` elements. `src` and `dst` must hold exactly that many.
 #[inline(always)]
 pub(crate) fn run<S: Widen, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, rules: &Rules) {
     let from_packed = const { bits::<S>() < 8 };
@@ -42,7 +42,7 @@ pub(crate) fn run<S: Widen, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, r
     }
 }
 
-/// Whether a block goes through `f32`, as the scalar cast does too, in a loop of its own.
+/// Whether a block is first widened to `f32`, as the scalar cast does, in a separate loop.
 const fn by_f32<S: Element, D: Element>() -> bool {
     let from_narrow = is_narrow(S::DATA_TYPE);
     let to_narrow = is_narrow(D::DATA_TYPE) && D::DATA_TYPE as u8 != DataType::Float8E8M0 as u8;
@@ -55,7 +55,7 @@ const fn is_narrow(data_type: DataType) -> bool {
     data_type.is_float() && data_type.info().bits <= 16
 }
 
-/// Casts elements, each in bytes of its own.
+/// Casts elements that are not packed.
 #[inline(always)]
 fn each<S: Element, D: Element>(src: &[u8], dst: &mut [u8], cast: impl Fn(S) -> D) {
     let elements = src.chunks_exact(const { size_of::<S::Bits>() });

@@ -7,6 +7,15 @@ use crate::tensor::{Tensor, TensorView};
 use std::mem::MaybeUninit;
 
 /// ONNX `BitCast`: the bytes of a tensor as another type of the same width. Only padding bits change, to zero.
+///
+/// ```
+/// use onnx_cast::{BitCast, DataType, Tensor};
+///
+/// let floats = Tensor::from_slice(vec![2], &[1.0f32, -0.0])?;
+/// let bits = BitCast::new(DataType::Uint32, 26)?.run(&floats.view())?;
+/// assert_eq!(bits.to_vec::<u32>(), Some(vec![0x3f80_0000, 0x8000_0000]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BitCast {
     to: DataType,
@@ -17,7 +26,7 @@ impl BitCast {
     /// The operator with the target `to`.
     ///
     /// # Errors
-    /// Where the opset has no BitCast, or its version lacks the type.
+    /// Fails if the opset has no BitCast, or its version does not support the type.
     pub fn new(to: DataType, opset: i64) -> Result<Self, OpError> {
         let version = Operator::BitCast.version_at(opset)?;
         Operator::BitCast.check_type(version, to)?;
@@ -26,9 +35,18 @@ impl BitCast {
 
     /// The operator of a node in a model that imports `opset` of ONNX's default domain.
     ///
+    /// ```
+    /// use onnx_cast::ops::{Attribute, AttributeValue};
+    /// use onnx_cast::{BitCast, DataType};
+    ///
+    /// let to = Attribute { name: "to", value: AttributeValue::Int(12) };
+    /// assert_eq!(BitCast::from_node(26, &[to])?.target_type(), DataType::Uint32);
+    /// # Ok::<(), onnx_cast::OpError>(())
+    /// ```
+    ///
     /// # Errors
-    /// Where the opset has no BitCast, `to` is missing or no type that the version takes, or an attribute is unknown to
-    /// the version, of the wrong kind, or given twice.
+    /// Fails if the opset has no BitCast, if `to` is missing or not a type that the version supports, or if an
+    /// attribute is unknown to the version, of the wrong kind, or given twice.
     pub fn from_node(opset: i64, attributes: &[Attribute<'_>]) -> Result<Self, OpError> {
         let operator = Operator::BitCast;
         let version = operator.version_at(opset)?;
@@ -52,7 +70,7 @@ impl BitCast {
     /// Resolves the operator for inputs of one type.
     ///
     /// # Errors
-    /// Where the version does not take the type, or the widths differ.
+    /// Fails if the version does not support the type, or if the widths differ.
     pub fn plan(&self, from: DataType) -> Result<Plan, OpError> {
         Operator::BitCast.check_type(self.version, from)?;
         if from.bits() != self.to.bits() {
@@ -61,7 +79,18 @@ impl BitCast {
         Ok(Plan::bit_cast(from, self.to))
     }
 
-    /// What is known of the output: the target type, the input's shape.
+    /// The type and shape of the output: the target type and the input's shape.
+    ///
+    /// ```
+    /// use onnx_cast::ops::{Dim, ValueInfo};
+    /// use onnx_cast::{BitCast, DataType};
+    ///
+    /// let shape = Some(vec![Dim::Symbol("batch".into()), Dim::Known(4)]);
+    /// let input = ValueInfo { data_type: DataType::Float, shape };
+    /// let output = BitCast::new(DataType::Int32, 26)?.infer(&input)?;
+    /// assert_eq!(output, ValueInfo { data_type: DataType::Int32, ..input });
+    /// # Ok::<(), onnx_cast::OpError>(())
+    /// ```
     ///
     /// # Errors
     /// As [`BitCast::plan`].
@@ -70,15 +99,24 @@ impl BitCast {
         Ok(ValueInfo { data_type: self.to, shape: input.shape.clone() })
     }
 
-    /// The bits in a new tensor.
+    /// Copies the bits to a new tensor.
     ///
     /// # Errors
-    /// As [`BitCast::plan`], and where the result does not fit in memory.
+    /// As [`BitCast::plan`], and if the result does not fit in memory.
     pub fn run(&self, input: &TensorView<'_>) -> Result<Tensor, CastError> {
         self.plan(input.data_type())?.run(input)
     }
 
-    /// The bits in the same memory, without a copy.
+    /// Reinterprets the tensor in its own memory, without a copy.
+    ///
+    /// ```
+    /// use onnx_cast::{BitCast, DataType, Float16, Tensor};
+    ///
+    /// let halves = Tensor::from_slice(vec![2], &[1.0, -2.0].map(Float16::from_f32))?;
+    /// let bits = BitCast::new(DataType::Int16, 26)?.run_owned(halves)?;
+    /// assert_eq!(bits.to_vec::<i16>(), Some(vec![0x3c00, -0x4000]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`BitCast::plan`].
@@ -86,15 +124,16 @@ impl BitCast {
         self.plan(input.data_type())?.run_owned(input)
     }
 
-    /// The bits in `out`, which must be as long as the input's bytes.
+    /// Copies the bits to `out`, which must be as long as the input's bytes.
     ///
     /// # Errors
-    /// As [`BitCast::plan`], and where `out` is of another size.
+    /// As [`BitCast::plan`], and if `out` has another size.
     pub fn run_into(&self, input: &TensorView<'_>, out: &mut [u8]) -> Result<(), CastError> {
         self.plan(input.data_type())?.run_into(input, out)
     }
 
-    /// As [`BitCast::run_into`], into memory that need not be initialised: it returns `out`, all of it written.
+    /// As [`BitCast::run_into`], into memory that need not be initialised. Returns `out`, every byte of which is
+    /// written.
     ///
     /// # Errors
     /// As [`BitCast::run_into`].

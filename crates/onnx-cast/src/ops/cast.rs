@@ -10,10 +10,11 @@ use crate::scalar::{RoundMode, Rules};
 use crate::tensor::{Strings, Tensor, TensorView, from_tensor_bytes, is_layout_of_tensors, to_tensor_bytes};
 use std::mem::MaybeUninit;
 
-/// How to cast: the opset, which selects the operator's version, the operator's attributes, and how to run it.
+/// The options of a cast: the opset, which selects the operator's version, the operator's attributes, and how to run
+/// it.
 ///
-/// An attribute that is not set has ONNX's default (`saturate` true, `round_mode` up). Setting one that the version does
-/// not have is an error of [`Cast::new`]. Each setter takes a value, or an `Option` where `None` means the default.
+/// An attribute that is not set has ONNX's default (`saturate` true, `round_mode` up). [`Cast::new`] fails if one is
+/// set that the version does not define. Each setter takes a value, or an `Option` where `None` means the default.
 ///
 /// ```
 /// use onnx_cast::{CastOptions, RoundMode};
@@ -27,16 +28,16 @@ use std::mem::MaybeUninit;
 pub struct CastOptions {
     /// The opset; [`NEWEST_OPSET`] by default.
     pub opset: i64,
-    /// Whether float8 targets take their largest value in place of overflow, from version 19.
+    /// Whether values beyond a float8 target's range become its largest value, from version 19.
     pub saturate: Option<bool>,
-    /// How `float8e8m0` rounds, from version 24.
+    /// The rounding to `float8e8m0`, from version 24.
     pub round_mode: Option<RoundMode>,
-    /// The backend; the fastest of this machine by default. It never changes a result.
+    /// The backend; the fastest on this machine by default. It never changes a result.
     pub backend: Option<Backend>,
-    /// The largest number of threads: 1 keeps the cast on the caller's thread. The default, which is also the limit, is
-    /// the number of threads of the current rayon pool (the one of `ThreadPool::install`, or the global one). Small
-    /// tensors stay on the caller's thread. It never changes a result. Without the feature `threads` every cast runs on
-    /// the caller's thread.
+    /// The largest number of threads; 1 keeps the cast on the caller's thread. The default, which is also the limit, is
+    /// the number of threads of the current rayon pool: that of `ThreadPool::install`, or the global pool. Small
+    /// tensors stay on the caller's thread. It never changes a result. Without the feature `threads`, every cast runs
+    /// on the caller's thread.
     pub threads: Option<usize>,
 }
 
@@ -47,7 +48,7 @@ impl Default for CastOptions {
 }
 
 impl CastOptions {
-    /// The newest opset, ONNX's default attributes, the best backend, every thread.
+    /// The newest opset, ONNX's default attributes, the fastest backend, all threads.
     pub const fn new() -> Self {
         CastOptions { opset: NEWEST_OPSET, saturate: None, round_mode: None, backend: None, threads: None }
     }
@@ -83,7 +84,7 @@ impl CastOptions {
     }
 }
 
-/// The part that Cast and CastLike share: a version, its attributes, and everything but the target.
+/// The part that Cast and CastLike share: everything but the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Settings {
     operator: Operator,
@@ -152,7 +153,7 @@ impl Settings {
 /// let small = cast.run(&weights.view())?;
 /// assert_eq!(small.bytes(), Some(&[0x38, 0xaa, 0x7e, 0x7f][..]));
 ///
-/// // The same into memory of the caller's, without allocating:
+/// // The same cast into the caller's memory, without allocating:
 /// let mut out = [0; 4];
 /// cast.run_into(&weights.view(), &mut out)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -167,7 +168,7 @@ impl Cast {
     /// The operator with the target `to`.
     ///
     /// # Errors
-    /// Where the opset has no Cast, or its version lacks the type or an attribute that is given.
+    /// Fails if the opset has no Cast, or if its version does not support the type or an attribute that is set.
     #[inline]
     pub fn new(to: DataType, options: &CastOptions) -> Result<Self, OpError> {
         let settings = Settings::new(Operator::Cast, options)?;
@@ -178,9 +179,19 @@ impl Cast {
     /// The operator of a node in a model that imports `opset` of ONNX's default domain. `to` is a STRING in Cast-1
     /// (`"FLOAT"`) and an INT from Cast-6 on.
     ///
+    /// ```
+    /// use onnx_cast::ops::{Attribute, AttributeValue};
+    /// use onnx_cast::{Cast, CastOptions, DataType};
+    ///
+    /// let to = Attribute { name: "to", value: AttributeValue::Int(17) };
+    /// let saturate = Attribute { name: "saturate", value: AttributeValue::Int(0) };
+    /// let want = Cast::new(DataType::Float8E4M3FN, &CastOptions::new().opset(19).saturate(false));
+    /// assert_eq!(Cast::from_node(19, &[to, saturate]), want);
+    /// ```
+    ///
     /// # Errors
-    /// Where the opset has no Cast, `to` is missing or no type that the version takes, or an attribute is unknown to
-    /// the version, of the wrong kind, or given twice.
+    /// Fails if the opset has no Cast, if `to` is missing or not a type that the version supports, or if an attribute
+    /// is unknown to the version, of the wrong kind, or given twice.
     pub fn from_node(opset: i64, attributes: &[Attribute<'_>]) -> Result<Self, OpError> {
         let operator = Operator::Cast;
         let version = operator.version_at(opset)?;
@@ -200,13 +211,13 @@ impl Cast {
         Ok(Cast { to, settings })
     }
 
-    /// The same operator on one backend, which never changes a result.
+    /// The same operator on the given backend, which never changes a result.
     pub fn with_backend(mut self, backend: Backend) -> Self {
         self.settings.backend = Some(backend);
         self
     }
 
-    /// The same operator on so many threads at most, as [`CastOptions::threads`].
+    /// The same operator on at most `threads` threads; see [`CastOptions::threads`].
     pub fn with_threads(mut self, threads: usize) -> Self {
         self.settings.threads = Some(threads);
         self
@@ -222,24 +233,34 @@ impl Cast {
         self.settings.version
     }
 
-    /// The rules that rounding to the target follows, for [`crate::scalar::cast_one`].
+    /// The rules of the target, for [`crate::scalar::cast_one`].
     pub fn rules(&self) -> Rules {
         self.settings.rules(self.to)
     }
 
-    /// Resolves the cast for inputs of one type, to run it many times.
+    /// Resolves the cast for inputs of one type; the plan can be run many times.
     ///
     /// # Errors
-    /// Where the version does not take the input's type.
+    /// Fails if the version does not support the input's type.
     #[inline]
     pub fn plan(&self, from: DataType) -> Result<Plan, OpError> {
         self.settings.plan(from, self.to)
     }
 
-    /// What is known of the output: the target type, the input's shape.
+    /// The type and shape of the output: the target type and the input's shape.
+    ///
+    /// ```
+    /// use onnx_cast::ops::{Dim, ValueInfo};
+    /// use onnx_cast::{Cast, CastOptions, DataType};
+    ///
+    /// let input = ValueInfo { data_type: DataType::Float, shape: Some(vec![Dim::Unknown, Dim::Known(4)]) };
+    /// let output = Cast::new(DataType::BFloat16, &CastOptions::new())?.infer(&input)?;
+    /// assert_eq!(output, ValueInfo { data_type: DataType::BFloat16, ..input });
+    /// # Ok::<(), onnx_cast::OpError>(())
+    /// ```
     ///
     /// # Errors
-    /// Where the version does not take the input's type.
+    /// Fails if the version does not support the input's type.
     pub fn infer(&self, input: &ValueInfo) -> Result<ValueInfo, OpError> {
         self.settings.check_type(input.data_type)?;
         Ok(ValueInfo { data_type: self.to, shape: input.shape.clone() })
@@ -248,13 +269,23 @@ impl Cast {
     /// Casts to a new tensor.
     ///
     /// # Errors
-    /// Where the version does not take the input's type, the result does not fit in memory, or a string element is not
-    /// a number of the target type.
+    /// Fails if the version does not support the input's type, if the result does not fit in memory, or if a string
+    /// element is not a number of the target type.
     pub fn run(&self, input: &TensorView<'_>) -> Result<Tensor, CastError> {
         self.plan(input.data_type())?.run(input)
     }
 
-    /// Casts to a new tensor, in the input's memory where the bytes stay the same.
+    /// Casts to a new tensor. It reuses the input's memory where the bytes stay the same.
+    ///
+    /// ```
+    /// use onnx_cast::{Cast, CastOptions, DataType, Tensor};
+    ///
+    /// let floats = Tensor::from_slice(vec![2], &[1.5f32, -2.0])?;
+    /// let memory = floats.bytes().map(<[u8]>::as_ptr);
+    /// let same = Cast::new(DataType::Float, &CastOptions::new())?.run_owned(floats)?;
+    /// assert_eq!(same.bytes().map(<[u8]>::as_ptr), memory);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Cast::run`].
@@ -265,12 +296,12 @@ impl Cast {
     /// Casts into `out`, which must have exactly the bytes of the result: [`DataType::byte_len`] of the target.
     ///
     /// # Errors
-    /// As [`Cast::run`], and where `out` is of another size or the target is string.
+    /// As [`Cast::run`], and if `out` has another size or the target is string.
     pub fn run_into(&self, input: &TensorView<'_>, out: &mut [u8]) -> Result<(), CastError> {
         self.plan(input.data_type())?.run_into_uninit(input, as_uninit(out)).map(drop)
     }
 
-    /// As [`Cast::run_into`], into memory that need not be initialised: it returns `out`, all of it written.
+    /// As [`Cast::run_into`], into memory that need not be initialised. Returns `out`, every byte of which is written.
     ///
     /// # Errors
     /// As [`Cast::run_into`].
@@ -282,17 +313,27 @@ impl Cast {
         self.plan(input.data_type())?.run_into_uninit(input, out)
     }
 
-    /// Casts to strings, in place of those that `out` holds.
+    /// Casts to strings, which replace those in `out`.
+    ///
+    /// ```
+    /// use onnx_cast::{Cast, CastOptions, DataType, Strings, TensorView};
+    ///
+    /// let cast = Cast::new(DataType::String, &CastOptions::new())?;
+    /// let mut strings = Strings::new();
+    /// cast.run_strings_into(&TensorView::from_slice(&[2], &[0.1f32, f32::INFINITY])?, &mut strings)?;
+    /// assert_eq!(strings, ["0.1", "INF"].iter().collect());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
-    /// As [`Cast::run`], and where the target is not string.
+    /// As [`Cast::run`], and if the target is not string.
     pub fn run_strings_into(&self, input: &TensorView<'_>, out: &mut Strings) -> Result<(), CastError> {
         self.plan(input.data_type())?.run_strings_into(input, out)
     }
 }
 
-/// Casts a slice of elements to another slice of the same length. A slice holds one element in each item, of the packed
-/// types too; [`cast_slice_packed`] writes those as ONNX packs them.
+/// Casts a slice of elements to another slice of the same length. Slices have one element per item, even of packed
+/// types; [`cast_slice_packed`] writes ONNX's packed layout.
 ///
 /// ```
 /// use onnx_cast::{BFloat16, CastOptions, Int4, cast_slice};
@@ -309,7 +350,7 @@ impl Cast {
 /// ```
 ///
 /// # Errors
-/// Where the lengths differ, or the opset's Cast lacks a type or an attribute.
+/// Fails if the lengths differ, or if the opset's Cast does not support a type or an attribute.
 pub fn cast_slice<S: Element, D: Element>(src: &[S], dst: &mut [D], options: &CastOptions) -> Result<(), CastError> {
     let plan = Cast::new(D::DATA_TYPE, options)?.plan(S::DATA_TYPE)?;
     if src.len() != dst.len() {
@@ -319,10 +360,10 @@ pub fn cast_slice<S: Element, D: Element>(src: &[S], dst: &mut [D], options: &Ca
     if is_layout_of_tensors::<S>() && is_layout_of_tensors::<D>() {
         let shape = [src.len()];
         let view = TensorView::from_slice(&shape, src)?;
-        // SAFETY: the plan writes elements of `D`: 0 and 1 where that is bool, and it is not packed.
+        // SAFETY: the plan writes valid elements of `D`, which is not packed; to bool it writes only 0 and 1.
         return plan.run_into(&view, unsafe { bytes_of_mut(dst) });
     }
-    // Through a block in the layout of tensors on either side.
+    // Go through blocks in the layout of tensors.
     let (mut from, mut to) = ([0; 8 * BLOCK], [0; 8 * BLOCK]);
     for (src, dst) in src.chunks(BLOCK).zip(dst.chunks_mut(BLOCK)) {
         let shape = [src.len()];
@@ -334,7 +375,7 @@ pub fn cast_slice<S: Element, D: Element>(src: &[S], dst: &mut [D], options: &Ca
     Ok(())
 }
 
-/// Elements of a block: whole bytes of every type.
+/// Elements of a block: a whole number of bytes of any type.
 const BLOCK: usize = 256;
 
 /// Casts a slice of elements to the bytes of a tensor of type `D`: little endian, and packed where the type is.
@@ -349,8 +390,8 @@ const BLOCK: usize = 256;
 /// ```
 ///
 /// # Errors
-/// Where `bytes` has not the length of the result ([`DataType::byte_len`]), or the opset's Cast lacks a type or an
-/// attribute.
+/// Fails if `bytes` does not have the length of the result ([`DataType::byte_len`]), or if the opset's Cast does not
+/// support a type or an attribute.
 pub fn cast_slice_packed<S: Element, D: Element>(
     src: &[S],
     bytes: &mut [u8],

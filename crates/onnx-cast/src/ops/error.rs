@@ -1,4 +1,4 @@
-//! What can be wrong with an operator, and with running it.
+//! The errors of building an operator and of running it.
 
 use super::Operator;
 use crate::element::DataType;
@@ -8,15 +8,15 @@ use crate::scalar::text::ParseError;
 use crate::tensor::TensorError;
 use std::fmt;
 
-/// An operator that cannot be built, or that does not support a type.
+/// An error of building an operator, or a type that it does not support.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OpError {
-    /// The opset has no such operator, or is newer than the newest known.
+    /// The opset has no such operator, or is newer than [`NEWEST_OPSET`](crate::NEWEST_OPSET).
     Opset {
         /// The operator.
         operator: Operator,
-        /// The opset asked for.
+        /// The opset that was requested.
         opset: i64,
     },
     /// A type that the operator's version does not support.
@@ -30,19 +30,19 @@ pub enum OpError {
         /// The first version that supports it, if any does.
         since: Option<i64>,
     },
-    /// A type number that ONNX does not have, or UNDEFINED.
+    /// A type number that ONNX does not define, or UNDEFINED.
     TypeNumber {
         /// The operator.
         operator: Operator,
         /// The number.
         number: i64,
     },
-    /// A `to` of Cast-1 that names no type.
+    /// A `to` of Cast-1 that does not name a type.
     TypeName {
         /// The name, as given.
         name: String,
     },
-    /// An attribute that the version does not have.
+    /// An attribute that the version does not define.
     UnknownAttribute {
         /// The operator.
         operator: Operator,
@@ -50,7 +50,7 @@ pub enum OpError {
         version: i64,
         /// The attribute's name.
         name: String,
-        /// The first version that has it, if any does.
+        /// The first version that defines it, if any does.
         since: Option<i64>,
     },
     /// An attribute of the wrong kind.
@@ -61,7 +61,7 @@ pub enum OpError {
         version: i64,
         /// The attribute's name.
         name: &'static str,
-        /// The kind wanted: `INT` or `STRING`.
+        /// The expected kind: `INT` or `STRING`.
         want: &'static str,
     },
     /// The same attribute twice.
@@ -71,16 +71,16 @@ pub enum OpError {
         /// The attribute's name.
         name: String,
     },
-    /// No `to`.
+    /// The attribute `to` is missing.
     MissingTo {
         /// The operator.
         operator: Operator,
         /// The operator's version.
         version: i64,
     },
-    /// A `round_mode` that ONNX does not have.
+    /// A `round_mode` that ONNX does not define.
     RoundMode {
-        /// The word, as given.
+        /// The value, as given.
         word: String,
     },
     /// BitCast between types of different widths.
@@ -109,10 +109,18 @@ impl fmt::Display for OpError {
                 }
             }
             OpError::TypeNumber { operator, number } => {
-                write!(f, "{operator}: `to` is {number}, which is no element type (want 1 to {})", DataType::ALL.len())
+                write!(
+                    f,
+                    "{operator}: `to` is {number}, which is not an element type (want 1 to {})",
+                    DataType::ALL.len()
+                )
             }
             OpError::TypeName { name } => {
-                write!(f, "Cast-1: `to` is `{}`, which names no element type (want one like `FLOAT16`)", shorten(name))
+                write!(
+                    f,
+                    "Cast-1: `to` is `{}`, which does not name an element type (want one like `FLOAT16`)",
+                    shorten(name)
+                )
             }
             OpError::UnknownAttribute { operator, version, name, since } => {
                 write!(f, "{operator}-{version} has no attribute `{}`", shorten(name))?;
@@ -149,13 +157,13 @@ impl std::error::Error for OpError {}
 pub enum CastError {
     /// The operator cannot be built or does not support the type.
     Op(OpError),
-    /// The result's type and shape do not make a tensor (its size overflows).
+    /// The result does not make a tensor: the size of its shape overflows.
     Tensor(TensorError),
     /// An input whose type is not the plan's source type.
     InputType {
         /// The input's type.
         got: DataType,
-        /// The plan's.
+        /// The plan's source type.
         want: DataType,
     },
     /// An output buffer of the wrong size.
@@ -164,12 +172,12 @@ pub enum CastError {
         data_type: DataType,
         /// Number of elements.
         elements: usize,
-        /// Bytes, or elements for typed slices, that the buffer has.
+        /// The length of the buffer: bytes, or elements for a typed slice.
         got: usize,
-        /// What it must have.
+        /// The required length, in the same unit.
         want: usize,
     },
-    /// An output that does not hold the target's type: bytes for strings, or strings for numbers.
+    /// An output that cannot hold the target type: bytes for strings, or strings for numbers.
     OutputKind {
         /// The target type.
         data_type: DataType,
@@ -182,7 +190,7 @@ pub enum CastError {
         text: String,
         /// The target type.
         to: DataType,
-        /// What is wrong with it. It is part of the text, so [`std::error::Error::source`] does not return it.
+        /// The cause. It is part of the error text, so [`std::error::Error::source`] does not return it.
         source: ParseError,
     },
 }
@@ -204,8 +212,8 @@ impl fmt::Display for CastError {
 
 impl std::error::Error for CastError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        // A variant whose text is, or holds, its cause's text does not name that cause again: a reporter that prints the
-        // chain prints each text once.
+        // A variant whose text contains its cause's text does not return that cause, so that printing the chain prints
+        // each text once.
         match self {
             CastError::Op(error) => error.source(),
             CastError::Tensor(error) => error.source(),

@@ -1,14 +1,14 @@
-//! Which types hold every value of another, and so which casts lose nothing and which pairs of casts are one. Derived from
-//! the formats, and held against the casts themselves by `tests/joined.rs`.
+//! Which types represent every value of another type, and therefore which casts are lossless and which pairs of casts
+//! equal one cast. This is derived from the formats; `tests/joined.rs` compares it with the casts.
 
 use crate::element::{DataType, Kind};
 use crate::format::{FloatFormat, Nan};
 
-/// The numbers of a type: multiples of `2^unit` of at most `precision` significant bits, up to a largest magnitude.
+/// The numbers of a type: multiples of `2^unit` with at most `precision` significant bits, up to a largest magnitude.
 struct Numbers {
     precision: u32,
     unit: i32,
-    /// The largest magnitude is below two to this power.
+    /// The smallest power of two above the largest magnitude, as an exponent.
     below: i32,
     /// The significant bits of the largest magnitude, as an integer of `precision` bits.
     top: u64,
@@ -24,7 +24,7 @@ impl Numbers {
         };
         match kind {
             Kind::Float(format) => Some(Numbers::of_float(&format)),
-            // The one magnitude of `bits` bits, that of the smallest, is a power of two: `holds` looks at it by itself.
+            // Without the smallest value, -2^(bits - 1): `is_lossless_to` checks that separately.
             Kind::Int => whole(bits - 1, true),
             Kind::Uint => whole(bits, false),
             Kind::Bool => whole(1, false),
@@ -36,7 +36,7 @@ impl Numbers {
         let precision = format.significand_bits + 1;
         let significand = format.max_code() & ((1 << format.significand_bits) - 1);
         let exponent = (format.max_code() >> format.significand_bits) as i32 - format.bias;
-        // The exponent field 0 means 1 where there are subnormals.
+        // With subnormals, exponent field 0 has the exponent of field 1.
         let lowest = i32::from(format.min_subnormal_code().is_some()) - format.bias;
         Numbers {
             precision,
@@ -48,7 +48,7 @@ impl Numbers {
         }
     }
 
-    /// Whether all of `other`'s are among these.
+    /// Whether these numbers include all of `other`'s.
     fn hold(&self, other: &Numbers) -> bool {
         let reaches = match self.below.cmp(&other.below) {
             std::cmp::Ordering::Less => false,
@@ -66,8 +66,8 @@ impl Numbers {
 }
 
 impl DataType {
-    /// Whether every value of this type is also one of `other`, so that a cast there loses nothing: numbers, minus zero,
-    /// infinities, and NaN with its sign.
+    /// Whether `other` represents every value of this type, so that a cast to it is lossless: numbers, -0, infinities,
+    /// and NaN with its sign.
     ///
     /// ```
     /// use onnx_cast::DataType;
@@ -81,27 +81,27 @@ impl DataType {
             return true;
         }
         let (from, to) = (self.info(), other.info());
-        let (Some(values), Some(room)) = (Numbers::of(from.kind, from.bits), Numbers::of(to.kind, to.bits)) else {
+        let (Some(values), Some(target)) = (Numbers::of(from.kind, from.bits), Numbers::of(to.kind, to.bits)) else {
             return false;
         };
         let special = match (from.kind, to.kind) {
             (Kind::Float(from), Kind::Float(to)) => {
                 (to.negative_zero || !from.negative_zero) && (to.infinity || !from.infinity) && holds_nan(&to, &from)
             }
-            // A float has fractions, and whatever else it has too.
+            // Every float type has fractions, which no other type has.
             (Kind::Float(_), _) => false,
-            // A truth value is 0 or 1, which even the smallest integer has; the smallest signed one has 1 at most.
+            // Every integer type has values other than 0 and 1.
             (_, Kind::Bool) => false,
-            // -2^n, which has one significant bit.
-            (Kind::Int, Kind::Float(_)) => room.below > from.bits as i32 - 1,
+            // The smallest integer, -2^(bits - 1), has one significant bit, so only its exponent must fit.
+            (Kind::Int, Kind::Float(_)) => target.below > from.bits as i32 - 1,
             _ => true,
         };
-        special && room.hold(&values)
+        special && target.hold(&values)
     }
 
-    /// Whether a cast from this type to `through` and from there to `to` gives for every value what the cast from here to
-    /// `to` gives, with any attributes of the second one. Said only where the first loses nothing; strings never. (Back in
-    /// its own type a signalling NaN is quiet, which is all the difference to the value that it was.)
+    /// Whether casting every value of this type to `through` and then to `to` gives the same as casting it directly to
+    /// `to`, for any attributes of the second cast. True only where the first cast is lossless; never for strings. (A
+    /// signalling NaN that is cast back to its own type becomes quiet; that difference is ignored.)
     ///
     /// ```
     /// use onnx_cast::DataType;
@@ -112,10 +112,10 @@ impl DataType {
     /// assert!(!DataType::Int32.is_same_via(DataType::Double, DataType::Int8));
     /// ```
     pub fn is_same_via(self, through: DataType, to: DataType) -> bool {
-        // Between floats and integers the rules for what does not fit differ; what fits is the same either way. (To 4 or 2
-        // bits both take the low bits, but not in every runtime.)
+        // Floats and integers have different rules for values out of the target's range, and the same rules for values
+        // within it. (To 4 or 2 bits both keep the low bits, but not in every runtime.)
         let alike = self.is_float() == through.is_float() || self.is_lossless_to(to) || !to.is_integer();
-        // A cast to float8 may saturate infinity, where none at all leaves it.
+        // A cast to float8 can saturate infinity, whereas a cast to the same type keeps it.
         let saturates = self == to && to.obeys_saturate() && to.float_format().is_some_and(|format| format.infinity);
         self.is_numeric() && to.is_numeric() && self.is_lossless_to(through) && alike && !saturates
     }
@@ -125,7 +125,7 @@ impl DataType {
     }
 }
 
-/// Whether a format has NaN of every sign that another has.
+/// Whether a format has NaN with every sign that another format's NaN has.
 fn holds_nan(format: &FloatFormat, other: &FloatFormat) -> bool {
     other.nan == Nan::None || (format.nan != Nan::None && (format.nan_is_signed() || !other.nan_is_signed()))
 }

@@ -1,19 +1,19 @@
-//! Runs a resolved cast over a tensor's bytes: over several threads where that pays, and with non-temporal stores where
-//! the result exceeds the caches. This file holds the one call of a kernel.
+//! Runs a resolved cast over a tensor's bytes: on several threads where that pays, and with non-temporal stores where
+//! the result exceeds the caches. This file has the only call of a kernel.
 
 use crate::element::{DataType, byte_len_of};
 use crate::kernel::{Context, Kernel, StoreHint};
 use crate::scalar::with_default_float_environment;
 use std::mem::MaybeUninit;
 
-/// Casts that read and write this many bytes use non-temporal stores. Little of their output would stay in the last cache
-/// (32 MiB on the machines measured), through which the source passes too, and it would evict everything else. A
+/// Casts that read and write this many bytes use non-temporal stores. Little of their output would stay in the last
+/// cache (32 MiB on the machines measured), through which the source passes too, and it would evict everything else. A
 /// non-temporal store does not read the line that it overwrites, as an ordinary store must. Between this limit and the
 /// size of that cache a cast is an eighth faster, and code that reads the result next is no slower.
 const NON_TEMPORAL_BYTES: usize = 24 << 20;
 
-/// A tensor is split at multiples of this many elements: whole bytes of every type, and whole cache lines of types of 8
-/// bits and more.
+/// Tensors are split at multiples of this many elements: a whole number of bytes of any type, and of cache lines of
+/// types of 8 bits and more.
 #[cfg(feature = "threads")]
 const GRAIN: usize = 256;
 
@@ -22,7 +22,7 @@ const GRAIN: usize = 256;
 #[cfg(feature = "threads")]
 const THREAD_BYTES: usize = 1 << 20;
 
-/// `len` elements: their bytes in the source and in the target.
+/// The bytes of `len` elements in the source and in the target.
 pub(crate) struct Span<'a> {
     pub(crate) src: &'a [u8],
     pub(crate) dst: &'a mut [MaybeUninit<u8>],
@@ -40,8 +40,8 @@ impl<'a> Span<'a> {
     }
 }
 
-/// Calls `run` for spans that make up `span`, on at most `threads` threads, each with the store hint for all of it. The span
-/// holds exactly the bytes of its elements, whose widths are `bits`.
+/// Calls `run` for spans that together make up `span`, on at most `threads` threads. The store hint follows from the
+/// size of `span`. `span` must hold exactly the bytes of its elements, whose widths are `bits`.
 #[inline]
 pub(super) fn execute(
     span: Span<'_>,
@@ -64,24 +64,24 @@ pub(super) fn execute(
     run(span, hint);
 }
 
-/// Runs a kernel over a span, every byte of whose target it writes.
+/// Runs a kernel over a span. The kernel writes every byte of the target.
 #[inline]
 pub(crate) fn run_kernel(kernel: Kernel, context: &Context, Span { src, dst, len }: Span<'_>) {
     let dst = as_bytes(dst);
     with_default_float_environment(|| {
-        // SAFETY: callers take kernels from the table of a `Backend` alone, which exists only where this machine can run
+        // SAFETY: callers take kernels only from the table of a `Backend`, which exists only if this machine can run
         // it, and the span holds the bytes of `len` elements of the context's types.
         unsafe { kernel(src, dst, len, context) }
     });
 }
 
-/// Copies a span, with the backend's kernel for it where the hint asks for non-temporal stores.
+/// Copies a span; with the backend's kernel if the hint asks for non-temporal stores.
 #[inline]
 pub(super) fn run_copy(kernel: Kernel, Span { src, dst, .. }: Span<'_>, hint: StoreHint) {
     let len = dst.len();
     match hint {
         StoreHint::Temporal => as_bytes(dst).copy_from_slice(src),
-        // The bytes are elements of uint8: the source and the target have elements of one width.
+        // Source and target elements have the same width, so the bytes can be copied as elements of uint8.
         StoreHint::NonTemporal => {
             let context = Context { hint, ..Context::plain(DataType::Uint8, DataType::Uint8) };
             run_kernel(kernel, &context, Span { src, dst, len });
@@ -89,7 +89,7 @@ pub(super) fn run_copy(kernel: Kernel, Span { src, dst, .. }: Span<'_>, hint: St
     }
 }
 
-/// Memory that a kernel overwrites, in the form that kernels take it.
+/// Memory that a kernel overwrites, as the slice type that kernels take.
 #[inline]
 fn as_bytes(dst: &mut [MaybeUninit<u8>]) -> &mut [u8] {
     // SAFETY: `MaybeUninit<u8>` has the layout of `u8`. Kernels and copies write every byte of the slice and read none
@@ -101,7 +101,7 @@ fn as_bytes(dst: &mut [MaybeUninit<u8>]) -> &mut [u8] {
 #[inline]
 pub(crate) fn as_uninit(out: &mut [u8]) -> &mut [MaybeUninit<u8>] {
     // SAFETY: `MaybeUninit<u8>` has the layout of `u8`, and only initialised bytes are written through the result: it
-    // goes to `Plan::run_into_uninit` alone, which writes with kernels, copies and byte by byte.
+    // is passed only to `Plan::run_into_uninit` and `run_kernel`, which write with kernels, copies and byte by byte.
     unsafe { &mut *(std::ptr::from_mut(out) as *mut [MaybeUninit<u8>]) }
 }
 
@@ -111,11 +111,11 @@ pub(crate) fn as_uninit(out: &mut [u8]) -> &mut [MaybeUninit<u8>] {
 /// Every byte of `out` is initialised.
 #[inline]
 pub(super) unsafe fn assume_written(out: &mut [MaybeUninit<u8>]) -> &mut [u8] {
-    // SAFETY: the caller's promise; the layouts are the same.
+    // SAFETY: the caller guarantees initialised bytes; the layouts are the same.
     unsafe { &mut *(std::ptr::from_mut(out) as *mut [u8]) }
 }
 
-/// A vector of bytes that `fill` writes, without zeros before. `None` where the memory cannot be had.
+/// A vector of bytes that `fill` writes, without writing zeros first. `None` if the allocation fails.
 pub(super) fn vec_of<E>(
     len: usize,
     fill: impl FnOnce(&mut [MaybeUninit<u8>]) -> Result<(), E>,
@@ -130,12 +130,12 @@ pub(super) fn vec_of<E>(
     Some(Ok(bytes))
 }
 
-/// Threads of the pool that this thread is in, or of the global one; 1 where the system refuses to start that.
+/// The number of threads of the current pool, or of the global pool; 1 if the system cannot start that.
 #[cfg(feature = "threads")]
 fn pool_threads() -> usize {
     use std::error::Error;
     use std::sync::LazyLock;
-    /// Whether there is a global pool. rayon makes one on first use, and panics where it cannot.
+    /// Whether there is a global pool. rayon creates it on first use, and panics if it cannot.
     static GLOBAL: LazyLock<bool> = LazyLock::new(|| match rayon::ThreadPoolBuilder::new().build_global() {
         Ok(()) => true,
         // The error for a pool that already exists is the only one without a source.
@@ -157,7 +157,7 @@ fn parallel(span: Span<'_>, bits: [usize; 2], parts: usize, run: &(impl Fn(Span<
     });
 }
 
-/// Halves a span until there are `parts` parts, each on whichever thread of the pool is free.
+/// Halves a span recursively into `parts` parts, each of which runs on any free thread of the pool.
 #[cfg(feature = "threads")]
 fn halve(span: Span<'_>, bits: [usize; 2], parts: usize, run: &(impl Fn(Span<'_>) + Sync)) {
     if parts < 2 {
@@ -167,7 +167,7 @@ fn halve(span: Span<'_>, bits: [usize; 2], parts: usize, run: &(impl Fn(Span<'_>
     rayon::join(|| halve(low, bits, parts / 2, run), || halve(high, bits, parts - parts / 2, run));
 }
 
-/// Splits a span behind the first `low` of `parts` parts.
+/// Splits a span after the first `low` of `parts` parts.
 #[cfg(feature = "threads")]
 fn split<'a>(span: Span<'a>, bits: [usize; 2], parts: usize, low: usize) -> (Span<'a>, Span<'a>) {
     let at = (span.len / parts * low).next_multiple_of(GRAIN).min(span.len);
@@ -178,7 +178,7 @@ fn split<'a>(span: Span<'a>, bits: [usize; 2], parts: usize, low: usize) -> (Spa
 mod tests {
     use super::*;
 
-    /// On a 32-bit machine, half a gigabyte has more bits than `usize` counts.
+    /// On a 32-bit machine, the number of bits in half a gigabyte does not fit `usize`.
     #[test]
     fn the_bits_of_a_tensor_need_not_fit_in_a_size() {
         assert_eq!(byte_len_of(usize::MAX / 8, 64), usize::MAX / 8 * 8);

@@ -1,18 +1,18 @@
-//! A node's attributes, as the operators need them: whoever holds the node (a protobuf reader, a runtime's graph) lends
-//! them in this form.
+//! A node's attributes in the form that the operators read. The owner of the node (a protobuf reader, a runtime's
+//! graph) lends them in this form.
 
 use super::{OpError, Operator};
 
 /// One attribute of an ONNX node.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Attribute<'a> {
-    /// Its name.
+    /// The attribute's name.
     pub name: &'a str,
-    /// Its value.
+    /// The attribute's value.
     pub value: AttributeValue<'a>,
 }
 
-/// The value of an attribute. The operators take INT and STRING; the other kinds are errors that name the attribute.
+/// The value of an attribute. The operators read INT and STRING; any other kind is an error that names the attribute.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum AttributeValue<'a> {
@@ -24,7 +24,7 @@ pub enum AttributeValue<'a> {
     Other,
 }
 
-/// The attributes of one node, checked against what the operator's version has.
+/// The attributes of one node, checked against those that the operator's version defines.
 pub(super) struct Attributes<'a> {
     operator: Operator,
     version: i64,

@@ -1,5 +1,5 @@
-//! A cast from one type to another, resolved: what to call, and with which rules. A plan is made once and runs on any
-//! number of tensors, without a lock or an allocation.
+//! A cast resolved for two types: the function to call and its rules. A plan is made once and runs on any number of
+//! tensors, without locks or allocation.
 
 use super::CastError;
 use super::execute::{Span, as_uninit, assume_written, execute, run_copy, run_kernel, vec_of};
@@ -34,10 +34,10 @@ pub struct Plan {
     threads: Option<usize>,
 }
 
-/// What a plan calls.
+/// The function that a plan calls.
 #[derive(Clone, Copy, Debug)]
 enum Run {
-    /// The bytes, or the strings, stay as they are. The kernel copies bytes that exceed the caches.
+    /// Bytes or strings are copied unchanged. The kernel copies bytes that exceed the caches.
     Copy(Kernel),
     Kernel(Kernel, Rules),
     Print(PrintFn),
@@ -45,10 +45,10 @@ enum Run {
 }
 
 impl Plan {
-    /// The cast from `from` to `to`, neither complex.
+    /// The cast from `from` to `to`, neither of which is complex.
     #[inline]
     pub(crate) fn cast(from: DataType, to: DataType, rules: Rules, backend: Backend, threads: Option<usize>) -> Plan {
-        // A bool's bytes other than 0 and 1 have to be read.
+        // A cast from bool to bool is not a copy: bytes other than 0 and 1 become 1.
         let run = if from == to && from != DataType::Bool {
             Run::Copy(backend.table().copy())
         } else if let Some(kernel) = backend.table().cast(from, to) {
@@ -78,18 +78,18 @@ impl Plan {
         self.to
     }
 
-    /// Casts a tensor into `out`, which must have exactly the bytes of the result. Nothing is allocated, except for the
-    /// text of an error.
+    /// Casts a tensor into `out`, which must have exactly the bytes of the result. Only errors allocate, for their
+    /// text.
     ///
     /// # Errors
-    /// Where the input's type is not [`Plan::source_type`], `out` has another size or the target is string, or a string
-    /// element is not a number (the bytes of `out` are then unspecified).
+    /// Fails if the input's type is not [`Plan::source_type`], if `out` has another size, if the target is string, or
+    /// if a string element is not a number (the bytes of `out` are then unspecified).
     #[inline]
     pub fn run_into(&self, input: &TensorView<'_>, out: &mut [u8]) -> Result<(), CastError> {
         self.run_into_uninit(input, as_uninit(out)).map(drop)
     }
 
-    /// As [`Plan::run_into`], into memory that need not be initialised: it returns `out`, all of it written.
+    /// As [`Plan::run_into`], into memory that need not be initialised. Returns `out`, every byte of which is written.
     ///
     /// ```
     /// use onnx_cast::{Cast, CastOptions, DataType, TensorView};
@@ -133,7 +133,8 @@ impl Plan {
                 Ok(out)
             }
             (Run::Parse(parse, rules), Data::Strings(strings)) => {
-                // Packed elements are added to zeros. Beside parsing, writing zeros costs nothing for other types too.
+                // Packed elements are combined by OR, so their bytes must be zero. Compared with parsing, zeroing costs
+                // nothing for other types.
                 out.fill(MaybeUninit::new(0));
                 // SAFETY: the line above wrote every byte.
                 let out = unsafe { assume_written(out) };
@@ -147,10 +148,20 @@ impl Plan {
         }
     }
 
-    /// Casts a tensor to strings, in place of those that `out` holds.
+    /// Casts a tensor to strings, which replace those in `out`.
+    ///
+    /// ```
+    /// use onnx_cast::{Cast, CastOptions, DataType, Strings, TensorView};
+    ///
+    /// let plan = Cast::new(DataType::String, &CastOptions::new())?.plan(DataType::Int8)?;
+    /// let mut strings = Strings::new();
+    /// plan.run_strings_into(&TensorView::from_slice(&[2], &[7i8, -1])?, &mut strings)?;
+    /// assert_eq!(strings, ["7", "-1"].iter().collect());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
-    /// Where the input's type is not [`Plan::source_type`], or the target is not string.
+    /// Fails if the input's type is not [`Plan::source_type`], or if the target is not string.
     pub fn run_strings_into(&self, input: &TensorView<'_>, out: &mut Strings) -> Result<(), CastError> {
         self.check_input(input)?;
         match (self.run, input.data()) {
@@ -171,8 +182,8 @@ impl Plan {
     /// Casts a tensor to a new one of the same shape.
     ///
     /// # Errors
-    /// Where the input's type is not [`Plan::source_type`], the result does not fit in memory, or a string element is
-    /// not a number.
+    /// Fails if the input's type is not [`Plan::source_type`], if the result does not fit in memory, or if a string
+    /// element is not a number.
     pub fn run(&self, input: &TensorView<'_>) -> Result<Tensor, CastError> {
         let shape = input.shape().to_vec();
         if self.to == DataType::String {
@@ -186,7 +197,17 @@ impl Plan {
         Ok(Tensor::new(self.to, shape, bytes)?)
     }
 
-    /// As [`Plan::run`], but keeps the input's memory where the bytes stay the same.
+    /// As [`Plan::run`], but reuses the input's memory where the bytes stay the same.
+    ///
+    /// ```
+    /// use onnx_cast::{Cast, CastOptions, DataType, Tensor};
+    ///
+    /// let plan = Cast::new(DataType::Uint8, &CastOptions::new())?.plan(DataType::Uint8)?;
+    /// let bytes = Tensor::from_slice(vec![3], &[1u8, 2, 3])?;
+    /// let memory = bytes.bytes().map(<[u8]>::as_ptr);
+    /// assert_eq!(plan.run_owned(bytes)?.bytes().map(<[u8]>::as_ptr), memory);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Plan::run`].
@@ -203,7 +224,7 @@ impl Plan {
         }
     }
 
-    /// The error for an output of `got` bytes, which is not the size of the result.
+    /// The error for an output of `got` bytes, where the result has another size.
     #[cold]
     fn output_error(&self, input: &TensorView<'_>, got: usize) -> CastError {
         let (data_type, elements) = (self.to, input.len());

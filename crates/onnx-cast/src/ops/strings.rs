@@ -1,4 +1,4 @@
-//! Casts between strings and numbers: the scalar printing and reading of one type, over a tensor.
+//! Casts between strings and numbers: scalar printing and reading of one type, applied to a tensor.
 
 use crate::element::{with_numeric_types, *};
 use crate::packed::{byte_len, get, set};
@@ -6,10 +6,10 @@ use crate::scalar::Rules;
 use crate::scalar::text::{Parse, ParseError, Print};
 use crate::tensor::{Strings, StringsView};
 
-/// Appends the texts of so many elements.
+/// Appends the texts of `len` elements.
 pub(super) type PrintFn = fn(bytes: &[u8], len: usize, out: &mut Strings);
 
-/// Reads every string into bytes that are zero. An error has the index of the string.
+/// Reads every string into bytes that are zero. An error carries the index of the string.
 pub(super) type ParseFn = fn(StringsView<'_>, &mut [u8], &Rules) -> Result<(), (usize, ParseError)>;
 
 fn print_all<T: Print>(bytes: &[u8], len: usize, out: &mut Strings) {
@@ -35,12 +35,12 @@ macro_rules! for_type {
     };
 }
 
-/// What prints elements of a type; `None` unless it is numeric.
+/// The function that prints elements of a type; `None` unless it is numeric.
 pub(super) fn printer(data_type: DataType) -> Option<PrintFn> {
     with_numeric_types!(for_type data_type print_all)
 }
 
-/// What reads elements of a type; `None` unless it is numeric.
+/// The function that reads elements of a type; `None` unless it is numeric.
 pub(super) fn parser(data_type: DataType) -> Option<ParseFn> {
     with_numeric_types!(for_type data_type parse_all)
 }

@@ -1,4 +1,4 @@
-//! `float8e8m0`: a power of two alone. No sign, no zero, no infinity, and a rounding of its own (`round_mode`).
+//! `float8e8m0`: only powers of two. It has no sign, no zero and no infinity, and its own rounding (`round_mode`).
 
 use super::narrow::{to_odd, to_odd_signed};
 use super::{Narrow, RoundMode, Rules};
@@ -6,7 +6,7 @@ use crate::element::Float8E8M0;
 
 const NAN: u8 = 0xff;
 
-/// 2^(code - 127); code 0 is a subnormal `f32`.
+/// 2^(code - 127). Code 0 is a subnormal `f32`.
 #[inline(always)]
 pub(super) fn widen(value: Float8E8M0) -> f32 {
     f32::from_bits(match value.to_bits() {
@@ -16,8 +16,8 @@ pub(super) fn widen(value: Float8E8M0) -> f32 {
     })
 }
 
-/// From a double. The double may be an integer rounded to odd: only its exponent, whether anything follows it, and
-/// whether that is half or more are asked, and those survive.
+/// From a double, which may be an integer rounded to odd. The result depends only on the exponent, on whether the
+/// fraction is zero, and on whether it is at least a half; rounding to odd preserves all three.
 #[inline(always)]
 fn narrow(value: f64, rules: &Rules) -> Float8E8M0 {
     const SIGNIFICAND: u32 = 52;

@@ -1,31 +1,32 @@
-//! The floating-point control register: a host may have set it to flush subnormals or to round another way, and a cast
-//! must not notice. It is read before each cast, and only where it is not at its default is it set there and back.
+//! The floating-point control register. A host may have set it to flush subnormals or to another rounding direction,
+//! which must not change a cast. It is read before each cast, and set to its default and restored only where it
+//! differs.
 
-/// Runs `f` with subnormals kept and rounding to nearest even.
+/// Runs `f` with subnormals kept and rounding to nearest, ties to even.
 #[inline(always)]
 pub(crate) fn with_default<R>(f: impl FnOnce() -> R) -> R {
     let control = register::read();
     if control & !register::FLAGS == register::DEFAULT { f() } else { with_control(register::DEFAULT, control, f) }
 }
 
-/// Not inlined, so that the compiler cannot move the arithmetic of `f` out from between the two writes.
+/// Not inlined, so that the compiler cannot move arithmetic of `f` before the first write or after the second.
 #[inline(never)]
 #[cold]
 fn with_control<R>(inner: register::Control, outer: register::Control, f: impl FnOnce() -> R) -> R {
     struct Restore(register::Control);
     impl Drop for Restore {
         fn drop(&mut self) {
-            // SAFETY: a value that was read.
+            // SAFETY: `read` returned this value.
             unsafe { register::write(self.0) };
         }
     }
     let _restore = Restore(outer);
-    // SAFETY: the default, which is what Rust's own arithmetic assumes.
+    // SAFETY: this is the default, which Rust's own arithmetic assumes.
     unsafe { register::write(inner) };
     f()
 }
 
-/// MXCSR, by which SSE and AVX compute, and with them everything that is compiled for these targets.
+/// MXCSR, the control register of SSE and AVX. All float arithmetic compiled for these targets obeys it.
 #[cfg(all(not(miri), any(target_arch = "x86_64", all(target_arch = "x86", target_feature = "sse2"))))]
 mod register {
     pub(super) type Control = u32;
@@ -33,22 +34,23 @@ mod register {
     /// Every exception masked, round to nearest even, no flushing.
     pub(super) const DEFAULT: Control = 0x1f80;
 
-    /// The exception flags, which are results, not settings.
+    /// The exception flags: results, not settings.
     pub(super) const FLAGS: Control = 0x3f;
 
     #[inline(always)]
     pub(super) fn read() -> Control {
         let mut control: Control = 0;
-        // SAFETY: stmxcsr writes four bytes to the address it is given, which is that of a local u32.
+        // SAFETY: `stmxcsr` writes four bytes to the given address, which is that of a local u32.
         unsafe { core::arch::asm!("stmxcsr [{}]", in(reg) &mut control, options(nostack, preserves_flags)) };
         control
     }
 
     /// # Safety
-    /// It is the default, or a value that was read.
+    /// `control` is the default, or a value that `read` returned.
     #[inline(always)]
     pub(super) unsafe fn write(control: Control) {
-        // SAFETY: no reserved bit is set in either, and what runs under a value that was read ran so before.
+        // SAFETY: neither value has a reserved bit set, and a value that `read` returned was already in force on this
+        // thread.
         unsafe { core::arch::asm!("ldmxcsr [{}]", in(reg) &control, options(nostack, preserves_flags)) };
     }
 }
@@ -58,31 +60,32 @@ mod register {
 mod register {
     pub(super) type Control = u64;
 
-    /// Round to nearest even, no flushing, NaNs as they are.
+    /// Round to nearest even, no flushing, NaN payloads kept.
     pub(super) const DEFAULT: Control = 0;
 
-    /// The exception flags have a register of their own.
+    /// The exception flags are in another register, FPSR.
     pub(super) const FLAGS: Control = 0;
 
     #[inline(always)]
     pub(super) fn read() -> Control {
         let control: Control;
-        // SAFETY: reads the floating-point control register.
+        // SAFETY: the instruction only reads the floating-point control register.
         unsafe { core::arch::asm!("mrs {}, fpcr", out(reg) control, options(nomem, nostack, preserves_flags)) };
         control
     }
 
     /// # Safety
-    /// It is the default, or a value that was read.
+    /// `control` is the default, or a value that `read` returned.
     #[inline(always)]
     pub(super) unsafe fn write(control: Control) {
-        // SAFETY: no reserved bit is set in either, and what runs under a value that was read ran so before.
+        // SAFETY: neither value has a reserved bit set, and a value that `read` returned was already in force on this
+        // thread.
         unsafe { core::arch::asm!("msr fpcr, {}", in(reg) control, options(nostack, preserves_flags)) };
     }
 }
 
-/// Elsewhere there is no such register that a host could have set, or no way known to read it; and Miri, which has none,
-/// runs no assembly.
+/// On other targets a host cannot set such a register, or there is no known way to read it. Miri has no such register
+/// and does not run assembly.
 #[cfg(any(
     miri,
     not(any(target_arch = "x86_64", all(target_arch = "x86", target_feature = "sse2"), target_arch = "aarch64"))
@@ -98,7 +101,7 @@ mod register {
     }
 
     /// # Safety
-    /// None is needed.
+    /// No preconditions.
     #[inline(always)]
     pub(super) unsafe fn write(_: Control) {}
 }

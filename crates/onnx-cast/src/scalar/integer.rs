@@ -1,29 +1,30 @@
-//! Narrowing to integers and bool. Integers keep the low bits; floats go toward zero and saturate, but to the 4- and
-//! 2-bit types they go to the nearest even and keep the low bits, as ONNX's note on those types asks.
+//! Narrowing to integers and bool. Integer sources keep the low bits. Float sources truncate toward zero and saturate;
+//! to the 4- and 2-bit types they round to nearest, ties to even, and keep the low bits, as ONNX's note on those types
+//! asks.
 
 use super::{Narrow, Rules};
 use crate::element::{Int2, Int4, Uint2, Uint4};
 
-/// Defines a float's integer part as an integer of 32 bits or fewer: toward zero, saturating, NaN to 0. That is what `as`
-/// says, and what other processors have an instruction for. x86's gives one integer for everything that does not fit, so
-/// for `as` the compiler makes branches there, one element at a time.
+/// Defines a function from a float to an integer of 32 bits or fewer: toward zero, saturating, NaN to 0. `as` has the
+/// same result, and most processors have an instruction for it. The x86 instruction returns one fixed integer for every
+/// value out of range, so there the compiler turns `as` into branches and does not vectorise it.
 macro_rules! truncate {
     ($name:ident, $float:ty, $int:ty, $lane:ty) => {
         #[inline(always)]
         fn $name(value: $float) -> $int {
             const LOW: $float = <$int>::MIN as $float;
             const TOP: $float = <$int>::MAX as $float;
-            // The largest float that is not above the largest integer.
+            // The largest float not above the largest integer.
             const HIGH: $float = if TOP as i64 > <$int>::MAX as i64 { TOP.next_down() } else { TOP };
             if cfg!(not(any(target_arch = "x86", target_arch = "x86_64"))) {
                 return value as $int;
             }
-            // Where 0 is the lowest, NaN becomes it below, not being above it.
+            // Where LOW is 0, the next comparison turns NaN into 0: NaN is not above LOW.
             let number = if const { LOW < 0.0 } && value.is_nan() { 0.0 } else { value };
             let above = if number > LOW { number } else { LOW };
-            let within = if above < HIGH { above } else { HIGH };
-            // SAFETY: `within` is a number between LOW and HIGH, which are values of `$int` and so of `$lane`.
-            let integer = unsafe { within.to_int_unchecked::<$lane>() } as $int;
+            let clamped = if above < HIGH { above } else { HIGH };
+            // SAFETY: `clamped` is a number between LOW and HIGH, which are values of `$int` and so of `$lane`.
+            let integer = unsafe { clamped.to_int_unchecked::<$lane>() } as $int;
             if const { (HIGH as i64) < <$int>::MAX as i64 } && value > HIGH { <$int>::MAX } else { integer }
         }
     };
@@ -75,28 +76,29 @@ wide_integer! {
     u16, f32_to_u16, f64_to_u16;
     i32, f32_to_i32, f64_to_i32;
     u32, f32_to_u32, f64_to_u32;
-    // No vector instruction of most processors gives 64 bits.
+    // Most processors have no vector instruction for 64-bit results.
     i64, |value| value as i64, |value| value as i64;
     u64, |value| value as u64, |value| value as u64;
 }
 
-/// Defines the low 8 bits of the integer nearest to a float, ties to even, for any magnitude; 0 for NaN and the
-/// infinities. Right as to the lowest 4, which are all that is wanted.
+/// Defines a function from a float to the low bits of the nearest integer, ties to even, for any magnitude; 0 for NaN
+/// and the infinities. Only the low 4 bits of the result are correct, and only those are used.
 macro_rules! nearest_low_bits {
     ($name:ident, $float:ty, $digits:literal) => {
         #[inline(always)]
         fn $name(value: $float) -> u8 {
-            // A float from which on the lowest bit is 1, so that a sum with it is rounded to an integer.
+            // From this float on, the unit in the last place is 1, so a sum with it is rounded to an integer.
             const UNIT: $float = (1u64 << ($digits - 1)) as $float;
             let magnitude = value.abs();
-            // Less the nearest multiple of 16, which leaves 8 at most either way; every step but the rounding is exact.
+            // Subtract the nearest multiple of 16, which leaves at most 8 on either side. Only the rounding step is
+            // inexact.
             let sixteens = (magnitude / 16.0 + UNIT) - UNIT;
-            let rest = magnitude - sixteens * 16.0;
-            // In words of 32 bits from here on, of which a vector holds more.
-            let low = (rest + 1.5 * UNIT).to_bits() as u32;
+            let remainder = magnitude - sixteens * 16.0;
+            // Continue in 32-bit words: a vector holds more of them.
+            let low = (remainder + 1.5 * UNIT).to_bits() as u32;
             let upper = (value.to_bits() >> const { 8 * size_of::<$float>() - 32 }) as u32;
             let limit = ((16.0 * UNIT).to_bits() >> const { 8 * size_of::<$float>() - 32 }) as u32;
-            // From the limit on all integers are multiples of 16.
+            // From the limit on, all floats are multiples of 16.
             let low = if upper & (u32::MAX >> 1) < limit { low } else { 0 };
             (if upper >> 31 == 0 { low } else { low.wrapping_neg() }) as u8
         }
@@ -136,7 +138,7 @@ narrow_integer!(Int4, Uint4, Int2, Uint2);
 
 impl Narrow for bool {
     const INT_WRAPS: bool = true;
-    // The bits, not a comparison: a processor told to read subnormals as zero would compare them equal to it.
+    // Test the bits instead of comparing: with DAZ set, a processor compares subnormals equal to zero.
     #[inline(always)]
     fn from_f32(value: f32, _: &Rules) -> Self {
         value.to_bits() << 1 != 0

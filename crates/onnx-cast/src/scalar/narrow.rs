@@ -1,7 +1,7 @@
-//! Narrowing to float types: one rounding, to nearest, ties to even, written once over the format's constants.
+//! Narrowing to float types: one rounding to nearest, ties to even, written once over the format's constants.
 //!
-//! Codes of one sign are ordered as their values are, so the rounded significand, added to the exponent field, carries into
-//! the exponent by itself, the first normal number follows the last subnormal one, and overflow is a code above the
+//! Codes of one sign are in the order of their values. So a rounded significand that overflows carries into the
+//! exponent field correctly, the smallest normal number follows the largest subnormal, and overflow is a code above the
 //! largest.
 
 use super::{Narrow, Rules};
@@ -11,7 +11,8 @@ use crate::element::{
 };
 use crate::format::{FloatFormat, Nan};
 
-/// A float type of 16 bits or fewer with a sign and a significand: all but `float`, `double` and `float8e8m0`.
+/// A float type of 16 bits or fewer with a sign and a significand: every float type except `float`, `double` and
+/// `float8e8m0`.
 #[doc(hidden)]
 pub trait FloatElement: Element {
     /// The format's constants.
@@ -28,30 +29,31 @@ macro_rules! float_element {
 float_element!(Float16, BFloat16, Float8E4M3FN, Float8E4M3FNUZ, Float8E5M2, Float8E5M2FNUZ);
 float_element!(Float6E2M3, Float6E3M2, Float4E2M1);
 
-/// Narrows a float. Nothing here branches, or shifts by a number that differs from element to element, which the oldest
-/// vector instructions cannot: a loop over this is vectorised for any processor.
+/// Narrows a float. There are no branches and no shifts by a variable count, which the oldest vector instructions lack,
+/// so the compiler can vectorise a loop over this function for any processor.
 #[inline(always)]
 fn narrow<T: FloatElement>(value: f32, rules: &Rules) -> T {
     const SIGNIFICAND: u32 = 23;
     const INFINITY: u32 = f32::INFINITY.to_bits();
     let format = const { T::FORMAT };
     let dropped = const { SIGNIFICAND - T::FORMAT.significand_bits };
-    // From an exponent field of f32 to one of the target.
+    // The difference of the exponent biases, in the exponent field of f32.
     let rebias = const { ((127 - T::FORMAT.bias) as u32) << SIGNIFICAND };
-    // Added with the lowest bit that is kept, it carries into that bit where the rest is more than half, or half of odd.
+    // Adding this and the lowest kept bit carries into that bit if the dropped bits are more than a half, or exactly a
+    // half and the kept bit is 1.
     let half = const { (1 << (SIGNIFICAND - T::FORMAT.significand_bits - 1)) - 1 };
     let bits = value.to_bits();
     let magnitude = bits & (u32::MAX >> 1);
     if rebias == 0 {
-        // bfloat16: the upper half of f32, its subnormals and infinity too.
+        // bfloat16 is the upper half of f32, for subnormals and infinity too.
         let rounded = bits.wrapping_add(half + (bits >> dropped & 1)) >> dropped;
         let nan = bits >> dropped | 1 << (format.significand_bits - 1);
         let code = if magnitude > INFINITY { nan } else { rounded };
         return T::from_bits(T::Bits::from_u64(code.into()));
     }
     let code = magnitude.wrapping_sub(rebias).wrapping_add(half + (magnitude >> dropped & 1)) >> dropped;
-    // Below the smallest normal number codes are multiples of one power of two: beside a float that large that its lowest
-    // bit is that power, the processor's addition rounds to a multiple.
+    // Subnormals are multiples of one power of two. Adding a float whose unit in the last place is that power makes the
+    // processor's addition round to a multiple of it.
     let base = const { ((127 + 24 - T::FORMAT.bias) as u32 - T::FORMAT.significand_bits) << SIGNIFICAND };
     let sum = f32::from_bits(magnitude) + f32::from_bits(base);
     let subnormal = sum.to_bits().wrapping_sub(base);
@@ -65,7 +67,7 @@ fn narrow<T: FloatElement>(value: f32, rules: &Rules) -> T {
     let sign = bits >> 31 << (format.bits - 1);
     let sign = if !format.negative_zero && code == 0 { 0 } else { sign };
     let nan = if format.bits == 16 {
-        // The payload's upper bits, and the quiet bit, without which a cut payload could read as infinity.
+        // The payload's upper bits, and the quiet bit: without it, a truncated payload of zero would read as infinity.
         let payload = magnitude >> dropped & ((1 << format.significand_bits) - 1);
         sign | format.infinity_code() as u32 | 1 << (format.significand_bits - 1) | payload
     } else if matches!(format.nan, Nan::AllOnes | Nan::AboveInfinity) {
@@ -77,17 +79,18 @@ fn narrow<T: FloatElement>(value: f32, rules: &Rules) -> T {
     T::from_bits(T::Bits::from_u64(code.into()))
 }
 
-/// The magnitude's bits as `f32`, rounded to odd, of the bits of a double that is a normal number as `f32` too.
+/// Rounds the bits of a double to odd, to the bits of an `f32` magnitude. The double must be in the range of normal
+/// `f32` values.
 #[inline(always)]
 fn magnitude_to_odd(bits: u64) -> u32 {
-    /// Bits of a double's significand beyond that of `f32`.
+    /// Significand bits that a double has and `f32` lacks.
     const CUT: u32 = 29;
     const BELOW: u32 = (1 << CUT) - 1;
     let sticky = ((bits as u32 & BELOW) + BELOW) >> CUT;
     ((bits >> CUT) as u32 | sticky).wrapping_sub((1023 - 127) << 23) & (u32::MAX >> 1)
 }
 
-/// An integer's double as a float, rounded to odd as by [`to_odd_float`].
+/// As [`to_odd_float`], for a double that holds an integer.
 #[inline(always)]
 pub(super) fn integer_to_odd_float(value: f64) -> f32 {
     let bits = value.to_bits();
@@ -95,16 +98,18 @@ pub(super) fn integer_to_odd_float(value: f64) -> f32 {
     f32::from_bits(if upper == 0 { 0 } else { upper & !(u32::MAX >> 1) | magnitude_to_odd(bits) })
 }
 
-/// A double as a float, *rounded to odd*: cut, with the lowest bit kept set if anything was cut. A further rounding to 22
-/// bits or fewer then gives what rounding the double would have. Of what `f32` has only as subnormals, nothing but
-/// bfloat16 has anything: that is rounded as bfloat16 does, to the nearest multiple of its smallest number.
+/// A double as a float, *rounded to odd*: truncated, with the lowest kept bit set if any dropped bit was set. A second
+/// rounding to 22 bits or fewer then gives the same as rounding the double itself. Only bfloat16 has values in `f32`'s
+/// subnormal range, so there the result is already rounded for bfloat16: to the nearest multiple of its smallest
+/// subnormal.
 #[inline(always)]
 pub(super) fn to_odd_float(value: f64) -> f32 {
-    /// The upper halves of the smallest double that is a normal `f32`, of the smallest too large for `f32`, of infinity.
+    /// The upper halves of three doubles: the smallest in the normal range of `f32`, the smallest too large for `f32`,
+    /// and infinity.
     const NORMAL: u32 = (1023 - 126) << 20;
     const LARGE: u32 = (1023 + 128) << 20;
     const INFINITE: u32 = 0x7ff << 20;
-    /// A double whose lowest bit is bfloat16's smallest number, 2^-133.
+    /// A double whose unit in the last place is bfloat16's smallest subnormal, 2^-133.
     const BASE: u64 = (1023 - 133 + 52) << 52;
     let bits = value.to_bits();
     let (upper, lower) = ((bits >> 32) as u32 & (u32::MAX >> 1), bits as u32);
@@ -117,14 +122,14 @@ pub(super) fn to_odd_float(value: f64) -> f32 {
     } else if upper == INFINITE && lower == 0 {
         f32::INFINITY.to_bits()
     } else {
-        // The payload's upper bits, made quiet.
+        // The payload's upper bits, with the quiet bit set.
         0x7fc0_0000 | (bits >> 29) as u32 & 0x3f_ffff
     };
     f32::from_bits(sign | if upper < LARGE { number } else { special })
 }
 
-/// An integer's magnitude as a double, rounded to odd where 53 bits do not hold it: the lowest bit kept says that there
-/// was more below. A further rounding to 51 bits or fewer then gives what rounding the integer itself would have.
+/// An integer's magnitude as a double, rounded to odd where it needs more than 53 bits: the lowest kept bit is set if
+/// any dropped bit was set. A second rounding to 51 bits or fewer then gives the same as rounding the integer itself.
 #[inline(always)]
 pub(super) fn to_odd(magnitude: u64) -> f64 {
     const DROPPED: u64 = (1 << 11) - 1;
@@ -133,7 +138,7 @@ pub(super) fn to_odd(magnitude: u64) -> f64 {
     (if magnitude >> 53 == 0 { magnitude } else { odd }) as f64
 }
 
-/// [`to_odd`] with the sign.
+/// As [`to_odd`], for a signed integer.
 #[inline(always)]
 pub(super) fn to_odd_signed(value: i64) -> f64 {
     let magnitude = to_odd(value.unsigned_abs());
@@ -164,8 +169,8 @@ impl<T: FloatElement> Narrow for T {
     }
 }
 
-// `as` rounds to nearest, ties to even, and gives infinity beyond the largest; which NaN it gives is left open by Rust,
-// so NaN is built by hand: sign kept, quiet bit set, payload cut or filled with zeros.
+// `as` rounds to nearest, ties to even, and overflows to infinity. Rust does not specify which NaN it returns, so NaN
+// is built here: the sign is kept, the quiet bit is set, and the payload is truncated or extended with zeros.
 impl Narrow for f32 {
     const INT_WRAPS: bool = false;
     #[inline(always)]

@@ -1,5 +1,5 @@
-//! What a cast does where rounding leaves a choice: the codes written for overflow, infinity and NaN. `saturate`,
-//! `round_mode` and the operator's version are resolved to these codes once, so that no kernel asks about versions.
+//! The codes that a cast writes for overflow, infinity and NaN. `saturate`, `round_mode` and the operator's version are
+//! resolved to these codes once, so no kernel depends on versions.
 
 use crate::element::DataType;
 use crate::error::shorten;
@@ -10,10 +10,10 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RoundMode {
-    /// The next power of two that is not below the value.
+    /// The smallest power of two not below the value.
     #[default]
     Up,
-    /// The next power of two that is not above the value.
+    /// The largest power of two not above the value.
     Down,
     /// The nearer power of two; the upper one at a tie.
     Nearest,
@@ -23,7 +23,7 @@ impl RoundMode {
     /// Every mode.
     pub const ALL: &'static [RoundMode] = &[RoundMode::Up, RoundMode::Down, RoundMode::Nearest];
 
-    /// ONNX's word for it.
+    /// ONNX's name of the mode: `up`, `down` or `nearest`.
     pub const fn name(self) -> &'static str {
         match self {
             RoundMode::Up => "up",
@@ -42,17 +42,24 @@ impl fmt::Display for RoundMode {
 impl FromStr for RoundMode {
     type Err = UnknownRoundMode;
 
-    /// Reads ONNX's word: `up`, `down` or `nearest`, in lower case.
+    /// Parses ONNX's name, `up`, `down` or `nearest`, in lower case.
+    ///
+    /// ```
+    /// use onnx_cast::RoundMode;
+    ///
+    /// assert_eq!("nearest".parse(), Ok(RoundMode::Nearest));
+    /// assert!("Up".parse::<RoundMode>().is_err());
+    /// ```
     fn from_str(word: &str) -> Result<Self, UnknownRoundMode> {
         let known = RoundMode::ALL.iter().copied().find(|mode| mode.name() == word);
         known.ok_or_else(|| UnknownRoundMode { word: word.to_owned() })
     }
 }
 
-/// A word that is not a rounding mode of ONNX.
+/// A name that is not a rounding mode of ONNX.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownRoundMode {
-    /// The word, as given.
+    /// The name, as given.
     pub word: String,
 }
 
@@ -64,15 +71,15 @@ impl fmt::Display for UnknownRoundMode {
 
 impl std::error::Error for UnknownRoundMode {}
 
-/// The choices of one cast, as codes of its target type. Targets other than the float types of 8 bits and fewer have no
-/// choices and ignore them.
+/// The codes that one cast writes for overflow, infinity and NaN in its target type. Only float targets of 8 bits or
+/// fewer use them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
     /// Magnitude code for a finite value beyond the largest.
     pub(crate) overflow: u8,
     /// Magnitude code for an infinity.
     pub(crate) infinity: u8,
-    /// Code for NaN; the sign is added where the format's NaN has one.
+    /// Code for NaN. The sign is added where the format's NaN has one.
     pub(crate) nan: u8,
     /// `float8e8m0`: code for zero, negative values and values below 2^-127.
     pub(crate) underflow: u8,
@@ -81,7 +88,7 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// The rules of a target without choices.
+    /// The rules of a target that uses none.
     pub(crate) const NONE: Rules = Rules { overflow: 0, infinity: 0, nan: 0, underflow: 0, round_mode: RoundMode::Up };
 
     /// The rules of a cast to `to` in the newest version, with its default attributes.
@@ -89,7 +96,18 @@ impl Rules {
         Rules::new(to, i64::MAX, true, RoundMode::Up)
     }
 
-    /// The rules of a cast to `to` in this version of Cast or CastLike (they agree where both exist).
+    /// The rules of a cast to `to` in a version of Cast or CastLike. (Where both operators have the version, they
+    /// agree.)
+    ///
+    /// ```
+    /// use onnx_cast::scalar::{Rules, cast_one};
+    /// use onnx_cast::{DataType, Float8E4M3FN, RoundMode};
+    ///
+    /// let saturating = Rules::new(DataType::Float8E4M3FN, 28, true, RoundMode::Up);
+    /// let not_saturating = Rules::new(DataType::Float8E4M3FN, 28, false, RoundMode::Up);
+    /// assert_eq!(cast_one::<f32, Float8E4M3FN>(1000.0, &saturating).to_bits(), 0x7e); // 448
+    /// assert_eq!(cast_one::<f32, Float8E4M3FN>(1000.0, &not_saturating).to_bits(), 0x7f); // NaN
+    /// ```
     pub const fn new(to: DataType, version: i64, saturate: bool, round_mode: RoundMode) -> Rules {
         let none = Rules { round_mode, ..Rules::NONE };
         let Some(format) = to.float_format() else { return none };
@@ -98,7 +116,8 @@ impl Rules {
         }
         let max = format.max_code() as u8;
         match format.nan_code() {
-            // Finite formats saturate whatever the attribute says. NaN becomes -0; Cast-23 still wrote the largest.
+            // Finite formats saturate whatever the attribute is. NaN becomes -0, except in version 23, where it becomes
+            // the largest.
             None => {
                 let nan = if version == 23 { max } else { format.sign_bit() as u8 };
                 Rules { overflow: max, infinity: max, nan, ..none }
@@ -107,7 +126,7 @@ impl Rules {
                 let nan = nan as u8;
                 let beyond = if format.infinity { format.infinity_code() as u8 } else { nan };
                 let top = if saturate { max } else { beyond };
-                // The tables of versions 19 to 23 give NaN for infinity in the FNUZ types even where they saturate.
+                // In versions 19 to 23, ONNX's tables map infinity to NaN for the FNUZ types even with `saturate`.
                 let unsigned_zero = format.signed && !format.negative_zero;
                 let infinity = if unsigned_zero && version < 24 { nan } else { top };
                 let underflow = if saturate { 0 } else { nan };

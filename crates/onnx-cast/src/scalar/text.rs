@@ -1,9 +1,9 @@
 //! Strings to numbers and back.
 //!
-//! Printing is plain decimal with the fewest digits that read back as the same value; of two such texts that are equally
-//! near, the one whose last digit is even. Reading rounds once, from the decimal text. What most texts are, a few digits
-//! with a point and an exponent, is read without looking at one character after the other; the grammar in full takes
-//! whatever else there is, and what is no number.
+//! Printing writes plain decimal with the fewest digits that read back as the same value; of two such texts that are
+//! equally near, the one whose last digit is even. Reading rounds once, from the decimal text. Most texts are a few
+//! digits with a point and an exponent; `read` parses those many characters at a time. `grammar` parses all other texts
+//! and rejects those that are not numbers.
 
 mod append;
 mod digits;
@@ -25,25 +25,25 @@ use write::{Digits, ROOM, write_integer};
 
 pub use error::ParseError;
 
-/// An element that prints as a string.
+/// An element that can be printed as text.
 pub trait Print: Element {
-    /// Appends the texts of elements to `bytes`, and the end of each to `offsets`.
+    /// Appends the texts of elements to `bytes`, and the end of each text to `offsets`.
     fn print(elements: impl Iterator<Item = Self>, offsets: &mut Vec<u64>, bytes: &mut Vec<u8>);
 }
 
-/// An element that can be read from a string.
+/// An element that can be read from text.
 pub trait Parse: Element {
-    /// The element that the text `bytes[start..]` stands for; the bytes before it do not matter, but make it faster to
-    /// read. `rules` are those of the type.
+    /// The element that the text `bytes[start..]` represents, by the rules of the type. The bytes before `start` do not
+    /// affect the result; reading is faster if there are some.
     ///
     /// # Errors
-    /// Where the text is no number of this type.
+    /// Fails if the text is not a number of this type.
     fn parse(bytes: &[u8], start: usize, rules: &Rules) -> Result<Self, ParseError>;
 }
 
-/// Elements that are taken through each step of printing together. The steps of one wait for each other; those of
-/// several do not, and with fewer instructions to a step the processor sees more of them at a time. One step for all took
-/// a tenth longer.
+/// Elements that go through each step of printing together. The steps of one element depend on each other, but those of
+/// several elements overlap, and short steps let the processor overlap more of them. One loop over all steps took a
+/// tenth longer.
 const BATCH: usize = 32;
 
 /// Prints `f32` with at most 9 digits or `f64` with at most 17.
@@ -97,7 +97,7 @@ fn shortest_of(format: FloatFormat, code: u64) -> Option<Decimal> {
     Some(shortest(significand, exponent, fraction == 0 && field > 1))
 }
 
-/// What has no digits but a name, or is zero.
+/// The text of zero, infinity and NaN; `None` for other values.
 fn word(format: FloatFormat, code: u64) -> Option<Digits> {
     let magnitude = code & !format.sign_bit();
     let negative = code != magnitude;
@@ -127,7 +127,7 @@ impl Print for Float8E8M0 {
     }
 }
 
-/// The narrower floats print as the `float` that has the same value.
+/// The narrower floats print as the `float` of the same value.
 impl<T: FloatElement> Print for T {
     fn print(elements: impl Iterator<Item = Self>, offsets: &mut Vec<u64>, bytes: &mut Vec<u8>) {
         let widen = |element: T| super::widen::widen_code(T::FORMAT, element.to_bits().to_u64() as u32);
@@ -148,7 +148,7 @@ macro_rules! print_integer {
                         *slot = (value < 0, value.unsigned_abs() as u64);
                         count += 1;
                     }
-                    writer.write(&values[..count], |&(negative, magnitude), out| write_integer(out, negative, magnitude));
+                    writer.write(&values[..count], |&(sign, magnitude), out| write_integer(out, sign, magnitude));
                     if count < BATCH {
                         return;
                     }
@@ -192,7 +192,7 @@ parse_float! {
     f64, round::to_f64;
 }
 
-/// A text rounded to odd with 52 bits or more, ready to be rounded once more to 50 or fewer.
+/// The value of a text rounded to odd to 52 bits or more, so that a second rounding to 50 or fewer is exact.
 fn parse_to_odd(bytes: &[u8], start: usize) -> Result<f64, ParseError> {
     let read = read::read(bytes, start);
     match read.and_then(|(negative, decimal)| Some((negative, round::to_odd_f64(decimal)?))) {
@@ -219,7 +219,7 @@ impl Parse for bool {
     }
 }
 
-/// The integer that a text stands for.
+/// The integer that a text represents.
 #[inline(always)]
 fn parse_to_integer(bytes: &[u8], start: usize, fraction: Fraction) -> Result<i128, ParseError> {
     match read::read_whole(bytes, start) {

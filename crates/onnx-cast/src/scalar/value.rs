@@ -1,5 +1,5 @@
-//! Element types as numbers: to and from `f32`, printed, and compared. Floats compare as floats do: 0 equals -0, and NaN
-//! equals nothing. `to_bits` compares bit patterns.
+//! Element types as numbers: conversion to and from `f32`, display and comparison. Floats compare by IEEE 754: 0 equals
+//! -0, and NaN is not equal to any value. Compare `to_bits` to compare bit patterns.
 
 use super::{Rules, cast_one};
 use crate::element::*;
@@ -9,15 +9,28 @@ use std::fmt;
 macro_rules! float_value {
     ($($ty:ident)*) => {$(
         impl $ty {
-            /// The value, which `f32` holds exactly. NaN comes out quiet.
+            /// The value, which `f32` represents exactly. NaN becomes quiet.
+            ///
+            /// ```
+            #[doc = concat!("use onnx_cast::", stringify!($ty), ";")]
+            ///
+            #[doc = concat!("assert_eq!(", stringify!($ty), "::from_f32(1.0).to_f32(), 1.0);")]
+            /// ```
             #[inline]
             pub fn to_f32(self) -> f32 {
                 cast_one(self, &Rules::NONE)
             }
 
-            /// The nearest element, rounded once by the rules of ONNX's newest Cast with its default attributes: ties go
-            /// to even, and a type of 8 bits or fewer saturates. (`Float8E8M0` rounds up, and has neither zero nor
+            /// The nearest element, rounded once by the rules of ONNX's newest Cast with its default attributes: ties
+            /// to even, and types of 8 bits or fewer saturate. (`Float8E8M0` rounds up, and has neither zero nor
             /// negative values.)
+            ///
+            /// ```
+            #[doc = concat!("use onnx_cast::", stringify!($ty), ";")]
+            ///
+            #[doc = concat!("let largest = ", stringify!($ty), "::MAX;")]
+            #[doc = concat!("assert_eq!(", stringify!($ty), "::from_f32(largest.to_f32()), largest);")]
+            /// ```
             #[inline]
             pub fn from_f32(value: f32) -> Self {
                 cast_one(value, const { &Rules::newest(<$ty as Element>::DATA_TYPE) })
@@ -64,14 +77,27 @@ float_value! {
 macro_rules! integer_value {
     ($($ty:ident)*) => {$(
         impl $ty {
-            /// The value, which `f32` holds exactly.
+            /// The value, which `f32` represents exactly.
+            ///
+            /// ```
+            #[doc = concat!("use onnx_cast::", stringify!($ty), ";")]
+            ///
+            #[doc = concat!("assert_eq!(", stringify!($ty), "::from_f32(1.0).to_f32(), 1.0);")]
+            /// ```
             #[inline]
             pub fn to_f32(self) -> f32 {
                 f32::from(self.value())
             }
 
-            /// The element that ONNX's newest Cast gives: rounded to the nearest integer, ties to even, of which the low
-            /// bits are kept.
+            /// The element that ONNX's newest Cast gives: rounded to the nearest integer, ties to even, and then
+            /// reduced to its low bits.
+            ///
+            /// ```
+            #[doc = concat!("use onnx_cast::", stringify!($ty), ";")]
+            ///
+            #[doc = concat!("assert_eq!(", stringify!($ty), "::from_f32(0.5).value(), 0);")]
+            #[doc = concat!("assert_eq!(", stringify!($ty), "::from_f32(1.4).value(), 1);")]
+            /// ```
             #[inline]
             pub fn from_f32(value: f32) -> Self {
                 cast_one(value, &Rules::NONE)

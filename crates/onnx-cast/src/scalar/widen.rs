@@ -1,12 +1,13 @@
-//! Widening: every source type to a hub that holds all its values. Nothing here rounds.
+//! Widening: every source type to a hub that holds all its values, without rounding.
 
 use super::narrow::{FloatElement, integer_to_odd_float, to_odd, to_odd_float, to_odd_signed};
 use super::{Narrow, Rules, Widen};
 use crate::element::{Float8E8M0, Int2, Int4, Uint2, Uint4, Word};
 use crate::format::{FloatFormat, Nan};
 
-/// The value of a code of a float format of 16 bits or fewer, which `f32` holds exactly. NaN keeps its sign, where the
-/// format has one (the one NaN of the FNUZ types has its sign bit set), and its payload, and comes out quiet.
+/// The value of a code of a float format of 16 bits or fewer, which `f32` represents exactly. NaN keeps its payload
+/// and, where the format's NaN is signed, its sign; the result is always quiet. (The only NaN of the FNUZ types has its
+/// sign bit set.)
 #[inline(always)]
 pub(crate) const fn widen_code(format: FloatFormat, code: u32) -> f32 {
     const SIGNIFICAND: u32 = 23;
@@ -18,12 +19,12 @@ pub(crate) const fn widen_code(format: FloatFormat, code: u32) -> f32 {
     let shift = SIGNIFICAND - format.significand_bits;
     let infinity = format.infinity_code() as u32;
     if format.bias == 127 {
-        // bfloat16: the upper half of f32. Compared as what it is, twice as many fit a vector.
+        // bfloat16 is the upper half of f32. Comparing 16-bit codes handles twice as many per vector.
         let quiet = if code as u16 & 0x7fff > infinity as u16 { (QUIET >> shift) as u16 } else { 0 };
         return f32::from_bits(((code as u16 | quiet) as u32) << shift);
     }
-    // With its fields in the places of those of f32, and the exponent moved, a code is its number, but for subnormals:
-    // those have a leading 1 too many. (A product with a power of two would do for both, but is slow on some processors.)
+    // Shift the code into f32's fields and rebias the exponent. For subnormals, then subtract the implicit 1.
+    // (Multiplication by a power of two would serve both, but is slow for subnormals on some processors.)
     let rebias = ((127 - format.bias) as u32) << SIGNIFICAND;
     let normal = (magnitude << shift) + rebias;
     let one = f32::from_bits(rebias + (1 << SIGNIFICAND));
@@ -36,7 +37,7 @@ pub(crate) const fn widen_code(format: FloatFormat, code: u32) -> f32 {
         Nan::MinusZero => code & format.code_mask() as u32 == sign_bit,
     };
     let value = match format.nan {
-        // The only format whose significand is a payload.
+        // Only here does the significand of NaN hold a payload.
         Nan::AboveInfinity => {
             let special = if magnitude >= infinity { INFINITY } else { 0 };
             number | special | if is_nan { QUIET } else { 0 }
@@ -91,7 +92,7 @@ impl Widen for f64 {
     }
 }
 
-/// Integers that both `i32` and `f32` hold: integer targets take the low bits, float targets the value.
+/// Integers that both `i32` and `f32` represent exactly: integer targets take the low bits, float targets the value.
 macro_rules! small_integer {
     ($($int:ty, $value:expr;)*) => {$(
         impl Widen for $int {

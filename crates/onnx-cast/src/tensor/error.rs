@@ -1,10 +1,10 @@
-//! What can be wrong with a tensor.
+//! The errors of building a tensor.
 
 use crate::element::DataType;
 use crate::error::{Article, ShapeText};
 use std::fmt;
 
-/// A tensor whose parts do not fit together.
+/// An error of building a tensor: its parts do not match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TensorError {
@@ -15,7 +15,7 @@ pub enum TensorError {
         /// The shape.
         shape: Vec<usize>,
     },
-    /// The number of bytes does not follow from type and shape.
+    /// The number of bytes does not match type and shape.
     ByteLen {
         /// The element type.
         data_type: DataType,
@@ -26,7 +26,7 @@ pub enum TensorError {
         /// Bytes that type and shape require.
         want: usize,
     },
-    /// The number of strings does not follow from the shape.
+    /// The number of strings does not match the shape.
     StringCount {
         /// The shape.
         shape: Vec<usize>,
@@ -35,12 +35,12 @@ pub enum TensorError {
         /// Strings that the shape requires.
         want: usize,
     },
-    /// String offsets that do not start at 0, decrease, or do not end with the bytes.
+    /// String offsets that do not start at 0, that decrease, or that do not end at the number of bytes.
     StringOffsets {
-        /// Index of the first offset that is wrong.
+        /// Index of the first wrong offset.
         index: usize,
     },
-    /// Bytes for the type string, whose data is offsets and bytes.
+    /// Bytes alone for the type string, which needs offsets and bytes.
     NotBytes,
     /// A typed slice whose memory is not the tensor's bytes: its type is packed, or the machine is big-endian.
     SliceLayout {

@@ -1,9 +1,9 @@
-//! The elements of a string tensor: offsets and bytes, as columnar formats hold them, so that a million strings are two
+//! The elements of a string tensor: offsets and bytes, as in columnar formats, so that a million strings take two
 //! allocations.
 
 use super::TensorError;
 
-/// Strings, borrowed: string `i` is `bytes[offsets[i]..offsets[i + 1]]`.
+/// Borrowed strings: string `i` is `bytes[offsets[i]..offsets[i + 1]]`.
 ///
 /// ```
 /// use onnx_cast::StringsView;
@@ -20,11 +20,11 @@ pub struct StringsView<'a> {
 }
 
 impl<'a> StringsView<'a> {
-    /// From one offset more than there are strings: the first is 0, each is at least the one before, and the last is
-    /// `bytes.len()`. ONNX requires UTF-8, which is checked only where a string is read as a number.
+    /// Strings from their offsets, one more than there are strings: the first is 0, each is at least the one before,
+    /// and the last is `bytes.len()`. ONNX requires UTF-8; that is checked only when a string is read as a number.
     ///
     /// # Errors
-    /// [`TensorError::StringOffsets`] names the first offset that breaks the rule.
+    /// Fails with [`TensorError::StringOffsets`], which names the first wrong offset.
     pub fn new(offsets: &'a [u64], bytes: &'a [u8]) -> Result<Self, TensorError> {
         let mut last = 0;
         for (index, &offset) in offsets.iter().enumerate() {
@@ -49,7 +49,7 @@ impl<'a> StringsView<'a> {
         self.len() == 0
     }
 
-    /// String `index`, if there is one.
+    /// String `index`; `None` if there are not that many.
     pub fn get(&self, index: usize) -> Option<&'a [u8]> {
         let start = *self.offsets.get(index)?;
         let end = *self.offsets.get(index.checked_add(1)?)?;
@@ -62,7 +62,7 @@ impl<'a> StringsView<'a> {
         self.offsets.windows(2).map(move |pair| &bytes[pair[0] as usize..pair[1] as usize])
     }
 
-    /// For each string in order, the bytes up to its end, and where it starts in them.
+    /// For each string in order, the bytes up to its end, and its start index in them.
     pub(crate) fn iter_ends(&self) -> impl ExactSizeIterator<Item = (&'a [u8], usize)> + use<'a> {
         let bytes = self.bytes;
         self.offsets.windows(2).map(move |pair| (&bytes[..pair[1] as usize], pair[0] as usize))
@@ -73,7 +73,7 @@ impl<'a> StringsView<'a> {
         self.offsets
     }
 
-    /// The bytes of all strings, side by side.
+    /// The bytes of all strings, without separators.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
@@ -84,7 +84,7 @@ impl<'a> StringsView<'a> {
     }
 }
 
-/// Strings, owned.
+/// Owned strings.
 ///
 /// ```
 /// use onnx_cast::Strings;
@@ -107,12 +107,12 @@ impl Default for Strings {
 }
 
 impl Strings {
-    /// No strings.
+    /// An empty list of strings.
     pub fn new() -> Self {
         Strings { offsets: vec![0], bytes: Vec::new() }
     }
 
-    /// No strings, with capacity for `strings` strings of `bytes` bytes together.
+    /// An empty list with capacity for `strings` strings of `bytes` bytes in total.
     pub fn with_capacity(strings: usize, bytes: usize) -> Self {
         let mut offsets = Vec::with_capacity(strings.saturating_add(1));
         offsets.push(0);
@@ -125,7 +125,7 @@ impl Strings {
         self.offsets.push(self.bytes.len() as u64);
     }
 
-    /// Removes all strings and keeps the memory.
+    /// Removes all strings, but keeps the memory.
     pub fn clear(&mut self) {
         self.offsets.truncate(1);
         self.bytes.clear();
@@ -136,7 +136,7 @@ impl Strings {
         (&mut self.offsets, &mut self.bytes)
     }
 
-    /// Borrowed.
+    /// Borrows the strings.
     pub fn view(&self) -> StringsView<'_> {
         StringsView { offsets: &self.offsets, bytes: &self.bytes }
     }

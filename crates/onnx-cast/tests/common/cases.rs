@@ -1,5 +1,5 @@
-//! Casts with their inputs and what the scalar cast makes of them, and the checks of every backend that hold for
-//! programs with threads or without.
+//! Casts with their inputs and the results of the scalar cast, and the checks of every backend that work in programs
+//! with and without threads.
 #![allow(dead_code, reason = "each program uses its own part")]
 
 use crate::common::{self, data_type, options};
@@ -11,18 +11,19 @@ use testkit::generators::{Rng, near_ties, random, random_scaled, special};
 use testkit::packing::{pack, packed_len, unpack};
 use testkit::{Rules, Ty};
 
-/// The lengths tried: no backend takes more than 64 elements a step, or four steps at once.
+/// The lengths tried: no backend handles more than 64 elements per step, or unrolls more than four steps.
 const LENGTHS: std::ops::RangeInclusive<usize> = 0..=260;
 
-/// Pairs that are cast and not compared, as `int64:float`: an emulator may round twice where a processor rounds once.
+/// Pairs that are cast but not compared, such as `int64:float`: an emulator may round twice where a processor rounds
+/// once.
 static UNCOMPARED: LazyLock<String> = LazyLock::new(|| std::env::var("ONNX_CAST_TEST_UNCOMPARED").unwrap_or_default());
 
-/// One cast with its inputs and what the scalar cast makes of them.
+/// One cast with its inputs and the results of the scalar cast.
 pub(crate) struct Case {
     pub(crate) from: Ty,
     pub(crate) to: Ty,
     pub(crate) rules: Rules,
-    /// As many as are a multiple of 8, so that eight and eight of them are whole bytes in either type.
+    /// The number of elements: a multiple of 8, so that every eighth element starts at a byte in both types.
     pub(crate) count: usize,
     pub(crate) source: Vec<u8>,
     pub(crate) expected: Vec<u8>,
@@ -35,7 +36,8 @@ impl Case {
         values.extend(near_ties(from, to, 500, seed));
         values.extend(random(from, 300, seed));
         values.extend(random_scaled(from, 300, seed));
-        // An odd number of eights: no two places that are a power of two apart hold the same values when it is repeated.
+        // Keep an odd number of groups of eight: when the values are repeated, positions that are a power of two apart
+        // differ.
         values.truncate(((values.len() / 8 - 1) | 1) * 8);
         let mut rng = Rng::new(seed);
         for last in (1..values.len()).rev() {
@@ -56,7 +58,7 @@ impl Case {
         plan.run_into(&view, dst).expect("a numeric cast");
     }
 
-    /// Compares the result of casting `len` elements from `first`, a multiple of 8, on.
+    /// Compares the result of casting `len` elements, starting at `first`, a multiple of 8.
     pub(crate) fn check(&self, first: usize, len: usize, dst: &[u8], how: impl Fn() -> String) {
         let begin = packed_len(self.to, first);
         let bits = len * self.to.bits() as usize;
@@ -92,10 +94,10 @@ pub(crate) fn for_every_case(mut run: impl FnMut(&Case)) {
     }
 }
 
-/// Casts every case at every length, at the ends of memory and in between, and gives how many casts that were.
+/// Casts every case at every length, at both ends of the memory and in between. Returns the number of casts.
 pub(crate) fn every_length_at_every_alignment() -> u64 {
     let mut casts = 0;
-    // The source last: where only one of them is guarded, it is this one, and the canaries are beside the other.
+    // The source is allocated last: where only one can be guarded, it is the last, and canaries surround the other.
     let mut dst = Guarded::new(1 << 16);
     let mut src = Guarded::new(1 << 16);
     let mut rng = Rng::new(51);
@@ -104,7 +106,7 @@ pub(crate) fn every_length_at_every_alignment() -> u64 {
             let plan = case.plan(backend);
             for len in LENGTHS {
                 let (src_len, dst_len) = (packed_len(case.from, len), packed_len(case.to, len));
-                // At the very end of the memory, at the very start, and somewhere in between.
+                // At the end of the memory, at its start, and at a random place in between.
                 let ends = [src.bytes().len() - src_len, dst.bytes().len() - dst_len];
                 let middle = [64 + rng.below(64) as usize, 64 + rng.below(64) as usize];
                 for [src_at, dst_at] in [ends, [0, 0], middle] {
@@ -138,7 +140,7 @@ pub(crate) fn every_length_at_every_alignment() -> u64 {
     casts
 }
 
-/// What a host may have made of the floating-point control register.
+/// The settings of the floating-point control register that a host may have left.
 #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
 mod control {
     use std::arch::asm;
@@ -153,21 +155,21 @@ mod control {
 
     pub(crate) fn get() -> u64 {
         let mut value = 0u32;
-        // SAFETY: stmxcsr writes four bytes to the address it is given, which is that of a local u32.
+        // SAFETY: `stmxcsr` writes four bytes to the given address, which is that of a local u32.
         unsafe { asm!("stmxcsr [{}]", in(reg) &mut value, options(nostack, preserves_flags)) };
-        // The lowest six bits are not settings: they say which exceptions there have been.
+        // The lowest six bits are exception flags, not settings.
         u64::from(value & !0x3f)
     }
 
     pub(crate) fn set(value: u64) {
         let value = value as u32;
-        // SAFETY: loads a value of which no reserved bit is set. The code that runs under it does no arithmetic on
-        // floats but the library's, which is what is tested.
+        // SAFETY: the value has no reserved bit set. The only float arithmetic that runs under it is the library's,
+        // which is under test.
         unsafe { asm!("ldmxcsr [{}]", in(reg) &value, options(nostack, preserves_flags)) };
     }
 }
 
-/// What a host may have made of the floating-point control register.
+/// The settings of the floating-point control register that a host may have left.
 #[cfg(target_arch = "aarch64")]
 mod control {
     use std::arch::asm;
@@ -181,19 +183,19 @@ mod control {
 
     pub(crate) fn get() -> u64 {
         let value: u64;
-        // SAFETY: reads the floating-point control register.
+        // SAFETY: the instruction only reads the floating-point control register.
         unsafe { asm!("mrs {}, fpcr", out(reg) value, options(nomem, nostack, preserves_flags)) };
         value
     }
 
     pub(crate) fn set(value: u64) {
-        // SAFETY: writes a value of which no reserved bit is set. The code that runs under it does no arithmetic on
-        // floats but the library's, which is what is tested.
+        // SAFETY: the value has no reserved bit set. The only float arithmetic that runs under it is the library's,
+        // which is under test.
         unsafe { asm!("msr fpcr, {}", in(reg) value, options(nostack, preserves_flags)) };
     }
 }
 
-/// Runs `f` under a setting of the control register, and gives what the register is after it.
+/// Runs `f` under a setting of the control register. Returns the register's value afterwards.
 #[cfg(any(target_arch = "x86", target_arch = "x86_64", target_arch = "aarch64"))]
 #[inline(never)]
 fn with_control_register(setting: u64, f: impl FnOnce()) -> u64 {
@@ -205,13 +207,13 @@ fn with_control_register(setting: u64, f: impl FnOnce()) -> u64 {
     after
 }
 
-/// Casts every case under every setting of the control register, and gives how many casts that were.
+/// Casts every case under every setting of the control register. Returns the number of casts.
 #[cfg(any(target_arch = "x86", target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) fn every_setting_of_the_control_register() -> u64 {
     let mut casts = 0;
     let mut dst = Vec::new();
     for_every_case(|case| {
-        // Whole vectors and a tail.
+        // Full vectors and a tail.
         let len = case.count - 3;
         let src = &case.source[..packed_len(case.from, len)];
         dst.resize(packed_len(case.to, len), 0);

@@ -1,4 +1,4 @@
-//! Memory with nothing before it and nothing behind it: a read or write past either end is a fault, not a value.
+//! Memory between unmapped pages: a read or write past either end faults.
 
 pub(crate) use platform::Guarded;
 
@@ -7,7 +7,8 @@ mod platform {
     use std::ffi::{c_int, c_long, c_void};
     use std::ptr;
 
-    // The C library, which std links already, and whose offsets are longs; the constants are Linux's on every processor.
+    // From the C library, which std already links; `off_t` is a long. The constants are the same on every Linux
+    // processor.
     unsafe extern "C" {
         fn mmap(
             address: *mut c_void,
@@ -24,7 +25,7 @@ mod platform {
     const READ_WRITE: c_int = 1 | 2;
     const PRIVATE_ANONYMOUS: c_int = 0x02 | 0x20;
 
-    /// A multiple of the page size of every Linux system.
+    /// A multiple of every page size that Linux uses.
     const GUARD: usize = 1 << 16;
 
     pub(crate) struct Guarded {
@@ -33,35 +34,36 @@ mod platform {
     }
 
     impl Guarded {
-        /// `len` bytes, a multiple of 64 KiB, between two stretches that no access is allowed to.
+        /// `len` bytes, a multiple of 64 KiB, between two inaccessible regions.
         pub(crate) fn new(len: usize) -> Self {
-            assert!(len.is_multiple_of(GUARD), "whole pages");
-            // SAFETY: a new mapping, at an address of the system's choice, overlaps nothing.
+            assert!(len.is_multiple_of(GUARD), "a multiple of the page size");
+            // SAFETY: a new mapping at an address that the system chooses overlaps no other.
             let base = unsafe { mmap(ptr::null_mut(), len + 2 * GUARD, NONE, PRIVATE_ANONYMOUS, -1, 0) };
             assert_ne!(base as isize, -1, "no memory to map");
             let base = base.cast::<u8>();
-            // SAFETY: the middle of the mapping just made, which nothing refers to yet.
+            // SAFETY: this is the middle of the new mapping, to which there are no references yet.
             let result = unsafe { mprotect(base.add(GUARD).cast(), len, READ_WRITE) };
             assert_eq!(result, 0, "the middle cannot be opened");
             Guarded { base, len }
         }
 
         pub(crate) fn bytes(&mut self) -> &mut [u8] {
-            // SAFETY: the middle of the mapping: readable, writable, zeroed by the system, and borrowed as `self` is.
+            // SAFETY: the middle of the mapping is readable, writable and zeroed by the system. The borrow is that of
+            // `self`.
             unsafe { std::slice::from_raw_parts_mut(self.base.add(GUARD), self.len) }
         }
     }
 
     impl Drop for Guarded {
         fn drop(&mut self) {
-            // SAFETY: the whole mapping that `new` made; no borrow of it outlives `self`.
+            // SAFETY: this is the complete mapping that `new` made; no borrow of it outlives `self`.
             unsafe { munmap(self.base.cast(), self.len + 2 * GUARD) };
         }
     }
 }
 
-/// WebAssembly has no pages to protect, but an access past the end of its memory traps. So the bytes are put there, which
-/// guards their end, and only those of the value made last: a later one is put behind them.
+/// WebAssembly has no page protection, but an access past the end of its memory traps. So the bytes are placed at the
+/// end of memory, which guards their end. That holds only for the last value: a later one is placed after them.
 #[cfg(target_family = "wasm")]
 mod platform {
     use std::arch::wasm32::{memory_grow, memory_size};
@@ -69,7 +71,7 @@ mod platform {
 
     const PAGE: usize = 1 << 16;
 
-    /// Where the last value ends.
+    /// The end address of the last value.
     static LAST: AtomicUsize = AtomicUsize::new(0);
 
     pub(crate) struct Guarded {
@@ -80,8 +82,8 @@ mod platform {
     impl Guarded {
         /// `len` bytes, a multiple of 64 KiB, at the end of memory.
         pub(crate) fn new(len: usize) -> Self {
-            assert!(len.is_multiple_of(PAGE), "whole pages");
-            // The allocator keeps what is freed. With enough of that it does not grow the memory behind these bytes.
+            assert!(len.is_multiple_of(PAGE), "a multiple of the page size");
+            // The allocator keeps freed memory. With enough of it, it does not grow the memory after these bytes.
             drop(std::hint::black_box(vec![1u8; 16 << 20]));
             let page = memory_grow::<0>(len / PAGE);
             assert_ne!(page, usize::MAX, "no memory to grow");
@@ -90,7 +92,8 @@ mod platform {
         }
 
         pub(crate) fn bytes(&mut self) -> &mut [u8] {
-            // SAFETY: `new` added these bytes to the memory, zeroed, and nothing else knows of them; borrowed as `self` is.
+            // SAFETY: `new` added these zeroed bytes to the memory, and there are no other references to them. The
+            // borrow is that of `self`.
             unsafe { std::slice::from_raw_parts_mut(self.base, self.len) }
         }
     }
@@ -107,7 +110,7 @@ mod platform {
 
 #[cfg(not(any(all(target_os = "linux", target_env = "gnu", not(miri)), target_family = "wasm")))]
 mod platform {
-    /// Without guards, where the system's calls for them are not known here.
+    /// Without guards, on systems whose calls for them are not declared here.
     pub(crate) struct Guarded(Vec<u8>);
 
     impl Guarded {

@@ -1,16 +1,16 @@
-//! What the tests share: the oracle's types and settings in the library's terms, and a cast by every backend.
+//! Code that the tests share: the oracle's types and settings as the library's, and casts on every backend.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use onnx_cast::{Backend, Cast, CastOptions, DataType, Plan, RoundMode, TensorView};
 use testkit::packing::{pack, unpack};
 use testkit::{Rules, Ty};
 
-/// The library's type for the oracle's.
+/// The library's type for a type of the oracle.
 pub(crate) fn data_type(ty: Ty) -> DataType {
     DataType::from_onnx(ty.code().into()).expect("a type number of ONNX's")
 }
 
-/// The options that give the oracle's settings: the version as the opset, and only attributes that it has.
+/// The options for the oracle's settings: the version as opset, and only the attributes that it defines.
 pub(crate) fn options(rules: &Rules, backend: Backend) -> CastOptions {
     let round_mode = match rules.round_mode {
         testkit::RoundMode::Up => RoundMode::Up,
@@ -24,23 +24,23 @@ pub(crate) fn options(rules: &Rules, backend: Backend) -> CastOptions {
         .backend(backend)
 }
 
-/// The cast planned on a backend.
+/// A cast planned on a backend.
 pub(crate) fn plan(from: Ty, to: Ty, rules: &Rules, backend: Backend) -> Plan {
     let cast = Cast::new(data_type(to), &options(rules, backend)).expect("a version that takes the target");
     cast.plan(data_type(from)).expect("a version that takes the source")
 }
 
-/// Casts packed elements, and writes them over `out`.
+/// Casts packed elements into `out`, which is overwritten.
 pub(crate) fn run(plan: &Plan, count: usize, bytes: &[u8], out: &mut Vec<u8>) {
     out.clear();
-    // Not zero, so that a byte left unwritten shows.
+    // Not zero, so that an unwritten byte is detected.
     out.resize(plan.target_type().byte_len(count).expect("a length that fits"), 0xa5);
     let shape = [count];
     let view = TensorView::new(plan.source_type(), &shape, bytes).expect("bytes of the right length");
     plan.run_into(&view, out).expect("a numeric cast");
 }
 
-/// Casts bit patterns and compares with those expected, element by element.
+/// Casts bit patterns and compares each with the expected one.
 pub(crate) fn check(from: Ty, to: Ty, rules: &Rules, backend: Backend, values: &[u64], want: &[u64]) {
     let mut out = Vec::new();
     run(&plan(from, to, rules, backend), values.len(), &pack(from, values), &mut out);

@@ -1,4 +1,4 @@
-//! Comparisons of every backend with the exact oracle, value by value, for programs with threads or without.
+//! Comparisons of every backend with the exact oracle, value by value, for programs with and without threads.
 
 use crate::common;
 use onnx_cast::available_backends;
@@ -6,8 +6,8 @@ use testkit::generators::{every, near_ties, random, random_scaled, special};
 use testkit::oracle::Direct;
 use testkit::{Rules, Ty};
 
-/// Casts every value of the narrow sources in every version and with every setting of the attributes, and gives how many
-/// results were compared.
+/// Casts every value of the narrow sources in every version and with every setting of the attributes. Returns the
+/// number of compared results.
 pub(crate) fn every_value_of_16_bits_or_fewer() -> u64 {
     let mut compared = 0;
     for from in Ty::NUMERIC.into_iter().filter(|ty| ty.bits() <= 16) {
@@ -19,7 +19,7 @@ pub(crate) fn every_value_of_16_bits_or_fewer() -> u64 {
     compared
 }
 
-/// Casts values of the wide sources where rounding is decided, and gives how many results were compared.
+/// Casts values of the wide sources at and near ties. Returns the number of compared results.
 pub(crate) fn ties_specials_and_random_values_of_wider_sources() -> u64 {
     let mut compared = 0;
     for from in Ty::NUMERIC.into_iter().filter(|ty| ty.bits() > 16) {

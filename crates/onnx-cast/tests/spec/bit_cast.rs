@@ -25,7 +25,7 @@ fn the_bits_stay() {
     const CASES: &[(DataType, DataType, u64)] = &[
         (Float, Int32, 0x3F80_0000),
         (Float, Int32, 0xC020_0000),
-        (Int32, Float, 0x7F80_0001), // a signalling NaN stays one
+        (Int32, Float, 0x7F80_0001), // a signalling NaN stays signalling
         (Uint32, Int32, 0xFFFF_FFFF),
         (Double, Int64, 0x3FF0 << 48),
         (Int64, Double, 0xFFF0_0000_0000_0001),
@@ -40,7 +40,7 @@ fn the_bits_stay() {
         (Float8E8M0, Uint8, 0xFF),
         (Uint8, Float8E8M0, 0x00),
         (Bool, Uint8, 0x01),
-        (Bool, Uint8, 0x02), // the byte as it is stored
+        (Bool, Uint8, 0x02), // the stored byte
         (Uint8, Bool, 0x02),
         (Int4, Uint4, 0x8),
         (Uint4, Float4E2M1, 0xF),

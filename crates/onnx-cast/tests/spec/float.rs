@@ -78,7 +78,7 @@ fn nan_keeps_its_sign_is_quiet_and_never_an_infinity() {
         &[
             (Float, 0x7FC0_0000, Float16, 0x7E00),
             (Float, 0xFFC0_0000, Float16, 0xFE00),
-            (Float, 0x7F80_0001, Float16, 0x7E00), // a payload that the target cannot hold
+            (Float, 0x7F80_0001, Float16, 0x7E00), // a payload that the target cannot represent
             (Float, 0xFF80_0001, BFloat16, 0xFFC0),
             (Float, 0x7F81_2345, Float16, 0x7E09),
             (Float, 0x7FFF_FFFF, Float16, 0x7FFF),
@@ -104,7 +104,7 @@ fn nan_keeps_its_sign_is_quiet_and_never_an_infinity() {
             (Float8E4M3FN, 0xFF, Float, 0xFFC0_0000),
             (Float8E5M2, 0x7D, Float, 0x7FE0_0000),
             (Float8E5M2, 0xFE, Float16, 0xFE00),
-            (Float8E4M3FNUZ, 0x80, Float, 0xFFC0_0000), // the one NaN has its sign bit set
+            (Float8E4M3FNUZ, 0x80, Float, 0xFFC0_0000), // the only NaN has its sign bit set
             (Float8E5M2FNUZ, 0x80, Double, 0xFFF8 << 48),
             (Float8E4M3FNUZ, 0x80, Float8E4M3FN, 0xFF),
             (Float8E4M3FNUZ, 0x80, Float8E5M2FNUZ, 0x80),

@@ -1,4 +1,4 @@
-//! float4e2m1, float6e2m3 and float6e3m2: the tables of ONNX's pages on them.
+//! float4e2m1, float6e2m3 and float6e3m2: the tables of ONNX's pages on these types.
 
 use crate::runner::*;
 use onnx_cast::DataType::*;
@@ -28,7 +28,7 @@ fn float4_table() {
             (Float, f(6.0), Float4E2M1, 0x7),
             (Float, f(-3.5), Float4E2M1, 0xE),
             (Float, f(-0.75), Float4E2M1, 0xA),
-            // x = +-0, and what rounds to it
+            // x = +-0, and values that round to it
             (Float, f(0.0), Float4E2M1, 0x0),
             (Float, f(-0.0), Float4E2M1, 0x8),
             (Float, f(-0.25), Float4E2M1, 0x8),
@@ -64,7 +64,7 @@ fn float4_table() {
             ],
         );
     }
-    // `saturate` is about float8 alone.
+    // `saturate` affects only float8.
     check(
         ALL,
         NO_SATURATE,

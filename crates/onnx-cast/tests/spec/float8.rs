@@ -1,4 +1,5 @@
-//! float8e4m3fn, float8e4m3fnuz, float8e5m2 and float8e5m2fnuz: the two tables of ONNX's Cast, and where they begin.
+//! float8e4m3fn, float8e4m3fnuz, float8e5m2 and float8e5m2fnuz: the two tables of ONNX's Cast, and the versions where
+//! they begin.
 
 use crate::runner::*;
 use onnx_cast::DataType::{self, *};
@@ -7,7 +8,7 @@ use std::ops::RangeInclusive;
 /// The columns of ONNX's float8 tables.
 const FLOAT8: [DataType; 4] = [Float8E4M3FN, Float8E4M3FNUZ, Float8E5M2, Float8E5M2FNUZ];
 
-/// One row of a float8 table, as float and as double.
+/// Checks rows of a float8 table, from float and from double.
 fn check_float8_rows(versions: RangeInclusive<i64>, attributes: Attributes, rows: &[(f64, [u64; 4])]) {
     for &(x, wants) in rows {
         for (to, want) in FLOAT8.into_iter().zip(wants) {
@@ -46,7 +47,7 @@ fn float8_saturating_table() {
             ],
         );
         check_float8_rows(24..=28, attributes, &[(INF, [0x7E, 0x7F, 0x7B, 0x7F]), (-INF, [0xFE, 0xFF, 0xFB, 0xFF])]);
-        // Until version 24 the table had NaN where the format has no infinity and no -0.
+        // Before version 24, the table has NaN for the formats without infinity and -0.
         check_float8_rows(19..=23, attributes, &[(INF, [0x7E, 0x80, 0x7B, 0x80]), (-INF, [0xFE, 0x80, 0xFB, 0x80])]);
     }
 }
@@ -83,7 +84,7 @@ fn float8_overflows_where_the_rounded_value_does() {
     const E4M3FN: [(f64, u64, u64); 6] = [
         // value, saturate=1, saturate=0
         (448.0, 0x7E, 0x7E),
-        (464.0, 0x7E, 0x7E), // halfway to 480, and 448 is the even one
+        (464.0, 0x7E, 0x7E), // halfway to 480; 448 is even
         (464.01, 0x7E, 0x7F),
         (480.0, 0x7E, 0x7F),
         (495.0, 0x7E, 0x7F),
@@ -92,13 +93,13 @@ fn float8_overflows_where_the_rounded_value_does() {
     const E4M3FNUZ: [(f64, u64, u64); 4] = [
         (240.0, 0x7F, 0x7F),
         (247.9, 0x7F, 0x7F),
-        (248.0, 0x7F, 0x80), // halfway to 256, and 256 is the even one
+        (248.0, 0x7F, 0x80), // halfway to 256; 256 is even
         (248.0 - p(-44), 0x7F, 0x7F),
     ];
     const E5M2: [(f64, u64, u64); 5] = [
         (57344.0, 0x7B, 0x7B),
         (61439.0, 0x7B, 0x7B),
-        (61440.0, 0x7B, 0x7C), // halfway to 65536, and 65536 is the even one
+        (61440.0, 0x7B, 0x7C), // halfway to 65536; 65536 is even
         (65504.0, 0x7B, 0x7C),
         (61440.0 - p(-36), 0x7B, 0x7B),
     ];
@@ -177,7 +178,7 @@ fn float8_from_other_sources_obeys_the_same_tables() {
             (Int64, i(i64::MIN), Float8E5M2FNUZ, 0x80),
         ],
     );
-    // Infinities of narrow sources, on both sides of the corrected table.
+    // Infinities of narrow sources, before and after the table was corrected.
     for (versions, fnuz) in [(19..=23, [0x80, 0x80]), (24..=28, [0x7F, 0xFF])] {
         check(
             versions,

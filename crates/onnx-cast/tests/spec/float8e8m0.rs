@@ -1,4 +1,4 @@
-//! float8e8m0: ONNX's table, and what it leaves open, for every mode and both values of `saturate`.
+//! float8e8m0: ONNX's table, and the cases that it leaves open, for every mode and both values of `saturate`.
 
 use crate::runner::*;
 use onnx_cast::DataType::*;
@@ -48,7 +48,7 @@ fn float8e8m0_table() {
     ];
     for &(x, saturated, not) in ROWS {
         for (column, round_mode) in MODES.into_iter().enumerate() {
-            let column = column % 3; // no mode given is "up"
+            let column = column % 3; // the default mode is "up"
             for (saturate, wants) in [(None, saturated), (Some(1), saturated), (Some(0), not)] {
                 let attributes = Attributes { saturate, round_mode };
                 cast_bits(ALL, attributes, Double, d(x), Float8E8M0, wants[column]);

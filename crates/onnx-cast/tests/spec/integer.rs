@@ -1,4 +1,4 @@
-//! Integers and bool, both ways; and casts to the same type.
+//! Casts to and from integers and bool, and casts to the same type.
 
 use crate::runner::*;
 use onnx_cast::DataType::{self, *};
@@ -203,7 +203,7 @@ fn integers_to_floats_round_once() {
             (Int64, (1 << 40) + (1 << 32) + 1, BFloat16, 0x5381),
             (Uint64, (1 << 63) + (1 << 39) + 1, Float, 0x5F00_0001),
             (Uint64, (1 << 63) + (1 << 39), Float, 0x5F00_0000),
-            (Uint64, (1 << 63) + (1 << 55) + 1, BFloat16, 0x5F01), // the last bit is lost in a double
+            (Uint64, (1 << 63) + (1 << 55) + 1, BFloat16, 0x5F01), // a double would lose the last bit
             (Int64, i(-(1 << 62) - (1 << 54) - 1), BFloat16, 0xDE81),
             (Int32, 16777217, Float, f(16777216.0)),
             (Int32, 16777219, Float, f(16777220.0)),
@@ -273,7 +273,7 @@ fn to_bool_only_zero_is_false() {
             (Int4, 8, Bool, 1),
             (Uint2, 2, Bool, 1),
             (Uint2, 0, Bool, 0),
-            // "bool: no change", but for the byte that stands for true
+            // "bool: no change", except that true is stored as 1
             (Bool, 0, Bool, 0),
             (Bool, 1, Bool, 1),
             (Bool, 2, Bool, 1),
@@ -321,7 +321,7 @@ fn same_type_keeps_the_bits() {
         ALL,
         DEFAULT,
         &[
-            (Float, 0x7F80_0001, Float, 0x7F80_0001), // a signalling NaN too
+            (Float, 0x7F80_0001, Float, 0x7F80_0001), // even a signalling NaN
             (Double, 0xFFF0_0000_0000_0001, Double, 0xFFF0_0000_0000_0001),
             (Float16, 0x7C01, Float16, 0x7C01),
             (BFloat16, 0xFF81, BFloat16, 0xFF81),

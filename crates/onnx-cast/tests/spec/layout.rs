@@ -1,4 +1,4 @@
-//! How elements lie in bytes: order, packing, padding; shapes, empty and rank-0 tensors.
+//! The layout of elements in bytes: order, packing and padding; shapes, empty and rank-0 tensors.
 
 use crate::runner::*;
 use onnx_cast::DataType::{self, *};
@@ -15,14 +15,14 @@ fn cast(from: DataType, to: DataType, bytes: &[u8], len: usize) -> Vec<u8> {
 
 #[test]
 fn the_first_element_is_in_the_low_bits() {
-    // Elements 1, 2, 3, ... by their bits.
+    // Elements with the bits 1, 2, 3, ...
     const CASES: &[(DataType, usize, &[u8])] = &[
         (Uint4, 3, &[0x21, 0x03]),
         (Int4, 2, &[0x21]),
         (Float4E2M1, 3, &[0x21, 0x03]),
         (Uint2, 3, &[0b11_10_01]),
         (Int2, 3, &[0b11_10_01]),
-        (Uint2, 4, &[0b00_11_10_01]), // 4 is 0 in two bits
+        (Uint2, 4, &[0b00_11_10_01]), // 4 is 0 modulo 4
         (Float6E2M3, 3, &[0x81, 0x30, 0x00]),
         (Float6E3M2, 4, &[0x81, 0x30, 0x10]),
         (Float6E2M3, 1, &[0x01]),
@@ -35,7 +35,7 @@ fn the_first_element_is_in_the_low_bits() {
     for &(data_type, len, bytes) in CASES {
         let elements: Vec<u64> = (1..=len as u64).collect();
         assert_eq!(cast(data_type, data_type, bytes, len), bytes, "{data_type}");
-        // Read one by one, and written one by one, through a type that has a byte for each.
+        // Read and write each element through a type with one byte per element.
         if !data_type.is_float() {
             let wide: Vec<u8> = cast(data_type, Int64, bytes, len);
             for (index, (got, &want)) in wide.chunks_exact(8).zip(&elements).enumerate() {

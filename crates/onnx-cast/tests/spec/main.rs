@@ -1,8 +1,9 @@
-//! Does a cast obey the text? Every row of the tables in ONNX's descriptions of Cast and of its pages on float8, float6,
-//! float4, int4 and int2, and every rule of `docs/semantics.md`, one case a line: from, value, to, wanted bits.
+//! Does a cast obey the specification? Tests every row of the tables in ONNX's description of Cast and in its pages on
+//! float8, float6, float4, int4 and int2, and every rule of `docs/semantics.md`. Each line is one case: from, value,
+//! to, expected bits.
 //!
-//! A case runs at every operator version that has both types and the attributes, unless its table says which versions
-//! it is about; through Cast and CastLike; on one element, and on enough copies to fill vectors and leave a tail.
+//! A case runs at every operator version that supports both types and the attributes, unless its table names the
+//! versions; through Cast and CastLike; on one element, and on enough copies to fill vectors and leave a tail.
 
 mod bit_cast;
 mod float;

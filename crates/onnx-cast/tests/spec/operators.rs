@@ -1,4 +1,4 @@
-//! The operators themselves: attributes as a node gives them, what is refused, inference, and the texts of errors.
+//! The operators: attributes of a node, rejected nodes and inputs, inference, and error texts.
 
 use onnx_cast::DataType::{self, *};
 use onnx_cast::ops::{Attribute, AttributeValue, Dim, ValueInfo};
@@ -12,7 +12,7 @@ fn string<'a>(name: &'a str, value: &'a str) -> Attribute<'a> {
     Attribute { name, value: AttributeValue::String(value.as_bytes()) }
 }
 
-/// The bytes that a Cast node makes of one double.
+/// The bytes that a Cast node writes for one double.
 fn cast_node(opset: i64, attributes: &[Attribute<'_>], x: f64) -> Vec<u8> {
     let cast = Cast::from_node(opset, attributes).unwrap_or_else(|error| panic!("{attributes:?}: {error}"));
     let input = Tensor::from_slice(vec![1], &[x]).expect("one element");
@@ -21,9 +21,9 @@ fn cast_node(opset: i64, attributes: &[Attribute<'_>], x: f64) -> Vec<u8> {
 
 #[test]
 fn attributes_have_the_kinds_and_defaults_of_the_version() {
-    assert_eq!(cast_node(1, &[string("to", "FLOAT")], 1.0), [0, 0, 0x80, 0x3F], "Cast-1 takes a name");
+    assert_eq!(cast_node(1, &[string("to", "FLOAT")], 1.0), [0, 0, 0x80, 0x3F], "Cast-1 has a name");
     assert_eq!(cast_node(5, &[string("to", "INT8")], 1.0), [1], "opset 5 has Cast-1");
-    assert_eq!(cast_node(6, &[int("to", 3)], 1.0), [1], "Cast-6 takes a number");
+    assert_eq!(cast_node(6, &[int("to", 3)], 1.0), [1], "Cast-6 has a number");
     assert_eq!(cast_node(28, &[int("to", 17)], 1e6), [0x7E], "saturate is true by default");
     assert_eq!(cast_node(28, &[int("to", 17), int("saturate", 1)], 1e6), [0x7E]);
     assert_eq!(cast_node(28, &[int("to", 17), int("saturate", -2)], 1e6), [0x7E], "any number but 0 is true");

@@ -1,4 +1,4 @@
-//! Runs a case wherever it applies, and the short names that keep a case on one line.
+//! Runs a case in every version to which it applies, and defines the short names that keep a case on one line.
 
 use onnx_cast::{
     Cast, CastError, CastLike, CastOptions, Data, DataType, Operator, RoundMode, Strings, Tensor, TensorView,
@@ -8,14 +8,14 @@ use std::ops::RangeInclusive;
 /// From, bits of the source, to, bits of the result.
 pub(crate) type Case = (DataType, u64, DataType, u64);
 
-/// The attributes as a node gives them.
+/// The attributes of a node.
 #[derive(Clone, Copy)]
 pub(crate) struct Attributes {
     pub(crate) saturate: Option<i64>,
     pub(crate) round_mode: Option<&'static str>,
 }
 
-/// What a string becomes.
+/// The expected result of a string.
 #[derive(Clone, Copy)]
 pub(crate) enum Outcome {
     Bits(u64),
@@ -41,7 +41,7 @@ pub(crate) const fn d(x: f64) -> u64 {
     x.to_bits()
 }
 
-/// The bits of a negative integer; the runner cuts them to the type's width.
+/// The bits of a negative integer; the runner truncates them to the type's width.
 pub(crate) const fn i(x: i64) -> u64 {
     x as u64
 }
@@ -52,7 +52,7 @@ pub(crate) const fn p(e: i32) -> f64 {
     f64::from_bits(((e + 1023) as u64) << 52)
 }
 
-/// The bits of the float with the value of this double, if there is one.
+/// The bits of the float with the value of this double; `None` if there is none.
 pub(crate) fn exact_float(x: f64) -> Option<u64> {
     if x.is_nan() {
         return Some(if x.is_sign_negative() { 0xFFC0_0000 } else { 0x7FC0_0000 });
@@ -67,7 +67,7 @@ pub(crate) fn check(versions: RangeInclusive<i64>, attributes: Attributes, cases
     }
 }
 
-/// Holds a cast between two types that are not string to the wanted bits.
+/// Checks that a cast between two types other than string has the expected bits.
 pub(crate) fn cast_bits(
     versions: RangeInclusive<i64>,
     attributes: Attributes,
@@ -95,7 +95,7 @@ pub(crate) fn cast_bits(
     });
 }
 
-/// Holds a cast from string to its outcome.
+/// Checks that a cast from string has the expected outcome.
 pub(crate) fn cast_text(
     versions: RangeInclusive<i64>,
     attributes: Attributes,
@@ -105,7 +105,7 @@ pub(crate) fn cast_text(
 ) {
     everywhere(versions, attributes, DataType::String, to, |len, run| {
         let strings: Strings = std::iter::repeat_n(text, len).collect();
-        let tensor = Tensor::strings(vec![len], strings).expect("as many strings as the shape says");
+        let tensor = Tensor::strings(vec![len], strings).expect("as many strings as in the shape");
         let name = run.name();
         match (run.cast(&tensor.view()), outcome) {
             (Ok(got), Outcome::Bits(want)) => {
@@ -124,7 +124,7 @@ pub(crate) fn cast_text(
     });
 }
 
-/// Holds a cast to string to the wanted text.
+/// Checks that a cast to string has the expected text.
 pub(crate) fn text_of(from: DataType, bits: u64, want: &str) {
     everywhere(ALL, DEFAULT, from, DataType::String, |len, run| {
         let shape = [len];
@@ -162,8 +162,8 @@ impl Run {
     }
 }
 
-/// Calls `test` with a length and a way to run for every version of Cast and CastLike in the range that has the types and
-/// attributes.
+/// Calls `test` with each length and each run, for every version of Cast and CastLike in the range that supports the
+/// types and attributes.
 fn everywhere(
     versions: RangeInclusive<i64>,
     attributes: Attributes,
@@ -201,7 +201,7 @@ fn mask(data_type: DataType) -> u64 {
     u64::MAX >> (64 - data_type.bits().expect("not string"))
 }
 
-/// The elements as ONNX stores them: little endian, from the low bits of each byte.
+/// The elements in ONNX's layout: little endian, from the low bits of each byte.
 pub(crate) fn packed(data_type: DataType, elements: &[u64]) -> Vec<u8> {
     let width = data_type.bits().expect("not string");
     let mut bytes = vec![0u8; (elements.len() * width).div_ceil(8)];

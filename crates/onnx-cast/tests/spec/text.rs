@@ -1,4 +1,4 @@
-//! Strings, both ways.
+//! Casts to and from strings.
 
 use crate::runner::*;
 use onnx_cast::DataType::{self, *};
@@ -17,7 +17,7 @@ fn numbers_to_strings() {
         (Float, f(1e20), "100000000000000000000"),
         (Float, f(1e-7), "0.0000001"),
         (Float, f(f32::MAX), "340282350000000000000000000000000000000"),
-        (Float, 0x3980_0000, "0.00024414062"), // 2^-12: 0.00024414063 is as near, and odd
+        (Float, 0x3980_0000, "0.00024414062"), // 2^-12: 0.00024414063 is equally near, but odd
         (Float, 0x0000_0001, "0.000000000000000000000000000000000000000000001"),
         (Float, f(f32::INFINITY), "INF"),
         (Float, f(f32::NEG_INFINITY), "-INF"),
@@ -311,7 +311,7 @@ fn strings_that_are_no_numbers_are_errors() {
         ("-9223372036854775809", Int64),
         ("18446744073709551616", Uint64),
         ("-1", Uint64),
-        ("7.5", Int4), // to nearest even is 8
+        ("7.5", Int4), // rounds to 8, out of range
         ("-8.6", Int4),
         ("15.5", Uint4),
         ("-0.6", Uint4),

@@ -1,24 +1,24 @@
-//! Appends texts to a buffer of strings: their bytes side by side, and the offset of each end.
+//! Appends texts to a buffer of strings: consecutive bytes, and the offset of the end of each text.
 
-/// Appends strings of at most `ROOM` bytes by writing them over characters `0`. What a string leaves of its room is the
-/// start of the next string's room, so nothing is copied, and the zeros of long numbers are already in place.
+/// Appends strings of at most `ROOM` bytes. Each string overwrites a window of `ROOM` characters `0`, and the next
+/// window starts at its end. So nothing is copied, and the zeros of long numbers are already in place.
 pub(super) struct Appender<'a, const ROOM: usize> {
     offsets: &'a mut Vec<u64>,
     bytes: &'a mut Vec<u8>,
-    /// The end of the last string. The bytes behind it are zeros.
+    /// The end of the last string. The bytes after it are characters `0`.
     end: usize,
 }
 
 impl<'a, const ROOM: usize> Appender<'a, ROOM> {
-    /// To append about `count` strings.
+    /// An appender for about `count` strings.
     pub(super) fn new(offsets: &'a mut Vec<u64>, bytes: &'a mut Vec<u8>, count: usize) -> Self {
         offsets.reserve(count);
         let end = bytes.len();
         Appender { offsets, bytes, end }
     }
 
-    /// Appends a string for each item: `write` writes it and returns its length. It may write past the string's end, but
-    /// must leave zeros there if it relies on finding them.
+    /// Appends a string for each item. `write` writes it and returns its length. It may write past the string's end,
+    /// but must leave characters `0` there if it relies on them for the next item.
     #[inline(always)]
     pub(super) fn write<T>(&mut self, items: &[T], write: impl Fn(&T, &mut [u8; ROOM]) -> usize) {
         let bytes = &mut *self.bytes;

@@ -1,8 +1,8 @@
-//! What can be wrong with a text that is to be a number.
+//! The errors of reading a number from text.
 
 use std::fmt;
 
-/// A string that is not a number of the target type.
+/// An error of reading a number of the target type from a string.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ParseError {

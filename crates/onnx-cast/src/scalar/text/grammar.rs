@@ -1,17 +1,17 @@
-//! What a text may be, in full: sign, digits, point and exponent, of any length, or a word, with white space around it;
-//! and its value, rounded once. The standard library rounds it to a double, and where that double could lie on a tie of a
-//! narrower type, the text is compared with it exactly, digit by digit, and the double made odd on the side where the text
-//! lies.
+//! The full grammar of numbers, and their values, rounded once. A number is a sign, digits, a point and an exponent, of
+//! any length, or a word, with optional white space around it. The standard library rounds it to a double. Where that
+//! double could be a tie of a narrower type, the text is compared with it exactly, digit by digit, and the double is
+//! rounded to odd on the side of the text.
 
 use super::ParseError;
 use std::io::Write;
 
-/// A decimal number as its parts; the value is `0.d1d2d3... * 10^point`, with `digits` free of leading zeros.
+/// The parts of a decimal number. The value is `0.d1d2d3... * 10^point`; `digits` has no leading zeros.
 struct Decimal<'a> {
     negative: bool,
-    /// The text from the first digit that is not zero, with the point still in it.
+    /// The text from the first nonzero digit on, including the point.
     digits: &'a [u8],
-    /// Where the point stands, counted from the first digit that is not zero. Saturates far beyond any type's range.
+    /// The position of the point relative to the first nonzero digit. Saturates far beyond the range of any type.
     point: i64,
 }
 
@@ -20,20 +20,21 @@ impl Decimal<'_> {
         self.digits.is_empty()
     }
 
-    /// The digits from the first that is not zero.
+    /// The digits from the first nonzero digit on.
     fn iter(&self) -> impl Iterator<Item = u8> {
         self.digits.iter().filter(|c| c.is_ascii_digit()).map(|c| c - b'0')
     }
 }
 
-/// What a string can stand for.
+/// What a text can represent.
 enum Text<'a> {
     Infinity { negative: bool },
     Nan { negative: bool },
     Number(Decimal<'a>),
 }
 
-/// Reads sign, digits, point, exponent; or infinity or NaN in any case. Nothing else is a number.
+/// Splits a number into sign, digits, point and exponent, or recognises infinity or NaN in any case. Other texts are
+/// errors.
 fn scan(text: &[u8]) -> Result<Text<'_>, ParseError> {
     let (negative, rest) = match text {
         [b'-', rest @ ..] => (true, rest),
@@ -59,7 +60,7 @@ fn scan(text: &[u8]) -> Result<Text<'_>, ParseError> {
         [_, rest @ ..] => scan_exponent(rest)?,
     };
     let first = digits.iter().position(|c| matches!(c, b'1'..=b'9')).unwrap_or(digits.len());
-    // Before the point, the place counts the digits up to it; behind it, the zeros passed over, negatively.
+    // Positive: the number of digits before the point. Otherwise: minus the number of zeros after it.
     let place = if first < whole { (whole - first) as i64 } else { whole as i64 + 1 - first as i64 };
     Ok(Text::Number(Decimal { negative, digits: &digits[first..], point: place.saturating_add(exponent) }))
 }
@@ -78,17 +79,17 @@ fn scan_exponent(text: &[u8]) -> Result<i64, ParseError> {
 }
 
 fn trim(text: &[u8]) -> &[u8] {
-    // ASCII white space as C's isspace has it: the vertical tab too, which Rust's trim leaves.
+    // ASCII white space as in C's `isspace`, which includes the vertical tab; Rust's `trim_ascii` does not.
     let is_space = |c: &u8| matches!(c, b' ' | b'\t'..=b'\r');
     let start = text.iter().position(|c| !is_space(c)).unwrap_or(text.len());
     let end = text.iter().rposition(|c| !is_space(c)).map_or(start, |last| last + 1);
     &text[start..end]
 }
 
-/// A finite text by the standard library's parser, which rounds once and takes everything that `scan` takes.
+/// Parses a finite number with the standard library, which rounds once and accepts everything that `scan` accepts.
 fn standard<T: std::str::FromStr>(text: &[u8], decimal: &Decimal<'_>) -> Result<T, ParseError> {
-    /// That parser counts exponents up to 65536 and guesses beyond, which does not matter unless there are about as many
-    /// digits to shift the point back.
+    /// The standard library's parser reads exponents up to 65536 and approximates larger ones. That matters only if
+    /// about as many digits shift the point back, so long texts are normalised first.
     const LONG: usize = 1 << 15;
     if text.len() < LONG {
         return parse_utf8(text);
@@ -96,7 +97,7 @@ fn standard<T: std::str::FromStr>(text: &[u8], decimal: &Decimal<'_>) -> Result<
     let sign = if decimal.negative { "-" } else { "" };
     let mut plain = format!("{sign}0.").into_bytes();
     plain.extend(decimal.iter().map(|digit| digit + b'0'));
-    // No type reaches beyond 10^±400.
+    // Every type's range lies within 10^±400.
     let _ = write!(plain, "e{}", decimal.point.clamp(-1000, 1000));
     parse_utf8(&plain)
 }
@@ -105,7 +106,7 @@ fn parse_utf8<T: std::str::FromStr>(text: &[u8]) -> Result<T, ParseError> {
     std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).ok_or(ParseError::NotANumber)
 }
 
-/// A text rounded to odd at double precision, ready to be rounded once more to 51 bits or fewer.
+/// The value of a text rounded to odd to double precision, so that a second rounding to 51 bits or fewer is exact.
 pub(super) fn parse_odd(text: &[u8]) -> Result<f64, ParseError> {
     let text = trim(text);
     let decimal = match scan(text)? {
@@ -115,14 +116,15 @@ pub(super) fn parse_odd(text: &[u8]) -> Result<f64, ParseError> {
     };
     let rounded: f64 = standard(text, &decimal)?;
     let magnitude = rounded.abs().to_bits();
-    // A number too large or too small for a double is still a number, not infinity and not zero.
+    // A number too large for a double is still finite, and one too small is still not zero.
     let odd = if rounded.is_infinite() {
         f64::MAX.to_bits()
     } else if rounded == 0.0 {
         u64::from(!decimal.is_zero())
     } else if magnitude & 0xff_ffff_ffff != 0 {
-        // No tie of a type of 24 bits of precision or fewer has these bits set, nor has one of its values: which side
-        // of the double the text lies on cannot matter. (Subnormal doubles are far below every narrower type.)
+        // Neither values nor ties of a type with 24 bits of precision or fewer have any of these bits set, so the
+        // result does not depend on the side of the double on which the text lies. (Subnormal doubles are far below the
+        // range of every narrower type.)
         magnitude
     } else {
         match compare(&decimal, f64::from_bits(magnitude)) {
@@ -137,7 +139,7 @@ pub(super) fn parse_odd(text: &[u8]) -> Result<f64, ParseError> {
 
 /// Compares a decimal's magnitude, not zero, with a positive finite double, exactly.
 fn compare(decimal: &Decimal<'_>, value: f64) -> std::cmp::Ordering {
-    // A double has at most 767 significant decimal digits, so this is its exact expansion: d.ddd...e±x
+    // A double has at most 767 significant decimal digits, so this is its exact expansion, d.ddd...e±x.
     let exact = format!("{value:.766e}");
     let (digits, exponent) = exact.split_once('e').unwrap_or((&exact, "0"));
     let point = exponent.parse::<i64>().unwrap_or(0) + 1;
@@ -151,7 +153,7 @@ fn compare(decimal: &Decimal<'_>, value: f64) -> std::cmp::Ordering {
     })
 }
 
-/// `f32` and `f64`, which the standard library reads with one rounding.
+/// Parses `f32` and `f64`, which the standard library rounds once.
 pub(super) fn parse_native<T: std::str::FromStr>(text: &[u8]) -> Result<T, ParseError> {
     let text = trim(text);
     match scan(text)? {
@@ -160,7 +162,7 @@ pub(super) fn parse_native<T: std::str::FromStr>(text: &[u8]) -> Result<T, Parse
     }
 }
 
-/// A truth value: a number, zero or not, or its name.
+/// A bool: a number, which is true unless zero, or the word `true` or `false`.
 pub(super) fn parse_bool(text: &[u8]) -> Result<bool, ParseError> {
     let text = trim(text);
     if text.eq_ignore_ascii_case(b"true") {
@@ -175,14 +177,14 @@ pub(super) fn parse_bool(text: &[u8]) -> Result<bool, ParseError> {
     })
 }
 
-/// How a fraction is rounded away.
+/// How an integer target rounds a fraction.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fraction {
     Truncate,
     NearestEven,
 }
 
-/// The integer that a text stands for.
+/// The integer that a text represents.
 pub(super) fn parse_integer(text: &[u8], fraction: Fraction) -> Result<i128, ParseError> {
     let Text::Number(decimal) = scan(trim(text))? else { return Err(ParseError::NotFinite) };
     if decimal.is_zero() || decimal.point < 0 {
@@ -198,9 +200,9 @@ pub(super) fn parse_integer(text: &[u8], fraction: Fraction) -> Result<i128, Par
         magnitude = magnitude * 10 + i128::from(digit);
     }
     if fraction == Fraction::NearestEven {
-        let mut rest = decimal.iter().skip(whole);
-        let tenths = rest.next().unwrap_or(0);
-        let more = rest.any(|digit| digit != 0);
+        let mut places = decimal.iter().skip(whole);
+        let tenths = places.next().unwrap_or(0);
+        let more = places.any(|digit| digit != 0);
         if tenths > 5 || (tenths == 5 && (more || magnitude & 1 == 1)) {
             magnitude += 1;
         }

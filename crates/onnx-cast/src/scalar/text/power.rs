@@ -1,21 +1,21 @@
-//! The powers of ten that printing and reading multiply by, as 128 bits each, made by the compiler.
+//! The powers of ten by which printing and reading multiply, 128 bits each, computed at compile time.
 
-/// The lowest and the highest exponent: 19 digits times 10^-342 is the least that is not zero as a double, and the least
-/// double times 10^324 has the digits that its shortest text needs.
+/// The lowest and highest exponents. 19 digits times 10^-342 can still round to a nonzero double, and the smallest
+/// double times 10^324 has the digits of its shortest text.
 pub(super) const LOWEST: i32 = -342;
 const HIGHEST: i32 = 324;
 const COUNT: usize = (HIGHEST - LOWEST + 1) as usize;
 
 static POWERS: [u128; COUNT] = powers();
 
-/// `10^exponent / 2^(floor_log2(exponent) - 127)`, rounded up to an integer: the top bit is set. Exact for exponents from
-/// 0 to 55, and otherwise too large by less than 1.
+/// `10^exponent / 2^(floor_log2(exponent) - 127)`, rounded up to an integer, with the top bit set. Exact for exponents
+/// from 0 to 55; otherwise too large by less than 1.
 #[inline(always)]
 pub(super) fn power_of_ten(exponent: i32) -> u128 {
     POWERS[(exponent - LOWEST) as usize]
 }
 
-/// The exponent of the highest bit of `10^exponent`, for any exponent of the table.
+/// The exponent of the highest bit of `10^exponent`, for any exponent in the table.
 #[inline(always)]
 pub(super) const fn floor_log2(exponent: i32) -> i32 {
     /// log2(10) * 2^32
@@ -23,7 +23,7 @@ pub(super) const fn floor_log2(exponent: i32) -> i32 {
     ((exponent as i64 * LOG2_10) >> 32) as i32
 }
 
-/// 256 bits, the least significant word first, of which the top one is set, and whether bits below them were cut.
+/// 256 bits with the top bit set, least significant word first, and whether nonzero bits below them were dropped.
 struct Wide {
     words: [u64; 4],
     cut: bool,
@@ -32,7 +32,7 @@ struct Wide {
 impl Wide {
     const ONE: Wide = Wide { words: [0, 0, 0, 1 << 63], cut: false };
 
-    /// The bits of five times this.
+    /// Five times this, shifted so that the top bit is set.
     const fn times_5(self) -> Wide {
         let mut words = [0u64; 5];
         let mut carry = 0u128;
@@ -44,7 +44,7 @@ impl Wide {
             i += 1;
         }
         words[4] = carry as u64;
-        // Two or three bits more than before: shift as many out.
+        // The product has two or three bits more: shift those out.
         let more = 64 - words[4].leading_zeros();
         let cut = self.cut || words[0] & ((1 << more) - 1) != 0;
         let mut shifted = [0; 4];
@@ -56,22 +56,22 @@ impl Wide {
         Wide { words: shifted, cut }
     }
 
-    /// The bits of a fifth of this.
+    /// A fifth of this, shifted so that the top bit is set.
     const fn fifth(self) -> Wide {
         let mut words = [0u64; 4];
-        let mut rest = 0u128;
+        let mut remainder = 0u128;
         let mut i = 4;
         while i > 0 {
             i -= 1;
-            rest = rest << 64 | self.words[i] as u128;
-            words[i] = (rest / 5) as u64;
-            rest %= 5;
+            remainder = remainder << 64 | self.words[i] as u128;
+            words[i] = (remainder / 5) as u64;
+            remainder %= 5;
         }
-        // Two or three bits fewer than before: the division goes on for as many.
+        // The quotient has two or three bits fewer: continue the division for those.
         let fewer = words[3].leading_zeros();
-        rest <<= fewer;
+        remainder <<= fewer;
         let mut shifted = [0; 4];
-        shifted[0] = words[0] << fewer | (rest / 5) as u64;
+        shifted[0] = words[0] << fewer | (remainder / 5) as u64;
         let mut i = 1;
         while i < 4 {
             shifted[i] = words[i] << fewer | words[i - 1] >> (64 - fewer);
@@ -87,8 +87,8 @@ impl Wide {
     }
 }
 
-/// From 1 upwards and downwards, one factor of 5 at a time; the factors of 2 are in the exponent. What is cut from 256
-/// bits in all these steps is far from the upper 128, as the test below checks.
+/// Multiplies and divides by 5, starting at 1; the factors of 2 are in the exponent. The errors of truncation to 256
+/// bits stay far below the upper 128, as the test below checks.
 const fn powers() -> [u128; COUNT] {
     let mut powers = [0; COUNT];
     let mut wide = Wide::ONE;
@@ -118,7 +118,7 @@ mod tests {
         for exponent in LOWEST..=HIGHEST {
             let power = power_of_ten(exponent);
             assert_eq!(power >> 127, 1, "10^{exponent}");
-            // power * 2^shift = 10^exponent, with what is negative on the other side.
+            // power * 2^shift = 10^exponent, with negative exponents moved to the other side.
             let shift = floor_log2(exponent) - 127;
             let side = |ten: i32, two: i32| BigUint::from(10u32).pow(ten.max(0) as u32) << two.max(0);
             let (scale, want) = (side(-exponent, shift), side(exponent, -shift));

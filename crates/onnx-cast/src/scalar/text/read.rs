@@ -1,8 +1,8 @@
-//! Plain decimal text to digits and exponent, for the texts that most are: at most 24 characters that matter, which are
-//! read together whatever their number is. Anything else is left to the grammar in full.
+//! The fast path of reading: plain decimal text to digits and exponent, for texts of at most 24 significant characters,
+//! which are read together whatever their number. All other texts are left to `grammar`.
 //!
-//! A text is the end of a slice that may begin before it, as a string tensor's bytes do: so its last 24 bytes can be read
-//! though it has fewer, and those before it masked.
+//! A text is the end of a slice that may begin earlier, as a string tensor's bytes do. So 24 bytes can be read even if
+//! the text has fewer, and the bytes before it are masked.
 
 #[cfg(target_arch = "x86_64")]
 mod sse2;
@@ -11,20 +11,20 @@ mod words;
 
 use super::shortest::Decimal;
 
-/// Most characters that are read together.
+/// The most characters that are read together.
 const MOST: usize = 24;
 
-/// One more, since the characters before a point are read from where they would stand without it.
+/// One more: the characters before a point are read from where they would be without the point.
 const WINDOW: usize = MOST + 1;
 
-/// The decimal, with its sign, that `bytes[start..]` is, or `None`: a sign, digits with a point or none, an exponent or
-/// none.
+/// The sign (whether negative) and the decimal of `bytes[start..]`: an optional sign, digits with an optional point, an
+/// optional exponent. `None` for any other text.
 #[inline(always)]
 pub(super) fn read(bytes: &[u8], start: usize) -> Option<(bool, Decimal)> {
     let (negative, start) = sign(bytes, start);
     let decimal = with_window(bytes, start, |bytes, start| {
         let length = bytes.len() - start;
-        // The letter of an exponent stands among the last five characters of a text that is read here.
+        // In the texts read here, the letter of an exponent is among the last five characters.
         let end: &[u8; 5] = bytes.last_chunk()?;
         if end.iter().any(|letter| letter | 0x20 == b'e') && length > 1 {
             return scientific(bytes, start);
@@ -34,21 +34,22 @@ pub(super) fn read(bytes: &[u8], start: usize) -> Option<(bool, Decimal)> {
     Some((negative, decimal))
 }
 
-/// The digits, with their sign, that `bytes[start..]` is, or `None`.
+/// The sign (whether negative) and the integer of `bytes[start..]`: an optional sign and digits. `None` for any other
+/// text.
 #[inline(always)]
 pub(super) fn read_whole(bytes: &[u8], start: usize) -> Option<(bool, u64)> {
     let (negative, start) = sign(bytes, start);
     with_window(bytes, start, |bytes, start| whole(bytes, bytes.len() - start)).map(|digits| (negative, digits))
 }
 
-/// Whether the first byte is a minus, and where the digits start.
+/// Whether the first byte is a minus sign, and where the digits start.
 #[inline(always)]
 fn sign(bytes: &[u8], start: usize) -> (bool, usize) {
     let first = bytes.get(start).copied().unwrap_or(0);
     (first == b'-', start + usize::from(first == b'-' || first == b'+'))
 }
 
-/// Calls with a slice of the window's size or more, which ends with the same text.
+/// Calls `call` with a slice of at least the window's size that ends with the same text.
 #[inline(always)]
 fn with_window<R>(bytes: &[u8], start: usize, call: impl Fn(&[u8], usize) -> Option<R>) -> Option<R> {
     if bytes.len() >= WINDOW {
@@ -61,21 +62,21 @@ fn with_window<R>(bytes: &[u8], start: usize, call: impl Fn(&[u8], usize) -> Opt
     call(&padded, start)
 }
 
-/// The last `length` bytes, all digits but for a point or none.
+/// The decimal of the last `length` bytes: digits with an optional point.
 #[inline(always)]
 fn plain(bytes: &[u8], length: usize) -> Option<Decimal> {
     let (parts, behind) = digits::<true>(bytes.last_chunk()?, length)?;
     Some(Decimal { digits: join(parts)?, exponent: -(behind as i32) })
 }
 
-/// The last `length` bytes, all digits.
+/// The integer of the last `length` bytes: digits only.
 #[inline(always)]
 fn whole(bytes: &[u8], length: usize) -> Option<u64> {
     join(digits::<false>(bytes.last_chunk()?, length)?.0)
 }
 
-/// The last `length` bytes of the window as three numbers of eight digits, and how many of them stand behind the point,
-/// if there may be one. `None` where there are no digits or something else than them.
+/// The last `length` bytes of the window as three numbers of eight digits, and, with `POINT`, the number of digits
+/// after the point. `None` if there are no digits, or any other character.
 #[inline(always)]
 fn digits<const POINT: bool>(window: &[u8; WINDOW], length: usize) -> Option<([u64; 3], usize)> {
     #[cfg(target_arch = "x86_64")]
@@ -109,13 +110,14 @@ fn scientific(bytes: &[u8], start: usize) -> Option<Decimal> {
     Some(decimal)
 }
 
-/// More characters than can be read together, but zeros all except 19: behind the point, or before the end without one.
+/// Texts of more characters than are read together, all zeros but 19 digits: zeros after `0.`, or zeros at the end of
+/// an integer.
 #[inline(always)]
 fn long(bytes: &[u8], start: usize) -> Option<Decimal> {
-    /// So many digits always fit.
+    /// This many digits always fit `u64`.
     const DIGITS: usize = 19;
     let length = bytes.len() - start;
-    // Which of the two it is cannot be foreseen, so there is no branch.
+    // The case is unpredictable, so there is no branch.
     let is_fraction = bytes[start..].starts_with(b"0.");
     if length < DIGITS + 2 * usize::from(is_fraction) {
         return None;
@@ -130,21 +132,21 @@ fn long(bytes: &[u8], start: usize) -> Option<Decimal> {
     Some(Decimal { digits, exponent: if is_fraction { 2 - places } else { places - DIGITS as i32 } })
 }
 
-/// Whether these bytes are zeros, and 32 of any kind stand before the last of them.
+/// Whether the bytes `from..to` are characters `0`, and `to` is at least 32.
 #[inline(always)]
 fn are_zeros(bytes: &[u8], from: usize, to: usize) -> bool {
     const PIECE: usize = 32;
     let pieces = bytes[from..to].chunks_exact(PIECE);
-    let rest = pieces.remainder().len();
+    let tail = pieces.remainder().len();
     let mut all = true;
     for piece in pieces {
         all &= piece == [b'0'; PIECE];
     }
-    // The end may be seen twice, and with it what stands before.
+    // The last piece may overlap the ones before; bytes before the range are masked.
     let Some(end) = bytes[..to].last_chunk::<PIECE>() else { return false };
     let mut wrong = [0; PIECE];
     for i in 0..PIECE {
-        wrong[i] = if i + rest >= PIECE { end[i] ^ b'0' } else { 0 };
+        wrong[i] = if i + tail >= PIECE { end[i] ^ b'0' } else { 0 };
     }
     all & (wrong == [0; PIECE])
 }
@@ -162,7 +164,7 @@ mod tests {
         };
         let mut numbers = 0;
         for round in 0..200_000 {
-            // Digits, points here and there, and now and then any byte.
+            // Digits, with up to two points and sometimes any other byte.
             let mut window: [u8; WINDOW] = std::array::from_fn(|_| b'0' + below(10) as u8);
             for _ in 0..below(3) {
                 window[below(WINDOW as u64) as usize] = b'.';

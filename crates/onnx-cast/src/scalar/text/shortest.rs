@@ -1,6 +1,7 @@
-//! The shortest decimal of a float, by Raffaello Giulietti's Schubfach ("The Schubfach way to render doubles", 2021): the
-//! decimals with as many places as the width of the interval that rounds to the float has, one place fewer if one of those
-//! lies in it, and the nearest of them. Of two as near, the one whose last digit is even.
+//! The shortest decimal of a float, by Raffaello Giulietti's Schubfach ("The Schubfach way to render doubles", 2021):
+//! the candidates are multiples of the largest power of ten not above the width of the interval that rounds to the
+//! float, or of ten times that power if the interval contains one. The nearest candidate is chosen; of two equally
+//! near, the one whose last digit is even.
 
 use super::power::{floor_log2, power_of_ten};
 
@@ -15,8 +16,8 @@ impl Decimal {
     pub(super) const ONE: Decimal = Decimal { digits: 1, exponent: 0 };
 }
 
-/// The shortest decimal that rounds to `significand * 2^exponent`, which is not zero and has at most 53 bits; at its end
-/// there may be zeros. `narrow_below`: the next float below is only half as far away as the next above.
+/// The shortest decimal that rounds to `significand * 2^exponent`, which is not zero and has at most 53 bits. The
+/// decimal may have trailing zeros. `narrow_below`: the next float below is half as far away as the next above.
 #[inline(always)]
 pub(super) fn shortest(significand: u64, exponent: i32, narrow_below: bool) -> Decimal {
     if !narrow_below && let Some(decimal) = unless_close(significand, exponent) {
@@ -25,13 +26,13 @@ pub(super) fn shortest(significand: u64, exponent: i32, narrow_below: bool) -> D
     exactly(significand, exponent, narrow_below)
 }
 
-/// [`exactly`], of an interval that is as wide on both sides, unless an end or a middle is so close to a decimal that 60
-/// bits behind the point do not tell on which side of it.
+/// As [`exactly`], for an interval that is equally wide on both sides. `None` if an end or midpoint is so close to a
+/// decimal that 60 bits after the point do not determine on which side of it the decimal lies.
 #[inline(always)]
 fn unless_close(significand: u64, exponent: i32) -> Option<Decimal> {
-    /// One, in the fixed-point numbers below.
+    /// 1.0 in the fixed-point format used below.
     const ONE: u64 = 1 << 60;
-    /// More than the value and half the width can be wrong by, together.
+    /// An upper bound of the joint error of the value and half the width.
     const CLOSE: u64 = 8;
     let place = floor_log10_of_width(exponent, false);
     let shift = (exponent + floor_log2(-place) + 1) as u32;
@@ -44,33 +45,33 @@ fn unless_close(significand: u64, exponent: i32) -> Option<Decimal> {
     // Half the width of the interval, from 1/2 to 5.
     let reach = (power >> 64) as u64 >> (5 - shift);
     let ones = below % 10;
-    let rest = ones * ONE + fraction;
+    let above_tens = ones * ONE + fraction;
     let is_close = |a: u64, b: u64| a.wrapping_sub(b).wrapping_add(CLOSE) <= 2 * CLOSE;
-    if is_close(rest, reach) | is_close(rest + reach, 10 * ONE) | is_close(fraction, ONE / 2) {
+    if is_close(above_tens, reach) | is_close(above_tens + reach, 10 * ONE) | is_close(fraction, ONE / 2) {
         return None;
     }
-    let (tens_below, tens_above) = (rest < reach, rest + reach > 10 * ONE);
+    let (tens_below, tens_above) = (above_tens < reach, above_tens + reach > 10 * ONE);
     let tens = below - ones + if tens_above { 10 } else { 0 };
     let fine = below + u64::from(fraction > ONE / 2);
     Some(Decimal { digits: if tens_below | tens_above { tens } else { fine }, exponent: place })
 }
 
-/// The decimal, with both ends of the interval rounded to odd.
+/// The shortest decimal, from both ends of the interval rounded to odd.
 #[inline(never)]
 fn exactly(significand: u64, exponent: i32, narrow_below: bool) -> Decimal {
     let even = significand & 1 == 0;
-    // The largest place of which the interval has a multiple for certain.
+    // The exponent of the largest power of ten of which the interval certainly contains a multiple.
     let place = floor_log10_of_width(exponent, narrow_below);
     let shift = exponent + floor_log2(-place) + 1;
     let power = power_of_ten(-place);
-    // The value and the ends of the interval in quarters of that place, as odd as what is cut from them.
+    // The value and the ends of the interval in quarters of that power, rounded to odd.
     let quarters = |value: u64| multiply(power, value << shift);
     let value = quarters(4 * significand);
     let low = quarters(4 * significand - 2 + u64::from(narrow_below)) + u64::from(!even);
     let high = quarters(4 * significand + 2) - u64::from(!even);
 
     let below = value / 4;
-    // One place fewer: at most one multiple of it is in the interval.
+    // One digit fewer: the interval contains at most one such multiple.
     let tens = below / 10 * 10;
     let (tens_below, tens_above) = (low <= 4 * tens, 4 * tens + 40 <= high);
     if tens_below != tens_above {
@@ -83,15 +84,15 @@ fn exactly(significand: u64, exponent: i32, narrow_below: bool) -> Decimal {
     Decimal { digits: below + u64::from(above), exponent: place }
 }
 
-/// The upper part of a product, its lowest bit set if anything was cut. The power may be too large by less than 1, which
-/// is why the bits cut count from the second on.
+/// The upper 64 bits of a product, rounded to odd. The power may be too large by less than 1, so the lowest of the 64
+/// dropped bits is ignored.
 fn multiply(power: u128, value: u64) -> u64 {
     let low = (power & u128::from(u64::MAX)) * u128::from(value);
     let high = (power >> 64) * u128::from(value) + (low >> 64);
     (high >> 64) as u64 | u64::from(high as u64 > 1)
 }
 
-/// The greatest `n` with `10^n` not above the width of the interval: `2^exponent`, or three quarters of it.
+/// The largest `n` with `10^n` not above the width of the interval, which is `2^exponent` or three quarters of that.
 #[inline(always)]
 fn floor_log10_of_width(exponent: i32, three_quarters: bool) -> i32 {
     /// log10(2) * 2^32
@@ -105,7 +106,7 @@ fn floor_log10_of_width(exponent: i32, three_quarters: bool) -> i32 {
 mod tests {
     use super::*;
 
-    /// Every exponent of both types, with significands that have many digits, few, and ones at the edges.
+    /// Every exponent of both types, with significands of many bits, of few, and at the ends of the range.
     #[test]
     fn what_is_not_close_is_as_exact() {
         let mut state = 1u64;

@@ -1,14 +1,14 @@
-//! Numbers as plain decimal text, into a buffer with room for the longest of them, so that a fixed number of bytes can be
-//! stored where fewer count.
+//! Writes numbers as plain decimal text to a buffer with room for the longest, so that stores can have a fixed size
+//! even where the text is shorter.
 
 use super::digits::{ZEROS, split_8, split_16};
 use super::shortest::Decimal;
 
-/// Room for any number: `-0.` and 323 zeros before the last digit of a double, or 17 digits after fewer of them; and the
-/// bytes by which a store may reach beyond the text.
+/// Room for any number: `-0.`, up to 323 zeros and up to 17 digits of a double, and the bytes that a store may write
+/// past the text.
 pub(super) const ROOM: usize = 384;
 
-/// Writes an integer, given as sign and magnitude; its length.
+/// Writes an integer, given as sign and magnitude. Returns the length of the text.
 #[inline(always)]
 pub(super) fn write_integer(out: &mut [u8; ROOM], negative: bool, magnitude: u64) -> usize {
     const EIGHT: u64 = 100_000_000;
@@ -28,31 +28,31 @@ pub(super) fn write_integer(out: &mut [u8; ROOM], negative: bool, magnitude: u64
     end + 16
 }
 
-/// Writes eight digits without the zeros they lead with, but for the last; how many are left.
+/// Writes eight digits without leading zeros, but at least one digit. Returns how many are written.
 #[inline(always)]
 fn write_leading(out: &mut [u8; ROOM], at: usize, digits: u64) -> usize {
-    // The last digit's byte counts as not zero.
+    // Treat the last digit as nonzero.
     let zeros = (digits | 1 << 56).trailing_zeros() / 8;
     store(out, at, (digits | ZEROS) >> (8 * zeros));
     8 - zeros as usize
 }
 
-/// A number taken apart for writing: at most 17 digits, and where the point stands among them.
+/// A number prepared for writing: at most 17 digits, and the position of the point.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Digits {
-    /// The first 16 as characters, in the order of memory, or fewer, and zeros behind them.
+    /// The first 16 digits as characters, in memory order, padded with characters `0`.
     text: u128,
-    /// The last that could be, behind 8 or 16 others.
+    /// The last possible digit, after 8 or 16 others.
     last: u8,
-    /// Digits that count.
+    /// The number of digits without trailing zeros.
     count: u8,
-    /// Digits before the point, if it stands behind the first digit or later; the text goes on at least that far.
+    /// The position of the point relative to the first digit. If positive, it is the number of digits before the point.
     point: i16,
     negative: bool,
 }
 
 impl Digits {
-    /// A word of at most 8 characters.
+    /// The digits of a word of at most 8 characters.
     #[inline(always)]
     pub(super) fn word(negative: bool, word: &[u8]) -> Digits {
         let mut text = [b'0'; 16];
@@ -61,13 +61,13 @@ impl Digits {
         Digits { text: u128::from_le_bytes(text), last: b'0', count, point: count.into(), negative }
     }
 
-    /// Of a decimal that is not zero and has at most `LONGEST` digits, 9 or 17.
+    /// The digits of a nonzero decimal of at most `LONGEST` digits, 9 or 17.
     #[inline(always)]
     pub(super) fn new<const LONGEST: usize>(negative: bool, decimal: Decimal) -> Digits {
         const { assert!(LONGEST == 9 || LONGEST == 17) };
         let limit = const { 10u64.pow(LONGEST as u32 - 1) };
-        // As many digits as can be, the first of them not zero. How many are missing, up to two, cannot be foreseen, so
-        // there is no branch; more than two only subnormals lack.
+        // Scale to exactly `LONGEST` digits. Whether up to two are missing is unpredictable, so there is no branch for
+        // those; only subnormals lack more.
         let Decimal { mut digits, exponent } = decimal;
         let mut point = exponent + LONGEST as i32;
         while digits < limit / 100 {
@@ -82,24 +82,24 @@ impl Digits {
         let last = digits - 10 * most;
         let (text, trailing_zeros) = if LONGEST == 9 {
             let values = split_8(most as u32);
-            let rest = values >> 8 | last << 56;
-            (u128::from(values | ZEROS) | u128::from(ZEROS) << 64, rest.swap_bytes().trailing_zeros())
+            let later = values >> 8 | last << 56;
+            (u128::from(values | ZEROS) | u128::from(ZEROS) << 64, later.swap_bytes().trailing_zeros())
         } else {
             let values = split_16(most);
             let zeros = u128::from(ZEROS) << 64 | u128::from(ZEROS);
-            let rest = values >> 8 | u128::from(last) << 120;
-            (values | zeros, rest.swap_bytes().trailing_zeros())
+            let later = values >> 8 | u128::from(last) << 120;
+            (values | zeros, later.swap_bytes().trailing_zeros())
         };
         let count = LONGEST as u8 - trailing_zeros as u8 / 8;
         Digits { text, last: b'0' + last as u8, count, point, negative }
     }
 
-    /// Writes the number as plain decimal over zeros, which it leaves behind itself too; its length.
+    /// Writes the number as plain decimal over characters `0`, and leaves characters `0` after it. Returns the length.
     #[inline(always)]
     pub(super) fn write<const LONGEST: usize>(&self, out: &mut [u8; ROOM]) -> usize {
         let (text, count, point) = (self.text, usize::from(self.count), i32::from(self.point));
-        // A point before the first digit, as in `0.00ddd`, behind the last, as in `ddd000`, or among them: without a
-        // branch, since which it is cannot be foreseen. The digits, then those behind the point once more.
+        // The point is before the first digit, as in `0.00ddd`, after the last, as in `ddd000`, or among them. The case
+        // is unpredictable, so there is no branch: write the digits, then those after the point again.
         let zeros = if point <= 0 { 2 + point.unsigned_abs() as usize } else { 0 };
         let before = point.max(0) as usize;
         let inside = before != 0 && before < count;

@@ -1,9 +1,9 @@
-//! The last 24 characters of a text in two registers, with the instructions that every x86-64 processor has.
+//! The last 24 characters of a text in two SSE2 registers.
 
 use super::{MOST, WINDOW};
 use core::arch::x86_64::*;
 
-/// From any place on, 24 bytes, of which as many at the end are set as the place says.
+/// The 24 bytes from index `n` on are a mask of the last `n` bytes.
 static ENDS: [u8; 2 * MOST] = {
     let mut ends = [0; 2 * MOST];
     let mut i = MOST;
@@ -14,14 +14,14 @@ static ENDS: [u8; 2 * MOST] = {
     ends
 };
 
-/// Eight bytes and the sixteen behind them.
+/// Eight bytes and the sixteen after them.
 #[derive(Clone, Copy)]
 struct Pair(__m128i, __m128i);
 
 /// As [`super::digits`].
 #[inline(always)]
 pub(super) fn digits<const POINT: bool>(window: &[u8; WINDOW], length: usize) -> Option<([u64; 3], usize)> {
-    // SAFETY: there is no x86-64 without SSE2.
+    // SAFETY: every x86-64 processor has SSE2.
     unsafe { digits_sse2::<POINT>(window, length) }
 }
 
@@ -33,10 +33,10 @@ fn digits_sse2<const POINT: bool>(window: &[u8; WINDOW], length: usize) -> Optio
     if POINT {
         let point = _mm_set1_epi8(b'.' as i8);
         let points = |half| _mm_movemask_epi8(_mm_cmpeq_epi8(half, point)) as u32;
-        // The first of the 24 is bit 8, the last bit 31; bit 7 stands for none.
+        // The first of the 24 characters is bit 8 and the last is bit 31; bit 7 means that there is no point.
         let place = (points(text.1) << 16 | points(text.0) << 8 | 0x80).leading_zeros() as usize;
         let has_point = place < length;
-        // The characters before the point move on by one, into its place.
+        // The characters before the point move up by one, over the point.
         let stay = load(&ENDS, if has_point { place } else { MOST })?;
         let moved = load(window, 0)?;
         let blend = |stay, a, b| _mm_or_si128(_mm_and_si128(stay, a), _mm_andnot_si128(stay, b));
@@ -53,7 +53,7 @@ fn digits_sse2<const POINT: bool>(window: &[u8; WINDOW], length: usize) -> Optio
     if count == 0 || _mm_movemask_epi8(_mm_cmpeq_epi8(largest, nine)) != 0xffff {
         return None;
     }
-    // Pairs of digits, fours, eights; the first of a pair is in the lower byte.
+    // Join digits to pairs, fours and eights; the first of a pair is in the lower byte.
     let pairs = |digits| {
         let first = _mm_and_si128(digits, _mm_set1_epi16(0xff));
         _mm_add_epi16(_mm_mullo_epi16(first, _mm_set1_epi16(10)), _mm_srli_epi16(digits, 8))
@@ -66,11 +66,11 @@ fn digits_sse2<const POINT: bool>(window: &[u8; WINDOW], length: usize) -> Optio
     Some(([high & 0xffff_ffff, low & 0xffff_ffff, low >> 32], behind))
 }
 
-/// The 24 bytes from a place on.
+/// The 24 bytes from index `at` on.
 #[target_feature(enable = "sse2")]
 #[inline]
 fn load(bytes: &[u8], at: usize) -> Option<Pair> {
     let (eight, sixteen) = bytes.get(at..at + MOST)?.split_at(8);
-    // SAFETY: 8 bytes are read where there are 8, and 16 where there are 16; they need no alignment.
+    // SAFETY: the slices have the 8 and 16 bytes that are read; the loads need no alignment.
     Some(unsafe { Pair(_mm_loadl_epi64(eight.as_ptr().cast()), _mm_loadu_si128(sixteen.as_ptr().cast())) })
 }

@@ -1,4 +1,4 @@
-//! The last 24 characters of a text as three words: what every machine can do.
+//! The last 24 characters of a text as three words, in portable Rust.
 
 use super::{MOST, WINDOW};
 
@@ -6,7 +6,7 @@ const ONES: u64 = 0x0101_0101_0101_0101;
 const TOPS: u64 = 0x80 * ONES;
 const ZEROS: u64 = b'0' as u64 * ONES;
 
-/// By a number of bytes up to 24: a mask of so many at the end of three words.
+/// `ENDS[n]` is a mask of the last `n` bytes of three words.
 static ENDS: [[u64; 3]; MOST + 1] = {
     let mut ends = [[0; 3]; MOST + 1];
     let mut count = 0;
@@ -34,7 +34,7 @@ pub(super) fn digits<const POINT: bool>(window: &[u8; WINDOW], length: usize) ->
             [place, _, _] => 16 + place,
         } as usize;
         if place < length {
-            // The characters before the point move on by one, into its place.
+            // The characters before the point move up by one, over the point.
             let moved = [word(window, 0), word(window, 8), word(window, 16)];
             words = std::array::from_fn(|i| words[i] & ENDS[place][i] | moved[i] & !ENDS[place][i]);
             (count, behind) = (length - 1, place);
@@ -42,12 +42,12 @@ pub(super) fn digits<const POINT: bool>(window: &[u8; WINDOW], length: usize) ->
     }
     let ends = ENDS.get(count)?;
     let digits: [u64; 3] = std::array::from_fn(|i| (words[i] ^ ZEROS) & ends[i]);
-    // More than 9, or not ASCII.
+    // The top bit is set where a value is more than 9, or its character is not ASCII.
     let wrong = digits.map(|digits| (digits.wrapping_add(0x76 * ONES) | digits) & TOPS);
     (count != 0 && wrong[0] | wrong[1] | wrong[2] == 0).then(|| (digits.map(join_8), behind))
 }
 
-/// The number that eight digits, as values, stand for, the first in the highest byte.
+/// The number of eight digits given as values, the first in the highest byte.
 #[inline(always)]
 fn join_8(digits: u64) -> u64 {
     let pairs = (digits >> 8 & 0x00ff_00ff_00ff_00ff) * 10 + (digits & 0x00ff_00ff_00ff_00ff);
@@ -55,15 +55,15 @@ fn join_8(digits: u64) -> u64 {
     (fours >> 32) * 10_000 + (fours & 0xffff_ffff)
 }
 
-/// How many bytes stand below the lowest that is `byte`; 8 if none is.
+/// The index of the lowest byte equal to `byte`; 8 if none is.
 #[inline(always)]
 pub(super) fn lowest_match(word: u64, byte: u8) -> u32 {
     let zero_if_match = word ^ (u64::from(byte) * ONES);
-    // A borrow can make a match of a byte, but only above another.
+    // A borrow can cause a false match, but only above a true one.
     (zero_if_match.wrapping_sub(ONES) & !zero_if_match & TOPS).trailing_zeros() / 8
 }
 
-/// Eight bytes, the last in the lowest byte.
+/// Eight bytes as a word, the last in its lowest byte.
 #[inline(always)]
 fn word(window: &[u8; WINDOW], at: usize) -> u64 {
     let mut bytes = [0; 8];
