@@ -104,6 +104,8 @@ fi
 if [ ${#runner[@]} -gt 0 ]; then
     options+=(--config "target.$target.runner = [$(printf "'%s', " "${runner[@]}")]")
 fi
+# Either would replace the flags chosen here, simd128 among them.
+unset RUSTFLAGS CARGO_ENCODED_RUSTFLAGS
 variable=CARGO_TARGET_$(tr 'a-z-' 'A-Z_' <<<"$target")
 [ -z "$compiler" ] || export "${variable}_LINKER=$compiler"
 for flags in "${builds[@]}"; do

@@ -185,7 +185,8 @@ macro_rules! shifts {
 }
 pub(crate) use shifts;
 
-/// Defines helpers of a line or a few, for vectors.
+/// Defines helpers of a line or a few, for vectors. (Those of WebAssembly are safe functions.)
+#[cfg(not(target_arch = "wasm32"))]
 macro_rules! helpers {
     ($($(#[$doc:meta])* fn $name:ident $(<const $constant:ident: $kind:ty>)? ($($argument:ident: $type:ty),*) -> $result:ty
         { $($body:tt)* })*) => {$(
@@ -197,4 +198,5 @@ macro_rules! helpers {
         }
     )*};
 }
+#[cfg(not(target_arch = "wasm32"))]
 pub(crate) use helpers;

@@ -106,8 +106,8 @@ unsafe fn by_magnitude<L: Lanes, D: Element>(task: Task<'_>, table: &Table) {
 unsafe fn in_pairs<L: Lanes, S: Element, D: Element>(task: Task<'_>, table: &Table) {
     let half = 1 << (const { bits::<S>() } - 1);
     let mut pairs = [0; 256];
-    for code in 0..half {
-        pairs[code] = table.planes[0][code] | table.planes[0][code + half] << 4;
+    for (code, pair) in pairs[..half].iter_mut().enumerate() {
+        *pair = table.planes[0][code] | table.planes[0][code + half] << 4;
     }
     let (few, many) = (L::table::<4>(&pairs), L::table::<8>(&pairs));
     let index_mask = L::splat::<8>(half as u64 - 1);
