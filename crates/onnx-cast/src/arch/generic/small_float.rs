@@ -99,9 +99,6 @@ pub(crate) fn asks_for_scalar<L: Lanes, S: Element, D: Element>(rules: &Rules) -
 }
 
 /// Lanes of `f32` as codes of a small float, one to a byte with the upper bits zero. The lanes may be rounded to odd.
-///
-/// # Safety
-/// The processor has the instructions of `L`.
 #[inline(always)]
 pub(crate) unsafe fn codes<L: Lanes, S: Element>(format: FloatFormat, value: [L::V; 4], rules: &RuleLanes<L>) -> L::V {
     let code = L::low_bytes(parts!(i => magnitude_code::<L, S>(format, value[i], rules)));
@@ -156,9 +153,6 @@ unsafe fn magnitude_code<L: Lanes, S: Element>(format: FloatFormat, value: L::V,
 }
 
 /// `float16` as codes of `float8e5m2`, which is its upper byte: the exponents are the same.
-///
-/// # Safety
-/// The processor has the instructions of `L`.
 #[inline(always)]
 pub(crate) unsafe fn upper_bytes<L: Lanes>(value: [L::V; 2], rules: &RuleLanes<L>) -> L::V {
     let lanes = |value: u16| L::splat::<16>(value.into());
@@ -176,9 +170,6 @@ pub(crate) unsafe fn upper_bytes<L: Lanes>(value: [L::V; 2], rules: &RuleLanes<L
 
 /// The upper `W` bits of `f32` as codes of `float8e8m0`, in the low byte of each lane with zeros above: the exponent, after
 /// the bias of the rounding mode is added below it. The lanes may be rounded to odd.
-///
-/// # Safety
-/// The processor has the instructions of `L`.
 #[inline(always)]
 pub(crate) unsafe fn power_code<L: Lanes, const W: usize>(value: L::V, rules: &RuleLanes<L>) -> L::V {
     let lanes = |value: u32| L::splat::<W>((value >> (32 - W)).into());
@@ -197,16 +188,17 @@ pub(crate) unsafe fn power_code<L: Lanes, const W: usize>(value: L::V, rules: &R
 }
 
 /// Codes of a float of 8 bits, in lanes of 32 bits with zeros above, as `f32`; NaN comes out quiet.
-///
-/// # Safety
-/// The processor has the instructions of `L`.
 #[inline(always)]
 pub(crate) unsafe fn widen<L: Lanes>(format: FloatFormat, code: L::V) -> L::V {
     let lanes = |value: u32| L::splat::<32>(value.into());
     let magnitude = L::and(code, lanes(0x7f));
     // With its fields in the places of those of `f32`, and the exponent moved, a code is its number; a subnormal one gets an
     // implicit 1, which is subtracted.
-    let moved = if format.significand_bits == 2 { L::shl::<32, 21>(magnitude) } else { L::shl::<32, 20>(magnitude) };
+    let moved = match format.significand_bits {
+        2 => L::shl::<32, 21>(magnitude),
+        3 => L::shl::<32, 20>(magnitude),
+        _ => L::shl::<32, 19>(magnitude),
+    };
     let rebias = ((EXPONENT_BIAS - format.bias) as u32) << SIGNIFICAND;
     let normal = L::add::<32>(moved, lanes(rebias));
     let one = lanes(1 << SIGNIFICAND);
