@@ -4,6 +4,7 @@
 //! many. A result is compared with the scalar cast before it is timed.
 
 mod buffer;
+mod cache;
 mod measure;
 
 use crate::args::{BenchArgs, LIST};
@@ -21,7 +22,14 @@ struct Row {
 }
 
 impl Row {
-    fn json(&self, elements: usize, threads: usize, backend: Backend) -> Json {
+    /// Whether the elements of both types fit a cache: memcpy's copy of as many bytes then partly stays there, which a cast
+    /// with non-temporal stores does not.
+    fn fits(&self, elements: usize, cache: Option<u64>) -> Option<bool> {
+        let bytes = self.from.byte_len(elements)?.checked_add(self.to.byte_len(elements)?)?;
+        Some(bytes as u64 <= cache?)
+    }
+
+    fn json(&self, elements: usize, threads: usize, backend: Backend, cache: Option<u64>) -> Json {
         json!({
             "from": self.from.name(),
             "to": self.to.name(),
@@ -31,6 +39,7 @@ impl Row {
             "gb_per_s": self.speed.cast,
             "memcpy_gb_per_s": self.speed.memcpy,
             "ratio": self.speed.ratio(),
+            "fits_last_cache": self.fits(elements, cache),
         })
     }
 }
@@ -66,9 +75,11 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<()> {
         rows.push(Row { from, to, speed });
     }
     let mean = geometric_mean(&rows);
+    let cache = cache::last_cache_bytes();
     if args.json {
-        let pairs: Vec<Json> = rows.iter().map(|row| row.json(elements, threads, backend)).collect();
-        return Ok(crate::print(&crate::pretty(&json!({ "pairs": pairs, "geometric_mean": mean }))?)?);
+        let pairs: Vec<Json> = rows.iter().map(|row| row.json(elements, threads, backend, cache)).collect();
+        let all = json!({ "pairs": pairs, "geometric_mean": mean, "last_cache_bytes": cache });
+        return Ok(crate::print(&crate::pretty(&all)?)?);
     }
     let slowest = rows.iter().min_by(|a, b| a.speed.ratio().total_cmp(&b.speed.ratio()));
     let Some(Row { from, to, speed }) = slowest else { bail!("no pair to measure") };
@@ -77,7 +88,23 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<()> {
         "{count} pair{}: geometric mean {mean:.3}, lowest {:.2} ({from} -> {to})\n",
         plural(count),
         speed.ratio()
-    ))
+    ))?;
+    say(&fitting(&rows, elements, cache))
+}
+
+/// Which pairs fit the last cache, as a line; by their number where they are many.
+fn fitting(rows: &[Row], elements: usize, cache: Option<u64>) -> String {
+    const MOST_NAMES: usize = 20;
+    let Some(bytes) = cache else { return String::new() };
+    let fitting = rows.iter().filter(|row| row.fits(elements, cache) == Some(true));
+    let names: Vec<String> = fitting.map(|row| format!("{}:{}", row.from, row.to)).collect();
+    let which = match names.len() {
+        0 => "no pair".to_owned(),
+        count if count == rows.len() => "every pair".to_owned(),
+        count if count > MOST_NAMES => format!("{count} pairs"),
+        _ => names.join(", "),
+    };
+    format!("fit the last cache ({} MiB), where memcpy's copy partly stays: {which}\n", bytes >> 20)
 }
 
 fn heading(elements: usize, threads: usize, backend: Backend) -> String {

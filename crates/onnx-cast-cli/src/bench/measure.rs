@@ -18,7 +18,7 @@ const STRETCH: Duration = Duration::from_micros(500);
 /// the last cache, and the smaller pairs would be measured there themselves.
 const IN_MEMORY: usize = 4 << 20;
 
-/// What the caches are filled with: three times the largest that was met.
+/// What the caches are filled with, at least.
 const EVICT: usize = 96 << 20;
 
 /// Elements after which a source repeats. A multiple of every packing, so that the result repeats too.
@@ -81,7 +81,10 @@ impl Bench {
         let (cast_repeat, memcpy_repeat) = (repeats(&mut cast)?, repeats(&mut |repeat| Ok(memcpy(repeat)))?);
         let (mut casts, mut memcpies) = ([0.0; ROUNDS], [0.0; ROUNDS]);
         if moved >= IN_MEMORY && self.evict.is_none() {
-            self.evict = Some(Buffer::new(EVICT)?);
+            // Twice the last cache, so that nothing else stays there.
+            let last = super::cache::last_cache_bytes().unwrap_or(0);
+            let bytes = usize::try_from(2 * last).unwrap_or(EVICT).clamp(EVICT, 1 << 30);
+            self.evict = Some(Buffer::new(bytes)?);
         }
         let mut evict = || {
             if let Some(evict) = self.evict.as_mut().filter(|_| moved >= IN_MEMORY) {
