@@ -1,7 +1,7 @@
 //! The ONNX operators Cast, CastLike and BitCast: every pair of element types, every bit right.
 //!
 //! - [`Cast`], [`CastLike`] and [`BitCast`] are the operators. [`CastOptions`] sets the opset, ONNX's attributes and
-//! the number of threads. They read a [`TensorView`] and write a new [`Tensor`] or the caller's buffer.
+//!   the number of threads. They read a [`TensorView`] and write a new [`Tensor`] or the caller's buffer.
 //! - [`cast_slice`] casts between Rust slices, [`cast_slice_packed`] casts a slice to packed bytes, and
 //!   [`scalar::cast_one`] casts one element.
 //! - [`Plan`] is a cast resolved for two types; it can be run many times.
@@ -27,14 +27,6 @@ mod element;
 mod error;
 mod features;
 mod format;
-#[cfg_attr(
-    not(any(
-        target_arch = "x86_64",
-        target_arch = "aarch64",
-        all(target_arch = "wasm32", target_feature = "simd128")
-    )),
-    allow(dead_code, reason = "the portable backend alone uses neither the store hint nor all of the tables")
-)]
 mod kernel;
 pub mod ops;
 mod packed;
