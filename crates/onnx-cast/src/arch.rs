@@ -37,6 +37,17 @@ static BACKENDS: &[Row] = &[
 pub const BACKEND_VARIABLE: &str = "ONNX_CAST_ISA";
 
 /// A set of kernels for one instruction set. All give the same bits; they differ in speed.
+///
+/// ```
+/// use onnx_cast::{Backend, Cast, CastOptions, DataType, Tensor};
+///
+/// let floats = Tensor::from_slice(vec![2], &[0.1f32, -3.0])?;
+/// let portable = CastOptions::new().backend(Backend::by_name("portable")?);
+/// let slow = Cast::new(DataType::Float16, &portable)?.run(&floats.view())?;
+/// let fast = Cast::new(DataType::Float16, &CastOptions::new())?.run(&floats.view())?;
+/// assert_eq!(slow, fast);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct Backend(&'static Row);
 
@@ -44,15 +55,15 @@ impl Backend {
     /// The backend of this name.
     ///
     /// # Errors
-    /// Where there is none, or this machine cannot run it.
+    /// Fails if there is no such backend, or if this machine cannot run it.
     pub fn by_name(name: &str) -> Result<Backend, UnknownBackend> {
         available()
             .find(|backend| backend.name().eq_ignore_ascii_case(name))
             .ok_or_else(|| UnknownBackend { name: name.to_owned() })
     }
 
-    /// The fastest backend that this machine can run, or the one that the environment variable [`BACKEND_VARIABLE`]
-    /// names. Chosen once.
+    /// The backend that the environment variable [`BACKEND_VARIABLE`] names, or the fastest that this machine can run.
+    /// The choice is made once.
     pub fn best() -> Backend {
         static BEST: LazyLock<Backend> = LazyLock::new(|| {
             // A library has nowhere to complain to about a variable, and every backend gives the same bits, so an
@@ -87,7 +98,14 @@ impl PartialEq for Backend {
 
 impl Eq for Backend {}
 
-/// The backends that this machine can run, best first.
+/// The backends that this machine can run, fastest first.
+///
+/// ```
+/// use onnx_cast::available_backends;
+///
+/// let names: Vec<&str> = available_backends().map(|backend| backend.name()).collect();
+/// assert_eq!(names.last(), Some(&"portable"));
+/// ```
 pub fn available() -> impl Iterator<Item = Backend> {
     BACKENDS.iter().filter(|row| (row.is_available)()).map(Backend)
 }

@@ -23,10 +23,10 @@ impl Table {
     #[inline(never)]
     pub(crate) fn new(context: &Context) -> Self {
         let mut planes = [[0; 256]; 2];
-        for code in 0..=u8::MAX >> (8 - context.from.info().bits) {
-            let entry = cast_code(context.from, context.to, code, &context.rules);
-            planes[0][usize::from(code)] = entry as u8;
-            planes[1][usize::from(code)] = (entry >> 8) as u8;
+        let [low, high] = &mut planes;
+        for (code, (low, high)) in low.iter_mut().zip(high).take(1 << context.from.info().bits).enumerate() {
+            let entry = cast_code(context.from, context.to, code as u8, &context.rules);
+            (*low, *high) = (entry as u8, (entry >> 8) as u8);
         }
         let sign = planes[0][0x81] ^ planes[0][0x01];
         let is_symmetric = (1..0x80).all(|code| planes[0][code | 0x80] == planes[0][code] | sign);

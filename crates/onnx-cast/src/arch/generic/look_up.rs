@@ -105,9 +105,10 @@ unsafe fn by_magnitude<L: Lanes, D: Element>(task: Task<'_>, table: &Table) {
 #[inline(always)]
 unsafe fn in_pairs<L: Lanes, S: Element, D: Element>(task: Task<'_>, table: &Table) {
     let half = 1 << (const { bits::<S>() } - 1);
+    let (lower, upper) = table.planes[0].split_at(half);
     let mut pairs = [0; 256];
-    for (code, pair) in pairs[..half].iter_mut().enumerate() {
-        *pair = table.planes[0][code] | table.planes[0][code + half] << 4;
+    for ((pair, low), high) in pairs.iter_mut().zip(&lower[..half]).zip(upper) {
+        *pair = low | high << 4;
     }
     let (few, many) = (L::table::<4>(&pairs), L::table::<8>(&pairs));
     let index_mask = L::splat::<8>(half as u64 - 1);
