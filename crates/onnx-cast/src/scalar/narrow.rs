@@ -20,14 +20,23 @@ pub trait FloatElement: Element {
 }
 
 macro_rules! float_element {
-    ($($ty:ty),*) => {$(
+    ($($ty:ty)*) => {$(
         impl FloatElement for $ty {
             const FORMAT: FloatFormat = <$ty>::FORMAT;
         }
     )*};
 }
-float_element!(Float16, BFloat16, Float8E4M3FN, Float8E4M3FNUZ, Float8E5M2, Float8E5M2FNUZ);
-float_element!(Float6E2M3, Float6E3M2, Float4E2M1);
+
+/// Passes the float types of 16 bits or fewer with a sign and a significand to a macro.
+macro_rules! with_float_elements {
+    ($callback:ident) => {
+        $callback! {
+            Float16 BFloat16 Float8E4M3FN Float8E4M3FNUZ Float8E5M2 Float8E5M2FNUZ Float6E2M3 Float6E3M2 Float4E2M1
+        }
+    };
+}
+with_float_elements!(float_element);
+pub(super) use with_float_elements;
 
 /// Narrows a float. There are no branches and no shifts by a variable count, which the oldest vector instructions lack,
 /// so the compiler can vectorise a loop over this function for any processor.

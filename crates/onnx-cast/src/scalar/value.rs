@@ -1,6 +1,7 @@
 //! Element types as numbers: conversion to and from `f32`, display and comparison. Floats compare by IEEE 754: 0 equals
 //! -0, and NaN is not equal to any value. Compare `to_bits` to compare bit patterns.
 
+use super::narrow::with_float_elements;
 use super::{Rules, cast_one};
 use crate::element::*;
 use std::cmp::Ordering;
@@ -70,9 +71,8 @@ macro_rules! float_value {
         }
     )*};
 }
-float_value! {
-    Float16 BFloat16 Float8E4M3FN Float8E4M3FNUZ Float8E5M2 Float8E5M2FNUZ Float8E8M0 Float6E2M3 Float6E3M2 Float4E2M1
-}
+with_float_elements!(float_value);
+float_value!(Float8E8M0);
 
 macro_rules! integer_value {
     ($($ty:ident)*) => {$(
