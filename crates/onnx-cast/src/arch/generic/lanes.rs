@@ -23,8 +23,7 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
 
     /// Bytes of a vector, and elements of a step.
     const BYTES: usize;
-    /// Whether a look-up among 256 entries costs no more than a few instructions. Else the tables are halved where they can
-    /// be.
+    /// Whether a look-up among 256 entries takes a few instructions. Else tables are halved where they can be.
     const WIDE_LOOK_UP: bool;
     /// Whether [`Lanes::f64_to_f32_odd`] makes infinity of what is beyond `f32`.
     const F64_OVERFLOWS: bool;

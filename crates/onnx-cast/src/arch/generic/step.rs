@@ -13,7 +13,7 @@ const LINE: usize = 64;
 /// How far ahead the source is fetched. The processor's own prefetching stops at the end of a page; this is two pages on.
 const AHEAD: usize = 8 << 10;
 
-/// Elements in a step of any backend, at most, and the bytes of the widest.
+/// Bytes of the widest step of any backend: 64 elements of 64 bits.
 const MOST_BYTES: usize = 64 * 8;
 
 /// What a step reads or writes where that is not the tensor itself.
@@ -89,40 +89,46 @@ pub(crate) unsafe fn steps<L: Lanes, S: Element, D: Element>(task: Task<'_>, ste
     let mut near = head.unwrap_or(len).min(len);
     let mut rest = len - near;
     let (mut from, mut to) = (src.as_ptr(), dst.as_mut_ptr());
-    let mut source = Block(MaybeUninit::uninit());
-    let mut target = Block(MaybeUninit::uninit());
+    let (mut source, mut target) = (Block(MaybeUninit::uninit()), Block(MaybeUninit::uninit()));
     let (source, target) = (source.as_mut_ptr(), target.as_mut_ptr());
     // SAFETY: `from` and `to` advance by the bytes of the elements that were cast, and a step is given the tensors' own
     // bytes only where as many elements are left; else blocks, which are larger than any step's bytes. Streamed steps
     // begin at a line, and a vector divides it.
     unsafe {
-        loop {
+        while near + rest > 0 {
             while near >= L::BYTES {
                 step(from, to);
                 (from, to, near) = (from.add(src_step), to.add(dst_step), near - L::BYTES);
             }
-            if near > 0 {
-                let (src_len, dst_len) = (byte_len::<S>(near), byte_len::<D>(near));
-                L::copy_padded(from, source, src_len, src_step);
-                step(source, target);
-                L::copy_few(target, to, dst_len);
-                (from, to) = (from.add(src_len), to.add(dst_len));
+            // Steps that write to a block: a short one, or as many as fill lines. Each call is a copy in machine code.
+            let is_short = near > 0;
+            if !is_short && rest < line_step {
+                (near, rest) = (rest, 0);
+                continue;
             }
-            if rest == 0 {
-                break;
-            }
-            while rest >= line_step {
-                for place in 0..steps_of_lines {
+            let (steps, count) = if is_short { (1, near) } else { (steps_of_lines, L::BYTES) };
+            for place in 0..steps {
+                let step_from = if is_short {
+                    L::copy_padded(from, source, byte_len::<S>(count), src_step);
+                    source.cast_const()
+                } else {
                     fetch::<L, S, D>(from);
-                    step(from, target.add(place * dst_step));
-                    from = from.add(src_step);
-                }
-                for at in (0..steps_of_lines * dst_step).step_by(L::BYTES) {
+                    from
+                };
+                step(step_from, target.add(place * dst_step));
+                from = from.add(byte_len::<S>(count));
+            }
+            let written = steps * byte_len::<D>(count);
+            if is_short {
+                L::copy_few(target, to, written);
+                near = 0;
+            } else {
+                for at in (0..written).step_by(L::BYTES) {
                     L::stream(to.add(at), L::load(target.add(at)));
                 }
-                (to, rest) = (to.add(steps_of_lines * dst_step), rest - line_step);
+                rest -= line_step;
             }
-            (near, rest) = (rest, 0);
+            to = to.add(written);
         }
         if head.is_some() {
             L::fence();
