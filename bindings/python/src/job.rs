@@ -114,13 +114,13 @@ impl<'a> Job<'a> {
     }
 
     fn on_this_thread(self) -> Result<(), CastError> {
-        let (from, to) = (self.plan.from(), self.plan.to());
+        let (from, to) = (self.plan.source_type(), self.plan.target_type());
         if from != to || self.src_spread == self.dst_spread {
             return self.blocks();
         }
         // Elements that keep their type need no block in between. `split` keeps the lengths right.
         let repack = if self.src_spread { onnx_cast::pack } else { onnx_cast::unpack };
-        repack(to, self.src, self.dst);
+        let _ = repack(to, self.src, self.dst);
         Ok(())
     }
 

@@ -31,8 +31,8 @@ pub(crate) fn parse(
     packed: bool,
 ) -> PyResult<()> {
     let texts = array.texts();
-    let spread = plan.to().is_packed() && !packed;
-    let size = |len| if spread { len } else { plan.to().byte_len(len).unwrap_or(0) };
+    let spread = plan.target_type().is_packed() && !packed;
+    let size = |len| if spread { len } else { plan.target_type().byte_len(len).unwrap_or(0) };
     let mut strings = Strings::with_capacity(BLOCK.min(texts.len()), 0);
     let mut rest = out;
     let mut block = |from: usize, len: usize| {
@@ -62,9 +62,10 @@ fn read(plan: &Plan, strings: &Strings, out: &mut [u8], spread: bool) -> Result<
         return plan.run_into(&view, out);
     }
     let mut packed = [0; BLOCK];
-    let packed = &mut packed[..plan.to().byte_len(view.len()).unwrap_or(0)];
+    let packed = &mut packed[..plan.target_type().byte_len(view.len()).unwrap_or(0)];
     plan.run_into(&view, packed)?;
-    onnx_cast::unpack(plan.to(), packed, out);
+    // The lengths fit: both are those of `view`.
+    let _ = onnx_cast::unpack(plan.target_type(), packed, out);
     Ok(())
 }
 
