@@ -1,6 +1,6 @@
 //! AVX2 with F16C and FMA (Haswell, Zen and later): 32 elements a step.
 //!
-//! What AVX-512 has and this has not: conversions with a rounding of their own (values are cut to fewer bits before, with
+//! What AVX2 lacks, unlike AVX-512: conversions with a rounding of their own (values are cut to fewer bits before, with
 //! the last one set where anything was lost, so that the conversion is exact), and conversions of 64-bit and of unsigned
 //! integers (put together from halves, or shifted by the exponent).
 
