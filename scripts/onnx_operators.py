@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes, or with --check compares, `crates/onnx-cast-file/src/rewrite/operators.txt`: the versions of every operator of
+"""Writes, or with --check compares, `crates/onnx-cast-model/src/graph/operators.txt`: the versions of every operator of
 ONNX's own domain, by which the command decides whether a model means the same at a newer opset; and beside it
 `ir_versions.txt`: the version of the model format that each opset came with.
 
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import onnx
 
-FILE = Path(__file__).resolve().parent.parent / "crates" / "onnx-cast-file" / "src" / "rewrite" / "operators.txt"
+FILE = Path(__file__).resolve().parent.parent / "crates" / "onnx-cast-model" / "src" / "graph" / "operators.txt"
 HEAD = """\
 # The versions of ONNX's operators; `=`: as the one before, but for more element types.
 # Written by scripts/onnx_operators.py from onnx {version}; not to be edited.

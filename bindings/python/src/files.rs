@@ -3,7 +3,8 @@
 use crate::error::refused;
 use crate::types::number_to_type;
 use onnx_cast::{CastOptions, DataType, NEWEST_OPSET};
-use onnx_cast_file::{FileCast, ModelCast, ModelFold, Pattern, Rule, Selection, TensorSummary, Watch, WriteOptions};
+use onnx_cast_file::{FileCast, Pattern, Rule, Selection, TensorSummary, Watch, WriteOptions};
+use onnx_cast_model::{ModelCast, ModelFold};
 use pyo3::prelude::*;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -168,7 +169,7 @@ pub(crate) fn fold(
 ) -> PyResult<(usize, usize, usize)> {
     let state = Arc::new(State::default());
     let request = ModelFold { watch: Some(watch(&state)), ..ModelFold::default() };
-    let done = watched(py, &state, progress, || onnx_cast_file::fold_model(&input, &output, &request))?;
+    let done = watched(py, &state, progress, || onnx_cast_model::fold_model(&input, &output, &request))?;
     done.map(|done| (done.computed, done.removed, done.joined)).map_err(refused)
 }
 
@@ -193,7 +194,7 @@ pub(crate) fn cast_model(
             to.filter(|_| from.is_float() || selection.rules.iter().any(|rule| rule.pattern.matches(name)))
         };
         let request = ModelCast { options, dry_run, raise_opset, watch, ..ModelCast::new(&select) };
-        onnx_cast_file::cast_model(&input, &output, &request).map(|done| rows(done.tensors))
+        onnx_cast_model::cast_model(&input, &output, &request).map(|done| rows(done.tensors))
     };
     watched(py, &state, progress, work)?.map_err(refused)
 }

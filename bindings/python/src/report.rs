@@ -99,7 +99,7 @@ pub(crate) fn report_file(
 ) -> PyResult<Found> {
     let state = Arc::new(State::default());
     let request = request.of(&state)?;
-    let report = watched(py, &state, progress, || onnx_cast_file::report(&path, &request))?.map_err(refused)?;
+    let report = watched(py, &state, progress, || onnx_cast_model::report(&path, &request))?.map_err(refused)?;
     Ok(Found { title, report })
 }
 

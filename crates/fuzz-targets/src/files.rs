@@ -4,7 +4,10 @@ use crate::scratch;
 use arbitrary::Unstructured;
 use onnx_cast::{Cast, CastOptions, DataType, Tensor};
 use onnx_cast_file::safetensors::Safetensors;
-use onnx_cast_file::{FileCast, FileError, NamedTensor, cast_file, inspect, npy as numpy, pb, read_tensor_as};
+
+use onnx_cast_file::{
+    FileCast, FormatError, InspectRequest, NamedTensor, cast_file, inspect, npy as numpy, pb, read_tensor_as,
+};
 use std::error::Error;
 use std::io::{Cursor, Read, Write};
 use std::path::Path;
@@ -20,7 +23,7 @@ pub(crate) fn some_type(data: &[u8]) -> DataType {
 /// Holds what was read from memory against what was read from a file with the same bytes. Where both refuse, they give the
 /// same reason, but that the file's names the path first.
 #[track_caller]
-fn assert_same(memory: &Result<NamedTensor, impl Error>, file: &Result<NamedTensor, FileError>) {
+fn assert_same(memory: &Result<NamedTensor, impl Error>, file: &Result<NamedTensor, FormatError>) {
     match (memory, file) {
         (Ok(memory), Ok(file)) => assert_eq!(memory, file, "a file is read otherwise than its bytes"),
         (Err(_), Err(_)) => {}
@@ -91,7 +94,7 @@ pub fn npz(data: &[u8]) {
 
 /// Reads an archive whose arrays are of a type, where they do not tell it, and casts it.
 fn check_archive(path: &Path, from: Option<DataType>) {
-    let Ok(info) = inspect(path, from, true, None) else { return };
+    let Ok(info) = inspect(path, &values(from)) else { return };
     if let [tensor] = &info.tensors[..] {
         let file = read_tensor_as(path, from);
         let memory = member(path).and_then(|bytes| numpy::read(&bytes, from).ok());
@@ -105,7 +108,7 @@ fn check_archive(path: &Path, from: Option<DataType>) {
     // Numbers to floats, texts left alone: what was listed can be cast, and stands there again.
     let output = scratch::path("y.npz");
     if cast_file(path, &output, &FileCast { from, ..FileCast::new(DataType::Float) }).is_ok() {
-        let after = inspect(&output, None, true, None).or_else(|_| inspect(&output, from, true, None));
+        let after = inspect(&output, &values(None)).or_else(|_| inspect(&output, &values(from)));
         let after = after.expect("what was written");
         let names = |info: &onnx_cast_file::FileInfo| {
             info.tensors.iter().map(|tensor| (tensor.name.clone(), tensor.shape.clone())).collect::<Vec<_>>()
@@ -161,7 +164,7 @@ pub fn safetensors(data: &[u8]) {
         (Err(_), Err(_)) => {}
     }
     let path = scratch::write("x.safetensors", data);
-    let info = inspect(&path, None, true, None);
+    let info = inspect(&path, &values(None));
     let Ok(ours) = ours else {
         assert!(info.is_err(), "read from a file, but not from memory");
         return;
@@ -193,4 +196,9 @@ pub fn safetensors(data: &[u8]) {
         let cast = Safetensors::parse(&bytes).expect("what was written");
         assert_eq!((cast.entries().len(), cast.metadata()), (ours.entries().len(), ours.metadata()));
     }
+}
+
+/// A look at all values of a file whose elements may be of a type that it does not tell.
+fn values(from: Option<DataType>) -> InspectRequest {
+    InspectRequest { from, values: true, ..InspectRequest::default() }
 }

@@ -7,8 +7,8 @@ use crate::scratch;
 use arbitrary::Unstructured;
 use build::Graph;
 use onnx_cast::{Cast, CastOptions, DataType, Kind, Strings, Tensor};
-use onnx_cast_file::model::{ModelError, ValueDecl};
-use onnx_cast_file::{Model, ModelCast, ModelFold, NamedTensor, cast_model, fold_model, inspect};
+use onnx_cast_file::{InspectRequest, NamedTensor};
+use onnx_cast_model::{Model, ModelCast, ModelError, ModelFold, ValueDecl, cast_model, fold_model, inspect};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -20,7 +20,7 @@ const MOST_ELEMENTS: usize = 1 << 12;
 pub fn model_proto(data: &[u8]) {
     scratch::clear();
     let path = scratch::write("x.onnx", data);
-    let listed = inspect(&path, None, true, None);
+    let listed = inspect(&path, &InspectRequest { values: true, ..InspectRequest::default() });
     let before = Evaluated::of(data);
     if before.is_some() {
         listed.expect("a model that is evaluated");

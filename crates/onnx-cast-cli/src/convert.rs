@@ -55,5 +55,5 @@ where
     };
     let done = convert(&files.input, &files.output, &request);
     drop(progress);
-    outcome::finish(files, report, done, start)
+    outcome::finish(files, report, done.map_err(Into::into), start)
 }

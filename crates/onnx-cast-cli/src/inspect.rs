@@ -5,14 +5,17 @@ use crate::progress::Progress;
 use crate::{DIFFERENT, DONE, pretty, print};
 use anyhow::Result;
 use onnx_cast::DataType;
-use onnx_cast_file::{CastInfo, Difference, FileInfo, ModelInfo, TensorInfo, Values, inspect};
+use onnx_cast_file::{DiffRequest, Difference, InspectRequest, TensorInfo, Values};
+use onnx_cast_model::{CastInfo, Inspection, ModelInfo, inspect};
 use onnx_cast_report::{printable, size};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
 pub(crate) fn info(args: &InfoArgs) -> Result<()> {
     let progress = Progress::start(args.stats && !args.json);
-    let info = inspect(&args.file, args.from, args.stats, progress.watch().as_ref())?;
+    let request =
+        InspectRequest { from: args.from, values: args.stats, watch: progress.watch(), ..InspectRequest::default() };
+    let info = inspect(&args.file, &request)?;
     drop(progress);
     print(&if args.json { pretty(&as_json(&info))? } else { as_text(&info) })?;
     Ok(())
@@ -23,7 +26,7 @@ fn shape(dims: &[usize]) -> String {
     if dims.is_empty() { "scalar".to_owned() } else { dims.join("x") }
 }
 
-fn as_text(info: &FileInfo) -> String {
+fn as_text(Inspection { file: info, model, .. }: &Inspection) -> String {
     let width = |text: &dyn Fn(&TensorInfo) -> String, least| {
         info.tensors.iter().map(|tensor| text(tensor).chars().count()).max().unwrap_or(0).max(least)
     };
@@ -49,7 +52,7 @@ fn as_text(info: &FileInfo) -> String {
     for (key, value) in &info.metadata {
         let _ = writeln!(text, "metadata: {} = {}", printable(key), printable(value));
     }
-    if let Some(model) = &info.model {
+    if let Some(model) = model {
         model_text(model, &mut text);
     }
     text
@@ -82,7 +85,7 @@ fn model_json(model: &ModelInfo) -> Value {
     })
 }
 
-fn as_json(info: &FileInfo) -> Value {
+fn as_json(Inspection { file: info, model, .. }: &Inspection) -> Value {
     let tensors: Vec<Value> = info
         .tensors
         .iter()
@@ -119,7 +122,7 @@ fn as_json(info: &FileInfo) -> Value {
         "metadata": metadata,
         "tensors": tensors,
     });
-    if let Some(model) = &info.model {
+    if let Some(model) = model {
         all["model"] = model_json(model);
     }
     all
@@ -127,7 +130,8 @@ fn as_json(info: &FileInfo) -> Value {
 
 pub(crate) fn diff(args: &DiffArgs) -> Result<u8> {
     let progress = Progress::start(!args.quiet);
-    let differences = onnx_cast_file::diff(&args.first, &args.second, args.tolerance, progress.watch().as_ref())?;
+    let request = DiffRequest { tolerance: args.tolerance, watch: progress.watch(), ..DiffRequest::default() };
+    let differences = onnx_cast_model::diff(&args.first, &args.second, &request)?;
     drop(progress);
     if differences.is_empty() {
         return Ok(DONE);

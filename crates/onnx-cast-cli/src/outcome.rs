@@ -6,6 +6,7 @@ use crate::{DIFFERENT, DONE, pretty, print};
 use anyhow::Result;
 use onnx_cast::{DataType, element_count};
 use onnx_cast_file::{Counts, FileError, Summary as Done};
+use onnx_cast_model::Error;
 use onnx_cast_report::{counts, printable, size};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -14,16 +15,11 @@ use std::path::Path;
 use std::time::Instant;
 
 /// Prints what was done, and gives the exit code.
-pub(crate) fn finish(
-    files: &FileArgs,
-    report: &ReportArgs,
-    result: Result<Done, FileError>,
-    start: Instant,
-) -> Result<u8> {
+pub(crate) fn finish(files: &FileArgs, report: &ReportArgs, result: Result<Done, Error>, start: Instant) -> Result<u8> {
     let (done, lost) = match result {
         Ok(done) => (done, None),
-        Err(FileError::Loss { summary, .. }) if report.json => (*summary, Some(DIFFERENT)),
-        Err(error @ FileError::Loss { .. }) => {
+        Err(Error::File { error: FileError::Loss { summary, .. } }) if report.json => (*summary, Some(DIFFERENT)),
+        Err(Error::File { error: error @ FileError::Loss { .. } }) => {
             let _ = writeln!(io::stderr(), "onnx-cast: {error}");
             return Ok(DIFFERENT);
         }

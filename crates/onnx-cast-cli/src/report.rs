@@ -6,7 +6,7 @@ use crate::progress::Progress;
 use crate::{pretty, print, write_page};
 use anyhow::Result;
 use onnx_cast::DataType;
-use onnx_cast_file::{Format, ReportRequest, report as survey};
+use onnx_cast_file::{Format, ReportRequest};
 use onnx_cast_report::{json, page, text};
 
 pub(crate) fn report(args: &SurveyArgs) -> Result<()> {
@@ -27,7 +27,7 @@ pub(crate) fn report(args: &SurveyArgs) -> Result<()> {
         from: args.from,
         watch: progress.watch(),
     };
-    let report = survey(&args.file, &request)?;
+    let report = onnx_cast_model::report(&args.file, &request)?;
     drop(progress);
     if let Some(path) = &args.html {
         let title = args.file.file_name().unwrap_or(args.file.as_os_str()).to_string_lossy();

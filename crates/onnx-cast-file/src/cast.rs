@@ -1,28 +1,41 @@
 //! From file to file: what becomes of each tensor is decided first, then they are cast in chunks (`flow.rs`).
 
-use crate::atomic::create_folder;
-use crate::counts::{Counter, Counts, Loss};
+use crate::counts::{Counter, Loss};
 use crate::error::FileError;
-use crate::flow::{self, Elements, Sink, Task, Trouble};
-use crate::format::Format;
-use crate::input::{Given, Input, Place, Stored, check_type};
-use crate::npz;
-use crate::output::Output;
+use crate::formats::checkpoint::{self, Index, Located};
+use crate::formats::error::FormatError;
+use crate::formats::format::Format;
+use crate::formats::input::{Given, Input, Place, Stored, check_type};
+use crate::formats::npz;
+use crate::formats::output::Output;
+use crate::formats::output::WriteOptions;
+use crate::formats::safetensors::{self, SafetensorsError};
+use crate::formats::source::Items;
+use crate::io::atomic::create_folder;
+use crate::io::positional::InputFile;
+use crate::io::progress::{Meter, Watch};
 use crate::parts;
-use crate::positional::{InputFile, write_at};
-use crate::safetensors::{self, SafetensorsError};
+use crate::pipeline::{self, Elements, InPlace, Nowhere, Same, Sink, Task, Transform, Trouble};
 use crate::selection::Selection;
-use crate::sharded::{self, Index, Located};
-use crate::source::{Items, zeros};
-use crate::tensor::WriteOptions;
-use crate::watch::{Meter, Watch};
+use crate::summary::{Summary, TensorSummary};
 use onnx_cast::{BitCast, Cast, CastOptions, Data, DataType, OpError, Operator, Plan, Tensor, TensorError, TensorView};
-use std::fs::File;
-use std::io;
 use std::path::Path;
 use std::sync::Mutex;
 
 mod archive;
+
+/// Where a model's elements go.
+///
+/// Left alone, elements stay where they were: in the model, or in a file of external data, which is then one file beside
+/// the output, named as the output with `.data` behind it. A model that would be larger than a protobuf message may be
+/// (2 GiB) gets such a file by itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Storage {
+    /// Put elements into this file, beside the model.
+    pub external_data: Option<String>,
+    /// Tensors of this many bytes or more go into the file, 1024 where it is not said.
+    pub threshold: Option<u64>,
+}
 
 /// What to cast of a file, to what, and how.
 #[derive(Clone, Debug)]
@@ -66,57 +79,6 @@ impl FileCast {
             watch: None,
         }
     }
-}
-
-/// What was done with a file.
-#[derive(Clone, Debug, Default, PartialEq)]
-#[non_exhaustive]
-pub struct Summary {
-    /// The tensors, in the order of the output file.
-    pub tensors: Vec<TensorSummary>,
-    /// Files that were there already, with the content that they were to get: see [`FileCast::resume`].
-    pub already_there: usize,
-}
-
-impl Summary {
-    fn bytes_before(&self) -> u64 {
-        self.tensors.iter().map(|row| row.bytes_before).sum()
-    }
-
-    /// Fails where a tensor has lost what none may.
-    pub(crate) fn check(&self, path: &Path, fail_on: &[Loss]) -> Result<(), FileError> {
-        for row in &self.tensors {
-            let Some(counts) = &row.counts else { continue };
-            if let Some(&loss) = fail_on.iter().find(|loss| loss.count(counts) > 0) {
-                let (path, tensor, count) = (path.to_owned(), row.name.clone(), loss.count(counts));
-                let summary = Box::new(self.clone());
-                return Err(FileError::Loss { path, tensor, loss, count, to: row.to, summary });
-            }
-        }
-        Ok(())
-    }
-}
-
-/// What was done with a tensor.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct TensorSummary {
-    /// Its name; empty where there is none.
-    pub name: String,
-    /// Its shape.
-    pub shape: Vec<usize>,
-    /// The type that it had.
-    pub from: DataType,
-    /// The type that it has.
-    pub to: DataType,
-    /// Bytes of its elements in the input, packed as ONNX packs them; of strings, the bytes of their text.
-    pub bytes_before: u64,
-    /// Bytes of its elements in the output.
-    pub bytes_after: u64,
-    /// Whether it was cast, or only kept.
-    pub cast: bool,
-    /// What became of its values, where it was cast between numbers and that was to be counted.
-    pub counts: Option<Counts>,
 }
 
 /// Casts a file: the tensor of a `.pb`, `.npy` or `.safetensors` file to another file of any of these formats; of a
@@ -192,7 +154,7 @@ pub(crate) struct Work<'a> {
 }
 
 fn convert(input: &Path, output: &Path, request: &FileCast, work: &Work<'_>) -> Result<Summary, FileError> {
-    match sharded::locate(input)? {
+    match checkpoint::locate(input)? {
         Located::File => convert_file(input, output, request, work),
         Located::InFolder(file) => {
             let output = output.join(file.file_name().unwrap_or_default());
@@ -207,7 +169,7 @@ fn convert(input: &Path, output: &Path, request: &FileCast, work: &Work<'_>) -> 
 
 /// The format of a path; none of the standard input and output.
 fn format_of(path: &Path) -> Result<Option<Format>, FileError> {
-    if path == Path::new("-") { Ok(None) } else { Format::from_path(path).map(Some) }
+    if path == Path::new("-") { Ok(None) } else { Ok(Some(Format::from_path(path)?)) }
 }
 
 /// A checkpoint in several files: all of it is planned before the first is written.
@@ -251,18 +213,18 @@ fn convert_file(input: &Path, output: &Path, request: &FileCast, work: &Work<'_>
     let target = format_of(output)?;
     let refuse = |path: &Path, format| {
         let hint = "`run` evaluates a model";
-        FileError::Format { path: path.to_owned(), what: work.name, format, hint }
+        FormatError::Format { path: path.to_owned(), what: work.name, format, hint }
     };
     for (path, format) in [(input, format), (output, target)] {
         if let Some(Format::Onnx) = format {
-            return Err(refuse(path, Format::Onnx));
+            return Err(refuse(path, Format::Onnx).into());
         }
     }
     if target == Some(Format::Safetensors)
         && let Some(data_type) = request.selection.targets().find(|&to| safetensors::type_name(to).is_none())
     {
         let error = SafetensorsError::NoName { tensor: String::new(), data_type };
-        return Err(FileError::safetensors(output, error));
+        return Err(FormatError::safetensors(output, error).into());
     }
     let given = Given { from: request.from, shape: request.shape.as_deref() };
     let file = Input::open(input, format, &given)?;
@@ -396,7 +358,7 @@ impl<'a> Job<'a> {
         for (row, counter) in summary.tensors.iter_mut().zip(&self.counters) {
             row.counts = counter.as_ref().map(Counter::total);
         }
-        summary.check(self.input.path(), &request.fail_on)
+        FileError::check_losses(summary, self.input.path(), &request.fail_on)
     }
 
     /// Casts everything for what it loses, and writes nothing.
@@ -469,7 +431,7 @@ impl<'a> Job<'a> {
         meter: &Meter<'_>,
     ) -> Result<(), FileError> {
         let progress = |bytes| meter.add(bytes);
-        flow::run(tasks, self.threads, sink, &progress).map_err(|(task, trouble)| self.error(first + task, trouble))
+        pipeline::run(tasks, self.threads, sink, &progress).map_err(|(task, trouble)| self.error(first + task, trouble))
     }
 
     /// Casts one tensor, which is in a member of an archive if the file is one.
@@ -509,10 +471,10 @@ impl<'a> Job<'a> {
             return Ok((header.map_err(|error| self.sink.safetensors_error(error))?, Vec::new()));
         }
         match &summary.tensors[..] {
-            [row] => self.sink.frame(&row.name, row.to, &row.shape, row.bytes_after, self.message()),
+            [row] => Ok(self.sink.frame(&row.name, row.to, &row.shape, row.bytes_after, self.message())?),
             rows => {
                 let (path, what) = (self.input.path().to_owned(), "another format");
-                Err(FileError::TensorCount { path, count: rows.len(), what })
+                Err(FormatError::TensorCount { path, count: rows.len(), what }.into())
             }
         }
     }
@@ -522,7 +484,7 @@ impl<'a> Job<'a> {
         self.input.message.as_deref().filter(|_| self.sink.format == Format::TensorProto)
     }
 
-    fn task<'t>(&'t self, index: usize, stored: &'t Stored, plan: &Option<Plan>, to: u64) -> Task<'t> {
+    fn task<'t>(&'t self, index: usize, stored: &'t Stored, plan: &'t Option<Plan>, to: u64) -> Task<'t> {
         let (elements, items) = match &stored.place {
             Place::File(at, items) => (Elements::File(&self.input.file, *at), *items),
             Place::Other(file, at, items) => (Elements::File(file, *at), *items),
@@ -532,8 +494,9 @@ impl<'a> Job<'a> {
             Place::Strings(_) | Place::Message(..) => (Elements::Memory(&[]), Items::PLAIN),
         };
         let unpacks = self.sink.unpacks();
+        let transform = plan.as_ref().map(|plan| plan as &dyn Transform);
         let counter = self.counters.get(index).and_then(Option::as_ref);
-        Task { elements, len: stored.len, from: stored.data_type, items, plan: *plan, unpacks, to, counter }
+        Task { elements, len: stored.len, from: stored.data_type, items, transform, unpacks, to, counter }
     }
 
     fn error(&self, task: usize, trouble: Trouble) -> FileError {
@@ -543,7 +506,7 @@ impl<'a> Job<'a> {
             Trouble::Stopped => FileError::Stopped { path: self.sink.path.to_owned() },
             Trouble::Cast(error) => {
                 let name = self.input.tensors.get(task).map_or("", |stored| stored.name.as_str());
-                self.input.cast_error(name, error)
+                self.input.cast_error(name, error).into()
             }
         }
     }
@@ -602,33 +565,4 @@ fn summary(stored: &Stored, plan: &Option<Plan>) -> Result<TensorSummary, (Strin
         cast: plan.is_some(),
         counts: None,
     })
-}
-
-/// A file that is written at any place.
-pub(crate) struct InPlace<'a>(pub(crate) &'a File);
-
-impl Sink for InPlace<'_> {
-    fn put(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        write_at(self.0, at, bytes)
-    }
-}
-
-/// Where output goes that nobody wants.
-struct Nowhere;
-
-impl Sink for Nowhere {
-    fn put(&self, _: u64, _: &[u8]) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// A file that is compared with what would be written to it.
-pub(crate) struct Same<'a>(pub(crate) &'a InputFile);
-
-impl Sink for Same<'_> {
-    fn put(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        let mut there = zeros(bytes.len()).ok_or(io::ErrorKind::OutOfMemory)?;
-        self.0.read_at(at, &mut there)?;
-        if there == bytes { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
-    }
 }

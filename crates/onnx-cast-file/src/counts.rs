@@ -3,8 +3,9 @@
 
 mod tally;
 mod whole;
+pub(crate) mod widen;
 
-use crate::widen::{BLOCK, Widening, hub};
+use crate::counts::widen::{BLOCK, Widening, hub};
 use fearless_simd::Level;
 use onnx_cast::{CastError, DataType, Kind, OpError};
 use std::fmt;
@@ -123,7 +124,7 @@ impl FromStr for Loss {
 
 /// Counts what becomes of the values of one tensor, from any number of threads.
 #[derive(Debug)]
-pub(crate) struct Counter {
+pub struct Counter {
     source: Widening,
     result: Widening,
     limits: Limits,
@@ -133,7 +134,7 @@ pub(crate) struct Counter {
 
 /// Buffers for both sides of a block.
 #[derive(Default)]
-pub(crate) struct Sides {
+pub struct Sides {
     source: Vec<u8>,
     result: Vec<u8>,
 }
@@ -147,7 +148,7 @@ fn value(widening: &Widening, code: u64) -> f64 {
 
 impl Counter {
     /// For a cast between two types, neither string.
-    pub(crate) fn new(from: DataType, to: DataType) -> Result<Counter, OpError> {
+    pub fn new(from: DataType, to: DataType) -> Result<Counter, OpError> {
         let doubles = |side: DataType| Widening::new(side, DataType::Double);
         let (source, result) = (doubles(from)?, doubles(to)?);
         let min_normal = |side: DataType, widening: &Widening| {
@@ -184,7 +185,8 @@ impl Counter {
         *self.total.lock().unwrap_or_else(PoisonError::into_inner) = Counts::default();
     }
 
-    pub(crate) fn total(&self) -> Counts {
+    /// The counts of all values that were added.
+    pub fn total(&self) -> Counts {
         *self.total.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -1,17 +1,12 @@
-//! What can go wrong with a file. Every text starts with the file's path and names the tensor; texts are complete, so no
-//! error here has a `source` that would say the same again.
+//! What can go wrong with a cast of files, or with a look at them. Every text starts with the file's path and names the
+//! tensor; texts are complete, so no error here has a `source` that would say the same again.
 
-use crate::cast::Summary;
 use crate::counts::Loss;
-use crate::format::Format;
-use crate::model::ModelError;
-use crate::npy::NpyError;
-use crate::npz::NpzError;
-use crate::pb::PbError;
-use crate::safetensors::SafetensorsError;
-use crate::sharded::ShardError;
+use crate::formats::error::FormatError;
+use crate::io::error::IoError;
+use crate::summary::Summary;
+use crate::text::TensorText;
 use onnx_cast::{CastError, DataType, OpError};
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -20,91 +15,11 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum FileError {
-    /// The system refused.
-    #[error("{}: cannot {action}: {error}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What was tried: `open`, `read`, `write`, ...
-        action: &'static str,
-        /// What the system says.
-        error: io::Error,
-    },
-    /// An extension that stands for no format.
-    #[error("{}: unknown file extension (want {})", path.display(), Extensions)]
-    Extension {
-        /// The file.
-        path: PathBuf,
-    },
-    /// A format that what was asked for does not do.
-    #[error("{}: {what} does not take {format} files{}", path.display(), Hint(hint))]
+    /// A file that could not be read or written as its format.
+    #[error("{error}")]
     Format {
-        /// The file.
-        path: PathBuf,
-        /// What was asked for.
-        what: &'static str,
-        /// The format.
-        format: Format,
-        /// What to do in its place, where there is something.
-        hint: &'static str,
-    },
-    /// A `.pb` file that is no valid TensorProto.
-    #[error("{}: {error}", path.display())]
-    Pb {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        error: Box<PbError>,
-    },
-    /// A `.npy` file that is not valid, or that cannot be written.
-    #[error("{}: {error}", path.display())]
-    Npy {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        error: Box<NpyError>,
-    },
-    /// A `.npz` file that is not valid, or that cannot be written.
-    #[error("{}: {error}", path.display())]
-    Npz {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        error: Box<NpzError>,
-    },
-    /// Bytes that do not tell what they are.
-    #[error("{}: neither .npy, .npz nor .safetensors by its first bytes (give the type, and the shape, of raw bytes)", path.display())]
-    Content {
-        /// The file.
-        path: PathBuf,
-    },
-    /// Raw bytes without a type.
-    #[error("{}: raw bytes do not tell their element type (give it)", path.display())]
-    RawType {
-        /// The file.
-        path: PathBuf,
-    },
-    /// Another number of raw bytes than type and shape ask for.
-    #[error("{}: {len} bytes of {}{data_type}{}", path.display(), RawShape(shape), Want(*want))]
-    RawLen {
-        /// The file.
-        path: PathBuf,
-        /// Bytes that there are.
-        len: u64,
-        /// The type.
-        data_type: DataType,
-        /// The shape, where it is given.
-        shape: Option<Vec<usize>>,
-        /// Bytes that type and shape ask for, where that is a number.
-        want: Option<usize>,
-    },
-    /// A shape for a file that tells its own.
-    #[error("{}: {format} files tell their shape (a shape is for raw bytes)", path.display())]
-    Shape {
-        /// The file.
-        path: PathBuf,
-        /// Its format.
-        format: Format,
+        /// The file, and what is wrong.
+        error: FormatError,
     },
     /// A candidate of a report that is no type of numbers.
     #[error("{to} is no type of real numbers: there are no errors to report")]
@@ -141,52 +56,6 @@ pub enum FileError {
         /// What the cast would have done.
         summary: Box<Summary>,
     },
-    /// A `.safetensors` file that is not valid, or that cannot be written.
-    #[error("{}: {error}", path.display())]
-    Safetensors {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        error: Box<SafetensorsError>,
-    },
-    /// A checkpoint in several files whose parts do not fit together.
-    #[error("{}: {error}", path.display())]
-    Shards {
-        /// The index, or the folder.
-        path: PathBuf,
-        /// What is wrong.
-        error: Box<ShardError>,
-    },
-    /// A `.onnx` file that is not valid or that cannot be evaluated.
-    #[error("{}: {error}", path.display())]
-    Model {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        error: Box<ModelError>,
-    },
-    /// A file of several tensors, or of none, where one is wanted.
-    #[error("{}: {count} tensors, where {what} takes one", path.display())]
-    TensorCount {
-        /// The file.
-        path: PathBuf,
-        /// How many it holds.
-        count: usize,
-        /// What was asked for.
-        what: &'static str,
-    },
-    /// A type that the caller gave for the input, which is of another.
-    #[error("{}: {}{got}, not {want} as asked", path.display(), TensorText(tensor))]
-    InputType {
-        /// The file.
-        path: PathBuf,
-        /// The tensor.
-        tensor: String,
-        /// The file's type.
-        got: DataType,
-        /// The caller's type.
-        want: DataType,
-    },
     /// Options that no operator has, whatever the file.
     #[error("{error}")]
     Operator {
@@ -199,124 +68,38 @@ pub enum FileError {
         /// The output, which is as it was before.
         path: PathBuf,
     },
-    /// A tensor that could not be cast.
-    #[error("{}: {}{error}", path.display(), TensorText(tensor))]
-    Cast {
-        /// The file.
-        path: PathBuf,
-        /// The tensor.
-        tensor: String,
-        /// What is wrong.
-        error: Box<CastError>,
-    },
 }
 
 impl FileError {
-    pub(crate) fn io(path: &Path, action: &'static str, error: io::Error) -> FileError {
-        FileError::Io { path: path.to_owned(), action, error }
+    /// The refusal of an action on a file.
+    pub fn io(path: &Path, action: &'static str, error: io::Error) -> FileError {
+        IoError::new(path, action, error).into()
     }
 
-    pub(crate) fn pb(path: &Path, error: PbError) -> FileError {
-        FileError::Pb { path: path.to_owned(), error: Box::new(error) }
-    }
-
-    pub(crate) fn npy(path: &Path, error: NpyError) -> FileError {
-        FileError::Npy { path: path.to_owned(), error: Box::new(error) }
-    }
-
-    pub(crate) fn safetensors(path: &Path, error: SafetensorsError) -> FileError {
-        FileError::Safetensors { path: path.to_owned(), error: Box::new(error) }
-    }
-
-    pub(crate) fn npz(path: &Path, error: NpzError) -> FileError {
-        FileError::Npz { path: path.to_owned(), error: Box::new(error) }
-    }
-
-    pub(crate) fn shards(path: &Path, error: ShardError) -> FileError {
-        FileError::Shards { path: path.to_owned(), error: Box::new(error) }
-    }
-
-    pub(crate) fn model(path: &Path, error: ModelError) -> FileError {
-        FileError::Model { path: path.to_owned(), error: Box::new(error) }
-    }
-
-    pub(crate) fn cast(path: &Path, tensor: &str, error: CastError) -> FileError {
-        FileError::Cast { path: path.to_owned(), tensor: tensor.to_owned(), error: Box::new(error) }
-    }
-}
-
-/// ``tensor `w1`: ``, or nothing where the tensor has no name.
-pub(crate) struct TensorText<'a>(pub(crate) &'a str);
-
-impl fmt::Display for TensorText<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_empty() { Ok(()) } else { write!(f, "tensor `{}`: ", Short(self.0)) }
-    }
-}
-
-/// Text of the file's in an error: what cannot be printed is escaped, and past 64 characters it is cut.
-pub(crate) struct Short<'a>(pub(crate) &'a str);
-
-impl fmt::Display for Short<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const LIMIT: usize = 64;
-        for c in self.0.chars().take(LIMIT).flat_map(char::escape_debug) {
-            write!(f, "{c}")?;
-        }
-        if self.0.chars().nth(LIMIT).is_some() { f.write_str("...") } else { Ok(()) }
-    }
-}
-
-/// A shape as people read it: `2x3`, or `scalar`; cut past 16 dimensions.
-pub(crate) struct ShapeText<'a, T>(pub(crate) &'a [T]);
-
-impl<T: fmt::Display> fmt::Display for ShapeText<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const LIMIT: usize = 16;
-        if self.0.is_empty() {
-            return f.write_str("scalar");
-        }
-        for (i, dim) in self.0.iter().take(LIMIT).enumerate() {
-            write!(f, "{}{dim}", if i == 0 { "" } else { "x" })?;
-        }
-        if self.0.len() > LIMIT { f.write_str("x...") } else { Ok(()) }
-    }
-}
-
-struct RawShape<'a>(&'a Option<Vec<usize>>);
-
-impl fmt::Display for RawShape<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.as_ref().map_or(Ok(()), |shape| write!(f, "{} ", ShapeText(shape)))
-    }
-}
-
-struct Want(Option<usize>);
-
-impl fmt::Display for Want {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some(want) => write!(f, " (want {want})"),
-            None => f.write_str(", which do not come out even"),
-        }
-    }
-}
-
-struct Extensions;
-
-impl fmt::Display for Extensions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, format) in Format::ALL.iter().enumerate() {
-            write!(f, "{}{format}", if i == 0 { "" } else { ", " })?;
+    /// Fails where a tensor of a cast has lost what none may.
+    ///
+    /// # Errors
+    /// [`FileError::Loss`] with the first such tensor.
+    pub fn check_losses(summary: &Summary, path: &Path, fail_on: &[Loss]) -> Result<(), FileError> {
+        for row in &summary.tensors {
+            let Some(counts) = &row.counts else { continue };
+            if let Some(&loss) = fail_on.iter().find(|loss| loss.count(counts) > 0) {
+                let (path, tensor, count) = (path.to_owned(), row.name.clone(), loss.count(counts));
+                let summary = Box::new(summary.clone());
+                return Err(FileError::Loss { path, tensor, loss, count, to: row.to, summary });
+            }
         }
         Ok(())
     }
+
+    /// A tensor of a file that could not be cast.
+    pub fn cast(path: &Path, tensor: &str, error: CastError) -> FileError {
+        FormatError::cast(path, tensor, error).into()
+    }
 }
 
-struct Hint<'a>(&'a str);
-
-impl fmt::Display for Hint<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_empty() { Ok(()) } else { write!(f, " ({})", self.0) }
+impl<E: Into<FormatError>> From<E> for FileError {
+    fn from(error: E) -> Self {
+        FileError::Format { error: error.into() }
     }
 }

@@ -4,19 +4,21 @@
 mod values;
 
 use crate::error::FileError;
-use crate::flow::{self, Sink, Task, Trouble};
-use crate::format::Format;
-use crate::input::{Given, Input, Place, Stored};
-use crate::positional::{InputFile, write_at};
-use crate::rewrite::{ModelInfo, survey};
-use crate::sharded::{self, Index, Located};
-use crate::source::{Items, zeros};
-use crate::watch::{Meter, Watch};
+use crate::formats::checkpoint;
+use crate::formats::format::Format;
+use crate::formats::input::{Given, Input, Place, Stored};
+use crate::formats::source::Items;
+use crate::io::memory::zeros;
+use crate::io::positional::{InputFile, write_at};
+use crate::io::progress::{Meter, Watch};
+use crate::opened::with_task;
+use crate::pipeline::{self, Sink, Task, Trouble};
+use crate::selection::{Pattern, admits};
 use onnx_cast::{Cast, CastOptions, DataType, Plan, TensorView};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use values::look;
 
@@ -44,14 +46,12 @@ pub struct TensorInfo {
 pub struct FileInfo {
     /// Its format.
     pub format: Format,
-    /// Files that it consists of.
+    /// The number of files that it consists of.
     pub files: usize,
     /// The metadata of a `.safetensors` file or a model.
     pub metadata: Vec<(String, String)>,
     /// The tensors, in the order of the file.
     pub tensors: Vec<TensorInfo>,
-    /// What a model is beside its constants, which are its tensors.
-    pub model: Option<ModelInfo>,
 }
 
 /// How two tensors of a name differ.
@@ -79,101 +79,132 @@ pub enum Difference {
     },
 }
 
-/// The files that a path stands for, opened one by one.
-pub(crate) struct Files {
-    pub(crate) paths: Vec<PathBuf>,
+/// What to look at in a file.
+#[derive(Clone, Debug, Default)]
+pub struct InspectRequest {
+    /// Only tensors of these names; all of them where this is empty.
+    pub include: Vec<Pattern>,
+    /// Not tensors of these names.
+    pub exclude: Vec<Pattern>,
+    /// The type of elements that do not tell theirs.
+    pub from: Option<DataType>,
+    /// Read all elements for [`TensorInfo::values`].
+    pub values: bool,
+    /// Called with the progress of the work.
+    pub watch: Option<Watch>,
 }
 
-impl Files {
-    pub(crate) fn of(path: &Path) -> Result<Files, FileError> {
-        let paths = match sharded::locate(path)? {
-            Located::File => vec![path.to_owned()],
-            Located::InFolder(file) => vec![file],
-            Located::Index(index) => {
-                let index = Index::read(&index)?;
-                index.shards.iter().map(|(shard, _)| index.file(shard)).collect()
-            }
-        };
-        Ok(Files { paths })
-    }
-
-    pub(crate) fn open(path: &Path, from: Option<DataType>) -> Result<(Input, Option<ModelInfo>), FileError> {
-        let format = if path == Path::new("-") { None } else { Some(Format::from_path(path)?) };
-        if format == Some(Format::Onnx) {
-            let (input, model) = survey(path)?;
-            return Ok((input, Some(model)));
-        }
-        let mut input = Input::open(path, format, &Given { from, shape: None })?;
-        input.settle(&std::env::temp_dir())?;
-        Ok((input, None))
-    }
+/// What to compare of two files.
+#[derive(Clone, Debug, Default)]
+pub struct DiffRequest {
+    /// Only tensors of these names; all of them where this is empty.
+    pub include: Vec<Pattern>,
+    /// Not tensors of these names.
+    pub exclude: Vec<Pattern>,
+    /// Compare numbers, which may differ by this much. Without it, bits are compared.
+    pub tolerance: Option<f64>,
+    /// Called with the progress through the first file.
+    pub watch: Option<Watch>,
 }
 
-/// Lists the tensors of a file, of a model (its constants, those of graphs within others under their paths), of a
-/// checkpoint in several files, or of the standard input (`-`); with `values`, reads all of them for what they are like,
-/// and tells the watch. `from` is the type of elements that do not tell theirs.
+/// Opens a file of tensors, or with `-` the standard input. The type of elements that do not tell theirs is `from`.
+///
+/// # Errors
+/// Where the file cannot be read or is not valid.
+pub fn open(path: &Path, from: Option<DataType>) -> Result<Input, FileError> {
+    let format = if path == Path::new("-") { None } else { Some(Format::from_path(path)?) };
+    let mut input = Input::open(path, format, &Given { from, shape: None })?;
+    input.settle(&std::env::temp_dir())?;
+    Ok(input)
+}
+
+/// Opens every file that a path stands for.
+pub(crate) fn open_all<E: From<FileError>>(
+    path: &Path,
+    open: impl Fn(&Path) -> Result<Input, E>,
+) -> Result<Vec<Input>, E> {
+    checkpoint::files(path).map_err(FileError::from)?.iter().map(|path| open(path)).collect()
+}
+
+/// Lists the tensors of a file, of a checkpoint in several files, or of the standard input (`-`).
 ///
 /// # Errors
 /// Where a file cannot be read or is not valid.
-pub fn inspect(
-    path: impl AsRef<Path>,
-    from: Option<DataType>,
-    values: bool,
-    watch: Option<&Watch>,
-) -> Result<FileInfo, FileError> {
-    let files = Files::of(path.as_ref())?;
-    let mut info = FileInfo {
-        format: Format::Safetensors,
-        files: files.paths.len(),
-        metadata: vec![],
-        tensors: vec![],
-        model: None,
-    };
-    let opened = files.paths.iter().map(|path| Files::open(path, from)).collect::<Result<Vec<_>, _>>()?;
-    let meter = Meter::new(watch, opened.iter().map(|(input, _)| bytes(input)).sum());
-    for (mut input, model) in opened {
-        (info.format, info.model) = (input.format, model);
+pub fn inspect(path: impl AsRef<Path>, request: &InspectRequest) -> Result<FileInfo, FileError> {
+    inspect_with(path.as_ref(), request, |path| open(path, request.from))
+}
+
+/// As [`inspect`], of files that a function opens.
+///
+/// # Errors
+/// As [`inspect`], and those of the function.
+pub fn inspect_with<E: From<FileError>>(
+    path: &Path,
+    request: &InspectRequest,
+    open: impl Fn(&Path) -> Result<Input, E>,
+) -> Result<FileInfo, E> {
+    let opened = open_all(path, open)?;
+    let mut info =
+        FileInfo { format: Format::Safetensors, files: opened.len(), metadata: Vec::new(), tensors: Vec::new() };
+    let admitted = |stored: &&Stored| admits(&request.include, &request.exclude, &stored.name);
+    let total = opened.iter().flat_map(|input| &input.tensors).filter(admitted).map(Stored::bytes).sum();
+    let meter = Meter::new(request.watch.as_ref(), total);
+    for mut input in opened {
+        info.format = input.format;
         for pair in input.metadata.take().unwrap_or_default() {
             if !info.metadata.contains(&pair) {
                 info.metadata.push(pair);
             }
         }
-        for index in 0..input.tensors.len() {
-            let stored = &input.tensors[index];
+        for (index, stored) in input.tensors.iter().enumerate().filter(|(_, stored)| admitted(stored)) {
             info.tensors.push(TensorInfo {
                 name: stored.name.clone(),
                 data_type: stored.data_type,
                 shape: stored.shape.clone(),
                 bytes: stored.bytes(),
-                values: if values { look(&input, index, &meter)? } else { None },
+                values: if request.values { look(&input, index, &meter)? } else { None },
             });
         }
     }
     Ok(info)
 }
 
-/// Compares two files tensor by tensor, by name: types, shapes and values, these bit by bit, or as numbers within
-/// `tolerance` (any NaN is then equal to any other). Files of one tensor are compared whatever the names,
-/// but two models. The watch is told of the first file's bytes.
+/// Compares two files tensor by tensor, by name: types, shapes and values. Values are compared bit by bit, or with a
+/// tolerance as numbers, where any NaN equals any other. The names do not matter where each file holds one tensor and
+/// not both are models.
 ///
 /// # Errors
 /// Where a file cannot be read or is not valid.
 pub fn diff(
     first: impl AsRef<Path>,
     second: impl AsRef<Path>,
-    tolerance: Option<f64>,
-    watch: Option<&Watch>,
+    request: &DiffRequest,
 ) -> Result<Vec<(String, Difference)>, FileError> {
-    let open = |path: &Path| -> Result<Vec<Input>, FileError> {
-        Files::of(path)?.paths.iter().map(|path| Ok(Files::open(path, None)?.0)).collect()
-    };
-    let (first, second) = (open(first.as_ref())?, open(second.as_ref())?);
+    diff_with(first.as_ref(), second.as_ref(), request, |path| open(path, None))
+}
+
+/// As [`diff`], of files that a function opens.
+///
+/// # Errors
+/// As [`diff`], and those of the function.
+pub fn diff_with<E: From<FileError>>(
+    first: &Path,
+    second: &Path,
+    request: &DiffRequest,
+    open: impl Fn(&Path) -> Result<Input, E>,
+) -> Result<Vec<(String, Difference)>, E> {
+    let (first, second) = (open_all(first, &open)?, open_all(second, &open)?);
     let all = |inputs: &[Input]| -> Vec<(usize, usize)> {
-        let count = |(i, input): (usize, &Input)| (0..input.tensors.len()).map(move |j| (i, j)).collect::<Vec<_>>();
-        inputs.iter().enumerate().flat_map(count).collect()
+        let admitted = |stored: &Stored| admits(&request.include, &request.exclude, &stored.name);
+        let places = |(i, input): (usize, &Input)| {
+            let tensors = input.tensors.iter().enumerate().filter(|(_, stored)| admitted(stored));
+            tensors.map(|(j, _)| (i, j)).collect::<Vec<_>>()
+        };
+        inputs.iter().enumerate().flat_map(places).collect()
     };
     let (ours, theirs) = (all(&first), all(&second));
-    let meter = Meter::new(watch, first.iter().map(bytes).sum());
+    let total = ours.iter().map(|&(i, j)| first[i].tensors[j].bytes()).sum();
+    let meter = Meter::new(request.watch.as_ref(), total);
     // The constants of models have names that mean something.
     let models = [&first, &second].map(|inputs| inputs.iter().any(|input| input.format == Format::Onnx));
     let one = ours.len() == 1 && theirs.len() == 1 && models != [true; 2];
@@ -184,7 +215,7 @@ pub fn diff(
         let stored = &first[i].tensors[j];
         let place = if one { theirs.first().copied() } else { places.remove(stored.name.as_str()) };
         let difference = match place {
-            Some((k, l)) => compare((&first[i], j), (&second[k], l), tolerance, &meter)?,
+            Some((k, l)) => compare((&first[i], j), (&second[k], l), request.tolerance, &meter)?,
             None => Some(Difference::OnlyFirst),
         };
         differences.extend(difference.map(|difference| (stored.name.clone(), difference)));
@@ -200,18 +231,13 @@ pub fn diff(
     Ok(differences)
 }
 
-/// Bytes of all elements of a file.
-pub(crate) fn bytes(input: &Input) -> u64 {
-    input.tensors.iter().map(Stored::bytes).sum()
-}
-
 /// Sends the elements of a tensor, packed and little endian, to a sink.
 fn send(input: &Input, index: usize, sink: &dyn Sink, meter: &Meter<'_>) -> Result<(), FileError> {
     let run = |task: Task<'_>| {
-        let done = flow::run(&[task], None, sink, &|bytes| meter.add(bytes));
+        let done = pipeline::run(&[task], None, sink, &|bytes| meter.add(bytes));
         done.map_err(|(_, trouble)| failed(input, &input.tensors[index], trouble))
     };
-    input.with_task(index, run)
+    with_task(input, index, run)
 }
 
 /// What went wrong with a tensor that was only looked at.

@@ -24,52 +24,37 @@
 //! ```
 #![deny(unsafe_code)]
 
-mod atomic;
 mod cast;
-mod counts;
+pub mod counts;
 mod error;
-mod flow;
-mod format;
-mod fortran;
-mod input;
+pub mod formats;
 mod inspect;
-mod mmap;
-pub mod model;
-pub mod npy;
-mod npz;
-mod output;
+pub mod io;
+mod opened;
 pub mod parts;
-pub mod pb;
-mod positional;
-mod proto;
+pub mod pipeline;
 mod report;
-mod rewrite;
-mod room;
-pub mod safetensors;
 mod selection;
-mod sharded;
-mod source;
-mod tensor;
-mod watch;
-mod widen;
+mod summary;
+pub mod text;
 
-pub use atomic::{AtomicFile, end_without_traces};
-pub use cast::{FileCast, Summary, TensorSummary, bit_cast_file, cast_file};
+pub use cast::{FileCast, Storage, bit_cast_file, cast_file};
 pub use counts::{Counts, Loss, Means};
 pub use error::FileError;
-pub use format::Format;
-pub use inspect::{Difference, FileInfo, TensorInfo, Values, diff, inspect};
-pub use model::Model;
-pub use npz::NpzError;
+pub use formats::checkpoint::ShardError;
+pub use formats::error::FormatError;
+pub use formats::format::Format;
+pub use formats::npz::NpzError;
+pub use formats::output::WriteOptions;
+pub use formats::source::NamedTensor;
+pub use formats::tensor::{read_tensor, read_tensor_as, write_tensor};
+pub use formats::{npy, pb, safetensors};
+pub use inspect::{
+    DiffRequest, Difference, FileInfo, InspectRequest, TensorInfo, Values, diff, diff_with, inspect, inspect_with, open,
+};
+pub use io::{AtomicFile, Watch, end_without_traces, room_for_a_thread};
 pub use report::{
-    Candidate, Concern, Grade, Magnitudes, Report, ReportRequest, TensorReport, Totals, report, report_of,
+    Candidate, Concern, Grade, Magnitudes, Report, ReportRequest, TensorReport, Totals, report, report_of, report_with,
 };
-pub use rewrite::{
-    CastInfo, ExternalProblem, FoldOutcome, FoldSummary, Folded, ModelCast, ModelFold, ModelInfo, Storage, cast_model,
-    fold_model,
-};
-pub use room::room_for_a_thread;
-pub use selection::{Pattern, Rule, Selection, SelectionError};
-pub use sharded::ShardError;
-pub use tensor::{NamedTensor, WriteOptions, read_tensor, read_tensor_as, write_tensor};
-pub use watch::Watch;
+pub use selection::{Pattern, Rule, Selection, SelectionError, admits};
+pub use summary::{Summary, TensorSummary};

@@ -5,16 +5,18 @@
 //! A part always writes the same bytes to the same place, so that it may be done again, or twice at once. The files are
 //! those of [`cast_file`](crate::cast_file).
 
-use crate::atomic::{AtomicFile, create_folder, target_of};
-use crate::cast::{FileCast, Frame, InPlace, Job, Same, Summary, TensorSummary, Work, with_cast};
+use crate::cast::{FileCast, Frame, Job, Work, with_cast};
 use crate::error::FileError;
-use crate::flow::Sink;
-use crate::format::Format;
-use crate::input::{Given, Input};
-use crate::output::Output;
-use crate::positional::InputFile;
-use crate::sharded::{self, Index, Located};
-use crate::watch::Meter;
+use crate::formats::checkpoint::{self, Index, Located};
+use crate::formats::error::FormatError;
+use crate::formats::format::Format;
+use crate::formats::input::{Given, Input};
+use crate::formats::output::Output;
+use crate::io::atomic::{AtomicFile, create_folder, target_of};
+use crate::io::positional::InputFile;
+use crate::io::progress::Meter;
+use crate::pipeline::{InPlace, Same, Sink};
+use crate::summary::{Summary, TensorSummary};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -57,7 +59,7 @@ impl Part {
 /// As [`cast_file`](crate::cast_file), and where a file is no `.safetensors` file.
 pub fn shards(input: impl AsRef<Path>, output: impl AsRef<Path>, request: &FileCast) -> Result<Vec<Shard>, FileError> {
     let (input, output) = (input.as_ref(), output.as_ref());
-    with_cast(request, |work| match sharded::locate(input)? {
+    with_cast(request, |work| match checkpoint::locate(input)? {
         Located::File => {
             check_format(input)?;
             check_format(output)?;
@@ -99,7 +101,7 @@ fn check_format(path: &Path) -> Result<(), FileError> {
         Format::Safetensors => Ok(()),
         format => {
             let (path, what, hint) = (path.to_owned(), "a cast in parts", "it is for .safetensors");
-            Err(FileError::Format { path, what, format, hint })
+            Err(FormatError::Format { path, what, format, hint }.into())
         }
     }
 }
@@ -176,7 +178,7 @@ pub fn part_is_there(input: &Path, output: &Path, part: Part, request: &FileCast
 /// # Errors
 /// Where it is not there, the disk is full, or the name is refused.
 pub fn name_whole(temporary: &Path, output: &Path) -> Result<(), FileError> {
-    AtomicFile::resume(output, temporary)?.commit()
+    Ok(AtomicFile::resume(output, temporary)?.commit()?)
 }
 
 /// Writes the index of a checkpoint with this many bytes of elements, when all of its files are there; of a checkpoint
@@ -185,14 +187,14 @@ pub fn name_whole(temporary: &Path, output: &Path) -> Result<(), FileError> {
 /// # Errors
 /// Where the index cannot be read or written.
 pub fn write_index(input: &Path, output: &Path, total_size: u64) -> Result<(), FileError> {
-    match sharded::locate(input)? {
+    match checkpoint::locate(input)? {
         Located::File | Located::InFolder(_) => Ok(()),
         Located::Index(index) => {
             let index = Index::read(&index)?;
             let output = index.output(output)?;
             // There is no folder yet where the index names no file.
             create_folder(&output)?;
-            index.write(&output, total_size)
+            Ok(index.write(&output, total_size)?)
         }
     }
 }

@@ -9,13 +9,14 @@ mod survey;
 mod verdict;
 
 use crate::error::FileError;
-use crate::flow::{Elements, Task, Trouble};
-use crate::format::Format;
-use crate::input::{Input, Stored};
-use crate::inspect::{self, Files};
+use crate::formats::format::Format;
+use crate::formats::input::{Input, Stored};
+use crate::formats::source::Items;
+use crate::inspect;
+use crate::io::progress::{Meter, Watch};
+use crate::opened::{of_stored, with_task};
+use crate::pipeline::{Elements, Task, Trouble};
 use crate::selection::{Pattern, Selection};
-use crate::source::Items;
-use crate::watch::{Meter, Watch};
 use onnx_cast::{Cast, CastError, CastOptions, Data, DataType, TensorView};
 use std::path::Path;
 use survey::{Facts, Survey};
@@ -137,14 +138,25 @@ impl ReportRequest {
 /// # Errors
 /// Where a file cannot be read or is not valid, or a candidate is no type of numbers.
 pub fn report(path: impl AsRef<Path>, request: &ReportRequest) -> Result<Report, FileError> {
+    report_with(path.as_ref(), request, |path| inspect::open(path, request.from))
+}
+
+/// As [`report`], of files that a function opens.
+///
+/// # Errors
+/// As [`report`], and those of the function.
+pub fn report_with<E: From<FileError>>(
+    path: &Path,
+    request: &ReportRequest,
+    open: impl Fn(&Path) -> Result<Input, E>,
+) -> Result<Report, E> {
     request.check()?;
-    let files = Files::of(path.as_ref())?;
-    let opened = files.paths.iter().map(|path| Files::open(path, request.from)).collect::<Result<Vec<_>, _>>()?;
-    let one = opened.len() == 1 && opened.iter().all(|(input, _)| input.tensors.len() == 1);
-    let surveys = opened.iter().map(|(input, _)| of_file(input, request, one)).collect::<Result<Vec<_>, _>>()?;
+    let opened = inspect::open_all(path, open)?;
+    let one = opened.len() == 1 && opened.iter().all(|input| input.tensors.len() == 1);
+    let surveys = opened.iter().map(|input| of_file(input, request, one)).collect::<Result<Vec<_>, _>>()?;
     let meter = Meter::new(request.watch.as_ref(), surveys.iter().map(Survey::bytes).sum());
     let mut report = request.empty_report();
-    for (survey, (input, _)) in surveys.into_iter().zip(&opened) {
+    for (survey, input) in surveys.into_iter().zip(&opened) {
         read(&survey, input, &meter)?;
         report.others += input.tensors.len() - survey.len();
         report.tensors.extend(survey.finish());
@@ -205,12 +217,12 @@ fn of_file(input: &Input, request: &ReportRequest, one: bool) -> Result<Survey, 
 /// Looks at the tensors of a file: those that can be read anywhere together, the others one by one.
 fn read(survey: &Survey, input: &Input, meter: &Meter<'_>) -> Result<(), FileError> {
     let stored = |place| &input.tensors[survey.index(place)];
-    let task = |place| Some((place, input.task(stored(place))?));
+    let task = |place| Some((place, of_stored(input, stored(place))?));
     let failed = |(place, trouble)| inspect::failed(input, stored(place), trouble);
     let (ready, others): (Vec<_>, Vec<_>) = (0..survey.len()).partition(|&place| task(place).is_some());
     survey.run(ready.into_iter().filter_map(task), meter).map_err(failed)?;
     for place in others {
-        input.with_task(survey.index(place), |task| survey.run([(place, task)], meter).map_err(failed))?;
+        with_task(input, survey.index(place), |task| survey.run([(place, task)], meter).map_err(failed))?;
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 //! A pattern is a glob over the whole name (`*`, `?`, `[a-z]`, `{a,b}`; `*` also goes over points and slashes), or behind
 //! `re:` a regular expression that is searched for anywhere in the name.
 
-use crate::error::Short;
+use crate::text::Short;
 use globset::{GlobBuilder, GlobMatcher};
 use onnx_cast::DataType;
 use regex::Regex;
@@ -149,7 +149,7 @@ impl Rule {
 }
 
 /// Whether a name matches one of `include`, or there are none, and none of `exclude`.
-pub(crate) fn admits(include: &[Pattern], exclude: &[Pattern], name: &str) -> bool {
+pub fn admits(include: &[Pattern], exclude: &[Pattern], name: &str) -> bool {
     let matches = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.matches(name));
     (include.is_empty() || matches(include)) && !matches(exclude)
 }

@@ -7,7 +7,7 @@ use common::{PB, cases, patterns};
 use onnx_cast::{BitCast, Cast, CastOptions, DataType, RoundMode, Tensor};
 use onnx_cast_file::safetensors::{Safetensors, type_name};
 use onnx_cast_file::{
-    AtomicFile, FileCast, FileError, Format, WriteOptions, bit_cast_file, cast_file, npy, pb, read_tensor,
+    AtomicFile, FileCast, Format, FormatError, WriteOptions, bit_cast_file, cast_file, npy, pb, read_tensor,
     read_tensor_as, safetensors, write_tensor,
 };
 use std::collections::HashSet;
@@ -292,7 +292,7 @@ fn npy_types_that_the_file_does_not_tell() {
                     assert!(read.tensor.data_type() == data_type || header.contains("u1") || header.contains("<u2"))
                 }
                 Ok(read) => assert_eq!(read.tensor, tensor),
-                Err(FileError::Npy { error, .. }) => {
+                Err(FormatError::Npy { error, .. }) => {
                     assert!(void && matches!(*error, npy::NpyError::Ambiguous { .. }), "{data_type}: {error}");
                 }
                 Err(error) => panic!("{error}"),

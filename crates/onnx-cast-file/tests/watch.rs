@@ -1,16 +1,12 @@
 //! Is whoever watches told of every byte, and can they end the work, with nothing written?
 
-mod common;
-
-use common::{MODELS, file};
 use onnx_cast::{DataType, Tensor};
 use onnx_cast_file::{
-    FileCast, FileError, Format, ModelCast, ModelFold, Watch, WriteOptions, cast_file, cast_model, diff, fold_model,
-    inspect, write_tensor,
+    DiffRequest, FileCast, FileError, Format, InspectRequest, Watch, WriteOptions, cast_file, diff, inspect,
+    write_tensor,
 };
 use std::fs;
 use std::ops::ControlFlow;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -52,34 +48,15 @@ fn files_of_tensors() {
     assert!(matches!(cast(&stop), Err(FileError::Stopped { path }) if path == output));
     assert_eq!(fs::read(&output).expect("a file"), b"as it was");
     assert_eq!(watched(cast), (12, 12));
-    assert_eq!(watched(|watch| inspect(&input, None, true, Some(watch))), (12, 12));
-    assert_eq!(watched(|watch| diff(&input, &input, None, Some(watch))), (12, 12));
-}
-
-#[test]
-fn models() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let (input, output) = (folder.path().join("in.onnx"), folder.path().join("out.onnx"));
-    let bytes = file(MODELS, "constants");
-    fs::write(&input, &bytes).expect("a file");
-    let size = |path: &Path| fs::metadata(path).expect("a file").len();
-    let every = |_: &str, from: DataType, _: usize| from.is_float().then_some(DataType::Double);
-    let cast = |watch: &Watch| {
-        let request = ModelCast { watch: Some(watch.clone()), ..ModelCast::new(&every) };
-        cast_model(&input, &output, &request)
-    };
-    let fold =
-        |watch: &Watch| fold_model(&input, &output, &ModelFold { watch: Some(watch.clone()), ..Default::default() });
-    fs::write(&output, b"as it was").expect("a file");
-    let stop = Watch::stopping(|_, _| ControlFlow::Break(()));
-    assert!(matches!(cast(&stop), Err(FileError::Stopped { path }) if path == output));
-    assert!(matches!(fold(&stop), Err(FileError::Stopped { path }) if path == output));
-    assert_eq!(fs::read(&output).expect("a file"), b"as it was");
-    let told = watched(cast);
-    assert_eq!(told, (size(&output), size(&output)));
-    assert!(told.0 > bytes.len() as u64);
-    let told = watched(fold);
-    assert_eq!(told, (size(&output), size(&output)));
-    let floats = watched(|watch| inspect(&input, None, true, Some(watch)));
-    assert!(floats.0 > 0 && floats.0 <= floats.1, "{floats:?}");
+    assert_eq!(
+        watched(|watch| inspect(
+            &input,
+            &InspectRequest { values: true, watch: Some(watch.clone()), ..Default::default() }
+        )),
+        (12, 12)
+    );
+    assert_eq!(
+        watched(|watch| diff(&input, &input, &DiffRequest { watch: Some(watch.clone()), ..Default::default() })),
+        (12, 12)
+    );
 }

@@ -31,6 +31,7 @@
 
 mod dyadic;
 pub mod exact;
+pub mod fixtures;
 pub mod generators;
 pub mod imports;
 pub mod oracle;

@@ -2,17 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use testkit::imports::{Import, circles, of_crate, of_files, report_circles, report_layers};
+use testkit::imports::{Import, of_crate, of_files, report_circles, report_layers};
 
 /// The library, whose modules also stand in layers.
 const CORE: &str = "crates/onnx-cast";
 
 /// The layers of the library, the highest first: each may import those behind it.
 const LAYERS: [&str; 7] = ["ops", "arch", "kernel", "packed", "scalar", "element", "format"];
-
-/// Crates that may have circles, and why.
-const EXCEPTIONS: [(&str, &str); 1] =
-    [("crates/onnx-cast-file", "its two engines are to become one pipeline, whose layers replace these modules")];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -40,7 +36,7 @@ fn modules_import_one_another_in_one_direction() {
     let names = crates();
     assert!(names.len() > 8 && names.iter().any(|name| name == CORE), "{names:?}");
     let mut found = String::new();
-    for name in names.iter().filter(|&name| name != CORE && !EXCEPTIONS.iter().any(|(exempt, _)| exempt == name)) {
+    for name in names.iter().filter(|&name| name != CORE) {
         let text = report_circles(&imports(name));
         if !text.is_empty() {
             found += &format!("{name}/src: {text}");
@@ -58,13 +54,6 @@ fn the_library_s_modules_import_lower_layers_only() {
     let (circles, upward) = (report_circles(&imports), report_layers(&imports, &LAYERS));
     let order = LAYERS.join(" -> ");
     assert!(circles.is_empty() && upward.is_empty(), "{CORE}/src: {circles}against {order}:\n{upward}");
-}
-
-#[test]
-fn every_exception_is_needed() {
-    for (name, reason) in EXCEPTIONS {
-        assert!(!circles(&imports(name)).is_empty(), "{name} has no circle: delete its exception ({reason})");
-    }
 }
 
 /// The imports among files of these names and texts, as `from -> to`.

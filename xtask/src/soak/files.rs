@@ -5,7 +5,7 @@ use super::{State, draw};
 use crate::claim::{Claim, data_type};
 use onnx_cast::{Backend, Tensor, available_backends};
 use onnx_cast_file::safetensors::{self, Safetensors, type_name};
-use onnx_cast_file::{FileCast, Format, WriteOptions, cast_file, diff, read_tensor_as, write_tensor};
+use onnx_cast_file::{DiffRequest, FileCast, Format, WriteOptions, cast_file, diff, read_tensor_as, write_tensor};
 use std::path::{Path, PathBuf};
 use testkit::generators::Rng;
 use testkit::packing::pack;
@@ -89,7 +89,7 @@ pub(super) fn one(rng: &mut Rng, state: &State, counts: &mut Counts) -> Result<(
         }
     }
     if numpy_tells(from) || !formats.contains(&Format::Npy) {
-        let differences = diff(&first, &second, None, None).map_err(|error| told(&error))?;
+        let differences = diff(&first, &second, &DiffRequest::default()).map_err(|error| told(&error))?;
         if !differences.is_empty() {
             return Err(told(&format!("{differences:?} from format to format")));
         }
@@ -170,7 +170,7 @@ fn through_an_archive(folder: &Path, file: &Path, to: Ty) -> Result<(), String> 
     let mut keep = FileCast::new(data_type(to));
     keep.selection.to = None;
     cast_file(file, &archive, &keep).map_err(told)?;
-    let differences = diff(file, &archive, None, None).map_err(told)?;
+    let differences = diff(file, &archive, &DiffRequest::default()).map_err(told)?;
     if !differences.is_empty() {
         return Err(format!("through an archive: {differences:?}"));
     }

@@ -4,14 +4,15 @@
 //! error where it cannot. So it never learns of a write that fails: [`Silent`], below it, keeps the first error, and takes
 //! what comes after for written; [`Watchful`], above it, ends the work where there is such an error.
 
-use super::{Job, Summary};
-use crate::atomic::AtomicFile;
+use super::Job;
 use crate::error::FileError;
-use crate::flow::{Ordered, Sink};
-use crate::format::Format;
-use crate::input::Place;
-use crate::watch::Meter;
-use crate::{npy, npz};
+use crate::formats::format::Format;
+use crate::formats::input::Place;
+use crate::formats::{npy, npz};
+use crate::io::atomic::AtomicFile;
+use crate::io::progress::Meter;
+use crate::pipeline::{Ordered, Sink};
+use crate::summary::Summary;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::sync::OnceLock;
 use zip::result::ZipError;

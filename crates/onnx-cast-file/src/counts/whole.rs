@@ -2,7 +2,7 @@
 //! floats take longer than all that is counted besides.
 
 use super::{Counter, Counts, Sides};
-use crate::source::resize;
+use crate::io::memory::resize;
 use onnx_cast::{Cast, CastError, CastOptions, Data, DataType, Plan, TensorError, TensorView};
 
 /// The mean errors of a cast, as sums to which others can be added.

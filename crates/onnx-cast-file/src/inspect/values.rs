@@ -2,11 +2,11 @@
 //! over bits as integers, which the compiler makes vectors of, and in sums by eight.
 
 use super::send;
+use crate::counts::widen::{BLOCK, Widening, hub};
 use crate::error::FileError;
-use crate::flow::Sink;
-use crate::input::Input;
-use crate::watch::Meter;
-use crate::widen::{BLOCK, Widening, hub};
+use crate::formats::input::Input;
+use crate::io::progress::Meter;
+use crate::pipeline::Sink;
 use onnx_cast::DataType;
 use std::collections::BTreeMap;
 use std::io;

@@ -3,8 +3,8 @@
 
 use super::Magnitudes;
 use super::measure::{Errors, Scale, Sums, Values, doubles, floats};
+use crate::counts::widen::{BLOCK, Widening, hub};
 use crate::counts::{Apart, Counter, Counts};
-use crate::widen::{BLOCK, Widening, hub};
 use fearless_simd::Level;
 use onnx_cast::{Cast, CastError, CastOptions, DataType, OpError, Plan, TensorError, TensorView};
 

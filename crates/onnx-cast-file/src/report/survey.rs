@@ -3,8 +3,8 @@
 
 use super::part::{Done, Measure, Part};
 use super::{Candidate, ReportRequest, TensorReport};
-use crate::flow::{self, Sink, Task, Trouble};
-use crate::watch::Meter;
+use crate::io::progress::Meter;
+use crate::pipeline::{self, Sink, Task, Trouble};
 use onnx_cast::{CastError, DataType, OpError};
 use std::collections::BTreeMap;
 use std::io;
@@ -91,7 +91,7 @@ impl Survey {
     ) -> Result<(), (usize, Trouble)> {
         let at = |(place, task): (usize, Task<'t>)| (place, Task { to: self.places[place].start, ..task });
         let (places, tasks): (Vec<usize>, Vec<Task<'t>>) = tasks.into_iter().map(at).unzip();
-        flow::run(&tasks, None, self, &|bytes| meter.add(bytes)).map_err(|(task, trouble)| (places[task], trouble))
+        pipeline::run(&tasks, None, self, &|bytes| meter.add(bytes)).map_err(|(task, trouble)| (places[task], trouble))
     }
 
     pub(super) fn finish(self) -> impl Iterator<Item = TensorReport> {
@@ -163,8 +163,8 @@ impl Looked {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::counts::widen::BLOCK;
     use crate::report::part::tests::wild;
-    use crate::widen::BLOCK;
 
     #[test]
     fn the_order_in_which_parts_are_done_changes_nothing() {

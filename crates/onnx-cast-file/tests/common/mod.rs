@@ -1,5 +1,7 @@
 //! The fixtures that `fixtures/make.py` writes, parsed.
-#![allow(dead_code)] // not every test needs everything
+#![allow(dead_code, unused_imports)] // not every test needs everything
+
+pub(crate) use testkit::fixtures::{file, files, unhex};
 
 use onnx_cast::{Data, DataType, Strings, Tensor, TensorView};
 
@@ -7,31 +9,12 @@ pub(crate) const NPY: &str = include_str!("../fixtures/npy.txt");
 pub(crate) const PB: &str = include_str!("../fixtures/pb.txt");
 pub(crate) const SAFETENSORS: &str = include_str!("../fixtures/safetensors.txt");
 pub(crate) const REFUSED: &str = include_str!("../fixtures/refused.txt");
-pub(crate) const MODELS: &str = include_str!("../fixtures/models.txt");
 
 /// A file that another package wrote, and the tensor that it holds.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) tensor: Tensor,
     pub(crate) file: Vec<u8>,
-}
-
-pub(crate) fn unhex(text: &str) -> Vec<u8> {
-    if text == "-" {
-        return Vec::new();
-    }
-    let digit = |byte: u8| (byte as char).to_digit(16).expect("a hex digit") as u8;
-    text.as_bytes().chunks(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect()
-}
-
-/// The lines `NAME HEX`.
-pub(crate) fn files(table: &'static str) -> Vec<(&'static str, Vec<u8>)> {
-    table.lines().filter_map(|line| line.split_once(' ')).map(|(name, hex)| (name, unhex(hex))).collect()
-}
-
-/// The file of that name.
-pub(crate) fn file(table: &'static str, name: &str) -> Vec<u8> {
-    files(table).into_iter().find(|(known, _)| *known == name).unwrap_or_else(|| panic!("no fixture {name}")).1
 }
 
 /// The lines `NAME TYPE SHAPE ELEMENTS FILE`.

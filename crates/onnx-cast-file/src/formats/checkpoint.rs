@@ -1,0 +1,239 @@
+//! Checkpoints in several `.safetensors` files: an index (`model.safetensors.index.json`) names the tensors and the file
+//! of each. The files are cast one by one under their own names, and the index is written last, with nothing of it changed
+//! but the total size.
+
+use crate::formats::error::FormatError;
+use crate::formats::input::Input;
+use crate::formats::safetensors::{MAX_HEADER, Pairs};
+use crate::io::atomic::AtomicFile;
+use crate::io::positional::InputFile;
+use crate::text::Short;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
+use std::fs;
+use std::io::Write;
+use std::ops::Range;
+use std::path::{Component, Path, PathBuf};
+use thiserror::Error;
+
+/// A folder or an index that is no checkpoint in several files.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ShardError {
+    /// A folder without a checkpoint, or with several.
+    #[error(
+        "{count} of *.safetensors.index.json and {files} of *.safetensors in this folder (want one; name the file)"
+    )]
+    Folder {
+        /// Indices.
+        count: usize,
+        /// Files of tensors.
+        files: usize,
+    },
+    /// An index that is too large.
+    #[error("an index of {len} bytes (want at most {MAX_HEADER})")]
+    TooLarge {
+        /// Its length.
+        len: u64,
+    },
+    /// An index that is no JSON of its form.
+    #[error("the index is not valid: {what}")]
+    Index {
+        /// What the JSON reader says.
+        what: String,
+    },
+    /// A tensor that the index names twice.
+    #[error("tensor `{}` stands twice in weight_map", Short(tensor))]
+    Twice {
+        /// The tensor.
+        tensor: String,
+    },
+    /// A file that is not in the folder of the index.
+    #[error("weight_map names the file `{}` (want the name of a .safetensors file, without a folder)", Short(file))]
+    FileName {
+        /// The name.
+        file: String,
+    },
+    /// A tensor that is not where the index says.
+    #[error("tensor `{}` is not in {}, where weight_map has it", Short(tensor), Short(file))]
+    Missing {
+        /// The tensor.
+        tensor: String,
+        /// The file.
+        file: String,
+    },
+    /// A tensor that the index does not name, or has elsewhere.
+    #[error("tensor `{}` of {} is not there by weight_map", Short(tensor), Short(file))]
+    Unlisted {
+        /// The tensor.
+        tensor: String,
+        /// The file.
+        file: String,
+    },
+    /// An output that is a file, where the input is several.
+    #[error("one file, where the checkpoint has several (want a folder, or an index, *.safetensors.index.json)")]
+    Output,
+}
+
+/// What an input path stands for.
+pub(crate) enum Located {
+    /// A file.
+    File,
+    /// A folder with this one file of tensors.
+    InFolder(PathBuf),
+    /// An index.
+    Index(PathBuf),
+}
+
+const INDEX: &str = ".safetensors.index.json";
+
+fn name_ends(path: &Path, end: &str) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().to_ascii_lowercase().ends_with(end))
+}
+
+/// Finds what is meant by a path.
+pub(crate) fn locate(path: &Path) -> Result<Located, FormatError> {
+    if !path.is_dir() {
+        return Ok(if name_ends(path, ".index.json") { Located::Index(path.to_owned()) } else { Located::File });
+    }
+    let failed = |error| FormatError::io(path, "read", error);
+    let (mut indices, mut files) = (Vec::new(), Vec::new());
+    for entry in fs::read_dir(path).map_err(failed)? {
+        let entry = entry.map_err(failed)?.path();
+        if name_ends(&entry, INDEX) {
+            indices.push(entry);
+        } else if name_ends(&entry, ".safetensors") {
+            files.push(entry);
+        }
+    }
+    match (&mut indices[..], &mut files[..]) {
+        ([index], _) => Ok(Located::Index(std::mem::take(index))),
+        ([], [file]) => Ok(Located::InFolder(std::mem::take(file))),
+        (indices, files) => {
+            let error = ShardError::Folder { count: indices.len(), files: files.len() };
+            Err(FormatError::shards(path, error))
+        }
+    }
+}
+
+/// The files that a path stands for.
+pub fn files(path: &Path) -> Result<Vec<PathBuf>, FormatError> {
+    Ok(match locate(path)? {
+        Located::File => vec![path.to_owned()],
+        Located::InFolder(file) => vec![file],
+        Located::Index(index) => {
+            let index = Index::read(&index)?;
+            index.shards.iter().map(|(shard, _)| index.file(shard)).collect()
+        }
+    })
+}
+
+/// An index, read and checked by itself.
+pub(crate) struct Index {
+    path: PathBuf,
+    text: String,
+    /// Where the total size stands in the text.
+    total: Option<Range<usize>>,
+    /// The files in the order of the index, each with the names of its tensors.
+    pub(crate) shards: Vec<(String, HashSet<String>)>,
+}
+
+#[derive(Deserialize)]
+struct Form<'a> {
+    #[serde(borrow)]
+    metadata: Option<&'a RawValue>,
+    weight_map: Pairs,
+}
+
+#[derive(Deserialize)]
+struct Metadata<'a> {
+    #[serde(borrow)]
+    total_size: Option<&'a RawValue>,
+}
+
+impl Index {
+    pub(crate) fn read(path: &Path) -> Result<Index, FormatError> {
+        let wrong = |error| FormatError::shards(path, error);
+        let file = InputFile::open(path)?;
+        if file.len() > MAX_HEADER {
+            return Err(wrong(ShardError::TooLarge { len: file.len() }));
+        }
+        let invalid = |what: String| wrong(ShardError::Index { what });
+        let text = String::from_utf8(file.read(0, file.len())?).map_err(|error| invalid(error.to_string()))?;
+        let form: Form<'_> = serde_json::from_str(&text).map_err(|error| invalid(error.to_string()))?;
+        let mut total = None;
+        if let Some(metadata) = form.metadata {
+            // Metadata of another form has no total size, and stays as it is.
+            let metadata: Option<Metadata<'_>> = serde_json::from_str(metadata.get()).ok();
+            if let Some(size) = metadata.and_then(|metadata| metadata.total_size) {
+                // The value is borrowed from the text.
+                let start = size.get().as_ptr() as usize - text.as_ptr() as usize;
+                total = Some(start..start + size.get().len());
+            }
+        }
+        let mut shards: Vec<(String, HashSet<String>)> = Vec::new();
+        let (mut places, mut seen) = (HashMap::new(), HashSet::new());
+        for (tensor, file) in form.weight_map.0 {
+            if !seen.insert(tensor.clone()) {
+                return Err(wrong(ShardError::Twice { tensor }));
+            }
+            let parts: Vec<Component<'_>> = Path::new(&file).components().collect();
+            let plain = matches!(parts[..], [Component::Normal(part)] if part == OsStr::new(&file));
+            if !plain || !name_ends(Path::new(&file), ".safetensors") {
+                return Err(wrong(ShardError::FileName { file }));
+            }
+            let place = *places.entry(file.clone()).or_insert_with(|| {
+                shards.push((file, HashSet::new()));
+                shards.len() - 1
+            });
+            if let Some((_, tensors)) = shards.get_mut(place) {
+                tensors.insert(tensor);
+            }
+        }
+        Ok(Index { path: path.to_owned(), text, total, shards })
+    }
+
+    /// The path of one of its files.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.path.with_file_name(name)
+    }
+
+    /// Holds a file against what the index says of it.
+    pub(crate) fn check(&self, file: &str, listed: &HashSet<String>, input: &Input) -> Result<(), FormatError> {
+        let wrong = |error| Err(FormatError::shards(&self.path, error));
+        let mut missing: HashSet<&str> = listed.iter().map(String::as_str).collect();
+        for stored in &input.tensors {
+            if !missing.remove(stored.name.as_str()) {
+                return wrong(ShardError::Unlisted { tensor: stored.name.clone(), file: file.to_owned() });
+            }
+        }
+        match missing.into_iter().min() {
+            Some(tensor) => wrong(ShardError::Missing { tensor: tensor.to_owned(), file: file.to_owned() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Folder and index of an output that a path stands for.
+    pub(crate) fn output(&self, path: &Path) -> Result<PathBuf, FormatError> {
+        if name_ends(path, ".index.json") {
+            return Ok(path.to_owned());
+        }
+        if path.is_file() || name_ends(path, ".safetensors") {
+            return Err(FormatError::shards(path, ShardError::Output));
+        }
+        Ok(path.join(self.path.file_name().unwrap_or(OsStr::new("model.safetensors.index.json"))))
+    }
+
+    /// Writes the index of a checkpoint of the same names with this many bytes of elements.
+    pub(crate) fn write(&self, path: &Path, total_size: u64) -> Result<(), FormatError> {
+        let mut text = self.text.clone();
+        if let Some(total) = &self.total {
+            text.replace_range(total.clone(), &total_size.to_string());
+        }
+        let mut out = AtomicFile::create(path)?;
+        out.write_all(text.as_bytes()).map_err(|error| FormatError::io(path, "write", error))?;
+        Ok(out.commit()?)
+    }
+}

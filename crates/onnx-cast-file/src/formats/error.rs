@@ -1,0 +1,226 @@
+//! What can be wrong with a file of tensors. Every text starts with the file's path and names the tensor; texts are
+//! complete, so no error here has a `source` that would say the same again.
+
+use crate::formats::checkpoint::ShardError;
+use crate::formats::format::Format;
+use crate::formats::npy::NpyError;
+use crate::formats::npz::NpzError;
+use crate::formats::pb::PbError;
+use crate::formats::safetensors::SafetensorsError;
+use crate::io::error::IoError;
+use crate::text::{ShapeText, TensorText};
+use onnx_cast::{CastError, DataType};
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// A file that could not be read or written as its format.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum FormatError {
+    /// The system refused.
+    #[error("{error}")]
+    Io {
+        /// The file, and what was tried.
+        error: IoError,
+    },
+    /// An extension that stands for no format.
+    #[error("{}: unknown file extension (want {})", path.display(), Extensions)]
+    Extension {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A format that what was asked for does not do.
+    #[error("{}: {what} does not take {format} files{}", path.display(), Hint(hint))]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// What was asked for.
+        what: &'static str,
+        /// The format.
+        format: Format,
+        /// What to do in its place, where there is something.
+        hint: &'static str,
+    },
+    /// Bytes that do not tell what they are.
+    #[error("{}: neither .npy, .npz nor .safetensors by its first bytes (give the type, and the shape, of raw bytes)", path.display())]
+    Content {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Raw bytes without a type.
+    #[error("{}: raw bytes do not tell their element type (give it)", path.display())]
+    RawType {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Another number of raw bytes than type and shape ask for.
+    #[error("{}: {len} bytes of {}{data_type}{}", path.display(), RawShape(shape), Want(*want))]
+    RawLen {
+        /// The file.
+        path: PathBuf,
+        /// Bytes that there are.
+        len: u64,
+        /// The type.
+        data_type: DataType,
+        /// The shape, where it is given.
+        shape: Option<Vec<usize>>,
+        /// Bytes that type and shape ask for, where that is a number.
+        want: Option<usize>,
+    },
+    /// A shape for a file that tells its own.
+    #[error("{}: {format} files tell their shape (a shape is for raw bytes)", path.display())]
+    Shape {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        format: Format,
+    },
+    /// A `.pb` file that is no valid TensorProto.
+    #[error("{}: {error}", path.display())]
+    Pb {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        error: Box<PbError>,
+    },
+    /// A `.npy` file that is not valid, or that cannot be written.
+    #[error("{}: {error}", path.display())]
+    Npy {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        error: Box<NpyError>,
+    },
+    /// A `.npz` file that is not valid, or that cannot be written.
+    #[error("{}: {error}", path.display())]
+    Npz {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        error: Box<NpzError>,
+    },
+    /// A `.safetensors` file that is not valid, or that cannot be written.
+    #[error("{}: {error}", path.display())]
+    Safetensors {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        error: Box<SafetensorsError>,
+    },
+    /// A checkpoint in several files whose parts do not fit together.
+    #[error("{}: {error}", path.display())]
+    Shards {
+        /// The index, or the folder.
+        path: PathBuf,
+        /// What is wrong.
+        error: Box<ShardError>,
+    },
+    /// A file of several tensors, or of none, where one is wanted.
+    #[error("{}: {count} tensors, where {what} takes one", path.display())]
+    TensorCount {
+        /// The file.
+        path: PathBuf,
+        /// How many it holds.
+        count: usize,
+        /// What was asked for.
+        what: &'static str,
+    },
+    /// A type that the caller gave for the input, which is of another.
+    #[error("{}: {}{got}, not {want} as asked", path.display(), TensorText(tensor))]
+    InputType {
+        /// The file.
+        path: PathBuf,
+        /// The tensor.
+        tensor: String,
+        /// The file's type.
+        got: DataType,
+        /// The caller's type.
+        want: DataType,
+    },
+    /// A tensor that could not be cast.
+    #[error("{}: {}{error}", path.display(), TensorText(tensor))]
+    Cast {
+        /// The file.
+        path: PathBuf,
+        /// The tensor.
+        tensor: String,
+        /// What is wrong.
+        error: Box<CastError>,
+    },
+}
+
+impl FormatError {
+    pub(crate) fn io(path: &Path, action: &'static str, error: io::Error) -> FormatError {
+        IoError::new(path, action, error).into()
+    }
+
+    pub(crate) fn pb(path: &Path, error: PbError) -> FormatError {
+        FormatError::Pb { path: path.to_owned(), error: Box::new(error) }
+    }
+
+    pub(crate) fn npy(path: &Path, error: NpyError) -> FormatError {
+        FormatError::Npy { path: path.to_owned(), error: Box::new(error) }
+    }
+
+    pub(crate) fn safetensors(path: &Path, error: SafetensorsError) -> FormatError {
+        FormatError::Safetensors { path: path.to_owned(), error: Box::new(error) }
+    }
+
+    pub(crate) fn npz(path: &Path, error: NpzError) -> FormatError {
+        FormatError::Npz { path: path.to_owned(), error: Box::new(error) }
+    }
+
+    pub(crate) fn shards(path: &Path, error: ShardError) -> FormatError {
+        FormatError::Shards { path: path.to_owned(), error: Box::new(error) }
+    }
+
+    pub(crate) fn cast(path: &Path, tensor: &str, error: CastError) -> FormatError {
+        FormatError::Cast { path: path.to_owned(), tensor: tensor.to_owned(), error: Box::new(error) }
+    }
+}
+
+impl From<IoError> for FormatError {
+    fn from(error: IoError) -> Self {
+        FormatError::Io { error }
+    }
+}
+
+struct RawShape<'a>(&'a Option<Vec<usize>>);
+
+impl fmt::Display for RawShape<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.as_ref().map_or(Ok(()), |shape| write!(f, "{} ", ShapeText(shape)))
+    }
+}
+
+struct Want(Option<usize>);
+
+impl fmt::Display for Want {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(want) => write!(f, " (want {want})"),
+            None => f.write_str(", which do not come out even"),
+        }
+    }
+}
+
+struct Extensions;
+
+impl fmt::Display for Extensions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, format) in Format::ALL.iter().enumerate() {
+            write!(f, "{}{format}", if i == 0 { "" } else { ", " })?;
+        }
+        Ok(())
+    }
+}
+
+struct Hint<'a>(&'a str);
+
+impl fmt::Display for Hint<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() { Ok(()) } else { write!(f, " ({})", self.0) }
+    }
+}

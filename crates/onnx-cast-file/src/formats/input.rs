@@ -1,0 +1,369 @@
+//! A file of tensors, opened: what its header says, and where the elements stand. They are left in the file, but for
+//! those that only come out of it as a whole: strings, Fortran order, the fields of a TensorProto other than `raw_data`.
+
+use crate::formats::error::FormatError;
+use crate::formats::format::Format;
+use crate::formats::fortran;
+use crate::formats::npy::{self, Array, NpyError};
+use crate::formats::npz::{self, Member};
+use crate::formats::pb::{self, Outline};
+use crate::formats::safetensors::{self, Entry, Head};
+use crate::formats::source::{Items, Source, SourceData};
+use crate::io::positional::{InputFile, PositionedReader};
+use onnx_cast::{CastError, DataType, Strings, TensorError, element_count};
+use std::borrow::Cow;
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::Arc;
+
+/// A file of tensors.
+#[derive(Debug)]
+pub struct Input {
+    /// The file.
+    pub file: InputFile,
+    /// Its format.
+    pub format: Format,
+    /// In the order of the file.
+    pub tensors: Vec<Stored>,
+    /// Of `.safetensors`.
+    pub metadata: Option<Vec<(String, String)>>,
+    /// The TensorProto that a `.pb` file is, its elements left out.
+    pub message: Option<Vec<u8>>,
+}
+
+/// What the caller says of an input.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Given<'a> {
+    /// The element type, where the file does not tell it; of a file of one tensor that does, it must be this.
+    pub from: Option<DataType>,
+    /// The shape of raw bytes.
+    pub shape: Option<&'a [usize]>,
+}
+
+/// A tensor of a file.
+#[derive(Debug)]
+pub struct Stored {
+    /// The name; empty where the format has none.
+    pub name: String,
+    /// The element type.
+    pub data_type: DataType,
+    /// The shape.
+    pub shape: Vec<usize>,
+    /// Number of elements.
+    pub len: usize,
+    /// Where the elements are.
+    pub place: Place,
+}
+
+/// Where elements are.
+#[derive(Debug)]
+pub enum Place {
+    /// In the file, from this byte on.
+    File(u64, Items),
+    /// In another file, from this byte on: a temporary one, or external data of a model.
+    Other(Arc<InputFile>, u64, Items),
+    /// In fields of a TensorProto that is these bytes of the file: place and length. Read when they are wanted.
+    Message(u64, u64),
+    /// In a member of the archive that the file is.
+    Member(Member, Items),
+    /// In Fortran order, in a member or from a byte of the file on; the last is the size of an item.
+    Fortran(Option<Member>, u64, Items, usize),
+    /// Here, as this library has them.
+    Memory(Vec<u8>),
+    /// Here.
+    Strings(Strings),
+}
+
+/// The most that numpy's own writer makes of a header is a few hundred bytes; more than this is nobody's shape.
+const MAX_NPY_HEADER: usize = 1 << 20;
+
+impl Input {
+    /// Opens a file, or with `-` the standard input; the format is told by the content where it is not given.
+    pub fn open(path: &Path, format: Option<Format>, given: &Given<'_>) -> Result<Input, FormatError> {
+        let file = if path == Path::new("-") { InputFile::standard_input()? } else { InputFile::open(path)? };
+        let format = match format {
+            Some(format) => format,
+            None if given.shape.is_some() => Format::Raw,
+            None => {
+                let known = Format::by_content(&file.prefix(16)?);
+                known.ok_or_else(|| FormatError::Content { path: path.to_owned() })?
+            }
+        };
+        if let (Some(_), true) = (given.shape, format != Format::Raw) {
+            return Err(FormatError::Shape { path: path.to_owned(), format });
+        }
+        match format {
+            Format::Safetensors => open_safetensors(file),
+            Format::Npy => {
+                let stored = open_npy(&file, given.from)?;
+                Ok(Input { file, format, tensors: vec![stored], metadata: None, message: None })
+            }
+            Format::Npz => {
+                let tensors = open_npz(&file, given.from)?;
+                Ok(Input { file, format, tensors, metadata: None, message: None })
+            }
+            Format::TensorProto => open_pb(file),
+            Format::Raw => {
+                let stored = open_raw(&file, given)?;
+                Ok(Input { file, format, tensors: vec![stored], metadata: None, message: None })
+            }
+            Format::Onnx => {
+                let (what, hint) = ("reading one tensor", "it is a model");
+                Err(FormatError::Format { path: path.to_owned(), what, format, hint })
+            }
+        }
+    }
+
+    /// The path of the file.
+    pub fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// The tensor of a file of one.
+    pub fn single(mut self, what: &'static str, from: Option<DataType>) -> Result<Input, FormatError> {
+        if self.tensors.len() != 1 {
+            return Err(FormatError::TensorCount { path: self.path().to_owned(), count: self.tensors.len(), what });
+        }
+        if let Some(stored) = self.tensors.first_mut() {
+            check_type(self.file.path(), stored, from)?;
+        }
+        Ok(self)
+    }
+
+    /// A tensor of the file that could not be cast.
+    pub fn cast_error(&self, tensor: &str, error: CastError) -> FormatError {
+        FormatError::cast(self.path(), tensor, error)
+    }
+
+    /// The elements of a TensorProto within the file.
+    pub fn decode(&self, stored: &Stored, at: u64, len: u64) -> Result<Vec<u8>, FormatError> {
+        let message = self.file.read(at, len)?;
+        let source = pb::parse(&message).map_err(|error| FormatError::pb(self.path(), error))?;
+        match source.data {
+            SourceData::Bytes(bytes) if Some(bytes.len()) == stored.data_type.byte_len(stored.len) => {
+                Ok(bytes.into_owned())
+            }
+            _ => {
+                let changed = io::Error::new(io::ErrorKind::InvalidData, "it changed while it was read");
+                Err(FormatError::io(self.path(), "read", changed))
+            }
+        }
+    }
+
+    /// Brings what is in Fortran order into C order, in temporary files in a folder.
+    pub fn settle(&mut self, folder: &Path) -> Result<(), FormatError> {
+        for stored in &mut self.tensors {
+            let Place::Fortran(member, at, items, size) = &stored.place else { continue };
+            let path = self.file.path();
+            let failed = |error| FormatError::io(path, "read", error);
+            let spooled = match member {
+                None => None,
+                Some(member) => {
+                    let mut file = tempfile::tempfile_in(folder).map_err(failed)?;
+                    npz::with_elements(&self.file, &mut npz::open(&self.file)?, member, |reader| {
+                        io::copy(reader, &mut file).map(drop).map_err(failed)
+                    })?;
+                    Some(InputFile::temporary(path, file).map_err(failed)?)
+                }
+            };
+            let file = tempfile::tempfile_in(folder).map_err(failed)?;
+            fortran::to_c_order(spooled.as_ref().unwrap_or(&self.file), *at, &stored.shape, *size, &file)
+                .map_err(failed)?;
+            let file = InputFile::temporary(path, file).map_err(failed)?;
+            stored.place = Place::Other(Arc::new(file), 0, *items);
+        }
+        Ok(())
+    }
+
+    /// A tensor with all of its elements, which are then no longer here if they were.
+    pub fn take(&mut self, index: usize) -> Result<Source<'static>, FormatError> {
+        self.settle(&std::env::temp_dir())?;
+        let Some(stored) = self.tensors.get_mut(index) else {
+            return Err(FormatError::TensorCount { path: self.path().to_owned(), count: index, what: "this" });
+        };
+        let (name, data_type, shape) = (stored.name.clone(), stored.data_type, stored.shape.clone());
+        let too_large = || {
+            let error = TensorError::TooLarge { data_type, shape: shape.clone() };
+            FormatError::cast(self.file.path(), &name, error.into())
+        };
+        let len = |items: Items| items.byte_len(data_type, stored.len).map(|len| len as u64).ok_or_else(too_large);
+        let (mut bytes, items) = match std::mem::replace(&mut stored.place, Place::Memory(Vec::new())) {
+            Place::Memory(bytes) => (bytes, Items::PLAIN),
+            Place::Strings(strings) => {
+                return Ok(Source { data: SourceData::Strings(strings), name, data_type, shape });
+            }
+            Place::File(at, items) => (self.file.read(at, len(items)?)?, items),
+            Place::Other(file, at, items) => (file.read(at, len(items)?)?, items),
+            Place::Member(member, items) => {
+                let mut bytes = Vec::new();
+                npz::with_elements(&self.file, &mut npz::open(&self.file)?, &member, |reader| {
+                    let read = reader.read_to_end(&mut bytes);
+                    read.map(drop).map_err(|error| FormatError::io(self.file.path(), "read", error))
+                })?;
+                (bytes, items)
+            }
+            // There are none left, and models, which are not read so.
+            Place::Fortran(..) | Place::Message(..) => return Err(too_large()),
+        };
+        let mut packed = Vec::new();
+        items.decode(data_type, stored.len, &mut bytes, &mut packed).ok_or_else(too_large)?;
+        let bytes = if items.unpacked { packed } else { bytes };
+        Ok(Source { data: SourceData::Bytes(Cow::Owned(bytes)), name, data_type, shape })
+    }
+}
+
+/// Holds the type that the caller gave against the file's.
+pub fn check_type(path: &Path, stored: &Stored, want: Option<DataType>) -> Result<(), FormatError> {
+    match want {
+        Some(want) if want != stored.data_type => {
+            let (path, tensor, got) = (path.to_owned(), stored.name.clone(), stored.data_type);
+            Err(FormatError::InputType { path, tensor, got, want })
+        }
+        _ => Ok(()),
+    }
+}
+
+impl Stored {
+    /// Bytes of the elements, packed as ONNX packs them; of strings, the bytes of their text.
+    pub fn bytes(&self) -> u64 {
+        let len = match &self.place {
+            Place::Strings(strings) => Some(strings.view().bytes().len()),
+            _ => self.data_type.byte_len(self.len),
+        };
+        len.unwrap_or(0) as u64
+    }
+
+    /// Of a tensor that has been read.
+    fn of(source: Source<'_>, len: usize) -> Stored {
+        let place = match source.data {
+            SourceData::Bytes(bytes) => Place::Memory(bytes.into_owned()),
+            SourceData::Strings(strings) => Place::Strings(strings),
+        };
+        Stored { name: source.name, data_type: source.data_type, shape: source.shape, len, place }
+    }
+}
+
+fn open_safetensors(file: InputFile) -> Result<Input, FormatError> {
+    let wrong = |error| FormatError::safetensors(file.path(), error);
+    let place = safetensors::header_place(&file.prefix(safetensors::PREFIX)?, file.len()).map_err(wrong)?;
+    let header = file.read(place.start as u64, place.len() as u64)?;
+    let start = place.end as u64;
+    let Head { entries, metadata } = Head::parse(&header, file.len() - start).map_err(wrong)?;
+    let stored = |entry: Entry| Stored {
+        // The header's check has counted them.
+        len: element_count(&entry.shape).unwrap_or(0),
+        place: Place::File(start + entry.start, Items::PLAIN),
+        name: entry.name,
+        data_type: entry.data_type,
+        shape: entry.shape,
+    };
+    let tensors = entries.into_iter().map(stored).collect();
+    Ok(Input { file, format: Format::Safetensors, tensors, metadata, message: None })
+}
+
+fn open_npy(file: &InputFile, from: Option<DataType>) -> Result<Stored, FormatError> {
+    open_array(file.path(), String::new(), None, file.len(), &mut PositionedReader::new(file), from)
+}
+
+fn open_npz(file: &InputFile, from: Option<DataType>) -> Result<Vec<Stored>, FormatError> {
+    let mut archive = npz::open(file)?;
+    let mut tensors = Vec::new();
+    for index in 0..archive.len() {
+        tensors.push(npz::with_member(file, &mut archive, index, |name, len, reader| {
+            let member = Member { index, start: 0 };
+            open_array(file.path(), name, Some(member), len, reader, from)
+        })?);
+    }
+    Ok(tensors)
+}
+
+/// Reads the header of an array of `len` bytes, and the elements if they are strings.
+fn open_array(
+    path: &Path,
+    name: String,
+    mut member: Option<Member>,
+    len: u64,
+    reader: &mut dyn Read,
+    from: Option<DataType>,
+) -> Result<Stored, FormatError> {
+    let wrong = |error| FormatError::npy(path, error);
+    let mut read = |len: u64, bytes: &mut Vec<u8>| {
+        // What is there is read, and nothing allocated for what is not.
+        let read = reader.take(len).read_to_end(bytes);
+        read.map(drop).map_err(|error| FormatError::io(path, "read", error))
+    };
+    let mut header = Vec::new();
+    read(npy::PREFIX as u64, &mut header)?;
+    let place = npy::header_place(&header).map_err(wrong)?;
+    let start = place.end as u64;
+    if start > len {
+        return Err(wrong(NpyError::Truncated));
+    }
+    if place.len() > MAX_NPY_HEADER {
+        return Err(wrong(NpyError::Header { what: "more than 1 MiB of it" }));
+    }
+    // No header is empty: a version 1 file is longer than the prefix, or has none.
+    read(start.saturating_sub(header.len() as u64), &mut header)?;
+    let text = header.get(place).ok_or_else(|| wrong(NpyError::Truncated))?;
+    let array = Array::parse(text, len - start, from).map_err(wrong)?;
+    let data_type = array.data_type();
+    if let Some(member) = &mut member {
+        member.start = start;
+    }
+    let place = match (array.items(), array.fortran_items(), member) {
+        (Some(items), Some(size), member) => {
+            let at = if member.is_some() { 0 } else { start };
+            Place::Fortran(member, at, items, size)
+        }
+        (Some(items), None, Some(member)) => Place::Member(member, items),
+        (Some(items), None, None) => Place::File(start, items),
+        (None, ..) => {
+            let mut body = header.split_off(start.min(header.len() as u64) as usize);
+            read((len - start).saturating_sub(body.len() as u64), &mut body)?;
+            let data = array.decode(Cow::Owned(body)).map_err(wrong)?;
+            return Ok(Stored::of(Source { name, data_type, shape: array.shape, data }, array.len));
+        }
+    };
+    Ok(Stored { name, data_type, shape: array.shape, len: array.len, place })
+}
+
+fn open_raw(file: &InputFile, given: &Given<'_>) -> Result<Stored, FormatError> {
+    let path = file.path();
+    let data_type = given.from.ok_or_else(|| FormatError::RawType { path: path.to_owned() })?;
+    let wrong = |want| {
+        let shape = given.shape.map(<[usize]>::to_vec);
+        FormatError::RawLen { path: path.to_owned(), len: file.len(), data_type, shape, want }
+    };
+    let shape = match given.shape {
+        Some(shape) => shape.to_vec(),
+        None => {
+            let bits = data_type.bits().ok_or_else(|| wrong(None))? as u64;
+            let len = file.len().checked_mul(8).filter(|all| all.is_multiple_of(bits)).map(|all| all / bits);
+            vec![len.and_then(|len| usize::try_from(len).ok()).ok_or_else(|| wrong(None))?]
+        }
+    };
+    let len = element_count(&shape).ok_or_else(|| wrong(None))?;
+    let want = data_type.byte_len(len);
+    if want.map(|want| want as u64) != Some(file.len()) {
+        return Err(wrong(want));
+    }
+    Ok(Stored { name: String::new(), data_type, shape, len, place: Place::File(0, Items::PLAIN) })
+}
+
+fn open_pb(file: InputFile) -> Result<Input, FormatError> {
+    let wrong = |error| FormatError::pb(file.path(), error);
+    let Outline { message, raw } = pb::outline(&file)?;
+    let stored = match raw {
+        Some((at, len)) => {
+            let (name, head) = pb::head_of_outline(&message, len).map_err(wrong)?;
+            let place = Place::File(at, Items::PLAIN);
+            Stored { name, data_type: head.data_type, len: head.len, shape: head.shape, place }
+        }
+        None => {
+            let source = pb::parse(&message).map_err(wrong)?;
+            let len = element_count(&source.shape).unwrap_or(0);
+            Stored::of(source, len)
+        }
+    };
+    Ok(Input { file, format: Format::TensorProto, tensors: vec![stored], metadata: None, message: Some(message) })
+}

@@ -1,0 +1,149 @@
+//! `.npz`: arrays in a zip archive, `x.npy` for the array `x`, stored or deflated.
+//!
+//! Members are read as streams, so that nothing is taken on the word of the archive's directory: a member of another
+//! length or checksum than it claims is an error when it is read to its end, before the output appears.
+
+use crate::formats::error::FormatError;
+use crate::io::memory::room_for;
+use crate::io::positional::{InputFile, PositionedReader};
+use crate::text::Short;
+use std::io::{self, Read};
+use thiserror::Error;
+use zip::result::ZipError;
+use zip::{CompressionMethod, ZipArchive};
+
+/// An archive that cannot be read here, or is not what numpy writes.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum NpzError {
+    /// Not a zip archive, or a damaged one.
+    #[error("the archive is not valid: {what}")]
+    Archive {
+        /// What the reader of archives says.
+        what: String,
+    },
+    /// A member that is no array.
+    #[error("member `{}` is not an array (want a name that ends in .npy)", Short(member))]
+    Member {
+        /// The member.
+        member: String,
+    },
+    /// A member that is neither stored nor deflated, or is encrypted.
+    #[error("member `{}` is encrypted or not compressed by deflate, which is not read", Short(member))]
+    Method {
+        /// The member.
+        member: String,
+    },
+}
+
+/// An archive, over a file.
+pub(crate) type Archive<'a> = ZipArchive<PositionedReader<'a>>;
+
+/// A member of an archive.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// Its place in the archive.
+    pub index: usize,
+    /// Where the elements start, behind the array's own header.
+    pub start: u64,
+}
+
+pub(crate) fn error(file: &InputFile, error: ZipError) -> FormatError {
+    match error {
+        ZipError::Io(error) => FormatError::io(file.path(), "read", error),
+        error => FormatError::npz(file.path(), NpzError::Archive { what: error.to_string() }),
+    }
+}
+
+pub(crate) fn open(file: &InputFile) -> Result<Archive<'_>, FormatError> {
+    ZipArchive::new(PositionedReader::new(file)).map_err(|problem| error(file, problem))
+}
+
+/// Whether a member is deflated.
+pub(crate) fn is_deflated(file: &InputFile, archive: &mut Archive<'_>, index: usize) -> Result<bool, FormatError> {
+    let member = archive.by_index_raw(index).map_err(|problem| error(file, problem))?;
+    Ok(member.compression() == CompressionMethod::Deflated)
+}
+
+/// Whether there is memory for the tables of what deflates or inflates, which panics where there is none.
+pub(crate) fn room_for_tables() -> io::Result<()> {
+    /// More than both take.
+    const TABLES: usize = 1 << 20;
+    room_for(TABLES)
+}
+
+/// Hands a member's array to a function: its name, its length and its bytes.
+pub(crate) fn with_member<T, E: From<FormatError>>(
+    file: &InputFile,
+    archive: &mut Archive<'_>,
+    index: usize,
+    read: impl FnOnce(String, u64, &mut (dyn Read + Send)) -> Result<T, E>,
+) -> Result<T, E> {
+    let wrong = |problem| FormatError::npz(file.path(), problem);
+    room_for_tables().map_err(|error| FormatError::io(file.path(), "read", error))?;
+    let mut member = archive.by_index(index).map_err(|problem| error(file, problem))?;
+    let name = member.name().map_err(|problem| error(file, problem))?.into_owned();
+    let known = [CompressionMethod::Stored, CompressionMethod::Deflated].contains(&member.compression());
+    if !known || member.encrypted() {
+        return Err(wrong(NpzError::Method { member: name }).into());
+    }
+    let Some(array) = name.strip_suffix(".npy").map(str::to_owned) else {
+        return Err(wrong(NpzError::Member { member: name }).into());
+    };
+    let len = member.size();
+    read(array, len, &mut member)
+}
+
+/// Hands the elements of a member's array to a function, which reads all of them.
+pub(crate) fn with_elements<E: From<FormatError>>(
+    file: &InputFile,
+    archive: &mut Archive<'_>,
+    member: &Member,
+    read: impl FnOnce(&mut (dyn Read + Send)) -> Result<(), E>,
+) -> Result<(), E> {
+    let failed = |error| FormatError::io(file.path(), "read", error);
+    with_member(file, archive, member.index, |_, _, reader| {
+        skip(reader, member.start).map_err(failed)?;
+        read(reader)?;
+        Ok(finish(reader).map_err(failed)?)
+    })
+}
+
+/// Reads a member's end, where its checksum is compared.
+fn finish(member: &mut dyn Read) -> io::Result<()> {
+    match member.read(&mut [0])? {
+        0 => Ok(()),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "a member of the archive is longer than it claims")),
+    }
+}
+
+/// Steps over bytes of a member.
+fn skip(member: &mut dyn Read, len: u64) -> io::Result<()> {
+    let skipped = io::copy(&mut member.take(len), &mut io::sink())?;
+    if skipped == len { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    /// A read that failed here once had the member stored, silently.
+    #[test]
+    fn how_a_member_is_compressed_is_not_guessed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("x.npz");
+        let mut zip = zip::ZipWriter::new(std::fs::File::create(&path).expect("a file"));
+        let options = zip::write::SimpleFileOptions::default().compression_method(CompressionMethod::Deflated);
+        zip.start_file("a.npy", options).expect("a member");
+        zip.write_all(&[7; 1000]).expect("its bytes");
+        zip.finish().expect("the end");
+        let file = InputFile::open(&path).expect("opened");
+        // An archive remembers a member that it has seen.
+        assert!(is_deflated(&file, &mut open(&file).expect("an archive"), 0).expect("read"));
+        let mut archive = open(&file).expect("an archive");
+        std::fs::File::options().write(true).open(&path).and_then(|file| file.set_len(0)).expect("cut");
+        let error = is_deflated(&file, &mut archive, 0).expect_err("it is gone").to_string();
+        assert!(error.contains("x.npz"), "{error}");
+    }
+}

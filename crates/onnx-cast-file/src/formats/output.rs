@@ -1,0 +1,185 @@
+//! One tensor, or the frame of one, in the format of an output.
+
+use crate::formats::error::FormatError;
+use crate::formats::format::Format;
+use crate::formats::npy::{self, NpyError};
+use crate::formats::pb::{self, Frame, PbError, PbProblem};
+use crate::formats::safetensors::{self, SafetensorsError};
+use crate::io::atomic::{AtomicFile, folder_of};
+use crate::io::memory::zeros;
+use onnx_cast::{Data, DataType, StringsView, TensorView, unpack};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// How to write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WriteOptions {
+    /// In `.npy`, write types that numpy has no name for as the unsigned integers of their bits: see [`crate::npy`].
+    pub npy_plain: bool,
+}
+
+/// Where a tensor goes.
+pub(crate) struct Output<'a> {
+    pub(crate) path: &'a Path,
+    pub(crate) format: Format,
+    pub(crate) options: &'a WriteOptions,
+}
+
+impl Output<'_> {
+    pub(crate) fn safetensors_error(&self, error: SafetensorsError) -> FormatError {
+        FormatError::safetensors(self.path, error)
+    }
+
+    fn npy_error(&self, error: NpyError) -> FormatError {
+        FormatError::npy(self.path, error)
+    }
+
+    fn pb_error(&self, tensor: &str, problem: PbProblem) -> FormatError {
+        FormatError::pb(self.path, PbError { tensor: tensor.to_owned(), problem })
+    }
+
+    /// What stands before and behind the elements of a tensor of any type but string.
+    pub(crate) fn frame(
+        &self,
+        name: &str,
+        data_type: DataType,
+        shape: &[usize],
+        len: u64,
+        message: Option<&[u8]>,
+    ) -> Result<(Vec<u8>, Vec<u8>), FormatError> {
+        let head = match self.format {
+            Format::TensorProto => {
+                let frame = self.tensor_proto(name, shape, message)?;
+                return pb::raw_message(frame, data_type, len).map_err(|problem| self.pb_error(name, problem));
+            }
+            Format::Npy => npy::header(data_type, shape, self.options.npy_plain),
+            Format::Raw => Vec::new(),
+            Format::Safetensors if name.is_empty() => return Err(self.safetensors_error(SafetensorsError::Unnamed)),
+            Format::Safetensors => {
+                safetensors::header(None, &[(name, data_type, shape)]).map_err(|error| self.safetensors_error(error))?
+            }
+            Format::Onnx | Format::Npz => return Err(self.not_one()),
+        };
+        Ok((head, Vec::new()))
+    }
+
+    fn tensor_proto<'m>(
+        &self,
+        name: &str,
+        shape: &[usize],
+        message: Option<&'m [u8]>,
+    ) -> Result<Frame<'m>, FormatError> {
+        match message {
+            Some(message) => Frame::of(message).map_err(|error| self.pb_error(name, PbProblem::Wire { error })),
+            None => Ok(Frame::new(name, shape)),
+        }
+    }
+
+    /// Starts the file.
+    pub(crate) fn create(&self) -> Result<AtomicFile, FormatError> {
+        let file =
+            if self.path == Path::new("-") { AtomicFile::standard_output() } else { AtomicFile::create(self.path) };
+        Ok(file?)
+    }
+
+    /// Where temporary files have the room that the output will take.
+    pub(crate) fn folder(&self) -> PathBuf {
+        if self.path == Path::new("-") { std::env::temp_dir() } else { folder_of(self.path).to_owned() }
+    }
+
+    /// Writes an array of strings as numpy has them.
+    pub(crate) fn write_strings(
+        &self,
+        out: &mut dyn Write,
+        name: &str,
+        shape: &[usize],
+        strings: StringsView<'_>,
+    ) -> Result<(), FormatError> {
+        let failed = |error| FormatError::io(self.path, "write", error);
+        let width = npy::string_width(name, strings).map_err(|error| self.npy_error(error))?;
+        out.write_all(&npy::string_header(width, shape)).map_err(failed)?;
+        let mut item = Vec::with_capacity(4 * width);
+        for string in strings.iter() {
+            item.clear();
+            npy::put_string(&mut item, string, width);
+            out.write_all(&item).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    fn not_one(&self) -> FormatError {
+        let hint = if self.format == Format::Onnx { "it is for models" } else { "it is for several" };
+        let what = "writing one tensor";
+        FormatError::Format { path: self.path.to_owned(), what, format: self.format, hint }
+    }
+
+    /// Whether elements narrower than a byte stand one to a byte.
+    pub(crate) fn unpacks(&self) -> bool {
+        matches!(self.format, Format::Npy | Format::Npz)
+    }
+
+    /// Writes a tensor as it is.
+    pub(crate) fn write(&self, out: &mut AtomicFile, name: &str, view: &TensorView<'_>) -> Result<(), FormatError> {
+        self.write_with(out, name, view, None)
+    }
+
+    /// As [`Output::write`]; `message` is a TensorProto whose other fields are kept.
+    pub(crate) fn write_with(
+        &self,
+        out: &mut AtomicFile,
+        name: &str,
+        view: &TensorView<'_>,
+        message: Option<&[u8]>,
+    ) -> Result<(), FormatError> {
+        let failed = |error| FormatError::io(self.path, "write", error);
+        match view.data() {
+            Data::Bytes(bytes) => {
+                let (head, tail) = self.frame(name, view.data_type(), view.shape(), bytes.len() as u64, message)?;
+                out.write_all(&head).map_err(failed)?;
+                if self.unpacks() && view.data_type().is_packed() {
+                    write_unpacked(out, view.data_type(), bytes, view.len()).map_err(failed)?;
+                } else {
+                    out.write_all(bytes).map_err(failed)?;
+                }
+                out.write_all(&tail).map_err(failed)
+            }
+            Data::Strings(strings) => {
+                match self.format {
+                    Format::TensorProto => {
+                        let frame = self.tensor_proto(name, view.shape(), message)?;
+                        let message = pb::string_message(frame, strings.iter());
+                        pb::check_size(name, message.len() as u64)
+                            .map_err(|error| FormatError::pb(self.path, error))?;
+                        out.write_all(&message).map_err(failed)?;
+                    }
+                    Format::Npy => self.write_strings(out, name, view.shape(), strings)?,
+                    Format::Raw => {
+                        let (path, what, hint) = (self.path.to_owned(), "writing strings", "");
+                        return Err(FormatError::Format { path, what, format: self.format, hint });
+                    }
+                    Format::Safetensors => {
+                        let (tensor, data_type) = (name.to_owned(), DataType::String);
+                        return Err(self.safetensors_error(SafetensorsError::NoName { tensor, data_type }));
+                    }
+                    Format::Onnx | Format::Npz => return Err(self.not_one()),
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Elements that are unpacked at a time: a multiple of 8, so that packed ones are whole bytes.
+const CHUNK: usize = 1 << 17;
+
+/// Writes `len` packed elements one to a byte.
+fn write_unpacked(out: &mut impl Write, data_type: DataType, bytes: &[u8], len: usize) -> io::Result<()> {
+    let mut elements = zeros(CHUNK.min(len)).ok_or(io::ErrorKind::OutOfMemory)?;
+    let per_chunk = data_type.byte_len(CHUNK).unwrap_or(CHUNK);
+    for (i, packed) in bytes.chunks(per_chunk).enumerate() {
+        elements.truncate(len - i * CHUNK);
+        unpack(data_type, packed, &mut elements).map_err(io::Error::other)?;
+        out.write_all(&elements)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,636 @@
+//! `.pb`: one ONNX `TensorProto`.
+//!
+//! Reading takes every storage field that ONNX allows for a type (onnx.proto, `TensorProto`); writing uses `raw_data`,
+//! or `string_data` for strings. Where a file is cast, all fields that do not describe the elements stay as they are,
+//! those that are unknown here too.
+
+use crate::formats::error::FormatError;
+use crate::formats::protobuf::onnx::tensor as field;
+use crate::formats::protobuf::wire::{self, FieldHead, Fields, Value, WireError};
+use crate::formats::source::{NamedTensor, Source, SourceData};
+use crate::io::memory::zeros;
+use crate::io::positional::InputFile;
+use crate::text::{ShapeText, TensorText};
+use onnx_cast::{Data, DataType, Kind, Strings, TensorView, element_count, pack};
+use std::borrow::Cow;
+use std::fmt;
+use thiserror::Error;
+
+/// Bytes that are no valid TensorProto, or a tensor that none can hold: which tensor, and what is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PbError {
+    /// The tensor's name, as far as it could be read.
+    pub tensor: String,
+    /// What is wrong.
+    pub problem: PbProblem,
+}
+
+impl fmt::Display for PbError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", TensorText(&self.tensor), self.problem)
+    }
+}
+
+impl std::error::Error for PbError {}
+
+/// What is wrong with a TensorProto.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum PbProblem {
+    /// Not a protobuf message.
+    #[error("not a valid TensorProto: {error}")]
+    Wire {
+        /// What is wrong.
+        error: WireError,
+    },
+    /// An empty file.
+    #[error("empty, where a TensorProto should be")]
+    Empty,
+    /// A name that is not UTF-8.
+    #[error("the name is not UTF-8")]
+    Name,
+    /// No type: `data_type` is missing or 0.
+    #[error("data_type is UNDEFINED")]
+    Undefined,
+    /// A type number that ONNX does not have.
+    #[error("data_type is {number}, which is no element type (want 1 to {})", DataType::ALL.len())]
+    DataType {
+        /// The number.
+        number: i64,
+    },
+    /// A negative dimension, or one that a size of this machine does not hold.
+    #[error("dimension {index} is {dim}{}", if *dim < 0 { "" } else { ", more than a size of this machine holds" })]
+    Dim {
+        /// Which dimension.
+        index: usize,
+        /// Its value.
+        dim: i64,
+    },
+    /// More dimensions than are read here.
+    #[error("more than {MAX_RANK} dimensions")]
+    Rank,
+    /// A size that overflows, or that there is no memory for.
+    #[error("{} {data_type} is too large", ShapeText(shape))]
+    TooLarge {
+        /// The type.
+        data_type: DataType,
+        /// The shape.
+        shape: Vec<usize>,
+    },
+    /// `raw_data` of another size than type and shape ask for.
+    #[error("{got} bytes of raw_data for {} {data_type} (want {want})", ShapeText(shape))]
+    RawLen {
+        /// The type.
+        data_type: DataType,
+        /// The shape.
+        shape: Vec<usize>,
+        /// Bytes that there are.
+        got: usize,
+        /// Bytes that type and shape ask for.
+        want: usize,
+    },
+    /// Another number of entries than type and shape ask for.
+    #[error("{got} entries of {field} for {} {data_type} (want {want})", ShapeText(shape))]
+    Entries {
+        /// The storage field.
+        field: &'static str,
+        /// The type.
+        data_type: DataType,
+        /// The shape.
+        shape: Vec<usize>,
+        /// Entries that there are.
+        got: usize,
+        /// Entries that type and shape ask for.
+        want: usize,
+    },
+    /// A storage field that is not for the type.
+    #[error("{field} for elements of {data_type} (want {want})")]
+    Field {
+        /// The storage field.
+        field: &'static str,
+        /// The type.
+        data_type: DataType,
+        /// The fields that hold the type.
+        want: String,
+    },
+    /// Elements in two storage fields at once.
+    #[error("elements in both {first} and {second}")]
+    SeveralFields {
+        /// One field.
+        first: &'static str,
+        /// Another.
+        second: &'static str,
+    },
+    /// A tensor in segments.
+    #[error("a segment of a tensor, which is not supported")]
+    Segment,
+    /// Elements in another file.
+    #[error("the elements are in another file (external data), which is not supported")]
+    External,
+    /// A `data_location` that ONNX does not have.
+    #[error("data_location is {number}, which ONNX does not have")]
+    Location {
+        /// The number.
+        number: u64,
+    },
+    /// Past what protobuf allows a message.
+    #[error("{bytes} bytes of elements are more than a protobuf message may hold (2 GiB)")]
+    MessageSize {
+        /// Bytes of the elements.
+        bytes: u64,
+    },
+}
+
+/// More dimensions than any tensor has; bounds what a hostile file can make an error text hold.
+const MAX_RANK: usize = 255;
+
+/// The limit that every protobuf reader has: a message's size is a signed 32-bit integer.
+pub const MAX_MESSAGE: u64 = i32::MAX as u64;
+
+/// The storage fields, with their names.
+const STORAGE: [(u32, &str); 7] = [
+    (field::FLOAT_DATA, "float_data"),
+    (field::INT32_DATA, "int32_data"),
+    (field::STRING_DATA, "string_data"),
+    (field::INT64_DATA, "int64_data"),
+    (field::RAW_DATA, "raw_data"),
+    (field::DOUBLE_DATA, "double_data"),
+    (field::UINT64_DATA, "uint64_data"),
+];
+
+/// The field that holds elements of a type, besides `raw_data`.
+const fn typed_field(data_type: DataType) -> u32 {
+    let info = data_type.info();
+    match (info.kind, info.bits) {
+        (Kind::Float(_), 32) | (Kind::Complex, 64) => field::FLOAT_DATA,
+        (Kind::Float(_), 64) | (Kind::Complex, 128) => field::DOUBLE_DATA,
+        (Kind::Int, 64) => field::INT64_DATA,
+        (Kind::Uint, 32 | 64) => field::UINT64_DATA,
+        (Kind::String, _) => field::STRING_DATA,
+        // Everything narrower, and int32 itself.
+        _ => field::INT32_DATA,
+    }
+}
+
+fn field_name(number: u32) -> &'static str {
+    STORAGE.iter().find(|(storage, _)| *storage == number).map_or("?", |(_, name)| *name)
+}
+
+/// Reads a tensor from the bytes of a TensorProto.
+///
+/// # Errors
+/// Where the bytes are not a TensorProto, or its parts do not fit together.
+pub fn read(bytes: &[u8]) -> Result<NamedTensor, PbError> {
+    let source = parse(bytes)?;
+    let (name, data_type, shape) = (source.name.clone(), source.data_type, source.shape.clone());
+    source.into_named().map_err(|_| PbError { tensor: name, problem: PbProblem::TooLarge { data_type, shape } })
+}
+
+/// The bytes of a TensorProto.
+///
+/// # Errors
+/// Where the tensor is larger than a protobuf message may be.
+pub fn write(name: &str, tensor: &TensorView<'_>) -> Result<Vec<u8>, PbError> {
+    match tensor.data() {
+        Data::Strings(strings) => {
+            let message = string_message(Frame::new(name, tensor.shape()), strings.iter());
+            check_size(name, message.len() as u64)?;
+            Ok(message)
+        }
+        Data::Bytes(bytes) => {
+            let (mut message, tail) =
+                raw_message(Frame::new(name, tensor.shape()), tensor.data_type(), bytes.len() as u64)
+                    .map_err(|problem| PbError { tensor: name.to_owned(), problem })?;
+            message.extend_from_slice(bytes);
+            message.extend_from_slice(&tail);
+            Ok(message)
+        }
+    }
+}
+
+pub(crate) fn check_size(name: &str, bytes: u64) -> Result<(), PbError> {
+    if bytes <= MAX_MESSAGE {
+        return Ok(());
+    }
+    Err(PbError { tensor: name.to_owned(), problem: PbProblem::MessageSize { bytes } })
+}
+
+/// Reads a tensor; its elements are borrowed where they are `raw_data`.
+pub fn parse(message: &[u8]) -> Result<Source<'_>, PbError> {
+    let name = name(message);
+    let tensor = name.as_deref().unwrap_or_default().to_owned();
+    let source = name.and_then(|name| parse_named(name, message));
+    source.map_err(|problem| PbError { tensor, problem })
+}
+
+/// The name, which is read first, so that every error can tell it.
+fn name(message: &[u8]) -> Result<String, PbProblem> {
+    let mut name = Ok(String::new());
+    for field in Fields::new(message).map_while(Result::ok) {
+        if let (field::NAME, Value::Bytes(bytes)) = (field.number, field.value) {
+            name = std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| PbProblem::Name);
+        }
+    }
+    name
+}
+
+/// A TensorProto in a file, with or without its elements.
+pub(crate) struct Outline {
+    /// The message, where `raw` stands without that field.
+    pub(crate) message: Vec<u8>,
+    /// Where `raw_data` is in the file, and its bytes, if it has many.
+    pub(crate) raw: Option<(u64, u64)>,
+}
+
+/// Fewer bytes of `raw_data` are read with the rest; and this much is read at once while fields are looked for.
+const MANY: u64 = 1 << 20;
+
+/// Reads a TensorProto, but leaves large `raw_data` where it is.
+pub(crate) fn outline(file: &InputFile) -> Result<Outline, FormatError> {
+    let (mut message, mut raw, mut at) = (Vec::new(), None, 0);
+    let mut window = Vec::new();
+    let mut window_start = 0;
+    while at < file.len() {
+        let ahead = window_start + window.len() as u64;
+        if ahead < file.len() && ahead < at + FieldHead::MOST as u64 {
+            (window, window_start) = (file.read(at, MANY.min(file.len() - at))?, at);
+        }
+        let head = window.get((at - window_start) as usize..).unwrap_or_default();
+        // What is no field, or does not fit, ends the walk: the reader of messages says what is wrong with it.
+        let Some(field) = FieldHead::read(&head[..head.len().min(FieldHead::MOST)]) else { break };
+        let value = at + field.start as u64;
+        let Some(end) = value.checked_add(field.len).filter(|&end| end <= file.len()) else { break };
+        if field.bytes && field.number == field::RAW_DATA && field.len >= MANY && raw.is_none() {
+            raw = Some((value, field.len));
+        } else if let Some(span) = usize::try_from(end - at).ok().and_then(|len| head.get(..len)) {
+            message.extend_from_slice(span);
+        } else {
+            message.extend_from_slice(&file.read(at, end - at)?);
+        }
+        at = end;
+    }
+    message.extend_from_slice(&file.read(at, file.len() - at)?);
+    Ok(Outline { message, raw })
+}
+
+/// Name and head of a message whose `raw_data`, of `len` bytes, was left where it is.
+pub(crate) fn head_of_outline(message: &[u8], len: u64) -> Result<(String, Head<'_>), PbError> {
+    let name = name(message);
+    let tensor = name.as_deref().unwrap_or_default().to_owned();
+    let checked = name.and_then(|name| {
+        let head = head(message)?;
+        let Head { data_type, ref shape, stored, .. } = head;
+        if head.external {
+            return Err(PbProblem::External);
+        }
+        if let Some(second) = stored {
+            let second = field_name(second);
+            return Err(PbProblem::SeveralFields { first: field_name(field::RAW_DATA), second });
+        }
+        if data_type == DataType::String {
+            let want = field_name(field::STRING_DATA).to_owned();
+            return Err(PbProblem::Field { field: field_name(field::RAW_DATA), data_type, want });
+        }
+        let too_large = || PbProblem::TooLarge { data_type, shape: shape.clone() };
+        let want = data_type.byte_len(head.len).ok_or_else(too_large)?;
+        if want as u64 != len {
+            let got = usize::try_from(len).unwrap_or(usize::MAX);
+            return Err(PbProblem::RawLen { data_type, shape: shape.clone(), got, want });
+        }
+        Ok((name, head))
+    });
+    checked.map_err(|problem| PbError { tensor, problem })
+}
+
+/// What a TensorProto says of its elements, without them.
+#[derive(Debug)]
+pub struct Head<'a> {
+    /// The element type.
+    pub data_type: DataType,
+    /// The shape.
+    pub shape: Vec<usize>,
+    /// Number of elements.
+    pub len: usize,
+    /// Whether they are in another file.
+    pub external: bool,
+    /// `raw_data`; empty where they are elsewhere.
+    raw: &'a [u8],
+    /// The storage field that holds something.
+    stored: Option<u32>,
+}
+
+impl<'a> Head<'a> {
+    /// The elements where they lie as the library wants them: checked to be as many as type and shape ask for.
+    pub fn raw(&self) -> Result<Option<&'a [u8]>, PbProblem> {
+        let Head { data_type, ref shape, raw, .. } = *self;
+        if data_type == DataType::String || self.stored.is_some_and(|field| field != field::RAW_DATA) {
+            return Ok(None);
+        }
+        let too_large = || PbProblem::TooLarge { data_type, shape: shape.clone() };
+        let want = data_type.byte_len(self.len).ok_or_else(too_large)?;
+        if raw.len() != want {
+            return Err(PbProblem::RawLen { data_type, shape: shape.clone(), got: raw.len(), want });
+        }
+        Ok(Some(raw))
+    }
+}
+
+/// Reads all but the elements.
+pub fn head(message: &[u8]) -> Result<Head<'_>, PbProblem> {
+    let mut data_type = 0;
+    let mut location = 0;
+    let mut raw: &[u8] = &[];
+    let mut stored: Option<u32> = None;
+    for field in Fields::new(message) {
+        let field = field?;
+        match (field.number, field.value) {
+            // An enum is an int32 in two's complement of 64 bits.
+            (field::DATA_TYPE, Value::Varint(value)) => data_type = value as i64,
+            (field::DATA_LOCATION, Value::Varint(value)) => location = value,
+            (field::SEGMENT, Value::Bytes(_)) => return Err(PbProblem::Segment),
+            (field::RAW_DATA, Value::Bytes(bytes)) => raw = bytes,
+            _ => {}
+        }
+        // An empty field is one that is not set; but a string may well be empty.
+        let empty = matches!(field.value, Value::Bytes([])) && field.number != field::STRING_DATA;
+        if !empty && is_storage(field.number) {
+            match stored {
+                Some(first) if first != field.number => {
+                    return Err(PbProblem::SeveralFields {
+                        first: field_name(first),
+                        second: field_name(field.number),
+                    });
+                }
+                _ => stored = Some(field.number),
+            }
+        }
+    }
+    let data_type = match data_type {
+        0 => return Err(PbProblem::Undefined),
+        number => DataType::from_onnx(number).ok_or(PbProblem::DataType { number })?,
+    };
+    let shape = dims(message)?;
+    let external = match location {
+        0 => false,
+        1 => true,
+        number => return Err(PbProblem::Location { number }),
+    };
+    let len = element_count(&shape).ok_or_else(|| PbProblem::TooLarge { data_type, shape: shape.clone() })?;
+    Ok(Head { data_type, shape, len, external, raw, stored })
+}
+
+fn parse_named(name: String, message: &[u8]) -> Result<Source<'_>, PbProblem> {
+    if message.is_empty() {
+        return Err(PbProblem::Empty);
+    }
+    let head = head(message)?;
+    if head.external {
+        return Err(PbProblem::External);
+    }
+    let (data_type, len) = (head.data_type, head.len);
+    let typed = typed_field(data_type);
+    let field = head.stored.unwrap_or(if data_type == DataType::String { typed } else { field::RAW_DATA });
+    if field != typed && (field != field::RAW_DATA || data_type == DataType::String) {
+        let raw = if data_type == DataType::String { "" } else { "raw_data or " };
+        let want = format!("{raw}{}", field_name(typed));
+        return Err(PbProblem::Field { field: field_name(field), data_type, want });
+    }
+    let raw = head.raw()?;
+    let shape = head.shape;
+    let data = match raw {
+        Some(raw) => SourceData::Bytes(Cow::Borrowed(raw)),
+        None => {
+            let entries = Entries { message, field, data_type, shape: &shape, len };
+            if data_type == DataType::String {
+                SourceData::Strings(entries.strings()?)
+            } else {
+                SourceData::Bytes(
+                    entries.borrowed()?.map_or_else(|| entries.bytes().map(Cow::Owned), |bytes| Ok(bytes.into()))?,
+                )
+            }
+        }
+    };
+    Ok(Source { name, data_type, shape, data })
+}
+
+/// Whether a field holds elements.
+pub fn is_storage(number: u32) -> bool {
+    STORAGE.iter().any(|(storage, _)| *storage == number)
+}
+
+fn dims(message: &[u8]) -> Result<Vec<usize>, PbProblem> {
+    let mut shape = Vec::new();
+    for (index, dim) in wire::varints(message, field::DIMS).enumerate() {
+        let dim = dim? as i64;
+        if index == MAX_RANK {
+            return Err(PbProblem::Rank);
+        }
+        shape.push(usize::try_from(dim).map_err(|_| PbProblem::Dim { index, dim })?);
+    }
+    Ok(shape)
+}
+
+/// The entries of a storage field other than `raw_data`.
+struct Entries<'a, 's> {
+    message: &'a [u8],
+    field: u32,
+    data_type: DataType,
+    shape: &'s [usize],
+    len: usize,
+}
+
+impl<'a> Entries<'a, '_> {
+    /// Holds the number of entries against what is wanted, before anything is allocated for them.
+    fn check(&self, got: usize, want: Option<usize>) -> Result<(), PbProblem> {
+        let want = want.ok_or_else(|| self.too_large())?;
+        if got == want {
+            return Ok(());
+        }
+        let (field, data_type, shape) = (field_name(self.field), self.data_type, self.shape.to_vec());
+        Err(PbProblem::Entries { field, data_type, shape, got, want })
+    }
+
+    fn too_large(&self) -> PbProblem {
+        PbProblem::TooLarge { data_type: self.data_type, shape: self.shape.to_vec() }
+    }
+
+    fn buffer(&self, len: Option<usize>) -> Result<Vec<u8>, PbProblem> {
+        len.and_then(zeros).ok_or_else(|| self.too_large())
+    }
+
+    /// The bytes where one packed field of little-endian words holds them all, as most writers pack float_data.
+    fn borrowed(&self) -> Result<Option<&'a [u8]>, PbProblem> {
+        if !matches!(self.field, field::FLOAT_DATA | field::DOUBLE_DATA) {
+            return Ok(None);
+        }
+        let mut found = None;
+        for field in Fields::new(self.message) {
+            let field = field?;
+            if field.number == self.field {
+                match field.value {
+                    Value::Bytes(bytes) if found.is_none() => found = Some(bytes),
+                    _ => return Ok(None),
+                }
+            }
+        }
+        Ok(found.filter(|bytes| self.data_type.byte_len(self.len) == Some(bytes.len())))
+    }
+
+    fn bytes(&self) -> Result<Vec<u8>, PbProblem> {
+        let complex = matches!(self.data_type, DataType::Complex64 | DataType::Complex128);
+        let numbers = if complex { self.len.checked_mul(2) } else { Some(self.len) };
+        match self.field {
+            field::FLOAT_DATA => self.words(|| wire::fixed32s(self.message, self.field), numbers),
+            field::DOUBLE_DATA => self.words(|| wire::fixed64s(self.message, self.field), numbers),
+            field::INT64_DATA => self.words(|| self.varints(u64::to_le_bytes), numbers),
+            field::UINT64_DATA if self.data_type == DataType::Uint32 => {
+                self.words(|| self.varints(|value| (value as u32).to_le_bytes()), numbers)
+            }
+            field::UINT64_DATA => self.words(|| self.varints(u64::to_le_bytes), numbers),
+            _ => match self.data_type.bits() {
+                Some(32) => self.words(|| self.varints(|value| (value as u32).to_le_bytes()), numbers),
+                Some(16) => self.words(|| self.varints(|value| (value as u16).to_le_bytes()), numbers),
+                // Packed already, a byte to an entry. Older files have bytes above 127 as negative numbers.
+                Some(2 | 4) => self.words(|| self.varints(|value| [value as u8]), self.data_type.byte_len(self.len)),
+                Some(6) => {
+                    let elements = self.words(|| self.varints(|value| [value as u8]), numbers)?;
+                    let mut bytes = self.buffer(self.data_type.byte_len(self.len))?;
+                    pack(self.data_type, &elements, &mut bytes).map_err(|_| self.too_large())?;
+                    Ok(bytes)
+                }
+                _ if self.data_type == DataType::Bool => {
+                    self.words(|| self.varints(|value| [u8::from(value != 0)]), numbers)
+                }
+                _ => self.words(|| self.varints(|value| [value as u8]), numbers),
+            },
+        }
+    }
+
+    fn varints<T>(&self, word: fn(u64) -> T) -> impl Iterator<Item = Result<T, WireError>> {
+        wire::varints(self.message, self.field).map(move |value| value.map(word))
+    }
+
+    /// The bytes of all entries, which are read twice: counted, then taken.
+    fn words<const N: usize, I>(&self, entries: impl Fn() -> I, want: Option<usize>) -> Result<Vec<u8>, PbProblem>
+    where
+        I: Iterator<Item = Result<[u8; N], WireError>>,
+    {
+        let mut count = 0;
+        for entry in entries() {
+            entry?;
+            count += 1;
+        }
+        self.check(count, want)?;
+        let mut bytes = self.buffer(count.checked_mul(N))?;
+        for (entry, word) in entries().zip(bytes.chunks_exact_mut(N)) {
+            word.copy_from_slice(&entry?);
+        }
+        Ok(bytes)
+    }
+
+    fn strings(&self) -> Result<Strings, PbProblem> {
+        let entries = || {
+            Fields::new(self.message).map_while(Result::ok).filter_map(|field| match field.value {
+                Value::Bytes(bytes) if field.number == self.field => Some(bytes),
+                _ => None,
+            })
+        };
+        self.check(entries().count(), Some(self.len))?;
+        Ok(entries().collect())
+    }
+}
+
+impl From<WireError> for PbProblem {
+    fn from(error: WireError) -> Self {
+        PbProblem::Wire { error }
+    }
+}
+
+/// Everything of a TensorProto but type and elements: fields with their numbers, to be written in the order of these.
+pub(crate) struct Frame<'a>(Vec<(u32, Cow<'a, [u8]>)>);
+
+impl<'a> Frame<'a> {
+    /// Of a new tensor.
+    pub(crate) fn new(name: &str, shape: &[usize]) -> Self {
+        let mut dims = Vec::new();
+        // One to a field, not packed: what onnx.proto (proto2) says, and so what other writers give.
+        shape.iter().for_each(|&dim| wire::put_int(&mut dims, field::DIMS, dim as u64));
+        let mut fields = vec![(field::DIMS, Cow::Owned(dims))];
+        if !name.is_empty() {
+            let mut bytes = Vec::new();
+            wire::put_bytes(&mut bytes, field::NAME, name.as_bytes());
+            fields.push((field::NAME, Cow::Owned(bytes)));
+        }
+        Frame(fields)
+    }
+
+    /// Of a TensorProto that has been read: all its fields, unknown ones too, but those that say what the elements are.
+    pub(crate) fn of(message: &'a [u8]) -> Result<Self, WireError> {
+        const REPLACED: [u32; 3] = [field::DATA_TYPE, field::EXTERNAL_DATA, field::DATA_LOCATION];
+        let mut fields = Vec::new();
+        for field in Fields::new(message) {
+            let field = field?;
+            if !is_storage(field.number) && !REPLACED.contains(&field.number) {
+                fields.push((field.number, Cow::Borrowed(field.span)));
+            }
+        }
+        Ok(Frame(fields))
+    }
+
+    fn add(mut self, number: u32, bytes: Vec<u8>) -> Self {
+        self.0.push((number, Cow::Owned(bytes)));
+        self
+    }
+
+    fn add_type(self, data_type: DataType) -> Self {
+        let mut bytes = Vec::new();
+        wire::put_int(&mut bytes, field::DATA_TYPE, data_type.onnx() as u64);
+        self.add(field::DATA_TYPE, bytes)
+    }
+
+    /// The fields in order; the sort is stable, so that those of one number keep theirs.
+    fn sorted(mut self) -> Vec<(u32, Cow<'a, [u8]>)> {
+        self.0.sort_by_key(|(number, _)| *number);
+        self.0
+    }
+}
+
+/// What stands before and behind `len` bytes of elements.
+pub(crate) fn raw_message(frame: Frame<'_>, data_type: DataType, len: u64) -> Result<(Vec<u8>, Vec<u8>), PbProblem> {
+    let mut key = Vec::new();
+    wire::put_len(&mut key, field::RAW_DATA, len);
+    let (mut head, mut tail) = (Vec::new(), Vec::new());
+    for (number, bytes) in frame.add_type(data_type).add(field::RAW_DATA, key).sorted() {
+        let part = if number <= field::RAW_DATA { &mut head } else { &mut tail };
+        part.extend_from_slice(&bytes);
+    }
+    // A size that overflows is too large whatever it is.
+    if len.saturating_add((head.len() + tail.len()) as u64) > MAX_MESSAGE {
+        return Err(PbProblem::MessageSize { bytes: len });
+    }
+    Ok((head, tail))
+}
+
+/// A TensorProto of strings.
+pub(crate) fn string_message<'s>(frame: Frame<'_>, strings: impl Iterator<Item = &'s [u8]>) -> Vec<u8> {
+    let mut data = Vec::new();
+    strings.for_each(|string| wire::put_bytes(&mut data, field::STRING_DATA, string));
+    let fields = frame.add_type(DataType::String).add(field::STRING_DATA, data).sorted();
+    fields.iter().flat_map(|(_, bytes)| bytes.iter().copied()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_of_more_than_2_gib_is_refused() {
+        let head = |len| raw_message(Frame::new("w", &[len as usize]), DataType::Uint8, len);
+        let (before, after) = head(1 << 30).expect("a message");
+        assert!(after.is_empty());
+        assert!(head(MAX_MESSAGE - before.len() as u64).is_ok());
+        for len in [MAX_MESSAGE - before.len() as u64 + 1, MAX_MESSAGE, u64::MAX] {
+            assert_eq!(head(len), Err(PbProblem::MessageSize { bytes: len }));
+        }
+    }
+}

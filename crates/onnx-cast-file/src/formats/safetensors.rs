@@ -1,0 +1,408 @@
+//! `.safetensors`: named tensors behind a JSON header that gives each one's type, shape and place.
+//!
+//! The header is read here and not by the safetensors crate, which keeps neither the order of the metadata nor tells
+//! which tensor is wrong. Whatever that crate refuses is refused here, which a test holds; so are names that stand twice,
+//! of which it takes one. Types have the
+//! format's names: [`type_name`]. A tensor of a type narrower than a byte must fill whole bytes.
+
+use crate::text::{ShapeText, Short, TensorText};
+use onnx_cast::{DataType, TensorView};
+use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
+use std::collections::HashSet;
+use std::fmt;
+use std::ops::Range;
+use thiserror::Error;
+
+/// Bytes that are no valid `.safetensors` file, or a tensor that none can hold.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum SafetensorsError {
+    /// Shorter than the eight bytes of the header's length.
+    #[error("{len} bytes are no .safetensors file (want at least 8)")]
+    Short {
+        /// The file's length.
+        len: usize,
+    },
+    /// A header that is longer than the format allows.
+    #[error("a header of {len} bytes (want at most {MAX_HEADER})")]
+    HeaderTooLarge {
+        /// The length claimed.
+        len: u64,
+    },
+    /// A header that is longer than the file.
+    #[error("a header of {len} bytes in a file of {file}")]
+    HeaderTruncated {
+        /// The length claimed.
+        len: u64,
+        /// The file's length.
+        file: usize,
+    },
+    /// A header that is no JSON of the format's form.
+    #[error("the header is not valid: {what}")]
+    Header {
+        /// What the JSON reader says.
+        what: String,
+    },
+    /// A type that ONNX does not have.
+    #[error("{}type `{}` is none that ONNX has", TensorText(tensor), Short(dtype))]
+    Dtype {
+        /// The tensor.
+        tensor: String,
+        /// The type's name in the file.
+        dtype: String,
+    },
+    /// Offsets that are out of order, leave a gap, overlap, or lead out of the file.
+    #[error(
+        "{}data_offsets {start} to {end} (want to start at {want}, and to end within the {data} bytes of data)",
+        TensorText(tensor)
+    )]
+    Offsets {
+        /// The tensor.
+        tensor: String,
+        /// Where it starts.
+        start: u64,
+        /// Where it ends.
+        end: u64,
+        /// Where the tensor before it ends.
+        want: u64,
+        /// Bytes of data in the file.
+        data: u64,
+    },
+    /// A tensor of another size than type and shape ask for.
+    #[error("{}{got} bytes for {} {data_type} (want {want})", TensorText(tensor), ShapeText(shape))]
+    Len {
+        /// The tensor.
+        tensor: String,
+        /// Its type.
+        data_type: DataType,
+        /// Its shape.
+        shape: Vec<usize>,
+        /// Bytes that there are.
+        got: u64,
+        /// Bytes that type and shape ask for.
+        want: usize,
+    },
+    /// A size that overflows.
+    #[error("{}{} {data_type} is too large", TensorText(tensor), ShapeText(shape))]
+    TooLarge {
+        /// The tensor.
+        tensor: String,
+        /// Its type.
+        data_type: DataType,
+        /// Its shape.
+        shape: Vec<usize>,
+    },
+    /// Bytes behind the last tensor.
+    #[error("{got} bytes of data where the tensors take {want}")]
+    Trailing {
+        /// Bytes that there are.
+        got: u64,
+        /// Bytes that the tensors take.
+        want: u64,
+    },
+    /// A type that the format has no name for.
+    #[error("{}the .safetensors format has no name for {data_type}", TensorText(tensor))]
+    NoName {
+        /// The tensor; empty where it is any.
+        tensor: String,
+        /// The type.
+        data_type: DataType,
+    },
+    /// Elements that do not fill whole bytes.
+    #[error(
+        "{}{elements} elements of {data_type} do not fill whole bytes, which the .safetensors format asks for",
+        TensorText(tensor)
+    )]
+    Partial {
+        /// The tensor.
+        tensor: String,
+        /// Its type.
+        data_type: DataType,
+        /// Its elements.
+        elements: usize,
+    },
+    /// A tensor without a name.
+    #[error("a tensor in a .safetensors file needs a name")]
+    Unnamed,
+    /// The name that the format keeps for itself.
+    #[error("no tensor in a .safetensors file may have the name `{METADATA}`")]
+    ReservedName,
+}
+
+/// What the format itself allows.
+pub(crate) const MAX_HEADER: u64 = 100_000_000;
+
+const METADATA: &str = "__metadata__";
+
+/// The format's name for a type; `None` where it has none (string, the integers of 2 and 4 bits, complex128).
+pub fn type_name(data_type: DataType) -> Option<&'static str> {
+    data_type.interchange().safetensors
+}
+
+/// One tensor of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub data_type: DataType,
+    /// Its shape.
+    pub shape: Vec<usize>,
+    /// Where it starts, in bytes behind the header.
+    pub(crate) start: u64,
+    /// Where it ends.
+    pub(crate) end: u64,
+}
+
+/// Bytes of the header's length, which come first.
+pub(crate) const PREFIX: usize = 8;
+
+/// Where the header's text stands, by the first [`PREFIX`] bytes of a file and its length. The data follows it.
+pub(crate) fn header_place(bytes: &[u8], file: u64) -> Result<Range<usize>, SafetensorsError> {
+    let file = usize::try_from(file).unwrap_or(usize::MAX);
+    let len = bytes.first_chunk().ok_or(SafetensorsError::Short { len: file })?;
+    let len = u64::from_le_bytes(*len);
+    if len > MAX_HEADER {
+        return Err(SafetensorsError::HeaderTooLarge { len });
+    }
+    let end = usize::try_from(len).ok().and_then(|len| len.checked_add(PREFIX)).filter(|&end| end <= file);
+    Ok(PREFIX..end.ok_or(SafetensorsError::HeaderTruncated { len, file })?)
+}
+
+/// What a header says: all of a file but the elements.
+#[derive(Clone, Debug)]
+pub(crate) struct Head {
+    /// In the order of the data.
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) metadata: Option<Vec<(String, String)>>,
+}
+
+impl Head {
+    /// Reads the header's text, and checks all of it against the length of the data.
+    pub(crate) fn parse(text: &[u8], data: u64) -> Result<Head, SafetensorsError> {
+        // A JSON reader does not look at the bytes of what it skips.
+        let text = str::from_utf8(text).map_err(|error| SafetensorsError::Header { what: error.to_string() })?;
+        let header: Header =
+            serde_json::from_str(text).map_err(|error| SafetensorsError::Header { what: error.to_string() })?;
+        let mut raw = header.tensors;
+        // In the order of the data; tensors of no bytes keep the header's among each other.
+        raw.sort_by_key(|(_, entry)| entry.data_offsets);
+        let mut at = 0;
+        let mut entries = Vec::with_capacity(raw.len());
+        for (name, raw) in raw {
+            let entry = raw.check(name, at, data)?;
+            at = entry.end;
+            entries.push(entry);
+        }
+        if at != data {
+            return Err(SafetensorsError::Trailing { got: data, want: at });
+        }
+        Ok(Head { entries, metadata: header.metadata })
+    }
+}
+
+/// A `.safetensors` file, its elements where they lie.
+#[derive(Clone, Debug)]
+pub struct Safetensors<'a> {
+    entries: Vec<Entry>,
+    metadata: Option<Vec<(String, String)>>,
+    data: &'a [u8],
+}
+
+impl<'a> Safetensors<'a> {
+    /// Reads the header and checks all of it against the bytes.
+    ///
+    /// # Errors
+    /// Where the bytes are not a `.safetensors` file, or its parts do not fit together.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, SafetensorsError> {
+        let place = header_place(bytes, bytes.len() as u64)?;
+        let short = || SafetensorsError::Short { len: bytes.len() };
+        let (header, data) = bytes.split_at_checked(place.end).ok_or_else(short)?;
+        let Head { entries, metadata } = Head::parse(&header[place], data.len() as u64)?;
+        Ok(Safetensors { entries, metadata, data })
+    }
+
+    /// The tensors, in the order of their data.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The metadata, in the file's order, where there is any.
+    pub fn metadata(&self) -> Option<&[(String, String)]> {
+        self.metadata.as_deref()
+    }
+
+    /// The bytes of a tensor of this file.
+    pub fn bytes(&self, entry: &Entry) -> &'a [u8] {
+        // Both are within the data, whose length is a usize.
+        self.data.get(entry.start as usize..entry.end as usize).unwrap_or_default()
+    }
+}
+
+/// A tensor to be written: name, type, shape.
+pub(crate) type Planned<'a> = (&'a str, DataType, &'a [usize]);
+
+/// Length and text of the header of a file with these tensors, their data in this order.
+///
+/// # Errors
+/// Where the format has no name for a type, elements do not fill whole bytes, or the header would be too large.
+pub(crate) fn header(
+    metadata: Option<&[(String, String)]>,
+    tensors: &[Planned<'_>],
+) -> Result<Vec<u8>, SafetensorsError> {
+    // Names are escaped by serde_json; everything else is plain.
+    let quoted = |text: &str| serde_json::Value::from(text).to_string();
+    let mut parts = Vec::with_capacity(tensors.len() + 1);
+    if let Some(metadata) = metadata {
+        let pairs: Vec<String> =
+            metadata.iter().map(|(key, value)| format!("{}:{}", quoted(key), quoted(value))).collect();
+        parts.push(format!("\"{METADATA}\":{{{}}}", pairs.join(",")));
+    }
+    let mut start = 0u64;
+    for &(name, data_type, shape) in tensors {
+        let len = check(name, data_type, shape)?;
+        let too_large = || SafetensorsError::TooLarge { tensor: name.to_owned(), data_type, shape: shape.to_vec() };
+        let end = start.checked_add(len as u64).ok_or_else(too_large)?;
+        let dims: Vec<String> = shape.iter().map(usize::to_string).collect();
+        parts.push(format!(
+            "{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{start},{end}]}}",
+            quoted(name),
+            type_name(data_type).unwrap_or_default(),
+            dims.join(",")
+        ));
+        start = end;
+    }
+    let mut text = format!("{{{}}}", parts.join(",")).into_bytes();
+    text.resize(text.len().next_multiple_of(8), b' ');
+    let len = text.len() as u64;
+    if len > MAX_HEADER {
+        return Err(SafetensorsError::HeaderTooLarge { len });
+    }
+    let mut out = len.to_le_bytes().to_vec();
+    out.append(&mut text);
+    Ok(out)
+}
+
+/// Whether the format can hold a tensor, and the bytes that it takes.
+pub(crate) fn check(name: &str, data_type: DataType, shape: &[usize]) -> Result<usize, SafetensorsError> {
+    let tensor = || name.to_owned();
+    if name == METADATA {
+        return Err(SafetensorsError::ReservedName);
+    }
+    if type_name(data_type).is_none() {
+        return Err(SafetensorsError::NoName { tensor: tensor(), data_type });
+    }
+    let len = onnx_cast::element_count(shape).and_then(|elements| Some((elements, data_type.byte_len(elements)?)));
+    let too_large = || SafetensorsError::TooLarge { tensor: tensor(), data_type, shape: shape.to_vec() };
+    let (elements, bytes) = len.ok_or_else(too_large)?;
+    if !(elements % 8 * data_type.bits().unwrap_or(8)).is_multiple_of(8) {
+        return Err(SafetensorsError::Partial { tensor: tensor(), data_type, elements });
+    }
+    Ok(bytes)
+}
+
+/// The bytes of a file with these tensors.
+///
+/// # Errors
+/// Where the format has no name for a type, or elements do not fill whole bytes.
+pub fn write(
+    metadata: Option<&[(String, String)]>,
+    tensors: &[(&str, TensorView<'_>)],
+) -> Result<Vec<u8>, SafetensorsError> {
+    let planned: Vec<Planned<'_>> =
+        tensors.iter().map(|(name, tensor)| (*name, tensor.data_type(), tensor.shape())).collect();
+    let mut out = header(metadata, &planned)?;
+    tensors.iter().for_each(|(_, tensor)| out.extend_from_slice(tensor.bytes().unwrap_or_default()));
+    Ok(out)
+}
+
+/// The header as it stands in the file.
+struct Header {
+    metadata: Option<Vec<(String, String)>>,
+    tensors: Vec<(String, RawEntry)>,
+}
+
+#[derive(serde::Deserialize)]
+struct RawEntry {
+    dtype: String,
+    shape: Vec<usize>,
+    data_offsets: (u64, u64),
+}
+
+impl RawEntry {
+    fn check(self, tensor: String, want: u64, data: u64) -> Result<Entry, SafetensorsError> {
+        let known = DataType::ALL.iter().find(|data_type| type_name(**data_type) == Some(&*self.dtype));
+        let Some(&data_type) = known else {
+            return Err(SafetensorsError::Dtype { tensor, dtype: self.dtype });
+        };
+        let (start, end) = self.data_offsets;
+        if start != want || end < start || end > data {
+            return Err(SafetensorsError::Offsets { tensor, start, end, want, data });
+        }
+        let shape = self.shape;
+        let want = check(&tensor, data_type, &shape)?;
+        if end - start != want as u64 {
+            return Err(SafetensorsError::Len { tensor, data_type, shape, got: end - start, want });
+        }
+        Ok(Entry { name: tensor, data_type, shape, start, end })
+    }
+}
+
+impl<'de> Deserialize<'de> for Header {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct HeaderVisitor;
+
+        impl<'de> Visitor<'de> for HeaderVisitor {
+            type Value = Header;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object of tensors")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Header, A::Error> {
+                let mut header = Header { metadata: None, tensors: Vec::new() };
+                let mut seen = HashSet::new();
+                while let Some(name) = map.next_key::<String>()? {
+                    if !seen.insert(name.clone()) {
+                        return Err(de::Error::custom(format_args!("`{}` stands twice", Short(&name))));
+                    }
+                    if name == METADATA {
+                        header.metadata = map.next_value::<Option<Pairs>>()?.map(|pairs| pairs.0);
+                    } else {
+                        header.tensors.push((name, map.next_value()?));
+                    }
+                }
+                Ok(header)
+            }
+        }
+
+        deserializer.deserialize_map(HeaderVisitor)
+    }
+}
+
+/// An object of strings, in order.
+pub(crate) struct Pairs(pub(crate) Vec<(String, String)>);
+
+impl<'de> Deserialize<'de> for Pairs {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct PairsVisitor;
+
+        impl<'de> Visitor<'de> for PairsVisitor {
+            type Value = Pairs;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object of strings")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Pairs, A::Error> {
+                let mut pairs = Vec::new();
+                while let Some(pair) = map.next_entry()? {
+                    pairs.push(pair);
+                }
+                Ok(Pairs(pairs))
+            }
+        }
+
+        deserializer.deserialize_map(PairsVisitor)
+    }
+}

@@ -1,0 +1,14 @@
+//! Files as bytes: read at any place or mapped, written all at once or not at all; and how far the work is.
+
+pub mod atomic;
+pub mod error;
+pub mod map;
+pub mod memory;
+pub mod positional;
+pub mod progress;
+
+pub use atomic::{AtomicFile, end_without_traces};
+pub use error::IoError;
+pub use memory::room_for_a_thread;
+pub use positional::InputFile;
+pub use progress::Watch;

@@ -1,0 +1,336 @@
+//! Writing a file all at once or not at all.
+
+use crate::io::error::IoError;
+use std::fs::{self, File};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tempfile::TempPath;
+
+/// A file that appears under its name only when it is complete: written beside its target, flushed to the disk, then
+/// renamed. Dropped before [`AtomicFile::commit`], it leaves nothing behind and the target as it was.
+///
+/// Where the system has files without a name (Linux, most of its file systems), it has none until then, so that nothing
+/// is left behind even where the process is killed; but in the moment between two system calls, if it replaces a file.
+///
+/// A target that is a symbolic link stays one: the file that it leads to is replaced. A target that exists keeps its
+/// permissions.
+#[derive(Debug)]
+pub struct AtomicFile {
+    path: PathBuf,
+    /// What it will replace; `None` of the standard output.
+    target: Option<PathBuf>,
+    file: io::BufWriter<File>,
+    /// Its name meanwhile, where it has one.
+    temporary: Option<Temporary>,
+}
+
+impl AtomicFile {
+    /// Starts a file that will replace `path`.
+    ///
+    /// # Errors
+    /// Where `path` is something other than a file, may not be written to, or its folder takes no file.
+    pub fn create(path: impl AsRef<Path>) -> Result<AtomicFile, IoError> {
+        let path = path.as_ref();
+        let refuse = |error| IoError::new(path, "write", error);
+        let (target, old) = target_of(path)?;
+        let folder = folder_of(&target);
+        let (file, temporary) = match unnamed(folder) {
+            Some(file) => (file, None),
+            None => {
+                let (file, temporary) = named(folder).map_err(refuse)?;
+                (file, Some(temporary))
+            }
+        };
+        if let Some(old) = old {
+            file.set_permissions(old.permissions()).map_err(refuse)?;
+        }
+        Ok(AtomicFile { path: path.to_owned(), target: Some(target), file: buffered(file), temporary })
+    }
+
+    /// Goes on with a file that others have written under a temporary name, in the folder of `path`.
+    pub fn resume(path: &Path, temporary: &Path) -> Result<AtomicFile, IoError> {
+        let refuse = |error| IoError::new(temporary, "write", error);
+        let (target, old) = target_of(path)?;
+        let file = fs::OpenOptions::new().read(true).write(true).open(temporary).map_err(refuse)?;
+        if let Some(old) = old {
+            file.set_permissions(old.permissions()).map_err(refuse)?;
+        }
+        let name = TempPath::try_from_path(temporary).map_err(refuse)?;
+        names().push(name.to_path_buf());
+        let temporary = Some(Temporary(Some(name)));
+        Ok(AtomicFile { path: path.to_owned(), target: Some(target), file: buffered(file), temporary })
+    }
+
+    /// Starts a file that goes to the standard output when it is complete.
+    pub fn standard_output() -> Result<AtomicFile, IoError> {
+        let path = Path::new("-");
+        let file = tempfile::tempfile().map_err(|error| IoError::new(path, "write", error))?;
+        Ok(AtomicFile { path: path.to_owned(), target: None, file: buffered(file), temporary: None })
+    }
+
+    /// Writes in order and to the file, for whoever needs to go back in it.
+    pub fn writer(&mut self) -> &mut io::BufWriter<File> {
+        &mut self.file
+    }
+
+    /// The path that the file will have.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The file itself, to be written at places of it, if nothing is written in order.
+    pub fn file(&self) -> &File {
+        self.file.get_ref()
+    }
+
+    /// Writes everything to the disk, so that little is left for [`AtomicFile::commit`] to fail at.
+    pub fn sync(&mut self) -> Result<(), IoError> {
+        let synced = self.file.flush().and_then(|()| self.file.get_ref().sync_all());
+        synced.map_err(|error| IoError::new(&self.path, "write", error))
+    }
+
+    /// Writes everything to the disk and gives the file its name.
+    ///
+    /// # Errors
+    /// Where the disk is full or the rename is refused; the target is then as it was.
+    pub fn commit(mut self) -> Result<(), IoError> {
+        let Some(target) = self.target.take() else { return self.print() };
+        self.sync()?;
+        let refuse = |error| IoError::new(&self.path, "write", error);
+        let mut names = names();
+        let renamed = match self.temporary.take() {
+            Some(temporary) => temporary.persist(&target, &mut names),
+            // A file that replaces none needs no other name first.
+            None => match name_as(self.file.get_ref(), &target) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    name(self.file.get_ref(), folder_of(&target)).and_then(|named| Ok(named.persist(&target)?))
+                }
+                named => named,
+            },
+        };
+        drop(names);
+        renamed.map_err(refuse)?;
+        sync_folder(&target);
+        Ok(())
+    }
+
+    fn print(mut self) -> Result<(), IoError> {
+        let mut out = io::stdout().lock();
+        let printed = self.file.flush().and_then(|()| {
+            let mut file = self.file.get_ref();
+            file.seek(SeekFrom::Start(0))?;
+            io::copy(&mut file, &mut out)?;
+            out.flush()
+        });
+        printed.map_err(|error| IoError::new(&self.path, "write", error))
+    }
+}
+
+impl Write for AtomicFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// Gives the content of a file to another one too, at once: by a link, or a copy where the file system has no links.
+pub fn link_over(source: &Path, target: &Path) -> Result<(), IoError> {
+    let failed = |error| IoError::new(target, "write", error);
+    let target = fs::canonicalize(target).map_err(failed)?;
+    let permissions = fs::metadata(&target).map_err(failed)?.permissions();
+    let names = names();
+    if let Ok(linked) = naming().make_in(folder_of(&target), |path| fs::hard_link(source, path)) {
+        let renamed =
+            fs::set_permissions(source, permissions).and_then(|()| Ok(linked.into_temp_path().persist(&target)?));
+        renamed.map_err(failed)?;
+        sync_folder(&target);
+        return Ok(());
+    }
+    drop(names);
+    let mut copy = AtomicFile::create(&target)?;
+    File::open(source).and_then(|mut source| io::copy(&mut source, &mut copy)).map_err(failed)?;
+    copy.commit()
+}
+
+/// The file that will be replaced, which must be one that may be, and what is there.
+pub fn target_of(path: &Path) -> Result<(PathBuf, Option<fs::Metadata>), IoError> {
+    let refuse = |error| IoError::new(path, "write", error);
+    // A link that leads nowhere, or a new name, is its own target.
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let old = match fs::metadata(&target) {
+        Ok(metadata) => Some(metadata),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(refuse(error)),
+    };
+    if let Some(old) = &old {
+        if old.is_dir() {
+            return Err(refuse(io::ErrorKind::IsADirectory.into()));
+        }
+        if !old.is_file() {
+            return Err(refuse(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")));
+        }
+        // A rename would replace a file that nobody may write to, which is not what its owner asked for.
+        fs::OpenOptions::new().write(true).open(&target).map_err(refuse)?;
+    }
+    Ok((target, old))
+}
+
+fn buffered(file: File) -> io::BufWriter<File> {
+    io::BufWriter::with_capacity(1 << 18, file)
+}
+
+/// The folder that a path is in.
+pub fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Makes the folder that a file is to be in.
+pub fn create_folder(file: &Path) -> Result<(), IoError> {
+    let folder = folder_of(file);
+    fs::create_dir_all(folder).map_err(|error| IoError::new(folder, "make the folder", error))
+}
+
+/// The temporary files that have names now. Nothing is named, renamed or removed without it.
+static NAMES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+fn names() -> MutexGuard<'static, Vec<PathBuf>> {
+    NAMES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// For a process that a signal is about to end: removes the temporary files of all outputs that are not complete, and calls
+/// `end`. Until that returns, which it need not, no output appears and no temporary file is made.
+pub fn end_without_traces(end: impl FnOnce()) {
+    let names = names();
+    // What cannot be removed stays; there is nobody left to tell.
+    names.iter().for_each(|path| drop(fs::remove_file(path)));
+    end();
+}
+
+/// A temporary file's name, which is removed when this is dropped.
+#[derive(Debug)]
+struct Temporary(Option<TempPath>);
+
+impl Temporary {
+    fn persist(mut self, target: &Path, names: &mut Vec<PathBuf>) -> io::Result<()> {
+        let Some(path) = self.0.take() else { return Ok(()) };
+        names.retain(|name| *name != *path);
+        path.persist(target).map_err(|error| error.error)
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if let Some(path) = self.0.take() {
+            names().retain(|name| *name != *path);
+        }
+    }
+}
+
+/// A file with a temporary name in a folder.
+fn named(folder: &Path) -> io::Result<(File, Temporary)> {
+    #[cfg_attr(not(unix), expect(unused_mut, reason = "there are no modes"))]
+    let mut builder = naming();
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(NEW_FILE_MODE));
+    let mut names = names();
+    let (file, path) = builder.tempfile_in(folder).map_err(|error| folder_error(folder, &error))?.into_parts();
+    names.push(path.to_path_buf());
+    Ok((file, Temporary(Some(path))))
+}
+
+/// How temporary files are named.
+fn naming() -> tempfile::Builder<'static, 'static> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".onnx-cast-").suffix(".tmp");
+    builder
+}
+
+/// What a plain `File::create` asks for; the umask cuts it.
+#[cfg(unix)]
+const NEW_FILE_MODE: u32 = 0o666;
+
+/// A file without a name in a folder; `None` where the system does not have them, or no way to name one later.
+#[cfg(target_os = "linux")]
+fn unnamed(folder: &Path) -> Option<File> {
+    use rustix::fs::{Mode, OFlags, open};
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let file = File::from(open(folder, flags, Mode::from_raw_mode(NEW_FILE_MODE)).ok()?);
+    fs::symlink_metadata(link_to(&file)).is_ok().then_some(file)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn unnamed(_: &Path) -> Option<File> {
+    None
+}
+
+/// Where the system shows an open file.
+#[cfg(target_os = "linux")]
+fn link_to(file: &File) -> PathBuf {
+    use std::os::fd::AsRawFd;
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+/// Gives an unnamed file a name that no file has.
+#[cfg(target_os = "linux")]
+fn name_as(file: &File, path: &Path) -> io::Result<()> {
+    use rustix::fs::{AtFlags, CWD, linkat};
+    Ok(linkat(CWD, link_to(file), CWD, path, AtFlags::SYMLINK_FOLLOW)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn name_as(_: &File, _: &Path) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Gives an unnamed file a temporary name, so that it can be renamed over another, which naming alone cannot do.
+fn name(file: &File, folder: &Path) -> io::Result<TempPath> {
+    Ok(naming().make_in(folder, |path| name_as(file, path))?.into_temp_path())
+}
+
+/// The rename itself reaches the disk with its folder. The data is safe either way, so a system that cannot do this is
+/// no failure.
+fn sync_folder(target: &Path) {
+    if cfg!(unix) {
+        let _ = File::open(folder_of(target)).and_then(|folder| folder.sync_all());
+    }
+}
+
+/// Why no file can be made in a folder, without the temporary file's path, which means nothing to a user.
+fn folder_error(folder: &Path, error: &io::Error) -> io::Error {
+    match fs::metadata(folder) {
+        Err(error) => error,
+        Ok(metadata) if !metadata.is_dir() => io::ErrorKind::NotADirectory.into(),
+        Ok(_) => error.kind().into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_ended_leaves_no_name() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let list = || fs::read_dir(folder.path()).expect("a folder").count();
+        let start = || named(folder.path()).expect("a temporary file");
+        let ((_a, first), (_b, second), (_c, third)) = (start(), start(), start());
+        assert_eq!(list(), 3);
+        drop(first);
+        assert_eq!(list(), 2);
+        let target = folder.path().join("x");
+        second.persist(&target, &mut names()).expect("renamed");
+        let mut called = false;
+        end_without_traces(|| {
+            called = true;
+            assert!(NAMES.try_lock().is_err());
+        });
+        assert!(called && target.exists());
+        assert_eq!(list(), 1);
+        drop(third);
+        assert!(names().iter().all(|name| name.parent() != Some(folder.path())));
+    }
+}

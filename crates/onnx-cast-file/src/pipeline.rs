@@ -1,0 +1,147 @@
+//! The engine that moves elements from an input to an output, in constant memory. Workers take chunks in order. Each
+//! reads its chunk, transforms it in its own buffers and hands it to the sink, so that reading, casting and writing
+//! overlap. The engine knows no format: files, archives, models and reports describe their work as tasks.
+
+mod sinks;
+mod task;
+
+use crate::io::memory::room_for_a_thread;
+use crate::pipeline::task::{Buffers, CHUNK, Chunk};
+use onnx_cast::CastError;
+use std::io;
+use std::num::NonZero;
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+pub use sinks::{InMemory, InPlace, Nowhere, Ordered, Same, Sink};
+pub use task::{Chain, Decode, Elements, Task, Transform};
+
+/// What went wrong.
+#[derive(Debug)]
+pub enum Trouble {
+    /// The input could not be read.
+    Read(io::Error),
+    /// The sink refused a chunk.
+    Write(io::Error),
+    /// A chunk could not be cast.
+    Cast(CastError),
+    /// The caller's progress function ended the work.
+    Stopped,
+}
+
+/// A function that is called after every chunk with the bytes of input in it. It may end the work.
+pub type Progress<'a> = &'a (dyn Fn(u64) -> ControlFlow<()> + Sync);
+
+/// The default limit of threads. A file is written by one at a time, so more of them only wait, each with its buffers.
+const DEFAULT_THREADS: usize = 8;
+
+/// Bytes for which another thread is worth starting.
+const THREAD_BYTES: u64 = 4 << 20;
+
+/// Does the tasks in order, except for what up to `threads` threads do at the same time. An error names its task by its
+/// index.
+pub fn run(
+    tasks: &[Task<'_>],
+    threads: Option<usize>,
+    sink: &dyn Sink,
+    progress: Progress<'_>,
+) -> Result<(), (usize, Trouble)> {
+    let bytes: u64 = tasks.iter().map(Task::bytes).sum();
+    let worth = usize::try_from(bytes / THREAD_BYTES).unwrap_or(usize::MAX).min(threads.unwrap_or(DEFAULT_THREADS));
+    // Asking the system takes longer than casting a small tensor, because it reads several files.
+    let cores = || thread::available_parallelism().map_or(1, NonZero::get);
+    let threads = if worth < 2 { 1 } else { worth.min(cores()) };
+    let pipeline = Pipeline { tasks, sink, progress, queue: Mutex::new(Queue::default()) };
+    if threads == 1 {
+        pipeline.work();
+    } else {
+        thread::scope(|scope| {
+            let start = |_| {
+                room_for_a_thread().is_ok() && thread::Builder::new().spawn_scoped(scope, || pipeline.work()).is_ok()
+            };
+            let started = (0..threads).map(start).filter(|&started| started).count();
+            // The system has no thread to give where memory is short: then this thread does the work.
+            if started == 0 {
+                pipeline.work();
+            }
+        });
+    }
+    let queue = pipeline.queue.into_inner().unwrap_or_else(PoisonError::into_inner);
+    queue.failed.map_or(Ok(()), Err)
+}
+
+struct Pipeline<'a, 't> {
+    tasks: &'a [Task<'t>],
+    sink: &'a dyn Sink,
+    progress: Progress<'a>,
+    queue: Mutex<Queue>,
+}
+
+/// What is next, and what went wrong first.
+#[derive(Default)]
+struct Queue {
+    task: usize,
+    element: usize,
+    /// The elements of the present task, where they had to be decoded all at once.
+    decoded: Option<Arc<Vec<u8>>>,
+    failed: Option<(usize, Trouble)>,
+}
+
+impl Pipeline<'_, '_> {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work(&self) {
+        let mut buffers = Buffers::default();
+        while let Some(chunk) = self.next(&mut buffers) {
+            let done = self.tasks[chunk.task].run(&chunk, self.sink, &mut buffers);
+            let told = done.and_then(|bytes| match (self.progress)(bytes) {
+                ControlFlow::Continue(()) => Ok(()),
+                ControlFlow::Break(()) => Err(Trouble::Stopped),
+            });
+            if let Err(trouble) = told {
+                self.fail(&mut self.queue(), chunk.task, trouble);
+            }
+        }
+    }
+
+    fn fail(&self, queue: &mut Queue, task: usize, trouble: Trouble) {
+        // Only the first is kept: the others may be its consequences.
+        if queue.failed.is_none() {
+            queue.failed = Some((task, trouble));
+        }
+        self.sink.abort();
+    }
+
+    /// The next chunk. What cannot be read at any place is read here, because here chunks are in order.
+    fn next(&self, buffers: &mut Buffers) -> Option<Chunk> {
+        let mut queue = self.queue();
+        if queue.failed.is_some() {
+            return None;
+        }
+        loop {
+            let task = self.tasks.get(queue.task)?;
+            if queue.element < task.len {
+                let len = CHUNK.min(task.len - queue.element);
+                let mut chunk = Chunk { task: queue.task, element: queue.element, len, decoded: None };
+                queue.element += chunk.len;
+                let read = match task.elements {
+                    Elements::Stream(stream) => task.read_next(&chunk, stream, &mut buffers.items),
+                    Elements::Decoded(source) if chunk.element == 0 => {
+                        task.decode(source).map(|bytes| queue.decoded = Some(Arc::new(bytes)))
+                    }
+                    _ => Ok(()),
+                };
+                if let Err(trouble) = read {
+                    self.fail(&mut queue, chunk.task, trouble);
+                    return None;
+                }
+                chunk.decoded.clone_from(&queue.decoded);
+                return Some(chunk);
+            }
+            (queue.task, queue.element, queue.decoded) = (queue.task + 1, 0, None);
+        }
+    }
+}

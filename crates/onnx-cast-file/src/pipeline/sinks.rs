@@ -1,0 +1,103 @@
+//! Where the engine's output goes.
+
+use crate::io::memory::zeros;
+use crate::io::positional::{InputFile, write_at};
+use std::fs::File;
+use std::io::{self, Write};
+use std::sync::{Condvar, Mutex, PoisonError};
+
+/// Takes the output chunk by chunk, each at its place.
+pub trait Sink: Sync {
+    /// Takes the bytes that belong at this place of the output.
+    fn put(&self, at: u64, bytes: &[u8]) -> io::Result<()>;
+
+    /// No more chunks will come, so nothing may wait for one.
+    fn abort(&self) {}
+}
+
+/// A file that is written at any place.
+#[derive(Debug)]
+pub struct InPlace<'a>(pub &'a File);
+
+impl Sink for InPlace<'_> {
+    fn put(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        write_at(self.0, at, bytes)
+    }
+}
+
+/// Drops its input, for work that only counts.
+#[derive(Debug)]
+pub struct Nowhere;
+
+impl Sink for Nowhere {
+    fn put(&self, _: u64, _: &[u8]) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Compares a file with what would be written to it.
+#[derive(Debug)]
+pub struct Same<'a>(pub &'a InputFile);
+
+impl Sink for Same<'_> {
+    fn put(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut there = zeros(bytes.len()).ok_or(io::ErrorKind::OutOfMemory)?;
+        self.0.read_at(at, &mut there)?;
+        if there == bytes { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
+    }
+}
+
+/// Memory of the length of the output.
+#[derive(Debug)]
+pub struct InMemory(pub Mutex<Vec<u8>>);
+
+impl Sink for InMemory {
+    fn put(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut memory = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let start = usize::try_from(at).ok().and_then(|at| memory.get_mut(at..)?.get_mut(..bytes.len()));
+        start.ok_or(io::ErrorKind::WriteZero)?.copy_from_slice(bytes);
+        Ok(())
+    }
+}
+
+/// A sink over a writer that takes bytes in order. Chunks wait for those before them.
+#[derive(Debug)]
+pub struct Ordered<W> {
+    state: Mutex<OrderedState<W>>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct OrderedState<W> {
+    at: u64,
+    aborted: bool,
+    out: W,
+}
+
+impl<W> Ordered<W> {
+    /// Writes to `out`, whose present place is 0.
+    pub fn new(out: W) -> Self {
+        Ordered { state: Mutex::new(OrderedState { at: 0, aborted: false, out }), changed: Condvar::new() }
+    }
+}
+
+impl<W: Write + Send> Sink for Ordered<W> {
+    fn put(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        while state.at != at && !state.aborted {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        if state.aborted {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        state.out.write_all(bytes)?;
+        state.at += bytes.len() as u64;
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    fn abort(&self) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).aborted = true;
+        self.changed.notify_all();
+    }
+}

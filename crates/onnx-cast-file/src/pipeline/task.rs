@@ -1,0 +1,243 @@
+//! The work on one tensor: where its elements are, what becomes of them, and where the results go.
+
+use crate::counts::{Counter, Sides};
+use crate::formats::source::Items;
+use crate::io::memory::resize;
+use crate::io::positional::InputFile;
+use crate::pipeline::{Sink, Trouble};
+use onnx_cast::{CastError, DataType, Plan, TensorError, TensorView, unpack};
+use std::io::{self, Read};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The elements of a tensor, and what becomes of them.
+#[derive(Clone)]
+pub struct Task<'a> {
+    /// Where the elements are.
+    pub elements: Elements<'a>,
+    /// Number of elements.
+    pub len: usize,
+    /// Their type in the input.
+    pub from: DataType,
+    /// How the input stores them.
+    pub items: Items,
+    /// What becomes of them; `None` keeps them.
+    pub transform: Option<&'a dyn Transform>,
+    /// Whether results narrower than a byte are written one to a byte.
+    pub unpacks: bool,
+    /// The place of the first result in the output.
+    pub to: u64,
+    /// Counts the values and what becomes of them.
+    pub counter: Option<&'a Counter>,
+}
+
+/// Where elements are.
+#[derive(Clone, Copy)]
+pub enum Elements<'a> {
+    /// In a file, from this byte on.
+    File(&'a InputFile, u64),
+    /// In memory.
+    Memory(&'a [u8]),
+    /// In a stream, which is read in order.
+    Stream(&'a Mutex<dyn Read + Send + 'a>),
+    /// In a form that is decoded all at once, when the work reaches it.
+    Decoded(&'a dyn Decode),
+}
+
+/// Elements that are decoded all at once.
+pub trait Decode: Sync {
+    /// The elements, packed and little endian.
+    fn decode(&self) -> io::Result<Vec<u8>>;
+}
+
+/// What becomes of elements on their way from input to output. Neither type is string.
+pub trait Transform: Sync {
+    /// The type of the input.
+    fn source_type(&self) -> DataType;
+
+    /// The type of the results.
+    fn target_type(&self) -> DataType;
+
+    /// Transforms `len` elements, the first of which is the tensor's element `start`, into `result`, which has the
+    /// length of the results.
+    fn run(&self, start: usize, len: usize, elements: &[u8], result: &mut [u8]) -> Result<(), CastError>;
+}
+
+impl Transform for Plan {
+    fn source_type(&self) -> DataType {
+        Plan::source_type(self)
+    }
+
+    fn target_type(&self) -> DataType {
+        Plan::target_type(self)
+    }
+
+    fn run(&self, _: usize, len: usize, elements: &[u8], result: &mut [u8]) -> Result<(), CastError> {
+        self.run_into(&TensorView::new(self.source_type(), &[len], elements)?, result)
+    }
+}
+
+/// Casts in a row, each from the type that the one before gives.
+#[derive(Clone, Debug)]
+pub struct Chain(pub Vec<Plan>);
+
+impl Transform for Chain {
+    fn source_type(&self) -> DataType {
+        self.0.first().map_or(DataType::Float, Plan::source_type)
+    }
+
+    fn target_type(&self) -> DataType {
+        self.0.last().map_or(DataType::Float, Plan::target_type)
+    }
+
+    fn run(&self, start: usize, len: usize, elements: &[u8], result: &mut [u8]) -> Result<(), CastError> {
+        let Some((last, before)) = self.0.split_last() else { return Ok(()) };
+        let (mut from, mut to) = (Vec::new(), Vec::new());
+        for (index, plan) in before.iter().enumerate() {
+            let data_type = plan.target_type();
+            let size = data_type.byte_len(len).and_then(|size| resize(&mut to, size));
+            size.ok_or_else(|| TensorError::TooLarge { data_type, shape: vec![len] })?;
+            Transform::run(plan, start, len, if index == 0 { elements } else { &from }, &mut to)?;
+            std::mem::swap(&mut from, &mut to);
+        }
+        Transform::run(last, start, len, if before.is_empty() { elements } else { &from }, result)
+    }
+}
+
+/// Elements of a chunk: a multiple of 8, so that chunks of packed types are whole bytes. Of floats they are 1 MiB, which
+/// with the result stays in the caches between reading, casting and writing.
+pub(super) const CHUNK: usize = 1 << 18;
+
+/// A stretch of a task.
+pub(super) struct Chunk {
+    pub(super) task: usize,
+    pub(super) element: usize,
+    pub(super) len: usize,
+    /// The elements of the whole task, where they were decoded.
+    pub(super) decoded: Option<Arc<Vec<u8>>>,
+}
+
+/// A worker's memory.
+#[derive(Default)]
+pub(super) struct Buffers {
+    pub(super) items: Vec<u8>,
+    packed: Vec<u8>,
+    result: Vec<u8>,
+    unpacked: Vec<u8>,
+    sides: Sides,
+}
+
+impl<'a> Task<'a> {
+    /// The task that keeps elements as they are.
+    pub fn keeping(elements: Elements<'a>, len: usize, from: DataType, items: Items) -> Self {
+        Task { elements, len, from, items, transform: None, unpacks: false, to: 0, counter: None }
+    }
+
+    /// The task that copies bytes to a place.
+    pub fn copying(elements: Elements<'a>, len: usize, to: u64) -> Self {
+        Task { to, ..Task::keeping(elements, len, DataType::Uint8, Items::PLAIN) }
+    }
+
+    /// Some of the elements, from one that starts a byte. Of a stream, which only starts at its beginning, and of
+    /// elements that are decoded all at once there are none.
+    pub fn slice(mut self, range: Range<usize>) -> Self {
+        let skipped = |items: Items, data_type| items.byte_len(data_type, range.start).unwrap_or(0);
+        let start = skipped(self.items, self.from);
+        self.len = range.len();
+        match &mut self.elements {
+            Elements::File(_, at) => *at += start as u64,
+            Elements::Memory(bytes) => *bytes = bytes.get(start..).unwrap_or_default(),
+            Elements::Stream(_) | Elements::Decoded(_) => self.len = 0,
+        }
+        self.to += skipped(self.written(), self.target_type()) as u64;
+        self
+    }
+
+    /// Bytes that are read.
+    pub fn bytes(&self) -> u64 {
+        self.items.byte_len(self.from, self.len).unwrap_or(0) as u64
+    }
+
+    fn target_type(&self) -> DataType {
+        self.transform.map_or(self.from, Transform::target_type)
+    }
+
+    /// How the results are written.
+    fn written(&self) -> Items {
+        Items { swap: 1, unpacked: self.unpacks && self.target_type().is_packed() }
+    }
+
+    /// Reads, transforms and writes a chunk; returns the bytes read.
+    pub(super) fn run(&self, chunk: &Chunk, sink: &dyn Sink, buffers: &mut Buffers) -> Result<u64, Trouble> {
+        let Buffers { items, packed, result, unpacked, sides } = buffers;
+        let start = self.fit(self.items.byte_len(self.from, chunk.element))?;
+        let len = self.fit(self.items.byte_len(self.from, chunk.len))?;
+        let part =
+            |bytes: &'_ [u8]| -> Option<Range<usize>> { bytes.get(start..start + len).map(|_| start..start + len) };
+        let mut elements = match self.elements {
+            Elements::Memory(bytes) => &bytes[part(bytes).unwrap_or_default()],
+            Elements::Decoded(_) => {
+                let bytes = chunk.decoded.as_deref().map(Vec::as_slice).unwrap_or_default();
+                &bytes[self.fit(part(bytes))?]
+            }
+            Elements::File(..) | Elements::Stream(_) => {
+                if let Elements::File(file, at) = self.elements {
+                    self.fit(resize(items, len))?;
+                    file.read_at(at + start as u64, items).map_err(Trouble::Read)?;
+                }
+                self.fit(self.items.decode(self.from, chunk.len, items, packed))?;
+                if self.items.unpacked { &packed[..] } else { &items[..] }
+            }
+        };
+        let to = self.target_type();
+        if let Some(transform) = self.transform {
+            self.fit(to.byte_len(chunk.len).and_then(|len| resize(result, len)))?;
+            transform.run(chunk.element, chunk.len, elements, result).map_err(Trouble::Cast)?;
+            if let Some(counter) = self.counter {
+                counter.add(elements, result, chunk.len, sides).map_err(Trouble::Cast)?;
+            }
+            elements = result;
+        }
+        let written = self.written();
+        if written.unpacked {
+            self.fit(resize(unpacked, chunk.len).and_then(|()| unpack(to, elements, unpacked).ok()))?;
+            elements = unpacked;
+        }
+        let offset = self.fit(written.byte_len(to, chunk.element))?;
+        sink.put(self.to + offset as u64, elements).map_err(Trouble::Write)?;
+        Ok(len as u64)
+    }
+
+    /// Reads the items of a chunk from the present place of a stream.
+    pub(super) fn read_next(
+        &self,
+        chunk: &Chunk,
+        stream: &Mutex<dyn Read + Send + '_>,
+        items: &mut Vec<u8>,
+    ) -> Result<(), Trouble> {
+        let len = self.items.byte_len(self.from, chunk.len);
+        self.fit(len.and_then(|len| resize(items, len)))?;
+        let read = stream.lock().unwrap_or_else(PoisonError::into_inner).read_exact(items);
+        read.map_err(|error| {
+            Trouble::Read(match error.kind() {
+                io::ErrorKind::UnexpectedEof => io::Error::new(error.kind(), "it ends before its elements do"),
+                _ => error,
+            })
+        })
+    }
+
+    /// Decodes all elements, and checks that they are as many as the task has.
+    pub(super) fn decode(&self, source: &dyn Decode) -> Result<Vec<u8>, Trouble> {
+        let bytes = source.decode().map_err(Trouble::Read)?;
+        if bytes.len() as u64 == self.bytes() {
+            return Ok(bytes);
+        }
+        Err(Trouble::Read(io::Error::new(io::ErrorKind::InvalidData, "it changed while it was read")))
+    }
+
+    /// A size that must not overflow, or memory that must be there.
+    fn fit<T>(&self, size: Option<T>) -> Result<T, Trouble> {
+        let too_large = || TensorError::TooLarge { data_type: self.from, shape: vec![self.len] };
+        size.ok_or_else(|| Trouble::Cast(too_large().into()))
+    }
+}

@@ -1,0 +1,115 @@
+//! The constants of a model, decoded in one place: initializers, and the values of Constant nodes.
+
+use crate::error::ModelError;
+use crate::external::Files;
+use crate::messages::attribute;
+use crate::rope::{Elements, Stored};
+use crate::tree::{Attribute, Node};
+use onnx_cast::{DataType, Strings};
+use onnx_cast_file::formats::pb::{self, PbError};
+use onnx_cast_file::formats::protobuf::wire::{self, Fields, Value, last};
+
+/// A constant of the model.
+pub(crate) struct Constant<'a> {
+    pub(crate) name: &'a str,
+    /// The TensorProto, where there is one.
+    pub(crate) message: Option<&'a [u8]>,
+    pub(crate) data_type: DataType,
+    pub(crate) shape: Vec<usize>,
+    pub(crate) len: usize,
+    /// `None` for strings.
+    pub(crate) elements: Option<Elements<'a>>,
+}
+
+impl<'a> Constant<'a> {
+    pub(crate) fn of_tensor(name: &'a str, message: &'a [u8], files: &'a Files) -> Result<Self, ModelError> {
+        let elements = files.elements(message)?;
+        let head = pb::head(message).map_err(|problem| {
+            let error = PbError { tensor: name.to_owned(), problem };
+            ModelError::Tensor { place: "constant".to_owned(), error }
+        })?;
+        let (data_type, shape, len) = (head.data_type, head.shape, head.len);
+        Ok(Constant { name, message: Some(message), data_type, shape, len, elements })
+    }
+
+    /// The value of a Constant node that gives a tensor or numbers.
+    pub(crate) fn of_node(node: &Node<'a>, files: &'a Files) -> Result<Option<Self>, ModelError> {
+        let Some((name, value)) = ConstantValue::of_node(node)? else { return Ok(None) };
+        Ok(match value {
+            ConstantValue::Tensor(message) => Some(Constant::of_tensor(name, message, files)?),
+            ConstantValue::Numbers(data_type, shape, bytes) => {
+                let len = shape.first().copied().unwrap_or(1);
+                let elements = Elements::new(Stored::Owned(bytes.into()), data_type, len);
+                Some(Constant { name, message: None, data_type, shape, len, elements: Some(elements) })
+            }
+            ConstantValue::Strings(..) | ConstantValue::Sparse(_) => None,
+        })
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.data_type.byte_len(self.len).unwrap_or(0) as u64
+    }
+}
+
+/// The value of a Constant node.
+pub(crate) enum ConstantValue<'a> {
+    /// A TensorProto.
+    Tensor(&'a [u8]),
+    /// Numbers: type, shape, and the elements as bytes.
+    Numbers(DataType, Vec<usize>, Vec<u8>),
+    Strings(Vec<usize>, Strings),
+    /// A SparseTensorProto.
+    Sparse(&'a [u8]),
+}
+
+impl<'a> ConstantValue<'a> {
+    /// The value of a Constant node with one output and one attribute, and the name of the output.
+    pub(crate) fn of_node(node: &Node<'a>) -> Result<Option<(&'a str, Self)>, ModelError> {
+        let (true, Some(name), [value]) = (node.is("Constant"), node.output(), &node.attributes[..]) else {
+            return Ok(None);
+        };
+        Ok(ConstantValue::of(value)?.map(|value| (name, value)))
+    }
+
+    /// The value in an attribute; `None` where there is none, or it is that of a function's attribute.
+    pub(crate) fn of(value: &Attribute<'a>) -> Result<Option<Self>, ModelError> {
+        let message = value.message;
+        Ok(match value.name {
+            _ if value.refers => None,
+            "value" => last(message, attribute::T, Value::bytes)?.map(ConstantValue::Tensor),
+            "sparse_value" => last(message, attribute::SPARSE_TENSOR, Value::bytes)?.map(ConstantValue::Sparse),
+            "value_float" => {
+                let word = last(message, attribute::F, Value::word)?.unwrap_or_default();
+                Some(ConstantValue::Numbers(DataType::Float, vec![], word.to_vec()))
+            }
+            "value_int" => {
+                let value = last(message, attribute::I, Value::int)?.unwrap_or(0);
+                Some(ConstantValue::Numbers(DataType::Int64, vec![], value.to_le_bytes().to_vec()))
+            }
+            "value_floats" => {
+                let words = wire::fixed32s(message, attribute::FLOATS).collect::<Result<Vec<_>, _>>()?;
+                Some(ConstantValue::Numbers(DataType::Float, vec![words.len()], words.concat()))
+            }
+            "value_ints" => {
+                let words = wire::varints(message, attribute::INTS).map(|word| word.map(u64::to_le_bytes));
+                let words = words.collect::<Result<Vec<_>, _>>()?;
+                Some(ConstantValue::Numbers(DataType::Int64, vec![words.len()], words.concat()))
+            }
+            "value_string" => {
+                let string = last(message, attribute::S, Value::bytes)?.unwrap_or_default();
+                Some(ConstantValue::Strings(vec![], [string].iter().collect()))
+            }
+            "value_strings" => {
+                let mut strings = Strings::new();
+                for field in Fields::new(message) {
+                    let field = field?;
+                    if let (attribute::STRINGS, Value::Bytes(string)) = (field.number, field.value) {
+                        strings.push(string);
+                    }
+                }
+                Some(ConstantValue::Strings(vec![strings.view().len()], strings))
+            }
+            _ => None,
+        })
+    }
+}

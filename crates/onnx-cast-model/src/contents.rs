@@ -1,0 +1,254 @@
+//! What a model holds: its constants, as the tensors of an [`Input`], so that they are listed and compared as those of
+//! any other file, and its Casts. Elements stay where they are.
+
+use crate::constant::{Constant, ConstantValue};
+use crate::error::{Error, ModelError};
+use crate::external::Files;
+use crate::graph::values::{Flow, Step};
+use crate::messages::{function, graph, model, opset, sparse};
+use crate::rope::{self, Base};
+use crate::tree::{Document, Graph, Names, Node, text};
+use onnx_cast::DataType;
+use onnx_cast_file::formats::format::Format;
+use onnx_cast_file::formats::input::{Input, Place, Stored};
+use onnx_cast_file::formats::pb;
+use onnx_cast_file::formats::protobuf::onnx::{entry, tensor};
+use onnx_cast_file::formats::protobuf::wire::{Fields, Value, last};
+use onnx_cast_file::formats::source::{Items, SourceData};
+use onnx_cast_file::io::InputFile;
+use onnx_cast_file::io::map::Mapped;
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What a model is, beside its constants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ModelInfo {
+    /// The version of the model format.
+    pub ir_version: u64,
+    /// The domains that are imported, as they are spelled there (ONNX's own is empty), and their versions.
+    pub opsets: Vec<(String, i64)>,
+    /// The Casts, in the order of the model.
+    pub casts: Vec<CastInfo>,
+}
+
+/// A Cast, a CastLike or a BitCast of a model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CastInfo {
+    /// The node's name, or where it has none, its output's.
+    pub node: String,
+    /// The operator.
+    pub operator: &'static str,
+    /// The type that is cast, where the model tells it.
+    pub from: Option<DataType>,
+    /// The type that it is cast to, likewise.
+    pub to: Option<DataType>,
+    /// The graph by its path; empty for the main graph.
+    pub graph: String,
+}
+
+/// Characters of a name that are taken into a path: every constant within has it.
+const SEGMENT: usize = 128;
+
+/// Opens a model as a file of the constants in it.
+pub(crate) fn open(path: &Path) -> Result<(Input, ModelInfo), Error> {
+    let invalid = |error| Error::model(path, error);
+    let file = InputFile::open(path)?;
+    let bytes = Mapped::of(&file)?;
+    let document = Document::parse(&bytes).map_err(invalid)?;
+    let files = Files::open(path, &document.tensors().map_err(invalid)?).map_err(invalid)?;
+    let (opsets, metadata) = imports(&bytes).map_err(invalid)?;
+    let mut survey = Survey {
+        base: Base { bytes: &bytes, file: &file },
+        files: &files,
+        names: Names::default(),
+        paths: HashMap::new(),
+        types: HashMap::new(),
+        tensors: Vec::new(),
+        casts: Vec::new(),
+    };
+    survey.document(&document).map_err(invalid)?;
+    let Survey { tensors, casts, .. } = survey;
+    let input = Input { file, format: Format::Onnx, tensors, metadata: Some(metadata), message: None };
+    Ok((input, ModelInfo { ir_version: document.ir_version, opsets, casts }))
+}
+
+/// The opsets that a model imports, and its metadata.
+#[expect(clippy::type_complexity, reason = "two lists of pairs")]
+pub(crate) fn imports(message: &[u8]) -> Result<(Vec<(String, i64)>, Vec<(String, String)>), ModelError> {
+    let (mut opsets, mut metadata) = (Vec::new(), Vec::new());
+    for field in Fields::new(message) {
+        let field = field?;
+        match (field.number, field.value) {
+            (model::OPSET_IMPORT, Value::Bytes(import)) => {
+                opsets.push((text(import, opset::DOMAIN)?, last(import, opset::VERSION, Value::int)?.unwrap_or(0)));
+            }
+            (model::METADATA_PROPS, Value::Bytes(pair)) => {
+                metadata.push((text(pair, entry::KEY)?, text(pair, entry::VALUE)?));
+            }
+            _ => {}
+        }
+    }
+    Ok((opsets, metadata))
+}
+
+struct Survey<'a> {
+    base: Base<'a>,
+    files: &'a Files,
+    /// Names of constants, no two of which are the same.
+    names: Names,
+    /// The path of each graph, by its number.
+    paths: HashMap<usize, String>,
+    /// The types of Constant nodes, by graph and place.
+    types: HashMap<(usize, usize), DataType>,
+    tensors: Vec<Stored>,
+    casts: Vec<CastInfo>,
+}
+
+impl<'a> Survey<'a> {
+    fn document(&mut self, document: &Document<'a>) -> Result<(), ModelError> {
+        self.graph(&document.graph, String::new())?;
+        for body in &document.functions {
+            let [domain, name] = [function::DOMAIN, function::NAME].map(|number| text(body.message, number));
+            let (domain, name) = (domain?, name?);
+            let path = if domain.is_empty() { segment(&name) } else { segment(&format!("{domain}:{name}")) };
+            self.graph(body, path)?;
+        }
+        document.bodies().for_each(|body| self.casts(body));
+        Ok(())
+    }
+
+    /// Lists the constants of a graph, and of those within it.
+    fn graph(&mut self, graph: &Graph<'a>, path: String) -> Result<(), ModelError> {
+        for named in &graph.initializers {
+            self.constant(&path, Constant::of_tensor(named.name, named.message, self.files)?)?;
+        }
+        if !graph.sparse.is_empty() {
+            for field in Fields::new(graph.message) {
+                let field = field?;
+                if let (graph::SPARSE_INITIALIZER, Value::Bytes(message)) = (field.number, field.value) {
+                    let values = last(message, sparse::VALUES, Value::bytes)?.unwrap_or_default();
+                    self.sparse(&within(&path, &text(values, tensor::NAME)?), message)?;
+                }
+            }
+        }
+        for (index, node) in graph.nodes.iter().enumerate() {
+            if let Some(data_type) = self.node(&path, node)? {
+                self.types.insert((graph.id, index), data_type);
+            }
+            for attribute in &node.attributes {
+                for (place, inner) in attribute.graphs.iter().enumerate() {
+                    let number = if attribute.graphs.len() > 1 { format!("[{place}]") } else { String::new() };
+                    let named =
+                        if node.name.is_empty() { format!("{}_{index}", node.op_type) } else { node.name.into() };
+                    let inside = format!("{}/{}{number}", segment(&named), segment(attribute.name));
+                    self.graph(inner, within(&path, &inside))?;
+                }
+            }
+        }
+        self.paths.insert(graph.id, path);
+        Ok(())
+    }
+
+    /// Lists the value of a Constant node; its type.
+    fn node(&mut self, path: &str, node: &Node<'a>) -> Result<Option<DataType>, ModelError> {
+        if let Some(constant) = Constant::of_node(node, self.files)? {
+            let data_type = constant.data_type;
+            self.constant(path, constant)?;
+            return Ok(Some(data_type));
+        }
+        match ConstantValue::of_node(node)? {
+            Some((name, ConstantValue::Strings(shape, strings))) => {
+                let len = strings.view().len();
+                self.push(within(path, name), DataType::String, shape, len, Place::Strings(strings));
+                Ok(Some(DataType::String))
+            }
+            Some((name, ConstantValue::Sparse(message))) => {
+                self.sparse(&within(path, name), message)?;
+                Ok(None)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Lists the two tensors that a sparse one consists of.
+    fn sparse(&mut self, name: &str, message: &'a [u8]) -> Result<(), ModelError> {
+        for (number, part) in [(sparse::VALUES, "values"), (sparse::INDICES, "indices")] {
+            if let Some(tensor) = last(message, number, Value::bytes)? {
+                self.constant(name, Constant::of_tensor(part, tensor, self.files)?)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn constant(&mut self, path: &str, constant: Constant<'a>) -> Result<(), ModelError> {
+        let Constant { name, message, data_type, shape, len, elements } = constant;
+        let place = match (elements, message) {
+            (Some(elements), _) => self.place(elements.stored),
+            (None, message) => {
+                let source = pb::parse(message.unwrap_or_default());
+                let source = source.map_err(|error| ModelError::Tensor { place: "constant".to_owned(), error })?;
+                match source.data {
+                    SourceData::Strings(strings) => Place::Strings(strings),
+                    SourceData::Bytes(bytes) => Place::Memory(bytes.into_owned()),
+                }
+            }
+        };
+        self.push(within(path, name), data_type, shape, len, place);
+        Ok(())
+    }
+
+    fn place(&self, stored: rope::Stored<'a>) -> Place {
+        match stored {
+            rope::Stored::File(file, at) => Place::Other(Arc::clone(file), at, Items::PLAIN),
+            rope::Stored::Bytes(bytes) => match self.base.offset(bytes) {
+                Some(at) => Place::File(at, Items::PLAIN),
+                None => Place::Memory(bytes.to_vec()), // none at all, of which no field tells
+            },
+            rope::Stored::Message(message) => match self.base.offset(message.0) {
+                Some(at) => Place::Message(at, message.0.len() as u64),
+                None => Place::Memory(Vec::new()),
+            },
+            rope::Stored::Owned(bytes) => Place::Memory(bytes.to_vec()),
+        }
+    }
+
+    fn push(&mut self, name: String, data_type: DataType, shape: Vec<usize>, len: usize, place: Place) {
+        self.tensors.push(Stored { name: self.names.fresh(name), data_type, shape, len, place });
+    }
+
+    /// Lists the Casts of a body. What a node gives before them tells their types where no declaration does.
+    fn casts(&mut self, body: &Graph<'a>) {
+        let mut flow = Flow::of(body);
+        for step in 0..flow.steps.len() {
+            let Step { node, graph, index, ref inputs, ref outputs } = flow.steps[step];
+            let known = |place: usize| flow.values[inputs.get(place).copied().flatten()?].data_type;
+            let operator = node.casting();
+            let gives = match operator {
+                Some("CastLike") => known(1),
+                Some(_) => node.target(),
+                None if node.is("Constant") => self.types.get(&(graph.id, index)).copied(),
+                None if node.is("Identity") => known(0),
+                None => None,
+            };
+            if let Some(operator) = operator {
+                let name = if node.name.is_empty() { node.output().unwrap_or_default() } else { node.name };
+                let graph = self.paths.get(&graph.id).cloned().unwrap_or_default();
+                self.casts.push(CastInfo { node: name.to_owned(), operator, from: known(0), to: gives, graph });
+            }
+            if let (Some(Some(id)), Some(_)) = (outputs.first().copied(), gives) {
+                flow.values[id].data_type = gives;
+            }
+        }
+    }
+}
+
+fn segment(name: &str) -> String {
+    name.chars().take(SEGMENT).collect()
+}
+
+fn within(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") }
+}

@@ -1,0 +1,210 @@
+//! A model that can be evaluated, from its tree: the nodes resolved to operators, so that an operator that cannot run is
+//! reported before any runs.
+
+use super::{Model, Node, Operation, ValueDecl};
+use crate::constant::ConstantValue;
+use crate::contents::imports;
+use crate::error::ModelError;
+use crate::graph::types::{since, version};
+use crate::messages::{attribute, function, value_info};
+use crate::tree::{self, Document, Graph, text};
+use onnx_cast::ops::{Attribute, Dim};
+use onnx_cast::{BitCast, Cast, CastLike, DataType, Tensor, TensorError};
+use onnx_cast_file::formats::pb;
+use onnx_cast_file::formats::protobuf::wire::{Field, Fields, Value, last};
+use onnx_cast_file::text::Short;
+use std::collections::{HashMap, HashSet};
+
+pub(super) fn read(bytes: &[u8]) -> Result<Model, ModelError> {
+    let document = Document::parse(bytes)?;
+    // `run` takes no model that the other commands refuse, although it reads less of it.
+    document.tensors()?;
+    imports(bytes)?;
+    if let Some(body) = document.functions.first() {
+        let (name, domain) = (text(body.message, function::NAME)?, text(body.message, function::DOMAIN)?);
+        return Err(ModelError::Function { name, domain });
+    }
+    let mut model = read_graph(&document.graph, document.opset.ok_or(ModelError::NoOpset)?)?;
+    // Before version 4 every initializer had to be an input too. Such an input is a constant, not a default value.
+    if document.ir_version < 4 {
+        model.inputs.retain(|input| !model.initializers.contains_key(&input.name));
+    }
+    Ok(model)
+}
+
+fn read_graph(graph: &Graph<'_>, opset: i64) -> Result<Model, ModelError> {
+    if !graph.sparse.is_empty() {
+        return Err(ModelError::Sparse);
+    }
+    let inputs = graph.inputs.iter().map(|input| read_declaration("input", input.message)).collect::<Result<_, _>>()?;
+    let outputs =
+        graph.outputs.iter().map(|output| read_declaration("output", output.message)).collect::<Result<_, _>>()?;
+    let mut initializers = HashMap::new();
+    for named in &graph.initializers {
+        let tensor = pb::read(named.message);
+        let tensor = tensor.map_err(|error| ModelError::Tensor { place: "initializer".to_owned(), error })?;
+        if initializers.contains_key(&tensor.name) {
+            return Err(ModelError::Twice { name: tensor.name });
+        }
+        initializers.insert(tensor.name, tensor.tensor);
+    }
+    let nodes = graph.nodes.iter().enumerate().map(|(index, node)| read_node(node, index, opset));
+    let model = Model { opset, inputs, outputs, initializers, nodes: nodes.collect::<Result<_, _>>()? };
+    check_order(&model)?;
+    Ok(model)
+}
+
+/// Whether every value is given once, before it is read.
+fn check_order(model: &Model) -> Result<(), ModelError> {
+    let mut known: HashSet<&str> = HashSet::new();
+    for input in &model.inputs {
+        if !known.insert(&input.name) {
+            return Err(ModelError::Twice { name: input.name.clone() });
+        }
+    }
+    // An initializer may stand for an input's default, so it may have the name of one.
+    known.extend(model.initializers.keys().map(String::as_str));
+    for node in &model.nodes {
+        if let Some(name) = node.inputs.iter().find(|name| !known.contains(name.as_str())) {
+            return Err(ModelError::NoValue { reader: node.label.clone(), name: name.clone() });
+        }
+        if !known.insert(&node.output) {
+            return Err(ModelError::Twice { name: node.output.clone() });
+        }
+    }
+    match model.outputs.iter().find(|output| !known.contains(output.name.as_str())) {
+        Some(output) => Err(ModelError::NoValue { reader: "output".to_owned(), name: output.name.clone() }),
+        None => Ok(()),
+    }
+}
+
+fn read_declaration(kind: &'static str, message: &[u8]) -> Result<ValueDecl, ModelError> {
+    let name = text(message, value_info::NAME)?;
+    let mut declaration = ValueDecl { name, data_type: None, shape: None };
+    let Some(of_type) = last(message, value_info::TYPE, Value::bytes)? else { return Ok(declaration) };
+    let wrong = |what: String| ModelError::Declaration { kind, name: declaration.name.clone(), what };
+    let mut tensor_type = None;
+    for field in Fields::new(of_type) {
+        const DENOTATION: u32 = 6;
+        match field? {
+            Field { number: value_info::TENSOR_TYPE, value: Value::Bytes(bytes), .. } => tensor_type = Some(bytes),
+            Field { number: DENOTATION, .. } => {}
+            // Sequences, maps, optionals, sparse tensors.
+            _ => return Err(wrong("is not a tensor".to_owned())),
+        }
+    }
+    let Some(tensor_type) = tensor_type else { return Ok(declaration) };
+    let number = last(tensor_type, value_info::ELEM_TYPE, Value::int)?.unwrap_or(0);
+    let data_type = match number {
+        0 => return Err(wrong("the element type is UNDEFINED".to_owned())),
+        number => DataType::from_onnx(number).ok_or_else(|| wrong(format!("{number} is no element type")))?,
+    };
+    if let Some(shape) = last(tensor_type, value_info::SHAPE, Value::bytes)? {
+        let mut dims = Vec::new();
+        for field in Fields::new(shape) {
+            let field = field?;
+            if let (value_info::DIM, Value::Bytes(dim)) = (field.number, field.value) {
+                dims.push(read_dim(dim)?);
+            }
+        }
+        declaration.shape = Some(dims);
+    }
+    declaration.data_type = Some(data_type);
+    Ok(declaration)
+}
+
+fn read_dim(message: &[u8]) -> Result<Dim, ModelError> {
+    if let Some(value) = last(message, value_info::DIM_VALUE, Value::int)? {
+        // Some exporters write -1 for "not known".
+        return Ok(u64::try_from(value).map_or(Dim::Unknown, Dim::Known));
+    }
+    let name = text(message, value_info::DIM_PARAM)?;
+    Ok(if name.is_empty() { Dim::Unknown } else { Dim::Symbol(name) })
+}
+
+fn read_node(node: &tree::Node<'_>, index: usize, opset: i64) -> Result<Node, ModelError> {
+    let (label, op_type) = (node.label(index), node.op_type.to_owned());
+    if !tree::is_default(node.domain) {
+        return Err(ModelError::Operator { node: label, op_type, domain: node.domain.to_owned() });
+    }
+    let wrong = |error| ModelError::Attributes { node: label.clone(), error };
+    let lent: Vec<Attribute<'_>> = node.attributes.iter().map(tree::Attribute::lend).collect();
+    let (operation, want) = match node.op_type {
+        "Cast" => (Operation::Cast(Cast::from_node(opset, &lent).map_err(wrong)?), 1),
+        "CastLike" => (Operation::CastLike(CastLike::from_node(opset, &lent).map_err(wrong)?), 2),
+        "BitCast" => (Operation::BitCast(BitCast::from_node(opset, &lent).map_err(wrong)?), 1),
+        "Constant" => (Operation::Constant(read_constant(&label, &node.attributes, opset)?), 0),
+        "Identity" => match node.attributes.first() {
+            None => (Operation::Identity, 1),
+            Some(first) => {
+                let what = format!("Identity has no attribute `{}`", Short(first.name));
+                return Err(ModelError::Constant { node: label, what });
+            }
+        },
+        _ => return Err(ModelError::Operator { node: label, op_type, domain: String::new() }),
+    };
+    // Trailing empty names stand for inputs that are left out.
+    let got = node.inputs.iter().rposition(|name| !name.is_empty()).map_or(0, |last| last + 1);
+    if got != want {
+        return Err(ModelError::InputCount { node: label, got, want });
+    }
+    let inputs = node.inputs.iter().take(got).map(|&name| name.to_owned()).collect();
+    let [output] = node.outputs[..] else {
+        return Err(ModelError::OutputCount { node: label, got: node.outputs.len() });
+    };
+    Ok(Node { label, operation, inputs, output: output.to_owned() })
+}
+
+/// The value of a Constant node, checked against the operator's version.
+fn read_constant(label: &str, attributes: &[tree::Attribute<'_>], opset: i64) -> Result<Tensor, ModelError> {
+    use attribute::kind;
+    // Name, kind, first version.
+    const VALUES: [(&str, u64, i64); 7] = [
+        ("value", kind::TENSOR, 1),
+        ("value_float", kind::FLOAT, 12),
+        ("value_floats", kind::FLOATS, 12),
+        ("value_int", kind::INT, 12),
+        ("value_ints", kind::INTS, 12),
+        ("value_string", kind::STRING, 12),
+        ("value_strings", kind::STRINGS, 12),
+    ];
+    let wrong = |what| ModelError::Constant { node: label.to_owned(), what };
+    let version = version(true, opset);
+    let [value] = attributes else {
+        return Err(wrong(format!("{} attributes (want one, the value)", attributes.len())));
+    };
+    let name = Short(value.name);
+    let Some((_, kind, first)) = VALUES.iter().find(|(known, ..)| *known == value.name) else {
+        return Err(wrong(match value.name {
+            "sparse_value" => "sparse_value is not supported".to_owned(),
+            _ => format!("Constant-{version} has no attribute `{name}`"),
+        }));
+    };
+    if *first > version {
+        return Err(wrong(format!(
+            "Constant-{version} has no attribute `{name}` (Constant-{first} is the first that has it)"
+        )));
+    }
+    if *kind != value.kind {
+        return Err(wrong(format!("attribute `{name}` is of the wrong kind")));
+    }
+    let checked = |tensor: Result<Tensor, TensorError>| {
+        tensor.map_err(|error| ModelError::Cast { node: label.to_owned(), error: error.into() })
+    };
+    let tensor =
+        |message: &[u8]| pb::read(message).map_err(|error| ModelError::Tensor { place: label.to_owned(), error });
+    let tensor = match ConstantValue::of(value)? {
+        Some(ConstantValue::Tensor(message)) => tensor(message)?.tensor,
+        Some(ConstantValue::Numbers(data_type, shape, bytes)) => checked(Tensor::new(data_type, shape, bytes))?,
+        Some(ConstantValue::Strings(shape, strings)) => checked(Tensor::strings(shape, strings))?,
+        // A value that is not there is an empty message.
+        Some(ConstantValue::Sparse(_)) | None => tensor(&[])?.tensor,
+    };
+    let data_type = tensor.data_type();
+    let first = since(true, data_type);
+    if first.is_none_or(|first| first > version) {
+        let (node, operator) = (label.to_owned(), "Constant");
+        return Err(ModelError::Type { node, operator, version, data_type, since: first });
+    }
+    Ok(tensor)
+}

@@ -1,0 +1,160 @@
+//! A model, evaluated. A value lives until its last reader, which may take its memory.
+
+use super::{Model, Node, Operation, ValueDecl};
+use crate::error::ModelError;
+use crate::graph::types::{since, version};
+use onnx_cast::ops::Dim;
+use onnx_cast::{Tensor, TensorView};
+use onnx_cast_file::NamedTensor;
+use std::collections::HashMap;
+
+/// A value of the graph: the model's own, or computed.
+enum Held<'a> {
+    Model(&'a Tensor),
+    Computed(Tensor),
+}
+
+impl Held<'_> {
+    fn view(&self) -> TensorView<'_> {
+        match self {
+            Held::Model(tensor) => tensor.view(),
+            Held::Computed(tensor) => tensor.view(),
+        }
+    }
+
+    fn into_tensor(self) -> Tensor {
+        match self {
+            Held::Model(tensor) => tensor.clone(),
+            Held::Computed(tensor) => tensor,
+        }
+    }
+}
+
+/// The values at hand, each with the number of readers to come.
+struct Values<'a> {
+    held: HashMap<&'a str, Held<'a>>,
+    readers: HashMap<&'a str, usize>,
+}
+
+impl<'a> Values<'a> {
+    fn new(model: &'a Model) -> Self {
+        let mut readers = HashMap::new();
+        let read = model.nodes.iter().flat_map(|node| &node.inputs);
+        for name in read.chain(model.outputs.iter().map(|output| &output.name)) {
+            *readers.entry(name.as_str()).or_insert(0) += 1;
+        }
+        Values { held: HashMap::new(), readers }
+    }
+
+    fn put(&mut self, name: &'a str, value: Held<'a>) {
+        if self.readers.contains_key(name) {
+            self.held.insert(name, value);
+        }
+    }
+
+    /// The value for one of its readers: the memory itself for the last one.
+    fn take(&mut self, reader: &str, name: &'a str) -> Result<Held<'a>, ModelError> {
+        let missing = || ModelError::NoValue { reader: reader.to_owned(), name: name.to_owned() };
+        let left = self.readers.get_mut(name).ok_or_else(missing)?;
+        *left = left.saturating_sub(1);
+        if *left == 0 {
+            return self.held.remove(name).ok_or_else(missing);
+        }
+        Ok(match self.held.get(name).ok_or_else(missing)? {
+            Held::Model(tensor) => Held::Model(tensor),
+            Held::Computed(tensor) => Held::Computed(tensor.clone()),
+        })
+    }
+}
+
+pub(crate) fn run(model: &Model, inputs: Vec<NamedTensor>) -> Result<Vec<NamedTensor>, ModelError> {
+    let mut values = Values::new(model);
+    for (name, tensor) in &model.initializers {
+        values.put(name, Held::Model(tensor));
+    }
+    let mut given: HashMap<String, Tensor> = HashMap::new();
+    for NamedTensor { name, tensor } in inputs {
+        if !model.inputs.iter().any(|input| input.name == name) {
+            let inputs = model.inputs.iter().map(|input| input.name.clone()).collect();
+            return Err(ModelError::UnknownInput { name, inputs });
+        }
+        if given.contains_key(&name) {
+            return Err(ModelError::Twice { name });
+        }
+        given.insert(name, tensor);
+    }
+    for input in &model.inputs {
+        match given.remove(&input.name) {
+            Some(tensor) => {
+                check("input", input, &tensor.view())?;
+                values.put(&input.name, Held::Computed(tensor));
+            }
+            None if model.initializers.contains_key(&input.name) => {}
+            None => return Err(ModelError::MissingInput { name: input.name.clone() }),
+        }
+    }
+    for node in &model.nodes {
+        let result = evaluate(model, node, &mut values)?;
+        values.put(&node.output, result);
+    }
+    let mut outputs = Vec::with_capacity(model.outputs.len());
+    for output in &model.outputs {
+        let tensor = values.take("output", &output.name)?.into_tensor();
+        check("output", output, &tensor.view())?;
+        outputs.push(NamedTensor { name: output.name.clone(), tensor });
+    }
+    Ok(outputs)
+}
+
+fn evaluate<'a>(model: &'a Model, node: &'a Node, values: &mut Values<'a>) -> Result<Held<'a>, ModelError> {
+    let failed = |error| ModelError::Cast { node: node.label.clone(), error };
+    let mut input = |index: usize| {
+        let name = node.inputs.get(index).map_or("", String::as_str);
+        values.take(&node.label, name)
+    };
+    let tensor = match &node.operation {
+        Operation::Constant(tensor) => return Ok(Held::Model(tensor)),
+        Operation::Identity => {
+            let value = input(0)?;
+            let data_type = value.view().data_type();
+            let (version, since) = (version(false, model.opset), since(false, data_type));
+            if since.is_none_or(|since| since > version) {
+                let (node, operator) = (node.label.clone(), "Identity");
+                return Err(ModelError::Type { node, operator, version, data_type, since });
+            }
+            return Ok(value);
+        }
+        Operation::Cast(cast) => match input(0)? {
+            Held::Model(tensor) => cast.run(&tensor.view()),
+            Held::Computed(tensor) => cast.run_owned(tensor),
+        },
+        Operation::BitCast(cast) => match input(0)? {
+            Held::Model(tensor) => cast.run(&tensor.view()),
+            Held::Computed(tensor) => cast.run_owned(tensor),
+        },
+        Operation::CastLike(cast) => {
+            let value = input(0)?;
+            let target = input(1)?.view().data_type();
+            cast.run(&value.view(), target)
+        }
+    };
+    Ok(Held::Computed(tensor.map_err(failed)?))
+}
+
+/// Holds a value against its declaration.
+fn check(kind: &'static str, declared: &ValueDecl, value: &TensorView<'_>) -> Result<(), ModelError> {
+    let got = value.data_type();
+    if let Some(want) = declared.data_type
+        && want != got
+    {
+        return Err(ModelError::ValueType { kind, name: declared.name.clone(), got, want });
+    }
+    let Some(want) = &declared.shape else { return Ok(()) };
+    let shape = value.shape();
+    let fits = |(dim, &got): (&Dim, &usize)| !matches!(dim, Dim::Known(known) if *known != got as u64);
+    if want.len() != shape.len() || !want.iter().zip(shape).all(fits) {
+        let (name, got, want) = (declared.name.clone(), shape.to_vec(), want.clone());
+        return Err(ModelError::ValueShape { kind, name, got, want });
+    }
+    Ok(())
+}

@@ -1,0 +1,189 @@
+//! External data: elements that a TensorProto has in another file (onnx.proto, `TensorProto.external_data`).
+//!
+//! A location is a path relative to the model's folder. It may not leave that folder, by its text or by a link, since a
+//! model from elsewhere could then have any file of this machine copied into its output.
+
+use crate::error::ModelError;
+use crate::error::external::ExternalProblem;
+use crate::rope::{Elements, Message, Stored};
+use crate::tree::utf8;
+use onnx_cast_file::formats::pb;
+use onnx_cast_file::formats::protobuf::onnx::{entry, tensor};
+use onnx_cast_file::formats::protobuf::wire::{Fields, Value, last};
+use onnx_cast_file::io::InputFile;
+use std::collections::HashMap;
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+/// The entries of `external_data` that are read.
+struct Reference<'a> {
+    location: &'a str,
+    offset: u64,
+    length: Option<u64>,
+}
+
+impl<'a> Reference<'a> {
+    fn read(message: &'a [u8]) -> Result<Reference<'a>, Trouble> {
+        let (mut location, mut offset, mut length) = (None, 0, None);
+        for field in Fields::new(message) {
+            let field = field?;
+            let (tensor::EXTERNAL_DATA, Value::Bytes(bytes)) = (field.number, field.value) else { continue };
+            let key = last(bytes, entry::KEY, Value::bytes)?.unwrap_or_default();
+            let value = utf8(last(bytes, entry::VALUE, Value::bytes)?.unwrap_or_default())?;
+            let number = |key| value.parse().map_err(|_| ExternalProblem::Number { key, value: value.to_owned() });
+            match key {
+                b"location" => location = Some(value),
+                b"offset" => offset = number("offset")?,
+                b"length" => length = Some(number("length")?),
+                _ => {}
+            }
+        }
+        let location = location.ok_or(ExternalProblem::NoLocation)?;
+        Ok(Reference { location, offset, length })
+    }
+}
+
+/// A fault of the message, or of what it refers to.
+enum Trouble {
+    Model(ModelError),
+    External(ExternalProblem),
+}
+
+impl<E: Into<ModelError>> From<E> for Trouble {
+    fn from(error: E) -> Self {
+        Trouble::Model(error.into())
+    }
+}
+
+impl From<ExternalProblem> for Trouble {
+    fn from(problem: ExternalProblem) -> Self {
+        Trouble::External(problem)
+    }
+}
+
+impl Trouble {
+    fn of(self, message: &[u8]) -> ModelError {
+        match self {
+            Trouble::Model(error) => error,
+            Trouble::External(problem) => ModelError::External { tensor: tensor_name(message), problem },
+        }
+    }
+}
+
+/// A tensor's name for an error.
+pub(crate) fn tensor_name(message: &[u8]) -> String {
+    let name = last(message, tensor::NAME, Value::bytes).ok().flatten().unwrap_or_default();
+    String::from_utf8_lossy(name).into_owned()
+}
+
+/// The files of external data of a model, each opened once.
+pub(crate) struct Files {
+    by_location: HashMap<String, Arc<InputFile>>,
+    /// Where they are, links resolved.
+    pub(crate) paths: Vec<PathBuf>,
+}
+
+impl fmt::Debug for Files {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Files").field("paths", &self.paths).finish()
+    }
+}
+
+impl Files {
+    /// Opens every file that the tensors of a model refer to; each tensor is a message and whether it is a part of a
+    /// sparse one.
+    pub(crate) fn open(model: &Path, tensors: &[(&[u8], bool)]) -> Result<Files, ModelError> {
+        let mut files = Files { by_location: HashMap::new(), paths: Vec::new() };
+        let folder = match model.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        for &(message, sparse) in tensors {
+            if !is_external(message) {
+                continue;
+            }
+            let opened = (|| {
+                if sparse {
+                    return Err(ExternalProblem::Sparse.into());
+                }
+                files.open_at(folder, Reference::read(message)?.location)
+            })();
+            opened.map_err(|trouble: Trouble| trouble.of(message))?;
+        }
+        Ok(files)
+    }
+
+    fn open_at(&mut self, folder: &Path, location: &str) -> Result<(), Trouble> {
+        if self.by_location.contains_key(location) {
+            return Ok(());
+        }
+        let named = || location.to_owned();
+        let relative = Path::new(location);
+        let plain = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
+        if !relative.components().all(plain) || !relative.components().any(|part| part != Component::CurDir) {
+            return Err(ExternalProblem::Path { location: named() }.into());
+        }
+        let refuse = |error: io::Error| ExternalProblem::Open { location: named(), error: error.to_string() };
+        let folder = fs::canonicalize(folder).map_err(refuse)?;
+        let path = fs::canonicalize(folder.join(relative)).map_err(refuse)?;
+        if !path.starts_with(&folder) {
+            return Err(ExternalProblem::Link { location: named() }.into());
+        }
+        if !fs::metadata(&path).map_err(refuse)?.is_file() {
+            return Err(refuse(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")).into());
+        }
+        let file = InputFile::open(&path).map_err(|error| refuse(error.error))?;
+        self.by_location.insert(named(), Arc::new(file));
+        if !self.paths.contains(&path) {
+            self.paths.push(path);
+        }
+        Ok(())
+    }
+
+    /// The elements of a tensor, wherever they are. `None` for strings.
+    pub(crate) fn elements<'a>(&'a self, message: &'a [u8]) -> Result<Option<Elements<'a>>, ModelError> {
+        let invalid = |problem| {
+            let error = pb::PbError { tensor: tensor_name(message), problem };
+            ModelError::Tensor { place: "constant".to_owned(), error }
+        };
+        let head = pb::head(message).map_err(invalid)?;
+        let (from, len) = (head.data_type, head.len);
+        let stored = if head.external {
+            self.external(message, &head).map_err(|trouble| trouble.of(message))?
+        } else if from == onnx_cast::DataType::String {
+            return Ok(None);
+        } else if let Some(raw) = head.raw().map_err(invalid)? {
+            Stored::Bytes(raw)
+        } else {
+            // Read once to know that it can be read, which is what the length that is written rests on.
+            pb::parse(message).map_err(|error| ModelError::Tensor { place: "constant".to_owned(), error })?;
+            Stored::Message(Message(message))
+        };
+        Ok(Some(Elements::new(stored, from, len)))
+    }
+
+    fn external<'a>(&'a self, message: &'a [u8], head: &pb::Head<'_>) -> Result<Stored<'a>, Trouble> {
+        let data_type = head.data_type;
+        let want = data_type.byte_len(head.len).ok_or(ExternalProblem::Strings)? as u64;
+        let Reference { location, offset, length } = Reference::read(message)?;
+        if let Some(got) = length
+            && got != want
+        {
+            return Err(ExternalProblem::Length { data_type, got, want }.into());
+        }
+        let file = self.by_location.get(location).ok_or(ExternalProblem::NoLocation)?;
+        let size = file.len();
+        if offset.checked_add(want).is_none_or(|end| end > size) {
+            return Err(ExternalProblem::End { location: location.to_owned(), size, offset, want }.into());
+        }
+        Ok(Stored::File(file, offset))
+    }
+}
+
+/// Whether a TensorProto has its elements in another file.
+pub(crate) fn is_external(message: &[u8]) -> bool {
+    last(message, tensor::DATA_LOCATION, Value::varint).is_ok_and(|location| location == Some(1))
+}

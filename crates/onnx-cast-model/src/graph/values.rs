@@ -1,0 +1,181 @@
+//! Where the values of a body come from and who reads them, through the graphs within it.
+
+use crate::tree::{Declared, Graph, Node};
+use onnx_cast::DataType;
+use onnx_cast_file::formats::pb;
+use std::collections::{HashMap, HashSet};
+
+/// The place of a value in [`Flow::values`].
+pub(crate) type Id = usize;
+
+/// A value: what an input, an initializer or a node gives.
+#[derive(Debug)]
+pub(crate) struct Value<'a> {
+    /// Its name, which may be a new one.
+    pub(crate) name: &'a str,
+    /// The graph that it is of.
+    pub(crate) graph: usize,
+    pub(crate) origin: Origin,
+    /// Its type, as far as the model tells it.
+    pub(crate) data_type: Option<DataType>,
+    pub(crate) reads: HashSet<Read>,
+    /// How many outputs of graphs it is.
+    pub(crate) outputs: usize,
+}
+
+/// What gives a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// An initializer, and the input of the same name.
+    Initializer(usize, Option<usize>),
+    /// An output of the node of a step.
+    Node(usize, usize),
+    /// An input, or a sparse initializer.
+    Other,
+}
+
+/// An input of the node of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Read {
+    pub(crate) step: usize,
+    pub(crate) input: usize,
+}
+
+/// A node, and the values that it reads and gives; `None` where an input is left out or nothing before it gives it.
+#[derive(Debug)]
+pub(crate) struct Step<'t, 'a> {
+    pub(crate) node: &'t Node<'a>,
+    pub(crate) graph: &'t Graph<'a>,
+    pub(crate) index: usize,
+    pub(crate) inputs: Vec<Option<Id>>,
+    pub(crate) outputs: Vec<Option<Id>>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Flow<'t, 'a> {
+    pub(crate) values: Vec<Value<'a>>,
+    /// Every node, followed by those of the graphs within it.
+    pub(crate) steps: Vec<Step<'t, 'a>>,
+    /// By their numbers.
+    pub(crate) graphs: HashMap<usize, &'t Graph<'a>>,
+    parents: HashMap<usize, usize>,
+    /// How often a graph gives a name to a value.
+    names: HashMap<(usize, &'a str), usize>,
+    /// Names that nothing gave a value to when they were read.
+    unknown: HashSet<&'a str>,
+    scopes: Vec<HashMap<&'a str, Id>>,
+}
+
+impl<'t, 'a> Flow<'t, 'a> {
+    pub(crate) fn of(body: &'t Graph<'a>) -> Self {
+        let mut flow = Flow::default();
+        flow.read(body);
+        flow
+    }
+
+    fn read(&mut self, graph: &'t Graph<'a>) {
+        self.graphs.insert(graph.id, graph);
+        self.scopes.push(HashMap::new());
+        let declared: HashMap<&str, DataType> = graph
+            .value_info
+            .iter()
+            .chain(&graph.outputs)
+            .filter_map(|declared: &Declared<'_>| Some((declared.name, declared.data_type?)))
+            .collect();
+        for input in &graph.inputs {
+            self.define(graph.id, input.name, Origin::Other, input.data_type);
+        }
+        let inputs: HashMap<&str, usize> =
+            graph.inputs.iter().enumerate().map(|(index, input)| (input.name, index)).collect();
+        for (index, named) in graph.initializers.iter().enumerate() {
+            let data_type = pb::head(named.message).ok().map(|head| head.data_type);
+            let input = inputs.get(named.name).copied();
+            let origin = Origin::Initializer(index, input);
+            match input.and_then(|_| self.resolve(named.name)) {
+                Some(id) if self.values[id].origin == Origin::Other => {
+                    self.values[id].origin = origin;
+                    self.values[id].data_type = data_type;
+                }
+                _ => drop(self.define(graph.id, named.name, origin, data_type)),
+            }
+        }
+        for name in &graph.sparse {
+            self.define(graph.id, name, Origin::Other, None);
+        }
+        for (index, node) in graph.nodes.iter().enumerate() {
+            let step = self.steps.len();
+            let inputs: Vec<_> = node.inputs.iter().map(|name| self.resolve(name)).collect();
+            for (input, id) in inputs.iter().enumerate() {
+                match id {
+                    Some(id) => drop(self.values[*id].reads.insert(Read { step, input })),
+                    None => drop(self.unknown.insert(node.inputs[input])),
+                }
+            }
+            self.steps.push(Step { node, graph, index, inputs, outputs: Vec::new() });
+            for within in node.graphs() {
+                self.parents.insert(within.id, graph.id);
+                self.read(within);
+            }
+            for (place, name) in node.outputs.iter().enumerate() {
+                let data_type = declared.get(name).copied();
+                let id = (!name.is_empty()).then(|| self.define(graph.id, name, Origin::Node(step, place), data_type));
+                self.steps[step].outputs.push(id);
+            }
+        }
+        for output in &graph.outputs {
+            if let Some(id) = self.resolve(output.name) {
+                self.values[id].outputs += 1;
+            }
+        }
+        self.scopes.pop();
+    }
+
+    fn resolve(&self, name: &str) -> Option<Id> {
+        if name.is_empty() {
+            return None; // an input that is left out
+        }
+        self.scopes.iter().rev().find_map(|scope| scope.get(name)).copied()
+    }
+
+    fn define(&mut self, graph: usize, name: &'a str, origin: Origin, data_type: Option<DataType>) -> Id {
+        let id = self.values.len();
+        self.values.push(Value { name, graph, origin, data_type, reads: HashSet::new(), outputs: 0 });
+        *self.names.entry((graph, name)).or_default() += 1;
+        if let Some(scope) = self.scopes.last_mut() {
+            scope.insert(name, id);
+        }
+        id
+    }
+
+    /// Whether `name` means a value of `graph`, and one only, to the nodes of the graph `at`.
+    pub(crate) fn means(&self, name: &str, graph: usize, mut at: usize) -> bool {
+        if self.unknown.contains(name) {
+            return false;
+        }
+        while at != graph {
+            let Some(&parent) = self.parents.get(&at) else { return false };
+            if self.names.contains_key(&(at, name)) {
+                return false;
+            }
+            at = parent;
+        }
+        self.names.get(&(graph, name)) == Some(&1)
+    }
+
+    /// Whether all that reads a value could read it by the name of a value of `graph`.
+    pub(crate) fn all_know(&self, id: Id, name: &str, graph: usize) -> bool {
+        self.values[id].reads.iter().all(|read| self.means(name, graph, self.steps[read.step].graph.id))
+    }
+
+    /// Has a node read another value.
+    pub(crate) fn redirect(&mut self, read: Read, from: Id, to: Id) {
+        self.values[from].reads.remove(&read);
+        self.values[to].reads.insert(read);
+        self.steps[read.step].inputs[read.input] = Some(to);
+    }
+
+    /// Whether nothing has a use for a value.
+    pub(crate) fn is_unused(&self, id: Id) -> bool {
+        self.values[id].reads.is_empty() && self.values[id].outputs == 0
+    }
+}

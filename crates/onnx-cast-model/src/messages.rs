@@ -1,0 +1,103 @@
+//! The field numbers of the messages of a model (onnx.proto) that are read here.
+
+/// `ModelProto`.
+pub(crate) mod model {
+    pub(crate) const IR_VERSION: u32 = 1;
+    pub(crate) const GRAPH: u32 = 7;
+    pub(crate) const OPSET_IMPORT: u32 = 8;
+    pub(crate) const METADATA_PROPS: u32 = 14;
+    pub(crate) const TRAINING_INFO: u32 = 20;
+    pub(crate) const FUNCTIONS: u32 = 25;
+}
+
+/// `OperatorSetIdProto`.
+pub(crate) mod opset {
+    pub(crate) const DOMAIN: u32 = 1;
+    pub(crate) const VERSION: u32 = 2;
+}
+
+/// `GraphProto`.
+pub(crate) mod graph {
+    pub(crate) const NODE: u32 = 1;
+    pub(crate) const INITIALIZER: u32 = 5;
+    pub(crate) const INPUT: u32 = 11;
+    pub(crate) const OUTPUT: u32 = 12;
+    pub(crate) const VALUE_INFO: u32 = 13;
+    pub(crate) const SPARSE_INITIALIZER: u32 = 15;
+}
+
+/// `FunctionProto`.
+pub(crate) mod function {
+    pub(crate) const NAME: u32 = 1;
+    pub(crate) const INPUT: u32 = 4;
+    pub(crate) const OUTPUT: u32 = 5;
+    pub(crate) const NODE: u32 = 7;
+    pub(crate) const OPSET_IMPORT: u32 = 9;
+    pub(crate) const DOMAIN: u32 = 10;
+    pub(crate) const VALUE_INFO: u32 = 12;
+}
+
+/// `SparseTensorProto`.
+pub(crate) mod sparse {
+    pub(crate) const VALUES: u32 = 1;
+    pub(crate) const INDICES: u32 = 2;
+}
+
+/// `ValueInfoProto`, and what its type holds.
+pub(crate) mod value_info {
+    pub(crate) const NAME: u32 = 1;
+    pub(crate) const TYPE: u32 = 2;
+    /// `TypeProto.tensor_type`.
+    pub(crate) const TENSOR_TYPE: u32 = 1;
+    /// `TypeProto.Tensor.elem_type`.
+    pub(crate) const ELEM_TYPE: u32 = 1;
+    /// `TypeProto.Tensor.shape`.
+    pub(crate) const SHAPE: u32 = 2;
+    /// `TensorShapeProto.dim`.
+    pub(crate) const DIM: u32 = 1;
+    /// `TensorShapeProto.Dimension.dim_value`.
+    pub(crate) const DIM_VALUE: u32 = 1;
+    /// `TensorShapeProto.Dimension.dim_param`.
+    pub(crate) const DIM_PARAM: u32 = 2;
+}
+
+/// `NodeProto`.
+pub(crate) mod node {
+    pub(crate) const INPUT: u32 = 1;
+    pub(crate) const OUTPUT: u32 = 2;
+    pub(crate) const NAME: u32 = 3;
+    pub(crate) const OP_TYPE: u32 = 4;
+    pub(crate) const ATTRIBUTE: u32 = 5;
+    pub(crate) const DOMAIN: u32 = 7;
+}
+
+/// `AttributeProto`.
+pub(crate) mod attribute {
+    pub(crate) const NAME: u32 = 1;
+    pub(crate) const F: u32 = 2;
+    pub(crate) const I: u32 = 3;
+    pub(crate) const S: u32 = 4;
+    pub(crate) const T: u32 = 5;
+    pub(crate) const G: u32 = 6;
+    pub(crate) const FLOATS: u32 = 7;
+    pub(crate) const INTS: u32 = 8;
+    pub(crate) const STRINGS: u32 = 9;
+    pub(crate) const TENSORS: u32 = 10;
+    pub(crate) const GRAPHS: u32 = 11;
+    pub(crate) const TYPE: u32 = 20;
+    pub(crate) const REF_ATTR_NAME: u32 = 21;
+    pub(crate) const SPARSE_TENSOR: u32 = 22;
+    pub(crate) const SPARSE_TENSORS: u32 = 23;
+
+    /// `AttributeProto.AttributeType`.
+    pub(crate) mod kind {
+        pub(crate) const UNDEFINED: u64 = 0;
+        pub(crate) const FLOAT: u64 = 1;
+        pub(crate) const INT: u64 = 2;
+        pub(crate) const STRING: u64 = 3;
+        pub(crate) const TENSOR: u64 = 4;
+        pub(crate) const FLOATS: u64 = 6;
+        pub(crate) const INTS: u64 = 7;
+        pub(crate) const STRINGS: u64 = 8;
+    }
+}

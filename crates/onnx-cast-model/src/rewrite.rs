@@ -1,0 +1,244 @@
+//! A model, rewritten. It is read as a tree over its bytes (`tree.rs`), the work is a list of edits, and the output is a
+//! rope of stretches of the input, new bytes and elements that are cast while they are written (`rope.rs`, `emit.rs`). So
+//! a model of any size takes as much memory as its structure, and what no edit touches stays byte for byte.
+
+use crate::emit::{self, Edits, Layout};
+use crate::error::{Error, ModelError};
+use crate::exchange::{Exchange, free_name};
+use crate::external::Files;
+use crate::rope::{Base, Rope};
+use crate::tree::Document;
+use onnx_cast_file::formats::pb::MAX_MESSAGE;
+use onnx_cast_file::io::map::Mapped;
+use onnx_cast_file::io::progress::{Meter, Watch};
+use onnx_cast_file::io::{AtomicFile, InputFile, IoError};
+use onnx_cast_file::pipeline::{self, InPlace, Task, Trouble};
+use onnx_cast_file::{FileError, Storage};
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Component, Path};
+
+/// As other tools have it: what is smaller is not worth a place in another file.
+const DEFAULT_THRESHOLD: u64 = 1024;
+
+/// What all rewriting has in common.
+pub(crate) struct Request<'r> {
+    pub(crate) storage: &'r Storage,
+    /// Write nothing, and report what would be done.
+    pub(crate) dry_run: bool,
+    /// Threads at most.
+    pub(crate) threads: Option<usize>,
+    pub(crate) watch: Option<&'r Watch>,
+    /// Called whenever a file has changed under its name, for tests.
+    pub(crate) step: &'r dyn Fn(),
+}
+
+/// Reads a model, has it edited, and writes the result, unless that is not wanted. What the edit returns is judged when
+/// everything is written and before it takes its place.
+pub(crate) fn rewrite<T, R>(
+    input: &Path,
+    output: &Path,
+    request: &Request<'_>,
+    edit: impl for<'a> FnOnce(&Document<'a>, &'a Files) -> Result<(Edits<'a>, T), ModelError>,
+    judge: impl FnOnce(T) -> Result<R, Error>,
+) -> Result<R, Error> {
+    let invalid = |error| Error::model(input, error);
+    let file = InputFile::open(input)?;
+    let bytes = Mapped::of(&file)?;
+    let base = Base { bytes: &bytes, file: &file };
+    let document = Document::parse(&bytes).map_err(invalid)?;
+    let files = Files::open(input, &document.tensors().map_err(invalid)?).map_err(invalid)?;
+    let (edits, made) = edit(&document, &files).map_err(invalid)?;
+
+    let location = location(output, request.storage)?;
+    // Where a file of elements would be replaced, the new one first stands beside it.
+    let place = output.with_file_name(&location);
+    let meanwhile = (place.exists() && output.exists()).then(|| free_name(output, &location));
+    let arranged = |location| arrange(&document, &files, &edits, location, request.storage, MAX_MESSAGE);
+    let (message, layout) = arranged(&location).map_err(invalid)?;
+
+    if request.dry_run {
+        return judge(made);
+    }
+
+    let first = match &meanwhile {
+        Some(meanwhile) if !layout.data.is_empty() => Some(arranged(meanwhile).map_err(invalid)?.0),
+        _ => None,
+    };
+    let (tasks, data) = (message.tasks(base), layout.tasks(base));
+    let total = |tasks: &[Task<'_>]| tasks.iter().map(Task::bytes).sum::<u64>();
+    let again = if first.is_some() { total(&tasks) } else { 0 };
+    let writer = Writer {
+        output,
+        threads: request.threads,
+        meter: Meter::new(request.watch, total(&tasks) + total(&data) + again),
+    };
+    if layout.data.is_empty() {
+        let model = writer.write(output, &tasks, file.path())?;
+        let result = judge(made)?;
+        model.commit()?;
+        return Ok(result);
+    }
+
+    check_place(input, output, &location, &files)?;
+    let path = meanwhile.as_ref().map_or(place.clone(), |name| output.with_file_name(name));
+    let data = writer.write(&path, &data, file.path())?;
+    let model = writer.write(output, &tasks, file.path())?;
+    // What is written once more is not counted again.
+    let result = judge(made)?;
+    match first {
+        None => {
+            data.commit()?;
+            model.commit()?;
+        }
+        Some(message) => {
+            let first = writer.write(output, &message.tasks(base), file.path())?;
+            Exchange { data, first, model, meanwhile: &path, place: &place }.run(request.step)?;
+        }
+    }
+    Ok(result)
+}
+
+/// Writes files by the pipeline.
+struct Writer<'w> {
+    output: &'w Path,
+    threads: Option<usize>,
+    meter: Meter<'w>,
+}
+
+impl Writer<'_> {
+    /// A file with the results of tasks, complete and on the disk before it takes its place, so that little is left that
+    /// can fail in between.
+    fn write(&self, path: &Path, tasks: &[Task<'_>], input: &Path) -> Result<AtomicFile, Error> {
+        let mut out = AtomicFile::create(path)?;
+        let done = pipeline::run(tasks, self.threads, &InPlace(out.file()), &|bytes| self.meter.add(bytes));
+        done.map_err(|(task, trouble)| match trouble {
+            Trouble::Read(error) => {
+                let read = match tasks[task].elements {
+                    pipeline::Elements::File(file, _) => file.path(),
+                    _ => input,
+                };
+                IoError::new(read, "read", error).into()
+            }
+            Trouble::Write(error) => IoError::new(path, "write", error).into(),
+            Trouble::Cast(error) => FileError::cast(input, "", error),
+            Trouble::Stopped => FileError::Stopped { path: self.output.to_owned() },
+        })?;
+        out.sync()?;
+        Ok(out)
+    }
+}
+
+/// The message, and what stands beside it: where there was something before, where the caller wants it, or where the
+/// message would be larger than `limit` otherwise.
+fn arrange<'a>(
+    document: &Document<'a>,
+    files: &'a Files,
+    edits: &Edits<'a>,
+    location: &'a str,
+    storage: &Storage,
+    limit: u64,
+) -> Result<(Rope<'a>, Layout<'a>), ModelError> {
+    let given = storage.external_data.is_some() || (storage.threshold.is_some() && !files.paths.is_empty());
+    let large = storage.threshold.unwrap_or(DEFAULT_THRESHOLD);
+    let mut layout = Layout::new(location, given.then_some(large));
+    let mut message = emit::emit(document, files, edits, &mut layout)?;
+    if message.len() > limit && !given {
+        layout = Layout::new(location, Some(large));
+        message = emit::emit(document, files, edits, &mut layout)?;
+    }
+    if message.len() > limit {
+        return Err(ModelError::MessageSize { bytes: message.len() });
+    }
+    Ok((message, layout))
+}
+
+/// The name of the file of external data.
+fn location(output: &Path, storage: &Storage) -> Result<String, Error> {
+    let Some(name) = &storage.external_data else {
+        let mut name = output.file_name().unwrap_or(OsStr::new("model.onnx")).to_string_lossy().into_owned();
+        name.push_str(".data");
+        return Ok(name);
+    };
+    let refuse = |what| Error::model(output, ModelError::DataFile { name: name.clone(), what });
+    let parts: Vec<_> = Path::new(name).components().collect();
+    if !matches!(parts[..], [Component::Normal(part)] if part == name.as_str()) {
+        return Err(refuse("it stands beside the model (want a file name without a folder)"));
+    }
+    if output.file_name() == Some(OsStr::new(name)) {
+        return Err(refuse("it is the model's own name"));
+    }
+    Ok(name.clone())
+}
+
+/// Whether the file of external data may be written: it must not replace another model's.
+fn check_place(input: &Path, output: &Path, location: &str, files: &Files) -> Result<(), Error> {
+    let path = output.with_file_name(location);
+    let same = |a: &Path, b: &Path| fs::canonicalize(a).is_ok_and(|a| fs::canonicalize(b).is_ok_and(|b| a == b));
+    let refuse = |what| Err(Error::model(output, ModelError::DataFile { name: location.to_owned(), what }));
+    if same(&path, input) {
+        return refuse("it is the input (want another name)");
+    }
+    if files.paths.iter().any(|used| same(&path, used)) && !same(input, output) {
+        return refuse("the input's own elements are there (say --external-data FILE for another name)");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::messages;
+    use onnx_cast::DataType;
+    use onnx_cast_file::formats::protobuf::{onnx, wire};
+    use onnx_cast_file::pipeline::InMemory;
+    use std::ops::ControlFlow;
+    use std::sync::Mutex;
+
+    /// A model of initializers of as many elements, whose bytes are all 7.
+    pub(crate) fn model(data_type: DataType, sizes: &[usize]) -> Vec<u8> {
+        let (mut graph, mut opset, mut model) = (Vec::new(), Vec::new(), Vec::new());
+        for (index, &size) in sizes.iter().enumerate() {
+            let mut tensor = Vec::new();
+            wire::put_int(&mut tensor, onnx::tensor::DIMS, size as u64);
+            wire::put_int(&mut tensor, onnx::tensor::DATA_TYPE, data_type.onnx() as u64);
+            wire::put_bytes(&mut tensor, onnx::tensor::NAME, format!("w{index}").as_bytes());
+            wire::put_bytes(&mut tensor, onnx::tensor::RAW_DATA, &vec![7; data_type.byte_len(size).expect("a size")]);
+            wire::put_bytes(&mut graph, messages::graph::INITIALIZER, &tensor);
+        }
+        wire::put_int(&mut opset, messages::opset::VERSION, 21);
+        wire::put_int(&mut model, messages::model::IR_VERSION, 10);
+        wire::put_bytes(&mut model, messages::model::GRAPH, &graph);
+        wire::put_bytes(&mut model, messages::model::OPSET_IMPORT, &opset);
+        model
+    }
+
+    #[test]
+    fn what_is_too_large_for_a_message_goes_beside_it() {
+        let bytes = model(DataType::Uint8, &[5000]);
+        let document = Document::parse(&bytes).expect("a model");
+        let files = Files::open(Path::new("m.onnx"), &[]).expect("no files");
+        let arranged = |limit, threshold| {
+            let storage = Storage { external_data: None, threshold };
+            arrange(&document, &files, &Edits::default(), "m.data", &storage, limit)
+        };
+        let (message, layout) = arranged(bytes.len() as u64, None).expect("it fits");
+        assert_eq!((message.len(), layout.data.len()), (bytes.len() as u64, 0));
+        let (message, layout) = arranged(bytes.len() as u64 - 1, None).expect("it fits without the elements");
+        assert!(message.len() < 200 && layout.data.len() == 1);
+        let file = InputFile::other(Path::new("m.onnx"), bytes.len() as u64, bytes.clone());
+        let base = Base { bytes: &bytes, file: &file };
+        let written = |tasks: &[Task<'_>], len: u64| {
+            let out = InMemory(Mutex::new(vec![0; len as usize]));
+            pipeline::run(tasks, None, &out, &|_| ControlFlow::Continue(())).expect("written");
+            out.0.into_inner().expect("no panic")
+        };
+        let (out, data) = (written(&message.tasks(base), message.len()), written(&layout.tasks(base), 5000));
+        assert!(Document::parse(&out).expect("a model").tensors().is_ok_and(|tensors| tensors.len() == 1));
+        assert_eq!(data, vec![7; 5000]);
+        for (limit, threshold) in [(50, None), (1000, Some(5001))] {
+            let error = arranged(limit, threshold).map(drop).expect_err("too large");
+            assert!(matches!(error, ModelError::MessageSize { .. }), "{error}");
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! A message that is about to be written: stretches of the input, new bytes, and elements that are cast on their way.
+//! Its length is known before its first byte is written, as the lengths of messages within messages must be. The
+//! pipeline writes it, by one task for each piece.
+
+use onnx_cast::{DataType, Plan};
+use onnx_cast_file::counts::Counter;
+use onnx_cast_file::formats::pb;
+use onnx_cast_file::formats::protobuf::wire;
+use onnx_cast_file::formats::source::{Items, SourceData};
+use onnx_cast_file::io::InputFile;
+use onnx_cast_file::pipeline::{self, Chain, Decode, InMemory, Task, Transform};
+use std::io;
+use std::ops::{ControlFlow, Range};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The elements of a tensor, and the casts on their way to the output.
+#[derive(Clone, Debug)]
+pub(crate) struct Elements<'a> {
+    pub(crate) stored: Stored<'a>,
+    /// The type of what is stored.
+    pub(crate) from: DataType,
+    /// Number of elements.
+    pub(crate) len: usize,
+    /// The casts, in their order.
+    pub(crate) plans: Chain,
+    /// Counts the values and what becomes of them.
+    pub(crate) counter: Option<Arc<Counter>>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Stored<'a> {
+    /// Bytes of the model, as the library wants them.
+    Bytes(&'a [u8]),
+    /// The same in a file of external data, from this byte on.
+    File(&'a Arc<InputFile>, u64),
+    /// A TensorProto that stores them in typed fields. They are decoded when they are written, one tensor at a time.
+    Message(Message<'a>),
+    /// Computed already.
+    Owned(Arc<[u8]>),
+}
+
+/// A TensorProto whose elements are in typed fields.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Message<'a>(pub(crate) &'a [u8]);
+
+impl Decode for Message<'_> {
+    fn decode(&self) -> io::Result<Vec<u8>> {
+        match pb::parse(self.0).map_err(|error| io::Error::other(error.to_string()))?.data {
+            SourceData::Bytes(bytes) => Ok(bytes.into_owned()),
+            SourceData::Strings(_) => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+}
+
+/// The bytes of a model, in memory and in its file. Elements are read from the file, because pages of a map that were
+/// read count as memory of the process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Base<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) file: &'a InputFile,
+}
+
+impl<'a> Base<'a> {
+    /// The place of a part of the bytes; `None` of other bytes.
+    pub(crate) fn offset(self, part: &[u8]) -> Option<u64> {
+        let offset = (part.as_ptr() as usize).wrapping_sub(self.bytes.as_ptr() as usize);
+        let end = offset.checked_add(part.len()).filter(|&end| end <= self.bytes.len());
+        end.map(|_| offset as u64)
+    }
+
+    fn elements<'t>(self, part: &'a [u8]) -> pipeline::Elements<'t>
+    where
+        'a: 't,
+    {
+        match self.offset(part) {
+            Some(at) => pipeline::Elements::File(self.file, at),
+            None => pipeline::Elements::Memory(part),
+        }
+    }
+}
+
+impl<'a> Elements<'a> {
+    /// Elements as they are stored.
+    pub(crate) fn new(stored: Stored<'a>, from: DataType, len: usize) -> Self {
+        Elements { stored, from, len, plans: Chain(Vec::new()), counter: None }
+    }
+
+    /// The type that is written.
+    pub(crate) fn data_type(&self) -> DataType {
+        self.plans.0.last().map_or(self.from, Plan::target_type)
+    }
+
+    /// Bytes that are written; `None` where there can be no such tensor.
+    pub(crate) fn byte_len(&self) -> Option<u64> {
+        self.data_type().byte_len(self.len).map(|len| len as u64)
+    }
+
+    /// The same elements, cast once more.
+    pub(crate) fn then(&self, plan: Plan) -> Elements<'a> {
+        let mut next = self.clone();
+        next.plans.0.push(plan);
+        next
+    }
+
+    /// The task that writes the elements to a place.
+    pub(crate) fn task(&self, base: Base<'a>, to: u64) -> Task<'_> {
+        self.task_of(|bytes| base.elements(bytes), to)
+    }
+
+    fn task_of<'t>(&'t self, of_bytes: impl Fn(&'a [u8]) -> pipeline::Elements<'t>, to: u64) -> Task<'t> {
+        let elements = match &self.stored {
+            Stored::Bytes(bytes) => of_bytes(bytes),
+            Stored::File(file, at) => pipeline::Elements::File(file, *at),
+            Stored::Message(message) => pipeline::Elements::Decoded(message),
+            Stored::Owned(bytes) => pipeline::Elements::Memory(bytes),
+        };
+        let transform = match &self.plans.0[..] {
+            [] => None,
+            [plan] => Some(plan as &dyn Transform),
+            _ => Some(&self.plans as &dyn Transform),
+        };
+        let counter = self.counter.as_deref();
+        Task { transform, counter, to, ..Task::keeping(elements, self.len, self.from, Items::PLAIN) }
+    }
+
+    /// All elements in memory; `None` where they cannot be read or cast.
+    pub(crate) fn read(&self) -> Option<Vec<u8>> {
+        let memory = InMemory(Mutex::new(vec![0; usize::try_from(self.byte_len()?).ok()?]));
+        let task = self.task_of(pipeline::Elements::Memory, 0);
+        pipeline::run(&[task], Some(1), &memory, &|_| ControlFlow::Continue(())).ok()?;
+        Some(memory.0.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[derive(Debug)]
+enum Piece<'a> {
+    /// A stretch of the input.
+    Kept(Range<usize>),
+    New(Vec<u8>),
+    Elements(Elements<'a>),
+}
+
+#[derive(Debug)]
+pub(crate) struct Rope<'a> {
+    base: &'a [u8],
+    pieces: Vec<Piece<'a>>,
+    len: u64,
+}
+
+impl<'a> Rope<'a> {
+    /// An empty message, some of which may be stretches of `base`.
+    pub(crate) fn new(base: &'a [u8]) -> Self {
+        Rope { base, pieces: Vec::new(), len: 0 }
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Appends a stretch of the input, which neighbours join.
+    pub(crate) fn keep(&mut self, span: &'a [u8]) {
+        let start = (span.as_ptr() as usize).wrapping_sub(self.base.as_ptr() as usize);
+        let range = start..start.wrapping_add(span.len());
+        if self.base.get(range.clone()).is_none() {
+            return self.push(span); // not of this input
+        }
+        self.len += span.len() as u64;
+        match self.pieces.last_mut() {
+            Some(Piece::Kept(last)) if last.end == range.start => last.end = range.end,
+            _ => self.pieces.push(Piece::Kept(range)),
+        }
+    }
+
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        self.len += bytes.len() as u64;
+        match self.pieces.last_mut() {
+            Some(Piece::New(last)) => last.extend_from_slice(bytes),
+            _ => self.pieces.push(Piece::New(bytes.to_vec())),
+        }
+    }
+
+    /// Appends a field that holds bytes.
+    pub(crate) fn put_bytes(&mut self, number: u32, bytes: &[u8]) {
+        let mut key = Vec::with_capacity(10);
+        wire::put_len(&mut key, number, bytes.len() as u64);
+        self.push(&key);
+        self.push(bytes);
+    }
+
+    /// Appends a field that holds an integer.
+    pub(crate) fn put_int(&mut self, number: u32, value: u64) {
+        let mut field = Vec::with_capacity(12);
+        wire::put_int(&mut field, number, value);
+        self.push(&field);
+    }
+
+    /// Appends a field that holds a message.
+    pub(crate) fn put(&mut self, number: u32, message: Rope<'a>) {
+        let mut key = Vec::with_capacity(10);
+        wire::put_len(&mut key, number, message.len);
+        self.push(&key);
+        self.len += message.len;
+        for piece in message.pieces {
+            match (self.pieces.last_mut(), piece) {
+                (Some(Piece::New(last)), Piece::New(bytes)) => last.extend_from_slice(&bytes),
+                (_, piece) => self.pieces.push(piece),
+            }
+        }
+    }
+
+    /// Appends a field that holds elements, which are `len` bytes.
+    pub(crate) fn put_elements(&mut self, number: u32, elements: Elements<'a>, len: u64) {
+        let mut key = Vec::with_capacity(10);
+        wire::put_len(&mut key, number, len);
+        self.push(&key);
+        self.len += len;
+        self.pieces.push(Piece::Elements(elements));
+    }
+
+    /// The tasks that write the message.
+    pub(crate) fn tasks(&self, base: Base<'a>) -> Vec<Task<'_>> {
+        let mut at = 0;
+        let mut tasks = Vec::with_capacity(self.pieces.len());
+        for piece in &self.pieces {
+            let task = match piece {
+                Piece::Kept(range) => {
+                    Task::copying(pipeline::Elements::File(base.file, range.start as u64), range.len(), at)
+                }
+                Piece::New(bytes) => Task::copying(pipeline::Elements::Memory(bytes), bytes.len(), at),
+                Piece::Elements(elements) => elements.task(base, at),
+            };
+            at += match piece {
+                Piece::Elements(elements) => elements.byte_len().unwrap_or(0),
+                _ => task.len as u64,
+            };
+            tasks.push(task);
+        }
+        tasks
+    }
+}

@@ -1,0 +1,304 @@
+//! `cast` on a model: each selected constant becomes the target type, followed by one Cast back to the type that it had.
+
+use crate::constant::Constant;
+use crate::emit::{Content, Edits, NewNode, NewTensor};
+use crate::error::Error;
+use crate::error::ModelError;
+use crate::external::Files;
+use crate::graph::opsets as raise;
+use crate::rewrite::{Request, rewrite};
+use crate::tree::{Document, Graph, Names, Readers, readers};
+use onnx_cast::{Cast, CastOptions, DataType, Operator};
+use onnx_cast_file::FileError;
+use onnx_cast_file::Storage;
+use onnx_cast_file::counts::{Counter, Loss};
+use onnx_cast_file::io::progress::Watch;
+use onnx_cast_file::{Summary, TensorSummary};
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What to cast in a model, and how.
+pub struct ModelCast<'s> {
+    /// The target of a constant by its name, type and number of elements; `None` leaves it as it is.
+    pub select: &'s dyn Fn(&str, DataType, usize) -> Option<DataType>,
+    /// The operator's attributes. The opset is the model's.
+    pub options: CastOptions,
+    /// Raise the model's opset where a target needs it, if every operator means the same in the newer one.
+    pub raise_opset: bool,
+    /// Write nothing, and tell what would be done.
+    pub dry_run: bool,
+    /// Where the elements go.
+    pub storage: Storage,
+    /// Count what becomes of the values: [`TensorSummary::counts`].
+    pub count: bool,
+    /// Losses that make the cast fail, with nothing written.
+    pub fail_on: Vec<Loss>,
+    /// Who is told how far the work is.
+    pub watch: Option<Watch>,
+}
+
+impl<'s> ModelCast<'s> {
+    /// Of the constants that are selected so, with ONNX's defaults.
+    pub fn new(select: &'s dyn Fn(&str, DataType, usize) -> Option<DataType>) -> Self {
+        ModelCast {
+            select,
+            options: CastOptions::default(),
+            raise_opset: false,
+            dry_run: false,
+            storage: Storage::default(),
+            count: false,
+            fail_on: Vec::new(),
+            watch: None,
+        }
+    }
+}
+
+impl fmt::Debug for ModelCast<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ModelCast { select: _, options, raise_opset, dry_run, storage, count, fail_on, watch } = self;
+        f.debug_struct("ModelCast")
+            .field("options", options)
+            .field("raise_opset", raise_opset)
+            .field("dry_run", dry_run)
+            .field("storage", storage)
+            .field("count", count)
+            .field("fail_on", fail_on)
+            .field("watch", watch)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Casts the selected constants of a model, in its graph, the graphs within it and its functions: initializers, and the
+/// values of Constant nodes. Each is stored in its target type under a new name, and a Cast gives the old name in the old
+/// type, so that nothing that reads it sees a difference but in its values. A constant that is of its target type, or that
+/// such a Cast follows already, stays as it is: casting twice gives the same bytes.
+///
+/// The summary has the constants in the order of the model.
+///
+/// # Errors
+/// Where a file cannot be read or written, the model is not valid, or its opset has no Cast for the types.
+pub fn cast_model(
+    input: impl AsRef<Path>,
+    output: impl AsRef<Path>,
+    request: &ModelCast<'_>,
+) -> Result<Summary, Error> {
+    cast_model_in_steps(input.as_ref(), output.as_ref(), request, &|| {})
+}
+
+pub(crate) fn cast_model_in_steps(
+    input: &Path,
+    output: &Path,
+    request: &ModelCast<'_>,
+    step: &dyn Fn(),
+) -> Result<Summary, Error> {
+    let ModelCast { storage, dry_run, watch, .. } = request;
+    let threads = request.options.threads;
+    let how = Request { storage, dry_run: *dry_run, threads, watch: watch.as_ref(), step };
+    let judge = |(mut summary, counters): Made| {
+        if !dry_run {
+            counters.iter().for_each(|(row, counter)| summary.tensors[*row].counts = Some(counter.total()));
+            FileError::check_losses(&summary, input, &request.fail_on)?;
+        }
+        Ok(summary)
+    };
+    rewrite(input, output, &how, |document, files| edits(document, files, request), judge)
+}
+
+/// A constant that is to be cast.
+struct Chosen<'a> {
+    constant: Constant<'a>,
+    to: DataType,
+    graph: usize,
+    place: Place,
+    opset: Option<i64>,
+    /// Its place in the summary.
+    row: usize,
+}
+
+#[derive(Clone, Copy)]
+enum Place {
+    /// An initializer, and the input of the same name.
+    Initializer(usize, Option<usize>),
+    Node(usize),
+}
+
+/// What is done, and what counts the values of which of its rows.
+type Made = (Summary, Vec<(usize, Arc<Counter>)>);
+
+fn edits<'a>(
+    document: &Document<'a>,
+    files: &'a Files,
+    request: &ModelCast<'_>,
+) -> Result<(Edits<'a>, Made), ModelError> {
+    let mut chosen = Vec::new();
+    let mut tensors = Vec::new();
+    for body in document.bodies() {
+        let readers = readers(body)?;
+        for graph in body.every() {
+            choose(document, graph, &readers, files, request, &mut chosen, &mut tensors)?;
+        }
+    }
+    let mut edits = Edits::default();
+    if chosen.is_empty() {
+        return Ok((edits, (Summary::new(tensors), Vec::new())));
+    }
+    if document.training {
+        return Err(ModelError::Training);
+    }
+    let needs = chosen.iter().map(|one| Ok((one.needs()?, one))).collect::<Result<Vec<_>, ModelError>>()?;
+    let lacking = needs.iter().filter(|(needs, one)| one.opset.is_none_or(|opset| needs.opset > opset));
+    if let Some((needs, one)) = lacking.max_by_key(|(needs, _)| needs.opset) {
+        let name = one.constant.name.to_owned();
+        let Some(opset) = one.opset else {
+            let what = "no opset of ONNX's default domain is imported here, so there is no Cast".to_owned();
+            return Err(ModelError::Uncast { name, what });
+        };
+        if !request.raise_opset {
+            let Needs { operator, data_type, opset: needs } = *needs;
+            return Err(ModelError::NeedsOpset { name, operator, data_type, needs, opset });
+        }
+        raise::check(document, needs.opset)?;
+        edits.opset = Some(needs.opset);
+    }
+    // The format has types and opsets from some version on. A model of an older one than even that is left as it is.
+    let newest = needs.iter().filter_map(|(needs, _)| raise::ir_version(needs.opset)).max();
+    edits.ir_version = newest.filter(|&version| document.ir_version >= 3 && version > document.ir_version);
+    let mut names = document.names();
+    let mut counters = Vec::new();
+    for one in chosen {
+        let (row, counter) = (one.row, one.edit(&mut edits, &mut names, request)?);
+        counters.extend(counter.map(|counter| (row, counter)));
+    }
+    Ok((edits, (Summary::new(tensors), counters)))
+}
+
+fn choose<'a>(
+    document: &Document<'a>,
+    graph: &Graph<'a>,
+    readers: &HashMap<&str, Readers<'_>>,
+    files: &'a Files,
+    request: &ModelCast<'_>,
+    chosen: &mut Vec<Chosen<'a>>,
+    tensors: &mut Vec<TensorSummary>,
+) -> Result<(), ModelError> {
+    let inputs: HashMap<&str, usize> =
+        graph.inputs.iter().enumerate().map(|(index, input)| (input.name, index)).collect();
+    let defaults: HashSet<&str> =
+        if document.ir_version >= 4 { inputs.keys().copied().collect() } else { HashSet::new() };
+    let mut take = |constant: Constant<'a>, place| {
+        let (name, from, len) = (constant.name, constant.data_type, constant.len);
+        let fixed = matches!(place, Place::Initializer(..)) && defaults.contains(name);
+        let to = if fixed { None } else { (request.select)(name, from, len) };
+        let to = to.filter(|&to| to != from).filter(|_| {
+            // Cast before: the constant's old name is that of the Cast's result, by which it was selected then.
+            let reader = readers.get(name).filter(|reader| reader.count == 1);
+            let before = reader.and_then(|reader| reader.cast);
+            before.and_then(|(old, back)| (request.select)(old, back, len)) != Some(from)
+        });
+        let mut summary = TensorSummary::kept(name, constant.shape.clone(), from, constant.bytes());
+        if let Some(to) = to {
+            summary.bytes_after = to.byte_len(len).unwrap_or(0) as u64;
+            (summary.to, summary.cast) = (to, true);
+            let row = tensors.len();
+            chosen.push(Chosen { constant, to, graph: graph.id, place, opset: graph.opset, row });
+        }
+        tensors.push(summary);
+    };
+    for (index, named) in graph.initializers.iter().enumerate() {
+        let constant = Constant::of_tensor(named.name, named.message, files)?;
+        take(constant, Place::Initializer(index, inputs.get(named.name).copied()));
+    }
+    for (index, node) in graph.nodes.iter().enumerate() {
+        if let Some(constant) = Constant::of_node(node, files)? {
+            take(constant, Place::Node(index));
+        }
+    }
+    Ok(())
+}
+
+/// The opset that a Cast back, and a Constant of the target type, come with.
+struct Needs {
+    operator: &'static str,
+    data_type: DataType,
+    opset: i64,
+}
+
+impl<'a> Chosen<'a> {
+    fn needs(&self) -> Result<Needs, ModelError> {
+        let (from, to) = (self.constant.data_type, self.to);
+        let refuse = |what| ModelError::Uncast { name: self.constant.name.to_owned(), what };
+        if from == DataType::String || to == DataType::String {
+            return Err(refuse(format!("{from} to {to}: strings are not stored in another type")));
+        }
+        let mut all = Vec::with_capacity(3);
+        for data_type in [to, from] {
+            let since = Operator::Cast.since(data_type);
+            let opset = since.ok_or_else(|| refuse(format!("no version of Cast takes {data_type}")))?;
+            all.push(Needs { operator: "Cast", data_type, opset });
+        }
+        if let Place::Node(_) = self.place {
+            let since = crate::graph::types::since(true, to);
+            let what = || refuse(format!("no version of Constant takes {to} (an initializer may have that type)"));
+            all.push(Needs { operator: "Constant", data_type: to, opset: since.ok_or_else(what)? });
+        }
+        // The first of those that need the most.
+        all.into_iter().rev().max_by_key(|needs| needs.opset).ok_or_else(|| refuse(String::new()))
+    }
+
+    /// Notes what is to be done; returns what counts the values, if they are to be counted.
+    fn edit(
+        self,
+        edits: &mut Edits<'a>,
+        names: &mut Names,
+        request: &ModelCast<'_>,
+    ) -> Result<Option<Arc<Counter>>, ModelError> {
+        let Chosen { constant, to, graph, place, opset, .. } = self;
+        let old = constant.name.to_owned();
+        let refuse = |what: String| ModelError::Uncast { name: old.clone(), what };
+        let opset = edits.opset.max(opset).unwrap_or_default();
+        let options = request.options.opset(opset);
+        let plan = Cast::new(to, &options).and_then(|cast| cast.plan(constant.data_type));
+        let plan = plan.map_err(|error| refuse(error.to_string()))?;
+        let mut elements = constant.elements.ok_or_else(|| refuse("strings".to_owned()))?.then(plan);
+        if request.count || !request.fail_on.is_empty() {
+            elements.counter = Counter::new(plan.source_type(), to).ok().map(Arc::new);
+        }
+        let counter = elements.counter.clone();
+        let name = names.fresh(format!("{old}_{to}"));
+        let cast = NewNode {
+            name: names.fresh(format!("{old}_cast")),
+            input: name.clone(),
+            output: old,
+            to: constant.data_type,
+            opset,
+        };
+        let tensor = |name| NewTensor {
+            message: constant.message,
+            name,
+            shape: constant.shape.clone(),
+            content: Content::Elements(elements),
+        };
+        let edit = edits.graphs.entry(graph).or_default();
+        match place {
+            Place::Initializer(index, input) => {
+                if let Some(input) = input {
+                    // From version 4 of the format on, an initializer needs no input, and one that has it may be replaced.
+                    let kept = edits.ir_version.is_none_or(|version| version < 4);
+                    edit.inputs.insert(input, kept.then(|| (name.clone(), to)));
+                }
+                edit.initializers.insert(index, Some(tensor(Some(name))));
+                edit.first.push(cast);
+            }
+            Place::Node(index) => {
+                let node = edit.nodes.entry(index).or_default();
+                // The name of the tensor in the attribute says nothing, and is kept.
+                node.value = Some(tensor(None));
+                node.outputs.insert(0, name);
+                node.after.push(cast);
+            }
+        }
+        Ok(counter)
+    }
+}

@@ -1,0 +1,62 @@
+//! Does a watch see all progress of the work on models, and can it end the work with nothing written?
+
+use onnx_cast::DataType;
+use onnx_cast_file::{FileError, InspectRequest, Watch};
+use onnx_cast_model::{Error, ModelCast, ModelFold, cast_model, fold_model, inspect};
+use std::fs;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use testkit::fixtures::file;
+
+const MODELS: &str = include_str!("fixtures/models.txt");
+
+/// The most that a watch was told is done, and of how much.
+#[derive(Default)]
+struct Told {
+    done: AtomicU64,
+    total: AtomicU64,
+}
+
+/// Does the work with a watch that ends it, and then with one that only listens; what that one was told at last.
+fn watched<T>(work: impl Fn(&Watch) -> Result<T, Error>) -> (u64, u64) {
+    let stopped = work(&Watch::stopping(|_, _| ControlFlow::Break(())));
+    assert!(matches!(stopped, Err(Error::File { error: FileError::Stopped { .. } })), "{:?}", stopped.map(drop));
+    let told = Arc::new(Told::default());
+    let ear = Arc::clone(&told);
+    let watch = Watch::new(move |done, total| {
+        ear.done.fetch_max(done, Ordering::Relaxed);
+        ear.total.store(total, Ordering::Relaxed);
+    });
+    if let Err(error) = work(&watch) {
+        panic!("{error}");
+    }
+    (told.done.load(Ordering::Relaxed), told.total.load(Ordering::Relaxed))
+}
+
+#[test]
+fn models() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (input, output) = (folder.path().join("in.onnx"), folder.path().join("out.onnx"));
+    let bytes = file(MODELS, "constants");
+    fs::write(&input, &bytes).expect("a file");
+    let every = |_: &str, from: DataType, _: usize| from.is_float().then_some(DataType::Double);
+    let cast = |watch: &Watch| {
+        let request = ModelCast { watch: Some(watch.clone()), ..ModelCast::new(&every) };
+        cast_model(&input, &output, &request)
+    };
+    let fold =
+        |watch: &Watch| fold_model(&input, &output, &ModelFold { watch: Some(watch.clone()), ..Default::default() });
+    fs::write(&output, b"as it was").expect("a file");
+    let stop = Watch::stopping(|_, _| ControlFlow::Break(()));
+    assert!(matches!(cast(&stop), Err(Error::File { error: FileError::Stopped { path } }) if path == output));
+    assert!(matches!(fold(&stop), Err(Error::File { error: FileError::Stopped { path } }) if path == output));
+    assert_eq!(fs::read(&output).expect("a file"), b"as it was");
+    for (done, total) in [watched(cast), watched(fold)] {
+        assert!(done == total && total > bytes.len() as u64 / 2, "{done} of {total}");
+    }
+    let floats = watched(|watch| {
+        inspect(&input, &InspectRequest { values: true, watch: Some(watch.clone()), ..Default::default() })
+    });
+    assert!(floats.0 > 0 && floats.0 <= floats.1, "{floats:?}");
+}

@@ -1,0 +1,26 @@
+//! Files that other packages wrote, as lines of a table: `NAME HEX`.
+
+/// The bytes of hexadecimal digits; `-` stands for none.
+///
+/// # Panics
+/// Where the text is anything else.
+pub fn unhex(text: &str) -> Vec<u8> {
+    if text == "-" {
+        return Vec::new();
+    }
+    let digit = |byte: u8| (byte as char).to_digit(16).expect("a hex digit") as u8;
+    text.as_bytes().chunks(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect()
+}
+
+/// The names and the bytes of a table.
+pub fn files(table: &'static str) -> Vec<(&'static str, Vec<u8>)> {
+    table.lines().filter_map(|line| line.split_once(' ')).map(|(name, hex)| (name, unhex(hex))).collect()
+}
+
+/// The bytes of a name.
+///
+/// # Panics
+/// Where the table has no such name.
+pub fn file(table: &'static str, name: &str) -> Vec<u8> {
+    files(table).into_iter().find(|(known, _)| *known == name).unwrap_or_else(|| panic!("no fixture {name}")).1
+}
