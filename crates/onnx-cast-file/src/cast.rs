@@ -38,7 +38,7 @@ pub struct FileCast {
     pub shape: Option<Vec<usize>>,
     /// How to write.
     pub write: WriteOptions,
-    /// Find out what would be done, and write nothing.
+    /// Find out what would be done, and write nothing. Values are read only where they are to be counted.
     pub dry_run: bool,
     /// Leave files alone that hold already what would be written: their bytes are compared with what the cast gives.
     pub resume: bool,
@@ -65,6 +65,11 @@ impl FileCast {
             resume: false,
             watch: None,
         }
+    }
+
+    /// Whether values are counted.
+    fn counts(&self) -> bool {
+        self.count || !self.fail_on.is_empty()
     }
 }
 
@@ -223,16 +228,18 @@ fn convert_shards(index: &Index, output: &Path, request: &FileCast, work: &Work<
     {
         parts::open(&shard.input, &shard.output, request, work)?;
     }
+    // Files appear one by one, so that all of them have to be good before the first.
+    let rehearses = !request.fail_on.is_empty() || (request.dry_run && request.counts());
+    let passes = u64::from(rehearses) + u64::from(!request.dry_run);
+    let meter = Meter::new(request.watch.as_ref(), passes * summary.bytes_before());
+    if rehearses {
+        let rehearse = |shard: &parts::Shard| {
+            Ok(parts::open(&shard.input, &shard.output, request, &each)?.rehearse(request, &meter)?.tensors)
+        };
+        summary.tensors = shards.iter().map(rehearse).collect::<Result<Vec<_>, FileError>>()?.concat();
+    }
     if request.dry_run {
         return Ok(summary);
-    }
-    let passes = if request.fail_on.is_empty() { 1 } else { 2 };
-    let meter = Meter::new(request.watch.as_ref(), passes * summary.bytes_before());
-    if !request.fail_on.is_empty() {
-        // Files appear one by one, so that all of them have to be good before the first.
-        for shard in &shards {
-            parts::open(&shard.input, &shard.output, request, &each)?.rehearse(request, &meter)?;
-        }
     }
     create_folder(&output)?;
     let mut tensors = Vec::with_capacity(summary.tensors.len());
@@ -271,16 +278,20 @@ fn convert_file(input: &Path, output: &Path, request: &FileCast, work: &Work<'_>
     let mut job = Job::new(file, sink, request, work)?;
     if !request.dry_run {
         job.input.settle(&job.sink.folder())?;
+    } else if request.counts() {
+        job.input.settle(&std::env::temp_dir())?;
     }
     if job.has_strings() && !job.sink.format.holds_many() {
         // Only a file of one tensor has them.
         return job.run_strings(request);
     }
     let (summary, _) = job.plan()?;
-    if request.dry_run {
-        return Ok(summary);
+    let meter = Meter::new(request.watch.as_ref(), summary.bytes_before());
+    match (request.dry_run, request.counts()) {
+        (true, false) => Ok(summary),
+        (true, true) => job.rehearse(request, &meter),
+        (false, _) => job.run(request, &meter),
     }
-    job.run(request, &Meter::new(request.watch.as_ref(), summary.bytes_before()))
 }
 
 /// What stands before and behind the elements of a file.
@@ -301,7 +312,7 @@ pub(crate) struct Job<'a> {
 impl<'a> Job<'a> {
     pub(crate) fn new(input: Input, sink: Output<'a>, request: &FileCast, work: &Work<'_>) -> Result<Self, FileError> {
         let mut job = Self::planned(input, sink, request, work)?;
-        if request.count || !request.fail_on.is_empty() {
+        if request.counts() {
             let counter =
                 |plan: &Option<Plan>| plan.and_then(|plan| Counter::new(plan.source_type(), plan.target_type()).ok());
             job.counters = job.plans.iter().map(counter).collect();
@@ -399,11 +410,27 @@ impl<'a> Job<'a> {
         summary.check(self.input.path(), &request.fail_on)
     }
 
-    /// Casts everything for what it loses, and writes nothing.
-    fn rehearse(&self, request: &FileCast, meter: &Meter<'_>) -> Result<(), FileError> {
+    /// Casts what is counted, and writes nothing.
+    fn rehearse(&self, request: &FileCast, meter: &Meter<'_>) -> Result<Summary, FileError> {
         let (mut summary, frame) = self.plan()?;
-        self.pass(&summary, &frame, &Nowhere, meter)?;
-        self.counted(&mut summary, request)
+        let mut archive = match self.input.format {
+            Format::Npz => Some(npz::open(&self.input.file)?),
+            _ => None,
+        };
+        let mut tasks = self.tasks(&summary, &frame);
+        for (index, (task, row)) in tasks.iter_mut().zip(&summary.tensors).enumerate() {
+            if task.counter.is_none() {
+                task.len = 0;
+                // Whether to stop is asked again with the next chunk.
+                let _ = meter.add(row.bytes_before);
+            } else if let Some(archive) = &mut archive {
+                task.len = 0;
+                self.pass_member(index, archive, 0, &Nowhere, meter)?;
+            }
+        }
+        self.flow(0, &tasks, &Nowhere, meter)?;
+        self.counted(&mut summary, request)?;
+        Ok(summary)
     }
 
     /// Whether the output holds already what would be written.

@@ -66,6 +66,8 @@ struct Request<'r> {
     storage: &'r Storage,
     /// Write nothing, and tell what would be done.
     dry_run: bool,
+    /// Go through the elements of a dry run too: something counts their values.
+    counts: bool,
     watch: Option<&'r Watch>,
     /// Called whenever a file has changed under its name, for tests.
     step: &'r dyn Fn(),
@@ -93,15 +95,20 @@ fn rewrite<T, R>(
     let arranged = |location| arrange(&document, &files, &edits, location, request.storage, MAX_MESSAGE);
     let (message, layout) = arranged(&location).map_err(invalid)?;
 
-    if request.dry_run {
-        return judge(made);
-    }
-
     let done = |part: &[u8]| bytes.release(part);
     let failed = |path: &Path, error: io::Error| match error.get_ref().is_some_and(|error| error.is::<Stopped>()) {
         true => FileError::Stopped { path: output.to_owned() },
         false => FileError::io(path, "write", error),
     };
+    if request.dry_run {
+        if request.counts {
+            let meter = Meter::new(request.watch, layout.len() + message.len());
+            let mut nowhere = Metered { out: io::sink(), meter: &meter };
+            let read = write_data(&layout, &mut nowhere, &done).and_then(|()| message.write(&mut nowhere, &done));
+            read.map_err(|error| failed(output, error))?;
+        }
+        return judge(made);
+    }
     let write_model = |message: &Rope<'_>, meter: &Meter<'_>| {
         let mut model = AtomicFile::create(output)?;
         message.write(&mut Metered { out: &mut model, meter }, &done).map_err(|error| failed(output, error))?;

@@ -108,7 +108,7 @@ total: 2 tensors (8 elements) cast, 2 tensors (4 elements) kept, 56 B -> 40 B
 
 /// A checkpoint of three files in a folder, as other tools write it: an index of its own spacing, with fields that are not
 /// known here.
-fn shards(folder: &Folder, name: &str) -> String {
+pub(crate) fn shards(folder: &Folder, name: &str) -> String {
     std::fs::create_dir(folder.path(name)).expect("a folder");
     let metadata = [("format".to_owned(), "pt".to_owned())];
     for (file, tensor, values) in [("m-1", "a", [1.0, 2.0]), ("m-2", "b", [-0.3, 1e9]), ("m-3", "c", [0.0, -0.0])] {

@@ -95,12 +95,11 @@ pub(super) fn cast_model_in_steps(
     step: &dyn Fn(),
 ) -> Result<Summary, FileError> {
     let ModelCast { storage, dry_run, watch, .. } = request;
-    let how = Request { storage, dry_run: *dry_run, watch: watch.as_ref(), step };
+    let counts = request.count || !request.fail_on.is_empty();
+    let how = Request { storage, dry_run: *dry_run, counts, watch: watch.as_ref(), step };
     let judge = |(mut summary, counters): Made| {
-        if !dry_run {
-            counters.iter().for_each(|(row, counter)| summary.tensors[*row].counts = Some(counter.total()));
-            summary.check(input, &request.fail_on)?;
-        }
+        counters.iter().for_each(|(row, counter)| summary.tensors[*row].counts = Some(counter.total()));
+        summary.check(input, &request.fail_on)?;
         Ok(summary)
     };
     rewrite(input, output, &how, |document, files| edits(document, files, request), judge)
