@@ -1,7 +1,7 @@
 //! From file to file: what becomes of each tensor is decided first, then they are cast in chunks (`flow.rs`).
 
 use crate::atomic::create_folder;
-use crate::counts::{Counter, Counts, Loss};
+use crate::counts::{Counter, Counts, Loss, count_strings};
 use crate::error::FileError;
 use crate::flow::{self, Elements, Sink, Task, Trouble};
 use crate::format::Format;
@@ -120,7 +120,7 @@ pub struct TensorSummary {
     pub bytes_after: u64,
     /// Whether it was cast, or only kept.
     pub cast: bool,
-    /// What became of its values, where it was cast between numbers and that was to be counted.
+    /// What became of its values, where it was cast and that was to be counted.
     pub counts: Option<Counts>,
 }
 
@@ -583,28 +583,30 @@ impl<'a> Job<'a> {
         let plan = self.plans.first().copied().flatten();
         let result = plan.map(|plan| plan.run(&view)).transpose().map_err(wrong)?;
         let result = result.as_ref().map_or(view, Tensor::view);
+        let counted = request.counts() && plan.is_some();
+        let counts = counted.then(|| count_strings(&view, &result)).transpose().map_err(wrong)?;
+        let size = |view: &TensorView<'_>| match view.data() {
+            Data::Bytes(bytes) => bytes.len() as u64,
+            Data::Strings(strings) => strings.bytes().len() as u64,
+        };
+        let row = TensorSummary {
+            from: view.data_type(),
+            to: result.data_type(),
+            bytes_before: size(&view),
+            bytes_after: size(&result),
+            cast: plan.is_some(),
+            counts: counts.map(|(counts, _)| counts),
+            name: source.name.clone(),
+            shape: source.shape.clone(),
+        };
+        let summary = Summary { tensors: vec![row], ..Summary::default() };
+        summary.check(self.input.path(), &request.fail_on)?;
         if !request.dry_run {
             let mut out = self.sink.create()?;
             self.sink.write_with(&mut out, &source.name, &result, self.message())?;
             out.commit()?;
         }
-        let size = |view: &TensorView<'_>| match view.data() {
-            Data::Bytes(bytes) => bytes.len() as u64,
-            Data::Strings(strings) => strings.bytes().len() as u64,
-        };
-        Ok(Summary {
-            tensors: vec![TensorSummary {
-                from: view.data_type(),
-                to: result.data_type(),
-                bytes_before: size(&view),
-                bytes_after: size(&result),
-                cast: plan.is_some(),
-                counts: None,
-                name: source.name.clone(),
-                shape: source.shape.clone(),
-            }],
-            ..Summary::default()
-        })
+        Ok(summary)
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::checkpoints::shards;
 use crate::common::{done, stderr};
 use crate::files::{Folder, floats};
-use crate::proto::{Message, model, node, tensor};
+use crate::proto::{Message, model, node, strings, tensor};
 use onnx_cast_file::{npy, pb, safetensors};
 use serde_json::Value;
 use std::io::Write;
@@ -76,4 +76,43 @@ fn dry_runs_count() {
         let overflowed = |row: &Value| row["counts"]["overflowed"].as_u64().unwrap_or(0);
         assert_ne!(counted.as_array().expect("rows").iter().map(overflowed).sum::<u64>(), 0, "{line}");
     }
+}
+
+/// Texts are counted as the exact numbers that they are: against limits, and against what became of them.
+#[test]
+fn texts_count() {
+    let folder = Folder::new();
+    folder.write("out.npy", "old");
+    for (texts, to, loss, counted) in [
+        (["1", "65504.00000000000000000001"], "float16", "overflow", Some("overflow in 1 value")),
+        (["1e400", "nan"], "double", "overflow", Some("overflow in 1 value")),
+        (["448.5", "-1e9"], "float8e4m3fn", "overflow", Some("overflow in 2 values")),
+        (["1e-400", "0"], "double", "underflow", Some("underflow in 1 value")),
+        (["0.9", "-2.5"], "int32", "underflow", Some("underflow in 1 value")),
+        (["6e-8", "1"], "float16", "subnormal", Some("subnormal in 1 value")),
+        (["NaN", "inf"], "float", "nan", Some("nan in 1 value")),
+        (["65504", "0.1"], "float16", "overflow,underflow,nan,subnormal", None),
+    ] {
+        folder.write("x.pb", strings(&texts).into_bytes());
+        for dry in ["", " --dry-run"] {
+            let line = format!("cast x.pb out.npy --to {to} --fail-on {loss}{dry}");
+            let output = folder.run(&line);
+            let Some(counted) = counted else {
+                done(&output);
+                continue;
+            };
+            let said = format!("onnx-cast: x.pb: {counted} cast to {to} (nothing is written)\n");
+            assert_eq!((output.status.code(), stderr(&output)), (Some(1), said), "{texts:?} {line}");
+            assert_eq!(folder.read("out.npy"), b"old", "{line}");
+        }
+    }
+    folder.write("x.pb", strings(&["0.1", "9007199254740993"]).into_bytes());
+    let said = stderr(&folder.run("cast x.pb out.npy --to double --stats -q"));
+    assert_eq!(said, "");
+    let said = stderr(&folder.run("cast x.pb out.npy --to double --stats"));
+    assert!(said.ends_with("2 values, error at most 1.000000e0, relative 1.110223e-16\n"), "{said}");
+    // What is printed reads as the same, but a NaN stays one.
+    folder.write("n.npy", npy::write(&floats(&[0.5, f32::NAN]).view(), false).expect("bytes"));
+    let output = folder.run("cast n.npy out.pb --to string --fail-on nan");
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
 }
