@@ -3,7 +3,7 @@
 
 use crate::cast::Summary;
 use crate::counts::Loss;
-use crate::format::Format;
+use crate::format::{Format, UNSEEN};
 use crate::model::ModelError;
 use crate::npy::NpyError;
 use crate::npz::NpzError;
@@ -77,6 +77,16 @@ pub enum FileError {
     Content {
         /// The file.
         path: PathBuf,
+    },
+    /// A file that is no raw bytes by its beginning.
+    #[error("{}: {what}, not raw bytes ({todo})", path.display())]
+    NotRaw {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        what: &'static str,
+        /// What to do with it.
+        todo: &'static str,
     },
     /// Raw bytes without a type.
     #[error("{}: raw bytes do not tell their element type (give it)", path.display())]
@@ -309,7 +319,7 @@ impl fmt::Display for Extensions {
         for (i, format) in Format::ALL.iter().enumerate() {
             write!(f, "{}{format}", if i == 0 { "" } else { ", " })?;
         }
-        Ok(())
+        write!(f, ", .{UNSEEN}")
     }
 }
 

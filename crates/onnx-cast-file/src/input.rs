@@ -3,7 +3,7 @@
 
 use crate::error::FileError;
 use crate::flow::{Elements, Task};
-use crate::format::Format;
+use crate::format::{Format, UNSEEN, foreign};
 use crate::fortran;
 use crate::npy::{self, Array, NpyError};
 use crate::npz::{self, Member};
@@ -361,6 +361,11 @@ fn open_array(
 
 fn open_raw(file: &InputFile, given: &Given<'_>) -> Result<Stored, FileError> {
     let path = file.path();
+    // Of the standard input a shape alone tells that it is raw.
+    let unseen = path == Path::new("-") || path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case(UNSEEN));
+    if !unseen && let Some((what, todo)) = foreign(&file.prefix(16)?) {
+        return Err(FileError::NotRaw { path: path.to_owned(), what, todo });
+    }
     let data_type = given.from.ok_or_else(|| FileError::RawType { path: path.to_owned() })?;
     let wrong = |want| {
         let shape = given.shape.map(<[usize]>::to_vec);

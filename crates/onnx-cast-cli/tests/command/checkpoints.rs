@@ -399,3 +399,53 @@ e: only in y.safetensors
     done(&folder.run("diff a.safetensors big.npy"));
     done(&folder.run("diff big.npy a.safetensors"));
 }
+
+/// What is no raw bytes by its beginning is refused by name, whatever its length.
+#[test]
+fn foreign_files_are_no_raw_bytes() {
+    let folder = Folder::new();
+    let array = onnx_cast_file::npy::write(&floats(&[1.0]).view(), false).expect("bytes");
+    let checkpoint = safetensors::write(None, &[("x", floats(&[1.0]).view())]).expect("bytes");
+    const SAVE: &str = "save its tensors as .safetensors, or name raw bytes .raw";
+    for (beginning, said) in [
+        (
+            &b"PK\x03\x04\0\0\x08\x08"[..],
+            "a zip archive, as torch.save writes, not raw bytes (save its tensors as .safetensors, or name arrays .npz)",
+        ),
+        (
+            b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.",
+            &format!("a pickle, as older versions of torch.save write, not raw bytes ({SAVE})"),
+        ),
+        (
+            b"\x80\x04\x95\x1a\0\0\0\0",
+            &format!("a pickle, as older versions of torch.save write, not raw bytes ({SAVE})"),
+        ),
+        (b"\x89HDF\r\n\x1a\n", &format!("an HDF5 file, not raw bytes ({SAVE})")),
+        (
+            b"GGUF\x03\0\0\0",
+            "a GGUF file, not raw bytes (cast the checkpoint that it was made of, or name raw bytes .raw)",
+        ),
+        (&array, "a numpy array, not raw bytes (name it .npy, or raw bytes .raw)"),
+        (&checkpoint, "a .safetensors file, not raw bytes (name it .safetensors, or raw bytes .raw)"),
+        (b"\x08\x08\x12\x07pytorch\x1a\x03", "an ONNX model, not raw bytes (name it .onnx, or raw bytes .raw)"),
+        (b"\x08\x0a\x3a\x80\x01\x0a", "an ONNX model, not raw bytes (name it .onnx, or raw bytes .raw)"),
+    ] {
+        let mut bytes = beginning.to_vec();
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        folder.write("x.bin", &bytes);
+        for options in ["--from float", &format!("--from float --shape {}", bytes.len() / 4)] {
+            folder.refuses(&format!("cast x.bin y.npy --to float16 {options}"), &format!("x.bin: {said}"));
+        }
+        folder.write("x.raw", &bytes);
+        done(&folder.run("bitcast x.raw y.raw --from float --to int32 -q"));
+        assert_eq!(folder.read("y.raw"), bytes);
+        std::fs::remove_file(folder.path("x.raw"))
+            .and_then(|()| std::fs::remove_file(folder.path("y.raw")))
+            .expect("gone");
+    }
+    // What only looks a little like one is not.
+    for bytes in [b"\x80\x02\0\0", b"\x08\x0a\0\0", b"PK\0\0"] {
+        folder.write("x.bin", bytes);
+        done(&folder.run("cast x.bin y.npy --from float --to float16 -q"));
+    }
+}
