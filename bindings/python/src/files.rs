@@ -74,6 +74,7 @@ impl Request {
             write: WriteOptions::default(),
             dry_run: false,
             resume: false,
+            copy_others: true,
             count: false,
             fail_on: Vec::new(),
             watch: Some(watch(state)),
@@ -91,7 +92,8 @@ pub(crate) fn watch(state: &Arc<State>) -> Watch {
     })
 }
 
-/// Casts a file to another. `modes`: whether nothing is written, and whether files that are there already are left alone.
+/// Casts a file to another. `modes`: whether nothing is written, whether files that are there already are left alone, and
+/// whether the other files of a folder are copied.
 #[pyfunction]
 pub(crate) fn cast_file(
     py: Python<'_>,
@@ -99,13 +101,13 @@ pub(crate) fn cast_file(
     output: PathBuf,
     request: Request,
     dtype: Option<i64>,
-    modes: (bool, bool),
+    modes: (bool, bool, bool),
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Vec<Row>> {
     let state = Arc::new(State::default());
-    let (dry_run, resume) = modes;
+    let (dry_run, resume, copy_others) = modes;
     let from = dtype.map(number_to_type).transpose()?;
-    let request = FileCast { from, dry_run, resume, ..request.of(&state)? };
+    let request = FileCast { from, dry_run, resume, copy_others, ..request.of(&state)? };
     let work = || onnx_cast_file::cast_file(&input, &output, &request).map(|done| rows(done.tensors));
     watched(py, &state, progress, work)?.map_err(refused)
 }

@@ -70,6 +70,12 @@ pub(crate) fn name_whole(py: Python<'_>, temporary: PathBuf, output: PathBuf) ->
     py.detach(|| parts::name_whole(&temporary, &output)).map_err(refused)
 }
 
+/// Copies the other files of a checkpoint's folder.
+#[pyfunction]
+pub(crate) fn copy_others(py: Python<'_>, input: PathBuf, output: PathBuf) -> PyResult<usize> {
+    py.detach(|| parts::copy_others(&input, &output)).map_err(refused)
+}
+
 /// Writes the index.
 #[pyfunction]
 pub(crate) fn write_index(py: Python<'_>, input: PathBuf, output: PathBuf, total_size: u64) -> PyResult<()> {

@@ -49,6 +49,7 @@ where
         write: WriteOptions { npy_plain: files.npy_plain },
         dry_run: report.dry_run,
         resume: files.resume,
+        copy_others: !files.no_copy_others,
         count: report.stats,
         fail_on: report.fail_on.clone(),
         watch: progress.watch(),

@@ -1,14 +1,13 @@
 //! From file to file: what becomes of each tensor is decided first, then they are cast in chunks (`flow.rs`).
 
-use crate::atomic::create_folder;
+use crate::atomic::{create_folder, folder_of};
 use crate::counts::{Counter, Counts, Loss, count_strings};
 use crate::error::FileError;
 use crate::flow::{self, Elements, Sink, Task, Trouble};
 use crate::format::Format;
 use crate::input::{Given, Input, Place, Stored, check_type};
-use crate::npz;
+use crate::others::Others;
 use crate::output::Output;
-use crate::parts;
 use crate::positional::{InputFile, write_at};
 use crate::safetensors::{self, SafetensorsError};
 use crate::selection::Selection;
@@ -16,6 +15,7 @@ use crate::sharded::{self, Index, Located};
 use crate::source::{Items, zeros};
 use crate::tensor::WriteOptions;
 use crate::watch::{Meter, Watch};
+use crate::{npz, parts};
 use onnx_cast::{BitCast, Cast, CastOptions, Data, DataType, OpError, Operator, Plan, Tensor, TensorError, TensorView};
 use std::fs::File;
 use std::io;
@@ -40,6 +40,9 @@ pub struct FileCast {
     pub write: WriteOptions,
     /// Find out what would be done, and write nothing. Values are read only where they are to be counted.
     pub dry_run: bool,
+    /// Copy the other files of a checkpoint's folder, where the input is a folder: configuration, tokenizer, and so on, but
+    /// no other weights and no hidden files.
+    pub copy_others: bool,
     /// Leave files alone that hold already what would be written: their bytes are compared with what the cast gives.
     pub resume: bool,
     /// Count what becomes of the values: [`TensorSummary::counts`].
@@ -62,6 +65,7 @@ impl FileCast {
             dry_run: false,
             count: false,
             fail_on: Vec::new(),
+            copy_others: true,
             resume: false,
             watch: None,
         }
@@ -81,6 +85,8 @@ pub struct Summary {
     pub tensors: Vec<TensorSummary>,
     /// Files that were there already, with the content that they were to get: see [`FileCast::resume`].
     pub already_there: usize,
+    /// Other files of the checkpoint's folder that were copied, or would be.
+    pub copied: usize,
 }
 
 impl Summary {
@@ -200,13 +206,24 @@ fn convert(input: &Path, output: &Path, request: &FileCast, work: &Work<'_>) -> 
     match sharded::locate(input)? {
         Located::File => convert_file(input, output, request, work),
         Located::InFolder(file) => {
+            let others = Others::of(input, output, request)?;
             let output = output.join(file.file_name().unwrap_or_default());
             if !request.dry_run {
                 create_folder(&output)?;
             }
-            convert_file(&file, &output, request, work)
+            others.finish(convert_file(&file, &output, request, work)?)
         }
-        Located::Index(index) => convert_shards(&Index::read(&index)?, output, request, work),
+        Located::Index(index) => {
+            let index = Index::read(&index)?;
+            let output = index.output(output)?;
+            let others = Others::of(input, folder_of(&output), request)?;
+            let done = others.finish(convert_shards(&index, &output, request, work)?)?;
+            // The index comes last: where it is, the checkpoint is complete.
+            if !request.dry_run {
+                index.write(&output, done.tensors.iter().map(|row| row.bytes_after).sum())?;
+            }
+            Ok(done)
+        }
     }
 }
 
@@ -217,9 +234,8 @@ fn format_of(path: &Path) -> Result<Option<Format>, FileError> {
 
 /// A checkpoint in several files: all of it is planned before the first is written.
 fn convert_shards(index: &Index, output: &Path, request: &FileCast, work: &Work<'_>) -> Result<Summary, FileError> {
-    let output = index.output(output)?;
     let each = Work { needs_one: false, ..*work };
-    let mut shards = parts::of_index(index, &output, request, &each)?;
+    let mut shards = parts::of_index(index, output, request, &each)?;
     let tensors = shards.iter_mut().flat_map(|shard| std::mem::take(&mut shard.tensors)).collect();
     let mut summary = Summary { tensors, ..Summary::default() };
     if work.needs_one
@@ -241,7 +257,7 @@ fn convert_shards(index: &Index, output: &Path, request: &FileCast, work: &Work<
     if request.dry_run {
         return Ok(summary);
     }
-    create_folder(&output)?;
+    create_folder(output)?;
     let mut tensors = Vec::with_capacity(summary.tensors.len());
     for shard in &shards {
         let done = parts::open(&shard.input, &shard.output, request, &each)?.run(request, &meter)?;
@@ -249,7 +265,6 @@ fn convert_shards(index: &Index, output: &Path, request: &FileCast, work: &Work<
         tensors.extend(done.tensors);
     }
     summary.tensors = tensors;
-    index.write(&output, summary.tensors.iter().map(|row| row.bytes_after).sum())?;
     Ok(summary)
 }
 

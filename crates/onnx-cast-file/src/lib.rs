@@ -37,6 +37,7 @@ mod mmap;
 pub mod model;
 pub mod npy;
 mod npz;
+mod others;
 mod output;
 pub mod parts;
 pub mod pb;

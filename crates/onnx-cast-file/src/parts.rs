@@ -5,12 +5,13 @@
 //! A part always writes the same bytes to the same place, so that it may be done again, or twice at once. The files are
 //! those of [`cast_file`](crate::cast_file).
 
-use crate::atomic::{AtomicFile, create_folder, target_of};
+use crate::atomic::{AtomicFile, create_folder, folder_of, target_of};
 use crate::cast::{FileCast, Frame, InPlace, Job, Same, Summary, TensorSummary, Work, with_cast};
 use crate::error::FileError;
 use crate::flow::Sink;
 use crate::format::Format;
 use crate::input::{Given, Input};
+use crate::others;
 use crate::output::Output;
 use crate::positional::InputFile;
 use crate::sharded::{self, Index, Located};
@@ -177,6 +178,26 @@ pub fn part_is_there(input: &Path, output: &Path, part: Part, request: &FileCast
 /// Where it is not there, the disk is full, or the name is refused.
 pub fn name_whole(temporary: &Path, output: &Path) -> Result<(), FileError> {
     AtomicFile::resume(output, temporary)?.commit()
+}
+
+/// Copies the other files of a checkpoint's folder, as [`cast_file`](crate::cast_file) does, and returns how many; where the
+/// input is no folder there are none.
+///
+/// # Errors
+/// Where a file cannot be read or written.
+pub fn copy_others(input: &Path, output: &Path) -> Result<usize, FileError> {
+    let folder = match sharded::locate(input)? {
+        Located::File => return Ok(0),
+        Located::InFolder(_) => output.to_owned(),
+        Located::Index(index) => folder_of(&Index::read(&index)?.output(output)?).to_owned(),
+    };
+    if !input.is_dir() {
+        return Ok(0);
+    }
+    let files = others::beside(input, &folder)?;
+    create_folder(&folder.join("x"))?;
+    others::copy(&files, &folder)?;
+    Ok(files.len())
 }
 
 /// Writes the index of a checkpoint with this many bytes of elements, when all of its files are there; of a checkpoint

@@ -400,6 +400,64 @@ e: only in y.safetensors
     done(&folder.run("diff big.npy a.safetensors"));
 }
 
+/// A folder that is cast loads where it did: what stands beside its weights goes with it.
+#[test]
+fn other_files_of_a_folder() {
+    let folder = Folder::new();
+    let index = shards(&folder, "several");
+    std::fs::create_dir(folder.path("one")).expect("a folder");
+    folder.write("one/model.safetensors", folder.read("several/m-1.safetensors"));
+    for name in ["several", "one"] {
+        for other in ["config.json", "tokenizer.json", "LICENSE"] {
+            folder.write(&format!("{name}/{other}"), format!("{name} {other}"));
+        }
+        for not in [".hidden", "pytorch_model.bin", "model.gguf", "pytorch_model.bin.index.json", "x.PT"] {
+            folder.write(&format!("{name}/{not}"), "weights");
+        }
+        std::fs::create_dir(folder.path(&format!("{name}/onnx"))).expect("a folder");
+    }
+    folder.write("several/unlisted.safetensors", "weights");
+    let list = |out: &str| {
+        let mut names: Vec<String> = std::fs::read_dir(folder.path(out))
+            .expect("a folder")
+            .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        names
+    };
+    let others = ["LICENSE", "config.json", "tokenizer.json"];
+    for (name, weights) in [
+        ("several", &["m-1.safetensors", "m-2.safetensors", "m-3.safetensors", "model.safetensors.index.json"][..]),
+        ("one", &["model.safetensors"]),
+    ] {
+        let wanted = |others: &[&str]| [others, weights].concat().into_iter().map(str::to_owned).collect::<Vec<_>>();
+        let plan = done(&folder.run(&format!("cast {name} {name}-out --to float16 --dry-run")));
+        assert!(plan.ends_with("3 other files would be copied\n"), "{plan}");
+        assert!(!folder.path(&format!("{name}-out")).exists());
+        let said = stderr(&folder.run(&format!("cast {name} {name}-out --to float16")));
+        assert!(said.starts_with(&format!("{name} -> {name}-out, 3 other files copied: ")), "{said}");
+        assert_eq!(list(&format!("{name}-out")), wanted(&others));
+        for other in others {
+            assert_eq!(folder.read(&format!("{name}-out/{other}")), format!("{name} {other}").into_bytes());
+        }
+        let again = done(&folder.run(&format!("cast {name} {name}-out --to float16 --resume --json")));
+        assert_eq!(serde_json::from_str::<Value>(&again).expect("JSON")["copied"], 3);
+        done(&folder.run(&format!("bitcast {name} {name}-bits --to uint32 --quiet --no-copy-others")));
+        assert_eq!(list(&format!("{name}-bits")), wanted(&[]));
+        let before = list(name);
+        let said = stderr(&folder.run(&format!("cast {name} ./{name} --to float16")));
+        assert!(said.starts_with(&format!("{name} -> ./{name}: ")), "{said}");
+        assert_eq!(list(name), before);
+    }
+    // The index alone, not its folder.
+    folder.write("several/model.safetensors.index.json", index);
+    done(&folder.run("cast several/model.safetensors.index.json alone --to float -q"));
+    assert_eq!(list("alone").len(), 4);
+    // With a loss that must not be, there is no folder.
+    let failed = folder.run("cast several lost --to float8e4m3fn --fail-on overflow");
+    assert_eq!((failed.status.code(), folder.path("lost").exists()), (Some(1), false), "{}", stderr(&failed));
+}
+
 /// What is no raw bytes by its beginning is refused by name, whatever its length.
 #[test]
 fn foreign_files_are_no_raw_bytes() {
