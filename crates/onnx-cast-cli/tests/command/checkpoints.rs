@@ -430,7 +430,11 @@ fn other_files_of_a_folder() {
         ("several", &["m-1.safetensors", "m-2.safetensors", "m-3.safetensors", "model.safetensors.index.json"][..]),
         ("one", &["model.safetensors"]),
     ] {
-        let wanted = |others: &[&str]| [others, weights].concat().into_iter().map(str::to_owned).collect::<Vec<_>>();
+        let wanted = |others: &[&str]| {
+            let mut names: Vec<String> = [others, weights].concat().into_iter().map(str::to_owned).collect();
+            names.sort();
+            names
+        };
         let plan = done(&folder.run(&format!("cast {name} {name}-out --to float16 --dry-run")));
         assert!(plan.ends_with("3 other files would be copied\n"), "{plan}");
         assert!(!folder.path(&format!("{name}-out")).exists());
