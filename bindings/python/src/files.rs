@@ -3,7 +3,7 @@
 use crate::error::refused;
 use crate::types::number_to_type;
 use onnx_cast::{CastOptions, DataType, NEWEST_OPSET};
-use onnx_cast_file::{FileCast, Pattern, Rule, Selection, TensorSummary, Watch, WriteOptions};
+use onnx_cast_file::{CastRequest, Pattern, Rule, Selection, TensorSummary, Watch, WriteOptions};
 use onnx_cast_model::{ModelCast, ModelFold};
 use pyo3::prelude::*;
 use std::ops::ControlFlow;
@@ -56,12 +56,12 @@ pub(crate) struct Request(Option<i64>, Attributes, Vec<String>, Vec<String>, Vec
 
 impl Request {
     /// The library's own, told of by a state.
-    pub(crate) fn of(self, state: &Arc<State>) -> PyResult<FileCast> {
+    pub(crate) fn of(self, state: &Arc<State>) -> PyResult<CastRequest> {
         let Request(to, attributes, include, exclude, rules, min_size) = self;
         let rule = |(pattern, to): (String, Option<i64>)| {
             Ok(Rule { pattern: pattern.parse().map_err(refused)?, to: to.map(number_to_type).transpose()? })
         };
-        Ok(FileCast {
+        Ok(CastRequest {
             selection: Selection {
                 to: to.map(number_to_type).transpose()?,
                 include: patterns(include)?,
@@ -75,6 +75,7 @@ impl Request {
             write: WriteOptions::default(),
             dry_run: false,
             resume: false,
+            copy_others: true,
             count: false,
             fail_on: Vec::new(),
             watch: Some(watch(state)),
@@ -92,7 +93,8 @@ pub(crate) fn watch(state: &Arc<State>) -> Watch {
     })
 }
 
-/// Casts a file to another. `modes`: whether nothing is written, and whether files that are there already are left alone.
+/// Casts a file to another. `modes`: whether nothing is written, whether files that are there already are left alone, and
+/// whether the other files of a folder are copied.
 #[pyfunction]
 pub(crate) fn cast_file(
     py: Python<'_>,
@@ -100,13 +102,13 @@ pub(crate) fn cast_file(
     output: PathBuf,
     request: Request,
     dtype: Option<i64>,
-    modes: (bool, bool),
+    modes: (bool, bool, bool),
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Vec<Row>> {
     let state = Arc::new(State::default());
-    let (dry_run, resume) = modes;
+    let (dry_run, resume, copy_others) = modes;
     let from = dtype.map(number_to_type).transpose()?;
-    let request = FileCast { from, dry_run, resume, ..request.of(&state)? };
+    let request = CastRequest { from, dry_run, resume, copy_others, ..request.of(&state)? };
     let work = || onnx_cast_file::cast_file(&input, &output, &request).map(|done| rows(done.tensors));
     watched(py, &state, progress, work)?.map_err(refused)
 }
@@ -185,7 +187,7 @@ pub(crate) fn cast_model(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Vec<Row>> {
     let state = Arc::new(State::default());
-    let FileCast { selection, options, watch, .. } = request.of(&state)?;
+    let CastRequest { selection, options, watch, .. } = request.of(&state)?;
     let (dry_run, raise_opset) = modes;
     let work = || {
         let select = |name: &str, from: DataType, elements: usize| {

@@ -36,7 +36,7 @@ mod _native {
     #[pymodule_export]
     use super::operator::Operator;
     #[pymodule_export]
-    use super::parts::{cast_part, lay_out, name_whole, part_is_there, plan_shards, write_index};
+    use super::parts::{cast_part, copy_others, lay_out, name_whole, part_is_there, plan_shards, write_index};
     #[pymodule_export]
     use super::pool::after_fork;
     #[pymodule_export]

@@ -2,7 +2,7 @@
 
 use crate::error::refused;
 use crate::files::{Request, Row, State, rows, watched};
-use onnx_cast_file::FileCast;
+use onnx_cast_file::CastRequest;
 use onnx_cast_file::parts::{self, Part, Shard};
 use pyo3::prelude::*;
 use std::path::PathBuf;
@@ -40,7 +40,7 @@ pub(crate) fn lay_out(
 pub(crate) struct Task(PathBuf, usize, usize, Request, usize);
 
 impl Task {
-    fn of(self, state: &Arc<State>) -> PyResult<(PathBuf, Part, FileCast)> {
+    fn of(self, state: &Arc<State>) -> PyResult<(PathBuf, Part, CastRequest)> {
         let Task(input, index, of, request, threads) = self;
         let mut request = request.of(state)?;
         request.options.threads = Some(threads.max(1));
@@ -68,6 +68,12 @@ pub(crate) fn part_is_there(py: Python<'_>, output: PathBuf, task: Task) -> PyRe
 #[pyfunction]
 pub(crate) fn name_whole(py: Python<'_>, temporary: PathBuf, output: PathBuf) -> PyResult<()> {
     py.detach(|| parts::name_whole(&temporary, &output)).map_err(refused)
+}
+
+/// Copies the other files of a checkpoint's folder.
+#[pyfunction]
+pub(crate) fn copy_others(py: Python<'_>, input: PathBuf, output: PathBuf) -> PyResult<usize> {
+    py.detach(|| parts::copy_others(&input, &output)).map_err(refused)
 }
 
 /// Writes the index.

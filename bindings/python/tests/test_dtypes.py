@@ -4,6 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import onnx_cast
 from onnx_cast import CastError, _native, _targets, dtypes
 
 FLOATS = [one for one in dtypes.ALL if one.kind == "float" and one.numpy is not None]
@@ -41,6 +42,32 @@ def test_a_type_without_a_dtype_is_refused_by_name(monkeypatch):
     assert dtypes.int4.numpy is None
     with pytest.raises(TypeError, match="numpy has no type for int4"):
         _targets.DTYPES[dtypes.int4.number]
+
+
+@pytest.mark.parametrize(
+    ("name", "ours", "numpys"),
+    [
+        ("i2", "int2", "int16"),
+        ("i4", "int4", "int32"),
+        ("i8", "int8", "int64"),
+        ("u2", "uint2", "uint16"),
+        ("u4", "uint4", "uint32"),
+        ("u8", "uint8", "uint64"),
+        ("f4", "float4e2m1", "float"),
+        ("U16", "uint16", "string"),
+    ],
+)
+def test_names_that_numpy_takes_for_another_type_are_refused(name, ours, numpys):
+    assert np.dtype(name) == np.dtype(dtypes.of(numpys).numpy) or numpys == "string"
+    said = f"^`{name}` may mean {ours}, and to numpy means {numpys}"
+    for refused in (
+        lambda: onnx_cast.cast(np.zeros(1, np.float32), name),
+        lambda: dtypes.of(name),
+        lambda: onnx_cast.cast_file("a.npy", "b.npy", name),
+        lambda: onnx_cast.bit_cast(np.zeros(1, np.float32), name),
+    ):
+        with pytest.raises(CastError, match=said):
+            refused()
 
 
 def test_every_type_is_found_by_all_of_its_names():

@@ -6,7 +6,7 @@ use onnx_cast::{Cast, CastOptions, DataType, Tensor};
 use onnx_cast_file::safetensors::Safetensors;
 
 use onnx_cast_file::{
-    FileCast, FormatError, InspectRequest, NamedTensor, cast_file, inspect, npy as numpy, pb, read_tensor_as,
+    CastRequest, FormatError, InspectRequest, NamedTensor, cast_file, inspect, npy as numpy, pb, read_tensor_as,
 };
 use std::error::Error;
 use std::io::{Cursor, Read, Write};
@@ -49,7 +49,7 @@ fn check_cast(path: &Path, tensor: &Tensor, to: DataType, from: Option<DataType>
     let want = Cast::new(to, &CastOptions::default()).map_err(drop);
     let want = want.and_then(|cast| cast.run(&tensor.view()).map_err(drop));
     let output = scratch::path("y.pb");
-    let done = cast_file(path, &output, &FileCast { from, ..FileCast::new(to) });
+    let done = cast_file(path, &output, &CastRequest { from, ..CastRequest::new(to) });
     match (done, want) {
         (Ok(_), Ok(want)) => {
             let got = read_tensor_as(&output, None).expect("what was written");
@@ -107,7 +107,7 @@ fn check_archive(path: &Path, from: Option<DataType>) {
     }
     // Numbers to floats, texts left alone: what was listed can be cast, and stands there again.
     let output = scratch::path("y.npz");
-    if cast_file(path, &output, &FileCast { from, ..FileCast::new(DataType::Float) }).is_ok() {
+    if cast_file(path, &output, &CastRequest { from, ..CastRequest::new(DataType::Float) }).is_ok() {
         let after = inspect(&output, &values(None)).or_else(|_| inspect(&output, &values(from)));
         let after = after.expect("what was written");
         let names = |info: &onnx_cast_file::FileInfo| {
@@ -191,7 +191,7 @@ pub fn safetensors(data: &[u8]) {
     }
     let to = some_type(data);
     let output = scratch::path("y.safetensors");
-    if cast_file(&path, &output, &FileCast::new(to)).is_ok() {
+    if cast_file(&path, &output, &CastRequest::new(to)).is_ok() {
         let bytes = std::fs::read(&output).expect("what was written");
         let cast = Safetensors::parse(&bytes).expect("what was written");
         assert_eq!((cast.entries().len(), cast.metadata()), (ours.entries().len(), ours.metadata()));

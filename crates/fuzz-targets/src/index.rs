@@ -3,7 +3,7 @@
 use crate::scratch;
 use onnx_cast::{DataType, Tensor};
 use onnx_cast_file::parts::{self, Part};
-use onnx_cast_file::{FileCast, InspectRequest, cast_file, inspect, safetensors};
+use onnx_cast_file::{CastRequest, InspectRequest, cast_file, inspect, safetensors};
 use std::fs;
 
 /// The files, with their tensors.
@@ -21,7 +21,7 @@ pub fn index(data: &[u8]) {
     }
     let index = scratch::write(INDEX, data);
     let info = inspect(&index, &InspectRequest::default());
-    let request = FileCast::new(DataType::Float8E4M3FN);
+    let request = CastRequest::new(DataType::Float8E4M3FN);
     let done = cast_file(&index, scratch::path("out"), &request);
     let Ok(done) = done else {
         assert!(!scratch::path("out").join(INDEX).exists(), "refused, with an index");
@@ -33,7 +33,7 @@ pub fn index(data: &[u8]) {
 }
 
 /// Casts the checkpoint in parts beside the one that was cast at once.
-fn check_parts(index: &std::path::Path, request: &FileCast) {
+fn check_parts(index: &std::path::Path, request: &CastRequest) {
     let output = scratch::path("parts");
     let shards = parts::shards(index, &output, request).expect("a checkpoint that was cast");
     let mut total = 0;

@@ -5,7 +5,7 @@ use arbitrary::{Result, Unstructured};
 use onnx_cast::{DataType, Strings, Tensor, clear_padding};
 use onnx_cast_file::safetensors::Safetensors;
 use onnx_cast_file::{
-    FileCast, Format, NamedTensor, WriteOptions, cast_file, npy, pb, read_tensor_as, safetensors, write_tensor,
+    CastRequest, Format, NamedTensor, WriteOptions, cast_file, npy, pb, read_tensor_as, safetensors, write_tensor,
 };
 
 /// A tensor with its name, and whether `.npy` is written plain.
@@ -79,7 +79,7 @@ fn through_files(Case { name, tensor, plain }: &Case, in_safetensors: bool) {
             continue;
         }
         let to = scratch::path(&format!("{}.{extension}", index + 1));
-        let request = FileCast { from: Some(data_type), write: options, ..FileCast::new(data_type) };
+        let request = CastRequest { from: Some(data_type), write: options, ..CastRequest::new(data_type) };
         match cast_file(&from, &to, &request) {
             Ok(_) => {}
             // A file of many needs names, which `.npy` has none of.
@@ -100,9 +100,10 @@ fn raw(from: &std::path::Path, tensor: &Tensor) {
         return;
     }
     let (bytes, back) = (scratch::path("r.bin"), scratch::path("r.pb"));
-    cast_file(from, &bytes, &FileCast::new(data_type)).expect("raw bytes");
+    cast_file(from, &bytes, &CastRequest::new(data_type)).expect("raw bytes");
     assert_eq!(std::fs::read(&bytes).ok().as_deref(), tensor.bytes(), "raw bytes");
     let shape = Some(tensor.shape().to_vec());
-    cast_file(&bytes, &back, &FileCast { from: Some(data_type), shape, ..FileCast::new(data_type) }).expect("cast");
+    cast_file(&bytes, &back, &CastRequest { from: Some(data_type), shape, ..CastRequest::new(data_type) })
+        .expect("cast");
     assert_eq!(read_tensor_as(&back, None).expect("what was written").tensor, *tensor, "raw bytes, read again");
 }

@@ -28,7 +28,7 @@ Examples:
   onnx-cast types                                                      the element types
 
 `onnx-cast help COMMAND` has more examples for each command.
-Exit codes: 0 done, 1 a comparison found a difference, 2 an error (nothing is written then)."
+Exit codes: 0 done; 1 `diff` found a difference, or `--fail-on` a loss; 2 an error. With 1 and 2 nothing is written."
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -89,8 +89,8 @@ Examples:
   onnx-cast cast model.onnx small.onnx --to float16          every large weight of a model
   onnx-cast cast model.onnx small.onnx --to float8e4m3fn --raise-opset --external-data small.bin
 
-The extension tells the format: .pb (ONNX TensorProto), .npy, .npz, .safetensors, .bin (raw little-endian elements, as \
-with --shape whatever the extension). Of a .safetensors or .npz file every tensor \
+The extension tells the format: .pb (ONNX TensorProto), .npy, .npz, .safetensors, .bin and .raw (raw little-endian elements, as \
+with --shape whatever the extension; only .raw may begin as another format does). Of a .safetensors or .npz file every tensor \
 of a floating type is cast (to an integer type, every tensor), and the rest and the metadata are kept; otherwise a file \
 holds one tensor, and IN and OUT may differ in format. Of a model (.onnx) every floating constant of 256 elements or more is stored in the new type, and a \
 Cast gives it back in its own, so that the model takes and gives what it did. OUT may be IN. On an error OUT is as it was \
@@ -245,6 +245,9 @@ pub(crate) struct FileArgs {
     /// Go on with a run that was interrupted: files that hold already what they should are left alone
     #[arg(long)]
     pub(crate) resume: bool,
+    /// Of a folder, do not copy the other files: configuration, tokenizer and so on
+    #[arg(long)]
+    pub(crate) no_copy_others: bool,
     /// Say nothing when all goes well
     #[arg(short, long)]
     pub(crate) quiet: bool,

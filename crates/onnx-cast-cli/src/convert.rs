@@ -5,7 +5,7 @@ use crate::progress::Progress;
 use crate::{models, outcome};
 use anyhow::{Result, bail};
 use onnx_cast::CastOptions;
-use onnx_cast_file::{FileCast, FileError, Format, Summary, WriteOptions, bit_cast_file, cast_file};
+use onnx_cast_file::{CastRequest, FileError, Format, Summary, WriteOptions, bit_cast_file, cast_file};
 use std::path::Path;
 use std::time::Instant;
 
@@ -34,14 +34,14 @@ fn run<'a, F>(
     convert: F,
 ) -> Result<u8>
 where
-    F: Fn(&'a Path, &'a Path, &FileCast) -> Result<Summary, FileError>,
+    F: Fn(&'a Path, &'a Path, &CastRequest) -> Result<Summary, FileError>,
 {
     let start = Instant::now();
     if files.output == Path::new("-") && (report.json || report.dry_run) {
         bail!("--json and --dry-run print to the standard output, where the output is to go");
     }
     let progress = Progress::start(!files.quiet && !report.json);
-    let request = FileCast {
+    let request = CastRequest {
         selection: selection.selection(0)?,
         options,
         from: files.from,
@@ -49,6 +49,7 @@ where
         write: WriteOptions { npy_plain: files.npy_plain },
         dry_run: report.dry_run,
         resume: files.resume,
+        copy_others: !files.no_copy_others,
         count: report.stats,
         fail_on: report.fail_on.clone(),
         watch: progress.watch(),

@@ -1,7 +1,7 @@
 //! The command `onnx-cast`: ONNX's Cast, CastLike and BitCast on tensor files and models, and tools to look at types and
 //! single values.
 //!
-//! Exit codes: 0 done, 1 a comparison found a difference, 2 an error. Data goes to the standard output only where it is
+//! Exit codes: 0 done; 1 `diff` found a difference, or `--fail-on` a loss; 2 an error. Data goes to the standard output only where it is
 //! asked for; messages go to the standard error, as `onnx-cast: error: ...`.
 //!
 //! There is no conversion arithmetic here: results are the library's.

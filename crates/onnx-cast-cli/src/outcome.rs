@@ -41,13 +41,23 @@ fn tell(files: &FileArgs, report: &ReportArgs, done: &Done, start: Instant) -> R
             1 => " (1 file was there already)".to_owned(),
             count => format!(" ({count} files were there already)"),
         };
-        let shown = format!("{} -> {}{there}", files.input.display(), files.output.display());
+        let others = others(done).map_or(String::new(), |others| format!(", {others} copied"));
+        let shown = format!("{} -> {}{there}{others}", files.input.display(), files.output.display());
         totals(done).say(&shown, &targets(done), start.elapsed());
     }
     if report.stats && !report.json && !files.quiet {
         let _ = io::stderr().write_all(losses(done).as_bytes());
     }
     Ok(())
+}
+
+/// How many other files of a folder go with it, if any do.
+fn others(done: &Done) -> Option<String> {
+    match done.copied {
+        0 => None,
+        1 => Some("1 other file".to_owned()),
+        count => Some(format!("{count} other files")),
+    }
 }
 
 /// The sums over the tensors.
@@ -128,6 +138,9 @@ fn plan(done: &Done) -> String {
     }
     let Summary { cast, kept, bytes_before, bytes_after } = totals(done);
     let _ = writeln!(text, "total: {cast} cast, {kept} kept, {} -> {}", size(bytes_before), size(bytes_after));
+    if let Some(others) = others(done) {
+        let _ = writeln!(text, "{others} would be copied");
+    }
     text
 }
 
@@ -156,5 +169,6 @@ fn json(input: &Path, output: &Path, dry_run: bool, done: &Done) -> Value {
         "tensors": tensors,
         "bytes_before": bytes_before,
         "bytes_after": bytes_after,
+        "copied": done.copied,
     })
 }

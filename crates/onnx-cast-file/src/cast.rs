@@ -1,6 +1,6 @@
-//! From file to file: what becomes of each tensor is decided first, then they are cast in chunks (`flow.rs`).
+//! From file to file: what becomes of each tensor is decided first, then they are cast in chunks (`pipeline.rs`).
 
-use crate::counts::{Counter, Loss};
+use crate::counts::{Counter, count_strings};
 use crate::error::FileError;
 use crate::formats::checkpoint::{self, Index, Located};
 use crate::formats::error::FormatError;
@@ -8,78 +8,21 @@ use crate::formats::format::Format;
 use crate::formats::input::{Given, Input, Place, Stored, check_type};
 use crate::formats::npz;
 use crate::formats::output::Output;
-use crate::formats::output::WriteOptions;
 use crate::formats::safetensors::{self, SafetensorsError};
 use crate::formats::source::Items;
-use crate::io::atomic::create_folder;
+use crate::io::atomic::{create_folder, folder_of};
 use crate::io::positional::InputFile;
-use crate::io::progress::{Meter, Watch};
-use crate::parts;
+use crate::io::progress::Meter;
+use crate::others::Others;
 use crate::pipeline::{self, Elements, InPlace, Nowhere, Same, Sink, Task, Transform, Trouble};
-use crate::selection::Selection;
+use crate::request::CastRequest;
 use crate::summary::{Summary, TensorSummary};
 use onnx_cast::{BitCast, Cast, CastOptions, Data, DataType, OpError, Operator, Plan, Tensor, TensorError, TensorView};
 use std::path::Path;
 use std::sync::Mutex;
 
 mod archive;
-
-/// Where a model's elements go.
-///
-/// Left alone, elements stay where they were: in the model, or in a file of external data, which is then one file beside
-/// the output, named as the output with `.data` behind it. A model that would be larger than a protobuf message may be
-/// (2 GiB) gets such a file by itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Storage {
-    /// Put elements into this file, beside the model.
-    pub external_data: Option<String>,
-    /// Tensors of this many bytes or more go into the file, 1024 where it is not said.
-    pub threshold: Option<u64>,
-}
-
-/// What to cast of a file, to what, and how.
-#[derive(Clone, Debug)]
-pub struct FileCast {
-    /// Which tensors, and to which types.
-    pub selection: Selection,
-    /// The opset and the operator's attributes, of which BitCast takes the opset alone; and how many threads read, cast
-    /// and write at most.
-    pub options: CastOptions,
-    /// The input's type, where a `.npy` file does not tell it. Elsewhere it must be the file's.
-    pub from: Option<DataType>,
-    /// The shape of an input of raw bytes.
-    pub shape: Option<Vec<usize>>,
-    /// How to write.
-    pub write: WriteOptions,
-    /// Find out what would be done, and write nothing.
-    pub dry_run: bool,
-    /// Leave files alone that hold already what would be written: their bytes are compared with what the cast gives.
-    pub resume: bool,
-    /// Count what becomes of the values: [`TensorSummary::counts`].
-    pub count: bool,
-    /// Losses that make the cast fail, with nothing written.
-    pub fail_on: Vec<Loss>,
-    /// Who is told how far the work is.
-    pub watch: Option<Watch>,
-}
-
-impl FileCast {
-    /// To a type, with ONNX's defaults.
-    pub fn new(to: DataType) -> Self {
-        FileCast {
-            selection: Selection::new(to),
-            options: CastOptions::default(),
-            from: None,
-            shape: None,
-            write: WriteOptions::default(),
-            dry_run: false,
-            count: false,
-            fail_on: Vec::new(),
-            resume: false,
-            watch: None,
-        }
-    }
-}
+pub(crate) mod shards;
 
 /// Casts a file: the tensor of a `.pb`, `.npy` or `.safetensors` file to another file of any of these formats; of a
 /// `.safetensors` file to a `.safetensors` file every tensor that is selected, all others and the metadata kept.
@@ -91,13 +34,17 @@ impl FileCast {
 /// # Errors
 /// Where a file cannot be read or written, the input is not valid, a tensor cannot be cast, or the output's format has no
 /// place for the result.
-pub fn cast_file(input: impl AsRef<Path>, output: impl AsRef<Path>, request: &FileCast) -> Result<Summary, FileError> {
+pub fn cast_file(
+    input: impl AsRef<Path>,
+    output: impl AsRef<Path>,
+    request: &CastRequest,
+) -> Result<Summary, FileError> {
     with_cast(request, |work| convert(input.as_ref(), output.as_ref(), request, work))
 }
 
 /// Does what is to be done with casts.
 pub(crate) fn with_cast<R>(
-    request: &FileCast,
+    request: &CastRequest,
     run: impl FnOnce(&Work<'_>) -> Result<R, FileError>,
 ) -> Result<R, FileError> {
     // A chunk is cast by the thread that reads and writes it.
@@ -118,7 +65,7 @@ pub(crate) fn with_cast<R>(
 pub fn bit_cast_file(
     input: impl AsRef<Path>,
     output: impl AsRef<Path>,
-    request: &FileCast,
+    request: &CastRequest,
 ) -> Result<Summary, FileError> {
     let CastOptions { opset, saturate, round_mode, .. } = request.options;
     let operator = |error| FileError::Operator { error };
@@ -153,17 +100,28 @@ pub(crate) struct Work<'a> {
     needs_one: bool,
 }
 
-fn convert(input: &Path, output: &Path, request: &FileCast, work: &Work<'_>) -> Result<Summary, FileError> {
+fn convert(input: &Path, output: &Path, request: &CastRequest, work: &Work<'_>) -> Result<Summary, FileError> {
     match checkpoint::locate(input)? {
         Located::File => convert_file(input, output, request, work),
         Located::InFolder(file) => {
+            let others = Others::of(input, output, request)?;
             let output = output.join(file.file_name().unwrap_or_default());
             if !request.dry_run {
                 create_folder(&output)?;
             }
-            convert_file(&file, &output, request, work)
+            others.finish(convert_file(&file, &output, request, work)?)
         }
-        Located::Index(index) => convert_shards(&Index::read(&index)?, output, request, work),
+        Located::Index(index) => {
+            let index = Index::read(&index)?;
+            let output = index.output(output)?;
+            let others = Others::of(input, folder_of(&output), request)?;
+            let done = others.finish(convert_shards(&index, &output, request, work)?)?;
+            // The index comes last: where it is, the checkpoint is complete.
+            if !request.dry_run {
+                index.write(&output, done.tensors.iter().map(|row| row.bytes_after).sum())?;
+            }
+            Ok(done)
+        }
     }
 }
 
@@ -173,42 +131,42 @@ fn format_of(path: &Path) -> Result<Option<Format>, FileError> {
 }
 
 /// A checkpoint in several files: all of it is planned before the first is written.
-fn convert_shards(index: &Index, output: &Path, request: &FileCast, work: &Work<'_>) -> Result<Summary, FileError> {
-    let output = index.output(output)?;
+fn convert_shards(index: &Index, output: &Path, request: &CastRequest, work: &Work<'_>) -> Result<Summary, FileError> {
     let each = Work { needs_one: false, ..*work };
-    let mut shards = parts::of_index(index, &output, request, &each)?;
+    let mut shards = shards::of_index(index, output, request, &each)?;
     let tensors = shards.iter_mut().flat_map(|shard| std::mem::take(&mut shard.tensors)).collect();
     let mut summary = Summary { tensors, ..Summary::default() };
     if work.needs_one
         && summary.tensors.iter().all(|row| !row.cast)
         && let Some(shard) = shards.first()
     {
-        parts::open(&shard.input, &shard.output, request, work)?;
+        shards::open(&shard.input, &shard.output, request, work)?;
+    }
+    // Files appear one by one, so that all of them have to be good before the first.
+    let rehearses = !request.fail_on.is_empty() || (request.dry_run && request.counts());
+    let passes = u64::from(rehearses) + u64::from(!request.dry_run);
+    let meter = Meter::new(request.watch.as_ref(), passes * summary.bytes_before());
+    if rehearses {
+        let rehearse = |shard: &shards::Shard| {
+            Ok(shards::open(&shard.input, &shard.output, request, &each)?.rehearse(request, &meter)?.tensors)
+        };
+        summary.tensors = shards.iter().map(rehearse).collect::<Result<Vec<_>, FileError>>()?.concat();
     }
     if request.dry_run {
         return Ok(summary);
     }
-    let passes = if request.fail_on.is_empty() { 1 } else { 2 };
-    let meter = Meter::new(request.watch.as_ref(), passes * summary.bytes_before());
-    if !request.fail_on.is_empty() {
-        // Files appear one by one, so that all of them have to be good before the first.
-        for shard in &shards {
-            parts::open(&shard.input, &shard.output, request, &each)?.rehearse(request, &meter)?;
-        }
-    }
-    create_folder(&output)?;
+    create_folder(output)?;
     let mut tensors = Vec::with_capacity(summary.tensors.len());
     for shard in &shards {
-        let done = parts::open(&shard.input, &shard.output, request, &each)?.run(request, &meter)?;
+        let done = shards::open(&shard.input, &shard.output, request, &each)?.run(request, &meter)?;
         summary.already_there += done.already_there;
         tensors.extend(done.tensors);
     }
     summary.tensors = tensors;
-    index.write(&output, summary.tensors.iter().map(|row| row.bytes_after).sum())?;
     Ok(summary)
 }
 
-fn convert_file(input: &Path, output: &Path, request: &FileCast, work: &Work<'_>) -> Result<Summary, FileError> {
+fn convert_file(input: &Path, output: &Path, request: &CastRequest, work: &Work<'_>) -> Result<Summary, FileError> {
     let format = if request.shape.is_some() { Some(Format::Raw) } else { format_of(input)? };
     let target = format_of(output)?;
     let refuse = |path: &Path, format| {
@@ -233,16 +191,20 @@ fn convert_file(input: &Path, output: &Path, request: &FileCast, work: &Work<'_>
     let mut job = Job::new(file, sink, request, work)?;
     if !request.dry_run {
         job.input.settle(&job.sink.folder())?;
+    } else if request.counts() {
+        job.input.settle(&std::env::temp_dir())?;
     }
     if job.has_strings() && !job.sink.format.holds_many() {
         // Only a file of one tensor has them.
         return job.run_strings(request);
     }
     let (summary, _) = job.plan()?;
-    if request.dry_run {
-        return Ok(summary);
+    let meter = Meter::new(request.watch.as_ref(), summary.bytes_before());
+    match (request.dry_run, request.counts()) {
+        (true, false) => Ok(summary),
+        (true, true) => job.rehearse(request, &meter),
+        (false, _) => job.run(request, &meter),
     }
-    job.run(request, &Meter::new(request.watch.as_ref(), summary.bytes_before()))
 }
 
 /// What stands before and behind the elements of a file.
@@ -261,9 +223,14 @@ pub(crate) struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    pub(crate) fn new(input: Input, sink: Output<'a>, request: &FileCast, work: &Work<'_>) -> Result<Self, FileError> {
+    pub(crate) fn new(
+        input: Input,
+        sink: Output<'a>,
+        request: &CastRequest,
+        work: &Work<'_>,
+    ) -> Result<Self, FileError> {
         let mut job = Self::planned(input, sink, request, work)?;
-        if request.count || !request.fail_on.is_empty() {
+        if request.counts() {
             let counter =
                 |plan: &Option<Plan>| plan.and_then(|plan| Counter::new(plan.source_type(), plan.target_type()).ok());
             job.counters = job.plans.iter().map(counter).collect();
@@ -271,7 +238,7 @@ impl<'a> Job<'a> {
         Ok(job)
     }
 
-    fn planned(input: Input, sink: Output<'a>, request: &FileCast, work: &Work<'_>) -> Result<Self, FileError> {
+    fn planned(input: Input, sink: Output<'a>, request: &CastRequest, work: &Work<'_>) -> Result<Self, FileError> {
         if input.format.holds_many() && sink.format.holds_many() {
             return Self::every(input, sink, request, work);
         }
@@ -292,7 +259,7 @@ impl<'a> Job<'a> {
     }
 
     /// From several tensors to several.
-    fn every(input: Input, sink: Output<'a>, request: &FileCast, work: &Work<'_>) -> Result<Self, FileError> {
+    fn every(input: Input, sink: Output<'a>, request: &CastRequest, work: &Work<'_>) -> Result<Self, FileError> {
         let plan = |stored: &Stored, to| {
             (work.plan)(stored.data_type, to).map_err(|error| input.cast_error(&stored.name, error.into()))
         };
@@ -331,7 +298,7 @@ impl<'a> Job<'a> {
         Ok((summary, frame))
     }
 
-    fn run(&self, request: &FileCast, meter: &Meter<'_>) -> Result<Summary, FileError> {
+    fn run(&self, request: &CastRequest, meter: &Meter<'_>) -> Result<Summary, FileError> {
         let (mut summary, frame) = self.plan()?;
         let before = meter.done();
         if request.resume && self.sink.format != Format::Npz && self.is_there(&summary, &frame, meter) {
@@ -354,18 +321,34 @@ impl<'a> Job<'a> {
     }
 
     /// Notes what was counted, and fails where that is too much.
-    fn counted(&self, summary: &mut Summary, request: &FileCast) -> Result<(), FileError> {
+    fn counted(&self, summary: &mut Summary, request: &CastRequest) -> Result<(), FileError> {
         for (row, counter) in summary.tensors.iter_mut().zip(&self.counters) {
             row.counts = counter.as_ref().map(Counter::total);
         }
         FileError::check_losses(summary, self.input.path(), &request.fail_on)
     }
 
-    /// Casts everything for what it loses, and writes nothing.
-    fn rehearse(&self, request: &FileCast, meter: &Meter<'_>) -> Result<(), FileError> {
+    /// Casts what is counted, and writes nothing.
+    fn rehearse(&self, request: &CastRequest, meter: &Meter<'_>) -> Result<Summary, FileError> {
         let (mut summary, frame) = self.plan()?;
-        self.pass(&summary, &frame, &Nowhere, meter)?;
-        self.counted(&mut summary, request)
+        let mut archive = match self.input.format {
+            Format::Npz => Some(npz::open(&self.input.file)?),
+            _ => None,
+        };
+        let mut tasks = self.tasks(&summary, &frame);
+        for (index, (task, row)) in tasks.iter_mut().zip(&summary.tensors).enumerate() {
+            if task.counter.is_none() {
+                task.len = 0;
+                // Whether to stop is asked again with the next chunk.
+                let _ = meter.add(row.bytes_before);
+            } else if let Some(archive) = &mut archive {
+                task.len = 0;
+                self.pass_member(index, archive, 0, &Nowhere, meter)?;
+            }
+        }
+        self.flow(0, &tasks, &Nowhere, meter)?;
+        self.counted(&mut summary, request)?;
+        Ok(summary)
     }
 
     /// Whether the output holds already what would be written.
@@ -512,35 +495,37 @@ impl<'a> Job<'a> {
     }
 
     /// Strings have no fixed size, and an error in one must tell its index in the whole tensor.
-    fn run_strings(&mut self, request: &FileCast) -> Result<Summary, FileError> {
+    fn run_strings(&mut self, request: &CastRequest) -> Result<Summary, FileError> {
         let source = self.input.take(0)?;
         let wrong = |error| FileError::cast(self.input.path(), &source.name, error);
         let view = source.view().map_err(|error| wrong(error.into()))?;
         let plan = self.plans.first().copied().flatten();
         let result = plan.map(|plan| plan.run(&view)).transpose().map_err(wrong)?;
         let result = result.as_ref().map_or(view, Tensor::view);
+        let counted = request.counts() && plan.is_some();
+        let counts = counted.then(|| count_strings(&view, &result)).transpose().map_err(wrong)?;
+        let size = |view: &TensorView<'_>| match view.data() {
+            Data::Bytes(bytes) => bytes.len() as u64,
+            Data::Strings(strings) => strings.bytes().len() as u64,
+        };
+        let row = TensorSummary {
+            from: view.data_type(),
+            to: result.data_type(),
+            bytes_before: size(&view),
+            bytes_after: size(&result),
+            cast: plan.is_some(),
+            counts: counts.map(|(counts, _)| counts),
+            name: source.name.clone(),
+            shape: source.shape.clone(),
+        };
+        let summary = Summary { tensors: vec![row], ..Summary::default() };
+        FileError::check_losses(&summary, self.input.path(), &request.fail_on)?;
         if !request.dry_run {
             let mut out = self.sink.create()?;
             self.sink.write_with(&mut out, &source.name, &result, self.message())?;
             out.commit()?;
         }
-        let size = |view: &TensorView<'_>| match view.data() {
-            Data::Bytes(bytes) => bytes.len() as u64,
-            Data::Strings(strings) => strings.bytes().len() as u64,
-        };
-        Ok(Summary {
-            tensors: vec![TensorSummary {
-                from: view.data_type(),
-                to: result.data_type(),
-                bytes_before: size(&view),
-                bytes_after: size(&result),
-                cast: plan.is_some(),
-                counts: None,
-                name: source.name.clone(),
-                shape: source.shape.clone(),
-            }],
-            ..Summary::default()
-        })
+        Ok(summary)
     }
 }
 

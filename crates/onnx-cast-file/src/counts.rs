@@ -1,7 +1,9 @@
 //! What a cast does to the values of a tensor, counted while it is cast: both sides are widened to float where that holds
-//! both types, or to double, which is exact but for integers of 64 bits, and compared (`tally.rs`).
+//! both types, or to double, which is exact but for integers of 64 bits, and compared (`tally.rs`). Texts are compared with
+//! their results digit by digit (`text.rs`).
 
 mod tally;
+mod text;
 mod whole;
 pub(crate) mod widen;
 
@@ -14,6 +16,7 @@ use std::sync::{Mutex, PoisonError};
 use tally::Limits;
 
 pub(crate) use tally::{Apart, Compared};
+pub(crate) use text::count_strings;
 pub use whole::Means;
 
 /// What became of the values of a tensor.
@@ -58,10 +61,13 @@ impl Counts {
     /// Takes the error of a value, if it has one.
     fn see(&mut self, source: f64, result: f64) {
         let error = (source - result).abs();
+        self.see_error(error, error / source.abs());
+    }
+
+    fn see_error(&mut self, error: f64, relative: f64) {
         if error > self.max_error && error.is_finite() {
             self.max_error = error;
         }
-        let relative = error / source.abs();
         if relative > self.max_relative_error && relative.is_finite() {
             self.max_relative_error = relative;
         }

@@ -14,11 +14,11 @@
 //! # let folder = tempfile::tempdir()?;
 //! # let (input, output) = (folder.path().join("w.npy"), folder.path().join("w.safetensors"));
 //! use onnx_cast::{DataType, Tensor};
-//! use onnx_cast_file::{FileCast, Format, WriteOptions, cast_file, write_tensor};
+//! use onnx_cast_file::{CastRequest, Format, WriteOptions, cast_file, write_tensor};
 //!
 //! let tensor = Tensor::from_slice(vec![2], &[1.0f32, 2.5])?;
 //! write_tensor(&input, Format::Npy, "w", tensor.view(), &WriteOptions::default())?;
-//! let summary = cast_file(&input, &output, &FileCast::new(DataType::BFloat16))?;
+//! let summary = cast_file(&input, &output, &CastRequest::new(DataType::BFloat16))?;
 //! assert_eq!(summary.tensors[0].to, DataType::BFloat16);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -31,14 +31,16 @@ pub mod formats;
 mod inspect;
 pub mod io;
 mod opened;
+mod others;
 pub mod parts;
 pub mod pipeline;
 mod report;
+mod request;
 mod selection;
 mod summary;
 pub mod text;
 
-pub use cast::{FileCast, Storage, bit_cast_file, cast_file};
+pub use cast::{bit_cast_file, cast_file};
 pub use counts::{Counts, Loss, Means};
 pub use error::FileError;
 pub use formats::checkpoint::ShardError;
@@ -56,5 +58,6 @@ pub use io::{AtomicFile, Watch, end_without_traces, room_for_a_thread};
 pub use report::{
     Candidate, Concern, Grade, Magnitudes, Report, ReportRequest, TensorReport, Totals, report, report_of, report_with,
 };
+pub use request::{CastRequest, Storage};
 pub use selection::{Pattern, Rule, Selection, SelectionError, admits};
 pub use summary::{Summary, TensorSummary};

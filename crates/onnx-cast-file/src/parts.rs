@@ -5,33 +5,24 @@
 //! A part always writes the same bytes to the same place, so that it may be done again, or twice at once. The files are
 //! those of [`cast_file`](crate::cast_file).
 
-use crate::cast::{FileCast, Frame, Job, Work, with_cast};
+use crate::cast::shards::{of_index, open, planned};
+use crate::cast::{Frame, Job, with_cast};
 use crate::error::FileError;
 use crate::formats::checkpoint::{self, Index, Located};
 use crate::formats::error::FormatError;
 use crate::formats::format::Format;
-use crate::formats::input::{Given, Input};
-use crate::formats::output::Output;
-use crate::io::atomic::{AtomicFile, create_folder, target_of};
+use crate::io::atomic::{AtomicFile, create_folder, folder_of, target_of};
 use crate::io::positional::InputFile;
 use crate::io::progress::Meter;
+use crate::others;
 use crate::pipeline::{InPlace, Same, Sink};
-use crate::summary::{Summary, TensorSummary};
+use crate::request::CastRequest;
+use crate::summary::Summary;
+
+pub use crate::cast::shards::Shard;
 use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
-
-/// A file of a checkpoint, and what is to become of it.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct Shard {
-    /// The file.
-    pub input: PathBuf,
-    /// Where the result goes.
-    pub output: PathBuf,
-    /// Its tensors, in the order of the output.
-    pub tensors: Vec<TensorSummary>,
-}
+use std::path::Path;
 
 /// A part of a cast: the elements are cut into so many stretches of about one length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,7 +48,11 @@ impl Part {
 ///
 /// # Errors
 /// As [`cast_file`](crate::cast_file), and where a file is no `.safetensors` file.
-pub fn shards(input: impl AsRef<Path>, output: impl AsRef<Path>, request: &FileCast) -> Result<Vec<Shard>, FileError> {
+pub fn shards(
+    input: impl AsRef<Path>,
+    output: impl AsRef<Path>,
+    request: &CastRequest,
+) -> Result<Vec<Shard>, FileError> {
     let (input, output) = (input.as_ref(), output.as_ref());
     with_cast(request, |work| match checkpoint::locate(input)? {
         Located::File => {
@@ -73,29 +68,6 @@ pub fn shards(input: impl AsRef<Path>, output: impl AsRef<Path>, request: &FileC
     })
 }
 
-/// The files of an index, held against it.
-pub(crate) fn of_index(
-    index: &Index,
-    output: &Path,
-    request: &FileCast,
-    work: &Work<'_>,
-) -> Result<Vec<Shard>, FileError> {
-    let output = index.output(output)?;
-    let shard = |(shard, listed): &(String, _)| {
-        let (planned, input) = planned(&index.file(shard), output.with_file_name(shard), request, work)?;
-        index.check(shard, listed, &input)?;
-        Ok(planned)
-    };
-    index.shards.iter().map(shard).collect()
-}
-
-fn planned(input: &Path, output: PathBuf, request: &FileCast, work: &Work<'_>) -> Result<(Shard, Input), FileError> {
-    let job = open(input, &output, request, work)?;
-    let (summary, _) = job.plan()?;
-    let file = job.input;
-    Ok((Shard { input: input.to_owned(), output, tensors: summary.tensors }, file))
-}
-
 fn check_format(path: &Path) -> Result<(), FileError> {
     match Format::from_path(path)? {
         Format::Safetensors => Ok(()),
@@ -106,24 +78,12 @@ fn check_format(path: &Path) -> Result<(), FileError> {
     }
 }
 
-/// A file of a checkpoint, and the cast of it.
-pub(crate) fn open<'a>(
-    input: &Path,
-    output: &'a Path,
-    request: &'a FileCast,
-    work: &Work<'_>,
-) -> Result<Job<'a>, FileError> {
-    let input = Input::open(input, Some(Format::Safetensors), &Given::default())?;
-    let sink = Output { path: output, format: Format::Safetensors, options: &request.write };
-    Job::new(input, sink, request, work)
-}
-
 /// Makes the file that is to become `output`, with its header and its length, under a temporary name in the same folder,
 /// whatever is there.
 ///
 /// # Errors
 /// Where the input is not as it should be, or the file cannot be written.
-pub fn lay_out(input: &Path, output: &Path, temporary: &Path, request: &FileCast) -> Result<(), FileError> {
+pub fn lay_out(input: &Path, output: &Path, temporary: &Path, request: &CastRequest) -> Result<(), FileError> {
     with_cast(request, |work| {
         let job = open(input, output, request, work)?;
         let (summary, frame) = job.plan()?;
@@ -141,7 +101,7 @@ pub fn lay_out(input: &Path, output: &Path, temporary: &Path, request: &FileCast
 ///
 /// # Errors
 /// Where a file cannot be read or written, or was not laid out for this cast.
-pub fn cast_part(input: &Path, temporary: &Path, part: Part, request: &FileCast) -> Result<(), FileError> {
+pub fn cast_part(input: &Path, temporary: &Path, part: Part, request: &CastRequest) -> Result<(), FileError> {
     with_cast(request, |work| {
         let failed = |error| FileError::io(temporary, "write", error);
         let out = File::options().write(true).open(temporary).map_err(failed)?;
@@ -161,7 +121,7 @@ pub fn cast_part(input: &Path, temporary: &Path, part: Part, request: &FileCast)
 ///
 /// # Errors
 /// Where the input cannot be read or cast.
-pub fn part_is_there(input: &Path, output: &Path, part: Part, request: &FileCast) -> Result<bool, FileError> {
+pub fn part_is_there(input: &Path, output: &Path, part: Part, request: &CastRequest) -> Result<bool, FileError> {
     with_cast(request, |work| {
         let Ok(there) = InputFile::open(output) else { return Ok(false) };
         let job = open(input, output, request, work)?;
@@ -179,6 +139,26 @@ pub fn part_is_there(input: &Path, output: &Path, part: Part, request: &FileCast
 /// Where it is not there, the disk is full, or the name is refused.
 pub fn name_whole(temporary: &Path, output: &Path) -> Result<(), FileError> {
     Ok(AtomicFile::resume(output, temporary)?.commit()?)
+}
+
+/// Copies the other files of a checkpoint's folder, as [`cast_file`](crate::cast_file) does, and returns how many; where the
+/// input is no folder there are none.
+///
+/// # Errors
+/// Where a file cannot be read or written.
+pub fn copy_others(input: &Path, output: &Path) -> Result<usize, FileError> {
+    let folder = match checkpoint::locate(input)? {
+        Located::File => return Ok(0),
+        Located::InFolder(_) => output.to_owned(),
+        Located::Index(index) => folder_of(&Index::read(&index)?.output(output)?).to_owned(),
+    };
+    if !input.is_dir() {
+        return Ok(0);
+    }
+    let files = others::beside(input, &folder)?;
+    create_folder(&folder.join("x"))?;
+    others::copy(&files, &folder)?;
+    Ok(files.len())
 }
 
 /// Writes the index of a checkpoint with this many bytes of elements, when all of its files are there; of a checkpoint
@@ -207,7 +187,7 @@ impl Job<'_> {
         frame: &Frame,
         part: Part,
         sink: &dyn Sink,
-        request: &FileCast,
+        request: &CastRequest,
     ) -> Result<(), FileError> {
         let total = self.input.tensors.iter().map(|stored| stored.len as u64).sum();
         let (mut before, mut bytes) = (0, 0);

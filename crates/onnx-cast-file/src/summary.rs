@@ -9,8 +9,10 @@ use onnx_cast::DataType;
 pub struct Summary {
     /// The tensors, in the order of the output file.
     pub tensors: Vec<TensorSummary>,
-    /// Files that were there already, with the content that they were to get: see [`FileCast::resume`].
+    /// Files that were there already, with the content that they were to get: see [`CastRequest::resume`](crate::CastRequest::resume).
     pub already_there: usize,
+    /// Other files of the checkpoint's folder that were copied, or would be.
+    pub copied: usize,
 }
 
 impl Summary {
@@ -43,7 +45,7 @@ pub struct TensorSummary {
     pub bytes_after: u64,
     /// Whether it was cast, or only kept.
     pub cast: bool,
-    /// What became of its values, where it was cast between numbers and that was to be counted.
+    /// What became of its values, where it was cast and that was to be counted.
     pub counts: Option<Counts>,
 }
 

@@ -2,7 +2,7 @@
 //! refused?
 
 use onnx_cast::{Cast, CastOptions, DataType, Strings, Tensor};
-use onnx_cast_file::{FileCast, NamedTensor, cast_file, npy, read_tensor_as, safetensors};
+use onnx_cast_file::{CastRequest, NamedTensor, cast_file, npy, read_tensor_as, safetensors};
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::Path;
@@ -69,7 +69,7 @@ fn every_array_of_an_archive() {
         ],
     );
     for to in [DataType::Float16, DataType::Double, DataType::Float8E4M3FN] {
-        let summary = cast_file(&input, &output, &FileCast::new(to)).expect("cast");
+        let summary = cast_file(&input, &output, &CastRequest::new(to)).expect("cast");
         assert_eq!(summary.tensors.iter().filter(|row| row.cast).count(), 4);
         let got = members(&output, to);
         let floats = |shape: &[usize], values: &[f32]| Tensor::from_slice(shape.to_vec(), values).expect("a tensor");
@@ -89,7 +89,7 @@ fn every_array_of_an_archive() {
     }
     // Without the strings, it can be a checkpoint.
     let bytes = fs::read(&input).expect("read");
-    let refused = cast_file(&input, folder.path().join("x.safetensors"), &FileCast::new(DataType::Float16));
+    let refused = cast_file(&input, folder.path().join("x.safetensors"), &CastRequest::new(DataType::Float16));
     assert!(
         refused
             .expect_err("strings")
@@ -103,7 +103,7 @@ fn every_array_of_an_archive() {
             .expect("bytes"),
     )
     .expect("written");
-    cast_file(&checkpoint, &output, &FileCast::new(DataType::BFloat16)).expect("cast");
+    cast_file(&checkpoint, &output, &CastRequest::new(DataType::BFloat16)).expect("cast");
     let [(name, _, tensor)] = &members(&output, DataType::BFloat16)[..] else { panic!("one array") };
     assert_eq!((name.as_str(), tensor.data_type()), ("w.npy", DataType::BFloat16));
     assert_eq!(fs::read(&input).expect("read"), bytes);
@@ -115,7 +115,7 @@ fn damaged_archives() {
     let (input, output) = (folder.path().join("in.npz"), folder.path().join("out.npz"));
     let refused = |bytes: &[u8]| {
         fs::write(&input, bytes).expect("written");
-        let error = cast_file(&input, &output, &FileCast::new(DataType::Float16)).expect_err("refused").to_string();
+        let error = cast_file(&input, &output, &CastRequest::new(DataType::Float16)).expect_err("refused").to_string();
         assert!(!output.exists());
         error.replace(&format!("{}/", folder.path().display()), "")
     };
@@ -165,7 +165,7 @@ fn fortran_order() {
             fs::write(&input, &bytes).expect("written");
             assert!(read_tensor_as(&input, None).expect("read").tensor == tensor, "{shape:?} {descr}");
             for to in [DataType::Float4E2M1, DataType::BFloat16] {
-                cast_file(&input, &output, &FileCast::new(to)).expect("cast");
+                cast_file(&input, &output, &CastRequest::new(to)).expect("cast");
                 assert!(
                     read_tensor_as(&output, Some(to)).expect("read").tensor == cast(&tensor, to),
                     "{shape:?} {descr}"

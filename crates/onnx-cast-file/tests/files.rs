@@ -7,7 +7,7 @@ use common::{PB, cases, patterns};
 use onnx_cast::{BitCast, Cast, CastOptions, DataType, RoundMode, Tensor};
 use onnx_cast_file::safetensors::{Safetensors, type_name};
 use onnx_cast_file::{
-    AtomicFile, FileCast, Format, FormatError, WriteOptions, bit_cast_file, cast_file, npy, pb, read_tensor,
+    AtomicFile, CastRequest, Format, FormatError, WriteOptions, bit_cast_file, cast_file, npy, pb, read_tensor,
     read_tensor_as, safetensors, write_tensor,
 };
 use std::collections::HashSet;
@@ -58,7 +58,7 @@ fn every_pair_of_types() {
             formats.insert((input, output));
             let (source, target) = (path(&folder, "in", input), path(&folder, "out", output));
             let place = format!("{from} {input} -> {to} {output}");
-            let request = FileCast { from: Some(from), ..FileCast::new(to) };
+            let request = CastRequest { from: Some(from), ..CastRequest::new(to) };
             let summary = cast_file(&source, &target, &request).unwrap_or_else(|error| panic!("{place}: {error}"));
             let kept = input == output && input == Format::Safetensors && to.is_float() && !from.is_float();
             let want = if kept {
@@ -92,13 +92,13 @@ fn strings_are_cast_and_errors_name_the_element() {
         let good = strings(&["1.5", " -2 ", "1e400"]);
         write_tensor(&source, input, "w", good.view(), &WriteOptions::default()).expect("written");
         let target = folder.path().join("out.npy");
-        cast_file(&source, &target, &FileCast::new(DataType::Float)).expect("cast");
+        cast_file(&source, &target, &CastRequest::new(DataType::Float)).expect("cast");
         assert_eq!(read_tensor(&target).expect("read").tensor.to_vec::<f32>(), Some(vec![1.5, -2.0, f32::INFINITY]));
 
         let bad = strings(&["1", "Hello World!"]);
         write_tensor(&source, input, "w", bad.view(), &WriteOptions::default()).expect("written");
         let before = fs::read(&target).expect("read");
-        let error = cast_file(&source, &target, &FileCast::new(DataType::Float)).expect_err("refused").to_string();
+        let error = cast_file(&source, &target, &CastRequest::new(DataType::Float)).expect_err("refused").to_string();
         let tensor = if input == Format::Npy { "" } else { "tensor `w`: " };
         assert!(error.ends_with(&format!("{tensor}element 1: \"Hello World!\" is not a number (to float)")), "{error}");
         assert_eq!(fs::read(&target).expect("read"), before);
@@ -126,7 +126,7 @@ fn long_tensors() {
             assert_eq!(read_tensor_as(&source, Some(from)).expect("read").tensor, tensor, "{from} {input}");
             for output in [Format::TensorProto, Format::Npy] {
                 let target = path(&folder, "out", output);
-                cast_file(&source, &target, &FileCast { from: Some(from), ..FileCast::new(to) }).expect("cast");
+                cast_file(&source, &target, &CastRequest { from: Some(from), ..CastRequest::new(to) }).expect("cast");
                 let got = read_tensor_as(&target, Some(to)).expect("read").tensor;
                 assert!(got == want, "{from} {input} -> {to} {output}");
             }
@@ -146,7 +146,7 @@ fn a_checkpoint() {
         [DataType::BFloat16, DataType::Float8E4M3FN, DataType::Float4E2M1, DataType::Float8E5M2FNUZ, DataType::Double]
     {
         let target = folder.path().join("out.safetensors");
-        let summary = cast_file(&example, &target, &FileCast::new(to)).expect("cast");
+        let summary = cast_file(&example, &target, &CastRequest::new(to)).expect("cast");
         let bytes = fs::read(&target).expect("read");
         let header = u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes")) as usize;
         assert_eq!((8 + header) % 8, 0);
@@ -180,7 +180,7 @@ fn a_checkpoint_with_a_tensor_that_cannot_be_held() {
     fs::write(&source, safetensors::write(None, &[("a", a.view()), ("b", b.view())]).expect("written")).expect("saved");
     fs::write(&target, b"old").expect("saved");
     let refused = |to, options| {
-        let error = cast_file(&source, &target, &FileCast { options, ..FileCast::new(to) }).expect_err("refused");
+        let error = cast_file(&source, &target, &CastRequest { options, ..CastRequest::new(to) }).expect_err("refused");
         assert_eq!(fs::read(&target).expect("read"), b"old");
         error.to_string().replace(&format!("{}/", folder.path().display()), "")
     };
@@ -205,7 +205,7 @@ fn a_checkpoint_with_a_tensor_that_cannot_be_held() {
         "in.safetensors: tensor `c`: Cast-9 does not take bfloat16 (Cast-13 is the first that does)"
     );
     let error =
-        cast_file(&source, folder.path().join("o.npy"), &FileCast::new(DataType::Float16)).expect_err("refused");
+        cast_file(&source, folder.path().join("o.npy"), &CastRequest::new(DataType::Float16)).expect_err("refused");
     assert!(error.to_string().ends_with("in.safetensors: 2 tensors, where another format takes one"), "{error}");
 }
 
@@ -216,7 +216,7 @@ fn attributes_arrive() {
     let tensor = Tensor::from_slice(vec![3], &[1.0f32, 1.5, 1000.0]).expect("a tensor");
     write_tensor(&source, Format::Npy, "", tensor.view(), &WriteOptions::default()).expect("written");
     let cast = |to, options| {
-        cast_file(&source, &target, &FileCast { options, ..FileCast::new(to) }).expect("cast");
+        cast_file(&source, &target, &CastRequest { options, ..CastRequest::new(to) }).expect("cast");
         read_tensor(&target).expect("read").tensor.bytes().map(<[u8]>::to_vec)
     };
     let options = CastOptions::new().round_mode(RoundMode::Down);
@@ -234,10 +234,10 @@ fn bit_casts() {
         write_tensor(&source, input, "w", tensor.view(), &WriteOptions::default()).expect("written");
         for output in ONE {
             let target = path(&folder, "out", output);
-            bit_cast_file(&source, &target, &FileCast::new(DataType::Uint32)).expect("cast");
+            bit_cast_file(&source, &target, &CastRequest::new(DataType::Uint32)).expect("cast");
             let want = BitCast::new(DataType::Uint32, 26).expect("a cast").run(&tensor.view()).expect("cast");
             assert_eq!(read_tensor(&target).expect("read").tensor, want);
-            let error = bit_cast_file(&source, &target, &FileCast::new(DataType::Int16)).expect_err("another width");
+            let error = bit_cast_file(&source, &target, &CastRequest::new(DataType::Int16)).expect_err("another width");
             assert!(
                 error.to_string().ends_with("BitCast from float (32 bits) to int16 (16 bits): the widths differ"),
                 "{error}"
@@ -245,7 +245,7 @@ fn bit_casts() {
         }
     }
     let options = CastOptions::new().saturate(true);
-    let request = FileCast { options, ..FileCast::new(DataType::Int32) };
+    let request = CastRequest { options, ..CastRequest::new(DataType::Int32) };
     let error =
         bit_cast_file(folder.path().join("in.npy"), folder.path().join("o.npy"), &request).expect_err("refused");
     assert_eq!(error.to_string(), "BitCast-26 has no attribute `saturate`");
@@ -253,7 +253,7 @@ fn bit_casts() {
     let source = path(&folder, "in", Format::TensorProto);
     let strings = patterns(DataType::String, &[2]);
     write_tensor(&source, Format::TensorProto, "s", strings.view(), &WriteOptions::default()).expect("written");
-    let error = bit_cast_file(&source, &source, &FileCast::new(DataType::Int32)).expect_err("refused");
+    let error = bit_cast_file(&source, &source, &CastRequest::new(DataType::Int32)).expect_err("refused");
     assert!(
         error.to_string().ends_with("tensor `s`: BitCast-26 does not take string (no version of BitCast does)"),
         "{error}"
@@ -263,10 +263,10 @@ fn bit_casts() {
     let (source, target) = (folder.path().join("in.safetensors"), folder.path().join("out.safetensors"));
     let (a, b) = (patterns(DataType::Int32, &[4]), patterns(DataType::Float16, &[4]));
     fs::write(&source, safetensors::write(None, &[("a", a.view()), ("b", b.view())]).expect("written")).expect("saved");
-    let summary = bit_cast_file(&source, &target, &FileCast::new(DataType::Float)).expect("cast");
+    let summary = bit_cast_file(&source, &target, &CastRequest::new(DataType::Float)).expect("cast");
     let types: Vec<DataType> = summary.tensors.iter().map(|row| row.to).collect();
     assert_eq!(types, [DataType::Float, DataType::Float16]);
-    let error = bit_cast_file(&source, &target, &FileCast::new(DataType::Int64)).expect_err("refused").to_string();
+    let error = bit_cast_file(&source, &target, &CastRequest::new(DataType::Int64)).expect_err("refused").to_string();
     assert!(
         error.ends_with("tensor `a`: BitCast from int32 (32 bits) to int64 (64 bits): the widths differ"),
         "{error}"
@@ -307,8 +307,8 @@ fn npy_types_that_the_file_does_not_tell() {
     }
     // Another format knows its types.
     let target = folder.path().join("out.pb");
-    cast_file(&source, &target, &FileCast::new(DataType::Float)).expect("cast");
-    let request = FileCast { from: Some(DataType::Double), ..FileCast::new(DataType::Float16) };
+    cast_file(&source, &target, &CastRequest::new(DataType::Float)).expect("cast");
+    let request = CastRequest { from: Some(DataType::Double), ..CastRequest::new(DataType::Float16) };
     let error = cast_file(&target, &target, &request).expect_err("another type").to_string();
     assert!(error.ends_with("out.pb: float, not double as asked"), "{error}");
 }
@@ -327,11 +327,11 @@ fn other_fields_of_a_tensor_proto_are_kept() {
     fs::write(&source, &message).expect("saved");
     for to in [DataType::Float16, DataType::String] {
         let target = folder.path().join("out.pb");
-        cast_file(&source, &target, &FileCast::new(to)).expect("cast");
+        cast_file(&source, &target, &CastRequest::new(to)).expect("cast");
         let result = fs::read(&target).expect("read");
         assert!(result.ends_with(&unknown), "{to}");
         let back = folder.path().join("back.pb");
-        cast_file(&target, &back, &FileCast::new(DataType::Float)).expect("cast");
+        cast_file(&target, &back, &CastRequest::new(DataType::Float)).expect("cast");
         assert_eq!(fs::read(&back).expect("read"), message, "{to}");
     }
     assert_eq!(pb::read(&message).expect("read").name, "documented");
@@ -344,7 +344,7 @@ fn input_and_output_may_be_the_same() {
         let path = path(&folder, "w", format);
         let tensor = patterns(DataType::Float, &[1000]);
         write_tensor(&path, format, "w", tensor.view(), &WriteOptions::default()).expect("written");
-        cast_file(&path, &path, &FileCast::new(DataType::Float16)).expect("cast");
+        cast_file(&path, &path, &CastRequest::new(DataType::Float16)).expect("cast");
         let want =
             Cast::new(DataType::Float16, &CastOptions::default()).expect("a cast").run(&tensor.view()).expect("cast");
         assert_eq!(read_tensor(&path).expect("read").tensor, want, "{format}");

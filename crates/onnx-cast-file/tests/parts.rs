@@ -2,7 +2,7 @@
 
 use onnx_cast::{DataType, Tensor, TensorView};
 use onnx_cast_file::parts::{Part, cast_part, lay_out, name_whole, part_is_there, shards, write_index};
-use onnx_cast_file::{FileCast, cast_file, safetensors};
+use onnx_cast_file::{CastRequest, cast_file, safetensors};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
 }
 
 /// Casts a file in parts, the last first, and one of them twice.
-fn in_parts(input: &Path, output: &Path, of: usize, request: &FileCast) {
+fn in_parts(input: &Path, output: &Path, of: usize, request: &CastRequest) {
     let temporary = output.with_extension("part");
     lay_out(input, output, &temporary, request).expect("laid out");
     for index in (0..of).rev().chain([of / 2]) {
@@ -52,7 +52,7 @@ fn a_checkpoint_without_files() {
     let folder = tempfile::tempdir().expect("a folder");
     let index = folder.path().join("model.safetensors.index.json");
     fs::write(&index, r#"{"metadata": {"total_size": 36}, "weight_map": {}}"#).expect("written");
-    let request = FileCast::new(DataType::Float16);
+    let request = CastRequest::new(DataType::Float16);
     let [whole, parts] = ["whole", "parts"].map(|name| folder.path().join(name));
     cast_file(&index, &whole, &request).expect("cast");
     assert_eq!(shards(&index, &parts, &request).expect("a plan"), []);
@@ -71,7 +71,7 @@ fn parts_make_the_same_files_in_any_order() {
         (DataType::Double, 11),
         (DataType::Float8E4M3FN, 61),
     ] {
-        let mut request = FileCast::new(to);
+        let mut request = CastRequest::new(to);
         request.selection.rules.push("*.1=keep".parse().expect("a rule"));
         let at = |name: &str| folder.path().join(format!("{name}-{to}"));
         let summary = cast_file(&input, at("whole"), &request).expect("cast");
@@ -90,7 +90,7 @@ fn parts_make_the_same_files_in_any_order() {
 fn a_part_that_is_there_is_known() {
     let folder = tempfile::tempdir().expect("a folder");
     let input = checkpoint(&folder.path().join("in")).with_file_name("b.safetensors");
-    let (output, request) = (folder.path().join("out.safetensors"), FileCast::new(DataType::Float16));
+    let (output, request) = (folder.path().join("out.safetensors"), CastRequest::new(DataType::Float16));
     let there = |of| -> Vec<bool> {
         let there = |index| part_is_there(&input, &output, Part { index, of }, &request).expect("compared");
         (0..of).map(there).collect()
@@ -114,7 +114,7 @@ fn what_does_not_fit_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let input = checkpoint(&folder.path().join("in")).with_file_name("a.safetensors");
     let at = |name: &str| folder.path().join(name);
-    let request = FileCast::new(DataType::Float16);
+    let request = CastRequest::new(DataType::Float16);
     let part = Part { index: 0, of: 2 };
     let error = cast_part(&input, &at("none"), part, &request).expect_err("there is no file");
     assert!(error.to_string().contains("none"), "{error}");
@@ -126,7 +126,7 @@ fn what_does_not_fit_is_refused() {
     fs::write(at("x.npy"), []).expect("written");
     let error = shards(at("x.npy"), at("y.npy"), &request).expect_err("another format");
     assert!(error.to_string().contains("a cast in parts does not take .npy files"), "{error}");
-    let none = FileCast::new(DataType::Int4);
+    let none = CastRequest::new(DataType::Int4);
     assert!(shards(&input, at("out.safetensors"), &none).is_err());
     // No part is beyond the last, and none is all.
     lay_out(&input, &at("out.safetensors"), &at("x"), &request).expect("laid out");

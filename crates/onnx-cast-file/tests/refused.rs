@@ -4,7 +4,7 @@ mod common;
 
 use common::{REFUSED, files};
 use onnx_cast::{DataType, Tensor};
-use onnx_cast_file::{FileCast, Format, WriteOptions, cast_file, read_tensor, read_tensor_as, write_tensor};
+use onnx_cast_file::{CastRequest, Format, WriteOptions, cast_file, read_tensor, read_tensor_as, write_tensor};
 use std::fs;
 use std::path::Path;
 use tempfile::TempDir;
@@ -211,7 +211,7 @@ fn paths() {
     for name in ["w.txt", "w", ".pb"] {
         assert_eq!(
             read(name),
-            format!("{name}: unknown file extension (want .pb, .npy, .npz, .safetensors, .onnx, .bin)")
+            format!("{name}: unknown file extension (want .pb, .npy, .npz, .safetensors, .onnx, .bin, .raw)")
         );
     }
     fs::create_dir(at("folder.npy")).expect("made");
@@ -243,7 +243,7 @@ fn paths() {
     let float16 = read_tensor_as(at("w.npy"), Some(DataType::Float16)).expect_err("another type");
     assert_eq!(text(float16, &folder), "w.npy: elements of `<f4` are not float16");
     let cast = |input: &str, output: &str, to| {
-        text(cast_file(at(input), at(output), &FileCast::new(to)).expect_err("refused"), &folder)
+        text(cast_file(at(input), at(output), &CastRequest::new(to)).expect_err("refused"), &folder)
     };
     assert_eq!(
         cast("model.onnx", "o.onnx", DataType::Float16),

@@ -2,7 +2,7 @@
 
 use onnx_cast::{DataType, Tensor};
 use onnx_cast_file::{
-    DiffRequest, FileCast, FileError, Format, InspectRequest, Watch, WriteOptions, cast_file, diff, inspect,
+    CastRequest, DiffRequest, FileError, Format, InspectRequest, Watch, WriteOptions, cast_file, diff, inspect,
     write_tensor,
 };
 use std::fs;
@@ -40,7 +40,7 @@ fn files_of_tensors() {
     let x = Tensor::from_slice(vec![3], &[1.0f32, 2.0, 3.0]).expect("a tensor");
     write_tensor(&input, Format::Npy, "", x.view(), &WriteOptions::default()).expect("a file");
     let cast = |watch: &Watch| {
-        let request = FileCast { watch: Some(watch.clone()), ..FileCast::new(DataType::Float16) };
+        let request = CastRequest { watch: Some(watch.clone()), ..CastRequest::new(DataType::Float16) };
         cast_file(&input, &output, &request)
     };
     fs::write(&output, b"as it was").expect("a file");

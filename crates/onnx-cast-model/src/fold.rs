@@ -121,7 +121,7 @@ pub fn fold_model(
     request: &ModelFold,
 ) -> Result<FoldSummary, Error> {
     let ModelFold { storage, dry_run, watch, .. } = request;
-    let how = Request { storage, dry_run: *dry_run, threads: None, watch: watch.as_ref(), step: &|| {} };
+    let how = Request { storage, dry_run: *dry_run, counts: false, threads: None, watch: watch.as_ref(), step: &|| {} };
     rewrite(input.as_ref(), output.as_ref(), &how, |document, files| edits(document, files, request), Ok)
 }
 

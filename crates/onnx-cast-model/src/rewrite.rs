@@ -12,7 +12,7 @@ use onnx_cast_file::formats::pb::MAX_MESSAGE;
 use onnx_cast_file::io::map::Mapped;
 use onnx_cast_file::io::progress::{Meter, Watch};
 use onnx_cast_file::io::{AtomicFile, InputFile, IoError};
-use onnx_cast_file::pipeline::{self, InPlace, Task, Trouble};
+use onnx_cast_file::pipeline::{self, InPlace, Nowhere, Sink, Task, Trouble};
 use onnx_cast_file::{FileError, Storage};
 use std::ffi::OsStr;
 use std::fs;
@@ -26,6 +26,8 @@ pub(crate) struct Request<'r> {
     pub(crate) storage: &'r Storage,
     /// Write nothing, and report what would be done.
     pub(crate) dry_run: bool,
+    /// Read the elements of a dry run too, because their values are counted.
+    pub(crate) counts: bool,
     /// Threads at most.
     pub(crate) threads: Option<usize>,
     pub(crate) watch: Option<&'r Watch>,
@@ -57,7 +59,7 @@ pub(crate) fn rewrite<T, R>(
     let arranged = |location| arrange(&document, &files, &edits, location, request.storage, MAX_MESSAGE);
     let (message, layout) = arranged(&location).map_err(invalid)?;
 
-    if request.dry_run {
+    if request.dry_run && !request.counts {
         return judge(made);
     }
 
@@ -67,14 +69,20 @@ pub(crate) fn rewrite<T, R>(
     };
     let (tasks, data) = (message.tasks(base), layout.tasks(base));
     let total = |tasks: &[Task<'_>]| tasks.iter().map(Task::bytes).sum::<u64>();
-    let again = if first.is_some() { total(&tasks) } else { 0 };
+    let again = if first.is_some() && !request.dry_run { total(&tasks) } else { 0 };
     let writer = Writer {
+        input: file.path(),
         output,
         threads: request.threads,
         meter: Meter::new(request.watch, total(&tasks) + total(&data) + again),
     };
+    if request.dry_run {
+        writer.run(&data, &Nowhere, output)?;
+        writer.run(&tasks, &Nowhere, output)?;
+        return judge(made);
+    }
     if layout.data.is_empty() {
-        let model = writer.write(output, &tasks, file.path())?;
+        let model = writer.write(output, &tasks)?;
         let result = judge(made)?;
         model.commit()?;
         return Ok(result);
@@ -82,8 +90,8 @@ pub(crate) fn rewrite<T, R>(
 
     check_place(input, output, &location, &files)?;
     let path = meanwhile.as_ref().map_or(place.clone(), |name| output.with_file_name(name));
-    let data = writer.write(&path, &data, file.path())?;
-    let model = writer.write(output, &tasks, file.path())?;
+    let data = writer.write(&path, &data)?;
+    let model = writer.write(output, &tasks)?;
     // What is written once more is not counted again.
     let result = judge(made)?;
     match first {
@@ -92,7 +100,7 @@ pub(crate) fn rewrite<T, R>(
             model.commit()?;
         }
         Some(message) => {
-            let first = writer.write(output, &message.tasks(base), file.path())?;
+            let first = writer.write(output, &message.tasks(base))?;
             Exchange { data, first, model, meanwhile: &path, place: &place }.run(request.step)?;
         }
     }
@@ -101,6 +109,7 @@ pub(crate) fn rewrite<T, R>(
 
 /// Writes files by the pipeline.
 struct Writer<'w> {
+    input: &'w Path,
     output: &'w Path,
     threads: Option<usize>,
     meter: Meter<'w>,
@@ -109,23 +118,28 @@ struct Writer<'w> {
 impl Writer<'_> {
     /// A file with the results of tasks, complete and on the disk before it takes its place, so that little is left that
     /// can fail in between.
-    fn write(&self, path: &Path, tasks: &[Task<'_>], input: &Path) -> Result<AtomicFile, Error> {
+    fn write(&self, path: &Path, tasks: &[Task<'_>]) -> Result<AtomicFile, Error> {
         let mut out = AtomicFile::create(path)?;
-        let done = pipeline::run(tasks, self.threads, &InPlace(out.file()), &|bytes| self.meter.add(bytes));
+        self.run(tasks, &InPlace(out.file()), path)?;
+        out.sync()?;
+        Ok(out)
+    }
+
+    /// Does tasks, whose results go to the file `path`.
+    fn run(&self, tasks: &[Task<'_>], sink: &dyn Sink, path: &Path) -> Result<(), Error> {
+        let done = pipeline::run(tasks, self.threads, sink, &|bytes| self.meter.add(bytes));
         done.map_err(|(task, trouble)| match trouble {
             Trouble::Read(error) => {
                 let read = match tasks[task].elements {
                     pipeline::Elements::File(file, _) => file.path(),
-                    _ => input,
+                    _ => self.input,
                 };
                 IoError::new(read, "read", error).into()
             }
             Trouble::Write(error) => IoError::new(path, "write", error).into(),
-            Trouble::Cast(error) => FileError::cast(input, "", error),
-            Trouble::Stopped => FileError::Stopped { path: self.output.to_owned() },
-        })?;
-        out.sync()?;
-        Ok(out)
+            Trouble::Cast(error) => FileError::cast(self.input, "", error).into(),
+            Trouble::Stopped => FileError::Stopped { path: self.output.to_owned() }.into(),
+        })
     }
 }
 

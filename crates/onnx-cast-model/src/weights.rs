@@ -94,13 +94,12 @@ pub(crate) fn cast_model_in_steps(
     step: &dyn Fn(),
 ) -> Result<Summary, Error> {
     let ModelCast { storage, dry_run, watch, .. } = request;
+    let counts = request.count || !request.fail_on.is_empty();
     let threads = request.options.threads;
-    let how = Request { storage, dry_run: *dry_run, threads, watch: watch.as_ref(), step };
+    let how = Request { storage, dry_run: *dry_run, counts, threads, watch: watch.as_ref(), step };
     let judge = |(mut summary, counters): Made| {
-        if !dry_run {
-            counters.iter().for_each(|(row, counter)| summary.tensors[*row].counts = Some(counter.total()));
-            FileError::check_losses(&summary, input, &request.fail_on)?;
-        }
+        counters.iter().for_each(|(row, counter)| summary.tensors[*row].counts = Some(counter.total()));
+        FileError::check_losses(&summary, input, &request.fail_on)?;
         Ok(summary)
     };
     rewrite(input, output, &how, |document, files| edits(document, files, request), judge)

@@ -107,9 +107,9 @@ type_table! {
     /// IEEE 754 binary32.
     Float = 1, "float", ["f32", "fp32", "float32", "single"], 32, Kind::Float(BINARY32), Some(1), Some(15), Some(26);
     /// Unsigned 8-bit integer.
-    Uint8 = 2, "uint8", ["u8"], 8, Kind::Uint, Some(1), Some(15), Some(26);
+    Uint8 = 2, "uint8", [], 8, Kind::Uint, Some(1), Some(15), Some(26);
     /// Signed 8-bit integer.
-    Int8 = 3, "int8", ["i8"], 8, Kind::Int, Some(1), Some(15), Some(26);
+    Int8 = 3, "int8", [], 8, Kind::Int, Some(1), Some(15), Some(26);
     /// Unsigned 16-bit integer.
     Uint16 = 4, "uint16", ["u16"], 16, Kind::Uint, Some(1), Some(15), Some(26);
     /// Signed 16-bit integer.
@@ -149,19 +149,19 @@ type_table! {
     Float8E5M2FNUZ = 20, "float8e5m2fnuz", ["f8e5m2fnuz", "fp8e5m2fnuz", "e5m2fnuz"], 8,
         Kind::Float(Float8E5M2FNUZ::FORMAT), Some(19), Some(19), Some(26);
     /// Unsigned 4-bit integer, two to a byte, the first in the low bits.
-    Uint4 = 21, "uint4", ["u4"], 4, Kind::Uint, Some(21), Some(21), Some(26);
+    Uint4 = 21, "uint4", [], 4, Kind::Uint, Some(21), Some(21), Some(26);
     /// Signed 4-bit integer, two to a byte, the first in the low bits.
-    Int4 = 22, "int4", ["i4"], 4, Kind::Int, Some(21), Some(21), Some(26);
+    Int4 = 22, "int4", [], 4, Kind::Int, Some(21), Some(21), Some(26);
     /// 2 exponent bits, 1 of significand, finite only, largest 6; two to a byte, the first in the low bits.
-    Float4E2M1 = 23, "float4e2m1", ["f4e2m1", "fp4e2m1", "e2m1", "f4", "fp4", "float4e2m1fn", "e2m1fn"], 4,
+    Float4E2M1 = 23, "float4e2m1", ["f4e2m1", "fp4e2m1", "e2m1", "fp4", "float4e2m1fn", "e2m1fn"], 4,
         Kind::Float(Float4E2M1::FORMAT), Some(23), Some(23), Some(26);
     /// Only 8 exponent bits: the powers of two from 2^-127 to 2^127, and NaN.
     Float8E8M0 = 24, "float8e8m0", ["f8e8m0", "fp8e8m0", "e8m0", "float8e8m0fnu", "f8e8m0fnu", "e8m0fnu"], 8,
         Kind::Float(Float8E8M0::FORMAT), Some(24), Some(24), Some(26);
     /// Unsigned 2-bit integer, four to a byte, the first in the low bits.
-    Uint2 = 25, "uint2", ["u2"], 2, Kind::Uint, Some(25), Some(25), Some(26);
+    Uint2 = 25, "uint2", [], 2, Kind::Uint, Some(25), Some(25), Some(26);
     /// Signed 2-bit integer, four to a byte, the first in the low bits.
-    Int2 = 26, "int2", ["i2"], 2, Kind::Int, Some(25), Some(25), Some(26);
+    Int2 = 26, "int2", [], 2, Kind::Int, Some(25), Some(25), Some(26);
     /// 2 exponent bits, 3 of significand, finite only, largest 7.5; four to three bytes, low bits first.
     Float6E2M3 = 27, "float6e2m3", ["f6e2m3", "fp6e2m3", "e2m3", "float6e2m3fn", "e2m3fn"], 6,
         Kind::Float(Float6E2M3::FORMAT), Some(28), None, None;
@@ -339,7 +339,23 @@ impl fmt::Display for DataType {
     }
 }
 
-/// A name that no element type has.
+/// Names that count bits for some and bytes for numpy. None is taken: a name must have one meaning.
+const AMBIGUOUS: &[(&str, DataType, DataType)] = &[
+    ("i2", DataType::Int2, DataType::Int16),
+    ("i4", DataType::Int4, DataType::Int32),
+    ("i8", DataType::Int8, DataType::Int64),
+    ("u2", DataType::Uint2, DataType::Uint16),
+    ("u4", DataType::Uint4, DataType::Uint32),
+    ("u8", DataType::Uint8, DataType::Uint64),
+    ("f4", DataType::Float4E2M1, DataType::Float),
+];
+
+/// A name in lower case, without `_` and `-`.
+fn plain(name: &str) -> String {
+    name.chars().filter(|c| !matches!(c, '_' | '-')).map(|c| c.to_ascii_lowercase()).collect()
+}
+
+/// A name that no element type has, or that has two meanings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownType {
     /// The name, as given.
@@ -348,6 +364,10 @@ pub struct UnknownType {
 
 impl fmt::Display for UnknownType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = plain(&self.name);
+        if let Some((_, bits, bytes)) = AMBIGUOUS.iter().find(|(known, ..)| *known == name) {
+            return write!(f, "`{}` may mean {bits}, and to numpy means {bytes} (want one of these)", self.name);
+        }
         write!(f, "`{}` is not an element type (want one of", crate::error::shorten(&self.name))?;
         for (i, data_type) in DataType::ALL.iter().enumerate() {
             write!(f, "{}{data_type}", if i == 0 { " " } else { ", " })?;
@@ -362,7 +382,7 @@ impl FromStr for DataType {
     type Err = UnknownType;
 
     /// Accepts ONNX's names, the aliases of the table and the names of `TensorProto.DataType` (`FLOAT16`), in any case,
-    /// with or without `_` and `-`.
+    /// with or without `_` and `-`. What numpy takes for another type, as `i8` for int64, is no alias.
     ///
     /// ```
     /// use onnx_cast::DataType;
@@ -371,9 +391,11 @@ impl FromStr for DataType {
     ///     assert_eq!(name.parse(), Ok(DataType::Float8E4M3FN));
     /// }
     /// assert!("float7".parse::<DataType>().is_err());
+    /// let error = "i8".parse::<DataType>().unwrap_err().to_string();
+    /// assert_eq!(error, "`i8` may mean int8, and to numpy means int64 (want one of these)");
     /// ```
     fn from_str(name: &str) -> Result<DataType, UnknownType> {
-        let plain: String = name.chars().filter(|c| !matches!(c, '_' | '-')).map(|c| c.to_ascii_lowercase()).collect();
+        let plain = plain(name);
         TABLE
             .iter()
             .find(|row| row.name == plain || row.aliases.contains(&plain.as_str()))

@@ -98,6 +98,23 @@ fn no_two_types_share_a_name() {
     }
 }
 
+/// numpy counts bytes where others count bits.
+#[test]
+fn names_that_mean_two_types_are_refused() {
+    for (name, meanings) in [
+        ("i2", "int2, and to numpy means int16"),
+        ("i4", "int4, and to numpy means int32"),
+        ("I8", "int8, and to numpy means int64"),
+        ("u2", "uint2, and to numpy means uint16"),
+        ("u4", "uint4, and to numpy means uint32"),
+        ("u8", "uint8, and to numpy means uint64"),
+        ("f_4", "float4e2m1, and to numpy means float"),
+    ] {
+        let error = name.parse::<DataType>().expect_err(name).to_string();
+        assert_eq!(error, format!("`{name}` may mean {meanings} (want one of these)"));
+    }
+}
+
 #[test]
 fn the_versions_are_those_of_onnx() {
     let facts = facts();

@@ -5,7 +5,7 @@ use super::{State, draw};
 use crate::claim::{Claim, data_type};
 use onnx_cast::{Backend, Tensor, available_backends};
 use onnx_cast_file::safetensors::{self, Safetensors, type_name};
-use onnx_cast_file::{DiffRequest, FileCast, Format, WriteOptions, cast_file, diff, read_tensor_as, write_tensor};
+use onnx_cast_file::{CastRequest, DiffRequest, Format, WriteOptions, cast_file, diff, read_tensor_as, write_tensor};
 use std::path::{Path, PathBuf};
 use testkit::generators::Rng;
 use testkit::packing::pack;
@@ -96,7 +96,7 @@ pub(super) fn one(rng: &mut Rng, state: &State, counts: &mut Counts) -> Result<(
     }
     let rules = draw::rules(rng, from, to);
     let claim = Claim { from, to, rules, backend: some_backend(rng) };
-    let mut request = FileCast::new(data_type(to));
+    let mut request = CastRequest::new(data_type(to));
     request.options = claim.options();
     request.options.threads = Some(draw::threads(rng));
     request.count = rng.below(2) == 0;
@@ -130,7 +130,7 @@ pub(super) fn several(rng: &mut Rng, state: &State, counts: &mut Counts) -> Resu
 
     let rules = Rules { saturate: rng.below(2) == 0, ..Rules::default() };
     let backend = some_backend(rng);
-    let mut request = FileCast::new(data_type(to));
+    let mut request = CastRequest::new(data_type(to));
     request.options = Claim { from: to, to, rules, backend }.options();
     request.options.threads = Some(draw::threads(rng));
     let summary = cast_file(&input, &output, &request).map_err(told)?;
@@ -167,7 +167,7 @@ pub(super) fn several(rng: &mut Rng, state: &State, counts: &mut Counts) -> Resu
 /// To an archive of numpy's with nothing cast, which must hold the same tensors.
 fn through_an_archive(folder: &Path, file: &Path, to: Ty) -> Result<(), String> {
     let archive = folder.join("through.npz");
-    let mut keep = FileCast::new(data_type(to));
+    let mut keep = CastRequest::new(data_type(to));
     keep.selection.to = None;
     cast_file(file, &archive, &keep).map_err(told)?;
     let differences = diff(file, &archive, &DiffRequest::default()).map_err(told)?;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from typing import Any
@@ -53,10 +54,26 @@ def is_text(dtype: Any) -> bool:
     return isinstance(dtype, np.dtypes.StringDType) or dtype.kind in "OSU"
 
 
+@functools.lru_cache(256)
+def _named(name: str) -> int:
+    """ONNX's number of a name, unless numpy takes it for another type of ONNX's. ONNX's own names are no question."""
+    number = _native.number(name)
+    row = ROWS[number - 1]
+    try:
+        theirs = None if name == row["name"] else np.dtype(name)
+    except TypeError:
+        return number
+    other = None if theirs is None else STRING if is_text(theirs) else _NUMBERS.get(theirs)
+    if other not in (None, number):
+        other_name = ROWS[other - 1]["name"]
+        raise CastError(f"`{name}` may mean {row['name']}, and to numpy means {other_name} (want one of these)")
+    return number
+
+
 def target(to: Any) -> tuple[int, np.dtype | None]:
     """ONNX's number of a target, and the type of the array where the target is text."""
     if isinstance(to, str):
-        number = _native.number(to)
+        number = _named(to)
         return number, DTYPES[number] if number == STRING else None
     if not isinstance(to, (bool, np.bool_)):
         try:

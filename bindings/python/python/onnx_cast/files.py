@@ -108,6 +108,7 @@ def cast_file(
     dtype: Any = None,
     dry_run: bool = False,
     resume: bool = False,
+    copy_others: bool = True,
     raise_opset: bool = False,
     progress: Callable[[int, int], object] | None = None,
 ) -> list[TensorCast]:
@@ -123,7 +124,9 @@ def cast_file(
     rule names them. The opset is the model's, which ``raise_opset`` lets be raised where the type needs it.
 
     ``dtype`` is the type of a ``.npy`` file that does not tell it. ``dry_run`` only says what would be done, ``resume``
-    leaves files alone that are there already with the same content. ``progress`` is called now and then with the bytes
+    leaves files alone that are there already with the same content. Where ``src`` is a folder, its other files (the
+    configuration, the tokenizer) are copied unless ``copy_others`` is false: not other weights, and not hidden files.
+    ``progress`` is called now and then with the bytes
     that are done and those that there are; what it raises, and Ctrl-C, ends the work and leaves ``dst`` as it was.
     """
     model = is_model(src)
@@ -131,7 +134,7 @@ def cast_file(
     if not model:
         if raise_opset:
             raise CastError(f"{os.fspath(src)}: raise_opset is for models (.onnx)")
-        done = _native.cast_file(src, dst, given, number(dtype), (dry_run, resume), progress)
+        done = _native.cast_file(src, dst, given, number(dtype), (dry_run, resume, copy_others), progress)
     elif opset is not None or dtype is not None or resume:
         raise CastError(f"{os.fspath(src)}: opset, dtype and resume are not for models (raise_opset is)")
     else:

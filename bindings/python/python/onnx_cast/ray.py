@@ -39,6 +39,7 @@ def cast_checkpoint(
     round_mode: str = "up",
     opset: int | None = None,
     resume: bool = False,
+    copy_others: bool = True,
     slice_bytes: int = SLICE_BYTES,
     num_cpus: int = 1,
     max_retries: int = 3,
@@ -81,6 +82,8 @@ def cast_checkpoint(
         for shard in rest:
             if os.path.exists(shard.temporary):
                 os.unlink(shard.temporary)
+    if copy_others:
+        _native.copy_others(src, dst)
     rows = [row for shard in shards for row in shard.rows]
     _native.write_index(src, dst, sum(row.bytes_after for row in rows))
     return rows

@@ -108,7 +108,7 @@ total: 2 tensors (8 elements) cast, 2 tensors (4 elements) kept, 56 B -> 40 B
 
 /// A checkpoint of three files in a folder, as other tools write it: an index of its own spacing, with fields that are not
 /// known here.
-fn shards(folder: &Folder, name: &str) -> String {
+pub(crate) fn shards(folder: &Folder, name: &str) -> String {
     std::fs::create_dir(folder.path(name)).expect("a folder");
     let metadata = [("format".to_owned(), "pt".to_owned())];
     for (file, tensor, values) in [("m-1", "a", [1.0, 2.0]), ("m-2", "b", [-0.3, 1e9]), ("m-3", "c", [0.0, -0.0])] {
@@ -398,4 +398,116 @@ e: only in y.safetensors
     folder.write("big.npy", bytes);
     done(&folder.run("diff a.safetensors big.npy"));
     done(&folder.run("diff big.npy a.safetensors"));
+}
+
+/// A folder that is cast loads where it did: what stands beside its weights goes with it.
+#[test]
+fn other_files_of_a_folder() {
+    let folder = Folder::new();
+    let index = shards(&folder, "several");
+    std::fs::create_dir(folder.path("one")).expect("a folder");
+    folder.write("one/model.safetensors", folder.read("several/m-1.safetensors"));
+    for name in ["several", "one"] {
+        for other in ["config.json", "tokenizer.json", "LICENSE"] {
+            folder.write(&format!("{name}/{other}"), format!("{name} {other}"));
+        }
+        for not in [".hidden", "pytorch_model.bin", "model.gguf", "pytorch_model.bin.index.json", "x.PT"] {
+            folder.write(&format!("{name}/{not}"), "weights");
+        }
+        std::fs::create_dir(folder.path(&format!("{name}/onnx"))).expect("a folder");
+    }
+    folder.write("several/unlisted.safetensors", "weights");
+    let list = |out: &str| {
+        let mut names: Vec<String> = std::fs::read_dir(folder.path(out))
+            .expect("a folder")
+            .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        names
+    };
+    let others = ["LICENSE", "config.json", "tokenizer.json"];
+    for (name, weights) in [
+        ("several", &["m-1.safetensors", "m-2.safetensors", "m-3.safetensors", "model.safetensors.index.json"][..]),
+        ("one", &["model.safetensors"]),
+    ] {
+        let wanted = |others: &[&str]| {
+            let mut names: Vec<String> = [others, weights].concat().into_iter().map(str::to_owned).collect();
+            names.sort();
+            names
+        };
+        let plan = done(&folder.run(&format!("cast {name} {name}-out --to float16 --dry-run")));
+        assert!(plan.ends_with("3 other files would be copied\n"), "{plan}");
+        assert!(!folder.path(&format!("{name}-out")).exists());
+        let said = stderr(&folder.run(&format!("cast {name} {name}-out --to float16")));
+        assert!(said.starts_with(&format!("{name} -> {name}-out, 3 other files copied: ")), "{said}");
+        assert_eq!(list(&format!("{name}-out")), wanted(&others));
+        for other in others {
+            assert_eq!(folder.read(&format!("{name}-out/{other}")), format!("{name} {other}").into_bytes());
+        }
+        let again = done(&folder.run(&format!("cast {name} {name}-out --to float16 --resume --json")));
+        assert_eq!(serde_json::from_str::<Value>(&again).expect("JSON")["copied"], 3);
+        done(&folder.run(&format!("bitcast {name} {name}-bits --to uint32 --quiet --no-copy-others")));
+        assert_eq!(list(&format!("{name}-bits")), wanted(&[]));
+        let before = list(name);
+        let said = stderr(&folder.run(&format!("cast {name} ./{name} --to float16")));
+        assert!(said.starts_with(&format!("{name} -> ./{name}: ")), "{said}");
+        assert_eq!(list(name), before);
+    }
+    // The index alone, not its folder.
+    folder.write("several/model.safetensors.index.json", index);
+    done(&folder.run("cast several/model.safetensors.index.json alone --to float -q"));
+    assert_eq!(list("alone").len(), 4);
+    // With a loss that must not be, there is no folder.
+    let failed = folder.run("cast several lost --to float8e4m3fn --fail-on overflow");
+    assert_eq!((failed.status.code(), folder.path("lost").exists()), (Some(1), false), "{}", stderr(&failed));
+}
+
+/// What is no raw bytes by its beginning is refused by name, whatever its length.
+#[test]
+fn foreign_files_are_no_raw_bytes() {
+    let folder = Folder::new();
+    let array = onnx_cast_file::npy::write(&floats(&[1.0]).view(), false).expect("bytes");
+    let checkpoint = safetensors::write(None, &[("x", floats(&[1.0]).view())]).expect("bytes");
+    const SAVE: &str = "save its tensors as .safetensors, or name raw bytes .raw";
+    for (beginning, said) in [
+        (
+            &b"PK\x03\x04\0\0\x08\x08"[..],
+            "a zip archive, as torch.save writes, not raw bytes (save its tensors as .safetensors, or name arrays .npz)",
+        ),
+        (
+            b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.",
+            &format!("a pickle, as older versions of torch.save write, not raw bytes ({SAVE})"),
+        ),
+        (
+            b"\x80\x04\x95\x1a\0\0\0\0",
+            &format!("a pickle, as older versions of torch.save write, not raw bytes ({SAVE})"),
+        ),
+        (b"\x89HDF\r\n\x1a\n", &format!("an HDF5 file, not raw bytes ({SAVE})")),
+        (
+            b"GGUF\x03\0\0\0",
+            "a GGUF file, not raw bytes (cast the checkpoint that it was made of, or name raw bytes .raw)",
+        ),
+        (&array, "a numpy array, not raw bytes (name it .npy, or raw bytes .raw)"),
+        (&checkpoint, "a .safetensors file, not raw bytes (name it .safetensors, or raw bytes .raw)"),
+        (b"\x08\x08\x12\x07pytorch\x1a\x03", "an ONNX model, not raw bytes (name it .onnx, or raw bytes .raw)"),
+        (b"\x08\x0a\x3a\x80\x01\x0a", "an ONNX model, not raw bytes (name it .onnx, or raw bytes .raw)"),
+    ] {
+        let mut bytes = beginning.to_vec();
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        folder.write("x.bin", &bytes);
+        for options in ["--from float", &format!("--from float --shape {}", bytes.len() / 4)] {
+            folder.refuses(&format!("cast x.bin y.npy --to float16 {options}"), &format!("x.bin: {said}"));
+        }
+        folder.write("x.raw", &bytes);
+        done(&folder.run("bitcast x.raw y.raw --from float --to int32 -q"));
+        assert_eq!(folder.read("y.raw"), bytes);
+        std::fs::remove_file(folder.path("x.raw"))
+            .and_then(|()| std::fs::remove_file(folder.path("y.raw")))
+            .expect("gone");
+    }
+    // What only looks a little like one is not.
+    for bytes in [b"\x80\x02\0\0", b"\x08\x0a\0\0", b"PK\0\0"] {
+        folder.write("x.bin", bytes);
+        done(&folder.run("cast x.bin y.npy --from float --to float16 -q"));
+    }
 }

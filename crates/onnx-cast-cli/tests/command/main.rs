@@ -6,6 +6,7 @@ mod common;
 mod explain;
 mod faults;
 mod files;
+mod losses;
 mod models;
 mod proto;
 mod readme;

@@ -2,7 +2,7 @@
 //! complete, so no error here has a `source` that would say the same again.
 
 use crate::formats::checkpoint::ShardError;
-use crate::formats::format::Format;
+use crate::formats::format::{Format, UNSEEN};
 use crate::formats::npy::NpyError;
 use crate::formats::npz::NpzError;
 use crate::formats::pb::PbError;
@@ -48,6 +48,16 @@ pub enum FormatError {
     Content {
         /// The file.
         path: PathBuf,
+    },
+    /// A file that is no raw bytes by its beginning.
+    #[error("{}: {what}, not raw bytes ({todo})", path.display())]
+    NotRaw {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        what: &'static str,
+        /// What to do with it.
+        todo: &'static str,
     },
     /// Raw bytes without a type.
     #[error("{}: raw bytes do not tell their element type (give it)", path.display())]
@@ -213,7 +223,7 @@ impl fmt::Display for Extensions {
         for (i, format) in Format::ALL.iter().enumerate() {
             write!(f, "{}{format}", if i == 0 { "" } else { ", " })?;
         }
-        Ok(())
+        write!(f, ", .{UNSEEN}")
     }
 }
 

@@ -2,7 +2,7 @@
 //! those that only come out of it as a whole: strings, Fortran order, the fields of a TensorProto other than `raw_data`.
 
 use crate::formats::error::FormatError;
-use crate::formats::format::Format;
+use crate::formats::format::{Format, UNSEEN, foreign};
 use crate::formats::fortran;
 use crate::formats::npy::{self, Array, NpyError};
 use crate::formats::npz::{self, Member};
@@ -329,6 +329,11 @@ fn open_array(
 
 fn open_raw(file: &InputFile, given: &Given<'_>) -> Result<Stored, FormatError> {
     let path = file.path();
+    // Of the standard input a shape alone tells that it is raw.
+    let unseen = path == Path::new("-") || path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case(UNSEEN));
+    if !unseen && let Some((what, todo)) = foreign(&file.prefix(16)?) {
+        return Err(FormatError::NotRaw { path: path.to_owned(), what, todo });
+    }
     let data_type = given.from.ok_or_else(|| FormatError::RawType { path: path.to_owned() })?;
     let wrong = |want| {
         let shape = given.shape.map(<[usize]>::to_vec);

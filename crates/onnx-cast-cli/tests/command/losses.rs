@@ -1,0 +1,118 @@
+//! `--stats` and `--fail-on`: are losses seen whatever the input is, in a dry run too?
+
+use crate::checkpoints::shards;
+use crate::common::{done, stderr};
+use crate::files::{Folder, floats};
+use crate::proto::{Message, model, node, strings, tensor};
+use onnx_cast_file::{npy, pb, safetensors};
+use serde_json::Value;
+use std::io::Write;
+use zip::write::SimpleFileOptions;
+
+const VALUES: [f32; 4] = [1.0, 1e9, 0.5, 1e-9];
+
+/// An archive of a weight, in Fortran order and big endian, and an array of text, which is kept.
+fn archive() -> Vec<u8> {
+    let items: Vec<u8> = VALUES.iter().flat_map(|value| value.to_be_bytes()).collect();
+    let array = |descr: &str, shape: &str, items: &[u8]| {
+        let header = format!("{{'descr': '{descr}', 'fortran_order': True, 'shape': {shape}, }}\n");
+        [b"\x93NUMPY\x01\x00", &(header.len() as u16).to_le_bytes()[..], header.as_bytes(), items].concat()
+    };
+    let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    for (name, bytes) in [("w.npy", array(">f4", "(2, 2)", &items)), ("t.npy", array("<U1", "(1,)", b"a\0\0\0"))] {
+        zip.start_file(name, SimpleFileOptions::default()).expect("a member");
+        zip.write_all(&bytes).expect("written");
+    }
+    zip.finish().expect("finished").into_inner()
+}
+
+/// One of each kind of input, and the output of its cast.
+fn inputs(folder: &Folder) -> Vec<(&'static str, &'static str)> {
+    let weights = floats(&VALUES);
+    folder.write("x.npy", npy::write(&weights.view(), false).expect("bytes"));
+    folder.write("x.pb", pb::write("x", &weights.view()).expect("bytes"));
+    let tensors = [("w", weights.view()), ("v", weights.view())];
+    folder.write("x.safetensors", safetensors::write(None, &tensors).expect("bytes"));
+    folder.write("x.npz", archive());
+    shards(folder, "several");
+    let raw: Vec<u8> = VALUES.iter().flat_map(|value| value.to_le_bytes()).collect();
+    let value = Message::new().bytes(1, "value").message(5, tensor(&[4], 1, &raw)).int(20, 4);
+    let nodes = vec![node("Constant", &[], "w", vec![value]), node("Add", &["x", "w"], "y", vec![])];
+    folder.write("x.onnx", model(21, nodes, &[("x", 1)], &[("y", 1)]));
+    vec![
+        ("x.npy", "y.npz"),
+        ("x.pb", "y.npy"),
+        ("x.safetensors", "y.safetensors"),
+        ("x.npz", "y.npz"),
+        ("several", "out"),
+        ("x.onnx", "y.onnx"),
+        ("x.onnx", "z.onnx --external-data z.bin --external-threshold 1"),
+    ]
+}
+
+/// A dry run writes nothing, counts what a run counts, and fails where that would.
+#[test]
+fn dry_runs_count() {
+    let folder = Folder::new();
+    let inputs = inputs(&folder);
+    let names = folder.names();
+    let tensors = |line: &str| -> Value {
+        let json: Value = serde_json::from_str(&done(&folder.run(line))).expect("JSON");
+        json["tensors"].clone()
+    };
+    let mut counted = Vec::new();
+    for (input, output) in &inputs {
+        let line = format!("cast {input} {output} --to float16 --min-size 1");
+        counted.push(tensors(&format!("{line} --dry-run --stats --json")));
+        let failed = folder.run(&format!("{line} --dry-run --fail-on overflow"));
+        assert_eq!(failed.status.code(), Some(1), "{line}: {}", stderr(&failed));
+        assert!(stderr(&failed).contains("overflow in 1 value cast to float16"), "{line}: {}", stderr(&failed));
+        done(&folder.run(&format!("{line} --dry-run --fail-on nan")));
+        assert_eq!(folder.names(), names, "{line}");
+    }
+    for ((input, output), counted) in inputs.iter().zip(counted) {
+        let line = format!("cast {input} {output} --to float16 --min-size 1 --stats --json");
+        assert_eq!(tensors(&line), counted, "{line}");
+        let overflowed = |row: &Value| row["counts"]["overflowed"].as_u64().unwrap_or(0);
+        assert_ne!(counted.as_array().expect("rows").iter().map(overflowed).sum::<u64>(), 0, "{line}");
+    }
+}
+
+/// Texts are counted as the exact numbers that they are: against limits, and against what became of them.
+#[test]
+fn texts_count() {
+    let folder = Folder::new();
+    folder.write("out.npy", "old");
+    for (texts, to, loss, counted) in [
+        (["1", "65504.00000000000000000001"], "float16", "overflow", Some("overflow in 1 value")),
+        (["1e400", "nan"], "double", "overflow", Some("overflow in 1 value")),
+        (["448.5", "-1e9"], "float8e4m3fn", "overflow", Some("overflow in 2 values")),
+        (["1e-400", "0"], "double", "underflow", Some("underflow in 1 value")),
+        (["0.9", "-2.5"], "int32", "underflow", Some("underflow in 1 value")),
+        (["6e-8", "1"], "float16", "subnormal", Some("subnormal in 1 value")),
+        (["NaN", "inf"], "float", "nan", Some("nan in 1 value")),
+        (["65504", "0.1"], "float16", "overflow,underflow,nan,subnormal", None),
+    ] {
+        folder.write("x.pb", strings(&texts).into_bytes());
+        for dry in ["", " --dry-run"] {
+            let line = format!("cast x.pb out.npy --to {to} --fail-on {loss}{dry}");
+            let output = folder.run(&line);
+            let Some(counted) = counted else {
+                done(&output);
+                continue;
+            };
+            let said = format!("onnx-cast: x.pb: {counted} cast to {to} (nothing is written)\n");
+            assert_eq!((output.status.code(), stderr(&output)), (Some(1), said), "{texts:?} {line}");
+            assert_eq!(folder.read("out.npy"), b"old", "{line}");
+        }
+    }
+    folder.write("x.pb", strings(&["0.1", "9007199254740993"]).into_bytes());
+    let said = stderr(&folder.run("cast x.pb out.npy --to double --stats -q"));
+    assert_eq!(said, "");
+    let said = stderr(&folder.run("cast x.pb out.npy --to double --stats"));
+    assert!(said.ends_with("2 values, error at most 1.000000e0, relative 1.110223e-16\n"), "{said}");
+    // What is printed reads as the same, but a NaN stays one.
+    folder.write("n.npy", npy::write(&floats(&[0.5, f32::NAN]).view(), false).expect("bytes"));
+    let output = folder.run("cast n.npy out.pb --to string --fail-on nan");
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+}

@@ -1,0 +1,69 @@
+//! What stands beside the weights of a checkpoint: configurations, tokenizers, licences. Libraries that load a checkpoint
+//! want them in its folder, so that a cast from folder to folder copies them.
+
+use crate::error::FileError;
+use crate::io::AtomicFile;
+use crate::request::CastRequest;
+use crate::summary::Summary;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Extensions of weights in any format: those that are cast, and others, which are not what the output holds.
+const WEIGHTS: &[&str] =
+    &["safetensors", "bin", "pt", "pth", "ckpt", "gguf", "ggml", "h5", "msgpack", "ot", "onnx", "onnx_data", "npz"];
+
+/// The other files of a folder, and where they go.
+pub(crate) struct Others<'a> {
+    files: Vec<PathBuf>,
+    folder: &'a Path,
+    dry_run: bool,
+}
+
+impl<'a> Others<'a> {
+    pub(crate) fn of(input: &Path, folder: &'a Path, request: &CastRequest) -> Result<Self, FileError> {
+        let wanted = request.copy_others && input.is_dir();
+        let files = if wanted { beside(input, folder)? } else { Vec::new() };
+        Ok(Others { files, folder, dry_run: request.dry_run })
+    }
+
+    /// Copies them when the weights are there.
+    pub(crate) fn finish(self, done: Summary) -> Result<Summary, FileError> {
+        if !self.dry_run {
+            copy(&self.files, self.folder)?;
+        }
+        Ok(Summary { copied: self.files.len(), ..done })
+    }
+}
+
+/// The files beside the weights of a folder, in the order of their names: neither hidden files, nor weights, nor their
+/// indices, nor folders. None where the output is the folder itself.
+pub(crate) fn beside(folder: &Path, output: &Path) -> Result<Vec<PathBuf>, FileError> {
+    if fs::canonicalize(folder).ok() == fs::canonicalize(output).ok() {
+        return Ok(Vec::new());
+    }
+    let failed = |error| FileError::io(folder, "read", error);
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+        let weights = name.ends_with(".index.json") || WEIGHTS.iter().any(|end| name.ends_with(&format!(".{end}")));
+        if !name.starts_with('.') && !weights && path.is_file() {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Copies files to a folder, each of which appears there whole or not at all.
+pub(crate) fn copy(files: &[PathBuf], folder: &Path) -> Result<(), FileError> {
+    for path in files {
+        let target = folder.join(path.file_name().unwrap_or_default());
+        let mut source = File::open(path).map_err(|error| FileError::io(path, "open", error))?;
+        let mut out = AtomicFile::create(&target)?;
+        io::copy(&mut source, &mut out).map_err(|error| FileError::io(&target, "write", error))?;
+        out.commit()?;
+    }
+    Ok(())
+}
