@@ -1,15 +1,22 @@
 //! What can be wrong with a file of tensors. Every text starts with the file's path and names the tensor; texts are
 //! complete, so no error here has a `source` that would say the same again.
 
-use crate::formats::checkpoint::ShardError;
+pub(crate) mod checkpoint;
+pub(crate) mod npy;
+pub(crate) mod npz;
+pub(crate) mod pb;
+pub(crate) mod safetensors;
+
 use crate::formats::format::{Format, UNSEEN};
-use crate::formats::npy::NpyError;
-use crate::formats::npz::NpzError;
-use crate::formats::pb::PbError;
-use crate::formats::safetensors::SafetensorsError;
+
 use crate::io::error::IoError;
 use crate::text::{ShapeText, TensorText};
+use checkpoint::ShardError;
+use npy::NpyError;
+use npz::NpzError;
 use onnx_cast::{CastError, DataType};
+use pb::PbError;
+use safetensors::SafetensorsError;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -232,5 +239,19 @@ struct Hint<'a>(&'a str);
 impl fmt::Display for Hint<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() { Ok(()) } else { write!(f, " ({})", self.0) }
+    }
+}
+
+impl Format {
+    /// The format of a path, by its extension in any case.
+    ///
+    /// # Errors
+    /// [`FormatError::Extension`] where the extension is none of [`Format::ALL`].
+    pub fn from_path(path: impl AsRef<Path>) -> Result<Format, FormatError> {
+        let path = path.as_ref();
+        let extension = path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
+        let known = Format::ALL.iter().copied().find(|format| extension.as_deref() == Some(format.extension()));
+        let known = known.or((extension.as_deref() == Some(UNSEEN)).then_some(Format::Raw));
+        known.ok_or_else(|| FormatError::Extension { path: path.to_owned() })
     }
 }

@@ -1,8 +1,7 @@
 //! The file formats, and how a path tells which one it is.
 
-use crate::formats::error::FormatError;
+use crate::formats::limits::MAX_HEADER;
 use std::fmt;
-use std::path::Path;
 
 /// A file format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -55,18 +54,6 @@ impl Format {
         }
         (bytes.get(8) == Some(&b'{')).then_some(Format::Safetensors)
     }
-
-    /// The format of a path, by its extension in any case.
-    ///
-    /// # Errors
-    /// [`FormatError::Extension`] where the extension is none of [`Format::ALL`].
-    pub fn from_path(path: impl AsRef<Path>) -> Result<Format, FormatError> {
-        let path = path.as_ref();
-        let extension = path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
-        let known = Format::ALL.iter().copied().find(|format| extension.as_deref() == Some(format.extension()));
-        let known = known.or((extension.as_deref() == Some(UNSEEN)).then_some(Format::Raw));
-        known.ok_or_else(|| FormatError::Extension { path: path.to_owned() })
-    }
 }
 
 /// The extension of raw bytes that begin as another format does.
@@ -92,7 +79,7 @@ pub(crate) fn foreign(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
         return Some(("a pickle, as older versions of torch.save write", SAVE));
     }
     let header = bytes.first_chunk().map(|len| u64::from_le_bytes(*len));
-    let plausible = header.is_some_and(|len| len <= crate::formats::safetensors::MAX_HEADER);
+    let plausible = header.is_some_and(|len| len <= MAX_HEADER);
     let named = bytes.get(8..10).is_some_and(|start| matches!(start, [b'{', b'"' | b'}' | b' ' | b'\n']));
     (plausible && named).then_some(("a .safetensors file", "name it .safetensors, or raw bytes .raw"))
 }

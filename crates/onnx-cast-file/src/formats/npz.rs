@@ -6,35 +6,11 @@
 use crate::formats::error::FormatError;
 use crate::io::memory::room_for;
 use crate::io::positional::{InputFile, PositionedReader};
-use crate::text::Short;
 use std::io::{self, Read};
-use thiserror::Error;
 use zip::result::ZipError;
 use zip::{CompressionMethod, ZipArchive};
 
-/// An archive that cannot be read here, or is not what numpy writes.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum NpzError {
-    /// Not a zip archive, or a damaged one.
-    #[error("the archive is not valid: {what}")]
-    Archive {
-        /// What the reader of archives says.
-        what: String,
-    },
-    /// A member that is no array.
-    #[error("member `{}` is not an array (want a name that ends in .npy)", Short(member))]
-    Member {
-        /// The member.
-        member: String,
-    },
-    /// A member that is neither stored nor deflated, or is encrypted.
-    #[error("member `{}` is encrypted or not compressed by deflate, which is not read", Short(member))]
-    Method {
-        /// The member.
-        member: String,
-    },
-}
+pub use crate::formats::error::npz::NpzError;
 
 /// An archive, over a file.
 pub(crate) type Archive<'a> = ZipArchive<PositionedReader<'a>>;
