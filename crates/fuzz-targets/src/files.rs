@@ -4,7 +4,9 @@ use crate::scratch;
 use arbitrary::Unstructured;
 use onnx_cast::{Cast, CastOptions, DataType, Tensor};
 use onnx_cast_file::safetensors::Safetensors;
-use onnx_cast_file::{FileCast, FileError, NamedTensor, cast_file, inspect, npy as numpy, pb, read_tensor_as};
+use onnx_cast_file::{
+    FileCast, FileError, InspectRequest, NamedTensor, cast_file, inspect, npy as numpy, pb, read_tensor_as,
+};
 use std::error::Error;
 use std::io::{Cursor, Read, Write};
 use std::path::Path;
@@ -27,6 +29,11 @@ fn assert_same(memory: &Result<NamedTensor, impl Error>, file: &Result<NamedTens
         (Ok(_), Err(error)) => panic!("read from memory, but not from a file: {error}"),
         (Err(error), Ok(_)) => panic!("read from a file, but not from memory: {error}"),
     }
+}
+
+/// Everything that can be listed.
+pub(crate) fn listed(from: Option<DataType>) -> InspectRequest {
+    InspectRequest { from, values: true, ..InspectRequest::default() }
 }
 
 /// A TensorProto.
@@ -91,7 +98,7 @@ pub fn npz(data: &[u8]) {
 
 /// Reads an archive whose arrays are of a type, where they do not tell it, and casts it.
 fn check_archive(path: &Path, from: Option<DataType>) {
-    let Ok(info) = inspect(path, from, true, None) else { return };
+    let Ok(info) = inspect(path, &listed(from)) else { return };
     if let [tensor] = &info.tensors[..] {
         let file = read_tensor_as(path, from);
         let memory = member(path).and_then(|bytes| numpy::read(&bytes, from).ok());
@@ -105,7 +112,7 @@ fn check_archive(path: &Path, from: Option<DataType>) {
     // Numbers to floats, texts left alone: what was listed can be cast, and stands there again.
     let output = scratch::path("y.npz");
     if cast_file(path, &output, &FileCast { from, ..FileCast::new(DataType::Float) }).is_ok() {
-        let after = inspect(&output, None, true, None).or_else(|_| inspect(&output, from, true, None));
+        let after = inspect(&output, &listed(None)).or_else(|_| inspect(&output, &listed(from)));
         let after = after.expect("what was written");
         let names = |info: &onnx_cast_file::FileInfo| {
             info.tensors.iter().map(|tensor| (tensor.name.clone(), tensor.shape.clone())).collect::<Vec<_>>()
@@ -161,7 +168,7 @@ pub fn safetensors(data: &[u8]) {
         (Err(_), Err(_)) => {}
     }
     let path = scratch::write("x.safetensors", data);
-    let info = inspect(&path, None, true, None);
+    let info = inspect(&path, &listed(None));
     let Ok(ours) = ours else {
         assert!(info.is_err(), "read from a file, but not from memory");
         return;

@@ -3,7 +3,7 @@
 use crate::scratch;
 use onnx_cast::{DataType, Tensor};
 use onnx_cast_file::parts::{self, Part};
-use onnx_cast_file::{FileCast, cast_file, inspect, safetensors};
+use onnx_cast_file::{FileCast, InspectRequest, cast_file, inspect, safetensors};
 use std::fs;
 
 /// The files, with their tensors.
@@ -20,7 +20,7 @@ pub fn index(data: &[u8]) {
         scratch::write(file, &safetensors::write(None, &tensors).expect("a file"));
     }
     let index = scratch::write(INDEX, data);
-    let info = inspect(&index, None, false, None);
+    let info = inspect(&index, &InspectRequest::default());
     let request = FileCast::new(DataType::Float8E4M3FN);
     let done = cast_file(&index, scratch::path("out"), &request);
     let Ok(done) = done else {

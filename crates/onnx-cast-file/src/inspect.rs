@@ -9,6 +9,7 @@ use crate::format::Format;
 use crate::input::{Given, Input, Place, Stored};
 use crate::positional::{InputFile, write_at};
 use crate::rewrite::{ModelInfo, survey};
+use crate::selection::{Pattern, admits};
 use crate::sharded::{self, Index, Located};
 use crate::source::{Items, zeros};
 use crate::watch::{Meter, Watch};
@@ -109,18 +110,45 @@ impl Files {
     }
 }
 
+/// What to list of a file.
+#[derive(Clone, Debug, Default)]
+pub struct InspectRequest {
+    /// The type of elements whose file does not tell it.
+    pub from: Option<DataType>,
+    /// Read all values for what they are like.
+    pub values: bool,
+    /// Names of the tensors to list; all of them where this is empty.
+    pub include: Vec<Pattern>,
+    /// Names of tensors to leave out.
+    pub exclude: Vec<Pattern>,
+    /// Threads at most.
+    pub threads: Option<usize>,
+    /// What is told how far the work is.
+    pub watch: Option<Watch>,
+}
+
+/// What to compare of two files.
+#[derive(Clone, Debug, Default)]
+pub struct DiffRequest {
+    /// How far two numbers may be apart, where bits are not compared; any NaN is then equal to any other.
+    pub tolerance: Option<f64>,
+    /// Names of the tensors to compare; all of them where this is empty.
+    pub include: Vec<Pattern>,
+    /// Names of tensors to leave out.
+    pub exclude: Vec<Pattern>,
+    /// Threads at most.
+    pub threads: Option<usize>,
+    /// What is told how far the work is, of the first file's bytes.
+    pub watch: Option<Watch>,
+}
+
 /// Lists the tensors of a file, of a model (its constants, those of graphs within others under their paths), of a
-/// checkpoint in several files, or of the standard input (`-`); with `values`, reads all of them for what they are like,
-/// and tells the watch. `from` is the type of elements that do not tell theirs.
+/// checkpoint in several files, or of the standard input (`-`).
 ///
 /// # Errors
 /// Where a file cannot be read or is not valid.
-pub fn inspect(
-    path: impl AsRef<Path>,
-    from: Option<DataType>,
-    values: bool,
-    watch: Option<&Watch>,
-) -> Result<FileInfo, FileError> {
+pub fn inspect(path: impl AsRef<Path>, request: &InspectRequest) -> Result<FileInfo, FileError> {
+    let InspectRequest { from, values, include, exclude, threads, watch } = request;
     let files = Files::of(path.as_ref())?;
     let mut info = FileInfo {
         format: Format::Safetensors,
@@ -129,8 +157,9 @@ pub fn inspect(
         tensors: vec![],
         model: None,
     };
-    let opened = files.paths.iter().map(|path| Files::open(path, from)).collect::<Result<Vec<_>, _>>()?;
-    let meter = Meter::new(watch, opened.iter().map(|(input, _)| bytes(input)).sum());
+    let mut opened = files.paths.iter().map(|path| Files::open(path, *from)).collect::<Result<Vec<_>, _>>()?;
+    opened.iter_mut().for_each(|(input, _)| input.tensors.retain(|stored| admits(include, exclude, &stored.name)));
+    let meter = Meter::new(watch.as_ref(), opened.iter().map(|(input, _)| bytes(input)).sum());
     for (mut input, model) in opened {
         (info.format, info.model) = (input.format, model);
         for pair in input.metadata.take().unwrap_or_default() {
@@ -145,35 +174,37 @@ pub fn inspect(
                 data_type: stored.data_type,
                 shape: stored.shape.clone(),
                 bytes: stored.bytes(),
-                values: if values { look(&input, index, &meter)? } else { None },
+                values: if *values { look(&input, index, *threads, &meter)? } else { None },
             });
         }
     }
     Ok(info)
 }
 
-/// Compares two files tensor by tensor, by name: types, shapes and values, these bit by bit, or as numbers within
-/// `tolerance` (any NaN is then equal to any other). Files of one tensor are compared whatever the names,
-/// but two models. The watch is told of the first file's bytes.
+/// Compares two files tensor by tensor, by name: types, shapes and values. Files of one tensor are compared whatever the
+/// names, but two models.
 ///
 /// # Errors
 /// Where a file cannot be read or is not valid.
 pub fn diff(
     first: impl AsRef<Path>,
     second: impl AsRef<Path>,
-    tolerance: Option<f64>,
-    watch: Option<&Watch>,
+    request: &DiffRequest,
 ) -> Result<Vec<(String, Difference)>, FileError> {
-    let open = |path: &Path| -> Result<Vec<Input>, FileError> {
-        Files::of(path)?.paths.iter().map(|path| Ok(Files::open(path, None)?.0)).collect()
+    let DiffRequest { include, exclude, .. } = request;
+    let open_one = |path: &PathBuf| {
+        let (mut input, _) = Files::open(path, None)?;
+        input.tensors.retain(|stored| admits(include, exclude, &stored.name));
+        Ok(input)
     };
+    let open = |path: &Path| -> Result<Vec<Input>, FileError> { Files::of(path)?.paths.iter().map(open_one).collect() };
     let (first, second) = (open(first.as_ref())?, open(second.as_ref())?);
     let all = |inputs: &[Input]| -> Vec<(usize, usize)> {
         let count = |(i, input): (usize, &Input)| (0..input.tensors.len()).map(move |j| (i, j)).collect::<Vec<_>>();
         inputs.iter().enumerate().flat_map(count).collect()
     };
     let (ours, theirs) = (all(&first), all(&second));
-    let meter = Meter::new(watch, first.iter().map(bytes).sum());
+    let meter = Meter::new(request.watch.as_ref(), first.iter().map(bytes).sum());
     // The constants of models have names that mean something.
     let models = [&first, &second].map(|inputs| inputs.iter().any(|input| input.format == Format::Onnx));
     let one = ours.len() == 1 && theirs.len() == 1 && models != [true; 2];
@@ -184,7 +215,7 @@ pub fn diff(
         let stored = &first[i].tensors[j];
         let place = if one { theirs.first().copied() } else { places.remove(stored.name.as_str()) };
         let difference = match place {
-            Some((k, l)) => compare((&first[i], j), (&second[k], l), tolerance, &meter)?,
+            Some((k, l)) => compare((&first[i], j), (&second[k], l), request, &meter)?,
             None => Some(Difference::OnlyFirst),
         };
         differences.extend(difference.map(|difference| (stored.name.clone(), difference)));
@@ -206,9 +237,15 @@ pub(crate) fn bytes(input: &Input) -> u64 {
 }
 
 /// Sends the elements of a tensor, packed and little endian, to a sink.
-fn send(input: &Input, index: usize, sink: &dyn Sink, meter: &Meter<'_>) -> Result<(), FileError> {
+fn send(
+    input: &Input,
+    index: usize,
+    threads: Option<usize>,
+    sink: &dyn Sink,
+    meter: &Meter<'_>,
+) -> Result<(), FileError> {
     let run = |task: Task<'_>| {
-        let done = flow::run(&[task], None, sink, &|bytes| meter.add(bytes));
+        let done = flow::run(&[task], threads, sink, &|bytes| meter.add(bytes));
         done.map_err(|(_, trouble)| failed(input, &input.tensors[index], trouble))
     };
     input.with_task(index, run)
@@ -271,7 +308,7 @@ impl Sink for Copy {
     }
 }
 
-fn plain(input: &Input, index: usize) -> Result<Plain<'_>, FileError> {
+fn plain(input: &Input, index: usize, threads: Option<usize>) -> Result<Plain<'_>, FileError> {
     match &input.tensors[index].place {
         Place::File(at, Items::PLAIN) => return Ok(Plain::File(&input.file, *at)),
         Place::Other(file, at, Items::PLAIN) => return Ok(Plain::File(file, *at)),
@@ -280,14 +317,14 @@ fn plain(input: &Input, index: usize) -> Result<Plain<'_>, FileError> {
     let failed = |error| FileError::io(input.path(), "read", error);
     let copy = Copy(tempfile::tempfile().map_err(failed)?);
     // What is only put in order is looked at later.
-    send(input, index, &copy, &Meter::new(None, 0))?;
+    send(input, index, threads, &copy, &Meter::new(None, 0))?;
     Ok(Plain::Own(InputFile::temporary(input.path(), copy.0).map_err(failed)?))
 }
 
 fn compare(
     (first, i): (&Input, usize),
     (second, j): (&Input, usize),
-    tolerance: Option<f64>,
+    request: &DiffRequest,
     meter: &Meter<'_>,
 ) -> Result<Option<Difference>, FileError> {
     let (ours, theirs) = (&first.tensors[i], &second.tensors[j]);
@@ -307,14 +344,14 @@ fn compare(
     }
     let bits = ours.data_type.bits().unwrap_or(8) as u64;
     let against = Against {
-        other: plain(second, j)?,
+        other: plain(second, j, request.threads)?,
         plan: doubles(ours.data_type),
-        tolerance,
+        tolerance: request.tolerance,
         len: of,
         bits,
         found: Mutex::new((0, u64::MAX, 0.0)),
     };
-    send(first, i, &against, meter)?;
+    send(first, i, request.threads, &against, meter)?;
     let (count, first, largest) = against.found.into_inner().unwrap_or_else(PoisonError::into_inner);
     Ok((count > 0).then_some(Difference::Values { count, of, first, largest }))
 }

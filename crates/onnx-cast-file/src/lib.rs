@@ -59,7 +59,7 @@ pub use cast::{FileCast, Summary, TensorSummary, bit_cast_file, cast_file};
 pub use counts::{Counts, Loss, Means};
 pub use error::FileError;
 pub use format::Format;
-pub use inspect::{Difference, FileInfo, TensorInfo, Values, diff, inspect};
+pub use inspect::{DiffRequest, Difference, FileInfo, InspectRequest, TensorInfo, Values, diff, inspect};
 pub use model::Model;
 pub use npz::NpzError;
 pub use report::{

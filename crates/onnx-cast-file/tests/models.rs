@@ -4,7 +4,7 @@ mod common;
 
 use common::{MODELS, file, files};
 use onnx_cast::{DataType, Tensor, TensorData};
-use onnx_cast_file::{Model, ModelFold, NamedTensor, fold_model, inspect};
+use onnx_cast_file::{InspectRequest, Model, ModelFold, NamedTensor, fold_model, inspect};
 
 fn model(name: &str) -> Model {
     Model::parse(&file(MODELS, name)).unwrap_or_else(|error| panic!("{name}: {error}"))
@@ -147,7 +147,7 @@ fn a_field_number_that_no_field_has() {
             std::fs::write(&path, &model).expect("written");
             let want = format!("not a valid ONNX model: a field has the number {number}, which no field may have");
             assert_eq!(Model::parse(&model).map(drop).expect_err("refused").to_string(), want);
-            let listed = inspect(&path, None, false, None).map(drop).expect_err("refused").to_string();
+            let listed = inspect(&path, &InspectRequest::default()).map(drop).expect_err("refused").to_string();
             assert!(listed.ends_with(&want), "{listed}");
         }
         let in_graph = [node(&[]), output(), field(13, bad)].concat();

@@ -5,8 +5,8 @@ mod common;
 use common::{MODELS, file};
 use onnx_cast::{DataType, Tensor};
 use onnx_cast_file::{
-    FileCast, FileError, Format, ModelCast, ModelFold, Watch, WriteOptions, cast_file, cast_model, diff, fold_model,
-    inspect, write_tensor,
+    DiffRequest, FileCast, FileError, Format, InspectRequest, ModelCast, ModelFold, Watch, WriteOptions, cast_file,
+    cast_model, diff, fold_model, inspect, write_tensor,
 };
 use std::fs;
 use std::ops::ControlFlow;
@@ -52,8 +52,17 @@ fn files_of_tensors() {
     assert!(matches!(cast(&stop), Err(FileError::Stopped { path }) if path == output));
     assert_eq!(fs::read(&output).expect("a file"), b"as it was");
     assert_eq!(watched(cast), (12, 12));
-    assert_eq!(watched(|watch| inspect(&input, None, true, Some(watch))), (12, 12));
-    assert_eq!(watched(|watch| diff(&input, &input, None, Some(watch))), (12, 12));
+    assert_eq!(
+        watched(|watch| inspect(
+            &input,
+            &InspectRequest { values: true, watch: Some(watch.clone()), ..InspectRequest::default() }
+        )),
+        (12, 12)
+    );
+    assert_eq!(
+        watched(|watch| diff(&input, &input, &DiffRequest { watch: Some(watch.clone()), ..DiffRequest::default() })),
+        (12, 12)
+    );
 }
 
 #[test]
@@ -80,6 +89,8 @@ fn models() {
     assert!(told.0 > bytes.len() as u64);
     let told = watched(fold);
     assert_eq!(told, (size(&output), size(&output)));
-    let floats = watched(|watch| inspect(&input, None, true, Some(watch)));
+    let floats = watched(|watch| {
+        inspect(&input, &InspectRequest { values: true, watch: Some(watch.clone()), ..InspectRequest::default() })
+    });
     assert!(floats.0 > 0 && floats.0 <= floats.1, "{floats:?}");
 }

@@ -52,7 +52,7 @@ pub(super) fn free_name(model: &Path, name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use crate::rewrite::{ModelCast, Storage, cast};
-    use crate::{cast_model, diff};
+    use crate::{DiffRequest, cast_model, diff};
     use onnx_cast::DataType;
     use std::cell::RefCell;
     use std::fs;
@@ -78,7 +78,7 @@ mod tests {
         cast_model(&new, &new, &request).expect("a cast");
         let seen = RefCell::new(Vec::new());
         let step = || {
-            let same = |other| diff(&now, other, None, None).expect("a whole model").is_empty();
+            let same = |other| diff(&now, other, &DiffRequest::default()).expect("a whole model").is_empty();
             let names = fs::read_dir(now.parent().expect("a folder")).expect("a folder").count();
             seen.borrow_mut().push((same(&old), same(&new), names));
         };
