@@ -510,7 +510,7 @@ def check_hostile(folder):
     for nodes, output in [(chain, value("c20000", F, None)), (fan, value("c0", TensorProto.STRING, None)), (same_name, value("n", F, [4]))]:
         graph = helper.make_graph(nodes, "graph", [], [output], [numpy_helper.from_array(ones, "w")])
         path.write_bytes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)]).SerializeToString())
-        for arguments in (["cast", "--to", "float16", "--min-size", "1"], ["fold"]):
+        for arguments in (["cast", "--to", "float16", "--min-elements", "1"], ["fold"]):
             if limited(*arguments, path, inside / "out.onnx").returncode:
                 fail(f"{arguments[0]} refuses a model of many nodes")
 
@@ -523,7 +523,7 @@ def check_hostile(folder):
         for at in rng.integers(0, len(content), 1 + number % 3):
             content[at] = rng.integers(0, 256)
         path.write_bytes(content[: rng.integers(1, len(content)) if number % 5 == 0 else None])
-        arguments = ["fold"] if number % 2 else ["cast", "--to", "float16", "--min-size", "1"]
+        arguments = ["fold"] if number % 2 else ["cast", "--to", "float16", "--min-elements", "1"]
         accepted += limited(*arguments, path, inside / "out.onnx").returncode == 0
     print(f"  {len(hostile)} hostile models refused; of 150 damaged ones {accepted} taken")
 
@@ -697,7 +697,7 @@ def check_light(folder):
         shape = [dim.dim_value for dim in one.type.tensor_type.shape.dim]
         inputs = {one.name: rng.random(shape, dtype=np.float32)}
         want = outputs(path, inputs)
-        command("cast", path, out, "--to", "double", "--min-size", 1)
+        command("cast", path, out, "--to", "double", "--min-elements", 1)
         checked(out)
         same(f"light {name} to double", outputs(out, inputs), want)
         command("fold", out, back)

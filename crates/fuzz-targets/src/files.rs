@@ -32,6 +32,11 @@ fn assert_same(memory: &Result<NamedTensor, impl Error>, file: &Result<NamedTens
     }
 }
 
+/// Everything that can be listed.
+pub(crate) fn listed(from: Option<DataType>) -> InspectRequest {
+    InspectRequest { from, values: true, ..InspectRequest::default() }
+}
+
 /// A TensorProto.
 pub fn tensor_proto(data: &[u8]) {
     let memory = pb::read(data);
@@ -94,7 +99,7 @@ pub fn npz(data: &[u8]) {
 
 /// Reads an archive whose arrays are of a type, where they do not tell it, and casts it.
 fn check_archive(path: &Path, from: Option<DataType>) {
-    let Ok(info) = inspect(path, &values(from)) else { return };
+    let Ok(info) = inspect(path, &listed(from)) else { return };
     if let [tensor] = &info.tensors[..] {
         let file = read_tensor_as(path, from);
         let memory = member(path).and_then(|bytes| numpy::read(&bytes, from).ok());
@@ -108,7 +113,7 @@ fn check_archive(path: &Path, from: Option<DataType>) {
     // Numbers to floats, texts left alone: what was listed can be cast, and stands there again.
     let output = scratch::path("y.npz");
     if cast_file(path, &output, &CastRequest { from, ..CastRequest::new(DataType::Float) }).is_ok() {
-        let after = inspect(&output, &values(None)).or_else(|_| inspect(&output, &values(from)));
+        let after = inspect(&output, &listed(None)).or_else(|_| inspect(&output, &listed(from)));
         let after = after.expect("what was written");
         let names = |info: &onnx_cast_file::FileInfo| {
             info.tensors.iter().map(|tensor| (tensor.name.clone(), tensor.shape.clone())).collect::<Vec<_>>()
@@ -164,7 +169,7 @@ pub fn safetensors(data: &[u8]) {
         (Err(_), Err(_)) => {}
     }
     let path = scratch::write("x.safetensors", data);
-    let info = inspect(&path, &values(None));
+    let info = inspect(&path, &listed(None));
     let Ok(ours) = ours else {
         assert!(info.is_err(), "read from a file, but not from memory");
         return;

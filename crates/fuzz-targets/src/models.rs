@@ -20,7 +20,7 @@ const MOST_ELEMENTS: usize = 1 << 12;
 pub fn model_proto(data: &[u8]) {
     scratch::clear();
     let path = scratch::write("x.onnx", data);
-    let listed = inspect(&path, &InspectRequest { values: true, ..InspectRequest::default() });
+    let listed = inspect(&path, &crate::files::listed(None));
     let before = Evaluated::of(data);
     if before.is_some() {
         listed.expect("a model that is evaluated");

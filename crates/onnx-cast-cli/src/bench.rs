@@ -7,7 +7,7 @@ mod buffer;
 mod cache;
 mod measure;
 
-use crate::args::{BenchArgs, LIST};
+use crate::args::{BenchArgs, Common, LIST};
 use anyhow::{Result, anyhow, bail};
 use measure::{Bench, Speed};
 use onnx_cast::{Backend, DataType, available_backends};
@@ -44,13 +44,13 @@ impl Row {
     }
 }
 
-pub(crate) fn bench(args: &BenchArgs) -> Result<()> {
+pub(crate) fn bench(args: &BenchArgs, common: &Common) -> Result<()> {
     let backend = match args.isa.as_deref() {
-        Some(LIST) => return list(args.json),
+        Some(LIST) => return list(common.json),
         Some(name) => Backend::by_name(name).map_err(|error| anyhow!("{error} (this machine has {})", names()))?,
         None => Backend::best(),
     };
-    let (elements, threads) = (args.elements, args.threads);
+    let (elements, threads) = (args.elements, common.threads.unwrap_or(1));
     let most = std::thread::available_parallelism().map_or(1, usize::from);
     if threads > most {
         bail!("{threads} threads: this machine runs {most} at a time");
@@ -59,7 +59,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<()> {
     let mut bench = Bench::new(backend, elements, threads);
     for (from, to) in args.pairs.clone().unwrap_or_default().iter() {
         let speed = bench.pair(from, to)?;
-        if !args.json {
+        if !common.json {
             if rows.is_empty() {
                 say(&heading(elements, threads, backend))?;
             }
@@ -76,7 +76,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<()> {
     }
     let mean = geometric_mean(&rows);
     let cache = cache::last_cache_bytes();
-    if args.json {
+    if common.json {
         let pairs: Vec<Json> = rows.iter().map(|row| row.json(elements, threads, backend, cache)).collect();
         let all = json!({ "pairs": pairs, "geometric_mean": mean, "last_cache_bytes": cache });
         return Ok(crate::print(&crate::pretty(&all)?)?);

@@ -1,60 +1,137 @@
-//! `cast` and `bitcast`: from file to file.
+//! `cast` and `bitcast`: from files to files.
 
-use crate::args::{BitCastArgs, CastArgs, FileArgs, ReportArgs, SelectionArgs};
+use crate::args::{BitCastArgs, CastArgs, Common, FileArgs, JobArgs, SelectionArgs};
+use crate::outcome::Outcome;
 use crate::progress::Progress;
-use crate::{models, outcome};
+use crate::{DONE, free, models, outcome, pretty, print, select};
 use anyhow::{Result, bail};
 use onnx_cast::CastOptions;
-use onnx_cast_file::{CastRequest, FileError, Format, Summary, WriteOptions, bit_cast_file, cast_file};
-use std::path::Path;
+use onnx_cast_file::{CastRequest, FileError, Loss, Summary, WriteOptions, bit_cast_file, cast_file};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-pub(crate) fn cast(args: &CastArgs) -> Result<u8> {
-    let model = |path| Format::from_path(path).is_ok_and(|format| format == Format::Onnx);
-    if model(&args.files.input) && model(&args.files.output) {
-        return models::cast(args);
-    }
-    models::refuse_options(args)?;
-    run(&args.files, &args.selection, &args.report, args.attributes.options(), cast_file)
+/// What is asked for, and how it is shown.
+pub(crate) struct Job<'a> {
+    pub(crate) files: &'a FileArgs,
+    pub(crate) selection: &'a SelectionArgs,
+    pub(crate) job: &'a JobArgs,
+    pub(crate) common: &'a Common,
+    pub(crate) losses: bool,
+    pub(crate) fail_on: &'a [Loss],
 }
 
-pub(crate) fn bit_cast(args: &BitCastArgs) -> Result<u8> {
-    if args.report.stats || !args.report.fail_on.is_empty() {
-        bail!("--stats and --fail-on are for casts (bitcast keeps every bit)");
-    }
-    let options = CastOptions::new().opset(args.opset);
-    run(&args.files, &args.selection, &args.report, options, bit_cast_file)
+pub(crate) fn cast(args: &CastArgs, common: &Common) -> Result<u8> {
+    let CastArgs { files, selection, job, fail_on, .. } = args;
+    let job = Job { files, selection, job, common, losses: args.losses, fail_on };
+    job.each(|input, output| {
+        if models::is_model(input) && models::is_model(output) {
+            return models::cast(args, &job, input, output);
+        }
+        models::refuse_options(args, input)?;
+        job.run(input, output, args.attributes.options(), cast_file)
+    })
 }
 
-fn run<'a, F>(
-    files: &'a FileArgs,
-    selection: &SelectionArgs,
-    report: &ReportArgs,
-    options: CastOptions,
-    convert: F,
-) -> Result<u8>
-where
-    F: Fn(&'a Path, &'a Path, &CastRequest) -> Result<Summary, FileError>,
-{
-    let start = Instant::now();
-    if files.output == Path::new("-") && (report.json || report.dry_run) {
-        bail!("--json and --dry-run print to the standard output, where the output is to go");
+pub(crate) fn bit_cast(args: &BitCastArgs, common: &Common) -> Result<u8> {
+    let BitCastArgs { files, selection, job, .. } = args;
+    let job = Job { files, selection, job, common, losses: false, fail_on: &[] };
+    job.each(|input, output| job.run(input, output, CastOptions::new().opset(args.opset), bit_cast_file))
+}
+
+impl Job<'_> {
+    /// Does the work for each input and its output. With `--out-dir` JSON is an array.
+    fn each(&self, one: impl Fn(&Path, &Path) -> Result<Outcome>) -> Result<u8> {
+        let pairs = self.pairs()?;
+        if pairs.iter().any(|(_, output)| output == Path::new("-")) && (self.common.json || self.job.dry_run) {
+            bail!("--json and --dry-run print to the standard output, where the output is to go");
+        }
+        if self.job.no_clobber {
+            pairs.iter().try_for_each(|(_, output)| free(output))?;
+        }
+        let made = self.job.out_dir.as_ref().filter(|folder| !self.job.dry_run && !folder.exists());
+        if let Some(folder) = made {
+            fs::create_dir_all(folder)
+                .map_err(|error| anyhow::anyhow!("{}: cannot make the folder: {error}", folder.display()))?;
+        }
+        let mut done = (DONE, Vec::new());
+        let worked = pairs.iter().try_for_each(|(input, output)| {
+            let (code, json) = one(input, output)?;
+            done.0 = done.0.max(code);
+            done.1.extend(json);
+            Ok(())
+        });
+        if let Some(folder) = made {
+            // It stays unless nothing was written.
+            let _ = fs::remove_dir(folder);
+        }
+        worked.and_then(|()| {
+            match (&self.job.out_dir, &done.1[..]) {
+                (None, [json]) => print(&pretty(json)?)?,
+                (Some(_), json) if self.common.json => print(&pretty(&Value::from(json))?)?,
+                _ => {}
+            }
+            Ok(done.0)
+        })
     }
-    let progress = Progress::start(!files.quiet && !report.json);
-    let request = CastRequest {
-        selection: selection.selection(0)?,
-        options,
-        from: files.from,
-        shape: files.shape.clone(),
-        write: WriteOptions { npy_plain: files.npy_plain },
-        dry_run: report.dry_run,
-        resume: files.resume,
-        copy_others: !files.no_copy_others,
-        count: report.stats,
-        fail_on: report.fail_on.clone(),
-        watch: progress.watch(),
-    };
-    let done = convert(&files.input, &files.output, &request);
-    drop(progress);
-    outcome::finish(files, report, done.map_err(Into::into), start)
+
+    /// Each input and its output.
+    fn pairs(&self) -> Result<Vec<(PathBuf, PathBuf)>> {
+        let Some(folder) = &self.job.out_dir else {
+            let [input, output] = &self.files.files[..] else {
+                let count = self.files.files.len();
+                bail!("{count} file{} (want IN and OUT, or --out-dir DIR)", if count == 1 { "" } else { "s" });
+            };
+            return Ok(vec![(input.clone(), output.clone())]);
+        };
+        let mut pairs: Vec<(PathBuf, PathBuf)> = Vec::new();
+        for input in &self.files.files {
+            let Some(name) = input.file_name().filter(|name| *name != "-") else {
+                bail!("{}: no name for the output in {}", input.display(), folder.display());
+            };
+            let output = folder.join(name);
+            if let Some((other, _)) = pairs.iter().find(|(_, known)| *known == output) {
+                bail!("{} and {}: both would be written to {}", other.display(), input.display(), output.display());
+            }
+            pairs.push((input.clone(), output));
+        }
+        Ok(pairs)
+    }
+
+    fn run<'p, F>(&self, input: &'p Path, output: &'p Path, options: CastOptions, work: F) -> Result<Outcome>
+    where
+        F: Fn(&'p Path, &'p Path, &CastRequest) -> Result<Summary, FileError>,
+    {
+        let start = Instant::now();
+        let Job { files, selection, job, common, .. } = self;
+        let mut request = CastRequest {
+            selection: selection.selection(0)?,
+            options: options.threads(common.threads),
+            from: files.from,
+            shape: files.shape.clone(),
+            write: WriteOptions { npy_plain: job.npy_plain },
+            dry_run: true,
+            resume: job.resume,
+            copy_others: !job.no_copy_others,
+            count: false,
+            fail_on: Vec::new(),
+            watch: None,
+        };
+        if input != Path::new("-") && !selection.patterns().is_empty() {
+            let plan = work(input, output, &request)?;
+            select::check(&selection.patterns(), plan.tensors.iter().map(|row| row.name.as_str()))?;
+        }
+        let progress = Progress::start(common);
+        request = CastRequest {
+            dry_run: job.dry_run,
+            count: self.losses,
+            fail_on: self.fail_on.to_vec(),
+            watch: progress.watch(),
+            ..request
+        };
+        let done = work(input, output, &request);
+        drop(progress);
+        outcome::finish(self, input, output, done.map_err(Into::into), start)
+    }
 }

@@ -1,17 +1,19 @@
 //! `run`: evaluates a model, its inputs and outputs in files.
 
-use crate::args::RunArgs;
+use crate::args::{Common, RunArgs};
 use crate::summary::{Amount, Summary};
 use crate::value::shorten;
+use crate::{free, pretty, print};
 use anyhow::{Result, anyhow, bail};
 use onnx_cast::{Data, Tensor};
 use onnx_cast_file::{AtomicFile, Format, NamedTensor, npy, pb, read_tensor_as, safetensors};
 use onnx_cast_model::{Model, ValueDecl};
+use serde_json::json;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-pub(crate) fn run(args: &RunArgs) -> Result<()> {
+pub(crate) fn run(args: &RunArgs, common: &Common) -> Result<()> {
     let start = Instant::now();
     let shown = args.model.display();
     let model = Model::read(&args.model)?;
@@ -25,6 +27,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<()> {
         if outputs[..i].iter().any(|(_, earlier)| earlier == path) {
             bail!("{}: two outputs, where a file takes one", path.display());
         }
+        if args.no_clobber {
+            free(path)?;
+        }
     }
 
     let mut tensors = Vec::with_capacity(inputs.len());
@@ -37,7 +42,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<()> {
     let results = model.run(tensors).map_err(|error| anyhow!("{shown}: {error}"))?;
 
     // Every file is written before the first takes its place, so that a failure leaves all of them as they were.
-    let mut written = Vec::with_capacity(outputs.len());
+    let (mut written, mut rows) = (Vec::with_capacity(outputs.len()), Vec::with_capacity(outputs.len()));
     for (declared, path) in &outputs {
         let result = results
             .iter()
@@ -47,11 +52,21 @@ pub(crate) fn run(args: &RunArgs) -> Result<()> {
         let mut file = AtomicFile::create(path)?;
         file.write_all(&content).map_err(|error| anyhow!("{}: cannot write: {error}", path.display()))?;
         written.push(file);
+        let (data_type, shape) = (result.tensor.data_type(), result.tensor.shape());
+        rows.push(json!({
+            "name": declared.name,
+            "file": path.to_string_lossy(),
+            "type": data_type.name(),
+            "shape": shape,
+            "bytes": bytes(&result.tensor),
+        }));
         summary.cast += Amount { tensors: 1, elements: result.tensor.len() as u64 };
         summary.bytes_after += bytes(&result.tensor);
     }
     written.into_iter().try_for_each(AtomicFile::commit)?;
-    if !args.quiet {
+    if common.json {
+        print(&pretty(&json!({ "model": shown.to_string(), "outputs": rows }))?)?;
+    } else if !common.quiet {
         summary.say(&shown.to_string(), "written", start.elapsed());
     }
     Ok(())

@@ -16,7 +16,7 @@ use num_bigint::BigInt;
 use onnx_cast::{Cast, CastError, CastOptions, DataType, FloatFormat, Kind, Operator, RoundMode};
 use rule::Rule;
 
-pub(crate) use draw::{all, drawing};
+pub(crate) use draw::{all, all_json, drawing};
 pub(crate) use page::{page, page_of_all};
 pub(crate) use render::{json, text};
 

@@ -1,8 +1,8 @@
 //! `info` and `diff`: what files hold, and where two differ.
 
-use crate::args::{DiffArgs, InfoArgs};
+use crate::args::{Common, DiffArgs, InfoArgs, NameArgs};
 use crate::progress::Progress;
-use crate::{DIFFERENT, DONE, pretty, print};
+use crate::{DIFFERENT, DONE, pretty, print, select};
 use anyhow::Result;
 use onnx_cast::DataType;
 use onnx_cast_file::{DiffRequest, Difference, InspectRequest, TensorInfo, Values};
@@ -10,15 +10,37 @@ use onnx_cast_model::{CastInfo, Inspection, ModelInfo, inspect};
 use onnx_cast_report::{printable, size};
 use serde_json::{Value, json};
 use std::fmt::Write;
+use std::path::Path;
 
-pub(crate) fn info(args: &InfoArgs) -> Result<()> {
-    let progress = Progress::start(args.stats && !args.json);
-    let request =
-        InspectRequest { from: args.from, values: args.stats, watch: progress.watch(), ..InspectRequest::default() };
-    let info = inspect(&args.file, &request)?;
+pub(crate) fn info(args: &InfoArgs, common: &Common) -> Result<()> {
+    let (path, from) = (&args.file.path, args.file.from);
+    check_names(path, from, &args.names)?;
+    let progress = args.stats.then(|| Progress::start(common));
+    let NameArgs { include, exclude } = &args.names;
+    let info = inspect(
+        path,
+        &InspectRequest {
+            from,
+            values: args.stats,
+            include: include.clone(),
+            exclude: exclude.clone(),
+            threads: common.threads,
+            watch: progress.as_ref().and_then(Progress::watch),
+        },
+    )?;
     drop(progress);
-    print(&if args.json { pretty(&as_json(&info))? } else { as_text(&info) })?;
+    print(&if common.json { pretty(&as_json(&info))? } else { as_text(&info) })?;
     Ok(())
+}
+
+/// Refuses patterns that match no tensor of a file, by what its header lists. The standard input cannot be read twice.
+pub(crate) fn check_names(path: &Path, from: Option<DataType>, names: &NameArgs) -> Result<()> {
+    let patterns = names.patterns();
+    if patterns.is_empty() || path == Path::new("-") {
+        return Ok(());
+    }
+    let info = inspect(path, &InspectRequest { from, ..InspectRequest::default() })?;
+    select::check(&patterns, info.file.tensors.iter().map(|tensor| tensor.name.as_str()))
 }
 
 fn shape(dims: &[usize]) -> String {
@@ -128,15 +150,22 @@ fn as_json(Inspection { file: info, model, .. }: &Inspection) -> Value {
     all
 }
 
-pub(crate) fn diff(args: &DiffArgs) -> Result<u8> {
-    let progress = Progress::start(!args.quiet);
-    let request = DiffRequest { tolerance: args.tolerance, watch: progress.watch(), ..DiffRequest::default() };
+pub(crate) fn diff(args: &DiffArgs, common: &Common) -> Result<u8> {
+    check_names(&args.first, None, &args.names)?;
+    let progress = Progress::start(common);
+    let NameArgs { include, exclude } = &args.names;
+    let request = DiffRequest {
+        tolerance: args.tolerance,
+        include: include.clone(),
+        exclude: exclude.clone(),
+        threads: common.threads,
+        watch: progress.watch(),
+    };
     let differences = onnx_cast_model::diff(&args.first, &args.second, &request)?;
     drop(progress);
-    if differences.is_empty() {
-        return Ok(DONE);
-    }
-    if !args.quiet {
+    if common.json {
+        print(&pretty(&diff_json(args, &differences))?)?;
+    } else if !common.quiet && !differences.is_empty() {
         let (first, second) = (args.first.display(), args.second.display());
         let mut text = String::new();
         for (name, difference) in &differences {
@@ -154,5 +183,24 @@ pub(crate) fn diff(args: &DiffArgs) -> Result<u8> {
         }
         print(&text)?;
     }
-    Ok(DIFFERENT)
+    Ok(if differences.is_empty() { DONE } else { DIFFERENT })
+}
+
+fn diff_json(args: &DiffArgs, differences: &[(String, Difference)]) -> Value {
+    let row = |(name, difference): &(String, Difference)| match difference {
+        Difference::OnlyFirst => json!({ "name": name, "difference": "only in a" }),
+        Difference::OnlySecond => json!({ "name": name, "difference": "only in b" }),
+        Difference::Type(a, b) => json!({ "name": name, "difference": "type", "a": a.name(), "b": b.name() }),
+        Difference::Shape(a, b) => json!({ "name": name, "difference": "shape", "a": a, "b": b }),
+        Difference::Values { count, of, first, largest } => {
+            let (name, what) = (name, "values");
+            json!({ "name": name, "difference": what, "count": count, "of": of, "first": first, "largest": largest })
+        }
+        _ => json!({ "name": name, "difference": "other" }),
+    };
+    json!({
+        "a": args.first.to_string_lossy(),
+        "b": args.second.to_string_lossy(),
+        "differences": differences.iter().map(row).collect::<Vec<_>>(),
+    })
 }

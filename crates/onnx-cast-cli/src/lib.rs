@@ -25,10 +25,11 @@ mod types;
 mod value;
 
 use anstream::{AutoStream, ColorChoice};
-use anyhow::{Context, Result};
-use args::{Args, Command, ExplainArgs, TypesArgs};
-use clap::{CommandFactory, Parser};
-use onnx_cast::DataType;
+use anyhow::{Context, Result, bail};
+use args::{Args, Command, Common, ExplainArgs};
+use clap::error::ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
+use clap::{CommandFactory, FromArgMatches};
+use onnx_cast::{Backend, DataType, available_backends};
 use onnx_cast_file::AtomicFile;
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -48,11 +49,24 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 /// As [`run`], any number of times in a process, whose signals are left as they are.
 pub fn exit_code(args: impl IntoIterator<Item = OsString>) -> u8 {
-    let args = match Args::try_parse_from(args) {
-        Ok(args) => args,
+    let args: Vec<OsString> = args.into_iter().collect();
+    let color = color_of(&args);
+    match color {
+        clap::ColorChoice::Auto => {}
+        clap::ColorChoice::Always => ColorChoice::Always.write_global(),
+        clap::ColorChoice::Never => ColorChoice::Never.write_global(),
+    }
+    let parsed = Args::command().color(color).try_get_matches_from(&args);
+    let parsed = match parsed.and_then(|matches| Args::from_arg_matches(&matches)) {
+        Ok(parsed) => parsed,
+        Err(error)
+            if error.kind() == DisplayVersion && args.iter().any(|arg| VERBOSE.contains(&&*arg.to_string_lossy())) =>
+        {
+            return print(&version()).map_or(ERROR, |()| DONE);
+        }
         Err(error) => return usage(&error),
     };
-    match dispatch(args.command) {
+    match dispatch(parsed.command, &parsed.common) {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => DONE,
         Err(error) => {
@@ -63,9 +77,58 @@ pub fn exit_code(args: impl IntoIterator<Item = OsString>) -> u8 {
     }
 }
 
+/// With `--version`, what asks for more than the version.
+const VERBOSE: &[&str] = &["-v", "--verbose", "-vV", "-Vv"];
+
+/// When to colour, which the help asks before the arguments are parsed.
+fn color_of(args: &[OsString]) -> clap::ColorChoice {
+    let place = args.iter().position(|arg| arg.to_string_lossy().starts_with("--color"));
+    let value = place.and_then(|place| match args[place].to_string_lossy().strip_prefix("--color=") {
+        Some(value) => Some(value.to_owned()),
+        None => args.get(place + 1).map(|value| value.to_string_lossy().into_owned()),
+    });
+    value.and_then(|value| value.parse().ok()).unwrap_or_default()
+}
+
+/// The version, and what decides how fast it is.
+fn version() -> String {
+    let names: Vec<&str> = available_backends().map(|backend| backend.name()).collect();
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let abis = [
+        (cfg!(target_env = "gnu"), "-gnu"),
+        (cfg!(target_env = "musl"), "-musl"),
+        (cfg!(target_env = "msvc"), "-msvc"),
+    ];
+    let abi = abis.iter().find(|(it, _)| *it).map_or("", |(_, abi)| abi);
+    format!(
+        "onnx-cast {}\nbackend: {} (of {})\nthreads: {threads}\nfeatures: {}\ntarget: {}-{}{abi}\n",
+        env!("CARGO_PKG_VERSION"),
+        Backend::best().name(),
+        names.join(", "),
+        features(),
+        std::env::consts::ARCH,
+        std::env::consts::OS,
+    )
+}
+
+/// What the processor has of all that backends ask for.
+fn features() -> String {
+    #[cfg(target_arch = "x86_64")]
+    let known = [
+        ("avx2", is_x86_feature_detected!("avx2")),
+        ("f16c", is_x86_feature_detected!("f16c")),
+        ("avx512f", is_x86_feature_detected!("avx512f")),
+        ("avx512bw", is_x86_feature_detected!("avx512bw")),
+        ("avx512vl", is_x86_feature_detected!("avx512vl")),
+        ("avx512vbmi", is_x86_feature_detected!("avx512vbmi")),
+    ];
+    #[cfg(not(target_arch = "x86_64"))]
+    let known = [("neon", cfg!(target_feature = "neon")), ("simd128", cfg!(target_feature = "simd128"))];
+    known.iter().filter(|(_, there)| *there).map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+}
+
 /// Help and version, which are no errors, or a mistake in the arguments, which is one like any other.
 fn usage(error: &clap::Error) -> u8 {
-    use clap::error::ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
     match error.kind() {
         DisplayHelp | DisplayVersion => {
             let _ = error.print();
@@ -82,18 +145,26 @@ fn usage(error: &clap::Error) -> u8 {
     }
 }
 
-fn dispatch(command: Command) -> Result<u8> {
+fn dispatch(command: Command, common: &Common) -> Result<u8> {
+    if let Some(threads) = common.threads {
+        // The library's own threads; an error says that there are some already, as in tests.
+        let _ = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global();
+    }
+    if common.verbose && !common.quiet {
+        let _ = io::stderr().write_all(version().as_bytes());
+    }
     match command {
-        Command::Cast(args) => return convert::cast(&args),
-        Command::BitCast(args) => return convert::bit_cast(&args),
-        Command::Fold(args) => models::fold(&args)?,
-        Command::Run(args) => evaluate::run(&args)?,
-        Command::Info(args) => inspect::info(&args)?,
-        Command::Diff(args) => return inspect::diff(&args),
-        Command::Report(args) => report::report(&args)?,
-        Command::Types(TypesArgs { json }) => print(&if json { pretty(&types::json()?)? } else { types::text()? })?,
-        Command::Explain(args) => explain(&args)?,
-        Command::Bench(args) => bench::bench(&args)?,
+        Command::Cast(args) => return convert::cast(&args, common),
+        Command::BitCast(args) => return convert::bit_cast(&args, common),
+        Command::Fold(args) => models::fold(&args, common)?,
+        Command::Run(args) => evaluate::run(&args, common)?,
+        Command::Info(args) => inspect::info(&args, common)?,
+        Command::Diff(args) => return inspect::diff(&args, common),
+        Command::Report(args) => report::report(&args, common)?,
+        Command::Types => print(&if common.json { pretty(&types::json()?)? } else { types::text()? })?,
+        Command::Explain(args) => explain(&args, common)?,
+        Command::Bench(args) => bench::bench(&args, common)?,
+        Command::Man { command } => man(command.as_deref())?,
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Args::command(), "onnx-cast", &mut script);
@@ -103,21 +174,38 @@ fn dispatch(command: Command) -> Result<u8> {
     Ok(DONE)
 }
 
-fn explain(args: &ExplainArgs) -> Result<()> {
-    let ExplainArgs { value, from, to, attributes, all, json, html } = args;
+/// Prints a page of the manual.
+fn man(command: Option<&str>) -> Result<()> {
+    let mut all = Args::command();
+    // Gives the commands their names in full.
+    all.build();
+    let page = match command {
+        None => clap_mangen::Man::new(all),
+        Some(name) => {
+            let found = all.find_subcommand(name).with_context(|| format!("no command `{name}`"))?;
+            clap_mangen::Man::new(found.clone()).title(format!("onnx-cast-{name}"))
+        }
+    };
+    let mut text = Vec::new();
+    page.render(&mut text)?;
+    Ok(print(&String::from_utf8_lossy(&text))?)
+}
+
+fn explain(args: &ExplainArgs, common: &Common) -> Result<()> {
+    let ExplainArgs { value, from, to, attributes, all, html } = args;
     let request = |to| explain::Request { value, from: *from, to, options: attributes.options() };
     let Some(to) = to.filter(|_| !all) else {
         let request = request(DataType::Float);
         if let Some(path) = html {
             write_page(path, &explain::page_of_all(&request)?)?;
         }
-        return Ok(print(&explain::all(&request)?)?);
+        return Ok(print(&if common.json { pretty(&explain::all_json(&request)?)? } else { explain::all(&request)? })?);
     };
     let explanation = explain::explain(&request(to))?;
     if let Some(path) = html {
         write_page(path, &explain::page(&explanation)?)?;
     }
-    if *json {
+    if common.json {
         return Ok(print(&pretty(&explain::json(&explanation)?)?)?);
     }
     // Drawn for people; whoever reads the text by program, or wants no colours, gets it as it was.
@@ -132,6 +220,15 @@ fn write_page(path: &Path, page: &str) -> Result<()> {
     let mut file = AtomicFile::create(path)?;
     file.write_all(page.as_bytes()).with_context(|| format!("{}: cannot write", path.display()))?;
     Ok(file.commit()?)
+}
+
+/// Refuses an output that is there already, if it is not an empty folder.
+fn free(path: &Path) -> Result<()> {
+    let empty = std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
+    if path.symlink_metadata().is_ok() && !empty {
+        bail!("{}: exists already, and --no-clobber keeps it", path.display());
+    }
+    Ok(())
 }
 
 fn pretty(value: &serde_json::Value) -> Result<String> {

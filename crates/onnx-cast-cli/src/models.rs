@@ -1,8 +1,10 @@
 //! `cast` on models, and `fold`.
 
-use crate::args::{CastArgs, FoldArgs, StorageArgs};
+use crate::args::{CastArgs, Common, FoldArgs, NameArgs, StorageArgs};
+use crate::convert::Job;
+use crate::outcome::{self, Outcome};
 use crate::progress::Progress;
-use crate::{outcome, pretty, print};
+use crate::{free, pretty, print, select};
 use anyhow::{Result, bail};
 use onnx_cast::{CastOptions, DataType};
 use onnx_cast_file::{Format, Storage};
@@ -11,6 +13,7 @@ use onnx_cast_report::printable;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::{self, Write};
+use std::path::Path;
 use std::time::Instant;
 
 /// Constants of fewer elements are epsilons, scales and axes, which lose more by rounding than a file gains.
@@ -22,16 +25,21 @@ impl StorageArgs {
     }
 }
 
-pub(crate) fn cast(args: &CastArgs) -> Result<u8> {
+/// Whether a path is that of a model.
+pub(crate) fn is_model(path: &Path) -> bool {
+    Format::from_path(path).is_ok_and(|format| format == Format::Onnx)
+}
+
+pub(crate) fn cast(args: &CastArgs, job: &Job<'_>, input: &Path, output: &Path) -> Result<Outcome> {
     let start = Instant::now();
-    let shown = args.files.input.display();
+    let shown = input.display();
     if args.attributes.opset.is_some() {
         bail!("{shown}: a model tells its opset itself (--raise-opset raises it where the target needs that)");
     }
-    if args.files.from.is_some() || args.files.shape.is_some() || args.files.npy_plain {
+    if args.files.from.is_some() || args.files.shape.is_some() || args.job.npy_plain {
         bail!("{shown}: --from, --shape and --npy-plain are not for models");
     }
-    if args.files.resume {
+    if args.job.resume {
         bail!("{shown}: --resume is for checkpoints of several files (a model is written whole or not at all)");
     }
     let selection = args.selection.selection(MIN_SIZE)?;
@@ -40,49 +48,66 @@ pub(crate) fn cast(args: &CastArgs) -> Result<u8> {
         let to = selection.target(name, from, elements as u64);
         to.filter(|_| from.is_float() || selection.rules.iter().any(|rule| rule.pattern.matches(name)))
     };
-    let progress = Progress::start(!args.files.quiet && !args.report.json);
-    let request = ModelCast {
-        options: args.attributes.options().opset(CastOptions::default().opset),
+    let plan = ModelCast {
+        options: args.attributes.options().opset(CastOptions::default().opset).threads(job.common.threads),
         raise_opset: args.raise_opset,
-        dry_run: args.report.dry_run,
+        dry_run: true,
         storage: args.storage.storage(),
-        count: args.report.stats,
-        fail_on: args.report.fail_on.clone(),
-        watch: progress.watch(),
         ..ModelCast::new(&select)
     };
-    let done = cast_model(&args.files.input, &args.files.output, &request);
+    if !args.selection.patterns().is_empty() {
+        let plan = cast_model(input, output, &plan)?;
+        select::check(&args.selection.patterns(), plan.tensors.iter().map(|row| row.name.as_str()))?;
+    }
+    let progress = Progress::start(job.common);
+    let request = ModelCast {
+        dry_run: args.job.dry_run,
+        count: args.losses,
+        fail_on: args.fail_on.clone(),
+        watch: progress.watch(),
+        ..plan
+    };
+    let done = cast_model(input, output, &request);
     drop(progress);
-    outcome::finish(&args.files, &args.report, done, start)
+    outcome::finish(job, input, output, done, start)
 }
 
-pub(crate) fn fold(args: &FoldArgs) -> Result<()> {
+pub(crate) fn fold(args: &FoldArgs, common: &Common) -> Result<()> {
     let start = Instant::now();
     for path in [&args.input, &args.output] {
         if Format::from_path(path)? != Format::Onnx {
             bail!("{}: fold takes a model (.onnx)", path.display());
         }
     }
-    let progress = Progress::start(!args.quiet && !args.json);
-    let request = ModelFold {
-        include: args.include.clone(),
-        exclude: args.exclude.clone(),
-        dry_run: args.dry_run,
-        storage: args.storage.storage(),
-        watch: progress.watch(),
-    };
+    if args.no_clobber {
+        free(&args.output)?;
+    }
+    let NameArgs { include, exclude } = &args.names;
+    let (include, exclude, storage) = (include.clone(), exclude.clone(), args.storage.storage());
+    let plan = ModelFold { include, exclude, dry_run: true, storage, threads: common.threads, watch: None };
+    let patterns = args.names.patterns();
+    if !patterns.is_empty() {
+        let every = ModelFold { include: Vec::new(), exclude: Vec::new(), ..plan.clone() };
+        let every = fold_model(&args.input, &args.output, &every)?;
+        select::check(&patterns, every.casts.iter().map(|cast| cast.output.as_str()))?;
+    }
+    let progress = Progress::start(common);
+    let request = ModelFold { dry_run: args.dry_run, watch: progress.watch(), ..plan };
     let done = fold_model(&args.input, &args.output, &request)?;
     drop(progress);
-    if args.json {
+    if common.json {
         return Ok(print(&pretty(&fold_json(args, &done))?)?);
     }
     if args.dry_run {
         return Ok(print(&fold_plan(&done))?);
     }
-    if !args.quiet {
+    if !common.quiet {
         let (input, output, time) = (args.input.display(), args.output.display(), start.elapsed().as_secs_f64());
         // The work is done whether or not anybody can be told.
         let _ = writeln!(io::stderr(), "{input} -> {output}: {}, {time:.2} s", fold_counts(&done));
+        if common.verbose {
+            let _ = io::stderr().write_all(fold_plan(&done).as_bytes());
+        }
     }
     Ok(())
 }
@@ -123,7 +148,7 @@ fn fold_json(args: &FoldArgs, done: &FoldSummary) -> Value {
 }
 
 /// Refuses the options that only a model has a use for.
-pub(crate) fn refuse_options(args: &CastArgs) -> Result<()> {
+pub(crate) fn refuse_options(args: &CastArgs, input: &Path) -> Result<()> {
     let StorageArgs { external_data, external_threshold } = &args.storage;
     let given = [
         ("--raise-opset", args.raise_opset),
@@ -131,7 +156,7 @@ pub(crate) fn refuse_options(args: &CastArgs) -> Result<()> {
         ("--external-threshold", external_threshold.is_some()),
     ];
     match given.iter().find(|(_, given)| *given) {
-        Some((option, _)) => bail!("{}: {option} is for models (.onnx to .onnx)", args.files.input.display()),
+        Some((option, _)) => bail!("{}: {option} is for models (.onnx to .onnx)", input.display()),
         None => Ok(()),
     }
 }

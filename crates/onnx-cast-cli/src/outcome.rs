@@ -1,8 +1,8 @@
 //! What was done with a file, or would be: a line on the standard error, a plan, or JSON.
 
-use crate::args::{FileArgs, ReportArgs};
+use crate::convert::Job;
 use crate::summary::{Amount, Summary};
-use crate::{DIFFERENT, DONE, pretty, print};
+use crate::{DIFFERENT, DONE, print};
 use anyhow::Result;
 use onnx_cast::{DataType, element_count};
 use onnx_cast_file::{Counts, FileError, Summary as Done};
@@ -14,40 +14,53 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::Instant;
 
-/// Prints what was done, and gives the exit code.
-pub(crate) fn finish(files: &FileArgs, report: &ReportArgs, result: Result<Done, Error>, start: Instant) -> Result<u8> {
-    let (done, lost) = match result {
-        Ok(done) => (done, None),
-        Err(Error::File { error: FileError::Loss { summary, .. } }) if report.json => (*summary, Some(DIFFERENT)),
+/// The exit code, and what was done as JSON where that is asked for.
+pub(crate) type Outcome = (u8, Option<Value>);
+
+/// Prints what was done, or would be, but for JSON.
+pub(crate) fn finish(
+    job: &Job<'_>,
+    input: &Path,
+    output: &Path,
+    result: Result<Done, Error>,
+    start: Instant,
+) -> Result<Outcome> {
+    let as_json = |done: &Done| Some(json(input, output, job.job.dry_run, done));
+    match result {
+        Ok(done) if job.common.json => Ok((DONE, as_json(&done))),
+        Ok(done) => tell(job, input, output, &done, start).map(|()| (DONE, None)),
+        Err(Error::File { error: FileError::Loss { summary, .. } }) if job.common.json => {
+            Ok((DIFFERENT, as_json(&summary)))
+        }
         Err(Error::File { error: error @ FileError::Loss { .. } }) => {
             let _ = writeln!(io::stderr(), "onnx-cast: {error}");
-            return Ok(DIFFERENT);
+            Ok((DIFFERENT, None))
         }
-        Err(error) => return Err(error.into()),
-    };
-    tell(files, report, &done, start)?;
-    Ok(lost.unwrap_or(DONE))
+        Err(error) => Err(error.into()),
+    }
 }
 
-/// Prints what was done, or would be, in the form that was asked for.
-fn tell(files: &FileArgs, report: &ReportArgs, done: &Done, start: Instant) -> Result<()> {
-    if report.json {
-        print(&pretty(&json(&files.input, &files.output, report.dry_run, done))?)?;
-    } else if report.dry_run {
+fn tell(job: &Job<'_>, input: &Path, output: &Path, done: &Done, start: Instant) -> Result<()> {
+    let quiet = job.common.quiet;
+    if job.job.dry_run {
         print(&plan(done))?;
-    } else if !files.quiet {
+    } else if !quiet {
         let there = match done.already_there {
             0 => String::new(),
             1 => " (1 file was there already)".to_owned(),
             count => format!(" ({count} files were there already)"),
         };
         let others = others(done).map_or(String::new(), |others| format!(", {others} copied"));
-        let shown = format!("{} -> {}{there}{others}", files.input.display(), files.output.display());
+        let shown = format!("{} -> {}{there}{others}", input.display(), output.display());
         totals(done).say(&shown, &targets(done), start.elapsed());
     }
-    if report.stats && !report.json && !files.quiet {
-        let _ = io::stderr().write_all(losses(done).as_bytes());
-    }
+    let details = |wanted: bool, text: &dyn Fn(&Done) -> String| {
+        if wanted && !quiet {
+            let _ = io::stderr().write_all(text(done).as_bytes());
+        }
+    };
+    details(job.common.verbose && !job.job.dry_run, &plan);
+    details(job.losses, &losses);
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 //! It is drawn where the standard error is a terminal. Rate and time left are those of the average since the first bytes: an
 //! estimate from the last moments jumps with every flush of the disk's cache.
 
+use crate::args::Common;
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use onnx_cast_file::Watch;
 use onnx_cast_report::size;
@@ -19,9 +20,9 @@ static SHOWN: Mutex<Option<ProgressBar>> = Mutex::new(None);
 pub(crate) struct Progress(Option<Watch>);
 
 impl Progress {
-    /// Where it is wanted, and there is a terminal.
-    pub(crate) fn start(wanted: bool) -> Progress {
-        if !wanted || !io::stderr().is_terminal() {
+    /// Unless nothing is to be said, where there is a terminal.
+    pub(crate) fn start(common: &Common) -> Progress {
+        if common.quiet || common.json || !io::stderr().is_terminal() {
             return Progress(None);
         }
         let bar = ProgressBar::new(0);

@@ -1,17 +1,18 @@
 //! `report`: what casts to several types would lose, before any is done; as tables, as JSON, or as a page.
 
-use crate::args::SurveyArgs;
-use crate::models::MIN_SIZE;
+use crate::args::{Common, NameArgs, ReportArgs};
+use crate::models::{MIN_SIZE, is_model};
 use crate::progress::Progress;
-use crate::{pretty, print, write_page};
+use crate::{inspect, pretty, print, write_page};
 use anyhow::Result;
 use onnx_cast::DataType;
-use onnx_cast_file::{Format, ReportRequest};
+use onnx_cast_file::ReportRequest;
 use onnx_cast_report::{json, page, text};
 
-pub(crate) fn report(args: &SurveyArgs) -> Result<()> {
-    let model = Format::from_path(&args.file).is_ok_and(|format| format == Format::Onnx);
-    let progress = Progress::start(!args.quiet && !args.json);
+pub(crate) fn report(args: &ReportArgs, common: &Common) -> Result<()> {
+    let (path, NameArgs { include, exclude }) = (&args.file.path, &args.names);
+    inspect::check_names(path, args.file.from, &args.names)?;
+    let progress = Progress::start(common);
     let mut to: Vec<DataType> = Vec::new();
     for &candidate in &args.to {
         if !to.contains(&candidate) {
@@ -20,20 +21,20 @@ pub(crate) fn report(args: &SurveyArgs) -> Result<()> {
     }
     let request = ReportRequest {
         to,
-        include: args.include.clone(),
-        exclude: args.exclude.clone(),
-        min_size: args.min_size.unwrap_or(if model { MIN_SIZE } else { 0 }),
-        options: args.attributes.options(),
-        from: args.from,
+        include: include.clone(),
+        exclude: exclude.clone(),
+        min_size: args.min_elements.unwrap_or(if is_model(path) { MIN_SIZE } else { 0 }),
+        options: args.attributes.options().threads(common.threads),
+        from: args.file.from,
         watch: progress.watch(),
     };
-    let report = onnx_cast_model::report(&args.file, &request)?;
+    let report = onnx_cast_model::report(path, &request)?;
     drop(progress);
-    if let Some(path) = &args.html {
-        let title = args.file.file_name().unwrap_or(args.file.as_os_str()).to_string_lossy();
-        write_page(path, &page(&title, &report)?)?;
+    if let Some(html) = &args.html {
+        let title = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+        write_page(html, &page(&title, &report)?)?;
     }
-    if args.json {
+    if common.json {
         print(&pretty(&json(&report)?)?)?;
     } else {
         print(&text(&report, args.top))?;

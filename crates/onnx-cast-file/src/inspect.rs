@@ -90,6 +90,8 @@ pub struct InspectRequest {
     pub from: Option<DataType>,
     /// Read all elements for [`TensorInfo::values`].
     pub values: bool,
+    /// Threads at most.
+    pub threads: Option<usize>,
     /// Called with the progress of the work.
     pub watch: Option<Watch>,
 }
@@ -103,6 +105,8 @@ pub struct DiffRequest {
     pub exclude: Vec<Pattern>,
     /// Compare numbers, which may differ by this much. Without it, bits are compared.
     pub tolerance: Option<f64>,
+    /// Threads at most.
+    pub threads: Option<usize>,
     /// Called with the progress through the first file.
     pub watch: Option<Watch>,
 }
@@ -162,7 +166,7 @@ pub fn inspect_with<E: From<FileError>>(
                 data_type: stored.data_type,
                 shape: stored.shape.clone(),
                 bytes: stored.bytes(),
-                values: if request.values { look(&input, index, &meter)? } else { None },
+                values: if request.values { look(&input, index, request.threads, &meter)? } else { None },
             });
         }
     }
@@ -215,7 +219,7 @@ pub fn diff_with<E: From<FileError>>(
         let stored = &first[i].tensors[j];
         let place = if one { theirs.first().copied() } else { places.remove(stored.name.as_str()) };
         let difference = match place {
-            Some((k, l)) => compare((&first[i], j), (&second[k], l), request.tolerance, &meter)?,
+            Some((k, l)) => compare((&first[i], j), (&second[k], l), request, &meter)?,
             None => Some(Difference::OnlyFirst),
         };
         differences.extend(difference.map(|difference| (stored.name.clone(), difference)));
@@ -232,9 +236,15 @@ pub fn diff_with<E: From<FileError>>(
 }
 
 /// Sends the elements of a tensor, packed and little endian, to a sink.
-fn send(input: &Input, index: usize, sink: &dyn Sink, meter: &Meter<'_>) -> Result<(), FileError> {
+fn send(
+    input: &Input,
+    index: usize,
+    threads: Option<usize>,
+    sink: &dyn Sink,
+    meter: &Meter<'_>,
+) -> Result<(), FileError> {
     let run = |task: Task<'_>| {
-        let done = pipeline::run(&[task], None, sink, &|bytes| meter.add(bytes));
+        let done = pipeline::run(&[task], threads, sink, &|bytes| meter.add(bytes));
         done.map_err(|(_, trouble)| failed(input, &input.tensors[index], trouble))
     };
     with_task(input, index, run)
@@ -297,7 +307,7 @@ impl Sink for Copy {
     }
 }
 
-fn plain(input: &Input, index: usize) -> Result<Plain<'_>, FileError> {
+fn plain(input: &Input, index: usize, threads: Option<usize>) -> Result<Plain<'_>, FileError> {
     match &input.tensors[index].place {
         Place::File(at, Items::PLAIN) => return Ok(Plain::File(&input.file, *at)),
         Place::Other(file, at, Items::PLAIN) => return Ok(Plain::File(file, *at)),
@@ -306,14 +316,14 @@ fn plain(input: &Input, index: usize) -> Result<Plain<'_>, FileError> {
     let failed = |error| FileError::io(input.path(), "read", error);
     let copy = Copy(tempfile::tempfile().map_err(failed)?);
     // What is only put in order is looked at later.
-    send(input, index, &copy, &Meter::new(None, 0))?;
+    send(input, index, threads, &copy, &Meter::new(None, 0))?;
     Ok(Plain::Own(InputFile::temporary(input.path(), copy.0).map_err(failed)?))
 }
 
 fn compare(
     (first, i): (&Input, usize),
     (second, j): (&Input, usize),
-    tolerance: Option<f64>,
+    request: &DiffRequest,
     meter: &Meter<'_>,
 ) -> Result<Option<Difference>, FileError> {
     let (ours, theirs) = (&first.tensors[i], &second.tensors[j]);
@@ -333,14 +343,14 @@ fn compare(
     }
     let bits = ours.data_type.bits().unwrap_or(8) as u64;
     let against = Against {
-        other: plain(second, j)?,
+        other: plain(second, j, request.threads)?,
         plan: doubles(ours.data_type),
-        tolerance,
+        tolerance: request.tolerance,
         len: of,
         bits,
         found: Mutex::new((0, u64::MAX, 0.0)),
     };
-    send(first, i, &against, meter)?;
+    send(first, i, request.threads, &against, meter)?;
     let (count, first, largest) = against.found.into_inner().unwrap_or_else(PoisonError::into_inner);
     Ok((count > 0).then_some(Difference::Values { count, of, first, largest }))
 }

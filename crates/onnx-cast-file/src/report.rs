@@ -157,7 +157,7 @@ pub fn report_with<E: From<FileError>>(
     let meter = Meter::new(request.watch.as_ref(), surveys.iter().map(Survey::bytes).sum());
     let mut report = request.empty_report();
     for (survey, input) in surveys.into_iter().zip(&opened) {
-        read(&survey, input, &meter)?;
+        read(&survey, input, request.options.threads, &meter)?;
         report.others += input.tensors.len() - survey.len();
         report.tensors.extend(survey.finish());
     }
@@ -182,10 +182,12 @@ pub fn report_of(tensors: &[(&str, TensorView<'_>)], request: &ReportRequest) ->
         Some((place, Task::keeping(Elements::Memory(bytes), view.len(), view.data_type(), Items::PLAIN)))
     };
     let meter = Meter::new(request.watch.as_ref(), survey.bytes());
-    survey.run((0..survey.len()).filter_map(task), &meter).map_err(|(place, trouble)| match trouble {
-        Trouble::Stopped => FileError::Stopped { path: Path::new(MEMORY).to_owned() },
-        Trouble::Cast(error) => in_memory(tensors[survey.index(place)].0, error),
-        Trouble::Read(error) | Trouble::Write(error) => FileError::io(Path::new(MEMORY), "read", error),
+    survey.run((0..survey.len()).filter_map(task), request.options.threads, &meter).map_err(|(place, trouble)| {
+        match trouble {
+            Trouble::Stopped => FileError::Stopped { path: Path::new(MEMORY).to_owned() },
+            Trouble::Cast(error) => in_memory(tensors[survey.index(place)].0, error),
+            Trouble::Read(error) | Trouble::Write(error) => FileError::io(Path::new(MEMORY), "read", error),
+        }
     })?;
     let mut report = request.empty_report();
     report.others = tensors.len() - survey.len();
@@ -215,14 +217,14 @@ fn of_file(input: &Input, request: &ReportRequest, one: bool) -> Result<Survey, 
 }
 
 /// Looks at the tensors of a file: those that can be read anywhere together, the others one by one.
-fn read(survey: &Survey, input: &Input, meter: &Meter<'_>) -> Result<(), FileError> {
+fn read(survey: &Survey, input: &Input, threads: Option<usize>, meter: &Meter<'_>) -> Result<(), FileError> {
     let stored = |place| &input.tensors[survey.index(place)];
     let task = |place| Some((place, of_stored(input, stored(place))?));
     let failed = |(place, trouble)| inspect::failed(input, stored(place), trouble);
     let (ready, others): (Vec<_>, Vec<_>) = (0..survey.len()).partition(|&place| task(place).is_some());
-    survey.run(ready.into_iter().filter_map(task), meter).map_err(failed)?;
+    survey.run(ready.into_iter().filter_map(task), threads, meter).map_err(failed)?;
     for place in others {
-        with_task(input, survey.index(place), |task| survey.run([(place, task)], meter).map_err(failed))?;
+        with_task(input, survey.index(place), |task| survey.run([(place, task)], threads, meter).map_err(failed))?;
     }
     Ok(())
 }

@@ -38,7 +38,9 @@ pub struct ModelFold {
     pub dry_run: bool,
     /// Where the elements go.
     pub storage: Storage,
-    /// Who is told how far the work is.
+    /// Threads at most.
+    pub threads: Option<usize>,
+    /// Called with the progress of the work.
     pub watch: Option<Watch>,
 }
 
@@ -120,8 +122,8 @@ pub fn fold_model(
     output: impl AsRef<Path>,
     request: &ModelFold,
 ) -> Result<FoldSummary, Error> {
-    let ModelFold { storage, dry_run, watch, .. } = request;
-    let how = Request { storage, dry_run: *dry_run, counts: false, threads: None, watch: watch.as_ref(), step: &|| {} };
+    let &ModelFold { ref storage, dry_run, threads, ref watch, .. } = request;
+    let how = Request { storage, dry_run, counts: false, threads, watch: watch.as_ref(), step: &|| {} };
     rewrite(input.as_ref(), output.as_ref(), &how, |document, files| edits(document, files, request), Ok)
 }
 

@@ -101,6 +101,12 @@ pub(crate) fn all(request: &Request<'_>) -> Result<String> {
     Ok(out)
 }
 
+/// Every type that the value can be cast to, as JSON.
+pub(crate) fn all_json(request: &Request<'_>) -> Result<serde_json::Value> {
+    let explained = in_every_type(request).filter_map(|(_, row)| row.ok());
+    explained.map(|explanation| super::json(&explanation)).collect()
+}
+
 fn cut(text: &str) -> String {
     cut_to(text, 22)
 }

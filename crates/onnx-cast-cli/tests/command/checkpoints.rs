@@ -37,11 +37,11 @@ fn selection() {
         ("--to float16", [Float16, Float16, Float16, Int64]),
         ("--to float16 --include *.weight", [Float16, Float16, Float, Int64]),
         ("--to float16 --exclude *norm --exclude re:[.]0[.]", [Float, Float16, Float, Int64]),
-        ("--to float16 --min-size 3", [Float16, Float16, Float, Int64]),
+        ("--to float16 --min-elements 3", [Float16, Float16, Float, Int64]),
         ("--to int8 --include re:1|ids", [Float, Int8, Int8, Int8]),
         ("--to bf16 --rule *.weight=float8e4m3fn --rule layer.0.*=keep", [Float, Float8E4M3FN, BFloat16, Int64]),
-        ("--rules rules.txt", [Float8E4M3FN, Float, Float, Int64]),
-        ("--rules rules.txt --rule *norm=float16 --to bf16", [Float8E4M3FN, Float, Float16, Int64]),
+        ("--rules-file rules.txt", [Float8E4M3FN, Float, Float, Int64]),
+        ("--rules-file rules.txt --rule *norm=float16 --to bf16", [Float8E4M3FN, Float, Float16, Int64]),
         ("--rule position_ids=float", [Float, Float, Float, Float]),
     ] {
         done(&folder.run(&format!("cast in.safetensors out.safetensors --quiet {options}")));
@@ -53,7 +53,7 @@ fn selection() {
     assert!(said.contains("3 tensors (10 elements) to float8e4m3fn, bfloat16, 1 tensor (2 elements) kept"), "{said}");
     for (line, message) in [
         (
-            "cast in.safetensors o.safetensors --rules none.txt",
+            "cast in.safetensors o.safetensors --rules-file none.txt",
             "none.txt: cannot read: No such file or directory (os error 2)",
         ),
         (
@@ -65,7 +65,7 @@ fn selection() {
     }
     folder.write("rules.txt", "*=float\n*=floaty");
     folder.refuses(
-        "cast in.safetensors o.safetensors --rules rules.txt",
+        "cast in.safetensors o.safetensors --rules-file rules.txt",
         "rules.txt: line 2: rule `*=floaty`: `floaty` is not an element type (nor `keep`)",
     );
     let no_type = folder.run("cast in.safetensors o.safetensors");

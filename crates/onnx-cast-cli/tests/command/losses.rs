@@ -1,4 +1,4 @@
-//! `--stats` and `--fail-on`: are losses seen whatever the input is, in a dry run too?
+//! `--losses` and `--fail-on`: are losses seen whatever the input is, in a dry run too?
 
 use crate::checkpoints::shards;
 use crate::common::{done, stderr};
@@ -62,8 +62,8 @@ fn dry_runs_count() {
     };
     let mut counted = Vec::new();
     for (input, output) in &inputs {
-        let line = format!("cast {input} {output} --to float16 --min-size 1");
-        counted.push(tensors(&format!("{line} --dry-run --stats --json")));
+        let line = format!("cast {input} {output} --to float16 --min-elements 1");
+        counted.push(tensors(&format!("{line} --dry-run --losses --json")));
         let failed = folder.run(&format!("{line} --dry-run --fail-on overflow"));
         assert_eq!(failed.status.code(), Some(1), "{line}: {}", stderr(&failed));
         assert!(stderr(&failed).contains("overflow in 1 value cast to float16"), "{line}: {}", stderr(&failed));
@@ -71,7 +71,7 @@ fn dry_runs_count() {
         assert_eq!(folder.names(), names, "{line}");
     }
     for ((input, output), counted) in inputs.iter().zip(counted) {
-        let line = format!("cast {input} {output} --to float16 --min-size 1 --stats --json");
+        let line = format!("cast {input} {output} --to float16 --min-elements 1 --losses --json");
         assert_eq!(tensors(&line), counted, "{line}");
         let overflowed = |row: &Value| row["counts"]["overflowed"].as_u64().unwrap_or(0);
         assert_ne!(counted.as_array().expect("rows").iter().map(overflowed).sum::<u64>(), 0, "{line}");
@@ -107,9 +107,9 @@ fn texts_count() {
         }
     }
     folder.write("x.pb", strings(&["0.1", "9007199254740993"]).into_bytes());
-    let said = stderr(&folder.run("cast x.pb out.npy --to double --stats -q"));
+    let said = stderr(&folder.run("cast x.pb out.npy --to double --losses -q"));
     assert_eq!(said, "");
-    let said = stderr(&folder.run("cast x.pb out.npy --to double --stats"));
+    let said = stderr(&folder.run("cast x.pb out.npy --to double --losses"));
     assert!(said.ends_with("2 values, error at most 1.000000e0, relative 1.110223e-16\n"), "{said}");
     // What is printed reads as the same, but a NaN stays one.
     folder.write("n.npy", npy::write(&floats(&[0.5, f32::NAN]).view(), false).expect("bytes"));

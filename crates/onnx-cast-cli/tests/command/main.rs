@@ -11,6 +11,7 @@ mod models;
 mod proto;
 mod readme;
 mod report;
+mod surface;
 mod terminal;
 mod types;
 mod usage;

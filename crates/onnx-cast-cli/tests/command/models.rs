@@ -369,10 +369,9 @@ fn models_that_differ() {
     assert_eq!((output.status.code(), stdout(&output)), (Some(1), expected.to_owned()));
     done(&folder.run("diff a.onnx b.onnx --tolerance 0.25"));
     // Elements in another place are the same elements.
-    done(
-        &folder
-            .run("cast a.onnx c.onnx --to float16 --min-size 1000000 --external-data c.data --external-threshold 1 -q"),
-    );
+    done(&folder.run(
+        "cast a.onnx c.onnx --to float16 --min-elements 1000000 --external-data c.data --external-threshold 1 -q",
+    ));
     done(&folder.run("diff a.onnx c.onnx"));
     // One constant each, but of two names.
     let one = |name: &str| {

@@ -94,9 +94,9 @@ fn models_have_their_large_constants_looked_at() {
         names.map(|name| name.as_str().unwrap_or_default().to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(names("report m.onnx --to bf16 --json"), ["w"]);
-    assert_eq!(names("report m.onnx --to bf16 --json --min-size 1"), ["w", "small"]);
-    assert_eq!(names("report m.onnx --to bf16 --json --min-size 1 --exclude w"), ["small"]);
-    let text = done(&folder.run("report m.onnx --to bf16 --min-size 1 --top 1"));
+    assert_eq!(names("report m.onnx --to bf16 --json --min-elements 1"), ["w", "small"]);
+    assert_eq!(names("report m.onnx --to bf16 --json --min-elements 1 --exclude w"), ["small"]);
+    let text = done(&folder.run("report m.onnx --to bf16 --min-elements 1 --top 1"));
     assert!(text.contains("and 1 more (--top 0 shows all)"), "{text}");
 }
 

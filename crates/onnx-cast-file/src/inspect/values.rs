@@ -105,14 +105,19 @@ struct Look {
     seen: Mutex<BTreeMap<u64, Seen>>,
 }
 
-pub(super) fn look(input: &Input, index: usize, meter: &Meter<'_>) -> Result<Option<Values>, FileError> {
+pub(super) fn look(
+    input: &Input,
+    index: usize,
+    threads: Option<usize>,
+    meter: &Meter<'_>,
+) -> Result<Option<Values>, FileError> {
     let stored = &input.tensors[index];
     let (Ok(widening), Some(bits)) = (Widening::new(stored.data_type, hub(stored.data_type)), stored.data_type.bits())
     else {
         return Ok(None);
     };
     let look = Look { widening, len: stored.len as u64, bits: bits as u64, seen: Mutex::default() };
-    send(input, index, &look, meter)?;
+    send(input, index, threads, &look, meter)?;
     let seen = look.seen.into_inner().unwrap_or_else(PoisonError::into_inner);
     let Seen { min, max, sum, zeros, nan, infinities } = seen.into_values().fold(Seen::NOTHING, Seen::and);
     let (numbers, finite) = (look.len - nan, look.len - nan - infinities);

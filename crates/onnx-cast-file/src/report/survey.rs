@@ -87,11 +87,13 @@ impl Survey {
     pub(super) fn run<'t>(
         &self,
         tasks: impl IntoIterator<Item = (usize, Task<'t>)>,
+        threads: Option<usize>,
         meter: &Meter<'_>,
     ) -> Result<(), (usize, Trouble)> {
         let at = |(place, task): (usize, Task<'t>)| (place, Task { to: self.places[place].start, ..task });
         let (places, tasks): (Vec<usize>, Vec<Task<'t>>) = tasks.into_iter().map(at).unzip();
-        pipeline::run(&tasks, None, self, &|bytes| meter.add(bytes)).map_err(|(task, trouble)| (places[task], trouble))
+        pipeline::run(&tasks, threads, self, &|bytes| meter.add(bytes))
+            .map_err(|(task, trouble)| (places[task], trouble))
     }
 
     pub(super) fn finish(self) -> impl Iterator<Item = TensorReport> {

@@ -1,0 +1,73 @@
+//! Values of arguments. A parser of names takes all that `FromStr` takes, offers the names to completions, and suggests the
+//! nearest where it takes none.
+
+use clap::builder::{PossibleValue, TypedValueParser};
+use onnx_cast::{DataType, RoundMode};
+use std::ffi::OsStr;
+
+/// The names that are near a word, by the letters that differ.
+fn nearest<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    let word = word.to_ascii_lowercase();
+    let near = names.map(|name| (strsim::damerau_levenshtein(&word, name), name)).min()?;
+    (near.0 <= 1 + word.len() / 4).then_some(near.1)
+}
+
+fn data_type(text: &str) -> Result<DataType, String> {
+    text.parse().map_err(|error: onnx_cast::UnknownType| {
+        let names = || {
+            DataType::ALL.iter().flat_map(|one| std::iter::once(one.name()).chain(one.info().aliases.iter().copied()))
+        };
+        match nearest(text, names()) {
+            Some(name) if !error.to_string().contains("numpy") => {
+                format!("`{text}` is not an element type (did you mean `{name}`? `onnx-cast types` lists all)")
+            }
+            _ => error.to_string(),
+        }
+    })
+}
+
+fn round_mode(text: &str) -> Result<RoundMode, String> {
+    text.parse().map_err(|error: onnx_cast::UnknownRoundMode| error.to_string())
+}
+
+macro_rules! name_parser {
+    ($name:ident, $ty:ty, $parse:path) => {
+        #[derive(Clone, Debug)]
+        pub(super) struct $name;
+
+        impl TypedValueParser for $name {
+            type Value = $ty;
+
+            fn parse_ref(
+                &self,
+                command: &clap::Command,
+                arg: Option<&clap::Arg>,
+                value: &OsStr,
+            ) -> Result<$ty, clap::Error> {
+                TypedValueParser::parse_ref(&$parse, command, arg, value)
+            }
+
+            fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+                Some(Box::new(<$ty>::ALL.iter().map(|value| PossibleValue::new(value.name()))))
+            }
+        }
+    };
+}
+name_parser!(TypeParser, DataType, data_type);
+name_parser!(RoundModeParser, RoundMode, round_mode);
+
+pub(super) fn tolerance(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(number) if number >= 0.0 => Ok(number),
+        Ok(_) => Err("want 0 or more".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+pub(super) fn positive(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("want 1 or more".to_owned()),
+        Ok(number) => Ok(number),
+        Err(error) => Err(format!("{error}")),
+    }
+}

@@ -1,0 +1,235 @@
+//! What people expect of any command: JSON, quiet and verbose, several inputs, files that are kept, colours, a manual, and a
+//! hint where a word is nearly right.
+
+use crate::checkpoints::shards;
+use crate::common::{command, done, refused, run, stderr, stdout};
+use crate::files::{Folder, floats};
+use crate::proto::{int_attribute, model, node};
+use onnx_cast_file::{npy, safetensors};
+use serde_json::Value;
+
+fn checkpoint(folder: &Folder, name: &str) {
+    let (weight, norm) = (floats(&[1.0, -0.3, 1000.0, 2.5]), floats(&[1.0, 2.0]));
+    let tensors = [("layer.0.weight", weight.view()), ("layer.0.norm", norm.view())];
+    folder.write(name, safetensors::write(None, &tensors).expect("bytes"));
+}
+
+fn cast_model(folder: &Folder) {
+    let nodes = vec![node("Cast", &["x"], "y", vec![int_attribute("to", 10)])];
+    folder.write("m.onnx", model(21, nodes, &[("x", 1)], &[("y", 10)]));
+}
+
+#[test]
+fn every_command_that_reports_prints_json() {
+    let folder = Folder::new();
+    checkpoint(&folder, "a.safetensors");
+    folder.write("x.npy", npy::write(&floats(&[1.0, 2.0]).view(), false).expect("bytes"));
+    cast_model(&folder);
+    for (line, key) in [
+        ("cast a.safetensors b.safetensors --to float16", "/tensors/1/to"),
+        ("bitcast a.safetensors b.safetensors --to int32", "/bytes_after"),
+        ("fold m.onnx n.onnx", "/computed"),
+        ("run m.onnx --input x.npy --output y.npy", "/outputs/0/shape/0"),
+        ("info a.safetensors", "/tensors/0/name"),
+        ("diff a.safetensors a.safetensors", "/differences"),
+        ("report a.safetensors --to bf16", "/types/0/type"),
+        ("types", "/types/0/name"),
+        ("explain 1 --to float", "/result"),
+        ("explain 1 --all", "/0/result"),
+        ("bench --isa", "/best"),
+    ] {
+        for line in [format!("{line} --json"), format!("--json {line}")] {
+            let output = folder.run(&line);
+            let json: Value = serde_json::from_str(&done(&output)).unwrap_or_else(|error| panic!("{line}: {error}"));
+            assert!(json.pointer(key).is_some(), "{line}: {json}");
+            assert_eq!(stderr(&output), "", "{line}");
+        }
+    }
+    let output = folder.run("diff a.safetensors b.safetensors --json");
+    let json: Value = serde_json::from_str(&stdout(&output)).expect("JSON");
+    assert_eq!((output.status.code(), &json["differences"][0]["difference"]), (Some(1), &"type".into()));
+}
+
+#[test]
+fn quiet_and_verbose() {
+    let folder = Folder::new();
+    checkpoint(&folder, "a.safetensors");
+    let output = folder.run("-q cast a.safetensors b.safetensors --to float16 --losses");
+    assert_eq!((done(&output), stderr(&output)), (String::new(), String::new()));
+    let said = stderr(&folder.run("cast a.safetensors b.safetensors --to float16 -v --threads 1"));
+    assert!(said.starts_with(&format!("onnx-cast {}\nbackend: ", env!("CARGO_PKG_VERSION"))), "{said}");
+    assert!(said.contains("layer.0.norm") && said.contains("total: 2 tensors"), "{said}");
+    for line in ["--version -v", "-v --version", "--version --verbose", "-vV"] {
+        let text = done(&run(line));
+        let starts: Vec<&str> = text.lines().map(|line| line.split(' ').next().unwrap_or_default()).collect();
+        assert_eq!(starts, ["onnx-cast", "backend:", "threads:", "features:", "target:"], "{line}: {text}");
+    }
+}
+
+/// Threads change no byte.
+#[test]
+fn threads() {
+    let folder = Folder::new();
+    checkpoint(&folder, "a.safetensors");
+    let mut outputs = Vec::new();
+    for threads in ["1", "2", "64"] {
+        done(&folder.run(&format!("cast a.safetensors b.safetensors --to float16 --threads {threads} -q")));
+        outputs.push(folder.read("b.safetensors"));
+        done(&folder.run(&format!("info a.safetensors --stats --threads {threads}")));
+        done(&folder.run(&format!("diff a.safetensors a.safetensors --threads {threads}")));
+    }
+    assert!(outputs.iter().all(|bytes| *bytes == outputs[0]));
+    assert_eq!(refused(&run("types --threads 0")), "invalid value '0' for '--threads <N>': want 1 or more");
+}
+
+#[test]
+fn several_inputs_to_a_folder() {
+    let folder = Folder::new();
+    checkpoint(&folder, "a.safetensors");
+    checkpoint(&folder, "b.safetensors");
+    shards(&folder, "several");
+    let line = "cast a.safetensors b.safetensors several --to float16 --out-dir new/small";
+    done(&folder.run(&format!("{line} --dry-run")));
+    assert!(!folder.path("new").exists());
+    let said = stderr(&folder.run(line));
+    assert_eq!(said.lines().count(), 3, "{said}");
+    for name in ["a.safetensors", "b.safetensors", "several/m-1.safetensors"] {
+        assert!(folder.path("new/small").join(name).is_file(), "{name}");
+    }
+    let json: Value = serde_json::from_str(&done(&folder.run(&format!("{line} --json")))).expect("JSON");
+    assert_eq!(json.as_array().map(Vec::len), Some(3));
+    for (line, message) in [
+        ("cast a.safetensors --to float16", "1 file (want IN and OUT, or --out-dir DIR)"),
+        ("cast a.safetensors b.safetensors c.safetensors --to float16", "3 files (want IN and OUT, or --out-dir DIR)"),
+        ("cast - --to float16 --out-dir out", "-: no name for the output in out"),
+        (
+            "cast a.safetensors ./a.safetensors --to float16 --out-dir out",
+            "a.safetensors and ./a.safetensors: both would be written to out/a.safetensors",
+        ),
+        (
+            "cast missing.npy --to float16 --out-dir out",
+            "missing.npy: cannot open: No such file or directory (os error 2)",
+        ),
+    ] {
+        folder.refuses(line, message);
+    }
+}
+
+#[test]
+fn no_clobber_keeps_files() {
+    let folder = Folder::new();
+    checkpoint(&folder, "a.safetensors");
+    cast_model(&folder);
+    shards(&folder, "several");
+    folder.write("old.npy", "old");
+    folder.write("x.npy", npy::write(&floats(&[1.0, 2.0]).view(), false).expect("bytes"));
+    folder.write("old.onnx", "old");
+    std::fs::create_dir(folder.path("empty")).expect("a folder");
+    for (line, kept) in [
+        ("cast x.npy old.npy --to float16", "old.npy"),
+        ("bitcast x.npy old.npy --to int32", "old.npy"),
+        ("cast a.safetensors x.npy --to float16 --out-dir .", "./a.safetensors"),
+        ("cast several several --to float16", "several"),
+        ("fold m.onnx old.onnx", "old.onnx"),
+        ("run m.onnx --input x.npy --output old.npy", "old.npy"),
+    ] {
+        folder.refuses(&format!("{line} --no-clobber"), &format!("{kept}: exists already, and --no-clobber keeps it"));
+    }
+    done(&folder.run("cast several empty --to float16 --no-clobber -q"));
+    assert!(folder.path("empty/m-1.safetensors").is_file());
+    let both = folder.run("cast several out --to float16 --no-clobber --resume");
+    assert_eq!(both.status.code(), Some(2));
+}
+
+#[test]
+fn names_choose_what_is_listed_and_compared() {
+    let folder = Folder::new();
+    checkpoint(&folder, "a.safetensors");
+    done(&folder.run("cast a.safetensors b.safetensors --to float16 --include *.norm -q"));
+    let listed = done(&folder.run("info a.safetensors --include *norm"));
+    assert!(listed.contains("layer.0.norm") && listed.contains("total: 1 tensors, 8 B"), "{listed}");
+    done(&folder.run("diff a.safetensors b.safetensors --exclude *.norm"));
+    assert_eq!(folder.run("diff a.safetensors b.safetensors --include *.norm").status.code(), Some(1));
+}
+
+/// What is nearly right is suggested, and what a pattern was to spare is not cast in silence.
+#[test]
+fn near_words_are_suggested() {
+    let folder = Folder::new();
+    checkpoint(&folder, "a.safetensors");
+    cast_model(&folder);
+    let near =
+        |option: &str, pattern: &str, name: &str| format!("{option} `{pattern}` matches no tensor (near is `{name}`)");
+    for (line, message) in [
+        ("cast a.safetensors b.safetensors --to bf16 --exclude *nrom", near("--exclude", "*nrom", "layer.0.norm")),
+        (
+            "cast a.safetensors b.safetensors --to bf16 --include *.wieght",
+            near("--include", "*.wieght", "layer.0.weight"),
+        ),
+        ("cast a.safetensors b.safetensors --rule layr.0.norm=bf16", near("--rule", "layr.0.norm", "layer.0.norm")),
+        ("info a.safetensors --include layer.0.nrm", near("--include", "layer.0.nrm", "layer.0.norm")),
+        ("diff a.safetensors a.safetensors --exclude *.nrm", near("--exclude", "*.nrm", "layer.0.norm")),
+        ("report a.safetensors --to bf16 --include *.nrm", near("--include", "*.nrm", "layer.0.norm")),
+        (
+            "cast a.safetensors b.safetensors --to bf16 --include re:bias$",
+            "--include `re:bias$` matches no tensor (`onnx-cast info` lists them)".to_owned(),
+        ),
+        ("fold m.onnx n.onnx --exclude yy", near("--exclude", "yy", "y")),
+        (
+            "cast a.safetensors b.safetensors --to flaot16",
+            "invalid value 'flaot16' for '--to <TYPE>': `flaot16` is not an element type (did you mean `float16`? \
+             `onnx-cast types` lists all)"
+                .to_owned(),
+        ),
+    ] {
+        folder.refuses(line, &message);
+    }
+    let said = stderr(&run("cast a b --to bf16 --exlude x"));
+    assert!(said.contains("a similar argument exists: '--exclude'"), "{said}");
+    let said = stderr(&run("csat a b"));
+    assert!(said.contains("a similar subcommand exists: 'cast'"), "{said}");
+    // A file of rules may be meant for other checkpoints too.
+    folder.write("rules", "*.bias=keep\n*.weight=bf16\n");
+    done(&folder.run("cast a.safetensors b.safetensors --rules-file rules -q"));
+}
+
+#[test]
+fn help_has_sections() {
+    let short = done(&run("cast -h"));
+    let long = done(&run("cast --help"));
+    for section in ["Input:", "What to cast:", "How:", "Output:"] {
+        assert!(short.lines().any(|line| line == section), "{section}: {short}");
+    }
+    assert!(!short.contains("Examples:") && long.contains("Examples:"));
+    assert!(short.lines().count() < long.lines().count());
+    assert!(
+        done(&run("-h")).contains("Exit codes: 0 done; 1 `diff` found a difference, or `--fail-on` a loss; 2 an error")
+    );
+}
+
+#[test]
+fn pages_of_the_manual() {
+    let all = done(&run("man"));
+    assert!(all.starts_with(".ie") && all.contains(".TH onnx-cast 1") && all.contains("cast"), "{all}");
+    let one = done(&run("man cast"));
+    assert!(one.contains("onnx\\-cast\\-cast") && one.contains("\\-\\-out\\-dir"), "{one}");
+    assert_eq!(refused(&run("man frobnicate")), "no command `frobnicate`");
+}
+
+#[test]
+fn colours_are_asked_for() {
+    let escapes = |line: &str, no_color: bool| {
+        let mut command = command(line.split(' '));
+        if no_color {
+            command.env("NO_COLOR", "1");
+        }
+        done(&command.output().expect("the command runs")).contains('\u{1b}')
+    };
+    let line = "explain 0.3 --from float --to float8e4m3fn";
+    assert!(!escapes(line, false), "no terminal");
+    assert!(escapes(&format!("{line} --color always"), false));
+    assert!(escapes(&format!("{line} --color=always"), true));
+    assert!(!escapes(&format!("{line} --color never"), false));
+    assert!(escapes("cast --help --color always", false));
+    assert!(!escapes("cast --help", false));
+}
