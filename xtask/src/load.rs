@@ -1,12 +1,12 @@
 //! Load on the library: ten million small casts, whose memory must not grow, and tensors of more than 2^32 elements and
 //! bytes. (Many threads at once: `cargo xtask soak --threads 64`. Large files: `scripts/load.py`.)
 
-use crate::claim::data_type;
 use crate::provenance::resident;
 use onnx_cast::{Cast, CastOptions, Strings, TensorView};
 use std::process::ExitCode;
 use std::time::Instant;
 use testkit::generators::{Rng, special};
+use testkit::library::data_type;
 use testkit::packing::{pack, packed_len, unpack};
 use testkit::{Direct, Rules, Ty};
 

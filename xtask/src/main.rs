@@ -8,8 +8,6 @@ mod load;
 mod peers;
 mod prove;
 mod provenance;
-#[path = "../../crates/onnx-cast/tests/common/scalar.rs"]
-mod scalar;
 mod share;
 mod soak;
 

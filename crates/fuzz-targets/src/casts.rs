@@ -1,9 +1,9 @@
 //! Casts between numbers: every backend against the scalar cast, and that against the oracle.
 
-use crate::common::{data_type, plan, run};
-use crate::scalar::scalar_cast;
 use arbitrary::{Result, Unstructured};
 use onnx_cast::{Cast, available_backends};
+use testkit::library::scalar::scalar_cast;
+use testkit::library::{self, data_type, plan, run};
 use testkit::packing::{pack, packed_len, unpack};
 use testkit::{Direct, Rules, Ty, cast_bits};
 
@@ -45,9 +45,9 @@ pub fn casts(data: &[u8]) {
     let exact: Vec<u64> = values[..slow].iter().map(|&bits| cast_bits(from, to, bits, &rules)).collect();
     assert_eq!(exact, want[..slow], "the oracle's two ways, {} to {} {rules:?}", from.name(), to.name());
 
-    let options = crate::common::options(&rules, available_backends().next().expect("a backend"));
-    let library = Cast::new(data_type(to), &options).expect("a version that takes the target").rules();
-    let scalar = scalar_cast(data_type(from), data_type(to), &library, &values);
+    let options = library::options(&rules, available_backends().next().expect("a backend"));
+    let planned = Cast::new(data_type(to), &options).expect("a version that takes the target").rules();
+    let scalar = scalar_cast(data_type(from), data_type(to), &planned, &values);
     assert_eq!(scalar, want, "the scalar cast and the oracle, {} to {} {rules:?}", from.name(), to.name());
 
     let want = pack(to, &want);

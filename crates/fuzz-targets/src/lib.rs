@@ -10,20 +10,13 @@
 mod casts;
 #[cfg(unix)]
 mod command;
-#[path = "../../onnx-cast/tests/common/mod.rs"]
-mod common;
 mod files;
 mod index;
 mod models;
-#[path = "../../onnx-cast-cli/tests/command/proto.rs"]
-#[allow(dead_code, reason = "the tests of the command use more of it")]
-mod proto;
 #[cfg(unix)]
 mod quiet;
 mod round_trip;
 mod rules;
-#[path = "../../onnx-cast/tests/common/scalar.rs"]
-mod scalar;
 mod scratch;
 mod texts;
 

@@ -1,8 +1,8 @@
 //! Strings to numbers and back, on every backend, against the oracle.
 
-use crate::common::{data_type, options};
 use arbitrary::{Result, Unstructured};
 use onnx_cast::{Backend, Cast, CastError, ParseError, Strings, Tensor, TensorView, available_backends};
+use testkit::library::{data_type, options};
 use testkit::packing::{pack, unpack};
 use testkit::{Rules, StringError, Ty, cast_from_string, cast_to_string};
 

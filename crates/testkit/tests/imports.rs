@@ -67,6 +67,20 @@ fn every_exception_is_needed() {
     }
 }
 
+/// The oracle must not share code with what it is compared with: only `testkit::library` may name the library.
+#[test]
+fn the_oracle_does_not_use_the_library() {
+    let folder = root().join("crates/testkit/src");
+    let uses = |path: &Path| {
+        let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        text.lines().any(|line| !line.trim_start().starts_with("//") && line.contains("onnx_cast::"))
+    };
+    let entries = std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let files = entries.map(|entry| entry.expect("an entry").path()).filter(|path| path.is_file());
+    let users: Vec<PathBuf> = files.filter(|path| uses(path)).collect();
+    assert_eq!(users, [folder.join("library.rs")]);
+}
+
 /// The imports among files of these names and texts, as `from -> to`.
 fn found(files: &[(&str, &str)]) -> Vec<String> {
     let files: BTreeMap<String, String> = files.iter().map(|&(name, text)| (name.into(), text.into())).collect();

@@ -2,10 +2,10 @@
 
 use super::counts::Counts;
 use super::draw;
-use crate::claim::data_type;
 use onnx_cast::{Cast, CastOptions, Data, DataType, RoundMode, Strings, TensorView};
 use testkit::exact::{Number, decode};
 use testkit::generators::{NOT_NUMBERS, NUMBER_TEXTS, Rng, near_tie_texts};
+use testkit::library::data_type;
 use testkit::packing::{pack, unpack};
 use testkit::{Rules, Ty, cast_from_string, cast_to_string};
 

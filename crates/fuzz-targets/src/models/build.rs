@@ -1,10 +1,10 @@
 //! Graphs of Cast, CastLike, BitCast, Constant and Identity, from a few bytes for each node.
 
 use super::filled;
-use crate::proto::{Message, int_attribute, node, string_attribute};
 use arbitrary::{Result, Unstructured};
 use onnx_cast::{DataType, Tensor};
 use onnx_cast_file::pb;
+use testkit::proto::{Message, int_attribute, node, string_attribute};
 
 /// A graph whose nodes read what stands before them.
 #[derive(Clone, Debug)]

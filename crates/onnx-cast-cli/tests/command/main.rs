@@ -7,7 +7,6 @@ mod explain;
 mod faults;
 mod files;
 mod models;
-mod proto;
 mod readme;
 mod report;
 mod terminal;

@@ -1,11 +1,12 @@
-//! Protocol buffers by hand, wrong ones too: fields are written as they are given.
+//! Encodes protocol buffers for tests, invalid ones too: fields are written as given.
 
 /// A message, or a part of one.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Message(Vec<u8>);
+pub struct Message(Vec<u8>);
 
 impl Message {
-    pub(crate) fn new() -> Message {
+    /// An empty message.
+    pub fn new() -> Message {
         Message::default()
     }
 
@@ -18,61 +19,65 @@ impl Message {
         self
     }
 
-    pub(crate) fn int(self, field: u64, value: i64) -> Message {
+    /// Appends a field of a varint.
+    pub fn int(self, field: u64, value: i64) -> Message {
         self.varint(field << 3).varint(value as u64)
     }
 
-    pub(crate) fn bytes(self, field: u64, value: impl AsRef<[u8]>) -> Message {
+    /// Appends a field of bytes or text.
+    pub fn bytes(self, field: u64, value: impl AsRef<[u8]>) -> Message {
         let value = value.as_ref();
         let mut message = self.varint(field << 3 | 2).varint(value.len() as u64);
         message.0.extend_from_slice(value);
         message
     }
 
-    pub(crate) fn message(self, field: u64, value: Message) -> Message {
+    /// Appends a field of a message.
+    pub fn message(self, field: u64, value: Message) -> Message {
         self.bytes(field, value.0)
     }
 
-    pub(crate) fn into_bytes(self) -> Vec<u8> {
+    /// The encoded message.
+    pub fn into_bytes(self) -> Vec<u8> {
         self.0
     }
 }
 
 /// TensorProto: dims, data_type, raw_data.
-pub(crate) fn tensor(dims: &[i64], data_type: i64, raw: &[u8]) -> Message {
+pub fn tensor(dims: &[i64], data_type: i64, raw: &[u8]) -> Message {
     typed(dims, data_type).bytes(9, raw)
 }
 
 /// TensorProto without elements.
-pub(crate) fn typed(dims: &[i64], data_type: i64) -> Message {
+pub fn typed(dims: &[i64], data_type: i64) -> Message {
     dims.iter().fold(Message::new(), |message, &dim| message.int(1, dim)).int(2, data_type)
 }
 
 /// TensorProto of strings.
-pub(crate) fn strings(elements: &[&str]) -> Message {
+pub fn strings(elements: &[&str]) -> Message {
     let message = typed(&[elements.len() as i64], 8);
     elements.iter().fold(message, |message, element| message.bytes(6, element))
 }
 
 /// AttributeProto of kind INT.
-pub(crate) fn int_attribute(name: &str, value: i64) -> Message {
+pub fn int_attribute(name: &str, value: i64) -> Message {
     Message::new().bytes(1, name).int(3, value).int(20, 2)
 }
 
 /// AttributeProto of kind STRING.
-pub(crate) fn string_attribute(name: &str, value: &str) -> Message {
+pub fn string_attribute(name: &str, value: &str) -> Message {
     Message::new().bytes(1, name).bytes(4, value).int(20, 3)
 }
 
 /// NodeProto.
-pub(crate) fn node(operator: &str, inputs: &[&str], output: &str, attributes: Vec<Message>) -> Message {
+pub fn node(operator: &str, inputs: &[&str], output: &str, attributes: Vec<Message>) -> Message {
     let message = inputs.iter().fold(Message::new(), |message, input| message.bytes(1, input));
     let message = message.bytes(2, output).bytes(4, operator);
     attributes.into_iter().fold(message, |message, attribute| message.message(5, attribute))
 }
 
 /// ModelProto whose inputs and outputs are names with types.
-pub(crate) fn model(opset: i64, nodes: Vec<Message>, inputs: &[(&str, i64)], outputs: &[(&str, i64)]) -> Vec<u8> {
+pub fn model(opset: i64, nodes: Vec<Message>, inputs: &[(&str, i64)], outputs: &[(&str, i64)]) -> Vec<u8> {
     let value = |(name, data_type): &(&str, i64)| {
         let tensor_type = Message::new().int(1, *data_type);
         Message::new().bytes(1, name).message(2, Message::new().message(1, tensor_type))

@@ -1,14 +1,14 @@
 //! Comparisons of every backend with the exact oracle, value by value, for programs with and without threads.
 
-use crate::common;
+use super::check;
+use crate::generators::{every, near_ties, random, random_scaled, special};
+use crate::oracle::Direct;
+use crate::{Rules, Ty};
 use onnx_cast::available_backends;
-use testkit::generators::{every, near_ties, random, random_scaled, special};
-use testkit::oracle::Direct;
-use testkit::{Rules, Ty};
 
 /// Casts every value of the narrow sources in every version and with every setting of the attributes. Returns the
 /// number of compared results.
-pub(crate) fn every_value_of_16_bits_or_fewer() -> u64 {
+pub fn every_value_of_16_bits_or_fewer() -> u64 {
     let mut compared = 0;
     for from in Ty::NUMERIC.into_iter().filter(|ty| ty.bits() <= 16) {
         let values = every(from);
@@ -20,7 +20,7 @@ pub(crate) fn every_value_of_16_bits_or_fewer() -> u64 {
 }
 
 /// Casts values of the wide sources at and near ties. Returns the number of compared results.
-pub(crate) fn ties_specials_and_random_values_of_wider_sources() -> u64 {
+pub fn ties_specials_and_random_values_of_wider_sources() -> u64 {
     let mut compared = 0;
     for from in Ty::NUMERIC.into_iter().filter(|ty| ty.bits() > 16) {
         for to in Ty::NUMERIC {
@@ -40,7 +40,7 @@ fn compare(from: Ty, to: Ty, values: &[u64], rules: Vec<Rules>) -> u64 {
     for rules in rules {
         Direct::new(from, to, &rules).cast_all(values, &mut want);
         for backend in available_backends() {
-            common::check(from, to, &rules, backend, values, &want);
+            check(from, to, &rules, backend, values, &want);
             compared += values.len() as u64;
         }
     }

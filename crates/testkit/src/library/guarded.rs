@@ -1,6 +1,7 @@
 //! Memory between unmapped pages: a read or write past either end faults.
+#![allow(unsafe_code)]
 
-pub(crate) use platform::Guarded;
+pub use platform::Guarded;
 
 #[cfg(all(target_os = "linux", target_env = "gnu", not(miri)))]
 mod platform {
@@ -28,14 +29,15 @@ mod platform {
     /// A multiple of every page size that Linux uses.
     const GUARD: usize = 1 << 16;
 
-    pub(crate) struct Guarded {
+    /// Zeroed bytes beside guards.
+    pub struct Guarded {
         base: *mut u8,
         len: usize,
     }
 
     impl Guarded {
         /// `len` bytes, a multiple of 64 KiB, between two inaccessible regions.
-        pub(crate) fn new(len: usize) -> Self {
+        pub fn new(len: usize) -> Self {
             assert!(len.is_multiple_of(GUARD), "a multiple of the page size");
             // SAFETY: a new mapping at an address that the system chooses overlaps no other.
             let base = unsafe { mmap(ptr::null_mut(), len + 2 * GUARD, NONE, PRIVATE_ANONYMOUS, -1, 0) };
@@ -47,7 +49,8 @@ mod platform {
             Guarded { base, len }
         }
 
-        pub(crate) fn bytes(&mut self) -> &mut [u8] {
+        /// The bytes between the guards.
+        pub fn bytes(&mut self) -> &mut [u8] {
             // SAFETY: the middle of the mapping is readable, writable and zeroed by the system. The borrow is that of
             // `self`.
             unsafe { std::slice::from_raw_parts_mut(self.base.add(GUARD), self.len) }
@@ -74,14 +77,15 @@ mod platform {
     /// The end address of the last value.
     static LAST: AtomicUsize = AtomicUsize::new(0);
 
-    pub(crate) struct Guarded {
+    /// Zeroed bytes beside guards.
+    pub struct Guarded {
         base: *mut u8,
         len: usize,
     }
 
     impl Guarded {
         /// `len` bytes, a multiple of 64 KiB, at the end of memory.
-        pub(crate) fn new(len: usize) -> Self {
+        pub fn new(len: usize) -> Self {
             assert!(len.is_multiple_of(PAGE), "a multiple of the page size");
             // The allocator keeps freed memory. With enough of it, it does not grow the memory after these bytes.
             drop(std::hint::black_box(vec![1u8; 16 << 20]));
@@ -91,7 +95,8 @@ mod platform {
             Guarded { base: std::ptr::with_exposed_provenance_mut(page * PAGE), len }
         }
 
-        pub(crate) fn bytes(&mut self) -> &mut [u8] {
+        /// The bytes between the guards.
+        pub fn bytes(&mut self) -> &mut [u8] {
             // SAFETY: `new` added these zeroed bytes to the memory, and there are no other references to them. The
             // borrow is that of `self`.
             unsafe { std::slice::from_raw_parts_mut(self.base, self.len) }
@@ -111,14 +116,16 @@ mod platform {
 #[cfg(not(any(all(target_os = "linux", target_env = "gnu", not(miri)), target_family = "wasm")))]
 mod platform {
     /// Without guards, on systems whose calls for them are not declared here.
-    pub(crate) struct Guarded(Vec<u8>);
+    pub struct Guarded(Vec<u8>);
 
     impl Guarded {
-        pub(crate) fn new(len: usize) -> Self {
+        /// `len` bytes.
+        pub fn new(len: usize) -> Self {
             Guarded(vec![0; len])
         }
 
-        pub(crate) fn bytes(&mut self) -> &mut [u8] {
+        /// The bytes between the guards.
+        pub fn bytes(&mut self) -> &mut [u8] {
             &mut self.0
         }
     }

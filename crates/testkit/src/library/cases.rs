@@ -1,15 +1,16 @@
 //! Casts with their inputs and the results of the scalar cast, and the checks of every backend that work in programs
 //! with and without threads.
-#![allow(dead_code, reason = "each program uses its own part")]
 
-use crate::common::{self, data_type, options};
-use crate::guarded::Guarded;
-use crate::scalar::scalar_cast;
-use onnx_cast::*;
+#[cfg(any(target_arch = "x86", target_arch = "x86_64", target_arch = "aarch64"))]
+use super::control_register;
+use super::guarded::Guarded;
+use super::scalar::scalar_cast;
+use super::{data_type, options};
+use crate::generators::{Rng, near_ties, random, random_scaled, special};
+use crate::packing::{pack, packed_len, unpack};
+use crate::{Rules, Ty};
+use onnx_cast::{Backend, Cast, Plan, TensorView, available_backends};
 use std::sync::LazyLock;
-use testkit::generators::{Rng, near_ties, random, random_scaled, special};
-use testkit::packing::{pack, packed_len, unpack};
-use testkit::{Rules, Ty};
 
 /// The lengths tried: no backend handles more than 64 elements per step, or unrolls more than four steps.
 const LENGTHS: std::ops::RangeInclusive<usize> = 0..=260;
@@ -19,18 +20,24 @@ const LENGTHS: std::ops::RangeInclusive<usize> = 0..=260;
 static UNCOMPARED: LazyLock<String> = LazyLock::new(|| std::env::var("ONNX_CAST_TEST_UNCOMPARED").unwrap_or_default());
 
 /// One cast with its inputs and the results of the scalar cast.
-pub(crate) struct Case {
-    pub(crate) from: Ty,
-    pub(crate) to: Ty,
-    pub(crate) rules: Rules,
+pub struct Case {
+    /// The source type.
+    pub from: Ty,
+    /// The target type.
+    pub to: Ty,
+    /// The settings of the cast.
+    pub rules: Rules,
     /// The number of elements: a multiple of 8, so that every eighth element starts at a byte in both types.
-    pub(crate) count: usize,
-    pub(crate) source: Vec<u8>,
-    pub(crate) expected: Vec<u8>,
+    pub count: usize,
+    /// The packed elements.
+    pub source: Vec<u8>,
+    /// The packed results of the scalar cast.
+    pub expected: Vec<u8>,
 }
 
 impl Case {
-    pub(crate) fn new(from: Ty, to: Ty, rules: Rules) -> Self {
+    /// Special values, values near ties and random ones, in a random order that is the same in every run.
+    pub fn new(from: Ty, to: Ty, rules: Rules) -> Self {
         let seed = u64::from(data_type(from) as u8) << 8 | u64::from(data_type(to) as u8);
         let mut values = special(from);
         values.extend(near_ties(from, to, 500, seed));
@@ -48,18 +55,20 @@ impl Case {
         Case { from, to, rules, count: values.len(), source: pack(from, &values), expected: pack(to, &expected) }
     }
 
-    pub(crate) fn plan(&self, backend: Backend) -> Plan {
-        common::plan(self.from, self.to, &self.rules, backend)
+    /// The cast, planned on a backend.
+    pub fn plan(&self, backend: Backend) -> Plan {
+        super::plan(self.from, self.to, &self.rules, backend)
     }
 
-    pub(crate) fn run(&self, plan: &Plan, len: usize, src: &[u8], dst: &mut [u8]) {
+    /// Casts the first `len` of the elements `src` into `dst`.
+    pub fn run(&self, plan: &Plan, len: usize, src: &[u8], dst: &mut [u8]) {
         let shape = [len];
         let view = TensorView::new(plan.source_type(), &shape, src).expect("bytes of the right length");
         plan.run_into(&view, dst).expect("a numeric cast");
     }
 
     /// Compares the result of casting `len` elements, starting at `first`, a multiple of 8.
-    pub(crate) fn check(&self, first: usize, len: usize, dst: &[u8], how: impl Fn() -> String) {
+    pub fn check(&self, first: usize, len: usize, dst: &[u8], how: impl Fn() -> String) {
         let begin = packed_len(self.to, first);
         let bits = len * self.to.bits() as usize;
         let (whole, rest) = (bits / 8, bits % 8);
@@ -84,7 +93,7 @@ impl Case {
     }
 }
 
-pub(crate) fn for_every_case(mut run: impl FnMut(&Case)) {
+fn for_every_case(mut run: impl FnMut(&Case)) {
     for from in Ty::NUMERIC {
         for to in Ty::NUMERIC {
             for rules in Rules::distinct(from, to) {
@@ -95,7 +104,7 @@ pub(crate) fn for_every_case(mut run: impl FnMut(&Case)) {
 }
 
 /// Casts every case at every length, at both ends of the memory and in between. Returns the number of casts.
-pub(crate) fn every_length_at_every_alignment() -> u64 {
+pub fn every_length_at_every_alignment() -> u64 {
     let mut casts = 0;
     // The source is allocated last: where only one can be guarded, it is the last, and canaries surround the other.
     let mut dst = Guarded::new(1 << 16);
@@ -140,76 +149,9 @@ pub(crate) fn every_length_at_every_alignment() -> u64 {
     casts
 }
 
-/// The settings of the floating-point control register that a host may have left.
-#[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
-mod control {
-    use std::arch::asm;
-
-    /// MXCSR: each rounding direction (bits 13 and 14), with subnormals kept or flushed (FTZ, bit 15) and read as zero
-    /// (DAZ, bit 6), exceptions masked (bits 7 to 12) or not.
-    pub(crate) fn settings() -> impl Iterator<Item = u64> {
-        let flush = [0, 1 << 15, 1 << 6, 1 << 15 | 1 << 6];
-        let settings = flush.into_iter().flat_map(|flush| (0..4).map(move |round| 0x1f80 | flush | round << 13));
-        settings.chain([0x0000, 1 << 15 | 1 << 6 | 3 << 13])
-    }
-
-    pub(crate) fn get() -> u64 {
-        let mut value = 0u32;
-        // SAFETY: `stmxcsr` writes four bytes to the given address, which is that of a local u32.
-        unsafe { asm!("stmxcsr [{}]", in(reg) &mut value, options(nostack, preserves_flags)) };
-        // The lowest six bits are exception flags, not settings.
-        u64::from(value & !0x3f)
-    }
-
-    pub(crate) fn set(value: u64) {
-        let value = value as u32;
-        // SAFETY: the value has no reserved bit set. The only float arithmetic that runs under it is the library's,
-        // which is under test.
-        unsafe { asm!("ldmxcsr [{}]", in(reg) &value, options(nostack, preserves_flags)) };
-    }
-}
-
-/// The settings of the floating-point control register that a host may have left.
-#[cfg(target_arch = "aarch64")]
-mod control {
-    use std::arch::asm;
-
-    /// FPCR: each rounding direction (bits 22 and 23), with subnormals kept or flushed (FZ, bit 24, and FZ16, bit 19),
-    /// NaNs propagated or replaced (DN, bit 25).
-    pub(crate) fn settings() -> impl Iterator<Item = u64> {
-        let flush = [0, 1 << 24 | 1 << 19, 1 << 25, 1 << 24 | 1 << 19 | 1 << 25];
-        flush.into_iter().flat_map(|flush| (0..4).map(move |round| flush | round << 22))
-    }
-
-    pub(crate) fn get() -> u64 {
-        let value: u64;
-        // SAFETY: the instruction only reads the floating-point control register.
-        unsafe { asm!("mrs {}, fpcr", out(reg) value, options(nomem, nostack, preserves_flags)) };
-        value
-    }
-
-    pub(crate) fn set(value: u64) {
-        // SAFETY: the value has no reserved bit set. The only float arithmetic that runs under it is the library's,
-        // which is under test.
-        unsafe { asm!("msr fpcr, {}", in(reg) value, options(nostack, preserves_flags)) };
-    }
-}
-
-/// Runs `f` under a setting of the control register. Returns the register's value afterwards.
-#[cfg(any(target_arch = "x86", target_arch = "x86_64", target_arch = "aarch64"))]
-#[inline(never)]
-fn with_control_register(setting: u64, f: impl FnOnce()) -> u64 {
-    let before = control::get();
-    control::set(setting);
-    f();
-    let after = control::get();
-    control::set(before);
-    after
-}
-
 /// Casts every case under every setting of the control register. Returns the number of casts.
 #[cfg(any(target_arch = "x86", target_arch = "x86_64", target_arch = "aarch64"))]
-pub(crate) fn every_setting_of_the_control_register() -> u64 {
+pub fn every_setting_of_the_control_register() -> u64 {
     let mut casts = 0;
     let mut dst = Vec::new();
     for_every_case(|case| {
@@ -219,11 +161,11 @@ pub(crate) fn every_setting_of_the_control_register() -> u64 {
         dst.resize(packed_len(case.to, len), 0);
         for backend in available_backends() {
             let plan = case.plan(backend);
-            for setting in control::settings() {
+            for setting in control_register::settings() {
                 dst.fill(0xa5);
-                let after = with_control_register(setting, || case.run(&plan, len, src, &mut dst));
+                let after = control_register::with(setting, || case.run(&plan, len, src, &mut dst));
                 casts += 1;
-                let how = || format!("{backend:?} with the control register {setting:#x}");
+                let how = || format!("{backend:?} with the control register {setting}");
                 case.check(0, len, &dst, how);
                 assert_eq!(after, setting, "{} -> {}, {}", case.from.name(), case.to.name(), how());
             }

@@ -1,21 +1,28 @@
-//! Code that the tests share: the oracle's types and settings as the library's, and casts on every backend.
-#![allow(dead_code, reason = "each test binary uses its own part")]
+//! The library under test: the oracle's types and settings as the library's, casts on every backend, and the checks that
+//! several programs make. Only this module and those below it use the library.
 
+pub mod cases;
+#[cfg(any(target_arch = "x86", target_arch = "x86_64", target_arch = "aarch64"))]
+pub mod control_register;
+pub mod guarded;
+pub mod scalar;
+pub mod values;
+
+use crate::packing::{pack, unpack};
+use crate::{Rules, Ty};
 use onnx_cast::{Backend, Cast, CastOptions, DataType, Plan, RoundMode, TensorView};
-use testkit::packing::{pack, unpack};
-use testkit::{Rules, Ty};
 
 /// The library's type for a type of the oracle.
-pub(crate) fn data_type(ty: Ty) -> DataType {
+pub fn data_type(ty: Ty) -> DataType {
     DataType::from_onnx(ty.code().into()).expect("a type number of ONNX's")
 }
 
 /// The options for the oracle's settings: the version as opset, and only the attributes that it defines.
-pub(crate) fn options(rules: &Rules, backend: Backend) -> CastOptions {
+pub fn options(rules: &Rules, backend: Backend) -> CastOptions {
     let round_mode = match rules.round_mode {
-        testkit::RoundMode::Up => RoundMode::Up,
-        testkit::RoundMode::Down => RoundMode::Down,
-        testkit::RoundMode::Nearest => RoundMode::Nearest,
+        crate::RoundMode::Up => RoundMode::Up,
+        crate::RoundMode::Down => RoundMode::Down,
+        crate::RoundMode::Nearest => RoundMode::Nearest,
     };
     CastOptions::new()
         .opset(rules.opset_version.into())
@@ -25,13 +32,13 @@ pub(crate) fn options(rules: &Rules, backend: Backend) -> CastOptions {
 }
 
 /// A cast planned on a backend.
-pub(crate) fn plan(from: Ty, to: Ty, rules: &Rules, backend: Backend) -> Plan {
+pub fn plan(from: Ty, to: Ty, rules: &Rules, backend: Backend) -> Plan {
     let cast = Cast::new(data_type(to), &options(rules, backend)).expect("a version that takes the target");
     cast.plan(data_type(from)).expect("a version that takes the source")
 }
 
 /// Casts packed elements into `out`, which is overwritten.
-pub(crate) fn run(plan: &Plan, count: usize, bytes: &[u8], out: &mut Vec<u8>) {
+pub fn run(plan: &Plan, count: usize, bytes: &[u8], out: &mut Vec<u8>) {
     out.clear();
     // Not zero, so that an unwritten byte is detected.
     out.resize(plan.target_type().byte_len(count).expect("a length that fits"), 0xa5);
@@ -41,7 +48,7 @@ pub(crate) fn run(plan: &Plan, count: usize, bytes: &[u8], out: &mut Vec<u8>) {
 }
 
 /// Casts bit patterns and compares each with the expected one.
-pub(crate) fn check(from: Ty, to: Ty, rules: &Rules, backend: Backend, values: &[u64], want: &[u64]) {
+pub fn check(from: Ty, to: Ty, rules: &Rules, backend: Backend, values: &[u64], want: &[u64]) {
     let mut out = Vec::new();
     run(&plan(from, to, rules, backend), values.len(), &pack(from, values), &mut out);
     if out == pack(to, want) {

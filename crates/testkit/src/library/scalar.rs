@@ -1,11 +1,10 @@
 //! The scalar cast of bit patterns between types chosen at run time.
-#![allow(dead_code, reason = "each program uses its own part")]
 
 use onnx_cast::scalar::cast_one;
 use onnx_cast::*;
 
 /// The scalar cast of bit patterns, with the Rust types of the pair.
-pub(crate) fn scalar_cast(from: DataType, to: DataType, rules: &scalar::Rules, values: &[u64]) -> Vec<u64> {
+pub fn scalar_cast(from: DataType, to: DataType, rules: &scalar::Rules, values: &[u64]) -> Vec<u64> {
     fn cast<S: scalar::Widen, D: scalar::Narrow>(values: &[u64], rules: &scalar::Rules) -> Vec<u64> {
         let one = |&bits: &u64| cast_one::<S, D>(S::from_bits(Word::from_u64(bits)), rules).to_bits().to_u64();
         values.iter().map(one).collect()
@@ -33,7 +32,7 @@ pub(crate) fn scalar_cast(from: DataType, to: DataType, rules: &scalar::Rules, v
 }
 
 /// The ONNX types of the list of Rust types, in its order.
-pub(crate) fn rust_types() -> Vec<DataType> {
+pub fn rust_types() -> Vec<DataType> {
     macro_rules! list {
         ($($ty:ty)*) => { vec![$(<$ty>::DATA_TYPE),*] };
     }
