@@ -1,5 +1,5 @@
 //! The checks of `tests/kernels.rs` and `tests/exhaustive.rs` as a single-threaded program for emulated processors.
-//! `scripts/emulated.sh` builds and runs it. It stops at the first difference.
+//! `scripts/proofs/emulated.sh` builds and runs it. It stops at the first difference.
 
 use std::time::Instant;
 use testkit::library::{cases, values};

@@ -1,6 +1,6 @@
-// Runs a WebAssembly program that was built for WASI (wasm32-wasip1), as cargo's runner: scripts/emulated.sh uses it.
+// Runs a WebAssembly program that was built for WASI (wasm32-wasip1), as cargo's runner: scripts/proofs/emulated.sh uses it.
 //
-//   node --no-warnings scripts/wasi.mjs PROGRAM [ARGUMENT ...]
+//   node --no-warnings scripts/proofs/wasi.mjs PROGRAM [ARGUMENT ...]
 //
 // The program gets the arguments, the environment, the standard streams, and of the file system this repository and the
 // current directory.

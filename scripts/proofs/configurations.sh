@@ -3,12 +3,12 @@
 # combination of features, each backend of this machine, the oldest Rust, other processors. Prints how many tests passed in each,
 # and ends with 1 where one fails or cannot be had here. Not part of the test run.
 #
-#   bash scripts/configurations.sh                                    # all of them
-#   bash scripts/configurations.sh features backends                  # some
+#   bash scripts/proofs/configurations.sh                                    # all of them
+#   bash scripts/proofs/configurations.sh features backends                  # some
 #
-# debug, release, features, backends, oldest, i686, aarch64, s390x, wasm32: the last four with what scripts/emulated.sh asks for.
+# debug, release, features, backends, oldest, i686, aarch64, s390x, wasm32: the last four with what scripts/proofs/emulated.sh asks for.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 rows=()
@@ -70,12 +70,12 @@ oldest() {
 }
 
 other_processor() {
-    check "$1, every backend" bash scripts/emulated.sh "$1"
+    check "$1, every backend" bash scripts/proofs/emulated.sh "$1"
 }
 
 i686() {
     other_processor i686
-    check "i686" bash scripts/emulated.sh i686 test "${tests[@]}"
+    check "i686" bash scripts/proofs/emulated.sh i686 test "${tests[@]}"
 }
 
 # Some tests of the file crate read files of other packages, which this makes.
@@ -87,7 +87,7 @@ for what in "$@"; do
     debug | release | features | backends | oldest | i686) "$what" ;;
     aarch64 | s390x | wasm32) other_processor "$what" ;;
     *)
-        echo "usage: scripts/configurations.sh [debug | release | features | backends | oldest | i686 | aarch64 | s390x | wasm32] ..." >&2
+        echo "usage: scripts/proofs/configurations.sh [debug | release | features | backends | oldest | i686 | aarch64 | s390x | wasm32] ..." >&2
         exit 2
         ;;
     esac

@@ -20,7 +20,7 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 FUZZ = ROOT / "fuzz"
 TARGETS = sorted(path.stem for path in (FUZZ / "fuzz_targets").glob("*.rs"))
 CORPUS = FUZZ / "corpus"
@@ -128,7 +128,7 @@ def main():
     if args.record:
         commit = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, capture_output=True, text=True)
         note = f" {args.note}." if args.note else ""
-        head = (f"\n## {datetime.date.today()}\n\n`scripts/fuzz.py --minutes {args.minutes:g} --jobs {args.jobs}`, "
+        head = (f"\n## {datetime.date.today()}\n\n`scripts/proofs/fuzz.py --minutes {args.minutes:g} --jobs {args.jobs}`, "
                 f"{platform.system()}, {os.cpu_count()} cores, at commit {commit.stdout.strip()}.{note}\n\n"
                 "Minutes are the clock's and the processor's; executions a second are of the processor's.\n\n"
                 "| target | minutes | of a processor | executions | a second | edges | inputs | failures |\n"

@@ -2,16 +2,16 @@
 # Looks for accesses to memory that is not there, not set or not guarded, with tools that watch every one. Not part of the
 # test run; from minutes to an hour each.
 #
-#   bash scripts/sanitizers.sh                   # all of them
-#   bash scripts/sanitizers.sh address           # AddressSanitizer: the tests of the library, the file crate, the C interface
-#   bash scripts/sanitizers.sh thread            # ThreadSanitizer: 64 threads at once, tensors cut among a pool
-#   bash scripts/sanitizers.sh miri              # Miri: operators, views, packing and the portable backend; the edge of C
+#   bash scripts/proofs/sanitizers.sh                   # all of them
+#   bash scripts/proofs/sanitizers.sh address           # AddressSanitizer: the tests of the library, the file crate, the C interface
+#   bash scripts/proofs/sanitizers.sh thread            # ThreadSanitizer: 64 threads at once, tensors cut among a pool
+#   bash scripts/proofs/sanitizers.sh miri              # Miri: operators, views, packing and the portable backend; the edge of C
 #
 # The sanitizers are first shown a mistake of their kind, which they must report. They are unstable options of rustc, which a stable one
 # takes with RUSTC_BOOTSTRAP. ThreadSanitizer has to see the locks of the standard library, which is therefore built with it:
 # that needs its sources, `rustup component add rust-src`.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 target=$(rustc -vV | sed -n 's/^host: //p')
 built=${CARGO_TARGET_DIR:-$PWD/target}
@@ -29,7 +29,7 @@ must_report() {
         -o "$scratch/mistake" -
     if "$scratch/mistake" >"$scratch/log" 2>&1 || ! grep -q "$report" "$scratch/log"; then
         cat "$scratch/log"
-        echo "scripts/sanitizers.sh: $sanitizer did not report the mistake that it was shown" >&2
+        echo "scripts/proofs/sanitizers.sh: $sanitizer did not report the mistake that it was shown" >&2
         return 1
     fi
     echo "shown a mistake, it says: $(grep -m 1 -o "$report.*" "$scratch/log" | cut -c 1-80)"
@@ -66,7 +66,7 @@ RUST
 
 thread() {
     if [ ! -d "$(rustc --print sysroot)/lib/rustlib/src/rust/library" ]; then
-        echo "scripts/sanitizers.sh: thread needs the sources of the standard library: rustup component add rust-src" >&2
+        echo "scripts/proofs/sanitizers.sh: thread needs the sources of the standard library: rustup component add rust-src" >&2
         return 2
     fi
     must_report thread "ThreadSanitizer: data race" <<'RUST'
@@ -83,7 +83,7 @@ RUST
 miri() {
     local toolchain=${MIRI_TOOLCHAIN:-nightly}
     if ! cargo "+$toolchain" miri --version; then
-        echo "scripts/sanitizers.sh: miri needs: rustup toolchain install nightly --profile minimal --component miri,rust-src" >&2
+        echo "scripts/proofs/sanitizers.sh: miri needs: rustup toolchain install nightly --profile minimal --component miri,rust-src" >&2
         return 2
     fi
     # The clock, and the folders of tests.
@@ -101,7 +101,7 @@ for what in "$@"; do
         "$what"
         ;;
     *)
-        echo "usage: scripts/sanitizers.sh [address] [thread] [miri]" >&2
+        echo "usage: scripts/proofs/sanitizers.sh [address] [thread] [miri]" >&2
         exit 2
         ;;
     esac

@@ -17,7 +17,7 @@ import numpy as np
 import onnx
 from safetensors.numpy import load_file
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 COMMAND = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "onnx-cast"
 CHECKPOINT = ROOT / ".cache" / "checkpoints" / "all-MiniLM-L6-v2.safetensors"
 MAGIKA = Path(sysconfig.get_path("purelib")) / "magika" / "models" / "standard_v3_3" / "model.onnx"
@@ -42,7 +42,7 @@ def same(what, got, want, tolerance=0.0):
     else:
         good = abs(got - want) <= tolerance * abs(want)
     if not good:
-        sys.exit(f"check_report: {what}: {got}, want {want}")
+        sys.exit(f"report: {what}: {got}, want {want}")
 
 
 def check_candidate(what, found, name, values, powers, first, length):
@@ -102,10 +102,10 @@ def check_file(path, tensors):
     arguments = [COMMAND, "report", path, "--to", ",".join(TYPES), "--json"]
     done = subprocess.run(arguments, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if done.returncode:
-        sys.exit(f"check_report: {path}: {done.stderr}")
+        sys.exit(f"report: {path}: {done.stderr}")
     report = json.loads(done.stdout)
     if {tensor["name"] for tensor in report["tensors"]} != set(tensors):
-        sys.exit(f"check_report: {path}: other tensors than numpy sees")
+        sys.exit(f"report: {path}: other tensors than numpy sees")
     for tensor in report["tensors"]:
         check_tensor(tensor, tensors[tensor["name"]])
     print(f"  {path.name}: {len(tensors)} tensors in {len(TYPES)} types")
@@ -114,11 +114,11 @@ def check_file(path, tensors):
 def main():
     for path in (COMMAND, CHECKPOINT, MAGIKA):
         if not path.exists():
-            sys.exit(f"check_report: {path} is missing: run `bash scripts/test.sh`")
+            sys.exit(f"report: {path} is missing: run `bash scripts/test.sh`")
     check_file(CHECKPOINT, {name: one for name, one in load_file(CHECKPOINT).items() if one.dtype == np.float32})
     constants = {one.name: onnx.numpy_helper.to_array(one) for one in onnx.load(MAGIKA).graph.initializer}
     check_file(MAGIKA, {name: one for name, one in constants.items() if one.dtype == np.float32 and one.size >= 256})
-    print(f"check_report: {checks} figures agree with numpy's")
+    print(f"report: {checks} figures agree with numpy's")
 
 
 if __name__ == "__main__":

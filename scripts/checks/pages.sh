@@ -4,7 +4,7 @@
 # installed (scripts/install_python_package.py), node, npm and Chromium (Debian: apt-get install chromium; elsewhere CHROMIUM
 # names it). Not part of the test run: the browser is larger than everything else together.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 folder=$PWD/.cache/report
 command=${CARGO_TARGET_DIR:-target}/release/onnx-cast
@@ -34,4 +34,4 @@ END
 "$command" report "$folder/many.safetensors" --to float16,float8e4m3fn --html "$folder/many.html" --quiet >"$folder/many.txt"
 # A heading, and a line for each type.
 types=$(($(wc -l <"$folder/explain-all.txt") - 1))
-node scripts/check_report.mjs "$folder" "$types"
+node scripts/checks/pages.mjs "$folder" "$types"

@@ -14,10 +14,10 @@ from pathlib import Path
 import onnx
 
 OPERATORS = ("Cast", "CastLike", "BitCast")
-FILE = Path(__file__).resolve().parent.parent / "crates" / "onnx-cast" / "tests" / "data" / "onnx_schemas.txt"
+FILE = Path(__file__).resolve().parents[2] / "crates" / "onnx-cast" / "tests" / "data" / "onnx_schemas.txt"
 HEAD = """\
 # What the onnx package says of its element types and of Cast, CastLike and BitCast.
-# Written by scripts/onnx_schemas.py from onnx {version}; not to be edited.
+# Written by scripts/checks/onnx_schemas.py from onnx {version}; not to be edited.
 """
 
 
@@ -70,7 +70,7 @@ def main():
         # An older onnx knows fewer types and versions; what it knows must be in the file.
         same = committed[0].startswith(now[0]) and set(now[1:]) <= set(committed[1:])
     if not same:
-        sys.exit(f"{FILE} is not what onnx {onnx.__version__} says: run scripts/onnx_schemas.py and look at the change")
+        sys.exit(f"{FILE} is not what onnx {onnx.__version__} says: run scripts/checks/onnx_schemas.py and look at the change")
     print(f"{FILE.name} agrees with onnx {onnx.__version__} ({len(now) - 1} operator versions)")
 
 

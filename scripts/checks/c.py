@@ -18,7 +18,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 TESTS = ROOT / "crates" / "onnx-cast-capi" / "tests" / "c"
 EXAMPLES = ROOT / "examples" / "c"
 BENCH = ROOT / "crates" / "onnx-cast-capi" / "benches" / "overhead.c"

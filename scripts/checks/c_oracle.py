@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "crates" / "testkit" / "python"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "crates" / "testkit" / "python"))
 from oracle_table import blocks  # noqa: E402
 
 CANARY = 0xA5

@@ -2,17 +2,17 @@
 # What comes with this project, and whether what is built from it is always the same. Not part of the test run: it installs
 # tools, and builds the command twice.
 #
-#   bash scripts/supply_chain.sh                 # all of it
-#   bash scripts/supply_chain.sh deny            # cargo-deny: licences, duplicates, sources
-#   bash scripts/supply_chain.sh advisories      # cargo-deny and cargo-audit: what is known against the crates
-#   bash scripts/supply_chain.sh reproducible    # the command built in two folders: the same bytes?
-#   bash scripts/supply_chain.sh sbom [FOLDER]   # bills of materials of what is shipped, CycloneDX 1.5
+#   bash scripts/proofs/supply_chain.sh                 # all of it
+#   bash scripts/proofs/supply_chain.sh deny            # cargo-deny: licences, duplicates, sources
+#   bash scripts/proofs/supply_chain.sh advisories      # cargo-deny and cargo-audit: what is known against the crates
+#   bash scripts/proofs/supply_chain.sh reproducible    # the command built in two folders: the same bytes?
+#   bash scripts/proofs/supply_chain.sh sbom [FOLDER]   # bills of materials of what is shipped, CycloneDX 1.5
 #
 # Advisories come from a git repository. Where that is not to be had, `advisories` fails and says so; a whole run goes on, and
 # says at its end that they were not checked. The tools are taken from the path, or fetched from crates.io and built into
 # .cache/tools.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 root=$PWD
 export PATH="$root/.cache/tools/bin:$PATH"
 manifests=(Cargo.toml bindings/python/Cargo.toml)
@@ -128,7 +128,7 @@ all)
 deny | advisories | reproducible) "$1" ;;
 sbom) sbom "${2:-}" ;;
 *)
-    echo "usage: scripts/supply_chain.sh [deny | advisories | reproducible | sbom [FOLDER]]" >&2
+    echo "usage: scripts/proofs/supply_chain.sh [deny | advisories | reproducible | sbom [FOLDER]]" >&2
     exit 2
     ;;
 esac

@@ -31,7 +31,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 from safetensors.numpy import save_file
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 COMMAND = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "onnx-cast"
 
 
@@ -271,7 +271,7 @@ def judge(case, what, status, said, seen):
 def compiled(folder):
     """The library that makes calls fail, if there is a compiler."""
     library = folder / "faults.so"
-    command = [os.environ.get("CC", "cc"), "-O1", "-shared", "-fPIC", "-o", library, ROOT / "scripts" / "faults.c", "-ldl"]
+    command = [os.environ.get("CC", "cc"), "-O1", "-shared", "-fPIC", "-o", library, ROOT / "scripts" / "proofs" / "faults.c", "-ldl"]
     try:
         subprocess.run(command, check=True)
     except OSError:
@@ -378,7 +378,7 @@ def main():
     print(f"every file was what it was or what it should become ({minutes:.1f} minutes, seed {seed})")
     if args.record:
         commit = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, capture_output=True, text=True)
-        head = (f"\n## {datetime.date.today()}\n\n`scripts/faults.py --kills {args.kills} --seed {seed}`, {minutes:.1f} minutes, "
+        head = (f"\n## {datetime.date.today()}\n\n`scripts/proofs/faults.py --kills {args.kills} --seed {seed}`, {minutes:.1f} minutes, "
                 f"{platform.system()}, at commit {commit.stdout.strip()}.\n\n| fault | case | outcomes |\n|---|---|---|\n")
         with open(args.record, "a") as out:
             out.write(head + "\n".join(rows) + "\n")

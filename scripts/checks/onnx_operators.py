@@ -16,17 +16,17 @@ from pathlib import Path
 
 import onnx
 
-FILE = Path(__file__).resolve().parent.parent / "crates" / "onnx-cast-file" / "src" / "rewrite" / "operators.txt"
+FILE = Path(__file__).resolve().parents[2] / "crates" / "onnx-cast-file" / "src" / "rewrite" / "operators.txt"
 HEAD = """\
 # The versions of ONNX's operators; `=`: as the one before, but for more element types.
-# Written by scripts/onnx_operators.py from onnx {version}; not to be edited.
+# Written by scripts/checks/onnx_operators.py from onnx {version}; not to be edited.
 """
 
 
 IR_FILE = FILE.with_name("ir_versions.txt")
 IR_HEAD = """\
 # The opsets of ONNX's own domain, and the version of the model format (ir_version) that came with each or was there.
-# Written by scripts/onnx_operators.py from onnx {version}; not to be edited.
+# Written by scripts/checks/onnx_operators.py from onnx {version}; not to be edited.
 """
 
 
@@ -103,7 +103,7 @@ def main():
         same = all(known.get(name, [])[: len(old)] == old for name, old in map(versions, now))
         same = same and committed_ir[: len(now_ir)] == now_ir
     if not same:
-        sys.exit(f"{FILE} is not what onnx {onnx.__version__} says: run scripts/onnx_operators.py and look at the change")
+        sys.exit(f"{FILE} is not what onnx {onnx.__version__} says: run scripts/checks/onnx_operators.py and look at the change")
     print(f"{FILE.name} agrees with onnx {onnx.__version__} ({len(now)} operators, {len(now_ir)} opsets)")
 
 

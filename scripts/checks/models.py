@@ -22,7 +22,7 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 COMMAND = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "onnx-cast"
 SITE = Path(sysconfig.get_path("purelib"))
 MAGIKA = SITE / "magika" / "models" / "standard_v3_3" / "model.onnx"
@@ -44,7 +44,7 @@ checks = 0
 
 
 def fail(text):
-    sys.exit(f"check_models: {text}")
+    sys.exit(f"models: {text}")
 
 
 def run(*arguments):

@@ -3,18 +3,18 @@
 # (crates/onnx-cast/examples/emulated.rs), cross-compiled and run by QEMU, by node, or by this processor where it can. Not
 # part of the test run.
 #
-#   bash scripts/emulated.sh aarch64              # NEON and portable
-#   bash scripts/emulated.sh s390x                # portable, where the first byte is the most significant one
-#   bash scripts/emulated.sh i686                 # portable, where sizes have 32 bits; on x86-64, which runs it itself
-#   bash scripts/emulated.sh wasm32               # WebAssembly in node, built without simd128 and then with it
-#   bash scripts/emulated.sh --install aarch64    # install first what is missing (as root, with apt and rustup)
-#   bash scripts/emulated.sh --build-std s390x    # build Rust's library from its sources, where rustup has none built
-#   bash scripts/emulated.sh s390x test -p onnx-cast --test ops    # another command of cargo's for that processor
+#   bash scripts/proofs/emulated.sh aarch64              # NEON and portable
+#   bash scripts/proofs/emulated.sh s390x                # portable, where the first byte is the most significant one
+#   bash scripts/proofs/emulated.sh i686                 # portable, where sizes have 32 bits; on x86-64, which runs it itself
+#   bash scripts/proofs/emulated.sh wasm32               # WebAssembly in node, built without simd128 and then with it
+#   bash scripts/proofs/emulated.sh --install aarch64    # install first what is missing (as root, with apt and rustup)
+#   bash scripts/proofs/emulated.sh --build-std s390x    # build Rust's library from its sources, where rustup has none built
+#   bash scripts/proofs/emulated.sh s390x test -p onnx-cast --test ops    # another command of cargo's for that processor
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 usage() {
-    echo "usage: scripts/emulated.sh [--install] [--build-std] aarch64|i686|s390x|wasm32 [COMMAND OF CARGO'S ...]" >&2
+    echo "usage: scripts/proofs/emulated.sh [--install] [--build-std] aarch64|i686|s390x|wasm32 [COMMAND OF CARGO'S ...]" >&2
     exit 2
 }
 
@@ -47,7 +47,7 @@ case $processor in
         target=wasm32-wasip1
         compiler=
         packages=()
-        runner=(node --no-warnings "$PWD/scripts/wasi.mjs")
+        runner=(node --no-warnings "$PWD/scripts/proofs/wasi.mjs")
         # A module that has vector instructions is refused where they are not known, so they are chosen when it is built.
         builds=("" "-C target-feature=+simd128")
         ;;

@@ -1,4 +1,4 @@
-/* Faults of files for scripts/faults.py, loaded before the C library: calls that read and write are cut short or interrupted at
+/* Faults of files for scripts/proofs/faults.py, loaded before the C library: calls that read and write are cut short or interrupted at
    random, which the system may do at any time, or one of them fails. FAULTS is the seed of the former, READ_FAILS or
    WRITE_FAILS the number of the call that fails, with an error of the device or a full disk. How many there were goes to the
    file that COUNTED names. Standard streams are left alone. */

@@ -2,15 +2,15 @@
 # Runs the tests under valgrind's memcheck, which sees what is read and was never written, and every access to memory that is not
 # there, no longer there, or lost. Not part of the test run; a part takes minutes, or half an hour.
 #
-#   bash scripts/memcheck.sh                     # all parts
-#   bash scripts/memcheck.sh library             # the tests of crates/onnx-cast, on the portable and the AVX2 backend
-#   bash scripts/memcheck.sh files               # the tests of crates/onnx-cast-file
-#   bash scripts/memcheck.sh c                   # programs in C and C++ around the C interface (scripts/check_c.py)
-#   bash scripts/memcheck.sh python              # the Python package's tests, where scripts/test.sh has installed it
+#   bash scripts/proofs/memcheck.sh                     # all parts
+#   bash scripts/proofs/memcheck.sh library             # the tests of crates/onnx-cast, on the portable and the AVX2 backend
+#   bash scripts/proofs/memcheck.sh files               # the tests of crates/onnx-cast-file
+#   bash scripts/proofs/memcheck.sh c                   # programs in C and C++ around the C interface (scripts/checks/c.py)
+#   bash scripts/proofs/memcheck.sh python              # the Python package's tests, where scripts/test.sh has installed it
 #
 # Needs valgrind. It has no AVX-512, and tells the program so.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 # Threads of ours wait for each other: without fair scheduling one may wait for minutes.
 valgrind=(valgrind --quiet --fair-sched=yes)
@@ -62,7 +62,7 @@ library() { tests_of onnx-cast; }
 
 files() { tests_of onnx-cast-file; }
 
-c() { .venv/bin/python scripts/check_c.py; }
+c() { .venv/bin/python scripts/checks/c.py; }
 
 # Python and numpy have errors of their own, on purpose: those count that have a frame of the package's. PyO3 keeps the members of
 # a class, which is made once, where memcheck takes them for lost; that these are found tells that it sees the package. Left
@@ -103,7 +103,7 @@ for part in "$@"; do
     case $part in
     library | files | c | python) "$part" ;;
     *)
-        echo "usage: scripts/memcheck.sh [library] [files] [c] [python]" >&2
+        echo "usage: scripts/proofs/memcheck.sh [library] [files] [c] [python]" >&2
         exit 2
         ;;
     esac

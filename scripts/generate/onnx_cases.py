@@ -15,7 +15,7 @@ import onnx
 from onnx import numpy_helper
 from onnx.backend.test.case import node as node_cases
 
-OUT = Path(__file__).resolve().parent.parent / ".cache" / "onnx-cases" / onnx.__version__
+OUT = Path(__file__).resolve().parents[2] / ".cache" / "onnx-cases" / onnx.__version__
 COUNTS = {"test_cast_": 60, "test_castlike_": 112, "test_bitcast_": 10}
 
 
