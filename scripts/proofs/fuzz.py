@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Fuzzes what reads files and what computes: `crates/fuzz-targets` under libFuzzer and AddressSanitizer (docs/fuzzing.md).
+"""Fuzzes what reads files and what computes: `fuzz/targets` under libFuzzer and AddressSanitizer (docs/fuzzing.md).
 
-Installs cargo-fuzz into `.cache/`, builds all targets once, and runs each for N minutes, or those that are named. What they
-find on the way is kept in `.cache/fuzz/corpus/`, what fails in `fuzz/artifacts/`. Any toolchain does: a stable one is told
+Installs cargo-fuzz into `.cache/`, builds all targets once, unpacks the corpus into `.cache/fuzz/kept/`, and runs each target
+for N minutes, or those that are named. What they find on the way is kept in `.cache/fuzz/corpus/`, what fails in
+`fuzz/artifacts/`. --minimise packs the best of it into `fuzz/corpus/TARGET.zip` instead. Any toolchain does: a stable one is told
 by RUSTC_BOOTSTRAP to take the options that cargo-fuzz gives. Needs a C++ compiler.
 
 Usage: fuzz.py [--minutes N] [--jobs N] [--record FILE [--note TEXT]] [--minimise] [TARGET ...]
@@ -22,9 +23,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 FUZZ = ROOT / "fuzz"
+sys.path.insert(0, str(FUZZ))
+
+import archive  # noqa: E402 (it lies in another folder)
+
 TARGETS = sorted(path.stem for path in (FUZZ / "fuzz_targets").glob("*.rs"))
-CORPUS = FUZZ / "corpus"
-# What was found on this machine; what is worth keeping comes into CORPUS by --minimise.
+# The corpus of the repository, unpacked.
+KEPT = ROOT / ".cache" / "fuzz" / "kept"
+# What was found on this machine; what is worth keeping comes into the corpus by --minimise.
 FOUND = ROOT / ".cache" / "fuzz" / "corpus"
 SEEDS = ROOT / ".cache" / "fuzz" / "seeds"
 CARGO_FUZZ = ROOT / ".cache" / "cargo-fuzz"
@@ -54,7 +60,7 @@ def binary(target):
 def folders(target):
     """Where inputs are: the first is where new ones go."""
     (FOUND / target).mkdir(parents=True, exist_ok=True)
-    return [folder for folder in (FOUND / target, CORPUS / target, SEEDS / target) if folder.is_dir()]
+    return [folder for folder in (FOUND / target, KEPT / target, SEEDS / target) if folder.is_dir()]
 
 
 def run(target, arguments, log):
@@ -90,21 +96,30 @@ def fuzz(target, minutes):
     return row, not failed
 
 
+def unpack(target):
+    shutil.rmtree(KEPT / target, ignore_errors=True)
+    archive.unpack(target, KEPT / target)
+
+
 def minimise(target):
-    """Takes into the repository's corpus the fewest inputs that reach what all of them reach, the shortest first."""
+    """Packs into the repository's corpus the fewest inputs that reach what all of them reach, the shortest first."""
+    kept = {name: data for name, data in archive.read(target).items() if archive.is_named(name, data)}
     with tempfile.TemporaryDirectory(dir=ROOT / ".cache") as folder:
         log = FOUND.parent / f"{target}.merge.log"
         if run(target, ["-set_cover_merge=1", f"-max_len={KEPT_LEN}", folder, *folders(target)], log)[0]:
             sys.exit(f"fuzz: {target} cannot be minimised: see {log}")
-        shutil.rmtree(CORPUS / target, ignore_errors=True)
-        (CORPUS / target).mkdir(parents=True)
-        left = KEPT_BYTES
+        left = KEPT_BYTES - sum(map(len, kept.values()))
         for path in sorted(Path(folder).iterdir(), key=lambda path: (path.stat().st_size, path.name)):
-            left -= path.stat().st_size
+            data = path.read_bytes()
+            # libFuzzer does not notice that a disk is full.
+            if archive.is_named(archive.short(path.name, data), data):
+                sys.exit(f"fuzz: {path}: not the input that its name is the SHA-1 of: is there room in .cache?")
+            left -= len(data)
             if left < 0:
                 break
-            shutil.copy(path, CORPUS / target / path.name)
-    print(f"{target}: {len(list((CORPUS / target).iterdir()))} inputs", flush=True)
+            kept[archive.short(path.name, data)] = data
+    archive.pack(target, kept)
+    print(f"{target}: {len(kept)} inputs", flush=True)
 
 
 def main():
@@ -120,6 +135,8 @@ def main():
         parser.error(f"no target {', '.join(sorted(unknown))} (want {', '.join(TARGETS)})")
     targets = args.targets or TARGETS
     build()
+    for target in targets:
+        unpack(target)
     with ThreadPoolExecutor(args.jobs) as pool:
         if args.minimise:
             list(pool.map(minimise, targets))

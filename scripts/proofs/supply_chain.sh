@@ -96,9 +96,9 @@ sbom() {
         cargo cyclonedx --manifest-path "$manifest" --format json --spec-version 1.5 --no-build-deps \
             --override-filename bom.cdx --quiet
     done
-    for file in crates/*/bom.cdx.json xtask/bom.cdx.json bindings/python/bom.cdx.json; do
+    for file in crates/*/bom.cdx.json fuzz/targets/bom.cdx.json xtask/bom.cdx.json bindings/python/bom.cdx.json; do
         case $file in
-        crates/testkit/* | crates/fuzz-targets/* | xtask/*) rm "$file" ;;
+        crates/testkit/* | fuzz/* | xtask/*) rm "$file" ;;
         bindings/*) mv "$file" "$folder/onnx-cast-python.cdx.json" ;;
         *) mv "$file" "$folder/$(basename "$(dirname "$file")").cdx.json" ;;
         esac

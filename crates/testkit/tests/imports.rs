@@ -24,7 +24,7 @@ fn crates() -> Vec<String> {
     let entries = std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let mut names: Vec<String> = entries
         .map(|entry| format!("crates/{}", entry.expect("an entry").file_name().to_string_lossy()))
-        .chain(["bindings/python".to_owned(), "xtask".to_owned()])
+        .chain(["bindings/python", "fuzz/targets", "xtask"].map(str::to_owned))
         .filter(|name| root().join(name).join("src").is_dir())
         .collect();
     names.sort();
