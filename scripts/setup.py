@@ -22,7 +22,7 @@ CACHE = ROOT / ".cache"
 # What options add to `.venv`, pinned likewise.
 EXTRA = {
     "--ray": SCRIPTS / "requirements-ray.txt",
-    "--torch": ROOT / "bench-record" / "peers" / "requirements-torch.txt",
+    "--torch": ROOT / "bench" / "peers" / "requirements-torch.txt",
 }
 PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 

@@ -51,14 +51,14 @@ stage "facts from onnx, newest" env PYTHONPATH=.cache/onnx-newest "$python" scri
 stage "operators of onnx, older" "$python" scripts/checks/onnx_operators.py --check
 stage "operators of onnx, newest" env PYTHONPATH=.cache/onnx-newest "$python" scripts/checks/onnx_operators.py --check
 stage "format" cargo fmt --all --check
-stage "format of the peers' crate" cargo fmt --manifest-path bench-record/peers/Cargo.toml --check
+stage "format of the peers' crate" cargo fmt --manifest-path bench/peers/Cargo.toml --check
 stage "format of the fuzzer's crate" cargo fmt --manifest-path fuzz/Cargo.toml --check
 stage "lints" cargo clippy --workspace --all-targets --locked -- -D warnings
 stage "build" cargo build --workspace --release --locked
 stage "tests" cargo test --workspace --locked --no-fail-fast
 stage "documentation" env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
 stage "the oracle against other packages" "$python" crates/testkit/python/check_oracle.py
-stage "the record of the peers" "$python" -m unittest discover --quiet bench-record/peers
+stage "the record of the peers" "$python" -m unittest discover --quiet bench/peers
 stage "files, as other packages read them" "$python" scripts/checks/files.py
 stage "files, as the newest onnx reads them" env PYTHONPATH=.cache/onnx-newest "$python" scripts/checks/files.py
 stage "models, as onnxruntime runs them" "$python" scripts/checks/models.py

@@ -9,14 +9,14 @@ use std::process::{Command, ExitCode};
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Options {
-    /// Options of bench-record/peers/peers.py
+    /// Options of bench/peers/peers.py
     #[arg(value_name = "OPTION", trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<OsString>,
 }
 
 /// Runs the script with its options.
 pub(crate) fn run(options: Options) -> Result<ExitCode, String> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bench-record/peers/peers.py");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bench/peers/peers.py");
     let mut python = Command::new(if cfg!(windows) { "python" } else { "python3" });
     let status = python.arg(&script).args(options.arguments).status();
     let status = status.map_err(|error| format!("{}: no Python 3.11 or newer to run it: {error}", script.display()))?;

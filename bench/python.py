@@ -2,7 +2,7 @@
 """Measures the Python package: beside torch's `.to`, beside the library as `onnx-cast bench` times it, and what a call costs.
 Usage: python.py COMMAND [--rounds N] [--record]; needs the package in this Python, and torch for its part.
 
-All in one process and in turn, medians of rounds; --record writes python.md and python.json beside this file.
+All in one process and in turn, medians of rounds; --record writes records/python.md and python.json.
 """
 
 import argparse
@@ -23,6 +23,7 @@ import numpy as np
 import onnx_cast
 
 HERE = Path(__file__).resolve().parent
+RECORDS = HERE.parent / "records"
 sys.path.insert(0, str(HERE / "peers"))
 
 from peers import machine  # noqa: E402
@@ -250,7 +251,7 @@ def main():
     told = {
         "date": str(date.today()),
         "machine": machine(),
-        "command": f"python bench-record/python.py target/release/onnx-cast --rounds {args.rounds} --record",
+        "command": f"python bench/python.py target/release/onnx-cast --rounds {args.rounds} --record",
         "threads": os.cpu_count(),
         "versions": versions,
         "torch": beside_torch(args.rounds),
@@ -264,8 +265,8 @@ def main():
     text = markdown(told)
     print(text)
     if args.record:
-        (HERE / "python.md").write_text(text)
-        (HERE / "python.json").write_text(lines_of(told))
+        (RECORDS / "python.md").write_text(text)
+        (RECORDS / "python.json").write_text(lines_of(told))
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ import setup  # noqa: E402 (it lies in another folder)
 
 VENV = setup.CACHE / "peers-venv"
 PYTHON = VENV / "bin" / "python"
-RECORD = HERE.parent
+RECORD = HERE.parent.parent / "records"
 LIBRARIES = ["numpy", "onnxruntime", "numkong", "half", "candle", "arrow"]
 # In memory, and in the cache next to the nearest.
 ELEMENTS = [16 << 20, 16 << 10]
@@ -58,7 +58,7 @@ def parse(arguments):
         metavar="NAME,...",
         help=f"only these: {', '.join(['torch', *LIBRARIES])}; not with --record",
     )
-    parser.add_argument("--record", action="store_true", help="keep the result in bench-record/peers.json and peers.md")
+    parser.add_argument("--record", action="store_true", help="keep the result in records/peers.json and peers.md")
     parser.add_argument("--readme", action="store_true", help="measure nothing; print README's table from the record")
     options = parser.parse_args(arguments)
     options.elements = options.elements or ELEMENTS

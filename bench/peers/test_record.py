@@ -1,4 +1,4 @@
-"""Is the record what was measured? `python3 -m unittest discover bench-record/peers`; no peer is needed."""
+"""Is the record what was measured? `python3 -m unittest discover bench/peers`; no peer is needed."""
 
 import math
 import re
