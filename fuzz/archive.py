@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """The corpus: an archive of inputs for each target, `fuzz/corpus/TARGET.zip`.
 
-An archive depends on its inputs alone: they are sorted by name, carry no times, and are not compressed, as git does that.
-An input that libFuzzer made is named by the SHA-1 of its bytes; one that was found by hand has a name of its own and is
-kept by --minimise. `fuzz/targets/tests/replay.rs` reads the archives.
+An archive depends on its inputs alone: they are sorted by name, carry no times, and are not compressed, as git does
+that. An input that libFuzzer made is named by the SHA-1 of its bytes; one that was found by hand has a name of its own
+and is kept by --minimise. `fuzz/targets/tests/replay.rs` reads the archives.
 
 Usage: archive.py unpack TARGET FOLDER    writes the inputs into a folder
        archive.py add TARGET FILE ...     adds inputs under the names of their files

@@ -1,5 +1,5 @@
-//! `cargo xtask dist`: what a program in C or C++ needs, in a folder and a tarball: the libraries, the header, files for
-//! pkg-config and CMake, the guide, the examples and the licences, ours and those of the crates that are linked in.
+//! `cargo xtask dist`: what a program in C or C++ needs, in a folder and a tarball: the libraries, the header, files
+//! for pkg-config and CMake, the guide, the examples and the licences, ours and those of the crates that are linked in.
 
 use clap::Args;
 use std::error::Error;

@@ -1,4 +1,5 @@
-//! Runs the script that measures the library beside its peers. It is in Python because most of the peers are Python packages.
+//! Runs the script that measures the library beside its peers. It is in Python because most of the peers are Python
+//! packages.
 
 use clap::Args;
 use std::ffi::OsString;

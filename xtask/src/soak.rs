@@ -1,6 +1,6 @@
-//! Randomised round trips in a loop, for hours: pairs, versions, attributes, shapes, lengths, places in memory, backends,
-//! threads, texts and files are drawn at random, and every result is held against the exact oracle, the scalar cast, or
-//! what it was made from.
+//! Randomised round trips in a loop, for hours: pairs, versions, attributes, shapes, lengths, places in memory,
+//! backends, threads, texts and files are drawn at random, and every result is held against the exact oracle, the
+//! scalar cast, or what it was made from.
 //!
 //! A round depends on the seed and its number alone, so that one that fails can be had again. What was compared is
 //! counted, and the memory of the process watched.
@@ -27,9 +27,10 @@ use testkit::generators::Rng;
 
 /// Cast random pairs, shapes, texts and files for hours, and compare each result
 ///
-/// Pairs, versions, attributes, shapes, lengths, addresses, backends, threads, texts and files are drawn at random. Each
-/// result is compared with the exact oracle, the scalar cast, or the values it was made from. The first difference is
-/// printed with the command that repeats its round, and ends the run with exit code 1. So does memory that has grown.
+/// Pairs, versions, attributes, shapes, lengths, addresses, backends, threads, texts and files are drawn at random.
+/// Each result is compared with the exact oracle, the scalar cast, or the values it was made from. The first difference
+/// is printed with the command that repeats its round, and ends the run with exit code 1. So does memory that has
+/// grown.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Stop after N minutes

@@ -1,5 +1,5 @@
-//! The library under test: the oracle's types and settings as the library's, casts on every backend, and the checks that
-//! several programs make. Only this module and those below it use the library.
+//! The library under test: the oracle's types and settings as the library's, casts on every backend, and the checks
+//! that several programs make. Only this module and those below it use the library.
 
 pub mod cases;
 #[cfg(any(target_arch = "x86", target_arch = "x86_64", target_arch = "aarch64"))]

@@ -1,8 +1,8 @@
 //! What is fuzzed, as functions of bytes that panic where something is wrong: no fuzzer is needed to call them.
 //!
-//! Two kinds: what reads files takes the bytes of one, so that a file that somebody has is an input; what computes takes a
-//! plan of a case from its first bytes and values from the rest. Whatever is read must give the same in memory and from a
-//! file, and survive being written; whatever is computed must be what another way gives.
+//! Two kinds: what reads files takes the bytes of one, so that a file that somebody has is an input; what computes
+//! takes a plan of a case from its first bytes and values from the rest. Whatever is read must give the same in memory
+//! and from a file, and survive being written; whatever is computed must be what another way gives.
 //!
 //! `docs/fuzzing.md` has the commands, and what they found.
 #![forbid(unsafe_code)]

@@ -1,5 +1,6 @@
-//! The folder in which targets read and write files, one for the process: in memory, where the system has that, since much
-//! of a run is files. A fuzzer that ends a process runs no destructors: it says in `TMPDIR` where the folder is to be.
+//! The folder in which targets read and write files, one for the process: in memory, where the system has that, since
+//! much of a run is files. A fuzzer that ends a process runs no destructors: it says in `TMPDIR` where the folder is to
+//! be.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
-//! The targets without a fuzzer: every input of the corpus, and a number of mutations of them, the same in every run. It
-//! finds what a change broke that the corpus, which a fuzzer made, reaches; a fuzzer finds more.
+//! The targets without a fuzzer: every input of the corpus, and a number of mutations of them, the same in every run.
+//! It finds what a change broke that the corpus, which a fuzzer made, reaches; a fuzzer finds more.
 //!
-//! `cargo test -p fuzz-targets -- [--runs N] [TARGET | FILE ...]`: N mutations for each target whose name has this in it, or each file
-//! once. An input that fails is kept in `fuzz/artifacts/`.
+//! `cargo test -p fuzz-targets -- [--runs N] [TARGET | FILE ...]`: N mutations for each target whose name has this in
+//! it, or each file once. An input that fails is kept in `fuzz/artifacts/`.
 
 use fuzz_targets::{TARGETS, Target};
 use std::collections::BTreeMap;

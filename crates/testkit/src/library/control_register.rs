@@ -40,8 +40,8 @@ mod platform {
 
     pub(super) fn set(value: u64) {
         let value = value as u32;
-        // SAFETY: the value is one of `settings` or what the register held, so no reserved bit is set. The only float arithmetic that runs under it is the library's,
-        // which is under test.
+        // SAFETY: the value is one of `settings` or what the register held, so no reserved bit is set. The only float
+        // arithmetic that runs under it is the library's, which is under test.
         unsafe { asm!("ldmxcsr [{}]", in(reg) &value, options(nostack, preserves_flags)) };
     }
 }
@@ -65,8 +65,8 @@ mod platform {
     }
 
     pub(super) fn set(value: u64) {
-        // SAFETY: the value is one of `settings` or what the register held, so no reserved bit is set. The only float arithmetic that runs under it is the library's,
-        // which is under test.
+        // SAFETY: the value is one of `settings` or what the register held, so no reserved bit is set. The only float
+        // arithmetic that runs under it is the library's, which is under test.
         unsafe { asm!("msr fpcr, {}", in(reg) value, options(nostack, preserves_flags)) };
     }
 }
