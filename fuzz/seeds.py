@@ -22,6 +22,9 @@ import onnx
 TYPES = [name for name in onnx.TensorProto.DataType.keys() if name != "UNDEFINED"]
 NUMERIC = sum(name not in ("STRING", "COMPLEX64", "COMPLEX128") for name in TYPES)
 
+# Of the tensors that go round, and whether they are written as plain `.npy`.
+SHAPES = [(1, [3, 4]), (0, []), (0, [0, 5]), (1, [7]), (0, [2, 1, 3, 2])]
+
 ROOT = Path(__file__).resolve().parent.parent
 FIXTURES = ROOT / "crates" / "onnx-cast-file" / "tests" / "fixtures"
 ONNX_CASES = ROOT / ".cache" / "onnx-cases"
@@ -31,7 +34,7 @@ MAGIKA = SITE / "magika" / "models" / "standard_v3_3" / "model.onnx"
 # A larger input slows the fuzzer more than it shows.
 MOST_BYTES = 4096
 
-# The order of `NAMES` in crates/fuzz-targets/src/command.rs.
+# The order of `NAMES` in fuzz/targets/src/command.rs.
 NAMES = ["x.pb", "x.npy", "x.npz", "x.safetensors", "x.onnx", "x.bin", "x.safetensors.index.json", "rules"]
 
 INDEX = {
@@ -213,7 +216,11 @@ def seeds() -> dict[str, list[bytes]]:
         "model_proto": [*models.values(), *cases, magika()],
         "npy": [*arrays.values(), *arrays_refused],
         "npz": archives(arrays),
-        "round_trip": [bytes([data_type, 1, 2, 3, 4, 4]) + b"name" + rng.randbytes(20) for data_type in range(len(TYPES))],
+        "round_trip": [
+            bytes([data_type, plain, len(shape), *shape, 4]) + b"name" + rng.randbytes(20)
+            for data_type in range(len(TYPES))
+            for plain, shape in SHAPES
+        ],
         "rules": [RULES.encode(), RULES.encode() + b"\0layer.0.q_proj.weight\nemb.x\nlayer.7.norm.bias", b"bf16\nnearest\noverflow"],
         "safetensors": [*files.values(), example()],
         "tensor_proto": [*tensors.values(), *tensors_refused, *outputs],

@@ -22,7 +22,7 @@ CACHE = ROOT / ".cache"
 # What options add to `.venv`, pinned likewise.
 EXTRA = {
     "--ray": SCRIPTS / "requirements-ray.txt",
-    "--torch": ROOT / "bench-record" / "peers" / "requirements-torch.txt",
+    "--torch": ROOT / "bench" / "peers" / "requirements-torch.txt",
 }
 PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 
@@ -71,8 +71,8 @@ def make_newest_onnx():
 
 def make_cases():
     shutil.rmtree(CACHE / "onnx-cases", ignore_errors=True)
-    run(PYTHON, SCRIPTS / "make_onnx_cases.py")
-    run(PYTHON, SCRIPTS / "make_onnx_cases.py", path=NEWEST_ONNX_DIR)
+    run(PYTHON, SCRIPTS / "generate" / "onnx_cases.py")
+    run(PYTHON, SCRIPTS / "generate" / "onnx_cases.py", path=NEWEST_ONNX_DIR)
 
 
 def add_packages(option):
@@ -108,7 +108,7 @@ def main():
     for option in sys.argv[1:]:
         add_packages(option)
     step(f"onnx {NEWEST_ONNX}", NEWEST_ONNX_DIR / "onnx-cast-setup", [python, NEWEST_ONNX], make_newest_onnx)
-    inputs = [requirements, NEWEST_ONNX, (SCRIPTS / "make_onnx_cases.py").read_text()]
+    inputs = [requirements, NEWEST_ONNX, (SCRIPTS / "generate" / "onnx_cases.py").read_text()]
     step("ONNX's own test cases", CACHE / "onnx-cases" / "onnx-cast-setup", inputs, make_cases)
     link_checkpoint()
 

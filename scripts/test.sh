@@ -46,26 +46,26 @@ package=bindings/python/Cargo.toml
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}"
 
 stage "set-up" python3 scripts/setup.py ${packages[@]+"${packages[@]}"}
-stage "facts from onnx, older" "$python" scripts/onnx_schemas.py --check
-stage "facts from onnx, newest" env PYTHONPATH=.cache/onnx-newest "$python" scripts/onnx_schemas.py --check
-stage "operators of onnx, older" "$python" scripts/onnx_operators.py --check
-stage "operators of onnx, newest" env PYTHONPATH=.cache/onnx-newest "$python" scripts/onnx_operators.py --check
+stage "facts from onnx, older" "$python" scripts/checks/onnx_schemas.py --check
+stage "facts from onnx, newest" env PYTHONPATH=.cache/onnx-newest "$python" scripts/checks/onnx_schemas.py --check
+stage "operators of onnx, older" "$python" scripts/checks/onnx_operators.py --check
+stage "operators of onnx, newest" env PYTHONPATH=.cache/onnx-newest "$python" scripts/checks/onnx_operators.py --check
 stage "format" cargo fmt --all --check
-stage "format of the peers' crate" cargo fmt --manifest-path bench-record/peers/Cargo.toml --check
+stage "format of the peers' crate" cargo fmt --manifest-path bench/peers/Cargo.toml --check
 stage "format of the fuzzer's crate" cargo fmt --manifest-path fuzz/Cargo.toml --check
 stage "lints" cargo clippy --workspace --all-targets --locked -- -D warnings
 stage "build" cargo build --workspace --release --locked
 stage "tests" cargo test --workspace --locked --no-fail-fast
 stage "documentation" env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
 stage "the oracle against other packages" "$python" crates/testkit/python/check_oracle.py
-stage "the record of the peers" "$python" -m unittest discover --quiet bench-record/peers
-stage "files, as other packages read them" "$python" scripts/check_files.py
-stage "files, as the newest onnx reads them" env PYTHONPATH=.cache/onnx-newest "$python" scripts/check_files.py
-stage "models, as onnxruntime runs them" "$python" scripts/check_models.py
+stage "the record of the peers" "$python" -m unittest discover --quiet bench/peers
+stage "files, as other packages read them" "$python" scripts/checks/files.py
+stage "files, as the newest onnx reads them" env PYTHONPATH=.cache/onnx-newest "$python" scripts/checks/files.py
+stage "models, as onnxruntime runs them" "$python" scripts/checks/models.py
 stage "the C interface, laid out" cargo xtask dist --out .cache/dist
-stage "the C interface, from C and C++" "$python" scripts/check_c.py .cache/dist/onnx-cast-*/
-stage "the C interface against the oracle" "$python" scripts/check_c_oracle.py .cache/dist/onnx-cast-*/
-stage "reports, as numpy computes them" "$python" scripts/check_report.py
+stage "the C interface, from C and C++" "$python" scripts/checks/c.py .cache/dist/onnx-cast-*/
+stage "the C interface against the oracle" "$python" scripts/checks/c_oracle.py .cache/dist/onnx-cast-*/
+stage "reports, as numpy computes them" "$python" scripts/checks/report.py
 stage "the Python package, format" cargo fmt --manifest-path "$package" --check
 stage "the Python package, lints" cargo clippy --manifest-path "$package" --release --locked -- -D warnings
 stage "the Python package, build" "$python" scripts/install_python_package.py

@@ -1,7 +1,8 @@
 //! What the long proof and the soak hold against the oracle: one cast with its settings, on one backend.
 
-use onnx_cast::{Backend, Cast, CastOptions, DataType, Plan, RoundMode};
+use onnx_cast::{Backend, Cast, CastOptions, Plan};
 use std::fmt;
+use testkit::library::{data_type, options};
 use testkit::packing::unpack;
 use testkit::{Rules, Ty};
 
@@ -16,18 +17,7 @@ pub(crate) struct Claim {
 impl Claim {
     /// The settings in the library's terms.
     pub(crate) fn options(&self) -> CastOptions {
-        let round_mode = match self.rules.round_mode {
-            testkit::RoundMode::Up => RoundMode::Up,
-            testkit::RoundMode::Down => RoundMode::Down,
-            testkit::RoundMode::Nearest => RoundMode::Nearest,
-        };
-        let version = self.rules.opset_version;
-        CastOptions::new()
-            .opset(version.into())
-            .saturate((version >= 19).then_some(self.rules.saturate))
-            .round_mode((version >= 24).then_some(round_mode))
-            .backend(self.backend)
-            .threads(1)
+        options(&self.rules, self.backend).threads(1)
     }
 
     pub(crate) fn plan(&self) -> Plan {
@@ -64,9 +54,4 @@ impl fmt::Display for Claim {
         }
         f.write_str(")")
     }
-}
-
-/// The library's type for the oracle's.
-pub(crate) fn data_type(ty: Ty) -> DataType {
-    DataType::from_onnx(ty.code().into()).expect("a type number of ONNX's")
 }

@@ -1,6 +1,7 @@
-//! `cargo xtask dist`: what a program in C or C++ needs, in a folder and a tarball: the libraries, the header, files for
-//! pkg-config and CMake, the guide, the examples and the licences, ours and those of the crates that are linked in.
+//! `cargo xtask dist`: what a program in C or C++ needs, in a folder and a tarball: the libraries, the header, files
+//! for pkg-config and CMake, the guide, the examples and the licences, ours and those of the crates that are linked in.
 
+use clap::Args;
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,18 +23,23 @@ const TEMPLATES: [(&str, &str); 3] = [
     ),
 ];
 
-/// Lays everything out and packs it. Takes `--target TRIPLE` and `--out FOLDER`, and prints the folder.
-pub(crate) fn run(arguments: impl Iterator<Item = String>) -> Result<()> {
-    let (mut target, mut out) = (None, None);
-    let mut arguments = arguments;
-    while let Some(argument) = arguments.next() {
-        let place = match argument.as_str() {
-            "--target" => &mut target,
-            "--out" => &mut out,
-            other => return Err(format!("`{other}` is not an option of dist (want --target or --out)").into()),
-        };
-        *place = Some(arguments.next().ok_or_else(|| format!("{argument} needs a value"))?);
-    }
+/// Build the C interface and lay it out for programs in C and C++
+///
+/// Writes a folder, whose path it prints, and a tarball beside it: libraries, header, files for pkg-config and CMake,
+/// examples, licences.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Build for this target [default: the host]
+    #[arg(long, value_name = "TRIPLE")]
+    target: Option<String>,
+    /// The folder to write to [default: target/dist]
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+}
+
+/// Lays everything out and packs it. Prints the folder.
+pub(crate) fn run(options: Options) -> Result<()> {
+    let Options { target, out } = options;
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let cargo = Cargo { root: root.clone(), target };
     let built = cargo.metadata()?;
@@ -42,7 +48,7 @@ pub(crate) fn run(arguments: impl Iterator<Item = String>) -> Result<()> {
         return Err(format!("{triple} has not the layout that dist makes (want Linux, macOS or a BSD)").into());
     }
     let name = format!("onnx-cast-{VERSION}-{triple}");
-    let parent = out.map_or_else(|| built.target_directory.join("dist"), PathBuf::from);
+    let parent = out.unwrap_or_else(|| built.target_directory.join("dist"));
     let folder = parent.join(&name);
     if folder.exists() {
         fs::remove_dir_all(&folder)?;

@@ -1,12 +1,13 @@
 //! Load on the library: ten million small casts, whose memory must not grow, and tensors of more than 2^32 elements and
-//! bytes. (Many threads at once: `cargo xtask soak --threads 64`. Large files: `scripts/load.py`.)
+//! bytes. (Many threads at once: `cargo xtask soak --threads 64`. Large files: `scripts/proofs/load.py`.)
 
-use crate::claim::data_type;
 use crate::provenance::resident;
+use clap::{Args, ValueEnum};
 use onnx_cast::{Cast, CastOptions, Strings, TensorView};
 use std::process::ExitCode;
 use std::time::Instant;
 use testkit::generators::{Rng, special};
+use testkit::library::data_type;
 use testkit::packing::{pack, packed_len, unpack};
 use testkit::{Direct, Rules, Ty};
 
@@ -14,31 +15,50 @@ use testkit::{Direct, Rules, Ty};
 /// for each cast.
 const ALLOWANCE: u64 = 2 << 20;
 
-/// Does what the arguments name, or all of it.
-pub(crate) fn run(arguments: impl Iterator<Item = String>) -> Result<ExitCode, String> {
-    let mut names: Vec<String> = arguments.collect();
-    if names.is_empty() {
-        names = vec!["small".to_owned(), "large".to_owned()];
-    }
-    for name in names {
-        let begun = Instant::now();
-        let done = match name.as_str() {
-            "small" => small(10_000_000),
-            "large" => large(Ty::Uint8, Ty::Uint4, 6 << 30).and_then(|first| {
+/// Cast ten million small tensors and a few of more than 2^32 elements, and compare each result
+///
+/// After the small casts, memory must not have grown. The large tensors are 6442450944 uint8 to uint4 and 4609540096
+/// uint2 to uint8; they need 5 GB of memory.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Only these [default: small large]
+    parts: Vec<Part>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Part {
+    Small,
+    Large,
+}
+
+impl Part {
+    fn run(self) -> Result<String, String> {
+        match self {
+            Part::Small => small(10_000_000),
+            Part::Large => {
+                let first = large(Ty::Uint8, Ty::Uint4, 6 << 30)?;
                 let second = large(Ty::Uint2, Ty::Uint8, (4 << 30) + (300 << 20))?;
                 Ok(format!("{first}\n{second}"))
-            }),
-            other => return Err(format!("`{other}` is not known (want small or large)")),
-        };
-        match done {
-            Ok(told) => println!("{told}\n{name}: no difference, {:.0} s", begun.elapsed().as_secs_f64()),
-            Err(fault) => {
-                println!("{name}: {fault}");
-                return Ok(ExitCode::FAILURE);
             }
         }
     }
-    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs the parts that the options name, or all.
+pub(crate) fn run(options: &Options) -> ExitCode {
+    let parts = if options.parts.is_empty() { Part::value_variants() } else { &options.parts };
+    for part in parts {
+        let begun = Instant::now();
+        let name = format!("{part:?}").to_lowercase();
+        match part.run() {
+            Ok(told) => println!("{told}\n{name}: no difference, {:.0} s", begun.elapsed().as_secs_f64()),
+            Err(fault) => {
+                println!("{name}: {fault}");
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+    ExitCode::SUCCESS
 }
 
 /// One small cast, and what it gives.

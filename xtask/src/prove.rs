@@ -9,7 +9,7 @@ mod options;
 mod record;
 mod values;
 
-pub(crate) use options::Options;
+pub(crate) use options::{Arguments, Options};
 
 use crate::claim::Claim;
 use onnx_cast::{Backend, Plan, TensorView};
@@ -108,6 +108,7 @@ fn text_claims(options: &Options, backend: Backend) -> Result<record::Row, Strin
 
 #[cfg(test)]
 mod tests {
+    use super::options::tests::parse;
     use super::*;
 
     fn claim(from: Ty, to: Ty) -> Claim {
@@ -131,7 +132,7 @@ mod tests {
 
     #[test]
     fn narrow_sources_are_walked_whole() {
-        let options = Options::parse(std::iter::empty()).expect("no arguments");
+        let options = parse("").expect("no arguments");
         for from in Ty::NUMERIC.into_iter().filter(|ty| ty.bits() <= 16) {
             let compared = values::walk(&claim(from, Ty::Float8E5M2), &options);
             assert_eq!(compared.map(|compared| compared.walked), Ok(from.mask() + 1), "{}", from.name());
@@ -140,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_stride_leaves_values_out() {
-        let options = Options::parse(["--stride", "10007"].map(str::to_owned).into_iter()).expect("a stride");
+        let options = parse("--stride 10007").expect("a stride");
         let compared = values::walk(&claim(Ty::Float, Ty::Int4), &options).expect("no difference");
         assert_eq!(compared.walked, ((1u64 << 32) / BLOCK as u64).div_ceil(10_007) * BLOCK as u64);
         let compared = values::sample(&claim(Ty::Uint64, Ty::Float), &options).expect("no difference");

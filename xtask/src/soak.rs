@@ -1,6 +1,6 @@
-//! Randomised round trips in a loop, for hours: pairs, versions, attributes, shapes, lengths, places in memory, backends,
-//! threads, texts and files are drawn at random, and every result is held against the exact oracle, the scalar cast, or
-//! what it was made from.
+//! Randomised round trips in a loop, for hours: pairs, versions, attributes, shapes, lengths, places in memory,
+//! backends, threads, texts and files are drawn at random, and every result is held against the exact oracle, the
+//! scalar cast, or what it was made from.
 //!
 //! A round depends on the seed and its number alone, so that one that fails can be had again. What was compared is
 //! counted, and the memory of the process watched.
@@ -14,6 +14,7 @@ mod texts;
 
 use crate::provenance::{commit, date, processor};
 use crate::share::share;
+use clap::{Args, value_parser};
 use counts::Counts;
 use memory::Memory;
 use std::fs::OpenOptions;
@@ -24,37 +25,32 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use testkit::generators::Rng;
 
-/// What is asked for.
+/// Cast random pairs, shapes, texts and files for hours, and compare each result
+///
+/// Pairs, versions, attributes, shapes, lengths, addresses, backends, threads, texts and files are drawn at random.
+/// Each result is compared with the exact oracle, the scalar cast, or the values it was made from. The first difference
+/// is printed with the command that repeats its round, and ends the run with exit code 1. So does memory that has
+/// grown.
+#[derive(Debug, Args)]
 pub(crate) struct Options {
-    duration: Duration,
-    /// The rounds to do, in place of a time.
+    /// Stop after N minutes
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = value_parser!(u64).range(..=1 << 20))]
+    minutes: u64,
+    /// Stop after N rounds instead
+    #[arg(long, value_name = "N", conflicts_with = "minutes")]
     rounds: Option<u64>,
+    /// The number of the first round
+    #[arg(long, value_name = "N", default_value_t = 0)]
     first: u64,
+    /// The seed of the random numbers
+    #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    threads: usize,
+    /// The number of threads
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u64).range(1..=1 << 10))]
+    threads: u64,
+    /// Append the result to this Markdown file
+    #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-}
-
-impl Options {
-    /// Reads the arguments.
-    pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Options, String> {
-        let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
-        let mut options = Options { duration: minutes(60), rounds: None, first: 0, seed: 1, threads: 1, record: None };
-        while let Some(name) = arguments.next() {
-            let value = arguments.next().ok_or_else(|| format!("{name} needs a value"))?;
-            let number = || value.parse::<u64>().map_err(|_| format!("{name} {value}: want a whole number"));
-            match name.as_str() {
-                "--minutes" => options.duration = minutes(number()?.min(1 << 20)),
-                "--rounds" => options.rounds = Some(number()?),
-                "--first" => options.first = number()?,
-                "--seed" => options.seed = number()?,
-                "--threads" => options.threads = number()?.clamp(1, 1 << 10) as usize,
-                "--record" => options.record = Some(value.into()),
-                other => return Err(format!("`{other}` is not an option")),
-            }
-        }
-        Ok(options)
-    }
 }
 
 /// What a thread keeps from round to round.
@@ -94,8 +90,9 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     /// Rounds between two looks at the clock.
     const BATCH: u64 = 1 << 7;
     let begun = Instant::now();
+    let (duration, threads) = (Duration::from_secs(60 * options.minutes), options.threads as usize);
     let total = Mutex::new(Counts::default());
-    let free = Mutex::new(State::several(options.threads));
+    let free = Mutex::new(State::several(threads));
     let mut memory = Memory::new();
     let mut next = options.first;
     let end = options.rounds.map(|rounds| options.first.saturating_add(rounds));
@@ -103,7 +100,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         let pieces = end.map_or(BATCH, |end| BATCH.min(end - next));
         let state = || free.lock().expect("no thread panics here").pop().expect("a state for each thread");
         let done = share(
-            options.threads,
+            threads,
             pieces,
             || Lent { free: &free, state: Some(state()) },
             |lent, piece| {
@@ -124,7 +121,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         if memory.look(begun.elapsed()) {
             println!("{:.0} minutes: {} MB; {total}", seconds / 60.0, memory.now() >> 20);
         }
-        if end.map_or(begun.elapsed() >= options.duration, |end| next >= end) {
+        if end.map_or(begun.elapsed() >= duration, |end| next >= end) {
             break;
         }
     }
@@ -186,6 +183,7 @@ fn record(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::Parser;
 
     #[test]
     fn rounds_find_nothing_and_depend_on_their_number_alone() {
@@ -201,13 +199,26 @@ mod tests {
 
     #[test]
     fn options_are_read() {
-        let parse = |line: &str| Options::parse(line.split_whitespace().map(str::to_owned));
-        let options = parse("--minutes 240 --seed 5 --threads 2 --first 9 --rounds 3").expect("good");
-        assert_eq!((options.duration.as_secs(), options.seed, options.threads), (14_400, 5, 2));
-        assert_eq!((options.first, options.rounds), (9, Some(3)));
-        for (line, word) in [("--minutes", "--minutes"), ("--seed x", "--seed x"), ("--fast 1", "--fast")] {
-            let error = parse(line).err().unwrap_or_default();
-            assert!(error.contains(word), "{line}: {error}");
+        #[derive(Debug, Parser)]
+        #[command(no_binary_name = true)]
+        struct Line {
+            #[command(flatten)]
+            options: Options,
+        }
+        let parse = |line: &str| Line::try_parse_from(line.split_whitespace()).map(|line| line.options);
+        let options = parse("--minutes 240 --seed 5 --threads 2 --first 9").expect("good");
+        assert_eq!((options.minutes, options.seed, options.threads), (240, 5, 2));
+        assert_eq!((options.first, options.rounds), (9, None));
+        assert_eq!(parse("--rounds 3").expect("good").rounds, Some(3));
+        for (line, words) in [
+            ("--minutes", "--minutes"),
+            ("--seed x", "--seed"),
+            ("--fast 1", "--fast"),
+            ("--threads 0", "--threads"),
+            ("--minutes 1 --rounds 1", "--rounds"),
+        ] {
+            let error = parse(line).expect_err(line).to_string();
+            assert!(error.contains(words), "{line}: {error}");
         }
     }
 }

@@ -1,18 +1,8 @@
 //! The checks of `tests/kernels.rs` and `tests/exhaustive.rs` as a single-threaded program for emulated processors.
-//! `scripts/emulated.sh` builds and runs it. It stops at the first difference.
-
-#[path = "../tests/common/cases.rs"]
-mod cases;
-#[path = "../tests/common/mod.rs"]
-mod common;
-#[path = "../tests/common/guarded.rs"]
-mod guarded;
-#[path = "../tests/common/scalar.rs"]
-mod scalar;
-#[path = "../tests/common/values.rs"]
-mod values;
+//! `scripts/proofs/emulated.sh` builds and runs it. It stops at the first difference.
 
 use std::time::Instant;
+use testkit::library::{cases, values};
 
 fn main() {
     let backends: Vec<&str> = onnx_cast::available_backends().map(|backend| backend.name()).collect();

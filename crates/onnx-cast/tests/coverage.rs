@@ -1,6 +1,6 @@
 //! Is every list complete? Compares the library's tables with the types and operators of the onnx package.
-//! `scripts/onnx_schemas.py` writes those to `data/onnx_schemas.txt`; the test run compares that file with the package
-//! again.
+//! `scripts/checks/onnx_schemas.py` writes those to `data/onnx_schemas.txt`; the test run compares that file with the
+//! package again.
 
 use onnx_cast::ops::{Attribute, AttributeValue};
 use onnx_cast::{

@@ -2,9 +2,7 @@
 //! of the attributes, on every backend of this machine, against the exact oracle; and for the wider sources the values
 //! at and near ties. (`cargo xtask prove` casts all values of the 32-bit sources.)
 
-mod common;
-#[path = "common/values.rs"]
-mod values;
+use testkit::library::values;
 
 #[test]
 fn every_value_of_16_bits_or_fewer() {

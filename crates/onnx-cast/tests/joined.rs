@@ -2,11 +2,9 @@
 //! [`DataType::is_same_via`] is? Tests every value of the types of 16 bits or fewer; of wider types, the values at and
 //! next to the points where a result changes, and random values.
 
-mod common;
-
-use common::{data_type, options};
 use onnx_cast::{Cast, DataType, TensorView, available_backends};
 use testkit::generators::{every, near_ties, random_scaled, special};
+use testkit::library::{data_type, options};
 use testkit::packing::{pack, unpack};
 use testkit::{Rules, Ty};
 

@@ -2,18 +2,10 @@
 //! machine: every length around the vector widths, every misalignment, beside memory that must be neither read nor
 //! written, under every setting of the floating-point control register, and with tensors larger than the cache.
 
-#[path = "common/cases.rs"]
-mod cases;
-mod common;
-#[path = "common/guarded.rs"]
-mod guarded;
-#[path = "common/scalar.rs"]
-mod scalar;
-
-use cases::Case;
-use common::{data_type, options};
 use onnx_cast::{Cast, DataType, available_backends};
 use testkit::generators::Rng;
+use testkit::library::cases::{self, Case};
+use testkit::library::{data_type, options, scalar};
 use testkit::packing::packed_len;
 use testkit::{Rules, Ty};
 

@@ -1,15 +1,13 @@
 //! Casts to and from strings: every numeric type is read from text and written to it, and compared with the exact
 //! oracle, the standard library's parser and the round trip. Texts that are not numbers give the right errors.
 
-mod common;
-
-use common::{data_type, options};
 use onnx_cast::{
     Backend, Cast, CastError, CastOptions, DataType, ParseError, Strings, Tensor, TensorView, available_backends,
 };
 use testkit::generators::{
     NOT_NUMBERS, NUMBER_TEXTS, Rng, every, near_tie_texts, near_ties, random, random_scaled, special,
 };
+use testkit::library::{data_type, options};
 use testkit::packing::{pack, unpack};
 use testkit::types::Kind;
 use testkit::{RoundMode, Rules, StringError, Ty, cast_from_string, cast_to_string};

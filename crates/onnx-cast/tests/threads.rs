@@ -1,19 +1,11 @@
 //! Are the results the same when many threads cast at once? Tests the first casts of each pair, which build its look-up
 //! tables, and large tensors that share one pool.
 
-#[path = "common/cases.rs"]
-mod cases;
-mod common;
-#[path = "common/guarded.rs"]
-mod guarded;
-#[path = "common/scalar.rs"]
-mod scalar;
-
-use cases::Case;
 use onnx_cast::available_backends;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
+use testkit::library::cases::Case;
 use testkit::packing::packed_len;
 use testkit::{Rules, Ty};
 

@@ -1,10 +1,11 @@
-//! The exact oracle and the input generators.
+//! The exact oracle, the input generators, and other code that tests share.
 //!
 //! Nothing here is fast by being clever first: a value is `±integer * 2^exponent` (or a ratio of two big integers for
 //! decimal text), a target type is the list of its values, and a cast picks the nearest one by exact comparison.
 //! The quicker paths, [`Direct`] and [`Walker`], exist so that 2^32 values can be checked, and are themselves checked
-//! against that definition. No code is shared with the library under test: the common language is ONNX's type numbers
-//! and bit patterns.
+//! against that definition. The oracle shares no code with the library under test: the common language is ONNX's type
+//! numbers and bit patterns. Only the module `library`, behind the feature of that name, uses the library, and a test
+//! reads the imports to prove it.
 //!
 //! ```
 //! use testkit::{Rules, Ty, Walker, cast_bits, packing};
@@ -27,15 +28,18 @@
 //! walker.fill_packed(0x3f80_0000, 1 << 16, &mut expected);
 //! assert_eq!(expected[0], 0x38);
 //! ```
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod dyadic;
 pub mod exact;
 pub mod fixtures;
 pub mod generators;
 pub mod imports;
+#[cfg(feature = "library")]
+pub mod library;
 pub mod oracle;
 pub mod packing;
+pub mod proto;
 pub mod strings;
 pub mod types;
 pub mod walker;

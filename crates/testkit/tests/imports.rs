@@ -20,7 +20,7 @@ fn crates() -> Vec<String> {
     let entries = std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let mut names: Vec<String> = entries
         .map(|entry| format!("crates/{}", entry.expect("an entry").file_name().to_string_lossy()))
-        .chain(["bindings/python".to_owned(), "xtask".to_owned()])
+        .chain(["bindings/python", "fuzz/targets", "xtask"].map(str::to_owned))
         .filter(|name| root().join(name).join("src").is_dir())
         .collect();
     names.sort();
@@ -54,6 +54,20 @@ fn the_library_s_modules_import_lower_layers_only() {
     let (circles, upward) = (report_circles(&imports), report_layers(&imports, &LAYERS));
     let order = LAYERS.join(" -> ");
     assert!(circles.is_empty() && upward.is_empty(), "{CORE}/src: {circles}against {order}:\n{upward}");
+}
+
+/// The oracle must not share code with what it is compared with: only `testkit::library` may name the library.
+#[test]
+fn the_oracle_does_not_use_the_library() {
+    let folder = root().join("crates/testkit/src");
+    let uses = |path: &Path| {
+        let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        text.lines().any(|line| !line.trim_start().starts_with("//") && line.contains("onnx_cast::"))
+    };
+    let entries = std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let files = entries.map(|entry| entry.expect("an entry").path()).filter(|path| path.is_file());
+    let users: Vec<PathBuf> = files.filter(|path| uses(path)).collect();
+    assert_eq!(users, [folder.join("library.rs")]);
 }
 
 /// The imports among files of these names and texts, as `from -> to`.

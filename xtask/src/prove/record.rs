@@ -78,19 +78,13 @@ impl Record {
         if is_new {
             file.write_all(HEAD.as_bytes())?;
         }
-        // The file's own name on this machine is nobody's business.
-        let mut arguments = options.arguments.clone();
-        if let Some(at) = arguments.iter().position(|argument| argument == "--record") {
-            arguments.drain(at..at + 2);
-        }
         let names: Vec<&str> = options.backends.iter().map(|backend| backend.name()).collect();
         let (date, names) = (date(), names.join(" and "));
-        let command = format!("cargo xtask prove {}", arguments.join(" "));
         let seconds = self.seconds;
         write!(
             file,
             "\n## {date}, {names}\n\n`{}`, {} threads, {:.0} minutes, on {}{}.\n\n{self}\n",
-            command.trim_end(),
+            options.command,
             options.threads,
             (seconds / 60.0).ceil(),
             processor(),

@@ -1,13 +1,14 @@
 //! The values that a claim is tried on.
 
 use super::{BLOCK, Bench, Options};
-use crate::claim::{Claim, data_type};
+use crate::claim::Claim;
 use crate::share::share;
 use onnx_cast::{Backend, Cast, CastOptions, Data, DataType, Strings, TensorView};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use testkit::exact::{Number, decode};
 use testkit::generators::{near_ties, random, random_scaled};
+use testkit::library::data_type;
 use testkit::packing::{pack_into, packed_len};
 use testkit::{Direct, Ty, Walker};
 

@@ -2,12 +2,13 @@
 
 use super::counts::Counts;
 use super::{State, draw};
-use crate::claim::{Claim, data_type};
+use crate::claim::Claim;
 use onnx_cast::{Backend, Tensor, available_backends};
 use onnx_cast_file::safetensors::{self, Safetensors, type_name};
 use onnx_cast_file::{CastRequest, DiffRequest, Format, WriteOptions, cast_file, diff, read_tensor_as, write_tensor};
 use std::path::{Path, PathBuf};
 use testkit::generators::Rng;
+use testkit::library::data_type;
 use testkit::packing::pack;
 use testkit::{Direct, Rules, Ty};
 

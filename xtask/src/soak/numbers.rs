@@ -2,10 +2,11 @@
 
 use super::counts::Counts;
 use super::{State, draw};
-use crate::claim::{Claim, data_type};
-use crate::scalar::scalar_cast;
+use crate::claim::Claim;
 use onnx_cast::{BitCast, Cast, CastLike, CastOptions, Operator, Plan, Tensor, TensorView, available_backends};
 use testkit::generators::Rng;
+use testkit::library::data_type;
+use testkit::library::scalar::scalar_cast;
 use testkit::packing::{pack, packed_len};
 use testkit::{Direct, Rules, Ty};
 

@@ -2,10 +2,10 @@
 
 use super::counts::Counts;
 use super::draw;
-use crate::claim::data_type;
 use onnx_cast::{Cast, CastOptions, Data, DataType, RoundMode, Strings, TensorView};
 use testkit::exact::{Number, decode};
 use testkit::generators::{NOT_NUMBERS, NUMBER_TEXTS, Rng, near_tie_texts};
+use testkit::library::data_type;
 use testkit::packing::{pack, unpack};
 use testkit::{Rules, Ty, cast_from_string, cast_to_string};
 
@@ -19,7 +19,8 @@ pub(super) fn round(rng: &mut Rng, counts: &mut Counts) -> Result<(), String> {
 }
 
 fn cast(to: DataType, from: DataType) -> Result<onnx_cast::Plan, String> {
-    // Every value comes back by these: infinities are not saturated, and a decimal next to a power of two is that power.
+    // Every value comes back by these: infinities are not saturated, and a decimal next to a power of two is that
+    // power.
     let options = match to {
         DataType::Float8E8M0 => CastOptions::new().round_mode(RoundMode::Nearest),
         _ => CastOptions::new().saturate(false),

@@ -2,12 +2,12 @@
 //! was, and no stray file.
 
 use crate::common::{command, done, refused, stderr};
-use crate::proto::{self, int_attribute, model, node, string_attribute};
 use onnx_cast::{DataType, Strings, Tensor};
 use onnx_cast_file::{npy, pb, read_tensor, safetensors};
 use std::fs;
 use std::path::PathBuf;
 use std::process::Output;
+use testkit::proto::{self, int_attribute, model, node, string_attribute};
 
 /// A folder of a test's own.
 pub(crate) struct Folder(pub(crate) tempfile::TempDir);

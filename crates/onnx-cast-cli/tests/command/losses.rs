@@ -3,10 +3,10 @@
 use crate::checkpoints::shards;
 use crate::common::{done, stderr};
 use crate::files::{Folder, floats};
-use crate::proto::{Message, model, node, strings, tensor};
 use onnx_cast_file::{npy, pb, safetensors};
 use serde_json::Value;
 use std::io::Write;
+use testkit::proto::{Message, model, node, strings, tensor};
 use zip::write::SimpleFileOptions;
 
 const VALUES: [f32; 4] = [1.0, 1e9, 0.5, 1e-9];

@@ -8,7 +8,6 @@ mod faults;
 mod files;
 mod losses;
 mod models;
-mod proto;
 mod readme;
 mod report;
 mod surface;

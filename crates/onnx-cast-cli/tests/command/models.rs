@@ -2,8 +2,8 @@
 
 use crate::common::{done, stderr, stdout};
 use crate::files::Folder;
-use crate::proto::{Message, int_attribute, model, node, strings, tensor, typed};
 use onnx_cast_model::Model;
+use testkit::proto::{Message, int_attribute, model, node, strings, tensor, typed};
 
 /// Folds a model; what the command says of it, without the time.
 #[track_caller]

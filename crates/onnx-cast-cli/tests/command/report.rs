@@ -2,9 +2,9 @@
 
 use crate::common::{done, refused, run};
 use crate::files::{Folder, floats};
-use crate::proto::{Message, model, node, tensor};
 use onnx_cast_file::{Format, WriteOptions, write_tensor};
 use serde_json::Value;
+use testkit::proto::{Message, model, node, tensor};
 
 /// A tensor of every fate, in a file of its own.
 fn folder() -> Folder {

@@ -4,9 +4,9 @@
 use crate::checkpoints::shards;
 use crate::common::{command, done, refused, run, stderr, stdout};
 use crate::files::{Folder, floats};
-use crate::proto::{int_attribute, model, node};
 use onnx_cast_file::{npy, safetensors};
 use serde_json::Value;
+use testkit::proto::{int_attribute, model, node};
 
 fn checkpoint(folder: &Folder, name: &str) {
     let (weight, norm) = (floats(&[1.0, -0.3, 1000.0, 2.5]), floats(&[1.0, 2.0]));

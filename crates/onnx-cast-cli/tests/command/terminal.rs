@@ -4,13 +4,13 @@
 use crate::common::{done, stderr};
 use crate::faults::sparse;
 use crate::files::{Folder, floats};
-use crate::proto::{Message, model, node, tensor};
 use onnx_cast_file::npy;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use testkit::proto::{Message, model, node, tensor};
 
 /// The command with a terminal as its standard error, and what reads from the other side of that.
 fn start(folder: &Folder, line: &str) -> (Child, File) {

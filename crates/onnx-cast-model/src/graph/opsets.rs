@@ -1,8 +1,8 @@
 //! Whether a model means the same at a newer opset.
 //!
-//! The facts are the onnx package's own (`operators.txt`, written by `scripts/onnx_operators.py`): the versions of every
-//! operator of ONNX's domain, and which of them say the same as the one before but for more element types. An operator
-//! means the same between two opsets if it has no version between them, or only such.
+//! The facts are the onnx package's own (`operators.txt`, written by `scripts/checks/onnx_operators.py`): the versions
+//! of every operator of ONNX's domain, and which of them say the same as the one before but for more element types. An
+//! operator means the same between two opsets if it has no version between them, or only such.
 
 use crate::error::ModelError;
 use crate::tree::{Document, Node, is_default};

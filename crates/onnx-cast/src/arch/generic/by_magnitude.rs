@@ -1,6 +1,6 @@
 //! Small floats by tables over the magnitude of the source, where a table of a few vectors decides: integers to types that
 //! end below 256, and floats of 16 bits to types of 6 bits and fewer. The addition of [`super::small_float`] would do, but
-//! in lanes of 32 bits, at a third of the speed or less (bench-record/kernels.md).
+//! in lanes of 32 bits, at a third of the speed or less (records/kernels.md).
 //!
 //! Every `unsafe fn` here asks of its caller that the processor has the instructions of `L` and that pointers are valid for
 //! a step's bytes.

@@ -1,0 +1,197 @@
+#!/usr/bin/env python3
+"""The library beside what people would use in its place: `cargo xtask peers`.
+
+Makes `.cache/peers-venv` with the pinned packages, builds the Rust peers, measures (measure.py) and keeps the record
+(record.py). Needs Python 3.11 or newer and, the first time, access to PyPI and crates.io.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import element_types
+import record
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent.parent / "scripts"))
+
+import setup  # noqa: E402 (it lies in another folder)
+
+VENV = setup.CACHE / "peers-venv"
+PYTHON = VENV / "bin" / "python"
+RECORD = HERE.parent.parent / "records"
+LIBRARIES = ["numpy", "onnxruntime", "numkong", "half", "candle", "arrow"]
+# In memory, and in the cache next to the nearest.
+ELEMENTS = [16 << 20, 16 << 10]
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(
+        prog="cargo xtask peers",
+        description="Measures every cast beside numpy+ml_dtypes, onnxruntime, NumKong, half, candle, arrow-cast and, "
+        "if asked, PyTorch. `nice -n -15 cargo xtask peers ...` keeps most of the machine's other work out of it.",
+    )
+    parser.add_argument(
+        "--elements",
+        type=int,
+        action="append",
+        metavar="N",
+        help="of a cast; may be repeated (default: 16 Mi and 16 Ki)",
+    )
+    parser.add_argument("--threads", type=int, default=1, metavar="N", help="for everyone who has them (default: 1)")
+    parser.add_argument(
+        "--pairs",
+        default="all",
+        metavar="PAIRS",
+        help="`FROM:TO,...`, `all` (default), or `losing`: those that lose in the record",
+    )
+    parser.add_argument("--torch", action="store_true", help="PyTorch too: 5 GB of packages, once")
+    parser.add_argument(
+        "--peers",
+        default="",
+        metavar="NAME,...",
+        help=f"only these: {', '.join(['torch', *LIBRARIES])}; not with --record",
+    )
+    parser.add_argument("--record", action="store_true", help="keep the result in records/peers.json and peers.md")
+    parser.add_argument("--readme", action="store_true", help="measure nothing; print README's table from the record")
+    options = parser.parse_args(arguments)
+    options.elements = options.elements or ELEMENTS
+    if min(options.elements) < 8 or max(options.elements) > 1 << 28 or any(n % 8 for n in options.elements):
+        parser.error("--elements: want multiples of 8, from 8 to 2^28")
+    options.peers = [name for name in options.peers.split(",") if name]
+    unknown = set(options.peers) - {"torch", *LIBRARIES}
+    if unknown:
+        parser.error(f"--peers: no peer is called {', '.join(sorted(unknown))}; there are torch, {', '.join(LIBRARIES)}")
+    if options.peers and options.record:
+        parser.error("--record: the record is of all peers, without --peers")
+    options.torch = options.torch or "torch" in options.peers
+    if not 1 <= options.threads <= (os.cpu_count() or 1):
+        parser.error(f"--threads: want 1 to {os.cpu_count()}, as many as this machine runs at a time")
+    if options.pairs != "losing":
+        try:
+            element_types.parse_pairs(options.pairs)
+        except ValueError as error:
+            parser.error(f"--pairs: {error}")
+    return options
+
+
+def prepare(with_torch):
+    """Installs the peers and builds those in Rust. Gives the library's path."""
+
+    def pip(requirements):
+        flags = ["--disable-pip-version-check", "--no-input", "--quiet", "--no-deps"]
+        setup.run(PYTHON, "-m", "pip", "install", *flags, "-r", requirements)
+
+    def make_venv():
+        setup.run(sys.executable, "-m", "venv", "--clear", VENV)
+        pip(HERE / "requirements.txt")
+
+    basic, torch = HERE / "requirements.txt", HERE / "requirements-torch.txt"
+    python = f"{sys.executable} {sys.version}"
+    setup.step("peers in .cache/peers-venv", VENV / "onnx-cast-peers", [python, VENV, basic.read_text()], make_venv)
+    if with_torch:
+        inputs = [python, VENV, basic.read_text(), torch.read_text()]
+        setup.step("PyTorch", VENV / "onnx-cast-torch", inputs, lambda: pip(torch))
+    target = setup.CACHE / "peers-target"
+    manifest = HERE / "Cargo.toml"
+    setup.run("cargo", "build", "--release", "--locked", "--quiet", "--manifest-path", manifest, "--target-dir", target)
+    return target / "release" / ("libonnx_cast_peers.dylib" if sys.platform == "darwin" else "libonnx_cast_peers.so")
+
+
+def versions(names):
+    """What is measured, by the files that pin it."""
+    pinned = {}
+    for path in (HERE / "requirements.txt", HERE / "requirements-torch.txt"):
+        lines = (line for line in path.read_text().splitlines() if "==" in line and not line.startswith("#"))
+        pinned.update(line.split("==") for line in lines)
+    locked = tomllib.loads((HERE / "Cargo.lock").read_text())["package"]
+    pinned.update((package["name"], package["version"]) for package in locked if package["name"] not in pinned)
+    packages = {"numpy": ["numpy", "ml_dtypes"], "candle": ["candle-core"], "arrow": ["arrow-cast"]}
+    wanted = [package for name in names for package in packages.get(name, [name])]
+    rustc = subprocess.check_output(["rustc", "--version"], text=True).split()[1]
+    commit = subprocess.check_output(["git", "-C", HERE, "rev-parse", "--short", "HEAD"], text=True).strip()
+    # Of ours the version says little.
+    return {"onnx-cast": commit} | {package: pinned[package] for package in wanted} | {"rustc": rustc}
+
+
+def machine():
+    model = "an unknown processor"
+    if Path("/proc/cpuinfo").is_file():
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        facts = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        model = facts.get("model name", model)
+        if "cpu family" in facts:
+            model += f" (family {facts['cpu family']}, model {facts['model']})"
+    return f"{model}, {os.cpu_count()} cores"
+
+
+def measure(library, names, elements, options, pairs):
+    """Runs the measurement, tells how it goes, and gives the section."""
+    # The threads of everyone who counts them by the environment.
+    threads = str(options.threads)
+    env = dict(os.environ) | {"RAYON_NUM_THREADS": threads, "OMP_NUM_THREADS": threads, "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [PYTHON, HERE / "measure.py", "--library", library, "--libraries", ",".join(names)]
+    command += ["--elements", elements, "--threads", threads, "--pairs", pairs]
+    section = {
+        "elements": elements,
+        "threads": options.threads,
+        "date": datetime.date.today().isoformat(),
+        "machine": machine(),
+        "command": shlex.join(["cargo", "xtask", "peers", *sys.argv[1:]]),
+        "versions": versions(names),
+        "rows": [],
+    }
+    with subprocess.Popen([str(part) for part in command], env=env, stdout=subprocess.PIPE, text=True) as process:
+        section["isa"] = json.loads(process.stdout.readline() or "{}").get("isa")
+        for line in process.stdout:
+            row = json.loads(line)
+            section["rows"].append(row)
+            peer = record.fastest(row)
+            beside = (
+                f"{record.NAMES[peer]} {row['peers'][peer]:.1f}, ratio {record.advantage(row):.2f}"
+                if peer
+                else "no peer"
+            )
+            print(
+                f"{row['from']:14} {row['to']:14} {row['ours']:7.1f} GB/s, memcpy {row['memcpy']:.1f}, {beside}",
+                flush=True,
+            )
+    if process.returncode:
+        sys.exit(f"peers: measuring failed with status {process.returncode}")
+    return section
+
+
+def main():
+    options = parse(sys.argv[1:])
+    sections = record.read(RECORD / "peers.json")
+    if options.readme:
+        try:
+            return print(record.readme(sections))
+        except ValueError as error:
+            sys.exit(f"peers: {error}")
+    library = prepare(options.torch)
+    names = options.peers or (["numpy", "torch", *LIBRARIES[1:]] if options.torch else LIBRARIES)
+    for elements in options.elements:
+        pairs = options.pairs
+        if pairs == "losing":
+            section = record.find(sections, elements, options.threads)
+            pairs = ",".join(record.pair(row) for row in section["rows"] if record.loses(row)) if section else ""
+        if not pairs:
+            print(f"{elements} elements, {options.threads} threads: nothing that loses in the record")
+            continue
+        print(f"{record.named(elements)} elements, {record.counted(options.threads, 'thread')}", flush=True)
+        section = measure(library, names, elements, options, pairs)
+        print(record.summary(section).replace("**", ""))
+        if options.record:
+            sections = record.merge(sections, section)
+            record.write(RECORD, sections)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+"""Is the record what was measured? `python3 -m unittest discover bench/peers`; no peer is needed."""
+
+import math
+import re
+import tempfile
+import unittest
+from pathlib import Path
+
+import element_types
+import record
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def row(source, target, ours, **peers):
+    return {"from": source, "to": target, "ours": ours, "memcpy": 40.0, "peers": peers}
+
+
+def section(*rows, elements=1 << 24, threads=1, **more):
+    about = {
+        "date": "2026-11-21",
+        "machine": "a machine",
+        "command": "a command",
+        "isa": "avx512",
+        "versions": {"onnx-cast": "abc"},
+    }
+    return {"elements": elements, "threads": threads, **about, **more, "rows": list(rows)}
+
+
+def data_rows(text):
+    """The rows of the tables in a text, without their headers."""
+    lines = [line for line in text.splitlines() if line.startswith("| ") and not line.startswith("| from")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+class Rows(unittest.TestCase):
+    def test_the_fastest_peer_counts(self):
+        one = row("float", "int4", 50.0, numpy=4.0, torch=25.0)
+        self.assertEqual((record.fastest(one), record.advantage(one), record.loses(one)), ("torch", 2.0, False))
+        self.assertTrue(record.loses(row("float", "int4", 9.4, torch=10.0)))
+        self.assertFalse(record.loses(row("float", "int4", 9.6, torch=10.0)))
+        alone = row("float", "int4", 50.0)
+        self.assertEqual((record.fastest(alone), record.advantage(alone), record.loses(alone)), (None, math.inf, False))
+
+    def test_means_are_geometric(self):
+        text = record.summary(section(row("float", "int4", 40.0, numpy=10.0), row("int4", "float", 10.0, numpy=10.0)))
+        self.assertIn("2 pairs that a peer has: **0 slower", text)
+        self.assertIn("fastest peer's **2.00**, over memcpy's 0.50.", text)
+
+
+class Markdown(unittest.TestCase):
+    def test_losing_rows_come_first_and_stay(self):
+        rows = [
+            row("float", "int4", 50.0, numpy=5.0) | {"differs": {"numpy": 0.5}},
+            row("int4", "int8", 50.0),
+            row("float", "double", 30.0, torch=40.0) | {"again": True},
+        ]
+        text = record.markdown(
+            [
+                section(
+                    *rows, again=[{"date": "later", "command": "another", "versions": {"onnx-cast": "def"}, "pairs": 1}]
+                )
+            ]
+        )
+        self.assertEqual(
+            data_rows(text),
+            [
+                ["float", "double", "30.0", "40.0", "-", "40.0", "0.75 (again)"],
+                ["float", "int4", "50.0", "40.0", "5.0*", "-", "10.00"],
+                ["int4", "int8", "50.0", "40.0", "-", "-", "-"],
+            ],
+        )
+        self.assertIn("## 16 Mi elements, 1 thread\n", text)
+        self.assertIn("**1 slower than the fastest peer**", text)
+        self.assertIn("Measured again, and marked so: 1 pair, later, onnx-cast def, `another`.", text)
+
+    def test_every_table_is_square(self):
+        text = record.markdown(
+            [section(row("float", "int4", 50.0, numpy=5.0, half=1.0)), section(elements=16, threads=2)]
+        )
+        for lines in re.findall(r"(?:^\|.*\n?)+", text, re.M):
+            self.assertEqual(len({line.count("|") for line in lines.splitlines()}), 1, lines)
+        self.assertIn("## 16 elements, 2 threads\n", text)
+
+    def test_readme_shows_both_sizes(self):
+        sections = [
+            section(row("float", "float16", 50.0, torch=40.0, numpy=4.0)),
+            section(row("float", "float16", 190.0, torch=95.0), elements=1 << 14),
+        ]
+        rows = data_rows(record.readme(sections))
+        self.assertEqual(
+            rows[0], ["float", "float16", "50", "1.25", "PyTorch 40.0", "1.25", "190", "4.75", "PyTorch 95.0", "2.00"]
+        )
+        self.assertEqual(len(rows), len(record.README_PAIRS))
+        with self.assertRaisesRegex(ValueError, "16 Mi and 16 Ki"):
+            record.readme(sections[:1])
+
+    def test_readme_has_pairs_once(self):
+        pairs = element_types.parse_pairs(",".join(record.README_PAIRS))
+        self.assertEqual(len(set(pairs)), len(record.README_PAIRS))
+
+
+class Merging(unittest.TestCase):
+    def test_a_whole_run_takes_the_place(self):
+        old = section(row("float", "int4", 1.0, numpy=2.0))
+        new = section(row("float", "int4", 3.0, numpy=2.0), date="later")
+        self.assertEqual(record.merge([old], new), [new])
+
+    def test_pairs_measured_again_are_told(self):
+        old = section(row("float", "int4", 1.0, numpy=2.0), row("float", "int8", 5.0, numpy=2.0))
+        new = section(row("float", "int4", 3.0, numpy=2.0), date="later", command="another")
+        [merged] = record.merge([old], new)
+        self.assertEqual(merged["rows"][0], new["rows"][0] | {"again": True})
+        self.assertEqual(merged["rows"][1], old["rows"][1])
+        self.assertEqual(merged["date"], old["date"])
+        told = {"date": "later", "command": "another", "versions": {"onnx-cast": "abc"}, "pairs": 1}
+        self.assertEqual(merged["again"], [told])
+
+    def test_sections_are_apart(self):
+        sections = []
+        for elements, threads in ((1 << 14, 1), (1 << 24, 2), (1 << 24, 1)):
+            sections = record.merge(sections, section(row("float", "int4", 1.0), elements=elements, threads=threads))
+        self.assertEqual([record.key(one) for one in sections], [(1 << 24, 1), (1 << 24, 2), (1 << 14, 1)])
+
+    def test_what_is_written_is_read(self):
+        sections = [section(row("float", "int4", 1.0, numpy=2.0), row("int4", "float", 1.0)), section(elements=16)]
+        with tempfile.TemporaryDirectory() as folder:
+            record.write(Path(folder), sections)
+            self.assertEqual(record.read(Path(folder) / "peers.json"), sections)
+            self.assertEqual(record.read(Path(folder) / "none.json"), [])
+
+
+class Types(unittest.TestCase):
+    def test_they_are_the_readmes(self):
+        # README's table is the library's, by another test.
+        lines = (ROOT / "README.md").read_text().splitlines()
+        cells = [
+            [cell.strip() for cell in line.strip("|").split("|")]
+            for line in lines
+            if re.match(r"\| \w+ \| \d+ \|", line)
+        ]
+        known = {name: (int(number), int(bits)) for name, number, bits, *_ in cells if bits.isdigit()}
+        numeric = {name: facts for name, facts in known.items() if not name.startswith("complex")}
+        self.assertEqual({kind.name: (kind.number, kind.bits) for kind in element_types.TYPES.values()}, numeric)
+
+    def test_pairs(self):
+        self.assertEqual(len(element_types.parse_pairs("all")), 625)
+        [(source, target)] = element_types.parse_pairs("float:int4")
+        self.assertEqual((source.bytes(3), target.bytes(3)), (12, 2))
+        for wrong in ("", "float", "float:float17", "float:int4,", "a:b:c"):
+            with self.assertRaises(ValueError, msg=wrong):
+                element_types.parse_pairs(wrong)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,273 @@
+#!/usr/bin/env python3
+"""Measures the Python package: beside torch's `.to`, beside the library as `onnx-cast bench` times it, and what a call costs.
+Usage: python.py COMMAND [--rounds N] [--record]; needs the package in this Python, and torch for its part.
+
+All in one process and in turn, medians of rounds; --record writes records/python.md and python.json.
+"""
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+import timeit
+from datetime import date
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+
+import onnx_cast
+
+HERE = Path(__file__).resolve().parent
+RECORDS = HERE.parent / "records"
+sys.path.insert(0, str(HERE / "peers"))
+
+from peers import machine  # noqa: E402
+
+LARGE = 1 << 24
+TEXTS = 1 << 20
+TORCH = ["bfloat16", "float16", "float8_e4m3fn", "float8_e5m2"]
+LIBRARY = ["float:bfloat16", "bfloat16:float", "float:float16", "float:float8e4m3fn", "float8e4m3fn:float",
+           "float:float4e2m1", "float4e2m1:float", "float:int8"]  # fmt: skip
+SMALL = ["float:float16", "float:double", "double:float", "int32:float", "float:int32", "float:bfloat16", "bfloat16:float",
+         "float:float8e4m3fn"]  # fmt: skip
+NARROW = ["uint4", "int4", "float4e2m1", "float6e2m3", "float6e3m2", "uint2"]
+
+
+def seconds(work):
+    start = time.perf_counter()
+    result = work()
+    taken = time.perf_counter() - start
+    del result
+    return taken
+
+
+def in_turn(works, rounds, clock=seconds):
+    """The median of each of the named works, each done once a round."""
+    for work in works.values():
+        clock(work)
+    taken = {name: [] for name in works}
+    for _ in range(rounds):
+        for name, work in works.items():
+            taken[name].append(clock(work))
+    return {name: statistics.median(times) for name, times in taken.items()}
+
+
+def faults(work):
+    """Pages that the system had to find for one go of the work."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    result = work()
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    del result
+    return after - before
+
+
+def values(count, dtype=np.float32):
+    return np.random.default_rng(0).standard_normal(count, np.float32).astype(dtype)
+
+
+def row(names, times, **more):
+    """Milliseconds of both sides, ours first, and how many times as fast we are."""
+    ours, theirs = times.values()
+    return {**names, "ours_ms": ours * 1e3, "theirs_ms": theirs * 1e3, "ratio": theirs / ours, **more}
+
+
+def beside_torch(rounds):
+    try:
+        import torch
+    except ImportError:
+        print("torch is not here (bash scripts/test.sh --torch installs it)", file=sys.stderr)
+        return []
+    x, rows = torch.from_numpy(values(LARGE)), []
+    everyone = torch.get_num_threads()
+    for threads in dict.fromkeys((1, everyone)):
+        torch.set_num_threads(threads)
+        own = {"threads": 1} if threads == 1 else {}
+        for name in TORCH:
+            to = getattr(torch, name)
+            for source, target in ((x, to), (x.to(to), torch.float32)):
+                works = {
+                    "ours": lambda source=source, target=target: onnx_cast.cast(source, target, **own),
+                    "torch": lambda source=source, target=target: source.to(target),
+                }
+                pages = {f"{name}_faults": faults(work) for name, work in works.items()}
+                names = {"from": str(source.dtype)[6:], "to": str(target)[6:], "threads": threads}
+                rows.append(row(names, in_turn(works, rounds), **pages))
+        pairs = torch.float4_e2m1fn_x2
+        for source, target in ((x, pairs), (onnx_cast.cast(x, pairs), torch.float32)):
+            try:
+                source.to(target)
+                sys.exit("torch casts float4 now: measure it with the others")
+            except NotImplementedError:
+                pass
+            work = {"ours": lambda source=source, target=target: onnx_cast.cast(source, target, **own)}
+            (taken,) = in_turn(work, rounds).values()
+            names = {"from": str(source.dtype)[6:], "to": str(target)[6:], "threads": threads}
+            rows.append({**names, "ours_ms": taken * 1e3, "theirs_ms": None, "ratio": None})
+    return rows
+
+
+def beside_the_library(command, rounds):
+    """The command measures in a process of its own, in turn with this one."""
+    arguments = [command, "bench", "--pairs", ",".join(LIBRARY), "--threads", "1", "--json"]
+    works = {}
+    for pair in LIBRARY:
+        source, to = pair.split(":")
+        x, packed = onnx_cast.cast(values(LARGE), source), "float4e2m1" in pair
+        if packed and source == "float4e2m1":  # the command's elements are packed
+            continue
+        out = onnx_cast.cast(x, to, packed=packed)
+        size = x.nbytes + out.nbytes
+        works[pair] = lambda x=x, to=to, out=out, packed=packed: onnx_cast.cast(x, to, out=out, threads=1, packed=packed), size
+    ours, theirs = {pair: [] for pair in works}, {pair: [] for pair in works}
+    for _ in range(rounds):
+        told = json.loads(subprocess.check_output(arguments, stdin=subprocess.DEVNULL))
+        for one in told["pairs"]:
+            pair = f"{one['from']}:{one['to']}"
+            if pair in works:
+                theirs[pair].append(works[pair][1] / one["gb_per_s"] / 1e9)
+        for pair, (work, _) in works.items():
+            ours[pair].append(in_turn({"ours": work}, 9)["ours"])
+    return [
+        row({"from": pair.split(":")[0], "to": pair.split(":")[1]},
+            {"ours": statistics.median(ours[pair]), "theirs": statistics.median(theirs[pair])})
+        for pair in works
+    ]  # fmt: skip
+
+
+def of_16_elements(rounds):
+    rows = []
+    for pair in SMALL:
+        source, to = (onnx_cast.dtypes.of(name) for name in pair.split(":"))
+        x, dtype = values(16, source.numpy), to.numpy
+
+        def each(work, number=20_000):
+            return timeit.timeit(work, number=number) / number
+
+        works = {"ours": lambda x=x, dtype=dtype: onnx_cast.cast(x, dtype), "numpy": lambda x=x, dtype=dtype: x.astype(dtype)}
+        rows.append(row({"from": source.name, "to": to.name}, in_turn(works, rounds, each)))
+    return rows
+
+
+def packing(rounds):
+    """Beside numpy's copy of as many bytes as are read and written, half of each."""
+    rows = []
+    for name in NARROW:
+        data_type = onnx_cast.dtypes.of(name)
+        elements = np.arange(LARGE, dtype=np.uint8)
+        elements &= (1 << data_type.bits) - 1
+        elements = elements.view(data_type.numpy)
+        packed = onnx_cast.pack(elements)
+        half = np.ones((LARGE + packed.size) // 2, np.uint8)
+        for what, work in (
+            ("pack", lambda elements=elements: onnx_cast.pack(elements)),
+            ("unpack", lambda packed=packed, name=name: onnx_cast.unpack(packed, name, LARGE)),
+        ):
+            rows.append(row({"from": what, "to": name}, in_turn({"ours": work, "copy": half.copy}, rounds)))
+    return rows
+
+
+def texts(rounds):
+    """Beside numpy's own conversions of StringDType: of floats as they are printed, of short decimals and of integers."""
+    numbers, string = values(TEXTS), np.dtypes.StringDType()
+    written = onnx_cast.cast(numbers, "string")
+    decimals = np.array([f"{number:.5f}" for number in numbers.tolist()], string)
+    whole = np.array([f"{number * 1e6:.0f}" for number in numbers.tolist()], string)
+    to_text = {"ours": lambda: onnx_cast.cast(numbers, "string"), "numpy": lambda: numbers.astype(string)}
+    rows = [row({"from": "float", "to": "string"}, in_turn(to_text, rounds))]
+    for what, x, to in (
+        ("string, as float is printed", written, "float"),
+        ("string, five decimals", decimals, "float"),
+        ("string, five decimals", decimals, "double"),
+        ("string, integers", whole, "int64"),
+    ):
+        dtype = onnx_cast.dtypes.of(to).numpy
+        works = {
+            "ours": lambda x=x, to=to: onnx_cast.cast(x, to),
+            "numpy": lambda x=x, dtype=dtype: x.astype(dtype),
+        }
+        rows.append(row({"from": what, "to": to}, in_turn(works, rounds)))
+    return rows
+
+
+#: Section of the JSON: title, what the other side is, and the least ratio that is asked for.
+SECTIONS = {
+    "torch": ("16 Mi elements, results allocated, beside torch's `.to`", "torch", 1.0),
+    "library": ("16 Mi elements, one thread, `out=`, beside the library (`onnx-cast bench`)", "the library", 0.95),
+    "small": ("16 elements, beside `ndarray.astype`", "astype", 1 / 1.5),
+    "packing": ("16 Mi elements packed and unpacked, beside numpy's copy of as many bytes", "copy", None),
+    "texts": ("1 Mi texts, beside numpy's StringDType", "numpy", 1.0),
+}
+
+
+def table(rows, other):
+    threads = "threads" in rows[0]
+    lines = [f"| from | to |{' threads |' * threads} ours, ms | {other}, ms | {other} / ours |", "|---" * (5 + threads) + "|"]
+    for one in rows:
+        digits = 5 if one["ours_ms"] < 0.1 else 2
+        cells = [one["from"], one["to"], *([str(one["threads"])] if threads else []), f"{one['ours_ms']:.{digits}f}"]
+        cells += ["-", "-"] if one["ratio"] is None else [f"{one['theirs_ms']:.{digits}f}", f"{one['ratio']:.2f}"]
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
+def markdown(told):
+    versions = ", ".join(f"{name} {version}" for name, version in told["versions"].items())
+    lines = ["# The Python package's speed", "", f"{told['date']}, {told['machine']}, `{told['command']}`; {versions}.", ""]
+    lines += ["Medians of rounds in turn, in one process (the library's in another, in turn too).", ""]
+    for name, (title, other, least) in SECTIONS.items():
+        if told[name]:
+            wanted = f"Asked: {least:.2f} or more." if least else ""
+            lines += [f"## {title[0].upper()}{title[1:]}", "", *([wanted, ""] if wanted else []), *table(told[name], other), ""]
+    if told["torch"]:
+        one = max(told["torch"], key=lambda one: one.get("torch_faults", 0))
+        lines += [
+            f"torch {told['versions']['torch']} has no cast to or from its float4_e2m1fn_x2, so there is nothing to hold ours against. Results of "
+            f"32 MiB and more are new memory each time, and most of the time goes to the system for new pages: from {one['from']} "
+            f"to {one['to']} {one['torch_faults']} of them for torch, and {one['ours_faults']}, most of them of 2 MiB, for ours.",
+            "",
+        ]  # fmt: skip
+    return "\n".join(lines)
+
+
+def lines_of(told):
+    """JSON with a row to a line: what changed is seen in a diff."""
+    rows = {name: ",\n".join(f"  {json.dumps(one)}" for one in told[name]) for name in SECTIONS}
+    parts = [f'"{name}": ' + (f"[\n{rows[name]}\n]" if name in rows else json.dumps(value)) for name, value in told.items()]
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("command", type=Path)
+    parser.add_argument("--rounds", type=int, default=11)
+    parser.add_argument("--record", action="store_true")
+    args = parser.parse_args()
+    versions = {"Python": sys.version.split()[0], "numpy": np.__version__, "ml_dtypes": ml_dtypes.__version__}
+    told = {
+        "date": str(date.today()),
+        "machine": machine(),
+        "command": f"python bench/python.py target/release/onnx-cast --rounds {args.rounds} --record",
+        "threads": os.cpu_count(),
+        "versions": versions,
+        "torch": beside_torch(args.rounds),
+        "library": beside_the_library(args.command, 5),
+        "small": of_16_elements(args.rounds),
+        "packing": packing(args.rounds),
+        "texts": texts(args.rounds),
+    }
+    if "torch" in sys.modules:
+        versions["torch"] = sys.modules["torch"].__version__
+    text = markdown(told)
+    print(text)
+    if args.record:
+        (RECORDS / "python.md").write_text(text)
+        (RECORDS / "python.json").write_text(lines_of(told))
+
+
+if __name__ == "__main__":
+    main()

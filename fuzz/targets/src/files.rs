@@ -1,0 +1,204 @@
+//! Readers of tensors: from memory and from a file the same, and what was read is written and read again.
+
+use crate::scratch;
+use arbitrary::Unstructured;
+use onnx_cast::{Cast, CastOptions, DataType, Tensor};
+use onnx_cast_file::safetensors::Safetensors;
+
+use onnx_cast_file::{
+    CastRequest, FormatError, InspectRequest, NamedTensor, cast_file, inspect, npy as numpy, pb, read_tensor_as,
+};
+use std::error::Error;
+use std::io::{Cursor, Read, Write};
+use std::path::Path;
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, ZipArchive, ZipWriter};
+
+/// A type, of all, that goes with an input: a file has no byte to spare for one.
+pub(crate) fn some_type(data: &[u8]) -> DataType {
+    let sum = data.iter().fold(0usize, |sum, &byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+    DataType::ALL[sum % DataType::ALL.len()]
+}
+
+/// Holds what was read from memory against what was read from a file with the same bytes. Where both refuse, they give
+/// the same reason, but that the file's names the path first.
+#[track_caller]
+fn assert_same(memory: &Result<NamedTensor, impl Error>, file: &Result<NamedTensor, FormatError>) {
+    match (memory, file) {
+        (Ok(memory), Ok(file)) => assert_eq!(memory, file, "a file is read otherwise than its bytes"),
+        (Err(_), Err(_)) => {}
+        (Ok(_), Err(error)) => panic!("read from memory, but not from a file: {error}"),
+        (Err(error), Ok(_)) => panic!("read from a file, but not from memory: {error}"),
+    }
+}
+
+/// Everything that can be listed.
+pub(crate) fn listed(from: Option<DataType>) -> InspectRequest {
+    InspectRequest { from, values: true, ..InspectRequest::default() }
+}
+
+/// A TensorProto.
+pub fn tensor_proto(data: &[u8]) {
+    let memory = pb::read(data);
+    let path = scratch::write("x.pb", data);
+    assert_same(&memory, &read_tensor_as(&path, None));
+    let Ok(NamedTensor { name, tensor }) = memory else { return };
+    let written = pb::write(&name, &tensor.view()).expect("a small tensor");
+    let again = pb::read(&written).expect("what was written");
+    assert_eq!((&again.name, &again.tensor), (&name, &tensor), "written, then read");
+    check_cast(&path, &tensor, some_type(data), None);
+}
+
+/// Casts a file, of one tensor, and holds the result against the operator's. Both may refuse.
+fn check_cast(path: &Path, tensor: &Tensor, to: DataType, from: Option<DataType>) {
+    let want = Cast::new(to, &CastOptions::default()).map_err(drop);
+    let want = want.and_then(|cast| cast.run(&tensor.view()).map_err(drop));
+    let output = scratch::path("y.pb");
+    let done = cast_file(path, &output, &CastRequest { from, ..CastRequest::new(to) });
+    match (done, want) {
+        (Ok(_), Ok(want)) => {
+            let got = read_tensor_as(&output, None).expect("what was written");
+            assert_eq!(got.tensor, want, "a file is cast otherwise than its tensor, to {to}");
+        }
+        (Err(_), Err(())) => {}
+        (Ok(_), Err(())) => panic!("a file is cast to {to}, and its tensor is not"),
+        (Err(error), Ok(_)) => panic!("a tensor is cast to {to}, and its file is not: {error}"),
+    }
+}
+
+/// An `.npy` file; a type is given where it does not tell its own.
+pub fn npy(data: &[u8]) {
+    let path = scratch::write("x.npy", data);
+    let given = some_type(data);
+    for from in [None, Some(given)] {
+        let memory = numpy::read(data, from);
+        assert_same(&memory, &read_tensor_as(&path, from));
+        let Ok(NamedTensor { tensor, .. }) = memory else { continue };
+        check_cast(&path, &tensor, given, from);
+        for plain in [false, true] {
+            // Texts that are not UTF-8 have no `U` to be written as.
+            let Ok(written) = numpy::write(&tensor.view(), plain) else { continue };
+            let again = numpy::read(&written, Some(tensor.data_type())).expect("what was written");
+            assert_eq!(again.tensor, tensor, "written, then read");
+        }
+    }
+}
+
+/// An `.npz` file: as it is, or members put into an archive, which a checksum keeps a fuzzer from changing otherwise.
+pub fn npz(data: &[u8]) {
+    let Some((&kind, rest)) = data.split_first() else { return };
+    let path = match kind % 3 {
+        0 => scratch::write("x.npz", rest),
+        stored => {
+            let method = if stored == 1 { CompressionMethod::Stored } else { CompressionMethod::Deflated };
+            scratch::write("x.npz", &archive(rest, method))
+        }
+    };
+    [None, Some(some_type(data))].into_iter().for_each(|from| check_archive(&path, from));
+}
+
+/// Reads an archive whose arrays are of a type, where they do not tell it, and casts it.
+fn check_archive(path: &Path, from: Option<DataType>) {
+    let Ok(info) = inspect(path, &listed(from)) else { return };
+    if let [tensor] = &info.tensors[..] {
+        let file = read_tensor_as(path, from);
+        let memory = member(path).and_then(|bytes| numpy::read(&bytes, from).ok());
+        match (memory, file) {
+            (Some(memory), Ok(file)) => {
+                assert_eq!((&tensor.name, memory.tensor), (&file.name, file.tensor), "an archive's array");
+            }
+            (memory, file) => panic!("listed, but alone {:?}, and from the archive {file:?}", memory.is_some()),
+        }
+    }
+    // Numbers to floats, texts left alone: what was listed can be cast, and stands there again.
+    let output = scratch::path("y.npz");
+    if cast_file(path, &output, &CastRequest { from, ..CastRequest::new(DataType::Float) }).is_ok() {
+        let after = inspect(&output, &listed(None)).or_else(|_| inspect(&output, &listed(from)));
+        let after = after.expect("what was written");
+        let names = |info: &onnx_cast_file::FileInfo| {
+            info.tensors.iter().map(|tensor| (tensor.name.clone(), tensor.shape.clone())).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&info), names(&after), "the arrays of an archive");
+    }
+}
+
+/// An archive of pieces of the data, each behind its length.
+fn archive(data: &[u8], method: CompressionMethod) -> Vec<u8> {
+    let mut data = Unstructured::new(data);
+    let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
+    let options = SimpleFileOptions::default().compression_method(method);
+    for name in ["a.npy", "b/c.npy", "ä.npy", "d.txt"] {
+        let len = data.arbitrary::<u16>().unwrap_or_default();
+        let piece = data.bytes(usize::from(len).min(data.len())).unwrap_or_default();
+        zip.start_file(name, options).expect("a member");
+        zip.write_all(piece).expect("written");
+        if data.is_empty() {
+            break;
+        }
+    }
+    zip.finish().expect("an archive").into_inner()
+}
+
+/// The only member of an archive.
+fn member(path: &Path) -> Option<Vec<u8>> {
+    let mut zip = ZipArchive::new(std::fs::File::open(path).ok()?).ok()?;
+    let mut bytes = Vec::new();
+    zip.by_index(0).ok()?.read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+/// A `.safetensors` file, beside the format's own reader.
+pub fn safetensors(data: &[u8]) {
+    let ours = Safetensors::parse(data);
+    match (&ours, ::safetensors::SafeTensors::deserialize(data)) {
+        // It takes names that stand twice.
+        (Err(error), Ok(_)) => assert!(error.to_string().contains("stands twice"), "{error}"),
+        (Ok(ours), Ok(theirs)) => {
+            assert_eq!(ours.entries().len(), theirs.len(), "tensors");
+            for entry in ours.entries() {
+                let view = theirs.tensor(&entry.name).expect("a tensor of that name");
+                assert_eq!(ours.bytes(entry), view.data(), "tensor {}", entry.name);
+                assert_eq!(entry.shape, view.shape(), "tensor {}", entry.name);
+            }
+        }
+        (Ok(ours), Err(error)) => {
+            // The reader here does not multiply dimensions past a zero.
+            let zero = ours.entries().iter().any(|entry| entry.shape.contains(&0));
+            assert!(zero, "accepted, but {error}");
+        }
+        (Err(_), Err(_)) => {}
+    }
+    let path = scratch::write("x.safetensors", data);
+    let info = inspect(&path, &listed(None));
+    let Ok(ours) = ours else {
+        assert!(info.is_err(), "read from a file, but not from memory");
+        return;
+    };
+    let info = info.expect("a file whose bytes are read");
+    assert_eq!(info.tensors.len(), ours.entries().len(), "tensors");
+    let tensors: Vec<Tensor> = ours
+        .entries()
+        .iter()
+        .map(|entry| Tensor::new(entry.data_type, entry.shape.clone(), ours.bytes(entry).to_vec()).expect("a tensor"))
+        .collect();
+    let named: Vec<_> = ours.entries().iter().map(|entry| entry.name.as_str()).collect();
+    let named: Vec<_> = named.into_iter().zip(tensors.iter().map(Tensor::view)).collect();
+    // The format has files without a name for a tensor, which are not written here.
+    if let Ok(written) = onnx_cast_file::safetensors::write(ours.metadata(), &named) {
+        let again = Safetensors::parse(&written).expect("what was written");
+        let listed = |file: &Safetensors<'_>| {
+            let tensor = |entry: &onnx_cast_file::safetensors::Entry| {
+                (entry.name.clone(), entry.data_type, entry.shape.clone(), file.bytes(entry).to_vec())
+            };
+            file.entries().iter().map(tensor).collect::<Vec<_>>()
+        };
+        assert_eq!((listed(&again), again.metadata()), (listed(&ours), ours.metadata()), "written, then read");
+    }
+    let to = some_type(data);
+    let output = scratch::path("y.safetensors");
+    if cast_file(&path, &output, &CastRequest::new(to)).is_ok() {
+        let bytes = std::fs::read(&output).expect("what was written");
+        let cast = Safetensors::parse(&bytes).expect("what was written");
+        assert_eq!((cast.entries().len(), cast.metadata()), (ours.entries().len(), ours.metadata()));
+    }
+}

@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""Is the C interface good for programs in C and C++?
+
+Lays it out as `cargo xtask dist` does, and there compiles and runs the tests in C (crates/onnx-cast-capi/tests/c) and the
+examples (examples/c), as C99 and as C++17, without a warning, with the shared library and with the static one; under
+valgrind, where the system has it; and by CMake. Holds the functions of the header against those of the library.
+
+Takes the folder of a layout that is there already, or makes one. Needs a C and a C++ compiler and pkg-config.
+"""
+
+import ctypes
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+TESTS = ROOT / "crates" / "onnx-cast-capi" / "tests" / "c"
+EXAMPLES = ROOT / "examples" / "c"
+BENCH = ROOT / "crates" / "onnx-cast-capi" / "benches" / "overhead.c"
+WARNINGS = ["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pedantic"]
+# The stripped library with all kernels: what a runtime would have to ship.
+MOST_BYTES = 8 << 20
+# What the examples print; the other programs print nothing.
+PRINTED = {
+    "float8": "1 -> 0x38\n-0.3 -> 0xaa\n1000 -> 0x7e\n0.001 -> 0x01\n",
+    "plan": "1 1.5 3 -> 2^0 2^0 2^1\n10 15 30 -> 2^3 2^3 2^4\n",
+    "strings": "0.1\n-2\n0.0000001\n1000000000000000\n",
+    "types": "float8e4m3fn, 8 bits: 48 56 68 76 94\n"
+    "float8e4m3fnuz, 8 bits: 56 64 76 84 102\n"
+    "float8e5m2, 8 bits: 56 60 66 70 79\n"
+    "float8e5m2fnuz, 8 bits: 60 64 70 74 83\n"
+    "float4e2m1, 4 bits: 33 117 7\n"
+    "float8e8m0, 8 bits: 126 127 129 130 132\n"
+    "float6e2m3, 6 bits: 4 66 113 31\n"
+    "float6e3m2, 6 bits: 8 35 89 31\n"
+    "Cast-28 does not take complex64 (no version of Cast does)\n",
+}
+
+
+def run(*command, **options):
+    """Runs a command to its end and returns what it prints; its failure is ours."""
+    words = [str(word) for word in command]
+    done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, **options)
+    if done.returncode:
+        sys.exit(f"{shlex.join(words)}\n{done.stdout}failed with status {done.returncode}")
+    return done.stdout
+
+
+def laid_out():
+    """The folder that `cargo xtask dist` makes."""
+    cargo = os.environ.get("CARGO", "cargo")
+    return Path(run(cargo, "run", "--quiet", "--release", "--locked", "--package", "xtask", "--", "dist", cwd=ROOT).strip())
+
+
+def check_library(folder):
+    """The library is small, and has the functions that the header declares."""
+    shared = next(path for path in (folder / "lib").iterdir() if path.is_symlink())
+    size = shared.stat().st_size
+    print(f"{shared.name}: {size} bytes")
+    if size > MOST_BYTES:
+        sys.exit(f"{shared} takes {size} bytes (want {MOST_BYTES} at most)")
+    library = ctypes.CDLL(shared)
+    if not hasattr(library, "RegisterCustomOps"):
+        sys.exit("the library has no RegisterCustomOps for onnxruntime")
+    header = (folder / "include" / "onnx_cast.h").read_text()
+    names = re.findall(r"^[a-z_0-9]+ \*?(onnx_cast_\w+)\(|^const char \*(onnx_cast_\w+)\(", header, re.MULTILINE)
+    names = [name for pair in names for name in pair if name]
+    missing = [name for name in names if not hasattr(library, name)]
+    if missing or len(names) != header.count(");\n"):
+        sys.exit(f"{len(names)} functions in the header; not in the library: {missing}")
+
+
+def programs():
+    """Each program's name, source and language."""
+    yield "bench_overhead", BENCH, "c99"
+    for source in sorted([*TESTS.glob("*.c"), *EXAMPLES.glob("*.c"), *EXAMPLES.glob("*.cpp")]):
+        prefix = "test_" if source.parent == TESTS else ""
+        yield prefix + source.stem, source, "c99" if source.suffix == ".c" else "c++17"
+
+
+def check_programs(folder, scratch):
+    """Every program, compiled with each library, runs as it should."""
+    env = os.environ | {"PKG_CONFIG_PATH": str(folder / "lib" / "pkgconfig")}
+    flags = {
+        "shared": [*shlex.split(run("pkg-config", "--cflags", "--libs", "onnx_cast", env=env)), f"-Wl,-rpath,{folder / 'lib'}"],
+        "static": [
+            *shlex.split(run("pkg-config", "--cflags", "onnx_cast", env=env)),
+            folder / "lib" / "libonnx_cast.a",
+            *shlex.split(run("pkg-config", "--static", "--libs-only-l", "onnx_cast", env=env).replace("-lonnx_cast", "")),
+        ],
+    }
+    valgrind = shutil.which("valgrind")
+    if not valgrind:
+        print("no valgrind here: the programs run without")
+    for name, source, language in programs():
+        arguments = ["10"] if name == "bench_overhead" else []
+        compiler = os.environ.get("CC", "cc") if language == "c99" else os.environ.get("CXX", "c++")
+        threads = ["-D_POSIX_C_SOURCE=200809L", "-pthread"] if name == "test_threads" else []
+        for kind, libraries in flags.items():
+            program = scratch / f"{name}_{kind}"
+            command = [*shlex.split(compiler), f"-std={language}", *WARNINGS, *threads, source, "-o", program, *libraries]
+            run(*command)
+            check_output(name, run(program, *arguments))
+        if valgrind:
+            # What threads that live as long as the program still have is no leak.
+            leaks = ["--leak-check=full", "--show-leak-kinds=definite", "--errors-for-leak-kinds=definite"]
+            shared = scratch / f"{name}_shared"
+            check_output(name, run(valgrind, "--quiet", "--error-exitcode=9", "--fair-sched=yes", *leaks, shared, *arguments))
+        # A program in C is one in C++ too, as far as the header goes.
+        if name == "test_types":
+            check = [*shlex.split(os.environ.get("CXX", "c++")), "-std=c++17", *WARNINGS, "-x", "c++", "-fsyntax-only"]
+            run(*check, folder / "include" / "onnx_cast.h", "-Wno-pragma-once-outside-header")
+        print(f"{name}: as it should", flush=True)
+
+
+def check_output(name, printed):
+    want = PRINTED.get(name, "")
+    # The types of a later version of ONNX are more lines than these.
+    if name == "types":
+        printed = "".join(line for line in printed.splitlines(keepends=True) if line in want.splitlines(keepends=True))
+    # What a measurement prints is its own; here it is only seen to run.
+    if printed != want and not name.startswith("bench_"):
+        sys.exit(f"{name} prints\n{printed}(want\n{want})")
+
+
+def check_guide():
+    """The whole program in the guide is the example."""
+    blocks = re.findall(r"^```c\n(.*?)^```", (ROOT / "docs" / "c.md").read_text(), re.MULTILINE | re.DOTALL)
+    if (EXAMPLES / "float8.c").read_text() not in blocks:
+        sys.exit("docs/c.md does not show examples/c/float8.c as it is")
+
+
+def check_cmake(folder, scratch):
+    """A project in CMake finds the library, and its programs run."""
+    cmake = Path(sys.executable).parent / "cmake"
+    build = scratch / "build"
+    examples = folder / "share" / "doc" / "onnx-cast" / "examples"
+    run(cmake, "-S", examples, "-B", build, f"-DCMAKE_PREFIX_PATH={folder}")
+    run(cmake, "--build", build)
+    for name, want in PRINTED.items():
+        for program in (name, f"{name}_static"):
+            check_output(name, run(build / program))
+    print("CMake: as it should")
+
+
+def main():
+    folder = Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else laid_out()
+    check_library(folder)
+    check_guide()
+    with tempfile.TemporaryDirectory() as scratch:
+        check_programs(folder, Path(scratch))
+        check_cmake(folder, Path(scratch))
+
+
+if __name__ == "__main__":
+    main()

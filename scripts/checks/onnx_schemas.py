@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""Writes, or with --check compares, `crates/onnx-cast/tests/data/onnx_schemas.txt`: what the onnx package says about
+the element types and about every version of Cast, CastLike and BitCast. The test `coverage` holds the library to it.
+
+The file is written from the newest onnx that the tests know. With an older onnx, --check compares what that one has.
+One fact a line: `data_type NAME NUMBER`, then for each operator version `op NAME VERSION`, its
+`attribute NAME KIND required|optional [DEFAULT]`, and its `input` and `output` types.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+import onnx
+
+OPERATORS = ("Cast", "CastLike", "BitCast")
+FILE = Path(__file__).resolve().parents[2] / "crates" / "onnx-cast" / "tests" / "data" / "onnx_schemas.txt"
+HEAD = """\
+# What the onnx package says of its element types and of Cast, CastLike and BitCast.
+# Written by scripts/checks/onnx_schemas.py from onnx {version}; not to be edited.
+"""
+
+
+def default_of(attribute):
+    value = attribute.default_value
+    match attribute.type.name:
+        case "INT":
+            return str(value.i)
+        case "STRING":
+            return value.s.decode()
+    sys.exit(f"attribute {attribute.name} has a kind this script does not know: {attribute.type.name}")
+
+
+def types_of(schema, parameter):
+    """The element types of an input or output, by the names ONNX prints, in the order of their numbers."""
+    (constraint,) = [one for one in schema.type_constraints if one.type_param_str == parameter.type_str]
+    names = [text.removeprefix("tensor(").removesuffix(")") for text in constraint.allowed_type_strs]
+    return sorted(names, key=lambda name: onnx.TensorProto.DataType.Value(name.upper()))
+
+
+def blocks():
+    """The facts as blocks of lines: one for the element types, one for each operator version."""
+    numbers = sorted(onnx.TensorProto.DataType.items(), key=lambda item: item[1])
+    yield [f"data_type {name} {number}" for name, number in numbers]
+    schemas = [one for one in onnx.defs.get_all_schemas_with_history() if one.domain == "" and one.name in OPERATORS]
+    for schema in sorted(schemas, key=lambda one: (OPERATORS.index(one.name), one.since_version)):
+        lines = [f"op {schema.name} {schema.since_version}"]
+        for name, attribute in sorted(schema.attributes.items()):
+            need = "required" if attribute.required else f"optional {default_of(attribute)}"
+            lines.append(f"attribute {name} {attribute.type.name} {need}")
+        lines += [f"input {' '.join(types_of(schema, one))}" for one in schema.inputs]
+        lines += [f"output {' '.join(types_of(schema, one))}" for one in schema.outputs]
+        yield lines
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="compare with the committed file and change nothing")
+    arguments = parser.parse_args()
+    now = ["\n".join(lines) for lines in blocks()]
+    if not arguments.check:
+        FILE.parent.mkdir(parents=True, exist_ok=True)
+        FILE.write_text("\n\n".join([HEAD.format(version=onnx.__version__).rstrip(), *now]) + "\n")
+        print(f"wrote {FILE}")
+        return
+    head, *committed = FILE.read_text().rstrip("\n").split("\n\n")
+    if f"from onnx {onnx.__version__};" in head:
+        same = now == committed
+    else:
+        # An older onnx knows fewer types and versions; what it knows must be in the file.
+        same = committed[0].startswith(now[0]) and set(now[1:]) <= set(committed[1:])
+    if not same:
+        sys.exit(f"{FILE} is not what onnx {onnx.__version__} says: run scripts/checks/onnx_schemas.py and look at the change")
+    print(f"{FILE.name} agrees with onnx {onnx.__version__} ({len(now) - 1} operator versions)")
+
+
+if __name__ == "__main__":
+    main()

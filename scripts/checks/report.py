@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+"""Are the figures of `onnx-cast report` those that numpy computes?
+
+Takes the real checkpoint and the constants of magika's model, casts them with numpy and ml_dtypes, and computes every figure
+in doubles, by its definition: counts must be equal, sums agree but for rounding.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import onnx
+from safetensors.numpy import load_file
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMAND = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "onnx-cast"
+CHECKPOINT = ROOT / ".cache" / "checkpoints" / "all-MiniLM-L6-v2.safetensors"
+MAGIKA = Path(sysconfig.get_path("purelib")) / "magika" / "models" / "standard_v3_3" / "model.onnx"
+TYPES = {
+    "float16": np.float16,
+    "bfloat16": ml_dtypes.bfloat16,
+    "float8e4m3fn": ml_dtypes.float8_e4m3fn,
+    "float8e5m2": ml_dtypes.float8_e5m2,
+    "float4e2m1": ml_dtypes.float4_e2m1fn,
+}
+SATURATING = {"float8e4m3fn", "float8e5m2", "float4e2m1"}
+
+checks = 0
+
+
+def same(what, got, want, tolerance=0.0):
+    """Equal, or within a part of the wanted."""
+    global checks
+    checks += 1
+    if got is None or want is None:
+        good = got == want
+    else:
+        good = abs(got - want) <= tolerance * abs(want)
+    if not good:
+        sys.exit(f"report: {what}: {got}, want {want}")
+
+
+def check_candidate(what, found, name, values, powers, first, length):
+    dtype = TYPES[name]
+    info = ml_dtypes.finfo(dtype)
+    largest, normal = float(info.max), float(info.smallest_normal)
+    clipped = np.clip(values, -largest, largest) if name in SATURATING else values
+    with np.errstate(over="ignore"):
+        result = clipped.astype(dtype).astype(np.float64)
+    x = values.astype(np.float64)
+    size = np.abs(x)
+    beyond = size > largest
+    same(f"{what}: overflowed", found["overflowed"], int((np.isfinite(x) & ~np.isfinite(result)).sum()))
+    same(f"{what}: saturated", found["saturated"], int((beyond & (np.abs(result) == largest)).sum()))
+    same(f"{what}: zero", found["zero"], int(((x != 0) & (result == 0)).sum()))
+    small = (result != 0) & (np.abs(result) < normal) & (size >= float(np.finfo(values.dtype).smallest_normal))
+    same(f"{what}: subnormal", found["subnormal"], int(small.sum()))
+    both = np.isfinite(x) & np.isfinite(result)
+    error, nonzero = np.abs(x - result), both & (x != 0)
+    relative = np.divide(error, size, out=np.zeros_like(x), where=nonzero)
+    same(f"{what}: largest error", found["max_error"], error[both].max(initial=0.0), 1e-6)
+    same(f"{what}: largest relative error", found["max_relative_error"], relative.max(initial=0.0), 1e-6)
+    same(f"{what}: mean error", found["mean_error"], error[both].mean() if both.any() else None, 1e-6)
+    same(f"{what}: mean relative error", found["mean_relative_error"],
+         relative[nonzero].mean() if nonzero.any() else None, 1e-6)
+    noise, signal = (error[both] ** 2).sum(), (x[both] ** 2).sum()
+    same(f"{what}: SNR", found["snr"], 10 * np.log10(signal / noise) if noise and signal else None, 1e-6)
+    lost = np.where(np.isfinite(result), relative, 1.0)
+    there = np.isfinite(x) & (x != 0)
+    sums = np.bincount(powers[there] - first, weights=lost[there], minlength=length) if length else []
+    counts = np.bincount(powers[there] - first, minlength=length) if length else []
+    for power, (got, total, count) in enumerate(zip(found["error_by_power"], sums, counts, strict=True)):
+        same(f"{what}: error of 2^{first + power}", got, total / count if count else 0.0, 1e-6)
+
+
+def check_tensor(found, values):
+    name, values = found["name"], values.ravel()
+    size = np.abs(values.astype(np.float64))
+    there = np.isfinite(size) & (size > 0)
+    powers = np.frexp(size)[1] - 1
+    first, length = found["magnitudes"]["first"], len(found["magnitudes"]["counts"])
+    same(f"{name}: values", found["values"], values.size)
+    same(f"{name}: zeros", found["zeros"], int((size == 0).sum()))
+    same(f"{name}: smallest", found["smallest"], size[there].min() if there.any() else None)
+    same(f"{name}: largest", found["largest"], size[there].max() if there.any() else None)
+    if there.any():
+        same(f"{name}: first power", first, int(powers[there].min()))
+        for power, (got, want) in enumerate(
+            zip(found["magnitudes"]["counts"], np.bincount(powers[there] - first), strict=True)):
+            same(f"{name}: values of 2^{first + power}", got, int(want))
+    for candidate in found["candidates"]:
+        what = f"{name} to {candidate['type']}"
+        check_candidate(what, candidate, candidate["type"], values, powers, first, length)
+
+
+def check_file(path, tensors):
+    arguments = [COMMAND, "report", path, "--to", ",".join(TYPES), "--json"]
+    done = subprocess.run(arguments, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"report: {path}: {done.stderr}")
+    report = json.loads(done.stdout)
+    if {tensor["name"] for tensor in report["tensors"]} != set(tensors):
+        sys.exit(f"report: {path}: other tensors than numpy sees")
+    for tensor in report["tensors"]:
+        check_tensor(tensor, tensors[tensor["name"]])
+    print(f"  {path.name}: {len(tensors)} tensors in {len(TYPES)} types")
+
+
+def main():
+    for path in (COMMAND, CHECKPOINT, MAGIKA):
+        if not path.exists():
+            sys.exit(f"report: {path} is missing: run `bash scripts/test.sh`")
+    check_file(CHECKPOINT, {name: one for name, one in load_file(CHECKPOINT).items() if one.dtype == np.float32})
+    constants = {one.name: onnx.numpy_helper.to_array(one) for one in onnx.load(MAGIKA).graph.initializer}
+    check_file(MAGIKA, {name: one for name, one in constants.items() if one.dtype == np.float32 and one.size >= 256})
+    print(f"report: {checks} figures agree with numpy's")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+#!/usr/bin/env bash
+# The tests in every configuration that the test run does not have: optimized without assertions, not optimized at all, each
+# combination of features, each backend of this machine, the oldest Rust, other processors. Prints how many tests passed in each,
+# and ends with 1 where one fails or cannot be had here. Not part of the test run.
+#
+#   bash scripts/proofs/configurations.sh                                    # all of them
+#   bash scripts/proofs/configurations.sh features backends                  # some
+#
+# debug, release, features, backends, oldest, i686, aarch64, s390x, wasm32: the last four with what scripts/proofs/emulated.sh asks for.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+rows=()
+status=0
+
+# Runs a command, and notes that it ended well, and how many tests passed in it.
+check() {
+    local name=$1 result
+    shift
+    printf '\n=== %s: %s\n' "$name" "$*"
+    if "$@" 2>&1 | tee "$log"; then
+        result=$(awk '/^test result: ok/ { sum += $4 } END { if (NR && sum) print sum " tests passed"; else print "done" }' "$log")
+    else
+        result="FAILED, or not to be had here"
+        status=1
+    fi
+    rows+=("$name: $result")
+}
+
+tests=(-p onnx-cast -p onnx-cast-file -p onnx-cast-capi --tests --no-fail-fast)
+
+# Nothing of ours optimized but the oracle, which is waited for the most; and overflows are errors.
+debug() {
+    check "debug" cargo test --locked "${tests[@]}" --config profile.test.opt-level=0 \
+        --config profile.test.package.testkit.opt-level=3 --config 'profile.test.package."*".opt-level=3'
+}
+
+release() {
+    check "release" cargo test --locked --release "${tests[@]}"
+}
+
+# There are two features, each of one crate.
+features() {
+    check "onnx-cast without threads" cargo test --locked -p onnx-cast --no-default-features --no-fail-fast
+    check "onnx-cast-capi without onnxruntime" cargo test --locked -p onnx-cast-capi --no-default-features --no-fail-fast
+    local crate
+    for crate in onnx-cast onnx-cast-capi; do
+        check "$crate without its feature, lints" cargo clippy --locked -p "$crate" --no-default-features -- -D warnings
+    done
+}
+
+# The variable decides which backend is the best one: that of everything that names none.
+backends() {
+    local names name
+    names=$(cargo run --locked --quiet -p onnx-cast-cli -- bench --isa | awk '{ print $1 }')
+    for name in $names; do
+        check "ONNX_CAST_ISA=$name" env "ONNX_CAST_ISA=$name" cargo test --locked "${tests[@]}" -p onnx-cast-cli
+    done
+}
+
+# That one itself, where it is installed; and what a newer one can say of it: the lint knows since when each function of the
+# standard library is there, and every crate names what it needs.
+oldest() {
+    local version
+    version=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+    check "nothing newer than Rust $version" cargo clippy --locked --workspace --all-targets -- -D clippy::incompatible_msrv
+    check "no crate that needs a newer one" cargo test --locked -p testkit --test dependencies
+    check "Rust $version (rustup toolchain install $version.0)" cargo "+$version.0" test --locked "${tests[@]}" -p onnx-cast-cli
+}
+
+other_processor() {
+    check "$1, every backend" bash scripts/proofs/emulated.sh "$1"
+}
+
+i686() {
+    other_processor i686
+    check "i686" bash scripts/proofs/emulated.sh i686 test "${tests[@]}"
+}
+
+# Some tests of the file crate read files of other packages, which this makes.
+python3 scripts/setup.py
+
+[ $# -gt 0 ] || set -- debug release features backends oldest i686 aarch64 s390x wasm32
+for what in "$@"; do
+    case $what in
+    debug | release | features | backends | oldest | i686) "$what" ;;
+    aarch64 | s390x | wasm32) other_processor "$what" ;;
+    *)
+        echo "usage: scripts/proofs/configurations.sh [debug | release | features | backends | oldest | i686 | aarch64 | s390x | wasm32] ..." >&2
+        exit 2
+        ;;
+    esac
+done
+printf '\n'
+printf '%s\n' "${rows[@]}"
+exit "$status"

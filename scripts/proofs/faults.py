@@ -1,0 +1,388 @@
+#!/usr/bin/env python3
+"""Does the command leave whole files, whatever happens to it?
+
+Starts it over and over, ends it by SIGKILL or SIGINT at a random moment, fills its disk, takes its folder away, cuts its input
+short or removes it while it reads; has its calls that read and write interrupted and cut short, and each of them fail in turn
+(faults.c); gives it little memory; and looks each time whether every output is, byte for byte, what it was before or what it should become,
+and whether anything else is left. Casts of a file, of a checkpoint in several files (gone on with by --resume), of an archive,
+and of a model with external data in place, where a process that reads the model at any moment must find a whole one.
+
+Usage: faults.py [--kills N] [--seed N] [--record FILE]. The disk is a small tmpfs, which only root may mount; faults of calls
+need a C compiler.
+"""
+
+import argparse
+import datetime
+import os
+import platform
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+from safetensors.numpy import save_file
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMAND = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "onnx-cast"
+
+
+def fail(text):
+    sys.exit(f"faults: {text}")
+
+
+def run(folder, arguments, check=True):
+    done = subprocess.run([COMMAND, *arguments], cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if check and done.returncode:
+        fail(f"onnx-cast {' '.join(arguments)}: status {done.returncode}: {done.stderr}")
+    return done
+
+
+def contents(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def put(folder, files):
+    shutil.rmtree(folder, ignore_errors=True)
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+
+
+def weights(count, size):
+    rng = np.random.default_rng(count)
+    return {f"w{i}": rng.standard_normal(size).astype(np.float32) for i in range(count)}
+
+
+class Case:
+    """A command, the files that it starts from, and those that it makes of them."""
+
+    def __init__(self, name, arguments, folder, resumes=False):
+        self.name, self.arguments, self.folder, self.resumes = name, arguments, folder, resumes
+        self.left = 0
+        self.before = contents(folder)
+        start = time.perf_counter()
+        run(folder, arguments)
+        self.seconds = time.perf_counter() - start
+        self.after = contents(folder)
+        if self.after == self.before:
+            fail(f"{name}: the command changes nothing")
+
+    def found(self, what):
+        """The files that there are now, without what a kill may leave: a second name of a new file."""
+        now = contents(self.folder)
+        for name in [name for name in now if Path(name).name.startswith(".onnx-cast-")]:
+            if "SIGKILL" not in what or now.pop(name) not in self.after.values():
+                fail(f"{self.name}, {what}: {name} is left")
+            self.left += 1
+        return now
+
+    def look(self, what):
+        """What the files are now: old or new, or, of several, some old and some new."""
+        now = self.found(what)
+        kinds = set()
+        for name in self.before.keys() | self.after.keys() | now.keys():
+            states = [files.get(name) for files in (self.before, self.after)]
+            if self.is_whole(name, now, states):
+                continue
+            if now.get(name) not in states:
+                fail(f"{self.name}, {what}: {name} is neither what it was nor what it should become")
+            if states[0] != states[1]:
+                kinds.add("old" if now.get(name) == states[0] else "new")
+        return "mixed" if len(kinds) == 2 else kinds.pop()
+
+    def is_whole(self, name, now, states):
+        return False
+
+    def reset(self):
+        put(self.folder, self.before)
+
+
+class InPlace(Case):
+    """A model and its elements, which are not to be judged one by one: whoever reads the model must find a whole one."""
+
+    def is_whole(self, name, now, states):
+        # Left where the command is killed within the exchange; the model may refer to it.
+        return name.endswith(".new")
+
+    def look(self, what):
+        sides = []
+        for name, files in ("old", self.before), ("new", self.after):
+            with tempfile.TemporaryDirectory() as other:
+                put(Path(other) / "files", files)
+                arguments = ["diff", "m.onnx", str(Path(other) / "files" / "m.onnx")]
+                if run(self.folder, arguments, check=False).returncode == 0:
+                    sides.append(name)
+        if len(sides) != 1:
+            fail(f"{self.name}, {what}: the model is {sides or 'neither the old one nor the new one'}")
+        names = self.found(what).keys() - self.before.keys() - self.after.keys()
+        if any(not name.endswith(".new") for name in names):
+            fail(f"{self.name}, {what}: {sorted(names)} are left")
+        return sides[0]
+
+
+def cases(folder):
+    def inside(name, files):
+        (folder / name).mkdir()
+        files(folder / name)
+        return folder / name
+
+    def one(inner):
+        save_file(weights(3, 1 << 21), inner / "in.safetensors")
+        (inner / "out.safetensors").write_bytes(b"old")
+
+    def shards(inner):
+        (inner / "in").mkdir()
+        places = {}
+        for shard in range(4):
+            tensors = {f"{name}.{shard}": value for name, value in weights(2, 1 << 19).items()}
+            file = f"model-{shard + 1:05}-of-00004.safetensors"
+            save_file(tensors, inner / "in" / file)
+            places |= dict.fromkeys(tensors, file)
+        entries = ",".join(f'"{name}":"{file}"' for name, file in places.items())
+        (inner / "in" / "model.safetensors.index.json").write_text(
+            f'{{"metadata":{{"total_size":{4 * 2 * 4 << 19}}},"weight_map":{{{entries}}}}}')
+
+    def archive(inner):
+        np.savez_compressed(inner / "in.npz", **weights(3, 1 << 17))
+
+    def model(inner):
+        arrays = weights(4, 1 << 19)
+        nodes = [helper.make_node("Size", [name], [f"{name}_size"]) for name in arrays]
+        outputs = [helper.make_tensor_value_info(f"{name}_size", TensorProto.INT64, []) for name in arrays]
+        graph = helper.make_graph(nodes, "g", [], outputs, [numpy_helper.from_array(a, n) for n, a in arrays.items()])
+        made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+        onnx.save(made, inner / "m.onnx", save_as_external_data=True, location="m.onnx.data")
+
+    yield Case("a file", ["cast", "-q", "in.safetensors", "out.safetensors", "--to", "float8e4m3fn"], inside("file", one))
+    yield Case("in place", ["cast", "-q", "in.safetensors", "in.safetensors", "--to", "float16"], inside("same", one))
+    yield Case("several files", ["cast", "-q", "in", "out", "--to", "bfloat16", "--resume"], inside("shards", shards), True)
+    yield Case("an archive", ["cast", "-q", "in.npz", "out.npz", "--to", "float16"], inside("archive", archive))
+    yield InPlace("a model in place", ["cast", "-q", "m.onnx", "m.onnx", "--to", "float16"], inside("model", model))
+
+
+def signalled(case, number, rounds, rng):
+    """Ends the command at random moments."""
+    seen = Counter()
+    case.left = 0
+    for _ in range(rounds):
+        case.reset()
+        child = subprocess.Popen([COMMAND, *case.arguments], cwd=case.folder, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        time.sleep(rng.uniform(0, 1.1 * case.seconds))
+        child.send_signal(number)
+        said = child.stderr.read().decode()
+        if child.wait() not in (0, -number):
+            fail(f"{case.name}: status {child.returncode}: {said}")
+        ended = child.returncode != 0
+        state = case.look(f"after {number.name}")
+        if (state == "mixed" and not case.resumes) or (not ended and state != "new"):
+            fail(f"{case.name}: {state} after {'a signal' if ended else 'it was done'}")
+        seen["ended" if ended else "was done"] += 1
+        seen[state] += 1
+        if case.resumes:
+            run(case.folder, case.arguments)
+            if case.look("resumed after SIGKILL") != "new":
+                fail(f"{case.name}: resumed, it is not what it should become")
+    if case.left:
+        seen["left a second name"] = case.left
+    return seen
+
+
+def on_disk(case, rng, rounds, options, says):
+    """Runs the command on a disk that is too small, or that takes no file."""
+    seen = Counter()
+    for _ in range(rounds):
+        with tempfile.TemporaryDirectory() as mount:
+            needs = sum(map(len, case.before.values()))
+            made = sum(len(content) for name, content in case.after.items() if content != case.before.get(name))
+            more = int(rng.uniform(0, 0.9) * made)
+            subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={needs + more + (64 << 10)}", "none", mount], check=True)
+            try:
+                put(Path(mount) / "files", case.before)
+                if options:
+                    subprocess.run(["mount", "-o", f"remount,{options}", mount], check=True)
+                done = run(Path(mount) / "files", case.arguments, check=False)
+                folder, case.folder = case.folder, Path(mount) / "files"
+                state = case.look(says)
+                case.folder = folder
+            finally:
+                subprocess.run(["umount", mount], check=True)
+        if done.returncode != 2 or says not in done.stderr.lower() or (state == "new") or (state == "mixed" and not case.resumes):
+            fail(f"{case.name}: {state}, status {done.returncode}: {done.stderr}, want {says}")
+        seen["refused"] += 1
+        seen[state] += 1
+    return seen
+
+
+def cut_short(case, rng, rounds):
+    """Cuts the input short while it is read."""
+    seen = Counter()
+    source = case.folder / case.arguments[2]
+    for _ in range(rounds):
+        case.reset()
+        child = subprocess.Popen([COMMAND, *case.arguments], cwd=case.folder, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        time.sleep(rng.uniform(0, case.seconds))
+        os.truncate(source, rng.randrange(8, source.stat().st_size))
+        said = child.stderr.read().decode()
+        source.write_bytes(case.before[source.name])
+        state = case.look("cut short")
+        if (child.wait(), state) not in ((0, "new"), (2, "old")):
+            fail(f"{case.name}, cut short: {state}, status {child.returncode}: {said}")
+        seen["refused" if child.returncode else "was done"] += 1
+        seen[state] += 1
+    return seen
+
+
+def vanishing(case, rng, rounds):
+    """Removes the input while it is read, or before: who has it open may go on."""
+    seen = Counter()
+    source = case.folder / case.arguments[2]
+    for _ in range(rounds):
+        case.reset()
+        child = subprocess.Popen([COMMAND, *case.arguments], cwd=case.folder, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        time.sleep(rng.uniform(0, case.seconds / 4))
+        source.unlink()
+        said = child.stderr.read().decode()
+        child.wait()
+        source.write_bytes(case.before[source.name])
+        judge(case, "vanished", child.returncode, said, seen)
+    return seen
+
+
+def judge(case, what, status, said, seen):
+    """Done, with what is new, or refused with a text, with what is old; of what goes on later, some of both."""
+    state = case.look(what)
+    if (status, state) not in ((0, "new"), (2, "old")) and not (case.resumes and (status, state) == (2, "mixed")):
+        fail(f"{case.name}, {what}: {state}, status {status}: {said}")
+    if status and not said.startswith("onnx-cast: error: "):
+        fail(f"{case.name}, {what}: it says {said!r}")
+    seen["refused" if status else "was done"] += 1
+    seen[state] += 1
+
+
+def compiled(folder):
+    """The library that makes calls fail, if there is a compiler."""
+    library = folder / "faults.so"
+    command = [os.environ.get("CC", "cc"), "-O1", "-shared", "-fPIC", "-o", library, ROOT / "scripts" / "proofs" / "faults.c", "-ldl"]
+    try:
+        subprocess.run(command, check=True)
+    except OSError:
+        return None
+    return library
+
+
+def with_library(case, library, **variables):
+    """Runs the command with the library; gives its status and what it says."""
+    env = os.environ | {"LD_PRELOAD": str(library)} | {name: str(value) for name, value in variables.items()}
+    done = subprocess.run([COMMAND, *case.arguments], cwd=case.folder, stdin=subprocess.DEVNULL, capture_output=True, env=env)
+    return done.returncode, done.stderr.decode()
+
+
+def interrupted(case, library, rng, rounds):
+    """Calls that read and write give EINTR, or do less than they were asked for: nobody may notice."""
+    seen = Counter()
+    for _ in range(rounds):
+        case.reset()
+        status, said = with_library(case, library, FAULTS=rng.randrange(1 << 32))
+        judge(case, "interrupted", status, said, seen)
+        if status:
+            fail(f"{case.name}, interrupted: {said}")
+    return seen
+
+
+def every_call(case, library, kind, scratch):
+    """Each call that reads, or that writes, fails once: EIO, or a full disk."""
+    seen = Counter()
+    case.reset()
+    counted = scratch / "counted"
+    with_library(case, library, COUNTED=counted)
+    calls = int(counted.read_text().split()[("READ", "WRITE").index(kind)])
+    for nth in range(1, calls + 1):
+        case.reset()
+        status, said = with_library(case, library, **{f"{kind}_FAILS": nth})
+        if kind == "WRITE" and status == 0:
+            fail(f"{case.name}: write {nth} of {calls} fails, and nobody notices")
+        judge(case, f"{kind.lower()} {nth} fails", status, said, seen)
+    return seen
+
+
+def little_memory(case, rng, rounds):
+    """A limit to the address space: a panic never, an error where a size is refused. Where the loader or the smallest request
+    has no memory, the process ends by itself; then too the files are as they were."""
+    # With it Rust's standard library, out of memory, waits for itself where it would tell of that.
+    env = {name: value for name, value in os.environ.items() if name != "RUST_BACKTRACE"}
+    seen = Counter()
+    for _ in range(rounds):
+        case.reset()
+        limit = int(8e6 * 50 ** rng.random())
+        done = subprocess.run([COMMAND, *case.arguments], cwd=case.folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=env,
+                              timeout=600, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
+        if "panicked" in done.stderr:
+            fail(f"{case.name}, {limit} bytes of memory: {done.stderr}")
+        if done.returncode in (0, 2):
+            judge(case, f"{limit} bytes of memory", done.returncode, done.stderr, seen)
+        elif done.returncode in (127, -signal.SIGSEGV, -signal.SIGABRT) and case.look("little memory") in ("old", "mixed"):
+            seen["not loaded" if done.returncode != -signal.SIGABRT else "no memory at all"] += 1
+            seen["old"] += 1
+        else:
+            fail(f"{case.name}, {limit} bytes of memory: status {done.returncode}: {done.stderr}")
+    return seen
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--kills", type=int, default=40, help="rounds of each case; a tenth as many of those that mount")
+    parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("--record", type=Path)
+    args = parser.parse_args()
+    seed = args.seed if args.seed is not None else random.randrange(1 << 32)
+    rng = random.Random(seed)
+    # Shells have what they start in the background ignore it, and so would the command.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if not COMMAND.exists():
+        fail(f"{COMMAND} is missing: run `cargo build --release -p onnx-cast-cli`")
+    rows, few = [], max(args.kills // 10, 1)
+
+    def note(fault, case, seen):
+        told = ", ".join(f"{count} {what}" for what, count in sorted(seen.items()))
+        rows.append(f"| {fault} | {case.name} | {told} |")
+        print(rows[-1], flush=True)
+
+    start = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as other:
+        library = compiled(Path(other))
+        for case in cases(Path(folder)):
+            for number, rounds in (signal.SIGKILL, args.kills), (signal.SIGINT, max(args.kills // 4, 1)):
+                note(number.name, case, signalled(case, number, rounds, rng))
+            if os.geteuid() == 0 and platform.system() == "Linux":
+                note("full disk", case, on_disk(case, rng, few, "", "no space left on device"))
+                note("read-only", case, on_disk(case, rng, 1, "ro", "read-only file"))
+            if case.name == "a file":
+                note("cut short", case, cut_short(case, rng, args.kills))
+                note("vanishing", case, vanishing(case, rng, args.kills))
+            if library:
+                note("EINTR, short calls", case, interrupted(case, library, rng, few))
+                note("each read fails", case, every_call(case, library, "READ", Path(other)))
+                note("each write fails", case, every_call(case, library, "WRITE", Path(other)))
+            if platform.system() == "Linux":
+                note("little memory", case, little_memory(case, rng, max(args.kills // 4, 1)))
+    minutes = (time.perf_counter() - start) / 60
+    print(f"every file was what it was or what it should become ({minutes:.1f} minutes, seed {seed})")
+    if args.record:
+        commit = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+        head = (f"\n## {datetime.date.today()}\n\n`scripts/proofs/faults.py --kills {args.kills} --seed {seed}`, {minutes:.1f} minutes, "
+                f"{platform.system()}, at commit {commit.stdout.strip()}.\n\n| fault | case | outcomes |\n|---|---|---|\n")
+        with open(args.record, "a") as out:
+            out.write(head + "\n".join(rows) + "\n")
+
+
+if __name__ == "__main__":
+    main()
