@@ -1,5 +1,6 @@
-//! `cargo xtask dist`: what a program in C or C++ needs, in a folder and a tarball: the libraries, the header, files for
-//! pkg-config and CMake, the guide, the examples and the licences, ours and those of the crates that are linked in.
+//! `cargo xtask dist` collects the files that a C or C++ program needs, in a folder and a tarball: the libraries, the
+//! header, files for pkg-config and CMake, the guide, the examples, and the licences of this project and of the linked
+//! crates.
 
 use std::error::Error;
 use std::fs;

@@ -1,4 +1,5 @@
-//! The library beside its peers. Most of these are Python packages, so measuring them is a script; this finds and runs it.
+//! Measures the library beside its peers. Most of them are Python packages, so a script does the measuring; this finds
+//! and runs it.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};

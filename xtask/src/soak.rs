@@ -1,6 +1,6 @@
-//! Randomised round trips in a loop, for hours: pairs, versions, attributes, shapes, lengths, places in memory, backends,
-//! threads, texts and files are drawn at random, and every result is held against the exact oracle, the scalar cast, or
-//! what it was made from.
+//! Randomised round trips in a loop, for hours: pairs, versions, attributes, shapes, lengths, addresses, backends,
+//! threads, strings and files are drawn at random, and every result is compared with the exact oracle, the scalar cast,
+//! or its source.
 //!
 //! A round depends on the seed and its number alone, so that one that fails can be had again. What was compared is
 //! counted, and the memory of the process watched.

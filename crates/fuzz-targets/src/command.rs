@@ -65,7 +65,7 @@ fn in_folder<R>(folder: &Path, run: impl FnOnce() -> R) -> R {
     result
 }
 
-/// What holds of every run: an exit code that has a meaning, and of one that did not do what it was asked, nothing written.
+/// Properties of every run: the exit code is a documented one, and a run that failed wrote nothing.
 fn check(code: u8, arguments: &[&str], before: &BTreeMap<PathBuf, Vec<u8>>, after: &BTreeMap<PathBuf, Vec<u8>>) {
     assert!(code <= 2, "exit code {code} of {arguments:?}");
     let writes = match *arguments.get(1).unwrap_or(&"") {

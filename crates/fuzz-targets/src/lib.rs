@@ -1,10 +1,10 @@
-//! What is fuzzed, as functions of bytes that panic where something is wrong: no fuzzer is needed to call them.
+//! Fuzz targets: functions of bytes that panic if a property is violated. They can be called without a fuzzer.
 //!
-//! Two kinds: what reads files takes the bytes of one, so that a file that somebody has is an input; what computes takes a
-//! plan of a case from its first bytes and values from the rest. Whatever is read must give the same in memory and from a
-//! file, and survive being written; whatever is computed must be what another way gives.
+//! There are two kinds. Targets for readers take the bytes of a file, so that any real file is an input. Targets for
+//! arithmetic take a plan of a case from the first bytes and values from the others. Input that parses must give the
+//! same from memory and from a file, and survive a round trip; a result must equal that of a second algorithm.
 //!
-//! `docs/fuzzing.md` has the commands, and what they found.
+//! `docs/fuzzing.md` has the commands, and the defects found.
 #![forbid(unsafe_code)]
 
 mod casts;

@@ -94,8 +94,8 @@ fn check_fold(path: &Path, before: Option<&Evaluated>) {
     }
 }
 
-/// Holds values against each other. A quiet NaN that joined casts leave as it was may have another payload than one that
-/// passed through them: so every NaN is the same here.
+/// Compares values. A quiet NaN that joined casts leave unchanged may have another payload than one that passed through
+/// each of them, so all NaNs are equal here.
 #[track_caller]
 fn assert_same(got: &[NamedTensor], want: &[NamedTensor], what: &str) {
     let plain = |values: &[NamedTensor]| {

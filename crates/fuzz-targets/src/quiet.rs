@@ -1,5 +1,5 @@
-//! A part of a process with other standard streams: what is run there takes its input from a file, and what it prints is
-//! gone. A panic is printed all the same.
+//! Runs part of a process with other standard streams: input comes from a file, and output is discarded. Panics are
+//! still printed.
 
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use std::fs::File;

@@ -1,5 +1,6 @@
-//! The folder in which targets read and write files, one for the process: in memory, where the system has that, since much
-//! of a run is files. A fuzzer that ends a process runs no destructors: it says in `TMPDIR` where the folder is to be.
+//! The folder in which targets read and write files, one for each process. It is in memory where the system provides
+//! that, because file access dominates a run. A fuzzer that ends a process runs no destructors, so it names the folder
+//! in `TMPDIR`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

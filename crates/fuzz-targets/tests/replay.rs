@@ -1,8 +1,8 @@
-//! The targets without a fuzzer: every input of the corpus, and a number of mutations of them, the same in every run. It
-//! finds what a change broke that the corpus, which a fuzzer made, reaches; a fuzzer finds more.
+//! Runs the targets without a fuzzer: on every input of the corpus, and on a number of mutations of them, the same in
+//! every run. This detects regressions in code that the corpus reaches; a fuzzer finds more.
 //!
-//! `cargo test -p fuzz-targets -- [--runs N] [TARGET | FILE ...]`: N mutations for each target whose name has this in it, or each file
-//! once. An input that fails is kept in `fuzz/artifacts/`.
+//! `cargo test -p fuzz-targets -- [--runs N] [TARGET | FILE ...]` runs N mutations for each target whose name contains
+//! TARGET, or each file once. A failing input is kept in `fuzz/artifacts/`.
 
 use fuzz_targets::{TARGETS, Target};
 use std::fs;

@@ -1,5 +1,5 @@
-//! Does docs/dependencies.md list every crate that this project depends on, may all that they bring be used and shipped,
-//! and do they build with the oldest Rust that is promised?
+//! Does docs/dependencies.md list every crate that this project depends on? Do their licences permit use and
+//! redistribution, and do they build with the oldest supported Rust?
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};

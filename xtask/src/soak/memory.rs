@@ -4,8 +4,8 @@ use crate::provenance::resident;
 use std::fmt;
 use std::time::Duration;
 
-/// Growth from one part of the run to a later one that is no leak: what the allocator keeps varies with the sizes that it
-/// was asked for.
+/// Growth between two parts of the run that is not a leak: the allocator retains an amount that depends on the
+/// requested sizes.
 const ALLOWANCE: u64 = 64 << 20;
 
 /// The resident memory, minute by minute.

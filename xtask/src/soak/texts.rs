@@ -19,7 +19,8 @@ pub(super) fn round(rng: &mut Rng, counts: &mut Counts) -> Result<(), String> {
 }
 
 fn cast(to: DataType, from: DataType) -> Result<onnx_cast::Plan, String> {
-    // Every value comes back by these: infinities are not saturated, and a decimal next to a power of two is that power.
+    // Every value survives with these attributes: infinities are not saturated, and a decimal close to a power of two
+    // is that power.
     let options = match to {
         DataType::Float8E8M0 => CastOptions::new().round_mode(RoundMode::Nearest),
         _ => CastOptions::new().saturate(false),
