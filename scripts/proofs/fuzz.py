@@ -147,7 +147,8 @@ def main():
         note = f" {args.note}." if args.note else ""
         head = (f"\n## {datetime.date.today()}\n\n`scripts/proofs/fuzz.py --minutes {args.minutes:g} --jobs {args.jobs}`, "
                 f"{platform.system()}, {os.cpu_count()} cores, at commit {commit.stdout.strip()}.{note}\n\n"
-                "Minutes are the clock's and the processor's; executions a second are of the processor's.\n\n"
+                "`minutes` is elapsed time, `of a processor` is processor time in minutes, and `a second` is executions per "
+                "second of\nprocessor time.\n\n"
                 "| target | minutes | of a processor | executions | a second | edges | inputs | failures |\n"
                 "|---|---|---|---|---|---|---|---|\n")
         with open(args.record, "a") as out:

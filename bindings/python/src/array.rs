@@ -103,8 +103,8 @@ impl<'py> Contiguous<'py> {
     /// The bytes of the elements.
     pub(crate) fn bytes(&self) -> &[u8] {
         let (data, len) = self.place();
-        // SAFETY: the elements of a C-contiguous array are so many bytes from its data pointer on, initialised, and stay
-        // while the array does, to which `self` holds a reference: numpy does not move the memory of an array that
+        // SAFETY: the elements of a C-contiguous array are so many bytes from its data pointer on, initialised, and
+        // stay while the array does, to which `self` holds a reference: numpy does not move the memory of an array that
         // others refer to. Whether another thread of the caller's writes there meanwhile is as with numpy's own
         // functions: the caller's race, over bytes of which every value is an element.
         unsafe { std::slice::from_raw_parts(data, len) }

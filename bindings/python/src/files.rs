@@ -49,8 +49,8 @@ pub(crate) fn options((opset, saturate, round_mode): Attributes) -> PyResult<Cas
         .round_mode(round_mode.map(|mode| mode.parse().map_err(refused)).transpose()?))
 }
 
-/// What is to be cast and how, as Python has it: the target; the opset and attributes; patterns to include and to exclude,
-/// rules (pairs of a pattern and a type, or `None` to keep what it has), and the fewest elements.
+/// What to cast and how, as Python passes it: the target; the opset and attributes; patterns to include and to exclude;
+/// rules (pairs of a pattern and a type, or `None` to keep the type); and the minimum number of elements.
 #[derive(FromPyObject)]
 pub(crate) struct Request(Option<i64>, Attributes, Vec<String>, Vec<String>, Vec<(String, Option<i64>)>, u64);
 
@@ -93,8 +93,7 @@ pub(crate) fn watch(state: &Arc<State>) -> Watch {
     })
 }
 
-/// Casts a file to another. `modes`: whether nothing is written, whether files that are there already are left alone, and
-/// whether the other files of a folder are copied.
+/// Casts a file to another. `modes`: whether to write nothing, and whether to skip outputs that exist.
 #[pyfunction]
 pub(crate) fn cast_file(
     py: Python<'_>,
@@ -113,7 +112,8 @@ pub(crate) fn cast_file(
     watched(py, &state, progress, work)?.map_err(refused)
 }
 
-/// Runs the work in a thread. What Python raises meanwhile, by a signal or by `progress`, ends the work and is returned.
+/// Runs the work in a thread. If Python raises meanwhile, from a signal handler or from `progress`, the work stops and
+/// the exception is returned.
 pub(crate) fn watched<R: Send>(
     py: Python<'_>,
     state: &State,
@@ -160,8 +160,8 @@ pub(crate) fn watched<R: Send>(
     }
 }
 
-/// Computes the Casts of a model's constants and removes those that change nothing: how many were computed, removed, and
-/// joined.
+/// Folds the Casts of a model's constants and removes those that change nothing. Returns how many were folded, removed
+/// and joined.
 #[pyfunction]
 pub(crate) fn fold(
     py: Python<'_>,

@@ -10,8 +10,8 @@ use onnx_cast::{Cast, CastError, CastOptions, DataType, Plan, TensorView};
 use pyo3::prelude::*;
 use std::borrow::Cow;
 
-/// Bytes read and written from which other Python threads may run meanwhile: handing the interpreter over and back costs
-/// as much as casting about so many.
+/// From this number of bytes read and written, other Python threads may run meanwhile: releasing and reacquiring the
+/// interpreter costs about as much as casting so many.
 const DETACH_BYTES: usize = 1 << 16;
 
 /// Elements after which the interpreter is asked whether it was interrupted: some hundredths of a second.
@@ -20,9 +20,10 @@ const PIECE: usize = 1 << 26;
 /// Results from which on a new array is new memory too: below, allocators hand out what was used before (glibc 32 MiB).
 const NEW_BYTES: usize = 32 << 20;
 
-/// Bytes read and written in a piece of a cast to new memory: fewer than the library streams past the caches. The system has
-/// just zeroed the pages in the caches, where ordinary stores find them. Measured with 16 Mi elements of float16 to float,
-/// one thread: 5.1 ms for 5.8 on pages of 2 MiB, 24 for 29 on those of 4 KiB, which every page's first touch slows down.
+/// Bytes read and written in a piece of a cast to new memory: fewer than the library writes with non-temporal stores.
+/// The system has just zeroed the pages through the caches, where ordinary stores hit. Measured with 16 Mi elements of
+/// float16 to float, one thread: 5.1 ms instead of 5.8 with pages of 2 MiB, 24 instead of 29 with pages of 4 KiB, where
+/// the first access to each page dominates.
 const NEW_PIECE: usize = 32 << 20;
 
 /// Elements of a block: a multiple of 8, so that blocks are whole bytes of every type.

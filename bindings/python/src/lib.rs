@@ -1,7 +1,7 @@
 //! The native module of the Python package `onnx_cast`.
 //!
-//! Python decides what an object is and what the result is to be (`python/onnx_cast/`); here are numpy arrays of numbers and
-//! of texts, lists of texts, and files. All arithmetic is the library's. `unsafe` stands in `array.rs` and
+//! Python decides what an object is and what the result is to be (`python/onnx_cast/`); here are numpy arrays of
+//! numbers and of texts, lists of texts, and files. All arithmetic is the library's. `unsafe` stands in `array.rs` and
 //! `string_array.rs` alone.
 #![deny(unsafe_code)]
 

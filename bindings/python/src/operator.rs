@@ -116,8 +116,8 @@ impl Operator {
         self.to.onnx()
     }
 
-    /// The result for an object, in `out` where it is given, of ONNX's packed bytes where `packed` says so. `new`: nothing
-    /// was written to `out` before.
+    /// Casts an object, into `out` if it is given; `packed` selects ONNX's packed bytes. `new`: `out` has not been
+    /// written before.
     #[pyo3(signature = (x, out, packed, new = false))]
     pub(crate) fn run<'py>(
         this: &Bound<'py, Self>,

@@ -1,4 +1,5 @@
-//! What casts to several types would lose: reports of the file crate, of files and of arrays, shown as the command shows them.
+//! The loss of casts to several types: reports of the file crate on files and arrays, with the same output as the
+//! command's.
 
 use crate::array::Contiguous;
 use crate::error::refused;
@@ -14,8 +15,8 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What is to be compared and how, as Python has it: the candidates; the opset and attributes; patterns to include and to
-/// exclude; the fewest elements; and the type of elements that do not tell theirs.
+/// What to compare and how, as Python passes it: the candidates; the opset and attributes; patterns to include and to
+/// exclude; the minimum number of elements; and the type of elements that do not specify theirs.
 #[derive(FromPyObject)]
 pub(crate) struct Survey(Vec<i64>, Attributes, Vec<String>, Vec<String>, u64, Option<i64>);
 

@@ -16,8 +16,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 use rayon::prelude::*;
 
-/// Elements that are counted as one, by one thread: a multiple of 8. As they do not depend on the threads, the sums that
-/// make the mean errors do not either.
+/// Elements that one thread counts as a unit: a multiple of 8. Units do not depend on the number of threads, so neither
+/// do the sums for the mean errors.
 const PIECE: usize = 1 << 20;
 
 /// Pieces between which the interpreter is asked whether it was interrupted.

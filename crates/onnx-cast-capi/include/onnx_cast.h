@@ -25,8 +25,8 @@ struct DLManagedTensorVersioned;
 /**
  * The version of the ABI that this header describes: its major number times 65536 and its minor number.
  *
- * The major number, which is in the shared library's name, changes where a program that was compiled before would break.
- * The minor one rises with every function, constant, or field at a struct's end that is added.
+ * The major number is part of the shared library's name. It changes when a compiled program would break. The minor
+ * number rises with every added function, constant, or field at the end of a struct.
  */
 #define ONNX_CAST_ABI_VERSION 65536
 
@@ -351,8 +351,8 @@ typedef struct onnx_cast_options {
      */
     int32_t round_mode;
     /**
-     * Threads at most, 1 for the caller's alone, 0 for as many as the machine has; it never changes a result. In a forked
-     * child, where the library's threads are gone, it must be 1.
+     * Threads at most: 1 for only the caller's, 0 for as many as the machine has. It never changes a result. In a
+     * forked child, where the library's threads do not exist, it must be 1.
      */
     size_t threads;
     /**
@@ -364,9 +364,9 @@ typedef struct onnx_cast_options {
 /**
  * Where strings are written: string i becomes the bytes from offset i up to offset i + 1.
  *
- * To learn how many bytes the strings take, call with room 0: that is no failure, and sets needed and the offsets. Where
- * there is room, but too little, the function gives ONNX_CAST_BUFFER_TOO_SMALL and sets them too, while what is in bytes is
- * unspecified.
+ * To learn how many bytes the strings take, call with room 0: that succeeds, and sets needed and the offsets. If room
+ * is positive but too small, the function returns ONNX_CAST_BUFFER_TOO_SMALL and sets them too; the content of bytes
+ * is then unspecified.
  */
 typedef struct onnx_cast_string_buffer {
     /**
@@ -425,8 +425,9 @@ uint32_t onnx_cast_abi_version(void);
 const char *onnx_cast_version(void);
 
 /**
- * Whether the library has a feature: 1 or 0. Features are "strings", "dlpack", "threads", "onnxruntime" (the library can be
- * registered there as one of custom operators), and each backend that this machine can run. An unknown name is 0.
+ * Whether the library has a feature: 1 or 0. Features are "strings", "dlpack", "threads", "onnxruntime" (the library
+ * can be registered as a library of custom operators), and each backend that this machine can run. An unknown name
+ * gives 0.
  *
  * name: ends with a zero byte, or is null, which is 0.
  */
@@ -439,8 +440,9 @@ int onnx_cast_has_feature(const char *name);
 const char *onnx_cast_backend_name(size_t index);
 
 /**
- * Says what went wrong in the last function that failed on this thread: lower case, without a full stop. Empty where none
- * has. The text is the library's, and stays until a function fails on this thread again, or the thread ends.
+ * The message of the last function that failed on this thread: lower case, without a full stop. Empty if none has
+ * failed. The library owns the text, which stays valid until a function fails on this thread again, or the thread
+ * ends.
  */
 const char *onnx_cast_last_error(void);
 
@@ -494,8 +496,8 @@ int onnx_cast_cast(int32_t from,
                    const struct onnx_cast_options *options);
 
 /**
- * ONNX's CastLike: Cast to the type of a second input, whose values do not matter. It has versions of its own: it starts
- * with opset 15, and takes neither float6.
+ * ONNX's CastLike: Cast to the type of a second input, whose values do not matter. It has its own versions: it starts
+ * with opset 15, and supports neither float6 type.
  *
  * like: the onnx_cast_type of the second input, not string.
  *
@@ -567,7 +569,7 @@ void onnx_cast_plan_free(struct onnx_cast_plan *plan);
  * handed to other threads.
  *
  * plan: one of the plans of this library.
- * src: count elements of the plan's source type: little endian, packed, of any alignment. May be null where count is 0.
+ * src: count elements of the plan's source type: little endian, packed, of any alignment. May be null if count is 0.
  * count: the number of elements.
  * dst: takes count elements of the plan's target type, packed, the padding of the last byte 0. No part of src.
  * dst_bytes: the bytes that dst has room for: as many as onnx_cast_byte_size says, or more, which stay as they are.
@@ -652,9 +654,9 @@ int onnx_cast_type_of_dlpack(uint8_t code, uint8_t bits, int32_t *data_type);
 /**
  * ONNX's Cast of a DLPack tensor to a new one.
  *
- * src: a tensor of DLPack 1 in the host's memory (kDLCPU, kDLCUDAHost, kDLROCMHost), of any strides; elements narrower than
- *     a byte are packed and without gaps, or one in a byte, as its flags say. Lanes become a dimension of their own at the
- *     end. It stays the caller's.
+ * src: a tensor of DLPack 1 in the host's memory (kDLCPU, kDLCUDAHost, kDLROCMHost), of any strides; elements narrower
+ *     than a byte are packed without gaps, or one in a byte, as its flags specify. Lanes become an additional last
+ *     dimension. The caller keeps ownership.
  * to: the onnx_cast_type to cast to, not string.
  * options: how to cast, or null for the defaults.
  * result: takes a new tensor: packed, without gaps, aligned to 256 bytes. The caller calls its deleter. Not written

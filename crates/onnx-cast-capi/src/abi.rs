@@ -8,8 +8,8 @@ use std::sync::LazyLock;
 
 /// The version of the ABI that this header describes: its major number times 65536 and its minor number.
 ///
-/// The major number, which is in the shared library's name, changes where a program that was compiled before would break.
-/// The minor one rises with every function, constant, or field at a struct's end that is added.
+/// The major number is part of the shared library's name. It changes when a compiled program would break. The minor
+/// number rises with every added function, constant, or field at the end of a struct.
 pub const ONNX_CAST_ABI_VERSION: u32 = 0x0001_0000;
 
 /// The version of the ABI that the library has, to be compared with ONNX_CAST_ABI_VERSION: the major numbers must be
@@ -38,8 +38,9 @@ const FEATURES: &[&CStr] = &[
     c"onnxruntime",
 ];
 
-/// Whether the library has a feature: 1 or 0. Features are "strings", "dlpack", "threads", "onnxruntime" (the library can be
-/// registered there as one of custom operators), and each backend that this machine can run. An unknown name is 0.
+/// Whether the library has a feature: 1 or 0. Features are "strings", "dlpack", "threads", "onnxruntime" (the library
+/// can be registered as a library of custom operators), and each backend that this machine can run. An unknown name
+/// gives 0.
 ///
 /// name: ends with a zero byte, or is null, which is 0.
 ///

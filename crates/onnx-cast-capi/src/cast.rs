@@ -32,8 +32,8 @@ pub unsafe extern "C" fn onnx_cast_cast(
     status(|| unsafe { run(&resolve(Operator::Cast, from, to, options)?, src, count, dst, dst_bytes) })
 }
 
-/// ONNX's CastLike: Cast to the type of a second input, whose values do not matter. It has versions of its own: it starts
-/// with opset 15, and takes neither float6.
+/// ONNX's CastLike: Cast to the type of a second input, whose values do not matter. It has its own versions: it starts
+/// with opset 15, and supports neither float6 type.
 ///
 /// like: the onnx_cast_type of the second input, not string.
 ///

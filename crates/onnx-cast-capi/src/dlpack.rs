@@ -1,5 +1,5 @@
-//! DLPack: tensors of other libraries in (`input.rs`), new ones out (`output.rs`), and the types of both. The structs are
-//! DLPack's own, of its ABI 1, which the crate `dlpark` carries.
+//! DLPack: input tensors of other libraries (`input.rs`), new result tensors (`output.rs`), and their types. The
+//! structs are those of DLPack's ABI 1, from the crate `dlpark`.
 
 mod input;
 mod output;
@@ -58,9 +58,9 @@ pub unsafe extern "C" fn onnx_cast_type_of_dlpack(code: u8, bits: u8, data_type:
 
 /// ONNX's Cast of a DLPack tensor to a new one.
 ///
-/// src: a tensor of DLPack 1 in the host's memory (kDLCPU, kDLCUDAHost, kDLROCMHost), of any strides; elements narrower than
-///     a byte are packed and without gaps, or one in a byte, as its flags say. Lanes become a dimension of their own at the
-///     end. It stays the caller's.
+/// src: a tensor of DLPack 1 in the host's memory (kDLCPU, kDLCUDAHost, kDLROCMHost), of any strides; elements narrower
+///     than a byte are packed without gaps, or one in a byte, as its flags specify. Lanes become an additional last
+///     dimension. The caller keeps ownership.
 /// to: the onnx_cast_type to cast to, not string.
 /// options: how to cast, or null for the defaults.
 /// result: takes a new tensor: packed, without gaps, aligned to 256 bytes. The caller calls its deleter. Not written

@@ -84,8 +84,9 @@ thread_local! {
     static LAST_ERROR: RefCell<Option<CString>> = const { RefCell::new(None) };
 }
 
-/// Says what went wrong in the last function that failed on this thread: lower case, without a full stop. Empty where none
-/// has. The text is the library's, and stays until a function fails on this thread again, or the thread ends.
+/// The message of the last function that failed on this thread: lower case, without a full stop. Empty if none has
+/// failed. The library owns the text, which stays valid until a function fails on this thread again, or the thread
+/// ends.
 #[unsafe(no_mangle)]
 pub extern "C" fn onnx_cast_last_error() -> *const c_char {
     // A thread at its end has no text any more.
@@ -145,8 +146,8 @@ pub(crate) fn byte_len(data_type: DataType, count: usize) -> Result<usize, Failu
 #[inline]
 pub(crate) unsafe fn read<'a, T>(pointer: *const T, count: usize, name: &str) -> Result<&'a [T], Failure> {
     check_pointer(pointer, count, name)?;
-    // SAFETY: not null where there are elements, aligned, of a length that fits; that they can be read is promised. `T` is
-    // an integer, so that any bytes are elements.
+    // SAFETY: the pointer is not null if there are elements, it is aligned, and the length fits; the caller guarantees
+    // that the memory is readable. `T` is an integer, so any bytes are elements.
     Ok(if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(pointer, count) } })
 }
 

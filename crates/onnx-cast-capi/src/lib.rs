@@ -2,8 +2,8 @@
 //! manual that C programmers read. `docs/c.md` is the guide to it.
 //!
 //! Every function that can fail returns an `onnx_cast_status` as an `int` and leaves a text for `onnx_cast_last_error`.
-//! The work is the library's; here pointers become slices once they are checked (`edge.rs`), options are read by the size
-//! that the caller gives them (`options.rs`), and no panic leaves.
+//! The library does the work. This crate checks pointers and makes slices of them (`edge.rs`), reads options up to the
+//! size that the caller sets (`options.rs`), and lets no panic out.
 #![allow(non_camel_case_types, reason = "these are the names that C has")]
 
 // In the order that the header has them.

@@ -45,8 +45,8 @@ pub struct onnx_cast_options {
     pub saturate: i32,
     /// An onnx_cast_round_mode.
     pub round_mode: i32,
-    /// Threads at most, 1 for the caller's alone, 0 for as many as the machine has; it never changes a result. In a forked
-    /// child, where the library's threads are gone, it must be 1.
+    /// Threads at most: 1 for only the caller's, 0 for as many as the machine has. It never changes a result. In a
+    /// forked child, where the library's threads do not exist, it must be 1.
     pub threads: usize,
     /// The name of a backend, or null for the best of this machine; it never changes a result.
     pub backend: *const c_char,
@@ -83,8 +83,8 @@ impl onnx_cast_options {
     /// What the library makes of options.
     ///
     /// # Safety
-    /// The pointer is null, or as many bytes as the first field says can be read, and the backend's name is null or ends
-    /// with a zero byte.
+    /// The pointer is null, or as many bytes as the first field says are readable, and the backend's name is null or
+    /// ends with a zero byte.
     #[inline]
     pub(crate) unsafe fn resolve(pointer: *const onnx_cast_options) -> Result<CastOptions, Failure> {
         if pointer.is_null() {

@@ -1,5 +1,5 @@
-//! Plans: an operator resolved for two types, to run many times. What runs one here serves the functions that resolve an
-//! operator for one call too.
+//! Plans: an operator resolved for two types, to run many times. The functions that resolve an operator for one call
+//! run their plan through this module too.
 
 use crate::edge::{Failure, Span, apart, byte_len, give, read, reference, room, status, type_of, write};
 use crate::options::onnx_cast_options;
@@ -149,7 +149,7 @@ pub unsafe extern "C" fn onnx_cast_plan_free(plan: *mut onnx_cast_plan) {
 /// handed to other threads.
 ///
 /// plan: one of the plans of this library.
-/// src: count elements of the plan's source type: little endian, packed, of any alignment. May be null where count is 0.
+/// src: count elements of the plan's source type: little endian, packed, of any alignment. May be null if count is 0.
 /// count: the number of elements.
 /// dst: takes count elements of the plan's target type, packed, the padding of the last byte 0. No part of src.
 /// dst_bytes: the bytes that dst has room for: as many as onnx_cast_byte_size says, or more, which stay as they are.

@@ -1,6 +1,6 @@
-//! Strings: offsets and bytes on both sides. How many bytes texts take is known once they are printed, so a buffer's size
-//! is learnt by one call and filled by another, or by one call where the buffer is large enough. Texts are printed in
-//! blocks, which bounds the memory that is taken meanwhile.
+//! Strings: offsets and bytes for input and output. The size of the output is only known after printing, so one call
+//! measures it and another fills the buffer; if the buffer is large enough, the first call fills it. Strings are
+//! printed in blocks, which bounds the memory in use.
 
 use crate::edge::{Failure, Span, apart, byte_len, check_pointer, read, reference, room, status, write};
 use crate::options::onnx_cast_options;
@@ -24,9 +24,9 @@ pub struct onnx_cast_strings {
 
 /// Where strings are written: string i becomes the bytes from offset i up to offset i + 1.
 ///
-/// To learn how many bytes the strings take, call with room 0: that is no failure, and sets needed and the offsets. Where
-/// there is room, but too little, the function gives ONNX_CAST_BUFFER_TOO_SMALL and sets them too, while what is in bytes is
-/// unspecified.
+/// To learn how many bytes the strings take, call with room 0: that succeeds, and sets needed and the offsets. If room
+/// is positive but too small, the function returns ONNX_CAST_BUFFER_TOO_SMALL and sets them too; the content of bytes
+/// is then unspecified.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct onnx_cast_string_buffer {
@@ -55,7 +55,8 @@ impl<'a> Writer<'a> {
     /// The buffer of a caller's, for so many strings, apart from what is read.
     ///
     /// # Safety
-    /// The buffer's pointers are null, or lead to as much memory as it says and the strings ask for, which nobody else uses.
+    /// The buffer's pointers are null, or point to as much memory as the buffer states and the strings require, which
+    /// nothing else uses during the call.
     unsafe fn new(out: &onnx_cast_string_buffer, strings: usize, read: &[Span<'_>]) -> Result<Self, Failure> {
         let count = strings.checked_add(1).ok_or_else(|| Failure::overflow("offsets do not fit in memory"))?;
         let wanted = !out.offsets.is_null();

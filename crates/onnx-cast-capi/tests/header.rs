@@ -1,5 +1,5 @@
-//! Is the committed header what cbindgen makes of the sources, and is the table of types in it ONNX's? Where the sources
-//! change, `UPDATE_HEADER=1 cargo test -p onnx-cast-capi --test header` writes it.
+//! Does the committed header equal cbindgen's output, and does its table of types equal ONNX's? After a change of the
+//! sources, `UPDATE_HEADER=1 cargo test -p onnx-cast-capi --test header` writes it.
 
 use onnx_cast::DataType;
 use std::path::Path;

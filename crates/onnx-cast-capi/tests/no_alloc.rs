@@ -1,5 +1,5 @@
-//! Does a function of the C interface that says so allocate nothing? Plans run, and operators for one call, between types
-//! that are not string, and from strings.
+//! Do the functions of the C interface that are documented not to allocate really not allocate? Tests plans and
+//! one-shot operators between types other than string, and from strings.
 
 use onnx_cast_capi::*;
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -13,8 +13,8 @@ thread_local! {
     static REQUESTS: Cell<usize> = const { Cell::new(0) };
 }
 
-// SAFETY: every call is the system allocator's, passed on unchanged (as the trait's own `realloc` and `alloc_zeroed` are);
-// the counter is no allocation itself.
+// SAFETY: every call is passed to the system allocator unchanged (also by the trait's default `realloc` and
+// `alloc_zeroed`); the counter does not allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // A thread at its end has no counter any more, and no test to count for.

@@ -1,5 +1,6 @@
-//! onnxruntime's C interface, as far as it is used: version 17 of it, which onnxruntime 1.17 and later have. Functions are
-//! entries of one table, and stay where they are in later versions. A test compares with the crate `ort-sys`.
+//! The part of onnxruntime's C interface that this crate uses, in its version 17, which onnxruntime 1.17 and later
+//! provide. Functions are entries of one table, and keep their positions in later versions. A test compares this with
+//! the crate `ort-sys`.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -100,8 +101,7 @@ pub(crate) mod value {
     pub(crate) const INT: c_int = 1;
 }
 
-/// The entries of the table that are used, each with its place, its name and its parameters, which the macro `$then` makes
-/// something of.
+/// Passes the used entries of the table to the macro `$then`, each with its position, its name and its parameters.
 macro_rules! with_entries {
     ($then:ident) => {
         $then! {

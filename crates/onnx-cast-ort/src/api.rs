@@ -78,8 +78,8 @@ macro_rules! methods {
 with_entries!(methods);
 
 impl Api {
-    /// The table that onnxruntime gives; `None` where it has not this version. Of an older one than the functions here are
-    /// from, only `status` may be used.
+    /// onnxruntime's table; `None` if it does not provide this version. Of an older version than the functions here
+    /// require, only `status` may be used.
     ///
     /// # Safety
     /// The pointer is onnxruntime's.

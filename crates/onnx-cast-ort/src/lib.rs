@@ -1,9 +1,10 @@
-//! Custom operators for onnxruntime: ONNX's Cast, CastLike and BitCast as `ExactCast`, `ExactCastLike` and `ExactBitCast` in
-//! the domain `ai.onnx-cast`, with every pair of types that onnxruntime can hold, each value rounded once.
+//! Custom operators for onnxruntime: ONNX's Cast, CastLike and BitCast as `ExactCast`, `ExactCastLike` and
+//! `ExactBitCast` in the domain `ai.onnx-cast`, with every pair of types that onnxruntime can hold, each value rounded
+//! once.
 //!
-//! A library that links this crate has the function that onnxruntime looks for, [`RegisterCustomOps`]; the C library and the
-//! Python package do. What onnxruntime's C interface is like stands in `abi.rs`, as far as it is used here, and calls of it
-//! in `api.rs`; `operator.rs` describes the operators to onnxruntime, `kernel.rs` runs them.
+//! A library that links this crate exports the function that onnxruntime looks for, [`RegisterCustomOps`]; the C
+//! library and the Python package do. `abi.rs` declares the used part of onnxruntime's C interface, `api.rs` calls it,
+//! `operator.rs` describes the operators to onnxruntime, and `kernel.rs` runs them.
 
 mod abi;
 mod api;

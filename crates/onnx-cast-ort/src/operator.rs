@@ -12,8 +12,8 @@ use std::ptr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// The domain of the operators. Their names are not ONNX's: onnxruntime takes away what it holds to be superfluous of any two
-/// nodes in a row whose name is Cast, whatever their domain, and with it a rounding.
+/// The domain of the operators. Their names differ from ONNX's, because onnxruntime simplifies any two consecutive
+/// nodes named Cast, whatever their domain, and so can drop a rounding.
 const DOMAIN: &CStr = c"ai.onnx-cast";
 
 /// An operator for some types; onnxruntime hands the address of the first field back.
@@ -26,8 +26,8 @@ struct Described {
     output: c_int,
 }
 
-/// The operators for all types that an onnxruntime has. Where an operator says that it takes any type, onnxruntime means
-/// those of an older list, so that each type is said.
+/// The operators for all types of an onnxruntime. An operator that declares "any type" only accepts the types of an
+/// older list, so each type is declared.
 fn operators(newest_number: c_int) -> Vec<Described> {
     let types: Vec<_> = (1..=newest_number).filter_map(|number| Some((number, type_of(number)?))).collect();
     let mut all = Vec::new();
@@ -132,7 +132,8 @@ unsafe extern "system" fn last_version(_: *const CustomOp) -> c_int {
 /// The table that the last registration was done with: telling types is done without one being handed over.
 static TABLE: AtomicPtr<Table> = AtomicPtr::new(ptr::null_mut());
 
-/// The domain of each onnxruntime in the process, by the address of its table. Sessions refer to it as long as they live.
+/// The domain of each onnxruntime in the process, by the address of its table. Sessions refer to it until they are
+/// released.
 static DOMAINS: Mutex<Vec<(usize, usize)>> = Mutex::new(Vec::new());
 
 /// Adds the operators to the options of a session.

@@ -3,8 +3,8 @@
 use onnx_cast::DataType;
 use std::ffi::c_int;
 
-/// The largest number that an onnxruntime has, by its version ("1.31.1"). Of those before 1.31, with which the numbers were
-/// compared, only what all of them have is used: everything up to float8.
+/// The largest type number of an onnxruntime, by its version ("1.31.1"). The numbers were compared with 1.31. Of
+/// earlier versions, only the types that all of them have are used: everything up to float8.
 pub(crate) fn newest_number(version: &str) -> c_int {
     let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
     let version = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));

@@ -1,5 +1,5 @@
-//! What casts to several types would lose, shown: a [`Report`](onnx_cast_file::Report) as [`text`] for a terminal, as [`json`]
-//! for programs, and as a [`page`] with plots for people. The command and the Python package show the same.
+//! Shows the loss of casts to several types: a [`Report`](onnx_cast_file::Report) as [`text`] for a terminal, as
+//! [`json`] for programs, and as a [`page`] with plots. The command and the Python package use the same output.
 //!
 //! ```
 //! use onnx_cast::{DataType, Tensor};

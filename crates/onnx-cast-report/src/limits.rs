@@ -2,8 +2,8 @@
 
 use onnx_cast::{Cast, CastError, CastOptions, DataType, Kind, TensorView};
 
-/// The smallest subnormal number of a float type, where it has those, its smallest normal one and its largest; `None` of other
-/// types.
+/// The smallest subnormal number of a float type (if it has subnormals), its smallest normal number and its largest;
+/// `None` for other types.
 pub(crate) fn float_limits(data_type: DataType) -> Result<Option<(Option<f64>, f64, f64)>, CastError> {
     let Kind::Float(format) = data_type.info().kind else { return Ok(None) };
     let number = |code| value(data_type, code);

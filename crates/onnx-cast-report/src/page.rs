@@ -1,5 +1,5 @@
-//! The page: one file with its style, its script, uPlot (in `vendor/`, with its licence) and the figures as compact JSON,
-//! from which only the tensor that is looked at is drawn.
+//! The page: one file with its style, its script, uPlot (in `vendor/`, with its licence) and the figures as compact
+//! JSON. Only the selected tensor is drawn.
 
 use crate::limits::{float_limits, largest_integer};
 use crate::text::verdict;

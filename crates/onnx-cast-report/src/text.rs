@@ -116,7 +116,8 @@ fn percent(share: f64) -> String {
     }
 }
 
-/// A name in its columns: its parts but the last are cut to their first letter, from the left, until it fits; numbers stay.
+/// Fits a name into its columns: all parts except the last are cut to their first letter, from the left, until the name
+/// fits; numbers stay.
 fn short(name: &str) -> String {
     let mut parts: Vec<&str> = name.split_inclusive(['.', '/', '_']).collect();
     let width = |parts: &[&str]| parts.iter().map(|part| part.chars().count()).sum::<usize>();

@@ -4,6 +4,8 @@
 //! operators, the kernel table and the tests derive from them. A type that is not a Rust primitive is a newtype over
 //! its bit pattern, in its own file under `element/`.
 
+#[cfg(feature = "bytemuck")]
+mod bytemuck_traits;
 mod class;
 mod float4;
 mod float6;
@@ -13,20 +15,22 @@ mod int2;
 mod int4;
 mod interchange;
 mod primitive;
+#[cfg(feature = "serde")]
+mod serde_traits;
 mod slice;
 
 use crate::format::FloatFormat;
 use std::fmt;
 use std::str::FromStr;
 
+/// The element types that are not Rust primitives. The crate exports all of them.
+pub(crate) mod newtypes {
+    pub use super::{float4::*, float6::*, float8::*, half::*, int2::*, int4::*};
+}
+
 pub(crate) use class::{Class, class};
-pub use float4::Float4E2M1;
-pub use float6::{Float6E2M3, Float6E3M2};
-pub use float8::{Float8E4M3FN, Float8E4M3FNUZ, Float8E5M2, Float8E5M2FNUZ, Float8E8M0};
-pub use half::{BFloat16, Float16};
-pub use int2::{Int2, Uint2};
-pub use int4::{Int4, Uint4};
 pub use interchange::Interchange;
+pub(crate) use newtypes::*;
 pub(crate) use slice::{bytes_of, bytes_of_mut};
 
 /// The kind of an element type.
@@ -481,9 +485,20 @@ macro_rules! word {
 }
 word!(u8, u16, u32, u64);
 
-/// Declares a newtype over a bit pattern and its [`Element`] row. `$mask` keeps the element's own bits.
+/// Declares a newtype over a bit pattern, its [`Element`] row, and its traits of optional crates. The mask, which keeps
+/// the element's own bits, is only for elements narrower than the pattern.
 macro_rules! bit_pattern_type {
-    ($(#[$doc:meta])* $name:ident, $data_type:ident, $bits:ty, $mask:expr) => {
+    ($(#[$doc:meta])* $name:ident, $bits:ident) => {
+        crate::element::bit_pattern_type! { @masked $(#[$doc])* $name, $bits, $bits::MAX }
+        #[cfg(feature = "bytemuck")]
+        crate::element::bytemuck_traits::plain!($name);
+    };
+    ($(#[$doc:meta])* $name:ident, $bits:ident, $mask:literal) => {
+        crate::element::bit_pattern_type! { @masked $(#[$doc])* $name, $bits, $mask }
+        #[cfg(feature = "bytemuck")]
+        crate::element::bytemuck_traits::checked!($name);
+    };
+    (@masked $(#[$doc:meta])* $name:ident, $bits:ident, $mask:expr) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Default)]
         #[repr(transparent)]
@@ -491,7 +506,7 @@ macro_rules! bit_pattern_type {
 
         // The mask must match the width in the type table.
         const _: () = {
-            let bits = crate::element::DataType::$data_type.info().bits;
+            let bits = crate::element::DataType::$name.info().bits;
             assert!($mask as u64 == u64::MAX >> (64 - bits), "the mask does not match the width of the type");
         };
 
@@ -511,7 +526,7 @@ macro_rules! bit_pattern_type {
         unsafe impl crate::element::Sealed for $name {}
 
         impl crate::element::Element for $name {
-            const DATA_TYPE: crate::element::DataType = crate::element::DataType::$data_type;
+            const DATA_TYPE: crate::element::DataType = crate::element::DataType::$name;
             type Bits = $bits;
             #[inline(always)]
             fn from_bits(bits: $bits) -> Self {
@@ -522,6 +537,9 @@ macro_rules! bit_pattern_type {
                 self.0
             }
         }
+
+        #[cfg(feature = "serde")]
+        crate::element::serde_traits::by_bits!($name, $bits);
     };
 }
 pub(crate) use bit_pattern_type;

@@ -45,10 +45,8 @@ mod unpacked;
 pub use arch::{BACKEND_VARIABLE, Backend, UnknownBackend, available as available_backends};
 #[doc(hidden)]
 pub use element::Interchange;
-pub use element::{
-    BFloat16, DataType, Element, Float4E2M1, Float6E2M3, Float6E3M2, Float8E4M3FN, Float8E4M3FNUZ, Float8E5M2,
-    Float8E5M2FNUZ, Float8E8M0, Float16, Int2, Int4, Kind, TypeInfo, Uint2, Uint4, UnknownType, Word,
-};
+pub use element::newtypes::*;
+pub use element::{DataType, Element, Kind, TypeInfo, UnknownType, Word};
 pub use format::{FloatFormat, Nan};
 pub use ops::{
     BitCast, Cast, CastError, CastLike, CastOptions, NEWEST_OPSET, OpError, Operator, Plan, cast_slice,

@@ -260,8 +260,8 @@ impl Ty {
         self.bits() == 8 && matches!(self.kind(), Kind::Float(_) | Kind::PowerOfTwo)
     }
 
-    /// Whether casts to the type obey `saturate`: those to float8 types, where these have another code for overflow
-    /// than the largest value.
+    /// Whether casts to the type obey `saturate`. Casts to float8 types do: their code for overflow can differ from the
+    /// largest value.
     pub const fn obeys_saturate(self) -> bool {
         self.is_float8() && !matches!(self.kind(), Kind::Float(FloatLayout { specials: Specials::AllFinite, .. }))
     }
@@ -318,8 +318,8 @@ mod tests {
         assert_eq!(Ty::from_code(TABLE.len() as i32 + 1), None);
     }
 
-    /// How many types each version of Cast takes, and CastLike of the same number, in ONNX's schemas. Later versions
-    /// are compared with the schemas themselves, by the library's tests.
+    /// How many types each version of Cast, and CastLike of the same number, supports in ONNX's schemas. The library's
+    /// tests compare later versions with the schemas themselves.
     #[test]
     fn versions_take_as_many_types_as_onnx_says() {
         let rows = [

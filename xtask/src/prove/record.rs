@@ -1,4 +1,4 @@
-//! What was proven, as a table to keep.
+//! The results of a run, as a Markdown table to keep.
 
 use super::Options;
 use super::values::Compared;
@@ -10,25 +10,26 @@ use std::io::{self, Write};
 use std::path::Path;
 
 const HEAD: &str = "\
-# Proofs on record
+# Recorded proofs
 
-What `cargo xtask prove` found: the library compared bit for bit with the exact oracle in `crates/testkit`, with which
-it shares no code. All 2^32 values of float, int32 and uint32 are walked; of double, int64 and uint64, random values
-(half of them uniform bit patterns, half of a random scale) and values beside the points where a target's results
-change. Each goes to all of the numeric types, with every setting of `saturate`, `round_mode` and the version that
-can make a difference. Float and double go to string and back. (Sources of 16 bits or fewer are walked whole by
-`cargo test`.) A run ends at the first difference, so what is on record had none.
+Each section is one run of `cargo xtask prove`. It compares the library bit for bit with the exact oracle in
+`crates/testkit`, with which it shares no code. It tests all 2^32 values of float, int32 and uint32. For double, int64
+and uint64 it tests random values (half of them uniform bit patterns, half at a random scale) and the neighbours of
+values where a target's result changes. Each source is cast to all numeric types, with every setting of `saturate`,
+`round_mode` and the version that can make a difference. Float and double are also converted to strings and back.
+(`cargo test` covers every value of the sources of 16 bits or fewer.) A run stops at the first difference and is then
+not recorded, so no recorded run found one.
 ";
 
-/// A whole run.
+/// The results of one run.
 pub(super) struct Record {
     pub(super) rows: Vec<Row>,
     pub(super) seconds: f64,
-    /// The commit that the working tree was at when it began, if it was at one.
+    /// The commit that was checked out at the start, if any.
     commit: Option<String>,
 }
 
-/// What was compared of one source on one backend.
+/// The comparisons of one source on one backend.
 pub(super) struct Row {
     source: &'static str,
     backend: Backend,
@@ -66,12 +67,12 @@ impl fmt::Display for Record {
 }
 
 impl Record {
-    /// A run that begins now.
+    /// A run that starts now.
     pub(super) fn new() -> Self {
         Record { rows: Vec::new(), seconds: 0.0, commit: commit() }
     }
 
-    /// Appends the run to a file, which gets a heading if it is new.
+    /// Appends the run to a file. A new file gets the heading first.
     pub(super) fn append(&self, path: &Path, options: &Options) -> io::Result<()> {
         let is_new = !path.exists();
         let mut file = OpenOptions::new().create(true).append(true).open(path)?;

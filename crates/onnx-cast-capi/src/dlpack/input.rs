@@ -110,8 +110,8 @@ unsafe fn start_of(tensor: &DLTensor, bytes: usize) -> Result<*const u8, Failure
     Ok(unsafe { data.add(offset) })
 }
 
-/// Whether elements lie in C order without gaps. The stride of a dimension of one element does not matter, and none does
-/// where there are no elements.
+/// Whether elements are in C order without gaps. The stride of a dimension of one element does not matter, and without
+/// elements no stride matters.
 fn is_compact(shape: &[usize], strides: &[i64]) -> bool {
     let mut next = 1usize;
     for (&dim, &stride) in shape.iter().zip(strides).rev() {

@@ -5,7 +5,7 @@ use crate::format::FloatFormat;
 
 bit_pattern_type! {
     /// ONNX `float4e2m1`: largest 6, smallest subnormal 0.5.
-    Float4E2M1, Float4E2M1, u8, 0x0f
+    Float4E2M1, u8, 0x0f
 }
 
 float_constants!(Float4E2M1, u8, FloatFormat::finite(2, 1));

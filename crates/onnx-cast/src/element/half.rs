@@ -5,14 +5,14 @@ use crate::format::FloatFormat;
 
 bit_pattern_type! {
     /// ONNX `float16`: 5 exponent bits, 10 of significand, largest 65504.
-    Float16, Float16, u16, u16::MAX
+    Float16, u16
 }
 
 float_constants!(Float16, u16, FloatFormat::ieee(5, 10));
 
 bit_pattern_type! {
     /// ONNX `bfloat16`: 8 exponent bits, 7 of significand, the range of `float`.
-    BFloat16, BFloat16, u16, u16::MAX
+    BFloat16, u16
 }
 
 float_constants!(BFloat16, u16, FloatFormat::ieee(8, 7));

@@ -5,7 +5,7 @@ use super::bit_pattern_type;
 bit_pattern_type! {
     /// ONNX `int2`: two's complement, -2 to 1.
     #[derive(PartialEq, Eq, Hash)]
-    Int2, Int2, u8, 0x03
+    Int2, u8, 0x03
 }
 
 impl Int2 {
@@ -24,7 +24,7 @@ impl Int2 {
 bit_pattern_type! {
     /// ONNX `uint2`: 0 to 3.
     #[derive(PartialEq, Eq, Hash)]
-    Uint2, Uint2, u8, 0x03
+    Uint2, u8, 0x03
 }
 
 impl Uint2 {

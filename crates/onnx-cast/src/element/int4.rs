@@ -5,7 +5,7 @@ use super::bit_pattern_type;
 bit_pattern_type! {
     /// ONNX `int4`: two's complement, -8 to 7.
     #[derive(PartialEq, Eq, Hash)]
-    Int4, Int4, u8, 0x0f
+    Int4, u8, 0x0f
 }
 
 impl Int4 {
@@ -24,7 +24,7 @@ impl Int4 {
 bit_pattern_type! {
     /// ONNX `uint4`: 0 to 15.
     #[derive(PartialEq, Eq, Hash)]
-    Uint4, Uint4, u8, 0x0f
+    Uint4, u8, 0x0f
 }
 
 impl Uint4 {

@@ -1,11 +1,11 @@
-//! `serde`: types, rounding modes and backends by name, options as a map of those that are set, and element newtypes as
-//! the integer of their bit pattern, so that every format preserves NaN and -0.
+//! `serde`: types, rounding modes and backends by name, and options as a map of those that are set. Elements are in
+//! `element/serde_traits.rs`.
 
 use crate::arch::Backend;
-use crate::element::*;
+use crate::element::DataType;
 use crate::ops::CastOptions;
 use crate::scalar::RoundMode;
-use serde::de::{Error, MapAccess, Unexpected, Visitor};
+use serde::de::{Error, MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
@@ -29,42 +29,6 @@ by_name! {
     DataType str::parse::<DataType>;
     RoundMode str::parse::<RoundMode>;
     Backend Backend::by_name;
-}
-
-macro_rules! by_bits {
-    ($($ty:ident $bits:ident;)*) => {$(
-        impl Serialize for $ty {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                self.to_bits().serialize(serializer)
-            }
-        }
-
-        impl<'de> Deserialize<'de> for $ty {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let bits = $bits::deserialize(deserializer)?;
-                let element = $ty::from_bits(bits);
-                let expected = concat!("the bits of ", stringify!($ty));
-                let wrong = || Error::invalid_value(Unexpected::Unsigned(bits.into()), &expected);
-                (element.to_bits() == bits).then_some(element).ok_or_else(wrong)
-            }
-        }
-    )*};
-}
-by_bits! {
-    Float16 u16;
-    BFloat16 u16;
-    Float8E4M3FN u8;
-    Float8E4M3FNUZ u8;
-    Float8E5M2 u8;
-    Float8E5M2FNUZ u8;
-    Float8E8M0 u8;
-    Float6E2M3 u8;
-    Float6E3M2 u8;
-    Float4E2M1 u8;
-    Int4 u8;
-    Uint4 u8;
-    Int2 u8;
-    Uint2 u8;
 }
 
 impl Serialize for CastOptions {

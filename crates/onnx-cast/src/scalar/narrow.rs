@@ -27,7 +27,10 @@ macro_rules! float_element {
     )*};
 }
 
-/// Passes the float types of 16 bits or fewer with a sign and a significand to a macro.
+/// Passes the float types of 16 bits or fewer with a sign and a significand to a macro. Exported for this crate's own
+/// tests.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! with_float_elements {
     ($callback:ident) => {
         $callback! {
