@@ -2,9 +2,9 @@
 
 use crate::error::refused;
 use crate::types::number_to_type;
-use onnx_cast::{CastOptions, DataType, NEWEST_OPSET};
-use onnx_cast_file::{CastRequest, Pattern, Rule, Selection, TensorSummary, Watch, WriteOptions};
-use onnx_cast_model::{ModelCast, ModelFold};
+use onnx_cast::{CastOptions, NEWEST_OPSET};
+use onnx_cast_file::{CastRequest, Pattern, Rule, Selection, Storage, TensorSummary, Watch, WriteOptions};
+use onnx_cast_model::{Error, FoldRequest};
 use pyo3::prelude::*;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -52,7 +52,7 @@ pub(crate) fn options((opset, saturate, round_mode): Attributes) -> PyResult<Cas
 /// What to cast and how, as Python passes it: the target; the opset and attributes; patterns to include and to exclude;
 /// rules (pairs of a pattern and a type, or `None` to keep the type); and the minimum number of elements.
 #[derive(FromPyObject)]
-pub(crate) struct Request(Option<i64>, Attributes, Vec<String>, Vec<String>, Vec<(String, Option<i64>)>, u64);
+pub(crate) struct Request(Option<i64>, Attributes, Vec<String>, Vec<String>, Vec<(String, Option<i64>)>, Option<u64>);
 
 impl Request {
     /// The library's own, told of by a state.
@@ -78,6 +78,8 @@ impl Request {
             copy_others: true,
             count: false,
             fail_on: Vec::new(),
+            raise_opset: false,
+            storage: Storage::default(),
             watch: Some(watch(state)),
         })
     }
@@ -93,7 +95,8 @@ pub(crate) fn watch(state: &Arc<State>) -> Watch {
     })
 }
 
-/// Casts a file to another. `modes`: whether to write nothing, and whether to skip outputs that exist.
+/// Casts a file to another, or stores constants of a model in another type. `modes`: whether to write nothing, to skip
+/// outputs that exist, to copy the other files of a folder, and whether a model's opset may be raised.
 #[pyfunction]
 pub(crate) fn cast_file(
     py: Python<'_>,
@@ -101,15 +104,19 @@ pub(crate) fn cast_file(
     output: PathBuf,
     request: Request,
     dtype: Option<i64>,
-    modes: (bool, bool, bool),
+    modes: (bool, bool, bool, bool),
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Vec<Row>> {
     let state = Arc::new(State::default());
-    let (dry_run, resume, copy_others) = modes;
+    let (dry_run, resume, copy_others, raise_opset) = modes;
     let from = dtype.map(number_to_type).transpose()?;
-    let request = CastRequest { from, dry_run, resume, copy_others, ..request.of(&state)? };
-    let work = || onnx_cast_file::cast_file(&input, &output, &request).map(|done| rows(done.tensors));
-    watched(py, &state, progress, work)?.map_err(refused)
+    let request = CastRequest { from, dry_run, resume, copy_others, raise_opset, ..request.of(&state)? };
+    let work = || onnx_cast_model::cast(&input, &output, &request).map(|done| rows(done.tensors));
+    watched(py, &state, progress, work)?.map_err(|error| match error {
+        // The field has another name in Python.
+        Error::Option { path, option: "from", reason } => refused(format_args!("{}: dtype {reason}", path.display())),
+        error => refused(error),
+    })
 }
 
 /// Runs the work in a thread. If Python raises meanwhile, from a signal handler or from `progress`, the work stops and
@@ -170,33 +177,7 @@ pub(crate) fn fold(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(usize, usize, usize)> {
     let state = Arc::new(State::default());
-    let request = ModelFold { watch: Some(watch(&state)), ..ModelFold::default() };
-    let done = watched(py, &state, progress, || onnx_cast_model::fold_model(&input, &output, &request))?;
+    let request = FoldRequest { watch: Some(watch(&state)), ..FoldRequest::default() };
+    let done = watched(py, &state, progress, || onnx_cast_model::fold(&input, &output, &request))?;
     done.map(|done| (done.computed, done.removed, done.joined)).map_err(refused)
-}
-
-/// Stores constants of a model in another type, each with a Cast back. `modes`: whether nothing is written, and whether
-/// the opset may be raised.
-#[pyfunction]
-pub(crate) fn cast_model(
-    py: Python<'_>,
-    input: PathBuf,
-    output: PathBuf,
-    request: Request,
-    modes: (bool, bool),
-    progress: Option<Py<PyAny>>,
-) -> PyResult<Vec<Row>> {
-    let state = Arc::new(State::default());
-    let CastRequest { selection, options, watch, .. } = request.of(&state)?;
-    let (dry_run, raise_opset) = modes;
-    let work = || {
-        let select = |name: &str, from: DataType, elements: usize| {
-            // Integer constants are shapes, axes and indices: they are cast where a rule names them, or not at all.
-            let to = selection.target(name, from, elements as u64);
-            to.filter(|_| from.is_float() || selection.rules.iter().any(|rule| rule.pattern.matches(name)))
-        };
-        let request = ModelCast { options, dry_run, raise_opset, watch, ..ModelCast::new(&select) };
-        onnx_cast_model::cast_model(&input, &output, &request).map(|done| rows(done.tensors))
-    };
-    watched(py, &state, progress, work)?.map_err(refused)
 }

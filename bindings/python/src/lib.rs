@@ -30,7 +30,7 @@ mod _native {
     #[pymodule_export]
     use super::error::CastError;
     #[pymodule_export]
-    use super::files::{cast_file, cast_model, fold};
+    use super::files::{cast_file, fold};
     #[pymodule_export]
     use super::job::{pack, unpack};
     #[pymodule_export]

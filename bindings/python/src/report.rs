@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// What to compare and how, as Python passes it: the candidates; the opset and attributes; patterns to include and to
 /// exclude; the minimum number of elements; and the type of elements that do not specify theirs.
 #[derive(FromPyObject)]
-pub(crate) struct Survey(Vec<i64>, Attributes, Vec<String>, Vec<String>, u64, Option<i64>);
+pub(crate) struct Survey(Vec<i64>, Attributes, Vec<String>, Vec<String>, Option<u64>, Option<i64>);
 
 impl Survey {
     /// The library's own, told of by a state.

@@ -3,10 +3,10 @@
 use crate::args::{BitCastArgs, CastArgs, Common, FileArgs, JobArgs, SelectionArgs};
 use crate::outcome::Outcome;
 use crate::progress::Progress;
-use crate::{DONE, free, models, outcome, pretty, print, select};
+use crate::{DONE, free, outcome, pretty, print, select};
 use anyhow::{Result, bail};
-use onnx_cast::CastOptions;
-use onnx_cast_file::{CastRequest, FileError, Loss, Summary, WriteOptions, bit_cast_file, cast_file};
+use onnx_cast_file::{BitCastRequest, CastRequest, Summary, Watch, WriteOptions};
+use onnx_cast_model::Error;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,25 +19,65 @@ pub(crate) struct Job<'a> {
     pub(crate) job: &'a JobArgs,
     pub(crate) common: &'a Common,
     pub(crate) losses: bool,
-    pub(crate) fail_on: &'a [Loss],
 }
 
 pub(crate) fn cast(args: &CastArgs, common: &Common) -> Result<u8> {
     let CastArgs { files, selection, job, fail_on, .. } = args;
-    let job = Job { files, selection, job, common, losses: args.losses, fail_on };
+    let request = CastRequest {
+        selection: selection.selection()?,
+        options: args.attributes.options().threads(common.threads),
+        from: files.from,
+        shape: files.shape.clone(),
+        write: WriteOptions { npy_plain: job.npy_plain },
+        dry_run: true,
+        resume: job.resume,
+        copy_others: !job.no_copy_others,
+        count: false,
+        fail_on: Vec::new(),
+        raise_opset: args.raise_opset,
+        storage: args.storage.storage(),
+        watch: None,
+    };
+    let job = Job { files, selection, job, common, losses: args.losses };
     job.each(|input, output| {
-        if models::is_model(input) && models::is_model(output) {
-            return models::cast(args, &job, input, output);
-        }
-        models::refuse_options(args, input)?;
-        job.run(input, output, args.attributes.options(), cast_file)
+        job.run(
+            input,
+            output,
+            || onnx_cast_model::cast(input, output, &request),
+            |watch| {
+                let (dry_run, count, fail_on) = (job.job.dry_run, args.losses, fail_on.clone());
+                onnx_cast_model::cast(input, output, &CastRequest { dry_run, count, fail_on, watch, ..request.clone() })
+            },
+        )
     })
 }
 
 pub(crate) fn bit_cast(args: &BitCastArgs, common: &Common) -> Result<u8> {
-    let BitCastArgs { files, selection, job, .. } = args;
-    let job = Job { files, selection, job, common, losses: false, fail_on: &[] };
-    job.each(|input, output| job.run(input, output, CastOptions::new().opset(args.opset), bit_cast_file))
+    let BitCastArgs { files, selection, job, opset } = args;
+    let request = BitCastRequest {
+        selection: selection.selection()?,
+        opset: *opset,
+        threads: common.threads,
+        from: files.from,
+        shape: files.shape.clone(),
+        write: WriteOptions { npy_plain: job.npy_plain },
+        dry_run: true,
+        resume: job.resume,
+        copy_others: !job.no_copy_others,
+        watch: None,
+    };
+    let job = Job { files, selection, job, common, losses: false };
+    job.each(|input, output| {
+        job.run(
+            input,
+            output,
+            || onnx_cast_model::bit_cast(input, output, &request),
+            |watch| {
+                let dry_run = job.job.dry_run;
+                onnx_cast_model::bit_cast(input, output, &BitCastRequest { dry_run, watch, ..request.clone() })
+            },
+        )
+    })
 }
 
 impl Job<'_> {
@@ -99,39 +139,23 @@ impl Job<'_> {
         Ok(pairs)
     }
 
-    fn run<'p, F>(&self, input: &'p Path, output: &'p Path, options: CastOptions, work: F) -> Result<Outcome>
-    where
-        F: Fn(&'p Path, &'p Path, &CastRequest) -> Result<Summary, FileError>,
-    {
+    /// Does the work for one input. Patterns are compared first with the names that its plan has.
+    fn run(
+        &self,
+        input: &Path,
+        output: &Path,
+        plan: impl FnOnce() -> Result<Summary, Error>,
+        work: impl FnOnce(Option<Watch>) -> Result<Summary, Error>,
+    ) -> Result<Outcome> {
         let start = Instant::now();
-        let Job { files, selection, job, common, .. } = self;
-        let mut request = CastRequest {
-            selection: selection.selection(0)?,
-            options: options.threads(common.threads),
-            from: files.from,
-            shape: files.shape.clone(),
-            write: WriteOptions { npy_plain: job.npy_plain },
-            dry_run: true,
-            resume: job.resume,
-            copy_others: !job.no_copy_others,
-            count: false,
-            fail_on: Vec::new(),
-            watch: None,
-        };
-        if input != Path::new("-") && !selection.patterns().is_empty() {
-            let plan = work(input, output, &request)?;
-            select::check(&selection.patterns(), plan.tensors.iter().map(|row| row.name.as_str()))?;
+        let patterns = self.selection.patterns();
+        if input != Path::new("-") && !patterns.is_empty() {
+            let plan = plan().map_err(outcome::in_words)?;
+            select::check(&patterns, plan.tensors.iter().map(|row| row.name.as_str()))?;
         }
-        let progress = Progress::start(common);
-        request = CastRequest {
-            dry_run: job.dry_run,
-            count: self.losses,
-            fail_on: self.fail_on.to_vec(),
-            watch: progress.watch(),
-            ..request
-        };
-        let done = work(input, output, &request);
+        let progress = Progress::start(self.common);
+        let done = work(progress.watch());
         drop(progress);
-        outcome::finish(self, input, output, done.map_err(Into::into), start)
+        outcome::finish(self, input, output, done, start)
     }
 }

@@ -1,75 +1,22 @@
-//! `cast` on models, and `fold`.
+//! `fold`.
 
-use crate::args::{CastArgs, Common, FoldArgs, NameArgs, StorageArgs};
-use crate::convert::Job;
-use crate::outcome::{self, Outcome};
+use crate::args::{Common, FoldArgs, NameArgs, StorageArgs};
 use crate::progress::Progress;
 use crate::{free, pretty, print, select};
 use anyhow::{Result, bail};
-use onnx_cast::{CastOptions, DataType};
+use onnx_cast::DataType;
 use onnx_cast_file::{Format, Storage};
-use onnx_cast_model::{FoldSummary, Folded, ModelCast, ModelFold, cast_model, fold_model};
+use onnx_cast_model::{FoldRequest, FoldSummary, Folded};
 use onnx_cast_report::printable;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::{self, Write};
-use std::path::Path;
 use std::time::Instant;
 
-/// Constants of fewer elements are epsilons, scales and axes, which lose more by rounding than a file gains.
-pub(crate) const MIN_SIZE: u64 = 256;
-
 impl StorageArgs {
-    fn storage(&self) -> Storage {
+    pub(crate) fn storage(&self) -> Storage {
         Storage { external_data: self.external_data.clone(), threshold: self.external_threshold }
     }
-}
-
-/// Whether a path is that of a model.
-pub(crate) fn is_model(path: &Path) -> bool {
-    Format::from_path(path).is_ok_and(|format| format == Format::Onnx)
-}
-
-pub(crate) fn cast(args: &CastArgs, job: &Job<'_>, input: &Path, output: &Path) -> Result<Outcome> {
-    let start = Instant::now();
-    let shown = input.display();
-    if args.attributes.opset.is_some() {
-        bail!("{shown}: a model tells its opset itself (--raise-opset raises it where the target needs that)");
-    }
-    if args.files.from.is_some() || args.files.shape.is_some() || args.job.npy_plain {
-        bail!("{shown}: --from, --shape and --npy-plain are not for models");
-    }
-    if args.job.resume {
-        bail!("{shown}: --resume is for checkpoints of several files (a model is written whole or not at all)");
-    }
-    let selection = args.selection.selection(MIN_SIZE)?;
-    let select = |name: &str, from: DataType, elements: usize| {
-        // Integer constants are shapes, axes and indices: they are cast where a rule names them, or not at all.
-        let to = selection.target(name, from, elements as u64);
-        to.filter(|_| from.is_float() || selection.rules.iter().any(|rule| rule.pattern.matches(name)))
-    };
-    let plan = ModelCast {
-        options: args.attributes.options().opset(CastOptions::default().opset).threads(job.common.threads),
-        raise_opset: args.raise_opset,
-        dry_run: true,
-        storage: args.storage.storage(),
-        ..ModelCast::new(&select)
-    };
-    if !args.selection.patterns().is_empty() {
-        let plan = cast_model(input, output, &plan)?;
-        select::check(&args.selection.patterns(), plan.tensors.iter().map(|row| row.name.as_str()))?;
-    }
-    let progress = Progress::start(job.common);
-    let request = ModelCast {
-        dry_run: args.job.dry_run,
-        count: args.losses,
-        fail_on: args.fail_on.clone(),
-        watch: progress.watch(),
-        ..plan
-    };
-    let done = cast_model(input, output, &request);
-    drop(progress);
-    outcome::finish(job, input, output, done, start)
 }
 
 pub(crate) fn fold(args: &FoldArgs, common: &Common) -> Result<()> {
@@ -84,16 +31,16 @@ pub(crate) fn fold(args: &FoldArgs, common: &Common) -> Result<()> {
     }
     let NameArgs { include, exclude } = &args.names;
     let (include, exclude, storage) = (include.clone(), exclude.clone(), args.storage.storage());
-    let plan = ModelFold { include, exclude, dry_run: true, storage, threads: common.threads, watch: None };
+    let plan = FoldRequest { include, exclude, dry_run: true, storage, threads: common.threads, watch: None };
     let patterns = args.names.patterns();
     if !patterns.is_empty() {
-        let every = ModelFold { include: Vec::new(), exclude: Vec::new(), ..plan.clone() };
-        let every = fold_model(&args.input, &args.output, &every)?;
+        let every = FoldRequest { include: Vec::new(), exclude: Vec::new(), ..plan.clone() };
+        let every = onnx_cast_model::fold(&args.input, &args.output, &every)?;
         select::check(&patterns, every.casts.iter().map(|cast| cast.output.as_str()))?;
     }
     let progress = Progress::start(common);
-    let request = ModelFold { dry_run: args.dry_run, watch: progress.watch(), ..plan };
-    let done = fold_model(&args.input, &args.output, &request)?;
+    let request = FoldRequest { dry_run: args.dry_run, watch: progress.watch(), ..plan };
+    let done = onnx_cast_model::fold(&args.input, &args.output, &request)?;
     drop(progress);
     if common.json {
         return Ok(print(&pretty(&fold_json(args, &done))?)?);
@@ -145,18 +92,4 @@ fn fold_json(args: &FoldArgs, done: &FoldSummary) -> Value {
         "joined": done.joined,
         "casts": done.casts.iter().map(cast).collect::<Vec<_>>(),
     })
-}
-
-/// Refuses the options that only a model has a use for.
-pub(crate) fn refuse_options(args: &CastArgs, input: &Path) -> Result<()> {
-    let StorageArgs { external_data, external_threshold } = &args.storage;
-    let given = [
-        ("--raise-opset", args.raise_opset),
-        ("--external-data", external_data.is_some()),
-        ("--external-threshold", external_threshold.is_some()),
-    ];
-    match given.iter().find(|(_, given)| *given) {
-        Some((option, _)) => bail!("{}: {option} is for models (.onnx to .onnx)", input.display()),
-        None => Ok(()),
-    }
 }

@@ -3,7 +3,7 @@
 use crate::convert::Job;
 use crate::summary::{Amount, Summary};
 use crate::{DIFFERENT, DONE, print};
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use onnx_cast::{DataType, element_count};
 use onnx_cast_file::{Counts, FileError, Summary as Done};
 use onnx_cast_model::Error;
@@ -36,7 +36,17 @@ pub(crate) fn finish(
             let _ = writeln!(io::stderr(), "onnx-cast: {error}");
             Ok((DIFFERENT, None))
         }
-        Err(error) => Err(error.into()),
+        Err(error) => Err(in_words(error)),
+    }
+}
+
+/// An error as the command words it: a field of a request is an option.
+pub(crate) fn in_words(error: Error) -> anyhow::Error {
+    match error {
+        Error::Option { path, option, reason } => {
+            anyhow!("{}: --{} {reason}", path.display(), option.replace('_', "-"))
+        }
+        error => error.into(),
     }
 }
 

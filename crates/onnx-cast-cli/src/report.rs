@@ -1,7 +1,6 @@
 //! `report`: what casts to several types would lose, before any is done; as tables, as JSON, or as a page.
 
 use crate::args::{Common, NameArgs, ReportArgs};
-use crate::models::{MIN_SIZE, is_model};
 use crate::progress::Progress;
 use crate::{inspect, pretty, print, write_page};
 use anyhow::Result;
@@ -23,7 +22,7 @@ pub(crate) fn report(args: &ReportArgs, common: &Common) -> Result<()> {
         to,
         include: include.clone(),
         exclude: exclude.clone(),
-        min_size: args.min_elements.unwrap_or(if is_model(path) { MIN_SIZE } else { 0 }),
+        min_size: args.min_elements,
         options: args.attributes.options().threads(common.threads),
         from: args.file.from,
         watch: progress.watch(),

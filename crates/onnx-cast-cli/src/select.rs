@@ -7,8 +7,7 @@ use onnx_cast_report::printable;
 use std::fs;
 
 impl SelectionArgs {
-    /// The selection; tensors of fewer than `min_size` elements are kept unless the arguments give another number.
-    pub(crate) fn selection(&self, min_size: u64) -> Result<Selection> {
+    pub(crate) fn selection(&self) -> Result<Selection> {
         let mut rules = match &self.rules_file {
             Some(path) => {
                 let text = fs::read_to_string(path).with_context(|| format!("{}: cannot read", path.display()))?;
@@ -18,7 +17,7 @@ impl SelectionArgs {
         };
         rules.extend(self.rule.iter().cloned());
         let NameArgs { include, exclude } = &self.names;
-        let min_size = self.min_elements.unwrap_or(min_size);
+        let min_size = self.min_elements;
         Ok(Selection { to: self.to, include: include.clone(), exclude: exclude.clone(), rules, min_size })
     }
 

@@ -15,9 +15,9 @@ use crate::io::positional::InputFile;
 use crate::io::progress::Meter;
 use crate::others::Others;
 use crate::pipeline::{self, Elements, InPlace, Nowhere, Same, Sink, Task, Transform, Trouble};
-use crate::request::CastRequest;
+use crate::request::{BitCastRequest, CastRequest};
 use crate::summary::{Summary, TensorSummary};
-use onnx_cast::{BitCast, Cast, CastOptions, Data, DataType, OpError, Operator, Plan, Tensor, TensorError, TensorView};
+use onnx_cast::{BitCast, Cast, Data, DataType, OpError, Plan, Tensor, TensorError, TensorView};
 use std::path::Path;
 use std::sync::Mutex;
 
@@ -61,23 +61,15 @@ pub(crate) fn with_cast<R>(
 /// tensor that is selected by name and size and whose elements are as wide as the target's, all others kept.
 ///
 /// # Errors
-/// As [`cast_file`], where an attribute is given, which BitCast has none of, and where no tensor is as wide as the target.
+/// As [`cast_file`], and where no tensor is as wide as the target.
 pub fn bit_cast_file(
     input: impl AsRef<Path>,
     output: impl AsRef<Path>,
-    request: &CastRequest,
+    request: &BitCastRequest,
 ) -> Result<Summary, FileError> {
-    let CastOptions { opset, saturate, round_mode, .. } = request.options;
-    let operator = |error| FileError::Operator { error };
+    let (request, opset) = (request.as_cast(), request.opset);
     for to in request.selection.targets() {
-        let cast = BitCast::new(to, opset).map_err(operator)?;
-        for (name, given) in [("saturate", saturate.is_some()), ("round_mode", round_mode.is_some())] {
-            if given {
-                let (operator, version, name) = (Operator::BitCast, cast.version(), name.to_owned());
-                let error = OpError::UnknownAttribute { operator, version, name, since: None };
-                return Err(FileError::Operator { error });
-            }
-        }
+        BitCast::new(to, opset).map_err(|error| FileError::Operator { error })?;
     }
     let plan = |from, to| BitCast::new(to, opset)?.plan(from);
     let select = |stored: &Stored| {
@@ -85,7 +77,7 @@ pub fn bit_cast_file(
         to.filter(|to| to.bits() == stored.data_type.bits())
     };
     let work = Work { name: "bitcast", plan: &plan, select: &select, needs_one: true };
-    convert(input.as_ref(), output.as_ref(), request, &work)
+    convert(input.as_ref(), output.as_ref(), &request, &work)
 }
 
 /// What is to be done with a file.

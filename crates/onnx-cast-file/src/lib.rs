@@ -58,6 +58,6 @@ pub use io::{AtomicFile, Watch, end_without_traces, room_for_a_thread};
 pub use report::{
     Candidate, Concern, Grade, Magnitudes, Report, ReportRequest, TensorReport, Totals, report, report_of, report_with,
 };
-pub use request::{CastRequest, Storage};
+pub use request::{BitCastRequest, CastRequest, Storage};
 pub use selection::{Pattern, Rule, Selection, SelectionError, admits};
 pub use summary::{Summary, TensorSummary};

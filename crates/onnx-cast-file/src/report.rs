@@ -33,8 +33,8 @@ pub struct ReportRequest {
     pub include: Vec<Pattern>,
     /// Names of tensors to leave out.
     pub exclude: Vec<Pattern>,
-    /// The fewest elements of a tensor that is looked at.
-    pub min_size: u64,
+    /// The fewest elements of a tensor that is looked at; where that is not said, 256 in models and any number elsewhere.
+    pub min_size: Option<u64>,
     /// The opset and the operator's attributes.
     pub options: CastOptions,
     /// The type of elements that do not tell theirs.

@@ -19,13 +19,13 @@ pub struct Storage {
     pub threshold: Option<u64>,
 }
 
-/// What to cast of a file, to what, and how.
+/// What to cast of a file, an archive, a checkpoint or a model, to what, and how.
 #[derive(Clone, Debug)]
 pub struct CastRequest {
     /// Which tensors, and to which types.
     pub selection: Selection,
-    /// The opset and the operator's attributes, of which BitCast takes the opset alone; and how many threads read, cast
-    /// and write at most.
+    /// The opset and the operator's attributes, and how many threads read, cast and write at most. A model imports its
+    /// own opset.
     pub options: CastOptions,
     /// The input's type, where a `.npy` file does not tell it. Elsewhere it must be the file's.
     pub from: Option<DataType>,
@@ -40,11 +40,15 @@ pub struct CastRequest {
     pub copy_others: bool,
     /// Leave files alone that hold already what would be written: their bytes are compared with what the cast gives.
     pub resume: bool,
-    /// Count what becomes of the values: [`TensorSummary::counts`].
+    /// Count what becomes of the values: [`TensorSummary::counts`](crate::TensorSummary::counts).
     pub count: bool,
     /// Losses that make the cast fail, with nothing written.
     pub fail_on: Vec<Loss>,
-    /// Who is told how far the work is.
+    /// Of a model: raise its opset where a target needs it, if every operator means the same in the newer one.
+    pub raise_opset: bool,
+    /// Of a model: where its elements go.
+    pub storage: Storage,
+    /// Called with the progress of the work.
     pub watch: Option<Watch>,
 }
 
@@ -62,6 +66,8 @@ impl CastRequest {
             fail_on: Vec::new(),
             copy_others: true,
             resume: false,
+            raise_opset: false,
+            storage: Storage::default(),
             watch: None,
         }
     }
@@ -69,5 +75,61 @@ impl CastRequest {
     /// Whether values are counted.
     pub(crate) fn counts(&self) -> bool {
         self.count || !self.fail_on.is_empty()
+    }
+}
+
+/// Whose bits to reinterpret of a file, an archive or a checkpoint, as which type, and how.
+#[derive(Clone, Debug)]
+pub struct BitCastRequest {
+    /// Which tensors, and as which types.
+    pub selection: Selection,
+    /// The opset.
+    pub opset: i64,
+    /// Threads at most.
+    pub threads: Option<usize>,
+    /// As [`CastRequest::from`].
+    pub from: Option<DataType>,
+    /// As [`CastRequest::shape`].
+    pub shape: Option<Vec<usize>>,
+    /// How to write.
+    pub write: WriteOptions,
+    /// Find out what would be done, and write nothing.
+    pub dry_run: bool,
+    /// As [`CastRequest::copy_others`].
+    pub copy_others: bool,
+    /// As [`CastRequest::resume`].
+    pub resume: bool,
+    /// Called with the progress of the work.
+    pub watch: Option<Watch>,
+}
+
+impl BitCastRequest {
+    /// To a type, at the newest opset.
+    pub fn new(to: DataType) -> Self {
+        let CastRequest { selection, options, from, shape, write, dry_run, copy_others, resume, watch, .. } =
+            CastRequest::new(to);
+        let (opset, threads) = (options.opset, None);
+        BitCastRequest { selection, opset, threads, from, shape, write, dry_run, copy_others, resume, watch }
+    }
+
+    /// The same as a request of a cast, which has more to say.
+    pub(crate) fn as_cast(&self) -> CastRequest {
+        let BitCastRequest { selection, opset, threads, from, shape, write, dry_run, copy_others, resume, watch } =
+            self.clone();
+        CastRequest {
+            selection,
+            options: CastOptions::new().opset(opset).threads(threads),
+            from,
+            shape,
+            write,
+            dry_run,
+            copy_others,
+            resume,
+            count: false,
+            fail_on: Vec::new(),
+            raise_opset: false,
+            storage: Storage::default(),
+            watch,
+        }
     }
 }

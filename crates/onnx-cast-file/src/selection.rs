@@ -169,8 +169,8 @@ pub struct Selection {
     pub exclude: Vec<Pattern>,
     /// Types by name, the last that matches first.
     pub rules: Vec<Rule>,
-    /// The fewest elements that a tensor is cast with.
-    pub min_size: u64,
+    /// The fewest elements that a tensor is cast with; where that is not said, 256 in models and any number elsewhere.
+    pub min_size: Option<u64>,
 }
 
 impl Selection {
@@ -181,7 +181,7 @@ impl Selection {
 
     /// Whether names and sizes let this tensor be cast.
     pub fn admits(&self, name: &str, elements: u64) -> bool {
-        elements >= self.min_size && admits(&self.include, &self.exclude, name)
+        elements >= self.min_size.unwrap_or(0) && admits(&self.include, &self.exclude, name)
     }
 
     /// The type that a tensor is to be cast to; `None` where it is left alone. It may be the type that the tensor has.
@@ -268,7 +268,7 @@ mod tests {
             include: patterns(&["layer.*", "head"]),
             exclude: patterns(&["re:norm"]),
             rules: rules(&["layer.*=float8e4m3fn", "*.ids = int8", "layer.9.*=keep"]),
-            min_size: 4,
+            min_size: Some(4),
             ..Selection::new(BFloat16)
         };
         for (name, from, elements, want) in [

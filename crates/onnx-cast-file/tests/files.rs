@@ -7,8 +7,8 @@ use common::{PB, cases, patterns};
 use onnx_cast::{BitCast, Cast, CastOptions, DataType, RoundMode, Tensor};
 use onnx_cast_file::safetensors::{Safetensors, type_name};
 use onnx_cast_file::{
-    AtomicFile, CastRequest, Format, FormatError, WriteOptions, bit_cast_file, cast_file, npy, pb, read_tensor,
-    read_tensor_as, safetensors, write_tensor,
+    AtomicFile, BitCastRequest, CastRequest, Format, FormatError, WriteOptions, bit_cast_file, cast_file, npy, pb,
+    read_tensor, read_tensor_as, safetensors, write_tensor,
 };
 use std::collections::HashSet;
 use std::fs;
@@ -234,26 +234,21 @@ fn bit_casts() {
         write_tensor(&source, input, "w", tensor.view(), &WriteOptions::default()).expect("written");
         for output in ONE {
             let target = path(&folder, "out", output);
-            bit_cast_file(&source, &target, &CastRequest::new(DataType::Uint32)).expect("cast");
+            bit_cast_file(&source, &target, &BitCastRequest::new(DataType::Uint32)).expect("cast");
             let want = BitCast::new(DataType::Uint32, 26).expect("a cast").run(&tensor.view()).expect("cast");
             assert_eq!(read_tensor(&target).expect("read").tensor, want);
-            let error = bit_cast_file(&source, &target, &CastRequest::new(DataType::Int16)).expect_err("another width");
+            let error =
+                bit_cast_file(&source, &target, &BitCastRequest::new(DataType::Int16)).expect_err("another width");
             assert!(
                 error.to_string().ends_with("BitCast from float (32 bits) to int16 (16 bits): the widths differ"),
                 "{error}"
             );
         }
     }
-    let options = CastOptions::new().saturate(true);
-    let request = CastRequest { options, ..CastRequest::new(DataType::Int32) };
-    let error =
-        bit_cast_file(folder.path().join("in.npy"), folder.path().join("o.npy"), &request).expect_err("refused");
-    assert_eq!(error.to_string(), "BitCast-26 has no attribute `saturate`");
-
     let source = path(&folder, "in", Format::TensorProto);
     let strings = patterns(DataType::String, &[2]);
     write_tensor(&source, Format::TensorProto, "s", strings.view(), &WriteOptions::default()).expect("written");
-    let error = bit_cast_file(&source, &source, &CastRequest::new(DataType::Int32)).expect_err("refused");
+    let error = bit_cast_file(&source, &source, &BitCastRequest::new(DataType::Int32)).expect_err("refused");
     assert!(
         error.to_string().ends_with("tensor `s`: BitCast-26 does not take string (no version of BitCast does)"),
         "{error}"
@@ -263,10 +258,11 @@ fn bit_casts() {
     let (source, target) = (folder.path().join("in.safetensors"), folder.path().join("out.safetensors"));
     let (a, b) = (patterns(DataType::Int32, &[4]), patterns(DataType::Float16, &[4]));
     fs::write(&source, safetensors::write(None, &[("a", a.view()), ("b", b.view())]).expect("written")).expect("saved");
-    let summary = bit_cast_file(&source, &target, &CastRequest::new(DataType::Float)).expect("cast");
+    let summary = bit_cast_file(&source, &target, &BitCastRequest::new(DataType::Float)).expect("cast");
     let types: Vec<DataType> = summary.tensors.iter().map(|row| row.to).collect();
     assert_eq!(types, [DataType::Float, DataType::Float16]);
-    let error = bit_cast_file(&source, &target, &CastRequest::new(DataType::Int64)).expect_err("refused").to_string();
+    let error =
+        bit_cast_file(&source, &target, &BitCastRequest::new(DataType::Int64)).expect_err("refused").to_string();
     assert!(
         error.ends_with("tensor `a`: BitCast from int32 (32 bits) to int64 (64 bits): the widths differ"),
         "{error}"

@@ -51,10 +51,10 @@ pub(crate) fn free_name(model: &Path, name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::weights::{ModelCast, cast_model_in_steps};
-    use crate::{cast_model, diff};
+    use crate::weights::cast_constants;
+    use crate::{cast, diff};
     use onnx_cast::DataType;
-    use onnx_cast_file::{DiffRequest, Storage};
+    use onnx_cast_file::{CastRequest, DiffRequest, Selection, Storage};
     use std::cell::RefCell;
     use std::fs;
     use std::path::Path;
@@ -64,8 +64,9 @@ mod tests {
         let path = folder.join("m.onnx");
         fs::write(&path, crate::rewrite::tests::model(DataType::Float, &[300, 700])).expect("a file");
         let storage = Storage { external_data: Some("m.onnx.data".to_owned()), threshold: Some(0) };
-        let keep = |_: &str, _: DataType, _: usize| None;
-        cast_model(&path, &path, &ModelCast { storage, ..ModelCast::new(&keep) }).expect("a cast");
+        let selection = Selection::default();
+        let keep = CastRequest { selection, storage, ..CastRequest::new(DataType::Float) };
+        cast(&path, &path, &keep).expect("a cast");
         assert!(folder.join("m.onnx.data").exists());
     }
 
@@ -74,16 +75,15 @@ mod tests {
         let [old, new, now] = [(); 3].map(|()| tempfile::tempdir().expect("a folder"));
         [&old, &new, &now].into_iter().for_each(|folder| model(folder.path()));
         let [old, new, now] = [&old, &new, &now].map(|folder| folder.path().join("m.onnx"));
-        let half = |_: &str, _: DataType, _: usize| Some(DataType::Float16);
-        let request = ModelCast::new(&half);
-        cast_model(&new, &new, &request).expect("a cast");
+        let request = CastRequest::new(DataType::Float16);
+        cast(&new, &new, &request).expect("a cast");
         let seen = RefCell::new(Vec::new());
         let step = || {
             let same = |other| diff(&now, other, &DiffRequest::default()).expect("a whole model").is_empty();
             let names = fs::read_dir(now.parent().expect("a folder")).expect("a folder").count();
             seen.borrow_mut().push((same(&old), same(&new), names));
         };
-        cast_model_in_steps(&now, &now, &request, &step).expect("a cast");
+        cast_constants(&now, &now, &request, &step).expect("a cast");
         let (before, after) = ((true, false, 3), (false, true, 3));
         assert_eq!(seen.into_inner(), [before, after, after, after, (false, true, 2)]);
         for name in ["m.onnx", "m.onnx.data"] {

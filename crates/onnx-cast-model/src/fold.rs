@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 /// What to fold in a model, and where to put the result.
 #[derive(Clone, Debug, Default)]
-pub struct ModelFold {
+pub struct FoldRequest {
     /// Only Casts that give values of these names; all of them where this is empty.
     pub include: Vec<Pattern>,
     /// Not Casts that give values of these names.
@@ -117,12 +117,8 @@ impl fmt::Display for FoldOutcome {
 ///
 /// # Errors
 /// Where a file cannot be read or written, or the model is not valid.
-pub fn fold_model(
-    input: impl AsRef<Path>,
-    output: impl AsRef<Path>,
-    request: &ModelFold,
-) -> Result<FoldSummary, Error> {
-    let &ModelFold { ref storage, dry_run, threads, ref watch, .. } = request;
+pub fn fold(input: impl AsRef<Path>, output: impl AsRef<Path>, request: &FoldRequest) -> Result<FoldSummary, Error> {
+    let &FoldRequest { ref storage, dry_run, threads, ref watch, .. } = request;
     let how = Request { storage, dry_run, counts: false, threads, watch: watch.as_ref(), step: &|| {} };
     rewrite(input.as_ref(), output.as_ref(), &how, |document, files| edits(document, files, request), Ok)
 }
@@ -130,7 +126,7 @@ pub fn fold_model(
 fn edits<'a>(
     document: &Document<'a>,
     files: &'a Files,
-    request: &ModelFold,
+    request: &FoldRequest,
 ) -> Result<(Edits<'a>, FoldSummary), ModelError> {
     let mut edits = Edits::default();
     let mut summary = FoldSummary::default();
@@ -278,7 +274,7 @@ impl Casting {
 struct Fold<'t, 'a> {
     document: &'t Document<'a>,
     files: &'a Files,
-    request: &'t ModelFold,
+    request: &'t FoldRequest,
     flow: Flow<'t, 'a>,
     known: HashMap<Id, Known<'a>>,
     /// Casts that are left, by what they give.
@@ -297,7 +293,7 @@ struct Fold<'t, 'a> {
 }
 
 impl<'t, 'a> Fold<'t, 'a> {
-    fn new(document: &'t Document<'a>, body: &'t Graph<'a>, files: &'a Files, request: &'t ModelFold) -> Self {
+    fn new(document: &'t Document<'a>, body: &'t Graph<'a>, files: &'a Files, request: &'t FoldRequest) -> Self {
         Fold {
             document,
             files,

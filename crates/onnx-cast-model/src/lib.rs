@@ -1,5 +1,6 @@
-//! ONNX models around the `onnx-cast` library: constants stored in other types ([`cast_model`]), Casts of constants
-//! computed ([`fold_model`]), models of casts evaluated ([`Model`]).
+//! ONNX models around the `onnx-cast` library, and the jobs of `onnx-cast-file` for files of every kind: [`cast`],
+//! [`bit_cast`], [`inspect`], [`diff`] and [`report`] take models, files, archives and checkpoints. [`fold`] computes a
+//! model's Casts of constants, and [`Model`] evaluates models of casts.
 #![forbid(unsafe_code)]
 
 mod constant;
@@ -11,8 +12,8 @@ mod exchange;
 mod external;
 mod fold;
 mod graph;
-mod inputs;
 mod messages;
+mod requests;
 mod rewrite;
 mod rope;
 mod tree;
@@ -22,6 +23,5 @@ pub use contents::{CastInfo, ModelInfo};
 pub use error::external::ExternalProblem;
 pub use error::{Error, ModelError};
 pub use evaluate::{Model, ValueDecl};
-pub use fold::{FoldOutcome, FoldSummary, Folded, ModelFold, fold_model};
-pub use inputs::{Inspection, diff, inspect, report};
-pub use weights::{ModelCast, cast_model};
+pub use fold::{FoldOutcome, FoldRequest, FoldSummary, Folded, fold};
+pub use requests::{Inspection, bit_cast, cast, diff, inspect, is_model, report};

@@ -8,67 +8,13 @@ use crate::external::Files;
 use crate::graph::opsets as raise;
 use crate::rewrite::{Request, rewrite};
 use crate::tree::{Document, Graph, Names, Readers, readers};
-use onnx_cast::{Cast, CastOptions, DataType, Operator};
+use onnx_cast::{Cast, DataType, Operator};
 use onnx_cast_file::FileError;
-use onnx_cast_file::Storage;
-use onnx_cast_file::counts::{Counter, Loss};
-use onnx_cast_file::io::progress::Watch;
-use onnx_cast_file::{Summary, TensorSummary};
+use onnx_cast_file::counts::Counter;
+use onnx_cast_file::{CastRequest, Selection, Summary, TensorSummary};
 use std::collections::{HashMap, HashSet};
-use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
-
-/// What to cast in a model, and how.
-pub struct ModelCast<'s> {
-    /// The target of a constant by its name, type and number of elements; `None` leaves it as it is.
-    pub select: &'s dyn Fn(&str, DataType, usize) -> Option<DataType>,
-    /// The operator's attributes. The opset is the model's.
-    pub options: CastOptions,
-    /// Raise the model's opset where a target needs it, if every operator means the same in the newer one.
-    pub raise_opset: bool,
-    /// Write nothing, and tell what would be done.
-    pub dry_run: bool,
-    /// Where the elements go.
-    pub storage: Storage,
-    /// Count what becomes of the values: [`TensorSummary::counts`].
-    pub count: bool,
-    /// Losses that make the cast fail, with nothing written.
-    pub fail_on: Vec<Loss>,
-    /// Who is told how far the work is.
-    pub watch: Option<Watch>,
-}
-
-impl<'s> ModelCast<'s> {
-    /// Of the constants that are selected so, with ONNX's defaults.
-    pub fn new(select: &'s dyn Fn(&str, DataType, usize) -> Option<DataType>) -> Self {
-        ModelCast {
-            select,
-            options: CastOptions::default(),
-            raise_opset: false,
-            dry_run: false,
-            storage: Storage::default(),
-            count: false,
-            fail_on: Vec::new(),
-            watch: None,
-        }
-    }
-}
-
-impl fmt::Debug for ModelCast<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ModelCast { select: _, options, raise_opset, dry_run, storage, count, fail_on, watch } = self;
-        f.debug_struct("ModelCast")
-            .field("options", options)
-            .field("raise_opset", raise_opset)
-            .field("dry_run", dry_run)
-            .field("storage", storage)
-            .field("count", count)
-            .field("fail_on", fail_on)
-            .field("watch", watch)
-            .finish_non_exhaustive()
-    }
-}
 
 /// Casts the selected constants of a model, in its graph, the graphs within it and its functions: initializers, and the
 /// values of Constant nodes. Each is stored in its target type under a new name, and a Cast gives the old name in the old
@@ -77,23 +23,14 @@ impl fmt::Debug for ModelCast<'_> {
 ///
 /// The summary has the constants in the order of the model.
 ///
-/// # Errors
-/// Where a file cannot be read or written, the model is not valid, or its opset has no Cast for the types.
-pub fn cast_model(
-    input: impl AsRef<Path>,
-    output: impl AsRef<Path>,
-    request: &ModelCast<'_>,
-) -> Result<Summary, Error> {
-    cast_model_in_steps(input.as_ref(), output.as_ref(), request, &|| {})
-}
-
-pub(crate) fn cast_model_in_steps(
+/// `step` is called whenever a file has changed under its name, for tests.
+pub(crate) fn cast_constants(
     input: &Path,
     output: &Path,
-    request: &ModelCast<'_>,
+    request: &CastRequest,
     step: &dyn Fn(),
 ) -> Result<Summary, Error> {
-    let ModelCast { storage, dry_run, watch, .. } = request;
+    let CastRequest { storage, dry_run, watch, .. } = request;
     let counts = request.count || !request.fail_on.is_empty();
     let threads = request.options.threads;
     let how = Request { storage, dry_run: *dry_run, counts, threads, watch: watch.as_ref(), step };
@@ -103,6 +40,19 @@ pub(crate) fn cast_model_in_steps(
         Ok(summary)
     };
     rewrite(input, output, &how, |document, files| edits(document, files, request), judge)
+}
+
+/// Constants of fewer elements are epsilons, scales and axes, which lose more by rounding than a file gains.
+pub(crate) const MIN_SIZE: u64 = 256;
+
+/// The target of a constant; `None` leaves it as it is.
+fn select(selection: &Selection, name: &str, from: DataType, elements: usize) -> Option<DataType> {
+    if (elements as u64) < selection.min_size.unwrap_or(MIN_SIZE) {
+        return None;
+    }
+    // Integer constants are shapes, axes and indices: they are cast where a rule names them, or not at all.
+    let named = || selection.rules.iter().any(|rule| rule.pattern.matches(name));
+    selection.target(name, from, elements as u64).filter(|_| from.is_float() || named())
 }
 
 /// A constant that is to be cast.
@@ -129,7 +79,7 @@ type Made = (Summary, Vec<(usize, Arc<Counter>)>);
 fn edits<'a>(
     document: &Document<'a>,
     files: &'a Files,
-    request: &ModelCast<'_>,
+    request: &CastRequest,
 ) -> Result<(Edits<'a>, Made), ModelError> {
     let mut chosen = Vec::new();
     let mut tensors = Vec::new();
@@ -178,7 +128,7 @@ fn choose<'a>(
     graph: &Graph<'a>,
     readers: &HashMap<&str, Readers<'_>>,
     files: &'a Files,
-    request: &ModelCast<'_>,
+    request: &CastRequest,
     chosen: &mut Vec<Chosen<'a>>,
     tensors: &mut Vec<TensorSummary>,
 ) -> Result<(), ModelError> {
@@ -189,12 +139,12 @@ fn choose<'a>(
     let mut take = |constant: Constant<'a>, place| {
         let (name, from, len) = (constant.name, constant.data_type, constant.len);
         let fixed = matches!(place, Place::Initializer(..)) && defaults.contains(name);
-        let to = if fixed { None } else { (request.select)(name, from, len) };
+        let to = if fixed { None } else { select(&request.selection, name, from, len) };
         let to = to.filter(|&to| to != from).filter(|_| {
             // Cast before: the constant's old name is that of the Cast's result, by which it was selected then.
             let reader = readers.get(name).filter(|reader| reader.count == 1);
             let before = reader.and_then(|reader| reader.cast);
-            before.and_then(|(old, back)| (request.select)(old, back, len)) != Some(from)
+            before.and_then(|(old, back)| select(&request.selection, old, back, len)) != Some(from)
         });
         let mut summary = TensorSummary::kept(name, constant.shape.clone(), from, constant.bytes());
         if let Some(to) = to {
@@ -251,7 +201,7 @@ impl<'a> Chosen<'a> {
         self,
         edits: &mut Edits<'a>,
         names: &mut Names,
-        request: &ModelCast<'_>,
+        request: &CastRequest,
     ) -> Result<Option<Arc<Counter>>, ModelError> {
         let Chosen { constant, to, graph, place, opset, .. } = self;
         let old = constant.name.to_owned();

@@ -2,7 +2,7 @@
 
 use onnx_cast::{DataType, Tensor, TensorData};
 use onnx_cast_file::{InspectRequest, NamedTensor};
-use onnx_cast_model::{Model, ModelFold, fold_model, inspect};
+use onnx_cast_model::{FoldRequest, Model, fold, inspect};
 use testkit::fixtures::{file, files};
 
 const MODELS: &str = include_str!("fixtures/models.txt");
@@ -108,7 +108,7 @@ fn an_initializer_of_an_old_model_is_a_constant() {
     let (path, folded) = (folder.path().join("x.onnx"), folder.path().join("y.onnx"));
     for (ir_version, want, computed) in [(3, &["x"][..], 1), (4, &["w", "x"], 0)] {
         std::fs::write(&path, of_version(ir_version)).expect("written");
-        let done = fold_model(&path, &folded, &ModelFold::default()).expect("folded");
+        let done = fold(&path, &folded, &FoldRequest::default()).expect("folded");
         assert_eq!(done.computed, computed, "version {ir_version}");
         for path in [&path, &folded] {
             let model = Model::read(path).expect("a model");
@@ -153,7 +153,7 @@ fn a_field_number_that_no_field_has() {
         }
         let in_graph = [node(&[]), output(), field(13, bad)].concat();
         std::fs::write(&path, [vec![1 << 3, 10], field(7, &in_graph)].concat()).expect("written");
-        let refused = fold_model(&path, &folded, &ModelFold::default()).map(drop).expect_err("refused").to_string();
+        let refused = fold(&path, &folded, &FoldRequest::default()).map(drop).expect_err("refused").to_string();
         assert!(refused.contains(&format!("the number {number},")), "{refused}");
     }
 }

@@ -1,8 +1,8 @@
 //! Does a watch see all progress of the work on models, and can it end the work with nothing written?
 
 use onnx_cast::DataType;
-use onnx_cast_file::{FileError, InspectRequest, Watch};
-use onnx_cast_model::{Error, ModelCast, ModelFold, cast_model, fold_model, inspect};
+use onnx_cast_file::{CastRequest, FileError, InspectRequest, Selection, Watch};
+use onnx_cast_model::{Error, FoldRequest, cast, fold, inspect};
 use std::fs;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -40,13 +40,12 @@ fn models() {
     let (input, output) = (folder.path().join("in.onnx"), folder.path().join("out.onnx"));
     let bytes = file(MODELS, "constants");
     fs::write(&input, &bytes).expect("a file");
-    let every = |_: &str, from: DataType, _: usize| from.is_float().then_some(DataType::Double);
     let cast = |watch: &Watch| {
-        let request = ModelCast { watch: Some(watch.clone()), ..ModelCast::new(&every) };
-        cast_model(&input, &output, &request)
+        let selection = Selection { min_size: Some(0), ..Selection::new(DataType::Double) };
+        let watch = Some(watch.clone());
+        cast(&input, &output, &CastRequest { selection, watch, ..CastRequest::new(DataType::Double) })
     };
-    let fold =
-        |watch: &Watch| fold_model(&input, &output, &ModelFold { watch: Some(watch.clone()), ..Default::default() });
+    let fold = |watch: &Watch| fold(&input, &output, &FoldRequest { watch: Some(watch.clone()), ..Default::default() });
     fs::write(&output, b"as it was").expect("a file");
     let stop = Watch::stopping(|_, _| ControlFlow::Break(()));
     assert!(matches!(cast(&stop), Err(Error::File { error: FileError::Stopped { path } }) if path == output));

@@ -7,8 +7,8 @@ use crate::scratch;
 use arbitrary::Unstructured;
 use build::Graph;
 use onnx_cast::{Cast, CastOptions, DataType, Kind, Strings, Tensor};
-use onnx_cast_file::NamedTensor;
-use onnx_cast_model::{Model, ModelCast, ModelError, ModelFold, ValueDecl, cast_model, fold_model, inspect};
+use onnx_cast_file::{CastRequest, NamedTensor, Rule, Selection};
+use onnx_cast_model::{FoldRequest, Model, ModelError, ValueDecl, cast, fold, inspect};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -28,8 +28,10 @@ pub fn model_proto(data: &[u8]) {
     check_fold(&path, before.as_ref());
     let to = some_type(data);
     let output = scratch::path("cast.onnx");
-    let select = |_: &str, from: DataType, _: usize| Some(to).filter(|to| to.is_float() == from.is_float());
-    if cast_model(&path, &output, &ModelCast { raise_opset: true, ..ModelCast::new(&select) }).is_ok()
+    // A rule casts constants of integers too.
+    let rules = vec![Rule { pattern: "*".parse().expect("a pattern"), to: Some(to) }];
+    let selection = Selection { rules, min_size: Some(0), ..Selection::default() };
+    if cast(&path, &output, &CastRequest { selection, raise_opset: true, ..CastRequest::new(to) }).is_ok()
         && let Some(before) = before
     {
         // The values are others; what there is, is not.
@@ -53,10 +55,9 @@ pub fn graph(data: &[u8]) {
 
     let Ok(&to) = data.choose(DataType::NUMERIC) else { return };
     let output = scratch::path("cast.onnx");
-    let select = |_: &str, from: DataType, _: usize| Some(to).filter(|_| from.is_float());
-    let Ok(summary) = cast_model(&path, &output, &ModelCast { raise_opset: true, ..ModelCast::new(&select) }) else {
-        return;
-    };
+    let selection = Selection { min_size: Some(0), ..Selection::new(to) };
+    let request = CastRequest { selection, raise_opset: true, ..CastRequest::new(to) };
+    let Ok(summary) = cast(&path, &output, &request) else { return };
     // The same graph, its constants rounded first.
     let rounded: BTreeMap<&str, DataType> =
         summary.tensors.iter().filter(|row| row.cast).map(|row| (row.name.as_str(), row.to)).collect();
@@ -64,11 +65,11 @@ pub fn graph(data: &[u8]) {
         Some(&to) => there_and_back(tensor, to),
         None => tensor.clone(),
     });
-    let cast = fs::read(&output).expect("what was written");
-    let (got, _) = before.again(&cast);
+    let made = fs::read(&output).expect("what was written");
+    let (got, _) = before.again(&made);
     let (want, _) = before.again(&rounded.encode());
     assert_same(&got, &want, &format!("constants cast to {to}"));
-    check_fold(&output, Evaluated::of(&cast).as_ref());
+    check_fold(&output, Evaluated::of(&made).as_ref());
 }
 
 /// A tensor rounded to a type by way of the newest Cast: finite floats, which these are, round alike in all of them.
@@ -83,7 +84,7 @@ fn there_and_back(tensor: &Tensor, to: DataType) -> Tensor {
 /// Folds a model, and evaluates what that gave.
 fn check_fold(path: &Path, before: Option<&Evaluated>) {
     let output = scratch::path("folded.onnx");
-    match (fold_model(path, &output, &ModelFold::default()), before) {
+    match (fold(path, &output, &FoldRequest::default()), before) {
         (Ok(_), Some(before)) => {
             let (after, names) = before.again(&fs::read(output).expect("what was written"));
             assert_eq!(names, before.names, "inputs and outputs");

@@ -126,10 +126,9 @@ def report(
     if not candidates:
         raise TypeError("to is empty (want one type or several)")
     file = isinstance(x, (str, os.PathLike))
-    least = files.least_size(x, min_size) if file else min_size or 0
     numbers = [_targets.target(one)[0] for one in candidates]
     attributes = files.attributes(saturate, round_mode, opset)
-    request = (numbers, attributes, *files.patterns(include, exclude), least, files.number(dtype))
+    request = (numbers, attributes, *files.patterns(include, exclude), min_size, files.number(dtype))
     if file:
         title = os.path.basename(os.path.normpath(os.fspath(x)))
         return Report(_native.report_file(x, title, request, progress))

@@ -7,13 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from onnx_cast import _native, _targets
-from onnx_cast._native import CastError
 from onnx_cast.dtypes import ALL, DataType
 
 Path = str | os.PathLike[str]
-
-#: Constants of fewer elements are left alone in models: a Cast for each would cost more than it saves.
-_MODEL_MIN_SIZE = 256
 
 
 class TensorInfo(NamedTuple):
@@ -63,17 +59,6 @@ def patterns(include: Iterable[str], exclude: Iterable[str]) -> tuple[list[str],
     return list(include), list(exclude)
 
 
-def least_size(path: Path, min_size: int | None) -> int:
-    """The fewest elements of a tensor that is cast, where none are given: of models not those of shapes and the like."""
-    if min_size is not None:
-        return min_size
-    return _MODEL_MIN_SIZE if is_model(path) else 0
-
-
-def is_model(path: Path) -> bool:
-    return os.fspath(path).lower().endswith(".onnx")
-
-
 def request(
     to: Any,
     saturate: bool,
@@ -82,7 +67,7 @@ def request(
     include: Iterable[str],
     exclude: Iterable[str],
     rules: Mapping[str, Any] | None,
-    min_size: int,
+    min_size: int | None,
 ) -> tuple:
     """What the native module takes: plain values, which other processes can be sent."""
     pairs = [(pattern, number(kind)) for pattern, kind in (rules or {}).items()]
@@ -129,16 +114,9 @@ def cast_file(
     ``progress`` is called now and then with the bytes
     that are done and those that there are; what it raises, and Ctrl-C, ends the work and leaves ``dst`` as it was.
     """
-    model = is_model(src)
-    given = request(to, saturate, round_mode, opset, include, exclude, rules, least_size(src, min_size))
-    if not model:
-        if raise_opset:
-            raise CastError(f"{os.fspath(src)}: raise_opset is for models (.onnx)")
-        done = _native.cast_file(src, dst, given, number(dtype), (dry_run, resume, copy_others), progress)
-    elif opset is not None or dtype is not None or resume:
-        raise CastError(f"{os.fspath(src)}: opset, dtype and resume are not for models (raise_opset is)")
-    else:
-        done = _native.cast_model(src, dst, given, (dry_run, raise_opset), progress)
+    given = request(to, saturate, round_mode, opset, include, exclude, rules, min_size)
+    modes = (dry_run, resume, copy_others, raise_opset)
+    done = _native.cast_file(src, dst, given, number(dtype), modes, progress)
     return [row(*one) for one in done]
 
 

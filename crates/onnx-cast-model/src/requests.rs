@@ -1,0 +1,131 @@
+//! The jobs, for files of any kind: what a path means, and which options a kind of file has, is decided here. A model's
+//! constants are its tensors.
+
+use crate::contents::{self, ModelInfo};
+use crate::error::Error;
+use crate::weights::{MIN_SIZE, cast_constants};
+use onnx_cast::{CastOptions, DataType};
+use onnx_cast_file::formats::input::Input;
+use onnx_cast_file::{
+    BitCastRequest, CastRequest, DiffRequest, Difference, FileInfo, Format, InspectRequest, Report, ReportRequest,
+    Summary,
+};
+use std::cell::RefCell;
+use std::path::Path;
+
+/// What a file holds.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Inspection {
+    /// The file and its tensors; of a model, its constants.
+    pub file: FileInfo,
+    /// What a model is beside its constants.
+    pub model: Option<ModelInfo>,
+}
+
+/// Whether a path is that of a model, by its extension.
+pub fn is_model(path: &Path) -> bool {
+    matches!(Format::from_path(path), Ok(Format::Onnx))
+}
+
+/// Casts a file, as [`onnx_cast_file::cast_file`], or a model to a model.
+///
+/// Of a model the selected constants are cast, in its graph, the graphs within it and its functions: initializers, and the
+/// values of Constant nodes. Each is stored in its target type under a new name, and a Cast gives the old name in the old
+/// type, so that nothing that reads it sees a difference except in its values. A constant of its target type, and one that
+/// such a Cast follows already, stays as it is, so casting twice gives the same bytes.
+///
+/// # Errors
+/// Where a file cannot be read or written, the input is not valid, or a tensor cannot be cast.
+pub fn cast(input: impl AsRef<Path>, output: impl AsRef<Path>, request: &CastRequest) -> Result<Summary, Error> {
+    let (input, output) = (input.as_ref(), output.as_ref());
+    if is_model(input) && is_model(output) {
+        check_of_model(input, request)?;
+        return cast_constants(input, output, request, &|| {});
+    }
+    check_of_file(input, request)?;
+    Ok(onnx_cast_file::cast_file(input, output, request)?)
+}
+
+/// As [`onnx_cast_file::bit_cast_file`].
+///
+/// # Errors
+/// As there, and where the input is a model.
+pub fn bit_cast(input: impl AsRef<Path>, output: impl AsRef<Path>, request: &BitCastRequest) -> Result<Summary, Error> {
+    Ok(onnx_cast_file::bit_cast_file(input, output, request)?)
+}
+
+/// Refuses what only other files than models have a use for.
+fn check_of_model(path: &Path, request: &CastRequest) -> Result<(), Error> {
+    let given = [
+        ("opset", request.options.opset != CastOptions::default().opset, "is not for models, which import their own"),
+        ("from", request.from.is_some(), "is not for models, whose constants have types"),
+        ("shape", request.shape.is_some(), "is not for models, whose constants have shapes"),
+        ("npy_plain", request.write.npy_plain, "is for .npy"),
+        ("resume", request.resume, "is for checkpoints of several files (a model is written whole or not at all)"),
+    ];
+    refuse(path, &given)
+}
+
+/// Refuses what only models have a use for.
+fn check_of_file(path: &Path, request: &CastRequest) -> Result<(), Error> {
+    const MODELS: &str = "is for models (.onnx to .onnx)";
+    let given = [
+        ("raise_opset", request.raise_opset, MODELS),
+        ("external_data", request.storage.external_data.is_some(), MODELS),
+        ("external_threshold", request.storage.threshold.is_some(), MODELS),
+    ];
+    refuse(path, &given)
+}
+
+fn refuse(path: &Path, given: &[(&'static str, bool, &'static str)]) -> Result<(), Error> {
+    match given.iter().find(|(_, given, _)| *given) {
+        Some((option, _, reason)) => Err(Error::option(path, option, reason)),
+        None => Ok(()),
+    }
+}
+
+fn open(path: &Path, from: Option<DataType>) -> Result<Input, Error> {
+    if is_model(path) { Ok(contents::open(path)?.0) } else { Ok(onnx_cast_file::open(path, from)?) }
+}
+
+/// Lists the tensors of a file, of a model (its constants, those of graphs within others under their paths), of a
+/// checkpoint in several files, or of the standard input (`-`).
+///
+/// # Errors
+/// Where a file cannot be read or is not valid.
+pub fn inspect(path: impl AsRef<Path>, request: &InspectRequest) -> Result<Inspection, Error> {
+    let model = RefCell::new(None);
+    let open = |path: &Path| {
+        if !is_model(path) {
+            return Ok(onnx_cast_file::open(path, request.from)?);
+        }
+        let (input, info) = contents::open(path)?;
+        model.replace(Some(info));
+        Ok::<Input, Error>(input)
+    };
+    let file = onnx_cast_file::inspect_with(path.as_ref(), request, open)?;
+    Ok(Inspection { file, model: model.into_inner() })
+}
+
+/// As [`onnx_cast_file::diff`], of models too, whose constants are compared.
+///
+/// # Errors
+/// Where a file cannot be read or is not valid.
+pub fn diff(
+    first: impl AsRef<Path>,
+    second: impl AsRef<Path>,
+    request: &DiffRequest,
+) -> Result<Vec<(String, Difference)>, Error> {
+    onnx_cast_file::diff_with(first.as_ref(), second.as_ref(), request, |path| open(path, None))
+}
+
+/// As [`onnx_cast_file::report`], of models too, whose constants are cast.
+///
+/// # Errors
+/// Where a file cannot be read or is not valid, or a candidate is not a type of numbers.
+pub fn report(path: impl AsRef<Path>, request: &ReportRequest) -> Result<Report, Error> {
+    let min_size = request.min_size.or(is_model(path.as_ref()).then_some(MIN_SIZE));
+    let request = ReportRequest { min_size, ..request.clone() };
+    onnx_cast_file::report_with(path.as_ref(), &request, |path| open(path, request.from))
+}
