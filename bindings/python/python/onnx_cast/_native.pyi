@@ -13,7 +13,7 @@ Request = tuple[
     list[str],
     list[str],
     list[tuple[str, int | None]],
-    int,
+    int | None,
 ]
 # Input, which part, of how many, request, threads.
 Part = tuple[Path, int, int, Request, int]
