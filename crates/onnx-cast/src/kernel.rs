@@ -1,7 +1,7 @@
 //! A kernel casts the elements of one tensor; a [`KernelTable`] has one for each pair of numeric types.
 //!
-//! Sources of 16 bits and more have a kernel for each pair. Those of 8 bits or fewer are looked up, by loops that depend on
-//! the widths alone and take the types and rules from a [`Context`].
+//! Sources of 16 bits and more have a kernel for each pair. Those of 8 bits or fewer are looked up, by loops that
+//! depend on the widths alone and take the types and rules from a [`Context`].
 
 pub(crate) mod lookup_tables;
 pub(crate) mod staged;
@@ -48,9 +48,8 @@ impl Context {
 
 /// Casts `len` elements from `src` to `dst`, which hold exactly that many, packed, and zeroes the padding of `dst`.
 ///
-/// # Safety
-/// The processor has the instructions that the kernel's backend is compiled for, `src` and `dst` have the byte lengths of
-/// `len` elements of the context's types, and the table has this kernel for them.
+/// # Safety The processor has the instructions that the kernel's backend is compiled for, `src` and `dst` have the byte
+/// lengths of `len` elements of the context's types, and the table has this kernel for them.
 pub(crate) type Kernel = unsafe fn(src: &[u8], dst: &mut [u8], len: usize, context: &Context);
 
 /// An instruction set, or none in particular: how each kind of kernel is compiled.
@@ -322,8 +321,8 @@ mod tests {
         });
     }
 
-    /// Casts use non-temporal stores only where a tensor exceeds the caches, so tests of tensors can try few of them. Here
-    /// every pair stores so, at every length, to every place in a cache line.
+    /// Casts use non-temporal stores only where a tensor exceeds the caches, so tests of tensors can try few of them.
+    /// Here every pair stores so, at every length, to every place in a cache line.
     #[test]
     fn non_temporal_as_temporal() {
         const LEN: usize = 200;

@@ -21,7 +21,7 @@ Row = tuple[str, list[int], int, int, int, int, bool]
 
 # Candidates; opset, saturate, round_mode; include; exclude; min_size; dtype.
 Survey = tuple[
-    list[int], tuple[int | None, bool | None, str | None], list[str], list[str], int, int | None
+    list[int], tuple[int | None, bool | None, str | None], list[str], list[str], int | None, int | None
 ]
 
 class CastError(ValueError): ...

@@ -1,6 +1,7 @@
 //! The algorithms, each written once over [`Lanes`].
 
 pub(crate) mod by_magnitude;
+pub(crate) mod by_upper_byte;
 pub(crate) mod lanes;
 pub(crate) mod look_up;
 pub(crate) mod small_float;
@@ -10,7 +11,6 @@ pub(crate) mod wide;
 use crate::arch::portable;
 use crate::element::{Class, DataType, class};
 use crate::kernel::{Context, StoreHint, lookup_tables};
-use crate::packed::bits;
 use crate::scalar::{Narrow, Widen};
 use small_float::RuleLanes;
 
@@ -41,9 +41,14 @@ pub(crate) unsafe fn cast<L: Lanes, S: Widen, D: Narrow>(src: &[u8], dst: &mut [
             }
         }
     }
-    if const { by_magnitude::is_by_float_magnitude::<S, D>() && (L::WIDE_LOOK_UP || bits::<D>() == 4) } {
-        // SAFETY: the caller's.
-        return unsafe { by_magnitude::cast_floats::<L, S, D>(task, &context.rules) };
+    // SAFETY: the caller's.
+    unsafe {
+        match const { by_upper_byte::entries::<L, S, D>() } {
+            Some(..=16) => return by_upper_byte::cast::<L, S, D, 1>(task, &context.rules),
+            Some(..=64) => return by_upper_byte::cast::<L, S, D, 4>(task, &context.rules),
+            Some(_) => return by_upper_byte::cast::<L, S, D, 8>(task, &context.rules),
+            None => {}
+        }
     }
     // SAFETY: the caller's; `steps` hands out pointers to a step's bytes.
     unsafe {
@@ -77,51 +82,34 @@ pub(crate) unsafe fn copy<L: Lanes>(src: &[u8], dst: &mut [u8], len: usize, cont
     }
 }
 
+/// Defines a kernel of an instruction set: an algorithm, compiled with its features.
+macro_rules! kernel {
+    ($features:literal, $name:ident<$($type:ident: $bound:ident),*>: $($algorithm:tt)*) => {
+        #[target_feature(enable = $features)]
+        unsafe fn $name<$($type: $bound),*>(src: &[u8], dst: &mut [u8], len: usize, context: &Context) {
+            // SAFETY: the caller's; the features are those of the lanes.
+            unsafe { $($algorithm)*(src, dst, len, context) }
+        }
+    };
+}
+pub(crate) use kernel;
+
 /// Implements [`crate::kernel::Isa`] for an instruction set: each kind of kernel, compiled with its features.
 macro_rules! isa {
     ($isa:ident, $lanes:ty, $features:literal) => {
         pub(crate) struct $isa;
 
-        // SAFETY: the algorithms cast as the scalar cast does, which the tests check for every pair on every length and,
-        // for the types of 32 bits or fewer, every value; and `steps` covers all of `dst`.
+        // SAFETY: the algorithms cast as the scalar cast does, which the tests check for every pair on every length
+        // and, for the types of 32 bits or fewer, every value; and `steps` covers all of `dst`.
         unsafe impl crate::kernel::Isa for $isa {
             const LOOKS_UP_16: bool = <$lanes as crate::arch::generic::Lanes>::WIDE_LOOK_UP;
 
-            #[target_feature(enable = $features)]
-            unsafe fn cast<S: Widen, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, context: &Context) {
-                // SAFETY: the caller's; the features are those of the lanes.
-                unsafe { generic::cast::<$lanes, S, D>(src, dst, len, context) }
-            }
-
-            #[target_feature(enable = $features)]
-            unsafe fn look_up<S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize, context: &Context) {
-                // SAFETY: as above.
-                unsafe { generic::look_up::cast::<$lanes, S, D>(src, dst, len, context) }
-            }
-
-            #[target_feature(enable = $features)]
-            unsafe fn widen<S: Element, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, context: &Context) {
-                // SAFETY: as above.
-                unsafe { generic::look_up::widen::<$lanes, S, D>(src, dst, len, context) }
-            }
-
-            #[target_feature(enable = $features)]
-            unsafe fn pack<D: Element>(src: &[u8], dst: &mut [u8], len: usize, context: &Context) {
-                // SAFETY: as above.
-                unsafe { generic::look_up::pack::<$lanes, D>(src, dst, len, context) }
-            }
-
-            #[target_feature(enable = $features)]
-            unsafe fn unpack<S: Element>(src: &[u8], dst: &mut [u8], len: usize, context: &Context) {
-                // SAFETY: as above.
-                unsafe { generic::look_up::unpack::<$lanes, S>(src, dst, len, context) }
-            }
-
-            #[target_feature(enable = $features)]
-            unsafe fn copy(src: &[u8], dst: &mut [u8], len: usize, context: &Context) {
-                // SAFETY: as above.
-                unsafe { generic::copy::<$lanes>(src, dst, len, context) }
-            }
+            kernel! { $features, cast<S: Widen, D: Narrow>: generic::cast::<$lanes, S, D> }
+            kernel! { $features, look_up<S: Element, D: Element>: generic::look_up::cast::<$lanes, S, D> }
+            kernel! { $features, widen<S: Element, D: Narrow>: generic::look_up::widen::<$lanes, S, D> }
+            kernel! { $features, pack<D: Element>: generic::look_up::pack::<$lanes, D> }
+            kernel! { $features, unpack<S: Element>: generic::look_up::unpack::<$lanes, S> }
+            kernel! { $features, copy<>: generic::copy::<$lanes> }
         }
     };
 }
@@ -152,7 +140,8 @@ macro_rules! one_line {
         #[inline(always)]
         unsafe fn $name($($argument: $type),*) $(-> $result)? {
             #[allow(unused_unsafe, reason = "where the target has the instructions, some need no caller's promise")]
-            // SAFETY: the caller's: the processor has the instructions, and pointers are valid for what is read or written.
+            // SAFETY: the caller's: the processor has the instructions, and pointers are valid for what is read or
+            // written.
             unsafe { $value }
         }
     )*};
@@ -171,6 +160,23 @@ macro_rules! by_sign {
     )*};
 }
 pub(crate) use by_sign;
+
+/// Defines [`Lanes::load_extend`] by the widths of integers and lanes: `from, to: signed, unsigned;`.
+macro_rules! extensions {
+    ($src:ident: $($from:literal, $to:literal: $signed:expr, $unsigned:expr;)*) => {
+        #[inline(always)]
+        unsafe fn load_extend<const FROM: usize, const W: usize, const SIGNED: bool>($src: *const u8) -> V {
+            // SAFETY: the caller's: the processor has the instructions, and the integers can be read.
+            unsafe {
+                match (FROM, W) {
+                    $(($from, $to) => if SIGNED { $signed } else { $unsigned },)*
+                    _ => unreachable!("no such extension"),
+                }
+            }
+        }
+    };
+}
+pub(crate) use extensions;
 
 /// Defines shifts of [`Lanes`] by `N`, of lanes of 16 and of 32 bits.
 macro_rules! shifts {
@@ -193,7 +199,8 @@ macro_rules! helpers {
         $(#[$doc])*
         #[inline(always)]
         unsafe fn $name $(<const $constant: $kind>)? ($($argument: $type),*) -> $result {
-            // SAFETY: the caller's: the processor has the instructions, and pointers are valid for what is read or written.
+            // SAFETY: the caller's: the processor has the instructions, and pointers are valid for what is read or
+            // written.
             unsafe { $($body)* }
         }
     )*};

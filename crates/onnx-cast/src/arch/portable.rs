@@ -1,7 +1,7 @@
 //! The backend for every machine: the scalar cast in blocks, vectorised as far as the compiler does it.
 
 use crate::element::{BFloat16, DataType, Element};
-use crate::kernel::lookup_tables::{self, Table};
+use crate::kernel::lookup_tables::{self, KeptOrMade};
 use crate::kernel::{Context, Isa, KernelTable, staged};
 use crate::packed::{bits, byte_len, pack_elements, unpack_elements};
 use crate::scalar::{Narrow, Widen};
@@ -42,14 +42,7 @@ unsafe impl Isa for Portable {
     }
 
     unsafe fn look_up<S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize, context: &Context) {
-        let made;
-        let table = match lookup_tables::kept(context) {
-            Some(table) => table,
-            None => {
-                made = Table::new(context);
-                &made
-            }
-        };
+        let table = KeptOrMade::new(context);
         let [low, high] = &table.planes;
         blocks::<S, D>(src, dst, len, |src, dst, len| {
             let (mut unpacked, mut results) = ([0; BLOCK], [0; BLOCK]);
@@ -72,14 +65,7 @@ unsafe impl Isa for Portable {
 
     unsafe fn widen<S: Element, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, context: &Context) {
         let to_hub = lookup_tables::to_hub(context.from, D::DATA_TYPE);
-        let made;
-        let table = match lookup_tables::kept(&to_hub) {
-            Some(table) => table,
-            None => {
-                made = Table::new(&to_hub);
-                &made
-            }
-        };
+        let table = KeptOrMade::new(&to_hub);
         let [low, high] = &table.planes;
         blocks::<S, D>(src, dst, len, |src, dst, len| {
             let (mut unpacked, mut hub) = ([0; BLOCK], [0; 2 * BLOCK]);

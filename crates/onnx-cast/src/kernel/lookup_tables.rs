@@ -4,16 +4,17 @@ use super::{Context, cast_code};
 use crate::element::{DataType, Kind};
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// The result of every code, of 16 bits or fewer, in planes: all low bytes, then all high ones. Codes of sources of fewer
-/// than 8 bits are the first entries; the others are 0.
+/// The result of every code, of 16 bits or fewer, in planes: all low bytes, then all high ones. Codes of sources of
+/// fewer than 8 bits are the first entries; the others are 0.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 pub(crate) struct Table {
     pub(crate) planes: [[u8; 256]; 2],
-    /// The bits that a negative code's low byte has besides those of its magnitude's, where that is so for every code of 8
-    /// bits but 0x80, and its entry is that with anything.
+    /// The bits that a negative code's low byte has besides those of its magnitude's, where that is so for every code
+    /// of 8 bits but 0x80, and its entry is that with anything.
     pub(crate) sign: Option<u8>,
 }
 
@@ -82,6 +83,32 @@ pub(crate) fn kept(context: &Context) -> Option<&'static Table> {
     TABLES[usize::from(source)][usize::from(target)].get_or_make(context)
 }
 
+/// A table that is kept, or one that was made for this cast alone.
+pub(crate) enum KeptOrMade {
+    Kept(&'static Table),
+    Made(Table),
+}
+
+impl KeptOrMade {
+    /// The table of a cast.
+    #[inline]
+    pub(crate) fn new(context: &Context) -> Self {
+        kept(context).map_or_else(|| KeptOrMade::Made(Table::new(context)), KeptOrMade::Kept)
+    }
+}
+
+impl Deref for KeptOrMade {
+    type Target = Table;
+
+    #[inline]
+    fn deref(&self) -> &Table {
+        match self {
+            KeptOrMade::Kept(table) => table,
+            KeptOrMade::Made(table) => table,
+        }
+    }
+}
+
 /// The cast of a source to the type of 16 bits or fewer by way of which it is cast to a wider one: `bfloat16`, or for
 /// integers, and for floats of fewer than 8 bits that become integers, one of 8 bits.
 pub(crate) fn to_hub(from: DataType, to: DataType) -> Context {
@@ -105,8 +132,8 @@ const EMPTY: u8 = 0;
 const TAKEN: u8 = 1;
 const MADE: u8 = 2;
 
-// SAFETY: the table is written by one thread, the one that took the state from EMPTY, and only read once the state is MADE,
-// which that thread sets afterwards; from then on it is shared.
+// SAFETY: the table is written by one thread, the one that took the state from EMPTY, and only read once the state is
+// MADE, which that thread sets afterwards; from then on it is shared.
 unsafe impl Sync for OnceTable {}
 
 impl OnceTable {

@@ -1,10 +1,10 @@
 //! NEON, which every AArch64 processor has but those without floats: 16 elements a step.
 //!
-//! Only what the first version of the architecture has is used: the types of half precision and bfloat16 that later ones
-//! compute with would save little here, and would have to be asked for. There are no non-temporal stores: they have no
-//! intrinsic, and the processors find out by themselves when lines are overwritten completely.
+//! Only what the first version of the architecture has is used: the types of half precision and bfloat16 that later
+//! ones compute with would save little here, and would have to be asked for. There are no non-temporal stores: they
+//! have no intrinsic, and the processors find out by themselves when lines are overwritten completely.
 
-use crate::arch::generic::{self, Lanes, by_sign, by_width, helpers, isa, one_line, shifts};
+use crate::arch::generic::{self, Lanes, by_sign, by_width, extensions, helpers, isa, kernel, one_line, shifts};
 use crate::element::Element;
 use crate::kernel::{Context, KernelTable};
 use crate::scalar::{Narrow, Widen};
@@ -15,8 +15,8 @@ isa!(Neon, Quad, "neon");
 
 pub(crate) static TABLE: KernelTable = KernelTable::new::<Neon>();
 
-/// Whether this machine has what the kernels are compiled for. NEON is part of every target with floats; lanes lie in memory
-/// as ONNX's elements do where bytes are little endian.
+/// Whether this machine has what the kernels are compiled for. NEON is part of every target with floats; lanes lie in
+/// memory as ONNX's elements do where bytes are little endian.
 pub(crate) fn is_available() -> bool {
     cfg!(all(target_feature = "neon", target_endian = "little"))
 }
@@ -65,6 +65,11 @@ helpers! {
     /// Lanes of 32 bits extended to 64.
     fn quad_words<const SIGNED: bool>(value: uint32x2_t) -> uint64x2_t {
         if SIGNED { vreinterpretq_u64_s64(vmovl_s32(vreinterpret_s32_u32(value))) } else { vmovl_u32(value) }
+    }
+
+    /// The lower of words extended to 64 bits.
+    fn quad_words_of<const SIGNED: bool>(value: uint16x4_t) -> V {
+        of_u64(quad_words::<SIGNED>(vget_low_u32(double_words::<SIGNED>(value))))
     }
 
     /// Four floats of half precision as floats. (Rust has the intrinsic, but not in every version that this crate
@@ -148,8 +153,8 @@ macro_rules! bytes {
 /// A place in no table: what is looked up there is 0.
 const NOWHERE: usize = 255;
 
-// SAFETY: each method is what the intrinsics' documentation says of them, which `tests/kernels.rs` checks for every method
-// by every kernel.
+// SAFETY: each method is what the intrinsics' documentation says of them, which `tests/kernels.rs` checks for every
+// method by every kernel.
 unsafe impl Lanes for Quad {
     type V = V;
     /// All bits of a lane, or none.
@@ -170,6 +175,8 @@ unsafe impl Lanes for Quad {
         load_f16(src: *const u8) -> V: of_f32(widen_half(vld1_u8(src)));
         and(a: V, b: V) -> V: vandq_u8(a, b);
         or(a: V, b: V) -> V: vorrq_u8(a, b);
+        saturating_sub(a: V, b: V) -> V: of_u16(vqsubq_u16(u16s(a), u16s(b)));
+        plus_above(a: V, value: V, limit: V) -> V: vsubq_u8(a, vcgtq_u8(value, limit));
         min_i32(a: V, b: V) -> V: of_i32(vminq_s32(i32s(a), i32s(b)));
         max_i32(a: V, b: V) -> V: of_i32(vmaxq_s32(i32s(a), i32s(b)));
         add_f32(a: V, b: V) -> V: of_f32(vaddq_f32(f32s(a), f32s(b)));
@@ -270,26 +277,19 @@ unsafe impl Lanes for Quad {
             of_u32(vshlq_u32(u32s(value), vdupq_n_s32(-(N as i32))));
     }
 
-    #[inline(always)]
-    unsafe fn load_extend<const FROM: usize, const W: usize, const SIGNED: bool>(src: *const u8) -> V {
-        // SAFETY: the caller's: the processor has NEON, and 16 * FROM / W bytes can be read.
-        unsafe {
-            match (FROM, W) {
-                (8, 16) => of_u16(words::<SIGNED>(vld1_u8(src))),
-                (8, 32) => of_u32(double_words::<SIGNED>(vget_low_u16(words::<SIGNED>(load_4(src))))),
-                (8, 64) => {
-                    let lanes = double_words::<SIGNED>(vget_low_u16(words::<SIGNED>(load_2(src))));
-                    of_u64(quad_words::<SIGNED>(vget_low_u32(lanes)))
-                }
-                (16, 32) => of_u32(double_words::<SIGNED>(vreinterpret_u16_u8(vld1_u8(src)))),
-                (16, 64) => {
-                    let lanes = double_words::<SIGNED>(vreinterpret_u16_u8(load_4(src)));
-                    of_u64(quad_words::<SIGNED>(vget_low_u32(lanes)))
-                }
-                (32, 64) => of_u64(quad_words::<SIGNED>(vreinterpret_u32_u8(vld1_u8(src)))),
-                _ => unreachable!("no such extension"),
-            }
-        }
+    extensions! {
+        src:
+        8, 16: of_u16(words::<true>(vld1_u8(src))), of_u16(words::<false>(vld1_u8(src)));
+        8, 32: of_u32(double_words::<true>(vget_low_u16(words::<true>(load_4(src))))),
+            of_u32(double_words::<false>(vget_low_u16(words::<false>(load_4(src)))));
+        8, 64: quad_words_of::<true>(vget_low_u16(words::<true>(load_2(src)))),
+            quad_words_of::<false>(vget_low_u16(words::<false>(load_2(src))));
+        16, 32: of_u32(double_words::<true>(vreinterpret_u16_u8(vld1_u8(src)))),
+            of_u32(double_words::<false>(vreinterpret_u16_u8(vld1_u8(src))));
+        16, 64: quad_words_of::<true>(vreinterpret_u16_u8(load_4(src))),
+            quad_words_of::<false>(vreinterpret_u16_u8(load_4(src)));
+        32, 64: of_u64(quad_words::<true>(vreinterpret_u32_u8(vld1_u8(src)))),
+            of_u64(quad_words::<false>(vreinterpret_u32_u8(vld1_u8(src))));
     }
 
     #[inline(always)]
@@ -308,7 +308,8 @@ unsafe impl Lanes for Quad {
                     vcombine_u8(vzip1_u8(low, high), vzip2_u8(low, high))
                 }
                 6 => {
-                    // Of four elements in three bytes, each is the upper bits of a byte, the lower ones of the next, or both.
+                    // Of four elements in three bytes, each is the upper bits of a byte, the lower ones of the next, or
+                    // both.
                     let packed = vcombine_u8(vld1_u8(src), load_4(src.add(8)));
                     let first = bytes!(|i| i / 4 * 3 + [0, 0, 1, 2][i % 4]);
                     let second = bytes!(|i| [NOWHERE, i / 4 * 3 + 1, i / 4 * 3 + 2, NOWHERE][i % 4]);

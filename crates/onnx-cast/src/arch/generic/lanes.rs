@@ -1,7 +1,7 @@
 //! What an algorithm asks of an instruction set: one vector type, a mask type, and one-line methods.
 //!
-//! `W` is the width of a lane in bits. A step casts as many elements as a vector has bytes, so elements of 8 bits fill one
-//! vector, of 16 two, of 32 four and of 64 eight, in order.
+//! `W` is the width of a lane in bits. A step casts as many elements as a vector has bytes, so elements of 8 bits fill
+//! one vector, of 16 two, of 32 four and of 64 eight, in order.
 
 use crate::element::byte_len_of;
 
@@ -11,8 +11,8 @@ use crate::element::byte_len_of;
 /// Every method does what its text says for every input, and touches no memory but what it names.
 ///
 /// Callers of the methods promise two things: the processor has the instructions, and pointers are valid for what the
-/// method names. No alignment is asked for unless a method says so. Every method is inlined into a kernel that is compiled
-/// with the instruction set's `target_feature`.
+/// method names. No alignment is asked for unless a method says so. Every method is inlined into a kernel that is
+/// compiled with the instruction set's `target_feature`.
 pub(crate) unsafe trait Lanes: Copy + 'static {
     /// A vector of bytes, or of wider lanes.
     type V: Copy;
@@ -74,6 +74,10 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
     unsafe fn or(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn add<const W: usize>(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn sub<const W: usize>(a: Self::V, b: Self::V) -> Self::V;
+    /// `a - b`, or 0 where that is negative, of unsigned lanes of 16 bits.
+    unsafe fn saturating_sub(a: Self::V, b: Self::V) -> Self::V;
+    /// `a`, plus 1 where `value` is above `limit`, of unsigned bytes.
+    unsafe fn plus_above(a: Self::V, value: Self::V, limit: Self::V) -> Self::V;
     unsafe fn shl<const W: usize, const N: u32>(a: Self::V) -> Self::V;
     /// Shifts zeros in.
     unsafe fn shr<const W: usize, const N: u32>(a: Self::V) -> Self::V;
@@ -113,7 +117,8 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
     /// The bytes of `a` and `b` in turn.
     unsafe fn zip_bytes(a: Self::V, b: Self::V) -> [Self::V; 2];
 
-    // Floats. *Rounded to odd* is cut toward zero, with the lowest bit set where that lost anything, to 14 bits or more.
+    // Floats. *Rounded to odd* is cut toward zero, with the lowest bit set where that lost anything, to 14 bits or
+    // more.
 
     unsafe fn add_f32(a: Self::V, b: Self::V) -> Self::V;
     /// To float16, to nearest even; NaN keeps its sign and the upper bits of its payload, and is quiet.

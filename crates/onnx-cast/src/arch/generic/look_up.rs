@@ -1,11 +1,11 @@
 //! Sources of 8 bits or fewer, by tables with an entry for each code, which the scalar cast makes.
 //!
-//! To 16 bits or fewer a table has the entries themselves, in planes: all their low bytes, then all their high ones. To 32
-//! bits and more, it has the code as `bfloat16` or `int8`, which hold every value of such a source, and [`wide`] takes it
-//! from there.
+//! To 16 bits or fewer a table has the entries themselves, in planes: all their low bytes, then all their high ones. To
+//! 32 bits and more, it has the code as `bfloat16` or `int8`, which hold every value of such a source, and [`wide`]
+//! takes it from there.
 //!
-//! Every `unsafe fn` here asks of its caller that the processor has the instructions of `L` and that pointers are valid for
-//! a step's bytes, and a kernel what [`crate::kernel::Kernel`] asks.
+//! Every `unsafe fn` here asks of its caller that the processor has the instructions of `L` and that pointers are valid
+//! for a step's bytes, and a kernel what [`crate::kernel::Kernel`] asks.
 #![allow(unsafe_op_in_unsafe_fn, reason = "each line is a method of `Lanes`, which asks for no more")]
 
 use super::lanes::Lanes;
@@ -13,7 +13,7 @@ use super::small_float::RuleLanes;
 use super::step::{Task, steps};
 use super::wide::{self, store_codes};
 use crate::element::{BFloat16, Class, DataType, Element, Float16, Uint4, class};
-use crate::kernel::lookup_tables::{self, Table};
+use crate::kernel::lookup_tables::{self, KeptOrMade, Table};
 use crate::kernel::{Context, cast_each};
 use crate::packed::{bits, clear_padding};
 
@@ -23,15 +23,11 @@ use crate::packed::{bits, clear_padding};
 /// As [`crate::kernel::Kernel`], of the instructions of `L`.
 #[inline(always)]
 pub(crate) unsafe fn cast<L: Lanes, S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize, context: &Context) {
-    let made;
-    let table = match lookup_tables::kept(context) {
-        Some(table) => table,
+    let table = &*match lookup_tables::kept(context) {
+        Some(table) => KeptOrMade::Kept(table),
         // A table costs as much as hundreds of elements.
         None if len < L::BYTES => return cast_each(src, dst, len, context),
-        None => {
-            made = Table::new(context);
-            &made
-        }
+        None => KeptOrMade::Made(Table::new(context)),
     };
     let task = Task { src, dst: &mut *dst, len, hint: context.hint };
     // SAFETY: the caller's.
@@ -100,8 +96,8 @@ unsafe fn by_magnitude<L: Lanes, D: Element>(task: Task<'_>, table: &Table) {
     );
 }
 
-/// To 4 bits or fewer: an entry has the results of a code in the lower half of the codes and of its partner in the upper
-/// half, so that half the table is enough.
+/// To 4 bits or fewer: an entry has the results of a code in the lower half of the codes and of its partner in the
+/// upper half, so that half the table is enough.
 #[inline(always)]
 unsafe fn in_pairs<L: Lanes, S: Element, D: Element>(task: Task<'_>, table: &Table) {
     let half = 1 << (const { bits::<S>() } - 1);
@@ -219,19 +215,13 @@ pub(crate) unsafe fn widen<L: Lanes, S: Element, D: Element>(
     context: &Context,
 ) {
     let to_hub = lookup_tables::to_hub(context.from, D::DATA_TYPE);
-    let made;
-    let table = match lookup_tables::kept(&to_hub) {
-        Some(table) => table,
-        None => {
-            made = Table::new(&to_hub);
-            &made
-        }
-    };
-    // SAFETY: the caller's; `steps` hands out pointers to a step's bytes, and the hub has room for a step's elements of 16
-    // bits.
+    let table = &*KeptOrMade::new(&to_hub);
+    // SAFETY: the caller's; `steps` hands out pointers to a step's bytes, and the hub has room for a step's elements of
+    // 16 bits.
     unsafe {
         let rules = RuleLanes::<L>::new::<BFloat16, D>(&context.rules);
-        let (few, many) = (tables::<L, 4>(table), tables::<L, 8>(table));
+        let few = [L::table::<4>(&table.planes[0]), L::table::<4>(&table.planes[1])];
+        let many = [L::table::<8>(&table.planes[0]), L::table::<8>(&table.planes[1])];
         let one = L::table::<1>(&table.planes[0]);
         let top = L::splat::<8>(0x80);
         let minus_zero = [L::splat::<8>(table.planes[0][0x80].into()), L::splat::<8>(table.planes[1][0x80].into())];
@@ -297,14 +287,8 @@ unsafe fn store_zipped<L: Lanes>(dst: *mut u8, [low, high]: [L::V; 2]) {
     L::store(dst.add(L::BYTES), second);
 }
 
-/// Both planes of a table.
-#[inline(always)]
-unsafe fn tables<L: Lanes, const N: usize>(table: &Table) -> [L::Table<N>; 2] {
-    [L::table::<N>(&table.planes[0]), L::table::<N>(&table.planes[1])]
-}
-
-/// The low and the high bytes of the `bfloat16` that codes of `float8e8m0` are: the code is the exponent field. 2^-127 has a
-/// bit of the significand instead, and NaN has it besides.
+/// The low and the high bytes of the `bfloat16` that codes of `float8e8m0` are: the code is the exponent field. 2^-127
+/// has a bit of the significand instead, and NaN has it besides.
 #[inline(always)]
 unsafe fn power_bytes<L: Lanes>(code: L::V) -> [L::V; 2] {
     let lanes = |byte: u8| L::splat::<8>(byte.into());

@@ -1,9 +1,9 @@
 //! Floats of 8 bits or fewer, from lanes of `f32`.
 //!
-//! A type with a significand is rounded by one addition. Beside a power of two whose last place is the last place that the
-//! target keeps, the processor's addition rounds to that place, to nearest even, and leaves the rounded significand in the
-//! low bits of the sum. The power follows the exponent of the value down to that of the smallest normal number, so
-//! subnormal numbers come out by the same addition.
+//! A type with a significand is rounded by one addition. Beside a power of two whose last place is the last place that
+//! the target keeps, the processor's addition rounds to that place, to nearest even, and leaves the rounded significand
+//! in the low bits of the sum. The power follows the exponent of the value down to that of the smallest normal number,
+//! so subnormal numbers come out by the same addition.
 //!
 //! Every `unsafe fn` here asks one thing of its caller: the processor has the instructions of `L`.
 #![allow(unsafe_op_in_unsafe_fn, reason = "each line is a method of `Lanes`, which asks for no more")]
@@ -45,9 +45,7 @@ impl<L: Lanes> RuleLanes<L> {
                 let rebias = (EXPONENT_BIAS - format.bias) as u32;
                 let limit =
                     (u32::from(rules.overflow) << (SIGNIFICAND - format.significand_bits)) + (rebias << SIGNIFICAND);
-                // Only in the types without -0 may infinity be NaN while overflow is not.
-                let infinity_is_nan = !format.negative_zero && rules.infinity == rules.nan;
-                (limit, if infinity_is_nan { INFINITY - 1 } else { INFINITY })
+                (limit, if infinity_is_nan(format, rules) { INFINITY - 1 } else { INFINITY })
             }
             Class::F64 | Class::F32 | Class::F16 | Class::BF16 | Class::E8M0 | Class::Int { .. } | Class::Bool => {
                 (0, 0)
@@ -59,6 +57,7 @@ impl<L: Lanes> RuleLanes<L> {
             RoundMode::Nearest => 1 << (SIGNIFICAND - 1),
         };
         let lanes = |value: u32| match const { rule_width::<S, D>() } {
+            8 => L::splat::<8>(value.into()),
             16 => L::splat::<16>(value.into()),
             _ => L::splat::<32>(value.into()),
         };
@@ -81,12 +80,16 @@ pub(crate) const fn is_upper_byte<S: Element, D: Element>() -> bool {
 /// The width of the lanes in which a pair is narrowed.
 const fn rule_width<S: Element, D: Element>() -> usize {
     let is_upper_half = matches!(class::<S>(), Class::BF16) && matches!(class::<D>(), Class::E8M0);
-    if is_upper_half || is_upper_byte::<S, D>() { 16 } else { 32 }
+    match (class::<S>(), class::<D>()) {
+        (Class::Int { .. } | Class::Bool, Class::SmallFloat(_)) => 8,
+        _ if is_upper_half || is_upper_byte::<S, D>() => 16,
+        _ => 32,
+    }
 }
 
-/// Whether [`codes`] does not obey these rules of old versions, so that the portable kernel has to: NaN that becomes the
-/// largest number of a finite type, whatever its sign; and infinity that is told from what is beyond `f32`, where the
-/// lanes do not.
+/// Whether [`codes`] does not obey these rules of old versions, so that the portable kernel has to: NaN that becomes
+/// the largest number of a finite type, whatever its sign; and infinity that is told from what is beyond `f32`, where
+/// the lanes do not.
 pub(crate) fn asks_for_scalar<L: Lanes, S: Element, D: Element>(rules: &Rules) -> bool {
     match const { class::<D>() } {
         Class::SmallFloat(FloatFormat { nan: Nan::None, .. }) => rules.nan == rules.overflow,
@@ -98,14 +101,34 @@ pub(crate) fn asks_for_scalar<L: Lanes, S: Element, D: Element>(rules: &Rules) -
     }
 }
 
-/// Lanes of `f32` as codes of a small float, one to a byte with the upper bits zero. The lanes may be rounded to odd.
+/// Lanes of `f32` as codes of a small float, one to a byte with the upper bits zero. The lanes may be rounded to odd;
+/// the signs are the top bits of `top`'s bytes.
 #[inline(always)]
-pub(crate) unsafe fn codes<L: Lanes, S: Element>(format: FloatFormat, value: [L::V; 4], rules: &RuleLanes<L>) -> L::V {
-    let code = L::low_bytes(parts!(i => magnitude_code::<L, S>(format, value[i], rules)));
+pub(crate) unsafe fn codes<L: Lanes, S: Element>(
+    format: FloatFormat,
+    value: [L::V; 4],
+    top: L::V,
+    rules: &RuleLanes<L>,
+) -> L::V {
+    let mut code = L::low_bytes(parts!(i => magnitude_code::<L, S>(format, value[i], rules)));
+    if const { !S::DATA_TYPE.is_float() } {
+        code = L::min_u::<8>(code, rules.overflow);
+    }
     if const { matches!(class::<S>(), Class::Int { signed: false, .. }) } {
         return code;
     }
-    let sign = sign_of::<L>(format, L::top_bits(value));
+    with_sign::<L>(format, code, top)
+}
+
+/// Whether infinity is written as NaN. Only in the types without -0 may it be while overflow is not.
+pub(super) fn infinity_is_nan(format: FloatFormat, rules: &Rules) -> bool {
+    !format.negative_zero && rules.infinity == rules.nan
+}
+
+/// The codes of magnitudes with the signs that are given in the top bits of bytes.
+#[inline(always)]
+pub(super) unsafe fn with_sign<L: Lanes>(format: FloatFormat, code: L::V, top: L::V) -> L::V {
+    let sign = sign_of::<L>(format, top);
     if format.negative_zero {
         return L::or(code, sign);
     }
@@ -134,8 +157,11 @@ unsafe fn magnitude_code<L: Lanes, S: Element>(format: FloatFormat, value: L::V,
     // The code's exponent field is added from the power's own bits, as if it were biased as `f32`; this takes the
     // difference off. It is even, so that the addition breaks ties as it would without.
     let rebias = (min_normal >> dropped).wrapping_neg() & 0xff;
-    let magnitude = L::and(value, lanes(MAGNITUDE));
-    let within = L::min_u::<32>(magnitude, rules.limit);
+    // Integers are small enough for their codes, were the format to go on, to fit a byte; these are cut off there.
+    let is_float = const { S::DATA_TYPE.is_float() };
+    let is_unsigned = const { matches!(class::<S>(), Class::Int { signed: false, .. }) };
+    let magnitude = if is_unsigned { value } else { L::and(value, lanes(MAGNITUDE)) };
+    let within = if is_float { L::min_u::<32>(magnitude, rules.limit) } else { magnitude };
     let exponent = L::max_u::<32>(L::and(within, lanes(INFINITY)), lanes(min_normal));
     let power = L::add::<32>(exponent, lanes((dropped << SIGNIFICAND) + rebias));
     let sum = L::add_f32(within, power);
@@ -146,7 +172,7 @@ unsafe fn magnitude_code<L: Lanes, S: Element>(format: FloatFormat, value: L::V,
         _ => L::shr::<32, 19>(exponent),
     };
     let code = L::add::<32>(sum, field);
-    if const { !S::DATA_TYPE.is_float() } {
+    if !is_float {
         return code;
     }
     L::select::<32>(L::gt::<32>(magnitude, rules.last_number), rules.nan, code)
@@ -168,8 +194,8 @@ pub(crate) unsafe fn upper_bytes<L: Lanes>(value: [L::V; 2], rules: &RuleLanes<L
     L::or(L::low_halves::<16>(codes), L::and(L::high_bytes(value), L::splat::<8>(0x80)))
 }
 
-/// The upper `W` bits of `f32` as codes of `float8e8m0`, in the low byte of each lane with zeros above: the exponent, after
-/// the bias of the rounding mode is added below it. The lanes may be rounded to odd.
+/// The upper `W` bits of `f32` as codes of `float8e8m0`, in the low byte of each lane with zeros above: the exponent,
+/// after the bias of the rounding mode is added below it. The lanes may be rounded to odd.
 #[inline(always)]
 pub(crate) unsafe fn power_code<L: Lanes, const W: usize>(value: L::V, rules: &RuleLanes<L>) -> L::V {
     let lanes = |value: u32| L::splat::<W>((value >> (32 - W)).into());
@@ -192,8 +218,8 @@ pub(crate) unsafe fn power_code<L: Lanes, const W: usize>(value: L::V, rules: &R
 pub(crate) unsafe fn widen<L: Lanes>(format: FloatFormat, code: L::V) -> L::V {
     let lanes = |value: u32| L::splat::<32>(value.into());
     let magnitude = L::and(code, lanes(0x7f));
-    // With its fields in the places of those of `f32`, and the exponent moved, a code is its number; a subnormal one gets an
-    // implicit 1, which is subtracted.
+    // With its fields in the places of those of `f32`, and the exponent moved, a code is its number; a subnormal one
+    // gets an implicit 1, which is subtracted.
     let moved = match format.significand_bits {
         2 => L::shl::<32, 21>(magnitude),
         3 => L::shl::<32, 20>(magnitude),

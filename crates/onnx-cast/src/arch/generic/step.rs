@@ -10,7 +10,8 @@ use core::mem::MaybeUninit;
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// How far ahead the source is fetched. The processor's own prefetching stops at the end of a page; this is two pages on.
+/// How far ahead the source is fetched. The processor's own prefetching stops at the end of a page; this is two pages
+/// on.
 const AHEAD: usize = 8 << 10;
 
 /// Bytes of the widest step of any backend: 64 elements of 64 bits.
@@ -20,15 +21,8 @@ const MOST_BYTES: usize = 64 * 8;
 #[repr(align(64))]
 struct Block(MaybeUninit<[u8; MOST_BYTES]>);
 
-impl Block {
-    #[inline(always)]
-    fn as_mut_ptr(&mut self) -> *mut u8 {
-        self.0.as_mut_ptr().cast()
-    }
-}
-
-/// How many elements stand before the first that begins a cache line of `dst`; `None` where no element that begins a byte
-/// of the source does.
+/// How many elements stand before the first that begins a cache line of `dst`; `None` where no element that begins a
+/// byte of the source does.
 #[inline]
 fn elements_before_line<S: Element, D: Element>(dst: &[u8]) -> Option<usize> {
     let bits_before = dst.as_ptr().align_offset(LINE) * 8;
@@ -39,10 +33,10 @@ fn elements_before_line<S: Element, D: Element>(dst: &[u8]) -> Option<usize> {
 
 /// Asks for lines of the source to be brought near, in a cast whose results pass the caches by.
 ///
-/// A step's own lines are asked for in the order in which they lie where reads outweigh writes: the processor's prefetching
-/// has to see lines in order, and the compiler loads those of a wide step in any. And lines [`AHEAD`] are, so that memory
-/// does not wait while a step computes; but for steps with so many loads that compute little, between integers or to 32
-/// bits and more, which keep enough requests open.
+/// A step's own lines are asked for in the order in which they lie where reads outweigh writes: the processor's
+/// prefetching has to see lines in order, and the compiler loads those of a wide step in any. And lines [`AHEAD`] are,
+/// so that memory does not wait while a step computes; but for steps with so many loads that compute little, between
+/// integers or to 32 bits and more, which keep enough requests open.
 #[inline(always)]
 unsafe fn fetch<L: Lanes, S: Element, D: Element>(src: *const u8) {
     let len = step_bytes::<L>(const { bits::<S>() });
@@ -74,9 +68,8 @@ pub(crate) struct Task<'a> {
 /// Where results are to pass the caches by, steps write to a block in the nearest cache, and from there whole lines are
 /// stored, a few at a time: the processor has few buffers for such stores, and the next step runs while they wait.
 ///
-/// # Safety
-/// The processor has the instructions of `L`. `src` and `dst` have the bytes of `len` elements of `S` and `D`. `step` may
-/// be called with pointers to a step's bytes of each, and writes all of the target's.
+/// # Safety The processor has the instructions of `L`. `src` and `dst` have the bytes of `len` elements of `S` and `D`.
+/// `step` may be called with pointers to a step's bytes of each, and writes all of the target's.
 #[inline(always)]
 pub(crate) unsafe fn steps<L: Lanes, S: Element, D: Element>(task: Task<'_>, step: impl Fn(*const u8, *mut u8)) {
     let Task { src, dst, len, hint } = task;
@@ -90,7 +83,7 @@ pub(crate) unsafe fn steps<L: Lanes, S: Element, D: Element>(task: Task<'_>, ste
     let mut rest = len - near;
     let (mut from, mut to) = (src.as_ptr(), dst.as_mut_ptr());
     let (mut source, mut target) = (Block(MaybeUninit::uninit()), Block(MaybeUninit::uninit()));
-    let (source, target) = (source.as_mut_ptr(), target.as_mut_ptr());
+    let (source, target) = (source.0.as_mut_ptr().cast::<u8>(), target.0.as_mut_ptr().cast::<u8>());
     // SAFETY: `from` and `to` advance by the bytes of the elements that were cast, and a step is given the tensors' own
     // bytes only where as many elements are left; else blocks, which are larger than any step's bytes. Streamed steps
     // begin at a line, and a vector divides it.
@@ -141,29 +134,20 @@ pub(crate) unsafe fn steps<L: Lanes, S: Element, D: Element>(task: Task<'_>, ste
 }
 
 /// The four quarters of a step, each by its place. (Not `array::from_fn`, which the compiler does not always inline.)
+#[rustfmt::skip]
 macro_rules! parts {
-    ($place:ident => $value:expr) => {{
-        macro_rules! part {
-            ($at:literal) => {{
-                let $place = $at;
-                $value
-            }};
-        }
-        [part!(0), part!(1), part!(2), part!(3)]
-    }};
+    ($i:ident => $value:expr) => {
+        [{ let $i = 0; $value }, { let $i = 1; $value }, { let $i = 2; $value }, { let $i = 3; $value }]
+    };
 }
 pub(super) use parts;
 
 /// The same step for both of two vectors.
+#[rustfmt::skip]
 macro_rules! both {
     ($pair:expr, $one:ident => $value:expr) => {{
         let [a, b] = $pair;
-        let first = {
-            let $one = a;
-            $value
-        };
-        let $one = b;
-        [first, $value]
+        [{ let $one = a; $value }, { let $one = b; $value }]
     }};
 }
 pub(super) use both;

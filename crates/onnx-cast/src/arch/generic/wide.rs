@@ -1,8 +1,8 @@
-//! Sources of 16 bits and more, and integers of 8 bits on the way to wider types: a step's elements are widened to lanes
-//! that hold them, cast there, and packed.
+//! Sources of 16 bits and more, and integers of 8 bits on the way to wider types: a step's elements are widened to
+//! lanes that hold them, cast there, and packed.
 //!
-//! The lanes are `f32` or integers of 32 bits, and `f64` or integers of 64 bits for targets of 64. A value that `f32` does
-//! not hold is rounded to odd on the way in, so that the one real rounding comes after.
+//! The lanes are `f32` or integers of 32 bits, and `f64` or integers of 64 bits for targets of 64. A value that `f32`
+//! does not hold is rounded to odd on the way in, so that the one real rounding comes after.
 //!
 //! Every `unsafe fn` here asks two things of its caller: the processor has the instructions of `L`, and the bytes of a
 //! step's elements of `S` can be read from `src`, those of `D` written to `dst`. Part `i` of `n` begins behind
@@ -15,11 +15,23 @@ use super::step::parts;
 use crate::element::{Class, Element, class};
 use crate::packed::bits;
 
+/// A method of [`Lanes`] for integers with a sign, or for those without.
+macro_rules! by_signed {
+    ($signed:expr, $method:ident($($argument:expr),*)) => {
+        if $signed { L::$method::<true>($($argument),*) } else { L::$method::<false>($($argument),*) }
+    };
+}
+
+/// Integers extended to lanes of `W` bits.
+#[inline(always)]
+unsafe fn extend<L: Lanes, const FROM: usize, const W: usize>(src: *const u8, signed: bool) -> L::V {
+    if signed { L::load_extend::<FROM, W, true>(src) } else { L::load_extend::<FROM, W, false>(src) }
+}
+
 /// Casts one step.
 ///
-/// # Safety
-/// The processor has the instructions of `L`; the bytes of a step's elements of `S` can be read from `src`, those of `D`
-/// written to `dst`.
+/// # Safety The processor has the instructions of `L`; the bytes of a step's elements of `S` can be read from `src`,
+/// those of `D` written to `dst`.
 #[inline(always)]
 pub(crate) unsafe fn step<L: Lanes, S: Element, D: Element>(src: *const u8, dst: *mut u8, rules: &RuleLanes<L>) {
     match const { class::<D>() } {
@@ -50,7 +62,10 @@ pub(crate) unsafe fn step<L: Lanes, S: Element, D: Element>(src: *const u8, dst:
                 return L::store(dst, small_float::upper_bytes([L::load(src), L::load(src.add(L::BYTES))], rules));
             }
             let value = parts!(i => f32_lanes::<L, S, true>(src, i));
-            let codes = small_float::codes::<L, S>(format, value, rules);
+            let is_word = const { bits::<S>() == 16 };
+            let top =
+                if is_word { L::high_bytes([L::load(src), L::load(src.add(L::BYTES))]) } else { L::top_bits(value) };
+            let codes = small_float::codes::<L, S>(format, value, top, rules);
             store_codes::<L, D>(dst, codes);
         }
         Class::E8M0 => L::store(dst, to_e8m0::<L, S>(src, rules)),
@@ -121,8 +136,8 @@ pub(super) unsafe fn load_bf16<L: Lanes>(src: *const u8) -> L::V {
     L::shl::<32, 16>(L::load_extend::<16, 32, false>(src))
 }
 
-/// A quarter of the elements as `f32`, those that it does not hold rounded to odd. `SMALL` targets, float16 and narrower,
-/// have no number above 2^16, so there an integer may also be cut off at 2^20.
+/// A quarter of the elements as `f32`, those that it does not hold rounded to odd. `SMALL` targets, float16 and
+/// narrower, have no number above 2^16, so there an integer may also be cut off at 2^20.
 #[inline(always)]
 unsafe fn f32_lanes<L: Lanes, S: Element, const SMALL: bool>(src: *const u8, place: usize) -> L::V {
     match const { class::<S>() } {
@@ -131,15 +146,13 @@ unsafe fn f32_lanes<L: Lanes, S: Element, const SMALL: bool>(src: *const u8, pla
         Class::BF16 => load_bf16::<L>(quarter::<L, S>(src, place)),
         Class::F64 => L::f64_to_f32_odd(load_pair::<L, S>(src, place)),
         Class::Int { bits: 64, .. } if SMALL => cut_off::<L>(saturated_ints::<L, S>(src, place)),
-        Class::Int { bits: 64, signed: true } => L::long_to_f32_odd::<true>(load_pair::<L, S>(src, place)),
-        Class::Int { bits: 64, signed: false } => L::long_to_f32_odd::<false>(load_pair::<L, S>(src, place)),
+        Class::Int { bits: 64, signed } => by_signed!(signed, long_to_f32_odd(load_pair::<L, S>(src, place))),
         Class::Int { bits: 32, signed: true } if SMALL => cut_off::<L>(int_lanes::<L, S>(src, place)),
         Class::Int { bits: 32, signed: false } if SMALL => {
             let limit = L::splat::<32>(CUT_OFF);
             L::int_to_f32::<true>(L::min_u::<32>(int_lanes::<L, S>(src, place), limit))
         }
-        Class::Int { bits: 32, signed: true } => L::int_to_f32_odd::<true>(int_lanes::<L, S>(src, place)),
-        Class::Int { bits: 32, signed: false } => L::int_to_f32_odd::<false>(int_lanes::<L, S>(src, place)),
+        Class::Int { bits: 32, signed } => by_signed!(signed, int_to_f32_odd(int_lanes::<L, S>(src, place))),
         Class::Int { .. } | Class::Bool => L::int_to_f32::<true>(int_lanes::<L, S>(src, place)),
         Class::SmallFloat(format) => {
             small_float::widen::<L>(format, L::load_extend::<8, 32, false>(quarter::<L, S>(src, place)))
@@ -155,8 +168,7 @@ pub(super) unsafe fn saturated_ints<L: Lanes, S: Element>(src: *const u8, place:
         return int_lanes::<L, S>(src, place);
     }
     let pair = load_pair::<L, S>(src, place);
-    let is_signed = const { matches!(class::<S>(), Class::Int { signed: true, .. }) };
-    if is_signed { L::saturate_to_i32::<true>(pair) } else { L::saturate_to_i32::<false>(pair) }
+    by_signed!(const { matches!(class::<S>(), Class::Int { signed: true, .. }) }, saturate_to_i32(pair))
 }
 
 /// What integers are cut off at, for targets without larger numbers.
@@ -177,10 +189,8 @@ unsafe fn int_lanes<L: Lanes, S: Element>(src: *const u8, place: usize) -> L::V 
     match const { class::<S>() } {
         Class::Int { bits: 64, .. } => L::low_halves::<64>(load_pair::<L, S>(src, place)),
         Class::Int { bits: 32, .. } => L::load(at),
-        Class::Int { bits: 16, signed: true } => L::load_extend::<16, 32, true>(at),
-        Class::Int { bits: 16, signed: false } => L::load_extend::<16, 32, false>(at),
-        Class::Int { signed: true, .. } => L::load_extend::<8, 32, true>(at),
-        Class::Int { signed: false, .. } => L::load_extend::<8, 32, false>(at),
+        Class::Int { bits: 16, signed } => extend::<L, 16, 32>(at, signed),
+        Class::Int { signed, .. } => extend::<L, 8, 32>(at, signed),
         Class::Bool => L::min_u::<32>(L::load_extend::<8, 32, false>(at), L::splat::<32>(1)),
         Class::F64 | Class::F32 | Class::F16 | Class::BF16 | Class::SmallFloat(_) | Class::E8M0 => {
             unreachable!("not an integer")
@@ -193,8 +203,7 @@ unsafe fn int_lanes<L: Lanes, S: Element>(src: *const u8, place: usize) -> L::V 
 unsafe fn to_f32<L: Lanes, S: Element>(src: *const u8, place: usize) -> L::V {
     match const { class::<S>() } {
         Class::F64 => L::f64_to_f32(load_pair::<L, S>(src, place)),
-        Class::Int { bits: 64, signed: true } => L::long_to_f32::<true>(load_pair::<L, S>(src, place)),
-        Class::Int { bits: 64, signed: false } => L::long_to_f32::<false>(load_pair::<L, S>(src, place)),
+        Class::Int { bits: 64, signed } => by_signed!(signed, long_to_f32(load_pair::<L, S>(src, place))),
         Class::Int { bits: 32, signed: false } => L::int_to_f32::<false>(int_lanes::<L, S>(src, place)),
         Class::Int { .. } | Class::Bool => L::int_to_f32::<true>(int_lanes::<L, S>(src, place)),
         Class::BF16 => {
@@ -244,11 +253,7 @@ unsafe fn to_f64<L: Lanes, S: Element>(src: *const u8, place: usize) -> [L::V; 2
         }
         Class::Int { bits: 64, signed } => {
             let [a, b] = load_pair::<L, S>(src, place);
-            if signed {
-                [L::long_to_f64::<true>(a), L::long_to_f64::<true>(b)]
-            } else {
-                [L::long_to_f64::<false>(a), L::long_to_f64::<false>(b)]
-            }
+            [by_signed!(signed, long_to_f64(a)), by_signed!(signed, long_to_f64(b))]
         }
         Class::Int { bits: 32, signed: false } => L::int_to_f64::<false>(int_lanes::<L, S>(src, place)),
         Class::Int { .. } | Class::Bool => L::int_to_f64::<true>(int_lanes::<L, S>(src, place)),
@@ -284,30 +289,16 @@ unsafe fn to_long<L: Lanes, S: Element>(src: *const u8, place: usize, signed: bo
         Class::SmallFloat(_) => {
             let mut ints = [0u8; 64];
             L::store(ints.as_mut_ptr(), to_int::<L, S>(src, place, signed));
-            if signed {
-                to_long::<L, i32>(ints.as_ptr(), 0, signed)
-            } else {
-                to_long::<L, u32>(ints.as_ptr(), 0, signed)
-            }
+            let at = ints.as_ptr();
+            [extend::<L, 32, 64>(at, signed), extend::<L, 32, 64>(at.add(L::BYTES / 2), signed)]
         }
         Class::F32 | Class::F16 | Class::BF16 => {
             truncate_pair::<L>(L::f32_to_f64(f32_lanes::<L, S, false>(src, place)), signed)
         }
         Class::Int { bits: 64, .. } => [L::load(low), L::load(high)],
-        Class::Int { bits: 32, signed: true } => {
-            [L::load_extend::<32, 64, true>(low), L::load_extend::<32, 64, true>(high)]
-        }
-        Class::Int { bits: 32, signed: false } => {
-            [L::load_extend::<32, 64, false>(low), L::load_extend::<32, 64, false>(high)]
-        }
-        Class::Int { bits: 16, signed: true } => {
-            [L::load_extend::<16, 64, true>(low), L::load_extend::<16, 64, true>(high)]
-        }
-        Class::Int { bits: 16, signed: false } => {
-            [L::load_extend::<16, 64, false>(low), L::load_extend::<16, 64, false>(high)]
-        }
-        Class::Int { signed: true, .. } => [L::load_extend::<8, 64, true>(low), L::load_extend::<8, 64, true>(high)],
-        Class::Int { signed: false, .. } => [L::load_extend::<8, 64, false>(low), L::load_extend::<8, 64, false>(high)],
+        Class::Int { bits: 32, signed } => [extend::<L, 32, 64>(low, signed), extend::<L, 32, 64>(high, signed)],
+        Class::Int { bits: 16, signed } => [extend::<L, 16, 64>(low, signed), extend::<L, 16, 64>(high, signed)],
+        Class::Int { signed, .. } => [extend::<L, 8, 64>(low, signed), extend::<L, 8, 64>(high, signed)],
         Class::Bool => {
             // In 32 bits the minimum is one instruction everywhere; the upper halves are zero.
             let one = L::splat::<32>(1);
@@ -323,24 +314,16 @@ unsafe fn to_long<L: Lanes, S: Element>(src: *const u8, place: usize, signed: bo
 /// Doubles as integers of 64 bits.
 #[inline(always)]
 unsafe fn truncate_pair<L: Lanes>([a, b]: [L::V; 2], signed: bool) -> [L::V; 2] {
-    if signed {
-        [L::f64_to_long::<true>(a), L::f64_to_long::<true>(b)]
-    } else {
-        [L::f64_to_long::<false>(a), L::f64_to_long::<false>(b)]
-    }
+    [by_signed!(signed, f64_to_long(a)), by_signed!(signed, f64_to_long(b))]
 }
 
 /// A quarter of the elements as integers of 32 bits.
 #[inline(always)]
 unsafe fn to_int<L: Lanes, S: Element>(src: *const u8, place: usize, signed: bool) -> L::V {
     match const { class::<S>() } {
-        Class::F64 if signed => L::f64_to_int::<true>(load_pair::<L, S>(src, place)),
-        Class::F64 => L::f64_to_int::<false>(load_pair::<L, S>(src, place)),
-        Class::F32 | Class::F16 | Class::BF16 | Class::SmallFloat(_) if signed => {
-            L::f32_to_int::<true>(f32_lanes::<L, S, false>(src, place))
-        }
+        Class::F64 => by_signed!(signed, f64_to_int(load_pair::<L, S>(src, place))),
         Class::F32 | Class::F16 | Class::BF16 | Class::SmallFloat(_) => {
-            L::f32_to_int::<false>(f32_lanes::<L, S, false>(src, place))
+            by_signed!(signed, f32_to_int(f32_lanes::<L, S, false>(src, place)))
         }
         Class::Int { .. } | Class::Bool => int_lanes::<L, S>(src, place),
         Class::E8M0 => unreachable!("looked up"),
@@ -350,12 +333,10 @@ unsafe fn to_int<L: Lanes, S: Element>(src: *const u8, place: usize, signed: boo
 /// A quarter of the floats, to be saturated to 16 bits or fewer; `signed` is the final target.
 #[inline(always)]
 unsafe fn float_to_short<L: Lanes, S: Element>(src: *const u8, place: usize, signed: bool) -> L::V {
-    match (const { matches!(class::<S>(), Class::F64) }, signed) {
-        (true, true) => L::f64_to_short::<true>(load_pair::<L, S>(src, place)),
-        (true, false) => L::f64_to_short::<false>(load_pair::<L, S>(src, place)),
-        (false, true) => L::f32_to_short::<true>(f32_lanes::<L, S, false>(src, place)),
-        (false, false) => L::f32_to_short::<false>(f32_lanes::<L, S, false>(src, place)),
+    if const { matches!(class::<S>(), Class::F64) } {
+        return by_signed!(signed, f64_to_short(load_pair::<L, S>(src, place)));
     }
+    by_signed!(signed, f32_to_short(f32_lanes::<L, S, false>(src, place)))
 }
 
 /// Half of the elements as integers of 16 bits.
@@ -366,14 +347,13 @@ unsafe fn to_short<L: Lanes, S: Element>(src: *const u8, place: usize, signed: b
         Class::F64 | Class::F32 | Class::F16 | Class::BF16 | Class::SmallFloat(_) => {
             let pair =
                 [float_to_short::<L, S>(src, 2 * place, signed), float_to_short::<L, S>(src, 2 * place + 1, signed)];
-            if signed { L::saturate_to_16::<true>(pair) } else { L::saturate_to_16::<false>(pair) }
+            by_signed!(signed, saturate_to_16(pair))
         }
         Class::Int { bits: 64 | 32, .. } => {
             L::low_halves::<32>([int_lanes::<L, S>(src, 2 * place), int_lanes::<L, S>(src, 2 * place + 1)])
         }
         Class::Int { bits: 16, .. } => L::load(at),
-        Class::Int { signed: true, .. } => L::load_extend::<8, 16, true>(at),
-        Class::Int { signed: false, .. } => L::load_extend::<8, 16, false>(at),
+        Class::Int { signed, .. } => extend::<L, 8, 16>(at, signed),
         Class::Bool => L::min_u::<16>(L::load_extend::<8, 16, false>(at), L::splat::<16>(1)),
         Class::E8M0 => unreachable!("looked up"),
     }
@@ -385,7 +365,7 @@ unsafe fn to_byte<L: Lanes, S: Element>(src: *const u8, signed: bool) -> L::V {
     match const { class::<S>() } {
         Class::F64 | Class::F32 | Class::F16 | Class::BF16 => {
             let value = parts!(i => float_to_short::<L, S>(src, i, signed));
-            if signed { L::saturate_to_8::<true>(value) } else { L::saturate_to_8::<false>(value) }
+            by_signed!(signed, saturate_to_8(value))
         }
         Class::SmallFloat(_) | Class::E8M0 | Class::Int { .. } | Class::Bool => low_bits::<L, S>(src),
     }

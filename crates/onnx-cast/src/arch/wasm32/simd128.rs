@@ -1,11 +1,11 @@
-//! WebAssembly's vectors of 128 bits, where the module is compiled with them: 16 elements a step. No relaxed instructions:
-//! results are the same on every engine. An engine may give any sign and payload to a NaN that a float instruction makes,
-//! so NaN is built by integers here.
+//! WebAssembly's vectors of 128 bits, where the module is compiled with them: 16 elements a step. No relaxed
+//! instructions: results are the same on every engine. An engine may give any sign and payload to a NaN that a float
+//! instruction makes, so NaN is built by integers here.
 //!
-//! There are no conversions between float16 and float, nor between floats and integers of 64 bits, and no shifts of lanes
-//! by differing counts.
+//! There are no conversions between float16 and float, nor between floats and integers of 64 bits, and no shifts of
+//! lanes by differing counts.
 
-use crate::arch::generic::{self, Lanes, by_sign, by_width, isa, one_line, shifts};
+use crate::arch::generic::{self, Lanes, by_sign, by_width, extensions, isa, kernel, one_line, shifts};
 use crate::element::Element;
 use crate::kernel::{Context, KernelTable};
 use crate::scalar::{Narrow, Widen};
@@ -15,7 +15,8 @@ isa!(Simd128, Vector, "simd128");
 
 pub(crate) static TABLE: KernelTable = KernelTable::new::<Simd128>();
 
-/// Whether this machine has what the kernels are compiled for: a module with vectors does not load where they are lacking.
+/// Whether this machine has what the kernels are compiled for: a module with vectors does not load where they are
+/// lacking.
 pub(crate) fn is_available() -> bool {
     true
 }
@@ -99,8 +100,8 @@ fn floats_of_longs<const SIGNED: bool>(a: V, b: V) -> V {
     }
 }
 
-/// Integers of 32 bits, of which those with more than 24 significant ones lose the last 8, with the lowest of the others set
-/// where that loses anything.
+/// Integers of 32 bits, of which those with more than 24 significant ones lose the last 8, with the lowest of the
+/// others set where that loses anything.
 #[inline(always)]
 fn odd_int(value: V, is_large: V) -> V {
     let dropped = u32x4_splat(0xff);
@@ -112,8 +113,8 @@ fn odd_int(value: V, is_large: V) -> V {
 #[inline(always)]
 fn widen_half(code: V) -> V {
     let magnitude = v128_and(code, u32x4_splat(0x7fff));
-    // With its fields in the places of those of `f32`, and the exponent moved, a code is its number; a subnormal one gets an
-    // implicit 1, which is subtracted.
+    // With its fields in the places of those of `f32`, and the exponent moved, a code is its number; a subnormal one
+    // gets an implicit 1, which is subtracted.
     let rebias = u32x4_splat((127 - 15) << 23);
     let normal = i32x4_add(i32x4_shl(magnitude, 13), rebias);
     let one = u32x4_splat(1 << 23);
@@ -126,8 +127,8 @@ fn widen_half(code: V) -> V {
     v128_or(value, i32x4_shl(v128_and(code, u32x4_splat(0x8000)), 16))
 }
 
-/// Four floats in half precision, in the low halves of lanes, rounded to nearest even by an addition as small floats are
-/// (`arch/generic/small_float.rs`).
+/// Four floats in half precision, in the low halves of lanes, rounded to nearest even by an addition as small floats
+/// are (`arch/generic/small_float.rs`).
 #[inline(always)]
 fn narrow_half(value: V) -> V {
     let magnitude = v128_and(value, u32x4_splat(i32::MAX as u32));
@@ -154,6 +155,17 @@ unsafe fn word<T>(src: *const u8) -> T {
     unsafe { src.cast::<T>().read_unaligned() }
 }
 
+/// Two bytes extended to lanes of 64 bits.
+///
+/// # Safety
+/// They can be read.
+#[inline(always)]
+unsafe fn byte_pair<const SIGNED: bool>(src: *const u8) -> V {
+    // SAFETY: the caller's.
+    let [a, b] = unsafe { word::<[u8; 2]>(src) };
+    if SIGNED { i64x2((a as i8).into(), (b as i8).into()) } else { u64x2(a.into(), b.into()) }
+}
+
 // SAFETY: each method is what WebAssembly's specification says of its instructions, which `tests/kernels.rs` checks for
 // every method by every kernel.
 unsafe impl Lanes for Vector {
@@ -176,6 +188,8 @@ unsafe impl Lanes for Vector {
         load_f16(src: *const u8) -> V: widen_half(u32x4_load_extend_u16x4(src.cast()));
         and(a: V, b: V) -> V: v128_and(a, b);
         or(a: V, b: V) -> V: v128_or(a, b);
+        saturating_sub(a: V, b: V) -> V: u16x8_sub_sat(a, b);
+        plus_above(a: V, value: V, limit: V) -> V: i8x16_sub(a, u8x16_gt(value, limit));
         min_i32(a: V, b: V) -> V: i32x4_min(a, b);
         max_i32(a: V, b: V) -> V: i32x4_max(a, b);
         add_f32(a: V, b: V) -> V: f32x4_add(a, b);
@@ -282,28 +296,16 @@ unsafe impl Lanes for Vector {
         shr(value): u16x8_shr(value, N), u32x4_shr(value, N);
     }
 
-    #[inline(always)]
-    unsafe fn load_extend<const FROM: usize, const W: usize, const SIGNED: bool>(src: *const u8) -> V {
-        // SAFETY: the caller's: 16 * FROM / W bytes can be read.
-        unsafe {
-            match (FROM, W, SIGNED) {
-                (8, 16, true) => i16x8_load_extend_i8x8(src.cast()),
-                (8, 16, false) => u16x8_load_extend_u8x8(src.cast()),
-                (8, 32, true) => i32x4_extend_low_i16x8(i16x8_extend_low_i8x16(u32x4_splat(word(src)))),
-                (8, 32, false) => u32x4_extend_low_u16x8(u16x8_extend_low_u8x16(u32x4_splat(word(src)))),
-                (8, 64, _) => {
-                    let [a, b] = word::<[u8; 2]>(src);
-                    if SIGNED { i64x2((a as i8).into(), (b as i8).into()) } else { u64x2(a.into(), b.into()) }
-                }
-                (16, 32, true) => i32x4_load_extend_i16x4(src.cast()),
-                (16, 32, false) => u32x4_load_extend_u16x4(src.cast()),
-                (16, 64, true) => i64x2_extend_low_i32x4(i32x4_extend_low_i16x8(u32x4_splat(word(src)))),
-                (16, 64, false) => u64x2_extend_low_u32x4(u32x4_extend_low_u16x8(u32x4_splat(word(src)))),
-                (32, 64, true) => i64x2_load_extend_i32x2(src.cast()),
-                (32, 64, false) => u64x2_load_extend_u32x2(src.cast()),
-                _ => unreachable!("no such extension"),
-            }
-        }
+    extensions! {
+        src:
+        8, 16: i16x8_load_extend_i8x8(src.cast()), u16x8_load_extend_u8x8(src.cast());
+        8, 32: i32x4_extend_low_i16x8(i16x8_extend_low_i8x16(u32x4_splat(word(src)))),
+            u32x4_extend_low_u16x8(u16x8_extend_low_u8x16(u32x4_splat(word(src))));
+        8, 64: byte_pair::<true>(src), byte_pair::<false>(src);
+        16, 32: i32x4_load_extend_i16x4(src.cast()), u32x4_load_extend_u16x4(src.cast());
+        16, 64: i64x2_extend_low_i32x4(i32x4_extend_low_i16x8(u32x4_splat(word(src)))),
+            u64x2_extend_low_u32x4(u32x4_extend_low_u16x8(u32x4_splat(word(src))));
+        32, 64: i64x2_load_extend_i32x2(src.cast()), u64x2_load_extend_u32x2(src.cast());
     }
 
     #[inline(always)]

@@ -1,10 +1,10 @@
 //! AVX2 with F16C and FMA (Haswell, Zen and later): 32 elements a step.
 //!
 //! What AVX2 lacks, unlike AVX-512: conversions with a rounding of their own (values are cut to fewer bits before, with
-//! the last one set where anything was lost, so that the conversion is exact), and conversions of 64-bit and of unsigned
-//! integers (put together from halves, or shifted by the exponent).
+//! the last one set where anything was lost, so that the conversion is exact), and conversions of 64-bit and of
+//! unsigned integers (put together from halves, or shifted by the exponent).
 
-use crate::arch::generic::{self, Lanes, by_sign, by_width, helpers, isa, one_line, shifts};
+use crate::arch::generic::{self, Lanes, by_sign, by_width, extensions, helpers, isa, kernel, one_line, shifts};
 use crate::element::Element;
 use crate::kernel::{Context, KernelTable};
 use crate::scalar::{Narrow, Widen};
@@ -43,8 +43,8 @@ helpers! {
     /// A vector that has these 16 bytes in both halves: shuffles of bytes look up within each.
     fn twice(table: &[u8; 16]) -> V { _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast())) }
 
-    /// Puts in order what an instruction that takes from two vectors half by half has made of them: the first vector's low
-    /// half, the second's, the first's high half, the second's.
+    /// Puts in order what an instruction that takes from two vectors half by half has made of them: the first vector's
+    /// low half, the second's, the first's high half, the second's.
     fn in_order_of_halves(value: V) -> V { _mm256_permute4x64_epi64::<0b11_01_10_00>(value) }
 
     /// Puts bytes in order that were packed twice half by half, from four vectors of lanes of 32 bits.
@@ -52,18 +52,13 @@ helpers! {
         _mm256_permutevar8x32_epi32(value, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7))
     }
 
-    /// Four vectors of lanes of 32 bits, each a byte's value, as bytes.
-    fn pack_bytes(a: V, b: V, c: V, d: V) -> V {
-        in_order_of_quarters(_mm256_packus_epi16(_mm256_packus_epi32(a, b), _mm256_packus_epi32(c, d)))
-    }
-
     /// The high lanes of 32 bits of 8 lanes of 64, in order.
     fn high_lanes(a: V, b: V) -> V {
         in_order_of_halves(_mm256_castps_si256(_mm256_shuffle_ps::<0b11_01_11_01>(ps(a), ps(b))))
     }
 
-    /// Integers of 64 bits, of which those with more than 53 significant ones lose the last 11, with the lowest of the others
-    /// set where that loses anything: a double then holds them.
+    /// Integers of 64 bits, of which those with more than 53 significant ones lose the last 11, with the lowest of the
+    /// others set where that loses anything: a double then holds them.
     fn odd_long<const SIGNED: bool>(value: V) -> V {
         let dropped = _mm256_set1_epi64x(0x7ff);
         let carried = _mm256_add_epi64(_mm256_and_si256(value, dropped), dropped);
@@ -74,8 +69,8 @@ helpers! {
         _mm256_blendv_epi8(cut, value, fits)
     }
 
-    /// 4 integers of 64 bits as doubles, rounded to nearest: the high and the low half as the significands of doubles whose
-    /// last place is 2^32 and 1, so that only their sum is rounded.
+    /// 4 integers of 64 bits as doubles, rounded to nearest: the high and the low half as the significands of doubles
+    /// whose last place is 2^32 and 1, so that only their sum is rounded.
     fn long_to_double<const SIGNED: bool>(value: V) -> __m256d {
         let unit = _mm256_set1_epi64x(0x4330_0000_0000_0000);
         let low = pd(_mm256_blend_epi32::<0b1010_1010>(value, unit));
@@ -98,8 +93,8 @@ helpers! {
         _mm256_cvtpd_ps(pd(_mm256_andnot_si256(dropped, _mm256_or_si256(bits, carried))))
     }
 
-    /// Integers of 32 bits with more than 24 significant ones, cut to 24 at least, of which the last is set where anything
-    /// was lost.
+    /// Integers of 32 bits with more than 24 significant ones, cut to 24 at least, of which the last is set where
+    /// anything was lost.
     fn odd_int(value: V) -> V {
         let dropped = _mm256_set1_epi32(0xff);
         let carried = _mm256_add_epi32(_mm256_and_si256(value, dropped), dropped);
@@ -160,8 +155,8 @@ helpers! {
     }
 
     /// What the first tables have at indices below 128, and nothing at others. Each table but the first has what its
-    /// entries differ by from those before, because a shuffle gives 0 only where the index is negative: it is lowered by 16
-    /// from table to table, and stays below 0 once it is.
+    /// entries differ by from those before, because a shuffle gives 0 only where the index is negative: it is lowered
+    /// by 16 from table to table, and stays below 0 once it is.
     fn look_up_sixteens(tables: &[V], index: V) -> V {
         let mut entry = _mm256_shuffle_epi8(tables[0], index);
         let mut lowered = index;
@@ -173,8 +168,8 @@ helpers! {
     }
 }
 
-// SAFETY: each method is what the intrinsics' documentation says of them, which `tests/kernels.rs` checks for every method
-// by every kernel.
+// SAFETY: each method is what the intrinsics' documentation says of them, which `tests/kernels.rs` checks for every
+// method by every kernel.
 unsafe impl Lanes for Ymm {
     type V = V;
     /// All bits of a lane, or none.
@@ -195,6 +190,12 @@ unsafe impl Lanes for Ymm {
         load_f16(src: *const u8) -> V: _mm256_castps_si256(_mm256_cvtph_ps(_mm_loadu_si128(src.cast())));
         and(a: V, b: V) -> V: _mm256_and_si256(a, b);
         or(a: V, b: V) -> V: _mm256_or_si256(a, b);
+        saturating_sub(a: V, b: V) -> V: _mm256_subs_epu16(a, b);
+        // A comparison gives -1, and there is one for "not above".
+        plus_above(a: V, value: V, limit: V) -> V: {
+            let above = _mm256_add_epi8(a, _mm256_set1_epi8(1));
+            _mm256_add_epi8(above, _mm256_cmpeq_epi8(_mm256_max_epu8(value, limit), limit))
+        };
         min_i32(a: V, b: V) -> V: _mm256_min_epi32(a, b);
         max_i32(a: V, b: V) -> V: _mm256_max_epi32(a, b);
         add_f32(a: V, b: V) -> V: _mm256_castps_si256(_mm256_add_ps(ps(a), ps(b)));
@@ -206,8 +207,9 @@ unsafe impl Lanes for Ymm {
         ));
         low_bytes(value: [V; 4]) -> V: {
             let low = _mm256_set1_epi32(0xff);
-            let [a, b, c, d] = value;
-            pack_bytes(Self::and(a, low), Self::and(b, low), Self::and(c, low), Self::and(d, low))
+            let first = _mm256_packus_epi32(Self::and(value[0], low), Self::and(value[1], low));
+            let second = _mm256_packus_epi32(Self::and(value[2], low), Self::and(value[3], low));
+            in_order_of_quarters(_mm256_packus_epi16(first, second))
         };
         // Saturation keeps the sign, the one bit that counts.
         top_bits(value: [V; 4]) -> V: in_order_of_quarters(_mm256_packs_epi16(
@@ -277,7 +279,8 @@ unsafe impl Lanes for Ymm {
             _mm256_blendv_epi8(limit, _mm256_min_epu32(low, limit), fits)
         };
         int_to_f32(value: V) -> V: _mm256_castps_si256(_mm256_cvtepi32_ps(value)), {
-            // Halves of 16 bits are exact in floats, and so are the high ones times 2^16, so that only the sum is rounded.
+            // Halves of 16 bits are exact in floats, and so are the high ones times 2^16, so that only the sum is
+            // rounded.
             let high = _mm256_cvtepi32_ps(_mm256_srli_epi32::<16>(value));
             let low = _mm256_cvtepi32_ps(_mm256_blend_epi16::<0b1010_1010>(value, _mm256_setzero_si256()));
             _mm256_castps_si256(_mm256_fmadd_ps(high, _mm256_set1_ps(65536.0), low))
@@ -318,8 +321,8 @@ unsafe impl Lanes for Ymm {
             let beyond = _mm256_cmp_ps::<_CMP_GE_OQ>(ps(value), _mm256_set1_ps(2147483648.0));
             _mm256_xor_si256(_mm256_cvttps_epi32(number(ps(value))), _mm256_castps_si256(beyond))
         }, {
-            // The maximum of NaN and zero is the second operand. From 2^31 on the conversion gives 2^31, and what is above
-            // that is converted apart.
+            // The maximum of NaN and zero is the second operand. From 2^31 on the conversion gives 2^31, and what is
+            // above that is converted apart.
             let positive = _mm256_max_ps(ps(value), _mm256_setzero_ps());
             let low = _mm256_cvttps_epi32(positive);
             let high = _mm256_cvttps_epi32(_mm256_sub_ps(positive, _mm256_set1_ps(2147483648.0)));
@@ -350,26 +353,15 @@ unsafe impl Lanes for Ymm {
         shr(value): _mm256_srl_epi16(value, count(N)), _mm256_srl_epi32(value, count(N));
     }
 
-    #[inline(always)]
-    unsafe fn load_extend<const FROM: usize, const W: usize, const SIGNED: bool>(src: *const u8) -> V {
-        // SAFETY: the caller's: the processor has AVX2, and 32 * FROM / W bytes can be read.
-        unsafe {
-            match (FROM, W, SIGNED) {
-                (8, 16, true) => _mm256_cvtepi8_epi16(_mm_loadu_si128(src.cast())),
-                (8, 16, false) => _mm256_cvtepu8_epi16(_mm_loadu_si128(src.cast())),
-                (8, 32, true) => _mm256_cvtepi8_epi32(_mm_loadl_epi64(src.cast())),
-                (8, 32, false) => _mm256_cvtepu8_epi32(_mm_loadl_epi64(src.cast())),
-                (8, 64, true) => _mm256_cvtepi8_epi64(_mm_cvtsi32_si128(src.cast::<i32>().read_unaligned())),
-                (8, 64, false) => _mm256_cvtepu8_epi64(_mm_cvtsi32_si128(src.cast::<i32>().read_unaligned())),
-                (16, 32, true) => _mm256_cvtepi16_epi32(_mm_loadu_si128(src.cast())),
-                (16, 32, false) => _mm256_cvtepu16_epi32(_mm_loadu_si128(src.cast())),
-                (16, 64, true) => _mm256_cvtepi16_epi64(_mm_loadl_epi64(src.cast())),
-                (16, 64, false) => _mm256_cvtepu16_epi64(_mm_loadl_epi64(src.cast())),
-                (32, 64, true) => _mm256_cvtepi32_epi64(_mm_loadu_si128(src.cast())),
-                (32, 64, false) => _mm256_cvtepu32_epi64(_mm_loadu_si128(src.cast())),
-                _ => unreachable!("no such extension"),
-            }
-        }
+    extensions! {
+        src:
+        8, 16: _mm256_cvtepi8_epi16(_mm_loadu_si128(src.cast())), _mm256_cvtepu8_epi16(_mm_loadu_si128(src.cast()));
+        8, 32: _mm256_cvtepi8_epi32(_mm_loadl_epi64(src.cast())), _mm256_cvtepu8_epi32(_mm_loadl_epi64(src.cast()));
+        8, 64: _mm256_cvtepi8_epi64(_mm_cvtsi32_si128(src.cast::<i32>().read_unaligned())),
+            _mm256_cvtepu8_epi64(_mm_cvtsi32_si128(src.cast::<i32>().read_unaligned()));
+        16, 32: _mm256_cvtepi16_epi32(_mm_loadu_si128(src.cast())), _mm256_cvtepu16_epi32(_mm_loadu_si128(src.cast()));
+        16, 64: _mm256_cvtepi16_epi64(_mm_loadl_epi64(src.cast())), _mm256_cvtepu16_epi64(_mm_loadl_epi64(src.cast()));
+        32, 64: _mm256_cvtepi32_epi64(_mm_loadu_si128(src.cast())), _mm256_cvtepu32_epi64(_mm_loadu_si128(src.cast()));
     }
 
     #[inline(always)]

@@ -1,6 +1,6 @@
 //! AVX-512 with F, BW, DQ, VL, CD, VBMI and VBMI2 (Ice Lake, Zen 4 and later): 64 elements a step.
 
-use crate::arch::generic::{self, Lanes, by_sign, by_width, isa, one_line, shifts};
+use crate::arch::generic::{self, Lanes, by_sign, by_width, extensions, helpers, isa, kernel, one_line, shifts};
 use crate::element::Element;
 use crate::kernel::{Context, KernelTable};
 use crate::scalar::{Narrow, Widen};
@@ -12,19 +12,10 @@ pub(crate) static TABLE: KernelTable = KernelTable::new::<Avx512>();
 
 /// Whether this machine has every instruction set that the kernels are compiled for.
 pub(crate) fn is_available() -> bool {
-    detected!(
-        "avx512f",
-        "avx512bw",
-        "avx512dq",
-        "avx512vl",
-        "avx512cd",
-        "avx512vbmi",
-        "avx512vbmi2",
-        "avx2",
-        "f16c",
-        "fma",
+    detected! {
+        "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd", "avx512vbmi", "avx512vbmi2", "avx2", "f16c", "fma",
         "bmi2"
-    )
+    }
 }
 
 const TOWARD_ZERO: i32 = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC;
@@ -56,54 +47,53 @@ fn both<T, U>([a, b]: [T; 2], f: impl Fn(T) -> U) -> [U; 2] {
     [f(a), f(b)]
 }
 
-/// Two vectors of half the width as one.
-#[inline(always)]
-unsafe fn join(low: __m256i, high: __m256i) -> __m512i {
-    // SAFETY: the caller's: the processor has AVX-512.
-    unsafe { _mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high) }
+/// Functions of one instruction, with a constant, where a mask is. Of the intrinsics the compiler makes more: the mask
+/// as a vector, and arithmetic with that.
+macro_rules! masked {
+    ($($(#[$doc:meta])* fn $name:ident($mask:ty): $instruction:literal, $constant:expr;)*) => {$(
+        $(#[$doc])*
+        #[inline]
+        #[target_feature(enable = "avx512f,avx512bw")]
+        fn $name(mut value: __m512i, mask: $mask) -> __m512i {
+            // SAFETY: one instruction on registers, which this function's features have.
+            unsafe {
+                core::arch::asm!(
+                    concat!($instruction, " {value}{{{mask}}}, {value}, {constant}"),
+                    value = inout(zmm_reg) value,
+                    mask = in(kreg) mask,
+                    constant = in(zmm_reg) $constant,
+                    options(pure, nomem, nostack, preserves_flags),
+                );
+            }
+            value
+        }
+    )*};
+}
+masked! {
+    /// Sets the lowest bit of lanes of 32.
+    fn with_lowest_bit(u16): "vpord", _mm512_set1_epi32(1);
+    /// Adds 1 to bytes.
+    fn plus_one(u64): "vpaddb", _mm512_set1_epi8(1);
 }
 
-/// The halves of a vector.
-#[inline(always)]
-unsafe fn halves(value: __m512i) -> [__m256i; 2] {
-    // SAFETY: the caller's: the processor has AVX-512.
-    unsafe { [_mm512_castsi512_si256(value), _mm512_extracti64x4_epi64::<1>(value)] }
-}
+helpers! {
+    /// Two vectors of half the width as one.
+    fn join(low: __m256i, high: __m256i) -> __m512i { _mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high) }
 
-/// Sets the lowest bit of 32 where the mask is. Of the intrinsic the compiler makes three instructions: the mask as a
-/// vector, a shift of it, and an or.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn with_lowest_bit(mut value: __m512i, mask: u16) -> __m512i {
-    let one = _mm512_set1_epi32(1);
-    // SAFETY: one instruction on registers, which this function's features have.
-    unsafe {
-        core::arch::asm!(
-            "vpord {value}{{{mask}}}, {value}, {one}",
-            value = inout(zmm_reg) value,
-            mask = in(kreg) mask,
-            one = in(zmm_reg) one,
-            options(pure, nomem, nostack, preserves_flags),
-        );
+    /// The halves of a vector.
+    fn halves(value: __m512i) -> [__m256i; 2] {
+        [_mm512_castsi512_si256(value), _mm512_extracti64x4_epi64::<1>(value)]
     }
-    value
-}
 
-/// 16 floats in two halves, each cut toward zero from 8 wider lanes, with the lowest bit set where that lost anything.
-#[inline(always)]
-unsafe fn odd_halves(low: (__m256, __mmask8), high: (__m256, __mmask8)) -> __m512i {
-    // SAFETY: the caller's: the processor has AVX-512.
-    unsafe {
+    /// 16 floats in two halves, each cut toward zero from 8 wider lanes, with the lowest bit set where that lost
+    /// anything.
+    fn odd_halves(low: (__m256, __mmask8), high: (__m256, __mmask8)) -> __m512i {
         let cut = join(_mm256_castps_si256(low.0), _mm256_castps_si256(high.0));
         with_lowest_bit(cut, u16::from(high.1) << 8 | u16::from(low.1))
     }
-}
 
-/// 8 integers of 64 bits, cut to floats toward zero, and where that lost anything.
-#[inline(always)]
-unsafe fn cut_long<const SIGNED: bool>(value: __m512i) -> (__m256, __mmask8) {
-    // SAFETY: the caller's: the processor has AVX-512.
-    unsafe {
+    /// 8 integers of 64 bits, cut to floats toward zero, and where that lost anything.
+    fn cut_long<const SIGNED: bool>(value: __m512i) -> (__m256, __mmask8) {
         if SIGNED {
             let cut = _mm512_cvt_roundepi64_ps::<TOWARD_ZERO>(value);
             (cut, _mm512_cmpneq_epi64_mask(_mm512_cvttps_epi64(cut), value))
@@ -112,24 +102,16 @@ unsafe fn cut_long<const SIGNED: bool>(value: __m512i) -> (__m256, __mmask8) {
             (cut, _mm512_cmpneq_epi64_mask(_mm512_cvttps_epu64(cut), value))
         }
     }
-}
 
-/// 8 doubles, cut to floats toward zero, and where that lost anything.
-#[inline(always)]
-unsafe fn cut_double(value: __m512i) -> (__m256, __mmask8) {
-    // SAFETY: the caller's: the processor has AVX-512.
-    unsafe {
+    /// 8 doubles, cut to floats toward zero, and where that lost anything.
+    fn cut_double(value: __m512i) -> (__m256, __mmask8) {
         let value = _mm512_castsi512_pd(value);
         let cut = _mm512_cvt_roundpd_ps::<TOWARD_ZERO>(value);
         (cut, _mm512_cmp_pd_mask::<_CMP_NEQ_UQ>(_mm512_cvtps_pd(cut), value))
     }
-}
 
-/// 8 doubles as integers of 32 bits: toward zero, saturating, NaN to 0.
-#[inline(always)]
-unsafe fn double_to_int<const SIGNED: bool>(value: __m512i) -> __m256i {
-    // SAFETY: the caller's: the processor has AVX-512.
-    unsafe {
+    /// 8 doubles as integers of 32 bits: toward zero, saturating, NaN to 0.
+    fn double_to_int<const SIGNED: bool>(value: __m512i) -> __m256i {
         let value = _mm512_castsi512_pd(value);
         if SIGNED {
             // An overflow gives the smallest integer, which is right on the negative side.
@@ -139,6 +121,25 @@ unsafe fn double_to_int<const SIGNED: bool>(value: __m512i) -> __m256i {
             // The maximum of NaN and zero is the second operand. An overflow gives all ones.
             _mm512_cvttpd_epu32(_mm512_max_pd(value, _mm512_setzero_pd()))
         }
+    }
+
+    /// The bytes at an index into two pairs of vectors.
+    fn every_fourth(value: [V; 4], index: V) -> V {
+        let first = _mm512_permutex2var_epi8(value[0], index, value[1]);
+        let second = _mm512_permutex2var_epi8(value[2], index, value[3]);
+        // The index repeats, so the upper half of `second` holds its bytes too.
+        _mm512_mask_blend_epi64(0xf0, first, second)
+    }
+
+    /// Puts in order what packing, which takes from two vectors quarter by quarter, has made of them.
+    fn in_order_of_halves(value: V) -> V {
+        _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7), value)
+    }
+
+    /// The same for what was packed twice, from four vectors.
+    fn in_order_of_quarters(value: V) -> V {
+        let order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+        _mm512_permutexvar_epi32(order, value)
     }
 }
 
@@ -150,8 +151,8 @@ fn first_bytes(len: usize) -> __mmask64 {
 
 type V = __m512i;
 
-// SAFETY: each method is what the intrinsics' documentation says of them, which `tests/kernels.rs` and the unit tests of
-// `arch` check for every method by every kernel.
+// SAFETY: each method is what the intrinsics' documentation says of them, which `tests/kernels.rs` and the unit tests
+// of `arch` check for every method by every kernel.
 unsafe impl Lanes for Zmm {
     type V = V;
     /// One bit for each lane, from the lowest up.
@@ -172,6 +173,8 @@ unsafe impl Lanes for Zmm {
         load_f16(src: *const u8) -> V: _mm512_castps_si512(_mm512_cvtph_ps(_mm256_loadu_si256(src.cast())));
         and(a: V, b: V) -> V: _mm512_and_si512(a, b);
         or(a: V, b: V) -> V: _mm512_or_si512(a, b);
+        saturating_sub(a: V, b: V) -> V: _mm512_subs_epu16(a, b);
+        plus_above(a: V, value: V, limit: V) -> V: plus_one(a, _mm512_cmpgt_epu8_mask(value, limit));
         min_i32(a: V, b: V) -> V: _mm512_min_epi32(a, b);
         max_i32(a: V, b: V) -> V: _mm512_max_epi32(a, b);
         add_f32(a: V, b: V) -> V:
@@ -280,7 +283,8 @@ unsafe impl Lanes for Zmm {
             let is_number = _mm512_cmp_ps_mask::<_CMP_ORD_Q>(value, value);
             _mm512_maskz_cvttps_epi32(is_number, _mm512_min_ps(_mm512_set1_ps(1073741824.0), value))
         }, {
-            // The minimum of a number and NaN is the second operand, of which the conversion makes the smallest integer.
+            // The minimum of a number and NaN is the second operand, of which the conversion makes the smallest
+            // integer.
             _mm512_cvttps_epi32(_mm512_min_ps(_mm512_set1_ps(1073741824.0), _mm512_castsi512_ps(value)))
         };
         f64_to_int(value: [V; 2]) -> V: join(double_to_int::<true>(value[0]), double_to_int::<true>(value[1])),
@@ -299,26 +303,17 @@ unsafe impl Lanes for Zmm {
         shr(value): _mm512_srli_epi16::<N>(value), _mm512_srli_epi32::<N>(value);
     }
 
-    #[inline(always)]
-    unsafe fn load_extend<const FROM: usize, const W: usize, const SIGNED: bool>(src: *const u8) -> V {
-        // SAFETY: the caller's: the processor has AVX-512, and 64 * FROM / W bytes can be read.
-        unsafe {
-            match (FROM, W, SIGNED) {
-                (8, 16, true) => _mm512_cvtepi8_epi16(_mm256_loadu_si256(src.cast())),
-                (8, 16, false) => _mm512_cvtepu8_epi16(_mm256_loadu_si256(src.cast())),
-                (8, 32, true) => _mm512_cvtepi8_epi32(_mm_loadu_si128(src.cast())),
-                (8, 32, false) => _mm512_cvtepu8_epi32(_mm_loadu_si128(src.cast())),
-                (8, 64, true) => _mm512_cvtepi8_epi64(_mm_loadl_epi64(src.cast())),
-                (8, 64, false) => _mm512_cvtepu8_epi64(_mm_loadl_epi64(src.cast())),
-                (16, 32, true) => _mm512_cvtepi16_epi32(_mm256_loadu_si256(src.cast())),
-                (16, 32, false) => _mm512_cvtepu16_epi32(_mm256_loadu_si256(src.cast())),
-                (16, 64, true) => _mm512_cvtepi16_epi64(_mm_loadu_si128(src.cast())),
-                (16, 64, false) => _mm512_cvtepu16_epi64(_mm_loadu_si128(src.cast())),
-                (32, 64, true) => _mm512_cvtepi32_epi64(_mm256_loadu_si256(src.cast())),
-                (32, 64, false) => _mm512_cvtepu32_epi64(_mm256_loadu_si256(src.cast())),
-                _ => unreachable!("no such extension"),
-            }
-        }
+    extensions! {
+        src:
+        8, 16: _mm512_cvtepi8_epi16(_mm256_loadu_si256(src.cast())),
+            _mm512_cvtepu8_epi16(_mm256_loadu_si256(src.cast()));
+        8, 32: _mm512_cvtepi8_epi32(_mm_loadu_si128(src.cast())), _mm512_cvtepu8_epi32(_mm_loadu_si128(src.cast()));
+        8, 64: _mm512_cvtepi8_epi64(_mm_loadl_epi64(src.cast())), _mm512_cvtepu8_epi64(_mm_loadl_epi64(src.cast()));
+        16, 32: _mm512_cvtepi16_epi32(_mm256_loadu_si256(src.cast())),
+            _mm512_cvtepu16_epi32(_mm256_loadu_si256(src.cast()));
+        16, 64: _mm512_cvtepi16_epi64(_mm_loadu_si128(src.cast())), _mm512_cvtepu16_epi64(_mm_loadu_si128(src.cast()));
+        32, 64: _mm512_cvtepi32_epi64(_mm256_loadu_si256(src.cast())),
+            _mm512_cvtepu32_epi64(_mm256_loadu_si256(src.cast()));
     }
 
     #[inline(always)]
@@ -352,15 +347,18 @@ unsafe impl Lanes for Zmm {
     unsafe fn store_codes<const BITS: usize>(dst: *mut u8, codes: V) {
         // SAFETY: the caller's: the processor has AVX-512, and 8 * BITS bytes can be written.
         unsafe {
+            // One permutation is less work than the conversion to narrower lanes, which is two.
             match BITS {
                 2 => {
                     let pairs = _mm512_maddubs_epi16(codes, _mm512_set1_epi16(0x0401));
                     let fours = _mm512_madd_epi16(pairs, _mm512_set1_epi32(0x0010_0001));
-                    _mm_storeu_si128(dst.cast(), _mm512_cvtepi32_epi8(fours));
+                    let dense = _mm512_permutexvar_epi8(bytes!(|i| i % 16 * 4), fours);
+                    _mm_storeu_si128(dst.cast(), _mm512_castsi512_si128(dense));
                 }
                 4 => {
                     let pairs = _mm512_maddubs_epi16(codes, _mm512_set1_epi16(0x1001));
-                    _mm256_storeu_si256(dst.cast(), _mm512_cvtepi16_epi8(pairs));
+                    let dense = _mm512_permutexvar_epi8(bytes!(|i| i % 32 * 2), pairs);
+                    _mm256_storeu_si256(dst.cast(), _mm512_castsi512_si256(dense));
                 }
                 6 => {
                     let pairs = _mm512_maddubs_epi16(codes, _mm512_set1_epi16(0x4001));
@@ -398,34 +396,5 @@ unsafe impl Lanes for Zmm {
                 }
             }
         }
-    }
-}
-
-/// The bytes at an index into two pairs of vectors.
-#[inline(always)]
-unsafe fn every_fourth(value: [V; 4], index: V) -> V {
-    // SAFETY: the caller's: the processor has AVX-512.
-    unsafe {
-        let first = _mm512_permutex2var_epi8(value[0], index, value[1]);
-        let second = _mm512_permutex2var_epi8(value[2], index, value[3]);
-        // The index repeats, so the upper half of `second` holds its bytes too.
-        _mm512_mask_blend_epi64(0xf0, first, second)
-    }
-}
-
-/// Puts in order what packing, which takes from two vectors quarter by quarter, has made of them.
-#[inline(always)]
-unsafe fn in_order_of_halves(value: V) -> V {
-    // SAFETY: the caller's: the processor has AVX-512.
-    unsafe { _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7), value) }
-}
-
-/// The same for what was packed twice, from four vectors.
-#[inline(always)]
-unsafe fn in_order_of_quarters(value: V) -> V {
-    // SAFETY: the caller's: the processor has AVX-512.
-    unsafe {
-        let order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-        _mm512_permutexvar_epi32(order, value)
     }
 }

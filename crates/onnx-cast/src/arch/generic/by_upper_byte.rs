@@ -1,0 +1,185 @@
+//! Floats of 16 bits to floats of 8 bits or fewer, by tables over the upper byte of the magnitude. With the upper byte
+//! fixed, the lower one raises the code by two at most: a table has the code where the lower byte is zero, two others
+//! what the lower byte has to exceed for the next code and for the one after. The addition of [`super::small_float`]
+//! would do, but in lanes of 32 bits, at half the speed or less (records/kernels.md).
+//!
+//! Every `unsafe fn` here asks of its caller that the processor has the instructions of `L` and that pointers are valid
+//! for a step's bytes.
+#![allow(unsafe_op_in_unsafe_fn, reason = "each line is a method of `Lanes`, which asks for no more")]
+
+use super::lanes::Lanes;
+use super::small_float::{infinity_is_nan, with_sign};
+use super::step::{Task, both, steps};
+use super::wide::store_codes;
+use crate::element::{BFloat16, Class, Element, Float4E2M1, class};
+use crate::format::FloatFormat;
+use crate::scalar::Rules;
+
+/// What is looked up for numbers beyond the last exponent, for infinity and for NaN: above the codes of all numbers.
+const BEYOND: u8 = 0xfd;
+const INFINITE: u8 = 0xfe;
+const NAN: u8 = 0xff;
+
+/// How many entries the tables of a pair have; `None` where tables are not the way.
+pub(crate) const fn entries<L: Lanes, S: Element, D: Element>() -> Option<usize> {
+    let Some([from, to]) = formats::<S, D>() else { return None };
+    let Window { entries, shift, .. } = Window::new::<L>(from, to);
+    // Where look-ups among more than 16 entries take long, two of them are worth it, but not a third for a second limit.
+    let has_one_limit = shift + from.significand_bits >= to.significand_bits + 8;
+    let most = if has_one_limit { 64 } else { 16 };
+    if entries <= if L::WIDE_LOOK_UP { 128 } else { most } { Some(entries) } else { None }
+}
+
+/// The formats of a float of 16 bits and a small one.
+const fn formats<S: Element, D: Element>() -> Option<[FloatFormat; 2]> {
+    match (class::<S>(), class::<D>(), S::DATA_TYPE.float_format()) {
+        (Class::F16 | Class::BF16, Class::SmallFloat(to), Some(from)) => Some([from, to]),
+        _ => None,
+    }
+}
+
+/// Where magnitudes are moved to be looked up: less `first`, at most `last`, and shifted up. So few exponents are left,
+/// and no more bits of the significand in the upper byte than decide. A float16 may stay where it is.
+struct Window {
+    stays: bool,
+    first: u32,
+    last: u32,
+    shift: u32,
+    entries: usize,
+}
+
+impl Window {
+    const fn new<L: Lanes>(from: FloatFormat, to: FloatFormat) -> Self {
+        if L::WIDE_LOOK_UP && from.exponent_bits == 5 && to.significand_bits <= 3 {
+            let last = from.infinity_code() as u32;
+            return Window { stays: true, first: 0, last, shift: 0, entries: 128 };
+        }
+        // From the exponent of half the smallest subnormal number to that from which on all overflows. Then one for
+        // infinity and NaN, and one that some NaN reach.
+        let tie = from.bias - to.bias - to.significand_bits as i32;
+        let beyond = (to.max_code() >> to.significand_bits) as i32 + 1 - to.bias + from.bias;
+        let exponents = ((beyond - tie + 2) as u32).next_power_of_two();
+        let (in_source, least) = (from.significand_bits, from.significand_bits.saturating_sub(8));
+        let in_upper = if to.significand_bits - 1 > least { to.significand_bits - 1 } else { least };
+        Window {
+            stays: false,
+            first: (tie as u32) << in_source,
+            last: (exponents - 2) << in_source,
+            shift: in_upper + 8 - in_source,
+            entries: (exponents << in_upper) as usize,
+        }
+    }
+
+    /// The code of a magnitude by its bytes after the move, to nearest even; what is larger than the largest has the
+    /// next.
+    const fn code(&self, from: FloatFormat, to: FloatFormat, upper: usize, lower: u32) -> u8 {
+        let magnitude = self.first + (((upper as u32) << 8 | lower) >> self.shift);
+        let implicit = 1 << from.significand_bits;
+        let field = magnitude / implicit;
+        let (mut significand, mut exponent) = (magnitude % implicit, 1);
+        if field > 0 {
+            (significand, exponent) = (significand | implicit, field as i32);
+        }
+        exponent += to.bias - from.bias;
+        while significand < implicit && exponent > 1 {
+            (significand, exponent) = (significand * 2, exponent - 1);
+        }
+        let (field, below) = if exponent < 1 { (0, (1 - exponent) as u32) } else { (exponent as u32 - 1, 0) };
+        let lost = from.significand_bits - to.significand_bits + below;
+        let odd = significand >> lost & 1;
+        let code = (field << to.significand_bits) + ((significand + (1 << (lost - 1)) - 1 + odd) >> lost);
+        let beyond = to.max_code() as u32 + 1;
+        if code < beyond { code as u8 } else { beyond as u8 }
+    }
+}
+
+struct Tables {
+    codes: [u8; 256],
+    /// What the lower byte has to exceed for the next code, and for the one after.
+    limits: [[u8; 256]; 2],
+    has_two_limits: bool,
+}
+
+impl Tables {
+    /// The tables of a pair, and what moves magnitudes to their place in them. Other pairs have none.
+    const fn new<L: Lanes>(formats: Option<[FloatFormat; 2]>) -> (Window, Self) {
+        let [from, to] = match formats {
+            Some(formats) => formats,
+            None => [BFloat16::FORMAT, Float4E2M1::FORMAT],
+        };
+        let window = Window::new::<L>(from, to);
+        // With -0, infinity is written as all that is beyond the largest number.
+        let is_infinity_apart = !window.stays && !to.negative_zero;
+        let mut tables = Tables { codes: [NAN; 256], limits: [[u8::MAX; 256]; 2], has_two_limits: is_infinity_apart };
+        let last = (window.last << window.shift >> 8) as usize;
+        let mut i = 0;
+        while i < 2 * last {
+            let (upper, step) = (i / 2, i % 2);
+            let code = window.code(from, to, upper, 0);
+            // The largest lower byte without this step.
+            let (mut limit, mut bit) = (0, 0x80);
+            while bit > 0 {
+                if window.code(from, to, upper, limit + bit) <= code + step as u8 {
+                    limit += bit;
+                }
+                bit /= 2;
+            }
+            assert!(window.code(from, to, upper, 0xff) <= code + 2);
+            tables.codes[upper] = code;
+            tables.limits[step][upper] = limit as u8;
+            tables.has_two_limits |= step == 1 && limit < 0xff;
+            i += 1;
+        }
+        // Here are the numbers beyond, one above them infinity, and then NaN. Where magnitudes stay, there are no numbers.
+        tables.codes[last] = if is_infinity_apart { BEYOND } else { INFINITE };
+        tables.limits[0][last] = if window.stays || is_infinity_apart { 0 } else { 1 << window.shift };
+        tables.limits[1][last] = if is_infinity_apart { 1 << window.shift } else { u8::MAX };
+        (window, tables)
+    }
+}
+
+/// Casts by tables of `16 * N` entries.
+///
+/// # Safety
+/// As [`crate::kernel::Kernel`], of the instructions of `L`.
+#[inline(always)]
+pub(crate) unsafe fn cast<L: Lanes, S: Element, D: Element, const N: usize>(task: Task<'_>, rules: &Rules) {
+    let Some([from, to]) = (const { formats::<S, D>() }) else { unreachable!("not from 16 bits to a small float") };
+    let (window, tables) = const { &Tables::new::<L>(formats::<S, D>()) };
+    let codes = L::table::<N>(&tables.codes);
+    let limits = [L::table::<N>(&tables.limits[0]), L::table::<N>(&tables.limits[1])];
+    let (words, bytes) = (|value: u32| L::splat::<16>(value.into()), |value: u8| L::splat::<8>(value.into()));
+    let (nan, overflow) = (bytes(rules.nan), bytes(rules.overflow));
+    // This makes NAN of INFINITE.
+    let infinity_bit = bytes(if infinity_is_nan(to, rules) { INFINITE ^ NAN } else { 0 });
+    steps::<L, S, D>(
+        task,
+        #[inline(always)]
+        |src, dst| {
+            let value = [L::load(src), L::load(src.add(L::BYTES))];
+            let moved = both!(value, value => if window.stays { value } else {
+                let magnitude = L::and(value, words(0x7fff));
+                let number = L::min_u::<16>(L::saturating_sub(magnitude, words(window.first)), words(window.last));
+                let special = L::saturating_sub(magnitude, words(from.infinity_code() as u32 - 1));
+                let all = L::or(number, special);
+                let shifted = match window.shift {
+                    0 => all,
+                    1 => L::shl::<16, 1>(all),
+                    2 => L::shl::<16, 2>(all),
+                    _ => L::shl::<16, 3>(all),
+                };
+                L::or(shifted, L::and(value, words(0x8000)))
+            });
+            let (upper, lower) = (L::high_bytes(moved), L::low_halves::<16>(moved));
+            let index = L::and(upper, bytes(0x7f));
+            let mut code = L::look_up::<N>(&codes, index);
+            code = L::plus_above(code, lower, L::look_up::<N>(&limits[0], index));
+            if tables.has_two_limits {
+                code = L::plus_above(code, lower, L::look_up::<N>(&limits[1], index));
+            }
+            let is_nan = L::eq::<8>(L::or(code, infinity_bit), bytes(NAN));
+            let code = L::select::<8>(is_nan, nan, L::min_u::<8>(code, overflow));
+            store_codes::<L, D>(dst, with_sign::<L>(to, code, upper));
+        },
+    );
+}
