@@ -145,7 +145,9 @@ impl Tables {
 #[inline(always)]
 pub(crate) unsafe fn cast<L: Lanes, S: Element, D: Element, const N: usize>(task: Task<'_>, rules: &Rules) {
     let Some([from, to]) = (const { formats::<S, D>() }) else { unreachable!("not from 16 bits to a small float") };
-    let (window, tables) = const { &Tables::new::<L>(formats::<S, D>()) };
+    // The compiler makes this for every pair; those that take another way may have no window.
+    let (window, tables) =
+        const { &Tables::new::<L>(if entries::<L, S, D>().is_some() { formats::<S, D>() } else { None }) };
     let codes = L::table::<N>(&tables.codes);
     let limits = [L::table::<N>(&tables.limits[0]), L::table::<N>(&tables.limits[1])];
     let (words, bytes) = (|value: u32| L::splat::<16>(value.into()), |value: u8| L::splat::<8>(value.into()));
