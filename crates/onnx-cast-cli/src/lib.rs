@@ -147,8 +147,10 @@ fn usage(error: &clap::Error) -> u8 {
 
 fn dispatch(command: Command, common: &Common) -> Result<u8> {
     if let Some(threads) = common.threads {
-        // The library's own threads; an error says that there are some already, as in tests.
-        let _ = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global();
+        // The library's own threads, never more than there are processors: a thread more takes memory and gains nothing.
+        // An error says that there are some already, as in tests.
+        let most = std::thread::available_parallelism().map_or(1, usize::from);
+        let _ = rayon::ThreadPoolBuilder::new().num_threads(threads.min(most)).build_global();
     }
     if common.verbose && !common.quiet {
         let _ = io::stderr().write_all(version().as_bytes());

@@ -57,13 +57,10 @@ fn mistakes_in_the_arguments() {
     ] {
         assert_eq!(refused(&run(line)), message, "{line}");
     }
-    let unknown = refused(&run("explain 1 --to floaty"));
-    assert!(
-        unknown.starts_with(
-            "invalid value 'floaty' for '--to <TYPE>': `floaty` is not an element type (want one of float, uint8"
-        ),
-        "{unknown}"
-    );
+    let unknown = refused(&run("explain 1 --to something"));
+    let start =
+        "invalid value 'something' for '--to <TYPE>': `something` is not an element type (want one of float, uint8";
+    assert!(unknown.starts_with(start), "{unknown}");
 }
 
 #[test]
