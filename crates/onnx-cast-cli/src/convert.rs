@@ -1,26 +1,16 @@
 //! `cast` and `bitcast`: from files to files.
 
-use crate::args::{BitCastArgs, CastArgs, Common, FileArgs, JobArgs, SelectionArgs};
-use crate::outcome::Outcome;
+use crate::args::{BitCastArgs, CastArgs, Common};
+use crate::outcome::{Job, Outcome};
 use crate::progress::Progress;
 use crate::{DONE, free, models, outcome, pretty, print, select};
 use anyhow::{Result, bail};
 use onnx_cast::CastOptions;
-use onnx_cast_file::{FileCast, FileError, Loss, Summary, WriteOptions, bit_cast_file, cast_file};
+use onnx_cast_file::{FileCast, FileError, Summary, WriteOptions, bit_cast_file, cast_file};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
-
-/// What is asked for, and how it is shown.
-pub(crate) struct Job<'a> {
-    pub(crate) files: &'a FileArgs,
-    pub(crate) selection: &'a SelectionArgs,
-    pub(crate) job: &'a JobArgs,
-    pub(crate) common: &'a Common,
-    pub(crate) losses: bool,
-    pub(crate) fail_on: &'a [Loss],
-}
 
 pub(crate) fn cast(args: &CastArgs, common: &Common) -> Result<u8> {
     let CastArgs { files, selection, job, fail_on, .. } = args;

@@ -1,8 +1,7 @@
 //! `cast` on models, and `fold`.
 
 use crate::args::{CastArgs, Common, FoldArgs, NameArgs, StorageArgs};
-use crate::convert::Job;
-use crate::outcome::{self, Outcome};
+use crate::outcome::{self, Job, Outcome};
 use crate::progress::Progress;
 use crate::{free, pretty, print, select};
 use anyhow::{Result, bail};

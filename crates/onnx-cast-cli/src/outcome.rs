@@ -1,17 +1,27 @@
 //! What was done with a file, or would be: a line on the standard error, a plan, or JSON.
 
-use crate::convert::Job;
+use crate::args::{Common, FileArgs, JobArgs, SelectionArgs};
 use crate::summary::{Amount, Summary};
 use crate::{DIFFERENT, DONE, print};
 use anyhow::Result;
 use onnx_cast::{DataType, element_count};
-use onnx_cast_file::{Counts, FileError, Summary as Done};
+use onnx_cast_file::{Counts, FileError, Loss, Summary as Done};
 use onnx_cast_report::{counts, printable, size};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::path::Path;
 use std::time::Instant;
+
+/// What is asked for, and how it is shown.
+pub(crate) struct Job<'a> {
+    pub(crate) files: &'a FileArgs,
+    pub(crate) selection: &'a SelectionArgs,
+    pub(crate) job: &'a JobArgs,
+    pub(crate) common: &'a Common,
+    pub(crate) losses: bool,
+    pub(crate) fail_on: &'a [Loss],
+}
 
 /// The exit code, and what was done as JSON where that is asked for.
 pub(crate) type Outcome = (u8, Option<Value>);
