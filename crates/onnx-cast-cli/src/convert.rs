@@ -1,7 +1,7 @@
 //! `cast` and `bitcast`: from files to files.
 
-use crate::args::{BitCastArgs, CastArgs, Common, FileArgs, JobArgs, SelectionArgs};
-use crate::outcome::Outcome;
+use crate::args::{BitCastArgs, CastArgs, Common};
+use crate::outcome::{Job, Outcome};
 use crate::progress::Progress;
 use crate::{DONE, free, outcome, pretty, print, select};
 use anyhow::{Result, bail};
@@ -11,15 +11,6 @@ use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
-
-/// What is asked for, and how it is shown.
-pub(crate) struct Job<'a> {
-    pub(crate) files: &'a FileArgs,
-    pub(crate) selection: &'a SelectionArgs,
-    pub(crate) job: &'a JobArgs,
-    pub(crate) common: &'a Common,
-    pub(crate) losses: bool,
-}
 
 pub(crate) fn cast(args: &CastArgs, common: &Common) -> Result<u8> {
     let CastArgs { files, selection, job, fail_on, .. } = args;

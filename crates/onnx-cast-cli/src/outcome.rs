@@ -1,6 +1,6 @@
 //! What was done with a file, or would be: a line on the standard error, a plan, or JSON.
 
-use crate::convert::Job;
+use crate::args::{Common, FileArgs, JobArgs, SelectionArgs};
 use crate::summary::{Amount, Summary};
 use crate::{DIFFERENT, DONE, print};
 use anyhow::{Result, anyhow};
@@ -13,6 +13,15 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::path::Path;
 use std::time::Instant;
+
+/// What is asked for, and how it is shown.
+pub(crate) struct Job<'a> {
+    pub(crate) files: &'a FileArgs,
+    pub(crate) selection: &'a SelectionArgs,
+    pub(crate) job: &'a JobArgs,
+    pub(crate) common: &'a Common,
+    pub(crate) losses: bool,
+}
 
 /// The exit code, and what was done as JSON where that is asked for.
 pub(crate) type Outcome = (u8, Option<Value>);

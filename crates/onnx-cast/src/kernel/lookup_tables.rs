@@ -84,6 +84,7 @@ pub(crate) fn kept(context: &Context) -> Option<&'static Table> {
 }
 
 /// A table that is kept, or one that was made for this cast alone.
+#[expect(clippy::large_enum_variant, reason = "it lives on the stack during a cast, and a box would allocate")]
 pub(crate) enum KeptOrMade {
     Kept(&'static Table),
     Made(Table),
