@@ -53,6 +53,7 @@ pub(crate) fn finish(
 pub(crate) fn in_words(error: Error) -> anyhow::Error {
     match error {
         Error::Option { path, option, reason } => {
+            let reason = reason.replace("raise_opset", "--raise-opset");
             anyhow!("{}: --{} {reason}", path.display(), option.replace('_', "-"))
         }
         error => error.into(),

@@ -57,8 +57,9 @@ pub fn bit_cast(input: impl AsRef<Path>, output: impl AsRef<Path>, request: &Bit
 
 /// Refuses what only other files than models have a use for.
 fn check_of_model(path: &Path, request: &CastRequest) -> Result<(), Error> {
+    const OPSET: &str = "is not for models, which import their own (raise_opset raises it where the target needs that)";
     let given = [
-        ("opset", request.options.opset != CastOptions::default().opset, "is not for models, which import their own"),
+        ("opset", request.options.opset != CastOptions::default().opset, OPSET),
         ("from", request.from.is_some(), "is not for models, whose constants have types"),
         ("shape", request.shape.is_some(), "is not for models, whose constants have shapes"),
         ("npy_plain", request.write.npy_plain, "is for .npy"),

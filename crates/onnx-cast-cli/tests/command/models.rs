@@ -161,7 +161,7 @@ fn a_plan_writes_nothing() {
     );
     refused(
         "cast in.onnx out.onnx --to float16 --opset 21",
-        "in.onnx: a model tells its opset itself (--raise-opset raises it where the target needs that)",
+        "in.onnx: --opset is not for models, which import their own (--raise-opset raises it where the target needs that)",
     );
     refused(
         "cast in.onnx out.onnx --to float4e2m1",

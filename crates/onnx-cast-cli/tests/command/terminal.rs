@@ -64,8 +64,8 @@ fn a_bar_while_it_works_and_then_the_summary() {
         ),
         ("info in.safetensors --stats", "64.0 MiB", ""),
         ("diff in.safetensors in.safetensors", "64.0 MiB", ""),
-        ("cast in.onnx out.onnx --to float16", "2.0 MiB", "in.onnx -> out.onnx: 1 tensor"),
-        ("fold out.onnx back.onnx", "4.0 MiB", "out.onnx -> back.onnx: 1 cast"),
+        ("cast in.onnx out.onnx --to float16", "4.0 MiB", "in.onnx -> out.onnx: 1 tensor"),
+        ("fold out.onnx back.onnx", "2.0 MiB", "out.onnx -> back.onnx: 1 cast"),
     ] {
         let (status, text) = shown(&folder, line);
         assert!(status.success(), "{line}: {text}");
