@@ -132,11 +132,12 @@ pub(crate) struct CastArgs {
     pub(crate) raise_opset: bool,
     #[command(flatten)]
     pub(crate) job: JobArgs,
-    /// Write nothing and exit with 1 where values are lost so: overflow (or saturated), underflow (to zero), subnormal, nan
+    /// Write nothing and exit with 1 where values are lost so: overflow (or saturated), underflow (to zero), subnormal,
+    /// nan
     #[arg(long, value_name = "LOSS,..", value_delimiter = ',', help_heading = HOW)]
     pub(crate) fail_on: Vec<Loss>,
-    /// Print for each tensor how many values overflowed, saturated, became zero or subnormal, or were NaN, and the largest
-    /// error
+    /// Print for each tensor how many values overflowed, saturated, became zero or subnormal, or were NaN, and the
+    /// largest error
     #[arg(long, alias = "stats", help_heading = OUTPUT)]
     pub(crate) losses: bool,
     #[command(flatten)]

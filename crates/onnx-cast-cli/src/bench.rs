@@ -22,8 +22,8 @@ struct Row {
 }
 
 impl Row {
-    /// Whether the elements of both types fit a cache: memcpy's copy of as many bytes then partly stays there, which a cast
-    /// with non-temporal stores does not.
+    /// Whether the elements of both types fit a cache: memcpy's copy of as many bytes then partly stays there, which a
+    /// cast with non-temporal stores does not.
     fn fits(&self, elements: usize, cache: Option<u64>) -> Option<bool> {
         let bytes = self.from.byte_len(elements)?.checked_add(self.to.byte_len(elements)?)?;
         Some(bytes as u64 <= cache?)

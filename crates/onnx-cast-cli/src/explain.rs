@@ -1,7 +1,7 @@
 //! One cast of one value, taken apart: the bits, the neighbours, the rule that decided and the error.
 //!
-//! The result is the library's. What is done here is to compare it, by exact decimals, with the values beside it, and to
-//! name the rule that the comparison shows.
+//! The result is the library's. What is done here is to compare it, by exact decimals, with the values beside it, and
+//! to name the rule that the comparison shows.
 
 mod draw;
 mod fields;

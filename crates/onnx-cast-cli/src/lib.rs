@@ -1,8 +1,8 @@
-//! The command `onnx-cast`: ONNX's Cast, CastLike and BitCast on tensor files and models, and tools to look at types and
-//! single values.
+//! The command `onnx-cast`: ONNX's Cast, CastLike and BitCast on tensor files and models, and tools to look at types
+//! and single values.
 //!
-//! Exit codes: 0 done; 1 `diff` found a difference, or `--fail-on` a loss; 2 an error. Data goes to the standard output only where it is
-//! asked for; messages go to the standard error, as `onnx-cast: error: ...`.
+//! Exit codes: 0 done; 1 `diff` found a difference, or `--fail-on` a loss; 2 an error. Data goes to the standard output
+//! only where it is asked for; messages go to the standard error, as `onnx-cast: error: ...`.
 //!
 //! There is no conversion arithmetic here: results are the library's.
 #![forbid(unsafe_code)]
@@ -147,8 +147,8 @@ fn usage(error: &clap::Error) -> u8 {
 
 fn dispatch(command: Command, common: &Common) -> Result<u8> {
     if let Some(threads) = common.threads {
-        // The library's own threads, never more than there are processors: a thread more takes memory and gains nothing.
-        // An error says that there are some already, as in tests.
+        // The library's own threads, never more than there are processors: a thread more takes memory and gains
+        // nothing. An error says that there are some already, as in tests.
         let most = std::thread::available_parallelism().map_or(1, usize::from);
         let _ = rayon::ThreadPoolBuilder::new().num_threads(threads.min(most)).build_global();
     }

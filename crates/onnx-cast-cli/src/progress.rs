@@ -1,7 +1,7 @@
 //! The bar that shows how far the work on a file is, and the end by a signal, which takes the bar away first.
 //!
-//! It is drawn where the standard error is a terminal. Rate and time left are those of the average since the first bytes: an
-//! estimate from the last moments jumps with every flush of the disk's cache.
+//! It is drawn where the standard error is a terminal. Rate and time left are those of the average since the first
+//! bytes: an estimate from the last moments jumps with every flush of the disk's cache.
 
 use crate::args::Common;
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
@@ -86,8 +86,8 @@ fn told(done: u64, total: u64, before: u64, elapsed: Duration) -> String {
     text
 }
 
-/// Has the signals by which people end a command take away the bar and the temporary files first. The process then ends by
-/// the signal, as it would have.
+/// Has the signals by which people end a command take away the bar and the temporary files first. The process then ends
+/// by the signal, as it would have.
 #[cfg(unix)]
 pub(crate) fn end_cleanly() {
     use signal_hook::consts::{SIGINT, SIGTERM};

@@ -1,6 +1,6 @@
-//! What a cast does to the values of a tensor, counted while it is cast: both sides are widened to float where that holds
-//! both types, or to double, which is exact but for integers of 64 bits, and compared (`tally.rs`). Texts are compared with
-//! their results digit by digit (`text.rs`).
+//! What a cast does to the values of a tensor, counted while it is cast: both sides are widened to float where that
+//! holds both types, or to double, which is exact but for integers of 64 bits, and compared (`tally.rs`). Texts are
+//! compared with their results digit by digit (`text.rs`).
 
 mod tally;
 mod text;
@@ -37,8 +37,8 @@ pub struct Counts {
     pub nan: u64,
     /// Values that were infinite.
     pub infinite: u64,
-    /// The largest distance between a finite value and a finite result. Distances that differ by less than the precision of
-    /// a float may be taken for equal.
+    /// The largest distance between a finite value and a finite result. Distances that differ by less than the
+    /// precision of a float may be taken for equal.
     pub max_error: f64,
     /// The largest such distance, divided by the value, likewise.
     pub max_relative_error: f64,
@@ -259,7 +259,8 @@ impl Counter {
         self.tally::<false>(source, result, counts, &mut Apart::default(), &mut Apart::default());
     }
 
-    /// As [`Counter::compare`], and tells how far each value is from its result, in the one of the two that has its type.
+    /// As [`Counter::compare`], and tells how far each value is from its result, in the one of the two that has its
+    /// type.
     pub(crate) fn compare_each(
         &self,
         source: &[u8],

@@ -1,5 +1,5 @@
-//! What a file of tensors holds, and where two differ. Elements go through the same chunks as in a cast, but to something
-//! that looks at them.
+//! What a file of tensors holds, and where two differ. Elements go through the same chunks as in a cast, but to
+//! something that looks at them.
 
 mod values;
 

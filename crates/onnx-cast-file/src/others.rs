@@ -1,5 +1,5 @@
-//! What stands beside the weights of a checkpoint: configurations, tokenizers, licences. Libraries that load a checkpoint
-//! want them in its folder, so that a cast from folder to folder copies them.
+//! What stands beside the weights of a checkpoint: configurations, tokenizers, licences. Libraries that load a
+//! checkpoint want them in its folder, so that a cast from folder to folder copies them.
 
 use crate::error::FileError;
 use crate::io::AtomicFile;

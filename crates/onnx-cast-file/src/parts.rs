@@ -1,5 +1,5 @@
-//! A `.safetensors` checkpoint cast in parts, by processes that share its folders: [`shards`] plans, each file is laid out
-//! under a temporary name ([`lay_out`]), its parts are cast into it in any order ([`cast_part`]), it gets its name
+//! A `.safetensors` checkpoint cast in parts, by processes that share its folders: [`shards`] plans, each file is laid
+//! out under a temporary name ([`lay_out`]), its parts are cast into it in any order ([`cast_part`]), it gets its name
 //! ([`name_whole`]), and the index comes last ([`write_index`]).
 //!
 //! A part always writes the same bytes to the same place, so that it may be done again, or twice at once. The files are
@@ -34,8 +34,8 @@ pub struct Part {
 }
 
 impl Part {
-    /// Where a tensor of `len` elements is cut, `before` of all `total` elements being in front of it: whole bytes of every
-    /// type. The end of a part is the start of the next.
+    /// Where a tensor of `len` elements is cut, `before` of all `total` elements being in front of it: whole bytes of
+    /// every type. The end of a part is the start of the next.
     fn cut(self, index: usize, total: u64, before: u64, len: usize) -> usize {
         let at = u128::from(total) * index as u128 / self.of.max(1) as u128;
         let at = at.saturating_sub(u128::from(before)).min(len as u128) as usize;
@@ -43,8 +43,8 @@ impl Part {
     }
 }
 
-/// The files of the checkpoint that a path stands for (an index, a folder, or a file), and what is to become of each. All
-/// of it is checked, and nothing written.
+/// The files of the checkpoint that a path stands for (an index, a folder, or a file), and what is to become of each.
+/// All of it is checked, and nothing written.
 ///
 /// # Errors
 /// As [`cast_file`](crate::cast_file), and where a file is no `.safetensors` file.
@@ -78,8 +78,8 @@ fn check_format(path: &Path) -> Result<(), FileError> {
     }
 }
 
-/// Makes the file that is to become `output`, with its header and its length, under a temporary name in the same folder,
-/// whatever is there.
+/// Makes the file that is to become `output`, with its header and its length, under a temporary name in the same
+/// folder, whatever is there.
 ///
 /// # Errors
 /// Where the input is not as it should be, or the file cannot be written.
@@ -141,8 +141,8 @@ pub fn name_whole(temporary: &Path, output: &Path) -> Result<(), FileError> {
     Ok(AtomicFile::resume(output, temporary)?.commit()?)
 }
 
-/// Copies the other files of a checkpoint's folder, as [`cast_file`](crate::cast_file) does, and returns how many; where the
-/// input is no folder there are none.
+/// Copies the other files of a checkpoint's folder, as [`cast_file`](crate::cast_file) does, and returns how many;
+/// where the input is no folder there are none.
 ///
 /// # Errors
 /// Where a file cannot be read or written.

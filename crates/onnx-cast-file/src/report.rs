@@ -1,6 +1,6 @@
-//! What casts to several types would do to the tensors of a file, or of memory, before any is done: each chunk is read once, and
-//! cast to every candidate type block by block, both sides in the nearest cache. Nothing is kept but counts, sums and
-//! histograms.
+//! What casts to several types would do to the tensors of a file, or of memory, before any is done: each chunk is read
+//! once, and cast to every candidate type block by block, both sides in the nearest cache. Nothing is kept but counts,
+//! sums and histograms.
 
 mod candidate;
 mod measure;
@@ -33,7 +33,8 @@ pub struct ReportRequest {
     pub include: Vec<Pattern>,
     /// Names of tensors to leave out.
     pub exclude: Vec<Pattern>,
-    /// The fewest elements of a tensor that is looked at; where that is not said, 256 in models and any number elsewhere.
+    /// The fewest elements of a tensor that is looked at; where that is not said, 256 in models and any number
+    /// elsewhere.
     pub min_size: Option<u64>,
     /// The opset and the operator's attributes.
     pub options: CastOptions,

@@ -8,9 +8,9 @@ use onnx_cast::{CastOptions, DataType};
 
 /// Where a model's elements go.
 ///
-/// Left alone, elements stay where they were: in the model, or in a file of external data, which is then one file beside
-/// the output, named as the output with `.data` behind it. A model that would be larger than a protobuf message may be
-/// (2 GiB) gets such a file by itself.
+/// Left alone, elements stay where they were: in the model, or in a file of external data, which is then one file
+/// beside the output, named as the output with `.data` behind it. A model that would be larger than a protobuf message
+/// may be (2 GiB) gets such a file by itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Storage {
     /// Put elements into this file, beside the model.
@@ -35,8 +35,8 @@ pub struct CastRequest {
     pub write: WriteOptions,
     /// Find out what would be done, and write nothing. Values are read only where they are to be counted.
     pub dry_run: bool,
-    /// Copy the other files of a checkpoint's folder, where the input is a folder: configuration, tokenizer, and so on, but
-    /// no other weights and no hidden files.
+    /// Copy the other files of a checkpoint's folder, where the input is a folder: configuration, tokenizer, and so on,
+    /// but no other weights and no hidden files.
     pub copy_others: bool,
     /// Leave files alone that hold already what would be written: their bytes are compared with what the cast gives.
     pub resume: bool,

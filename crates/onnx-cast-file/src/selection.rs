@@ -1,7 +1,7 @@
 //! Which tensors of a file are cast, and to which type: by name, size and element type.
 //!
-//! A pattern is a glob over the whole name (`*`, `?`, `[a-z]`, `{a,b}`; `*` also goes over points and slashes), or behind
-//! `re:` a regular expression that is searched for anywhere in the name.
+//! A pattern is a glob over the whole name (`*`, `?`, `[a-z]`, `{a,b}`; `*` also goes over points and slashes), or
+//! behind `re:` a regular expression that is searched for anywhere in the name.
 
 use crate::text::Short;
 use globset::{GlobBuilder, GlobMatcher};

@@ -9,7 +9,8 @@ use onnx_cast::DataType;
 pub struct Summary {
     /// The tensors, in the order of the output file.
     pub tensors: Vec<TensorSummary>,
-    /// Files that were there already, with the content that they were to get: see [`CastRequest::resume`](crate::CastRequest::resume).
+    /// Files that were there already, with the content that they were to get: see
+    /// [`CastRequest::resume`](crate::CastRequest::resume).
     pub already_there: usize,
     /// Other files of the checkpoint's folder that were copied, or would be.
     pub copied: usize,

@@ -1,5 +1,5 @@
-//! A model with its edits, as a message. What no edit touches is kept byte for byte; a message that is touched keeps its
-//! other fields, unknown ones too, in their order.
+//! A model with its edits, as a message. What no edit touches is kept byte for byte; a message that is touched keeps
+//! its other fields, unknown ones too, in their order.
 
 use crate::error::ModelError;
 use crate::external::{Files, is_external, tensor_name};

@@ -91,8 +91,8 @@ impl Model {
         self.opset
     }
 
-    /// The inputs, in the model's order. Before version 4 of the format an initializer had to be an input too; such a one
-    /// is a constant, and not among these.
+    /// The inputs, in the model's order. Before version 4 of the format an initializer had to be an input too; such a
+    /// one is a constant, and not among these.
     pub fn inputs(&self) -> &[ValueDecl] {
         &self.inputs
     }
@@ -102,8 +102,8 @@ impl Model {
         &self.outputs
     }
 
-    /// Evaluates the model; inputs are matched by name, outputs are in the model's order. An input that has an initializer
-    /// may be left out.
+    /// Evaluates the model; inputs are matched by name, outputs are in the model's order. An input that has an
+    /// initializer may be left out.
     ///
     /// # Errors
     /// Where an input is missing, unknown, or of another type or shape than declared, or an operator fails.

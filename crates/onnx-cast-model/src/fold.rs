@@ -1,9 +1,10 @@
-//! `fold`: Casts (CastLike, BitCast) of constants are computed, those that change nothing removed, and two in a row made one
-//! where no value can tell ([`DataType::is_same_via`]).
+//! `fold`: Casts (CastLike, BitCast) of constants are computed, those that change nothing removed, and two in a row
+//! made one where no value can tell ([`DataType::is_same_via`]).
 //!
-//! Nodes are visited in their order. Each decision moves the reads of values, so that what comes later sees what is left;
-//! only at the end are the moves written down as edits. Whatever cannot be decided stays as it is: a type that the model
-//! does not tell, a name that a graph within would understand otherwise, an attribute that stands for a function's.
+//! Nodes are visited in their order. Each decision moves the reads of values, so that what comes later sees what is
+//! left; only at the end are the moves written down as edits. Whatever cannot be decided stays as it is: a type that
+//! the model does not tell, a name that a graph within would understand otherwise, an attribute that stands for a
+//! function's.
 
 use crate::constant::Constant;
 use crate::emit::{Content, Edits, NewTensor, NodeEdit};
@@ -113,7 +114,8 @@ impl fmt::Display for FoldOutcome {
 /// outputs keep their names and types, nodes their order, and every output its bits.
 ///
 /// A constant that nothing reads any more is removed, and with it the input that it has to be before version 4 of the
-/// format ([`Model::inputs`](crate::Model::inputs) lists none of these). Types are taken from the model's own declarations.
+/// format ([`Model::inputs`](crate::Model::inputs) lists none of these). Types are taken from the model's own
+/// declarations.
 ///
 /// # Errors
 /// Where a file cannot be read or written, or the model is not valid.
@@ -165,8 +167,8 @@ enum KnownContent<'a> {
 /// The most elements of a body that are cast from or to strings, which stand in memory while they are.
 const MAX_STRINGS: usize = 1 << 20;
 
-/// The most Casts of a constant in a row that are computed, each from the one before. Without a limit, a file of Casts alone
-/// would take memory by the square of their number.
+/// The most Casts of a constant in a row that are computed, each from the one before. Without a limit, a file of Casts
+/// alone would take memory by the square of their number.
 const MAX_CHAIN: usize = 64;
 
 impl<'a> Known<'a> {
@@ -190,8 +192,8 @@ impl<'a> Known<'a> {
         }
     }
 
-    /// What a cast makes of it; `None` where it fails, as it then does when the model runs, or is too much. Strings count
-    /// against what is `left` for them.
+    /// What a cast makes of it; `None` where it fails, as it then does when the model runs, or is too much. Strings
+    /// count against what is `left` for them.
     fn then(&self, plan: &Plan, left: &mut usize) -> Option<Known<'a>> {
         if plan.source_type() == DataType::String || plan.target_type() == DataType::String {
             *left = left.checked_sub(self.len())?;
@@ -440,7 +442,8 @@ impl<'t, 'a> Fold<'t, 'a> {
         }
         let value = &self.flow.values[id];
         let Origin::Initializer(index, input) = value.origin else { return Ok(None) };
-        // An input may be given in place of the initializer, but in models from before version 4 every one has an input.
+        // An input may be given in place of the initializer, but in models from before version 4 every one has an
+        // input.
         if input.is_some() && self.document.ir_version >= 4 {
             return Ok(None);
         }
@@ -468,8 +471,8 @@ impl<'t, 'a> Fold<'t, 'a> {
         Ok(true)
     }
 
-    /// Whether a constant in place of a cast must be a node: functions have no initializers, in old models an initializer
-    /// is an input too, and an output that is an initializer is one that some runtimes do not expect.
+    /// Whether a constant in place of a cast must be a node: functions have no initializers, in old models an
+    /// initializer is an input too, and an output that is an initializer is one that some runtimes do not expect.
     fn needs_node(&self, casting: &Casting) -> bool {
         self.graph(casting).is_function || self.document.ir_version < 4 || self.flow.values[casting.output].outputs > 0
     }
@@ -595,7 +598,8 @@ impl<'t, 'a> Fold<'t, 'a> {
         true
     }
 
-    /// New names wherever a value is given or read by another than it has now, and no declarations of those that are gone.
+    /// New names wherever a value is given or read by another than it has now, and no declarations of those that are
+    /// gone.
     fn rename(&self, edits: &mut Edits<'a>) {
         for value in &self.flow.values {
             if let Origin::Node(step, place) = value.origin

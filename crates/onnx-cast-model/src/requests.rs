@@ -30,10 +30,10 @@ pub fn is_model(path: &Path) -> bool {
 
 /// Casts a file, as [`onnx_cast_file::cast_file`], or a model to a model.
 ///
-/// Of a model the selected constants are cast, in its graph, the graphs within it and its functions: initializers, and the
-/// values of Constant nodes. Each is stored in its target type under a new name, and a Cast gives the old name in the old
-/// type, so that nothing that reads it sees a difference except in its values. A constant of its target type, and one that
-/// such a Cast follows already, stays as it is, so casting twice gives the same bytes.
+/// Of a model the selected constants are cast, in its graph, the graphs within it and its functions: initializers, and
+/// the values of Constant nodes. Each is stored in its target type under a new name, and a Cast gives the old name in
+/// the old type, so that nothing that reads it sees a difference except in its values. A constant of its target type,
+/// and one that such a Cast follows already, stays as it is, so casting twice gives the same bytes.
 ///
 /// # Errors
 /// Where a file cannot be read or written, the input is not valid, or a tensor cannot be cast.

@@ -1,6 +1,7 @@
-//! A model, rewritten. It is read as a tree over its bytes (`tree.rs`), the work is a list of edits, and the output is a
-//! rope of stretches of the input, new bytes and elements that are cast while they are written (`rope.rs`, `emit.rs`). So
-//! a model of any size takes as much memory as its structure, and what no edit touches stays byte for byte.
+//! A model, rewritten. It is read as a tree over its bytes (`tree.rs`), the work is a list of edits, and the output is
+//! a rope of stretches of the input, new bytes and elements that are cast while they are written (`rope.rs`,
+//! `emit.rs`). So a model of any size takes as much memory as its structure, and what no edit touches stays byte for
+//! byte.
 
 use crate::emit::{self, Edits, Layout};
 use crate::error::{Error, ModelError};
@@ -116,8 +117,8 @@ struct Writer<'w> {
 }
 
 impl Writer<'_> {
-    /// A file with the results of tasks, complete and on the disk before it takes its place, so that little is left that
-    /// can fail in between.
+    /// A file with the results of tasks, complete and on the disk before it takes its place, so that little is left
+    /// that can fail in between.
     fn write(&self, path: &Path, tasks: &[Task<'_>]) -> Result<AtomicFile, Error> {
         let mut out = AtomicFile::create(path)?;
         self.run(tasks, &InPlace(out.file()), path)?;

@@ -1,5 +1,5 @@
-//! A model as a tree of graphs, for rewriting: every node, constant and declaration with the bytes it stands in. Names and
-//! elements are borrowed; nothing is resolved, and no operator is refused.
+//! A model as a tree of graphs, for rewriting: every node, constant and declaration with the bytes it stands in. Names
+//! and elements are borrowed; nothing is resolved, and no operator is refused.
 
 use crate::error::ModelError;
 use crate::messages::{attribute, function, graph, model, node, opset, sparse, value_info};

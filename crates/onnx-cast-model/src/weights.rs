@@ -1,4 +1,5 @@
-//! `cast` on a model: each selected constant becomes the target type, followed by one Cast back to the type that it had.
+//! `cast` on a model: each selected constant becomes the target type, followed by one Cast back to the type that it
+//! had.
 
 use crate::constant::Constant;
 use crate::emit::{Content, Edits, NewNode, NewTensor};
@@ -17,9 +18,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Casts the selected constants of a model, in its graph, the graphs within it and its functions: initializers, and the
-/// values of Constant nodes. Each is stored in its target type under a new name, and a Cast gives the old name in the old
-/// type, so that nothing that reads it sees a difference but in its values. A constant that is of its target type, or that
-/// such a Cast follows already, stays as it is: casting twice gives the same bytes.
+/// values of Constant nodes. Each is stored in its target type under a new name, and a Cast gives the old name in the
+/// old type, so that nothing that reads it sees a difference but in its values. A constant that is of its target type,
+/// or that such a Cast follows already, stays as it is: casting twice gives the same bytes.
 ///
 /// The summary has the constants in the order of the model.
 ///
@@ -233,7 +234,8 @@ impl<'a> Chosen<'a> {
         match place {
             Place::Initializer(index, input) => {
                 if let Some(input) = input {
-                    // From version 4 of the format on, an initializer needs no input, and one that has it may be replaced.
+                    // From version 4 of the format on, an initializer needs no input, and one that has it may be
+                    // replaced.
                     let kept = edits.ir_version.is_none_or(|version| version < 4);
                     edit.inputs.insert(input, kept.then(|| (name.clone(), to)));
                 }

@@ -86,7 +86,8 @@ fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
     [&[number << 3 | 2, bytes.len() as u8], bytes].concat()
 }
 
-/// The bytes of a model of this version of the format: `w`, an initializer and an input, is cast to float16, and `x` is.
+/// The bytes of a model of this version of the format: `w`, an initializer and an input, is cast to float16, and `x`
+/// is.
 fn of_version(ir_version: u8) -> Vec<u8> {
     let cast = |input: &[u8], output: &[u8]| {
         let to = [field(1, b"to"), vec![3 << 3, DataType::Float16.onnx() as u8]].concat();

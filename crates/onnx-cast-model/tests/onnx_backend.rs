@@ -1,6 +1,6 @@
 //! Do ONNX's own cases pass? Every Cast, CastLike and BitCast case of the onnx packages that `scripts/setup.py` exports
-//! to `.cache/onnx-cases/`: a model, its inputs and its outputs as files, read by this crate, run, and compared byte for
-//! byte. There are no exceptions, and NaN needs none either: its bits are ONNX's in every case.
+//! to `.cache/onnx-cases/`: a model, its inputs and its outputs as files, read by this crate, run, and compared byte
+//! for byte. There are no exceptions, and NaN needs none either: its bits are ONNX's in every case.
 
 use onnx_cast::{DataType, Operator};
 use onnx_cast_file::{NamedTensor, read_tensor};

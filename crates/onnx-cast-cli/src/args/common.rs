@@ -32,12 +32,13 @@ pub(crate) struct Common {
 pub(crate) struct FileArgs {
     /// The file to read and the file to write, which may be the same; with --out-dir, files to read
     ///
-    /// The extension tells the format: .pb (ONNX TensorProto), .npy, .npz, .safetensors, .bin and .raw (raw little-endian
-    /// elements; only .raw may begin as another format does), .onnx (a model). A checkpoint in several files is its index
-    /// (*.safetensors.index.json) or its folder. - is the standard input or output.
+    /// The extension tells the format: .pb (ONNX TensorProto), .npy, .npz, .safetensors, .bin and .raw (raw
+    /// little-endian elements; only .raw may begin as another format does), .onnx (a model). A checkpoint in several
+    /// files is its index (*.safetensors.index.json) or its folder. - is the standard input or output.
     #[arg(value_name = "FILE", required = true, help_heading = INPUT)]
     pub(crate) files: Vec<PathBuf>,
-    /// The type of raw bytes, or of an .npy file whose items do not tell it (V1, u1, u2); another file must hold this type
+    /// The type of raw bytes, or of an .npy file whose items do not tell it (V1, u1, u2); another file must hold this
+    /// type
     #[arg(long, value_name = "TYPE", value_parser = TypeParser, hide_possible_values = true, help_heading = INPUT)]
     pub(crate) from: Option<DataType>,
     /// The shape of raw bytes, as 2,3; --from gives their type
@@ -79,7 +80,8 @@ pub(crate) struct SelectionArgs {
 /// How files are written.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct JobArgs {
-    /// Print what would become of each tensor, and write nothing; values are read where --losses or --fail-on counts them
+    /// Print what would become of each tensor, and write nothing; values are read where --losses or --fail-on counts
+    /// them
     #[arg(long, help_heading = HOW)]
     pub(crate) dry_run: bool,
     /// Go on with a run that was interrupted: files that hold already what they should are left alone

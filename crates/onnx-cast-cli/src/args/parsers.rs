@@ -1,5 +1,5 @@
-//! Values of arguments. A parser of names takes all that `FromStr` takes, offers the names to completions, and suggests the
-//! nearest where it takes none.
+//! Values of arguments. A parser of names takes all that `FromStr` takes, offers the names to completions, and suggests
+//! the nearest where it takes none.
 
 use clap::builder::{PossibleValue, TypedValueParser};
 use onnx_cast::{DataType, RoundMode};

@@ -14,8 +14,8 @@ const ROUNDS: usize = 9;
 const STRETCH: Duration = Duration::from_micros(500);
 
 /// A pair that moves this much is measured in memory: before each stretch the caches are filled with something else.
-/// Otherwise a cast that writes past the caches would leave memcpy's buffers in them, and be compared with a copy within
-/// the last cache, and the smaller pairs would be measured there themselves.
+/// Otherwise a cast that writes past the caches would leave memcpy's buffers in them, and be compared with a copy
+/// within the last cache, and the smaller pairs would be measured there themselves.
 const IN_MEMORY: usize = 4 << 20;
 
 /// What the caches are filled with, at least.

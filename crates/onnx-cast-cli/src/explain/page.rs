@@ -1,5 +1,5 @@
-//! An explanation as a page: the bits with their fields coloured, the number line between the neighbours, and the rule that
-//! decided; or one value in every type, each of which opens.
+//! An explanation as a page: the bits with their fields coloured, the number line between the neighbours, and the rule
+//! that decided; or one value in every type, each of which opens.
 
 use super::draw::{in_every_type, part};
 use super::fields::{Field, fields};

@@ -106,8 +106,8 @@ total: 2 tensors (8 elements) cast, 2 tensors (4 elements) kept, 56 B -> 40 B
     assert_eq!(folder.names(), ["in.safetensors", "x.pb"]);
 }
 
-/// A checkpoint of three files in a folder, as other tools write it: an index of its own spacing, with fields that are not
-/// known here.
+/// A checkpoint of three files in a folder, as other tools write it: an index of its own spacing, with fields that are
+/// not known here.
 pub(crate) fn shards(folder: &Folder, name: &str) -> String {
     std::fs::create_dir(folder.path(name)).expect("a folder");
     let metadata = [("format".to_owned(), "pt".to_owned())];

@@ -58,7 +58,8 @@ fn killed_or_interrupted() {
     assert!(killed > 0, "it is never so fast");
 }
 
-/// Casts with a file that may not grow beyond some blocks of 512 bytes or of 1 KiB, which to the command is a full disk.
+/// Casts with a file that may not grow beyond some blocks of 512 bytes or of 1 KiB, which to the command is a full
+/// disk.
 fn limited(folder: &Folder, blocks: u32, files: &str) -> Output {
     let line = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" cast {files} --to float16");
     let mut shell = Command::new("sh");
@@ -113,8 +114,8 @@ fn in_memory(folder: &Folder, limit: u64, arguments: &str) -> Output {
     shell.env_remove("RUST_BACKTRACE").output().expect("a shell")
 }
 
-/// From where the command cannot be loaded to where it has all that it wants: never a panic, and never half an output. Where
-/// there was no memory for a thread it once panicked.
+/// From where the command cannot be loaded to where it has all that it wants: never a panic, and never half an output.
+/// Where there was no memory for a thread it once panicked.
 #[test]
 fn little_memory() {
     let folder = Folder::new();

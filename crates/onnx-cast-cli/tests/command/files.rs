@@ -1,5 +1,5 @@
-//! `cast`, `bitcast` and `run` on files: what they write, and what bad input gets: an error, exit code 2, the output as it
-//! was, and no stray file.
+//! `cast`, `bitcast` and `run` on files: what they write, and what bad input gets: an error, exit code 2, the output as
+//! it was, and no stray file.
 
 use crate::common::{command, done, refused, stderr};
 use onnx_cast::{DataType, Strings, Tensor};

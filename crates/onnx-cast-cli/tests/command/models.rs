@@ -273,8 +273,8 @@ fn value(tensor: Message) -> Message {
     Message::new().bytes(1, "value").message(5, tensor).int(20, 4)
 }
 
-/// A model with constants in every place: an initializer in another file, one in `float_data`, strings, Constant nodes, in
-/// branches of an If without a name, in a function. `v` is the value of the one in `float_data`.
+/// A model with constants in every place: an initializer in another file, one in `float_data`, strings, Constant nodes,
+/// in branches of an If without a name, in a function. `v` is the value of the one in `float_data`.
 fn everywhere(v: f32) -> Vec<u8> {
     let entry = |key: &str, value: &str| Message::new().bytes(1, key).bytes(2, value);
     let external = typed(&[2, 2], FLOAT)

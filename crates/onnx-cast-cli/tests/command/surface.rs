@@ -1,5 +1,5 @@
-//! What people expect of any command: JSON, quiet and verbose, several inputs, files that are kept, colours, a manual, and a
-//! hint where a word is nearly right.
+//! What people expect of any command: JSON, quiet and verbose, several inputs, files that are kept, colours, a manual,
+//! and a hint where a word is nearly right.
 
 use crate::checkpoints::shards;
 use crate::common::{command, done, refused, run, stderr, stdout};

@@ -1,4 +1,5 @@
-//! What is drawn while the command works: a bar on a terminal, gone before anything else is said, and nothing elsewhere.
+//! What is drawn while the command works: a bar on a terminal, gone before anything else is said, and nothing
+//! elsewhere.
 #![cfg(target_os = "linux")]
 
 use crate::common::{done, stderr};
@@ -98,7 +99,8 @@ fn no_bar_is_left_above_an_error() {
     assert_eq!(said, "onnx-cast: nan.npy: nan in 1 value cast to float16 (nothing is written)\r\n", "{text:?}");
 }
 
-/// Whether this process ignores a signal, as a shell has what it runs in its background ignore Ctrl-C: then so does the command.
+/// Whether this process ignores a signal, as a shell has what it runs in its background ignore Ctrl-C: then so does the
+/// command.
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").expect("/proc");
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).expect("its signals");

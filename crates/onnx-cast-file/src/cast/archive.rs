@@ -1,8 +1,8 @@
 //! An archive of arrays as the output of a cast.
 //!
-//! The zip crate's `ZipWriter` ends its archive when it is dropped, too, whatever happened before, and prints on the standard
-//! error where it cannot. So it never learns of a write that fails: [`Silent`], below it, keeps the first error, and takes
-//! what comes after for written; [`Watchful`], above it, ends the work where there is such an error.
+//! The zip crate's `ZipWriter` ends its archive when it is dropped, too, whatever happened before, and prints on the
+//! standard error where it cannot. So it never learns of a write that fails: [`Silent`], below it, keeps the first
+//! error, and takes what comes after for written; [`Watchful`], above it, ends the work where there is such an error.
 
 use super::Job;
 use crate::error::FileError;
@@ -198,8 +198,8 @@ mod tests {
         }
     }
 
-    /// Writes an archive of which a call fails; returns the calls, the archive, whether who writes members was told, and what
-    /// was wrong.
+    /// Writes an archive of which a call fails; returns the calls, the archive, whether who writes members was told,
+    /// and what was wrong.
     fn written(nth: usize) -> (usize, Vec<u8>, bool, Option<String>) {
         let mut out = Fails { memory: Cursor::default(), calls: 0, nth };
         let failure = Failure::default();

@@ -1,10 +1,12 @@
-//! What becomes of values, counted on both sides widened to float, or to double: a loop over bits as integers, with sums and
-//! maxima of integers alone, which the compiler makes vectors of. (Of floats it does not: their order of operations counts.)
-//! No comparison of floats either, so that a float environment that takes subnormals for zero changes no count. The loop is
-//! compiled for several instruction sets, of which `dispatch` takes the one that the processor has.
+//! What becomes of values, counted on both sides widened to float, or to double: a loop over bits as integers, with
+//! sums and maxima of integers alone, which the compiler makes vectors of. (Of floats it does not: their order of
+//! operations counts.) No comparison of floats either, so that a float environment that takes subnormals for zero
+//! changes no count. The loop is compiled for several instruction sets, of which `dispatch` takes the one that the
+//! processor has.
 //!
 //! The largest errors are found as the bits of non-negative floats, which have their order. Where those of a block are
-//! beyond the largest so far, it is gone through again for the values that have them, whose errors are then computed exactly.
+//! beyond the largest so far, it is gone through again for the values that have them, whose errors are then computed
+//! exactly.
 
 use super::Counts;
 use fearless_simd::{Level, dispatch};
@@ -24,8 +26,8 @@ pub(super) struct Limits {
     pub(super) source_min_normal: f64,
 }
 
-/// How far the values of a block are from their results: the distance, and the distance divided by the value. Zero where one
-/// of the two is not finite, and the latter where the value is zero.
+/// How far the values of a block are from their results: the distance, and the distance divided by the value. Zero
+/// where one of the two is not finite, and the latter where the value is zero.
 #[derive(Debug, Default)]
 pub(crate) struct Apart<T> {
     pub(crate) errors: Vec<T>,

@@ -1,5 +1,5 @@
-//! Texts beside the numbers that a cast made of them. They are compared exactly, digit by digit: a text may lie beyond a
-//! limit, or beside a number, by less than a double can tell.
+//! Texts beside the numbers that a cast made of them. They are compared exactly, digit by digit: a text may lie beyond
+//! a limit, or beside a number, by less than a double can tell.
 
 use super::{Counter, Counts, Means};
 use onnx_cast::{Cast, CastError, CastOptions, Data, DataType, StringsView, TensorView};

@@ -21,8 +21,8 @@ const PIECE: usize = 1 << 15;
 const LANES: usize = 8;
 
 impl Counts {
-    /// What a cast does to the values of a tensor, in one pass over it. Texts count as the exact numbers that they are; to
-    /// string nothing is lost.
+    /// What a cast does to the values of a tensor, in one pass over it. Texts count as the exact numbers that they are;
+    /// to string nothing is lost.
     ///
     /// # Errors
     /// Where the plan is for another type, a text is no number, or there is no memory.

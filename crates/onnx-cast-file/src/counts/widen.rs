@@ -3,7 +3,8 @@
 use onnx_cast::{Cast, CastError, CastOptions, DataType, OpError, Plan, TensorView};
 use std::ops::Range;
 
-/// Elements that are looked at together: they stay in the nearest cache. A multiple of 8, so that blocks are whole bytes.
+/// Elements that are looked at together: they stay in the nearest cache. A multiple of 8, so that blocks are whole
+/// bytes.
 pub(crate) const BLOCK: usize = 2048;
 
 /// From a type to one that holds its values.

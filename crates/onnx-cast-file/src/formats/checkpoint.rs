@@ -1,6 +1,6 @@
-//! Checkpoints in several `.safetensors` files: an index (`model.safetensors.index.json`) names the tensors and the file
-//! of each. The files are cast one by one under their own names, and the index is written last, with nothing of it changed
-//! but the total size.
+//! Checkpoints in several `.safetensors` files: an index (`model.safetensors.index.json`) names the tensors and the
+//! file of each. The files are cast one by one under their own names, and the index is written last, with nothing of it
+//! changed but the total size.
 
 use crate::formats::error::FormatError;
 use crate::formats::input::Input;

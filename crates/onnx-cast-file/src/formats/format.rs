@@ -74,7 +74,8 @@ pub(crate) fn foreign(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
     if let Some((_, what, todo)) = known.into_iter().find(|(magic, ..)| fits(magic)) {
         return Some((what, todo));
     }
-    // The protocol, then a frame, or one of the opcodes that a pickle of an object, a number or a container begins with.
+    // The protocol, then a frame, or one of the opcodes that a pickle of an object, a number or a container begins
+    // with.
     if let [0x80, 2..=5, 0x95 | b'}' | b']' | b'(' | b')' | b'c' | b'X' | b'\x8a' | b'\x8c' | b'K' | b'N', ..] = bytes {
         return Some(("a pickle, as older versions of torch.save write", SAVE));
     }

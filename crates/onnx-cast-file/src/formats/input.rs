@@ -1,5 +1,6 @@
 //! A file of tensors, opened: what its header says, and where the elements stand. They are left in the file, but for
-//! those that only come out of it as a whole: strings, Fortran order, the fields of a TensorProto other than `raw_data`.
+//! those that only come out of it as a whole: strings, Fortran order, the fields of a TensorProto other than
+//! `raw_data`.
 
 use crate::formats::error::FormatError;
 use crate::formats::format::{Format, UNSEEN, foreign};

@@ -14,9 +14,9 @@
 //! which `np.load` then refuses, so `<V1` is written here, and both are read. With the option `plain` these types are
 //! written as `<u2` and `|u1`.
 //!
-//! On reading, `V2` is bfloat16 and `f1` float8e5m2, the only types that they stand for. `V1` stands for twelve, so that
-//! the caller must tell which, as for the plain unsigned integers. `S` and `U` are strings; trailing NULs are padding.
-//! Structured types, objects (pickles), dates and long doubles are refused.
+//! On reading, `V2` is bfloat16 and `f1` float8e5m2, the only types that they stand for. `V1` stands for twelve, so
+//! that the caller must tell which, as for the plain unsigned integers. `S` and `U` are strings; trailing NULs are
+//! padding. Structured types, objects (pickles), dates and long doubles are refused.
 
 use crate::formats::source::{Items, NamedTensor, Source, SourceData};
 use crate::io::memory::zeros;
@@ -150,7 +150,8 @@ pub(crate) fn parse(bytes: &[u8], as_type: Option<DataType>) -> Result<Source<'_
 /// Bytes that [`header_place`] needs: magic, version, and the longest length.
 pub(crate) const PREFIX: usize = 12;
 
-/// Where the header's text stands, by the first [`PREFIX`] bytes of a file or all that there are. The elements follow it.
+/// Where the header's text stands, by the first [`PREFIX`] bytes of a file or all that there are. The elements follow
+/// it.
 pub(crate) fn header_place(bytes: &[u8]) -> Result<Range<usize>, NpyError> {
     let rest = bytes.strip_prefix(MAGIC).ok_or(NpyError::Magic)?;
     let (&[major, minor], rest) = rest.split_first_chunk().ok_or(NpyError::Truncated)?;

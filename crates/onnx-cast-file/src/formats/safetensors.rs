@@ -1,8 +1,8 @@
 //! `.safetensors`: named tensors behind a JSON header that gives each one's type, shape and place.
 //!
 //! The header is read here and not by the safetensors crate, which keeps neither the order of the metadata nor tells
-//! which tensor is wrong. Whatever that crate refuses is refused here, which a test holds; so are names that stand twice,
-//! of which it takes one. Types have the
+//! which tensor is wrong. Whatever that crate refuses is refused here, which a test holds; so are names that stand
+//! twice, of which it takes one. Types have the
 //! format's names: [`type_name`]. A tensor of a type narrower than a byte must fill whole bytes.
 
 use crate::formats::limits::{MAX_HEADER, METADATA};

@@ -1,5 +1,5 @@
-//! What the values of a tensor are like, found in one pass over floats, or doubles where these do not hold them: in loops
-//! over bits as integers, which the compiler makes vectors of, and in sums by eight.
+//! What the values of a tensor are like, found in one pass over floats, or doubles where these do not hold them: in
+//! loops over bits as integers, which the compiler makes vectors of, and in sums by eight.
 
 use super::send;
 use crate::counts::widen::{BLOCK, Widening, hub};

@@ -201,8 +201,8 @@ fn names() -> MutexGuard<'static, Vec<PathBuf>> {
     NAMES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// For a process that a signal is about to end: removes the temporary files of all outputs that are not complete, and calls
-/// `end`. Until that returns, which it need not, no output appears and no temporary file is made.
+/// For a process that a signal is about to end: removes the temporary files of all outputs that are not complete, and
+/// calls `end`. Until that returns, which it need not, no output appears and no temporary file is made.
 pub fn end_without_traces(end: impl FnOnce()) {
     let names = names();
     // What cannot be removed stays; there is nobody left to tell.

@@ -12,8 +12,8 @@ pub fn room_for(bytes: usize) -> io::Result<()> {
     there.map_err(|_| io::ErrorKind::OutOfMemory.into())
 }
 
-/// Whether there is room for another thread: for its stack, and for the one on which it takes signals. Without the second the
-/// standard library ends the process as the thread begins.
+/// Whether there is room for another thread: for its stack, and for the one on which it takes signals. Without the
+/// second the standard library ends the process as the thread begins.
 ///
 /// # Errors
 /// [`OutOfMemory`](io::ErrorKind::OutOfMemory) where there is not.

@@ -15,8 +15,9 @@ pub struct Candidate {
     pub bytes: u64,
     /// What would become of the values.
     pub counts: Counts,
-    /// The mean relative error of the values of each power of two, beside [`TensorReport::magnitudes`](super::TensorReport::magnitudes). Here a value that
-    /// becomes infinite or NaN has an error of 1.
+    /// The mean relative error of the values of each power of two, beside
+    /// [`TensorReport::magnitudes`](super::TensorReport::magnitudes). Here a value that becomes infinite or NaN has an
+    /// error of 1.
     pub error_by_power: Vec<f64>,
     pub(super) sums: Sums,
 }
@@ -32,8 +33,9 @@ impl Candidate {
         mean_relative_error(&self.sums)
     }
 
-    /// The ratio of signal to noise in dB: ten times the decimal logarithm of the sum of the squares of the values, divided
-    /// by that of the errors, where both are finite. `None` without an error, and where squares leave the range of doubles.
+    /// The ratio of signal to noise in dB: ten times the decimal logarithm of the sum of the squares of the values,
+    /// divided by that of the errors, where both are finite. `None` without an error, and where squares leave the range
+    /// of doubles.
     pub fn snr(&self) -> Option<f64> {
         snr(&self.sums)
     }

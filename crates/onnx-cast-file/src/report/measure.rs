@@ -1,19 +1,21 @@
-//! The numbers behind a report, over blocks of values and what became of them: the power of two of each magnitude, and sums
-//! of errors. Errors are computed in the type that both sides are compared in, and summed as doubles in lanes, always the same
-//! number of them: the loops are compiled for several instruction sets, and give the same bits with each.
+//! The numbers behind a report, over blocks of values and what became of them: the power of two of each magnitude, and
+//! sums of errors. Errors are computed in the type that both sides are compared in, and summed as doubles in lanes,
+//! always the same number of them: the loops are compiled for several instruction sets, and give the same bits with
+//! each.
 
 use crate::counts::{Apart, Compared};
 use fearless_simd::{Level, dispatch};
 
-/// Values that are summed side by side. With fewer, the compiler unrolls a step before it looks for vectors, and finds none.
+/// Values that are summed side by side. With fewer, the compiler unrolls a step before it looks for vectors, and finds
+/// none.
 const LANES: usize = 32;
 
-/// Cells that the values of a place go to in turn: those beside one another often have the same power of two, and an addition
-/// in memory waits for the last to the same cell.
+/// Cells that the values of a place go to in turn: those beside one another often have the same power of two, and an
+/// addition in memory waits for the last to the same cell.
 const CELLS: usize = 8;
 
-/// The sum of the relative errors of values, and how many values there are: two doubles, which one instruction adds to. (Counts
-/// are exact to 2^53.)
+/// The sum of the relative errors of values, and how many values there are: two doubles, which one instruction adds to.
+/// (Counts are exact to 2^53.)
 type Cell = [f64; 2];
 
 /// The powers of two that magnitudes of a type can have. The places behind them count zeros, infinities and NaN.
@@ -90,8 +92,8 @@ impl Errors {
         Errors { scale, sums: Sums::default(), cells: vec![[Cell::default(); CELLS]; places], lost: vec![0; places] }
     }
 
-    /// Takes a block. `lost` is asked where a finite value has no error: it tells of each value whether that is so, and the
-    /// signal of the others.
+    /// Takes a block. `lost` is asked where a finite value has no error: it tells of each value whether that is so, and
+    /// the signal of the others.
     pub(super) fn see<T: Copy + Into<f64>>(
         &mut self,
         level: Level,
@@ -225,8 +227,8 @@ macro_rules! measure {
                 values.signal = dispatch!(level, _simd => signal(source, source));
             }
 
-            /// Where normal values are counted, and those that have no power; the bits of the smallest and of the largest
-            /// finite magnitude other than zero; how many are finite.
+            /// Where normal values are counted, and those that have no power; the bits of the smallest and of the
+            /// largest finite magnitude other than zero; how many are finite.
             #[inline(always)]
             fn places(source: &[Value], places: &mut [u16]) -> ($signed, $signed, $signed) {
                 let [zero, infinite, nan] = SCALE.special();

@@ -1,5 +1,5 @@
-//! A part of a tensor's values, measured: cast to each candidate block by block, and what was found, to which the next part
-//! is added.
+//! A part of a tensor's values, measured: cast to each candidate block by block, and what was found, to which the next
+//! part is added.
 
 use super::Magnitudes;
 use super::measure::{Errors, Scale, Sums, Values, doubles, floats};

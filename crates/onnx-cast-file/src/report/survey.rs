@@ -1,5 +1,5 @@
-//! The tensors that are looked at: a sink for the chunks of a flow, which takes each chunk's part of what there is to say and
-//! adds the parts of a tensor in order, so that no sum depends on which thread was faster.
+//! The tensors that are looked at: a sink for the chunks of a flow, which takes each chunk's part of what there is to
+//! say and adds the parts of a tensor in order, so that no sum depends on which thread was faster.
 
 use super::part::{Done, Measure, Part};
 use super::{Candidate, ReportRequest, TensorReport};

@@ -10,11 +10,12 @@ use std::fmt;
 pub enum Grade {
     /// Every value is kept.
     Exact,
-    /// Nothing overflows or is saturated, no more than [`Grade::FINE_ZERO`] of the values become zero, and the signal is
-    /// [`Grade::FINE_SNR`] dB or more above the noise.
+    /// Nothing overflows or is saturated, no more than [`Grade::FINE_ZERO`] of the values become zero, and the signal
+    /// is [`Grade::FINE_SNR`] dB or more above the noise.
     Fine,
-    /// No more than [`Grade::CARE_OVERFLOW`] of the values overflow or are saturated, no more than [`Grade::CARE_ZERO`] become
-    /// zero, the signal is [`Grade::CARE_SNR`] dB or more above the noise, and there is no NaN that the type cannot hold.
+    /// No more than [`Grade::CARE_OVERFLOW`] of the values overflow or are saturated, no more than [`Grade::CARE_ZERO`]
+    /// become zero, the signal is [`Grade::CARE_SNR`] dB or more above the noise, and there is no NaN that the type
+    /// cannot hold.
     Care,
     /// None of these.
     Poor,

@@ -1,5 +1,5 @@
-//! A model that can be evaluated, from its tree: the nodes resolved to operators, so that an operator that cannot run is
-//! reported before any runs.
+//! A model that can be evaluated, from its tree: the nodes resolved to operators, so that an operator that cannot run
+//! is reported before any runs.
 
 use super::{Model, Node, Operation, ValueDecl};
 use crate::constant::ConstantValue;

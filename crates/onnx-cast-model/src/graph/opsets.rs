@@ -70,8 +70,8 @@ fn versions(op_type: &str) -> Option<Vec<(i64, bool)>> {
     line.split(' ').map(version).collect()
 }
 
-/// Whether a Cast follows the same rules at both opsets, by the library's word: most of its versions differ only in what
-/// they take.
+/// Whether a Cast follows the same rules at both opsets, by the library's word: most of its versions differ only in
+/// what they take.
 fn casts_alike(node: &Node<'_>, from: i64, to: i64) -> Result<bool, ModelError> {
     let attributes = node.lend();
     let (old, new) = (Cast::from_node(from, &attributes), Cast::from_node(to, &attributes));

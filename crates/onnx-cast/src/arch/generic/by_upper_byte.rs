@@ -24,7 +24,8 @@ const NAN: u8 = 0xff;
 pub(crate) const fn entries<L: Lanes, S: Element, D: Element>() -> Option<usize> {
     let Some([from, to]) = formats::<S, D>() else { return None };
     let Window { entries, shift, .. } = Window::new::<L>(from, to);
-    // Where look-ups among more than 16 entries take long, two of them are worth it, but not a third for a second limit.
+    // Where look-ups among more than 16 entries take long, two of them are worth it, but not a third for a second
+    // limit.
     let has_one_limit = shift + from.significand_bits >= to.significand_bits + 8;
     let most = if has_one_limit { 64 } else { 16 };
     if entries <= if L::WIDE_LOOK_UP { 128 } else { most } { Some(entries) } else { None }
@@ -130,7 +131,8 @@ impl Tables {
             tables.has_two_limits |= step == 1 && limit < 0xff;
             i += 1;
         }
-        // Here are the numbers beyond, one above them infinity, and then NaN. Where magnitudes stay, there are no numbers.
+        // Here are the numbers beyond, one above them infinity, and then NaN. Where magnitudes stay, there are no
+        // numbers.
         tables.codes[last] = if is_infinity_apart { BEYOND } else { INFINITE };
         tables.limits[0][last] = if window.stays || is_infinity_apart { 0 } else { 1 << window.shift };
         tables.limits[1][last] = if is_infinity_apart { 1 << window.shift } else { u8::MAX };
