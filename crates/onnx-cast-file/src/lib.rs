@@ -1,11 +1,11 @@
-//! Files of tensors and ONNX models, around the `onnx-cast` library, which does all the arithmetic.
+//! Files of tensors around the `onnx-cast` library, which does all the arithmetic. Models are in `onnx-cast-model`.
 //!
 //! - [`cast_file`] and [`bit_cast_file`] go from file to file: `.pb` (TensorProto), `.npy`, `.safetensors`, in any
 //!   combination that one tensor allows, in constant memory: the input is read and the output is written in chunks, to
 //!   a temporary file that replaces the target when it is complete: see [`AtomicFile`].
 //! - [`read_tensor`] and [`write_tensor`] hold one tensor in memory; [`pb`], [`npy`] and [`safetensors`] do the same
 //!   from and to bytes.
-//! - [`Model`] evaluates an ONNX model of Cast, CastLike, BitCast, Constant and Identity nodes.
+//! - [`inspect`], [`diff`] and [`report`] look at files, and [`pipeline`] moves the elements of all of these.
 //!
 //! No input makes any of this panic, and nothing is allocated because a file claims it: sizes are multiplied with
 //! checks and held against the bytes that are there first.

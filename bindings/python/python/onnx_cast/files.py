@@ -128,6 +128,5 @@ def info(path: Path, *, dtype: Any = None) -> list[TensorInfo]:
 
 def fold(src: Path, dst: Path, *, progress: Callable[[int, int], object] | None = None) -> Folded:
     """Computes the Casts of a model's constants, removes those that change nothing, and joins two in a row where no
-    value can tell. Every output of the model keeps its bits. ``progress`` is as in :func:`cast_file`, of the bytes that
-    are written."""
+    value can tell. Every output of the model keeps its bits. ``progress`` is as in :func:`cast_file`."""
     return Folded(*_native.fold(src, dst, progress))
