@@ -49,7 +49,7 @@ class Rust:
             addresses = place.source.address, place.target.address
             return self.function(source.number, target.number, self.threads, *addresses, elements, repeat)
 
-        # Whether it has the pair is told by trying it, on little.
+        # A small trial shows whether the library has the pair.
         few = min(elements, 64)
         addresses = place.source.address, place.target.address
         has = self.function(source.number, target.number, self.threads, *addresses, few, 1) >= 0

@@ -160,7 +160,7 @@ class Measurement:
         slow = contestants["ours"].warm_time * FAR
         order = [one for one in contestants.values() if not one.settle(slow)]
         for _ in range(ROUNDS):
-            # Whoever is first is another in each round.
+            # Each round starts with another library.
             order.append(order.pop(0))
             for one in order:
                 if evicts:

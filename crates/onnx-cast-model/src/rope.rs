@@ -8,6 +8,7 @@ use onnx_cast_file::formats::pb;
 use onnx_cast_file::formats::protobuf::wire;
 use onnx_cast_file::formats::source::{Items, SourceData};
 use onnx_cast_file::io::InputFile;
+use onnx_cast_file::io::memory::zeros;
 use onnx_cast_file::pipeline::{self, Chain, Decode, InMemory, Task, Transform};
 use std::io;
 use std::ops::{ControlFlow, Range};
@@ -125,7 +126,7 @@ impl<'a> Elements<'a> {
 
     /// All elements in memory; `None` where they cannot be read or cast.
     pub(crate) fn read(&self) -> Option<Vec<u8>> {
-        let memory = InMemory(Mutex::new(vec![0; usize::try_from(self.byte_len()?).ok()?]));
+        let memory = InMemory(Mutex::new(zeros(usize::try_from(self.byte_len()?).ok()?)?));
         let task = self.task_of(pipeline::Elements::Memory, 0);
         pipeline::run(&[task], Some(1), &memory, &|_| ControlFlow::Continue(())).ok()?;
         Some(memory.0.into_inner().unwrap_or_else(PoisonError::into_inner))

@@ -20,7 +20,7 @@ pub(crate) fn some_type(data: &[u8]) -> DataType {
     DataType::ALL[sum % DataType::ALL.len()]
 }
 
-/// Holds what was read from memory against what was read from a file with the same bytes. Where both refuse, they give
+/// Compares what was read from memory with what was read from a file of the same bytes. Where both refuse, they give
 /// the same reason, but that the file's names the path first.
 #[track_caller]
 fn assert_same(memory: &Result<NamedTensor, impl Error>, file: &Result<NamedTensor, FormatError>) {

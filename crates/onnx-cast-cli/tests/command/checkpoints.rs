@@ -459,7 +459,7 @@ fn other_files_of_a_folder() {
     assert_eq!((failed.status.code(), folder.path("lost").exists()), (Some(1), false), "{}", stderr(&failed));
 }
 
-/// What is no raw bytes by its beginning is refused by name, whatever its length.
+/// A file that begins as another format is refused by the name of that format, whatever its length.
 #[test]
 fn foreign_files_are_no_raw_bytes() {
     let folder = Folder::new();

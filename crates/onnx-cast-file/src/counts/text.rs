@@ -117,7 +117,7 @@ fn distance(magnitude: &Decimal, number: f64, result: f64, exact: impl FnOnce() 
     magnitude.distance(&exact())
 }
 
-/// Counts texts and what became of them; neither side of a text that is no number has an error.
+/// Counts texts and their results. NaN and infinities have no error.
 fn count(texts: StringsView<'_>, result: &TensorView<'_>) -> Result<(Counts, Means), CastError> {
     let (to, options) = (result.data_type(), CastOptions::new().threads(1));
     let float = to.float_format().is_some();

@@ -56,7 +56,7 @@ pub enum FormatError {
         /// The file.
         path: PathBuf,
     },
-    /// A file that is no raw bytes by its beginning.
+    /// Raw bytes that begin as another format.
     #[error("{}: {what}, not raw bytes ({todo})", path.display())]
     NotRaw {
         /// The file.

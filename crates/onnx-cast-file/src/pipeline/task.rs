@@ -52,9 +52,6 @@ pub trait Decode: Sync {
 
 /// What becomes of elements on their way from input to output. Neither type is string.
 pub trait Transform: Sync {
-    /// The type of the input.
-    fn source_type(&self) -> DataType;
-
     /// The type of the results.
     fn target_type(&self) -> DataType;
 
@@ -64,10 +61,6 @@ pub trait Transform: Sync {
 }
 
 impl Transform for Plan {
-    fn source_type(&self) -> DataType {
-        Plan::source_type(self)
-    }
-
     fn target_type(&self) -> DataType {
         Plan::target_type(self)
     }
@@ -82,10 +75,6 @@ impl Transform for Plan {
 pub struct Chain(pub Vec<Plan>);
 
 impl Transform for Chain {
-    fn source_type(&self) -> DataType {
-        self.0.first().map_or(DataType::Float, Plan::source_type)
-    }
-
     fn target_type(&self) -> DataType {
         self.0.last().map_or(DataType::Float, Plan::target_type)
     }
@@ -175,7 +164,7 @@ impl<'a> Task<'a> {
         let part =
             |bytes: &'_ [u8]| -> Option<Range<usize>> { bytes.get(start..start + len).map(|_| start..start + len) };
         let mut elements = match self.elements {
-            Elements::Memory(bytes) => &bytes[part(bytes).unwrap_or_default()],
+            Elements::Memory(bytes) => &bytes[self.fit(part(bytes))?],
             Elements::Decoded(_) => {
                 let bytes = chunk.decoded.as_deref().map(Vec::as_slice).unwrap_or_default();
                 &bytes[self.fit(part(bytes))?]
