@@ -55,6 +55,7 @@ stage "format of the peers' crate" cargo fmt --manifest-path bench/peers/Cargo.t
 stage "format of the fuzzer's crate" cargo fmt --manifest-path fuzz/Cargo.toml --check
 stage "lints" cargo clippy --workspace --all-targets --locked -- -D warnings
 stage "build" cargo build --workspace --release --locked
+stage "build, not optimised" cargo build -p onnx-cast --locked --config profile.dev.package.onnx-cast.opt-level=0
 stage "tests" cargo test --workspace --locked --no-fail-fast
 stage "documentation" env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
 stage "the oracle against other packages" "$python" crates/testkit/python/check_oracle.py

@@ -1,13 +1,13 @@
 //! The backends, best first, and the choice among them. Adding one is one file and one line here.
 
-#[cfg(target_arch = "aarch64")]
+#[cfg(simd = "aarch64")]
 mod aarch64;
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64", all(target_arch = "wasm32", target_feature = "simd128")))]
+#[cfg(simd)]
 mod generic;
 mod portable;
-#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+#[cfg(simd = "wasm32")]
 mod wasm32;
-#[cfg(target_arch = "x86_64")]
+#[cfg(simd = "x86_64")]
 mod x86_64;
 
 use crate::error::shorten;
@@ -22,13 +22,13 @@ struct Row {
 }
 
 static BACKENDS: &[Row] = &[
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(simd = "x86_64")]
     Row { name: "avx512", is_available: x86_64::avx512::is_available, table: &x86_64::avx512::TABLE },
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(simd = "x86_64")]
     Row { name: "avx2", is_available: x86_64::avx2::is_available, table: &x86_64::avx2::TABLE },
-    #[cfg(target_arch = "aarch64")]
+    #[cfg(simd = "aarch64")]
     Row { name: "neon", is_available: aarch64::neon::is_available, table: &aarch64::neon::TABLE },
-    #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+    #[cfg(simd = "wasm32")]
     Row { name: "simd128", is_available: wasm32::simd128::is_available, table: &wasm32::simd128::TABLE },
     Row { name: "portable", is_available: || true, table: &portable::TABLE },
 ];

@@ -28,11 +28,7 @@ mod error;
 mod features;
 mod format;
 #[cfg_attr(
-    not(any(
-        target_arch = "x86_64",
-        target_arch = "aarch64",
-        all(target_arch = "wasm32", target_feature = "simd128")
-    )),
+    not(simd),
     allow(dead_code, reason = "the portable backend alone uses neither the store hint nor all of the tables")
 )]
 mod kernel;
