@@ -40,6 +40,7 @@ pub mod library;
 pub mod oracle;
 pub mod packing;
 pub mod proto;
+pub mod scaled;
 pub mod strings;
 pub mod types;
 pub mod walker;
