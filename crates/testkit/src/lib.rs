@@ -30,6 +30,7 @@
 //! ```
 #![deny(unsafe_code)]
 
+pub mod block_scale;
 mod dyadic;
 pub mod exact;
 pub mod fixtures;

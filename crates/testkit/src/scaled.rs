@@ -151,7 +151,7 @@ fn quotient<M: Arithmetic>(x: Number<Quick>, scale: Number<Quick>) -> Number<M> 
 }
 
 /// `x * scale` as IEEE 754 multiplies, but exact.
-fn product<M: Arithmetic>(x: Number<Quick>, scale: Number<Quick>) -> Number<M> {
+pub(crate) fn product<M: Arithmetic>(x: Number<Quick>, scale: Number<Quick>) -> Number<M> {
     let negative = x.negative() != scale.negative();
     match (x, scale) {
         (Number::NaN { negative, .. }, _) => Number::NaN { negative, payload: 0 },
@@ -170,7 +170,7 @@ fn product<M: Arithmetic>(x: Number<Quick>, scale: Number<Quick>) -> Number<M> {
 }
 
 /// Rounds a number to a type of floats, and gives what it is there.
-fn rounded<M: Magnitude>(ty: Ty, number: Number<M>) -> Number<Quick> {
+pub(crate) fn rounded<M: Magnitude>(ty: Ty, number: Number<M>) -> Number<Quick> {
     decode(ty, encode(ty, number, &Rules::default()))
 }
 
@@ -215,6 +215,23 @@ fn dequantize_by<M: Arithmetic>(x: (Ty, u64), scale: (Ty, u64), zero_point: i64,
     let difference = rounded(Ty::Float, difference.map(M::from));
     let product = rounded(Ty::Float, product::<M>(difference, decode(scale.0, scale.1)));
     encode(to, product.map(M::from), &Rules::default())
+}
+
+/// DynamicQuantizeLinear: the codes of uint8, the scale and the zero point.
+///
+/// Every step is rounded to float. Minimum and maximum pass over NaN and include 0. Where both are 0, the scale is 1.
+pub fn dynamic_quantize(x: &[f32]) -> (Vec<u8>, f32, u8) {
+    // `f32::min` and `f32::max` pass over NaN. Adding 0 makes -0 positive.
+    let min = x.iter().fold(0.0, |min: f32, &x| min.min(x)) + 0.0;
+    let max = x.iter().fold(0.0, |max: f32, &x| max.max(x)) + 0.0;
+    let scale = if min == max { 1.0 } else { (max - min) / 255.0 };
+    // -inf / inf is NaN: the least value that the formula has a limit for.
+    let zero_point = if min == f32::NEG_INFINITY { 255.0 } else { 0.0 - min / scale };
+    // The cast of NaN, which comes of 0 / 0, gives 0.
+    let zero_point = zero_point.clamp(0.0, 255.0).round_ties_even() as u8;
+    let bits = |value: f32| (Ty::Float, u64::from(value.to_bits()));
+    let code = |&x: &f32| quantize(bits(x), bits(scale), zero_point.into(), Ty::Uint8, Ty::Float, true) as u8;
+    (x.iter().map(code).collect(), scale, zero_point)
 }
 
 #[cfg(test)]
@@ -349,6 +366,29 @@ mod tests {
         ] {
             let got = dequantize(x, scale, zero_point, to);
             assert_eq!(got, want, "({x:x?} - {zero_point}) * {scale:x?} to {}: {got:#x}", to.name());
+        }
+    }
+
+    #[test]
+    fn dynamic() {
+        const INF: f32 = f32::INFINITY;
+        for (x, codes, scale, zero_point) in [
+            (&[0.0f32, 2.0, -3.0, -2.5, 1.34, 0.5][..], &[153u8, 255, 0, 26, 221, 179][..], 5.0 / 255.0, 153),
+            (&[-1.0, -2.1, -1.3, -2.5, -3.34, -4.0], &[191, 121, 172, 96, 42, 0], 4.0 / 255.0, 255),
+            (&[1.0, 510.0], &[0, 255], 2.0, 0),
+            (&[], &[], 1.0, 0),
+            (&[0.0, -0.0, f32::NAN], &[0, 0, 0], 1.0, 0),
+            (&[f32::NAN, 255.0, 7.0], &[0, 255, 7], 1.0, 0),
+            (&[INF, 1.0, f32::NAN], &[0, 0, 0], INF, 0),
+            (&[-INF, 1.0, -1.0], &[0, 255, 255], INF, 255),
+            // The range overflows: every finite quotient is 0.
+            (&[f32::MAX, -f32::MAX], &[0, 0], INF, 0),
+            // The scale underflows to 0.
+            (&[f32::from_bits(3), 0.0], &[255, 0], 0.0, 0),
+            (&[-f32::from_bits(3), 0.0, f32::NAN], &[0, 0, 0], 0.0, 255),
+        ] {
+            let got = dynamic_quantize(x);
+            assert_eq!((&got.0[..], got.1.to_bits(), got.2), (codes, scale.to_bits(), zero_point), "{x:?}");
         }
     }
 
