@@ -59,6 +59,7 @@ stage "build, not optimised" cargo build -p onnx-cast --locked --config profile.
 stage "tests" cargo test --workspace --locked --no-fail-fast
 stage "documentation" env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
 stage "the oracle against other packages" "$python" crates/testkit/python/check_oracle.py
+stage "the oracle of scaled casts against other packages" "$python" crates/testkit/python/check_scaled.py
 stage "the record of the peers" "$python" -m unittest discover --quiet bench/peers
 stage "files, as other packages read them" "$python" scripts/checks/files.py
 stage "files, as the newest onnx reads them" env PYTHONPATH=.cache/onnx-newest "$python" scripts/checks/files.py

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes crates/testkit/data/block_scales.json: blocks of MX and tensors of NVFP4, as those who own the recipes quantize
-them on a processor.
+"""Writes crates/testkit/data/block_scales.json: blocks of MX and tensors of NVFP4, as torchao, ModelOpt and
+compressed-tensors quantize them on a CPU.
 
 Needs torch, torchao, nvidia-modelopt, compressed-tensors, transformers, psutil, requests, scipy and ninja, in an
 environment of their own. `block_scales.py --count N` writes N random inputs of each kind beside the chosen ones, and
@@ -163,6 +163,9 @@ def compressed_tensors(values):
     return scale, scales.to(torch.float8_e4m3fn), elements
 
 
+RECIPES = {"modelopt": modelopt, "torchao": torchao, "compressed-tensors": compressed_tensors}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=0)
@@ -179,12 +182,13 @@ def main():
     ]  # fmt: skip
     nvfp4 = []
     with np.errstate(over="ignore"):
-        tensors = [(name, dtype, torch.from_numpy(x.astype(np.float32))) for name, dtype, x in nvfp4_tensors(rng, arguments.count)]
+        tensors = [(name, dtype, x.astype(np.float32)) for name, dtype, x in nvfp4_tensors(rng, arguments.count)]
     for name, dtype, values in tensors:
+        values = torch.from_numpy(values)
         if dtype == "bfloat16":
             values = values.bfloat16()
         entry = {"name": name, "type": dtype, "values": hexadecimal(values.float().numpy()), "results": []}
-        for owner, quantize in (("modelopt", modelopt), ("torchao", torchao), ("compressed-tensors", compressed_tensors)):
+        for owner, quantize in RECIPES.items():
             scale, scales, elements = quantize(values.reshape(1, -1))
             entry["results"].append(
                 {

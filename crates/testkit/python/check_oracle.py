@@ -73,7 +73,8 @@ def bits_of(values):
 class Tally:
     """Counts what was compared and what differed, and says so."""
 
-    def __init__(self):
+    def __init__(self, reasons):
+        self.reasons = reasons
         self.compared = {}
         self.named = {}
         self.failures = 0
@@ -86,7 +87,7 @@ class Tally:
         among = among.copy()
         differ = among & (got != want)
         for name, mask in names:
-            assert name in NAMED, name
+            assert name in self.reasons, name
             self.named[name] = self.named.get(name, 0) + int((differ & mask).sum())
             differ &= ~mask
         self.compared[peer] = self.compared.get(peer, 0) + int(among.sum())
@@ -95,6 +96,19 @@ class Tally:
             print(f"{peer}: {label}: {differ.sum()} of {among.sum()} differ")
             for i in np.nonzero(differ)[0][:5]:
                 print(f"    {source[i]:#x}: oracle {got[i]:#x}, {peer} {want[i]:#x}")
+
+    def report(self):
+        """Prints the counts. Gives 1 if anything differs without a name, or a name stands for nothing, else 0."""
+        for peer, count in self.compared.items():
+            print(f"{peer}: {count} compared")
+        for name, reason in self.reasons.items():
+            print(f"named difference, {self.named.get(name, 0)} times: {name}: {reason}")
+        if self.failures:
+            print(f"{self.failures} differences without a name")
+        stale = [name for name in self.reasons if not self.named.get(name)]
+        for name in stale:
+            print(f"named difference that does not occur: {name}")
+        return 1 if self.failures or stale else 0
 
 
 def check_against_gfloat(tally, label, block, source, result):
@@ -227,7 +241,7 @@ def check_texts(tally, kind, name, lines):
 
 
 def main():
-    tally = Tally()
+    tally = Tally(NAMED)
     alone = set()
     for words, rows in blocks():
         if words[0] == "cast":
@@ -242,18 +256,10 @@ def main():
             check_against_numpy(tally, label, block, *rows)
         else:
             check_texts(tally, words[0], words[1], rows)
-    for peer, count in tally.compared.items():
-        print(f"{peer}: {count} compared")
-    for name, reason in NAMED.items():
-        print(f"named difference, {tally.named.get(name, 0)} times: {name}: {reason}")
-    if tally.failures:
-        print(f"{tally.failures} differences without a name")
+    failed = tally.report()
     for name in sorted(alone):
         print(f"{name} has no entry in GFLOAT of check_oracle.py: no other implementation was compared with the oracle")
-    stale = [name for name in NAMED if not tally.named.get(name)]
-    for name in stale:
-        print(f"named difference that does not occur: {name}")
-    return 1 if tally.failures or stale or alone else 0
+    return 1 if failed or alone else 0
 
 
 if __name__ == "__main__":

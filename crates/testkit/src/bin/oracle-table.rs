@@ -1,16 +1,20 @@
 //! Writes casts as the oracle does them to standard output: for `python/check_oracle.py`, to be held against the Python
 //! packages that know these types, and for tests of the library's interfaces. With the argument `every-pair`, fewer
-//! values of every pair of types.
+//! values of every pair of types; with `scaled`, elements of QuantizeLinear and DequantizeLinear.
 //!
 //! The output is a sequence of blocks, each a line of words and then its rows:
 //! - `cast FROM TO VERSION SATURATE ROUND_MODE COUNT`: COUNT source patterns and COUNT results, 8 bytes each.
+//! - `quantize X SCALE TO PRECISION SATURATE COUNT` and `dequantize X SCALE TO COUNT`, where X, SCALE, TO and PRECISION
+//!   are types: COUNT patterns of X and COUNT of SCALE, COUNT zero points (values) and COUNT results, 8 bytes each.
 //! - `print FROM COUNT`: COUNT lines of a pattern in hexadecimal and the text it becomes.
 //! - `read TO COUNT`: COUNT lines of a text and the pattern in hexadecimal it becomes.
 
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 
-use testkit::generators::{every, near_tie_texts, near_ties, random, random_scaled, special};
+use testkit::generators::{Rng, every, near_tie_texts, near_ties, random, random_scaled, special};
+use testkit::scaled::{DEQUANTIZE_SCALES, FLOATS, QUANTIZE_SCALES, QUANTIZE_SOURCES, QUANTIZED};
+use testkit::scaled::{dequantize_direct, quantize_direct};
 use testkit::types::Kind;
 use testkit::{Rules, Ty, cast_bits, cast_from_string, cast_to_string};
 
@@ -19,8 +23,9 @@ fn main() -> ExitCode {
     let written = match std::env::args().nth(1).as_deref() {
         None => write_tables(out),
         Some("every-pair") => write_every_pair(out),
+        Some("scaled") => write_scaled(out),
         Some(other) => {
-            eprintln!("`{other}` is not known (want every-pair, or nothing)");
+            eprintln!("`{other}` is not known (want every-pair, scaled, or nothing)");
             return ExitCode::from(2);
         }
     };
@@ -82,6 +87,75 @@ fn write_every_pair(out: &mut impl Write) -> io::Result<()> {
         write_readings(out, from, &texts)?;
     }
     out.flush()
+}
+
+/// Elements on and beside ties, by scales that are powers of two or others, with zero points of integers.
+fn write_scaled(out: &mut impl Write) -> io::Result<()> {
+    let mut rng = Rng::new(51);
+    for (from, scale_type) in QUANTIZE_SOURCES.into_iter().flat_map(|from| QUANTIZE_SCALES.map(|scale| (from, scale))) {
+        for to in QUANTIZED {
+            let mut values = special(from);
+            values.extend(near_ties(from, to, 300, 52));
+            values.extend(random_scaled(from, 150, 53));
+            let columns = Columns::new(values, scale_type, to, &mut rng);
+            for (precision, saturate) in FLOATS.into_iter().flat_map(|float| [(float, true), (float, false)]) {
+                let words = ["quantize", from.name(), scale_type.name(), to.name(), precision.name()];
+                columns.write(out, &format!("{} {saturate}", words.join(" ")), |x, scale, zero_point| {
+                    quantize_direct((from, x), (scale_type, scale), zero_point, to, precision, saturate)
+                })?;
+            }
+        }
+    }
+    for from in QUANTIZED.into_iter().chain([Ty::Int32]) {
+        for scale_type in DEQUANTIZE_SCALES {
+            let values = if from.bits() <= 8 { every(from).repeat(4) } else { random_scaled(from, 1000, 54) };
+            // The zero point of int32 is 0.
+            let zero_points_of = if from == Ty::Int32 { Ty::Float4E2M1 } else { from };
+            let columns = Columns::new(values, scale_type, zero_points_of, &mut rng);
+            for to in FLOATS {
+                let words = ["dequantize", from.name(), scale_type.name(), to.name()];
+                columns.write(out, &words.join(" "), |x, scale, zero_point| {
+                    dequantize_direct((from, x), (scale_type, scale), zero_point, to)
+                })?;
+            }
+        }
+    }
+    out.flush()
+}
+
+/// Elements, and a scale and a zero point for each.
+struct Columns {
+    values: Vec<u64>,
+    scales: Vec<u64>,
+    zero_points: Vec<i64>,
+}
+
+impl Columns {
+    fn new(values: Vec<u64>, scale_type: Ty, zero_points_of: Ty, rng: &mut Rng) -> Self {
+        let mut kinds = special(scale_type);
+        kinds.extend(random_scaled(scale_type, 300, 55));
+        let powers = [0.25f32, 0.5, 1.0, 2.0, 4.0].map(|power| power.to_bits().into());
+        let powers = powers.map(|bits| cast_bits(Ty::Float, scale_type, bits, &Rules::default()));
+        let mut scale = || match rng.below(2) {
+            0 => powers[rng.below(5) as usize],
+            _ => kinds[rng.below(kinds.len() as u64) as usize],
+        };
+        let scales = values.iter().map(|_| scale()).collect();
+        let range = zero_points_of.int_range();
+        let zero_point = |_| range.map_or(0, |(low, high)| low as i64 + rng.below((high - low) as u64 + 1) as i64);
+        let zero_points = values.iter().map(zero_point).collect();
+        Self { values, scales, zero_points }
+    }
+
+    fn write(&self, out: &mut impl Write, words: &str, result: impl Fn(u64, u64, i64) -> u64) -> io::Result<()> {
+        writeln!(out, "{words} {}", self.values.len())?;
+        let zero_points = self.zero_points.iter().map(|&zero_point| zero_point as u64);
+        let results = self.values.iter().zip(&self.scales).zip(&self.zero_points).map(|((&x, &s), &z)| result(x, s, z));
+        for bits in self.values.iter().copied().chain(self.scales.iter().copied()).chain(zero_points).chain(results) {
+            out.write_all(&bits.to_le_bytes())?;
+        }
+        Ok(())
+    }
 }
 
 fn write_prints(out: &mut impl Write, from: Ty, values: &[u64]) -> io::Result<()> {
