@@ -1,8 +1,8 @@
-"""Compares the oracle of QuantizeLinear and DequantizeLinear with onnx's reference evaluator and onnxruntime.
+"""Compares the oracle of QuantizeLinear and its family with onnx's reference evaluator and onnxruntime.
 
 Run it as `python3 crates/testkit/python/check_scaled.py`, where onnx, onnxruntime and ml_dtypes can be imported. Each
-element has a scale and a zero point of its own: a tensor of one column, quantized along its rows. Any difference that is
-not one of the named ones below is an error, and so is a named one that does not occur.
+element has a scale and a zero point of its own: a tensor of one column, quantized along its rows. Any difference that
+is not one of the named ones below is an error, and so is a named one that does not occur.
 """
 
 import sys
@@ -53,25 +53,26 @@ def codes_of(name, values):
     return bits_of(np.ascontiguousarray(values.reshape(-1)))
 
 
-def model(operator, types, to, **attributes):
-    """A model of one node; `types` are those of its inputs."""
-    inputs = [helper.make_tensor_value_info(f"i{i}", ONNX[name], None) for i, name in enumerate(types)]
-    node = helper.make_node(operator, [info.name for info in inputs], ["y"], axis=0, **attributes)
-    graph = helper.make_graph([node], "scaled", inputs, [helper.make_tensor_value_info("y", ONNX[to], None)])
+def model(operator, from_, to, **attributes):
+    """A model of one node, with the types of its inputs and outputs."""
+    inputs = [helper.make_tensor_value_info(f"i{i}", ONNX[name], None) for i, name in enumerate(from_)]
+    outputs = [helper.make_tensor_value_info(f"o{i}", ONNX[name], None) for i, name in enumerate(to)]
+    node = helper.make_node(operator, [v.name for v in inputs], [v.name for v in outputs], **attributes)
+    graph = helper.make_graph([node], "scaled", inputs, outputs)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 25)], ir_version=11)
 
 
 def run(peer, made, arrays):
-    """The model's output."""
+    """The model's outputs."""
     feeds = {f"i{i}": array for i, array in enumerate(arrays)}
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if peer == REFERENCE:
-            return ReferenceEvaluator(made).run(None, feeds)[0]
+            return ReferenceEvaluator(made).run(None, feeds)
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4
         session = onnxruntime.InferenceSession(made.SerializeToString(), options, ["CPUExecutionProvider"])
-        return session.run(None, feeds)[0]
+        return session.run(None, feeds)
 
 
 def doubles(values):
@@ -81,7 +82,7 @@ def doubles(values):
 
 
 def check_quantize(tally, words, columns):
-    """Where the scale has the type of the elements and of the precision. The peers round otherwise where they differ."""
+    """Where the scale has the type of the elements and of the precision; else the peers round elsewhere."""
     from_, scale_type, to, precision, saturate = words[1:6]
     if not from_ == scale_type == precision or to not in ONNX or to.startswith("float6"):
         return
@@ -96,7 +97,7 @@ def check_quantize(tally, words, columns):
         attributes["saturate"] = int(saturate == "true")
     elif saturate != "true":
         return
-    made = model("QuantizeLinear", inputs, to, **attributes)
+    made = model("QuantizeLinear", inputs, [to], axis=0, **attributes)
     with np.errstate(all="ignore"):
         unrounded = doubles(x) / doubles(scale)
         quotients = doubles(unrounded.astype(TYPES[from_]))
@@ -107,7 +108,7 @@ def check_quantize(tally, words, columns):
     for peer in (REFERENCE, ORT):
         if peer == ORT and (to not in ORT_INTEGERS or from_ not in ORT_FLOATS):
             continue
-        want = codes_of(to, run(peer, made, arrays))
+        want = codes_of(to, *run(peer, made, arrays))
         names = []
         if to in INTEGERS:
             names = [(f"{peer}: quotients past int32, and infinite ones", past)]
@@ -137,15 +138,29 @@ def check_dequantize(tally, words, columns):
     for peer in (REFERENCE, ORT):
         if peer == ORT and (from_ not in (*ORT_INTEGERS, "int32") or to not in ORT_FLOATS):
             continue
-        want = codes_of(to, run(peer, model("DequantizeLinear", inputs, to), arrays))
+        want = codes_of(to, *run(peer, model("DequantizeLinear", inputs, [to], axis=0), arrays))
         names = [("NaN that arises", arises)]
         tally.check(f"{peer}, dequantize", " ".join(words), columns[0], columns[3], want, every, names)
+
+
+def check_dynamic(tally, words, columns):
+    """Codes, scale and zero point of a tensor."""
+    x = values_of("float", columns[0])
+    got = np.concatenate([columns[1], [np.uint64(int(words[1], 16)), np.uint64(int(words[2]))]])
+    to = ["uint8", "float", "uint8"]
+    for peer in (REFERENCE, ORT):
+        outputs = run(peer, model("DynamicQuantizeLinear", ["float"], to), [x])
+        want = np.concatenate([codes_of(name, np.asarray(output)) for name, output in zip(to, outputs, strict=True)])
+        tally.check(f"{peer}, dynamic", " ".join(words), got, got, want, np.ones(len(got), bool))
+
+
+CHECKS = {"quantize": check_quantize, "dequantize": check_dequantize, "dynamic": check_dynamic}
 
 
 def main():
     tally = Tally(NAMED)
     for words, columns in blocks("scaled"):
-        (check_quantize if words[0] == "quantize" else check_dequantize)(tally, words, columns)
+        CHECKS[words[0]](tally, words, columns)
     return tally.report()
 
 

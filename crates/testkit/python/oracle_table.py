@@ -9,7 +9,7 @@ import numpy as np
 
 ROOT = Path(__file__).resolve().parents[3]
 # Columns of numbers in the blocks that have them.
-COLUMNS = {"cast": 2, "quantize": 4, "dequantize": 4}
+COLUMNS = {"cast": 2, "dynamic": 2, "quantize": 4, "dequantize": 4}
 
 
 def blocks(*arguments: str) -> Iterator[tuple[list[str], object]]:

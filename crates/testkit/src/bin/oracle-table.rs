@@ -1,11 +1,14 @@
 //! Writes casts as the oracle does them to standard output: for `python/check_oracle.py`, to be held against the Python
 //! packages that know these types, and for tests of the library's interfaces. With the argument `every-pair`, fewer
-//! values of every pair of types; with `scaled`, elements of QuantizeLinear and DequantizeLinear.
+//! values of every pair of types; with `scaled`, elements of QuantizeLinear and
+//! DequantizeLinear and tensors of DynamicQuantizeLinear.
 //!
 //! The output is a sequence of blocks, each a line of words and then its rows:
 //! - `cast FROM TO VERSION SATURATE ROUND_MODE COUNT`: COUNT source patterns and COUNT results, 8 bytes each.
 //! - `quantize X SCALE TO PRECISION SATURATE COUNT` and `dequantize X SCALE TO COUNT`, where X, SCALE, TO and PRECISION
 //!   are types: COUNT patterns of X and COUNT of SCALE, COUNT zero points (values) and COUNT results, 8 bytes each.
+//! - `dynamic SCALE ZERO_POINT COUNT`, a tensor of DynamicQuantizeLinear: COUNT patterns of float and COUNT codes of
+//!   uint8, 8 bytes each; SCALE is a pattern of float in hexadecimal.
 //! - `print FROM COUNT`: COUNT lines of a pattern in hexadecimal and the text it becomes.
 //! - `read TO COUNT`: COUNT lines of a text and the pattern in hexadecimal it becomes.
 
@@ -14,7 +17,7 @@ use std::process::ExitCode;
 
 use testkit::generators::{Rng, every, near_tie_texts, near_ties, random, random_scaled, special};
 use testkit::scaled::{DEQUANTIZE_SCALES, FLOATS, QUANTIZE_SCALES, QUANTIZE_SOURCES, QUANTIZED};
-use testkit::scaled::{dequantize_direct, quantize_direct};
+use testkit::scaled::{dequantize_direct, dynamic_quantize, quantize_direct};
 use testkit::types::Kind;
 use testkit::{Rules, Ty, cast_bits, cast_from_string, cast_to_string};
 
@@ -118,6 +121,22 @@ fn write_scaled(out: &mut impl Write) -> io::Result<()> {
                     dequantize_direct((from, x), (scale_type, scale), zero_point, to)
                 })?;
             }
+        }
+    }
+    for seed in 0..200 {
+        // Of several magnitudes, and half of the tensors of one sign.
+        let of_sign = |bits: u64| match seed % 4 {
+            0 => bits & 0x7fff_ffff,
+            1 => bits | 0x8000_0000,
+            _ => bits,
+        };
+        let near_one = |bits: u64| (bits & 0x807f_ffff) | ((110 + seed / 8 + (bits >> 23) % 8) << 23);
+        let x: Vec<u64> = random(Ty::Float, 100, seed).into_iter().map(near_one).map(of_sign).collect();
+        let floats: Vec<f32> = x.iter().map(|&bits| f32::from_bits(bits as u32)).collect();
+        let (codes, scale, zero_point) = dynamic_quantize(&floats);
+        writeln!(out, "dynamic {:x} {zero_point} {}", scale.to_bits(), x.len())?;
+        for bits in x.into_iter().chain(codes.into_iter().map(u64::from)) {
+            out.write_all(&bits.to_le_bytes())?;
         }
     }
     out.flush()
