@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the Cast, CastLike and BitCast cases of the onnx package at hand to `.cache/onnx-cases/VERSION/CASE/`.
+"""Writes the cases of the casts and the scaled casts of the onnx package at hand to `.cache/onnx-cases/VERSION/CASE/`.
 
 A case is `model.onnx` and `test_data_set_0/` with `input_N.pb` and `output_N.pb`. onnx 1.22 ships them as files;
 onnx 1.23 ships only the code that makes them, which is run here.
@@ -16,11 +16,19 @@ from onnx import numpy_helper
 from onnx.backend.test.case import node as node_cases
 
 OUT = Path(__file__).resolve().parents[2] / ".cache" / "onnx-cases" / onnx.__version__
-COUNTS = {"test_cast_": 60, "test_castlike_": 112, "test_bitcast_": 10}
+COUNTS = {
+    "test_cast_": 60,
+    "test_castlike_": 112,
+    "test_bitcast_": 10,
+    "test_quantizelinear": 13,
+    "test_dequantizelinear": 14,
+    "test_dynamicquantizelinear": 3,
+}
 
 
 def wanted(name):
-    return name.startswith(tuple(COUNTS))
+    """Whether it is a case of these operators, and not of DynamicQuantizeLinear's definition by ReduceMin and others."""
+    return name.startswith(tuple(COUNTS)) and not (name.startswith("test_dynamic") and name.endswith("_expanded"))
 
 
 def copy_shipped(data):
@@ -33,7 +41,7 @@ def generate():
     # Importing the module of an operator runs its generators; the others are not needed.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # "overflow encountered in cast" is what the cases are about
-        for module in ("cast", "castlike", "bitcast"):
+        for module in ("cast", "castlike", "bitcast", "quantizelinear", "dequantizelinear", "dynamicquantizelinear"):
             importlib.import_module(f"onnx.backend.test.case.node.{module}")
     for case in node_cases._NodeTestCases:
         if not wanted(case.name):

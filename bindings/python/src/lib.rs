@@ -15,6 +15,7 @@ mod parse;
 mod parts;
 mod pool;
 mod report;
+mod scaled;
 mod stats;
 mod string_array;
 mod text;
@@ -41,6 +42,8 @@ mod _native {
     use super::pool::after_fork;
     #[pymodule_export]
     use super::report::{Found, report_arrays, report_file};
+    #[pymodule_export]
+    use super::scaled::dynamic_scale;
     #[pymodule_export]
     use super::stats::{count, count_strings, count_texts};
     #[pymodule_export]

@@ -8,13 +8,14 @@ use crate::string_array::{StringArray, is_string_dtype};
 use crate::text::{list_of, strings_of};
 use crate::types::{number_to_type, others, type_of};
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
+use crate::scaled::Scaled;
 use onnx_cast::ops::{Attribute, AttributeValue};
 use onnx_cast::{BitCast, Cast, CastLike, CastOptions, DataType, NEWEST_OPSET, Plan, Strings, TensorView};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyList};
 
-/// Cast, CastLike or BitCast, with its attributes and its target.
+/// An operator with its attributes, its target and, for a scaled cast, its scale and zero point.
 #[pyclass(frozen, module = "onnx_cast._native")]
 pub(crate) struct Operator {
     which: Which,
@@ -29,6 +30,7 @@ enum Which {
     Cast(Cast),
     CastLike(CastLike),
     BitCast(BitCast),
+    Scaled(Box<Scaled>),
 }
 
 /// A whole number, cut to 64 bits: what is beyond them is out of every range here.
@@ -82,17 +84,7 @@ impl Operator {
         like: Option<i64>,
         text: Py<PyAny>,
     ) -> PyResult<Self> {
-        let attributes: Vec<_> = attributes
-            .iter()
-            .map(|(name, value)| {
-                let value = match value {
-                    Some(Value::Int(value)) => AttributeValue::Int(*value),
-                    Some(Value::Bytes(value)) => AttributeValue::String(value),
-                    None => AttributeValue::Other,
-                };
-                Attribute { name, value }
-            })
-            .collect();
+        let attributes = lend(&attributes);
         let (which, to) = match (name, like) {
             ("Cast", _) => {
                 let cast = Cast::from_node(opset, &attributes).map_err(refused)?;
@@ -108,6 +100,23 @@ impl Operator {
             _ => return Err(refused(format_args!("`{name}` is not Cast, CastLike or BitCast"))),
         };
         Ok(Operator { which, to, threads: None, text })
+    }
+
+    /// QuantizeLinear or DequantizeLinear of a node, by its attributes, its scale and its zero point.
+    #[staticmethod]
+    #[pyo3(signature = (name, opset, attributes, scale, zero_point, threads))]
+    fn scaled(
+        py: Python<'_>,
+        name: &str,
+        opset: i64,
+        attributes: Vec<(String, Option<Value>)>,
+        scale: &Bound<'_, PyUntypedArray>,
+        zero_point: Option<&Bound<'_, PyUntypedArray>>,
+        threads: Option<usize>,
+    ) -> PyResult<Self> {
+        let scaled = Scaled::new(name, opset, &lend(&attributes), scale, zero_point, threads)?;
+        let to = scaled.target_type();
+        Ok(Operator { which: Which::Scaled(Box::new(scaled)), to, threads, text: py.None() })
     }
 
     /// ONNX's number of the target.
@@ -242,6 +251,16 @@ enum Value {
     Bytes(Vec<u8>),
 }
 
+/// Attributes as the library takes them.
+fn lend(attributes: &[(String, Option<Value>)]) -> Vec<Attribute<'_>> {
+    let value = |value: &'_ Option<Value>| match value {
+        Some(Value::Int(value)) => AttributeValue::Int(*value),
+        Some(Value::Bytes(value)) => AttributeValue::String(value),
+        None => AttributeValue::Other,
+    };
+    attributes.iter().map(|(name, given)| Attribute { name, value: value(given) }).collect()
+}
+
 impl Operator {
     /// Threads at most.
     pub(crate) fn threads(&self) -> Option<usize> {
@@ -254,6 +273,7 @@ impl Operator {
             Which::Cast(cast) => cast.plan(from),
             Which::CastLike(cast) => cast.plan(from, self.to),
             Which::BitCast(cast) => cast.plan(from),
+            Which::Scaled(_) => return Err(refused(format_args!("a scaled cast does not take {from}"))),
         }
         .map_err(refused)
     }
@@ -296,6 +316,13 @@ impl Operator {
         (src, src_spread): (&[u8], bool),
         Target { out, packed, new }: Target<'_, 'py>,
     ) -> PyResult<Bound<'py, PyUntypedArray>> {
+        if let Which::Scaled(scaled) = &self.which {
+            let plan = scaled.plan(from)?;
+            let mut target = self.target(py, shape, out, packed)?;
+            let dst = target.bytes_mut(src).ok_or_else(overlap)?;
+            scaled.run(py, &plan, (shape, src, src_spread), (dst, self.to.is_packed() && !packed))?;
+            return Ok(target.into_array());
+        }
         let plan = self.plan(from)?;
         let mut target = self.target(py, shape, out, packed)?;
         let job = Job {

@@ -3,13 +3,15 @@
 use crate::decimal::{Decimal, binary};
 use crate::value::{Element, Value, as_double, convert, hex, integer_range, value_of};
 use anyhow::Result;
+use onnx_cast::ops::Role;
 use onnx_cast::{DataType, FloatFormat, Kind, Nan, Operator};
 use serde_json::{Value as Json, json};
 use std::fmt::Write as _;
 
 const INTRODUCTION: &str = "\
 Element types of ONNX: number, width, the first version of each operator that
-takes the type, and other names that --to and --from take.
+takes the type, and other names that --to and --from take. Quantize is for the
+output of QuantizeLinear, which is the input of DequantizeLinear.
 ";
 
 const FLOATS: &str = "
@@ -49,18 +51,19 @@ pub(crate) fn text() -> Result<String> {
 fn overview(out: &mut String) -> Result<()> {
     /// Widest line, in columns.
     const WIDTH: usize = 79;
-    let since = |data_type, operator: &Operator| operator.since(data_type).map_or("-".to_owned(), |v| v.to_string());
+    let since = |version: Option<i64>| version.map_or("-".to_owned(), |version| version.to_string());
     write!(out, "{:14} {:>2} {:>4}", "type", "no", "bits")?;
-    for operator in Operator::ALL {
+    for operator in Operator::CASTS {
         write!(out, " {:>8}", operator.name())?;
     }
-    writeln!(out, "  also")?;
+    writeln!(out, " {:>8}  also", "Quantize")?;
     for &data_type in DataType::ALL {
         let bits = data_type.bits().map_or("-".to_owned(), |bits| bits.to_string());
         let mut line = format!("{:14} {:>2} {bits:>4}", data_type.name(), data_type.onnx());
-        for operator in Operator::ALL {
-            write!(line, " {:>8}", since(data_type, operator))?;
+        for operator in Operator::CASTS {
+            write!(line, " {:>8}", since(operator.since(data_type)))?;
         }
+        write!(line, " {:>8}", since(Operator::QuantizeLinear.since_as(Role::Quantized, data_type)))?;
         for (i, alias) in data_type.info().aliases.iter().enumerate() {
             let separator = if i == 0 { "  " } else { ", " };
             if line.len() + separator.len() + alias.len() > WIDTH {
@@ -144,6 +147,8 @@ fn row(data_type: DataType) -> Result<Json> {
         "cast_since": info.cast_since,
         "cast_like_since": info.cast_like_since,
         "bit_cast_since": info.bit_cast_since,
+        "quantize_linear_since": Operator::QuantizeLinear.since_as(Role::Quantized, data_type),
+        "dequantize_linear_since": Operator::DequantizeLinear.since_as(Role::Quantized, data_type),
         "float": float,
         "integer": integer,
     }))

@@ -97,7 +97,8 @@ pub enum ModelError {
     },
     /// An operator that is not evaluated here.
     #[error(
-        "{node}: operator `{}{}` is not supported (want Cast, CastLike, BitCast, Constant or Identity)",
+        "{node}: operator `{}{}` is not supported (want Cast, CastLike, BitCast, QuantizeLinear, DequantizeLinear, \
+         DynamicQuantizeLinear, Constant or Identity)",
         Domain(domain),
         Short(op_type)
     )]
@@ -164,13 +165,15 @@ pub enum ModelError {
         /// Inputs that the operator takes.
         want: usize,
     },
-    /// A node with another number of outputs than one.
-    #[error("{node}: {got} outputs (want 1)")]
+    /// A node with another number of outputs than its operator has.
+    #[error("{node}: {got} outputs (want {want})")]
     OutputCount {
         /// The node.
         node: String,
         /// Outputs that there are.
         got: usize,
+        /// Outputs that the operator has.
+        want: usize,
     },
     /// A value that nothing gives before it is read.
     #[error("{reader}: reads `{}`, which no input, initializer or node before it gives", Short(name))]

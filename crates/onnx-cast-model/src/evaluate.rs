@@ -1,4 +1,4 @@
-//! `.onnx`: models of Cast, CastLike, BitCast, Constant and Identity nodes, evaluated by the operators' versions at the
+//! `.onnx`: models of casts, scaled casts, Constant and Identity nodes, evaluated by the operators' versions at the
 //! opset that the model imports. Every other operator, function, subgraph or sparse tensor is refused by name when the
 //! model is read.
 
@@ -7,7 +7,7 @@ mod run;
 
 use crate::error::{Error, ModelError};
 use onnx_cast::ops::Dim;
-use onnx_cast::{BitCast, Cast, CastLike, DataType, Tensor};
+use onnx_cast::{BitCast, Cast, CastLike, DataType, DequantizeLinear, DynamicQuantizeLinear, QuantizeLinear, Tensor};
 use onnx_cast_file::NamedTensor;
 use onnx_cast_file::io::InputFile;
 use onnx_cast_file::io::map::Mapped;
@@ -55,7 +55,8 @@ struct Node {
     label: String,
     operation: Operation,
     inputs: Vec<String>,
-    output: String,
+    /// Empty names stand for outputs that are left out.
+    outputs: Vec<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -63,6 +64,9 @@ enum Operation {
     Cast(Cast),
     CastLike(CastLike),
     BitCast(BitCast),
+    QuantizeLinear(QuantizeLinear),
+    DequantizeLinear(DequantizeLinear),
+    DynamicQuantizeLinear(DynamicQuantizeLinear),
     Constant(Tensor),
     Identity,
 }

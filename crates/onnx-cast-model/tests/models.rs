@@ -176,7 +176,8 @@ fn inputs_are_checked() {
 
 #[test]
 fn what_is_not_evaluated_is_refused_by_name() {
-    let supported = "(want Cast, CastLike, BitCast, Constant or Identity)";
+    let supported = "(want Cast, CastLike, BitCast, QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear, \
+                     Constant or Identity)";
     for (name, want) in [
         ("add", format!("node `sum` (Add): operator `Add` is not supported {supported}")),
         ("domain", format!("node 0 (Cast): operator `com.example.Cast` is not supported {supported}")),

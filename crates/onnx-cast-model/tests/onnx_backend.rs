@@ -1,5 +1,5 @@
-//! Do ONNX's own cases pass? Every Cast, CastLike and BitCast case of the onnx packages that `scripts/setup.py` exports
-//! to `.cache/onnx-cases/`: a model, its inputs and its outputs as files, read by this crate, run, and compared byte
+//! Do ONNX's own cases pass? Every case of the casts and the scaled casts of the onnx packages that `scripts/setup.py`
+//! exports to `.cache/onnx-cases/`: a model, its inputs and its outputs as files, read by this crate, run, and compared byte
 //! for byte. There are no exceptions, and NaN needs none either: its bits are ONNX's in every case.
 
 use onnx_cast::{DataType, Operator};
@@ -11,10 +11,13 @@ use std::path::{Path, PathBuf};
 /// The release whose cases are files, and the newest, whose cases are generated.
 const RELEASES: [&str; 2] = ["1.22.0", "1.23.2"];
 /// How many cases each of them has.
-const COUNTS: [(Operator, &str, usize); 3] = [
+const COUNTS: [(Operator, &str, usize); 6] = [
     (Operator::Cast, "test_cast_", 60),
     (Operator::CastLike, "test_castlike_", 112),
     (Operator::BitCast, "test_bitcast_", 10),
+    (Operator::QuantizeLinear, "test_quantizelinear", 13),
+    (Operator::DequantizeLinear, "test_dequantizelinear", 14),
+    (Operator::DynamicQuantizeLinear, "test_dynamicquantizelinear", 3),
 ];
 
 /// The folders of a release's cases, by name.
@@ -107,6 +110,8 @@ fn the_models_import_the_opsets_of_their_release() {
                 name if name.starts_with("test_cast_") => opset_of_cast,
                 // The expanded form of a CastLike is a Cast at the same opset.
                 name if name.starts_with("test_castlike_") => 25,
+                name if name.starts_with("test_dynamicquantizelinear") => 11,
+                name if name.contains("quantizelinear") => opset_of_cast,
                 _ => 26,
             };
             assert_eq!(model.opset(), want, "{name} of onnx {release}");

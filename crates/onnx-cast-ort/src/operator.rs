@@ -31,7 +31,7 @@ struct Described {
 fn operators(newest_number: c_int) -> Vec<Described> {
     let types: Vec<_> = (1..=newest_number).filter_map(|number| Some((number, type_of(number)?))).collect();
     let mut all = Vec::new();
-    for operator in Operator::ALL.iter().copied() {
+    for operator in Operator::CASTS.iter().copied() {
         let taken = || types.iter().filter(|(_, data_type)| operator.since(*data_type).is_some());
         for ((from, from_type), (to, to_type)) in taken().flat_map(|from| taken().map(move |to| (from, to))) {
             if operator != Operator::BitCast || from_type.bits() == to_type.bits() {

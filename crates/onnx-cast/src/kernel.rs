@@ -4,11 +4,13 @@
 //! depend on the widths alone and take the types and rules from a [`Context`].
 
 pub(crate) mod lookup_tables;
+pub(crate) mod scale;
 pub(crate) mod staged;
 
 use crate::element::{with_numeric_types, *};
-use crate::packed::{bits, get, set};
+use crate::packed::{bits, code, set};
 use crate::scalar::{Narrow, Rules, Widen, widen_code};
+use scale::ScaleKernels;
 
 /// Where results are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +61,8 @@ pub(crate) type Kernel = unsafe fn(src: &[u8], dst: &mut [u8], len: usize, conte
 pub(crate) unsafe trait Isa {
     /// Whether sources of 8 bits are looked up on the way to targets of 16.
     const LOOKS_UP_16: bool;
+    /// What divides by scales and multiplies with them.
+    const SCALE: ScaleKernels;
 
     /// From a source that is not looked up.
     unsafe fn cast<S: Widen, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, context: &Context);
@@ -83,6 +87,7 @@ pub(crate) struct KernelTable {
     pack: [Kernel; 3],
     unpack: [Kernel; 3],
     copy: Kernel,
+    pub(crate) scale: ScaleKernels,
 }
 
 impl KernelTable {
@@ -117,6 +122,7 @@ impl KernelTable {
             pack: [I::pack::<Uint2>, I::pack::<Uint4>, I::pack::<Float6E2M3>],
             unpack: [I::unpack::<Uint2>, I::unpack::<Uint4>, I::unpack::<Float6E2M3>],
             copy: I::copy,
+            scale: I::SCALE,
         }
     }
 }
@@ -249,18 +255,12 @@ pub(crate) fn cast_code(from: DataType, to: DataType, code: u8, rules: &Rules) -
 /// [`cast_code`] of every element, for tensors of a few.
 #[cold]
 pub(crate) fn cast_each(src: &[u8], dst: &mut [u8], len: usize, context: &Context) {
-    let (from_bits, to_bits) = (context.from.info().bits as usize, context.to.info().bits as usize);
+    let to_bits = context.to.info().bits;
     if to_bits < 8 {
         dst.fill(0);
     }
     for index in 0..len {
-        let code = match from_bits {
-            2 => get::<Uint2>(src, index).to_bits(),
-            4 => get::<Uint4>(src, index).to_bits(),
-            6 => get::<Float6E2M3>(src, index).to_bits(),
-            _ => src[index],
-        };
-        let result = cast_code(context.from, context.to, code, &context.rules);
+        let result = cast_code(context.from, context.to, code(src, index, context.from), &context.rules);
         match to_bits {
             2 => set(dst, index, Uint2::from_bits(result as u8)),
             4 => set(dst, index, Uint4::from_bits(result as u8)),

@@ -1,29 +1,39 @@
-//! The three operators: versions, attributes, supported types, inference, and running them.
+//! The operators: versions, attributes, supported types, inference, and running them.
 
 mod bit_cast;
+mod block_scale;
 mod cast;
 mod cast_like;
+mod dequantize_linear;
+mod dynamic_quantize_linear;
 mod error;
 mod exact;
 pub(crate) mod execute;
 mod node;
 mod plan;
+mod quantize_linear;
+mod scaled;
 mod strings;
 
-use crate::element::DataType;
+use crate::element::{Class, DataType};
 use std::fmt;
 
 pub use bit_cast::BitCast;
+pub use block_scale::{BlockFormat, BlockQuantize, BlockScaled, Recipe, ScaleRule, UnknownFormat};
 pub use cast::{Cast, CastOptions, cast_slice, cast_slice_packed};
 pub use cast_like::CastLike;
+pub use dequantize_linear::{DequantizeLinear, DequantizeOptions};
+pub use dynamic_quantize_linear::{DynamicQuantizeLinear, DynamicallyQuantized};
 pub use error::{CastError, OpError};
 pub use node::{Attribute, AttributeValue};
 pub use plan::Plan;
+pub use quantize_linear::{QuantizeLinear, QuantizeOptions};
+pub use scaled::ScaledPlan;
 
 /// The newest opset that this crate supports, and the default everywhere.
 pub const NEWEST_OPSET: i64 = 28;
 
-/// One of the three operators.
+/// One of the operators.
 ///
 /// ```
 /// use onnx_cast::{DataType, Operator};
@@ -41,11 +51,48 @@ pub enum Operator {
     CastLike,
     /// ONNX `BitCast`.
     BitCast,
+    /// ONNX `QuantizeLinear`.
+    QuantizeLinear,
+    /// ONNX `DequantizeLinear`.
+    DequantizeLinear,
+    /// ONNX `DynamicQuantizeLinear`.
+    DynamicQuantizeLinear,
+}
+
+/// What a tensor is to an operator with a scale.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The tensor with the values: the input of QuantizeLinear, the output of DequantizeLinear.
+    Values,
+    /// The tensor with the quantized elements, and the zero point.
+    Quantized,
+    /// The scale.
+    Scale,
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Role::Values => "values",
+            Role::Quantized => "quantized elements",
+            Role::Scale => "a scale",
+        })
+    }
 }
 
 impl Operator {
     /// All operators.
-    pub const ALL: &'static [Operator] = &[Operator::Cast, Operator::CastLike, Operator::BitCast];
+    pub const ALL: &'static [Operator] = &[
+        Operator::Cast,
+        Operator::CastLike,
+        Operator::BitCast,
+        Operator::QuantizeLinear,
+        Operator::DequantizeLinear,
+        Operator::DynamicQuantizeLinear,
+    ];
+
+    /// The operators without a scale.
+    pub const CASTS: &'static [Operator] = &[Operator::Cast, Operator::CastLike, Operator::BitCast];
 
     /// ONNX's name of the operator.
     pub const fn name(self) -> &'static str {
@@ -53,6 +100,9 @@ impl Operator {
             Operator::Cast => "Cast",
             Operator::CastLike => "CastLike",
             Operator::BitCast => "BitCast",
+            Operator::QuantizeLinear => "QuantizeLinear",
+            Operator::DequantizeLinear => "DequantizeLinear",
+            Operator::DynamicQuantizeLinear => "DynamicQuantizeLinear",
         }
     }
 
@@ -62,6 +112,8 @@ impl Operator {
             Operator::Cast => &[1, 6, 9, 13, 19, 21, 23, 24, 25, 28],
             Operator::CastLike => &[15, 19, 21, 23, 24, 25],
             Operator::BitCast => &[26],
+            Operator::QuantizeLinear | Operator::DequantizeLinear => &[10, 13, 19, 21, 23, 24, 25, 28],
+            Operator::DynamicQuantizeLinear => &[11],
         }
     }
 
@@ -76,7 +128,8 @@ impl Operator {
         version.ok_or(OpError::Opset { operator: self, opset })
     }
 
-    /// The first version that supports a type, as input and as output.
+    /// The first version that supports a type, as input and as output. For operators with a scale: as values or as
+    /// quantized elements.
     #[inline]
     pub const fn since(self, data_type: DataType) -> Option<i64> {
         let info = data_type.info();
@@ -84,7 +137,55 @@ impl Operator {
             Operator::Cast => info.cast_since,
             Operator::CastLike => info.cast_like_since,
             Operator::BitCast => info.bit_cast_since,
+            Operator::QuantizeLinear | Operator::DequantizeLinear | Operator::DynamicQuantizeLinear => {
+                match (self.since_as(Role::Values, data_type), self.since_as(Role::Quantized, data_type)) {
+                    (Some(values), Some(quantized)) if quantized < values => Some(quantized),
+                    (None, quantized) => quantized,
+                    (values, _) => values,
+                }
+            }
         }
+    }
+
+    /// The first version of an operator with a scale that supports a type in a role; `None` for other operators.
+    ///
+    /// ```
+    /// use onnx_cast::ops::Role;
+    /// use onnx_cast::{DataType, Operator};
+    ///
+    /// assert_eq!(Operator::QuantizeLinear.since_as(Role::Quantized, DataType::Float4E2M1), Some(23));
+    /// assert_eq!(Operator::QuantizeLinear.since_as(Role::Scale, DataType::Float8E8M0), Some(24));
+    /// assert_eq!(Operator::DequantizeLinear.since_as(Role::Values, DataType::Int32), None);
+    /// ```
+    pub const fn since_as(self, role: Role, data_type: DataType) -> Option<i64> {
+        let is_quantize = matches!(self, Operator::QuantizeLinear);
+        match self {
+            Operator::Cast | Operator::CastLike | Operator::BitCast => return None,
+            Operator::DynamicQuantizeLinear => {
+                return match (role, data_type) {
+                    (Role::Values | Role::Scale, DataType::Float) | (Role::Quantized, DataType::Uint8) => Some(11),
+                    _ => None,
+                };
+            }
+            Operator::QuantizeLinear | Operator::DequantizeLinear => {}
+        }
+        Some(match (role, data_type) {
+            (Role::Values | Role::Scale, DataType::Float) => 10,
+            (Role::Values | Role::Scale, DataType::Float16 | DataType::BFloat16) => 19,
+            (Role::Values, DataType::Int32) if is_quantize => 10,
+            (Role::Scale, DataType::Int32) if is_quantize => 19,
+            (Role::Scale, DataType::Float8E8M0) => 24,
+            (Role::Quantized, DataType::Int32) if !is_quantize => 10,
+            (Role::Quantized, DataType::Int8 | DataType::Uint8) => 10,
+            (Role::Quantized, DataType::Int16 | DataType::Uint16 | DataType::Int4 | DataType::Uint4) => 21,
+            (Role::Quantized, DataType::Int2 | DataType::Uint2) => 25,
+            // Floats of 8 bits and fewer came to these operators when they came to Cast.
+            (Role::Quantized, _) => match Class::of(data_type) {
+                Some(Class::SmallFloat(_)) => return data_type.info().cast_since,
+                _ => return None,
+            },
+            _ => return None,
+        })
     }
 
     /// Whether a version supports a type.
@@ -99,6 +200,11 @@ impl Operator {
             Operator::Cast => &[("to", 1), ("saturate", 19), ("round_mode", 24)],
             Operator::CastLike => &[("saturate", 19), ("round_mode", 24)],
             Operator::BitCast => &[("to", 26)],
+            Operator::QuantizeLinear => {
+                &[("axis", 13), ("saturate", 19), ("block_size", 21), ("output_dtype", 21), ("precision", 23)]
+            }
+            Operator::DequantizeLinear => &[("axis", 13), ("block_size", 21), ("output_dtype", 23)],
+            Operator::DynamicQuantizeLinear => &[],
         }
     }
 
@@ -108,6 +214,15 @@ impl Operator {
             return Ok(());
         }
         Err(OpError::Type { operator: self, version, data_type, since: self.since(data_type) })
+    }
+
+    /// As [`Operator::check_type`], of an operator with a scale.
+    pub(crate) fn check_role(self, version: i64, role: Role, data_type: DataType) -> Result<(), OpError> {
+        let since = self.since_as(role, data_type);
+        if since.is_some_and(|since| since <= version) {
+            return Ok(());
+        }
+        Err(OpError::RoleType { operator: self, version, role, data_type, since })
     }
 
     pub(crate) fn check_attribute(self, version: i64, name: &str) -> Result<(), OpError> {

@@ -3,7 +3,8 @@
 //!
 //! Packing belongs to load and store, never to rounding: everything here moves bit patterns.
 
-use crate::element::{DataType, Element, Word, byte_len_of};
+use crate::element::{DataType, Element, Float6E2M3, Uint2, Uint4, Word, byte_len_of};
+use std::ops::Range;
 
 /// Width of an element in bits.
 pub(crate) const fn bits<T: Element>() -> usize {
@@ -28,6 +29,25 @@ pub(crate) fn get<T: Element>(bytes: &[u8], index: usize) -> T {
     // A 6-bit element may span two bytes. The second byte exists only if it does.
     let high = if bit % 8 + bits::<T>() > 8 { u16::from(bytes[bit / 8 + 1]) } else { 0 };
     T::from_bits(T::Bits::from_u64(u64::from((low | high << 8) >> (bit % 8))))
+}
+
+/// Sets elements of a type to code 0.
+pub(crate) fn clear(bytes: &mut [u8], range: Range<usize>, data_type: DataType) {
+    let bits = data_type.info().bits as usize;
+    for bit in range.start * bits..range.end * bits {
+        bytes[bit / 8] &= !(1 << (bit % 8));
+    }
+}
+
+/// The code of an element of a type of 8 bits or fewer.
+#[inline(always)]
+pub(crate) fn code(bytes: &[u8], index: usize, data_type: DataType) -> u8 {
+    match data_type.info().bits {
+        2 => get::<Uint2>(bytes, index).to_bits(),
+        4 => get::<Uint4>(bytes, index).to_bits(),
+        6 => get::<Float6E2M3>(bytes, index).to_bits(),
+        _ => bytes[index],
+    }
 }
 
 /// Writes element `index` of `bytes`. A packed element is combined by OR, so its bits must be zero before.

@@ -9,6 +9,7 @@ mod float_environment;
 mod integer;
 mod narrow;
 mod rules;
+pub(crate) mod scaled;
 pub mod text;
 mod value;
 mod widen;

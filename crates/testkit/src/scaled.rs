@@ -60,6 +60,13 @@ pub fn quantize_direct(x: (Ty, u64), scale: (Ty, u64), zero_point: i64, to: Ty, 
     quantize_by::<Quick>(x, scale, zero_point, to, precision, saturate)
 }
 
+/// Whether a quotient, rounded to the precision, is zero. A zero point of a float of 6 bits or fewer is added to it, so
+/// that -0 becomes 0; all else is as without a zero point.
+pub fn quotient_is_zero(x: (Ty, u64), scale: (Ty, u64), precision: Ty) -> bool {
+    let quotient = rounded(precision, quotient::<Quick>(decode(x.0, x.1), decode(scale.0, scale.1)));
+    matches!(quotient, Number::Finite { magnitude, .. } if magnitude.is_zero())
+}
+
 /// One element of DequantizeLinear: `(x - zero_point) * scale`.
 ///
 /// `x` and `scale` are a type and a bit pattern. `zero_point` is a value: 0 where there is none, and for floats. The

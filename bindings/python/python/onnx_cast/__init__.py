@@ -1,4 +1,4 @@
-"""ONNX's Cast, CastLike and BitCast: complete, exact, and as fast as memory.
+"""ONNX's casts and scaled casts: complete, exact, and as fast as memory.
 
 >>> import numpy as np, onnx_cast
 >>> onnx_cast.cast(np.array([1.0, -0.3, 1000.0], np.float32), "float8e4m3fn")
@@ -16,6 +16,7 @@ import numpy as np
 from onnx_cast import _kinds, _native, _stats, _targets
 from onnx_cast._native import CastError, cast
 from onnx_cast._report import Report, report
+from onnx_cast._scaled import dequantize_linear, dynamic_quantize_linear, quantize_linear
 from onnx_cast._stats import Stats
 from onnx_cast.files import cast_file, fold, info
 
@@ -27,9 +28,12 @@ __all__ = [
     "cast",
     "cast_file",
     "cast_like",
+    "dequantize_linear",
+    "dynamic_quantize_linear",
     "fold",
     "info",
     "pack",
+    "quantize_linear",
     "report",
     "stats",
     "unpack",

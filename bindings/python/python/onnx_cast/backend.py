@@ -1,4 +1,4 @@
-"""``onnx.backend.base.Backend``: models of Cast, CastLike and BitCast, with Constant and Identity.
+"""``onnx.backend.base.Backend``: models of casts and scaled casts, with Constant and Identity.
 
 >>> from onnx import TensorProto, helper
 >>> from onnx_cast import backend
@@ -19,10 +19,11 @@ from onnx.backend.base import Backend as _Base
 from onnx.backend.base import BackendRep as _BaseRep
 from onnx.backend.base import namedtupledict
 
-from onnx_cast import _kinds, _native, _targets
+from onnx_cast import _kinds, _native, _scaled, _targets
 from onnx_cast._native import CastError
 
-_CASTS = ("Cast", "CastLike", "BitCast")
+_SCALED = ("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear")
+_CASTS = ("Cast", "CastLike", "BitCast", *_SCALED)
 _OPERATORS = (*_CASTS, "Constant", "Identity")
 _DOMAINS = ("", "ai.onnx")
 
@@ -39,17 +40,21 @@ def _attributes(node: NodeProto, linked: Mapping[str, Any]) -> list[tuple[str, i
     return [(one.name, value(one)) for one in node.attribute if one.name not in links]
 
 
-def run_cast(node: NodeProto, opset: int, inputs: Sequence[Any], linked: Mapping[str, Any] | None = None) -> Any:
-    """The output of a node Cast, CastLike or BitCast, whose texts are arrays of objects, as onnx has them.
+def run_cast(
+    node: NodeProto, opset: int, inputs: Sequence[Any], linked: Mapping[str, Any] | None = None
+) -> list[Any]:
+    """The outputs of a cast or a scaled cast, whose texts are arrays of objects, as onnx has them.
 
     In the body of a function attributes may be links to the function's own; ``linked`` has their values.
     """
+    if node.op_type in _SCALED:
+        return _scaled.run_node(node.op_type, opset, _attributes(node, linked or {}), list(inputs))
     want = 2 if node.op_type == "CastLike" else 1
     if len(inputs) != want:
         raise CastError(f"node `{node.name}`: {len(inputs)} inputs for {node.op_type} (want {want})")
     like = _targets.target(_targets.type_of(inputs[1]))[0] if want == 2 else None
     operator = _native.Operator.of_node(node.op_type, opset, _attributes(node, linked or {}), like, np.dtype(object))
-    return operator.run(inputs[0], None, False)
+    return [operator.run(inputs[0], None, False)]
 
 
 def _constant(node: NodeProto) -> np.ndarray:
@@ -108,18 +113,19 @@ class BackendRep(_BaseRep):
             inputs = dict(zip(names, inputs))
         values = {**self._constants, **inputs}
         for node in self._graph.node:
-            missing = [name for name in node.input if name not in values]
+            missing = [name for name in node.input if name and name not in values]
             if missing:
                 raise CastError(f"node `{node.name}`: no value for its input `{missing[0]}`")
-            given = [values[name] for name in node.input]
+            # An input that is left out has no name.
+            given = [values[name] if name else None for name in node.input]
             match node.op_type:
                 case "Constant":
-                    value = _constant(node)
+                    results = [_constant(node)]
                 case "Identity":
-                    (value,) = given
+                    results = given
                 case _:
-                    value = run_cast(node, self._opset, given)
-            values[node.output[0]] = value
+                    results = run_cast(node, self._opset, given)
+            values.update(zip(node.output, results))
         return tuple(values[one.name] for one in self._graph.output)
 
 
@@ -146,7 +152,7 @@ class Backend(_Base):
         if node.op_type not in _CASTS:
             raise CastError(f"operator {node.op_type} is not run here (want one of {', '.join(_CASTS)})")
         inputs = [inputs] if isinstance(inputs, np.ndarray) else list(inputs)
-        return namedtupledict("Outputs", list(node.output))(run_cast(node, opset, inputs))
+        return namedtupledict("Outputs", list(node.output))(*run_cast(node, opset, inputs))
 
     @classmethod
     def supports_device(cls, device: str) -> bool:

@@ -1,4 +1,4 @@
-"""Cast, CastLike and BitCast for ``onnx.reference.ReferenceEvaluator``, which with them are exact and fast:
+"""The casts and the scaled casts for ``onnx.reference.ReferenceEvaluator``, which with them are exact and fast:
 ``ReferenceEvaluator(model, new_ops=onnx_cast.reference.ops)``.
 """
 
@@ -16,9 +16,9 @@ class _CastRun(OpRun):
 
     op_domain = ""
 
-    def _run(self, *inputs: Any, **attributes: Any) -> tuple[Any]:
+    def _run(self, *inputs: Any, **attributes: Any) -> tuple[Any, ...]:
         opsets = self.run_params["opsets"]
-        return (run_cast(self.onnx_node, opsets.get("", opsets.get("ai.onnx")), inputs, attributes),)
+        return tuple(run_cast(self.onnx_node, opsets.get("", opsets.get("ai.onnx")), inputs, attributes))
 
 
 class Cast(_CastRun):
@@ -33,5 +33,17 @@ class BitCast(_CastRun):
     """ONNX's BitCast."""
 
 
+class QuantizeLinear(_CastRun):
+    """ONNX's QuantizeLinear."""
+
+
+class DequantizeLinear(_CastRun):
+    """ONNX's DequantizeLinear."""
+
+
+class DynamicQuantizeLinear(_CastRun):
+    """ONNX's DynamicQuantizeLinear."""
+
+
 #: What ``new_ops`` takes. The evaluator adds classes of its own to a list that it is given.
-ops = [Cast, CastLike, BitCast]
+ops = [Cast, CastLike, BitCast, QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear]

@@ -410,7 +410,8 @@ fn bad_runs() {
         ("m.onnx --input x=x.pb --input x=x.pb --output y=y.pb", "m.onnx: input `x` is given twice"),
         (
             "other.onnx --input x.pb --output y.pb",
-            "other.onnx: node 0 (Relu): operator `Relu` is not supported (want Cast, CastLike, BitCast, Constant or \
+            "other.onnx: node 0 (Relu): operator `Relu` is not supported (want Cast, CastLike, BitCast, QuantizeLinear, \
+             DequantizeLinear, DynamicQuantizeLinear, Constant or \
              Identity)",
         ),
         (

@@ -39,7 +39,7 @@ fn the_types_are_the_table() {
     for (&data_type, row) in DataType::ALL.iter().zip(&rows) {
         let bits = number(data_type.bits().map(|bits| bits as i64));
         let mut want = format!("| {data_type} | {} | {bits} |", data_type.onnx());
-        for operator in Operator::ALL {
+        for operator in Operator::CASTS {
             want += &format!(" {} |", number(operator.since(data_type)));
         }
         assert!(row.starts_with(&want), "{row}\n{want}");

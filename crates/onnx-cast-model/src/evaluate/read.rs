@@ -9,7 +9,9 @@ use crate::graph::types::{since, version};
 use crate::messages::{attribute, function, value_info};
 use crate::tree::{self, Document, Graph, text};
 use onnx_cast::ops::{Attribute, Dim};
-use onnx_cast::{BitCast, Cast, CastLike, DataType, Tensor, TensorError};
+use onnx_cast::{
+    BitCast, Cast, CastLike, DataType, DequantizeLinear, DynamicQuantizeLinear, QuantizeLinear, Tensor, TensorError,
+};
 use onnx_cast_file::formats::pb;
 use onnx_cast_file::formats::protobuf::wire::{Field, Fields, Value, last};
 use onnx_cast_file::text::Short;
@@ -68,8 +70,10 @@ fn check_order(model: &Model) -> Result<(), ModelError> {
         if let Some(name) = node.inputs.iter().find(|name| !known.contains(name.as_str())) {
             return Err(ModelError::NoValue { reader: node.label.clone(), name: name.clone() });
         }
-        if !known.insert(&node.output) {
-            return Err(ModelError::Twice { name: node.output.clone() });
+        for output in node.outputs.iter().filter(|output| !output.is_empty() || node.outputs.len() == 1) {
+            if !known.insert(output) {
+                return Err(ModelError::Twice { name: output.clone() });
+            }
         }
     }
     match model.outputs.iter().find(|output| !known.contains(output.name.as_str())) {
@@ -129,13 +133,24 @@ fn read_node(node: &tree::Node<'_>, index: usize, opset: i64) -> Result<Node, Mo
     }
     let wrong = |error| ModelError::Attributes { node: label.clone(), error };
     let lent: Vec<Attribute<'_>> = node.attributes.iter().map(tree::Attribute::lend).collect();
-    let (operation, want) = match node.op_type {
-        "Cast" => (Operation::Cast(Cast::from_node(opset, &lent).map_err(wrong)?), 1),
-        "CastLike" => (Operation::CastLike(CastLike::from_node(opset, &lent).map_err(wrong)?), 2),
-        "BitCast" => (Operation::BitCast(BitCast::from_node(opset, &lent).map_err(wrong)?), 1),
-        "Constant" => (Operation::Constant(read_constant(&label, &node.attributes, opset)?), 0),
+    // The operation, how many inputs it needs, and how many it can have; likewise outputs.
+    let (operation, inputs, outputs) = match node.op_type {
+        "Cast" => (Operation::Cast(Cast::from_node(opset, &lent).map_err(wrong)?), 1..=1, 1),
+        "CastLike" => (Operation::CastLike(CastLike::from_node(opset, &lent).map_err(wrong)?), 2..=2, 1),
+        "BitCast" => (Operation::BitCast(BitCast::from_node(opset, &lent).map_err(wrong)?), 1..=1, 1),
+        "QuantizeLinear" => {
+            (Operation::QuantizeLinear(QuantizeLinear::from_node(opset, &lent).map_err(wrong)?), 2..=3, 1)
+        }
+        "DequantizeLinear" => {
+            (Operation::DequantizeLinear(DequantizeLinear::from_node(opset, &lent).map_err(wrong)?), 2..=3, 1)
+        }
+        "DynamicQuantizeLinear" => {
+            let operator = DynamicQuantizeLinear::from_node(opset, &lent).map_err(wrong)?;
+            (Operation::DynamicQuantizeLinear(operator), 1..=1, 3)
+        }
+        "Constant" => (Operation::Constant(read_constant(&label, &node.attributes, opset)?), 0..=0, 1),
         "Identity" => match node.attributes.first() {
-            None => (Operation::Identity, 1),
+            None => (Operation::Identity, 1..=1, 1),
             Some(first) => {
                 let what = format!("Identity has no attribute `{}`", Short(first.name));
                 return Err(ModelError::Constant { node: label, what });
@@ -145,14 +160,14 @@ fn read_node(node: &tree::Node<'_>, index: usize, opset: i64) -> Result<Node, Mo
     };
     // Trailing empty names stand for inputs that are left out.
     let got = node.inputs.iter().rposition(|name| !name.is_empty()).map_or(0, |last| last + 1);
-    if got != want {
-        return Err(ModelError::InputCount { node: label, got, want });
+    if !inputs.contains(&got) {
+        return Err(ModelError::InputCount { node: label, got, want: *inputs.end() });
     }
-    let inputs = node.inputs.iter().take(got).map(|&name| name.to_owned()).collect();
-    let [output] = node.outputs[..] else {
-        return Err(ModelError::OutputCount { node: label, got: node.outputs.len() });
-    };
-    Ok(Node { label, operation, inputs, output: output.to_owned() })
+    if node.outputs.len() != outputs {
+        return Err(ModelError::OutputCount { node: label, got: node.outputs.len(), want: outputs });
+    }
+    let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+    Ok(Node { label, operation, inputs: names(&node.inputs[..got]), outputs: names(&node.outputs) })
 }
 
 /// The value of a Constant node, checked against the operator's version.

@@ -94,8 +94,10 @@ pub(crate) fn run(model: &Model, inputs: Vec<NamedTensor>) -> Result<Vec<NamedTe
         }
     }
     for node in &model.nodes {
-        let result = evaluate(model, node, &mut values)?;
-        values.put(&node.output, result);
+        let results = evaluate(model, node, &mut values)?;
+        for (name, result) in node.outputs.iter().zip(results) {
+            values.put(name, result);
+        }
     }
     let mut outputs = Vec::with_capacity(model.outputs.len());
     for output in &model.outputs {
@@ -106,14 +108,14 @@ pub(crate) fn run(model: &Model, inputs: Vec<NamedTensor>) -> Result<Vec<NamedTe
     Ok(outputs)
 }
 
-fn evaluate<'a>(model: &'a Model, node: &'a Node, values: &mut Values<'a>) -> Result<Held<'a>, ModelError> {
+fn evaluate<'a>(model: &'a Model, node: &'a Node, values: &mut Values<'a>) -> Result<Vec<Held<'a>>, ModelError> {
     let failed = |error| ModelError::Cast { node: node.label.clone(), error };
     let mut input = |index: usize| {
         let name = node.inputs.get(index).map_or("", String::as_str);
         values.take(&node.label, name)
     };
     let tensor = match &node.operation {
-        Operation::Constant(tensor) => return Ok(Held::Model(tensor)),
+        Operation::Constant(tensor) => return Ok(vec![Held::Model(tensor)]),
         Operation::Identity => {
             let value = input(0)?;
             let data_type = value.view().data_type();
@@ -122,7 +124,7 @@ fn evaluate<'a>(model: &'a Model, node: &'a Node, values: &mut Values<'a>) -> Re
                 let (node, operator) = (node.label.clone(), "Identity");
                 return Err(ModelError::Type { node, operator, version, data_type, since });
             }
-            return Ok(value);
+            return Ok(vec![value]);
         }
         Operation::Cast(cast) => match input(0)? {
             Held::Model(tensor) => cast.run(&tensor.view()),
@@ -137,8 +139,25 @@ fn evaluate<'a>(model: &'a Model, node: &'a Node, values: &mut Values<'a>) -> Re
             let target = input(1)?.view().data_type();
             cast.run(&value.view(), target)
         }
+        Operation::QuantizeLinear(operator) => {
+            let (x, scale) = (input(0)?, input(1)?);
+            let zero_point = (node.inputs.len() > 2).then(|| input(2)).transpose()?;
+            operator.run(&x.view(), &scale.view(), zero_point.as_ref().map(Held::view).as_ref())
+        }
+        Operation::DequantizeLinear(operator) => {
+            let (x, scale) = (input(0)?, input(1)?);
+            let zero_point = (node.inputs.len() > 2).then(|| input(2)).transpose()?;
+            operator.run(&x.view(), &scale.view(), zero_point.as_ref().map(Held::view).as_ref())
+        }
+        Operation::DynamicQuantizeLinear(operator) => {
+            let found = operator.run(&input(0)?.view()).map_err(failed)?;
+            let scale = Tensor::from_slice(Vec::new(), &[found.scale]).map_err(|error| failed(error.into()))?;
+            let zero_point =
+                Tensor::from_slice(Vec::new(), &[found.zero_point]).map_err(|error| failed(error.into()))?;
+            return Ok(vec![Held::Computed(found.y), Held::Computed(scale), Held::Computed(zero_point)]);
+        }
     };
-    Ok(Held::Computed(tensor.map_err(failed)?))
+    Ok(vec![Held::Computed(tensor.map_err(failed)?)])
 }
 
 /// Holds a value against its declaration.

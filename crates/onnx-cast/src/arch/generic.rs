@@ -96,13 +96,14 @@ pub(crate) use kernel;
 
 /// Implements [`crate::kernel::Isa`] for an instruction set: each kind of kernel, compiled with its features.
 macro_rules! isa {
-    ($isa:ident, $lanes:ty, $features:literal) => {
+    ($isa:ident, $lanes:ty, $features:literal, fma: $fma:literal) => {
         pub(crate) struct $isa;
 
         // SAFETY: the algorithms cast as the scalar cast does, which the tests check for every pair on every length
         // and, for the types of 32 bits or fewer, every value; and `steps` covers all of `dst`.
         unsafe impl crate::kernel::Isa for $isa {
             const LOOKS_UP_16: bool = <$lanes as crate::arch::generic::Lanes>::WIDE_LOOK_UP;
+            crate::kernel::scale::scale_kernels! { #[target_feature(enable = $features)] $fma }
 
             kernel! { $features, cast<S: Widen, D: Narrow>: generic::cast::<$lanes, S, D> }
             kernel! { $features, look_up<S: Element, D: Element>: generic::look_up::cast::<$lanes, S, D> }

@@ -1,6 +1,6 @@
 //! The errors of building an operator and of running it.
 
-use super::Operator;
+use super::{Operator, Role};
 use crate::element::DataType;
 use crate::error::shorten;
 use crate::scalar::UnknownRoundMode;
@@ -90,6 +90,85 @@ pub enum OpError {
         /// The target.
         to: DataType,
     },
+    /// A type that a version of an operator with a scale does not support in its role.
+    RoleType {
+        /// The operator.
+        operator: Operator,
+        /// Its version.
+        version: i64,
+        /// What the tensor is to the operator.
+        role: Role,
+        /// The type.
+        data_type: DataType,
+        /// The first version that supports the type in this role, if any does.
+        since: Option<i64>,
+    },
+    /// Two types that must be the same.
+    TypesDiffer {
+        /// The operator.
+        operator: Operator,
+        /// Its version.
+        version: i64,
+        /// ONNX's name of the input whose type is another one.
+        name: &'static str,
+        /// That type.
+        got: DataType,
+        /// The type that it must have.
+        want: DataType,
+    },
+    /// An attribute that gives an element type, with a number that none has.
+    AttributeType {
+        /// The operator.
+        operator: Operator,
+        /// The attribute.
+        name: &'static str,
+        /// Its value.
+        number: i64,
+    },
+    /// A `precision` that is not float, float16 or bfloat16.
+    Precision {
+        /// The version of QuantizeLinear.
+        version: i64,
+        /// The type.
+        data_type: DataType,
+    },
+    /// A DequantizeLinear whose scale is float8e8m0, without `output_dtype`.
+    MissingOutputType {
+        /// The version of DequantizeLinear.
+        version: i64,
+    },
+    /// A negative `block_size`.
+    BlockSize {
+        /// The operator.
+        operator: Operator,
+        /// The value.
+        block_size: i64,
+    },
+    /// An `axis` that the input does not have.
+    Axis {
+        /// The value.
+        axis: i64,
+        /// The number of dimensions of the input.
+        rank: usize,
+    },
+    /// A scale whose shape does not fit the input's.
+    ScaleShape {
+        /// The input's shape.
+        input: Vec<usize>,
+        /// The scale's shape.
+        scale: Vec<usize>,
+        /// The attribute `axis`.
+        axis: i64,
+        /// The attribute `block_size`; 0 where there are no blocks.
+        block_size: usize,
+    },
+    /// A zero point whose shape is not the scale's.
+    ZeroPointShape {
+        /// The zero point's shape.
+        zero_point: Vec<usize>,
+        /// The scale's shape.
+        scale: Vec<usize>,
+    },
 }
 
 impl fmt::Display for OpError {
@@ -145,6 +224,48 @@ impl fmt::Display for OpError {
                 from.info().bits,
                 to.info().bits
             ),
+            OpError::RoleType { operator, version, role, data_type, since } => {
+                write!(f, "{operator}-{version} does not take {data_type} as {role} (")?;
+                match since {
+                    Some(since) => write!(f, "{operator}-{since} is the first that does)"),
+                    None => write!(f, "no version of {operator} does)"),
+                }
+            }
+            OpError::TypesDiffer { operator, version, name, got, want } => {
+                write!(f, "{operator}-{version}: `{name}` is {got}, where {want} is needed")
+            }
+            OpError::AttributeType { operator, name, number } => write!(
+                f,
+                "{operator}: `{name}` is {number}, which is not an element type (want 1 to {})",
+                DataType::ALL.len()
+            ),
+            OpError::Precision { version, data_type } => {
+                write!(f, "QuantizeLinear-{version}: `precision` is {data_type} (want float, float16 or bfloat16)")
+            }
+            OpError::MissingOutputType { version } => write!(
+                f,
+                "DequantizeLinear-{version}: a scale of float8e8m0 needs the attribute `output_dtype` (float, float16 or \
+                 bfloat16)"
+            ),
+            OpError::BlockSize { operator, block_size } => {
+                write!(f, "{operator}: `block_size` is {block_size} (want 0, which is none, or more)")
+            }
+            OpError::Axis { axis, rank } => {
+                write!(f, "`axis` is {axis}, and the input has {rank} dimensions")
+            }
+            OpError::ScaleShape { input, scale, axis, block_size: 0 } => write!(
+                f,
+                "a scale of shape {scale:?} for an input of shape {input:?} (want one element, or one for each of \
+                 axis {axis})"
+            ),
+            OpError::ScaleShape { input, scale, axis, block_size } => write!(
+                f,
+                "a scale of shape {scale:?} for an input of shape {input:?} in blocks of {block_size} on axis {axis} \
+                 (want the input's shape with an element for each block)"
+            ),
+            OpError::ZeroPointShape { zero_point, scale } => {
+                write!(f, "a zero point of shape {zero_point:?} beside a scale of shape {scale:?} (want the same)")
+            }
         }
     }
 }
@@ -182,6 +303,13 @@ pub enum CastError {
         /// The target type.
         data_type: DataType,
     },
+    /// A zero point of a float type or of int32 that is not 0.
+    ZeroPoint {
+        /// The zero point's type.
+        data_type: DataType,
+        /// Index of the element that is not 0.
+        index: usize,
+    },
     /// A string element that is not a number of the target type.
     Text {
         /// Index of the element in the flattened tensor.
@@ -205,6 +333,9 @@ impl fmt::Display for CastError {
                 write!(f, "an output of {got} for {elements} {data_type} (want {want})")
             }
             CastError::OutputKind { data_type } => write!(f, "an output that does not hold {data_type}"),
+            CastError::ZeroPoint { data_type, index } => {
+                write!(f, "element {index} of a zero point of {data_type} is not 0, as {data_type} requires")
+            }
             CastError::Text { index, text, to, source } => write!(f, "element {index}: \"{text}\" {source} (to {to})"),
         }
     }

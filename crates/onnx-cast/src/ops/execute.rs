@@ -54,14 +54,27 @@ pub(super) fn execute(
     let touched = span.src.len().saturating_add(span.dst.len());
     let hint = if touched < NON_TEMPORAL_BYTES { StoreHint::Temporal } else { StoreHint::NonTemporal };
     #[cfg(feature = "threads")]
-    if touched >= 2 * THREAD_BYTES && threads != Some(1) {
-        let available = pool_threads();
-        let parts = threads.map_or(available, |most| most.min(available)).min(touched / THREAD_BYTES);
-        return parallel(span, bits, parts, &|span| run(span, hint));
+    {
+        let parts = parts_for(touched, threads);
+        if parts > 1 {
+            return parallel(span, bits, parts, &|span| run(span, hint));
+        }
     }
     #[cfg(not(feature = "threads"))]
     let _ = threads;
     run(span, hint);
+}
+
+/// How many threads a cast that touches so many bytes is worth, of at most `threads`.
+#[inline]
+pub(super) fn parts_for(touched: usize, threads: Option<usize>) -> usize {
+    #[cfg(feature = "threads")]
+    if touched >= 2 * THREAD_BYTES && threads != Some(1) {
+        let available = pool_threads();
+        return threads.map_or(available, |most| most.min(available)).min(touched / THREAD_BYTES);
+    }
+    let _ = (touched, threads);
+    1
 }
 
 /// Runs a kernel over a span. The kernel writes every byte of the target.
@@ -91,7 +104,7 @@ pub(super) fn run_copy(kernel: Kernel, Span { src, dst, .. }: Span<'_>, hint: St
 
 /// Memory that a kernel overwrites, as the slice type that kernels take.
 #[inline]
-fn as_bytes(dst: &mut [MaybeUninit<u8>]) -> &mut [u8] {
+pub(super) fn as_bytes(dst: &mut [MaybeUninit<u8>]) -> &mut [u8] {
     // SAFETY: `MaybeUninit<u8>` has the layout of `u8`. Kernels and copies write every byte of the slice and read none
     // that they did not write (Miri runs them over uninitialised memory).
     unsafe { &mut *(std::ptr::from_mut(dst) as *mut [u8]) }

@@ -11,7 +11,7 @@ use crate::scalar::{Narrow, Widen};
 use core::arch::aarch64::*;
 use core::arch::asm;
 
-isa!(Neon, Quad, "neon");
+isa!(Neon, Quad, "neon", fma: true);
 
 pub(crate) static TABLE: KernelTable = KernelTable::new::<Neon>();
 

@@ -11,7 +11,7 @@ use crate::kernel::{Context, KernelTable};
 use crate::scalar::{Narrow, Widen};
 use core::arch::wasm32::*;
 
-isa!(Simd128, Vector, "simd128");
+isa!(Simd128, Vector, "simd128", fma: false);
 
 pub(crate) static TABLE: KernelTable = KernelTable::new::<Simd128>();
 

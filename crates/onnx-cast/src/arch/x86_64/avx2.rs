@@ -10,7 +10,7 @@ use crate::kernel::{Context, KernelTable};
 use crate::scalar::{Narrow, Widen};
 use core::arch::x86_64::*;
 
-isa!(Avx2, Ymm, "avx2,f16c,fma");
+isa!(Avx2, Ymm, "avx2,f16c,fma", fma: true);
 
 pub(crate) static TABLE: KernelTable = KernelTable::new::<Avx2>();
 

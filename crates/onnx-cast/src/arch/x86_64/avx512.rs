@@ -6,7 +6,7 @@ use crate::kernel::{Context, KernelTable};
 use crate::scalar::{Narrow, Widen};
 use core::arch::x86_64::*;
 
-isa!(Avx512, Zmm, "avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx512vbmi,avx512vbmi2,avx2,f16c,fma,bmi2");
+isa!(Avx512, Zmm, "avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx512vbmi,avx512vbmi2,avx2,f16c,fma,bmi2", fma: true);
 
 pub(crate) static TABLE: KernelTable = KernelTable::new::<Avx512>();
 

@@ -1,0 +1,127 @@
+"""QuantizeLinear, DequantizeLinear and DynamicQuantizeLinear."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from onnx_cast import _kinds, _native, _targets
+from onnx_cast._native import CastError
+
+_UINT8 = _targets.target("uint8")[0]
+
+
+def _scale(scale: Any) -> np.ndarray:
+    """A scale as an array; a number is a float of 32 bits."""
+    if isinstance(scale, (int, float)):
+        return np.asarray(scale, np.float32)
+    return np.asarray(_kinds.array_of(scale))
+
+
+def _zero_point(zero_point: Any, number: int) -> np.ndarray | None:
+    """A zero point as an array; a number is of the quantized type."""
+    if zero_point is None:
+        return None
+    if isinstance(zero_point, (int, float)):
+        return np.asarray(zero_point, _targets.DTYPES[number])
+    return np.asarray(_kinds.array_of(zero_point))
+
+
+def _attributes(**given: int | None) -> list[tuple[str, int | bytes | None]]:
+    """The attributes that are not at their defaults, which every version has."""
+    defaults = {"axis": 1, "block_size": 0, "saturate": 1, "precision": None, "output_dtype": None}
+    return [(name, int(value)) for name, value in given.items() if value != defaults[name]]
+
+
+def _number(dtype: Any) -> int | None:
+    return None if dtype is None else _targets.target(dtype)[0]
+
+
+def quantize_linear(
+    x: Any,
+    scale: Any,
+    zero_point: Any = None,
+    *,
+    axis: int = 1,
+    block_size: int = 0,
+    saturate: bool = True,
+    precision: Any = None,
+    output_dtype: Any = None,
+    opset: int = 28,
+    out: Any = None,
+    threads: int | None = None,
+    packed: bool = False,
+) -> Any:
+    """``saturate(round(x / scale) + zero_point)``: ONNX's QuantizeLinear. ``x``, ``out``, ``threads`` and ``packed`` are
+    as for :func:`cast`.
+
+    scale
+        A number, or a tensor: of one element, of one for each of ``axis``, or of the shape of ``x`` with one for each
+        block of ``block_size`` elements on ``axis``.
+    zero_point
+        ``None``, a number, or a tensor of the scale's shape, whose type is that of the result.
+    precision
+        The type that quotients are rounded to: float, float16 or bfloat16; else the scale's.
+    output_dtype
+        The type of the result where there is no zero point; else uint8.
+
+    >>> quantize_linear(np.array([1.0, -0.3, 9.0], np.float32), 0.05, output_dtype="int8")
+    array([ 20,  -6, 127], dtype=int8)
+    """
+    number = _number(output_dtype)
+    attributes = _attributes(
+        axis=axis, block_size=block_size, saturate=saturate, precision=_number(precision), output_dtype=number
+    )
+    zeros = _zero_point(zero_point, number or _UINT8)
+    operator = _native.Operator.scaled("QuantizeLinear", opset, attributes, _scale(scale), zeros, threads)
+    return operator.run(x, out, packed)
+
+
+def dequantize_linear(
+    x: Any,
+    scale: Any,
+    zero_point: Any = None,
+    *,
+    axis: int = 1,
+    block_size: int = 0,
+    output_dtype: Any = None,
+    opset: int = 28,
+    out: Any = None,
+    threads: int | None = None,
+) -> Any:
+    """``(x - zero_point) * scale``: ONNX's DequantizeLinear, as :func:`quantize_linear` the other way. The result has the
+    type ``output_dtype``, else the scale's.
+
+    >>> dequantize_linear(np.array([20, -6, 127], np.int8), 0.05)
+    array([ 1.        , -0.3       ,  6.3500004 ], dtype=float32)
+    """
+    attributes = _attributes(axis=axis, block_size=block_size, output_dtype=_number(output_dtype))
+    number = _targets.number_of(_kinds.array_of(x)) if isinstance(zero_point, (int, float)) else 0
+    zeros = _zero_point(zero_point, number)
+    operator = _native.Operator.scaled("DequantizeLinear", opset, attributes, _scale(scale), zeros, threads)
+    return operator.run(x, out, False)
+
+
+def dynamic_quantize_linear(x: Any) -> tuple[Any, np.float32, np.uint8]:
+    """ONNX's DynamicQuantizeLinear: floats as uint8, with the scale and the zero point that it finds.
+
+    >>> dynamic_quantize_linear(np.array([0, 2, -3], np.float32))
+    (array([153, 255,   0], dtype=uint8), np.float32(0.019607844), np.uint8(153))
+    """
+    scale, zero_point = _native.dynamic_scale(np.asarray(_kinds.array_of(x)))
+    scale, zero_point = np.float32(scale), np.uint8(zero_point)
+    return quantize_linear(x, scale, zero_point), scale, zero_point
+
+
+def run_node(op_type: str, opset: int, attributes: list[tuple[str, int | bytes | None]], inputs: list[Any]) -> list[Any]:
+    """The outputs of a node."""
+    if op_type == "DynamicQuantizeLinear":
+        if attributes or len(inputs) != 1:
+            raise CastError(f"{op_type}: {len(inputs)} inputs and {len(attributes)} attributes (want 1 and none)")
+        return [np.asarray(output) for output in dynamic_quantize_linear(inputs[0])]
+    if not 2 <= len(inputs) <= 3:
+        raise CastError(f"{op_type}: {len(inputs)} inputs (want 2 or 3)")
+    x, scale, *zeros = (None if one is None else np.asarray(_kinds.array_of(one)) for one in inputs)
+    operator = _native.Operator.scaled(op_type, opset, attributes, scale, zeros[0] if zeros else None, None)
+    return [operator.run(x, None, False)]

@@ -1,0 +1,265 @@
+//! The stage of a scaled cast between widening and narrowing, over floats in the nearest cache.
+//!
+//! The loops are plain Rust. Each instruction set compiles them with its features, and the compiler vectorises them.
+//! Widening and narrowing are the kernels of Cast.
+
+use crate::scalar::scaled::{product, quotient, round_to_int};
+
+/// The scales of some elements, and their zero points: `f32`, little endian.
+#[derive(Clone, Copy)]
+pub(crate) struct Scales<'a> {
+    /// Elements of the first run: those that have the first scale.
+    pub(crate) first: usize,
+    /// Elements of every other run. Where runs have one element, each element has its own scale.
+    pub(crate) run: usize,
+    pub(crate) scales: &'a [[u8; 4]],
+    /// As many as scales; `None` where there is nothing to add or to subtract.
+    pub(crate) zero_points: Option<&'a [[u8; 4]]>,
+    /// The lowest and the highest result, where that is an integer.
+    pub(crate) range: [f32; 2],
+}
+
+/// Maps floats, little endian, to floats or integers of 8 or 16 bits.
+///
+/// # Safety
+/// The processor has the instructions that the kernel's backend is compiled for.
+pub(crate) type ScaleKernel = unsafe fn(x: &[u8], out: &mut [u8], scales: &Scales<'_>);
+
+/// The kernels of this stage.
+#[derive(Clone, Copy)]
+pub(crate) struct ScaleKernels {
+    /// Quotients plus zero points, as floats. The zero points are zeros, which can change the sign of a zero.
+    pub(crate) divide: ScaleKernel,
+    /// Products, as floats.
+    pub(crate) multiply: ScaleKernel,
+    /// Quotients, as integers of 8 bits.
+    pub(crate) to_bytes: ScaleKernel,
+    /// Quotients, as integers of 16 bits.
+    pub(crate) to_words: ScaleKernel,
+    /// The greatest magnitude of each run, by its bits as an integer: NaN and infinity are above every number. Of the
+    /// scales it takes the length of a run.
+    pub(crate) greatest: ScaleKernel,
+}
+
+/// `x / scale` by its reciprocal, rounded once, or any number of the same sign below 2^-40 in place of one.
+///
+/// The first estimate is off by less than 1.5 units in the last place, and the fused operations correct it; the ignored
+/// test below tries every divisor with each dividend that could round otherwise. Quotients above 2^30 are not
+/// corrected, because the correction of infinity is NaN: no target tells them apart.
+#[inline(always)]
+fn quotient_by_reciprocal(x: f32, scale: f32, reciprocal: f32) -> f32 {
+    const SIGN: u32 = 1 << 31;
+    let estimate = x * reciprocal;
+    let remainder = (-estimate).mul_add(scale, x);
+    let corrected = remainder.mul_add(reciprocal, estimate);
+    // The correction of -0 is +0.
+    let corrected = f32::from_bits(corrected.to_bits() | estimate.to_bits() & SIGN);
+    if estimate.abs() < 1_073_741_824.0 { corrected } else { estimate }
+}
+
+/// Whether [`quotient_by_reciprocal`] is exact for a scale.
+#[inline(always)]
+fn is_moderate(scale: f32) -> bool {
+    // 2^-60 and 2^60.
+    (8.673_617e-19..=1.152_921_5e18).contains(&scale.abs())
+}
+
+/// Maps each element with its scale and zero point, or `absent` where there is none: by `run` where many have the same,
+/// else by `one`.
+#[inline(always)]
+fn map<const OUT: usize>(
+    x: &[u8],
+    out: &mut [u8],
+    scales: &Scales<'_>,
+    absent: f32,
+    run: impl Fn(&[[u8; 4]], &mut [[u8; OUT]], f32, f32),
+    one: impl Fn(f32, f32, f32) -> [u8; OUT],
+) {
+    let (mut x, mut out) = (x.as_chunks::<4>().0, out.as_chunks_mut::<OUT>().0);
+    let values = scales.scales;
+    if scales.run == 1 {
+        let elements = x.iter().zip(out).zip(values);
+        match scales.zero_points {
+            None => elements.for_each(|((x, out), scale)| *out = one(float(x), float(scale), absent)),
+            Some(zeros) => elements
+                .zip(zeros)
+                .for_each(|(((x, out), scale), zero)| *out = one(float(x), float(scale), float(zero))),
+        }
+        return;
+    }
+    let mut len = scales.first;
+    for (i, scale) in values.iter().enumerate() {
+        let zero = scales.zero_points.map_or(absent, |zeros| float(&zeros[i]));
+        let len_now = len.min(x.len());
+        let (head, rest) = x.split_at(len_now);
+        let (head_out, rest_out) = out.split_at_mut(len_now);
+        run(head, head_out, float(scale), zero);
+        (x, out, len) = (rest, rest_out, scales.run);
+    }
+}
+
+#[inline(always)]
+fn float(bytes: &[u8; 4]) -> f32 {
+    f32::from_le_bytes(*bytes)
+}
+
+#[inline(always)]
+fn each<const OUT: usize>(x: &[[u8; 4]], out: &mut [[u8; OUT]], f: impl Fn(f32) -> [u8; OUT]) {
+    for (x, out) in x.iter().zip(out) {
+        *out = f(float(x));
+    }
+}
+
+/// Quotients, each finished by `finish` with its zero point. `FMA` says that the processor has fused operations.
+#[inline(always)]
+fn divided<const FMA: bool, const OUT: usize>(
+    x: &[u8],
+    out: &mut [u8],
+    scales: &Scales<'_>,
+    finish: impl Fn(f32, f32) -> [u8; OUT],
+) {
+    map(
+        x,
+        out,
+        scales,
+        // Added to a quotient, it changes nothing, not even the sign of zero.
+        -0.0,
+        #[inline(always)]
+        |x, out, scale, zero| {
+            if FMA && is_moderate(scale) {
+                let reciprocal = 1.0 / scale;
+                each(x, out, |x| finish(quotient_by_reciprocal(x, scale, reciprocal), zero));
+            } else {
+                each(x, out, |x| finish(quotient(x, scale), zero));
+            }
+        },
+        #[inline(always)]
+        |x, scale, zero| finish(quotient(x, scale), zero),
+    );
+}
+
+/// [`ScaleKernels::divide`].
+#[inline(always)]
+pub(crate) fn divide<const FMA: bool>(x: &[u8], out: &mut [u8], scales: &Scales<'_>) {
+    divided::<FMA, 4>(x, out, scales, |quotient, zero| (quotient + zero).to_le_bytes());
+}
+
+/// [`ScaleKernels::to_bytes`].
+#[inline(always)]
+pub(crate) fn to_bytes<const FMA: bool>(x: &[u8], out: &mut [u8], scales: &Scales<'_>) {
+    let [low, high] = scales.range;
+    divided::<FMA, 1>(x, out, scales, |quotient, zero| [round_to_int(quotient, zero, low, high) as u8]);
+}
+
+/// [`ScaleKernels::to_words`].
+#[inline(always)]
+pub(crate) fn to_words<const FMA: bool>(x: &[u8], out: &mut [u8], scales: &Scales<'_>) {
+    let [low, high] = scales.range;
+    divided::<FMA, 2>(x, out, scales, |quotient, zero| (round_to_int(quotient, zero, low, high) as u16).to_le_bytes());
+}
+
+/// [`ScaleKernels::multiply`].
+#[inline(always)]
+pub(crate) fn multiply(x: &[u8], out: &mut [u8], scales: &Scales<'_>) {
+    map(
+        x,
+        out,
+        scales,
+        0.0,
+        #[inline(always)]
+        |x, out, scale, zero| each(x, out, |x| product(x, zero, scale).to_le_bytes()),
+        #[inline(always)]
+        |x, scale, zero| product(x, zero, scale).to_le_bytes(),
+    );
+}
+
+/// [`ScaleKernels::greatest`].
+#[inline(always)]
+pub(crate) fn greatest(x: &[u8], out: &mut [u8], scales: &Scales<'_>) {
+    #[inline(always)]
+    fn of(run: &[[u8; 4]]) -> [u8; 4] {
+        run.iter().fold(0, |most, bytes| most.max(u32::from_le_bytes(*bytes) & (u32::MAX >> 1))).to_le_bytes()
+    }
+    let (x, out) = (x.as_chunks::<4>().0, out.as_chunks_mut::<4>().0);
+    // The compiler makes a few instructions of runs whose length it knows.
+    match scales.run {
+        16 => x.as_chunks::<16>().0.iter().zip(out).for_each(|(run, out)| *out = of(run)),
+        32 => x.as_chunks::<32>().0.iter().zip(out).for_each(|(run, out)| *out = of(run)),
+        run => x.chunks(run).zip(out).for_each(|(run, out)| *out = of(run)),
+    }
+}
+
+/// Defines the kernels of an instruction set: the loops, compiled with its features.
+macro_rules! scale_kernels {
+    ($(#[$features:meta])? $fma:literal) => {
+        const SCALE: crate::kernel::scale::ScaleKernels = {
+            use crate::kernel::scale::{self, Scales};
+            $(#[$features])?
+            unsafe fn divide(x: &[u8], out: &mut [u8], scales: &Scales<'_>) {
+                scale::divide::<$fma>(x, out, scales);
+            }
+            $(#[$features])?
+            unsafe fn multiply(x: &[u8], out: &mut [u8], scales: &Scales<'_>) {
+                scale::multiply(x, out, scales);
+            }
+            $(#[$features])?
+            unsafe fn to_bytes(x: &[u8], out: &mut [u8], scales: &Scales<'_>) {
+                scale::to_bytes::<$fma>(x, out, scales);
+            }
+            $(#[$features])?
+            unsafe fn to_words(x: &[u8], out: &mut [u8], scales: &Scales<'_>) {
+                scale::to_words::<$fma>(x, out, scales);
+            }
+            $(#[$features])?
+            unsafe fn greatest(x: &[u8], out: &mut [u8], scales: &Scales<'_>) {
+                scale::greatest(x, out, scales);
+            }
+            scale::ScaleKernels { divide, multiply, to_bytes, to_words, greatest }
+        };
+    };
+}
+pub(crate) use scale_kernels;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A quotient can be wrong only within 1.75 * 2^-47 of the middle between two floats, by the errors of the
+    /// operations. Dividend and divisor are integers of 24 bits; with quotients below 1, a middle is N / 2^25 for an odd
+    /// N, so `A * 2^25 - N * B` is a small number. (Where the quotient is 1 or more, the estimate is within one unit, for
+    /// which the correction is known to be exact.) This tries every divisor with every such dividend.
+    #[test]
+    #[ignore = "half a minute; cargo test --release -p onnx-cast --lib -- --ignored reciprocal"]
+    fn every_dividend_that_a_reciprocal_could_round_wrong() {
+        let mut tried = 0u64;
+        for divisor in 1u64 << 23..1 << 24 {
+            let scale = divisor as f32;
+            let reciprocal = 1.0 / scale;
+            let zeros = divisor.trailing_zeros();
+            let odd = divisor >> zeros;
+            // The inverse modulo 2^64, by Newton's iteration.
+            let inverse =
+                (0..6).fold(odd, |inverse, _| inverse.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(inverse))));
+            for difference in -7i64..=7 {
+                if difference == 0 || difference.trailing_zeros() < zeros {
+                    continue;
+                }
+                // N * odd = -difference / 2^zeros, modulo 2^(25 - zeros).
+                let modulus = 1u64 << (25 - zeros);
+                let residue = inverse.wrapping_mul((-(difference >> zeros)) as u64) & (modulus - 1);
+                for middle in (0..1u64 << zeros).map(|k| residue + k * modulus) {
+                    let product = (middle * divisor) as i64 + difference;
+                    if middle < 1 << 24 || middle & 1 == 0 || product & ((1 << 25) - 1) != 0 {
+                        continue;
+                    }
+                    let x = (product >> 25) as f32;
+                    for (x, scale, reciprocal) in [(x, scale, reciprocal), (x * 2.0, scale, reciprocal)] {
+                        tried += 1;
+                        assert_eq!(quotient_by_reciprocal(x, scale, reciprocal), x / scale, "{x} / {scale}");
+                    }
+                }
+            }
+        }
+        assert!(tried > 1 << 24);
+    }
+}

@@ -1,0 +1,201 @@
+//! ONNX `DequantizeLinear`.
+
+use super::scaled::{ScaledPlan, ScaledSettings};
+use super::{Attribute, CastError, NEWEST_OPSET, OpError, Operator, ValueInfo};
+use crate::arch::Backend;
+use crate::element::DataType;
+use crate::tensor::{Tensor, TensorView};
+
+/// The attributes of DequantizeLinear, the opset, and how to run it.
+///
+/// ```
+/// use onnx_cast::{DataType, DequantizeOptions};
+///
+/// let options = DequantizeOptions::new().axis(-1).block_size(32).output_dtype(DataType::BFloat16);
+/// assert_eq!(options.block_size, 32);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DequantizeOptions {
+    /// The opset of the model, which selects the operator's version. The default is [`NEWEST_OPSET`].
+    pub opset: i64,
+    /// The axis of a scale with one dimension, or of the blocks; negative from the end. `None` is 1.
+    pub axis: Option<i64>,
+    /// Elements of a block on the axis; 0, the default, for none.
+    pub block_size: usize,
+    /// The type of the result: float, float16 or bfloat16; `None` is the scale's.
+    pub output_dtype: Option<DataType>,
+    /// The backend; `None` is the fastest. It never changes a result.
+    pub backend: Option<Backend>,
+    /// The most threads; `None` is all of the current pool.
+    pub threads: Option<usize>,
+}
+
+impl Default for DequantizeOptions {
+    fn default() -> Self {
+        DequantizeOptions::new()
+    }
+}
+
+impl DequantizeOptions {
+    /// The newest opset with the attributes' defaults.
+    pub const fn new() -> Self {
+        DequantizeOptions {
+            opset: NEWEST_OPSET,
+            axis: None,
+            block_size: 0,
+            output_dtype: None,
+            backend: None,
+            threads: None,
+        }
+    }
+
+    /// Sets [`DequantizeOptions::opset`].
+    pub const fn opset(mut self, opset: i64) -> Self {
+        self.opset = opset;
+        self
+    }
+
+    /// Sets [`DequantizeOptions::axis`].
+    pub fn axis(mut self, axis: impl Into<Option<i64>>) -> Self {
+        self.axis = axis.into();
+        self
+    }
+
+    /// Sets [`DequantizeOptions::block_size`].
+    pub const fn block_size(mut self, block_size: usize) -> Self {
+        self.block_size = block_size;
+        self
+    }
+
+    /// Sets [`DequantizeOptions::output_dtype`].
+    pub fn output_dtype(mut self, output_dtype: impl Into<Option<DataType>>) -> Self {
+        self.output_dtype = output_dtype.into();
+        self
+    }
+
+    /// Sets [`DequantizeOptions::backend`].
+    pub fn backend(mut self, backend: impl Into<Option<Backend>>) -> Self {
+        self.backend = backend.into();
+        self
+    }
+
+    /// Sets [`DequantizeOptions::threads`].
+    pub fn threads(mut self, threads: impl Into<Option<usize>>) -> Self {
+        self.threads = threads.into();
+        self
+    }
+}
+
+/// ONNX `DequantizeLinear`: `y = (x - zero_point) * scale`.
+///
+/// The difference is exact, the product is rounded once to float, and that is cast to the type of the result.
+///
+/// ```
+/// use onnx_cast::{DequantizeLinear, DequantizeOptions, TensorView};
+///
+/// let x = [3i8, -10, 0, 100];
+/// let x = TensorView::from_slice(&[2, 2], &x)?;
+/// let scale = [0.5f32, 10.0];
+/// let scale = TensorView::from_slice(&[2], &scale)?;
+/// let y = DequantizeLinear::new(&DequantizeOptions::new().axis(0))?.run(&x, &scale, None)?;
+/// assert_eq!(y.to_vec::<f32>(), Some(vec![1.5, -5.0, 0.0, 1000.0]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DequantizeLinear {
+    settings: ScaledSettings,
+}
+
+impl DequantizeLinear {
+    /// The operator, with the attributes of `options`.
+    ///
+    /// # Errors
+    /// Fails if the opset has no DequantizeLinear, or if its version does not have an attribute that is set.
+    pub fn new(options: &DequantizeOptions) -> Result<Self, OpError> {
+        let operator = Operator::DequantizeLinear;
+        let version = operator.version_at(options.opset)?;
+        let set = [
+            ("axis", options.axis.is_some()),
+            ("block_size", options.block_size > 0),
+            ("output_dtype", options.output_dtype.is_some()),
+        ];
+        for (name, _) in set.into_iter().filter(|(_, is_set)| *is_set) {
+            operator.check_attribute(version, name)?;
+        }
+        Ok(DequantizeLinear {
+            settings: ScaledSettings {
+                operator,
+                version,
+                axis: options.axis.unwrap_or(1),
+                block_size: options.block_size,
+                output_dtype: options.output_dtype,
+                precision: None,
+                saturate: true,
+                backend: options.backend,
+                threads: options.threads,
+            },
+        })
+    }
+
+    /// The operator of a node in a model that imports `opset` of ONNX's default domain.
+    ///
+    /// ```
+    /// use onnx_cast::DequantizeLinear;
+    /// use onnx_cast::ops::{Attribute, AttributeValue};
+    ///
+    /// let axis = Attribute { name: "axis", value: AttributeValue::Int(0) };
+    /// assert_eq!(DequantizeLinear::from_node(20, &[axis])?.version(), 19);
+    /// assert!(DequantizeLinear::from_node(12, &[axis]).is_err());
+    /// # Ok::<(), onnx_cast::OpError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Fails if the opset has no DequantizeLinear, or if an attribute is unknown to its version, of the wrong kind, out of
+    /// range or given twice.
+    pub fn from_node(opset: i64, attributes: &[Attribute<'_>]) -> Result<Self, OpError> {
+        let settings = ScaledSettings::from_attributes(Operator::DequantizeLinear, opset, attributes)?;
+        Ok(DequantizeLinear { settings })
+    }
+
+    /// The operator's version.
+    pub fn version(&self) -> i64 {
+        self.settings.version
+    }
+
+    /// Resolves the types of the inputs; the plan can be run many times.
+    ///
+    /// # Errors
+    /// Fails if the version does not support one of the types, or if the zero point's is not the input's,
+    /// or for a scale of float8e8m0 without `output_dtype`.
+    pub fn plan(&self, x: DataType, scale: DataType, zero_point: Option<DataType>) -> Result<ScaledPlan, OpError> {
+        self.settings.plan(x, scale, zero_point)
+    }
+
+    /// The type and shape of the output.
+    ///
+    /// # Errors
+    /// As [`DequantizeLinear::plan`], and if known shapes do not fit.
+    pub fn infer(
+        &self,
+        x: &ValueInfo,
+        scale: &ValueInfo,
+        zero_point: Option<&ValueInfo>,
+    ) -> Result<ValueInfo, OpError> {
+        self.settings.infer(x, scale, zero_point)
+    }
+
+    /// Dequantizes to a new tensor. See [`ScaledPlan::run_into`] for the shapes.
+    ///
+    /// # Errors
+    /// As [`DequantizeLinear::plan`] and [`ScaledPlan::run`].
+    pub fn run(
+        &self,
+        x: &TensorView<'_>,
+        scale: &TensorView<'_>,
+        zero_point: Option<&TensorView<'_>>,
+    ) -> Result<Tensor, CastError> {
+        let zero_type = zero_point.map(TensorView::data_type);
+        self.plan(x.data_type(), scale.data_type(), zero_type)?.run(x, scale, zero_point)
+    }
+}

@@ -1,0 +1,150 @@
+//! Where the scale of an element is: per tensor, per axis, or for each block of an axis or of rows and columns.
+
+use crate::ops::OpError;
+
+/// How scales lie over the elements of a tensor: in rows of elements, each cut into runs with one scale.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::ops) struct Layout {
+    /// Elements of a row.
+    row: usize,
+    /// Elements of a run; the last of a row may be shorter. 1 where each element has its own scale.
+    pub(super) run: usize,
+    /// Which row of scales a row of elements has.
+    rows: Rows,
+}
+
+/// Rows in groups of `axis`; of each group, `block` rows share a row of scales, and the group has `blocks` of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Rows {
+    axis: usize,
+    block: usize,
+    blocks: usize,
+}
+
+impl Rows {
+    /// All rows have the same scales.
+    const SAME: Rows = Rows { axis: usize::MAX, block: usize::MAX, blocks: 0 };
+    /// Each row has its own scales.
+    const OWN: Rows = Rows { axis: 1, block: 1, blocks: 1 };
+
+    fn of(self, row: usize) -> usize {
+        row / self.axis * self.blocks + row % self.axis / self.block
+    }
+}
+
+/// Elements in a row that follow each other, and their scales.
+pub(super) struct Piece {
+    /// How many elements.
+    pub(super) len: usize,
+    /// The index of the first scale, and how many there are.
+    pub(super) scale: usize,
+    pub(super) scales: usize,
+    /// Elements that have the first scale; the others have it in runs.
+    pub(super) first: usize,
+}
+
+impl Layout {
+    /// One scale for all elements.
+    pub(super) const TENSOR: Layout = Layout { row: usize::MAX, run: usize::MAX, rows: Rows::SAME };
+
+    /// The layout of ONNX's operators.
+    pub(super) fn new(shape: &[usize], scale: &[usize], axis: i64, block_size: usize) -> Result<Layout, OpError> {
+        let wrong = || OpError::ScaleShape { input: shape.to_vec(), scale: scale.to_vec(), axis, block_size };
+        let is_single = scale.is_empty() || scale == [1];
+        if block_size == 0 && is_single {
+            return Ok(Layout::TENSOR);
+        }
+        let rank = shape.len();
+        let place = if axis < 0 { axis.checked_add(rank as i64) } else { Some(axis) };
+        let place = place.and_then(|axis| usize::try_from(axis).ok()).filter(|&axis| axis < rank);
+        let place = place.ok_or(OpError::Axis { axis, rank })?;
+        let (size, inner) = (shape[place], shape[place + 1..].iter().product::<usize>().max(1));
+        let layout = if block_size == 0 {
+            if scale != [size] {
+                return Err(wrong());
+            }
+            let (row, run) = if inner == 1 { (size, 1) } else { (size.saturating_mul(inner), inner) };
+            Layout { row, run, rows: Rows::SAME }
+        } else {
+            let others_agree = scale.len() == rank
+                && scale.iter().zip(shape).enumerate().all(|(i, (scale, size))| i == place || scale == size);
+            if !others_agree || scale[place] != size.div_ceil(block_size) && (size > 0 || scale[place] > 1) {
+                return Err(wrong());
+            }
+            if inner == 1 {
+                Layout::rows_of_runs(size, block_size)
+            } else {
+                let rows = Rows { axis: size, block: block_size, blocks: scale[place] };
+                Layout { row: inner, run: 1, rows }
+            }
+        };
+        // An empty tensor has no rows; a row of no elements would divide by zero.
+        Ok(if layout.row == 0 || layout.rows.axis == 0 { Layout::TENSOR } else { layout })
+    }
+
+    /// Rows of `row` elements, each cut into blocks of `block`, with scales of their own.
+    pub(in crate::ops) fn rows_of_runs(row: usize, block: usize) -> Layout {
+        if row.is_multiple_of(block) {
+            return Layout { row: usize::MAX, run: block, rows: Rows::SAME };
+        }
+        Layout { row, run: block, rows: Rows::OWN }
+    }
+
+    /// The piece that begins at an element, of `most` elements or fewer.
+    pub(super) fn piece(&self, element: usize, most: usize) -> Piece {
+        let (row, column) = (element / self.row, element % self.row);
+        let len = most.min(self.row - column);
+        let (first_run, last_run) = (column / self.run, (column + len - 1) / self.run);
+        let scale = self.rows.of(row) * self.row.div_ceil(self.run) + first_run;
+        let first = (self.run - column % self.run).min(len);
+        Piece { len, scale, scales: last_run - first_run + 1, first }
+    }
+
+    /// The period of the scales, where every row has the same and rows are not longer than `most`.
+    pub(super) fn period(&self, most: usize) -> Option<usize> {
+        (self.rows == Rows::SAME && self.row <= most).then_some(self.row)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Scales by index, from coordinates.
+    #[test]
+    fn each_element_has_the_scale_of_its_coordinates() {
+        let shape = [2, 5, 3];
+        let cases: [(i64, usize, &[usize]); 7] = [
+            (0, 0, &[2]),
+            (1, 0, &[5]),
+            (-1, 0, &[3]),
+            (0, 2, &[1, 5, 3]),
+            (1, 2, &[2, 3, 3]),
+            (2, 2, &[2, 5, 2]),
+            (2, 3, &[2, 5, 1]),
+        ];
+        for (axis, block, scale) in cases {
+            let layout = Layout::new(&shape, scale, axis, block).expect("shapes that fit");
+            let axis = if axis < 0 { 2 } else { axis as usize };
+            for element in 0..30 {
+                let mut place = [element / 15, element / 3 % 5, element % 3];
+                let want = match place[axis].checked_div(block) {
+                    None => place[axis],
+                    Some(index) => {
+                        place[axis] = index;
+                        (place[0] * scale[1] + place[1]) * scale[2] + place[2]
+                    }
+                };
+                for most in [1, 4, 30] {
+                    let piece = layout.piece(element, most.min(30 - element));
+                    assert_eq!(piece.scale, want, "axis {axis}, block {block}, element {element}");
+                    assert!(piece.len >= 1 && piece.first >= 1 && piece.first <= piece.len);
+                }
+            }
+        }
+        assert_eq!(Layout::new(&shape, &[], 9, 0), Ok(Layout::TENSOR));
+        for (axis, block, scale) in [(1, 0, &[2][..]), (3, 0, &[3]), (1, 2, &[2, 2, 3]), (1, 2, &[]), (2, 2, &[2, 5])] {
+            assert!(Layout::new(&shape, scale, axis, block).is_err(), "axis {axis}, block {block}, {scale:?}");
+        }
+    }
+}

@@ -1,0 +1,522 @@
+//! Scaled casts beside the exact oracle: every type, version and granularity, on every backend.
+
+use onnx_cast::{
+    Backend, CastError, DataType, DequantizeLinear, DequantizeOptions, DynamicQuantizeLinear, OpError, QuantizeLinear,
+    QuantizeOptions, ScaledPlan, Tensor, TensorView, available_backends,
+};
+use testkit::Ty;
+use testkit::generators::{Rng, every, near_ties, random, random_scaled, special};
+use testkit::library::data_type;
+use testkit::packing::{pack, unpack};
+use testkit::scaled::{
+    DEQUANTIZE_SCALES, FLOATS, QUANTIZE_SCALES, QUANTIZE_SOURCES, QUANTIZED, default_precision, dequantize_direct,
+    quantize_direct, quotient_is_zero,
+};
+
+/// A tensor of codes.
+fn tensor(ty: Ty, shape: &[usize], codes: &[u64]) -> Tensor {
+    assert_eq!(shape.iter().product::<usize>(), codes.len());
+    Tensor::new(data_type(ty), shape.to_vec(), pack(ty, codes)).expect("the bytes of so many elements")
+}
+
+/// How scales lie over a tensor of `rows` by `columns`: shape, axis, block size, and the scale's place by row and column.
+struct Granularity {
+    shape: [usize; 2],
+    scale: Vec<usize>,
+    axis: i64,
+    block_size: usize,
+    place: fn(usize, usize, &[usize], usize) -> usize,
+}
+
+impl Granularity {
+    /// One of each kind, for a tensor of as many elements.
+    fn all(rows: usize, columns: usize) -> Vec<Granularity> {
+        let shape = [rows, columns];
+        let granularity = |scale: &[usize], axis, block_size, place| Granularity {
+            shape,
+            scale: scale.to_vec(),
+            axis,
+            block_size,
+            place,
+        };
+        let mut all = vec![
+            granularity(&[], 1, 0, |_, _, _, _| 0),
+            granularity(&[rows], 0, 0, |row, _, _, _| row),
+            granularity(&[columns], -1, 0, |_, column, _, _| column),
+        ];
+        for block in [1, 3, 16, 32, 33] {
+            all.push(granularity(&[rows, columns.div_ceil(block)], 1, block, |row, column, scale, block| {
+                row * scale[1] + column / block
+            }));
+            all.push(granularity(&[rows.div_ceil(block), columns], -2, block, |row, column, scale, block| {
+                row / block * scale[1] + column
+            }));
+        }
+        all
+    }
+
+    fn scales(&self) -> usize {
+        self.scale.iter().product()
+    }
+
+    fn place_of(&self, element: usize) -> usize {
+        (self.place)(element / self.shape[1], element % self.shape[1], &self.scale, self.block_size)
+    }
+}
+
+/// Values and scales of a test, and what each element must become.
+struct Case<'a> {
+    granularity: &'a Granularity,
+    x: (Ty, Vec<u64>),
+    scale: (Ty, Vec<u64>),
+    zero_point: Option<(Ty, Vec<u64>)>,
+    to: Ty,
+}
+
+impl Case<'_> {
+    fn zero(&self, place: usize) -> i64 {
+        let Some((ty, codes)) = &self.zero_point else { return 0 };
+        let Some((low, _)) = ty.int_range() else { return 0 };
+        let unused = 64 - ty.bits();
+        let code = codes[place] << unused;
+        if low < 0 { (code as i64) >> unused } else { (code >> unused) as i64 }
+    }
+
+    /// Runs the plan and compares each element with what `want` gives for an element, a scale and a zero point.
+    #[track_caller]
+    fn check(&self, backend: Backend, plan: &ScaledPlan, want: impl Fn(u64, u64, i64) -> u64) -> usize {
+        let granularity = self.granularity;
+        let x = tensor(self.x.0, &granularity.shape, &self.x.1);
+        let scale = tensor(self.scale.0, &granularity.scale, &self.scale.1);
+        let zero = self.zero_point.as_ref().map(|(ty, codes)| tensor(*ty, &granularity.scale, codes));
+        let got =
+            plan.run(&x.view(), &scale.view(), zero.as_ref().map(Tensor::view).as_ref()).expect("a case that fits");
+        assert_eq!((got.data_type(), got.shape()), (data_type(self.to), &granularity.shape[..]));
+        let codes = unpack(self.to, got.bytes().expect("numbers"), self.x.1.len()).expect("the bytes of the elements");
+        for (element, (&code, &x)) in codes.iter().zip(&self.x.1).enumerate() {
+            let place = granularity.place_of(element);
+            let (scale, zero) = (self.scale.1[place], self.zero(place));
+            let want = want(x, scale, zero);
+            assert!(
+                code == want,
+                "{backend:?}: {} {x:#x} by {} {scale:#x}, zero point {zero}, to {}: {code:#x}, not {want:#x} (element \
+                 {element} of {:?}, scale {:?}, axis {}, block {})",
+                self.x.0.name(),
+                self.scale.0.name(),
+                self.to.name(),
+                granularity.shape,
+                granularity.scale,
+                granularity.axis,
+                granularity.block_size
+            );
+        }
+        codes.len()
+    }
+}
+
+/// `count` scales: of every kind, and mostly ordinary ones.
+fn scales(ty: Ty, count: usize, seed: u64) -> Vec<u64> {
+    let mut rng = Rng::new(seed);
+    let (special, ordinary) = (special(ty), random_scaled(ty, count, seed ^ 1));
+    let pick = |ordinary| if rng.below(3) == 0 { special[rng.below(special.len() as u64) as usize] } else { ordinary };
+    ordinary.into_iter().map(pick).collect()
+}
+
+/// Values to be quantized: every one of 16 bits, else special ones, random ones, and those whose quotients by a scale
+/// are near ties.
+fn values(ty: Ty, to: Ty, count: usize, seed: u64) -> Vec<u64> {
+    let mut values = if ty.bits() == 16 { every(ty) } else { special(ty) };
+    values.extend(near_ties(ty, to, count / 4, seed));
+    values.extend(random_scaled(ty, count / 4, seed));
+    let mut rng = Rng::new(seed);
+    // Any part of them, in any order.
+    for i in (1..values.len()).rev() {
+        values.swap(i, rng.below(i as u64 + 1) as usize);
+    }
+    values.into_iter().cycle().take(count).collect()
+}
+
+fn zero_points(ty: Ty, count: usize, seed: u64) -> Option<(Ty, Vec<u64>)> {
+    match (seed % 3, ty.int_range()) {
+        (0, _) => None,
+        (_, Some(_)) if ty.bits() <= 16 => Some((ty, random(ty, count, seed))),
+        _ => Some((ty, vec![0; count])),
+    }
+}
+
+#[test]
+fn quantize_is_the_oracles() {
+    let mut elements = 0;
+    let mut seed = 0;
+    for x in QUANTIZE_SOURCES {
+        for scale in QUANTIZE_SCALES {
+            for to in QUANTIZED {
+                for (precision, saturate) in [None, Some(FLOATS[0]), Some(FLOATS[1]), Some(FLOATS[2])]
+                    .into_iter()
+                    .zip([true, false, true, false])
+                {
+                    seed += 1;
+                    let all = Granularity::all(37, 67);
+                    let granularity = &all[seed as usize % all.len()];
+                    let case = Case {
+                        granularity,
+                        x: (x, values(x, to, 37 * 67, seed)),
+                        scale: (scale, scales(scale, granularity.scales(), seed)),
+                        zero_point: zero_points(to, granularity.scales(), seed),
+                        to,
+                    };
+                    for backend in available_backends() {
+                        let options = QuantizeOptions::new()
+                            .axis(granularity.axis)
+                            .block_size(granularity.block_size)
+                            .saturate(saturate)
+                            .precision(precision.map(data_type))
+                            .output_dtype(data_type(to))
+                            .backend(backend);
+                        let zero_type = case.zero_point.as_ref().map(|(ty, _)| data_type(*ty));
+                        let operator = QuantizeLinear::new(&options).expect("attributes of the newest version");
+                        let plan = operator.plan(data_type(x), data_type(scale), zero_type).expect("types that it has");
+                        let precision = precision.unwrap_or(default_precision(scale));
+                        let adds_zero = case.zero_point.is_some() && to.int_range().is_none() && to.bits() < 8;
+                        elements += case.check(backend, &plan, |value, factor, zero| {
+                            if adds_zero && quotient_is_zero((x, value), (scale, factor), precision) {
+                                return 0;
+                            }
+                            quantize_direct((x, value), (scale, factor), zero, to, precision, saturate)
+                        });
+                    }
+                }
+            }
+        }
+    }
+    println!("{elements} elements compared");
+}
+
+/// Quotients by ordinary scales that lie at, or beside, the ties of the target, where a quotient that was rounded twice
+/// or came from an approximate reciprocal would show.
+#[test]
+fn quantize_near_ties() {
+    for to in QUANTIZED {
+        let ties = near_ties(Ty::Float, to, 3000, 5).into_iter().map(|bits| f32::from_bits(bits as u32));
+        let ties: Vec<f32> = ties.collect();
+        for (i, scale) in random_scaled(Ty::Float, 40, 6).into_iter().enumerate() {
+            let factor = f32::from_bits(scale as u32);
+            let near = ties.iter().flat_map(|tie| {
+                let x = tie * factor;
+                [x, x.next_up(), x.next_down()]
+            });
+            let x: Vec<u64> = near.map(|x| x.to_bits().into()).collect();
+            let granularity = &Granularity::all(1, x.len())[0];
+            let case = Case { granularity, x: (Ty::Float, x), scale: (Ty::Float, vec![scale]), zero_point: None, to };
+            for backend in available_backends() {
+                let options = QuantizeOptions::new().saturate(i % 2 == 0).output_dtype(data_type(to)).backend(backend);
+                let operator = QuantizeLinear::new(&options).expect("attributes of the newest version");
+                let plan = operator.plan(DataType::Float, DataType::Float, None).expect("types that it has");
+                case.check(backend, &plan, |value, factor, zero| {
+                    quantize_direct((Ty::Float, value), (Ty::Float, factor), zero, to, Ty::Float, i % 2 == 0)
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn dequantize_is_the_oracles() {
+    let mut elements = 0;
+    let mut seed = 0;
+    for x in QUANTIZED.into_iter().chain([Ty::Int32]) {
+        for scale in DEQUANTIZE_SCALES {
+            for to in FLOATS {
+                for (rows, columns) in [(37, 67), (3, 1500)] {
+                    seed += 1;
+                    let all = Granularity::all(rows, columns);
+                    let granularity = &all[seed as usize % all.len()];
+                    let count = rows * columns;
+                    let mut codes = if x.bits() <= 16 { every(x) } else { special(x) };
+                    codes.extend(random(x, count, seed));
+                    let skip = if codes.len() > 2 * count { seed as usize * 977 % (codes.len() - count) } else { 0 };
+                    let case = Case {
+                        granularity,
+                        x: (x, codes.into_iter().skip(skip).take(count).collect()),
+                        scale: (scale, scales(scale, granularity.scales(), seed)),
+                        zero_point: zero_points(x, granularity.scales(), seed),
+                        to,
+                    };
+                    for backend in available_backends() {
+                        let options = DequantizeOptions::new()
+                            .axis(granularity.axis)
+                            .block_size(granularity.block_size)
+                            .output_dtype(data_type(to))
+                            .backend(backend);
+                        let zero_type = case.zero_point.as_ref().map(|(ty, _)| data_type(*ty));
+                        let operator = DequantizeLinear::new(&options).expect("attributes of the newest version");
+                        let plan = operator.plan(data_type(x), data_type(scale), zero_type).expect("types that it has");
+                        elements += case.check(backend, &plan, |value, factor, zero| {
+                            dequantize_direct((x, value), (scale, factor), zero, to)
+                        });
+                    }
+                }
+            }
+        }
+    }
+    println!("{elements} elements compared");
+}
+
+/// Every code of every type of 8 bits or fewer by every scale of float8e8m0.
+#[test]
+fn dequantize_every_code_by_every_power_of_two() {
+    for x in QUANTIZED.into_iter().filter(|x| x.bits() <= 8) {
+        let codes = every(x);
+        let granularity = Granularity {
+            shape: [256, codes.len()],
+            scale: vec![256],
+            axis: 0,
+            block_size: 0,
+            place: |row, _, _, _| row,
+        };
+        for to in FLOATS {
+            let case = Case {
+                granularity: &granularity,
+                x: (x, codes.repeat(256)),
+                scale: (Ty::Float8E8M0, every(Ty::Float8E8M0)),
+                zero_point: None,
+                to,
+            };
+            for backend in available_backends() {
+                let options = DequantizeOptions::new().axis(0).output_dtype(data_type(to)).backend(backend);
+                let operator = DequantizeLinear::new(&options).expect("attributes of the newest version");
+                let plan = operator.plan(data_type(x), DataType::Float8E8M0, None).expect("types that it has");
+                case.check(backend, &plan, |value, factor, zero| {
+                    dequantize_direct((x, value), (Ty::Float8E8M0, factor), zero, to)
+                });
+            }
+        }
+    }
+}
+
+/// Large tensors run in parts, on threads and past the caches; the results are those of their rows.
+#[test]
+fn large_tensors_are_their_parts() {
+    let (rows, columns): (usize, usize) = (1001, 7003);
+    let x: Vec<f32> = (0..rows * columns).map(|i| (i % 1013) as f32 * 0.37 - 180.0).collect();
+    let scale: Vec<f32> = (0..rows * columns.div_ceil(32)).map(|i| 0.01 + (i % 97) as f32).collect();
+    let (x_shape, scale_shape) = ([rows, columns], [rows, columns.div_ceil(32)]);
+    for to in [DataType::Int8, DataType::Uint4, DataType::Float8E4M3FN, DataType::Float6E2M3, DataType::Int16] {
+        let options = QuantizeOptions::new().block_size(32).output_dtype(to);
+        let plan =
+            |options: &QuantizeOptions| QuantizeLinear::new(options)?.plan(DataType::Float, DataType::Float, None);
+        let back = DequantizeOptions::new().block_size(32);
+        let scales = TensorView::from_slice(&scale_shape, &scale).expect("a slice of the shape");
+        let x_view = TensorView::from_slice(&x_shape, &x).expect("a slice of the shape");
+        let whole = plan(&options.threads(3)).expect("types that it has").run(&x_view, &scales, None).expect("fits");
+        let one = plan(&options.threads(1)).expect("types that it has").run(&x_view, &scales, None).expect("fits");
+        assert_eq!(whole, one, "{to}");
+        let operator = DequantizeLinear::new(&back).expect("attributes of the newest version");
+        let values = operator.run(&whole.view(), &scales, None).expect("fits").to_vec::<f32>().expect("floats");
+        for row in [0, 1, 500, 1000] {
+            let shape = [1, columns];
+            let part = TensorView::from_slice(&shape, &x[row * columns..][..columns]).expect("a row");
+            let scale = &scale[row * scale_shape[1]..][..scale_shape[1]];
+            let scale_shape = [1, scale_shape[1]];
+            let scale = TensorView::from_slice(&scale_shape, scale).expect("a row of scales");
+            let part = plan(&options).expect("types that it has").run(&part, &scale, None).expect("fits");
+            let part = operator.run(&part.view(), &scale, None).expect("fits").to_vec::<f32>().expect("floats");
+            assert_eq!(values[row * columns..][..columns], part, "{to}, row {row}");
+        }
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_an_error() {
+    let bytes = [0u8; 4096];
+    let view = |ty: DataType, shape: &'static [usize]| {
+        let len = ty.byte_len(shape.iter().product()).expect("few elements");
+        TensorView::new(ty, shape, &bytes[..len]).expect("bytes of the shape")
+    };
+    let quantize = |options: QuantizeOptions,
+                    x: &'static [usize],
+                    scale: &'static [usize],
+                    zero: Option<(DataType, &'static [usize])>| {
+        let zero = zero.map(|(ty, shape)| view(ty, shape));
+        let result = QuantizeLinear::new(&options)
+            .map_err(CastError::from)
+            .and_then(|op| op.run(&view(DataType::Float, x), &view(DataType::Float, scale), zero.as_ref()));
+        result.map(|_| ()).map_err(|error| error.to_string())
+    };
+    let new = QuantizeOptions::new;
+    assert_eq!(quantize(new(), &[2, 3], &[3], None), Ok(()));
+    assert_eq!(
+        quantize(new(), &[2, 3], &[2], None).unwrap_err(),
+        "a scale of shape [2] for an input of shape [2, 3] (want one element, or one for each of axis 1)"
+    );
+    assert_eq!(quantize(new(), &[3], &[3], None).unwrap_err(), "`axis` is 1, and the input has 1 dimensions");
+    assert_eq!(quantize(new().axis(0), &[3], &[3], None), Ok(()));
+    let blocked = "a scale of shape [] for an input of shape [2, 3] in blocks of 2 on axis 1 (want the input's shape \
+                   with an element for each block)";
+    assert_eq!(quantize(new().block_size(2), &[2, 3], &[], None).unwrap_err(), blocked);
+    assert_eq!(quantize(new().block_size(2), &[2, 3], &[2, 2], None), Ok(()));
+    assert!(quantize(new().block_size(3), &[2, 3], &[2, 2], None).is_err());
+    // A block that is longer than its axis is one block.
+    assert_eq!(quantize(new().block_size(9), &[2, 3], &[2, 1], None), Ok(()));
+    assert_eq!(quantize(new().block_size(2), &[2, 0], &[2, 0], None), Ok(()));
+    assert_eq!(
+        quantize(new(), &[2, 3], &[3], Some((DataType::Int8, &[2]))).unwrap_err(),
+        "a zero point of shape [2] beside a scale of shape [3] (want the same)"
+    );
+    assert_eq!(
+        quantize(new().output_dtype(DataType::Uint8), &[2, 3], &[3], Some((DataType::Int8, &[3]))).unwrap_err(),
+        "QuantizeLinear-28: `y_zero_point` is int8, where uint8 is needed"
+    );
+    assert_eq!(
+        quantize(new().opset(20).axis(0), &[2, 3], &[2], Some((DataType::Int16, &[2]))).unwrap_err(),
+        "QuantizeLinear-19 does not take int16 as quantized elements (QuantizeLinear-21 is the first that does)"
+    );
+    assert_eq!(
+        quantize(new().opset(20).block_size(2), &[2, 3], &[2, 2], None).unwrap_err(),
+        "QuantizeLinear-19 has no attribute `block_size` (QuantizeLinear-21 is the first that has it)"
+    );
+    assert!(quantize(new().precision(DataType::Double), &[2], &[], None).is_err());
+    let ones = [0x38u8; 1];
+    let one = TensorView::new(DataType::Float8E4M3FN, &[], &ones).expect("a byte");
+    let result = QuantizeLinear::new(&new()).expect("no attributes").run(
+        &view(DataType::Float, &[2]),
+        &view(DataType::Float, &[]),
+        Some(&one),
+    );
+    assert_eq!(result, Err(CastError::ZeroPoint { data_type: DataType::Float8E4M3FN, index: 0 }));
+    let scale = [127u8];
+    let scale = TensorView::new(DataType::Float8E8M0, &[], &scale).expect("a byte");
+    let operator = DequantizeLinear::new(&DequantizeOptions::new()).expect("no attributes");
+    assert_eq!(
+        operator.run(&view(DataType::Int8, &[2]), &scale, None),
+        Err(OpError::MissingOutputType { version: 28 }.into())
+    );
+}
+
+/// ONNX adds the zero point of a float of 6 bits or fewer, which can change the sign of a zero.
+#[test]
+fn a_zero_point_of_a_small_float_is_added() {
+    let (x, scale) = ([-0.0f32, -1.0], [1.0f32]);
+    let (x, scale) = (TensorView::from_slice(&[2], &x), TensorView::from_slice(&[], &scale));
+    let (x, scale) = (x.expect("a slice"), scale.expect("a slice"));
+    let codes = |code: Option<u8>| {
+        let bytes = [code.unwrap_or(0)];
+        let zero = TensorView::new(DataType::Float4E2M1, &[], &bytes).expect("a byte");
+        let operator = QuantizeLinear::new(&QuantizeOptions::new().output_dtype(DataType::Float4E2M1));
+        let y = operator.expect("attributes").run(&x, &scale, code.map(|_| zero).as_ref()).expect("a case that fits");
+        y.bytes().expect("numbers")[0]
+    };
+    assert_eq!([None, Some(8), Some(0)].map(codes), [0xa8, 0xa8, 0xa0]);
+}
+
+#[test]
+fn dynamic_quantize() {
+    let run = |x: &[f32]| {
+        let shape = [x.len()];
+        let found = DynamicQuantizeLinear::new(11).expect("an opset that has it");
+        let found = found.run(&TensorView::from_slice(&shape, x).expect("a slice")).expect("floats");
+        (found.y.to_vec::<u8>().expect("uint8"), found.scale, found.zero_point)
+    };
+    assert_eq!(run(&[]), (vec![], 1.0, 0));
+    assert_eq!(run(&[0.0, -0.0]), (vec![0, 0], 1.0, 0));
+    assert_eq!(run(&[f32::NAN, 1.0]), (vec![0, 255], 1.0 / 255.0, 0));
+    assert_eq!(run(&[f32::INFINITY, 1.0]).1, f32::INFINITY);
+    assert_eq!(run(&[f32::NEG_INFINITY, 1.0]).2, 255);
+}
+
+/// The formats with their rules and recipes, in rows with and without a short last block.
+#[test]
+fn block_formats_are_the_oracles() {
+    use onnx_cast::{BlockFormat, BlockQuantize, Recipe, ScaleRule};
+    use testkit::block_scale as oracle;
+    let ty = |data_type: DataType| {
+        Ty::NUMERIC.into_iter().find(|ty| self::data_type(*ty) == data_type).expect("a numeric type")
+    };
+    let mut rng = Rng::new(11);
+    for format in BlockFormat::ALL.iter().copied() {
+        let rules = ScaleRule::ALL.iter().zip(oracle::ScaleRule::ALL).map(|(rule, theirs)| {
+            assert_eq!(rule.name(), theirs.name());
+            (*rule, theirs)
+        });
+        let recipes = Recipe::ALL.iter().zip(oracle::Recipe::ALL).map(|(recipe, theirs)| {
+            assert_eq!(recipe.name(), theirs.name());
+            (*recipe, theirs)
+        });
+        let settings: Vec<_> = if format == BlockFormat::NvFp4 {
+            recipes.map(|recipe| ((ScaleRule::Floor, oracle::ScaleRule::Floor), recipe)).collect()
+        } else {
+            let recipe = (Recipe::ModelOpt, oracle::Recipe::ModelOpt);
+            rules.map(|rule| (rule, recipe)).collect()
+        };
+        for ((rule, their_rule), (recipe, their_recipe)) in settings {
+            for (source, columns) in
+                [(Ty::Float, 2048), (Ty::Float, 77), (Ty::Float16, 64), (Ty::Bfloat16, 250), (Ty::Float, 5)]
+            {
+                let rows = 5;
+                let mut codes = random_scaled(source, rows * columns, rng.next_u64());
+                // Ordinary rows, rows of zeros, rows of tiny numbers, and rows with what is no number.
+                for (row, codes) in codes.chunks_mut(columns).enumerate() {
+                    let tiny = special(source);
+                    for code in codes.iter_mut() {
+                        match row {
+                            0 => *code &= 1 << (source.bits() - 1),
+                            1 => *code &= (1 << (source.bits() - 1)) | 0xff,
+                            2 if rng.below(40) == 0 => *code = tiny[rng.below(tiny.len() as u64) as usize],
+                            _ => {}
+                        }
+                    }
+                }
+                let x = tensor(source, &[rows, columns], &codes);
+                let floats = onnx_cast::Cast::new(DataType::Float, &onnx_cast::CastOptions::new());
+                let floats = floats.expect("a type of Cast").run(&x.view()).expect("floats");
+                let values = floats.to_vec::<f32>().expect("floats");
+                let element = ty(format.element());
+                let block = format.block();
+                let blocks = values.chunks(columns).flat_map(|row| row.chunks(block));
+                let (scales, elements, global) = if format == BlockFormat::NvFp4 {
+                    let want = oracle::nvfp4_quantize(&values, columns, their_recipe, source);
+                    (want.scales, want.elements, Some(want.global))
+                } else {
+                    let (scales, elements): (Vec<_>, Vec<_>) =
+                        blocks.map(|block| oracle::mx_quantize(block, element, their_rule)).unzip();
+                    (scales, elements.concat(), None)
+                };
+                for backend in available_backends() {
+                    let quantize = BlockQuantize::new(format).rule(rule).recipe(recipe).backend(backend);
+                    let got = quantize.run(&x.view()).expect("floats");
+                    let what = || format!("{backend:?}: {source:?} [{rows}, {columns}] to {format}, {rule}, {recipe}");
+                    assert_eq!(got.global_scale.map(f32::to_bits), global.map(f32::to_bits), "{}", what());
+                    let got_scales = got.scales.bytes().expect("numbers");
+                    assert!(
+                        got_scales.iter().map(|&code| u64::from(code)).eq(scales.iter().copied()),
+                        "{}: scales",
+                        what()
+                    );
+                    let codes = unpack(element, got.elements.bytes().expect("numbers"), elements.len()).expect("bytes");
+                    if let Some(i) = codes.iter().zip(&elements).position(|(got, want)| got != want) {
+                        panic!("{}: element {i} is {:#x}, not {:#x}", what(), codes[i], elements[i]);
+                    }
+                    for to in FLOATS {
+                        let back = got.dequantize(data_type(to)).expect("a float type");
+                        let back = unpack(to, back.bytes().expect("numbers"), elements.len()).expect("bytes");
+                        let want: Vec<u64> = if let Some(global) = global {
+                            let (scales, elements) = (scales.clone(), elements.clone());
+                            oracle::nvfp4_dequantize(
+                                &oracle::Nvfp4 { global, scales, elements },
+                                columns,
+                                their_recipe,
+                                to,
+                            )
+                        } else {
+                            let rows = elements.chunks(columns).flat_map(|row| row.chunks(block));
+                            rows.zip(&scales)
+                                .flat_map(|(codes, &scale)| oracle::mx_dequantize(scale, element, codes, to))
+                                .collect()
+                        };
+                        assert_eq!(back, want, "{}, back to {to:?}", what());
+                    }
+                }
+            }
+        }
+    }
+}
