@@ -126,8 +126,8 @@ mod tests {
         for (axis, block, scale) in cases {
             let layout = Layout::new(&shape, scale, axis, block).expect("shapes that fit");
             let axis = if axis < 0 { 2 } else { axis as usize };
-            for element in 0..30 {
-                let mut place = [element / 15, element / 3 % 5, element % 3];
+            for element in 0..30usize {
+                let mut place: [usize; 3] = [element / 15, element / 3 % 5, element % 3];
                 let want = match place[axis].checked_div(block) {
                     None => place[axis],
                     Some(index) => {
