@@ -43,7 +43,7 @@ mod _native {
     #[pymodule_export]
     use super::report::{Found, report_arrays, report_file};
     #[pymodule_export]
-    use super::scaled::dynamic_scale;
+    use super::scaled::{dequantize_blocks, dynamic_scale, quantize_blocks};
     #[pymodule_export]
     use super::stats::{count, count_strings, count_texts};
     #[pymodule_export]

@@ -4,11 +4,11 @@ use crate::array::Contiguous;
 use crate::error::refused;
 use crate::job::packed;
 use crate::pool::with_threads;
-use crate::types::type_of;
+use crate::types::{number_to_type, type_of};
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use onnx_cast::ops::Attribute;
 use onnx_cast::{
-    DataType, DequantizeLinear, DynamicQuantizeLinear, NEWEST_OPSET, OpError, QuantizeLinear, ScaledPlan, Tensor,
+    BlockFormat, BlockQuantize, BlockScaled, DataType, DequantizeLinear, DynamicQuantizeLinear, NEWEST_OPSET, OpError, QuantizeLinear, ScaledPlan, Tensor,
     TensorView,
 };
 use pyo3::exceptions::PyTypeError;
@@ -119,4 +119,58 @@ pub(crate) fn dynamic_scale(array: &Bound<'_, PyUntypedArray>) -> PyResult<(f32,
     let x = tensor(array)?;
     let operator = DynamicQuantizeLinear::new(NEWEST_OPSET).map_err(refused)?;
     operator.scale(&x.view()).map_err(refused)
+}
+
+/// The elements, one in a byte where they are narrower, and the scales of a block format, and NVFP4's global scale.
+type Parts<'py> = (Bound<'py, PyUntypedArray>, Bound<'py, PyUntypedArray>, Option<f32>);
+
+/// Quantizes an array to a block format.
+#[pyfunction]
+pub(crate) fn quantize_blocks<'py>(
+    array: &Bound<'py, PyUntypedArray>,
+    format: &str,
+    rule: &str,
+    recipe: &str,
+    threads: Option<usize>,
+) -> PyResult<Parts<'py>> {
+    let py = array.py();
+    let format: BlockFormat = format.parse().map_err(refused)?;
+    let quantize = BlockQuantize::new(format)
+        .rule(rule.parse().map_err(refused)?)
+        .recipe(recipe.parse().map_err(refused)?)
+        .threads(threads);
+    let x = tensor(array)?;
+    let made = py.detach(|| with_threads(|| quantize.run(&x.view())))?.map_err(refused)?;
+    Ok((array_of(py, &made.elements)?, array_of(py, &made.scales)?, made.global_scale))
+}
+
+/// The values of a block format, as a type.
+#[pyfunction]
+pub(crate) fn dequantize_blocks<'py>(
+    elements: &Bound<'py, PyUntypedArray>,
+    scales: &Bound<'py, PyUntypedArray>,
+    global_scale: Option<f32>,
+    format: &str,
+    recipe: &str,
+    to: i64,
+) -> PyResult<Bound<'py, PyUntypedArray>> {
+    let py = elements.py();
+    let (format, recipe) = (format.parse().map_err(refused)?, recipe.parse().map_err(refused)?);
+    let (elements, scales, to) = (tensor(elements)?, tensor(scales)?, number_to_type(to)?);
+    let scaled = BlockScaled::new(format, recipe, elements, scales, global_scale).map_err(refused)?;
+    let values = py.detach(|| with_threads(|| scaled.dequantize(to)))?.map_err(refused)?;
+    array_of(py, &values)
+}
+
+/// A new array with the elements of a tensor.
+fn array_of<'py>(py: Python<'py>, tensor: &Tensor) -> PyResult<Bound<'py, PyUntypedArray>> {
+    let (data_type, bytes) = (tensor.data_type(), tensor.bytes().unwrap_or_default());
+    let mut array = Contiguous::new(py, data_type, tensor.shape())?;
+    let out = array.bytes_mut(&[]).ok_or_else(|| refused("new memory overlaps old"))?;
+    if data_type.is_packed() {
+        onnx_cast::unpack(data_type, bytes, out).map_err(refused)?;
+    } else {
+        out.copy_from_slice(bytes);
+    }
+    Ok(array.into_array())
 }

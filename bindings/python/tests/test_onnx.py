@@ -94,8 +94,12 @@ def test_the_backend_passes_all_of_onnx_cases_of_casts():
                 test.run(result)
             assert not result.failures and not result.errors, (name, result.failures, result.errors)
             (skipped if result.skipped else passed).append(name)
-    casts = [name for name in (*passed, *skipped) if name.startswith(("test_cast_", "test_castlike_", "test_bitcast_"))]
-    assert len(casts) > 150 and set(casts) <= set(passed), sorted(set(casts) - set(passed))
+    prefixes = ("test_cast_", "test_castlike_", "test_bitcast_", "test_quantizelinear", "test_dequantizelinear")
+    prefixes = (*prefixes, "test_dynamicquantizelinear")
+    # Its definition by ReduceMin, Div and others is not run here.
+    expanded = [name for name in skipped if name.startswith("test_dynamic") and "_expanded" in name]
+    casts = [name for name in (*passed, *skipped) if name.startswith(prefixes) and name not in expanded]
+    assert len(casts) > 180 and set(casts) <= set(passed), sorted(set(casts) - set(passed))
 
 
 def model(nodes, inputs, outputs, opset=NEWEST, initializers=()):

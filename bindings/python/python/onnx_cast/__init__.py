@@ -16,12 +16,13 @@ import numpy as np
 from onnx_cast import _kinds, _native, _stats, _targets
 from onnx_cast._native import CastError, cast
 from onnx_cast._report import Report, report
-from onnx_cast._scaled import dequantize_linear, dynamic_quantize_linear, quantize_linear
+from onnx_cast._scaled import Quantized, dequantize_linear, dynamic_quantize_linear, quantize, quantize_linear
 from onnx_cast._stats import Stats
 from onnx_cast.files import cast_file, fold, info
 
 __all__ = [
     "CastError",
+    "Quantized",
     "Report",
     "Stats",
     "bit_cast",
@@ -33,6 +34,7 @@ __all__ = [
     "fold",
     "info",
     "pack",
+    "quantize",
     "quantize_linear",
     "report",
     "stats",

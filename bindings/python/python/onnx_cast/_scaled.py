@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -112,6 +113,54 @@ def dynamic_quantize_linear(x: Any) -> tuple[Any, np.float32, np.uint8]:
     scale, zero_point = _native.dynamic_scale(np.asarray(_kinds.array_of(x)))
     scale, zero_point = np.float32(scale), np.uint8(zero_point)
     return quantize_linear(x, scale, zero_point), scale, zero_point
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Quantized:
+    """A tensor in a block format. A value is ``element * scale``, and in ``"nvfp4"`` ``element * (scale * global_scale)``
+    or, by the recipe ``"compressed-tensors"``, ``element * (scale / global_scale)``."""
+
+    #: Name of the format.
+    format: str
+    #: The recipe of ``"nvfp4"``.
+    recipe: str
+    #: The elements, of the tensor's shape.
+    elements: np.ndarray
+    #: The scales: one for each block of the last axis.
+    scales: np.ndarray
+    #: The scale of the tensor, in ``"nvfp4"``; else ``None``.
+    global_scale: float | None
+
+    def dequantize(self, to: Any = "float") -> np.ndarray:
+        """The values as float, float16 or bfloat16: multiplied in float, then rounded to the type."""
+        number = _targets.target(to)[0]
+        return _native.dequantize_blocks(
+            self.elements, self.scales, self.global_scale, self.format, self.recipe, number
+        )
+
+
+def quantize(
+    x: Any, format: str, *, rule: str = "floor", recipe: str = "modelopt", threads: int | None = None
+) -> Quantized:
+    """A tensor of float, float16 or bfloat16 in blocks along its last axis, each with a scale that is found from its
+    greatest magnitude. ``x`` and ``threads`` are as for :func:`cast`.
+
+    format
+        ``"mxfp4"``, ``"mxfp8"``, ``"mxfp8e5m2"``, ``"mxfp6e2m3"``, ``"mxfp6e3m2"`` or ``"mxint8"``: blocks of 32 with a
+        power of two; ``"nvfp4"``: blocks of 16 with a float8e4m3fn, and a float for the tensor.
+    rule
+        How the power of two is found: ``"floor"``, ``"rceil"``, ``"ceil"`` or ``"even"``.
+    recipe
+        Whose arithmetic ``"nvfp4"`` follows: ``"modelopt"``, ``"torchao"`` or ``"compressed-tensors"``.
+
+    >>> q = quantize(np.array([1.0, -0.3, 9.0], np.float32), "mxfp4")
+    >>> q.elements, q.scales
+    (array([0.5, -0, 4], dtype=float4_e2m1fn), array([2], dtype=float8_e8m0fnu))
+    >>> q.dequantize()
+    array([ 1., -0.,  8.], dtype=float32)
+    """
+    x = np.asarray(_kinds.array_of(x))
+    return Quantized(format, recipe, *_native.quantize_blocks(x, format, rule, recipe, threads))
 
 
 def run_node(op_type: str, opset: int, attributes: list[tuple[str, int | bytes | None]], inputs: list[Any]) -> list[Any]:
