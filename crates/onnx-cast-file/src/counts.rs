@@ -232,7 +232,7 @@ impl Counter {
             let block = start..len.min(start + BLOCK);
             let source = self.source.block(source, block.clone(), &mut sides.source)?;
             let result = self.result.block(result, block, &mut sides.result)?;
-            self.compare(source, result, &mut counts);
+            self.compare::<false>(source, result, &mut counts, &mut Apart::default(), &mut Apart::default());
             each(source, result);
         }
         self.total.lock().unwrap_or_else(PoisonError::into_inner).add(&counts);
@@ -254,30 +254,14 @@ impl Counter {
         self.result.block(bytes, 0..len, out)
     }
 
-    /// Counts values and what became of them, both in the type that they are compared in.
-    fn compare(&self, source: &[u8], result: &[u8], counts: &mut Counts) {
-        self.tally::<false>(source, result, counts, &mut Apart::default(), &mut Apart::default());
-    }
-
-    /// As [`Counter::compare`], and tells how far each value is from its result, in the one of the two that has its
-    /// type.
-    pub(crate) fn compare_each(
-        &self,
-        source: &[u8],
-        result: &[u8],
-        counts: &mut Counts,
-        floats: &mut Apart<f32>,
-        doubles: &mut Apart<f64>,
-    ) -> Compared {
-        self.tally::<true>(source, result, counts, floats, doubles)
-    }
-
     #[cfg(test)]
     pub(crate) fn set_level(&mut self, level: Level) {
         self.level = level;
     }
 
-    fn tally<const KEEP: bool>(
+    /// Counts values and what became of them, both in the type that they are compared in. `KEEP`: and tells how far each
+    /// value is from its result, in the one of the two that has its type.
+    pub(crate) fn compare<const KEEP: bool>(
         &self,
         source: &[u8],
         result: &[u8],

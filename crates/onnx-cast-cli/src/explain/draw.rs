@@ -4,10 +4,11 @@
 use super::fields::fields;
 use super::{Explanation, Neighbours, Request, Side, explain};
 use crate::decimal::Decimal;
-use crate::value::{Element, hex, shorten};
+use crate::value::{Element, hex};
 use anstyle::{AnsiColor, Style};
 use anyhow::Result;
 use onnx_cast::DataType;
+use onnx_cast_file::text::Short;
 use std::fmt::Write as _;
 
 /// Columns of the line between the neighbours.
@@ -91,11 +92,11 @@ pub(crate) fn all(request: &Request<'_>) -> Result<String> {
             Ok(Explanation { result, rule, .. }) => {
                 let (code, value) = match &result.element {
                     Element::Code(code) => (hex(to, *code), result.value.readable()),
-                    Element::Text(text) => (String::new(), format!("\"{}\"", shorten(text))),
+                    Element::Text(text) => (String::new(), format!("\"{}\"", Short(text))),
                 };
-                writeln!(out, "{:14} {code:18} {:22} {}", to.name(), cut(&value), rule.id)?;
+                writeln!(out, "{:14} {code:18} {:22} {}", to.name(), cut(&value, 22), rule.id)?;
             }
-            Err(error) => writeln!(out, "{:14} {:18} {}", to.name(), "", cut_to(&format!("{error:#}"), 45))?,
+            Err(error) => writeln!(out, "{:14} {:18} {}", to.name(), "", cut(&format!("{error:#}"), 45))?,
         }
     }
     Ok(out)
@@ -107,11 +108,7 @@ pub(crate) fn all_json(request: &Request<'_>) -> Result<serde_json::Value> {
     explained.map(|explanation| super::json(&explanation)).collect()
 }
 
-fn cut(text: &str) -> String {
-    cut_to(text, 22)
-}
-
-fn cut_to(text: &str, width: usize) -> String {
+fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
     }
