@@ -49,7 +49,9 @@ fn bits(out: &mut String, side: &Side) -> Result<()> {
 /// The neighbours at the ends, the value between them, and the result marked.
 fn line(out: &mut String, explanation: &Explanation) {
     let Neighbours { below: Some(below), above: Some(above) } = &explanation.neighbours else { return };
-    let Some(place) = place(&below.distance, &above.distance) else { return };
+    let Some(part) = part(&below.distance, &above.distance) else { return };
+    // Never on the neighbours themselves.
+    let place = ((part * LINE as f64).round() as usize).clamp(1, LINE - 1);
     let ends = [below, above].map(|end| end.value.number() == explanation.result.value.number());
     let mark = |chosen: bool| if chosen { '@' } else { '|' };
     let marked: String = (0..=LINE)
@@ -65,11 +67,6 @@ fn line(out: &mut String, explanation: &Explanation) {
     let _ = writeln!(out, "\n  {low}{:>1$}", high, (LINE + 1).saturating_sub(low.chars().count()));
     let style = Style::new().bold();
     let _ = writeln!(out, "  {style}{marked}{style:#}  x the value, @ the result\n");
-}
-
-/// The column of a value between two others, never on them.
-fn place(below: &Decimal, above: &Decimal) -> Option<usize> {
-    Some(((part(below, above)? * LINE as f64).round() as usize).clamp(1, LINE - 1))
 }
 
 /// How much of the way from one neighbour to the other lies before a value, by its distances from both.
