@@ -8,11 +8,11 @@ mod cache;
 mod measure;
 
 use crate::args::{BenchArgs, Common, LIST};
+use crate::print;
 use anyhow::{Result, anyhow, bail};
 use measure::{Bench, Speed};
 use onnx_cast::{Backend, DataType, available_backends};
 use serde_json::{Value as Json, json};
-use std::io::{self, Write};
 
 /// A pair and how fast it is.
 struct Row {
@@ -61,9 +61,9 @@ pub(crate) fn bench(args: &BenchArgs, common: &Common) -> Result<()> {
         let speed = bench.pair(from, to)?;
         if !common.json {
             if rows.is_empty() {
-                say(&heading(elements, threads, backend))?;
+                print(&heading(elements, threads, backend))?;
             }
-            say(&format!(
+            print(&format!(
                 "{:14}  {:14} {:7.1} {:7.1} {:6.2}\n",
                 from.name(),
                 to.name(),
@@ -79,17 +79,17 @@ pub(crate) fn bench(args: &BenchArgs, common: &Common) -> Result<()> {
     if common.json {
         let pairs: Vec<Json> = rows.iter().map(|row| row.json(elements, threads, backend, cache)).collect();
         let all = json!({ "pairs": pairs, "geometric_mean": mean, "last_cache_bytes": cache });
-        return Ok(crate::print(&crate::pretty(&all)?)?);
+        return Ok(print(&crate::pretty(&all)?)?);
     }
     let slowest = rows.iter().min_by(|a, b| a.speed.ratio().total_cmp(&b.speed.ratio()));
     let Some(Row { from, to, speed }) = slowest else { bail!("no pair to measure") };
     let count = rows.len();
-    say(&format!(
+    print(&format!(
         "{count} pair{}: geometric mean {mean:.3}, lowest {:.2} ({from} -> {to})\n",
         plural(count),
         speed.ratio()
     ))?;
-    say(&fitting(&rows, elements, cache))
+    Ok(print(&fitting(&rows, elements, cache))?)
 }
 
 /// Which pairs fit the last cache, as a line; by their number where they are many.
@@ -143,12 +143,5 @@ fn list(as_json: bool) -> Result<()> {
         let mark = |name: &str| if name == Backend::best().name() { "  (used unless another is named)" } else { "" };
         names.iter().map(|name| format!("{name}{}\n", mark(name))).collect()
     };
-    Ok(crate::print(&text)?)
-}
-
-/// Prints at once: a row is worth seeing while the next is measured.
-fn say(text: &str) -> Result<()> {
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    Ok(out.flush()?)
+    Ok(print(&text)?)
 }

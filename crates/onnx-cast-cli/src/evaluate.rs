@@ -2,14 +2,14 @@
 
 use crate::args::{Common, RunArgs};
 use crate::summary::{Amount, Summary};
-use crate::value::shorten;
 use crate::{free, pretty, print};
 use anyhow::{Result, anyhow, bail};
-use onnx_cast::{Data, Tensor};
-use onnx_cast_file::{AtomicFile, Format, NamedTensor, npy, pb, read_tensor_as, safetensors};
+use onnx_cast::Tensor;
+use onnx_cast_file::formats::source::byte_len;
+use onnx_cast_file::text::Short;
+use onnx_cast_file::{AtomicFile, Format, NamedTensor, WriteOptions, put_tensor, read_tensor_as};
 use onnx_cast_model::{Model, ValueDecl};
 use serde_json::json;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -21,8 +21,10 @@ pub(crate) fn run(args: &RunArgs, common: &Common) -> Result<()> {
     let outputs = bind(&args.outputs, model.outputs(), "output").map_err(|error| anyhow!("{shown}: {error}"))?;
     for (i, (_, path)) in outputs.iter().enumerate() {
         // A wrong extension is better known before the work than after it.
-        if Format::from_path(path)? == Format::Onnx {
-            bail!("{}: an output is a tensor (want .pb, .npy or .safetensors)", path.display());
+        match Format::from_path(path)? {
+            Format::TensorProto | Format::Npy | Format::Safetensors => {}
+            Format::Onnx => bail!("{}: an output is a tensor (want .pb, .npy or .safetensors)", path.display()),
+            format => bail!("{}: {format} does not hold a tensor", path.display()),
         }
         if outputs[..i].iter().any(|(_, earlier)| earlier == path) {
             bail!("{}: two outputs, where a file takes one", path.display());
@@ -47,10 +49,10 @@ pub(crate) fn run(args: &RunArgs, common: &Common) -> Result<()> {
         let result = results
             .iter()
             .find(|result| result.name == declared.name)
-            .ok_or_else(|| anyhow!("{shown}: no value for output `{}`", shorten(&declared.name)))?;
-        let content = encode(path, result, args.npy_plain).map_err(|error| anyhow!("{}: {error}", path.display()))?;
+            .ok_or_else(|| anyhow!("{shown}: no value for output `{}`", Short(&declared.name)))?;
         let mut file = AtomicFile::create(path)?;
-        file.write_all(&content).map_err(|error| anyhow!("{}: cannot write: {error}", path.display()))?;
+        let options = WriteOptions { npy_plain: args.npy_plain };
+        put_tensor(&mut file, path, Format::from_path(path)?, &result.name, result.tensor.view(), &options)?;
         written.push(file);
         let (data_type, shape) = (result.tensor.data_type(), result.tensor.shape());
         rows.push(json!({
@@ -72,21 +74,8 @@ pub(crate) fn run(args: &RunArgs, common: &Common) -> Result<()> {
     Ok(())
 }
 
-fn encode(path: &Path, result: &NamedTensor, npy_plain: bool) -> Result<Vec<u8>> {
-    let view = result.tensor.view();
-    Ok(match Format::from_path(path)? {
-        Format::TensorProto => pb::write(&result.name, &view)?,
-        Format::Npy => npy::write(&view, npy_plain)?,
-        Format::Safetensors => safetensors::write(None, &[(&result.name, view)])?,
-        format => bail!("{format} does not hold a tensor"),
-    })
-}
-
 fn bytes(tensor: &Tensor) -> u64 {
-    match tensor.view().data() {
-        Data::Bytes(bytes) => bytes.len() as u64,
-        Data::Strings(strings) => strings.bytes().len() as u64,
-    }
+    byte_len(&tensor.view())
 }
 
 /// Which file is which of the model's inputs or outputs. `NAME=FILE`, or `FILE` alone where the model has one.
@@ -95,7 +84,7 @@ fn bind<'a>(given: &[String], declared: &'a [ValueDecl], what: &str) -> Result<V
     for text in given {
         let (value, path) = bind_one(text, declared, what)?;
         if bound.iter().any(|(earlier, _)| earlier.name == value.name) {
-            bail!("{what} `{}` is given twice", shorten(&value.name));
+            bail!("{what} `{}` is given twice", Short(&value.name));
         }
         bound.push((value, path));
     }
@@ -112,12 +101,12 @@ fn bind_one<'a>(text: &str, declared: &'a [ValueDecl], what: &str) -> Result<(&'
         return Ok((value, Path::new(path).to_owned()));
     }
     let names = || {
-        let names: Vec<String> = declared.iter().map(|value| format!("`{}`", shorten(&value.name))).collect();
+        let names: Vec<String> = declared.iter().map(|value| format!("`{}`", Short(&value.name))).collect();
         if names.is_empty() { "none".to_owned() } else { names.join(", ") }
     };
     match (text.split_once('='), declared) {
         (None, [only]) => Ok((only, Path::new(text).to_owned())),
-        (None, _) => bail!("`{}` for which {what}? (say NAME=FILE; the model's: {})", shorten(text), names()),
-        (Some((name, _)), _) => bail!("the model has no {what} `{}` (its {what}s: {})", shorten(name), names()),
+        (None, _) => bail!("`{}` for which {what}? (say NAME=FILE; the model's: {})", Short(text), names()),
+        (Some((name, _)), _) => bail!("the model has no {what} `{}` (its {what}s: {})", Short(name), names()),
     }
 }

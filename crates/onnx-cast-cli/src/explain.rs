@@ -10,10 +10,11 @@ mod render;
 mod rule;
 
 use crate::decimal::{Decimal, ratio};
-use crate::value::{self, Element, Value, apply, convert, hex, shorten, value_of};
+use crate::value::{self, Element, Value, apply, convert, hex, value_of};
 use anyhow::{Context, Result, anyhow, bail};
 use num_bigint::BigInt;
 use onnx_cast::{Cast, CastError, CastOptions, DataType, FloatFormat, Kind, Operator, RoundMode};
+use onnx_cast_file::text::Short;
 use rule::Rule;
 
 pub(crate) use draw::{all, all_json, drawing};
@@ -135,7 +136,7 @@ fn read_source(text: &str, from: DataType, notes: &mut Vec<String>) -> Result<Si
     if from == DataType::String {
         let bits = bits_digits(text).is_some();
         if bits {
-            bail!("bits like `{}` need --from TYPE, which says whose they are", shorten(text));
+            bail!("bits like `{}` need --from TYPE, which says whose they are", Short(text));
         }
         let value = Value::from_text(text).map_err(|error| match error.downcast_ref::<CastError>() {
             Some(CastError::Text { text, .. }) => anyhow!("`{text}` is not a number"),
@@ -148,7 +149,7 @@ fn read_source(text: &str, from: DataType, notes: &mut Vec<String>) -> Result<Si
         let code = u64::from_str_radix(&digits, radix)
             .ok()
             .filter(|code| bits >= 64 || code >> bits == 0)
-            .with_context(|| format!("`{}` is not a bit pattern of {from} ({bits} bits)", shorten(text)))?;
+            .with_context(|| format!("`{}` is not a bit pattern of {from} ({bits} bits)", Short(text)))?;
         let element = Element::Code(code);
         let value = value_of(from, &element)?;
         return Ok(Side { data_type: from, element, value });
@@ -163,7 +164,7 @@ fn read_source(text: &str, from: DataType, notes: &mut Vec<String>) -> Result<Si
     if let (Ok(written), Element::Code(code)) = (Value::from_text(text), &element)
         && written.number() != value.number()
     {
-        notes.push(format!("`{}` as {from} is {} ({})", shorten(text), value.readable(), hex(from, *code)));
+        notes.push(format!("`{}` as {from} is {} ({})", Short(text), value.readable(), hex(from, *code)));
     }
     Ok(Side { data_type: from, element, value })
 }
@@ -355,7 +356,7 @@ mod tests {
         for &to in DataType::NUMERIC {
             let Some(format) = to.float_format().filter(|format| format.bits <= 8) else { continue };
             for code in 0..=format.code_mask() {
-                let double = value::as_double(to, code).expect("a double").to_bits();
+                let double = value::as_double(to, &Element::Code(code)).expect("a double").to_bits();
                 let explanation = of(double, DataType::Double, to, CastOptions::default());
                 let id = explanation.rule.id;
                 let expected = if format.is_nan(code) {

@@ -78,7 +78,7 @@ fn overview(out: &mut String) -> Result<()> {
 
 fn float_row(out: &mut String, data_type: DataType, format: FloatFormat) -> Result<()> {
     let fields = format!("{}+{}", format.exponent_bits, format.significand_bits);
-    let power = |code| Ok::<_, anyhow::Error>(binary(as_double(data_type, code)?));
+    let power = |code| Ok::<_, anyhow::Error>(binary(as_double(data_type, &Element::Code(code))?));
     let subnormal = format.min_subnormal_code().map_or(Ok("-".to_owned()), power)?;
     let nan = match (format.nan, format.nan_code()) {
         (Nan::None, _) | (_, None) => "none".to_owned(),

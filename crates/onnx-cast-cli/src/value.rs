@@ -5,6 +5,7 @@ use crate::decimal::Decimal;
 use anyhow::{Result, anyhow};
 use num_bigint::BigInt;
 use onnx_cast::{Cast, CastOptions, DataType, Kind, Plan, Strings, Tensor, TensorData};
+use onnx_cast_file::text::Short;
 
 /// What an element stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,16 +41,13 @@ impl Value {
         if let Some(truth) = ["false", "true"].iter().position(|known| word.eq_ignore_ascii_case(known)) {
             return Ok(Value::Number { number: BigInt::from(truth).into(), minus_zero: false });
         }
-        let Element::Code(code) = convert(DataType::String, DataType::Double, &Element::Text(text.to_owned()))? else {
-            return Err(anyhow!("a string cast to double gave text"));
-        };
-        let rounded = Value::from_f64(f64::from_bits(code));
+        let rounded = Value::from_f64(as_double(DataType::String, &Element::Text(text.to_owned()))?);
         // Infinity may be what became of a number too large for a double; only the word is infinity.
         if word.trim_start_matches(['+', '-']).starts_with(|c: char| c.is_ascii_alphabetic()) {
             return Ok(rounded);
         }
         let number =
-            Decimal::from_text(word).ok_or_else(|| anyhow!("`{}` is too long to be written out", shorten(text)))?;
+            Decimal::from_text(word).ok_or_else(|| anyhow!("`{}` is too long to be written out", Short(text)))?;
         let minus_zero = number.is_zero() && word.starts_with('-');
         Ok(Value::Number { number, minus_zero })
     }
@@ -120,10 +118,7 @@ pub(crate) fn apply(plan: &Plan, element: &Element) -> Result<Element> {
 pub(crate) fn value_of(data_type: DataType, element: &Element) -> Result<Value> {
     match (element, data_type.info().kind) {
         (Element::Text(text), _) => Value::from_text(text),
-        (Element::Code(_), Kind::Float(_)) => match convert(data_type, DataType::Double, element)? {
-            Element::Code(code) => Ok(Value::from_f64(f64::from_bits(code))),
-            Element::Text(_) => Err(anyhow!("a cast to double gave text")),
-        },
+        (Element::Code(_), Kind::Float(_)) => Ok(Value::from_f64(as_double(data_type, element)?)),
         (Element::Code(_), _) => match convert(data_type, DataType::String, element)? {
             Element::Text(digits) => Value::from_text(&digits),
             Element::Code(_) => Err(anyhow!("a cast to string gave no text")),
@@ -131,9 +126,9 @@ pub(crate) fn value_of(data_type: DataType, element: &Element) -> Result<Value> 
     }
 }
 
-/// A finite float code as a double, for [`crate::decimal::binary`].
-pub(crate) fn as_double(data_type: DataType, code: u64) -> Result<f64> {
-    match convert(data_type, DataType::Double, &Element::Code(code))? {
+/// An element as a double, which holds every float exactly.
+pub(crate) fn as_double(data_type: DataType, element: &Element) -> Result<f64> {
+    match convert(data_type, DataType::Double, element)? {
         Element::Code(code) => Ok(f64::from_bits(code)),
         Element::Text(_) => Err(anyhow!("a cast to double gave text")),
     }
@@ -143,12 +138,6 @@ pub(crate) fn as_double(data_type: DataType, code: u64) -> Result<f64> {
 pub(crate) fn hex(data_type: DataType, code: u64) -> String {
     let digits = data_type.bits().unwrap_or(64).div_ceil(4);
     format!("0x{code:0digits$x}")
-}
-
-/// Text for a message: what cannot be printed is escaped, and past 64 characters it is cut.
-pub(crate) fn shorten(text: &str) -> String {
-    let dots = if text.chars().nth(64).is_some() { "..." } else { "" };
-    text.chars().take(64).flat_map(char::escape_debug).collect::<String>() + dots
 }
 
 /// The integer types' range, as codes: smallest and largest.

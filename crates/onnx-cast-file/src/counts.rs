@@ -145,21 +145,23 @@ pub struct Sides {
     result: Vec<u8>,
 }
 
-/// A code of a type as a double.
-fn value(widening: &Widening, code: u64) -> f64 {
+/// What a code of a type of numbers stands for, as a double.
+///
+/// # Errors
+/// Where the library does not cast the type to double.
+pub fn value_of(data_type: DataType, code: u64) -> Result<f64, CastError> {
     let (code, mut out) = (code.to_le_bytes(), Vec::new());
-    let bytes = widening.block(&code, 0..1, &mut out).ok().and_then(|bytes| bytes.first_chunk());
-    bytes.map_or(0.0, |bytes| f64::from_le_bytes(*bytes))
+    let bytes = Widening::new(data_type, DataType::Double)?.block(&code, 0..1, &mut out)?;
+    Ok(bytes.first_chunk().map_or(0.0, |bytes| f64::from_le_bytes(*bytes)))
 }
 
 impl Counter {
     /// For a cast between two types, neither string.
     pub fn new(from: DataType, to: DataType) -> Result<Counter, OpError> {
-        let doubles = |side: DataType| Widening::new(side, DataType::Double);
-        let (source, result) = (doubles(from)?, doubles(to)?);
-        let min_normal = |side: DataType, widening: &Widening| {
+        let value = |side: DataType, code: u64| value_of(side, code).unwrap_or(0.0);
+        let min_normal = |side: DataType| {
             let format = side.float_format().filter(|format| format.min_subnormal_code().is_some());
-            format.map_or(0.0, |format| value(widening, format.min_normal_code()))
+            format.map_or(0.0, |format| value(side, format.min_normal_code()))
         };
         // One type that holds both sides.
         let hub = if hub(from) == hub(to) { hub(from) } else { DataType::Double };
@@ -170,7 +172,7 @@ impl Counter {
         let bits = to.bits().unwrap_or(0) as i32;
         let (low, high, below, above) = match to.info().kind {
             Kind::Float(format) => {
-                let high = value(&result, format.max_code());
+                let high = value(to, format.max_code());
                 (-high, high, -beyond(high), beyond(high))
             }
             Kind::Int => {
@@ -181,7 +183,7 @@ impl Counter {
             // What is true or false has no size: nothing compares with NaN.
             _ => (f64::NAN, f64::NAN, f64::NAN, f64::NAN),
         };
-        let (min_normal, source_min_normal) = (min_normal(to, &result), min_normal(from, &source));
+        let (min_normal, source_min_normal) = (min_normal(to), min_normal(from));
         let limits = Limits { low, high, below, above, min_normal, source_min_normal };
         let (source, result) = (Widening::new(from, hub)?, Widening::new(to, hub)?);
         Ok(Counter { source, result, limits, level: Level::new(), total: Mutex::default() })
@@ -232,7 +234,7 @@ impl Counter {
             let block = start..len.min(start + BLOCK);
             let source = self.source.block(source, block.clone(), &mut sides.source)?;
             let result = self.result.block(result, block, &mut sides.result)?;
-            self.compare(source, result, &mut counts);
+            self.compare::<false>(source, result, &mut counts, &mut Apart::default(), &mut Apart::default());
             each(source, result);
         }
         self.total.lock().unwrap_or_else(PoisonError::into_inner).add(&counts);
@@ -254,30 +256,14 @@ impl Counter {
         self.result.block(bytes, 0..len, out)
     }
 
-    /// Counts values and what became of them, both in the type that they are compared in.
-    fn compare(&self, source: &[u8], result: &[u8], counts: &mut Counts) {
-        self.tally::<false>(source, result, counts, &mut Apart::default(), &mut Apart::default());
-    }
-
-    /// As [`Counter::compare`], and tells how far each value is from its result, in the one of the two that has its
-    /// type.
-    pub(crate) fn compare_each(
-        &self,
-        source: &[u8],
-        result: &[u8],
-        counts: &mut Counts,
-        floats: &mut Apart<f32>,
-        doubles: &mut Apart<f64>,
-    ) -> Compared {
-        self.tally::<true>(source, result, counts, floats, doubles)
-    }
-
     #[cfg(test)]
     pub(crate) fn set_level(&mut self, level: Level) {
         self.level = level;
     }
 
-    fn tally<const KEEP: bool>(
+    /// Counts values and what became of them, both in the type that they are compared in. `KEEP`: and tells how far each
+    /// value is from its result, in the one of the two that has its type.
+    pub(crate) fn compare<const KEEP: bool>(
         &self,
         source: &[u8],
         result: &[u8],

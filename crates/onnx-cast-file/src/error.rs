@@ -16,11 +16,8 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum FileError {
     /// A file that could not be read or written as its format.
-    #[error("{error}")]
-    Format {
-        /// The file, and what is wrong.
-        error: FormatError,
-    },
+    #[error("{0}")]
+    Format(FormatError),
     /// A candidate of a report that is no type of numbers.
     #[error("{to} is no type of real numbers: there are no errors to report")]
     Candidate {
@@ -57,11 +54,8 @@ pub enum FileError {
         summary: Box<Summary>,
     },
     /// Options that no operator has, whatever the file.
-    #[error("{error}")]
-    Operator {
-        /// What is wrong.
-        error: OpError,
-    },
+    #[error("{0}")]
+    Operator(OpError),
     /// The caller's [`Watch`](crate::Watch) has ended the work.
     #[error("{}: stopped before it was complete", path.display())]
     Stopped {
@@ -100,6 +94,6 @@ impl FileError {
 
 impl<E: Into<FormatError>> From<E> for FileError {
     fn from(error: E) -> Self {
-        FileError::Format { error: error.into() }
+        FileError::Format(error.into())
     }
 }

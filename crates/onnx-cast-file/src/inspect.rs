@@ -3,20 +3,20 @@
 
 mod values;
 
+use crate::counts::widen::{BLOCK, Widening};
 use crate::error::FileError;
 use crate::formats::checkpoint;
 use crate::formats::format::Format;
 use crate::formats::input::{Given, Input, Place, Stored};
 use crate::formats::source::Items;
 use crate::io::memory::zeros;
-use crate::io::positional::{InputFile, write_at};
+use crate::io::positional::InputFile;
 use crate::io::progress::{Meter, Watch};
 use crate::opened::with_task;
-use crate::pipeline::{self, Sink, Task, Trouble};
+use crate::pipeline::{self, InPlace, Sink, Task, Trouble};
 use crate::selection::{Pattern, admits};
-use onnx_cast::{Cast, CastOptions, DataType, Plan, TensorView};
+use onnx_cast::DataType;
 use std::collections::HashMap;
-use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -263,22 +263,12 @@ pub(crate) fn failed(input: &Input, stored: &Stored, trouble: Trouble) -> FileEr
     }
 }
 
-fn doubles(from: DataType) -> Option<Plan> {
-    let options = CastOptions::new().threads(1);
-    Cast::new(DataType::Double, &options).and_then(|cast| cast.plan(from)).ok()
-}
-
 /// The values of elements as doubles, a few at a time.
-fn each_double(plan: &Plan, bytes: &[u8], len: usize, mut see: impl FnMut(usize, f64)) -> io::Result<()> {
-    const BLOCK: usize = 1024;
-    let mut out = [0; 8 * BLOCK];
+fn each_double(doubles: &Widening, bytes: &[u8], len: usize, mut see: impl FnMut(usize, f64)) -> io::Result<()> {
+    let mut out = Vec::new();
     for start in (0..len).step_by(BLOCK) {
-        let shape = [BLOCK.min(len - start)];
-        let (from, to) = (plan.source_type().byte_len(start), plan.source_type().byte_len(start + shape[0]));
-        let bytes = from.zip(to).and_then(|(from, to)| bytes.get(from..to)).unwrap_or_default();
-        let view = TensorView::new(plan.source_type(), &shape, bytes).map_err(io::Error::other)?;
-        plan.run_into(&view, &mut out[..8 * shape[0]]).map_err(io::Error::other)?;
-        let (words, _) = out[..8 * shape[0]].as_chunks::<8>();
+        let block = doubles.block(bytes, start..len.min(start + BLOCK), &mut out).map_err(io::Error::other)?;
+        let (words, _) = block.as_chunks::<8>();
         words.iter().enumerate().for_each(|(i, word)| see(start + i, f64::from_le_bytes(*word)));
     }
     Ok(())
@@ -299,14 +289,6 @@ impl Plain<'_> {
     }
 }
 
-struct Copy(File);
-
-impl Sink for Copy {
-    fn put(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        write_at(&self.0, at, bytes)
-    }
-}
-
 fn plain(input: &Input, index: usize, threads: Option<usize>) -> Result<Plain<'_>, FileError> {
     match &input.tensors[index].place {
         Place::File(at, Items::PLAIN) => return Ok(Plain::File(&input.file, *at)),
@@ -314,10 +296,10 @@ fn plain(input: &Input, index: usize, threads: Option<usize>) -> Result<Plain<'_
         _ => {}
     }
     let failed = |error| FileError::io(input.path(), "read", error);
-    let copy = Copy(tempfile::tempfile().map_err(failed)?);
+    let copy = tempfile::tempfile().map_err(failed)?;
     // What is only put in order is looked at later.
-    send(input, index, threads, &copy, &Meter::new(None, 0))?;
-    Ok(Plain::Own(InputFile::temporary(input.path(), copy.0).map_err(failed)?))
+    send(input, index, threads, &InPlace(&copy), &Meter::new(None, 0))?;
+    Ok(Plain::Own(InputFile::temporary(input.path(), copy).map_err(failed)?))
 }
 
 fn compare(
@@ -344,7 +326,7 @@ fn compare(
     let bits = ours.data_type.bits().unwrap_or(8) as u64;
     let against = Against {
         other: plain(second, j, request.threads)?,
-        plan: doubles(ours.data_type),
+        doubles: Widening::new(ours.data_type, DataType::Double).ok(),
         tolerance: request.tolerance,
         len: of,
         bits,
@@ -359,7 +341,7 @@ fn compare(
 struct Against<'a> {
     other: Plain<'a>,
     /// Numbers as doubles; `None` of complex ones, which are only compared bit by bit.
-    plan: Option<Plan>,
+    doubles: Option<Widening>,
     tolerance: Option<f64>,
     len: u64,
     bits: u64,
@@ -382,13 +364,13 @@ impl Sink for Against<'_> {
             first = first.min(start + index as u64);
             largest = if distance > largest { distance } else { largest };
         };
-        match &self.plan {
-            Some(plan) => {
+        match &self.doubles {
+            Some(widening) => {
                 // A chunk's elements are few.
                 let mut doubles = vec![0.0; len];
-                each_double(plan, bytes, len, |index, value| doubles[index] = value)?;
+                each_double(widening, bytes, len, |index, value| doubles[index] = value)?;
                 let width = (self.bits / 8) as usize;
-                each_double(plan, &there, len, |index, theirs| {
+                each_double(widening, &there, len, |index, theirs| {
                     let ours = doubles[index];
                     let distance = (ours - theirs).abs();
                     let word = index * width..(index + 1) * width;

@@ -3,7 +3,7 @@
 //! - [`cast_file`] and [`bit_cast_file`] go from file to file: `.pb` (TensorProto), `.npy`, `.safetensors`, in any
 //!   combination that one tensor allows, in constant memory: the input is read and the output is written in chunks, to
 //!   a temporary file that replaces the target when it is complete: see [`AtomicFile`].
-//! - [`read_tensor`] and [`write_tensor`] hold one tensor in memory; [`pb`], [`npy`] and [`safetensors`] do the same
+//! - [`read_tensor`] and [`write_tensor`] hold one tensor in memory; [`read_tensor_from`] and [`put_tensor`] do the same
 //!   from and to bytes.
 //! - [`inspect`], [`diff`] and [`report`] look at files, and [`pipeline`] moves the elements of all of these.
 //!
@@ -44,12 +44,12 @@ pub use cast::{bit_cast_file, cast_file};
 pub use counts::{Counts, Loss, Means};
 pub use error::FileError;
 pub use formats::checkpoint::ShardError;
-pub use formats::error::FormatError;
+pub use formats::error::{FormatError, Invalid};
 pub use formats::format::Format;
 pub use formats::npz::NpzError;
 pub use formats::output::WriteOptions;
 pub use formats::source::NamedTensor;
-pub use formats::tensor::{read_tensor, read_tensor_as, write_tensor};
+pub use formats::tensor::{put_tensor, read_tensor, read_tensor_as, read_tensor_from, read_tensors_from, write_tensor};
 pub use formats::{npy, pb, safetensors};
 pub use inspect::{
     DiffRequest, Difference, FileInfo, InspectRequest, TensorInfo, Values, diff, diff_with, inspect, inspect_with, open,

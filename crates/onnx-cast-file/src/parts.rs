@@ -68,6 +68,20 @@ pub fn shards(
     })
 }
 
+/// Does something with the cast of a file, once all of it is planned.
+fn with_job<R>(
+    input: &Path,
+    output: &Path,
+    request: &CastRequest,
+    run: impl FnOnce(&Job<'_>, &Summary, &Frame) -> Result<R, FileError>,
+) -> Result<R, FileError> {
+    with_cast(request, |work| {
+        let job = open(input, output, request, work)?;
+        let (summary, frame) = job.plan()?;
+        run(&job, &summary, &frame)
+    })
+}
+
 fn check_format(path: &Path) -> Result<(), FileError> {
     match Format::from_path(path)? {
         Format::Safetensors => Ok(()),
@@ -84,14 +98,12 @@ fn check_format(path: &Path) -> Result<(), FileError> {
 /// # Errors
 /// Where the input is not as it should be, or the file cannot be written.
 pub fn lay_out(input: &Path, output: &Path, temporary: &Path, request: &CastRequest) -> Result<(), FileError> {
-    with_cast(request, |work| {
-        let job = open(input, output, request, work)?;
-        let (summary, frame) = job.plan()?;
+    with_job(input, output, request, |job, summary, frame| {
         create_folder(output)?;
         target_of(output)?;
         let out = File::create(temporary).and_then(|out| {
             InPlace(&out).put(0, &frame.0)?;
-            out.set_len(job.end(&summary, &frame))
+            out.set_len(job.end(summary, frame))
         });
         out.map_err(|error| FileError::io(temporary, "write", error))
     })
@@ -102,17 +114,15 @@ pub fn lay_out(input: &Path, output: &Path, temporary: &Path, request: &CastRequ
 /// # Errors
 /// Where a file cannot be read or written, or was not laid out for this cast.
 pub fn cast_part(input: &Path, temporary: &Path, part: Part, request: &CastRequest) -> Result<(), FileError> {
-    with_cast(request, |work| {
-        let failed = |error| FileError::io(temporary, "write", error);
-        let out = File::options().write(true).open(temporary).map_err(failed)?;
-        let job = open(input, temporary, request, work)?;
-        let (summary, frame) = job.plan()?;
-        let (len, want) = (out.metadata().map_err(failed)?.len(), job.end(&summary, &frame));
+    let failed = |error| FileError::io(temporary, "write", error);
+    let out = File::options().write(true).open(temporary).map_err(failed)?;
+    with_job(input, temporary, request, |job, summary, frame| {
+        let (len, want) = (out.metadata().map_err(failed)?.len(), job.end(summary, frame));
         if len != want {
             let what = format!("it has {len} bytes (want {want}: it was laid out for another cast)");
             return Err(failed(io::Error::new(io::ErrorKind::InvalidData, what)));
         }
-        job.pass_part(&summary, &frame, part, &InPlace(&out), request)?;
+        job.pass_part(summary, frame, part, &InPlace(&out), request)?;
         out.sync_data().map_err(failed)
     })
 }
@@ -122,14 +132,12 @@ pub fn cast_part(input: &Path, temporary: &Path, part: Part, request: &CastReque
 /// # Errors
 /// Where the input cannot be read or cast.
 pub fn part_is_there(input: &Path, output: &Path, part: Part, request: &CastRequest) -> Result<bool, FileError> {
-    with_cast(request, |work| {
-        let Ok(there) = InputFile::open(output) else { return Ok(false) };
-        let job = open(input, output, request, work)?;
-        let (summary, frame) = job.plan()?;
+    let Ok(there) = InputFile::open(output) else { return Ok(false) };
+    with_job(input, output, request, |job, summary, frame| {
         let sink = Same(&there);
-        Ok(there.len() == job.end(&summary, &frame)
+        Ok(there.len() == job.end(summary, frame)
             && (part.index > 0 || sink.put(0, &frame.0).is_ok())
-            && job.pass_part(&summary, &frame, part, &sink, request).is_ok())
+            && job.pass_part(summary, frame, part, &sink, request).is_ok())
     })
 }
 

@@ -107,7 +107,7 @@ impl ReportRequest {
             if !to.is_numeric() {
                 return Err(FileError::Candidate { to });
             }
-            Cast::new(to, &self.plain_options()).map_err(|error| FileError::Operator { error })?;
+            Cast::new(to, &self.plain_options()).map_err(FileError::Operator)?;
         }
         Ok(())
     }

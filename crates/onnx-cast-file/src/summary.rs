@@ -53,17 +53,7 @@ pub struct TensorSummary {
 impl TensorSummary {
     /// Of a tensor that is kept, with elements of so many bytes.
     pub fn kept(name: &str, shape: Vec<usize>, data_type: DataType, bytes: u64) -> Self {
-        let (bytes_before, bytes_after) = (bytes, bytes);
-        let name = name.to_owned();
-        TensorSummary {
-            name,
-            shape,
-            from: data_type,
-            to: data_type,
-            bytes_before,
-            bytes_after,
-            cast: false,
-            counts: None,
-        }
+        let (name, from, to) = (name.to_owned(), data_type, data_type);
+        TensorSummary { name, shape, from, to, bytes_before: bytes, bytes_after: bytes, cast: false, counts: None }
     }
 }

@@ -1,8 +1,11 @@
 //! Are arrays in archives, in Fortran order and of the other byte order read for what they are, and damaged archives
 //! refused?
 
+mod common;
+
+use common::{Format, read};
 use onnx_cast::{Cast, CastOptions, DataType, Strings, Tensor};
-use onnx_cast_file::{CastRequest, NamedTensor, cast_file, npy, read_tensor_as, safetensors};
+use onnx_cast_file::{CastRequest, cast_file, read_tensor_as, safetensors};
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::Path;
@@ -15,6 +18,27 @@ fn array(descr: &str, fortran: bool, shape: &[usize], items: &[u8]) -> Vec<u8> {
     let dims: String = shape.iter().map(|dim| format!("{dim},")).collect();
     let header = format!("{{'descr': '{descr}', 'fortran_order': {order}, 'shape': ({dims}), }}\n");
     [b"\x93NUMPY\x01\x00", &(header.len() as u16).to_le_bytes()[..], header.as_bytes(), items].concat()
+}
+
+/// Items in C order, each looked up by its index, from items in Fortran order.
+fn in_c_order(items: &[u8], shape: &[usize], size: usize) -> Vec<u8> {
+    let place = |mut index: usize| {
+        let mut place = 0;
+        for (axis, dim) in shape.iter().enumerate().rev() {
+            place += index % dim * shape[..axis].iter().product::<usize>();
+            index /= dim;
+        }
+        place * size
+    };
+    (0..shape.iter().product()).flat_map(|index| &items[place(index)..][..size]).copied().collect()
+}
+
+#[test]
+fn strings_in_fortran_order() {
+    let items: Vec<u8> = "abcdef".chars().flat_map(|c| u32::from(c).to_be_bytes()).collect();
+    let read = read(Format::Npy, &array(">U1", true, &[2, 3], &items), None).expect("an array");
+    let want = Tensor::strings(vec![2, 3], ["a", "c", "e", "b", "d", "f"].iter().collect()).expect("a tensor");
+    assert_eq!(read.tensor, want);
 }
 
 fn archive(path: &Path, members: &[(&str, CompressionMethod, Vec<u8>)]) {
@@ -35,7 +59,8 @@ fn members(path: &Path, from: DataType) -> Vec<(String, CompressionMethod, Tenso
             let mut member = zip.by_index(index).expect("a member");
             let mut bytes = Vec::new();
             member.read_to_end(&mut bytes).expect("its checksum fits");
-            let tensor = npy::read(&bytes, None).or_else(|_| npy::read(&bytes, Some(from))).expect("an array").tensor;
+            let array = |from| read(Format::Npy, &bytes, from);
+            let tensor = array(None).or_else(|_| array(Some(from))).expect("an array").tensor;
             (member.name().expect("a name").into_owned(), member.compression(), tensor)
         })
         .collect()
@@ -151,18 +176,21 @@ fn damaged_archives() {
     assert!(refused(&bomb).starts_with("in.npz: "));
 }
 
-/// Arrays of many tiles, against the reader that holds them in memory.
+/// Arrays of many tiles, against their items one by one.
 #[test]
 fn fortran_order() {
     let folder = tempfile::tempdir().expect("a folder");
     let (input, output) = (folder.path().join("in.npy"), folder.path().join("out.npy"));
     for shape in [&[1030, 2, 1100][..], &[3, 1, 5], &[1, 7], &[2, 3, 4, 5], &[2000, 3], &[0, 4, 4]] {
         let len: usize = shape.iter().product();
-        for (descr, size) in [("<f4", 4), (">f8", 8)] {
+        for (descr, data_type, size) in [("<f4", DataType::Float, 4), (">f8", DataType::Double, 8)] {
             let items: Vec<u8> = (0..len * size).map(|i| (i * 31 % 251) as u8).collect();
-            let bytes = array(descr, true, shape, &items);
-            let NamedTensor { tensor, .. } = npy::read(&bytes, None).expect("an array");
-            fs::write(&input, &bytes).expect("written");
+            fs::write(&input, array(descr, true, shape, &items)).expect("written");
+            let mut elements = in_c_order(&items, shape, size);
+            if descr.starts_with('>') {
+                elements.chunks_exact_mut(size).for_each(<[u8]>::reverse);
+            }
+            let tensor = Tensor::new(data_type, shape.to_vec(), elements).expect("a tensor");
             assert!(read_tensor_as(&input, None).expect("read").tensor == tensor, "{shape:?} {descr}");
             for to in [DataType::Float4E2M1, DataType::BFloat16] {
                 cast_file(&input, &output, &CastRequest::new(to)).expect("cast");

@@ -2,10 +2,10 @@
 
 mod common;
 
-use common::{NPY, PB, SAFETENSORS, cases, describe, patterns};
+use common::Format::{Npy, TensorProto};
+use common::{NPY, PB, SAFETENSORS, cases, checkpoint, describe, patterns, read, written};
 use onnx_cast::{DataType, Tensor};
-use onnx_cast_file::safetensors::{Safetensors, type_name};
-use onnx_cast_file::{npy, pb, safetensors};
+use onnx_cast_file::safetensors::{self, type_name};
 
 /// Whether a `.npy` file tells the type by itself.
 fn told(data_type: DataType) -> bool {
@@ -21,7 +21,7 @@ fn npy_files_are_read() {
         let data_type = case.tensor.data_type();
         let as_type = Some(data_type).filter(|&data_type| !told(data_type));
         for as_type in [as_type, Some(data_type)] {
-            let read = npy::read(&case.file, as_type).unwrap_or_else(|error| panic!("{}: {error}", case.name));
+            let read = read(Npy, &case.file, as_type).unwrap_or_else(|error| panic!("{}: {error}", case.name));
             assert_eq!(read.name, "");
             assert_eq!(describe(&read.tensor.view()), describe(&case.tensor.view()), "{}", case.name);
         }
@@ -37,14 +37,14 @@ fn npy_files_are_written_as_numpy_does() {
         // numpy cannot load what it writes for float8_e5m2; S becomes U.
         if plain_form && case.name != "float8e5m2" && case.name != "bytes" {
             let written =
-                npy::write(&case.tensor.view(), false).unwrap_or_else(|error| panic!("{}: {error}", case.name));
+                written(Npy, "", &case.tensor, false).unwrap_or_else(|error| panic!("{}: {error}", case.name));
             assert_eq!(String::from_utf8_lossy(&written), String::from_utf8_lossy(&case.file), "{}", case.name);
             assert_eq!(written, case.file, "{}", case.name);
             same += 1;
         }
     }
     assert_eq!(same, 43);
-    let e5m2 = npy::write(&patterns(DataType::Float8E5M2, &[3]).view(), false).expect("written");
+    let e5m2 = written(Npy, "", &patterns(DataType::Float8E5M2, &[3]), false).expect("written");
     assert!(e5m2[10..].starts_with(b"{'descr': '<V1', "), "{}", String::from_utf8_lossy(&e5m2));
 }
 
@@ -53,7 +53,7 @@ fn pb_files_are_read() {
     let cases = cases(PB);
     assert_eq!(cases.len(), 62);
     for case in &cases {
-        let read = pb::read(&case.file).unwrap_or_else(|error| panic!("{}: {error}", case.name));
+        let read = read(TensorProto, &case.file, None).unwrap_or_else(|error| panic!("{}: {error}", case.name));
         assert_eq!(describe(&read.tensor.view()), describe(&case.tensor.view()), "{}", case.name);
     }
 }
@@ -63,9 +63,9 @@ fn pb_files_are_written_as_onnx_does() {
     let mut same = 0;
     for case in cases(PB) {
         if case.name.ends_with("_raw") || ["strings", "no_strings", "rank_0"].contains(&case.name) {
-            let name = pb::read(&case.file).expect("read").name;
-            let written =
-                pb::write(&name, &case.tensor.view()).unwrap_or_else(|error| panic!("{}: {error}", case.name));
+            let name = read(TensorProto, &case.file, None).expect("read").name;
+            let written = written(TensorProto, &name, &case.tensor, false)
+                .unwrap_or_else(|error| panic!("{}: {error}", case.name));
             assert_eq!(written, case.file, "{}", case.name);
             same += 1;
         }
@@ -78,11 +78,10 @@ fn safetensors_files_are_read_and_written_the_same() {
     let cases = cases(SAFETENSORS);
     assert_eq!(cases.len(), 22);
     for case in &cases {
-        let file = Safetensors::parse(&case.file).unwrap_or_else(|error| panic!("{}: {error}", case.name));
-        let [entry] = file.entries() else { panic!("{}: several tensors", case.name) };
-        let read = Tensor::new(entry.data_type, entry.shape.clone(), file.bytes(entry).to_vec()).expect("a tensor");
-        assert_eq!(describe(&read.view()), describe(&case.tensor.view()), "{}", case.name);
-        let written = safetensors::write(file.metadata(), &[(&entry.name, case.tensor.view())]).expect("written");
+        let (tensors, metadata) = checkpoint(&case.file).unwrap_or_else(|error| panic!("{}: {error}", case.name));
+        let [read] = &tensors[..] else { panic!("{}: several tensors", case.name) };
+        assert_eq!(describe(&read.tensor.view()), describe(&case.tensor.view()), "{}", case.name);
+        let written = safetensors::write(metadata.as_deref(), &[(&read.name, case.tensor.view())]).expect("written");
         assert_eq!(String::from_utf8_lossy(&written), String::from_utf8_lossy(&case.file), "{}", case.name);
         assert_eq!(written, case.file, "{}", case.name);
     }
@@ -109,8 +108,7 @@ fn safetensors_types_are_the_formats() {
         assert_eq!((theirs.shape(), Some(theirs.data())), (&[2, 4][..], tensor.bytes()));
         let (_, header) = ::safetensors::SafeTensors::read_metadata(&written).expect("a header");
         assert_eq!(header.metadata().as_ref().map(|pairs| pairs["a"].as_str()), Some("\"quoted\" \u{1}"));
-        let ours = Safetensors::parse(&written).expect("read");
-        assert_eq!(ours.metadata(), Some(&metadata[..]));
+        assert_eq!(checkpoint(&written).expect("read").1.as_deref(), Some(&metadata[..]));
     }
     // Every variant of the crate's enum has one of these names: as many as it has rows.
     for name in named {
@@ -126,18 +124,17 @@ fn every_type_goes_round_in_memory() {
         for shape in [&[][..], &[0], &[1], &[7], &[3, 5], &[2, 0, 4], &[1, 2, 3, 4]] {
             let tensor = patterns(data_type, shape);
             let place = format!("{data_type} {shape:?}");
-            let read = pb::read(&pb::write("w", &tensor.view()).expect("written")).expect("read");
-            assert_eq!((read.name.as_str(), &read.tensor), ("w", &tensor), "{place}");
+            let message = written(TensorProto, "w", &tensor, false).expect("written");
+            let one = read(TensorProto, &message, None).expect("read");
+            assert_eq!((one.name.as_str(), &one.tensor), ("w", &tensor), "{place}");
             for plain in [false, true] {
-                let written = npy::write(&tensor.view(), plain).expect("written");
-                assert_eq!(npy::read(&written, Some(data_type)).expect("read").tensor, tensor, "{place} {plain}");
+                let array = written(Npy, "", &tensor, plain).expect("written");
+                assert_eq!(read(Npy, &array, Some(data_type)).expect("read").tensor, tensor, "{place} {plain}");
             }
             let elements = tensor.len();
             match safetensors::write(None, &[("w", tensor.view())]) {
                 Ok(written) => {
-                    let file = Safetensors::parse(&written).expect("read");
-                    assert_eq!(Some(file.bytes(&file.entries()[0])), tensor.bytes(), "{place}");
-                    assert_eq!(file.entries()[0].shape, shape, "{place}");
+                    assert_eq!(checkpoint(&written).expect("read").0[0].tensor, tensor, "{place}");
                 }
                 Err(error) => {
                     let partial =
@@ -153,16 +150,16 @@ fn every_type_goes_round_in_memory() {
 fn a_long_npy_header_has_version_2() {
     let shape = [1; 64];
     let tensor = patterns(DataType::Float, &shape);
-    let written = npy::write(&tensor.view(), false).expect("written");
-    assert_eq!(npy::read(&written, None).expect("read").tensor, tensor);
-    assert_eq!(written.len() % 64, 4);
+    let array = written(Npy, "", &tensor, false).expect("written");
+    assert_eq!(read(Npy, &array, None).expect("read").tensor, tensor);
+    assert_eq!(array.len() % 64, 4);
 }
 
 #[test]
 fn strings_that_numpy_would_change_are_refused() {
     let tensor = |string: &[u8]| Tensor::strings(vec![1], [string].iter().collect()).expect("a tensor");
-    let error = |string: &[u8]| npy::write(&tensor(string).view(), false).expect_err("refused").to_string();
-    assert_eq!(error(b"a\0"), "element 0: ends in a NUL, which numpy would drop");
-    assert_eq!(error(b"\xff"), "element 0: not UTF-8, which numpy's strings need");
-    assert!(npy::write(&tensor(b"\0a").view(), false).is_ok());
+    let error = |string: &[u8]| written(Npy, "", &tensor(string), false).expect_err("refused").to_string();
+    assert_eq!(error(b"a\0"), "memory: element 0: ends in a NUL, which numpy would drop");
+    assert_eq!(error(b"\xff"), "memory: element 0: not UTF-8, which numpy's strings need");
+    assert!(written(Npy, "", &tensor(b"\0a"), false).is_ok());
 }

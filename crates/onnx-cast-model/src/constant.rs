@@ -7,7 +7,7 @@ use crate::rope::{Elements, Stored};
 use crate::tree::{Attribute, Node};
 use onnx_cast::{DataType, Strings};
 use onnx_cast_file::formats::pb::{self, PbError};
-use onnx_cast_file::formats::protobuf::wire::{self, Fields, Value, last};
+use onnx_cast_file::formats::protobuf::wire::{self, Value, last};
 
 /// A constant of the model.
 pub(crate) struct Constant<'a> {
@@ -100,14 +100,8 @@ impl<'a> ConstantValue<'a> {
                 Some(ConstantValue::Strings(vec![], [string].iter().collect()))
             }
             "value_strings" => {
-                let mut strings = Strings::new();
-                for field in Fields::new(message) {
-                    let field = field?;
-                    if let (attribute::STRINGS, Value::Bytes(string)) = (field.number, field.value) {
-                        strings.push(string);
-                    }
-                }
-                Some(ConstantValue::Strings(vec![strings.view().len()], strings))
+                let strings = wire::all_bytes(message, attribute::STRINGS).collect::<Result<Vec<_>, _>>()?;
+                Some(ConstantValue::Strings(vec![strings.len()], strings.into_iter().collect()))
             }
             _ => None,
         })

@@ -5,7 +5,7 @@ use crate::constant::{Constant, ConstantValue};
 use crate::error::{Error, ModelError};
 use crate::external::Files;
 use crate::graph::values::{Flow, Step};
-use crate::messages::{function, graph, model, opset, sparse};
+use crate::messages::{function, model, opset, sparse};
 use crate::rope::{self, Base};
 use crate::tree::{Document, Graph, Names, Node, text};
 use onnx_cast::DataType;
@@ -125,14 +125,10 @@ impl<'a> Survey<'a> {
         for named in &graph.initializers {
             self.constant(&path, Constant::of_tensor(named.name, named.message, self.files)?)?;
         }
-        if !graph.sparse.is_empty() {
-            for field in Fields::new(graph.message) {
-                let field = field?;
-                if let (graph::SPARSE_INITIALIZER, Value::Bytes(message)) = (field.number, field.value) {
-                    let values = last(message, sparse::VALUES, Value::bytes)?.unwrap_or_default();
-                    self.sparse(&within(&path, &text(values, tensor::NAME)?), message)?;
-                }
-            }
+        for message in graph.sparse_initializers() {
+            let message = message?;
+            let values = last(message, sparse::VALUES, Value::bytes)?.unwrap_or_default();
+            self.sparse(&within(&path, &text(values, tensor::NAME)?), message)?;
         }
         for (index, node) in graph.nodes.iter().enumerate() {
             if let Some(data_type) = self.node(&path, node)? {

@@ -9,7 +9,6 @@ use onnx_cast_file::FileError;
 use onnx_cast_file::formats::pb::PbError;
 use onnx_cast_file::formats::protobuf::wire::WireError;
 use onnx_cast_file::text::{ShapeText, Short, TensorText};
-use std::fmt;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
@@ -64,11 +63,8 @@ impl<E: Into<FileError>> From<E> for Error {
 #[non_exhaustive]
 pub enum ModelError {
     /// Not a protobuf message.
-    #[error("not a valid ONNX model: {error}")]
-    Wire {
-        /// What is wrong.
-        error: WireError,
-    },
+    #[error("not a valid ONNX model: {0}")]
+    Wire(WireError),
     /// No graph, or several.
     #[error("not a valid ONNX model: {count} graphs (want 1)")]
     Graphs {
@@ -99,7 +95,7 @@ pub enum ModelError {
     #[error(
         "{node}: operator `{}{}` is not supported (want Cast, CastLike, BitCast, QuantizeLinear, DequantizeLinear, \
          DynamicQuantizeLinear, Constant or Identity)",
-        Domain(domain),
+        prefix(domain),
         Short(op_type)
     )]
     Operator {
@@ -111,7 +107,7 @@ pub enum ModelError {
         domain: String,
     },
     /// A function of the model's own.
-    #[error("function `{}{}`: functions are not supported", Domain(domain), Short(name))]
+    #[error("function `{}{}`: functions are not supported", prefix(domain), Short(name))]
     Function {
         /// The function.
         name: String,
@@ -196,7 +192,7 @@ pub enum ModelError {
         name: String,
     },
     /// An input that the model does not have.
-    #[error("the model has no input `{}` (it has {})", Short(name), List(inputs))]
+    #[error("the model has no input `{}` (it has {})", Short(name), names(inputs))]
     UnknownInput {
         /// The name that was given.
         name: String,
@@ -216,7 +212,7 @@ pub enum ModelError {
         want: DataType,
     },
     /// An input or output of another shape than declared.
-    #[error("{kind} `{}`: shape {} where the model declares {}", Short(name), ShapeText(got), Dims(want))]
+    #[error("{kind} `{}`: shape {} where the model declares {}", Short(name), ShapeText(got), declared(want))]
     ValueShape {
         /// `input` or `output`.
         kind: &'static str,
@@ -228,7 +224,7 @@ pub enum ModelError {
         want: Vec<Dim>,
     },
     /// An operator that does not take a type at the model's opset.
-    #[error("{node}: {operator}-{version} does not take {data_type}{}", Since(*since))]
+    #[error("{node}: {operator}-{version} does not take {data_type}{}", first_with(*since))]
     Type {
         /// The node.
         node: String,
@@ -291,7 +287,7 @@ pub enum ModelError {
         opset: i64,
     },
     /// Operators that may mean something else in a newer opset.
-    #[error("the opset cannot be raised from {from} to {to}: {}", Nodes(nodes))]
+    #[error("the opset cannot be raised from {from} to {to}: {}", listed(nodes))]
     Raise {
         /// The model's opset.
         from: i64,
@@ -334,67 +330,41 @@ pub enum ModelError {
 
 impl From<WireError> for ModelError {
     fn from(error: WireError) -> Self {
-        ModelError::Wire { error }
+        ModelError::Wire(error)
     }
 }
 
 /// `ai.onnx.ml.`, or nothing for ONNX's own domain.
-struct Domain<'a>(&'a str);
-
-impl fmt::Display for Domain<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_empty() { Ok(()) } else { write!(f, "{}.", Short(self.0)) }
-    }
+fn prefix(domain: &str) -> String {
+    if domain.is_empty() { String::new() } else { format!("{}.", Short(domain)) }
 }
 
-struct List<'a>(&'a [String]);
-
-impl fmt::Display for List<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const LIMIT: usize = 16;
-        if self.0.is_empty() {
-            return f.write_str("none");
-        }
-        for (i, name) in self.0.iter().take(LIMIT).enumerate() {
-            write!(f, "{}`{}`", if i == 0 { "" } else { ", " }, Short(name))?;
-        }
-        if self.0.len() > LIMIT { f.write_str(", ...") } else { Ok(()) }
-    }
+/// Names of values, or `none`.
+fn names(list: &[String]) -> String {
+    const LIMIT: usize = 16;
+    let mut names: Vec<String> = list.iter().take(LIMIT).map(|name| format!("`{}`", Short(name))).collect();
+    names.extend((list.len() > LIMIT).then(|| "...".to_owned()));
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
-struct Nodes<'a>(&'a [String]);
-
-impl fmt::Display for Nodes<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const LIMIT: usize = 8;
-        for (i, node) in self.0.iter().take(LIMIT).enumerate() {
-            write!(f, "{}{node}", if i == 0 { "" } else { "; " })?;
-        }
-        if self.0.len() > LIMIT { write!(f, "; and {} more", self.0.len() - LIMIT) } else { Ok(()) }
-    }
+/// What is wrong with nodes.
+fn listed(list: &[String]) -> String {
+    const LIMIT: usize = 8;
+    let more = list.len().saturating_sub(LIMIT);
+    let text = list[..list.len() - more].join("; ");
+    if more > 0 { format!("{text}; and {more} more") } else { text }
 }
 
-struct Dims<'a>(&'a [Dim]);
-
-impl fmt::Display for Dims<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let dims: Vec<String> = self
-            .0
-            .iter()
-            .map(|dim| match dim {
-                Dim::Known(dim) => dim.to_string(),
-                Dim::Symbol(name) => Short(name).to_string(),
-                Dim::Unknown => "?".to_owned(),
-            })
-            .collect();
-        ShapeText(&dims).fmt(f)
-    }
+/// A declared shape.
+fn declared(dims: &[Dim]) -> String {
+    let text = |dim: &Dim| match dim {
+        Dim::Known(dim) => dim.to_string(),
+        Dim::Symbol(name) => Short(name).to_string(),
+        Dim::Unknown => "?".to_owned(),
+    };
+    ShapeText(&dims.iter().map(text).collect::<Vec<_>>()).to_string()
 }
 
-struct Since(Option<i64>);
-
-impl fmt::Display for Since {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.map_or(Ok(()), |since| write!(f, " (version {since} is the first that does)"))
-    }
+fn first_with(version: Option<i64>) -> String {
+    version.map_or(String::new(), |since| format!(" (version {since} is the first that does)"))
 }

@@ -9,8 +9,9 @@ use crate::rope::{Elements, Message, Stored};
 use crate::tree::utf8;
 use onnx_cast_file::formats::pb;
 use onnx_cast_file::formats::protobuf::onnx::{entry, tensor};
-use onnx_cast_file::formats::protobuf::wire::{Fields, Value, last};
+use onnx_cast_file::formats::protobuf::wire::{Value, all_bytes, last};
 use onnx_cast_file::io::InputFile;
+use onnx_cast_file::io::atomic::folder_of;
 use std::collections::HashMap;
 use std::fmt;
 use std::fs;
@@ -28,9 +29,8 @@ struct Reference<'a> {
 impl<'a> Reference<'a> {
     fn read(message: &'a [u8]) -> Result<Reference<'a>, Trouble> {
         let (mut location, mut offset, mut length) = (None, 0, None);
-        for field in Fields::new(message) {
-            let field = field?;
-            let (tensor::EXTERNAL_DATA, Value::Bytes(bytes)) = (field.number, field.value) else { continue };
+        for bytes in all_bytes(message, tensor::EXTERNAL_DATA) {
+            let bytes = bytes?;
             let key = last(bytes, entry::KEY, Value::bytes)?.unwrap_or_default();
             let value = utf8(last(bytes, entry::VALUE, Value::bytes)?.unwrap_or_default())?;
             let number = |key| value.parse().map_err(|_| ExternalProblem::Number { key, value: value.to_owned() });
@@ -97,21 +97,16 @@ impl Files {
     /// sparse one.
     pub(crate) fn open(model: &Path, tensors: &[(&[u8], bool)]) -> Result<Files, ModelError> {
         let mut files = Files { by_location: HashMap::new(), paths: Vec::new() };
-        let folder = match model.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
-        };
+        let folder = folder_of(model);
         for &(message, sparse) in tensors {
             if !is_external(message) {
                 continue;
             }
-            let opened = (|| {
-                if sparse {
-                    return Err(ExternalProblem::Sparse.into());
-                }
-                files.open_at(folder, Reference::read(message)?.location)
-            })();
-            opened.map_err(|trouble: Trouble| trouble.of(message))?;
+            let opened = match sparse {
+                true => Err(ExternalProblem::Sparse.into()),
+                false => Reference::read(message).and_then(|reference| files.open_at(folder, reference.location)),
+            };
+            opened.map_err(|trouble| trouble.of(message))?;
         }
         Ok(files)
     }

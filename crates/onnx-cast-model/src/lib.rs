@@ -5,6 +5,7 @@
 
 mod constant;
 mod contents;
+mod edits;
 mod emit;
 mod error;
 mod evaluate;

@@ -3,7 +3,8 @@
 //! `emit.rs`). So a model of any size takes as much memory as its structure, and what no edit touches stays byte for
 //! byte.
 
-use crate::emit::{self, Edits, Layout};
+use crate::edits::Edits;
+use crate::emit::{Layout, emit};
 use crate::error::{Error, ModelError};
 use crate::exchange::{Exchange, free_name};
 use crate::external::Files;
@@ -63,46 +64,36 @@ pub(crate) fn rewrite<T, R>(
     if request.dry_run && !request.counts {
         return judge(made);
     }
-
-    let first = match &meanwhile {
-        Some(meanwhile) if !layout.data.is_empty() => Some(arranged(meanwhile).map_err(invalid)?.0),
-        _ => None,
-    };
+    let first = meanwhile.as_ref().filter(|_| !layout.data.is_empty()).map(|meanwhile| arranged(meanwhile));
+    let first = first.transpose().map_err(invalid)?;
     let (tasks, data) = (message.tasks(base), layout.tasks(base));
     let total = |tasks: &[Task<'_>]| tasks.iter().map(Task::bytes).sum::<u64>();
     let again = if first.is_some() && !request.dry_run { total(&tasks) } else { 0 };
-    let writer = Writer {
-        input: file.path(),
-        output,
-        threads: request.threads,
-        meter: Meter::new(request.watch, total(&tasks) + total(&data) + again),
-    };
+    let meter = Meter::new(request.watch, total(&tasks) + total(&data) + again);
+    let writer = Writer { input: file.path(), output, threads: request.threads, meter };
     if request.dry_run {
         writer.run(&data, &Nowhere, output)?;
         writer.run(&tasks, &Nowhere, output)?;
         return judge(made);
     }
-    if layout.data.is_empty() {
-        let model = writer.write(output, &tasks)?;
-        let result = judge(made)?;
-        model.commit()?;
-        return Ok(result);
-    }
-
-    check_place(input, output, &location, &files)?;
     let path = meanwhile.as_ref().map_or(place.clone(), |name| output.with_file_name(name));
-    let data = writer.write(&path, &data)?;
+    let data = if data.is_empty() {
+        None
+    } else {
+        check_place(input, output, &location, &files)?;
+        Some(writer.write(&path, &data)?)
+    };
     let model = writer.write(output, &tasks)?;
     // What is written once more is not counted again.
     let result = judge(made)?;
-    match first {
-        None => {
-            data.commit()?;
-            model.commit()?;
-        }
-        Some(message) => {
+    match (data, first) {
+        (Some(data), Some((message, _))) => {
             let first = writer.write(output, &message.tasks(base))?;
             Exchange { data, first, model, meanwhile: &path, place: &place }.run(request.step)?;
+        }
+        (data, _) => {
+            data.map_or(Ok(()), AtomicFile::commit)?;
+            model.commit()?;
         }
     }
     Ok(result)
@@ -157,10 +148,10 @@ fn arrange<'a>(
     let given = storage.external_data.is_some() || (storage.threshold.is_some() && !files.paths.is_empty());
     let large = storage.threshold.unwrap_or(DEFAULT_THRESHOLD);
     let mut layout = Layout::new(location, given.then_some(large));
-    let mut message = emit::emit(document, files, edits, &mut layout)?;
+    let mut message = emit(document, files, edits, &mut layout)?;
     if message.len() > limit && !given {
         layout = Layout::new(location, Some(large));
-        message = emit::emit(document, files, edits, &mut layout)?;
+        message = emit(document, files, edits, &mut layout)?;
     }
     if message.len() > limit {
         return Err(ModelError::MessageSize { bytes: message.len() });

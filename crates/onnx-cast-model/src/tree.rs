@@ -1,18 +1,18 @@
 //! A model as a tree of graphs, for rewriting: every node, constant and declaration with the bytes it stands in. Names
 //! and elements are borrowed; nothing is resolved, and no operator is refused.
 
+mod read;
+
 use crate::error::ModelError;
-use crate::messages::{attribute, function, graph, model, node, opset, sparse, value_info};
+use crate::messages::{attribute, graph, sparse};
 use attribute::kind;
+use onnx_cast::DataType;
 use onnx_cast::ops::{self, AttributeValue};
-use onnx_cast::{DataType, NEWEST_OPSET};
-use onnx_cast_file::formats::protobuf::onnx::tensor;
-use onnx_cast_file::formats::protobuf::wire::{Fields, Value, last};
+use onnx_cast_file::formats::protobuf::wire::{Fields, Value, WireError, all_bytes, last};
 use onnx_cast_file::text::Short;
 use std::collections::{HashMap, HashSet};
 
-/// Graphs within graphs. Protocol buffer readers stop at 100 messages within messages, of which a graph takes three.
-const MAX_DEPTH: usize = 32;
+pub(crate) use read::{default_opset, is_default, text, utf8};
 
 #[derive(Debug)]
 pub(crate) struct Document<'a> {
@@ -157,32 +157,15 @@ impl<'a> Graph<'a> {
         }
         all
     }
+
+    /// The SparseTensorProtos among its initializers.
+    pub(crate) fn sparse_initializers(&self) -> impl Iterator<Item = Result<&'a [u8], WireError>> + use<'a> {
+        let message = if self.sparse.is_empty() { &[] } else { self.message };
+        all_bytes(message, graph::SPARSE_INITIALIZER)
+    }
 }
 
 impl<'a> Document<'a> {
-    pub(crate) fn parse(bytes: &'a [u8]) -> Result<Self, ModelError> {
-        let (mut graphs, mut functions) = (Vec::new(), Vec::new());
-        let (mut opset, mut ir_version, mut training) = (None, 0, false);
-        for field in Fields::new(bytes) {
-            let field = field?;
-            match (field.number, field.value) {
-                (model::IR_VERSION, Value::Varint(version)) => ir_version = version,
-                (model::GRAPH, Value::Bytes(graph)) => graphs.push(graph),
-                (model::FUNCTIONS, Value::Bytes(function)) => functions.push(function),
-                (model::TRAINING_INFO, Value::Bytes(_)) => training = true,
-                (model::OPSET_IMPORT, Value::Bytes(import)) => merge(&mut opset, default_opset(import)?)?,
-                _ => {}
-            }
-        }
-        let [graph] = graphs[..] else { return Err(ModelError::Graphs { count: graphs.len() }) };
-        // Models from before there were opsets (IR version 3) mean the first one.
-        let opset = opset.or((ir_version < 3).then_some(1));
-        let mut reader = Reader { next: 0 };
-        let graph = reader.graph(graph, opset, 0)?;
-        let functions = functions.into_iter().map(|message| reader.function(message)).collect::<Result<_, _>>()?;
-        Ok(Document { bytes, ir_version, opset, training, graph, functions })
-    }
-
     /// The main graph and the functions: what does not see each other's values.
     pub(crate) fn bodies(&self) -> impl Iterator<Item = &Graph<'a>> {
         std::iter::once(&self.graph).chain(&self.functions)
@@ -219,17 +202,12 @@ impl<'a> Document<'a> {
                     tensors.push((part, true));
                 }
             }
-            Ok::<(), ModelError>(())
+            Ok::<(), WireError>(())
         };
         for graph in self.graphs() {
             tensors.extend(graph.initializers.iter().map(|named| (named.message, false)));
-            if !graph.sparse.is_empty() {
-                for field in Fields::new(graph.message) {
-                    let field = field?;
-                    if let (graph::SPARSE_INITIALIZER, Value::Bytes(message)) = (field.number, field.value) {
-                        sparse_parts(message, &mut tensors)?;
-                    }
-                }
+            for message in graph.sparse_initializers() {
+                sparse_parts(message?, &mut tensors)?;
             }
             for attribute in graph.nodes.iter().flat_map(|node| &node.attributes) {
                 for field in Fields::new(attribute.message) {
@@ -270,211 +248,4 @@ impl Names {
         self.used.insert(fresh.clone());
         fresh
     }
-}
-
-/// Takes an import of ONNX's own domain, of which there is one.
-fn merge(opset: &mut Option<i64>, import: Option<i64>) -> Result<(), ModelError> {
-    match (*opset, import) {
-        (Some(first), Some(second)) if first != second => Err(ModelError::TwoOpsets { first, second }),
-        (_, Some(opset)) if !(1..=NEWEST_OPSET).contains(&opset) => Err(ModelError::Opset { opset }),
-        (_, import) => {
-            *opset = import.or(*opset);
-            Ok(())
-        }
-    }
-}
-
-struct Reader {
-    /// The next graph's number.
-    next: usize,
-}
-
-impl Reader {
-    fn start<'a>(&mut self, message: &'a [u8], is_function: bool, opset: Option<i64>) -> Graph<'a> {
-        let id = self.next;
-        self.next += 1;
-        let (nodes, initializers, sparse) = (Vec::new(), Vec::new(), Vec::new());
-        let (inputs, outputs, value_info) = (Vec::new(), Vec::new(), Vec::new());
-        Graph { id, message, is_function, opset, nodes, initializers, inputs, outputs, value_info, sparse }
-    }
-
-    fn graph<'a>(&mut self, message: &'a [u8], opset: Option<i64>, depth: usize) -> Result<Graph<'a>, ModelError> {
-        if depth == MAX_DEPTH {
-            return Err(ModelError::Depth { limit: MAX_DEPTH });
-        }
-        let mut graph = self.start(message, false, opset);
-        for field in Fields::new(message) {
-            let field = field?;
-            let Value::Bytes(bytes) = field.value else { continue };
-            match field.number {
-                graph::NODE => graph.nodes.push(self.node(bytes, opset, depth)?),
-                graph::INITIALIZER => {
-                    let name = name(bytes, tensor::NAME)?;
-                    graph.initializers.push(Named { name, message: bytes });
-                }
-                graph::INPUT => graph.inputs.push(declared(bytes)?),
-                graph::OUTPUT => graph.outputs.push(declared(bytes)?),
-                graph::VALUE_INFO => graph.value_info.push(declared(bytes)?),
-                graph::SPARSE_INITIALIZER => {
-                    let values = last(bytes, sparse::VALUES, Value::bytes)?.unwrap_or_default();
-                    graph.sparse.push(name(values, tensor::NAME)?);
-                }
-                _ => {}
-            }
-        }
-        Ok(graph)
-    }
-
-    fn function<'a>(&mut self, message: &'a [u8]) -> Result<Graph<'a>, ModelError> {
-        let mut opset = None;
-        for field in Fields::new(message) {
-            let field = field?;
-            if let (function::OPSET_IMPORT, Value::Bytes(import)) = (field.number, field.value) {
-                merge(&mut opset, default_opset(import)?)?;
-            }
-        }
-        let mut graph = self.start(message, true, opset);
-        for field in Fields::new(message) {
-            let field = field?;
-            let Value::Bytes(bytes) = field.value else { continue };
-            match field.number {
-                function::NODE => graph.nodes.push(self.node(bytes, opset, 0)?),
-                function::INPUT => graph.inputs.push(Declared { name: utf8(bytes)?, message: &[], data_type: None }),
-                function::OUTPUT => graph.outputs.push(Declared { name: utf8(bytes)?, message: &[], data_type: None }),
-                function::VALUE_INFO => graph.value_info.push(declared(bytes)?),
-                _ => {}
-            }
-        }
-        Ok(graph)
-    }
-
-    fn node<'a>(&mut self, message: &'a [u8], opset: Option<i64>, depth: usize) -> Result<Node<'a>, ModelError> {
-        let mut node = Node { name: "", op_type: "", domain: "", inputs: vec![], outputs: vec![], attributes: vec![] };
-        for field in Fields::new(message) {
-            let field = field?;
-            let Value::Bytes(bytes) = field.value else { continue };
-            match field.number {
-                node::INPUT => node.inputs.push(utf8(bytes)?),
-                node::OUTPUT => node.outputs.push(utf8(bytes)?),
-                node::NAME => node.name = utf8(bytes)?,
-                node::OP_TYPE => node.op_type = utf8(bytes)?,
-                node::DOMAIN => node.domain = utf8(bytes)?,
-                node::ATTRIBUTE => node.attributes.push(self.attribute(bytes, opset, depth)?),
-                _ => {}
-            }
-        }
-        Ok(node)
-    }
-
-    fn attribute<'a>(
-        &mut self,
-        message: &'a [u8],
-        opset: Option<i64>,
-        depth: usize,
-    ) -> Result<Attribute<'a>, ModelError> {
-        let mut attribute = Attribute { name: "", message, kind: kind::UNDEFINED, refers: false, graphs: Vec::new() };
-        let (mut tensors, mut single, mut declared) = (0, 0, kind::UNDEFINED);
-        for field in Fields::new(message) {
-            let field = field?;
-            // Models from before the field `type` (IR version 1) tell the kind by the field that is set.
-            attribute.kind = match field.number {
-                attribute::F => kind::FLOAT,
-                attribute::I => kind::INT,
-                attribute::S => kind::STRING,
-                attribute::T => kind::TENSOR,
-                attribute::FLOATS => kind::FLOATS,
-                attribute::INTS => kind::INTS,
-                attribute::STRINGS => kind::STRINGS,
-                _ => attribute.kind,
-            };
-            if let (attribute::TYPE, Value::Varint(kind)) = (field.number, field.value) {
-                declared = kind;
-            }
-            let Value::Bytes(bytes) = field.value else { continue };
-            match field.number {
-                attribute::NAME => attribute.name = utf8(bytes)?,
-                attribute::REF_ATTR_NAME => attribute.refers = true,
-                attribute::G | attribute::GRAPHS => {
-                    single += usize::from(field.number == attribute::G);
-                    attribute.graphs.push(self.graph(bytes, opset, depth + 1)?);
-                }
-                attribute::T => tensors += 1,
-                _ => {}
-            }
-        }
-        // By protobuf's rules the two would be one message, joined. Nobody writes that.
-        if tensors > 1 || single > 1 {
-            return Err(ModelError::Repeated { attribute: attribute.name.to_owned() });
-        }
-        if declared != kind::UNDEFINED {
-            attribute.kind = declared;
-        }
-        Ok(attribute)
-    }
-}
-
-/// The opset of an import, where it is of ONNX's default domain.
-pub(crate) fn default_opset(import: &[u8]) -> Result<Option<i64>, ModelError> {
-    let domain = text(import, opset::DOMAIN)?;
-    let version = last(import, opset::VERSION, Value::int)?;
-    Ok(is_default(&domain).then_some(version.unwrap_or(0)))
-}
-
-/// Whether a domain is ONNX's own, which has two spellings.
-pub(crate) fn is_default(domain: &str) -> bool {
-    matches!(domain, "" | "ai.onnx")
-}
-
-pub(crate) fn utf8(bytes: &[u8]) -> Result<&str, ModelError> {
-    std::str::from_utf8(bytes).map_err(|_| ModelError::Name)
-}
-
-/// A field of text; empty where it is not there.
-pub(crate) fn text(message: &[u8], number: u32) -> Result<String, ModelError> {
-    Ok(name(message, number)?.to_owned())
-}
-
-fn name(message: &[u8], number: u32) -> Result<&str, ModelError> {
-    utf8(last(message, number, Value::bytes)?.unwrap_or_default())
-}
-
-/// A ValueInfoProto. Types that are not known here are none: they are not this crate's to check.
-fn declared(message: &[u8]) -> Result<Declared<'_>, ModelError> {
-    let name = name(message, value_info::NAME)?;
-    let of_type = last(message, value_info::TYPE, Value::bytes)?.unwrap_or_default();
-    let tensor_type = last(of_type, value_info::TENSOR_TYPE, Value::bytes)?.unwrap_or_default();
-    let data_type = last(tensor_type, value_info::ELEM_TYPE, Value::int)?.and_then(DataType::from_onnx);
-    Ok(Declared { name, message, data_type })
-}
-
-/// Who reads a value, in a body and the graphs within it.
-#[derive(Default)]
-pub(crate) struct Readers<'a> {
-    pub(crate) count: usize,
-    /// The output of a Cast that reads it, and the Cast's target.
-    pub(crate) cast: Option<(&'a str, DataType)>,
-}
-
-/// The readers of every value of a body, by name. Of two values of one name, which branches may have, the readers are
-/// counted together.
-pub(crate) fn readers<'a>(body: &Graph<'a>) -> Result<HashMap<&'a str, Readers<'a>>, ModelError> {
-    let mut readers: HashMap<&'a str, Readers<'a>> = HashMap::new();
-    for graph in body.every() {
-        for output in &graph.outputs {
-            readers.entry(output.name).or_default().count += 1;
-        }
-        for node in &graph.nodes {
-            for input in &node.inputs {
-                let reader = readers.entry(input).or_default();
-                reader.count += 1;
-                if node.is("Cast")
-                    && let (Some(output), Some(to)) = (node.output(), node.attribute("to"))
-                    && let Some(to) = last(to.message, attribute::I, Value::varint)?
-                {
-                    reader.cast = DataType::from_onnx(to as i64).map(|to| (output, to));
-                }
-            }
-        }
-    }
-    Ok(readers)
 }

@@ -2,16 +2,18 @@
 //! had.
 
 use crate::constant::Constant;
-use crate::emit::{Content, Edits, NewNode, NewTensor};
+use crate::edits::{Content, Edits, NewNode, NewTensor};
 use crate::error::Error;
 use crate::error::ModelError;
 use crate::external::Files;
 use crate::graph::opsets as raise;
+use crate::messages::attribute;
 use crate::rewrite::{Request, rewrite};
-use crate::tree::{Document, Graph, Names, Readers, readers};
+use crate::tree::{Document, Graph, Names};
 use onnx_cast::{Cast, DataType, Operator};
 use onnx_cast_file::FileError;
 use onnx_cast_file::counts::Counter;
+use onnx_cast_file::formats::protobuf::wire::{Value, last};
 use onnx_cast_file::{CastRequest, Selection, Summary, TensorSummary};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -166,6 +168,38 @@ fn choose<'a>(
         }
     }
     Ok(())
+}
+
+/// Who reads a value, in a body and the graphs within it.
+#[derive(Default)]
+struct Readers<'a> {
+    count: usize,
+    /// The output of a Cast that reads it, and the Cast's target.
+    cast: Option<(&'a str, DataType)>,
+}
+
+/// The readers of every value of a body, by name. Of two values of one name, which branches may have, the readers are
+/// counted together.
+fn readers<'a>(body: &Graph<'a>) -> Result<HashMap<&'a str, Readers<'a>>, ModelError> {
+    let mut readers: HashMap<&'a str, Readers<'a>> = HashMap::new();
+    for graph in body.every() {
+        for output in &graph.outputs {
+            readers.entry(output.name).or_default().count += 1;
+        }
+        for node in &graph.nodes {
+            for input in &node.inputs {
+                let reader = readers.entry(input).or_default();
+                reader.count += 1;
+                if node.is("Cast")
+                    && let (Some(output), Some(to)) = (node.output(), node.attribute("to"))
+                    && let Some(to) = last(to.message, attribute::I, Value::varint)?
+                {
+                    reader.cast = DataType::from_onnx(to as i64).map(|to| (output, to));
+                }
+            }
+        }
+    }
+    Ok(readers)
 }
 
 /// The opset that a Cast back, and a Constant of the target type, come with.

@@ -1,8 +1,11 @@
-//! Does a watch see all progress of the work on models, and can it end the work with nothing written?
+//! Does a watch see all progress of the work on models and files of tensors, and can it end the work with nothing
+//! written?
 
-use onnx_cast::DataType;
-use onnx_cast_file::{CastRequest, FileError, InspectRequest, Selection, Watch};
-use onnx_cast_model::{Error, FoldRequest, cast, fold, inspect};
+use onnx_cast::{DataType, Tensor};
+use onnx_cast_file::{
+    CastRequest, DiffRequest, FileError, Format, InspectRequest, Selection, Watch, WriteOptions, write_tensor,
+};
+use onnx_cast_model::{Error, FoldRequest, cast, diff, fold, inspect};
 use std::fs;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -58,4 +61,24 @@ fn models() {
         inspect(&input, &InspectRequest { values: true, watch: Some(watch.clone()), ..Default::default() })
     });
     assert!(floats.0 > 0 && floats.0 <= floats.1, "{floats:?}");
+}
+
+#[test]
+fn files_of_tensors() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (input, output) = (folder.path().join("x.npy"), folder.path().join("y.npy"));
+    let x = Tensor::from_slice(vec![3], &[1.0f32, 2.0, 3.0]).expect("a tensor");
+    write_tensor(&input, Format::Npy, "", x.view(), &WriteOptions::default()).expect("a file");
+    let cast = |watch: &Watch| {
+        cast(&input, &output, &CastRequest { watch: Some(watch.clone()), ..CastRequest::new(DataType::Float16) })
+    };
+    fs::write(&output, b"as it was").expect("a file");
+    let stop = Watch::stopping(|_, _| ControlFlow::Break(()));
+    assert!(matches!(cast(&stop), Err(Error::File { error: FileError::Stopped { path } }) if path == output));
+    assert_eq!(fs::read(&output).expect("a file"), b"as it was");
+    assert_eq!(watched(cast), (12, 12));
+    let request = |watch: &Watch| InspectRequest { values: true, watch: Some(watch.clone()), ..Default::default() };
+    assert_eq!(watched(|watch| inspect(&input, &request(watch))), (12, 12));
+    let request = |watch: &Watch| DiffRequest { watch: Some(watch.clone()), ..Default::default() };
+    assert_eq!(watched(|watch| diff(&input, &input, &request(watch))), (12, 12));
 }

@@ -1,12 +1,13 @@
 //! Where the range of a type ends, as doubles.
 
-use onnx_cast::{Cast, CastError, CastOptions, DataType, Kind, TensorView};
+use onnx_cast::{CastError, DataType, Kind};
+use onnx_cast_file::counts::value_of;
 
 /// The smallest subnormal number of a float type (if it has subnormals), its smallest normal number and its largest;
 /// `None` for other types.
 pub(crate) fn float_limits(data_type: DataType) -> Result<Option<(Option<f64>, f64, f64)>, CastError> {
     let Kind::Float(format) = data_type.info().kind else { return Ok(None) };
-    let number = |code| value(data_type, code);
+    let number = |code| value_of(data_type, code);
     let subnormal = format.min_subnormal_code().map(number).transpose()?;
     Ok(Some((subnormal, number(format.min_normal_code())?, number(format.max_code())?)))
 }
@@ -19,15 +20,6 @@ pub(crate) fn largest_integer(data_type: DataType) -> f64 {
         Kind::Uint => 2f64.powi(bits) - 1.0,
         _ => 1.0,
     }
-}
-
-/// What a code of a float type stands for.
-fn value(data_type: DataType, code: u64) -> Result<f64, CastError> {
-    let (code, mut out) = (code.to_le_bytes(), [0; 8]);
-    let bytes = &code[..data_type.byte_len(1).unwrap_or(0).min(code.len())];
-    let plan = Cast::new(DataType::Double, &CastOptions::default())?.plan(data_type)?;
-    plan.run_into(&TensorView::new(data_type, &[1], bytes)?, &mut out)?;
-    Ok(f64::from_le_bytes(out))
 }
 
 #[cfg(test)]

@@ -3,12 +3,12 @@
 use crate::scratch;
 use arbitrary::Unstructured;
 use onnx_cast::{Cast, CastOptions, DataType, Tensor};
-use onnx_cast_file::safetensors::Safetensors;
-
+use onnx_cast_file::formats::input::{Given, Input};
+use onnx_cast_file::io::InputFile;
 use onnx_cast_file::{
-    CastRequest, FormatError, InspectRequest, NamedTensor, cast_file, inspect, npy as numpy, pb, read_tensor_as,
+    CastRequest, Format, FormatError, InspectRequest, NamedTensor, WriteOptions, cast_file, inspect, put_tensor,
+    read_tensor_as, read_tensor_from, read_tensors_from,
 };
-use std::error::Error;
 use std::io::{Cursor, Read, Write};
 use std::path::Path;
 use zip::write::SimpleFileOptions;
@@ -20,10 +20,9 @@ pub(crate) fn some_type(data: &[u8]) -> DataType {
     DataType::ALL[sum % DataType::ALL.len()]
 }
 
-/// Compares what was read from memory with what was read from a file of the same bytes. Where both refuse, they give
-/// the same reason, but that the file's names the path first.
+/// Compares what was read from memory with what was read from a file of the same bytes.
 #[track_caller]
-fn assert_same(memory: &Result<NamedTensor, impl Error>, file: &Result<NamedTensor, FormatError>) {
+fn assert_same(memory: &Result<NamedTensor, FormatError>, file: &Result<NamedTensor, FormatError>) {
     match (memory, file) {
         (Ok(memory), Ok(file)) => assert_eq!(memory, file, "a file is read otherwise than its bytes"),
         (Err(_), Err(_)) => {}
@@ -32,6 +31,30 @@ fn assert_same(memory: &Result<NamedTensor, impl Error>, file: &Result<NamedTens
     }
 }
 
+/// Reads the bytes of a file of one tensor.
+pub(crate) fn read(format: Format, bytes: &[u8], from: Option<DataType>) -> Result<NamedTensor, FormatError> {
+    read_tensor_from(in_memory(bytes), format, from)
+}
+
+/// The bytes of a file of one tensor.
+pub(crate) fn written(format: Format, name: &str, tensor: &Tensor, npy_plain: bool) -> Result<Vec<u8>, FormatError> {
+    let mut bytes = Vec::new();
+    put_tensor(&mut bytes, Path::new("memory"), format, name, tensor.view(), &WriteOptions { npy_plain })?;
+    Ok(bytes)
+}
+
+fn in_memory(bytes: &[u8]) -> InputFile {
+    InputFile::other(Path::new("memory"), bytes.len() as u64, bytes.to_vec())
+}
+
+/// The tensors of the bytes of a `.safetensors` file, and its metadata.
+pub(crate) fn checkpoint(bytes: &[u8]) -> Result<Checkpoint, FormatError> {
+    let input = Input::of(in_memory(bytes), Some(Format::Safetensors), &Given::default())?;
+    Ok((read_tensors_from(in_memory(bytes), Format::Safetensors, None)?, input.metadata))
+}
+
+type Checkpoint = (Vec<NamedTensor>, Option<Vec<(String, String)>>);
+
 /// Everything that can be listed.
 pub(crate) fn listed(from: Option<DataType>) -> InspectRequest {
     InspectRequest { from, values: true, ..InspectRequest::default() }
@@ -39,12 +62,12 @@ pub(crate) fn listed(from: Option<DataType>) -> InspectRequest {
 
 /// A TensorProto.
 pub fn tensor_proto(data: &[u8]) {
-    let memory = pb::read(data);
+    let memory = read(Format::TensorProto, data, None);
     let path = scratch::write("x.pb", data);
     assert_same(&memory, &read_tensor_as(&path, None));
     let Ok(NamedTensor { name, tensor }) = memory else { return };
-    let written = pb::write(&name, &tensor.view()).expect("a small tensor");
-    let again = pb::read(&written).expect("what was written");
+    let written = written(Format::TensorProto, &name, &tensor, false).expect("a small tensor");
+    let again = read(Format::TensorProto, &written, None).expect("what was written");
     assert_eq!((&again.name, &again.tensor), (&name, &tensor), "written, then read");
     check_cast(&path, &tensor, some_type(data), None);
 }
@@ -71,14 +94,14 @@ pub fn npy(data: &[u8]) {
     let path = scratch::write("x.npy", data);
     let given = some_type(data);
     for from in [None, Some(given)] {
-        let memory = numpy::read(data, from);
+        let memory = read(Format::Npy, data, from);
         assert_same(&memory, &read_tensor_as(&path, from));
         let Ok(NamedTensor { tensor, .. }) = memory else { continue };
         check_cast(&path, &tensor, given, from);
         for plain in [false, true] {
             // Texts that are not UTF-8 have no `U` to be written as.
-            let Ok(written) = numpy::write(&tensor.view(), plain) else { continue };
-            let again = numpy::read(&written, Some(tensor.data_type())).expect("what was written");
+            let Ok(written) = written(Format::Npy, "", &tensor, plain) else { continue };
+            let again = read(Format::Npy, &written, Some(tensor.data_type())).expect("what was written");
             assert_eq!(again.tensor, tensor, "written, then read");
         }
     }
@@ -102,7 +125,7 @@ fn check_archive(path: &Path, from: Option<DataType>) {
     let Ok(info) = inspect(path, &listed(from)) else { return };
     if let [tensor] = &info.tensors[..] {
         let file = read_tensor_as(path, from);
-        let memory = member(path).and_then(|bytes| numpy::read(&bytes, from).ok());
+        let memory = member(path).and_then(|bytes| read(Format::Npy, &bytes, from).ok());
         match (memory, file) {
             (Some(memory), Ok(file)) => {
                 assert_eq!((&tensor.name, memory.tensor), (&file.name, file.tensor), "an archive's array");
@@ -149,56 +172,43 @@ fn member(path: &Path) -> Option<Vec<u8>> {
 
 /// A `.safetensors` file, beside the format's own reader.
 pub fn safetensors(data: &[u8]) {
-    let ours = Safetensors::parse(data);
+    let ours = checkpoint(data);
     match (&ours, ::safetensors::SafeTensors::deserialize(data)) {
         // It takes names that stand twice.
         (Err(error), Ok(_)) => assert!(error.to_string().contains("stands twice"), "{error}"),
-        (Ok(ours), Ok(theirs)) => {
-            assert_eq!(ours.entries().len(), theirs.len(), "tensors");
-            for entry in ours.entries() {
-                let view = theirs.tensor(&entry.name).expect("a tensor of that name");
-                assert_eq!(ours.bytes(entry), view.data(), "tensor {}", entry.name);
-                assert_eq!(entry.shape, view.shape(), "tensor {}", entry.name);
+        (Ok((ours, _)), Ok(theirs)) => {
+            assert_eq!(ours.len(), theirs.len(), "tensors");
+            for NamedTensor { name, tensor } in ours {
+                let view = theirs.tensor(name).expect("a tensor of that name");
+                assert_eq!((tensor.bytes(), tensor.shape()), (Some(view.data()), view.shape()), "tensor {name}");
             }
         }
-        (Ok(ours), Err(error)) => {
+        (Ok((ours, _)), Err(error)) => {
             // The reader here does not multiply dimensions past a zero.
-            let zero = ours.entries().iter().any(|entry| entry.shape.contains(&0));
+            let zero = ours.iter().any(|one| one.tensor.shape().contains(&0));
             assert!(zero, "accepted, but {error}");
         }
         (Err(_), Err(_)) => {}
     }
     let path = scratch::write("x.safetensors", data);
     let info = inspect(&path, &listed(None));
-    let Ok(ours) = ours else {
+    let Ok((ours, metadata)) = ours else {
         assert!(info.is_err(), "read from a file, but not from memory");
         return;
     };
     let info = info.expect("a file whose bytes are read");
-    assert_eq!(info.tensors.len(), ours.entries().len(), "tensors");
-    let tensors: Vec<Tensor> = ours
-        .entries()
-        .iter()
-        .map(|entry| Tensor::new(entry.data_type, entry.shape.clone(), ours.bytes(entry).to_vec()).expect("a tensor"))
-        .collect();
-    let named: Vec<_> = ours.entries().iter().map(|entry| entry.name.as_str()).collect();
-    let named: Vec<_> = named.into_iter().zip(tensors.iter().map(Tensor::view)).collect();
+    assert_eq!(info.tensors.len(), ours.len(), "tensors");
+    let named: Vec<_> = ours.iter().map(|one| (one.name.as_str(), one.tensor.view())).collect();
     // The format has files without a name for a tensor, which are not written here.
-    if let Ok(written) = onnx_cast_file::safetensors::write(ours.metadata(), &named) {
-        let again = Safetensors::parse(&written).expect("what was written");
-        let listed = |file: &Safetensors<'_>| {
-            let tensor = |entry: &onnx_cast_file::safetensors::Entry| {
-                (entry.name.clone(), entry.data_type, entry.shape.clone(), file.bytes(entry).to_vec())
-            };
-            file.entries().iter().map(tensor).collect::<Vec<_>>()
-        };
-        assert_eq!((listed(&again), again.metadata()), (listed(&ours), ours.metadata()), "written, then read");
+    if let Ok(written) = onnx_cast_file::safetensors::write(metadata.as_deref(), &named) {
+        let again = checkpoint(&written).expect("what was written");
+        assert_eq!((&again.0, &again.1), (&ours, &metadata), "written, then read");
     }
     let to = some_type(data);
     let output = scratch::path("y.safetensors");
     if cast_file(&path, &output, &CastRequest::new(to)).is_ok() {
         let bytes = std::fs::read(&output).expect("what was written");
-        let cast = Safetensors::parse(&bytes).expect("what was written");
-        assert_eq!((cast.entries().len(), cast.metadata()), (ours.entries().len(), ours.metadata()));
+        let (cast, kept) = checkpoint(&bytes).expect("what was written");
+        assert_eq!((cast.len(), kept), (ours.len(), metadata));
     }
 }

@@ -4,8 +4,12 @@ use super::counts::Counts;
 use super::{State, draw};
 use crate::claim::Claim;
 use onnx_cast::{Backend, Tensor, available_backends};
-use onnx_cast_file::safetensors::{self, Safetensors, type_name};
-use onnx_cast_file::{CastRequest, DiffRequest, Format, WriteOptions, cast_file, diff, read_tensor_as, write_tensor};
+use onnx_cast_file::io::InputFile;
+use onnx_cast_file::safetensors::{self, type_name};
+use onnx_cast_file::{
+    CastRequest, DiffRequest, Format, NamedTensor, WriteOptions, cast_file, diff, read_tensor_as, read_tensors_from,
+    write_tensor,
+};
 use std::path::{Path, PathBuf};
 use testkit::generators::Rng;
 use testkit::library::data_type;
@@ -135,29 +139,29 @@ pub(super) fn several(rng: &mut Rng, state: &State, counts: &mut Counts) -> Resu
     request.options = Claim { from: to, to, rules, backend }.options();
     request.options.threads = Some(draw::threads(rng));
     let summary = cast_file(&input, &output, &request).map_err(told)?;
-    let bytes = std::fs::read(&output).map_err(told)?;
-    let written = Safetensors::parse(&bytes).map_err(told)?;
-    if written.entries().len() != drawn.len() || summary.tensors.len() != drawn.len() {
-        return Err(format!("{} tensors of {}", written.entries().len(), drawn.len()));
+    let file = InputFile::open(&output).map_err(told)?;
+    let written = read_tensors_from(file, Format::Safetensors, None).map_err(told)?;
+    if written.len() != drawn.len() || summary.tensors.len() != drawn.len() {
+        return Err(format!("{} tensors of {}", written.len(), drawn.len()));
     }
-    for entry in written.entries() {
-        let nth = names.iter().position(|name| *name == entry.name).ok_or("a name that was not there")?;
-        let row = summary.tensors.iter().find(|row| row.name == entry.name).ok_or("a name without a summary")?;
+    for NamedTensor { name: of, tensor } in &written {
+        let nth = names.iter().position(|name| name == of).ok_or("a name that was not there")?;
+        let row = summary.tensors.iter().find(|row| row.name == *of).ok_or("a name without a summary")?;
         let target = if row.cast { to } else { drawn[nth].ty };
-        if entry.data_type != data_type(target) || entry.shape != drawn[nth].tensor.shape() {
-            return Err(format!("{} is {} {:?}", entry.name, entry.data_type, entry.shape));
+        if tensor.data_type() != data_type(target) || tensor.shape() != drawn[nth].tensor.shape() {
+            return Err(format!("{of} is {} {:?}", tensor.data_type(), tensor.shape()));
         }
-        let got = written.bytes(entry);
+        let got = tensor.bytes().unwrap_or_default();
         let done = match drawn[nth].tensor.bytes() {
             Some(before) if !row.cast && got != before => Err("what is kept is not as it was".to_owned()),
             _ if !row.cast => Ok(()),
             _ => drawn[nth].check(target, rules, backend, got),
         };
-        done.map_err(|fault| format!("{}, {fault}", entry.name))?;
+        done.map_err(|fault| format!("{of}, {fault}"))?;
     }
     counts.files += 2;
     counts.tensors += 2 * drawn.len() as u64;
-    if written.entries().iter().all(|entry| Ty::from_code(entry.data_type as i32).is_some_and(numpy_tells)) {
+    if written.iter().all(|one| Ty::from_code(one.tensor.data_type() as i32).is_some_and(numpy_tells)) {
         through_an_archive(state.folder.path(), &output, to)?;
         counts.files += 1;
         counts.tensors += drawn.len() as u64;

@@ -4,10 +4,11 @@
 use super::fields::fields;
 use super::{Explanation, Neighbours, Request, Side, explain};
 use crate::decimal::Decimal;
-use crate::value::{Element, hex, shorten};
+use crate::value::{Element, hex};
 use anstyle::{AnsiColor, Style};
 use anyhow::Result;
 use onnx_cast::DataType;
+use onnx_cast_file::text::Short;
 use std::fmt::Write as _;
 
 /// Columns of the line between the neighbours.
@@ -48,7 +49,9 @@ fn bits(out: &mut String, side: &Side) -> Result<()> {
 /// The neighbours at the ends, the value between them, and the result marked.
 fn line(out: &mut String, explanation: &Explanation) {
     let Neighbours { below: Some(below), above: Some(above) } = &explanation.neighbours else { return };
-    let Some(place) = place(&below.distance, &above.distance) else { return };
+    let Some(part) = part(&below.distance, &above.distance) else { return };
+    // Never on the neighbours themselves.
+    let place = ((part * LINE as f64).round() as usize).clamp(1, LINE - 1);
     let ends = [below, above].map(|end| end.value.number() == explanation.result.value.number());
     let mark = |chosen: bool| if chosen { '@' } else { '|' };
     let marked: String = (0..=LINE)
@@ -64,11 +67,6 @@ fn line(out: &mut String, explanation: &Explanation) {
     let _ = writeln!(out, "\n  {low}{:>1$}", high, (LINE + 1).saturating_sub(low.chars().count()));
     let style = Style::new().bold();
     let _ = writeln!(out, "  {style}{marked}{style:#}  x the value, @ the result\n");
-}
-
-/// The column of a value between two others, never on them.
-fn place(below: &Decimal, above: &Decimal) -> Option<usize> {
-    Some(((part(below, above)? * LINE as f64).round() as usize).clamp(1, LINE - 1))
 }
 
 /// How much of the way from one neighbour to the other lies before a value, by its distances from both.
@@ -91,11 +89,11 @@ pub(crate) fn all(request: &Request<'_>) -> Result<String> {
             Ok(Explanation { result, rule, .. }) => {
                 let (code, value) = match &result.element {
                     Element::Code(code) => (hex(to, *code), result.value.readable()),
-                    Element::Text(text) => (String::new(), format!("\"{}\"", shorten(text))),
+                    Element::Text(text) => (String::new(), format!("\"{}\"", Short(text))),
                 };
-                writeln!(out, "{:14} {code:18} {:22} {}", to.name(), cut(&value), rule.id)?;
+                writeln!(out, "{:14} {code:18} {:22} {}", to.name(), cut(&value, 22), rule.id)?;
             }
-            Err(error) => writeln!(out, "{:14} {:18} {}", to.name(), "", cut_to(&format!("{error:#}"), 45))?,
+            Err(error) => writeln!(out, "{:14} {:18} {}", to.name(), "", cut(&format!("{error:#}"), 45))?,
         }
     }
     Ok(out)
@@ -107,11 +105,7 @@ pub(crate) fn all_json(request: &Request<'_>) -> Result<serde_json::Value> {
     explained.map(|explanation| super::json(&explanation)).collect()
 }
 
-fn cut(text: &str) -> String {
-    cut_to(text, 22)
-}
-
-fn cut_to(text: &str, width: usize) -> String {
+fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
     }

@@ -1,7 +1,7 @@
 //! The bits of a code, field by field.
 
 use crate::decimal::binary;
-use crate::value::as_double;
+use crate::value::{Element, as_double};
 use anyhow::Result;
 use onnx_cast::{DataType, FloatFormat, Kind};
 
@@ -13,25 +13,18 @@ pub(crate) struct Field {
 }
 
 pub(crate) fn fields(data_type: DataType, code: u64) -> Result<Vec<Field>> {
+    let width = data_type.bits().unwrap_or(0);
     match data_type.info().kind {
         Kind::Float(format) => float_fields(data_type, format, code),
         Kind::Int => {
-            let width = format_width(data_type);
             let bits = format!("{code:0width$b}");
             let meaning = if bits.starts_with('1') { "negative" } else { "not negative" }.to_owned();
             let sign = Field { name: "sign", bits: bits[..1].to_owned(), meaning };
             let rest = bits[1..].to_owned();
             Ok(vec![sign, Field { name: "value bits", bits: rest, meaning: "two's complement".to_owned() }])
         }
-        _ => {
-            let width = format_width(data_type);
-            Ok(vec![Field { name: "bits", bits: format!("{code:0width$b}"), meaning: String::new() }])
-        }
+        _ => Ok(vec![Field { name: "bits", bits: format!("{code:0width$b}"), meaning: String::new() }]),
     }
-}
-
-fn format_width(data_type: DataType) -> usize {
-    data_type.bits().unwrap_or(0)
 }
 
 fn float_fields(data_type: DataType, format: FloatFormat, code: u64) -> Result<Vec<Field>> {
@@ -42,7 +35,7 @@ fn float_fields(data_type: DataType, format: FloatFormat, code: u64) -> Result<V
         let meaning = if negative { "negative" } else { "positive" }.to_owned();
         list.push(Field { name: "sign", bits: u8::from(negative).to_string(), meaning });
     }
-    let value = as_double(data_type, code)?;
+    let value = as_double(data_type, &Element::Code(code))?;
     // A format without a significand has no subnormals: its exponent 0 is an exponent like the others.
     let subnormal = exponent == 0 && format.significand_bits > 0;
     let zero = value == 0.0;

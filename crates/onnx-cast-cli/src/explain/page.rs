@@ -5,8 +5,9 @@ use super::draw::{in_every_type, part};
 use super::fields::{Field, fields};
 use super::render::{attributes, error_text, is_result};
 use super::{Explanation, Neighbour, Neighbours, Request, Side};
-use crate::value::{Element, hex, shorten};
+use crate::value::{Element, hex};
 use anyhow::Result;
+use onnx_cast_file::text::Short;
 use onnx_cast_report::{BASE_STYLE, fill};
 use std::fmt::Write as _;
 
@@ -91,7 +92,7 @@ fn written(side: &Side) -> String {
 
 fn shown(side: &Side) -> String {
     match &side.element {
-        Element::Text(text) => format!("\"{}\"", shorten(text)),
+        Element::Text(text) => format!("\"{}\"", Short(text)),
         Element::Code(_) => side.value.readable(),
     }
 }

@@ -2,8 +2,9 @@
 
 use super::fields::{Field, fields};
 use super::{Explanation, Neighbour, Neighbours, Side, integer_limits};
-use crate::value::{Element, Value, hex, shorten};
+use crate::value::{Element, Value, hex};
 use anyhow::Result;
+use onnx_cast_file::text::Short;
 use serde_json::{Map, json};
 use std::fmt::Write as _;
 
@@ -16,7 +17,7 @@ pub(crate) fn text(explanation: &Explanation) -> Result<String> {
     for (label, side) in [("source", source), ("result", result)] {
         let value = side.value.readable();
         match &side.element {
-            Element::Text(text) => writeln!(out, "{label:INDENT$}{} \"{}\"", side.data_type, shorten(text))?,
+            Element::Text(text) => writeln!(out, "{label:INDENT$}{} \"{}\"", side.data_type, Short(text))?,
             Element::Code(code) => {
                 writeln!(out, "{label:INDENT$}{} {value}  {}", side.data_type, hex(side.data_type, *code))?;
                 for Field { name, bits, meaning } in fields(side.data_type, *code)? {

@@ -1,9 +1,9 @@
 //! `cast` on checkpoints: which tensors, what is said, and what is left behind.
 
-use crate::common::{done, refused, stderr};
+use crate::common::{self, done, npy, pb, refused, stderr, tensors};
 use crate::files::{Folder, floats};
 use onnx_cast::{DataType, Tensor};
-use onnx_cast_file::safetensors::{self, Safetensors};
+use onnx_cast_file::safetensors;
 use serde_json::Value;
 
 /// Four tensors: two weights, a norm and indices.
@@ -22,9 +22,7 @@ fn checkpoint(folder: &Folder, name: &str) {
 
 /// The names and types of a file's tensors.
 fn types(folder: &Folder, name: &str) -> Vec<(String, DataType)> {
-    let bytes = folder.read(name);
-    let file = Safetensors::parse(&bytes).expect("a file");
-    file.entries().iter().map(|entry| (entry.name.clone(), entry.data_type)).collect()
+    common::types(&tensors(folder.read(name)))
 }
 
 #[test]
@@ -101,7 +99,7 @@ total: 2 tensors (8 elements) cast, 2 tensors (4 elements) kept, 56 B -> 40 B
         "cast in.safetensors out.safetensors --rule *norm=uint4 --dry-run",
         "out.safetensors: the .safetensors format has no name for uint4",
     );
-    folder.write("x.pb", onnx_cast_file::pb::write("x", &floats(&[0.5]).view()).expect("bytes"));
+    folder.write("x.pb", pb("x", &floats(&[0.5])));
     assert!(done(&folder.run("cast x.pb y.npy --to string --dry-run")).contains("x       float           string"));
     assert_eq!(folder.names(), ["in.safetensors", "x.pb"]);
 }
@@ -253,7 +251,7 @@ fn raw_bytes() {
 fn standard_input_and_output() {
     let folder = Folder::new();
     checkpoint(&folder, "in.safetensors");
-    folder.write("x.npy", onnx_cast_file::npy::write(&floats(&[1.0, -2.0]).view(), false).expect("bytes"));
+    folder.write("x.npy", npy(&floats(&[1.0, -2.0])));
     for (name, options) in [("in.safetensors", "--to float16 --quiet"), ("x.npy", "--to bf16 --quiet")] {
         done(
             &folder
@@ -387,7 +385,7 @@ e: only in y.safetensors
     assert_eq!(folder.run("diff a.safetensors b.safetensors --tolerance 0.4").status.code(), Some(1));
     done(&folder.run("diff a.safetensors b.safetensors --tolerance 0.5"));
     // Formats, names and byte order do not matter for one tensor.
-    folder.write("a.npy", onnx_cast_file::npy::write(&a.view(), false).expect("bytes"));
+    folder.write("a.npy", npy(&a));
     done(&folder.run("diff a.safetensors a.npy"));
     let big: Vec<u8> = [1.0f32, 2.0, f32::NAN, 0.0].iter().flat_map(|value| value.to_be_bytes()).collect();
     let header = "{'descr': '>f4', 'fortran_order': False, 'shape': (4,), }";
@@ -463,7 +461,7 @@ fn other_files_of_a_folder() {
 #[test]
 fn foreign_files_are_no_raw_bytes() {
     let folder = Folder::new();
-    let array = onnx_cast_file::npy::write(&floats(&[1.0]).view(), false).expect("bytes");
+    let array = npy(&floats(&[1.0]));
     let checkpoint = safetensors::write(None, &[("x", floats(&[1.0]).view())]).expect("bytes");
     const SAVE: &str = "save its tensors as .safetensors, or name raw bytes .raw";
     for (beginning, said) in [

@@ -1,6 +1,10 @@
 //! What the tests of the command share.
 
 use assert_cmd::Command;
+use onnx_cast::{DataType, Tensor};
+use onnx_cast_file::io::InputFile;
+use onnx_cast_file::{Format, NamedTensor, WriteOptions, put_tensor, read_tensors_from};
+use std::path::Path;
 use std::process::Output;
 
 /// The command, with these arguments.
@@ -39,4 +43,31 @@ pub(crate) fn refused(output: &Output) -> String {
     let line = text.lines().next().unwrap_or_default();
     let line = line.strip_prefix("onnx-cast: error: ").unwrap_or_else(|| panic!("{text}"));
     line.to_owned()
+}
+
+fn bytes(format: Format, name: &str, tensor: &Tensor) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    put_tensor(&mut bytes, Path::new("memory"), format, name, tensor.view(), &WriteOptions::default()).expect("bytes");
+    bytes
+}
+
+/// The bytes of an `.npy` file.
+pub(crate) fn npy(tensor: &Tensor) -> Vec<u8> {
+    bytes(Format::Npy, "", tensor)
+}
+
+/// The bytes of a `.pb` file.
+pub(crate) fn pb(name: &str, tensor: &Tensor) -> Vec<u8> {
+    bytes(Format::TensorProto, name, tensor)
+}
+
+/// The tensors of a `.safetensors` file.
+pub(crate) fn tensors(bytes: Vec<u8>) -> Vec<NamedTensor> {
+    let file = InputFile::other(Path::new("memory"), bytes.len() as u64, bytes);
+    read_tensors_from(file, Format::Safetensors, None).expect("a file of tensors")
+}
+
+/// The names and types of tensors.
+pub(crate) fn types(tensors: &[NamedTensor]) -> Vec<(String, DataType)> {
+    tensors.iter().map(|one| (one.name.clone(), one.tensor.data_type())).collect()
 }

@@ -1,11 +1,10 @@
 //! What goes wrong from outside while a file is cast: the output is as it was before, and nothing is left behind.
 #![cfg(target_os = "linux")]
 
-use crate::common::{done, refused, stderr};
+use crate::common::{done, npy, refused, stderr, tensors};
 use crate::files::{Folder, floats};
 use onnx_cast::{DataType, Tensor};
-use onnx_cast_file::safetensors::{self, Safetensors};
-use onnx_cast_file::{CastRequest, Watch, cast_file, npy};
+use onnx_cast_file::{CastRequest, Watch, cast_file, safetensors};
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
@@ -144,7 +143,7 @@ fn little_memory_for_an_archive() {
     let mut zip = ZipWriter::new(File::create(folder.path("in.npz")).expect("a file"));
     zip.start_file("w.npy", SimpleFileOptions::default().compression_method(CompressionMethod::Deflated)).expect("one");
     let w = Tensor::from_slice(vec![1000], &[0.3f32; 1000]).expect("a tensor");
-    zip.write_all(&npy::write(&w.view(), false).expect("an array")).expect("written");
+    zip.write_all(&npy(&w)).expect("written");
     zip.finish().expect("finished");
     done(&folder.run("cast -q in.npz want.npz --to float16"));
     let want = folder.read("want.npz");
@@ -217,15 +216,14 @@ fn many_tensors_and_odd_names() {
         ["", "a b", "quote\"", "back\\slash", "line\nbreak", "\u{0}", "émoji 🦀", "__proto__", "../up"]
             .map(str::to_owned),
     );
-    let tensors: Vec<_> = names.iter().map(|name| (name.as_str(), one.view())).collect();
-    folder.write("in.safetensors", safetensors::write(None, &tensors).expect("bytes"));
+    let views: Vec<_> = names.iter().map(|name| (name.as_str(), one.view())).collect();
+    folder.write("in.safetensors", safetensors::write(None, &views).expect("bytes"));
     done(&folder.run("cast in.safetensors out.safetensors --to float16 -q --exclude re:^layer[.]6"));
-    let bytes = folder.read("out.safetensors");
-    let result = Safetensors::parse(&bytes).expect("a file");
-    assert_eq!(result.entries().len(), names.len());
-    for (entry, name) in result.entries().iter().zip(&names) {
+    let result = tensors(folder.read("out.safetensors"));
+    assert_eq!(result.len(), names.len());
+    for (one, name) in result.iter().zip(&names) {
         let want: &[u8] = if name.starts_with("layer.6") { &[0, 0, 0, 0x3f] } else { &[0, 0x38] };
-        assert_eq!((&entry.name, result.bytes(entry)), (name, want));
+        assert_eq!((&one.name, one.tensor.bytes()), (name, Some(want)));
     }
     let listed = done(&folder.run("info out.safetensors"));
     assert!(listed.contains("line\\nbreak") && listed.lines().count() == names.len() + 2);

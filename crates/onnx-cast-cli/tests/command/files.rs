@@ -1,9 +1,9 @@
 //! `cast`, `bitcast` and `run` on files: what they write, and what bad input gets: an error, exit code 2, the output as
 //! it was, and no stray file.
 
-use crate::common::{command, done, refused, stderr};
+use crate::common::{command, done, npy, pb, refused, stderr, tensors, types};
 use onnx_cast::{DataType, Strings, Tensor};
-use onnx_cast_file::{npy, pb, read_tensor, safetensors};
+use onnx_cast_file::{InspectRequest, inspect, read_tensor, safetensors};
 use std::fs;
 use std::path::PathBuf;
 use std::process::Output;
@@ -79,8 +79,8 @@ fn timeless(line: &str) -> String {
 fn cast_from_format_to_format() {
     let folder = Folder::new();
     let tensor = floats(&[1.0, -0.3, 1000.0, f32::NAN]);
-    folder.write("x.pb", pb::write("x", &tensor.view()).expect("bytes"));
-    folder.write("x.npy", npy::write(&tensor.view(), false).expect("bytes"));
+    folder.write("x.pb", pb("x", &tensor));
+    folder.write("x.npy", npy(&tensor));
     folder.write("x.safetensors", safetensors::write(None, &[("x", tensor.view())]).expect("bytes"));
     for from in ["pb", "npy", "safetensors"] {
         for to in ["pb", "safetensors"] {
@@ -103,7 +103,7 @@ fn cast_from_format_to_format() {
 #[test]
 fn attributes_and_opset_reach_the_cast() {
     let folder = Folder::new();
-    folder.write("x.pb", pb::write("x", &floats(&[3.0, f32::INFINITY]).view()).expect("bytes"));
+    folder.write("x.pb", pb("x", &floats(&[3.0, f32::INFINITY])));
     let cast = |options: &str| {
         summary(&folder.run(&format!("cast x.pb y.pb --quiet {options}")));
         read_tensor(folder.path("y.pb")).expect("a tensor").tensor.bytes().map(<[u8]>::to_vec)
@@ -130,18 +130,17 @@ fn a_checkpoint() {
         timeless(&said),
         "in.safetensors -> out.safetensors: 1 tensor (3 elements) to bfloat16, 1 tensor (2 elements) kept, 28 B -> 22 B"
     );
-    let bytes = folder.read("out.safetensors");
-    let out = safetensors::Safetensors::parse(&bytes).expect("a file");
-    assert_eq!(out.metadata(), Some(&metadata[..]));
-    let types: Vec<_> = out.entries().iter().map(|entry| (entry.name.as_str(), entry.data_type)).collect();
-    assert_eq!(types, [("ids", DataType::Int64), ("w", DataType::BFloat16)]);
-    assert_eq!(out.bytes(&out.entries()[1]), [0x80, 0x3f, 0x20, 0x40, 0x50, 0xc0]);
+    let info = inspect(folder.path("out.safetensors"), &InspectRequest::default()).expect("a file");
+    assert_eq!(info.metadata, metadata);
+    let out = tensors(folder.read("out.safetensors"));
+    assert_eq!(types(&out), [("ids".to_owned(), DataType::Int64), ("w".to_owned(), DataType::BFloat16)]);
+    assert_eq!(out[1].tensor.bytes(), Some(&[0x80, 0x3f, 0x20, 0x40, 0x50, 0xc0][..]));
 }
 
 #[test]
 fn bit_cast() {
     let folder = Folder::new();
-    folder.write("x.pb", pb::write("x", &floats(&[1.0, -0.0]).view()).expect("bytes"));
+    folder.write("x.pb", pb("x", &floats(&[1.0, -0.0])));
     let said = summary(&folder.run("bitcast x.pb y.npy --to uint32"));
     assert_eq!(timeless(&said), "x.pb -> y.npy: 1 tensor (2 elements) to uint32, 8 B -> 8 B");
     let result = read_tensor(folder.path("y.npy")).expect("a tensor").tensor;
@@ -151,7 +150,7 @@ fn bit_cast() {
 #[test]
 fn quiet_says_nothing() {
     let folder = Folder::new();
-    folder.write("x.pb", pb::write("x", &floats(&[1.0]).view()).expect("bytes"));
+    folder.write("x.pb", pb("x", &floats(&[1.0])));
     assert_eq!(summary(&folder.run("cast x.pb y.pb --to float16 --quiet")), "");
     assert_eq!(summary(&folder.run("cast x.pb y.pb --to float16 -q")), "");
 }
@@ -160,7 +159,7 @@ fn quiet_says_nothing() {
 #[test]
 fn npy_types_that_numpy_lacks() {
     let folder = Folder::new();
-    folder.write("x.npy", npy::write(&floats(&[1.0, -2.0]).view(), false).expect("bytes"));
+    folder.write("x.npy", npy(&floats(&[1.0, -2.0])));
     for (option, descr) in [("", "V1'"), (" --npy-plain", "u1'")] {
         summary(&folder.run(&format!("cast x.npy y.npy --to float8e4m3fn{option}")));
         let bytes = folder.read("y.npy");
@@ -173,7 +172,7 @@ fn npy_types_that_numpy_lacks() {
 #[test]
 fn input_and_output_may_be_the_same_file() {
     let folder = Folder::new();
-    folder.write("x.pb", pb::write("x", &floats(&[1.0, 2.0]).view()).expect("bytes"));
+    folder.write("x.pb", pb("x", &floats(&[1.0, 2.0])));
     summary(&folder.run("cast x.pb x.pb --to float16"));
     summary(&folder.run("cast x.pb ./x.pb --to double"));
     assert_eq!(read_tensor(folder.path("x.pb")).expect("a tensor").tensor.to_vec(), Some(vec![1.0f64, 2.0]));
@@ -195,7 +194,7 @@ fn scalar_and_empty() {
 #[test]
 fn bad_files() {
     let folder = Folder::new();
-    let good = pb::write("x", &floats(&[1.0, 2.0]).view()).expect("bytes");
+    let good = pb("x", &floats(&[1.0, 2.0]));
     folder.write("good.pb", &good);
     folder.write("truncated.pb", &good[..good.len() - 1]);
     folder.write("empty.pb", "");
@@ -204,7 +203,7 @@ fn bad_files() {
     folder.write("text.npy", "This is not an array.");
     folder.write("empty.safetensors", "");
     folder.write("text.safetensors", "This is not a checkpoint.");
-    let array = npy::write(&floats(&[1.0, 2.0]).view(), false).expect("bytes");
+    let array = npy(&floats(&[1.0, 2.0]));
     folder.write("truncated.npy", &array[..array.len() - 1]);
     let checkpoint = safetensors::write(None, &[("x", floats(&[1.0, 2.0]).view())]).expect("bytes");
     folder.write("truncated.safetensors", &checkpoint[..checkpoint.len() - 1]);
@@ -269,7 +268,7 @@ fn bad_tensors() {
 #[test]
 fn versions() {
     let folder = Folder::new();
-    folder.write("x.pb", pb::write("x", &floats(&[1.0]).view()).expect("bytes"));
+    folder.write("x.pb", pb("x", &floats(&[1.0])));
     folder.write("out.pb", "old");
     for (line, message) in [
         (
@@ -302,7 +301,7 @@ fn versions() {
 #[test]
 fn outputs_that_cannot_be_written() {
     let folder = Folder::new();
-    folder.write("x.pb", pb::write("x", &floats(&[1.0]).view()).expect("bytes"));
+    folder.write("x.pb", pb("x", &floats(&[1.0])));
     folder.write("file", "a file");
     fs::create_dir(folder.path("folder.pb")).expect("a folder");
     for (line, message) in [
@@ -333,7 +332,7 @@ fn doubling_model() -> Vec<u8> {
 fn run_a_model() {
     let folder = Folder::new();
     folder.write("m.onnx", doubling_model());
-    folder.write("x.npy", npy::write(&floats(&[1.0, 65520.0]).view(), false).expect("bytes"));
+    folder.write("x.npy", npy(&floats(&[1.0, 65520.0])));
     folder.write("like.pb", proto::tensor(&[], 16, &[0, 0]).into_bytes());
     let line = "run m.onnx --input x=x.npy --input like=like.pb --output bits=bits.npy --output y=y.safetensors";
     let said = summary(&folder.run(line));
@@ -351,7 +350,7 @@ fn run_without_names() {
         "m.onnx",
         model(13, vec![node("Cast", &["x"], "y", vec![int_attribute("to", 7)])], &[("x", 1)], &[("y", 7)]),
     );
-    folder.write("x.pb", pb::write("other", &floats(&[1.5]).view()).expect("bytes"));
+    folder.write("x.pb", pb("other", &floats(&[1.5])));
     summary(&folder.run("run m.onnx --input x.pb --output y.pb --quiet"));
     let y = read_tensor(folder.path("y.pb")).expect("y");
     assert_eq!((y.name.as_str(), y.tensor.to_vec()), ("y", Some(vec![1i64])));
@@ -361,7 +360,7 @@ fn run_without_names() {
 fn bad_runs() {
     let folder = Folder::new();
     folder.write("m.onnx", doubling_model());
-    folder.write("x.pb", pb::write("x", &floats(&[1.0]).view()).expect("bytes"));
+    folder.write("x.pb", pb("x", &floats(&[1.0])));
     folder.write("like.pb", proto::tensor(&[], 16, &[0, 0]).into_bytes());
     folder.write("y.pb", "old");
     let x = [("x", 1)];
@@ -461,7 +460,7 @@ fn bad_runs() {
 fn strings() {
     let folder = Folder::new();
     let tensor = Tensor::strings(vec![2], Strings::from_iter(["1.5", " -1e3 "])).expect("a tensor");
-    folder.write("x.pb", pb::write("x", &tensor.view()).expect("bytes"));
+    folder.write("x.pb", pb("x", &tensor));
     summary(&folder.run("cast x.pb y.pb --to float"));
     assert_eq!(read_tensor(folder.path("y.pb")).expect("y").tensor.to_vec(), Some(vec![1.5f32, -1000.0]));
     summary(&folder.run("cast y.pb z.pb --to string"));

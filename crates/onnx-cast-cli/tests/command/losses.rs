@@ -1,9 +1,9 @@
 //! `--losses` and `--fail-on`: are losses seen whatever the input is, in a dry run too?
 
 use crate::checkpoints::shards;
-use crate::common::{done, stderr};
+use crate::common::{done, npy, pb, stderr};
 use crate::files::{Folder, floats};
-use onnx_cast_file::{npy, pb, safetensors};
+use onnx_cast_file::safetensors;
 use serde_json::Value;
 use std::io::Write;
 use testkit::proto::{Message, model, node, strings, tensor};
@@ -29,8 +29,8 @@ fn archive() -> Vec<u8> {
 /// One of each kind of input, and the output of its cast.
 fn inputs(folder: &Folder) -> Vec<(&'static str, &'static str)> {
     let weights = floats(&VALUES);
-    folder.write("x.npy", npy::write(&weights.view(), false).expect("bytes"));
-    folder.write("x.pb", pb::write("x", &weights.view()).expect("bytes"));
+    folder.write("x.npy", npy(&weights));
+    folder.write("x.pb", pb("x", &weights));
     let tensors = [("w", weights.view()), ("v", weights.view())];
     folder.write("x.safetensors", safetensors::write(None, &tensors).expect("bytes"));
     folder.write("x.npz", archive());
@@ -112,7 +112,7 @@ fn texts_count() {
     let said = stderr(&folder.run("cast x.pb out.npy --to double --losses"));
     assert!(said.ends_with("2 values, error at most 1.000000e0, relative 1.110223e-16\n"), "{said}");
     // What is printed reads as the same, but a NaN stays one.
-    folder.write("n.npy", npy::write(&floats(&[0.5, f32::NAN]).view(), false).expect("bytes"));
+    folder.write("n.npy", npy(&floats(&[0.5, f32::NAN])));
     let output = folder.run("cast n.npy out.pb --to string --fail-on nan");
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
 }

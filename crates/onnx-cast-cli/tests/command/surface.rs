@@ -2,9 +2,9 @@
 //! and a hint where a word is nearly right.
 
 use crate::checkpoints::shards;
-use crate::common::{command, done, refused, run, stderr, stdout};
+use crate::common::{command, done, npy, refused, run, stderr, stdout};
 use crate::files::{Folder, floats};
-use onnx_cast_file::{npy, safetensors};
+use onnx_cast_file::safetensors;
 use serde_json::Value;
 use testkit::proto::{int_attribute, model, node};
 
@@ -23,7 +23,7 @@ fn cast_model(folder: &Folder) {
 fn every_command_that_reports_prints_json() {
     let folder = Folder::new();
     checkpoint(&folder, "a.safetensors");
-    folder.write("x.npy", npy::write(&floats(&[1.0, 2.0]).view(), false).expect("bytes"));
+    folder.write("x.npy", npy(&floats(&[1.0, 2.0])));
     cast_model(&folder);
     for (line, key) in [
         ("cast a.safetensors b.safetensors --to float16", "/tensors/1/to"),
@@ -122,7 +122,7 @@ fn no_clobber_keeps_files() {
     cast_model(&folder);
     shards(&folder, "several");
     folder.write("old.npy", "old");
-    folder.write("x.npy", npy::write(&floats(&[1.0, 2.0]).view(), false).expect("bytes"));
+    folder.write("x.npy", npy(&floats(&[1.0, 2.0])));
     folder.write("old.onnx", "old");
     std::fs::create_dir(folder.path("empty")).expect("a folder");
     for (line, kept) in [

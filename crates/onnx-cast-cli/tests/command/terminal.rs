@@ -2,10 +2,9 @@
 //! elsewhere.
 #![cfg(target_os = "linux")]
 
-use crate::common::{done, stderr};
+use crate::common::{done, npy, stderr};
 use crate::faults::sparse;
 use crate::files::{Folder, floats};
-use onnx_cast_file::npy;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use std::fs::File;
 use std::io::Read;
@@ -91,7 +90,7 @@ fn constant(len: usize) -> Message {
 #[test]
 fn no_bar_is_left_above_an_error() {
     let folder = Folder::new();
-    let nan = npy::write(&floats(&[f32::NAN]).view(), false).expect("bytes");
+    let nan = npy(&floats(&[f32::NAN]));
     folder.write("nan.npy", nan);
     let (status, text) = shown(&folder, "cast nan.npy out.npy --to float16 --fail-on nan");
     assert_eq!(status.code(), Some(1));

@@ -55,7 +55,7 @@ pub(crate) fn locate(path: &Path) -> Result<Located, FormatError> {
         ([], [file]) => Ok(Located::InFolder(std::mem::take(file))),
         (indices, files) => {
             let error = ShardError::Folder { count: indices.len(), files: files.len() };
-            Err(FormatError::shards(path, error))
+            Err(FormatError::invalid(path, error))
         }
     }
 }
@@ -97,7 +97,7 @@ struct Metadata<'a> {
 
 impl Index {
     pub(crate) fn read(path: &Path) -> Result<Index, FormatError> {
-        let wrong = |error| FormatError::shards(path, error);
+        let wrong = |error| FormatError::invalid(path, error);
         let file = InputFile::open(path)?;
         if file.len() > MAX_HEADER {
             return Err(wrong(ShardError::TooLarge { len: file.len() }));
@@ -144,7 +144,7 @@ impl Index {
 
     /// Holds a file against what the index says of it.
     pub(crate) fn check(&self, file: &str, listed: &HashSet<String>, input: &Input) -> Result<(), FormatError> {
-        let wrong = |error| Err(FormatError::shards(&self.path, error));
+        let wrong = |error| Err(FormatError::invalid(&self.path, error));
         let mut missing: HashSet<&str> = listed.iter().map(String::as_str).collect();
         for stored in &input.tensors {
             if !missing.remove(stored.name.as_str()) {
@@ -163,7 +163,7 @@ impl Index {
             return Ok(path.to_owned());
         }
         if path.is_file() || name_ends(path, ".safetensors") {
-            return Err(FormatError::shards(path, ShardError::Output));
+            return Err(FormatError::invalid(path, ShardError::Output));
         }
         Ok(path.join(self.path.file_name().unwrap_or(OsStr::new("model.safetensors.index.json"))))
     }

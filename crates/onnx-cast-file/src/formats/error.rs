@@ -8,7 +8,6 @@ pub(crate) mod pb;
 pub(crate) mod safetensors;
 
 use crate::formats::format::{Format, UNSEEN};
-
 use crate::io::error::IoError;
 use crate::text::{ShapeText, TensorText};
 use checkpoint::ShardError;
@@ -17,7 +16,6 @@ use npz::NpzError;
 use onnx_cast::{CastError, DataType};
 use pb::PbError;
 use safetensors::SafetensorsError;
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -27,19 +25,16 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum FormatError {
     /// The system refused.
-    #[error("{error}")]
-    Io {
-        /// The file, and what was tried.
-        error: IoError,
-    },
+    #[error("{0}")]
+    Io(IoError),
     /// An extension that stands for no format.
-    #[error("{}: unknown file extension (want {})", path.display(), Extensions)]
+    #[error("{}: unknown file extension (want {})", path.display(), extensions())]
     Extension {
         /// The file.
         path: PathBuf,
     },
     /// A format that what was asked for does not do.
-    #[error("{}: {what} does not take {format} files{}", path.display(), Hint(hint))]
+    #[error("{}: {what} does not take {format} files{}", path.display(), in_brackets(hint))]
     Format {
         /// The file.
         path: PathBuf,
@@ -73,7 +68,7 @@ pub enum FormatError {
         path: PathBuf,
     },
     /// Another number of raw bytes than type and shape ask for.
-    #[error("{}: {len} bytes of {}{data_type}{}", path.display(), RawShape(shape), Want(*want))]
+    #[error("{}: {len} bytes of {}{data_type}{}", path.display(), raw_shape(shape), wanted(*want))]
     RawLen {
         /// The file.
         path: PathBuf,
@@ -94,45 +89,13 @@ pub enum FormatError {
         /// Its format.
         format: Format,
     },
-    /// A `.pb` file that is no valid TensorProto.
+    /// A file that is not valid as its format, or that cannot be written so.
     #[error("{}: {error}", path.display())]
-    Pb {
-        /// The file.
+    Invalid {
+        /// The file; of a checkpoint in several files, its index or its folder.
         path: PathBuf,
         /// What is wrong.
-        error: Box<PbError>,
-    },
-    /// A `.npy` file that is not valid, or that cannot be written.
-    #[error("{}: {error}", path.display())]
-    Npy {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        error: Box<NpyError>,
-    },
-    /// A `.npz` file that is not valid, or that cannot be written.
-    #[error("{}: {error}", path.display())]
-    Npz {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        error: Box<NpzError>,
-    },
-    /// A `.safetensors` file that is not valid, or that cannot be written.
-    #[error("{}: {error}", path.display())]
-    Safetensors {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        error: Box<SafetensorsError>,
-    },
-    /// A checkpoint in several files whose parts do not fit together.
-    #[error("{}: {error}", path.display())]
-    Shards {
-        /// The index, or the folder.
-        path: PathBuf,
-        /// What is wrong.
-        error: Box<ShardError>,
+        error: Box<Invalid>,
     },
     /// A file of several tensors, or of none, where one is wanted.
     #[error("{}: {count} tensors, where {what} takes one", path.display())]
@@ -168,29 +131,34 @@ pub enum FormatError {
     },
 }
 
+/// What is wrong with a file, by its format.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Invalid {
+    /// Of a `.pb` file.
+    #[error(transparent)]
+    Pb(#[from] PbError),
+    /// Of a `.npy` file.
+    #[error(transparent)]
+    Npy(#[from] NpyError),
+    /// Of a `.npz` file.
+    #[error(transparent)]
+    Npz(#[from] NpzError),
+    /// Of a `.safetensors` file.
+    #[error(transparent)]
+    Safetensors(#[from] SafetensorsError),
+    /// Of a checkpoint in several files, whose parts do not fit together.
+    #[error(transparent)]
+    Shards(#[from] ShardError),
+}
+
 impl FormatError {
     pub(crate) fn io(path: &Path, action: &'static str, error: io::Error) -> FormatError {
         IoError::new(path, action, error).into()
     }
 
-    pub(crate) fn pb(path: &Path, error: PbError) -> FormatError {
-        FormatError::Pb { path: path.to_owned(), error: Box::new(error) }
-    }
-
-    pub(crate) fn npy(path: &Path, error: NpyError) -> FormatError {
-        FormatError::Npy { path: path.to_owned(), error: Box::new(error) }
-    }
-
-    pub(crate) fn safetensors(path: &Path, error: SafetensorsError) -> FormatError {
-        FormatError::Safetensors { path: path.to_owned(), error: Box::new(error) }
-    }
-
-    pub(crate) fn npz(path: &Path, error: NpzError) -> FormatError {
-        FormatError::Npz { path: path.to_owned(), error: Box::new(error) }
-    }
-
-    pub(crate) fn shards(path: &Path, error: ShardError) -> FormatError {
-        FormatError::Shards { path: path.to_owned(), error: Box::new(error) }
+    pub(crate) fn invalid(path: &Path, error: impl Into<Invalid>) -> FormatError {
+        FormatError::Invalid { path: path.to_owned(), error: Box::new(error.into()) }
     }
 
     pub(crate) fn cast(path: &Path, tensor: &str, error: CastError) -> FormatError {
@@ -200,46 +168,25 @@ impl FormatError {
 
 impl From<IoError> for FormatError {
     fn from(error: IoError) -> Self {
-        FormatError::Io { error }
+        FormatError::Io(error)
     }
 }
 
-struct RawShape<'a>(&'a Option<Vec<usize>>);
-
-impl fmt::Display for RawShape<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.as_ref().map_or(Ok(()), |shape| write!(f, "{} ", ShapeText(shape)))
-    }
+fn raw_shape(shape: &Option<Vec<usize>>) -> String {
+    shape.as_ref().map_or(String::new(), |shape| format!("{} ", ShapeText(shape)))
 }
 
-struct Want(Option<usize>);
-
-impl fmt::Display for Want {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some(want) => write!(f, " (want {want})"),
-            None => f.write_str(", which do not come out even"),
-        }
-    }
+fn wanted(bytes: Option<usize>) -> String {
+    bytes.map_or(", which do not come out even".to_owned(), |bytes| format!(" (want {bytes})"))
 }
 
-struct Extensions;
-
-impl fmt::Display for Extensions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, format) in Format::ALL.iter().enumerate() {
-            write!(f, "{}{format}", if i == 0 { "" } else { ", " })?;
-        }
-        write!(f, ", .{UNSEEN}")
-    }
+fn extensions() -> String {
+    let known: Vec<String> = Format::ALL.iter().map(ToString::to_string).collect();
+    format!("{}, .{UNSEEN}", known.join(", "))
 }
 
-struct Hint<'a>(&'a str);
-
-impl fmt::Display for Hint<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_empty() { Ok(()) } else { write!(f, " ({})", self.0) }
-    }
+fn in_brackets(hint: &str) -> String {
+    if hint.is_empty() { String::new() } else { format!(" ({hint})") }
 }
 
 impl Format {

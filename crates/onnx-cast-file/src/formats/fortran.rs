@@ -1,18 +1,24 @@
-//! From Fortran order to C order, from file to file: an array may be larger than the memory.
+//! From Fortran order to C order, tile by tile: an array may be larger than the memory.
 //!
 //! The input's fastest index is the first, the output's the last. For each index in between, the plane of those two is
 //! gone through in tiles, each read in columns and written in rows, so that both files are touched in stretches.
 
 use crate::io::memory::zeros;
-use crate::io::positional::{InputFile, write_at};
-use std::fs::File;
+use crate::io::positional::InputFile;
 use std::io;
 
 /// Items of a tile's side: with floats, stretches of a page.
 const TILE: usize = 1024;
 
-/// Reads an array of items from a place of a file, and writes it in C order. The sizes fit, and no dimension is 0.
-pub(crate) fn to_c_order(input: &InputFile, at: u64, shape: &[usize], size: usize, out: &File) -> io::Result<()> {
+/// Reads an array of items from a place of a file, and writes it in C order, row by row, each at its place. The sizes
+/// fit, and no dimension is 0.
+pub(crate) fn to_c_order(
+    input: &InputFile,
+    at: u64,
+    shape: &[usize],
+    size: usize,
+    mut write: impl FnMut(u64, &[u8]) -> io::Result<()>,
+) -> io::Result<()> {
     // A dimension of 1 moves nothing.
     let shape: Vec<u64> = shape.iter().filter(|&&dim| dim != 1).map(|&dim| dim as u64).collect();
     let size = size as u64;
@@ -38,7 +44,7 @@ pub(crate) fn to_c_order(input: &InputFile, at: u64, shape: &[usize], size: usiz
                 transpose(&columns[..width * tall], &mut rows[..height * wide], width, height, size as usize);
                 for (k, row) in rows.chunks_exact(wide).take(height).enumerate() {
                     let place = ((i + k as u64) * plane + to) * last + j;
-                    write_at(out, place * size, row)?;
+                    write(place * size, row)?;
                 }
             }
         }

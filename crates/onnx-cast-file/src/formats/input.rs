@@ -4,13 +4,13 @@
 
 use crate::formats::error::FormatError;
 use crate::formats::format::{Format, UNSEEN, foreign};
-use crate::formats::fortran;
+use crate::formats::fortran::to_c_order;
 use crate::formats::npy::{self, Array, NpyError};
 use crate::formats::npz::{self, Member};
 use crate::formats::pb::{self, Outline};
 use crate::formats::safetensors::{self, Entry, Head};
 use crate::formats::source::{Items, Source, SourceData};
-use crate::io::positional::{InputFile, PositionedReader};
+use crate::io::positional::{InputFile, PositionedReader, write_at};
 use onnx_cast::{CastError, DataType, Strings, TensorError, element_count};
 use std::borrow::Cow;
 use std::io::{self, Read};
@@ -82,6 +82,12 @@ impl Input {
     /// Opens a file, or with `-` the standard input; the format is told by the content where it is not given.
     pub fn open(path: &Path, format: Option<Format>, given: &Given<'_>) -> Result<Input, FormatError> {
         let file = if path == Path::new("-") { InputFile::standard_input()? } else { InputFile::open(path)? };
+        Input::of(file, format, given)
+    }
+
+    /// As [`Input::open`], of a file that is open, or of bytes in the place of one.
+    pub fn of(file: InputFile, format: Option<Format>, given: &Given<'_>) -> Result<Input, FormatError> {
+        let path = file.path();
         let format = match format {
             Some(format) => format,
             None if given.shape.is_some() => Format::Raw,
@@ -93,26 +99,18 @@ impl Input {
         if let (Some(_), true) = (given.shape, format != Format::Raw) {
             return Err(FormatError::Shape { path: path.to_owned(), format });
         }
-        match format {
-            Format::Safetensors => open_safetensors(file),
-            Format::Npy => {
-                let stored = open_npy(&file, given.from)?;
-                Ok(Input { file, format, tensors: vec![stored], metadata: None, message: None })
-            }
-            Format::Npz => {
-                let tensors = open_npz(&file, given.from)?;
-                Ok(Input { file, format, tensors, metadata: None, message: None })
-            }
-            Format::TensorProto => open_pb(file),
-            Format::Raw => {
-                let stored = open_raw(&file, given)?;
-                Ok(Input { file, format, tensors: vec![stored], metadata: None, message: None })
-            }
+        let tensors = match format {
+            Format::Safetensors => return open_safetensors(file),
+            Format::TensorProto => return open_pb(file),
+            Format::Npy => vec![open_npy(&file, given.from)?],
+            Format::Npz => open_npz(&file, given.from)?,
+            Format::Raw => vec![open_raw(&file, given)?],
             Format::Onnx => {
                 let (what, hint) = ("reading one tensor", "it is a model");
-                Err(FormatError::Format { path: path.to_owned(), what, format, hint })
+                return Err(FormatError::Format { path: path.to_owned(), what, format, hint });
             }
-        }
+        };
+        Ok(Input { file, format, tensors, metadata: None, message: None })
     }
 
     /// The path of the file.
@@ -139,7 +137,7 @@ impl Input {
     /// The elements of a TensorProto within the file.
     pub fn decode(&self, stored: &Stored, at: u64, len: u64) -> Result<Vec<u8>, FormatError> {
         let message = self.file.read(at, len)?;
-        let source = pb::parse(&message).map_err(|error| FormatError::pb(self.path(), error))?;
+        let source = pb::parse(&message).map_err(|error| FormatError::invalid(self.path(), error))?;
         match source.data {
             SourceData::Bytes(bytes) if Some(bytes.len()) == stored.data_type.byte_len(stored.len) => {
                 Ok(bytes.into_owned())
@@ -153,32 +151,35 @@ impl Input {
 
     /// Brings what is in Fortran order into C order, in temporary files in a folder.
     pub fn settle(&mut self, folder: &Path) -> Result<(), FormatError> {
-        for stored in &mut self.tensors {
-            let Place::Fortran(member, at, items, size) = &stored.place else { continue };
-            let path = self.file.path();
-            let failed = |error| FormatError::io(path, "read", error);
-            let spooled = match member {
-                None => None,
-                Some(member) => {
-                    let mut file = tempfile::tempfile_in(folder).map_err(failed)?;
-                    npz::with_elements(&self.file, &mut npz::open(&self.file)?, member, |reader| {
-                        io::copy(reader, &mut file).map(drop).map_err(failed)
-                    })?;
-                    Some(InputFile::temporary(path, file).map_err(failed)?)
-                }
-            };
-            let file = tempfile::tempfile_in(folder).map_err(failed)?;
-            fortran::to_c_order(spooled.as_ref().unwrap_or(&self.file), *at, &stored.shape, *size, &file)
-                .map_err(failed)?;
-            let file = InputFile::temporary(path, file).map_err(failed)?;
-            stored.place = Place::Other(Arc::new(file), 0, *items);
-        }
+        (0..self.tensors.len()).try_for_each(|index| self.settle_one(index, folder))
+    }
+
+    fn settle_one(&mut self, index: usize, folder: &Path) -> Result<(), FormatError> {
+        let Some(stored) = self.tensors.get_mut(index) else { return Ok(()) };
+        let Place::Fortran(member, at, items, size) = &stored.place else { return Ok(()) };
+        let path = self.file.path();
+        let failed = |error| FormatError::io(path, "read", error);
+        let spooled = match member {
+            None => None,
+            Some(member) => {
+                let mut file = tempfile::tempfile_in(folder).map_err(failed)?;
+                npz::with_elements(&self.file, &mut npz::open(&self.file)?, member, |reader| {
+                    io::copy(reader, &mut file).map(drop).map_err(failed)
+                })?;
+                Some(InputFile::temporary(path, file).map_err(failed)?)
+            }
+        };
+        let file = tempfile::tempfile_in(folder).map_err(failed)?;
+        let source = spooled.as_ref().unwrap_or(&self.file);
+        to_c_order(source, *at, &stored.shape, *size, |at, row| write_at(&file, at, row)).map_err(failed)?;
+        let file = InputFile::temporary(path, file).map_err(failed)?;
+        stored.place = Place::Other(Arc::new(file), 0, *items);
         Ok(())
     }
 
     /// A tensor with all of its elements, which are then no longer here if they were.
     pub fn take(&mut self, index: usize) -> Result<Source<'static>, FormatError> {
-        self.settle(&std::env::temp_dir())?;
+        self.settle_one(index, &std::env::temp_dir())?;
         let Some(stored) = self.tensors.get_mut(index) else {
             return Err(FormatError::TensorCount { path: self.path().to_owned(), count: index, what: "this" });
         };
@@ -245,7 +246,7 @@ impl Stored {
 }
 
 fn open_safetensors(file: InputFile) -> Result<Input, FormatError> {
-    let wrong = |error| FormatError::safetensors(file.path(), error);
+    let wrong = |error| FormatError::invalid(file.path(), error);
     let place = safetensors::header_place(&file.prefix(safetensors::PREFIX)?, file.len()).map_err(wrong)?;
     let header = file.read(place.start as u64, place.len() as u64)?;
     let start = place.end as u64;
@@ -287,7 +288,7 @@ fn open_array(
     reader: &mut dyn Read,
     from: Option<DataType>,
 ) -> Result<Stored, FormatError> {
-    let wrong = |error| FormatError::npy(path, error);
+    let wrong = |error| FormatError::invalid(path, error);
     let mut read = |len: u64, bytes: &mut Vec<u8>| {
         // What is there is read, and nothing allocated for what is not.
         let read = reader.take(len).read_to_end(bytes);
@@ -321,8 +322,7 @@ fn open_array(
         (None, ..) => {
             let mut body = header.split_off(start.min(header.len() as u64) as usize);
             read((len - start).saturating_sub(body.len() as u64), &mut body)?;
-            let data = array.decode(Cow::Owned(body)).map_err(wrong)?;
-            return Ok(Stored::of(Source { name, data_type, shape: array.shape, data }, array.len));
+            Place::Strings(array.strings(body).map_err(wrong)?)
         }
     };
     Ok(Stored { name, data_type, shape: array.shape, len: array.len, place })
@@ -357,7 +357,7 @@ fn open_raw(file: &InputFile, given: &Given<'_>) -> Result<Stored, FormatError> 
 }
 
 fn open_pb(file: InputFile) -> Result<Input, FormatError> {
-    let wrong = |error| FormatError::pb(file.path(), error);
+    let wrong = |error| FormatError::invalid(file.path(), error);
     let Outline { message, raw } = pb::outline(&file)?;
     let stored = match raw {
         Some((at, len)) => {

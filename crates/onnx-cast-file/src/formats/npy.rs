@@ -18,59 +18,24 @@
 //! that the caller must tell which, as for the plain unsigned integers. `S` and `U` are strings; trailing NULs are
 //! padding. Structured types, objects (pickles), dates and long doubles are refused.
 
-use crate::formats::source::{Items, NamedTensor, Source, SourceData};
+mod header;
+
+use crate::formats::fortran::to_c_order;
+use crate::formats::source::Items;
 use crate::io::memory::zeros;
-use onnx_cast::{Data, DataType, Strings, StringsView, TensorView, element_count, pack, unpack};
-use std::borrow::Cow;
+use crate::io::positional::InputFile;
+use header::Header;
+use onnx_cast::{DataType, Strings, StringsView, element_count};
 use std::ops::Range;
+use std::path::Path;
 
 pub use crate::formats::error::npy::NpyError;
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
 
-/// numpy has no array of more; bounds what a hostile file can make an error text hold.
-const MAX_RANK: usize = 64;
-
 /// Whether numpy has a name for a type.
 fn numpy_has(data_type: DataType) -> bool {
     data_type == DataType::String || data_type.interchange().numpy.is_some()
-}
-
-/// Reads a tensor from the bytes of a `.npy` file; `as_type` where the file does not tell the element type.
-///
-/// # Errors
-/// Where the bytes are not a `.npy` file, its parts do not fit together, or it holds what is no tensor of ONNX.
-pub fn read(bytes: &[u8], as_type: Option<DataType>) -> Result<NamedTensor, NpyError> {
-    let source = parse(bytes, as_type)?;
-    let (descr, shape) = (source.data_type.to_string(), source.shape.clone());
-    source.into_named().map_err(|_| NpyError::TooLarge { descr, shape })
-}
-
-/// The bytes of a `.npy` file; `plain` for unsigned integers where numpy has no name for the type.
-///
-/// # Errors
-/// Where a string is not UTF-8 or ends in a NUL.
-pub fn write(tensor: &TensorView<'_>, plain: bool) -> Result<Vec<u8>, NpyError> {
-    let too_large = || NpyError::TooLarge { descr: tensor.data_type().to_string(), shape: tensor.shape().to_vec() };
-    match tensor.data() {
-        Data::Bytes(bytes) => {
-            let mut out = header(tensor.data_type(), tensor.shape(), plain);
-            if tensor.data_type().is_packed() {
-                let mut elements = zeros(tensor.len()).ok_or_else(too_large)?;
-                unpack(tensor.data_type(), bytes, &mut elements).map_err(|_| too_large())?;
-                out.extend_from_slice(&elements);
-            } else {
-                out.extend_from_slice(bytes);
-            }
-            Ok(out)
-        }
-        Data::Strings(strings) => {
-            let width = string_width("", strings)?;
-            let mut out = string_header(width, tensor.shape());
-            strings.iter().for_each(|string| put_string(&mut out, string, width));
-            Ok(out)
-        }
-    }
 }
 
 /// The header of an array of any type but string.
@@ -136,15 +101,6 @@ pub(crate) fn put_string(out: &mut Vec<u8>, string: &[u8], width: usize) {
     let end = out.len() + 4 * width;
     text.chars().for_each(|c| out.extend_from_slice(&u32::from(c).to_le_bytes()));
     out.resize(end, 0);
-}
-
-/// Reads a tensor; its elements are borrowed where they are little endian, in C order, and not packed by ONNX.
-pub(crate) fn parse(bytes: &[u8], as_type: Option<DataType>) -> Result<Source<'_>, NpyError> {
-    let place = header_place(bytes)?;
-    let (header, body) = bytes.split_at_checked(place.end).ok_or(NpyError::Truncated)?;
-    let array = Array::parse(&header[place], body.len() as u64, as_type)?;
-    let data = array.decode(Cow::Borrowed(body))?;
-    Ok(Source { name: String::new(), data_type: array.data_type(), shape: array.shape, data })
 }
 
 /// Bytes that [`header_place`] needs: magic, version, and the longest length.
@@ -219,29 +175,27 @@ impl Array {
         (self.fortran_order && self.len > 0).then_some(self.item.size)
     }
 
-    /// The elements, from all the items.
-    pub(crate) fn decode<'a>(&self, mut body: Cow<'a, [u8]>) -> Result<SourceData<'a>, NpyError> {
-        let Array { item, shape, len, .. } = self;
-        let too_large = || NpyError::TooLarge { descr: self.descr.clone(), shape: shape.clone() };
-        if self.fortran_order {
-            body = Cow::Owned(to_c_order(&body, shape, item.size).ok_or_else(too_large)?);
+    /// The strings, from all the items.
+    pub(crate) fn strings(&self, mut body: Vec<u8>) -> Result<Strings, NpyError> {
+        let size = self.item.size;
+        let too_large = || NpyError::TooLarge { descr: self.descr.clone(), shape: self.shape.clone() };
+        if self.fortran_items().is_some() {
+            let mut ordered = zeros(body.len()).ok_or_else(too_large)?;
+            let source = InputFile::other(Path::new(""), body.len() as u64, body);
+            let write = |at: u64, row: &[u8]| {
+                ordered[at as usize..][..row.len()].copy_from_slice(row);
+                Ok(())
+            };
+            to_c_order(&source, 0, &self.shape, size, write).map_err(|_| too_large())?;
+            body = ordered;
         }
-        if item.big_endian && item.word > 1 {
-            body.to_mut().chunks_exact_mut(item.word).for_each(<[u8]>::reverse);
+        if self.item.big_endian && self.item.word > 1 {
+            body.chunks_exact_mut(self.item.word).for_each(<[u8]>::reverse);
         }
-        Ok(match item.kind {
-            ItemKind::Element(data_type) if data_type.is_packed() => {
-                let mut packed = data_type.byte_len(*len).and_then(zeros).ok_or_else(too_large)?;
-                pack(data_type, &body, &mut packed).map_err(|_| too_large())?;
-                SourceData::Bytes(Cow::Owned(packed))
-            }
-            ItemKind::Element(_) => SourceData::Bytes(body),
-            ItemKind::Bytes => {
-                let items = body.chunks_exact(item.size.max(1));
-                SourceData::Strings(items.map(|item| trim(item, 1)).collect())
-            }
-            ItemKind::Unicode => SourceData::Strings(decode_utf32(&body, item.size)?),
-        })
+        match self.item.kind {
+            ItemKind::Unicode => decode_utf32(&body, size),
+            _ => Ok(body.chunks_exact(size.max(1)).map(|item| trim(item, 1)).collect()),
+        }
     }
 }
 
@@ -268,33 +222,6 @@ fn decode_utf32(body: &[u8], size: usize) -> Result<Strings, NpyError> {
         strings.push(text.as_bytes());
     }
     Ok(strings)
-}
-
-/// Items in C order from items in Fortran order.
-fn to_c_order(items: &[u8], shape: &[usize], size: usize) -> Option<Vec<u8>> {
-    let mut out = zeros(items.len())?;
-    // Bytes from one item to the next along each dimension, of the input.
-    let mut strides = Vec::with_capacity(shape.len());
-    let mut stride = size;
-    for &dim in shape {
-        strides.push(stride);
-        stride = stride.saturating_mul(dim);
-    }
-    let mut index = vec![0; shape.len()];
-    let mut at = 0;
-    for item in out.chunks_exact_mut(size.max(1)) {
-        item.copy_from_slice(items.get(at..at + size)?);
-        for axis in (0..shape.len()).rev() {
-            index[axis] += 1;
-            at += strides[axis];
-            if index[axis] < shape[axis] {
-                break;
-            }
-            at -= strides[axis] * shape[axis];
-            index[axis] = 0;
-        }
-    }
-    Some(out)
 }
 
 #[derive(Debug)]
@@ -371,135 +298,5 @@ impl Item {
             ItemKind::Bytes | ItemKind::Unicode if want == DataType::String => Ok(item),
             _ => Err(NpyError::AsType { descr: descr.to_owned(), want }),
         }
-    }
-}
-
-/// The header's dictionary, a Python literal.
-struct Header {
-    descr: String,
-    fortran_order: bool,
-    shape: Vec<usize>,
-}
-
-const fn invalid(what: &'static str) -> NpyError {
-    NpyError::Header { what }
-}
-
-impl Header {
-    fn parse(text: &[u8]) -> Result<Header, NpyError> {
-        let mut text = Literal { left: text };
-        let (mut descr, mut fortran_order, mut shape) = (None, None, None);
-        text.expect(b'{', "no dictionary")?;
-        while !text.take(b'}') {
-            let key = text.string()?;
-            text.expect(b':', "no `:` behind a key")?;
-            let twice = match key {
-                b"descr" => descr.replace(text.descr()?).is_some(),
-                b"fortran_order" => fortran_order.replace(text.truth()?).is_some(),
-                b"shape" => shape.replace(text.shape()?).is_some(),
-                _ => return Err(invalid("a key other than descr, fortran_order and shape")),
-            };
-            if twice {
-                return Err(invalid("a key twice"));
-            }
-            if !text.take(b',') {
-                text.expect(b'}', "the dictionary does not end")?;
-                break;
-            }
-        }
-        if text.peek().is_some() {
-            return Err(invalid("text behind the dictionary"));
-        }
-        Ok(Header {
-            descr: descr.ok_or(invalid("no descr"))?,
-            fortran_order: fortran_order.ok_or(invalid("no fortran_order"))?,
-            shape: shape.ok_or(invalid("no shape"))?,
-        })
-    }
-}
-
-/// A reader of the Python literals that a header may hold.
-struct Literal<'a> {
-    left: &'a [u8],
-}
-
-impl<'a> Literal<'a> {
-    fn peek(&mut self) -> Option<u8> {
-        self.left = self.left.trim_ascii_start();
-        self.left.first().copied()
-    }
-
-    fn take(&mut self, byte: u8) -> bool {
-        let found = self.peek() == Some(byte);
-        if found {
-            self.left = &self.left[1..];
-        }
-        found
-    }
-
-    fn expect(&mut self, byte: u8, what: &'static str) -> Result<(), NpyError> {
-        if self.take(byte) { Ok(()) } else { Err(invalid(what)) }
-    }
-
-    fn string(&mut self) -> Result<&'a [u8], NpyError> {
-        let error = invalid("a string is missing or does not end");
-        let Some(quote @ (b'\'' | b'"')) = self.peek() else { return Err(error) };
-        let rest = &self.left[1..];
-        let end = rest.iter().position(|&byte| byte == quote).ok_or(error)?;
-        let string = &rest[..end];
-        if string.contains(&b'\\') {
-            return Err(invalid("a string with a backslash"));
-        }
-        self.left = &rest[end + 1..];
-        Ok(string)
-    }
-
-    fn descr(&mut self) -> Result<String, NpyError> {
-        match self.peek() {
-            Some(b'[' | b'(' | b'{') => {
-                // The end of it is not looked for: the file is refused either way.
-                Err(NpyError::Descr { descr: "[...]".to_owned(), why: "are structures, which are not read" })
-            }
-            _ => Ok(String::from_utf8_lossy(self.string()?).into_owned()),
-        }
-    }
-
-    fn truth(&mut self) -> Result<bool, NpyError> {
-        self.peek();
-        for (word, value) in [("True", true), ("False", false)] {
-            if let Some(rest) = self.left.strip_prefix(word.as_bytes()) {
-                self.left = rest;
-                return Ok(value);
-            }
-        }
-        Err(invalid("fortran_order is not True or False"))
-    }
-
-    fn shape(&mut self) -> Result<Vec<usize>, NpyError> {
-        let mut shape = Vec::new();
-        self.expect(b'(', "shape is not a tuple")?;
-        while !self.take(b')') {
-            if shape.len() == MAX_RANK {
-                return Err(invalid("more than 64 dimensions"));
-            }
-            shape.push(self.dim()?);
-            if !self.take(b',') {
-                // One number in parentheses is no tuple in Python, but what is meant is clear.
-                self.expect(b')', "shape does not end")?;
-                break;
-            }
-        }
-        Ok(shape)
-    }
-
-    fn dim(&mut self) -> Result<usize, NpyError> {
-        self.peek();
-        let digits = self.left.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        let (number, rest) = self.left.split_at(digits);
-        let number = std::str::from_utf8(number).ok().and_then(|number| number.parse().ok());
-        let number = number.ok_or(invalid("a dimension is not a number of this machine's size"))?;
-        // Python 2 wrote its long integers as `3L`.
-        self.left = rest.strip_prefix(b"L").unwrap_or(rest);
-        Ok(number)
     }
 }

@@ -27,7 +27,7 @@ pub struct Member {
 pub(crate) fn error(file: &InputFile, error: ZipError) -> FormatError {
     match error {
         ZipError::Io(error) => FormatError::io(file.path(), "read", error),
-        error => FormatError::npz(file.path(), NpzError::Archive { what: error.to_string() }),
+        error => FormatError::invalid(file.path(), NpzError::Archive { what: error.to_string() }),
     }
 }
 
@@ -55,7 +55,7 @@ pub(crate) fn with_member<T, E: From<FormatError>>(
     index: usize,
     read: impl FnOnce(String, u64, &mut (dyn Read + Send)) -> Result<T, E>,
 ) -> Result<T, E> {
-    let wrong = |problem| FormatError::npz(file.path(), problem);
+    let wrong = |problem| FormatError::invalid(file.path(), problem);
     room_for_tables().map_err(|error| FormatError::io(file.path(), "read", error))?;
     let mut member = archive.by_index(index).map_err(|problem| error(file, problem))?;
     let name = member.name().map_err(|problem| error(file, problem))?.into_owned();

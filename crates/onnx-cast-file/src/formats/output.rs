@@ -1,8 +1,8 @@
 //! One tensor, or the frame of one, in the format of an output.
 
-use crate::formats::error::FormatError;
+use crate::formats::error::{FormatError, Invalid};
 use crate::formats::format::Format;
-use crate::formats::npy::{self, NpyError};
+use crate::formats::npy;
 use crate::formats::pb::{self, Frame, PbError, PbProblem};
 use crate::formats::safetensors::{self, SafetensorsError};
 use crate::io::atomic::{AtomicFile, folder_of};
@@ -26,16 +26,13 @@ pub(crate) struct Output<'a> {
 }
 
 impl Output<'_> {
-    pub(crate) fn safetensors_error(&self, error: SafetensorsError) -> FormatError {
-        FormatError::safetensors(self.path, error)
-    }
-
-    fn npy_error(&self, error: NpyError) -> FormatError {
-        FormatError::npy(self.path, error)
+    /// What is wrong with the output.
+    pub(crate) fn invalid(&self, error: impl Into<Invalid>) -> FormatError {
+        FormatError::invalid(self.path, error)
     }
 
     fn pb_error(&self, tensor: &str, problem: PbProblem) -> FormatError {
-        FormatError::pb(self.path, PbError { tensor: tensor.to_owned(), problem })
+        self.invalid(PbError { tensor: tensor.to_owned(), problem })
     }
 
     /// What stands before and behind the elements of a tensor of any type but string.
@@ -54,9 +51,9 @@ impl Output<'_> {
             }
             Format::Npy => npy::header(data_type, shape, self.options.npy_plain),
             Format::Raw => Vec::new(),
-            Format::Safetensors if name.is_empty() => return Err(self.safetensors_error(SafetensorsError::Unnamed)),
+            Format::Safetensors if name.is_empty() => return Err(self.invalid(SafetensorsError::Unnamed)),
             Format::Safetensors => {
-                safetensors::header(None, &[(name, data_type, shape)]).map_err(|error| self.safetensors_error(error))?
+                safetensors::header(None, &[(name, data_type, shape)]).map_err(|error| self.invalid(error))?
             }
             Format::Onnx | Format::Npz => return Err(self.not_one()),
         };
@@ -70,7 +67,7 @@ impl Output<'_> {
         message: Option<&'m [u8]>,
     ) -> Result<Frame<'m>, FormatError> {
         match message {
-            Some(message) => Frame::of(message).map_err(|error| self.pb_error(name, PbProblem::Wire { error })),
+            Some(message) => Frame::of(message).map_err(|error| self.pb_error(name, PbProblem::Wire(error))),
             None => Ok(Frame::new(name, shape)),
         }
     }
@@ -96,7 +93,7 @@ impl Output<'_> {
         strings: StringsView<'_>,
     ) -> Result<(), FormatError> {
         let failed = |error| FormatError::io(self.path, "write", error);
-        let width = npy::string_width(name, strings).map_err(|error| self.npy_error(error))?;
+        let width = npy::string_width(name, strings).map_err(|error| self.invalid(error))?;
         out.write_all(&npy::string_header(width, shape)).map_err(failed)?;
         let mut item = Vec::with_capacity(4 * width);
         for string in strings.iter() {
@@ -118,15 +115,10 @@ impl Output<'_> {
         matches!(self.format, Format::Npy | Format::Npz)
     }
 
-    /// Writes a tensor as it is.
-    pub(crate) fn write(&self, out: &mut AtomicFile, name: &str, view: &TensorView<'_>) -> Result<(), FormatError> {
-        self.write_with(out, name, view, None)
-    }
-
-    /// As [`Output::write`]; `message` is a TensorProto whose other fields are kept.
-    pub(crate) fn write_with(
+    /// Writes a tensor; `message` is a TensorProto whose other fields are kept.
+    pub(crate) fn write(
         &self,
-        out: &mut AtomicFile,
+        out: &mut dyn Write,
         name: &str,
         view: &TensorView<'_>,
         message: Option<&[u8]>,
@@ -143,28 +135,24 @@ impl Output<'_> {
                 }
                 out.write_all(&tail).map_err(failed)
             }
-            Data::Strings(strings) => {
-                match self.format {
-                    Format::TensorProto => {
-                        let frame = self.tensor_proto(name, view.shape(), message)?;
-                        let message = pb::string_message(frame, strings.iter());
-                        pb::check_size(name, message.len() as u64)
-                            .map_err(|error| FormatError::pb(self.path, error))?;
-                        out.write_all(&message).map_err(failed)?;
-                    }
-                    Format::Npy => self.write_strings(out, name, view.shape(), strings)?,
-                    Format::Raw => {
-                        let (path, what, hint) = (self.path.to_owned(), "writing strings", "");
-                        return Err(FormatError::Format { path, what, format: self.format, hint });
-                    }
-                    Format::Safetensors => {
-                        let (tensor, data_type) = (name.to_owned(), DataType::String);
-                        return Err(self.safetensors_error(SafetensorsError::NoName { tensor, data_type }));
-                    }
-                    Format::Onnx | Format::Npz => return Err(self.not_one()),
+            Data::Strings(strings) => match self.format {
+                Format::TensorProto => {
+                    let frame = self.tensor_proto(name, view.shape(), message)?;
+                    let message = pb::string_message(frame, strings.iter());
+                    pb::check_size(name, message.len() as u64).map_err(|error| self.invalid(error))?;
+                    out.write_all(&message).map_err(failed)
                 }
-                Ok(())
-            }
+                Format::Npy => self.write_strings(out, name, view.shape(), strings),
+                Format::Raw => {
+                    let (path, what, hint) = (self.path.to_owned(), "writing strings", "");
+                    Err(FormatError::Format { path, what, format: self.format, hint })
+                }
+                Format::Safetensors => {
+                    let (tensor, data_type) = (name.to_owned(), DataType::String);
+                    Err(self.invalid(SafetensorsError::NoName { tensor, data_type }))
+                }
+                Format::Onnx | Format::Npz => Err(self.not_one()),
+            },
         }
     }
 }
@@ -173,7 +161,7 @@ impl Output<'_> {
 const CHUNK: usize = 1 << 17;
 
 /// Writes `len` packed elements one to a byte.
-fn write_unpacked(out: &mut impl Write, data_type: DataType, bytes: &[u8], len: usize) -> io::Result<()> {
+fn write_unpacked(out: &mut dyn Write, data_type: DataType, bytes: &[u8], len: usize) -> io::Result<()> {
     let mut elements = zeros(CHUNK.min(len)).ok_or(io::ErrorKind::OutOfMemory)?;
     let per_chunk = data_type.byte_len(CHUNK).unwrap_or(CHUNK);
     for (i, packed) in bytes.chunks(per_chunk).enumerate() {

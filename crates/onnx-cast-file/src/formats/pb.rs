@@ -4,14 +4,16 @@
 //! or `string_data` for strings. Where a file is cast, all fields that do not describe the elements stay as they are,
 //! those that are unknown here too.
 
+mod entries;
+
 use crate::formats::error::FormatError;
 use crate::formats::limits::MAX_RANK;
 use crate::formats::protobuf::onnx::tensor as field;
 use crate::formats::protobuf::wire::{self, FieldHead, Fields, Value, WireError};
-use crate::formats::source::{NamedTensor, Source, SourceData};
-use crate::io::memory::zeros;
+use crate::formats::source::{Source, SourceData};
 use crate::io::positional::InputFile;
-use onnx_cast::{Data, DataType, Kind, Strings, TensorView, element_count, pack};
+use entries::Entries;
+use onnx_cast::{DataType, Kind, element_count};
 use std::borrow::Cow;
 
 pub use crate::formats::error::pb::{PbError, PbProblem};
@@ -48,38 +50,6 @@ fn field_name(number: u32) -> &'static str {
     STORAGE.iter().find(|(storage, _)| *storage == number).map_or("?", |(_, name)| *name)
 }
 
-/// Reads a tensor from the bytes of a TensorProto.
-///
-/// # Errors
-/// Where the bytes are not a TensorProto, or its parts do not fit together.
-pub fn read(bytes: &[u8]) -> Result<NamedTensor, PbError> {
-    let source = parse(bytes)?;
-    let (name, data_type, shape) = (source.name.clone(), source.data_type, source.shape.clone());
-    source.into_named().map_err(|_| PbError { tensor: name, problem: PbProblem::TooLarge { data_type, shape } })
-}
-
-/// The bytes of a TensorProto.
-///
-/// # Errors
-/// Where the tensor is larger than a protobuf message may be.
-pub fn write(name: &str, tensor: &TensorView<'_>) -> Result<Vec<u8>, PbError> {
-    match tensor.data() {
-        Data::Strings(strings) => {
-            let message = string_message(Frame::new(name, tensor.shape()), strings.iter());
-            check_size(name, message.len() as u64)?;
-            Ok(message)
-        }
-        Data::Bytes(bytes) => {
-            let (mut message, tail) =
-                raw_message(Frame::new(name, tensor.shape()), tensor.data_type(), bytes.len() as u64)
-                    .map_err(|problem| PbError { tensor: name.to_owned(), problem })?;
-            message.extend_from_slice(bytes);
-            message.extend_from_slice(&tail);
-            Ok(message)
-        }
-    }
-}
-
 pub(crate) fn check_size(name: &str, bytes: u64) -> Result<(), PbError> {
     if bytes <= MAX_MESSAGE {
         return Ok(());
@@ -89,13 +59,16 @@ pub(crate) fn check_size(name: &str, bytes: u64) -> Result<(), PbError> {
 
 /// Reads a tensor; its elements are borrowed where they are `raw_data`.
 pub fn parse(message: &[u8]) -> Result<Source<'_>, PbError> {
-    let name = name(message);
-    let tensor = name.as_deref().unwrap_or_default().to_owned();
-    let source = name.and_then(|name| parse_named(name, message));
-    source.map_err(|problem| PbError { tensor, problem })
+    named(message, |name| parse_named(name, message))
 }
 
-/// The name, which is read first, so that every error can tell it.
+/// Reads a message whose name is known, so that every error can tell it.
+fn named<T>(message: &[u8], read: impl FnOnce(String) -> Result<T, PbProblem>) -> Result<T, PbError> {
+    let name = name(message);
+    let tensor = name.as_deref().unwrap_or_default().to_owned();
+    name.and_then(read).map_err(|problem| PbError { tensor, problem })
+}
+
 fn name(message: &[u8]) -> Result<String, PbProblem> {
     let mut name = Ok(String::new());
     for field in Fields::new(message).map_while(Result::ok) {
@@ -147,15 +120,13 @@ pub(crate) fn outline(file: &InputFile) -> Result<Outline, FormatError> {
 
 /// Name and head of a message whose `raw_data`, of `len` bytes, was left where it is.
 pub(crate) fn head_of_outline(message: &[u8], len: u64) -> Result<(String, Head<'_>), PbError> {
-    let name = name(message);
-    let tensor = name.as_deref().unwrap_or_default().to_owned();
-    let checked = name.and_then(|name| {
+    named(message, |name| {
         let head = head(message)?;
-        let Head { data_type, ref shape, stored, .. } = head;
+        let data_type = head.data_type;
         if head.external {
             return Err(PbProblem::External);
         }
-        if let Some(second) = stored {
+        if let Some(second) = head.stored {
             let second = field_name(second);
             return Err(PbProblem::SeveralFields { first: field_name(field::RAW_DATA), second });
         }
@@ -163,15 +134,9 @@ pub(crate) fn head_of_outline(message: &[u8], len: u64) -> Result<(String, Head<
             let want = field_name(field::STRING_DATA).to_owned();
             return Err(PbProblem::Field { field: field_name(field::RAW_DATA), data_type, want });
         }
-        let too_large = || PbProblem::TooLarge { data_type, shape: shape.clone() };
-        let want = data_type.byte_len(head.len).ok_or_else(too_large)?;
-        if want as u64 != len {
-            let got = usize::try_from(len).unwrap_or(usize::MAX);
-            return Err(PbProblem::RawLen { data_type, shape: shape.clone(), got, want });
-        }
+        head.check_raw(len)?;
         Ok((name, head))
-    });
-    checked.map_err(|problem| PbError { tensor, problem })
+    })
 }
 
 /// What a TensorProto says of its elements, without them.
@@ -194,16 +159,22 @@ pub struct Head<'a> {
 impl<'a> Head<'a> {
     /// The elements where they lie as the library wants them: checked to be as many as type and shape ask for.
     pub fn raw(&self) -> Result<Option<&'a [u8]>, PbProblem> {
-        let Head { data_type, ref shape, raw, .. } = *self;
-        if data_type == DataType::String || self.stored.is_some_and(|field| field != field::RAW_DATA) {
+        if self.data_type == DataType::String || self.stored.is_some_and(|field| field != field::RAW_DATA) {
             return Ok(None);
         }
-        let too_large = || PbProblem::TooLarge { data_type, shape: shape.clone() };
-        let want = data_type.byte_len(self.len).ok_or_else(too_large)?;
-        if raw.len() != want {
-            return Err(PbProblem::RawLen { data_type, shape: shape.clone(), got: raw.len(), want });
+        self.check_raw(self.raw.len() as u64)?;
+        Ok(Some(self.raw))
+    }
+
+    /// Checks the length of `raw_data`.
+    fn check_raw(&self, len: u64) -> Result<(), PbProblem> {
+        let (data_type, shape) = (self.data_type, || self.shape.clone());
+        let want = data_type.byte_len(self.len).ok_or_else(|| PbProblem::TooLarge { data_type, shape: shape() })?;
+        if want as u64 == len {
+            return Ok(());
         }
-        Ok(Some(raw))
+        let got = usize::try_from(len).unwrap_or(usize::MAX);
+        Err(PbProblem::RawLen { data_type, shape: shape(), got, want })
     }
 }
 
@@ -267,22 +238,11 @@ fn parse_named(name: String, message: &[u8]) -> Result<Source<'_>, PbProblem> {
         let want = format!("{raw}{}", field_name(typed));
         return Err(PbProblem::Field { field: field_name(field), data_type, want });
     }
-    let raw = head.raw()?;
-    let shape = head.shape;
-    let data = match raw {
+    let data = match head.raw()? {
         Some(raw) => SourceData::Bytes(Cow::Borrowed(raw)),
-        None => {
-            let entries = Entries { message, field, data_type, shape: &shape, len };
-            if data_type == DataType::String {
-                SourceData::Strings(entries.strings()?)
-            } else {
-                SourceData::Bytes(
-                    entries.borrowed()?.map_or_else(|| entries.bytes().map(Cow::Owned), |bytes| Ok(bytes.into()))?,
-                )
-            }
-        }
+        None => Entries { message, field, data_type, shape: &head.shape, len }.read()?,
     };
-    Ok(Source { name, data_type, shape, data })
+    Ok(Source { name, data_type, shape: head.shape, data })
 }
 
 /// Whether a field holds elements.
@@ -300,116 +260,6 @@ fn dims(message: &[u8]) -> Result<Vec<usize>, PbProblem> {
         shape.push(usize::try_from(dim).map_err(|_| PbProblem::Dim { index, dim })?);
     }
     Ok(shape)
-}
-
-/// The entries of a storage field other than `raw_data`.
-struct Entries<'a, 's> {
-    message: &'a [u8],
-    field: u32,
-    data_type: DataType,
-    shape: &'s [usize],
-    len: usize,
-}
-
-impl<'a> Entries<'a, '_> {
-    /// Holds the number of entries against what is wanted, before anything is allocated for them.
-    fn check(&self, got: usize, want: Option<usize>) -> Result<(), PbProblem> {
-        let want = want.ok_or_else(|| self.too_large())?;
-        if got == want {
-            return Ok(());
-        }
-        let (field, data_type, shape) = (field_name(self.field), self.data_type, self.shape.to_vec());
-        Err(PbProblem::Entries { field, data_type, shape, got, want })
-    }
-
-    fn too_large(&self) -> PbProblem {
-        PbProblem::TooLarge { data_type: self.data_type, shape: self.shape.to_vec() }
-    }
-
-    fn buffer(&self, len: Option<usize>) -> Result<Vec<u8>, PbProblem> {
-        len.and_then(zeros).ok_or_else(|| self.too_large())
-    }
-
-    /// The bytes where one packed field of little-endian words holds them all, as most writers pack float_data.
-    fn borrowed(&self) -> Result<Option<&'a [u8]>, PbProblem> {
-        if !matches!(self.field, field::FLOAT_DATA | field::DOUBLE_DATA) {
-            return Ok(None);
-        }
-        let mut found = None;
-        for field in Fields::new(self.message) {
-            let field = field?;
-            if field.number == self.field {
-                match field.value {
-                    Value::Bytes(bytes) if found.is_none() => found = Some(bytes),
-                    _ => return Ok(None),
-                }
-            }
-        }
-        Ok(found.filter(|bytes| self.data_type.byte_len(self.len) == Some(bytes.len())))
-    }
-
-    fn bytes(&self) -> Result<Vec<u8>, PbProblem> {
-        let complex = matches!(self.data_type, DataType::Complex64 | DataType::Complex128);
-        let numbers = if complex { self.len.checked_mul(2) } else { Some(self.len) };
-        match self.field {
-            field::FLOAT_DATA => self.words(|| wire::fixed32s(self.message, self.field), numbers),
-            field::DOUBLE_DATA => self.words(|| wire::fixed64s(self.message, self.field), numbers),
-            field::INT64_DATA => self.words(|| self.varints(u64::to_le_bytes), numbers),
-            field::UINT64_DATA if self.data_type == DataType::Uint32 => {
-                self.words(|| self.varints(|value| (value as u32).to_le_bytes()), numbers)
-            }
-            field::UINT64_DATA => self.words(|| self.varints(u64::to_le_bytes), numbers),
-            _ => match self.data_type.bits() {
-                Some(32) => self.words(|| self.varints(|value| (value as u32).to_le_bytes()), numbers),
-                Some(16) => self.words(|| self.varints(|value| (value as u16).to_le_bytes()), numbers),
-                // Packed already, a byte to an entry. Older files have bytes above 127 as negative numbers.
-                Some(2 | 4) => self.words(|| self.varints(|value| [value as u8]), self.data_type.byte_len(self.len)),
-                Some(6) => {
-                    let elements = self.words(|| self.varints(|value| [value as u8]), numbers)?;
-                    let mut bytes = self.buffer(self.data_type.byte_len(self.len))?;
-                    pack(self.data_type, &elements, &mut bytes).map_err(|_| self.too_large())?;
-                    Ok(bytes)
-                }
-                _ if self.data_type == DataType::Bool => {
-                    self.words(|| self.varints(|value| [u8::from(value != 0)]), numbers)
-                }
-                _ => self.words(|| self.varints(|value| [value as u8]), numbers),
-            },
-        }
-    }
-
-    fn varints<T>(&self, word: fn(u64) -> T) -> impl Iterator<Item = Result<T, WireError>> {
-        wire::varints(self.message, self.field).map(move |value| value.map(word))
-    }
-
-    /// The bytes of all entries, which are read twice: counted, then taken.
-    fn words<const N: usize, I>(&self, entries: impl Fn() -> I, want: Option<usize>) -> Result<Vec<u8>, PbProblem>
-    where
-        I: Iterator<Item = Result<[u8; N], WireError>>,
-    {
-        let mut count = 0;
-        for entry in entries() {
-            entry?;
-            count += 1;
-        }
-        self.check(count, want)?;
-        let mut bytes = self.buffer(count.checked_mul(N))?;
-        for (entry, word) in entries().zip(bytes.chunks_exact_mut(N)) {
-            word.copy_from_slice(&entry?);
-        }
-        Ok(bytes)
-    }
-
-    fn strings(&self) -> Result<Strings, PbProblem> {
-        let entries = || {
-            Fields::new(self.message).map_while(Result::ok).filter_map(|field| match field.value {
-                Value::Bytes(bytes) if field.number == self.field => Some(bytes),
-                _ => None,
-            })
-        };
-        self.check(entries().count(), Some(self.len))?;
-        Ok(entries().collect())
-    }
 }
 
 /// Everything of a TensorProto but type and elements: fields with their numbers, to be written in the order of these.

@@ -82,44 +82,6 @@ impl Head {
     }
 }
 
-/// A `.safetensors` file, its elements where they lie.
-#[derive(Clone, Debug)]
-pub struct Safetensors<'a> {
-    entries: Vec<Entry>,
-    metadata: Option<Vec<(String, String)>>,
-    data: &'a [u8],
-}
-
-impl<'a> Safetensors<'a> {
-    /// Reads the header and checks all of it against the bytes.
-    ///
-    /// # Errors
-    /// Where the bytes are not a `.safetensors` file, or its parts do not fit together.
-    pub fn parse(bytes: &'a [u8]) -> Result<Self, SafetensorsError> {
-        let place = header_place(bytes, bytes.len() as u64)?;
-        let short = || SafetensorsError::Short { len: bytes.len() };
-        let (header, data) = bytes.split_at_checked(place.end).ok_or_else(short)?;
-        let Head { entries, metadata } = Head::parse(&header[place], data.len() as u64)?;
-        Ok(Safetensors { entries, metadata, data })
-    }
-
-    /// The tensors, in the order of their data.
-    pub fn entries(&self) -> &[Entry] {
-        &self.entries
-    }
-
-    /// The metadata, in the file's order, where there is any.
-    pub fn metadata(&self) -> Option<&[(String, String)]> {
-        self.metadata.as_deref()
-    }
-
-    /// The bytes of a tensor of this file.
-    pub fn bytes(&self, entry: &Entry) -> &'a [u8] {
-        // Both are within the data, whose length is a usize.
-        self.data.get(entry.start as usize..entry.end as usize).unwrap_or_default()
-    }
-}
-
 /// A tensor to be written: name, type, shape.
 pub(crate) type Planned<'a> = (&'a str, DataType, &'a [usize]);
 

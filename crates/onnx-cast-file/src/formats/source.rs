@@ -1,7 +1,7 @@
 //! One tensor of a file, its elements borrowed from the file's bytes wherever they lie there as the library wants them.
 
 use crate::io::memory::resize;
-use onnx_cast::{DataType, Strings, Tensor, TensorError, TensorView, pack};
+use onnx_cast::{Data, DataType, Strings, Tensor, TensorError, TensorView, pack};
 use std::borrow::Cow;
 
 /// A tensor and its name in the file; empty where the format has no names.
@@ -90,5 +90,13 @@ impl Source<'_> {
             SourceData::Strings(strings) => Tensor::strings(self.shape, strings)?,
         };
         Ok(NamedTensor { name: self.name, tensor })
+    }
+}
+
+/// Bytes of a tensor's elements, packed as ONNX packs them; of strings, the bytes of their text.
+pub fn byte_len(tensor: &TensorView<'_>) -> u64 {
+    match tensor.data() {
+        Data::Bytes(bytes) => bytes.len() as u64,
+        Data::Strings(strings) => strings.bytes().len() as u64,
     }
 }

@@ -6,7 +6,9 @@ use crate::formats::input::{Given, Input};
 use crate::formats::output::{Output, WriteOptions};
 use crate::formats::source::NamedTensor;
 use crate::io::atomic::AtomicFile;
-use onnx_cast::{DataType, TensorError, TensorView};
+use crate::io::positional::InputFile;
+use onnx_cast::{DataType, TensorView};
+use std::io::Write;
 use std::path::Path;
 
 /// Reads the tensor of a `.pb`, `.npy` or `.safetensors` file that holds one.
@@ -24,10 +26,33 @@ pub fn read_tensor(path: impl AsRef<Path>) -> Result<NamedTensor, FormatError> {
 pub fn read_tensor_as(path: impl AsRef<Path>, from: Option<DataType>) -> Result<NamedTensor, FormatError> {
     let path = path.as_ref();
     let format = Format::from_path(path)?;
-    let source =
-        Input::open(path, Some(format), &Given { from, shape: None })?.single("reading one tensor", from)?.take(0)?;
-    let too_large = |error: TensorError| FormatError::cast(path, "", error.into());
-    source.into_named().map_err(too_large)
+    read_tensor_from(InputFile::open(path)?, format, from)
+}
+
+/// As [`read_tensor_as`], of a file that is open, or of bytes in the place of one ([`InputFile::other`]).
+///
+/// # Errors
+/// As [`read_tensor_as`].
+pub fn read_tensor_from(file: InputFile, format: Format, from: Option<DataType>) -> Result<NamedTensor, FormatError> {
+    let input = Input::of(file, Some(format), &Given { from, shape: None })?;
+    take(&mut input.single("reading one tensor", from)?, 0)
+}
+
+/// Every tensor of a file that may hold any number, in the order of the file.
+///
+/// # Errors
+/// As [`read_tensor_as`].
+pub fn read_tensors_from(
+    file: InputFile,
+    format: Format,
+    from: Option<DataType>,
+) -> Result<Vec<NamedTensor>, FormatError> {
+    let mut input = Input::of(file, Some(format), &Given { from, shape: None })?;
+    (0..input.tensors.len()).map(|index| take(&mut input, index)).collect()
+}
+
+fn take(input: &mut Input, index: usize) -> Result<NamedTensor, FormatError> {
+    input.take(index)?.into_named().map_err(|error| input.cast_error("", error.into()))
 }
 
 /// Writes a tensor to a file, which appears only when it is complete. A `.safetensors` file needs a name.
@@ -43,6 +68,21 @@ pub fn write_tensor(
 ) -> Result<(), FormatError> {
     let path = path.as_ref();
     let mut file = AtomicFile::create(path)?;
-    Output { path, format, options }.write(&mut file, name, &tensor)?;
+    put_tensor(&mut file, path, format, name, tensor, options)?;
     Ok(file.commit()?)
+}
+
+/// As [`write_tensor`], to a writer. Errors name it by `path`.
+///
+/// # Errors
+/// As [`write_tensor`].
+pub fn put_tensor(
+    out: &mut dyn Write,
+    path: &Path,
+    format: Format,
+    name: &str,
+    tensor: TensorView<'_>,
+    options: &WriteOptions,
+) -> Result<(), FormatError> {
+    Output { path, format, options }.write(out, name, &tensor, None)
 }

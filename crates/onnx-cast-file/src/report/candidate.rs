@@ -25,32 +25,34 @@ pub struct Candidate {
 impl Candidate {
     /// The mean distance between a finite value and a finite result, if there are any.
     pub fn mean_error(&self) -> Option<f64> {
-        mean_error(&self.sums)
+        self.sums.mean_error()
     }
 
     /// The mean of such distances divided by the value, over values other than zero.
     pub fn mean_relative_error(&self) -> Option<f64> {
-        mean_relative_error(&self.sums)
+        self.sums.mean_relative_error()
     }
 
     /// The ratio of signal to noise in dB: ten times the decimal logarithm of the sum of the squares of the values,
     /// divided by that of the errors, where both are finite. `None` without an error, and where squares leave the range
     /// of doubles.
     pub fn snr(&self) -> Option<f64> {
-        snr(&self.sums)
+        self.sums.snr()
     }
 }
 
-fn mean_error(sums: &Sums) -> Option<f64> {
-    (sums.compared > 0).then(|| sums.error / sums.compared as f64).filter(|mean| mean.is_finite())
-}
+impl Sums {
+    fn mean_error(&self) -> Option<f64> {
+        (self.compared > 0).then(|| self.error / self.compared as f64).filter(|mean| mean.is_finite())
+    }
 
-fn mean_relative_error(sums: &Sums) -> Option<f64> {
-    (sums.nonzero > 0).then(|| sums.relative / sums.nonzero as f64).filter(|mean| mean.is_finite())
-}
+    fn mean_relative_error(&self) -> Option<f64> {
+        (self.nonzero > 0).then(|| self.relative / self.nonzero as f64).filter(|mean| mean.is_finite())
+    }
 
-fn snr(sums: &Sums) -> Option<f64> {
-    Some(10.0 * (sums.signal / sums.noise).log10()).filter(|snr| snr.is_finite())
+    fn snr(&self) -> Option<f64> {
+        Some(10.0 * (self.signal / self.noise).log10()).filter(|snr| snr.is_finite())
+    }
 }
 
 /// What a cast of all tensors to one type would do.
@@ -95,9 +97,7 @@ impl Report {
             let all = Concern::ALL.iter().zip(&mut totals.concerns);
             all.for_each(|(known, count)| *count += usize::from(concerns.contains(known)));
         }
-        totals.mean_error = mean_error(&sums);
-        totals.mean_relative_error = mean_relative_error(&sums);
-        totals.snr = snr(&sums);
-        totals
+        let (mean_error, mean_relative_error) = (sums.mean_error(), sums.mean_relative_error());
+        Totals { mean_error, mean_relative_error, snr: sums.snr(), ..totals }
     }
 }

@@ -108,7 +108,7 @@ impl Measure {
             result.resize(self.size(plan.target_type(), len)?, 0);
             plan.run_into(&TensorView::new(self.from, &shape, elements)?, result)?;
             let result = counter.widen_result(result, len, result_wide)?;
-            let compared = counter.compare_each(source, result, counts, floats, doubles);
+            let compared = counter.compare::<true>(source, result, counts, floats, doubles);
             if counter.hub() == DataType::Float {
                 let signal = || floats::lost(level, (source.as_chunks().0, result.as_chunks().0));
                 errors.see(level, floats, compared, values, signal);

@@ -4,6 +4,12 @@
 pub(crate) use testkit::fixtures::{file, files, unhex};
 
 use onnx_cast::{Data, DataType, Strings, Tensor, TensorView};
+use onnx_cast_file::formats::input::{Given, Input};
+use onnx_cast_file::io::InputFile;
+use onnx_cast_file::{FormatError, NamedTensor, WriteOptions, put_tensor, read_tensor_from, read_tensors_from};
+use std::path::Path;
+
+pub(crate) use onnx_cast_file::Format;
 
 pub(crate) const NPY: &str = include_str!("../fixtures/npy.txt");
 pub(crate) const PB: &str = include_str!("../fixtures/pb.txt");
@@ -68,4 +74,29 @@ pub(crate) fn patterns(data_type: DataType, shape: &[usize]) -> Tensor {
         Tensor::new(data_type, shape.to_vec(), bytes)
     };
     tensor.expect("a tensor")
+}
+
+fn in_memory(bytes: &[u8]) -> InputFile {
+    InputFile::other(Path::new("memory"), bytes.len() as u64, bytes.to_vec())
+}
+
+/// Reads the bytes of a file of one tensor.
+pub(crate) fn read(format: Format, bytes: &[u8], from: Option<DataType>) -> Result<NamedTensor, FormatError> {
+    read_tensor_from(in_memory(bytes), format, from)
+}
+
+/// The bytes of a file of one tensor.
+pub(crate) fn written(format: Format, name: &str, tensor: &Tensor, npy_plain: bool) -> Result<Vec<u8>, FormatError> {
+    let mut bytes = Vec::new();
+    put_tensor(&mut bytes, Path::new("memory"), format, name, tensor.view(), &WriteOptions { npy_plain })?;
+    Ok(bytes)
+}
+
+/// The metadata of a `.safetensors` file.
+pub(crate) type Metadata = Option<Vec<(String, String)>>;
+
+/// Reads the bytes of a `.safetensors` file.
+pub(crate) fn checkpoint(bytes: &[u8]) -> Result<(Vec<NamedTensor>, Metadata), FormatError> {
+    let input = Input::of(in_memory(bytes), Some(Format::Safetensors), &Given::default())?;
+    Ok((read_tensors_from(in_memory(bytes), Format::Safetensors, None)?, input.metadata))
 }

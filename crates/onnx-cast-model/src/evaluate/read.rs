@@ -12,8 +12,9 @@ use onnx_cast::ops::{Attribute, Dim};
 use onnx_cast::{
     BitCast, Cast, CastLike, DataType, DequantizeLinear, DynamicQuantizeLinear, QuantizeLinear, Tensor, TensorError,
 };
+use onnx_cast_file::NamedTensor;
 use onnx_cast_file::formats::pb;
-use onnx_cast_file::formats::protobuf::wire::{Field, Fields, Value, last};
+use onnx_cast_file::formats::protobuf::wire::{Field, Fields, Value, all_bytes, last};
 use onnx_cast_file::text::Short;
 use std::collections::{HashMap, HashSet};
 
@@ -43,8 +44,7 @@ fn read_graph(graph: &Graph<'_>, opset: i64) -> Result<Model, ModelError> {
         graph.outputs.iter().map(|output| read_declaration("output", output.message)).collect::<Result<_, _>>()?;
     let mut initializers = HashMap::new();
     for named in &graph.initializers {
-        let tensor = pb::read(named.message);
-        let tensor = tensor.map_err(|error| ModelError::Tensor { place: "initializer".to_owned(), error })?;
+        let tensor = read_tensor("initializer", named.message)?;
         if initializers.contains_key(&tensor.name) {
             return Err(ModelError::Twice { name: tensor.name });
         }
@@ -54,6 +54,12 @@ fn read_graph(graph: &Graph<'_>, opset: i64) -> Result<Model, ModelError> {
     let model = Model { opset, inputs, outputs, initializers, nodes: nodes.collect::<Result<_, _>>()? };
     check_order(&model)?;
     Ok(model)
+}
+
+/// The tensor of a TensorProto, which errors name by its place.
+fn read_tensor(place: &str, message: &[u8]) -> Result<NamedTensor, ModelError> {
+    let source = pb::parse(message).map_err(|error| ModelError::Tensor { place: place.to_owned(), error })?;
+    source.into_named().map_err(|error| ModelError::Cast { node: place.to_owned(), error: error.into() })
 }
 
 /// Whether every value is given once, before it is read.
@@ -104,14 +110,8 @@ fn read_declaration(kind: &'static str, message: &[u8]) -> Result<ValueDecl, Mod
         number => DataType::from_onnx(number).ok_or_else(|| wrong(format!("{number} is no element type")))?,
     };
     if let Some(shape) = last(tensor_type, value_info::SHAPE, Value::bytes)? {
-        let mut dims = Vec::new();
-        for field in Fields::new(shape) {
-            let field = field?;
-            if let (value_info::DIM, Value::Bytes(dim)) = (field.number, field.value) {
-                dims.push(read_dim(dim)?);
-            }
-        }
-        declaration.shape = Some(dims);
+        let dims = all_bytes(shape, value_info::DIM).map(|dim| read_dim(dim?));
+        declaration.shape = Some(dims.collect::<Result<_, _>>()?);
     }
     declaration.data_type = Some(data_type);
     Ok(declaration)
@@ -206,14 +206,12 @@ fn read_constant(label: &str, attributes: &[tree::Attribute<'_>], opset: i64) ->
     let checked = |tensor: Result<Tensor, TensorError>| {
         tensor.map_err(|error| ModelError::Cast { node: label.to_owned(), error: error.into() })
     };
-    let tensor =
-        |message: &[u8]| pb::read(message).map_err(|error| ModelError::Tensor { place: label.to_owned(), error });
     let tensor = match ConstantValue::of(value)? {
-        Some(ConstantValue::Tensor(message)) => tensor(message)?.tensor,
+        Some(ConstantValue::Tensor(message)) => read_tensor(label, message)?.tensor,
         Some(ConstantValue::Numbers(data_type, shape, bytes)) => checked(Tensor::new(data_type, shape, bytes))?,
         Some(ConstantValue::Strings(shape, strings)) => checked(Tensor::strings(shape, strings))?,
         // A value that is not there is an empty message.
-        Some(ConstantValue::Sparse(_)) | None => tensor(&[])?.tensor,
+        Some(ConstantValue::Sparse(_)) | None => read_tensor(label, &[])?.tensor,
     };
     let data_type = tensor.data_type();
     let first = since(true, data_type);

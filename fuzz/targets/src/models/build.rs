@@ -1,9 +1,10 @@
 //! Graphs of Cast, CastLike, BitCast, Constant and Identity, from a few bytes for each node.
 
 use super::filled;
+use crate::files::written;
 use arbitrary::{Result, Unstructured};
 use onnx_cast::{DataType, Tensor};
-use onnx_cast_file::pb;
+use onnx_cast_file::Format;
 use testkit::proto::{Message, int_attribute, node, string_attribute};
 
 /// A graph whose nodes read what stands before them.
@@ -83,11 +84,11 @@ impl Graph {
         let mut graph = Message::new().bytes(2, "graph");
         for Constant { name, tensor, is_node, is_input } in &self.constants {
             if *is_node {
-                let bytes = pb::write("", &tensor.view()).expect("a small tensor");
+                let bytes = written(Format::TensorProto, "", tensor, false).expect("a small tensor");
                 let value = Message::new().bytes(1, "value").bytes(5, bytes).int(20, 4);
                 graph = graph.message(1, node("Constant", &[], name, vec![value]));
             } else {
-                graph = graph.bytes(5, pb::write(name, &tensor.view()).expect("a small tensor"));
+                graph = graph.bytes(5, written(Format::TensorProto, name, tensor, false).expect("a small tensor"));
             }
             if *is_input && !is_node {
                 graph = graph.message(11, declared(name, tensor.data_type()));

@@ -29,11 +29,8 @@ impl std::error::Error for PbError {}
 #[non_exhaustive]
 pub enum PbProblem {
     /// Not a protobuf message.
-    #[error("not a valid TensorProto: {error}")]
-    Wire {
-        /// What is wrong.
-        error: WireError,
-    },
+    #[error("not a valid TensorProto: {0}")]
+    Wire(WireError),
     /// An empty file.
     #[error("empty, where a TensorProto should be")]
     Empty,
@@ -134,6 +131,6 @@ pub enum PbProblem {
 
 impl From<WireError> for PbProblem {
     fn from(error: WireError) -> Self {
-        PbProblem::Wire { error }
+        PbProblem::Wire(error)
     }
 }

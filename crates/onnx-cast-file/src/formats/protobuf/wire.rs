@@ -242,12 +242,10 @@ impl<'a, T> Numbers<'a, T> {
             if field.number == self.number {
                 if let Value::Bytes(packed) = field.value {
                     self.packed = packed;
-                } else {
-                    // A value of another kind is an unknown field, by protobuf's rules.
-                    if let Some(value) = (self.single)(field.value) {
-                        return Ok(Some(value));
-                    }
+                } else if let Some(value) = (self.single)(field.value) {
+                    return Ok(Some(value));
                 }
+                // A value of another kind is an unknown field, by protobuf's rules.
             }
         }
     }
@@ -267,20 +265,27 @@ impl<T> Iterator for Numbers<'_, T> {
 
 /// The integers of field `number` of a message.
 pub fn varints(message: &[u8], number: u32) -> Numbers<'_, u64> {
-    let single = |value: Value<'_>| if let Value::Varint(value) = value { Some(value) } else { None };
-    Numbers { fields: Fields::new(message), number, packed: &[], take: varint, single }
+    Numbers { fields: Fields::new(message), number, packed: &[], take: varint, single: Value::varint }
 }
 
 /// The 32-bit words of field `number` of a message.
 pub fn fixed32s(message: &[u8], number: u32) -> Numbers<'_, [u8; 4]> {
-    let single = |value: Value<'_>| if let Value::Fixed32(value) = value { Some(value) } else { None };
-    Numbers { fields: Fields::new(message), number, packed: &[], take: fixed, single }
+    Numbers { fields: Fields::new(message), number, packed: &[], take: fixed, single: Value::word }
 }
 
 /// The 64-bit words of field `number` of a message.
 pub fn fixed64s(message: &[u8], number: u32) -> Numbers<'_, [u8; 8]> {
     let single = |value: Value<'_>| if let Value::Fixed64(value) = value { Some(value) } else { None };
     Numbers { fields: Fields::new(message), number, packed: &[], take: fixed, single }
+}
+
+/// The bytes of every field of a number that holds bytes.
+pub fn all_bytes(message: &[u8], number: u32) -> impl Iterator<Item = Result<&[u8], WireError>> {
+    Fields::new(message).filter_map(move |field| match field {
+        Ok(Field { number: found, value: Value::Bytes(bytes), .. }) => (found == number).then_some(Ok(bytes)),
+        Ok(_) => None,
+        Err(error) => Some(Err(error)),
+    })
 }
 
 /// The last value of a field, which is the one that counts.

@@ -1,0 +1,54 @@
+//! Which elements stand in a file of their own, and where there.
+
+use crate::rope::{Base, Elements};
+use onnx_cast_file::formats::protobuf::onnx::{entry, tensor};
+use onnx_cast_file::formats::protobuf::wire;
+use onnx_cast_file::pipeline::Task;
+
+/// The file of elements beside a model.
+#[derive(Debug)]
+pub(crate) struct Layout<'a> {
+    /// The file's name.
+    location: &'a str,
+    /// Elements of this many bytes or more; where there is no limit, those that stood in another file before.
+    threshold: Option<u64>,
+    /// What the file holds, in order, each at its offset.
+    pub(crate) data: Vec<(u64, Elements<'a>)>,
+    end: u64,
+}
+
+/// Where elements start: onnx.proto recommends a multiple of the page size, for readers that map the file.
+const ALIGNMENT: u64 = 4096;
+
+impl<'a> Layout<'a> {
+    pub(crate) fn new(location: &'a str, threshold: Option<u64>) -> Self {
+        Layout { location, threshold, data: Vec::new(), end: 0 }
+    }
+
+    /// The tasks that write the file.
+    pub(crate) fn tasks(&self, base: Base<'a>) -> Vec<Task<'_>> {
+        self.data.iter().map(|(offset, elements)| elements.task(base, *offset)).collect()
+    }
+
+    /// Whether elements belong into the file.
+    pub(super) fn takes(&self, len: u64, was_external: bool) -> bool {
+        len > 0 && self.threshold.map_or(was_external, |threshold| len >= threshold)
+    }
+
+    /// Gives elements a place; returns the fields that tell it.
+    pub(super) fn put(&mut self, elements: Elements<'a>, len: u64) -> Option<Vec<u8>> {
+        let offset = self.end.checked_next_multiple_of(ALIGNMENT)?;
+        self.end = offset.checked_add(len)?;
+        self.data.push((offset, elements));
+        let mut fields = Vec::new();
+        let entries = [("location", self.location), ("offset", &offset.to_string()), ("length", &len.to_string())];
+        for (key, value) in entries {
+            let mut message = Vec::new();
+            wire::put_bytes(&mut message, entry::KEY, key.as_bytes());
+            wire::put_bytes(&mut message, entry::VALUE, value.as_bytes());
+            wire::put_bytes(&mut fields, tensor::EXTERNAL_DATA, &message);
+        }
+        wire::put_int(&mut fields, tensor::DATA_LOCATION, 1);
+        Some(fields)
+    }
+}

@@ -1,0 +1,103 @@
+//! The constants of a fold, and what Casts make of them.
+
+use crate::constant::Constant;
+use crate::edits::{Content, NewTensor};
+use crate::graph::values::Id;
+use crate::rope::{Elements, Stored};
+use onnx_cast::{DataType, Plan, Strings, TensorData, TensorView};
+use onnx_cast_file::formats::pb;
+use onnx_cast_file::formats::protobuf::onnx::tensor;
+use onnx_cast_file::formats::protobuf::wire;
+use onnx_cast_file::formats::source::SourceData;
+use std::sync::Arc;
+
+/// A constant, or what a Cast makes of one.
+#[derive(Clone, Debug)]
+pub(super) struct Known<'a> {
+    /// The constant of the model that it comes from.
+    pub(super) root: Id,
+    /// The TensorProto, whose other fields are kept.
+    message: Option<&'a [u8]>,
+    shape: Arc<[usize]>,
+    content: KnownContent<'a>,
+}
+
+#[derive(Clone, Debug)]
+enum KnownContent<'a> {
+    Numbers(Elements<'a>),
+    Strings(Arc<Strings>),
+}
+
+/// The most elements of a body that are cast from or to strings, which stand in memory while they are.
+pub(super) const MAX_STRINGS: usize = 1 << 20;
+
+/// The most Casts of a constant in a row that are computed, each from the one before. Without a limit, a file of Casts
+/// alone would take memory by the square of their number.
+const MAX_CHAIN: usize = 64;
+
+impl<'a> Known<'a> {
+    pub(super) fn of(root: Id, constant: Constant<'a>) -> Option<Known<'a>> {
+        let Constant { message, shape, elements, len, .. } = constant;
+        let content = match (elements, message) {
+            (Some(elements), _) => KnownContent::Numbers(elements),
+            (None, Some(message)) if len <= MAX_STRINGS => match pb::parse(message).ok()?.data {
+                SourceData::Strings(strings) => KnownContent::Strings(Arc::new(strings)),
+                SourceData::Bytes(_) => return None,
+            },
+            _ => return None,
+        };
+        Some(Known { root, message, shape: shape.into(), content })
+    }
+
+    fn len(&self) -> usize {
+        match &self.content {
+            KnownContent::Numbers(elements) => elements.len,
+            KnownContent::Strings(strings) => strings.view().len(),
+        }
+    }
+
+    /// What a cast makes of it; `None` where it fails, as it then does when the model runs, or is too much. Strings
+    /// count against what is `left` for them.
+    pub(super) fn then(&self, plan: &Plan, left: &mut usize) -> Option<Known<'a>> {
+        if plan.source_type() == DataType::String || plan.target_type() == DataType::String {
+            *left = left.checked_sub(self.len())?;
+        }
+        let content = match &self.content {
+            KnownContent::Numbers(elements) if plan.target_type() != DataType::String => {
+                KnownContent::Numbers((elements.plans.0.len() < MAX_CHAIN).then(|| elements.then(*plan))?)
+            }
+            KnownContent::Numbers(elements) => {
+                let bytes = elements.read()?;
+                let mut strings = Strings::new();
+                plan.run_strings_into(&TensorView::new(plan.source_type(), &self.shape, &bytes).ok()?, &mut strings)
+                    .ok()?;
+                KnownContent::Strings(Arc::new(strings))
+            }
+            KnownContent::Strings(strings) => {
+                match plan.run(&TensorView::strings(&self.shape, strings.view()).ok()?).ok()?.into_parts().2 {
+                    TensorData::Strings(strings) => KnownContent::Strings(Arc::new(strings)),
+                    TensorData::Bytes(bytes) => KnownContent::Numbers(Elements::new(
+                        Stored::Owned(bytes.into()),
+                        plan.target_type(),
+                        self.len(),
+                    )),
+                }
+            }
+        };
+        Some(Known { content, ..self.clone() })
+    }
+
+    pub(super) fn tensor(&self, name: Option<&str>) -> NewTensor<'a> {
+        let content = match &self.content {
+            KnownContent::Numbers(elements) => Content::Elements(elements.clone()),
+            KnownContent::Strings(strings) => {
+                let mut fields = Vec::new();
+                strings.view().iter().for_each(|string| wire::put_bytes(&mut fields, tensor::STRING_DATA, string));
+                Content::Strings(fields)
+            }
+        };
+        // Where there is a message, it tells the shape.
+        let shape = if self.message.is_some() { Vec::new() } else { self.shape.to_vec() };
+        NewTensor { message: self.message, name: name.map(str::to_owned), shape, content }
+    }
+}
