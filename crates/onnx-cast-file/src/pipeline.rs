@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 pub use sinks::{InMemory, InPlace, Nowhere, Ordered, Same, Sink};
-pub use task::{Chain, Decode, Elements, Task, Transform};
+pub use task::{Chain, Decode, Elements, ScaledCast, Step, Task, Transform};
 
 /// What went wrong.
 #[derive(Debug)]

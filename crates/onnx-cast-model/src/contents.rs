@@ -221,7 +221,7 @@ impl<'a> Survey<'a> {
         for step in 0..flow.steps.len() {
             let Step { node, graph, index, ref inputs, ref outputs } = flow.steps[step];
             let known = |place: usize| flow.values[inputs.get(place).copied().flatten()?].data_type;
-            let operator = node.casting();
+            let operator = node.casting().filter(|_| !node.is_scaled());
             let gives = match operator {
                 Some("CastLike") => known(1),
                 Some(_) => node.target(),

@@ -2,14 +2,14 @@
 //! Its length is known before its first byte is written, as the lengths of messages within messages must be. The
 //! pipeline writes it, by one task for each piece.
 
-use onnx_cast::{DataType, Plan};
+use onnx_cast::DataType;
 use onnx_cast_file::counts::Counter;
 use onnx_cast_file::formats::pb;
 use onnx_cast_file::formats::protobuf::wire;
 use onnx_cast_file::formats::source::{Items, SourceData};
 use onnx_cast_file::io::InputFile;
 use onnx_cast_file::io::memory::zeros;
-use onnx_cast_file::pipeline::{self, Chain, Decode, InMemory, Task, Transform};
+use onnx_cast_file::pipeline::{self, Chain, Decode, InMemory, Step, Task, Transform};
 use std::io;
 use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -88,7 +88,7 @@ impl<'a> Elements<'a> {
 
     /// The type that is written.
     pub(crate) fn data_type(&self) -> DataType {
-        self.plans.0.last().map_or(self.from, Plan::target_type)
+        self.plans.0.last().map_or(self.from, Step::target_type)
     }
 
     /// Bytes that are written; `None` where there can be no such tensor.
@@ -97,9 +97,9 @@ impl<'a> Elements<'a> {
     }
 
     /// The same elements, cast once more.
-    pub(crate) fn then(&self, plan: Plan) -> Elements<'a> {
+    pub(crate) fn then(&self, step: Step) -> Elements<'a> {
         let mut next = self.clone();
-        next.plans.0.push(plan);
+        next.plans.0.push(step);
         next
     }
 
@@ -117,7 +117,7 @@ impl<'a> Elements<'a> {
         };
         let transform = match &self.plans.0[..] {
             [] => None,
-            [plan] => Some(plan as &dyn Transform),
+            [step] => Some(step as &dyn Transform),
             _ => Some(&self.plans as &dyn Transform),
         };
         let counter = self.counter.as_deref();

@@ -89,7 +89,12 @@ impl<'a> Node<'a> {
 
     /// Its operator, if that casts.
     pub(crate) fn casting(&self) -> Option<&'static str> {
-        ["Cast", "CastLike", "BitCast"].into_iter().find(|operator| self.is(operator))
+        ["Cast", "CastLike", "BitCast", "QuantizeLinear", "DequantizeLinear"].into_iter().find(|one| self.is(one))
+    }
+
+    /// Whether it is a cast with a scale.
+    pub(crate) fn is_scaled(&self) -> bool {
+        self.is("QuantizeLinear") || self.is("DequantizeLinear")
     }
 
     /// The type that the attribute `to` tells, if it does.

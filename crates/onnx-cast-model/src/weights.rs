@@ -14,6 +14,7 @@ use onnx_cast::{Cast, DataType, Operator};
 use onnx_cast_file::FileError;
 use onnx_cast_file::counts::Counter;
 use onnx_cast_file::formats::protobuf::wire::{Value, last};
+use onnx_cast_file::pipeline::Step;
 use onnx_cast_file::{CastRequest, Selection, Summary, TensorSummary};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -245,7 +246,7 @@ impl<'a> Chosen<'a> {
         let options = request.options.opset(opset);
         let plan = Cast::new(to, &options).and_then(|cast| cast.plan(constant.data_type));
         let plan = plan.map_err(|error| refuse(error.to_string()))?;
-        let mut elements = constant.elements.ok_or_else(|| refuse("strings".to_owned()))?.then(plan);
+        let mut elements = constant.elements.ok_or_else(|| refuse("strings".to_owned()))?.then(Step::Cast(plan));
         if request.count || !request.fail_on.is_empty() {
             elements.counter = Counter::new(plan.source_type(), to).ok().map(Arc::new);
         }

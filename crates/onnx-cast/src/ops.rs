@@ -28,7 +28,7 @@ pub use error::{CastError, OpError};
 pub use node::{Attribute, AttributeValue};
 pub use plan::Plan;
 pub use quantize_linear::{QuantizeLinear, QuantizeOptions};
-pub use scaled::ScaledPlan;
+pub use scaled::{BoundScaledPlan, ScaledPlan};
 
 /// The newest opset that this crate supports, and the default everywhere.
 pub const NEWEST_OPSET: i64 = 28;

@@ -383,3 +383,41 @@ fn models_that_differ() {
     let output = folder.run("diff x.onnx y.onnx");
     assert_eq!(stdout(&output), "x: only in x.onnx\ny: only in y.onnx\n");
 }
+
+/// A DequantizeLinear of constants is its values, a chain of two keeps both roundings, and what is no constant stays.
+#[test]
+fn scaled_casts_of_constants_are_computed() {
+    let constant = |name: &str, dims: &[i64], data_type, raw: &[u8]| {
+        let value = Message::new().bytes(1, "value").int(20, 4).message(5, tensor(dims, data_type, raw));
+        node("Constant", &[], name, vec![value])
+    };
+    let floats = |values: &[f32]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<_>>();
+    let attributes = || vec![int_attribute("block_size", 2), int_attribute("axis", 1)];
+    let nodes = vec![
+        constant("codes", &[2, 4], 3, &[1, 2, 3, 4, 0xff, 0xfe, 0xfd, 0xfc]),
+        constant("zero", &[2, 2], 3, &[0, 1, 0, 0]),
+        constant("scale", &[2, 2], 1, &floats(&[0.1, 10.0, 1.0, 0.5])),
+        node("DequantizeLinear", &["codes", "scale", "zero"], "values", attributes()),
+        constant("step", &[], 1, &floats(&[0.3])),
+        node("QuantizeLinear", &["values", "step"], "again", vec![int_attribute("output_dtype", 17)]),
+        node("DequantizeLinear", &["again", "step"], "back", vec![]),
+        node("QuantizeLinear", &["x", "step"], "y", vec![]),
+    ];
+    let outputs = [("values", 1), ("back", 1), ("y", 2)];
+    let bytes = model(28, nodes, &[("x", 1)], &outputs);
+    let (folded, said) = fold(&bytes);
+    assert!(said.contains("3 computed"), "{said}");
+    let run = |bytes: &[u8]| {
+        let x = Tensor::from_slice(vec![2], &[0.4f32, -1.0]).expect("a slice");
+        let x = NamedTensor { name: "x".to_owned(), tensor: x };
+        Model::parse(bytes).expect("a model").run(vec![x]).expect("it runs")
+    };
+    let (before, after) = (run(&bytes), run(&folded));
+    assert_eq!(before, after);
+    assert_eq!(
+        after[0].tensor.to_vec::<f32>(),
+        Some(vec![0.1, 0.2, 20.0, 30.0, -1.0, -2.0, -1.5, -2.0])
+    );
+    let dropped = b"DequantizeLinear";
+    assert!(!folded.windows(dropped.len()).any(|part| part == dropped), "no DequantizeLinear is left");
+}

@@ -5,7 +5,7 @@ use crate::formats::source::Items;
 use crate::io::memory::resize;
 use crate::io::positional::InputFile;
 use crate::pipeline::{Sink, Trouble};
-use onnx_cast::{CastError, DataType, Plan, TensorError, TensorView, unpack};
+use onnx_cast::{CastError, DataType, Plan, ScaledPlan, Tensor, TensorError, TensorView, unpack};
 use std::io::{self, Read};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -70,26 +70,76 @@ impl Transform for Plan {
     }
 }
 
+/// A scaled cast of a tensor, with its scale and zero point.
+#[derive(Clone, Debug)]
+pub struct ScaledCast {
+    /// The operator, resolved for its types.
+    pub plan: ScaledPlan,
+    /// The tensor's shape.
+    pub shape: Vec<usize>,
+    /// The scale.
+    pub scale: Tensor,
+    /// The zero point, where there is one.
+    pub zero_point: Option<Tensor>,
+}
+
+impl Transform for ScaledCast {
+    fn target_type(&self) -> DataType {
+        self.plan.target_type()
+    }
+
+    fn run(&self, start: usize, len: usize, elements: &[u8], result: &mut [u8]) -> Result<(), CastError> {
+        let zero_point = self.zero_point.as_ref().map(Tensor::view);
+        let bound = self.plan.bind(&self.shape, &self.scale.view(), zero_point.as_ref())?;
+        bound.run_part(start, len, elements, result)
+    }
+}
+
+/// One step of a chain.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// A cast.
+    Cast(Plan),
+    /// A scaled cast.
+    Scaled(Arc<ScaledCast>),
+}
+
+impl Transform for Step {
+    fn target_type(&self) -> DataType {
+        match self {
+            Step::Cast(plan) => plan.target_type(),
+            Step::Scaled(scaled) => scaled.target_type(),
+        }
+    }
+
+    fn run(&self, start: usize, len: usize, elements: &[u8], result: &mut [u8]) -> Result<(), CastError> {
+        match self {
+            Step::Cast(plan) => Transform::run(plan, start, len, elements, result),
+            Step::Scaled(scaled) => scaled.run(start, len, elements, result),
+        }
+    }
+}
+
 /// Casts in a row, each from the type that the one before gives.
 #[derive(Clone, Debug)]
-pub struct Chain(pub Vec<Plan>);
+pub struct Chain(pub Vec<Step>);
 
 impl Transform for Chain {
     fn target_type(&self) -> DataType {
-        self.0.last().map_or(DataType::Float, Plan::target_type)
+        self.0.last().map_or(DataType::Float, Step::target_type)
     }
 
     fn run(&self, start: usize, len: usize, elements: &[u8], result: &mut [u8]) -> Result<(), CastError> {
         let Some((last, before)) = self.0.split_last() else { return Ok(()) };
         let (mut from, mut to) = (Vec::new(), Vec::new());
-        for (index, plan) in before.iter().enumerate() {
-            let data_type = plan.target_type();
+        for (index, step) in before.iter().enumerate() {
+            let data_type = step.target_type();
             let size = data_type.byte_len(len).and_then(|size| resize(&mut to, size));
             size.ok_or_else(|| TensorError::TooLarge { data_type, shape: vec![len] })?;
-            Transform::run(plan, start, len, if index == 0 { elements } else { &from }, &mut to)?;
+            step.run(start, len, if index == 0 { elements } else { &from }, &mut to)?;
             std::mem::swap(&mut from, &mut to);
         }
-        Transform::run(last, start, len, if before.is_empty() { elements } else { &from }, result)
+        last.run(start, len, if before.is_empty() { elements } else { &from }, result)
     }
 }
 

@@ -11,7 +11,7 @@ use crate::external::Files;
 use crate::graph::types::{since, version};
 use crate::graph::values::{Flow, Id, Origin, Read, Step};
 use crate::tree::{Document, Graph};
-use onnx_cast::{BitCast, Cast, CastLike, DataType, OpError, Plan};
+use onnx_cast::{BitCast, Cast, CastLike, DataType, DequantizeLinear, Plan, QuantizeLinear};
 use onnx_cast_file::admits;
 use std::collections::{HashMap, HashSet};
 
@@ -30,23 +30,25 @@ pub(super) struct Casting {
     pub(super) read: Read,
     input: Id,
     pub(super) output: Id,
-    work: Work,
+    /// `None` of a scaled cast, which is computed or stays.
+    work: Option<Work>,
     pub(super) to: DataType,
     /// Its place in the summary.
     row: usize,
 }
 
 impl Casting {
-    fn plan(&self, from: DataType) -> Result<Plan, OpError> {
-        match self.work {
+    fn plan(&self, from: DataType) -> Option<Plan> {
+        let plan = match self.work? {
             Work::Cast(cast) => cast.plan(from),
             Work::CastLike(cast) => cast.plan(from, self.to),
             Work::BitCast(cast) => cast.plan(from),
-        }
+        };
+        plan.ok()
     }
 
     fn is_bits(&self) -> bool {
-        matches!(self.work, Work::BitCast(_))
+        matches!(self.work, Some(Work::BitCast(_)))
     }
 }
 
@@ -107,7 +109,11 @@ impl<'t, 'a> Fold<'t, 'a> {
                 }
             } else if let Some(operator) = node.casting() {
                 let row = self.list(step, operator);
-                if let Some(casting) = self.casting(step, row) {
+                if node.is_scaled() {
+                    if admits(&self.request.include, &self.request.exclude, &self.summary.casts[row].output) {
+                        self.summary.casts[row].outcome = self.scaled(step, row)?;
+                    }
+                } else if let Some(casting) = self.casting(step, row) {
                     self.flow.values[casting.output].data_type = Some(casting.to);
                     if admits(&self.request.include, &self.request.exclude, &self.summary.casts[row].output) {
                         self.summary.casts[row].outcome = self.fold(casting)?;
@@ -165,10 +171,61 @@ impl<'t, 'a> Fold<'t, 'a> {
             }
             _ => return None,
         };
-        // Whoever is spoken of by name must be the only one of that name.
-        let only = |id: Id| self.flow.means(self.flow.values[id].name, self.flow.values[id].graph, graph.id);
         let read = Read { step, input: 0 };
-        (only(input) && only(output)).then_some(Casting { read, input, output, work, to, row })
+        (self.is_only(input, graph) && self.is_only(output, graph)).then_some(Casting {
+            read,
+            input,
+            output,
+            work: Some(work),
+            to,
+            row,
+        })
+    }
+
+    /// Whether a value is the only one of its name: it is spoken of by that.
+    fn is_only(&self, id: Id, graph: &Graph<'_>) -> bool {
+        self.flow.means(self.flow.values[id].name, self.flow.values[id].graph, graph.id)
+    }
+
+    /// Makes the result of a scaled cast of constants one.
+    fn scaled(&mut self, step: usize, row: usize) -> Result<FoldOutcome, ModelError> {
+        let Step { node, graph, ref inputs, ref outputs, .. } = self.flow.steps[step];
+        let (&[Some(input), Some(scale), ref zero_point @ ..], &[Some(output)]) = (&inputs[..], &outputs[..]) else {
+            return Ok(FoldOutcome::Kept);
+        };
+        let zero_point = zero_point.first().copied().flatten();
+        let (Some(opset), true) = (graph.opset, self.is_only(input, graph) && self.is_only(output, graph)) else {
+            return Ok(FoldOutcome::Kept);
+        };
+        let known = [self.known(input)?, self.known(scale)?, zero_point.map_or(Ok(None), |id| self.known(id))?];
+        let [Some(x), Some(known_scale), zero] = &known else { return Ok(FoldOutcome::Kept) };
+        let types = [Some(input), Some(scale), zero_point].map(|id| self.flow.values[id?].data_type);
+        let (&[Some(from), Some(scale_type), zero_type], attributes) = (&types, node.lend()) else {
+            return Ok(FoldOutcome::Kept);
+        };
+        if zero_point.is_some() != zero.is_some() {
+            return Ok(FoldOutcome::Kept);
+        }
+        let plan = match node.op_type {
+            "QuantizeLinear" => {
+                QuantizeLinear::from_node(opset, &attributes).and_then(|one| one.plan(from, scale_type, zero_type))
+            }
+            _ => DequantizeLinear::from_node(opset, &attributes).and_then(|one| one.plan(from, scale_type, zero_type)),
+        };
+        let Ok(plan) = plan else { return Ok(FoldOutcome::Kept) };
+        let to = plan.target_type();
+        self.flow.values[output].data_type = Some(to);
+        self.summary.casts[row].to = Some(to);
+        let casting = Casting { read: Read { step, input: 0 }, input, output, work: None, to, row };
+        if self.needs_node(&casting) && !self.fits_node(&casting) {
+            return Ok(FoldOutcome::Kept);
+        }
+        let Some(result) = x.scaled(plan, known_scale, zero.as_ref()) else { return Ok(FoldOutcome::Kept) };
+        self.known.insert(output, result);
+        self.drop_node(&casting);
+        self.computed.push(casting);
+        self.summary.computed += 1;
+        Ok(FoldOutcome::Computed)
     }
 
     pub(super) fn graph(&self, casting: &Casting) -> &'t Graph<'a> {
@@ -178,12 +235,11 @@ impl<'t, 'a> Fold<'t, 'a> {
     fn drop_node(&mut self, casting: &Casting) {
         let step = casting.read.step;
         self.dropped.push(step);
-        let like = self.flow.steps[step].inputs.get(1).copied().flatten();
-        for (id, input) in [(Some(casting.input), 0), (like, 1)] {
-            if let Some(id) = id {
-                self.flow.values[id].reads.remove(&Read { step, input });
-                self.released.insert(id);
-            }
+        let others = self.flow.steps[step].inputs.iter().copied().enumerate().skip(1);
+        let others = others.filter_map(|(input, id)| Some((input, id?)));
+        for (input, id) in std::iter::once((0, casting.input)).chain(others).collect::<Vec<_>>() {
+            self.flow.values[id].reads.remove(&Read { step, input });
+            self.released.insert(id);
         }
     }
 
@@ -191,7 +247,7 @@ impl<'t, 'a> Fold<'t, 'a> {
     fn remove(&mut self, casting: &Casting) -> bool {
         let &Casting { input, output, to, .. } = casting;
         let [source, result] = [&self.flow.values[input], &self.flow.values[output]];
-        if source.data_type != Some(to) || casting.plan(to).is_err() {
+        if source.data_type != Some(to) || casting.plan(to).is_none() {
             return false;
         }
         let (old, new) = ((source.graph, source.name), (result.graph, result.name));
@@ -243,7 +299,7 @@ impl<'t, 'a> Fold<'t, 'a> {
     fn compute(&mut self, casting: &Casting) -> Result<bool, ModelError> {
         let Some(known) = self.known(casting.input)? else { return Ok(false) };
         let from = self.flow.values[casting.input].data_type;
-        let Some(plan) = from.and_then(|from| casting.plan(from).ok()) else { return Ok(false) };
+        let Some(plan) = from.and_then(|from| casting.plan(from)) else { return Ok(false) };
         if self.needs_node(casting) && !self.fits_node(casting) {
             return Ok(false);
         }
@@ -281,7 +337,7 @@ impl<'t, 'a> Fold<'t, 'a> {
             };
             let value = &self.flow.values[before.input];
             if !same
-                || casting.plan(source_type).is_err()
+                || casting.plan(source_type).is_none()
                 || !self.flow.means(value.name, value.graph, self.graph(casting).id)
             {
                 break;

@@ -4,11 +4,12 @@ use crate::constant::Constant;
 use crate::edits::{Content, NewTensor};
 use crate::graph::values::Id;
 use crate::rope::{Elements, Stored};
-use onnx_cast::{DataType, Plan, Strings, TensorData, TensorView};
+use onnx_cast::{DataType, Plan, ScaledPlan, Strings, Tensor, TensorData, TensorView};
 use onnx_cast_file::formats::pb;
 use onnx_cast_file::formats::protobuf::onnx::tensor;
 use onnx_cast_file::formats::protobuf::wire;
 use onnx_cast_file::formats::source::SourceData;
+use onnx_cast_file::pipeline::{ScaledCast, Step};
 use std::sync::Arc;
 
 /// A constant, or what a Cast makes of one.
@@ -64,7 +65,7 @@ impl<'a> Known<'a> {
         }
         let content = match &self.content {
             KnownContent::Numbers(elements) if plan.target_type() != DataType::String => {
-                KnownContent::Numbers((elements.plans.0.len() < MAX_CHAIN).then(|| elements.then(*plan))?)
+                KnownContent::Numbers((elements.plans.0.len() < MAX_CHAIN).then(|| elements.then(Step::Cast(*plan)))?)
             }
             KnownContent::Numbers(elements) => {
                 let bytes = elements.read()?;
@@ -85,6 +86,31 @@ impl<'a> Known<'a> {
             }
         };
         Some(Known { content, ..self.clone() })
+    }
+
+    /// What a scaled cast makes of it; `None` where it fails, as it then does when the model runs. The scale and the zero
+    /// point stand in memory.
+    pub(super) fn scaled(
+        &self,
+        plan: ScaledPlan,
+        scale: &Known<'a>,
+        zero_point: Option<&Known<'a>>,
+    ) -> Option<Known<'a>> {
+        let KnownContent::Numbers(elements) = &self.content else { return None };
+        if elements.plans.0.len() >= MAX_CHAIN {
+            return None;
+        }
+        let (scale, shape) = (scale.read()?, self.shape.to_vec());
+        let zero_point = zero_point.map(|known| known.read().ok_or(())).transpose().ok()?;
+        plan.bind(&shape, &scale.view(), zero_point.as_ref().map(Tensor::view).as_ref()).ok()?;
+        let step = Step::Scaled(Arc::new(ScaledCast { plan, shape, scale, zero_point }));
+        Some(Known { content: KnownContent::Numbers(elements.then(step)), ..self.clone() })
+    }
+
+    /// The elements of numbers in memory.
+    fn read(&self) -> Option<Tensor> {
+        let KnownContent::Numbers(elements) = &self.content else { return None };
+        Tensor::new(elements.data_type(), self.shape.to_vec(), elements.read()?).ok()
     }
 
     pub(super) fn tensor(&self, name: Option<&str>) -> NewTensor<'a> {

@@ -82,6 +82,35 @@ pub(crate) unsafe fn copy<L: Lanes>(src: &[u8], dst: &mut [u8], len: usize, cont
     }
 }
 
+/// [`crate::kernel::scale::PassOn`].
+///
+/// # Safety
+/// As there, of the instructions of `L`.
+#[inline(always)]
+pub(crate) unsafe fn pass_on<L: Lanes>(from: &[u8], to: &mut [u8], next: *const u8, ahead: usize) {
+    if !L::STREAMS || !to.as_ptr().addr().is_multiple_of(step::LINE) {
+        to.copy_from_slice(from);
+    }
+    let lines = from.len() / step::LINE;
+    // Spread evenly: the processor has few buffers for what is under way.
+    let each = ahead.div_ceil(step::LINE).div_ceil(lines.max(1));
+    for line in 0..lines {
+        // SAFETY: the caller's; the line lies within both slices, and is aligned in `to`. A prefetch accepts any address.
+        unsafe {
+            for place in 0..each {
+                L::prefetch(next.wrapping_add((line * each + place) * step::LINE));
+            }
+            if L::STREAMS && to.as_ptr().addr().is_multiple_of(step::LINE) {
+                for at in (line * step::LINE..(line + 1) * step::LINE).step_by(L::BYTES) {
+                    L::stream(to.as_mut_ptr().add(at), L::load(from.as_ptr().add(at)));
+                }
+            }
+        }
+    }
+    let whole = lines * step::LINE;
+    to[whole..].copy_from_slice(&from[whole..]);
+}
+
 /// Defines a kernel of an instruction set: an algorithm, compiled with its features.
 macro_rules! kernel {
     ($features:literal, $name:ident<$($type:ident: $bound:ident),*>: $($algorithm:tt)*) => {
@@ -103,7 +132,10 @@ macro_rules! isa {
         // and, for the types of 32 bits or fewer, every value; and `steps` covers all of `dst`.
         unsafe impl crate::kernel::Isa for $isa {
             const LOOKS_UP_16: bool = <$lanes as crate::arch::generic::Lanes>::WIDE_LOOK_UP;
-            crate::kernel::scale::scale_kernels! { #[target_feature(enable = $features)] $fma }
+            crate::kernel::scale::scale_kernels! {
+                #[target_feature(enable = $features)]
+                $fma, generic::pass_on::<$lanes>, <$lanes as crate::arch::generic::Lanes>::fence
+            }
 
             kernel! { $features, cast<S: Widen, D: Narrow>: generic::cast::<$lanes, S, D> }
             kernel! { $features, look_up<S: Element, D: Element>: generic::look_up::cast::<$lanes, S, D> }

@@ -39,11 +39,21 @@ pub(crate) struct ScaleKernels {
     /// The greatest magnitude of each run, by its bits as an integer: NaN and infinity are above every number. Of the
     /// scales it takes the length of a run.
     pub(crate) greatest: ScaleKernel,
+    /// Copies past the caches where it can, and asks for what is read next.
+    pub(crate) pass_on: PassOn,
+    /// Orders what was passed on before what is stored from here on.
+    pub(crate) fence: unsafe fn(),
 }
+
+/// Copies `from` to `to`, and meanwhile asks for the lines of `ahead` bytes from an address on, which need not be valid.
+///
+/// # Safety
+/// As [`ScaleKernel`]; the slices have the same length, and `from` is aligned to a cache line.
+pub(crate) type PassOn = unsafe fn(from: &[u8], to: &mut [u8], next: *const u8, ahead: usize);
 
 /// `x / scale` by its reciprocal, rounded once, or any number of the same sign below 2^-40 in place of one.
 ///
-/// The first estimate is off by less than 1.5 units in the last place, and the fused operations correct it; the ignored
+/// The first estimate is off by less than 1.5 units in the last place, and the fused operations correct it; the
 /// test below tries every divisor with each dividend that could round otherwise. Quotients above 2^30 are not
 /// corrected, because the correction of infinity is NaN: no target tells them apart.
 #[inline(always)]
@@ -191,7 +201,7 @@ pub(crate) fn greatest(x: &[u8], out: &mut [u8], scales: &Scales<'_>) {
 
 /// Defines the kernels of an instruction set: the loops, compiled with its features.
 macro_rules! scale_kernels {
-    ($(#[$features:meta])? $fma:literal) => {
+    ($(#[$features:meta])? $fma:literal, $pass_on:expr, $fence:expr) => {
         const SCALE: crate::kernel::scale::ScaleKernels = {
             use crate::kernel::scale::{self, Scales};
             $(#[$features])?
@@ -214,7 +224,17 @@ macro_rules! scale_kernels {
             unsafe fn greatest(x: &[u8], out: &mut [u8], scales: &Scales<'_>) {
                 scale::greatest(x, out, scales);
             }
-            scale::ScaleKernels { divide, multiply, to_bytes, to_words, greatest }
+            $(#[$features])?
+            unsafe fn pass_on(from: &[u8], to: &mut [u8], next: *const u8, ahead: usize) {
+                // SAFETY: the caller's.
+                unsafe { ($pass_on)(from, to, next, ahead) }
+            }
+            $(#[$features])?
+            unsafe fn fence() {
+                // SAFETY: the caller's.
+                unsafe { ($fence)() }
+            }
+            scale::ScaleKernels { divide, multiply, to_bytes, to_words, greatest, pass_on, fence }
         };
     };
 }
@@ -229,7 +249,6 @@ mod tests {
     /// N, so `A * 2^25 - N * B` is a small number. (Where the quotient is 1 or more, the estimate is within one unit, for
     /// which the correction is known to be exact.) This tries every divisor with every such dividend.
     #[test]
-    #[ignore = "half a minute; cargo test --release -p onnx-cast --lib -- --ignored reciprocal"]
     fn every_dividend_that_a_reciprocal_could_round_wrong() {
         let mut tried = 0u64;
         for divisor in 1u64 << 23..1 << 24 {

@@ -370,7 +370,8 @@ impl BlockQuantize {
             BlockFormat::NvFp4 => Some(self.global(greatest_finite(backend, from, src))),
             _ => None,
         };
-        let job = Quantizer { quantize: self, from, backend, global: global.unwrap_or(1.0) };
+        let largest = format.largest();
+        let job = Quantizer { quantize: self, from, backend, global: global.unwrap_or(1.0), largest };
         let shape = scale_shape(x.shape(), format.block());
         let mut elements = None;
         let scales = new_tensor(format.scale(), &shape, |scales| {
@@ -405,6 +406,8 @@ struct Quantizer<'a> {
     from: DataType,
     backend: Backend,
     global: f32,
+    /// [`BlockFormat::largest`].
+    largest: (u32, i32, u64),
 }
 
 /// A block's scale: its code, and what its elements are divided by; by torchao's recipe, multiplied with.
@@ -429,7 +432,7 @@ impl Quantizer<'_> {
             return self.nvfp4_scale(a);
         }
         const FRACTION: u32 = f64::MANTISSA_DIGITS - 1;
-        let (significand_bits, emax, max_fraction) = format.largest();
+        let (significand_bits, emax, max_fraction) = self.largest;
         let bits = f64::from(a).to_bits();
         let fraction = bits & ((1 << FRACTION) - 1);
         let exponent = |bits: u64| (bits >> FRACTION) as i32 - 1023;

@@ -310,6 +310,15 @@ pub enum CastError {
         /// Index of the element that is not 0.
         index: usize,
     },
+    /// A part that a tensor does not have.
+    Part {
+        /// The first element of the part.
+        start: usize,
+        /// Elements of the part.
+        len: usize,
+        /// Elements of the tensor.
+        elements: usize,
+    },
     /// A string element that is not a number of the target type.
     Text {
         /// Index of the element in the flattened tensor.
@@ -335,6 +344,9 @@ impl fmt::Display for CastError {
             CastError::OutputKind { data_type } => write!(f, "an output that does not hold {data_type}"),
             CastError::ZeroPoint { data_type, index } => {
                 write!(f, "element {index} of a zero point of {data_type} is not 0, as {data_type} requires")
+            }
+            CastError::Part { start, len, elements } => {
+                write!(f, "{len} elements from element {start} on, of a tensor of {elements}")
             }
             CastError::Text { index, text, to, source } => write!(f, "element {index}: \"{text}\" {source} (to {to})"),
         }

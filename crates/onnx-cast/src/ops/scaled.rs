@@ -8,6 +8,7 @@ use super::node::Attributes;
 use super::{CastError, Dim, OpError, Operator, Role, ValueInfo};
 use crate::arch::Backend;
 use crate::element::{Class, DataType};
+use crate::kernel::StoreHint;
 use crate::packed::{clear_padding, code};
 use crate::scalar::scaled::Precision;
 use crate::scalar::{RoundMode, Rules, with_default_float_environment};
@@ -177,21 +178,8 @@ impl ScaledPlan {
         zero_point: Option<&TensorView<'_>>,
         out: &'o mut [MaybeUninit<u8>],
     ) -> Result<&'o mut [u8], CastError> {
-        let operand = |view: &TensorView<'_>, want| match view.bytes() {
-            Some(_) if view.data_type() == want => Ok(()),
-            _ => Err(CastError::InputType { got: view.data_type(), want }),
-        };
-        operand(x, self.from)?;
-        operand(scale, self.scale)?;
-        let layout = Layout::new(x.shape(), scale.shape(), self.axis, self.block_size)?;
-        let zero_point = match (zero_point, self.zero_point) {
-            (None, _) => None,
-            (Some(view), want) => {
-                // Of an operator that was planned without a zero point, it has the type of the quantized elements.
-                operand(view, want.unwrap_or(self.quantized_type()))?;
-                self.check_zero_point(view, scale)?
-            }
-        };
+        check_type(x, self.from)?;
+        let bound = self.bind(x.shape(), scale, zero_point)?;
         let len = x.len();
         if self.to.byte_len(len) != Some(out.len()) {
             let (data_type, elements, got) = (self.to, len, out.len());
@@ -200,10 +188,32 @@ impl ScaledPlan {
                 None => TensorError::TooLarge { data_type, shape: x.shape().to_vec() }.into(),
             });
         }
-        let src = x.bytes().unwrap_or_default();
-        let job =
-            Job { plan: self, layout, scale: Operand::new(self.scale, scale.bytes().unwrap_or_default()), zero_point };
-        Ok(self.execute(&job, src, len, out))
+        Ok(self.execute(&bound.job, x.bytes().unwrap_or_default(), len, out))
+    }
+
+    /// The plan with its scale and zero point, for tensors of a shape; it can cast such a tensor part by part.
+    ///
+    /// # Errors
+    /// As [`ScaledPlan::run_into`], but for the input and the output.
+    pub fn bind<'a>(
+        &'a self,
+        shape: &[usize],
+        scale: &TensorView<'a>,
+        zero_point: Option<&TensorView<'a>>,
+    ) -> Result<BoundScaledPlan<'a>, CastError> {
+        check_type(scale, self.scale)?;
+        let layout = Layout::new(shape, scale.shape(), self.axis, self.block_size)?;
+        let zero_point = match zero_point {
+            None => None,
+            Some(view) => {
+                // Of an operator that was planned without a zero point, it has the type of the quantized elements.
+                check_type(view, self.zero_point.unwrap_or(self.quantized_type()))?;
+                self.check_zero_point(view, scale)?
+            }
+        };
+        let scale = Operand::new(self.scale, scale.bytes().unwrap_or_default());
+        let elements = shape.iter().fold(1, |len: usize, &dim| len.saturating_mul(dim));
+        Ok(BoundScaledPlan { job: Job { plan: self, layout, scale, zero_point }, elements })
     }
 
     /// Casts a tensor to a new one of the same shape.
@@ -261,6 +271,58 @@ impl ScaledPlan {
             None => Ok(None),
         }
     }
+}
+
+/// A [`ScaledPlan`] with its scale and zero point.
+pub struct BoundScaledPlan<'a> {
+    job: Job<'a>,
+    /// Elements of the tensor.
+    elements: usize,
+}
+
+impl BoundScaledPlan<'_> {
+    /// Casts `len` elements of a tensor, the first of which is the tensor's element `start`, on this thread. Where
+    /// elements are packed, the part begins at a whole byte.
+    ///
+    /// ```
+    /// use onnx_cast::{DataType, DequantizeLinear, DequantizeOptions, TensorView};
+    ///
+    /// let plan = DequantizeLinear::new(&DequantizeOptions::new())?.plan(DataType::Int8, DataType::Float, None)?;
+    /// let scale = [1.0f32, 10.0, 100.0];
+    /// let bound = plan.bind(&[2, 3], &TensorView::from_slice(&[3], &scale)?, None)?;
+    /// let mut out = [0; 8];
+    /// bound.run_part(2, 2, &[3, 4], &mut out)?;
+    /// assert_eq!(out[..4], 300f32.to_le_bytes());
+    /// assert_eq!(out[4..], 4f32.to_le_bytes());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Fails if the tensor does not have these elements, or if the bytes are not theirs.
+    pub fn run_part(&self, start: usize, len: usize, elements: &[u8], out: &mut [u8]) -> Result<(), CastError> {
+        let plan = self.job.plan;
+        if start.checked_add(len).is_none_or(|end| end > self.elements) {
+            return Err(CastError::Part { start, len, elements: self.elements });
+        }
+        for (data_type, got) in [(plan.from, elements.len()), (plan.to, out.len())] {
+            match data_type.byte_len(len) {
+                Some(want) if want == got => {}
+                Some(want) => return Err(CastError::OutputLen { data_type, elements: len, got, want }),
+                None => return Err(TensorError::TooLarge { data_type, shape: vec![len] }.into()),
+            }
+        }
+        let backend = plan.backend.unwrap_or_else(Backend::best);
+        let hint = StoreHint::Temporal;
+        with_default_float_environment(|| self.job.run(backend, start, elements, out, len, hint));
+        clear_padding(plan.to, len, out);
+        Ok(())
+    }
+}
+
+/// Checks the type of an input.
+fn check_type(view: &TensorView<'_>, want: DataType) -> Result<(), CastError> {
+    let got = view.data_type();
+    if got == want { Ok(()) } else { Err(CastError::InputType { got, want }) }
 }
 
 /// What both operators have: their version and the options that are not about types.

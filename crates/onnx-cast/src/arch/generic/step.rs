@@ -8,7 +8,7 @@ use crate::packed::{bits, byte_len, clear_padding};
 use core::mem::MaybeUninit;
 
 /// Bytes of a cache line.
-const LINE: usize = 64;
+pub(super) const LINE: usize = 64;
 
 /// How far ahead the source is fetched. The processor's own prefetching stops at the end of a page; this is two pages
 /// on.

@@ -193,8 +193,8 @@ impl Job<'_> {
         &self,
         backend: Backend,
         start: usize,
-        src: &[u8],
-        dst: &mut [u8],
+        src_all: &[u8],
+        dst_all: &mut [u8],
         len: usize,
         hint: StoreHint,
     ) {
@@ -202,15 +202,36 @@ impl Job<'_> {
         let bits = [self.plan.from, self.plan.to].map(|data_type| data_type.info().bits as usize);
         let mut scales = Feed::new(self, table, self.scale);
         let mut zero_points = self.zero_point.map(|operand| Feed::new(self, table, operand));
-        let tiles = src.chunks(byte_len_of(TILE, bits[0])).zip(dst.chunks_mut(byte_len_of(TILE, bits[1])));
-        for ((src, dst), begin) in tiles.zip((0..).step_by(TILE)) {
-            let tile = Tile { job: self, table, start: start + begin, len: TILE.min(len - begin), hint };
+        let mut done = 0;
+        while done < len {
+            // Where results pass the caches by, the first tile ends where a line begins.
+            let most = if done == 0 && hint == StoreHint::NonTemporal { before_line(dst_all, bits) } else { TILE };
+            let tile = Tile { job: self, table, start: start + done, len: most.min(len - done), hint };
+            let [src, dst] = [
+                byte_len_of(done, bits[0])..byte_len_of(done + tile.len, bits[0]),
+                byte_len_of(done, bits[1])..byte_len_of(done + tile.len, bits[1]),
+            ];
+            let (src, dst) = (&src_all[src], &mut dst_all[dst]);
             match self.plan.direction {
                 Direction::Dequantize => tile.dequantize(src, dst, &mut scales, zero_points.as_mut()),
                 Direction::Quantize => tile.quantize(src, dst, &mut scales, zero_points.as_mut()),
             }
+            done += tile.len;
+        }
+        if hint == StoreHint::NonTemporal {
+            // SAFETY: the table is of a `Backend`, which exists only if this machine can run it.
+            unsafe { (table.scale.fence)() };
         }
     }
+}
+
+/// Elements of a first tile: those before a cache line of the results, and whole bytes on both sides; a whole tile where
+/// there is no such number.
+fn before_line(dst: &[u8], bits: [usize; 2]) -> usize {
+    let bits_before = dst.as_ptr().align_offset(64) * 8;
+    let count = bits_before / bits[1];
+    let is_whole = count > 0 && bits_before.is_multiple_of(bits[1]) && (count * bits[0]).is_multiple_of(8);
+    if is_whole { count } else { TILE }
 }
 
 /// A tile of a tensor.
@@ -234,7 +255,7 @@ impl Tile<'_> {
         }
         let products = products.first(4 * len);
         self.apply(self.table.scale.multiply, values, products, 4, scales, zero_points);
-        self.finish(DataType::Float, products, dst);
+        self.finish(src, products, dst);
     }
 
     fn quantize(&self, src: &[u8], dst: &mut [u8], scales: &mut Feed<'_>, zero_points: Option<&mut Feed<'_>>) {
@@ -251,7 +272,7 @@ impl Tile<'_> {
             if plan.to.info().bits == 16 { (table.scale.to_words, 2) } else { (table.scale.to_bytes, 1) };
         let is_int = !plan.to.is_float();
         if is_int && plan.precision == Precision::Float && !plan.is_wide() {
-            return self.integers(dst, width, |out| self.apply(to_ints, x, out, width, scales, zero_points));
+            return self.integers(src, dst, width, |out| self.apply(to_ints, x, out, width, scales, zero_points));
         }
         let quotients = quotients.first(4 * len);
         if plan.is_wide() {
@@ -268,15 +289,15 @@ impl Tile<'_> {
         }
         // The quotients are there; integers are rounded, and zero points added.
         if is_int {
-            return self.integers(dst, width, |out| self.add_zero_points(to_ints, quotients, out, zero_points));
+            return self.integers(src, dst, width, |out| self.add_zero_points(to_ints, quotients, out, zero_points));
         }
         if zero_points.is_none() {
-            return self.finish(DataType::Float, quotients, dst);
+            return self.finish(src, quotients, dst);
         }
         let mut sums = Buffer::<{ 4 * TILE }>::NEW;
         let sums = sums.first(4 * len);
         self.add_zero_points(table.scale.divide, quotients, sums, zero_points);
-        self.finish(DataType::Float, sums, dst);
+        self.finish(src, sums, dst);
     }
 
     /// Runs a kernel of quotients by 1 and the zero points.
@@ -291,13 +312,30 @@ impl Tile<'_> {
     }
 
     /// Casts or copies the results of a tile to their place.
-    fn finish(&self, from: DataType, results: &[u8], dst: &mut [u8]) {
-        let context = Context { from, to: self.job.plan.to, rules: self.job.plan.rules, hint: self.hint };
-        run(self.table, &context, results, dst, self.len);
+    fn finish(&self, src: &[u8], results: &[u8], dst: &mut [u8]) {
+        let (to, rules) = (self.job.plan.to, self.job.plan.rules);
+        let context = Context { from: DataType::Float, to, rules, hint: StoreHint::Temporal };
+        if self.hint == StoreHint::Temporal {
+            return run(self.table, &context, results, dst, self.len);
+        }
+        if to == DataType::Float {
+            return self.pass_on(src, results, dst);
+        }
+        let mut narrowed = Buffer::<{ 4 * TILE }>::NEW;
+        let narrowed = narrowed.first(dst.len());
+        run(self.table, &context, results, narrowed, self.len);
+        self.pass_on(src, narrowed, dst);
+    }
+
+    /// Copies results past the caches, and asks for the tile after this one.
+    fn pass_on(&self, src: &[u8], results: &[u8], dst: &mut [u8]) {
+        // SAFETY: the table is of a `Backend`, which exists only if this machine can run it; both have the bytes of the
+        // results, and buffers are aligned to lines.
+        unsafe { (self.table.scale.pass_on)(results, dst, src.as_ptr_range().end, src.len()) };
     }
 
     /// Integers of 8 or 16 bits, which `make` writes, in their place: packed, or copied past the caches.
-    fn integers(&self, dst: &mut [u8], width: usize, make: impl FnOnce(&mut [u8])) {
+    fn integers(&self, src: &[u8], dst: &mut [u8], width: usize, make: impl FnOnce(&mut [u8])) {
         let to = self.job.plan.to;
         let pack = self.table.pack(to);
         if pack.is_none() && self.hint == StoreHint::Temporal {
@@ -306,12 +344,18 @@ impl Tile<'_> {
         let mut integers = Buffer::<{ 2 * TILE }>::NEW;
         let integers = integers.first(width * self.len);
         make(integers);
-        let context = Context { hint: self.hint, ..Context::plain(to, to) };
-        match pack {
+        let Some(pack) = pack else { return self.pass_on(src, integers, dst) };
+        let pack = |bytes: &mut [u8]| {
             // SAFETY: as in `run`; `integers` has a byte for each element.
-            Some(pack) => unsafe { pack(integers, dst, self.len, &context) },
-            None => run(self.table, &context, integers, dst, self.len),
+            unsafe { pack(integers, bytes, self.len, &Context::plain(to, to)) };
+        };
+        if self.hint == StoreHint::Temporal {
+            return pack(dst);
         }
+        let mut packed = Buffer::<TILE>::NEW;
+        let packed = packed.first(dst.len());
+        pack(packed);
+        self.pass_on(src, packed, dst);
     }
 
     /// Runs a kernel over the pieces of the tile.
