@@ -1,13 +1,19 @@
-//! Files: the work is done by a thread of its own, while this one tells how far it is and heeds Ctrl-C.
+//! Files: the work is done by a thread of its own, while this one tells how far it is and heeds Ctrl-C. Requests come
+//! as dictionaries whose keys are the command's options, and results go back as the JSON that the command prints.
 
 use crate::error::refused;
 use crate::types::number_to_type;
-use onnx_cast::{CastOptions, NEWEST_OPSET};
-use onnx_cast_file::{CastRequest, Pattern, Rule, Selection, Storage, TensorSummary, Watch, WriteOptions};
+use onnx_cast::{CastOptions, DataType, NEWEST_OPSET};
+use onnx_cast_file::{
+    BitCastRequest, CastRequest, DiffRequest, FileError, InspectRequest, Loss, Pattern, ReportRequest, Rule, Selection,
+    Storage, Summary, Watch, WriteOptions,
+};
 use onnx_cast_model::{Error, FoldRequest};
+use onnx_cast_report::{cast_json, diff_json, fold_json, info_json};
 use pyo3::prelude::*;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -24,64 +30,162 @@ pub(crate) struct State {
     stop: AtomicBool,
 }
 
-/// A tensor, as Python has it: name, shape, number of the type before and after, bytes before and after, whether it is
-/// cast.
-pub(crate) type Row = (String, Vec<usize>, i32, i32, u64, u64, bool);
-
-pub(crate) fn rows(tensors: Vec<TensorSummary>) -> Vec<Row> {
-    let row = |TensorSummary { name, shape, from, to, bytes_before, bytes_after, cast, .. }| {
-        (name, shape, from.onnx(), to.onnx(), bytes_before, bytes_after, cast)
-    };
-    tensors.into_iter().map(row).collect()
+/// What to do with a file, as Python passes it: a dictionary whose keys are the command's options. What a job has no
+/// option for is left out.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct Options {
+    #[pyo3(default)]
+    to: Option<i64>,
+    /// The candidates of a report.
+    #[pyo3(default)]
+    candidates: Vec<i64>,
+    include: Vec<String>,
+    exclude: Vec<String>,
+    /// Pairs of a pattern and a type, or `None` to keep the type.
+    #[pyo3(default)]
+    rules: Vec<(String, Option<i64>)>,
+    #[pyo3(default)]
+    rules_file: Option<PathBuf>,
+    #[pyo3(default)]
+    min_elements: Option<u64>,
+    #[pyo3(default)]
+    opset: Option<i64>,
+    #[pyo3(default)]
+    saturate: Option<bool>,
+    #[pyo3(default)]
+    round_mode: Option<String>,
+    #[pyo3(default)]
+    raise_opset: bool,
+    #[pyo3(default)]
+    from: Option<i64>,
+    #[pyo3(default)]
+    shape: Option<Vec<usize>>,
+    #[pyo3(default)]
+    dry_run: bool,
+    #[pyo3(default)]
+    resume: bool,
+    #[pyo3(default)]
+    no_clobber: bool,
+    #[pyo3(default)]
+    no_copy_others: bool,
+    #[pyo3(default)]
+    npy_plain: bool,
+    #[pyo3(default)]
+    losses: bool,
+    #[pyo3(default)]
+    fail_on: Vec<String>,
+    #[pyo3(default)]
+    external_data: Option<String>,
+    #[pyo3(default)]
+    external_threshold: Option<u64>,
+    #[pyo3(default)]
+    stats: bool,
+    #[pyo3(default)]
+    tolerance: Option<f64>,
+    threads: Option<usize>,
 }
 
-pub(crate) fn patterns(texts: Vec<String>) -> PyResult<Vec<Pattern>> {
+fn parsed<T: FromStr<Err: std::fmt::Display>>(texts: &[String]) -> PyResult<Vec<T>> {
     texts.iter().map(|text| text.parse().map_err(refused)).collect()
 }
 
-/// The opset and the operator's attributes, as Python has them.
-pub(crate) type Attributes = (Option<i64>, Option<bool>, Option<String>);
-
-pub(crate) fn options((opset, saturate, round_mode): Attributes) -> PyResult<CastOptions> {
-    Ok(CastOptions::new()
-        .opset(opset.unwrap_or(NEWEST_OPSET))
-        .saturate(saturate)
-        .round_mode(round_mode.map(|mode| mode.parse().map_err(refused)).transpose()?))
+fn type_of(number: Option<i64>) -> PyResult<Option<DataType>> {
+    number.map(number_to_type).transpose()
 }
 
-/// What to cast and how, as Python passes it: the target; the opset and attributes; patterns to include and to exclude;
-/// rules (pairs of a pattern and a type, or `None` to keep the type); and the minimum number of elements.
-#[derive(FromPyObject)]
-pub(crate) struct Request(Option<i64>, Attributes, Vec<String>, Vec<String>, Vec<(String, Option<i64>)>, Option<u64>);
+impl Options {
+    fn names(&self) -> PyResult<(Vec<Pattern>, Vec<Pattern>)> {
+        Ok((parsed(&self.include)?, parsed(&self.exclude)?))
+    }
 
-impl Request {
-    /// The library's own, told of by a state.
-    pub(crate) fn of(self, state: &Arc<State>) -> PyResult<CastRequest> {
-        let Request(to, attributes, include, exclude, rules, min_size) = self;
-        let rule = |(pattern, to): (String, Option<i64>)| {
-            Ok(Rule { pattern: pattern.parse().map_err(refused)?, to: to.map(number_to_type).transpose()? })
-        };
+    fn attributes(&self) -> PyResult<CastOptions> {
+        Ok(CastOptions::new()
+            .opset(self.opset.unwrap_or(NEWEST_OPSET))
+            .saturate(self.saturate)
+            .round_mode(self.round_mode.as_ref().map(|mode| mode.parse().map_err(refused)).transpose()?)
+            .threads(self.threads))
+    }
+
+    fn selection(&self) -> PyResult<Selection> {
+        let mut rules = self.rules_file.as_ref().map_or(Ok(Vec::new()), |path| Rule::read(path).map_err(refused))?;
+        for (pattern, to) in &self.rules {
+            rules.push(Rule { pattern: pattern.parse().map_err(refused)?, to: type_of(*to)? });
+        }
+        let (include, exclude) = self.names()?;
+        Ok(Selection { to: type_of(self.to)?, include, exclude, rules, min_size: self.min_elements })
+    }
+
+    fn storage(&self) -> Storage {
+        Storage { external_data: self.external_data.clone(), threshold: self.external_threshold }
+    }
+
+    pub(crate) fn cast(&self, state: &Arc<State>) -> PyResult<CastRequest> {
         Ok(CastRequest {
-            selection: Selection {
-                to: to.map(number_to_type).transpose()?,
-                include: patterns(include)?,
-                exclude: patterns(exclude)?,
-                rules: rules.into_iter().map(rule).collect::<PyResult<_>>()?,
-                min_size,
-            },
-            options: options(attributes)?,
-            from: None,
-            shape: None,
-            write: WriteOptions::default(),
-            dry_run: false,
-            resume: false,
-            copy_others: true,
-            count: false,
-            fail_on: Vec::new(),
-            raise_opset: false,
-            storage: Storage::default(),
+            selection: self.selection()?,
+            options: self.attributes()?,
+            from: type_of(self.from)?,
+            shape: self.shape.clone(),
+            write: WriteOptions { npy_plain: self.npy_plain, no_clobber: self.no_clobber },
+            dry_run: self.dry_run,
+            resume: self.resume,
+            copy_others: !self.no_copy_others,
+            count: self.losses,
+            fail_on: parsed::<Loss>(&self.fail_on)?,
+            raise_opset: self.raise_opset,
+            storage: self.storage(),
             watch: Some(watch(state)),
         })
+    }
+
+    fn bit_cast(&self, state: &Arc<State>) -> PyResult<BitCastRequest> {
+        let CastRequest { selection, options, from, shape, write, dry_run, copy_others, resume, watch, .. } =
+            self.cast(state)?;
+        let CastOptions { opset, threads, .. } = options;
+        Ok(BitCastRequest { selection, opset, threads, from, shape, write, dry_run, copy_others, resume, watch })
+    }
+
+    fn fold(&self, state: &Arc<State>) -> PyResult<FoldRequest> {
+        let (include, exclude) = self.names()?;
+        let &Options { dry_run, no_clobber, threads, .. } = self;
+        let (storage, watch) = (self.storage(), Some(watch(state)));
+        Ok(FoldRequest { include, exclude, dry_run, no_clobber, storage, threads, watch })
+    }
+
+    fn inspect(&self, state: &Arc<State>) -> PyResult<InspectRequest> {
+        let (include, exclude) = self.names()?;
+        let (from, watch) = (type_of(self.from)?, Some(watch(state)));
+        Ok(InspectRequest { include, exclude, from, values: self.stats, threads: self.threads, watch })
+    }
+
+    fn diff(&self, state: &Arc<State>) -> PyResult<DiffRequest> {
+        let (include, exclude) = self.names()?;
+        let &Options { tolerance, threads, .. } = self;
+        Ok(DiffRequest { include, exclude, tolerance, threads, watch: Some(watch(state)) })
+    }
+
+    pub(crate) fn report(&self, state: &Arc<State>) -> PyResult<ReportRequest> {
+        let mut to: Vec<DataType> = Vec::new();
+        for &number in &self.candidates {
+            let candidate = number_to_type(number)?;
+            if !to.contains(&candidate) {
+                to.push(candidate);
+            }
+        }
+        let (include, exclude) = self.names()?;
+        let (options, from, watch) = (self.attributes()?, type_of(self.from)?, Some(watch(state)));
+        Ok(ReportRequest { to, include, exclude, min_size: self.min_elements, options, from, watch })
+    }
+}
+
+/// An error in Python's words, where fields of requests are parameters.
+fn in_words(error: Error) -> PyErr {
+    match error {
+        Error::Option { path, option, reason } => {
+            let option = if option == "from" { "dtype" } else { option };
+            refused(format_args!("{}: {option} {reason}", path.display()))
+        }
+        error => refused(error),
     }
 }
 
@@ -95,28 +199,78 @@ pub(crate) fn watch(state: &Arc<State>) -> Watch {
     })
 }
 
-/// Casts a file to another, or stores constants of a model in another type. `modes`: whether to write nothing, to skip
-/// outputs that exist, to copy the other files of a folder, and whether a model's opset may be raised.
+/// Casts a file to another, or stores constants of a model in another type. Returns the JSON, and what was lost that
+/// must not be.
 #[pyfunction]
 pub(crate) fn cast_file(
     py: Python<'_>,
     input: PathBuf,
     output: PathBuf,
-    request: Request,
-    dtype: Option<i64>,
-    modes: (bool, bool, bool, bool),
+    options: Options,
     progress: Option<Py<PyAny>>,
-) -> PyResult<Vec<Row>> {
-    let state = Arc::new(State::default());
-    let (dry_run, resume, copy_others, raise_opset) = modes;
-    let from = dtype.map(number_to_type).transpose()?;
-    let request = CastRequest { from, dry_run, resume, copy_others, raise_opset, ..request.of(&state)? };
-    let work = || onnx_cast_model::cast(&input, &output, &request).map(|done| rows(done.tensors));
-    watched(py, &state, progress, work)?.map_err(|error| match error {
-        // The field has another name in Python.
-        Error::Option { path, option: "from", reason } => refused(format_args!("{}: dtype {reason}", path.display())),
-        error => refused(error),
+) -> PyResult<(String, Option<String>)> {
+    let state = Arc::default();
+    let request = options.cast(&state)?;
+    let done = watched(py, &state, progress, || onnx_cast_model::cast(&input, &output, &request))?;
+    let json = |done: &Summary| cast_json(&input, &output, request.dry_run, done).to_string();
+    done.map(|done| (json(&done), None)).or_else(|error| match &error {
+        Error::File { error: loss @ FileError::Loss { summary, .. } } => Ok((json(summary), Some(loss.to_string()))),
+        _ => Err(in_words(error)),
     })
+}
+
+/// Takes the bits of a file's elements for another type of the same width. Returns the JSON.
+#[pyfunction]
+pub(crate) fn bit_cast_file(
+    py: Python<'_>,
+    input: PathBuf,
+    output: PathBuf,
+    options: Options,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<String> {
+    let state = Arc::default();
+    let request = options.bit_cast(&state)?;
+    let done = watched(py, &state, progress, || onnx_cast_model::bit_cast(&input, &output, &request))?;
+    done.map(|done| cast_json(&input, &output, request.dry_run, &done).to_string()).map_err(in_words)
+}
+
+/// Lists the tensors of a file. Returns the JSON.
+#[pyfunction]
+pub(crate) fn info(py: Python<'_>, path: PathBuf, options: Options, progress: Option<Py<PyAny>>) -> PyResult<String> {
+    let state = Arc::default();
+    let request = options.inspect(&state)?;
+    let found = watched(py, &state, progress, || onnx_cast_model::inspect(&path, &request))?;
+    found.map(|found| info_json(&found).to_string()).map_err(in_words)
+}
+
+/// Compares the tensors of two files. Returns the JSON.
+#[pyfunction]
+pub(crate) fn diff(
+    py: Python<'_>,
+    a: PathBuf,
+    b: PathBuf,
+    options: Options,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<String> {
+    let state = Arc::default();
+    let request = options.diff(&state)?;
+    let found = watched(py, &state, progress, || onnx_cast_model::diff(&a, &b, &request))?;
+    found.map(|found| diff_json(&a, &b, &found).to_string()).map_err(in_words)
+}
+
+/// Folds the Casts of a model's constants and removes those that change nothing. Returns the JSON.
+#[pyfunction]
+pub(crate) fn fold(
+    py: Python<'_>,
+    input: PathBuf,
+    output: PathBuf,
+    options: Options,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<String> {
+    let state = Arc::default();
+    let request = options.fold(&state)?;
+    let done = watched(py, &state, progress, || onnx_cast_model::fold(&input, &output, &request))?;
+    done.map(|done| fold_json(&input, &output, request.dry_run, &done).to_string()).map_err(in_words)
 }
 
 /// Runs the work in a thread. If Python raises meanwhile, from a signal handler or from `progress`, the work stops and
@@ -165,19 +319,4 @@ pub(crate) fn watched<R: Send>(
         (None, Some(result)) => Ok(result),
         (None, None) => Err(refused("the thread that does the work has ended without a result")),
     }
-}
-
-/// Folds the Casts of a model's constants and removes those that change nothing. Returns how many were folded, removed
-/// and joined.
-#[pyfunction]
-pub(crate) fn fold(
-    py: Python<'_>,
-    input: PathBuf,
-    output: PathBuf,
-    progress: Option<Py<PyAny>>,
-) -> PyResult<(usize, usize, usize)> {
-    let state = Arc::new(State::default());
-    let request = FoldRequest { watch: Some(watch(&state)), ..FoldRequest::default() };
-    let done = watched(py, &state, progress, || onnx_cast_model::fold(&input, &output, &request))?;
-    done.map(|done| (done.computed, done.removed, done.joined)).map_err(refused)
 }

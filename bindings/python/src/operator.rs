@@ -252,13 +252,16 @@ enum Value {
 }
 
 /// Attributes as the library takes them.
-fn lend(attributes: &[(String, Option<Value>)]) -> Vec<Attribute<'_>> {
-    let value = |value: &'_ Option<Value>| match value {
-        Some(Value::Int(value)) => AttributeValue::Int(*value),
-        Some(Value::Bytes(value)) => AttributeValue::String(value),
-        None => AttributeValue::Other,
+fn lend<'a>(attributes: &'a [(String, Option<Value>)]) -> Vec<Attribute<'a>> {
+    let lent = |(name, given): &'a (String, Option<Value>)| {
+        let value = match given {
+            Some(Value::Int(value)) => AttributeValue::Int(*value),
+            Some(Value::Bytes(value)) => AttributeValue::String(value),
+            None => AttributeValue::Other,
+        };
+        Attribute { name, value }
     };
-    attributes.iter().map(|(name, given)| Attribute { name, value: value(given) }).collect()
+    attributes.iter().map(lent).collect()
 }
 
 impl Operator {

@@ -1,24 +1,25 @@
 //! Checkpoints cast in parts, for whoever spreads them over processes.
 
 use crate::error::refused;
-use crate::files::{Request, Row, State, rows, watched};
+use crate::files::{Options, State, watched};
 use onnx_cast_file::CastRequest;
 use onnx_cast_file::parts::{self, Part, Shard};
+use onnx_cast_report::tensors_json;
 use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// The files of a checkpoint: input, output, tensors.
+/// The files of a checkpoint: input, output, tensors as JSON.
 #[pyfunction]
 pub(crate) fn plan_shards(
     py: Python<'_>,
     input: PathBuf,
     output: PathBuf,
-    request: Request,
-) -> PyResult<Vec<(PathBuf, PathBuf, Vec<Row>)>> {
-    let request = request.of(&Arc::default())?;
+    options: Options,
+) -> PyResult<Vec<(PathBuf, PathBuf, String)>> {
+    let request = options.cast(&Arc::default())?;
     let planned = py.detach(|| parts::shards(&input, &output, &request)).map_err(refused)?;
-    let plain = |shard: Shard| (shard.input, shard.output, rows(shard.tensors));
+    let plain = |shard: Shard| (shard.input, shard.output, tensors_json(&shard.tensors).to_string());
     Ok(planned.into_iter().map(plain).collect())
 }
 
@@ -29,20 +30,20 @@ pub(crate) fn lay_out(
     input: PathBuf,
     output: PathBuf,
     temporary: PathBuf,
-    request: Request,
+    options: Options,
 ) -> PyResult<()> {
-    let request = request.of(&Arc::default())?;
+    let request = options.cast(&Arc::default())?;
     py.detach(|| parts::lay_out(&input, &output, &temporary, &request)).map_err(refused)
 }
 
 /// A part of a cast: its file, its place among so many, how, and by how many threads at most.
 #[derive(FromPyObject)]
-pub(crate) struct Task(PathBuf, usize, usize, Request, usize);
+pub(crate) struct Task(PathBuf, usize, usize, Options, usize);
 
 impl Task {
     fn of(self, state: &Arc<State>) -> PyResult<(PathBuf, Part, CastRequest)> {
-        let Task(input, index, of, request, threads) = self;
-        let mut request = request.of(state)?;
+        let Task(input, index, of, options, threads) = self;
+        let mut request = options.cast(state)?;
         request.options.threads = Some(threads.max(1));
         Ok((input, Part { index, of }, request))
     }

@@ -3,45 +3,17 @@
 
 use crate::array::Contiguous;
 use crate::error::refused;
-use crate::files::{Attributes, State, options, patterns, watch, watched};
+use crate::files::{Options, watched};
 use crate::job::packed;
-use crate::types::{number_to_type, type_of};
+use crate::types::type_of;
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use onnx_cast::{DataType, TensorView};
-use onnx_cast_file::{AtomicFile, Report, ReportRequest};
+use onnx_cast_file::{AtomicFile, Report};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
-
-/// What to compare and how, as Python passes it: the candidates; the opset and attributes; patterns to include and to
-/// exclude; the minimum number of elements; and the type of elements that do not specify theirs.
-#[derive(FromPyObject)]
-pub(crate) struct Survey(Vec<i64>, Attributes, Vec<String>, Vec<String>, Option<u64>, Option<i64>);
-
-impl Survey {
-    /// The library's own, told of by a state.
-    fn of(self, state: &Arc<State>) -> PyResult<ReportRequest> {
-        let Survey(candidates, attributes, include, exclude, min_size, from) = self;
-        let mut to: Vec<DataType> = Vec::new();
-        for number in candidates {
-            let candidate = number_to_type(number)?;
-            if !to.contains(&candidate) {
-                to.push(candidate);
-            }
-        }
-        Ok(ReportRequest {
-            to,
-            include: patterns(include)?,
-            exclude: patterns(exclude)?,
-            min_size,
-            options: options(attributes)?,
-            from: from.map(number_to_type).transpose()?,
-            watch: Some(watch(state)),
-        })
-    }
-}
 
 /// A report, and what its page is titled.
 #[pyclass(frozen, module = "onnx_cast._native")]
@@ -79,9 +51,9 @@ impl Found {
     }
 
     /// Writes a text to a file, which appears whole or not at all.
-    fn write(&self, py: Python<'_>, path: PathBuf, text: String) -> PyResult<()> {
+    fn write(&self, py: Python<'_>, path: PathBuf, text: String, no_clobber: bool) -> PyResult<()> {
         py.detach(|| {
-            let mut file = AtomicFile::create(&path).map_err(refused)?;
+            let mut file = AtomicFile::create_with(&path, no_clobber).map_err(refused)?;
             let written = file.write_all(text.as_bytes());
             written.map_err(|error| refused(format_args!("{}: cannot write: {error}", path.display())))?;
             file.commit().map_err(refused)
@@ -95,11 +67,11 @@ pub(crate) fn report_file(
     py: Python<'_>,
     path: PathBuf,
     title: String,
-    request: Survey,
+    options: Options,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Found> {
-    let state = Arc::new(State::default());
-    let request = request.of(&state)?;
+    let state = Arc::default();
+    let request = options.report(&state)?;
     let report = watched(py, &state, progress, || onnx_cast_model::report(&path, &request))?.map_err(refused)?;
     Ok(Found { title, report })
 }
@@ -111,11 +83,11 @@ pub(crate) fn report_arrays(
     arrays: Vec<(String, Bound<'_, PyUntypedArray>)>,
     others: usize,
     title: String,
-    request: Survey,
+    options: Options,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Found> {
-    let state = Arc::new(State::default());
-    let request = request.of(&state)?;
+    let state = Arc::default();
+    let request = options.report(&state)?;
     let mut held = Vec::with_capacity(arrays.len());
     for (name, array) in &arrays {
         let dtype = array.dtype();

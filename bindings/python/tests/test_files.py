@@ -34,7 +34,7 @@ def test_a_checkpoint_is_cast_and_told_of(checkpoint, tmp_path):
         str(checkpoint), out, "float8e4m3fn", rules={"*norm*": "bf16"}, progress=lambda *state: told.append(state)
     )
     after = {row.name: row for row in done}
-    assert after["a.weight"] == ("a.weight", (10, 100), dtypes.float, dtypes.float8e4m3fn, 4000, 1000, True)
+    assert after["a.weight"] == ("a.weight", (10, 100), dtypes.float, dtypes.float8e4m3fn, 4000, 1000, True, None)
     assert after["b.norm"].after is dtypes.bfloat16 and not after["steps"].cast
     assert told and told[-1] == (4080, 4080) and told == sorted(told)
     tensors = dict(safetensors.deserialize(out.read_bytes()))
@@ -50,7 +50,7 @@ def test_a_checkpoint_is_cast_and_told_of(checkpoint, tmp_path):
 
 def test_selections_attributes_and_dry_runs(checkpoint, tmp_path):
     out = tmp_path / "out.safetensors"
-    options = {"include": ["*.weight"], "exclude": ["re:^steps"], "min_size": 100}
+    options = {"include": ["*.weight"], "exclude": ["re:^steps"], "min_elements": 100}
     plan = onnx_cast.cast_file(checkpoint, out, "float16", dry_run=True, **options)
     assert [row.name for row in plan if row.cast] == ["a.weight"] and not out.exists()
     assert onnx_cast.cast_file(checkpoint, out, "float16", **options) == plan
@@ -61,17 +61,30 @@ def test_selections_attributes_and_dry_runs(checkpoint, tmp_path):
 
 
 def test_files_that_do_not_do_are_errors_with_their_names(checkpoint, tmp_path):
+    def cast(**options):
+        onnx_cast.cast_file(checkpoint, tmp_path / "y.safetensors", "int8", **options)
+
     for call, text in [
         (lambda: onnx_cast.cast_file(tmp_path / "none.npy", tmp_path / "y.npy", "int8"), "none.npy"),
         (lambda: onnx_cast.cast_file(checkpoint, tmp_path / "y.txt", "int8"), "y.txt: unknown file extension"),
         (lambda: onnx_cast.cast_file(checkpoint, tmp_path / "y.safetensors", "int8", include=["["]), r"\["),
         (lambda: onnx_cast.cast_file(checkpoint, tmp_path / "y.safetensors", "int4", opset=13), "Cast-13"),
         (lambda: onnx_cast.info(tmp_path / "none.pb"), "none.pb"),
+        (lambda: onnx_cast.diff(checkpoint, tmp_path / "none.pb"), "none.pb"),
+        (lambda: onnx_cast.diff(checkpoint, checkpoint, tolerance=-1), "tolerance is -1"),
+        (lambda: onnx_cast.diff(checkpoint, checkpoint, threads=0), "0 threads"),
+        (lambda: onnx_cast.bit_cast_file(checkpoint, tmp_path / "y.safetensors", "int8"), "int8"),
+        (lambda: cast(threads=-1), "-1 threads"),
+        (lambda: cast(fail_on=["loss"]), "`loss`"),
+        (lambda: cast(rules_file=tmp_path / "no"), "no: cannot read"),
+        (lambda: cast(external_data="y"), "external_data is for models"),
+        (lambda: cast(dtype="float16"), "float16"),
+        (lambda: cast(dtype="float", shape=[-1]), "dimension -1"),
         (lambda: onnx_cast.fold(checkpoint, tmp_path / "y.onnx"), "in.safetensors"),
     ]:
         with pytest.raises(CastError, match=text):
             call()
-    with pytest.raises(TypeError, match="lists of patterns"):
+    with pytest.raises(TypeError, match="include is a str"):
         onnx_cast.cast_file(checkpoint, tmp_path / "y.safetensors", "int8", include="*")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.safetensors"]
 
@@ -137,7 +150,7 @@ def test_the_constants_of_a_model_are_cast(tmp_path):
     with pytest.raises(CastError, match="opset"):
         cast("float8e4m3fn")
     assert cast("float8e4m3fn", raise_opset=True)[0].after.name == "float8e4m3fn"
-    assert not any(row.cast for row in cast("float16", min_size=301))
+    assert not any(row.cast for row in cast("float16", min_elements=301))
     with pytest.raises(CastError, match="not for models"):
         cast("float16", opset=21)
     with pytest.raises(CastError, match="raise_opset is for models"):

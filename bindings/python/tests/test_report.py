@@ -106,7 +106,7 @@ def test_selection(state, checkpoint):
 
     assert names(checkpoint, include=["*.w"]) == ["layer.0.w"]
     assert names(checkpoint, exclude=["*.w"]) == ["layer.0.b"]
-    assert names(checkpoint, min_size=6) == ["layer.0.w"]
+    assert names(checkpoint, min_elements=6) == ["layer.0.w"]
     assert names(state, to="int8", include=["steps"]) == ["steps"]
     kept, lost = (
         onnx_cast.report(state, "float8e4m3fn", saturate=saturate).to_dict()["types"][0]["counts"]

@@ -296,6 +296,9 @@ pub(crate) struct ReportArgs {
     /// Also write a page with plots of each tensor, which needs nothing but itself
     #[arg(long, value_name = "OUT.html", help_heading = OUTPUT)]
     pub(crate) html: Option<PathBuf>,
+    /// Do not replace files
+    #[arg(long, help_heading = OUTPUT)]
+    pub(crate) no_clobber: bool,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -328,6 +331,9 @@ pub(crate) struct ExplainArgs {
     /// Also write a page that shows it, which needs nothing but itself
     #[arg(long, value_name = "OUT.html", help_heading = OUTPUT)]
     pub(crate) html: Option<PathBuf>,
+    /// Do not replace files
+    #[arg(long, help_heading = OUTPUT)]
+    pub(crate) no_clobber: bool,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -371,5 +377,37 @@ pub(crate) struct Attributes {
 impl Attributes {
     pub(crate) fn options(&self) -> CastOptions {
         CastOptions::new().opset(self.opset.unwrap_or(NEWEST_OPSET)).saturate(self.saturate).round_mode(self.round_mode)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Args;
+    use clap::{Arg, Command, CommandFactory};
+    use std::fmt::Write;
+
+    /// The options of every command, one a line. A test of the Python package compares its functions with this list.
+    #[test]
+    fn the_list_of_options_is_up_to_date() {
+        let mut all = Args::command();
+        all.build();
+        let mut list = String::new();
+        let name = |arg: &Arg| match (arg.get_long(), arg.get_value_names()) {
+            (Some(long), _) => format!("--{long}"),
+            (None, Some([name, ..])) => name.to_string(),
+            (None, _) => arg.get_id().to_string(),
+        };
+        for command in all.get_subcommands().filter(|command| command.get_name() != "help") {
+            let of_command = |command: &Command| command.get_arguments().map(name).collect::<Vec<_>>();
+            for arg in of_command(command).iter().filter(|arg| !["--help", "--version"].contains(&arg.as_str())) {
+                writeln!(list, "{} {arg}", command.get_name()).expect("a String takes everything");
+            }
+        }
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/options.txt");
+        if std::env::var_os("UPDATE_OPTIONS").is_some() {
+            std::fs::write(path, &list).expect("the list is written");
+        }
+        let known = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(known == list, "{path} is not up to date: UPDATE_OPTIONS=1 cargo test -p onnx-cast-cli --lib");
     }
 }

@@ -1,10 +1,11 @@
 //! `cast` and `bitcast`: from files to files.
 
-use crate::args::{BitCastArgs, CastArgs, Common};
+use crate::args::{BitCastArgs, CastArgs, Common, JobArgs};
 use crate::outcome::{Job, Outcome};
 use crate::progress::Progress;
-use crate::{DONE, free, outcome, pretty, print, select};
+use crate::{DONE, outcome, pretty, print, select};
 use anyhow::{Result, bail};
+use onnx_cast_file::io::atomic::check_vacant;
 use onnx_cast_file::{BitCastRequest, CastRequest, Summary, Watch, WriteOptions};
 use onnx_cast_model::Error;
 use serde_json::Value;
@@ -19,7 +20,7 @@ pub(crate) fn cast(args: &CastArgs, common: &Common) -> Result<u8> {
         options: args.attributes.options().threads(common.threads),
         from: files.from,
         shape: files.shape.clone(),
-        write: WriteOptions { npy_plain: job.npy_plain },
+        write: job.write(),
         dry_run: true,
         resume: job.resume,
         copy_others: !job.no_copy_others,
@@ -51,7 +52,7 @@ pub(crate) fn bit_cast(args: &BitCastArgs, common: &Common) -> Result<u8> {
         threads: common.threads,
         from: files.from,
         shape: files.shape.clone(),
-        write: WriteOptions { npy_plain: job.npy_plain },
+        write: job.write(),
         dry_run: true,
         resume: job.resume,
         copy_others: !job.no_copy_others,
@@ -71,6 +72,12 @@ pub(crate) fn bit_cast(args: &BitCastArgs, common: &Common) -> Result<u8> {
     })
 }
 
+impl JobArgs {
+    fn write(&self) -> WriteOptions {
+        WriteOptions { npy_plain: self.npy_plain, no_clobber: self.no_clobber }
+    }
+}
+
 impl Job<'_> {
     /// Does the work for each input and its output. With `--out-dir` JSON is an array.
     fn each(&self, one: impl Fn(&Path, &Path) -> Result<Outcome>) -> Result<u8> {
@@ -79,7 +86,8 @@ impl Job<'_> {
             bail!("--json and --dry-run print to the standard output, where the output is to go");
         }
         if self.job.no_clobber {
-            pairs.iter().try_for_each(|(_, output)| free(output))?;
+            // All outputs, before the first is written.
+            pairs.iter().try_for_each(|(_, output)| check_vacant(output))?;
         }
         let made = self.job.out_dir.as_ref().filter(|folder| !self.job.dry_run && !folder.exists());
         if let Some(folder) = made {

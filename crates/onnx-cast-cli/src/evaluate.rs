@@ -2,10 +2,11 @@
 
 use crate::args::{Common, RunArgs};
 use crate::summary::{Amount, Summary};
-use crate::{free, pretty, print};
+use crate::{pretty, print};
 use anyhow::{Result, anyhow, bail};
 use onnx_cast::Tensor;
 use onnx_cast_file::formats::source::byte_len;
+use onnx_cast_file::io::atomic::check_vacant;
 use onnx_cast_file::text::Short;
 use onnx_cast_file::{AtomicFile, Format, NamedTensor, WriteOptions, put_tensor, read_tensor_as};
 use onnx_cast_model::{Model, ValueDecl};
@@ -30,7 +31,7 @@ pub(crate) fn run(args: &RunArgs, common: &Common) -> Result<()> {
             bail!("{}: two outputs, where a file takes one", path.display());
         }
         if args.no_clobber {
-            free(path)?;
+            check_vacant(path)?;
         }
     }
 
@@ -50,8 +51,8 @@ pub(crate) fn run(args: &RunArgs, common: &Common) -> Result<()> {
             .iter()
             .find(|result| result.name == declared.name)
             .ok_or_else(|| anyhow!("{shown}: no value for output `{}`", Short(&declared.name)))?;
-        let mut file = AtomicFile::create(path)?;
-        let options = WriteOptions { npy_plain: args.npy_plain };
+        let options = WriteOptions { npy_plain: args.npy_plain, no_clobber: args.no_clobber };
+        let mut file = AtomicFile::create_with(path, options.no_clobber)?;
         put_tensor(&mut file, path, Format::from_path(path)?, &result.name, result.tensor.view(), &options)?;
         written.push(file);
         let (data_type, shape) = (result.tensor.data_type(), result.tensor.shape());

@@ -7,8 +7,7 @@ use anyhow::Result;
 use onnx_cast::DataType;
 use onnx_cast_file::{DiffRequest, Difference, InspectRequest, TensorInfo, Values};
 use onnx_cast_model::{CastInfo, Inspection, ModelInfo, inspect};
-use onnx_cast_report::{printable, size};
-use serde_json::{Value, json};
+use onnx_cast_report::{diff_json, info_json, printable, size};
 use std::fmt::Write;
 use std::path::Path;
 
@@ -29,7 +28,7 @@ pub(crate) fn info(args: &InfoArgs, common: &Common) -> Result<()> {
         },
     )?;
     drop(progress);
-    print(&if common.json { pretty(&as_json(&info))? } else { as_text(&info) })?;
+    print(&if common.json { pretty(&info_json(&info))? } else { as_text(&info) })?;
     Ok(())
 }
 
@@ -93,63 +92,6 @@ fn model_text(model: &ModelInfo, text: &mut String) {
     let _ = writeln!(text, "IR version: {}", model.ir_version);
 }
 
-fn model_json(model: &ModelInfo) -> Value {
-    let name = |data_type: &Option<DataType>| data_type.map(|data_type| data_type.name());
-    let cast = |cast: &CastInfo| {
-        let CastInfo { node, operator, from, to, graph, .. } = cast;
-        json!({ "node": node, "operator": operator, "from": name(from), "to": name(to), "graph": graph })
-    };
-    let opset = |(domain, version): &(String, i64)| json!({ "domain": domain, "version": version });
-    json!({
-        "ir_version": model.ir_version,
-        "opsets": model.opsets.iter().map(opset).collect::<Vec<_>>(),
-        "casts": model.casts.iter().map(cast).collect::<Vec<_>>(),
-    })
-}
-
-fn as_json(Inspection { file: info, model, .. }: &Inspection) -> Value {
-    let tensors: Vec<Value> = info
-        .tensors
-        .iter()
-        .map(|tensor| {
-            let mut row = json!({
-                "name": tensor.name,
-                "type": tensor.data_type.name(),
-                "shape": tensor.shape,
-                "bytes": tensor.bytes,
-            });
-            if let Some(Values { min, max, mean, zeros, nan, infinities, .. }) = &tensor.values {
-                // JSON has no infinities: they are text.
-                let number = |value: &Option<f64>| match value {
-                    Some(value) if value.is_infinite() => Value::from(value.to_string()),
-                    value => Value::from(*value),
-                };
-                row["values"] = json!({
-                    "min": number(min),
-                    "max": number(max),
-                    "mean": number(mean),
-                    "zeros": zeros,
-                    "nan": nan,
-                    "infinities": infinities,
-                });
-            }
-            row
-        })
-        .collect();
-    let metadata: serde_json::Map<String, Value> =
-        info.metadata.iter().map(|(key, value)| (key.clone(), Value::from(value.clone()))).collect();
-    let mut all = json!({
-        "format": info.format.extension(),
-        "files": info.files,
-        "metadata": metadata,
-        "tensors": tensors,
-    });
-    if let Some(model) = model {
-        all["model"] = model_json(model);
-    }
-    all
-}
-
 pub(crate) fn diff(args: &DiffArgs, common: &Common) -> Result<u8> {
     check_names(&args.first, None, &args.names)?;
     let progress = Progress::start(common);
@@ -164,7 +106,7 @@ pub(crate) fn diff(args: &DiffArgs, common: &Common) -> Result<u8> {
     let differences = onnx_cast_model::diff(&args.first, &args.second, &request)?;
     drop(progress);
     if common.json {
-        print(&pretty(&diff_json(args, &differences))?)?;
+        print(&pretty(&diff_json(&args.first, &args.second, &differences))?)?;
     } else if !common.quiet && !differences.is_empty() {
         let (first, second) = (args.first.display(), args.second.display());
         let mut text = String::new();
@@ -184,23 +126,4 @@ pub(crate) fn diff(args: &DiffArgs, common: &Common) -> Result<u8> {
         print(&text)?;
     }
     Ok(if differences.is_empty() { DONE } else { DIFFERENT })
-}
-
-fn diff_json(args: &DiffArgs, differences: &[(String, Difference)]) -> Value {
-    let row = |(name, difference): &(String, Difference)| match difference {
-        Difference::OnlyFirst => json!({ "name": name, "difference": "only in a" }),
-        Difference::OnlySecond => json!({ "name": name, "difference": "only in b" }),
-        Difference::Type(a, b) => json!({ "name": name, "difference": "type", "a": a.name(), "b": b.name() }),
-        Difference::Shape(a, b) => json!({ "name": name, "difference": "shape", "a": a, "b": b }),
-        Difference::Values { count, of, first, largest } => {
-            let (name, what) = (name, "values");
-            json!({ "name": name, "difference": what, "count": count, "of": of, "first": first, "largest": largest })
-        }
-        _ => json!({ "name": name, "difference": "other" }),
-    };
-    json!({
-        "a": args.first.to_string_lossy(),
-        "b": args.second.to_string_lossy(),
-        "differences": differences.iter().map(row).collect::<Vec<_>>(),
-    })
 }

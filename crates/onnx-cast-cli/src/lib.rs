@@ -25,7 +25,7 @@ mod types;
 mod value;
 
 use anstream::{AutoStream, ColorChoice};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use args::{Args, Command, Common, ExplainArgs};
 use clap::error::ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
 use clap::{CommandFactory, FromArgMatches};
@@ -194,18 +194,18 @@ fn man(command: Option<&str>) -> Result<()> {
 }
 
 fn explain(args: &ExplainArgs, common: &Common) -> Result<()> {
-    let ExplainArgs { value, from, to, attributes, all, html } = args;
+    let ExplainArgs { value, from, to, attributes, all, html, no_clobber } = args;
     let request = |to| explain::Request { value, from: *from, to, options: attributes.options() };
     let Some(to) = to.filter(|_| !all) else {
         let request = request(DataType::Float);
         if let Some(path) = html {
-            write_page(path, &explain::page_of_all(&request)?)?;
+            write_page(path, &explain::page_of_all(&request)?, *no_clobber)?;
         }
         return Ok(print(&if common.json { pretty(&explain::all_json(&request)?)? } else { explain::all(&request)? })?);
     };
     let explanation = explain::explain(&request(to))?;
     if let Some(path) = html {
-        write_page(path, &explain::page(&explanation)?)?;
+        write_page(path, &explain::page(&explanation)?, *no_clobber)?;
     }
     if common.json {
         return Ok(print(&pretty(&explain::json(&explanation)?)?)?);
@@ -218,19 +218,10 @@ fn explain(args: &ExplainArgs, common: &Common) -> Result<()> {
 }
 
 /// Writes a page, which appears whole or not at all.
-fn write_page(path: &Path, page: &str) -> Result<()> {
-    let mut file = AtomicFile::create(path)?;
+fn write_page(path: &Path, page: &str, no_clobber: bool) -> Result<()> {
+    let mut file = AtomicFile::create_with(path, no_clobber)?;
     file.write_all(page.as_bytes()).with_context(|| format!("{}: cannot write", path.display()))?;
     Ok(file.commit()?)
-}
-
-/// Refuses an output that is there already, if it is not an empty folder.
-fn free(path: &Path) -> Result<()> {
-    let empty = std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
-    if path.symlink_metadata().is_ok() && !empty {
-        bail!("{}: exists already, and --no-clobber keeps it", path.display());
-    }
-    Ok(())
 }
 
 fn pretty(value: &serde_json::Value) -> Result<String> {

@@ -2,13 +2,12 @@
 
 use crate::args::{Common, FoldArgs, NameArgs, StorageArgs};
 use crate::progress::Progress;
-use crate::{free, pretty, print, select};
+use crate::{pretty, print, select};
 use anyhow::{Result, bail};
 use onnx_cast::DataType;
 use onnx_cast_file::{Format, Storage};
 use onnx_cast_model::{FoldRequest, FoldSummary, Folded};
-use onnx_cast_report::printable;
-use serde_json::{Value, json};
+use onnx_cast_report::{fold_json, printable};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::time::Instant;
@@ -26,12 +25,16 @@ pub(crate) fn fold(args: &FoldArgs, common: &Common) -> Result<()> {
             bail!("{}: fold takes a model (.onnx)", path.display());
         }
     }
-    if args.no_clobber {
-        free(&args.output)?;
-    }
     let NameArgs { include, exclude } = &args.names;
-    let (include, exclude, storage) = (include.clone(), exclude.clone(), args.storage.storage());
-    let plan = FoldRequest { include, exclude, dry_run: true, storage, threads: common.threads, watch: None };
+    let plan = FoldRequest {
+        include: include.clone(),
+        exclude: exclude.clone(),
+        dry_run: true,
+        no_clobber: args.no_clobber,
+        storage: args.storage.storage(),
+        threads: common.threads,
+        watch: None,
+    };
     let patterns = args.names.patterns();
     if !patterns.is_empty() {
         let every = FoldRequest { include: Vec::new(), exclude: Vec::new(), ..plan.clone() };
@@ -43,7 +46,7 @@ pub(crate) fn fold(args: &FoldArgs, common: &Common) -> Result<()> {
     let done = onnx_cast_model::fold(&args.input, &args.output, &request)?;
     drop(progress);
     if common.json {
-        return Ok(print(&pretty(&fold_json(args, &done))?)?);
+        return Ok(print(&pretty(&fold_json(&args.input, &args.output, args.dry_run, &done))?)?);
     }
     if args.dry_run {
         return Ok(print(&fold_plan(&done))?);
@@ -76,20 +79,4 @@ fn fold_plan(done: &FoldSummary) -> String {
         let _ = writeln!(text, "{output:width$}  {operator:8}  {from:14}  {to:14}  {outcome}");
     }
     text + "total: " + &fold_counts(done) + "\n"
-}
-
-fn fold_json(args: &FoldArgs, done: &FoldSummary) -> Value {
-    let cast = |Folded { output, operator, from, to, outcome, .. }: &Folded| {
-        let [from, to] = [from, to].map(|known| known.map(DataType::name));
-        json!({ "output": output, "operator": operator, "from": from, "to": to, "outcome": outcome.name() })
-    };
-    json!({
-        "input": args.input.to_string_lossy(),
-        "output": args.output.to_string_lossy(),
-        "dry_run": args.dry_run,
-        "computed": done.computed,
-        "removed": done.removed,
-        "joined": done.joined,
-        "casts": done.casts.iter().map(cast).collect::<Vec<_>>(),
-    })
 }

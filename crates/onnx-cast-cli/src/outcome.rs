@@ -7,8 +7,8 @@ use anyhow::{Result, anyhow};
 use onnx_cast::{DataType, element_count};
 use onnx_cast_file::{Counts, FileError, Summary as Done};
 use onnx_cast_model::Error;
-use onnx_cast_report::{counts, printable, size};
-use serde_json::{Value, json};
+use onnx_cast_report::{cast_json, printable, size};
+use serde_json::Value;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::path::Path;
@@ -34,7 +34,7 @@ pub(crate) fn finish(
     result: Result<Done, Error>,
     start: Instant,
 ) -> Result<Outcome> {
-    let as_json = |done: &Done| Some(json(input, output, job.job.dry_run, done));
+    let as_json = |done: &Done| Some(cast_json(input, output, job.job.dry_run, done));
     match result {
         Ok(done) if job.common.json => Ok((DONE, as_json(&done))),
         Ok(done) => tell(job, input, output, &done, start).map(|()| (DONE, None)),
@@ -175,33 +175,4 @@ fn plan(done: &Done) -> String {
         let _ = writeln!(text, "{others} would be copied");
     }
     text
-}
-
-fn json(input: &Path, output: &Path, dry_run: bool, done: &Done) -> Value {
-    let tensors: Vec<Value> = done
-        .tensors
-        .iter()
-        .map(|tensor| {
-            json!({
-                "name": tensor.name,
-                "shape": tensor.shape,
-                "from": tensor.from.name(),
-                "to": tensor.to.name(),
-                "cast": tensor.cast,
-                "bytes_before": tensor.bytes_before,
-                "bytes_after": tensor.bytes_after,
-                "counts": tensor.counts.as_ref().map(counts),
-            })
-        })
-        .collect();
-    let Summary { bytes_before, bytes_after, .. } = totals(done);
-    json!({
-        "input": input.to_string_lossy(),
-        "output": output.to_string_lossy(),
-        "dry_run": dry_run,
-        "tensors": tensors,
-        "bytes_before": bytes_before,
-        "bytes_after": bytes_after,
-        "copied": done.copied,
-    })
 }

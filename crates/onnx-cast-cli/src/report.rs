@@ -6,10 +6,14 @@ use crate::{inspect, pretty, print, write_page};
 use anyhow::Result;
 use onnx_cast::DataType;
 use onnx_cast_file::ReportRequest;
+use onnx_cast_file::io::atomic::check_vacant;
 use onnx_cast_report::{json, page, text};
 
 pub(crate) fn report(args: &ReportArgs, common: &Common) -> Result<()> {
     let (path, NameArgs { include, exclude }) = (&args.file.path, &args.names);
+    if let Some(html) = args.html.as_ref().filter(|_| args.no_clobber) {
+        check_vacant(html)?;
+    }
     inspect::check_names(path, args.file.from, &args.names)?;
     let progress = Progress::start(common);
     let mut to: Vec<DataType> = Vec::new();
@@ -31,7 +35,7 @@ pub(crate) fn report(args: &ReportArgs, common: &Common) -> Result<()> {
     drop(progress);
     if let Some(html) = &args.html {
         let title = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
-        write_page(html, &page(&title, &report)?)?;
+        write_page(html, &page(&title, &report)?, args.no_clobber)?;
     }
     if common.json {
         print(&pretty(&json(&report)?)?)?;

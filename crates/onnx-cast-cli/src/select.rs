@@ -1,18 +1,14 @@
 //! Which tensors are meant, from the arguments.
 
 use crate::args::{NameArgs, SelectionArgs};
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use onnx_cast_file::{Pattern, Rule, Selection};
 use onnx_cast_report::printable;
-use std::fs;
 
 impl SelectionArgs {
     pub(crate) fn selection(&self) -> Result<Selection> {
         let mut rules = match &self.rules_file {
-            Some(path) => {
-                let text = fs::read_to_string(path).with_context(|| format!("{}: cannot read", path.display()))?;
-                Rule::parse_lines(&text).with_context(|| path.display().to_string())?
-            }
+            Some(path) => Rule::read(path)?,
             None => Vec::new(),
         };
         rules.extend(self.rule.iter().cloned());

@@ -11,7 +11,7 @@ use crate::formats::format::Format;
 use crate::formats::input::{Given, Input, Stored};
 use crate::formats::output::Output;
 use crate::formats::safetensors::{self, SafetensorsError};
-use crate::io::atomic::{create_folder, folder_of};
+use crate::io::atomic::{check_vacant, create_folder, folder_of};
 use crate::io::progress::Meter;
 use crate::others::Others;
 use crate::request::{BitCastRequest, CastRequest};
@@ -90,6 +90,9 @@ pub(crate) struct Work<'a> {
 }
 
 fn convert(input: &Path, output: &Path, request: &CastRequest, work: &Work<'_>) -> Result<Summary, FileError> {
+    if request.write.no_clobber {
+        check_vacant(output)?;
+    }
     match checkpoint::locate(input)? {
         Located::File => convert_file(input, output, request, work),
         Located::InFolder(file) => {
@@ -107,7 +110,8 @@ fn convert(input: &Path, output: &Path, request: &CastRequest, work: &Work<'_>) 
             let done = others.finish(convert_shards(&index, &output, request, work)?)?;
             // The index comes last: where it is, the checkpoint is complete.
             if !request.dry_run {
-                index.write(&output, done.tensors.iter().map(|row| row.bytes_after).sum())?;
+                let total = done.tensors.iter().map(|row| row.bytes_after).sum();
+                index.write(&output, total, request.write.no_clobber)?;
             }
             Ok(done)
         }
@@ -123,6 +127,9 @@ fn format_of(path: &Path) -> Result<Option<Format>, FileError> {
 fn convert_shards(index: &Index, output: &Path, request: &CastRequest, work: &Work<'_>) -> Result<Summary, FileError> {
     let each = Work { needs_one: false, ..*work };
     let mut shards = shards::of_index(index, output, request, &each)?;
+    if request.write.no_clobber {
+        shards.iter().try_for_each(|shard| check_vacant(&shard.output))?;
+    }
     let tensors = shards.iter_mut().flat_map(|shard| std::mem::take(&mut shard.tensors)).collect();
     let mut summary = Summary::new(tensors);
     if work.needs_one

@@ -18,19 +18,20 @@ pub(crate) struct Others<'a> {
     files: Vec<PathBuf>,
     folder: &'a Path,
     dry_run: bool,
+    no_clobber: bool,
 }
 
 impl<'a> Others<'a> {
     pub(crate) fn of(input: &Path, folder: &'a Path, request: &CastRequest) -> Result<Self, FileError> {
         let wanted = request.copy_others && input.is_dir();
         let files = if wanted { beside(input, folder)? } else { Vec::new() };
-        Ok(Others { files, folder, dry_run: request.dry_run })
+        Ok(Others { files, folder, dry_run: request.dry_run, no_clobber: request.write.no_clobber })
     }
 
     /// Copies them when the weights are there.
     pub(crate) fn finish(self, done: Summary) -> Result<Summary, FileError> {
         if !self.dry_run {
-            copy(&self.files, self.folder)?;
+            copy(&self.files, self.folder, self.no_clobber)?;
         }
         Ok(Summary { copied: self.files.len(), ..done })
     }
@@ -57,11 +58,11 @@ pub(crate) fn beside(folder: &Path, output: &Path) -> Result<Vec<PathBuf>, FileE
 }
 
 /// Copies files to a folder, each of which appears there whole or not at all.
-pub(crate) fn copy(files: &[PathBuf], folder: &Path) -> Result<(), FileError> {
+pub(crate) fn copy(files: &[PathBuf], folder: &Path, no_clobber: bool) -> Result<(), FileError> {
     for path in files {
         let target = folder.join(path.file_name().unwrap_or_default());
         let mut source = File::open(path).map_err(|error| FileError::io(path, "open", error))?;
-        let mut out = AtomicFile::create(&target)?;
+        let mut out = AtomicFile::create_with(&target, no_clobber)?;
         io::copy(&mut source, &mut out).map_err(|error| FileError::io(&target, "write", error))?;
         out.commit()?;
     }

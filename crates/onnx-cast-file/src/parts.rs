@@ -165,7 +165,7 @@ pub fn copy_others(input: &Path, output: &Path) -> Result<usize, FileError> {
     }
     let files = others::beside(input, &folder)?;
     create_folder(&folder.join("x"))?;
-    others::copy(&files, &folder)?;
+    others::copy(&files, &folder, false)?;
     Ok(files.len())
 }
 
@@ -182,7 +182,7 @@ pub fn write_index(input: &Path, output: &Path, total_size: u64) -> Result<(), F
             let output = index.output(output)?;
             // There is no folder yet where the index names no file.
             create_folder(&output)?;
-            Ok(index.write(&output, total_size)?)
+            Ok(index.write(&output, total_size, false)?)
         }
     }
 }

@@ -5,9 +5,11 @@
 
 use crate::text::Short;
 use globset::{GlobBuilder, GlobMatcher};
-use onnx_cast::DataType;
+use onnx_cast::{DataType, UnknownType};
 use regex::Regex;
 use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use thiserror::Error;
 
@@ -36,6 +38,22 @@ pub enum SelectionError {
         rule: String,
         /// What stands for the type.
         name: String,
+    },
+    /// A rule whose type has a name with two meanings.
+    #[error("rule `{}`: {error}", Short(rule))]
+    Ambiguous {
+        /// The rule.
+        rule: String,
+        /// The name and its meanings.
+        error: UnknownType,
+    },
+    /// A file of rules that cannot be read, or has a mistake in it.
+    #[error("{}: {what}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
     },
     /// A mistake in a line of a list of rules.
     #[error("line {line}: {error}")]
@@ -124,13 +142,26 @@ impl FromStr for Rule {
         if pattern.is_empty() || name.is_empty() {
             return Err(SelectionError::Rule { rule: rule.to_owned() });
         }
-        let unknown = || SelectionError::Type { rule: rule.to_owned(), name: name.to_owned() };
-        let to = if name.eq_ignore_ascii_case("keep") { None } else { Some(name.parse().map_err(|_| unknown())?) };
+        let unknown = |error: UnknownType| match error.meanings() {
+            Some(_) => SelectionError::Ambiguous { rule: rule.to_owned(), error },
+            None => SelectionError::Type { rule: rule.to_owned(), name: name.to_owned() },
+        };
+        let to = if name.eq_ignore_ascii_case("keep") { None } else { Some(name.parse().map_err(unknown)?) };
         Ok(Rule { pattern: pattern.parse()?, to })
     }
 }
 
 impl Rule {
+    /// The rules of a file: see [`Rule::parse_lines`].
+    ///
+    /// # Errors
+    /// Where the file cannot be read, or a line is no rule.
+    pub fn read(path: &Path) -> Result<Vec<Rule>, SelectionError> {
+        let wrong = |what| SelectionError::File { path: path.to_owned(), what };
+        let text = fs::read_to_string(path).map_err(|error| wrong(format!("cannot read: {error}")))?;
+        Rule::parse_lines(&text).map_err(|error| wrong(error.to_string()))
+    }
+
     /// The rules of a text of one a line; empty lines, and those that start with `#`, are passed over.
     ///
     /// # Errors
@@ -294,6 +325,7 @@ mod tests {
             ("w", "line 1: rule `w` is not of the form PATTERN=TYPE"),
             ("\n=float", "line 2: rule `=float` is not of the form PATTERN=TYPE"),
             ("w=floaty", "line 1: rule `w=floaty`: `floaty` is not an element type (nor `keep`)"),
+            ("w=i4", "line 1: rule `w=i4`: `i4` may mean int4, and to numpy means int32 (want one of these)"),
             ("[=int8", "line 1: pattern `[`: unclosed character class; missing ']'"),
             ("re:(=int8", "line 1: pattern `re:(`: unclosed group"),
         ] {

@@ -276,7 +276,14 @@ fn npy_types_that_the_file_does_not_tell() {
     for plain in [false, true] {
         for &data_type in DataType::ALL.iter().filter(|data_type| data_type.is_numeric()) {
             let tensor = patterns(data_type, &[5]);
-            write_tensor(&source, Format::Npy, "", tensor.view(), &WriteOptions { npy_plain: plain }).expect("written");
+            write_tensor(
+                &source,
+                Format::Npy,
+                "",
+                tensor.view(),
+                &WriteOptions { npy_plain: plain, ..Default::default() },
+            )
+            .expect("written");
             assert_eq!(read_tensor_as(&source, Some(data_type)).expect("read").tensor, tensor, "{data_type}");
             let header = fs::read(&source).expect("read");
             let header = String::from_utf8_lossy(&header[..64]).into_owned();

@@ -28,6 +28,8 @@ pub struct FoldRequest {
     pub exclude: Vec<Pattern>,
     /// Write nothing, and tell what would be done.
     pub dry_run: bool,
+    /// Replace nothing: a model or a file of elements that exists, or appears meanwhile, is an error.
+    pub no_clobber: bool,
     /// Where the elements go.
     pub storage: Storage,
     /// Threads at most.
@@ -111,8 +113,8 @@ impl fmt::Display for FoldOutcome {
 /// # Errors
 /// Where a file cannot be read or written, or the model is not valid.
 pub fn fold(input: impl AsRef<Path>, output: impl AsRef<Path>, request: &FoldRequest) -> Result<FoldSummary, Error> {
-    let &FoldRequest { ref storage, dry_run, threads, ref watch, .. } = request;
-    let how = Request { storage, dry_run, counts: false, threads, watch: watch.as_ref(), step: &|| {} };
+    let &FoldRequest { ref storage, dry_run, no_clobber, threads, ref watch, .. } = request;
+    let how = Request { storage, dry_run, no_clobber, counts: false, threads, watch: watch.as_ref(), step: &|| {} };
     rewrite(input.as_ref(), output.as_ref(), &how, |document, files| edits(document, files, request), Ok)
 }
 

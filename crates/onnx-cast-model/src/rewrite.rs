@@ -11,6 +11,7 @@ use crate::external::Files;
 use crate::rope::{Base, Rope};
 use crate::tree::Document;
 use onnx_cast_file::formats::pb::MAX_MESSAGE;
+use onnx_cast_file::io::atomic::check_vacant;
 use onnx_cast_file::io::map::Mapped;
 use onnx_cast_file::io::progress::{Meter, Watch};
 use onnx_cast_file::io::{AtomicFile, InputFile, IoError};
@@ -28,6 +29,8 @@ pub(crate) struct Request<'r> {
     pub(crate) storage: &'r Storage,
     /// Write nothing, and report what would be done.
     pub(crate) dry_run: bool,
+    /// Replace nothing.
+    pub(crate) no_clobber: bool,
     /// Read the elements of a dry run too, because their values are counted.
     pub(crate) counts: bool,
     /// Threads at most.
@@ -47,6 +50,9 @@ pub(crate) fn rewrite<T, R>(
     judge: impl FnOnce(T) -> Result<R, Error>,
 ) -> Result<R, Error> {
     let invalid = |error| Error::model(input, error);
+    if request.no_clobber {
+        check_vacant(output)?;
+    }
     let file = InputFile::open(input)?;
     let bytes = Mapped::of(&file)?;
     let base = Base { bytes: &bytes, file: &file };
@@ -61,6 +67,9 @@ pub(crate) fn rewrite<T, R>(
     let arranged = |location| arrange(&document, &files, &edits, location, request.storage, MAX_MESSAGE);
     let (message, layout) = arranged(&location).map_err(invalid)?;
 
+    if request.no_clobber && !layout.data.is_empty() {
+        check_vacant(&place)?;
+    }
     if request.dry_run && !request.counts {
         return judge(made);
     }
@@ -70,7 +79,8 @@ pub(crate) fn rewrite<T, R>(
     let total = |tasks: &[Task<'_>]| tasks.iter().map(Task::bytes).sum::<u64>();
     let again = if first.is_some() && !request.dry_run { total(&tasks) } else { 0 };
     let meter = Meter::new(request.watch, total(&tasks) + total(&data) + again);
-    let writer = Writer { input: file.path(), output, threads: request.threads, meter };
+    let &Request { no_clobber, threads, .. } = request;
+    let writer = Writer { input: file.path(), output, no_clobber, threads, meter };
     if request.dry_run {
         writer.run(&data, &Nowhere, output)?;
         writer.run(&tasks, &Nowhere, output)?;
@@ -92,8 +102,14 @@ pub(crate) fn rewrite<T, R>(
             Exchange { data, first, model, meanwhile: &path, place: &place }.run(request.step)?;
         }
         (data, _) => {
+            let own = data.is_some() && no_clobber;
             data.map_or(Ok(()), AtomicFile::commit)?;
-            model.commit()?;
+            let named = model.commit();
+            if named.is_err() && own {
+                // The elements are of no use without their model. What cannot be removed stays.
+                let _ = fs::remove_file(&place);
+            }
+            named?;
         }
     }
     Ok(result)
@@ -103,6 +119,7 @@ pub(crate) fn rewrite<T, R>(
 struct Writer<'w> {
     input: &'w Path,
     output: &'w Path,
+    no_clobber: bool,
     threads: Option<usize>,
     meter: Meter<'w>,
 }
@@ -111,7 +128,7 @@ impl Writer<'_> {
     /// A file with the results of tasks, complete and on the disk before it takes its place, so that little is left
     /// that can fail in between.
     fn write(&self, path: &Path, tasks: &[Task<'_>]) -> Result<AtomicFile, Error> {
-        let mut out = AtomicFile::create(path)?;
+        let mut out = AtomicFile::create_with(path, self.no_clobber)?;
         self.run(tasks, &InPlace(out.file()), path)?;
         out.sync()?;
         Ok(out)

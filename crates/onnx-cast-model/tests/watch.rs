@@ -3,7 +3,7 @@
 
 use onnx_cast::{DataType, Tensor};
 use onnx_cast_file::{
-    CastRequest, DiffRequest, FileError, Format, InspectRequest, Selection, Watch, WriteOptions, write_tensor,
+    CastRequest, DiffRequest, FileError, Format, InspectRequest, Selection, Storage, Watch, WriteOptions, write_tensor,
 };
 use onnx_cast_model::{Error, FoldRequest, cast, diff, fold, inspect};
 use std::fs;
@@ -81,4 +81,34 @@ fn files_of_tensors() {
     assert_eq!(watched(|watch| inspect(&input, &request(watch))), (12, 12));
     let request = |watch: &Watch| DiffRequest { watch: Some(watch.clone()), ..Default::default() };
     assert_eq!(watched(|watch| diff(&input, &input, &request(watch))), (12, 12));
+}
+
+/// A model that appears while another is written stays, and the elements of the other are not left beside it.
+#[test]
+fn a_model_that_appears_meanwhile_is_kept() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (input, output) = (folder.path().join("in.onnx"), folder.path().join("out.onnx"));
+    fs::write(&input, file(MODELS, "constants")).expect("a file");
+    let request = |watch| CastRequest {
+        selection: Selection { min_size: Some(0), ..Selection::new(DataType::Double) },
+        storage: Storage { external_data: Some("weights.bin".to_owned()), threshold: Some(1) },
+        write: WriteOptions { no_clobber: true, ..Default::default() },
+        watch,
+        ..CastRequest::new(DataType::Double)
+    };
+    for at_the_end in [false, true] {
+        let place = output.clone();
+        let watch = Watch::new(move |done, total| {
+            if done == total || !at_the_end {
+                fs::write(&place, b"mine").expect("a file");
+            }
+        });
+        let error = cast(&input, &output, &request(Some(watch))).expect_err("it is there").to_string();
+        assert!(error.ends_with("out.onnx: cannot write: it exists already, and nothing is to be replaced"), "{error}");
+        assert_eq!(fs::read(&output).expect("a file"), b"mine");
+        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 2, "in.onnx and out.onnx");
+        fs::remove_file(&output).expect("removed");
+    }
+    cast(&input, &output, &request(None)).expect("a cast");
+    assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 3, "there are elements");
 }

@@ -1,5 +1,6 @@
 //! Shows the loss of casts to several types: a [`Report`](onnx_cast_file::Report) as [`text`] for a terminal, as
-//! [`json`] for programs, and as a [`page`] with plots. The command and the Python package use the same output.
+//! [`json`] for programs, and as a [`page`] with plots; and the results of the other jobs as JSON. The command and the
+//! Python package use the same output.
 //!
 //! ```
 //! use onnx_cast::{DataType, Tensor};
@@ -17,10 +18,12 @@
 mod json;
 mod limits;
 mod page;
+mod results;
 mod text;
 mod words;
 
 pub use json::{counts, json};
 pub use page::{BASE_STYLE, fill, page};
+pub use results::{cast_json, diff_json, fold_json, info_json, tensors_json};
 pub use text::{text, verdict};
 pub use words::{printable, size};

@@ -366,10 +366,17 @@ pub struct UnknownType {
     pub name: String,
 }
 
+impl UnknownType {
+    /// What an ambiguous name may mean: a type of so many bits, and to numpy one of so many bytes.
+    pub fn meanings(&self) -> Option<(DataType, DataType)> {
+        let name = plain(&self.name);
+        AMBIGUOUS.iter().find(|(known, ..)| *known == name).map(|&(_, bits, bytes)| (bits, bytes))
+    }
+}
+
 impl fmt::Display for UnknownType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = plain(&self.name);
-        if let Some((_, bits, bytes)) = AMBIGUOUS.iter().find(|(known, ..)| *known == name) {
+        if let Some((bits, bytes)) = self.meanings() {
             return write!(f, "`{}` may mean {bits}, and to numpy means {bytes} (want one of these)", self.name);
         }
         write!(f, "`{}` is not an element type (want one of", crate::error::shorten(&self.name))?;

@@ -67,7 +67,7 @@ pub fn round_trip(data: &[u8]) {
 
 /// From file to file, each from the one before.
 fn through_files(Case { name, tensor, plain }: &Case, in_safetensors: bool) {
-    let options = WriteOptions { npy_plain: *plain };
+    let options = WriteOptions { npy_plain: *plain, ..Default::default() };
     let data_type = tensor.data_type();
     let first = scratch::path("0.pb");
     write_tensor(&first, Format::TensorProto, name, tensor.view(), &options).expect("a file");

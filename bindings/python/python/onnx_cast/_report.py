@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -84,13 +84,18 @@ class Report:
         ]
         return pandas.DataFrame(rows, columns=[*_OF_TENSOR, *_OF_CANDIDATE])
 
-    def save(self, path: files.Path) -> None:
-        """Writes the page to a file, or what :meth:`to_dict` gives to one whose name ends in ``.json``."""
+    def text(self, top: int = 20) -> str:
+        """A table for each type with its ``top`` worst tensors, or with 0 all, as the command prints them."""
+        return self._found.text(top)
+
+    def save(self, path: files.Path, *, clobber: bool = True) -> None:
+        """Writes the page to a file, or what :meth:`to_dict` gives to one whose name ends in ``.json``. With
+        ``clobber=False`` a file that exists is an error."""
         as_json = os.fspath(path).lower().endswith(".json")
-        self._found.write(path, self._found.json() if as_json else self._found.page())
+        self._found.write(path, self._found.json() if as_json else self._found.page(), not clobber)
 
     def __repr__(self) -> str:
-        return self._found.text(_ROWS).rstrip()
+        return self.text(_ROWS).rstrip()
 
     def _repr_html_(self) -> str:
         # A document of its own: neither its style nor its script reaches the notebook's, nor the notebook's it.
@@ -108,16 +113,17 @@ def report(
     opset: int | None = None,
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),
-    min_size: int | None = None,
+    min_elements: int | None = None,
     dtype: Any = None,
-    progress: Callable[[int, int], object] | None = None,
+    threads: int | None = None,
+    progress: files.Progress | None = None,
 ) -> Report:
     """What casts to one type or several, ``to``, would lose, tensor by tensor, before any is done.
 
-    ``x`` is the path of a file (a checkpoint, a model, a tensor), a mapping of names to tensors (a ``state_dict``), or
-    one tensor: an array, or whatever else :func:`onnx_cast.cast` takes. ``include``, ``exclude``, ``min_size``, ``dtype``
-    and ``progress`` are as in :func:`onnx_cast.cast_file`; texts, and tensors that a cast of the file would keep, are
-    left out.
+    ``x`` is the path of a file (a checkpoint, a model, a tensor), a mapping of names to tensors (a ``state_dict``),
+    or one tensor: an array, or whatever else :func:`onnx_cast.cast` takes. ``include``, ``exclude``,
+    ``min_elements``, ``dtype``, ``threads`` and ``progress`` are as in :func:`onnx_cast.cast_file`; texts, and
+    tensors that a cast of the file would keep, are left out.
 
     >>> onnx_cast.report(np.array([1.0, 1000.0], np.float32), ["float16", "float8e4m3fn"]).verdicts["float16"]
     '1 exact'
@@ -127,15 +133,20 @@ def report(
         raise TypeError("to is empty (want one type or several)")
     file = isinstance(x, (str, os.PathLike))
     numbers = [_targets.target(one)[0] for one in candidates]
-    attributes = files.attributes(saturate, round_mode, opset)
-    request = (numbers, attributes, *files.patterns(include, exclude), min_size, files.number(dtype))
+    options = {
+        **files.names(include, exclude, threads),
+        **files.attributes(saturate, round_mode, opset),
+        "candidates": numbers,
+        "min_elements": min_elements,
+        "from": files.number(dtype),
+    }
     if file:
         title = os.path.basename(os.path.normpath(os.fspath(x)))
-        return Report(_native.report_file(x, title, request, progress))
+        return Report(_native.report_file(x, title, options, progress))
     if dtype is not None:
         raise TypeError("dtype is for files (arrays tell theirs)")
     tensors = x if isinstance(x, Mapping) else {"": x}
     arrays = [(str(name), _kinds.array_of(one)) for name, one in tensors.items()]
     numeric = [(name, array.view(np.ndarray)) for name, array in arrays if not _targets.is_text(array.dtype)]
     title = f"{len(arrays)} tensors" if isinstance(x, Mapping) else type(x).__name__
-    return Report(_native.report_arrays(numeric, len(arrays) - len(numeric), title, request, progress))
+    return Report(_native.report_arrays(numeric, len(arrays) - len(numeric), title, options, progress))

@@ -1,15 +1,36 @@
-"""Files of tensors and models: ``.safetensors``, ``.npy``, ``.pb`` and ``.onnx``, in constant memory."""
+"""Files of tensors and models, in constant memory: ``.safetensors``, ``.npy``, ``.npz``, ``.pb``, raw bytes, ``.onnx``.
+
+Parameters are called as the command's options are: ``--min-elements`` is ``min_elements``, and ``--no-clobber`` is
+``clobber=False``. Results have what the command prints with ``--json``.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from onnx_cast import _native, _targets
+from onnx_cast._native import CastError
 from onnx_cast.dtypes import ALL, DataType
 
 Path = str | os.PathLike[str]
+Progress = Callable[[int, int], object]
+
+_TYPES = {one.name: one for one in ALL}
+
+
+class Values(NamedTuple):
+    """What the values of a tensor are like."""
+
+    #: The least, the largest and the mean of the finite values; ``None`` where there are none.
+    min: float | None
+    max: float | None
+    mean: float | None
+    zeros: int
+    nan: int
+    infinities: int
 
 
 class TensorInfo(NamedTuple):
@@ -21,6 +42,32 @@ class TensorInfo(NamedTuple):
     dtype: DataType
     #: Bytes of its elements, packed; of strings, of their text.
     bytes: int
+    #: What its values are like, with ``stats=True`` and where they are real numbers.
+    values: Values | None = None
+
+
+class FileInfo(list[TensorInfo]):
+    """The tensors of a file, and what else it holds."""
+
+    def __init__(self, found: dict[str, Any]) -> None:
+        super().__init__(_tensor_info(row) for row in found["tensors"])
+        #: The extension of its format, without the dot.
+        self.format: str = found["format"]
+        #: The number of files that it consists of.
+        self.files: int = found["files"]
+        #: The metadata of a ``.safetensors`` file or a model.
+        self.metadata: dict[str, str] = found["metadata"]
+        #: ``ir_version``, ``opsets`` and ``casts`` of a model; ``None`` of other files.
+        self.model: dict[str, Any] | None = found.get("model")
+
+
+def _tensor_info(row: dict[str, Any]) -> TensorInfo:
+    values = row.get("values")
+    if values is not None:
+        # JSON has infinities as text.
+        numbers = (None if values[name] is None else float(values[name]) for name in ("min", "max", "mean"))
+        values = Values(*numbers, values["zeros"], values["nan"], values["infinities"])
+    return TensorInfo(row["name"], tuple(row["shape"]), _TYPES[row["type"]], row["bytes"], values)
 
 
 class TensorCast(NamedTuple):
@@ -34,6 +81,50 @@ class TensorCast(NamedTuple):
     bytes_after: int
     #: Whether it was cast, or only kept.
     cast: bool
+    #: What became of its values, by the names of :class:`onnx_cast.Stats` without the means, where it was cast and
+    #: that was asked for. An error without a bound is ``None``.
+    counts: dict[str, Any] | None = None
+
+
+class CastSummary(list[TensorCast]):
+    """What became of the tensors of a file, in the order of the output."""
+
+    def __init__(self, done: dict[str, Any]) -> None:
+        super().__init__(rows(done["tensors"]))
+        #: Files that were there already with the content that they were to get, with ``resume=True``.
+        self.already_there: int = done["already_there"]
+        #: Other files of a checkpoint's folder that were copied, or would be.
+        self.copied: int = done["copied"]
+
+
+def rows(tensors: list[dict[str, Any]]) -> list[TensorCast]:
+    def row(one: dict[str, Any]) -> TensorCast:
+        before, after = _TYPES[one["from"]], _TYPES[one["to"]]
+        bytes_before, bytes_after = one["bytes_before"], one["bytes_after"]
+        shape = tuple(one["shape"])
+        return TensorCast(one["name"], shape, before, after, bytes_before, bytes_after, one["cast"], one["counts"])
+
+    return [row(one) for one in tensors]
+
+
+class LossError(CastError):
+    """A cast that loses what ``fail_on`` forbids. Nothing is written."""
+
+    #: What the cast would do, with the counts of every tensor that was to be cast.
+    summary: CastSummary
+
+
+class FoldedCast(NamedTuple):
+    """A Cast, CastLike or BitCast of a model, and what became of it."""
+
+    #: The value that it gives.
+    output: str
+    operator: str
+    #: The types, where the model tells them.
+    before: DataType | None
+    after: DataType | None
+    #: ``"kept"``, ``"computed"``, ``"removed"``, ``"joined"`` or ``"bypassed"``.
+    outcome: str
 
 
 class Folded(NamedTuple):
@@ -42,40 +133,54 @@ class Folded(NamedTuple):
     computed: int
     removed: int
     joined: int
+    #: Every Cast, in the order of the model.
+    casts: list[FoldedCast]
+
+
+class Difference(NamedTuple):
+    """A tensor in which two files differ."""
+
+    name: str
+    #: ``"only in a"``, ``"only in b"``, ``"type"``, ``"shape"`` or ``"values"``.
+    difference: str
+    #: The types, or the shapes, in either file.
+    a: DataType | tuple[int, ...] | None = None
+    b: DataType | tuple[int, ...] | None = None
+    #: Of values: the elements that differ, the elements in all, the first that differs, and the largest distance.
+    count: int | None = None
+    of: int | None = None
+    first: int | None = None
+    largest: float | None = None
 
 
 def number(to: Any) -> int | None:
     return None if to is None else _targets.target(to)[0]
 
 
-def attributes(saturate: bool, round_mode: str, opset: int | None) -> tuple[int | None, bool | None, str | None]:
-    """As the native module takes them: a version without the attribute takes the defaults, and refuses all else."""
-    return opset, None if saturate is True else saturate, None if round_mode == "up" else round_mode
+def listed(name: str, texts: Iterable[str]) -> list[str]:
+    if isinstance(texts, str):
+        raise TypeError(f"{name} is a str (want a list of them)")
+    return list(texts)
 
 
-def patterns(include: Iterable[str], exclude: Iterable[str]) -> tuple[list[str], list[str]]:
-    if isinstance(include, str) or isinstance(exclude, str):
-        raise TypeError("include and exclude are lists of patterns, not one")
-    return list(include), list(exclude)
+def names(include: Iterable[str], exclude: Iterable[str], threads: int | None) -> dict[str, Any]:
+    """What every request has, as the native module takes it."""
+    if threads is not None and threads < 1:
+        raise CastError(f"{threads} threads (want 1 or more)")
+    return {"include": listed("include", include), "exclude": listed("exclude", exclude), "threads": threads}
 
 
-def request(
-    to: Any,
-    saturate: bool,
-    round_mode: str,
-    opset: int | None,
-    include: Iterable[str],
-    exclude: Iterable[str],
-    rules: Mapping[str, Any] | None,
-    min_size: int | None,
-) -> tuple:
-    """What the native module takes: plain values, which other processes can be sent."""
+def attributes(saturate: bool, round_mode: str, opset: int | None) -> dict[str, Any]:
+    """A version without the attribute takes the defaults, and refuses all else."""
+    saturation, rounding = None if saturate is True else saturate, None if round_mode == "up" else round_mode
+    return {"opset": opset, "saturate": saturation, "round_mode": rounding}
+
+
+def selection(
+    to: Any, rules: Mapping[str, Any] | None, rules_file: Path | None, min_elements: int | None
+) -> dict[str, Any]:
     pairs = [(pattern, number(kind)) for pattern, kind in (rules or {}).items()]
-    return number(to), attributes(saturate, round_mode, opset), *patterns(include, exclude), pairs, min_size
-
-
-def row(name, shape, before, after, bytes_before, bytes_after, cast) -> TensorCast:
-    return TensorCast(name, tuple(shape), ALL[before - 1], ALL[after - 1], bytes_before, bytes_after, cast)
+    return {"to": number(to), "rules": pairs, "rules_file": rules_file, "min_elements": min_elements}
 
 
 def cast_file(
@@ -89,44 +194,195 @@ def cast_file(
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),
     rules: Mapping[str, Any] | None = None,
-    min_size: int | None = None,
+    rules_file: Path | None = None,
+    min_elements: int | None = None,
     dtype: Any = None,
+    shape: Iterable[int] | None = None,
     dry_run: bool = False,
     resume: bool = False,
+    clobber: bool = True,
     copy_others: bool = True,
+    npy_plain: bool = False,
     raise_opset: bool = False,
-    progress: Callable[[int, int], object] | None = None,
-) -> list[TensorCast]:
+    external_data: str | None = None,
+    external_threshold: int | None = None,
+    losses: bool = False,
+    fail_on: Iterable[str] = (),
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> CastSummary:
     """Casts the tensors of ``src`` to the file ``dst``, which appears whole or not at all, and may be ``src``.
 
     Of a ``.safetensors`` file, or of the index or folder of several, every tensor that is selected is cast: those of a
     float type where ``to`` is one, and all numbers where it is not. ``include`` and ``exclude`` are patterns of names
     (globs, or behind ``re:`` regular expressions), ``rules`` maps patterns to types, or to ``None`` to keep what they
-    match: the last that matches decides. Tensors of fewer elements than ``min_size`` are kept.
+    match: the last that matches decides. Those of ``rules_file``, one ``PATTERN=TYPE`` a line, come before them.
+    Tensors of fewer elements than ``min_elements`` are kept.
 
-    Of an ``.onnx`` file the constants of a float type are, those of 256 elements or more where ``min_size`` is not
+    Of an ``.onnx`` file the constants of a float type are, those of 256 elements or more where ``min_elements`` is not
     given: each is stored in its new type, and a Cast gives it back in its own. Constants of integers are cast where a
-    rule names them. The opset is the model's, which ``raise_opset`` lets be raised where the type needs it.
+    rule names them. The opset is the model's, which ``raise_opset`` lets be raised where the type needs it. With
+    ``external_data``, the name of a file beside ``dst``, elements go there, those of tensors of ``external_threshold``
+    bytes (1024) or more.
 
-    ``dtype`` is the type of a ``.npy`` file that does not tell it. ``dry_run`` only says what would be done, ``resume``
-    leaves files alone that are there already with the same content. Where ``src`` is a folder, its other files (the
-    configuration, the tokenizer) are copied unless ``copy_others`` is false: not other weights, and not hidden files.
-    ``progress`` is called now and then with the bytes
-    that are done and those that there are; what it raises, and Ctrl-C, ends the work and leaves ``dst`` as it was.
+    ``dtype`` is the type of a ``.npy`` file that does not tell it; with ``shape``, of raw bytes. ``npy_plain`` writes
+    types that numpy lacks as the unsigned integers of their bits.
+
+    ``dry_run`` only says what would be done; ``resume`` leaves files alone that are there already with the same
+    content; ``clobber=False`` replaces nothing, and an output that exists is an error. Where ``src`` is a folder, its
+    other files (the configuration, the tokenizer) are copied unless ``copy_others`` is false: not other weights, and
+    not hidden files.
+
+    ``losses`` counts for each tensor what became of its values. ``fail_on`` names losses (``"overflow"``,
+    ``"underflow"``, ``"subnormal"``, ``"nan"``) that raise :class:`LossError`, with nothing written; a dry run reads
+    the values for either. ``threads`` limits the threads that read, cast and write, and changes no result.
+
+    ``progress`` is called now and then with the bytes that are done and those that there are; what it raises, and
+    Ctrl-C, ends the work and leaves ``dst`` as it was.
     """
-    given = request(to, saturate, round_mode, opset, include, exclude, rules, min_size)
-    modes = (dry_run, resume, copy_others, raise_opset)
-    done = _native.cast_file(src, dst, given, number(dtype), modes, progress)
-    return [row(*one) for one in done]
+    options = {
+        **names(include, exclude, threads),
+        **attributes(saturate, round_mode, opset),
+        **selection(to, rules, rules_file, min_elements),
+        **_writing(dtype, shape, dry_run, resume, clobber, copy_others, npy_plain),
+        "raise_opset": raise_opset,
+        "external_data": external_data,
+        "external_threshold": external_threshold,
+        "losses": losses,
+        "fail_on": listed("fail_on", fail_on),
+    }
+    done, loss = _native.cast_file(src, dst, options, progress)
+    summary = CastSummary(json.loads(done))
+    if loss is not None:
+        error = LossError(loss)
+        error.summary = summary
+        raise error
+    return summary
 
 
-def info(path: Path, *, dtype: Any = None) -> list[TensorInfo]:
-    """The tensors of a file, by its header alone. ``dtype`` is as in :func:`cast_file`."""
-    rows = cast_file(path, path, dtype=dtype, dry_run=True)
-    return [TensorInfo(one.name, one.shape, one.before, one.bytes_before) for one in rows]
+def _writing(
+    dtype: Any,
+    shape: Iterable[int] | None,
+    dry_run: bool,
+    resume: bool,
+    clobber: bool,
+    copy_others: bool,
+    npy_plain: bool,
+) -> dict[str, Any]:
+    return {
+        "from": number(dtype),
+        "shape": None if shape is None else _targets.dims(tuple(shape)),
+        "dry_run": dry_run,
+        "resume": resume,
+        "no_clobber": not clobber,
+        "no_copy_others": not copy_others,
+        "npy_plain": npy_plain,
+    }
 
 
-def fold(src: Path, dst: Path, *, progress: Callable[[int, int], object] | None = None) -> Folded:
+def bit_cast_file(
+    src: Path,
+    dst: Path,
+    to: Any = None,
+    *,
+    opset: int | None = None,
+    include: Iterable[str] = (),
+    exclude: Iterable[str] = (),
+    rules: Mapping[str, Any] | None = None,
+    rules_file: Path | None = None,
+    min_elements: int | None = None,
+    dtype: Any = None,
+    shape: Iterable[int] | None = None,
+    dry_run: bool = False,
+    resume: bool = False,
+    clobber: bool = True,
+    copy_others: bool = True,
+    npy_plain: bool = False,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> CastSummary:
+    """Takes the bits of the tensors of ``src`` for another type of the same width: of several tensors those of that
+    width, which must be one at least. Parameters are as in :func:`cast_file`; a model is refused."""
+    options = {
+        **names(include, exclude, threads),
+        **selection(to, rules, rules_file, min_elements),
+        **_writing(dtype, shape, dry_run, resume, clobber, copy_others, npy_plain),
+        "opset": opset,
+    }
+    return CastSummary(json.loads(_native.bit_cast_file(src, dst, options, progress)))
+
+
+def info(
+    path: Path,
+    *,
+    dtype: Any = None,
+    include: Iterable[str] = (),
+    exclude: Iterable[str] = (),
+    stats: bool = False,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> FileInfo:
+    """The tensors of a file, by its header alone, and its metadata; of a model its constants, Casts and opsets.
+
+    ``stats`` reads all values for :class:`Values`. Other parameters are as in :func:`cast_file`.
+    """
+    options = {**names(include, exclude, threads), "from": number(dtype), "stats": stats}
+    return FileInfo(json.loads(_native.info(path, options, progress)))
+
+
+def diff(
+    a: Path,
+    b: Path,
+    *,
+    include: Iterable[str] = (),
+    exclude: Iterable[str] = (),
+    tolerance: float | None = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> list[Difference]:
+    """The tensors in which two files or models differ, by name: in type, shape or values. None where they are the same.
+
+    Values are compared bit by bit, or with a ``tolerance`` as numbers that may be so far apart. Other parameters are as
+    in :func:`cast_file`; ``progress`` is through ``a``.
+    """
+    if tolerance is not None and not tolerance >= 0:
+        raise CastError(f"tolerance is {tolerance} (want 0 or more)")
+    options = {**names(include, exclude, threads), "tolerance": tolerance}
+    found = json.loads(_native.diff(a, b, options, progress))["differences"]
+    read = {"type": _TYPES.__getitem__, "shape": tuple}
+    for row in found:
+        if (kind := read.get(row["difference"])) is not None:
+            row["a"], row["b"] = kind(row["a"]), kind(row["b"])
+    return [Difference(**row) for row in found]
+
+
+def fold(
+    src: Path,
+    dst: Path,
+    *,
+    include: Iterable[str] = (),
+    exclude: Iterable[str] = (),
+    dry_run: bool = False,
+    clobber: bool = True,
+    external_data: str | None = None,
+    external_threshold: int | None = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Folded:
     """Computes the Casts of a model's constants, removes those that change nothing, and joins two in a row where no
-    value can tell. Every output of the model keeps its bits. ``progress`` is as in :func:`cast_file`."""
-    return Folded(*_native.fold(src, dst, progress))
+    value can tell. Every output of the model keeps its bits. ``include`` and ``exclude`` are patterns of the values
+    that Casts give; other parameters are as in :func:`cast_file`."""
+    options = {
+        **names(include, exclude, threads),
+        "dry_run": dry_run,
+        "no_clobber": not clobber,
+        "external_data": external_data,
+        "external_threshold": external_threshold,
+    }
+    done = json.loads(_native.fold(src, dst, options, progress))
+
+    def cast(row: dict[str, Any]) -> FoldedCast:
+        before, after = (None if row[name] is None else _TYPES[row[name]] for name in ("from", "to"))
+        return FoldedCast(row["output"], row["operator"], before, after, row["outcome"])
+
+    return Folded(done["computed"], done["removed"], done["joined"], [cast(row) for row in done["casts"]])

@@ -7,6 +7,7 @@ died, since a part always writes the same bytes to the same place. Then it gets 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import PurePath
@@ -34,7 +35,7 @@ def cast_checkpoint(
     *,
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),
-    min_size: int = 0,
+    min_elements: int | None = None,
     saturate: bool = True,
     round_mode: str = "up",
     opset: int | None = None,
@@ -57,16 +58,20 @@ def cast_checkpoint(
     """
     if slice_bytes < 1 or num_cpus < 1:
         raise ValueError(f"slice_bytes is {slice_bytes} and num_cpus {num_cpus} (want 1 or more)")
-    request = files.request(to, saturate, round_mode, opset, include, exclude, rules, min_size)
+    options = {
+        **files.names(include, exclude, None),
+        **files.attributes(saturate, round_mode, opset),
+        **files.selection(to, rules, None, min_elements),
+    }
     src, dst = os.path.abspath(src), os.path.abspath(dst)
-    job = hashlib.sha256(repr((src, request)).encode()).hexdigest()[:12]
-    shards = [_Shard(*shard, job, slice_bytes) for shard in _native.plan_shards(src, dst, request)]
+    job = hashlib.sha256(repr((src, options)).encode()).hexdigest()[:12]
+    shards = [_Shard(*shard, job, slice_bytes) for shard in _native.plan_shards(src, dst, options)]
     remote = ray.remote(num_cpus=num_cpus, max_retries=max_retries)
     cast, compare = remote(_cast_part), remote(_part_is_there)
     told = _Told(shards, progress)
     if resume:
         there = [shard for shard in shards if os.path.exists(shard.output)]
-        tasks = {shard: [compare.remote(shard.output, part) for part in shard.cut(request, num_cpus)] for shard in there}
+        tasks = {shard: [compare.remote(shard.output, part) for part in shard.cut(options, num_cpus)] for shard in there}
         same = {shard for shard, results in _each(tasks, lambda _: None) if all(results)}
         told.begin(same)
         rest = [shard for shard in shards if shard not in same]
@@ -74,8 +79,8 @@ def cast_checkpoint(
         rest = shards
     try:
         for shard in rest:
-            _native.lay_out(shard.input, shard.output, shard.temporary, request)
-        tasks = {shard: [cast.remote(shard.temporary, part) for part in shard.cut(request, num_cpus)] for shard in rest}
+            _native.lay_out(shard.input, shard.output, shard.temporary, options)
+        tasks = {shard: [cast.remote(shard.temporary, part) for part in shard.cut(options, num_cpus)] for shard in rest}
         for shard, _ in _each(tasks, told.add):
             _native.name_whole(shard.temporary, shard.output)
     finally:
@@ -92,18 +97,18 @@ def cast_checkpoint(
 class _Shard:
     """A file of the checkpoint."""
 
-    def __init__(self, input: str, output: str, rows: list[tuple], job: str, slice_bytes: int) -> None:
+    def __init__(self, input: str, output: str, rows: str, job: str, slice_bytes: int) -> None:
         self.input, self.output = input, output
-        self.rows = [files.row(*row) for row in rows]
+        self.rows = files.rows(json.loads(rows))
         self.bytes = sum(row.bytes_before for row in self.rows)
         self.parts = max(1, -(-self.bytes // slice_bytes))
         # The job's own, so that what is left of one that was killed is replaced by that same one alone.
         path = PurePath(output)
         self.temporary = str(path.with_name(f".{path.name}.onnx-cast-{job}.part"))
 
-    def cut(self, request: tuple, threads: int) -> list[tuple]:
+    def cut(self, options: dict[str, Any], threads: int) -> list[tuple]:
         """The parts, as the native module takes them."""
-        return [(self.input, index, self.parts, request, threads) for index in range(self.parts)]
+        return [(self.input, index, self.parts, options, threads) for index in range(self.parts)]
 
 
 class _Told:

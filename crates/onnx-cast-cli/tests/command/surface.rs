@@ -6,7 +6,7 @@ use crate::common::{command, done, npy, refused, run, stderr, stdout};
 use crate::files::{Folder, floats};
 use onnx_cast_file::safetensors;
 use serde_json::Value;
-use testkit::proto::{int_attribute, model, node};
+use testkit::proto::{Message, int_attribute, model, node, tensor};
 
 fn checkpoint(folder: &Folder, name: &str) {
     let (weight, norm) = (floats(&[1.0, -0.3, 1000.0, 2.5]), floats(&[1.0, 2.0]));
@@ -121,22 +121,40 @@ fn no_clobber_keeps_files() {
     checkpoint(&folder, "a.safetensors");
     cast_model(&folder);
     shards(&folder, "several");
-    folder.write("old.npy", "old");
+    for name in ["old.npy", "old.onnx", "old.html", "m-1.safetensors", "weights.bin", "new.onnx.data"] {
+        folder.write(name, "old");
+    }
     folder.write("x.npy", npy(&floats(&[1.0, 2.0])));
-    folder.write("old.onnx", "old");
+    let weights = Message::new().bytes(1, "value").message(5, tensor(&[300], 1, &[0; 1200])).int(20, 4);
+    let nodes = vec![node("Constant", &[], "w", vec![weights]), node("Neg", &["w"], "y", vec![])];
+    folder.write("large.onnx", model(21, nodes, &[], &[("y", 1)]));
     std::fs::create_dir(folder.path("empty")).expect("a folder");
     for (line, kept) in [
         ("cast x.npy old.npy --to float16", "old.npy"),
         ("bitcast x.npy old.npy --to int32", "old.npy"),
         ("cast a.safetensors x.npy --to float16 --out-dir .", "./a.safetensors"),
         ("cast several several --to float16", "several"),
+        ("cast several model.safetensors.index.json --to float16", "m-1.safetensors"),
+        ("cast large.onnx old.onnx --to float16", "old.onnx"),
+        ("cast large.onnx new.onnx --to float16 --external-data weights.bin --external-threshold 0", "weights.bin"),
+        ("cast large.onnx new.onnx --to float16 --external-threshold 0 --external-data new.onnx.data", "new.onnx.data"),
         ("fold m.onnx old.onnx", "old.onnx"),
+        ("fold large.onnx new.onnx --external-data weights.bin --external-threshold 0", "weights.bin"),
         ("run m.onnx --input x.npy --output old.npy", "old.npy"),
+        ("report x.npy --to float16 --html old.html", "old.html"),
+        ("explain 1 --to float16 --html old.html", "old.html"),
     ] {
-        folder.refuses(&format!("{line} --no-clobber"), &format!("{kept}: exists already, and --no-clobber keeps it"));
+        let message = format!("{kept}: cannot write: it exists already, and nothing is to be replaced");
+        folder.refuses(&format!("{line} --no-clobber"), &message);
     }
     done(&folder.run("cast several empty --to float16 --no-clobber -q"));
     assert!(folder.path("empty/m-1.safetensors").is_file());
+    done(
+        &folder.run(
+            "cast large.onnx new.onnx --to float16 --external-data new.bin --external-threshold 1 --no-clobber -q",
+        ),
+    );
+    assert!(folder.path("new.bin").is_file());
     let both = folder.run("cast several out --to float16 --no-clobber --resume");
     assert_eq!(both.status.code(), Some(2));
 }

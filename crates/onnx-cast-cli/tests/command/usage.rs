@@ -69,8 +69,10 @@ fn aliases_name_types() {
         let text = done(&run(&format!("explain 1 --to {name}")));
         assert!(text.contains("result   float8e4m3fn 1  0x38"), "{name}: {text}");
     }
-    let said = refused(&run("cast x.npy y.npy --to i4"));
-    assert!(said.ends_with("`i4` may mean int4, and to numpy means int32 (want one of these)"), "{said}");
+    for option in ["--to i4", "--rule w=i4"] {
+        let said = refused(&run(&format!("cast x.npy y.npy {option}")));
+        assert!(said.ends_with("`i4` may mean int4, and to numpy means int32 (want one of these)"), "{said}");
+    }
 }
 
 #[test]

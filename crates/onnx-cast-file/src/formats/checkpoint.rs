@@ -169,12 +169,12 @@ impl Index {
     }
 
     /// Writes the index of a checkpoint of the same names with this many bytes of elements.
-    pub(crate) fn write(&self, path: &Path, total_size: u64) -> Result<(), FormatError> {
+    pub(crate) fn write(&self, path: &Path, total_size: u64, no_clobber: bool) -> Result<(), FormatError> {
         let mut text = self.text.clone();
         if let Some(total) = &self.total {
             text.replace_range(total.clone(), &total_size.to_string());
         }
-        let mut out = AtomicFile::create(path)?;
+        let mut out = AtomicFile::create_with(path, no_clobber)?;
         out.write_all(text.as_bytes()).map_err(|error| FormatError::io(path, "write", error))?;
         Ok(out.commit()?)
     }

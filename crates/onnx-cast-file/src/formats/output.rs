@@ -16,6 +16,8 @@ use std::path::{Path, PathBuf};
 pub struct WriteOptions {
     /// In `.npy`, write types that numpy has no name for as the unsigned integers of their bits: see [`crate::npy`].
     pub npy_plain: bool,
+    /// Replace nothing: an output that exists, or appears meanwhile, is an error. A folder may be there, if it is empty.
+    pub no_clobber: bool,
 }
 
 /// Where a tensor goes.
@@ -74,9 +76,10 @@ impl Output<'_> {
 
     /// Starts the file.
     pub(crate) fn create(&self) -> Result<AtomicFile, FormatError> {
-        let file =
-            if self.path == Path::new("-") { AtomicFile::standard_output() } else { AtomicFile::create(self.path) };
-        Ok(file?)
+        if self.path == Path::new("-") {
+            return Ok(AtomicFile::standard_output()?);
+        }
+        Ok(AtomicFile::create_with(self.path, self.options.no_clobber)?)
     }
 
     /// Where temporary files have the room that the output will take.

@@ -67,7 +67,7 @@ pub fn write_tensor(
     options: &WriteOptions,
 ) -> Result<(), FormatError> {
     let path = path.as_ref();
-    let mut file = AtomicFile::create(path)?;
+    let mut file = AtomicFile::create_with(path, options.no_clobber)?;
     put_tensor(&mut file, path, format, name, tensor, options)?;
     Ok(file.commit()?)
 }

@@ -23,6 +23,8 @@ pub struct AtomicFile {
     file: io::BufWriter<File>,
     /// Its name meanwhile, where it has one.
     temporary: Option<Temporary>,
+    /// It replaces nothing.
+    no_clobber: bool,
 }
 
 impl AtomicFile {
@@ -31,7 +33,19 @@ impl AtomicFile {
     /// # Errors
     /// Where `path` is something other than a file, may not be written to, or its folder takes no file.
     pub fn create(path: impl AsRef<Path>) -> Result<AtomicFile, IoError> {
+        Self::create_with(path, false)
+    }
+
+    /// As [`AtomicFile::create`]; with `no_clobber` the file replaces nothing, not even what appears at `path` before
+    /// [`AtomicFile::commit`].
+    ///
+    /// # Errors
+    /// As there, and with `no_clobber` where there is something at `path`.
+    pub fn create_with(path: impl AsRef<Path>, no_clobber: bool) -> Result<AtomicFile, IoError> {
         let path = path.as_ref();
+        if no_clobber {
+            check_vacant(path)?;
+        }
         let refuse = |error| IoError::new(path, "write", error);
         let (target, old) = target_of(path)?;
         let folder = folder_of(&target);
@@ -45,7 +59,7 @@ impl AtomicFile {
         if let Some(old) = old {
             file.set_permissions(old.permissions()).map_err(refuse)?;
         }
-        Ok(AtomicFile { path: path.to_owned(), target: Some(target), file: buffered(file), temporary })
+        Ok(AtomicFile { path: path.to_owned(), target: Some(target), file: buffered(file), temporary, no_clobber })
     }
 
     /// Goes on with a file that others have written under a temporary name, in the folder of `path`.
@@ -58,15 +72,16 @@ impl AtomicFile {
         }
         let name = TempPath::try_from_path(temporary).map_err(refuse)?;
         names().push(name.to_path_buf());
-        let temporary = Some(Temporary(Some(name)));
-        Ok(AtomicFile { path: path.to_owned(), target: Some(target), file: buffered(file), temporary })
+        let (temporary, no_clobber) = (Some(Temporary(Some(name))), false);
+        Ok(AtomicFile { path: path.to_owned(), target: Some(target), file: buffered(file), temporary, no_clobber })
     }
 
     /// Starts a file that goes to the standard output when it is complete.
     pub fn standard_output() -> Result<AtomicFile, IoError> {
         let path = Path::new("-");
         let file = tempfile::tempfile().map_err(|error| IoError::new(path, "write", error))?;
-        Ok(AtomicFile { path: path.to_owned(), target: None, file: buffered(file), temporary: None })
+        let (path, file) = (path.to_owned(), buffered(file));
+        Ok(AtomicFile { path, target: None, file, temporary: None, no_clobber: false })
     }
 
     /// Writes in order and to the file, for whoever needs to go back in it.
@@ -93,17 +108,21 @@ impl AtomicFile {
     /// Writes everything to the disk and gives the file its name.
     ///
     /// # Errors
-    /// Where the disk is full or the rename is refused; the target is then as it was.
+    /// Where the disk is full, the rename is refused, or the file may replace nothing and there is something; the target
+    /// is then as it was.
     pub fn commit(mut self) -> Result<(), IoError> {
         let Some(target) = self.target.take() else { return self.print() };
         self.sync()?;
-        let refuse = |error| IoError::new(&self.path, "write", error);
+        let refuse = |error: io::Error| match error.kind() {
+            io::ErrorKind::AlreadyExists if self.no_clobber => occupied(&self.path),
+            _ => IoError::new(&self.path, "write", error),
+        };
         let mut names = names();
         let renamed = match self.temporary.take() {
-            Some(temporary) => temporary.persist(&target, &mut names),
+            Some(temporary) => temporary.persist(&target, self.no_clobber, &mut names),
             // A file that replaces none needs no other name first.
             None => match name_as(self.file.get_ref(), &target) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && !self.no_clobber => {
                     name(self.file.get_ref(), folder_of(&target)).and_then(|named| Ok(named.persist(&target)?))
                 }
                 named => named,
@@ -154,6 +173,20 @@ pub fn link_over(source: &Path, target: &Path) -> Result<(), IoError> {
     let mut copy = AtomicFile::create(&target)?;
     File::open(source).and_then(|mut source| io::copy(&mut source, &mut copy)).map_err(failed)?;
     copy.commit()
+}
+
+/// Refuses a path where there is something other than an empty folder. `-` is the standard output.
+///
+/// # Errors
+/// Where there is something.
+pub fn check_vacant(path: &Path) -> Result<(), IoError> {
+    let empty = || fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
+    if path != Path::new("-") && path.symlink_metadata().is_ok() && !empty() { Err(occupied(path)) } else { Ok(()) }
+}
+
+fn occupied(path: &Path) -> IoError {
+    let what = "it exists already, and nothing is to be replaced";
+    IoError::new(path, "write", io::Error::new(io::ErrorKind::AlreadyExists, what))
 }
 
 /// The file that will be replaced, which must be one that may be, and what is there.
@@ -215,10 +248,11 @@ pub fn end_without_traces(end: impl FnOnce()) {
 struct Temporary(Option<TempPath>);
 
 impl Temporary {
-    fn persist(mut self, target: &Path, names: &mut Vec<PathBuf>) -> io::Result<()> {
+    fn persist(mut self, target: &Path, no_clobber: bool, names: &mut Vec<PathBuf>) -> io::Result<()> {
         let Some(path) = self.0.take() else { return Ok(()) };
         names.retain(|name| *name != *path);
-        path.persist(target).map_err(|error| error.error)
+        let renamed = if no_clobber { path.persist_noclobber(target) } else { path.persist(target) };
+        renamed.map_err(|error| error.error)
     }
 }
 
@@ -312,6 +346,31 @@ fn folder_error(folder: &Path, error: &io::Error) -> io::Error {
 mod tests {
     use super::*;
 
+    /// A file that appears while another is written stays, whether the other has a temporary name or none.
+    #[test]
+    fn no_clobber_holds_when_the_file_gets_its_name() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("x");
+        for with_name in [false, true] {
+            let mut file = AtomicFile::create_with(&path, true).expect("nothing is there");
+            if with_name {
+                let (inner, temporary) = named(folder.path()).expect("a temporary file");
+                (file.file, file.temporary) = (buffered(inner), Some(temporary));
+            }
+            file.write_all(b"new").expect("written");
+            fs::write(&path, "old").expect("another file");
+            let error = file.commit().expect_err("it exists").to_string();
+            assert!(error.ends_with("x: cannot write: it exists already, and nothing is to be replaced"), "{error}");
+            assert_eq!(AtomicFile::create_with(&path, true).expect_err("it exists").to_string(), error);
+            assert_eq!(fs::read(&path).expect("a file"), b"old");
+            assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1);
+            fs::remove_file(&path).expect("removed");
+        }
+        let mut file = AtomicFile::create_with(&path, true).expect("nothing is there");
+        file.write_all(b"new").and_then(|()| file.commit().map_err(|error| error.error)).expect("written");
+        assert_eq!(fs::read(&path).expect("a file"), b"new");
+    }
+
     #[test]
     fn who_is_ended_leaves_no_name() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -322,7 +381,7 @@ mod tests {
         drop(first);
         assert_eq!(list(), 2);
         let target = folder.path().join("x");
-        second.persist(&target, &mut names()).expect("renamed");
+        second.persist(&target, false, &mut names()).expect("renamed");
         let mut called = false;
         end_without_traces(|| {
             called = true;

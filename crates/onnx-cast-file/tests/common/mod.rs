@@ -88,7 +88,14 @@ pub(crate) fn read(format: Format, bytes: &[u8], from: Option<DataType>) -> Resu
 /// The bytes of a file of one tensor.
 pub(crate) fn written(format: Format, name: &str, tensor: &Tensor, npy_plain: bool) -> Result<Vec<u8>, FormatError> {
     let mut bytes = Vec::new();
-    put_tensor(&mut bytes, Path::new("memory"), format, name, tensor.view(), &WriteOptions { npy_plain })?;
+    put_tensor(
+        &mut bytes,
+        Path::new("memory"),
+        format,
+        name,
+        tensor.view(),
+        &WriteOptions { npy_plain, ..Default::default() },
+    )?;
     Ok(bytes)
 }
 

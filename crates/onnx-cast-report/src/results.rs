@@ -1,0 +1,142 @@
+//! What the jobs give, as JSON: what the command prints with `--json`, and what the Python package makes its results of.
+
+use crate::json::counts;
+use onnx_cast::DataType;
+use onnx_cast_file::{Difference, Summary, TensorInfo, TensorSummary, Values};
+use onnx_cast_model::{CastInfo, FoldSummary, Folded, Inspection, ModelInfo};
+use serde_json::{Map, Value, json};
+use std::path::Path;
+
+/// What a cast or bitcast did, or would do.
+pub fn cast_json(input: &Path, output: &Path, dry_run: bool, done: &Summary) -> Value {
+    json!({
+        "input": input.to_string_lossy(),
+        "output": output.to_string_lossy(),
+        "dry_run": dry_run,
+        "tensors": tensors_json(&done.tensors),
+        "bytes_before": done.bytes_before(),
+        "bytes_after": done.tensors.iter().map(|tensor| tensor.bytes_after).sum::<u64>(),
+        "already_there": done.already_there,
+        "copied": done.copied,
+    })
+}
+
+/// What became of tensors.
+pub fn tensors_json(tensors: &[TensorSummary]) -> Value {
+    let row = |tensor: &TensorSummary| {
+        json!({
+            "name": tensor.name,
+            "shape": tensor.shape,
+            "from": tensor.from.name(),
+            "to": tensor.to.name(),
+            "cast": tensor.cast,
+            "bytes_before": tensor.bytes_before,
+            "bytes_after": tensor.bytes_after,
+            "counts": tensor.counts.as_ref().map(counts),
+        })
+    };
+    tensors.iter().map(row).collect()
+}
+
+/// What a fold did, or would do.
+pub fn fold_json(input: &Path, output: &Path, dry_run: bool, done: &FoldSummary) -> Value {
+    let cast = |Folded { output, operator, from, to, outcome, .. }: &Folded| {
+        json!({
+            "output": output,
+            "operator": operator,
+            "from": from.map(DataType::name),
+            "to": to.map(DataType::name),
+            "outcome": outcome.name(),
+        })
+    };
+    json!({
+        "input": input.to_string_lossy(),
+        "output": output.to_string_lossy(),
+        "dry_run": dry_run,
+        "computed": done.computed,
+        "removed": done.removed,
+        "joined": done.joined,
+        "casts": done.casts.iter().map(cast).collect::<Vec<_>>(),
+    })
+}
+
+/// What a file holds.
+pub fn info_json(Inspection { file, model, .. }: &Inspection) -> Value {
+    let tensor = |tensor: &TensorInfo| {
+        let mut row = json!({
+            "name": tensor.name,
+            "type": tensor.data_type.name(),
+            "shape": tensor.shape,
+            "bytes": tensor.bytes,
+        });
+        if let Some(values) = &tensor.values {
+            row["values"] = values_json(values);
+        }
+        row
+    };
+    let metadata = file.metadata.iter().map(|(key, value)| (key.clone(), Value::from(value.clone())));
+    let mut all = json!({
+        "format": file.format.extension(),
+        "files": file.files,
+        "metadata": metadata.collect::<Map<_, _>>(),
+        "tensors": file.tensors.iter().map(tensor).collect::<Vec<_>>(),
+    });
+    if let Some(model) = model {
+        all["model"] = model_json(model);
+    }
+    all
+}
+
+fn values_json(Values { min, max, mean, zeros, nan, infinities, .. }: &Values) -> Value {
+    // JSON has no infinities: they are text.
+    let number = |value: &Option<f64>| match value {
+        Some(value) if value.is_infinite() => Value::from(value.to_string()),
+        value => Value::from(*value),
+    };
+    json!({
+        "min": number(min),
+        "max": number(max),
+        "mean": number(mean),
+        "zeros": zeros,
+        "nan": nan,
+        "infinities": infinities,
+    })
+}
+
+fn model_json(model: &ModelInfo) -> Value {
+    let cast = |CastInfo { node, operator, from, to, graph, .. }: &CastInfo| {
+        json!({
+            "node": node,
+            "operator": operator,
+            "from": from.map(DataType::name),
+            "to": to.map(DataType::name),
+            "graph": graph,
+        })
+    };
+    let opset = |(domain, version): &(String, i64)| json!({ "domain": domain, "version": version });
+    json!({
+        "ir_version": model.ir_version,
+        "opsets": model.opsets.iter().map(opset).collect::<Vec<_>>(),
+        "casts": model.casts.iter().map(cast).collect::<Vec<_>>(),
+    })
+}
+
+/// How two files differ, `a` and `b`.
+pub fn diff_json(a: &Path, b: &Path, differences: &[(String, Difference)]) -> Value {
+    let row = |(name, difference): &(String, Difference)| match difference {
+        Difference::OnlyFirst => json!({ "name": name, "difference": "only in a" }),
+        Difference::OnlySecond => json!({ "name": name, "difference": "only in b" }),
+        Difference::Type(a, b) => json!({ "name": name, "difference": "type", "a": a.name(), "b": b.name() }),
+        Difference::Shape(a, b) => json!({ "name": name, "difference": "shape", "a": a, "b": b }),
+        Difference::Values { count, of, first, largest } => {
+            let (name, what) = (name, "values");
+            json!({ "name": name, "difference": what, "count": count, "of": of, "first": first, "largest": largest })
+        }
+        _ => json!({ "name": name, "difference": "other" }),
+    };
+    json!({
+        "a": a.to_string_lossy(),
+        "b": b.to_string_lossy(),
+        "differences": differences.iter().map(row).collect::<Vec<_>>(),
+    })
+}
