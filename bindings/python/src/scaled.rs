@@ -8,8 +8,8 @@ use crate::types::{number_to_type, type_of};
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use onnx_cast::ops::Attribute;
 use onnx_cast::{
-    BlockFormat, BlockQuantize, BlockScaled, DataType, DequantizeLinear, DynamicQuantizeLinear, NEWEST_OPSET, OpError, QuantizeLinear, ScaledPlan, Tensor,
-    TensorView,
+    BlockFormat, BlockQuantize, BlockScaled, DataType, DequantizeLinear, DynamicQuantizeLinear, NEWEST_OPSET, OpError,
+    QuantizeLinear, ScaledPlan, Tensor, TensorView,
 };
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;

@@ -2,6 +2,8 @@
 
 use crate::common::{done, stderr, stdout};
 use crate::files::Folder;
+use onnx_cast::Tensor;
+use onnx_cast_file::NamedTensor;
 use onnx_cast_model::Model;
 use testkit::proto::{Message, int_attribute, model, node, strings, tensor, typed};
 
@@ -414,10 +416,7 @@ fn scaled_casts_of_constants_are_computed() {
     };
     let (before, after) = (run(&bytes), run(&folded));
     assert_eq!(before, after);
-    assert_eq!(
-        after[0].tensor.to_vec::<f32>(),
-        Some(vec![0.1, 0.2, 20.0, 30.0, -1.0, -2.0, -1.5, -2.0])
-    );
+    assert_eq!(after[0].tensor.to_vec::<f32>(), Some(vec![0.1, 0.2, 20.0, 30.0, -1.0, -2.0, -1.5, -2.0]));
     let dropped = b"DequantizeLinear";
     assert!(!folded.windows(dropped.len()).any(|part| part == dropped), "no DequantizeLinear is left");
 }
