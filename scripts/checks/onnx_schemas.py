@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes, or with --check compares, `crates/onnx-cast/tests/data/onnx_schemas.txt`: what the onnx package says about
-the element types and about every version of Cast, CastLike and BitCast. The test `coverage` holds the library to it.
+the element types and about every version of the casts and the scaled casts. The test `coverage` holds the library to it.
 
 The file is written from the newest onnx that the tests know. With an older onnx, --check compares what that one has.
 One fact a line: `data_type NAME NUMBER`, then for each operator version `op NAME VERSION`, its
@@ -13,10 +13,10 @@ from pathlib import Path
 
 import onnx
 
-OPERATORS = ("Cast", "CastLike", "BitCast")
+OPERATORS = ("Cast", "CastLike", "BitCast", "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear")
 FILE = Path(__file__).resolve().parents[2] / "crates" / "onnx-cast" / "tests" / "data" / "onnx_schemas.txt"
 HEAD = """\
-# What the onnx package says of its element types and of Cast, CastLike and BitCast.
+# What the onnx package says of its element types, of the casts and of the scaled casts.
 # Written by scripts/checks/onnx_schemas.py from onnx {version}; not to be edited.
 """
 
@@ -33,8 +33,10 @@ def default_of(attribute):
 
 def types_of(schema, parameter):
     """The element types of an input or output, by the names ONNX prints, in the order of their numbers."""
-    (constraint,) = [one for one in schema.type_constraints if one.type_param_str == parameter.type_str]
-    names = [text.removeprefix("tensor(").removesuffix(")") for text in constraint.allowed_type_strs]
+    constraints = [one for one in schema.type_constraints if one.type_param_str == parameter.type_str]
+    # Where there is no constraint, the type is one.
+    allowed = constraints[0].allowed_type_strs if constraints else [parameter.type_str]
+    names = [text.removeprefix("tensor(").removesuffix(")") for text in allowed]
     return sorted(names, key=lambda name: onnx.TensorProto.DataType.Value(name.upper()))
 
 

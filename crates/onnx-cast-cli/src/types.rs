@@ -10,8 +10,8 @@ use std::fmt::Write as _;
 
 const INTRODUCTION: &str = "\
 Element types of ONNX: number, width, the first version of each operator that
-takes the type, and other names that --to and --from take. Quantize is for the
-output of QuantizeLinear, which is the input of DequantizeLinear.
+takes the type, and other names that --to and --from take. Quant stands for
+the output of QuantizeLinear, which is the input of DequantizeLinear.
 ";
 
 const FLOATS: &str = "
@@ -54,16 +54,16 @@ fn overview(out: &mut String) -> Result<()> {
     let since = |version: Option<i64>| version.map_or("-".to_owned(), |version| version.to_string());
     write!(out, "{:14} {:>2} {:>4}", "type", "no", "bits")?;
     for operator in Operator::CASTS {
-        write!(out, " {:>8}", operator.name())?;
+        write!(out, " {}", operator.name())?;
     }
-    writeln!(out, " {:>8}  also", "Quantize")?;
+    writeln!(out, " Quant  also")?;
     for &data_type in DataType::ALL {
         let bits = data_type.bits().map_or("-".to_owned(), |bits| bits.to_string());
         let mut line = format!("{:14} {:>2} {bits:>4}", data_type.name(), data_type.onnx());
         for operator in Operator::CASTS {
-            write!(line, " {:>8}", since(operator.since(data_type)))?;
+            write!(line, " {:>width$}", since(operator.since(data_type)), width = operator.name().len())?;
         }
-        write!(line, " {:>8}", since(Operator::QuantizeLinear.since_as(Role::Quantized, data_type)))?;
+        write!(line, " {:>5}", since(Operator::QuantizeLinear.since_as(Role::Quantized, data_type)))?;
         for (i, alias) in data_type.info().aliases.iter().enumerate() {
             let separator = if i == 0 { "  " } else { ", " };
             if line.len() + separator.len() + alias.len() > WIDTH {

@@ -2,9 +2,10 @@
 //! `scripts/checks/onnx_schemas.py` writes those to `data/onnx_schemas.txt`; the test run compares that file with the
 //! package again.
 
-use onnx_cast::ops::{Attribute, AttributeValue};
+use onnx_cast::ops::{Attribute, AttributeValue, Role};
 use onnx_cast::{
-    BitCast, Cast, CastLike, CastOptions, DataType, Kind, NEWEST_OPSET, OpError, Operator, RoundMode, TensorView,
+    BitCast, Cast, CastLike, CastOptions, DataType, DequantizeLinear, DynamicQuantizeLinear, Kind, NEWEST_OPSET,
+    OpError, Operator, QuantizeLinear, RoundMode, TensorView,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -142,7 +143,7 @@ fn agrees(operator: Operator, version: i64, from: DataType, to: DataType) -> Res
 
 #[test]
 fn every_version_takes_the_types_of_onnx() {
-    for schema in facts().schemas {
+    for schema in facts().schemas.into_iter().filter(|schema| Operator::CASTS.contains(&schema.operator)) {
         let Schema { operator, version, inputs, outputs, .. } = &schema;
         let name = format!("{operator}-{version}");
         let [types] = &outputs[..] else { panic!("{name}: one output") };
@@ -166,6 +167,29 @@ fn every_version_takes_the_types_of_onnx() {
     }
 }
 
+#[test]
+fn every_version_of_a_scaled_cast_takes_the_types_of_onnx_in_their_roles() {
+    use Role::{Quantized, Scale, Values};
+    for Schema { operator, version, inputs, outputs, .. } in facts().schemas {
+        let (want_inputs, want_outputs): (&[Role], &[Role]) = match operator {
+            Operator::QuantizeLinear => (&[Values, Scale, Quantized], &[Quantized]),
+            Operator::DequantizeLinear => (&[Quantized, Scale, Quantized], &[Values]),
+            Operator::DynamicQuantizeLinear => (&[Values], &[Quantized, Scale, Quantized]),
+            _ => continue,
+        };
+        for (roles, tensors) in [(want_inputs, inputs), (want_outputs, outputs)] {
+            assert_eq!(roles.len(), tensors.len(), "{operator}-{version}: inputs and outputs");
+            for (&role, types) in roles.iter().zip(&tensors) {
+                for &data_type in DataType::ALL {
+                    let since = operator.since_as(role, data_type);
+                    let takes = since.is_some_and(|since| since <= version);
+                    assert_eq!(takes, types.contains(data_type.name()), "{operator}-{version}: {data_type} as {role}");
+                }
+            }
+        }
+    }
+}
+
 fn first_version_with(operator: Operator, data_type: DataType) -> Option<i64> {
     let facts = facts();
     let mut has = facts.schemas.iter().filter(|schema| schema.operator == operator);
@@ -179,7 +203,7 @@ fn every_version_has_the_attributes_of_onnx() {
         let ours: BTreeSet<&str> =
             operator.attributes().iter().filter(|(_, since)| *since <= version).map(|(name, _)| *name).collect();
         assert_eq!(ours, attributes.keys().copied().collect(), "{name}: attributes");
-        for attribute in ["to", "saturate", "round_mode"] {
+        for attribute in ["to", "saturate", "round_mode", "axis", "block_size", "output_dtype", "precision"] {
             let int = from_node(operator, version, attribute, AttributeValue::Int(1));
             let string = from_node(operator, version, attribute, AttributeValue::String(string_for(attribute)));
             let other = from_node(operator, version, attribute, AttributeValue::Other);
@@ -198,7 +222,16 @@ fn every_version_has_the_attributes_of_onnx() {
         // Required and default values.
         let facts: BTreeMap<_, _> =
             attributes.iter().filter_map(|(name, facts)| Some((*name, facts.split_once(' ')?.1))).collect();
-        for (attribute, want) in [("to", "required"), ("saturate", "optional 1"), ("round_mode", "optional up")] {
+        let defaults = [
+            ("to", "required"),
+            ("saturate", "optional 1"),
+            ("round_mode", "optional up"),
+            ("axis", "optional 1"),
+            ("block_size", "optional 0"),
+            ("output_dtype", "optional 0"),
+            ("precision", "optional 0"),
+        ];
+        for (attribute, want) in defaults {
             assert!(facts.get(attribute).is_none_or(|facts| *facts == want), "{name}: `{attribute}` is {want}");
         }
     }
@@ -213,13 +246,16 @@ fn from_node(operator: Operator, version: i64, name: &str, value: AttributeValue
         AttributeValue::Int(1)
     };
     let mut attributes = vec![Attribute { name, value }];
-    if name != "to" && operator != Operator::CastLike {
+    if name != "to" && operator.attributes().iter().any(|(known, _)| *known == "to") {
         attributes.push(Attribute { name: "to", value: to });
     }
     match operator {
         Operator::Cast => Cast::from_node(opset, &attributes).map(drop),
         Operator::CastLike => CastLike::from_node(opset, &attributes).map(drop),
         Operator::BitCast => BitCast::from_node(opset, &attributes).map(drop),
+        Operator::QuantizeLinear => QuantizeLinear::from_node(opset, &attributes).map(drop),
+        Operator::DequantizeLinear => DequantizeLinear::from_node(opset, &attributes).map(drop),
+        Operator::DynamicQuantizeLinear => DynamicQuantizeLinear::from_node(opset, &attributes).map(drop),
         _ => panic!("{operator} is not tested"),
     }
 }

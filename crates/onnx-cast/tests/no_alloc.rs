@@ -137,3 +137,30 @@ fn a_new_tensor_is_its_bytes_and_its_shape() {
         assert_eq!(count, 0, "{len} elements");
     }
 }
+
+#[test]
+fn scaled_casts_into_memory_of_the_callers() {
+    use onnx_cast::{DequantizeLinear, DequantizeOptions, QuantizeLinear, QuantizeOptions};
+    let x = vec![0.5f32; 12 * 1024];
+    let (shape, scale_shape) = ([12, 1024], [12, 32]);
+    let (scales, zeros) = (vec![0.25f32; 12 * 32], vec![3i8; 12 * 32]);
+    let mut out = vec![0; 4 * x.len()];
+    let (requests, result) = requests(|| {
+        let x = TensorView::from_slice(&shape, &x)?;
+        let scales = TensorView::from_slice(&scale_shape, &scales)?;
+        let zeros = TensorView::from_slice(&scale_shape, &zeros)?;
+        let quantize = QuantizeLinear::new(&QuantizeOptions::new().block_size(32).threads(1))?;
+        let plan = quantize.plan(DataType::Float, DataType::Float, Some(DataType::Int8))?;
+        let (codes, values) = out.split_at_mut(12 * 1024);
+        plan.run_into(&x, &scales, Some(&zeros), codes)?;
+        let dequantize = DequantizeLinear::new(&DequantizeOptions::new().block_size(32).threads(1))?;
+        let plan = dequantize.plan(DataType::Int8, DataType::Float, Some(DataType::Int8))?;
+        let codes = TensorView::new(DataType::Int8, &shape, codes)?;
+        // Three quarters of the values fit what is left.
+        let part = TensorView::new(DataType::Int8, &[9, 1024], &codes.bytes().unwrap_or_default()[..9 * 1024])?;
+        let scales = TensorView::new(DataType::Float, &[9, 32], &scales.bytes().unwrap_or_default()[..9 * 32 * 4])?;
+        let zeros = TensorView::new(DataType::Int8, &[9, 32], &zeros.bytes().unwrap_or_default()[..9 * 32])?;
+        plan.run_into(&part, &scales, Some(&zeros), values)
+    });
+    assert_eq!((requests, result), (0, Ok(())));
+}

@@ -520,3 +520,54 @@ fn block_formats_are_the_oracles() {
         }
     }
 }
+
+/// The scales are those of the values' ranges, by the formulas.
+#[test]
+fn linear_scales_are_those_of_the_ranges() {
+    use onnx_cast::LinearScale;
+    let (rows, columns) = (7, 45);
+    let x: Vec<f32> =
+        random_scaled(Ty::Float, rows * columns, 3).into_iter().map(|bits| f32::from_bits(bits as u32)).collect();
+    let shape = [rows, columns];
+    let view = TensorView::from_slice(&shape, &x).expect("a slice");
+    for granularity in Granularity::all(rows, columns) {
+        for (to, most) in [
+            (DataType::Int8, 127.0),
+            (DataType::Int4, 7.0),
+            (DataType::Float8E4M3FN, 448.0),
+            (DataType::Float8E5M2FNUZ, 57344.0),
+            (DataType::Float6E2M3, 7.5),
+            (DataType::Float4E2M1, 6.0),
+        ] {
+            let mut linear = LinearScale::new(to);
+            if !granularity.scale.is_empty() {
+                linear = linear.axis(granularity.axis).block_size(granularity.block_size);
+            }
+            let found = linear.run(&view).expect("a type with a sign");
+            let mut want = vec![0f32; granularity.scales()];
+            for (element, value) in x.iter().enumerate().filter(|(_, value)| value.is_finite()) {
+                let most = &mut want[granularity.place_of(element)];
+                *most = most.max(value.abs());
+            }
+            let want: Vec<f32> = want.into_iter().map(|amax| if amax == 0.0 { 1.0 } else { amax / most }).collect();
+            assert_eq!(found.scale.to_vec::<f32>(), Some(want), "{to}, {:?}", granularity.scale);
+            assert_eq!((found.scale.shape(), found.zero_point), (&granularity.scale[..], None));
+        }
+    }
+    let x = [-1.0f32, 0.0, 3.0, f32::NAN, 10.0, 10.0, 10.0, 30.0];
+    let view = TensorView::from_slice(&[2, 4], &x).expect("a slice");
+    let found = LinearScale::new(DataType::Uint4).axis(0).asymmetric().run(&view).expect("an integer type");
+    assert_eq!(found.scale.to_vec::<f32>(), Some(vec![4.0 / 15.0, 2.0]));
+    assert_eq!(
+        unpack(Ty::Uint4, found.zero_point.expect("zero points").bytes().expect("numbers"), 2),
+        Some(vec![4, 0])
+    );
+    assert_eq!(unpack(Ty::Uint4, found.y.bytes().expect("numbers"), 8), Some(vec![0, 4, 15, 0, 5, 5, 5, 15]));
+    let error = |linear: LinearScale| linear.run(&view).expect_err("no such scales").to_string();
+    assert_eq!(
+        error(LinearScale::new(DataType::Uint8)),
+        "symmetric scales for uint8, which has no negative numbers (want asymmetric ones)"
+    );
+    assert!(error(LinearScale::new(DataType::Float8E5M2).asymmetric()).starts_with("asymmetric scales for float8e5m2"));
+    assert_eq!(error(LinearScale::new(DataType::Int8).axis(2)), "`axis` is 2, and the input has 2 dimensions");
+}

@@ -17,9 +17,9 @@ fn fits_eighty_columns_and_lists_every_type() {
 fn rows() {
     let text = done(&run("types"));
     for row in [
-        "float8e4m3fn   17    8       19       19       26  f8e4m3fn, fp8e4m3fn, e4m3fn",
-        "string          8    -        9       15        -  str, utf8",
-        "complex128     15  128        -        -       26  c128",
+        "float8e4m3fn   17    8   19       19      26    19  f8e4m3fn, fp8e4m3fn, e4m3fn",
+        "string          8    -    9       15       -     -  str, utf8",
+        "complex128     15  128    -        -      26     -  c128",
         "float8e4m3fnuz   4+3    8                    240    2^-7   2^-10 no  0x80 no",
         "double         11+52 1023 1.7976931348623157e308 2^-1022 2^-1074 yes yes  yes",
         "float8e8m0       8+0  127           1.7014118e38  2^-127       - no  0xff no",

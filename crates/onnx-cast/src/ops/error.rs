@@ -137,6 +137,13 @@ pub enum OpError {
         /// The version of DequantizeLinear.
         version: i64,
     },
+    /// Symmetric scales for integers without a sign, or asymmetric ones for floats.
+    Symmetry {
+        /// The type of the result.
+        data_type: DataType,
+        /// Whether the scales are asymmetric.
+        is_asymmetric: bool,
+    },
     /// A negative `block_size`.
     BlockSize {
         /// The operator.
@@ -247,6 +254,12 @@ impl fmt::Display for OpError {
                 "DequantizeLinear-{version}: a scale of float8e8m0 needs the attribute `output_dtype` (float, float16 or \
                  bfloat16)"
             ),
+            OpError::Symmetry { data_type, is_asymmetric: true } => {
+                write!(f, "asymmetric scales for {data_type} (want an integer type, or symmetric scales)")
+            }
+            OpError::Symmetry { data_type, is_asymmetric: false } => {
+                write!(f, "symmetric scales for {data_type}, which has no negative numbers (want asymmetric ones)")
+            }
             OpError::BlockSize { operator, block_size } => {
                 write!(f, "{operator}: `block_size` is {block_size} (want 0, which is none, or more)")
             }

@@ -139,7 +139,7 @@ impl ScaledPlan {
     }
 
     /// The lowest and the highest number of an integer type.
-    fn range(data_type: DataType) -> [f32; 2] {
+    pub(super) fn range(data_type: DataType) -> [f32; 2] {
         match Class::of(data_type) {
             Some(Class::Int { bits, signed: true }) => {
                 [-((1u64 << (bits - 1)) as f32), ((1u64 << (bits - 1)) - 1) as f32]

@@ -8,7 +8,7 @@ pub(in crate::ops) struct Layout {
     /// Elements of a row.
     row: usize,
     /// Elements of a run; the last of a row may be shorter. 1 where each element has its own scale.
-    pub(super) run: usize,
+    pub(in crate::ops) run: usize,
     /// Which row of scales a row of elements has.
     rows: Rows,
 }
@@ -33,22 +33,27 @@ impl Rows {
 }
 
 /// Elements in a row that follow each other, and their scales.
-pub(super) struct Piece {
+pub(in crate::ops) struct Piece {
     /// How many elements.
-    pub(super) len: usize,
+    pub(in crate::ops) len: usize,
     /// The index of the first scale, and how many there are.
-    pub(super) scale: usize,
-    pub(super) scales: usize,
+    pub(in crate::ops) scale: usize,
+    pub(in crate::ops) scales: usize,
     /// Elements that have the first scale; the others have it in runs.
-    pub(super) first: usize,
+    pub(in crate::ops) first: usize,
 }
 
 impl Layout {
     /// One scale for all elements.
-    pub(super) const TENSOR: Layout = Layout { row: usize::MAX, run: usize::MAX, rows: Rows::SAME };
+    pub(in crate::ops) const TENSOR: Layout = Layout { row: usize::MAX, run: usize::MAX, rows: Rows::SAME };
 
     /// The layout of ONNX's operators.
-    pub(super) fn new(shape: &[usize], scale: &[usize], axis: i64, block_size: usize) -> Result<Layout, OpError> {
+    pub(in crate::ops) fn new(
+        shape: &[usize],
+        scale: &[usize],
+        axis: i64,
+        block_size: usize,
+    ) -> Result<Layout, OpError> {
         let wrong = || OpError::ScaleShape { input: shape.to_vec(), scale: scale.to_vec(), axis, block_size };
         let is_single = scale.is_empty() || scale == [1];
         if block_size == 0 && is_single {
@@ -91,7 +96,7 @@ impl Layout {
     }
 
     /// The piece that begins at an element, of `most` elements or fewer.
-    pub(super) fn piece(&self, element: usize, most: usize) -> Piece {
+    pub(in crate::ops) fn piece(&self, element: usize, most: usize) -> Piece {
         let (row, column) = (element / self.row, element % self.row);
         let len = most.min(self.row - column);
         let (first_run, last_run) = (column / self.run, (column + len - 1) / self.run);
@@ -101,7 +106,7 @@ impl Layout {
     }
 
     /// The period of the scales, where every row has the same and rows are not longer than `most`.
-    pub(super) fn period(&self, most: usize) -> Option<usize> {
+    pub(in crate::ops) fn period(&self, most: usize) -> Option<usize> {
         (self.rows == Rows::SAME && self.row <= most).then_some(self.row)
     }
 }

@@ -1,0 +1,177 @@
+//! Linear scales from the range of a tensor's values: per tensor, per axis or per block.
+
+use super::scaled::layout::Layout;
+use super::scaled::tiles::floats;
+use super::{CastError, NEWEST_OPSET, OpError, Operator, QuantizeLinear, QuantizeOptions, Role};
+use crate::arch::Backend;
+use crate::element::{DataType, Kind};
+use crate::format::FloatFormat;
+use crate::scalar::scaled::round_to_int;
+use crate::scalar::with_default_float_environment;
+use crate::tensor::{Tensor, TensorError, TensorView, element_count};
+
+/// Quantizes by scales that it finds from the greatest magnitudes, or from the ranges, of the values.
+///
+/// Symmetric, the default: the scale is `amax / max`, in float, where `max` is the type's largest number and `amax` the
+/// greatest finite magnitude. Asymmetric, for integers: the range from the least to the greatest finite value, 0
+/// included, is mapped to the range of the type, with a zero point. Where all values are 0, the scale is 1.
+///
+/// ```
+/// use onnx_cast::{DataType, LinearScale, TensorView};
+///
+/// let x = [1.0f32, -2.54, 0.5, 25.4];
+/// let found = LinearScale::new(DataType::Int8).axis(0).run(&TensorView::from_slice(&[2, 2], &x)?)?;
+/// assert_eq!(found.scale.to_vec::<f32>(), Some(vec![0.02, 0.2]));
+/// assert_eq!(found.y.to_vec::<i8>(), Some(vec![50, -127, 3, 127]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct LinearScale {
+    to: DataType,
+    axis: Option<i64>,
+    block_size: usize,
+    is_asymmetric: bool,
+}
+
+/// A quantized tensor with the scales that were found.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct LinearlyScaled {
+    /// The quantized elements, of the input's shape.
+    pub y: Tensor,
+    /// The scales: float, of the shape that QuantizeLinear takes.
+    pub scale: Tensor,
+    /// The zero points, of the same shape; `None` of symmetric scales.
+    pub zero_point: Option<Tensor>,
+}
+
+impl LinearScale {
+    /// One symmetric scale for the tensor.
+    pub const fn new(to: DataType) -> Self {
+        LinearScale { to, axis: None, block_size: 0, is_asymmetric: false }
+    }
+
+    /// A scale for each element of an axis; negative from the end.
+    pub const fn axis(mut self, axis: i64) -> Self {
+        self.axis = Some(axis);
+        self
+    }
+
+    /// A scale for each block of so many elements on the axis, which is the last unless [`LinearScale::axis`] is set.
+    pub const fn block_size(mut self, block_size: usize) -> Self {
+        self.block_size = block_size;
+        self
+    }
+
+    /// Finds zero points too.
+    pub const fn asymmetric(mut self) -> Self {
+        self.is_asymmetric = true;
+        self
+    }
+
+    /// Quantizes a tensor of float, float16 or bfloat16.
+    ///
+    /// # Errors
+    /// Fails if QuantizeLinear does not have one of the types, if the input has no such axis, if the type of the result
+    /// has no sign and the scales are symmetric, or if it is a float and they are asymmetric.
+    pub fn run(&self, x: &TensorView<'_>) -> Result<LinearlyScaled, CastError> {
+        let operator = Operator::QuantizeLinear;
+        operator.check_role(NEWEST_OPSET, Role::Quantized, self.to)?;
+        Operator::DequantizeLinear.check_role(NEWEST_OPSET, Role::Values, x.data_type())?;
+        let fits = match self.to.info().kind {
+            Kind::Uint => self.is_asymmetric,
+            Kind::Int => true,
+            _ => !self.is_asymmetric,
+        };
+        if !fits {
+            return Err(OpError::Symmetry { data_type: self.to, is_asymmetric: self.is_asymmetric }.into());
+        }
+        let axis = self.axis.unwrap_or(-1);
+        let shape = self.scale_shape(x.shape(), axis)?;
+        let layout = Layout::new(x.shape(), &shape, axis, self.block_size)?;
+        let too_large = || TensorError::TooLarge { data_type: DataType::Float, shape: shape.clone() };
+        let ranges = ranges(x, &layout, element_count(&shape).ok_or_else(too_large)?).ok_or_else(too_large)?;
+        let (scales, zeros): (Vec<f32>, Vec<f32>) =
+            with_default_float_environment(|| ranges.into_iter().map(|range| self.scale(range)).unzip());
+        let scale = Tensor::from_slice(shape.clone(), &scales)?;
+        let zero_point = if self.is_asymmetric {
+            let zeros = Tensor::from_slice(shape, &zeros)?;
+            Some(super::Cast::new(self.to, &super::CastOptions::new())?.run(&zeros.view())?)
+        } else {
+            None
+        };
+        let options = QuantizeOptions::new().axis(axis).block_size(self.block_size).output_dtype(self.to);
+        // The scale is float, so quotients are.
+        let zero_view = zero_point.as_ref().map(Tensor::view);
+        let y = QuantizeLinear::new(&options)?.run(x, &scale.view(), zero_view.as_ref())?;
+        Ok(LinearlyScaled { y, scale, zero_point })
+    }
+
+    /// The shape of the scales.
+    fn scale_shape(&self, shape: &[usize], axis: i64) -> Result<Vec<usize>, OpError> {
+        if self.axis.is_none() && self.block_size == 0 {
+            return Ok(Vec::new());
+        }
+        let rank = shape.len();
+        let place = if axis < 0 { axis + rank as i64 } else { axis };
+        let place = usize::try_from(place).ok().filter(|&place| place < rank).ok_or(OpError::Axis { axis, rank })?;
+        if self.block_size == 0 {
+            return Ok(vec![shape[place]]);
+        }
+        let mut shape = shape.to_vec();
+        shape[place] = shape[place].div_ceil(self.block_size);
+        Ok(shape)
+    }
+
+    /// The scale and the zero point of values between two limits, one of which may be 0.
+    fn scale(&self, [low, high]: [f32; 2]) -> (f32, f32) {
+        let [least, most] = super::ScaledPlan::range(self.to);
+        if low == 0.0 && high == 0.0 {
+            return (1.0, 0.0);
+        }
+        if self.is_asymmetric {
+            let scale = (high - low) / (most - least);
+            return (scale, round_to_int(least - low / scale, 0.0, least, most) as f32);
+        }
+        let most = self.to.float_format().map_or(most, largest);
+        (high.max(-low) / most, 0.0)
+    }
+}
+
+/// The largest number of a format.
+fn largest(format: FloatFormat) -> f32 {
+    let code = format.max_code();
+    let (field, fraction) = (code >> format.significand_bits, code & ((1 << format.significand_bits) - 1));
+    let significand = 1.0 + fraction as f32 / (1u32 << format.significand_bits) as f32;
+    significand * 2f32.powi(field as i32 - format.bias)
+}
+
+/// The least and the greatest finite value that each scale is for, 0 included. `None` if they do not fit in memory.
+fn ranges(x: &TensorView<'_>, layout: &Layout, scales: usize) -> Option<Vec<[f32; 2]>> {
+    const PART: usize = 1024;
+    let mut ranges: Vec<[f32; 2]> = Vec::new();
+    ranges.try_reserve_exact(scales).ok()?;
+    ranges.resize(scales, [0.0; 2]);
+    let width = x.data_type().info().bits as usize / 8;
+    let mut memory = [0; 4 * PART];
+    for (bytes, begin) in x.bytes()?.chunks(PART * width).zip((0..).step_by(PART)) {
+        let len = bytes.len() / width;
+        let values = floats(Backend::best(), x.data_type(), bytes, &mut memory[..4 * len]).as_chunks::<4>().0;
+        let mut done = 0;
+        while done < len {
+            let piece = layout.piece(begin + done, len - done);
+            let (mut rest, mut run) = (&values[done..done + piece.len], piece.first);
+            for range in &mut ranges[piece.scale..piece.scale + piece.scales] {
+                let (now, later) = rest.split_at(run.min(rest.len()));
+                *range = now.iter().fold(*range, |[low, high], bytes| {
+                    let value = f32::from_le_bytes(*bytes);
+                    let value = if value.is_finite() { value } else { 0.0 };
+                    [low.min(value), high.max(value)]
+                });
+                (rest, run) = (later, layout.run);
+            }
+            done += piece.len;
+        }
+    }
+    Some(ranges)
+}
