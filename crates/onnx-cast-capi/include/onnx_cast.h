@@ -1,4 +1,4 @@
-/* The C interface of onnx-cast: ONNX's Cast, CastLike and BitCast.
+/* The C interface of onnx-cast: ONNX's Cast, CastLike, BitCast, QuantizeLinear and DequantizeLinear.
  *
  * Written by cbindgen from the sources of the crate onnx-cast-capi, from which these comments are. Licence: MIT or Apache-2.0.
  *
@@ -22,6 +22,9 @@ struct DLManagedTensorVersioned;
 /* Options with every default: onnx_cast_options options = ONNX_CAST_OPTIONS_INIT; */
 #define ONNX_CAST_OPTIONS_INIT {sizeof(onnx_cast_options), 0, 0, 0, 0, 0}
 
+/* The same for scaled casts: onnx_cast_scaled_options options = ONNX_CAST_SCALED_OPTIONS_INIT; */
+#define ONNX_CAST_SCALED_OPTIONS_INIT {sizeof(onnx_cast_scaled_options), 0, 0, 0, 0, 0, 0, 0, 0, 0}
+
 /**
  * The version of the ABI that this header describes: its major number times 65536 and its minor number.
  *
@@ -39,7 +42,8 @@ typedef enum onnx_cast_status {
      */
     ONNX_CAST_OK = 0,
     /**
-     * A null pointer, a number that stands for nothing, offsets out of order, or a struct of an unknown size.
+     * A null pointer, a number that stands for nothing, offsets out of order, shapes that do not fit, a zero point that
+     * must be 0, or a struct of an unknown size.
      */
     ONNX_CAST_INVALID_ARGUMENT = 1,
     /**
@@ -267,6 +271,12 @@ typedef enum onnx_cast_kind {
 typedef struct onnx_cast_plan onnx_cast_plan;
 
 /**
+ * QuantizeLinear or DequantizeLinear with its attributes, resolved for its types. It does not change, and any number of
+ * threads may run it at once.
+ */
+typedef struct onnx_cast_scaled_plan onnx_cast_scaled_plan;
+
+/**
  * What a type is. Later versions may have more fields at the end.
  */
 typedef struct onnx_cast_type_facts {
@@ -362,6 +372,77 @@ typedef struct onnx_cast_options {
 } onnx_cast_options;
 
 /**
+ * How to quantize or dequantize. Start from ONNX_CAST_SCALED_OPTIONS_INIT, under which every field but size is 0 and
+ * means its default; later versions may have more fields at the end. Where a function takes a pointer to options, null
+ * means all defaults.
+ */
+typedef struct onnx_cast_scaled_options {
+    /**
+     * sizeof(onnx_cast_scaled_options), which tells the library what fields there are. Those that an older library does
+     * not know must be 0.
+     */
+    size_t size;
+    /**
+     * The opset, which decides the operator's version; 0 for the newest that is known.
+     */
+    int64_t opset;
+    /**
+     * The axis of a scale with one dimension, or of the blocks; negative from the end. Only read if axis_given is 1,
+     * and 0 otherwise.
+     */
+    int64_t axis;
+    /**
+     * The elements of a block on the axis; 0 for no blocks.
+     */
+    size_t block_size;
+    /**
+     * 1 if axis holds the axis; 0 for the attribute's default, the axis 1.
+     */
+    int32_t axis_given;
+    /**
+     * An onnx_cast_saturate; of QuantizeLinear alone.
+     */
+    int32_t saturate;
+    /**
+     * The onnx_cast_type that quotients are rounded to: float, float16 or bfloat16. 0 for that of the scale, or float
+     * where that is float8e8m0 or int32. Of QuantizeLinear alone.
+     */
+    int32_t precision;
+    /**
+     * The onnx_cast_type of the result. 0 is for QuantizeLinear that of the zero point, or uint8 without one; for
+     * DequantizeLinear that of the scale.
+     */
+    int32_t output_type;
+    /**
+     * Threads at most: 1 for only the caller's, 0 for as many as the machine has. It never changes a result. In a
+     * forked child, where the library's threads do not exist, it must be 1.
+     */
+    size_t threads;
+    /**
+     * The name of a backend, or null for the best of this machine; it never changes a result.
+     */
+    const char *backend;
+} onnx_cast_scaled_options;
+
+/**
+ * A tensor to be read, whose element type the plan has.
+ */
+typedef struct onnx_cast_tensor {
+    /**
+     * The elements: little endian, packed, of any alignment. May be null if there are none.
+     */
+    const void *data;
+    /**
+     * The dimensions, outermost first. May be null if rank is 0.
+     */
+    const size_t *shape;
+    /**
+     * The number of dimensions; 0 for a single element.
+     */
+    size_t rank;
+} onnx_cast_tensor;
+
+/**
  * Where strings are written: string i becomes the bytes from offset i up to offset i + 1.
  *
  * To learn how many bytes the strings take, call with room 0: that succeeds, and sets needed and the offsets. If room
@@ -425,9 +506,9 @@ uint32_t onnx_cast_abi_version(void);
 const char *onnx_cast_version(void);
 
 /**
- * Whether the library has a feature: 1 or 0. Features are "strings", "dlpack", "threads", "onnxruntime" (the library
- * can be registered as a library of custom operators), and each backend that this machine can run. An unknown name
- * gives 0.
+ * Whether the library has a feature: 1 or 0. Features are "scaled" (plans of QuantizeLinear and DequantizeLinear),
+ * "strings", "dlpack", "threads", "onnxruntime" (the library can be registered as a library of custom operators), and
+ * each backend that this machine can run. An unknown name gives 0.
  *
  * name: ends with a zero byte, or is null, which is 0.
  */
@@ -575,6 +656,72 @@ void onnx_cast_plan_free(struct onnx_cast_plan *plan);
  * dst_bytes: the bytes that dst has room for: as many as onnx_cast_byte_size says, or more, which stay as they are.
  */
 int onnx_cast_plan_run(const struct onnx_cast_plan *plan, const void *src, size_t count, void *dst, size_t dst_bytes);
+
+/**
+ * Resolves ONNX's QuantizeLinear for the types of its inputs: y = saturate(round(x / scale) + zero point).
+ *
+ * x: the onnx_cast_type of the values.
+ * scale: the onnx_cast_type of the scale.
+ * zero_point: the onnx_cast_type of the zero point, which is that of the result too. 0 if there is none, or if its type
+ * is output_type.
+ * options: how to quantize, or null for the defaults. Nothing of it is used after the call.
+ * plan: takes the plan, to be freed with onnx_cast_scaled_plan_free. Not written where the function fails.
+ */
+int onnx_cast_scaled_plan_quantize(int32_t x,
+                                   int32_t scale,
+                                   int32_t zero_point,
+                                   const struct onnx_cast_scaled_options *options,
+                                   struct onnx_cast_scaled_plan **plan);
+
+/**
+ * Resolves ONNX's DequantizeLinear for the types of its inputs: y = (x - zero point) * scale.
+ *
+ * x: the onnx_cast_type of the quantized elements, which is that of a zero point too.
+ * scale: the onnx_cast_type of the scale.
+ * options: how to dequantize, or null for the defaults. Nothing of it is used after the call. A scale of float8e8m0 needs
+ * output_type.
+ * plan: takes the plan, to be freed with onnx_cast_scaled_plan_free. Not written where the function fails.
+ */
+int onnx_cast_scaled_plan_dequantize(int32_t x,
+                                     int32_t scale,
+                                     const struct onnx_cast_scaled_options *options,
+                                     struct onnx_cast_scaled_plan **plan);
+
+/**
+ * Frees a plan.
+ *
+ * plan: one of the scaled plans of this library, which nothing uses any more, or null, which is nothing to free.
+ */
+void onnx_cast_scaled_plan_free(struct onnx_cast_scaled_plan *plan);
+
+/**
+ * The type of a plan's result.
+ *
+ * plan: one of the scaled plans of this library.
+ * data_type: takes the onnx_cast_type.
+ */
+int onnx_cast_scaled_plan_output_type(const struct onnx_cast_scaled_plan *plan, int32_t *data_type);
+
+/**
+ * Runs a plan. Allocates nothing and takes no lock, but where a large tensor is handed to other threads.
+ *
+ * The scale has no dimension or one element, for the tensor; or one dimension of the size of the axis; or, with a
+ * block_size, the dimensions of x with an element for each block on the axis, of which the last may be short.
+ *
+ * plan: one of the scaled plans of this library.
+ * x: the input.
+ * scale: the scale.
+ * zero_point: the zero point, of the shape of the scale, or null for 0. That of int32 or of a float type must be 0.
+ * dst: takes as many elements as x has of the plan's output type, packed, the padding of the last byte 0. No part of the
+ * elements and shapes that are read.
+ * dst_bytes: the bytes that dst has room for: as many as onnx_cast_byte_size says, or more, which stay as they are.
+ */
+int onnx_cast_scaled_plan_run(const struct onnx_cast_scaled_plan *plan,
+                              const struct onnx_cast_tensor *x,
+                              const struct onnx_cast_tensor *scale,
+                              const struct onnx_cast_tensor *zero_point,
+                              void *dst,
+                              size_t dst_bytes);
 
 /**
  * ONNX's Cast to string: every element as plain decimal digits, or a word (NaN, INF, -INF).

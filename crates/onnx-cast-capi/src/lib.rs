@@ -17,6 +17,7 @@ mod options;
 
 mod cast;
 mod plan;
+mod scaled;
 mod strings;
 
 mod dlpack;
@@ -31,6 +32,7 @@ pub use dlpack::*;
 pub use edge::onnx_cast_last_error;
 pub use options::{onnx_cast_options, onnx_cast_round_mode, onnx_cast_saturate};
 pub use plan::*;
+pub use scaled::*;
 pub use status::*;
 pub use strings::*;
 pub use types::*;
