@@ -25,6 +25,9 @@ struct DLManagedTensorVersioned;
 /* The same for scaled casts: onnx_cast_scaled_options options = ONNX_CAST_SCALED_OPTIONS_INIT; */
 #define ONNX_CAST_SCALED_OPTIONS_INIT {sizeof(onnx_cast_scaled_options), 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
+/* And for block formats: onnx_cast_block_options options = ONNX_CAST_BLOCK_OPTIONS_INIT; */
+#define ONNX_CAST_BLOCK_OPTIONS_INIT {sizeof(onnx_cast_block_options), 0, 0, 0, 0}
+
 /**
  * The version of the ABI that this header describes: its major number times 65536 and its minor number.
  *
@@ -265,6 +268,82 @@ typedef enum onnx_cast_kind {
 } onnx_cast_kind;
 
 /**
+ * The block formats: elements in blocks along the last axis, each block with a scale of one byte. The last block of an
+ * axis may be short.
+ */
+typedef enum onnx_cast_block_format {
+    /**
+     * 32 elements of float8e4m3fn, and a float8e8m0.
+     */
+    ONNX_CAST_MXFP8 = 1,
+    /**
+     * 32 elements of float8e5m2, and a float8e8m0.
+     */
+    ONNX_CAST_MXFP8E5M2 = 2,
+    /**
+     * 32 elements of float6e2m3, and a float8e8m0.
+     */
+    ONNX_CAST_MXFP6E2M3 = 3,
+    /**
+     * 32 elements of float6e3m2, and a float8e8m0.
+     */
+    ONNX_CAST_MXFP6E3M2 = 4,
+    /**
+     * 32 elements of float4e2m1, and a float8e8m0.
+     */
+    ONNX_CAST_MXFP4 = 5,
+    /**
+     * 32 elements of int8, which count 64ths, and a float8e8m0.
+     */
+    ONNX_CAST_MXINT8 = 6,
+    /**
+     * 16 elements of float4e2m1, and a float8e4m3fn; the tensor has a float too.
+     */
+    ONNX_CAST_NVFP4 = 7,
+} onnx_cast_block_format;
+
+/**
+ * How the greatest magnitude A of a block gives the power of two that is its scale in MX. emax is the exponent of the
+ * element's largest value, max.
+ */
+typedef enum onnx_cast_scale_rule {
+    /**
+     * floor(log2 A) - emax, as the OCP text says.
+     */
+    ONNX_CAST_RULE_FLOOR = 0,
+    /**
+     * ceil(log2(A / max)).
+     */
+    ONNX_CAST_RULE_RCEIL = 1,
+    /**
+     * ceil(log2 A) - emax.
+     */
+    ONNX_CAST_RULE_CEIL = 2,
+    /**
+     * floor(log2 A) - emax, after A is rounded half up to the element's significand.
+     */
+    ONNX_CAST_RULE_EVEN = 3,
+} onnx_cast_scale_rule;
+
+/**
+ * Whose arithmetic gives the scales of NVFP4.
+ */
+typedef enum onnx_cast_recipe {
+    /**
+     * ModelOpt's: the scale of the tensor is a factor.
+     */
+    ONNX_CAST_RECIPE_MODELOPT = 0,
+    /**
+     * torchao's: likewise, with other roundings.
+     */
+    ONNX_CAST_RECIPE_TORCHAO = 1,
+    /**
+     * compressed-tensors': the scale of the tensor is a divisor.
+     */
+    ONNX_CAST_RECIPE_COMPRESSED_TENSORS = 2,
+} onnx_cast_recipe;
+
+/**
  * An operator with its attributes, resolved for two types. It does not change, and any number of threads may run it at
  * once.
  */
@@ -372,6 +451,54 @@ typedef struct onnx_cast_options {
 } onnx_cast_options;
 
 /**
+ * A tensor to be read, whose element type the plan has.
+ */
+typedef struct onnx_cast_tensor {
+    /**
+     * The elements: little endian, packed, of any alignment. May be null if there are none.
+     */
+    const void *data;
+    /**
+     * The dimensions, outermost first. May be null if rank is 0.
+     */
+    const size_t *shape;
+    /**
+     * The number of dimensions; 0 for a single element.
+     */
+    size_t rank;
+} onnx_cast_tensor;
+
+/**
+ * How to quantize to a block format or dequantize from one. Start from ONNX_CAST_BLOCK_OPTIONS_INIT, under which every
+ * field but size is 0 and means its default; later versions may have more fields at the end. Where a function takes a
+ * pointer to options, null means all defaults.
+ */
+typedef struct onnx_cast_block_options {
+    /**
+     * sizeof(onnx_cast_block_options), which tells the library what fields there are. Those that an older library does
+     * not know must be 0.
+     */
+    size_t size;
+    /**
+     * An onnx_cast_scale_rule, for quantizing to MX.
+     */
+    int32_t rule;
+    /**
+     * An onnx_cast_recipe, for NVFP4.
+     */
+    int32_t recipe;
+    /**
+     * Threads at most: 1 for only the caller's, 0 for as many as the machine has. It never changes a result. In a
+     * forked child, where the library's threads do not exist, it must be 1.
+     */
+    size_t threads;
+    /**
+     * The name of a backend, or null for the best of this machine; it never changes a result.
+     */
+    const char *backend;
+} onnx_cast_block_options;
+
+/**
  * How to quantize or dequantize. Start from ONNX_CAST_SCALED_OPTIONS_INIT, under which every field but size is 0 and
  * means its default; later versions may have more fields at the end. Where a function takes a pointer to options, null
  * means all defaults.
@@ -423,24 +550,6 @@ typedef struct onnx_cast_scaled_options {
      */
     const char *backend;
 } onnx_cast_scaled_options;
-
-/**
- * A tensor to be read, whose element type the plan has.
- */
-typedef struct onnx_cast_tensor {
-    /**
-     * The elements: little endian, packed, of any alignment. May be null if there are none.
-     */
-    const void *data;
-    /**
-     * The dimensions, outermost first. May be null if rank is 0.
-     */
-    const size_t *shape;
-    /**
-     * The number of dimensions; 0 for a single element.
-     */
-    size_t rank;
-} onnx_cast_tensor;
 
 /**
  * Where strings are written: string i becomes the bytes from offset i up to offset i + 1.
@@ -507,8 +616,8 @@ const char *onnx_cast_version(void);
 
 /**
  * Whether the library has a feature: 1 or 0. Features are "scaled" (plans of QuantizeLinear and DequantizeLinear),
- * "strings", "dlpack", "threads", "onnxruntime" (the library can be registered as a library of custom operators), and
- * each backend that this machine can run. An unknown name gives 0.
+ * "blocks" (block formats), "strings", "dlpack", "threads", "onnxruntime" (the library can be registered as a library of
+ * custom operators), and each backend that this machine can run. An unknown name gives 0.
  *
  * name: ends with a zero byte, or is null, which is 0.
  */
@@ -656,6 +765,62 @@ void onnx_cast_plan_free(struct onnx_cast_plan *plan);
  * dst_bytes: the bytes that dst has room for: as many as onnx_cast_byte_size says, or more, which stay as they are.
  */
 int onnx_cast_plan_run(const struct onnx_cast_plan *plan, const void *src, size_t count, void *dst, size_t dst_bytes);
+
+/**
+ * How many bytes a tensor's elements and scales take in a block format.
+ *
+ * format: an onnx_cast_block_format.
+ * shape, rank: the dimensions of the tensor; shape may be null if rank is 0.
+ * element_bytes: takes the number of bytes of the elements, packed.
+ * scales: takes the number of scales, of one byte each: those of the blocks of a row follow each other, row by row.
+ */
+int onnx_cast_block_sizes(int32_t format, const size_t *shape, size_t rank, size_t *element_bytes, size_t *scales);
+
+/**
+ * Quantizes a tensor to a block format. A block with NaN or infinity has the scale NaN and elements of 0. Allocates
+ * only where the last axis is not a multiple of a block, and where a large tensor is handed to other threads.
+ *
+ * format: an onnx_cast_block_format.
+ * from: the onnx_cast_type of x: float, float16 or bfloat16.
+ * x: the input.
+ * elements: takes the elements, packed. No part of x, nor of scales.
+ * element_bytes: the bytes that elements has room for: as many as onnx_cast_block_sizes says, or more.
+ * scales: takes the scales. No part of x.
+ * scale_bytes: the bytes that scales has room for: as many as onnx_cast_block_sizes says, or more.
+ * global_scale: takes the scale of the tensor, which is 1 for MX; may be null for MX.
+ * options: how to quantize, or null for the defaults.
+ */
+int onnx_cast_block_quantize(int32_t format,
+                             int32_t from,
+                             const struct onnx_cast_tensor *x,
+                             void *elements,
+                             size_t element_bytes,
+                             void *scales,
+                             size_t scale_bytes,
+                             float *global_scale,
+                             const struct onnx_cast_block_options *options);
+
+/**
+ * Gives the values of a tensor in a block format: elements times scales, rounded to float, and then to the type.
+ * Allocates nothing, but where a large tensor is handed to other threads.
+ *
+ * format: an onnx_cast_block_format.
+ * elements: the elements and the shape of the tensor.
+ * scales: as many bytes as onnx_cast_block_sizes says. May be null if there are none.
+ * global_scale: of NVFP4 the scale of the tensor, whose recipe options name; not used for MX.
+ * to: the onnx_cast_type of the result: float, float16 or bfloat16.
+ * dst: takes as many elements as the tensor has. No part of what is read.
+ * dst_bytes: the bytes that dst has room for: as many as onnx_cast_byte_size says, or more, which stay as they are.
+ * options: how to dequantize, or null for the defaults; its rule is not used.
+ */
+int onnx_cast_block_dequantize(int32_t format,
+                               const struct onnx_cast_tensor *elements,
+                               const void *scales,
+                               float global_scale,
+                               int32_t to,
+                               void *dst,
+                               size_t dst_bytes,
+                               const struct onnx_cast_block_options *options);
 
 /**
  * Resolves ONNX's QuantizeLinear for the types of its inputs: y = saturate(round(x / scale) + zero point).

@@ -17,7 +17,10 @@ mod options;
 
 mod cast;
 mod plan;
+
+mod blocks;
 mod scaled;
+
 mod strings;
 
 mod dlpack;
@@ -27,6 +30,7 @@ mod dlpack;
 use onnx_cast_ort as _;
 
 pub use abi::*;
+pub use blocks::*;
 pub use cast::*;
 pub use dlpack::*;
 pub use edge::onnx_cast_last_error;

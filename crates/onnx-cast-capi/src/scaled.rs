@@ -15,8 +15,8 @@ use std::ptr;
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct onnx_cast_scaled_options {
-    /// sizeof(onnx_cast_scaled_options), which tells the library what fields there are. Those that an older library does
-    /// not know must be 0.
+    /// sizeof(onnx_cast_scaled_options), which tells the library what fields there are. Those that an older library
+    /// does not know must be 0.
     pub size: usize,
     /// The opset, which decides the operator's version; 0 for the newest that is known.
     pub opset: i64,
@@ -71,8 +71,8 @@ pub struct onnx_cast_tensor {
     pub rank: usize,
 }
 
-/// QuantizeLinear or DequantizeLinear with its attributes, resolved for its types. It does not change, and any number of
-/// threads may run it at once.
+/// QuantizeLinear or DequantizeLinear with its attributes, resolved for its types. It does not change, and any number
+/// of threads may run it at once.
 pub struct onnx_cast_scaled_plan(ScaledPlan);
 
 /// The type of a number, or none for 0.
@@ -131,8 +131,8 @@ fn to_dequantize(options: &QuantizeOptions) -> Result<DequantizeOptions, Failure
 ///
 /// x: the onnx_cast_type of the values.
 /// scale: the onnx_cast_type of the scale.
-/// zero_point: the onnx_cast_type of the zero point, which is that of the result too. 0 if there is none, or if its type
-/// is output_type.
+/// zero_point: the onnx_cast_type of the zero point, which is that of the result too. 0 if there is none, or if its
+/// type is output_type.
 /// options: how to quantize, or null for the defaults. Nothing of it is used after the call.
 /// plan: takes the plan, to be freed with onnx_cast_scaled_plan_free. Not written where the function fails.
 ///
@@ -160,8 +160,8 @@ pub unsafe extern "C" fn onnx_cast_scaled_plan_quantize(
 ///
 /// x: the onnx_cast_type of the quantized elements, which is that of a zero point too.
 /// scale: the onnx_cast_type of the scale.
-/// options: how to dequantize, or null for the defaults. Nothing of it is used after the call. A scale of float8e8m0 needs
-/// output_type.
+/// options: how to dequantize, or null for the defaults. Nothing of it is used after the call. A scale of float8e8m0
+/// needs output_type.
 /// plan: takes the plan, to be freed with onnx_cast_scaled_plan_free. Not written where the function fails.
 ///
 /// # Safety
@@ -219,9 +219,9 @@ pub unsafe extern "C" fn onnx_cast_scaled_plan_output_type(
 }
 
 /// A tensor of a caller's, and the memory that it is in.
-struct Operand<'a> {
-    view: TensorView<'a>,
-    spans: [Span<'static>; 2],
+pub(crate) struct Operand<'a> {
+    pub(crate) view: TensorView<'a>,
+    pub(crate) spans: [Span<'static>; 2],
 }
 
 /// The tensor that a pointer leads to.
@@ -230,7 +230,7 @@ struct Operand<'a> {
 ///
 /// # Safety
 /// The pointer is null, or leads to a tensor whose shape and elements can be read for as long as the operand is used.
-unsafe fn operand<'a>(
+pub(crate) unsafe fn operand<'a>(
     tensor: *const onnx_cast_tensor,
     data_type: DataType,
     names: [&'static str; 3],
@@ -257,8 +257,8 @@ unsafe fn operand<'a>(
 /// x: the input.
 /// scale: the scale.
 /// zero_point: the zero point, of the shape of the scale, or null for 0. That of int32 or of a float type must be 0.
-/// dst: takes as many elements as x has of the plan's output type, packed, the padding of the last byte 0. No part of the
-/// elements and shapes that are read.
+/// dst: takes as many elements as x has of the plan's output type, packed, the padding of the last byte 0. No part of
+/// the elements and shapes that are read.
 /// dst_bytes: the bytes that dst has room for: as many as onnx_cast_byte_size says, or more, which stay as they are.
 ///
 /// # Safety

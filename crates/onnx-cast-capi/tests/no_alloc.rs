@@ -124,6 +124,31 @@ fn running_a_scaled_plan() {
 }
 
 #[test]
+fn block_formats() {
+    let options = onnx_cast_block_options { threads: 1, ..Default::default() };
+    let float = onnx_cast_type::ONNX_CAST_FLOAT as i32;
+    let (src, shape) = (vec![0x35u8; 4 * 96_000], [1000, 96]);
+    let x = onnx_cast_tensor { data: src.as_ptr().cast(), shape: shape.as_ptr(), rank: 2 };
+    let (mut elements, mut scales, mut global) = (vec![0u8; 96_000], vec![0u8; 6000], 0f32);
+    let mut back = vec![0u8; 4 * 96_000];
+    for format in 1..=7 {
+        // SAFETY: the pointers are to values of this function's; no format takes more than these bytes.
+        let quantize = || unsafe {
+            let (elements, scales) = (elements.as_mut_ptr().cast(), scales.as_mut_ptr().cast());
+            onnx_cast_block_quantize(format, float, &x, elements, 96_000, scales, 6000, &mut global, &options)
+        };
+        assert_eq!(requests(quantize), (0, 0), "to format {format}");
+        let quantized = onnx_cast_tensor { data: elements.as_ptr().cast(), ..x };
+        // SAFETY: as above.
+        let dequantize = || unsafe {
+            let (scales, back) = (scales.as_ptr().cast(), back.as_mut_ptr().cast());
+            onnx_cast_block_dequantize(format, &quantized, scales, global, float, back, 4 * 96_000, &options)
+        };
+        assert_eq!(requests(dequantize), (0, 0), "from format {format}");
+    }
+}
+
+#[test]
 fn plans_of_strings() {
     let offsets = [0u64, 3, 6];
     let src = onnx_cast_strings { offsets: offsets.as_ptr(), count: 2, bytes: c"1.5-2e".as_ptr(), byte_count: 6 };

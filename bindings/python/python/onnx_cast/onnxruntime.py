@@ -53,7 +53,7 @@ def use_in(model: ModelProto, where: Callable[[NodeProto], bool] | None = None) 
     where
         Which of the nodes are to be replaced; all where it is not given. Nodes whose target onnxruntime has no tensors of
         stay as they are. onnxruntime joins its own QuantizeLinear and DequantizeLinear with the nodes between them, such as
-        a Conv, and computes those in integers; with ours it does not.
+        a Conv, and computes those in integers; ours it does not join.
     """
     copy = ModelProto()
     # onnxruntime does not tell the types of custom operators within functions.

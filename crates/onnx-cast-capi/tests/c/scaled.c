@@ -1,4 +1,5 @@
-/* Do the plans of QuantizeLinear and DequantizeLinear give ONNX's results, obey the options, and refuse what does not fit? */
+/* Do the plans of QuantizeLinear and DequantizeLinear give ONNX's results, obey the options, and refuse what does not
+ * fit? */
 #include "check.h"
 
 #include <stdlib.h>
@@ -109,7 +110,7 @@ static void types(void) {
         CHECK(y[0] == (saturate == ONNX_CAST_SATURATE_FALSE ? 0x7f : 0x7e));
         onnx_cast_scaled_plan_free(plan);
     }
-    /* precision: 2.4995 is 2.5 as float16, which goes to 2; 2.5005 is so too. */
+    /* precision: as float16 the quotients are 3.5 and 2.5, which go to the even integers. */
     const float close[] = {3.4995f, 2.5005f};
     const size_t two = 2;
     const onnx_cast_tensor near_ties = tensor(close, &two, 1);
@@ -156,7 +157,8 @@ static void options_refused(void) {
     options.output_type = ONNX_CAST_STRING;
     CHECK_FAILS(ONNX_CAST_UNSUPPORTED, "does not take string", FLOATS(0));
     options.output_type = 0;
-    CHECK_FAILS(ONNX_CAST_UNSUPPORTED, "does not take double as values", QUANTIZE(ONNX_CAST_DOUBLE, ONNX_CAST_FLOAT, 0));
+    CHECK_FAILS(ONNX_CAST_UNSUPPORTED, "does not take double as values",
+                QUANTIZE(ONNX_CAST_DOUBLE, ONNX_CAST_FLOAT, 0));
     CHECK_FAILS(ONNX_CAST_INVALID_ARGUMENT, "0 is no element type", QUANTIZE(0, ONNX_CAST_FLOAT, 0));
     CHECK_FAILS(ONNX_CAST_INVALID_ARGUMENT, "-1 is no element type", FLOATS(-1));
     options.backend = "abacus";
@@ -201,7 +203,8 @@ static void run_refused(void) {
 #define RUN(x, scale, zero_point, dst, room) onnx_cast_scaled_plan_run(plan, x, scale, zero_point, dst, room)
 #define FAILS(status, words, x, scale, zero_point, dst, room) \
     CHECK_FAILS(status, words, RUN(x, scale, zero_point, dst, room))
-    CHECK_FAILS(ONNX_CAST_INVALID_ARGUMENT, "plan is null", onnx_cast_scaled_plan_run(NULL, &x, &scale, NULL, bytes, 64));
+    CHECK_FAILS(ONNX_CAST_INVALID_ARGUMENT, "plan is null",
+                onnx_cast_scaled_plan_run(NULL, &x, &scale, NULL, bytes, 64));
     CHECK_FAILS(ONNX_CAST_INVALID_ARGUMENT, "plan is null", onnx_cast_scaled_plan_output_type(NULL, (int32_t *)bytes));
     CHECK_FAILS(ONNX_CAST_INVALID_ARGUMENT, "data_type is null", onnx_cast_scaled_plan_output_type(plan, NULL));
     FAILS(ONNX_CAST_INVALID_ARGUMENT, "x is null", NULL, &scale, NULL, bytes, 64);
