@@ -136,6 +136,124 @@ def test_shapes(shape):
         assert y.dtype == np.int8 and y.shape == shape and y.tolist() == x.astype(np.int8).tolist()
 
 
+FLOATS = ["FLOAT", "FLOAT16", "BFLOAT16"]
+INTEGERS = ["INT8", "UINT8", "INT16", "UINT16", "INT4", "UINT4", "INT2", "UINT2"]
+SMALL_FLOATS = ["FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ", "FLOAT4E2M1"]
+
+
+def quantize(inputs, result, **attributes):
+    return helper.make_node("QuantizeLinear", inputs, [result], **attributes)
+
+
+def dequantize(inputs, result, **attributes):
+    return helper.make_node("DequantizeLinear", inputs, [result], **attributes)
+
+
+def quantized(quotient, type_name):
+    """What the quotients are as a type, in double."""
+    if type_name in SMALL_FLOATS:
+        return onnx_cast.cast(onnx_cast.cast(quotient, NUMBERS[type_name]), "double")
+    bits_of, signed = int(type_name.lstrip("UINT")), not type_name.startswith("U")
+    lowest = -(2 ** (bits_of - 1)) if signed else 0
+    # The zero point is added, so that -0 is 0.
+    return np.clip(np.rint(quotient) + 0.0, lowest, lowest + 2**bits_of - 1)
+
+
+def test_a_model_with_a_scale_and_float4():
+    x, scale = np.array([[0.3, -1.0, 2.5], [100.0, -7.0, 0.0]], np.float32), np.array([0.25, 10], np.float32)
+    nodes = [
+        quantize(["x", "scale"], "small", axis=0, output_dtype=NUMBERS["FLOAT4E2M1"]),
+        dequantize(["small", "scale"], "y", axis=0),
+    ]
+    inputs = [value("x", "FLOAT", ("n", 3)), value("scale", "FLOAT", ("n",))]
+    model = model_of(nodes, inputs, [value("y", "FLOAT", ("n", 3))], opset=23)
+    (got,) = run(model, x=x, scale=scale)
+    assert got.tolist() == [[0.25, -1.0, 1.5], [60.0, -5.0, 0.0]]
+
+
+def test_every_combination_of_types_with_a_scale():
+    """Small integers by a scale of 2, which every type holds, to each type and back to each type."""
+    x = np.array([0, 1, -1, 2, 3, 5, -7, 9, 64, -64], np.float32)
+    nodes = [cast("x", f"x_{name}", name) for name in [*FLOATS, "INT32"]]
+    nodes += [cast("scale", f"scale_{name}", name) for name in [*FLOATS, "INT32", "FLOAT8E8M0"]]
+    outputs, want = [], []
+
+    def show(name, expected):
+        nodes.append(cast(name, f"{name}_shown", "DOUBLE"))
+        outputs.append(value(f"{name}_shown", "DOUBLE"))
+        want.append(expected)
+
+    for to in INTEGERS + SMALL_FLOATS:
+        small = quantized(x / 2, to)
+        for source in [*FLOATS, "INT32"]:
+            for scale in [*FLOATS, "INT32", "FLOAT8E8M0"]:
+                name = f"{source}_{scale}_{to}"
+                nodes.append(quantize([f"x_{source}", f"scale_{scale}"], name, output_dtype=NUMBERS[to]))
+                show(name, small)
+        for scale in [*FLOATS, "FLOAT8E8M0"]:
+            for back in FLOATS:
+                name = f"{to}_{scale}_{back}"
+                inputs = [f"FLOAT_FLOAT_{to}", f"scale_{scale}"]
+                nodes.append(dequantize(inputs, name, output_dtype=NUMBERS[back]))
+                show(name, small * 2)
+    for scale in [*FLOATS, "FLOAT8E8M0"]:
+        nodes.append(dequantize(["x_INT32", f"scale_{scale}"], f"INT32_{scale}", output_dtype=NUMBERS["FLOAT"]))
+        show(f"INT32_{scale}", x.astype(float) * 2)
+    model = model_of(nodes, [value("x", "FLOAT"), value("scale", "FLOAT", ())], outputs)
+    results = run(model, x=x, scale=np.array(2, np.float32))
+    assert len(results) == 13 * (4 * 5 + 4 * 3) + 4
+    for output, expected, result in zip(outputs, want, results, strict=True):
+        assert (bits(result) == bits(np.asarray(expected, np.float64))).all(), (output.name, result, expected)
+
+
+def test_a_quotient_is_exact_and_the_edges_saturate():
+    x = np.array([np.inf, -np.inf, np.nan, 3e9, -3e9, 0.7, 2.5], np.float32)
+    scale, zero_point = np.array([0.1, 0.3], np.float32), np.array([-3, 5], np.int8)
+    inputs = [value("x", "FLOAT", (2, None)), value("scale", "FLOAT"), value("zero", "INT8")]
+    nodes = [quantize(["x", "scale", "zero"], "small", axis=0), dequantize(["small", "scale", "zero"], "y", axis=0)]
+    model = model_of(nodes, inputs, [value("small", "INT8", (2, None)), value("y", "FLOAT", (2, None))], opset=13)
+    small, y = run(model, x=np.stack([x, x]), scale=scale, zero=zero_point)
+    assert small.tolist() == [[127, -128, -128, 127, -128, 4, 22], [127, -128, -128, 127, -128, 7, 13]]
+    difference = small.astype(np.float32) - zero_point[:, None].astype(np.float32)
+    assert (bits(y) == bits(difference * scale[:, None])).all()
+
+
+def test_blocks_and_no_zero_point():
+    x = np.arange(-7, 8, dtype=np.float32).reshape(3, 5)
+    scale = np.array([[1, 0.5, 2], [4, 1, 1], [0.5, 2, 8]], np.float32)
+    inputs = [value("x", "FLOAT", (3, 5)), value("scale", "FLOAT", (3, 3))]
+    # An input without a name is missing.
+    nodes = [quantize(["x", "scale", ""], "y", axis=-1, block_size=2, output_dtype=NUMBERS["INT16"])]
+    (y,) = run(model_of(nodes, inputs, [value("y", "INT16", (3, 5))], 21), x=x, scale=scale)
+    want = np.rint(x / np.repeat(scale, 2, axis=1)[:, :5])
+    assert y.tolist() == want.astype(int).tolist()
+    # Neither a zero point nor output_dtype: uint8.
+    nodes = [quantize(["x", "scale"], "y", axis=1, block_size=2)]
+    (y,) = run(model_of(nodes, inputs, [value("y", "UINT8")], 21), x=x, scale=scale)
+    assert y.dtype == np.uint8 and y.tolist() == want.clip(0, 255).astype(int).tolist()
+    with pytest.raises(Exception, match=r"a scale of shape \[3, 3\] for an input of shape \[3, 5\]"):
+        run(model_of([quantize(["x", "scale"], "y", axis=0)], inputs, [value("y", "UINT8")], 21), x=x, scale=scale)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "text"),
+    [
+        ({"axis": "0"}, "attribute `axis` is not of kind INT"),
+        ({"axis": 1, "opset": 10}, "QuantizeLinear-10 has no attribute `axis`"),
+        ({"block_size": -1}, "`block_size` is -1"),
+        ({"output_dtype": 99}, "`output_dtype` is 99, which is"),
+        ({"precision": 99}, "`precision` is 99, which is not an element type"),
+        ({"opset": 9}, "opset 9 has no QuantizeLinear known here"),
+    ],
+)
+def test_bad_nodes_with_a_scale_are_refused(attributes, text):
+    node = helper.make_node("ExactQuantizeLinear", ["x", "scale"], ["y"], domain=ours.DOMAIN, **attributes)
+    model = model_of([node], [value("x", "FLOAT"), value("scale", "FLOAT", ())], [value("y", "UINT8")])
+    model.opset_import.append(helper.make_opsetid(ours.DOMAIN, ours.VERSION))
+    with pytest.raises(Exception, match=text):
+        session_of(model)
+
+
 def test_strings():
     nodes = [cast("x", "number", "BFLOAT16"), cast("number", "y", "STRING"), cast("x", "z", "STRING")]
     model = model_of(nodes, [value("x", "STRING")], [value("y", "STRING"), value("z", "STRING")])

@@ -1,4 +1,4 @@
-/* The C interface of onnx-cast: ONNX's Cast, CastLike and BitCast.
+/* The C interface of onnx-cast: ONNX's Cast, CastLike, BitCast, QuantizeLinear and DequantizeLinear.
  *
  * Written by cbindgen from the sources of the crate onnx-cast-capi, from which these comments are. Licence: MIT or Apache-2.0.
  *
@@ -22,6 +22,12 @@ struct DLManagedTensorVersioned;
 /* Options with every default: onnx_cast_options options = ONNX_CAST_OPTIONS_INIT; */
 #define ONNX_CAST_OPTIONS_INIT {sizeof(onnx_cast_options), 0, 0, 0, 0, 0}
 
+/* The same for scaled casts: onnx_cast_scaled_options options = ONNX_CAST_SCALED_OPTIONS_INIT; */
+#define ONNX_CAST_SCALED_OPTIONS_INIT {sizeof(onnx_cast_scaled_options), 0, 0, 0, 0, 0, 0, 0, 0, 0}
+
+/* And for block formats: onnx_cast_block_options options = ONNX_CAST_BLOCK_OPTIONS_INIT; */
+#define ONNX_CAST_BLOCK_OPTIONS_INIT {sizeof(onnx_cast_block_options), 0, 0, 0, 0}
+
 /**
  * The version of the ABI that this header describes: its major number times 65536 and its minor number.
  *
@@ -39,7 +45,8 @@ typedef enum onnx_cast_status {
      */
     ONNX_CAST_OK = 0,
     /**
-     * A null pointer, a number that stands for nothing, offsets out of order, or a struct of an unknown size.
+     * A null pointer, a number that stands for nothing, offsets out of order, shapes that do not fit, a zero point that
+     * must be 0, or a struct of an unknown size.
      */
     ONNX_CAST_INVALID_ARGUMENT = 1,
     /**
@@ -261,10 +268,92 @@ typedef enum onnx_cast_kind {
 } onnx_cast_kind;
 
 /**
+ * The block formats: elements in blocks along the last axis, each block with a scale of one byte. The last block of an
+ * axis may be short.
+ */
+typedef enum onnx_cast_block_format {
+    /**
+     * 32 elements of float8e4m3fn, and a float8e8m0.
+     */
+    ONNX_CAST_MXFP8 = 1,
+    /**
+     * 32 elements of float8e5m2, and a float8e8m0.
+     */
+    ONNX_CAST_MXFP8E5M2 = 2,
+    /**
+     * 32 elements of float6e2m3, and a float8e8m0.
+     */
+    ONNX_CAST_MXFP6E2M3 = 3,
+    /**
+     * 32 elements of float6e3m2, and a float8e8m0.
+     */
+    ONNX_CAST_MXFP6E3M2 = 4,
+    /**
+     * 32 elements of float4e2m1, and a float8e8m0.
+     */
+    ONNX_CAST_MXFP4 = 5,
+    /**
+     * 32 elements of int8, which count 64ths, and a float8e8m0.
+     */
+    ONNX_CAST_MXINT8 = 6,
+    /**
+     * 16 elements of float4e2m1, and a float8e4m3fn; the tensor has a float too.
+     */
+    ONNX_CAST_NVFP4 = 7,
+} onnx_cast_block_format;
+
+/**
+ * How the greatest magnitude A of a block gives the power of two that is its scale in MX. emax is the exponent of the
+ * element's largest value, max.
+ */
+typedef enum onnx_cast_scale_rule {
+    /**
+     * floor(log2 A) - emax, as the OCP text says.
+     */
+    ONNX_CAST_RULE_FLOOR = 0,
+    /**
+     * ceil(log2(A / max)).
+     */
+    ONNX_CAST_RULE_RCEIL = 1,
+    /**
+     * ceil(log2 A) - emax.
+     */
+    ONNX_CAST_RULE_CEIL = 2,
+    /**
+     * floor(log2 A) - emax, after A is rounded half up to the element's significand.
+     */
+    ONNX_CAST_RULE_EVEN = 3,
+} onnx_cast_scale_rule;
+
+/**
+ * Whose arithmetic gives the scales of NVFP4.
+ */
+typedef enum onnx_cast_recipe {
+    /**
+     * ModelOpt's: the scale of the tensor is a factor.
+     */
+    ONNX_CAST_RECIPE_MODELOPT = 0,
+    /**
+     * torchao's: likewise, with other roundings.
+     */
+    ONNX_CAST_RECIPE_TORCHAO = 1,
+    /**
+     * compressed-tensors': the scale of the tensor is a divisor.
+     */
+    ONNX_CAST_RECIPE_COMPRESSED_TENSORS = 2,
+} onnx_cast_recipe;
+
+/**
  * An operator with its attributes, resolved for two types. It does not change, and any number of threads may run it at
  * once.
  */
 typedef struct onnx_cast_plan onnx_cast_plan;
+
+/**
+ * QuantizeLinear or DequantizeLinear with its attributes, resolved for its types. It does not change, and any number of
+ * threads may run it at once.
+ */
+typedef struct onnx_cast_scaled_plan onnx_cast_scaled_plan;
 
 /**
  * What a type is. Later versions may have more fields at the end.
@@ -362,6 +451,107 @@ typedef struct onnx_cast_options {
 } onnx_cast_options;
 
 /**
+ * A tensor to be read, whose element type the plan has.
+ */
+typedef struct onnx_cast_tensor {
+    /**
+     * The elements: little endian, packed, of any alignment. May be null if there are none.
+     */
+    const void *data;
+    /**
+     * The dimensions, outermost first. May be null if rank is 0.
+     */
+    const size_t *shape;
+    /**
+     * The number of dimensions; 0 for a single element.
+     */
+    size_t rank;
+} onnx_cast_tensor;
+
+/**
+ * How to quantize to a block format or dequantize from one. Start from ONNX_CAST_BLOCK_OPTIONS_INIT, under which every
+ * field but size is 0 and means its default; later versions may have more fields at the end. Where a function takes a
+ * pointer to options, null means all defaults.
+ */
+typedef struct onnx_cast_block_options {
+    /**
+     * sizeof(onnx_cast_block_options), which tells the library what fields there are. Those that an older library does
+     * not know must be 0.
+     */
+    size_t size;
+    /**
+     * An onnx_cast_scale_rule, for quantizing to MX.
+     */
+    int32_t rule;
+    /**
+     * An onnx_cast_recipe, for NVFP4.
+     */
+    int32_t recipe;
+    /**
+     * Threads at most: 1 for only the caller's, 0 for as many as the machine has. It never changes a result. In a
+     * forked child, where the library's threads do not exist, it must be 1.
+     */
+    size_t threads;
+    /**
+     * The name of a backend, or null for the best of this machine; it never changes a result.
+     */
+    const char *backend;
+} onnx_cast_block_options;
+
+/**
+ * How to quantize or dequantize. Start from ONNX_CAST_SCALED_OPTIONS_INIT, under which every field but size is 0 and
+ * means its default; later versions may have more fields at the end. Where a function takes a pointer to options, null
+ * means all defaults.
+ */
+typedef struct onnx_cast_scaled_options {
+    /**
+     * sizeof(onnx_cast_scaled_options), which tells the library what fields there are. Those that an older library does
+     * not know must be 0.
+     */
+    size_t size;
+    /**
+     * The opset, which decides the operator's version; 0 for the newest that is known.
+     */
+    int64_t opset;
+    /**
+     * The axis of a scale with one dimension, or of the blocks; negative from the end. Only read if axis_given is 1,
+     * and 0 otherwise.
+     */
+    int64_t axis;
+    /**
+     * The elements of a block on the axis; 0 for no blocks.
+     */
+    size_t block_size;
+    /**
+     * 1 if axis holds the axis; 0 for the attribute's default, the axis 1.
+     */
+    int32_t axis_given;
+    /**
+     * An onnx_cast_saturate; of QuantizeLinear alone.
+     */
+    int32_t saturate;
+    /**
+     * The onnx_cast_type that quotients are rounded to: float, float16 or bfloat16. 0 for that of the scale, or float
+     * where that is float8e8m0 or int32. Of QuantizeLinear alone.
+     */
+    int32_t precision;
+    /**
+     * The onnx_cast_type of the result. 0 is for QuantizeLinear that of the zero point, or uint8 without one; for
+     * DequantizeLinear that of the scale.
+     */
+    int32_t output_type;
+    /**
+     * Threads at most: 1 for only the caller's, 0 for as many as the machine has. It never changes a result. In a
+     * forked child, where the library's threads do not exist, it must be 1.
+     */
+    size_t threads;
+    /**
+     * The name of a backend, or null for the best of this machine; it never changes a result.
+     */
+    const char *backend;
+} onnx_cast_scaled_options;
+
+/**
  * Where strings are written: string i becomes the bytes from offset i up to offset i + 1.
  *
  * To learn how many bytes the strings take, call with room 0: that succeeds, and sets needed and the offsets. If room
@@ -425,9 +615,9 @@ uint32_t onnx_cast_abi_version(void);
 const char *onnx_cast_version(void);
 
 /**
- * Whether the library has a feature: 1 or 0. Features are "strings", "dlpack", "threads", "onnxruntime" (the library
- * can be registered as a library of custom operators), and each backend that this machine can run. An unknown name
- * gives 0.
+ * Whether the library has a feature: 1 or 0. Features are "scaled" (plans of QuantizeLinear and DequantizeLinear),
+ * "blocks" (block formats), "strings", "dlpack", "threads", "onnxruntime" (the library can be registered as a library of
+ * custom operators), and each backend that this machine can run. An unknown name gives 0.
  *
  * name: ends with a zero byte, or is null, which is 0.
  */
@@ -575,6 +765,128 @@ void onnx_cast_plan_free(struct onnx_cast_plan *plan);
  * dst_bytes: the bytes that dst has room for: as many as onnx_cast_byte_size says, or more, which stay as they are.
  */
 int onnx_cast_plan_run(const struct onnx_cast_plan *plan, const void *src, size_t count, void *dst, size_t dst_bytes);
+
+/**
+ * How many bytes a tensor's elements and scales take in a block format.
+ *
+ * format: an onnx_cast_block_format.
+ * shape, rank: the dimensions of the tensor; shape may be null if rank is 0.
+ * element_bytes: takes the number of bytes of the elements, packed.
+ * scales: takes the number of scales, of one byte each: those of the blocks of a row follow each other, row by row.
+ */
+int onnx_cast_block_sizes(int32_t format, const size_t *shape, size_t rank, size_t *element_bytes, size_t *scales);
+
+/**
+ * Quantizes a tensor to a block format. A block with NaN or infinity has the scale NaN and elements of 0. Allocates
+ * only where the last axis is not a multiple of a block, and where a large tensor is handed to other threads.
+ *
+ * format: an onnx_cast_block_format.
+ * from: the onnx_cast_type of x: float, float16 or bfloat16.
+ * x: the input.
+ * elements: takes the elements, packed. No part of x, nor of scales.
+ * element_bytes: the bytes that elements has room for: as many as onnx_cast_block_sizes says, or more.
+ * scales: takes the scales. No part of x.
+ * scale_bytes: the bytes that scales has room for: as many as onnx_cast_block_sizes says, or more.
+ * global_scale: takes the scale of the tensor, which is 1 for MX; may be null for MX.
+ * options: how to quantize, or null for the defaults.
+ */
+int onnx_cast_block_quantize(int32_t format,
+                             int32_t from,
+                             const struct onnx_cast_tensor *x,
+                             void *elements,
+                             size_t element_bytes,
+                             void *scales,
+                             size_t scale_bytes,
+                             float *global_scale,
+                             const struct onnx_cast_block_options *options);
+
+/**
+ * Gives the values of a tensor in a block format: elements times scales, rounded to float, and then to the type.
+ * Allocates nothing, but where a large tensor is handed to other threads.
+ *
+ * format: an onnx_cast_block_format.
+ * elements: the elements and the shape of the tensor.
+ * scales: as many bytes as onnx_cast_block_sizes says. May be null if there are none.
+ * global_scale: of NVFP4 the scale of the tensor, whose recipe options name; not used for MX.
+ * to: the onnx_cast_type of the result: float, float16 or bfloat16.
+ * dst: takes as many elements as the tensor has. No part of what is read.
+ * dst_bytes: the bytes that dst has room for: as many as onnx_cast_byte_size says, or more, which stay as they are.
+ * options: how to dequantize, or null for the defaults; its rule is not used.
+ */
+int onnx_cast_block_dequantize(int32_t format,
+                               const struct onnx_cast_tensor *elements,
+                               const void *scales,
+                               float global_scale,
+                               int32_t to,
+                               void *dst,
+                               size_t dst_bytes,
+                               const struct onnx_cast_block_options *options);
+
+/**
+ * Resolves ONNX's QuantizeLinear for the types of its inputs: y = saturate(round(x / scale) + zero point).
+ *
+ * x: the onnx_cast_type of the values.
+ * scale: the onnx_cast_type of the scale.
+ * zero_point: the onnx_cast_type of the zero point, which is that of the result too. 0 if there is none, or if its type
+ * is output_type.
+ * options: how to quantize, or null for the defaults. Nothing of it is used after the call.
+ * plan: takes the plan, to be freed with onnx_cast_scaled_plan_free. Not written where the function fails.
+ */
+int onnx_cast_scaled_plan_quantize(int32_t x,
+                                   int32_t scale,
+                                   int32_t zero_point,
+                                   const struct onnx_cast_scaled_options *options,
+                                   struct onnx_cast_scaled_plan **plan);
+
+/**
+ * Resolves ONNX's DequantizeLinear for the types of its inputs: y = (x - zero point) * scale.
+ *
+ * x: the onnx_cast_type of the quantized elements, which is that of a zero point too.
+ * scale: the onnx_cast_type of the scale.
+ * options: how to dequantize, or null for the defaults. Nothing of it is used after the call. A scale of float8e8m0 needs
+ * output_type.
+ * plan: takes the plan, to be freed with onnx_cast_scaled_plan_free. Not written where the function fails.
+ */
+int onnx_cast_scaled_plan_dequantize(int32_t x,
+                                     int32_t scale,
+                                     const struct onnx_cast_scaled_options *options,
+                                     struct onnx_cast_scaled_plan **plan);
+
+/**
+ * Frees a plan.
+ *
+ * plan: one of the scaled plans of this library, which nothing uses any more, or null, which is nothing to free.
+ */
+void onnx_cast_scaled_plan_free(struct onnx_cast_scaled_plan *plan);
+
+/**
+ * The type of a plan's result.
+ *
+ * plan: one of the scaled plans of this library.
+ * data_type: takes the onnx_cast_type.
+ */
+int onnx_cast_scaled_plan_output_type(const struct onnx_cast_scaled_plan *plan, int32_t *data_type);
+
+/**
+ * Runs a plan. Allocates nothing and takes no lock, but where a large tensor is handed to other threads.
+ *
+ * The scale has no dimension or one element, for the tensor; or one dimension of the size of the axis; or, with a
+ * block_size, the dimensions of x with an element for each block on the axis, of which the last may be short.
+ *
+ * plan: one of the scaled plans of this library.
+ * x: the input.
+ * scale: the scale.
+ * zero_point: the zero point, of the shape of the scale, or null for 0. That of int32 or of a float type must be 0.
+ * dst: takes as many elements as x has of the plan's output type, packed, the padding of the last byte 0. No part of the
+ * elements and shapes that are read.
+ * dst_bytes: the bytes that dst has room for: as many as onnx_cast_byte_size says, or more, which stay as they are.
+ */
+int onnx_cast_scaled_plan_run(const struct onnx_cast_scaled_plan *plan,
+                              const struct onnx_cast_tensor *x,
+                              const struct onnx_cast_tensor *scale,
+                              const struct onnx_cast_tensor *zero_point,
+                              void *dst,
+                              size_t dst_bytes);
 
 /**
  * ONNX's Cast to string: every element as plain decimal digits, or a word (NaN, INF, -INF).

@@ -31,6 +31,8 @@ pub extern "C" fn onnx_cast_version() -> *const c_char {
 
 /// What can be asked of `onnx_cast_has_feature` besides the names of backends.
 const FEATURES: &[&CStr] = &[
+    c"scaled",
+    c"blocks",
     c"strings",
     c"dlpack",
     c"threads",
@@ -38,9 +40,9 @@ const FEATURES: &[&CStr] = &[
     c"onnxruntime",
 ];
 
-/// Whether the library has a feature: 1 or 0. Features are "strings", "dlpack", "threads", "onnxruntime" (the library
-/// can be registered as a library of custom operators), and each backend that this machine can run. An unknown name
-/// gives 0.
+/// Whether the library has a feature: 1 or 0. Features are "scaled" (plans of QuantizeLinear and DequantizeLinear),
+/// "blocks" (block formats), "strings", "dlpack", "threads", "onnxruntime" (the library can be registered as a library
+/// of custom operators), and each backend that this machine can run. An unknown name gives 0.
 ///
 /// name: ends with a zero byte, or is null, which is 0.
 ///

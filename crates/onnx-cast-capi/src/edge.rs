@@ -50,7 +50,12 @@ impl Failure {
 
 impl From<OpError> for Failure {
     fn from(error: OpError) -> Self {
-        Failure::unsupported(error)
+        match error {
+            OpError::Axis { .. } | OpError::ScaleShape { .. } | OpError::ZeroPointShape { .. } => {
+                Failure::invalid(error)
+            }
+            _ => Failure::unsupported(error),
+        }
     }
 }
 

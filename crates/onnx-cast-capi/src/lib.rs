@@ -17,6 +17,10 @@ mod options;
 
 mod cast;
 mod plan;
+
+mod blocks;
+mod scaled;
+
 mod strings;
 
 mod dlpack;
@@ -26,11 +30,13 @@ mod dlpack;
 use onnx_cast_ort as _;
 
 pub use abi::*;
+pub use blocks::*;
 pub use cast::*;
 pub use dlpack::*;
 pub use edge::onnx_cast_last_error;
 pub use options::{onnx_cast_options, onnx_cast_round_mode, onnx_cast_saturate};
 pub use plan::*;
+pub use scaled::*;
 pub use status::*;
 pub use strings::*;
 pub use types::*;

@@ -59,27 +59,63 @@ impl Default for onnx_cast_options {
     }
 }
 
-impl onnx_cast_options {
-    /// The fields that the library knows, of those that the caller has.
-    ///
-    /// # Safety
-    /// As many bytes as the first field says can be read.
-    #[inline]
-    unsafe fn known(pointer: *const onnx_cast_options) -> Result<onnx_cast_options, Failure> {
-        const KNOWN: usize = size_of::<onnx_cast_options>();
-        // SAFETY: the first field is there, as promised.
-        let size = unsafe { check_size(pointer, KNOWN, "options") }?;
-        // SAFETY: so many bytes are there, of which those behind the known fields are read as bytes.
-        let (known, rest) = unsafe {
-            let rest = pointer.cast::<u8>().add(KNOWN);
-            (reference(pointer, "options")?, std::slice::from_raw_parts(rest, size - KNOWN))
-        };
-        if rest.iter().any(|&byte| byte != 0) {
-            return Err(Failure::unsupported("options that this version of the library does not know"));
-        }
-        Ok(*known)
+/// The fields that the library knows, of those that the caller has, of options that begin with their size.
+///
+/// # Safety
+/// As many bytes as the first field, a `usize`, says can be read.
+#[inline]
+pub(crate) unsafe fn known<T: Copy>(pointer: *const T) -> Result<T, Failure> {
+    let known = size_of::<T>();
+    // SAFETY: the first field is there, as promised.
+    let size = unsafe { check_size(pointer, known, "options") }?;
+    // SAFETY: so many bytes are there, of which those behind the known fields are read as bytes.
+    let (fields, rest) = unsafe {
+        let rest = pointer.cast::<u8>().add(known);
+        (reference(pointer, "options")?, std::slice::from_raw_parts(rest, size - known))
+    };
+    if rest.iter().any(|&byte| byte != 0) {
+        return Err(Failure::unsupported("options that this version of the library does not know"));
     }
+    Ok(*fields)
+}
 
+/// What an onnx_cast_saturate says.
+#[inline]
+pub(crate) fn saturate(given: i32) -> Result<Option<bool>, Failure> {
+    match given {
+        0 => Ok(None),
+        1 => Ok(Some(true)),
+        2 => Ok(Some(false)),
+        other => Err(Failure::invalid(format_args!("saturate is {other} (want 0, 1 or 2)"))),
+    }
+}
+
+/// The opset of an `opset` field.
+#[inline]
+pub(crate) fn opset(given: i64) -> i64 {
+    if given == 0 { NEWEST_OPSET } else { given }
+}
+
+/// The backend of a name, or none for null.
+///
+/// # Safety
+/// The pointer is null, or leads to bytes that end with a zero.
+#[inline]
+pub(crate) unsafe fn backend(name: *const c_char) -> Result<Option<Backend>, Failure> {
+    // SAFETY: promised.
+    match unsafe { static_text(name) } {
+        None => Ok(None),
+        Some(name) => Ok(Some(Backend::by_name(&name.to_string_lossy())?)),
+    }
+}
+
+/// The most threads of a `threads` field.
+#[inline]
+pub(crate) fn threads(given: usize) -> Option<usize> {
+    Some(given).filter(|&threads| threads > 0)
+}
+
+impl onnx_cast_options {
     /// What the library makes of options.
     ///
     /// # Safety
@@ -91,13 +127,7 @@ impl onnx_cast_options {
             return Ok(CastOptions::default());
         }
         // SAFETY: promised.
-        let given = unsafe { onnx_cast_options::known(pointer) }?;
-        let saturate = match given.saturate {
-            0 => None,
-            1 => Some(true),
-            2 => Some(false),
-            other => return Err(Failure::invalid(format_args!("saturate is {other} (want 0, 1 or 2)"))),
-        };
+        let given = unsafe { known(pointer) }?;
         let round_mode = match given.round_mode {
             0 => None,
             1 => Some(RoundMode::Up),
@@ -105,13 +135,9 @@ impl onnx_cast_options {
             3 => Some(RoundMode::Nearest),
             other => return Err(Failure::invalid(format_args!("round_mode is {other} (want 0, 1, 2 or 3)"))),
         };
+        let options = CastOptions::new().opset(opset(given.opset)).saturate(saturate(given.saturate)?);
         // SAFETY: promised.
-        let backend = match unsafe { static_text(given.backend) } {
-            None => None,
-            Some(name) => Some(Backend::by_name(&name.to_string_lossy())?),
-        };
-        let opset = if given.opset == 0 { NEWEST_OPSET } else { given.opset };
-        let threads = Some(given.threads).filter(|&threads| threads > 0);
-        Ok(CastOptions::new().opset(opset).saturate(saturate).round_mode(round_mode).backend(backend).threads(threads))
+        let backend = unsafe { backend(given.backend) }?;
+        Ok(options.round_mode(round_mode).backend(backend).threads(threads(given.threads)))
     }
 }

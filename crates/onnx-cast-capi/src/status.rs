@@ -6,7 +6,8 @@
 pub enum onnx_cast_status {
     /// Done.
     ONNX_CAST_OK = 0,
-    /// A null pointer, a number that stands for nothing, offsets out of order, or a struct of an unknown size.
+    /// A null pointer, a number that stands for nothing, offsets out of order, shapes that do not fit, a zero point
+    /// that must be 0, or a struct of an unknown size.
     ONNX_CAST_INVALID_ARGUMENT = 1,
     /// The operator does not take the type, the attribute or the opset, or this machine has not the backend.
     ONNX_CAST_UNSUPPORTED = 2,

@@ -90,6 +90,65 @@ fn an_operator_for_one_call() {
 }
 
 #[test]
+fn running_a_scaled_plan() {
+    const SHAPE: [usize; 2] = [3000, 100];
+    let tensor = |data: &[u8], shape: &'static [usize]| onnx_cast_tensor {
+        data: data.as_ptr().cast(),
+        shape: shape.as_ptr(),
+        rank: shape.len(),
+    };
+    let [float, int8] = [onnx_cast_type::ONNX_CAST_FLOAT as i32, onnx_cast_type::ONNX_CAST_INT8 as i32];
+    let (src, zeros) = (vec![0x35u8; 4 * 300_000], vec![0u8; 12_000]);
+    let mut dst = vec![0u8; 4 * 300_000];
+    let given = onnx_cast_scaled_options { threads: 1, axis_given: 1, ..Default::default() };
+    let blocks = onnx_cast_scaled_options { axis: 1, block_size: 32, ..given };
+    for (options, shape) in [(given, &[][..]), (given, &[3000][..]), (blocks, &[3000, 4][..])] {
+        let (scale, zero_point) = (tensor(&src, shape), tensor(&zeros, shape));
+        let (mut quantize, mut dequantize) = (ptr::null_mut(), ptr::null_mut());
+        // SAFETY: the pointers are to values of this function's.
+        unsafe {
+            assert_eq!(onnx_cast_scaled_plan_quantize(float, float, int8, &options, &mut quantize), 0);
+            assert_eq!(onnx_cast_scaled_plan_dequantize(int8, float, &options, &mut dequantize), 0);
+        }
+        for plan in [quantize, dequantize] {
+            let x = tensor(&src, &SHAPE);
+            // SAFETY: neither type takes more than 4 bytes an element.
+            let run = || unsafe {
+                onnx_cast_scaled_plan_run(plan, &x, &scale, &zero_point, dst.as_mut_ptr().cast(), dst.len())
+            };
+            assert_eq!(requests(run), (0, 0), "scales of {shape:?}");
+            // SAFETY: the plan is not used any more.
+            unsafe { onnx_cast_scaled_plan_free(plan) };
+        }
+    }
+}
+
+#[test]
+fn block_formats() {
+    let options = onnx_cast_block_options { threads: 1, ..Default::default() };
+    let float = onnx_cast_type::ONNX_CAST_FLOAT as i32;
+    let (src, shape) = (vec![0x35u8; 4 * 96_000], [1000, 96]);
+    let x = onnx_cast_tensor { data: src.as_ptr().cast(), shape: shape.as_ptr(), rank: 2 };
+    let (mut elements, mut scales, mut global) = (vec![0u8; 96_000], vec![0u8; 6000], 0f32);
+    let mut back = vec![0u8; 4 * 96_000];
+    for format in 1..=7 {
+        // SAFETY: the pointers are to values of this function's; no format takes more than these bytes.
+        let quantize = || unsafe {
+            let (elements, scales) = (elements.as_mut_ptr().cast(), scales.as_mut_ptr().cast());
+            onnx_cast_block_quantize(format, float, &x, elements, 96_000, scales, 6000, &mut global, &options)
+        };
+        assert_eq!(requests(quantize), (0, 0), "to format {format}");
+        let quantized = onnx_cast_tensor { data: elements.as_ptr().cast(), ..x };
+        // SAFETY: as above.
+        let dequantize = || unsafe {
+            let (scales, back) = (scales.as_ptr().cast(), back.as_mut_ptr().cast());
+            onnx_cast_block_dequantize(format, &quantized, scales, global, float, back, 4 * 96_000, &options)
+        };
+        assert_eq!(requests(dequantize), (0, 0), "from format {format}");
+    }
+}
+
+#[test]
 fn plans_of_strings() {
     let offsets = [0u64, 3, 6];
     let src = onnx_cast_strings { offsets: offsets.as_ptr(), count: 2, bytes: c"1.5-2e".as_ptr(), byte_count: 6 };

@@ -93,6 +93,8 @@ pub(crate) mod value {
     pub(crate) const INVALID_ARGUMENT: c_int = 2;
     /// OrtCustomOpInputOutputCharacteristic: an input or output that must be there.
     pub(crate) const REQUIRED: c_int = 0;
+    /// OrtCustomOpInputOutputCharacteristic: an input that may be missing.
+    pub(crate) const OPTIONAL: c_int = 1;
     /// OrtMemType: where the execution provider has its memory.
     pub(crate) const DEFAULT_MEMORY: c_int = 0;
     /// ONNXTensorElementDataType: any type.
@@ -187,6 +189,7 @@ mod tests {
         assert_eq!(value::FAIL, OrtErrorCode::ORT_FAIL as c_int);
         assert_eq!(value::INVALID_ARGUMENT, OrtErrorCode::ORT_INVALID_ARGUMENT as c_int);
         assert_eq!(value::REQUIRED, OrtCustomOpInputOutputCharacteristic::INPUT_OUTPUT_REQUIRED as c_int);
+        assert_eq!(value::OPTIONAL, OrtCustomOpInputOutputCharacteristic::INPUT_OUTPUT_OPTIONAL as c_int);
         assert_eq!(value::DEFAULT_MEMORY, OrtMemType::OrtMemTypeDefault as c_int);
         assert_eq!(value::ANY_TYPE, ONNXTensorElementDataType::ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED as c_int);
         assert_eq!(value::INT, OrtOpAttrType::ORT_OP_ATTR_INT as c_int);

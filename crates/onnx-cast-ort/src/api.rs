@@ -213,6 +213,6 @@ impl Api {
     }
 }
 
-fn wrong_kind(name: &CStr, want: &str) -> Failure {
+pub(crate) fn wrong_kind(name: &CStr, want: &str) -> Failure {
     Failure::node(format_args!("attribute `{}` is not of kind {want}", name.to_string_lossy()))
 }

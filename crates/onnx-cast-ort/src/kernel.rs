@@ -2,10 +2,12 @@
 
 use crate::abi::{KernelContext, KernelInfo, StatusPointer, Value};
 use crate::api::{Api, Failure};
+use onnx_cast::ops::{Attribute, AttributeValue};
 use onnx_cast::{
-    BitCast, Cast, CastLike, CastOptions, DataType, NEWEST_OPSET, OpError, Operator, Plan, Strings, TensorView,
+    BitCast, Cast, CastLike, CastOptions, DataType, DequantizeLinear, NEWEST_OPSET, OpError, Operator, Plan,
+    QuantizeLinear, Strings, TensorView,
 };
-use std::ffi::c_void;
+use std::ffi::{CString, c_void};
 use std::ptr;
 
 /// A node.
@@ -18,6 +20,15 @@ enum Which {
     Cast(Cast),
     CastLike(CastLike),
     BitCast(BitCast),
+    Quantize(QuantizeLinear),
+    Dequantize(DequantizeLinear),
+}
+
+/// An input of a scaled cast.
+struct Operand {
+    value: *const Value,
+    data_type: DataType,
+    shape: Vec<usize>,
 }
 
 impl Kernel {
@@ -47,6 +58,16 @@ impl Kernel {
             Operator::Cast => Which::Cast(Cast::new(to()?, &options)?),
             Operator::CastLike => Which::CastLike(CastLike::new(&options)?),
             Operator::BitCast => Which::BitCast(BitCast::new(to()?, opset)?),
+            Operator::QuantizeLinear => {
+                // SAFETY: promised.
+                let attributes = unsafe { ints(api, operator, info) }?;
+                Which::Quantize(QuantizeLinear::from_node(opset, &attributes)?)
+            }
+            Operator::DequantizeLinear => {
+                // SAFETY: promised.
+                let attributes = unsafe { ints(api, operator, info) }?;
+                Which::Dequantize(DequantizeLinear::from_node(opset, &attributes)?)
+            }
             _ => return Err(Failure::node("an operator that is not known here")),
         };
         Ok(Kernel { api, which })
@@ -64,16 +85,11 @@ impl Kernel {
                 Which::Cast(cast) => cast.plan(from)?,
                 Which::CastLike(cast) => cast.plan(from, api.of_value(self.input(context, 1)?)?.0)?,
                 Which::BitCast(cast) => cast.plan(from)?,
+                Which::Quantize(_) | Which::Dequantize(_) => return self.run_scaled(context),
             };
-            let mut output = ptr::null_mut();
-            api.check(api.KernelContext_GetOutput(context, 0, dims.as_ptr(), dims.len(), &mut output))?;
-            let (to, _) = api.of_value(output)?;
-            if to != plan.target_type() {
-                return Err(Failure::run(format_args!("an output of {to} for a cast to {}", plan.target_type())));
-            }
-            let negative = |_| Failure::run("a tensor with a negative dimension");
-            let shape =
-                dims.iter().map(|&dim| usize::try_from(dim)).collect::<Result<Vec<_>, _>>().map_err(negative)?;
+            let to = plan.target_type();
+            let output = self.output(context, &dims, to)?;
+            let shape = sizes(&dims)?;
             match (from, to) {
                 (DataType::String, DataType::String) => self.fill(output, &self.strings(input, &shape)?),
                 (DataType::String, _) => {
@@ -88,6 +104,69 @@ impl Kernel {
                 _ => self.cast(&plan, input, output, &shape),
             }
         }
+    }
+
+    /// # Safety
+    /// The pointer is onnxruntime's.
+    unsafe fn run_scaled(&self, context: *mut KernelContext) -> Result<(), Failure> {
+        // SAFETY: promised: the inputs are there until the kernel has run.
+        unsafe {
+            let (x, scale) = (self.operand(context, 0)?, self.operand(context, 1)?);
+            let (Some(x), Some(scale)) = (x, scale) else { return Err(Failure::run("an input is missing")) };
+            let zero_point = self.operand(context, 2)?;
+            let zero_type = zero_point.as_ref().map(|operand| operand.data_type);
+            let plan = match &self.which {
+                Which::Quantize(quantize) => quantize.plan(x.data_type, scale.data_type, zero_type)?,
+                Which::Dequantize(dequantize) => dequantize.plan(x.data_type, scale.data_type, zero_type)?,
+                _ => return Err(Failure::run("not a scaled cast")),
+            };
+            let dims: Vec<_> = x.shape.iter().map(|&size| size as i64).collect();
+            let output = self.output(context, &dims, plan.target_type())?;
+            let bytes = self.bytes(output, plan.target_type(), &x.shape)?;
+            let (x, scale) = (self.operand_view(&x)?, self.operand_view(&scale)?);
+            let zero_point = zero_point.as_ref().map(|operand| self.operand_view(operand)).transpose()?;
+            Ok(plan.run_into(&x, &scale, zero_point.as_ref(), bytes)?)
+        }
+    }
+
+    /// # Safety
+    /// As `run`, of whose values the operand is.
+    unsafe fn operand_view<'a>(&self, operand: &'a Operand) -> Result<TensorView<'a>, Failure> {
+        // SAFETY: promised.
+        unsafe { self.view(operand.value, operand.data_type, &operand.shape) }
+    }
+
+    /// An input of a scaled cast; `None` where it is missing.
+    ///
+    /// # Safety
+    /// As `run`.
+    unsafe fn operand(&self, context: *mut KernelContext, index: usize) -> Result<Option<Operand>, Failure> {
+        // SAFETY: promised.
+        unsafe {
+            let value = self.input(context, index)?;
+            if value.is_null() {
+                return Ok(None);
+            }
+            let (data_type, dims) = self.api.of_value(value)?;
+            Ok(Some(Operand { value, data_type, shape: sizes(&dims)? }))
+        }
+    }
+
+    /// The output, which is of a type.
+    ///
+    /// # Safety
+    /// As `run`.
+    unsafe fn output(&self, context: *mut KernelContext, dims: &[i64], want: DataType) -> Result<*mut Value, Failure> {
+        let mut output = ptr::null_mut();
+        // SAFETY: promised.
+        let (got, _) = unsafe {
+            self.api.check(self.api.KernelContext_GetOutput(context, 0, dims.as_ptr(), dims.len(), &mut output))?;
+            self.api.of_value(output)?
+        };
+        if got == want {
+            return Ok(output);
+        }
+        Err(Failure::run(format_args!("an output of {got} for a cast to {want}")))
     }
 
     /// # Safety
@@ -199,6 +278,28 @@ impl Kernel {
         }
         Ok(())
     }
+}
+
+/// Sizes from onnxruntime's dimensions.
+fn sizes(dims: &[i64]) -> Result<Vec<usize>, Failure> {
+    let sizes = dims.iter().map(|&dim| usize::try_from(dim)).collect::<Result<_, _>>();
+    sizes.map_err(|_| Failure::run("a tensor with a negative dimension"))
+}
+
+/// The attributes that a node has of a scaled cast's, all of which are of kind INT.
+///
+/// # Safety
+/// The pointer is onnxruntime's.
+unsafe fn ints(api: Api, operator: Operator, info: *const KernelInfo) -> Result<Vec<Attribute<'static>>, Failure> {
+    let mut found = Vec::new();
+    for &(name, _) in operator.attributes() {
+        let c_name = CString::new(name).unwrap_or_default();
+        // SAFETY: promised.
+        if let Some(value) = unsafe { api.int(info, &c_name) }? {
+            found.push(Attribute { name, value: AttributeValue::Int(value) });
+        }
+    }
+    Ok(found)
 }
 
 /// Runs a node.

@@ -1,6 +1,6 @@
-//! Custom operators for onnxruntime: ONNX's Cast, CastLike and BitCast as `ExactCast`, `ExactCastLike` and
-//! `ExactBitCast` in the domain `ai.onnx-cast`, with every pair of types that onnxruntime can hold, each value rounded
-//! once.
+//! Custom operators for onnxruntime: ONNX's Cast, CastLike, BitCast, QuantizeLinear and DequantizeLinear as
+//! `ExactCast`, `ExactCastLike`, `ExactBitCast`, `ExactQuantizeLinear` and `ExactDequantizeLinear` in the domain
+//! `ai.onnx-cast`, with all types that onnxruntime can hold, each value rounded once.
 //!
 //! A library that links this crate exports the function that onnxruntime looks for, [`RegisterCustomOps`]; the C
 //! library and the Python package do. `abi.rs` declares the used part of onnxruntime's C interface, `api.rs` calls it,

@@ -3,9 +3,10 @@
 use crate::abi::{
     API_VERSION, CustomOp, Domain, KernelInfo, SessionOptions, ShapeContext, StatusPointer, Table, value,
 };
-use crate::api::{Api, Failure};
+use crate::api::{Api, Failure, wrong_kind};
 use crate::kernel::{Kernel, compute};
 use crate::types::{number_of, type_of};
+use onnx_cast::ops::Role;
 use onnx_cast::{DataType, Operator};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
@@ -21,8 +22,8 @@ const DOMAIN: &CStr = c"ai.onnx-cast";
 struct Described {
     op: CustomOp,
     operator: Operator,
-    /// onnxruntime's numbers of the types of the inputs, of which CastLike has two.
-    inputs: [c_int; 2],
+    /// onnxruntime's numbers of the types of the inputs, as many as the operator has.
+    inputs: [c_int; 3],
     output: c_int,
 }
 
@@ -36,14 +37,22 @@ fn operators(newest_number: c_int) -> Vec<Described> {
         for ((from, from_type), (to, to_type)) in taken().flat_map(|from| taken().map(move |to| (from, to))) {
             if operator != Operator::BitCast || from_type.bits() == to_type.bits() {
                 let like = if operator == Operator::CastLike { *to } else { value::ANY_TYPE };
-                all.push(described(operator, [*from, like], *to));
+                all.push(described(operator, [*from, like, value::ANY_TYPE], *to));
             }
+        }
+    }
+    for operator in [Operator::QuantizeLinear, Operator::DequantizeLinear] {
+        let of = |role| types.iter().filter(move |(_, data_type)| operator.since_as(role, *data_type).is_some());
+        for ((values, _), (quantized, _)) in of(Role::Values).flat_map(|x| of(Role::Quantized).map(move |y| (x, y))) {
+            let is_quantize = operator == Operator::QuantizeLinear;
+            let (x, y) = if is_quantize { (values, quantized) } else { (quantized, values) };
+            all.extend(of(Role::Scale).map(|(scale, _)| described(operator, [*x, *scale, *quantized], *y)));
         }
     }
     all
 }
 
-fn described(operator: Operator, inputs: [c_int; 2], output: c_int) -> Described {
+fn described(operator: Operator, inputs: [c_int; 3], output: c_int) -> Described {
     let op = CustomOp {
         version: API_VERSION,
         CreateKernel: None,
@@ -55,7 +64,7 @@ fn described(operator: Operator, inputs: [c_int; 2], output: c_int) -> Described
         GetOutputTypeCount: one_output,
         KernelCompute: None,
         KernelDestroy: destroy,
-        GetInputCharacteristic: required,
+        GetInputCharacteristic: input_kind,
         GetOutputCharacteristic: required,
         GetInputMemoryType: default_memory,
         GetVariadicInputMinArity: None,
@@ -84,7 +93,9 @@ unsafe extern "system" fn name_of(op: *const CustomOp) -> *const c_char {
         Operator::Cast => c"ExactCast",
         Operator::CastLike => c"ExactCastLike",
         Operator::BitCast => c"ExactBitCast",
-        // Only the three operators above are registered.
+        Operator::QuantizeLinear => c"ExactQuantizeLinear",
+        Operator::DequantizeLinear => c"ExactDequantizeLinear",
+        // Only the operators above are registered.
         _ => c"",
     }
     .as_ptr()
@@ -92,7 +103,11 @@ unsafe extern "system" fn name_of(op: *const CustomOp) -> *const c_char {
 
 unsafe extern "system" fn inputs_of(op: *const CustomOp) -> usize {
     // SAFETY: as above.
-    if unsafe { of_op(op) }.operator == Operator::CastLike { 2 } else { 1 }
+    match unsafe { of_op(op) }.operator {
+        Operator::QuantizeLinear | Operator::DequantizeLinear => 3,
+        Operator::CastLike => 2,
+        _ => 1,
+    }
 }
 
 unsafe extern "system" fn on_the_processor(_: *const CustomOp) -> *const c_char {
@@ -115,6 +130,11 @@ unsafe extern "system" fn one_output(_: *const CustomOp) -> usize {
 
 unsafe extern "system" fn required(_: *const CustomOp, _: usize) -> c_int {
     value::REQUIRED
+}
+
+unsafe extern "system" fn input_kind(_: *const CustomOp, index: usize) -> c_int {
+    // Of a scaled cast the zero point.
+    if index == 2 { value::OPTIONAL } else { value::REQUIRED }
 }
 
 unsafe extern "system" fn default_memory(_: *const CustomOp, _: usize) -> c_int {
@@ -207,7 +227,17 @@ unsafe extern "system" fn infer(op: *const CustomOp, context: *mut ShapeContext)
         api.status(|| {
             let to = match of_op(op).operator {
                 Operator::CastLike => input_type(api, context, 1)?,
-                _ => target(api, context)?,
+                Operator::QuantizeLinear => match (input_type(api, context, 2), target(api, context, c"output_dtype")?)
+                {
+                    (Ok(zero_point), _) => zero_point,
+                    // There is no zero point.
+                    (Err(_), output) => output.unwrap_or(DataType::Uint8),
+                },
+                Operator::DequantizeLinear => match target(api, context, c"output_dtype")? {
+                    Some(output) => output,
+                    None => input_type(api, context, 1)?,
+                },
+                _ => target(api, context, c"to")?.ok_or_else(|| Failure::node("attribute `to` is missing"))?,
             };
             set_output(api, context, to)
         })
@@ -225,21 +255,24 @@ unsafe fn input_type(api: Api, context: *mut ShapeContext, index: usize) -> Resu
     }
 }
 
-/// The type that the attribute `to` names.
+/// The type that an attribute gives the number of; `None` where there is none of the name, or where it is 0.
 ///
 /// # Safety
 /// The pointer is onnxruntime's.
-unsafe fn target(api: Api, context: *mut ShapeContext) -> Result<DataType, Failure> {
-    let (mut attribute, mut to, mut size) = (ptr::null(), 0i64, 0);
+unsafe fn target(api: Api, context: *mut ShapeContext, name: &CStr) -> Result<Option<DataType>, Failure> {
+    let (mut attribute, mut number, mut size) = (ptr::null(), 0i64, 0);
     // SAFETY: promised; there is room for an integer.
     unsafe {
-        let found = api.check(api.ShapeInferContext_GetAttribute(context, c"to".as_ptr(), &mut attribute));
-        found.map_err(|_| Failure::node("attribute `to` is missing"))?;
-        let room = (&raw mut to).cast();
+        if api.check(api.ShapeInferContext_GetAttribute(context, name.as_ptr(), &mut attribute)).is_err() {
+            return Ok(None);
+        }
+        let room = (&raw mut number).cast();
         let read = api.check(api.ReadOpAttr(attribute, value::INT, room, size_of::<i64>(), &mut size));
-        read.map_err(|_| Failure::node("attribute `to` is not of kind INT"))?;
+        read.map_err(|_| wrong_kind(name, "INT"))?;
     }
-    DataType::from_onnx(to).ok_or_else(|| Failure::node(format_args!("`to` is {to}, which is no element type")))
+    let name = name.to_string_lossy();
+    let unknown = || Failure::node(format_args!("`{name}` is {number}, which is no element type"));
+    if number == 0 { Ok(None) } else { DataType::from_onnx(number).map(Some).ok_or_else(unknown) }
 }
 
 /// The output has the first input's shape, as far as that is known.

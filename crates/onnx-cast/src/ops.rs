@@ -20,7 +20,7 @@ use crate::element::{Class, DataType};
 use std::fmt;
 
 pub use bit_cast::BitCast;
-pub use block_scale::{BlockFormat, BlockQuantize, BlockScaled, Recipe, ScaleRule, UnknownFormat};
+pub use block_scale::{BlockDequantize, BlockFormat, BlockQuantize, BlockScaled, Recipe, ScaleRule, UnknownFormat};
 pub use cast::{Cast, CastOptions, cast_slice, cast_slice_packed};
 pub use cast_like::CastLike;
 pub use dequantize_linear::{DequantizeLinear, DequantizeOptions};

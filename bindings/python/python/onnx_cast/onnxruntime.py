@@ -1,5 +1,5 @@
-"""Cast, CastLike and BitCast in sessions of onnxruntime, as custom operators in a domain of their own: every pair of the types
-that onnxruntime has tensors of, each value rounded once.
+"""Cast, CastLike, BitCast, QuantizeLinear and DequantizeLinear in sessions of onnxruntime, as custom operators in a domain of
+their own: all types that onnxruntime has tensors of, each value rounded once.
 
 ``register(options)`` gives the operators to a session, ``use_in(model)`` puts them in place of ONNX's own.
 """
@@ -23,7 +23,9 @@ VERSION = 1
 
 #: ONNX's operators, each with the one that stands for it. onnxruntime takes away what it holds to be superfluous of nodes whose
 #: name is Cast, in any domain, so that these have other names.
-OPERATORS = {"Cast": "ExactCast", "CastLike": "ExactCastLike", "BitCast": "ExactBitCast"}
+OPERATORS = {
+    name: f"Exact{name}" for name in ("Cast", "CastLike", "BitCast", "QuantizeLinear", "DequantizeLinear")
+}
 
 # The numbers of the types that onnxruntime has tensors of.
 _WITH_TENSORS = {row["number"] for row in _native.types() if row["onnxruntime"] is not None}
@@ -50,7 +52,8 @@ def use_in(model: ModelProto, where: Callable[[NodeProto], bool] | None = None) 
         A model, whose weights may lie in other files.
     where
         Which of the nodes are to be replaced; all where it is not given. Nodes whose target onnxruntime has no tensors of
-        stay as they are.
+        stay as they are. onnxruntime joins its own QuantizeLinear and DequantizeLinear with the nodes between them, such as
+        a Conv, and computes those in integers; ours it does not join.
     """
     copy = ModelProto()
     # onnxruntime does not tell the types of custom operators within functions.
@@ -94,5 +97,5 @@ def _replace(nodes: Iterator[NodeProto], opset: int, wanted: Callable[[NodeProto
 
 def _has_tensors(node: NodeProto) -> bool:
     """Whether onnxruntime has tensors of the node's target, as far as the node names one."""
-    targets = [attribute.i for attribute in node.attribute if attribute.name == "to"]
+    targets = [attribute.i for attribute in node.attribute if attribute.name in ("to", "output_dtype")]
     return all(target <= 0 or target in _WITH_TENSORS for target in targets)

@@ -13,7 +13,7 @@ use crate::kernel::StoreHint;
 use crate::kernel::scale::Scales;
 use crate::packed::clear;
 use crate::scalar::{Narrow, Rules, Widen, with_default_float_environment};
-use crate::tensor::{Tensor, TensorError, TensorView};
+use crate::tensor::{Tensor, TensorError, TensorView, element_count};
 use std::fmt;
 use std::mem::MaybeUninit;
 use std::str::FromStr;
@@ -96,6 +96,20 @@ impl BlockFormat {
         match self {
             BlockFormat::NvFp4 => 16,
             _ => 32,
+        }
+    }
+
+    /// How many scales a tensor of a shape has: one for each block of the last axis. `None` where that overflows.
+    ///
+    /// ```
+    /// # use onnx_cast::BlockFormat;
+    /// assert_eq!(BlockFormat::MxFp4.scale_count(&[3, 40]), Some(6));
+    /// ```
+    pub fn scale_count(self, shape: &[usize]) -> Option<usize> {
+        match shape.split_last() {
+            None => Some(1),
+            Some((_, _)) if shape.contains(&0) => Some(0),
+            Some((last, outer)) => element_count(outer)?.checked_mul(last.div_ceil(self.block())),
         }
     }
 
@@ -273,25 +287,117 @@ impl BlockScaled {
     /// # Errors
     /// Fails if the type is another one, or if the result does not fit in memory.
     pub fn dequantize(&self, to: DataType) -> Result<Tensor, CastError> {
-        super::Operator::DequantizeLinear.check_role(super::NEWEST_OPSET, super::Role::Values, to)?;
-        let plan = ScaledPlan::of_blocks(Direction::Dequantize, self.format.element(), to, None, None, None);
-        let global = self.global_scale.unwrap_or(1.0);
-        let adjust = match (self.format, self.recipe) {
+        let dequantize = BlockDequantize::new(self.format, to).recipe(self.recipe);
+        let scales = self.scales.bytes().unwrap_or_default();
+        new_tensor(to, self.elements.shape(), |out| {
+            dequantize.run_into_uninit(&self.elements.view(), scales, self.global_scale, out)
+        })
+    }
+}
+
+/// Dequantizes from a block format: elements times scales, rounded to float, and then to the type.
+///
+/// ```
+/// use onnx_cast::{BlockDequantize, BlockFormat, DataType, TensorView};
+///
+/// // 1 and -6 of float4e2m1, by a scale of 2.
+/// let elements = TensorView::new(DataType::Float4E2M1, &[2], &[0xf2])?;
+/// let mut out = [0; 8];
+/// BlockDequantize::new(BlockFormat::MxFp4, DataType::Float).run_into(&elements, &[128], None, &mut out)?;
+/// assert_eq!(out[..4], 2f32.to_le_bytes());
+/// assert_eq!(out[4..], (-12f32).to_le_bytes());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct BlockDequantize {
+    format: BlockFormat,
+    to: DataType,
+    recipe: Recipe,
+    backend: Option<Backend>,
+    threads: Option<usize>,
+}
+
+impl BlockDequantize {
+    /// Dequantizes to float, float16 or bfloat16.
+    pub const fn new(format: BlockFormat, to: DataType) -> Self {
+        BlockDequantize { format, to, recipe: Recipe::ModelOpt, backend: None, threads: None }
+    }
+
+    /// Sets whose arithmetic made the scales of NVFP4.
+    pub const fn recipe(mut self, recipe: Recipe) -> Self {
+        self.recipe = recipe;
+        self
+    }
+
+    /// Sets the backend, which never changes a result.
+    pub fn backend(mut self, backend: impl Into<Option<Backend>>) -> Self {
+        self.backend = backend.into();
+        self
+    }
+
+    /// Sets the most threads.
+    pub fn threads(mut self, threads: impl Into<Option<usize>>) -> Self {
+        self.threads = threads.into();
+        self
+    }
+
+    /// Dequantizes into `out`, which has the bytes of the result. `scales` has a code for each block of the last axis
+    /// ([`BlockFormat::scale_count`]), and NVFP4 a scale of the tensor, 1 if it is `None`. Only errors allocate.
+    ///
+    /// # Errors
+    /// Fails if the elements are not the format's, if the result is not of float, float16 or bfloat16, or if `scales` or
+    /// `out` has another size.
+    pub fn run_into(
+        &self,
+        elements: &TensorView<'_>,
+        scales: &[u8],
+        global_scale: Option<f32>,
+        out: &mut [u8],
+    ) -> Result<(), CastError> {
+        self.run_into_uninit(elements, scales, global_scale, as_uninit(out))
+    }
+
+    fn run_into_uninit(
+        &self,
+        elements: &TensorView<'_>,
+        scales: &[u8],
+        global_scale: Option<f32>,
+        out: &mut [MaybeUninit<u8>],
+    ) -> Result<(), CastError> {
+        let (format, from) = (self.format, elements.data_type());
+        super::Operator::DequantizeLinear.check_role(super::NEWEST_OPSET, super::Role::Values, self.to)?;
+        if from != format.element() {
+            return Err(CastError::InputType { got: from, want: format.element() });
+        }
+        check_len(format.scale(), format.scale_count(elements.shape()), scales.len(), elements)?;
+        check_len(self.to, Some(elements.len()), out.len(), elements)?;
+        let plan = ScaledPlan::of_blocks(Direction::Dequantize, from, self.to, None, self.backend, self.threads);
+        let global = global_scale.unwrap_or(1.0);
+        let adjust = match (format, self.recipe) {
             (BlockFormat::MxInt8, _) => Adjust::Times(INT8_UNIT),
             (BlockFormat::NvFp4, Recipe::CompressedTensors) => Adjust::Over(global),
             (BlockFormat::NvFp4, _) => Adjust::Times(global),
             _ => Adjust::None,
         };
-        let bytes = self.scales.bytes().unwrap_or_default();
-        let scale = Operand { data_type: self.format.scale(), bytes, adjust };
-        let row = self.elements.shape().last().copied().unwrap_or(1);
-        let job = Job { plan: &plan, layout: layout(row, self.format.block()), scale, zero_point: None };
-        let (src, len) = (self.elements.bytes().unwrap_or_default(), self.elements.len());
-        let tensor = |out: &mut [MaybeUninit<u8>]| {
-            plan.execute(&job, src, len, out);
-            Ok(())
-        };
-        new_tensor(to, self.elements.shape(), tensor)
+        let scale = Operand { data_type: format.scale(), bytes: scales, adjust };
+        let row = elements.shape().last().copied().unwrap_or(1);
+        let job = Job { plan: &plan, layout: layout(row, format.block()), scale, zero_point: None };
+        plan.execute(&job, elements.bytes().unwrap_or_default(), elements.len(), out);
+        Ok(())
+    }
+}
+
+/// Checks the size of a buffer of so many elements, of a tensor's shape.
+fn check_len(
+    data_type: DataType,
+    elements: Option<usize>,
+    got: usize,
+    tensor: &TensorView<'_>,
+) -> Result<(), CastError> {
+    match elements.and_then(|elements| Some((elements, data_type.byte_len(elements)?))) {
+        Some((_, want)) if want == got => Ok(()),
+        Some((elements, want)) => Err(CastError::OutputLen { data_type, elements, got, want }),
+        None => Err(TensorError::TooLarge { data_type, shape: tensor.shape().to_vec() }.into()),
     }
 }
 
@@ -320,7 +426,7 @@ fn new_tensor(
     fill: impl FnOnce(&mut [MaybeUninit<u8>]) -> Result<(), CastError>,
 ) -> Result<Tensor, CastError> {
     let too_large = || TensorError::TooLarge { data_type, shape: shape.to_vec() };
-    let len = crate::tensor::element_count(shape).and_then(|len| data_type.byte_len(len)).ok_or_else(too_large)?;
+    let len = element_count(shape).and_then(|len| data_type.byte_len(len)).ok_or_else(too_large)?;
     let bytes = vec_of(len, fill).ok_or_else(too_large)??;
     Ok(Tensor::new(data_type, shape.to_vec(), bytes)?)
 }
@@ -361,22 +467,12 @@ impl BlockQuantize {
     /// # Errors
     /// Fails if the type is another one, or if the result does not fit in memory.
     pub fn run(&self, x: &TensorView<'_>) -> Result<BlockScaled, CastError> {
-        let format = self.format;
-        let from = x.data_type();
-        super::Operator::DequantizeLinear.check_role(super::NEWEST_OPSET, super::Role::Values, from)?;
-        let (src, backend) = (x.bytes().unwrap_or_default(), self.backend.unwrap_or_else(Backend::best));
-        let row = x.shape().last().copied().unwrap_or(1);
-        let global = match format {
-            BlockFormat::NvFp4 => Some(self.global(greatest_finite(backend, from, src))),
-            _ => None,
-        };
-        let largest = format.largest();
-        let job = Quantizer { quantize: self, from, backend, global: global.unwrap_or(1.0), largest };
+        let (format, quantizer) = (self.format, self.quantizer(x)?);
         let shape = scale_shape(x.shape(), format.block());
         let mut elements = None;
         let scales = new_tensor(format.scale(), &shape, |scales| {
             let fill = |out: &mut [MaybeUninit<u8>]| {
-                job.run(x.len(), row, src, out, scales);
+                quantizer.run(x, out, scales);
                 Ok(())
             };
             elements = Some(new_tensor(format.element(), x.shape(), fill)?);
@@ -384,7 +480,38 @@ impl BlockQuantize {
         })?;
         // The closure returned no error, so it set the elements.
         let elements = elements.ok_or(TensorError::TooLarge { data_type: format.element(), shape })?;
-        Ok(BlockScaled { format, recipe: self.recipe, elements, scales, global_scale: global })
+        Ok(BlockScaled { format, recipe: self.recipe, elements, scales, global_scale: quantizer.global_scale() })
+    }
+
+    /// As [`BlockQuantize::run`], into the caller's memory: the bytes of the elements, and a code for each block of the
+    /// last axis ([`BlockFormat::scale_count`]). Returns the scale of the tensor, of NVFP4. Allocates where the last axis
+    /// is not a multiple of a block.
+    ///
+    /// # Errors
+    /// Fails if the type is another one, or if a buffer has another size.
+    pub fn run_into(
+        &self,
+        x: &TensorView<'_>,
+        elements: &mut [u8],
+        scales: &mut [u8],
+    ) -> Result<Option<f32>, CastError> {
+        let (format, quantizer) = (self.format, self.quantizer(x)?);
+        check_len(format.element(), Some(x.len()), elements.len(), x)?;
+        check_len(format.scale(), format.scale_count(x.shape()), scales.len(), x)?;
+        quantizer.run(x, as_uninit(elements), as_uninit(scales));
+        Ok(quantizer.global_scale())
+    }
+
+    /// A tensor's quantizer: its type is checked, and its greatest magnitude known where the format needs it.
+    fn quantizer(&self, x: &TensorView<'_>) -> Result<Quantizer<'_>, CastError> {
+        let from = x.data_type();
+        super::Operator::DequantizeLinear.check_role(super::NEWEST_OPSET, super::Role::Values, from)?;
+        let backend = self.backend.unwrap_or_else(Backend::best);
+        let global = match self.format {
+            BlockFormat::NvFp4 => self.global(greatest_finite(backend, from, x.bytes().unwrap_or_default())),
+            _ => 1.0,
+        };
+        Ok(Quantizer { quantize: self, from, backend, global, largest: self.format.largest() })
     }
 
     /// The scale of a tensor of NVFP4, from its greatest magnitude.
@@ -489,15 +616,15 @@ impl Quantizer<'_> {
         ScaledPlan::of_blocks(direction, self.from, quantize.format.element(), range, quantize.backend, Some(1))
     }
 
-    /// Quantizes `len` elements in rows.
-    fn run(
-        &self,
-        len: usize,
-        row: usize,
-        src: &[u8],
-        elements: &mut [MaybeUninit<u8>],
-        scales: &mut [MaybeUninit<u8>],
-    ) {
+    /// The scale of the tensor, of NVFP4.
+    fn global_scale(&self) -> Option<f32> {
+        (self.quantize.format == BlockFormat::NvFp4).then_some(self.global)
+    }
+
+    /// Quantizes a tensor.
+    fn run(&self, x: &TensorView<'_>, elements: &mut [MaybeUninit<u8>], scales: &mut [MaybeUninit<u8>]) {
+        let (src, len) = (x.bytes().unwrap_or_default(), x.len());
+        let row = x.shape().last().copied().unwrap_or(1);
         let (block, plan) = (self.quantize.format.block(), self.plan());
         let part = Part { src, elements: as_bytes(elements), scales: as_bytes(scales), len };
         if row.is_multiple_of(block) {

@@ -102,6 +102,14 @@ impl ScaledPlan {
         self.zero_point
     }
 
+    /// The type of the quantized elements, which is that of a zero point.
+    pub fn quantized_type(&self) -> DataType {
+        match self.direction {
+            Direction::Quantize => self.to,
+            Direction::Dequantize => self.from,
+        }
+    }
+
     /// The type of the result.
     pub fn target_type(&self) -> DataType {
         self.to
@@ -232,13 +240,6 @@ impl ScaledPlan {
         let run = |out: &mut [MaybeUninit<u8>]| self.run_into_uninit(x, scale, zero_point, out).map(drop);
         let bytes = vec_of(len, run).ok_or_else(too_large)??;
         Ok(Tensor::new(self.to, shape, bytes)?)
-    }
-
-    fn quantized_type(&self) -> DataType {
-        match self.direction {
-            Direction::Quantize => self.to,
-            Direction::Dequantize => self.from,
-        }
     }
 
     /// The zero points to subtract or add: `None` where all must be 0, and are, and change nothing.

@@ -63,7 +63,9 @@ impl Layout {
         let place = if axis < 0 { axis.checked_add(rank as i64) } else { Some(axis) };
         let place = place.and_then(|axis| usize::try_from(axis).ok()).filter(|&axis| axis < rank);
         let place = place.ok_or(OpError::Axis { axis, rank })?;
-        let (size, inner) = (shape[place], shape[place + 1..].iter().product::<usize>().max(1));
+        // Of an empty tensor the other dimensions may overflow.
+        let inner = shape[place + 1..].iter().fold(1usize, |inner, &size| inner.saturating_mul(size)).max(1);
+        let size = shape[place];
         let layout = if block_size == 0 {
             if scale != [size] {
                 return Err(wrong());
@@ -148,6 +150,8 @@ mod tests {
             }
         }
         assert_eq!(Layout::new(&shape, &[], 9, 0), Ok(Layout::TENSOR));
+        // An empty tensor whose other dimensions do not multiply.
+        assert_eq!(Layout::new(&[0, 1 << 40, 1 << 40], &[0], 0, 0), Ok(Layout::TENSOR));
         for (axis, block, scale) in [(1, 0, &[2][..]), (3, 0, &[3]), (1, 2, &[2, 2, 3]), (1, 2, &[]), (2, 2, &[2, 5])] {
             assert!(Layout::new(&shape, scale, axis, block).is_err(), "axis {axis}, block {block}, {scale:?}");
         }
