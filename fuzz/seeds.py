@@ -182,6 +182,20 @@ def commands(files: dict[str, bytes]) -> list[bytes]:
     return found
 
 
+def scaled(rng: random.Random, choices: list[tuple[int, ...]]) -> list[bytes]:
+    """Scaled casts: the types and what else is chosen, then shapes and attributes at random, then values."""
+    values = [0.0, -0.0, 0.5, -1.5, 2.5, 0.1, -0.3, 7.0, 127.5, 448.0, 65520.0, 1e-30, 3e38, float("inf"), float("nan")]
+    found = []
+    for chosen in choices:
+        numbers = struct.pack("<6f", *rng.sample(values, 6)) + rng.randbytes(rng.choice([4, 24]))
+        # A newest opset, a tensor of rank 1 to 3, an axis of its, any granularity.
+        rank = rng.randrange(1, 4)
+        plan = [1, rank, *[rng.choice([1, 2, 3, 4, 5, 6]) for _ in range(rank)], rng.randrange(1, 8), rng.randrange(2 * rank)]
+        found.append(bytes([*chosen, *plan, *[rng.randrange(256) for _ in range(3)]]) + numbers)
+        found.append(bytes(chosen) + rng.randbytes(rng.choice([12, 20])) + numbers)
+    return found
+
+
 def seeds() -> dict[str, list[bytes]]:
     rng = random.Random(7)
     arrays, tensors, models = table("npy.txt"), table("pb.txt"), table("models.txt")
@@ -211,11 +225,23 @@ def seeds() -> dict[str, list[bytes]]:
             for values in [rng.randbytes(rng.choice([3, 40, 300])) + struct.pack("<3d", 0.3, 65520, 2**-140)]
         ],
         "command": commands(one_file) + commands({**one_file, "x.onnx": magika()}),
+        "dequantize": scaled(
+            rng, [(rng.randrange(16), code, scale, to) for code in range(15) for scale in range(4) for to in range(3)]
+        ),
         "graph": plain,
         "index": [index, json.dumps(INDEX, indent=2).encode(), json.dumps({"weight_map": INDEX["weight_map"]}).encode()],
         "model_proto": [*models.values(), *cases, magika()],
         "npy": [*arrays.values(), *arrays_refused],
         "npz": archives(arrays),
+        "quantize": scaled(
+            rng,
+            [
+                (x, scale, code, rng.randrange(4), rng.randrange(2))
+                for x in range(4)
+                for scale in range(5)
+                for code in rng.sample(range(15), 5)
+            ],
+        ),
         "round_trip": [
             bytes([data_type, plain, len(shape), *shape, 4]) + b"name" + rng.randbytes(20)
             for data_type in range(len(TYPES))

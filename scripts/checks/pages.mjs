@@ -97,9 +97,13 @@ async function notebook() {
 
 async function explain() {
   for (const [name, viewport, colorScheme] of [["desktop", DESKTOP, "light"], ["dark", DESKTOP, "dark"], ["phone", PHONE, "light"]]) {
-    const one = await open("explain", `explain ${name}`, viewport, colorScheme);
-    await one.screenshot({ path: `${folder}/explain-${name}.png`, fullPage: true });
-    await one.close();
+    for (const [file, sides] of [["explain", 2], ["explain-scaled", 6]]) {
+      const one = await open(file, `${file} ${name}`, viewport, colorScheme);
+      const shown = await one.locator("section.side").count();
+      if (shown !== sides) fail(`${file} ${name}: ${shown} values, want ${sides}`);
+      await one.screenshot({ path: `${folder}/${file}-${name}.png`, fullPage: true });
+      await one.close();
+    }
     const all = await open("explain-all", `explain --all ${name}`, viewport, colorScheme);
     const summaries = all.locator("summary");
     if ((await summaries.count()) !== Number(types)) fail(`explain --all ${name}: ${await summaries.count()} types, want ${types}`);

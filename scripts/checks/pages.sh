@@ -14,6 +14,7 @@ npm install --silent --no-audit --no-fund --prefix "$folder" playwright-core@1.6
 
 "$command" report "$checkpoint" --to float16,bfloat16,float8e4m3fn,float8e5m2 --html "$folder/report.html" >"$folder/report.txt"
 "$command" explain 0.3 --from float --to float8e4m3fn --html "$folder/explain.html" >"$folder/explain.txt"
+"$command" explain 0.3 --to uint8 --scale 0.06 --zero-point 128 --html "$folder/explain-scaled.html" >"$folder/explain-scaled.txt"
 "$command" explain 0.3 --from float --all --html "$folder/explain-all.html" >"$folder/explain-all.txt"
 .venv/bin/python - "$checkpoint" "$folder" <<'END'
 import sys

@@ -72,9 +72,9 @@ Examples:
   onnx-cast types
   onnx-cast types --json | jq '.types[] | select(.bits == 8) | .name'")]
     Types,
-    /// Show what a cast makes of one value: bits, rule, neighbours, error
+    /// Show what a cast or a scaled cast makes of one value: bits, rule, neighbours, error
     Explain(ExplainArgs),
-    /// Measure how fast pairs of types are cast, beside memcpy
+    /// Measure how fast pairs of types are cast or quantized, beside memcpy
     Bench(BenchArgs),
     /// Print a completion script for a shell
     #[command(after_long_help = "\
@@ -311,12 +311,16 @@ Examples:
   onnx-cast explain 3 --from float --to float8e8m0 --round-mode down
   onnx-cast explain 1e9 --from double --to int16 --json
   onnx-cast explain 0.3 --from float --all                 in every type, side by side
-  onnx-cast explain 0.3 --to float8e4m3fn --html page.html also as a page")]
+  onnx-cast explain 0.3 --to float8e4m3fn --html page.html also as a page
+  onnx-cast explain 0.3 --to int8 --scale 0.05             QuantizeLinear, and DequantizeLinear back
+  onnx-cast explain 0.3 --to uint8 --scale 0.05 --zero-point 128
+  onnx-cast explain 0.3 --to float4e2m1 --scale 0x7d --scale-type float8e8m0")]
 pub(crate) struct ExplainArgs {
     /// A decimal number, inf or nan; with --from also its bits, as 0x3f80 or 0b101
     #[arg(allow_hyphen_values = true, help_heading = INPUT)]
     pub(crate) value: String,
-    /// The type of VALUE, which a decimal is first read as; without it VALUE is cast as a string is
+    /// The type of VALUE, which a decimal is first read as; without it VALUE is cast as a string is (with --scale, it is a
+    /// float)
     #[arg(long, value_name = "TYPE", value_parser = TypeParser, hide_possible_values = true, help_heading = INPUT)]
     pub(crate) from: Option<DataType>,
     /// The target type
@@ -327,6 +331,8 @@ pub(crate) struct ExplainArgs {
     #[arg(long, conflicts_with = "to", help_heading = WHAT)]
     pub(crate) all: bool,
     #[command(flatten)]
+    pub(crate) scaling: ScalingArgs,
+    #[command(flatten)]
     pub(crate) attributes: Attributes,
     /// Also write a page that shows it, which needs nothing but itself
     #[arg(long, value_name = "OUT.html", help_heading = OUTPUT)]
@@ -336,18 +342,49 @@ pub(crate) struct ExplainArgs {
     pub(crate) no_clobber: bool,
 }
 
+/// What QuantizeLinear has beside a cast.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ScalingArgs {
+    /// Quantize by this scale, as QuantizeLinear does, and show what DequantizeLinear gives back in VALUE's type; a number
+    /// or bits, as VALUE
+    #[arg(long, value_name = "S", allow_hyphen_values = true, conflicts_with_all = ["all", "round_mode"])]
+    #[arg(help_heading = WHAT)]
+    pub(crate) scale: Option<String>,
+    /// The type of S; VALUE's if that is float, float16 or bfloat16, else float
+    #[arg(long, value_name = "TYPE", value_parser = TypeParser, hide_possible_values = true, requires = "scale")]
+    #[arg(help_heading = WHAT)]
+    pub(crate) scale_type: Option<DataType>,
+    /// The zero point, of the target type; a number or bits, as VALUE
+    #[arg(long, value_name = "Z", allow_hyphen_values = true, requires = "scale", help_heading = WHAT)]
+    pub(crate) zero_point: Option<String>,
+    /// The type that the quotient is rounded to: float, float16 or bfloat16; the scale's unless given (QuantizeLinear-23
+    /// on)
+    #[arg(long, value_name = "TYPE", value_parser = TypeParser, hide_possible_values = true, requires = "scale")]
+    #[arg(help_heading = HOW)]
+    pub(crate) precision: Option<DataType>,
+}
+
 #[derive(Debug, ClapArgs)]
 #[command(after_long_help = "\
 Examples:
   onnx-cast bench                                            the pairs that people cast most
   onnx-cast bench --pairs all --threads 2                    every pair, which takes minutes
   onnx-cast bench --pairs float:float8e4m3fn,float16:int4 --elements 16384
+  onnx-cast bench --op quantize                              x / scale: per tensor, per axis, in blocks of 32
+  onnx-cast bench --op dequantize --pairs int4:float16 --granularity block
   onnx-cast bench --isa portable --json
   onnx-cast bench --isa                                      the instruction sets to choose from
 
 GB/s are bytes read and written a second, with one thread unless --threads is given; ratio is to memcpy of as many
-bytes by as many threads.")]
+bytes by as many threads. Scales are floats, and their bytes count.")]
 pub(crate) struct BenchArgs {
+    /// What is measured: cast, quantize (QuantizeLinear) or dequantize (DequantizeLinear)
+    #[arg(long, value_name = "OP", value_enum, default_value_t = Op::Cast, hide_possible_values = true)]
+    #[arg(help_heading = WHAT)]
+    pub(crate) op: Op,
+    /// What has a scale: tensor, axis (a row of a matrix), block (32 elements of a row); all three unless given
+    #[arg(long, value_name = "G,..", value_enum, value_delimiter = ',', hide_possible_values = true, help_heading = WHAT)]
+    pub(crate) granularity: Vec<Granularity>,
     /// The pairs, as FROM:TO, or all
     #[arg(long, value_name = "A:B,..|all", help_heading = WHAT)]
     pub(crate) pairs: Option<Pairs>,
@@ -357,6 +394,42 @@ pub(crate) struct BenchArgs {
     /// The instruction set to use; without a name, or with `list`, those of this machine are listed
     #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = LIST, help_heading = HOW)]
     pub(crate) isa: Option<String>,
+}
+
+/// What `bench` measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Op {
+    Cast,
+    Quantize,
+    Dequantize,
+}
+
+impl Op {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Op::Cast => "cast",
+            Op::Quantize => "quantize",
+            Op::Dequantize => "dequantize",
+        }
+    }
+}
+
+/// What has a scale of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Granularity {
+    Tensor,
+    Axis,
+    Block,
+}
+
+impl Granularity {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Granularity::Tensor => "tensor",
+            Granularity::Axis => "axis",
+            Granularity::Block => "block",
+        }
+    }
 }
 
 /// Opset and attributes of Cast. What the opset's version does not have is an error.

@@ -1,4 +1,4 @@
-//! `bench`: how fast each pair of types is cast, beside memcpy of as many bytes in the same run.
+//! `bench`: how fast each pair of types is cast or quantized, beside memcpy of as many bytes in the same run.
 //!
 //! Both are counted in bytes read and written a second, so a pair at ratio 1 moves its bytes as fast as memcpy moves as
 //! many. A result is compared with the scalar cast before it is timed.
@@ -6,10 +6,12 @@
 mod buffer;
 mod cache;
 mod measure;
+mod scaled;
 
-use crate::args::{BenchArgs, Common, LIST};
+use crate::args::{BenchArgs, Common, Granularity, LIST, Op};
 use crate::print;
 use anyhow::{Result, anyhow, bail};
+use clap::ValueEnum;
 use measure::{Bench, Speed};
 use onnx_cast::{Backend, DataType, available_backends};
 use serde_json::{Value as Json, json};
@@ -18,19 +20,31 @@ use serde_json::{Value as Json, json};
 struct Row {
     from: DataType,
     to: DataType,
+    /// Of a scaled cast.
+    scales: Option<(Op, Granularity)>,
     speed: Speed,
 }
 
 impl Row {
-    /// Whether the elements of both types fit a cache: memcpy's copy of as many bytes then partly stays there, which a
-    /// cast with non-temporal stores does not.
-    fn fits(&self, elements: usize, cache: Option<u64>) -> Option<bool> {
-        let bytes = self.from.byte_len(elements)?.checked_add(self.to.byte_len(elements)?)?;
-        Some(bytes as u64 <= cache?)
+    /// Whether all elements fit a cache: memcpy's copy of as many bytes then partly stays there, which a cast with
+    /// non-temporal stores does not.
+    fn fits(&self, cache: Option<u64>) -> Option<bool> {
+        Some(self.speed.moved as u64 <= cache?)
+    }
+
+    /// What tells rows of one pair apart.
+    fn suffix(&self) -> String {
+        self.scales.map_or(String::new(), |(_, granularity)| format!(" by {}", granularity.name()))
+    }
+
+    fn line(&self) -> String {
+        let scales = self.scales.map_or(String::new(), |(_, granularity)| format!("{:7} ", granularity.name()));
+        let (Row { from, to, .. }, Speed { cast, memcpy, .. }) = (self, self.speed);
+        format!("{:14}  {:14} {scales}{cast:7.1} {memcpy:7.1} {:6.2}\n", from.name(), to.name(), self.speed.ratio())
     }
 
     fn json(&self, elements: usize, threads: usize, backend: Backend, cache: Option<u64>) -> Json {
-        json!({
+        let mut row = json!({
             "from": self.from.name(),
             "to": self.to.name(),
             "elements": elements,
@@ -39,8 +53,13 @@ impl Row {
             "gb_per_s": self.speed.cast,
             "memcpy_gb_per_s": self.speed.memcpy,
             "ratio": self.speed.ratio(),
-            "fits_last_cache": self.fits(elements, cache),
-        })
+            "fits_last_cache": self.fits(cache),
+        });
+        if let Some((op, granularity)) = self.scales {
+            row["op"] = json!(op.name());
+            row["granularity"] = json!(granularity.name());
+        }
+        row
     }
 }
 
@@ -55,24 +74,28 @@ pub(crate) fn bench(args: &BenchArgs, common: &Common) -> Result<()> {
     if threads > most {
         bail!("{threads} threads: this machine runs {most} at a time");
     }
+    if args.op == Op::Cast && !args.granularity.is_empty() {
+        bail!("--granularity needs --op quantize or --op dequantize");
+    }
+    let granularities: Vec<Option<(Op, Granularity)>> = match (args.op, &args.granularity[..]) {
+        (Op::Cast, _) => vec![None],
+        (op, []) => Granularity::value_variants().iter().map(|&granularity| Some((op, granularity))).collect(),
+        (op, named) => named.iter().map(|&granularity| Some((op, granularity))).collect(),
+    };
     let mut rows = Vec::new();
     let mut bench = Bench::new(backend, elements, threads);
-    for (from, to) in args.pairs.clone().unwrap_or_default().iter() {
-        let speed = bench.pair(from, to)?;
-        if !common.json {
-            if rows.is_empty() {
-                print(&heading(elements, threads, backend))?;
+    let pairs = args.pairs.clone().unwrap_or_default();
+    for (from, to) in pairs.of(args.op) {
+        for &scales in &granularities {
+            let row = Row { from, to, scales, speed: bench.pair(from, to, scales)? };
+            if !common.json {
+                if rows.is_empty() {
+                    print(&heading(elements, threads, backend, scales.is_some()))?;
+                }
+                print(&row.line())?;
             }
-            print(&format!(
-                "{:14}  {:14} {:7.1} {:7.1} {:6.2}\n",
-                from.name(),
-                to.name(),
-                speed.cast,
-                speed.memcpy,
-                speed.ratio()
-            ))?;
+            rows.push(row);
         }
-        rows.push(Row { from, to, speed });
     }
     let mean = geometric_mean(&rows);
     let cache = cache::last_cache_bytes();
@@ -82,22 +105,24 @@ pub(crate) fn bench(args: &BenchArgs, common: &Common) -> Result<()> {
         return Ok(print(&crate::pretty(&all)?)?);
     }
     let slowest = rows.iter().min_by(|a, b| a.speed.ratio().total_cmp(&b.speed.ratio()));
-    let Some(Row { from, to, speed }) = slowest else { bail!("no pair to measure") };
+    let Some(row @ Row { from, to, speed, .. }) = slowest else { bail!("no pair to measure") };
     let count = rows.len();
     print(&format!(
-        "{count} pair{}: geometric mean {mean:.3}, lowest {:.2} ({from} -> {to})\n",
+        "{count} {}{}: geometric mean {mean:.3}, lowest {:.2} ({from} -> {to}{})\n",
+        if args.op == Op::Cast { "pair" } else { "row" },
         plural(count),
-        speed.ratio()
+        speed.ratio(),
+        row.suffix()
     ))?;
-    Ok(print(&fitting(&rows, elements, cache))?)
+    Ok(print(&fitting(&rows, cache))?)
 }
 
 /// Which pairs fit the last cache, as a line; by their number where they are many.
-fn fitting(rows: &[Row], elements: usize, cache: Option<u64>) -> String {
+fn fitting(rows: &[Row], cache: Option<u64>) -> String {
     const MOST_NAMES: usize = 20;
     let Some(bytes) = cache else { return String::new() };
-    let fitting = rows.iter().filter(|row| row.fits(elements, cache) == Some(true));
-    let names: Vec<String> = fitting.map(|row| format!("{}:{}", row.from, row.to)).collect();
+    let fitting = rows.iter().filter(|row| row.fits(cache) == Some(true));
+    let names: Vec<String> = fitting.map(|row| format!("{}:{}{}", row.from, row.to, row.suffix())).collect();
     let which = match names.len() {
         0 => "no pair".to_owned(),
         count if count == rows.len() => "every pair".to_owned(),
@@ -107,9 +132,11 @@ fn fitting(rows: &[Row], elements: usize, cache: Option<u64>) -> String {
     format!("fit the last cache ({} MiB), where memcpy's copy partly stays: {which}\n", bytes >> 20)
 }
 
-fn heading(elements: usize, threads: usize, backend: Backend) -> String {
+fn heading(elements: usize, threads: usize, backend: Backend, has_scales: bool) -> String {
+    let scales = if has_scales { "scales  " } else { "" };
     format!(
-        "{elements} element{}, {threads} thread{}, {}; GB/s count bytes read and written\n{:14}  {:14} {:>7} {:>7} {:>6}\n",
+        "{elements} element{}, {threads} thread{}, {}; GB/s count bytes read and written\n{:14}  {:14} {scales}{:>7} {:>7} \
+         {:>6}\n",
         plural(elements),
         plural(threads),
         backend.name(),

@@ -1,11 +1,12 @@
 //! Exact decimal numbers, for showing values, distances and errors.
 //!
 //! Every number that a cast can meet (a binary float, an integer, a decimal text) has a finite decimal expansion, and
-//! so have sums, differences and halves of such numbers. Nothing here rounds but the printing that says so.
+//! so have sums, differences and halves of such numbers. A quotient is a fraction. Nothing here rounds but the
+//! printing that says so.
 
 use num_bigint::{BigInt, BigUint, Sign};
 use std::cmp::Ordering;
-use std::ops::Sub;
+use std::ops::{Add, Sub};
 
 /// `digits * 10^-scale`.
 #[derive(Clone, Debug)]
@@ -80,6 +81,10 @@ impl Decimal {
         Decimal { digits: &self.digits * 5, scale: self.scale + 1 }
     }
 
+    pub(crate) fn is_integer(&self) -> bool {
+        (&self.digits % power_of_ten(self.scale)).sign() == Sign::NoSign
+    }
+
     /// The largest integer that is not above the number.
     pub(crate) fn floor(&self) -> BigInt {
         let unit = power_of_ten(self.scale);
@@ -143,6 +148,71 @@ fn plain(sign: &str, digits: &str, point: i64) -> String {
 
 fn power_of_ten(exponent: u32) -> BigInt {
     BigInt::from(10).pow(exponent)
+}
+
+/// The exact quotient of two decimals: a fraction in lowest terms.
+#[derive(Clone, Debug)]
+pub(crate) struct Quotient {
+    numerator: BigInt,
+    /// Positive.
+    denominator: BigInt,
+}
+
+impl Quotient {
+    /// `part / whole`; `whole` is not zero.
+    pub(crate) fn new(part: &Decimal, whole: &Decimal) -> Quotient {
+        let (numerator, denominator, _) = part.aligned(whole);
+        let (mut divisor, mut rest) = (numerator.clone(), denominator.clone());
+        while rest.sign() != Sign::NoSign {
+            (divisor, rest) = (rest.clone(), divisor % rest);
+        }
+        // The denominator, and with it the fraction's, becomes positive.
+        if divisor.sign() != denominator.sign() {
+            divisor = -divisor;
+        }
+        Quotient { numerator: numerator / &divisor, denominator: denominator / divisor }
+    }
+
+    /// The quotient itself where its decimals end; else its first 64 digits or more and a digit 1, which lies on the
+    /// same side of every value of a binary type, and of every middle of two, as the quotient does.
+    pub(crate) fn decimal(&self) -> Decimal {
+        const DIGITS: usize = 64;
+        let length = |number: &BigInt| number.magnitude().to_string().len();
+        let lift = match self.decimals() {
+            Some(decimals) => decimals,
+            None => (DIGITS + length(&self.denominator)).saturating_sub(length(&self.numerator)) as u32,
+        };
+        let digits = &self.numerator * power_of_ten(lift);
+        let (quotient, rest) = (&digits / &self.denominator, digits % &self.denominator);
+        match rest.sign() {
+            Sign::NoSign => Decimal { digits: quotient, scale: lift },
+            Sign::Plus => Decimal { digits: quotient * 10 + 1, scale: lift + 1 },
+            Sign::Minus => Decimal { digits: quotient * 10 - 1, scale: lift + 1 },
+        }
+    }
+
+    /// How many decimals there are, where they end.
+    fn decimals(&self) -> Option<u32> {
+        let mut rest = self.denominator.clone();
+        let mut count = |prime: u32| {
+            let mut count = 0;
+            while (&rest % prime).sign() == Sign::NoSign {
+                rest /= prime;
+                count += 1;
+            }
+            count
+        };
+        let decimals = count(2).max(count(5));
+        (rest == BigInt::from(1)).then_some(decimals)
+    }
+
+    /// Every digit where the decimals end, else the fraction.
+    pub(crate) fn exact(&self) -> String {
+        match self.decimals() {
+            Some(_) => self.decimal().exact(),
+            None => format!("{}/{}", self.numerator, self.denominator),
+        }
+    }
 }
 
 /// A finite double as `significand * 2^exponent`, the sign left out.
@@ -212,6 +282,15 @@ impl Ord for Decimal {
     fn cmp(&self, other: &Decimal) -> Ordering {
         let (a, b, _) = self.aligned(other);
         a.cmp(&b)
+    }
+}
+
+impl Add for &Decimal {
+    type Output = Decimal;
+
+    fn add(self, other: &Decimal) -> Decimal {
+        let (a, b, scale) = self.aligned(other);
+        Decimal { digits: a + b, scale }
     }
 }
 
@@ -294,6 +373,25 @@ mod tests {
         assert_eq!(ratio(&d("1"), &d("16384")), "6.1035e-5");
         assert_eq!(ratio(&d("1e5"), &d("4")), "25000");
         assert_eq!(ratio(&d("1e6"), &d("4")), "2.5e5");
+    }
+
+    #[test]
+    fn quotients() {
+        let quotient = |part: f64, whole: f64| Quotient::new(&Decimal::from_f64(part), &Decimal::from_f64(whole));
+        for (part, whole, exact, readable) in [
+            (1.0, 3.0, "1/3", "0.33333333333333333333..."),
+            (-4.0, 6.0, "-2/3", "-0.66666666666666666666..."),
+            (4.0, -6.0, "-2/3", "-0.66666666666666666666..."),
+            (-0.75, -0.5, "1.5", "1.5"),
+            (1e30, 7.0, "1000000000000000019884624838656/7", "1.4285714285714285998...e29"),
+            (1.0, 5.0, "0.2", "0.2"),
+            (0.0, -5.0, "0", "0"),
+        ] {
+            let quotient = quotient(part, whole);
+            assert_eq!((&*quotient.exact(), &*quotient.decimal().readable()), (exact, readable), "{part} / {whole}");
+        }
+        let smallest = quotient(2f64.powi(-149), 2f64.powi(127)).exact();
+        assert_eq!(smallest, Decimal::from_f64(2f64.powi(-276)).exact());
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! One cast of one value, taken apart: the bits, the neighbours, the rule that decided and the error.
+//! One cast of one value, taken apart: the bits, the neighbours, the rule that decided and the error. With a scale it is
+//! QuantizeLinear, and DequantizeLinear back.
 //!
 //! The result is the library's. What is done here is to compare it, by exact decimals, with the values beside it, and
 //! to name the rule that the comparison shows.
@@ -8,6 +9,7 @@ mod fields;
 mod page;
 mod render;
 mod rule;
+mod scaled;
 
 use crate::decimal::{Decimal, ratio};
 use crate::value::{self, Element, Value, apply, convert, hex, value_of};
@@ -20,6 +22,7 @@ use rule::Rule;
 pub(crate) use draw::{all, all_json, drawing};
 pub(crate) use page::{page, page_of_all};
 pub(crate) use render::{json, text};
+pub(crate) use scaled::{Scaled, Scaling};
 
 /// What is asked.
 pub(crate) struct Request<'a> {
@@ -27,6 +30,8 @@ pub(crate) struct Request<'a> {
     pub(crate) from: Option<DataType>,
     pub(crate) to: DataType,
     pub(crate) options: CastOptions,
+    /// What QuantizeLinear has beside a cast, which without it is a Cast.
+    pub(crate) scaling: Option<Scaling<'a>>,
 }
 
 /// One end of the cast.
@@ -70,9 +75,45 @@ pub(crate) struct Explanation {
     pub(crate) neighbours: Neighbours,
     pub(crate) error: Option<Error>,
     pub(crate) notes: Vec<String>,
+    /// Of QuantizeLinear, whose rounded quotient is the source.
+    pub(crate) scaled: Option<Scaled>,
+}
+
+/// A side with its label.
+pub(crate) struct End<'a> {
+    pub(crate) label: &'static str,
+    pub(crate) side: &'a Side,
+    /// Whether the text shows its fields.
+    pub(crate) has_fields: bool,
+}
+
+impl Explanation {
+    /// The sides, in the order in which they come about.
+    pub(crate) fn ends(&self) -> Vec<End<'_>> {
+        let end = |label, side, has_fields| End { label, side, has_fields };
+        let Some(Scaled { value, scale, zero_point, back, .. }) = &self.scaled else {
+            return vec![end("source", &self.source, true), end("result", &self.result, true)];
+        };
+        let mut ends = vec![end("value", value, true), end("scale", scale, false)];
+        ends.extend(zero_point.iter().map(|zero_point| end("zero", zero_point, false)));
+        ends.extend([end("quotient", &self.source, true), end("result", &self.result, true)]);
+        ends.extend(back.iter().map(|back| end("back", back, false)));
+        ends
+    }
+}
+
+/// How far one value is from another, where both are numbers.
+fn error_between(before: &Value, after: &Value) -> Option<Error> {
+    let (before, after) = (before.number()?, after.number()?);
+    let absolute = (after - before).abs();
+    let relative = (!before.is_zero()).then(|| ratio(&absolute, before));
+    Some(Error { absolute, relative })
 }
 
 pub(crate) fn explain(request: &Request<'_>) -> Result<Explanation> {
+    if let Some(scaling) = request.scaling {
+        return scaled::explain(request, scaling);
+    }
     let cast = Cast::new(request.to, &request.options)?;
     let mut notes = Vec::new();
     let from = source_type(request, cast.version(), &mut notes);
@@ -85,23 +126,10 @@ pub(crate) fn explain(request: &Request<'_>) -> Result<Explanation> {
     let saturate = request.options.saturate.unwrap_or(true);
     let round_mode = request.options.round_mode.unwrap_or_default();
     attribute_notes(request, &mut notes);
-    let neighbours = match (source.value.number(), request.to.info().kind) {
-        (Some(number), Kind::Float(format)) => {
-            float_neighbours(request.to, format, number, source.value.is_negative())?
-        }
-        (Some(number), Kind::Int | Kind::Uint) => integer_neighbours(request.to, number)?,
-        _ => Neighbours::default(),
-    };
+    let neighbours = neighbours(request.to, source.value.number(), source.value.is_negative())?;
     let settings = rule::Settings { version: cast.version(), saturate, round_mode };
     let rule = rule::find(&source, &result, &neighbours, settings)?;
-    let error = match (source.value.number(), result.value.number()) {
-        (Some(source), Some(result)) => {
-            let absolute = (result - source).abs();
-            let relative = (!source.is_zero()).then(|| ratio(&absolute, source));
-            Some(Error { absolute, relative })
-        }
-        _ => None,
-    };
+    let error = error_between(&source.value, &result.value);
     let opset = request.options.opset;
     Ok(Explanation {
         version: cast.version(),
@@ -114,7 +142,17 @@ pub(crate) fn explain(request: &Request<'_>) -> Result<Explanation> {
         neighbours,
         error,
         notes,
+        scaled: None,
     })
+}
+
+/// The values of the target around a number; none of bool and string.
+fn neighbours(to: DataType, number: Option<&Decimal>, negative: bool) -> Result<Neighbours> {
+    match (number, to.info().kind) {
+        (Some(number), Kind::Float(format)) => float_neighbours(to, format, number, negative),
+        (Some(number), Kind::Int | Kind::Uint) => integer_neighbours(to, number),
+        _ => Ok(Neighbours::default()),
+    }
 }
 
 /// The type that the value is of: what `--from` says, else `string`, whose cast rounds once from the decimal text
@@ -287,7 +325,7 @@ mod tests {
 
     fn of(code: u64, from: DataType, to: DataType, options: CastOptions) -> Explanation {
         let value = hex(from, code);
-        explain(&Request { value: &value, from: Some(from), to, options }).expect("an explanation")
+        explain(&Request { value: &value, from: Some(from), to, options, scaling: None }).expect("an explanation")
     }
 
     fn chosen<'a>(explanation: &'a Explanation, side: &'a Option<Neighbour>) -> Option<&'a Neighbour> {

@@ -194,8 +194,14 @@ fn man(command: Option<&str>) -> Result<()> {
 }
 
 fn explain(args: &ExplainArgs, common: &Common) -> Result<()> {
-    let ExplainArgs { value, from, to, attributes, all, html, no_clobber } = args;
-    let request = |to| explain::Request { value, from: *from, to, options: attributes.options() };
+    let ExplainArgs { value, from, to, scaling, attributes, all, html, no_clobber } = args;
+    let scaling = scaling.scale.as_deref().map(|scale| explain::Scaling {
+        scale,
+        scale_type: scaling.scale_type,
+        zero_point: scaling.zero_point.as_deref(),
+        precision: scaling.precision,
+    });
+    let request = |to| explain::Request { value, from: *from, to, options: attributes.options(), scaling };
     let Some(to) = to.filter(|_| !all) else {
         let request = request(DataType::Float);
         if let Some(path) = html {

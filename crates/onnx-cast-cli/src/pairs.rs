@@ -1,6 +1,8 @@
 //! The pairs of types that `bench` measures.
 
-use onnx_cast::DataType;
+use crate::args::Op;
+use onnx_cast::ops::Role;
+use onnx_cast::{DataType, Operator};
 use std::str::FromStr;
 
 /// What people cast: weights and activations between the floats, to and from 8 bits and fewer, and indices.
@@ -22,20 +24,53 @@ const USUAL: &[(DataType, DataType)] = {
     ]
 };
 
-/// Pairs of numeric types.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Pairs(Vec<(DataType, DataType)>);
+/// What people quantize: weights and activations, to 8 bits and fewer. Backwards it is what they dequantize.
+#[rustfmt::skip]
+const USUAL_QUANTIZED: &[(DataType, DataType)] = {
+    use DataType::*;
+    &[
+        (Float, Int8), (Float, Uint8), (Float16, Int8), (BFloat16, Int8),
+        (Float, Int4), (Float16, Uint4),
+        (Float, Float8E4M3FN), (BFloat16, Float8E4M3FN), (Float, Float8E5M2),
+        (Float, Float4E2M1), (BFloat16, Float4E2M1),
+    ]
+};
 
-impl Pairs {
-    /// The pairs, source after source.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (DataType, DataType)> {
-        self.0.iter().copied()
-    }
+/// Pairs of numeric types.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Pairs {
+    /// Those that people cast most.
+    #[default]
+    Usual,
+    All,
+    Named(Vec<(DataType, DataType)>),
 }
 
-impl Default for Pairs {
-    fn default() -> Self {
-        Pairs(USUAL.to_vec())
+impl Pairs {
+    /// The pairs of an operator, source after source.
+    pub(crate) fn of(&self, op: Op) -> Vec<(DataType, DataType)> {
+        let every = |sources: &[DataType], targets: &[DataType]| {
+            sources.iter().flat_map(|&from| targets.iter().map(move |&to| (from, to))).collect()
+        };
+        let role = |operator: Operator, role| -> Vec<DataType> {
+            let types = DataType::NUMERIC.iter().copied();
+            types.filter(|&data_type| operator.since_as(role, data_type).is_some()).collect()
+        };
+        match (self, op) {
+            (Pairs::Named(pairs), _) => pairs.clone(),
+            (Pairs::Usual, Op::Cast) => USUAL.to_vec(),
+            (Pairs::Usual, Op::Quantize) => USUAL_QUANTIZED.to_vec(),
+            (Pairs::Usual, Op::Dequantize) => USUAL_QUANTIZED.iter().map(|&(from, to)| (to, from)).collect(),
+            (Pairs::All, Op::Cast) => every(DataType::NUMERIC, DataType::NUMERIC),
+            (Pairs::All, Op::Quantize) => {
+                let operator = Operator::QuantizeLinear;
+                every(&role(operator, Role::Values), &role(operator, Role::Quantized))
+            }
+            (Pairs::All, Op::Dequantize) => {
+                let operator = Operator::DequantizeLinear;
+                every(&role(operator, Role::Quantized), &role(operator, Role::Values))
+            }
+        }
     }
 }
 
@@ -43,9 +78,8 @@ impl FromStr for Pairs {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Pairs, String> {
-        let types = DataType::NUMERIC;
         if text == "all" {
-            return Ok(Pairs(types.iter().flat_map(|&from| types.iter().map(move |&to| (from, to))).collect()));
+            return Ok(Pairs::All);
         }
         let numeric = |name: &str| match name.parse::<DataType>() {
             Ok(data_type) if data_type.is_numeric() => Ok(data_type),
@@ -56,7 +90,7 @@ impl FromStr for Pairs {
             Some((from, to)) => Ok((numeric(from)?, numeric(to)?)),
             None => Err(format!("`{pair}` is not a pair (want FROM:TO)")),
         };
-        text.split(',').map(pair).collect::<Result<Vec<_>, String>>().map(Pairs)
+        text.split(',').map(pair).collect::<Result<Vec<_>, String>>().map(Pairs::Named)
     }
 }
 
@@ -68,9 +102,11 @@ mod tests {
     fn named() {
         let pairs: Pairs = "float:float16,f16:F32".parse().expect("two pairs");
         let (float, half) = (DataType::Float, DataType::Float16);
-        assert_eq!(pairs.iter().collect::<Vec<_>>(), [(float, half), (half, float)]);
+        assert_eq!(pairs.of(Op::Cast), [(float, half), (half, float)]);
         let all: Pairs = "all".parse().expect("all pairs");
-        assert_eq!(all.iter().count(), DataType::NUMERIC.len().pow(2));
+        assert_eq!(all.of(Op::Cast).len(), DataType::NUMERIC.len().pow(2));
+        // float, float16, bfloat16 and int32 by 15 types, and back from those and int32.
+        assert_eq!((all.of(Op::Quantize).len(), all.of(Op::Dequantize).len()), (4 * 15, 16 * 3));
         for wrong in ["", "float", "float:", "float:string", "complex64:float", "float:float16,", "floaty:float"] {
             assert!(wrong.parse::<Pairs>().is_err(), "{wrong}");
         }
@@ -78,9 +114,12 @@ mod tests {
 
     #[test]
     fn the_usual_pairs_differ() {
-        for (i, pair) in USUAL.iter().enumerate() {
-            assert!(pair.0.is_numeric() && pair.1.is_numeric() && pair.0 != pair.1, "{pair:?}");
-            assert!(!USUAL[..i].contains(pair), "{pair:?}");
+        for op in [Op::Cast, Op::Quantize, Op::Dequantize] {
+            let (usual, all) = (Pairs::Usual.of(op), Pairs::All.of(op));
+            for (i, pair) in usual.iter().enumerate() {
+                assert!(all.contains(pair) && pair.0 != pair.1, "{pair:?}");
+                assert!(!usual[..i].contains(pair), "{pair:?}");
+            }
         }
     }
 }

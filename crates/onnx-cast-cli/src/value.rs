@@ -94,15 +94,23 @@ pub(crate) fn convert(from: DataType, to: DataType, element: &Element) -> Result
 
 /// The element that a plan gives.
 pub(crate) fn apply(plan: &Plan, element: &Element) -> Result<Element> {
-    let input = match element {
+    Ok(element_of(plan.run(&tensor_of(plan.source_type(), element)?.view())?))
+}
+
+/// One element as a tensor of no dimensions.
+pub(crate) fn tensor_of(data_type: DataType, element: &Element) -> Result<Tensor> {
+    Ok(match element {
         Element::Text(text) => Tensor::strings(Vec::new(), Strings::from_iter([text]))?,
         Element::Code(code) => {
-            let width = plan.source_type().byte_len(1).unwrap_or(0).min(8);
-            Tensor::new(plan.source_type(), Vec::new(), code.to_le_bytes()[..width].to_vec())?
+            let width = data_type.byte_len(1).unwrap_or(0).min(8);
+            Tensor::new(data_type, Vec::new(), code.to_le_bytes()[..width].to_vec())?
         }
-    };
-    let (_, _, data) = plan.run(&input.view())?.into_parts();
-    Ok(match data {
+    })
+}
+
+/// The one element of a tensor.
+pub(crate) fn element_of(tensor: Tensor) -> Element {
+    match tensor.into_parts().2 {
         TensorData::Strings(strings) => {
             Element::Text(String::from_utf8_lossy(strings.view().get(0).unwrap_or_default()).into_owned())
         }
@@ -111,7 +119,7 @@ pub(crate) fn apply(plan: &Plan, element: &Element) -> Result<Element> {
             code[..bytes.len().min(8)].copy_from_slice(&bytes[..bytes.len().min(8)]);
             Element::Code(u64::from_le_bytes(code))
         }
-    })
+    }
 }
 
 /// What an element stands for, exactly.

@@ -17,6 +17,7 @@ mod models;
 mod quiet;
 mod round_trip;
 mod rules;
+mod scaled;
 mod scratch;
 mod texts;
 
@@ -28,6 +29,7 @@ pub use index::index;
 pub use models::{graph, model_proto};
 pub use round_trip::round_trip;
 pub use rules::rules;
+pub use scaled::{dequantize, quantize};
 pub use scratch::remove_folder;
 pub use texts::texts;
 
@@ -39,11 +41,13 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("casts", casts),
     #[cfg(unix)]
     ("command", command),
+    ("dequantize", dequantize),
     ("graph", graph),
     ("index", index),
     ("model_proto", model_proto),
     ("npy", npy),
     ("npz", npz),
+    ("quantize", quantize),
     ("round_trip", round_trip),
     ("rules", rules),
     ("safetensors", safetensors),

@@ -1,6 +1,8 @@
 //! One pair: made, checked, timed.
 
 use super::buffer::Buffer;
+use super::scaled::Scaled;
+use crate::args::{Granularity, Op};
 use anyhow::{Result, anyhow, bail};
 use onnx_cast::{Backend, Cast, CastOptions, DataType, Plan, Tensor, TensorView};
 use rayon::prelude::*;
@@ -29,6 +31,8 @@ const PERIOD: usize = 1 << 16;
 pub(super) struct Speed {
     pub(super) cast: f64,
     pub(super) memcpy: f64,
+    /// Bytes of all inputs and of the output.
+    pub(super) moved: usize,
 }
 
 impl Speed {
@@ -53,27 +57,56 @@ impl Bench {
         Bench { backend, elements, threads, source: None, evict: None }
     }
 
-    /// Checks and times one pair.
-    pub(super) fn pair(&mut self, from: DataType, to: DataType) -> Result<Speed> {
-        if self.source.as_ref().is_none_or(|(held, _)| *held != from) {
-            // The old one goes first: two at once would be the most memory that is ever held.
-            self.source = None;
-            self.source = Some((from, source(from, self.elements)?));
+    /// The numbers that are cast from, which are those of the last pair where it had the same type.
+    fn take_source(&mut self, from: DataType) -> Result<Buffer> {
+        // The old one goes first: two at once would be the most memory that is ever held.
+        match self.source.take() {
+            Some((held, source)) if held == from => Ok(source),
+            _ => source(from, self.elements),
         }
-        let Some((_, source)) = &self.source else { bail!("no source") };
-        let shape = [self.elements];
-        let view = TensorView::new(from, &shape, source)?;
-        let plan = plan(from, to, self.backend, self.threads)?;
-        let mut target = Buffer::new(byte_len(to, self.elements)?)?;
-        plan.run_into(&view, &mut target)?;
-        check(from, to, source, &target, self.elements)?;
+    }
 
-        let moved = source.len() + target.len();
+    /// Checks and times one pair: a cast, or with a granularity a scaled cast.
+    pub(super) fn pair(&mut self, from: DataType, to: DataType, scales: Option<(Op, Granularity)>) -> Result<Speed> {
+        let source = self.take_source(from)?;
+        let mut target = Buffer::new(byte_len(to, self.elements)?)?;
+        let speed = match scales {
+            None => {
+                let shape = [self.elements];
+                let view = TensorView::new(from, &shape, &source)?;
+                let plan = plan(from, to, self.backend, self.threads)?;
+                plan.run_into(&view, &mut target)?;
+                check(from, to, &source, &target, self.elements)?;
+                let run = |target: &mut [u8]| Ok(plan.run_into(black_box(&view), target)?);
+                self.timed(source.len() + target.len(), &mut target, run)?
+            }
+            Some((op, granularity)) => {
+                let scaled = Scaled::new(op, granularity, from, to, self.elements)?;
+                let view = TensorView::new(from, &scaled.shape, &source)?;
+                let scale = scaled.scale.view();
+                let plan = scaled.plan(from, to, self.backend, self.threads)?;
+                plan.run_into(&view, &scale, None, &mut target)?;
+                let portable = scaled.plan(from, to, Backend::by_name("portable")?, 1)?.run(&view, &scale, None)?;
+                if portable.bytes() != Some(&*target) {
+                    bail!("{from} -> {to}: the result is not that of the scalar cast");
+                }
+                drop(portable);
+                let moved = source.len() + target.len() + scale.bytes().map_or(0, <[u8]>::len);
+                let run = |target: &mut [u8]| Ok(plan.run_into(black_box(&view), black_box(&scale), None, target)?);
+                self.timed(moved, &mut target, run)?
+            }
+        };
+        self.source = Some((from, source));
+        Ok(speed)
+    }
+
+    /// Times what writes `target`, beside memcpy of as many bytes as it moves.
+    fn timed(&mut self, moved: usize, target: &mut [u8], run: impl Fn(&mut [u8]) -> Result<()>) -> Result<Speed> {
         let (copied, mut copy) = (Buffer::new(moved / 2)?, Buffer::new(moved / 2)?);
         let mut cast = |repeat: usize| -> Result<Duration> {
             let start = Instant::now();
             for _ in 0..repeat {
-                plan.run_into(black_box(&view), black_box(&mut target))?;
+                run(black_box(&mut *target))?;
             }
             Ok(start.elapsed())
         };
@@ -103,7 +136,7 @@ impl Bench {
             // A clock may not see a single byte being copied.
             bytes as f64 / seconds[ROUNDS / 2].max(1e-12) / 1e9
         };
-        Ok(Speed { cast: speed(&mut casts, moved), memcpy: speed(&mut memcpies, moved / 2 * 2) })
+        Ok(Speed { cast: speed(&mut casts, moved), memcpy: speed(&mut memcpies, moved / 2 * 2), moved })
     }
 }
 

@@ -2,7 +2,7 @@
 //! neighbours with the place where the value falls; and one value in every type, side by side.
 
 use super::fields::fields;
-use super::{Explanation, Neighbours, Request, Side, explain};
+use super::{End, Explanation, Neighbours, Request, Side, explain};
 use crate::decimal::Decimal;
 use crate::value::{Element, hex};
 use anstyle::{AnsiColor, Style};
@@ -20,7 +20,7 @@ const COLOURS: [AnsiColor; 3] = [AnsiColor::Red, AnsiColor::Yellow, AnsiColor::C
 /// The drawing, which goes before the text.
 pub(crate) fn drawing(explanation: &Explanation) -> Result<String> {
     let mut out = String::new();
-    for side in [&explanation.source, &explanation.result] {
+    for End { side, .. } in explanation.ends() {
         bits(&mut out, side)?;
     }
     line(&mut out, explanation);
@@ -71,7 +71,7 @@ fn line(out: &mut String, explanation: &Explanation) {
 
 /// How much of the way from one neighbour to the other lies before a value, by its distances from both.
 pub(super) fn part(below: &Decimal, above: &Decimal) -> Option<f64> {
-    let whole = below - &(&Decimal::zero() - above);
+    let whole = below + above;
     if whole.is_zero() { None } else { crate::decimal::ratio(below, &whole).parse().ok() }
 }
 

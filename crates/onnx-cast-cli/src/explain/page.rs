@@ -3,8 +3,8 @@
 
 use super::draw::{in_every_type, part};
 use super::fields::{Field, fields};
-use super::render::{attributes, error_text, is_result};
-use super::{Explanation, Neighbour, Neighbours, Request, Side};
+use super::render::{error_text, exact_quotient, is_result, operator};
+use super::{End, Explanation, Neighbour, Neighbours, Request, Scaled, Side};
 use crate::value::{Element, hex};
 use anyhow::Result;
 use onnx_cast_file::text::Short;
@@ -17,10 +17,16 @@ const STYLE: &str = include_str!("page.css");
 /// The page of one cast.
 pub(crate) fn page(explanation: &Explanation) -> Result<String> {
     let Explanation { source, result, .. } = explanation;
-    let title = format!("{} to {}", written(source), result.data_type);
+    let title = match &explanation.scaled {
+        None => format!("{} to {}", written(source), result.data_type),
+        Some(Scaled { value, scale, .. }) => {
+            format!("{} to {} by a scale of {}", written(value), result.data_type, shown(scale))
+        }
+    };
     let mut body = String::new();
-    side(&mut body, "source", source)?;
-    side(&mut body, "result", result)?;
+    for End { label, side: one, .. } in explanation.ends() {
+        side(&mut body, label, one)?;
+    }
     details(&mut body, explanation)?;
     Ok(document(&title, &body))
 }
@@ -134,10 +140,13 @@ fn side(out: &mut String, label: &str, side: &Side) -> Result<()> {
 /// The number line, the rule, the error and the notes.
 fn details(out: &mut String, explanation: &Explanation) -> Result<()> {
     line(out, explanation)?;
-    let Explanation { rule, version, notes, .. } = explanation;
-    let (text, attributes) = (escaped(&rule.text), attributes(explanation));
+    let Explanation { rule, notes, .. } = explanation;
+    let text = escaped(&rule.text);
     write!(out, "<section class=\"rule\"><h2><small>rule</small> {text}</h2><dl>")?;
-    write!(out, "<dt>operator</dt><dd>Cast-{version}{attributes}</dd>")?;
+    if let Some(exact) = exact_quotient(explanation) {
+        write!(out, "<dt>exact quotient</dt><dd>{exact}</dd>")?;
+    }
+    write!(out, "<dt>operator</dt><dd>{}</dd>", operator(explanation))?;
     write!(out, "<dt>error</dt><dd>{}</dd>", escaped(&error_text(explanation)))?;
     for note in notes {
         write!(out, "<dt>note</dt><dd>{}</dd>", escaped(note))?;
@@ -155,13 +164,19 @@ fn line(out: &mut String, explanation: &Explanation) -> Result<()> {
     }
     *out += "<section class=\"around\"><h2><small>number line</small></h2>";
     // Between two neighbours; a value that is one of the type's lies on itself.
-    let exact = explanation.error.as_ref().is_some_and(|error| error.absolute.is_zero());
+    let exact = match &explanation.scaled {
+        None => explanation.error.as_ref().is_some_and(|error| error.absolute.is_zero()),
+        Some(_) => ["exact", "zero"].contains(&explanation.rule.id),
+    };
     if let (Some(below), Some(above)) = (below, above)
         && let Some(place) = part(&below.distance, &above.distance)
     {
         let place = (100.0 * place).clamp(0.0, 100.0);
         let class = if exact { "value result" } else { "value" };
-        let source = escaped(&shown(&explanation.source));
+        let mut source = escaped(&shown(&explanation.source));
+        if let Some(Scaled { zero_point: Some(zero_point), .. }) = &explanation.scaled {
+            write!(source, " + {}", shown(zero_point))?;
+        }
         let label = format!("{source} lies {place:.1}% of the way from the value below to the one above");
         write!(out, "<div class=\"line\" role=\"img\" aria-label=\"{label}\">")?;
         for (at, end) in &ends {

@@ -20,7 +20,7 @@ pub(crate) struct Settings {
     pub(crate) round_mode: RoundMode,
 }
 
-fn rule(id: &'static str, text: impl Into<String>) -> Result<Rule> {
+pub(super) fn rule(id: &'static str, text: impl Into<String>) -> Result<Rule> {
     Ok(Rule { id, text: text.into() })
 }
 

@@ -45,9 +45,36 @@ fn a_table_with_the_mean() {
 }
 
 #[test]
+fn scaled_casts() {
+    let line = "bench --op quantize --pairs float:int8,bfloat16:float4e2m1 --elements 8200";
+    let value: Value = serde_json::from_str(&done(&run(&format!("{line} --json")))).expect("JSON");
+    let rows = value["pairs"].as_array().expect("a list");
+    let granularities: Vec<&str> = rows.iter().filter_map(|row| row["granularity"].as_str()).collect();
+    assert_eq!(granularities, ["tensor", "axis", "block", "tensor", "axis", "block"]);
+    for row in rows {
+        assert_eq!((&row["op"], &row["elements"]), (&Value::from("quantize"), &Value::from(8200)));
+        assert!(row["ratio"].as_f64().expect("a number") > 0.0, "{row}");
+    }
+    let printed = done(&run("bench --op dequantize --pairs int4:float16 --elements 64 --granularity block,tensor"));
+    let lines: Vec<&str> = printed.lines().collect();
+    assert!(lines[1].starts_with("from            to             scales "), "{printed}");
+    assert!(lines[2].starts_with("int4            float16        block "), "{printed}");
+    assert!(lines[3].starts_with("int4            float16        tensor "), "{printed}");
+    assert!(lines[4].starts_with("2 rows: geometric mean ") && lines[4].contains("(int4 -> float16 by "), "{printed}");
+    for (op, rows) in [("quantize", 4 * 15), ("dequantize", 16 * 3)] {
+        let printed = done(&run(&format!("bench --op {op} --pairs all --elements 99 --granularity block")));
+        assert!(printed.contains(&format!("{rows} rows: ")), "{printed}");
+    }
+}
+
+#[test]
 fn the_usual_pairs_are_the_default() {
     let printed = done(&run("bench --elements 64"));
     assert!(printed.lines().count() > 20 && printed.contains("float8e8m0"), "{printed}");
+    for op in ["quantize", "dequantize"] {
+        let printed = done(&run(&format!("bench --op {op} --elements 64 --granularity tensor")));
+        assert!(printed.lines().count() > 10 && printed.contains("float4e2m1"), "{printed}");
+    }
 }
 
 #[test]
@@ -75,6 +102,11 @@ fn mistakes() {
         ("bench --pairs float", "`float` is not a pair (want FROM:TO)"),
         ("bench --pairs float:string", "string is not a numeric type"),
         ("bench --pairs float:floaty", "`floaty` is not an element type"),
+        ("bench --op quantize --pairs float:float16", "QuantizeLinear-28 does not take float16 as quantized elements"),
+        ("bench --op dequantize --pairs int64:float", "DequantizeLinear-28 does not take int64 as quantized elements"),
+        ("bench --op divide", "invalid value 'divide' for '--op <OP>'"),
+        ("bench --granularity row", "invalid value 'row' for '--granularity <G,..>'"),
+        ("bench --granularity axis", "--granularity needs --op quantize or --op dequantize"),
         ("bench --elements 0", "want 1 or more"),
         ("bench --threads 0", "want 1 or more"),
         ("bench --threads 1000000", "1000000 threads: this machine runs "),

@@ -352,3 +352,156 @@ fn a_page_of_every_type() {
     assert!(page.contains("<title>&lt;b&gt;&amp; in every type</title>"), "{page}");
     assert!(page.contains("<p class=\"none\"><b>int4</b><span>"), "{page}");
 }
+
+#[test]
+fn a_quotient_to_an_integer() {
+    let expected = "\
+value    float 0.3125  0x3ea00000
+           sign         0  positive
+           exponent     01111101  125 - 127 = -2
+           significand  01000000000000000000000
+           value        5 * 2^-4
+scale    float 0.0599999986588954925537109375  0x3d75c28f
+zero     uint8 128  0x80
+quotient 5.2083334497486577623..., exactly 83886080/16106127
+         float 5.208333492279052734375  0x40a6aaab
+           sign         0  positive
+           exponent     10000001  129 - 127 = 2
+           significand  01001101010101010101011
+           value        10922667 * 2^-21
+result   uint8 133  0x85
+           bits         10000101
+back     float 0.2999999821186065673828125  0x3e999999
+rule     to the nearest integer, to which the zero point is added
+         QuantizeLinear-28, precision float; back by DequantizeLinear-28
+below    133  0x85  at a distance of 0.208333492279052734375  <- the result
+above    134  0x86  at a distance of 0.791666507720947265625
+error    0.0125000178813934326171875, relative 0.04
+note     `0.06` as float is 0.0599999986588954925537109375 (0x3d75c28f)
+";
+    assert_eq!(done(&run("explain 0.3125 --from float --to uint8 --scale 0.06 --zero-point 128")), expected);
+}
+
+/// Value, scale and zero point, target, options, result bits, rule, what comes back.
+#[test]
+fn quotients() {
+    let cases = "
+        float 2.5 1 - int8 - 0x02 tie-to-even 2
+        float 2.5 1 1 int8 - 0x03 tie-to-even 2
+        float -0.3 0.05 - int4 - 0xa exact -0.300000011920928955078125
+        float 300 1 - uint8 - 0xff out-of-range-saturates 255
+        float 3 1 - int2 - 0x1 out-of-range-saturates 1
+        float 6 0.5 -100 int8 - 0xa8 exact 6
+        float 1 0 - int8 - 0x7f infinity-saturates 0
+        float nan 1 - int16 - 0x8000 nan-to-lowest -32768
+        float 0 0 7 uint8 - 0x00 nan-to-lowest -0
+        float 1 nan - int8 - 0x80 nan-to-lowest NaN
+        float 300 0.5 - float8e4m3fn - 0x7e overflow-saturates 224
+        float 300 0.5 - float8e4m3fn --saturate=false 0x7f overflow-to-nan NaN
+        float -1e-30 1 - float8e5m2 - 0x80 underflow-to-zero -0
+        float -0 3 - float4e2m1 - 0x8 zero -0
+        float -0 3 0 float4e2m1 - 0x0 zero 0
+        float -0 3 0 float8e4m3fn - 0x80 zero -0
+        float nan 1 0 float6e2m3 - 0x20 nan-without-code -0
+        float 1.4993 1 - int8 - 0x01 nearest 1
+        float 1.4993 1 - int8 --precision=bfloat16 0x02 tie-to-even 2
+        float 0.3 0x7d - float4e2m1 --scale-type=float8e8m0 0x2 nearest 0.25
+        float16 1 0x3555 - int8 - 0x03 exact 0.999755859375
+        bfloat16 70000 0.5 - float8e5m2 - 0x7b overflow-saturates 28672
+        int32 16777221 6710888 - uint8 - 0x03 nearest 20132664
+        float 6 2 - int8 --opset=10 0x03 exact 6
+        float 6 2 - float8e4m3fn --opset=19 0x44 exact 6
+    ";
+    for case in cases.lines().map(str::trim).filter(|case| !case.is_empty()) {
+        let words: Vec<&str> = case.split(' ').collect();
+        let [from, value, scale, zero, to, options, bits, rule, back] = words[..] else { panic!("{case}") };
+        let zero = if zero == "-" { String::new() } else { format!("--zero-point {zero}") };
+        let options = if options == "-" { "" } else { options };
+        let line = format!("{value} --from {from} --to {to} --scale {scale} {zero} {options}");
+        let explanation = explain(&line.split_whitespace().collect::<Vec<_>>().join(" "));
+        assert_eq!(explanation["result"]["bits"], bits, "{case}");
+        assert_eq!(explanation["rule"]["id"], rule, "{case}");
+        assert_eq!(explanation["back"]["value"], back, "{case}");
+    }
+}
+
+#[test]
+fn a_quotient_in_json() {
+    let explanation = explain("0.3125 --to uint8 --scale 0.06 --zero-point 128");
+    assert_eq!(explanation["operator"], "QuantizeLinear");
+    assert_eq!((&explanation["precision"], &explanation["back_version"]), (&Value::from("float"), &Value::from(28)));
+    assert_eq!(explanation["source"]["type"], "float");
+    assert_eq!(explanation["scale"]["bits"], "0x3d75c28f");
+    assert_eq!(explanation["zero_point"]["value"], "128");
+    assert_eq!(explanation["quotient"]["exact"], "83886080/16106127");
+    assert_eq!(explanation["quotient"]["rounded"]["value"], "5.208333492279052734375");
+    assert_eq!(explanation["error"]["absolute"], "0.0125000178813934326171875");
+    assert_eq!(explanation["notes"][0], "without --from VALUE is a float");
+    // A quotient whose decimals end, one that is no number, and a scale that DequantizeLinear does not take.
+    assert_eq!(explain("1 --to int8 --scale 8")["quotient"]["exact"], "0.125");
+    assert_eq!(explain("0 --to int8 --scale 0")["quotient"]["exact"], Value::Null);
+    let explanation = explain("7 --from int32 --to int8 --scale 2 --scale-type int32");
+    assert_eq!((&explanation["back"], &explanation["error"]), (&Value::Null, &Value::Null));
+    let note = explanation["notes"][0].as_str().expect("a note");
+    assert!(note.starts_with("nothing comes back: DequantizeLinear-28 does not take int32 as a scale"), "{note}");
+    let note = &explain("6 --to int8 --scale 2 --opset 10")["notes"][1];
+    assert_eq!(note, "QuantizeLinear-10 has no output_dtype: a zero point of 0 gives the type");
+}
+
+#[test]
+fn refusals_of_scales() {
+    for (line, message) in [
+        ("1 --to int8 --scale abc", "`abc` is not a number (as float)"),
+        ("1 --to int8 --scale 0x1ffffffff", "`0x1ffffffff` is not a bit pattern of float (32 bits)"),
+        ("1 --to uint8 --scale 1 --zero-point 256", "`256` is out of range (as uint8)"),
+        ("1 --to float4e2m1 --scale 1 --zero-point 1", "a zero point of float4e2m1 must be 0, and `1` is not"),
+        (
+            "1 --to int64 --scale 1",
+            "QuantizeLinear-28 does not take int64 as quantized elements (no version of QuantizeLinear does)",
+        ),
+        (
+            "1 --from double --to int8 --scale 1",
+            "QuantizeLinear-28 does not take double as values (no version of QuantizeLinear does)",
+        ),
+        (
+            "1 --to int8 --scale 1 --precision double",
+            "QuantizeLinear-28: `precision` is double (want float, float16 or bfloat16)",
+        ),
+        (
+            "1 --to int8 --scale 1 --precision float --opset 21",
+            "QuantizeLinear-21 has no attribute `precision` (QuantizeLinear-23 is the first that has it)",
+        ),
+        (
+            "1 --to int4 --scale 1 --opset 19",
+            "QuantizeLinear-19 does not take int4 as quantized elements (QuantizeLinear-21 is the first that does)",
+        ),
+        ("1 --to int8 --scale 1 --opset 9", "opset 9 has no QuantizeLinear known here (want 10 to 28)"),
+    ] {
+        assert_eq!(refused(&run(&format!("explain {line}"))), message, "{line}");
+    }
+    for line in ["1 --all --scale 1", "1 --to int8 --zero-point 1", "1 --to int8 --scale 1 --round-mode up"] {
+        let said = refused(&run(&format!("explain {line}")));
+        assert!(said.contains("cannot be used with") || said.contains("were not provided"), "{line}: {said}");
+    }
+}
+
+#[test]
+fn a_page_of_a_quotient() {
+    let folder = Folder::new();
+    let line = "explain 0.3125 --to uint8 --scale 0.06 --zero-point 128";
+    assert_eq!(done(&folder.run(&format!("{line} --html out.html"))), done(&run(line)));
+    let page = fs::read_to_string(folder.path("out.html")).expect("a page");
+    for part in [
+        "<title>float 0.3125 to uint8 by a scale of 0.0599999986588954925537109375</title>",
+        "<h2><small>zero</small> uint8 <span>128</span> <code>0x80</code></h2>",
+        "<h2><small>quotient</small> float <span>5.208333492279052734375</span> <code>0x40a6aaab</code></h2>",
+        "<h2><small>back</small> float <span>0.2999999821186065673828125</span> <code>0x3e999999</code></h2>",
+        "5.208333492279052734375 + 128 lies 20.8% of the way from the value below to the one above",
+        "<dt>exact quotient</dt><dd>5.2083334497486577623..., exactly 83886080/16106127</dd>",
+        "<dt>operator</dt><dd>QuantizeLinear-28, precision float; back by DequantizeLinear-28</dd>",
+        "<dt>error</dt><dd>0.0125000178813934326171875, relative 0.04</dd>",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    assert!(!page.contains("{{") && !page.contains("http"), "{page}");
+}
