@@ -3,7 +3,7 @@
 mod common;
 mod parsers;
 
-use crate::pairs::Pairs;
+use crate::pairs::{Op, Pairs};
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use onnx_cast::{CastOptions, DataType, NEWEST_OPSET, RoundMode};
 use onnx_cast_file::{Loss, Pattern, Rule};
@@ -394,24 +394,6 @@ pub(crate) struct BenchArgs {
     /// The instruction set to use; without a name, or with `list`, those of this machine are listed
     #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = LIST, help_heading = HOW)]
     pub(crate) isa: Option<String>,
-}
-
-/// What `bench` measures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Op {
-    Cast,
-    Quantize,
-    Dequantize,
-}
-
-impl Op {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Op::Cast => "cast",
-            Op::Quantize => "quantize",
-            Op::Dequantize => "dequantize",
-        }
-    }
 }
 
 /// What has a scale of its own.

@@ -8,7 +8,8 @@ mod cache;
 mod measure;
 mod scaled;
 
-use crate::args::{BenchArgs, Common, Granularity, LIST, Op};
+use crate::args::{BenchArgs, Common, Granularity, LIST};
+use crate::pairs::Op;
 use crate::print;
 use anyhow::{Result, anyhow, bail};
 use clap::ValueEnum;

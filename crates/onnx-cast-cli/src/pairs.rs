@@ -1,9 +1,26 @@
 //! The pairs of types that `bench` measures.
 
-use crate::args::Op;
 use onnx_cast::ops::Role;
 use onnx_cast::{DataType, Operator};
 use std::str::FromStr;
+
+/// What `bench` measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Op {
+    Cast,
+    Quantize,
+    Dequantize,
+}
+
+impl Op {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Op::Cast => "cast",
+            Op::Quantize => "quantize",
+            Op::Dequantize => "dequantize",
+        }
+    }
+}
 
 /// What people cast: weights and activations between the floats, to and from 8 bits and fewer, and indices.
 #[rustfmt::skip]

@@ -2,7 +2,8 @@
 
 use super::buffer::Buffer;
 use super::scaled::Scaled;
-use crate::args::{Granularity, Op};
+use crate::args::Granularity;
+use crate::pairs::Op;
 use anyhow::{Result, anyhow, bail};
 use onnx_cast::{Backend, Cast, CastOptions, DataType, Plan, Tensor, TensorView};
 use rayon::prelude::*;

@@ -1,6 +1,7 @@
 //! Scaled casts to be measured: their shapes, their scales and their plans.
 
-use crate::args::{Granularity, Op};
+use crate::args::Granularity;
+use crate::pairs::Op;
 use anyhow::Result;
 use onnx_cast::{
     Backend, DataType, DequantizeLinear, DequantizeOptions, QuantizeLinear, QuantizeOptions, ScaledPlan, Tensor,

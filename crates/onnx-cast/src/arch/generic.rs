@@ -88,27 +88,26 @@ pub(crate) unsafe fn copy<L: Lanes>(src: &[u8], dst: &mut [u8], len: usize, cont
 /// As there, of the instructions of `L`.
 #[inline(always)]
 pub(crate) unsafe fn pass_on<L: Lanes>(from: &[u8], to: &mut [u8], next: *const u8, ahead: usize) {
-    if !L::STREAMS || !to.as_ptr().addr().is_multiple_of(step::LINE) {
-        to.copy_from_slice(from);
-    }
-    let lines = from.len() / step::LINE;
+    let is_line = L::STREAMS && to.as_ptr().addr().is_multiple_of(step::LINE);
+    let (lines, rest) = to.as_chunks_mut::<{ step::LINE }>();
+    let (from, from_rest) = from.split_at(lines.len() * step::LINE);
     // Spread evenly: the processor has few buffers for what is under way.
-    let each = ahead.div_ceil(step::LINE).div_ceil(lines.max(1));
-    for line in 0..lines {
-        // SAFETY: the caller's; the line lies within both slices, and is aligned in `to`. A prefetch accepts any address.
-        unsafe {
-            for place in 0..each {
-                L::prefetch(next.wrapping_add((line * each + place) * step::LINE));
-            }
-            if L::STREAMS && to.as_ptr().addr().is_multiple_of(step::LINE) {
-                for at in (line * step::LINE..(line + 1) * step::LINE).step_by(L::BYTES) {
-                    L::stream(to.as_mut_ptr().add(at), L::load(from.as_ptr().add(at)));
-                }
-            }
+    let each = ahead.div_ceil(step::LINE).div_ceil(lines.len().max(1));
+    for (line, (to, from)) in lines.iter_mut().zip(from.as_chunks::<{ step::LINE }>().0).enumerate() {
+        for place in line * each..(line + 1) * each {
+            // SAFETY: a prefetch is a hint and accepts any address.
+            unsafe { L::prefetch(next.wrapping_add(place * step::LINE)) };
+        }
+        if !is_line {
+            to.copy_from_slice(from);
+            continue;
+        }
+        for at in (0..step::LINE).step_by(L::BYTES) {
+            // SAFETY: the caller's; a vector lies within both lines, and is aligned in `to`.
+            unsafe { L::stream(to.as_mut_ptr().add(at), L::load(from.as_ptr().add(at))) };
         }
     }
-    let whole = lines * step::LINE;
-    to[whole..].copy_from_slice(&from[whole..]);
+    rest.copy_from_slice(from_rest);
 }
 
 /// Defines a kernel of an instruction set: an algorithm, compiled with its features.

@@ -37,7 +37,7 @@ fn codes<'a, S: Element>(src: &'a [u8], unpacked: &'a mut [u8; BLOCK], len: usiz
 // SAFETY: tables are made with the scalar cast, and `staged::run` is the scalar cast in a loop; both write every byte.
 unsafe impl Isa for Portable {
     const LOOKS_UP_16: bool = true;
-    scale_kernels! { false, copy_on, no_fence }
+    scale_kernels! { false, scale::copy_on, scale::no_fence }
 
     unsafe fn cast<S: Widen, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, context: &Context) {
         cast::<S, D>(src, dst, len, context);
@@ -107,17 +107,3 @@ unsafe impl Isa for Portable {
 pub(crate) fn cast<S: Widen, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, context: &Context) {
     staged::run::<S, D>(src, dst, len, &context.rules);
 }
-
-/// Copies. There is nothing to ask for ahead.
-///
-/// # Safety
-/// None is needed; the other backends need some.
-unsafe fn copy_on(from: &[u8], to: &mut [u8], _: *const u8, _: usize) {
-    to.copy_from_slice(from);
-}
-
-/// Ordinary stores need no order.
-///
-/// # Safety
-/// As [`copy_on`].
-unsafe fn no_fence() {}

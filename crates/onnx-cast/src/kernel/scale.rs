@@ -199,6 +199,20 @@ pub(crate) fn greatest(x: &[u8], out: &mut [u8], scales: &Scales<'_>) {
     }
 }
 
+/// [`ScaleKernels::pass_on`] through the caches.
+///
+/// # Safety
+/// None is needed; the functions of other backends need some.
+pub(crate) unsafe fn copy_on(from: &[u8], to: &mut [u8], _: *const u8, _: usize) {
+    to.copy_from_slice(from);
+}
+
+/// [`ScaleKernels::fence`] for ordinary stores.
+///
+/// # Safety
+/// As [`copy_on`].
+pub(crate) unsafe fn no_fence() {}
+
 /// Defines the kernels of an instruction set: the loops, compiled with its features.
 macro_rules! scale_kernels {
     ($(#[$features:meta])? $fma:literal, $pass_on:expr, $fence:expr) => {
