@@ -45,8 +45,8 @@ typedef enum onnx_cast_status {
      */
     ONNX_CAST_OK = 0,
     /**
-     * A null pointer, a number that stands for nothing, offsets out of order, shapes that do not fit, a zero point that
-     * must be 0, or a struct of an unknown size.
+     * A null pointer, a number that stands for nothing, offsets out of order, shapes that do not fit, a zero point
+     * that must be 0, or a struct of an unknown size.
      */
     ONNX_CAST_INVALID_ARGUMENT = 1,
     /**
@@ -350,8 +350,8 @@ typedef enum onnx_cast_recipe {
 typedef struct onnx_cast_plan onnx_cast_plan;
 
 /**
- * QuantizeLinear or DequantizeLinear with its attributes, resolved for its types. It does not change, and any number of
- * threads may run it at once.
+ * QuantizeLinear or DequantizeLinear with its attributes, resolved for its types. It does not change, and any number
+ * of threads may run it at once.
  */
 typedef struct onnx_cast_scaled_plan onnx_cast_scaled_plan;
 
@@ -505,8 +505,8 @@ typedef struct onnx_cast_block_options {
  */
 typedef struct onnx_cast_scaled_options {
     /**
-     * sizeof(onnx_cast_scaled_options), which tells the library what fields there are. Those that an older library does
-     * not know must be 0.
+     * sizeof(onnx_cast_scaled_options), which tells the library what fields there are. Those that an older library
+     * does not know must be 0.
      */
     size_t size;
     /**
@@ -616,8 +616,8 @@ const char *onnx_cast_version(void);
 
 /**
  * Whether the library has a feature: 1 or 0. Features are "scaled" (plans of QuantizeLinear and DequantizeLinear),
- * "blocks" (block formats), "strings", "dlpack", "threads", "onnxruntime" (the library can be registered as a library of
- * custom operators), and each backend that this machine can run. An unknown name gives 0.
+ * "blocks" (block formats), "strings", "dlpack", "threads", "onnxruntime" (the library can be registered as a library
+ * of custom operators), and each backend that this machine can run. An unknown name gives 0.
  *
  * name: ends with a zero byte, or is null, which is 0.
  */
@@ -827,8 +827,8 @@ int onnx_cast_block_dequantize(int32_t format,
  *
  * x: the onnx_cast_type of the values.
  * scale: the onnx_cast_type of the scale.
- * zero_point: the onnx_cast_type of the zero point, which is that of the result too. 0 if there is none, or if its type
- * is output_type.
+ * zero_point: the onnx_cast_type of the zero point, which is that of the result too. 0 if there is none, or if its
+ * type is output_type.
  * options: how to quantize, or null for the defaults. Nothing of it is used after the call.
  * plan: takes the plan, to be freed with onnx_cast_scaled_plan_free. Not written where the function fails.
  */
@@ -843,8 +843,8 @@ int onnx_cast_scaled_plan_quantize(int32_t x,
  *
  * x: the onnx_cast_type of the quantized elements, which is that of a zero point too.
  * scale: the onnx_cast_type of the scale.
- * options: how to dequantize, or null for the defaults. Nothing of it is used after the call. A scale of float8e8m0 needs
- * output_type.
+ * options: how to dequantize, or null for the defaults. Nothing of it is used after the call. A scale of float8e8m0
+ * needs output_type.
  * plan: takes the plan, to be freed with onnx_cast_scaled_plan_free. Not written where the function fails.
  */
 int onnx_cast_scaled_plan_dequantize(int32_t x,
@@ -877,8 +877,8 @@ int onnx_cast_scaled_plan_output_type(const struct onnx_cast_scaled_plan *plan, 
  * x: the input.
  * scale: the scale.
  * zero_point: the zero point, of the shape of the scale, or null for 0. That of int32 or of a float type must be 0.
- * dst: takes as many elements as x has of the plan's output type, packed, the padding of the last byte 0. No part of the
- * elements and shapes that are read.
+ * dst: takes as many elements as x has of the plan's output type, packed, the padding of the last byte 0. No part of
+ * the elements and shapes that are read.
  * dst_bytes: the bytes that dst has room for: as many as onnx_cast_byte_size says, or more, which stay as they are.
  */
 int onnx_cast_scaled_plan_run(const struct onnx_cast_scaled_plan *plan,
