@@ -226,7 +226,7 @@ def seeds() -> dict[str, list[bytes]]:
         ],
         "command": commands(one_file) + commands({**one_file, "x.onnx": magika()}),
         "dequantize": scaled(
-            rng, [(rng.randrange(16), code, scale, to) for code in range(15) for scale in range(4) for to in range(3)]
+            rng, [(rng.randrange(16), code, scale, rng.randrange(3)) for code in range(15) for scale in range(4)]
         ),
         "graph": plain,
         "index": [index, json.dumps(INDEX, indent=2).encode(), json.dumps({"weight_map": INDEX["weight_map"]}).encode()],

@@ -147,8 +147,9 @@ fn codes(ty: Ty, shape: &[usize], bytes: &mut impl Iterator<Item = u8>) -> (Tens
     (Tensor::new(data_type(ty), shape.to_vec(), pack(ty, &codes)).expect("the bytes of the shape"), codes)
 }
 
-/// The value of an integer's code; 0 of a float.
-fn zero_of(ty: Ty, code: u64) -> i64 {
+/// The value of a zero point; 0 of a float, or where there is none.
+fn zero_of(ty: Ty, code: Option<u64>) -> i64 {
+    let code = code.unwrap_or(0);
     let unused = 64 - ty.bits();
     match ty.int_range() {
         Some((low, _)) if low < 0 => (code << unused) as i64 >> unused,
@@ -157,7 +158,7 @@ fn zero_of(ty: Ty, code: u64) -> i64 {
     }
 }
 
-/// Runs plans of all backends and compares them with `want`, which gives a code for an element, a scale and the value of a
+/// Runs plans of all backends and compares them with `want`, which gives a code for those of an element, a scale and a
 /// zero point. Shapes and zero points that do not fit must be errors.
 fn check(
     case: &Case,
@@ -165,7 +166,7 @@ fn check(
     bytes: &[u8],
     plans: &[ScaledPlan],
     infer: impl Fn(&ValueInfo, &ValueInfo) -> std::result::Result<ValueInfo, OpError>,
-    want: impl Fn(u64, u64, i64) -> u64,
+    want: impl Fn(u64, u64, Option<u64>) -> u64,
 ) {
     let mut bytes = bytes.iter().copied().chain([0x3f]).cycle();
     // Small tensors first, so that a few bytes give them other values than the elements.
@@ -183,11 +184,7 @@ fn check(
     assert_eq!(inferred.is_ok(), places.is_some(), "{inferred:?}: {:?}, {:?}", case.shape, case.scale_shape);
 
     let want = places.filter(|_| case.takes_zero_point(zero, zero_codes)).map(|places| {
-        let zero_value = |place: usize| match zero_codes {
-            [] => 0,
-            codes => zero_of(zero, codes[place]),
-        };
-        let one = |(&x, place): (&u64, usize)| want(x, scales[place], zero_value(place));
+        let one = |(&x, place): (&u64, usize)| want(x, scales[place], zero_codes.get(place).copied());
         pack(to, &elements.iter().zip(places).map(one).collect::<Vec<_>>())
     });
     let zero_view = zero_point.as_ref().map(|(tensor, _)| tensor.view());
@@ -242,12 +239,13 @@ fn try_quantize(mut data: Unstructured<'_>) -> Result<()> {
     let zero_info = zero_type.map(|data_type| ValueInfo { data_type, shape: None });
     let infer = |x: &ValueInfo, scale: &ValueInfo| operator(None)?.infer(x, scale, zero_info.as_ref());
     let precision = precision.unwrap_or(default_precision(scale));
-    let adds_zero = has_zero && to.int_range().is_none() && to.bits() < 8;
+    let is_added = to.int_range().is_none() && to.bits() < 8;
     let want = |x, factor, zero| {
-        if adds_zero && quotient_is_zero((from, x), (scale, factor), precision) {
+        // Where the zero point is 0, the sum with -0 is 0; where that is -0 too, it stays.
+        if is_added && zero == Some(0) && quotient_is_zero((from, x), (scale, factor), precision) {
             return 0;
         }
-        quantize_direct((from, x), (scale, factor), zero, to, precision, saturate)
+        quantize_direct((from, x), (scale, factor), zero_of(to, zero), to, precision, saturate)
     };
     check(&case, [from, scale, to, to], data.take_rest(), &plans, infer, want);
     Ok(())
@@ -280,7 +278,7 @@ fn try_dequantize(mut data: Unstructured<'_>) -> Result<()> {
     };
     let zero_info = zero_type.map(|data_type| ValueInfo { data_type, shape: None });
     let infer = |x: &ValueInfo, scale: &ValueInfo| operator(None)?.infer(x, scale, zero_info.as_ref());
-    let want = |x, factor, zero| dequantize_direct((from, x), (scale, factor), zero, to);
+    let want = |x, factor, zero| dequantize_direct((from, x), (scale, factor), zero_of(from, zero), to);
     check(&case, [from, scale, from, to], data.take_rest(), &plans, infer, want);
     Ok(())
 }

@@ -83,36 +83,26 @@ pub(super) fn explain(request: &Request<'_>, scaling: Scaling<'_>) -> Result<Exp
     })?);
     let result = Side { data_type: to, value: value_of(to, &element)?, element };
 
-    let mut back = None;
     let back_version = Operator::DequantizeLinear.version_at(opset)?;
     let output = has_output_dtype(Operator::DequantizeLinear, back_version).then_some(float_from);
     let dequantize = DequantizeLinear::new(&DequantizeOptions::new().opset(opset).output_dtype(output))?;
-    match dequantize.plan(to, scale_type, zero_type) {
+    let back = match dequantize.plan(to, scale_type, zero_type) {
         Ok(plan) => {
             let element = element_of(plan.run(&tensor(&result)?.view(), &scale_tensor.view(), zero_view.as_ref())?);
             let data_type = plan.target_type();
-            back = Some(Side { data_type, value: value_of(data_type, &element)?, element });
+            Some(Side { data_type, value: value_of(data_type, &element)?, element })
         }
-        Err(error) => notes.push(format!("nothing comes back: {error}")),
-    }
+        Err(error) => {
+            notes.push(format!("nothing comes back: {error}"));
+            None
+        }
+    };
 
     let (quotient, source) = quotient(&value, &scale, precision)?;
     let saturate = saturate.unwrap_or(true);
     attribute_notes(request, &mut notes);
     let (neighbours, rule) = match to.float_format() {
-        Some(_) => {
-            let around = neighbours(to, source.value.number(), source.value.is_negative())?;
-            // Any opset's QuantizeLinear casts the quotient as the newest Cast does.
-            let newest = Cast::new(to, &CastOptions::default())?.version();
-            let settings = Settings { version: newest, saturate, round_mode: RoundMode::default() };
-            let sum_is_zero =
-                zero_point.is_some() && to.is_packed() && source.value.number().is_some_and(Decimal::is_zero);
-            let rule = match source.value.is_negative() && sum_is_zero {
-                true => rule("zero", "the zero point is added to the quotient: -0 becomes 0"),
-                false => find(&source, &result, &around, settings),
-            };
-            (around, rule?)
-        }
+        Some(_) => float(&source, &result, zero_point.as_ref(), saturate)?,
         None => integer(&source, &result, zero_point.as_ref())?,
     };
     let error = back.as_ref().and_then(|back| error_between(&value.value, &back.value));
@@ -158,6 +148,22 @@ fn quotient(value: &Side, scale: &Side, precision: DataType) -> Result<(Option<Q
     };
     let source = Side { data_type: precision, value: value_of(precision, &element)?, element };
     Ok((exact, source))
+}
+
+/// The values around the quotient, and the rule: any opset's QuantizeLinear casts the quotient as the newest Cast does.
+fn float(source: &Side, result: &Side, zero_point: Option<&Side>, saturate: bool) -> Result<(Neighbours, Rule)> {
+    let (to, value) = (result.data_type, &source.value);
+    let around = neighbours(to, value.number(), value.is_negative())?;
+    let is_added = to.is_packed() && zero_point.is_some_and(|side| !side.value.is_negative());
+    if is_added && value.is_negative() && value.number().is_some_and(Decimal::is_zero) {
+        return Ok((around, rule("zero", "the zero point is added to the quotient: -0 becomes 0")?));
+    }
+    let version = Cast::new(to, &CastOptions::default())?.version();
+    let settings = Settings { version, saturate, round_mode: RoundMode::default() };
+    let mut rule = find(source, result, &around, settings)?;
+    // The text of Cast, which rounds nothing before.
+    rule.text = rule.text.replace("rounded once, from the exact value,", "the rounded quotient goes");
+    Ok((around, rule))
 }
 
 /// The integers around the sum of quotient and zero point, and the rule. The quotient is rounded before the sum, which

@@ -401,6 +401,7 @@ fn quotients() {
         float -1e-30 1 - float8e5m2 - 0x80 underflow-to-zero -0
         float -0 3 - float4e2m1 - 0x8 zero -0
         float -0 3 0 float4e2m1 - 0x0 zero 0
+        float -0 3 -0 float4e2m1 - 0x8 zero -0
         float -0 3 0 float8e4m3fn - 0x80 zero -0
         float nan 1 0 float6e2m3 - 0x20 nan-without-code -0
         float 1.4993 1 - int8 - 0x01 nearest 1
@@ -444,6 +445,8 @@ fn a_quotient_in_json() {
     assert_eq!((&explanation["back"], &explanation["error"]), (&Value::Null, &Value::Null));
     let note = explanation["notes"][0].as_str().expect("a note");
     assert!(note.starts_with("nothing comes back: DequantizeLinear-28 does not take int32 as a scale"), "{note}");
+    let text = &explain("0.3 --to float8e4m3fn --scale 0.07")["rule"]["text"];
+    assert_eq!(text, "the rounded quotient goes to the nearest");
     let note = &explain("6 --to int8 --scale 2 --opset 10")["notes"][1];
     assert_eq!(note, "QuantizeLinear-10 has no output_dtype: a zero point of 0 gives the type");
 }
