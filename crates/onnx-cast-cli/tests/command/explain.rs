@@ -407,7 +407,7 @@ fn quotients() {
         float 1.4993 1 - int8 - 0x01 nearest 1
         float 1.4993 1 - int8 --precision=bfloat16 0x02 tie-to-even 2
         float 0.3 0x7d - float4e2m1 --scale-type=float8e8m0 0x2 nearest 0.25
-        float16 1 0x3555 - int8 - 0x03 exact 0.999755859375
+        float16 1 0x3555 - int8 - 0x03 exact 1
         bfloat16 70000 0.5 - float8e5m2 - 0x7b overflow-saturates 28672
         int32 16777221 6710888 - uint8 - 0x03 nearest 20132664
         float 6 2 - int8 --opset=10 0x03 exact 6
