@@ -22,7 +22,7 @@ use crate::tensor::{Tensor, TensorError, TensorView, element_count};
 /// let x = [1.0f32, -2.54, 0.5, 25.4];
 /// let found = LinearScale::new(DataType::Int8).axis(0).run(&TensorView::from_slice(&[2, 2], &x)?)?;
 /// assert_eq!(found.scale.to_vec::<f32>(), Some(vec![0.02, 0.2]));
-/// assert_eq!(found.y.to_vec::<i8>(), Some(vec![50, -127, 3, 127]));
+/// assert_eq!(found.y.to_vec::<i8>(), Some(vec![50, -127, 2, 127]));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
