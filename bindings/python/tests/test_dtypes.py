@@ -76,7 +76,9 @@ def test_every_type_is_found_by_all_of_its_names():
         for name in (one.name, one.name.upper(), *one.aliases):
             assert dtypes.of(name) is one
         assert one.numpy is None or dtypes.of(one.numpy) is one
-    assert dtypes.float6e3m2.since == {"Cast": 28, "CastLike": None, "BitCast": None}
+    since = dtypes.float6e3m2.since
+    assert (since["Cast"], since["CastLike"], since["BitCast"]) == (28, None, None)
+    assert (since["QuantizeLinear"], since["DequantizeLinear"], since["DynamicQuantizeLinear"]) == (28, 28, None)
     for wrong in (0, len(dtypes.ALL) + 1, "nothing"):
         with pytest.raises(CastError):
             dtypes.of(wrong)
