@@ -12,8 +12,8 @@ fn main() {
         "wasm32" => variable("CARGO_CFG_TARGET_FEATURE").split(',').any(|feature| feature == "simd128"),
         _ => false,
     };
-    // Kernels of vectors consist of functions of one instruction that are always inlined. Without optimisation they take
-    // the compiler 20 GB of memory, and are slow.
+    // Kernels of vectors consist of functions of one instruction that are always inlined. Without optimisation they
+    // take the compiler 20 GB of memory, and are slow.
     if has_vectors && variable("OPT_LEVEL") != "0" {
         println!("cargo::rustc-cfg=simd");
         println!("cargo::rustc-cfg=simd=\"{arch}\"");

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Writes, or with --check compares, `crates/onnx-cast/tests/data/onnx_schemas.txt`: what the onnx package says about
-the element types and about every version of the casts and the scaled casts. The test `coverage` holds the library to it.
+the element types and about every version of the casts and the scaled casts. The test `coverage` compares the
+library with it.
 
 The file is written from the newest onnx that the tests know. With an older onnx, --check compares what that one has.
 One fact a line: `data_type NAME NUMBER`, then for each operator version `op NAME VERSION`, its

@@ -27,7 +27,7 @@ COUNTS = {
 
 
 def wanted(name):
-    """Whether it is a case of these operators, and not of DynamicQuantizeLinear's definition by ReduceMin and others."""
+    """Whether it is a case of these operators, and not of the definition of DynamicQuantizeLinear by others."""
     return name.startswith(tuple(COUNTS)) and not (name.startswith("test_dynamic") and name.endswith("_expanded"))
 
 

@@ -1,6 +1,6 @@
 //! The threads that large casts are split over: rayon's global pool, which a forked child does not have. There the
-//! threads are gone and a caller that gives them work waits forever, so a child gets a pool of its own at its first large
-//! cast.
+//! threads are gone and a caller that gives them work waits forever, so a child gets a pool of its own at its first
+//! large cast.
 
 use pyo3::exceptions::PyOSError;
 use pyo3::{PyResult, pyfunction};

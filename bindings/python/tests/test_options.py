@@ -116,7 +116,7 @@ def compare(command, given, function):
             if name in told:
                 differences.append(f"{command}: it has --{name} itself, so that no explanation is needed")
         elif name not in told:
-            differences.append(f"{command}: {name} of {function.__name__} is no option of it")
+            differences.append(f"{command}: {name} of {function.__name__} is not an option of it")
     return differences, used
 
 
@@ -130,7 +130,7 @@ def test_functions_have_the_options_of_the_command():
     assert not differences, "\n".join(differences)
     explained = {*RENAMED, *POSITIONAL, *PRINTING, *ONLY_COMMAND}
     explained |= {(command, name) for command, names in ONLY_PYTHON.items() for name in names}
-    assert not explained - used, "explanations of what there is no more"
+    assert not explained - used, "explanations that are no longer needed"
 
 
 def test_every_command_has_a_function_or_a_reason():
@@ -148,7 +148,7 @@ def test_what_report_leaves_to_its_result_is_there():
         (["--frobnicate"], "info --frobnicate: info has no parameter frobnicate"),
         (["--no-stats"], r"info --no-stats: info has stats=False \(want True\)"),
         (["--progress"], "info: it has --progress itself"),
-        ([], "info: stats of info is no option of it"),
+        ([], "info: stats of info is not an option of it"),
     ],
 )
 def test_a_difference_is_told(given, text):

@@ -126,7 +126,7 @@ fn format_of(number: i32) -> Result<BlockFormat, Failure> {
         5 => BlockFormat::MxFp4,
         6 => BlockFormat::MxInt8,
         7 => BlockFormat::NvFp4,
-        other => return Err(Failure::invalid(format_args!("{other} is no block format (want 1 to 7)"))),
+        other => return Err(Failure::invalid(format_args!("{other} is not a block format (want 1 to 7)"))),
     })
 }
 

@@ -319,8 +319,8 @@ pub(crate) struct ExplainArgs {
     /// A decimal number, inf or nan; with --from also its bits, as 0x3f80 or 0b101
     #[arg(allow_hyphen_values = true, help_heading = INPUT)]
     pub(crate) value: String,
-    /// The type of VALUE, which a decimal is first read as; without it VALUE is cast as a string is (with --scale, it is a
-    /// float)
+    /// The type of VALUE, which a decimal is first read as; without it VALUE is cast as a string is (with --scale, it
+    /// is a float)
     #[arg(long, value_name = "TYPE", value_parser = TypeParser, hide_possible_values = true, help_heading = INPUT)]
     pub(crate) from: Option<DataType>,
     /// The target type
@@ -345,8 +345,8 @@ pub(crate) struct ExplainArgs {
 /// What QuantizeLinear has beside a cast.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ScalingArgs {
-    /// Quantize by this scale, as QuantizeLinear does, and show what DequantizeLinear gives back in VALUE's type; a number
-    /// or bits, as VALUE
+    /// Quantize by this scale, as QuantizeLinear does, and show what DequantizeLinear gives back in VALUE's type; a
+    /// number or bits, as VALUE
     #[arg(long, value_name = "S", allow_hyphen_values = true, conflicts_with_all = ["all", "round_mode"])]
     #[arg(help_heading = WHAT)]
     pub(crate) scale: Option<String>,
@@ -357,8 +357,8 @@ pub(crate) struct ScalingArgs {
     /// The zero point, of the target type; a number or bits, as VALUE
     #[arg(long, value_name = "Z", allow_hyphen_values = true, requires = "scale", help_heading = WHAT)]
     pub(crate) zero_point: Option<String>,
-    /// The type that the quotient is rounded to: float, float16 or bfloat16; the scale's unless given (QuantizeLinear-23
-    /// on)
+    /// The type that the quotient is rounded to: float, float16 or bfloat16; the scale's unless given
+    /// (QuantizeLinear-23 on)
     #[arg(long, value_name = "TYPE", value_parser = TypeParser, hide_possible_values = true, requires = "scale")]
     #[arg(help_heading = HOW)]
     pub(crate) precision: Option<DataType>,
@@ -383,7 +383,8 @@ pub(crate) struct BenchArgs {
     #[arg(help_heading = WHAT)]
     pub(crate) op: Op,
     /// What has a scale: tensor, axis (a row of a matrix), block (32 elements of a row); all three unless given
-    #[arg(long, value_name = "G,..", value_enum, value_delimiter = ',', hide_possible_values = true, help_heading = WHAT)]
+    #[arg(long, value_name = "G,..", value_enum, value_delimiter = ',')]
+    #[arg(hide_possible_values = true, help_heading = WHAT)]
     pub(crate) granularity: Vec<Granularity>,
     /// The pairs, as FROM:TO, or all
     #[arg(long, value_name = "A:B,..|all", help_heading = WHAT)]

@@ -136,8 +136,8 @@ fn fitting(rows: &[Row], cache: Option<u64>) -> String {
 fn heading(elements: usize, threads: usize, backend: Backend, has_scales: bool) -> String {
     let scales = if has_scales { "scales  " } else { "" };
     format!(
-        "{elements} element{}, {threads} thread{}, {}; GB/s count bytes read and written\n{:14}  {:14} {scales}{:>7} {:>7} \
-         {:>6}\n",
+        "{elements} element{}, {threads} thread{}, {}; GB/s count bytes read and written\n\
+         {:14}  {:14} {scales}{:>7} {:>7} {:>6}\n",
         plural(elements),
         plural(threads),
         backend.name(),

@@ -1,5 +1,5 @@
-//! One cast of one value, taken apart: the bits, the neighbours, the rule that decided and the error. With a scale it is
-//! QuantizeLinear, and DequantizeLinear back.
+//! One cast of one value, taken apart: the bits, the neighbours, the rule that decided and the error. With a scale it
+//! is QuantizeLinear, and DequantizeLinear back.
 //!
 //! The result is the library's. What is done here is to compare it, by exact decimals, with the values beside it, and
 //! to name the rule that the comparison shows.

@@ -261,8 +261,8 @@ impl Counter {
         self.level = level;
     }
 
-    /// Counts values and what became of them, both in the type that they are compared in. `KEEP`: and tells how far each
-    /// value is from its result, in the one of the two that has its type.
+    /// Counts values and what became of them, both in the type that they are compared in. `KEEP`: and tells how far
+    /// each value is from its result, in the one of the two that has its type.
     pub(crate) fn compare<const KEEP: bool>(
         &self,
         source: &[u8],

@@ -3,8 +3,8 @@
 //! - [`cast_file`] and [`bit_cast_file`] go from file to file: `.pb` (TensorProto), `.npy`, `.safetensors`, in any
 //!   combination that one tensor allows, in constant memory: the input is read and the output is written in chunks, to
 //!   a temporary file that replaces the target when it is complete: see [`AtomicFile`].
-//! - [`read_tensor`] and [`write_tensor`] hold one tensor in memory; [`read_tensor_from`] and [`put_tensor`] do the same
-//!   from and to bytes.
+//! - [`read_tensor`] and [`write_tensor`] hold one tensor in memory; [`read_tensor_from`] and [`put_tensor`] do the
+//!   same from and to bytes.
 //! - [`inspect`], [`diff`] and [`report`] look at files, and [`pipeline`] moves the elements of all of these.
 //!
 //! No input makes any of this panic, and nothing is allocated because a file claims it: sizes are multiplied with

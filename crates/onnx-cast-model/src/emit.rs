@@ -53,7 +53,8 @@ impl<'a> Emitter<'a, '_> {
         Rope::new(self.base)
     }
 
-    /// Appends the fields of a message to a rope, each as a function decides; whether the rope differs from the message.
+    /// Appends the fields of a message to a rope, each as a function decides; whether the rope differs from the
+    /// message.
     fn walk(
         &mut self,
         mut rope: Rope<'a>,

@@ -1,9 +1,9 @@
 //! A model and its file of elements in place of others of the same names, with a whole model, old or new, at every
 //! moment.
 //!
-//! Two files cannot be renamed at once, and a reader that opened the model between two renames would find elements of the
-//! other one. So the new elements first get a name of their own, and a model that refers to that takes the old one's
-//! place; only then are the old elements replaced, and then the model by one that refers to these.
+//! Two files cannot be renamed at once, and a reader that opened the model between two renames would find elements of
+//! the other one. So the new elements first get a name of their own, and a model that refers to that takes the old
+//! one's place; only then are the old elements replaced, and then the model by one that refers to these.
 
 use onnx_cast_file::io::IoError;
 use onnx_cast_file::io::atomic::{AtomicFile, link_over};

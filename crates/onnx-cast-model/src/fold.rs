@@ -1,7 +1,8 @@
 //! `fold`: Casts (CastLike, BitCast) of constants are computed, those that change nothing removed, and two in a row
 //! made one where no value can tell ([`DataType::is_same_via`]).
 //!
-//! Nodes are visited in their order (`decide.rs`); only at the end are the decisions written down as edits (`write.rs`).
+//! Nodes are visited in their order (`decide.rs`); only at the end are the decisions written down as edits
+//! (`write.rs`).
 
 mod decide;
 mod known;

@@ -1,6 +1,6 @@
 //! Do ONNX's own cases pass? Every case of the casts and the scaled casts of the onnx packages that `scripts/setup.py`
-//! exports to `.cache/onnx-cases/`: a model, its inputs and its outputs as files, read by this crate, run, and compared byte
-//! for byte. There are no exceptions, and NaN needs none either: its bits are ONNX's in every case.
+//! exports to `.cache/onnx-cases/`: a model, its inputs and its outputs as files, read by this crate, run, and compared
+//! byte for byte. There are no exceptions, and NaN needs none either: its bits are ONNX's in every case.
 
 use onnx_cast::{DataType, Operator};
 use onnx_cast_file::{NamedTensor, read_tensor};

@@ -230,7 +230,7 @@ unsafe extern "system" fn infer(op: *const CustomOp, context: *mut ShapeContext)
                 Operator::QuantizeLinear => match (input_type(api, context, 2), target(api, context, c"output_dtype")?)
                 {
                     (Ok(zero_point), _) => zero_point,
-                    // There is no zero point.
+                    // The zero point was left out.
                     (Err(_), output) => output.unwrap_or(DataType::Uint8),
                 },
                 Operator::DequantizeLinear => match target(api, context, c"output_dtype")? {
@@ -271,7 +271,7 @@ unsafe fn target(api: Api, context: *mut ShapeContext, name: &CStr) -> Result<Op
         read.map_err(|_| wrong_kind(name, "INT"))?;
     }
     let name = name.to_string_lossy();
-    let unknown = || Failure::node(format_args!("`{name}` is {number}, which is no element type"));
+    let unknown = || Failure::node(format_args!("`{name}` is {number}, which is not an element type"));
     if number == 0 { Ok(None) } else { DataType::from_onnx(number).map(Some).ok_or_else(unknown) }
 }
 

@@ -1,4 +1,5 @@
-//! What the jobs give, as JSON: what the command prints with `--json`, and what the Python package makes its results of.
+//! What the jobs give, as JSON: what the command prints with `--json`, and what the Python package makes its results
+//! of.
 
 use crate::json::counts;
 use onnx_cast::DataType;

@@ -19,8 +19,9 @@ mod strings;
 use crate::element::{Class, DataType};
 use std::fmt;
 
+pub use crate::scalar::block_scale::{BlockFormat, Recipe, ScaleRule, UnknownFormat};
 pub use bit_cast::BitCast;
-pub use block_scale::{BlockDequantize, BlockFormat, BlockQuantize, BlockScaled, Recipe, ScaleRule, UnknownFormat};
+pub use block_scale::{BlockDequantize, BlockQuantize, BlockScaled};
 pub use cast::{Cast, CastOptions, cast_slice, cast_slice_packed};
 pub use cast_like::CastLike;
 pub use dequantize_linear::{DequantizeLinear, DequantizeOptions};
@@ -31,6 +32,18 @@ pub use node::{Attribute, AttributeValue};
 pub use plan::Plan;
 pub use quantize_linear::{QuantizeLinear, QuantizeOptions};
 pub use scaled::{BoundScaledPlan, ScaledPlan};
+
+/// Defines methods that set an option from a value or an `Option`.
+macro_rules! option_setters {
+    ($($(#[$doc:meta])* $name:ident: $type:ty;)*) => {$(
+        $(#[$doc])*
+        pub fn $name(mut self, $name: impl Into<Option<$type>>) -> Self {
+            self.$name = $name.into();
+            self
+        }
+    )*};
+}
+use option_setters;
 
 /// The newest opset that this crate supports, and the default everywhere.
 pub const NEWEST_OPSET: i64 = 28;

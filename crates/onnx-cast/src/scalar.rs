@@ -4,6 +4,7 @@
 //! target narrows from the hub once. So each pair rounds once, from the exact value, and each type has one widening and
 //! one narrowing instead of one conversion per pair. Strings are in [`text`].
 
+pub(crate) mod block_scale;
 mod e8m0;
 mod float_environment;
 mod integer;

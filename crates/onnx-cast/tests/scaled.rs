@@ -19,7 +19,8 @@ fn tensor(ty: Ty, shape: &[usize], codes: &[u64]) -> Tensor {
     Tensor::new(data_type(ty), shape.to_vec(), pack(ty, codes)).expect("the bytes of so many elements")
 }
 
-/// How scales lie over a tensor of `rows` by `columns`: shape, axis, block size, and the scale's place by row and column.
+/// How scales lie over a tensor of `rows` by `columns`: shape, axis, block size, and the scale's place by row and
+/// column.
 struct Granularity {
     shape: [usize; 2],
     scale: Vec<usize>,
@@ -454,7 +455,7 @@ fn block_formats_are_the_oracles() {
             {
                 let rows = 5;
                 let mut codes = random_scaled(source, rows * columns, rng.next_u64());
-                // Ordinary rows, rows of zeros, rows of tiny numbers, and rows with what is no number.
+                // Ordinary rows, rows of zeros, rows of tiny numbers, and rows with infinities and NaN.
                 for (row, codes) in codes.chunks_mut(columns).enumerate() {
                     let tiny = special(source);
                     for code in codes.iter_mut() {

@@ -89,7 +89,7 @@ fn exact(value: f32) -> Number<Dyadic> {
 /// # Panics
 /// If `element` is not one of [`MX_ELEMENTS`].
 pub fn mx_quantize(block: &[f32], element: Ty, rule: ScaleRule) -> (u64, Vec<u64>) {
-    assert!(MX_ELEMENTS.contains(&element), "{} is no element of MX", element.name());
+    assert!(MX_ELEMENTS.contains(&element), "{} is not an element type of MX", element.name());
     if block.iter().any(|value| !value.is_finite()) {
         return (SCALE_NAN, vec![0; block.len()]);
     }

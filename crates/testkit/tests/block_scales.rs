@@ -1,7 +1,7 @@
 //! Does the oracle quantize to MX and NVFP4 as those who own the recipes do, apart from the differences named here?
 //!
-//! `scripts/generate/block_scales.py` writes what the owners give to `data/block_scales.json`. Another such file is read
-//! where the environment variable `BLOCK_SCALES` names one.
+//! `scripts/generate/block_scales.py` writes what the owners give to `data/block_scales.json`. Another such file is
+//! read where the environment variable `BLOCK_SCALES` names one.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

@@ -54,8 +54,8 @@ def quantize_linear(
     threads: int | None = None,
     packed: bool = False,
 ) -> Any:
-    """``saturate(round(x / scale) + zero_point)``: ONNX's QuantizeLinear. ``x``, ``out``, ``threads`` and ``packed`` are
-    as for :func:`cast`.
+    """``saturate(round(x / scale) + zero_point)``: ONNX's QuantizeLinear. ``x``, ``out``, ``threads`` and ``packed``
+    are as for :func:`cast`.
 
     scale
         A number, or a tensor: of one element, of one for each of ``axis``, or of the shape of ``x`` with one for each
@@ -91,8 +91,8 @@ def dequantize_linear(
     out: Any = None,
     threads: int | None = None,
 ) -> Any:
-    """``(x - zero_point) * scale``: ONNX's DequantizeLinear, as :func:`quantize_linear` the other way. The result has the
-    type ``output_dtype``, else the scale's.
+    """``(x - zero_point) * scale``: ONNX's DequantizeLinear, the inverse of :func:`quantize_linear`, with its parameters.
+    The result has the type ``output_dtype``, else the scale's.
 
     >>> dequantize_linear(np.array([20, -6, 127], np.int8), 0.05)
     array([ 1.        , -0.3       ,  6.3500004 ], dtype=float32)
@@ -117,8 +117,8 @@ def dynamic_quantize_linear(x: Any) -> tuple[Any, np.float32, np.uint8]:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Quantized:
-    """A tensor in a block format. A value is ``element * scale``, and in ``"nvfp4"`` ``element * (scale * global_scale)``
-    or, by the recipe ``"compressed-tensors"``, ``element * (scale / global_scale)``."""
+    """A tensor in a block format. A value is ``element * scale``; in ``"nvfp4"`` ``element * (scale * global_scale)`` or,
+    by the recipe ``"compressed-tensors"``, ``element * (scale / global_scale)``."""
 
     #: Name of the format.
     format: str
@@ -163,7 +163,9 @@ def quantize(
     return Quantized(format, recipe, *_native.quantize_blocks(x, format, rule, recipe, threads))
 
 
-def run_node(op_type: str, opset: int, attributes: list[tuple[str, int | bytes | None]], inputs: list[Any]) -> list[Any]:
+def run_node(
+    op_type: str, opset: int, attributes: list[tuple[str, int | bytes | None]], inputs: list[Any]
+) -> list[Any]:
     """The outputs of a node."""
     if op_type == "DynamicQuantizeLinear":
         if attributes or len(inputs) != 1:

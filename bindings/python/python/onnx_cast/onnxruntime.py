@@ -1,5 +1,5 @@
-"""Cast, CastLike, BitCast, QuantizeLinear and DequantizeLinear in sessions of onnxruntime, as custom operators in a domain of
-their own: all types that onnxruntime has tensors of, each value rounded once.
+"""Cast, CastLike, BitCast, QuantizeLinear and DequantizeLinear in sessions of onnxruntime, as custom operators in a
+domain of their own: all types that onnxruntime has tensors of, each value rounded once.
 
 ``register(options)`` gives the operators to a session, ``use_in(model)`` puts them in place of ONNX's own.
 """
@@ -52,8 +52,8 @@ def use_in(model: ModelProto, where: Callable[[NodeProto], bool] | None = None) 
         A model, whose weights may lie in other files.
     where
         Which of the nodes are to be replaced; all where it is not given. Nodes whose target onnxruntime has no tensors of
-        stay as they are. onnxruntime joins its own QuantizeLinear and DequantizeLinear with the nodes between them, such as
-        a Conv, and computes those in integers; ours it does not join.
+        stay as they are. onnxruntime joins its own QuantizeLinear and DequantizeLinear with the nodes between them, such
+        as a Conv, and computes those in integers; it does not join ours.
     """
     copy = ModelProto()
     # onnxruntime does not tell the types of custom operators within functions.

@@ -21,7 +21,7 @@ static void sizes(void) {
     CHECK(bytes == 1 && count == 1);
     CHECK_OK(onnx_cast_block_sizes(ONNX_CAST_MXFP8, empty, 3, &bytes, &count));
     CHECK(bytes == 0 && count == 0);
-    CHECK_FAILS(ONNX_CAST_INVALID_ARGUMENT, "8 is no block format", onnx_cast_block_sizes(8, SHAPE, 2, &bytes, &count));
+    CHECK_FAILS(ONNX_CAST_INVALID_ARGUMENT, "8 is not a block format", onnx_cast_block_sizes(8, SHAPE, 2, &bytes, &count));
     CHECK_FAILS(ONNX_CAST_INVALID_ARGUMENT, "shape is null", onnx_cast_block_sizes(1, NULL, 2, &bytes, &count));
     CHECK_FAILS(ONNX_CAST_OVERFLOW, "do not fit in memory", onnx_cast_block_sizes(1, most, 2, &bytes, &count));
     CHECK_FAILS(ONNX_CAST_OVERFLOW, "do not fit in memory", onnx_cast_block_sizes(1, large, 1, &bytes, &count));
@@ -128,7 +128,7 @@ static void refused(void) {
 #undef QUANTIZE
 #define DEQUANTIZE(format, elements, scales, to, dst, room) \
     onnx_cast_block_dequantize(format, elements, scales, 1, to, dst, room, NULL)
-    CHECK_FAILS(ONNX_CAST_INVALID_ARGUMENT, "0 is no block format",
+    CHECK_FAILS(ONNX_CAST_INVALID_ARGUMENT, "0 is not a block format",
                 DEQUANTIZE(0, &quantized, scales, ONNX_CAST_FLOAT, out.bytes, sizeof out));
     CHECK_FAILS(ONNX_CAST_UNSUPPORTED, "does not take int8 as values",
                 DEQUANTIZE(ONNX_CAST_MXFP4, &quantized, scales, ONNX_CAST_INT8, out.bytes, sizeof out));

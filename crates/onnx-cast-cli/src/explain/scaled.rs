@@ -1,7 +1,7 @@
 //! One value quantized: the quotient, exactly and as rounded, what it becomes, and what comes back.
 //!
-//! The code and the value that comes back are the library's, from QuantizeLinear and DequantizeLinear. The exact quotient
-//! is a fraction; what it rounds to is the library's as well, which reads it as a decimal text.
+//! The code and the value that comes back are the library's, from QuantizeLinear and DequantizeLinear. The exact
+//! quotient is a fraction; what it rounds to is the library's as well, which reads it as a decimal text.
 
 use super::rule::{Rule, Settings, find, rule};
 use super::{

@@ -409,9 +409,8 @@ fn bad_runs() {
         ("m.onnx --input x=x.pb --input x=x.pb --output y=y.pb", "m.onnx: input `x` is given twice"),
         (
             "other.onnx --input x.pb --output y.pb",
-            "other.onnx: node 0 (Relu): operator `Relu` is not supported (want Cast, CastLike, BitCast, QuantizeLinear, \
-             DequantizeLinear, DynamicQuantizeLinear, Constant or \
-             Identity)",
+            "other.onnx: node 0 (Relu): operator `Relu` is not supported (want Cast, CastLike, BitCast, \
+             QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear, Constant or Identity)",
         ),
         (
             "attribute.onnx --input x.pb --output y.pb",

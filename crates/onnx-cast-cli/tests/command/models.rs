@@ -386,7 +386,7 @@ fn models_that_differ() {
     assert_eq!(stdout(&output), "x: only in x.onnx\ny: only in y.onnx\n");
 }
 
-/// A DequantizeLinear of constants is its values, a chain of two keeps both roundings, and what is no constant stays.
+/// A DequantizeLinear of constants becomes its values, a chain keeps both roundings, and other nodes stay.
 #[test]
 fn scaled_casts_of_constants_are_computed() {
     let constant = |name: &str, dims: &[i64], data_type, raw: &[u8]| {

@@ -108,8 +108,8 @@ impl AtomicFile {
     /// Writes everything to the disk and gives the file its name.
     ///
     /// # Errors
-    /// Where the disk is full, the rename is refused, or the file may replace nothing and there is something; the target
-    /// is then as it was.
+    /// Where the disk is full, the rename is refused, or the file may replace nothing and there is something; the
+    /// target is then as it was.
     pub fn commit(mut self) -> Result<(), IoError> {
         let Some(target) = self.target.take() else { return self.print() };
         self.sync()?;

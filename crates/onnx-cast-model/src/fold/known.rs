@@ -88,8 +88,8 @@ impl<'a> Known<'a> {
         Some(Known { content, ..self.clone() })
     }
 
-    /// What a scaled cast makes of it; `None` where it fails, as it then does when the model runs. The scale and the zero
-    /// point stand in memory.
+    /// What a scaled cast makes of it; `None` where it fails, as it then does when the model runs. The scale and the
+    /// zero point stand in memory.
     pub(super) fn scaled(
         &self,
         plan: ScaledPlan,

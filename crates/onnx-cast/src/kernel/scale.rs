@@ -3,7 +3,7 @@
 //! The loops are plain Rust. Each instruction set compiles them with its features, and the compiler vectorises them.
 //! Widening and narrowing are the kernels of Cast.
 
-use crate::scalar::scaled::{product, quotient, round_to_int};
+use crate::scalar::scaled::{is_moderate, product, quotient, quotient_by_reciprocal, round_to_int};
 
 /// The scales of some elements, and their zero points: `f32`, little endian.
 #[derive(Clone, Copy)]
@@ -45,34 +45,12 @@ pub(crate) struct ScaleKernels {
     pub(crate) fence: unsafe fn(),
 }
 
-/// Copies `from` to `to`, and meanwhile asks for the lines of `ahead` bytes from an address on, which need not be valid.
+/// Copies `from` to `to`, and meanwhile asks for the lines of `ahead` bytes from an address on, which need not be
+/// valid.
 ///
 /// # Safety
 /// As [`ScaleKernel`]; the slices have the same length, and `from` is aligned to a cache line.
 pub(crate) type PassOn = unsafe fn(from: &[u8], to: &mut [u8], next: *const u8, ahead: usize);
-
-/// `x / scale` by its reciprocal, rounded once, or any number of the same sign below 2^-40 in place of one.
-///
-/// The first estimate is off by less than 1.5 units in the last place, and the fused operations correct it; the
-/// test below tries every divisor with each dividend that could round otherwise. Quotients above 2^30 are not
-/// corrected, because the correction of infinity is NaN: no target tells them apart.
-#[inline(always)]
-fn quotient_by_reciprocal(x: f32, scale: f32, reciprocal: f32) -> f32 {
-    const SIGN: u32 = 1 << 31;
-    let estimate = x * reciprocal;
-    let remainder = (-estimate).mul_add(scale, x);
-    let corrected = remainder.mul_add(reciprocal, estimate);
-    // The correction of -0 is +0.
-    let corrected = f32::from_bits(corrected.to_bits() | estimate.to_bits() & SIGN);
-    if estimate.abs() < 1_073_741_824.0 { corrected } else { estimate }
-}
-
-/// Whether [`quotient_by_reciprocal`] is exact for a scale.
-#[inline(always)]
-fn is_moderate(scale: f32) -> bool {
-    // 2^-60 and 2^60.
-    (8.673_617e-19..=1.152_921_5e18).contains(&scale.abs())
-}
 
 /// Maps each element with its scale and zero point, or `absent` where there is none: by `run` where many have the same,
 /// else by `one`.
@@ -253,46 +231,3 @@ macro_rules! scale_kernels {
     };
 }
 pub(crate) use scale_kernels;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A quotient can be wrong only within 1.75 * 2^-47 of the middle between two floats, by the errors of the
-    /// operations. Dividend and divisor are integers of 24 bits; with quotients below 1, a middle is N / 2^25 for an odd
-    /// N, so `A * 2^25 - N * B` is a small number. (Where the quotient is 1 or more, the estimate is within one unit, for
-    /// which the correction is known to be exact.) This tries every divisor with every such dividend.
-    #[test]
-    fn every_dividend_that_a_reciprocal_could_round_wrong() {
-        let mut tried = 0u64;
-        for divisor in 1u64 << 23..1 << 24 {
-            let scale = divisor as f32;
-            let reciprocal = 1.0 / scale;
-            let zeros = divisor.trailing_zeros();
-            let odd = divisor >> zeros;
-            // The inverse modulo 2^64, by Newton's iteration.
-            let inverse =
-                (0..6).fold(odd, |inverse, _| inverse.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(inverse))));
-            for difference in -7i64..=7 {
-                if difference == 0 || difference.trailing_zeros() < zeros {
-                    continue;
-                }
-                // N * odd = -difference / 2^zeros, modulo 2^(25 - zeros).
-                let modulus = 1u64 << (25 - zeros);
-                let residue = inverse.wrapping_mul((-(difference >> zeros)) as u64) & (modulus - 1);
-                for middle in (0..1u64 << zeros).map(|k| residue + k * modulus) {
-                    let product = (middle * divisor) as i64 + difference;
-                    if middle < 1 << 24 || middle & 1 == 0 || product & ((1 << 25) - 1) != 0 {
-                        continue;
-                    }
-                    let x = (product >> 25) as f32;
-                    for (x, scale, reciprocal) in [(x, scale, reciprocal), (x * 2.0, scale, reciprocal)] {
-                        tried += 1;
-                        assert_eq!(quotient_by_reciprocal(x, scale, reciprocal), x / scale, "{x} / {scale}");
-                    }
-                }
-            }
-        }
-        assert!(tried > 1 << 24);
-    }
-}

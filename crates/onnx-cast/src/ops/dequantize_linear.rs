@@ -1,7 +1,7 @@
 //! ONNX `DequantizeLinear`.
 
-use super::scaled::{ScaledPlan, ScaledSettings};
-use super::{Attribute, CastError, NEWEST_OPSET, OpError, Operator, ValueInfo};
+use super::scaled::{ScaledPlan, ScaledSettings, scaled_operator};
+use super::{Attribute, CastError, NEWEST_OPSET, OpError, Operator, ValueInfo, option_setters};
 use crate::arch::Backend;
 use crate::element::DataType;
 use crate::tensor::{Tensor, TensorView};
@@ -56,34 +56,21 @@ impl DequantizeOptions {
         self
     }
 
-    /// Sets [`DequantizeOptions::axis`].
-    pub fn axis(mut self, axis: impl Into<Option<i64>>) -> Self {
-        self.axis = axis.into();
-        self
-    }
-
     /// Sets [`DequantizeOptions::block_size`].
     pub const fn block_size(mut self, block_size: usize) -> Self {
         self.block_size = block_size;
         self
     }
 
-    /// Sets [`DequantizeOptions::output_dtype`].
-    pub fn output_dtype(mut self, output_dtype: impl Into<Option<DataType>>) -> Self {
-        self.output_dtype = output_dtype.into();
-        self
-    }
-
-    /// Sets [`DequantizeOptions::backend`].
-    pub fn backend(mut self, backend: impl Into<Option<Backend>>) -> Self {
-        self.backend = backend.into();
-        self
-    }
-
-    /// Sets [`DequantizeOptions::threads`].
-    pub fn threads(mut self, threads: impl Into<Option<usize>>) -> Self {
-        self.threads = threads.into();
-        self
+    option_setters! {
+        /// Sets [`DequantizeOptions::axis`].
+        axis: i64;
+        /// Sets [`DequantizeOptions::output_dtype`].
+        output_dtype: DataType;
+        /// Sets [`DequantizeOptions::backend`].
+        backend: Backend;
+        /// Sets [`DequantizeOptions::threads`].
+        threads: usize;
     }
 }
 
@@ -137,65 +124,6 @@ impl DequantizeLinear {
             },
         })
     }
-
-    /// The operator of a node in a model that imports `opset` of ONNX's default domain.
-    ///
-    /// ```
-    /// use onnx_cast::DequantizeLinear;
-    /// use onnx_cast::ops::{Attribute, AttributeValue};
-    ///
-    /// let axis = Attribute { name: "axis", value: AttributeValue::Int(0) };
-    /// assert_eq!(DequantizeLinear::from_node(20, &[axis])?.version(), 19);
-    /// assert!(DequantizeLinear::from_node(12, &[axis]).is_err());
-    /// # Ok::<(), onnx_cast::OpError>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Fails if the opset has no DequantizeLinear, or if an attribute is unknown to its version, of the wrong kind, out of
-    /// range or given twice.
-    pub fn from_node(opset: i64, attributes: &[Attribute<'_>]) -> Result<Self, OpError> {
-        let settings = ScaledSettings::from_attributes(Operator::DequantizeLinear, opset, attributes)?;
-        Ok(DequantizeLinear { settings })
-    }
-
-    /// The operator's version.
-    pub fn version(&self) -> i64 {
-        self.settings.version
-    }
-
-    /// Resolves the types of the inputs; the plan can be run many times.
-    ///
-    /// # Errors
-    /// Fails if the version does not support one of the types, or if the zero point's is not the input's,
-    /// or for a scale of float8e8m0 without `output_dtype`.
-    pub fn plan(&self, x: DataType, scale: DataType, zero_point: Option<DataType>) -> Result<ScaledPlan, OpError> {
-        self.settings.plan(x, scale, zero_point)
-    }
-
-    /// The type and shape of the output.
-    ///
-    /// # Errors
-    /// As [`DequantizeLinear::plan`], and if known shapes do not fit.
-    pub fn infer(
-        &self,
-        x: &ValueInfo,
-        scale: &ValueInfo,
-        zero_point: Option<&ValueInfo>,
-    ) -> Result<ValueInfo, OpError> {
-        self.settings.infer(x, scale, zero_point)
-    }
-
-    /// Dequantizes to a new tensor. See [`ScaledPlan::run_into`] for the shapes.
-    ///
-    /// # Errors
-    /// As [`DequantizeLinear::plan`] and [`ScaledPlan::run`].
-    pub fn run(
-        &self,
-        x: &TensorView<'_>,
-        scale: &TensorView<'_>,
-        zero_point: Option<&TensorView<'_>>,
-    ) -> Result<Tensor, CastError> {
-        let zero_type = zero_point.map(TensorView::data_type);
-        self.plan(x.data_type(), scale.data_type(), zero_type)?.run(x, scale, zero_point)
-    }
 }
+
+scaled_operator!(DequantizeLinear);

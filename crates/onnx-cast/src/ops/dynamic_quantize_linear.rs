@@ -3,7 +3,7 @@
 use super::node::Attributes;
 use super::{Attribute, CastError, NEWEST_OPSET, OpError, Operator, QuantizeLinear, QuantizeOptions, Role, ValueInfo};
 use crate::element::DataType;
-use crate::scalar::scaled::round_to_int;
+use crate::scalar::scaled::linear_scale;
 use crate::scalar::with_default_float_environment;
 use crate::tensor::{Tensor, TensorView};
 
@@ -70,8 +70,8 @@ impl DynamicQuantizeLinear {
         Ok([y, scalar(DataType::Float), scalar(DataType::Uint8)])
     }
 
-    /// The scale and the zero point of a tensor, by ONNX's formulas in float, each operation rounded once. NaN is passed
-    /// over. If every element is 0, or there is none, they are 1 and 0.
+    /// The scale and the zero point of a tensor, by ONNX's formulas in float, each operation rounded once. NaN is
+    /// passed over. If every element is 0, or there is none, they are 1 and 0.
     ///
     /// # Errors
     /// Fails if the input is not float.
@@ -83,13 +83,8 @@ impl DynamicQuantizeLinear {
                 let value = f32::from_le_bytes(*bytes);
                 (if value < low { value } else { low }, if value > high { value } else { high })
             });
-            if low == 0.0 && high == 0.0 {
-                return (1.0, 0);
-            }
-            let scale = (high - low) / 255.0;
-            // For -infinity the quotient is that of two infinities; the zero point is saturated.
-            let zero_point = if low == f32::NEG_INFINITY { f32::INFINITY } else { (0.0 - low) / scale };
-            (scale, round_to_int(zero_point, 0.0, 0.0, 255.0) as u8)
+            let (scale, zero_point) = linear_scale([low, high], [0.0, 255.0]);
+            (scale, zero_point as u8)
         }))
     }
 

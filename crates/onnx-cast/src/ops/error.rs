@@ -251,8 +251,8 @@ impl fmt::Display for OpError {
             }
             OpError::MissingOutputType { version } => write!(
                 f,
-                "DequantizeLinear-{version}: a scale of float8e8m0 needs the attribute `output_dtype` (float, float16 or \
-                 bfloat16)"
+                "DequantizeLinear-{version}: a scale of float8e8m0 needs the attribute `output_dtype` (float, float16 \
+                 or bfloat16)"
             ),
             OpError::Symmetry { data_type, is_asymmetric: true } => {
                 write!(f, "asymmetric scales for {data_type} (want an integer type, or symmetric scales)")

@@ -1,9 +1,11 @@
 //! Runs a resolved cast over a tensor's bytes: on several threads where that pays, and with non-temporal stores where
-//! the result exceeds the caches. This file has the only call of a kernel.
+//! the result exceeds the caches.
 
+use super::CastError;
 use crate::element::{DataType, byte_len_of};
 use crate::kernel::{Context, Kernel, StoreHint};
 use crate::scalar::with_default_float_environment;
+use crate::tensor::{Tensor, TensorError, element_count};
 use std::mem::MaybeUninit;
 
 /// Casts that read and write this many bytes use non-temporal stores. Little of their output would stay in the last
@@ -128,19 +130,35 @@ pub(super) unsafe fn assume_written(out: &mut [MaybeUninit<u8>]) -> &mut [u8] {
     unsafe { &mut *(std::ptr::from_mut(out) as *mut [u8]) }
 }
 
-/// A vector of bytes that `fill` writes, without writing zeros first. `None` if the allocation fails.
-pub(super) fn vec_of<E>(
-    len: usize,
-    fill: impl FnOnce(&mut [MaybeUninit<u8>]) -> Result<(), E>,
-) -> Option<Result<Vec<u8>, E>> {
+/// A new tensor whose bytes `fill` writes, without writing zeros first.
+pub(super) fn new_tensor(
+    data_type: DataType,
+    shape: &[usize],
+    fill: impl FnOnce(&mut [MaybeUninit<u8>]) -> Result<(), CastError>,
+) -> Result<Tensor, CastError> {
+    let too_large = || TensorError::TooLarge { data_type, shape: shape.to_vec() };
+    let len = element_count(shape).and_then(|len| data_type.byte_len(len)).ok_or_else(too_large)?;
     let mut bytes = Vec::new();
-    bytes.try_reserve_exact(len).ok()?;
-    if let Err(error) = fill(&mut bytes.spare_capacity_mut()[..len]) {
-        return Some(Err(error));
-    }
+    bytes.try_reserve_exact(len).map_err(|_| too_large())?;
+    fill(&mut bytes.spare_capacity_mut()[..len])?;
     // SAFETY: `fill` returned no error, so it wrote all `len` bytes.
     unsafe { bytes.set_len(len) };
-    Some(Ok(bytes))
+    Ok(Tensor::new(data_type, shape.to_vec(), bytes)?)
+}
+
+/// Checks the length in bytes of a buffer for elements of a tensor of a shape. `elements` is `None` where their number
+/// overflows.
+pub(super) fn check_len(
+    data_type: DataType,
+    elements: Option<usize>,
+    got: usize,
+    shape: &[usize],
+) -> Result<(), CastError> {
+    match elements.and_then(|elements| Some((elements, data_type.byte_len(elements)?))) {
+        Some((_, want)) if want == got => Ok(()),
+        Some((elements, want)) => Err(CastError::OutputLen { data_type, elements, got, want }),
+        None => Err(TensorError::TooLarge { data_type, shape: shape.to_vec() }.into()),
+    }
 }
 
 /// The number of threads of the current pool, or of the global pool; 1 if the system cannot start that.

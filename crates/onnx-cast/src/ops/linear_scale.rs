@@ -5,9 +5,8 @@ use super::scaled::tiles::floats;
 use super::{CastError, NEWEST_OPSET, OpError, Operator, QuantizeLinear, QuantizeOptions, Role};
 use crate::arch::Backend;
 use crate::element::{DataType, Kind};
-use crate::format::FloatFormat;
-use crate::scalar::scaled::round_to_int;
-use crate::scalar::with_default_float_environment;
+use crate::scalar::scaled::linear_scale;
+use crate::scalar::{widen_code, with_default_float_environment};
 use crate::tensor::{Tensor, TensorError, TensorView, element_count};
 
 /// Quantizes by scales that it finds from the greatest magnitudes, or from the ranges, of the values.
@@ -91,7 +90,7 @@ impl LinearScale {
         let layout = Layout::new(x.shape(), &shape, axis, self.block_size)?;
         let too_large = || TensorError::TooLarge { data_type: DataType::Float, shape: shape.clone() };
         let ranges = ranges(x, &layout, element_count(&shape).ok_or_else(too_large)?).ok_or_else(too_large)?;
-        let (scales, zeros): (Vec<f32>, Vec<f32>) =
+        let (scales, zeros): (Vec<f32>, Vec<i32>) =
             with_default_float_environment(|| ranges.into_iter().map(|range| self.scale(range)).unzip());
         let scale = Tensor::from_slice(shape.clone(), &scales)?;
         let zero_point = if self.is_asymmetric {
@@ -124,26 +123,18 @@ impl LinearScale {
     }
 
     /// The scale and the zero point of values between two limits, one of which may be 0.
-    fn scale(&self, [low, high]: [f32; 2]) -> (f32, f32) {
-        let [least, most] = super::ScaledPlan::range(self.to);
-        if low == 0.0 && high == 0.0 {
-            return (1.0, 0.0);
-        }
+    fn scale(&self, [low, high]: [f32; 2]) -> (f32, i32) {
+        let range = super::ScaledPlan::range(self.to);
         if self.is_asymmetric {
-            let scale = (high - low) / (most - least);
-            return (scale, round_to_int(least - low / scale, 0.0, least, most) as f32);
+            return linear_scale([low, high], range);
         }
-        let most = self.to.float_format().map_or(most, largest);
-        (high.max(-low) / most, 0.0)
+        let most = match self.to.float_format() {
+            Some(format) => widen_code(format, format.max_code() as u32),
+            None => range[1],
+        };
+        let greatest = high.max(-low);
+        (if greatest == 0.0 { 1.0 } else { greatest / most }, 0)
     }
-}
-
-/// The largest number of a format.
-fn largest(format: FloatFormat) -> f32 {
-    let code = format.max_code();
-    let (field, fraction) = (code >> format.significand_bits, code & ((1 << format.significand_bits) - 1));
-    let significand = 1.0 + fraction as f32 / (1u32 << format.significand_bits) as f32;
-    significand * 2f32.powi(field as i32 - format.bias)
 }
 
 /// The least and the greatest finite value that each scale is for, 0 included. `None` if they do not fit in memory.

@@ -2,7 +2,7 @@
 //! tensors, without locks or allocation.
 
 use super::CastError;
-use super::execute::{Span, as_uninit, assume_written, execute, run_copy, run_kernel, vec_of};
+use super::execute::{Span, as_uninit, assume_written, execute, new_tensor, run_copy, run_kernel};
 use super::strings::{ParseFn, PrintFn, parser, printer};
 use crate::arch::Backend;
 use crate::element::DataType;
@@ -191,10 +191,7 @@ impl Plan {
             self.run_strings_into(input, &mut strings)?;
             return Ok(Tensor::strings(shape, strings)?);
         }
-        let too_large = || TensorError::TooLarge { data_type: self.to, shape: input.shape().to_vec() };
-        let len = self.to.byte_len(input.len()).ok_or_else(too_large)?;
-        let bytes = vec_of(len, |out| self.run_into_uninit(input, out).map(drop)).ok_or_else(too_large)??;
-        Ok(Tensor::new(self.to, shape, bytes)?)
+        new_tensor(self.to, &shape, |out| self.run_into_uninit(input, out).map(drop))
     }
 
     /// As [`Plan::run`], but reuses the input's memory where the bytes stay the same.

@@ -1,7 +1,7 @@
 //! ONNX `QuantizeLinear`.
 
-use super::scaled::{ScaledPlan, ScaledSettings};
-use super::{Attribute, CastError, NEWEST_OPSET, OpError, Operator, ValueInfo};
+use super::scaled::{ScaledPlan, ScaledSettings, scaled_operator};
+use super::{Attribute, CastError, NEWEST_OPSET, OpError, Operator, ValueInfo, option_setters};
 use crate::arch::Backend;
 use crate::element::DataType;
 use crate::tensor::{Tensor, TensorView};
@@ -62,54 +62,33 @@ impl QuantizeOptions {
         self
     }
 
-    /// Sets [`QuantizeOptions::axis`].
-    pub fn axis(mut self, axis: impl Into<Option<i64>>) -> Self {
-        self.axis = axis.into();
-        self
-    }
-
     /// Sets [`QuantizeOptions::block_size`].
     pub const fn block_size(mut self, block_size: usize) -> Self {
         self.block_size = block_size;
         self
     }
 
-    /// Sets [`QuantizeOptions::saturate`].
-    pub fn saturate(mut self, saturate: impl Into<Option<bool>>) -> Self {
-        self.saturate = saturate.into();
-        self
-    }
-
-    /// Sets [`QuantizeOptions::precision`].
-    pub fn precision(mut self, precision: impl Into<Option<DataType>>) -> Self {
-        self.precision = precision.into();
-        self
-    }
-
-    /// Sets [`QuantizeOptions::output_dtype`].
-    pub fn output_dtype(mut self, output_dtype: impl Into<Option<DataType>>) -> Self {
-        self.output_dtype = output_dtype.into();
-        self
-    }
-
-    /// Sets [`QuantizeOptions::backend`].
-    pub fn backend(mut self, backend: impl Into<Option<Backend>>) -> Self {
-        self.backend = backend.into();
-        self
-    }
-
-    /// Sets [`QuantizeOptions::threads`].
-    pub fn threads(mut self, threads: impl Into<Option<usize>>) -> Self {
-        self.threads = threads.into();
-        self
+    option_setters! {
+        /// Sets [`QuantizeOptions::axis`].
+        axis: i64;
+        /// Sets [`QuantizeOptions::saturate`].
+        saturate: bool;
+        /// Sets [`QuantizeOptions::precision`].
+        precision: DataType;
+        /// Sets [`QuantizeOptions::output_dtype`].
+        output_dtype: DataType;
+        /// Sets [`QuantizeOptions::backend`].
+        backend: Backend;
+        /// Sets [`QuantizeOptions::threads`].
+        threads: usize;
     }
 }
 
 /// ONNX `QuantizeLinear`: `y = saturate(round(x / scale) + zero_point)`.
 ///
-/// The quotient is rounded once, to the precision. For integers it is then rounded to the nearest integer, ties to even,
-/// the zero point is added, and the sum is saturated; NaN gives the lowest. For floats it is cast as the newest Cast
-/// does.
+/// The quotient is rounded once, to the precision. For integers it is then rounded to the nearest integer, ties to
+/// even, the zero point is added, and the sum is saturated; NaN gives the lowest. For floats it is cast as the newest
+/// Cast does.
 ///
 /// ```
 /// use onnx_cast::{DataType, QuantizeLinear, QuantizeOptions, TensorView};
@@ -160,64 +139,6 @@ impl QuantizeLinear {
             },
         })
     }
-
-    /// The operator of a node in a model that imports `opset` of ONNX's default domain.
-    ///
-    /// ```
-    /// use onnx_cast::QuantizeLinear;
-    /// use onnx_cast::ops::{Attribute, AttributeValue};
-    ///
-    /// let axis = Attribute { name: "axis", value: AttributeValue::Int(0) };
-    /// assert_eq!(QuantizeLinear::from_node(20, &[axis])?.version(), 19);
-    /// assert!(QuantizeLinear::from_node(12, &[axis]).is_err());
-    /// # Ok::<(), onnx_cast::OpError>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Fails if the opset has no QuantizeLinear, or if an attribute is unknown to its version, of the wrong kind, out of
-    /// range or given twice.
-    pub fn from_node(opset: i64, attributes: &[Attribute<'_>]) -> Result<Self, OpError> {
-        let settings = ScaledSettings::from_attributes(Operator::QuantizeLinear, opset, attributes)?;
-        Ok(QuantizeLinear { settings })
-    }
-
-    /// The operator's version.
-    pub fn version(&self) -> i64 {
-        self.settings.version
-    }
-
-    /// Resolves the types of the inputs; the plan can be run many times.
-    ///
-    /// # Errors
-    /// Fails if the version does not support one of the types, or if the zero point's is not `output_dtype`.
-    pub fn plan(&self, x: DataType, scale: DataType, zero_point: Option<DataType>) -> Result<ScaledPlan, OpError> {
-        self.settings.plan(x, scale, zero_point)
-    }
-
-    /// The type and shape of the output.
-    ///
-    /// # Errors
-    /// As [`QuantizeLinear::plan`], and if known shapes do not fit.
-    pub fn infer(
-        &self,
-        x: &ValueInfo,
-        scale: &ValueInfo,
-        zero_point: Option<&ValueInfo>,
-    ) -> Result<ValueInfo, OpError> {
-        self.settings.infer(x, scale, zero_point)
-    }
-
-    /// Quantizes to a new tensor. See [`ScaledPlan::run_into`] for the shapes.
-    ///
-    /// # Errors
-    /// As [`QuantizeLinear::plan`] and [`ScaledPlan::run`].
-    pub fn run(
-        &self,
-        x: &TensorView<'_>,
-        scale: &TensorView<'_>,
-        zero_point: Option<&TensorView<'_>>,
-    ) -> Result<Tensor, CastError> {
-        let zero_type = zero_point.map(TensorView::data_type);
-        self.plan(x.data_type(), scale.data_type(), zero_type)?.run(x, scale, zero_point)
-    }
 }
+
+scaled_operator!(QuantizeLinear);

@@ -3,7 +3,7 @@
 pub(super) mod layout;
 pub(super) mod tiles;
 
-use super::execute::{Span, as_bytes, assume_written, execute, vec_of};
+use super::execute::{Span, as_bytes, as_uninit, assume_written, check_len, execute, new_tensor};
 use super::node::Attributes;
 use super::{CastError, Dim, OpError, Operator, Role, ValueInfo};
 use crate::arch::Backend;
@@ -12,7 +12,7 @@ use crate::kernel::StoreHint;
 use crate::packed::{clear_padding, code};
 use crate::scalar::scaled::Precision;
 use crate::scalar::{RoundMode, Rules, with_default_float_environment};
-use crate::tensor::{Tensor, TensorError, TensorView};
+use crate::tensor::{Tensor, TensorView};
 use layout::Layout;
 use std::mem::MaybeUninit;
 use tiles::{Job, Operand};
@@ -171,7 +171,7 @@ impl ScaledPlan {
         zero_point: Option<&TensorView<'_>>,
         out: &mut [u8],
     ) -> Result<(), CastError> {
-        self.run_into_uninit(x, scale, zero_point, super::execute::as_uninit(out)).map(drop)
+        self.run_into_uninit(x, scale, zero_point, as_uninit(out)).map(drop)
     }
 
     /// As [`ScaledPlan::run_into`], into memory that need not be initialised. Returns `out`, every byte of which is
@@ -189,13 +189,7 @@ impl ScaledPlan {
         check_type(x, self.from)?;
         let bound = self.bind(x.shape(), scale, zero_point)?;
         let len = x.len();
-        if self.to.byte_len(len) != Some(out.len()) {
-            let (data_type, elements, got) = (self.to, len, out.len());
-            return Err(match data_type.byte_len(len) {
-                Some(want) => CastError::OutputLen { data_type, elements, got, want },
-                None => TensorError::TooLarge { data_type, shape: x.shape().to_vec() }.into(),
-            });
-        }
+        check_len(self.to, Some(len), out.len(), x.shape())?;
         Ok(self.execute(&bound.job, x.bytes().unwrap_or_default(), len, out))
     }
 
@@ -234,12 +228,7 @@ impl ScaledPlan {
         scale: &TensorView<'_>,
         zero_point: Option<&TensorView<'_>>,
     ) -> Result<Tensor, CastError> {
-        let shape = x.shape().to_vec();
-        let too_large = || TensorError::TooLarge { data_type: self.to, shape: x.shape().to_vec() };
-        let len = self.to.byte_len(x.len()).ok_or_else(too_large)?;
-        let run = |out: &mut [MaybeUninit<u8>]| self.run_into_uninit(x, scale, zero_point, out).map(drop);
-        let bytes = vec_of(len, run).ok_or_else(too_large)??;
-        Ok(Tensor::new(self.to, shape, bytes)?)
+        new_tensor(self.to, x.shape(), |out| self.run_into_uninit(x, scale, zero_point, out).map(drop))
     }
 
     /// The zero points to subtract or add: `None` where all must be 0, and are, and change nothing.
@@ -306,11 +295,7 @@ impl BoundScaledPlan<'_> {
             return Err(CastError::Part { start, len, elements: self.elements });
         }
         for (data_type, got) in [(plan.from, elements.len()), (plan.to, out.len())] {
-            match data_type.byte_len(len) {
-                Some(want) if want == got => {}
-                Some(want) => return Err(CastError::OutputLen { data_type, elements: len, got, want }),
-                None => return Err(TensorError::TooLarge { data_type, shape: vec![len] }.into()),
-            }
+            check_len(data_type, Some(len), got, &[len])?;
         }
         let backend = plan.backend.unwrap_or_else(Backend::best);
         let hint = StoreHint::Temporal;
@@ -450,3 +435,77 @@ impl ScaledSettings {
 fn block_size(operator: Operator, block_size: i64) -> Result<usize, OpError> {
     usize::try_from(block_size).map_err(|_| OpError::BlockSize { operator, block_size })
 }
+
+/// Implements what QuantizeLinear and DequantizeLinear have in common.
+macro_rules! scaled_operator {
+    ($operator:ident) => {
+        impl $operator {
+            /// The operator of a node in a model that imports `opset` of ONNX's default domain.
+            ///
+            /// ```
+            #[doc = concat!("use onnx_cast::", stringify!($operator), ";")]
+            /// use onnx_cast::ops::{Attribute, AttributeValue};
+            ///
+            /// let axis = Attribute { name: "axis", value: AttributeValue::Int(0) };
+            #[doc = concat!("assert_eq!(", stringify!($operator), "::from_node(20, &[axis])?.version(), 19);")]
+            #[doc = concat!("assert!(", stringify!($operator), "::from_node(12, &[axis]).is_err());")]
+            /// # Ok::<(), onnx_cast::OpError>(())
+            /// ```
+            ///
+            /// # Errors
+            /// Fails if the opset does not have the operator, or if an attribute is unknown to its version, of the
+            /// wrong kind, out of range or given twice.
+            pub fn from_node(opset: i64, attributes: &[Attribute<'_>]) -> Result<Self, OpError> {
+                let settings = ScaledSettings::from_attributes(Operator::$operator, opset, attributes)?;
+                Ok($operator { settings })
+            }
+
+            /// The operator's version.
+            pub fn version(&self) -> i64 {
+                self.settings.version
+            }
+
+            /// Resolves the types of the inputs; the plan can be run many times.
+            ///
+            /// # Errors
+            /// Fails if the version does not support one of the types, if the zero point's does not fit the others, or
+            /// if nothing gives the type of the result.
+            pub fn plan(
+                &self,
+                x: DataType,
+                scale: DataType,
+                zero_point: Option<DataType>,
+            ) -> Result<ScaledPlan, OpError> {
+                self.settings.plan(x, scale, zero_point)
+            }
+
+            /// The type and shape of the output.
+            ///
+            /// # Errors
+            #[doc = concat!("As [`", stringify!($operator), "::plan`], and if known shapes do not fit.")]
+            pub fn infer(
+                &self,
+                x: &ValueInfo,
+                scale: &ValueInfo,
+                zero_point: Option<&ValueInfo>,
+            ) -> Result<ValueInfo, OpError> {
+                self.settings.infer(x, scale, zero_point)
+            }
+
+            /// Casts to a new tensor. See [`ScaledPlan::run_into`] for the shapes.
+            ///
+            /// # Errors
+            #[doc = concat!("As [`", stringify!($operator), "::plan`] and [`ScaledPlan::run`].")]
+            pub fn run(
+                &self,
+                x: &TensorView<'_>,
+                scale: &TensorView<'_>,
+                zero_point: Option<&TensorView<'_>>,
+            ) -> Result<Tensor, CastError> {
+                let zero_type = zero_point.map(TensorView::data_type);
+                self.plan(x.data_type(), scale.data_type(), zero_type)?.run(x, scale, zero_point)
+            }
+        }
+    };
+}
+pub(super) use scaled_operator;

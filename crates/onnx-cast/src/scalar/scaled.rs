@@ -1,6 +1,7 @@
 //! Scaled casts of one element: the specification of QuantizeLinear and DequantizeLinear.
 //!
-//! Between widening and narrowing stands one operation: a quotient, or a difference and a product. Each is rounded once.
+//! Between widening and narrowing stands one operation: a quotient, or a difference and a product. Each is rounded
+//! once.
 
 use super::Rules;
 use crate::element::{BFloat16, DataType, Float16};
@@ -46,6 +47,29 @@ pub(crate) fn quotient(x: f32, scale: f32) -> f32 {
     if quotient.is_nan() { nan_of(x) } else { quotient }
 }
 
+/// `x / scale` by its reciprocal, rounded once, or any number of the same sign below 2^-40 in place of one.
+///
+/// The first estimate is off by less than 1.5 units in the last place, and the fused operations correct it; the test
+/// below tries every divisor with each dividend that could round otherwise. Quotients above 2^30 are not
+/// corrected, because the correction of infinity is NaN: no target tells them apart.
+#[inline(always)]
+pub(crate) fn quotient_by_reciprocal(x: f32, scale: f32, reciprocal: f32) -> f32 {
+    const SIGN: u32 = 1 << 31;
+    let estimate = x * reciprocal;
+    let remainder = (-estimate).mul_add(scale, x);
+    let corrected = remainder.mul_add(reciprocal, estimate);
+    // The correction of -0 is +0.
+    let corrected = f32::from_bits(corrected.to_bits() | estimate.to_bits() & SIGN);
+    if estimate.abs() < (1u32 << 30) as f32 { corrected } else { estimate }
+}
+
+/// Whether [`quotient_by_reciprocal`] is exact for a scale.
+#[inline(always)]
+pub(crate) fn is_moderate(scale: f32) -> bool {
+    const MOST: f32 = (1u64 << 60) as f32;
+    (1.0 / MOST..=MOST).contains(&scale.abs())
+}
+
 /// `x / scale`, rounded once to a precision, of values that `f32` may not represent: integers of 32 bits, or floats.
 ///
 /// The double is rounded to odd, so the second rounding gives what one rounding gives.
@@ -70,8 +94,8 @@ pub(crate) fn wide_quotient(x: f64, scale: f64, precision: Precision) -> f32 {
     }
 }
 
-/// A quotient as an integer of a range: rounded to nearest even, with the zero point added, and saturated. NaN gives the
-/// lowest. The bounds are those of the type less the zero point; all three are integers below 2^17.
+/// A quotient as an integer of a range: rounded to nearest even, with the zero point added, and saturated. NaN gives
+/// the lowest. The bounds are those of the type less the zero point; all three are integers below 2^17.
 #[inline(always)]
 pub(crate) fn round_to_int(quotient: f32, zero_point: f32, low: f32, high: f32) -> i32 {
     /// Adding 1.5 * 2^23 rounds to an integer, in the low bits of the sum.
@@ -83,10 +107,65 @@ pub(crate) fn round_to_int(quotient: f32, zero_point: f32, low: f32, high: f32) 
     ((value + SHIFT).to_bits() as i32).wrapping_sub(SHIFT.to_bits() as i32).wrapping_add(zero_point as i32)
 }
 
-/// `(x - zero_point) * scale`, rounded once. The difference is exact: both are integers of 16 bits or fewer, or the zero
-/// point is 0.
+/// `(x - zero_point) * scale`, rounded once. The difference is exact: both are integers of 16 bits or fewer, or the
+/// zero point is 0.
 #[inline(always)]
 pub(crate) fn product(x: f32, zero_point: f32, scale: f32) -> f32 {
     let product = (x - zero_point) * scale;
     if product.is_nan() { nan_of(x) } else { product }
+}
+
+/// The scale and the zero point that map the range from `low` to `high`, 0 included, to the integers from `least` to
+/// `most`: the formulas of DynamicQuantizeLinear, each operation rounded once. 1 and 0 where the range is 0.
+pub(crate) fn linear_scale([low, high]: [f32; 2], [least, most]: [f32; 2]) -> (f32, i32) {
+    if low == 0.0 && high == 0.0 {
+        return (1.0, 0);
+    }
+    let scale = (high - low) / (most - least);
+    // For -infinity the quotient is that of two infinities; the zero point is saturated.
+    let zero_point = if low == f32::NEG_INFINITY { most } else { least - low / scale };
+    (scale, round_to_int(zero_point, 0.0, least, most))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A quotient can be wrong only within 1.75 * 2^-47 of the middle between two floats, by the errors of the
+    /// operations. Dividend and divisor are integers of 24 bits; with quotients below 1, a middle is N / 2^25 for an
+    /// odd N, so `A * 2^25 - N * B` is a small number. (Where the quotient is 1 or more, the estimate is within one
+    /// unit, for which the correction is known to be exact.) This tries every divisor with every such dividend.
+    #[test]
+    fn every_dividend_that_a_reciprocal_could_round_wrong() {
+        let mut tried = 0u64;
+        for divisor in 1u64 << 23..1 << 24 {
+            let scale = divisor as f32;
+            let reciprocal = 1.0 / scale;
+            let zeros = divisor.trailing_zeros();
+            let odd = divisor >> zeros;
+            // The inverse modulo 2^64, by Newton's iteration.
+            let inverse =
+                (0..6).fold(odd, |inverse, _| inverse.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(inverse))));
+            for difference in -7i64..=7 {
+                if difference == 0 || difference.trailing_zeros() < zeros {
+                    continue;
+                }
+                // N * odd = -difference / 2^zeros, modulo 2^(25 - zeros).
+                let modulus = 1u64 << (25 - zeros);
+                let residue = inverse.wrapping_mul((-(difference >> zeros)) as u64) & (modulus - 1);
+                for middle in (0..1u64 << zeros).map(|k| residue + k * modulus) {
+                    let product = (middle * divisor) as i64 + difference;
+                    if middle < 1 << 24 || middle & 1 == 0 || product & ((1 << 25) - 1) != 0 {
+                        continue;
+                    }
+                    let x = (product >> 25) as f32;
+                    for (x, scale, reciprocal) in [(x, scale, reciprocal), (x * 2.0, scale, reciprocal)] {
+                        tried += 1;
+                        assert_eq!(quotient_by_reciprocal(x, scale, reciprocal), x / scale, "{x} / {scale}");
+                    }
+                }
+            }
+        }
+        assert!(tried > 1 << 24);
+    }
 }

@@ -225,8 +225,7 @@ impl Job<'_> {
     }
 }
 
-/// Elements of a first tile: those before a cache line of the results, and whole bytes on both sides; a whole tile where
-/// there is no such number.
+/// Elements of a first tile: those before a cache line of the results, in whole bytes on both sides; else a whole tile.
 fn before_line(dst: &[u8], bits: [usize; 2]) -> usize {
     let bits_before = dst.as_ptr().align_offset(64) * 8;
     let count = bits_before / bits[1];

@@ -1,0 +1,305 @@
+//! The scales of block formats: a block's is found from its greatest magnitude. This is the specification of MX and
+//! NVFP4; elements are quotients as those of QuantizeLinear ([`super::scaled`]).
+
+use super::{Narrow, Rules, Widen, widen_code};
+use crate::element::{BFloat16, DataType, Float8E4M3FN, Float8E8M0, Float16};
+use crate::error::shorten;
+use std::fmt;
+use std::str::FromStr;
+
+/// A type of elements with a scale for each block of them.
+///
+/// ```
+/// use onnx_cast::{BlockFormat, DataType};
+///
+/// let format: BlockFormat = "mxfp4".parse()?;
+/// assert_eq!((format.element(), format.scale(), format.block()), (DataType::Float4E2M1, DataType::Float8E8M0, 32));
+/// # Ok::<(), onnx_cast::UnknownFormat>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum BlockFormat {
+    /// MXFP8 with float8e4m3fn.
+    MxFp8,
+    /// MXFP8 with float8e5m2.
+    MxFp8E5M2,
+    /// MXFP6 with float6e2m3.
+    MxFp6E2M3,
+    /// MXFP6 with float6e3m2.
+    MxFp6E3M2,
+    /// MXFP4: float4e2m1.
+    MxFp4,
+    /// MXINT8: int8, whose elements count 64ths.
+    MxInt8,
+    /// NVFP4: float4e2m1.
+    NvFp4,
+}
+
+impl BlockFormat {
+    /// Every format.
+    pub const ALL: &'static [BlockFormat] = &[
+        BlockFormat::MxFp8,
+        BlockFormat::MxFp8E5M2,
+        BlockFormat::MxFp6E2M3,
+        BlockFormat::MxFp6E3M2,
+        BlockFormat::MxFp4,
+        BlockFormat::MxInt8,
+        BlockFormat::NvFp4,
+    ];
+
+    /// Its name: `mxfp4`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            BlockFormat::MxFp8 => "mxfp8",
+            BlockFormat::MxFp8E5M2 => "mxfp8e5m2",
+            BlockFormat::MxFp6E2M3 => "mxfp6e2m3",
+            BlockFormat::MxFp6E3M2 => "mxfp6e3m2",
+            BlockFormat::MxFp4 => "mxfp4",
+            BlockFormat::MxInt8 => "mxint8",
+            BlockFormat::NvFp4 => "nvfp4",
+        }
+    }
+
+    /// The type of an element.
+    pub const fn element(self) -> DataType {
+        match self {
+            BlockFormat::MxFp8 => DataType::Float8E4M3FN,
+            BlockFormat::MxFp8E5M2 => DataType::Float8E5M2,
+            BlockFormat::MxFp6E2M3 => DataType::Float6E2M3,
+            BlockFormat::MxFp6E3M2 => DataType::Float6E3M2,
+            BlockFormat::MxFp4 | BlockFormat::NvFp4 => DataType::Float4E2M1,
+            BlockFormat::MxInt8 => DataType::Int8,
+        }
+    }
+
+    /// The type of a block's scale.
+    pub const fn scale(self) -> DataType {
+        match self {
+            BlockFormat::NvFp4 => DataType::Float8E4M3FN,
+            _ => DataType::Float8E8M0,
+        }
+    }
+
+    /// Elements of a block.
+    pub const fn block(self) -> usize {
+        match self {
+            BlockFormat::NvFp4 => 16,
+            _ => 32,
+        }
+    }
+
+    /// The code of a NaN scale.
+    pub(crate) const fn nan(self) -> u8 {
+        match self {
+            BlockFormat::NvFp4 => 0x7f,
+            _ => 0xff,
+        }
+    }
+
+    /// The largest value of an element, and the bits of its significand.
+    fn largest(self) -> (f32, u32) {
+        match self.element().float_format() {
+            Some(format) => (widen_code(format, format.max_code() as u32), format.significand_bits),
+            None => (INT8_MAX * INT8_UNIT, 6),
+        }
+    }
+}
+
+/// How the greatest magnitude A of a block gives the power of two that is its scale in MX. `emax` is the exponent of the
+/// element's largest value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ScaleRule {
+    /// `floor(log2 A) - emax`: the OCP text, torchao, oneDNN, llama.cpp.
+    #[default]
+    Floor,
+    /// `ceil(log2(A / max))`: cuBLAS, Transformer Engine, ModelOpt.
+    Rceil,
+    /// `ceil(log2 A) - emax`: torchao.
+    Ceil,
+    /// `floor(log2 A) - emax` after A is rounded half up to the element's significand: torchao, Quark.
+    Even,
+}
+
+/// Whose arithmetic gives the scales of NVFP4.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Recipe {
+    /// ModelOpt's: the global scale is a factor.
+    #[default]
+    ModelOpt,
+    /// torchao's: likewise, with other roundings.
+    TorchAo,
+    /// compressed-tensors': the global scale is a divisor.
+    CompressedTensors,
+}
+
+/// Implements the names of an enum.
+macro_rules! names {
+    ($($ty:ident, $what:literal: $($variant:ident $name:literal),*;)*) => {$(
+        impl $ty {
+            /// Every one.
+            pub const ALL: &'static [$ty] = &[$($ty::$variant),*];
+
+            /// Its name.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $($ty::$variant => $name,)*
+                }
+            }
+        }
+
+        parse!($ty, $what);
+    )*};
+}
+
+macro_rules! parse {
+    ($ty:ident, $what:literal) => {
+        impl fmt::Display for $ty {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.name())
+            }
+        }
+
+        impl FromStr for $ty {
+            type Err = UnknownFormat;
+
+            fn from_str(name: &str) -> Result<Self, UnknownFormat> {
+                let known = $ty::ALL.iter().copied().find(|one| one.name() == name);
+                let names = || $ty::ALL.iter().map(|one| one.name()).collect();
+                known.ok_or_else(|| UnknownFormat { what: $what, name: name.to_owned(), known: names() })
+            }
+        }
+    };
+}
+
+names! {
+    ScaleRule, "scale rule": Floor "floor", Rceil "rceil", Ceil "ceil", Even "even";
+    Recipe, "recipe": ModelOpt "modelopt", TorchAo "torchao", CompressedTensors "compressed-tensors";
+}
+parse!(BlockFormat, "block format");
+
+/// A name that is not a block format, a rule or a recipe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownFormat {
+    what: &'static str,
+    name: String,
+    known: Vec<&'static str>,
+}
+
+impl fmt::Display for UnknownFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} `{}` is not known (want {})", self.what, shorten(&self.name), self.known.join(", "))
+    }
+}
+
+impl std::error::Error for UnknownFormat {}
+
+/// An element of MXINT8 counts 64ths.
+pub(crate) const INT8_UNIT: f32 = 1.0 / 64.0;
+
+/// The largest element of MXINT8; the smallest is its negative.
+pub(crate) const INT8_MAX: f32 = 127.0;
+
+/// The largest float4e2m1 and the largest float8e4m3fn.
+const E2M1_MAX: f32 = 6.0;
+const E4M3_MAX: f32 = 448.0;
+
+/// A block's scale: its code, and what its elements are divided by; by torchao's recipe, multiplied with.
+pub(crate) struct BlockScale {
+    pub(crate) code: u8,
+    pub(crate) factor: f32,
+}
+
+/// How an MX format finds the power of two of a block.
+pub(crate) struct PowerOfTwo {
+    rule: ScaleRule,
+    /// The exponent of an element's largest value, and the fraction of its significand, as a double's.
+    exponent: i32,
+    fraction: u64,
+    significand_bits: u32,
+    /// What the power is multiplied with to give the divisor.
+    unit: f32,
+}
+
+impl PowerOfTwo {
+    const FRACTION: u32 = f64::MANTISSA_DIGITS - 1;
+
+    pub(crate) fn new(format: BlockFormat, rule: ScaleRule) -> Self {
+        let (largest, significand_bits) = format.largest();
+        let (exponent, fraction) = PowerOfTwo::parts(f64::from(largest).to_bits());
+        let unit = if format == BlockFormat::MxInt8 { INT8_UNIT } else { 1.0 };
+        PowerOfTwo { rule, exponent, fraction, significand_bits, unit }
+    }
+
+    /// The exponent of a positive double, and its fraction. Every `f32` is a normal double, or 0.
+    fn parts(bits: u64) -> (i32, u64) {
+        ((bits >> PowerOfTwo::FRACTION) as i32 - 1023, bits & ((1 << PowerOfTwo::FRACTION) - 1))
+    }
+
+    /// The scale of a block, from its greatest magnitude, which is finite.
+    pub(crate) fn scale(&self, greatest: f32) -> BlockScale {
+        let bits = f64::from(greatest).to_bits();
+        let (exponent, fraction) = PowerOfTwo::parts(bits);
+        let log = match self.rule {
+            ScaleRule::Floor => exponent,
+            ScaleRule::Ceil => exponent + i32::from(fraction != 0),
+            ScaleRule::Rceil => exponent + i32::from(fraction > self.fraction),
+            ScaleRule::Even => {
+                let half = 1 << (PowerOfTwo::FRACTION - 1 - self.significand_bits);
+                PowerOfTwo::parts(bits + half).0
+            }
+        };
+        let code = ((log - self.exponent).clamp(-127, 127) + 127) as u8;
+        BlockScale { code, factor: Float8E8M0::from_bits(code).to_f32_round_to_odd() * self.unit }
+    }
+}
+
+impl Recipe {
+    /// The scale of a tensor of NVFP4, from its greatest finite magnitude.
+    pub(crate) fn global_scale(self, greatest: f32) -> f32 {
+        let most = E2M1_MAX * E4M3_MAX;
+        match self {
+            Recipe::CompressedTensors => {
+                let divisor = 1.0 / greatest * most;
+                if divisor.is_finite() { divisor } else { 1.0 }
+            }
+            _ if greatest == 0.0 => 1.0,
+            _ => greatest / most,
+        }
+    }
+
+    /// The scale of a block of NVFP4, from its greatest magnitude, which is finite, the scale of the tensor, and the type
+    /// of the values. Every operation is rounded to float, in the default float environment.
+    pub(crate) fn block_scale(self, greatest: f32, global: f32, from: DataType) -> BlockScale {
+        let narrow = |value: f32| -> Float8E4M3FN { Narrow::from_f32(value, &Rules::newest(DataType::Float8E4M3FN)) };
+        let value = match self {
+            Recipe::ModelOpt => match greatest / (E2M1_MAX * global) {
+                quotient if greatest == 0.0 || quotient == 0.0 => 1.0,
+                quotient => quotient.clamp(2f32.powi(-9), E4M3_MAX),
+            },
+            Recipe::TorchAo if greatest == 0.0 => 2f32.powi(-6),
+            Recipe::TorchAo => (greatest / E2M1_MAX / global).clamp(2f32.powi(-6), E4M3_MAX),
+            Recipe::CompressedTensors => {
+                let sixth = greatest / E2M1_MAX;
+                global
+                    * match from {
+                        DataType::Float16 => Float16::from_f32(sixth).to_f32(),
+                        DataType::BFloat16 => BFloat16::from_f32(sixth).to_f32(),
+                        _ => sixth,
+                    }
+            }
+        };
+        let code = match narrow(value) {
+            zero if self == Recipe::CompressedTensors && zero.to_bits() == 0 => narrow(0.125),
+            code => code,
+        };
+        let scale = code.to_f32_round_to_odd();
+        let factor = match self {
+            Recipe::ModelOpt => scale * global,
+            Recipe::TorchAo => 1.0 / global / scale,
+            Recipe::CompressedTensors => scale / global,
+        };
+        BlockScale { code: code.to_bits(), factor }
+    }
+}
