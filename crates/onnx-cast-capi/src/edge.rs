@@ -51,9 +51,10 @@ impl Failure {
 impl From<OpError> for Failure {
     fn from(error: OpError) -> Self {
         match error {
-            OpError::Axis { .. } | OpError::ScaleShape { .. } | OpError::ZeroPointShape { .. } => {
-                Failure::invalid(error)
-            }
+            OpError::Axis { .. }
+            | OpError::ScaleShape { .. }
+            | OpError::BlockScaleShape { .. }
+            | OpError::ZeroPointShape { .. } => Failure::invalid(error),
             _ => Failure::unsupported(error),
         }
     }

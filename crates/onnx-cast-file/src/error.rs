@@ -4,6 +4,7 @@
 use crate::counts::Loss;
 use crate::formats::error::FormatError;
 use crate::io::error::IoError;
+use crate::layouts::LayoutError;
 use crate::summary::Summary;
 use crate::text::TensorText;
 use onnx_cast::{CastError, DataType, OpError};
@@ -53,6 +54,14 @@ pub enum FileError {
         /// What the cast would have done.
         summary: Box<Summary>,
     },
+    /// A quantized checkpoint that contradicts itself, or is in no known layout.
+    #[error("{}: {error}", path.display())]
+    Layout {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        error: Box<LayoutError>,
+    },
     /// Options that no operator has, whatever the file.
     #[error("{0}")]
     Operator(OpError),
@@ -84,6 +93,10 @@ impl FileError {
             }
         }
         Ok(())
+    }
+
+    pub(crate) fn layout(path: &Path, error: LayoutError) -> FileError {
+        FileError::Layout { path: path.to_owned(), error: Box::new(error) }
     }
 
     /// A tensor of a file that could not be cast.

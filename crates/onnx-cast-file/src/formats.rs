@@ -5,7 +5,7 @@ pub mod error;
 pub mod format;
 mod fortran;
 pub mod input;
-mod limits;
+pub(crate) mod limits;
 pub mod npy;
 pub mod npz;
 pub mod output;

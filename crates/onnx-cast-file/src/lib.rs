@@ -26,22 +26,26 @@
 
 mod cast;
 pub mod counts;
+mod dequantize;
 mod error;
 pub mod formats;
 mod inspect;
 pub mod io;
+mod layouts;
 mod opened;
 mod others;
 pub mod parts;
 pub mod pipeline;
 mod report;
 mod request;
+mod rewrite;
 mod selection;
 mod summary;
 pub mod text;
 
 pub use cast::{bit_cast_file, cast_file};
 pub use counts::{Counts, Loss, Means};
+pub use dequantize::{DequantizeRequest, dequantize_file};
 pub use error::FileError;
 pub use formats::checkpoint::ShardError;
 pub use formats::error::{FormatError, Invalid};
@@ -55,6 +59,7 @@ pub use inspect::{
     DiffRequest, Difference, FileInfo, InspectRequest, TensorInfo, Values, diff, diff_with, inspect, inspect_with, open,
 };
 pub use io::{AtomicFile, Watch, end_without_traces, room_for_a_thread};
+pub use layouts::{LayoutError, Scheme};
 pub use report::{
     Candidate, Concern, Grade, Magnitudes, Report, ReportRequest, TensorReport, Totals, report, report_of, report_with,
 };

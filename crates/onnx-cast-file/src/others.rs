@@ -23,8 +23,7 @@ pub(crate) struct Others<'a> {
 
 impl<'a> Others<'a> {
     pub(crate) fn of(input: &Path, folder: &'a Path, request: &CastRequest) -> Result<Self, FileError> {
-        let wanted = request.copy_others && input.is_dir();
-        let files = if wanted { beside(input, folder)? } else { Vec::new() };
+        let files = if request.copy_others { files_beside(input, folder)? } else { Vec::new() };
         Ok(Others { files, folder, dry_run: request.dry_run, no_clobber: request.write.no_clobber })
     }
 
@@ -35,6 +34,11 @@ impl<'a> Others<'a> {
         }
         Ok(Summary { copied: self.files.len(), ..done })
     }
+}
+
+/// As [`beside`], where the input is a folder; otherwise none.
+pub(crate) fn files_beside(input: &Path, output: &Path) -> Result<Vec<PathBuf>, FileError> {
+    if input.is_dir() { beside(input, output) } else { Ok(Vec::new()) }
 }
 
 /// The files beside the weights of a folder, in the order of their names: neither hidden files, nor weights, nor their

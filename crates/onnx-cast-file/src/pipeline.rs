@@ -6,7 +6,7 @@ mod sinks;
 mod task;
 
 use crate::io::memory::room_for_a_thread;
-use crate::pipeline::task::{Buffers, CHUNK, Chunk};
+use crate::pipeline::task::{Buffers, Chunk};
 use onnx_cast::CastError;
 use std::io;
 use std::num::NonZero;
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 pub use sinks::{InMemory, InPlace, Nowhere, Ordered, Same, Sink};
-pub use task::{Chain, Decode, Elements, ScaledCast, Step, Task, Transform};
+pub use task::{Chain, Compute, Decode, Elements, ScaledCast, Scratch, Step, Task, Transform};
 
 /// What went wrong.
 #[derive(Debug)]
@@ -124,7 +124,7 @@ impl Pipeline<'_, '_> {
         loop {
             let task = self.tasks.get(queue.task)?;
             if queue.element < task.len {
-                let len = CHUNK.min(task.len - queue.element);
+                let len = task.chunk().min(task.len - queue.element);
                 let mut chunk = Chunk { task: queue.task, element: queue.element, len, decoded: None };
                 queue.element += chunk.len;
                 let read = match task.elements {

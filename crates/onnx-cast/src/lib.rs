@@ -45,10 +45,10 @@ pub use element::newtypes::*;
 pub use element::{DataType, Element, Kind, TypeInfo, UnknownType, Word};
 pub use format::{FloatFormat, Nan};
 pub use ops::{
-    BitCast, BlockDequantize, BlockFormat, BlockQuantize, BlockScaled, BoundScaledPlan, Cast, CastError, CastLike,
-    CastOptions, DequantizeLinear, DequantizeOptions, DynamicQuantizeLinear, LinearScale, LinearlyScaled, NEWEST_OPSET,
-    OpError, Operator, Plan, QuantizeLinear, QuantizeOptions, Recipe, ScaleRule, ScaledPlan, UnknownFormat, cast_slice,
-    cast_slice_packed,
+    BitCast, BlockDequantize, BlockFormat, BlockPlan, BlockQuantize, BlockScaled, BoundScaledPlan, Cast, CastError,
+    CastLike, CastOptions, DequantizeLinear, DequantizeOptions, DynamicQuantizeLinear, GlobalScale, LinearScale,
+    LinearlyScaled, NEWEST_OPSET, OpError, Operator, Plan, QuantizeLinear, QuantizeOptions, Recipe, ScaleRule,
+    ScaledPlan, UnknownFormat, cast_slice, cast_slice_packed,
 };
 pub use scalar::text::ParseError;
 pub use scalar::{RoundMode, UnknownRoundMode};

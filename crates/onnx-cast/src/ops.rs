@@ -31,7 +31,7 @@ pub use linear_scale::{LinearScale, LinearlyScaled};
 pub use node::{Attribute, AttributeValue};
 pub use plan::Plan;
 pub use quantize_linear::{QuantizeLinear, QuantizeOptions};
-pub use scaled::{BoundScaledPlan, ScaledPlan};
+pub use scaled::{BlockPlan, BoundScaledPlan, GlobalScale, ScaledPlan};
 
 /// Defines methods that set an option from a value or an `Option`.
 macro_rules! option_setters {

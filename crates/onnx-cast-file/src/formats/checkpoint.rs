@@ -168,6 +168,14 @@ impl Index {
         Ok(path.join(self.path.file_name().unwrap_or(OsStr::new("model.safetensors.index.json"))))
     }
 
+    /// The text of an index of other tensors, each with its file, and this many bytes of elements.
+    pub(crate) fn of_tensors<'n>(tensors: impl Iterator<Item = (&'n str, &'n str)>, total_size: u64) -> String {
+        let map: serde_json::Map<String, serde_json::Value> =
+            tensors.map(|(tensor, file)| (tensor.to_owned(), file.into())).collect();
+        let index = serde_json::json!({ "metadata": { "total_size": total_size }, "weight_map": map });
+        format!("{index:#}\n")
+    }
+
     /// Writes the index of a checkpoint of the same names with this many bytes of elements.
     pub(crate) fn write(&self, path: &Path, total_size: u64, no_clobber: bool) -> Result<(), FormatError> {
         let mut text = self.text.clone();

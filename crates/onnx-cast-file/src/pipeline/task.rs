@@ -42,12 +42,40 @@ pub enum Elements<'a> {
     Stream(&'a Mutex<dyn Read + Send + 'a>),
     /// In a form that is decoded all at once, when the work reaches it.
     Decoded(&'a dyn Decode),
+    /// Nowhere as they are: computed from other elements, from this element on.
+    Computed(&'a dyn Compute, usize),
 }
 
 /// Elements that are decoded all at once.
 pub trait Decode: Sync {
     /// The elements, packed and little endian.
     fn decode(&self) -> io::Result<Vec<u8>>;
+}
+
+/// Elements that are computed part by part, from places that the task does not know.
+pub trait Compute: Sync {
+    /// Computes `len` elements, the first of which is the tensor's element `start`, packed and little endian.
+    fn compute(&self, start: usize, len: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), Trouble>;
+
+    /// The elements that are best computed at once: a multiple of 8.
+    fn chunk(&self) -> usize {
+        CHUNK
+    }
+}
+
+/// A worker's memory for what it computes; its contents last for one call.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    /// Elements as they are read.
+    pub elements: Vec<u8>,
+    /// Elements in another form.
+    pub codes: Vec<u8>,
+    /// Scales.
+    pub scales: Vec<u8>,
+    /// Zero points.
+    pub zero_points: Vec<u8>,
+    /// Results in another order.
+    pub results: Vec<u8>,
 }
 
 /// What becomes of elements on their way from input to output. Neither type is string.
@@ -164,6 +192,7 @@ pub(super) struct Buffers {
     result: Vec<u8>,
     unpacked: Vec<u8>,
     sides: Sides,
+    scratch: Scratch,
 }
 
 impl<'a> Task<'a> {
@@ -186,13 +215,22 @@ impl<'a> Task<'a> {
         match &mut self.elements {
             Elements::File(_, at) => *at += start as u64,
             Elements::Memory(bytes) => *bytes = bytes.get(start..).unwrap_or_default(),
+            Elements::Computed(_, first) => *first += range.start,
             Elements::Stream(_) | Elements::Decoded(_) => self.len = 0,
         }
         self.to += skipped(self.written(), self.target_type()) as u64;
         self
     }
 
-    /// Bytes that are read.
+    /// The most elements of a chunk.
+    pub(super) fn chunk(&self) -> usize {
+        match self.elements {
+            Elements::Computed(source, _) => source.chunk(),
+            _ => CHUNK,
+        }
+    }
+
+    /// Bytes that are read, or computed.
     pub fn bytes(&self) -> u64 {
         self.items.byte_len(self.from, self.len).unwrap_or(0) as u64
     }
@@ -208,7 +246,7 @@ impl<'a> Task<'a> {
 
     /// Reads, transforms and writes a chunk; returns the bytes read.
     pub(super) fn run(&self, chunk: &Chunk, sink: &dyn Sink, buffers: &mut Buffers) -> Result<u64, Trouble> {
-        let Buffers { items, packed, result, unpacked, sides } = buffers;
+        let Buffers { items, packed, result, unpacked, sides, scratch } = buffers;
         let start = self.fit(self.items.byte_len(self.from, chunk.element))?;
         let len = self.fit(self.items.byte_len(self.from, chunk.len))?;
         let part =
@@ -218,6 +256,11 @@ impl<'a> Task<'a> {
             Elements::Decoded(_) => {
                 let bytes = chunk.decoded.as_deref().map(Vec::as_slice).unwrap_or_default();
                 &bytes[self.fit(part(bytes))?]
+            }
+            Elements::Computed(source, first) => {
+                self.fit(resize(items, len))?;
+                source.compute(first + chunk.element, chunk.len, scratch, items)?;
+                &items[..]
             }
             Elements::File(..) | Elements::Stream(_) => {
                 if let Elements::File(file, at) = self.elements {

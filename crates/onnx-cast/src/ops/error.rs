@@ -169,6 +169,20 @@ pub enum OpError {
         /// The attribute `block_size`; 0 where there are no blocks.
         block_size: usize,
     },
+    /// A scale whose shape does not fit the input's in blocks of rows and columns.
+    BlockScaleShape {
+        /// The input's shape.
+        input: Vec<usize>,
+        /// The scale's shape.
+        scale: Vec<usize>,
+        /// Rows and columns of a block.
+        block: [usize; 2],
+    },
+    /// A type that scales do not have.
+    ScaleType {
+        /// The type.
+        data_type: DataType,
+    },
     /// A zero point whose shape is not the scale's.
     ZeroPointShape {
         /// The zero point's shape.
@@ -276,6 +290,14 @@ impl fmt::Display for OpError {
                 "a scale of shape {scale:?} for an input of shape {input:?} in blocks of {block_size} on axis {axis} \
                  (want the input's shape with an element for each block)"
             ),
+            OpError::BlockScaleShape { input, scale, block: [rows, columns] } => write!(
+                f,
+                "a scale of shape {scale:?} for an input of shape {input:?} in blocks of {rows}x{columns} (want the \
+                 input's shape with an element for each block of the last two axes)"
+            ),
+            OpError::ScaleType { data_type } => {
+                write!(f, "a scale of {data_type} (want float, float16, bfloat16, float8e8m0 or float8e4m3fn)")
+            }
             OpError::ZeroPointShape { zero_point, scale } => {
                 write!(f, "a zero point of shape {zero_point:?} beside a scale of shape {scale:?} (want the same)")
             }

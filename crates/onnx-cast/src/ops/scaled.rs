@@ -1,7 +1,10 @@
 //! A scaled cast resolved for its types: QuantizeLinear or DequantizeLinear as one plan.
 
+mod blocks;
 pub(super) mod layout;
 pub(super) mod tiles;
+
+pub use blocks::{BlockPlan, GlobalScale};
 
 use super::execute::{Span, as_bytes, as_uninit, assume_written, check_len, execute, new_tensor};
 use super::node::Attributes;
@@ -15,7 +18,7 @@ use crate::scalar::{RoundMode, Rules, with_default_float_environment};
 use crate::tensor::{Tensor, TensorView};
 use layout::Layout;
 use std::mem::MaybeUninit;
-use tiles::{Job, Operand};
+use tiles::{Adjust, Job, Operand};
 
 /// Which way a scaled cast goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -203,8 +206,20 @@ impl ScaledPlan {
         scale: &TensorView<'a>,
         zero_point: Option<&TensorView<'a>>,
     ) -> Result<BoundScaledPlan<'a>, CastError> {
-        check_type(scale, self.scale)?;
         let layout = Layout::new(shape, scale.shape(), self.axis, self.block_size)?;
+        self.bind_layout(shape, layout, scale, zero_point, Adjust::None)
+    }
+
+    /// As [`ScaledPlan::bind`], with scales that lie in any way.
+    fn bind_layout<'a>(
+        &'a self,
+        shape: &[usize],
+        layout: Layout,
+        scale: &TensorView<'a>,
+        zero_point: Option<&TensorView<'a>>,
+        adjust: Adjust,
+    ) -> Result<BoundScaledPlan<'a>, CastError> {
+        check_type(scale, self.scale)?;
         let zero_point = match zero_point {
             None => None,
             Some(view) => {
@@ -213,7 +228,7 @@ impl ScaledPlan {
                 self.check_zero_point(view, scale)?
             }
         };
-        let scale = Operand::new(self.scale, scale.bytes().unwrap_or_default());
+        let scale = Operand { data_type: self.scale, bytes: scale.bytes().unwrap_or_default(), adjust };
         let elements = shape.iter().fold(1, |len: usize, &dim| len.saturating_mul(dim));
         Ok(BoundScaledPlan { job: Job { plan: self, layout, scale, zero_point }, elements })
     }

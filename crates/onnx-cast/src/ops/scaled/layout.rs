@@ -89,6 +89,24 @@ impl Layout {
         Ok(if layout.row == 0 || layout.rows.axis == 0 { Layout::TENSOR } else { layout })
     }
 
+    /// A scale for each block of `block` rows and columns of the matrices that the last two axes make.
+    pub(in crate::ops) fn of_blocks(shape: &[usize], scale: &[usize], block: [usize; 2]) -> Result<Layout, OpError> {
+        let wrong = || OpError::BlockScaleShape { input: shape.to_vec(), scale: scale.to_vec(), block };
+        let [.., rows, columns] = *shape else { return Err(wrong()) };
+        let outer = &shape[..shape.len() - 2];
+        if block.contains(&0) || scale != [outer, &[rows.div_ceil(block[0]), columns.div_ceil(block[1])]].concat() {
+            return Err(wrong());
+        }
+        if shape.contains(&0) {
+            return Ok(Layout::TENSOR);
+        }
+        if block[0] == 1 {
+            return Ok(Layout::rows_of_runs(columns, block[1].min(columns)));
+        }
+        let rows = Rows { axis: rows, block: block[0], blocks: rows.div_ceil(block[0]) };
+        Ok(Layout { row: columns, run: block[1], rows })
+    }
+
     /// Rows of `row` elements, each cut into blocks of `block`, with scales of their own.
     pub(in crate::ops) fn rows_of_runs(row: usize, block: usize) -> Layout {
         if row.is_multiple_of(block) {
@@ -152,6 +170,17 @@ mod tests {
         assert_eq!(Layout::new(&shape, &[], 9, 0), Ok(Layout::TENSOR));
         // An empty tensor whose other dimensions do not multiply.
         assert_eq!(Layout::new(&[0, 1 << 40, 1 << 40], &[0], 0, 0), Ok(Layout::TENSOR));
+        for (block, scale) in [([2, 2], [2, 3, 2]), ([1, 2], [2, 5, 2]), ([1, 9], [2, 5, 1]), ([5, 3], [2, 1, 1])] {
+            let layout = Layout::of_blocks(&shape, &scale, block).expect("shapes that fit");
+            for element in 0..30usize {
+                let place = [element / 15, element / 3 % 5 / block[0], element % 3 / block[1]];
+                let want = (place[0] * scale[1] + place[1]) * scale[2] + place[2];
+                assert_eq!(layout.piece(element, 30 - element).scale, want, "blocks of {block:?}, element {element}");
+            }
+        }
+        assert!(
+            Layout::of_blocks(&shape, &[2, 3, 1], [2, 2]).is_err() && Layout::of_blocks(&[4], &[2], [1, 2]).is_err()
+        );
         for (axis, block, scale) in [(1, 0, &[2][..]), (3, 0, &[3]), (1, 2, &[2, 2, 3]), (1, 2, &[]), (2, 2, &[2, 5])] {
             assert!(Layout::new(&shape, scale, axis, block).is_err(), "axis {axis}, block {block}, {scale:?}");
         }

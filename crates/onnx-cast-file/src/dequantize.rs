@@ -1,0 +1,269 @@
+//! From quantized checkpoints to checkpoints of plain weights.
+
+use crate::counts::{Counter, Loss};
+use crate::error::FileError;
+use crate::formats::checkpoint::{self, Index, Located};
+use crate::formats::output::WriteOptions;
+use crate::io::atomic::folder_of;
+use crate::io::progress::Watch;
+use crate::layouts::{self, Checkpoint, Config, Role, Scheme, TensorRef, Values, Weight, Weights};
+use crate::others;
+use crate::pipeline::Trouble;
+use crate::rewrite::{Computed, Rewrite, Rewritten, Row, Settings};
+use crate::selection::Selection;
+use crate::summary::{Summary, TensorSummary};
+use onnx_cast::{Cast, CastOptions, DataType, OpError, Plan, TensorError};
+use std::path::{Path, PathBuf};
+
+/// Which quantized weights become plain ones, of which type, and how.
+#[derive(Clone, Debug)]
+pub struct DequantizeRequest {
+    /// Which weights, and to which types. Names are those of the plain weights.
+    pub selection: Selection,
+    /// The layout; where it is not given, the configuration or the names of tensors tell it.
+    pub scheme: Option<Scheme>,
+    /// Scales that are NaN give NaN; otherwise they are an error.
+    pub allow_nan: bool,
+    /// Threads at most.
+    pub threads: Option<usize>,
+    /// How to write.
+    pub write: WriteOptions,
+    /// Find out what would be done, and write nothing.
+    pub dry_run: bool,
+    /// As [`CastRequest::copy_others`](crate::CastRequest::copy_others).
+    pub copy_others: bool,
+    /// As [`CastRequest::resume`](crate::CastRequest::resume).
+    pub resume: bool,
+    /// Count what the last rounding, from float to the target, makes of the values.
+    pub count: bool,
+    /// Losses that make the work fail, with nothing written.
+    pub fail_on: Vec<Loss>,
+    /// Called with the progress of the work, in bytes of the output.
+    pub watch: Option<Watch>,
+}
+
+impl DequantizeRequest {
+    /// All quantized weights, to a type.
+    pub fn new(to: DataType) -> Self {
+        DequantizeRequest {
+            selection: Selection::new(to),
+            scheme: None,
+            allow_nan: false,
+            threads: None,
+            write: WriteOptions::default(),
+            dry_run: false,
+            copy_others: true,
+            resume: false,
+            count: false,
+            fail_on: Vec::new(),
+            watch: None,
+        }
+    }
+}
+
+/// Writes the plain weights of a quantized checkpoint: a `.safetensors` file, a folder with one, or several with an
+/// index. Elements are multiplied by their scales in float, rounded once, and cast to the target. All other tensors
+/// stay byte for byte, but for those that only quantized weights have a use for.
+///
+/// From a folder to a folder, the other files are copied, and `config.json` loses what it says of quantization.
+///
+/// # Errors
+/// Where a file cannot be read or written, or the checkpoint's names, types, shapes and configuration do not agree
+/// ([`LayoutError`](crate::LayoutError)). Nothing is written then.
+pub fn dequantize_file(
+    input: impl AsRef<Path>,
+    output: impl AsRef<Path>,
+    request: &DequantizeRequest,
+) -> Result<Summary, FileError> {
+    let (input, output) = (input.as_ref(), output.as_ref());
+    for to in request.selection.targets() {
+        check_target(to).map_err(FileError::Operator)?;
+    }
+    let located = checkpoint::locate(input)?;
+    let index = match &located {
+        Located::Index(path) => Some(Index::read(path)?),
+        _ => None,
+    };
+    let checkpoint = Checkpoint::open(input, &located, index.as_ref())?;
+    let folder = checkpoint.files.first().map_or(input, |file| folder_of(file.path()));
+    let config = Config::read(folder, request.scheme)?;
+    let weights = Weights::find(&checkpoint, &config)?;
+    let targets: Vec<Option<DataType>> = weights.list.iter().map(|weight| target(request, weight)).collect();
+    let chosen: Vec<bool> = targets.iter().map(Option::is_some).collect();
+    layouts::verify(&checkpoint, &weights, &chosen, request.allow_nan)?;
+    let planner = Planner { checkpoint: &checkpoint, weights: &weights, targets: &targets, request };
+    let places = Places::of(&located, index.as_ref(), output)?;
+    let mut files = Vec::new();
+    for (file, input) in checkpoint.files.iter().enumerate() {
+        let rows = planner.rows(file)?;
+        // A file of scales alone has nothing left to hold.
+        if !rows.is_empty() || checkpoint.files.len() == 1 {
+            let metadata = input.metadata.clone();
+            files.push(Rewritten { output: places.file(input.path()), metadata, rows });
+        }
+    }
+    let is_plain = chosen.iter().all(|&chosen| chosen);
+    let (copied, texts) = planner.texts(input, places.folder.as_deref(), is_plain)?;
+    let settings = Settings {
+        threads: request.threads,
+        write: request.write,
+        dry_run: request.dry_run,
+        resume: request.resume,
+        count: request.count,
+        fail_on: &request.fail_on,
+        watch: request.watch.as_ref(),
+    };
+    let rewrite = Rewrite { checkpoint: &checkpoint, files, index: places.index.clone(), texts, settings };
+    let done = rewrite.run()?;
+    if let Some(folder) = places.folder.as_deref().filter(|_| !request.dry_run) {
+        others::copy(&copied, folder, request.write.no_clobber)?;
+    }
+    Ok(Summary { copied: copied.len(), ..done })
+}
+
+/// The type that a weight gets; `None` where it stays quantized.
+fn target(request: &DequantizeRequest, weight: &Weight) -> Option<DataType> {
+    request.selection.target_of_one(&weight.name, weight.len() as u64)
+}
+
+/// How a target is reached: the type that is computed, and the cast from there.
+fn by_way_of(to: DataType, counts: bool) -> Result<(DataType, Option<Plan>), OpError> {
+    let is_direct = matches!(to, DataType::Float | DataType::Float16 | DataType::BFloat16) && !counts;
+    if is_direct {
+        return Ok((to, None));
+    }
+    Ok((DataType::Float, Some(Cast::new(to, &CastOptions::new().threads(1))?.plan(DataType::Float)?)))
+}
+
+fn check_target(to: DataType) -> Result<(), OpError> {
+    by_way_of(to, true).map(drop)
+}
+
+/// Where the output's files are.
+pub(crate) struct Places {
+    /// The folder, where the output is one.
+    pub(crate) folder: Option<PathBuf>,
+    /// The one file, where the output is one.
+    single: Option<PathBuf>,
+    pub(crate) index: Option<PathBuf>,
+}
+
+impl Places {
+    pub(crate) fn of(located: &Located, index: Option<&Index>, output: &Path) -> Result<Places, FileError> {
+        Ok(match (located, index) {
+            (Located::Index(_), Some(index)) => {
+                let path = index.output(output)?;
+                Places { folder: Some(folder_of(&path).to_owned()), single: None, index: Some(path) }
+            }
+            (Located::InFolder(_), _) => Places { folder: Some(output.to_owned()), single: None, index: None },
+            _ => Places { folder: None, single: Some(output.to_owned()), index: None },
+        })
+    }
+
+    /// The output of a file of the input.
+    pub(crate) fn file(&self, input: &Path) -> PathBuf {
+        match (&self.single, &self.folder) {
+            (Some(single), _) => single.clone(),
+            (None, folder) => folder.clone().unwrap_or_default().join(input.file_name().unwrap_or_default()),
+        }
+    }
+}
+
+struct Planner<'a> {
+    checkpoint: &'a Checkpoint,
+    weights: &'a Weights,
+    targets: &'a [Option<DataType>],
+    request: &'a DequantizeRequest,
+}
+
+impl<'a> Planner<'a> {
+    /// The tensors of the output that a file of the input gives.
+    fn rows(&self, file: usize) -> Result<Vec<Row<'a>>, FileError> {
+        let mut rows = Vec::new();
+        for tensor in (0..self.checkpoint.files[file].tensors.len()).map(|tensor| TensorRef { file, tensor }) {
+            let target = |weight: usize| self.targets.get(weight).copied().flatten();
+            match self.weights.roles.get(&tensor) {
+                Some(&Role::Elements(weight)) if target(weight).is_some() => {
+                    if let (Some(weight), Some(to)) = (self.weights.list.get(weight), target(weight)) {
+                        rows.push(self.values(tensor, weight, to)?);
+                    }
+                }
+                Some(&Role::Part(weight)) if target(weight).is_some() => {}
+                Some(Role::Companion) if self.targets.iter().all(Option::is_some) => {}
+                _ => rows.push(self.kept(tensor)),
+            }
+        }
+        Ok(rows)
+    }
+
+    fn kept(&self, tensor: TensorRef) -> Row<'a> {
+        let stored = self.checkpoint.stored(tensor);
+        let bytes = stored.data_type.byte_len(stored.len).unwrap_or(0) as u64;
+        let summary = TensorSummary::kept(&stored.name, stored.shape.clone(), stored.data_type, bytes);
+        Row { summary, tensor, computed: None }
+    }
+
+    fn values(&self, tensor: TensorRef, weight: &'a Weight, to: DataType) -> Result<Row<'a>, FileError> {
+        let path = self.checkpoint.files[tensor.file].path();
+        let counts = self.request.count || !self.request.fail_on.is_empty();
+        let (data_type, cast) =
+            by_way_of(to, counts).map_err(|error| FileError::cast(path, &weight.name, error.into()))?;
+        let counter = cast.filter(|_| counts).and_then(|_| Counter::new(data_type, to).ok());
+        let values = Values::new(self.checkpoint, weight, data_type).map_err(|trouble| match trouble {
+            Trouble::Cast(error) => FileError::cast(path, &weight.name, error),
+            Trouble::Read(error) | Trouble::Write(error) => FileError::io(path, "read", error),
+            Trouble::Stopped => FileError::Stopped { path: path.to_owned() },
+        })?;
+        let shape = weight.values.clone();
+        let too_large = || TensorError::TooLarge { data_type: to, shape: shape.clone() };
+        let bytes_after = onnx_cast::element_count(&shape).and_then(|len| to.byte_len(len)).ok_or_else(too_large);
+        let bytes_after = bytes_after.map_err(|error| FileError::cast(path, &weight.name, error.into()))? as u64;
+        let size = |tensor| {
+            let stored = self.checkpoint.stored(tensor);
+            stored.data_type.byte_len(stored.len).unwrap_or(0) as u64
+        };
+        let summary = TensorSummary {
+            name: weight.name.clone(),
+            shape,
+            from: weight.element_type(),
+            to,
+            bytes_before: weight.parts().map(size).sum(),
+            bytes_after,
+            cast: true,
+            counts: None,
+        };
+        Ok(Row { summary, tensor, computed: Some(Computed { source: Box::new(values), data_type, cast, counter }) })
+    }
+
+    /// The other files of a folder that are copied as they are, and the configuration as it is to be.
+    fn texts(
+        &self,
+        input: &Path,
+        folder: Option<&Path>,
+        is_plain: bool,
+    ) -> Result<(Vec<PathBuf>, Vec<(PathBuf, String)>), FileError> {
+        let (Some(folder), true) = (folder, self.request.copy_others) else { return Ok((Vec::new(), Vec::new())) };
+        let mut copied = others::files_beside(input, folder)?;
+        let mut texts = Vec::new();
+        let to = self.request.selection.to.or_else(|| self.request.selection.targets().next());
+        if let (true, Some(to)) = (is_plain, to) {
+            copied.retain(|path| path.file_name().is_none_or(|name| name != "hf_quant_config.json"));
+            if let Some(at) = copied.iter().position(|path| path.file_name().is_some_and(|name| name == "config.json"))
+            {
+                let path = copied.remove(at);
+                let text = layouts::plain_config(&path, torch_name(to))?;
+                texts.push((folder.join("config.json"), text));
+            }
+        }
+        Ok((copied, texts))
+    }
+}
+
+/// torch's name for a type, as configurations have it.
+fn torch_name(to: DataType) -> &'static str {
+    match to {
+        DataType::Float => "float32",
+        DataType::Double => "float64",
+        _ => to.name(),
+    }
+}

@@ -1,0 +1,26 @@
+//! Quantized checkpoints: the layouts in which they hold weights, read back as the values that they stand for.
+//!
+//! A weight of such a checkpoint is several tensors: elements of 8 bits or fewer, scales of blocks of them, perhaps a
+//! global scale, zero points and the order of groups. `config.rs` reads what the checkpoint claims to be, `find.rs`
+//! puts the tensors together by their names and compares types and shapes with the claim, and `values.rs` computes the
+//! values part by part. The arithmetic is that of `onnx-cast`.
+
+mod config;
+mod error;
+mod find;
+mod packed_ints;
+mod plain_config;
+mod transposed;
+mod values;
+mod verify;
+mod weight;
+
+pub use error::LayoutError;
+pub use weight::Scheme;
+
+pub(crate) use config::Config;
+pub(crate) use find::{Role, Weights};
+pub(crate) use plain_config::plain_config;
+pub(crate) use values::Values;
+pub(crate) use verify::verify;
+pub(crate) use weight::{Checkpoint, TensorRef, Weight};

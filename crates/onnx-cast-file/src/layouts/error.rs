@@ -1,0 +1,182 @@
+//! What can be wrong with a quantized checkpoint.
+
+use crate::text::{ShapeText, Short};
+use onnx_cast::DataType;
+use thiserror::Error;
+
+/// A checkpoint whose tensors are not what its names and its configuration say.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum LayoutError {
+    /// A configuration that is no JSON object.
+    #[error("not a JSON object: {what}")]
+    Config {
+        /// What the JSON reader says.
+        what: String,
+    },
+    /// A configuration that names a scheme that is not known here.
+    #[error("`{key}` is `{}`, which is not a known layout (known: {known}; --scheme chooses one)", Short(got))]
+    UnknownScheme {
+        /// The key.
+        key: &'static str,
+        /// Its value.
+        got: String,
+        /// The known layouts.
+        known: String,
+    },
+    /// A checkpoint in which nothing is quantized.
+    #[error("no quantized weights: neither the configuration nor the names of tensors tell of any")]
+    NotQuantized,
+    /// A checkpoint without weights of the layout that was named.
+    #[error("no weights in the layout {scheme}")]
+    NoWeights {
+        /// The layout.
+        scheme: &'static str,
+    },
+    /// Elements without scales.
+    #[error(
+        "tensor `{}`: {data_type} elements without scales (want `{}`; --exclude keeps the tensor as it is)",
+        Short(tensor),
+        Short(want)
+    )]
+    MissingScale {
+        /// The elements.
+        tensor: String,
+        /// Their type.
+        data_type: DataType,
+        /// The name that the scales would have.
+        want: String,
+    },
+    /// Scales without elements.
+    #[error("tensor `{}`: scales without a weight (want `{}`)", Short(tensor), Short(want))]
+    MissingWeight {
+        /// The scales.
+        tensor: String,
+        /// The name that the elements would have.
+        want: String,
+    },
+    /// A part of a weight that is not there.
+    #[error("tensor `{}`: {what} is missing (want `{}`)", Short(tensor), Short(want))]
+    MissingPart {
+        /// The elements.
+        tensor: String,
+        /// What is missing.
+        what: &'static str,
+        /// The name that it would have.
+        want: String,
+    },
+    /// Types of elements and scales that no layout has together.
+    #[error("tensor `{}`: {elements} elements with {scales} scales are in no known layout", Short(tensor))]
+    Types {
+        /// The elements.
+        tensor: String,
+        /// Their type.
+        elements: DataType,
+        /// The scales' type.
+        scales: DataType,
+    },
+    /// Scales whose shape fits no blocks of the weight.
+    #[error(
+        "tensor `{}`: scales of shape {} for a weight of shape {} ({want})",
+        Short(tensor),
+        ShapeText(scales),
+        ShapeText(shape)
+    )]
+    ScaleShape {
+        /// The scales.
+        tensor: String,
+        /// Their shape.
+        scales: Vec<usize>,
+        /// The weight's shape.
+        shape: Vec<usize>,
+        /// The shape that fits.
+        want: String,
+    },
+    /// A part of a weight of another shape or type than the weight needs.
+    #[error("tensor `{}`: {data_type} of shape {} (want {want})", Short(tensor), ShapeText(shape))]
+    Part {
+        /// The tensor.
+        tensor: String,
+        /// Its type.
+        data_type: DataType,
+        /// Its shape.
+        shape: Vec<usize>,
+        /// What fits.
+        want: String,
+    },
+    /// A weight of another format than the configuration claims.
+    #[error("tensor `{}`: the configuration claims {claim}, and the tensor holds {found}", Short(tensor))]
+    Contradiction {
+        /// The elements.
+        tensor: String,
+        /// What the configuration says.
+        claim: String,
+        /// What types and shapes say.
+        found: String,
+    },
+    /// A tensor beside a weight, without which the weight would be wrong.
+    #[error(
+        "tensor `{}` changes the weights beside it, and is not applied here: without it they would be wrong",
+        Short(tensor)
+    )]
+    Beside {
+        /// The tensor.
+        tensor: String,
+    },
+    /// Two tensors of the output with one name.
+    #[error("two tensors would be named `{}`", Short(tensor))]
+    Collision {
+        /// The name.
+        tensor: String,
+    },
+    /// A scale that is NaN.
+    #[error("tensor `{}`: scale {index} is NaN (--allow-nan gives NaN for its block)", Short(tensor))]
+    NanScale {
+        /// The scales.
+        tensor: String,
+        /// The first that is NaN.
+        index: u64,
+    },
+    /// A global scale that is far from those of the other weights.
+    #[error(
+        "tensor `{}`: a global scale of {got} allows weights up to {largest:.3e}, where the checkpoint's others go to \
+         {others:.3e}: it may be inverted (the scheme is {scheme}; --scheme chooses another)",
+        Short(tensor)
+    )]
+    GlobalScale {
+        /// The global scale.
+        tensor: String,
+        /// Its value.
+        got: Number,
+        /// The largest weight that it allows.
+        largest: Number,
+        /// The median of the others.
+        others: Number,
+        /// How it was read.
+        scheme: &'static str,
+    },
+}
+
+/// A number of an error, compared by its bits.
+#[derive(Clone, Copy, Debug)]
+pub struct Number(pub f64);
+
+impl PartialEq for Number {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.to_bits() == other.0.to_bits()
+    }
+}
+
+impl Eq for Number {}
+
+impl std::fmt::Display for Number {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::fmt::LowerExp for Number {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}

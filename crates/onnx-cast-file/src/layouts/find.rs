@@ -1,0 +1,488 @@
+//! Which tensors of a checkpoint are a weight together, by their names, compared with their types and shapes and with
+//! what the configuration claims.
+
+use super::config::Config;
+use super::error::LayoutError;
+use super::packed_ints;
+use super::weight::{Checkpoint, Elements, Scheme, TensorRef, Weight};
+use crate::error::FileError;
+use crate::formats::input::Stored;
+use DataType::{BFloat16, Float, Float4E2M1, Float8E4M3FN, Float8E5M2, Float8E8M0, Float16, Int8, Int32, Uint8};
+use onnx_cast::{DataType, GlobalScale};
+use std::collections::HashMap;
+
+/// How names of elements and scales belong together: behind a common beginning, these endings. A plain ending begins
+/// the name or follows a point.
+struct Pair {
+    elements: &'static str,
+    scales: &'static str,
+    /// The ending of the values.
+    values: &'static str,
+}
+
+const fn pair(elements: &'static str, scales: &'static str, values: &'static str) -> Pair {
+    Pair { elements, scales, values }
+}
+
+impl Scheme {
+    fn pairs(self) -> &'static [Pair] {
+        const FUSED: [&str; 2] = ["gate_up_proj", "down_proj"];
+        match self {
+            Scheme::DeepSeek => {
+                const {
+                    &[
+                        pair("weight", "weight_scale_inv", "weight"),
+                        pair("weight", "weight_scale", "weight"),
+                        pair("weight", "scale", "weight"),
+                        pair(FUSED[0], "gate_up_proj_scale_inv", FUSED[0]),
+                        pair(FUSED[1], "down_proj_scale_inv", FUSED[1]),
+                    ]
+                }
+            }
+            Scheme::GptOss => const { &[pair("_blocks", "_scales", "")] },
+            Scheme::CompressedTensors => {
+                const { &[pair("weight_packed", "weight_scale", "weight"), pair("weight", "weight_scale", "weight")] }
+            }
+            Scheme::ModelOpt => {
+                const {
+                    &[
+                        pair("weight", "weight_scale", "weight"),
+                        pair(FUSED[0], "gate_up_proj_weight_scale", FUSED[0]),
+                        pair(FUSED[1], "down_proj_weight_scale", FUSED[1]),
+                    ]
+                }
+            }
+            Scheme::Fbgemm => {
+                const {
+                    &[
+                        pair("weight", "weight_scale", "weight"),
+                        pair(FUSED[0], "gate_up_proj_scale", FUSED[0]),
+                        pair(FUSED[1], "down_proj_scale", FUSED[1]),
+                    ]
+                }
+            }
+            Scheme::Quark => const { &[pair("weight", "weight_scale", "weight")] },
+            Scheme::ComfyUi => {
+                const { &[pair("weight", "scale_weight", "weight"), pair("weight", "weight_scale", "weight")] }
+            }
+        }
+    }
+}
+
+/// What stands before an ending of a name.
+fn before<'n>(name: &'n str, ending: &str) -> Option<&'n str> {
+    let start = name.strip_suffix(ending)?;
+    (ending.starts_with('_') || start.is_empty() || start.ends_with('.')).then_some(start)
+}
+
+/// Tensors that go with quantized weights, and that no model without them has.
+const COMPANIONS: &[&str] = &[
+    "input_scale",
+    "output_scale",
+    "input_global_scale",
+    "input_zero_point",
+    "scale_input",
+    "k_scale",
+    "v_scale",
+    "q_scale",
+    "prob_output_scale",
+    "weight_shape",
+    "scaled_fp8",
+];
+
+/// Tensors that are a part of the weight beside them.
+const CHANGES: &[&str] =
+    &["pre_quant_scale", "svdquant_lora_a", "svdquant_lora_b", "lora_A", "lora_B", "lora_up", "lora_down"];
+
+/// What a tensor of a quantized checkpoint is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// The elements of a weight.
+    Elements(usize),
+    /// Another part of a weight.
+    Part(usize),
+    /// Of use only beside quantized weights.
+    Companion,
+}
+
+/// The quantized weights of a checkpoint, and the tensors that they are made of.
+#[derive(Debug)]
+pub(crate) struct Weights {
+    /// The layout.
+    pub(crate) scheme: Scheme,
+    /// In the order of their elements.
+    pub(crate) list: Vec<Weight>,
+    /// The tensors that are not kept as they are.
+    pub(crate) roles: HashMap<TensorRef, Role>,
+}
+
+impl Weights {
+    /// Finds the weights, and compares them with the claims.
+    pub(crate) fn find(checkpoint: &Checkpoint, config: &Config) -> Result<Weights, FileError> {
+        let scheme = match config.scheme.or_else(|| scheme_by_names(checkpoint)) {
+            Some(scheme) => scheme,
+            None => return Err(checkpoint.error(None, LayoutError::NotQuantized)),
+        };
+        let finder = Finder { checkpoint, config, scheme };
+        let mut list = Vec::new();
+        for (tensor, stored) in checkpoint.tensors() {
+            let wrong = |error| checkpoint.error(Some(tensor), error);
+            if let Some(weight) = finder.weight(tensor, stored)? {
+                finder.compare(&weight).map_err(wrong)?;
+                list.push(weight);
+            }
+        }
+        if list.is_empty() {
+            return Err(checkpoint.error(None, LayoutError::NoWeights { scheme: scheme.name() }));
+        }
+        let mut roles = HashMap::new();
+        for (index, weight) in list.iter().enumerate() {
+            roles.extend(weight.parts().map(|part| (part, Role::Part(index))));
+            roles.insert(weight.tensor, Role::Elements(index));
+        }
+        for (tensor, stored) in
+            checkpoint.tensors().filter(|(tensor, _)| !roles.contains_key(tensor)).collect::<Vec<_>>()
+        {
+            let wrong = |error| checkpoint.error(Some(tensor), error);
+            let last = stored.name.rsplit('.').next().unwrap_or_default();
+            if CHANGES.contains(&last) || CHANGES.contains(&stored.name.rsplit('.').nth(1).unwrap_or_default()) {
+                return Err(wrong(LayoutError::Beside { tensor: stored.name.clone() }));
+            }
+            let fused = COMPANIONS[..1].iter().any(|end| last.ends_with(&format!("_proj_{end}")));
+            if COMPANIONS.contains(&last) || fused {
+                roles.insert(tensor, Role::Companion);
+            } else {
+                finder.check_single(stored).map_err(wrong)?;
+            }
+        }
+        Ok(Weights { scheme, list, roles })
+    }
+}
+
+/// The layout of a checkpoint without a configuration, where its names leave no doubt.
+fn scheme_by_names(checkpoint: &Checkpoint) -> Option<Scheme> {
+    let has = |ending: &str| checkpoint.tensors().any(|(_, stored)| before(&stored.name, ending).is_some());
+    let order = [
+        ("weight_scale_inv", Scheme::DeepSeek),
+        ("scaled_fp8", Scheme::ComfyUi),
+        ("scale_weight", Scheme::ComfyUi),
+        ("weight_packed", Scheme::CompressedTensors),
+        ("weight_scale_2", Scheme::ModelOpt),
+        ("gate_up_proj_blocks", Scheme::GptOss),
+        ("gate_up_proj_scale", Scheme::Fbgemm),
+        // A scale for each tensor or row means the same in every layout.
+        ("weight_scale", Scheme::CompressedTensors),
+    ];
+    order.into_iter().find(|(ending, _)| has(ending)).map(|(_, scheme)| scheme)
+}
+
+impl Checkpoint {
+    /// What is wrong with a tensor's file, or with the first one.
+    pub(crate) fn error(&self, tensor: Option<TensorRef>, error: LayoutError) -> FileError {
+        let file = self.files.get(tensor.map_or(0, |tensor| tensor.file));
+        FileError::layout(file.map_or(std::path::Path::new(""), |file| file.path()), error)
+    }
+}
+
+struct Finder<'a> {
+    checkpoint: &'a Checkpoint,
+    config: &'a Config,
+    scheme: Scheme,
+}
+
+impl Finder<'_> {
+    /// The weight whose elements a tensor holds; `None` where it holds something else.
+    fn weight(&self, tensor: TensorRef, stored: &Stored) -> Result<Option<Weight>, FileError> {
+        if !matches!(stored.data_type, Float8E4M3FN | Float8E5M2 | Float4E2M1 | Uint8 | Int8 | Int32) {
+            return Ok(None);
+        }
+        let found = self.scheme.pairs().iter().find_map(|pair| {
+            let start = before(&stored.name, pair.elements)?;
+            Some((pair, start, self.checkpoint.find(&format!("{start}{}", pair.scales))?))
+        });
+        let Some((pair, start, scales)) = found else { return Ok(None) };
+        let name = format!("{start}{}", pair.values);
+        self.describe(tensor, stored, scales, start, name)
+    }
+
+    fn describe(
+        &self,
+        tensor: TensorRef,
+        stored: &Stored,
+        scales: TensorRef,
+        start: &str,
+        name: String,
+    ) -> Result<Option<Weight>, FileError> {
+        let wrong = |error| self.checkpoint.error(Some(tensor), error);
+        let beside = |ending: &str| self.checkpoint.find(&format!("{start}{ending}"));
+        let scale = self.checkpoint.stored(scales);
+        let unknown =
+            || LayoutError::Types { tensor: stored.name.clone(), elements: stored.data_type, scales: scale.data_type };
+        let mut weight = Weight {
+            name,
+            values: Vec::new(),
+            shape: stored.shape.clone(),
+            elements: Elements::Plain(stored.data_type),
+            tensor,
+            scales,
+            scale_type: scale.data_type,
+            block: [1, 32],
+            globals: Vec::new(),
+            global: None,
+            zero_points: beside("weight_zero_point"),
+            groups: beside("weight_g_idx"),
+            transposed: false,
+            others: beside("weight_shape").into_iter().collect(),
+        };
+        match (stored.data_type, scale.data_type) {
+            // A code of float4e2m1 in each half of a byte.
+            (Uint8 | Int8 | Float4E2M1, Uint8 | Float8E8M0) => {
+                (weight.elements, weight.scale_type) = (Elements::Plain(Float4E2M1), Float8E8M0);
+            }
+            (Uint8 | Float4E2M1, Float8E4M3FN) => {
+                (weight.elements, weight.block) = (Elements::Plain(Float4E2M1), [1, 16]);
+                let ending = if self.scheme == Scheme::CompressedTensors { "weight_global_scale" } else { "" };
+                let ending =
+                    if ending.is_empty() { format!("{}_2", &scale.name[start.len()..]) } else { ending.to_owned() };
+                let missing = || LayoutError::MissingPart {
+                    tensor: stored.name.clone(),
+                    what: "the global scale of NVFP4",
+                    want: format!("{start}{ending}"),
+                };
+                weight.global = Some(beside(&ending).ok_or_else(missing).map_err(wrong)?);
+            }
+            (Float8E4M3FN | Float8E5M2, Uint8 | Float8E8M0) => weight.scale_type = Float8E8M0,
+            (Float8E4M3FN | Float8E5M2 | Int8, Float | BFloat16 | Float16) => {}
+            (Int32, Float | BFloat16 | Float16) => {
+                let shape = self.checkpoint.original_shape(&weight.others)?;
+                let bits = self.config.formats.iter().filter_map(|format| match format {
+                    super::weight::WeightFormat::Int(bits) => Some(*bits),
+                    _ => None,
+                });
+                (weight.elements, weight.shape) =
+                    packed_ints::describe(stored, shape, &bits.collect::<Vec<_>>()).map_err(wrong)?;
+            }
+            // Bytes that are something else than a weight.
+            (Uint8 | Int8 | Int32, _) if self.scheme == Scheme::DeepSeek => return Ok(None),
+            _ => return Err(wrong(unknown())),
+        }
+        if weight.elements == Elements::Plain(Float4E2M1) && stored.data_type != Float4E2M1 {
+            self.widen_shape(&mut weight, stored).map_err(wrong)?;
+        }
+        weight.values = weight.shape.clone();
+        match &mut weight.values[..] {
+            [.., rows, columns] if weight.transposed => std::mem::swap(rows, columns),
+            [_] => weight.shape.insert(0, 1),
+            [] => return Err(wrong(unknown())),
+            _ => {}
+        }
+        self.fit_scales(&mut weight, scale).map_err(|error| self.checkpoint.error(Some(scales), error))?;
+        self.read_globals(&mut weight)?;
+        self.check_groups(&weight)?;
+        Ok(Some(weight))
+    }
+
+    /// The shape of elements that stand two in a byte; gpt-oss has blocks as an axis.
+    fn widen_shape(&self, weight: &mut Weight, stored: &Stored) -> Result<(), LayoutError> {
+        let part = |want: &str| LayoutError::Part {
+            tensor: stored.name.clone(),
+            data_type: stored.data_type,
+            shape: stored.shape.clone(),
+            want: want.to_owned(),
+        };
+        if self.scheme == Scheme::GptOss {
+            let [ref outer @ .., blocks, 16] = stored.shape[..] else {
+                return Err(part("16 bytes for each block, as the last axis"));
+            };
+            if outer.len() < 2 {
+                return Err(part("experts, rows, blocks and 16 bytes"));
+            }
+            weight.transposed = true;
+            weight.shape = outer.to_vec();
+            weight.shape.push(blocks.checked_mul(32).ok_or_else(|| part("fewer blocks"))?);
+        } else if let Some(last) = weight.shape.last_mut() {
+            *last = last.checked_mul(2).ok_or_else(|| part("fewer columns"))?;
+        }
+        match onnx_cast::element_count(&weight.shape) {
+            Some(_) => Ok(()),
+            None => Err(part("fewer elements")),
+        }
+    }
+
+    /// The blocks that scales of a shape belong to.
+    fn fit_scales(&self, weight: &mut Weight, scale: &Stored) -> Result<(), LayoutError> {
+        let [rows, columns] = weight.matrix();
+        let outer = weight.shape[..weight.shape.len() - 2].to_vec();
+        let is_microscaled = weight.scale_type == Float8E4M3FN
+            || weight.elements == Elements::Plain(Float4E2M1)
+            || weight.scale_type == Float8E8M0 && self.scheme != Scheme::DeepSeek;
+        let claimed = self.config.block;
+        let mut candidates = Vec::new();
+        if is_microscaled {
+            candidates.push(weight.block);
+        } else {
+            candidates.extend(claimed);
+            candidates.extend([[rows, columns], [1, columns], [rows, 1]]);
+            candidates.extend(self.config.groups.iter().map(|&size| [1, size]));
+        }
+        let squeezed = squeeze(&scale.shape, weight.shape.len());
+        let fits = |block: [usize; 2]| {
+            let grid = [rows.div_ceil(block[0].max(1)), columns.div_ceil(block[1].max(1))];
+            squeezed.as_deref() == Some(&[&outer[..], &grid].concat()[..])
+                // One scale for all matrices.
+                || grid == [1, 1] && scale.len == 1
+        };
+        match candidates.iter().copied().find(|&block| fits(block)) {
+            Some(block) => {
+                weight.block = block.map(|size| size.max(1));
+                // A scale for the whole tensor: its matrices are one.
+                if scale.len == 1 && !outer.is_empty() && !is_microscaled && outer.iter().product::<usize>() != 1 {
+                    weight.shape = vec![outer.iter().product::<usize>() * rows, columns];
+                    weight.block = [weight.shape[0].max(1), columns.max(1)];
+                }
+                Ok(())
+            }
+            None => {
+                let want = match (is_microscaled, claimed) {
+                    (true, _) => format!("want one for each {} columns", weight.block[1]),
+                    (false, Some([down, across])) => {
+                        format!("want one, one for each row, or one for each block of {down}x{across}")
+                    }
+                    (false, None) => {
+                        "want one, or one for each row; the configuration names no weight_block_size".to_owned()
+                    }
+                };
+                let (tensor, scales) = (scale.name.clone(), scale.shape.clone());
+                Err(LayoutError::ScaleShape { tensor, scales, shape: weight.shape.clone(), want })
+            }
+        }
+    }
+
+    /// Reads the global scales of NVFP4: one, or one for each matrix.
+    fn read_globals(&self, weight: &mut Weight) -> Result<(), FileError> {
+        let Some(global) = weight.global else { return Ok(()) };
+        let stored = self.checkpoint.stored(global);
+        let matrices = weight.shape[..weight.shape.len() - 2].iter().product::<usize>();
+        if stored.data_type != Float || stored.len != 1 && stored.len != matrices {
+            let want = format!("float, of 1 element or of one for each of {matrices} matrices");
+            let (tensor, data_type, shape) = (stored.name.clone(), stored.data_type, stored.shape.clone());
+            return Err(self.checkpoint.error(Some(global), LayoutError::Part { tensor, data_type, shape, want }));
+        }
+        let bytes = self.checkpoint.bytes(global)?;
+        let floats = bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes));
+        weight.globals = match self.scheme {
+            Scheme::CompressedTensors => floats.map(GlobalScale::Divisor).collect(),
+            _ => floats.map(GlobalScale::Factor).collect(),
+        };
+        Ok(())
+    }
+
+    /// Types and shapes of zero points and of the order of groups.
+    fn check_groups(&self, weight: &Weight) -> Result<(), FileError> {
+        let [rows, columns] = weight.matrix();
+        let scale = self.checkpoint.stored(weight.scales);
+        let part = |tensor: TensorRef, want: String| {
+            let stored = self.checkpoint.stored(tensor);
+            let (name, data_type, shape) = (stored.name.clone(), stored.data_type, stored.shape.clone());
+            self.checkpoint.error(Some(tensor), LayoutError::Part { tensor: name, data_type, shape, want })
+        };
+        if let Some(zero_points) = weight.zero_points {
+            let stored = self.checkpoint.stored(zero_points);
+            let fits = match weight.elements {
+                Elements::Plain(data_type) => stored.data_type == data_type && stored.len == scale.len,
+                Elements::Words { bits, straddle } => {
+                    let words = packed_ints::words(rows, bits, straddle);
+                    stored.data_type == Int32 && Some(stored.len) == words.checked_mul(weight.grid()[1])
+                }
+            };
+            if !fits {
+                return Err(part(zero_points, format!("the elements' type, one for each of {} scales", scale.len)));
+            }
+        }
+        if let Some(groups) = weight.groups {
+            let stored = self.checkpoint.stored(groups);
+            if stored.data_type != Int32 || stored.len != columns || weight.block[0] != 1 || weight.shape.len() != 2 {
+                return Err(part(groups, format!("int32, the group of each of {columns} columns")));
+            }
+            let across = weight.grid()[1];
+            let bytes = self.checkpoint.bytes(groups)?;
+            let is_inside = |bytes: &[u8; 4]| usize::try_from(i32::from_le_bytes(*bytes)).is_ok_and(|at| at < across);
+            if !bytes.as_chunks().0.iter().all(is_inside) {
+                return Err(part(groups, format!("groups from 0 to {}", across.saturating_sub(1))));
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares a weight with what the configuration claims.
+    fn compare(&self, weight: &Weight) -> Result<(), LayoutError> {
+        let found = weight.format();
+        let layer = weight.name.strip_suffix(".weight").unwrap_or(&weight.name);
+        let of_layer = self.config.layers.iter().find(|(name, _)| name == layer);
+        let claim = match of_layer {
+            Some((_, claimed)) if *claimed != found => claimed.to_string(),
+            None if !self.config.formats.is_empty() && !self.config.formats.contains(&found) => {
+                self.config.claim.clone()
+            }
+            _ => return Ok(()),
+        };
+        let scales = self.checkpoint.stored(weight.scales);
+        let shape = crate::text::ShapeText(&scales.shape);
+        let found = format!("{found} (scales of {}, {shape})", scales.data_type);
+        Err(LayoutError::Contradiction { tensor: self.checkpoint.stored(weight.tensor).name.clone(), claim, found })
+    }
+
+    /// Refuses elements without scales and scales without elements.
+    fn check_single(&self, stored: &Stored) -> Result<(), LayoutError> {
+        let name = &stored.name;
+        for pair in self.scheme.pairs() {
+            let want = |start: &str, ending: &str| format!("{start}{ending}");
+            let is_small_float = matches!(stored.data_type, Float8E4M3FN | Float8E5M2 | Float4E2M1);
+            let is_packed = pair.elements != pair.values && matches!(stored.data_type, Uint8 | Int32);
+            if let Some(start) = before(name, pair.elements).filter(|_| is_small_float || is_packed) {
+                let (tensor, data_type, want) = (name.clone(), stored.data_type, want(start, pair.scales));
+                return Err(LayoutError::MissingScale { tensor, data_type, want });
+            }
+            // `scale` is the name of many an ordinary tensor.
+            if let Some(start) = before(name, pair.scales).filter(|_| pair.scales != "scale") {
+                return Err(LayoutError::MissingWeight { tensor: name.clone(), want: want(start, pair.elements) });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Checkpoint {
+    /// The shape that a tensor `weight_shape` gives.
+    fn original_shape(&self, tensors: &[TensorRef]) -> Result<Option<[usize; 2]>, FileError> {
+        let Some(&tensor) = tensors.first() else { return Ok(None) };
+        let stored = self.stored(tensor);
+        let bytes = if stored.len == 2 { self.bytes(tensor)? } else { Vec::new() };
+        let sizes: Vec<i64> = match stored.data_type {
+            DataType::Int64 => bytes.as_chunks().0.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect(),
+            Int32 => bytes.as_chunks().0.iter().map(|bytes| i32::from_le_bytes(*bytes).into()).collect(),
+            _ => Vec::new(),
+        };
+        match sizes.iter().map(|&size| usize::try_from(size).ok()).collect::<Option<Vec<_>>>().as_deref() {
+            Some(&[rows, columns]) => Ok(Some([rows, columns])),
+            _ => {
+                let (name, data_type, shape) = (stored.name.clone(), stored.data_type, stored.shape.clone());
+                let want = "int64, the two sizes of the weight".to_owned();
+                Err(self.error(Some(tensor), LayoutError::Part { tensor: name, data_type, shape, want }))
+            }
+        }
+    }
+}
+
+/// A shape of scales with as many axes as the weight has: ModelOpt writes axes of 1 between, others leave them out.
+fn squeeze(shape: &[usize], rank: usize) -> Option<Vec<usize>> {
+    let mut shape = shape.to_vec();
+    while shape.len() > rank {
+        let at = shape.iter().rposition(|&size| size == 1)?;
+        shape.remove(at);
+    }
+    while shape.len() < rank {
+        shape.push(1);
+    }
+    Some(shape)
+}

@@ -1,0 +1,132 @@
+//! Integers of 1 to 8 bits in words of 32, as compressed-tensors stores them: low bits first, half the range added.
+//!
+//! Where 32 is not a multiple of the bits, older files leave the upper bits of each word empty, and newer ones let an
+//! integer straddle two words.
+
+use super::error::LayoutError;
+use super::weight::Elements;
+use crate::formats::input::Stored;
+use onnx_cast::{DataType, unpack};
+
+/// Words that `len` integers take.
+pub(super) fn words(len: usize, bits: u32, straddle: bool) -> usize {
+    if straddle { (len as u128 * u128::from(bits)).div_ceil(32) as usize } else { len.div_ceil(32 / bits as usize) }
+}
+
+/// How a tensor of words holds a matrix: by the matrix's shape, if it is stored, and by the widths that are claimed.
+pub(super) fn describe(
+    stored: &Stored,
+    shape: Option<[usize; 2]>,
+    claimed: &[u32],
+) -> Result<(Elements, Vec<usize>), LayoutError> {
+    let part = |want: String| LayoutError::Part {
+        tensor: stored.name.clone(),
+        data_type: stored.data_type,
+        shape: stored.shape.clone(),
+        want,
+    };
+    let [rows, width] = stored.shape[..] else { return Err(part("rows of words".to_owned())) };
+    let all: Vec<u32> = if claimed.is_empty() { vec![4, 8] } else { claimed.to_vec() };
+    let mut widths = all.into_iter().filter(|bits| (1..=8).contains(bits));
+    let Some([want_rows, columns]) = shape else {
+        // Without a shape only a width by which words are full gives the number of columns.
+        let bits = widths.find(|bits| 32 % bits == 0);
+        let bits = bits.ok_or_else(|| part("`weight_shape` beside it".to_owned()))?;
+        let columns = width.checked_mul(32 / bits as usize).ok_or_else(|| part("fewer columns".to_owned()))?;
+        return Ok((Elements::Words { bits, straddle: false }, vec![rows, columns]));
+    };
+    let fits = |bits: u32| {
+        let straddles = [32 % bits != 0, false].into_iter().find(|&straddle| words(columns, bits, straddle) == width);
+        straddles.filter(|_| want_rows == rows).map(|straddle| Elements::Words { bits, straddle })
+    };
+    match widths.find_map(fits) {
+        Some(elements) => Ok((elements, vec![rows, columns])),
+        None => Err(part(format!("words of integers of the configuration's width for {want_rows}x{columns}"))),
+    }
+}
+
+/// The integer at an index of a run of words, plus half its range.
+fn code(words: &[u8], index: usize, bits: u32, straddle: bool) -> u8 {
+    let (word, shift) = if straddle {
+        (index * bits as usize / 32, (index * bits as usize % 32) as u32)
+    } else {
+        let each = 32 / bits as usize;
+        (index / each, (index % each) as u32 * bits)
+    };
+    let word_at = |at: usize| words[at * 4..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+    let next = if shift + bits > 32 { word_at(word + 1) } else { 0 };
+    let both = u64::from(word_at(word)) | u64::from(next) << 32;
+    (both >> shift) as u8 & (0xffu32 >> (8 - bits)) as u8
+}
+
+/// Unpacks integers of a row, the first of which has this index, each plus half its range.
+pub(super) fn unpack_row(row: &[u8], first: usize, bits: u32, straddle: bool, codes: &mut [u8]) {
+    let packed = match bits {
+        8 => Some(DataType::Uint8),
+        4 => Some(DataType::Uint4),
+        2 => Some(DataType::Uint2),
+        _ => None,
+    };
+    let start = first * bits as usize / 8;
+    // Words without empty bits are packed as this library packs integers.
+    if let Some(data_type) = packed.filter(|_| (first * bits as usize).is_multiple_of(8))
+        && let Some(bytes) = data_type.byte_len(codes.len()).and_then(|len| row.get(start..start + len))
+        && unpack(data_type, bytes, codes).is_ok()
+    {
+        return;
+    }
+    for (index, unpacked) in codes.iter_mut().enumerate() {
+        *unpacked = code(row, first + index, bits, straddle);
+    }
+}
+
+/// Unpacks a column of words that runs down `columns` others: the integer of a row.
+pub(super) fn code_down(words: &[u8], columns: usize, column: usize, row: usize, bits: u32, straddle: bool) -> u8 {
+    let at = |word: usize| {
+        let bytes = words.get((word * columns + column) * 4..).and_then(|bytes| bytes.first_chunk::<4>());
+        bytes.copied().unwrap_or_default()
+    };
+    let word = if straddle { row * bits as usize / 32 } else { row / (32 / bits as usize) };
+    let both = [at(word), at(word + 1)].concat();
+    let inside = if straddle { row * bits as usize % 32 } else { row % (32 / bits as usize) * bits as usize };
+    let both = both.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+    (both >> inside) as u8 & (0xffu32 >> (8 - bits)) as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Packs as the text of the format says, bit by bit.
+    fn pack(values: &[u8], bits: u32, straddle: bool) -> Vec<u8> {
+        let mut bytes = vec![0; 4 * words(values.len(), bits, straddle)];
+        for (index, value) in values.iter().enumerate() {
+            for bit in 0..bits as usize {
+                let at = if straddle {
+                    index * bits as usize + bit
+                } else {
+                    index / (32 / bits as usize) * 32 + index % (32 / bits as usize) * bits as usize + bit
+                };
+                bytes[at / 8] |= (value >> bit & 1) << (at % 8);
+            }
+        }
+        bytes
+    }
+
+    #[test]
+    fn every_width_reads_what_was_packed() {
+        for bits in 1..=8 {
+            for straddle in [false, true] {
+                let values: Vec<u8> = (0..77u32).map(|i| (i * 37 % (1 << bits)) as u8).collect();
+                let packed = pack(&values, bits, straddle);
+                for first in [0, 3, 8, 40] {
+                    let mut codes = vec![0; values.len() - first];
+                    unpack_row(&packed, first, bits, straddle, &mut codes);
+                    assert_eq!(codes, values[first..], "{bits} bits, straddling {straddle}, from {first}");
+                }
+                let down: Vec<u8> = (0..77).map(|row| code_down(&packed, 1, 0, row, bits, straddle)).collect();
+                assert_eq!(down, values, "{bits} bits down, straddling {straddle}");
+            }
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! A configuration without what it says of quantization. Everything else keeps its text.
+
+use super::config::{QUANTIZATION, read};
+use super::error::LayoutError;
+use crate::error::FileError;
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+use std::fmt;
+use std::path::Path;
+
+/// The text of `config.json` for weights of a type.
+pub(crate) fn plain_config(path: &Path, data_type: &str) -> Result<String, FileError> {
+    let text = read(path)?.unwrap_or_else(|| "{}".to_owned());
+    rewrite(&text, data_type).map_err(|error| FileError::layout(path, LayoutError::Config { what: error.to_string() }))
+}
+
+fn rewrite(text: &str, data_type: &str) -> Result<String, serde_json::Error> {
+    let Object(mut pairs) = serde_json::from_str(text)?;
+    pairs.retain(|(key, _)| !QUANTIZATION.contains(&&**key));
+    let quoted = format!("\"{data_type}\"");
+    for (key, value) in &mut pairs {
+        match &**key {
+            "torch_dtype" | "dtype" if value.starts_with('"') => value.clone_from(&quoted),
+            // Of models with several parts.
+            "text_config" if value.starts_with('{') => *value = rewrite(value, data_type)?.replace('\n', "\n  "),
+            _ => {}
+        }
+    }
+    let line = |(key, value): &(String, String)| format!("  {}: {value}", serde_json::Value::from(&**key));
+    let lines: Vec<String> = pairs.iter().map(line).collect();
+    Ok(if lines.is_empty() { "{}".to_owned() } else { format!("{{\n{}\n}}", lines.join(",\n")) })
+}
+
+/// An object's keys in order, each with the text of its value.
+struct Object(Vec<(String, String)>);
+
+impl<'de> Deserialize<'de> for Object {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct ObjectVisitor;
+
+        impl<'de> Visitor<'de> for ObjectVisitor {
+            type Value = Object;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object, A::Error> {
+                let mut pairs = Vec::new();
+                while let Some((key, value)) = map.next_entry::<String, &RawValue>()? {
+                    pairs.push((key, value.get().to_owned()));
+                }
+                Ok(Object(pairs))
+            }
+        }
+
+        deserializer.deserialize_map(ObjectVisitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_but_quantization_keeps_its_text() {
+        let text = r#"{
+  "rope_theta": 1e6,
+  "quantization_config": {"quant_method": "fp8"},
+  "torch_dtype": "float8_e4m3fn",
+  "text_config": {"dtype": "bfloat16", "compression_config": {}, "eps": 1e-05}
+}"#;
+        let want = r#"{
+  "rope_theta": 1e6,
+  "torch_dtype": "float16",
+  "text_config": {
+    "dtype": "float16",
+    "eps": 1e-05
+  }
+}"#;
+        assert_eq!(rewrite(text, "float16").expect("an object"), want);
+        assert_eq!(rewrite("{\"quantization_config\": 1}", "float16").expect("an object"), "{}");
+        assert!(rewrite("[]", "float16").is_err());
+    }
+}

@@ -1,0 +1,238 @@
+//! The values of a weight, computed part by part in the memory of a part.
+//!
+//! The scales of a part are read with it: they follow each other in their tensor, because rows of blocks do.
+
+use super::packed_ints::{code_down, unpack_row, words};
+use super::transposed::Slab;
+use super::weight::{Checkpoint, Elements, TensorRef, Weight};
+use crate::io::memory::resize;
+use crate::io::positional::InputFile;
+use crate::pipeline::{Compute, Scratch, Trouble};
+use onnx_cast::{BlockPlan, CastError, DataType, TensorError, TensorView};
+use std::io;
+use std::ops::Range;
+
+/// The values of a weight, as float, float16 or bfloat16.
+#[derive(Debug)]
+pub(crate) struct Values<'a> {
+    pub(super) weight: &'a Weight,
+    pub(super) to: DataType,
+    elements: Place<'a>,
+    scales: Place<'a>,
+    zero_points: Option<Place<'a>>,
+    /// The group of each column.
+    groups: Vec<usize>,
+    pub(super) slab: Slab,
+}
+
+/// Where bytes of a tensor are.
+#[derive(Clone, Copy, Debug)]
+struct Place<'a> {
+    file: &'a InputFile,
+    at: u64,
+}
+
+impl Place<'_> {
+    /// Reads bytes from a place of the tensor.
+    fn read(&self, at: usize, len: usize, bytes: &mut Vec<u8>) -> Result<(), Trouble> {
+        resize(bytes, len).ok_or_else(|| Trouble::Read(io::ErrorKind::OutOfMemory.into()))?;
+        self.file.read_at(self.at + at as u64, bytes).map_err(Trouble::Read)
+    }
+}
+
+/// Rows of a matrix from the first of a block, and a stretch of their elements.
+pub(super) struct Stretch {
+    /// Which matrix.
+    matrix: usize,
+    /// The first row, which begins a block.
+    row: usize,
+    rows: usize,
+    /// The elements behind the first row's first one.
+    pub(super) elements: Range<usize>,
+}
+
+impl<'a> Values<'a> {
+    pub(crate) fn new(checkpoint: &'a Checkpoint, weight: &'a Weight, to: DataType) -> Result<Self, Trouble> {
+        let place = |tensor: TensorRef| {
+            let (file, at) = checkpoint.place(tensor);
+            Place { file, at }
+        };
+        let mut groups = Vec::new();
+        if let Some(tensor) = weight.groups {
+            let mut bytes = Vec::new();
+            place(tensor).read(0, 4 * weight.matrix()[1], &mut bytes)?;
+            groups = bytes.as_chunks().0.iter().map(|bytes| i32::from_le_bytes(*bytes) as usize).collect();
+        }
+        let (elements, scales) = (place(weight.tensor), place(weight.scales));
+        let zero_points = weight.zero_points.map(place);
+        Ok(Values { weight, to, elements, scales, zero_points, groups, slab: Slab::default() })
+    }
+
+    /// Computes a stretch of a matrix.
+    pub(super) fn stretch(&self, stretch: &Stretch, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), Trouble> {
+        let weight = self.weight;
+        let [_, columns] = weight.matrix();
+        let [_, across] = weight.grid();
+        let size = scale_size(weight);
+        let scale_rows = stretch.rows.div_ceil(weight.block[0]);
+        let first = self.first_scale(stretch);
+        self.scales.read(first * across * size, scale_rows * across * size, &mut scratch.scales)?;
+        let from = self.read_elements(stretch, scratch)?;
+        self.read_zero_points(stretch, scale_rows, scratch)?;
+        let (mut block, mut grid) = (weight.block, [scale_rows, across]);
+        if !self.groups.is_empty() {
+            // Each column has its own group, so that each element has its own scale.
+            (block, grid) = ([1, 1], [scale_rows, columns]);
+            self.by_column(size, &mut scratch.scales, &mut scratch.results)?;
+            if !scratch.zero_points.is_empty() {
+                self.by_column(1, &mut scratch.zero_points, &mut scratch.results)?;
+            }
+        }
+        let bytes = if from == weight.element_type() { &scratch.elements } else { &scratch.codes };
+        let failed = |error: CastError| Trouble::Cast(error);
+        let tensor = |error: TensorError| Trouble::Cast(error.into());
+        let plan =
+            BlockPlan::dequantize(from, weight.scale_type, self.to, block).map_err(|error| failed(error.into()))?;
+        let plan = plan.global_scale(weight.globals.get(stretch.matrix).or(weight.globals.first()).copied());
+        let scale = TensorView::new(weight.scale_type, &grid, &scratch.scales).map_err(tensor)?;
+        let zero_points = match &scratch.zero_points[..] {
+            [] => None,
+            bytes => Some(TensorView::new(from, &grid, bytes).map_err(tensor)?),
+        };
+        let bound = plan.bind(&[stretch.rows, columns], &scale, zero_points.as_ref()).map_err(failed)?;
+        bound.run_part(stretch.elements.start, stretch.elements.len(), bytes, out).map_err(failed)
+    }
+
+    /// The row of scales at which a stretch begins.
+    fn first_scale(&self, stretch: &Stretch) -> usize {
+        stretch.matrix * self.weight.grid()[0] + stretch.row / self.weight.block[0]
+    }
+
+    /// Reads the elements of a stretch, and returns the type that they are read as.
+    fn read_elements(&self, stretch: &Stretch, scratch: &mut Scratch) -> Result<DataType, Trouble> {
+        let [rows, columns] = self.weight.matrix();
+        let start = (stretch.matrix * rows + stretch.row) * columns + stretch.elements.start;
+        match self.weight.elements {
+            Elements::Plain(data_type) => {
+                let at = data_type.byte_len(start).unwrap_or(0);
+                let len = data_type.byte_len(stretch.elements.len()).unwrap_or(0);
+                self.elements.read(at, len, &mut scratch.elements)?;
+                Ok(data_type)
+            }
+            Elements::Words { bits, straddle } => {
+                let row_bytes = 4 * words(columns, bits, straddle);
+                let lines = start / columns..(start + stretch.elements.len()).div_ceil(columns);
+                self.elements.read(lines.start * row_bytes, lines.len() * row_bytes, &mut scratch.elements)?;
+                resize(&mut scratch.codes, stretch.elements.len())
+                    .ok_or_else(|| Trouble::Read(io::ErrorKind::OutOfMemory.into()))?;
+                let mut rest = &mut scratch.codes[..];
+                let mut column = start % columns;
+                for row in scratch.elements.chunks_exact(row_bytes) {
+                    let (codes, behind) = rest.split_at_mut((columns - column).min(rest.len()));
+                    unpack_row(row, column, bits, straddle, codes);
+                    (rest, column) = (behind, 0);
+                }
+                Ok(DataType::Uint8)
+            }
+        }
+    }
+
+    /// Reads the zero points of a stretch, one for each scale; none where they are all 0.
+    fn read_zero_points(&self, stretch: &Stretch, scale_rows: usize, scratch: &mut Scratch) -> Result<(), Trouble> {
+        let [_, across] = self.weight.grid();
+        let count = scale_rows * across;
+        let first = self.first_scale(stretch);
+        scratch.zero_points.clear();
+        match (self.weight.elements, self.zero_points) {
+            (Elements::Plain(_), None) => Ok(()),
+            (Elements::Plain(_), Some(place)) => place.read(first * across, count, &mut scratch.zero_points),
+            (Elements::Words { bits, .. }, None) => {
+                resize(&mut scratch.zero_points, count)
+                    .ok_or_else(|| Trouble::Read(io::ErrorKind::OutOfMemory.into()))?;
+                scratch.zero_points.fill(1 << (bits - 1));
+                Ok(())
+            }
+            (Elements::Words { bits, straddle }, Some(place)) => {
+                // Packed down the rows: a row of words holds the zero points of several rows.
+                let each = 32 / bits as usize;
+                let passed = if straddle { 0 } else { first / each };
+                let all = words(first + scale_rows, bits, straddle);
+                let mut packed = Vec::new();
+                place.read(4 * passed * across, 4 * (all - passed) * across, &mut packed)?;
+                resize(&mut scratch.zero_points, count)
+                    .ok_or_else(|| Trouble::Read(io::ErrorKind::OutOfMemory.into()))?;
+                for (row, line) in scratch.zero_points.chunks_exact_mut(across.max(1)).enumerate() {
+                    for (column, zero_point) in line.iter_mut().enumerate() {
+                        *zero_point = code_down(&packed, across, column, first + row - passed * each, bits, straddle);
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Gives each column the item of its group, row by row.
+    fn by_column(&self, size: usize, items: &mut Vec<u8>, spread: &mut Vec<u8>) -> Result<(), Trouble> {
+        let [_, across] = self.weight.grid();
+        spread.clear();
+        let rows = items.len() / (across * size).max(1);
+        spread
+            .try_reserve_exact(rows * self.groups.len() * size)
+            .map_err(|_| Trouble::Read(io::ErrorKind::OutOfMemory.into()))?;
+        for row in items.chunks_exact((across * size).max(1)) {
+            for &group in &self.groups {
+                spread.extend_from_slice(&row[group * size..][..size]);
+            }
+        }
+        std::mem::swap(items, spread);
+        Ok(())
+    }
+
+    /// Reads bytes of the elements.
+    pub(super) fn read_stored(&self, at: usize, len: usize, bytes: &mut Vec<u8>) -> Result<(), Trouble> {
+        self.elements.read(at, len, bytes)
+    }
+
+    /// Reads bytes of the scales.
+    pub(super) fn read_scales(&self, at: usize, len: usize, bytes: &mut Vec<u8>) -> Result<(), Trouble> {
+        self.scales.read(at, len, bytes)
+    }
+}
+
+/// Bytes of a scale.
+pub(super) fn scale_size(weight: &Weight) -> usize {
+    weight.scale_type.byte_len(1).unwrap_or(1)
+}
+
+impl Compute for Values<'_> {
+    fn compute(&self, start: usize, len: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), Trouble> {
+        if self.weight.transposed {
+            return self.transpose(start, len, scratch, out);
+        }
+        let [rows, columns] = self.weight.matrix();
+        let size = self.to.byte_len(1).unwrap_or(1);
+        let (mut at, end) = (start, start + len);
+        let mut out = out;
+        while at < end {
+            let matrix = at / (rows * columns);
+            let first = matrix * rows * columns;
+            let stop = end.min(first + rows * columns);
+            // Rows are counted from one that begins a block.
+            let row = (at - first) / columns / self.weight.block[0] * self.weight.block[0];
+            let base = first + row * columns;
+            let stretch =
+                Stretch { matrix, row, rows: (stop - base).div_ceil(columns), elements: at - base..stop - base };
+            let (part, rest) = std::mem::take(&mut out).split_at_mut((stop - at) * size);
+            self.stretch(&stretch, scratch, part)?;
+            (at, out) = (stop, rest);
+        }
+        Ok(())
+    }
+
+    fn chunk(&self) -> usize {
+        if self.weight.transposed { self.transposed_chunk() } else { CHUNK }
+    }
+}
+
+/// Elements of a part.
+const CHUNK: usize = 1 << 18;

@@ -1,0 +1,226 @@
+//! Checkpoints whose tensors become other tensors: each file of the input gives a file of the output, in which tensors
+//! are kept byte for byte, computed, or left out.
+
+use crate::counts::{Counter, Loss};
+use crate::error::FileError;
+use crate::formats::checkpoint::Index;
+use crate::formats::format::Format;
+use crate::formats::output::{Output, WriteOptions};
+use crate::formats::safetensors;
+use crate::formats::source::Items;
+use crate::io::atomic::{AtomicFile, check_vacant, create_folder};
+use crate::io::positional::InputFile;
+use crate::io::progress::{Meter, Watch};
+use crate::layouts::{Checkpoint, LayoutError, TensorRef};
+use crate::opened::of_stored;
+use crate::pipeline::{self, Compute, Elements, InPlace, Nowhere, Same, Sink, Task, Transform, Trouble};
+use crate::summary::{Summary, TensorSummary};
+use onnx_cast::{DataType, Plan, element_count};
+use std::collections::HashSet;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// A tensor of the output.
+pub(crate) struct Row<'a> {
+    pub(crate) summary: TensorSummary,
+    /// The tensor that it is made of.
+    pub(crate) tensor: TensorRef,
+    /// What computes it; `None` keeps it.
+    pub(crate) computed: Option<Computed<'a>>,
+}
+
+/// A tensor that is computed.
+pub(crate) struct Computed<'a> {
+    pub(crate) source: Box<dyn Compute + 'a>,
+    /// The type that is computed.
+    pub(crate) data_type: DataType,
+    /// What becomes of that.
+    pub(crate) cast: Option<Plan>,
+    /// Counts what the cast loses.
+    pub(crate) counter: Option<Counter>,
+}
+
+/// A file of the output.
+pub(crate) struct Rewritten<'a> {
+    pub(crate) output: PathBuf,
+    pub(crate) metadata: Option<Vec<(String, String)>>,
+    pub(crate) rows: Vec<Row<'a>>,
+}
+
+/// How a checkpoint is written.
+pub(crate) struct Settings<'a> {
+    pub(crate) threads: Option<usize>,
+    pub(crate) write: WriteOptions,
+    pub(crate) dry_run: bool,
+    pub(crate) resume: bool,
+    pub(crate) count: bool,
+    pub(crate) fail_on: &'a [Loss],
+    pub(crate) watch: Option<&'a Watch>,
+}
+
+/// A checkpoint of the output, all of it planned.
+pub(crate) struct Rewrite<'a> {
+    pub(crate) checkpoint: &'a Checkpoint,
+    pub(crate) files: Vec<Rewritten<'a>>,
+    /// The index, where the output has one.
+    pub(crate) index: Option<PathBuf>,
+    /// Texts that are written last, with their paths.
+    pub(crate) texts: Vec<(PathBuf, String)>,
+    pub(crate) settings: Settings<'a>,
+}
+
+impl Rewrite<'_> {
+    /// Writes the output; on a dry run only what is to be counted is computed.
+    pub(crate) fn run(&self) -> Result<Summary, FileError> {
+        self.check_names()?;
+        let settings = &self.settings;
+        let headers = self.files.iter().map(Rewritten::header).collect::<Result<Vec<_>, _>>()?;
+        let rows = || self.files.iter().flat_map(|file| &file.rows);
+        let mut summary = Summary::new(rows().map(|row| row.summary.clone()).collect());
+        if settings.write.no_clobber {
+            let texts = self.texts.iter().map(|(path, _)| path).chain(&self.index);
+            self.files.iter().map(|file| &file.output).chain(texts).try_for_each(|path| check_vacant(path))?;
+        }
+        // Files appear one by one, so that all of them have to be good before the first.
+        let rehearses = !settings.fail_on.is_empty() || settings.dry_run && settings.count;
+        let bytes: u64 = rows().map(|row| row.summary.bytes_after).sum();
+        let passes = u64::from(rehearses) + u64::from(!settings.dry_run);
+        let meter = Meter::new(settings.watch, passes * bytes);
+        if rehearses {
+            for file in &self.files {
+                self.pass(file, &[], &Nowhere, &meter)?;
+            }
+            self.note_counts(&mut summary)?;
+        }
+        if settings.dry_run {
+            return Ok(summary);
+        }
+        for (file, header) in self.files.iter().zip(&headers) {
+            create_folder(&file.output)?;
+            let done = meter.done();
+            file.reset();
+            if settings.resume && self.is_there(file, header, &meter) {
+                summary.already_there += 1;
+                continue;
+            }
+            meter.back_to(done);
+            file.reset();
+            let out = AtomicFile::create_with(&file.output, settings.write.no_clobber)?;
+            self.pass(file, header, &InPlace(out.file()), &meter)?;
+            out.commit()?;
+        }
+        self.note_counts(&mut summary)?;
+        // The index comes last: where it is, the checkpoint is complete.
+        for (path, text) in &self.texts {
+            self.write_text(path, text)?;
+        }
+        if let Some(index) = &self.index {
+            self.write_text(index, &self.index_text())?;
+        }
+        Ok(summary)
+    }
+
+    fn write_text(&self, path: &Path, text: &str) -> Result<(), FileError> {
+        let mut out = AtomicFile::create_with(path, self.settings.write.no_clobber)?;
+        out.write_all(text.as_bytes()).map_err(|error| FileError::io(path, "write", error))?;
+        Ok(out.commit()?)
+    }
+
+    fn index_text(&self) -> String {
+        let rows = self.files.iter().flat_map(|file| {
+            let name = file.output.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            file.rows.iter().map(move |row| (&*row.summary.name, name))
+        });
+        let total = self.files.iter().flat_map(|file| &file.rows).map(|row| row.summary.bytes_after).sum();
+        Index::of_tensors(rows, total)
+    }
+
+    /// Refuses two tensors of one name, in whatever files.
+    fn check_names(&self) -> Result<(), FileError> {
+        let mut names = HashSet::new();
+        for row in self.files.iter().flat_map(|file| &file.rows) {
+            if !names.insert(&row.summary.name) {
+                let error = LayoutError::Collision { tensor: row.summary.name.clone() };
+                return Err(self.checkpoint.error(Some(row.tensor), error));
+            }
+        }
+        Ok(())
+    }
+
+    fn note_counts(&self, summary: &mut Summary) -> Result<(), FileError> {
+        if !self.settings.count && self.settings.fail_on.is_empty() {
+            return Ok(());
+        }
+        let rows = self.files.iter().flat_map(|file| &file.rows);
+        for (noted, row) in summary.tensors.iter_mut().zip(rows) {
+            noted.counts = row.computed.as_ref().and_then(|computed| computed.counter.as_ref()).map(Counter::total);
+        }
+        let path = self.checkpoint.files.first().map_or(Path::new(""), |file| file.path());
+        FileError::check_losses(summary, path, self.settings.fail_on)
+    }
+
+    /// Whether a file holds already what would be written.
+    fn is_there(&self, file: &Rewritten<'_>, header: &[u8], meter: &Meter<'_>) -> bool {
+        let Ok(there) = InputFile::open(&file.output) else { return false };
+        let want = header.len() as u64 + file.rows.iter().map(|row| row.summary.bytes_after).sum::<u64>();
+        there.len() == want && self.pass(file, header, &Same(&there), meter).is_ok()
+    }
+
+    /// Hands the header and all elements of a file to a sink.
+    fn pass(&self, file: &Rewritten<'_>, header: &[u8], sink: &dyn Sink, meter: &Meter<'_>) -> Result<(), FileError> {
+        sink.put(0, header).map_err(|error| FileError::io(&file.output, "write", error))?;
+        let mut at = header.len() as u64;
+        let mut tasks = Vec::with_capacity(file.rows.len());
+        for row in &file.rows {
+            tasks.push(self.task(row, at));
+            at += row.summary.bytes_after;
+        }
+        let progress = |bytes| meter.add(bytes);
+        pipeline::run(&tasks, self.settings.threads, sink, &progress)
+            .map_err(|(task, trouble)| self.error(file, task, trouble))
+    }
+
+    fn task<'t>(&'t self, row: &'t Row<'_>, to: u64) -> Task<'t> {
+        let input = &self.checkpoint.files[row.tensor.file];
+        let stored = self.checkpoint.stored(row.tensor);
+        let empty = || Task::keeping(Elements::Memory(&[]), 0, stored.data_type, Items::PLAIN);
+        match &row.computed {
+            None => Task { to, ..of_stored(input, stored).unwrap_or_else(empty) },
+            Some(computed) => {
+                let len = element_count(&row.summary.shape).unwrap_or(0);
+                let transform = computed.cast.as_ref().map(|plan| plan as &dyn Transform);
+                let elements = Elements::Computed(&*computed.source, 0);
+                let counter = computed.counter.as_ref();
+                Task { to, transform, counter, ..Task::keeping(elements, len, computed.data_type, Items::PLAIN) }
+            }
+        }
+    }
+
+    fn error(&self, file: &Rewritten<'_>, task: usize, trouble: Trouble) -> FileError {
+        let row = file.rows.get(task);
+        let tensor = row.map(|row| row.tensor);
+        let input = tensor.map_or(Path::new(""), |tensor| self.checkpoint.files[tensor.file].path());
+        match trouble {
+            Trouble::Read(error) => FileError::io(input, "read", error),
+            Trouble::Write(error) => FileError::io(&file.output, "write", error),
+            Trouble::Stopped => FileError::Stopped { path: file.output.clone() },
+            Trouble::Cast(error) => FileError::cast(input, row.map_or("", |row| &row.summary.name), error),
+        }
+    }
+}
+
+impl Rewritten<'_> {
+    fn header(&self) -> Result<Vec<u8>, FileError> {
+        let rows = self.rows.iter().map(|row| (&*row.summary.name, row.summary.to, &*row.summary.shape));
+        let options = WriteOptions::default();
+        let sink = Output { path: &self.output, format: Format::Safetensors, options: &options };
+        let header = safetensors::header(self.metadata.as_deref(), &rows.collect::<Vec<_>>());
+        Ok(header.map_err(|error| sink.invalid(error))?)
+    }
+
+    /// Forgets what was counted.
+    fn reset(&self) {
+        let counters = self.rows.iter().filter_map(|row| row.computed.as_ref()?.counter.as_ref());
+        counters.for_each(Counter::reset);
+    }
+}

@@ -1,0 +1,117 @@
+//! Scaled casts by blocks of rows and columns, for which ONNX has no word and checkpoints have many.
+
+use super::layout::Layout;
+use super::tiles::Adjust;
+use super::{BoundScaledPlan, Direction, ScaledPlan};
+use crate::element::DataType;
+use crate::ops::{CastError, NEWEST_OPSET, OpError, Operator, Role};
+use crate::tensor::TensorView;
+
+/// The float of a tensor with which each scale of a block is combined, rounded to float.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum GlobalScale {
+    /// Scales are multiplied by it, as ModelOpt's.
+    Factor(f32),
+    /// Scales are divided by it, as those of compressed-tensors.
+    Divisor(f32),
+}
+
+/// A scaled cast by a scale for each block of rows and columns of the last two axes, the last block of each may be
+/// smaller. The arithmetic is that of QuantizeLinear and DequantizeLinear, with quotients and products in float.
+///
+/// ```
+/// use onnx_cast::{BlockPlan, DataType, TensorView};
+///
+/// // Three rows of two float8e4m3fn, and a scale for each two rows.
+/// let plan = BlockPlan::dequantize(DataType::Float8E4M3FN, DataType::Float, DataType::Float, [2, 2])?;
+/// let scale = [10.0f32, 100.0];
+/// let bound = plan.bind(&[3, 2], &TensorView::from_slice(&[2, 1], &scale)?, None)?;
+/// let mut out = [0; 8];
+/// bound.run_part(3, 2, &[0x38, 0x40], &mut out)?;
+/// assert_eq!(out[..4], 10f32.to_le_bytes());
+/// assert_eq!(out[4..], 200f32.to_le_bytes());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct BlockPlan {
+    plan: ScaledPlan,
+    block: [usize; 2],
+    global: Option<GlobalScale>,
+}
+
+impl BlockPlan {
+    /// From elements of 16 bits or fewer, or int32, to float, float16 or bfloat16, by scales of a type.
+    ///
+    /// # Errors
+    /// Fails if one of the types is another one.
+    pub fn dequantize(from: DataType, scale: DataType, to: DataType, block: [usize; 2]) -> Result<BlockPlan, OpError> {
+        let operator = Operator::DequantizeLinear;
+        operator.check_role(NEWEST_OPSET, Role::Quantized, from)?;
+        operator.check_role(NEWEST_OPSET, Role::Values, to)?;
+        BlockPlan::new(Direction::Dequantize, from, scale, to, block)
+    }
+
+    /// From float, float16 or bfloat16 to elements of 16 bits or fewer, saturated, by scales of a type.
+    ///
+    /// # Errors
+    /// Fails if one of the types is another one.
+    pub fn quantize(from: DataType, scale: DataType, to: DataType, block: [usize; 2]) -> Result<BlockPlan, OpError> {
+        let operator = Operator::QuantizeLinear;
+        Operator::DequantizeLinear.check_role(NEWEST_OPSET, Role::Values, from)?;
+        operator.check_role(NEWEST_OPSET, Role::Quantized, to)?;
+        BlockPlan::new(Direction::Quantize, from, scale, to, block)
+    }
+
+    fn new(
+        direction: Direction,
+        from: DataType,
+        scale: DataType,
+        to: DataType,
+        block: [usize; 2],
+    ) -> Result<BlockPlan, OpError> {
+        let is_scale = matches!(
+            scale,
+            DataType::Float | DataType::Float16 | DataType::BFloat16 | DataType::Float8E8M0 | DataType::Float8E4M3FN
+        );
+        if !is_scale {
+            return Err(OpError::ScaleType { data_type: scale });
+        }
+        let plan = ScaledPlan { scale, ..ScaledPlan::of_blocks(direction, from, to, None, None, None) };
+        Ok(BlockPlan { plan, block, global: None })
+    }
+
+    /// Sets the global scale, with which each scale is combined first.
+    pub fn global_scale(mut self, global: Option<GlobalScale>) -> Self {
+        self.global = global;
+        self
+    }
+
+    /// The type of the input.
+    pub fn source_type(&self) -> DataType {
+        self.plan.source_type()
+    }
+
+    /// The type of the result.
+    pub fn target_type(&self) -> DataType {
+        self.plan.target_type()
+    }
+
+    /// The plan with the scales of a tensor, for a tensor of two dimensions or more; it can cast that part by part.
+    ///
+    /// # Errors
+    /// Fails if the scales, or the zero points, are of another type, or not one for each block.
+    pub fn bind<'a>(
+        &'a self,
+        shape: &[usize],
+        scale: &TensorView<'a>,
+        zero_point: Option<&TensorView<'a>>,
+    ) -> Result<BoundScaledPlan<'a>, CastError> {
+        let layout = Layout::of_blocks(shape, scale.shape(), self.block)?;
+        let adjust = match self.global {
+            None => Adjust::None,
+            Some(GlobalScale::Factor(factor)) => Adjust::Times(factor),
+            Some(GlobalScale::Divisor(divisor)) => Adjust::Over(divisor),
+        };
+        self.plan.bind_layout(shape, layout, scale, zero_point, adjust)
+    }
+}
