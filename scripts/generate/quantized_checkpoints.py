@@ -14,6 +14,7 @@ documented fields; the functions below that do so name it.
 import argparse
 import json
 import shutil
+import tempfile
 from pathlib import Path
 
 import torch
@@ -264,6 +265,312 @@ def gpt_oss():
         "model.layers.0.self_attn.sinks": weight(2, seed=275),
     }
     write("gpt-oss", tensors | rest, expected | rest, config, second=lambda key: key.endswith("down_proj_scales"))
+
+
+def llama(seed, intermediate=32, **more):
+    """A Llama of one layer; its embedding, head and norms are not quantized by anyone."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        hidden_size=64, intermediate_size=intermediate, num_hidden_layers=1, num_attention_heads=2,
+        num_key_value_heads=1, head_dim=16, vocab_size=12, dtype=torch.bfloat16, **more,
+    )  # fmt: skip
+    model = LlamaForCausalLM(config).to(torch.bfloat16)
+    for number, value in enumerate(model.parameters()):
+        value.requires_grad_(False)
+        value.copy_(weight(*value.shape, seed=seed + number, scale=0.05 if value.dim() > 1 else 1.0))
+        if value.dim() > 1:
+            value[3] = 0
+    return model
+
+
+def saved_config(save):
+    """The config.json that a function writes into a folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        save(folder)
+        return json.loads((Path(folder) / "config.json").read_text())
+
+
+# compressed-tensors: its ModelCompressor compresses a Llama; llm-compressor, which finds the scales, is left out: they
+# come from compressed-tensors' own `calculate_qparams` and the range of the weights.
+
+
+def ranges(values, args):
+    """Least and greatest weights of what has one scale."""
+    if args.strategy == "tensor":
+        return values.min().view(1), values.max().view(1)
+    if args.strategy == "channel":
+        return values.amin(-1, keepdim=True), values.amax(-1, keepdim=True)
+    block = args.block_structure if args.strategy == "block" else (1, args.group_size)
+    rows, columns = (-(-size // step) for size, step in zip(values.shape, block, strict=True))
+    padded = torch.zeros(rows * block[0], columns * block[1], dtype=values.dtype)
+    padded[: values.shape[0], : values.shape[1]] = values
+    padded = padded.view(rows, block[0], columns, block[1])
+    return padded.amin((1, 3)), padded.amax((1, 3))
+
+
+def calibrate(model, float_scales):
+    """Scales and zero points of the weights, and of activations and the cache at will."""
+    from compressed_tensors.quantization.utils.helpers import calculate_qparams, generate_gparam
+
+    for number, (name, module) in enumerate(model.named_modules()):
+        for cache in ("k_scale", "v_scale"):
+            if hasattr(module, cache):
+                getattr(module, cache).fill_(0.0625)
+        if not hasattr(module, "weight_scale"):
+            continue
+        args = module.quantization_scheme.weights
+        values = module.weight.data
+        if float_scales:
+            values = values.float()
+            module.weight_scale.data = module.weight_scale.data.float()
+        scale_of_all = None
+        if hasattr(module, "weight_global_scale"):
+            scale_of_all = generate_gparam(values.amin().float(), values.amax().float())
+            module.weight_global_scale.copy_(scale_of_all)
+        scales, zero_points = calculate_qparams(*ranges(values, args), args, scale_of_all)
+        module.weight_scale.copy_(scales)
+        if hasattr(module, "weight_zero_point"):
+            module.weight_zero_point.copy_(zero_points)
+        for activation in ("input_scale", "input_global_scale"):
+            if hasattr(module, activation):
+                getattr(module, activation).fill_(0.125 + number)
+
+
+def decompressed(state, scheme):
+    """The weight of one module, by the owner's `decompress`, in float."""
+    from compressed_tensors.compressors import BaseCompressor
+
+    state = {key: value.clone() for key, value in state.items()}
+    if state["weight_scale"].dtype == torch.bfloat16:
+        state["weight_scale"] = state["weight_scale"].float()
+    compressor = BaseCompressor.get_value_from_registry(scheme.format.value)
+    return compressor.decompress(state, scheme)["weight"].bfloat16()
+
+
+def compressed_llama(groups, seed, edit=None, kv_cache=False, float_scales=False, **more):
+    """Tensors, expected tensors and configuration; `groups` are arguments of weights, and perhaps of activations.
+
+    `edit` may change the tensors of a module, and gives the weight of those, or nothing.
+    """
+    from compressed_tensors.compressors import ModelCompressor
+    from compressed_tensors.quantization import QuantizationConfig, apply_quantization_config
+
+    cache = {"num_bits": 8, "type": "float", "strategy": "tensor", "dynamic": False, "symmetric": True}
+    config = QuantizationConfig(
+        config_groups={f"group_{number}": group for number, group in enumerate(groups)},
+        ignore=["lm_head"],
+        kv_cache_scheme=cache if kv_cache else None,
+    )
+    model = llama(seed, **more)
+    apply_quantization_config(model, config)
+    calibrate(model, float_scales)
+    compressor = ModelCompressor.from_pretrained_model(model)
+    compressor.compress_model(model)
+    tensors = {key: value.clone() for key, value in model.state_dict().items()}
+    expected = dict(tensors)
+    for name, module in model.named_modules():
+        for key in ("k_scale", "v_scale"):
+            expected.pop(f"{name}.{key}", None)
+        if getattr(module, "quantization_scheme", None) is None or module.quantization_scheme.weights is None:
+            continue
+        state = {key.removeprefix(f"{name}."): tensors.pop(key) for key in list(tensors) if key.startswith(f"{name}.")}
+        for key in state:
+            del expected[f"{name}.{key}"]
+        values = edit(name, state, module.quantization_scheme) if edit else None
+        if values is None:
+            values = decompressed(state, module.quantization_scheme)
+        tensors |= {f"{name}.{key}": value for key, value in state.items()}
+        expected[f"{name}.weight"] = values
+
+    def save(folder):
+        model.config.save_pretrained(folder)
+        compressor.update_config(folder)
+
+    return tensors, expected, saved_config(save)
+
+
+def group(bits, kind, strategy, targets=("Linear",), activations=None, **more):
+    """A group of a compressed-tensors configuration."""
+    weights = {"num_bits": bits, "type": kind, "strategy": strategy, "symmetric": True, "dynamic": False} | more
+    return {"targets": list(targets), "weights": weights, "input_activations": activations}
+
+
+def preset(name, targets=("Linear",)):
+    """A scheme that compressed-tensors has a name for."""
+    from compressed_tensors.quantization.quant_scheme import preset_name_to_scheme
+
+    return preset_name_to_scheme(name, list(targets))
+
+
+DYNAMIC = {"num_bits": 8, "strategy": "token", "symmetric": True, "dynamic": True}
+FLOAT8 = DYNAMIC | {"type": "float"}
+INT8 = DYNAMIC | {"type": "int"}
+
+
+@layout
+def ct_fp8_tensor():
+    """float-quantized, a scale for the tensor, with scales of activations and of the cache."""
+    tensors, expected, config = compressed_llama([preset("FP8")], 300, kv_cache=True)
+    write("ct-fp8-tensor", tensors, expected, config)
+
+
+@layout
+def ct_fp8_channel():
+    """float-quantized, a float scale for each row; some in the other shard."""
+    tensors, expected, config = compressed_llama([preset("FP8_DYNAMIC")], 320, float_scales=True)
+    second = ("q_proj.weight_scale", "down_proj.weight", "norm.weight")
+    write("ct-fp8-channel", tensors, expected, config, second=lambda key: key.endswith(second))
+
+
+@layout
+def ct_fp8_block():
+    """float-quantized in blocks of 24x20, with short edges."""
+    scheme = group(8, "float", "block", activations=FLOAT8, block_structure=[24, 20])
+    tensors, expected, config = compressed_llama([scheme], 340)
+    write("ct-fp8-block", tensors, expected, config)
+
+
+@layout
+def ct_nvfp4():
+    """nvfp4-pack-quantized."""
+    write("ct-nvfp4", *compressed_llama([preset("NVFP4")], 360))
+
+
+@layout
+def ct_mxfp4():
+    """mxfp4-pack-quantized."""
+    write("ct-mxfp4", *compressed_llama([preset("MXFP4")], 380))
+
+
+@layout
+def ct_mxfp8():
+    """mxfp8-quantized."""
+    write("ct-mxfp8", *compressed_llama([preset("MXFP8")], 400))
+
+
+@layout
+def ct_mxfp6():
+    """mxfp6-pack-quantized."""
+    write("ct-mxfp6", *compressed_llama([preset("MXFP6A16")], 410))
+
+
+@layout
+def ct_int4():
+    """pack-quantized, 4 bits, groups of 32."""
+    tensors, expected, config = compressed_llama([group(4, "int", "group", group_size=32)], 420)
+    write("ct-int4", tensors, expected, config, second=lambda key: key.endswith(("weight_shape", "up_proj.weight_scale")))
+
+
+@layout
+def ct_int4_asymmetric():
+    """pack-quantized, 4 bits, groups of 32 with zero points."""
+    write("ct-int4-asymmetric", *compressed_llama([group(4, "int", "group", group_size=32, symmetric=False)], 440))
+
+
+@layout
+def ct_int4_channel():
+    """pack-quantized, 4 bits, a scale and a zero point for each row; rows of 44, which fill no whole word."""
+    scheme = group(4, "int", "channel", symmetric=False)
+    write("ct-int4-channel", *compressed_llama([scheme], 460, intermediate=44))
+
+
+@layout
+def ct_int4_g_idx():
+    """pack-quantized with `weight_g_idx`, the group of each column.
+
+    compressed-tensors wrote and read these until it removed `actorder: group`. As there, the columns are sorted by their
+    groups, stably, then dequantized by group, then put back.
+    """
+
+    def edit(name, state, scheme):
+        columns = int(state["weight_shape"][1])
+        rng = torch.Generator().manual_seed(len(name) + columns)
+        groups = torch.arange(columns) // 32
+        state["weight_g_idx"] = groups[torch.randperm(columns, generator=rng)].int()
+        order = torch.argsort(state["weight_g_idx"], stable=True)
+        unpacked = unpack_from_int32(state["weight_packed"], 4, state["weight_shape"])
+        by_group = {key: value for key, value in state.items() if key != "weight_g_idx"}
+        by_group["weight_packed"] = pack_to_int32(unpacked[:, order], 4)
+        return decompressed(by_group, scheme)[:, torch.argsort(order)]
+
+    from compressed_tensors.compressors.pack_quantized.helpers import pack_to_int32, unpack_from_int32
+
+    tensors, expected, config = compressed_llama([group(4, "int", "group", group_size=32)], 480, edit)
+    config["quantization_config"]["config_groups"]["group_0"]["weights"]["actorder"] = "group"
+    write("ct-int4-g-idx", tensors, expected, config)
+
+
+@layout
+def ct_int8():
+    """pack-quantized, 8 bits, a scale for each row."""
+    write("ct-int8", *compressed_llama([group(8, "int", "channel")], 500))
+
+
+@layout
+def ct_int8_asymmetric():
+    """pack-quantized, 8 bits, groups of 32 with zero points."""
+    write("ct-int8-asymmetric", *compressed_llama([group(8, "int", "group", group_size=32, symmetric=False)], 520))
+
+
+@layout
+def ct_int3():
+    """pack-quantized, 3 bits, across words, with zero points."""
+    write("ct-int3", *compressed_llama([group(3, "int", "group", group_size=16, symmetric=False)], 540))
+
+
+@layout
+def ct_int3_words():
+    """pack-quantized, 3 bits, ten in each word, as compressed-tensors 0.12 packed them."""
+
+    def words(values):
+        columns = -(-values.shape[1] // 10)
+        padded = torch.zeros(values.shape[0], columns * 10, dtype=torch.int64)
+        padded[:, : values.shape[1]] = values.long() + 4
+        packed = (padded.view(values.shape[0], columns, 10) << 3 * torch.arange(10)).sum(-1)
+        return packed.to(torch.int32)
+
+    def edit(name, state, scheme):
+        values = decompressed(state, scheme)
+        scales = (state["weight_shape"][0], state["weight_scale"].shape[1])
+        state["weight_packed"] = words(unpack_from_int32(state["weight_packed"], 3, state["weight_shape"]))
+        zero_points = unpack_from_int32(state["weight_zero_point"], 3, scales, packed_dim=0)
+        state["weight_zero_point"] = words(zero_points.T).T
+        return values
+
+    from compressed_tensors.compressors.pack_quantized.helpers import unpack_from_int32
+
+    scheme = group(3, "int", "group", group_size=16, symmetric=False)
+    tensors, expected, config = compressed_llama([scheme], 560, edit)
+    config["quantization_config"]["version"] = "0.12.2"
+    write("ct-int3-words", tensors, expected, config)
+
+
+@layout
+def ct_int_quantized():
+    """int-quantized: plain int8, a scale for each row."""
+    write("ct-int-quantized", *compressed_llama([preset("W8A8")], 580))
+
+
+@layout
+def ct_naive_quantized():
+    """naive-quantized: float8 with a scale for the tensor, and no activations."""
+    tensors, expected, config = compressed_llama([group(8, "float", "tensor")], 600)
+    assert config["quantization_config"]["format"] == "naive-quantized"
+    write("ct-naive-quantized", tensors, expected, config)
+
+
+@layout
+def ct_mixed():
+    """mixed-precision: NVFP4 in the attention, float8 and int4 elsewhere, the format in each group."""
+    groups = [
+        preset("NVFP4A16", [r"re:.*self_attn.*"]),
+        preset("FP8_DYNAMIC", [r"re:.*(gate|up)_proj"]),
+        group(4, "int", "group", [r"re:.*down_proj"], group_size=16),
+    ]
+    tensors, expected, config = compressed_llama(groups, 620)
+    assert config["quantization_config"]["format"] == "mixed-precision"
+    write("ct-mixed", tensors, expected, config)
 
 
 def main():
