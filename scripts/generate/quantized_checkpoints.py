@@ -1,0 +1,585 @@
+#!/usr/bin/env python3
+"""Writes crates/testkit/data/checkpoints/: a small quantized checkpoint of each layout, as its owner's package writes it
+on a CPU, with the bfloat16 weights that the owner's code dequantizes it to.
+
+Needs torch, transformers, compressed-tensors, nvidia-modelopt, amd-quark, accelerate and safetensors, in an environment
+of their own. `quantized_checkpoints.py NAME...` writes only those.
+
+Each folder holds the checkpoint and `expected.safetensors`, the weights under the unquantized model's names. The owner's
+code dequantizes in float: where it would take the arithmetic from a scale of bfloat16, the scale is widened first.
+Where a package does not write its layout on a CPU, its own functions make the tensors and the configuration has its
+documented fields; the functions below that do so name it.
+"""
+
+import argparse
+import json
+import shutil
+import tempfile
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+
+OUT = Path(__file__).resolve().parents[2] / "crates" / "testkit" / "data" / "checkpoints"
+INDEX = "model.safetensors.index.json"
+LAYOUTS = {}
+
+
+def layout(function):
+    """Registers a function that writes one folder, named like it."""
+    LAYOUTS[function.__name__.replace("_", "-")] = function
+    return function
+
+
+def weight(*shape, seed, scale=0.05, tiny=True):
+    """Weights in bfloat16 with some outliers, zeros of both signs and, if `tiny`, subnormal numbers."""
+    rng = torch.Generator().manual_seed(seed)
+    values = torch.randn(shape, generator=rng) * scale
+    flat = values.view(-1)
+    places = torch.randperm(flat.numel(), generator=rng)
+    outliers, zeros, minus_zeros, subnormal = (places[kind::4][: max(flat.numel() // 100, 1)] for kind in range(4))
+    flat[outliers] *= 40
+    flat[zeros] = 0.0
+    flat[minus_zeros] = -0.0
+    if tiny:
+        flat[subnormal] = (torch.randint(-100, 100, subnormal.shape, generator=rng) * 2.0**-133).float()
+    return values.bfloat16()
+
+
+def ordinary(hidden, seed, prefix="model.", vocabulary=12):
+    """An embedding and a norm, which no layout quantizes."""
+    return {
+        f"{prefix}embed_tokens.weight": weight(vocabulary, hidden, seed=seed),
+        f"{prefix}norm.weight": weight(hidden, seed=seed + 1, scale=1.0),
+    }
+
+
+def write(name, tensors, expected, config=None, other=None, second=None):
+    """Writes a folder. `second` says which tensors lie in a second shard."""
+    folder = OUT / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    files = {"config.json": config, **(other or {})}
+    shards = {"model.safetensors": tensors}
+    if second:
+        shards = {f"model-0000{n}-of-00002.safetensors": {} for n in (1, 2)}
+        for key, value in tensors.items():
+            list(shards.values())[second(key)][key] = value
+        total = sum(value.nbytes for value in tensors.values())
+        places = {key: shard for shard, part in shards.items() for key in part}
+        files[INDEX] = {"metadata": {"total_size": total}, "weight_map": dict(sorted(places.items()))}
+        assert all(shards.values()), name
+    for file, content in files.items():
+        if content is not None:
+            (folder / file).write_text(json.dumps(content, indent=1) + "\n")
+    metadata = {"format": "pt"}
+    for shard, part in shards.items():
+        save_file({key: value.contiguous() for key, value in part.items()}, folder / shard, metadata)
+    for key, value in expected.items():
+        assert not value.is_floating_point() or value.isfinite().all(), f"{name}: {key} is not finite"
+    save_file({key: value.contiguous() for key, value in expected.items()}, folder / "expected.safetensors", metadata)
+    size = sum(file.stat().st_size for file in folder.iterdir())
+    assert size < 60_000, f"{name}: {size} bytes"
+    print(f"{name}: {len(tensors)} tensors, {size} bytes", flush=True)
+
+
+def e2m1_packed(values):
+    """Numbers of float4e2m1 as codes, two in a byte, the even one low."""
+    codes = torch.zeros(values.shape, dtype=torch.uint8)
+    for code, bound in enumerate((0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0)):
+        # Ties go to the even code.
+        codes += (values.abs() > bound) | ((values.abs() == bound) & (code % 2 == 1))
+    codes |= values.signbit().to(torch.uint8) << 3
+    return codes[..., ::2] | codes[..., 1::2] << 4
+
+
+# DeepSeek: the arithmetic of inference/kernel.py (`weight_dequant`) and fp8_cast_bf16.py of DeepSeek-V3, whose kernels
+# need a GPU. The weights are quantized as `act_quant` does: amax / 448, in ue8m0 rounded up to a power of two.
+
+
+def spread(scales, block, shape):
+    """The scale of each element, in float."""
+    scales = scales.float().repeat_interleave(block[0], 0).repeat_interleave(block[1], 1)
+    return scales[: shape[0], : shape[1]]
+
+
+def fp8_in_blocks(values, block, powers=False):
+    """Float8 weights and the scales of their blocks."""
+    rows, columns = (-(-size // step) for size, step in zip(values.shape, block, strict=True))
+    padded = torch.zeros(rows * block[0], columns * block[1])
+    padded[: values.shape[0], : values.shape[1]] = values.float()
+    amax = padded.view(rows, block[0], columns, block[1]).abs().amax((1, 3))
+    scales = torch.where(amax == 0, torch.ones_like(amax), amax / 448)
+    if powers:
+        scales = torch.exp2(torch.ceil(torch.log2(scales.double()))).float()
+    return (values.float() / spread(scales, block, values.shape)).to(torch.float8_e4m3fn), scales
+
+
+def weight_dequant(values, scales, block):
+    """DeepSeek's, in float; the result is stored as bfloat16."""
+    return (values.float() * spread(scales, block, values.shape)).bfloat16()
+
+
+DEEPSEEK = {
+    "architectures": ["DeepseekV3ForCausalLM"],
+    "model_type": "deepseek_v3",
+    "hidden_size": 132,
+    "intermediate_size": 40,
+    "torch_dtype": "bfloat16",
+}
+
+
+def deepseek_config(block=(128, 128), **more):
+    quantization = {"activation_scheme": "dynamic", "fmt": "e4m3", "quant_method": "fp8", "weight_block_size": [*block]}
+    return DEEPSEEK | {"quantization_config": quantization | more}
+
+
+def deepseek_tensors(shapes, block, powers=False, suffix="weight_scale_inv", store=torch.float32):
+    tensors, expected = {}, {}
+    for number, (name, shape) in enumerate(shapes.items()):
+        values = weight(*shape, seed=100 + number)
+        if number == 0:
+            values[: block[0], : block[1]] = 0
+        codes, scales = fp8_in_blocks(values, block, powers)
+        tensors[f"{name}.weight"] = codes
+        tensors[f"{name}.{suffix}"] = scales.to(store)
+        assert torch.equal(tensors[f"{name}.{suffix}"].float(), scales)
+        expected[f"{name}.weight"] = weight_dequant(codes, scales, block)
+    return tensors, expected
+
+
+SHAPES_128 = {
+    "model.layers.0.self_attn.q_a_proj": (40, 132),
+    "model.layers.0.self_attn.o_proj": (132, 16),
+    "model.layers.0.mlp.down_proj": (130, 36),
+}
+
+
+@layout
+def deepseek():
+    """Float8 in blocks of 128x128; the scales of one layer are in the other shard than its weights."""
+    tensors, expected = deepseek_tensors(SHAPES_128, (128, 128))
+    rest = ordinary(132, 200) | {"model.layers.0.self_attn.rotary_emb.inv_freq": weight(8, seed=202).float()}
+    second = ("down_proj.weight", "q_a_proj.weight_scale_inv", "norm.weight")
+    write("deepseek", tensors | rest, expected | rest, deepseek_config(), second=lambda key: key.endswith(second))
+
+
+@layout
+def deepseek_blocks():
+    """Blocks of 32x16, which the configuration says."""
+    shapes = {"model.layers.0.mlp.up_proj": (70, 40), "model.layers.0.mlp.down_proj": (40, 70)}
+    tensors, expected = deepseek_tensors(shapes, (32, 16))
+    rest = ordinary(40, 210)
+    write("deepseek-blocks", tensors | rest, expected | rest, deepseek_config((32, 16)))
+
+
+@layout
+def deepseek_ue8m0():
+    """The scales are powers of two in float, as in DeepSeek-V3.1."""
+    tensors, expected = deepseek_tensors(SHAPES_128, (128, 128), powers=True)
+    rest = ordinary(132, 220)
+    write("deepseek-ue8m0", tensors | rest, expected | rest, deepseek_config(scale_fmt="ue8m0"))
+
+
+@layout
+def deepseek_e8m0():
+    """The scales are float8e8m0 and named `scale`, as in DeepSeek-V4; other tensors have names that end in scale too."""
+    shapes = {"layers.0.attn.wq_a": (40, 132), "layers.0.attn.wo_b": (132, 16)}
+    tensors, expected = deepseek_tensors(shapes, (128, 128), True, "scale", torch.float8_e8m0fnu)
+    rest = {
+        "embed.weight": weight(12, 132, seed=230),
+        "norm.weight": weight(132, seed=231, scale=1.0),
+        "layers.0.hc_attn_scale": weight(3, seed=232).float(),
+        "layers.0.attn.indexer.k_l2_clip.scale": weight(4, seed=233).float(),
+    }
+    config = deepseek_config(scale_fmt="ue8m0") | {"model_type": "deepseek_v4", "expert_dtype": "fp8"}
+    write("deepseek-e8m0", tensors | rest, expected | rest, config)
+
+
+@layout
+def deepseek_fp4():
+    """Experts of float4e2m1 in blocks of 32, beside float8 in blocks of 128x128, as in DeepSeek-V4.
+
+    The dequantized experts are those of transformers' `Fp8Dequantize`, which works through float.
+    """
+    from transformers.integrations.finegrained_fp8 import Fp8Dequantize
+
+    shapes = {"layers.0.attn.wq_a": (36, 130), "layers.0.ffn.shared_experts.w1": (20, 64)}
+    tensors, expected = deepseek_tensors(shapes, (128, 128), True, "scale", torch.float8_e8m0fnu)
+    for expert in range(2):
+        for name, shape in {"w1": (32, 64), "w2": (64, 32), "w3": (32, 64)}.items():
+            values = weight(*shape, seed=240 + expert).float().view(shape[0], -1, 32)
+            amax = values.abs().amax(-1, keepdim=True)
+            scales = torch.exp2(torch.ceil(torch.log2(amax.double() / 6))).float()
+            packed = e2m1_packed((values / scales).view(shape)).view(torch.int8)
+            scales = scales.squeeze(-1).to(torch.float8_e8m0fnu)
+            key = f"layers.0.ffn.experts.{expert}.{name}"
+            tensors |= {f"{key}.weight": packed, f"{key}.scale": scales}
+            expected[f"{key}.weight"] = Fp8Dequantize(None)._dequantize_one(packed, scales, torch.bfloat16)
+    rest = {
+        "embed.weight": weight(12, 64, seed=250),
+        "norm.weight": weight(64, seed=251, scale=1.0),
+        "layers.0.hc_attn_scale": weight(3, seed=252).float(),
+        "layers.0.ffn.gate.tid2eid": torch.arange(12).view(6, 2),
+    }
+    config = deepseek_config(scale_fmt="ue8m0") | {"model_type": "deepseek_v4", "expert_dtype": "fp4"}
+    write("deepseek-fp4", tensors | rest, expected | rest, config, second=lambda key: key.endswith(".scale"))
+
+
+@layout
+def gpt_oss():
+    """Experts of MXFP4 in two tensors each; the unquantized form is transposed, as transformers' own function has it.
+
+    transformers quantizes with kernels for GPUs; the blocks here are made by the OCP text's rule.
+    """
+    from transformers import GptOssConfig
+    from transformers.integrations.mxfp4 import convert_moe_packed_tensors
+
+    experts, hidden, intermediate = 2, 64, 32
+    config = GptOssConfig(
+        num_hidden_layers=1, num_local_experts=experts, hidden_size=hidden, intermediate_size=intermediate,
+        vocab_size=12, num_attention_heads=2, num_key_value_heads=1, head_dim=32, num_experts_per_tok=1,
+        dtype=torch.bfloat16, layer_types=["full_attention"],
+    ).to_dict()  # fmt: skip
+    config["quantization_config"] = {
+        "modules_to_not_convert": ["model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens"],
+        "quant_method": "mxfp4",
+    }
+    prefix = "model.layers.0.mlp.experts."
+    tensors, expected = {}, {}
+    for name, (rows, columns) in {"gate_up_proj": (2 * intermediate, hidden), "down_proj": (hidden, intermediate)}.items():
+        values = weight(experts, rows, columns, seed=260 + rows + columns).float().view(experts, rows, -1, 32)
+        values[0, 1] = 0
+        amax = values.abs().amax(-1)
+        exponents = torch.where(amax == 0, torch.full_like(amax, -127), torch.frexp(amax).exponent - 1.0 - 2)
+        blocks = e2m1_packed((values / torch.exp2(exponents.double()).unsqueeze(-1)).clamp(-6, 6))
+        # Scales and codes from both ends of their range, which are dequantized too.
+        exponents[1, 2, 0], exponents[1, 3, 0] = -127, 120
+        scales = (exponents + 127).to(torch.uint8)
+        tensors |= {f"{prefix}{name}_blocks": blocks, f"{prefix}{name}_scales": scales}
+        expected[f"{prefix}{name}"] = convert_moe_packed_tensors(blocks, scales)
+    rest = ordinary(hidden, 270) | {
+        f"{prefix}gate_up_proj_bias": weight(experts, 2 * intermediate, seed=272),
+        f"{prefix}down_proj_bias": weight(experts, hidden, seed=273),
+        "model.layers.0.mlp.router.weight": weight(experts, hidden, seed=274),
+        "model.layers.0.self_attn.sinks": weight(2, seed=275),
+    }
+    write("gpt-oss", tensors | rest, expected | rest, config, second=lambda key: key.endswith("down_proj_scales"))
+
+
+def llama(seed, intermediate=32, **more):
+    """A Llama of one layer; its embedding, head and norms are not quantized by anyone."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        hidden_size=64, intermediate_size=intermediate, num_hidden_layers=1, num_attention_heads=2,
+        num_key_value_heads=1, head_dim=16, vocab_size=12, dtype=torch.bfloat16, **more,
+    )  # fmt: skip
+    model = LlamaForCausalLM(config).to(torch.bfloat16)
+    for number, value in enumerate(model.parameters()):
+        value.requires_grad_(False)
+        value.copy_(weight(*value.shape, seed=seed + number, scale=0.05 if value.dim() > 1 else 1.0))
+        if value.dim() > 1:
+            value[3] = 0
+    return model
+
+
+def saved_config(save):
+    """The config.json that a function writes into a folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        save(folder)
+        return json.loads((Path(folder) / "config.json").read_text())
+
+
+# compressed-tensors: its ModelCompressor compresses a Llama; llm-compressor, which finds the scales, is left out: they
+# come from compressed-tensors' own `calculate_qparams` and the range of the weights.
+
+
+def ranges(values, args):
+    """Least and greatest weights of what has one scale."""
+    if args.strategy == "tensor":
+        return values.min().view(1), values.max().view(1)
+    if args.strategy == "channel":
+        return values.amin(-1, keepdim=True), values.amax(-1, keepdim=True)
+    block = args.block_structure if args.strategy == "block" else (1, args.group_size)
+    rows, columns = (-(-size // step) for size, step in zip(values.shape, block, strict=True))
+    padded = torch.zeros(rows * block[0], columns * block[1], dtype=values.dtype)
+    padded[: values.shape[0], : values.shape[1]] = values
+    padded = padded.view(rows, block[0], columns, block[1])
+    return padded.amin((1, 3)), padded.amax((1, 3))
+
+
+def calibrate(model, float_scales):
+    """Scales and zero points of the weights, and of activations and the cache at will."""
+    from compressed_tensors.quantization.utils.helpers import calculate_qparams, generate_gparam
+
+    for number, (name, module) in enumerate(model.named_modules()):
+        for cache in ("k_scale", "v_scale"):
+            if hasattr(module, cache):
+                getattr(module, cache).fill_(0.0625)
+        if not hasattr(module, "weight_scale"):
+            continue
+        args = module.quantization_scheme.weights
+        values = module.weight.data
+        if float_scales:
+            values = values.float()
+            module.weight_scale.data = module.weight_scale.data.float()
+        scale_of_all = None
+        if hasattr(module, "weight_global_scale"):
+            scale_of_all = generate_gparam(values.amin().float(), values.amax().float())
+            module.weight_global_scale.copy_(scale_of_all)
+        scales, zero_points = calculate_qparams(*ranges(values, args), args, scale_of_all)
+        module.weight_scale.copy_(scales)
+        if hasattr(module, "weight_zero_point"):
+            module.weight_zero_point.copy_(zero_points)
+        for activation in ("input_scale", "input_global_scale"):
+            if hasattr(module, activation):
+                getattr(module, activation).fill_(0.125 + number)
+
+
+def decompressed(state, scheme):
+    """The weight of one module, by the owner's `decompress`, in float."""
+    from compressed_tensors.compressors import BaseCompressor
+
+    state = {key: value.clone() for key, value in state.items()}
+    if state["weight_scale"].dtype == torch.bfloat16:
+        state["weight_scale"] = state["weight_scale"].float()
+    compressor = BaseCompressor.get_value_from_registry(scheme.format.value)
+    return compressor.decompress(state, scheme)["weight"].bfloat16()
+
+
+def compressed_llama(groups, seed, edit=None, kv_cache=False, float_scales=False, **more):
+    """Tensors, expected tensors and configuration; `groups` are arguments of weights, and perhaps of activations.
+
+    `edit` may change the tensors of a module, and gives the weight of those, or nothing.
+    """
+    from compressed_tensors.compressors import ModelCompressor
+    from compressed_tensors.quantization import QuantizationConfig, apply_quantization_config
+
+    cache = {"num_bits": 8, "type": "float", "strategy": "tensor", "dynamic": False, "symmetric": True}
+    config = QuantizationConfig(
+        config_groups={f"group_{number}": group for number, group in enumerate(groups)},
+        ignore=["lm_head"],
+        kv_cache_scheme=cache if kv_cache else None,
+    )
+    model = llama(seed, **more)
+    apply_quantization_config(model, config)
+    calibrate(model, float_scales)
+    compressor = ModelCompressor.from_pretrained_model(model)
+    compressor.compress_model(model)
+    tensors = {key: value.clone() for key, value in model.state_dict().items()}
+    expected = dict(tensors)
+    for name, module in model.named_modules():
+        for key in ("k_scale", "v_scale"):
+            expected.pop(f"{name}.{key}", None)
+        if getattr(module, "quantization_scheme", None) is None or module.quantization_scheme.weights is None:
+            continue
+        state = {key.removeprefix(f"{name}."): tensors.pop(key) for key in list(tensors) if key.startswith(f"{name}.")}
+        for key in state:
+            del expected[f"{name}.{key}"]
+        values = edit(name, state, module.quantization_scheme) if edit else None
+        if values is None:
+            values = decompressed(state, module.quantization_scheme)
+        tensors |= {f"{name}.{key}": value for key, value in state.items()}
+        expected[f"{name}.weight"] = values
+
+    def save(folder):
+        model.config.save_pretrained(folder)
+        compressor.update_config(folder)
+
+    return tensors, expected, saved_config(save)
+
+
+def group(bits, kind, strategy, targets=("Linear",), activations=None, **more):
+    """A group of a compressed-tensors configuration."""
+    weights = {"num_bits": bits, "type": kind, "strategy": strategy, "symmetric": True, "dynamic": False} | more
+    return {"targets": list(targets), "weights": weights, "input_activations": activations}
+
+
+def preset(name, targets=("Linear",)):
+    """A scheme that compressed-tensors has a name for."""
+    from compressed_tensors.quantization.quant_scheme import preset_name_to_scheme
+
+    return preset_name_to_scheme(name, list(targets))
+
+
+DYNAMIC = {"num_bits": 8, "strategy": "token", "symmetric": True, "dynamic": True}
+FLOAT8 = DYNAMIC | {"type": "float"}
+INT8 = DYNAMIC | {"type": "int"}
+
+
+@layout
+def ct_fp8_tensor():
+    """float-quantized, a scale for the tensor, with scales of activations and of the cache."""
+    tensors, expected, config = compressed_llama([preset("FP8")], 300, kv_cache=True)
+    write("ct-fp8-tensor", tensors, expected, config)
+
+
+@layout
+def ct_fp8_channel():
+    """float-quantized, a float scale for each row; some in the other shard."""
+    tensors, expected, config = compressed_llama([preset("FP8_DYNAMIC")], 320, float_scales=True)
+    second = ("q_proj.weight_scale", "down_proj.weight", "norm.weight")
+    write("ct-fp8-channel", tensors, expected, config, second=lambda key: key.endswith(second))
+
+
+@layout
+def ct_fp8_block():
+    """float-quantized in blocks of 24x20, with short edges."""
+    scheme = group(8, "float", "block", activations=FLOAT8, block_structure=[24, 20])
+    tensors, expected, config = compressed_llama([scheme], 340)
+    write("ct-fp8-block", tensors, expected, config)
+
+
+@layout
+def ct_nvfp4():
+    """nvfp4-pack-quantized."""
+    write("ct-nvfp4", *compressed_llama([preset("NVFP4")], 360))
+
+
+@layout
+def ct_mxfp4():
+    """mxfp4-pack-quantized."""
+    write("ct-mxfp4", *compressed_llama([preset("MXFP4")], 380))
+
+
+@layout
+def ct_mxfp8():
+    """mxfp8-quantized."""
+    write("ct-mxfp8", *compressed_llama([preset("MXFP8")], 400))
+
+
+@layout
+def ct_mxfp6():
+    """mxfp6-pack-quantized."""
+    write("ct-mxfp6", *compressed_llama([preset("MXFP6A16")], 410))
+
+
+@layout
+def ct_int4():
+    """pack-quantized, 4 bits, groups of 32."""
+    tensors, expected, config = compressed_llama([group(4, "int", "group", group_size=32)], 420)
+    write("ct-int4", tensors, expected, config, second=lambda key: key.endswith(("weight_shape", "up_proj.weight_scale")))
+
+
+@layout
+def ct_int4_asymmetric():
+    """pack-quantized, 4 bits, groups of 32 with zero points."""
+    write("ct-int4-asymmetric", *compressed_llama([group(4, "int", "group", group_size=32, symmetric=False)], 440))
+
+
+@layout
+def ct_int4_channel():
+    """pack-quantized, 4 bits, a scale and a zero point for each row; rows of 44, which fill no whole word."""
+    scheme = group(4, "int", "channel", symmetric=False)
+    write("ct-int4-channel", *compressed_llama([scheme], 460, intermediate=44))
+
+
+@layout
+def ct_int4_g_idx():
+    """pack-quantized with `weight_g_idx`, the group of each column.
+
+    compressed-tensors wrote and read these until it removed `actorder: group`. As there, the columns are sorted by their
+    groups, stably, then dequantized by group, then put back.
+    """
+
+    def edit(name, state, scheme):
+        columns = int(state["weight_shape"][1])
+        rng = torch.Generator().manual_seed(len(name) + columns)
+        groups = torch.arange(columns) // 32
+        state["weight_g_idx"] = groups[torch.randperm(columns, generator=rng)].int()
+        order = torch.argsort(state["weight_g_idx"], stable=True)
+        unpacked = unpack_from_int32(state["weight_packed"], 4, state["weight_shape"])
+        by_group = {key: value for key, value in state.items() if key != "weight_g_idx"}
+        by_group["weight_packed"] = pack_to_int32(unpacked[:, order], 4)
+        return decompressed(by_group, scheme)[:, torch.argsort(order)]
+
+    from compressed_tensors.compressors.pack_quantized.helpers import pack_to_int32, unpack_from_int32
+
+    tensors, expected, config = compressed_llama([group(4, "int", "group", group_size=32)], 480, edit)
+    config["quantization_config"]["config_groups"]["group_0"]["weights"]["actorder"] = "group"
+    write("ct-int4-g-idx", tensors, expected, config)
+
+
+@layout
+def ct_int8():
+    """pack-quantized, 8 bits, a scale for each row."""
+    write("ct-int8", *compressed_llama([group(8, "int", "channel")], 500))
+
+
+@layout
+def ct_int8_asymmetric():
+    """pack-quantized, 8 bits, groups of 32 with zero points."""
+    write("ct-int8-asymmetric", *compressed_llama([group(8, "int", "group", group_size=32, symmetric=False)], 520))
+
+
+@layout
+def ct_int3():
+    """pack-quantized, 3 bits, across words, with zero points."""
+    write("ct-int3", *compressed_llama([group(3, "int", "group", group_size=16, symmetric=False)], 540))
+
+
+@layout
+def ct_int3_words():
+    """pack-quantized, 3 bits, ten in each word, as compressed-tensors 0.12 packed them."""
+
+    def words(values):
+        columns = -(-values.shape[1] // 10)
+        padded = torch.zeros(values.shape[0], columns * 10, dtype=torch.int64)
+        padded[:, : values.shape[1]] = values.long() + 4
+        packed = (padded.view(values.shape[0], columns, 10) << 3 * torch.arange(10)).sum(-1)
+        return packed.to(torch.int32)
+
+    def edit(name, state, scheme):
+        values = decompressed(state, scheme)
+        scales = (state["weight_shape"][0], state["weight_scale"].shape[1])
+        state["weight_packed"] = words(unpack_from_int32(state["weight_packed"], 3, state["weight_shape"]))
+        zero_points = unpack_from_int32(state["weight_zero_point"], 3, scales, packed_dim=0)
+        state["weight_zero_point"] = words(zero_points.T).T
+        return values
+
+    from compressed_tensors.compressors.pack_quantized.helpers import unpack_from_int32
+
+    scheme = group(3, "int", "group", group_size=16, symmetric=False)
+    tensors, expected, config = compressed_llama([scheme], 560, edit)
+    config["quantization_config"]["version"] = "0.12.2"
+    write("ct-int3-words", tensors, expected, config)
+
+
+@layout
+def ct_int_quantized():
+    """int-quantized: plain int8, a scale for each row."""
+    write("ct-int-quantized", *compressed_llama([preset("W8A8")], 580))
+
+
+@layout
+def ct_naive_quantized():
+    """naive-quantized: float8 with a scale for the tensor, and no activations."""
+    tensors, expected, config = compressed_llama([group(8, "float", "tensor")], 600)
+    assert config["quantization_config"]["format"] == "naive-quantized"
+    write("ct-naive-quantized", tensors, expected, config)
+
+
+@layout
+def ct_mixed():
+    """mixed-precision: NVFP4 in the attention, float8 and int4 elsewhere, the format in each group."""
+    groups = [
+        preset("NVFP4A16", [r"re:.*self_attn.*"]),
+        preset("FP8_DYNAMIC", [r"re:.*(gate|up)_proj"]),
+        group(4, "int", "group", [r"re:.*down_proj"], group_size=16),
+    ]
+    tensors, expected, config = compressed_llama(groups, 620)
+    assert config["quantization_config"]["format"] == "mixed-precision"
+    write("ct-mixed", tensors, expected, config)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    names = parser.parse_args().names or list(LAYOUTS)
+    for name in names:
+        LAYOUTS[name]()
+
+
+if __name__ == "__main__":
+    main()
