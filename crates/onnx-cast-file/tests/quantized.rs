@@ -43,7 +43,8 @@ fn copy(from: &Path, to: &Path) {
 }
 
 fn weights_of(folder: &Path) -> Vec<PathBuf> {
-    let mut files: Vec<PathBuf> = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("it").path()).collect();
+    let mut files: Vec<PathBuf> =
+        fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("it").path()).collect();
     files.retain(|path| path.extension().is_some_and(|extension| extension == "safetensors"));
     files
 }
@@ -71,7 +72,10 @@ fn every_layout_gives_the_values_of_its_owner() {
             if (got.tensor.data_type(), got.tensor.shape()) != (want.tensor.data_type(), want.tensor.shape()) {
                 wrong.push(format!(
                     "{name}: {tensor} is {} {:?}, not {} {:?}",
-                    got.tensor.data_type(), got.tensor.shape(), want.tensor.data_type(), want.tensor.shape()
+                    got.tensor.data_type(),
+                    got.tensor.shape(),
+                    want.tensor.data_type(),
+                    want.tensor.shape()
                 ));
             } else if got.tensor.bytes() != want.tensor.bytes() {
                 let (got, want) = (got.tensor.bytes().unwrap_or_default(), want.tensor.bytes().unwrap_or_default());

@@ -103,6 +103,7 @@ impl Config {
             let format = match (is_float, bits, size) {
                 (true, 4, 16) => WeightFormat::NvFp4,
                 (true, 4, _) => WeightFormat::MxFp4,
+                (true, 6, _) => WeightFormat::MxFp6,
                 (true, _, 32) if has_power_of_two_scales => WeightFormat::MxFp8,
                 (true, ..) => WeightFormat::Fp8,
                 (false, ..) => WeightFormat::Int(bits),

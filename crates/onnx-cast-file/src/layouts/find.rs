@@ -4,10 +4,12 @@
 use super::config::Config;
 use super::error::LayoutError;
 use super::packed_ints;
-use super::weight::{Checkpoint, Elements, Scheme, TensorRef, Weight};
+use super::weight::{Checkpoint, Elements, Scheme, TensorRef, Weight, WeightFormat};
 use crate::error::FileError;
 use crate::formats::input::Stored;
-use DataType::{BFloat16, Float, Float4E2M1, Float8E4M3FN, Float8E5M2, Float8E8M0, Float16, Int8, Int32, Uint8};
+use DataType::{
+    BFloat16, Float, Float4E2M1, Float6E2M3, Float8E4M3FN, Float8E5M2, Float8E8M0, Float16, Int8, Int32, Uint8,
+};
 use onnx_cast::{DataType, GlobalScale};
 use std::collections::HashMap;
 
@@ -235,9 +237,15 @@ impl Finder<'_> {
             others: beside("weight_shape").into_iter().collect(),
         };
         match (stored.data_type, scale.data_type) {
-            // A code of float4e2m1 in each half of a byte.
             (Uint8 | Int8 | Float4E2M1, Uint8 | Float8E8M0) => {
-                (weight.elements, weight.scale_type) = (Elements::Plain(Float4E2M1), Float8E8M0);
+                // Bytes hold two codes of 4 bits, or four of 6 bits in three; the number of scales decides.
+                let width = stored.shape.last().copied().unwrap_or(0);
+                let has_six_bits = stored.data_type == Uint8
+                    && self.config.formats.contains(&WeightFormat::MxFp6)
+                    && width.is_multiple_of(3)
+                    && scale.shape.last() == Some(&(width / 3).saturating_mul(4).div_ceil(32));
+                let element = if has_six_bits { Float6E2M3 } else { Float4E2M1 };
+                (weight.elements, weight.scale_type) = (Elements::Plain(element), Float8E8M0);
             }
             (Uint8 | Float4E2M1, Float8E4M3FN) => {
                 (weight.elements, weight.block) = (Elements::Plain(Float4E2M1), [1, 16]);
@@ -256,7 +264,7 @@ impl Finder<'_> {
             (Int32, Float | BFloat16 | Float16) => {
                 let shape = self.checkpoint.original_shape(&weight.others)?;
                 let bits = self.config.formats.iter().filter_map(|format| match format {
-                    super::weight::WeightFormat::Int(bits) => Some(*bits),
+                    WeightFormat::Int(bits) => Some(*bits),
                     _ => None,
                 });
                 (weight.elements, weight.shape) =
@@ -266,8 +274,10 @@ impl Finder<'_> {
             (Uint8 | Int8 | Int32, _) if self.scheme == Scheme::DeepSeek => return Ok(None),
             _ => return Err(wrong(unknown())),
         }
-        if weight.elements == Elements::Plain(Float4E2M1) && stored.data_type != Float4E2M1 {
-            self.widen_shape(&mut weight, stored).map_err(wrong)?;
+        if let Elements::Plain(data_type @ (Float4E2M1 | Float6E2M3)) = weight.elements
+            && stored.data_type != data_type
+        {
+            self.widen_shape(&mut weight, stored, data_type).map_err(wrong)?;
         }
         weight.values = weight.shape.clone();
         match &mut weight.values[..] {
@@ -282,8 +292,8 @@ impl Finder<'_> {
         Ok(Some(weight))
     }
 
-    /// The shape of elements that stand two in a byte; gpt-oss has blocks as an axis.
-    fn widen_shape(&self, weight: &mut Weight, stored: &Stored) -> Result<(), LayoutError> {
+    /// The shape of elements that are packed in bytes; gpt-oss has blocks as an axis.
+    fn widen_shape(&self, weight: &mut Weight, stored: &Stored, data_type: DataType) -> Result<(), LayoutError> {
         let part = |want: &str| LayoutError::Part {
             tensor: stored.name.clone(),
             data_type: stored.data_type,
@@ -301,7 +311,8 @@ impl Finder<'_> {
             weight.shape = outer.to_vec();
             weight.shape.push(blocks.checked_mul(32).ok_or_else(|| part("fewer blocks"))?);
         } else if let Some(last) = weight.shape.last_mut() {
-            *last = last.checked_mul(2).ok_or_else(|| part("fewer columns"))?;
+            let bits = data_type.bits().unwrap_or(8);
+            *last = last.checked_mul(8).ok_or_else(|| part("fewer columns"))? / bits;
         }
         match onnx_cast::element_count(&weight.shape) {
             Some(_) => Ok(()),
@@ -314,7 +325,7 @@ impl Finder<'_> {
         let [rows, columns] = weight.matrix();
         let outer = weight.shape[..weight.shape.len() - 2].to_vec();
         let is_microscaled = weight.scale_type == Float8E4M3FN
-            || weight.elements == Elements::Plain(Float4E2M1)
+            || matches!(weight.elements, Elements::Plain(Float4E2M1 | Float6E2M3))
             || weight.scale_type == Float8E8M0 && self.scheme != Scheme::DeepSeek;
         let claimed = self.config.block;
         let mut candidates = Vec::new();

@@ -216,6 +216,7 @@ impl Weight {
         match (self.elements, self.scale_type) {
             (Elements::Plain(DataType::Float4E2M1), DataType::Float8E4M3FN) => WeightFormat::NvFp4,
             (Elements::Plain(DataType::Float4E2M1), _) => WeightFormat::MxFp4,
+            (Elements::Plain(DataType::Float6E2M3), _) => WeightFormat::MxFp6,
             (Elements::Plain(DataType::Float8E4M3FN | DataType::Float8E5M2), DataType::Float8E8M0)
                 if self.block == [1, 32] =>
             {
@@ -239,6 +240,7 @@ impl Weight {
 pub(crate) enum WeightFormat {
     Fp8,
     MxFp8,
+    MxFp6,
     MxFp4,
     NvFp4,
     Int(u32),
@@ -249,6 +251,7 @@ impl std::fmt::Display for WeightFormat {
         match self {
             WeightFormat::Fp8 => f.write_str("FP8"),
             WeightFormat::MxFp8 => f.write_str("MXFP8"),
+            WeightFormat::MxFp6 => f.write_str("MXFP6"),
             WeightFormat::MxFp4 => f.write_str("MXFP4"),
             WeightFormat::NvFp4 => f.write_str("NVFP4"),
             WeightFormat::Int(bits) => write!(f, "integers of {bits} bits"),
