@@ -2,6 +2,7 @@
 
 mod common;
 mod parsers;
+mod quantized;
 
 use crate::pairs::{Op, Pairs};
 use clap::{Args as ClapArgs, Parser, Subcommand};
@@ -10,7 +11,8 @@ use onnx_cast_file::{Loss, Pattern, Rule};
 use parsers::{RoundModeParser, TypeParser, positive, tolerance};
 use std::path::PathBuf;
 
-pub(crate) use common::{Common, FileArgs, JobArgs, NameArgs, SelectionArgs, StorageArgs};
+pub(crate) use common::{Common, FileArgs, JobArgs, LossArgs, NameArgs, SelectionArgs, StorageArgs};
+pub(crate) use quantized::DequantizeArgs;
 
 /// What `--isa` takes for the list of backends.
 pub(crate) const LIST: &str = "list";
@@ -56,6 +58,8 @@ pub(crate) enum Command {
     /// Read the bits of files' tensors as another type of the same width
     #[command(name = "bitcast")]
     BitCast(BitCastArgs),
+    /// Read a quantized checkpoint (FP8, NVFP4, MXFP4, ...) back as plain weights
+    Dequantize(DequantizeArgs),
     /// Compute the Casts of a model's constants, and remove those that change nothing
     Fold(FoldArgs),
     /// Evaluate a model of Cast, CastLike, BitCast, Constant and Identity nodes
@@ -132,14 +136,8 @@ pub(crate) struct CastArgs {
     pub(crate) raise_opset: bool,
     #[command(flatten)]
     pub(crate) job: JobArgs,
-    /// Write nothing and exit with 1 where values are lost so: overflow (or saturated), underflow (to zero), subnormal,
-    /// nan
-    #[arg(long, value_name = "LOSS,..", value_delimiter = ',', help_heading = HOW)]
-    pub(crate) fail_on: Vec<Loss>,
-    /// Print for each tensor how many values overflowed, saturated, became zero or subnormal, or were NaN, and the
-    /// largest error
-    #[arg(long, alias = "stats", help_heading = OUTPUT)]
-    pub(crate) losses: bool,
+    #[command(flatten)]
+    pub(crate) losses: LossArgs,
     #[command(flatten)]
     pub(crate) storage: StorageArgs,
 }

@@ -1,12 +1,12 @@
-//! `cast` and `bitcast`: from files to files.
+//! `cast`, `bitcast` and `dequantize`: from files to files.
 
-use crate::args::{BitCastArgs, CastArgs, Common, JobArgs};
+use crate::args::{BitCastArgs, CastArgs, Common, DequantizeArgs, JobArgs};
 use crate::outcome::{Job, Outcome};
 use crate::progress::Progress;
 use crate::{DONE, outcome, pretty, print, select};
 use anyhow::{Result, bail};
 use onnx_cast_file::io::atomic::check_vacant;
-use onnx_cast_file::{BitCastRequest, CastRequest, Summary, Watch, WriteOptions};
+use onnx_cast_file::{BitCastRequest, CastRequest, DequantizeRequest, Summary, Watch, WriteOptions};
 use onnx_cast_model::Error;
 use serde_json::Value;
 use std::fs;
@@ -14,13 +14,13 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 pub(crate) fn cast(args: &CastArgs, common: &Common) -> Result<u8> {
-    let CastArgs { files, selection, job, fail_on, .. } = args;
+    let CastArgs { files, selection, job, losses, .. } = args;
     let request = CastRequest {
         selection: selection.selection()?,
         options: args.attributes.options().threads(common.threads),
         from: files.from,
         shape: files.shape.clone(),
-        write: job.write(),
+        write: job.write(files.npy_plain),
         dry_run: true,
         resume: job.resume,
         copy_others: !job.no_copy_others,
@@ -30,14 +30,14 @@ pub(crate) fn cast(args: &CastArgs, common: &Common) -> Result<u8> {
         storage: args.storage.storage(),
         watch: None,
     };
-    let job = Job { files, selection, job, common, losses: args.losses };
+    let job = Job { files: &files.files, selection, job, common, losses: losses.losses };
     job.each(|input, output| {
         job.run(
             input,
             output,
             || onnx_cast_model::cast(input, output, &request),
             |watch| {
-                let (dry_run, count, fail_on) = (job.job.dry_run, args.losses, fail_on.clone());
+                let (dry_run, count, fail_on) = (job.job.dry_run, losses.losses, losses.fail_on.clone());
                 onnx_cast_model::cast(input, output, &CastRequest { dry_run, count, fail_on, watch, ..request.clone() })
             },
         )
@@ -52,13 +52,13 @@ pub(crate) fn bit_cast(args: &BitCastArgs, common: &Common) -> Result<u8> {
         threads: common.threads,
         from: files.from,
         shape: files.shape.clone(),
-        write: job.write(),
+        write: job.write(files.npy_plain),
         dry_run: true,
         resume: job.resume,
         copy_others: !job.no_copy_others,
         watch: None,
     };
-    let job = Job { files, selection, job, common, losses: false };
+    let job = Job { files: &files.files, selection, job, common, losses: false };
     job.each(|input, output| {
         job.run(
             input,
@@ -72,9 +72,39 @@ pub(crate) fn bit_cast(args: &BitCastArgs, common: &Common) -> Result<u8> {
     })
 }
 
+pub(crate) fn dequantize(args: &DequantizeArgs, common: &Common) -> Result<u8> {
+    let DequantizeArgs { files, scheme, selection, allow_nan, job, losses } = args;
+    let request = DequantizeRequest {
+        selection: selection.selection()?,
+        scheme: scheme.0,
+        allow_nan: *allow_nan,
+        threads: common.threads,
+        write: job.write(false),
+        dry_run: true,
+        copy_others: !job.no_copy_others,
+        resume: job.resume,
+        count: false,
+        fail_on: Vec::new(),
+        watch: None,
+    };
+    let job = Job { files, selection, job, common, losses: losses.losses };
+    job.each(|input, output| {
+        job.run(
+            input,
+            output,
+            || Ok(onnx_cast_file::dequantize_file(input, output, &request)?),
+            |watch| {
+                let (dry_run, count, fail_on) = (job.job.dry_run, losses.losses, losses.fail_on.clone());
+                let request = DequantizeRequest { dry_run, count, fail_on, watch, ..request.clone() };
+                Ok(onnx_cast_file::dequantize_file(input, output, &request)?)
+            },
+        )
+    })
+}
+
 impl JobArgs {
-    fn write(&self) -> WriteOptions {
-        WriteOptions { npy_plain: self.npy_plain, no_clobber: self.no_clobber }
+    fn write(&self, npy_plain: bool) -> WriteOptions {
+        WriteOptions { npy_plain, no_clobber: self.no_clobber }
     }
 }
 
@@ -118,14 +148,14 @@ impl Job<'_> {
     /// Each input and its output.
     fn pairs(&self) -> Result<Vec<(PathBuf, PathBuf)>> {
         let Some(folder) = &self.job.out_dir else {
-            let [input, output] = &self.files.files[..] else {
-                let count = self.files.files.len();
+            let [input, output] = &self.files[..] else {
+                let count = self.files.len();
                 bail!("{count} file{} (want IN and OUT, or --out-dir DIR)", if count == 1 { "" } else { "s" });
             };
             return Ok(vec![(input.clone(), output.clone())]);
         };
         let mut pairs: Vec<(PathBuf, PathBuf)> = Vec::new();
-        for input in &self.files.files {
+        for input in self.files {
             let Some(name) = input.file_name().filter(|name| *name != "-") else {
                 bail!("{}: no name for the output in {}", input.display(), folder.display());
             };

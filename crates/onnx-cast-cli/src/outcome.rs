@@ -1,6 +1,6 @@
 //! What was done with a file, or would be: a line on the standard error, a plan, or JSON.
 
-use crate::args::{Common, FileArgs, JobArgs, SelectionArgs};
+use crate::args::{Common, JobArgs, SelectionArgs};
 use crate::summary::{Amount, Summary};
 use crate::{DIFFERENT, DONE, print};
 use anyhow::{Result, anyhow};
@@ -11,12 +11,12 @@ use onnx_cast_report::{cast_json, printable, size};
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// What is asked for, and how it is shown.
 pub(crate) struct Job<'a> {
-    pub(crate) files: &'a FileArgs,
+    pub(crate) files: &'a [PathBuf],
     pub(crate) selection: &'a SelectionArgs,
     pub(crate) job: &'a JobArgs,
     pub(crate) common: &'a Common,

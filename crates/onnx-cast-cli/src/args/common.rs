@@ -1,7 +1,7 @@
 //! Arguments that several commands share.
 
 use super::parsers::{TypeParser, positive};
-use super::{HOW, INPUT, OUTPUT, Pattern, Rule, WHAT};
+use super::{HOW, INPUT, Loss, OUTPUT, Pattern, Rule, WHAT};
 use clap::{Args as ClapArgs, ColorChoice};
 use onnx_cast::DataType;
 use std::path::PathBuf;
@@ -44,6 +44,9 @@ pub(crate) struct FileArgs {
     /// The shape of raw bytes, as 2,3; --from gives their type
     #[arg(long, value_name = "N,N", value_delimiter = ',', requires = "from", help_heading = INPUT)]
     pub(crate) shape: Option<Vec<usize>>,
+    /// In .npy and .npz, write types that numpy lacks as the unsigned integers of their bits
+    #[arg(long, help_heading = OUTPUT)]
+    pub(crate) npy_plain: bool,
 }
 
 /// Names of tensors, or of the values of a model.
@@ -93,12 +96,22 @@ pub(crate) struct JobArgs {
     /// Of a folder, do not copy the other files: configuration, tokenizer and so on
     #[arg(long, help_heading = OUTPUT)]
     pub(crate) no_copy_others: bool,
-    /// In .npy and .npz, write types that numpy lacks as the unsigned integers of their bits
-    #[arg(long, help_heading = OUTPUT)]
-    pub(crate) npy_plain: bool,
     /// Do not replace files
     #[arg(long, help_heading = OUTPUT)]
     pub(crate) no_clobber: bool,
+}
+
+/// Losses that are counted.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct LossArgs {
+    /// Write nothing and exit with 1 where values are lost so: overflow (or saturated), underflow (to zero), subnormal,
+    /// nan
+    #[arg(long, value_name = "LOSS,..", value_delimiter = ',', help_heading = HOW)]
+    pub(crate) fail_on: Vec<Loss>,
+    /// Print for each tensor how many values overflowed, saturated, became zero or subnormal, or were NaN, and the
+    /// largest error
+    #[arg(long, alias = "stats", help_heading = OUTPUT)]
+    pub(crate) losses: bool,
 }
 
 /// Where a model's elements go.
