@@ -63,7 +63,7 @@ impl Scheme {
                     ]
                 }
             }
-            Scheme::Quark => const { &[pair("weight", "weight_scale", "weight")] },
+            Scheme::Quark | Scheme::Plain => const { &[pair("weight", "weight_scale", "weight")] },
             Scheme::ComfyUi => {
                 const { &[pair("weight", "scale_weight", "weight"), pair("weight", "weight_scale", "weight")] }
             }

@@ -27,6 +27,8 @@ pub enum Scheme {
     Quark,
     /// float8e4m3fn with a scale for each tensor.
     ComfyUi,
+    /// Elements and scales in their own types, without a configuration.
+    Plain,
 }
 
 impl Scheme {
@@ -39,6 +41,7 @@ impl Scheme {
         (Scheme::Fbgemm, "fbgemm"),
         (Scheme::Quark, "quark"),
         (Scheme::ComfyUi, "comfyui"),
+        (Scheme::Plain, "plain"),
     ];
 
     /// The name, as `--scheme` takes it.
@@ -130,6 +133,12 @@ impl Checkpoint {
             let stored = move |(tensor, stored)| (TensorRef { file, tensor }, stored);
             input.tensors.iter().enumerate().map(stored)
         })
+    }
+
+    /// Bytes of a tensor.
+    pub(crate) fn byte_len(&self, tensor: TensorRef) -> u64 {
+        let stored = self.stored(tensor);
+        stored.data_type.byte_len(stored.len).unwrap_or(0) as u64
     }
 
     /// All bytes of a small tensor.
