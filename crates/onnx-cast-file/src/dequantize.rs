@@ -191,17 +191,10 @@ impl<'a> Planner<'a> {
                 }
                 Some(&Role::Part(weight)) if target(weight).is_some() => {}
                 Some(Role::Companion) if self.targets.iter().all(Option::is_some) => {}
-                _ => rows.push(self.kept(tensor)),
+                _ => rows.push(Row::kept(self.checkpoint, tensor)),
             }
         }
         Ok(rows)
-    }
-
-    fn kept(&self, tensor: TensorRef) -> Row<'a> {
-        let stored = self.checkpoint.stored(tensor);
-        let bytes = stored.data_type.byte_len(stored.len).unwrap_or(0) as u64;
-        let summary = TensorSummary::kept(&stored.name, stored.shape.clone(), stored.data_type, bytes);
-        Row { summary, tensor, origin: Origin::Kept }
     }
 
     fn values(&self, tensor: TensorRef, weight: &'a Weight, to: DataType) -> Result<Row<'a>, FileError> {

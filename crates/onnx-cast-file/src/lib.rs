@@ -36,6 +36,7 @@ mod opened;
 mod others;
 pub mod parts;
 pub mod pipeline;
+mod quantize;
 mod report;
 mod request;
 mod rewrite;
@@ -60,9 +61,10 @@ pub use inspect::{
 };
 pub use io::{AtomicFile, Watch, end_without_traces, room_for_a_thread};
 pub use layouts::{LayoutError, Scheme};
+pub use quantize::{Granularity, QuantizeRequest, QuantizedFormat, quantize_file};
 pub use report::{
     Candidate, Concern, Grade, Magnitudes, Report, ReportRequest, TensorReport, Totals, report, report_of, report_with,
 };
 pub use request::{BitCastRequest, CastRequest, Storage};
-pub use selection::{Pattern, Rule, Selection, SelectionError, admits};
+pub use selection::{Pattern, Rule, Selection, SelectionError, Target, admits};
 pub use summary::{Summary, TensorSummary};

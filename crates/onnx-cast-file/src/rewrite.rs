@@ -263,6 +263,14 @@ impl Rewritten<'_> {
 }
 
 impl Row<'_> {
+    /// A tensor that stays as it is.
+    pub(crate) fn kept(checkpoint: &Checkpoint, tensor: TensorRef) -> Self {
+        let stored = checkpoint.stored(tensor);
+        let bytes = checkpoint.byte_len(tensor);
+        let summary = TensorSummary::kept(&stored.name, stored.shape.clone(), stored.data_type, bytes);
+        Row { summary, tensor, origin: Origin::Kept }
+    }
+
     fn counter(&self) -> Option<&Counter> {
         match &self.origin {
             Origin::Computed(computed) => computed.counter.as_ref(),

@@ -24,6 +24,19 @@ pub enum LayoutError {
         /// The known layouts.
         known: String,
     },
+    /// A checkpoint in which nothing is to be quantized.
+    #[error("no weight to quantize: no matrix of a Linear layer, by its name, and no rule names another")]
+    NothingToQuantize,
+    /// A format that a layout does not have.
+    #[error("{layout} does not hold {to}: {reason}")]
+    Unsupported {
+        /// The layout.
+        layout: &'static str,
+        /// The format.
+        to: &'static str,
+        /// Why.
+        reason: String,
+    },
     /// A checkpoint in which nothing is quantized.
     #[error("no quantized weights: neither the configuration nor the names of tensors tell of any")]
     NotQuantized,
