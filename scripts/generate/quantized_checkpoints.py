@@ -55,7 +55,7 @@ def ordinary(hidden, seed, prefix="model.", vocabulary=12):
     }
 
 
-def write(name, tensors, expected, config=None, other=None, second=None):
+def write(name, tensors, expected, config=None, other=None, second=None, metadata=None):
     """Writes a folder. `expected` is None for what must be refused; `second` says what lies in a second shard."""
     folder = OUT / name
     shutil.rmtree(folder, ignore_errors=True)
@@ -73,14 +73,14 @@ def write(name, tensors, expected, config=None, other=None, second=None):
     for file, content in files.items():
         if content is not None:
             (folder / file).write_text(json.dumps(content, indent=1) + "\n")
-    metadata = {"format": "pt"}
     for shard, part in shards.items():
-        save_file({key: value.contiguous() for key, value in part.items()}, folder / shard, metadata)
+        part = {key: value.contiguous() for key, value in part.items()}
+        save_file(part, folder / shard, {"format": "pt"} | (metadata or {}))
     if expected is not None:
         for key, value in expected.items():
             assert not value.is_floating_point() or value.isfinite().all(), f"{name}: {key} is not finite"
         expected = {key: value.contiguous() for key, value in expected.items()}
-        save_file(expected, folder / "expected.safetensors", metadata)
+        save_file(expected, folder / "expected.safetensors", {"format": "pt"})
     size = sum(file.stat().st_size for file in folder.iterdir())
     assert size < 60_000, f"{name}: {size} bytes"
     print(f"{name}: {len(tensors)} tensors, {size} bytes", flush=True)
@@ -734,6 +734,114 @@ def modelopt_awq():
         quantization["quant_algo"] = "NVFP4_AWQ"
     other["quantization"] |= {"has_zero_point": False, "pre_quant_scale": True}
     write("modelopt-awq", tensors, None, config, {"hf_quant_config.json": other})
+
+
+@layout
+def quark():
+    """MXFP4 of a Llama, quantized, exported and dequantized by Quark, which compiles its kernels with ninja first."""
+    from quark.torch import ModelQuantizer, export_safetensors
+    from quark.torch.kernel.hw_emulation.hw_emulation_interface import dequantize_fp4_fp6_per_group
+    from quark.torch.quantization.config.config import OCP_MXFP4Spec, QConfig, QLayerConfig
+    from quark.torch.utils.pack import Pack_fp4
+    from safetensors.torch import load_file
+
+    weights, activations = (OCP_MXFP4Spec(ch_axis=-1, is_dynamic=dynamic) for dynamic in (False, True))
+    layers = QLayerConfig(weight=weights.to_quantization_spec(), input_tensors=activations.to_quantization_spec())
+    quantizer = ModelQuantizer(QConfig(global_quant_config=layers, exclude=["lm_head"]))
+    model = quantizer.freeze(quantizer.quantize_model(llama(900), [torch.arange(12).view(1, 12)]))
+    with tempfile.TemporaryDirectory() as folder, torch.no_grad():
+        export_safetensors(model=model, output_dir=folder)
+        tensors = load_file(Path(folder) / "model.safetensors")
+        config = json.loads((Path(folder) / "config.json").read_text())
+    expected = {key: value for key, value in tensors.items() if not key.endswith("_scale")}
+    for key, value in expected.items():
+        if value.dtype == torch.uint8:
+            values = Pack_fp4("per_group", "fp4").unpack(value, False)
+            scales = torch.exp2(tensors[f"{key}_scale"].float() - 127)
+            expected[key] = dequantize_fp4_fp6_per_group(values, scales, -1, 32).bfloat16()
+    write("quark", tensors, expected, config)
+
+
+@layout
+def fbgemm():
+    """fbgemm_fp8: a scale for each output, as transformers stores what fbgemm quantizes; kernels for GPUs.
+
+    The tensors have the shapes of `FbgemmFp8Quantize`: experts are [E, K, N], with scales [E, 1, N], and of `down_proj`
+    [E, N, 1]. There is no dequantizer; a row is its scale times its elements.
+    """
+
+    def per_row(values):
+        scales = values.float().abs().amax(-1, keepdim=True).clamp(min=1e-12) / 448
+        return (values.float() / scales).clamp(-448, 448).to(torch.float8_e4m3fn), scales
+
+    tensors, expected = {}, {}
+    prefix = "model.layers.0."
+    for number, (name, shape) in enumerate({"gate_proj": (48, 40), "down_proj": (40, 48)}.items()):
+        codes, scales = per_row(weight(*shape, seed=920 + number))
+        key = f"{prefix}feed_forward.shared_expert.{name}.weight"
+        tensors |= {key: codes, f"{key}_scale": scales}
+        expected[key] = (codes.float() * scales).bfloat16()
+    for number, (name, shape) in enumerate({"gate_up_proj": (2, 40, 96), "down_proj": (2, 48, 40)}.items()):
+        codes, scales = per_row(weight(*shape, seed=930 + number).transpose(1, 2))
+        key = f"{prefix}feed_forward.experts.{name}"
+        expected[key] = (codes.float() * scales).transpose(1, 2).bfloat16()
+        scales = scales.transpose(1, 2) if name == "gate_up_proj" else scales
+        tensors |= {key: codes.transpose(1, 2), f"{key}_scale": scales}
+    rest = ordinary(40, 940) | {f"{prefix}self_attn.q_proj.weight": weight(16, 40, seed=942)}
+    quantization = {
+        "activation_scale_ub": 1200.0,
+        "modules_to_not_convert": ["model.layers.0.self_attn.q_proj", "lm_head"],
+        "quant_method": "fbgemm_fp8",
+    }
+    config = {
+        "architectures": ["Llama4ForCausalLM"],
+        "model_type": "llama4_text",
+        "torch_dtype": "bfloat16",
+        "quantization_config": quantization,
+    }
+    write("fbgemm", tensors | rest, expected | rest, config)
+
+
+# ComfyUI is no package; its files have no configuration. The tensors are those of its QUANTIZATION.md and of the older
+# files that it still reads.
+
+
+def comfyui_tensors(seed, scale, input_scale, shape):
+    """Float8 weights of three linears, a scale each."""
+    tensors, expected = {}, {}
+    for number, name in enumerate(("blocks.0.self_attn.q", "blocks.0.self_attn.k", "blocks.0.ffn.0")):
+        values = weight(48, 40, seed=seed + number).float()
+        factor = values.abs().max() / 448
+        codes = (values / factor).to(torch.float8_e4m3fn)
+        tensors |= {
+            f"{name}.weight": codes,
+            f"{name}.{scale}": factor.view(shape),
+            f"{name}.{input_scale}": torch.full(shape, 0.25 + number),
+        }
+        expected[f"{name}.weight"] = (codes.float() * factor).bfloat16()
+    rest = {
+        "blocks.0.self_attn.q.bias": weight(48, seed=seed + 10),
+        "blocks.0.norm3.weight": weight(40, seed=seed + 11, scale=1.0),
+        "patch_embedding.weight": weight(8, 4, 1, 2, 2, seed=seed + 12).float(),
+    }
+    return tensors | rest, expected | rest
+
+
+@layout
+def comfyui():
+    """`scale_weight` and the marker `scaled_fp8`."""
+    tensors, expected = comfyui_tensors(950, "scale_weight", "scale_input", (1,))
+    tensors["scaled_fp8"] = torch.empty(0, dtype=torch.float8_e4m3fn)
+    write("comfyui", tensors, expected)
+
+
+@layout
+def comfyui_metadata():
+    """`weight_scale`, and the layers in the file's metadata."""
+    tensors, expected = comfyui_tensors(970, "weight_scale", "input_scale", ())
+    layers = {key.removesuffix(".weight_scale"): {"format": "float8_e4m3fn"} for key in tensors if "weight_scale" in key}
+    metadata = {"_quantization_metadata": json.dumps({"format_version": "1.0", "layers": layers})}
+    write("comfyui-metadata", tensors, expected, metadata=metadata)
 
 
 def main():
