@@ -249,6 +249,9 @@ impl Finder<'_> {
             }
             (Uint8 | Float4E2M1, Float8E4M3FN) => {
                 (weight.elements, weight.block) = (Elements::Plain(Float4E2M1), [1, 16]);
+                if self.has_two_rows(stored, scale) {
+                    (weight.elements, weight.block) = (Elements::TwoRows, [16, 1]);
+                }
                 let ending = if self.scheme == Scheme::CompressedTensors { "weight_global_scale" } else { "" };
                 let ending =
                     if ending.is_empty() { format!("{}_2", &scale.name[start.len()..]) } else { ending.to_owned() };
@@ -274,10 +277,12 @@ impl Finder<'_> {
             (Uint8 | Int8 | Int32, _) if self.scheme == Scheme::DeepSeek => return Ok(None),
             _ => return Err(wrong(unknown())),
         }
-        if let Elements::Plain(data_type @ (Float4E2M1 | Float6E2M3)) = weight.elements
-            && stored.data_type != data_type
-        {
-            self.widen_shape(&mut weight, stored, data_type).map_err(wrong)?;
+        match weight.elements {
+            Elements::Plain(data_type @ (Float4E2M1 | Float6E2M3)) if stored.data_type != data_type => {
+                self.widen_shape(&mut weight, stored, data_type).map_err(wrong)?;
+            }
+            Elements::TwoRows => weight.shape[1] *= 2,
+            _ => {}
         }
         weight.values = weight.shape.clone();
         match &mut weight.values[..] {
@@ -290,6 +295,16 @@ impl Finder<'_> {
         self.read_globals(&mut weight)?;
         self.check_groups(&weight)?;
         Ok(Some(weight))
+    }
+
+    /// Whether ModelOpt has packed experts along the rows, along which their blocks are too.
+    fn has_two_rows(&self, stored: &Stored, scale: &Stored) -> bool {
+        match (self.scheme, &stored.shape[..], &scale.shape[..]) {
+            (Scheme::ModelOpt, &[experts, rows, columns], shape) => {
+                rows.is_multiple_of(8) && *shape == [experts, rows / 8, columns]
+            }
+            _ => false,
+        }
     }
 
     /// The shape of elements that are packed in bytes; gpt-oss has blocks as an axis.
@@ -325,7 +340,7 @@ impl Finder<'_> {
         let [rows, columns] = weight.matrix();
         let outer = weight.shape[..weight.shape.len() - 2].to_vec();
         let is_microscaled = weight.scale_type == Float8E4M3FN
-            || matches!(weight.elements, Elements::Plain(Float4E2M1 | Float6E2M3))
+            || matches!(weight.elements, Elements::Plain(Float4E2M1 | Float6E2M3) | Elements::TwoRows)
             || weight.scale_type == Float8E8M0 && self.scheme != Scheme::DeepSeek;
         let claimed = self.config.block;
         let mut candidates = Vec::new();
@@ -336,7 +351,14 @@ impl Finder<'_> {
             candidates.extend([[rows, columns], [1, columns], [rows, 1]]);
             candidates.extend(self.config.groups.iter().map(|&size| [1, size]));
         }
-        let squeezed = squeeze(&scale.shape, weight.shape.len());
+        let mut squeezed = squeeze(&scale.shape, weight.shape.len());
+        if self.scheme == Scheme::Fbgemm && outer.len() == 1 {
+            // Experts have a scale for each column, whichever axis it is written along.
+            candidates = vec![[rows, 1]];
+            if let Some([_, down, across @ 1]) = squeezed.as_deref_mut() {
+                std::mem::swap(down, across);
+            }
+        }
         let fits = |block: [usize; 2]| {
             let grid = [rows.div_ceil(block[0].max(1)), columns.div_ceil(block[1].max(1))];
             squeezed.as_deref() == Some(&[&outer[..], &grid].concat()[..])
@@ -400,6 +422,7 @@ impl Finder<'_> {
         if let Some(zero_points) = weight.zero_points {
             let stored = self.checkpoint.stored(zero_points);
             let fits = match weight.elements {
+                Elements::TwoRows => false,
                 Elements::Plain(data_type) => stored.data_type == data_type && stored.len == scale.len,
                 Elements::Words { bits, straddle } => {
                     let words = packed_ints::words(rows, bits, straddle);

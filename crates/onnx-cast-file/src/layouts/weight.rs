@@ -186,6 +186,8 @@ pub(crate) struct Weight {
 pub(crate) enum Elements {
     /// As this library has elements of the type.
     Plain(DataType),
+    /// float4e2m1 of two rows in each byte, the upper row in the lower half: experts of ModelOpt.
+    TwoRows,
     /// Integers of so many bits plus half their range, in words of 32 bits, low bits first; each row begins a word.
     Words { bits: u32, straddle: bool },
 }
@@ -214,6 +216,7 @@ impl Weight {
     pub(crate) fn element_type(&self) -> DataType {
         match self.elements {
             Elements::Plain(data_type) => data_type,
+            Elements::TwoRows => DataType::Float4E2M1,
             Elements::Words { bits: ..=2, .. } => DataType::Int2,
             Elements::Words { bits: ..=4, .. } => DataType::Int4,
             Elements::Words { .. } => DataType::Int8,
@@ -223,7 +226,8 @@ impl Weight {
     /// What the weight is, in the words of configurations.
     pub(crate) fn format(&self) -> WeightFormat {
         match (self.elements, self.scale_type) {
-            (Elements::Plain(DataType::Float4E2M1), DataType::Float8E4M3FN) => WeightFormat::NvFp4,
+            (Elements::Plain(DataType::Float4E2M1) | Elements::TwoRows, DataType::Float8E4M3FN) => WeightFormat::NvFp4,
+            (Elements::TwoRows, _) => WeightFormat::MxFp4,
             (Elements::Plain(DataType::Float4E2M1), _) => WeightFormat::MxFp4,
             (Elements::Plain(DataType::Float6E2M3), _) => WeightFormat::MxFp6,
             (Elements::Plain(DataType::Float8E4M3FN | DataType::Float8E5M2), DataType::Float8E8M0)
