@@ -85,8 +85,7 @@ pub fn dequantize_file(
         _ => None,
     };
     let checkpoint = Checkpoint::open(input, &located, index.as_ref())?;
-    let folder = checkpoint.files.first().map_or(input, |file| folder_of(file.path()));
-    let config = Config::read(folder, request.scheme)?;
+    let config = Config::read(checkpoint.folder(input), request.scheme)?;
     let weights = Weights::find(&checkpoint, &config)?;
     let targets: Vec<Option<DataType>> = weights.list.iter().map(|weight| target(request, weight)).collect();
     let chosen: Vec<bool> = targets.iter().map(Option::is_some).collect();

@@ -37,6 +37,30 @@ pub enum LayoutError {
         /// Why.
         reason: String,
     },
+    /// A weight that is in no layout but its own.
+    #[error(
+        "tensor `{}`: only matrices of float8, MX and NVFP4, packed along their rows, are transcoded (dequantize and \
+         quantize go from any layout to any, with a loss)",
+        Short(tensor)
+    )]
+    NotTranscoded {
+        /// The elements.
+        tensor: String,
+    },
+    /// A weight whose values another format does not hold.
+    #[error(
+        "tensor `{}`: as {to}, {count} of its values or blocks would change (nothing is written; dequantize and \
+         quantize round them)",
+        Short(tensor)
+    )]
+    Changes {
+        /// The elements.
+        tensor: String,
+        /// How many values, or blocks of NVFP4, would change.
+        count: u64,
+        /// The format.
+        to: &'static str,
+    },
     /// A checkpoint in which nothing is quantized.
     #[error("no quantized weights: neither the configuration nor the names of tensors tell of any")]
     NotQuantized,
