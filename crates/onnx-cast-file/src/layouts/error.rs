@@ -61,11 +61,21 @@ pub enum LayoutError {
         /// The format.
         to: &'static str,
     },
+    /// A configuration that describes quantized weights without naming the scheme.
+    #[error("{key} has no `quant_method`, which names the layout (known: {known}; --scheme chooses one)")]
+    NoScheme {
+        /// The key of the description.
+        key: &'static str,
+        /// The known layouts.
+        known: String,
+    },
     /// A checkpoint in which nothing is quantized.
     #[error("no quantized weights: neither the configuration nor the names of tensors tell of any")]
     NotQuantized,
     /// A checkpoint without weights of the layout that was named.
-    #[error("no weights in the layout {scheme}")]
+    #[error(
+        "no weights in the layout {scheme} (is the checkpoint dequantized already? --scheme chooses another layout)"
+    )]
     NoWeights {
         /// The layout.
         scheme: &'static str,
@@ -140,6 +150,16 @@ pub enum LayoutError {
         shape: Vec<usize>,
         /// What fits.
         want: String,
+    },
+    /// A zero point of elements of a float type that is not 0.
+    #[error("tensor `{}`: zero point {index} is not 0 (want zeros, as the elements are {data_type})", Short(tensor))]
+    ZeroPoint {
+        /// The zero points.
+        tensor: String,
+        /// The first that is not 0.
+        index: u64,
+        /// The type of the elements.
+        data_type: DataType,
     },
     /// A weight of another format than the configuration claims.
     #[error("tensor `{}`: the configuration claims {claim}, and the tensor holds {found}", Short(tensor))]
