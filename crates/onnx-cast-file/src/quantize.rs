@@ -16,7 +16,7 @@ use crate::rewrite::{Greatest, Rewrite, Rewritten, Row, Settings};
 use crate::selection::Selection;
 use crate::summary::Summary;
 use layout::{Chosen, Plan};
-use onnx_cast::{DataType, ScaleRule};
+use onnx_cast::{BlockFormat, DataType, ScaleRule};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -187,16 +187,17 @@ impl<'a> Quantizer<'a> {
             };
             let wrong = |error| self.checkpoint.error(Some(tensor), error);
             let chosen = self.plan.choose(stored, to).map_err(wrong)?;
-            let greatest = chosen.needs_greatest().then(|| self.greatest(tensor, stored, &chosen.module));
+            let greatest = chosen.needs_greatest().then(|| self.greatest(tensor, stored, &chosen.module, to));
             rows.extend(blocks::rows(self.checkpoint, tensor, &chosen, self.request.rule, greatest).map_err(wrong)?);
             self.chosen.push(chosen);
         }
         Ok(rows)
     }
 
-    /// The greatest magnitude of a tensor: of all matrices that loaders join to one, which then has one scale.
-    fn greatest(&mut self, tensor: TensorRef, stored: &Stored, module: &str) -> Arc<Greatest> {
-        let key = (joined(module), stored.data_type);
+    /// The greatest magnitude of a tensor; of NVFP4, of all matrices that loaders join to one, which then has one scale.
+    fn greatest(&mut self, tensor: TensorRef, stored: &Stored, module: &str, to: QuantizedFormat) -> Arc<Greatest> {
+        let is_shared = to == QuantizedFormat::Block(BlockFormat::NvFp4);
+        let key = (if is_shared { joined(module) } else { module.to_owned() }, stored.data_type);
         let greatest = self.greatest.entry(key).or_insert_with(|| Arc::new(Greatest::new(stored.data_type)));
         self.measured.push((tensor, Arc::clone(greatest)));
         Arc::clone(greatest)
