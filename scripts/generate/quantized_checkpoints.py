@@ -81,6 +81,8 @@ def write(name, tensors, expected, config=None, other=None, second=None, metadat
             assert not value.is_floating_point() or value.isfinite().all(), f"{name}: {key} is not finite"
         expected = {key: value.contiguous() for key, value in expected.items()}
         save_file(expected, folder / "expected.safetensors", {"format": "pt"})
+    for file in folder.iterdir():
+        file.chmod(0o644)
     size = sum(file.stat().st_size for file in folder.iterdir())
     assert size < 60_000, f"{name}: {size} bytes"
     print(f"{name}: {len(tensors)} tensors, {size} bytes", flush=True)
@@ -324,7 +326,7 @@ def calibrate(model, float_scales):
     """Scales and zero points of the weights, and of activations and the cache at will."""
     from compressed_tensors.quantization.utils.helpers import calculate_qparams, generate_gparam
 
-    for number, (name, module) in enumerate(model.named_modules()):
+    for number, module in enumerate(model.modules()):
         for cache in ("k_scale", "v_scale"):
             if hasattr(module, cache):
                 getattr(module, cache).fill_(0.0625)
