@@ -52,8 +52,8 @@ TYPES = {
 }
 
 
-# How the scales of a scaled cast lie: one float for the tensor, for each row, or for each 32 elements of a row; or as the
-# block formats MXFP4 and NVFP4 have them, where quantizing finds them.
+# How the scales of a scaled cast lie: one float for the tensor, for each row, or for each 32 elements of a row; or as
+# the block formats MXFP4 and NVFP4 have them, where quantizing finds them.
 SCALES = ("tensor", "axis", "blocks", "mxfp4", "nvfp4")
 SCALED = [
     *(f"{pair}:{scale}" for pair in ("float:int8", "float:float8e4m3fn", "float:int4", "int8:float",

@@ -37,8 +37,8 @@ PERIOD = 1 << 16
 # A call from Python costs what a cast of so few elements costs. Whole bytes in every type; with scales, whole blocks.
 FEW, FEW_SCALED = 8, 64
 
-# And of so many, little of what a cast of them costs is the call.
-SAMPLE = 1 << 10
+# And of so many, little of what a cast of them costs is the call; torchao's, with scales, cost a millisecond.
+SAMPLE, SAMPLE_SCALED = 1 << 10, 1 << 14
 
 
 def repeats(seconds):
@@ -86,7 +86,7 @@ class Measurement:
         self.peers = Peers(library)
         self.elements, self.threads = elements, threads
         most = elements * 8
-        # Places in pages of their own: two to cast between, two for the types that a peer does not pack, one for scales.
+        # Places in pages of their own: two to cast between, two for types that a peer does not pack, one for scales.
         arenas = [Arena(size) for size in (most, most, elements, elements, elements)]
         self.place = libraries.Place(*arenas)
         self.copied = libraries.Place(Arena(most), Arena(most), None, None, None)
@@ -156,7 +156,8 @@ class Measurement:
             seconds = library.cast(pair, self.place, self.elements)
             if seconds is None:
                 continue
-            sample = library.cast(pair, self.place, SAMPLE)(1) / SAMPLE
+            size = min(SAMPLE_SCALED, self.elements) if pair.scale else SAMPLE
+            sample = library.cast(pair, self.place, size)(1) / size
             if sample > SLOWEST:
                 contestants[name] = Contestant(seconds, warm_time=sample * self.elements)
                 continue

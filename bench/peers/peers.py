@@ -35,8 +35,9 @@ ELEMENTS = [16 << 20, 16 << 10]
 def parse(arguments):
     parser = argparse.ArgumentParser(
         prog="cargo xtask peers",
-        description="Measures every cast, and scaled casts, beside numpy+ml_dtypes, onnxruntime, NumKong, half, candle, "
-        "arrow-cast, gguf and, if asked, PyTorch and torchao. `nice -n -15 cargo xtask peers ...` keeps most of the machine's other work out of it.",
+        description="Measures every cast, and scaled casts, beside numpy+ml_dtypes, onnxruntime, NumKong, half, "
+        "candle, arrow-cast, gguf and, if asked, PyTorch and torchao. `nice -n -15 cargo xtask peers ...` keeps most "
+        "of the machine's other work out of it.",
     )
     parser.add_argument(
         "--elements",
@@ -50,8 +51,8 @@ def parse(arguments):
         "--pairs",
         default="all",
         metavar="PAIRS",
-        help="`FROM:TO,...` or `FROM:TO:SCALE,...`, `all` (default), `casts`, `scaled`, or `losing`: those that lose in "
-        "the record",
+        help="`FROM:TO,...` or `FROM:TO:SCALE,...`, `all` (default), `casts`, `scaled`, or `losing`: those that lose "
+        "in the record",
     )
     parser.add_argument("--torch", action="store_true", help="PyTorch and torchao too: 5 GB of packages, once")
     parser.add_argument(
@@ -161,10 +162,8 @@ def measure(library, names, elements, options, pairs):
                 if peer
                 else "no peer"
             )
-            print(
-                f"{row['from']:14} {row['to']:14} {row.get('scale', ''):6} {row['ours']:7.1f} GB/s, memcpy {row['memcpy']:.1f}, {beside}",
-                flush=True,
-            )
+            names = f"{row['from']:14} {row['to']:14} {row.get('scale', ''):6}"
+            print(f"{names} {row['ours']:7.1f} GB/s, memcpy {row['memcpy']:.1f}, {beside}", flush=True)
     if process.returncode:
         sys.exit(f"peers: measuring failed with status {process.returncode}")
     return section

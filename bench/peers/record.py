@@ -110,9 +110,9 @@ def summary(rows):
     mean = geometric_mean(advantage(row) for row in common)
     copy = geometric_mean(row["ours"] / row["memcpy"] for row in rows)
     return (
-        f"{counted(len(common), 'pair')} that a peer has: **{len(losing)} slower than the fastest peer** (below {TIE}), "
-        f"{sum(TIE <= advantage(row) < 1 for row in common)} at 0.95 to 1; geometric mean of our speed over the fastest "
-        f"peer's **{mean:.2f}**, over memcpy's {copy:.2f}."
+        f"{counted(len(common), 'pair')} that a peer has: **{len(losing)} slower than the fastest peer** "
+        f"(below {TIE}), {sum(TIE <= advantage(row) < 1 for row in common)} at 0.95 to 1; geometric mean of our speed "
+        f"over the fastest peer's **{mean:.2f}**, over memcpy's {copy:.2f}."
     )
 
 
@@ -172,7 +172,8 @@ one process, the same buffers (2 MiB pages, touched before) for everyone. Rows t
   takes more than four times as long as we do when everyone warms up is not timed again.
 - A `*` marks a peer whose results differ from ours, on numbers that both types hold: it cuts to integers where ONNX
   rounds (numpy+ml_dtypes to 4 bits and fewer) or rounds where ONNX cuts (NumKong), rounds float8e8m0 to nearest or cuts
-  where ONNX rounds up, packs from the high bits down (NumKong's 4 bits), or is wrong.
+  where ONNX rounds up, packs from the high bits down (NumKong's 4 bits), rounds ties toward zero and loses -0 (gguf),
+  or is wrong.
 - Scaled casts are QuantizeLinear and DequantizeLinear without zero points, of rows of 1024 elements at most, with a
   float scale for the tensor, for each row (axis), or for each 32 elements of a row (blocks); and MXFP4, its scales by
   the rule `floor`, and NVFP4 by torchao's recipe, whose scales quantizing finds. Scales are not counted as bytes. numpy

@@ -227,7 +227,8 @@ class TorchAo(Made):
         x = x.view(source).view(shape)
         block = {"tensor": shape, "axis": (1, shape[1]), "blocks": (1, element_types.BLOCK)}[pair.scale]
         if pair.quantizes:
-            return lambda: self.affine.quantize_affine(x, block, factors, None, torch.int8, -128, 127)
+            zeros = torch.zeros(factors.shape, dtype=torch.int8)
+            return lambda: self.affine.quantize_affine(x, block, factors, zeros, torch.int8, -128, 127)
         return lambda: self.affine.dequantize_affine(
             x, block, factors, None, torch.int8, -128, 127, output_dtype=target
         )

@@ -11,8 +11,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// The float scale of a tensor of NVFP4, when it is dequantized. scaled.py has it too.
 const GLOBAL: f32 = 0.5;
 
-/// How scales lie, in the order of element_types.py: for the tensor, for each row, for each 32 elements of a row, or as a
-/// block format has them.
+/// How scales lie, in the order of element_types.py: for the tensor, for each row, for each 32 elements of a row, or as
+/// a block format has them.
 #[derive(Clone, Copy)]
 enum Scales {
     Tensor,
