@@ -251,7 +251,10 @@ def cast_file(
         "losses": losses,
         "fail_on": listed("fail_on", fail_on),
     }
-    done, loss = _native.cast_file(src, dst, options, progress)
+    return _summary(*_native.cast_file(src, dst, options, progress))
+
+
+def _summary(done: str, loss: str | None) -> CastSummary:
     summary = CastSummary(json.loads(done))
     if loss is not None:
         error = LossError(loss)
@@ -310,6 +313,50 @@ def bit_cast_file(
         "opset": opset,
     }
     return CastSummary(json.loads(_native.bit_cast_file(src, dst, options, progress)))
+
+
+def dequantize_file(
+    src: Path,
+    dst: Path,
+    to: Any = None,
+    *,
+    scheme: str = "auto",
+    include: Iterable[str] = (),
+    exclude: Iterable[str] = (),
+    rules: Mapping[str, Any] | None = None,
+    rules_file: Path | None = None,
+    min_elements: int | None = None,
+    allow_nan: bool = False,
+    dry_run: bool = False,
+    resume: bool = False,
+    clobber: bool = True,
+    copy_others: bool = True,
+    losses: bool = False,
+    fail_on: Iterable[str] = (),
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> CastSummary:
+    """Reads the quantized weights of ``src``, a ``.safetensors`` file or the index or folder of several, back as plain
+    weights of the type ``to``: elements are multiplied by their scales, rounded to float, and cast.
+
+    ``scheme`` is the layout: ``"auto"`` takes it from the configuration, or else from the names of tensors; others are
+    ``"deepseek"``, ``"gpt-oss"``, ``"compressed-tensors"``, ``"modelopt"``, ``"fbgemm"``, ``"quark"`` and
+    ``"comfyui"``. Names in patterns and rules are those of the plain weights; a weight that is not selected stays
+    quantized. Scales that are NaN are an error, unless ``allow_nan`` is true.
+
+    From a folder to a folder ``config.json`` is copied without what it says of quantization. ``losses`` and ``fail_on``
+    are about the last rounding, from float to ``to``. Other parameters are as in :func:`cast_file`.
+    """
+    options = {
+        **names(include, exclude, threads),
+        **selection(to, rules, rules_file, min_elements),
+        **_writing(None, None, dry_run, resume, clobber, copy_others, False),
+        "scheme": None if scheme == "auto" else scheme,
+        "allow_nan": allow_nan,
+        "losses": losses,
+        "fail_on": listed("fail_on", fail_on),
+    }
+    return _summary(*_native.dequantize_file(src, dst, options, progress))
 
 
 def info(
