@@ -88,6 +88,8 @@ pub(crate) struct Options {
     allow_nan: bool,
     #[pyo3(default)]
     tolerance: Option<f64>,
+    #[pyo3(default)]
+    values: bool,
     threads: Option<usize>,
 }
 
@@ -186,8 +188,9 @@ impl Options {
 
     fn diff(&self, state: &Arc<State>) -> PyResult<DiffRequest> {
         let (include, exclude) = self.names()?;
-        let &Options { tolerance, threads, .. } = self;
-        Ok(DiffRequest { include, exclude, tolerance, threads, watch: Some(watch(state)) })
+        let &Options { tolerance, values, threads, .. } = self;
+        let watch = Some(watch(state));
+        Ok(DiffRequest { include, exclude, tolerance, by_value: values, threads, watch })
     }
 
     pub(crate) fn report(&self, state: &Arc<State>) -> PyResult<ReportRequest> {

@@ -57,6 +57,9 @@ class FileInfo(list[TensorInfo]):
         self.files: int = found["files"]
         #: The metadata of a ``.safetensors`` file or a model.
         self.metadata: dict[str, str] = found["metadata"]
+        #: ``scheme``, ``weights`` and ``warning`` of a quantized checkpoint: each weight's format, block and bits for a
+        #: value, and what contradicts itself, if anything does; ``None`` of other files.
+        self.quantized: dict[str, Any] | None = found.get("quantized")
         #: ``ir_version``, ``opsets`` and ``casts`` of a model; ``None`` of other files.
         self.model: dict[str, Any] | None = found.get("model")
 
@@ -384,17 +387,19 @@ def diff(
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),
     tolerance: float | None = None,
+    values: bool = False,
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> list[Difference]:
     """The tensors in which two files or models differ, by name: in type, shape or values. None where they are the same.
 
-    Values are compared bit by bit, or with a ``tolerance`` as numbers that may be so far apart. Other parameters are as
-    in :func:`cast_file`; ``progress`` is through ``a``.
+    Values are compared bit by bit, or with a ``tolerance`` as numbers that may be so far apart. With ``values``
+    quantized weights are compared by the values that they stand for, under the names of the plain weights, and numbers
+    whatever their types. Other parameters are as in :func:`cast_file`; ``progress`` is through ``a``.
     """
     if tolerance is not None and not tolerance >= 0:
         raise CastError(f"tolerance is {tolerance} (want 0 or more)")
-    options = {**names(include, exclude, threads), "tolerance": tolerance}
+    options = {**names(include, exclude, threads), "tolerance": tolerance, "values": values}
     found = json.loads(_native.diff(a, b, options, progress))["differences"]
     read = {"type": _TYPES.__getitem__, "shape": tuple}
     for row in found:
