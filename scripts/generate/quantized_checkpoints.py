@@ -12,6 +12,7 @@ documented fields; the functions below that do so name it.
 """
 
 import argparse
+import copy
 import json
 import shutil
 import tempfile
@@ -54,8 +55,8 @@ def ordinary(hidden, seed, prefix="model.", vocabulary=12):
     }
 
 
-def write(name, tensors, expected, config=None, other=None, second=None):
-    """Writes a folder. `second` says which tensors lie in a second shard."""
+def write(name, tensors, expected, config=None, other=None, second=None, metadata=None):
+    """Writes a folder. `expected` is None for what must be refused; `second` says what lies in a second shard."""
     folder = OUT / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -72,12 +73,14 @@ def write(name, tensors, expected, config=None, other=None, second=None):
     for file, content in files.items():
         if content is not None:
             (folder / file).write_text(json.dumps(content, indent=1) + "\n")
-    metadata = {"format": "pt"}
     for shard, part in shards.items():
-        save_file({key: value.contiguous() for key, value in part.items()}, folder / shard, metadata)
-    for key, value in expected.items():
-        assert not value.is_floating_point() or value.isfinite().all(), f"{name}: {key} is not finite"
-    save_file({key: value.contiguous() for key, value in expected.items()}, folder / "expected.safetensors", metadata)
+        part = {key: value.contiguous() for key, value in part.items()}
+        save_file(part, folder / shard, {"format": "pt"} | (metadata or {}))
+    if expected is not None:
+        for key, value in expected.items():
+            assert not value.is_floating_point() or value.isfinite().all(), f"{name}: {key} is not finite"
+        expected = {key: value.contiguous() for key, value in expected.items()}
+        save_file(expected, folder / "expected.safetensors", {"format": "pt"})
     size = sum(file.stat().st_size for file in folder.iterdir())
     assert size < 60_000, f"{name}: {size} bytes"
     print(f"{name}: {len(tensors)} tensors, {size} bytes", flush=True)
@@ -267,21 +270,26 @@ def gpt_oss():
     write("gpt-oss", tensors | rest, expected | rest, config, second=lambda key: key.endswith("down_proj_scales"))
 
 
-def llama(seed, intermediate=32, **more):
-    """A Llama of one layer; its embedding, head and norms are not quantized by anyone."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    config = LlamaConfig(
-        hidden_size=64, intermediate_size=intermediate, num_hidden_layers=1, num_attention_heads=2,
-        num_key_value_heads=1, head_dim=16, vocab_size=12, dtype=torch.bfloat16, **more,
-    )  # fmt: skip
-    model = LlamaForCausalLM(config).to(torch.bfloat16)
+def filled(model, seed):
+    """A model with weights of our own; one row of each matrix is zero."""
+    model = model.to(torch.bfloat16)
     for number, value in enumerate(model.parameters()):
         value.requires_grad_(False)
         value.copy_(weight(*value.shape, seed=seed + number, scale=0.05 if value.dim() > 1 else 1.0))
         if value.dim() > 1:
-            value[3] = 0
+            value[..., 1, :] = 0
     return model
+
+
+def llama(seed, hidden=64, intermediate=32, heads=2):
+    """A Llama of one layer; its embedding, head and norms are not quantized by anyone."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        hidden_size=hidden, intermediate_size=intermediate, num_hidden_layers=1, num_attention_heads=heads,
+        num_key_value_heads=1, head_dim=16, vocab_size=12, dtype=torch.bfloat16, architectures=["LlamaForCausalLM"],
+    )  # fmt: skip
+    return filled(LlamaForCausalLM(config), seed)
 
 
 def saved_config(save):
@@ -571,6 +579,269 @@ def ct_mixed():
     tensors, expected, config = compressed_llama(groups, 620)
     assert config["quantization_config"]["format"] == "mixed-precision"
     write("ct-mixed", tensors, expected, config)
+
+
+# ModelOpt: `export_hf_checkpoint` writes a model that `mtq.quantize` quantized on the CPU. Its reader of NVFP4 takes code 8
+# for +0; here, as in ONNX, it is -0.
+
+
+def exported(model, config):
+    """Tensors and the two configurations of an export by ModelOpt."""
+    import modelopt.torch.quantization as mtq
+    from modelopt.torch.export import export_hf_checkpoint
+    from safetensors.torch import load_file
+
+    mtq.quantize(model, config, forward_loop=lambda model: model(torch.arange(12).view(1, 12)))
+    with tempfile.TemporaryDirectory() as folder:
+        export_hf_checkpoint(model, export_dir=folder)
+        (shard,) = Path(folder).glob("*.safetensors")
+        read = [json.loads((Path(folder) / name).read_text()) for name in ("config.json", "hf_quant_config.json")]
+        return load_file(shard), *read
+
+
+def by_modelopt(codes, scales, second):
+    """A weight in float, by ModelOpt's classes. `second` is the scale of a tensor of NVFP4, or None."""
+    from modelopt.torch.quantization.qtensor import fp8_tensor, mxfp4_tensor, mxfp8_tensor, nvfp4_tensor
+
+    nvfp4_tensor.e2m1_values[8] = -0.0
+    nvfp4_tensor.NVFP4QTensor.e2m1_values_on_device.clear()
+    shape = codes.shape if codes.dtype == torch.float8_e4m3fn else (*codes.shape[:-1], 2 * codes.shape[-1])
+    if codes.dtype == torch.float8_e4m3fn and scales.dtype == torch.uint8:
+        kind, arguments = mxfp8_tensor.MXFP8QTensor, {"scale": scales}
+    elif codes.dtype == torch.float8_e4m3fn and scales.dim() > 1:
+        blocks = {-1: 128, -2: 128}
+        kind, arguments = fp8_tensor.FP8QTensor, {"scale": scales.view(scales.shape[0], -1), "block_sizes": blocks}
+        if scales.dim() == 4:
+            arguments["scale"] = scales[:, 0, :, 0]
+    elif codes.dtype == torch.float8_e4m3fn:
+        kind, arguments = fp8_tensor.FP8QTensor, {"scale": scales.view(-1, 1) if scales.dim() else scales}
+    elif second is None:
+        kind, arguments = mxfp4_tensor.MXFP4QTensor, {"scale": scales, "block_sizes": {-1: 32}}
+    else:
+        kind = nvfp4_tensor.NVFP4QTensor
+        arguments = {"scale": scales, "double_scale": second, "block_sizes": {-1: 16}}
+    return kind(shape, torch.float32, codes).dequantize(torch.float32, **arguments)
+
+
+def modelopt_expected(tensors):
+    """The weights of an export, and what is not quantized."""
+    expected = {}
+    for key, value in tensors.items():
+        # Experts in one tensor have names without `.weight`, and lie as the model has them: [E, K, N]. They are
+        # quantized along K, which their packed form halves.
+        experts = value.dim() == 3 and f"{key}_weight_scale" in tensors
+        scale = f"{key}_weight_scale" if experts else f"{key}_scale"
+        if scale not in tensors:
+            if not key.endswith(("_scale", "_scale_2")):
+                expected[key] = value
+            continue
+        scales, second = tensors[scale], tensors.get(f"{scale}_2")
+        if experts:
+            value, scales = value.transpose(1, 2).contiguous(), scales.transpose(1, 2).contiguous()
+        values = by_modelopt(value, scales, second)
+        expected[key] = (values.transpose(1, 2) if experts else values).bfloat16()
+    return expected
+
+
+def write_modelopt(name, model, config, second=None, kv_cache=False):
+    import modelopt.torch.quantization as mtq
+
+    config = getattr(mtq, config) if isinstance(config, str) else config
+    if kv_cache:
+        config = mtq.update_quant_cfg_with_kv_cache_quant(copy.deepcopy(config), mtq.FP8_KV_CFG["quant_cfg"])
+    tensors, config, other = exported(model, config)
+    write(name, tensors, modelopt_expected(tensors), config, {"hf_quant_config.json": other}, second)
+
+
+@layout
+def modelopt_fp8():
+    """FP8 with scales of activations and of the cache."""
+    write_modelopt("modelopt-fp8", llama(700), "FP8_DEFAULT_CFG", kv_cache=True)
+
+
+@layout
+def modelopt_fp8_channel():
+    """FP8_PER_CHANNEL_PER_TOKEN: the scales have one dimension."""
+    write_modelopt("modelopt-fp8-channel", llama(720), "FP8_PER_CHANNEL_PER_TOKEN_CFG")
+
+
+@layout
+def modelopt_fp8_blocks():
+    """FP8_PB_WO: the scales of blocks of 128x128 have four dimensions, or none."""
+    model = llama(740, hidden=136, intermediate=8, heads=1)
+    write_modelopt("modelopt-fp8-blocks", model, "FP8_2D_BLOCKWISE_WEIGHT_ONLY_CFG")
+
+
+@layout
+def modelopt_nvfp4():
+    """NVFP4; some scales are in the other shard than the weights."""
+    second = ("weight_scale_2", "q_proj.weight", "down_proj.weight_scale")
+    write_modelopt("modelopt-nvfp4", llama(760), "NVFP4_DEFAULT_CFG", second=lambda key: key.endswith(second))
+
+
+@layout
+def modelopt_nvfp4_experts():
+    """NVFP4 in the experts of a gpt-oss, which are tensors of three dimensions."""
+    from transformers import GptOssConfig, GptOssForCausalLM
+
+    config = GptOssConfig(
+        hidden_size=64, intermediate_size=32, num_hidden_layers=1, num_attention_heads=1, num_key_value_heads=1,
+        head_dim=16, vocab_size=12, dtype=torch.bfloat16, num_local_experts=2, num_experts_per_tok=1,
+        layer_types=["full_attention"], architectures=["GptOssForCausalLM"],
+    )  # fmt: skip
+    write_modelopt("modelopt-nvfp4-experts", filled(GptOssForCausalLM(config), 780), "NVFP4_DEFAULT_CFG")
+
+
+@layout
+def modelopt_mxfp8():
+    """MXFP8."""
+    write_modelopt("modelopt-mxfp8", llama(800), "MXFP8_DEFAULT_CFG")
+
+
+@layout
+def modelopt_mxfp4():
+    """MXFP4."""
+    write_modelopt("modelopt-mxfp4", llama(820), "MXFP4_DEFAULT_CFG")
+
+
+@layout
+def modelopt_mixed():
+    """MIXED_PRECISION: FP8 in the attention, NVFP4 elsewhere."""
+    import modelopt.torch.quantization as mtq
+
+    rules = copy.deepcopy(mtq.NVFP4_DEFAULT_CFG)
+    for rule in mtq.FP8_DEFAULT_CFG["quant_cfg"]:
+        name = rule["quantizer_name"]
+        if name in ("*weight_quantizer", "*input_quantizer"):
+            rules["quant_cfg"].append(rule | {"quantizer_name": f"*self_attn{name}"})
+    write_modelopt("modelopt-mixed", llama(840), rules)
+
+
+@layout
+def modelopt_awq():
+    """NVFP4_AWQ: `pre_quant_scale` beside the weights, without which they are wrong, and so nothing is expected.
+
+    ModelOpt finds these scales on GPUs only; the tensors are those of NVFP4 with the documented fields added.
+    """
+    import modelopt.torch.quantization as mtq
+
+    tensors, config, other = exported(llama(860), mtq.NVFP4_DEFAULT_CFG)
+    for key in list(tensors):
+        if key.endswith("_proj.weight_scale_2"):
+            columns = 2 * tensors[key.removesuffix("_scale_2")].shape[1]
+            tensors[key.replace("weight_scale_2", "pre_quant_scale")] = 1 + weight(columns, seed=len(key))
+    for quantization in (config["quantization_config"], other["quantization"]):
+        quantization["quant_algo"] = "NVFP4_AWQ"
+    other["quantization"] |= {"has_zero_point": False, "pre_quant_scale": True}
+    write("modelopt-awq", tensors, None, config, {"hf_quant_config.json": other})
+
+
+@layout
+def quark():
+    """MXFP4 of a Llama, quantized, exported and dequantized by Quark, which compiles its kernels with ninja first."""
+    from quark.torch import ModelQuantizer, export_safetensors
+    from quark.torch.kernel.hw_emulation.hw_emulation_interface import dequantize_fp4_fp6_per_group
+    from quark.torch.quantization.config.config import OCP_MXFP4Spec, QConfig, QLayerConfig
+    from quark.torch.utils.pack import Pack_fp4
+    from safetensors.torch import load_file
+
+    weights, activations = (OCP_MXFP4Spec(ch_axis=-1, is_dynamic=dynamic) for dynamic in (False, True))
+    layers = QLayerConfig(weight=weights.to_quantization_spec(), input_tensors=activations.to_quantization_spec())
+    quantizer = ModelQuantizer(QConfig(global_quant_config=layers, exclude=["lm_head"]))
+    model = quantizer.freeze(quantizer.quantize_model(llama(900), [torch.arange(12).view(1, 12)]))
+    with tempfile.TemporaryDirectory() as folder, torch.no_grad():
+        export_safetensors(model=model, output_dir=folder)
+        tensors = load_file(Path(folder) / "model.safetensors")
+        config = json.loads((Path(folder) / "config.json").read_text())
+    expected = {key: value for key, value in tensors.items() if not key.endswith("_scale")}
+    for key, value in expected.items():
+        if value.dtype == torch.uint8:
+            values = Pack_fp4("per_group", "fp4").unpack(value, False)
+            scales = torch.exp2(tensors[f"{key}_scale"].float() - 127)
+            expected[key] = dequantize_fp4_fp6_per_group(values, scales, -1, 32).bfloat16()
+    write("quark", tensors, expected, config)
+
+
+@layout
+def fbgemm():
+    """fbgemm_fp8: a scale for each output, as transformers stores what fbgemm quantizes; kernels for GPUs.
+
+    The tensors have the shapes of `FbgemmFp8Quantize`: experts are [E, K, N], with scales [E, 1, N], and of `down_proj`
+    [E, N, 1]. There is no dequantizer; a row is its scale times its elements.
+    """
+
+    def per_row(values):
+        scales = values.float().abs().amax(-1, keepdim=True).clamp(min=1e-12) / 448
+        return (values.float() / scales).clamp(-448, 448).to(torch.float8_e4m3fn), scales
+
+    tensors, expected = {}, {}
+    prefix = "model.layers.0."
+    for number, (name, shape) in enumerate({"gate_proj": (48, 40), "down_proj": (40, 48)}.items()):
+        codes, scales = per_row(weight(*shape, seed=920 + number))
+        key = f"{prefix}feed_forward.shared_expert.{name}.weight"
+        tensors |= {key: codes, f"{key}_scale": scales}
+        expected[key] = (codes.float() * scales).bfloat16()
+    for number, (name, shape) in enumerate({"gate_up_proj": (2, 40, 96), "down_proj": (2, 48, 40)}.items()):
+        codes, scales = per_row(weight(*shape, seed=930 + number).transpose(1, 2))
+        key = f"{prefix}feed_forward.experts.{name}"
+        expected[key] = (codes.float() * scales).transpose(1, 2).bfloat16()
+        scales = scales.transpose(1, 2) if name == "gate_up_proj" else scales
+        tensors |= {key: codes.transpose(1, 2), f"{key}_scale": scales}
+    rest = ordinary(40, 940) | {f"{prefix}self_attn.q_proj.weight": weight(16, 40, seed=942)}
+    quantization = {
+        "activation_scale_ub": 1200.0,
+        "modules_to_not_convert": ["model.layers.0.self_attn.q_proj", "lm_head"],
+        "quant_method": "fbgemm_fp8",
+    }
+    config = {
+        "architectures": ["Llama4ForCausalLM"],
+        "model_type": "llama4_text",
+        "torch_dtype": "bfloat16",
+        "quantization_config": quantization,
+    }
+    write("fbgemm", tensors | rest, expected | rest, config)
+
+
+# ComfyUI is no package; its files have no configuration. The tensors are those of its QUANTIZATION.md and of the older
+# files that it still reads.
+
+
+def comfyui_tensors(seed, scale, input_scale, shape):
+    """Float8 weights of three linears, a scale each."""
+    tensors, expected = {}, {}
+    for number, name in enumerate(("blocks.0.self_attn.q", "blocks.0.self_attn.k", "blocks.0.ffn.0")):
+        values = weight(48, 40, seed=seed + number).float()
+        factor = values.abs().max() / 448
+        codes = (values / factor).to(torch.float8_e4m3fn)
+        tensors |= {
+            f"{name}.weight": codes,
+            f"{name}.{scale}": factor.view(shape),
+            f"{name}.{input_scale}": torch.full(shape, 0.25 + number),
+        }
+        expected[f"{name}.weight"] = (codes.float() * factor).bfloat16()
+    rest = {
+        "blocks.0.self_attn.q.bias": weight(48, seed=seed + 10),
+        "blocks.0.norm3.weight": weight(40, seed=seed + 11, scale=1.0),
+        "patch_embedding.weight": weight(8, 4, 1, 2, 2, seed=seed + 12).float(),
+    }
+    return tensors | rest, expected | rest
+
+
+@layout
+def comfyui():
+    """`scale_weight` and the marker `scaled_fp8`."""
+    tensors, expected = comfyui_tensors(950, "scale_weight", "scale_input", (1,))
+    tensors["scaled_fp8"] = torch.empty(0, dtype=torch.float8_e4m3fn)
+    write("comfyui", tensors, expected)
+
+
+@layout
+def comfyui_metadata():
+    """`weight_scale`, and the layers in the file's metadata."""
+    tensors, expected = comfyui_tensors(970, "weight_scale", "input_scale", ())
+    layers = {key.removesuffix(".weight_scale"): {"format": "float8_e4m3fn"} for key in tensors if "weight_scale" in key}
+    metadata = {"_quantization_metadata": json.dumps({"format_version": "1.0", "layers": layers})}
+    write("comfyui-metadata", tensors, expected, metadata=metadata)
 
 
 def main():

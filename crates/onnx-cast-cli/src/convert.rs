@@ -1,13 +1,14 @@
-//! `cast`, `bitcast` and `dequantize`: from files to files.
+//! `cast`, `bitcast`, `dequantize`, `quantize` and `transcode`: from files to files.
 
-use crate::args::{BitCastArgs, CastArgs, Common, DequantizeArgs, JobArgs};
+use crate::args::{BitCastArgs, CastArgs, Common, DequantizeArgs, JobArgs, QuantizeArgs, TranscodeArgs};
 use crate::outcome::{Job, Outcome};
 use crate::progress::Progress;
 use crate::{DONE, outcome, pretty, print, select};
 use anyhow::{Result, bail};
 use onnx_cast_file::io::atomic::check_vacant;
 use onnx_cast_file::{
-    BitCastRequest, CastRequest, DequantizeRequest, FileError, Selection, Summary, Watch, WriteOptions,
+    BitCastRequest, CastRequest, DequantizeRequest, FileError, QuantizeRequest, Selection, Summary, TranscodeRequest,
+    Watch, WriteOptions,
 };
 use onnx_cast_model::Error;
 use serde_json::Value;
@@ -32,7 +33,7 @@ pub(crate) fn cast(args: &CastArgs, common: &Common) -> Result<u8> {
         storage: args.storage.storage(),
         watch: None,
     };
-    let job = Job { files: &files.files, selection, job, common, losses: losses.losses };
+    let job = Job { files: &files.files, patterns: selection.patterns(), job, common, losses: losses.losses };
     job.each(|input, output| {
         job.run(
             input,
@@ -60,7 +61,7 @@ pub(crate) fn bit_cast(args: &BitCastArgs, common: &Common) -> Result<u8> {
         copy_others: !job.no_copy_others,
         watch: None,
     };
-    let job = Job { files: &files.files, selection, job, common, losses: false };
+    let job = Job { files: &files.files, patterns: selection.patterns(), job, common, losses: false };
     job.each(|input, output| {
         job.run(
             input,
@@ -89,7 +90,7 @@ pub(crate) fn dequantize(args: &DequantizeArgs, common: &Common) -> Result<u8> {
         fail_on: Vec::new(),
         watch: None,
     };
-    let job = Job { files, selection, job, common, losses: losses.losses };
+    let job = Job { files, patterns: selection.patterns(), job, common, losses: losses.losses };
     job.each(|input, output| {
         job.run(
             input,
@@ -118,6 +119,57 @@ fn dequantize_plan(input: &Path, output: &Path, request: &DequantizeRequest) -> 
         }
     }
     Ok(plan)
+}
+
+pub(crate) fn quantize(args: &QuantizeArgs, common: &Common) -> Result<u8> {
+    let QuantizeArgs { files, layout, scale, scale_rule, job, .. } = args;
+    let request = QuantizeRequest {
+        selection: args.selection()?,
+        layout: *layout,
+        granularity: *scale,
+        rule: *scale_rule,
+        threads: common.threads,
+        write: job.write(false),
+        dry_run: true,
+        copy_others: !job.no_copy_others,
+        resume: job.resume,
+        watch: None,
+    };
+    let job = Job { files, patterns: args.patterns(), job, common, losses: false };
+    job.each(|input, output| {
+        job.run(
+            input,
+            output,
+            || Ok(onnx_cast_file::quantize_file(input, output, &request)?),
+            |watch| {
+                let request = QuantizeRequest { dry_run: job.job.dry_run, watch, ..request.clone() };
+                Ok(onnx_cast_file::quantize_file(input, output, &request)?)
+            },
+        )
+    })
+}
+
+pub(crate) fn transcode(args: &TranscodeArgs, common: &Common) -> Result<u8> {
+    let TranscodeArgs { files, scheme, layout, to, job } = args;
+    let request = TranscodeRequest {
+        layout: *layout,
+        to: *to,
+        scheme: scheme.0,
+        threads: common.threads,
+        write: job.write(false),
+        dry_run: job.dry_run,
+        copy_others: !job.no_copy_others,
+        resume: job.resume,
+        watch: None,
+    };
+    let job = Job { files, patterns: Vec::new(), job, common, losses: false };
+    job.each(|input, output| {
+        let work = |watch| {
+            let request = TranscodeRequest { watch, ..request.clone() };
+            Ok(onnx_cast_file::transcode_file(input, output, &request)?)
+        };
+        job.run(input, output, || work(None), work)
+    })
 }
 
 impl JobArgs {
@@ -195,10 +247,9 @@ impl Job<'_> {
         work: impl FnOnce(Option<Watch>) -> Result<Summary, Error>,
     ) -> Result<Outcome> {
         let start = Instant::now();
-        let patterns = self.selection.patterns();
-        if input != Path::new("-") && !patterns.is_empty() {
+        if input != Path::new("-") && !self.patterns.is_empty() {
             let plan = plan().map_err(outcome::in_words)?;
-            select::check(&patterns, plan.tensors.iter().map(|row| row.name.as_str()))?;
+            select::check(&self.patterns, plan.tensors.iter().map(|row| row.name.as_str()))?;
         }
         let progress = Progress::start(self.common);
         let done = work(progress.watch());

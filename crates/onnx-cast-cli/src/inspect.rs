@@ -5,7 +5,7 @@ use crate::progress::Progress;
 use crate::{DIFFERENT, DONE, pretty, print, select};
 use anyhow::Result;
 use onnx_cast::DataType;
-use onnx_cast_file::{DiffRequest, Difference, Granularity, InspectRequest, Quantized, Scheme, TensorInfo, Values};
+use onnx_cast_file::{DiffRequest, Difference, InspectRequest, Quantized, ScaleExtent, Scheme, TensorInfo, Values};
 use onnx_cast_model::{CastInfo, Inspection, ModelInfo, inspect};
 use onnx_cast_report::{diff_json, info_json, printable, size};
 use std::fmt::Write;
@@ -91,9 +91,9 @@ fn quantized_text(Quantized { scheme, weights, warning, .. }: &Quantized, text: 
             writeln!(text, "{:names$}  {:6}  {:shapes$}  {:>9}  {:>5}", "weight", "format", "shape", "scale", "bits");
     }
     for weight in weights {
-        let scale = match weight.granularity {
-            Granularity::Block => shape(&weight.block),
-            granularity => granularity.name().to_owned(),
+        let scale = match weight.extent {
+            ScaleExtent::Block => shape(&weight.block),
+            extent => extent.name().to_owned(),
         };
         let (name, format, dims, bits) = (printable(&weight.name), &weight.format, shape(&weight.shape), weight.bits);
         let _ = writeln!(text, "{name:names$}  {format:6}  {dims:shapes$}  {scale:>9}  {bits:>5.2}");

@@ -1,11 +1,11 @@
 //! What was done with a file, or would be: a line on the standard error, a plan, or JSON.
 
-use crate::args::{Common, JobArgs, SelectionArgs};
+use crate::args::{Common, JobArgs};
 use crate::summary::{Amount, Summary};
 use crate::{DIFFERENT, DONE, print};
 use anyhow::{Result, anyhow};
 use onnx_cast::{DataType, element_count};
-use onnx_cast_file::{Counts, FileError, Summary as Done};
+use onnx_cast_file::{Counts, FileError, Pattern, Summary as Done};
 use onnx_cast_model::Error;
 use onnx_cast_report::{cast_json, printable, size};
 use serde_json::Value;
@@ -17,7 +17,8 @@ use std::time::Instant;
 /// What is asked for, and how it is shown.
 pub(crate) struct Job<'a> {
     pub(crate) files: &'a [PathBuf],
-    pub(crate) selection: &'a SelectionArgs,
+    /// The patterns that were typed, each with its option.
+    pub(crate) patterns: Vec<(&'static str, &'a Pattern)>,
     pub(crate) job: &'a JobArgs,
     pub(crate) common: &'a Common,
     pub(crate) losses: bool,

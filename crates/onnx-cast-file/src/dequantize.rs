@@ -11,7 +11,7 @@ use crate::io::progress::Watch;
 use crate::layouts::{self, Checkpoint, Config, Role, Scheme, TensorRef, Values, Weight, Weights};
 use crate::others;
 use crate::pipeline::Trouble;
-use crate::rewrite::{Computed, Rewrite, Rewritten, Row, Settings};
+use crate::rewrite::{Computed, Origin, Rewrite, Rewritten, Row, Settings};
 use crate::selection::Selection;
 use crate::summary::{Summary, TensorSummary};
 use onnx_cast::{Cast, CastOptions, DataType, OpError, Plan, TensorError};
@@ -87,8 +87,7 @@ pub fn dequantize_file(
         _ => None,
     };
     let checkpoint = Checkpoint::open(input, &located, index.as_ref())?;
-    let folder = checkpoint.files.first().map_or(input, |file| folder_of(file.path()));
-    let config = Config::read(folder, request.scheme)?;
+    let config = Config::read(checkpoint.folder(input), request.scheme)?;
     let keeps = |name: &str, len| request.selection.target_of_one(name, len).is_none();
     let weights = Weights::find_but(&checkpoint, &config, keeps)?;
     let targets: Vec<Option<DataType>> = weights.list.iter().map(|weight| target(request, weight)).collect();
@@ -116,7 +115,8 @@ pub fn dequantize_file(
         fail_on: &request.fail_on,
         watch: request.watch.as_ref(),
     };
-    let rewrite = Rewrite { checkpoint: &checkpoint, files, index: places.index.clone(), texts, settings };
+    let rewrite =
+        Rewrite { checkpoint: &checkpoint, files, measured: Vec::new(), index: places.index.clone(), texts, settings };
     let done = rewrite.run()?;
     if let Some(folder) = places.folder.as_deref().filter(|_| !request.dry_run) {
         others::copy(&copied, folder, request.write.no_clobber)?;
@@ -200,17 +200,10 @@ impl<'a> Planner<'a> {
                 }
                 Some(&Role::Part(weight)) if target(weight).is_some() => {}
                 Some(Role::Companion) if self.targets.iter().all(Option::is_some) => {}
-                _ => rows.push(self.kept(tensor)),
+                _ => rows.push(Row::kept(self.checkpoint, tensor)),
             }
         }
         Ok(rows)
-    }
-
-    fn kept(&self, tensor: TensorRef) -> Row<'a> {
-        let stored = self.checkpoint.stored(tensor);
-        let bytes = stored.data_type.byte_len(stored.len).unwrap_or(0) as u64;
-        let summary = TensorSummary::kept(&stored.name, stored.shape.clone(), stored.data_type, bytes);
-        Row { summary, tensor, computed: None }
     }
 
     fn values(&self, tensor: TensorRef, weight: &'a Weight, to: DataType) -> Result<Row<'a>, FileError> {
@@ -228,21 +221,18 @@ impl<'a> Planner<'a> {
         let too_large = || TensorError::TooLarge { data_type: to, shape: shape.clone() };
         let bytes_after = onnx_cast::element_count(&shape).and_then(|len| to.byte_len(len)).ok_or_else(too_large);
         let bytes_after = bytes_after.map_err(|error| FileError::cast(path, &weight.name, error.into()))? as u64;
-        let size = |tensor| {
-            let stored = self.checkpoint.stored(tensor);
-            stored.data_type.byte_len(stored.len).unwrap_or(0) as u64
-        };
         let summary = TensorSummary {
             name: weight.name.clone(),
             shape,
             from: weight.element_type(),
             to,
-            bytes_before: weight.parts().map(size).sum(),
+            bytes_before: weight.parts().map(|part| self.checkpoint.byte_len(part)).sum(),
             bytes_after,
             cast: true,
             counts: None,
         };
-        Ok(Row { summary, tensor, computed: Some(Computed { source: Box::new(values), data_type, cast, counter }) })
+        let computed = Computed { source: Box::new(values), data_type, cast, counter };
+        Ok(Row { summary, tensor, origin: Origin::Computed(computed) })
     }
 
     /// The other files of a folder that are copied as they are, and the configuration as it is to be.

@@ -25,7 +25,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use values::look;
 
-pub use quantized::{Granularity, Quantized, QuantizedWeight};
+pub use quantized::{Quantized, QuantizedWeight, ScaleExtent};
 pub use values::Values;
 
 /// What a tensor of a file is.

@@ -20,7 +20,7 @@ pub use weight::Scheme;
 
 pub(crate) use config::Config;
 pub(crate) use find::{Role, Weights};
-pub(crate) use plain_config::plain_config;
+pub(crate) use plain_config::{plain_config, quantized_config};
 pub(crate) use values::Values;
 pub(crate) use verify::verify;
-pub(crate) use weight::{Checkpoint, TensorRef, Weight};
+pub(crate) use weight::{Checkpoint, Elements as StoredAs, TensorRef, Weight};

@@ -36,12 +36,14 @@ mod opened;
 mod others;
 pub mod parts;
 pub mod pipeline;
+mod quantize;
 mod report;
 mod request;
 mod rewrite;
 mod selection;
 mod summary;
 pub mod text;
+mod transcode;
 
 pub use cast::{bit_cast_file, cast_file};
 pub use counts::{Counts, Loss, Means};
@@ -56,14 +58,16 @@ pub use formats::source::NamedTensor;
 pub use formats::tensor::{put_tensor, read_tensor, read_tensor_as, read_tensor_from, read_tensors_from, write_tensor};
 pub use formats::{npy, pb, safetensors};
 pub use inspect::{
-    DiffRequest, Difference, FileInfo, Granularity, InspectRequest, Quantized, QuantizedWeight, TensorInfo, Values,
-    diff, diff_with, inspect, inspect_with, open,
+    DiffRequest, Difference, FileInfo, InspectRequest, Quantized, QuantizedWeight, TensorInfo, Values, diff, diff_with,
+    inspect, inspect_with, open,
 };
 pub use io::{AtomicFile, Watch, end_without_traces, room_for_a_thread};
 pub use layouts::{LayoutError, Scheme};
+pub use quantize::{Granularity, QuantizeRequest, QuantizedFormat, quantize_file};
 pub use report::{
     Candidate, Concern, Grade, Magnitudes, Report, ReportRequest, TensorReport, Totals, report, report_of, report_with,
 };
 pub use request::{BitCastRequest, CastRequest, Storage};
-pub use selection::{Pattern, Rule, Selection, SelectionError, admits};
+pub use selection::{Pattern, Rule, Selection, SelectionError, Target, admits};
 pub use summary::{Summary, TensorSummary};
+pub use transcode::{TranscodeRequest, transcode_file};

@@ -15,18 +15,29 @@ use crate::layouts::{Checkpoint, LayoutError, TensorRef};
 use crate::opened::of_stored;
 use crate::pipeline::{self, Compute, Elements, InPlace, Nowhere, Same, Sink, Task, Transform, Trouble};
 use crate::summary::{Summary, TensorSummary};
-use onnx_cast::{DataType, Plan, element_count};
+use onnx_cast::{CastError, DataType, Plan, TensorView, element_count, greatest_magnitude};
 use std::collections::HashSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A tensor of the output.
 pub(crate) struct Row<'a> {
     pub(crate) summary: TensorSummary,
     /// The tensor that it is made of.
     pub(crate) tensor: TensorRef,
-    /// What computes it; `None` keeps it.
-    pub(crate) computed: Option<Computed<'a>>,
+    pub(crate) origin: Origin<'a>,
+}
+
+/// Where the elements of a tensor of the output come from.
+pub(crate) enum Origin<'a> {
+    /// From the tensor, as they are.
+    Kept,
+    Computed(Computed<'a>),
+    /// The row before computes them beside its own.
+    Beside,
+    Bytes(Vec<u8>),
 }
 
 /// A tensor that is computed.
@@ -62,6 +73,8 @@ pub(crate) struct Settings<'a> {
 pub(crate) struct Rewrite<'a> {
     pub(crate) checkpoint: &'a Checkpoint,
     pub(crate) files: Vec<Rewritten<'a>>,
+    /// Tensors whose greatest magnitudes have to be known first.
+    pub(crate) measured: Vec<(TensorRef, Arc<Greatest>)>,
     /// The index, where the output has one.
     pub(crate) index: Option<PathBuf>,
     /// Texts that are written last, with their paths.
@@ -85,7 +98,9 @@ impl Rewrite<'_> {
         let rehearses = !settings.fail_on.is_empty() || settings.dry_run && settings.count;
         let bytes: u64 = rows().map(|row| row.summary.bytes_after).sum();
         let passes = u64::from(rehearses) + u64::from(!settings.dry_run);
-        let meter = Meter::new(settings.watch, passes * bytes);
+        let stored = |(tensor, _): &(TensorRef, _)| self.checkpoint.byte_len(*tensor);
+        let measured: u64 = self.measured.iter().map(stored).sum();
+        let meter = Meter::new(settings.watch, passes * bytes + measured);
         if rehearses {
             for file in &self.files {
                 self.pass(file, &[], &Nowhere, &meter)?;
@@ -95,6 +110,7 @@ impl Rewrite<'_> {
         if settings.dry_run {
             return Ok(summary);
         }
+        self.measure(&meter)?;
         for (file, header) in self.files.iter().zip(&headers) {
             create_folder(&file.output)?;
             let done = meter.done();
@@ -153,7 +169,7 @@ impl Rewrite<'_> {
         }
         let rows = self.files.iter().flat_map(|file| &file.rows);
         for (noted, row) in summary.tensors.iter_mut().zip(rows) {
-            noted.counts = row.computed.as_ref().and_then(|computed| computed.counter.as_ref()).map(Counter::total);
+            noted.counts = row.counter().map(Counter::total);
         }
         let path = self.checkpoint.files.first().map_or(Path::new(""), |file| file.path());
         FileError::check_losses(summary, path, self.settings.fail_on)
@@ -172,8 +188,9 @@ impl Rewrite<'_> {
         let mut at = header.len() as u64;
         let mut tasks = Vec::with_capacity(file.rows.len());
         for row in &file.rows {
-            tasks.push(self.task(row, at));
-            at += row.summary.bytes_after;
+            let behind = at + row.summary.bytes_after;
+            tasks.push(Task { beside: behind, ..self.task(row, at) });
+            at = behind;
         }
         let progress = |bytes| meter.add(bytes);
         pipeline::run(&tasks, self.settings.threads, sink, &progress)
@@ -184,9 +201,11 @@ impl Rewrite<'_> {
         let input = &self.checkpoint.files[row.tensor.file];
         let stored = self.checkpoint.stored(row.tensor);
         let empty = || Task::keeping(Elements::Memory(&[]), 0, stored.data_type, Items::PLAIN);
-        match &row.computed {
-            None => Task { to, ..of_stored(input, stored).unwrap_or_else(empty) },
-            Some(computed) => {
+        match &row.origin {
+            Origin::Kept => Task { to, ..of_stored(input, stored).unwrap_or_else(empty) },
+            Origin::Beside => empty(),
+            Origin::Bytes(bytes) => Task::copying(Elements::Memory(bytes), bytes.len(), to),
+            Origin::Computed(computed) => {
                 let len = element_count(&row.summary.shape).unwrap_or(0);
                 let transform = computed.cast.as_ref().map(|plan| plan as &dyn Transform);
                 let elements = Elements::Computed(&*computed.source, 0);
@@ -194,6 +213,25 @@ impl Rewrite<'_> {
                 Task { to, transform, counter, ..Task::keeping(elements, len, computed.data_type, Items::PLAIN) }
             }
         }
+    }
+
+    /// Finds the greatest magnitudes of tensors.
+    fn measure(&self, meter: &Meter<'_>) -> Result<(), FileError> {
+        let tasks = self.measured.iter().filter_map(|(tensor, greatest)| {
+            let task = of_stored(&self.checkpoint.files[tensor.file], self.checkpoint.stored(*tensor));
+            task.map(|task| Task { transform: Some(&**greatest as &dyn Transform), ..task })
+        });
+        let tasks: Vec<Task<'_>> = tasks.collect();
+        let progress = |bytes| meter.add(bytes);
+        pipeline::run(&tasks, self.settings.threads, &Nowhere, &progress).map_err(|(task, trouble)| {
+            let tensor = self.measured.get(task).map(|(tensor, _)| *tensor);
+            let path = tensor.map_or(Path::new(""), |tensor| self.checkpoint.files[tensor.file].path());
+            match trouble {
+                Trouble::Read(error) | Trouble::Write(error) => FileError::io(path, "read", error),
+                Trouble::Stopped => FileError::Stopped { path: path.to_owned() },
+                Trouble::Cast(error) => FileError::cast(path, "", error),
+            }
+        })
     }
 
     fn error(&self, file: &Rewritten<'_>, task: usize, trouble: Trouble) -> FileError {
@@ -220,7 +258,53 @@ impl Rewritten<'_> {
 
     /// Forgets what was counted.
     fn reset(&self) {
-        let counters = self.rows.iter().filter_map(|row| row.computed.as_ref()?.counter.as_ref());
-        counters.for_each(Counter::reset);
+        self.rows.iter().filter_map(Row::counter).for_each(Counter::reset);
+    }
+}
+
+impl Row<'_> {
+    /// A tensor that stays as it is.
+    pub(crate) fn kept(checkpoint: &Checkpoint, tensor: TensorRef) -> Self {
+        let stored = checkpoint.stored(tensor);
+        let bytes = checkpoint.byte_len(tensor);
+        let summary = TensorSummary::kept(&stored.name, stored.shape.clone(), stored.data_type, bytes);
+        Row { summary, tensor, origin: Origin::Kept }
+    }
+
+    fn counter(&self) -> Option<&Counter> {
+        match &self.origin {
+            Origin::Computed(computed) => computed.counter.as_ref(),
+            _ => None,
+        }
+    }
+}
+
+/// The greatest finite magnitude of a tensor, once its elements have gone through this.
+#[derive(Debug)]
+pub(crate) struct Greatest {
+    data_type: DataType,
+    /// Of floats without a sign the bits have the order of the values.
+    bits: AtomicU32,
+}
+
+impl Greatest {
+    pub(crate) fn new(data_type: DataType) -> Greatest {
+        Greatest { data_type, bits: AtomicU32::new(0) }
+    }
+
+    pub(crate) fn value(&self) -> f32 {
+        f32::from_bits(self.bits.load(Ordering::Relaxed))
+    }
+}
+
+impl Transform for Greatest {
+    fn target_type(&self) -> DataType {
+        self.data_type
+    }
+
+    fn run(&self, _: usize, len: usize, elements: &[u8], _: &mut [u8]) -> Result<(), CastError> {
+        let found = greatest_magnitude(&TensorView::new(self.data_type, &[len], elements)?)?;
+        self.bits.fetch_max(found.to_bits(), Ordering::Relaxed);
+        Ok(())
     }
 }

@@ -123,40 +123,56 @@ impl PartialEq for Pattern {
 
 impl Eq for Pattern {}
 
+/// What a rule may turn tensors into: an element type, or a format of quantized weights.
+pub trait Target: Copy {
+    /// The target of a name.
+    ///
+    /// # Errors
+    /// Where there is none, with the meanings of a name that has several.
+    fn from_name(name: &str) -> Result<Self, Option<UnknownType>>;
+}
+
+impl Target for DataType {
+    fn from_name(name: &str) -> Result<Self, Option<UnknownType>> {
+        name.parse().map_err(|error: UnknownType| error.meanings().is_some().then_some(error))
+    }
+}
+
 /// The type for the tensors whose names match: `PATTERN=TYPE`, or `PATTERN=keep`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rule {
+pub struct Rule<T = DataType> {
     /// The names.
     pub pattern: Pattern,
     /// The type; `None` to keep what they have.
-    pub to: Option<DataType>,
+    pub to: Option<T>,
 }
 
-impl FromStr for Rule {
+impl<T: Target> FromStr for Rule<T> {
     type Err = SelectionError;
 
-    fn from_str(rule: &str) -> Result<Rule, SelectionError> {
+    fn from_str(rule: &str) -> Result<Self, SelectionError> {
         // No type has a `=` in its name, but a pattern may.
         let (pattern, name) = rule.rsplit_once('=').ok_or_else(|| SelectionError::Rule { rule: rule.to_owned() })?;
         let (pattern, name) = (pattern.trim(), name.trim());
         if pattern.is_empty() || name.is_empty() {
             return Err(SelectionError::Rule { rule: rule.to_owned() });
         }
-        let unknown = |error: UnknownType| match error.meanings() {
-            Some(_) => SelectionError::Ambiguous { rule: rule.to_owned(), error },
+        let unknown = |error: Option<UnknownType>| match error {
+            Some(error) => SelectionError::Ambiguous { rule: rule.to_owned(), error },
             None => SelectionError::Type { rule: rule.to_owned(), name: name.to_owned() },
         };
-        let to = if name.eq_ignore_ascii_case("keep") { None } else { Some(name.parse().map_err(unknown)?) };
+        let keeps = name.eq_ignore_ascii_case("keep");
+        let to = if keeps { None } else { Some(T::from_name(name).map_err(unknown)?) };
         Ok(Rule { pattern: pattern.parse()?, to })
     }
 }
 
-impl Rule {
+impl<T: Target> Rule<T> {
     /// The rules of a file: see [`Rule::parse_lines`].
     ///
     /// # Errors
     /// Where the file cannot be read, or a line is no rule.
-    pub fn read(path: &Path) -> Result<Vec<Rule>, SelectionError> {
+    pub fn read(path: &Path) -> Result<Vec<Self>, SelectionError> {
         let wrong = |what| SelectionError::File { path: path.to_owned(), what };
         let text = fs::read_to_string(path).map_err(|error| wrong(format!("cannot read: {error}")))?;
         Rule::parse_lines(&text).map_err(|error| wrong(error.to_string()))
@@ -166,7 +182,7 @@ impl Rule {
     ///
     /// # Errors
     /// Where a line is no rule.
-    pub fn parse_lines(text: &str) -> Result<Vec<Rule>, SelectionError> {
+    pub fn parse_lines(text: &str) -> Result<Vec<Self>, SelectionError> {
         let mut rules = Vec::new();
         for (index, line) in text.lines().enumerate() {
             let line = line.trim();
@@ -190,23 +206,29 @@ pub fn admits(include: &[Pattern], exclude: &[Pattern], name: &str) -> bool {
 /// A tensor is left alone if its name matches one of `exclude`, or none of `include` where there are any, or if it has
 /// fewer elements than `min_size`. Of the others the last rule that matches decides. Without one, it is cast to `to`:
 /// if that is a floating type, where the tensor's is one too; if it is not, whatever numbers the tensor holds.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Selection {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selection<T = DataType> {
     /// The type for what no rule matches; `None` to keep it.
-    pub to: Option<DataType>,
+    pub to: Option<T>,
     /// Names to cast; all of them where this is empty.
     pub include: Vec<Pattern>,
     /// Names to leave alone.
     pub exclude: Vec<Pattern>,
     /// Types by name, the last that matches first.
-    pub rules: Vec<Rule>,
+    pub rules: Vec<Rule<T>>,
     /// The fewest elements that a tensor is cast with; where that is not said, 256 in models and any number elsewhere.
     pub min_size: Option<u64>,
 }
 
-impl Selection {
+impl<T> Default for Selection<T> {
+    fn default() -> Self {
+        Selection { to: None, include: Vec::new(), exclude: Vec::new(), rules: Vec::new(), min_size: None }
+    }
+}
+
+impl<T: Copy> Selection<T> {
     /// Every tensor, to one type.
-    pub fn new(to: DataType) -> Selection {
+    pub fn new(to: T) -> Self {
         Selection { to: Some(to), ..Selection::default() }
     }
 
@@ -215,18 +237,13 @@ impl Selection {
         elements >= self.min_size.unwrap_or(0) && admits(&self.include, &self.exclude, name)
     }
 
-    /// The type that a tensor is to be cast to; `None` where it is left alone. It may be the type that the tensor has.
-    pub fn target(&self, name: &str, from: DataType, elements: u64) -> Option<DataType> {
-        let by_type = |to: DataType| if to.is_float() { from.is_float() } else { from.is_numeric() };
-        self.target_if(name, elements, by_type)
-    }
-
     /// As [`Selection::target`], of a tensor that is the only one of its file: whatever its type, it is meant.
-    pub fn target_of_one(&self, name: &str, elements: u64) -> Option<DataType> {
+    pub fn target_of_one(&self, name: &str, elements: u64) -> Option<T> {
         self.target_if(name, elements, |_| true)
     }
 
-    fn target_if(&self, name: &str, elements: u64, default: impl Fn(DataType) -> bool) -> Option<DataType> {
+    /// The target of a tensor; `default` says whether one that no rule matches is meant.
+    pub(crate) fn target_if(&self, name: &str, elements: u64, default: impl Fn(T) -> bool) -> Option<T> {
         if !self.admits(name, elements) {
             return None;
         }
@@ -237,8 +254,16 @@ impl Selection {
     }
 
     /// Every type that this may give.
-    pub fn targets(&self) -> impl Iterator<Item = DataType> + '_ {
+    pub fn targets(&self) -> impl Iterator<Item = T> + '_ {
         self.to.into_iter().chain(self.rules.iter().filter_map(|rule| rule.to))
+    }
+}
+
+impl Selection {
+    /// The type that a tensor is to be cast to; `None` where it is left alone. It may be the type that the tensor has.
+    pub fn target(&self, name: &str, from: DataType, elements: u64) -> Option<DataType> {
+        let by_type = |to: DataType| if to.is_float() { from.is_float() } else { from.is_numeric() };
+        self.target_if(name, elements, by_type)
     }
 }
 

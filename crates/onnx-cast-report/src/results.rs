@@ -100,7 +100,7 @@ fn quantized_json(Quantized { scheme, weights, warning, .. }: &Quantized) -> Val
             "elements": weight.elements.name(),
             "scales": weight.scales.name(),
             "block": weight.block,
-            "granularity": weight.granularity.name(),
+            "granularity": weight.extent.name(),
             "bits": weight.bits,
         })
     };

@@ -21,7 +21,7 @@ use std::fmt;
 
 pub use crate::scalar::block_scale::{BlockFormat, Recipe, ScaleRule, UnknownFormat};
 pub use bit_cast::BitCast;
-pub use block_scale::{BlockDequantize, BlockQuantize, BlockScaled};
+pub use block_scale::{BlockDequantize, BlockQuantize, BlockScaled, greatest_magnitude, greatest_magnitudes};
 pub use cast::{Cast, CastOptions, cast_slice, cast_slice_packed};
 pub use cast_like::CastLike;
 pub use dequantize_linear::{DequantizeLinear, DequantizeOptions};

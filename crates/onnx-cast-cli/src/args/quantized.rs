@@ -1,9 +1,10 @@
 //! Arguments about quantized checkpoints.
 
-use super::common::{JobArgs, LossArgs, SelectionArgs};
-use super::{HOW, INPUT};
+use super::common::{JobArgs, LossArgs, NameArgs, SelectionArgs};
+use super::{HOW, INPUT, WHAT};
 use clap::Args as ClapArgs;
-use onnx_cast_file::Scheme;
+use onnx_cast::ScaleRule;
+use onnx_cast_file::{Granularity, Pattern, QuantizedFormat, Rule, Scheme, Selection, SelectionError};
 use std::path::PathBuf;
 
 /// The layout that is to be told by the checkpoint itself.
@@ -42,6 +43,105 @@ pub(crate) struct DequantizeArgs {
     pub(crate) losses: LossArgs,
 }
 
+#[derive(Debug, ClapArgs)]
+#[command(
+    override_usage = "onnx-cast quantize [OPTIONS] --to <FORMAT> IN OUT\n       onnx-cast quantize [OPTIONS] --to <FORMAT> IN... --out-dir <DIR>",
+    after_long_help = "\
+Examples:
+  onnx-cast quantize model/ model-nvfp4/ --to nvfp4                      for vLLM, in the layout of compressed-tensors
+  onnx-cast quantize model/ model-fp8/ --to float8e4m3fn --layout deepseek     in blocks of 128x128
+  onnx-cast quantize model/ model-int4/ --to int4 --scale block=128
+  onnx-cast quantize model/ model-mxfp4/ --to mxfp4 --scale-rule even --exclude '*down_proj*'
+  onnx-cast quantize model/ mixed/ --to nvfp4 --rule '*.self_attn.*=float8e4m3fn'
+  onnx-cast quantize in.safetensors out.safetensors --to float8e4m3fn --layout comfyui
+  onnx-cast quantize model/ out/ --to nvfp4 --dry-run                    which tensors, and their sizes"
+)]
+pub(crate) struct QuantizeArgs {
+    /// The checkpoint to read and the one to write: .safetensors files, indices (*.safetensors.index.json) or folders;
+    /// with --out-dir, those to read
+    #[arg(value_name = "FILE", required = true, help_heading = INPUT)]
+    pub(crate) files: Vec<PathBuf>,
+    /// The format: mxfp4, mxfp6e2m3, mxfp6e3m2, mxfp8, mxfp8e5m2, mxint8, nvfp4, float8e4m3fn, float8e5m2, int8, int4
+    #[arg(long, value_name = "FORMAT", required_unless_present_any = ["rule", "rules_file"], help_heading = WHAT)]
+    pub(crate) to: Option<QuantizedFormat>,
+    #[command(flatten)]
+    pub(crate) names: NameArgs,
+    /// The format of the tensors whose names match, or `keep`; of several rules the last that matches. A rule also
+    /// quantizes what is not by default: embeddings, routers, output layers
+    #[arg(long, value_name = "PATTERN=FORMAT", help_heading = WHAT)]
+    pub(crate) rule: Vec<Rule<QuantizedFormat>>,
+    /// A file of rules, one a line, before those of --rule
+    #[arg(long, value_name = "FILE", help_heading = WHAT)]
+    pub(crate) rules_file: Option<PathBuf>,
+    /// Keep tensors of fewer elements
+    #[arg(long, value_name = "N", help_heading = WHAT)]
+    pub(crate) min_elements: Option<u64>,
+    /// Whose layout: compressed-tensors (unless given), deepseek, modelopt, fbgemm, quark, comfyui, plain
+    #[arg(long, value_name = "NAME", value_parser = layout, help_heading = HOW)]
+    pub(crate) layout: Option<Scheme>,
+    /// What has a scale, of float8 and integers: tensor, axis (each row), block=32, block=128x128; the layout decides
+    /// unless given
+    #[arg(long, value_name = "WHAT", help_heading = HOW)]
+    pub(crate) scale: Option<Granularity>,
+    /// How scales of MX are found: floor, rceil, ceil, even
+    #[arg(long, value_name = "RULE", default_value = "floor", hide_default_value = true, help_heading = HOW)]
+    pub(crate) scale_rule: ScaleRule,
+    #[command(flatten)]
+    pub(crate) job: JobArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(
+    override_usage = "onnx-cast transcode [OPTIONS] --layout <NAME> IN OUT\n       onnx-cast transcode [OPTIONS] --layout <NAME> IN... --out-dir <DIR>",
+    after_long_help = "\
+Examples:
+  onnx-cast transcode nvfp4-ct/ nvfp4/ --layout modelopt                    the same weights for other loaders
+  onnx-cast transcode mxfp4/ nvfp4/ --layout compressed-tensors --to nvfp4
+  onnx-cast transcode mxfp4/ fp8/ --layout deepseek --to float8e4m3fn       in blocks of 128x128
+
+A weight that would change is an error: nothing is written. `dequantize` and `quantize` go from any layout to any."
+)]
+pub(crate) struct TranscodeArgs {
+    /// The checkpoint to read and the one to write: .safetensors files, indices (*.safetensors.index.json) or folders;
+    /// with --out-dir, those to read
+    #[arg(value_name = "FILE", required = true, help_heading = INPUT)]
+    pub(crate) files: Vec<PathBuf>,
+    /// The layout that it has, where neither the configuration nor names tell it
+    #[arg(long, value_name = "NAME", value_parser = scheme, default_value = AUTO, hide_default_value = true)]
+    #[arg(help_heading = INPUT)]
+    pub(crate) scheme: SchemeArg,
+    /// The layout that it gets: compressed-tensors, deepseek, modelopt, fbgemm, quark, comfyui, plain
+    #[arg(long, value_name = "NAME", value_parser = layout, help_heading = WHAT)]
+    pub(crate) layout: Scheme,
+    /// What weights of MXFP4 become: nvfp4, or float8e4m3fn in blocks of 128x128
+    #[arg(long, value_name = "FORMAT", help_heading = WHAT)]
+    pub(crate) to: Option<QuantizedFormat>,
+    #[command(flatten)]
+    pub(crate) job: JobArgs,
+}
+
+impl QuantizeArgs {
+    pub(crate) fn selection(&self) -> Result<Selection<QuantizedFormat>, SelectionError> {
+        let mut rules = self.rules_file.as_ref().map_or(Ok(Vec::new()), |path| Rule::read(path))?;
+        rules.extend(self.rule.iter().cloned());
+        let NameArgs { include, exclude } = &self.names;
+        let (include, exclude) = (include.clone(), exclude.clone());
+        Ok(Selection { to: self.to, include, exclude, rules, min_size: self.min_elements })
+    }
+
+    /// The patterns that were typed, each with its option.
+    pub(crate) fn patterns(&self) -> Vec<(&'static str, &Pattern)> {
+        let mut patterns = self.names.patterns();
+        patterns.extend(self.rule.iter().map(|rule| ("--rule", &rule.pattern)));
+        patterns
+    }
+}
+
+fn layout(text: &str) -> Result<Scheme, String> {
+    let known = || Scheme::ALL.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(", ");
+    Scheme::from_name(text).ok_or_else(|| format!("not a layout (want {})", known()))
+}
+
 /// A layout; none of `auto`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SchemeArg(pub(crate) Option<Scheme>);
@@ -50,7 +150,5 @@ fn scheme(text: &str) -> Result<SchemeArg, String> {
     if text == AUTO {
         return Ok(SchemeArg(None));
     }
-    let known = || Scheme::ALL.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(", ");
-    let found = Scheme::from_name(text);
-    found.map(|scheme| SchemeArg(Some(scheme))).ok_or_else(|| format!("not a layout (want auto, {})", known()))
+    layout(text).map(|scheme| SchemeArg(Some(scheme))).map_err(|error| error.replace("(want ", "(want auto, "))
 }

@@ -2,7 +2,6 @@
 
 use crate::error::FileError;
 use crate::formats::format::Format;
-use crate::io::atomic::folder_of;
 use crate::layouts::{self, Checkpoint, Config, LayoutError, Scheme, Weight, Weights};
 use onnx_cast::DataType;
 use std::path::Path;
@@ -36,7 +35,7 @@ pub struct QuantizedWeight {
     /// Rows and columns that share a scale.
     pub block: [usize; 2],
     /// Whether blocks are all of a matrix, rows of it, or smaller.
-    pub granularity: Granularity,
+    pub extent: ScaleExtent,
     /// Bits of storage for each value: elements, scales, zero points and all else that goes with them.
     pub bits: f64,
 }
@@ -44,7 +43,7 @@ pub struct QuantizedWeight {
 /// What shares a scale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Granularity {
+pub enum ScaleExtent {
     /// All elements of a tensor.
     Tensor,
     /// A matrix of a tensor of several.
@@ -57,15 +56,15 @@ pub enum Granularity {
     Block,
 }
 
-impl Granularity {
+impl ScaleExtent {
     /// The name: `tensor`, `row`, `block` and so on.
     pub fn name(self) -> &'static str {
         match self {
-            Granularity::Tensor => "tensor",
-            Granularity::Matrix => "matrix",
-            Granularity::Row => "row",
-            Granularity::Column => "column",
-            Granularity::Block => "block",
+            ScaleExtent::Tensor => "tensor",
+            ScaleExtent::Matrix => "matrix",
+            ScaleExtent::Row => "row",
+            ScaleExtent::Column => "column",
+            ScaleExtent::Block => "block",
         }
     }
 }
@@ -89,11 +88,10 @@ pub(super) fn quantized(path: &Path, checkpoint: &Checkpoint, reads_scales: bool
 /// The quantized weights of a checkpoint, or what contradicts itself there, and the layout that is claimed; nothing
 /// where nothing is quantized.
 pub(super) fn find(path: &Path, checkpoint: &Checkpoint) -> Option<(Option<Scheme>, Result<Weights, FileError>)> {
-    let first = checkpoint.files.first()?;
     if path == Path::new("-") || checkpoint.files.iter().any(|file| file.format != Format::Safetensors) {
         return None;
     }
-    let config = match Config::read(folder_of(first.path()), None) {
+    let config = match Config::read(checkpoint.folder(path), None) {
         Ok(config) => config,
         Err(error) => return Some((None, Err(error))),
     };
@@ -107,15 +105,15 @@ fn describe(checkpoint: &Checkpoint, weight: &Weight) -> QuantizedWeight {
     let bytes: u64 = weight.parts().map(|part| checkpoint.stored(part).bytes()).sum();
     let [rows, columns] = weight.matrix();
     let is_single = weight.shape.len() <= 2;
-    let granularity = match weight.block {
-        [1, 1] if rows.max(columns) > 1 => Granularity::Block,
+    let extent = match weight.block {
+        [1, 1] if rows.max(columns) > 1 => ScaleExtent::Block,
         [down, across] if down >= rows && across >= columns && (is_single || weight.values.len() == 2) => {
-            Granularity::Tensor
+            ScaleExtent::Tensor
         }
-        [down, across] if down >= rows && across >= columns => Granularity::Matrix,
-        [1, across] if across >= columns => Granularity::Row,
-        [down, 1] if down >= rows => Granularity::Column,
-        _ => Granularity::Block,
+        [down, across] if down >= rows && across >= columns => ScaleExtent::Matrix,
+        [1, across] if across >= columns => ScaleExtent::Row,
+        [down, 1] if down >= rows => ScaleExtent::Column,
+        _ => ScaleExtent::Block,
     };
     QuantizedWeight {
         name: weight.name.clone(),
@@ -124,7 +122,7 @@ fn describe(checkpoint: &Checkpoint, weight: &Weight) -> QuantizedWeight {
         elements: weight.element_type(),
         scales: weight.scale_type,
         block: weight.block,
-        granularity,
+        extent,
         bits: if weight.len() == 0 { 0.0 } else { bytes as f64 * 8.0 / weight.len() as f64 },
     }
 }

@@ -142,6 +142,7 @@ impl Config {
     }
 
     fn of_algorithm(&mut self, algorithm: &str) -> Option<WeightFormat> {
+        let algorithm = &*algorithm.to_ascii_uppercase();
         if algorithm.starts_with("FP8_PB") {
             // The name stands for blocks of this size; the configuration does not repeat it.
             self.block = self.block.or(Some([128, 128]));

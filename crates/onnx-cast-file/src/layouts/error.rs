@@ -24,6 +24,43 @@ pub enum LayoutError {
         /// The known layouts.
         known: String,
     },
+    /// A checkpoint in which nothing is to be quantized.
+    #[error("no weight to quantize: no matrix of a Linear layer, by its name, and no rule names another")]
+    NothingToQuantize,
+    /// A format that a layout does not have.
+    #[error("{layout} does not hold {to}: {reason}")]
+    Unsupported {
+        /// The layout.
+        layout: &'static str,
+        /// The format.
+        to: &'static str,
+        /// Why.
+        reason: String,
+    },
+    /// A weight that is in no layout but its own.
+    #[error(
+        "tensor `{}`: only matrices of float8, MX and NVFP4, packed along their rows, are transcoded (dequantize and \
+         quantize go from any layout to any, with a loss)",
+        Short(tensor)
+    )]
+    NotTranscoded {
+        /// The elements.
+        tensor: String,
+    },
+    /// A weight whose values another format does not hold.
+    #[error(
+        "tensor `{}`: as {to}, {count} of its values or blocks would change (nothing is written; dequantize and \
+         quantize round them)",
+        Short(tensor)
+    )]
+    Changes {
+        /// The elements.
+        tensor: String,
+        /// How many values, or blocks of NVFP4, would change.
+        count: u64,
+        /// The format.
+        to: &'static str,
+    },
     /// A configuration that describes quantized weights without naming the scheme.
     #[error("{key} has no `quant_method`, which names the layout (known: {known}; --scheme chooses one)")]
     NoScheme {

@@ -63,7 +63,7 @@ impl Scheme {
                     ]
                 }
             }
-            Scheme::Quark => const { &[pair("weight", "weight_scale", "weight")] },
+            Scheme::Quark | Scheme::Plain => const { &[pair("weight", "weight_scale", "weight")] },
             Scheme::ComfyUi => {
                 const { &[pair("weight", "scale_weight", "weight"), pair("weight", "weight_scale", "weight")] }
             }
@@ -258,6 +258,9 @@ impl Finder<'_> {
             }
             (Uint8 | Float4E2M1, Float8E4M3FN) => {
                 (weight.elements, weight.block) = (Elements::Plain(Float4E2M1), [1, 16]);
+                if self.has_two_rows(stored, scale) {
+                    (weight.elements, weight.block) = (Elements::TwoRows, [16, 1]);
+                }
                 let ending = if self.scheme == Scheme::CompressedTensors { "weight_global_scale" } else { "" };
                 let ending =
                     if ending.is_empty() { format!("{}_2", &scale.name[start.len()..]) } else { ending.to_owned() };
@@ -283,10 +286,12 @@ impl Finder<'_> {
             (Uint8 | Int8 | Int32, _) if self.scheme == Scheme::DeepSeek => return Ok(None),
             _ => return Err(wrong(unknown())),
         }
-        if let Elements::Plain(data_type @ (Float4E2M1 | Float6E2M3)) = weight.elements
-            && stored.data_type != data_type
-        {
-            self.widen_shape(&mut weight, stored, data_type).map_err(wrong)?;
+        match weight.elements {
+            Elements::Plain(data_type @ (Float4E2M1 | Float6E2M3)) if stored.data_type != data_type => {
+                self.widen_shape(&mut weight, stored, data_type).map_err(wrong)?;
+            }
+            Elements::TwoRows => weight.shape[1] = weight.shape[1].saturating_mul(2),
+            _ => {}
         }
         let part = |want: &str| LayoutError::Part {
             tensor: stored.name.clone(),
@@ -312,6 +317,16 @@ impl Finder<'_> {
         self.read_globals(&mut weight)?;
         self.check_groups(&weight)?;
         Ok(Some(weight))
+    }
+
+    /// Whether ModelOpt has packed experts along the rows, along which their blocks are too.
+    fn has_two_rows(&self, stored: &Stored, scale: &Stored) -> bool {
+        match (self.scheme, &stored.shape[..], &scale.shape[..]) {
+            (Scheme::ModelOpt, &[experts, rows, columns], shape) => {
+                rows.is_multiple_of(8) && *shape == [experts, rows / 8, columns]
+            }
+            _ => false,
+        }
     }
 
     /// The shape of elements that are packed in bytes; gpt-oss has blocks as an axis.
@@ -347,7 +362,7 @@ impl Finder<'_> {
         let [rows, columns] = weight.matrix();
         let outer = weight.shape[..weight.shape.len() - 2].to_vec();
         let is_microscaled = weight.scale_type == Float8E4M3FN
-            || matches!(weight.elements, Elements::Plain(Float4E2M1 | Float6E2M3))
+            || matches!(weight.elements, Elements::Plain(Float4E2M1 | Float6E2M3) | Elements::TwoRows)
             || weight.scale_type == Float8E8M0 && self.scheme != Scheme::DeepSeek;
         let claimed = self.config.block;
         let mut candidates = Vec::new();
@@ -358,7 +373,14 @@ impl Finder<'_> {
             candidates.extend([[rows, columns], [1, columns], [rows, 1]]);
             candidates.extend(self.config.groups.iter().map(|&size| [1, size]));
         }
-        let squeezed = squeeze(&scale.shape, weight.shape.len());
+        let mut squeezed = squeeze(&scale.shape, weight.shape.len());
+        if self.scheme == Scheme::Fbgemm && outer.len() == 1 {
+            // Experts have a scale for each column, whichever axis it is written along.
+            candidates = vec![[rows, 1]];
+            if let Some([_, down, across @ 1]) = squeezed.as_deref_mut() {
+                std::mem::swap(down, across);
+            }
+        }
         let fits = |block: [usize; 2]| {
             let grid = [rows.div_ceil(block[0].max(1)), columns.div_ceil(block[1].max(1))];
             squeezed.as_deref() == Some(&[&outer[..], &grid].concat()[..])
@@ -425,7 +447,7 @@ impl Finder<'_> {
         if let Some(zero_points) = weight.zero_points {
             let stored = self.checkpoint.stored(zero_points);
             let (data_type, shape, packed) = match weight.elements {
-                Elements::Plain(data_type) => (data_type, scale.shape.clone(), ""),
+                Elements::Plain(_) | Elements::TwoRows => (weight.element_type(), scale.shape.clone(), ""),
                 Elements::Words { bits, straddle } => {
                     let words = packed_ints::words(rows, bits, straddle);
                     (Int32, vec![words, weight.grid()[1]], ", packed down the rows")

@@ -1,9 +1,10 @@
-//! A configuration without what it says of quantization. Everything else keeps its text.
+//! A configuration without what it says of quantization, or with something else there. Everything else keeps its text.
 
 use super::config::{QUANTIZATION, read};
 use super::error::LayoutError;
 use crate::error::FileError;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::Value;
 use serde_json::value::RawValue;
 use std::fmt;
 use std::path::Path;
@@ -12,6 +13,18 @@ use std::path::Path;
 pub(crate) fn plain_config(path: &Path, data_type: &str) -> Result<String, FileError> {
     let text = read(path)?.unwrap_or_else(|| "{}".to_owned());
     rewrite(&text, data_type).map_err(|error| FileError::layout(path, LayoutError::Config { what: error.to_string() }))
+}
+
+/// The text of `config.json` for quantized weights.
+pub(crate) fn quantized_config(path: &Path, quantization: &Value) -> Result<String, FileError> {
+    let text = read(path)?.unwrap_or_else(|| "{}".to_owned());
+    let rewrite = || -> Result<String, serde_json::Error> {
+        let Object(mut pairs) = serde_json::from_str(&text)?;
+        pairs.retain(|(key, _)| !QUANTIZATION.contains(&&**key));
+        pairs.push((QUANTIZATION[0].to_owned(), format!("{quantization:#}").replace('\n', "\n  ")));
+        Ok(join(&pairs))
+    };
+    rewrite().map_err(|error| FileError::layout(path, LayoutError::Config { what: error.to_string() }))
 }
 
 fn rewrite(text: &str, data_type: &str) -> Result<String, serde_json::Error> {
@@ -26,9 +39,14 @@ fn rewrite(text: &str, data_type: &str) -> Result<String, serde_json::Error> {
             _ => {}
         }
     }
-    let line = |(key, value): &(String, String)| format!("  {}: {value}", serde_json::Value::from(&**key));
+    Ok(join(&pairs))
+}
+
+/// The text of an object.
+fn join(pairs: &[(String, String)]) -> String {
+    let line = |(key, value): &(String, String)| format!("  {}: {value}", Value::from(&**key));
     let lines: Vec<String> = pairs.iter().map(line).collect();
-    Ok(if lines.is_empty() { "{}".to_owned() } else { format!("{{\n{}\n}}", lines.join(",\n")) })
+    if lines.is_empty() { "{}".to_owned() } else { format!("{{\n{}\n}}", lines.join(",\n")) }
 }
 
 /// An object's keys in order, each with the text of its value.

@@ -8,7 +8,7 @@ use super::weight::{Checkpoint, Elements, TensorRef, Weight};
 use crate::io::memory::resize;
 use crate::io::positional::InputFile;
 use crate::pipeline::{Compute, Scratch, Trouble};
-use onnx_cast::{BlockPlan, CastError, DataType, TensorError, TensorView};
+use onnx_cast::{BlockPlan, CastError, DataType, TensorError, TensorView, pack};
 use std::io;
 use std::ops::Range;
 
@@ -35,7 +35,7 @@ struct Place<'a> {
 impl Place<'_> {
     /// Reads bytes from a place of the tensor.
     fn read(&self, at: usize, len: usize, bytes: &mut Vec<u8>) -> Result<(), Trouble> {
-        resize(bytes, len).ok_or_else(|| Trouble::Read(io::ErrorKind::OutOfMemory.into()))?;
+        resize(bytes, len).ok_or_else(no_room)?;
         self.file.read_at(self.at + at as u64, bytes).map_err(Trouble::Read)
     }
 }
@@ -119,12 +119,28 @@ impl<'a> Values<'a> {
                 self.elements.read(at, len, &mut scratch.elements)?;
                 Ok(data_type)
             }
+            Elements::TwoRows => {
+                let lines = start / columns / 2..(start + stretch.elements.len()).div_ceil(columns).div_ceil(2);
+                self.elements.read(lines.start * columns, lines.len() * columns, &mut scratch.codes)?;
+                resize(&mut scratch.results, 2 * lines.len() * columns).ok_or_else(no_room)?;
+                let pairs = scratch.results.chunks_exact_mut(2 * columns);
+                for (codes, pair) in scratch.codes.chunks_exact(columns).zip(pairs) {
+                    let (upper, lower) = pair.split_at_mut(columns);
+                    upper.iter_mut().zip(codes).for_each(|(code, byte)| *code = byte & 15);
+                    lower.iter_mut().zip(codes).for_each(|(code, byte)| *code = byte >> 4);
+                }
+                let data_type = DataType::Float4E2M1;
+                let skipped = start - 2 * lines.start * columns;
+                let codes = &scratch.results[skipped..skipped + stretch.elements.len()];
+                resize(&mut scratch.elements, data_type.byte_len(codes.len()).unwrap_or(0)).ok_or_else(no_room)?;
+                pack(data_type, codes, &mut scratch.elements).map_err(|_| no_room())?;
+                Ok(data_type)
+            }
             Elements::Words { bits, straddle } => {
                 let row_bytes = 4 * words(columns, bits, straddle);
                 let lines = start / columns..(start + stretch.elements.len()).div_ceil(columns);
                 self.elements.read(lines.start * row_bytes, lines.len() * row_bytes, &mut scratch.elements)?;
-                resize(&mut scratch.codes, stretch.elements.len())
-                    .ok_or_else(|| Trouble::Read(io::ErrorKind::OutOfMemory.into()))?;
+                resize(&mut scratch.codes, stretch.elements.len()).ok_or_else(no_room)?;
                 let mut rest = &mut scratch.codes[..];
                 let mut column = start % columns;
                 for row in scratch.elements.chunks_exact(row_bytes) {
@@ -144,11 +160,12 @@ impl<'a> Values<'a> {
         let first = self.first_scale(stretch);
         scratch.zero_points.clear();
         match (self.weight.elements, self.zero_points) {
-            (Elements::Plain(_), None) => Ok(()),
-            (Elements::Plain(_), Some(place)) => place.read(first * across, count, &mut scratch.zero_points),
+            (Elements::Plain(_) | Elements::TwoRows, None) => Ok(()),
+            (Elements::Plain(_) | Elements::TwoRows, Some(place)) => {
+                place.read(first * across, count, &mut scratch.zero_points)
+            }
             (Elements::Words { bits, .. }, None) => {
-                resize(&mut scratch.zero_points, count)
-                    .ok_or_else(|| Trouble::Read(io::ErrorKind::OutOfMemory.into()))?;
+                resize(&mut scratch.zero_points, count).ok_or_else(no_room)?;
                 scratch.zero_points.fill(1 << (bits - 1));
                 Ok(())
             }
@@ -159,8 +176,7 @@ impl<'a> Values<'a> {
                 let all = words(first + scale_rows, bits, straddle);
                 let mut packed = Vec::new();
                 place.read(4 * passed * across, 4 * (all - passed) * across, &mut packed)?;
-                resize(&mut scratch.zero_points, count)
-                    .ok_or_else(|| Trouble::Read(io::ErrorKind::OutOfMemory.into()))?;
+                resize(&mut scratch.zero_points, count).ok_or_else(no_room)?;
                 for (row, line) in scratch.zero_points.chunks_exact_mut(across.max(1)).enumerate() {
                     for (column, zero_point) in line.iter_mut().enumerate() {
                         *zero_point = code_down(&packed, across, column, first + row - passed * each, bits, straddle);
@@ -176,9 +192,7 @@ impl<'a> Values<'a> {
         let [_, across] = self.weight.grid();
         spread.clear();
         let rows = items.len() / (across * size).max(1);
-        spread
-            .try_reserve_exact(rows * self.groups.len() * size)
-            .map_err(|_| Trouble::Read(io::ErrorKind::OutOfMemory.into()))?;
+        spread.try_reserve_exact(rows * self.groups.len() * size).map_err(|_| no_room())?;
         for row in items.chunks_exact((across * size).max(1)) {
             for &group in &self.groups {
                 spread.extend_from_slice(&row[group * size..][..size]);
@@ -197,6 +211,10 @@ impl<'a> Values<'a> {
     pub(super) fn read_scales(&self, at: usize, len: usize, bytes: &mut Vec<u8>) -> Result<(), Trouble> {
         self.scales.read(at, len, bytes)
     }
+}
+
+fn no_room() -> Trouble {
+    Trouble::Read(io::ErrorKind::OutOfMemory.into())
 }
 
 /// Bytes of a scale.

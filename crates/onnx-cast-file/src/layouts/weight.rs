@@ -4,6 +4,7 @@ use crate::formats::checkpoint::{Index, Located};
 use crate::formats::error::FormatError;
 use crate::formats::format::Format;
 use crate::formats::input::{Given, Input, Place, Stored};
+use crate::io::atomic::folder_of;
 use crate::io::positional::InputFile;
 use onnx_cast::{DataType, GlobalScale};
 use std::collections::HashMap;
@@ -27,6 +28,8 @@ pub enum Scheme {
     Quark,
     /// float8e4m3fn with a scale for each tensor.
     ComfyUi,
+    /// Elements and scales in their own types, without a configuration.
+    Plain,
 }
 
 impl Scheme {
@@ -39,6 +42,7 @@ impl Scheme {
         (Scheme::Fbgemm, "fbgemm"),
         (Scheme::Quark, "quark"),
         (Scheme::ComfyUi, "comfyui"),
+        (Scheme::Plain, "plain"),
     ];
 
     /// The name, as `--scheme` takes it.
@@ -104,6 +108,11 @@ impl Checkpoint {
         Checkpoint { files, places }
     }
 
+    /// The folder of its files, which is where configurations are.
+    pub(crate) fn folder<'p>(&'p self, input: &'p Path) -> &'p Path {
+        self.files.first().map_or(input, |file| folder_of(file.path()))
+    }
+
     /// The tensor of a name.
     pub(crate) fn find(&self, name: &str) -> Option<TensorRef> {
         self.places.get(name).copied()
@@ -130,6 +139,12 @@ impl Checkpoint {
             let stored = move |(tensor, stored)| (TensorRef { file, tensor }, stored);
             input.tensors.iter().enumerate().map(stored)
         })
+    }
+
+    /// Bytes of a tensor.
+    pub(crate) fn byte_len(&self, tensor: TensorRef) -> u64 {
+        let stored = self.stored(tensor);
+        stored.data_type.byte_len(stored.len).unwrap_or(0) as u64
     }
 
     /// All bytes of a small tensor.
@@ -177,6 +192,8 @@ pub(crate) struct Weight {
 pub(crate) enum Elements {
     /// As this library has elements of the type.
     Plain(DataType),
+    /// float4e2m1 of two rows in each byte, the upper row in the lower half: experts of ModelOpt.
+    TwoRows,
     /// Integers of so many bits plus half their range, in words of 32 bits, low bits first; each row begins a word.
     Words { bits: u32, straddle: bool },
 }
@@ -205,6 +222,7 @@ impl Weight {
     pub(crate) fn element_type(&self) -> DataType {
         match self.elements {
             Elements::Plain(data_type) => data_type,
+            Elements::TwoRows => DataType::Float4E2M1,
             Elements::Words { bits: ..=2, .. } => DataType::Int2,
             Elements::Words { bits: ..=4, .. } => DataType::Int4,
             Elements::Words { .. } => DataType::Int8,
@@ -214,7 +232,8 @@ impl Weight {
     /// What the weight is, in the words of configurations.
     pub(crate) fn format(&self) -> WeightFormat {
         match (self.elements, self.scale_type) {
-            (Elements::Plain(DataType::Float4E2M1), DataType::Float8E4M3FN) => WeightFormat::NvFp4,
+            (Elements::Plain(DataType::Float4E2M1) | Elements::TwoRows, DataType::Float8E4M3FN) => WeightFormat::NvFp4,
+            (Elements::TwoRows, _) => WeightFormat::MxFp4,
             (Elements::Plain(DataType::Float4E2M1), _) => WeightFormat::MxFp4,
             (Elements::Plain(DataType::Float6E2M3), _) => WeightFormat::MxFp6,
             (Elements::Plain(DataType::Float8E4M3FN | DataType::Float8E5M2), DataType::Float8E8M0)

@@ -27,6 +27,8 @@ pub struct Task<'a> {
     pub unpacks: bool,
     /// The place of the first result in the output.
     pub to: u64,
+    /// The place of the tensor that is computed beside the elements: their scales.
+    pub beside: u64,
     /// Counts the values and what becomes of them.
     pub counter: Option<&'a Counter>,
 }
@@ -76,6 +78,8 @@ pub struct Scratch {
     pub zero_points: Vec<u8>,
     /// Results in another order.
     pub results: Vec<u8>,
+    /// What is computed beside the elements, each with its place in the tensor that [`Task::beside`] is for.
+    pub beside: Vec<(u64, Vec<u8>)>,
 }
 
 /// What becomes of elements on their way from input to output. Neither type is string.
@@ -198,7 +202,7 @@ pub(super) struct Buffers {
 impl<'a> Task<'a> {
     /// The task that keeps elements as they are.
     pub fn keeping(elements: Elements<'a>, len: usize, from: DataType, items: Items) -> Self {
-        Task { elements, len, from, items, transform: None, unpacks: false, to: 0, counter: None }
+        Task { elements, len, from, items, transform: None, unpacks: false, to: 0, beside: 0, counter: None }
     }
 
     /// The task that copies bytes to a place.
@@ -287,6 +291,9 @@ impl<'a> Task<'a> {
         }
         let offset = self.fit(written.byte_len(to, chunk.element))?;
         sink.put(self.to + offset as u64, elements).map_err(Trouble::Write)?;
+        for (at, bytes) in scratch.beside.drain(..) {
+            sink.put(self.beside + at, &bytes).map_err(Trouble::Write)?;
+        }
         Ok(len as u64)
     }
 

@@ -11,8 +11,9 @@ use super::{CastError, option_setters};
 use crate::arch::Backend;
 use crate::element::DataType;
 use crate::scalar::block_scale::{BlockFormat, INT8_UNIT, PowerOfTwo, Recipe, ScaleRule};
+use crate::scalar::with_default_float_environment;
 use crate::tensor::{Tensor, TensorError, TensorView, element_count};
-use quantizer::{Quantizer, greatest_finite};
+use quantizer::{Quantizer, greatest_finite, greatest_of_runs};
 use std::mem::MaybeUninit;
 
 impl BlockFormat {
@@ -51,6 +52,7 @@ pub struct BlockQuantize {
     format: BlockFormat,
     rule: ScaleRule,
     recipe: Recipe,
+    greatest: Option<f32>,
     backend: Option<Backend>,
     threads: Option<usize>,
 }
@@ -196,6 +198,64 @@ impl BlockDequantize {
     }
 }
 
+/// The greatest finite magnitude of a tensor of float, float16 or bfloat16; 0 if there is none.
+///
+/// ```
+/// use onnx_cast::{TensorView, greatest_magnitude};
+///
+/// let x = TensorView::from_slice(&[4], &[1.0f32, -3.0, f32::NEG_INFINITY, f32::NAN])?;
+/// assert_eq!(greatest_magnitude(&x)?, 3.0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// Fails if the type is another one.
+pub fn greatest_magnitude(x: &TensorView<'_>) -> Result<f32, CastError> {
+    super::Operator::DequantizeLinear.check_role(super::NEWEST_OPSET, super::Role::Values, x.data_type())?;
+    let bytes = x.bytes().unwrap_or_default();
+    Ok(with_default_float_environment(|| greatest_finite(Backend::best(), x.data_type(), bytes)))
+}
+
+/// The greatest finite magnitude of each block of rows and columns of the last two axes, in the order that scales have;
+/// 0 where there is none. `x` is of float, float16 or bfloat16.
+///
+/// ```
+/// use onnx_cast::{TensorView, greatest_magnitudes};
+///
+/// let x = TensorView::from_slice(&[2, 3], &[1.0f32, -2.0, 3.0, 4.0, 5.0, -6.0])?;
+/// assert_eq!(greatest_magnitudes(&x, [2, 2])?, [5.0, 6.0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// Fails if the type is another one, if the tensor has fewer than two axes, or if the result does not fit in memory.
+pub fn greatest_magnitudes(x: &TensorView<'_>, block: [usize; 2]) -> Result<Vec<f32>, CastError> {
+    super::Operator::DequantizeLinear.check_role(super::NEWEST_OPSET, super::Role::Values, x.data_type())?;
+    let shape = x.shape();
+    let wrong = || super::OpError::BlockScaleShape { input: shape.to_vec(), scale: Vec::new(), block };
+    let [ref outer @ .., rows, columns] = *shape else { return Err(wrong().into()) };
+    if block.contains(&0) {
+        return Err(wrong().into());
+    }
+    let grid = [rows.div_ceil(block[0]), columns.div_ceil(block[1])];
+    let count = element_count(&[outer, &grid].concat());
+    let mut most = Vec::new();
+    let there = count.and_then(|count| most.try_reserve_exact(count).ok().map(|()| count));
+    most.resize(there.ok_or(TensorError::TooLarge { data_type: DataType::Float, shape: shape.to_vec() })?, 0.0);
+    if x.is_empty() {
+        return Ok(most);
+    }
+    let width = x.data_type().info().bits as usize / 8;
+    let lines = x.bytes().unwrap_or_default().chunks_exact(columns * width).enumerate();
+    with_default_float_environment(|| {
+        for (line, bytes) in lines {
+            let first = (line / rows * grid[0] + line % rows / block[0]) * grid[1];
+            greatest_of_runs(x.data_type(), bytes, block[1], &mut most[first..first + grid[1]]);
+        }
+    });
+    Ok(most)
+}
+
 /// The layout of scales for blocks along rows.
 fn layout(row: usize, block: usize) -> Layout {
     Layout::rows_of_runs(row.max(1), block)
@@ -215,7 +275,7 @@ impl BlockQuantize {
     /// Quantizes by the format's default rule.
     pub const fn new(format: BlockFormat) -> Self {
         let (rule, recipe) = (ScaleRule::Floor, Recipe::ModelOpt);
-        BlockQuantize { format, rule, recipe, backend: None, threads: None }
+        BlockQuantize { format, rule, recipe, greatest: None, backend: None, threads: None }
     }
 
     /// Sets the rule for scales of MX.
@@ -231,10 +291,24 @@ impl BlockQuantize {
     }
 
     option_setters! {
+        /// Sets the greatest finite magnitude of the tensor, where a part of it is quantized: NVFP4's scale of the tensor
+        /// comes from it. See [`greatest_magnitude`].
+        greatest: f32;
         /// Sets the backend, which never changes a result.
         backend: Backend;
         /// Sets the most threads.
         threads: usize;
+    }
+
+    /// NVFP4: the scale of a tensor with this greatest finite magnitude.
+    ///
+    /// ```
+    /// # use onnx_cast::{BlockFormat, BlockQuantize};
+    /// assert_eq!(BlockQuantize::new(BlockFormat::NvFp4).global_scale(2688.0), Some(1.0));
+    /// ```
+    pub fn global_scale(&self, greatest: f32) -> Option<f32> {
+        let global = || with_default_float_environment(|| self.recipe.global_scale(greatest));
+        (self.format == BlockFormat::NvFp4).then(global)
     }
 
     /// Quantizes a tensor of float, float16 or bfloat16, in blocks along its last axis.
@@ -284,7 +358,8 @@ impl BlockQuantize {
         let backend = self.backend.unwrap_or_else(Backend::best);
         let global = match self.format {
             BlockFormat::NvFp4 => {
-                self.recipe.global_scale(greatest_finite(backend, from, x.bytes().unwrap_or_default()))
+                let found = || greatest_finite(backend, from, x.bytes().unwrap_or_default());
+                self.recipe.global_scale(self.greatest.unwrap_or_else(found))
             }
             _ => 1.0,
         };

@@ -179,6 +179,26 @@ fn greatest<'a>(
     most.iter().map(|bits| u32::from_le_bytes(*bits))
 }
 
+/// Raises limits to the greatest finite magnitudes of a row's runs of `run` elements.
+pub(super) fn greatest_of_runs(from: DataType, row: &[u8], run: usize, limits: &mut [f32]) {
+    let (backend, width) = (Backend::best(), from.info().bits as usize / 8);
+    // A run that is longer than a part is seen part by part.
+    let (piece, step) = (run.min(PART), if run < PART { PART / run * run } else { PART });
+    let mut most = [[0; 4]; PART];
+    for (bytes, begin) in row.chunks(step * width).zip((0..).step_by(step)) {
+        let found = greatest(backend, from, bytes, piece, &mut most);
+        for (value, at) in found.map(f32::from_bits).zip((0..).step_by(piece)) {
+            let limit = &mut limits[(begin + at) / run];
+            let value = if value.is_finite() {
+                value
+            } else {
+                greatest_finite(backend, from, &bytes[at * width..bytes.len().min((at + piece) * width)])
+            };
+            *limit = limit.max(value);
+        }
+    }
+}
+
 /// The greatest finite magnitude of a tensor.
 pub(super) fn greatest_finite(backend: Backend, from: DataType, src: &[u8]) -> f32 {
     let width = from.info().bits as usize / 8;

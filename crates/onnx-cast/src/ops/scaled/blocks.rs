@@ -5,6 +5,7 @@ use super::tiles::Adjust;
 use super::{BoundScaledPlan, Direction, ScaledPlan};
 use crate::element::DataType;
 use crate::ops::{CastError, NEWEST_OPSET, OpError, Operator, Role};
+use crate::scalar::scaled::Precision;
 use crate::tensor::TensorView;
 
 /// The float of a tensor with which each scale of a block is combined, rounded to float.
@@ -84,6 +85,16 @@ impl BlockPlan {
     pub fn global_scale(mut self, global: Option<GlobalScale>) -> Self {
         self.global = global;
         self
+    }
+
+    /// Sets the type that quotients are rounded to first: float, which it is without this, float16 or bfloat16.
+    ///
+    /// # Errors
+    /// Fails if the type is another one.
+    pub fn precision(mut self, data_type: DataType) -> Result<Self, OpError> {
+        let wrong = OpError::Precision { version: NEWEST_OPSET, data_type };
+        self.plan.precision = Precision::of(data_type).ok_or(wrong)?;
+        Ok(self)
     }
 
     /// The type of the input.

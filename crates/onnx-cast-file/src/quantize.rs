@@ -1,0 +1,234 @@
+//! From plain weights to quantized checkpoints.
+
+mod blocks;
+mod format;
+pub(crate) mod layout;
+
+use crate::dequantize::Places;
+use crate::error::FileError;
+use crate::formats::checkpoint::{self, Index, Located};
+use crate::formats::input::Stored;
+use crate::formats::output::WriteOptions;
+use crate::io::progress::Watch;
+use crate::layouts::{self, Checkpoint, LayoutError, Scheme, TensorRef};
+use crate::others;
+use crate::rewrite::{Greatest, Rewrite, Rewritten, Row, Settings};
+use crate::selection::Selection;
+use crate::summary::Summary;
+use layout::{Chosen, Plan};
+use onnx_cast::{DataType, ScaleRule};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+pub use format::{Granularity, QuantizedFormat};
+
+/// Which weights are quantized, to which format, in which layout, and how.
+#[derive(Clone, Debug)]
+pub struct QuantizeRequest {
+    /// Which weights, and to which formats. Without a rule that names them, only matrices of Linear layers are: no
+    /// embeddings, norms, routers and output layers.
+    pub selection: Selection<QuantizedFormat>,
+    /// Whose layout the checkpoint gets; compressed-tensors if it is not given.
+    pub layout: Option<Scheme>,
+    /// What has a scale, of float8 and integers; the layout decides if it is not given.
+    pub granularity: Option<Granularity>,
+    /// The rule for scales of MX.
+    pub rule: ScaleRule,
+    /// Threads at most.
+    pub threads: Option<usize>,
+    /// How to write.
+    pub write: WriteOptions,
+    /// Find out what would be done, and write nothing.
+    pub dry_run: bool,
+    /// As [`CastRequest::copy_others`](crate::CastRequest::copy_others).
+    pub copy_others: bool,
+    /// As [`CastRequest::resume`](crate::CastRequest::resume).
+    pub resume: bool,
+    /// Called with the progress of the work.
+    pub watch: Option<Watch>,
+}
+
+impl QuantizeRequest {
+    /// The Linear layers of a checkpoint, to a format.
+    pub fn new(to: QuantizedFormat) -> Self {
+        QuantizeRequest {
+            selection: Selection::new(to),
+            layout: None,
+            granularity: None,
+            rule: ScaleRule::Floor,
+            threads: None,
+            write: WriteOptions::default(),
+            dry_run: false,
+            copy_others: true,
+            resume: false,
+            watch: None,
+        }
+    }
+}
+
+/// Quantizes the weights of a checkpoint: a `.safetensors` file, a folder with one, or several with an index. Scales are
+/// found from the greatest magnitudes; everything else stays byte for byte. From a folder to a folder, the other files
+/// are copied, and `config.json` gets what readers of the layout look for.
+///
+/// # Errors
+/// Where a file cannot be read or written, or a weight does not fit the layout: its type, its shape, its format
+/// ([`LayoutError`]).
+pub fn quantize_file(
+    input: impl AsRef<Path>,
+    output: impl AsRef<Path>,
+    request: &QuantizeRequest,
+) -> Result<Summary, FileError> {
+    let (input, output) = (input.as_ref(), output.as_ref());
+    let located = checkpoint::locate(input)?;
+    let index = match &located {
+        Located::Index(path) => Some(Index::read(path)?),
+        _ => None,
+    };
+    let checkpoint = Checkpoint::open(input, &located, index.as_ref())?;
+    let plan = Plan::new(request);
+    let places = Places::of(&located, index.as_ref(), output)?;
+    let mut quantizer = Quantizer {
+        checkpoint: &checkpoint,
+        plan,
+        request,
+        chosen: Vec::new(),
+        measured: Vec::new(),
+        greatest: HashMap::new(),
+    };
+    let mut files = Vec::new();
+    for (file, input) in checkpoint.files.iter().enumerate() {
+        let rows = quantizer.rows(file)?;
+        files.push(Rewritten { output: places.file(input.path()), metadata: input.metadata.clone(), rows });
+    }
+    let Quantizer { plan, chosen, measured, .. } = quantizer;
+    if chosen.is_empty() {
+        return Err(checkpoint.error(None, LayoutError::NothingToQuantize));
+    }
+    if let Some(file) = files.first_mut() {
+        file.rows.extend(plan.marker());
+    }
+    let mut copied = Vec::new();
+    let mut texts = Vec::new();
+    if let (Some(folder), true) = (places.folder.as_deref(), request.copy_others) {
+        copied = others::files_beside(input, folder)?;
+        texts = configurations(&checkpoint, &plan, &chosen, &mut copied, folder)?;
+    }
+    let settings = Settings {
+        threads: request.threads,
+        write: request.write,
+        dry_run: request.dry_run,
+        resume: request.resume,
+        count: false,
+        fail_on: &[],
+        watch: request.watch.as_ref(),
+    };
+    // One file stays one; of several, the index names the new tensors.
+    let rewrite = Rewrite { checkpoint: &checkpoint, files, measured, index: places.index.clone(), texts, settings };
+    let done = rewrite.run()?;
+    if let Some(folder) = places.folder.as_deref().filter(|_| !request.dry_run) {
+        others::copy(&copied, folder, request.write.no_clobber)?;
+    }
+    Ok(Summary { copied: copied.len(), ..done })
+}
+
+/// The configurations of the output, which are then not copied.
+pub(crate) fn configurations(
+    checkpoint: &Checkpoint,
+    plan: &Plan<'_>,
+    chosen: &[Chosen],
+    copied: &mut Vec<PathBuf>,
+    folder: &Path,
+) -> Result<Vec<(PathBuf, String)>, FileError> {
+    let named = |path: &PathBuf, name: &str| path.file_name().is_some_and(|file| file == name);
+    let mut texts = Vec::new();
+    let kept = kept_modules(checkpoint, chosen);
+    if let Some(quantization) = plan.configuration(chosen, &kept)
+        && let Some(at) = copied.iter().position(|path| named(path, "config.json"))
+    {
+        let path = copied.remove(at);
+        texts.push((folder.join("config.json"), layouts::quantized_config(&path, &quantization)?));
+    }
+    if let Some(text) = plan.own_file(chosen, &kept) {
+        copied.retain(|path| !named(path, "hf_quant_config.json"));
+        texts.push((folder.join("hf_quant_config.json"), text));
+    }
+    Ok(texts)
+}
+
+/// The modules with a matrix that is not quantized, whose names configurations list.
+fn kept_modules(checkpoint: &Checkpoint, chosen: &[Chosen]) -> Vec<String> {
+    let module = |stored: &Stored| {
+        let module = stored.name.strip_suffix(".weight").filter(|_| stored.shape.len() == 2)?;
+        (!chosen.iter().any(|chosen| chosen.module == module)).then(|| module.to_owned())
+    };
+    checkpoint.tensors().filter_map(|(_, stored)| module(stored)).collect()
+}
+
+struct Quantizer<'a> {
+    checkpoint: &'a Checkpoint,
+    plan: Plan<'a>,
+    request: &'a QuantizeRequest,
+    chosen: Vec<Chosen>,
+    measured: Vec<(TensorRef, Arc<Greatest>)>,
+    /// By the matrix that they are a part of.
+    greatest: HashMap<(String, DataType), Arc<Greatest>>,
+}
+
+impl<'a> Quantizer<'a> {
+    /// The tensors of the output that a file of the input gives.
+    fn rows(&mut self, file: usize) -> Result<Vec<Row<'a>>, FileError> {
+        let mut rows = Vec::new();
+        for tensor in (0..self.checkpoint.files[file].tensors.len()).map(|tensor| TensorRef { file, tensor }) {
+            let stored = self.checkpoint.stored(tensor);
+            let Some(to) = self.target(stored) else {
+                rows.push(Row::kept(self.checkpoint, tensor));
+                continue;
+            };
+            let wrong = |error| self.checkpoint.error(Some(tensor), error);
+            let chosen = self.plan.choose(stored, to).map_err(wrong)?;
+            let greatest = chosen.needs_greatest().then(|| self.greatest(tensor, stored, &chosen.module));
+            rows.extend(blocks::rows(self.checkpoint, tensor, &chosen, self.request.rule, greatest).map_err(wrong)?);
+            self.chosen.push(chosen);
+        }
+        Ok(rows)
+    }
+
+    /// The greatest magnitude of a tensor: of all matrices that loaders join to one, which then has one scale.
+    fn greatest(&mut self, tensor: TensorRef, stored: &Stored, module: &str) -> Arc<Greatest> {
+        let key = (joined(module), stored.data_type);
+        let greatest = self.greatest.entry(key).or_insert_with(|| Arc::new(Greatest::new(stored.data_type)));
+        self.measured.push((tensor, Arc::clone(greatest)));
+        Arc::clone(greatest)
+    }
+
+    /// The format of a tensor; `None` where it is kept.
+    fn target(&self, stored: &Stored) -> Option<QuantizedFormat> {
+        let is_linear = is_linear(stored);
+        self.request.selection.target_if(&stored.name, stored.len as u64, |_| is_linear)
+    }
+}
+
+/// The name of the matrix that loaders make of a module and its neighbours.
+fn joined(module: &str) -> String {
+    const TOGETHER: &[&[&str]] = &[&["q_proj", "k_proj", "v_proj"], &["gate_proj", "up_proj"], &["w1", "w3"]];
+    let (parent, last) = module.rsplit_once('.').unwrap_or(("", module));
+    match TOGETHER.iter().find(|together| together.contains(&last)) {
+        Some(together) => format!("{parent}.{}", together.join("+")),
+        None => module.to_owned(),
+    }
+}
+
+/// Whether a tensor is the weight of a Linear layer, by its name, its shape and its type.
+fn is_linear(stored: &Stored) -> bool {
+    /// Parts of the names of matrices that lose too much, or that loaders do not quantize.
+    const OTHERS: &[&str] =
+        &["embed", "norm", "lm_head", "router", "wte", "wpe", "shared_expert_gate", "classifier", "score"];
+    let is_float = matches!(stored.data_type, DataType::Float | DataType::Float16 | DataType::BFloat16);
+    let name = stored.name.to_ascii_lowercase();
+    is_float
+        && stored.shape.len() == 2
+        && (name == "weight" || name.ends_with(".weight"))
+        && !name.ends_with(".gate.weight")
+        && !OTHERS.iter().any(|other| name.contains(other))
+}

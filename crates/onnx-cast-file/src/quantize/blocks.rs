@@ -1,0 +1,278 @@
+//! The tensors of a quantized weight, computed part by part: elements, and the scales of their blocks beside them.
+
+use super::format::{Granularity, QuantizedFormat};
+use super::layout::Chosen;
+use crate::io::memory::resize;
+use crate::io::positional::InputFile;
+use crate::layouts::{Checkpoint, LayoutError, TensorRef};
+use crate::pipeline::{Compute, Scratch, Trouble};
+use crate::rewrite::{Computed, Greatest, Origin, Row};
+use crate::summary::TensorSummary;
+use onnx_cast::{
+    BlockPlan, BlockQuantize, Cast, CastError, CastOptions, DataType, ScaleRule, Tensor, TensorView,
+    greatest_magnitudes,
+};
+use std::io;
+use std::sync::Arc;
+
+/// The rows of a weight: its elements, their scales, and what goes with them.
+pub(super) fn rows<'a>(
+    checkpoint: &'a Checkpoint,
+    tensor: TensorRef,
+    chosen: &Chosen,
+    rule: ScaleRule,
+    greatest: Option<Arc<Greatest>>,
+) -> Result<Vec<Row<'a>>, LayoutError> {
+    let stored = checkpoint.stored(tensor);
+    let (file, at) = checkpoint.place(tensor);
+    let [rows, columns] = stored.shape[..] else { return Ok(Vec::new()) };
+    let grid = [rows.div_ceil(chosen.block[0]), columns.div_ceil(chosen.block[1])];
+    let weight = Arc::new(Weight {
+        file,
+        at,
+        from: stored.data_type,
+        shape: [rows, columns],
+        to: chosen.to,
+        block: chosen.block,
+        is_whole: chosen.granularity == Granularity::Tensor,
+        container: chosen.container,
+        scale_type: chosen.scale_type,
+        quantize: match chosen.to {
+            QuantizedFormat::Block(format) => {
+                Some(BlockQuantize::new(format).rule(rule).recipe(chosen.recipe).threads(1))
+            }
+            QuantizedFormat::Elements(_) => None,
+        },
+        most: chosen.most,
+        zero_scale: chosen.zero_scale,
+        precision: chosen.precision,
+        greatest,
+    });
+    let summary = |name: &str, shape: Vec<usize>, to: DataType| {
+        let len = onnx_cast::element_count(&shape).and_then(|len| to.byte_len(len)).unwrap_or(0);
+        let cast = TensorSummary { cast: true, ..TensorSummary::kept(name, shape, stored.data_type, 0) };
+        TensorSummary { to, bytes_after: len as u64, ..cast }
+    };
+    let computed = |source: Box<dyn Compute + 'a>, data_type| {
+        Origin::Computed(Computed { source, data_type, cast: None, counter: None })
+    };
+    let bits = weight.element_type().bits().unwrap_or(8);
+    let width = columns * bits / chosen.container.bits().unwrap_or(8);
+    let mut all = Vec::new();
+    let elements = TensorSummary {
+        bytes_before: checkpoint.byte_len(tensor),
+        ..summary(&chosen.elements, vec![rows, width], chosen.container)
+    };
+    let source = Elements { weight: Arc::clone(&weight) };
+    all.push(Row { summary: elements, tensor, origin: computed(Box::new(source), chosen.container) });
+    let shape = match chosen.granularity {
+        Granularity::Tensor => chosen.tensor_scale_shape(),
+        _ => grid.to_vec(),
+    };
+    let origin = if weight.is_whole {
+        computed(Box::new(TensorScale { weight: Arc::clone(&weight) }), chosen.scale_type)
+    } else {
+        Origin::Beside
+    };
+    all.push(Row { summary: summary(&chosen.scales, shape, chosen.scale_container), tensor, origin });
+    if let Some((name, shape)) = &chosen.global {
+        let origin = computed(Box::new(TensorScale { weight: Arc::clone(&weight) }), DataType::Float);
+        all.push(Row { summary: summary(name, shape.clone(), DataType::Float), tensor, origin });
+    }
+    if let Some(name) = &chosen.shape {
+        let bytes = [rows as u64, columns as u64].map(u64::to_le_bytes).concat();
+        all.push(Row { summary: summary(name, vec![2], DataType::Int64), tensor, origin: Origin::Bytes(bytes) });
+    }
+    Ok(all)
+}
+
+/// A matrix that is quantized.
+#[derive(Debug)]
+struct Weight<'a> {
+    file: &'a InputFile,
+    at: u64,
+    from: DataType,
+    shape: [usize; 2],
+    to: QuantizedFormat,
+    block: [usize; 2],
+    /// Whether one scale is for all elements.
+    is_whole: bool,
+    container: DataType,
+    scale_type: DataType,
+    quantize: Option<BlockQuantize>,
+    most: f32,
+    zero_scale: f32,
+    precision: DataType,
+    greatest: Option<Arc<Greatest>>,
+}
+
+impl Weight<'_> {
+    /// The type of the elements as they are computed: in words, integers plus half their range.
+    fn element_type(&self) -> DataType {
+        match (self.to, self.container) {
+            (QuantizedFormat::Block(format), _) => format.element(),
+            (QuantizedFormat::Elements(DataType::Int4), DataType::Int32) => DataType::Uint4,
+            (QuantizedFormat::Elements(DataType::Int8), DataType::Int32) => DataType::Uint8,
+            (QuantizedFormat::Elements(data_type), _) => data_type,
+        }
+    }
+
+    /// Elements that are computed together, because they share a scale or a row of scales.
+    fn unit(&self) -> usize {
+        let [rows, columns] = self.shape;
+        match self.block {
+            _ if self.is_whole => 8,
+            [1, block] if columns.is_multiple_of(block) => block,
+            [block, _] => block.min(rows) * columns,
+        }
+    }
+
+    /// The scale of elements with this greatest magnitude.
+    fn scale(&self, greatest: f32) -> f32 {
+        match greatest / self.most {
+            0.0 => self.zero_scale,
+            scale => scale,
+        }
+    }
+
+    /// Scales in the type that the file has.
+    fn narrow(&self, scales: Vec<f32>, shape: &[usize]) -> Result<Tensor, CastError> {
+        let scales = Tensor::from_slice(shape.to_vec(), &scales)?;
+        if self.scale_type == DataType::Float {
+            return Ok(scales);
+        }
+        let cast = Cast::new(self.scale_type, &CastOptions::new().threads(1))?;
+        let narrowed = cast.run(&scales.view())?;
+        // A scale that the type has not is one of zeros.
+        let widened = Cast::new(DataType::Float, &CastOptions::new())?.run(&narrowed.view())?.to_vec::<f32>();
+        let mut widened = widened.unwrap_or_default();
+        if !widened.contains(&0.0) {
+            return Ok(narrowed);
+        }
+        widened.iter_mut().filter(|scale| **scale == 0.0).for_each(|scale| *scale = self.zero_scale);
+        cast.run(&Tensor::from_slice(shape.to_vec(), &widened)?.view())
+    }
+
+    /// Quantizes whole units, from one that has this index, and returns their scales.
+    fn quantize(&self, src: &[u8], len: usize, out: &mut [u8]) -> Result<Vec<u8>, CastError> {
+        let [_, columns] = self.shape;
+        if let Some(quantize) = self.quantize {
+            let block = self.block[1];
+            let shape = [len / block, block];
+            let x = TensorView::new(self.from, &shape, src)?;
+            let mut scales = vec![0; len / block];
+            let quantize = quantize.greatest(self.greatest.as_ref().map(|greatest| greatest.value()));
+            quantize.run_into(&x, out, &mut scales)?;
+            return Ok(scales);
+        }
+        // Blocks within rows make a matrix of their own; blocks of several rows are those of whole rows.
+        let (shape, block) = match self.block {
+            _ if self.is_whole => ([1, len], [1, len.max(1)]),
+            [1, block] if columns.is_multiple_of(block) => ([len / block, block], [1, block]),
+            block => ([len / columns.max(1), columns], block),
+        };
+        let x = TensorView::new(self.from, &shape, src)?;
+        let greatest = match &self.greatest {
+            Some(greatest) => vec![greatest.value()],
+            None => greatest_magnitudes(&x, block)?,
+        };
+        let grid = [shape[0].div_ceil(block[0]), shape[1].div_ceil(block[1])];
+        let scales = self.narrow(greatest.into_iter().map(|greatest| self.scale(greatest)).collect(), &grid)?;
+        let to = self.element_type();
+        let plan = BlockPlan::quantize(self.from, self.scale_type, to, block)?.precision(self.precision)?;
+        let middle = match to {
+            DataType::Uint4 => Some(vec![0x88; (grid[0] * grid[1]).div_ceil(2)]),
+            DataType::Uint8 => Some(vec![0x80; grid[0] * grid[1]]),
+            _ => None,
+        };
+        let zero_points = middle.as_deref().map(|middle| TensorView::new(to, &grid, middle)).transpose()?;
+        let bound = plan.bind(&shape, &scales.view(), zero_points.as_ref())?;
+        bound.run_part(0, len, src, out)?;
+        Ok(scales.bytes().unwrap_or_default().to_vec())
+    }
+}
+
+/// The elements of a weight, in what holds them.
+struct Elements<'a> {
+    weight: Arc<Weight<'a>>,
+}
+
+impl Elements<'_> {
+    /// How many elements so many items hold.
+    fn elements(&self, items: usize) -> usize {
+        let weight = &self.weight;
+        let bits = weight.element_type().bits().unwrap_or(8);
+        items * weight.container.bits().unwrap_or(8) / bits
+    }
+}
+
+impl Compute for Elements<'_> {
+    fn compute(&self, start: usize, len: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), Trouble> {
+        let weight = &*self.weight;
+        let [rows, columns] = weight.shape;
+        let (first, end) = (self.elements(start), self.elements(start + len));
+        let unit = weight.unit();
+        // Units that begin before the part, or end behind it, are computed again with the next one.
+        let begin = first / unit * unit;
+        let stop = end.div_ceil(unit).saturating_mul(unit).min(rows * columns);
+        let no_room = || Trouble::Read(io::ErrorKind::OutOfMemory.into());
+        let size = |data_type: DataType, len| data_type.byte_len(len).ok_or_else(no_room);
+        let count = stop - begin;
+        resize(&mut scratch.elements, size(weight.from, count)?).ok_or_else(no_room)?;
+        let at = size(weight.from, begin)?;
+        weight.file.read_at(weight.at + at as u64, &mut scratch.elements).map_err(Trouble::Read)?;
+        let to = weight.element_type();
+        let scales = if (begin, stop) == (first, end) {
+            weight.quantize(&scratch.elements, count, out).map_err(Trouble::Cast)?
+        } else {
+            resize(&mut scratch.codes, size(to, count)?).ok_or_else(no_room)?;
+            let scales = weight.quantize(&scratch.elements, count, &mut scratch.codes).map_err(Trouble::Cast)?;
+            let skipped = size(to, first - begin)?;
+            out.copy_from_slice(scratch.codes.get(skipped..skipped + out.len()).ok_or_else(no_room)?);
+            scales
+        };
+        if !weight.is_whole {
+            // Scales go by rows of blocks, as units do.
+            let [down, across] = weight.block;
+            let before = match weight.block {
+                [1, block] if columns.is_multiple_of(block) => begin / block,
+                _ => begin / columns.max(1) / down * columns.div_ceil(across),
+            };
+            let width = weight.scale_type.byte_len(1).unwrap_or(1);
+            scratch.beside.push(((before * width) as u64, scales));
+        }
+        Ok(())
+    }
+
+    fn chunk(&self) -> usize {
+        /// The least elements of a part.
+        const LEAST: usize = 1 << 18;
+        let weight = &self.weight;
+        let bits = [weight.element_type(), weight.container].map(|data_type| data_type.bits().unwrap_or(8));
+        // A part is whole units, and eight items where those hold several elements.
+        let step = if bits[0] == bits[1] { 1 } else { 64 >> weight.unit().trailing_zeros().min(6) };
+        let unit = weight.unit() * step;
+        LEAST.div_ceil(unit) * unit * bits[0] / bits[1]
+    }
+}
+
+/// The scale of a tensor, once its greatest magnitude is known: of all elements, or NVFP4's for its scales.
+struct TensorScale<'a> {
+    weight: Arc<Weight<'a>>,
+}
+
+impl Compute for TensorScale<'_> {
+    fn compute(&self, _: usize, _: usize, _: &mut Scratch, out: &mut [u8]) -> Result<(), Trouble> {
+        let weight = &*self.weight;
+        let greatest = weight.greatest.as_ref().map_or(0.0, |greatest| greatest.value());
+        let bytes = match weight.quantize.and_then(|quantize| quantize.global_scale(greatest)) {
+            Some(global) => global.to_le_bytes().to_vec(),
+            None => {
+                let scale = weight.narrow(vec![weight.scale(greatest)], &[1]).map_err(Trouble::Cast)?;
+                scale.bytes().unwrap_or_default().to_vec()
+            }
+        };
+        out.copy_from_slice(&bytes);
+        Ok(())
+    }
+}

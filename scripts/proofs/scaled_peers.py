@@ -1,0 +1,735 @@
+#!/usr/bin/env python3
+"""Does the Python package scale as others do, on 10^8 random values and on edges, apart from named differences?
+
+Compares, bit for bit, quantize_linear, dequantize_linear and dynamic_quantize_linear with onnxruntime and onnx's
+reference evaluator; MX with torchao (four rules, five element types), ModelOpt, compressed-tensors and gguf; NVFP4 with
+ModelOpt, torchao and compressed-tensors. A difference without a name fails, and so does a name without a difference.
+docs/semantics.md has the names' meanings.
+
+Needs onnx_cast, onnx, onnxruntime, ml_dtypes, torch, torchao, nvidia-modelopt, compressed-tensors, transformers and gguf
+in one environment. `--count` is the number of random values in all, `--only TEXT` names cases, and `--record FILE`
+appends what was found.
+"""
+
+import argparse
+import datetime
+import itertools
+import subprocess
+import sys
+import time
+import warnings
+from importlib.metadata import version
+from pathlib import Path
+
+import gguf
+import ml_dtypes
+import numpy as np
+import onnx
+import onnx_cast
+import onnxruntime
+import torch
+from compressed_tensors.compressors.nvfp4.helpers import quantize_and_pack_fp4
+from compressed_tensors.quantization import QuantizationArgs
+from compressed_tensors.quantization.lifecycle.forward import dequantize as ct_dequantize
+from compressed_tensors.quantization.lifecycle.forward import quantize as ct_quantize
+from compressed_tensors.quantization.utils.helpers import calculate_qparams, generate_gparam
+from modelopt.torch.quantization.qtensor.mxfp4_tensor import MXFP4QTensor
+from modelopt.torch.quantization.qtensor.mxfp8_tensor import MXFP8QTensor
+from modelopt.torch.quantization.qtensor.nvfp4_tensor import NVFP4QTensor
+from onnx import TensorProto, helper
+from onnx.reference import ReferenceEvaluator
+from torchao.prototype.mx_formats.config import ScaleCalculationMode
+from torchao.prototype.mx_formats.constants import DTYPE_FP6_E2M3, DTYPE_FP6_E3M2
+from torchao.prototype.mx_formats.mx_tensor import to_dtype, to_mx
+from torchao.prototype.mx_formats.nvfp4_tensor import nvfp4_quantize, per_tensor_amax_to_scale
+
+PACKAGES = (
+    "onnx", "onnxruntime", "ml_dtypes", "numpy", "torch", "torchao", "nvidia-modelopt", "compressed-tensors", "gguf",
+)  # fmt: skip
+REFERENCE, ORT = "reference", "onnxruntime"
+NAMED = {
+    "reference: quotients past int32, and infinite ones": "the lowest integer, or one that wrapped",
+    "reference: NaN to an integer": "the lowest of int32, to which the zero point is added",
+    "reference: NaN to float4e2m1": "+0, where Cast gives -0",
+    "reference: -0 to float4e2m1": "+0, because 0 is added",
+    "onnxruntime: quotients past int32, and infinite ones": "the lowest integer, or one that wrapped",
+    "onnxruntime: NaN to an integer": "not the lowest integer",
+    "onnxruntime: quotients of float16": "kept in float",
+    "onnxruntime: 480 up to 496 to float8e4m3fn, saturate=0": "448",
+    "onnxruntime: 61440 up to 65536 to float8e5m2, saturate=0": "NaN",
+    "NaN that arises": "has the sign that the processor gives it",
+    "torchao, rceil: a logarithm in float": "the exponent is one less where A / max is just above a power of two",
+    "torchao: the scale 2^-127": "elements are x / 2^-126; by rceil they are not scaled",
+    "torchao: not finite": "infinity and NaN count for the scales, and elements are not 0",
+    "torchao, NVFP4: a tensor of zeros": "g is 0, and the scales are NaN",
+    "ModelOpt, MXFP8: a logarithm in float": "as torchao's",
+    "ModelOpt, MXFP4: a logarithm in float": "as torchao's",
+    "ModelOpt, MXFP4: ties": "toward zero",
+    "ModelOpt, MXFP4: +0": "-0",
+    "ModelOpt: not finite": "infinity and NaN count for the scales, and elements are not 0",
+    "ModelOpt, NVFP4: -0 in a block of zeros": "+0",
+    "ModelOpt, NVFP4: a tensor of zeros": "g is 0, and the scales are NaN",
+    "ModelOpt, NVFP4: code 8, dequantized": "+0",
+    "compressed-tensors: a block of zeros": "the scale is not 2^-127, or -0 becomes +0",
+    "compressed-tensors: not finite": "infinity and NaN count for the scales",
+    "compressed-tensors: g of bfloat16": "both steps are rounded to bfloat16",
+    "gguf: a logarithm in float": "the exponent is one more where A is just below a power of two",
+    "gguf: A below 2^-125": "the exponent wraps",
+    "gguf: not finite": "infinity and NaN count for the scales",
+    "gguf: ties": "toward zero",
+    "gguf: -0, and what rounds to it": "+0",
+}
+
+INTEGERS = {f"{sign}int{bits}": bits for sign in ("", "u") for bits in (2, 4, 8, 16, 32)}
+WIDE = ("int8", "uint8", "int16", "uint16", "int32")
+FLOAT8 = {
+    "float8e4m3fn": "float8_e4m3fn", "float8e4m3fnuz": "float8_e4m3fnuz", "float8e5m2": "float8_e5m2",
+    "float8e5m2fnuz": "float8_e5m2fnuz",
+}  # fmt: skip
+TYPES = (
+    {"float": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float4e2m1": ml_dtypes.float4_e2m1fn}
+    | {name: getattr(np if name in WIDE else ml_dtypes, name) for name in INTEGERS if name != "uint32"}
+    | {name: getattr(ml_dtypes, numpy) for name, numpy in FLOAT8.items()}
+)
+ONNX = {name: getattr(TensorProto, name.upper()) for name in TYPES}
+FLOATS = ("float", "float16", "bfloat16")
+TARGETS = [name for name in TYPES if name not in (*FLOATS, "int32")]
+CHUNK = 1 << 18
+ROWS, COLUMNS, BLOCK = 1 << 11, 1 << 7, 32
+
+
+class Tally:
+    """What was compared, and what differed."""
+
+    def __init__(self):
+        self.values, self.failures = 0, 0
+        self.compared, self.named = {}, dict.fromkeys(NAMED, 0)
+
+    def check(self, peer, label, got, want, names=()):
+        """Compares arrays of codes. `names` are pairs of a named difference and the mask that it may explain."""
+        got, want = got.reshape(-1), want.reshape(-1)
+        assert got.dtype == want.dtype and got.shape == want.shape, f"{peer}: {label}: {got.dtype} {want.dtype}"
+        self.compared[peer] = self.compared.get(peer, 0) + got.size
+        differ = got != want
+        if not differ.any():
+            return
+        for name, mask in names:
+            explained = differ & np.broadcast_to(mask, differ.shape) if mask.shape == () else differ & mask.reshape(-1)
+            self.named[name] += int(explained.sum())
+            differ &= ~explained
+        if differ.any():
+            self.failures += int(differ.sum())
+            places = np.nonzero(differ)[0]
+            examples = ", ".join(f"[{i}] here {got[i]:#x}, there {want[i]:#x}" for i in places[:4])
+            print(f"{peer}: {label}: {differ.sum()} of {got.size} differ: {examples}", flush=True)
+
+
+def codes(array):
+    """The bits of an array."""
+    return np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")
+
+
+def is_nan(array):
+    with np.errstate(invalid="ignore"):
+        return np.isnan(array.astype(np.float32))
+
+
+# The operators of ONNX.
+
+
+def model(operator, inputs, outputs, before=(), after=(), **attributes):
+    """A model of one node, with a Cast before each input of `before` and after each output of `after`."""
+    nodes, names, results = [], [], []
+    for number, name in enumerate(inputs):
+        names.append(f"i{number}")
+        if name in before:
+            nodes.append(helper.make_node("Cast", [f"i{number}"], [f"c{number}"], to=ONNX[name]))
+            names[-1] = f"c{number}"
+    for number, name in enumerate(outputs):
+        results.append(f"r{number}" if name in after else f"o{number}")
+    nodes.append(helper.make_node(operator, names, results, **attributes))
+    for number, name in enumerate(outputs):
+        if name in after:
+            nodes.append(helper.make_node("Cast", [f"r{number}"], [f"o{number}"], to=ONNX[after[name]]))
+    before, after = dict(before), dict(after)
+    ends = [
+        [helper.make_tensor_value_info(f"{letter}{i}", ONNX[between.get(n, n)], None) for i, n in enumerate(names)]
+        for letter, names, between in (("i", inputs, before), ("o", outputs, after))
+    ]
+    graph = helper.make_graph(nodes, "scaled", *ends)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 25)], ir_version=11)
+
+
+def session(made):
+    """An onnxruntime session, or None where it lacks the types."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    try:
+        return onnxruntime.InferenceSession(made.SerializeToString(), options, ["CPUExecutionProvider"])
+    except Exception:  # of the package's own kinds
+        return None
+
+
+# onnxruntime takes and gives no arrays of these; a Cast, which is exact, stands between.
+BETWEEN = {name: "int8" if INTEGERS.get(name, 8) < 8 and name[0] != "u" else "uint8" for name in INTEGERS if "8" not in
+           name and "16" not in name and "32" not in name}  # fmt: skip
+BETWEEN |= dict.fromkeys([*FLOAT8, "float4e2m1"], "float")
+
+
+def peers_run(made_for, arrays):
+    """(peer, outputs) of those who have the types. `made_for(before)` makes the model, with a cast or without."""
+    feeds = {f"i{i}": array for i, array in enumerate(arrays)}
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield REFERENCE, ReferenceEvaluator(made_for({})).run(None, feeds)
+        runs = session(made_for(BETWEEN))
+        if runs:
+            names = {np.dtype(TYPES[name]): TYPES[between] for name, between in BETWEEN.items()}
+            feeds = {name: array.astype(names.get(array.dtype, array.dtype)) for name, array in feeds.items()}
+            yield ORT, runs.run(None, feeds)
+
+
+GRANULARITIES = ("tensor", "axis", "blocks")
+
+
+def scales_of(granularity):
+    """The shape of the scales, the attributes, and a function that spreads them over a tensor."""
+    if granularity == "tensor":
+        return (), {}, lambda s: np.broadcast_to(s, (ROWS, COLUMNS))
+    if granularity == "axis":
+        return (ROWS,), {"axis": 0}, lambda s: np.broadcast_to(s[:, None], (ROWS, COLUMNS))
+    shape = (ROWS, COLUMNS // BLOCK)
+    return shape, {"axis": 1, "block_size": BLOCK}, lambda s: np.repeat(s, BLOCK, axis=1)
+
+
+def random_scales(rng, shape, name):
+    """Scales of all magnitudes; of those with a shape some are special."""
+    scales = np.asarray(np.ldexp(rng.uniform(1, 2, shape), rng.integers(-12, 8, shape)), np.float32)
+    if shape:
+        flat = scales.reshape(-1)
+        special = [0, -0.0, np.inf, np.nan, -0.5, 2.0**-14, 1e-30, 3e38, 1.0, 2.0**-24]
+        flat[: len(special)] = special
+        flat[len(special) : len(special) + 8] = rng.integers(0, 1 << 32, 8, np.uint32).view(np.float32)
+    with np.errstate(all="ignore"):
+        return scales.astype(TYPES[name])
+
+
+def random_values(rng, scales, name, limit):
+    """A third quotients in the type's range, a third beside its ties, a third any bits; of each, some special."""
+    shape = scales.shape
+    with np.errstate(all="ignore"):
+        spread = scales.astype(np.float32)
+        values = rng.standard_normal(shape, np.float32) * np.float32(limit / 2) * spread
+        kind = rng.integers(0, 3, shape, np.uint8)
+        halves = (rng.integers(-2 * int(limit) - 4, 2 * int(limit) + 5, shape) / 2).astype(np.float32)
+        ties = codes(halves * spread).astype(np.int64) + rng.integers(-1, 2, shape)
+        values = np.where(kind == 1, (ties & 0xFFFFFFFF).astype(np.uint32).view(np.float32), values)
+        values = np.where(kind == 2, rng.integers(0, 1 << 32, shape, np.uint32).view(np.float32), values)
+        flat = values[:, :16]
+        flat[:] = np.array(
+            [0, -0.0, 1, -1, np.inf, -np.inf, np.nan, -np.nan, 3e9, -3e9, 2.0**31, -(2.0**31), 1e-45, -1e-40, 3e38, 0.5],
+            np.float32,
+        )
+        flat *= np.where(rng.integers(0, 2, (len(flat), 1)), 1, spread[:, :1])
+        return values.astype(TYPES[name])
+
+
+# The largest values of the types, about; and what onnxruntime casts its own way.
+LIMITS = {
+    "float4e2m1": 6.0, "float8e4m3fn": 448.0, "float8e4m3fnuz": 240.0, "float8e5m2": 57344.0, "float8e5m2fnuz": 57344.0,
+}  # fmt: skip
+PAST_LARGEST = {"float8e4m3fn": (480, 496), "float8e5m2": (61440, 65536)}
+
+
+def random_codes(rng, shape, name):
+    """Numbers of a type, every code as often."""
+    if name == "int32":
+        values = rng.integers(-(1 << 31), 1 << 31, shape)
+        return np.where(rng.integers(0, 2, shape), values, values >> 16).astype(np.int32)
+    bits = 4 if name == "float4e2m1" else INTEGERS.get(name, 8)
+    numbers = rng.integers(0, 1 << bits, shape, np.uint16)
+    if name not in INTEGERS:
+        return numbers.astype(np.uint8).view(TYPES[name])
+    numbers = numbers.astype(np.int32)
+    if name[0] != "u":
+        numbers = (numbers << (32 - bits)) >> (32 - bits)
+    return numbers.astype(TYPES[name])
+
+
+def quantize_case(source, target, granularity):
+    shape, attributes, spread = scales_of(granularity)
+    limit = LIMITS.get(target, float(1 << INTEGERS.get(target, 0)))
+
+    def run(tally, rng):
+        scale = random_scales(rng, shape, source)
+        x = random_values(rng, spread(scale), source, limit)
+        inputs, arrays, zero = [source, source], [x, scale], None
+        more = dict(attributes)
+        saturates = [True, False] if target in FLOAT8 else [True]
+        if target in INTEGERS:
+            zero = random_codes(rng, shape, target) if shape else random_codes(rng, 1, target).reshape(())
+            inputs, arrays = [*inputs, target], [*arrays, zero]
+        saturate = saturates[rng.integers(len(saturates))]
+        keywords = attributes | ({} if zero is not None else {"output_dtype": ONNX[target]})
+        got = onnx_cast.quantize_linear(x, scale, zero, saturate=saturate, **keywords)
+        if zero is None:
+            more["output_dtype"] = ONNX[target]
+        if target in FLOAT8:
+            more["saturate"] = int(saturate)
+        tally.values += x.size
+        with np.errstate(all="ignore"):
+            unrounded = x.astype(np.float32) / spread(scale).astype(np.float32)
+            quotients = unrounded.astype(TYPES[source]).astype(np.float32)
+        past = np.abs(quotients) >= 2.0**31 - 65536
+        nan = np.isnan(quotients)
+
+        def made(between):
+            before = {name: between[name] for name in {target} & set(between) if name in inputs}
+            after = {name: between[name] for name in {target} & set(between)}
+            return model("QuantizeLinear", inputs, [target], before, after, **more)
+
+        for peer, (want,) in peers_run(made, arrays):
+            here = got
+            names = []
+            if target in INTEGERS:
+                names.append((f"{peer}: quotients past int32, and infinite ones", past))
+                names.append((f"{peer}: NaN to an integer", nan))
+            elif target == "float4e2m1" and peer == REFERENCE:
+                names.append(("reference: NaN to float4e2m1", nan))
+                names.append(("reference: -0 to float4e2m1", (codes(got) == 8) & ~nan))
+            elif target in FLOAT8:
+                names.append(("NaN that arises", nan & ~is_nan(x)))
+            if peer == ORT and target in PAST_LARGEST and not saturate:
+                low, high = PAST_LARGEST[target]
+                size = np.abs(quotients)
+                name = f"onnxruntime: {low} up to {high} to {target}, saturate=0"
+                names.append((name, (size >= low) & (size <= high)))
+            if peer == ORT and source == "float16":
+                rounds = np.rint(unrounded) != np.rint(quotients) if target in INTEGERS else unrounded != quotients
+                names.append(("onnxruntime: quotients of float16", rounds))
+            if want.dtype != got.dtype:
+                here = got.astype(want.dtype)
+            tally.check(f"{peer}, quantize", f"{source} {target} {granularity} {saturate}", codes(here), codes(want), names)
+
+    return run
+
+
+def dequantize_case(source, target, granularity):
+    shape, attributes, spread = scales_of(granularity)
+
+    def run(tally, rng):
+        scale = random_scales(rng, shape, target)
+        x = random_codes(rng, (ROWS, COLUMNS), source)
+        inputs, arrays, zero = [source, target], [x, scale], None
+        if source in INTEGERS and source != "int32":
+            zero = random_codes(rng, shape, source) if shape else random_codes(rng, 1, source).reshape(())
+            inputs, arrays = [*inputs, source], [*arrays, zero]
+        got = onnx_cast.dequantize_linear(x, scale, zero, **attributes)
+        tally.values += x.size
+        arises = is_nan(got) & ~is_nan(x)
+
+        def made(between):
+            before = {source: between[source]} if source in between else {}
+            return model("DequantizeLinear", inputs, [target], before, **attributes)
+
+        for peer, (want,) in peers_run(made, arrays):
+            names = [("NaN that arises", arises)]
+            tally.check(f"{peer}, dequantize", f"{source} {target} {granularity}", codes(got), codes(want), names)
+
+    return run
+
+
+def dynamic_case(tally, rng):
+    runs = session(model("DynamicQuantizeLinear", ["float"], ["uint8", "float", "uint8"]))
+    for number in range(64):
+        x = rng.standard_normal(CHUNK // 64, np.float32) * np.float32(2.0 ** rng.integers(-20, 20))
+        if number % 4 == 1:
+            x = np.abs(x) * (-1) ** (number // 4)
+        if number == 2:
+            x[:] = -0.0
+        tally.values += x.size
+        got = onnx_cast.dynamic_quantize_linear(x)
+        evaluator = ReferenceEvaluator(model("DynamicQuantizeLinear", ["float"], ["uint8", "float", "uint8"]))
+        for peer, want in ((ORT, runs.run(None, {"i0": x})), (REFERENCE, evaluator.run(None, {"i0": x}))):
+            for one, other in zip(got, want, strict=True):
+                tally.check(f"{peer}, dynamic", f"tensor {number}", codes(np.asarray(one)), codes(np.asarray(other)))
+
+
+# Blocks of MX.
+
+
+MX = {
+    "mxfp8": (torch.float8_e4m3fn, 448.0),
+    "mxfp8e5m2": (torch.float8_e5m2, 57344.0),
+    "mxfp6e2m3": (DTYPE_FP6_E2M3, 7.5),
+    "mxfp6e3m2": (DTYPE_FP6_E3M2, 28.0),
+    "mxfp4": (torch.float4_e2m1fn_x2, 6.0),
+}
+RULES = {rule: ScaleCalculationMode[rule.upper()] for rule in ("floor", "rceil", "ceil", "even")}
+
+
+def unpacked(packed):
+    """Codes of 4 bits, one in each byte, of those that lie two in a byte."""
+    packed = packed.view(torch.uint8).numpy()
+    return np.stack([packed & 15, packed >> 4], axis=-1).reshape(*packed.shape[:-1], -1)
+
+
+def packed(elements):
+    """The reverse."""
+    elements = codes(elements)
+    return torch.from_numpy(elements[..., ::2] | elements[..., 1::2] << 4)
+
+
+def random_blocks(rng, largest):
+    """Blocks of random magnitudes, of which a fifth have their greatest beside a power of two or the element type's
+    largest value times one, a fifth hold ties, and a few are special."""
+    count = CHUNK // 32
+    exponents = rng.integers(-126, 120, (count, 1))
+    blocks = np.ldexp(rng.standard_normal((count, 32)), exponents)
+    kind = np.arange(count) % 5
+    greatest = np.where(rng.integers(0, 2, count), 1.0, largest)
+    greatest = np.ldexp(greatest, rng.integers(-120, 110, count)).astype(np.float32)
+    greatest = (codes(greatest).astype(np.int64) + rng.integers(-2, 3, count)).astype(np.uint32).view(np.float32)
+    edge = (rng.uniform(-1, 1, (count, 32)) * greatest[:, None]).astype(np.float32)
+    edge[np.arange(count), rng.integers(0, 32, count)] = greatest * (-1) ** rng.integers(0, 2, count)
+    ties = np.ldexp(rng.integers(-64, 65, (count, 32)) / 16, exponents.clip(-110, 110))
+    with np.errstate(over="ignore"):
+        blocks = blocks.astype(np.float32)
+    blocks[kind == 1] = edge[kind == 1]
+    blocks[kind == 2] = ties[kind == 2].astype(np.float32)
+    blocks[rng.integers(0, count, 64), rng.integers(0, 32, 64)] = 0.0
+    blocks[rng.integers(0, count, 64), rng.integers(0, 32, 64)] = -0.0
+    blocks[:4] = 0.0
+    blocks[2:4, ::3] = -0.0
+    blocks[4, 7], blocks[5, 8], blocks[6, 9] = np.inf, -np.inf, np.nan
+    blocks[7:12] = (rng.integers(-50, 50, (5, 32)) * 2.0**-149).astype(np.float32)
+    blocks[12] = 2.0**-126
+    blocks[13] = np.finfo(np.float32).max
+    blocks[~np.isfinite(blocks) & (np.arange(count) > 12)[:, None]] = 1.0
+    return blocks
+
+
+class Blocks:
+    """What the package gives for blocks, and what the names of differences depend on."""
+
+    def __init__(self, tally, label, blocks, format, rule):
+        self.tally, self.label, self.blocks = tally, label, blocks
+        self.quantized = onnx_cast.quantize(blocks, format, rule=rule)
+        self.scales, self.elements = codes(self.quantized.scales).reshape(-1), codes(self.quantized.elements)
+        self.greatest = np.abs(blocks).max(axis=-1)
+        self.finite = np.isfinite(self.greatest)
+        exponents = np.ldexp(1.0, self.scales.astype(np.int64) - 127)
+        with np.errstate(invalid="ignore"):
+            self.quotients = np.abs(blocks.astype(np.float64)) / exponents[:, None]
+
+    def check(self, peer, scales, elements, scale_names=(), element_names=()):
+        """Elements are compared where the scales are the same."""
+        scales = scales.reshape(-1)
+        self.tally.check(f"{peer}, scales", self.label, self.scales, scales, scale_names)
+        same = self.scales == scales
+        names = [(name, np.broadcast_to(mask, self.elements.shape)[same]) for name, mask in element_names]
+        got, want = self.elements[same], elements.reshape(self.elements.shape)[same]
+        self.tally.check(f"{peer}, elements", self.label, got, want, names)
+
+    def beside_power(self, largest, side):
+        """Where A / max is within 2^-16 of a power of two, above it (side 1) or below it (-1)."""
+        significand = np.frexp(np.where(self.finite, self.greatest, 1).astype(np.float64) / largest)[0] * 2
+        if side > 0:
+            return (significand > 1) & (significand < 1 + 2.0**-16)
+        return significand > 2 - 2.0**-15
+
+    def ties(self):
+        """Where a quotient is midway between two numbers of float4e2m1."""
+        return np.isin(self.quotients, (0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0))
+
+
+def mx_case(format, rule):
+    dtype, largest = MX[format]
+
+    def run(tally, rng):
+        blocks = random_blocks(rng, largest)
+        tally.values += blocks.size
+        ours = Blocks(tally, f"{format} {rule}", blocks, format, rule)
+        tensor = torch.from_numpy(blocks)
+        least = (ours.scales == 0)[:, None]
+        not_finite, finite = ~ours.finite, ours.finite[:, None]
+
+        scales, elements = to_mx(tensor, dtype, 32, RULES[rule])
+        shown = unpacked(elements) if format == "mxfp4" else elements.view(torch.uint8).numpy()
+        scale_names = [("torchao: not finite", not_finite)]
+        if rule == "rceil":
+            scale_names.append(("torchao, rceil: a logarithm in float", ours.beside_power(largest, 1)))
+        element_names = [("torchao: the scale 2^-127", least & finite), ("torchao: not finite", ~finite)]
+        ours.check("torchao", scales.view(torch.uint8).numpy(), shown, scale_names, element_names)
+
+        # Our elements and scales, dequantized by torchao.
+        again = packed(ours.elements) if format == "mxfp4" else torch.from_numpy(ours.elements).view(
+            torch.uint8 if format.startswith("mxfp6") else dtype
+        )  # fmt: skip
+        for name, target in (("float", torch.float32), ("bfloat16", torch.bfloat16)):
+            want = to_dtype(again, torch.from_numpy(ours.scales).view(torch.float8_e8m0fnu), dtype, 32, torch.float32)
+            got = ours.quantized.dequantize(name)
+            want = codes(want.to(target).view(torch.int16 if name == "bfloat16" else torch.int32).numpy())
+            names = [("NaN that arises", ~finite), ("torchao: the scale 2^-127", least)]
+            names = [(name, np.broadcast_to(mask, blocks.shape)) for name, mask in names]
+            tally.check("torchao, dequantize", f"{format} {rule} {name}", codes(got), want, names)
+
+        if (format, rule) == ("mxfp8", "rceil"):
+            made, scales = MXFP8QTensor.quantize(tensor)
+            names = [("ModelOpt: not finite", not_finite)]
+            names.append(("ModelOpt, MXFP8: a logarithm in float", ours.beside_power(largest, 1)))
+            shown = made._quantized_data.view(torch.uint8).numpy()
+            ours.check("ModelOpt, MXFP8", scales.numpy(), shown, names, [("ModelOpt: not finite", ~finite)])
+        if (format, rule) == ("mxfp4", "rceil"):
+            made, scales = MXFP4QTensor.quantize(tensor, 32)
+            names = [("ModelOpt: not finite", not_finite)]
+            names.append(("ModelOpt, MXFP4: a logarithm in float", ours.beside_power(largest, 1)))
+            more = [("ModelOpt: not finite", ~finite), ("ModelOpt, MXFP4: ties", ours.ties())]
+            more.append(("ModelOpt, MXFP4: +0", ours.elements == 0))
+            ours.check("ModelOpt, MXFP4", scales.numpy(), unpacked(made._quantized_data), names, more)
+        if rule == "even" and format in ("mxfp4", "mxfp6e2m3"):
+            compressed_tensors_mx(ours, tensor, 4 if format == "mxfp4" else 6)
+        if (format, rule) == ("mxfp4", "floor"):
+            gguf_mx(ours, blocks)
+
+    return run
+
+
+E2M3 = np.array([*(code / 8 for code in range(8)), *((8 + code % 8) / 8 * 2.0 ** (code // 8 - 1) for code in range(8, 32))])
+
+
+def compressed_tensors_mx(ours, tensor, bits):
+    """MXFP4 and MXFP6 as compressed-tensors' own observers and compressors make them."""
+    arguments = QuantizationArgs(
+        num_bits=bits, type="float", strategy="group", group_size=32, scale_dtype=torch.uint8, zp_dtype=torch.uint8
+    )
+    scales, _ = calculate_qparams(tensor.amin(-1, keepdim=True), tensor.amax(-1, keepdim=True), arguments)
+    values = ct_quantize(tensor, scales, None, arguments).float().numpy()
+    with np.errstate(invalid="ignore", divide="ignore"):
+        exponents = (127 + np.floor(np.log2(scales.double().numpy()))).clip(0, 255).astype(np.uint8)
+    numbers = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6]) if bits == 4 else E2M3
+    elements = np.searchsorted(numbers, np.abs(np.nan_to_num(values))).astype(np.uint8)
+    elements |= np.signbit(values).astype(np.uint8) << (bits - 1)
+    zeros = ours.greatest == 0
+    least = ours.scales == 0
+    names = [("compressed-tensors: not finite", ~ours.finite), ("compressed-tensors: a block of zeros", zeros | least)]
+    more = [(name, mask[:, None]) for name, mask in names]
+    ours.check(f"compressed-tensors, MXFP{bits}", exponents, elements, names, more)
+
+
+def gguf_mx(ours, blocks):
+    """MXFP4 of gguf: the first half of a block is in the low bits."""
+    with np.errstate(all="ignore"):
+        made = gguf.quants.MXFP4.quantize_blocks(blocks)
+    halves = made[:, 1:]
+    elements = np.concatenate([halves & 15, halves >> 4], axis=1)
+    names = [
+        ("gguf: not finite", ~ours.finite),
+        ("gguf: A below 2^-125", ours.greatest < 2.0**-124),
+        ("gguf: a logarithm in float", ours.beside_power(1.0, -1)),
+    ]
+    more = [(name, mask[:, None]) for name, mask in names]
+    more += [("gguf: ties", ours.ties()), ("gguf: -0, and what rounds to it", ours.elements == 8)]
+    ours.check("gguf", made[:, 0], elements, names, more)
+
+
+# NVFP4.
+
+
+def modelopt(values):
+    """Global scale, block scales and elements of NVFP4 by ModelOpt."""
+    made, scales, scale = NVFP4QTensor.quantize(values.float(), 16)
+    return scale, scales, made._quantized_data
+
+
+def torchao(values):
+    """The same by torchao."""
+    scale = per_tensor_amax_to_scale(values.abs().amax())
+    scales, elements = nvfp4_quantize(values, 16, scale)
+    return scale, scales, elements
+
+
+NVFP4 = {
+    "num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16, "scale_dtype": torch.float8_e4m3fn,
+    "zp_dtype": torch.float8_e4m3fn,
+}  # fmt: skip
+
+
+def compressed_tensors(values):
+    """The same by compressed-tensors."""
+    scale = generate_gparam(values.amin(), values.amax())
+    blocks = values.reshape(-1, 16)
+    scales, _ = calculate_qparams(blocks.amin(-1), blocks.amax(-1), QuantizationArgs(**NVFP4), scale)
+    elements = quantize_and_pack_fp4(values, scales.reshape(len(values), -1), scale)
+    return scale, scales.to(torch.float8_e4m3fn), elements
+
+
+def dequantized(recipe, quantized):
+    """What an owner reads from our elements and scales, in float."""
+    elements, scales = packed(quantized.elements), torch.from_numpy(codes(quantized.scales)).view(torch.float8_e4m3fn)
+    scale = torch.tensor(quantized.global_scale, dtype=torch.float32)
+    if recipe == "modelopt":
+        made = NVFP4QTensor(torch.Size(quantized.elements.shape), torch.float32, elements)
+        return made.dequantize(torch.float32, scale=scales, double_scale=scale, block_sizes={-1: 16})
+    numbers = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+    values = codes(quantized.elements)
+    values = numbers[values & 7] * torch.from_numpy(np.where(values & 8, np.float32(-1), np.float32(1)))
+    if recipe == "compressed-tensors":
+        return ct_dequantize(values, scales.float(), None, QuantizationArgs(**NVFP4), global_scale=scale.view(1))
+    from torchao.prototype.mx_formats.nvfp4_tensor import NVFP4Tensor
+
+    made = NVFP4Tensor(elements, scales, 16, torch.float32, per_tensor_scale=scale)
+    return made.dequantize(torch.float32)
+
+
+OWNERS = {"modelopt": "ModelOpt", "torchao": "torchao", "compressed-tensors": "compressed-tensors"}
+RECIPES = {"modelopt": modelopt, "torchao": torchao, "compressed-tensors": compressed_tensors}
+
+
+def nvfp4_tensor(rng, number):
+    """A tensor of 64 rows of 64; the first few are special."""
+    shape = (64, 64)
+    values = np.ldexp(rng.standard_normal(shape), int(rng.integers(-100, 100)))
+    if number % 3 == 1:
+        values *= np.repeat(2.0 ** -rng.integers(0, 24, (64, 4)), 16, axis=1)
+    if number % 3 == 2:
+        values = rng.integers(-48, 49, shape) / 8 * 2.0 ** rng.integers(-8, 1)
+        values[0, 0] = 2688.0
+    if number % 8 == 5:
+        values[3, 16:32] = 0
+        values[3, 20] = -0.0
+        values[4, :16] *= 2.0**-140
+    if number == 0:
+        values[:] = 0
+    if number in (3, 6):
+        values[5, 17] = np.inf if number == 3 else np.nan
+    with np.errstate(over="ignore"):
+        return values.astype(np.float32)
+
+
+def nvfp4_case(recipe, dtype):
+    owner = OWNERS[recipe]
+
+    def run(tally, rng):
+        for number in range(64):
+            values = nvfp4_tensor(rng, number)
+            values = values.astype(TYPES[dtype])
+            tally.values += values.size
+            ours = onnx_cast.quantize(values, "nvfp4", recipe=recipe)
+            tensor = torch.from_numpy(values.astype(np.float32))
+            tensor = tensor.bfloat16() if dtype == "bfloat16" else tensor
+            finite = bool(torch.isfinite(tensor).all())
+            zero = bool((tensor == 0).all())
+            with np.errstate(all="ignore"):
+                scale, scales, elements = RECIPES[recipe](tensor)
+            got = np.array([ours.global_scale], np.float32)
+            want = scale.float().reshape(1).numpy()
+            blocks = np.abs(values.astype(np.float32)).reshape(-1, 16).max(axis=-1)
+            names = []
+            if not finite:
+                names.append((f"{owner}: not finite", np.array(True)))
+            if zero and recipe != "compressed-tensors":
+                names.append((f"{owner}, NVFP4: a tensor of zeros", np.array(True)))
+            of_global = list(names)
+            if dtype == "bfloat16" and recipe == "compressed-tensors":
+                of_global.append(("compressed-tensors: g of bfloat16", np.array(True)))
+            label = f"{dtype} tensor {number}"
+            tally.check(f"{owner}, NVFP4, global scale", label, codes(got), codes(want), of_global)
+            if got == want or not names and not of_global:
+                ours_scales, theirs = codes(ours.scales).reshape(-1), scales.view(torch.uint8).numpy().reshape(-1)
+                tally.check(f"{owner}, NVFP4, scales", label, ours_scales, theirs, names)
+                same = np.repeat(ours_scales == theirs, 16)
+                zeros = np.repeat(blocks == 0, 16)[same]
+                if recipe == "modelopt":
+                    names.append(("ModelOpt, NVFP4: -0 in a block of zeros", zeros))
+                if recipe == "compressed-tensors":
+                    names.append(("compressed-tensors: a block of zeros", zeros))
+                one, other = codes(ours.elements).reshape(-1)[same], unpacked(elements).reshape(-1)[same]
+                tally.check(f"{owner}, NVFP4, elements", label, one, other, names)
+            back, want = ours.dequantize(), dequantized(recipe, ours).float().numpy()
+            names = [("NaN that arises", np.isnan(back))]
+            if recipe == "modelopt":
+                names.append(("ModelOpt, NVFP4: code 8, dequantized", codes(ours.elements) == 8))
+            tally.check(f"{owner}, NVFP4, dequantize", label, codes(back), codes(want), names)
+
+    return run
+
+
+def cases():
+    """Names and functions, of which each takes CHUNK random values a call."""
+    for source, target, granularity in itertools.product(FLOATS, TARGETS, GRANULARITIES):
+        yield f"quantize {source} {target} {granularity}", quantize_case(source, target, granularity)
+    for source, target, granularity in itertools.product([*TARGETS, "int32"], FLOATS, GRANULARITIES):
+        yield f"dequantize {source} {target} {granularity}", dequantize_case(source, target, granularity)
+    yield "dynamic", dynamic_case
+    # These are few: several times a round.
+    for _, format, rule in itertools.product(range(3), MX, RULES):
+        yield f"{format} {rule}", mx_case(format, rule)
+    for _, recipe, dtype in itertools.product(range(6), RECIPES, ("float", "bfloat16")):
+        yield f"nvfp4 {recipe} {dtype}", nvfp4_case(recipe, dtype)
+
+
+def record(path, tally, options, seconds):
+    """Appends a section to a file."""
+    about = "an unknown processor"
+    if Path("/proc/cpuinfo").is_file():
+        facts = dict(line.split("\t", 1) for line in Path("/proc/cpuinfo").read_text().splitlines() if "\t" in line)
+        facts = {name: value.strip(": \t") for name, value in facts.items()}
+        about = f"{facts['model name']} (family {facts['cpu family']}, model {facts['model']})"
+    root = Path(__file__).resolve().parents[2]
+    commit = subprocess.check_output(["git", "-C", root, "rev-parse", "--short=12", "HEAD"], text=True).strip()
+    versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
+    lines = [
+        f"## {datetime.date.today().isoformat()}, scaled casts beside their peers", "",
+        f"`scripts/proofs/scaled_peers.py --count {options.count} --seed {options.seed}`, {seconds / 60:.0f} minutes, on "
+        f"{about}; at commit {commit}; {tally.values} random values; {versions}.", "",
+        "| peer | compared |", "|---|---:|",
+        *(f"| {peer} | {count} |" for peer, count in tally.compared.items()),
+        f"| all | {sum(tally.compared.values())} |", "",
+        "| named difference | there | times |", "|---|---|---:|",
+        *(f"| {name} | {NAMED[name]} | {count} |" for name, count in tally.named.items()),
+        f"| without a name | | {tally.failures} |",
+    ]  # fmt: skip
+    path.write_text(path.read_text().rstrip("\n") + "\n\n" + "\n".join(lines) + "\n")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--count", type=int, default=100_000_000)
+    parser.add_argument("--seed", type=int, default=17)
+    parser.add_argument("--only", default="", metavar="TEXT")
+    parser.add_argument("--record", type=Path, metavar="FILE")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    tally, begun = Tally(), time.monotonic()
+    chosen = [(name, case) for name, case in cases() if options.only in name]
+    if not chosen:
+        parser.error(f"--only: no case has `{options.only}` in its name")
+    for number in itertools.count():
+        for place, (name, case) in enumerate(chosen):
+            try:
+                case(tally, np.random.default_rng([options.seed, number, place]))
+            except Exception as error:
+                raise RuntimeError(f"{name}, round {number}") from error
+        print(f"round {number}: {tally.values} values, {time.monotonic() - begun:.0f} s", flush=True)
+        if tally.values >= options.count:
+            break
+    for peer, count in tally.compared.items():
+        print(f"{peer}: {count} compared")
+    for name, count in tally.named.items():
+        print(f"named difference, {count} times: {name}: {NAMED[name]}")
+    stale = [name for name, count in tally.named.items() if not count]
+    if not options.only:
+        for name in stale:
+            print(f"named difference that does not occur: {name}")
+    print(f"{tally.failures} differences without a name")
+    if tally.failures or stale and not options.only:
+        return 1
+    if options.record:
+        record(options.record, tally, options, time.monotonic() - begun)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
