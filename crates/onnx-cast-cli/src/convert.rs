@@ -7,7 +7,8 @@ use crate::{DONE, outcome, pretty, print, select};
 use anyhow::{Result, bail};
 use onnx_cast_file::io::atomic::check_vacant;
 use onnx_cast_file::{
-    BitCastRequest, CastRequest, DequantizeRequest, QuantizeRequest, Summary, TranscodeRequest, Watch, WriteOptions,
+    BitCastRequest, CastRequest, DequantizeRequest, FileError, QuantizeRequest, Selection, Summary, TranscodeRequest,
+    Watch, WriteOptions,
 };
 use onnx_cast_model::Error;
 use serde_json::Value;
@@ -94,7 +95,7 @@ pub(crate) fn dequantize(args: &DequantizeArgs, common: &Common) -> Result<u8> {
         job.run(
             input,
             output,
-            || onnx_cast_model::dequantize(input, output, &request),
+            || Ok(dequantize_plan(input, output, &request)?),
             |watch| {
                 let (dry_run, count, fail_on) = (job.job.dry_run, losses.losses, losses.fail_on.clone());
                 let request = DequantizeRequest { dry_run, count, fail_on, watch, ..request.clone() };
@@ -102,6 +103,22 @@ pub(crate) fn dequantize(args: &DequantizeArgs, common: &Common) -> Result<u8> {
             },
         )
     })
+}
+
+/// What would become of each tensor, for its name. Patterns are of the names of plain weights, and a weight that stays
+/// quantized is listed by the tensors that hold it: the plan of all weights follows.
+fn dequantize_plan(input: &Path, output: &Path, request: &DequantizeRequest) -> Result<Summary, FileError> {
+    // Scales are read when the work begins.
+    let request = DequantizeRequest { allow_nan: true, ..request.clone() };
+    let mut plan = onnx_cast_file::dequantize_file(input, output, &request)?;
+    if let Some(to) = request.selection.targets().next() {
+        let every = DequantizeRequest { selection: Selection::new(to), ..request };
+        // What is excluded may have no scales.
+        if let Ok(every) = onnx_cast_file::dequantize_file(input, output, &every) {
+            plan.tensors.extend(every.tensors);
+        }
+    }
+    Ok(plan)
 }
 
 pub(crate) fn quantize(args: &QuantizeArgs, common: &Common) -> Result<u8> {

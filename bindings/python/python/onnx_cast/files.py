@@ -57,6 +57,9 @@ class FileInfo(list[TensorInfo]):
         self.files: int = found["files"]
         #: The metadata of a ``.safetensors`` file or a model.
         self.metadata: dict[str, str] = found["metadata"]
+        #: ``scheme``, ``weights`` and ``warning`` of a quantized checkpoint: each weight's format, block and bits for a
+        #: value, and what contradicts itself, if anything does; ``None`` of other files.
+        self.quantized: dict[str, Any] | None = found.get("quantized")
         #: ``ir_version``, ``opsets`` and ``casts`` of a model; ``None`` of other files.
         self.model: dict[str, Any] | None = found.get("model")
 
@@ -251,7 +254,10 @@ def cast_file(
         "losses": losses,
         "fail_on": listed("fail_on", fail_on),
     }
-    done, loss = _native.cast_file(src, dst, options, progress)
+    return _summary(*_native.cast_file(src, dst, options, progress))
+
+
+def _summary(done: str, loss: str | None) -> CastSummary:
     summary = CastSummary(json.loads(done))
     if loss is not None:
         error = LossError(loss)
@@ -312,6 +318,50 @@ def bit_cast_file(
     return CastSummary(json.loads(_native.bit_cast_file(src, dst, options, progress)))
 
 
+def dequantize_file(
+    src: Path,
+    dst: Path,
+    to: Any = None,
+    *,
+    scheme: str = "auto",
+    include: Iterable[str] = (),
+    exclude: Iterable[str] = (),
+    rules: Mapping[str, Any] | None = None,
+    rules_file: Path | None = None,
+    min_elements: int | None = None,
+    allow_nan: bool = False,
+    dry_run: bool = False,
+    resume: bool = False,
+    clobber: bool = True,
+    copy_others: bool = True,
+    losses: bool = False,
+    fail_on: Iterable[str] = (),
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> CastSummary:
+    """Reads the quantized weights of ``src``, a ``.safetensors`` file or the index or folder of several, back as plain
+    weights of the type ``to``: elements are multiplied by their scales, rounded to float, and cast.
+
+    ``scheme`` is the layout: ``"auto"`` takes it from the configuration, or else from the names of tensors; others are
+    ``"deepseek"``, ``"gpt-oss"``, ``"compressed-tensors"``, ``"modelopt"``, ``"fbgemm"``, ``"quark"`` and
+    ``"comfyui"``. Names in patterns and rules are those of the plain weights; a weight that is not selected stays
+    quantized. Scales that are NaN are an error, unless ``allow_nan`` is true.
+
+    From a folder to a folder ``config.json`` is copied without what it says of quantization. ``losses`` and ``fail_on``
+    are about the last rounding, from float to ``to``. Other parameters are as in :func:`cast_file`.
+    """
+    options = {
+        **names(include, exclude, threads),
+        **selection(to, rules, rules_file, min_elements),
+        **_writing(None, None, dry_run, resume, clobber, copy_others, False),
+        "scheme": None if scheme == "auto" else scheme,
+        "allow_nan": allow_nan,
+        "losses": losses,
+        "fail_on": listed("fail_on", fail_on),
+    }
+    return _summary(*_native.dequantize_file(src, dst, options, progress))
+
+
 def info(
     path: Path,
     *,
@@ -337,17 +387,19 @@ def diff(
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),
     tolerance: float | None = None,
+    values: bool = False,
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> list[Difference]:
     """The tensors in which two files or models differ, by name: in type, shape or values. None where they are the same.
 
-    Values are compared bit by bit, or with a ``tolerance`` as numbers that may be so far apart. Other parameters are as
-    in :func:`cast_file`; ``progress`` is through ``a``.
+    Values are compared bit by bit, or with a ``tolerance`` as numbers that may be so far apart. With ``values``
+    quantized weights are compared by the values that they stand for, under the names of the plain weights, and numbers
+    whatever their types. Other parameters are as in :func:`cast_file`; ``progress`` is through ``a``.
     """
     if tolerance is not None and not tolerance >= 0:
         raise CastError(f"tolerance is {tolerance} (want 0 or more)")
-    options = {**names(include, exclude, threads), "tolerance": tolerance}
+    options = {**names(include, exclude, threads), "tolerance": tolerance, "values": values}
     found = json.loads(_native.diff(a, b, options, progress))["differences"]
     read = {"type": _TYPES.__getitem__, "shape": tuple}
     for row in found:

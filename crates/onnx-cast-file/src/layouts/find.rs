@@ -303,7 +303,7 @@ impl Finder<'_> {
             Elements::Plain(data_type @ (Float4E2M1 | Float6E2M3)) if stored.data_type != data_type => {
                 self.widen_shape(&mut weight, stored, data_type).map_err(wrong)?;
             }
-            Elements::TwoRows => weight.shape[1] *= 2,
+            Elements::TwoRows => weight.shape[1] = weight.shape[1].saturating_mul(2),
             _ => {}
         }
         let part = |want: &str| LayoutError::Part {

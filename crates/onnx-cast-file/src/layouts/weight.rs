@@ -98,7 +98,7 @@ impl Checkpoint {
         Ok(Checkpoint::of(files))
     }
 
-    fn of(files: Vec<Input>) -> Checkpoint {
+    pub(crate) fn of(files: Vec<Input>) -> Checkpoint {
         let mut places = HashMap::new();
         for (file, input) in files.iter().enumerate() {
             for (tensor, stored) in input.tensors.iter().enumerate() {
@@ -263,6 +263,16 @@ pub(crate) enum WeightFormat {
     MxFp4,
     NvFp4,
     Int(u32),
+}
+
+impl WeightFormat {
+    /// The name, as model cards have it.
+    pub(crate) fn name(self) -> String {
+        match self {
+            WeightFormat::Int(bits) => format!("INT{bits}"),
+            format => format.to_string(),
+        }
+    }
 }
 
 impl std::fmt::Display for WeightFormat {
