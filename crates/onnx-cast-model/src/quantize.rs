@@ -298,7 +298,12 @@ impl<'a> Chosen<'a> {
         let found = quantize.run(&each.view())?;
         let mut shape = x.shape().to_vec();
         shape[axis] = shape[axis].div_ceil(block);
-        let codes = Tensor::new(format.scale(), shape, found.scales.bytes().unwrap_or_default().to_vec())?;
+        let mut codes = found.scales.bytes().unwrap_or_default().to_vec();
+        if format == BlockFormat::MxInt8 {
+            // MXINT8 counts in 64ths, ONNX's int8 in units.
+            codes.iter_mut().for_each(|code| *code = code.saturating_sub(6));
+        }
+        let codes = Tensor::new(format.scale(), shape, codes)?;
         let element = format.element();
         let output_dtype = Some(x.data_type()).filter(|_| format.scale() == DataType::Float8E8M0);
         let found =
