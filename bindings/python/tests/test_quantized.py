@@ -73,7 +73,7 @@ def test_parameters_are_those_of_the_command(checkpoint, tmp_path):
     done = onnx_cast.dequantize_file(checkpoint, out, rules={"a.*": "float16", "b.*": "bf16"}, scheme="comfyui")
     assert [row.after.name for row in done] == ["float16", "bfloat16"]
     for options, text in [
-        ({"scheme": "gguf"}, "scheme is `gguf` .want auto, deepseek, gpt-oss"),
+        ({"scheme": "gguf"}, "scheme is `gguf` .want deepseek, gpt-oss"),
         ({"scheme": "gpt-oss"}, "no weights in the layout gpt-oss"),
         ({"clobber": False}, "out.safetensors: .*exist"),
     ]:
@@ -183,8 +183,11 @@ def test_models(to, scale, error, tmp_path):
     assert np.linalg.norm(got - want) <= error * np.linalg.norm(want)
     if to.startswith("int"):
         ort = pytest.importorskip("onnxruntime")
-        found = ort.InferenceSession(str(dst), providers=["CPUExecutionProvider"]).run(None, {"x": x})[0]
-        np.testing.assert_allclose(found, got, rtol=1e-3, atol=1e-3)
+        options = ort.SessionOptions()
+        # Its optimizer joins DequantizeLinear and MatMul, with activations of 8 bits.
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+        session = ort.InferenceSession(str(dst), options, providers=["CPUExecutionProvider"])
+        np.testing.assert_allclose(session.run(None, {"x": x})[0], got, rtol=1e-3, atol=1e-2)
     onnx_cast.fold(dst, folded)
     assert "DequantizeLinear" not in {node.op_type for node in onnx.load(folded).graph.node}
     np.testing.assert_allclose(run(folded), got, rtol=1e-5, atol=1e-5)

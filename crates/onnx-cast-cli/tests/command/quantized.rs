@@ -1,4 +1,5 @@
-//! `dequantize`: the checkpoints that it writes can be loaded, and its options are those of `cast`.
+//! `dequantize`, `quantize` and `transcode`: the checkpoints that they write can be loaded, and their options are those of
+//! `cast`.
 
 use crate::common::{done, stderr, stdout, tensors};
 use crate::files::Folder;
@@ -19,7 +20,7 @@ fn copy(folder: &Folder, name: &str) {
     for entry in fs::read_dir(checkpoint(name)).expect("a folder") {
         let path = entry.expect("an entry").path();
         let file = path.file_name().expect("a name").to_str().expect("UTF-8");
-        if file != "expected.safetensors" {
+        if !["expected.safetensors", "original.safetensors"].contains(&file) {
             folder.write(&format!("in/{file}"), fs::read(&path).expect("a file"));
         }
     }
@@ -290,4 +291,94 @@ fn a_plain_file() {
     }
     let said = stderr(&folder.run("dequantize in.safetensors - --to float"));
     assert!(said.contains("-: unknown file extension") && !folder.path("-").exists(), "{said}");
+}
+
+/// The weights of a stored checkpoint before they were quantized, in the folder `in`.
+fn original(folder: &Folder, name: &str) {
+    fs::create_dir(folder.path("in")).expect("a folder");
+    let weights = fs::read(checkpoint(name).join("original.safetensors")).expect("the weights");
+    folder.write("in/model.safetensors", weights);
+    folder.write("in/config.json", "{\"torch_dtype\": \"bfloat16\", \"rope_theta\": 1e6}");
+    folder.write("in/tokenizer.json", "{}");
+}
+
+#[test]
+fn weights_are_quantized_and_come_back() {
+    let folder = Folder::new();
+    original(&folder, "ct-nvfp4");
+    let plan = done(&folder.run("quantize in out --to nvfp4 --dry-run"));
+    assert!(plan.contains("model.layers.0.mlp.down_proj.weight_packed") && plan.contains("lm_head.weight "), "{plan}");
+    assert!(!plan.contains("lm_head.weight_packed") && !folder.path("out").exists());
+    let said = stderr(&folder.run("quantize in out --to nvfp4"));
+    assert!(said.starts_with("in -> out, 2 other files copied: ") || said.starts_with("in -> out, 1 other"), "{said}");
+    let config = json(&folder, "out/config.json");
+    assert_eq!(config["quantization_config"]["format"], "nvfp4-pack-quantized");
+    assert_eq!(config["quantization_config"]["ignore"], serde_json::json!(["lm_head", "model.embed_tokens"]));
+    assert_eq!((&config["torch_dtype"], &config["rope_theta"]), (&"bfloat16".into(), &1e6.into()));
+    assert_eq!(folder.read("out/tokenizer.json"), b"{}");
+    let info = done(&folder.run("info out"));
+    assert!(info.contains("NVFP4"), "{info}");
+    // The same again leaves the file alone.
+    let said = stderr(&folder.run("quantize in out --to nvfp4 --resume"));
+    assert!(said.contains("(1 file was there already)"), "{said}");
+    done(&folder.run("dequantize out back --to bf16 -q"));
+    done(&folder.run("transcode out other --layout modelopt -q"));
+    done(&folder.run("dequantize other again --to bf16 -q"));
+    assert_eq!(folder.read("back/model.safetensors"), folder.read("again/model.safetensors"));
+    assert_eq!(json(&folder, "other/hf_quant_config.json")["quantization"]["quant_algo"], "W4A16_NVFP4");
+    done(&folder.run("diff --values out other"));
+}
+
+#[test]
+fn rules_choose_formats_and_layouts_refuse() {
+    let folder = Folder::new();
+    original(&folder, "ct-int8");
+    let rule = "--rule *self_attn*=float8e4m3fn --rule lm_head.weight=int8 --exclude *o_proj*";
+    done(&folder.run(&format!("quantize in out --to mxfp4 -q {rule}")));
+    let config = &json(&folder, "out/config.json")["quantization_config"];
+    assert_eq!(config["format"], "mixed-precision");
+    assert_eq!(config["config_groups"].as_object().map(serde_json::Map::len), Some(3), "{config}");
+    assert!(config["ignore"].to_string().contains("o_proj"), "{config}");
+    done(&folder.run("dequantize out back --to bf16 -q"));
+    for (line, want) in [
+        ("quantize in no --to nvfp4 --layout deepseek", "deepseek does not hold nvfp4: the layout has no such weights"),
+        ("quantize in no --to nvfp4 --scale axis", "compressed-tensors does not hold nvfp4: its blocks are block=16"),
+        (
+            "quantize in no --to int4 --scale block=48",
+            "(want columns in blocks of 48 for int4 (--exclude keeps the tensor))",
+        ),
+        ("quantize in no --to mxfp4 --include *norm*", "no weight to quantize"),
+        ("quantize in no --to mxfp4 --exclude *.wieght", "--exclude `*.wieght` matches no tensor"),
+        ("quantize in no --to float16", "not a format of quantized weights"),
+        ("quantize in no --to mxfp4 --raise-opset", "--raise-opset is for models (.onnx to .onnx)"),
+        ("transcode out no --layout deepseek", "deepseek does not hold mxfp4"),
+        ("transcode in no --layout modelopt", "no quantized weights"),
+    ] {
+        let output = folder.run(line);
+        assert_eq!(output.status.code(), Some(2), "{line}");
+        assert!(stderr(&output).contains(want), "{line}: {}", stderr(&output));
+        assert!(!folder.path("no").exists(), "{line}");
+    }
+}
+
+#[test]
+fn a_weight_that_would_change_is_refused() {
+    let folder = Folder::new();
+    copy(&folder, "ct-mxfp4");
+    // A block's scale far below the others, beside elements that are not 0.
+    let mut bytes = folder.read("in/model.safetensors");
+    let header = u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes")) as usize;
+    let entries: Value = serde_json::from_slice(&bytes[8..8 + header]).expect("JSON");
+    let place =
+        entries["model.layers.0.mlp.up_proj.weight_scale"]["data_offsets"][0].as_u64().expect("a place") as usize;
+    bytes[8 + header + place] = 20;
+    folder.write("in/model.safetensors", &bytes);
+    for (to, what) in [("nvfp4", "1 of its values or blocks"), ("float8e4m3fn", "of its values or blocks")] {
+        let layout = if to == "nvfp4" { "plain" } else { "deepseek" };
+        let output = folder.run(&format!("transcode in out --layout {layout} --to {to}"));
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("up_proj.weight_packed`: as ") && said.contains(what), "{to}: {said}");
+        assert!(!folder.path("out").exists());
+    }
 }
