@@ -14,6 +14,7 @@ gguf in one environment. `--count` is the number of random values in all, `--onl
 import argparse
 import datetime
 import itertools
+import os
 import subprocess
 import sys
 import time
@@ -711,9 +712,12 @@ def record(path, tally, options, seconds):
     root = Path(__file__).resolve().parents[2]
     commit = subprocess.check_output(["git", "-C", root, "rev-parse", "--short=12", "HEAD"], text=True).strip()
     versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
+    # The backend, where the environment chooses it.
+    backend = "".join(f"{name}={os.environ[name]} " for name in ("ONNX_CAST_ISA",) if name in os.environ)
     lines = [
         f"## {datetime.date.today().isoformat()}, scaled casts beside their peers", "",
-        f"`scripts/proofs/scaled_peers.py --count {options.count} --seed {options.seed}`, {seconds / 60:.0f} minutes, "
+        f"`{backend}scripts/proofs/scaled_peers.py --count {options.count} --seed {options.seed}`, "
+        f"{seconds / 60:.0f} minutes, "
         f"on {about}; at commit {commit}; {tally.values} random values; {versions}.", "",
         "| peer | compared |", "|---|---:|",
         *(f"| {peer} | {count} |" for peer, count in tally.compared.items()),
