@@ -3,10 +3,10 @@
 
 use crate::error::refused;
 use crate::types::number_to_type;
-use onnx_cast::{CastOptions, DataType, NEWEST_OPSET};
+use onnx_cast::{CastOptions, DataType, NEWEST_OPSET, ScaleRule};
 use onnx_cast_file::{
     BitCastRequest, CastRequest, DequantizeRequest, DiffRequest, FileError, InspectRequest, Loss, Pattern,
-    ReportRequest, Rule, Scheme, Selection, Storage, Summary, Watch, WriteOptions,
+    QuantizeRequest, ReportRequest, Rule, Scheme, Selection, Storage, Summary, TranscodeRequest, Watch, WriteOptions,
 };
 use onnx_cast_model::{Error, FoldRequest};
 use onnx_cast_report::{cast_json, diff_json, fold_json, info_json};
@@ -81,6 +81,18 @@ pub(crate) struct Options {
     external_threshold: Option<u64>,
     #[pyo3(default)]
     stats: bool,
+    /// The format of quantized weights, and pairs of a pattern and a format, or `None` to keep the tensor.
+    #[pyo3(default)]
+    format: Option<String>,
+    #[pyo3(default)]
+    format_rules: Vec<(String, Option<String>)>,
+    /// The layout that quantized weights get.
+    #[pyo3(default)]
+    layout: Option<String>,
+    #[pyo3(default)]
+    scale: Option<String>,
+    #[pyo3(default)]
+    scale_rule: Option<String>,
     /// The layout of quantized weights; `None` where the checkpoint tells it.
     #[pyo3(default)]
     scheme: Option<String>,
@@ -155,7 +167,7 @@ impl Options {
     fn dequantize(&self, state: &Arc<State>) -> PyResult<DequantizeRequest> {
         let CastRequest { selection, options, write, dry_run, copy_others, resume, count, fail_on, watch, .. } =
             self.cast(state)?;
-        let scheme = self.scheme.as_deref().map(scheme_of).transpose()?;
+        let scheme = self.scheme.as_deref().map(|name| scheme_of("scheme", name)).transpose()?;
         let &Options { allow_nan, .. } = self;
         let threads = options.threads;
         Ok(DequantizeRequest {
@@ -169,6 +181,48 @@ impl Options {
             resume,
             count,
             fail_on,
+            watch,
+        })
+    }
+
+    fn quantize(&self, state: &Arc<State>) -> PyResult<QuantizeRequest> {
+        let CastRequest { options, write, dry_run, copy_others, resume, raise_opset, storage, watch, .. } =
+            self.cast(state)?;
+        let mut rules = self.rules_file.as_ref().map_or(Ok(Vec::new()), |path| Rule::read(path).map_err(refused))?;
+        for (pattern, to) in &self.format_rules {
+            let to = to.as_deref().map(|to| to.parse().map_err(refused)).transpose()?;
+            rules.push(Rule { pattern: pattern.parse().map_err(refused)?, to });
+        }
+        let to = self.format.as_deref().map(|to| to.parse().map_err(refused)).transpose()?;
+        let (include, exclude) = self.names()?;
+        let rule = self.scale_rule.as_deref().map_or(Ok(ScaleRule::Floor), |rule| rule.parse().map_err(refused))?;
+        Ok(QuantizeRequest {
+            selection: Selection { to, include, exclude, rules, min_size: self.min_elements },
+            layout: self.layout.as_deref().map(|name| scheme_of("layout", name)).transpose()?,
+            granularity: self.scale.as_deref().map(|scale| scale.parse().map_err(refused)).transpose()?,
+            rule,
+            threads: options.threads,
+            write,
+            dry_run,
+            copy_others,
+            resume,
+            raise_opset,
+            storage,
+            watch,
+        })
+    }
+
+    fn transcode(&self, state: &Arc<State>) -> PyResult<TranscodeRequest> {
+        let CastRequest { options, write, dry_run, copy_others, resume, watch, .. } = self.cast(state)?;
+        Ok(TranscodeRequest {
+            layout: scheme_of("layout", self.layout.as_deref().unwrap_or_default())?,
+            to: self.format.as_deref().map(|to| to.parse().map_err(refused)).transpose()?,
+            scheme: self.scheme.as_deref().map(|name| scheme_of("scheme", name)).transpose()?,
+            threads: options.threads,
+            write,
+            dry_run,
+            copy_others,
+            resume,
             watch,
         })
     }
@@ -208,9 +262,9 @@ impl Options {
 }
 
 /// The layout of a name.
-fn scheme_of(name: &str) -> PyResult<Scheme> {
+fn scheme_of(parameter: &str, name: &str) -> PyResult<Scheme> {
     let known = || Scheme::ALL.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(", ");
-    let unknown = || refused(format_args!("scheme is `{name}` (want auto, {})", known()));
+    let unknown = || refused(format_args!("{parameter} is `{name}` (want {})", known()));
     Scheme::from_name(name).ok_or_else(unknown)
 }
 
@@ -262,8 +316,37 @@ pub(crate) fn dequantize_file(
 ) -> PyResult<(String, Option<String>)> {
     let state = Arc::default();
     let request = options.dequantize(&state)?;
-    let work = || onnx_cast_file::dequantize_file(&input, &output, &request).map_err(Error::from);
-    let done = watched(py, &state, progress, work)?;
+    let done = watched(py, &state, progress, || onnx_cast_model::dequantize(&input, &output, &request))?;
+    finish(&input, &output, request.dry_run, done)
+}
+
+/// Quantizes the weights of a checkpoint or a model. Returns the JSON.
+#[pyfunction]
+pub(crate) fn quantize_file(
+    py: Python<'_>,
+    input: PathBuf,
+    output: PathBuf,
+    options: Options,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<(String, Option<String>)> {
+    let state = Arc::default();
+    let request = options.quantize(&state)?;
+    let done = watched(py, &state, progress, || onnx_cast_model::quantize(&input, &output, &request))?;
+    finish(&input, &output, request.dry_run, done)
+}
+
+/// Writes quantized weights in another layout. Returns the JSON.
+#[pyfunction]
+pub(crate) fn transcode_file(
+    py: Python<'_>,
+    input: PathBuf,
+    output: PathBuf,
+    options: Options,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<(String, Option<String>)> {
+    let state = Arc::default();
+    let request = options.transcode(&state)?;
+    let done = watched(py, &state, progress, || onnx_cast_model::transcode(&input, &output, &request))?;
     finish(&input, &output, request.dry_run, done)
 }
 

@@ -20,7 +20,7 @@ def tensors(paths):
 
 
 def copied(name, folder):
-    ignored = shutil.ignore_patterns("expected.safetensors")
+    ignored = shutil.ignore_patterns("expected.safetensors", "original.safetensors")
     return Path(shutil.copytree(CHECKPOINTS / name, folder / name, ignore=ignored))
 
 
@@ -88,3 +88,103 @@ def test_a_scale_that_is_nan(tmp_path):
         onnx_cast.dequantize_file(path, out, "float")
     onnx_cast.dequantize_file(path, out, "float", allow_nan=True)
     assert np.isnan(np.frombuffer(tensors([out])["w.weight"]["data"], np.float32)).all()
+
+
+@pytest.fixture
+def original(tmp_path):
+    """A folder with weights that are not quantized."""
+    folder = tmp_path / "original"
+    folder.mkdir()
+    shutil.copy(CHECKPOINTS / "ct-mxfp4" / "original.safetensors", folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps({"torch_dtype": "bfloat16"}))
+    return folder
+
+
+def test_weights_are_quantized_and_transcoded(original, tmp_path):
+    mx, fp4, back, again = (tmp_path / name for name in ("mxfp4", "nvfp4", "back", "again"))
+    rules = {"*lm_head*": "mxfp4", "*down_proj*": None}
+    done = onnx_cast.quantize_file(original, mx, "mxfp4", scale_rule="even", rules=rules)
+    names = {row.name for row in done if row.cast}
+    assert "lm_head.weight_packed" in names and not any("down_proj" in name for name in names)
+    config = json.loads((mx / "config.json").read_text())["quantization_config"]
+    assert config["format"] == "mxfp4-pack-quantized" and "model.layers.0.mlp.down_proj" in config["ignore"]
+    onnx_cast.transcode_file(mx, fp4, "modelopt", to="nvfp4")
+    onnx_cast.dequantize_file(mx, back, "bf16")
+    onnx_cast.dequantize_file(fp4, again, "bf16")
+    assert tensors(back.glob("*.safetensors")) == tensors(again.glob("*.safetensors"))
+    with pytest.raises(CastError, match="deepseek does not hold mxfp4"):
+        onnx_cast.quantize_file(original, tmp_path / "out", "mxfp4", layout="deepseek")
+    with pytest.raises(CastError, match="layout is `nowhere`"):
+        onnx_cast.transcode_file(mx, tmp_path / "out", "nowhere")
+    assert not (tmp_path / "out").exists()
+
+
+def model(folder, opset=21):
+    """A model of a Conv, a MatMul and a Gemm, whose weights are larger than what is left alone."""
+    from onnx import TensorProto, helper, numpy_helper, save
+
+    rng = np.random.default_rng(7)
+    weights = {
+        "conv": rng.normal(size=(8, 4, 3, 3)),
+        "matmul": rng.normal(size=(200, 24)),
+        "gemm": rng.normal(size=(16, 24)),
+        "bias": rng.normal(size=16),
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "conv"], ["a"]),
+        helper.make_node("Flatten", ["a"], ["b"]),
+        helper.make_node("MatMul", ["b", "matmul"], ["c"]),
+        helper.make_node("Gemm", ["c", "gemm", "bias"], ["y"], transB=1),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "graph",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4, 7, 7])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 16])],
+        [numpy_helper.from_array(value.astype(np.float32), name) for name, value in weights.items()],
+    )
+    path = folder / "model.onnx"
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10), path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("to", "scale", "error"),
+    [
+        ("int8", None, 0.02),
+        ("int8", "tensor", 0.02),
+        ("int4", None, 0.2),
+        ("int8", "block=16", 0.02),
+        ("float8e4m3fn", None, 0.1),
+        ("mxfp8", None, 0.1),
+        ("mxfp4", None, 0.3),
+        ("nvfp4", None, 0.25),
+        ("mxint8", None, 0.05),
+    ],
+)
+def test_models(to, scale, error, tmp_path):
+    import onnx
+    from onnx.reference import ReferenceEvaluator
+
+    src, dst, folded = model(tmp_path), tmp_path / "out.onnx", tmp_path / "folded.onnx"
+    needs_newer = to.startswith("mx") or to == "nvfp4"
+    if needs_newer:
+        with pytest.raises(CastError, match="DequantizeLinear takes .* from opset"):
+            onnx_cast.quantize_file(src, dst, to, scale=scale)
+    done = onnx_cast.quantize_file(src, dst, to, scale=scale, raise_opset=needs_newer)
+    assert {row.name for row in done if row.cast} == {"conv", "matmul", "gemm"}
+    onnx.checker.check_model(dst, full_check=True)
+    x = np.random.default_rng(8).normal(size=(1, 4, 7, 7)).astype(np.float32)
+
+    def run(path):
+        return ReferenceEvaluator(str(path)).run(None, {"x": x})[0]
+
+    want, got = run(src), run(dst)
+    assert np.linalg.norm(got - want) <= error * np.linalg.norm(want)
+    if to.startswith("int"):
+        ort = pytest.importorskip("onnxruntime")
+        found = ort.InferenceSession(str(dst), providers=["CPUExecutionProvider"]).run(None, {"x": x})[0]
+        np.testing.assert_allclose(found, got, rtol=1e-3, atol=1e-3)
+    onnx_cast.fold(dst, folded)
+    assert "DequantizeLinear" not in {node.op_type for node in onnx.load(folded).graph.node}
+    np.testing.assert_allclose(run(folded), got, rtol=1e-5, atol=1e-5)

@@ -99,7 +99,7 @@ pub(crate) fn dequantize(args: &DequantizeArgs, common: &Common) -> Result<u8> {
             |watch| {
                 let (dry_run, count, fail_on) = (job.job.dry_run, losses.losses, losses.fail_on.clone());
                 let request = DequantizeRequest { dry_run, count, fail_on, watch, ..request.clone() };
-                Ok(onnx_cast_file::dequantize_file(input, output, &request)?)
+                onnx_cast_model::dequantize(input, output, &request)
             },
         )
     })
@@ -122,7 +122,7 @@ fn dequantize_plan(input: &Path, output: &Path, request: &DequantizeRequest) -> 
 }
 
 pub(crate) fn quantize(args: &QuantizeArgs, common: &Common) -> Result<u8> {
-    let QuantizeArgs { files, layout, scale, scale_rule, job, .. } = args;
+    let QuantizeArgs { files, layout, scale, scale_rule, raise_opset, job, storage, .. } = args;
     let request = QuantizeRequest {
         selection: args.selection()?,
         layout: *layout,
@@ -133,6 +133,8 @@ pub(crate) fn quantize(args: &QuantizeArgs, common: &Common) -> Result<u8> {
         dry_run: true,
         copy_others: !job.no_copy_others,
         resume: job.resume,
+        raise_opset: *raise_opset,
+        storage: storage.storage(),
         watch: None,
     };
     let job = Job { files, patterns: args.patterns(), job, common, losses: false };
@@ -140,10 +142,10 @@ pub(crate) fn quantize(args: &QuantizeArgs, common: &Common) -> Result<u8> {
         job.run(
             input,
             output,
-            || Ok(onnx_cast_file::quantize_file(input, output, &request)?),
+            || onnx_cast_model::quantize(input, output, &request),
             |watch| {
                 let request = QuantizeRequest { dry_run: job.job.dry_run, watch, ..request.clone() };
-                Ok(onnx_cast_file::quantize_file(input, output, &request)?)
+                onnx_cast_model::quantize(input, output, &request)
             },
         )
     })
@@ -166,7 +168,7 @@ pub(crate) fn transcode(args: &TranscodeArgs, common: &Common) -> Result<u8> {
     job.each(|input, output| {
         let work = |watch| {
             let request = TranscodeRequest { watch, ..request.clone() };
-            Ok(onnx_cast_file::transcode_file(input, output, &request)?)
+            onnx_cast_model::transcode(input, output, &request)
         };
         job.run(input, output, || work(None), work)
     })

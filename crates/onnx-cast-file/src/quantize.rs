@@ -12,11 +12,12 @@ use crate::formats::output::WriteOptions;
 use crate::io::progress::Watch;
 use crate::layouts::{self, Checkpoint, LayoutError, Scheme, TensorRef};
 use crate::others;
+use crate::request::Storage;
 use crate::rewrite::{Greatest, Rewrite, Rewritten, Row, Settings};
 use crate::selection::Selection;
 use crate::summary::Summary;
 use layout::{Chosen, Plan};
-use onnx_cast::{DataType, ScaleRule};
+use onnx_cast::{BlockFormat, DataType, ScaleRule};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -45,6 +46,10 @@ pub struct QuantizeRequest {
     pub copy_others: bool,
     /// As [`CastRequest::resume`](crate::CastRequest::resume).
     pub resume: bool,
+    /// Of a model: raise its opset where the format needs it, if every operator means the same in the newer one.
+    pub raise_opset: bool,
+    /// Of a model: where its elements go.
+    pub storage: Storage,
     /// Called with the progress of the work.
     pub watch: Option<Watch>,
 }
@@ -62,6 +67,8 @@ impl QuantizeRequest {
             dry_run: false,
             copy_others: true,
             resume: false,
+            raise_opset: false,
+            storage: Storage::default(),
             watch: None,
         }
     }
@@ -187,16 +194,17 @@ impl<'a> Quantizer<'a> {
             };
             let wrong = |error| self.checkpoint.error(Some(tensor), error);
             let chosen = self.plan.choose(stored, to).map_err(wrong)?;
-            let greatest = chosen.needs_greatest().then(|| self.greatest(tensor, stored, &chosen.module));
+            let greatest = chosen.needs_greatest().then(|| self.greatest(tensor, stored, &chosen.module, to));
             rows.extend(blocks::rows(self.checkpoint, tensor, &chosen, self.request.rule, greatest).map_err(wrong)?);
             self.chosen.push(chosen);
         }
         Ok(rows)
     }
 
-    /// The greatest magnitude of a tensor: of all matrices that loaders join to one, which then has one scale.
-    fn greatest(&mut self, tensor: TensorRef, stored: &Stored, module: &str) -> Arc<Greatest> {
-        let key = (joined(module), stored.data_type);
+    /// The greatest magnitude of a tensor; of NVFP4, of all matrices that loaders join to one, which then has one scale.
+    fn greatest(&mut self, tensor: TensorRef, stored: &Stored, module: &str, to: QuantizedFormat) -> Arc<Greatest> {
+        let is_shared = to == QuantizedFormat::Block(BlockFormat::NvFp4);
+        let key = (if is_shared { joined(module) } else { module.to_owned() }, stored.data_type);
         let greatest = self.greatest.entry(key).or_insert_with(|| Arc::new(Greatest::new(stored.data_type)));
         self.measured.push((tensor, Arc::clone(greatest)));
         Arc::clone(greatest)

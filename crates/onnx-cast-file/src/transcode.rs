@@ -167,7 +167,7 @@ impl<'a> Transcoder<'a> {
     fn weight(&mut self, weight: &'a Weight) -> Result<Vec<Row<'a>>, FileError> {
         let wrong = |error| self.checkpoint.error(Some(weight.tensor), error);
         let tensor = self.checkpoint.stored(weight.tensor).name.clone();
-        let Some((from, granularity)) = change::format_of(weight) else {
+        let Some((from, granularity)) = change::format_of(weight, self.weights.block) else {
             return Err(wrong(LayoutError::NotTranscoded { tensor }));
         };
         let is_mxfp4 = from == QuantizedFormat::Block(BlockFormat::MxFp4);

@@ -362,6 +362,94 @@ def dequantize_file(
     return _summary(*_native.dequantize_file(src, dst, options, progress))
 
 
+def quantize_file(
+    src: Path,
+    dst: Path,
+    to: Any = None,
+    *,
+    layout: str | None = None,
+    scale: str | None = None,
+    scale_rule: str = "floor",
+    include: Iterable[str] = (),
+    exclude: Iterable[str] = (),
+    rules: Mapping[str, Any] | None = None,
+    rules_file: Path | None = None,
+    min_elements: int | None = None,
+    raise_opset: bool = False,
+    dry_run: bool = False,
+    resume: bool = False,
+    clobber: bool = True,
+    copy_others: bool = True,
+    external_data: str | None = None,
+    external_threshold: int | None = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> CastSummary:
+    """Quantizes the weights of ``src``, a ``.safetensors`` file, the index or folder of several, or an ``.onnx`` file.
+
+    ``to`` is the format: ``"mxfp4"``, ``"mxfp6e2m3"``, ``"mxfp6e3m2"``, ``"mxfp8"``, ``"mxfp8e5m2"``, ``"mxint8"``,
+    ``"nvfp4"``, ``"float8e4m3fn"``, ``"float8e5m2"``, ``"int8"`` or ``"int4"``. Matrices of Linear layers are quantized;
+    embeddings, norms, routers and output layers only where ``rules``, a mapping from patterns to formats or to ``None``,
+    name them. ``scale`` says what has a scale, of float8 and integers: ``"tensor"``, ``"axis"``, ``"block=32"`` or
+    ``"block=128x128"``; ``scale_rule`` how scales of MX are found: ``"floor"``, ``"rceil"``, ``"ceil"`` or ``"even"``.
+
+    ``layout`` is that of ``"compressed-tensors"``, or ``"deepseek"``, ``"modelopt"``, ``"fbgemm"``, ``"quark"``,
+    ``"comfyui"`` or ``"plain"``; from a folder to a folder ``config.json`` gets what its readers look for. Of an
+    ``.onnx`` file the weights of MatMul, Gemm and Conv are quantized, each followed by a DequantizeLinear;
+    ``raise_opset`` lets the opset be raised where the format needs it. Other parameters are as in :func:`cast_file`.
+    """
+    options = {
+        **names(include, exclude, threads),
+        **_writing(None, None, dry_run, resume, clobber, copy_others, False),
+        "format": _format(to),
+        "format_rules": [(pattern, _format(kind)) for pattern, kind in (rules or {}).items()],
+        "rules_file": rules_file,
+        "min_elements": min_elements,
+        "layout": layout,
+        "scale": scale,
+        "scale_rule": scale_rule,
+        "raise_opset": raise_opset,
+        "external_data": external_data,
+        "external_threshold": external_threshold,
+    }
+    return _summary(*_native.quantize_file(src, dst, options, progress))
+
+
+def _format(to: Any) -> str | None:
+    """The name of a format of quantized weights."""
+    return to.name if isinstance(to, DataType) else to
+
+
+def transcode_file(
+    src: Path,
+    dst: Path,
+    layout: str,
+    *,
+    to: Any = None,
+    scheme: str = "auto",
+    dry_run: bool = False,
+    resume: bool = False,
+    clobber: bool = True,
+    copy_others: bool = True,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> CastSummary:
+    """Writes the quantized weights of ``src`` in another ``layout``, as :func:`quantize_file` has them, and changes no
+    weight: where one would change, that is an error, and nothing is written.
+
+    ``to`` is what weights of MXFP4 become: ``"nvfp4"``, or ``"float8e4m3fn"`` in blocks of 128x128. ``scheme`` is the
+    layout of ``src``, as in :func:`dequantize_file`. Other parameters are as in :func:`cast_file`.
+    """
+    options = {
+        **names((), (), threads),
+        **_writing(None, None, dry_run, resume, clobber, copy_others, False),
+        "format": _format(to),
+        "layout": layout,
+        "scheme": None if scheme == "auto" else scheme,
+    }
+    return _summary(*_native.transcode_file(src, dst, options, progress))
+
+
 def info(
     path: Path,
     *,

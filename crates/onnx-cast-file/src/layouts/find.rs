@@ -8,7 +8,8 @@ use super::weight::{Checkpoint, Elements, Scheme, TensorRef, Weight, WeightForma
 use crate::error::FileError;
 use crate::formats::input::Stored;
 use DataType::{
-    BFloat16, Float, Float4E2M1, Float6E2M3, Float8E4M3FN, Float8E5M2, Float8E8M0, Float16, Int8, Int32, Uint8,
+    BFloat16, Float, Float4E2M1, Float6E2M3, Float6E3M2, Float8E4M3FN, Float8E5M2, Float8E8M0, Float16, Int8, Int32,
+    Uint8,
 };
 use onnx_cast::{DataType, GlobalScale};
 use std::collections::HashMap;
@@ -116,6 +117,8 @@ pub(crate) struct Weights {
     pub(crate) list: Vec<Weight>,
     /// The tensors that are not kept as they are.
     pub(crate) roles: HashMap<TensorRef, Role>,
+    /// Rows and columns of a block, where the configuration names them.
+    pub(crate) block: Option<[usize; 2]>,
 }
 
 impl Weights {
@@ -166,7 +169,7 @@ impl Weights {
                 finder.check_single(stored).map_err(wrong)?;
             }
         }
-        Ok(Weights { scheme, list, roles })
+        Ok(Weights { scheme, list, roles, block: config.block })
     }
 }
 
@@ -195,6 +198,9 @@ impl Checkpoint {
     }
 }
 
+/// What an element of MXINT8 stands for, without its scale.
+const MXINT8_UNIT: f32 = 1.0 / 64.0;
+
 struct Finder<'a> {
     checkpoint: &'a Checkpoint,
     config: &'a Config,
@@ -204,7 +210,10 @@ struct Finder<'a> {
 impl Finder<'_> {
     /// The weight whose elements a tensor holds; `None` where it holds something else.
     fn weight(&self, tensor: TensorRef, stored: &Stored) -> Result<Option<Weight>, FileError> {
-        if !matches!(stored.data_type, Float8E4M3FN | Float8E5M2 | Float4E2M1 | Uint8 | Int8 | Int32) {
+        if !matches!(
+            stored.data_type,
+            Float8E4M3FN | Float8E5M2 | Float6E2M3 | Float6E3M2 | Float4E2M1 | Uint8 | Int8 | Int32
+        ) {
             return Ok(None);
         }
         let found = self.scheme.pairs().iter().find_map(|pair| {
@@ -246,6 +255,10 @@ impl Finder<'_> {
             others: beside("weight_shape").into_iter().collect(),
         };
         match (stored.data_type, scale.data_type) {
+            (Int8, Float8E8M0) if self.scheme == Scheme::Plain => {
+                weight.globals = vec![GlobalScale::Factor(MXINT8_UNIT)]
+            }
+            (Float6E2M3 | Float6E3M2, Float8E8M0) => {}
             (Uint8 | Int8 | Float4E2M1, Uint8 | Float8E8M0) => {
                 // Bytes hold two codes of 4 bits, or four of 6 bits in three; the number of scales decides.
                 let width = stored.shape.last().copied().unwrap_or(0);

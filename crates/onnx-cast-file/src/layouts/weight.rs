@@ -235,7 +235,7 @@ impl Weight {
             (Elements::Plain(DataType::Float4E2M1) | Elements::TwoRows, DataType::Float8E4M3FN) => WeightFormat::NvFp4,
             (Elements::TwoRows, _) => WeightFormat::MxFp4,
             (Elements::Plain(DataType::Float4E2M1), _) => WeightFormat::MxFp4,
-            (Elements::Plain(DataType::Float6E2M3), _) => WeightFormat::MxFp6,
+            (Elements::Plain(DataType::Float6E2M3 | DataType::Float6E3M2), _) => WeightFormat::MxFp6,
             (Elements::Plain(DataType::Float8E4M3FN | DataType::Float8E5M2), DataType::Float8E8M0)
                 if self.block == [1, 32] =>
             {

@@ -89,12 +89,13 @@ impl<'a> Plan<'a> {
             len: weight.len(),
             place: Place::Memory(Vec::new()),
         };
-        let smaller = match granularity {
+        let smaller = match (granularity, to) {
+            (_, QuantizedFormat::Block(format)) => vec![Granularity::Block([1, format.block()])],
             _ if to == QuantizedFormat::Elements(Float8E4M3FN) && weight.element_type() != Float8E4M3FN => {
                 vec![Granularity::Block([128, 128])]
             }
-            Granularity::Tensor => vec![granularity, Granularity::Axis, Granularity::Block([128, 128])],
-            Granularity::Axis | Granularity::Block(_) => vec![granularity],
+            (Granularity::Tensor, _) => vec![granularity, Granularity::Axis, Granularity::Block([128, 128])],
+            (Granularity::Axis | Granularity::Block(_), _) => vec![granularity],
         };
         let found = smaller.into_iter().map(|granularity| self.granularity(to, Some(granularity)));
         let found = found.reduce(|first, next| first.or(next));
@@ -112,8 +113,8 @@ impl<'a> Plan<'a> {
             Granularity::Block(block) => block,
         };
         let is_short = !columns.is_multiple_of(block[1]);
-        // Blocks of floats of 8 bits may be smaller at the edges; others have no such blocks in any layout.
-        if is_short && (to != QuantizedFormat::Elements(Float8E4M3FN) || self.layout == Scheme::CompressedTensors) {
+        // Blocks of several rows may be smaller at the edges; no layout has such blocks within rows.
+        if is_short && (to != QuantizedFormat::Elements(Float8E4M3FN) || block[0] == 1) {
             return Err(unfit(
                 stored,
                 format!("columns in blocks of {} for {to} (--exclude keeps the tensor)", block[1]),
@@ -193,6 +194,8 @@ impl<'a> Plan<'a> {
         let is_known = match (self.layout, granularity) {
             (Scheme::Fbgemm, granularity) => granularity == Granularity::Axis,
             (Scheme::ComfyUi, granularity) => granularity == Granularity::Tensor,
+            // No configuration tells the size of blocks.
+            (Scheme::Plain, granularity) => !matches!(granularity, Granularity::Block(_)),
             (Scheme::DeepSeek, granularity) => matches!(granularity, Granularity::Block(_)),
             (Scheme::ModelOpt, granularity) => {
                 matches!(granularity, Granularity::Tensor | Granularity::Axis | Granularity::Block([128, 128]))

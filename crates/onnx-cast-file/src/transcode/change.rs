@@ -24,8 +24,9 @@ pub(super) enum Problem {
     File(FileError),
 }
 
-/// The format of a weight, and what has a scale; `None` of what is not transcoded.
-pub(super) fn format_of(weight: &Weight) -> Option<(QuantizedFormat, Granularity)> {
+/// The format of a weight, and what has a scale; `None` of what is not transcoded. `block` is that of the configuration,
+/// which may be larger than the weight.
+pub(super) fn format_of(weight: &Weight, block: Option<[usize; 2]>) -> Option<(QuantizedFormat, Granularity)> {
     let StoredAs::Plain(element) = weight.elements else { return None };
     if weight.transposed || weight.values.len() != 2 || weight.zero_points.is_some() || weight.groups.is_some() {
         return None;
@@ -37,7 +38,9 @@ pub(super) fn format_of(weight: &Weight) -> Option<(QuantizedFormat, Granularity
         return Some((QuantizedFormat::Block(*format), Granularity::Block(weight.block)));
     }
     let [rows, columns] = weight.matrix();
+    let inside = |block: &[usize; 2]| [block[0].min(rows.max(1)), block[1].min(columns.max(1))] == weight.block;
     let granularity = match weight.block {
+        _ if block.as_ref().is_some_and(inside) => Granularity::Block(block?),
         block if block == [rows.max(1), columns.max(1)] => Granularity::Tensor,
         [1, block] if block == columns => Granularity::Axis,
         block => Granularity::Block(block),
@@ -171,6 +174,8 @@ struct Scales<'a> {
     /// Blocks of the old grid in elements, and of the new.
     blocks: [[usize; 2]; 2],
     to: DataType,
+    /// Whether the new grid is the old one.
+    is_same: bool,
 }
 
 impl<'a> Scales<'a> {
@@ -178,11 +183,13 @@ impl<'a> Scales<'a> {
         let (file, at) = checkpoint.place(weight.scales);
         let across = [weight.grid()[1], weight.matrix()[1].div_ceil(chosen.block[1])];
         let blocks = [weight.block, chosen.block];
-        Scales { file, at, from: weight.scale_type, across, blocks, to: chosen.scale_container }
+        let [rows, columns] = weight.matrix();
+        let is_same = weight.grid() == [rows.div_ceil(chosen.block[0]), columns.div_ceil(chosen.block[1])];
+        Scales { file, at, from: weight.scale_type, across, blocks, to: chosen.scale_container, is_same }
     }
 
     fn is_same_grid(&self) -> bool {
-        self.blocks[0] == self.blocks[1]
+        self.is_same
     }
 }
 
