@@ -10,7 +10,7 @@ CHECKPOINTS = Path(__file__).parents[3] / "crates" / "testkit" / "data" / "check
 
 def test_info_and_diff_know_quantized_weights(tmp_path):
     src, dst = tmp_path / "in", tmp_path / "plain"
-    shutil.copytree(CHECKPOINTS / "ct-nvfp4", src, ignore=shutil.ignore_patterns("expected.safetensors"))
+    shutil.copytree(CHECKPOINTS / "ct-nvfp4", src, ignore=shutil.ignore_patterns("expected.*", "original.*"))
     onnx_cast.dequantize_file(src, dst, "bf16")
     found = onnx_cast.info(src).quantized
     assert (found["scheme"], found["warning"], len(found["weights"])) == ("compressed-tensors", None, 7)

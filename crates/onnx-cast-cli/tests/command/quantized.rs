@@ -19,7 +19,7 @@ fn copy(folder: &Folder, name: &str) {
     for entry in fs::read_dir(checkpoint(name)).expect("a folder") {
         let path = entry.expect("an entry").path();
         let file = path.file_name().expect("a name").to_str().expect("UTF-8");
-        if file != "expected.safetensors" {
+        if !["expected.safetensors", "original.safetensors"].contains(&file) {
             folder.write(&format!("in/{file}"), fs::read(&path).expect("a file"));
         }
     }
