@@ -245,6 +245,11 @@ def checkpoints(rng: random.Random) -> list[bytes]:
         (groups(3, "int", 16), {"a.weight_packed": codes("I32", 2, 2), "a.weight_scale": floats(2, 2), "a.weight_shape": longs(2, 20)}, {}),
         (groups(8, "int", 16), {"a.weight": codes("I8", 2, 20), "a.weight_scale": floats(2, 2), "a.weight_zero_point": codes("I8", 2, 2)}, {}),
         ({"quant_algo": "MIXED_PRECISION"}, {"a.weight": codes("U8", 2, 8), "a.weight_scale": codes("F8_E4M3", 2, 1), "a.weight_scale_2": floats()}, {}),
+        (
+            {"quant_method": "modelopt", "quant_algo": "NVFP4"},
+            {"e.down_proj": codes("U8", 2, 8, 3), "e.down_proj_weight_scale": codes("F8_E4M3", 2, 1, 3)},
+            {"e.down_proj_weight_scale_2": floats(2)},
+        ),
         ({"quant_method": "fbgemm_fp8"}, {"e.down_proj": codes("F8_E4M3", 2, 3, 4), "e.down_proj_scale": floats(2, 1, 4)}, {}),
         ({"quant_method": "quark"}, {"a.weight": codes("U8", 2, 16), "a.weight_scale": codes("U8", 2, 1)}, {}),
         (None, {"a.weight": codes("F8_E5M2", 2, 3), "a.scale_weight": floats(), "scaled_fp8": codes("F8_E4M3", 0)}, {}),

@@ -264,7 +264,8 @@ impl Options {
 /// The layout of a name.
 fn scheme_of(parameter: &str, name: &str) -> PyResult<Scheme> {
     let known = || Scheme::ALL.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(", ");
-    let unknown = || refused(format_args!("{parameter} is `{name}` (want {})", known()));
+    let auto = if parameter == "scheme" { "auto, " } else { "" };
+    let unknown = || refused(format_args!("{parameter} is `{name}` (want {auto}{})", known()));
     Scheme::from_name(name).ok_or_else(unknown)
 }
 

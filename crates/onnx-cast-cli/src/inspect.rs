@@ -99,7 +99,8 @@ fn quantized_text(Quantized { scheme, weights, warning, .. }: &Quantized, text: 
         let _ = writeln!(text, "{name:names$}  {format:6}  {dims:shapes$}  {scale:>9}  {bits:>5.2}");
     }
     if let Some(scheme) = scheme {
-        let _ = writeln!(text, "quantized: {}, {} weights", Scheme::name(*scheme), weights.len());
+        let plural = if weights.len() == 1 { "" } else { "s" };
+        let _ = writeln!(text, "quantized: {}, {} weight{plural}", Scheme::name(*scheme), weights.len());
     }
     if let Some(warning) = warning {
         let _ = writeln!(text, "warning: {}", printable(warning));
