@@ -6,7 +6,9 @@ use crate::progress::Progress;
 use crate::{DONE, outcome, pretty, print, select};
 use anyhow::{Result, bail};
 use onnx_cast_file::io::atomic::check_vacant;
-use onnx_cast_file::{BitCastRequest, CastRequest, DequantizeRequest, QuantizeRequest, Summary, Watch, WriteOptions};
+use onnx_cast_file::{
+    BitCastRequest, CastRequest, DequantizeRequest, Format, QuantizeRequest, Summary, Watch, WriteOptions,
+};
 use onnx_cast_model::Error;
 use serde_json::Value;
 use std::fs;
@@ -187,7 +189,11 @@ impl Job<'_> {
             let Some(name) = input.file_name().filter(|name| *name != "-") else {
                 bail!("{}: no name for the output in {}", input.display(), folder.display());
             };
-            let output = folder.join(name);
+            let mut output = folder.join(name);
+            if output.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(Format::Gguf.extension())) {
+                // These are only read.
+                output.set_extension(Format::Safetensors.extension());
+            }
             if let Some((other, _)) = pairs.iter().find(|(_, known)| *known == output) {
                 bail!("{} and {}: both would be written to {}", other.display(), input.display(), output.display());
             }

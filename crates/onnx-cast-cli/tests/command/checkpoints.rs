@@ -274,7 +274,7 @@ fn standard_input_and_output() {
     let unknown = crate::common::command("cast - - --to float16".split(' ')).write_stdin("text").output().expect("run");
     assert_eq!(
         refused(&unknown),
-        "-: neither .npy, .npz nor .safetensors by its first bytes (give the type, and the shape, of raw bytes)"
+        "-: neither .npy, .npz, .safetensors nor .gguf by its first bytes (give the type, and the shape, of raw bytes)"
     );
 }
 
@@ -478,10 +478,7 @@ fn foreign_files_are_no_raw_bytes() {
             &format!("a pickle, as older versions of torch.save write, not raw bytes ({SAVE})"),
         ),
         (b"\x89HDF\r\n\x1a\n", &format!("an HDF5 file, not raw bytes ({SAVE})")),
-        (
-            b"GGUF\x03\0\0\0",
-            "a GGUF file, not raw bytes (cast the checkpoint that it was made of, or name raw bytes .raw)",
-        ),
+        (b"GGUF\x03\0\0\0", "a GGUF file, not raw bytes (name it .gguf, or raw bytes .raw)"),
         (&array, "a numpy array, not raw bytes (name it .npy, or raw bytes .raw)"),
         (&checkpoint, "a .safetensors file, not raw bytes (name it .safetensors, or raw bytes .raw)"),
         (b"\x08\x08\x12\x07pytorch\x1a\x03", "an ONNX model, not raw bytes (name it .onnx, or raw bytes .raw)"),
