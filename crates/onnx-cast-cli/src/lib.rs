@@ -160,6 +160,7 @@ fn dispatch(command: Command, common: &Common) -> Result<u8> {
         Command::BitCast(args) => return convert::bit_cast(&args, common),
         Command::Dequantize(args) => return convert::dequantize(&args, common),
         Command::Quantize(args) => return convert::quantize(&args, common),
+        Command::Transcode(args) => return convert::transcode(&args, common),
         Command::Fold(args) => models::fold(&args, common)?,
         Command::Run(args) => evaluate::run(&args, common)?,
         Command::Info(args) => inspect::info(&args, common)?,

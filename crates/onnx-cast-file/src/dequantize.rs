@@ -5,6 +5,8 @@ mod gguf;
 use crate::counts::{Counter, Loss};
 use crate::error::FileError;
 use crate::formats::checkpoint::{self, Index, Located};
+use crate::formats::error::FormatError;
+use crate::formats::format::Format;
 use crate::formats::output::WriteOptions;
 use crate::io::atomic::folder_of;
 use crate::io::progress::Watch;
@@ -92,9 +94,9 @@ pub fn dequantize_file(
         _ => None,
     };
     let checkpoint = Checkpoint::open(input, &located, index.as_ref())?;
-    let folder = checkpoint.files.first().map_or(input, |file| folder_of(file.path()));
-    let config = Config::read(folder, request.scheme)?;
-    let weights = Weights::find(&checkpoint, &config)?;
+    let config = Config::read(checkpoint.folder(input), request.scheme)?;
+    let keeps = |name: &str, len| request.selection.target_of_one(name, len).is_none();
+    let weights = Weights::find_but(&checkpoint, &config, keeps)?;
     let targets: Vec<Option<DataType>> = weights.list.iter().map(|weight| target(request, weight)).collect();
     let chosen: Vec<bool> = targets.iter().map(Option::is_some).collect();
     layouts::verify(&checkpoint, &weights, &chosen, request.allow_nan)?;
@@ -168,7 +170,14 @@ impl Places {
                 Places { folder: Some(folder_of(&path).to_owned()), single: None, index: Some(path) }
             }
             (Located::InFolder(_), _) => Places { folder: Some(output.to_owned()), single: None, index: None },
-            _ => Places { folder: None, single: Some(output.to_owned()), index: None },
+            _ => {
+                let format = Format::from_path(output)?;
+                if format != Format::Safetensors {
+                    let (path, what, hint) = (output.to_owned(), "a checkpoint", "want .safetensors");
+                    return Err(FormatError::Format { path, what, format, hint }.into());
+                }
+                Places { folder: None, single: Some(output.to_owned()), index: None }
+            }
         })
     }
 

@@ -25,4 +25,4 @@ pub(crate) use gguf::BlockValues;
 pub(crate) use plain_config::{plain_config, quantized_config};
 pub(crate) use values::Values;
 pub(crate) use verify::verify;
-pub(crate) use weight::{Checkpoint, TensorRef, Weight};
+pub(crate) use weight::{Checkpoint, Elements as StoredAs, TensorRef, Weight};

@@ -43,6 +43,7 @@ mod rewrite;
 mod selection;
 mod summary;
 pub mod text;
+mod transcode;
 
 pub use cast::{bit_cast_file, cast_file};
 pub use counts::{Counts, Loss, Means};
@@ -68,3 +69,4 @@ pub use report::{
 pub use request::{BitCastRequest, CastRequest, Storage};
 pub use selection::{Pattern, Rule, Selection, SelectionError, Target, admits};
 pub use summary::{Summary, TensorSummary};
+pub use transcode::{TranscodeRequest, transcode_file};

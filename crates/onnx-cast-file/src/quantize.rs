@@ -2,7 +2,7 @@
 
 mod blocks;
 mod format;
-mod layout;
+pub(crate) mod layout;
 
 use crate::dequantize::Places;
 use crate::error::FileError;
@@ -12,11 +12,12 @@ use crate::formats::output::WriteOptions;
 use crate::io::progress::Watch;
 use crate::layouts::{self, Checkpoint, LayoutError, Scheme, TensorRef};
 use crate::others;
-use crate::rewrite::{Greatest, Origin, Rewrite, Rewritten, Row, Settings};
+use crate::rewrite::{Greatest, Rewrite, Rewritten, Row, Settings};
 use crate::selection::Selection;
 use crate::summary::Summary;
 use layout::{Chosen, Plan};
-use onnx_cast::{DataType, ScaleRule};
+use onnx_cast::{BlockFormat, DataType, ScaleRule};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -87,7 +88,14 @@ pub fn quantize_file(
     let checkpoint = Checkpoint::open(input, &located, index.as_ref())?;
     let plan = Plan::new(request);
     let places = Places::of(&located, index.as_ref(), output)?;
-    let mut quantizer = Quantizer { checkpoint: &checkpoint, plan, request, chosen: Vec::new(), measured: Vec::new() };
+    let mut quantizer = Quantizer {
+        checkpoint: &checkpoint,
+        plan,
+        request,
+        chosen: Vec::new(),
+        measured: Vec::new(),
+        greatest: HashMap::new(),
+    };
     let mut files = Vec::new();
     for (file, input) in checkpoint.files.iter().enumerate() {
         let rows = quantizer.rows(file)?;
@@ -97,9 +105,8 @@ pub fn quantize_file(
     if chosen.is_empty() {
         return Err(checkpoint.error(None, LayoutError::NothingToQuantize));
     }
-    if let (Some(marker), Some(file)) = (plan.marker(), files.first_mut()) {
-        let tensor = TensorRef { file: 0, tensor: 0 };
-        file.rows.push(Row { summary: marker, tensor, origin: Origin::Bytes(vec![0; 2]) });
+    if let Some(file) = files.first_mut() {
+        file.rows.extend(plan.marker());
     }
     let mut copied = Vec::new();
     let mut texts = Vec::new();
@@ -126,7 +133,7 @@ pub fn quantize_file(
 }
 
 /// The configurations of the output, which are then not copied.
-fn configurations(
+pub(crate) fn configurations(
     checkpoint: &Checkpoint,
     plan: &Plan<'_>,
     chosen: &[Chosen],
@@ -164,6 +171,8 @@ struct Quantizer<'a> {
     request: &'a QuantizeRequest,
     chosen: Vec<Chosen>,
     measured: Vec<(TensorRef, Arc<Greatest>)>,
+    /// By the matrix that they are a part of.
+    greatest: HashMap<(String, DataType), Arc<Greatest>>,
 }
 
 impl<'a> Quantizer<'a> {
@@ -178,21 +187,36 @@ impl<'a> Quantizer<'a> {
             };
             let wrong = |error| self.checkpoint.error(Some(tensor), error);
             let chosen = self.plan.choose(stored, to).map_err(wrong)?;
-            let greatest = chosen.needs_greatest().then(|| {
-                let greatest = Arc::new(Greatest::new(stored.data_type));
-                self.measured.push((tensor, Arc::clone(&greatest)));
-                greatest
-            });
+            let greatest = chosen.needs_greatest().then(|| self.greatest(tensor, stored, &chosen.module, to));
             rows.extend(blocks::rows(self.checkpoint, tensor, &chosen, self.request.rule, greatest).map_err(wrong)?);
             self.chosen.push(chosen);
         }
         Ok(rows)
     }
 
+    /// The greatest magnitude of a tensor; of NVFP4, of all matrices that loaders join to one, which then has one scale.
+    fn greatest(&mut self, tensor: TensorRef, stored: &Stored, module: &str, to: QuantizedFormat) -> Arc<Greatest> {
+        let is_shared = to == QuantizedFormat::Block(BlockFormat::NvFp4);
+        let key = (if is_shared { joined(module) } else { module.to_owned() }, stored.data_type);
+        let greatest = self.greatest.entry(key).or_insert_with(|| Arc::new(Greatest::new(stored.data_type)));
+        self.measured.push((tensor, Arc::clone(greatest)));
+        Arc::clone(greatest)
+    }
+
     /// The format of a tensor; `None` where it is kept.
     fn target(&self, stored: &Stored) -> Option<QuantizedFormat> {
         let is_linear = is_linear(stored);
         self.request.selection.target_if(&stored.name, stored.len as u64, |_| is_linear)
+    }
+}
+
+/// The name of the matrix that loaders make of a module and its neighbours.
+fn joined(module: &str) -> String {
+    const TOGETHER: &[&[&str]] = &[&["q_proj", "k_proj", "v_proj"], &["gate_proj", "up_proj"], &["w1", "w3"]];
+    let (parent, last) = module.rsplit_once('.').unwrap_or(("", module));
+    match TOGETHER.iter().find(|together| together.contains(&last)) {
+        Some(together) => format!("{parent}.{}", together.join("+")),
+        None => module.to_owned(),
     }
 }
 

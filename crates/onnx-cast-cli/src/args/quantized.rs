@@ -91,6 +91,36 @@ pub(crate) struct QuantizeArgs {
     pub(crate) job: JobArgs,
 }
 
+#[derive(Debug, ClapArgs)]
+#[command(
+    override_usage = "onnx-cast transcode [OPTIONS] --layout <NAME> IN OUT\n       onnx-cast transcode [OPTIONS] --layout <NAME> IN... --out-dir <DIR>",
+    after_long_help = "\
+Examples:
+  onnx-cast transcode nvfp4-ct/ nvfp4/ --layout modelopt                    the same weights for other loaders
+  onnx-cast transcode mxfp4/ nvfp4/ --layout compressed-tensors --to nvfp4
+  onnx-cast transcode mxfp4/ fp8/ --layout deepseek --to float8e4m3fn       in blocks of 128x128
+
+A weight that would change is an error: nothing is written. `dequantize` and `quantize` go from any layout to any."
+)]
+pub(crate) struct TranscodeArgs {
+    /// The checkpoint to read and the one to write: .safetensors files, indices (*.safetensors.index.json) or folders;
+    /// with --out-dir, those to read
+    #[arg(value_name = "FILE", required = true, help_heading = INPUT)]
+    pub(crate) files: Vec<PathBuf>,
+    /// The layout that it has, where neither the configuration nor names tell it
+    #[arg(long, value_name = "NAME", value_parser = scheme, default_value = AUTO, hide_default_value = true)]
+    #[arg(help_heading = INPUT)]
+    pub(crate) scheme: SchemeArg,
+    /// The layout that it gets: compressed-tensors, deepseek, modelopt, fbgemm, quark, comfyui, plain
+    #[arg(long, value_name = "NAME", value_parser = layout, help_heading = WHAT)]
+    pub(crate) layout: Scheme,
+    /// What weights of MXFP4 become: nvfp4, or float8e4m3fn in blocks of 128x128
+    #[arg(long, value_name = "FORMAT", help_heading = WHAT)]
+    pub(crate) to: Option<QuantizedFormat>,
+    #[command(flatten)]
+    pub(crate) job: JobArgs,
+}
+
 impl QuantizeArgs {
     pub(crate) fn selection(&self) -> Result<Selection<QuantizedFormat>, SelectionError> {
         let mut rules = self.rules_file.as_ref().map_or(Ok(Vec::new()), |path| Rule::read(path))?;

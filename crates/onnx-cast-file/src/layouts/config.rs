@@ -71,6 +71,9 @@ impl Config {
         };
         if self.scheme.is_none() && given.is_none() {
             let known = Scheme::ALL.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(", ");
+            if method.is_empty() {
+                return Err(LayoutError::NoScheme { key: QUANTIZATION[0], known });
+            }
             return Err(LayoutError::UnknownScheme { key: "quant_method", got: method.to_owned(), known });
         }
         self.block = quantization.get("weight_block_size").and_then(pair);

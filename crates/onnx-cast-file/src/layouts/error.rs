@@ -37,11 +37,45 @@ pub enum LayoutError {
         /// Why.
         reason: String,
     },
+    /// A weight that is in no layout but its own.
+    #[error(
+        "tensor `{}`: only matrices of float8, MX and NVFP4, packed along their rows, are transcoded (dequantize and \
+         quantize go from any layout to any, with a loss)",
+        Short(tensor)
+    )]
+    NotTranscoded {
+        /// The elements.
+        tensor: String,
+    },
+    /// A weight whose values another format does not hold.
+    #[error(
+        "tensor `{}`: as {to}, {count} of its values or blocks would change (nothing is written; dequantize and \
+         quantize round them)",
+        Short(tensor)
+    )]
+    Changes {
+        /// The elements.
+        tensor: String,
+        /// How many values, or blocks of NVFP4, would change.
+        count: u64,
+        /// The format.
+        to: &'static str,
+    },
+    /// A configuration that describes quantized weights without naming the scheme.
+    #[error("{key} has no `quant_method`, which names the layout (known: {known}; --scheme chooses one)")]
+    NoScheme {
+        /// The key of the description.
+        key: &'static str,
+        /// The known layouts.
+        known: String,
+    },
     /// A checkpoint in which nothing is quantized.
     #[error("no quantized weights: neither the configuration nor the names of tensors tell of any")]
     NotQuantized,
     /// A checkpoint without weights of the layout that was named.
-    #[error("no weights in the layout {scheme}")]
+    #[error(
+        "no weights in the layout {scheme} (is the checkpoint dequantized already? --scheme chooses another layout)"
+    )]
     NoWeights {
         /// The layout.
         scheme: &'static str,
@@ -116,6 +150,16 @@ pub enum LayoutError {
         shape: Vec<usize>,
         /// What fits.
         want: String,
+    },
+    /// A zero point of elements of a float type that is not 0.
+    #[error("tensor `{}`: zero point {index} is not 0 (want zeros, as the elements are {data_type})", Short(tensor))]
+    ZeroPoint {
+        /// The zero points.
+        tensor: String,
+        /// The first that is not 0.
+        index: u64,
+        /// The type of the elements.
+        data_type: DataType,
     },
     /// A weight of another format than the configuration claims.
     #[error("tensor `{}`: the configuration claims {claim}, and the tensor holds {found}", Short(tensor))]

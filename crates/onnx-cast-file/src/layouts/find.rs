@@ -8,7 +8,8 @@ use super::weight::{Checkpoint, Elements, Scheme, TensorRef, Weight, WeightForma
 use crate::error::FileError;
 use crate::formats::input::Stored;
 use DataType::{
-    BFloat16, Float, Float4E2M1, Float6E2M3, Float8E4M3FN, Float8E5M2, Float8E8M0, Float16, Int8, Int32, Uint8,
+    BFloat16, Float, Float4E2M1, Float6E2M3, Float6E3M2, Float8E4M3FN, Float8E5M2, Float8E8M0, Float16, Int8, Int32,
+    Uint8,
 };
 use onnx_cast::{DataType, GlobalScale};
 use std::collections::HashMap;
@@ -116,11 +117,22 @@ pub(crate) struct Weights {
     pub(crate) list: Vec<Weight>,
     /// The tensors that are not kept as they are.
     pub(crate) roles: HashMap<TensorRef, Role>,
+    /// Rows and columns of a block, where the configuration names them.
+    pub(crate) block: Option<[usize; 2]>,
 }
 
 impl Weights {
     /// Finds the weights, and compares them with the claims.
     pub(crate) fn find(checkpoint: &Checkpoint, config: &Config) -> Result<Weights, FileError> {
+        Weights::find_but(checkpoint, config, |_, _| false)
+    }
+
+    /// As [`Weights::find`], where elements without scales are no error if a function of name and length keeps them.
+    pub(crate) fn find_but(
+        checkpoint: &Checkpoint,
+        config: &Config,
+        keeps: impl Fn(&str, u64) -> bool,
+    ) -> Result<Weights, FileError> {
         let scheme = match config.scheme.or_else(|| scheme_by_names(checkpoint)) {
             Some(scheme) => scheme,
             None => return Err(checkpoint.error(None, LayoutError::NotQuantized)),
@@ -153,11 +165,11 @@ impl Weights {
             let fused = COMPANIONS[..1].iter().any(|end| last.ends_with(&format!("_proj_{end}")));
             if COMPANIONS.contains(&last) || fused {
                 roles.insert(tensor, Role::Companion);
-            } else {
+            } else if !keeps(&stored.name, stored.len as u64) {
                 finder.check_single(stored).map_err(wrong)?;
             }
         }
-        Ok(Weights { scheme, list, roles })
+        Ok(Weights { scheme, list, roles, block: config.block })
     }
 }
 
@@ -186,6 +198,9 @@ impl Checkpoint {
     }
 }
 
+/// What an element of MXINT8 stands for, without its scale.
+const MXINT8_UNIT: f32 = 1.0 / 64.0;
+
 struct Finder<'a> {
     checkpoint: &'a Checkpoint,
     config: &'a Config,
@@ -195,7 +210,10 @@ struct Finder<'a> {
 impl Finder<'_> {
     /// The weight whose elements a tensor holds; `None` where it holds something else.
     fn weight(&self, tensor: TensorRef, stored: &Stored) -> Result<Option<Weight>, FileError> {
-        if !matches!(stored.data_type, Float8E4M3FN | Float8E5M2 | Float4E2M1 | Uint8 | Int8 | Int32) {
+        if !matches!(
+            stored.data_type,
+            Float8E4M3FN | Float8E5M2 | Float6E2M3 | Float6E3M2 | Float4E2M1 | Uint8 | Int8 | Int32
+        ) {
             return Ok(None);
         }
         let found = self.scheme.pairs().iter().find_map(|pair| {
@@ -237,6 +255,10 @@ impl Finder<'_> {
             others: beside("weight_shape").into_iter().collect(),
         };
         match (stored.data_type, scale.data_type) {
+            (Int8, Float8E8M0) if self.scheme == Scheme::Plain => {
+                weight.globals = vec![GlobalScale::Factor(MXINT8_UNIT)]
+            }
+            (Float6E2M3 | Float6E3M2, Float8E8M0) => {}
             (Uint8 | Int8 | Float4E2M1, Uint8 | Float8E8M0) => {
                 // Bytes hold two codes of 4 bits, or four of 6 bits in three; the number of scales decides.
                 let width = stored.shape.last().copied().unwrap_or(0);
@@ -284,11 +306,24 @@ impl Finder<'_> {
             Elements::TwoRows => weight.shape[1] *= 2,
             _ => {}
         }
+        let part = |want: &str| LayoutError::Part {
+            tensor: stored.name.clone(),
+            data_type: stored.data_type,
+            shape: stored.shape.clone(),
+            want: want.to_owned(),
+        };
+        // Beside a 0 sizes are not bounded by the file's.
+        if weight.shape.iter().try_fold(1usize, |len, &size| len.checked_mul(size)).is_none() {
+            return Err(wrong(part("fewer elements")));
+        }
+        if stored.data_type == Float4E2M1 && weight.shape.last().is_some_and(|columns| columns % 2 == 1) {
+            return Err(wrong(part("an even number of columns")));
+        }
         weight.values = weight.shape.clone();
         match &mut weight.values[..] {
             [.., rows, columns] if weight.transposed => std::mem::swap(rows, columns),
             [_] => weight.shape.insert(0, 1),
-            [] => return Err(wrong(unknown())),
+            [] => return Err(wrong(part("a weight, of one axis or more"))),
             _ => {}
         }
         self.fit_scales(&mut weight, scale).map_err(|error| self.checkpoint.error(Some(scales), error))?;
@@ -362,12 +397,14 @@ impl Finder<'_> {
         let fits = |block: [usize; 2]| {
             let grid = [rows.div_ceil(block[0].max(1)), columns.div_ceil(block[1].max(1))];
             squeezed.as_deref() == Some(&[&outer[..], &grid].concat()[..])
-                // One scale for all matrices.
-                || grid == [1, 1] && scale.len == 1
+                // One scale for all matrices, or for none.
+                || grid.iter().all(|&count| count <= 1) && scale.len == 1
         };
         match candidates.iter().copied().find(|&block| fits(block)) {
             Some(block) => {
-                weight.block = block.map(|size| size.max(1));
+                // No larger than the weight, however large the configuration has it.
+                let largest = if is_microscaled { block } else { [rows, columns] };
+                weight.block = [0, 1].map(|axis| block[axis].min(largest[axis]).max(1));
                 // A scale for the whole tensor: its matrices are one.
                 if scale.len == 1 && !outer.is_empty() && !is_microscaled && outer.iter().product::<usize>() != 1 {
                     weight.shape = vec![outer.iter().product::<usize>() * rows, columns];
@@ -377,13 +414,14 @@ impl Finder<'_> {
             }
             None => {
                 let want = match (is_microscaled, claimed) {
-                    (true, _) => format!("want one for each {} columns", weight.block[1]),
+                    (true, _) => {
+                        let grid = [&outer[..], &[rows, columns.div_ceil(weight.block[1])]].concat();
+                        format!("want one for each {} columns, {}", weight.block[1], crate::text::ShapeText(&grid))
+                    }
                     (false, Some([down, across])) => {
                         format!("want one, one for each row, or one for each block of {down}x{across}")
                     }
-                    (false, None) => {
-                        "want one, or one for each row; the configuration names no weight_block_size".to_owned()
-                    }
+                    (false, None) => "want one, or one for each row; config.json has no weight_block_size".to_owned(),
                 };
                 let (tensor, scales) = (scale.name.clone(), scale.shape.clone());
                 Err(LayoutError::ScaleShape { tensor, scales, shape: weight.shape.clone(), want })
@@ -397,7 +435,7 @@ impl Finder<'_> {
         let stored = self.checkpoint.stored(global);
         let matrices = weight.shape[..weight.shape.len() - 2].iter().product::<usize>();
         if stored.data_type != Float || stored.len != 1 && stored.len != matrices {
-            let want = format!("float, of 1 element or of one for each of {matrices} matrices");
+            let want = format!("float, 1 for the tensor, or 1 for each of {matrices} matrices");
             let (tensor, data_type, shape) = (stored.name.clone(), stored.data_type, stored.shape.clone());
             return Err(self.checkpoint.error(Some(global), LayoutError::Part { tensor, data_type, shape, want }));
         }
@@ -421,16 +459,26 @@ impl Finder<'_> {
         };
         if let Some(zero_points) = weight.zero_points {
             let stored = self.checkpoint.stored(zero_points);
-            let fits = match weight.elements {
-                Elements::TwoRows => false,
-                Elements::Plain(data_type) => stored.data_type == data_type && stored.len == scale.len,
+            let (data_type, shape, packed) = match weight.elements {
+                Elements::Plain(_) | Elements::TwoRows => (weight.element_type(), scale.shape.clone(), ""),
                 Elements::Words { bits, straddle } => {
                     let words = packed_ints::words(rows, bits, straddle);
-                    stored.data_type == Int32 && Some(stored.len) == words.checked_mul(weight.grid()[1])
+                    (Int32, vec![words, weight.grid()[1]], ", packed down the rows")
                 }
             };
-            if !fits {
-                return Err(part(zero_points, format!("the elements' type, one for each of {} scales", scale.len)));
+            let rank = shape.len().min(stored.shape.len()).max(2);
+            if stored.data_type != data_type || squeeze(&stored.shape, rank) != squeeze(&shape, rank) {
+                let shape = crate::text::ShapeText(&shape);
+                return Err(part(zero_points, format!("{data_type} of shape {shape}, one for each scale{packed}")));
+            }
+            if let Elements::Plain(data_type @ (Float8E4M3FN | Float8E5M2)) = weight.elements {
+                // Either sign of 0 changes nothing.
+                let bytes = self.checkpoint.bytes(zero_points)?;
+                if let Some(index) = bytes.iter().position(|code| code & 0x7f != 0) {
+                    let (tensor, index) = (stored.name.clone(), index as u64);
+                    let error = LayoutError::ZeroPoint { tensor, index, data_type };
+                    return Err(self.checkpoint.error(Some(zero_points), error));
+                }
             }
         }
         if let Some(groups) = weight.groups {
@@ -472,8 +520,11 @@ impl Finder<'_> {
         for pair in self.scheme.pairs() {
             let want = |start: &str, ending: &str| format!("{start}{ending}");
             let is_small_float = matches!(stored.data_type, Float8E4M3FN | Float8E5M2 | Float4E2M1);
-            let is_packed = pair.elements != pair.values && matches!(stored.data_type, Uint8 | Int32);
-            if let Some(start) = before(name, pair.elements).filter(|_| is_small_float || is_packed) {
+            // No model has weights of bytes without scales.
+            let is_packed = matches!(stored.data_type, Uint8 | Int8 | Int32) && stored.shape.len() > 1;
+            let has_scales = |start: &str| self.checkpoint.find(&want(start, pair.scales)).is_some();
+            let start = before(name, pair.elements);
+            if let Some(start) = start.filter(|start| is_small_float || is_packed && !has_scales(start)) {
                 let (tensor, data_type, want) = (name.clone(), stored.data_type, want(start, pair.scales));
                 return Err(LayoutError::MissingScale { tensor, data_type, want });
             }

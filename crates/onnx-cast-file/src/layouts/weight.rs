@@ -4,6 +4,7 @@ use crate::formats::checkpoint::{Index, Located};
 use crate::formats::error::FormatError;
 use crate::formats::format::Format;
 use crate::formats::input::{Given, Input, Place, Stored};
+use crate::io::atomic::folder_of;
 use crate::io::positional::InputFile;
 use onnx_cast::{DataType, GlobalScale};
 use std::collections::HashMap;
@@ -105,6 +106,11 @@ impl Checkpoint {
             }
         }
         Checkpoint { files, places }
+    }
+
+    /// The folder of its files, which is where configurations are.
+    pub(crate) fn folder<'p>(&'p self, input: &'p Path) -> &'p Path {
+        self.files.first().map_or(input, |file| folder_of(file.path()))
     }
 
     /// The tensor of a name.
@@ -229,7 +235,7 @@ impl Weight {
             (Elements::Plain(DataType::Float4E2M1) | Elements::TwoRows, DataType::Float8E4M3FN) => WeightFormat::NvFp4,
             (Elements::TwoRows, _) => WeightFormat::MxFp4,
             (Elements::Plain(DataType::Float4E2M1), _) => WeightFormat::MxFp4,
-            (Elements::Plain(DataType::Float6E2M3), _) => WeightFormat::MxFp6,
+            (Elements::Plain(DataType::Float6E2M3 | DataType::Float6E3M2), _) => WeightFormat::MxFp6,
             (Elements::Plain(DataType::Float8E4M3FN | DataType::Float8E5M2), DataType::Float8E8M0)
                 if self.block == [1, 32] =>
             {

@@ -66,8 +66,7 @@ pub(super) fn rows<'a>(
     let source = Elements { weight: Arc::clone(&weight) };
     all.push(Row { summary: elements, tensor, origin: computed(Box::new(source), chosen.container) });
     let shape = match chosen.granularity {
-        Granularity::Tensor if chosen.scales.ends_with("scale_weight") => Vec::new(),
-        Granularity::Tensor => vec![1],
+        Granularity::Tensor => chosen.tensor_scale_shape(),
         _ => grid.to_vec(),
     };
     let origin = if weight.is_whole {

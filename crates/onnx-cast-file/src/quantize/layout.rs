@@ -2,8 +2,9 @@
 
 use super::QuantizeRequest;
 use super::format::{Granularity, QuantizedFormat};
-use crate::formats::input::Stored;
-use crate::layouts::{LayoutError, Scheme};
+use crate::formats::input::{Place, Stored};
+use crate::layouts::{LayoutError, Scheme, TensorRef, Weight};
+use crate::rewrite::{Origin, Row};
 use crate::summary::TensorSummary;
 use DataType::{BFloat16, Float, Float8E4M3FN, Float8E5M2, Float8E8M0, Float16, Int4, Int8, Int32, Uint8};
 use onnx_cast::{BlockFormat, DataType, Recipe};
@@ -11,75 +12,113 @@ use serde_json::{Value, json};
 
 /// How weights are laid out.
 #[derive(Clone, Copy)]
-pub(super) struct Plan<'a> {
+pub(crate) struct Plan<'a> {
     layout: Scheme,
     request: &'a QuantizeRequest,
 }
 
 /// A weight that is quantized, and the tensors that hold it.
-pub(super) struct Chosen {
+pub(crate) struct Chosen {
     /// The name of the weight without its last part.
-    pub(super) module: String,
-    pub(super) to: QuantizedFormat,
-    pub(super) granularity: Granularity,
+    pub(crate) module: String,
+    pub(crate) to: QuantizedFormat,
+    pub(crate) granularity: Granularity,
     /// The name of the elements, and the type of what holds them.
-    pub(super) elements: String,
-    pub(super) container: DataType,
+    pub(crate) elements: String,
+    pub(crate) container: DataType,
     /// The name of the scales, the type that they are computed in, and the one that the file gives them.
-    pub(super) scales: String,
-    pub(super) scale_type: DataType,
-    pub(super) scale_container: DataType,
+    pub(crate) scales: String,
+    pub(crate) scale_type: DataType,
+    pub(crate) scale_container: DataType,
+    /// Whether a type of float scales that the weight has already may stay.
+    pub(crate) keeps_scale_type: bool,
+    /// Whether NVFP4's global scale is a divisor.
+    pub(crate) divides: bool,
     /// The name and the shape of NVFP4's global scale.
-    pub(super) global: Option<(String, Vec<usize>)>,
+    pub(crate) global: Option<(String, Vec<usize>)>,
     /// The name of the shape, where elements are packed in words.
-    pub(super) shape: Option<String>,
-    pub(super) recipe: Recipe,
+    pub(crate) shape: Option<String>,
+    pub(crate) recipe: Recipe,
     /// Rows and columns of a block.
-    pub(super) block: [usize; 2],
+    pub(crate) block: [usize; 2],
     /// What the greatest magnitude of a block becomes.
-    pub(super) most: f32,
+    pub(crate) most: f32,
     /// The scale of a block of zeros.
-    pub(super) zero_scale: f32,
+    pub(crate) zero_scale: f32,
     /// The type that quotients are rounded to first.
-    pub(super) precision: DataType,
+    pub(crate) precision: DataType,
 }
 
 impl Chosen {
+    /// The shape of the scale of a tensor: ComfyUI has no axes.
+    pub(crate) fn tensor_scale_shape(&self) -> Vec<usize> {
+        if self.scales.ends_with("scale_weight") { Vec::new() } else { vec![1] }
+    }
+
     /// Whether the greatest magnitude of the tensor is needed before its elements.
-    pub(super) fn needs_greatest(&self) -> bool {
+    pub(crate) fn needs_greatest(&self) -> bool {
         self.to == QuantizedFormat::Block(BlockFormat::NvFp4) || self.granularity == Granularity::Tensor
     }
 }
 
 impl<'a> Plan<'a> {
-    pub(super) fn new(request: &'a QuantizeRequest) -> Plan<'a> {
+    pub(crate) fn new(request: &'a QuantizeRequest) -> Plan<'a> {
         Plan { layout: request.layout.unwrap_or(Scheme::CompressedTensors), request }
     }
 
     /// What a weight becomes.
-    pub(super) fn choose(&self, stored: &Stored, to: QuantizedFormat) -> Result<Chosen, LayoutError> {
-        let unfit = |want: String| LayoutError::Part {
-            tensor: stored.name.clone(),
-            data_type: stored.data_type,
-            shape: stored.shape.clone(),
-            want,
-        };
+    pub(crate) fn choose(&self, stored: &Stored, to: QuantizedFormat) -> Result<Chosen, LayoutError> {
         if !matches!(stored.data_type, Float | Float16 | BFloat16) {
-            return Err(unfit("float, float16 or bfloat16 to quantize".to_owned()));
+            return Err(unfit(stored, "float, float16 or bfloat16 to quantize".to_owned()));
         }
-        let ([_, columns], Some(module)) = (&stored.shape[..], stored.name.strip_suffix("weight")) else {
-            return Err(unfit("a matrix whose name ends in `weight`".to_owned()));
+        let granularity = self.granularity(to, self.request.granularity)?;
+        self.lay_out(stored, to, granularity)
+    }
+
+    /// What a quantized weight becomes, with the same scales, or for smaller parts if the layout has no others.
+    pub(crate) fn name_weight(
+        &self,
+        weight: &Weight,
+        to: QuantizedFormat,
+        granularity: Granularity,
+    ) -> Result<Chosen, LayoutError> {
+        let stored = Stored {
+            name: weight.name.clone(),
+            data_type: Float,
+            shape: weight.values.clone(),
+            len: weight.len(),
+            place: Place::Memory(Vec::new()),
         };
-        let granularity = self.granularity(to)?;
+        let smaller = match (granularity, to) {
+            (_, QuantizedFormat::Block(format)) => vec![Granularity::Block([1, format.block()])],
+            _ if to == QuantizedFormat::Elements(Float8E4M3FN) && weight.element_type() != Float8E4M3FN => {
+                vec![Granularity::Block([128, 128])]
+            }
+            (Granularity::Tensor, _) => vec![granularity, Granularity::Axis, Granularity::Block([128, 128])],
+            (Granularity::Axis | Granularity::Block(_), _) => vec![granularity],
+        };
+        let found = smaller.into_iter().map(|granularity| self.granularity(to, Some(granularity)));
+        let found = found.reduce(|first, next| first.or(next));
+        self.lay_out(&stored, to, found.unwrap_or(Ok(granularity))?)
+    }
+
+    /// The tensors of a weight.
+    fn lay_out(&self, stored: &Stored, to: QuantizedFormat, granularity: Granularity) -> Result<Chosen, LayoutError> {
+        let (&[rows, columns], Some(module)) = (&stored.shape[..], stored.name.strip_suffix("weight")) else {
+            return Err(unfit(stored, "a matrix whose name ends in `weight`".to_owned()));
+        };
         let block = match granularity {
-            Granularity::Tensor => [stored.shape[0].max(1), (*columns).max(1)],
-            Granularity::Axis => [1, (*columns).max(1)],
+            Granularity::Tensor => [rows.max(1), columns.max(1)],
+            Granularity::Axis => [1, columns.max(1)],
             Granularity::Block(block) => block,
         };
         let is_short = !columns.is_multiple_of(block[1]);
-        // Blocks of floats of 8 bits may be smaller at the edges; others have no such blocks in any layout.
-        if is_short && !(to == QuantizedFormat::Elements(Float8E4M3FN) && self.layout != Scheme::CompressedTensors) {
-            return Err(unfit(format!("columns in blocks of {} for {to} (--exclude keeps the tensor)", block[1])));
+        // Blocks of several rows may be smaller at the edges; no layout has such blocks within rows.
+        if is_short && (to != QuantizedFormat::Elements(Float8E4M3FN) || block[0] == 1) {
+            return Err(unfit(
+                stored,
+                format!("columns in blocks of {} for {to} (--exclude keeps the tensor)", block[1]),
+            ));
         }
         let mut chosen = Chosen {
             module: module.strip_suffix('.').unwrap_or(module).to_owned(),
@@ -90,7 +129,9 @@ impl<'a> Plan<'a> {
             scales: format!("{module}weight_scale"),
             scale_type: Float,
             scale_container: Float,
+            keeps_scale_type: matches!(self.layout, Scheme::CompressedTensors | Scheme::Plain),
             global: None,
+            divides: self.layout == Scheme::CompressedTensors,
             shape: None,
             recipe: Recipe::ModelOpt,
             block,
@@ -102,17 +143,15 @@ impl<'a> Plan<'a> {
             QuantizedFormat::Block(format) => self.lay_out_blocks(&mut chosen, format, module),
             QuantizedFormat::Elements(data_type) => self.lay_out_elements(&mut chosen, data_type, stored, module),
         }
-        if chosen.container == Int32
-            && !columns.is_multiple_of(if to == QuantizedFormat::Elements(Int4) { 8 } else { 4 })
-        {
-            return Err(unfit("columns that fill words of 32 bits (--exclude keeps the tensor)".to_owned()));
+        let each = if to == QuantizedFormat::Elements(Int4) { 8 } else { 4 };
+        if chosen.container == Int32 && !columns.is_multiple_of(each) {
+            return Err(unfit(stored, "columns that fill words of 32 bits (--exclude keeps the tensor)".to_owned()));
         }
         Ok(chosen)
     }
 
     /// What has a scale, and whether the layout has that.
-    fn granularity(&self, to: QuantizedFormat) -> Result<Granularity, LayoutError> {
-        let asked = self.request.granularity;
+    fn granularity(&self, to: QuantizedFormat, asked: Option<Granularity>) -> Result<Granularity, LayoutError> {
         let refuse =
             |reason: String| Err(LayoutError::Unsupported { layout: self.layout.name(), to: to.name(), reason });
         let (known, default) = match (self.layout, to) {
@@ -155,6 +194,8 @@ impl<'a> Plan<'a> {
         let is_known = match (self.layout, granularity) {
             (Scheme::Fbgemm, granularity) => granularity == Granularity::Axis,
             (Scheme::ComfyUi, granularity) => granularity == Granularity::Tensor,
+            // No configuration tells the size of blocks.
+            (Scheme::Plain, granularity) => !matches!(granularity, Granularity::Block(_)),
             (Scheme::DeepSeek, granularity) => matches!(granularity, Granularity::Block(_)),
             (Scheme::ModelOpt, granularity) => {
                 matches!(granularity, Granularity::Tensor | Granularity::Axis | Granularity::Block([128, 128]))
@@ -201,6 +242,8 @@ impl<'a> Plan<'a> {
         match self.layout {
             Scheme::DeepSeek => chosen.scales = format!("{module}weight_scale_inv"),
             Scheme::ComfyUi => chosen.scales = format!("{module}scale_weight"),
+            // torch keeps the type of a tensor that is divided by one number.
+            Scheme::ModelOpt if chosen.granularity == Granularity::Tensor => chosen.precision = stored.data_type,
             Scheme::CompressedTensors => {
                 // Its own arithmetic is that of the weights' type.
                 (chosen.scale_type, chosen.scale_container) = (stored.data_type, stored.data_type);
@@ -222,13 +265,14 @@ impl<'a> Plan<'a> {
     }
 
     /// The tensor by which ComfyUI knows scaled weights.
-    pub(super) fn marker(&self) -> Option<TensorSummary> {
-        let marker = || TensorSummary { cast: true, ..TensorSummary::kept("scaled_fp8", vec![2], Float8E4M3FN, 2) };
-        (self.layout == Scheme::ComfyUi).then(marker)
+    pub(crate) fn marker<'r>(&self) -> Option<Row<'r>> {
+        let summary = TensorSummary { cast: true, ..TensorSummary::kept("scaled_fp8", vec![2], Float8E4M3FN, 2) };
+        let tensor = TensorRef { file: 0, tensor: 0 };
+        (self.layout == Scheme::ComfyUi).then(|| Row { summary, tensor, origin: Origin::Bytes(vec![0; 2]) })
     }
 
     /// What `config.json` says under `quantization_config`; `None` of layouts that say nothing.
-    pub(super) fn configuration(&self, chosen: &[Chosen], kept: &[String]) -> Option<Value> {
+    pub(crate) fn configuration(&self, chosen: &[Chosen], kept: &[String]) -> Option<Value> {
         let first = chosen.first()?;
         match self.layout {
             Scheme::DeepSeek => {
@@ -269,7 +313,7 @@ impl<'a> Plan<'a> {
     }
 
     /// The text of ModelOpt's own file.
-    pub(super) fn own_file(&self, chosen: &[Chosen], kept: &[String]) -> Option<String> {
+    pub(crate) fn own_file(&self, chosen: &[Chosen], kept: &[String]) -> Option<String> {
         if self.layout != Scheme::ModelOpt {
             return None;
         }
@@ -285,6 +329,12 @@ impl<'a> Plan<'a> {
         let file = json!({ "producer": { "name": "modelopt" }, "quantization": quantization });
         Some(format!("{file:#}\n"))
     }
+}
+
+/// A tensor that a layout has no place for.
+fn unfit(stored: &Stored, want: String) -> LayoutError {
+    let (tensor, data_type, shape) = (stored.name.clone(), stored.data_type, stored.shape.clone());
+    LayoutError::Part { tensor, data_type, shape, want }
 }
 
 /// ModelOpt's name for the format of a weight.

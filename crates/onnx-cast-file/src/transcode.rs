@@ -1,0 +1,184 @@
+//! From one layout of quantized weights to another, without a change of any weight: of the bfloat16 values that the
+//! owners of both layouts read.
+
+mod change;
+
+use crate::dequantize::Places;
+use crate::error::FileError;
+use crate::formats::checkpoint::{self, Index, Located};
+use crate::formats::output::WriteOptions;
+use crate::io::progress::Watch;
+use crate::layouts::{self, Checkpoint, Config, LayoutError, Role, Scheme, TensorRef, Weight, Weights};
+use crate::others;
+use crate::quantize::layout::{Chosen, Plan};
+use crate::quantize::{QuantizeRequest, QuantizedFormat, configurations};
+use crate::rewrite::{Rewrite, Rewritten, Row, Settings};
+use crate::selection::Selection;
+use crate::summary::Summary;
+use onnx_cast::{BlockFormat, DataType};
+use std::path::Path;
+
+/// Which layout a quantized checkpoint gets, and how.
+#[derive(Clone, Debug)]
+pub struct TranscodeRequest {
+    /// The layout that it gets.
+    pub layout: Scheme,
+    /// The format that weights of MXFP4 get: NVFP4, or float8e4m3fn in blocks of 128x128. Other weights keep theirs.
+    pub to: Option<QuantizedFormat>,
+    /// The layout that it has; where it is not given, the configuration or the names of tensors tell it.
+    pub scheme: Option<Scheme>,
+    /// Threads at most.
+    pub threads: Option<usize>,
+    /// How to write.
+    pub write: WriteOptions,
+    /// Find out what would be done, and write nothing.
+    pub dry_run: bool,
+    /// As [`CastRequest::copy_others`](crate::CastRequest::copy_others).
+    pub copy_others: bool,
+    /// As [`CastRequest::resume`](crate::CastRequest::resume).
+    pub resume: bool,
+    /// Called with the progress of the work.
+    pub watch: Option<Watch>,
+}
+
+impl TranscodeRequest {
+    /// To a layout, in the formats that the weights have.
+    pub fn new(layout: Scheme) -> Self {
+        TranscodeRequest {
+            layout,
+            to: None,
+            scheme: None,
+            threads: None,
+            write: WriteOptions::default(),
+            dry_run: false,
+            copy_others: true,
+            resume: false,
+            watch: None,
+        }
+    }
+}
+
+/// Writes the weights of a quantized checkpoint in another layout. All of them are compared first: where one would
+/// change, nothing is written.
+///
+/// # Errors
+/// Where a file cannot be read or written, the checkpoint contradicts itself, the layout has no place for a weight, or a
+/// weight would change ([`LayoutError::Changes`]).
+pub fn transcode_file(
+    input: impl AsRef<Path>,
+    output: impl AsRef<Path>,
+    request: &TranscodeRequest,
+) -> Result<Summary, FileError> {
+    let (input, output) = (input.as_ref(), output.as_ref());
+    let located = checkpoint::locate(input)?;
+    let index = match &located {
+        Located::Index(path) => Some(Index::read(path)?),
+        _ => None,
+    };
+    let checkpoint = Checkpoint::open(input, &located, index.as_ref())?;
+    let config = Config::read(checkpoint.folder(input), request.scheme)?;
+    let weights = Weights::find(&checkpoint, &config)?;
+    layouts::verify(&checkpoint, &weights, &vec![true; weights.list.len()], false)?;
+    let as_quantized = QuantizeRequest {
+        layout: Some(request.layout),
+        selection: Selection::default(),
+        ..QuantizeRequest::new(QuantizedFormat::Block(BlockFormat::MxFp4))
+    };
+    let plan = Plan::new(&as_quantized);
+    let places = Places::of(&located, index.as_ref(), output)?;
+    let mut transcoder = Transcoder { checkpoint: &checkpoint, weights: &weights, plan, request, chosen: Vec::new() };
+    let mut files = Vec::new();
+    for (file, input) in checkpoint.files.iter().enumerate() {
+        let rows = transcoder.rows(file)?;
+        if !rows.is_empty() || checkpoint.files.len() == 1 {
+            files.push(Rewritten { output: places.file(input.path()), metadata: input.metadata.clone(), rows });
+        }
+    }
+    let chosen = transcoder.chosen;
+    if let Some(file) = files.first_mut() {
+        file.rows.extend(plan.marker());
+    }
+    let (mut copied, mut texts) = (Vec::new(), Vec::new());
+    if let (Some(folder), true) = (places.folder.as_deref(), request.copy_others) {
+        copied = others::files_beside(input, folder)?;
+        copied.retain(|path| path.file_name().is_none_or(|name| name != "hf_quant_config.json"));
+        texts = configurations(&checkpoint, &plan, &chosen, &mut copied, folder)?;
+    }
+    let settings = Settings {
+        threads: request.threads,
+        write: request.write,
+        dry_run: request.dry_run,
+        resume: request.resume,
+        count: false,
+        fail_on: &[],
+        watch: request.watch.as_ref(),
+    };
+    let index = places.index.clone();
+    let rewrite = Rewrite { checkpoint: &checkpoint, files, measured: Vec::new(), index, texts, settings };
+    let done = rewrite.run()?;
+    if let Some(folder) = places.folder.as_deref().filter(|_| !request.dry_run) {
+        others::copy(&copied, folder, request.write.no_clobber)?;
+    }
+    Ok(Summary { copied: copied.len(), ..done })
+}
+
+struct Transcoder<'a> {
+    checkpoint: &'a Checkpoint,
+    weights: &'a Weights,
+    plan: Plan<'a>,
+    request: &'a TranscodeRequest,
+    chosen: Vec<Chosen>,
+}
+
+impl<'a> Transcoder<'a> {
+    /// The tensors of the output that a file of the input gives.
+    fn rows(&mut self, file: usize) -> Result<Vec<Row<'a>>, FileError> {
+        let mut rows = Vec::new();
+        for tensor in (0..self.checkpoint.files[file].tensors.len()).map(|tensor| TensorRef { file, tensor }) {
+            match self.weights.roles.get(&tensor) {
+                None => rows.push(Row::kept(self.checkpoint, tensor)),
+                Some(&Role::Elements(weight)) => {
+                    if let Some(weight) = self.weights.list.get(weight) {
+                        rows.extend(self.weight(weight)?);
+                    }
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(rows)
+    }
+
+    /// Refuses targets that MXFP4 does not become.
+    fn check_target(&self) -> Result<(), LayoutError> {
+        let known = [
+            QuantizedFormat::Block(BlockFormat::NvFp4),
+            QuantizedFormat::Block(BlockFormat::MxFp4),
+            QuantizedFormat::Elements(DataType::Float8E4M3FN),
+        ];
+        match self.request.to {
+            Some(to) if !known.contains(&to) => {
+                let reason = "transcoded weights become nvfp4 or float8e4m3fn".to_owned();
+                Err(LayoutError::Unsupported { layout: self.request.layout.name(), to: to.name(), reason })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn weight(&mut self, weight: &'a Weight) -> Result<Vec<Row<'a>>, FileError> {
+        let wrong = |error| self.checkpoint.error(Some(weight.tensor), error);
+        let tensor = self.checkpoint.stored(weight.tensor).name.clone();
+        let Some((from, granularity)) = change::format_of(weight, self.weights.block) else {
+            return Err(wrong(LayoutError::NotTranscoded { tensor }));
+        };
+        let is_mxfp4 = from == QuantizedFormat::Block(BlockFormat::MxFp4);
+        self.check_target().map_err(wrong)?;
+        let to = self.request.to.filter(|_| is_mxfp4).unwrap_or(from);
+        let chosen = self.plan.name_weight(weight, to, granularity).map_err(wrong)?;
+        let rows = change::rows(self.checkpoint, weight, from, &chosen).map_err(|problem| match problem {
+            change::Problem::Changes(count) => wrong(LayoutError::Changes { tensor, count, to: to.name() }),
+            change::Problem::File(error) => error,
+        })?;
+        self.chosen.push(chosen);
+        Ok(rows)
+    }
+}

@@ -1,0 +1,662 @@
+//! Quantized checkpoints that contradict themselves: each is refused by an error that names what is wrong, and nothing
+//! is written.
+
+use onnx_cast::DataType;
+use onnx_cast_file::formats::tensor::read_tensors_from;
+use onnx_cast_file::io::positional::InputFile;
+use onnx_cast_file::{DequantizeRequest, FileError, Format, NamedTensor, Pattern, Scheme, Summary, dequantize_file};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A tensor of a checkpoint: name, type as `.safetensors` has it, shape, bytes.
+struct Tensor(&'static str, &'static str, Vec<usize>, Vec<u8>);
+
+/// Elements of one byte each, all of them 1 in float8e4m3fn.
+fn codes(name: &'static str, data_type: &'static str, shape: &[usize]) -> Tensor {
+    Tensor(name, data_type, shape.to_vec(), vec![0x38; shape.iter().product()])
+}
+
+fn floats(name: &'static str, shape: &[usize], values: &[f32]) -> Tensor {
+    let every = values.iter().cycle().take(shape.iter().product());
+    Tensor(name, "F32", shape.to_vec(), every.flat_map(|value| value.to_le_bytes()).collect())
+}
+
+fn ints(name: &'static str, shape: &[usize], values: &[i32]) -> Tensor {
+    let every = values.iter().cycle().take(shape.iter().product());
+    Tensor(name, "I32", shape.to_vec(), every.flat_map(|value| value.to_le_bytes()).collect())
+}
+
+fn longs(name: &'static str, values: &[i64]) -> Tensor {
+    Tensor(name, "I64", vec![values.len()], values.iter().flat_map(|value| value.to_le_bytes()).collect())
+}
+
+/// The bytes of a `.safetensors` file.
+fn file(tensors: &[Tensor]) -> Vec<u8> {
+    let (mut entries, mut data) = (Vec::new(), Vec::new());
+    for Tensor(name, data_type, shape, bytes) in tensors {
+        let span = [data.len(), data.len() + bytes.len()];
+        entries.push(format!(r#""{name}":{{"dtype":"{data_type}","shape":{shape:?},"data_offsets":{span:?}}}"#));
+        data.extend_from_slice(bytes);
+    }
+    let header = format!("{{{}}}", entries.join(","));
+    [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &data].concat()
+}
+
+/// A checkpoint in a folder of its own.
+struct Checkpoint(tempfile::TempDir);
+
+impl Checkpoint {
+    /// Of one file, with a configuration where the text is not empty.
+    fn new(config: &str, tensors: &[Tensor]) -> Self {
+        let checkpoint = Checkpoint(tempfile::tempdir().expect("a folder"));
+        fs::create_dir(checkpoint.input()).expect("a folder");
+        checkpoint.write("model.safetensors", &file(tensors));
+        if !config.is_empty() {
+            checkpoint.write("config.json", config.as_bytes());
+        }
+        checkpoint
+    }
+
+    /// Of several files, with the index.
+    fn sharded(config: &str, index: &str, shards: &[(&str, &[Tensor])]) -> Self {
+        let checkpoint = Checkpoint::new(config, &[]);
+        fs::remove_file(checkpoint.input().join("model.safetensors")).expect("removed");
+        checkpoint.write("model.safetensors.index.json", format!(r#"{{"weight_map":{index}}}"#).as_bytes());
+        for (name, tensors) in shards {
+            checkpoint.write(name, &file(tensors));
+        }
+        checkpoint
+    }
+
+    fn input(&self) -> PathBuf {
+        self.0.path().join("in")
+    }
+
+    fn output(&self) -> PathBuf {
+        self.0.path().join("out")
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) {
+        fs::write(self.input().join(name), bytes).expect("a file");
+    }
+
+    fn run(&self, request: &DequantizeRequest) -> Result<Summary, FileError> {
+        dequantize_file(self.input(), self.output(), request)
+    }
+
+    /// Asserts the text of the error, and that nothing is written.
+    #[track_caller]
+    fn refuses(&self, want: &str) {
+        self.refuses_with(&DequantizeRequest::new(DataType::BFloat16), want);
+    }
+
+    #[track_caller]
+    fn refuses_with(&self, request: &DequantizeRequest, want: &str) {
+        for dry_run in [true, false] {
+            let done = self.run(&DequantizeRequest { dry_run, ..request.clone() });
+            let error = done.expect_err(want).to_string();
+            let folder = format!("{}{}", self.input().display(), std::path::MAIN_SEPARATOR);
+            assert_eq!(error.replace(&folder, ""), want);
+            assert!(is_empty(&self.output()), "{want}: something is written");
+        }
+    }
+
+    /// The tensors of the output's only file.
+    #[track_caller]
+    fn gives(&self, request: &DequantizeRequest) -> Vec<NamedTensor> {
+        self.run(request).expect("a good checkpoint");
+        let file = InputFile::open(&self.output().join("model.safetensors")).expect("the output");
+        read_tensors_from(file, Format::Safetensors, None).expect("tensors")
+    }
+}
+
+fn is_empty(folder: &Path) -> bool {
+    fs::read_dir(folder).map_or(true, |mut entries| entries.next().is_none())
+}
+
+fn to(data_type: DataType) -> DequantizeRequest {
+    DequantizeRequest::new(data_type)
+}
+
+fn bits(tensor: &NamedTensor) -> Vec<u32> {
+    let bytes = tensor.tensor.bytes().expect("numbers");
+    bytes.as_chunks().0.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect()
+}
+
+const FP8: &str =
+    r#"{"quantization_config":{"quant_method":"fp8","weight_block_size":[128,128]},"torch_dtype":"bfloat16"}"#;
+const GPT_OSS: &str = r#"{"quantization_config":{"quant_method":"mxfp4"}}"#;
+
+/// A configuration of compressed-tensors for weights of some bits in groups.
+fn groups(bits: u32, kind: &str, size: u32) -> String {
+    format!(
+        r#"{{"quantization_config":{{"quant_method":"compressed-tensors","config_groups":{{"group_0":{{"weights":
+        {{"num_bits":{bits},"type":"{kind}","group_size":{size}}}}}}}}}}}"#
+    )
+}
+
+/// A configuration of ModelOpt.
+fn modelopt(algorithm: &str) -> String {
+    format!(r#"{{"quantization_config":{{"quant_method":"modelopt","quant_algo":"{algorithm}"}}}}"#)
+}
+
+#[test]
+fn scales_of_a_wrong_shape() {
+    let weight = || codes("a.weight", "F8_E4M3", &[300, 200]);
+    let scale = |shape: &[usize]| floats("a.weight_scale_inv", shape, &[1.0]);
+    Checkpoint::new(FP8, &[weight(), scale(&[2, 2])]).refuses(
+        "model.safetensors: tensor `a.weight_scale_inv`: scales of shape 2x2 for a weight of shape 300x200 (want one, \
+         one for each row, or one for each block of 128x128)",
+    );
+    let no_block = FP8.replace(r#","weight_block_size":[128,128]"#, "");
+    Checkpoint::new(&no_block, &[weight(), scale(&[3, 2])]).refuses(
+        "model.safetensors: tensor `a.weight_scale_inv`: scales of shape 3x2 for a weight of shape 300x200 (want one, \
+         or one for each row; config.json has no weight_block_size)",
+    );
+    Checkpoint::new(
+        &modelopt("NVFP4"),
+        &[
+            codes("a.weight", "U8", &[4, 16]),
+            codes("a.weight_scale", "F8_E4M3", &[4, 1]),
+            floats("a.weight_scale_2", &[], &[1e-4]),
+        ],
+    )
+    .refuses(
+        "model.safetensors: tensor `a.weight_scale`: scales of shape 4x1 for a weight of shape 4x32 (want one for each \
+         16 columns, 4x2)",
+    );
+    // Blocks that do not divide the weight have short ones at its edges, and only so many.
+    let config = FP8.replace("128,128", "7,9");
+    let blocks = |shape: &[usize]| [codes("a.weight", "F8_E4M3", &[20, 20]), scale(shape)];
+    Checkpoint::new(&config, &blocks(&[2, 2])).refuses(
+        "model.safetensors: tensor `a.weight_scale_inv`: scales of shape 2x2 for a weight of shape 20x20 (want one, one \
+         for each row, or one for each block of 7x9)",
+    );
+    let values = Checkpoint::new(&config, &blocks(&[3, 3])).gives(&to(DataType::Float));
+    assert_eq!(bits(&values[0]), [1.0f32.to_bits(); 400]);
+    Checkpoint::new(
+        GPT_OSS,
+        &[codes("e.gate_up_proj_blocks", "U8", &[2, 4, 2, 15]), codes("e.gate_up_proj_scales", "U8", &[2, 4, 2])],
+    )
+    .refuses(
+        "model.safetensors: tensor `e.gate_up_proj_blocks`: uint8 of shape 2x4x2x15 (want 16 bytes for each block, as \
+         the last axis)",
+    );
+    Checkpoint::new(
+        GPT_OSS,
+        &[codes("e.gate_up_proj_blocks", "U8", &[4, 2, 16]), codes("e.gate_up_proj_scales", "U8", &[4, 2])],
+    )
+    .refuses(
+        "model.safetensors: tensor `e.gate_up_proj_blocks`: uint8 of shape 4x2x16 (want experts, rows, blocks and 16 \
+         bytes)",
+    );
+}
+
+#[test]
+fn parts_that_are_missing() {
+    let whole = || [codes("a.weight", "F8_E4M3", &[2, 2]), floats("a.weight_scale_inv", &[1, 1], &[1.0])];
+    let [weight, scale] = whole();
+    let [a, b] = whole();
+    let single = |tensor: Tensor| [a, b].into_iter().chain([tensor]).collect::<Vec<_>>();
+    Checkpoint::new(FP8, &single(codes("b.weight", "F8_E4M3", &[2, 2]))).refuses(
+        "model.safetensors: tensor `b.weight`: float8e4m3fn elements without scales (want `b.weight_scale_inv`; \
+         --exclude keeps the tensor as it is)",
+    );
+    Checkpoint::new(FP8, &[weight, scale, floats("b.weight_scale_inv", &[1, 1], &[1.0])])
+        .refuses("model.safetensors: tensor `b.weight_scale_inv`: scales without a weight (want `b.weight`)");
+    // Packed elements without scales have no type of their own, yet no plain model holds such weights.
+    for data_type in ["U8", "I8"] {
+        let named = if data_type == "U8" { "uint8" } else { "int8" };
+        let tensors = [
+            codes("a.weight", "U8", &[2, 16]),
+            codes("a.weight_scale", "U8", &[2, 1]),
+            codes("b.weight", data_type, &[2, 16]),
+        ];
+        Checkpoint::new(&modelopt("MXFP4"), &tensors).refuses(&format!(
+            "model.safetensors: tensor `b.weight`: {named} elements without scales (want `b.weight_scale`; --exclude \
+             keeps the tensor as it is)"
+        ));
+    }
+    let nvfp4 = [codes("a.weight", "U8", &[2, 8]), codes("a.weight_scale", "F8_E4M3", &[2, 1])];
+    Checkpoint::new(&modelopt("NVFP4"), &nvfp4).refuses(
+        "model.safetensors: tensor `a.weight`: the global scale of NVFP4 is missing (want `a.weight_scale_2`)",
+    );
+    let nvfp4 = [codes("a.weight_packed", "U8", &[2, 8]), codes("a.weight_scale", "F8_E4M3", &[2, 1])];
+    Checkpoint::new(&groups(4, "float", 16), &nvfp4).refuses(
+        "model.safetensors: tensor `a.weight_packed`: the global scale of NVFP4 is missing (want \
+         `a.weight_global_scale`)",
+    );
+    Checkpoint::new("", &[floats("a.weight", &[2, 2], &[1.0])]).refuses(
+        "model.safetensors: no quantized weights: neither the configuration nor the names of tensors tell of any",
+    );
+    Checkpoint::new(FP8, &[floats("a.weight", &[2, 2], &[1.0])]).refuses(
+        "model.safetensors: no weights in the layout deepseek (is the checkpoint dequantized already? --scheme chooses \
+         another layout)",
+    );
+}
+
+#[test]
+fn what_is_excluded_needs_no_scales() {
+    let tensors = [
+        codes("a.weight", "F8_E4M3", &[1, 2]),
+        floats("a.weight_scale_inv", &[1, 1], &[2.0]),
+        codes("b.weight", "F8_E4M3", &[1, 2]),
+    ];
+    let checkpoint = Checkpoint::new(FP8, &tensors);
+    let mut request = to(DataType::Float);
+    request.selection.exclude = vec!["b.*".parse::<Pattern>().expect("a pattern")];
+    let values = checkpoint.gives(&request);
+    assert_eq!((bits(&values[0]), values[1].tensor.bytes()), (vec![2.0f32.to_bits(); 2], Some(&[0x38; 2][..])));
+}
+
+#[test]
+fn scales_that_are_nan() {
+    let nan = |name, len: usize, at: usize| {
+        let mut values = vec![1.0; len];
+        values[at] = f32::NAN;
+        floats(name, &[len, 1], &values)
+    };
+    let checkpoint =
+        Checkpoint::new(FP8, &[codes("a.weight", "F8_E4M3", &[300, 2]), nan("a.weight_scale_inv", 300, 207)]);
+    checkpoint.refuses(
+        "model.safetensors: tensor `a.weight_scale_inv`: scale 207 is NaN (--allow-nan gives NaN for its block)",
+    );
+    let values = checkpoint.gives(&DequantizeRequest { allow_nan: true, ..to(DataType::Float) });
+    let is_nan: Vec<usize> =
+        bits(&values[0]).iter().enumerate().filter(|(_, bits)| **bits == 0x7fc0_0000).map(|(at, _)| at).collect();
+    assert_eq!(is_nan, [414, 415]);
+
+    let mut scales = codes("e.gate_up_proj_scales", "U8", &[2, 4, 2]);
+    scales.3[9] = 0xff;
+    Checkpoint::new(GPT_OSS, &[codes("e.gate_up_proj_blocks", "U8", &[2, 4, 2, 16]), scales]).refuses(
+        "model.safetensors: tensor `e.gate_up_proj_scales`: scale 9 is NaN (--allow-nan gives NaN for its block)",
+    );
+    let nvfp4 = |block: u8, global: f32| {
+        let mut scales = codes("a.weight_scale", "F8_E4M3", &[2, 2]);
+        scales.3[3] = block;
+        let weight = codes("a.weight", "U8", &[2, 16]);
+        Checkpoint::new(&modelopt("NVFP4"), &[weight, scales, floats("a.weight_scale_2", &[], &[global])])
+    };
+    nvfp4(0xff, 1e-4)
+        .refuses("model.safetensors: tensor `a.weight_scale`: scale 3 is NaN (--allow-nan gives NaN for its block)");
+    nvfp4(0x38, f32::NAN)
+        .refuses("model.safetensors: tensor `a.weight_scale_2`: scale 0 is NaN (--allow-nan gives NaN for its block)");
+}
+
+#[test]
+fn names_that_collide() {
+    let packed = [
+        codes("a.weight_packed", "U8", &[2, 16]),
+        codes("a.weight_scale", "U8", &[2, 1]),
+        floats("a.weight", &[2, 32], &[1.0]),
+    ];
+    Checkpoint::new(&groups(4, "float", 32), &packed)
+        .refuses("model.safetensors: two tensors would be named `a.weight`");
+    let blocks =
+        || [codes("e.gate_up_proj_blocks", "U8", &[1, 4, 2, 16]), codes("e.gate_up_proj_scales", "U8", &[1, 4, 2])];
+    let [elements, scales] = blocks();
+    Checkpoint::sharded(
+        GPT_OSS,
+        r#"{"e.gate_up_proj_blocks":"1.safetensors","e.gate_up_proj_scales":"1.safetensors",
+            "e.gate_up_proj":"2.safetensors"}"#,
+        &[("1.safetensors", &[elements, scales]), ("2.safetensors", &[floats("e.gate_up_proj", &[2], &[1.0])])],
+    )
+    .refuses("2.safetensors: two tensors would be named `e.gate_up_proj`");
+}
+
+#[test]
+fn an_index_that_lies_and_a_shard_that_is_missing() {
+    let weight = || codes("a.weight", "F8_E4M3", &[2, 2]);
+    let scale = || floats("a.weight_scale_inv", &[1, 1], &[1.0]);
+    let index = r#"{"a.weight":"1.safetensors","a.weight_scale_inv":"2.safetensors"}"#;
+    let good = Checkpoint::sharded(FP8, index, &[("1.safetensors", &[weight()]), ("2.safetensors", &[scale()])]);
+    good.run(&to(DataType::BFloat16)).expect("a good checkpoint");
+    for (shards, want) in [
+        (
+            [("1.safetensors", &[weight(), scale()][..]), ("2.safetensors", &[scale()])],
+            "model.safetensors.index.json: tensor `a.weight_scale_inv` of 1.safetensors is not there by weight_map",
+        ),
+        (
+            [("1.safetensors", &[weight()]), ("2.safetensors", &[])],
+            "model.safetensors.index.json: tensor `a.weight_scale_inv` is not in 2.safetensors, where weight_map has it",
+        ),
+        (
+            [("1.safetensors", &[weight()]), ("3.safetensors", &[scale()])],
+            "2.safetensors: cannot open: No such file or directory (os error 2)",
+        ),
+    ] {
+        Checkpoint::sharded(FP8, index, &shards).refuses(want);
+    }
+    let cut = Checkpoint::sharded(FP8, index, &[("1.safetensors", &[weight()])]);
+    cut.write("2.safetensors", &file(&[scale()])[..60]);
+    let error = cut.run(&to(DataType::BFloat16)).expect_err("a file that is cut short").to_string();
+    assert!(error.contains("2.safetensors: a header of") && is_empty(&cut.output()), "{error}");
+    Checkpoint::sharded(FP8, r#"{"a.weight":"../1.safetensors"}"#, &[]).refuses(
+        "model.safetensors.index.json: weight_map names the file `../1.safetensors` (want the name of a .safetensors \
+         file, without a folder)",
+    );
+}
+
+#[test]
+fn a_configuration_that_claims_something_else() {
+    let fp8 = || [codes("a.weight", "F8_E4M3", &[2, 16]), floats("a.weight_scale", &[], &[1.0])];
+    Checkpoint::new(&modelopt("NVFP4"), &fp8()).refuses(
+        "model.safetensors: tensor `a.weight`: the configuration claims NVFP4, and the tensor holds FP8 (scales of \
+         float, scalar)",
+    );
+    Checkpoint::new(GPT_OSS, &[codes("e.w_blocks", "F8_E4M3", &[2, 16]), floats("e.w_scales", &[], &[1.0])]).refuses(
+        "model.safetensors: tensor `e.w_blocks`: the configuration claims mxfp4, and the tensor holds FP8 (scales of \
+         float, scalar)",
+    );
+    // Each layer has a claim of its own.
+    let checkpoint = Checkpoint::new("", &fp8());
+    checkpoint.write(
+        "hf_quant_config.json",
+        br#"{"quantization":{"quant_algo":"MIXED_PRECISION","quantized_layers":{"a":{"quant_algo":"NVFP4"}}}}"#,
+    );
+    checkpoint.refuses(
+        "model.safetensors: tensor `a.weight`: the configuration claims NVFP4, and the tensor holds FP8 (scales of \
+         float, scalar)",
+    );
+    checkpoint.write(
+        "hf_quant_config.json",
+        br#"{"quantization":{"quant_algo":"MIXED_PRECISION","quantized_layers":{"a":{"quant_algo":"FP8"}}}}"#,
+    );
+    checkpoint.run(&to(DataType::BFloat16)).expect("a claim that holds");
+    Checkpoint::new(
+        &groups(4, "int", 32),
+        &[codes("a.weight", "I8", &[2, 16]), floats("a.weight_scale", &[2, 1], &[1.0])],
+    )
+    .refuses(
+        "model.safetensors: tensor `a.weight`: the configuration claims integers of 4 bits, and the tensor holds \
+         integers of 8 bits (scales of float, 2x1)",
+    );
+    let unknown = [codes("a.weight", "F8_E4M3", &[2, 16]), ints("a.weight_scale", &[1], &[1])];
+    Checkpoint::new(&modelopt("FP8"), &unknown).refuses(
+        "model.safetensors: tensor `a.weight`: float8e4m3fn elements with int32 scales are in no known layout",
+    );
+}
+
+#[test]
+fn methods_that_are_not_known() {
+    let names: Vec<&str> = Scheme::ALL.iter().map(|(_, name)| *name).collect();
+    let known = format!("(known: {}; --scheme chooses one)", names.join(", "));
+    let tensors = || [codes("a.weight", "F8_E4M3", &[2, 2]), floats("a.weight_scale", &[], &[1.0])];
+    for method in ["gptq", "awq", "bitsandbytes"] {
+        let config = format!(r#"{{"quantization_config":{{"quant_method":"{method}","bits":4}}}}"#);
+        Checkpoint::new(&config, &tensors())
+            .refuses(&format!("config.json: `quant_method` is `{method}`, which is not a known layout {known}"));
+    }
+    Checkpoint::new(r#"{"quantization_config":{"bits":4}}"#, &tensors())
+        .refuses(&format!("config.json: quantization_config has no `quant_method`, which names the layout {known}"));
+    let checkpoint = Checkpoint::new(r#"{"text_config":{"quantization_config":{"quant_method":"awq"}}}"#, &tensors());
+    checkpoint.refuses(&format!("config.json: `quant_method` is `awq`, which is not a known layout {known}"));
+    let scheme = Some(Scheme::CompressedTensors);
+    checkpoint.gives(&DequantizeRequest { scheme, ..to(DataType::BFloat16) });
+}
+
+#[test]
+fn tensors_that_change_the_weights_beside_them() {
+    for name in ["a.pre_quant_scale", "a.svdquant_lora_a", "a.svdquant_lora_b", "a.lora_A.weight", "a.lora_up.weight"] {
+        let tensors =
+            [codes("a.weight", "F8_E4M3", &[2, 2]), floats("a.weight_scale", &[], &[1.0]), floats(name, &[2], &[1.0])];
+        Checkpoint::new(&modelopt("FP8"), &tensors).refuses(&format!(
+            "model.safetensors: tensor `{name}` changes the weights beside it, and is not applied here: without it they \
+             would be wrong"
+        ));
+    }
+}
+
+#[test]
+fn an_inverted_global_scale() {
+    let nvfp4 = |config: &str, packed: &'static str, global: [(&'static str, f32); 2]| {
+        let [(first, a), (second, b)] = global;
+        let (one, two) =
+            if packed == "weight" { ("a.weight", "b.weight") } else { ("a.weight_packed", "b.weight_packed") };
+        Checkpoint::new(
+            config,
+            &[
+                codes(one, "U8", &[2, 8]),
+                codes("a.weight_scale", "F8_E4M3", &[2, 1]),
+                floats(first, &[1], &[a]),
+                codes(two, "U8", &[2, 8]),
+                codes("b.weight_scale", "F8_E4M3", &[2, 1]),
+                floats(second, &[1], &[b]),
+            ],
+        )
+    };
+    let (a, b) = ("a.weight_scale_2", "b.weight_scale_2");
+    nvfp4(&modelopt("NVFP4"), "weight", [(a, 1e-4), (b, 1e4)]).refuses(
+        "model.safetensors: tensor `b.weight_scale_2`: a global scale of 10000 allows weights up to 2.688e7, where the \
+         checkpoint's others go to 2.688e-1: it may be inverted (the scheme is modelopt; --scheme chooses another)",
+    );
+    // All of them, as a checkpoint of compressed-tensors read as one of ModelOpt.
+    nvfp4(&modelopt("NVFP4"), "weight", [(a, 8192.0), (b, 16384.0)]).refuses(
+        "model.safetensors: tensor `a.weight_scale_2`: a global scale of 8192 allows weights up to 2.202e7, where the \
+         checkpoint's others go to 2.202e7: it may be inverted (the scheme is modelopt; --scheme chooses another)",
+    );
+    let (a, b) = ("a.weight_global_scale", "b.weight_global_scale");
+    nvfp4(&groups(4, "float", 16), "weight_packed", [(a, 8192.0), (b, 1.0 / 8192.0)]).refuses(
+        "model.safetensors: tensor `b.weight_global_scale`: a global scale of 0.0001220703125 allows weights up to \
+         2.202e7, where the checkpoint's others go to 3.281e-1: it may be inverted (the scheme is compressed-tensors; \
+         --scheme chooses another)",
+    );
+    // A weight of zeros has the global scale 1, beside whatever small weights.
+    let (a, b) = ("a.weight_scale_2", "b.weight_scale_2");
+    nvfp4(&modelopt("NVFP4"), "weight", [(a, 1e-6), (b, 1.0)]).run(&to(DataType::BFloat16)).expect("a good checkpoint");
+    let wrong = [
+        codes("a.weight", "U8", &[2, 8]),
+        codes("a.weight_scale", "F8_E4M3", &[2, 1]),
+        floats("a.weight_scale_2", &[2], &[1e-4]),
+    ];
+    Checkpoint::new(&modelopt("NVFP4"), &wrong).refuses(
+        "model.safetensors: tensor `a.weight_scale_2`: float of shape 2 (want float, 1 for the tensor, or 1 for each of \
+         1 matrices)",
+    );
+}
+
+#[test]
+fn parts_of_packed_integers() {
+    let config = groups(4, "int", 32);
+    let weight = || [ints("a.weight_packed", &[16, 8], &[0x7654_3210]), floats("a.weight_scale", &[16, 2], &[1.0])];
+    let checkpoint =
+        |others: Vec<Tensor>| Checkpoint::new(&config, &weight().into_iter().chain(others).collect::<Vec<_>>());
+    let shape = || longs("a.weight_shape", &[16, 64]);
+    checkpoint(vec![shape()]).run(&to(DataType::BFloat16)).expect("a good checkpoint");
+    for (others, want) in [
+        (
+            vec![longs("a.weight_shape", &[15, 64])],
+            "tensor `a.weight_packed`: int32 of shape 16x8 (want words of integers of the configuration's width for \
+             15x64)",
+        ),
+        (
+            vec![longs("a.weight_shape", &[16, 65])],
+            "tensor `a.weight_packed`: int32 of shape 16x8 (want words of integers of the configuration's width for \
+             16x65)",
+        ),
+        (
+            vec![longs("a.weight_shape", &[16, -64])],
+            "tensor `a.weight_shape`: int64 of shape 2 (want int64, the two sizes of the weight)",
+        ),
+        (
+            vec![longs("a.weight_shape", &[16, 64, 1])],
+            "tensor `a.weight_shape`: int64 of shape 3 (want int64, the two sizes of the weight)",
+        ),
+        (
+            vec![floats("a.weight_shape", &[2], &[1.0])],
+            "tensor `a.weight_shape`: float of shape 2 (want int64, the two sizes of the weight)",
+        ),
+        (
+            vec![shape(), ints("a.weight_zero_point", &[16, 2], &[0])],
+            "tensor `a.weight_zero_point`: int32 of shape 16x2 (want int32 of shape 2x2, one for each scale, packed down \
+             the rows)",
+        ),
+        // As many words as are needed, in the other order.
+        (
+            vec![shape(), ints("a.weight_zero_point", &[1, 4], &[0])],
+            "tensor `a.weight_zero_point`: int32 of shape 1x4 (want int32 of shape 2x2, one for each scale, packed down \
+             the rows)",
+        ),
+        (
+            vec![shape(), codes("a.weight_zero_point", "I8", &[16, 2])],
+            "tensor `a.weight_zero_point`: int8 of shape 16x2 (want int32 of shape 2x2, one for each scale, packed down \
+             the rows)",
+        ),
+        (
+            vec![shape(), ints("a.weight_g_idx", &[64], &[0, 1, 2])],
+            "tensor `a.weight_g_idx`: int32 of shape 64 (want groups from 0 to 1)",
+        ),
+        (
+            vec![shape(), ints("a.weight_g_idx", &[64], &[0, -1])],
+            "tensor `a.weight_g_idx`: int32 of shape 64 (want groups from 0 to 1)",
+        ),
+        (
+            vec![shape(), ints("a.weight_g_idx", &[63], &[0, 1])],
+            "tensor `a.weight_g_idx`: int32 of shape 63 (want int32, the group of each of 64 columns)",
+        ),
+        (
+            vec![shape(), longs("a.weight_g_idx", &[0; 64])],
+            "tensor `a.weight_g_idx`: int64 of shape 64 (want int32, the group of each of 64 columns)",
+        ),
+    ] {
+        checkpoint(others).refuses(&format!("model.safetensors: {want}"));
+    }
+    // Zero points of integers in bytes lie as the scales do.
+    let plain = |zero_points: Tensor| {
+        Checkpoint::new(
+            &groups(8, "int", 16),
+            &[codes("a.weight", "I8", &[4, 32]), floats("a.weight_scale", &[4, 2], &[1.0]), zero_points],
+        )
+    };
+    plain(codes("a.weight_zero_point", "I8", &[4, 2])).run(&to(DataType::BFloat16)).expect("a good checkpoint");
+    plain(codes("a.weight_zero_point", "I8", &[2, 4])).refuses(
+        "model.safetensors: tensor `a.weight_zero_point`: int8 of shape 2x4 (want int8 of shape 4x2, one for each scale)",
+    );
+    plain(codes("a.weight_zero_point", "U8", &[4, 2])).refuses(
+        "model.safetensors: tensor `a.weight_zero_point`: uint8 of shape 4x2 (want int8 of shape 4x2, one for each scale)",
+    );
+}
+
+#[test]
+fn zero_points_of_floats() {
+    let checkpoint = |code: u8| {
+        let mut zero_points = codes("a.weight_zero_point", "F8_E4M3", &[2, 1]);
+        zero_points.3 = vec![0, code];
+        let weight = codes("a.weight", "F8_E4M3", &[2, 2]);
+        Checkpoint::new(&groups(8, "float", 0), &[weight, floats("a.weight_scale", &[2, 1], &[1.0]), zero_points])
+    };
+    checkpoint(0x80).run(&to(DataType::BFloat16)).expect("a good checkpoint");
+    checkpoint(0x38).refuses(
+        "model.safetensors: tensor `a.weight_zero_point`: zero point 1 is not 0 (want zeros, as the elements are \
+         float8e4m3fn)",
+    );
+}
+
+#[test]
+fn weights_without_elements_and_without_axes() {
+    let empty = Checkpoint::new(
+        FP8,
+        &[
+            codes("a.weight", "F8_E4M3", &[0, 128]),
+            floats("a.weight_scale_inv", &[0, 1], &[]),
+            codes("b.weight", "F8_E4M3", &[128, 0]),
+            floats("b.weight_scale_inv", &[1], &[1.0]),
+            codes("c.weight", "F8_E4M3", &[0, 3]),
+            floats("c.weight_scale_inv", &[], &[1.0]),
+        ],
+    );
+    let shapes: Vec<Vec<usize>> =
+        empty.gives(&to(DataType::BFloat16)).iter().map(|tensor| tensor.tensor.shape().to_vec()).collect();
+    assert_eq!(shapes, [vec![0, 128], vec![128, 0], vec![0, 3]]);
+    let empty = Checkpoint::new(
+        &modelopt("NVFP4"),
+        &[
+            codes("a.weight", "U8", &[0, 4, 16]),
+            codes("a.weight_scale", "F8_E4M3", &[0, 4, 2]),
+            floats("a.weight_scale_2", &[0], &[]),
+        ],
+    );
+    assert_eq!(empty.gives(&to(DataType::BFloat16))[0].tensor.shape(), [0, 4, 32]);
+    Checkpoint::new(FP8, &[codes("a.weight", "F8_E4M3", &[]), floats("a.weight_scale_inv", &[], &[1.0])]).refuses(
+        "model.safetensors: tensor `a.weight`: float8e4m3fn of shape scalar (want a weight, of one axis or more)",
+    );
+    Checkpoint::new(&modelopt("MXFP4"), &[codes("a.weight", "U8", &[]), codes("a.weight_scale", "U8", &[])])
+        .refuses("model.safetensors: tensor `a.weight`: uint8 of shape scalar (want a weight, of one axis or more)");
+    // Sizes that no memory has, beside a zero.
+    let long = 1 << 40;
+    let huge = Tensor("a.weight", "F8_E4M3", vec![long, long, 0, 4], Vec::new());
+    Checkpoint::new(FP8, &[huge, floats("a.weight_scale_inv", &[1], &[1.0])]).refuses(
+        "model.safetensors: tensor `a.weight`: float8e4m3fn of shape 1099511627776x1099511627776x0x4 (want fewer \
+         elements)",
+    );
+    let words = Tensor("a.weight_packed", "I32", vec![0, 1 << 61], Vec::new());
+    Checkpoint::new(&groups(4, "int", 32), &[words, floats("a.weight_scale", &[0, 1], &[])]).refuses(
+        "model.safetensors: tensor `a.weight_packed`: int32 of shape 0x2305843009213693952 (want fewer columns)",
+    );
+}
+
+#[test]
+fn blocks_larger_than_memory() {
+    let config = FP8.replace("128,128", "4294967296,18446744073709551615");
+    let tensors = [codes("a.weight", "F8_E4M3", &[3, 3]), floats("a.weight_scale_inv", &[1, 1], &[2.0])];
+    assert_eq!(bits(&Checkpoint::new(&config, &tensors).gives(&to(DataType::Float))[0]), [2.0f32.to_bits(); 9]);
+}
+
+#[test]
+fn odd_rows_of_packed_elements() {
+    // The second of such matrices would begin within a byte.
+    let packed = |shape: Vec<usize>| Tensor("a.weight", "F4", shape, vec![0x22; 10]);
+    let scales = |shape: Vec<usize>| Tensor("a.scale", "F8_E8M0", shape, vec![127; 4]);
+    Checkpoint::new(FP8, &[packed(vec![4, 1, 5]), scales(vec![4, 1, 1])])
+        .refuses("model.safetensors: tensor `a.weight`: float4e2m1 of shape 4x1x5 (want an even number of columns)");
+    let even = Checkpoint::new(FP8, &[packed(vec![2, 2, 5 - 1]), scales(vec![2, 2, 1])]);
+    let error = even.run(&to(DataType::Float)).expect_err("10 bytes for 16 elements").to_string();
+    assert!(error.contains("10 bytes"), "{error}");
+    let even =
+        Checkpoint::new(FP8, &[packed(vec![2, 1, 10]), Tensor("a.scale", "F8_E8M0", vec![2, 1, 1], vec![127, 128])]);
+    let want: Vec<u32> = [[1.0f32; 10], [2.0; 10]].as_flattened().iter().map(|value| value.to_bits()).collect();
+    assert_eq!(bits(&even.gives(&to(DataType::Float))[0]), want);
+}
+
+#[test]
+fn configurations_that_are_no_json() {
+    let tensors = || [codes("a.weight", "F8_E4M3", &[2, 2]), floats("a.weight_scale_inv", &[], &[1.0])];
+    for (name, text, want) in [
+        ("config.json", "{", "not a JSON object: EOF while parsing an object at line 1 column 1"),
+        ("config.json", "[1]", "not a JSON object: invalid type: sequence, expected a map at line 1 column 0"),
+        ("config.json", "", "not a JSON object: EOF while parsing a value at line 1 column 0"),
+        ("hf_quant_config.json", "fp8", "not a JSON object: expected ident at line 1 column 2"),
+    ] {
+        let checkpoint = Checkpoint::new(FP8, &tensors());
+        checkpoint.write(name, text.as_bytes());
+        checkpoint.refuses(&format!("{name}: {want}"));
+    }
+    let checkpoint = Checkpoint::new(FP8, &tensors());
+    checkpoint.write("config.json", b"{\"a\": \"\xff\"}");
+    checkpoint.refuses("config.json: not a JSON object: invalid utf-8 sequence of 1 bytes from index 7");
+    // Keys of other types than they ought to have claim nothing.
+    let text = r#"{"quantization_config":{"quant_method":"fp8","weight_block_size":"128"},"text_config":7}"#;
+    checkpoint.write("config.json", text.as_bytes());
+    checkpoint.gives(&to(DataType::BFloat16));
+}
+
+#[test]
+fn outputs_that_are_no_checkpoint() {
+    let checkpoint =
+        Checkpoint::new("", &[codes("a.weight", "F8_E4M3", &[2, 2]), floats("a.scale_weight", &[], &[1.0])]);
+    let input = checkpoint.input().join("model.safetensors");
+    for (output, want) in [
+        ("out.npz", "out.npz: a checkpoint does not take .npz files (want .safetensors)"),
+        ("out.txt", "out.txt: unknown file extension"),
+    ] {
+        let output = checkpoint.0.path().join(output);
+        let error = dequantize_file(&input, &output, &to(DataType::Float)).expect_err(want).to_string();
+        let error = error.replace(&format!("{}/", checkpoint.0.path().display()), "");
+        assert!(error.starts_with(want), "{error}");
+        assert!(!output.exists());
+    }
+    for data_type in [DataType::String, DataType::Uint4] {
+        let error = checkpoint.run(&to(data_type));
+        assert!(error.is_err() && is_empty(&checkpoint.output()), "{data_type}: {error:?}");
+    }
+}
