@@ -198,12 +198,13 @@ fn refused(bytes: &[u8]) -> String {
 fn what_lies_is_refused() {
     let good = Made::good();
     let bytes = good.bytes();
+    let mut wrong = Vec::new();
     for (file, said) in [
         (b"GGU".to_vec(), "it does not begin with `GGUF`"),
         (b"GGML\x03\0\0\0".to_vec(), "it does not begin with `GGUF`"),
         (b"GGUF\x03".to_vec(), "a version of 4 bytes at byte 4 of a file of 5"),
-        (bytes[..20].to_vec(), "a number of 8 bytes at byte 16 of a file of 20"),
-        (bytes[..30].to_vec(), "1 tensors in a file of 30 bytes"),
+        (bytes[..14].to_vec(), "a number of 8 bytes at byte 8 of a file of 14"),
+        (bytes[..30].to_vec(), "the number of tensors is 1, in a file of 30 bytes"),
         (bytes[..60].to_vec(), "an offset of 8 bytes at byte 57 of a file of 60"),
         (bytes[..bytes.len() - 1].to_vec(), "tensor `w`: 68 bytes at offset 0 of 67 bytes of data"),
         (bytes[..80].to_vec(), "tensor `w`: 68 bytes at offset 0 of 0 bytes of data"),
@@ -215,11 +216,11 @@ fn what_lies_is_refused() {
         (Made { version: 4, ..good.clone() }.bytes(), "version 4 (want 2 or 3)"),
         (
             Made { counts: [Some(1 << 60), None], ..good.clone() }.bytes(),
-            "1152921504606846976 tensors in a file of 164 bytes",
+            "the number of tensors is 1152921504606846976, in a file of 164 bytes",
         ),
         (
             Made { counts: [None, Some(1 << 60)], ..good.clone() }.bytes(),
-            "1152921504606846976 entries of metadata in a file of 164 bytes",
+            "the number of entries of metadata is 1152921504606846976, in a file of 164 bytes",
         ),
         (
             Made { tensors: vec![(1u64 << 63).to_le_bytes().to_vec()], ..good.clone() }.bytes(),
@@ -231,15 +232,15 @@ fn what_lies_is_refused() {
         ),
         (
             Made::entry("k", 8, &(1u64 << 63).to_le_bytes()).bytes(),
-            "a string of 9223372036854775808 bytes at byte 45 of a file of 196",
+            "a string of 9223372036854775808 bytes at byte 45 of a file of 164",
         ),
         (
             Made::entry("k", 9, &[&4u32.to_le_bytes()[..], &(1u64 << 62).to_le_bytes()].concat()).bytes(),
-            "4611686018427387904 values in a file of 196 bytes",
+            "the number of values is 4611686018427387904, in a file of 164 bytes",
         ),
         (
             Made::entry("k", 9, &[&8u32.to_le_bytes()[..], &(1u64 << 60).to_le_bytes()].concat()).bytes(),
-            "1152921504606846976 strings in a file of 196 bytes",
+            "the number of strings is 1152921504606846976, in a file of 164 bytes",
         ),
         (
             Made::entry("k", 9, &9u32.to_le_bytes()).bytes(),
@@ -300,7 +301,11 @@ fn what_lies_is_refused() {
         ),
         (Made::with(vec![tensor("w", &[256], 16, 0)]).bytes(), "tensor `w`: IQ2_XXS is not read here"),
         (
-            Made::with(vec![tensor("a.weight", &[64], 40, 0), tensor("a.scale", &[2], 0, 64)]).bytes(),
+            Made {
+                data: vec![0; 72],
+                ..Made::with(vec![tensor("a.weight", &[64], 40, 0), tensor("a.scale", &[2], 0, 64)])
+            }
+            .bytes(),
             "tensor `a.scale`: 2 float as the scale of `a.weight` (want float, one element or one for each matrix)",
         ),
         (
@@ -308,8 +313,12 @@ fn what_lies_is_refused() {
             "tensor `a.scale`: 1 float16 as the scale of `a.weight` (want float, one element or one for each matrix)",
         ),
     ] {
-        assert_eq!(refused(&file), said);
+        let got = refused(&file);
+        if got != said {
+            wrong.push(format!("{got}\n  not {said}"));
+        }
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
@@ -317,7 +326,8 @@ fn any_prefix_is_an_error_and_a_longer_file_is_none() {
     let bytes = fs::read(stored("tensors.gguf")).expect("the file");
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("x.gguf");
-    for len in (0..bytes.len()).step_by(61) {
+    // The padding behind the last tensor may be missing.
+    for len in (0..bytes.len() - 28).step_by(61) {
         fs::write(&path, &bytes[..len]).expect("written");
         assert!(inspect(&path, &InspectRequest::default()).is_err(), "{len} bytes");
     }
@@ -404,9 +414,10 @@ fn parts_are_the_whole() {
     let done = dequantize_file(&input, &output, &DequantizeRequest::new(DataType::Float)).expect("dequantized");
     assert_eq!((done.tensors[0].bytes_before, done.tensors[0].bytes_after), (652_800, 2_457_600));
     assert!(tensors(&output)["w"].tensor.bytes() == Some(&want), "the values");
-    let want = TensorView::new(DataType::Float, &[rows, columns], &want).expect("a tensor");
+    let shape = [rows, columns];
+    let want = TensorView::new(DataType::Float, &shape, &want).expect("a tensor");
     let plan = Cast::new(DataType::BFloat16, &CastOptions::new()).and_then(|cast| cast.plan(DataType::Float));
-    let want = plan.and_then(|plan| Ok(plan.run(&want))).expect("a cast").expect("cast");
+    let want = plan.expect("a cast").run(&want).expect("cast");
     let request = DequantizeRequest { threads: Some(1), resume: true, ..DequantizeRequest::new(DataType::BFloat16) };
     let done = dequantize_file(&input, &output, &request).expect("dequantized");
     assert_eq!(done.already_there, 0);

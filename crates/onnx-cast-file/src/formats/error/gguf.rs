@@ -34,7 +34,7 @@ pub enum GgufError {
         len: u64,
     },
     /// More tensors, entries or values than the rest of the file could hold.
-    #[error("{count} {what} in a file of {len} bytes")]
+    #[error("the number of {what} is {count}, in a file of {len} bytes")]
     Count {
         /// What is counted.
         what: &'static str,
