@@ -24,7 +24,7 @@ mod texts;
 pub use casts::casts;
 #[cfg(unix)]
 pub use command::command;
-pub use files::{npy, npz, safetensors, tensor_proto};
+pub use files::{gguf, npy, npz, safetensors, tensor_proto};
 pub use index::index;
 pub use models::{graph, model_proto};
 pub use round_trip::round_trip;
@@ -42,6 +42,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     #[cfg(unix)]
     ("command", command),
     ("dequantize", dequantize),
+    ("gguf", gguf),
     ("graph", graph),
     ("index", index),
     ("model_proto", model_proto),
