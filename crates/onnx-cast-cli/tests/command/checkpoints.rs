@@ -503,3 +503,24 @@ fn foreign_files_are_no_raw_bytes() {
         done(&folder.run("cast x.bin y.npy --from float --to float16 -q"));
     }
 }
+
+#[test]
+fn gguf_files_are_listed_and_dequantized() {
+    let folder = Folder::new();
+    folder.write("x.gguf", include_bytes!("../../../testkit/data/gguf/tensors.gguf"));
+    let listed = done(&folder.run("info x.gguf"));
+    let line = listed.lines().find(|line| line.starts_with("Q4_K.random")).expect("the tensor");
+    assert_eq!(line.split_whitespace().collect::<Vec<_>>(), ["Q4_K.random", "Q4_K", "3x256", "432", "B"]);
+    assert!(listed.contains("metadata: general.architecture = llama\n"), "{listed}");
+    let listed: Value =
+        serde_json::from_str(&done(&folder.run("info x.gguf --json --include Q8_0.random"))).expect("JSON");
+    assert_eq!((&listed["format"], &listed["tensors"][0]["block_type"]), (&"gguf".into(), &"Q8_0".into()));
+    done(&folder.run("dequantize x.gguf --to float --out-dir out -q"));
+    assert!(types(&folder, "out/x.safetensors").contains(&("Q8_0.random".to_owned(), DataType::Float)));
+    done(&folder.run("diff x.gguf out/x.safetensors --exclude *scale"));
+    folder.refuses(
+        "dequantize x.gguf y.safetensors --to bf16 --exclude Q8_0.random",
+        "x.gguf: tensor `Q8_0.random`: a .safetensors file cannot hold Q8_0, so that the tensor needs a type",
+    );
+    folder.refuses("cast x.gguf y.npy --to bf16", "x.gguf: cast does not take .gguf files (`dequantize` reads it)");
+}
