@@ -273,6 +273,33 @@ def checkpoints(rng: random.Random) -> list[bytes]:
     return found
 
 
+def gguf(tensors: list[tuple[str, list[int], int, bytes]], metadata: bytes = b"", entries: int = 0, version: int = 3) -> bytes:
+    """A .gguf file of tensors with names, dimensions, types and bytes."""
+    head, data = b"", b""
+    for name, dims, kind, blocks in tensors:
+        head += struct.pack("<Q", len(name)) + name.encode()
+        head += struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, kind, len(data))
+        data += blocks + bytes(-len(blocks) % 32)
+    head = b"GGUF" + struct.pack("<IQQ", version, len(tensors), entries) + metadata + head
+    return head + bytes(-len(head) % 32) + data
+
+
+def ggufs(rng: random.Random) -> list[bytes]:
+    # Types with the elements and bytes of a block.
+    blocks = [(0, 1, 4), (1, 1, 2), (2, 32, 18), (3, 32, 20), (6, 32, 22), (7, 32, 24), (8, 32, 34), (10, 256, 84)]
+    blocks += [(11, 256, 110), (12, 256, 144), (13, 256, 176), (14, 256, 210), (15, 256, 292), (23, 256, 136)]
+    blocks += [(24, 1, 1), (28, 1, 8), (30, 1, 2), (39, 32, 17), (40, 64, 36)]
+    found = [gguf([("w", [elements, 2], kind, rng.randbytes(2 * size))]) for kind, elements, size in blocks]
+    scales = ("a.scale", [3], 0, struct.pack("<3f", 0.5, -1, 2))
+    found.append(gguf([("a.weight", [64, 1, 3], 40, rng.randbytes(108)), scales]))
+    text = struct.pack("<Q", 20) + b"general.architecture" + struct.pack("<IQ", 8, 5) + b"llama"
+    align = struct.pack("<Q", 17) + b"general.alignment" + struct.pack("<II", 4, 32)
+    tokens = struct.pack("<Q", 1) + b"t" + struct.pack("<IIQQ", 9, 8, 2, 1) + b"x" + struct.pack("<Q", 0)
+    numbers = struct.pack("<Q", 1) + b"n" + struct.pack("<IIQ2d", 9, 12, 2, 0.5, 1)
+    found.append(gguf([("w", [32], 8, rng.randbytes(34))], text + align + tokens + numbers, 4, 2))
+    return found
+
+
 def seeds() -> dict[str, list[bytes]]:
     rng = random.Random(7)
     arrays, tensors, models = table("npy.txt"), table("pb.txt"), table("models.txt")
@@ -306,6 +333,7 @@ def seeds() -> dict[str, list[bytes]]:
         "dequantize": scaled(
             rng, [(rng.randrange(16), code, scale, rng.randrange(3)) for code in range(15) for scale in range(4)]
         ),
+        "gguf": ggufs(random.Random(18)),
         "graph": plain,
         "index": [index, json.dumps(INDEX, indent=2).encode(), json.dumps({"weight_map": INDEX["weight_map"]}).encode()],
         "model_proto": [*models.values(), *cases, magika()],

@@ -7,8 +7,8 @@ use crate::{DONE, outcome, pretty, print, select};
 use anyhow::{Result, bail};
 use onnx_cast_file::io::atomic::check_vacant;
 use onnx_cast_file::{
-    BitCastRequest, CastRequest, DequantizeRequest, FileError, QuantizeRequest, Selection, Summary, TranscodeRequest,
-    Watch, WriteOptions,
+    BitCastRequest, CastRequest, DequantizeRequest, FileError, Format, InspectRequest, QuantizeRequest, Selection,
+    Summary, TensorInfo, TensorSummary, TranscodeRequest, Watch, WriteOptions,
 };
 use onnx_cast_model::Error;
 use serde_json::Value;
@@ -142,13 +142,21 @@ pub(crate) fn quantize(args: &QuantizeArgs, common: &Common) -> Result<u8> {
         job.run(
             input,
             output,
-            || onnx_cast_model::quantize(input, output, &request),
+            || stored_names(input),
             |watch| {
                 let request = QuantizeRequest { dry_run: job.job.dry_run, watch, ..request.clone() };
                 onnx_cast_model::quantize(input, output, &request)
             },
         )
     })
+}
+
+/// The tensors of a file as they are, for their names: those of the output are others.
+fn stored_names(path: &Path) -> Result<Summary, Error> {
+    let found = onnx_cast_model::inspect(path, &InspectRequest::default())?;
+    let row =
+        |tensor: &TensorInfo| TensorSummary::kept(&tensor.name, tensor.shape.clone(), tensor.data_type, tensor.bytes);
+    Ok(Summary::new(found.file.tensors.iter().map(row).collect()))
 }
 
 pub(crate) fn transcode(args: &TranscodeArgs, common: &Common) -> Result<u8> {
@@ -231,7 +239,11 @@ impl Job<'_> {
             let Some(name) = input.file_name().filter(|name| *name != "-") else {
                 bail!("{}: no name for the output in {}", input.display(), folder.display());
             };
-            let output = folder.join(name);
+            let mut output = folder.join(name);
+            if output.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(Format::Gguf.extension())) {
+                // These are only read.
+                output.set_extension(Format::Safetensors.extension());
+            }
             if let Some((other, _)) = pairs.iter().find(|(_, known)| *known == output) {
                 bail!("{} and {}: both would be written to {}", other.display(), input.display(), output.display());
             }

@@ -55,7 +55,8 @@ fn as_text(Inspection { file: info, model, .. }: &Inspection) -> String {
     let (names, shapes) = (width(&name, 6), width(&|tensor| shape(&tensor.shape), 5));
     let mut text = format!("{:names$}  {:14}  {:shapes$}  {:>12}\n", "tensor", "type", "shape", "bytes");
     for tensor in &info.tensors {
-        let (kind, dims, bytes) = (tensor.data_type.name(), shape(&tensor.shape), size(tensor.bytes));
+        let kind = tensor.block_type.unwrap_or(tensor.data_type.name());
+        let (dims, bytes) = (shape(&tensor.shape), size(tensor.bytes));
         // A String takes everything.
         let _ = writeln!(text, "{:names$}  {kind:14}  {dims:shapes$}  {bytes:>12}", name(tensor));
         if let Some(Values { min, max, mean, zeros, nan, infinities, .. }) = &tensor.values {

@@ -165,13 +165,14 @@ fn convert_shards(index: &Index, output: &Path, request: &CastRequest, work: &Wo
 fn convert_file(input: &Path, output: &Path, request: &CastRequest, work: &Work<'_>) -> Result<Summary, FileError> {
     let format = if request.shape.is_some() { Some(Format::Raw) } else { format_of(input)? };
     let target = format_of(output)?;
-    let refuse = |path: &Path, format| {
-        let hint = "`run` evaluates a model";
-        FormatError::Format { path: path.to_owned(), what: work.name, format, hint }
-    };
-    for (path, format) in [(input, format), (output, target)] {
-        if let Some(Format::Onnx) = format {
-            return Err(refuse(path, Format::Onnx).into());
+    for (path, format, gguf) in [(input, format, "`dequantize` reads it"), (output, target, "it is only read")] {
+        let hint = match format {
+            Some(Format::Onnx) => "`run` evaluates a model",
+            Some(Format::Gguf) => gguf,
+            _ => continue,
+        };
+        if let (Some(format), path) = (format, path.to_owned()) {
+            return Err(FormatError::Format { path, what: work.name, format, hint }.into());
         }
     }
     if target == Some(Format::Safetensors)

@@ -1,5 +1,7 @@
 //! From quantized checkpoints to checkpoints of plain weights.
 
+mod gguf;
+
 use crate::counts::{Counter, Loss};
 use crate::error::FileError;
 use crate::formats::checkpoint::{self, Index, Located};
@@ -67,6 +69,8 @@ impl DequantizeRequest {
 /// index. Elements are multiplied by their scales in float, rounded once, and cast to the target. All other tensors
 /// stay byte for byte, but for those that only quantized weights have a use for.
 ///
+/// A `.gguf` file gives a `.safetensors` file with the same names: its blocks become plain, all other tensors stay.
+///
 /// From a folder to a folder, the other files are copied, and `config.json` loses what it says of quantization.
 ///
 /// # Errors
@@ -82,6 +86,9 @@ pub fn dequantize_file(
         check_target(to).map_err(FileError::Operator)?;
     }
     let located = checkpoint::locate(input)?;
+    if matches!(located, Located::File) && gguf::is_meant(input) {
+        return gguf::dequantize(input, output, request);
+    }
     let index = match &located {
         Located::Index(path) => Some(Index::read(path)?),
         _ => None,
@@ -106,15 +113,7 @@ pub fn dequantize_file(
     }
     let is_plain = chosen.iter().all(|&chosen| chosen);
     let (copied, texts) = planner.texts(input, places.folder.as_deref(), is_plain)?;
-    let settings = Settings {
-        threads: request.threads,
-        write: request.write,
-        dry_run: request.dry_run,
-        resume: request.resume,
-        count: request.count,
-        fail_on: &request.fail_on,
-        watch: request.watch.as_ref(),
-    };
+    let settings = settings(request);
     let rewrite =
         Rewrite { checkpoint: &checkpoint, files, measured: Vec::new(), index: places.index.clone(), texts, settings };
     let done = rewrite.run()?;
@@ -122,6 +121,18 @@ pub fn dequantize_file(
         others::copy(&copied, folder, request.write.no_clobber)?;
     }
     Ok(Summary { copied: copied.len(), ..done })
+}
+
+fn settings(request: &DequantizeRequest) -> Settings<'_> {
+    Settings {
+        threads: request.threads,
+        write: request.write,
+        dry_run: request.dry_run,
+        resume: request.resume,
+        count: request.count,
+        fail_on: &request.fail_on,
+        watch: request.watch.as_ref(),
+    }
 }
 
 /// The type that a weight gets; `None` where it stays quantized.

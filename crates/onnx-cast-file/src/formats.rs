@@ -4,6 +4,7 @@ pub mod checkpoint;
 pub mod error;
 pub mod format;
 mod fortran;
+pub mod gguf;
 pub mod input;
 pub(crate) mod limits;
 pub mod npy;

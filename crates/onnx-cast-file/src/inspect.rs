@@ -34,11 +34,13 @@ pub use values::Values;
 pub struct TensorInfo {
     /// Its name; empty where there is none.
     pub name: String,
-    /// Its element type.
+    /// Its element type; of blocks, that of their values.
     pub data_type: DataType,
+    /// The name of the type of blocks that it is stored in, as `Q4_0`: of a `.gguf` file.
+    pub block_type: Option<&'static str>,
     /// Its shape.
     pub shape: Vec<usize>,
-    /// Bytes of its elements, packed as ONNX packs them; of strings, the bytes of their text.
+    /// Bytes of its elements, packed as ONNX packs them; of strings, the bytes of their text; of blocks, theirs.
     pub bytes: u64,
     /// What its values are like, where that was asked for and they are real numbers.
     pub values: Option<Values>,
@@ -52,7 +54,7 @@ pub struct FileInfo {
     pub format: Format,
     /// The number of files that it consists of.
     pub files: usize,
-    /// The metadata of a `.safetensors` file or a model.
+    /// The metadata of a `.safetensors` file or a model; the architecture of a `.gguf` file.
     pub metadata: Vec<(String, String)>,
     /// The tensors, in the order of the file.
     pub tensors: Vec<TensorInfo>,
@@ -170,7 +172,7 @@ pub fn inspect_with<E: From<FileError>>(
         quantized,
     };
     let admitted = |stored: &&Stored| admits(&request.include, &request.exclude, &stored.name);
-    let total = opened.iter().flat_map(|input| &input.tensors).filter(admitted).map(Stored::bytes).sum();
+    let total = opened.iter().flat_map(|input| &input.tensors).filter(admitted).map(Stored::work).sum();
     let meter = Meter::new(request.watch.as_ref(), total);
     for mut input in opened {
         info.format = input.format;
@@ -183,6 +185,7 @@ pub fn inspect_with<E: From<FileError>>(
             info.tensors.push(TensorInfo {
                 name: stored.name.clone(),
                 data_type: stored.data_type,
+                block_type: stored.block_type(),
                 shape: stored.shape.clone(),
                 bytes: stored.bytes(),
                 values: if request.values { look(&input, index, request.threads, &meter)? } else { None },
@@ -231,7 +234,7 @@ pub fn diff_with<E: From<FileError>>(
         inputs.iter().enumerate().flat_map(places).collect()
     };
     let (ours, theirs) = (all(&first), all(&second));
-    let total = ours.iter().map(|&(i, j)| first[i].tensors[j].bytes()).sum();
+    let total = ours.iter().map(|&(i, j)| first[i].tensors[j].work()).sum();
     let meter = Meter::new(request.watch.as_ref(), total);
     // The constants of models have names that mean something.
     let models = [&first, &second].map(|inputs| inputs.iter().any(|input| input.format == Format::Onnx));

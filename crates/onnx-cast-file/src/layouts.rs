@@ -8,6 +8,7 @@
 mod config;
 mod error;
 mod find;
+mod gguf;
 mod packed_ints;
 mod plain_config;
 mod transposed;
@@ -20,6 +21,7 @@ pub use weight::Scheme;
 
 pub(crate) use config::Config;
 pub(crate) use find::{Role, Weights};
+pub(crate) use gguf::BlockValues;
 pub(crate) use plain_config::{plain_config, quantized_config};
 pub(crate) use values::Values;
 pub(crate) use verify::verify;

@@ -56,7 +56,7 @@ pub use formats::npz::NpzError;
 pub use formats::output::WriteOptions;
 pub use formats::source::NamedTensor;
 pub use formats::tensor::{put_tensor, read_tensor, read_tensor_as, read_tensor_from, read_tensors_from, write_tensor};
-pub use formats::{npy, pb, safetensors};
+pub use formats::{gguf, npy, pb, safetensors};
 pub use inspect::{
     DiffRequest, Difference, FileInfo, InspectRequest, Quantized, QuantizedWeight, ScaleExtent, TensorInfo, Values,
     diff, diff_with, inspect, inspect_with, open,

@@ -4,6 +4,7 @@ use crate::error::FileError;
 use crate::formats::input::{Input, Place, Stored};
 use crate::formats::npz;
 use crate::formats::source::Items;
+use crate::layouts::BlockValues;
 use crate::pipeline::{Elements, Task};
 use std::sync::Mutex;
 
@@ -32,6 +33,11 @@ pub(crate) fn with_task(
         Place::Message(at, len) => {
             let bytes = input.decode(stored, *at, *len)?;
             run(keeping(stored, Elements::Memory(&bytes), Items::PLAIN))
+        }
+        Place::Blocks(blocks) => {
+            // Whoever looks at a file sees what is NaN.
+            let values = BlockValues::new(&input.file, blocks, &stored.name, &stored.shape, true)?;
+            run(keeping(stored, Elements::Computed(&values, 0), Items::PLAIN))
         }
         Place::Member(member, items) => {
             npz::with_elements(&input.file, &mut npz::open(&input.file)?, member, |reader| {

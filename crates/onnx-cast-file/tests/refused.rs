@@ -211,7 +211,7 @@ fn paths() {
     for name in ["w.txt", "w", ".pb"] {
         assert_eq!(
             read(name),
-            format!("{name}: unknown file extension (want .pb, .npy, .npz, .safetensors, .onnx, .bin, .raw)")
+            format!("{name}: unknown file extension (want .pb, .npy, .npz, .safetensors, .gguf, .onnx, .bin, .raw)")
         );
     }
     fs::create_dir(at("folder.npy")).expect("made");

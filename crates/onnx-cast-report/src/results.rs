@@ -70,6 +70,9 @@ pub fn info_json(Inspection { file, model, .. }: &Inspection) -> Value {
             "shape": tensor.shape,
             "bytes": tensor.bytes,
         });
+        if let Some(block_type) = tensor.block_type {
+            row["block_type"] = block_type.into();
+        }
         if let Some(values) = &tensor.values {
             row["values"] = values_json(values);
         }

@@ -17,7 +17,8 @@ mod widen;
 
 use crate::element::{Element, Word};
 
-pub(crate) use float_environment::with_default as with_default_float_environment;
+#[doc(hidden)]
+pub use float_environment::with_default as with_default_float_environment;
 pub use narrow::FloatElement;
 pub use rules::{RoundMode, Rules, UnknownRoundMode};
 pub(crate) use widen::widen_code;

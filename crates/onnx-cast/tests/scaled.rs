@@ -581,7 +581,7 @@ fn blocks_of_rows_and_columns() {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         f32::from_bits(state & 0x8fff_ffff | 0x3000_0000)
     };
-    let cases = [
+    let cases: [([usize; 3], [usize; 2]); 8] = [
         ([3, 40, 24], [16, 1]),
         ([1, 16, 24], [1, 32]),
         ([1, 5, 72], [1, 16]),

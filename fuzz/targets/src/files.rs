@@ -6,8 +6,9 @@ use onnx_cast::{Cast, CastOptions, DataType, Tensor};
 use onnx_cast_file::formats::input::{Given, Input};
 use onnx_cast_file::io::InputFile;
 use onnx_cast_file::{
-    CastRequest, Format, FormatError, InspectRequest, NamedTensor, WriteOptions, cast_file, inspect, put_tensor,
-    read_tensor_as, read_tensor_from, read_tensors_from,
+    CastRequest, DequantizeRequest, DiffRequest, Difference, Format, FormatError, InspectRequest, NamedTensor,
+    WriteOptions, cast_file, dequantize_file, diff, inspect, put_tensor, read_tensor_as, read_tensor_from,
+    read_tensors_from,
 };
 use std::io::{Cursor, Read, Write};
 use std::path::Path;
@@ -175,6 +176,24 @@ fn member(path: &Path) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     zip.by_index(0).ok()?.read_to_end(&mut bytes).ok()?;
     Some(bytes)
+}
+
+/// A `.gguf` file: what is dequantized can be listed, and has the values that are there.
+pub fn gguf(data: &[u8]) {
+    let path = scratch::write("x.gguf", data);
+    let info = inspect(&path, &listed(None));
+    let output = scratch::path("y.safetensors");
+    let request = DequantizeRequest { allow_nan: true, threads: Some(1), ..DequantizeRequest::new(DataType::Float) };
+    let Ok(done) = dequantize_file(&path, &output, &request) else { return };
+    let info = info.expect("what was dequantized");
+    for row in &done.tensors {
+        assert!(info.tensors.iter().any(|tensor| tensor.name == row.name && tensor.shape == row.shape), "{row:?}");
+    }
+    for (name, difference) in diff(&path, &output, &DiffRequest::default()).expect("what was dequantized") {
+        assert_eq!(difference, Difference::OnlyFirst, "tensor {name}");
+        // Scales of weights go.
+        assert!(name.ends_with("scale"), "tensor {name} is missing");
+    }
 }
 
 /// A `.safetensors` file, beside the format's own reader.

@@ -26,7 +26,7 @@ pub use casts::casts;
 pub use checkpoint::checkpoint;
 #[cfg(unix)]
 pub use command::command;
-pub use files::{npy, npz, safetensors, tensor_proto};
+pub use files::{gguf, npy, npz, safetensors, tensor_proto};
 pub use index::index;
 pub use models::{graph, model_proto};
 pub use round_trip::round_trip;
@@ -45,6 +45,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     #[cfg(unix)]
     ("command", command),
     ("dequantize", dequantize),
+    ("gguf", gguf),
     ("graph", graph),
     ("index", index),
     ("model_proto", model_proto),

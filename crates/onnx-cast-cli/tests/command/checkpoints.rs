@@ -274,7 +274,7 @@ fn standard_input_and_output() {
     let unknown = crate::common::command("cast - - --to float16".split(' ')).write_stdin("text").output().expect("run");
     assert_eq!(
         refused(&unknown),
-        "-: neither .npy, .npz nor .safetensors by its first bytes (give the type, and the shape, of raw bytes)"
+        "-: neither .npy, .npz, .safetensors nor .gguf by its first bytes (give the type, and the shape, of raw bytes)"
     );
 }
 
@@ -478,10 +478,7 @@ fn foreign_files_are_no_raw_bytes() {
             &format!("a pickle, as older versions of torch.save write, not raw bytes ({SAVE})"),
         ),
         (b"\x89HDF\r\n\x1a\n", &format!("an HDF5 file, not raw bytes ({SAVE})")),
-        (
-            b"GGUF\x03\0\0\0",
-            "a GGUF file, not raw bytes (cast the checkpoint that it was made of, or name raw bytes .raw)",
-        ),
+        (b"GGUF\x03\0\0\0", "a GGUF file, not raw bytes (name it .gguf, or raw bytes .raw)"),
         (&array, "a numpy array, not raw bytes (name it .npy, or raw bytes .raw)"),
         (&checkpoint, "a .safetensors file, not raw bytes (name it .safetensors, or raw bytes .raw)"),
         (b"\x08\x08\x12\x07pytorch\x1a\x03", "an ONNX model, not raw bytes (name it .onnx, or raw bytes .raw)"),
@@ -505,4 +502,25 @@ fn foreign_files_are_no_raw_bytes() {
         folder.write("x.bin", bytes);
         done(&folder.run("cast x.bin y.npy --from float --to float16 -q"));
     }
+}
+
+#[test]
+fn gguf_files_are_listed_and_dequantized() {
+    let folder = Folder::new();
+    folder.write("x.gguf", include_bytes!("../../../testkit/data/gguf/tensors.gguf"));
+    let listed = done(&folder.run("info x.gguf"));
+    let line = listed.lines().find(|line| line.starts_with("Q4_K.random")).expect("the tensor");
+    assert_eq!(line.split_whitespace().collect::<Vec<_>>(), ["Q4_K.random", "Q4_K", "3x256", "432", "B"]);
+    assert!(listed.contains("metadata: general.architecture = llama\n"), "{listed}");
+    let listed: Value =
+        serde_json::from_str(&done(&folder.run("info x.gguf --json --include Q8_0.random"))).expect("JSON");
+    assert_eq!((&listed["format"], &listed["tensors"][0]["block_type"]), (&"gguf".into(), &"Q8_0".into()));
+    done(&folder.run("dequantize x.gguf --to float --out-dir out -q"));
+    assert!(types(&folder, "out/x.safetensors").contains(&("Q8_0.random".to_owned(), DataType::Float)));
+    done(&folder.run("diff x.gguf out/x.safetensors --exclude *scale"));
+    folder.refuses(
+        "dequantize x.gguf y.safetensors --to bf16 --exclude Q8_0.random",
+        "x.gguf: tensor `Q8_0.random`: a .safetensors file cannot hold Q8_0, so that the tensor needs a type",
+    );
+    folder.refuses("cast x.gguf y.npy --to bf16", "x.gguf: cast does not take .gguf files (`dequantize` reads it)");
 }

@@ -222,8 +222,8 @@ fn bad_files() {
         ("empty.safetensors", "0 bytes are no .safetensors file (want at least 8)"),
         ("text.safetensors", "a header of 2338328219631577172 bytes (want at most 100000000)"),
         ("missing.pb", "cannot open: No such file or directory (os error 2)"),
-        ("x.txt", "unknown file extension (want .pb, .npy, .npz, .safetensors, .onnx, .bin, .raw)"),
-        ("x", "unknown file extension (want .pb, .npy, .npz, .safetensors, .onnx, .bin, .raw)"),
+        ("x.txt", "unknown file extension (want .pb, .npy, .npz, .safetensors, .gguf, .onnx, .bin, .raw)"),
+        ("x", "unknown file extension (want .pb, .npy, .npz, .safetensors, .gguf, .onnx, .bin, .raw)"),
     ] {
         let message = format!("{input}: {message}");
         folder.refuses(&format!("cast {input} out.pb --to float16"), &message);
@@ -310,7 +310,7 @@ fn outputs_that_cannot_be_written() {
         ("cast x.pb folder.pb --to float16", "folder.pb: cannot write: is a directory"),
         (
             "cast x.pb y.txt --to float16",
-            "y.txt: unknown file extension (want .pb, .npy, .npz, .safetensors, .onnx, .bin, .raw)",
+            "y.txt: unknown file extension (want .pb, .npy, .npz, .safetensors, .gguf, .onnx, .bin, .raw)",
         ),
         ("cast x.pb y.onnx --to float16", "y.onnx: cast does not take .onnx files (`run` evaluates a model)"),
         ("cast x.pb y.safetensors --to string", "y.safetensors: the .safetensors format has no name for string"),
@@ -397,7 +397,7 @@ fn bad_runs() {
         (".. --output y.pb", "m.onnx: `y.pb` for which output? (say NAME=FILE; the model's: `y`, `bits`)"),
         (
             ".. --output y=y.txt",
-            "y.txt: unknown file extension (want .pb, .npy, .npz, .safetensors, .onnx, .bin, .raw)",
+            "y.txt: unknown file extension (want .pb, .npy, .npz, .safetensors, .gguf, .onnx, .bin, .raw)",
         ),
         (".. --output y=y.onnx", "y.onnx: an output is a tensor (want .pb, .npy or .safetensors)"),
         (

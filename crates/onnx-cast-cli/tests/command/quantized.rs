@@ -382,3 +382,120 @@ fn a_weight_that_would_change_is_refused() {
         assert!(!folder.path("out").exists());
     }
 }
+
+#[test]
+fn info_names_layout_format_block_and_bits() {
+    for (name, want) in [
+        ("deepseek", "model.layers.0.mlp.down_proj.weight       FP8     130x36    128x128   8.01\n"),
+        ("ct-nvfp4", "model.layers.0.mlp.down_proj.weight     NVFP4   64x32       1x16   4.52\n"),
+        ("ct-int4", "model.layers.0.mlp.down_proj.weight     INT4    64x32        row   4.56\n"),
+        ("ct-fp8-tensor", "model.layers.0.mlp.down_proj.weight     FP8     64x32     tensor   8.01\n"),
+        ("gpt-oss", "model.layers.0.mlp.experts.down_proj     MXFP4   2x32x64       1x32   4.25\n"),
+    ] {
+        let folder = Folder::new();
+        copy(&folder, name);
+        let text = done(&folder.run("info in"));
+        assert!(text.contains(want), "{name}: {text}");
+        let scheme = if name.starts_with("ct-") { "compressed-tensors" } else { name };
+        assert!(text.contains(&format!("quantized: {scheme}, ")) && !text.contains("warning"), "{name}: {text}");
+        assert!(!done(&folder.run("info in --stats")).contains("warning"), "{name}");
+    }
+    let folder = Folder::new();
+    copy(&folder, "ct-nvfp4");
+    let json: Value = serde_json::from_str(&done(&folder.run("info in --json --include *.q_proj.*"))).expect("JSON");
+    let want = serde_json::json!({
+        "scheme": "compressed-tensors",
+        "weights": [{
+            "name": "model.layers.0.self_attn.q_proj.weight",
+            "shape": [32, 64],
+            "format": "NVFP4",
+            "elements": "float4e2m1",
+            "scales": "float8e4m3fn",
+            "block": [1, 16],
+            "granularity": "block",
+            "bits": 4.515625,
+        }],
+        "warning": null,
+    });
+    assert_eq!(json["quantized"], want);
+    // Nothing is said of what is not quantized.
+    done(&folder.run("dequantize in out --to bf16 -q"));
+    assert!(!done(&folder.run("info out")).contains("quantized"));
+    let json: Value = serde_json::from_str(&done(&folder.run("info out --json"))).expect("JSON");
+    assert!(json.get("quantized").is_none());
+}
+
+#[test]
+fn info_warns_of_claims_that_fail() {
+    let folder = Folder::new();
+    scaled(&folder, "m.safetensors", f32::NAN);
+    for (config, options, want) in [
+        ("{}", "", "quantized: comfyui, 1 weight\n"),
+        (
+            "{}",
+            " --stats",
+            "warning: m.safetensors: tensor `a.scale_weight`: scale 0 is NaN (--allow-nan gives NaN for its block)\n",
+        ),
+        (
+            r#"{"quantization_config":{"quant_method":"gptq"}}"#,
+            "",
+            "warning: ./config.json: `quant_method` is `gptq`, which is not a known layout",
+        ),
+        (
+            r#"{"quantization_config":{"quant_method":"modelopt","quant_algo":"NVFP4"}}"#,
+            "",
+            "quantized: modelopt, 0 weights\nwarning: m.safetensors: tensor `a.weight`: float8e4m3fn elements without scales",
+        ),
+    ] {
+        folder.write("config.json", config);
+        let text = done(&folder.run(&format!("info m.safetensors{options}")));
+        assert!(text.contains(want) && text.contains("total: 3 tensors"), "{config}: {text}");
+    }
+    let json: Value = serde_json::from_str(&done(&folder.run("info m.safetensors --json"))).expect("JSON");
+    assert_eq!(json["quantized"]["scheme"], "modelopt");
+    assert!(json["quantized"]["warning"].as_str().is_some_and(|text| text.contains("without scales")), "{json}");
+}
+
+#[test]
+fn diff_compares_values_whatever_the_layout() {
+    for name in ["deepseek", "deepseek-e8m0", "gpt-oss", "ct-nvfp4", "ct-int4-g-idx", "ct-mxfp6"] {
+        let folder = Folder::new();
+        copy(&folder, name);
+        done(&folder.run("dequantize in out --to bf16 -q"));
+        // Both ways, and in parts by several threads.
+        for line in ["diff in out --values", "diff out in --values --threads 3", "diff in in --values"] {
+            assert_eq!(done(&folder.run(line)), "", "{name}: {line}");
+        }
+        assert_eq!(folder.run("diff in out").status.code(), Some(1), "{name}");
+    }
+    let folder = Folder::new();
+    scaled(&folder, "a.safetensors", 2.0);
+    scaled(&folder, "b.safetensors", 2.5);
+    let weight = Tensor::from_slice(vec![1, 2], &[2.0f64, 2.25]).expect("a tensor");
+    let norm = Tensor::from_slice(vec![2], &[0.1f32; 2]).expect("a tensor");
+    let tensors = [("a.weight", weight.view()), ("norm.bias", norm.view()), ("c", norm.view())];
+    folder.write("c.safetensors", safetensors::write(None, &tensors).expect("bytes"));
+    for (line, want) in [
+        (
+            "diff a.safetensors b.safetensors --values",
+            "a.weight: 2 of 2 elements differ, the first is 0, by at most 5e-1\n",
+        ),
+        ("diff a.safetensors b.safetensors --values --tolerance 0.5", ""),
+        (
+            "diff a.safetensors c.safetensors --values",
+            "a.weight: 1 of 2 elements differ, the first is 1, by at most 2.5e-1\nnorm.bias: 1, and 2\nc: only in c.safetensors\n",
+        ),
+        ("diff c.safetensors a.safetensors --values --tolerance 0.25 --include *.weight", ""),
+    ] {
+        let output = folder.run(line);
+        assert_eq!(
+            (stdout(&output).as_str(), output.status.code()),
+            (want, Some(u8::from(!want.is_empty()).into())),
+            "{line}"
+        );
+    }
+    // What contradicts itself has no values.
+    folder.write("config.json", r#"{"quantization_config":{"quant_method":"mxfp4"}}"#);
+    let said = stderr(&folder.run("diff a.safetensors b.safetensors --values"));
+    assert!(said.contains("a.safetensors: no weights in the layout gpt-oss"), "{said}");
+}

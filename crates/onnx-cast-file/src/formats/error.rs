@@ -2,6 +2,7 @@
 //! complete, so no error here has a `source` that would say the same again.
 
 pub(crate) mod checkpoint;
+pub(crate) mod gguf;
 pub(crate) mod npy;
 pub(crate) mod npz;
 pub(crate) mod pb;
@@ -11,6 +12,7 @@ use crate::formats::format::{Format, UNSEEN};
 use crate::io::error::IoError;
 use crate::text::{ShapeText, TensorText};
 use checkpoint::ShardError;
+use gguf::GgufError;
 use npy::NpyError;
 use npz::NpzError;
 use onnx_cast::{CastError, DataType};
@@ -46,7 +48,7 @@ pub enum FormatError {
         hint: &'static str,
     },
     /// Bytes that do not tell what they are.
-    #[error("{}: neither .npy, .npz nor .safetensors by its first bytes (give the type, and the shape, of raw bytes)", path.display())]
+    #[error("{}: neither .npy, .npz, .safetensors nor .gguf by its first bytes (give the type, and the shape, of raw bytes)", path.display())]
     Content {
         /// The file.
         path: PathBuf,
@@ -147,6 +149,9 @@ pub enum Invalid {
     /// Of a `.safetensors` file.
     #[error(transparent)]
     Safetensors(#[from] SafetensorsError),
+    /// Of a `.gguf` file.
+    #[error(transparent)]
+    Gguf(#[from] GgufError),
     /// Of a checkpoint in several files, whose parts do not fit together.
     #[error(transparent)]
     Shards(#[from] ShardError),

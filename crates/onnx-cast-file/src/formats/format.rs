@@ -1,5 +1,6 @@
 //! The file formats, and how a path tells which one it is.
 
+use crate::formats::gguf;
 use crate::formats::limits::MAX_HEADER;
 use std::fmt;
 
@@ -15,6 +16,8 @@ pub enum Format {
     Npz,
     /// Named tensors: `.safetensors`.
     Safetensors,
+    /// Tensors of a model for llama.cpp, quantized or not: `.gguf`. It is only read.
+    Gguf,
     /// An ONNX `ModelProto`: `.onnx`.
     Onnx,
     /// The bytes of one tensor's elements and nothing else: `.bin`, or `.raw`, whose beginning is not looked at.
@@ -24,7 +27,7 @@ pub enum Format {
 impl Format {
     /// Every format.
     pub const ALL: &'static [Format] =
-        &[Format::TensorProto, Format::Npy, Format::Npz, Format::Safetensors, Format::Onnx, Format::Raw];
+        &[Format::TensorProto, Format::Npy, Format::Npz, Format::Safetensors, Format::Gguf, Format::Onnx, Format::Raw];
 
     /// The extension that stands for the format, without the point.
     pub const fn extension(self) -> &'static str {
@@ -33,6 +36,7 @@ impl Format {
             Format::Npy => "npy",
             Format::Npz => "npz",
             Format::Safetensors => "safetensors",
+            Format::Gguf => "gguf",
             Format::Onnx => "onnx",
             Format::Raw => "bin",
         }
@@ -52,6 +56,9 @@ impl Format {
         if bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"PK\x05\x06") {
             return Some(Format::Npz);
         }
+        if bytes.starts_with(gguf::MAGIC) {
+            return Some(Format::Gguf);
+        }
         (bytes.get(8) == Some(&b'{')).then_some(Format::Safetensors)
     }
 }
@@ -66,7 +73,7 @@ pub(crate) fn foreign(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
         (b"PK\x03\x04", "a zip archive, as torch.save writes", "save its tensors as .safetensors, or name arrays .npz"),
         (b"PK\x05\x06", "a zip archive without a member", SAVE),
         (b"\x89HDF\r\n\x1a\n", "an HDF5 file", SAVE),
-        (b"GGUF", "a GGUF file", "cast the checkpoint that it was made of, or name raw bytes .raw"),
+        (gguf::MAGIC, "a GGUF file", "name it .gguf, or raw bytes .raw"),
         (b"\x93NUMPY", "a numpy array", "name it .npy, or raw bytes .raw"),
         (b"\x08", "an ONNX model", "name it .onnx, or raw bytes .raw"),
     ];

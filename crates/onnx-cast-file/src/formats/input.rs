@@ -5,6 +5,7 @@
 use crate::formats::error::FormatError;
 use crate::formats::format::{Format, UNSEEN, foreign};
 use crate::formats::fortran::to_c_order;
+use crate::formats::gguf::{self, Blocks, GgufError, Held};
 use crate::formats::npy::{self, Array, NpyError};
 use crate::formats::npz::{self, Member};
 use crate::formats::pb::{self, Outline};
@@ -26,7 +27,7 @@ pub struct Input {
     pub format: Format,
     /// In the order of the file.
     pub tensors: Vec<Stored>,
-    /// Of `.safetensors`.
+    /// Of `.safetensors`; of `.gguf` the architecture.
     pub metadata: Option<Vec<(String, String)>>,
     /// The TensorProto that a `.pb` file is, its elements left out.
     pub message: Option<Vec<u8>>,
@@ -69,6 +70,8 @@ pub enum Place {
     Member(Member, Items),
     /// In Fortran order, in a member or from a byte of the file on; the last is the size of an item.
     Fortran(Option<Member>, u64, Items, usize),
+    /// In the file, in blocks with their scales; they stand for floats.
+    Blocks(Blocks),
     /// Here, as this library has them.
     Memory(Vec<u8>),
     /// Here.
@@ -102,6 +105,7 @@ impl Input {
         let tensors = match format {
             Format::Safetensors => return open_safetensors(file),
             Format::TensorProto => return open_pb(file),
+            Format::Gguf => return open_gguf(file),
             Format::Npy => vec![open_npy(&file, given.from)?],
             Format::Npz => open_npz(&file, given.from)?,
             Format::Raw => vec![open_raw(&file, given)?],
@@ -195,6 +199,10 @@ impl Input {
                 return Ok(Source { data: SourceData::Strings(strings), name, data_type, shape });
             }
             Place::File(at, items) => (self.file.read(at, len(items)?)?, items),
+            Place::Blocks(blocks) => {
+                let error = GgufError::Quantized { tensor: name, kind: blocks.kind.name };
+                return Err(FormatError::invalid(self.file.path(), error));
+            }
             Place::Other(file, at, items) => (file.read(at, len(items)?)?, items),
             Place::Member(member, items) => {
                 let mut bytes = Vec::new();
@@ -226,13 +234,29 @@ pub fn check_type(path: &Path, stored: &Stored, want: Option<DataType>) -> Resul
 }
 
 impl Stored {
-    /// Bytes of the elements, packed as ONNX packs them; of strings, the bytes of their text.
+    /// Bytes of the elements, packed as ONNX packs them; of strings, the bytes of their text; of blocks, theirs.
     pub fn bytes(&self) -> u64 {
+        match &self.place {
+            Place::Blocks(blocks) => blocks.kind.byte_len(self.len).unwrap_or(0),
+            _ => self.work(),
+        }
+    }
+
+    /// Bytes of the elements as they are worked on: as [`Stored::bytes`], but of blocks the values.
+    pub(crate) fn work(&self) -> u64 {
         let len = match &self.place {
             Place::Strings(strings) => Some(strings.view().bytes().len()),
             _ => self.data_type.byte_len(self.len),
         };
         len.unwrap_or(0) as u64
+    }
+
+    /// The name of the type of blocks, where the elements stand in such.
+    pub fn block_type(&self) -> Option<&'static str> {
+        match &self.place {
+            Place::Blocks(blocks) => Some(blocks.kind.name),
+            _ => None,
+        }
     }
 
     /// Of a tensor that has been read.
@@ -261,6 +285,20 @@ fn open_safetensors(file: InputFile) -> Result<Input, FormatError> {
     };
     let tensors = entries.into_iter().map(stored).collect();
     Ok(Input { file, format: Format::Safetensors, tensors, metadata, message: None })
+}
+
+fn open_gguf(file: InputFile) -> Result<Input, FormatError> {
+    let gguf::Head { entries, metadata } = gguf::Head::read(&file)?;
+    let stored = |entry: gguf::Entry| {
+        let gguf::Entry { name, shape, kind, len, at, scales } = entry;
+        let (data_type, place) = match kind.held {
+            Held::Plain(data_type) => (data_type, Place::File(at, Items::PLAIN)),
+            Held::Blocks(..) | Held::Unread => (DataType::Float, Place::Blocks(Blocks { at, kind, scales })),
+        };
+        Stored { name, data_type, shape, len, place }
+    };
+    let tensors = entries.into_iter().map(stored).collect();
+    Ok(Input { file, format: Format::Gguf, tensors, metadata: Some(metadata), message: None })
 }
 
 fn open_npy(file: &InputFile, from: Option<DataType>) -> Result<Stored, FormatError> {

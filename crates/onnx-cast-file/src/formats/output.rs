@@ -58,7 +58,7 @@ impl Output<'_> {
             Format::Safetensors => {
                 safetensors::header(None, &[(name, data_type, shape)]).map_err(|error| self.invalid(error))?
             }
-            Format::Onnx | Format::Npz => return Err(self.not_one()),
+            Format::Onnx | Format::Npz | Format::Gguf => return Err(self.not_one()),
         };
         Ok((head, Vec::new()))
     }
@@ -109,7 +109,11 @@ impl Output<'_> {
     }
 
     fn not_one(&self) -> FormatError {
-        let hint = if self.format == Format::Onnx { "it is for models" } else { "it is for several" };
+        let hint = match self.format {
+            Format::Onnx => "it is for models",
+            Format::Gguf => "it is only read",
+            _ => "it is for several",
+        };
         let what = "writing one tensor";
         FormatError::Format { path: self.path.to_owned(), what, format: self.format, hint }
     }
@@ -155,7 +159,7 @@ impl Output<'_> {
                     let (tensor, data_type) = (name.to_owned(), DataType::String);
                     Err(self.invalid(SafetensorsError::NoName { tensor, data_type }))
                 }
-                Format::Onnx | Format::Npz => Err(self.not_one()),
+                Format::Onnx | Format::Npz | Format::Gguf => Err(self.not_one()),
             },
         }
     }

@@ -86,9 +86,8 @@ impl Checkpoint {
             }
             (Located::InFolder(file), _) => files.push(open(file)?),
             _ => {
-                if let format @ (Format::TensorProto | Format::Npy | Format::Npz | Format::Raw | Format::Onnx) =
-                    Format::from_path(path)?
-                {
+                let format = Format::from_path(path)?;
+                if format != Format::Safetensors {
                     let (path, what, hint) = (path.to_owned(), "a quantized checkpoint", "it is for .safetensors");
                     return Err(FormatError::Format { path, what, format, hint });
                 }
@@ -98,6 +97,7 @@ impl Checkpoint {
         Ok(Checkpoint::of(files))
     }
 
+    /// Of files that are open.
     pub(crate) fn of(files: Vec<Input>) -> Checkpoint {
         let mut places = HashMap::new();
         for (file, input) in files.iter().enumerate() {

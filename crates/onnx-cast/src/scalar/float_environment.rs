@@ -4,7 +4,7 @@
 
 /// Runs `f` with subnormals kept and rounding to nearest, ties to even.
 #[inline(always)]
-pub(crate) fn with_default<R>(f: impl FnOnce() -> R) -> R {
+pub fn with_default<R>(f: impl FnOnce() -> R) -> R {
     let control = register::read();
     if control & !register::FLAGS == register::DEFAULT { f() } else { with_control(register::DEFAULT, control, f) }
 }

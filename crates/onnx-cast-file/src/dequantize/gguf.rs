@@ -1,0 +1,105 @@
+//! From a `.gguf` file to a `.safetensors` file: blocks become plain, and all other tensors stay byte for byte.
+
+use super::{DequantizeRequest, settings};
+use crate::counts::Counter;
+use crate::error::FileError;
+use crate::formats::error::FormatError;
+use crate::formats::format::Format;
+use crate::formats::gguf::{BlockCoding, Blocks, GgufError, Held, beside};
+use crate::formats::input::{Given, Input, Place, Stored};
+use crate::io::positional::InputFile;
+use crate::layouts::{BlockValues, Checkpoint, TensorRef};
+use crate::rewrite::{Computed, Origin, Rewrite, Rewritten, Row};
+use crate::summary::{Summary, TensorSummary};
+use onnx_cast::{Cast, CastOptions, DataType, TensorError};
+use std::collections::HashSet;
+use std::path::Path;
+
+/// Whether a path is that of a `.gguf` file: by its extension, or where that stands for no format, by its content.
+pub(super) fn is_meant(path: &Path) -> bool {
+    match Format::from_path(path) {
+        Ok(format) => format == Format::Gguf,
+        Err(_) => {
+            let beginning = InputFile::open(path).ok().and_then(|file| file.prefix(16).ok());
+            beginning.is_some_and(|bytes| Format::by_content(&bytes) == Some(Format::Gguf))
+        }
+    }
+}
+
+pub(super) fn dequantize(input: &Path, output: &Path, request: &DequantizeRequest) -> Result<Summary, FileError> {
+    let refuse =
+        |path: &Path, what, format, hint| Err(FormatError::Format { path: path.to_owned(), what, format, hint }.into());
+    if request.scheme.is_some() {
+        return refuse(input, "choosing a scheme", Format::Gguf, "each tensor tells its type");
+    }
+    match Format::from_path(output)? {
+        Format::Safetensors => {}
+        Format::Gguf => return refuse(output, "writing", Format::Gguf, "it is only read"),
+        format => return refuse(output, "dequantizing", format, "the output is .safetensors"),
+    }
+    let checkpoint = Checkpoint::of(vec![Input::open(input, Some(Format::Gguf), &Given::default())?]);
+    let folded = folded(&checkpoint.files[0]);
+    let mut rows = Vec::new();
+    for (tensor, stored) in checkpoint.tensors() {
+        match &stored.place {
+            _ if folded.contains(&stored.name) => {}
+            Place::Blocks(blocks) => rows.push(row(&checkpoint, tensor, blocks, request)?),
+            _ => rows.push(Row::kept(&checkpoint, tensor)),
+        }
+    }
+    let metadata = checkpoint.files[0].metadata.clone().filter(|metadata| !metadata.is_empty());
+    let files = vec![Rewritten { output: output.to_owned(), metadata, rows }];
+    let settings = settings(request);
+    let (measured, texts) = (Vec::new(), Vec::new());
+    Rewrite { checkpoint: &checkpoint, files, measured, index: None, texts, settings }.run()
+}
+
+/// The names of tensors that dequantized weights have no use for.
+fn folded(input: &Input) -> HashSet<String> {
+    let is_nvfp4 = |stored: &&Stored| match &stored.place {
+        Place::Blocks(blocks) => matches!(blocks.kind.held, Held::Blocks(BlockCoding::NvFp4, _)),
+        _ => false,
+    };
+    input.tensors.iter().filter(is_nvfp4).filter_map(|stored| beside(&stored.name)).flatten().collect()
+}
+
+/// A tensor of blocks as it is to be.
+fn row<'a>(
+    checkpoint: &'a Checkpoint,
+    tensor: TensorRef,
+    blocks: &'a Blocks,
+    request: &DequantizeRequest,
+) -> Result<Row<'a>, FileError> {
+    let (input, stored) = (&checkpoint.files[tensor.file], checkpoint.stored(tensor));
+    let Stored { name, shape, len, .. } = stored;
+    let values = BlockValues::new(&input.file, blocks, name, shape, request.allow_nan)?;
+    let Some(to) = request.selection.target_of_one(name, *len as u64) else {
+        let error = GgufError::Excluded { tensor: name.clone(), kind: blocks.kind.name };
+        return Err(FormatError::invalid(input.path(), error).into());
+    };
+    let counts = request.count || !request.fail_on.is_empty();
+    let failed = |error| FileError::cast(input.path(), name, error);
+    let cast = (to != DataType::Float || counts)
+        .then(|| Cast::new(to, &CastOptions::new().threads(1))?.plan(DataType::Float))
+        .transpose()
+        .map_err(|error| failed(error.into()))?;
+    let counter = cast.filter(|_| counts).and_then(|_| Counter::new(DataType::Float, to).ok());
+    let bytes_after = to.byte_len(*len).map(|bytes| bytes as u64);
+    let too_large = || failed(TensorError::TooLarge { data_type: to, shape: shape.clone() }.into());
+    let from = match blocks.kind.held {
+        Held::Plain(data_type) | Held::Blocks(_, data_type) => data_type,
+        Held::Unread => DataType::Float,
+    };
+    let summary = TensorSummary {
+        name: name.clone(),
+        shape: shape.clone(),
+        from,
+        to,
+        bytes_before: stored.bytes(),
+        bytes_after: bytes_after.ok_or_else(too_large)?,
+        cast: true,
+        counts: None,
+    };
+    let computed = Computed { source: Box::new(values), data_type: DataType::Float, cast, counter };
+    Ok(Row { summary, tensor, origin: Origin::Computed(computed) })
+}

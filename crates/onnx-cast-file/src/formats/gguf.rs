@@ -1,0 +1,363 @@
+//! `.gguf`: the tensors of a model for llama.cpp, behind a header of metadata and of names, shapes, types and offsets.
+//! It is only read.
+//!
+//! The format is defined by docs/gguf.md of ggml; types are in `types.rs`. Dimensions stand in reversed order: the first
+//! is that of a row. The metadata (the tokenizer, mostly) is passed over, but for the architecture and the alignment.
+//! Nothing is allocated for a claim: a count is compared with the bytes that are left, and names have a limit.
+
+mod types;
+
+use crate::formats::error::FormatError;
+use crate::formats::limits::MAX_HEADER;
+use crate::io::positional::{InputFile, PositionedReader};
+use onnx_cast::{DataType, element_count};
+use std::collections::{HashMap, HashSet};
+use std::io::{BufReader, Read};
+
+pub use crate::formats::error::gguf::GgufError;
+pub use types::{BlockCoding, GgufType, Held};
+
+/// The first bytes of a file.
+pub(crate) const MAGIC: &[u8] = b"GGUF";
+
+/// The extension of a scale beside a weight, in place of `.weight`.
+const SCALE: &str = ".scale";
+/// That of the scale of activations.
+const INPUT_SCALE: &str = ".input_scale";
+const WEIGHT: &str = ".weight";
+
+/// The most bytes of a key, and of a name.
+const MAX_NAME: u64 = (1 << 16) - 1;
+/// The most dimensions of a tensor.
+const MAX_DIMS: u32 = 4;
+/// The alignment of a file that does not tell it.
+const ALIGNMENT: u32 = 32;
+
+const ARCHITECTURE: &str = "general.architecture";
+const ALIGNMENT_KEY: &str = "general.alignment";
+
+/// Types of metadata.
+const UINT32: u32 = 4;
+const STRING: u32 = 8;
+const ARRAY: u32 = 9;
+
+/// A tensor of a file.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) name: String,
+    pub(crate) shape: Vec<usize>,
+    pub(crate) kind: &'static GgufType,
+    /// Number of elements.
+    pub(crate) len: usize,
+    /// Where it begins in the file.
+    pub(crate) at: u64,
+    /// The scales that its blocks are multiplied by: none, one, or one for each matrix.
+    pub(crate) scales: Vec<f32>,
+}
+
+/// What a header says.
+#[derive(Debug)]
+pub(crate) struct Head {
+    /// In the order of the header.
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) metadata: Vec<(String, String)>,
+}
+
+/// Blocks of a tensor in a file.
+#[derive(Debug)]
+pub struct Blocks {
+    /// Where they begin.
+    pub at: u64,
+    /// Their type.
+    pub kind: &'static GgufType,
+    /// What all values are multiplied by: nothing, one scale, or one for each matrix.
+    pub scales: Vec<f32>,
+}
+
+/// The names of the tensors that belong to a weight of NVFP4, which is not complete without them: its scale, and that
+/// of the activations, which dequantized weights have no use for.
+pub(crate) fn beside(weight: &str) -> Option<[String; 2]> {
+    let stem = weight.strip_suffix(WEIGHT)?;
+    Some([SCALE, INPUT_SCALE].map(|end| format!("{stem}{end}")))
+}
+
+impl Head {
+    /// Reads the header of a file, and checks all of it against the file's length.
+    pub(crate) fn read(file: &InputFile) -> Result<Head, FormatError> {
+        let mut reader = Reader::new(file);
+        let wrong = |error| Err(FormatError::invalid(file.path(), error));
+        if file.prefix(MAGIC.len())? != MAGIC {
+            return wrong(GgufError::Magic);
+        }
+        reader.skip(MAGIC.len() as u64, "a magic number")?;
+        let version = u32::from_le_bytes(reader.take("a version")?);
+        match version {
+            2 | 3 => {}
+            _ if matches!(version.swap_bytes(), 1..=3) => return wrong(GgufError::BigEndian),
+            got => return wrong(GgufError::Version { got }),
+        }
+        // A tensor has at least a name's length, a number of dimensions, a type and an offset; an entry of the metadata
+        // a key's length, a type and a value.
+        let tensors = reader.count("tensors", 24)?;
+        let entries = reader.count("entries of metadata", 13)?;
+        let mut head = Head { entries: Vec::new(), metadata: Vec::new() };
+        let mut alignment = ALIGNMENT;
+        let mut keys = HashSet::new();
+        for _ in 0..entries {
+            let key = reader.name("a key")?;
+            let kind = u32::from_le_bytes(reader.take("a type")?);
+            match &*key {
+                ALIGNMENT_KEY if kind == UINT32 => {
+                    alignment = u32::from_le_bytes(reader.take("an alignment")?);
+                    if !alignment.is_power_of_two() {
+                        return wrong(GgufError::Alignment { got: alignment });
+                    }
+                }
+                ARCHITECTURE if kind == STRING => {
+                    head.metadata.push((key.clone(), reader.name("an architecture")?));
+                }
+                ALIGNMENT_KEY => return wrong(GgufError::Value { key, got: kind, want: "uint32" }),
+                _ => reader.skip_value(&key, kind)?,
+            }
+            if let Some(key) = keys.replace(key) {
+                return wrong(GgufError::Key { key });
+            }
+        }
+        let mut raw = Vec::new();
+        for index in 0..tensors {
+            raw.push(reader.tensor(index)?);
+        }
+        let start = reader.at.next_multiple_of(alignment.into());
+        head.entries =
+            place(raw, start, file.len(), alignment).map_err(|error| FormatError::invalid(file.path(), error))?;
+        head.read_scales(file)?;
+        Ok(head)
+    }
+
+    /// Reads the scales beside weights of NVFP4.
+    fn read_scales(&mut self, file: &InputFile) -> Result<(), FormatError> {
+        let places: HashMap<&str, usize> =
+            self.entries.iter().enumerate().map(|(index, entry)| (&*entry.name, index)).collect();
+        let mut found = Vec::new();
+        for (index, entry) in self.entries.iter().enumerate() {
+            let is_nvfp4 = matches!(entry.kind.held, Held::Blocks(BlockCoding::NvFp4, _));
+            let Some([name, _]) = beside(&entry.name).filter(|_| is_nvfp4) else { continue };
+            if let Some(&scale) = places.get(&*name) {
+                found.push((index, scale));
+            }
+        }
+        for (weight, scale) in found {
+            let Entry { name, shape, kind, len, at, .. } = &self.entries[scale];
+            let weight_shape = &self.entries[weight].shape;
+            let outer = weight_shape.len().saturating_sub(2);
+            let matrices = element_count(&weight_shape[..outer]).unwrap_or(0);
+            if kind.held != Held::Plain(DataType::Float) || *len != 1 && *len != matrices {
+                let data_type = match kind.held {
+                    Held::Plain(data_type) | Held::Blocks(_, data_type) => data_type,
+                    Held::Unread => DataType::Float,
+                };
+                let (tensor, shape, weight) = (name.clone(), shape.clone(), self.entries[weight].name.clone());
+                let error = GgufError::Scale { tensor, data_type, shape, weight };
+                return Err(FormatError::invalid(file.path(), error));
+            }
+            let bytes = file.read(*at, 4 * *len as u64)?;
+            self.entries[weight].scales = bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+        }
+        Ok(())
+    }
+}
+
+/// A tensor as the header has it.
+struct RawEntry {
+    name: String,
+    /// The first is that of a row.
+    dims: Vec<u64>,
+    id: u32,
+    offset: u64,
+}
+
+impl RawEntry {
+    /// Type, shape and number of elements.
+    fn describe(&self) -> Result<(&'static GgufType, Vec<usize>, usize, u64), GgufError> {
+        let tensor = || self.name.clone();
+        let kind = GgufType::of_id(self.id).ok_or_else(|| GgufError::Type { tensor: tensor(), got: self.id })?;
+        let columns = self.dims.first().copied().unwrap_or(1);
+        if !columns.is_multiple_of(kind.elements as u64) {
+            let (kind, block) = (kind.name, kind.elements);
+            return Err(GgufError::Row { tensor: tensor(), columns, kind, block });
+        }
+        let shape: Vec<usize> = self.dims.iter().rev().map(|&dim| usize::try_from(dim).unwrap_or(usize::MAX)).collect();
+        let len = element_count(&shape).and_then(|len| Some((len, kind.byte_len(len)?)));
+        // The values are floats.
+        let sizes = len.filter(|&(len, _)| DataType::Float.byte_len(len).is_some());
+        match sizes {
+            Some((len, bytes)) => Ok((kind, shape, len, bytes)),
+            None => Err(GgufError::TooLarge { tensor: tensor(), shape, kind: kind.name }),
+        }
+    }
+}
+
+/// Checks where tensors are: at the alignment, within the data, none over another.
+fn place(raw: Vec<RawEntry>, start: u64, file: u64, alignment: u32) -> Result<Vec<Entry>, GgufError> {
+    let data = file.saturating_sub(start);
+    let mut names = HashSet::new();
+    let mut entries = Vec::with_capacity(raw.len());
+    let mut ranges = Vec::with_capacity(raw.len());
+    for entry in &raw {
+        if !names.insert(&*entry.name) {
+            return Err(GgufError::Twice { tensor: entry.name.clone() });
+        }
+        let (kind, shape, len, bytes) = entry.describe()?;
+        let (tensor, offset) = (|| entry.name.clone(), entry.offset);
+        if !offset.is_multiple_of(alignment.into()) {
+            return Err(GgufError::Offset { tensor: tensor(), offset, alignment });
+        }
+        let end = offset.checked_add(bytes).filter(|&end| end <= data);
+        let end = end.ok_or_else(|| GgufError::Behind { tensor: tensor(), offset, bytes, data })?;
+        ranges.push((offset, end, &*entry.name));
+        entries.push(Entry { name: tensor(), shape, kind, len, at: start + offset, scales: Vec::new() });
+    }
+    // Tensors of no bytes share nothing.
+    ranges.retain(|(start, end, _)| start < end);
+    ranges.sort_unstable();
+    for pair in ranges.windows(2) {
+        let [(_, end, other), (offset, _, tensor)] = pair else { continue };
+        if offset < end {
+            let (tensor, other) = ((*tensor).to_owned(), (*other).to_owned());
+            return Err(GgufError::Overlap { tensor, offset: *offset, other, end: *end });
+        }
+    }
+    Ok(entries)
+}
+
+/// The header, read in order.
+struct Reader<'a> {
+    file: &'a InputFile,
+    bytes: BufReader<PositionedReader<'a>>,
+    at: u64,
+}
+
+impl<'a> Reader<'a> {
+    fn new(file: &'a InputFile) -> Self {
+        Reader { file, bytes: BufReader::with_capacity(1 << 16, PositionedReader::new(file)), at: 0 }
+    }
+
+    fn wrong(&self, error: GgufError) -> FormatError {
+        FormatError::invalid(self.file.path(), error)
+    }
+
+    /// Makes sure that so many bytes are there, and notes that they are read.
+    fn advance(&mut self, bytes: u64, what: &'static str) -> Result<(), FormatError> {
+        let (at, len) = (self.at, self.file.len());
+        match at.checked_add(bytes).filter(|&end| end <= len) {
+            Some(end) if end > MAX_HEADER => Err(self.wrong(GgufError::HeaderTooLarge)),
+            Some(end) => {
+                self.at = end;
+                Ok(())
+            }
+            None => Err(self.wrong(GgufError::Truncated { what, bytes, at, len })),
+        }
+    }
+
+    fn fill(&mut self, bytes: &mut [u8]) -> Result<(), FormatError> {
+        self.bytes.read_exact(bytes).map_err(|error| FormatError::io(self.file.path(), "read", error))
+    }
+
+    fn take<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N], FormatError> {
+        self.advance(N as u64, what)?;
+        let mut bytes = [0; N];
+        self.fill(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn skip(&mut self, bytes: u64, what: &'static str) -> Result<(), FormatError> {
+        self.advance(bytes, what)?;
+        // The limit of a header fits.
+        let skipped = self.bytes.seek_relative(bytes as i64);
+        skipped.map_err(|error| FormatError::io(self.file.path(), "read", error))
+    }
+
+    /// A number of things, each of which has at least so many bytes.
+    fn count(&mut self, what: &'static str, least: u64) -> Result<u64, FormatError> {
+        let count = u64::from_le_bytes(self.take("a number")?);
+        let len = self.file.len();
+        if count > (len - self.at) / least {
+            return Err(self.wrong(GgufError::Count { what, count, len }));
+        }
+        Ok(count)
+    }
+
+    /// A key, a name, or a short string.
+    fn name(&mut self, what: &'static str) -> Result<String, FormatError> {
+        let len = u64::from_le_bytes(self.take("a length")?);
+        let at = self.at;
+        if len > MAX_NAME {
+            return Err(self.wrong(GgufError::Name { what, len, at, most: MAX_NAME }));
+        }
+        self.advance(len, what)?;
+        let mut bytes = vec![0; len as usize];
+        self.fill(&mut bytes)?;
+        String::from_utf8(bytes).map_err(|_| self.wrong(GgufError::Utf8 { what, at }))
+    }
+
+    fn skip_value(&mut self, key: &str, kind: u32) -> Result<(), FormatError> {
+        const VALUE: &str = "a value";
+        match (size_of_value(kind), kind) {
+            (Some(size), _) => self.skip(size, VALUE),
+            (None, STRING) => self.skip_string(),
+            (None, ARRAY) => {
+                let kind = u32::from_le_bytes(self.take("a type")?);
+                match (size_of_value(kind), kind) {
+                    (Some(size), _) => {
+                        let count = self.count("values", size)?;
+                        self.skip(count * size, "an array")
+                    }
+                    (None, STRING) => (0..self.count("strings", 8)?).try_for_each(|_| self.skip_string()),
+                    (None, got) => {
+                        let want = "an array of numbers or strings";
+                        Err(self.wrong(GgufError::Value { key: key.to_owned(), got, want }))
+                    }
+                }
+            }
+            (None, got) => Err(self.wrong(GgufError::Value { key: key.to_owned(), got, want: "0 to 12" })),
+        }
+    }
+
+    fn skip_string(&mut self) -> Result<(), FormatError> {
+        let len = u64::from_le_bytes(self.take("a length")?);
+        self.skip(len, "a string")
+    }
+
+    fn tensor(&mut self, index: u64) -> Result<RawEntry, FormatError> {
+        let name = self.name("a tensor's name")?;
+        if name.is_empty() {
+            return Err(self.wrong(GgufError::Unnamed { index }));
+        }
+        let rank = u32::from_le_bytes(self.take("a number of dimensions")?);
+        if rank > MAX_DIMS {
+            return Err(self.wrong(GgufError::Rank { tensor: name, got: rank, most: MAX_DIMS }));
+        }
+        let mut dims = Vec::with_capacity(rank as usize);
+        for _ in 0..rank {
+            dims.push(u64::from_le_bytes(self.take("a dimension")?));
+        }
+        let id = u32::from_le_bytes(self.take("a type")?);
+        let offset = u64::from_le_bytes(self.take("an offset")?);
+        Ok(RawEntry { name, dims, id, offset })
+    }
+}
+
+/// Bytes of a value of metadata, where all of a type have the same.
+fn size_of_value(kind: u32) -> Option<u64> {
+    match kind {
+        // uint8, int8, bool
+        0 | 1 | 7 => Some(1),
+        // uint16, int16
+        2 | 3 => Some(2),
+        // uint32, int32, float32
+        UINT32 | 5 | 6 => Some(4),
+        // uint64, int64, float64
+        10..=12 => Some(8),
+        _ => None,
+    }
+}

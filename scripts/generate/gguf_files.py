@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""Writes crates/testkit/data/gguf/: `tensors.gguf`, with tensors of every type that is read, and `expected.safetensors`,
+the values of its quantized tensors in float, as the gguf package dequantizes them.
+
+Needs gguf, numpy and safetensors. For Q8_K, which the package does not dequantize, and for the scales beside NVFP4, which
+are no part of its blocks, the values are those of llama.cpp's own functions, written out here.
+"""
+
+from pathlib import Path
+
+import numpy as np
+from gguf import GGMLQuantizationType as Type
+from gguf import GGUFWriter, quants
+from gguf.constants import GGML_QUANT_SIZES
+from safetensors.numpy import save_file
+
+OUT = Path(__file__).resolve().parents[2] / "crates" / "testkit" / "data" / "gguf"
+
+# Where the scales of a block stand that are float16.
+HALVES = {
+    Type.Q4_0: [0],
+    Type.Q4_1: [0, 2],
+    Type.Q5_0: [0],
+    Type.Q5_1: [0, 2],
+    Type.Q8_0: [0],
+    Type.Q2_K: [80, 82],
+    Type.Q3_K: [108],
+    Type.Q4_K: [0, 2],
+    Type.Q5_K: [0, 2],
+    Type.Q6_K: [208],
+    Type.Q8_K: [],
+    Type.MXFP4: [],
+    Type.NVFP4: [],
+}
+
+# Zeros, subnormal and normal numbers, the least and the greatest.
+EDGES = np.array([0.0, -0.0, 6e-8, -6e-8, 6.1e-5, 3.05e-5, -1.0, 65504.0, -65504.0, 0.1, 2.0**-14, -(2.0**-24)], np.float16)
+
+
+def random_blocks(rng, kind, count, edges):
+    """Blocks of any bits, with scales as trained weights have them, or with those at the edges of their type."""
+    blocks = rng.integers(0, 256, (count, GGML_QUANT_SIZES[kind][1]), np.uint8)
+    # There are fewer of the larger blocks.
+    some = EDGES if count >= len(EDGES) else EDGES[[2, 8, 4]]
+    for place, at in enumerate(HALVES[kind]):
+        scales = np.roll(np.resize(some, count), place * 5) if edges else rng.normal(0, 0.01, count)
+        blocks[:, at : at + 2] = scales.astype(np.float16).view(np.uint8).reshape(count, 2)
+    if kind == Type.Q8_K:
+        scales = np.resize(np.float32([1e-40, -1.5, 3e38, 0.0]), count) if edges else rng.normal(0, 0.01, count)
+        blocks[:, :4] = scales.astype(np.float32).view(np.uint8).reshape(count, 4)
+    if kind == Type.MXFP4:
+        # 0xFF is NaN: a test of its own.
+        blocks[:, 0] = np.resize([0, 1, 2, 3, 127, 253, 254], count) if edges else rng.integers(110, 130, count)
+    if kind == Type.NVFP4:
+        scales = rng.permutation(256)[: count * 4] if edges else rng.integers(0, 0x7F, count * 4)
+        blocks[:, :4] = np.where(scales == 0x7F, 0x7E, scales).reshape(count, 4)
+    return blocks
+
+
+def values_of(blocks, kind):
+    """The values of rows of blocks, which are then rows of values."""
+    if kind != Type.Q8_K:
+        return quants.dequantize(blocks, kind)
+    each = blocks.reshape(-1, GGML_QUANT_SIZES[kind][1])
+    scales = np.ascontiguousarray(each[:, :4]).view(np.float32)
+    return (scales * each[:, 4:260].view(np.int8).astype(np.float32)).reshape(blocks.shape[0], -1)
+
+
+def scaled_nvfp4(blocks, scale):
+    """Values with a scale of the tensor, which is multiplied by the blocks' scales first."""
+    each = blocks.reshape(-1, 36)
+    scales = quants.NVFP4.ue4m3_to_fp32(each[:, :4]).astype(np.float32) * np.float32(scale)
+    codes = each[:, 4:].reshape(-1, 4, 8)
+    codes = np.concatenate([codes & 15, codes >> 4], axis=-1)
+    values = np.array(quants.NVFP4.kvalues, np.float32)[codes]
+    return (scales[..., None] * values).reshape(*blocks.shape[:-1], -1)
+
+
+def main():
+    rng = np.random.default_rng(18)
+    OUT.mkdir(parents=True, exist_ok=True)
+    writer = GGUFWriter(OUT / "tensors.gguf", "llama")
+    writer.add_name("types")
+    writer.add_array("tokenizer.ggml.tokens", ["a", "", "\u00e9\n"])
+    writer.add_array("tokenizer.ggml.scores", [0.5, -1.0])
+    writer.add_bool("some.flag", True)
+    writer.add_float64("some.number", 0.25)
+    expected = {}
+    for kind, halves in HALVES.items():
+        elements, size = GGML_QUANT_SIZES[kind]
+        for name, edges in (("random", False), ("edges", True)):
+            rows = 3
+            blocks = random_blocks(rng, kind, rows * 256 // elements, edges).reshape(rows, -1)
+            tensor = f"{kind.name}.{name}"
+            writer.add_tensor(tensor, blocks, raw_dtype=kind)
+            with np.errstate(over="ignore", invalid="ignore"):
+                expected[tensor] = values_of(blocks, kind)
+    for kind in (Type.Q4_0, Type.Q4_1, Type.Q5_0, Type.Q5_1, Type.Q8_0, Type.MXFP4):
+        weights = rng.normal(0, 0.05, (2, 2, 64)).astype(np.float32)
+        weights[0, 0, :32] = 0
+        blocks = quants.quantize(weights, kind)
+        tensor = f"{kind.name}.weights"
+        writer.add_tensor(tensor, blocks, raw_dtype=kind)
+        expected[tensor] = quants.dequantize(blocks, kind)
+    blocks = random_blocks(rng, Type.NVFP4, 2, False).reshape(2, -1)
+    writer.add_tensor("layer.weight", blocks, raw_dtype=Type.NVFP4)
+    writer.add_tensor("layer.scale", np.float32([0.0037]))
+    writer.add_tensor("layer.input_scale", np.float32([0.5]))
+    expected["layer.weight"] = scaled_nvfp4(blocks, 0.0037)
+    blocks = random_blocks(rng, Type.NVFP4, 6, False).reshape(3, 2, -1)
+    scales = np.float32([0.1, 0.7, -1.3])
+    writer.add_tensor("experts.weight", blocks, raw_dtype=Type.NVFP4)
+    writer.add_tensor("experts.scale", scales)
+    each = [scaled_nvfp4(matrix, scale) for matrix, scale in zip(blocks, scales, strict=True)]
+    expected["experts.weight"] = np.stack(each)
+    for dtype in (np.float32, np.float16, np.float64, np.int8, np.int16, np.int32, np.int64):
+        writer.add_tensor(f"plain.{np.dtype(dtype).name}", (rng.normal(0, 50, (3, 5))).astype(dtype))
+    writer.add_tensor("plain.bfloat16", quants.quantize(np.float32([[1.5, -0.1]]), Type.BF16), raw_dtype=Type.BF16)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    expected = {name: np.ascontiguousarray(values, np.float32) for name, values in expected.items()}
+    save_file(expected, OUT / "expected.safetensors")
+    (OUT / "expected.safetensors").chmod(0o644)
+
+
+if __name__ == "__main__":
+    main()
