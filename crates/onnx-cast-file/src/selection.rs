@@ -354,7 +354,7 @@ mod tests {
             ("[=int8", "line 1: pattern `[`: unclosed character class; missing ']'"),
             ("re:(=int8", "line 1: pattern `re:(`: unclosed group"),
         ] {
-            let error = Rule::parse_lines(text).expect_err(text);
+            let error = Rule::<DataType>::parse_lines(text).expect_err(text);
             assert_eq!(error.to_string(), message);
         }
     }
