@@ -42,6 +42,9 @@ INDEX = {
     "weight_map": {"x": "a.safetensors", "y": "a.safetensors", "z": "b.safetensors"},
 }
 
+# The order of `NAMES` in fuzz/targets/src/checkpoint.rs.
+PARTS = ["config.json", "hf_quant_config.json", "model.safetensors.index.json", "a.safetensors", "b.safetensors"]
+
 RULES = """\
 # the embeddings
 emb.*=bf16
@@ -78,6 +81,8 @@ COMMANDS = [
     "cast x.onnx y.onnx --to float16 --min-elements 1 --raise-opset --external-data y.bin --external-threshold 8",
     "cast x.onnx x.onnx --to float4e2m1 --min-elements 0 --raise-opset --stats --json",
     "cast x.safetensors.index.json out --to float16 --resume",
+    "dequantize x.safetensors y.safetensors --to bf16 --scheme compressed-tensors --allow-nan",
+    "dequantize x.safetensors.index.json out --to float16 --fail-on overflow --exclude *.a --json",
     "bitcast x.npy y.pb --to int32",
     "bitcast x.safetensors y.safetensors --to uint16 --opset 26 --json",
     "fold x.onnx y.onnx",
@@ -223,6 +228,78 @@ def ggufs(rng: random.Random) -> list[bytes]:
     return found
 
 
+def safetensors(tensors: dict[str, tuple[str, list[int], bytes]]) -> bytes:
+    """A file of tensors: type, shape and bytes of each."""
+    header, data = {}, b""
+    for name, (kind, shape, elements) in tensors.items():
+        header[name] = {"dtype": kind, "shape": shape, "data_offsets": [len(data), len(data) + len(elements)]}
+        data += elements
+    text = json.dumps(header, separators=(",", ":")).encode()
+    return len(text).to_bytes(8, "little") + text + data
+
+
+def checkpoints(rng: random.Random) -> list[bytes]:
+    """Quantized checkpoints of every layout, of one file or of two with an index."""
+
+    def codes(kind: str, *shape: int) -> tuple[str, list[int], bytes]:
+        sizes = {"I32": 4, "F32": 4, "BF16": 2}
+        return kind, list(shape), bytes(rng.randrange(0x78) for _ in range(int(np.prod(shape)) * sizes.get(kind, 1)))
+
+    def floats(*shape: int) -> tuple[str, list[int], bytes]:
+        return "F32", list(shape), np.array([rng.uniform(1e-4, 2e-4) for _ in range(int(np.prod(shape)))], "<f4").tobytes()
+
+    def groups(bits: int, kind: str, size: int) -> dict:
+        weights = {"num_bits": bits, "type": kind, "group_size": size}
+        return {"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": weights}}}
+
+    def longs(*values: int) -> tuple[str, list[int], bytes]:
+        return "I64", [len(values)], struct.pack(f"<{len(values)}q", *values)
+
+    fp8 = {"quant_method": "fp8", "weight_block_size": [4, 4]}
+    # What the configuration says, then the tensors of the first file and those of the second.
+    known = [
+        (fp8, {"a.weight": codes("F8_E4M3", 6, 7), "n": codes("BF16", 3)}, {"a.weight_scale_inv": floats(2, 2)}),
+        (fp8, {"a.weight": codes("F8_E4M3", 4, 4), "a.scale": codes("F8_E8M0", 1, 1), "b.weight": codes("I8", 2, 32)}, {"b.scale": codes("F8_E8M0", 2, 2)}),
+        ({"quant_method": "mxfp4"}, {"e.gate_up_proj_blocks": codes("U8", 2, 3, 2, 16), "e.gate_up_proj_scales": codes("U8", 2, 3, 2)}, {}),
+        (groups(8, "float", 0), {"a.weight": codes("F8_E4M3", 3, 5), "a.weight_scale": floats(3, 1), "a.input_scale": floats(1)}, {}),
+        (groups(4, "float", 16), {"a.weight_packed": codes("U8", 2, 16), "a.weight_scale": codes("F8_E4M3", 2, 2), "a.weight_global_scale": ("F32", [1], struct.pack("<f", 5000))}, {}),
+        (groups(6, "float", 32), {"a.weight_packed": codes("U8", 2, 24), "a.weight_scale": codes("U8", 2, 1)}, {}),
+        (
+            groups(4, "int", 16),
+            {"a.weight_packed": codes("I32", 9, 4), "a.weight_scale": floats(9, 2), "a.weight_shape": longs(9, 32)},
+            {"a.weight_zero_point": codes("I32", 2, 2), "a.weight_g_idx": ("I32", [32], struct.pack("<32i", *[1, 0] * 16))},
+        ),
+        (groups(3, "int", 16), {"a.weight_packed": codes("I32", 2, 2), "a.weight_scale": floats(2, 2), "a.weight_shape": longs(2, 20)}, {}),
+        (groups(8, "int", 16), {"a.weight": codes("I8", 2, 20), "a.weight_scale": floats(2, 2), "a.weight_zero_point": codes("I8", 2, 2)}, {}),
+        ({"quant_algo": "MIXED_PRECISION"}, {"a.weight": codes("U8", 2, 8), "a.weight_scale": codes("F8_E4M3", 2, 1), "a.weight_scale_2": floats()}, {}),
+        (
+            {"quant_method": "modelopt", "quant_algo": "NVFP4"},
+            {"e.down_proj": codes("U8", 2, 8, 3), "e.down_proj_weight_scale": codes("F8_E4M3", 2, 1, 3)},
+            {"e.down_proj_weight_scale_2": floats(2)},
+        ),
+        ({"quant_method": "fbgemm_fp8"}, {"e.down_proj": codes("F8_E4M3", 2, 3, 4), "e.down_proj_scale": floats(2, 1, 4)}, {}),
+        ({"quant_method": "quark"}, {"a.weight": codes("U8", 2, 16), "a.weight_scale": codes("U8", 2, 1)}, {}),
+        (None, {"a.weight": codes("F8_E5M2", 2, 3), "a.scale_weight": floats(), "scaled_fp8": codes("F8_E4M3", 0)}, {}),
+    ]
+    found = []
+    for index, (config, first, second) in enumerate(known):
+        files = {}
+        if config is not None:
+            files["config.json"] = json.dumps({"dtype": "bfloat16", "quantization_config": config}).encode()
+        if config == {"quant_algo": "MIXED_PRECISION"}:
+            layers = {"a": {"quant_algo": "NVFP4", "group_size": 16}}
+            quantization = {"quant_algo": "MIXED_PRECISION", "quantized_layers": layers}
+            files["hf_quant_config.json"] = json.dumps({"quantization": quantization}).encode()
+        files["a.safetensors"] = safetensors(first)
+        if second:
+            files["b.safetensors"] = safetensors(second)
+            places = {name: "a.safetensors" for name in first} | {name: "b.safetensors" for name in second}
+            files["model.safetensors.index.json"] = json.dumps({"weight_map": places}).encode()
+        pieces = [bytes([PARTS.index(name)]) + struct.pack("<H", len(file)) + file for name, file in files.items()]
+        found.append(bytes([index % 4]) + b"".join(pieces))
+    return found
+
+
 def seeds() -> dict[str, list[bytes]]:
     rng = random.Random(7)
     arrays, tensors, models = table("npy.txt"), table("pb.txt"), table("models.txt")
@@ -251,6 +328,7 @@ def seeds() -> dict[str, list[bytes]]:
             for target in range(NUMERIC)
             for values in [rng.randbytes(rng.choice([3, 40, 300])) + struct.pack("<3d", 0.3, 65520, 2**-140)]
         ],
+        "checkpoint": checkpoints(random.Random(9)),
         "command": commands(one_file) + commands({**one_file, "x.onnx": magika()}),
         "dequantize": scaled(
             rng, [(rng.randrange(16), code, scale, rng.randrange(3)) for code in range(15) for scale in range(4)]

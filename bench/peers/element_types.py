@@ -52,17 +52,69 @@ TYPES = {
 }
 
 
+# How the scales of a scaled cast lie: one float for the tensor, for each row, or for each 32 elements of a row; or as
+# the block formats MXFP4 and NVFP4 have them, where quantizing finds them.
+SCALES = ("tensor", "axis", "blocks", "mxfp4", "nvfp4")
+SCALED = [
+    *(f"{pair}:{scale}" for pair in ("float:int8", "float:float8e4m3fn", "float:int4", "int8:float",
+      "float8e4m3fn:bfloat16", "int4:float") for scale in ("tensor", "axis", "blocks")),
+    *(f"{pair}:{scale}" for scale in ("mxfp4", "nvfp4")
+      for pair in ("float:float4e2m1", "float4e2m1:float", "float4e2m1:bfloat16")),
+]  # fmt: skip
+# Elements of a row at most, and of a block with a float scale.
+ROW, BLOCK = 1024, 32
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A cast: from a type to another, perhaps with scales."""
+
+    source: Type
+    target: Type
+    scale: str = ""
+
+    @property
+    def quantizes(self):
+        """Whether a scaled cast divides by the scales, rather than multiplies."""
+        return self.source.name == "float"
+
+    @property
+    def quantized(self):
+        """The type of a scaled cast's elements."""
+        return self.target if self.quantizes else self.source
+
+    def shape(self, elements):
+        """The rows and columns of so many elements of a scaled cast."""
+        columns = min(elements & -elements, ROW)
+        return elements // columns, columns
+
+    def scales(self, elements):
+        """The shape of the scales of so many."""
+        rows, columns = self.shape(elements)
+        block = {"tensor": None, "axis": None, "blocks": BLOCK, "mxfp4": 32, "nvfp4": 16}[self.scale]
+        if block is None:
+            return () if self.scale == "tensor" else (rows,)
+        return rows, -(-columns // block)
+
+
 def parse_pairs(text):
-    """`all`, or `float:float16,...`, as pairs of types."""
-    if text == "all":
-        return [(source, target) for source in TYPES.values() for target in TYPES.values()]
-    pairs = []
-    for pair in text.split(","):
-        names = pair.split(":")
-        if len(names) != 2:
-            raise ValueError(f"`{pair}` is not a pair (want FROM:TO)")
-        for name in names:
-            if name not in TYPES:
-                raise ValueError(f"`{name}` is not a numeric type of ONNX's (one is `float8e4m3fn`)")
-        pairs.append((TYPES[names[0]], TYPES[names[1]]))
-    return pairs
+    """`all`, `casts`, `scaled`, or `float:float16,float:int8:axis,...`, as pairs of types."""
+    names = {
+        "casts": [f"{source}:{target}" for source in TYPES for target in TYPES],
+        "scaled": SCALED,
+    }
+    names["all"] = names["casts"] + names["scaled"]
+    return [parse_pair(pair) for pair in names.get(text, text.split(","))]
+
+
+def parse_pair(text):
+    """One of them."""
+    names = text.split(":")
+    if not 2 <= len(names) <= 3:
+        raise ValueError(f"`{text}` is not a pair (want FROM:TO, or FROM:TO:SCALE)")
+    for name in names[:2]:
+        if name not in TYPES:
+            raise ValueError(f"`{name}` is not a numeric type of ONNX's (one is `float8e4m3fn`)")
+    if len(names) == 3 and text not in SCALED:
+        raise ValueError(f"`{text}` is not a scaled cast that is measured (one is `{SCALED[0]}`)")
+    return Pair(TYPES[names[0]], TYPES[names[1]], *names[2:])

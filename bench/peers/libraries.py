@@ -11,11 +11,12 @@ import numpy
 
 
 class Place:
-    """Where sources lie and results go, once as ONNX packs them and once with a byte to each element."""
+    """Where sources lie and results go, once as ONNX packs them and once with a byte to each element; and scales."""
 
-    def __init__(self, source, target, loose_source, loose_target):
+    def __init__(self, source, target, loose_source, loose_target, scales):
         self.source, self.target = source, target
         self.loose_source, self.loose_target = loose_source, loose_target
+        self.scales = scales
 
 
 def repeated(call):
@@ -43,7 +44,7 @@ class Rust:
         return False
 
     def cast(self, pair, place, elements):
-        source, target = pair
+        source, target = pair.source, pair.target
 
         def seconds(repeat):
             addresses = place.source.address, place.target.address
@@ -58,7 +59,7 @@ class Rust:
     def result(self, pair, place, elements):
         """Casts once and leaves the result in place."""
         addresses = place.source.address, place.target.address
-        self.function(pair[0].number, pair[1].number, self.threads, *addresses, elements, 0)
+        self.function(pair.source.number, pair.target.number, self.threads, *addresses, elements, 0)
 
 
 class Python:
@@ -95,7 +96,7 @@ class Numpy(Python):
         return data_type.bits < 8
 
     def call(self, pair, place, elements):
-        source, target = pair
+        source, target = pair.source, pair.target
         x = (place.loose_source if self.loose(source) else place.source).array(numpy_type(source), elements)
         y = (place.loose_target if self.loose(target) else place.target).array(numpy_type(target), elements)
         return lambda: numpy.copyto(y, x, casting="unsafe")
@@ -111,12 +112,14 @@ class Torch(Python):
         self.torch = torch
 
     def call(self, pair, place, elements):
-        types = [data_type.torch and getattr(self.torch, data_type.torch) for data_type in pair]
+        types = [data_type.torch and getattr(self.torch, data_type.torch) for data_type in (pair.source, pair.target)]
         if None in types:
             return None
         x, y = (
             self.torch.from_numpy(arena.array(numpy.uint8, data_type.bytes(elements))).view(kind)
-            for arena, data_type, kind in zip((place.source, place.target), pair, types, strict=True)
+            for arena, data_type, kind in zip(
+                (place.source, place.target), (pair.source, pair.target), types, strict=True
+            )
         )
         return lambda: y.copy_(x)
 
@@ -140,13 +143,18 @@ class OnnxRuntime(Python):
         return self.sessions[pair]
 
     def load(self, pair):
-        source, target = pair
+        source, target = pair.source, pair.target
         make = self.onnx.helper
         x, y = (
             make.make_tensor_value_info("x", source.number, ["n"]),
             make.make_tensor_value_info("y", target.number, ["n"]),
         )
         graph = make.make_graph([make.make_node("Cast", ["x"], ["y"], to=target.number)], "cast", [x], [y])
+        return self.session_of(graph)
+
+    def session_of(self, graph):
+        """A session of a graph, or None where the package lacks it."""
+        make = self.onnx.helper
         opsets = [make.make_opsetid("", self.OPSET)]
         model = make.make_model(graph, opset_imports=opsets, ir_version=self.IR)
         options = self.runtime.SessionOptions()
@@ -163,8 +171,8 @@ class OnnxRuntime(Python):
         if session is None:
             return None
         binding = session.io_binding()
-        binding.bind_input("x", "cpu", 0, pair[0].number, [elements], place.source.address)
-        binding.bind_output("y", "cpu", 0, pair[1].number, [elements], place.target.address)
+        binding.bind_input("x", "cpu", 0, pair.source.number, [elements], place.source.address)
+        binding.bind_output("y", "cpu", 0, pair.target.number, [elements], place.target.address)
         return lambda: session.run_with_iobinding(binding)
 
 
@@ -180,7 +188,7 @@ class NumKong(Python):
         return data_type.bits == 6
 
     def call(self, pair, place, elements):
-        source, target = pair
+        source, target = pair.source, pair.target
         if source.numkong is None or target.numkong is None:
             return None
         tensor, astype = self.numkong.from_pointer, self.numkong.astype
@@ -201,4 +209,5 @@ def load(names, peers, threads):
         "onnxruntime": lambda: OnnxRuntime(threads),
         "numkong": NumKong,
     }
+    names = [name for name in names if name in rust or name in packages]
     return {name: Rust(peers, name, threads) if name in rust else packages[name]() for name in names}

@@ -10,6 +10,7 @@ import numpy
 
 import element_types
 import libraries
+import scaled
 from memory import Arena, Peers, pack, unpack
 
 # Rounds of everybody once, whose medians are quoted. Odd, so that a median is a round that was.
@@ -33,11 +34,11 @@ EVICT = 96 << 20
 # Elements after which a source repeats, and of which the results are compared. A multiple of every packing.
 PERIOD = 1 << 16
 
-# A call from Python costs what a cast of so few elements costs. Whole bytes in every type.
-FEW = 8
+# A call from Python costs what a cast of so few elements costs. Whole bytes in every type; with scales, whole blocks.
+FEW, FEW_SCALED = 8, 64
 
-# And of so many, little of what a cast of them costs is the call.
-SAMPLE = 1 << 10
+# And of so many, little of what a cast of them costs is the call; torchao's, with scales, cost a millisecond.
+SAMPLE, SAMPLE_SCALED = 1 << 10, 1 << 14
 
 
 def repeats(seconds):
@@ -85,21 +86,28 @@ class Measurement:
         self.peers = Peers(library)
         self.elements, self.threads = elements, threads
         most = elements * 8
-        # Places in pages of their own: two to cast between, and two for the types that a peer does not pack.
-        arenas = [Arena(size) for size in (most, most, elements, elements)]
+        # Places in pages of their own: two to cast between, two for types that a peer does not pack, one for scales.
+        arenas = [Arena(size) for size in (most, most, elements, elements, elements)]
         self.place = libraries.Place(*arenas)
-        self.copied = libraries.Place(Arena(most), Arena(most), None, None)
+        self.copied = libraries.Place(Arena(most), Arena(most), None, None, None)
         self.evicted = Arena(EVICT)
         self.ours = libraries.Rust(self.peers, "ours", threads)
+        self.ours_scaled = scaled.Ours(self.peers, threads)
         self.memcpy = self.peers.function("memcpy")
         self.libraries = libraries.load(names, self.peers, threads)
+        self.scaled = scaled.load(names, threads)
 
     def fill(self, pair):
         """Numbers spread over what both types hold, as weights and activations are, in place. Gives how many differ."""
-        source, target = pair
-        limit = min(kind.limit for kind in pair)
+        source, target = pair.source, pair.target
+        limit = min(source.limit, target.limit)
         least = -limit if source.signed and target.signed else 0
         elements = min(self.elements, PERIOD)
+        if pair.scale:
+            # Quotients stay in the type: the scales are 1 to 2, and nothing is rounded up to 8.
+            limit = pair.quantized.limit * 0.9
+            least = -limit
+            scaled.fill(pair, self.place, self.elements)
         numbers = numpy.random.default_rng(1).uniform(least, limit, PERIOD).astype(numpy.float32)
         if source.name == "bool":
             numbers[::2] = 0
@@ -119,7 +127,7 @@ class Measurement:
 
     def codes(self, library, pair, elements):
         """The results of a library, one to a byte or as they are."""
-        target = pair[1]
+        target = pair.target
         self.place.target.bytes[: target.bytes(elements)] = 0xA5
         library.result(pair, self.place, elements)
         if library.loose(target):
@@ -130,31 +138,34 @@ class Measurement:
         return data.copy().view(f"u{target.bits // 8}")
 
     def pair(self, pair):
-        source, target = pair
+        source, target = pair.source, pair.target
+        ours, peers = (self.ours_scaled, self.scaled) if pair.scale else (self.ours, self.libraries)
         elements = self.fill(pair)
-        expected = self.codes(self.ours, pair, elements)
+        expected = self.codes(ours, pair, elements)
         moved = source.bytes(self.elements) + target.bytes(self.elements)
         evicts = moved >= IN_MEMORY
 
         half = moved // 2
         addresses = self.copied.source.address, self.copied.target.address
         contestants = {
-            "ours": Contestant(self.ours.cast(pair, self.place, self.elements)),
+            "ours": Contestant(ours.cast(pair, self.place, self.elements)),
             "memcpy": Contestant(lambda repeat: self.memcpy(2, 2, self.threads, *addresses, half, repeat)),
         }
         differs = {}
-        for name, library in self.libraries.items():
+        for name, library in peers.items():
             seconds = library.cast(pair, self.place, self.elements)
             if seconds is None:
                 continue
-            sample = library.cast(pair, self.place, SAMPLE)(1) / SAMPLE
+            size = min(SAMPLE_SCALED, self.elements) if pair.scale else SAMPLE
+            sample = library.cast(pair, self.place, size)(1) / size
             if sample > SLOWEST:
                 contestants[name] = Contestant(seconds, warm_time=sample * self.elements)
                 continue
             other = int((self.codes(library, pair, elements) != expected).sum())
             if other:
                 differs[name] = other / elements
-            few = library.cast(pair, self.place, FEW) if library.calls_cost and not evicts else None
+            few = FEW_SCALED if pair.scale else FEW
+            few = library.cast(pair, self.place, few) if library.calls_cost and not evicts else None
             contestants[name] = Contestant(seconds, few)
 
         slow = contestants["ours"].warm_time * FAR
@@ -171,12 +182,13 @@ class Measurement:
         row = {
             "from": source.name,
             "to": target.name,
+            **({"scale": pair.scale} if pair.scale else {}),
             "ours": speed.pop("ours")[0],
             "memcpy": speed.pop("memcpy")[0],
             "peers": {name: net for name, (net, _) in speed.items()},
         }
         if not evicts:
-            row["with_calls"] = {name: whole for name, (_, whole) in speed.items() if self.libraries[name].calls_cost}
+            row["with_calls"] = {name: whole for name, (_, whole) in speed.items() if peers[name].calls_cost}
         if differs:
             row["differs"] = differs
         return row

@@ -44,6 +44,15 @@ class Peers:
         function.restype = ctypes.c_double
         return function
 
+    def scaled(self):
+        """seconds(from, to, how the scales lie, threads, source, target, scales, elements, columns, repeat)."""
+        function = self.library.scaled_ours
+        pointer, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint32
+        types = [ctypes.c_int32, ctypes.c_int32, number, number, pointer, pointer, pointer, size, size, number]
+        function.argtypes = types
+        function.restype = ctypes.c_double
+        return function
+
     def touch(self, arena):
         self.library.touch(arena.address, arena.bytes.size)
 

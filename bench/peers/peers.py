@@ -26,7 +26,8 @@ import setup  # noqa: E402 (it lies in another folder)
 VENV = setup.CACHE / "peers-venv"
 PYTHON = VENV / "bin" / "python"
 RECORD = HERE.parent.parent / "records"
-LIBRARIES = ["numpy", "onnxruntime", "numkong", "half", "candle", "arrow"]
+LIBRARIES = ["numpy", "onnxruntime", "numkong", "half", "candle", "arrow", "gguf"]
+WITH_TORCH = ["torch", "torchao"]
 # In memory, and in the cache next to the nearest.
 ELEMENTS = [16 << 20, 16 << 10]
 
@@ -34,8 +35,9 @@ ELEMENTS = [16 << 20, 16 << 10]
 def parse(arguments):
     parser = argparse.ArgumentParser(
         prog="cargo xtask peers",
-        description="Measures every cast beside numpy+ml_dtypes, onnxruntime, NumKong, half, candle, arrow-cast and, "
-        "if asked, PyTorch. `nice -n -15 cargo xtask peers ...` keeps most of the machine's other work out of it.",
+        description="Measures every cast, and scaled casts, beside numpy+ml_dtypes, onnxruntime, NumKong, half, "
+        "candle, arrow-cast, gguf and, if asked, PyTorch and torchao. `nice -n -15 cargo xtask peers ...` keeps most "
+        "of the machine's other work out of it.",
     )
     parser.add_argument(
         "--elements",
@@ -49,14 +51,15 @@ def parse(arguments):
         "--pairs",
         default="all",
         metavar="PAIRS",
-        help="`FROM:TO,...`, `all` (default), or `losing`: those that lose in the record",
+        help="`FROM:TO,...` or `FROM:TO:SCALE,...`, `all` (default), `casts`, `scaled`, or `losing`: those that lose "
+        "in the record",
     )
-    parser.add_argument("--torch", action="store_true", help="PyTorch too: 5 GB of packages, once")
+    parser.add_argument("--torch", action="store_true", help="PyTorch and torchao too: 5 GB of packages, once")
     parser.add_argument(
         "--peers",
         default="",
         metavar="NAME,...",
-        help=f"only these: {', '.join(['torch', *LIBRARIES])}; not with --record",
+        help=f"only these: {', '.join([*WITH_TORCH, *LIBRARIES])}; not with --record",
     )
     parser.add_argument("--record", action="store_true", help="keep the result in records/peers.json and peers.md")
     parser.add_argument("--readme", action="store_true", help="measure nothing; print README's table from the record")
@@ -65,12 +68,13 @@ def parse(arguments):
     if min(options.elements) < 8 or max(options.elements) > 1 << 28 or any(n % 8 for n in options.elements):
         parser.error("--elements: want multiples of 8, from 8 to 2^28")
     options.peers = [name for name in options.peers.split(",") if name]
-    unknown = set(options.peers) - {"torch", *LIBRARIES}
+    unknown = set(options.peers) - {*WITH_TORCH, *LIBRARIES}
     if unknown:
-        parser.error(f"--peers: no peer is called {', '.join(sorted(unknown))}; there are torch, {', '.join(LIBRARIES)}")
+        known = ", ".join([*WITH_TORCH, *LIBRARIES])
+        parser.error(f"--peers: no peer is called {', '.join(sorted(unknown))}; there are {known}")
     if options.peers and options.record:
         parser.error("--record: the record is of all peers, without --peers")
-    options.torch = options.torch or "torch" in options.peers
+    options.torch = options.torch or bool({*WITH_TORCH} & {*options.peers})
     if not 1 <= options.threads <= (os.cpu_count() or 1):
         parser.error(f"--threads: want 1 to {os.cpu_count()}, as many as this machine runs at a time")
     if options.pairs != "losing":
@@ -158,10 +162,8 @@ def measure(library, names, elements, options, pairs):
                 if peer
                 else "no peer"
             )
-            print(
-                f"{row['from']:14} {row['to']:14} {row['ours']:7.1f} GB/s, memcpy {row['memcpy']:.1f}, {beside}",
-                flush=True,
-            )
+            names = f"{row['from']:14} {row['to']:14} {row.get('scale', ''):6}"
+            print(f"{names} {row['ours']:7.1f} GB/s, memcpy {row['memcpy']:.1f}, {beside}", flush=True)
     if process.returncode:
         sys.exit(f"peers: measuring failed with status {process.returncode}")
     return section
@@ -176,7 +178,7 @@ def main():
         except ValueError as error:
             sys.exit(f"peers: {error}")
     library = prepare(options.torch)
-    names = options.peers or (["numpy", "torch", *LIBRARIES[1:]] if options.torch else LIBRARIES)
+    names = options.peers or (["numpy", *WITH_TORCH, *LIBRARIES[1:]] if options.torch else LIBRARIES)
     for elements in options.elements:
         pairs = options.pairs
         if pairs == "losing":
@@ -187,7 +189,9 @@ def main():
             continue
         print(f"{record.named(elements)} elements, {record.counted(options.threads, 'thread')}", flush=True)
         section = measure(library, names, elements, options, pairs)
-        print(record.summary(section).replace("**", ""))
+        for rows in record.split(section):
+            if rows:
+                print(record.summary(rows).replace("**", ""))
         if options.record:
             sections = record.merge(sections, section)
             record.write(RECORD, sections)

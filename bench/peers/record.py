@@ -20,16 +20,18 @@ README_PAIRS = [
 NAMES = {
     "numpy": "numpy+ml_dtypes",
     "torch": "PyTorch",
+    "torchao": "torchao",
     "onnxruntime": "onnxruntime",
     "numkong": "NumKong",
     "half": "half",
     "candle": "candle",
     "arrow": "arrow-cast",
+    "gguf": "gguf",
 }
 
 
 def pair(row):
-    return f"{row['from']}:{row['to']}"
+    return ":".join([row["from"], row["to"], *([row["scale"]] if row.get("scale") else [])])
 
 
 def fastest(row):
@@ -63,7 +65,7 @@ def find(sections, elements, threads):
 
 def merge(sections, new):
     """The sections with `new` among them. Its rows take the place of those of the same pairs: of all of them, a run of
-    its own; of a few, pairs measured again, which is told."""
+    its own; of a few, pairs measured again or added, which is told."""
     old = find(sections, *key(new))
     rest = [section for section in sections if section is not old]
     if old is not None:
@@ -74,7 +76,10 @@ def merge(sections, new):
         else:
             rows.update((pair(row), row | {"again": pair(row) in rows}) for row in new["rows"])
             merged = old | {"rows": list(rows.values())}
-            told = {"date": new["date"], "command": new["command"], "versions": new["versions"], "pairs": len(again)}
+            told = {"date": new["date"], "command": new["command"], "versions": new["versions"]}
+            told |= {"pairs": len(again & {pair(row) for row in old["rows"]})}
+            if len(again) > told["pairs"]:
+                told["added"] = len(again) - told["pairs"]
             merged["again"] = [*old.get("again", []), told]
         new = merged
     # The largest first, as what people have most of; then by threads.
@@ -98,43 +103,58 @@ def table(header, rows):
     return lines + ["| " + " | ".join(row) + " |" for row in rows]
 
 
-def summary(section):
-    """One paragraph on a section."""
-    rows = [row for row in section["rows"] if row["peers"]]
-    losing = [row for row in rows if loses(row)]
-    mean = geometric_mean(advantage(row) for row in rows)
-    copy = geometric_mean(row["ours"] / row["memcpy"] for row in section["rows"])
+def summary(rows):
+    """One paragraph on rows."""
+    common = [row for row in rows if row["peers"]]
+    losing = [row for row in common if loses(row)]
+    mean = geometric_mean(advantage(row) for row in common)
+    copy = geometric_mean(row["ours"] / row["memcpy"] for row in rows)
     return (
-        f"{counted(len(rows), 'pair')} that a peer has: **{len(losing)} slower than the fastest peer** (below {TIE}), "
-        f"{sum(TIE <= advantage(row) < 1 for row in rows)} at 0.95 to 1; geometric mean of our speed over the fastest "
-        f"peer's **{mean:.2f}**, over memcpy's {copy:.2f}."
+        f"{counted(len(common), 'pair')} that a peer has: **{len(losing)} slower than the fastest peer** "
+        f"(below {TIE}), {sum(TIE <= advantage(row) < 1 for row in common)} at 0.95 to 1; geometric mean of our speed "
+        f"over the fastest peer's **{mean:.2f}**, over memcpy's {copy:.2f}."
     )
 
 
-def section_lines(section):
-    names = [name for name in NAMES if any(name in row["peers"] for row in section["rows"])]
-    header = ["from", "to", "ours", "memcpy", *(NAMES[name] for name in names), "ours / fastest"]
-    rows = []
-    for row in sorted(section["rows"], key=advantage):
+def split(section):
+    """The rows of casts, and those of scaled casts."""
+    return [[row for row in section["rows"] if bool(row.get("scale")) == scaled] for scaled in (False, True)]
+
+
+def rows_lines(rows, columns):
+    """A table of rows, whose first columns have these keys."""
+    names = [name for name in NAMES if any(name in row["peers"] for row in rows)]
+    header = [*columns, "ours", "memcpy", *(NAMES[name] for name in names), "ours / fastest"]
+    lines = []
+    for row in sorted(rows, key=advantage):
         differs = row.get("differs", {})
         cells = [
             f"{row['peers'][name]:.1f}{'*' * (name in differs)}" if name in row["peers"] else "-" for name in names
         ]
         ratio = f"{advantage(row):.2f}" if row["peers"] else "-"
         ratio += " (again)" if row.get("again") else ""
-        rows.append([row["from"], row["to"], f"{row['ours']:.1f}", f"{row['memcpy']:.1f}", *cells, ratio])
+        lines.append([*(row[key] for key in columns), f"{row['ours']:.1f}", f"{row['memcpy']:.1f}", *cells, ratio])
+    return table(header, lines)
+
+
+def section_lines(section):
+    casts, scaled = split(section)
     lines = [f"## {named(section['elements'])} elements, {counted(section['threads'], 'thread')}", ""]
     lines += [f"{section['date']}, {section['machine']}, backend {section['isa']}, `{section['command']}`.", ""]
     lines += ["Versions: " + ", ".join(" ".join(pair) for pair in section["versions"].items()) + ".", ""]
-    lines += [summary(section), ""]
+    if casts or not scaled:
+        lines += [summary(casts), ""]
     for again in section.get("again", []):
-        count = counted(again["pairs"], "pair")
         ours = again["versions"].get("onnx-cast")
-        lines += [
-            f"Measured again, and marked so: {count}, {again['date']}, onnx-cast {ours}, `{again['command']}`.",
-            "",
-        ]
-    return lines + table(header, rows) + [""]
+        about = f"{again['date']}, onnx-cast {ours}, `{again['command']}`."
+        for what, number in (("Measured again, and marked so", again["pairs"]), ("Added", again.get("added", 0))):
+            if number:
+                lines += [f"{what}: {counted(number, 'pair')}, {about}", ""]
+    if casts or not scaled:
+        lines += [*rows_lines(casts, ["from", "to"]), ""]
+    if scaled:
+        lines += ["Scaled casts: " + summary(scaled), "", *rows_lines(scaled, ["from", "to", "scale"]), ""]
+    return lines
 
 
 EXPLANATION = """\
@@ -152,7 +172,13 @@ one process, the same buffers (2 MiB pages, touched before) for everyone. Rows t
   takes more than four times as long as we do when everyone warms up is not timed again.
 - A `*` marks a peer whose results differ from ours, on numbers that both types hold: it cuts to integers where ONNX
   rounds (numpy+ml_dtypes to 4 bits and fewer) or rounds where ONNX cuts (NumKong), rounds float8e8m0 to nearest or cuts
-  where ONNX rounds up, packs from the high bits down (NumKong's 4 bits), or is wrong.
+  where ONNX rounds up, packs from the high bits down (NumKong's 4 bits), rounds ties toward zero and loses -0 (gguf),
+  or is wrong.
+- Scaled casts are QuantizeLinear and DequantizeLinear without zero points, of rows of 1024 elements at most, with a
+  float scale for the tensor, for each row (axis), or for each 32 elements of a row (blocks); and MXFP4, its scales by
+  the rule `floor`, and NVFP4 by torchao's recipe, whose scales quantizing finds. Scales are not counted as bytes. numpy
+  and PyTorch divide or multiply, round and clamp for integers, and cast, into memory made beforehand. torchao and gguf
+  make new tensors.
 - A pair is marked as measured again where the machine was busy with other work the first time and we had lost; that is
   a choice in our favour.
 """

@@ -43,7 +43,7 @@ class Rows(unittest.TestCase):
         self.assertEqual((record.fastest(alone), record.advantage(alone), record.loses(alone)), (None, math.inf, False))
 
     def test_means_are_geometric(self):
-        text = record.summary(section(row("float", "int4", 40.0, numpy=10.0), row("int4", "float", 10.0, numpy=10.0)))
+        text = record.summary([row("float", "int4", 40.0, numpy=10.0), row("int4", "float", 10.0, numpy=10.0)])
         self.assertIn("2 pairs that a peer has: **0 slower", text)
         self.assertIn("fastest peer's **2.00**, over memcpy's 0.50.", text)
 
@@ -74,9 +74,23 @@ class Markdown(unittest.TestCase):
         self.assertIn("**1 slower than the fastest peer**", text)
         self.assertIn("Measured again, and marked so: 1 pair, later, onnx-cast def, `another`.", text)
 
+    def test_scaled_casts_have_a_table_of_their_own(self):
+        scaled = row("float", "int4", 30.0, onnxruntime=60.0) | {"scale": "blocks"}
+        text = record.markdown([section(row("float", "int4", 50.0, numpy=5.0), scaled)])
+        self.assertEqual(
+            data_rows(text),
+            [
+                ["float", "int4", "50.0", "40.0", "5.0", "10.00"],
+                ["float", "int4", "blocks", "30.0", "40.0", "60.0", "0.50"],
+            ],
+        )
+        self.assertIn("Scaled casts: 1 pair that a peer has: **1 slower than the fastest peer**", text)
+        self.assertEqual(record.pair(scaled), "float:int4:blocks")
+
     def test_every_table_is_square(self):
+        scaled = row("float", "int4", 30.0, torchao=60.0) | {"scale": "axis"}
         text = record.markdown(
-            [section(row("float", "int4", 50.0, numpy=5.0, half=1.0)), section(elements=16, threads=2)]
+            [section(row("float", "int4", 50.0, numpy=5.0, half=1.0), scaled), section(elements=16, threads=2)]
         )
         for lines in re.findall(r"(?:^\|.*\n?)+", text, re.M):
             self.assertEqual(len({line.count("|") for line in lines.splitlines()}), 1, lines)
@@ -116,6 +130,14 @@ class Merging(unittest.TestCase):
         told = {"date": "later", "command": "another", "versions": {"onnx-cast": "abc"}, "pairs": 1}
         self.assertEqual(merged["again"], [told])
 
+    def test_pairs_added_are_told_too(self):
+        old = section(row("float", "int4", 1.0, numpy=2.0))
+        new = section(row("float", "int4", 3.0, numpy=2.0) | {"scale": "axis"}, date="later", command="another")
+        [merged] = record.merge([old], new)
+        self.assertEqual(merged["rows"][1], new["rows"][0] | {"again": False})
+        self.assertEqual((merged["again"][0]["pairs"], merged["again"][0]["added"]), (0, 1))
+        self.assertIn("Added: 1 pair, later, onnx-cast abc, `another`.", record.markdown([merged]))
+
     def test_sections_are_apart(self):
         sections = []
         for elements, threads in ((1 << 14, 1), (1 << 24, 2), (1 << 24, 1)):
@@ -144,12 +166,28 @@ class Types(unittest.TestCase):
         self.assertEqual({kind.name: (kind.number, kind.bits) for kind in element_types.TYPES.values()}, numeric)
 
     def test_pairs(self):
-        self.assertEqual(len(element_types.parse_pairs("all")), 625)
-        [(source, target)] = element_types.parse_pairs("float:int4")
-        self.assertEqual((source.bytes(3), target.bytes(3)), (12, 2))
-        for wrong in ("", "float", "float:float17", "float:int4,", "a:b:c"):
+        self.assertEqual(len(element_types.parse_pairs("casts")), 625)
+        everything = element_types.parse_pairs("all")
+        self.assertEqual(len(everything), 625 + len(element_types.SCALED))
+        self.assertEqual(len(set(everything)), len(everything))
+        [pair] = element_types.parse_pairs("float:int4")
+        self.assertEqual((pair.source.bytes(3), pair.target.bytes(3), pair.scale), (12, 2, ""))
+        for wrong in ("", "float", "float:float17", "float:int4,", "a:b:c", "float:int4:row", "float:bool:axis"):
             with self.assertRaises(ValueError, msg=wrong):
                 element_types.parse_pairs(wrong)
+
+    def test_scaled_pairs(self):
+        for name, elements, quantizes, shape, scales in (
+            ("float:int8:tensor", 4096, True, (4, 1024), ()),
+            ("int8:float:axis", 4096, False, (4, 1024), (4,)),
+            ("float:int4:blocks", 4096, True, (4, 1024), (4, 32)),
+            ("float4e2m1:bfloat16:mxfp4", 64, False, (1, 64), (1, 2)),
+            ("float:float4e2m1:nvfp4", 96, True, (3, 32), (3, 2)),
+        ):
+            with self.subTest(name):
+                [pair] = element_types.parse_pairs(name)
+                self.assertEqual(pair.quantizes, quantizes)
+                self.assertEqual((pair.shape(elements), pair.scales(elements)), (shape, scales))
 
 
 if __name__ == "__main__":

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Writes crates/testkit/data/checkpoints/: a small quantized checkpoint of each layout, as its owner's package writes it
-on a CPU, with the bfloat16 weights that the owner's code dequantizes it to.
+"""Writes crates/testkit/data/checkpoints/: a small quantized checkpoint of each layout, as its owner's package writes
+it on a CPU, with the bfloat16 weights that the owner's code dequantizes it to.
 
 Needs torch, transformers, compressed-tensors, nvidia-modelopt, amd-quark, accelerate and safetensors, in an environment
 of their own. `quantized_checkpoints.py NAME...` writes only those.
 
 Each folder holds the checkpoint and `expected.safetensors`, the weights under the unquantized model's names; some also
-`original.safetensors`, the weights before they were quantized. The owner's
-code dequantizes in float: where it would take the arithmetic from a scale of bfloat16, the scale is widened first.
-Where a package does not write its layout on a CPU, its own functions make the tensors and the configuration has its
-documented fields; the functions below that do so name it.
+`original.safetensors`, the weights before they were quantized. The owner's code dequantizes in float: a scale of
+bfloat16, whose type the code would compute in, is widened first. Where a package does not write its layout on a CPU, the
+tensors are made with its own functions, or by its arithmetic, and the configuration has its documented fields; the
+functions below say where.
 """
 
 import argparse
@@ -82,6 +82,8 @@ def write(name, tensors, expected, config=None, other=None, second=None, metadat
             assert not value.is_floating_point() or value.isfinite().all(), f"{name}: {key} is not finite"
         expected = {key: value.contiguous() for key, value in expected.items()}
         save_file(expected, folder / "expected.safetensors", {"format": "pt"})
+    for file in folder.iterdir():
+        file.chmod(0o644)
     size = sum(file.stat().st_size for file in folder.iterdir())
     assert size < 60_000, f"{name}: {size} bytes"
     print(f"{name}: {len(tensors)} tensors, {size} bytes", flush=True)
@@ -187,7 +189,7 @@ def deepseek_ue8m0():
 
 @layout
 def deepseek_e8m0():
-    """The scales are float8e8m0 and named `scale`, as in DeepSeek-V4; other tensors have names that end in scale too."""
+    """The scales are float8e8m0 and named `scale`, as in DeepSeek-V4; names of other tensors end in scale too."""
     shapes = {"layers.0.attn.wq_a": (40, 132), "layers.0.attn.wo_b": (132, 16)}
     tensors, expected = deepseek_tensors(shapes, (128, 128), True, "scale", torch.float8_e8m0fnu)
     rest = {
@@ -251,7 +253,10 @@ def gpt_oss():
     }
     prefix = "model.layers.0.mlp.experts."
     tensors, expected = {}, {}
-    for name, (rows, columns) in {"gate_up_proj": (2 * intermediate, hidden), "down_proj": (hidden, intermediate)}.items():
+    for name, (rows, columns) in {
+        "gate_up_proj": (2 * intermediate, hidden),
+        "down_proj": (hidden, intermediate),
+    }.items():
         values = weight(experts, rows, columns, seed=260 + rows + columns).float().view(experts, rows, -1, 32)
         values[0, 1] = 0
         amax = values.abs().amax(-1)
@@ -322,7 +327,7 @@ def calibrate(model, float_scales):
     """Scales and zero points of the weights, and of activations and the cache at will."""
     from compressed_tensors.quantization.utils.helpers import calculate_qparams, generate_gparam
 
-    for number, (name, module) in enumerate(model.named_modules()):
+    for number, module in enumerate(model.modules()):
         for cache in ("k_scale", "v_scale"):
             if hasattr(module, cache):
                 getattr(module, cache).fill_(0.0625)
@@ -468,7 +473,9 @@ def ct_mxfp6():
 def ct_int4():
     """pack-quantized, 4 bits, groups of 32."""
     tensors, expected, config = compressed_llama([group(4, "int", "group", group_size=32)], 420)
-    write("ct-int4", tensors, expected, config, second=lambda key: key.endswith(("weight_shape", "up_proj.weight_scale")))
+    write(
+        "ct-int4", tensors, expected, config, second=lambda key: key.endswith(("weight_shape", "up_proj.weight_scale"))
+    )
 
 
 @layout
@@ -488,8 +495,8 @@ def ct_int4_channel():
 def ct_int4_g_idx():
     """pack-quantized with `weight_g_idx`, the group of each column.
 
-    compressed-tensors wrote and read these until it removed `actorder: group`. As there, the columns are sorted by their
-    groups, stably, then dequantized by group, then put back.
+    compressed-tensors wrote and read these until it removed `actorder: group`. As there, the columns are sorted by
+    their groups, stably, then dequantized by group, then put back.
     """
 
     def edit(name, state, scheme):
@@ -582,8 +589,8 @@ def ct_mixed():
     write("ct-mixed", tensors, expected, config)
 
 
-# ModelOpt: `export_hf_checkpoint` writes a model that `mtq.quantize` quantized on the CPU. Its reader of NVFP4 takes code 8
-# for +0; here, as in ONNX, it is -0.
+# ModelOpt: `export_hf_checkpoint` writes a model that `mtq.quantize` quantized on the CPU. Its reader of NVFP4 takes
+# code 8 for +0; here, as in ONNX, it is -0.
 
 
 def exported(model, config):
@@ -840,7 +847,9 @@ def comfyui():
 def comfyui_metadata():
     """`weight_scale`, and the layers in the file's metadata."""
     tensors, expected = comfyui_tensors(970, "weight_scale", "input_scale", ())
-    layers = {key.removesuffix(".weight_scale"): {"format": "float8_e4m3fn"} for key in tensors if "weight_scale" in key}
+    layers = {
+        key.removesuffix(".weight_scale"): {"format": "float8_e4m3fn"} for key in tensors if "weight_scale" in key
+    }
     metadata = {"_quantization_metadata": json.dumps({"format_version": "1.0", "layers": layers})}
     write("comfyui-metadata", tensors, expected, metadata=metadata)
 

@@ -6,14 +6,15 @@ reference evaluator; MX with torchao (four rules, five element types), ModelOpt,
 ModelOpt, torchao and compressed-tensors. A difference without a name fails, and so does a name without a difference.
 docs/semantics.md has the names' meanings.
 
-Needs onnx_cast, onnx, onnxruntime, ml_dtypes, torch, torchao, nvidia-modelopt, compressed-tensors, transformers and gguf
-in one environment. `--count` is the number of random values in all, `--only TEXT` names cases, and `--record FILE`
-appends what was found.
+Needs onnx_cast, onnx, onnxruntime, ml_dtypes, torch, torchao, nvidia-modelopt, compressed-tensors, transformers and
+gguf in one environment. `--count` is the number of random values in all, `--only TEXT` names cases, and
+`--record FILE` appends what was found.
 """
 
 import argparse
 import datetime
 import itertools
+import os
 import subprocess
 import sys
 import time
@@ -24,7 +25,6 @@ from pathlib import Path
 import gguf
 import ml_dtypes
 import numpy as np
-import onnx
 import onnx_cast
 import onnxruntime
 import torch
@@ -52,12 +52,13 @@ NAMED = {
     "reference: NaN to an integer": "the lowest of int32, to which the zero point is added",
     "reference: NaN to float4e2m1": "+0, where Cast gives -0",
     "reference: -0 to float4e2m1": "+0, because 0 is added",
+    "reference: DynamicQuantizeLinear of zeros": "the scale is 1 / 255",
     "onnxruntime: quotients past int32, and infinite ones": "the lowest integer, or one that wrapped",
     "onnxruntime: NaN to an integer": "not the lowest integer",
     "onnxruntime: quotients of float16": "kept in float",
     "onnxruntime: 480 up to 496 to float8e4m3fn, saturate=0": "448",
     "onnxruntime: 61440 up to 65536 to float8e5m2, saturate=0": "NaN",
-    "NaN that arises": "has the sign that the processor gives it",
+    "NaN that arises": "has the sign that the processor gives it; so has NaN with a NaN scale",
     "torchao, rceil: a logarithm in float": "the exponent is one less where A / max is just above a power of two",
     "torchao: the scale 2^-127": "elements are x / 2^-126; by rceil they are not scaled",
     "torchao: not finite": "infinity and NaN count for the scales, and elements are not 0",
@@ -67,10 +68,11 @@ NAMED = {
     "ModelOpt, MXFP4: ties": "toward zero",
     "ModelOpt, MXFP4: +0": "-0",
     "ModelOpt: not finite": "infinity and NaN count for the scales, and elements are not 0",
-    "ModelOpt, NVFP4: -0 in a block of zeros": "+0",
+    "ModelOpt, NVFP4: -0": "+0",
     "ModelOpt, NVFP4: a tensor of zeros": "g is 0, and the scales are NaN",
     "ModelOpt, NVFP4: code 8, dequantized": "+0",
-    "compressed-tensors: a block of zeros": "the scale is not 2^-127, or -0 becomes +0",
+    "compressed-tensors, float4e2m1: -0": "+0",
+    "compressed-tensors, MX: A that rounds to 2^128": "the scale is NaN",
     "compressed-tensors: not finite": "infinity and NaN count for the scales",
     "compressed-tensors: g of bfloat16": "both steps are rounded to bfloat16",
     "gguf: a logarithm in float": "the exponent is one more where A is just below a power of two",
@@ -143,7 +145,8 @@ def model(operator, inputs, outputs, before=(), after=(), **attributes):
     for number, name in enumerate(inputs):
         names.append(f"i{number}")
         if name in before:
-            nodes.append(helper.make_node("Cast", [f"i{number}"], [f"c{number}"], to=ONNX[name]))
+            exact = {"saturate": 0} if name in FLOAT8 else {}
+            nodes.append(helper.make_node("Cast", [f"i{number}"], [f"c{number}"], to=ONNX[name], **exact))
             names[-1] = f"c{number}"
     for number, name in enumerate(outputs):
         results.append(f"r{number}" if name in after else f"o{number}")
@@ -228,7 +231,24 @@ def random_values(rng, scales, name, limit):
         values = np.where(kind == 2, rng.integers(0, 1 << 32, shape, np.uint32).view(np.float32), values)
         flat = values[:, :16]
         flat[:] = np.array(
-            [0, -0.0, 1, -1, np.inf, -np.inf, np.nan, -np.nan, 3e9, -3e9, 2.0**31, -(2.0**31), 1e-45, -1e-40, 3e38, 0.5],
+            [
+                0,
+                -0.0,
+                1,
+                -1,
+                np.inf,
+                -np.inf,
+                np.nan,
+                -np.nan,
+                3e9,
+                -3e9,
+                2.0**31,
+                -(2.0**31),
+                1e-45,
+                -1e-40,
+                3e38,
+                0.5,
+            ],
             np.float32,
         )
         flat *= np.where(rng.integers(0, 2, (len(flat), 1)), 1, spread[:, :1])
@@ -299,7 +319,7 @@ def quantize_case(source, target, granularity):
                 names.append(("reference: NaN to float4e2m1", nan))
                 names.append(("reference: -0 to float4e2m1", (codes(got) == 8) & ~nan))
             elif target in FLOAT8:
-                names.append(("NaN that arises", nan & ~is_nan(x)))
+                names.append(("NaN that arises", nan & ~(is_nan(x) & ~is_nan(spread(scale)))))
             if peer == ORT and target in PAST_LARGEST and not saturate:
                 low, high = PAST_LARGEST[target]
                 size = np.abs(quotients)
@@ -310,7 +330,9 @@ def quantize_case(source, target, granularity):
                 names.append(("onnxruntime: quotients of float16", rounds))
             if want.dtype != got.dtype:
                 here = got.astype(want.dtype)
-            tally.check(f"{peer}, quantize", f"{source} {target} {granularity} {saturate}", codes(here), codes(want), names)
+            tally.check(
+                f"{peer}, quantize", f"{source} {target} {granularity} {saturate}", codes(here), codes(want), names
+            )
 
     return run
 
@@ -327,7 +349,7 @@ def dequantize_case(source, target, granularity):
             inputs, arrays = [*inputs, source], [*arrays, zero]
         got = onnx_cast.dequantize_linear(x, scale, zero, **attributes)
         tally.values += x.size
-        arises = is_nan(got) & ~is_nan(x)
+        arises = is_nan(got) & ~(is_nan(x) & ~is_nan(spread(scale)))
 
         def made(between):
             before = {source: between[source]} if source in between else {}
@@ -352,8 +374,11 @@ def dynamic_case(tally, rng):
         got = onnx_cast.dynamic_quantize_linear(x)
         evaluator = ReferenceEvaluator(model("DynamicQuantizeLinear", ["float"], ["uint8", "float", "uint8"]))
         for peer, want in ((ORT, runs.run(None, {"i0": x})), (REFERENCE, evaluator.run(None, {"i0": x}))):
+            zeros = np.array(peer == REFERENCE and not x.any())
+            names = [("reference: DynamicQuantizeLinear of zeros", zeros)]
             for one, other in zip(got, want, strict=True):
-                tally.check(f"{peer}, dynamic", f"tensor {number}", codes(np.asarray(one)), codes(np.asarray(other)))
+                one, other = codes(np.asarray(one)), codes(np.asarray(other))
+                tally.check(f"{peer}, dynamic", f"tensor {number}", one, other, names)
 
 
 # Blocks of MX.
@@ -496,7 +521,9 @@ def mx_case(format, rule):
     return run
 
 
-E2M3 = np.array([*(code / 8 for code in range(8)), *((8 + code % 8) / 8 * 2.0 ** (code // 8 - 1) for code in range(8, 32))])
+E2M3 = np.array(
+    [*(code / 8 for code in range(8)), *((8 + code % 8) / 8 * 2.0 ** (code // 8 - 1) for code in range(8, 32))]
+)
 
 
 def compressed_tensors_mx(ours, tensor, bits):
@@ -511,10 +538,11 @@ def compressed_tensors_mx(ours, tensor, bits):
     numbers = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6]) if bits == 4 else E2M3
     elements = np.searchsorted(numbers, np.abs(np.nan_to_num(values))).astype(np.uint8)
     elements |= np.signbit(values).astype(np.uint8) << (bits - 1)
-    zeros = ours.greatest == 0
-    least = ours.scales == 0
-    names = [("compressed-tensors: not finite", ~ours.finite), ("compressed-tensors: a block of zeros", zeros | least)]
-    more = [(name, mask[:, None]) for name, mask in names]
+    names = [("compressed-tensors: not finite", ~ours.finite)]
+    more = [("compressed-tensors: not finite", ~ours.finite[:, None])]
+    names.append(("compressed-tensors, MX: A that rounds to 2^128", ours.greatest >= 1.75 * 2.0**127))
+    if bits == 4:
+        more.append(("compressed-tensors, float4e2m1: -0", ours.blocks == 0))
     ours.check(f"compressed-tensors, MXFP{bits}", exponents, elements, names, more)
 
 
@@ -526,7 +554,7 @@ def gguf_mx(ours, blocks):
     elements = np.concatenate([halves & 15, halves >> 4], axis=1)
     names = [
         ("gguf: not finite", ~ours.finite),
-        ("gguf: A below 2^-125", ours.greatest < 2.0**-124),
+        ("gguf: A below 2^-125", ours.greatest < 2.0**-125),
         ("gguf: a logarithm in float", ours.beside_power(1.0, -1)),
     ]
     more = [(name, mask[:, None]) for name, mask in names]
@@ -573,8 +601,8 @@ def dequantized(recipe, quantized):
         made = NVFP4QTensor(torch.Size(quantized.elements.shape), torch.float32, elements)
         return made.dequantize(torch.float32, scale=scales, double_scale=scale, block_sizes={-1: 16})
     numbers = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
-    values = codes(quantized.elements)
-    values = numbers[values & 7] * torch.from_numpy(np.where(values & 8, np.float32(-1), np.float32(1)))
+    values = torch.from_numpy(codes(quantized.elements))
+    values = numbers[(values & 7).long()] * (1 - (values >> 3).float() * 2)
     if recipe == "compressed-tensors":
         return ct_dequantize(values, scales.float(), None, QuantizationArgs(**NVFP4), global_scale=scale.view(1))
     from torchao.prototype.mx_formats.nvfp4_tensor import NVFP4Tensor
@@ -600,6 +628,7 @@ def nvfp4_tensor(rng, number):
         values[3, 16:32] = 0
         values[3, 20] = -0.0
         values[4, :16] *= 2.0**-140
+        values[5, :64:9] = -0.0
     if number == 0:
         values[:] = 0
     if number in (3, 6):
@@ -625,7 +654,6 @@ def nvfp4_case(recipe, dtype):
                 scale, scales, elements = RECIPES[recipe](tensor)
             got = np.array([ours.global_scale], np.float32)
             want = scale.float().reshape(1).numpy()
-            blocks = np.abs(values.astype(np.float32)).reshape(-1, 16).max(axis=-1)
             names = []
             if not finite:
                 names.append((f"{owner}: not finite", np.array(True)))
@@ -640,11 +668,15 @@ def nvfp4_case(recipe, dtype):
                 ours_scales, theirs = codes(ours.scales).reshape(-1), scales.view(torch.uint8).numpy().reshape(-1)
                 tally.check(f"{owner}, NVFP4, scales", label, ours_scales, theirs, names)
                 same = np.repeat(ours_scales == theirs, 16)
-                zeros = np.repeat(blocks == 0, 16)[same]
+                # Owners lose the sign of a quotient of -0, also of one that underflows.
+                with np.errstate(all="ignore"):
+                    spread, g = np.repeat(ours.scales.astype(np.float32), 16, axis=-1), got[0]
+                    factors = spread / g if recipe == "compressed-tensors" else spread * g
+                    zeros = (values.astype(np.float32) / factors == 0).reshape(-1)[same]
                 if recipe == "modelopt":
-                    names.append(("ModelOpt, NVFP4: -0 in a block of zeros", zeros))
+                    names.append(("ModelOpt, NVFP4: -0", zeros))
                 if recipe == "compressed-tensors":
-                    names.append(("compressed-tensors: a block of zeros", zeros))
+                    names.append(("compressed-tensors, float4e2m1: -0", zeros))
                 one, other = codes(ours.elements).reshape(-1)[same], unpacked(elements).reshape(-1)[same]
                 tally.check(f"{owner}, NVFP4, elements", label, one, other, names)
             back, want = ours.dequantize(), dequantized(recipe, ours).float().numpy()
@@ -680,10 +712,13 @@ def record(path, tally, options, seconds):
     root = Path(__file__).resolve().parents[2]
     commit = subprocess.check_output(["git", "-C", root, "rev-parse", "--short=12", "HEAD"], text=True).strip()
     versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
+    # The backend, where the environment chooses it.
+    backend = "".join(f"{name}={os.environ[name]} " for name in ("ONNX_CAST_ISA",) if name in os.environ)
     lines = [
         f"## {datetime.date.today().isoformat()}, scaled casts beside their peers", "",
-        f"`scripts/proofs/scaled_peers.py --count {options.count} --seed {options.seed}`, {seconds / 60:.0f} minutes, on "
-        f"{about}; at commit {commit}; {tally.values} random values; {versions}.", "",
+        f"`{backend}scripts/proofs/scaled_peers.py --count {options.count} --seed {options.seed}`, "
+        f"{seconds / 60:.0f} minutes, "
+        f"on {about}; at commit {commit}; {tally.values} random values; {versions}.", "",
         "| peer | compared |", "|---|---:|",
         *(f"| {peer} | {count} |" for peer, count in tally.compared.items()),
         f"| all | {sum(tally.compared.values())} |", "",

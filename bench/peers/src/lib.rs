@@ -4,6 +4,7 @@
 mod arrow;
 mod candle;
 mod half_slices;
+mod scaled;
 
 use onnx_cast::{Cast, CastOptions, DataType, TensorView};
 use rayon::prelude::*;

@@ -3,16 +3,16 @@
 
 use crate::error::refused;
 use crate::types::number_to_type;
-use onnx_cast::{CastOptions, DataType, NEWEST_OPSET};
+use onnx_cast::{CastOptions, DataType, NEWEST_OPSET, ScaleRule};
 use onnx_cast_file::{
-    BitCastRequest, CastRequest, DiffRequest, FileError, InspectRequest, Loss, Pattern, ReportRequest, Rule, Selection,
-    Storage, Summary, Watch, WriteOptions,
+    BitCastRequest, CastRequest, DequantizeRequest, DiffRequest, FileError, InspectRequest, Loss, Pattern,
+    QuantizeRequest, ReportRequest, Rule, Scheme, Selection, Storage, Summary, TranscodeRequest, Watch, WriteOptions,
 };
 use onnx_cast_model::{Error, FoldRequest};
 use onnx_cast_report::{cast_json, diff_json, fold_json, info_json};
 use pyo3::prelude::*;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -81,8 +81,27 @@ pub(crate) struct Options {
     external_threshold: Option<u64>,
     #[pyo3(default)]
     stats: bool,
+    /// The format of quantized weights, and pairs of a pattern and a format, or `None` to keep the tensor.
+    #[pyo3(default)]
+    format: Option<String>,
+    #[pyo3(default)]
+    format_rules: Vec<(String, Option<String>)>,
+    /// The layout that quantized weights get.
+    #[pyo3(default)]
+    layout: Option<String>,
+    #[pyo3(default)]
+    scale: Option<String>,
+    #[pyo3(default)]
+    scale_rule: Option<String>,
+    /// The layout of quantized weights; `None` where the checkpoint tells it.
+    #[pyo3(default)]
+    scheme: Option<String>,
+    #[pyo3(default)]
+    allow_nan: bool,
     #[pyo3(default)]
     tolerance: Option<f64>,
+    #[pyo3(default)]
+    values: bool,
     threads: Option<usize>,
 }
 
@@ -145,6 +164,69 @@ impl Options {
         Ok(BitCastRequest { selection, opset, threads, from, shape, write, dry_run, copy_others, resume, watch })
     }
 
+    fn dequantize(&self, state: &Arc<State>) -> PyResult<DequantizeRequest> {
+        let CastRequest { selection, options, write, dry_run, copy_others, resume, count, fail_on, watch, .. } =
+            self.cast(state)?;
+        let scheme = self.scheme.as_deref().map(|name| scheme_of("scheme", name)).transpose()?;
+        let &Options { allow_nan, .. } = self;
+        let threads = options.threads;
+        Ok(DequantizeRequest {
+            selection,
+            scheme,
+            allow_nan,
+            threads,
+            write,
+            dry_run,
+            copy_others,
+            resume,
+            count,
+            fail_on,
+            watch,
+        })
+    }
+
+    fn quantize(&self, state: &Arc<State>) -> PyResult<QuantizeRequest> {
+        let CastRequest { options, write, dry_run, copy_others, resume, raise_opset, storage, watch, .. } =
+            self.cast(state)?;
+        let mut rules = self.rules_file.as_ref().map_or(Ok(Vec::new()), |path| Rule::read(path).map_err(refused))?;
+        for (pattern, to) in &self.format_rules {
+            let to = to.as_deref().map(|to| to.parse().map_err(refused)).transpose()?;
+            rules.push(Rule { pattern: pattern.parse().map_err(refused)?, to });
+        }
+        let to = self.format.as_deref().map(|to| to.parse().map_err(refused)).transpose()?;
+        let (include, exclude) = self.names()?;
+        let rule = self.scale_rule.as_deref().map_or(Ok(ScaleRule::Floor), |rule| rule.parse().map_err(refused))?;
+        Ok(QuantizeRequest {
+            selection: Selection { to, include, exclude, rules, min_size: self.min_elements },
+            layout: self.layout.as_deref().map(|name| scheme_of("layout", name)).transpose()?,
+            granularity: self.scale.as_deref().map(|scale| scale.parse().map_err(refused)).transpose()?,
+            rule,
+            threads: options.threads,
+            write,
+            dry_run,
+            copy_others,
+            resume,
+            raise_opset,
+            storage,
+            watch,
+        })
+    }
+
+    fn transcode(&self, state: &Arc<State>) -> PyResult<TranscodeRequest> {
+        let CastRequest { options, write, dry_run, copy_others, resume, watch, .. } = self.cast(state)?;
+        Ok(TranscodeRequest {
+            layout: scheme_of("layout", self.layout.as_deref().unwrap_or_default())?,
+            to: self.format.as_deref().map(|to| to.parse().map_err(refused)).transpose()?,
+            scheme: self.scheme.as_deref().map(|name| scheme_of("scheme", name)).transpose()?,
+            threads: options.threads,
+            write,
+            dry_run,
+            copy_others,
+            resume,
+            watch,
+        })
+    }
+
     fn fold(&self, state: &Arc<State>) -> PyResult<FoldRequest> {
         let (include, exclude) = self.names()?;
         let &Options { dry_run, no_clobber, threads, .. } = self;
@@ -160,8 +242,9 @@ impl Options {
 
     fn diff(&self, state: &Arc<State>) -> PyResult<DiffRequest> {
         let (include, exclude) = self.names()?;
-        let &Options { tolerance, threads, .. } = self;
-        Ok(DiffRequest { include, exclude, tolerance, threads, watch: Some(watch(state)) })
+        let &Options { tolerance, values, threads, .. } = self;
+        let watch = Some(watch(state));
+        Ok(DiffRequest { include, exclude, tolerance, by_value: values, threads, watch })
     }
 
     pub(crate) fn report(&self, state: &Arc<State>) -> PyResult<ReportRequest> {
@@ -176,6 +259,14 @@ impl Options {
         let (options, from, watch) = (self.attributes()?, type_of(self.from)?, Some(watch(state)));
         Ok(ReportRequest { to, include, exclude, min_size: self.min_elements, options, from, watch })
     }
+}
+
+/// The layout of a name.
+fn scheme_of(parameter: &str, name: &str) -> PyResult<Scheme> {
+    let known = || Scheme::ALL.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(", ");
+    let auto = if parameter == "scheme" { "auto, " } else { "" };
+    let unknown = || refused(format_args!("{parameter} is `{name}` (want {auto}{})", known()));
+    Scheme::from_name(name).ok_or_else(unknown)
 }
 
 /// An error in Python's words, where fields of requests are parameters.
@@ -212,7 +303,62 @@ pub(crate) fn cast_file(
     let state = Arc::default();
     let request = options.cast(&state)?;
     let done = watched(py, &state, progress, || onnx_cast_model::cast(&input, &output, &request))?;
-    let json = |done: &Summary| cast_json(&input, &output, request.dry_run, done).to_string();
+    finish(&input, &output, request.dry_run, done)
+}
+
+/// Reads a quantized checkpoint back as plain weights. Returns the JSON, and what was lost that must not be.
+#[pyfunction]
+pub(crate) fn dequantize_file(
+    py: Python<'_>,
+    input: PathBuf,
+    output: PathBuf,
+    options: Options,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<(String, Option<String>)> {
+    let state = Arc::default();
+    let request = options.dequantize(&state)?;
+    let done = watched(py, &state, progress, || onnx_cast_model::dequantize(&input, &output, &request))?;
+    finish(&input, &output, request.dry_run, done)
+}
+
+/// Quantizes the weights of a checkpoint or a model. Returns the JSON.
+#[pyfunction]
+pub(crate) fn quantize_file(
+    py: Python<'_>,
+    input: PathBuf,
+    output: PathBuf,
+    options: Options,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<(String, Option<String>)> {
+    let state = Arc::default();
+    let request = options.quantize(&state)?;
+    let done = watched(py, &state, progress, || onnx_cast_model::quantize(&input, &output, &request))?;
+    finish(&input, &output, request.dry_run, done)
+}
+
+/// Writes quantized weights in another layout. Returns the JSON.
+#[pyfunction]
+pub(crate) fn transcode_file(
+    py: Python<'_>,
+    input: PathBuf,
+    output: PathBuf,
+    options: Options,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<(String, Option<String>)> {
+    let state = Arc::default();
+    let request = options.transcode(&state)?;
+    let done = watched(py, &state, progress, || onnx_cast_model::transcode(&input, &output, &request))?;
+    finish(&input, &output, request.dry_run, done)
+}
+
+/// What was done as JSON, and the loss that must not be.
+fn finish(
+    input: &Path,
+    output: &Path,
+    dry_run: bool,
+    done: Result<Summary, Error>,
+) -> PyResult<(String, Option<String>)> {
+    let json = |done: &Summary| cast_json(input, output, dry_run, done).to_string();
     done.map(|done| (json(&done), None)).or_else(|error| match &error {
         Error::File { error: loss @ FileError::Loss { summary, .. } } => Ok((json(summary), Some(loss.to_string()))),
         _ => Err(in_words(error)),

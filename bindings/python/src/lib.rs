@@ -31,7 +31,7 @@ mod _native {
     #[pymodule_export]
     use super::error::CastError;
     #[pymodule_export]
-    use super::files::{bit_cast_file, cast_file, diff, fold, info};
+    use super::files::{bit_cast_file, cast_file, dequantize_file, diff, fold, info, quantize_file, transcode_file};
     #[pymodule_export]
     use super::job::{pack, unpack};
     #[pymodule_export]

@@ -15,6 +15,9 @@ LIST = Path(__file__).parents[3] / "crates" / "onnx-cast-cli" / "tests" / "data"
 FUNCTIONS = {
     "cast": onnx_cast.cast_file,
     "bitcast": onnx_cast.bit_cast_file,
+    "dequantize": onnx_cast.dequantize_file,
+    "quantize": onnx_cast.quantize_file,
+    "transcode": onnx_cast.transcode_file,
     "fold": onnx_cast.fold,
     "info": onnx_cast.info,
     "diff": onnx_cast.diff,
@@ -41,6 +44,9 @@ RENAMED = {
 POSITIONAL = {
     "cast FILE": ("src", "dst"),
     "bitcast FILE": ("src", "dst"),
+    "dequantize FILE": ("src", "dst"),
+    "quantize FILE": ("src", "dst"),
+    "transcode FILE": ("src", "dst"),
     "fold IN.onnx": ("src",),
     "fold OUT.onnx": ("dst",),
     "info FILE": ("path",),
@@ -61,6 +67,9 @@ PRINTING = {
 ONLY_COMMAND = {
     "cast --out-dir": "a loop does that",
     "bitcast --out-dir": "a loop does that",
+    "dequantize --out-dir": "a loop does that",
+    "quantize --out-dir": "a loop does that",
+    "transcode --out-dir": "a loop does that",
     "report --top": "Report.text(top)",
     "report --html": "Report.save(path)",
     "report --no-clobber": "Report.save(path, clobber=False)",

@@ -226,6 +226,7 @@ Examples:
   onnx-cast info model.onnx                                  constants, Casts and opsets
   onnx-cast info llama/ --stats                              minimum, maximum, mean, zeros, NaN and infinities
   onnx-cast info llama/ --include '*.q_proj.*'
+  onnx-cast info llama-nvfp4/                                formats, blocks and bits of quantized weights, too
   onnx-cast info x.npz --json | jq '.tensors[].name'")]
 pub(crate) struct InfoArgs {
     #[command(flatten)]
@@ -254,6 +255,7 @@ Examples:
   onnx-cast diff a.safetensors b.safetensors
   onnx-cast diff x.npy x.pb --tolerance 1e-6                 numbers may be so far apart
   onnx-cast diff a.onnx b.onnx --exclude '*bias'             the constants of two models
+  onnx-cast diff model-nvfp4/ model/ --values --tolerance 0.01    a quantized checkpoint and the one it was made of
 
 Tensors are compared by name: type, shape and values, bit by bit, or with --tolerance as numbers. Formats may differ.
 Exit codes: 0 the same, 1 a difference, 2 an error.")]
@@ -269,6 +271,10 @@ pub(crate) struct DiffArgs {
     /// How far two numbers may be apart
     #[arg(long, value_name = "X", value_parser = tolerance, help_heading = HOW)]
     pub(crate) tolerance: Option<f64>,
+    /// Compare quantized weights by the values that they stand for, whatever their layouts, and numbers whatever their
+    /// types
+    #[arg(long, help_heading = HOW)]
+    pub(crate) values: bool,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -7,8 +7,8 @@ use crate::{DONE, outcome, pretty, print, select};
 use anyhow::{Result, bail};
 use onnx_cast_file::io::atomic::check_vacant;
 use onnx_cast_file::{
-    BitCastRequest, CastRequest, DequantizeRequest, Format, QuantizeRequest, Summary, TranscodeRequest, Watch,
-    WriteOptions,
+    BitCastRequest, CastRequest, DequantizeRequest, FileError, Format, QuantizeRequest, Selection, Summary,
+    TranscodeRequest, Watch, WriteOptions,
 };
 use onnx_cast_model::Error;
 use serde_json::Value;
@@ -95,18 +95,34 @@ pub(crate) fn dequantize(args: &DequantizeArgs, common: &Common) -> Result<u8> {
         job.run(
             input,
             output,
-            || Ok(onnx_cast_file::dequantize_file(input, output, &request)?),
+            || Ok(dequantize_plan(input, output, &request)?),
             |watch| {
                 let (dry_run, count, fail_on) = (job.job.dry_run, losses.losses, losses.fail_on.clone());
                 let request = DequantizeRequest { dry_run, count, fail_on, watch, ..request.clone() };
-                Ok(onnx_cast_file::dequantize_file(input, output, &request)?)
+                onnx_cast_model::dequantize(input, output, &request)
             },
         )
     })
 }
 
+/// What would become of each tensor, for its name. Patterns are of the names of plain weights, and a weight that stays
+/// quantized is listed by the tensors that hold it: the plan of all weights follows.
+fn dequantize_plan(input: &Path, output: &Path, request: &DequantizeRequest) -> Result<Summary, FileError> {
+    // Scales are read when the work begins.
+    let request = DequantizeRequest { allow_nan: true, ..request.clone() };
+    let mut plan = onnx_cast_file::dequantize_file(input, output, &request)?;
+    if let Some(to) = request.selection.targets().next() {
+        let every = DequantizeRequest { selection: Selection::new(to), ..request };
+        // What is excluded may have no scales.
+        if let Ok(every) = onnx_cast_file::dequantize_file(input, output, &every) {
+            plan.tensors.extend(every.tensors);
+        }
+    }
+    Ok(plan)
+}
+
 pub(crate) fn quantize(args: &QuantizeArgs, common: &Common) -> Result<u8> {
-    let QuantizeArgs { files, layout, scale, scale_rule, job, .. } = args;
+    let QuantizeArgs { files, layout, scale, scale_rule, raise_opset, job, storage, .. } = args;
     let request = QuantizeRequest {
         selection: args.selection()?,
         layout: *layout,
@@ -117,6 +133,8 @@ pub(crate) fn quantize(args: &QuantizeArgs, common: &Common) -> Result<u8> {
         dry_run: true,
         copy_others: !job.no_copy_others,
         resume: job.resume,
+        raise_opset: *raise_opset,
+        storage: storage.storage(),
         watch: None,
     };
     let job = Job { files, patterns: args.patterns(), job, common, losses: false };
@@ -124,10 +142,10 @@ pub(crate) fn quantize(args: &QuantizeArgs, common: &Common) -> Result<u8> {
         job.run(
             input,
             output,
-            || Ok(onnx_cast_file::quantize_file(input, output, &request)?),
+            || onnx_cast_model::quantize(input, output, &request),
             |watch| {
                 let request = QuantizeRequest { dry_run: job.job.dry_run, watch, ..request.clone() };
-                Ok(onnx_cast_file::quantize_file(input, output, &request)?)
+                onnx_cast_model::quantize(input, output, &request)
             },
         )
     })
@@ -150,7 +168,7 @@ pub(crate) fn transcode(args: &TranscodeArgs, common: &Common) -> Result<u8> {
     job.each(|input, output| {
         let work = |watch| {
             let request = TranscodeRequest { watch, ..request.clone() };
-            Ok(onnx_cast_file::transcode_file(input, output, &request)?)
+            onnx_cast_model::transcode(input, output, &request)
         };
         job.run(input, output, || work(None), work)
     })

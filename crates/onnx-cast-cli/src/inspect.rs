@@ -5,7 +5,7 @@ use crate::progress::Progress;
 use crate::{DIFFERENT, DONE, pretty, print, select};
 use anyhow::Result;
 use onnx_cast::DataType;
-use onnx_cast_file::{DiffRequest, Difference, InspectRequest, TensorInfo, Values};
+use onnx_cast_file::{DiffRequest, Difference, InspectRequest, Quantized, ScaleExtent, Scheme, TensorInfo, Values};
 use onnx_cast_model::{CastInfo, Inspection, ModelInfo, inspect};
 use onnx_cast_report::{diff_json, info_json, printable, size};
 use std::fmt::Write;
@@ -74,10 +74,38 @@ fn as_text(Inspection { file: info, model, .. }: &Inspection) -> String {
     for (key, value) in &info.metadata {
         let _ = writeln!(text, "metadata: {} = {}", printable(key), printable(value));
     }
+    if let Some(quantized) = &info.quantized {
+        quantized_text(quantized, &mut text);
+    }
     if let Some(model) = model {
         model_text(model, &mut text);
     }
     text
+}
+
+/// The layout, a line for each quantized weight, and what contradicts itself.
+fn quantized_text(Quantized { scheme, weights, warning, .. }: &Quantized, text: &mut String) {
+    let shapes = weights.iter().map(|weight| shape(&weight.shape).len()).max().unwrap_or(0).max("shape".len());
+    let names = weights.iter().map(|weight| printable(&weight.name).chars().count()).max().unwrap_or(0).max(6);
+    if !weights.is_empty() {
+        let _ =
+            writeln!(text, "{:names$}  {:6}  {:shapes$}  {:>9}  {:>5}", "weight", "format", "shape", "scale", "bits");
+    }
+    for weight in weights {
+        let scale = match weight.extent {
+            ScaleExtent::Block => shape(&weight.block),
+            extent => extent.name().to_owned(),
+        };
+        let (name, format, dims, bits) = (printable(&weight.name), &weight.format, shape(&weight.shape), weight.bits);
+        let _ = writeln!(text, "{name:names$}  {format:6}  {dims:shapes$}  {scale:>9}  {bits:>5.2}");
+    }
+    if let Some(scheme) = scheme {
+        let plural = if weights.len() == 1 { "" } else { "s" };
+        let _ = writeln!(text, "quantized: {}, {} weight{plural}", Scheme::name(*scheme), weights.len());
+    }
+    if let Some(warning) = warning {
+        let _ = writeln!(text, "warning: {}", printable(warning));
+    }
 }
 
 fn model_text(model: &ModelInfo, text: &mut String) {
@@ -99,6 +127,7 @@ pub(crate) fn diff(args: &DiffArgs, common: &Common) -> Result<u8> {
     let NameArgs { include, exclude } = &args.names;
     let request = DiffRequest {
         tolerance: args.tolerance,
+        by_value: args.values,
         include: include.clone(),
         exclude: exclude.clone(),
         threads: common.threads,

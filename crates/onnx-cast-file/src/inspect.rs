@@ -1,6 +1,8 @@
 //! What a file of tensors holds, and where two differ. Elements go through the same chunks as in a cast, but to
 //! something that looks at them.
 
+mod by_value;
+mod quantized;
 mod values;
 
 use crate::counts::widen::{BLOCK, Widening};
@@ -12,6 +14,7 @@ use crate::formats::source::Items;
 use crate::io::memory::zeros;
 use crate::io::positional::InputFile;
 use crate::io::progress::{Meter, Watch};
+use crate::layouts::Checkpoint;
 use crate::opened::with_task;
 use crate::pipeline::{self, InPlace, Sink, Task, Trouble};
 use crate::selection::{Pattern, admits};
@@ -22,6 +25,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use values::look;
 
+pub use quantized::{Quantized, QuantizedWeight, ScaleExtent};
 pub use values::Values;
 
 /// What a tensor of a file is.
@@ -54,6 +58,8 @@ pub struct FileInfo {
     pub metadata: Vec<(String, String)>,
     /// The tensors, in the order of the file.
     pub tensors: Vec<TensorInfo>,
+    /// The quantized weights that tensors are parts of, where there are any.
+    pub quantized: Option<Quantized>,
 }
 
 /// How two tensors of a name differ.
@@ -107,6 +113,9 @@ pub struct DiffRequest {
     pub exclude: Vec<Pattern>,
     /// Compare numbers, which may differ by this much. Without it, bits are compared.
     pub tolerance: Option<f64>,
+    /// Compare what checkpoints stand for: quantized weights by their values, and numbers whatever their types. A
+    /// quantized weight beside one of float16 or bfloat16 is rounded to that type first.
+    pub by_value: bool,
     /// Threads at most.
     pub threads: Option<usize>,
     /// Called with the progress through the first file.
@@ -149,9 +158,19 @@ pub fn inspect_with<E: From<FileError>>(
     request: &InspectRequest,
     open: impl Fn(&Path) -> Result<Input, E>,
 ) -> Result<FileInfo, E> {
-    let opened = open_all(path, open)?;
-    let mut info =
-        FileInfo { format: Format::Safetensors, files: opened.len(), metadata: Vec::new(), tensors: Vec::new() };
+    let opened = Checkpoint::of(open_all(path, open)?);
+    let mut quantized = quantized::quantized(path, &opened, request.values);
+    if let Some(quantized) = &mut quantized {
+        quantized.weights.retain(|weight| admits(&request.include, &request.exclude, &weight.name));
+    }
+    let opened = opened.files;
+    let mut info = FileInfo {
+        format: Format::Safetensors,
+        files: opened.len(),
+        metadata: Vec::new(),
+        tensors: Vec::new(),
+        quantized,
+    };
     let admitted = |stored: &&Stored| admits(&request.include, &request.exclude, &stored.name);
     let total = opened.iter().flat_map(|input| &input.tensors).filter(admitted).map(Stored::work).sum();
     let meter = Meter::new(request.watch.as_ref(), total);
@@ -178,7 +197,7 @@ pub fn inspect_with<E: From<FileError>>(
 
 /// Compares two files tensor by tensor, by name: types, shapes and values. Values are compared bit by bit, or with a
 /// tolerance as numbers, where any NaN equals any other. The names do not matter where each file holds one tensor and
-/// not both are models.
+/// not both are models. By value, quantized weights have the names and shapes of the plain ones.
 ///
 /// # Errors
 /// Where a file cannot be read or is not valid.
@@ -200,7 +219,12 @@ pub fn diff_with<E: From<FileError>>(
     request: &DiffRequest,
     open: impl Fn(&Path) -> Result<Input, E>,
 ) -> Result<Vec<(String, Difference)>, E> {
+    let paths = [first, second];
     let (first, second) = (open_all(first, &open)?, open_all(second, &open)?);
+    if request.by_value {
+        let (first, second) = (Checkpoint::of(first), Checkpoint::of(second));
+        return Ok(by_value::diff(paths, [&first, &second], request)?);
+    }
     let all = |inputs: &[Input]| -> Vec<(usize, usize)> {
         let admitted = |stored: &Stored| admits(&request.include, &request.exclude, &stored.name);
         let places = |(i, input): (usize, &Input)| {

@@ -58,7 +58,8 @@ pub use formats::source::NamedTensor;
 pub use formats::tensor::{put_tensor, read_tensor, read_tensor_as, read_tensor_from, read_tensors_from, write_tensor};
 pub use formats::{gguf, npy, pb, safetensors};
 pub use inspect::{
-    DiffRequest, Difference, FileInfo, InspectRequest, TensorInfo, Values, diff, diff_with, inspect, inspect_with, open,
+    DiffRequest, Difference, FileInfo, InspectRequest, Quantized, QuantizedWeight, ScaleExtent, TensorInfo, Values,
+    diff, diff_with, inspect, inspect_with, open,
 };
 pub use io::{AtomicFile, Watch, end_without_traces, room_for_a_thread};
 pub use layouts::{LayoutError, Scheme};

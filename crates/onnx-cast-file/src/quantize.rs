@@ -12,6 +12,7 @@ use crate::formats::output::WriteOptions;
 use crate::io::progress::Watch;
 use crate::layouts::{self, Checkpoint, LayoutError, Scheme, TensorRef};
 use crate::others;
+use crate::request::Storage;
 use crate::rewrite::{Greatest, Rewrite, Rewritten, Row, Settings};
 use crate::selection::Selection;
 use crate::summary::Summary;
@@ -45,6 +46,10 @@ pub struct QuantizeRequest {
     pub copy_others: bool,
     /// As [`CastRequest::resume`](crate::CastRequest::resume).
     pub resume: bool,
+    /// Of a model: raise its opset where the format needs it, if every operator means the same in the newer one.
+    pub raise_opset: bool,
+    /// Of a model: where its elements go.
+    pub storage: Storage,
     /// Called with the progress of the work.
     pub watch: Option<Watch>,
 }
@@ -62,6 +67,8 @@ impl QuantizeRequest {
             dry_run: false,
             copy_others: true,
             resume: false,
+            raise_opset: false,
+            storage: Storage::default(),
             watch: None,
         }
     }

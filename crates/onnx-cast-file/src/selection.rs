@@ -243,7 +243,7 @@ impl<T: Copy> Selection<T> {
     }
 
     /// The target of a tensor; `default` says whether one that no rule matches is meant.
-    pub(crate) fn target_if(&self, name: &str, elements: u64, default: impl Fn(T) -> bool) -> Option<T> {
+    pub fn target_if(&self, name: &str, elements: u64, default: impl Fn(T) -> bool) -> Option<T> {
         if !self.admits(name, elements) {
             return None;
         }

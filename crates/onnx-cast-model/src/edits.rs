@@ -46,35 +46,68 @@ pub(crate) struct NodeEdit<'a> {
     pub(crate) after: Vec<NewNode>,
 }
 
-/// A Cast.
+/// A node to be written, of one output.
 #[derive(Debug)]
 pub(crate) struct NewNode {
     pub(crate) name: String,
-    pub(crate) input: String,
+    pub(crate) inputs: Vec<String>,
     pub(crate) output: String,
-    pub(crate) to: DataType,
-    /// By whose version `to` is written.
-    pub(crate) opset: i64,
+    pub(crate) operator: NewOperator,
+}
+
+#[derive(Debug)]
+pub(crate) enum NewOperator {
+    /// By the version of an opset.
+    Cast {
+        to: DataType,
+        opset: i64,
+    },
+    Dequantize {
+        axis: i64,
+        block_size: usize,
+        output_dtype: Option<DataType>,
+    },
+}
+
+impl NewOperator {
+    /// The name, and the attributes that are not at their defaults, each as a message.
+    fn parts(&self) -> (&'static str, Vec<Vec<u8>>) {
+        let int = |name: &str, value: i64| {
+            let mut message = Vec::new();
+            wire::put_bytes(&mut message, attribute::NAME, name.as_bytes());
+            wire::put_int(&mut message, attribute::I, value as u64);
+            wire::put_int(&mut message, attribute::TYPE, attribute::kind::INT);
+            message
+        };
+        match *self {
+            // Cast-1 takes the name of the type, every later one its number.
+            NewOperator::Cast { to, opset: ..6 } => {
+                let mut message = Vec::new();
+                wire::put_bytes(&mut message, attribute::NAME, b"to");
+                wire::put_bytes(&mut message, attribute::S, to.name().to_ascii_uppercase().as_bytes());
+                wire::put_int(&mut message, attribute::TYPE, attribute::kind::STRING);
+                ("Cast", vec![message])
+            }
+            NewOperator::Cast { to, .. } => ("Cast", vec![int("to", to.onnx().into())]),
+            NewOperator::Dequantize { axis, block_size, output_dtype } => {
+                let axis = (axis != 1).then(|| int("axis", axis));
+                let block_size = (block_size > 0).then(|| int("block_size", block_size as i64));
+                let output_dtype = output_dtype.map(|data_type| int("output_dtype", data_type.onnx().into()));
+                ("DequantizeLinear", [axis, block_size, output_dtype].into_iter().flatten().collect())
+            }
+        }
+    }
 }
 
 impl NewNode {
     pub(crate) fn put(&self, number: u32, rope: &mut Rope<'_>) {
+        let (operator, attributes) = self.operator.parts();
         let mut message = Vec::new();
-        wire::put_bytes(&mut message, node::INPUT, self.input.as_bytes());
+        self.inputs.iter().for_each(|input| wire::put_bytes(&mut message, node::INPUT, input.as_bytes()));
         wire::put_bytes(&mut message, node::OUTPUT, self.output.as_bytes());
         wire::put_bytes(&mut message, node::NAME, self.name.as_bytes());
-        wire::put_bytes(&mut message, node::OP_TYPE, b"Cast");
-        let mut to = Vec::new();
-        wire::put_bytes(&mut to, attribute::NAME, b"to");
-        // Cast-1 takes the name of the type, every later one its number.
-        if self.opset < 6 {
-            wire::put_bytes(&mut to, attribute::S, self.to.name().to_ascii_uppercase().as_bytes());
-            wire::put_int(&mut to, attribute::TYPE, attribute::kind::STRING);
-        } else {
-            wire::put_int(&mut to, attribute::I, self.to.onnx() as u64);
-            wire::put_int(&mut to, attribute::TYPE, attribute::kind::INT);
-        }
-        wire::put_bytes(&mut message, node::ATTRIBUTE, &to);
+        wire::put_bytes(&mut message, node::OP_TYPE, operator.as_bytes());
+        attributes.iter().for_each(|attribute| wire::put_bytes(&mut message, node::ATTRIBUTE, attribute));
         rope.put_bytes(number, &message);
     }
 }

@@ -286,6 +286,9 @@ pub enum ModelError {
         /// The model's opset.
         opset: i64,
     },
+    /// A model without weights to quantize.
+    #[error("no weight to quantize: no float initializer that MatMul, Gemm or Conv reads, and no rule names another")]
+    NothingToQuantize,
     /// Operators that may mean something else in a newer opset.
     #[error("the opset cannot be raised from {from} to {to}: {}", listed(nodes))]
     Raise {

@@ -3,12 +3,13 @@
 
 use crate::contents::{self, ModelInfo};
 use crate::error::Error;
+use crate::quantize::quantize_model;
 use crate::weights::{MIN_SIZE, cast_constants};
 use onnx_cast::{CastOptions, DataType};
 use onnx_cast_file::formats::input::Input;
 use onnx_cast_file::{
-    BitCastRequest, CastRequest, DiffRequest, Difference, FileInfo, Format, InspectRequest, Report, ReportRequest,
-    Summary,
+    BitCastRequest, CastRequest, DequantizeRequest, DiffRequest, Difference, FileInfo, Format, InspectRequest,
+    QuantizeRequest, Report, ReportRequest, Storage, Summary, TranscodeRequest,
 };
 use std::cell::RefCell;
 use std::path::Path;
@@ -55,6 +56,53 @@ pub fn bit_cast(input: impl AsRef<Path>, output: impl AsRef<Path>, request: &Bit
     Ok(onnx_cast_file::bit_cast_file(input, output, request)?)
 }
 
+/// Quantizes a checkpoint, as [`onnx_cast_file::quantize_file`], or the weights of a model, each of which is followed
+/// by a DequantizeLinear; NVFP4 by two.
+///
+/// # Errors
+/// Where a file cannot be read or written, the input is not valid, or a weight does not fit the format.
+pub fn quantize(
+    input: impl AsRef<Path>,
+    output: impl AsRef<Path>,
+    request: &QuantizeRequest,
+) -> Result<Summary, Error> {
+    let (input, output) = (input.as_ref(), output.as_ref());
+    if is_model(input) && is_model(output) {
+        let given = [
+            ("layout", request.layout.is_some(), "is for checkpoints (.safetensors)"),
+            ("resume", request.resume, "is for checkpoints of several files (a model is written whole or not at all)"),
+        ];
+        refuse(input, &given)?;
+        return quantize_model(input, output, request);
+    }
+    refuse(input, &of_models(request.raise_opset, &request.storage))?;
+    Ok(onnx_cast_file::quantize_file(input, output, request)?)
+}
+
+/// As [`onnx_cast_file::dequantize_file`].
+///
+/// # Errors
+/// As there, and where the input is a model, whose weights [`fold`](crate::fold) computes.
+pub fn dequantize(
+    input: impl AsRef<Path>,
+    output: impl AsRef<Path>,
+    request: &DequantizeRequest,
+) -> Result<Summary, Error> {
+    Ok(onnx_cast_file::dequantize_file(input, output, request)?)
+}
+
+/// As [`onnx_cast_file::transcode_file`].
+///
+/// # Errors
+/// As there.
+pub fn transcode(
+    input: impl AsRef<Path>,
+    output: impl AsRef<Path>,
+    request: &TranscodeRequest,
+) -> Result<Summary, Error> {
+    Ok(onnx_cast_file::transcode_file(input, output, request)?)
+}
+
 /// Refuses what only other files than models have a use for.
 fn check_of_model(path: &Path, request: &CastRequest) -> Result<(), Error> {
     const OPSET: &str = "is not for models, which import their own (raise_opset raises it where the target needs that)";
@@ -70,13 +118,17 @@ fn check_of_model(path: &Path, request: &CastRequest) -> Result<(), Error> {
 
 /// Refuses what only models have a use for.
 fn check_of_file(path: &Path, request: &CastRequest) -> Result<(), Error> {
+    refuse(path, &of_models(request.raise_opset, &request.storage))
+}
+
+/// The options that only models have a use for.
+fn of_models(raise_opset: bool, storage: &Storage) -> [(&'static str, bool, &'static str); 3] {
     const MODELS: &str = "is for models (.onnx to .onnx)";
-    let given = [
-        ("raise_opset", request.raise_opset, MODELS),
-        ("external_data", request.storage.external_data.is_some(), MODELS),
-        ("external_threshold", request.storage.threshold.is_some(), MODELS),
-    ];
-    refuse(path, &given)
+    [
+        ("raise_opset", raise_opset, MODELS),
+        ("external_data", storage.external_data.is_some(), MODELS),
+        ("external_threshold", storage.threshold.is_some(), MODELS),
+    ]
 }
 
 fn refuse(path: &Path, given: &[(&'static str, bool, &'static str)]) -> Result<(), Error> {

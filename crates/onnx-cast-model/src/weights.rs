@@ -2,7 +2,7 @@
 //! had.
 
 use crate::constant::Constant;
-use crate::edits::{Content, Edits, NewNode, NewTensor};
+use crate::edits::{Content, Edits, NewNode, NewOperator, NewTensor};
 use crate::error::Error;
 use crate::error::ModelError;
 use crate::external::Files;
@@ -254,10 +254,9 @@ impl<'a> Chosen<'a> {
         let name = names.fresh(format!("{old}_{to}"));
         let cast = NewNode {
             name: names.fresh(format!("{old}_cast")),
-            input: name.clone(),
+            inputs: vec![name.clone()],
             output: old,
-            to: constant.data_type,
-            opset,
+            operator: NewOperator::Cast { to: constant.data_type, opset },
         };
         let tensor = |name| NewTensor {
             message: constant.message,

@@ -3,7 +3,7 @@
 
 use crate::json::counts;
 use onnx_cast::DataType;
-use onnx_cast_file::{Difference, Summary, TensorInfo, TensorSummary, Values};
+use onnx_cast_file::{Difference, Quantized, QuantizedWeight, Scheme, Summary, TensorInfo, TensorSummary, Values};
 use onnx_cast_model::{CastInfo, FoldSummary, Folded, Inspection, ModelInfo};
 use serde_json::{Map, Value, json};
 use std::path::Path;
@@ -85,10 +85,33 @@ pub fn info_json(Inspection { file, model, .. }: &Inspection) -> Value {
         "metadata": metadata.collect::<Map<_, _>>(),
         "tensors": file.tensors.iter().map(tensor).collect::<Vec<_>>(),
     });
+    if let Some(quantized) = &file.quantized {
+        all["quantized"] = quantized_json(quantized);
+    }
     if let Some(model) = model {
         all["model"] = model_json(model);
     }
     all
+}
+
+fn quantized_json(Quantized { scheme, weights, warning, .. }: &Quantized) -> Value {
+    let weight = |weight: &QuantizedWeight| {
+        json!({
+            "name": weight.name,
+            "shape": weight.shape,
+            "format": weight.format,
+            "elements": weight.elements.name(),
+            "scales": weight.scales.name(),
+            "block": weight.block,
+            "granularity": weight.extent.name(),
+            "bits": weight.bits,
+        })
+    };
+    json!({
+        "scheme": scheme.map(Scheme::name),
+        "weights": weights.iter().map(weight).collect::<Vec<_>>(),
+        "warning": warning,
+    })
 }
 
 fn values_json(Values { min, max, mean, zeros, nan, infinities, .. }: &Values) -> Value {

@@ -572,3 +572,59 @@ fn linear_scales_are_those_of_the_ranges() {
     assert!(error(LinearScale::new(DataType::Float8E5M2).asymmetric()).starts_with("asymmetric scales for float8e5m2"));
     assert_eq!(error(LinearScale::new(DataType::Int8).axis(2)), "`axis` is 2, and the input has 2 dimensions");
 }
+
+/// Blocks of rows and columns, against the same by elements.
+#[test]
+fn blocks_of_rows_and_columns() {
+    let mut state = 7u32;
+    let mut next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        f32::from_bits(state & 0x8fff_ffff | 0x3000_0000)
+    };
+    let cases = [
+        ([3, 40, 24], [16, 1]),
+        ([1, 16, 24], [1, 32]),
+        ([1, 5, 72], [1, 16]),
+        ([2, 7, 100], [1, 32]),
+        ([2, 40, 70], [16, 32]),
+        ([1, 3, 5000], [2, 4096]),
+        ([4, 1, 9], [1, 9]),
+        ([1, 130, 140], [128, 128]),
+    ];
+    for (shape @ [matrices, rows, columns], block) in cases {
+        let x: Vec<f32> = (0..matrices * rows * columns).map(|_| next()).collect();
+        let grid = [rows.div_ceil(block[0]), columns.div_ceil(block[1])];
+        let place = |element: usize| {
+            let (row, column) = (element / columns % rows, element % columns);
+            (element / columns / rows * grid[0] + row / block[0]) * grid[1] + column / block[1]
+        };
+        let mut want = vec![0f32; matrices * grid[0] * grid[1]];
+        for (element, value) in x.iter().enumerate().filter(|(_, value)| value.is_finite()) {
+            want[place(element)] = want[place(element)].max(value.abs());
+        }
+        let view = TensorView::from_slice(&shape, &x).expect("a slice");
+        let found = onnx_cast::greatest_magnitudes(&view, block).expect("blocks");
+        assert_eq!(found, want, "{shape:?} in blocks of {block:?}");
+
+        let codes: Vec<i8> = (0..x.len()).map(|i| (i * 37 % 255) as i8).collect();
+        let scale_shape = [matrices, grid[0], grid[1]];
+        let scale = TensorView::from_slice(&scale_shape, &want).expect("a slice");
+        let plan = onnx_cast::BlockPlan::dequantize(DataType::Int8, DataType::Float, DataType::Float, block);
+        let plan = plan.expect("types");
+        let bound = plan.bind(&shape, &scale, None).expect("scales that fit");
+        let bytes: Vec<u8> = codes.iter().map(|code| *code as u8).collect();
+        for start in [0, 1, columns - 1, codes.len() / 3] {
+            let len = codes.len() - start;
+            let mut out = vec![0; 4 * len];
+            bound.run_part(start, len, &bytes[start..], &mut out).expect("a part");
+            for (i, got) in out.as_chunks::<4>().0.iter().enumerate() {
+                let product = f32::from(codes[start + i]) * want[place(start + i)];
+                assert_eq!(f32::from_le_bytes(*got).to_bits(), product.to_bits(), "{shape:?} {block:?} {i}");
+            }
+        }
+    }
+    let x = [1f32; 4];
+    let view = TensorView::from_slice(&[4], &x).expect("a slice");
+    assert!(onnx_cast::greatest_magnitudes(&view, [1, 2]).is_err());
+    assert!(onnx_cast::BlockPlan::dequantize(DataType::Int8, DataType::Double, DataType::Float, [1, 2]).is_err());
+}

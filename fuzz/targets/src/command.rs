@@ -70,7 +70,7 @@ fn in_folder<R>(folder: &Path, run: impl FnOnce() -> R) -> R {
 fn check(code: u8, arguments: &[&str], before: &BTreeMap<PathBuf, Vec<u8>>, after: &BTreeMap<PathBuf, Vec<u8>>) {
     assert!(code <= 2, "exit code {code} of {arguments:?}");
     let writes = match *arguments.get(1).unwrap_or(&"") {
-        "cast" | "bitcast" | "fold" | "run" | "report" => true,
+        "cast" | "bitcast" | "dequantize" | "quantize" | "transcode" | "fold" | "run" | "report" => true,
         "explain" => arguments.iter().any(|argument| argument.starts_with("--html")),
         _ => false,
     };

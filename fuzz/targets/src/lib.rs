@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod casts;
+mod checkpoint;
 #[cfg(unix)]
 mod command;
 mod files;
@@ -22,6 +23,7 @@ mod scratch;
 mod texts;
 
 pub use casts::casts;
+pub use checkpoint::checkpoint;
 #[cfg(unix)]
 pub use command::command;
 pub use files::{gguf, npy, npz, safetensors, tensor_proto};
@@ -39,6 +41,7 @@ pub type Target = fn(&[u8]);
 /// The targets by name, as cargo-fuzz has them.
 pub const TARGETS: &[(&str, Target)] = &[
     ("casts", casts),
+    ("checkpoint", checkpoint),
     #[cfg(unix)]
     ("command", command),
     ("dequantize", dequantize),

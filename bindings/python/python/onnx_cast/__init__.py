@@ -18,7 +18,17 @@ from onnx_cast._native import CastError, cast
 from onnx_cast._report import Report, report
 from onnx_cast._scaled import Quantized, dequantize_linear, dynamic_quantize_linear, quantize, quantize_linear
 from onnx_cast._stats import Stats
-from onnx_cast.files import LossError, bit_cast_file, cast_file, diff, fold, info
+from onnx_cast.files import (
+    LossError,
+    bit_cast_file,
+    cast_file,
+    dequantize_file,
+    diff,
+    fold,
+    info,
+    quantize_file,
+    transcode_file,
+)
 
 __all__ = [
     "CastError",
@@ -31,6 +41,7 @@ __all__ = [
     "cast",
     "cast_file",
     "cast_like",
+    "dequantize_file",
     "dequantize_linear",
     "diff",
     "dynamic_quantize_linear",
@@ -38,9 +49,11 @@ __all__ = [
     "info",
     "pack",
     "quantize",
+    "quantize_file",
     "quantize_linear",
     "report",
     "stats",
+    "transcode_file",
     "unpack",
 ]
 

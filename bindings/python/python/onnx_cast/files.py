@@ -57,6 +57,9 @@ class FileInfo(list[TensorInfo]):
         self.files: int = found["files"]
         #: The metadata of a ``.safetensors`` file or a model.
         self.metadata: dict[str, str] = found["metadata"]
+        #: ``scheme``, ``weights`` and ``warning`` of a quantized checkpoint: each weight's format, block and bits for a
+        #: value, and what contradicts itself, if anything does; ``None`` of other files.
+        self.quantized: dict[str, Any] | None = found.get("quantized")
         #: ``ir_version``, ``opsets`` and ``casts`` of a model; ``None`` of other files.
         self.model: dict[str, Any] | None = found.get("model")
 
@@ -251,7 +254,10 @@ def cast_file(
         "losses": losses,
         "fail_on": listed("fail_on", fail_on),
     }
-    done, loss = _native.cast_file(src, dst, options, progress)
+    return _summary(*_native.cast_file(src, dst, options, progress))
+
+
+def _summary(done: str, loss: str | None) -> CastSummary:
     summary = CastSummary(json.loads(done))
     if loss is not None:
         error = LossError(loss)
@@ -312,6 +318,138 @@ def bit_cast_file(
     return CastSummary(json.loads(_native.bit_cast_file(src, dst, options, progress)))
 
 
+def dequantize_file(
+    src: Path,
+    dst: Path,
+    to: Any = None,
+    *,
+    scheme: str = "auto",
+    include: Iterable[str] = (),
+    exclude: Iterable[str] = (),
+    rules: Mapping[str, Any] | None = None,
+    rules_file: Path | None = None,
+    min_elements: int | None = None,
+    allow_nan: bool = False,
+    dry_run: bool = False,
+    resume: bool = False,
+    clobber: bool = True,
+    copy_others: bool = True,
+    losses: bool = False,
+    fail_on: Iterable[str] = (),
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> CastSummary:
+    """Reads the quantized weights of ``src``, a ``.safetensors`` file or the index or folder of several, back as plain
+    weights of the type ``to``: elements are multiplied by their scales, rounded to float, and cast.
+
+    ``scheme`` is the layout: ``"auto"`` takes it from the configuration, or else from the names of tensors; others are
+    ``"deepseek"``, ``"gpt-oss"``, ``"compressed-tensors"``, ``"modelopt"``, ``"fbgemm"``, ``"quark"`` and
+    ``"comfyui"``. Names in patterns and rules are those of the plain weights; a weight that is not selected stays
+    quantized. Scales that are NaN are an error, unless ``allow_nan`` is true.
+
+    From a folder to a folder ``config.json`` is copied without what it says of quantization. ``losses`` and ``fail_on``
+    are about the last rounding, from float to ``to``. Other parameters are as in :func:`cast_file`.
+    """
+    options = {
+        **names(include, exclude, threads),
+        **selection(to, rules, rules_file, min_elements),
+        **_writing(None, None, dry_run, resume, clobber, copy_others, False),
+        "scheme": None if scheme == "auto" else scheme,
+        "allow_nan": allow_nan,
+        "losses": losses,
+        "fail_on": listed("fail_on", fail_on),
+    }
+    return _summary(*_native.dequantize_file(src, dst, options, progress))
+
+
+def quantize_file(
+    src: Path,
+    dst: Path,
+    to: Any = None,
+    *,
+    layout: str | None = None,
+    scale: str | None = None,
+    scale_rule: str = "floor",
+    include: Iterable[str] = (),
+    exclude: Iterable[str] = (),
+    rules: Mapping[str, Any] | None = None,
+    rules_file: Path | None = None,
+    min_elements: int | None = None,
+    raise_opset: bool = False,
+    dry_run: bool = False,
+    resume: bool = False,
+    clobber: bool = True,
+    copy_others: bool = True,
+    external_data: str | None = None,
+    external_threshold: int | None = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> CastSummary:
+    """Quantizes the weights of ``src``, a ``.safetensors`` file, the index or folder of several, or an ``.onnx`` file.
+
+    ``to`` is the format: ``"mxfp4"``, ``"mxfp6e2m3"``, ``"mxfp6e3m2"``, ``"mxfp8"``, ``"mxfp8e5m2"``, ``"mxint8"``,
+    ``"nvfp4"``, ``"float8e4m3fn"``, ``"float8e5m2"``, ``"int8"`` or ``"int4"``. Matrices of Linear layers are quantized;
+    embeddings, norms, routers and output layers only where ``rules``, a mapping from patterns to formats or to ``None``,
+    name them. ``scale`` says what has a scale, of float8 and integers: ``"tensor"``, ``"axis"``, ``"block=32"`` or
+    ``"block=128x128"``; ``scale_rule`` how scales of MX are found: ``"floor"``, ``"rceil"``, ``"ceil"`` or ``"even"``.
+
+    ``layout`` is that of ``"compressed-tensors"``, or ``"deepseek"``, ``"modelopt"``, ``"fbgemm"``, ``"quark"``,
+    ``"comfyui"`` or ``"plain"``; from a folder to a folder ``config.json`` gets what its readers look for. Of an
+    ``.onnx`` file the weights of MatMul, Gemm and Conv are quantized, each followed by a DequantizeLinear;
+    ``raise_opset`` lets the opset be raised where the format needs it. Other parameters are as in :func:`cast_file`.
+    """
+    options = {
+        **names(include, exclude, threads),
+        **_writing(None, None, dry_run, resume, clobber, copy_others, False),
+        "format": _format(to),
+        "format_rules": [(pattern, _format(kind)) for pattern, kind in (rules or {}).items()],
+        "rules_file": rules_file,
+        "min_elements": min_elements,
+        "layout": layout,
+        "scale": scale,
+        "scale_rule": scale_rule,
+        "raise_opset": raise_opset,
+        "external_data": external_data,
+        "external_threshold": external_threshold,
+    }
+    return _summary(*_native.quantize_file(src, dst, options, progress))
+
+
+def _format(to: Any) -> str | None:
+    """The name of a format of quantized weights."""
+    return to.name if isinstance(to, DataType) else to
+
+
+def transcode_file(
+    src: Path,
+    dst: Path,
+    layout: str,
+    *,
+    to: Any = None,
+    scheme: str = "auto",
+    dry_run: bool = False,
+    resume: bool = False,
+    clobber: bool = True,
+    copy_others: bool = True,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> CastSummary:
+    """Writes the quantized weights of ``src`` in another ``layout``, as :func:`quantize_file` has them, and changes no
+    weight: where one would change, that is an error, and nothing is written.
+
+    ``to`` is what weights of MXFP4 become: ``"nvfp4"``, or ``"float8e4m3fn"`` in blocks of 128x128. ``scheme`` is the
+    layout of ``src``, as in :func:`dequantize_file`. Other parameters are as in :func:`cast_file`.
+    """
+    options = {
+        **names((), (), threads),
+        **_writing(None, None, dry_run, resume, clobber, copy_others, False),
+        "format": _format(to),
+        "layout": layout,
+        "scheme": None if scheme == "auto" else scheme,
+    }
+    return _summary(*_native.transcode_file(src, dst, options, progress))
+
+
 def info(
     path: Path,
     *,
@@ -337,17 +475,19 @@ def diff(
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),
     tolerance: float | None = None,
+    values: bool = False,
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> list[Difference]:
     """The tensors in which two files or models differ, by name: in type, shape or values. None where they are the same.
 
-    Values are compared bit by bit, or with a ``tolerance`` as numbers that may be so far apart. Other parameters are as
-    in :func:`cast_file`; ``progress`` is through ``a``.
+    Values are compared bit by bit, or with a ``tolerance`` as numbers that may be so far apart. With ``values``
+    quantized weights are compared by the values that they stand for, under the names of the plain weights, and numbers
+    whatever their types. Other parameters are as in :func:`cast_file`; ``progress`` is through ``a``.
     """
     if tolerance is not None and not tolerance >= 0:
         raise CastError(f"tolerance is {tolerance} (want 0 or more)")
-    options = {**names(include, exclude, threads), "tolerance": tolerance}
+    options = {**names(include, exclude, threads), "tolerance": tolerance, "values": values}
     found = json.loads(_native.diff(a, b, options, progress))["differences"]
     read = {"type": _TYPES.__getitem__, "shape": tuple}
     for row in found:

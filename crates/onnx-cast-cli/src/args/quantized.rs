@@ -1,6 +1,6 @@
 //! Arguments about quantized checkpoints.
 
-use super::common::{JobArgs, LossArgs, NameArgs, SelectionArgs};
+use super::common::{JobArgs, LossArgs, NameArgs, SelectionArgs, StorageArgs};
 use super::{HOW, INPUT, WHAT};
 use clap::Args as ClapArgs;
 use onnx_cast::ScaleRule;
@@ -55,11 +55,12 @@ Examples:
   onnx-cast quantize model/ model-mxfp4/ --to mxfp4 --scale-rule even --exclude '*down_proj*'
   onnx-cast quantize model/ mixed/ --to nvfp4 --rule '*.self_attn.*=float8e4m3fn'
   onnx-cast quantize in.safetensors out.safetensors --to float8e4m3fn --layout comfyui
+  onnx-cast quantize model.onnx small.onnx --to int4 --scale block=32    a DequantizeLinear behind each weight
   onnx-cast quantize model/ out/ --to nvfp4 --dry-run                    which tensors, and their sizes"
 )]
 pub(crate) struct QuantizeArgs {
     /// The checkpoint to read and the one to write: .safetensors files, indices (*.safetensors.index.json) or folders;
-    /// with --out-dir, those to read
+    /// or models (.onnx); with --out-dir, those to read
     #[arg(value_name = "FILE", required = true, help_heading = INPUT)]
     pub(crate) files: Vec<PathBuf>,
     /// The format: mxfp4, mxfp6e2m3, mxfp6e3m2, mxfp8, mxfp8e5m2, mxint8, nvfp4, float8e4m3fn, float8e5m2, int8, int4
@@ -87,8 +88,13 @@ pub(crate) struct QuantizeArgs {
     /// How scales of MX are found: floor, rceil, ceil, even
     #[arg(long, value_name = "RULE", default_value = "floor", hide_default_value = true, help_heading = HOW)]
     pub(crate) scale_rule: ScaleRule,
+    /// Raise a model's opset where the format needs it, if every operator means the same in the newer one
+    #[arg(long, help_heading = HOW)]
+    pub(crate) raise_opset: bool,
     #[command(flatten)]
     pub(crate) job: JobArgs,
+    #[command(flatten)]
+    pub(crate) storage: StorageArgs,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -8,6 +8,7 @@ mod faults;
 mod files;
 mod losses;
 mod models;
+mod quantized;
 mod readme;
 mod report;
 mod surface;

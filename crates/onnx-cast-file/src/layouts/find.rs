@@ -303,7 +303,7 @@ impl Finder<'_> {
             Elements::Plain(data_type @ (Float4E2M1 | Float6E2M3)) if stored.data_type != data_type => {
                 self.widen_shape(&mut weight, stored, data_type).map_err(wrong)?;
             }
-            Elements::TwoRows => weight.shape[1] *= 2,
+            Elements::TwoRows => weight.shape[1] = weight.shape[1].saturating_mul(2),
             _ => {}
         }
         let part = |want: &str| LayoutError::Part {
@@ -402,9 +402,9 @@ impl Finder<'_> {
         };
         match candidates.iter().copied().find(|&block| fits(block)) {
             Some(block) => {
-                // No larger than the weight, however large the configuration has it.
-                let largest = if is_microscaled { block } else { [rows, columns] };
-                weight.block = [0, 1].map(|axis| block[axis].min(largest[axis]).max(1));
+                // The configuration may have any size; larger than the weight all mean the same.
+                const LARGE: usize = 1 << 31;
+                weight.block = [0, 1].map(|axis| block[axis].clamp(1, [rows, columns][axis].max(LARGE)));
                 // A scale for the whole tensor: its matrices are one.
                 if scale.len == 1 && !outer.is_empty() && !is_microscaled && outer.iter().product::<usize>() != 1 {
                     weight.shape = vec![outer.iter().product::<usize>() * rows, columns];

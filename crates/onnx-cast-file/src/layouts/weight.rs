@@ -265,6 +265,16 @@ pub(crate) enum WeightFormat {
     Int(u32),
 }
 
+impl WeightFormat {
+    /// The name, as model cards have it.
+    pub(crate) fn name(self) -> String {
+        match self {
+            WeightFormat::Int(bits) => format!("INT{bits}"),
+            format => format.to_string(),
+        }
+    }
+}
+
 impl std::fmt::Display for WeightFormat {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

@@ -1,0 +1,384 @@
+//! `dequantize`, `quantize` and `transcode`: the checkpoints that they write can be loaded, and their options are those of
+//! `cast`.
+
+use crate::common::{done, stderr, stdout, tensors};
+use crate::files::Folder;
+use onnx_cast::{DataType, Tensor};
+use onnx_cast_file::{NamedTensor, safetensors};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn checkpoint(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../testkit/data/checkpoints").join(name)
+}
+
+/// A copy of a stored checkpoint in the folder `in`, with a tokenizer.
+fn copy(folder: &Folder, name: &str) {
+    fs::create_dir(folder.path("in")).expect("a folder");
+    for entry in fs::read_dir(checkpoint(name)).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        let file = path.file_name().expect("a name").to_str().expect("UTF-8");
+        if !["expected.safetensors", "original.safetensors"].contains(&file) {
+            folder.write(&format!("in/{file}"), fs::read(&path).expect("a file"));
+        }
+    }
+    folder.write("in/tokenizer.json", "{}");
+}
+
+fn expected(name: &str) -> BTreeMap<String, Tensor> {
+    by_name(tensors(fs::read(checkpoint(name).join("expected.safetensors")).expect("the weights")))
+}
+
+fn by_name(tensors: Vec<NamedTensor>) -> BTreeMap<String, Tensor> {
+    tensors.into_iter().map(|one| (one.name, one.tensor)).collect()
+}
+
+fn json(folder: &Folder, name: &str) -> Value {
+    serde_json::from_slice(&folder.read(name)).expect("JSON")
+}
+
+fn files(folder: &Folder, name: &str) -> Vec<String> {
+    let entries = fs::read_dir(folder.path(name)).expect("a folder");
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+/// Loads a checkpoint in several files as libraries do: by the index.
+fn load(folder: &Folder, name: &str) -> BTreeMap<String, Tensor> {
+    let index = json(folder, &format!("{name}/model.safetensors.index.json"));
+    let map = index["weight_map"].as_object().expect("a map");
+    let mut all = BTreeMap::new();
+    let mut total = 0;
+    for file in files(folder, name).iter().filter(|file| file.ends_with(".safetensors")) {
+        for NamedTensor { name: tensor, tensor: values } in tensors(folder.read(&format!("{name}/{file}"))) {
+            assert_eq!(map.get(&tensor), Some(&file.as_str().into()), "{tensor}");
+            total += values.bytes().expect("numbers").len();
+            all.insert(tensor, values);
+        }
+    }
+    assert_eq!(map.len(), all.len(), "weight_map names what is there");
+    assert_eq!(index["metadata"]["total_size"], total, "total_size");
+    all
+}
+
+/// A file of a float8 weight of ones and its scale.
+fn scaled(folder: &Folder, name: &str, scale: f32) {
+    let weight = Tensor::new(DataType::Float8E4M3FN, vec![1, 2], vec![0x38; 2]).expect("a tensor");
+    let scale = Tensor::from_slice(vec![], &[scale]).expect("a tensor");
+    let other = Tensor::from_slice(vec![1], &[0.1f32]).expect("a tensor");
+    let all = [("a.weight", weight.view()), ("a.scale_weight", scale.view()), ("norm.bias", other.view())];
+    folder.write(name, safetensors::write(None, &all).expect("bytes"));
+}
+
+#[test]
+fn the_output_loads() {
+    for name in ["deepseek", "gpt-oss", "ct-int4"] {
+        let folder = Folder::new();
+        copy(&folder, name);
+        let said = stderr(&folder.run("dequantize in out --to bf16"));
+        assert!(said.starts_with("in -> out, 1 other file copied: "), "{said}");
+        assert!(load(&folder, "out") == expected(name), "{name}");
+        let config = json(&folder, "out/config.json");
+        assert!(config.get("quantization_config").is_none(), "{name}: {config}");
+        let kinds: Vec<&Value> = ["torch_dtype", "dtype"].iter().filter_map(|key| config.get(key)).collect();
+        assert_eq!(kinds, ["bfloat16"], "{name}");
+        assert_eq!(folder.read("out/tokenizer.json"), b"{}");
+        assert_eq!(done(&folder.run("dequantize in other --to bf16 -q --no-copy-others")), "");
+        assert!(files(&folder, "other").iter().all(|file| file.contains(".safetensors")));
+        // What is not quantized has no scales to lose.
+        let said = stderr(&folder.run("dequantize out again --to bf16"));
+        assert!(said.contains("no quantized weights"), "{said}");
+    }
+}
+
+#[test]
+fn a_plan_and_json() {
+    let folder = Folder::new();
+    copy(&folder, "deepseek");
+    let plan = done(&folder.run("dequantize in out --to float --dry-run"));
+    let row = "model.layers.0.mlp.down_proj.weight           float8e4m3fn    float  ";
+    assert!(plan.contains(row) && plan.contains("total: 3 tensors (12072 elements) cast, 3 tensors"), "{plan}");
+    assert!(!plan.contains("scale_inv") && plan.contains("1 other file would be copied"), "{plan}");
+    let planned: Value =
+        serde_json::from_str(&done(&folder.run("dequantize in out --to float --dry-run --json"))).expect("JSON");
+    assert!(!folder.path("out").exists());
+    let mut made: Value =
+        serde_json::from_str(&done(&folder.run("dequantize in out --to float --json"))).expect("JSON");
+    assert_eq!(made["dry_run"].take(), false);
+    assert_eq!((&made["tensors"], &made["copied"]), (&planned["tensors"], &planned["copied"]));
+    let down = made["tensors"]
+        .as_array()
+        .and_then(|rows| rows.iter().find(|row| row["name"] == "model.layers.0.mlp.down_proj.weight"));
+    let down = down.expect("the weight");
+    // 130x36 elements, and two scales.
+    assert_eq!((&down["bytes_before"], &down["bytes_after"]), (&(130 * 36 + 8).into(), &(4 * 130 * 36).into()));
+    assert_eq!(json(&folder, "out/config.json")["torch_dtype"], "float32");
+}
+
+#[test]
+fn a_loss_writes_nothing() {
+    let folder = Folder::new();
+    scaled(&folder, "in.safetensors", 1e5);
+    for options in ["", " --json", " --dry-run"] {
+        let output =
+            folder.run(&format!("dequantize in.safetensors out.safetensors --to float16 --fail-on overflow{options}"));
+        assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+        assert_eq!(folder.names(), ["in.safetensors"]);
+        if options == " --json" {
+            let json: Value = serde_json::from_str(&stdout(&output)).expect("JSON");
+            assert_eq!(json["tensors"][0]["counts"]["overflowed"], 2);
+        } else {
+            let want = "onnx-cast: in.safetensors: tensor `a.weight`: overflow in 2 values cast to float16 (nothing is written)\n";
+            assert_eq!(stderr(&output), want);
+        }
+    }
+    let said = stderr(&folder.run("dequantize in.safetensors out.safetensors --to bf16 --fail-on overflow --losses"));
+    assert!(said.contains("a.weight: 2 values, error at most"), "{said}");
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupted_run_goes_on() {
+    use std::os::unix::fs::MetadataExt;
+    let folder = Folder::new();
+    copy(&folder, "deepseek");
+    let line = "dequantize in out --to bf16 --resume";
+    done(&folder.run(line));
+    let shards = ["out/model-00001-of-00002.safetensors", "out/model-00002-of-00002.safetensors"];
+    let inodes = || shards.map(|shard| fs::metadata(folder.path(shard)).expect("a file").ino());
+    let before = inodes();
+    // A shard that is not there, one with another bit, one that is cut short.
+    for (damage, at) in [("removed", 0), ("changed", 1), ("cut", 0)] {
+        let mut bytes = folder.read(shards[at]);
+        match damage {
+            "removed" => fs::remove_file(folder.path(shards[at])).expect("removed"),
+            "changed" => {
+                *bytes.last_mut().expect("bytes") ^= 1;
+                folder.write(shards[at], bytes);
+            }
+            _ => folder.write(shards[at], &bytes[..bytes.len() - 1]),
+        }
+        let said = stderr(&folder.run(line));
+        assert!(said.starts_with("in -> out (1 file was there already), 1 other file copied: "), "{damage}: {said}");
+        assert!(load(&folder, "out") == expected("deepseek"), "{damage}");
+    }
+    assert!(before != inodes());
+    let before = inodes();
+    assert!(stderr(&folder.run(line)).contains("(2 files were there already)"));
+    assert_eq!(before, inodes());
+    // Another type gives other bytes.
+    assert!(!stderr(&folder.run("dequantize in out --to float16 --resume")).contains("already"));
+}
+
+#[test]
+fn what_is_excluded_stays_quantized() {
+    let folder = Folder::new();
+    copy(&folder, "deepseek");
+    done(&folder.run("dequantize in out --to bf16 --exclude *.o_proj.weight -q"));
+    let (got, mut want) = (load(&folder, "out"), expected("deepseek"));
+    let kept = by_name(tensors(folder.read("in/model-00001-of-00002.safetensors")));
+    for name in ["model.layers.0.self_attn.o_proj.weight", "model.layers.0.self_attn.o_proj.weight_scale_inv"] {
+        want.insert(name.to_owned(), kept[name].clone());
+    }
+    assert!(got == want, "{:?}", got.keys());
+    assert_eq!(folder.read("out/config.json"), folder.read("in/config.json"));
+
+    let folder = Folder::new();
+    copy(&folder, "ct-nvfp4");
+    let packed = "model.layers.0.mlp.down_proj.weight_packed";
+    // The plain weight's name, which the checkpoint does not have.
+    for option in ["--exclude model.layers.0.mlp.down_proj.weight", "--rule re:down_proj[.]weight$=keep"] {
+        done(&folder.run(&format!("dequantize in out --to bf16 -q {option}")));
+        let (got, kept) = (
+            by_name(tensors(folder.read("out/model.safetensors"))),
+            by_name(tensors(folder.read("in/model.safetensors"))),
+        );
+        for part in
+            [packed, "model.layers.0.mlp.down_proj.weight_scale", "model.layers.0.mlp.down_proj.weight_global_scale"]
+        {
+            assert!(got[part] == kept[part], "{option}: {part}");
+        }
+        assert_eq!(got.keys().filter(|name| name.ends_with("_packed")).count(), 1, "{option}");
+    }
+    folder.refuses(
+        "dequantize in out2 --to bf16 --exclude model.layers.0.mlp.dwon_proj.weight",
+        "--exclude `model.layers.0.mlp.dwon_proj.weight` matches no tensor (near is `model.layers.0.mlp.down_proj.weight`)",
+    );
+}
+
+#[test]
+fn rules_give_types() {
+    let folder = Folder::new();
+    copy(&folder, "ct-nvfp4");
+    done(
+        &folder
+            .run("dequantize in out --to bf16 --rule *.q_proj.weight=float16 --rule *.k_proj.weight=float8e4m3fn -q"),
+    );
+    let got = by_name(tensors(folder.read("out/model.safetensors")));
+    for (name, want) in [("q", DataType::Float16), ("k", DataType::Float8E4M3FN), ("v", DataType::BFloat16)] {
+        assert_eq!(got[&format!("model.layers.0.self_attn.{name}_proj.weight")].data_type(), want, "{name}");
+    }
+    let bf16 = expected("ct-nvfp4");
+    for (name, tensor) in &got {
+        if tensor.data_type() == DataType::BFloat16 {
+            assert!(*tensor == bf16[name], "{name}");
+        }
+    }
+}
+
+#[test]
+fn files_are_not_replaced() {
+    let folder = Folder::new();
+    copy(&folder, "deepseek");
+    fs::create_dir(folder.path("out")).expect("a folder");
+    folder.write("out/config.json", "mine");
+    let said = stderr(&folder.run("dequantize in out --to bf16 --no-clobber"));
+    assert!(said.contains("out") && said.contains("exist"), "{said}");
+    assert_eq!(
+        (files(&folder, "out"), folder.read("out/config.json")),
+        (vec!["config.json".to_owned()], b"mine".to_vec())
+    );
+    scaled(&folder, "a.safetensors", 2.0);
+    folder.write("b.safetensors", "mine");
+    let output = folder.run("dequantize a.safetensors b.safetensors --to bf16 --no-clobber");
+    assert_eq!((output.status.code(), folder.read("b.safetensors")), (Some(2), b"mine".to_vec()));
+}
+
+#[test]
+fn a_plain_file() {
+    let folder = Folder::new();
+    scaled(&folder, "in.safetensors", 2.0);
+    let other = Tensor::from_slice(vec![1], &[0.1f32]).expect("a tensor");
+    for line in [
+        "dequantize in.safetensors out.safetensors --to float",
+        "dequantize in.safetensors out.safetensors --to float --scheme comfyui",
+        "dequantize in.safetensors --out-dir . --to float",
+    ] {
+        done(&folder.run(line));
+        let name = if line.contains("--out-dir") { "in.safetensors" } else { "out.safetensors" };
+        let got = by_name(tensors(folder.read(name)));
+        assert_eq!(got.len(), 2, "{line}");
+        assert_eq!(got["a.weight"].to_vec::<f32>().map(|values| values[1].to_bits()), Some(2f32.to_bits()), "{line}");
+        assert!(got["norm.bias"] == other);
+    }
+    scaled(&folder, "in.safetensors", 2.0);
+    folder.refuses(
+        "dequantize in.safetensors y.safetensors --to float --scheme gpt-oss",
+        "in.safetensors: no weights in the layout gpt-oss (is the checkpoint dequantized already? --scheme chooses another \
+         layout)",
+    );
+    let said = stderr(&folder.run("dequantize in.safetensors y.safetensors --to float --scheme nf4"));
+    assert!(said.contains("'nf4' for '--scheme <NAME>': not a layout (want auto, deepseek, gpt-oss,"), "{said}");
+    for (line, message) in [
+        (
+            "dequantize in.safetensors y.npz --to float",
+            "y.npz: a checkpoint does not take .npz files (want .safetensors)",
+        ),
+        (
+            "dequantize none.safetensors y.safetensors --to float",
+            "none.safetensors: cannot open: No such file or directory (os error 2)",
+        ),
+        (
+            "dequantize in.safetensors y.safetensors --to uint4",
+            "y.safetensors: tensor `a.weight`: the .safetensors format has no name for uint4",
+        ),
+    ] {
+        folder.refuses(line, message);
+    }
+    let said = stderr(&folder.run("dequantize in.safetensors - --to float"));
+    assert!(said.contains("-: unknown file extension") && !folder.path("-").exists(), "{said}");
+}
+
+/// The weights of a stored checkpoint before they were quantized, in the folder `in`.
+fn original(folder: &Folder, name: &str) {
+    fs::create_dir(folder.path("in")).expect("a folder");
+    let weights = fs::read(checkpoint(name).join("original.safetensors")).expect("the weights");
+    folder.write("in/model.safetensors", weights);
+    folder.write("in/config.json", "{\"torch_dtype\": \"bfloat16\", \"rope_theta\": 1e6}");
+    folder.write("in/tokenizer.json", "{}");
+}
+
+#[test]
+fn weights_are_quantized_and_come_back() {
+    let folder = Folder::new();
+    original(&folder, "ct-nvfp4");
+    let plan = done(&folder.run("quantize in out --to nvfp4 --dry-run"));
+    assert!(plan.contains("model.layers.0.mlp.down_proj.weight_packed") && plan.contains("lm_head.weight "), "{plan}");
+    assert!(!plan.contains("lm_head.weight_packed") && !folder.path("out").exists());
+    let said = stderr(&folder.run("quantize in out --to nvfp4"));
+    assert!(said.starts_with("in -> out, 2 other files copied: ") || said.starts_with("in -> out, 1 other"), "{said}");
+    let config = json(&folder, "out/config.json");
+    assert_eq!(config["quantization_config"]["format"], "nvfp4-pack-quantized");
+    assert_eq!(config["quantization_config"]["ignore"], serde_json::json!(["lm_head", "model.embed_tokens"]));
+    assert_eq!((&config["torch_dtype"], &config["rope_theta"]), (&"bfloat16".into(), &1e6.into()));
+    assert_eq!(folder.read("out/tokenizer.json"), b"{}");
+    let info = done(&folder.run("info out"));
+    assert!(info.contains("NVFP4"), "{info}");
+    // The same again leaves the file alone.
+    let said = stderr(&folder.run("quantize in out --to nvfp4 --resume"));
+    assert!(said.contains("(1 file was there already)"), "{said}");
+    done(&folder.run("dequantize out back --to bf16 -q"));
+    done(&folder.run("transcode out other --layout modelopt -q"));
+    done(&folder.run("dequantize other again --to bf16 -q"));
+    assert_eq!(folder.read("back/model.safetensors"), folder.read("again/model.safetensors"));
+    assert_eq!(json(&folder, "other/hf_quant_config.json")["quantization"]["quant_algo"], "W4A16_NVFP4");
+    done(&folder.run("diff --values out other"));
+}
+
+#[test]
+fn rules_choose_formats_and_layouts_refuse() {
+    let folder = Folder::new();
+    original(&folder, "ct-int8");
+    let rule = "--rule *self_attn*=float8e4m3fn --rule lm_head.weight=int8 --exclude *o_proj*";
+    done(&folder.run(&format!("quantize in out --to mxfp4 -q {rule}")));
+    let config = &json(&folder, "out/config.json")["quantization_config"];
+    assert_eq!(config["format"], "mixed-precision");
+    assert_eq!(config["config_groups"].as_object().map(serde_json::Map::len), Some(3), "{config}");
+    assert!(config["ignore"].to_string().contains("o_proj"), "{config}");
+    done(&folder.run("dequantize out back --to bf16 -q"));
+    for (line, want) in [
+        ("quantize in no --to nvfp4 --layout deepseek", "deepseek does not hold nvfp4: the layout has no such weights"),
+        ("quantize in no --to nvfp4 --scale axis", "compressed-tensors does not hold nvfp4: its blocks are block=16"),
+        (
+            "quantize in no --to int4 --scale block=48",
+            "(want columns in blocks of 48 for int4 (--exclude keeps the tensor))",
+        ),
+        ("quantize in no --to mxfp4 --include *norm*", "no weight to quantize"),
+        ("quantize in no --to mxfp4 --exclude *.wieght", "--exclude `*.wieght` matches no tensor"),
+        ("quantize in no --to float16", "not a format of quantized weights"),
+        ("quantize in no --to mxfp4 --raise-opset", "--raise-opset is for models (.onnx to .onnx)"),
+        ("transcode out no --layout deepseek", "deepseek does not hold mxfp4"),
+        ("transcode in no --layout modelopt", "no quantized weights"),
+    ] {
+        let output = folder.run(line);
+        assert_eq!(output.status.code(), Some(2), "{line}");
+        assert!(stderr(&output).contains(want), "{line}: {}", stderr(&output));
+        assert!(!folder.path("no").exists(), "{line}");
+    }
+}
+
+#[test]
+fn a_weight_that_would_change_is_refused() {
+    let folder = Folder::new();
+    copy(&folder, "ct-mxfp4");
+    // A block's scale far below the others, beside elements that are not 0.
+    let mut bytes = folder.read("in/model.safetensors");
+    let header = u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes")) as usize;
+    let entries: Value = serde_json::from_slice(&bytes[8..8 + header]).expect("JSON");
+    let place =
+        entries["model.layers.0.mlp.up_proj.weight_scale"]["data_offsets"][0].as_u64().expect("a place") as usize;
+    bytes[8 + header + place] = 20;
+    folder.write("in/model.safetensors", &bytes);
+    for (to, what) in [("nvfp4", "1 of its values or blocks"), ("float8e4m3fn", "of its values or blocks")] {
+        let layout = if to == "nvfp4" { "plain" } else { "deepseek" };
+        let output = folder.run(&format!("transcode in out --layout {layout} --to {to}"));
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("up_proj.weight_packed`: as ") && said.contains(what), "{to}: {said}");
+        assert!(!folder.path("out").exists());
+    }
+}

@@ -1,0 +1,233 @@
+//! Two checkpoints compared by the values that they stand for: quantized weights are computed part by part, and other
+//! numbers are taken as they are, whatever their types.
+
+use super::{DiffRequest, Difference, Plain, each_double, failed, plain, quantized, send};
+use crate::counts::widen::Widening;
+use crate::error::FileError;
+use crate::formats::input::Input;
+use crate::formats::source::Items;
+use crate::io::memory::resize;
+use crate::io::progress::Meter;
+use crate::layouts::{Checkpoint, Role, TensorRef, Values, Weight, Weights};
+use crate::pipeline::{self, Compute, Elements, Scratch, Sink, Task, Trouble};
+use crate::selection::admits;
+use onnx_cast::{DataType, element_count};
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+/// A checkpoint, and its quantized weights.
+struct Side<'a> {
+    checkpoint: &'a Checkpoint,
+    weights: Option<Weights>,
+}
+
+/// A tensor as the model has it.
+#[derive(Clone, Copy)]
+enum Entry<'s> {
+    Stored(TensorRef),
+    Weight(&'s Weight),
+}
+
+impl<'a> Side<'a> {
+    fn new(path: &Path, checkpoint: &'a Checkpoint) -> Result<Self, FileError> {
+        let weights = quantized::find(path, checkpoint).map(|(_, found)| found).transpose()?;
+        Ok(Side { checkpoint, weights })
+    }
+
+    /// Weights under their own names, and all else but what only quantized weights have a use for.
+    fn entries(&self, request: &DiffRequest) -> Vec<(&str, Entry<'_>)> {
+        let mut entries = Vec::new();
+        for (tensor, stored) in self.checkpoint.tensors() {
+            match self.weights.as_ref().and_then(|weights| Some((weights, weights.roles.get(&tensor)?))) {
+                None => entries.push((&*stored.name, Entry::Stored(tensor))),
+                Some((weights, &Role::Elements(index))) => {
+                    entries.extend(weights.list.get(index).map(|weight| (&*weight.name, Entry::Weight(weight))));
+                }
+                Some(_) => {}
+            }
+        }
+        entries.retain(|(name, _)| admits(&request.include, &request.exclude, name));
+        entries
+    }
+
+    fn shape<'s>(&'s self, entry: Entry<'s>) -> &'s [usize] {
+        match entry {
+            Entry::Stored(tensor) => &self.checkpoint.stored(tensor).shape,
+            Entry::Weight(weight) => &weight.values,
+        }
+    }
+
+    /// The type of a tensor that is not quantized.
+    fn data_type(&self, entry: Entry<'_>) -> Option<DataType> {
+        match entry {
+            Entry::Stored(tensor) => Some(self.checkpoint.stored(tensor).data_type),
+            Entry::Weight(_) => None,
+        }
+    }
+
+    fn input(&self, tensor: TensorRef) -> &Input {
+        &self.checkpoint.files[tensor.file]
+    }
+
+    fn bytes(&self, entry: Entry<'_>, data_type: DataType) -> u64 {
+        match entry {
+            Entry::Stored(tensor) => self.checkpoint.stored(tensor).bytes(),
+            Entry::Weight(weight) => data_type.byte_len(weight.len()).unwrap_or(0) as u64,
+        }
+    }
+
+    fn values<'s>(&'s self, weight: &'s Weight, to: DataType) -> Result<Values<'s>, FileError> {
+        Values::new(self.checkpoint, weight, to).map_err(|trouble| self.error(weight, trouble))
+    }
+
+    fn error(&self, weight: &Weight, trouble: Trouble) -> FileError {
+        failed(self.input(weight.tensor), self.checkpoint.stored(weight.tensor), trouble)
+    }
+}
+
+/// Compares two checkpoints tensor by tensor, by name and value.
+pub(super) fn diff(
+    paths: [&Path; 2],
+    [first, second]: [&Checkpoint; 2],
+    request: &DiffRequest,
+) -> Result<Vec<(String, Difference)>, FileError> {
+    let (first, second) = (Side::new(paths[0], first)?, Side::new(paths[1], second)?);
+    let (ours, theirs) = (first.entries(request), second.entries(request));
+    let mut places: HashMap<&str, Entry<'_>> = theirs.iter().copied().collect();
+    let types = |ours: Entry<'_>, theirs: Option<&Entry<'_>>| {
+        let (ours, theirs) = (first.data_type(ours), theirs.and_then(|theirs| second.data_type(*theirs)));
+        [ours.unwrap_or(computed_type(theirs)), theirs.unwrap_or(computed_type(ours))]
+    };
+    let bytes = |(name, entry): &(&str, Entry<'_>)| first.bytes(*entry, types(*entry, places.get(name))[0]);
+    let meter = Meter::new(request.watch.as_ref(), ours.iter().map(bytes).sum());
+    let mut differences = Vec::new();
+    for (name, entry) in ours {
+        let difference = match places.remove(name) {
+            Some(other) => compare((&first, entry), (&second, other), types(entry, Some(&other)), request, &meter)?,
+            None => Some(Difference::OnlyFirst),
+        };
+        differences.extend(difference.map(|difference| (name.to_owned(), difference)));
+    }
+    let only = theirs.iter().filter(|(name, _)| places.contains_key(name));
+    differences.extend(only.map(|(name, _)| ((*name).to_owned(), Difference::OnlySecond)));
+    Ok(differences)
+}
+
+/// The type that a quantized weight is computed in: that of what it is compared with, where weights have it.
+fn computed_type(other: Option<DataType>) -> DataType {
+    other.filter(|other| matches!(other, DataType::Float16 | DataType::BFloat16)).unwrap_or(DataType::Float)
+}
+
+fn compare(
+    (first, ours): (&Side<'_>, Entry<'_>),
+    (second, theirs): (&Side<'_>, Entry<'_>),
+    types: [DataType; 2],
+    request: &DiffRequest,
+    meter: &Meter<'_>,
+) -> Result<Option<Difference>, FileError> {
+    let doubles = types.map(|data_type| Widening::new(data_type, DataType::Double).ok());
+    if let (Entry::Stored(i), Entry::Stored(j)) = (ours, theirs)
+        && (types[0] == types[1] || doubles.iter().any(Option::is_none))
+    {
+        return super::compare((first.input(i), i.tensor), (second.input(j), j.tensor), request, meter);
+    }
+    let shapes = [first.shape(ours), second.shape(theirs)];
+    if shapes[0] != shapes[1] {
+        return Ok(Some(Difference::Shape(shapes[0].to_vec(), shapes[1].to_vec())));
+    }
+    let [Some(our_doubles), Some(their_doubles)] = doubles else {
+        return Ok(Some(Difference::Type(types[0], types[1])));
+    };
+    let len = element_count(shapes[0]).unwrap_or(0);
+    let other = match theirs {
+        Entry::Stored(tensor) => Other::Stored(plain(second.input(tensor), tensor.tensor, request.threads)?),
+        Entry::Weight(weight) => Other::Weight(second.values(weight, types[1])?, Mutex::default()),
+    };
+    let against = Against {
+        other,
+        doubles: [our_doubles, their_doubles],
+        types,
+        tolerance: request.tolerance.unwrap_or(0.0),
+        len: len as u64,
+        found: Mutex::new((0, u64::MAX, 0.0)),
+    };
+    match ours {
+        Entry::Stored(tensor) => send(first.input(tensor), tensor.tensor, request.threads, &against, meter)?,
+        Entry::Weight(weight) => {
+            let values = first.values(weight, types[0])?;
+            let task = Task::keeping(Elements::Computed(&values, 0), len, types[0], Items::PLAIN);
+            let done = pipeline::run(&[task], request.threads, &against, &|bytes| meter.add(bytes));
+            done.map_err(|(_, trouble)| first.error(weight, trouble))?;
+        }
+    }
+    let (count, first, largest) = against.found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok((count > 0).then_some(Difference::Values { count, of: len as u64, first, largest }))
+}
+
+/// Where the other elements come from.
+enum Other<'a> {
+    Stored(Plain<'a>),
+    /// With the memory of those that compute it.
+    Weight(Values<'a>, Mutex<Vec<Scratch>>),
+}
+
+impl Other<'_> {
+    /// Elements from one on.
+    fn read(&self, data_type: DataType, start: usize, len: usize, bytes: &mut Vec<u8>) -> io::Result<()> {
+        let size = data_type.byte_len(len).and_then(|size| resize(bytes, size));
+        size.ok_or(io::ErrorKind::OutOfMemory)?;
+        match self {
+            Other::Stored(plain) => plain.read_at(data_type.byte_len(start).unwrap_or(0) as u64, bytes),
+            Other::Weight(values, memory) => {
+                let lock = || memory.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut scratch = lock().pop().unwrap_or_default();
+                let done = values.compute(start, len, &mut scratch, bytes);
+                lock().push(scratch);
+                done.map_err(|trouble| match trouble {
+                    Trouble::Read(error) | Trouble::Write(error) => error,
+                    Trouble::Cast(error) => io::Error::other(error),
+                    Trouble::Stopped => io::ErrorKind::Interrupted.into(),
+                })
+            }
+        }
+    }
+}
+
+/// Compares numbers of one type with those of another tensor of the same shape.
+struct Against<'a> {
+    other: Other<'a>,
+    types: [DataType; 2],
+    doubles: [Widening; 2],
+    tolerance: f64,
+    len: u64,
+    /// How many differ, the first, and the largest distance.
+    found: Mutex<(u64, u64, f64)>,
+}
+
+impl Sink for Against<'_> {
+    fn put(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        let bits = self.types[0].bits().unwrap_or(8) as u64;
+        let start = at * 8 / bits;
+        let len = (bytes.len() as u64 * 8 / bits).min(self.len - start) as usize;
+        let mut there = Vec::new();
+        self.other.read(self.types[1], start as usize, len, &mut there)?;
+        let mut doubles = vec![0.0; len];
+        each_double(&self.doubles[0], bytes, len, |index, value| doubles[index] = value)?;
+        let (mut count, mut first, mut largest) = (0, u64::MAX, 0.0f64);
+        each_double(&self.doubles[1], &there, len, |index, theirs| {
+            let ours = doubles[index];
+            let distance = (ours - theirs).abs();
+            if distance <= self.tolerance || ours == theirs || ours.is_nan() && theirs.is_nan() {
+                return;
+            }
+            count += 1;
+            first = first.min(start + index as u64);
+            largest = if distance > largest { distance } else { largest };
+        })?;
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        *found = (found.0 + count, found.1.min(first), if largest > found.2 { largest } else { found.2 });
+        Ok(())
+    }
+}

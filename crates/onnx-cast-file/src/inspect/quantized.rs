@@ -1,0 +1,128 @@
+//! The quantized weights of a checkpoint: what each is, and what is wrong with the claims of the configuration.
+
+use crate::error::FileError;
+use crate::formats::format::Format;
+use crate::layouts::{self, Checkpoint, Config, LayoutError, Scheme, Weight, Weights};
+use onnx_cast::DataType;
+use std::path::Path;
+
+/// The quantized weights of a checkpoint.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Quantized {
+    /// The layout, where the configuration or the names of tensors tell it.
+    pub scheme: Option<Scheme>,
+    /// In the order of their elements; none where the checkpoint contradicts itself.
+    pub weights: Vec<QuantizedWeight>,
+    /// What the checkpoint claims, and is not so.
+    pub warning: Option<String>,
+}
+
+/// A quantized weight.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct QuantizedWeight {
+    /// The name of the values.
+    pub name: String,
+    /// The shape of the values.
+    pub shape: Vec<usize>,
+    /// The format, as configurations name it: `NVFP4`, `FP8`, `INT4`.
+    pub format: String,
+    /// The type of the elements. Integers of 3, 5, 6 and 7 bits have no type of their own: it is the next wider.
+    pub elements: DataType,
+    /// The type of the scales.
+    pub scales: DataType,
+    /// Rows and columns that share a scale.
+    pub block: [usize; 2],
+    /// Whether blocks are all of a matrix, rows of it, or smaller.
+    pub extent: ScaleExtent,
+    /// Bits of storage for each value: elements, scales, zero points and all else that goes with them.
+    pub bits: f64,
+}
+
+/// What shares a scale.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ScaleExtent {
+    /// All elements of a tensor.
+    Tensor,
+    /// A matrix of a tensor of several.
+    Matrix,
+    /// A row.
+    Row,
+    /// A column.
+    Column,
+    /// A block of rows and columns.
+    Block,
+}
+
+impl ScaleExtent {
+    /// The name: `tensor`, `row`, `block` and so on.
+    pub fn name(self) -> &'static str {
+        match self {
+            ScaleExtent::Tensor => "tensor",
+            ScaleExtent::Matrix => "matrix",
+            ScaleExtent::Row => "row",
+            ScaleExtent::Column => "column",
+            ScaleExtent::Block => "block",
+        }
+    }
+}
+
+/// What is quantized in a checkpoint; nothing where neither configuration nor names tell of it. Scales are read where
+/// that is asked for.
+pub(super) fn quantized(path: &Path, checkpoint: &Checkpoint, reads_scales: bool) -> Option<Quantized> {
+    let (scheme, found) = find(path, checkpoint)?;
+    let warned =
+        |scheme, error: FileError| Some(Quantized { scheme, weights: Vec::new(), warning: Some(error.to_string()) });
+    let weights = match found {
+        Ok(weights) => weights,
+        Err(error) => return warned(scheme, error),
+    };
+    let every = vec![true; weights.list.len()];
+    let warning = layouts::verify(checkpoint, &weights, &every, !reads_scales).err().map(|error| error.to_string());
+    let list = weights.list.iter().map(|weight| describe(checkpoint, weight)).collect();
+    Some(Quantized { scheme: Some(weights.scheme), weights: list, warning })
+}
+
+/// The quantized weights of a checkpoint, or what contradicts itself there, and the layout that is claimed; nothing
+/// where nothing is quantized.
+pub(super) fn find(path: &Path, checkpoint: &Checkpoint) -> Option<(Option<Scheme>, Result<Weights, FileError>)> {
+    if path == Path::new("-") || checkpoint.files.iter().any(|file| file.format != Format::Safetensors) {
+        return None;
+    }
+    let config = match Config::read(checkpoint.folder(path), None) {
+        Ok(config) => config,
+        Err(error) => return Some((None, Err(error))),
+    };
+    match Weights::find(checkpoint, &config) {
+        Err(FileError::Layout { error, .. }) if matches!(*error, LayoutError::NotQuantized) => None,
+        found => Some((config.scheme, found)),
+    }
+}
+
+fn describe(checkpoint: &Checkpoint, weight: &Weight) -> QuantizedWeight {
+    let bytes: u64 = weight.parts().map(|part| checkpoint.stored(part).bytes()).sum();
+    let [rows, columns] = weight.matrix();
+    let is_single = weight.shape.len() <= 2;
+    let extent = match weight.block {
+        [1, 1] if rows.max(columns) > 1 => ScaleExtent::Block,
+        [down, across] if down >= rows && across >= columns && (is_single || weight.values.len() == 2) => {
+            ScaleExtent::Tensor
+        }
+        [down, across] if down >= rows && across >= columns => ScaleExtent::Matrix,
+        [1, across] if across >= columns => ScaleExtent::Row,
+        [down, 1] if down >= rows => ScaleExtent::Column,
+        _ => ScaleExtent::Block,
+    };
+    QuantizedWeight {
+        name: weight.name.clone(),
+        shape: weight.values.clone(),
+        format: weight.format().name(),
+        elements: weight.element_type(),
+        scales: weight.scale_type,
+        block: weight.block,
+        extent,
+        bits: if weight.len() == 0 { 0.0 } else { bytes as f64 * 8.0 / weight.len() as f64 },
+    }
+}
