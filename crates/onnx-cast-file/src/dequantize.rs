@@ -13,7 +13,7 @@ use crate::io::progress::Watch;
 use crate::layouts::{self, Checkpoint, Config, Role, Scheme, TensorRef, Values, Weight, Weights};
 use crate::others;
 use crate::pipeline::Trouble;
-use crate::rewrite::{Computed, Origin, Rewrite, Rewritten, Row, Settings};
+use crate::rewrite::{Beside, Computed, Origin, Rewrite, Rewritten, Row, Settings};
 use crate::selection::Selection;
 use crate::summary::{Summary, TensorSummary};
 use onnx_cast::{Cast, CastOptions, DataType, OpError, Plan, TensorError};
@@ -243,16 +243,11 @@ impl<'a> Planner<'a> {
             counts: None,
         };
         let computed = Computed { source: Box::new(values), data_type, cast, counter };
-        Ok(Row { summary, tensor, origin: Origin::Computed(computed) })
+        Ok(Row { summary, tensor, origin: Origin::Computed(Box::new(computed)) })
     }
 
     /// The other files of a folder that are copied as they are, and the configuration as it is to be.
-    fn texts(
-        &self,
-        input: &Path,
-        folder: Option<&Path>,
-        is_plain: bool,
-    ) -> Result<(Vec<PathBuf>, Vec<(PathBuf, String)>), FileError> {
+    fn texts(&self, input: &Path, folder: Option<&Path>, is_plain: bool) -> Result<Beside, FileError> {
         let (Some(folder), true) = (folder, self.request.copy_others) else { return Ok((Vec::new(), Vec::new())) };
         let mut copied = others::files_beside(input, folder)?;
         let mut texts = Vec::new();

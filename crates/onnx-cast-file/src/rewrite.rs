@@ -34,7 +34,7 @@ pub(crate) struct Row<'a> {
 pub(crate) enum Origin<'a> {
     /// From the tensor, as they are.
     Kept,
-    Computed(Computed<'a>),
+    Computed(Box<Computed<'a>>),
     /// The row before computes them beside its own.
     Beside,
     Bytes(Vec<u8>),
@@ -50,6 +50,9 @@ pub(crate) struct Computed<'a> {
     /// Counts what the cast loses.
     pub(crate) counter: Option<Counter>,
 }
+
+/// Files that are copied as they are, and texts that are written, each with its path.
+pub(crate) type Beside = (Vec<PathBuf>, Vec<(PathBuf, String)>);
 
 /// A file of the output.
 pub(crate) struct Rewritten<'a> {

@@ -101,5 +101,5 @@ fn row<'a>(
         counts: None,
     };
     let computed = Computed { source: Box::new(values), data_type: DataType::Float, cast, counter };
-    Ok(Row { summary, tensor, origin: Origin::Computed(computed) })
+    Ok(Row { summary, tensor, origin: Origin::Computed(Box::new(computed)) })
 }

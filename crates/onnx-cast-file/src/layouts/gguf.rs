@@ -14,8 +14,8 @@ use crate::io::memory::resize;
 use crate::io::positional::InputFile;
 use crate::pipeline::{Compute, Scratch, Trouble};
 use fearless_simd::{Level, dispatch};
+use onnx_cast::element_count;
 use onnx_cast::scalar::with_default_float_environment;
-use onnx_cast::{Float16, element_count};
 use std::io;
 
 /// The values of a tensor of blocks, as float.
@@ -97,33 +97,36 @@ impl Compute for BlockValues<'_> {
 fn decode(coding: BlockCoding, blocks: &[u8], scale: Option<f32>, out: &mut [u8]) -> Option<usize> {
     let level = Level::new();
     match coding {
-        BlockCoding::Q4_0 => dispatch!(level, _simd => each(&Q4_0, blocks, out)),
-        BlockCoding::Q4_1 => dispatch!(level, _simd => each(&Q4_1, blocks, out)),
-        BlockCoding::Q5_0 => dispatch!(level, _simd => each(&Q5_0, blocks, out)),
-        BlockCoding::Q5_1 => dispatch!(level, _simd => each(&Q5_1, blocks, out)),
-        BlockCoding::Q8_0 => dispatch!(level, _simd => each(&Q8_0, blocks, out)),
-        BlockCoding::Q2K => dispatch!(level, _simd => each(&Q2K, blocks, out)),
-        BlockCoding::Q3K => dispatch!(level, _simd => each(&Q3K, blocks, out)),
-        BlockCoding::Q4K => dispatch!(level, _simd => each(&Q4K, blocks, out)),
-        BlockCoding::Q5K => dispatch!(level, _simd => each(&Q5K, blocks, out)),
-        BlockCoding::Q6K => dispatch!(level, _simd => each(&Q6K, blocks, out)),
-        BlockCoding::Q8K => dispatch!(level, _simd => each(&Q8K, blocks, out)),
-        BlockCoding::MxFp4 => dispatch!(level, _simd => each(&MxFp4, blocks, out)),
-        BlockCoding::NvFp4 => dispatch!(level, _simd => each(&NvFp4(scale), blocks, out)),
+        BlockCoding::Q4_0 => dispatch!(level, _simd => each::<_, _, 32>(&Q4_0, blocks, out)),
+        BlockCoding::Q4_1 => dispatch!(level, _simd => each::<_, _, 32>(&Q4_1, blocks, out)),
+        BlockCoding::Q5_0 => dispatch!(level, _simd => each::<_, _, 32>(&Q5_0, blocks, out)),
+        BlockCoding::Q5_1 => dispatch!(level, _simd => each::<_, _, 32>(&Q5_1, blocks, out)),
+        BlockCoding::Q8_0 => dispatch!(level, _simd => each::<_, _, 32>(&Q8_0, blocks, out)),
+        BlockCoding::Q2K => dispatch!(level, _simd => each::<_, _, 256>(&Q2K, blocks, out)),
+        BlockCoding::Q3K => dispatch!(level, _simd => each::<_, _, 256>(&Q3K, blocks, out)),
+        BlockCoding::Q4K => dispatch!(level, _simd => each::<_, _, 256>(&Q4K, blocks, out)),
+        BlockCoding::Q5K => dispatch!(level, _simd => each::<_, _, 256>(&Q5K, blocks, out)),
+        BlockCoding::Q6K => dispatch!(level, _simd => each::<_, _, 256>(&Q6K, blocks, out)),
+        BlockCoding::Q8K => dispatch!(level, _simd => each::<_, _, 256>(&Q8K, blocks, out)),
+        BlockCoding::MxFp4 => dispatch!(level, _simd => each::<_, _, 32>(&MxFp4, blocks, out)),
+        BlockCoding::NvFp4 => dispatch!(level, _simd => each::<_, _, 64>(&NvFp4(scale), blocks, out)),
     }
 }
 
-/// A coding of blocks of so many bytes and elements.
-trait Coding<const BYTES: usize, const LEN: usize> {
-    /// The values of a block.
-    fn decode(&self, block: &[u8; BYTES], values: &mut [f32; LEN]);
+/// Values that are decoded at once.
+const PART: usize = 32;
+
+/// A coding of blocks of so many bytes.
+trait Coding<const BYTES: usize> {
+    /// Decodes a part of the values of a block.
+    fn decode(&self, block: &[u8; BYTES], index: usize, values: &mut [f32; PART]);
 
     /// A scale that is infinite or NaN, if the block has one; NaN before infinite.
     fn special(&self, block: &[u8; BYTES]) -> Option<f32>;
 }
 
 #[inline(always)]
-fn each<C: Coding<BYTES, LEN>, const BYTES: usize, const LEN: usize>(
+fn each<C: Coding<BYTES>, const BYTES: usize, const LEN: usize>(
     coding: &C,
     blocks: &[u8],
     out: &mut [u8],
@@ -131,24 +134,38 @@ fn each<C: Coding<BYTES, LEN>, const BYTES: usize, const LEN: usize>(
     let mut nan = None;
     let out = out.as_chunks_mut::<4>().0.as_chunks_mut::<LEN>().0;
     for (index, (block, out)) in blocks.as_chunks().0.iter().zip(out).enumerate() {
-        let mut values = [0.0; LEN];
-        coding.decode(block, &mut values);
-        if let Some(scale) = coding.special(block) {
-            // What is NaN by a scale is positive, whatever the processor makes of it.
-            values.iter_mut().filter(|value| value.is_nan()).for_each(|value| *value = f32::NAN);
-            nan = nan.or(scale.is_nan().then_some(index));
+        let special = coding.special(block);
+        if special.is_some_and(f32::is_nan) {
+            nan = nan.or(Some(index));
         }
-        for (out, value) in out.iter_mut().zip(values) {
-            *out = value.to_le_bytes();
+        for (part, out) in out.as_chunks_mut::<PART>().0.iter_mut().enumerate() {
+            let mut values = [0.0; PART];
+            coding.decode(block, part, &mut values);
+            if special.is_some() {
+                // What is NaN by a scale is positive, whatever the processor makes of it.
+                values.iter_mut().filter(|value| value.is_nan()).for_each(|value| *value = f32::NAN);
+            }
+            for (out, value) in out.iter_mut().zip(values) {
+                *out = value.to_le_bytes();
+            }
         }
     }
     nan
 }
 
-/// A float16 at a place of a block.
+/// A float16 at a place of a block. The library's cast is for many at once; a call for each block takes as long as the
+/// block.
 #[inline(always)]
 fn half(block: &[u8], at: usize) -> f32 {
-    Float16::from_bits(u16::from_le_bytes([block[at], block[at + 1]])).to_f32()
+    let bits = u32::from(u16::from_le_bytes([block[at], block[at + 1]]));
+    let magnitude = match bits & 0x7fff {
+        // Subnormal: multiples of 2^-24.
+        low @ 0..0x400 => (low as f32 * (1.0 / (1 << 24) as f32)).to_bits(),
+        // The exponent's bias is 15, and 127 in a float.
+        normal @ 0x400..0x7c00 => (normal << 13) + (112 << 23),
+        special => special << 13 | f32::INFINITY.to_bits(),
+    };
+    f32::from_bits(magnitude | bits >> 15 << 31)
 }
 
 /// The first NaN of scales, or else the first infinity.
@@ -178,6 +195,15 @@ fn halves(codes: [u8; 16], values: &mut [f32; 32], value: impl Fn(u8, usize) -> 
     }
 }
 
+/// The halves of 32 values with their codes, which are together while they are unpacked: vectors are as long.
+#[inline(always)]
+fn in_halves<'a>(
+    values: &'a mut [f32; 32],
+    codes: &'a [u8; 32],
+) -> impl Iterator<Item = (usize, (&'a mut [f32; 16], &'a [u8; 16]))> {
+    values.as_chunks_mut().0.iter_mut().zip(codes.as_chunks().0).enumerate()
+}
+
 /// 16 where a bit of a mask is set, else 0.
 #[inline(always)]
 fn fifth(mask: u32, index: usize) -> u8 {
@@ -186,9 +212,9 @@ fn fifth(mask: u32, index: usize) -> u8 {
 
 struct Q4_0;
 
-impl Coding<18, 32> for Q4_0 {
+impl Coding<18> for Q4_0 {
     #[inline(always)]
-    fn decode(&self, block: &[u8; 18], values: &mut [f32; 32]) {
+    fn decode(&self, block: &[u8; 18], _: usize, values: &mut [f32; PART]) {
         let d = half(block, 0);
         halves(part(block, 2), values, |code, _| d * f32::from(code as i8 - 8));
     }
@@ -201,9 +227,9 @@ impl Coding<18, 32> for Q4_0 {
 
 struct Q4_1;
 
-impl Coding<20, 32> for Q4_1 {
+impl Coding<20> for Q4_1 {
     #[inline(always)]
-    fn decode(&self, block: &[u8; 20], values: &mut [f32; 32]) {
+    fn decode(&self, block: &[u8; 20], _: usize, values: &mut [f32; PART]) {
         let (d, m) = (half(block, 0), half(block, 2));
         halves(part(block, 4), values, |code, _| d * f32::from(code) + m);
     }
@@ -216,9 +242,9 @@ impl Coding<20, 32> for Q4_1 {
 
 struct Q5_0;
 
-impl Coding<22, 32> for Q5_0 {
+impl Coding<22> for Q5_0 {
     #[inline(always)]
-    fn decode(&self, block: &[u8; 22], values: &mut [f32; 32]) {
+    fn decode(&self, block: &[u8; 22], _: usize, values: &mut [f32; PART]) {
         let (d, high) = (half(block, 0), u32::from_le_bytes(part(block, 2)));
         halves(part(block, 6), values, |code, index| d * f32::from((code | fifth(high, index)) as i8 - 16));
     }
@@ -231,9 +257,9 @@ impl Coding<22, 32> for Q5_0 {
 
 struct Q5_1;
 
-impl Coding<24, 32> for Q5_1 {
+impl Coding<24> for Q5_1 {
     #[inline(always)]
-    fn decode(&self, block: &[u8; 24], values: &mut [f32; 32]) {
+    fn decode(&self, block: &[u8; 24], _: usize, values: &mut [f32; PART]) {
         let (d, m, high) = (half(block, 0), half(block, 2), u32::from_le_bytes(part(block, 4)));
         halves(part(block, 8), values, |code, index| d * f32::from(code | fifth(high, index)) + m);
     }
@@ -246,9 +272,9 @@ impl Coding<24, 32> for Q5_1 {
 
 struct Q8_0;
 
-impl Coding<34, 32> for Q8_0 {
+impl Coding<34> for Q8_0 {
     #[inline(always)]
-    fn decode(&self, block: &[u8; 34], values: &mut [f32; 32]) {
+    fn decode(&self, block: &[u8; 34], _: usize, values: &mut [f32; PART]) {
         let d = half(block, 0);
         for (value, code) in values.iter_mut().zip(part::<32>(block, 2)) {
             *value = f32::from(code as i8) * d;
@@ -263,19 +289,17 @@ impl Coding<34, 32> for Q8_0 {
 
 struct Q2K;
 
-impl Coding<84, 256> for Q2K {
+impl Coding<84> for Q2K {
     #[inline(always)]
-    fn decode(&self, block: &[u8; 84], values: &mut [f32; 256]) {
+    fn decode(&self, block: &[u8; 84], index: usize, values: &mut [f32; PART]) {
         let (d, min) = (half(block, 80), half(block, 82));
-        for (index, values) in values.as_chunks_mut::<16>().0.iter_mut().enumerate() {
-            let scales = block[index];
+        // 128 elements take 32 bytes, 32 elements two bits of each.
+        let shift = index % 4 * 2;
+        let codes = part::<32>(block, 16 + index / 4 * 32).map(|code| code >> shift & 3);
+        for (which, (values, codes)) in in_halves(values, &codes) {
+            let scales = block[2 * index + which];
             let (scale, min) = (d * f32::from(scales & 15), min * f32::from(scales >> 4));
-            // 128 elements take 32 bytes, 32 elements two bits of each.
-            let codes = part::<16>(block, 16 + index / 8 * 32 + index % 2 * 16);
-            let shift = index % 8 / 2 * 2;
-            for (value, code) in values.iter_mut().zip(codes) {
-                *value = scale * f32::from(code >> shift & 3) - min;
-            }
+            values.iter_mut().zip(codes).for_each(|(value, code)| *value = scale * f32::from(*code) - min);
         }
     }
 
@@ -287,23 +311,24 @@ impl Coding<84, 256> for Q2K {
 
 struct Q3K;
 
-impl Coding<110, 256> for Q3K {
+impl Coding<110> for Q3K {
     #[inline(always)]
-    fn decode(&self, block: &[u8; 110], values: &mut [f32; 256]) {
+    fn decode(&self, block: &[u8; 110], index: usize, values: &mut [f32; PART]) {
         let d = half(block, 108);
-        for (index, values) in values.as_chunks_mut::<16>().0.iter_mut().enumerate() {
+        let highs = part::<32>(block, 0);
+        let shift = index % 4 * 2;
+        let mut codes = part::<32>(block, 32 + index / 4 * 32);
+        for (code, high) in codes.iter_mut().zip(highs) {
+            *code = *code >> shift & 3 | (high >> index & 1) << 2;
+        }
+        for (which, (values, codes)) in in_halves(values, &codes) {
             // Of 6 bits, 4 are in one of 8 bytes and 2 in one of 4.
-            let low = block[96 + index % 8] >> (index / 8 * 4) & 15;
-            let high = block[104 + index % 4] >> (index / 4 * 2) & 3;
+            let at = 2 * index + which;
+            let low = block[96 + at % 8] >> (at / 8 * 4) & 15;
+            let high = block[104 + at % 4] >> (at / 4 * 2) & 3;
             let scale = d * f32::from((low | high << 4) as i8 - 32);
-            let codes = part::<16>(block, 32 + index / 8 * 32 + index % 2 * 16);
-            let highs = part::<16>(block, index % 2 * 16);
-            let (shift, bit) = (index % 8 / 2 * 2, index / 2);
-            for ((value, code), high) in values.iter_mut().zip(codes).zip(highs) {
-                // 4 is taken away where the third bit is not set.
-                let code = (code >> shift & 3 | (high >> bit & 1) << 2) as i8 - 4;
-                *value = scale * f32::from(code);
-            }
+            // 4 is taken away where the third bit is not set.
+            values.iter_mut().zip(codes).for_each(|(value, code)| *value = scale * f32::from(*code as i8 - 4));
         }
     }
 
@@ -329,15 +354,13 @@ fn scale_and_min(block: &[u8], index: usize) -> (f32, f32) {
 
 struct Q4K;
 
-impl Coding<144, 256> for Q4K {
+impl Coding<144> for Q4K {
     #[inline(always)]
-    fn decode(&self, block: &[u8; 144], values: &mut [f32; 256]) {
-        for (index, values) in values.as_chunks_mut::<32>().0.iter_mut().enumerate() {
-            let (scale, min) = scale_and_min(block, index);
-            let shift = index % 2 * 4;
-            for (value, code) in values.iter_mut().zip(part::<32>(block, 16 + index / 2 * 32)) {
-                *value = scale * f32::from(code >> shift & 15) - min;
-            }
+    fn decode(&self, block: &[u8; 144], index: usize, values: &mut [f32; PART]) {
+        let (scale, min) = scale_and_min(block, index);
+        let shift = index % 2 * 4;
+        for (value, code) in values.iter_mut().zip(part::<32>(block, 16 + index / 2 * 32)) {
+            *value = scale * f32::from(code >> shift & 15) - min;
         }
     }
 
@@ -349,17 +372,15 @@ impl Coding<144, 256> for Q4K {
 
 struct Q5K;
 
-impl Coding<176, 256> for Q5K {
+impl Coding<176> for Q5K {
     #[inline(always)]
-    fn decode(&self, block: &[u8; 176], values: &mut [f32; 256]) {
+    fn decode(&self, block: &[u8; 176], index: usize, values: &mut [f32; PART]) {
         let highs = part::<32>(block, 16);
-        for (index, values) in values.as_chunks_mut::<32>().0.iter_mut().enumerate() {
-            let (scale, min) = scale_and_min(block, index);
-            let shift = index % 2 * 4;
-            let codes = part::<32>(block, 48 + index / 2 * 32);
-            for ((value, code), high) in values.iter_mut().zip(codes).zip(highs) {
-                *value = scale * f32::from(code >> shift & 15 | (high >> index & 1) << 4) - min;
-            }
+        let (scale, min) = scale_and_min(block, index);
+        let shift = index % 2 * 4;
+        let codes = part::<32>(block, 48 + index / 2 * 32);
+        for ((value, code), high) in values.iter_mut().zip(codes).zip(highs) {
+            *value = scale * f32::from(code >> shift & 15 | (high >> index & 1) << 4) - min;
         }
     }
 
@@ -371,21 +392,20 @@ impl Coding<176, 256> for Q5K {
 
 struct Q6K;
 
-impl Coding<210, 256> for Q6K {
+impl Coding<210> for Q6K {
     #[inline(always)]
-    fn decode(&self, block: &[u8; 210], values: &mut [f32; 256]) {
+    fn decode(&self, block: &[u8; 210], index: usize, values: &mut [f32; PART]) {
         let d = half(block, 208);
-        for (index, values) in values.as_chunks_mut::<16>().0.iter_mut().enumerate() {
-            let scale = d * f32::from(block[192 + index] as i8);
-            // 128 elements take 64 bytes for their low 4 bits and 32 for their high 2.
-            let (group, within) = (index / 2 % 4, index % 2 * 16);
-            let lows = part::<16>(block, index / 8 * 64 + group % 2 * 32 + within);
-            let highs = part::<16>(block, 128 + index / 8 * 32 + within);
-            let (low_shift, high_shift) = (group / 2 * 4, group * 2);
-            for ((value, low), high) in values.iter_mut().zip(lows).zip(highs) {
-                let code = (low >> low_shift & 15 | (high >> high_shift & 3) << 4) as i8 - 32;
-                *value = scale * f32::from(code);
-            }
+        // 128 elements take 64 bytes for their low 4 bits and 32 for their high 2.
+        let mut codes = part::<32>(block, index / 4 * 64 + index % 2 * 32);
+        let highs = part::<32>(block, 128 + index / 4 * 32);
+        let (low_shift, high_shift) = (index % 4 / 2 * 4, index % 4 * 2);
+        for (code, high) in codes.iter_mut().zip(highs) {
+            *code = *code >> low_shift & 15 | (high >> high_shift & 3) << 4;
+        }
+        for (which, (values, codes)) in in_halves(values, &codes) {
+            let scale = d * f32::from(block[192 + 2 * index + which] as i8);
+            values.iter_mut().zip(codes).for_each(|(value, code)| *value = scale * f32::from(*code as i8 - 32));
         }
     }
 
@@ -398,11 +418,11 @@ impl Coding<210, 256> for Q6K {
 /// The sums of its elements, which come last, are for products of blocks.
 struct Q8K;
 
-impl Coding<292, 256> for Q8K {
+impl Coding<292> for Q8K {
     #[inline(always)]
-    fn decode(&self, block: &[u8; 292], values: &mut [f32; 256]) {
+    fn decode(&self, block: &[u8; 292], index: usize, values: &mut [f32; PART]) {
         let d = f32::from_le_bytes(part(block, 0));
-        for (value, code) in values.iter_mut().zip(part::<256>(block, 4)) {
+        for (value, code) in values.iter_mut().zip(part::<PART>(block, 4 + index * PART)) {
             *value = d * f32::from(code as i8);
         }
     }
@@ -437,9 +457,9 @@ impl MxFp4 {
     }
 }
 
-impl Coding<17, 32> for MxFp4 {
+impl Coding<17> for MxFp4 {
     #[inline(always)]
-    fn decode(&self, block: &[u8; 17], values: &mut [f32; 32]) {
+    fn decode(&self, block: &[u8; 17], _: usize, values: &mut [f32; PART]) {
         let d = MxFp4::half_scale(block);
         halves(part(block, 1), values, |code, _| e2m1(d, code));
     }
@@ -453,36 +473,82 @@ impl Coding<17, 32> for MxFp4 {
 /// With the scale of the tensor or the matrix: it and a block's scale are multiplied first.
 struct NvFp4(Option<f32>);
 
-impl NvFp4 {
-    /// Half of a scale, which is a float8e4m3fn whose sign is passed over, times the tensor's.
-    #[inline(always)]
-    fn half_scale(&self, code: u8) -> f32 {
-        let bits = u32::from(code & 0x7f);
-        let scale = match bits {
+/// Half of what each code of float8e4m3fn stands for; its sign is passed over.
+static HALF_SCALES: [f32; 256] = {
+    let mut scales = [0.0; 256];
+    let mut code = 0;
+    while code < scales.len() {
+        let bits = code as u32 & 0x7f;
+        scales[code] = match bits {
             _ if code == 0x7f => f32::NAN,
             // Subnormal: multiples of 2^-9.
             0..8 => bits as f32 * (1.0 / 1024.0),
             // The exponent's bias is 7, and 127 in a float; one less for the half.
             _ => f32::from_bits((bits << 20) + (119 << 23)),
         };
+        code += 1;
+    }
+    scales
+};
+
+impl NvFp4 {
+    /// Half of a scale, times the tensor's.
+    #[inline(always)]
+    fn half_scale(&self, code: u8) -> f32 {
+        let scale = HALF_SCALES[usize::from(code)];
         self.0.map_or(scale, |global| scale * global)
     }
 }
 
-impl Coding<36, 64> for NvFp4 {
+impl Coding<36> for NvFp4 {
     #[inline(always)]
-    fn decode(&self, block: &[u8; 36], values: &mut [f32; 64]) {
-        for (index, values) in values.as_chunks_mut::<16>().0.iter_mut().enumerate() {
-            let d = self.half_scale(block[index]);
-            let codes = part::<8>(block, 4 + index * 8);
-            let (low, high) = values.split_at_mut(8);
-            low.iter_mut().zip(codes).for_each(|(value, code)| *value = e2m1(d, code & 15));
-            high.iter_mut().zip(codes).for_each(|(value, code)| *value = e2m1(d, code >> 4));
+    fn decode(&self, block: &[u8; 36], index: usize, values: &mut [f32; PART]) {
+        let mut codes = [0; PART];
+        let bytes = part::<16>(block, 4 + index * 16);
+        for (codes, bytes) in codes.as_chunks_mut::<16>().0.iter_mut().zip(bytes.as_chunks::<8>().0) {
+            let (low, high) = codes.split_at_mut(8);
+            low.iter_mut().zip(bytes).for_each(|(code, byte)| *code = byte & 15);
+            high.iter_mut().zip(bytes).for_each(|(code, byte)| *code = byte >> 4);
+        }
+        for (which, (values, codes)) in in_halves(values, &codes) {
+            let d = self.half_scale(block[2 * index + which]);
+            values.iter_mut().zip(codes).for_each(|(value, code)| *value = e2m1(d, *code));
         }
     }
 
     #[inline(always)]
     fn special(&self, block: &[u8; 36]) -> Option<f32> {
         special_of(part::<4>(block, 0).map(|code| self.half_scale(code)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onnx_cast::Float16;
+
+    #[test]
+    fn scales_are_the_casts_of_their_types() {
+        for bits in 0..=u16::MAX {
+            let (got, want) = (half(&bits.to_le_bytes(), 0), Float16::from_bits(bits).to_f32());
+            assert!(got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan(), "{bits:#06x}: {got}, not {want}");
+        }
+        for code in 0..=u8::MAX {
+            let got = 2.0 * NvFp4(None).half_scale(code);
+            let want = onnx_cast::Float8E4M3FN::from_bits(code & 0x7f).to_f32();
+            let want = if code == 0xff { 480.0 } else { want };
+            assert!(got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan(), "{code:#04x}: {got}, not {want}");
+            let got = 2.0 * MxFp4::half_scale(&[code; 17]);
+            let want = onnx_cast::Float8E8M0::from_bits(code).to_f32();
+            assert!(got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan(), "{code:#04x}: {got}, not {want}");
+        }
+    }
+
+    #[test]
+    fn elements_of_float4e2m1() {
+        for code in 0..16 {
+            let want = onnx_cast::Float4E2M1::from_bits(code).to_f32();
+            assert_eq!(e2m1(0.5, code).to_bits(), want.to_bits(), "{code}");
+        }
     }
 }

@@ -54,7 +54,7 @@ pub(super) fn rows<'a>(
         TensorSummary { to, bytes_after: len as u64, ..cast }
     };
     let computed = |source: Box<dyn Compute + 'a>, data_type| {
-        Origin::Computed(Computed { source, data_type, cast: None, counter: None })
+        Origin::Computed(Box::new(Computed { source, data_type, cast: None, counter: None }))
     };
     let bits = weight.element_type().bits().unwrap_or(8);
     let width = columns * bits / chosen.container.bits().unwrap_or(8);

@@ -69,7 +69,7 @@ pub(super) fn rows<'a>(
         Row { summary: TensorSummary { to, bytes_after, cast: true, ..kept }, tensor, origin }
     };
     let computed = |source: Box<dyn Compute + 'a>, data_type: DataType| {
-        Origin::Computed(Computed { source, data_type, cast: None, counter: None })
+        Origin::Computed(Box::new(Computed { source, data_type, cast: None, counter: None }))
     };
     let grid = [rows.div_ceil(chosen.block[0]), columns.div_ceil(chosen.block[1])];
     let width = columns * bits(element) / bits(chosen.container);
