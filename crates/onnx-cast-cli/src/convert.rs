@@ -228,7 +228,7 @@ impl Job<'_> {
     /// Each input and its output.
     fn pairs(&self) -> Result<Vec<(PathBuf, PathBuf)>> {
         let Some(folder) = &self.job.out_dir else {
-            let [input, output] = &self.files[..] else {
+            let [input, output] = self.files else {
                 let count = self.files.len();
                 bail!("{count} file{} (want IN and OUT, or --out-dir DIR)", if count == 1 { "" } else { "s" });
             };
