@@ -164,14 +164,14 @@ pub(crate) unsafe fn cast<I: Isa, S: Widen, D: Narrow>(src: &[u8], dst: &mut [u8
             // Widened.
             let in_place = is_float && rest == 0;
             if !in_place {
-                for step in 0..steps {
-                    widen(src.as_ptr().add(step * src_step), floats.add(step * I::STEP * 4));
-                }
-                if rest > 0 {
-                    let rest = &src[steps * src_step..];
-                    ptr::write_bytes(source, 0, MOST_STEP_BYTES);
-                    ptr::copy_nonoverlapping(rest.as_ptr(), source, rest.len());
-                    widen(source, floats.add(steps * I::STEP * 4));
+                for step in 0..count.div_ceil(I::STEP) {
+                    let mut at = src.as_ptr().wrapping_add(step * src_step);
+                    if step == steps {
+                        ptr::write_bytes(source, 0, MOST_STEP_BYTES);
+                        ptr::copy_nonoverlapping(at, source, src.len() - steps * src_step);
+                        at = source;
+                    }
+                    widen(at, floats.add(step * I::STEP * 4));
                 }
             }
             // Scaled.
@@ -180,20 +180,20 @@ pub(crate) unsafe fn cast<I: Isa, S: Widen, D: Narrow>(src: &[u8], dst: &mut [u8
             let out = if is_narrow && !streams { dst.as_mut_ptr() } else { floats };
             at = (I::SCALE.apply)(x.cast(), out.cast(), count.next_multiple_of(I::STEP), stage, at);
             // Narrowed.
-            let (place, steps) = match (streams, is_narrow) {
-                (false, false) => (dst.as_mut_ptr(), steps),
-                (true, false) => (results, steps),
-                (_, true) => (out, 0),
+            let place = match (streams, is_narrow) {
+                (false, false) => dst.as_mut_ptr(),
+                (true, false) => results,
+                (_, true) => out,
             };
             let narrow =
                 |from, to| if const { D::DATA_TYPE.is_float() } { narrow(from, to) } else { narrow_int(from, to) };
-            for step in 0..steps {
-                narrow(floats.add(step * I::STEP * 4).cast_const(), place.add(step * dst_step));
+            for step in 0..if is_narrow { 0 } else { count.div_ceil(I::STEP) } {
+                let at = if step == steps { target } else { place.wrapping_add(step * dst_step) };
+                narrow(floats.add(step * I::STEP * 4).cast_const(), at);
             }
             if rest > 0 {
-                narrow(floats.add(steps * I::STEP * 4).cast_const(), target);
-                let at = steps * dst_step;
-                ptr::copy_nonoverlapping(target, place.add(at), dst.len() - at);
+                let done = steps * dst_step;
+                ptr::copy_nonoverlapping(target, place.add(done), dst.len() - done);
             }
             if streams {
                 let results = slice::from_raw_parts(place, dst.len());
