@@ -10,7 +10,7 @@ pub(crate) mod staged;
 use crate::element::{with_numeric_types, *};
 use crate::packed::{bits, code, set};
 use crate::scalar::{Narrow, Rules, Widen, widen_code};
-use scale::ScaleKernels;
+use scale::{ScaleKernels, ScaledKernel};
 
 /// Where results are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +61,11 @@ pub(crate) type Kernel = unsafe fn(src: &[u8], dst: &mut [u8], len: usize, conte
 pub(crate) unsafe trait Isa {
     /// Whether sources of 8 bits are looked up on the way to targets of 16.
     const LOOKS_UP_16: bool;
-    /// What divides by scales and multiplies with them.
+    /// Elements of a step: a multiple of 16.
+    const STEP: usize;
+    /// Whether [`Isa::step`] goes by the context alone, so that a few kernels serve every scaled cast.
+    const STEPS_BY_CONTEXT: bool = false;
+    /// What is done with scales before they are applied.
     const SCALE: ScaleKernels;
 
     /// From a source that is not looked up.
@@ -69,13 +73,16 @@ pub(crate) unsafe trait Isa {
     /// From a source of the width of `S` to a target of the width of `D`, by a table.
     unsafe fn look_up<S: Element, D: Element>(src: &[u8], dst: &mut [u8], len: usize, context: &Context);
     /// From a source of the class and width of `S`, by a table of narrow entries that are widened to `D`.
-    unsafe fn widen<S: Element, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, context: &Context);
+    unsafe fn widen<S: Widen, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, context: &Context);
     /// From one element in a byte to elements packed to the width of `D`.
     unsafe fn pack<D: Element>(src: &[u8], dst: &mut [u8], len: usize, context: &Context);
     /// From elements packed to the width of `S` to one in a byte.
     unsafe fn unpack<S: Element>(src: &[u8], dst: &mut [u8], len: usize, context: &Context);
-    /// Copies bytes.
-    unsafe fn copy(src: &[u8], dst: &mut [u8], len: usize, context: &Context);
+    /// A scaled cast: [`scale::cast`], compiled for the instruction set.
+    unsafe fn scaled<S: Widen, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, stage: &scale::Stage<'_>);
+    /// What casts the elements of one step from one pointer to the other. Sources of 8 bits or fewer are cast to
+    /// `f32` alone, and looked up as in [`Isa::widen`].
+    unsafe fn step<S: Widen, D: Narrow>(context: &Context) -> impl Fn(*const u8, *mut u8) + use<Self, S, D>;
 }
 
 const TYPES: usize = DataType::NUMERIC.len();
@@ -86,7 +93,8 @@ pub(crate) struct KernelTable {
     casts: [[Kernel; TYPES]; TYPES],
     pack: [Kernel; 3],
     unpack: [Kernel; 3],
-    copy: Kernel,
+    /// Likewise of scaled casts; `None` for pairs that none has.
+    scaled: [[Option<ScaledKernel>; TYPES]; TYPES],
     pub(crate) scale: ScaleKernels,
 }
 
@@ -96,6 +104,14 @@ impl KernelTable {
     pub(crate) const fn cast(&self, from: DataType, to: DataType) -> Option<Kernel> {
         match (from.numeric_index(), to.numeric_index()) {
             (Some(from), Some(to)) => Some(self.casts[from][to]),
+            _ => None,
+        }
+    }
+
+    /// The kernel of a scaled cast.
+    pub(crate) const fn scaled(&self, from: DataType, to: DataType) -> Option<ScaledKernel> {
+        match (from.numeric_index(), to.numeric_index()) {
+            (Some(from), Some(to)) => self.scaled[from][to],
             _ => None,
         }
     }
@@ -110,9 +126,10 @@ impl KernelTable {
         if data_type.is_packed() { Some(self.unpack[data_type.info().bits as usize / 2 - 1]) } else { None }
     }
 
-    /// What copies bytes.
+    /// What copies bytes: the cast from uint8 to itself.
     pub(crate) const fn copy(&self) -> Kernel {
-        self.copy
+        const UINT8: usize = DataType::Uint8.numeric_index().expect("numeric");
+        self.casts[UINT8][UINT8]
     }
 
     /// The kernels that an instruction set compiles.
@@ -121,7 +138,7 @@ impl KernelTable {
             casts: casts::<I>(),
             pack: [I::pack::<Uint2>, I::pack::<Uint4>, I::pack::<Float6E2M3>],
             unpack: [I::unpack::<Uint2>, I::unpack::<Uint4>, I::unpack::<Float6E2M3>],
-            copy: I::copy,
+            scaled: all_scaled::<I>(),
             scale: I::SCALE,
         }
     }
@@ -167,6 +184,44 @@ const fn kernel<I: Isa, S: Widen, D: Narrow>() -> Kernel {
             _ => look_up::<I, Uint4, D>(),
         },
     }
+}
+
+/// The kernel of a scaled cast: values become codes, or codes values.
+const fn scaled<I: Isa, S: Widen, D: Narrow>() -> Option<ScaledKernel> {
+    Some(match (class::<S>(), class::<D>()) {
+        (Class::F32 | Class::F16 | Class::BF16, Class::SmallFloat(_)) if I::STEPS_BY_CONTEXT => {
+            I::scaled::<f32, Float8E4M3FN>
+        }
+        (Class::F32 | Class::F16 | Class::BF16, Class::SmallFloat(_)) => I::scaled::<S, D>,
+        // The low bits of an integer have no sign.
+        (Class::F32 | Class::F16 | Class::BF16, Class::Int { bits, .. }) => match bits {
+            2 | 4 | 8 | 16 if I::STEPS_BY_CONTEXT => I::scaled::<f32, u8>,
+            2 => I::scaled::<S, Uint2>,
+            4 => I::scaled::<S, Uint4>,
+            8 => I::scaled::<S, u8>,
+            16 => I::scaled::<S, u16>,
+            _ => return None,
+        },
+        (Class::SmallFloat(_) | Class::Int { bits: ..=16, .. }, Class::F32 | Class::F16 | Class::BF16)
+        | (Class::Int { bits: 32, signed: true }, Class::F32 | Class::F16 | Class::BF16)
+            if I::STEPS_BY_CONTEXT =>
+        {
+            I::scaled::<i8, f32>
+        }
+        (Class::Int { bits: 4, .. }, Class::F32 | Class::F16 | Class::BF16) => I::scaled::<Int4, D>,
+        (Class::Int { bits: 2, .. }, Class::F32 | Class::F16 | Class::BF16) => I::scaled::<Int2, D>,
+        (
+            Class::Int { bits: 8 | 16, .. } | Class::Int { bits: 32, signed: true },
+            Class::F32 | Class::F16 | Class::BF16,
+        ) => I::scaled::<S, D>,
+        (Class::SmallFloat(format), Class::F32 | Class::F16 | Class::BF16) => match format.bits {
+            8 if !I::LOOKS_UP_16 || matches!(S::DATA_TYPE, DataType::Float8E5M2) => I::scaled::<S, D>,
+            8 => I::scaled::<Float8E4M3FN, D>,
+            6 => I::scaled::<Float6E2M3, D>,
+            _ => I::scaled::<Float4E2M1, D>,
+        },
+        _ => return None,
+    })
 }
 
 /// The loop for a source of the width of `S`, by the width of the target.
@@ -224,6 +279,16 @@ macro_rules! columns {
         /// The kernels from every source.
         const fn casts<I: Isa>() -> [[Kernel; TYPES]; TYPES] {
             [$(row::<I, $target>()),*]
+        }
+
+        /// The kernels of scaled casts from `S` to every target.
+        const fn scaled_row<I: Isa, S: Widen>() -> [Option<ScaledKernel>; TYPES] {
+            [$(scaled::<I, S, $target>()),*]
+        }
+
+        /// The kernels of scaled casts from every source.
+        const fn all_scaled<I: Isa>() -> [[Option<ScaledKernel>; TYPES]; TYPES] {
+            [$(scaled_row::<I, $target>()),*]
         }
 
         /// How each target narrows a value.

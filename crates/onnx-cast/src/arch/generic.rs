@@ -9,14 +9,14 @@ pub(crate) mod step;
 pub(crate) mod wide;
 
 use crate::arch::portable;
-use crate::element::{Class, DataType, class};
-use crate::kernel::{Context, StoreHint, lookup_tables};
+use crate::element::{Class, DataType, Element, class};
+use crate::kernel::{Context, lookup_tables};
 use crate::scalar::{Narrow, Widen};
 use small_float::RuleLanes;
 
 pub(crate) use lanes::Lanes;
 
-/// Casts a source that is not looked up.
+/// Casts a source that is not looked up, or not without a hub.
 ///
 /// # Safety
 /// As [`crate::kernel::Kernel`], of the instructions of `L`.
@@ -51,63 +51,27 @@ pub(crate) unsafe fn cast<L: Lanes, S: Widen, D: Narrow>(src: &[u8], dst: &mut [
         }
     }
     // SAFETY: the caller's; `steps` hands out pointers to a step's bytes.
-    unsafe {
-        let rules = RuleLanes::<L>::new::<S, D>(&context.rules);
-        step::steps::<L, S, D>(
-            task,
-            #[inline(always)]
-            |src, dst| {
-                wide::step::<L, S, D>(src, dst, &rules);
-            },
-        );
-    }
+    unsafe { step::steps::<L, S, D>(task, one_step::<L, S, D>(context)) };
 }
 
-/// Copies bytes.
-///
-/// # Safety
-/// As [`crate::kernel::Kernel`], of the instructions of `L`; source and target have `len` bytes.
-#[inline(always)]
-pub(crate) unsafe fn copy<L: Lanes>(src: &[u8], dst: &mut [u8], len: usize, context: &Context) {
-    if context.hint == StoreHint::Temporal {
-        return dst.copy_from_slice(src);
-    }
-    // SAFETY: the caller's; `steps` hands out pointers to a vector's bytes.
-    unsafe {
-        step::steps::<L, u8, u8>(
-            step::Task { src, dst, len, hint: context.hint },
-            #[inline(always)]
-            |src, dst| L::store(dst, L::load(src)),
-        );
-    }
-}
-
-/// [`crate::kernel::scale::PassOn`].
+/// [`crate::kernel::Isa::step`].
 ///
 /// # Safety
 /// As there, of the instructions of `L`.
 #[inline(always)]
-pub(crate) unsafe fn pass_on<L: Lanes>(from: &[u8], to: &mut [u8], next: *const u8, ahead: usize) {
-    let is_line = L::STREAMS && to.as_ptr().addr().is_multiple_of(step::LINE);
-    let (lines, rest) = to.as_chunks_mut::<{ step::LINE }>();
-    let (from, from_rest) = from.split_at(lines.len() * step::LINE);
-    // Spread evenly: the processor has few buffers for what is under way.
-    let each = ahead.div_ceil(step::LINE).div_ceil(lines.len().max(1));
-    for (line, (to, from)) in lines.iter_mut().zip(from.as_chunks::<{ step::LINE }>().0).enumerate() {
-        for place in line * each..(line + 1) * each {
-            // SAFETY: a prefetch is a hint and accepts any address.
-            unsafe { L::prefetch(next.wrapping_add(place * step::LINE)) };
-        }
-        if !is_line {
-            to.copy_from_slice(from);
-            continue;
-        }
-        for at in (0..step::LINE).step_by(L::BYTES) {
-            // SAFETY: the caller's; a vector lies within both lines, and is aligned in `to`.
-            unsafe { L::stream(to.as_mut_ptr().add(at), L::load(from.as_ptr().add(at))) };
+pub(crate) unsafe fn one_step<L: Lanes, S: Element, D: Element>(
+    context: &Context,
+) -> impl Fn(*const u8, *mut u8) + use<L, S, D> {
+    // SAFETY: the caller's, who calls the function with pointers to a step's bytes.
+    unsafe {
+        let widen = if const { look_up::has_hub::<L, S>() } { Some(look_up::widen::<L, S, D>(context)) } else { None };
+        let rules = RuleLanes::<L>::new::<S, D>(&context.rules);
+        #[inline(always)]
+        move |src, dst| match &widen {
+            Some(widen) => widen(src, dst),
+            None => wide::step::<L, S, D>(src, dst, &rules),
         }
     }
-    rest.copy_from_slice(from_rest);
 }
 
 /// Defines a kernel of an instruction set: an algorithm, compiled with its features.
@@ -131,17 +95,17 @@ macro_rules! isa {
         // and, for the types of 32 bits or fewer, every value; and `steps` covers all of `dst`.
         unsafe impl crate::kernel::Isa for $isa {
             const LOOKS_UP_16: bool = <$lanes as crate::arch::generic::Lanes>::WIDE_LOOK_UP;
+            const STEP: usize = <$lanes as crate::arch::generic::Lanes>::BYTES;
             crate::kernel::scale::scale_kernels! {
                 #[target_feature(enable = $features)]
-                $fma, generic::pass_on::<$lanes>, <$lanes as crate::arch::generic::Lanes>::fence
+                $isa, $lanes, fuses: $fma, step: generic::one_step::<$lanes, S, D>
             }
 
             kernel! { $features, cast<S: Widen, D: Narrow>: generic::cast::<$lanes, S, D> }
             kernel! { $features, look_up<S: Element, D: Element>: generic::look_up::cast::<$lanes, S, D> }
-            kernel! { $features, widen<S: Element, D: Narrow>: generic::look_up::widen::<$lanes, S, D> }
+            kernel! { $features, widen<S: Widen, D: Narrow>: generic::cast::<$lanes, S, D> }
             kernel! { $features, pack<D: Element>: generic::look_up::pack::<$lanes, D> }
             kernel! { $features, unpack<S: Element>: generic::look_up::unpack::<$lanes, S> }
-            kernel! { $features, copy<>: generic::copy::<$lanes> }
         }
     };
 }

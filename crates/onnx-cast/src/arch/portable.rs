@@ -2,7 +2,7 @@
 
 use crate::element::{BFloat16, DataType, Element};
 use crate::kernel::lookup_tables::{self, KeptOrMade};
-use crate::kernel::scale::scale_kernels;
+use crate::kernel::scale::{self, scale_kernels};
 use crate::kernel::{Context, Isa, KernelTable, staged};
 use crate::packed::{bits, byte_len, pack_elements, unpack_elements};
 use crate::scalar::{Narrow, Widen};
@@ -37,7 +37,12 @@ fn codes<'a, S: Element>(src: &'a [u8], unpacked: &'a mut [u8; BLOCK], len: usiz
 // SAFETY: tables are made with the scalar cast, and `staged::run` is the scalar cast in a loop; both write every byte.
 unsafe impl Isa for Portable {
     const LOOKS_UP_16: bool = true;
-    scale_kernels! { false, scale::copy_on, scale::no_fence }
+    const STEP: usize = 64;
+    const STEPS_BY_CONTEXT: bool = true;
+    scale_kernels! {
+        Portable, scale::Cached, fuses: false,
+        step: (|context: &Context| scale::step_by(TABLE.cast(context.from, context.to), context, Portable::STEP))
+    }
 
     unsafe fn cast<S: Widen, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, context: &Context) {
         cast::<S, D>(src, dst, len, context);
@@ -65,7 +70,7 @@ unsafe impl Isa for Portable {
         });
     }
 
-    unsafe fn widen<S: Element, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, context: &Context) {
+    unsafe fn widen<S: Widen, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, context: &Context) {
         let to_hub = lookup_tables::to_hub(context.from, D::DATA_TYPE);
         let table = KeptOrMade::new(&to_hub);
         let [low, high] = &table.planes;
@@ -96,10 +101,6 @@ unsafe impl Isa for Portable {
 
     unsafe fn unpack<S: Element>(src: &[u8], dst: &mut [u8], _: usize, _: &Context) {
         unpack_elements(bits::<S>(), src, dst);
-    }
-
-    unsafe fn copy(src: &[u8], dst: &mut [u8], _: usize, _: &Context) {
-        dst.copy_from_slice(src);
     }
 }
 

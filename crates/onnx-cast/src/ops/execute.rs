@@ -54,7 +54,7 @@ pub(super) fn execute(
     debug_assert_eq!(span.src.len(), byte_len_of(span.len, bits[0]));
     debug_assert_eq!(span.dst.len(), byte_len_of(span.len, bits[1]));
     let touched = span.src.len().saturating_add(span.dst.len());
-    let hint = if touched < NON_TEMPORAL_BYTES { StoreHint::Temporal } else { StoreHint::NonTemporal };
+    let hint = store_hint(touched);
     #[cfg(feature = "threads")]
     {
         let parts = parts_for(touched, threads);
@@ -65,6 +65,12 @@ pub(super) fn execute(
     #[cfg(not(feature = "threads"))]
     let _ = threads;
     run(span, hint);
+}
+
+/// Where the results of a cast that touches so many bytes are stored.
+#[inline]
+pub(super) fn store_hint(touched: usize) -> StoreHint {
+    if touched < NON_TEMPORAL_BYTES { StoreHint::Temporal } else { StoreHint::NonTemporal }
 }
 
 /// How many threads a cast that touches so many bytes is worth, of at most `threads`.

@@ -1,8 +1,8 @@
 //! The scales of block formats: a block's is found from its greatest magnitude. This is the specification of MX and
 //! NVFP4; elements are quotients as those of QuantizeLinear ([`super::scaled`]).
 
-use super::{Narrow, Rules, Widen, widen_code};
-use crate::element::{BFloat16, DataType, Float8E4M3FN, Float8E8M0, Float16};
+use super::{Widen, widen_code};
+use crate::element::{BFloat16, DataType, Float8E8M0, Float16};
 use crate::error::shorten;
 use std::fmt;
 use std::str::FromStr;
@@ -205,7 +205,11 @@ pub(crate) const INT8_MAX: f32 = 127.0;
 const E2M1_MAX: f32 = 6.0;
 const E4M3_MAX: f32 = 448.0;
 
-/// A block's scale: its code, and what its elements are divided by; by torchao's recipe, multiplied with.
+/// The least positive float8e4m3fn, 2^-9, and the least normal one, 2^-6.
+const LEAST_E4M3: f32 = 1.0 / 512.0;
+const LEAST_NORMAL_E4M3: f32 = 1.0 / 64.0;
+
+/// A block's scale: its code, and what its elements are divided by.
 pub(crate) struct BlockScale {
     pub(crate) code: u8,
     pub(crate) factor: f32,
@@ -238,6 +242,7 @@ impl PowerOfTwo {
     }
 
     /// The scale of a block, from its greatest magnitude, which is finite.
+    #[inline(always)]
     pub(crate) fn scale(&self, greatest: f32) -> BlockScale {
         let bits = f64::from(greatest).to_bits();
         let (exponent, fraction) = PowerOfTwo::parts(bits);
@@ -269,17 +274,17 @@ impl Recipe {
         }
     }
 
-    /// The scale of a block of NVFP4, from its greatest magnitude, which is finite, the scale of the tensor, and the type
-    /// of the values. Every operation is rounded to float, in the default float environment.
-    pub(crate) fn block_scale(self, greatest: f32, global: f32, from: DataType) -> BlockScale {
-        let narrow = |value: f32| -> Float8E4M3FN { Narrow::from_f32(value, &Rules::newest(DataType::Float8E4M3FN)) };
-        let value = match self {
+    /// The scale of a block of NVFP4 before it is narrowed, from its greatest magnitude, which is finite, the scale of the
+    /// tensor, and the type of the values. Every operation is rounded to float, in the default float environment.
+    #[inline(always)]
+    pub(crate) fn wide_scale(self, greatest: f32, global: f32, from: DataType) -> f32 {
+        match self {
             Recipe::ModelOpt => match greatest / (E2M1_MAX * global) {
                 quotient if greatest == 0.0 || quotient == 0.0 => 1.0,
-                quotient => quotient.clamp(2f32.powi(-9), E4M3_MAX),
+                quotient => quotient.clamp(LEAST_E4M3, E4M3_MAX),
             },
-            Recipe::TorchAo if greatest == 0.0 => 2f32.powi(-6),
-            Recipe::TorchAo => (greatest / E2M1_MAX / global).clamp(2f32.powi(-6), E4M3_MAX),
+            Recipe::TorchAo if greatest == 0.0 => LEAST_NORMAL_E4M3,
+            Recipe::TorchAo => (greatest / E2M1_MAX / global).clamp(LEAST_NORMAL_E4M3, E4M3_MAX),
             Recipe::CompressedTensors => {
                 let sixth = greatest / E2M1_MAX;
                 global
@@ -289,17 +294,25 @@ impl Recipe {
                         _ => sixth,
                     }
             }
-        };
-        let code = match narrow(value) {
-            zero if self == Recipe::CompressedTensors && zero.to_bits() == 0 => narrow(0.125),
-            code => code,
-        };
-        let scale = code.to_f32_round_to_odd();
-        let factor = match self {
+        }
+    }
+
+    /// What a narrowed scale of 0 is replaced by, as a code of float8e4m3fn.
+    pub(crate) const fn code_for_zero(self) -> u8 {
+        match self {
+            // 0.125.
+            Recipe::CompressedTensors => 0x20,
+            Recipe::ModelOpt | Recipe::TorchAo => 0,
+        }
+    }
+
+    /// What elements are divided by, or by torchao's recipe multiplied with, from the narrowed scale.
+    #[inline(always)]
+    pub(crate) fn factor(self, scale: f32, global: f32) -> f32 {
+        match self {
             Recipe::ModelOpt => scale * global,
             Recipe::TorchAo => 1.0 / global / scale,
             Recipe::CompressedTensors => scale / global,
-        };
-        BlockScale { code: code.to_bits(), factor }
+        }
     }
 }

@@ -24,14 +24,6 @@ impl Precision {
             _ => return None,
         })
     }
-
-    pub(crate) const fn data_type(self) -> DataType {
-        match self {
-            Precision::Float => DataType::Float,
-            Precision::Float16 => DataType::Float16,
-            Precision::BFloat16 => DataType::BFloat16,
-        }
-    }
 }
 
 /// NaN with the sign of `value` where that is NaN; else the NaN arose here, and is positive.
@@ -50,17 +42,32 @@ pub(crate) fn quotient(x: f32, scale: f32) -> f32 {
 /// `x / scale` by its reciprocal, rounded once, or any number of the same sign below 2^-40 in place of one.
 ///
 /// The first estimate is off by less than 1.5 units in the last place, and the fused operations correct it; the test
-/// below tries every divisor with each dividend that could round otherwise. Quotients above 2^30 are not
-/// corrected, because the correction of infinity is NaN: no target tells them apart.
+/// below tries every divisor with each dividend that could round otherwise. Beyond 2^30 the result is as far beyond;
+/// infinity would have no remainder. No target tells such numbers apart.
 #[inline(always)]
 pub(crate) fn quotient_by_reciprocal(x: f32, scale: f32, reciprocal: f32) -> f32 {
     const SIGN: u32 = 1 << 31;
+    const MOST: f32 = (1u32 << 30) as f32;
     let estimate = x * reciprocal;
-    let remainder = (-estimate).mul_add(scale, x);
-    let corrected = remainder.mul_add(reciprocal, estimate);
-    // The correction of -0 is +0.
-    let corrected = f32::from_bits(corrected.to_bits() | estimate.to_bits() & SIGN);
-    if estimate.abs() < (1u32 << 30) as f32 { corrected } else { estimate }
+    // Not `clamp`, so that it is one instruction each; NaN stays.
+    let near = if estimate > MOST { MOST } else { estimate };
+    let near = if near < -MOST { -MOST } else { near };
+    let remainder = (-near).mul_add(scale, x);
+    let corrected = remainder.mul_add(reciprocal, near);
+    // The correction of -0 is +0, and that of NaN may have another sign.
+    f32::from_bits(corrected.to_bits() & !SIGN | estimate.to_bits() & SIGN)
+}
+
+/// As [`quotient_by_reciprocal`], to be rounded to an integer of 16 bits or fewer: a zero may have another sign, and NaN
+/// and what is beyond -2^128 is NaN.
+#[inline(always)]
+pub(crate) fn quotient_to_round(x: f32, scale: f32, reciprocal: f32) -> f32 {
+    const MOST: f32 = (1u32 << 30) as f32;
+    let estimate = x * reciprocal;
+    // NaN, too, is cut to the largest; its remainder is NaN.
+    let near = if estimate < MOST { estimate } else { MOST };
+    let remainder = (-near).mul_add(scale, x);
+    remainder.mul_add(reciprocal, near)
 }
 
 /// Whether [`quotient_by_reciprocal`] is exact for a scale.
@@ -68,6 +75,15 @@ pub(crate) fn quotient_by_reciprocal(x: f32, scale: f32, reciprocal: f32) -> f32
 pub(crate) fn is_moderate(scale: f32) -> bool {
     const MOST: f32 = (1u64 << 60) as f32;
     (1.0 / MOST..=MOST).contains(&scale.abs())
+}
+
+/// Whether a scale is a power of two with a reciprocal: quotients by it are products with that.
+#[inline(always)]
+pub(crate) fn is_power_of_two(scale: f32) -> bool {
+    let magnitude = scale.to_bits() & (u32::MAX >> 1);
+    let (exponent, fraction) = (magnitude >> 23, magnitude & ((1 << 23) - 1));
+    // The reciprocal of 2^-127 is the largest power.
+    (fraction == 0) & (exponent != 0) & (exponent != 255) | (magnitude == 1 << 22)
 }
 
 /// `x / scale`, rounded once to a precision, of values that `f32` may not represent: integers of 32 bits, or floats.
@@ -105,6 +121,15 @@ pub(crate) fn round_to_int(quotient: f32, zero_point: f32, low: f32, high: f32) 
     let value = if quotient > low { quotient } else { low };
     let value = if value < high { value } else { high };
     ((value + SHIFT).to_bits() as i32).wrapping_sub(SHIFT.to_bits() as i32).wrapping_add(zero_point as i32)
+}
+
+/// As [`round_to_int`]; of the result only the low 16 bits count, to which the constant of that function adds nothing.
+#[inline(always)]
+pub(crate) fn round_to_low_bits(quotient: f32, low: f32, high: f32) -> u32 {
+    const SHIFT: f32 = 12_582_912.0;
+    let value = if quotient > low { quotient } else { low };
+    let value = if value < high { value } else { high };
+    (value + SHIFT).to_bits()
 }
 
 /// `(x - zero_point) * scale`, rounded once. The difference is exact: both are integers of 16 bits or fewer, or the

@@ -202,80 +202,79 @@ unsafe fn four_to_two<L: Lanes>(task: Task<'_>, table: &Table) {
     );
 }
 
-/// Casts from a type of the class and width of `S`, 8 bits or fewer, to `D`, of 16 bits or more, by way of a *hub*:
-/// `bfloat16`, or `int8` for integers.
-///
-/// # Safety
-/// As [`crate::kernel::Kernel`], of the instructions of `L`.
+/// Whether a source is looked up on the way to types of 16 bits and more.
+pub(crate) const fn has_hub<L: Lanes, S: Element>() -> bool {
+    match class::<S>() {
+        Class::SmallFloat(format) => format.bits < 8 || L::WIDE_LOOK_UP || matches!(S::DATA_TYPE, DataType::Float8E5M2),
+        class => matches!(class, Class::E8M0) || bits::<S>() < 8,
+    }
+}
+
+/// What casts a step from a type of the class and width of `S`, 8 bits or fewer, to `D`, of 16 bits or more, by way of
+/// a *hub*: `bfloat16`, or `int8` for integers.
 #[inline(always)]
 pub(crate) unsafe fn widen<L: Lanes, S: Element, D: Element>(
-    src: &[u8],
-    dst: &mut [u8],
-    len: usize,
     context: &Context,
-) {
+) -> impl Fn(*const u8, *mut u8) + use<L, S, D> {
     let to_hub = lookup_tables::to_hub(context.from, D::DATA_TYPE);
-    let table = &*KeptOrMade::new(&to_hub);
-    // SAFETY: the caller's; `steps` hands out pointers to a step's bytes, and the hub has room for a step's elements of
-    // 16 bits.
+    let [low, high] = &KeptOrMade::new(&to_hub).planes;
+    // SAFETY: the caller's, who calls the function with pointers to a step's bytes; the hub has room for a step's
+    // elements of 16 bits.
     unsafe {
         let rules = RuleLanes::<L>::new::<BFloat16, D>(&context.rules);
-        let few = [L::table::<4>(&table.planes[0]), L::table::<4>(&table.planes[1])];
-        let many = [L::table::<8>(&table.planes[0]), L::table::<8>(&table.planes[1])];
-        let one = L::table::<1>(&table.planes[0]);
+        let few = [L::table::<4>(low), L::table::<4>(high)];
+        let many = [L::table::<8>(low), L::table::<8>(high)];
+        let one = L::table::<1>(low);
         let top = L::splat::<8>(0x80);
-        let minus_zero = [L::splat::<8>(table.planes[0][0x80].into()), L::splat::<8>(table.planes[1][0x80].into())];
-        steps::<L, S, D>(
-            Task { src, dst, len, hint: context.hint },
-            #[inline(always)]
-            |src, dst| {
-                let mut hub = [0u8; 2 * 64];
-                let at = hub.as_mut_ptr();
-                let code = load_codes::<L, S>(src);
-                let [low, high] = match const { class::<S>() } {
-                    Class::E8M0 => power_bytes::<L>(code),
-                    // The upper byte of a float16.
-                    Class::SmallFloat(_) if matches!(S::DATA_TYPE, DataType::Float8E5M2) => {
-                        store_zipped::<L>(at, [L::splat::<8>(0), code]);
-                        return wide::step::<L, Float16, D>(at, dst, &rules);
-                    }
-                    // The integer of such a float is small; whether the target has a sign decides on negative ones.
-                    Class::SmallFloat(format) if format.bits < 8 && !D::DATA_TYPE.is_float() => {
-                        L::store(at, L::look_up::<4>(&few[0], code));
-                        return match const { class::<D>() } {
-                            Class::Int { signed: false, .. } => wide::step::<L, u8, D>(at, dst, &rules),
-                            _ => wide::step::<L, i8, D>(at, dst, &rules),
-                        };
-                    }
-                    Class::SmallFloat(format) if format.bits == 8 => {
-                        let index = L::and(code, L::splat::<8>(0x7f));
-                        let [low, high] = [L::look_up::<8>(&many[0], index), L::look_up::<8>(&many[1], index)];
-                        let high = L::or(high, L::and(code, top));
-                        let is_minus_zero = L::eq::<8>(code, top);
-                        [
-                            L::select::<8>(is_minus_zero, minus_zero[0], low),
-                            L::select::<8>(is_minus_zero, minus_zero[1], high),
-                        ]
-                    }
-                    Class::SmallFloat(_) => [L::look_up::<4>(&few[0], code), L::look_up::<4>(&few[1], code)],
-                    Class::Int { .. } | Class::Bool => {
-                        L::store(at, L::look_up::<1>(&one, code));
-                        return wide::step::<L, i8, D>(at, dst, &rules);
-                    }
-                    Class::F64 | Class::F32 | Class::F16 | Class::BF16 => {
-                        unreachable!("wide sources are not looked up")
-                    }
-                };
-                store_zipped::<L>(at, [low, high]);
-                if const { !matches!(class::<D>(), Class::F32) } {
-                    return wide::step::<L, BFloat16, D>(at, dst, &rules);
+        let minus_zero = [L::splat::<8>(low[0x80].into()), L::splat::<8>(high[0x80].into())];
+        #[inline(always)]
+        move |src, dst| {
+            let mut hub = [0u8; 2 * 64];
+            let at = hub.as_mut_ptr();
+            let code = load_codes::<L, S>(src);
+            let [low, high] = match const { class::<S>() } {
+                Class::E8M0 => power_bytes::<L>(code),
+                // The upper byte of a float16.
+                Class::SmallFloat(_) if matches!(S::DATA_TYPE, DataType::Float8E5M2) => {
+                    store_zipped::<L>(at, [L::splat::<8>(0), code]);
+                    return wide::step::<L, Float16, D>(at, dst, &rules);
                 }
-                // No NaN of a table is signalling.
-                for part in 0..4 {
-                    wide::store::<L>(dst, part, wide::load_bf16::<L>(at.add(part * L::BYTES / 2)));
+                // The integer of such a float is small; whether the target has a sign decides on negative ones.
+                Class::SmallFloat(format) if format.bits < 8 && !D::DATA_TYPE.is_float() => {
+                    L::store(at, L::look_up::<4>(&few[0], code));
+                    return match const { class::<D>() } {
+                        Class::Int { signed: false, .. } => wide::step::<L, u8, D>(at, dst, &rules),
+                        _ => wide::step::<L, i8, D>(at, dst, &rules),
+                    };
                 }
-            },
-        );
+                Class::SmallFloat(format) if format.bits == 8 => {
+                    let index = L::and(code, L::splat::<8>(0x7f));
+                    let [low, high] = [L::look_up::<8>(&many[0], index), L::look_up::<8>(&many[1], index)];
+                    let high = L::or(high, L::and(code, top));
+                    let is_minus_zero = L::eq::<8>(code, top);
+                    [
+                        L::select::<8>(is_minus_zero, minus_zero[0], low),
+                        L::select::<8>(is_minus_zero, minus_zero[1], high),
+                    ]
+                }
+                Class::SmallFloat(_) => [L::look_up::<4>(&few[0], code), L::look_up::<4>(&few[1], code)],
+                Class::Int { .. } | Class::Bool => {
+                    L::store(at, L::look_up::<1>(&one, code));
+                    return wide::step::<L, i8, D>(at, dst, &rules);
+                }
+                Class::F64 | Class::F32 | Class::F16 | Class::BF16 => {
+                    unreachable!("wide sources are not looked up")
+                }
+            };
+            store_zipped::<L>(at, [low, high]);
+            if const { !matches!(class::<D>(), Class::F32) } {
+                return wide::step::<L, BFloat16, D>(at, dst, &rules);
+            }
+            // No NaN of a table is signalling.
+            for part in 0..4 {
+                wide::store::<L>(dst, part, wide::load_bf16::<L>(at.add(part * L::BYTES / 2)));
+            }
+        }
     }
 }
 

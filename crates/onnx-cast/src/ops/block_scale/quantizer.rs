@@ -3,17 +3,17 @@
 
 use super::{BlockQuantize, layout};
 use crate::arch::Backend;
-use crate::element::{DataType, byte_len_of};
+use crate::element::{DataType, Float16, byte_len_of};
 use crate::kernel::StoreHint;
-use crate::kernel::scale::Scales;
-use crate::ops::execute::{as_bytes, as_uninit, parts_for};
-use crate::ops::scaled::tiles::{Job, Operand, floats};
+use crate::ops::execute::{as_bytes, as_uninit, parts_for, store_hint};
+use crate::ops::scaled::tiles::{Job, Operand, cast, fence};
 use crate::ops::scaled::{Direction, ScaledPlan};
 use crate::packed::clear;
-use crate::scalar::block_scale::{BlockFormat, BlockScale, INT8_MAX, PowerOfTwo, Recipe};
+use crate::scalar::block_scale::{BlockFormat, INT8_MAX, PowerOfTwo, Recipe};
 use crate::scalar::with_default_float_environment;
 use crate::tensor::TensorView;
 use std::mem::MaybeUninit;
+use std::slice;
 
 /// A tensor on its way to a block format.
 pub(super) struct Quantizer<'a> {
@@ -30,15 +30,44 @@ pub(super) struct Quantizer<'a> {
 const PART: usize = 2048;
 
 impl Quantizer<'_> {
-    /// The scale of a block, from the bits of its greatest magnitude.
-    fn scale(&self, greatest: u32) -> BlockScale {
-        let (format, greatest) = (self.quantize.format, f32::from_bits(greatest));
-        if !greatest.is_finite() {
-            return BlockScale { code: format.nan(), factor: 1.0 };
+    /// The scales of blocks, from the bits of their greatest magnitudes: codes, and what elements are divided by. Whether
+    /// one of them is NaN.
+    fn scales(&self, most: &[u32], codes: &mut [u8], factors: &mut [[u8; 4]]) -> bool {
+        const INFINITY: u32 = f32::INFINITY.to_bits();
+        let is_nan = |most: u32| most >= INFINITY;
+        if self.quantize.format == BlockFormat::NvFp4 {
+            self.nv_scales(most, codes, factors);
+        } else {
+            for ((most, code), factor) in most.iter().zip(&mut *codes).zip(&mut *factors) {
+                let found = self.power.scale(f32::from_bits(*most));
+                *code = found.code;
+                // Zeros stay zeros by any factor, and 1 is one that has a reciprocal.
+                *factor = if *most == 0 { 1.0 } else { found.factor }.to_le_bytes();
+            }
         }
-        match format {
-            BlockFormat::NvFp4 => self.quantize.recipe.block_scale(greatest, self.global, self.from),
-            _ => self.power.scale(greatest),
+        if most.iter().fold(false, |has_nan, most| has_nan | is_nan(*most)) {
+            for ((most, code), factor) in most.iter().zip(&mut *codes).zip(factors) {
+                if is_nan(*most) {
+                    (*code, *factor) = (self.quantize.format.nan(), 1f32.to_le_bytes());
+                }
+            }
+        }
+        codes.iter().fold(false, |has_nan, code| has_nan | self.is_nan(*code))
+    }
+
+    /// Those of NVFP4.
+    fn nv_scales(&self, most: &[u32], codes: &mut [u8], factors: &mut [[u8; 4]]) {
+        let recipe = self.quantize.recipe;
+        for (most, factor) in most.iter().zip(&mut *factors) {
+            *factor = recipe.wide_scale(f32::from_bits(*most), self.global, self.from).to_le_bytes();
+        }
+        cast(self.backend, DataType::Float, factors.as_flattened(), DataType::Float8E4M3FN, codes, most.len());
+        for code in &mut *codes {
+            *code = if *code == 0 { recipe.code_for_zero() } else { *code };
+        }
+        cast(self.backend, DataType::Float8E4M3FN, codes, DataType::Float, factors.as_flattened_mut(), most.len());
+        for factor in factors {
+            *factor = recipe.factor(f32::from_le_bytes(*factor), self.global).to_le_bytes();
         }
     }
 
@@ -63,8 +92,8 @@ impl Quantizer<'_> {
         let (block, plan) = (self.quantize.format.block(), self.plan());
         let part = Part { src, elements: as_bytes(elements), scales: as_bytes(scales), len };
         if row.is_multiple_of(block) {
-            let parts = parts_for(src.len() + part.elements.len(), self.quantize.threads);
-            return self.fork(part, &plan, parts);
+            let touched = src.len() + part.elements.len();
+            return self.fork(part, &plan, parts_for(touched, self.quantize.threads), store_hint(touched));
         }
         // Rows end within blocks, and packed rows within bytes: first all scales, then all elements.
         let width = self.from.info().bits as usize / 8;
@@ -73,12 +102,12 @@ impl Quantizer<'_> {
         let mut bad = Vec::new();
         with_default_float_environment(|| {
             for (i, (block, code)) in blocks.zip(part.scales.iter_mut()).enumerate() {
-                let found = self.scale(greatest(self.backend, self.from, block, PART, &mut [[0; 4]]).sum());
-                *code = found.code;
-                factors.extend(found.factor.to_le_bytes());
-                if self.is_nan(found.code) {
+                let (mut most, mut factor) = ([0], [[0; 4]]);
+                greatest(self.backend, self.from, block, PART, &mut most);
+                if self.scales(&most, slice::from_mut(code), &mut factor) {
                     bad.push(i);
                 }
+                factors.extend(factor[0]);
             }
         });
         let scale = Operand::new(DataType::Float, &factors);
@@ -97,12 +126,13 @@ impl Quantizer<'_> {
     }
 
     /// Quantizes whole blocks on several threads.
-    fn fork(&self, part: Part<'_>, plan: &ScaledPlan, parts: usize) {
+    fn fork(&self, part: Part<'_>, plan: &ScaledPlan, parts: usize, hint: StoreHint) {
         #[cfg(feature = "threads")]
         if parts > 1 {
             let low = (part.len / parts * (parts / 2)).next_multiple_of(PART).min(part.len);
             let (low, high) = part.split(low, self);
-            rayon::join(|| self.fork(low, plan, parts / 2), || self.fork(high, plan, parts - parts / 2));
+            let others = parts - parts / 2;
+            rayon::join(|| self.fork(low, plan, parts / 2, hint), || self.fork(high, plan, others, hint));
             return;
         }
         let _ = parts;
@@ -110,29 +140,25 @@ impl Quantizer<'_> {
             let mut rest = part;
             while rest.len > PART {
                 let (now, later) = rest.split(PART, self);
-                self.part(now, plan);
+                self.part(now, plan, hint);
                 rest = later;
             }
-            self.part(rest, plan);
+            self.part(rest, plan, hint);
+            fence(self.backend, hint);
         });
     }
 
     /// Quantizes a few whole blocks: their scales, and then their elements, which are still in the nearest cache.
-    fn part(&self, part: Part<'_>, plan: &ScaledPlan) {
+    fn part(&self, part: Part<'_>, plan: &ScaledPlan, hint: StoreHint) {
         const BLOCKS: usize = PART / 16;
         let block = self.quantize.format.block();
-        let mut most = [[0; 4]; BLOCKS];
-        let most = greatest(self.backend, self.from, part.src, block, &mut most);
-        let mut factors = [0; 4 * BLOCKS];
-        let mut has_nan = false;
-        for ((factor, code), most) in factors.as_chunks_mut::<4>().0.iter_mut().zip(&mut *part.scales).zip(most) {
-            let found = self.scale(most);
-            (*factor, *code) = (found.factor.to_le_bytes(), found.code);
-            has_nan |= self.is_nan(found.code);
-        }
-        let scale = Operand::new(DataType::Float, &factors[..4 * part.scales.len()]);
+        let (mut most, mut factors) = ([0; BLOCKS], [[0; 4]; BLOCKS]);
+        let (most, factors) = (&mut most[..part.scales.len()], &mut factors[..part.scales.len()]);
+        greatest(self.backend, self.from, part.src, block, most);
+        let has_nan = self.scales(most, part.scales, factors);
+        let scale = Operand::new(DataType::Float, factors.as_flattened());
         let job = Job { plan, layout: layout(part.len, block), scale, zero_point: None };
-        job.run(self.backend, 0, part.src, part.elements, part.len, StoreHint::Temporal);
+        job.run_part(self.backend, 0, part.src, part.elements, part.len, hint);
         if has_nan {
             for (i, _) in part.scales.iter().enumerate().filter(|(_, code)| self.is_nan(**code)) {
                 clear(part.elements, i * block..(i + 1) * block, self.quantize.format.element());
@@ -161,22 +187,18 @@ impl<'a> Part<'a> {
     }
 }
 
-/// The greatest magnitudes of the blocks of at most a part, as bits of floats: NaN and infinity are above every number.
-fn greatest<'a>(
-    backend: Backend,
-    from: DataType,
-    src: &[u8],
-    block: usize,
-    most: &'a mut [[u8; 4]],
-) -> impl Iterator<Item = u32> + use<'a> {
-    let mut memory = [0; 4 * PART];
-    let len = src.len() / (from.info().bits as usize / 8);
-    let floats = floats(backend, from, src, &mut memory[..4 * len]);
-    let most = &mut most[..len.div_ceil(block)];
-    let scales = Scales { first: block, run: block, scales: &[], zero_points: None, range: [0.0; 2] };
+/// The greatest magnitudes of blocks, as many as `most` has, as bits of floats: NaN and infinity are above every number.
+fn greatest(backend: Backend, from: DataType, src: &[u8], block: usize, most: &mut [u32]) {
+    let width = from.info().bits as usize / 8;
     // SAFETY: a `Backend` exists only if this machine can run it.
-    unsafe { (backend.table().scale.greatest)(floats, most.as_flattened_mut(), &scales) };
-    most.iter().map(|bits| u32::from_le_bytes(*bits))
+    unsafe { (backend.table().scale.greatest)(src, width, block, most) };
+    match from {
+        DataType::BFloat16 => most.iter_mut().for_each(|most| *most <<= 16),
+        DataType::Float16 => {
+            most.iter_mut().for_each(|most| *most = Float16::from_bits(*most as u16).to_f32().to_bits());
+        }
+        _ => {}
+    }
 }
 
 /// Raises limits to the greatest finite magnitudes of a row's runs of `run` elements.
@@ -210,9 +232,11 @@ pub(super) fn greatest_finite(backend: Backend, from: DataType, src: &[u8]) -> f
     for src in src.chunks(PART * width) {
         // Where a part has NaN or infinity, its elements are asked one by one.
         for block in [PART, 1] {
-            let mut most = [[0; 4]; PART];
+            let mut most = [0; PART];
             let mut is_finite = true;
-            for value in greatest(backend, from, src, block, &mut most).map(f32::from_bits) {
+            let most = &mut most[..(src.len() / width).div_ceil(block)];
+            greatest(backend, from, src, block, most);
+            for value in most.iter().copied().map(f32::from_bits) {
                 is_finite &= value.is_finite();
                 finite = finite.max(if value.is_finite() { value } else { 0.0 });
             }

@@ -1,21 +1,27 @@
-//! Runs a scaled cast over a part of a tensor, in tiles that stay in the nearest cache: kernels of Cast widen a tile to
-//! `f32` and narrow the results; between them, the scales are applied.
+//! Runs a scaled cast over a part of a tensor: as many elements at a time as have scales in a buffer, which are widened
+//! to `f32` before.
 
 use super::layout::Layout;
 use super::{Direction, ScaledPlan};
 use crate::arch::Backend;
 use crate::element::{DataType, Int2, Int4, Uint2, Uint4, byte_len_of};
-use crate::kernel::scale::{ScaleKernel, Scales};
+use crate::kernel::scale::{CHUNK, Floats, Method, Scales, Stage};
 use crate::kernel::{Context, KernelTable, StoreHint};
 use crate::packed::{code, get};
 use crate::scalar::scaled::{Precision, wide_quotient};
 use std::mem::MaybeUninit;
+use std::ops::Range;
 
-/// Elements of a tile: a multiple of 8, so that a tile of every type is whole bytes.
+/// Scales of a tile, and elements where those have a scale each: a multiple of 8, so that such a tile of every type is
+/// whole bytes.
 const TILE: usize = 1024;
 
-/// Runs shorter than this are spread to a scale for each element.
-const SHORT_RUN: usize = 8;
+/// Scales beside the padding of a last step.
+const PADDING: usize = 64;
+
+/// Pieces of rows that are shorter than this are spread to a scale for each element, and so are runs that are not whole
+/// chunks.
+const SHORT: usize = 256;
 
 /// Scales or zero points: the bytes of a tensor, and what each is multiplied with or divided by, rounded to float.
 #[derive(Clone, Copy)]
@@ -64,67 +70,136 @@ impl<const BYTES: usize> Buffer<BYTES> {
     }
 }
 
-/// Scales as floats, little endian: of a tile, or of a tile and a period more.
-type Floats = Buffer<{ 8 * TILE }>;
+/// Scales as floats, little endian: of a tile, or of a tile and a period more; and those beside the padding of a step.
+type ScaleBuffer = Buffer<{ 4 * (2 * TILE + PADDING) }>;
+
+/// Scales, their reciprocals where quotients are by way of those, and zero points.
+struct ScaleBuffers {
+    scales: ScaleBuffer,
+    reciprocals: ScaleBuffer,
+    zero_points: ScaleBuffer,
+}
+
+impl ScaleBuffers {
+    const NEW: Self =
+        ScaleBuffers { scales: ScaleBuffer::NEW, reciprocals: ScaleBuffer::NEW, zero_points: ScaleBuffer::NEW };
+}
 
 /// The scales of one tile after another.
 struct Feed<'a> {
     job: &'a Job<'a>,
     table: &'static KernelTable,
-    operand: Operand<'a>,
-    floats: Floats,
-    /// Whether `floats` holds all rows' scales.
-    is_filled: bool,
+    buffers: &'a mut ScaleBuffers,
+    method: Method,
+    /// The scales in the buffers; those of runs.
+    held: Range<usize>,
+    /// Whether the buffers hold a period of all rows' scales, one for each element.
+    holds_period: bool,
 }
 
 impl<'a> Feed<'a> {
-    fn new(job: &'a Job<'a>, table: &'static KernelTable, operand: Operand<'a>) -> Self {
-        Feed { job, table, operand, floats: Buffer::NEW, is_filled: false }
+    fn new(job: &'a Job<'a>, table: &'static KernelTable, buffers: &'a mut ScaleBuffers) -> Self {
+        Feed { job, table, buffers, method: Method::Divide, held: 0..0, holds_period: false }
     }
 
-    /// The scales of a piece of one row, one for each run.
-    fn runs(&mut self, start: usize, count: usize) -> &[[u8; 4]] {
-        load(self.table, self.operand, start, count, self.floats.first(4 * count));
-        self.floats.first(4 * count).as_chunks().0
-    }
-
-    /// A scale for each element of a tile.
-    fn each(&mut self, element: usize, len: usize) -> &[[u8; 4]] {
-        let layout = &self.job.layout;
+    /// The length of the tile that begins at an element, at most `most`, and its scales. A tile that ends before `most`
+    /// ends at a whole byte.
+    fn tile(&mut self, element: usize, most: usize) -> (usize, Method, Scales<'_>) {
+        let layout = self.job.layout;
+        if layout.run > 1 {
+            let mut piece = layout.piece(element, most.min(layout.run.saturating_mul(TILE)));
+            let are_chunks = layout.run.is_multiple_of(CHUNK) && piece.first.is_multiple_of(CHUNK);
+            if piece.scales > 1 && !are_chunks {
+                piece = layout.piece(element, piece.first);
+            }
+            if piece.len < most && !piece.len.is_multiple_of(8) {
+                piece = layout.piece(element, (piece.len & !7).max(1));
+            }
+            if piece.len == most || piece.len >= SHORT {
+                let range = piece.scale..piece.scale + piece.scales;
+                if self.held != range {
+                    self.fill(piece.scales, |table, operand, out| load(table, operand, range.start, range.len(), out));
+                    self.held = range;
+                }
+                let run = if piece.scales == 1 { usize::MAX } else { layout.run };
+                return (piece.len, self.method, self.scales(0, piece.scales, piece.first, run));
+            }
+        }
+        let len = most.min(TILE);
         let period = layout.period(TILE);
-        if !(self.is_filled && period.is_some()) {
+        if !(self.holds_period && period.is_some()) {
             let (begin, count) = if period.is_some() { (0, 2 * TILE) } else { (element, len) };
-            self.spread(begin, count);
+            self.fill(count + PADDING, |table, operand, out| {
+                let (out, beside_padding) = out.split_at_mut(4 * count);
+                spread(&layout, table, operand, begin, out);
+                beside_padding.fill(0);
+            });
+            (self.held, self.holds_period) = (0..0, period.is_some());
         }
-        let begin = period.map_or(0, |period| element % period);
-        &self.floats.first(4 * (begin + len)).as_chunks().0[begin..]
+        (len, self.method, self.scales(period.map_or(0, |period| element % period), len + PADDING, 1, 1))
     }
 
-    /// Writes the scale of each element.
-    fn spread(&mut self, begin: usize, count: usize) {
-        let layout = &self.job.layout;
-        let floats = self.floats.first(4 * count);
-        let mut done = 0;
-        while done < count {
-            let piece = layout.piece(begin + done, count - done);
-            let out = &mut floats[4 * done..4 * (done + piece.len)];
-            done += piece.len;
-            if layout.run == 1 {
-                load(self.table, self.operand, piece.scale, piece.len, out);
-                continue;
+    /// Fills the buffers with so many scales.
+    fn fill(&mut self, count: usize, write: impl Fn(&KernelTable, Operand<'_>, &mut [u8])) {
+        let (job, table) = (self.job, self.table);
+        let scales = self.buffers.scales.first(4 * count);
+        write(table, job.scale, scales);
+        let scales = scales.as_chunks().0;
+        // SAFETY: the table is of a `Backend`, which exists only if this machine can run it.
+        self.method = unsafe {
+            match job.plan.direction {
+                Direction::Quantize => {
+                    (table.scale.divisors)(scales, self.buffers.reciprocals.first(4 * count).as_chunks_mut().0)
+                }
+                // A NaN of float8e5m2 has a payload, which a product alone would keep.
+                Direction::Dequantize if job.plan.from == DataType::Float8E5M2 => Method::MultiplyAny,
+                Direction::Dequantize => (table.scale.factors)(scales),
             }
-            let mut few = [0; 8 * TILE];
-            let few = &mut few[..4 * piece.scales];
-            load(self.table, self.operand, piece.scale, piece.scales, few);
-            let (mut rest, _) = out.as_chunks_mut::<4>();
-            let mut run = piece.first;
-            for scale in few.as_chunks::<4>().0 {
-                let (now, later) = rest.split_at_mut(run.min(rest.len()));
-                now.fill(*scale);
-                (rest, run) = (later, layout.run);
-            }
+        };
+        if let Some(operand) = job.zero_point {
+            write(table, operand, self.buffers.zero_points.first(4 * count));
         }
-        self.is_filled = true;
+    }
+
+    /// What the buffers hold.
+    fn scales(&mut self, begin: usize, count: usize, first: usize, run: usize) -> Scales<'_> {
+        fn floats(buffer: &mut ScaleBuffer, range: Range<usize>) -> &Floats {
+            &buffer.first(4 * range.end).as_chunks().0[range.start..]
+        }
+        let range = begin..begin + count;
+        let divisors = floats(&mut self.buffers.scales, range.clone());
+        let factors = match self.job.plan.direction {
+            Direction::Quantize => floats(&mut self.buffers.reciprocals, range.clone()),
+            Direction::Dequantize => divisors,
+        };
+        let zero_points =
+            if self.job.zero_point.is_some() { Some(floats(&mut self.buffers.zero_points, range)) } else { None };
+        Scales { first, run, factors, divisors, zero_points }
+    }
+}
+
+/// Writes the scale of each element.
+fn spread(layout: &Layout, table: &KernelTable, operand: Operand<'_>, begin: usize, out: &mut [u8]) {
+    let count = out.len() / 4;
+    let mut done = 0;
+    while done < count {
+        let piece = layout.piece(begin + done, count - done);
+        let out = &mut out[4 * done..4 * (done + piece.len)];
+        done += piece.len;
+        if layout.run == 1 {
+            load(table, operand, piece.scale, piece.len, out);
+            continue;
+        }
+        let mut few = ScaleBuffer::NEW;
+        let few = few.first(4 * piece.scales);
+        load(table, operand, piece.scale, piece.scales, few);
+        let (mut rest, _) = out.as_chunks_mut::<4>();
+        let mut run = piece.first;
+        for scale in few.as_chunks::<4>().0 {
+            let (now, later) = rest.split_at_mut(run.min(rest.len()));
+            now.fill(*scale);
+            (rest, run) = (later, layout.run);
+        }
     }
 }
 
@@ -150,7 +225,7 @@ fn load(table: &KernelTable, operand: Operand<'_>, start: usize, count: usize, o
         }
         _ => {
             let width = byte_len_of(1, data_type.info().bits as usize);
-            cast(table, data_type, &bytes[start * width..(start + count) * width], DataType::Float, out, count);
+            cast_by(table, data_type, &bytes[start * width..(start + count) * width], DataType::Float, out, count);
         }
     }
     let floats = out.as_chunks_mut::<4>().0.iter_mut();
@@ -161,8 +236,13 @@ fn load(table: &KernelTable, operand: Operand<'_>, start: usize, count: usize, o
     }
 }
 
-/// Casts elements between two numeric types by the newest version's default rules.
-fn cast(table: &KernelTable, from: DataType, src: &[u8], to: DataType, dst: &mut [u8], len: usize) {
+/// Casts elements between two numeric types by the newest version's default rules, with the kernels of a backend.
+pub(in crate::ops) fn cast(backend: Backend, from: DataType, src: &[u8], to: DataType, dst: &mut [u8], len: usize) {
+    cast_by(backend.table(), from, src, to, dst, len);
+}
+
+/// Likewise with the kernels of a table.
+fn cast_by(table: &KernelTable, from: DataType, src: &[u8], to: DataType, dst: &mut [u8], len: usize) {
     run(table, &Context::plain(from, to), src, dst, len);
 }
 
@@ -171,7 +251,7 @@ pub(in crate::ops) fn floats<'a>(backend: Backend, from: DataType, src: &'a [u8]
     if from == DataType::Float {
         return src;
     }
-    cast(backend.table(), from, src, DataType::Float, out, out.len() / 4);
+    cast(backend, from, src, DataType::Float, out, out.len() / 4);
     out
 }
 
@@ -187,9 +267,31 @@ fn run(table: &KernelTable, context: &Context, src: &[u8], dst: &mut [u8], len: 
     unsafe { kernel(src, dst, copied, context) };
 }
 
+/// Orders what a job has stored by a hint before what is stored from here on.
+pub(in crate::ops) fn fence(backend: Backend, hint: StoreHint) {
+    if hint == StoreHint::NonTemporal {
+        // SAFETY: the table is of a `Backend`, which exists only if this machine can run it.
+        unsafe { (backend.table().scale.fence)() };
+    }
+}
+
 impl Job<'_> {
     /// Casts `len` elements, of which the first is `start` in the tensor.
     pub(in crate::ops) fn run(
+        &self,
+        backend: Backend,
+        start: usize,
+        src: &[u8],
+        dst: &mut [u8],
+        len: usize,
+        hint: StoreHint,
+    ) {
+        self.run_part(backend, start, src, dst, len, hint);
+        fence(backend, hint);
+    }
+
+    /// As [`Job::run`], for part of a job: a [`fence`] is to follow.
+    pub(in crate::ops) fn run_part(
         &self,
         backend: Backend,
         start: usize,
@@ -198,221 +300,77 @@ impl Job<'_> {
         len: usize,
         hint: StoreHint,
     ) {
-        let table = backend.table();
-        let bits = [self.plan.from, self.plan.to].map(|data_type| data_type.info().bits as usize);
-        let mut scales = Feed::new(self, table, self.scale);
-        let mut zero_points = self.zero_point.map(|operand| Feed::new(self, table, operand));
+        let (table, plan) = (backend.table(), self.plan);
+        let bits = [plan.from, plan.to].map(|data_type| data_type.info().bits as usize);
+        let is_wide = plan.direction == Direction::Quantize && plan.is_wide();
+        // Not in `Feed`: with its other fields, the compiler would fill them.
+        let mut buffers = ScaleBuffers::NEW;
+        let mut feed = Feed::new(self, table, &mut buffers);
         let mut done = 0;
         while done < len {
-            // Where results pass the caches by, the first tile ends where a line begins.
-            let most = if done == 0 && hint == StoreHint::NonTemporal { before_line(dst_all, bits) } else { TILE };
-            let tile = Tile { job: self, table, start: start + done, len: most.min(len - done), hint };
-            let [src, dst] = [
-                byte_len_of(done, bits[0])..byte_len_of(done + tile.len, bits[0]),
-                byte_len_of(done, bits[1])..byte_len_of(done + tile.len, bits[1]),
-            ];
+            let most = if is_wide { TILE } else { usize::MAX };
+            let (tile, method, scales) = feed.tile(start + done, most.min(len - done));
+            let [src, dst] = bits.map(|bits| byte_len_of(done, bits)..byte_len_of(done + tile, bits));
             let (src, dst) = (&src_all[src], &mut dst_all[dst]);
-            match self.plan.direction {
-                Direction::Dequantize => tile.dequantize(src, dst, &mut scales, zero_points.as_mut()),
-                Direction::Quantize => tile.quantize(src, dst, &mut scales, zero_points.as_mut()),
+            let context = Context { from: plan.from, to: plan.to, rules: plan.rules, hint };
+            let stage = Stage { context, scales, method, precision: plan.precision, range: plan.range };
+            if is_wide {
+                self.run_wide(table, start + done, src, dst, &stage, tile);
+            } else {
+                run_scaled(table, src, dst, tile, &stage);
             }
-            done += tile.len;
-        }
-        if hint == StoreHint::NonTemporal {
-            // SAFETY: the table is of a `Backend`, which exists only if this machine can run it.
-            unsafe { (table.scale.fence)() };
+            done += tile;
         }
     }
-}
 
-/// Elements of a first tile: those before a cache line of the results, in whole bytes on both sides; else a whole tile.
-fn before_line(dst: &[u8], bits: [usize; 2]) -> usize {
-    let bits_before = dst.as_ptr().align_offset(64) * 8;
-    let count = bits_before / bits[1];
-    let is_whole = count > 0 && bits_before.is_multiple_of(bits[1]) && (count * bits[0]).is_multiple_of(8);
-    if is_whole { count } else { TILE }
-}
-
-/// A tile of a tensor.
-struct Tile<'a> {
-    job: &'a Job<'a>,
-    table: &'static KernelTable,
-    start: usize,
-    len: usize,
-    hint: StoreHint,
-}
-
-impl Tile<'_> {
-    fn dequantize(&self, src: &[u8], dst: &mut [u8], scales: &mut Feed<'_>, zero_points: Option<&mut Feed<'_>>) {
-        let (plan, len) = (self.job.plan, self.len);
-        let (mut values, mut products) = (Buffer::<{ 4 * TILE }>::NEW, Buffer::<{ 4 * TILE }>::NEW);
-        let values = values.first(4 * len);
-        cast(self.table, plan.from, src, DataType::Float, values, len);
-        let is_direct = plan.to == DataType::Float && self.hint == StoreHint::Temporal;
-        if is_direct {
-            return self.apply(self.table.scale.multiply, values, dst, 4, scales, zero_points);
-        }
-        let products = products.first(4 * len);
-        self.apply(self.table.scale.multiply, values, products, 4, scales, zero_points);
-        self.finish(src, products, dst);
-    }
-
-    fn quantize(&self, src: &[u8], dst: &mut [u8], scales: &mut Feed<'_>, zero_points: Option<&mut Feed<'_>>) {
-        let (plan, len, table) = (self.job.plan, self.len, self.table);
-        let (mut values, mut quotients) = (Buffer::<{ 4 * TILE }>::NEW, Buffer::<{ 4 * TILE }>::NEW);
-        let x = if plan.from == DataType::Float || plan.is_wide() {
-            src
-        } else {
-            let values = values.first(4 * len);
-            cast(table, plan.from, src, DataType::Float, values, len);
-            values
-        };
-        let (to_ints, width) =
-            if plan.to.info().bits == 16 { (table.scale.to_words, 2) } else { (table.scale.to_bytes, 1) };
-        let is_int = !plan.to.is_float();
-        if is_int && plan.precision == Precision::Float && !plan.is_wide() {
-            return self.integers(src, dst, width, |out| self.apply(to_ints, x, out, width, scales, zero_points));
-        }
+    /// Casts a tile of values or scales that `f32` does not hold, or with a precision that two roundings would not give:
+    /// quotients are found one by one.
+    #[cold]
+    #[inline(never)]
+    fn run_wide(&self, table: &KernelTable, start: usize, src: &[u8], dst: &mut [u8], stage: &Stage<'_>, len: usize) {
+        let (mut quotients, ones) = (Buffer::<{ 4 * TILE }>::NEW, [1f32.to_le_bytes(); TILE + PADDING]);
         let quotients = quotients.first(4 * len);
-        if plan.is_wide() {
-            self.wide_quotients(src, quotients);
-        } else {
-            self.apply(table.scale.divide, x, quotients, 4, scales, None);
-            if plan.precision != Precision::Float {
-                let mut halves = Buffer::<{ 2 * TILE }>::NEW;
-                let halves = halves.first(2 * len);
-                let precision = plan.precision.data_type();
-                cast(table, DataType::Float, quotients, precision, halves, len);
-                cast(table, precision, halves, DataType::Float, quotients, len);
-            }
-        }
-        // The quotients are there; integers are rounded, and zero points added.
-        if is_int {
-            return self.integers(src, dst, width, |out| self.add_zero_points(to_ints, quotients, out, zero_points));
-        }
-        if zero_points.is_none() {
-            return self.finish(src, quotients, dst);
-        }
-        let mut sums = Buffer::<{ 4 * TILE }>::NEW;
-        let sums = sums.first(4 * len);
-        self.add_zero_points(table.scale.divide, quotients, sums, zero_points);
-        self.finish(src, sums, dst);
-    }
-
-    /// Runs a kernel of quotients by 1 and the zero points.
-    fn add_zero_points(&self, kernel: ScaleKernel, x: &[u8], out: &mut [u8], zero_points: Option<&mut Feed<'_>>) {
-        let ones = [1f32.to_le_bytes(); TILE];
-        let zero_points = zero_points.map(|zeros| zeros.each(self.start, self.len));
-        let run = if zero_points.is_some() { 1 } else { self.len };
-        let scales = &ones[..if run == 1 { self.len } else { 1 }];
-        let scales = Scales { first: run, run, scales, zero_points, range: self.job.plan.range };
-        // SAFETY: the table is of a `Backend`, which exists only if this machine can run it.
-        unsafe { kernel(x, out, &scales) };
-    }
-
-    /// Casts or copies the results of a tile to their place.
-    fn finish(&self, src: &[u8], results: &[u8], dst: &mut [u8]) {
-        let (to, rules) = (self.job.plan.to, self.job.plan.rules);
-        let context = Context { from: DataType::Float, to, rules, hint: StoreHint::Temporal };
-        if self.hint == StoreHint::Temporal {
-            return run(self.table, &context, results, dst, self.len);
-        }
-        if to == DataType::Float {
-            return self.pass_on(src, results, dst);
-        }
-        let mut narrowed = Buffer::<{ 4 * TILE }>::NEW;
-        let narrowed = narrowed.first(dst.len());
-        run(self.table, &context, results, narrowed, self.len);
-        self.pass_on(src, narrowed, dst);
-    }
-
-    /// Copies results past the caches, and asks for the tile after this one.
-    fn pass_on(&self, src: &[u8], results: &[u8], dst: &mut [u8]) {
-        // SAFETY: the table is of a `Backend`, which exists only if this machine can run it; both have the bytes of the
-        // results, and buffers are aligned to lines.
-        unsafe { (self.table.scale.pass_on)(results, dst, src.as_ptr_range().end, src.len()) };
-    }
-
-    /// Integers of 8 or 16 bits, which `make` writes, in their place: packed, or copied past the caches.
-    fn integers(&self, src: &[u8], dst: &mut [u8], width: usize, make: impl FnOnce(&mut [u8])) {
-        let to = self.job.plan.to;
-        let pack = self.table.pack(to);
-        if pack.is_none() && self.hint == StoreHint::Temporal {
-            return make(dst);
-        }
-        let mut integers = Buffer::<{ 2 * TILE }>::NEW;
-        let integers = integers.first(width * self.len);
-        make(integers);
-        let Some(pack) = pack else { return self.pass_on(src, integers, dst) };
-        let pack = |bytes: &mut [u8]| {
-            // SAFETY: as in `run`; `integers` has a byte for each element.
-            unsafe { pack(integers, bytes, self.len, &Context::plain(to, to)) };
+        self.wide_quotients(table, start, src, quotients);
+        let ones = &ones[..stage.scales.factors.len()];
+        let stage = Stage {
+            context: Context { from: DataType::Float, ..stage.context },
+            scales: Scales { factors: ones, divisors: ones, ..stage.scales },
+            method: Method::Multiply,
+            precision: Precision::Float,
+            ..*stage
         };
-        if self.hint == StoreHint::Temporal {
-            return pack(dst);
-        }
-        let mut packed = Buffer::<TILE>::NEW;
-        let packed = packed.first(dst.len());
-        pack(packed);
-        self.pass_on(src, packed, dst);
+        run_scaled(table, quotients, dst, len, &stage);
     }
 
-    /// Runs a kernel over the pieces of the tile.
-    fn apply(
-        &self,
-        kernel: ScaleKernel,
-        x: &[u8],
-        out: &mut [u8],
-        width: usize,
-        scales: &mut Feed<'_>,
-        mut zero_points: Option<&mut Feed<'_>>,
-    ) {
-        let layout = &self.job.layout;
-        let range = self.job.plan.range;
-        let run = |x: &[u8], out: &mut [u8], scales: Scales<'_>| {
-            // SAFETY: the table is of a `Backend`, which exists only if this machine can run it.
-            unsafe { kernel(x, out, &scales) };
-        };
-        if layout.run < SHORT_RUN {
-            let scales = scales.each(self.start, self.len);
-            let zero_points = zero_points.map(|zeros| zeros.each(self.start, self.len));
-            return run(x, out, Scales { first: 1, run: 1, scales, zero_points, range });
-        }
-        let mut done = 0;
-        while done < self.len {
-            let piece = layout.piece(self.start + done, self.len - done);
-            let next = done + piece.len;
-            let scales = Scales {
-                first: piece.first,
-                run: layout.run,
-                scales: scales.runs(piece.scale, piece.scales),
-                zero_points: zero_points.as_mut().map(|zeros| zeros.runs(piece.scale, piece.scales)),
-                range,
-            };
-            run(&x[4 * done..4 * next], &mut out[width * done..width * next], scales);
-            done = next;
-        }
-    }
-
-    /// Quotients of values or scales that `f32` does not hold, or with a precision that two roundings would not give:
-    /// one by one.
-    fn wide_quotients(&self, src: &[u8], quotients: &mut [u8]) {
-        let plan = self.job.plan;
+    /// The quotients of such a tile.
+    fn wide_quotients(&self, table: &KernelTable, start: usize, src: &[u8], quotients: &mut [u8]) {
+        let (plan, len) = (self.plan, quotients.len() / 4);
         let (mut x, mut scale) = ([0; 8 * TILE], [0; 8]);
-        let x = &mut x[..8 * self.len];
-        cast(self.table, plan.from, src, DataType::Double, x, self.len);
-        let Operand { data_type, bytes, .. } = self.job.scale;
+        let x = &mut x[..8 * len];
+        cast_by(table, plan.from, src, DataType::Double, x, len);
+        let Operand { data_type, bytes, .. } = self.scale;
         let width = byte_len_of(1, data_type.info().bits as usize);
         let elements = x.as_chunks::<8>().0.iter().zip(quotients.as_chunks_mut::<4>().0);
         let mut last = None;
-        for ((x, quotient), element) in elements.zip(self.start..) {
-            let index = self.job.layout.piece(element, 1).scale;
+        for ((x, quotient), element) in elements.zip(start..) {
+            let index = self.layout.piece(element, 1).scale;
             if last != Some(index) {
-                cast(self.table, data_type, &bytes[index * width..][..width], DataType::Double, &mut scale, 1);
+                cast_by(table, data_type, &bytes[index * width..][..width], DataType::Double, &mut scale, 1);
                 last = Some(index);
             }
             let (x, scale) = (f64::from_le_bytes(*x), f64::from_le_bytes(scale));
             *quotient = wide_quotient(x, scale, plan.precision).to_le_bytes();
         }
     }
+}
+
+/// Runs the kernel of a scaled cast.
+fn run_scaled(table: &KernelTable, src: &[u8], dst: &mut [u8], len: usize, stage: &Stage<'_>) {
+    let Context { from, to, .. } = stage.context;
+    debug_assert_eq!(Some(src.len()), from.byte_len(len));
+    debug_assert_eq!(Some(dst.len()), to.byte_len(len));
+    let Some(kernel) = table.scaled(from, to) else { unreachable!("a plan has types of a scaled cast") };
+    // SAFETY: the table is of a `Backend`, which exists only if this machine can run it; the slices have the bytes of
+    // `len` elements.
+    unsafe { kernel(src, dst, len, stage) };
 }
