@@ -206,13 +206,14 @@ pub(super) fn greatest_of_runs(from: DataType, row: &[u8], run: usize, limits: &
     let (backend, width) = (Backend::best(), from.info().bits as usize / 8);
     // A run that is longer than a part is seen part by part.
     let (piece, step) = (run.min(PART), if run < PART { PART / run * run } else { PART });
-    let mut most = [[0; 4]; PART];
+    let mut most = [0; PART];
     for (bytes, begin) in row.chunks(step * width).zip((0..).step_by(step)) {
         // The kernel takes whole runs; the last of a row may be shorter.
         let (whole, short) = bytes.split_at(bytes.len() / (piece * width) * piece * width);
         for (bytes, begin, piece) in [(whole, begin, piece), (short, begin + whole.len() / width, PART)] {
-            let found = greatest(backend, from, bytes, piece, &mut most);
-            for (value, at) in found.map(f32::from_bits).zip((0..).step_by(piece)) {
+            let most = &mut most[..(bytes.len() / width).div_ceil(piece)];
+            greatest(backend, from, bytes, piece, most);
+            for (value, at) in most.iter().copied().map(f32::from_bits).zip((0..).step_by(piece)) {
                 let limit = &mut limits[(begin + at) / run];
                 let value = if value.is_finite() {
                     value
