@@ -100,8 +100,12 @@ fn quantized_text(Quantized { scheme, weights, warning, .. }: &Quantized, text: 
         let _ = writeln!(text, "{name:names$}  {format:6}  {dims:shapes$}  {scale:>9}  {bits:>5.2}");
     }
     if let Some(scheme) = scheme {
-        let plural = if weights.len() == 1 { "" } else { "s" };
-        let _ = writeln!(text, "quantized: {}, {} weight{plural}", Scheme::name(*scheme), weights.len());
+        let count = match weights.len() {
+            0 => String::new(),
+            1 => ", 1 weight".to_owned(),
+            count => format!(", {count} weights"),
+        };
+        let _ = writeln!(text, "quantized: {}{count}", Scheme::name(*scheme));
     }
     if let Some(warning) = warning {
         let _ = writeln!(text, "warning: {}", printable(warning));

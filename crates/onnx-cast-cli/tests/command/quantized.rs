@@ -444,7 +444,7 @@ fn info_warns_of_claims_that_fail() {
         (
             r#"{"quantization_config":{"quant_method":"modelopt","quant_algo":"NVFP4"}}"#,
             "",
-            "quantized: modelopt, 0 weights\nwarning: m.safetensors: tensor `a.weight`: float8e4m3fn elements without scales",
+            "quantized: modelopt\nwarning: m.safetensors: tensor `a.weight`: float8e4m3fn elements without scales",
         ),
     ] {
         folder.write("config.json", config);

@@ -106,7 +106,10 @@ fn describe(checkpoint: &Checkpoint, weight: &Weight) -> QuantizedWeight {
     let [rows, columns] = weight.matrix();
     let is_single = weight.shape.len() <= 2;
     let extent = match weight.block {
-        [1, 1] if rows.max(columns) > 1 => ScaleExtent::Block,
+        // MX and NVFP4 have blocks, also where a row is no longer than one.
+        _ if weight.global.is_some() || weight.scale_type == DataType::Float8E8M0 && weight.block == [1, 32] => {
+            ScaleExtent::Block
+        }
         [down, across] if down >= rows && across >= columns && (is_single || weight.values.len() == 2) => {
             ScaleExtent::Tensor
         }

@@ -146,9 +146,6 @@ impl Weights {
                 list.push(weight);
             }
         }
-        if list.is_empty() {
-            return Err(checkpoint.error(None, LayoutError::NoWeights { scheme: scheme.name() }));
-        }
         let mut roles = HashMap::new();
         for (index, weight) in list.iter().enumerate() {
             roles.extend(weight.parts().map(|part| (part, Role::Part(index))));
@@ -168,6 +165,9 @@ impl Weights {
             } else if !keeps(&stored.name, stored.len as u64) {
                 finder.check_single(stored).map_err(wrong)?;
             }
+        }
+        if list.is_empty() {
+            return Err(checkpoint.error(None, LayoutError::NoWeights { scheme: scheme.name() }));
         }
         Ok(Weights { scheme, list, roles, block: config.block })
     }
