@@ -73,7 +73,7 @@ impl<'a> Side<'a> {
 
     fn bytes(&self, entry: Entry<'_>, data_type: DataType) -> u64 {
         match entry {
-            Entry::Stored(tensor) => self.checkpoint.stored(tensor).bytes(),
+            Entry::Stored(tensor) => self.checkpoint.stored(tensor).work(),
             Entry::Weight(weight) => data_type.byte_len(weight.len()).unwrap_or(0) as u64,
         }
     }
