@@ -185,13 +185,12 @@ impl Plan {
     /// Fails if the input's type is not [`Plan::source_type`], if the result does not fit in memory, or if a string
     /// element is not a number.
     pub fn run(&self, input: &TensorView<'_>) -> Result<Tensor, CastError> {
-        let shape = input.shape().to_vec();
         if self.to == DataType::String {
             let mut strings = Strings::with_capacity(input.len(), 0);
             self.run_strings_into(input, &mut strings)?;
-            return Ok(Tensor::strings(shape, strings)?);
+            return Ok(Tensor::strings(input.shape().to_vec(), strings)?);
         }
-        new_tensor(self.to, &shape, |out| self.run_into_uninit(input, out).map(drop))
+        new_tensor(self.to, input.shape(), |out| self.run_into_uninit(input, out).map(drop))
     }
 
     /// As [`Plan::run`], but reuses the input's memory where the bytes stay the same.
