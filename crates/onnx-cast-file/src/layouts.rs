@@ -2,10 +2,11 @@
 //!
 //! A weight of such a checkpoint is several tensors: elements of 8 bits or fewer, scales of blocks of them, perhaps a
 //! global scale, zero points and the order of groups. `config.rs` reads what the checkpoint claims to be, `find.rs`
-//! puts the tensors together by their names and compares types and shapes with the claim, and `values.rs` computes the
-//! values part by part. The arithmetic is that of `onnx-cast`.
+//! puts the tensors together by their names, `describe.rs` compares types and shapes with the claim, and `values.rs`
+//! computes the values part by part. The arithmetic is that of `onnx-cast`.
 
 mod config;
+mod describe;
 mod error;
 mod find;
 mod gguf;

@@ -1,0 +1,344 @@
+//! A weight from its tensors: what their types mean together, the shape of the elements, and the blocks that scales are
+//! for.
+
+use super::error::LayoutError;
+use super::find::Finder;
+use super::packed_ints;
+use super::weight::{Checkpoint, Elements, Scheme, TensorRef, Weight, WeightFormat};
+use crate::error::FileError;
+use crate::formats::input::Stored;
+use DataType::{
+    BFloat16, Float, Float4E2M1, Float6E2M3, Float6E3M2, Float8E4M3FN, Float8E5M2, Float8E8M0, Float16, Int8, Int32,
+    Uint8,
+};
+use onnx_cast::{DataType, GlobalScale};
+
+/// What an element of MXINT8 stands for, without its scale.
+const MXINT8_UNIT: f32 = 1.0 / 64.0;
+
+impl Finder<'_> {
+    /// The weight that elements and scales make, in the layout of their names.
+    pub(super) fn describe(
+        &self,
+        tensor: TensorRef,
+        stored: &Stored,
+        scales: TensorRef,
+        start: &str,
+        name: String,
+    ) -> Result<Option<Weight>, FileError> {
+        let wrong = |error| self.checkpoint.error(Some(tensor), error);
+        let beside = |ending: &str| self.checkpoint.find(&format!("{start}{ending}"));
+        let scale = self.checkpoint.stored(scales);
+        let mut weight = Weight {
+            name,
+            values: Vec::new(),
+            shape: stored.shape.clone(),
+            elements: Elements::Plain(stored.data_type),
+            tensor,
+            scales,
+            scale_type: scale.data_type,
+            block: [1, 32],
+            globals: Vec::new(),
+            global: None,
+            zero_points: beside("weight_zero_point"),
+            groups: beside("weight_g_idx"),
+            transposed: false,
+            others: beside("weight_shape").into_iter().collect(),
+        };
+        if !self.read_types(&mut weight, stored, scale, start)? {
+            return Ok(None);
+        }
+        self.read_shape(&mut weight, stored).map_err(wrong)?;
+        self.fit_scales(&mut weight, scale).map_err(|error| self.checkpoint.error(Some(scales), error))?;
+        self.read_globals(&mut weight)?;
+        self.check_groups(&weight)?;
+        Ok(Some(weight))
+    }
+
+    /// What the types of elements and scales mean together; whether they are a weight.
+    fn read_types(&self, weight: &mut Weight, stored: &Stored, scale: &Stored, start: &str) -> Result<bool, FileError> {
+        let tensor = weight.tensor;
+        let wrong = |error| self.checkpoint.error(Some(tensor), error);
+        let beside = |ending: &str| self.checkpoint.find(&format!("{start}{ending}"));
+        match (stored.data_type, scale.data_type) {
+            (Int8, Float8E8M0) if self.scheme == Scheme::Plain => {
+                weight.globals = vec![GlobalScale::Factor(MXINT8_UNIT)];
+            }
+            (Float6E2M3 | Float6E3M2, Float8E8M0) => {}
+            (Uint8 | Int8 | Float4E2M1, Uint8 | Float8E8M0) => {
+                // Bytes hold two codes of 4 bits, or four of 6 bits in three; the number of scales decides.
+                let width = stored.shape.last().copied().unwrap_or(0);
+                let has_six_bits = stored.data_type == Uint8
+                    && self.config.formats.contains(&WeightFormat::MxFp6)
+                    && width.is_multiple_of(3)
+                    && scale.shape.last() == Some(&(width / 3).saturating_mul(4).div_ceil(32));
+                let element = if has_six_bits { Float6E2M3 } else { Float4E2M1 };
+                (weight.elements, weight.scale_type) = (Elements::Plain(element), Float8E8M0);
+            }
+            (Uint8 | Float4E2M1, Float8E4M3FN) => {
+                (weight.elements, weight.block) = (Elements::Plain(Float4E2M1), [1, 16]);
+                if self.has_two_rows(stored, scale) {
+                    (weight.elements, weight.block) = (Elements::TwoRows, [16, 1]);
+                }
+                let ending = if self.scheme == Scheme::CompressedTensors { "weight_global_scale" } else { "" };
+                let ending =
+                    if ending.is_empty() { format!("{}_2", &scale.name[start.len()..]) } else { ending.to_owned() };
+                let missing = || LayoutError::MissingPart {
+                    tensor: stored.name.clone(),
+                    what: "the global scale of NVFP4",
+                    want: format!("{start}{ending}"),
+                };
+                weight.global = Some(beside(&ending).ok_or_else(missing).map_err(wrong)?);
+            }
+            (Float8E4M3FN | Float8E5M2, Uint8 | Float8E8M0) => weight.scale_type = Float8E8M0,
+            (Float8E4M3FN | Float8E5M2 | Int8, Float | BFloat16 | Float16) => {}
+            (Int32, Float | BFloat16 | Float16) => {
+                let shape = self.checkpoint.original_shape(&weight.others)?;
+                let bits = self.config.formats.iter().filter_map(|format| match format {
+                    WeightFormat::Int(bits) => Some(*bits),
+                    _ => None,
+                });
+                (weight.elements, weight.shape) =
+                    packed_ints::describe(stored, shape, &bits.collect::<Vec<_>>()).map_err(wrong)?;
+            }
+            // Bytes that are something else than a weight.
+            (Uint8 | Int8 | Int32, _) if self.scheme == Scheme::DeepSeek => return Ok(false),
+            _ => {
+                let (tensor, elements) = (stored.name.clone(), stored.data_type);
+                return Err(wrong(LayoutError::Types { tensor, elements, scales: scale.data_type }));
+            }
+        }
+        Ok(true)
+    }
+
+    /// The shape of the elements, and that of the values.
+    fn read_shape(&self, weight: &mut Weight, stored: &Stored) -> Result<(), LayoutError> {
+        match weight.elements {
+            Elements::Plain(data_type @ (Float4E2M1 | Float6E2M3)) if stored.data_type != data_type => {
+                self.widen_shape(weight, stored, data_type)?;
+            }
+            Elements::TwoRows => weight.shape[1] = weight.shape[1].saturating_mul(2),
+            _ => {}
+        }
+        let part = |want: &str| LayoutError::Part {
+            tensor: stored.name.clone(),
+            data_type: stored.data_type,
+            shape: stored.shape.clone(),
+            want: want.to_owned(),
+        };
+        // Beside a 0 sizes are not bounded by the file's.
+        if weight.shape.iter().try_fold(1usize, |len, &size| len.checked_mul(size)).is_none() {
+            return Err(part("fewer elements"));
+        }
+        if stored.data_type == Float4E2M1 && weight.shape.last().is_some_and(|columns| columns % 2 == 1) {
+            return Err(part("an even number of columns"));
+        }
+        weight.values = weight.shape.clone();
+        match &mut weight.values[..] {
+            [.., rows, columns] if weight.transposed => std::mem::swap(rows, columns),
+            [_] => weight.shape.insert(0, 1),
+            [] => return Err(part("a weight, of one axis or more")),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Whether ModelOpt has packed experts along the rows, along which their blocks are too.
+    fn has_two_rows(&self, stored: &Stored, scale: &Stored) -> bool {
+        match (self.scheme, &stored.shape[..], &scale.shape[..]) {
+            (Scheme::ModelOpt, &[experts, rows, columns], shape) => {
+                rows.is_multiple_of(8) && *shape == [experts, rows / 8, columns]
+            }
+            _ => false,
+        }
+    }
+
+    /// The shape of elements that are packed in bytes; gpt-oss has blocks as an axis.
+    fn widen_shape(&self, weight: &mut Weight, stored: &Stored, data_type: DataType) -> Result<(), LayoutError> {
+        let part = |want: &str| LayoutError::Part {
+            tensor: stored.name.clone(),
+            data_type: stored.data_type,
+            shape: stored.shape.clone(),
+            want: want.to_owned(),
+        };
+        if self.scheme == Scheme::GptOss {
+            let [ref outer @ .., blocks, 16] = stored.shape[..] else {
+                return Err(part("16 bytes for each block, as the last axis"));
+            };
+            if outer.len() < 2 {
+                return Err(part("experts, rows, blocks and 16 bytes"));
+            }
+            weight.transposed = true;
+            weight.shape = outer.to_vec();
+            weight.shape.push(blocks.checked_mul(32).ok_or_else(|| part("fewer blocks"))?);
+        } else if let Some(last) = weight.shape.last_mut() {
+            let bits = data_type.bits().unwrap_or(8);
+            *last = last.checked_mul(8).ok_or_else(|| part("fewer columns"))? / bits;
+        }
+        match onnx_cast::element_count(&weight.shape) {
+            Some(_) => Ok(()),
+            None => Err(part("fewer elements")),
+        }
+    }
+
+    /// The blocks that scales of a shape belong to.
+    fn fit_scales(&self, weight: &mut Weight, scale: &Stored) -> Result<(), LayoutError> {
+        let [rows, columns] = weight.matrix();
+        let outer = weight.shape[..weight.shape.len() - 2].to_vec();
+        let is_microscaled = weight.scale_type == Float8E4M3FN
+            || matches!(weight.elements, Elements::Plain(Float4E2M1 | Float6E2M3) | Elements::TwoRows)
+            || weight.scale_type == Float8E8M0 && self.scheme != Scheme::DeepSeek;
+        let claimed = self.config.block;
+        let mut candidates = Vec::new();
+        if is_microscaled {
+            candidates.push(weight.block);
+        } else {
+            candidates.extend(claimed);
+            candidates.extend([[rows, columns], [1, columns], [rows, 1]]);
+            candidates.extend(self.config.groups.iter().map(|&size| [1, size]));
+        }
+        let mut squeezed = squeeze(&scale.shape, weight.shape.len());
+        if self.scheme == Scheme::Fbgemm && outer.len() == 1 {
+            // Experts have a scale for each column, whichever axis it is written along.
+            candidates = vec![[rows, 1]];
+            if let Some([_, down, across @ 1]) = squeezed.as_deref_mut() {
+                std::mem::swap(down, across);
+            }
+        }
+        let fits = |block: [usize; 2]| {
+            let grid = [rows.div_ceil(block[0].max(1)), columns.div_ceil(block[1].max(1))];
+            squeezed.as_deref() == Some(&[&outer[..], &grid].concat()[..])
+                // One scale for all matrices, or for none.
+                || grid.iter().all(|&count| count <= 1) && scale.len == 1
+        };
+        match candidates.iter().copied().find(|&block| fits(block)) {
+            Some(block) => {
+                // The configuration may have any size; larger than the weight all mean the same.
+                const LARGE: usize = 1 << 31;
+                weight.block = [0, 1].map(|axis| block[axis].clamp(1, [rows, columns][axis].max(LARGE)));
+                // A scale for the whole tensor: its matrices are one.
+                if scale.len == 1 && !outer.is_empty() && !is_microscaled && outer.iter().product::<usize>() != 1 {
+                    weight.shape = vec![outer.iter().product::<usize>() * rows, columns];
+                    weight.block = [weight.shape[0].max(1), columns.max(1)];
+                }
+                Ok(())
+            }
+            None => {
+                let want = match (is_microscaled, claimed) {
+                    (true, _) => {
+                        let grid = [&outer[..], &[rows, columns.div_ceil(weight.block[1])]].concat();
+                        format!("want one for each {} columns, {}", weight.block[1], crate::text::ShapeText(&grid))
+                    }
+                    (false, Some([down, across])) => {
+                        format!("want one, one for each row, or one for each block of {down}x{across}")
+                    }
+                    (false, None) => "want one, or one for each row; config.json has no weight_block_size".to_owned(),
+                };
+                let (tensor, scales) = (scale.name.clone(), scale.shape.clone());
+                Err(LayoutError::ScaleShape { tensor, scales, shape: weight.shape.clone(), want })
+            }
+        }
+    }
+
+    /// Reads the global scales of NVFP4: one, or one for each matrix.
+    fn read_globals(&self, weight: &mut Weight) -> Result<(), FileError> {
+        let Some(global) = weight.global else { return Ok(()) };
+        let stored = self.checkpoint.stored(global);
+        let matrices = weight.shape[..weight.shape.len() - 2].iter().product::<usize>();
+        if stored.data_type != Float || stored.len != 1 && stored.len != matrices {
+            let want = format!("float, 1 for the tensor, or 1 for each of {matrices} matrices");
+            let (tensor, data_type, shape) = (stored.name.clone(), stored.data_type, stored.shape.clone());
+            return Err(self.checkpoint.error(Some(global), LayoutError::Part { tensor, data_type, shape, want }));
+        }
+        let bytes = self.checkpoint.bytes(global)?;
+        let floats = bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes));
+        weight.globals = match self.scheme {
+            Scheme::CompressedTensors => floats.map(GlobalScale::Divisor).collect(),
+            _ => floats.map(GlobalScale::Factor).collect(),
+        };
+        Ok(())
+    }
+
+    /// Types and shapes of zero points and of the order of groups.
+    fn check_groups(&self, weight: &Weight) -> Result<(), FileError> {
+        let [rows, columns] = weight.matrix();
+        let scale = self.checkpoint.stored(weight.scales);
+        let part = |tensor: TensorRef, want: String| {
+            let stored = self.checkpoint.stored(tensor);
+            let (name, data_type, shape) = (stored.name.clone(), stored.data_type, stored.shape.clone());
+            self.checkpoint.error(Some(tensor), LayoutError::Part { tensor: name, data_type, shape, want })
+        };
+        if let Some(zero_points) = weight.zero_points {
+            let stored = self.checkpoint.stored(zero_points);
+            let (data_type, shape, packed) = match weight.elements {
+                Elements::Plain(_) | Elements::TwoRows => (weight.element_type(), scale.shape.clone(), ""),
+                Elements::Words { bits, straddle } => {
+                    let words = packed_ints::words(rows, bits, straddle);
+                    (Int32, vec![words, weight.grid()[1]], ", packed down the rows")
+                }
+            };
+            let rank = shape.len().min(stored.shape.len()).max(2);
+            if stored.data_type != data_type || squeeze(&stored.shape, rank) != squeeze(&shape, rank) {
+                let shape = crate::text::ShapeText(&shape);
+                return Err(part(zero_points, format!("{data_type} of shape {shape}, one for each scale{packed}")));
+            }
+            if let Elements::Plain(data_type @ (Float8E4M3FN | Float8E5M2)) = weight.elements {
+                // Either sign of 0 changes nothing.
+                let bytes = self.checkpoint.bytes(zero_points)?;
+                if let Some(index) = bytes.iter().position(|code| code & 0x7f != 0) {
+                    let (tensor, index) = (stored.name.clone(), index as u64);
+                    let error = LayoutError::ZeroPoint { tensor, index, data_type };
+                    return Err(self.checkpoint.error(Some(zero_points), error));
+                }
+            }
+        }
+        if let Some(groups) = weight.groups {
+            let stored = self.checkpoint.stored(groups);
+            if stored.data_type != Int32 || stored.len != columns || weight.block[0] != 1 || weight.shape.len() != 2 {
+                return Err(part(groups, format!("int32, the group of each of {columns} columns")));
+            }
+            let across = weight.grid()[1];
+            let bytes = self.checkpoint.bytes(groups)?;
+            let is_inside = |bytes: &[u8; 4]| usize::try_from(i32::from_le_bytes(*bytes)).is_ok_and(|at| at < across);
+            if !bytes.as_chunks().0.iter().all(is_inside) {
+                return Err(part(groups, format!("groups from 0 to {}", across.saturating_sub(1))));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Checkpoint {
+    /// The shape that a tensor `weight_shape` gives.
+    fn original_shape(&self, tensors: &[TensorRef]) -> Result<Option<[usize; 2]>, FileError> {
+        let Some(&tensor) = tensors.first() else { return Ok(None) };
+        let stored = self.stored(tensor);
+        let bytes = if stored.len == 2 { self.bytes(tensor)? } else { Vec::new() };
+        let sizes: Vec<i64> = match stored.data_type {
+            DataType::Int64 => bytes.as_chunks().0.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect(),
+            Int32 => bytes.as_chunks().0.iter().map(|bytes| i32::from_le_bytes(*bytes).into()).collect(),
+            _ => Vec::new(),
+        };
+        match sizes.iter().map(|&size| usize::try_from(size).ok()).collect::<Option<Vec<_>>>().as_deref() {
+            Some(&[rows, columns]) => Ok(Some([rows, columns])),
+            _ => {
+                let (name, data_type, shape) = (stored.name.clone(), stored.data_type, stored.shape.clone());
+                let want = "int64, the two sizes of the weight".to_owned();
+                Err(self.error(Some(tensor), LayoutError::Part { tensor: name, data_type, shape, want }))
+            }
+        }
+    }
+}
+
+/// A shape of scales with as many axes as the weight has: ModelOpt writes axes of 1 between, others leave them out.
+fn squeeze(shape: &[usize], rank: usize) -> Option<Vec<usize>> {
+    let mut shape = shape.to_vec();
+    while shape.len() > rank {
+        let at = shape.iter().rposition(|&size| size == 1)?;
+        shape.remove(at);
+    }
+    while shape.len() < rank {
+        shape.push(1);
+    }
+    Some(shape)
+}
