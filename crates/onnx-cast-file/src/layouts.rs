@@ -12,7 +12,6 @@ mod find;
 mod gguf;
 mod packed_ints;
 mod plain_config;
-mod transposed;
 mod values;
 mod verify;
 mod weight;

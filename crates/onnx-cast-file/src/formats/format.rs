@@ -1,8 +1,10 @@
 //! The file formats, and how a path tells which one it is.
 
-use crate::formats::gguf;
 use crate::formats::limits::MAX_HEADER;
 use std::fmt;
+
+/// The first bytes of a `.gguf` file.
+pub(crate) const GGUF_MAGIC: &[u8] = b"GGUF";
 
 /// A file format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -56,7 +58,7 @@ impl Format {
         if bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"PK\x05\x06") {
             return Some(Format::Npz);
         }
-        if bytes.starts_with(gguf::MAGIC) {
+        if bytes.starts_with(GGUF_MAGIC) {
             return Some(Format::Gguf);
         }
         (bytes.get(8) == Some(&b'{')).then_some(Format::Safetensors)
@@ -73,7 +75,7 @@ pub(crate) fn foreign(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
         (b"PK\x03\x04", "a zip archive, as torch.save writes", "save its tensors as .safetensors, or name arrays .npz"),
         (b"PK\x05\x06", "a zip archive without a member", SAVE),
         (b"\x89HDF\r\n\x1a\n", "an HDF5 file", SAVE),
-        (gguf::MAGIC, "a GGUF file", "name it .gguf, or raw bytes .raw"),
+        (GGUF_MAGIC, "a GGUF file", "name it .gguf, or raw bytes .raw"),
         (b"\x93NUMPY", "a numpy array", "name it .npy, or raw bytes .raw"),
         (b"\x08", "an ONNX model", "name it .onnx, or raw bytes .raw"),
     ];

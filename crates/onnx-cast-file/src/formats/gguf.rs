@@ -8,6 +8,7 @@
 mod types;
 
 use crate::formats::error::FormatError;
+use crate::formats::format::GGUF_MAGIC;
 use crate::formats::limits::MAX_HEADER;
 use crate::io::positional::{InputFile, PositionedReader};
 use onnx_cast::{DataType, element_count};
@@ -16,9 +17,6 @@ use std::io::{BufReader, Read};
 
 pub use crate::formats::error::gguf::GgufError;
 pub use types::{BlockCoding, GgufType, Held};
-
-/// The first bytes of a file.
-pub(crate) const MAGIC: &[u8] = b"GGUF";
 
 /// The extension of a scale beside a weight, in place of `.weight`.
 const SCALE: &str = ".scale";
@@ -86,10 +84,10 @@ impl Head {
     pub(crate) fn read(file: &InputFile) -> Result<Head, FormatError> {
         let mut reader = Reader::new(file);
         let wrong = |error| Err(FormatError::invalid(file.path(), error));
-        if file.prefix(MAGIC.len())? != MAGIC {
+        if file.prefix(GGUF_MAGIC.len())? != GGUF_MAGIC {
             return wrong(GgufError::Magic);
         }
-        reader.skip(MAGIC.len() as u64, "a magic number")?;
+        reader.skip(GGUF_MAGIC.len() as u64, "a magic number")?;
         let version = u32::from_le_bytes(reader.take("a version")?);
         match version {
             2 | 3 => {}

@@ -2,8 +2,9 @@
 //!
 //! The scales of a part are read with it: they follow each other in their tensor, because rows of blocks do.
 
+mod transposed;
+
 use super::packed_ints::{code_down, unpack_row, words};
-use super::transposed::Slab;
 use super::weight::{Checkpoint, Elements, TensorRef, Weight};
 use crate::io::memory::resize;
 use crate::io::positional::InputFile;
@@ -11,6 +12,7 @@ use crate::pipeline::{Compute, Scratch, Trouble};
 use onnx_cast::{BlockPlan, CastError, DataType, TensorError, TensorView, pack};
 use std::io;
 use std::ops::Range;
+use transposed::Slab;
 
 /// The values of a weight, as float, float16 or bfloat16.
 #[derive(Debug)]
@@ -22,7 +24,7 @@ pub(crate) struct Values<'a> {
     zero_points: Option<Place<'a>>,
     /// The group of each column.
     groups: Vec<usize>,
-    pub(super) slab: Slab,
+    slab: Slab,
 }
 
 /// Where bytes of a tensor are.

@@ -3,7 +3,7 @@
 //! A part of the values is some columns of a matrix as it is stored. Reading those alone would read a few bytes of each
 //! row, so that a whole matrix is read and kept for the parts that follow.
 
-use super::values::{Values, scale_size};
+use super::{Values, scale_size};
 use crate::io::memory::resize;
 use crate::pipeline::{Scratch, Trouble};
 use onnx_cast::{BlockPlan, TensorView};
