@@ -4,20 +4,16 @@ mod gguf;
 
 use crate::counts::{Counter, Loss};
 use crate::error::FileError;
-use crate::formats::checkpoint::{self, Index, Located};
-use crate::formats::error::FormatError;
-use crate::formats::format::Format;
 use crate::formats::output::WriteOptions;
-use crate::io::atomic::folder_of;
 use crate::io::progress::Watch;
 use crate::layouts::{self, Checkpoint, Config, Role, Scheme, TensorRef, Values, Weight, Weights};
 use crate::others;
 use crate::pipeline::Trouble;
-use crate::rewrite::{Beside, Computed, Origin, Rewrite, Rewritten, Row, Settings};
+use crate::rewrite::{self, Beside, Computed, Origin, Rewrite, Rewritten, Row, Settings};
 use crate::selection::Selection;
 use crate::summary::{Summary, TensorSummary};
 use onnx_cast::{Cast, CastOptions, DataType, OpError, Plan, TensorError};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Which quantized weights become plain ones, of which type, and how.
 #[derive(Clone, Debug)]
@@ -85,15 +81,10 @@ pub fn dequantize_file(
     for to in request.selection.targets() {
         check_target(to).map_err(FileError::Operator)?;
     }
-    let located = checkpoint::locate(input)?;
-    if matches!(located, Located::File) && gguf::is_meant(input) {
+    if gguf::is_meant(input) {
         return gguf::dequantize(input, output, request);
     }
-    let index = match &located {
-        Located::Index(path) => Some(Index::read(path)?),
-        _ => None,
-    };
-    let checkpoint = Checkpoint::open(input, &located, index.as_ref())?;
+    let (checkpoint, places) = rewrite::open(input, output)?;
     let config = Config::read(checkpoint.folder(input), request.scheme)?;
     let keeps = |name: &str, len| request.selection.target_of_one(name, len).is_none();
     let weights = Weights::find_but(&checkpoint, &config, keeps)?;
@@ -101,7 +92,6 @@ pub fn dequantize_file(
     let chosen: Vec<bool> = targets.iter().map(Option::is_some).collect();
     layouts::verify(&checkpoint, &weights, &chosen, request.allow_nan)?;
     let planner = Planner { checkpoint: &checkpoint, weights: &weights, targets: &targets, request };
-    let places = Places::of(&located, index.as_ref(), output)?;
     let mut files = Vec::new();
     for (file, input) in checkpoint.files.iter().enumerate() {
         let rows = planner.rows(file)?;
@@ -112,15 +102,9 @@ pub fn dequantize_file(
         }
     }
     let is_plain = chosen.iter().all(|&chosen| chosen);
-    let (copied, texts) = planner.texts(input, places.folder.as_deref(), is_plain)?;
+    let beside = planner.beside(input, places.folder.as_deref(), is_plain)?;
     let settings = settings(request);
-    let rewrite =
-        Rewrite { checkpoint: &checkpoint, files, measured: Vec::new(), index: places.index.clone(), texts, settings };
-    let done = rewrite.run()?;
-    if let Some(folder) = places.folder.as_deref().filter(|_| !request.dry_run) {
-        others::copy(&copied, folder, request.write.no_clobber)?;
-    }
-    Ok(Summary { copied: copied.len(), ..done })
+    Rewrite { checkpoint: &checkpoint, files, measured: Vec::new(), places, beside, settings }.run()
 }
 
 fn settings(request: &DequantizeRequest) -> Settings<'_> {
@@ -151,43 +135,6 @@ fn by_way_of(to: DataType, counts: bool) -> Result<(DataType, Option<Plan>), OpE
 
 fn check_target(to: DataType) -> Result<(), OpError> {
     by_way_of(to, true).map(drop)
-}
-
-/// Where the output's files are.
-pub(crate) struct Places {
-    /// The folder, where the output is one.
-    pub(crate) folder: Option<PathBuf>,
-    /// The one file, where the output is one.
-    single: Option<PathBuf>,
-    pub(crate) index: Option<PathBuf>,
-}
-
-impl Places {
-    pub(crate) fn of(located: &Located, index: Option<&Index>, output: &Path) -> Result<Places, FileError> {
-        Ok(match (located, index) {
-            (Located::Index(_), Some(index)) => {
-                let path = index.output(output)?;
-                Places { folder: Some(folder_of(&path).to_owned()), single: None, index: Some(path) }
-            }
-            (Located::InFolder(_), _) => Places { folder: Some(output.to_owned()), single: None, index: None },
-            _ => {
-                let format = Format::from_path(output)?;
-                if format != Format::Safetensors {
-                    let (path, what, hint) = (output.to_owned(), "a checkpoint", "want .safetensors");
-                    return Err(FormatError::Format { path, what, format, hint }.into());
-                }
-                Places { folder: None, single: Some(output.to_owned()), index: None }
-            }
-        })
-    }
-
-    /// The output of a file of the input.
-    pub(crate) fn file(&self, input: &Path) -> PathBuf {
-        match (&self.single, &self.folder) {
-            (Some(single), _) => single.clone(),
-            (None, folder) => folder.clone().unwrap_or_default().join(input.file_name().unwrap_or_default()),
-        }
-    }
 }
 
 struct Planner<'a> {
@@ -247,21 +194,18 @@ impl<'a> Planner<'a> {
     }
 
     /// The other files of a folder that are copied as they are, and the configuration as it is to be.
-    fn texts(&self, input: &Path, folder: Option<&Path>, is_plain: bool) -> Result<Beside, FileError> {
-        let (Some(folder), true) = (folder, self.request.copy_others) else { return Ok((Vec::new(), Vec::new())) };
-        let mut copied = others::files_beside(input, folder)?;
-        let mut texts = Vec::new();
+    fn beside(&self, input: &Path, folder: Option<&Path>, is_plain: bool) -> Result<Beside, FileError> {
+        let Some(folder) = folder.filter(|_| self.request.copy_others) else { return Ok(Beside::default()) };
+        let mut beside = Beside { copied: others::files_beside(input, folder)?, texts: Vec::new() };
         let to = self.request.selection.to.or_else(|| self.request.selection.targets().next());
         if let (true, Some(to)) = (is_plain, to) {
-            copied.retain(|path| path.file_name().is_none_or(|name| name != "hf_quant_config.json"));
-            if let Some(at) = copied.iter().position(|path| path.file_name().is_some_and(|name| name == "config.json"))
-            {
-                let path = copied.remove(at);
+            beside.take("hf_quant_config.json");
+            if let Some(path) = beside.take("config.json") {
                 let text = layouts::plain_config(&path, torch_name(to))?;
-                texts.push((folder.join("config.json"), text));
+                beside.texts.push((folder.join("config.json"), text));
             }
         }
-        Ok((copied, texts))
+        Ok(beside)
     }
 }
 

@@ -35,7 +35,7 @@ pub(crate) fn with_task(
             run(keeping(stored, Elements::Memory(&bytes), Items::PLAIN))
         }
         Place::Blocks(blocks) => {
-            // Whoever looks at a file sees what is NaN.
+            // A look at the values shows NaN.
             let values = BlockValues::new(&input.file, blocks, &stored.name, &stored.shape, true)?;
             run(keeping(stored, Elements::Computed(&values, 0), Items::PLAIN))
         }

@@ -4,22 +4,20 @@ mod blocks;
 mod format;
 pub(crate) mod layout;
 
-use crate::dequantize::Places;
 use crate::error::FileError;
-use crate::formats::checkpoint::{self, Index, Located};
 use crate::formats::input::Stored;
 use crate::formats::output::WriteOptions;
 use crate::io::progress::Watch;
 use crate::layouts::{self, Checkpoint, LayoutError, Scheme, TensorRef};
 use crate::others;
 use crate::request::Storage;
-use crate::rewrite::{Greatest, Rewrite, Rewritten, Row, Settings};
+use crate::rewrite::{self, Beside, Greatest, Rewrite, Rewritten, Row, Settings};
 use crate::selection::Selection;
 use crate::summary::Summary;
 use layout::{Chosen, Plan};
 use onnx_cast::{BlockFormat, DataType, ScaleRule};
-use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
 use std::sync::Arc;
 
 pub use format::{Granularity, QuantizedFormat};
@@ -74,9 +72,9 @@ impl QuantizeRequest {
     }
 }
 
-/// Quantizes the weights of a checkpoint: a `.safetensors` file, a folder with one, or several with an index. Scales are
-/// found from the greatest magnitudes; everything else stays byte for byte. From a folder to a folder, the other files
-/// are copied, and `config.json` gets what readers of the layout look for.
+/// Quantizes the weights of a checkpoint: a `.safetensors` file, a folder with one, or several with an index. Scales
+/// come from the greatest magnitudes; everything else stays byte for byte. From a folder to another, the other files are
+/// copied, and `config.json` gets what readers of the layout look for.
 ///
 /// # Errors
 /// Where a file cannot be read or written, or a weight does not fit the layout: its type, its shape, its format
@@ -87,14 +85,8 @@ pub fn quantize_file(
     request: &QuantizeRequest,
 ) -> Result<Summary, FileError> {
     let (input, output) = (input.as_ref(), output.as_ref());
-    let located = checkpoint::locate(input)?;
-    let index = match &located {
-        Located::Index(path) => Some(Index::read(path)?),
-        _ => None,
-    };
-    let checkpoint = Checkpoint::open(input, &located, index.as_ref())?;
+    let (checkpoint, places) = rewrite::open(input, output)?;
     let plan = Plan::new(request);
-    let places = Places::of(&located, index.as_ref(), output)?;
     let mut quantizer = Quantizer {
         checkpoint: &checkpoint,
         plan,
@@ -115,13 +107,13 @@ pub fn quantize_file(
     if let Some(file) = files.first_mut() {
         file.rows.extend(plan.marker());
     }
-    let mut copied = Vec::new();
-    let mut texts = Vec::new();
-    if let (Some(folder), true) = (places.folder.as_deref(), request.copy_others) {
-        copied = others::files_beside(input, folder)?;
-        texts = configurations(&checkpoint, &plan, &chosen, &mut copied, folder)?;
-    }
-    let settings = Settings {
+    let beside = beside(&checkpoint, &plan, &chosen, input, places.folder.as_deref())?;
+    let settings = settings(request);
+    Rewrite { checkpoint: &checkpoint, files, measured, places, beside, settings }.run()
+}
+
+pub(crate) fn settings(request: &QuantizeRequest) -> Settings<'_> {
+    Settings {
         threads: request.threads,
         write: request.write,
         dry_run: request.dry_run,
@@ -129,45 +121,37 @@ pub fn quantize_file(
         count: false,
         fail_on: &[],
         watch: request.watch.as_ref(),
-    };
-    // One file stays one; of several, the index names the new tensors.
-    let rewrite = Rewrite { checkpoint: &checkpoint, files, measured, index: places.index.clone(), texts, settings };
-    let done = rewrite.run()?;
-    if let Some(folder) = places.folder.as_deref().filter(|_| !request.dry_run) {
-        others::copy(&copied, folder, request.write.no_clobber)?;
     }
-    Ok(Summary { copied: copied.len(), ..done })
 }
 
-/// The configurations of the output, which are then not copied.
-pub(crate) fn configurations(
+/// The other files of a folder that are copied as they are, and the configurations as they are to be.
+pub(crate) fn beside(
     checkpoint: &Checkpoint,
     plan: &Plan<'_>,
     chosen: &[Chosen],
-    copied: &mut Vec<PathBuf>,
-    folder: &Path,
-) -> Result<Vec<(PathBuf, String)>, FileError> {
-    let named = |path: &PathBuf, name: &str| path.file_name().is_some_and(|file| file == name);
-    let mut texts = Vec::new();
+    input: &Path,
+    folder: Option<&Path>,
+) -> Result<Beside, FileError> {
+    let Some(folder) = folder.filter(|_| plan.request.copy_others) else { return Ok(Beside::default()) };
+    let mut beside = Beside { copied: others::files_beside(input, folder)?, texts: Vec::new() };
     let kept = kept_modules(checkpoint, chosen);
-    if let Some(quantization) = plan.configuration(chosen, &kept)
-        && let Some(at) = copied.iter().position(|path| named(path, "config.json"))
-    {
-        let path = copied.remove(at);
-        texts.push((folder.join("config.json"), layouts::quantized_config(&path, &quantization)?));
+    if let Some(path) = beside.take("config.json") {
+        let text = layouts::quantized_config(&path, plan.configuration(chosen, &kept).as_ref())?;
+        beside.texts.push((folder.join("config.json"), text));
     }
+    beside.take("hf_quant_config.json");
     if let Some(text) = plan.own_file(chosen, &kept) {
-        copied.retain(|path| !named(path, "hf_quant_config.json"));
-        texts.push((folder.join("hf_quant_config.json"), text));
+        beside.texts.push((folder.join("hf_quant_config.json"), text));
     }
-    Ok(texts)
+    Ok(beside)
 }
 
 /// The modules with a matrix that is not quantized, whose names configurations list.
 fn kept_modules(checkpoint: &Checkpoint, chosen: &[Chosen]) -> Vec<String> {
+    let quantized: HashSet<&str> = chosen.iter().map(|chosen| &*chosen.module).collect();
     let module = |stored: &Stored| {
         let module = stored.name.strip_suffix(".weight").filter(|_| stored.shape.len() == 2)?;
-        (!chosen.iter().any(|chosen| chosen.module == module)).then(|| module.to_owned())
+        (!quantized.contains(module)).then(|| module.to_owned())
     };
     checkpoint.tensors().filter_map(|(_, stored)| module(stored)).collect()
 }

@@ -3,20 +3,23 @@
 
 use crate::counts::{Counter, Loss};
 use crate::error::FileError;
-use crate::formats::checkpoint::Index;
+use crate::formats::checkpoint::{self, Index, Located};
+use crate::formats::error::FormatError;
 use crate::formats::format::Format;
 use crate::formats::output::{Output, WriteOptions};
 use crate::formats::safetensors;
 use crate::formats::source::Items;
-use crate::io::atomic::{AtomicFile, check_vacant, create_folder};
+use crate::io::atomic::{AtomicFile, check_vacant, create_folder, folder_of};
 use crate::io::positional::InputFile;
 use crate::io::progress::{Meter, Watch};
 use crate::layouts::{Checkpoint, LayoutError, TensorRef};
 use crate::opened::of_stored;
+use crate::others;
 use crate::pipeline::{self, Compute, Elements, InPlace, Nowhere, Same, Sink, Task, Transform, Trouble};
 use crate::summary::{Summary, TensorSummary};
 use onnx_cast::{CastError, DataType, Plan, TensorView, element_count, greatest_magnitude};
 use std::collections::HashSet;
+use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -51,8 +54,81 @@ pub(crate) struct Computed<'a> {
     pub(crate) counter: Option<Counter>,
 }
 
-/// Files that are copied as they are, and texts that are written, each with its path.
-pub(crate) type Beside = (Vec<PathBuf>, Vec<(PathBuf, String)>);
+/// What stands beside the weights of a folder.
+#[derive(Default)]
+pub(crate) struct Beside {
+    /// Files that are copied as they are.
+    pub(crate) copied: Vec<PathBuf>,
+    /// Texts that are written, with their paths.
+    pub(crate) texts: Vec<(PathBuf, String)>,
+}
+
+impl Beside {
+    /// The file of a name, which is then not copied.
+    pub(crate) fn take(&mut self, name: &str) -> Option<PathBuf> {
+        let place = self.copied.iter().position(|path| path.file_name().is_some_and(|file| file == name))?;
+        Some(self.copied.remove(place))
+    }
+}
+
+/// Opens a checkpoint, and finds out where another one that is made of it goes.
+pub(crate) fn open(input: &Path, output: &Path) -> Result<(Checkpoint, Places), FileError> {
+    let located = checkpoint::locate(input)?;
+    let index = match &located {
+        Located::Index(path) => Some(Index::read(path)?),
+        _ => None,
+    };
+    let checkpoint = Checkpoint::open(input, &located, index.as_ref())?;
+    let places = Places::of(&located, index.as_ref(), output)?;
+    let is_same = |folder: &PathBuf| {
+        let same = fs::canonicalize(folder).ok().zip(fs::canonicalize(checkpoint.folder(input)).ok());
+        same.is_some_and(|(output, input)| output == input)
+    };
+    if places.folder.as_ref().is_some_and(is_same) {
+        // Its configuration, and files that the new checkpoint lacks, would speak of the old one.
+        return Err(FileError::layout(output, LayoutError::SameFolder));
+    }
+    Ok((checkpoint, places))
+}
+
+/// Where the output's files are.
+#[derive(Default)]
+pub(crate) struct Places {
+    /// The folder, where the output is one.
+    pub(crate) folder: Option<PathBuf>,
+    /// The one file, where the output is one.
+    single: Option<PathBuf>,
+    /// The index, where the output has one.
+    index: Option<PathBuf>,
+}
+
+impl Places {
+    fn of(located: &Located, index: Option<&Index>, output: &Path) -> Result<Places, FileError> {
+        Ok(match (located, index) {
+            (Located::Index(_), Some(index)) => {
+                let path = index.output(output)?;
+                Places { folder: Some(folder_of(&path).to_owned()), single: None, index: Some(path) }
+            }
+            (Located::InFolder(_), _) => Places { folder: Some(output.to_owned()), single: None, index: None },
+            _ => {
+                let format = Format::from_path(output)?;
+                if format != Format::Safetensors {
+                    let (path, what, hint) = (output.to_owned(), "a checkpoint", "want .safetensors");
+                    return Err(FormatError::Format { path, what, format, hint }.into());
+                }
+                Places { folder: None, single: Some(output.to_owned()), index: None }
+            }
+        })
+    }
+
+    /// The output of a file of the input.
+    pub(crate) fn file(&self, input: &Path) -> PathBuf {
+        match (&self.single, &self.folder) {
+            (Some(single), _) => single.clone(),
+            (None, folder) => folder.clone().unwrap_or_default().join(input.file_name().unwrap_or_default()),
+        }
+    }
+}
 
 /// A file of the output.
 pub(crate) struct Rewritten<'a> {
@@ -78,10 +154,8 @@ pub(crate) struct Rewrite<'a> {
     pub(crate) files: Vec<Rewritten<'a>>,
     /// Tensors whose greatest magnitudes have to be known first.
     pub(crate) measured: Vec<(TensorRef, Arc<Greatest>)>,
-    /// The index, where the output has one.
-    pub(crate) index: Option<PathBuf>,
-    /// Texts that are written last, with their paths.
-    pub(crate) texts: Vec<(PathBuf, String)>,
+    pub(crate) places: Places,
+    pub(crate) beside: Beside,
     pub(crate) settings: Settings<'a>,
 }
 
@@ -93,8 +167,9 @@ impl Rewrite<'_> {
         let headers = self.files.iter().map(Rewritten::header).collect::<Result<Vec<_>, _>>()?;
         let rows = || self.files.iter().flat_map(|file| &file.rows);
         let mut summary = Summary::new(rows().map(|row| row.summary.clone()).collect());
+        summary.copied = self.beside.copied.len();
         if settings.write.no_clobber {
-            let texts = self.texts.iter().map(|(path, _)| path).chain(&self.index);
+            let texts = self.beside.texts.iter().map(|(path, _)| path).chain(&self.places.index);
             self.files.iter().map(|file| &file.output).chain(texts).try_for_each(|path| check_vacant(path))?;
         }
         // Files appear one by one, so that all of them have to be good before the first.
@@ -129,11 +204,14 @@ impl Rewrite<'_> {
             out.commit()?;
         }
         self.note_counts(&mut summary)?;
-        // The index comes last: where it is, the checkpoint is complete.
-        for (path, text) in &self.texts {
+        if let Some(folder) = &self.places.folder {
+            others::copy(&self.beside.copied, folder, settings.write.no_clobber)?;
+        }
+        for (path, text) in &self.beside.texts {
             self.write_text(path, text)?;
         }
-        if let Some(index) = &self.index {
+        // The index comes last: where it is, the checkpoint is complete.
+        if let Some(index) = &self.places.index {
             self.write_text(index, &self.index_text())?;
         }
         Ok(summary)

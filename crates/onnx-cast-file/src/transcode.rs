@@ -3,17 +3,13 @@
 
 mod change;
 
-use crate::dequantize::Places;
 use crate::error::FileError;
-use crate::formats::checkpoint::{self, Index, Located};
 use crate::formats::output::WriteOptions;
 use crate::io::progress::Watch;
 use crate::layouts::{self, Checkpoint, Config, LayoutError, Role, Scheme, TensorRef, Weight, Weights};
-use crate::others;
 use crate::quantize::layout::{Chosen, Plan};
-use crate::quantize::{QuantizeRequest, QuantizedFormat, configurations};
-use crate::rewrite::{Rewrite, Rewritten, Row, Settings};
-use crate::selection::Selection;
+use crate::quantize::{self, QuantizeRequest, QuantizedFormat};
+use crate::rewrite::{self, Rewrite, Rewritten, Row};
 use crate::summary::Summary;
 use onnx_cast::{BlockFormat, DataType};
 use std::path::Path;
@@ -56,36 +52,40 @@ impl TranscodeRequest {
             watch: None,
         }
     }
+
+    /// A request that quantizes to the same layout, and writes in the same way.
+    fn as_quantize(&self) -> QuantizeRequest {
+        QuantizeRequest {
+            layout: Some(self.layout),
+            threads: self.threads,
+            write: self.write,
+            dry_run: self.dry_run,
+            copy_others: self.copy_others,
+            resume: self.resume,
+            watch: self.watch.clone(),
+            ..QuantizeRequest::new(QuantizedFormat::Block(BlockFormat::MxFp4))
+        }
+    }
 }
 
 /// Writes the weights of a quantized checkpoint in another layout. All of them are compared first: where one would
 /// change, nothing is written.
 ///
 /// # Errors
-/// Where a file cannot be read or written, the checkpoint contradicts itself, the layout has no place for a weight, or a
-/// weight would change ([`LayoutError::Changes`]).
+/// Where a file cannot be read or written, the checkpoint contradicts itself, the layout has no place for a weight, or
+/// a weight would change ([`LayoutError::Changes`]).
 pub fn transcode_file(
     input: impl AsRef<Path>,
     output: impl AsRef<Path>,
     request: &TranscodeRequest,
 ) -> Result<Summary, FileError> {
     let (input, output) = (input.as_ref(), output.as_ref());
-    let located = checkpoint::locate(input)?;
-    let index = match &located {
-        Located::Index(path) => Some(Index::read(path)?),
-        _ => None,
-    };
-    let checkpoint = Checkpoint::open(input, &located, index.as_ref())?;
+    let (checkpoint, places) = rewrite::open(input, output)?;
     let config = Config::read(checkpoint.folder(input), request.scheme)?;
     let weights = Weights::find(&checkpoint, &config)?;
     layouts::verify(&checkpoint, &weights, &vec![true; weights.list.len()], false)?;
-    let as_quantized = QuantizeRequest {
-        layout: Some(request.layout),
-        selection: Selection::default(),
-        ..QuantizeRequest::new(QuantizedFormat::Block(BlockFormat::MxFp4))
-    };
-    let plan = Plan::new(&as_quantized);
-    let places = Places::of(&located, index.as_ref(), output)?;
+    let as_quantize = request.as_quantize();
+    let plan = Plan::new(&as_quantize);
     let mut transcoder = Transcoder { checkpoint: &checkpoint, weights: &weights, plan, request, chosen: Vec::new() };
     let mut files = Vec::new();
     for (file, input) in checkpoint.files.iter().enumerate() {
@@ -98,28 +98,9 @@ pub fn transcode_file(
     if let Some(file) = files.first_mut() {
         file.rows.extend(plan.marker());
     }
-    let (mut copied, mut texts) = (Vec::new(), Vec::new());
-    if let (Some(folder), true) = (places.folder.as_deref(), request.copy_others) {
-        copied = others::files_beside(input, folder)?;
-        copied.retain(|path| path.file_name().is_none_or(|name| name != "hf_quant_config.json"));
-        texts = configurations(&checkpoint, &plan, &chosen, &mut copied, folder)?;
-    }
-    let settings = Settings {
-        threads: request.threads,
-        write: request.write,
-        dry_run: request.dry_run,
-        resume: request.resume,
-        count: false,
-        fail_on: &[],
-        watch: request.watch.as_ref(),
-    };
-    let index = places.index.clone();
-    let rewrite = Rewrite { checkpoint: &checkpoint, files, measured: Vec::new(), index, texts, settings };
-    let done = rewrite.run()?;
-    if let Some(folder) = places.folder.as_deref().filter(|_| !request.dry_run) {
-        others::copy(&copied, folder, request.write.no_clobber)?;
-    }
-    Ok(Summary { copied: copied.len(), ..done })
+    let beside = quantize::beside(&checkpoint, &plan, &chosen, input, places.folder.as_deref())?;
+    let settings = quantize::settings(&as_quantize);
+    Rewrite { checkpoint: &checkpoint, files, measured: Vec::new(), places, beside, settings }.run()
 }
 
 struct Transcoder<'a> {

@@ -182,7 +182,7 @@ impl Made {
     }
 }
 
-/// What is said of a file, whoever reads it; nothing is written.
+/// The error of a file, which is the same from every job; nothing is written.
 fn refused(bytes: &[u8]) -> String {
     let folder = tempfile::tempdir().expect("a folder");
     let (input, output) = (folder.path().join("x.gguf"), folder.path().join("y.safetensors"));

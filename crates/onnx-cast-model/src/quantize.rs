@@ -322,7 +322,7 @@ fn found_global(quantize: &BlockQuantize, x: &TensorView<'_>) -> Result<Option<f
     Ok(quantize.global_scale(greatest_magnitude(x)?))
 }
 
-/// Scales in another type; those that it has not are its least.
+/// Scales in another type; those that underflow become its least positive number.
 fn narrow(scale: &Tensor, to: DataType) -> Result<Tensor, CastError> {
     let options = CastOptions::new();
     let narrowed = Cast::new(to, &options)?.run(&scale.view())?;

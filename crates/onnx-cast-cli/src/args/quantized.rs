@@ -7,7 +7,7 @@ use onnx_cast::ScaleRule;
 use onnx_cast_file::{Granularity, Pattern, QuantizedFormat, Rule, Scheme, Selection, SelectionError};
 use std::path::PathBuf;
 
-/// The layout that is to be told by the checkpoint itself.
+/// The name that leaves the layout to the checkpoint's configuration and names.
 const AUTO: &str = "auto";
 
 #[derive(Debug, ClapArgs)]

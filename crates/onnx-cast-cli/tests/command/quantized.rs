@@ -1,5 +1,5 @@
-//! `dequantize`, `quantize` and `transcode`: the checkpoints that they write can be loaded, and their options are those of
-//! `cast`.
+//! `dequantize`, `quantize` and `transcode`: the checkpoints that they write can be loaded, and their options are those
+//! of `cast`.
 
 use crate::common::{done, stderr, stdout, tensors};
 use crate::files::Folder;
@@ -246,6 +246,40 @@ fn files_are_not_replaced() {
     folder.write("b.safetensors", "mine");
     let output = folder.run("dequantize a.safetensors b.safetensors --to bf16 --no-clobber");
     assert_eq!((output.status.code(), folder.read("b.safetensors")), (Some(2), b"mine".to_vec()));
+}
+
+#[test]
+fn the_folder_of_the_input_is_no_output() {
+    let folder = Folder::new();
+    copy(&folder, "deepseek");
+    let before = files(&folder, "in");
+    for line in [
+        "dequantize in in --to bf16",
+        "dequantize in ./in --to bf16",
+        "quantize in in --to mxfp4",
+        "transcode in in --layout plain",
+    ] {
+        let output = folder.run(line);
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{line}: {said}");
+        assert!(said.contains("in: the folder of the input (want another"), "{line}: {said}");
+        assert_eq!(files(&folder, "in"), before, "{line}");
+    }
+}
+
+#[test]
+fn a_layout_without_a_configuration_leaves_none() {
+    for layout in ["plain", "comfyui"] {
+        let folder = Folder::new();
+        copy(&folder, "modelopt-fp8");
+        let config = json(&folder, "in/config.json");
+        assert!(config.get("quantization_config").is_some(), "the input has one");
+        done(&folder.run(&format!("transcode in out --layout {layout}")));
+        let mut wanted = config;
+        wanted.as_object_mut().expect("an object").remove("quantization_config");
+        assert_eq!(json(&folder, "out/config.json"), wanted, "{layout}");
+        assert!(!files(&folder, "out").contains(&"hf_quant_config.json".to_owned()), "{layout}");
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::formats::gguf::{BlockCoding, Blocks, GgufError, Held, beside};
 use crate::formats::input::{Given, Input, Place, Stored};
 use crate::io::positional::InputFile;
 use crate::layouts::{BlockValues, Checkpoint, TensorRef};
-use crate::rewrite::{Computed, Origin, Rewrite, Rewritten, Row};
+use crate::rewrite::{Beside, Computed, Origin, Places, Rewrite, Rewritten, Row};
 use crate::summary::{Summary, TensorSummary};
 use onnx_cast::{Cast, CastOptions, DataType, TensorError};
 use std::collections::HashSet;
@@ -50,8 +50,8 @@ pub(super) fn dequantize(input: &Path, output: &Path, request: &DequantizeReques
     let metadata = checkpoint.files[0].metadata.clone().filter(|metadata| !metadata.is_empty());
     let files = vec![Rewritten { output: output.to_owned(), metadata, rows }];
     let settings = settings(request);
-    let (measured, texts) = (Vec::new(), Vec::new());
-    Rewrite { checkpoint: &checkpoint, files, measured, index: None, texts, settings }.run()
+    let (measured, places, beside) = (Vec::new(), Places::default(), Beside::default());
+    Rewrite { checkpoint: &checkpoint, files, measured, places, beside, settings }.run()
 }
 
 /// The names of tensors that dequantized weights have no use for.

@@ -106,7 +106,7 @@ fn describe(checkpoint: &Checkpoint, weight: &Weight) -> QuantizedWeight {
     let [rows, columns] = weight.matrix();
     let is_single = weight.shape.len() <= 2;
     let extent = match weight.block {
-        // MX and NVFP4 have blocks, also where a row is no longer than one.
+        // MX and NVFP4 have blocks, even where a row is a single one.
         _ if weight.global.is_some() || weight.scale_type == DataType::Float8E8M0 && weight.block == [1, 32] => {
             ScaleExtent::Block
         }

@@ -6,6 +6,7 @@ use crate::error::FileError;
 use crate::formats::limits::MAX_HEADER;
 use crate::io::positional::InputFile;
 use serde_json::{Map, Value};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 /// The keys under which configurations describe quantized weights.
@@ -25,7 +26,7 @@ pub(crate) struct Config {
     /// What the claim of formats says, for errors.
     pub(crate) claim: String,
     /// Formats of single layers, by their names.
-    pub(crate) layers: Vec<(String, WeightFormat)>,
+    pub(crate) layers: HashMap<String, WeightFormat>,
 }
 
 impl Config {
@@ -136,7 +137,7 @@ impl Config {
         for (name, layer) in layers.into_iter().flatten() {
             let algorithm = layer.get("quant_algo").and_then(Value::as_str).unwrap_or_default();
             if let Some(format) = self.of_algorithm(algorithm) {
-                self.layers.push((name.clone(), format));
+                self.layers.insert(name.clone(), format);
             }
         }
     }
@@ -167,7 +168,7 @@ fn pair(value: &Value) -> Option<[usize; 2]> {
     }
 }
 
-/// The object of a JSON file; `None` where there is no such file.
+/// The object in a JSON file; `None` if the file does not exist.
 fn object(path: &Path) -> Result<Option<Map<String, Value>>, FileError> {
     let Some(text) = read(path)? else { return Ok(None) };
     let parsed = serde_json::from_str(&text);
@@ -175,7 +176,7 @@ fn object(path: &Path) -> Result<Option<Map<String, Value>>, FileError> {
     Ok(Some(parsed))
 }
 
-/// The text of a configuration; `None` where there is no such file.
+/// The text of a configuration; `None` if the file does not exist.
 pub(crate) fn read(path: &Path) -> Result<Option<String>, FileError> {
     if !path.is_file() {
         return Ok(None);

@@ -24,6 +24,9 @@ pub enum LayoutError {
         /// The known layouts.
         known: String,
     },
+    /// An output that is the folder of the input.
+    #[error("the folder of the input (want another: its configuration and its other weights would not fit)")]
+    SameFolder,
     /// A checkpoint in which nothing is to be quantized.
     #[error("no weight to quantize: no matrix of a Linear layer, by its name, and no rule names another")]
     NothingToQuantize,

@@ -223,9 +223,9 @@ impl Finder<'_> {
     fn compare(&self, weight: &Weight) -> Result<(), LayoutError> {
         let found = weight.format();
         let layer = weight.name.strip_suffix(".weight").unwrap_or(&weight.name);
-        let of_layer = self.config.layers.iter().find(|(name, _)| name == layer);
+        let of_layer = self.config.layers.get(layer);
         let claim = match of_layer {
-            Some((_, claimed)) if *claimed != found => claimed.to_string(),
+            Some(claimed) if *claimed != found => claimed.to_string(),
             None if !self.config.formats.is_empty() && !self.config.formats.contains(&found) => {
                 self.config.claim.clone()
             }

@@ -9,35 +9,39 @@ use serde_json::value::RawValue;
 use std::fmt;
 use std::path::Path;
 
-/// The text of `config.json` for weights of a type.
+/// The text of `config.json` for plain weights of a type.
 pub(crate) fn plain_config(path: &Path, data_type: &str) -> Result<String, FileError> {
-    let text = read(path)?.unwrap_or_else(|| "{}".to_owned());
-    rewrite(&text, data_type).map_err(|error| FileError::layout(path, LayoutError::Config { what: error.to_string() }))
+    of_file(path, Some(data_type), None)
 }
 
-/// The text of `config.json` for quantized weights.
-pub(crate) fn quantized_config(path: &Path, quantization: &Value) -> Result<String, FileError> {
-    let text = read(path)?.unwrap_or_else(|| "{}".to_owned());
-    let rewrite = || -> Result<String, serde_json::Error> {
-        let Object(mut pairs) = serde_json::from_str(&text)?;
-        pairs.retain(|(key, _)| !QUANTIZATION.contains(&&**key));
-        pairs.push((QUANTIZATION[0].to_owned(), format!("{quantization:#}").replace('\n', "\n  ")));
-        Ok(join(&pairs))
-    };
-    rewrite().map_err(|error| FileError::layout(path, LayoutError::Config { what: error.to_string() }))
+/// The text of `config.json` for quantized weights, or for those that no configuration describes.
+pub(crate) fn quantized_config(path: &Path, quantization: Option<&Value>) -> Result<String, FileError> {
+    of_file(path, None, quantization)
 }
 
-fn rewrite(text: &str, data_type: &str) -> Result<String, serde_json::Error> {
+fn of_file(path: &Path, data_type: Option<&str>, quantization: Option<&Value>) -> Result<String, FileError> {
+    let text = read(path)?.unwrap_or_else(|| "{}".to_owned());
+    rewrite(&text, data_type, quantization)
+        .map_err(|error| FileError::layout(path, LayoutError::Config { what: error.to_string() }))
+}
+
+fn rewrite(text: &str, data_type: Option<&str>, quantization: Option<&Value>) -> Result<String, serde_json::Error> {
     let Object(mut pairs) = serde_json::from_str(text)?;
     pairs.retain(|(key, _)| !QUANTIZATION.contains(&&**key));
-    let quoted = format!("\"{data_type}\"");
     for (key, value) in &mut pairs {
-        match &**key {
-            "torch_dtype" | "dtype" if value.starts_with('"') => value.clone_from(&quoted),
+        match (&**key, data_type) {
+            ("torch_dtype" | "dtype", Some(data_type)) if value.starts_with('"') => {
+                *value = Value::from(data_type).to_string();
+            }
             // Of models with several parts.
-            "text_config" if value.starts_with('{') => *value = rewrite(value, data_type)?.replace('\n', "\n  "),
+            ("text_config", _) if value.starts_with('{') => {
+                *value = rewrite(value, data_type, None)?.replace('\n', "\n  ");
+            }
             _ => {}
         }
+    }
+    if let Some(quantization) = quantization {
+        pairs.push((QUANTIZATION[0].to_owned(), format!("{quantization:#}").replace('\n', "\n  ")));
     }
     Ok(join(&pairs))
 }
@@ -96,8 +100,8 @@ mod tests {
     "eps": 1e-05
   }
 }"#;
-        assert_eq!(rewrite(text, "float16").expect("an object"), want);
-        assert_eq!(rewrite("{\"quantization_config\": 1}", "float16").expect("an object"), "{}");
-        assert!(rewrite("[]", "float16").is_err());
+        assert_eq!(rewrite(text, Some("float16"), None).expect("an object"), want);
+        assert_eq!(rewrite("{\"quantization_config\": 1}", None, None).expect("an object"), "{}");
+        assert!(rewrite("[]", None, None).is_err());
     }
 }

@@ -143,7 +143,7 @@ impl Weight<'_> {
         }
         let cast = Cast::new(self.scale_type, &CastOptions::new().threads(1))?;
         let narrowed = cast.run(&scales.view())?;
-        // A scale that the type has not is one of zeros.
+        // A scale that underflows is written as that of zeros.
         let widened = Cast::new(DataType::Float, &CastOptions::new())?.run(&narrowed.view())?.to_vec::<f32>();
         let mut widened = widened.unwrap_or_default();
         if !widened.contains(&0.0) {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 #[derive(Clone, Copy)]
 pub(crate) struct Plan<'a> {
     layout: Scheme,
-    request: &'a QuantizeRequest,
+    pub(crate) request: &'a QuantizeRequest,
 }
 
 /// A weight that is quantized, and the tensors that hold it.
