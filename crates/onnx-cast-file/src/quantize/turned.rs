@@ -67,14 +67,24 @@ impl Turned {
 
     /// Writes some rows, from one of them on.
     fn turn<const SIZE: usize>(&self, matrix: &[u8], first: usize, out: &mut [u8]) {
-        /// Rows that are written together: what is read for them of each column is a line of the cache.
-        const TILE: usize = 32;
+        /// Rows that are turned together: what is read for them of each column is a line of the cache.
+        const ROWS: usize = 32;
+        /// Columns that are turned together, in memory of their own: rows that are a power of two apart would drive
+        /// each other out of the nearest cache.
+        const COLUMNS: usize = 64;
         let (matrix, out) = (matrix.as_chunks::<SIZE>().0, out.as_chunks_mut::<SIZE>().0);
-        for (tile, out) in out.chunks_mut(TILE * self.columns).enumerate() {
-            let first = first + tile * TILE;
-            for (column, stored) in matrix.chunks_exact(self.rows).enumerate() {
-                let places = out.iter_mut().skip(column).step_by(self.columns);
-                places.zip(&stored[first..]).for_each(|(place, value)| *place = *value);
+        let mut tile = [[[0; SIZE]; COLUMNS]; ROWS];
+        for (index, out) in out.chunks_mut(ROWS * self.columns).enumerate() {
+            let first = first + index * ROWS;
+            for (begin, stored) in (0..).step_by(COLUMNS).zip(matrix.chunks(COLUMNS * self.rows)) {
+                let columns = stored.chunks_exact(self.rows);
+                let width = columns.len();
+                for (column, stored) in columns.enumerate() {
+                    tile.iter_mut().zip(&stored[first..]).for_each(|(row, value)| row[column] = *value);
+                }
+                for (row, out) in tile.iter().zip(out.chunks_exact_mut(self.columns)) {
+                    out[begin..begin + width].copy_from_slice(&row[..width]);
+                }
             }
         }
     }
