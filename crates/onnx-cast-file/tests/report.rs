@@ -54,8 +54,9 @@ fn near(got: Option<f64>, want: f64, what: &str) {
     assert!((got - want).abs() <= want.abs() * 1e-6, "{what}: {got}, want {want}");
 }
 
-fn check(found: &TensorReport, source: &[f64], to: DataType, result: &[f64]) {
-    let candidate = found.candidates.iter().find(|candidate| candidate.to == to.into()).expect("a candidate");
+fn check(found: &TensorReport, source: &[f64], to: impl Into<CandidateFormat>, result: &[f64]) {
+    let to = to.into();
+    let candidate = found.candidates.iter().find(|candidate| candidate.to == to).expect("a candidate");
     let what = format!("{} to {to}", found.data_type);
     let finite: Vec<(f64, f64)> =
         source.iter().copied().zip(result.iter().copied()).filter(|(x, y)| x.is_finite() && y.is_finite()).collect();
