@@ -6,9 +6,9 @@ mod quantized;
 
 use crate::pairs::{Op, Pairs};
 use clap::{Args as ClapArgs, Parser, Subcommand};
-use onnx_cast::{CastOptions, DataType, NEWEST_OPSET, RoundMode};
-use onnx_cast_file::{Loss, Pattern, Rule};
-use parsers::{RoundModeParser, TypeParser, positive, tolerance};
+use onnx_cast::{CastOptions, DataType, NEWEST_OPSET, Recipe, RoundMode, ScaleRule};
+use onnx_cast_file::{CandidateFormat, Loss, Pattern, Rule};
+use parsers::{CandidateParser, RoundModeParser, TypeParser, positive, tolerance};
 use std::path::PathBuf;
 
 pub(crate) use common::{Common, FileArgs, JobArgs, LossArgs, NameArgs, SelectionArgs, StorageArgs};
@@ -283,14 +283,16 @@ Examples:
   onnx-cast report model.safetensors --to float16,bfloat16,float8e4m3fn
   onnx-cast report model.onnx --to float8e4m3fn,float8e5m2 --html report.html
   onnx-cast report llama/ --to bf16 --include '*_proj.weight' --top 0
+  onnx-cast report llama/ --to mxfp4,nvfp4,int4/32,float8e4m3fn/128x128 --include '*_proj.weight'
   onnx-cast report x.npz --to float16 --json | jq '.tensors[].candidates[].verdict'")]
 pub(crate) struct ReportArgs {
     #[command(flatten)]
     pub(crate) file: ReadArgs,
-    /// The candidate types
-    #[arg(long, value_name = "TYPE,..", value_parser = TypeParser, hide_possible_values = true, value_delimiter = ',')]
-    #[arg(required = true, help_heading = WHAT)]
-    pub(crate) to: Vec<DataType>,
+    /// The candidates: a type; a format of blocks with scales, as mxfp4 or nvfp4; or float8e4m3fn, float8e5m2, int8 or
+    /// int4 with scales: int4/32 (a block), float8e4m3fn/128x128, int8/axis (each row), float8e4m3fn/tensor
+    #[arg(long, value_name = "TYPE,..", value_parser = CandidateParser, hide_possible_values = true)]
+    #[arg(value_delimiter = ',', required = true, help_heading = WHAT)]
+    pub(crate) to: Vec<CandidateFormat>,
     #[command(flatten)]
     pub(crate) names: NameArgs,
     /// Leave out tensors of fewer elements; of models 256 unless given
@@ -298,6 +300,9 @@ pub(crate) struct ReportArgs {
     pub(crate) min_elements: Option<u64>,
     #[command(flatten)]
     pub(crate) attributes: Attributes,
+    /// How scales of MX are found: floor, rceil, ceil, even
+    #[arg(long, value_name = "RULE", default_value = "floor", hide_default_value = true, help_heading = HOW)]
+    pub(crate) scale_rule: ScaleRule,
     /// Rows of each type's table, the worst first; 0 for all
     #[arg(long, value_name = "N", default_value_t = 20, help_heading = OUTPUT)]
     pub(crate) top: usize,
@@ -322,24 +327,31 @@ Examples:
   onnx-cast explain 0.3 --to float8e4m3fn --html page.html also as a page
   onnx-cast explain 0.3 --to int8 --scale 0.05             QuantizeLinear, and DequantizeLinear back
   onnx-cast explain 0.3 --to uint8 --scale 0.05 --zero-point 128
-  onnx-cast explain 0.3 --to float4e2m1 --scale 0x7d --scale-type float8e8m0")]
+  onnx-cast explain 0.3 --to float4e2m1 --scale 0x7d --scale-type float8e8m0
+  onnx-cast explain 0.3 -1.7 0.01 5 --to mxfp4             a block: its scale, and each of its elements
+  onnx-cast explain 0.3 -1.7 0.01 --to nvfp4 --global-scale 0.001 --recipe compressed-tensors")]
 pub(crate) struct ExplainArgs {
     /// A decimal number, inf or nan; with --from also its bits, as 0x3f80 or 0b101
     #[arg(allow_hyphen_values = true, help_heading = INPUT)]
     pub(crate) value: String,
+    /// The other values of a block, with --to mxfp4 or another block format; -inf goes behind --
+    #[arg(allow_negative_numbers = true, help_heading = INPUT)]
+    pub(crate) others: Vec<String>,
     /// The type of VALUE, which a decimal is first read as; without it VALUE is cast as a string is (with --scale, it
     /// is a float)
     #[arg(long, value_name = "TYPE", value_parser = TypeParser, hide_possible_values = true, help_heading = INPUT)]
     pub(crate) from: Option<DataType>,
-    /// The target type
-    #[arg(long, value_name = "TYPE", value_parser = TypeParser, hide_possible_values = true)]
+    /// The target type; or a block format: mxfp4, mxfp6e2m3, mxfp6e3m2, mxfp8, mxfp8e5m2, mxint8, nvfp4
+    #[arg(long, value_name = "TYPE", value_parser = CandidateParser, hide_possible_values = true)]
     #[arg(required_unless_present = "all", help_heading = WHAT)]
-    pub(crate) to: Option<DataType>,
+    pub(crate) to: Option<CandidateFormat>,
     /// Show the value in every type, side by side
     #[arg(long, conflicts_with = "to", help_heading = WHAT)]
     pub(crate) all: bool,
     #[command(flatten)]
     pub(crate) scaling: ScalingArgs,
+    #[command(flatten)]
+    pub(crate) block: BlockArgs,
     #[command(flatten)]
     pub(crate) attributes: Attributes,
     /// Also write a page that shows it, which needs nothing but itself
@@ -370,6 +382,20 @@ pub(crate) struct ScalingArgs {
     #[arg(long, value_name = "TYPE", value_parser = TypeParser, hide_possible_values = true, requires = "scale")]
     #[arg(help_heading = HOW)]
     pub(crate) precision: Option<DataType>,
+}
+
+/// How the scales of a block are found.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct BlockArgs {
+    /// How the scale of an MX block is found: floor (unless given), rceil, ceil, even
+    #[arg(long, value_name = "RULE", conflicts_with_all = ["all", "scale", "recipe"], help_heading = HOW)]
+    pub(crate) scale_rule: Option<ScaleRule>,
+    /// Whose arithmetic makes the scales of NVFP4: modelopt (unless given), torchao, compressed-tensors
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["all", "scale"], help_heading = HOW)]
+    pub(crate) recipe: Option<Recipe>,
+    /// The scale of NVFP4's tensor, as the recipe has it; that of the block alone unless given
+    #[arg(long, value_name = "G", conflicts_with_all = ["all", "scale", "scale_rule"], help_heading = HOW)]
+    pub(crate) global_scale: Option<f32>,
 }
 
 #[derive(Debug, ClapArgs)]

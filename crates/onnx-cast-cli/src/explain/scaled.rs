@@ -41,7 +41,7 @@ pub(crate) struct Scaled {
 }
 
 /// The types that quotients are rounded to, and those of values and of a scale that both have.
-const FLOATS: [DataType; 3] = [DataType::Float, DataType::Float16, DataType::BFloat16];
+pub(super) const FLOATS: [DataType; 3] = [DataType::Float, DataType::Float16, DataType::BFloat16];
 
 pub(super) fn explain(request: &Request<'_>, scaling: Scaling<'_>) -> Result<Explanation> {
     let Request { to, options: CastOptions { opset, saturate, .. }, .. } = *request;
@@ -128,7 +128,7 @@ fn has_output_dtype(operator: Operator, version: i64) -> bool {
 }
 
 /// The exact quotient, where it is a number and not zero, and what it rounds to.
-fn quotient(value: &Side, scale: &Side, precision: DataType) -> Result<(Option<Quotient>, Side)> {
+pub(super) fn quotient(value: &Side, scale: &Side, precision: DataType) -> Result<(Option<Quotient>, Side)> {
     let double = |side: &Side| as_double(side.data_type, &side.element);
     let (x, by) = (double(value)?, double(scale)?);
     // Doubles tell the special cases, signs included: the quotient of two values is far from the ends of their range.
