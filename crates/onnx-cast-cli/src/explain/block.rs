@@ -127,7 +127,7 @@ fn greatest_for(quantize: &BlockQuantize, recipe: Recipe, global: f32) -> Result
     fitting.next().with_context(|| format!("no tensor has the scale {global} by the recipe {recipe}"))
 }
 
-/// What elements are divided by, if not by the scale; by torchao's recipe multiplied with. In float, as the recipes say.
+/// What elements are divided by, if not by the scale; by torchao's recipe, multiplied with. In float, as recipes say.
 fn divisor(format: BlockFormat, recipe: Recipe, scale: &Side, global: Option<f32>) -> Result<Option<Side>> {
     // Every scale is a float.
     let scale = as_double(scale.data_type, &scale.element)? as f32;

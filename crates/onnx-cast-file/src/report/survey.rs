@@ -89,8 +89,8 @@ impl Survey {
         self.places[place].measure.has_first_pass()
     }
 
-    /// Finds what has to be known of tensors ahead, or looks at them, each by the task that keeps it. Trouble tells with
-    /// which.
+    /// Finds what has to be known of tensors ahead, or looks at them, each by the task that keeps it. An error has the
+    /// place of its tensor.
     pub(super) fn run<'t>(
         &self,
         pass: Pass,
