@@ -87,6 +87,7 @@ pub(crate) struct BlockArgs {
     #[arg(long, value_name = "NAME", conflicts_with_all = ["all", "scale"], help_heading = HOW)]
     pub(crate) recipe: Option<Recipe>,
     /// The scale of NVFP4's tensor, as the recipe has it; that of the block alone unless given
-    #[arg(long, value_name = "G", conflicts_with_all = ["all", "scale", "scale_rule"], help_heading = HOW)]
+    #[arg(long, value_name = "G", allow_hyphen_values = true, conflicts_with_all = ["all", "scale", "scale_rule"])]
+    #[arg(help_heading = HOW)]
     pub(crate) global_scale: Option<f32>,
 }

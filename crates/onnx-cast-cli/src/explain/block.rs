@@ -122,8 +122,9 @@ fn greatest_for(quantize: &BlockQuantize, recipe: Recipe, global: f32) -> Result
     const MOST: f32 = 6.0 * 448.0;
     let near = if recipe == Recipe::CompressedTensors { MOST / global } else { MOST * global };
     let nearby = (-4i32..=4).map(|step| f32::from_bits(near.to_bits().saturating_add_signed(step)));
-    let mut fitting = nearby
-        .filter(|&greatest| greatest.is_finite() && greatest > 0.0 && quantize.global_scale(greatest) == Some(global));
+    let mut fitting = nearby.filter(|&greatest| {
+        global > 0.0 && greatest > 0.0 && greatest.is_finite() && quantize.global_scale(greatest) == Some(global)
+    });
     fitting.next().with_context(|| format!("no tensor has the scale {global} by the recipe {recipe}"))
 }
 

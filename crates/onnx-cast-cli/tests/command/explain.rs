@@ -581,7 +581,7 @@ fn a_block() {
     );
     assert_eq!(shown["elements"][0]["back"]["type"], "bfloat16");
     assert_eq!((&shown["scale_rule"], &shown["formula"]), (&"floor".into(), &"2^(floor(log2 A) - 0)".into()));
-    let shown = explain("--to mxfp4 -- 1 -inf");
+    let shown: Value = serde_json::from_str(&done(&run("explain --json --to mxfp4 -- 1 -inf"))).expect("JSON");
     assert_eq!((&shown["scale"]["bits"], &shown["elements"][0]["error"]), (&"0xff".into(), &Value::Null));
     assert_eq!(explain("1 2 --to nvfp4 --recipe torchao")["factor"]["type"], "float");
 }
@@ -601,6 +601,7 @@ fn refusals_of_blocks() {
             "--scale-rule is for MX, whose scales are powers of two: nvfp4 has --recipe",
         ),
         ("1 --to nvfp4 --global-scale -1", "no tensor has the scale -1 by the recipe modelopt"),
+        ("1 --to nvfp4 --global-scale 0", "no tensor has the scale 0 by the recipe modelopt"),
         ("1 --to nvfp4 --global-scale nan", "no tensor has the scale NaN by the recipe modelopt"),
         ("1 --from int8 --to mxfp4", "a block of mxfp4 is made of float, float16 or bfloat16, not of int8"),
         ("1 x --to mxfp4", "`x` is not a number (as float)"),
