@@ -32,7 +32,10 @@ fn candidate(text: &str) -> Result<CandidateFormat, String> {
     if text.contains('/') || text.parse::<BlockFormat>().is_ok() {
         return text.parse();
     }
-    data_type(text).map(CandidateFormat::Bare)
+    data_type(text).map(CandidateFormat::Bare).map_err(|error| match nearest(text, block_formats()) {
+        Some(name) => format!("`{text}` is not an element type (did you mean `{name}`?)"),
+        None => error,
+    })
 }
 
 fn round_mode(text: &str) -> Result<RoundMode, String> {

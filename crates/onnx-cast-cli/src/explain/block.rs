@@ -63,7 +63,9 @@ pub(crate) fn explain(request: &BlockRequest<'_>) -> Result<Block> {
     if !FLOATS.contains(&from) {
         bail!("a block of {format} is made of float, float16 or bfloat16, not of {from}");
     }
-    let values = request.values.iter().map(|text| read_source(text, from, &mut notes)).collect::<Result<Vec<_>>>()?;
+    // What decimals become in their type is shown in the table.
+    let read = |text: &&str| read_source(text, from, &mut Vec::new());
+    let values = request.values.iter().map(read).collect::<Result<Vec<_>>>()?;
     let mut bytes = Vec::new();
     for value in &values {
         let Element::Code(code) = value.element else { bail!("a value without bits") };

@@ -22,6 +22,7 @@ const HEADS: [&str; 5] = ["value", "quotient", "element", "back", "error"];
 pub(crate) fn block_text(block: &Block) -> Result<String> {
     let mut out = String::new();
     writeln!(out, "{:INDENT$}{}", "format", about(block))?;
+    writeln!(out, "{:INDENT$}{}", rule(block), block.how)?;
     for (label, side, note) in sides(block) {
         let (value, bits) = (side.value.readable(), code(side));
         writeln!(out, "{}", format!("{label:INDENT$}{} {value}  {bits}  {note}", side.data_type).trim_end())?;
@@ -60,10 +61,10 @@ pub(crate) fn block_json(block: &Block) -> Result<serde_json::Value> {
             "error": one.error.as_ref().map(error),
         }))
     });
-    let rule = if block.global.is_some() { "recipe" } else { "scale_rule" };
+    let name = if block.global.is_some() { "recipe" } else { "scale_rule" };
     Ok(json!({
         "format": block.format.name(),
-        rule: block.how,
+        name: block.how,
         "greatest": json_side(&block.greatest)?,
         "global_scale": optional(block.global.as_ref().map(|(side, _)| side))?,
         "scale": json_side(&block.scale)?,
@@ -76,7 +77,7 @@ pub(crate) fn block_json(block: &Block) -> Result<serde_json::Value> {
 
 /// The page of a block.
 pub(crate) fn block_page(block: &Block) -> Result<String> {
-    let mut body = String::new();
+    let mut body = format!("<p class=\"key\">{}; {} {}</p>\n", about(block), rule(block), block.how);
     for (label, side, note) in sides(block) {
         page_side(&mut body, label, side)?;
         if !note.is_empty() {
@@ -101,8 +102,12 @@ pub(crate) fn block_page(block: &Block) -> Result<String> {
 
 fn about(block: &Block) -> String {
     let (element, scale) = (block.format.element(), block.format.scale());
-    let of_tensor = if block.global.is_some() { ", and a float for the tensor" } else { "" };
-    format!("{}: {element}, a {scale} for {} values{of_tensor}; {}", block.format, block.format.block(), block.how)
+    let of_tensor = if block.global.is_some() { ", float for the tensor" } else { "" };
+    format!("{}: {element}, {scale} for {} values{of_tensor}", block.format, block.format.block())
+}
+
+fn rule(block: &Block) -> &'static str {
+    if block.global.is_some() { "recipe" } else { "rule" }
 }
 
 /// What the elements share, with how it is found.

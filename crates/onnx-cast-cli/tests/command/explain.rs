@@ -561,7 +561,8 @@ fn a_block() {
     assert!(text.lines().all(|line| line.chars().count() < 80), "{text}");
     let words: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
     for line in [
-        "format mxfp4: float4e2m1, a float8e8m0 for 32 values; floor",
+        "format mxfp4: float4e2m1, float8e8m0 for 32 values",
+        "rule floor",
         "greatest float 6 0x40c00000 A",
         "scale float8e8m0 1 0x7f 2^(floor(log2 A) - 2)",
         "exponent 01111111 127 - 127 = 0",
@@ -573,6 +574,11 @@ fn a_block() {
     ] {
         assert!(words.contains(&line.split_whitespace().collect()), "{line}: {text}");
     }
+    let text = done(&run("explain 6 -0.5 0.3 1 --to nvfp4 --recipe compressed-tensors"));
+    assert!(
+        text.lines().all(|line| line.chars().count() < 80) && text.contains("\nrecipe   compressed-tensors\n"),
+        "{text}"
+    );
     // One value is a block, too, and bits are those of its type.
     let shown = explain("0x3f80 --from bfloat16 --to mxint8");
     assert_eq!(

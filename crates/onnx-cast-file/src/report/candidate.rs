@@ -12,8 +12,8 @@ pub struct Candidate {
     pub to: CandidateFormat,
     /// Bytes that the elements would take, and their scales.
     pub bytes: u64,
-    /// What would become of the values. With scales nothing is counted as saturated or subnormal: a block's scale is
-    /// made for its greatest magnitude. Values that become NaN with their block are counted as overflowed.
+    /// What would become of the values. With scales they come back as float, and none is counted as saturated, because
+    /// a scale is made for the greatest magnitude. Values that become NaN with their block are counted as overflowed.
     pub counts: Counts,
     /// The mean relative error of the values of each power of two, beside
     /// [`TensorReport::magnitudes`](super::TensorReport::magnitudes). Here a value that becomes infinite or NaN has an
