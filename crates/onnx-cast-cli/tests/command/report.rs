@@ -145,10 +145,10 @@ fn scaled_candidates_stand_beside_bare_ones() {
         (Some(3), Some(0))
     );
     assert_eq!((&found["types"][1]["type"], &found["types"][1]["limits"]), (&Value::from("mxfp4"), &Value::Null));
-    let even: Value =
-        serde_json::from_str(&done(&folder.run("report w.safetensors --to mxfp4 --scale-rule even --json")))
+    let ceil: Value =
+        serde_json::from_str(&done(&folder.run("report w.safetensors --to mxfp4 --scale-rule ceil --json")))
             .expect("JSON");
-    assert_ne!(even["tensors"][0]["candidates"][0]["snr"], candidates[1]["snr"]);
+    assert_ne!(ceil["tensors"][0]["candidates"][0]["snr"], candidates[1]["snr"]);
 }
 
 #[test]
