@@ -7,8 +7,8 @@ use crate::{DONE, outcome, pretty, print, select};
 use anyhow::{Result, bail};
 use onnx_cast_file::io::atomic::check_vacant;
 use onnx_cast_file::{
-    BitCastRequest, CastRequest, DequantizeRequest, FileError, Format, InspectRequest, QuantizeRequest, Selection,
-    Summary, TensorInfo, TensorSummary, TranscodeRequest, Watch, WriteOptions,
+    BitCastRequest, CastRequest, DequantizeRequest, Format, InspectRequest, QuantizeRequest, Selection, Summary,
+    TensorInfo, TensorSummary, TranscodeRequest, Watch, WriteOptions,
 };
 use onnx_cast_model::Error;
 use serde_json::Value;
@@ -107,7 +107,16 @@ pub(crate) fn dequantize(args: &DequantizeArgs, common: &Common) -> Result<u8> {
 
 /// What would become of each tensor, for its name. Patterns are of the names of plain weights, and a weight that stays
 /// quantized is listed by the tensors that hold it: the plan of all weights follows.
-fn dequantize_plan(input: &Path, output: &Path, request: &DequantizeRequest) -> Result<Summary, FileError> {
+fn dequantize_plan(
+    input: &Path,
+    output: &Path,
+    request: &DequantizeRequest,
+) -> Result<Summary, onnx_cast_model::Error> {
+    if onnx_cast_model::is_model(input) {
+        let every =
+            Selection { to: request.selection.to, rules: request.selection.rules.clone(), ..Selection::default() };
+        return onnx_cast_model::dequantize(input, output, &DequantizeRequest { selection: every, ..request.clone() });
+    }
     // Scales are read when the work begins.
     let request = DequantizeRequest { allow_nan: true, ..request.clone() };
     let mut plan = onnx_cast_file::dequantize_file(input, output, &request)?;

@@ -29,6 +29,7 @@ pub(crate) fn fold(args: &FoldArgs, common: &Common) -> Result<()> {
     let plan = FoldRequest {
         include: include.clone(),
         exclude: exclude.clone(),
+        operator: None,
         dry_run: true,
         no_clobber: args.no_clobber,
         storage: args.storage.storage(),

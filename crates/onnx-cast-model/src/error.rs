@@ -289,6 +289,23 @@ pub enum ModelError {
     /// A model without weights to quantize.
     #[error("no weight to quantize: no float initializer that MatMul, Gemm or Conv reads, and no rule names another")]
     NothingToQuantize,
+    /// A model in which nothing is to be dequantized.
+    #[error("no weight to dequantize: no DequantizeLinear reads constants alone")]
+    NothingToDequantize,
+    /// A weight of a type that the request does not name.
+    #[error(
+        "weight `{}` is {data_type} in the model (want --to {data_type}, not {wanted}: what reads it takes no other; \
+         `onnx-cast cast` stores it in another type)",
+        Short(name)
+    )]
+    OtherType {
+        /// Its name.
+        name: String,
+        /// The type that the model gives it.
+        data_type: DataType,
+        /// The type of the request.
+        wanted: DataType,
+    },
     /// Operators that may mean something else in a newer opset.
     #[error("the opset cannot be raised from {from} to {to}: {}", listed(nodes))]
     Raise {

@@ -27,6 +27,8 @@ pub struct FoldRequest {
     pub include: Vec<Pattern>,
     /// Not Casts that give values of these names.
     pub exclude: Vec<Pattern>,
+    /// Only nodes of this operator; all of them if it is not given.
+    pub operator: Option<&'static str>,
     /// Write nothing, and tell what would be done.
     pub dry_run: bool,
     /// Replace nothing: a model or a file of elements that exists, or appears meanwhile, is an error.
@@ -65,6 +67,8 @@ pub struct Folded {
     pub from: Option<DataType>,
     /// The type that it is cast to, likewise.
     pub to: Option<DataType>,
+    /// The shape of a constant that it gave, unless that was the scales of another.
+    pub shape: Option<Vec<usize>>,
     /// What became of it.
     pub outcome: FoldOutcome,
 }

@@ -5,6 +5,7 @@
 
 mod constant;
 mod contents;
+mod dequantize;
 mod edits;
 mod emit;
 mod error;

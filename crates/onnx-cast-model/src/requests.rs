@@ -2,6 +2,7 @@
 //! constants are its tensors.
 
 use crate::contents::{self, ModelInfo};
+use crate::dequantize::dequantize_model;
 use crate::error::Error;
 use crate::quantize::quantize_model;
 use crate::weights::{MIN_SIZE, cast_constants};
@@ -79,15 +80,29 @@ pub fn quantize(
     Ok(onnx_cast_file::quantize_file(input, output, request)?)
 }
 
-/// As [`onnx_cast_file::dequantize_file`].
+/// Dequantizes a checkpoint, as [`onnx_cast_file::dequantize_file`], or a model: what its DequantizeLinears give of
+/// constants becomes constants of the same names and types.
 ///
 /// # Errors
-/// As there, and where the input is a model, whose weights [`fold`](crate::fold) computes.
+/// Where a file cannot be read or written, the input is not valid, or a weight of a model is of another type than the
+/// target.
 pub fn dequantize(
     input: impl AsRef<Path>,
     output: impl AsRef<Path>,
     request: &DequantizeRequest,
 ) -> Result<Summary, Error> {
+    let (input, output) = (input.as_ref(), output.as_ref());
+    if is_model(input) && is_model(output) {
+        const FILES: &str = "is for checkpoints (.safetensors, .gguf)";
+        let counts = request.count || !request.fail_on.is_empty();
+        let given = [
+            ("scheme", request.scheme.is_some(), FILES),
+            ("resume", request.resume, FILES),
+            ("losses", counts, "is for checkpoints: the weights of a model are not rounded again"),
+        ];
+        refuse(input, &given)?;
+        return dequantize_model(input, output, request);
+    }
     Ok(onnx_cast_file::dequantize_file(input, output, request)?)
 }
 

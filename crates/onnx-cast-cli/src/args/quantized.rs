@@ -19,13 +19,14 @@ Examples:
   onnx-cast dequantize gpt-oss-20b/ gpt-oss-20b-bf16/ --to bf16
   onnx-cast dequantize model-fp8.safetensors model.safetensors --to float16 --scheme comfyui
   onnx-cast dequantize model-Q4_K_M.gguf model.safetensors --to bf16
+  onnx-cast dequantize small.onnx model.onnx --to float             the DequantizeLinears of constants
   onnx-cast dequantize in/ out/ --to bf16 --dry-run                 what would become of each tensor
   onnx-cast dequantize in/ out/ --to float16 --fail-on overflow     nothing is written where a weight overflows
   onnx-cast dequantize in/ out/ --to bf16 --resume                  go on with a run that was interrupted"
 )]
 pub(crate) struct DequantizeArgs {
     /// The checkpoint to read and the one to write: .safetensors files, indices (*.safetensors.index.json) or folders;
-    /// a .gguf file may be read; with --out-dir, those to read
+    /// a .gguf file may be read; or models (.onnx); with --out-dir, those to read
     #[arg(value_name = "FILE", required = true, help_heading = INPUT)]
     pub(crate) files: Vec<PathBuf>,
     /// The layout of the weights, where neither the configuration nor names tell it: auto, deepseek, gpt-oss,

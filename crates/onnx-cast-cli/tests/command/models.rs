@@ -420,3 +420,58 @@ fn scaled_casts_of_constants_are_computed() {
     let dropped = b"DequantizeLinear";
     assert!(!folded.windows(dropped.len()).any(|part| part == dropped), "no DequantizeLinear is left");
 }
+
+/// DequantizeLinears of constants are computed, also those that give the scales of a selected weight; nothing else is.
+#[test]
+fn weights_of_a_model_are_dequantized() {
+    let constant = |name: &str, dims: &[i64], data_type, raw: &[u8]| {
+        let value = Message::new().bytes(1, "value").int(20, 4).message(5, tensor(dims, data_type, raw));
+        node("Constant", &[], name, vec![value])
+    };
+    let floats = |values: &[f32]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<_>>();
+    let blocks = || vec![int_attribute("block_size", 2), int_attribute("axis", 0)];
+    let nodes = vec![
+        constant("codes", &[4], 3, &[1, 2, 3, 0xfc]),
+        constant("scale codes", &[2], 3, &[2, 3]),
+        constant("global", &[], 1, &floats(&[0.5])),
+        node("DequantizeLinear", &["scale codes", "global"], "scales", vec![]),
+        node("DequantizeLinear", &["codes", "scales"], "weight", blocks()),
+        node("DequantizeLinear", &["codes", "global"], "other", vec![]),
+        node("QuantizeLinear", &["other", "global"], "again", vec![int_attribute("output_dtype", 3)]),
+    ];
+    let folder = Folder::new();
+    folder.write("m.onnx", model(28, nodes, &[], &[("weight", FLOAT), ("other", FLOAT), ("again", 3)]));
+    let run = |name: &str| Model::parse(&folder.read(name)).expect("a model").run(vec![]).expect("it runs");
+    let count = |name: &str, operator: &str| {
+        let bytes = folder.read(name);
+        bytes.windows(operator.len()).filter(|part| *part == operator.as_bytes()).count()
+    };
+    done(&folder.run("dequantize m.onnx all.onnx --to float -q"));
+    assert_eq!((count("all.onnx", "DequantizeLinear"), run("all.onnx")), (0, run("m.onnx")));
+    assert_eq!(count("all.onnx", "QuantizeLinear"), 1, "what is no weight stays");
+    let plan = done(&folder.run("dequantize m.onnx no.onnx --to float --include weight --dry-run"));
+    assert!(plan.contains("weight") && !plan.contains("scales") && !plan.contains("other"), "{plan}");
+    done(&folder.run("dequantize m.onnx one.onnx --to float --include weight -q"));
+    assert_eq!((count("one.onnx", "DequantizeLinear"), run("one.onnx")), (1, run("m.onnx")));
+    for (line, message) in [
+        (
+            "dequantize m.onnx no.onnx --to bf16",
+            "m.onnx: weight `weight` is float in the model (want --to float, not bfloat16: what reads it takes no other; \
+             `onnx-cast cast` stores it in another type)",
+        ),
+        (
+            "dequantize all.onnx no.onnx --to float",
+            "all.onnx: no weight to dequantize: no DequantizeLinear reads constants alone",
+        ),
+        (
+            "dequantize m.onnx no.onnx --to float --include weigth",
+            "--include `weigth` matches no tensor (near is `weight`)",
+        ),
+        (
+            "dequantize m.onnx no.onnx --to float --scheme plain",
+            "m.onnx: --scheme is for checkpoints (.safetensors, .gguf)",
+        ),
+    ] {
+        folder.refuses(line, message);
+    }
+}

@@ -110,12 +110,12 @@ impl<'t, 'a> Fold<'t, 'a> {
             } else if let Some(operator) = node.casting() {
                 let row = self.list(step, operator);
                 if node.is_scaled() {
-                    if admits(&self.request.include, &self.request.exclude, &self.summary.casts[row].output) {
+                    if self.is_meant(step, row) {
                         self.summary.casts[row].outcome = self.scaled(step, row)?;
                     }
                 } else if let Some(casting) = self.casting(step, row) {
                     self.flow.values[casting.output].data_type = Some(casting.to);
-                    if admits(&self.request.include, &self.request.exclude, &self.summary.casts[row].output) {
+                    if self.is_meant(step, row) {
                         self.summary.casts[row].outcome = self.fold(casting)?;
                     }
                 }
@@ -124,13 +124,35 @@ impl<'t, 'a> Fold<'t, 'a> {
         Ok(())
     }
 
+    /// Whether the request selects a node, or one whose scales it gives.
+    fn is_meant(&self, step: usize, row: usize) -> bool {
+        let admits = |output: &str| admits(&self.request.include, &self.request.exclude, output);
+        let Folded { operator, output, .. } = &self.summary.casts[row];
+        if self.request.operator.is_some_and(|only| only != *operator) {
+            return false;
+        }
+        let mut readers = self.readers_of_scales(step).into_iter().flatten().peekable();
+        admits(output) || readers.peek().is_some() && readers.all(|name| admits(name))
+    }
+
+    /// The names that scaled casts give by scales from a node; `None` where something else reads them.
+    fn readers_of_scales(&self, step: usize) -> Option<Vec<&'a str>> {
+        let &[Some(output)] = &self.flow.steps[step].outputs[..] else { return None };
+        let value = &self.flow.values[output];
+        let name = |read: &Read| {
+            let node = self.flow.steps[read.step].node;
+            (read.input == 1 && node.is_scaled()).then(|| node.output()).flatten()
+        };
+        if value.outputs > 0 { None } else { value.reads.iter().map(name).collect() }
+    }
+
     /// Lists a Cast as one that is kept; its place in the summary.
     fn list(&mut self, step: usize, operator: &'static str) -> usize {
         let Step { node, ref inputs, .. } = self.flow.steps[step];
         let known = |input: usize| self.flow.values[inputs.get(input).copied().flatten()?].data_type;
         let (from, to) = (known(0), if operator == "CastLike" { known(1) } else { node.target() });
         let output = node.output().unwrap_or_default().to_owned();
-        self.summary.casts.push(Folded { output, operator, from, to, outcome: FoldOutcome::Kept });
+        self.summary.casts.push(Folded { output, operator, from, to, shape: None, outcome: FoldOutcome::Kept });
         self.summary.casts.len() - 1
     }
 
@@ -221,6 +243,8 @@ impl<'t, 'a> Fold<'t, 'a> {
             return Ok(FoldOutcome::Kept);
         }
         let Some(result) = x.scaled(plan, known_scale, zero.as_ref()) else { return Ok(FoldOutcome::Kept) };
+        let gives_scales = self.readers_of_scales(step).is_some_and(|readers| !readers.is_empty());
+        self.summary.casts[row].shape = (!gives_scales).then(|| result.shape().to_vec());
         self.known.insert(output, result);
         self.drop_node(&casting);
         self.computed.push(casting);

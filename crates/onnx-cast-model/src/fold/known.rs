@@ -50,6 +50,10 @@ impl<'a> Known<'a> {
         Some(Known { root, message, shape: shape.into(), content })
     }
 
+    pub(super) fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
     fn len(&self) -> usize {
         match &self.content {
             KnownContent::Numbers(elements) => elements.len,

@@ -1,0 +1,49 @@
+//! From the quantized weights of a model back to plain ones: its DequantizeLinears of constants are computed.
+
+use crate::error::{Error, ModelError};
+use crate::fold::{FoldOutcome, FoldRequest, Folded, fold};
+use onnx_cast::{DataType, element_count};
+use onnx_cast_file::{DequantizeRequest, Summary, TensorSummary};
+use std::path::Path;
+
+/// Replaces what DequantizeLinear gives of constants by its values. They keep their type, which the request has to name:
+/// the nodes that read them take no other.
+pub(crate) fn dequantize_model(input: &Path, output: &Path, request: &DequantizeRequest) -> Result<Summary, Error> {
+    let plan = FoldRequest {
+        include: request.selection.include.clone(),
+        exclude: request.selection.exclude.clone(),
+        operator: Some("DequantizeLinear"),
+        dry_run: true,
+        no_clobber: request.write.no_clobber,
+        threads: request.threads,
+        ..FoldRequest::default()
+    };
+    let planned = fold(input, output, &plan)?;
+    let rows = planned.casts.iter().filter_map(|folded| row(folded, request)).collect::<Result<Vec<_>, _>>();
+    let rows = rows.map_err(|error| Error::model(input, error))?;
+    if rows.is_empty() {
+        return Err(Error::model(input, ModelError::NothingToDequantize));
+    }
+    if !request.dry_run {
+        fold(input, output, &FoldRequest { dry_run: false, watch: request.watch.clone(), ..plan })?;
+    }
+    Ok(Summary::new(rows))
+}
+
+/// What is told of a weight that is computed.
+fn row(folded: &Folded, request: &DequantizeRequest) -> Option<Result<TensorSummary, ModelError>> {
+    let Folded { output, outcome: FoldOutcome::Computed, from: Some(from), to: Some(to), shape: Some(shape), .. } =
+        folded
+    else {
+        return None;
+    };
+    let len = element_count(shape).unwrap_or(0);
+    let wanted = request.selection.target_of_one(output, len as u64);
+    if let Some(wanted) = wanted.filter(|wanted| wanted != to) {
+        return Some(Err(ModelError::OtherType { name: output.clone(), data_type: *to, wanted }));
+    }
+    let bytes = |data_type: DataType| data_type.byte_len(len).unwrap_or(0) as u64;
+    let mut row = TensorSummary::kept(output, shape.clone(), *from, bytes(*from));
+    (row.to, row.bytes_after, row.cast) = (*to, bytes(*to), true);
+    Some(Ok(row))
+}
