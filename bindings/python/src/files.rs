@@ -314,13 +314,7 @@ pub(crate) fn write_file(
 
 type Work<'a> = Box<dyn FnOnce() -> Result<Summary, Error> + Send + 'a>;
 
-fn work<'a>(
-    job: &str,
-    input: &'a Path,
-    output: &'a Path,
-    options: &Options,
-    state: &Arc<State>,
-) -> PyResult<Work<'a>> {
+fn work<'a>(job: &str, input: &'a Path, output: &'a Path, options: &Options, state: &Arc<State>) -> PyResult<Work<'a>> {
     macro_rules! job {
         ($request:ident, $run:ident) => {{
             let request = options.$request(state)?;
