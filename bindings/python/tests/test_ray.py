@@ -215,7 +215,7 @@ def test_what_fails_leaves_nothing(ray, checkpoint, tmp_path):
     with pytest.raises(KeyError):
         quantize_checkpoint(checkpoint, tmp_path / "q", "float8e4m3fn", progress=stop)
     assert not [name for name in os.listdir(tmp_path / "q") if name.startswith(".") or name.endswith(".json")]
-    with pytest.raises(onnx_cast.CastError, match="not quantized|layout"):
+    with pytest.raises(onnx_cast.CastError, match="no quantized weights"):
         dequantize_checkpoint(checkpoint, tmp_path / "p", "float16")
     with pytest.raises(ValueError, match="num_cpus"):
         quantize_checkpoint(checkpoint, tmp_path / "p", "nvfp4", num_cpus=0)
