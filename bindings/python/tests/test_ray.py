@@ -176,29 +176,50 @@ def kill_in_a_task(title):
     return False
 
 
+def with_kills(title, count, work):
+    """Does work while workers are killed in the middle of tasks, so many times."""
+    killed, done = [], threading.Event()
+
+    def kill():
+        while len(killed) < count and not done.wait(0.001):
+            if kill_in_a_task(title):
+                killed.append(True)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    try:
+        work()
+    finally:
+        done.set()
+        thread.join()
+    assert killed, "no worker was caught in a task"
+
+
 def test_parts_of_workers_that_are_killed_are_cast_again(ray, tmp_path):
     from onnx_cast.ray import cast_checkpoint
 
     source = tmp_path / "large.safetensors"
     save_file({"w": np.resize(np.linspace(-9, 9, 99_991, dtype=np.float32), (1 << 25) + 7)}, source)
     onnx_cast.cast_file(source, tmp_path / "alone.safetensors", "float8e4m3fn")
-    killed, done = [], threading.Event()
-
-    def kill():
-        while len(killed) < 2 and not done.wait(0.001):
-            if kill_in_a_task(b"ray::_cast_part"):
-                killed.append(True)
-
-    out, thread = tmp_path / "out.safetensors", threading.Thread(target=kill)
-    thread.start()
-    try:
-        cast_checkpoint(source, out, "float8e4m3fn", slice_bytes=4 << 20)
-    finally:
-        done.set()
-        thread.join()
-    assert killed, "no worker was caught in a task"
+    out = tmp_path / "out.safetensors"
+    with_kills(b"ray::_cast_part", 2, lambda: cast_checkpoint(source, out, "float8e4m3fn", slice_bytes=4 << 20))
     assert out.read_bytes() == (tmp_path / "alone.safetensors").read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["alone.safetensors", "large.safetensors", "out.safetensors"]
+
+
+def test_files_of_workers_that_are_killed_are_quantized_again(ray, tmp_path):
+    from onnx_cast.ray import quantize_checkpoint
+
+    src, weight_map = tmp_path / "in", {}
+    src.mkdir()
+    values = np.resize(np.linspace(-9, 9, 99_991, dtype=np.float32), (1 << 10, 1 << 13))
+    for number in range(6):
+        save_file({f"{number}.weight": values * (number + 1)}, src / f"model-{number}.safetensors")
+        weight_map[f"{number}.weight"] = f"model-{number}.safetensors"
+    (src / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
+    onnx_cast.quantize_file(src, tmp_path / "alone", "nvfp4")
+    with_kills(b"ray::_write_one", 2, lambda: quantize_checkpoint(src, tmp_path / "out", "nvfp4"))
+    assert files(tmp_path / "out") == files(tmp_path / "alone")
 
 
 def test_what_fails_leaves_nothing(ray, checkpoint, tmp_path):
