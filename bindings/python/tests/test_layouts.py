@@ -73,6 +73,7 @@ def test_a_module_needs_no_names_before_its_own():
         "weight", (2, 2), "FP8", dtypes.float8e4m3fn, dtypes.bfloat16, (1, 2), "row", 16.0,
         {"elements": "weight", "scales": "weight_scale"},
     )  # fmt: skip
+    assert layouts.weights(plain) == []
     kept = layouts.dequantize(scaled, exclude=["weight"])
     assert all(kept[name] is scaled[name] for name in scaled)
     by_rule = layouts.dequantize(scaled, "float", rules={"weight": "float16"})

@@ -147,7 +147,7 @@ pub fn transcode_tensors(tensors: TensorsInMemory, request: &TranscodeRequest) -
 /// The quantized weights among tensors. Their scales are read.
 ///
 /// # Errors
-/// Where the tensors contradict themselves or the configuration, or nothing is quantized.
+/// Where the tensors contradict themselves or the configuration.
 pub fn quantized_tensors(tensors: &TensorsInMemory, scheme: Option<Scheme>) -> Result<Quantized, FileError> {
     consistent(&tensors.checkpoint, &config(tensors.config.as_deref(), scheme)?)
 }

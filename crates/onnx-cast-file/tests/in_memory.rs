@@ -267,6 +267,7 @@ fn tensors_that_are_wrong_are_refused() {
     let tensors = |config| TensorsInMemory::new(vec![scale("w", 1.0).into()], config).expect("tensors");
     let error = dequantize_tensors(tensors(Some("[")), &request).expect_err("no JSON");
     assert!(error.to_string().starts_with("config: "), "{error}");
+    assert_eq!(quantized_tensors(&tensors(None), None).expect("none").weights, []);
     let error = dequantize_tensors(tensors(None), &request).expect_err("nothing there");
     assert!(error.to_string().starts_with("tensors: "), "{error}");
 }

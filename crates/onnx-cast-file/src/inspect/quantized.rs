@@ -86,11 +86,21 @@ pub(super) fn quantized(path: &Path, checkpoint: &Checkpoint, reads_scales: bool
     Some(Quantized { warning, ..list(checkpoint, &weights) })
 }
 
-/// The quantized weights of a checkpoint, which must not contradict itself.
+/// The quantized weights of a checkpoint, which must not contradict itself; none where neither configuration nor names
+/// tell of any.
 pub(crate) fn consistent(checkpoint: &Checkpoint, config: &Config) -> Result<Quantized, FileError> {
-    let weights = Weights::find(checkpoint, config)?;
-    verify(checkpoint, &weights, true)?;
-    Ok(list(checkpoint, &weights))
+    match Weights::find(checkpoint, config) {
+        Err(error) if is_not_quantized(&error) => Ok(Quantized { scheme: None, weights: Vec::new(), warning: None }),
+        found => {
+            let weights = found?;
+            verify(checkpoint, &weights, true)?;
+            Ok(list(checkpoint, &weights))
+        }
+    }
+}
+
+fn is_not_quantized(error: &FileError) -> bool {
+    matches!(error, FileError::Layout { error, .. } if matches!(**error, LayoutError::NotQuantized))
 }
 
 fn verify(checkpoint: &Checkpoint, weights: &Weights, reads_scales: bool) -> Result<(), FileError> {
@@ -113,7 +123,7 @@ pub(super) fn find(path: &Path, checkpoint: &Checkpoint) -> Option<(Option<Schem
         Err(error) => return Some((None, Err(error))),
     };
     match Weights::find(checkpoint, &config) {
-        Err(FileError::Layout { error, .. }) if matches!(*error, LayoutError::NotQuantized) => None,
+        Err(error) if is_not_quantized(&error) => None,
         found => Some((config.scheme, found)),
     }
 }
