@@ -136,7 +136,7 @@ pub(crate) struct Held {
     _array: Py<PyUntypedArray>,
 }
 
-// SAFETY: the memory is only read, at an address that stays the same, and any thread may drop the reference to the array.
+// SAFETY: the memory is only read, its address stays the same, and any thread may drop the reference to the array.
 unsafe impl Send for Held {}
 // SAFETY: as above.
 unsafe impl Sync for Held {}

@@ -295,8 +295,8 @@ pub(crate) fn watch(state: &Arc<State>) -> Watch {
     })
 }
 
-/// Does a job that makes a file of another: `cast`, `bit_cast`, `dequantize`, `quantize` or `transcode`. Returns the JSON,
-/// and what was lost that must not be.
+/// Does a job that makes a file of another: `cast`, `bit_cast`, `dequantize`, `quantize` or `transcode`. Returns the
+/// JSON, and what was lost that must not be.
 #[pyfunction]
 pub(crate) fn write_file(
     py: Python<'_>,

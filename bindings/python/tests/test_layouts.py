@@ -81,10 +81,12 @@ def test_a_module_needs_no_names_before_its_own():
 
 
 def test_the_config_decides_what_tensors_leave_open():
-    block = {"weight": np.full((128, 256), 1, ml_dtypes.float8_e4m3fn), "weight_scale_inv": np.array([[2, 3]], np.float32)}
+    codes = np.full((128, 256), 1, ml_dtypes.float8_e4m3fn)
+    block = {"weight": codes, "weight_scale_inv": np.array([[2, 3]], np.float32)}
     quantization = {"quant_method": "fp8", "weight_block_size": [128, 128]}
     want = np.repeat(np.array([[2, 3]]), 128, axis=1).repeat(128, axis=0).tolist()
-    for config in (quantization, {"quantization_config": quantization}, {"text_config": {"quantization_config": quantization}}):
+    whole = {"quantization_config": quantization}
+    for config in (quantization, whole, {"text_config": whole}):
         assert layouts.dequantize(block, "float", config=config)["weight"].tolist() == want
         assert layouts.weights(block, config=config)[0].block == (128, 128)
     with pytest.raises(CastError, match="tensor `weight`: the configuration claims mxfp4, and the tensor holds FP8"):
@@ -125,7 +127,8 @@ def test_what_is_quantized_is_that_of_files(to, options, tmp_path):
 def test_what_is_transcoded_changes_no_weight():
     tensors, config = checkpoint("ct-mxfp4")
     other, described = layouts.transcode(tensors, "modelopt", to="nvfp4", config=config)
-    assert described["quant_algo"].endswith("NVFP4") and {one.format for one in layouts.weights(other, config=described)} == {"NVFP4"}
+    assert described["quant_algo"].endswith("NVFP4")
+    assert {one.format for one in layouts.weights(other, config=described)} == {"NVFP4"}
     same(layouts.dequantize(other, config=described), layouts.dequantize(tensors, config=config))
     with pytest.raises(CastError, match="fbgemm"):
         layouts.transcode(tensors, "fbgemm", config=config)

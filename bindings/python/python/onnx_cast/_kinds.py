@@ -56,8 +56,8 @@ def array_of(x: Any) -> np.ndarray:
 
 
 def lent(x: Any, name: str) -> tuple[np.ndarray, int, tuple[int, ...], bool]:
-    """The elements of any object as the native module takes those of a named tensor: an array, ONNX's number, the shape,
-    and whether the array has packed bytes."""
+    """The elements of any object as the native module takes those of a named tensor: an array, ONNX's number, the
+    shape, and whether the array has packed bytes."""
     try:
         if type(x).__module__.partition(".")[0] == "torch":
             x = _tensor(x).detach()
@@ -83,9 +83,9 @@ def result(x: Any, name: str, data: np.ndarray, number: int, shape: tuple[int, .
         array = _targets.from_bytes(data, number, shape)
         if kind in ("jax", "jaxlib"):
             return _jax_of(x, array)
-        if hasattr(x, "__dlpack__") and hasattr(x, "__array_namespace__") and not isinstance(x, (np.ndarray, np.generic)):
-            return _dlpack_of(x, array)
-        return array
+        if isinstance(x, (np.ndarray, np.generic)) or not hasattr(x, "__array_namespace__"):
+            return array
+        return _dlpack_of(x, array)
     except TypeError as error:
         raise TypeError(f"tensor `{name}`: {error}") from None
 
@@ -298,7 +298,7 @@ def _jax(operator: _native.Operator, x: Any, out: Any, packed: bool) -> Any:
 
 
 def _jax_of(x: Any, array: np.ndarray) -> Any:
-    """An array on the device of ``x``. Results have other shapes, so that how ``x`` is spread over devices does not fit."""
+    """An array on the device of ``x``; how ``x`` is spread over several would not fit another shape."""
     import jax
 
     if jax.dtypes.canonicalize_dtype(array.dtype) != array.dtype:

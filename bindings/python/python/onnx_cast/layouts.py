@@ -53,8 +53,8 @@ class Weight(NamedTuple):
 def weights(
     tensors: Mapping[str, Any], *, scheme: str = "auto", config: Mapping[str, Any] | None = None
 ) -> list[Weight]:
-    """The quantized weights among ``tensors``: none where names and ``config`` tell of none. ``scheme`` and ``config`` are
-    as in :func:`dequantize`; tensors that contradict them, or each other, are an error."""
+    """The quantized weights among ``tensors``: none where names and ``config`` tell of none. ``scheme`` and ``config``
+    are as in :func:`dequantize`; tensors that contradict them, or each other, are an error."""
     options = {**files.names((), (), None), "scheme": _quantized.scheme_of(scheme)}
     found = json.loads(_native.quantized_tensors(_lent(tensors), _text(config), options))["weights"]
 

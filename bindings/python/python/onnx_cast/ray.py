@@ -1,9 +1,9 @@
-"""Checkpoints cast, dequantized and quantized by a Ray cluster (``pip install onnx-cast[ray]``), whose machines share the
-folders.
+"""Checkpoints cast, dequantized and quantized by a Ray cluster (``pip install onnx-cast[ray]``), whose machines share
+the folders.
 
 Each file is written under a temporary name by tasks, in any order and again where a worker died, since a task always
-writes the same bytes to the same place. Then it gets its name, and the index comes last. Of a cast a task is a part of a
-file; of a quantized checkpoint, where a weight is several tensors, it is a file.
+writes the same bytes to the same place. Then it gets its name, and the index comes last. Of a cast a task is a part of
+a file; of a quantized checkpoint, where a weight is several tensors, it is a file.
 """
 
 from __future__ import annotations
@@ -102,12 +102,13 @@ def dequantize_checkpoint(
     max_retries: int = 3,
     progress: Callable[[int, int], object] | None = None,
 ) -> list[files.TensorCast]:
-    """Reads the quantized weights of a ``.safetensors`` checkpoint back as plain ones, as :func:`onnx_cast.dequantize_file`
-    does, to the same bytes, on the Ray cluster that this process is connected to, or else on this machine.
+    """Reads the quantized weights of a ``.safetensors`` checkpoint back as plain ones, as
+    :func:`onnx_cast.dequantize_file` does, to the same bytes, on the Ray cluster that this process is connected to, or
+    else on this machine.
 
-    A file is a task, with ``num_cpus`` threads. This process checks all names, types, shapes and scales before the first
-    task; each task opens the headers of all files, since scales may lie in another one. Other parameters are as in
-    :func:`cast_checkpoint`.
+    A file is a task, with ``num_cpus`` threads. This process checks all names, types, shapes and scales before the
+    first task; each task opens the headers of all files, since scales may lie in another one. Other parameters are as
+    in :func:`cast_checkpoint`.
     """
     options = _quantized.dequantizing(to, scheme, include, exclude, rules, min_elements, allow_nan)
     return _file_by_file("dequantize", src, dst, options, resume, copy_others, num_cpus, max_retries, progress)
@@ -131,12 +132,12 @@ def quantize_checkpoint(
     max_retries: int = 3,
     progress: Callable[[int, int], object] | None = None,
 ) -> list[files.TensorCast]:
-    """Quantizes the weights of a ``.safetensors`` checkpoint as :func:`onnx_cast.quantize_file` does, to the same bytes, on
-    the Ray cluster that this process is connected to, or else on this machine.
+    """Quantizes the weights of a ``.safetensors`` checkpoint as :func:`onnx_cast.quantize_file` does, to the same bytes,
+    on the Ray cluster that this process is connected to, or else on this machine.
 
-    A file is a task, with ``num_cpus`` threads. Formats that need a tensor's greatest magnitude first (NVFP4, a scale for
-    the tensor) are measured by the task itself, with the tensors of other files that share the scale. Other parameters are
-    as in :func:`cast_checkpoint`.
+    A file is a task, with ``num_cpus`` threads. Formats that need a tensor's greatest magnitude first (NVFP4, a scale
+    for the tensor) are measured by the task itself, with the tensors of other files that share the scale. Other
+    parameters are as in :func:`cast_checkpoint`.
     """
     options = _quantized.quantizing(to, layout, scale, scale_rule, include, exclude, rules, min_elements)
     return _file_by_file("quantize", src, dst, options, resume, copy_others, num_cpus, max_retries, progress)
