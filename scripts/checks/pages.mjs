@@ -63,6 +63,11 @@ async function report() {
     if ((await tab.evaluate(() => document.activeElement.textContent)) !== wanted) fail(`${name}: the focus is lost`);
     await tab.locator("#log").check();
     await tab.locator("#zones button").last().press("Enter");
+    // The last candidate has blocks, the first has not.
+    if ((await tab.locator("#blocks canvas").count()) !== 2) fail(`${name}: the blocks are not drawn`);
+    await tab.locator("#zones button").first().press("Enter");
+    if (await tab.locator("#blocks").isVisible()) fail(`${name}: blocks without scales`);
+    await tab.locator("#zones button").last().press("Enter");
     await tab.locator("#theme").click();
     await tab.locator("#filter").fill("no such tensor");
     if ((await cells(1)).length) fail(`${name}: rows that do not match`);
@@ -97,7 +102,7 @@ async function notebook() {
 
 async function explain() {
   for (const [name, viewport, colorScheme] of [["desktop", DESKTOP, "light"], ["dark", DESKTOP, "dark"], ["phone", PHONE, "light"]]) {
-    for (const [file, sides] of [["explain", 2], ["explain-scaled", 6]]) {
+    for (const [file, sides] of [["explain", 2], ["explain-scaled", 6], ["explain-block", 4]]) {
       const one = await open(file, `${file} ${name}`, viewport, colorScheme);
       const shown = await one.locator("section.side").count();
       if (shown !== sides) fail(`${file} ${name}: ${shown} values, want ${sides}`);

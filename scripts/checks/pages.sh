@@ -12,9 +12,10 @@ checkpoint=.cache/checkpoints/all-MiniLM-L6-v2.safetensors
 mkdir -p "$folder"
 npm install --silent --no-audit --no-fund --prefix "$folder" playwright-core@1.65.1
 
-"$command" report "$checkpoint" --to float16,bfloat16,float8e4m3fn,float8e5m2 --html "$folder/report.html" >"$folder/report.txt"
+"$command" report "$checkpoint" --to float16,float8e4m3fn,float8e4m3fn/128x128,mxfp4 --html "$folder/report.html" >"$folder/report.txt"
 "$command" explain 0.3 --from float --to float8e4m3fn --html "$folder/explain.html" >"$folder/explain.txt"
 "$command" explain 0.3 --to uint8 --scale 0.06 --zero-point 128 --html "$folder/explain-scaled.html" >"$folder/explain-scaled.txt"
+"$command" explain 0.3 -1.7 0.01 5 --to nvfp4 --html "$folder/explain-block.html" >"$folder/explain-block.txt"
 "$command" explain 0.3 --from float --all --html "$folder/explain-all.html" >"$folder/explain-all.txt"
 .venv/bin/python - "$checkpoint" "$folder" <<'END'
 import sys

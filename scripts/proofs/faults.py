@@ -4,7 +4,8 @@
 Starts it over and over, ends it by SIGKILL or SIGINT at a random moment, fills its disk, takes its folder away, cuts its input
 short or removes it while it reads; has its calls that read and write interrupted and cut short, and each of them fail in turn
 (faults.c); gives it little memory; and looks each time whether every output is, byte for byte, what it was before or what it should become,
-and whether anything else is left. Casts of a file, of a checkpoint in several files (gone on with by --resume), of an archive,
+and whether anything else is left. Casts of a file, of a checkpoint in several files (gone on with by --resume), which is also
+quantized, dequantized and transcoded, of an archive,
 and of a model with external data in place, where a process that reads the model at any moment must find a whole one.
 
 Usage: faults.py [--kills N] [--seed N] [--record FILE]. The disk is a small tmpfs, which only root may mount; faults of calls
@@ -13,6 +14,7 @@ need a C compiler.
 
 import argparse
 import datetime
+import json
 import os
 import platform
 import random
@@ -151,6 +153,25 @@ def cases(folder):
         (inner / "in" / "model.safetensors.index.json").write_text(
             f'{{"metadata":{{"total_size":{4 * 2 * 4 << 19}}},"weight_map":{{{entries}}}}}')
 
+    def matrices(inner, name="in"):
+        """Weights of Linear layers in several files."""
+        (inner / name).mkdir()
+        places = {}
+        for shard in range(4):
+            tensors = {f"layers.{2 * shard + i}.proj.weight": value.reshape(1024, -1)
+                       for i, value in enumerate(weights(2, 1 << 19).values())}
+            file = f"model-{shard + 1:05}-of-00004.safetensors"
+            save_file(tensors, inner / name / file)
+            places |= dict.fromkeys(tensors, file)
+        (inner / name / "model.safetensors.index.json").write_text(
+            json.dumps({"metadata": {"total_size": 4 * 2 * 4 << 19}, "weight_map": places}))
+        (inner / name / "config.json").write_text('{"torch_dtype": "float32"}')
+
+    def quantized(inner):
+        matrices(inner, "plain")
+        run(inner, ["quantize", "-q", "plain", "in", "--to", "nvfp4"])
+        shutil.rmtree(inner / "plain")
+
     def archive(inner):
         np.savez_compressed(inner / "in.npz", **weights(3, 1 << 17))
 
@@ -165,6 +186,9 @@ def cases(folder):
     yield Case("a file", ["cast", "-q", "in.safetensors", "out.safetensors", "--to", "float8e4m3fn"], inside("file", one))
     yield Case("in place", ["cast", "-q", "in.safetensors", "in.safetensors", "--to", "float16"], inside("same", one))
     yield Case("several files", ["cast", "-q", "in", "out", "--to", "bfloat16", "--resume"], inside("shards", shards), True)
+    yield Case("quantize", ["quantize", "-q", "in", "out", "--to", "nvfp4", "--resume"], inside("plain", matrices), True)
+    yield Case("dequantize", ["dequantize", "-q", "in", "out", "--to", "bf16", "--resume"], inside("scaled", quantized), True)
+    yield Case("transcode", ["transcode", "-q", "in", "out", "--layout", "modelopt", "--resume"], inside("other", quantized), True)
     yield Case("an archive", ["cast", "-q", "in.npz", "out.npz", "--to", "float16"], inside("archive", archive))
     yield InPlace("a model in place", ["cast", "-q", "m.onnx", "m.onnx", "--to", "float16"], inside("model", model))
 

@@ -5,8 +5,9 @@ use crate::error::refused;
 use crate::types::number_to_type;
 use onnx_cast::{CastOptions, DataType, NEWEST_OPSET, ScaleRule};
 use onnx_cast_file::{
-    BitCastRequest, CastRequest, DequantizeRequest, DiffRequest, FileError, InspectRequest, Loss, Pattern,
-    QuantizeRequest, ReportRequest, Rule, Scheme, Selection, Storage, Summary, TranscodeRequest, Watch, WriteOptions,
+    BitCastRequest, CandidateFormat, CastRequest, DequantizeRequest, DiffRequest, FileError, InspectRequest, Loss,
+    Pattern, QuantizeRequest, ReportRequest, Rule, Scheme, Selection, Storage, Summary, TranscodeRequest, Watch,
+    WriteOptions,
 };
 use onnx_cast_model::{Error, FoldRequest};
 use onnx_cast_report::{cast_json, diff_json, fold_json, info_json};
@@ -39,7 +40,7 @@ pub(crate) struct Options {
     to: Option<i64>,
     /// The candidates of a report.
     #[pyo3(default)]
-    candidates: Vec<i64>,
+    candidates: Vec<String>,
     include: Vec<String>,
     exclude: Vec<String>,
     /// Pairs of a pattern and a type, or `None` to keep the type.
@@ -190,6 +191,10 @@ impl Options {
         })
     }
 
+    fn scale_rule(&self) -> PyResult<ScaleRule> {
+        self.scale_rule.as_deref().map_or(Ok(ScaleRule::Floor), |rule| rule.parse().map_err(refused))
+    }
+
     pub(crate) fn quantize(&self, state: &Arc<State>) -> PyResult<QuantizeRequest> {
         let CastRequest { options, write, dry_run, copy_others, resume, raise_opset, storage, watch, .. } =
             self.cast(state)?;
@@ -200,7 +205,7 @@ impl Options {
         }
         let to = self.format.as_deref().map(|to| to.parse().map_err(refused)).transpose()?;
         let (include, exclude) = self.names()?;
-        let rule = self.scale_rule.as_deref().map_or(Ok(ScaleRule::Floor), |rule| rule.parse().map_err(refused))?;
+        let rule = self.scale_rule()?;
         Ok(QuantizeRequest {
             selection: Selection { to, include, exclude, rules, min_size: self.min_elements },
             layout: self.layout.as_deref().map(|name| scheme_of("layout", name)).transpose()?,
@@ -253,16 +258,16 @@ impl Options {
     }
 
     pub(crate) fn report(&self, state: &Arc<State>) -> PyResult<ReportRequest> {
-        let mut to: Vec<DataType> = Vec::new();
-        for &number in &self.candidates {
-            let candidate = number_to_type(number)?;
+        let mut to: Vec<CandidateFormat> = Vec::new();
+        for candidate in parsed(&self.candidates)? {
             if !to.contains(&candidate) {
                 to.push(candidate);
             }
         }
         let (include, exclude) = self.names()?;
         let (options, from, watch) = (self.attributes()?, type_of(self.from)?, Some(watch(state)));
-        Ok(ReportRequest { to, include, exclude, min_size: self.min_elements, options, from, watch })
+        let rule = self.scale_rule()?;
+        Ok(ReportRequest { to, rule, include, exclude, min_size: self.min_elements, options, from, watch })
     }
 }
 

@@ -7,8 +7,8 @@ use crate::files::{Options, watched};
 use crate::job::packed;
 use crate::types::type_of;
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
-use onnx_cast::{DataType, TensorView};
-use onnx_cast_file::{AtomicFile, Report};
+use onnx_cast::TensorView;
+use onnx_cast_file::{AtomicFile, CandidateFormat, Report};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use std::io::Write;
@@ -30,10 +30,10 @@ impl Found {
         &self.title
     }
 
-    /// The candidates by number, each with what is said of it.
+    /// The candidates by name, each with what is said of it.
     #[getter]
-    fn verdicts(&self) -> Vec<(i32, String)> {
-        let verdict = |&to: &DataType| (to.onnx(), onnx_cast_report::verdict(&self.report.totals(to)));
+    fn verdicts(&self) -> Vec<(String, String)> {
+        let verdict = |&to: &CandidateFormat| (to.to_string(), onnx_cast_report::verdict(&self.report.totals(to)));
         self.report.to.iter().map(verdict).collect()
     }
 

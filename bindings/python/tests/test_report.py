@@ -126,11 +126,56 @@ def test_progress_ends_the_work():
         onnx_cast.report(large, ["float16", "float8e4m3fn", "bfloat16", "int8", "float4e2m1"], progress=stop)
 
 
+def by_blocks(x, to):
+    """What comes back of floats, a scale for each row of ``x``, and the sizes in which SNR is a histogram."""
+    amax = np.abs(x).max(axis=1, keepdims=True)
+    if to == "mxfp4":
+        scale = np.exp2(np.frexp(np.maximum(amax, 1e-30))[1] - 3).astype(np.float32)
+        kind, largest = ml_dtypes.float4_e2m1fn, 6
+    else:
+        kind, largest = ml_dtypes.float8_e4m3fn, 448
+        scale = amax / np.float32(448)
+        scale[scale == 0] = 1
+    return np.clip(x / scale, -largest, largest).astype(kind).astype(np.float32) * scale
+
+
+@pytest.mark.parametrize("to, width", [("mxfp4", 32), ("float8e4m3fn/axis", 96), ("float8e4m3fn/24", 24)])
+def test_scaled_candidates(rng, tmp_path, to, width):
+    x = (rng.standard_normal((40, 96)) * np.exp2(rng.integers(-9, 0, (40, 1)))).astype(np.float32)
+    x[3, :96] = 0
+    save_file({"w": x}, tmp_path / "w.safetensors")
+    of_array, of_file = (onnx_cast.report(one, ["float16", to]) for one in (x, tmp_path / "w.safetensors"))
+    assert of_array.types == (dtypes.float16, to) and list(of_file.verdicts) == ["float16", to]
+    (bare, scaled) = of_file.to_dict()["tensors"][0]["candidates"]
+    assert of_array.to_dict()["tensors"][0]["candidates"] == [bare, scaled]
+    source = x.reshape(-1, width)
+    error = source - by_blocks(source, to.partition("/")[0])
+    signal, noise = ((one.astype(np.float64) ** 2).sum(axis=1) for one in (source, error))
+    assert scaled["snr"] == pytest.approx(10 * np.log10(signal.sum() / noise.sum()))
+    assert scaled["max_error"] == np.abs(error).max()
+    blocks, zeros = scaled["blocks"], int((signal == 0).sum())
+    assert (blocks["count"], blocks["zeros"], blocks["not_finite"]) == (len(source), zeros, 0)
+    powers = np.frexp(np.abs(source).max(axis=1)[signal > 0])[1] - 1
+    assert blocks["greatest"] == {"first": powers.min(), "counts": np.bincount(powers - powers.min()).tolist()}
+    steps = np.floor(10 * np.log10(signal[noise > 0] / noise[noise > 0]) / 3).astype(int)
+    counts = np.bincount(steps - steps.min()).tolist()
+    assert blocks["snr"] == {"first": 3 * steps.min(), "step": 3, "counts": counts}
+
+
+def test_rules_of_scales(rng):
+    x = rng.standard_normal((8, 64)).astype(np.float32)
+    floor, even = (onnx_cast.report(x, "mxfp4", scale_rule=rule).to_dict() for rule in ("floor", "even"))
+    assert floor["tensors"][0]["candidates"][0]["snr"] != even["tensors"][0]["candidates"][0]["snr"]
+
+
 def test_what_is_refused(checkpoint, state):
     for error, given in [
         (CastError, dict(x=checkpoint, to="string")),
         (CastError, dict(x=checkpoint.with_name("none.safetensors"), to="float16")),
         (CastError, dict(x=state, to="float7")),
+        (CastError, dict(x=state, to="mxfp5")),
+        (CastError, dict(x=state, to="int8/block")),
+        (CastError, dict(x=state, to="mxfp4", scale_rule="up")),
         (TypeError, dict(x=state, to=[])),
         (TypeError, dict(x=state, to="float16", include="*.w")),
         (TypeError, dict(x=state, to="float16", dtype="float")),

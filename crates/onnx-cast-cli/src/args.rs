@@ -1,17 +1,19 @@
 //! The arguments, in the sections that help shows: input, what to cast, how, output. Prose is in the manual (`docs/`).
 
 mod common;
+mod explain;
 mod parsers;
 mod quantized;
 
 use crate::pairs::{Op, Pairs};
 use clap::{Args as ClapArgs, Parser, Subcommand};
-use onnx_cast::{CastOptions, DataType, NEWEST_OPSET, RoundMode};
-use onnx_cast_file::{Loss, Pattern, Rule};
-use parsers::{RoundModeParser, TypeParser, positive, tolerance};
+use onnx_cast::{CastOptions, DataType, NEWEST_OPSET, RoundMode, ScaleRule};
+use onnx_cast_file::{CandidateFormat, Loss, Pattern, Rule};
+use parsers::{CandidateParser, RoundModeParser, TypeParser, positive, tolerance};
 use std::path::PathBuf;
 
 pub(crate) use common::{Common, FileArgs, JobArgs, LossArgs, NameArgs, SelectionArgs, StorageArgs};
+pub(crate) use explain::{BlockArgs, ExplainArgs, ScalingArgs};
 pub(crate) use quantized::{DequantizeArgs, QuantizeArgs, TranscodeArgs};
 
 /// What `--isa` takes for the list of backends.
@@ -283,14 +285,16 @@ Examples:
   onnx-cast report model.safetensors --to float16,bfloat16,float8e4m3fn
   onnx-cast report model.onnx --to float8e4m3fn,float8e5m2 --html report.html
   onnx-cast report llama/ --to bf16 --include '*_proj.weight' --top 0
+  onnx-cast report llama/ --to mxfp4,nvfp4,int4/32,float8e4m3fn/128x128 --include '*_proj.weight'
   onnx-cast report x.npz --to float16 --json | jq '.tensors[].candidates[].verdict'")]
 pub(crate) struct ReportArgs {
     #[command(flatten)]
     pub(crate) file: ReadArgs,
-    /// The candidate types
-    #[arg(long, value_name = "TYPE,..", value_parser = TypeParser, hide_possible_values = true, value_delimiter = ',')]
-    #[arg(required = true, help_heading = WHAT)]
-    pub(crate) to: Vec<DataType>,
+    /// The candidates: a type; a format of blocks with scales, as mxfp4 or nvfp4; or float8e4m3fn, float8e5m2, int8 or
+    /// int4 with scales: int4/32 (a block), float8e4m3fn/128x128, int8/axis (each row), float8e4m3fn/tensor
+    #[arg(long, value_name = "TYPE,..", value_parser = CandidateParser, hide_possible_values = true)]
+    #[arg(value_delimiter = ',', required = true, help_heading = WHAT)]
+    pub(crate) to: Vec<CandidateFormat>,
     #[command(flatten)]
     pub(crate) names: NameArgs,
     /// Leave out tensors of fewer elements; of models 256 unless given
@@ -298,6 +302,9 @@ pub(crate) struct ReportArgs {
     pub(crate) min_elements: Option<u64>,
     #[command(flatten)]
     pub(crate) attributes: Attributes,
+    /// How scales of MX are found: floor, rceil, ceil, even
+    #[arg(long, value_name = "RULE", default_value = "floor", hide_default_value = true, help_heading = HOW)]
+    pub(crate) scale_rule: ScaleRule,
     /// Rows of each type's table, the worst first; 0 for all
     #[arg(long, value_name = "N", default_value_t = 20, help_heading = OUTPUT)]
     pub(crate) top: usize,
@@ -307,69 +314,6 @@ pub(crate) struct ReportArgs {
     /// Do not replace files
     #[arg(long, help_heading = OUTPUT)]
     pub(crate) no_clobber: bool,
-}
-
-#[derive(Debug, ClapArgs)]
-#[command(after_long_help = "\
-Examples:
-  onnx-cast explain 0.3 --to float8e4m3fn --from float     a float's 0.3, field by field
-  onnx-cast explain 0.3 --to float8e4m3fn                  the decimal 0.3 itself, rounded once
-  onnx-cast explain 0x3f80 --from bfloat16 --to float16    a bit pattern
-  onnx-cast explain -inf --from float --to float8e5m2 --saturate false
-  onnx-cast explain 3 --from float --to float8e8m0 --round-mode down
-  onnx-cast explain 1e9 --from double --to int16 --json
-  onnx-cast explain 0.3 --from float --all                 in every type, side by side
-  onnx-cast explain 0.3 --to float8e4m3fn --html page.html also as a page
-  onnx-cast explain 0.3 --to int8 --scale 0.05             QuantizeLinear, and DequantizeLinear back
-  onnx-cast explain 0.3 --to uint8 --scale 0.05 --zero-point 128
-  onnx-cast explain 0.3 --to float4e2m1 --scale 0x7d --scale-type float8e8m0")]
-pub(crate) struct ExplainArgs {
-    /// A decimal number, inf or nan; with --from also its bits, as 0x3f80 or 0b101
-    #[arg(allow_hyphen_values = true, help_heading = INPUT)]
-    pub(crate) value: String,
-    /// The type of VALUE, which a decimal is first read as; without it VALUE is cast as a string is (with --scale, it
-    /// is a float)
-    #[arg(long, value_name = "TYPE", value_parser = TypeParser, hide_possible_values = true, help_heading = INPUT)]
-    pub(crate) from: Option<DataType>,
-    /// The target type
-    #[arg(long, value_name = "TYPE", value_parser = TypeParser, hide_possible_values = true)]
-    #[arg(required_unless_present = "all", help_heading = WHAT)]
-    pub(crate) to: Option<DataType>,
-    /// Show the value in every type, side by side
-    #[arg(long, conflicts_with = "to", help_heading = WHAT)]
-    pub(crate) all: bool,
-    #[command(flatten)]
-    pub(crate) scaling: ScalingArgs,
-    #[command(flatten)]
-    pub(crate) attributes: Attributes,
-    /// Also write a page that shows it, which needs nothing but itself
-    #[arg(long, value_name = "OUT.html", help_heading = OUTPUT)]
-    pub(crate) html: Option<PathBuf>,
-    /// Do not replace files
-    #[arg(long, help_heading = OUTPUT)]
-    pub(crate) no_clobber: bool,
-}
-
-/// What QuantizeLinear has beside a cast.
-#[derive(Debug, ClapArgs)]
-pub(crate) struct ScalingArgs {
-    /// Quantize by this scale, as QuantizeLinear does, and show what DequantizeLinear gives back in VALUE's type; a
-    /// number or bits, as VALUE
-    #[arg(long, value_name = "S", allow_hyphen_values = true, conflicts_with_all = ["all", "round_mode"])]
-    #[arg(help_heading = WHAT)]
-    pub(crate) scale: Option<String>,
-    /// The type of S; VALUE's if that is float, float16 or bfloat16, else float
-    #[arg(long, value_name = "TYPE", value_parser = TypeParser, hide_possible_values = true, requires = "scale")]
-    #[arg(help_heading = WHAT)]
-    pub(crate) scale_type: Option<DataType>,
-    /// The zero point, of the target type; a number or bits, as VALUE
-    #[arg(long, value_name = "Z", allow_hyphen_values = true, requires = "scale", help_heading = WHAT)]
-    pub(crate) zero_point: Option<String>,
-    /// The type that the quotient is rounded to: float, float16 or bfloat16; the scale's unless given
-    /// (QuantizeLinear-23 on)
-    #[arg(long, value_name = "TYPE", value_parser = TypeParser, hide_possible_values = true, requires = "scale")]
-    #[arg(help_heading = HOW)]
-    pub(crate) precision: Option<DataType>,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -4,6 +4,8 @@
 //! The result is the library's. What is done here is to compare it, by exact decimals, with the values beside it, and
 //! to name the rule that the comparison shows.
 
+mod block;
+mod block_views;
 mod draw;
 mod fields;
 mod page;
@@ -19,6 +21,8 @@ use onnx_cast::{Cast, CastError, CastOptions, DataType, FloatFormat, Kind, Opera
 use onnx_cast_file::text::Short;
 use rule::Rule;
 
+pub(crate) use block::{BlockRequest, explain as explain_block};
+pub(crate) use block_views::{block_json, block_page, block_text};
 pub(crate) use draw::{all, all_json, drawing};
 pub(crate) use page::{page, page_of_all};
 pub(crate) use render::{json, text};

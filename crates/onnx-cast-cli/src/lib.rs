@@ -25,14 +25,17 @@ mod types;
 mod value;
 
 use anstream::{AutoStream, ColorChoice};
-use anyhow::{Context, Result};
-use args::{Args, Command, Common, ExplainArgs};
+use anyhow::{Context, Result, bail, ensure};
+use args::{Args, Attributes, BlockArgs, Command, Common, ExplainArgs, ScalingArgs};
 use clap::error::ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
 use clap::{CommandFactory, FromArgMatches};
+use explain::BlockRequest;
 use onnx_cast::{Backend, DataType, available_backends};
-use onnx_cast_file::AtomicFile;
+
+use onnx_cast_file::{AtomicFile, CandidateFormat};
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::iter;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -197,7 +200,11 @@ fn man(command: Option<&str>) -> Result<()> {
 }
 
 fn explain(args: &ExplainArgs, common: &Common) -> Result<()> {
-    let ExplainArgs { value, from, to, scaling, attributes, all, html, no_clobber } = args;
+    if let Some(request) = block_request(args)? {
+        return explain_block(&request, args, common);
+    }
+    let ExplainArgs { value, from, to, scaling, attributes, all, html, no_clobber, .. } = args;
+    let to = to.map(CandidateFormat::element);
     let scaling = scaling.scale.as_deref().map(|scale| explain::Scaling {
         scale,
         scale_type: scaling.scale_type,
@@ -224,6 +231,36 @@ fn explain(args: &ExplainArgs, common: &Common) -> Result<()> {
         print(&explain::drawing(&explanation)?)?;
     }
     Ok(print(&explain::text(&explanation)?)?)
+}
+
+/// What is asked of a block, where the target is a block format.
+fn block_request(args: &ExplainArgs) -> Result<Option<BlockRequest<'_>>> {
+    let ExplainArgs { value, others, from, to, scaling, block, attributes, .. } = args;
+    let is_single = others.is_empty();
+    let format = match to {
+        Some(CandidateFormat::Block(format)) => *format,
+        Some(CandidateFormat::Bare(_)) | None => {
+            let is_for_blocks = block.scale_rule.is_some() || block.recipe.is_some() || block.global_scale.is_some();
+            ensure!(is_single && !is_for_blocks, "a block has a target of blocks, as --to mxfp4 or --to nvfp4");
+            return Ok(None);
+        }
+        Some(other) => bail!("{other} has scales that depend on the tensor: --scale gives {} one", other.element()),
+    };
+    let ScalingArgs { scale, .. } = scaling;
+    let Attributes { opset, saturate, round_mode } = attributes;
+    let is_cast = scale.is_some() || opset.is_some() || saturate.is_some() || round_mode.is_some();
+    ensure!(!is_cast, "blocks of {format} have neither --scale nor the options of a cast");
+    let values = iter::once(value).chain(others).map(String::as_str).collect();
+    let &BlockArgs { scale_rule: rule, recipe, global_scale } = block;
+    Ok(Some(BlockRequest { values, from: *from, format, rule, recipe, global_scale }))
+}
+
+fn explain_block(request: &BlockRequest<'_>, args: &ExplainArgs, common: &Common) -> Result<()> {
+    let block = explain::explain_block(request)?;
+    if let Some(path) = &args.html {
+        write_page(path, &explain::block_page(&block)?, args.no_clobber)?;
+    }
+    Ok(print(&if common.json { pretty(&explain::block_json(&block)?)? } else { explain::block_text(&block)? })?)
 }
 
 /// Writes a page, which appears whole or not at all.

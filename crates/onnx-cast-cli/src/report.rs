@@ -4,9 +4,8 @@ use crate::args::{Common, NameArgs, ReportArgs};
 use crate::progress::Progress;
 use crate::{inspect, pretty, print, write_page};
 use anyhow::Result;
-use onnx_cast::DataType;
-use onnx_cast_file::ReportRequest;
 use onnx_cast_file::io::atomic::check_vacant;
+use onnx_cast_file::{CandidateFormat, ReportRequest};
 use onnx_cast_report::{json, page, text};
 
 pub(crate) fn report(args: &ReportArgs, common: &Common) -> Result<()> {
@@ -16,7 +15,7 @@ pub(crate) fn report(args: &ReportArgs, common: &Common) -> Result<()> {
     }
     inspect::check_names(path, args.file.from, &args.names)?;
     let progress = Progress::start(common);
-    let mut to: Vec<DataType> = Vec::new();
+    let mut to: Vec<CandidateFormat> = Vec::new();
     for &candidate in &args.to {
         if !to.contains(&candidate) {
             to.push(candidate);
@@ -24,6 +23,7 @@ pub(crate) fn report(args: &ReportArgs, common: &Common) -> Result<()> {
     }
     let request = ReportRequest {
         to,
+        rule: args.scale_rule,
         include: include.clone(),
         exclude: exclude.clone(),
         min_size: args.min_elements,

@@ -25,6 +25,12 @@ pub enum FileError {
         /// The type.
         to: DataType,
     },
+    /// A scaled candidate of a report that is none.
+    #[error("{to} is no format of quantized weights")]
+    ScaledCandidate {
+        /// The candidate.
+        to: String,
+    },
     /// A cast from or to strings in a file of several tensors.
     #[error("{}: {}strings are cast only in a file of one tensor", path.display(), TensorText(tensor))]
     Strings {

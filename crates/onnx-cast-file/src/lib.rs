@@ -71,7 +71,8 @@ pub use io::{AtomicFile, Watch, end_without_traces, room_for_a_thread};
 pub use layouts::{LayoutError, Scheme};
 pub use quantize::{Granularity, QuantizeRequest, QuantizedFormat, quantize_file};
 pub use report::{
-    Candidate, Concern, Grade, Magnitudes, Report, ReportRequest, TensorReport, Totals, report, report_of, report_with,
+    Blocks, Candidate, CandidateFormat, Concern, Grade, Magnitudes, Ratios, Report, ReportRequest, TensorReport,
+    Totals, report, report_of, report_with,
 };
 pub use request::{BitCastRequest, CastRequest, Storage};
 pub use rewrite::MadeTensors;

@@ -1,8 +1,10 @@
 //! From plain weights to quantized checkpoints.
 
 mod blocks;
+mod configuration;
 mod format;
 pub(crate) mod layout;
+mod turned;
 
 use crate::error::FileError;
 use crate::formats::input::Stored;
@@ -186,7 +188,7 @@ impl<'a> Quantizer<'a> {
             let wrong = |error| self.checkpoint.error(Some(tensor), error);
             let chosen = self.plan.choose(stored, to).map_err(wrong)?;
             let greatest = chosen.needs_greatest().then(|| self.greatest(tensor, stored, &chosen.module, to));
-            rows.extend(blocks::rows(self.checkpoint, tensor, &chosen, self.request.rule, greatest).map_err(wrong)?);
+            rows.extend(blocks::rows(self.checkpoint, tensor, &chosen, self.request.rule, greatest));
             self.chosen.push(chosen);
         }
         Ok(rows)
@@ -203,8 +205,8 @@ impl<'a> Quantizer<'a> {
 
     /// The format of a tensor; `None` where it is kept.
     fn target(&self, stored: &Stored) -> Option<QuantizedFormat> {
-        let is_linear = is_linear(stored);
-        self.request.selection.target_if(&stored.name, stored.len as u64, |_| is_linear)
+        let is_meant = if self.request.layout == Some(Scheme::GptOss) { is_experts(stored) } else { is_linear(stored) };
+        self.request.selection.target_if(&stored.name, stored.len as u64, |_| is_meant)
     }
 }
 
@@ -223,11 +225,20 @@ fn is_linear(stored: &Stored) -> bool {
     /// Parts of the names of matrices that lose too much, or that loaders do not quantize.
     const OTHERS: &[&str] =
         &["embed", "norm", "lm_head", "router", "wte", "wpe", "shared_expert_gate", "classifier", "score"];
-    let is_float = matches!(stored.data_type, DataType::Float | DataType::Float16 | DataType::BFloat16);
     let name = stored.name.to_ascii_lowercase();
-    is_float
+    is_float(stored)
         && stored.shape.len() == 2
         && (name == "weight" || name.ends_with(".weight"))
         && !name.ends_with(".gate.weight")
         && !OTHERS.iter().any(|other| name.contains(other))
+}
+
+/// Whether a tensor holds the matrices of all experts of a layer, as gpt-oss has them.
+fn is_experts(stored: &Stored) -> bool {
+    let is_named = [".experts.gate_up_proj", ".experts.down_proj"].iter().any(|end| stored.name.ends_with(end));
+    is_float(stored) && stored.shape.len() == 3 && is_named
+}
+
+fn is_float(stored: &Stored) -> bool {
+    matches!(stored.data_type, DataType::Float | DataType::Float16 | DataType::BFloat16)
 }

@@ -2,9 +2,12 @@
 //! once, and cast to every candidate type block by block, both sides in the nearest cache. Nothing is kept but counts,
 //! sums and histograms.
 
+mod blocks;
 mod candidate;
+mod format;
 mod measure;
 mod part;
+mod scaled;
 mod survey;
 mod verdict;
 
@@ -17,18 +20,22 @@ use crate::io::progress::{Meter, Watch};
 use crate::opened::{of_stored, with_task};
 use crate::pipeline::{Elements, Task, Trouble};
 use crate::selection::{Pattern, Selection};
-use onnx_cast::{Cast, CastError, CastOptions, Data, DataType, TensorView};
+use onnx_cast::{Cast, CastError, CastOptions, Data, DataType, ScaleRule, TensorView};
 use std::path::Path;
-use survey::{Facts, Survey};
+use survey::{Facts, Pass, Survey};
 
+pub use blocks::{Blocks, Ratios};
 pub use candidate::{Candidate, Totals};
+pub use format::CandidateFormat;
 pub use verdict::{Concern, Grade};
 
 /// What is to be compared.
 #[derive(Clone, Debug, Default)]
 pub struct ReportRequest {
-    /// The candidate types.
-    pub to: Vec<DataType>,
+    /// The candidates.
+    pub to: Vec<CandidateFormat>,
+    /// The rule for scales of MX.
+    pub rule: ScaleRule,
     /// Names of tensors to look at; all of them where this is empty.
     pub include: Vec<Pattern>,
     /// Names of tensors to leave out.
@@ -48,8 +55,8 @@ pub struct ReportRequest {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Report {
-    /// The candidate types, as they were given.
-    pub to: Vec<DataType>,
+    /// The candidates, as they were given.
+    pub to: Vec<CandidateFormat>,
     /// The tensors that were looked at, in the order of the file.
     pub tensors: Vec<TensorReport>,
     /// How many others there are: of types that are not cast by themselves, or left out by name or size.
@@ -82,7 +89,7 @@ pub struct TensorReport {
     pub largest: Option<f64>,
     /// How many finite values other than zero there are of each power of two.
     pub magnitudes: Magnitudes,
-    /// What each type would make of it.
+    /// What it would be in each candidate.
     pub candidates: Vec<Candidate>,
 }
 
@@ -104,27 +111,32 @@ impl ReportRequest {
 
     fn check(&self) -> Result<(), FileError> {
         for &to in &self.to {
-            if !to.is_numeric() {
-                return Err(FileError::Candidate { to });
+            match to {
+                CandidateFormat::Bare(to) if !to.is_numeric() => return Err(FileError::Candidate { to }),
+                CandidateFormat::Bare(to) => drop(Cast::new(to, &self.plain_options()).map_err(FileError::Operator)?),
+                to if to.is_known() => {}
+                to => return Err(FileError::ScaledCandidate { to: to.to_string() }),
             }
-            Cast::new(to, &self.plain_options()).map_err(FileError::Operator)?;
         }
         Ok(())
     }
 
-    /// The candidates that a tensor has; all of them where it is the only one.
-    fn targets(&self, name: &str, from: DataType, len: usize, only: bool) -> Vec<DataType> {
+    /// The candidates that a tensor has; all of them where it is the only one. Only float, float16 and bfloat16 get
+    /// scales.
+    fn targets(&self, name: &str, from: DataType, len: usize, only: bool) -> Vec<CandidateFormat> {
         let ReportRequest { to, include, exclude, min_size, .. } = self;
         let (include, exclude) = (include.clone(), exclude.clone());
         let mut selection = Selection { include, exclude, min_size: *min_size, ..Selection::default() };
-        let target = |&to: &DataType| {
+        let is_quantized = matches!(from, DataType::Float | DataType::Float16 | DataType::BFloat16);
+        let mut is_meant = |to: &CandidateFormat| {
+            let CandidateFormat::Bare(to) = *to else { return is_quantized && selection.admits(name, len as u64) };
             selection.to = Some(to);
             match only && from != DataType::String {
-                true => selection.target_of_one(name, len as u64),
-                false => selection.target(name, from, len as u64),
+                true => selection.target_of_one(name, len as u64).is_some(),
+                false => selection.target(name, from, len as u64).is_some(),
             }
         };
-        to.iter().filter_map(target).collect()
+        to.iter().filter(|to| is_meant(to)).copied().collect()
     }
 
     fn empty_report(&self) -> Report {
@@ -183,13 +195,14 @@ pub fn report_of(tensors: &[(&str, TensorView<'_>)], request: &ReportRequest) ->
         Some((place, Task::keeping(Elements::Memory(bytes), view.len(), view.data_type(), Items::PLAIN)))
     };
     let meter = Meter::new(request.watch.as_ref(), survey.bytes());
-    survey.run((0..survey.len()).filter_map(task), request.options.threads, &meter).map_err(|(place, trouble)| {
-        match trouble {
-            Trouble::Stopped => FileError::Stopped { path: Path::new(MEMORY).to_owned() },
-            Trouble::Cast(error) => in_memory(tensors[survey.index(place)].0, error),
-            Trouble::Read(error) | Trouble::Write(error) => FileError::io(Path::new(MEMORY), "read", error),
-        }
-    })?;
+    let failed = |(place, trouble)| match trouble {
+        Trouble::Stopped => FileError::Stopped { path: Path::new(MEMORY).to_owned() },
+        Trouble::Cast(error) => in_memory(tensors[survey.index(place)].0, error),
+        Trouble::Read(error) | Trouble::Write(error) => FileError::io(Path::new(MEMORY), "read", error),
+    };
+    let twice = (0..survey.len()).filter(|&place| survey.is_read_twice(place));
+    survey.run(Pass::First, twice.filter_map(task), request.options.threads, &meter).map_err(failed)?;
+    survey.run(Pass::Second, (0..survey.len()).filter_map(task), request.options.threads, &meter).map_err(failed)?;
     let mut report = request.empty_report();
     report.others = tensors.len() - survey.len();
     report.tensors.extend(survey.finish());
@@ -223,9 +236,15 @@ fn read(survey: &Survey, input: &Input, threads: Option<usize>, meter: &Meter<'_
     let task = |place| Some((place, of_stored(input, stored(place))?));
     let failed = |(place, trouble)| inspect::failed(input, stored(place), trouble);
     let (ready, others): (Vec<_>, Vec<_>) = (0..survey.len()).partition(|&place| task(place).is_some());
-    survey.run(ready.into_iter().filter_map(task), threads, meter).map_err(failed)?;
-    for place in others {
-        with_task(input, survey.index(place), |task| survey.run([(place, task)], threads, meter).map_err(failed))?;
+    for pass in [Pass::First, Pass::Second] {
+        let is_read = |&&place: &&usize| pass == Pass::Second || survey.is_read_twice(place);
+        let tasks = ready.iter().filter(is_read).filter_map(|&place| task(place));
+        survey.run(pass, tasks, threads, meter).map_err(failed)?;
+        for &place in others.iter().filter(is_read) {
+            with_task(input, survey.index(place), |task| {
+                survey.run(pass, [(place, task)], threads, meter).map_err(failed)
+            })?;
+        }
     }
     Ok(())
 }

@@ -5,8 +5,8 @@ use onnx_cast::{BlockFormat, Cast, CastOptions, DataType, ScaleRule};
 use onnx_cast_file::formats::tensor::read_tensors_from;
 use onnx_cast_file::io::positional::InputFile;
 use onnx_cast_file::{
-    DequantizeRequest, Format, Granularity, NamedTensor, QuantizeRequest, QuantizedFormat, Scheme, TranscodeRequest,
-    dequantize_file, quantize_file, transcode_file,
+    DequantizeRequest, Format, Granularity, NamedTensor, QuantizeRequest, QuantizedFormat, Rule, Scheme, Selection,
+    TranscodeRequest, dequantize_file, quantize_file, transcode_file,
 };
 use std::collections::BTreeMap;
 use std::fs;
@@ -216,6 +216,39 @@ fn what_is_quantized_is_read_back() {
         }
     }
     assert!(count > 30, "{count} of formats and layouts");
+}
+
+/// Experts that have been read back are values of float4e2m1 times powers of two, which quantizing does not change.
+#[test]
+fn experts_are_quantized_as_gpt_oss_has_them() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [plain, again, back] = ["plain", "again", "back"].map(|name| folder.path().join(name));
+    let to_plain = DequantizeRequest::new(DataType::BFloat16);
+    dequantize_file(checkpoint("gpt-oss"), &plain, &to_plain).expect("plain");
+    let mxfp4 = QuantizedFormat::Block(BlockFormat::MxFp4);
+    let request = QuantizeRequest { layout: Some(Scheme::GptOss), ..QuantizeRequest::new(mxfp4) };
+    let done = quantize_file(&plain, &again, &request).expect("quantized");
+    assert_eq!(done.tensors.iter().filter(|row| row.cast).count(), 4, "two weights, each elements and scales");
+    let mut owners = weights_of(&checkpoint("gpt-oss"));
+    owners.retain(|path| path.file_name().is_some_and(|name| name != "expected.safetensors"));
+    let (got, owners) = (tensors(&weights_of(&again)), tensors(&owners));
+    for (name, owner) in &owners {
+        let got = &got[name].tensor;
+        assert_eq!((got.data_type(), got.shape()), (owner.tensor.data_type(), owner.tensor.shape()), "{name}");
+    }
+    assert_eq!(got.len(), owners.len());
+    let config = fs::read_to_string(again.join("config.json")).expect("a configuration");
+    assert!(config.contains("\"quant_method\": \"mxfp4\""), "{config}");
+    dequantize_file(&again, &back, &to_plain).expect("read back");
+    let (got, want) = (tensors(&weights_of(&back)), tensors(&weights_of(&plain)));
+    for (name, want) in &want {
+        assert!(got[name].tensor == want.tensor, "{name}");
+    }
+    let rule: Rule<QuantizedFormat> = "*.router.weight=mxfp4".parse().expect("a rule");
+    let selection = Selection { rules: vec![rule], ..Selection::new(mxfp4) };
+    let error = quantize_file(&plain, folder.path().join("no"), &QuantizeRequest { selection, ..request });
+    let said = error.expect_err("a matrix").to_string();
+    assert!(said.contains("router.weight") && said.contains("want the matrices of all experts"), "{said}");
 }
 
 #[test]

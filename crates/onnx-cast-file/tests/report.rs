@@ -2,7 +2,8 @@
 
 use onnx_cast::{Cast, CastOptions, DataType, Tensor};
 use onnx_cast_file::{
-    FileError, Format, Grade, Report, ReportRequest, TensorReport, Watch, WriteOptions, report, write_tensor,
+    CandidateFormat, FileError, Format, Grade, Report, ReportRequest, TensorReport, Watch, WriteOptions, report,
+    write_tensor,
 };
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -24,7 +25,7 @@ fn folder() -> Folder {
 }
 
 fn request(to: &[DataType]) -> ReportRequest {
-    ReportRequest { to: to.to_vec(), ..ReportRequest::default() }
+    ReportRequest { to: to.iter().copied().map(CandidateFormat::Bare).collect(), ..ReportRequest::default() }
 }
 
 fn cast(tensor: &Tensor, to: DataType) -> Tensor {
@@ -53,7 +54,8 @@ fn near(got: Option<f64>, want: f64, what: &str) {
     assert!((got - want).abs() <= want.abs() * 1e-6, "{what}: {got}, want {want}");
 }
 
-fn check(found: &TensorReport, source: &[f64], to: DataType, result: &[f64]) {
+fn check(found: &TensorReport, source: &[f64], to: impl Into<CandidateFormat>, result: &[f64]) {
+    let to = to.into();
     let candidate = found.candidates.iter().find(|candidate| candidate.to == to).expect("a candidate");
     let what = format!("{} to {to}", found.data_type);
     let finite: Vec<(f64, f64)> =

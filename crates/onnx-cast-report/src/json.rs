@@ -2,8 +2,10 @@
 
 use crate::limits::float_limits;
 use crate::text::verdict;
-use onnx_cast::{CastError, DataType};
-use onnx_cast_file::{Candidate, Concern, Counts, Grade, Report, TensorReport, Totals};
+use onnx_cast::CastError;
+use onnx_cast_file::{
+    Blocks, Candidate, CandidateFormat, Concern, Counts, Grade, Magnitudes, Ratios, Report, TensorReport, Totals,
+};
 use serde_json::{Map, Value, json};
 
 /// Every figure, histograms included. What is infinite or NaN is `null`.
@@ -19,15 +21,20 @@ pub fn json(report: &Report) -> Result<Value, CastError> {
     }))
 }
 
-fn of_type(report: &Report, to: DataType) -> Result<Value, CastError> {
+fn of_type(report: &Report, to: CandidateFormat) -> Result<Value, CastError> {
     let totals = report.totals(to);
     let Totals { tensors, bytes_before, bytes_after, mean_error, mean_relative_error, snr, .. } = totals;
     let grades = Grade::ALL.iter().zip(totals.grades).map(|(grade, count)| (grade.name().to_owned(), json!(count)));
+    // Of scaled values the range depends on the scale.
+    let limits = match to {
+        CandidateFormat::Bare(to) => float_limits(to)?,
+        _ => None,
+    };
     let concerns =
         Concern::ALL.iter().zip(totals.concerns).map(|(concern, count)| (concern.name().to_owned(), json!(count)));
     Ok(json!({
-        "type": to.name(),
-        "limits": float_limits(to)?.map(|(subnormal, normal, largest)| {
+        "type": to.to_string(),
+        "limits": limits.map(|(subnormal, normal, largest)| {
             json!({ "smallest_subnormal": subnormal, "smallest_normal": normal, "largest": largest })
         }),
         "tensors": tensors,
@@ -40,6 +47,7 @@ fn of_type(report: &Report, to: DataType) -> Result<Value, CastError> {
         "verdicts": grades.collect::<Map<_, _>>(),
         "concerns": concerns.collect::<Map<_, _>>(),
         "verdict": verdict(&totals),
+        "blocks": totals.blocks.as_ref().map(blocks),
     }))
 }
 
@@ -55,22 +63,40 @@ fn tensor(tensor: &TensorReport) -> Value {
         "nan": tensor.nan,
         "smallest": tensor.smallest,
         "largest": tensor.largest,
-        "magnitudes": { "first": tensor.magnitudes.first, "counts": tensor.magnitudes.counts },
+        "magnitudes": magnitudes(&tensor.magnitudes),
         "candidates": tensor.candidates.iter().map(candidate).collect::<Vec<_>>(),
     })
 }
 
 fn candidate(candidate: &Candidate) -> Value {
     let mut row = counts(&candidate.counts);
-    row["type"] = json!(candidate.to.name());
+    row["type"] = json!(candidate.to.to_string());
     row["bytes"] = json!(candidate.bytes);
     row["mean_error"] = json!(candidate.mean_error());
     row["mean_relative_error"] = json!(candidate.mean_relative_error());
     row["snr"] = json!(candidate.snr());
     row["error_by_power"] = json!(candidate.error_by_power);
     row["verdict"] = json!(candidate.grade().name());
+    row["blocks"] = json!(candidate.blocks.as_ref().map(blocks));
     row["concerns"] = json!(candidate.concerns().iter().map(|concern| concern.name()).collect::<Vec<_>>());
     row
+}
+
+fn magnitudes(Magnitudes { first, counts, .. }: &Magnitudes) -> Value {
+    json!({ "first": first, "counts": counts })
+}
+
+/// Ratios by the dB that the first step begins at.
+fn blocks(blocks: &Blocks) -> Value {
+    let Ratios { first, counts, .. } = &blocks.snr;
+    json!({
+        "count": blocks.count,
+        "zeros": blocks.zeros,
+        "not_finite": blocks.not_finite,
+        "exact": blocks.exact,
+        "greatest": magnitudes(&blocks.greatest),
+        "snr": { "first": first * Ratios::STEP, "step": Ratios::STEP, "counts": counts },
+    })
 }
 
 /// What became of values, and the largest errors.

@@ -36,8 +36,9 @@ function read(data) {
     ([name, type, shape, bytes, values, zeros, infinities, nan, smallest, largest, first, counts, candidates]) => ({
       name, type, shape, bytes, values, zeros, infinities, nan, smallest, largest, first, counts,
       candidates: candidates.map(
-        ([to, grade, snr, overflowed, saturated, zero, subnormal, maxError, meanError, maxRelative, meanRelative, bytesAfter, errors]) => ({
+        ([to, grade, snr, overflowed, saturated, zero, subnormal, maxError, meanError, maxRelative, meanRelative, bytesAfter, errors, blocks]) => ({
           to, grade, snr, overflowed, saturated, zero, subnormal, maxError, meanError, maxRelative, meanRelative, bytesAfter, errors,
+          blocks: blocks && readBlocks(blocks),
         }),
       ),
     }),
@@ -45,6 +46,9 @@ function read(data) {
   const rows = tensors.flatMap((tensor) => tensor.candidates.map((one) => ({ tensor, one })));
   return { ...data, tensors, rows };
 }
+
+const readBlocks = ([count, zeros, notFinite, exact, first, greatest, low, step, ratios]) =>
+  ({ count, zeros, notFinite, exact, first, greatest, low, step, ratios });
 
 /** Shares of the values; without values there are none. */
 const part = (count, row) => (row.tensor.values ? count / row.tensor.values : 0);
@@ -211,9 +215,12 @@ function detail(data, state) {
     return button;
   }));
   state.plots.forEach((plot) => plot.destroy());
-  state.plots = tensor.counts.length ? [histogram(data, state), errors(data, state)] : [];
+  const { name, limits } = data.types[state.zone];
+  byId("key").hidden = !limits;
+  byId("blocks").hidden = true;
+  state.plots = tensor.counts.length ? [histogram(data, state), errors(data, state), ...ofBlocks(state)] : [];
   byId("histogram").setAttribute("aria-label",
-    `Histogram of ${tensor.counts.length} powers of two from 2^${tensor.first}, against the range of ${data.types[state.zone].name}`);
+    `Histogram of ${tensor.counts.length} powers of two from 2^${tensor.first}` + (limits ? `, against the range of ${name}` : ""));
   byId("errors").setAttribute("aria-label", "Mean relative error of the values of each power of two, a line for each type");
 }
 
@@ -227,8 +234,10 @@ const colour = (name) => {
   return found;
 };
 
-/** The zones of a type on the axis of powers: [from, to, name]. */
-function zones([subnormal, normal, largest]) {
+/** The zones of a type on the axis of powers: [from, to, name]. With scales there are none: they move. */
+function zones(limits) {
+  if (!limits) return [];
+  const [subnormal, normal, largest] = limits;
   const [low, high] = [Math.log2(normal), Math.log2(largest)];
   // What is above half the smallest rounds to it.
   const least = subnormal === null ? low : Math.log2(subnormal) - 1;
@@ -246,11 +255,13 @@ function range(tensor, limits) {
 
 const superscript = (power) => "2" + String(power).replace(/[-0-9]/g, (digit) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[digit] ?? "⁻");
 
-function axes(label) {
+const counted = (count) => (count === null ? "" : count >= 1000 ? count.toPrecision(2).replace("e+", "e") : String(count));
+
+function axes(label, below = superscript) {
   const [stroke, line] = [colour("faint"), colour("line")];
   const look = { stroke, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } };
   return [
-    { ...look, space: 46, incrs: [1, 2, 4, 5, 8, 10, 16, 20, 32, 64, 128, 256, 512], values: (_, powers) => powers.map((power) => superscript(power)) },
+    { ...look, space: 46, incrs: [1, 2, 4, 5, 8, 10, 16, 20, 32, 64, 128, 256, 512], values: (_, places) => places.map(below) },
     { ...look, size: 58, values: label },
   ];
 }
@@ -291,7 +302,7 @@ function histogram(data, state) {
       { label: "values", stroke: bars, fill: bars, paths: uPlot.paths.bars({ size: [0.86] }), points: { show: false },
         value: (_, count) => (count === null ? "–" : count.toLocaleString("en")) },
     ],
-    axes: axes((_, counts) => counts.map((count) => (count === null ? "" : count >= 1000 ? count.toPrecision(2).replace("e+", "e") : String(count)))),
+    axes: axes((_, counts) => counts.map(counted)),
     hooks: { drawClear: [paint(limits)] },
   }, [powers, tensor.counts.map((count) => (log && count === 0 ? null : count))]);
 }
@@ -316,4 +327,37 @@ function errors(data, state) {
     axes: axes((_, errors) => errors.map((error) => (error === null ? "" : Math.abs(Math.log10(error) % 1) < 1e-9 ? number(error).replace("1.0e", "1e").replace("+", "") : ""))),
     hooks: { drawClear: [paint(limits)] },
   }, [powers, ...tensor.candidates.map((one) => one.errors.map((error, index) => (error > 0 && tensor.counts[index] ? error : null)))]);
+}
+
+/** The blocks that share a scale, in the type that is selected: their greatest magnitudes, and the ratio of each. */
+function ofBlocks(state) {
+  const found = state.tensor.candidates.find((one) => one.to === state.zone)?.blocks;
+  if (!found) return [];
+  byId("blocks").hidden = false;
+  const facts = [`${found.count.toLocaleString("en")} blocks`];
+  if (found.exact) facts.push(`${found.exact.toLocaleString("en")} exact`);
+  if (found.zeros) facts.push(`${found.zeros.toLocaleString("en")} of zeros`);
+  if (found.notFinite) facts.push(`${found.notFinite.toLocaleString("en")} with NaN or infinity`);
+  byId("blocks-facts").textContent = facts.join(", ");
+  byId("greatest").setAttribute("aria-label", `Histogram of ${found.greatest.length} powers of two from 2^${found.first}`);
+  byId("ratios").setAttribute("aria-label", `Histogram of ${found.ratios.length} steps of ${found.step} dB from ${found.low} dB`);
+  return [
+    found.greatest.length && bars("greatest", found.first, 1, found.greatest, superscript),
+    found.ratios.length && bars("ratios", found.low, found.step, found.ratios, (ratio) => `${ratio} dB`),
+  ].filter(Boolean);
+}
+
+/** Bars for counts of steps from a place on. */
+function bars(id, first, step, counts, name) {
+  const places = counts.map((_, index) => first + (index + 0.5) * step);
+  const fill = colour("bars");
+  return plot(id, {
+    scales: { x: { time: false, range: [first - step, first + (counts.length + 1) * step] }, y: { range: [0, Math.max(...counts) * 1.08] } },
+    series: [
+      { label: "from", value: (_, place) => (place === null ? "–" : name(place - step / 2)) },
+      { label: "blocks", stroke: fill, fill, paths: uPlot.paths.bars({ size: [0.86] }), points: { show: false },
+        value: (_, count) => (count === null ? "–" : count.toLocaleString("en")) },
+    ],
+    axes: axes((_, shown) => shown.map(counted), name),
+  }, [places, counts]);
 }

@@ -3,8 +3,8 @@
 
 use crate::limits::{float_limits, largest_integer};
 use crate::text::verdict;
-use onnx_cast::{CastError, DataType};
-use onnx_cast_file::{Candidate, Grade, Report, TensorReport};
+use onnx_cast::CastError;
+use onnx_cast_file::{Blocks, Candidate, CandidateFormat, Grade, Ratios, Report, TensorReport};
 use serde_json::{Value, json};
 
 const PAGE: &str = include_str!("page.html");
@@ -54,14 +54,18 @@ pub fn fill(page: &str, parts: &[(&str, &str)]) -> String {
     filled + rest
 }
 
-fn of_type(report: &Report, to: DataType) -> Result<Value, CastError> {
+fn of_type(report: &Report, to: CandidateFormat) -> Result<Value, CastError> {
     let totals = report.totals(to);
-    let limits = match float_limits(to)? {
-        Some((subnormal, normal, largest)) => json!([subnormal, normal, largest]),
-        None => json!([null, 1.0, largest_integer(to)]),
+    let limits = match to {
+        CandidateFormat::Bare(to) => match float_limits(to)? {
+            Some((subnormal, normal, largest)) => json!([subnormal, normal, largest]),
+            None => json!([null, 1.0, largest_integer(to)]),
+        },
+        // The range depends on the scale.
+        _ => Value::Null,
     };
     Ok(json!({
-        "name": to.name(),
+        "name": to.to_string(),
         "limits": limits,
         "before": totals.bytes_before,
         "after": totals.bytes_after,
@@ -105,6 +109,21 @@ fn candidate(report: &Report, candidate: &Candidate) -> Value {
         candidate.mean_relative_error(),
         candidate.bytes,
         candidate.error_by_power.iter().map(|&error| short(error)).collect::<Vec<_>>(),
+        candidate.blocks.as_ref().map(blocks),
+    ])
+}
+
+fn blocks(blocks: &Blocks) -> Value {
+    json!([
+        blocks.count,
+        blocks.zeros,
+        blocks.not_finite,
+        blocks.exact,
+        blocks.greatest.first,
+        blocks.greatest.counts,
+        blocks.snr.first * Ratios::STEP,
+        Ratios::STEP,
+        blocks.snr.counts,
     ])
 }
 

@@ -1,7 +1,7 @@
 //! A report as text: for each type its verdict, and a table of the tensors that fits 80 columns, the worst first.
 
 use crate::words::{printable, size};
-use onnx_cast_file::{Candidate, Concern, Grade, Report, TensorReport, Totals};
+use onnx_cast_file::{Blocks, Candidate, Concern, Grade, Report, TensorReport, Totals};
 use std::cmp::Ordering;
 use std::fmt::Write;
 
@@ -73,8 +73,17 @@ pub fn verdict(totals: &Totals) -> String {
     parts.push(grades.map(|(grade, count)| format!("{count} {grade}")).collect::<Vec<_>>().join(", "));
     let snr = totals.snr.map(|snr| format!("{snr:.1} dB in all"));
     parts.extend(snr);
+    parts.extend(totals.blocks.as_ref().and_then(worst_blocks));
     parts.retain(|part| !part.is_empty());
     parts.join("\n")
+}
+
+/// How the worst of the blocks fare, and those in the middle.
+fn worst_blocks(blocks: &Blocks) -> Option<String> {
+    let shares = [(0.01, "1%"), (0.5, "half")].into_iter();
+    let below = shares.filter_map(|(share, name)| Some(format!("{name} below {} dB", blocks.snr_below(share)?)));
+    let below = below.collect::<Vec<_>>().join(", ");
+    (!below.is_empty()).then(|| format!("{} blocks: {below}", blocks.count))
 }
 
 fn worse(a: &Candidate, b: &Candidate) -> Ordering {

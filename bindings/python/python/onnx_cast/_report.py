@@ -50,6 +50,17 @@ _OF_CANDIDATE = {
 }
 
 
+#: The types by name.
+_TYPES = {one.name: one for one in ALL}
+
+
+def _name(candidate: Any) -> str:
+    """The name of a candidate."""
+    if isinstance(candidate, str) and ("/" in candidate or candidate.startswith(("mx", "nv"))):
+        return candidate
+    return ALL[_targets.target(candidate)[0] - 1].name
+
+
 class Report:
     """What casts would lose, as :func:`onnx_cast.report` found it: printed as tables, in a notebook shown as a page with
     plots."""
@@ -58,14 +69,14 @@ class Report:
         self._found = found
 
     @property
-    def types(self) -> tuple[DataType, ...]:
-        """The candidates."""
-        return tuple(ALL[number - 1] for number, _ in self._found.verdicts)
+    def types(self) -> tuple[DataType | str, ...]:
+        """The candidates: types, and the names of those with scales."""
+        return tuple(_TYPES.get(name, name) for name, _ in self._found.verdicts)
 
     @property
     def verdicts(self) -> dict[str, str]:
         """What is said of each candidate, by its name."""
-        return {ALL[number - 1].name: text for number, text in self._found.verdicts}
+        return dict(self._found.verdicts)
 
     def to_dict(self) -> dict[str, Any]:
         """Every figure, histograms included, as the command's ``--json`` has them."""
@@ -111,6 +122,7 @@ def report(
     saturate: bool = True,
     round_mode: str = "up",
     opset: int | None = None,
+    scale_rule: str = "floor",
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),
     min_elements: int | None = None,
@@ -118,7 +130,9 @@ def report(
     threads: int | None = None,
     progress: files.Progress | None = None,
 ) -> Report:
-    """What casts to one type or several, ``to``, would lose, tensor by tensor, before any is done.
+    """What casts to one type or several, ``to``, would lose, tensor by tensor, before any is done. A candidate may have
+    scales: ``"mxfp4"`` and the other formats of blocks, or a type and what has a scale, ``"int4/32"``,
+    ``"float8e4m3fn/128x128"``, ``"int8/axis"``, ``"float8e4m3fn/tensor"``; ``scale_rule`` is how scales of MX are found.
 
     ``x`` is the path of a file (a checkpoint, a model, a tensor), a mapping of names to tensors (a ``state_dict``),
     or one tensor: an array, or whatever else :func:`onnx_cast.cast` takes. ``include``, ``exclude``,
@@ -132,11 +146,11 @@ def report(
     if not candidates:
         raise TypeError("to is empty (want one type or several)")
     file = isinstance(x, (str, os.PathLike))
-    numbers = [_targets.target(one)[0] for one in candidates]
     options = {
         **files.names(include, exclude, threads),
         **files.attributes(saturate, round_mode, opset),
-        "candidates": numbers,
+        "candidates": [_name(one) for one in candidates],
+        "scale_rule": scale_rule,
         "min_elements": min_elements,
         "from": files.number(dtype),
     }

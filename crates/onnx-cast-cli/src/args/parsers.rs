@@ -2,7 +2,8 @@
 //! the nearest where it takes none.
 
 use clap::builder::{PossibleValue, TypedValueParser};
-use onnx_cast::{DataType, RoundMode};
+use onnx_cast::{BlockFormat, DataType, RoundMode};
+use onnx_cast_file::CandidateFormat;
 use std::ffi::OsStr;
 
 /// The names that are near a word, by the letters that differ.
@@ -26,12 +27,23 @@ fn data_type(text: &str) -> Result<DataType, String> {
     })
 }
 
+/// A type, a block format, or a type and what has a scale.
+fn candidate(text: &str) -> Result<CandidateFormat, String> {
+    if text.contains('/') || text.parse::<BlockFormat>().is_ok() {
+        return text.parse();
+    }
+    data_type(text).map(CandidateFormat::Bare).map_err(|error| match nearest(text, block_formats()) {
+        Some(name) => format!("`{text}` is not an element type (did you mean `{name}`?)"),
+        None => error,
+    })
+}
+
 fn round_mode(text: &str) -> Result<RoundMode, String> {
     text.parse().map_err(|error: onnx_cast::UnknownRoundMode| error.to_string())
 }
 
 macro_rules! name_parser {
-    ($name:ident, $ty:ty, $parse:path) => {
+    ($name:ident, $ty:ty, $parse:path, $names:expr) => {
         #[derive(Clone, Debug)]
         pub(super) struct $name;
 
@@ -48,13 +60,22 @@ macro_rules! name_parser {
             }
 
             fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-                Some(Box::new(<$ty>::ALL.iter().map(|value| PossibleValue::new(value.name()))))
+                Some(Box::new($names.map(PossibleValue::new)))
             }
         }
     };
 }
-name_parser!(TypeParser, DataType, data_type);
-name_parser!(RoundModeParser, RoundMode, round_mode);
+name_parser!(TypeParser, DataType, data_type, types());
+name_parser!(RoundModeParser, RoundMode, round_mode, RoundMode::ALL.iter().map(|mode| mode.name()));
+name_parser!(CandidateParser, CandidateFormat, candidate, types().chain(block_formats()));
+
+fn types() -> impl Iterator<Item = &'static str> {
+    DataType::ALL.iter().map(|data_type| data_type.name())
+}
+
+fn block_formats() -> impl Iterator<Item = &'static str> {
+    BlockFormat::ALL.iter().map(|format| format.name())
+}
 
 pub(super) fn tolerance(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {

@@ -105,7 +105,7 @@ pub(crate) fn all_json(request: &Request<'_>) -> Result<serde_json::Value> {
     explained.map(|explanation| super::json(&explanation)).collect()
 }
 
-fn cut(text: &str, width: usize) -> String {
+pub(super) fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
     }

@@ -65,7 +65,7 @@ pub(crate) fn page_of_all(request: &Request<'_>) -> Result<String> {
     Ok(document(&format!("{title} in every type"), &body))
 }
 
-fn document(title: &str, body: &str) -> String {
+pub(super) fn document(title: &str, body: &str) -> String {
     let title = escaped(title);
     let parts = [
         ("{{title}}", &title[..]),
@@ -78,7 +78,7 @@ fn document(title: &str, body: &str) -> String {
 }
 
 /// Text that is no markup.
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {
@@ -112,7 +112,7 @@ fn code(side: &Side) -> String {
 }
 
 /// One end of the cast: its value, its bits, and what its fields say.
-fn side(out: &mut String, label: &str, side: &Side) -> Result<()> {
+pub(super) fn side(out: &mut String, label: &str, side: &Side) -> Result<()> {
     let value = escaped(&shown(side));
     let (kind, bits) = (side.data_type, code(side));
     write!(out, "<section class=\"side\"><h2><small>{label}</small> {kind} <span>{value}</span>{bits}</h2>")?;

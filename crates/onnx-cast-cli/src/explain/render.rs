@@ -154,7 +154,7 @@ pub(crate) fn json(explanation: &Explanation) -> Result<serde_json::Value> {
     Ok(serde_json::Value::Object(object))
 }
 
-fn side(side: &Side) -> Result<serde_json::Value> {
+pub(super) fn side(side: &Side) -> Result<serde_json::Value> {
     let mut object = Map::new();
     object.insert("type".to_owned(), json!(side.data_type.name()));
     object.insert("value".to_owned(), json!(side.value.exact()));

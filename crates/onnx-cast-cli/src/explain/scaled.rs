@@ -41,7 +41,7 @@ pub(crate) struct Scaled {
 }
 
 /// The types that quotients are rounded to, and those of values and of a scale that both have.
-const FLOATS: [DataType; 3] = [DataType::Float, DataType::Float16, DataType::BFloat16];
+pub(super) const FLOATS: [DataType; 3] = [DataType::Float, DataType::Float16, DataType::BFloat16];
 
 pub(super) fn explain(request: &Request<'_>, scaling: Scaling<'_>) -> Result<Explanation> {
     let Request { to, options: CastOptions { opset, saturate, .. }, .. } = *request;
@@ -75,29 +75,10 @@ pub(super) fn explain(request: &Request<'_>, scaling: Scaling<'_>) -> Result<Exp
     let (scale_tensor, zero_tensor) = (tensor(&scale)?, zero_point.as_ref().map(tensor).transpose()?);
     let zero_view = zero_tensor.as_ref().map(Tensor::view);
     let element = plan.run(&tensor(&value)?.view(), &scale_tensor.view(), zero_view.as_ref());
-    let element = element_of(element.map_err(|error| match (error, zero_text) {
-        (CastError::ZeroPoint { data_type, .. }, Some(text)) => {
-            anyhow!("a zero point of {data_type} must be 0, and `{}` is not", Short(text))
-        }
-        (error, _) => error.into(),
-    })?);
+    let element = element_of(element.map_err(|error| plain_error(error, zero_text))?);
     let result = Side { data_type: to, value: value_of(to, &element)?, element };
-
-    let back_version = Operator::DequantizeLinear.version_at(opset)?;
-    let output = has_output_dtype(Operator::DequantizeLinear, back_version).then_some(float_from);
-    let dequantize = DequantizeLinear::new(&DequantizeOptions::new().opset(opset).output_dtype(output))?;
-    let back = match dequantize.plan(to, scale_type, zero_type) {
-        Ok(plan) => {
-            let element = element_of(plan.run(&tensor(&result)?.view(), &scale_tensor.view(), zero_view.as_ref())?);
-            let data_type = plan.target_type();
-            Some(Side { data_type, value: value_of(data_type, &element)?, element })
-        }
-        Err(error) => {
-            notes.push(format!("nothing comes back: {error}"));
-            None
-        }
-    };
-
+    let (back, back_version) =
+        back(opset, float_from, &tensor(&result)?, &scale_tensor, zero_tensor.as_ref(), &mut notes)?;
     let (quotient, source) = quotient(&value, &scale, precision)?;
     let saturate = saturate.unwrap_or(true);
     attribute_notes(request, &mut notes);
@@ -122,13 +103,49 @@ pub(super) fn explain(request: &Request<'_>, scaling: Scaling<'_>) -> Result<Exp
     })
 }
 
+/// A zero point that a float type has not, as it was written.
+fn plain_error(error: CastError, zero_text: Option<&str>) -> anyhow::Error {
+    match (error, zero_text) {
+        (CastError::ZeroPoint { data_type, .. }, Some(text)) => {
+            anyhow!("a zero point of {data_type} must be 0, and `{}` is not", Short(text))
+        }
+        (error, _) => error.into(),
+    }
+}
+
+/// What DequantizeLinear gives for the result, with its version; nothing, and a note, where it does not take the types.
+fn back(
+    opset: i64,
+    output: DataType,
+    result: &Tensor,
+    scale: &Tensor,
+    zero_point: Option<&Tensor>,
+    notes: &mut Vec<String>,
+) -> Result<(Option<Side>, i64)> {
+    let version = Operator::DequantizeLinear.version_at(opset)?;
+    let output = has_output_dtype(Operator::DequantizeLinear, version).then_some(output);
+    let dequantize = DequantizeLinear::new(&DequantizeOptions::new().opset(opset).output_dtype(output))?;
+    let plan = dequantize.plan(result.data_type(), scale.data_type(), zero_point.map(Tensor::data_type));
+    let plan = match plan {
+        Ok(plan) => plan,
+        Err(error) => {
+            notes.push(format!("nothing comes back: {error}"));
+            return Ok((None, version));
+        }
+    };
+    let zero_point = zero_point.map(Tensor::view);
+    let element = element_of(plan.run(&result.view(), &scale.view(), zero_point.as_ref())?);
+    let data_type = plan.target_type();
+    Ok((Some(Side { data_type, value: value_of(data_type, &element)?, element }), version))
+}
+
 /// Whether an operator's version has the attribute that names the type of the result.
 fn has_output_dtype(operator: Operator, version: i64) -> bool {
     operator.attributes().iter().any(|&(name, since)| name == "output_dtype" && since <= version)
 }
 
 /// The exact quotient, where it is a number and not zero, and what it rounds to.
-fn quotient(value: &Side, scale: &Side, precision: DataType) -> Result<(Option<Quotient>, Side)> {
+pub(super) fn quotient(value: &Side, scale: &Side, precision: DataType) -> Result<(Option<Quotient>, Side)> {
     let double = |side: &Side| as_double(side.data_type, &side.element);
     let (x, by) = (double(value)?, double(scale)?);
     // Doubles tell the special cases, signs included: the quotient of two values is far from the ends of their range.

@@ -2,9 +2,11 @@
 
 use crate::common::{done, refused, run};
 use crate::files::Folder;
-use onnx_cast::DataType;
+use onnx_cast::{BlockFormat, DataType};
 use serde_json::Value;
 use std::fs;
+use testkit::block_scale::{Recipe, ScaleRule, mx_dequantize, mx_quantize, nvfp4_dequantize, nvfp4_quantize};
+use testkit::types::Ty;
 
 fn explain(line: &str) -> Value {
     serde_json::from_str(&done(&run(&format!("explain {line} --json")))).expect("JSON")
@@ -503,6 +505,130 @@ fn a_page_of_a_quotient() {
         "<dt>exact quotient</dt><dd>5.2083334497486577623..., exactly 83886080/16106127</dd>",
         "<dt>operator</dt><dd>QuantizeLinear-28, precision float; back by DequantizeLinear-28</dd>",
         "<dt>error</dt><dd>0.0125000178813934326171875, relative 0.04</dd>",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    assert!(!page.contains("{{") && !page.contains("http"), "{page}");
+}
+
+const BLOCK: [f32; 9] = [0.3, -1.7, 0.01, 5.0, -0.0, 3.4e-5, -6.9, 7.1, 0.25];
+
+/// Codes and values of a block, as `explain` shows them.
+fn block(options: &str) -> (Value, Vec<String>, Vec<String>) {
+    let values: Vec<String> = BLOCK.iter().map(|value| format!("{value:?}")).collect();
+    let shown = explain(&format!("{} {options}", values.join(" ")));
+    let bits = |end: &str| {
+        let elements = shown["elements"].as_array().expect("elements").iter();
+        elements.map(|one| one[end]["bits"].as_str().expect("bits").to_owned()).collect::<Vec<String>>()
+    };
+    let (results, back) = (bits("result"), bits("back"));
+    (shown, results, back)
+}
+
+fn hex(codes: &[u64], digits: usize) -> Vec<String> {
+    codes.iter().map(|code| format!("0x{code:0digits$x}")).collect()
+}
+
+#[test]
+fn blocks_are_those_of_the_oracle() {
+    for format in BlockFormat::ALL.iter().filter(|format| **format != BlockFormat::NvFp4) {
+        let element = Ty::from_code(format.element().onnx()).expect("a type of both");
+        let digits = format.element().bits().expect("bits").div_ceil(4);
+        for rule in ScaleRule::ALL {
+            let (scale, codes) = mx_quantize(&BLOCK, element, rule);
+            let want = mx_dequantize(scale, element, &codes, Ty::Float);
+            let (shown, results, back) = block(&format!("--to {format} --scale-rule {}", rule.name()));
+            assert_eq!(shown["scale"]["bits"], hex(&[scale], 2)[0], "{format} {}", rule.name());
+            assert_eq!((results, back), (hex(&codes, digits), hex(&want, 8)), "{format} {}", rule.name());
+        }
+    }
+    for recipe in Recipe::ALL {
+        let quantized = nvfp4_quantize(&BLOCK, BLOCK.len(), recipe, Ty::Float);
+        let want = nvfp4_dequantize(&quantized, BLOCK.len(), recipe, Ty::Float);
+        let options = format!("--to nvfp4 --recipe {}", recipe.name());
+        for options in [options.clone(), format!("{options} --global-scale {:e}", quantized.global)] {
+            let (shown, results, back) = block(&options);
+            assert_eq!(shown["scale"]["bits"], hex(&quantized.scales, 2)[0], "{options}");
+            assert_eq!(shown["global_scale"]["bits"], hex(&[quantized.global.to_bits().into()], 8)[0], "{options}");
+            assert_eq!((results, back), (hex(&quantized.elements, 1), hex(&want, 8)), "{options}");
+        }
+    }
+}
+
+#[test]
+fn a_block() {
+    let text = done(&run("explain 6 -0.5 0.3 1 --to mxfp4"));
+    assert!(text.lines().all(|line| line.chars().count() < 80), "{text}");
+    let words: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+    for line in [
+        "format mxfp4: float4e2m1, float8e8m0 for 32 values",
+        "rule floor",
+        "greatest float 6 0x40c00000 A",
+        "scale float8e8m0 1 0x7f 2^(floor(log2 A) - 2)",
+        "exponent 01111111 127 - 127 = 0",
+        "value quotient element back error",
+        "6 6 6 0x7 6 none",
+        "-0.5 -0.5 -0.5 0x9 -0.5 none",
+        "1 1 1 0x2 1 none",
+        "note without --from the values are floats",
+    ] {
+        assert!(words.contains(&line.split_whitespace().collect()), "{line}: {text}");
+    }
+    let text = done(&run("explain 6 -0.5 0.3 1 --to nvfp4 --recipe compressed-tensors"));
+    assert!(
+        text.lines().all(|line| line.chars().count() < 80) && text.contains("\nrecipe   compressed-tensors\n"),
+        "{text}"
+    );
+    // One value is a block, too, and bits are those of its type.
+    let shown = explain("0x3f80 --from bfloat16 --to mxint8");
+    assert_eq!(
+        (&shown["elements"][0]["source"]["value"], &shown["divisor"]["value"]),
+        (&"1".into(), &"0.015625".into())
+    );
+    assert_eq!(shown["elements"][0]["back"]["type"], "bfloat16");
+    assert_eq!((&shown["scale_rule"], &shown["formula"]), (&"floor".into(), &"2^(floor(log2 A) - 0)".into()));
+    let shown: Value = serde_json::from_str(&done(&run("explain --json --to mxfp4 -- 1 -inf"))).expect("JSON");
+    assert_eq!((&shown["scale"]["bits"], &shown["elements"][0]["error"]), (&"0xff".into(), &Value::Null));
+    assert_eq!(explain("1 2 --to nvfp4 --recipe torchao")["factor"]["type"], "float");
+}
+
+#[test]
+fn refusals_of_blocks() {
+    let many = ["1"; 33].join(" ");
+    for (line, message) in [
+        ("1 2 --to float8e4m3fn", "a block has a target of blocks, as --to mxfp4 or --to nvfp4"),
+        ("1 --to int8 --scale-rule even", "a block has a target of blocks, as --to mxfp4 or --to nvfp4"),
+        ("1 2 --to int8/axis", "int8/axis has scales that depend on the tensor: --scale gives int8 one"),
+        ("1 2 --to mxfp4 --scale 2", "blocks of mxfp4 have neither --scale nor the options of a cast"),
+        ("1 2 --to mxfp4 --saturate false", "blocks of mxfp4 have neither --scale nor the options of a cast"),
+        ("1 --to mxfp4 --recipe torchao", "--recipe and --global-scale are for nvfp4: mxfp4 has --scale-rule"),
+        (
+            "1 --to nvfp4 --scale-rule even",
+            "--scale-rule is for MX, whose scales are powers of two: nvfp4 has --recipe",
+        ),
+        ("1 --to nvfp4 --global-scale -1", "no tensor has the scale -1 by the recipe modelopt"),
+        ("1 --to nvfp4 --global-scale 0", "no tensor has the scale 0 by the recipe modelopt"),
+        ("1 --to nvfp4 --global-scale nan", "no tensor has the scale NaN by the recipe modelopt"),
+        ("1 --from int8 --to mxfp4", "a block of mxfp4 is made of float, float16 or bfloat16, not of int8"),
+        ("1 x --to mxfp4", "`x` is not a number (as float)"),
+        (&format!("{many} --to mxfp4"), "a block of mxfp4 has 32 values, not 33"),
+    ] {
+        assert_eq!(refused(&run(&format!("explain {line}"))), message, "{line}");
+    }
+}
+
+#[test]
+fn a_page_of_a_block() {
+    let folder = Folder::new();
+    let line = "explain 6 -0.5 0.3 --to nvfp4";
+    assert_eq!(done(&folder.run(&format!("{line} --html out.html"))), done(&run(line)));
+    let page = fs::read_to_string(folder.path("out.html")).expect("a page");
+    for part in [
+        "<title>A block of 3 values in nvfp4</title>",
+        "<h2><small>greatest</small> float <span>6</span> <code>0x40c00000</code></h2>",
+        "<h2><small>scale</small> float8e4m3fn <span>448</span> <code>0x7e</code></h2>",
+        "<th scope=\"col\">quotient</th>",
+        "<td>-0.5 0x9</td>",
     ] {
         assert!(page.contains(part), "{part}: {page}");
     }

@@ -2,6 +2,7 @@
 
 use crate::common::{done, refused, run};
 use crate::files::{Folder, floats};
+use onnx_cast::Tensor;
 use onnx_cast_file::{Format, WriteOptions, write_tensor};
 use serde_json::Value;
 use testkit::proto::{Message, model, node, tensor};
@@ -100,7 +101,80 @@ fn models_have_their_large_constants_looked_at() {
     assert!(text.contains("and 1 more (--top 0 shows all)"), "{text}");
 }
 
+/// A matrix of small weights.
+fn weights() -> Folder {
+    let folder = Folder::new();
+    let values: Vec<f32> =
+        (0..64 * 96u32).map(|i| ((i * 37 % 101) as f32 - 50.0) * 2f32.powi(-((i / 96 % 9) as i32) - 6)).collect();
+    let tensor = Tensor::from_slice(vec![64, 96], &values).expect("a tensor");
+    let path = folder.path("w.safetensors");
+    write_tensor(path, Format::Safetensors, "w.weight", tensor.view(), &WriteOptions::default()).expect("a file");
+    folder
+}
+
+const SCALED: &str = "float4e2m1,mxfp4,nvfp4,int4/32,int8/axis,float8e4m3fn/16x24,float8e4m3fn/tensor";
+
+#[test]
+fn scaled_candidates_stand_beside_bare_ones() {
+    let folder = weights();
+    let text = done(&folder.run(&format!("report w.safetensors --to {SCALED} --quiet")));
+    assert!(text.lines().all(|line| line.chars().count() < 80), "{text}");
+    let heads: Vec<&str> = text.lines().filter(|line| line.contains(" -> ")).collect();
+    let bytes = [3072, 3072 + 192, 3072 + 384 + 4, 3072 + 4 * 192, 6144 + 4 * 64, 6144 + 4 * 16, 6144 + 4];
+    let want: Vec<String> = SCALED
+        .split(',')
+        .zip(bytes)
+        .map(|(name, bytes)| format!("{name}: 1 tensors, 6144 values, 24.0 KiB -> {bytes} B"))
+        .collect();
+    assert_eq!(heads.len(), want.len());
+    heads.iter().zip(&want).for_each(|(head, want)| assert!(head.starts_with(want), "{head}, want {want}"));
+    assert!(text.contains("192 blocks: 1% below "), "{text}");
+    let found: Value =
+        serde_json::from_str(&done(&folder.run(&format!("report w.safetensors --to {SCALED} --json")))).expect("JSON");
+    let candidates = found["tensors"][0]["candidates"].as_array().expect("candidates");
+    let counts: Vec<Option<u64>> = candidates.iter().map(|one| one["blocks"]["count"].as_u64()).collect();
+    assert_eq!(counts, [None, Some(192), Some(384), Some(192), Some(64), Some(16), None]);
+    let snr: Vec<f64> = candidates.iter().map(|one| one["snr"].as_f64().expect("an SNR")).collect();
+    assert!(snr[0] < snr[1] && snr[1] < snr[3] && snr[3] < snr[4], "{snr:?}");
+    let blocks = &candidates[1]["blocks"];
+    let sum = |counts: &Value| counts.as_array().expect("counts").iter().filter_map(Value::as_u64).sum::<u64>();
+    let apart = ["zeros", "not_finite"].map(|name| blocks[name].as_u64().expect("a count"));
+    assert_eq!(sum(&blocks["greatest"]["counts"]) + apart[0] + apart[1], 192);
+    assert_eq!(
+        (blocks["snr"]["step"].as_i64(), blocks["snr"]["first"].as_i64().map(|first| first % 3)),
+        (Some(3), Some(0))
+    );
+    assert_eq!((&found["types"][1]["type"], &found["types"][1]["limits"]), (&Value::from("mxfp4"), &Value::Null));
+    let ceil: Value =
+        serde_json::from_str(&done(&folder.run("report w.safetensors --to mxfp4 --scale-rule ceil --json")))
+            .expect("JSON");
+    assert_ne!(ceil["tensors"][0]["candidates"][0]["snr"], candidates[1]["snr"]);
+}
+
+#[test]
+fn the_page_draws_blocks() {
+    let folder = weights();
+    done(&folder.run(&format!("report w.safetensors --to {SCALED} --html out.html")));
+    let page = String::from_utf8(folder.read("out.html")).expect("UTF-8");
+    assert!(!page.contains("{{") && page.contains("Blocks by signal to noise"), "a mark is left");
+    let data = page.split_once("id=\"data\">").and_then(|(_, rest)| rest.split_once("</script>")).expect("data").0;
+    let data: Value = serde_json::from_str(data).expect("JSON");
+    assert_eq!((&data["types"][1]["name"], &data["types"][1]["limits"]), (&Value::from("mxfp4"), &Value::Null));
+    let candidates = data["tensors"][0][12].as_array().expect("candidates");
+    assert_eq!(candidates[0][13], Value::Null);
+    assert_eq!((candidates[1][13][0].as_u64(), candidates[1][13][7].as_i64()), (Some(192), Some(3)));
+}
+
 #[test]
 fn what_cannot_be_reported() {
     assert!(refused(&run("report missing.npy --to bf16")).starts_with("missing.npy: cannot open"), "no file");
+    for (to, error) in [
+        ("mxfp5", "`mxfp5` is not an element type (did you mean `mxfp4`?)"),
+        ("mxfp4/16", "blocks of mxfp4 have 32 elements"),
+        ("float16/axis", "not a format of quantized weights (want mxfp8,"),
+        ("int8/block", "`block` has no scales (want tensor, axis, a block as 32 or 128x128)"),
+    ] {
+        let said = refused(&run(&format!("report missing.npy --to {to}")));
+        assert!(said.contains(error), "{to}: {said}");
+    }
 }

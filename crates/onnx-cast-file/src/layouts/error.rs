@@ -28,7 +28,9 @@ pub enum LayoutError {
     #[error("the folder of the input (want another: its configuration and its other weights would not fit)")]
     SameFolder,
     /// A checkpoint in which nothing is to be quantized.
-    #[error("no weight to quantize: no matrix of a Linear layer, by its name, and no rule names another")]
+    #[error(
+        "no weight to quantize: no matrix of a Linear layer, by its name (gpt-oss: no experts), and no rule names another"
+    )]
     NothingToQuantize,
     /// A format that a layout does not have.
     #[error("{layout} does not hold {to}: {reason}")]

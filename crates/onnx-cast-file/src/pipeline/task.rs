@@ -31,6 +31,8 @@ pub struct Task<'a> {
     pub beside: u64,
     /// Counts the values and what becomes of them.
     pub counter: Option<&'a Counter>,
+    /// Elements of a part, a multiple of 8, where parts have to end at certain elements.
+    pub chunk: Option<usize>,
 }
 
 /// Where elements are.
@@ -202,7 +204,8 @@ pub(super) struct Buffers {
 impl<'a> Task<'a> {
     /// The task that keeps elements as they are.
     pub fn keeping(elements: Elements<'a>, len: usize, from: DataType, items: Items) -> Self {
-        Task { elements, len, from, items, transform: None, unpacks: false, to: 0, beside: 0, counter: None }
+        let (transform, counter, chunk) = (None, None, None);
+        Task { elements, len, from, items, transform, unpacks: false, to: 0, beside: 0, counter, chunk }
     }
 
     /// The task that copies bytes to a place.
@@ -228,9 +231,10 @@ impl<'a> Task<'a> {
 
     /// The most elements of a chunk.
     pub(super) fn chunk(&self) -> usize {
-        match self.elements {
-            Elements::Computed(source, _) => source.chunk(),
-            _ => CHUNK,
+        match (self.chunk, self.elements) {
+            (Some(chunk), _) => chunk,
+            (None, Elements::Computed(source, _)) => source.chunk(),
+            (None, _) => CHUNK,
         }
     }
 

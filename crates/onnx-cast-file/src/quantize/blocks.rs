@@ -2,9 +2,10 @@
 
 use super::format::{Granularity, QuantizedFormat};
 use super::layout::Chosen;
+use super::turned::Turned;
 use crate::io::memory::resize;
 use crate::io::positional::InputFile;
-use crate::layouts::{Checkpoint, LayoutError, TensorRef};
+use crate::layouts::{Checkpoint, TensorRef};
 use crate::pipeline::{Compute, Scratch, Trouble};
 use crate::rewrite::{Computed, Greatest, Origin, Row};
 use crate::summary::TensorSummary;
@@ -22,32 +23,9 @@ pub(super) fn rows<'a>(
     chosen: &Chosen,
     rule: ScaleRule,
     greatest: Option<Arc<Greatest>>,
-) -> Result<Vec<Row<'a>>, LayoutError> {
+) -> Vec<Row<'a>> {
     let stored = checkpoint.stored(tensor);
-    let (file, at) = checkpoint.place(tensor);
-    let [rows, columns] = stored.shape[..] else { return Ok(Vec::new()) };
-    let grid = [rows.div_ceil(chosen.block[0]), columns.div_ceil(chosen.block[1])];
-    let weight = Arc::new(Weight {
-        file,
-        at,
-        from: stored.data_type,
-        shape: [rows, columns],
-        to: chosen.to,
-        block: chosen.block,
-        is_whole: chosen.granularity == Granularity::Tensor,
-        container: chosen.container,
-        scale_type: chosen.scale_type,
-        quantize: match chosen.to {
-            QuantizedFormat::Block(format) => {
-                Some(BlockQuantize::new(format).rule(rule).recipe(chosen.recipe).threads(1))
-            }
-            QuantizedFormat::Elements(_) => None,
-        },
-        most: chosen.most,
-        zero_scale: chosen.zero_scale,
-        precision: chosen.precision,
-        greatest,
-    });
+    let weight = Arc::new(Weight::new(checkpoint, tensor, chosen, rule, greatest));
     let summary = |name: &str, shape: Vec<usize>, to: DataType| {
         let len = onnx_cast::element_count(&shape).and_then(|len| to.byte_len(len)).unwrap_or(0);
         let cast = TensorSummary { cast: true, ..TensorSummary::kept(name, shape, stored.data_type, 0) };
@@ -57,42 +35,39 @@ pub(super) fn rows<'a>(
         Origin::Computed(Box::new(Computed { source, data_type, cast: None, counter: None }))
     };
     let bits = weight.element_type().bits().unwrap_or(8);
-    let width = columns * bits / chosen.container.bits().unwrap_or(8);
-    let mut all = Vec::new();
     let elements = TensorSummary {
         bytes_before: checkpoint.byte_len(tensor),
-        ..summary(&chosen.elements, vec![rows, width], chosen.container)
+        ..summary(&chosen.elements, chosen.elements_shape(bits), chosen.container)
     };
     let source = Elements { weight: Arc::clone(&weight) };
-    all.push(Row { summary: elements, tensor, origin: computed(Box::new(source), chosen.container) });
-    let shape = match chosen.granularity {
-        Granularity::Tensor => chosen.tensor_scale_shape(),
-        _ => grid.to_vec(),
-    };
+    let mut all = vec![Row { summary: elements, tensor, origin: computed(Box::new(source), chosen.container) }];
     let origin = if weight.is_whole {
         computed(Box::new(TensorScale { weight: Arc::clone(&weight) }), chosen.scale_type)
     } else {
         Origin::Beside
     };
-    all.push(Row { summary: summary(&chosen.scales, shape, chosen.scale_container), tensor, origin });
+    all.push(Row { summary: summary(&chosen.scales, chosen.scales_shape(), chosen.scale_container), tensor, origin });
     if let Some((name, shape)) = &chosen.global {
-        let origin = computed(Box::new(TensorScale { weight: Arc::clone(&weight) }), DataType::Float);
+        let origin = computed(Box::new(TensorScale { weight }), DataType::Float);
         all.push(Row { summary: summary(name, shape.clone(), DataType::Float), tensor, origin });
     }
     if let Some(name) = &chosen.shape {
+        let [_, rows, columns] = chosen.matrices;
         let bytes = [rows as u64, columns as u64].map(u64::to_le_bytes).concat();
         all.push(Row { summary: summary(name, vec![2], DataType::Int64), tensor, origin: Origin::Bytes(bytes) });
     }
-    Ok(all)
+    all
 }
 
-/// A matrix that is quantized.
+/// A matrix that is quantized, or experts as one matrix above the other.
 #[derive(Debug)]
 struct Weight<'a> {
     file: &'a InputFile,
     at: u64,
     from: DataType,
     shape: [usize; 2],
+    /// Where rows are stored as columns: what has been read of them.
+    turned: Option<Turned>,
     to: QuantizedFormat,
     block: [usize; 2],
     /// Whether one scale is for all elements.
@@ -106,7 +81,41 @@ struct Weight<'a> {
     greatest: Option<Arc<Greatest>>,
 }
 
-impl Weight<'_> {
+impl<'a> Weight<'a> {
+    fn new(
+        checkpoint: &'a Checkpoint,
+        tensor: TensorRef,
+        chosen: &Chosen,
+        rule: ScaleRule,
+        greatest: Option<Arc<Greatest>>,
+    ) -> Weight<'a> {
+        let (file, at) = checkpoint.place(tensor);
+        let [count, rows, columns] = chosen.matrices;
+        let quantize = match chosen.to {
+            QuantizedFormat::Block(format) => {
+                Some(BlockQuantize::new(format).rule(rule).recipe(chosen.recipe).threads(1))
+            }
+            QuantizedFormat::Elements(_) => None,
+        };
+        Weight {
+            file,
+            at,
+            from: checkpoint.stored(tensor).data_type,
+            shape: [count * rows, columns],
+            turned: chosen.transposed.then(|| Turned::new([rows, columns])),
+            to: chosen.to,
+            block: chosen.block,
+            is_whole: chosen.granularity == Granularity::Tensor,
+            container: chosen.container,
+            scale_type: chosen.scale_type,
+            quantize,
+            most: chosen.most,
+            zero_scale: chosen.zero_scale,
+            precision: chosen.precision,
+            greatest,
+        }
+    }
+
     /// The type of the elements as they are computed: in words, integers plus half their range.
     fn element_type(&self) -> DataType {
         match (self.to, self.container) {
@@ -122,8 +131,20 @@ impl Weight<'_> {
         let [rows, columns] = self.shape;
         match self.block {
             _ if self.is_whole => 8,
+            _ if self.turned.is_some() => columns,
             [1, block] if columns.is_multiple_of(block) => block,
             [block, _] => block.min(rows) * columns,
+        }
+    }
+
+    /// Reads values of whole units, in the order of the rows.
+    fn read(&self, begin: usize, count: usize, values: &mut Vec<u8>) -> Result<(), Trouble> {
+        let no_room = || Trouble::Read(io::ErrorKind::OutOfMemory.into());
+        let size = |len| self.from.byte_len(len).ok_or_else(no_room);
+        resize(values, size(count)?).ok_or_else(no_room)?;
+        match &self.turned {
+            None => self.file.read_at(self.at + size(begin)? as u64, values).map_err(Trouble::Read),
+            Some(turned) => turned.read(self.file, self.at, size(1)?, begin, values),
         }
     }
 
@@ -218,9 +239,7 @@ impl Compute for Elements<'_> {
         let no_room = || Trouble::Read(io::ErrorKind::OutOfMemory.into());
         let size = |data_type: DataType, len| data_type.byte_len(len).ok_or_else(no_room);
         let count = stop - begin;
-        resize(&mut scratch.elements, size(weight.from, count)?).ok_or_else(no_room)?;
-        let at = size(weight.from, begin)?;
-        weight.file.read_at(weight.at + at as u64, &mut scratch.elements).map_err(Trouble::Read)?;
+        weight.read(begin, count, &mut scratch.elements)?;
         let to = weight.element_type();
         let scales = if (begin, stop) == (first, end) {
             weight.quantize(&scratch.elements, count, out).map_err(Trouble::Cast)?

@@ -8,12 +8,11 @@ use crate::rewrite::{Origin, Row};
 use crate::summary::TensorSummary;
 use DataType::{BFloat16, Float, Float8E4M3FN, Float8E5M2, Float8E8M0, Float16, Int4, Int8, Int32, Uint8};
 use onnx_cast::{BlockFormat, DataType, Recipe};
-use serde_json::{Value, json};
 
 /// How weights are laid out.
 #[derive(Clone, Copy)]
 pub(crate) struct Plan<'a> {
-    layout: Scheme,
+    pub(super) layout: Scheme,
     pub(crate) request: &'a QuantizeRequest,
 }
 
@@ -23,6 +22,10 @@ pub(crate) struct Chosen {
     pub(crate) module: String,
     pub(crate) to: QuantizedFormat,
     pub(crate) granularity: Granularity,
+    /// How many matrices there are, their rows and their columns.
+    pub(crate) matrices: [usize; 3],
+    /// Whether the weight has rows and columns exchanged, and the elements have not: experts of gpt-oss.
+    pub(crate) transposed: bool,
     /// The name of the elements, and the type of what holds them.
     pub(crate) elements: String,
     pub(crate) container: DataType,
@@ -50,9 +53,23 @@ pub(crate) struct Chosen {
 }
 
 impl Chosen {
-    /// The shape of the scale of a tensor: ComfyUI has no axes.
-    pub(crate) fn tensor_scale_shape(&self) -> Vec<usize> {
-        if self.scales.ends_with("scale_weight") { Vec::new() } else { vec![1] }
+    /// The shape of the elements, of so many bits, in what holds them.
+    pub(crate) fn elements_shape(&self, bits: usize) -> Vec<usize> {
+        let [count, rows, columns] = self.matrices;
+        let width = |len| len * bits / self.container.bits().unwrap_or(8);
+        let block = self.block[1];
+        if self.transposed { vec![count, rows, columns / block, width(block)] } else { vec![rows, width(columns)] }
+    }
+
+    /// The shape of the scales. ComfyUI's scale of a tensor has no axes.
+    pub(crate) fn scales_shape(&self) -> Vec<usize> {
+        let [count, rows, columns] = self.matrices;
+        match (self.granularity, self.block) {
+            (Granularity::Tensor, _) if self.scales.ends_with("scale_weight") => Vec::new(),
+            (Granularity::Tensor, _) => vec![1],
+            (_, [_, across]) if self.transposed => vec![count, rows, columns / across],
+            (_, [down, across]) => vec![rows.div_ceil(down), columns.div_ceil(across)],
+        }
     }
 
     /// Whether the greatest magnitude of the tensor is needed before its elements.
@@ -104,9 +121,15 @@ impl<'a> Plan<'a> {
 
     /// The tensors of a weight.
     fn lay_out(&self, stored: &Stored, to: QuantizedFormat, granularity: Granularity) -> Result<Chosen, LayoutError> {
-        let (&[rows, columns], Some(module)) = (&stored.shape[..], stored.name.strip_suffix("weight")) else {
-            return Err(unfit(stored, "a matrix whose name ends in `weight`".to_owned()));
+        let (matrices, module) = match (self.layout, &stored.shape[..], stored.name.strip_suffix("weight")) {
+            (Scheme::GptOss, &[experts, columns, rows], None) => ([experts, rows, columns], &*stored.name),
+            (Scheme::GptOss, ..) => {
+                return Err(unfit(stored, "the matrices of all experts, as gate_up_proj and down_proj".to_owned()));
+            }
+            (_, &[rows, columns], Some(module)) => ([1, rows, columns], module),
+            _ => return Err(unfit(stored, "a matrix whose name ends in `weight`".to_owned())),
         };
+        let [_, rows, columns] = matrices;
         let block = match granularity {
             Granularity::Tensor => [rows.max(1), columns.max(1)],
             Granularity::Axis => [1, columns.max(1)],
@@ -124,6 +147,8 @@ impl<'a> Plan<'a> {
             module: module.strip_suffix('.').unwrap_or(module).to_owned(),
             to,
             granularity,
+            matrices,
+            transposed: self.layout == Scheme::GptOss,
             elements: format!("{module}weight"),
             container: Uint8,
             scales: format!("{module}weight_scale"),
@@ -161,10 +186,13 @@ impl<'a> Plan<'a> {
                 Scheme::ModelOpt,
                 QuantizedFormat::Block(BlockFormat::MxFp6E2M3 | BlockFormat::MxFp6E3M2 | BlockFormat::MxInt8),
             )
-            | (Scheme::Quark, QuantizedFormat::Elements(_))
-            | (Scheme::DeepSeek | Scheme::Fbgemm | Scheme::ComfyUi, QuantizedFormat::Block(_))
-            | (Scheme::GptOss, _) => (false, Granularity::Axis),
-            (Scheme::Quark, QuantizedFormat::Block(format)) => (format == BlockFormat::MxFp4, Granularity::Axis),
+            | (Scheme::Quark | Scheme::GptOss, QuantizedFormat::Elements(_))
+            | (Scheme::DeepSeek | Scheme::Fbgemm | Scheme::ComfyUi, QuantizedFormat::Block(_)) => {
+                (false, Granularity::Axis)
+            }
+            (Scheme::Quark | Scheme::GptOss, QuantizedFormat::Block(format)) => {
+                (format == BlockFormat::MxFp4, Granularity::Axis)
+            }
             (_, QuantizedFormat::Block(_)) => (true, Granularity::Axis),
             (Scheme::CompressedTensors, QuantizedFormat::Elements(data_type)) => (
                 data_type != Float8E5M2,
@@ -217,6 +245,9 @@ impl<'a> Plan<'a> {
             (_, data_type) => data_type,
         };
         chosen.container = if is_packed && self.layout != Scheme::Plain { Uint8 } else { format.element() };
+        if chosen.transposed {
+            (chosen.elements, chosen.scales) = (format!("{module}_blocks"), format!("{module}_scales"));
+        }
         if self.layout == Scheme::CompressedTensors {
             chosen.recipe = Recipe::CompressedTensors;
             if is_packed {
@@ -270,159 +301,10 @@ impl<'a> Plan<'a> {
         let tensor = TensorRef { file: 0, tensor: 0 };
         (self.layout == Scheme::ComfyUi).then(|| Row { summary, tensor, origin: Origin::Bytes(vec![0; 2]) })
     }
-
-    /// What `config.json` says under `quantization_config`; `None` of layouts that say nothing.
-    pub(crate) fn configuration(&self, chosen: &[Chosen], kept: &[String]) -> Option<Value> {
-        let first = chosen.first()?;
-        match self.layout {
-            Scheme::DeepSeek => {
-                let block = first.block;
-                Some(json!({
-                    "activation_scheme": "dynamic",
-                    "fmt": "e4m3",
-                    "modules_to_not_convert": kept,
-                    "quant_method": "fp8",
-                    "weight_block_size": block,
-                }))
-            }
-            Scheme::Fbgemm => Some(json!({
-                "activation_scale_ub": 1200.0,
-                "modules_to_not_convert": kept,
-                "quant_method": "fbgemm_fp8",
-            })),
-            Scheme::CompressedTensors => Some(groups(chosen, kept)),
-            Scheme::ModelOpt => {
-                let (all, layers) = algorithms(chosen);
-                let mut config = json!({ "ignore": kept, "quant_algo": all, "quant_method": "modelopt" });
-                if let Some(layers) = layers {
-                    config["quantized_layers"] = layers;
-                }
-                Some(config)
-            }
-            Scheme::Quark => Some(json!({
-                "exclude": kept,
-                "export": { "pack_method": "reorder", "weight_format": "real_quantized" },
-                "global_quant_config": { "weight": {
-                    "ch_axis": -1, "dtype": "fp4", "group_size": 32, "is_dynamic": false, "qscheme": "per_group",
-                    "scale_format": "e8m0", "symmetric": null,
-                }},
-                "quant_method": "quark",
-            })),
-            _ => None,
-        }
-    }
-
-    /// The text of ModelOpt's own file.
-    pub(crate) fn own_file(&self, chosen: &[Chosen], kept: &[String]) -> Option<String> {
-        if self.layout != Scheme::ModelOpt {
-            return None;
-        }
-        let (all, layers) = algorithms(chosen);
-        let size = chosen.first().map_or(0, |chosen| chosen.block[1]);
-        let mut quantization = json!({ "exclude_modules": kept, "kv_cache_quant_algo": null, "quant_algo": all });
-        if matches!(chosen.first().map(|chosen| chosen.to), Some(QuantizedFormat::Block(_))) {
-            quantization["group_size"] = size.into();
-        }
-        if let Some(layers) = layers {
-            quantization["quantized_layers"] = layers;
-        }
-        let file = json!({ "producer": { "name": "modelopt" }, "quantization": quantization });
-        Some(format!("{file:#}\n"))
-    }
 }
 
 /// A tensor that a layout has no place for.
 fn unfit(stored: &Stored, want: String) -> LayoutError {
     let (tensor, data_type, shape) = (stored.name.clone(), stored.data_type, stored.shape.clone());
     LayoutError::Part { tensor, data_type, shape, want }
-}
-
-/// ModelOpt's name for the format of a weight.
-fn algorithm(chosen: &Chosen) -> &'static str {
-    match (chosen.to, chosen.granularity) {
-        (QuantizedFormat::Block(BlockFormat::NvFp4), _) => "W4A16_NVFP4",
-        (QuantizedFormat::Block(BlockFormat::MxFp4), _) => "W4A16_MXFP4",
-        (QuantizedFormat::Block(_), _) => "MXFP8",
-        (_, Granularity::Tensor) => "FP8",
-        (_, Granularity::Axis) => "FP8_PER_CHANNEL_PER_TOKEN",
-        (_, Granularity::Block(_)) => "FP8_PB_WO",
-    }
-}
-
-/// The algorithm of all weights, or that they differ and that of each.
-fn algorithms(chosen: &[Chosen]) -> (&'static str, Option<Value>) {
-    let first = chosen.first().map_or("", algorithm);
-    if chosen.iter().all(|chosen| algorithm(chosen) == first) {
-        return (first, None);
-    }
-    let layer = |chosen: &Chosen| (chosen.module.clone(), json!({ "quant_algo": algorithm(chosen) }));
-    ("MIXED_PRECISION", Some(Value::Object(chosen.iter().map(layer).collect())))
-}
-
-/// The groups of compressed-tensors: the weights of each format.
-fn groups(chosen: &[Chosen], kept: &[String]) -> Value {
-    let mut groups: Vec<(Value, &'static str, Vec<&str>)> = Vec::new();
-    for one in chosen {
-        let (weights, format) = weights(one);
-        match groups.iter_mut().find(|(known, ..)| *known == weights) {
-            Some((.., modules)) => modules.push(&one.module),
-            None => groups.push((weights, format, vec![&one.module])),
-        }
-    }
-    let format = match &groups[..] {
-        [(_, format, _)] => *format,
-        _ => "mixed-precision",
-    };
-    let is_single = groups.len() == 1;
-    let group = |(index, (weights, format, modules)): (usize, (Value, &str, Vec<&str>))| {
-        // Of one format all Linear layers are meant that are not ignored.
-        let targets = if is_single { json!(["Linear"]) } else { json!(modules) };
-        let group = json!({
-            "format": format, "input_activations": null, "output_activations": null, "targets": targets,
-            "weights": weights,
-        });
-        (format!("group_{index}"), group)
-    };
-    let groups: serde_json::Map<String, Value> = groups.into_iter().enumerate().map(group).collect();
-    json!({
-        "config_groups": groups,
-        "format": format,
-        "global_compression_ratio": null,
-        "ignore": kept,
-        "kv_cache_scheme": null,
-        "quant_method": "compressed-tensors",
-        "quantization_status": "compressed",
-    })
-}
-
-/// The settings of a group's weights, and the name of its format.
-fn weights(chosen: &Chosen) -> (Value, &'static str) {
-    let (kind, bits, format) = match chosen.to {
-        QuantizedFormat::Block(BlockFormat::NvFp4) => ("float", 4, "nvfp4-pack-quantized"),
-        QuantizedFormat::Block(BlockFormat::MxFp4) => ("float", 4, "mxfp4-pack-quantized"),
-        QuantizedFormat::Block(BlockFormat::MxFp6E2M3 | BlockFormat::MxFp6E3M2) => ("float", 6, "mxfp6-pack-quantized"),
-        QuantizedFormat::Block(_) => ("float", 8, "mxfp8-quantized"),
-        QuantizedFormat::Elements(Int4) => ("int", 4, "pack-quantized"),
-        QuantizedFormat::Elements(Int8) => ("int", 8, "pack-quantized"),
-        QuantizedFormat::Elements(_) => ("float", 8, "float-quantized"),
-    };
-    let (strategy, group, structure) = match (chosen.to, chosen.granularity) {
-        (QuantizedFormat::Block(BlockFormat::NvFp4), _) => ("tensor_group", json!(16), json!(null)),
-        (QuantizedFormat::Block(_), _) => ("group", json!(32), json!(null)),
-        (_, Granularity::Tensor) => ("tensor", json!(null), json!(null)),
-        (_, Granularity::Axis) => ("channel", json!(null), json!(null)),
-        (_, Granularity::Block([1, columns])) => ("group", json!(columns), json!(null)),
-        (_, Granularity::Block(block)) => ("block", json!(null), json!(block)),
-    };
-    let scale_dtype = match chosen.scale_type {
-        Float8E8M0 => json!("torch.uint8"),
-        Float8E4M3FN => json!("torch.float8_e4m3fn"),
-        _ => json!(null),
-    };
-    let weights = json!({
-        "actorder": null, "block_structure": structure, "dynamic": false, "group_size": group, "num_bits": bits,
-        "observer": "minmax", "observer_kwargs": {}, "scale_dtype": scale_dtype, "strategy": strategy,
-        "symmetric": true, "type": kind, "zp_dtype": null,
-    });
-    (weights, format)
 }

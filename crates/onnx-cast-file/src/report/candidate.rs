@@ -1,24 +1,26 @@
 //! What is said of a candidate type: of one tensor in it, and of all together.
 
 use super::measure::Sums;
-use super::{Concern, Grade, Report};
+use super::{Blocks, CandidateFormat, Concern, Grade, Report};
 use crate::counts::Counts;
-use onnx_cast::DataType;
 
-/// What a cast to one type would make of a tensor.
+/// What a tensor would be in a candidate.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Candidate {
-    /// The type.
-    pub to: DataType,
-    /// Bytes that the elements would take.
+    /// The candidate.
+    pub to: CandidateFormat,
+    /// Bytes that the elements would take, and their scales.
     pub bytes: u64,
-    /// What would become of the values.
+    /// What would become of the values. With scales they come back as float, and none is counted as saturated, because
+    /// a scale is made for the greatest magnitude. Values that become NaN with their block are counted as overflowed.
     pub counts: Counts,
     /// The mean relative error of the values of each power of two, beside
     /// [`TensorReport::magnitudes`](super::TensorReport::magnitudes). Here a value that becomes infinite or NaN has an
     /// error of 1.
     pub error_by_power: Vec<f64>,
+    /// The blocks that share a scale, if there are several.
+    pub blocks: Option<Blocks>,
     pub(super) sums: Sums,
 }
 
@@ -55,7 +57,7 @@ impl Sums {
     }
 }
 
-/// What a cast of all tensors to one type would do.
+/// What all tensors would be in a candidate.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Totals {
@@ -77,11 +79,14 @@ pub struct Totals {
     pub grades: [usize; 4],
     /// How many tensors have each concern, in the order of [`Concern::ALL`].
     pub concerns: [usize; 4],
+    /// The blocks of all tensors that have several.
+    pub blocks: Option<Blocks>,
 }
 
 impl Report {
     /// The sums over the tensors that have this candidate.
-    pub fn totals(&self, to: DataType) -> Totals {
+    pub fn totals(&self, to: impl Into<CandidateFormat>) -> Totals {
+        let to = to.into();
         let mut totals = Totals::default();
         let mut sums = Sums::default();
         for tensor in &self.tensors {
@@ -91,6 +96,9 @@ impl Report {
             totals.bytes_after += candidate.bytes;
             totals.counts.add(&candidate.counts);
             sums.add(&candidate.sums);
+            if let Some(blocks) = &candidate.blocks {
+                totals.blocks.get_or_insert_default().add(blocks);
+            }
             let (grade, concerns) = (candidate.grade(), candidate.concerns());
             let grades = Grade::ALL.iter().zip(&mut totals.grades);
             grades.for_each(|(known, count)| *count += usize::from(*known == grade));

@@ -1,12 +1,16 @@
 //! A part of a tensor's values, measured: cast to each candidate block by block, and what was found, to which the next
 //! part is added.
 
-use super::Magnitudes;
+use super::blocks::{Blocks, OfBlocks};
 use super::measure::{Errors, Scale, Sums, Values, doubles, floats};
+use super::scaled::{Ahead, Quantized, Scaled, Values as Dequantized, part_size};
+use super::{CandidateFormat, Magnitudes};
 use crate::counts::widen::{BLOCK, Widening, hub};
 use crate::counts::{Apart, Counter, Counts};
 use fearless_simd::Level;
-use onnx_cast::{Cast, CastError, CastOptions, DataType, OpError, Plan, TensorError, TensorView};
+use onnx_cast::{
+    Cast, CastError, CastOptions, DataType, OpError, Plan, ScaleRule, TensorError, TensorView, element_count,
+};
 
 /// How a tensor is measured.
 pub(super) struct Measure {
@@ -14,8 +18,22 @@ pub(super) struct Measure {
     own: Widening,
     /// To double, for the candidates that need it.
     double: Widening,
-    casts: Vec<(Plan, Counter)>,
+    ways: Vec<Way>,
     level: Level,
+    /// Elements of a part, where there are scaled candidates.
+    part: Option<usize>,
+}
+
+/// What becomes of the values in a candidate.
+struct Way {
+    to: CandidateFormat,
+    how: How,
+    counter: Counter,
+}
+
+enum How {
+    Cast(Plan),
+    Scaled(Box<Scaled>),
 }
 
 /// What is known of some of a tensor's values.
@@ -23,7 +41,15 @@ pub(super) struct Part {
     len: u64,
     extremes: (f64, f64),
     /// Never none.
-    candidates: Vec<(Counts, Errors)>,
+    candidates: Vec<Tally>,
+}
+
+/// What is known of them in a candidate.
+struct Tally {
+    counts: Counts,
+    errors: Errors,
+    /// Of scales for blocks.
+    blocks: Option<OfBlocks>,
 }
 
 /// What there is to say of a tensor, without the tables.
@@ -33,7 +59,16 @@ pub(super) struct Done {
     pub(super) special: [u64; 3],
     pub(super) extremes: Option<(f64, f64)>,
     pub(super) magnitudes: Magnitudes,
-    pub(super) candidates: Vec<(Counts, Sums, Vec<f64>)>,
+    pub(super) candidates: Vec<Outcome>,
+}
+
+/// What there is to say of it in a candidate.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    pub(super) counts: Counts,
+    pub(super) sums: Sums,
+    pub(super) error_by_power: Vec<f64>,
+    pub(super) blocks: Option<Blocks>,
 }
 
 /// Memory for a block.
@@ -48,16 +83,87 @@ struct Buffers {
     doubles: Apart<f64>,
 }
 
-impl Measure {
-    pub(super) fn new(from: DataType, targets: &[DataType], options: &CastOptions) -> Result<Measure, OpError> {
-        let (own, double) = (Widening::new(from, hub(from))?, Widening::new(from, DataType::Double)?);
-        let cast = |&to: &DataType| Ok((Cast::new(to, options)?.plan(from)?, Counter::new(from, to)?));
-        let casts = targets.iter().map(cast).collect::<Result<_, OpError>>()?;
-        Ok(Measure { from, own, double, casts, level: Level::new() })
+impl Way {
+    fn new(
+        from: DataType,
+        shape: &[usize],
+        to: CandidateFormat,
+        options: &CastOptions,
+        rule: ScaleRule,
+    ) -> Result<Way, OpError> {
+        Ok(match (Scaled::new(from, shape, to, rule)?, to) {
+            (Some(scaled), _) => {
+                let counter = Counter::new(from, DataType::Float)?;
+                Way { to, how: How::Scaled(Box::new(scaled)), counter }
+            }
+            (None, to) => {
+                let plan = Cast::new(to.element(), options)?.plan(from)?;
+                Way { to, how: How::Cast(plan), counter: Counter::new(from, to.element())? }
+            }
+        })
     }
 
-    pub(super) fn targets(&self) -> impl Iterator<Item = DataType> + '_ {
-        self.casts.iter().map(|(plan, _)| plan.target_type())
+    fn scaled(&self) -> Option<&Scaled> {
+        match &self.how {
+            How::Scaled(scaled) => Some(scaled),
+            How::Cast(_) => None,
+        }
+    }
+
+    fn tally(&self, scale: Scale) -> Tally {
+        let blocks = self.scaled().filter(|scaled| scaled.has_blocks()).map(OfBlocks::new);
+        Tally { counts: Counts::default(), errors: Errors::new(scale), blocks }
+    }
+}
+
+impl Measure {
+    pub(super) fn new(
+        from: DataType,
+        shape: &[usize],
+        targets: &[CandidateFormat],
+        options: &CastOptions,
+        rule: ScaleRule,
+    ) -> Result<Measure, OpError> {
+        let (own, double) = (Widening::new(from, hub(from))?, Widening::new(from, DataType::Double)?);
+        let way = |&to: &CandidateFormat| Way::new(from, shape, to, options, rule);
+        let mut ways = targets.iter().map(way).collect::<Result<Vec<_>, _>>()?;
+        let mut scaled = ways.iter_mut().filter_map(|way| match &mut way.how {
+            How::Scaled(scaled) => Some(&mut **scaled),
+            How::Cast(_) => None,
+        });
+        let part = part_size(&mut scaled, element_count(shape).unwrap_or(0));
+        let part = targets.iter().any(|to| to.is_scaled()).then_some(part);
+        Ok(Measure { from, own, double, ways, level: Level::new(), part })
+    }
+
+    /// The candidates, each with the bytes that so many elements take in it.
+    pub(super) fn targets(&self, len: usize) -> impl Iterator<Item = (CandidateFormat, u64)> + '_ {
+        self.ways.iter().map(move |way| {
+            let bytes = match way.scaled() {
+                Some(scaled) => scaled.bytes(),
+                None => way.to.element().byte_len(len).unwrap_or(0) as u64,
+            };
+            (way.to, bytes)
+        })
+    }
+
+    /// Elements of a part, where that matters.
+    pub(super) fn part_size(&self) -> Option<usize> {
+        self.part
+    }
+
+    /// Whether something has to be known before the first part.
+    pub(super) fn has_first_pass(&self) -> bool {
+        self.ahead().next().is_some()
+    }
+
+    /// Finds what has to be known, in a part of the first pass.
+    pub(super) fn see_first(&self, start: usize, bytes: &[u8], len: usize) -> Result<(), CastError> {
+        self.ahead().try_for_each(|ahead| ahead.see(start, len, bytes))
+    }
+
+    fn ahead(&self) -> impl Iterator<Item = &Ahead> {
+        self.ways.iter().filter_map(Way::scaled).filter_map(Scaled::ahead)
     }
 
     /// Where its values are counted.
@@ -65,27 +171,38 @@ impl Measure {
         if self.own.to == DataType::Float { floats::SCALE } else { doubles::SCALE }
     }
 
-    /// Measures elements.
-    pub(super) fn part(&self, bytes: &[u8], len: usize) -> Result<Part, CastError> {
+    /// Measures elements, the first of which is the tensor's element `start`.
+    pub(super) fn part(&self, start: usize, bytes: &[u8], len: usize) -> Result<Part, CastError> {
         let scale = self.scale();
         let mut part = Part {
             len: len as u64,
             extremes: (f64::INFINITY, 0.0),
-            candidates: self.casts.iter().map(|_| (Counts::default(), Errors::new(scale))).collect(),
+            candidates: self.ways.iter().map(|way| way.tally(scale)).collect(),
         };
+        let quantize = |way: &Way| way.scaled().map(|scaled| scaled.quantize(start, len, bytes)).transpose();
+        let quantized = self.ways.iter().map(quantize).collect::<Result<Vec<_>, _>>()?;
+        let values = quantized.iter().map(|one| one.as_ref().map(Quantized::values).transpose());
+        let values = values.collect::<Result<Vec<_>, _>>()?;
         let mut buffers = Buffers::default();
-        for start in (0..len).step_by(BLOCK) {
+        for first in (0..len).step_by(BLOCK) {
             // Blocks start at multiples of 8 elements, and so at whole bytes.
-            let count = BLOCK.min(len - start);
-            let (place, size) = (self.size(self.from, start)?, self.size(self.from, count)?);
-            self.block(bytes.get(place..place + size).unwrap_or_default(), count, &mut part, &mut buffers)?;
+            let count = BLOCK.min(len - first);
+            let (place, size) = (self.size(self.from, first)?, self.size(self.from, count)?);
+            let elements = bytes.get(place..place + size).unwrap_or_default();
+            let block = Block { start, first, len: count, elements, values: &values };
+            self.block(&block, &mut part, &mut buffers)?;
+        }
+        for (way, tally) in self.ways.iter().zip(&mut part.candidates) {
+            let is_complete = way.scaled().is_some_and(|scaled| !scaled.is_ahead());
+            tally.blocks.iter_mut().filter(|_| is_complete).for_each(OfBlocks::close);
         }
         Ok(part)
     }
 
-    fn block(&self, elements: &[u8], len: usize, part: &mut Part, buffers: &mut Buffers) -> Result<(), CastError> {
+    fn block(&self, block: &Block<'_>, part: &mut Part, buffers: &mut Buffers) -> Result<(), CastError> {
         let Buffers { own, wide, result, result_wide, values, floats, doubles } = buffers;
-        let (level, shape) = (self.level, [len]);
+        let Block { elements, len, .. } = *block;
+        let level = self.level;
         let source = self.own.block(elements, 0..len, own)?;
         if self.own.to == DataType::Float {
             floats::look(level, source.as_chunks().0, values);
@@ -94,7 +211,10 @@ impl Measure {
         }
         part.extremes = (part.extremes.0.min(values.smallest), part.extremes.1.max(values.largest));
         let mut widened = false;
-        for ((plan, counter), (counts, errors)) in self.casts.iter().zip(&mut part.candidates) {
+        for ((way, dequantized), Tally { counts, errors, blocks }) in
+            self.ways.iter().zip(block.values).zip(&mut part.candidates)
+        {
+            let counter = &way.counter;
             let source = if counter.hub() == self.own.to {
                 source
             } else {
@@ -105,13 +225,13 @@ impl Measure {
                 }
                 &wide[..]
             };
-            result.resize(self.size(plan.target_type(), len)?, 0);
-            plan.run_into(&TensorView::new(self.from, &shape, elements)?, result)?;
+            self.result(way, dequantized.as_ref(), block, result)?;
             let result = counter.widen_result(result, len, result_wide)?;
             let compared = counter.compare::<true>(source, result, counts, floats, doubles);
             if counter.hub() == DataType::Float {
-                let signal = || floats::lost(level, (source.as_chunks().0, result.as_chunks().0));
-                errors.see(level, floats, compared, values, signal);
+                let sides = (source.as_chunks().0, result.as_chunks().0);
+                errors.see(level, floats, compared, values, || floats::lost(level, sides));
+                blocks.iter_mut().for_each(|blocks| blocks.see(block.start + block.first, sides.0, sides.1));
             } else {
                 let signal = || doubles::lost(level, (source.as_chunks().0, result.as_chunks().0));
                 errors.see(level, doubles, compared, values, signal);
@@ -120,9 +240,37 @@ impl Measure {
         Ok(())
     }
 
+    /// What the values of a block become.
+    fn result(
+        &self,
+        way: &Way,
+        dequantized: Option<&Dequantized<'_>>,
+        block: &Block<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), CastError> {
+        let Block { first, len, elements, .. } = *block;
+        match (&way.how, dequantized) {
+            (How::Cast(plan), _) => {
+                out.resize(self.size(plan.target_type(), len)?, 0);
+                plan.run_into(&TensorView::new(self.from, &[len], elements)?, out)
+            }
+            (How::Scaled(_), values) => values.map_or(Ok(()), |values| values.run(first, len, out)),
+        }
+    }
+
     fn size(&self, data_type: DataType, len: usize) -> Result<usize, TensorError> {
         data_type.byte_len(len).ok_or_else(|| TensorError::TooLarge { data_type, shape: vec![len] })
     }
+}
+
+/// Some values of a part, and what scaled candidates make of the part.
+struct Block<'a> {
+    /// Where the part starts in the tensor, and the block in the part.
+    start: usize,
+    first: usize,
+    len: usize,
+    elements: &'a [u8],
+    values: &'a [Option<Dequantized<'a>>],
 }
 
 impl Part {
@@ -133,22 +281,24 @@ impl Part {
     pub(super) fn add(&mut self, other: &Part) {
         self.len += other.len;
         self.extremes = (self.extremes.0.min(other.extremes.0), self.extremes.1.max(other.extremes.1));
-        for ((counts, errors), (more, theirs)) in self.candidates.iter_mut().zip(&other.candidates) {
-            counts.add(more);
-            errors.add(theirs);
+        for (ours, theirs) in self.candidates.iter_mut().zip(&other.candidates) {
+            ours.counts.add(&theirs.counts);
+            ours.errors.add(&theirs.errors);
+            ours.blocks.iter_mut().zip(&theirs.blocks).for_each(|(ours, theirs)| ours.add(theirs));
         }
     }
 
     pub(super) fn finish(self, scale: Scale) -> Done {
         // Each candidate has counted the same values.
-        let Some((_, any)) = self.candidates.first() else { return Done::default() };
+        let Some(Tally { errors: any, .. }) = self.candidates.first() else { return Done::default() };
         let (powers, special) = (any.powers(), any.special());
         let there = |count: &u64| *count > 0;
         let (first, last) = (powers.iter().position(there), powers.iter().rposition(there));
         let range = first.zip(last).map_or(0..0, |(first, last)| first..last + 1);
-        let candidates = self.candidates.iter().map(|(counts, errors)| {
+        let candidates = self.candidates.into_iter().map(|Tally { counts, errors, blocks }| {
             let mean = |power| if powers[power] == 0 { 0.0 } else { errors.of(power) / powers[power] as f64 };
-            (*counts, errors.sums(), range.clone().map(mean).collect())
+            let error_by_power = range.clone().map(mean).collect();
+            Outcome { counts, sums: errors.sums(), error_by_power, blocks: blocks.map(OfBlocks::finish) }
         });
         Done {
             candidates: candidates.collect(),
@@ -185,6 +335,11 @@ pub(super) mod tests {
         [Level::baseline(), best].into_iter().chain(between.into_iter().flatten()).collect()
     }
 
+    fn measure(from: DataType, to: &[DataType], len: usize) -> Measure {
+        let to: Vec<CandidateFormat> = to.iter().copied().map(CandidateFormat::Bare).collect();
+        Measure::new(from, &[len], &to, &CastOptions::default(), ScaleRule::Floor).expect("numbers")
+    }
+
     #[test]
     fn every_instruction_set_finds_the_same_bits() {
         let values = wild(2 * BLOCK + 77);
@@ -196,10 +351,10 @@ pub(super) mod tests {
             let found: Vec<String> = levels()
                 .into_iter()
                 .map(|level| {
-                    let mut measure = Measure::new(from, &to, &CastOptions::default()).expect("numbers");
+                    let mut measure = measure(from, &to, values.len());
                     measure.level = level;
-                    measure.casts.iter_mut().for_each(|(_, counter)| counter.set_level(level));
-                    let part = measure.part(source.bytes().expect("numbers"), values.len()).expect("measured");
+                    measure.ways.iter_mut().for_each(|way| way.counter.set_level(level));
+                    let part = measure.part(0, source.bytes().expect("numbers"), values.len()).expect("measured");
                     let Done { special, extremes, magnitudes, candidates } = part.finish(measure.scale());
                     // Text of doubles is as exact as their bits.
                     format!("{special:?} {extremes:?} {magnitudes:?} {candidates:?}")

@@ -1,8 +1,8 @@
 //! The tensors that are looked at: a sink for the chunks of a flow, which takes each chunk's part of what there is to
 //! say and adds the parts of a tensor in order, so that no sum depends on which thread was faster.
 
-use super::part::{Done, Measure, Part};
-use super::{Candidate, ReportRequest, TensorReport};
+use super::part::{Done, Measure, Outcome, Part};
+use super::{Candidate, CandidateFormat, ReportRequest, TensorReport};
 use crate::io::progress::Meter;
 use crate::pipeline::{self, Sink, Task, Trouble};
 use onnx_cast::{CastError, DataType, OpError};
@@ -55,13 +55,13 @@ impl Survey {
         &mut self,
         index: usize,
         Facts { name, data_type, shape, len }: Facts<'_>,
-        targets: &[DataType],
+        targets: &[CandidateFormat],
         request: &ReportRequest,
     ) -> Result<(), OpError> {
         if targets.is_empty() {
             return Ok(());
         }
-        let measure = Measure::new(data_type, targets, &request.plain_options())?;
+        let measure = Measure::new(data_type, shape, targets, &request.plain_options(), request.rule)?;
         let bytes = data_type.byte_len(len).unwrap_or(0) as u64;
         let (name, shape, start) = (name.to_owned(), shape.to_vec(), self.bytes);
         self.bytes += bytes;
@@ -78,21 +78,32 @@ impl Survey {
         self.places[place].index
     }
 
-    /// Bytes of their elements.
+    /// Bytes that are read: of their elements, and again of those that are read twice.
     pub(super) fn bytes(&self) -> u64 {
-        self.bytes
+        let again = self.places.iter().filter(|looked| looked.measure.has_first_pass());
+        self.bytes + again.map(|looked| looked.bytes).sum::<u64>()
     }
 
-    /// Looks at tensors, each by the task that keeps it. Trouble tells with which.
+    /// Whether something has to be known of a tensor before it is looked at.
+    pub(super) fn is_read_twice(&self, place: usize) -> bool {
+        self.places[place].measure.has_first_pass()
+    }
+
+    /// Finds what has to be known of tensors ahead, or looks at them, each by the task that keeps it. An error has the
+    /// place of its tensor.
     pub(super) fn run<'t>(
         &self,
+        pass: Pass,
         tasks: impl IntoIterator<Item = (usize, Task<'t>)>,
         threads: Option<usize>,
         meter: &Meter<'_>,
     ) -> Result<(), (usize, Trouble)> {
-        let at = |(place, task): (usize, Task<'t>)| (place, Task { to: self.places[place].start, ..task });
+        let at = |(place, task): (usize, Task<'t>)| {
+            let Looked { start, measure, .. } = &self.places[place];
+            (place, Task { to: *start, chunk: measure.part_size(), ..task })
+        };
         let (places, tasks): (Vec<usize>, Vec<Task<'t>>) = tasks.into_iter().map(at).unzip();
-        pipeline::run(&tasks, threads, self, &|bytes| meter.add(bytes))
+        pipeline::run(&tasks, threads, &Passing { survey: self, pass }, &|bytes| meter.add(bytes))
             .map_err(|(task, trouble)| (places[task], trouble))
     }
 
@@ -101,12 +112,28 @@ impl Survey {
     }
 }
 
-impl Sink for Survey {
+/// A way over tensors.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Pass {
+    /// To find what has to be known ahead.
+    First,
+    /// To look at them.
+    Second,
+}
+
+/// The sink of a way over tensors.
+struct Passing<'a> {
+    survey: &'a Survey,
+    pass: Pass,
+}
+
+impl Sink for Passing<'_> {
     fn put(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        let places = &self.survey.places;
         // The last that starts here or before; those without elements start where the next does.
-        let index = self.places.partition_point(|looked| looked.start <= at);
-        match self.places.get(index.wrapping_sub(1)) {
-            Some(looked) => looked.look(at - looked.start, bytes).map_err(io::Error::other),
+        let index = places.partition_point(|looked| looked.start <= at);
+        match places.get(index.wrapping_sub(1)) {
+            Some(looked) => looked.look(self.pass, at - looked.start, bytes).map_err(io::Error::other),
             None => Ok(()),
         }
     }
@@ -114,11 +141,14 @@ impl Sink for Survey {
 
 impl Looked {
     /// Takes a chunk of elements, which starts at this byte.
-    fn look(&self, at: u64, bytes: &[u8]) -> Result<(), CastError> {
+    fn look(&self, pass: Pass, at: u64, bytes: &[u8]) -> Result<(), CastError> {
         let bits = self.data_type.bits().unwrap_or(8) as u64;
         let first = at * 8 / bits;
         let len = (bytes.len() as u64 * 8 / bits).min(self.len as u64 - first);
-        let part = self.measure.part(bytes, len as usize)?;
+        if pass == Pass::First {
+            return self.measure.see_first(first as usize, bytes, len as usize);
+        }
+        let part = self.measure.part(first as usize, bytes, len as usize)?;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let State { next, waiting, so_far, done } = &mut *state;
         waiting.insert(first, part);
@@ -140,10 +170,10 @@ impl Looked {
         let done = state.into_inner().unwrap_or_else(PoisonError::into_inner).done;
         // A tensor without elements is never seen.
         let Done { special: [zeros, infinities, nan], extremes, magnitudes, mut candidates } = done.unwrap_or_default();
-        candidates.resize_with(measure.targets().count(), Default::default);
-        let candidates = measure.targets().zip(candidates).map(|(to, (counts, sums, error_by_power))| {
-            let bytes = to.byte_len(len).unwrap_or(0) as u64;
-            Candidate { to, bytes, counts, error_by_power, sums }
+        candidates.resize_with(measure.targets(len).count(), Default::default);
+        let candidates = measure.targets(len).zip(candidates).map(|((to, bytes), outcome)| {
+            let Outcome { counts, sums, error_by_power, blocks } = outcome;
+            Candidate { to, bytes, counts, error_by_power, blocks, sums }
         });
         TensorReport {
             name,
@@ -165,26 +195,37 @@ impl Looked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::counts::widen::BLOCK;
     use crate::report::part::tests::wild;
 
     #[test]
     fn the_order_in_which_parts_are_done_changes_nothing() {
-        let values: Vec<u8> = wild(9 * BLOCK + 13).iter().flat_map(|value| value.to_le_bytes()).collect();
-        let request = ReportRequest { to: vec![DataType::Float8E4M3FN, DataType::Int4], ..ReportRequest::default() };
+        let columns = 1 << 15;
+        let floats: Vec<f32> = wild(37 * columns).iter().map(|value| value.clamp(-1e3, 1e3)).collect();
+        let values: Vec<u8> = floats.iter().flat_map(|value| value.to_le_bytes()).collect();
+        // Blocks within parts, those of several parts, which are known ahead, and a scale of the tensor.
+        let to = ["float8e4m3fn", "int4", "mxfp4", "nvfp4", "int4/axis", "float8e4m3fn/48x48", "int8/tensor"];
+        let to: Vec<CandidateFormat> = to.iter().map(|to| to.parse().expect("a candidate")).collect();
+        let request = ReportRequest { to, ..ReportRequest::default() };
         let of = |order: &[usize]| {
             let mut survey = Survey::default();
-            let facts = Facts { name: "w", data_type: DataType::Float, shape: &[], len: values.len() / 4 };
+            let shape = [37, columns];
+            let facts = Facts { name: "w", data_type: DataType::Float, shape: &shape, len: values.len() / 4 };
             survey.add(0, facts, &request.to, &request).expect("types of numbers");
-            let size = 4 * BLOCK * 2;
-            for &chunk in order {
-                let part = &values[size * chunk..values.len().min(size * (chunk + 1))];
-                survey.put((size * chunk) as u64, part).expect("looked at");
+            let size = 4 * survey.places[0].measure.part_size().expect("scaled candidates");
+            assert!((4..6).contains(&values.len().div_ceil(size)), "{size}");
+            for pass in [Pass::First, Pass::Second] {
+                for &part in order.iter().filter(|&&part| part * size < values.len()) {
+                    let bytes = &values[size * part..values.len().min(size * (part + 1))];
+                    Passing { survey: &survey, pass }.put((size * part) as u64, bytes).expect("looked at");
+                }
             }
             survey.finish().collect::<Vec<_>>()
         };
         let found = of(&[0, 1, 2, 3, 4]);
         assert!(found[0].candidates.iter().all(|one| one.counts.values == values.len() as u64 / 4), "{found:?}");
+        let blocks: Vec<Option<u64>> = found[0].candidates.iter().map(|one| Some(one.blocks.as_ref()?.count)).collect();
+        let want = [1024 * 37, 2048 * 37, 37, 683].map(Some);
+        assert_eq!(blocks, [&[None, None], &want[..], &[None]].concat());
         assert_eq!(found, of(&[4, 2, 3, 1, 0]));
         assert_eq!(found, of(&[1, 0, 4, 3, 2]));
     }

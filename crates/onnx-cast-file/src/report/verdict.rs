@@ -1,7 +1,7 @@
 //! What is said of a candidate type: four grades, by rules that are written down.
 
-use super::Candidate;
-use onnx_cast::{DataType, Nan};
+use super::{Candidate, CandidateFormat};
+use onnx_cast::Nan;
 use std::fmt;
 
 /// How a tensor fares in a candidate type: the first of these whose rule it meets.
@@ -81,8 +81,10 @@ impl Concern {
     }
 }
 
-fn holds_nan(to: DataType) -> bool {
-    to.float_format().is_some_and(|format| format.nan != Nan::None)
+/// Whether a NaN stays one: of block formats its block's scale is NaN.
+fn holds_nan(to: CandidateFormat) -> bool {
+    let is_nan = to.element().float_format().is_some_and(|format| format.nan != Nan::None);
+    matches!(to, CandidateFormat::Block(_)) || is_nan
 }
 
 impl Candidate {

@@ -55,7 +55,6 @@ pub(super) fn rows<'a>(
     from: QuantizedFormat,
     chosen: &Chosen,
 ) -> Result<Vec<Row<'a>>, Problem> {
-    let [rows, columns] = weight.matrix();
     let bits = |data_type: DataType| data_type.bits().unwrap_or(8);
     let element = match chosen.to {
         QuantizedFormat::Block(format) => format.element(),
@@ -71,11 +70,10 @@ pub(super) fn rows<'a>(
     let computed = |source: Box<dyn Compute + 'a>, data_type: DataType| {
         Origin::Computed(Box::new(Computed { source, data_type, cast: None, counter: None }))
     };
-    let grid = [rows.div_ceil(chosen.block[0]), columns.div_ceil(chosen.block[1])];
-    let width = columns * bits(element) / bits(chosen.container);
-    let elements = |origin| row(&chosen.elements, vec![rows, width], chosen.container, weight.tensor, origin);
+    let shape = chosen.elements_shape(bits(element));
+    let elements = |origin| row(&chosen.elements, shape, chosen.container, weight.tensor, origin);
     let scales = |origin, container| {
-        let shape = if chosen.granularity == Granularity::Tensor { chosen.tensor_scale_shape() } else { grid.to_vec() };
+        let shape = chosen.scales_shape();
         row(&chosen.scales, shape, container, weight.scales, origin)
     };
     if from == chosen.to {

@@ -132,6 +132,16 @@ pub(crate) fn round_to_low_bits(quotient: f32, low: f32, high: f32) -> u32 {
     (value + SHIFT).to_bits()
 }
 
+/// The bits of a float that is rounded to bfloat16, as `narrow` rounds.
+#[inline(always)]
+pub(crate) fn round_to_bfloat16(value: f32) -> u32 {
+    const KEPT: u32 = 0xffff_0000;
+    const QUIET: u32 = 1 << 22;
+    let bits = value.to_bits();
+    let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1));
+    (if value.is_nan() { bits | QUIET } else { rounded }) & KEPT
+}
+
 /// `(x - zero_point) * scale`, rounded once. The difference is exact: both are integers of 16 bits or fewer, or the
 /// zero point is 0.
 #[inline(always)]
@@ -155,6 +165,17 @@ pub(crate) fn linear_scale([low, high]: [f32; 2], [least, most]: [f32; 2]) -> (f
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn floats_round_to_bfloat16_as_in_a_cast() {
+        for upper in 0..=u16::MAX {
+            for lower in [0, 1, 0x7fff, 0x8000, 0x8001, 0xffff] {
+                let value = f32::from_bits(u32::from(upper) << 16 | lower);
+                let want = super::super::cast_one::<f32, BFloat16>(value, &Rules::NONE).to_f32();
+                assert_eq!(round_to_bfloat16(value), want.to_bits(), "{:#x}", value.to_bits());
+            }
+        }
+    }
 
     /// A quotient can be wrong only within 1.75 * 2^-47 of the middle between two floats, by the errors of the
     /// operations. Dividend and divisor are integers of 24 bits; with quotients below 1, a middle is N / 2^25 for an

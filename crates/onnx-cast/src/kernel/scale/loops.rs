@@ -2,11 +2,11 @@
 //! features, and which the compiler vectorises.
 
 use super::{At, CHUNK, Floats, MOST_STEP_BYTES, Memory, Method, Scales, Stage};
-use crate::element::{BFloat16, DataType, Float16};
+use crate::element::{DataType, Float16};
 use crate::kernel::{Context, Isa};
 use crate::scalar::scaled::{
     Precision, is_moderate, is_power_of_two, product, quotient, quotient_by_reciprocal, quotient_to_round,
-    round_to_low_bits,
+    round_to_bfloat16, round_to_low_bits,
 };
 use crate::scalar::{Narrow, Widen};
 
@@ -142,15 +142,16 @@ pub(crate) unsafe fn apply<I: Isa, const FUSES: bool>(
         if !is_value(context.from) {
             return pass.dequantized(at, method, has_zeros);
         }
-        let end = match (is_int && precision == Precision::Float, has_zeros) {
-            (false, _) => pass.scaled::<FUSES, false>(at, method, |value, _| value.to_bits()),
-            (true, false) => pass.scaled::<FUSES, true>(at, method, to_int),
-            (true, true) => pass.scaled::<FUSES, true>(at, method, to_shifted_int),
+        let end = match (precision, is_int, has_zeros) {
+            (Precision::Float, true, false) => pass.scaled::<FUSES, true>(at, method, to_int),
+            (Precision::Float, true, true) => pass.scaled::<FUSES, true>(at, method, to_shifted_int),
+            (Precision::Float | Precision::Float16, ..) => {
+                pass.scaled::<FUSES, false>(at, method, |value, _| value.to_bits())
+            }
+            (Precision::BFloat16, ..) => pass.scaled::<FUSES, false>(at, method, |value, _| round_to_bfloat16(value)),
         };
-        match precision {
-            Precision::Float => {}
-            Precision::Float16 => round::<I, Float16>(out.cast(), len),
-            Precision::BFloat16 => round::<I, BFloat16>(out.cast(), len),
+        if precision == Precision::Float16 {
+            round::<I, Float16>(out.cast(), len);
         }
         let again = Pass { x: out, ..pass };
         match (is_int, has_zeros) {
@@ -216,41 +217,81 @@ pub(crate) fn factors<const FUSES: bool>(scales: &Floats) -> Method {
 /// [`ScaleKernels::greatest`].
 #[inline(always)]
 pub(crate) fn greatest(x: &[u8], width: usize, run: usize, out: &mut [u32]) {
-    // The compiler makes a few instructions of runs whose length it knows.
-    match (width, run) {
-        (4, 16) => greatest_of::<4, 16>(x, out),
-        (4, 32) => greatest_of::<4, 32>(x, out),
-        (2, 16) => greatest_of::<2, 16>(x, out),
-        (2, 32) => greatest_of::<2, 32>(x, out),
-        (4, _) => x.chunks(4 * run).zip(out).for_each(|(run, out)| *out = greatest_bits::<4>(run.as_chunks().0)),
-        _ => x.chunks(2 * run).zip(out).for_each(|(run, out)| *out = greatest_bits::<2>(run.as_chunks().0)),
+    match width {
+        2 => of_2_bytes::greatest(x, run, out),
+        _ => of_4_bytes::greatest(x, run, out),
     }
 }
 
-#[inline(always)]
-fn greatest_of<const WIDTH: usize, const RUN: usize>(x: &[u8], out: &mut [u32]) {
-    let runs = x.as_chunks::<WIDTH>().0.as_chunks::<RUN>().0;
-    runs.iter().zip(out).for_each(|(run, out)| *out = greatest_bits(run));
-}
+/// The greatest magnitudes of floats of a width, by their bits without the sign.
+macro_rules! greatest {
+    ($name:ident, $bits:ty) => {
+        mod $name {
+            const WIDTH: usize = size_of::<$bits>();
+            /// Maxima beside each other in a long run. Of fewer, the compiler unrolls a step before it looks for
+            /// vectors, and finds none.
+            const LANES: usize = 128;
 
-/// The greatest of a run: first that of each lane of a chunk.
-#[inline(always)]
-fn greatest_bits<const WIDTH: usize>(run: &[[u8; WIDTH]]) -> u32 {
-    let magnitude = |bytes: &[u8; WIDTH]| {
-        let mut bits = [0; 4];
-        bits[..WIDTH].copy_from_slice(bytes);
-        u32::from_le_bytes(bits) & ((1 << (8 * WIDTH - 1)) - 1)
-    };
-    let mut lanes = [0; CHUNK];
-    let (chunks, rest) = run.as_chunks::<CHUNK>();
-    for chunk in chunks {
-        for (lane, bytes) in lanes.iter_mut().zip(chunk) {
-            *lane = magnitude(bytes).max(*lane);
+            #[inline(always)]
+            fn magnitude(bytes: &[u8; WIDTH]) -> $bits {
+                <$bits>::from_le_bytes(*bytes) & (<$bits>::MAX >> 1)
+            }
+
+            #[inline(always)]
+            pub(super) fn greatest(x: &[u8], run: usize, out: &mut [u32]) {
+                let x = x.as_chunks().0;
+                // The compiler makes a few instructions of runs whose length it knows.
+                match run {
+                    16 => each::<16>(x, out, of_few),
+                    32 => each::<32>(x, out, of_few),
+                    64 => each::<64>(x, out, of_few),
+                    128 => each::<128>(x, out, |run| {
+                        let halves = run.as_chunks::<64>().0;
+                        halves.iter().map(of_few).fold(0, Ord::max)
+                    }),
+                    _ => x.chunks(run).zip(out).for_each(|(run, out)| *out = of_many(run).into()),
+                }
+            }
+
+            #[inline(always)]
+            fn each<const RUN: usize>(
+                x: &[[u8; WIDTH]],
+                out: &mut [u32],
+                greatest: impl Fn(&[[u8; WIDTH]; RUN]) -> $bits,
+            ) {
+                x.as_chunks::<RUN>().0.iter().zip(out).for_each(|(run, out)| *out = greatest(run).into());
+            }
+
+            /// That of a run of 16 or a multiple, halved until one is left: the steps are written out, because the
+            /// compiler does not find them in a loop.
+            #[inline(always)]
+            fn of_few<const RUN: usize>(run: &[[u8; WIDTH]; RUN]) -> $bits {
+                let by_16: [$bits; 16] = std::array::from_fn(|i| {
+                    run.as_chunks::<16>().0.iter().map(|part| magnitude(&part[i])).fold(0, Ord::max)
+                });
+                let by_8: [$bits; 8] = std::array::from_fn(|i| by_16[i].max(by_16[i + 8]));
+                let by_4: [$bits; 4] = std::array::from_fn(|i| by_8[i].max(by_8[i + 4]));
+                let by_2: [$bits; 2] = std::array::from_fn(|i| by_4[i].max(by_4[i + 2]));
+                by_2[0].max(by_2[1])
+            }
+
+            #[inline(always)]
+            fn of_many(run: &[[u8; WIDTH]]) -> $bits {
+                let mut lanes = [0; LANES];
+                let (chunks, rest) = run.as_chunks::<LANES>();
+                for chunk in chunks {
+                    for (lane, bytes) in lanes.iter_mut().zip(chunk) {
+                        *lane = magnitude(bytes).max(*lane);
+                    }
+                }
+                for (lane, bytes) in lanes.iter_mut().zip(rest) {
+                    *lane = magnitude(bytes).max(*lane);
+                }
+                lanes.into_iter().fold(0, |greatest: $bits, lane| greatest.max(lane))
+            }
         }
-    }
-    for (lane, bytes) in lanes.iter_mut().zip(rest) {
-        *lane = magnitude(bytes).max(*lane);
-    }
-    // The compiler would otherwise take several runs at once, and gather their lanes one by one.
-    core::hint::black_box(lanes).into_iter().fold(0, u32::max)
+    };
 }
+
+greatest!(of_2_bytes, u16);
+greatest!(of_4_bytes, u32);

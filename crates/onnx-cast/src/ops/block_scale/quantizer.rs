@@ -203,10 +203,13 @@ fn greatest(backend: Backend, from: DataType, src: &[u8], block: usize, most: &m
 
 /// Raises limits to the greatest finite magnitudes of a row's runs of `run` elements.
 pub(super) fn greatest_of_runs(from: DataType, row: &[u8], run: usize, limits: &mut [f32]) {
+    /// Runs that are looked at together.
+    const RUNS: usize = 128;
     let (backend, width) = (Backend::best(), from.info().bits as usize / 8);
     // A run that is longer than a part is seen part by part.
-    let (piece, step) = (run.min(PART), if run < PART { PART / run * run } else { PART });
-    let mut most = [0; PART];
+    let piece = run.min(PART);
+    let step = piece * (PART / piece).min(RUNS);
+    let mut most = [0; RUNS];
     for (bytes, begin) in row.chunks(step * width).zip((0..).step_by(step)) {
         // The kernel takes whole runs; the last of a row may be shorter.
         let (whole, short) = bytes.split_at(bytes.len() / (piece * width) * piece * width);
@@ -229,22 +232,19 @@ pub(super) fn greatest_of_runs(from: DataType, row: &[u8], run: usize, limits: &
 /// The greatest finite magnitude of a tensor.
 pub(super) fn greatest_finite(backend: Backend, from: DataType, src: &[u8]) -> f32 {
     let width = from.info().bits as usize / 8;
-    let mut finite = 0f32;
-    for src in src.chunks(PART * width) {
-        // Where a part has NaN or infinity, its elements are asked one by one.
-        for block in [PART, 1] {
-            let mut most = [0; PART];
-            let mut is_finite = true;
-            let most = &mut most[..(src.len() / width).div_ceil(block)];
-            greatest(backend, from, src, block, most);
-            for value in most.iter().copied().map(f32::from_bits) {
-                is_finite &= value.is_finite();
-                finite = finite.max(if value.is_finite() { value } else { 0.0 });
-            }
-            if is_finite {
-                break;
-            }
-        }
-    }
-    finite
+    let of_part = |part: &[u8]| {
+        let mut most = [0];
+        greatest(backend, from, part, PART, &mut most);
+        let value = f32::from_bits(most[0]);
+        if value.is_finite() { value } else { greatest_of_numbers(backend, from, part) }
+    };
+    src.chunks(PART * width).map(of_part).fold(0.0, f32::max)
+}
+
+/// That of a part with NaN or infinity: its elements are asked one by one.
+#[cold]
+fn greatest_of_numbers(backend: Backend, from: DataType, part: &[u8]) -> f32 {
+    let mut each = [0; PART];
+    greatest(backend, from, part, 1, &mut each);
+    each.into_iter().map(f32::from_bits).filter(|value| value.is_finite()).fold(0.0, f32::max)
 }
