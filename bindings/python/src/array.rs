@@ -92,6 +92,12 @@ impl<'py> Contiguous<'py> {
         self.0
     }
 
+    /// The bytes of the elements, for threads without the interpreter.
+    pub(crate) fn hold(self) -> Held {
+        let (data, len) = self.place();
+        Held { data, len, _array: self.0.unbind() }
+    }
+
     fn place(&self) -> (*mut u8, usize) {
         let len = self.0.len() * self.0.dtype().itemsize();
         // SAFETY: the pointer is to a live array.
@@ -120,5 +126,25 @@ impl<'py> Contiguous<'py> {
         // SAFETY: as in `bytes`; the array is writeable (new, or checked in `out`), and `source`, the only other slice
         // that its user holds, lies elsewhere.
         Some(unsafe { std::slice::from_raw_parts_mut(data, len) })
+    }
+}
+
+/// The memory of an array, which is held while this is.
+pub(crate) struct Held {
+    data: *const u8,
+    len: usize,
+    _array: Py<PyUntypedArray>,
+}
+
+// SAFETY: the memory is only read, its address stays the same, and any thread may drop the reference to the array.
+unsafe impl Send for Held {}
+// SAFETY: as above.
+unsafe impl Sync for Held {}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: as in `Contiguous::bytes`: the pointer and the length are those of a contiguous array, which this
+        // holds a reference to.
+        unsafe { std::slice::from_raw_parts(self.data, self.len) }
     }
 }

@@ -136,6 +136,11 @@ impl Options {
         Ok(Selection { to: type_of(self.to)?, include, exclude, rules, min_size: self.min_elements })
     }
 
+    /// The layout that the input has, where it is given.
+    pub(crate) fn scheme(&self) -> PyResult<Option<Scheme>> {
+        self.scheme.as_deref().map(|name| scheme_of("scheme", name)).transpose()
+    }
+
     fn storage(&self) -> Storage {
         Storage { external_data: self.external_data.clone(), threshold: self.external_threshold }
     }
@@ -165,10 +170,10 @@ impl Options {
         Ok(BitCastRequest { selection, opset, threads, from, shape, write, dry_run, copy_others, resume, watch })
     }
 
-    fn dequantize(&self, state: &Arc<State>) -> PyResult<DequantizeRequest> {
+    pub(crate) fn dequantize(&self, state: &Arc<State>) -> PyResult<DequantizeRequest> {
         let CastRequest { selection, options, write, dry_run, copy_others, resume, count, fail_on, watch, .. } =
             self.cast(state)?;
-        let scheme = self.scheme.as_deref().map(|name| scheme_of("scheme", name)).transpose()?;
+        let scheme = self.scheme()?;
         let &Options { allow_nan, .. } = self;
         let threads = options.threads;
         Ok(DequantizeRequest {
@@ -190,7 +195,7 @@ impl Options {
         self.scale_rule.as_deref().map_or(Ok(ScaleRule::Floor), |rule| rule.parse().map_err(refused))
     }
 
-    fn quantize(&self, state: &Arc<State>) -> PyResult<QuantizeRequest> {
+    pub(crate) fn quantize(&self, state: &Arc<State>) -> PyResult<QuantizeRequest> {
         let CastRequest { options, write, dry_run, copy_others, resume, raise_opset, storage, watch, .. } =
             self.cast(state)?;
         let mut rules = self.rules_file.as_ref().map_or(Ok(Vec::new()), |path| Rule::read(path).map_err(refused))?;
@@ -217,12 +222,12 @@ impl Options {
         })
     }
 
-    fn transcode(&self, state: &Arc<State>) -> PyResult<TranscodeRequest> {
+    pub(crate) fn transcode(&self, state: &Arc<State>) -> PyResult<TranscodeRequest> {
         let CastRequest { options, write, dry_run, copy_others, resume, watch, .. } = self.cast(state)?;
         Ok(TranscodeRequest {
             layout: scheme_of("layout", self.layout.as_deref().unwrap_or_default())?,
             to: self.format.as_deref().map(|to| to.parse().map_err(refused)).transpose()?,
-            scheme: self.scheme.as_deref().map(|name| scheme_of("scheme", name)).transpose()?,
+            scheme: self.scheme()?,
             threads: options.threads,
             write,
             dry_run,
@@ -295,65 +300,40 @@ pub(crate) fn watch(state: &Arc<State>) -> Watch {
     })
 }
 
-/// Casts a file to another, or stores constants of a model in another type. Returns the JSON, and what was lost that
-/// must not be.
+/// Does a job that makes a file of another: `cast`, `bit_cast`, `dequantize`, `quantize` or `transcode`. Returns the
+/// JSON, and what was lost that must not be.
 #[pyfunction]
-pub(crate) fn cast_file(
+pub(crate) fn write_file(
     py: Python<'_>,
+    job: &str,
     input: PathBuf,
     output: PathBuf,
     options: Options,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(String, Option<String>)> {
     let state = Arc::default();
-    let request = options.cast(&state)?;
-    let done = watched(py, &state, progress, || onnx_cast_model::cast(&input, &output, &request))?;
-    finish(&input, &output, request.dry_run, done)
+    let work = work(job, &input, &output, &options, &state)?;
+    let done = watched(py, &state, progress, work)?;
+    finish(&input, &output, options.dry_run, done)
 }
 
-/// Reads a quantized checkpoint back as plain weights. Returns the JSON, and what was lost that must not be.
-#[pyfunction]
-pub(crate) fn dequantize_file(
-    py: Python<'_>,
-    input: PathBuf,
-    output: PathBuf,
-    options: Options,
-    progress: Option<Py<PyAny>>,
-) -> PyResult<(String, Option<String>)> {
-    let state = Arc::default();
-    let request = options.dequantize(&state)?;
-    let done = watched(py, &state, progress, || onnx_cast_model::dequantize(&input, &output, &request))?;
-    finish(&input, &output, request.dry_run, done)
-}
+type Work<'a> = Box<dyn FnOnce() -> Result<Summary, Error> + Send + 'a>;
 
-/// Quantizes the weights of a checkpoint or a model. Returns the JSON.
-#[pyfunction]
-pub(crate) fn quantize_file(
-    py: Python<'_>,
-    input: PathBuf,
-    output: PathBuf,
-    options: Options,
-    progress: Option<Py<PyAny>>,
-) -> PyResult<(String, Option<String>)> {
-    let state = Arc::default();
-    let request = options.quantize(&state)?;
-    let done = watched(py, &state, progress, || onnx_cast_model::quantize(&input, &output, &request))?;
-    finish(&input, &output, request.dry_run, done)
-}
-
-/// Writes quantized weights in another layout. Returns the JSON.
-#[pyfunction]
-pub(crate) fn transcode_file(
-    py: Python<'_>,
-    input: PathBuf,
-    output: PathBuf,
-    options: Options,
-    progress: Option<Py<PyAny>>,
-) -> PyResult<(String, Option<String>)> {
-    let state = Arc::default();
-    let request = options.transcode(&state)?;
-    let done = watched(py, &state, progress, || onnx_cast_model::transcode(&input, &output, &request))?;
-    finish(&input, &output, request.dry_run, done)
+fn work<'a>(job: &str, input: &'a Path, output: &'a Path, options: &Options, state: &Arc<State>) -> PyResult<Work<'a>> {
+    macro_rules! job {
+        ($request:ident, $run:ident) => {{
+            let request = options.$request(state)?;
+            Box::new(move || onnx_cast_model::$run(input, output, &request))
+        }};
+    }
+    Ok(match job {
+        "cast" => job!(cast, cast),
+        "bit_cast" => job!(bit_cast, bit_cast),
+        "dequantize" => job!(dequantize, dequantize),
+        "quantize" => job!(quantize, quantize),
+        "transcode" => job!(transcode, transcode),
+        _ => return Err(refused(format_args!("no job is called {job}"))),
+    })
 }
 
 /// What was done as JSON, and the loss that must not be.
@@ -368,21 +348,6 @@ fn finish(
         Error::File { error: loss @ FileError::Loss { summary, .. } } => Ok((json(summary), Some(loss.to_string()))),
         _ => Err(in_words(error)),
     })
-}
-
-/// Takes the bits of a file's elements for another type of the same width. Returns the JSON.
-#[pyfunction]
-pub(crate) fn bit_cast_file(
-    py: Python<'_>,
-    input: PathBuf,
-    output: PathBuf,
-    options: Options,
-    progress: Option<Py<PyAny>>,
-) -> PyResult<String> {
-    let state = Arc::default();
-    let request = options.bit_cast(&state)?;
-    let done = watched(py, &state, progress, || onnx_cast_model::bit_cast(&input, &output, &request))?;
-    done.map(|done| cast_json(&input, &output, request.dry_run, &done).to_string()).map_err(in_words)
 }
 
 /// Lists the tensors of a file. Returns the JSON.

@@ -10,6 +10,7 @@ mod cast;
 mod error;
 mod files;
 mod job;
+mod layouts;
 mod operator;
 mod parse;
 mod parts;
@@ -31,13 +32,18 @@ mod _native {
     #[pymodule_export]
     use super::error::CastError;
     #[pymodule_export]
-    use super::files::{bit_cast_file, cast_file, dequantize_file, diff, fold, info, quantize_file, transcode_file};
+    use super::files::{diff, fold, info, write_file};
     #[pymodule_export]
     use super::job::{pack, unpack};
     #[pymodule_export]
+    use super::layouts::{quantized_tensors, rewrite_tensors};
+    #[pymodule_export]
     use super::operator::Operator;
     #[pymodule_export]
-    use super::parts::{cast_part, copy_others, lay_out, name_whole, part_is_there, plan_shards, write_index};
+    use super::parts::{
+        cast_part, copy_others, file_is_there, lay_out, name_whole, part_is_there, plan_files, plan_shards,
+        write_beside, write_index, write_one,
+    };
     #[pymodule_export]
     use super::pool::after_fork;
     #[pymodule_export]

@@ -2,11 +2,11 @@
 
 use crate::error::refused;
 use crate::files::{Options, State, watched};
-use onnx_cast_file::CastRequest;
-use onnx_cast_file::parts::{self, Part, Shard};
+use onnx_cast_file::parts::{self, FileJob, Part, Shard};
+use onnx_cast_file::{CastRequest, DequantizeRequest, FileError, QuantizeRequest};
 use onnx_cast_report::tensors_json;
 use pyo3::prelude::*;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The files of a checkpoint: input, output, tensors as JSON.
@@ -19,8 +19,11 @@ pub(crate) fn plan_shards(
 ) -> PyResult<Vec<(PathBuf, PathBuf, String)>> {
     let request = options.cast(&Arc::default())?;
     let planned = py.detach(|| parts::shards(&input, &output, &request)).map_err(refused)?;
-    let plain = |shard: Shard| (shard.input, shard.output, tensors_json(&shard.tensors).to_string());
     Ok(planned.into_iter().map(plain).collect())
+}
+
+fn plain(shard: Shard) -> (PathBuf, PathBuf, String) {
+    (shard.input, shard.output, tensors_json(&shard.tensors).to_string())
 }
 
 /// Makes the file that takes the parts.
@@ -69,6 +72,55 @@ pub(crate) fn part_is_there(py: Python<'_>, output: PathBuf, task: Task) -> PyRe
 #[pyfunction]
 pub(crate) fn name_whole(py: Python<'_>, temporary: PathBuf, output: PathBuf) -> PyResult<()> {
     py.detach(|| parts::name_whole(&temporary, &output)).map_err(refused)
+}
+
+/// A job on a checkpoint of which each file is a task: its name, input, output, options and threads at most.
+#[derive(FromPyObject)]
+pub(crate) struct Job(String, PathBuf, PathBuf, Options, usize);
+
+impl Job {
+    /// Runs a function with the job, while this thread heeds Ctrl-C.
+    fn run<R: Send>(
+        self,
+        py: Python<'_>,
+        work: impl FnOnce(&Path, &Path, FileJob<'_>) -> Result<R, FileError> + Send,
+    ) -> PyResult<R> {
+        let Job(name, input, output, options, threads) = self;
+        let (state, threads) = (Arc::default(), Some(threads.max(1)));
+        let done = if name == "dequantize" {
+            let request = DequantizeRequest { threads, ..options.dequantize(&state)? };
+            watched(py, &state, None, || work(&input, &output, FileJob::Dequantize(&request)))
+        } else {
+            let request = QuantizeRequest { threads, ..options.quantize(&state)? };
+            watched(py, &state, None, || work(&input, &output, FileJob::Quantize(&request)))
+        };
+        done?.map_err(refused)
+    }
+}
+
+/// The files of a job: input, output, tensors as JSON.
+#[pyfunction]
+pub(crate) fn plan_files(py: Python<'_>, job: Job) -> PyResult<Vec<(PathBuf, PathBuf, String)>> {
+    let planned = job.run(py, parts::files)?;
+    Ok(planned.into_iter().map(plain).collect())
+}
+
+/// Writes a file of a job under a temporary name.
+#[pyfunction]
+pub(crate) fn write_one(py: Python<'_>, temporary: PathBuf, index: usize, job: Job) -> PyResult<()> {
+    job.run(py, |input, output, job| parts::write_file(input, output, &temporary, index, job))
+}
+
+/// Whether a file of a job is there already.
+#[pyfunction]
+pub(crate) fn file_is_there(py: Python<'_>, index: usize, job: Job) -> PyResult<bool> {
+    job.run(py, |input, output, job| parts::file_is_there(input, output, index, job))
+}
+
+/// Writes what stands beside the weights of a job, the index last.
+#[pyfunction]
+pub(crate) fn write_beside(py: Python<'_>, job: Job) -> PyResult<usize> {
+    job.run(py, parts::write_beside)
 }
 
 /// Copies the other files of a checkpoint's folder.

@@ -4,6 +4,7 @@ bytes as those of one machine. Ray is a large download: `bash scripts/test.sh --
 
 import json
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -84,6 +85,69 @@ def test_the_cluster_writes_the_bytes_of_one_machine(ray, checkpoint, tmp_path, 
     assert files(tmp_path / "out") == want and kept.stat().st_ino == before
 
 
+CHECKPOINTS = Path(__file__).parents[3] / "crates" / "testkit" / "data" / "checkpoints"
+
+
+def again(work, src, out, want, **options):
+    """Does a job again, with one file changed and the index gone: files that are as they are to be are left alone."""
+    shards = sorted(out.glob("*.safetensors"))
+    changed, kept = shards[0], [(path, path.stat().st_ino) for path in shards[1:]]
+    changed.write_bytes(changed.read_bytes()[:-1] + b"?")
+    for index in out.glob("*.index.json"):
+        index.unlink()
+    work(src, out, resume=True, **options)
+    assert files(out) == want and all(path.stat().st_ino == inode for path, inode in kept)
+
+
+@pytest.mark.parametrize("name", ["deepseek", "ct-nvfp4", "gpt-oss", "modelopt-fp8"])
+def test_the_cluster_dequantizes_to_the_bytes_of_one_machine(ray, tmp_path, name):
+    from onnx_cast.ray import dequantize_checkpoint
+
+    src = tmp_path / name
+    shutil.copytree(CHECKPOINTS / name, src, ignore=shutil.ignore_patterns("expected.*", "original.*"))
+    rows = onnx_cast.dequantize_file(src, tmp_path / "alone", "bf16")
+    told = []
+    done = dequantize_checkpoint(src, tmp_path / "out", "bf16", progress=lambda *state: told.append(state))
+    want = files(tmp_path / "alone")
+    assert done == rows and files(tmp_path / "out") == want
+    assert told and told == sorted(told) and told[-1][0] == told[-1][1]
+    again(dequantize_checkpoint, src, tmp_path / "out", want, to="bf16")
+    assert dequantize_checkpoint(src, tmp_path / "some", "float", exclude=["*"], copy_others=False)[0].cast is False
+
+
+@pytest.mark.parametrize(
+    "to, options",
+    [
+        ("nvfp4", {}),
+        ("float8e4m3fn", {"scale": "tensor", "layout": "modelopt"}),
+        ("mxfp4", {"layout": "comfyui"}),
+        ("float8e4m3fn", {"layout": "comfyui", "rules": {"1.*": None}}),
+    ],
+)
+def test_the_cluster_quantizes_to_the_bytes_of_one_machine(ray, tmp_path, to, options):
+    from onnx_cast.ray import quantize_checkpoint
+
+    src, rng, weight_map = tmp_path / "in", np.random.default_rng(6), {}
+    src.mkdir()
+    # The matrices of a layer that share a global scale are in several files.
+    for number, names in enumerate([["q_proj", "up_proj"], ["k_proj", "gate_proj", "o_proj"], ["v_proj"]]):
+        tensors = {f"0.{name}.weight": (rng.normal(size=(64, 96)) * 3**number).astype(np.float32) for name in names}
+        tensors |= {f"{number}.norm.weight": np.ones(96, np.float32)}
+        save_file(tensors, src / f"model-{number}.safetensors")
+        weight_map |= dict.fromkeys(tensors, f"model-{number}.safetensors")
+    (src / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
+    (src / "config.json").write_text(json.dumps({"torch_dtype": "float32"}))
+    if options.get("layout") == "comfyui" and to == "mxfp4":
+        with pytest.raises(onnx_cast.CastError, match="comfyui does not hold mxfp4"):
+            quantize_checkpoint(src, tmp_path / "out", to, **options)
+        assert not (tmp_path / "out").exists()
+        return
+    rows = onnx_cast.quantize_file(src, tmp_path / "alone", to, **options)
+    want = files(tmp_path / "alone")
+    assert quantize_checkpoint(src, tmp_path / "out", to, **options) == rows and files(tmp_path / "out") == want
+    again(quantize_checkpoint, src, tmp_path / "out", want, to=to, **options)
+
+
 def workers(title):
     """The worker processes of this process's cluster that are at a task."""
     found = []
@@ -112,29 +176,50 @@ def kill_in_a_task(title):
     return False
 
 
+def with_kills(title, count, work):
+    """Does work while workers are killed in the middle of tasks, so many times."""
+    killed, done = [], threading.Event()
+
+    def kill():
+        while len(killed) < count and not done.wait(0.001):
+            if kill_in_a_task(title):
+                killed.append(True)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    try:
+        work()
+    finally:
+        done.set()
+        thread.join()
+    assert killed, "no worker was caught in a task"
+
+
 def test_parts_of_workers_that_are_killed_are_cast_again(ray, tmp_path):
     from onnx_cast.ray import cast_checkpoint
 
     source = tmp_path / "large.safetensors"
     save_file({"w": np.resize(np.linspace(-9, 9, 99_991, dtype=np.float32), (1 << 25) + 7)}, source)
     onnx_cast.cast_file(source, tmp_path / "alone.safetensors", "float8e4m3fn")
-    killed, done = [], threading.Event()
-
-    def kill():
-        while len(killed) < 2 and not done.wait(0.001):
-            if kill_in_a_task(b"ray::_cast_part"):
-                killed.append(True)
-
-    out, thread = tmp_path / "out.safetensors", threading.Thread(target=kill)
-    thread.start()
-    try:
-        cast_checkpoint(source, out, "float8e4m3fn", slice_bytes=4 << 20)
-    finally:
-        done.set()
-        thread.join()
-    assert killed, "no worker was caught in a task"
+    out = tmp_path / "out.safetensors"
+    with_kills(b"ray::_cast_part", 2, lambda: cast_checkpoint(source, out, "float8e4m3fn", slice_bytes=4 << 20))
     assert out.read_bytes() == (tmp_path / "alone.safetensors").read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["alone.safetensors", "large.safetensors", "out.safetensors"]
+
+
+def test_files_of_workers_that_are_killed_are_quantized_again(ray, tmp_path):
+    from onnx_cast.ray import quantize_checkpoint
+
+    src, weight_map = tmp_path / "in", {}
+    src.mkdir()
+    values = np.resize(np.linspace(-9, 9, 99_991, dtype=np.float32), (1 << 10, 1 << 13))
+    for number in range(6):
+        save_file({f"{number}.weight": values * (number + 1)}, src / f"model-{number}.safetensors")
+        weight_map[f"{number}.weight"] = f"model-{number}.safetensors"
+    (src / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
+    onnx_cast.quantize_file(src, tmp_path / "alone", "nvfp4")
+    with_kills(b"ray::_write_one", 2, lambda: quantize_checkpoint(src, tmp_path / "out", "nvfp4"))
+    assert files(tmp_path / "out") == files(tmp_path / "alone")
 
 
 def test_what_fails_leaves_nothing(ray, checkpoint, tmp_path):
@@ -146,6 +231,16 @@ def test_what_fails_leaves_nothing(ray, checkpoint, tmp_path):
     with pytest.raises(KeyError):
         cast_checkpoint(checkpoint, tmp_path / "out", "float16", slice_bytes=1 << 20, progress=stop)
     assert not [name for name in os.listdir(tmp_path / "out") if name.startswith(".") or name.endswith(".json")]
+    from onnx_cast.ray import dequantize_checkpoint, quantize_checkpoint
+
+    with pytest.raises(KeyError):
+        quantize_checkpoint(checkpoint, tmp_path / "q", "float8e4m3fn", progress=stop)
+    assert not [name for name in os.listdir(tmp_path / "q") if name.startswith(".") or name.endswith(".json")]
+    with pytest.raises(onnx_cast.CastError, match="no quantized weights"):
+        dequantize_checkpoint(checkpoint, tmp_path / "p", "float16")
+    with pytest.raises(ValueError, match="num_cpus"):
+        quantize_checkpoint(checkpoint, tmp_path / "p", "nvfp4", num_cpus=0)
+    assert not (tmp_path / "p").exists()
     with pytest.raises(onnx_cast.CastError, match="none.safetensors"):
         cast_checkpoint(tmp_path / "none.safetensors", tmp_path / "y.safetensors", "float16")
     with pytest.raises(onnx_cast.CastError, match="int4"):

@@ -9,7 +9,7 @@ use crate::io::progress::Watch;
 use crate::layouts::{self, Checkpoint, Config, Role, Scheme, TensorRef, Values, Weight, Weights};
 use crate::others;
 use crate::pipeline::Trouble;
-use crate::rewrite::{self, Beside, Computed, Origin, Rewrite, Rewritten, Row, Settings};
+use crate::rewrite::{self, Beside, Computed, Opened, Origin, Rewrite, Rewritten, Row, Settings};
 use crate::selection::Selection;
 use crate::summary::{Summary, TensorSummary};
 use onnx_cast::{Cast, CastOptions, DataType, OpError, Plan, TensorError};
@@ -78,20 +78,31 @@ pub fn dequantize_file(
     request: &DequantizeRequest,
 ) -> Result<Summary, FileError> {
     let (input, output) = (input.as_ref(), output.as_ref());
-    for to in request.selection.targets() {
-        check_target(to).map_err(FileError::Operator)?;
-    }
+    check_targets(request)?;
     if gguf::is_meant(input) {
         return gguf::dequantize(input, output, request);
     }
-    let (checkpoint, places) = rewrite::open(input, output)?;
-    let config = Config::read(checkpoint.folder(input), request.scheme)?;
+    let opened = rewrite::open(input, output)?;
+    let config = Config::read(opened.checkpoint.folder(input), request.scheme)?;
+    plan(&opened, &config, request, |rewrite| rewrite.run())
+}
+
+/// Hands the rewriting of a checkpoint to a function that runs it.
+pub(crate) fn plan<R>(
+    opened: &Opened<'_>,
+    config: &Config,
+    request: &DequantizeRequest,
+    run: impl FnOnce(Rewrite<'_>) -> Result<R, FileError>,
+) -> Result<R, FileError> {
+    let Opened { checkpoint, places, input, is_verified } = opened;
     let keeps = |name: &str, len| request.selection.target_of_one(name, len).is_none();
-    let weights = Weights::find_but(&checkpoint, &config, keeps)?;
+    let weights = Weights::find_but(checkpoint, config, keeps)?;
     let targets: Vec<Option<DataType>> = weights.list.iter().map(|weight| target(request, weight)).collect();
     let chosen: Vec<bool> = targets.iter().map(Option::is_some).collect();
-    layouts::verify(&checkpoint, &weights, &chosen, request.allow_nan)?;
-    let planner = Planner { checkpoint: &checkpoint, weights: &weights, targets: &targets, request };
+    if !is_verified {
+        layouts::verify(checkpoint, &weights, &chosen, request.allow_nan)?;
+    }
+    let planner = Planner { checkpoint, weights: &weights, targets: &targets, request };
     let mut files = Vec::new();
     for (file, input) in checkpoint.files.iter().enumerate() {
         let rows = planner.rows(file)?;
@@ -103,8 +114,8 @@ pub fn dequantize_file(
     }
     let is_plain = chosen.iter().all(|&chosen| chosen);
     let beside = planner.beside(input, places.folder.as_deref(), is_plain)?;
-    let settings = settings(request);
-    Rewrite { checkpoint: &checkpoint, files, measured: Vec::new(), places, beside, settings }.run()
+    let (measured, places, settings) = (Vec::new(), places.clone(), settings(request));
+    run(Rewrite { checkpoint, files, measured, places, beside, configuration: None, settings })
 }
 
 fn settings(request: &DequantizeRequest) -> Settings<'_> {
@@ -133,8 +144,9 @@ fn by_way_of(to: DataType, counts: bool) -> Result<(DataType, Option<Plan>), OpE
     Ok((DataType::Float, Some(Cast::new(to, &CastOptions::new().threads(1))?.plan(DataType::Float)?)))
 }
 
-fn check_target(to: DataType) -> Result<(), OpError> {
-    by_way_of(to, true).map(drop)
+/// Refuses targets that nothing is cast to.
+pub(crate) fn check_targets(request: &DequantizeRequest) -> Result<(), FileError> {
+    request.selection.targets().try_for_each(|to| by_way_of(to, true).map(drop)).map_err(FileError::Operator)
 }
 
 struct Planner<'a> {

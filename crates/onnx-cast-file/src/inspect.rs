@@ -25,6 +25,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use values::look;
 
+pub(crate) use quantized::consistent;
 pub use quantized::{Quantized, QuantizedWeight, ScaleExtent};
 pub use values::Values;
 

@@ -5,6 +5,8 @@
 //!   a temporary file that replaces the target when it is complete: see [`AtomicFile`].
 //! - [`read_tensor`] and [`write_tensor`] hold one tensor in memory; [`read_tensor_from`] and [`put_tensor`] do the
 //!   same from and to bytes.
+//! - [`dequantize_file`], [`quantize_file`] and [`transcode_file`] are for quantized checkpoints;
+//!   [`dequantize_tensors`] and its like take and give tensors in memory.
 //! - [`inspect`], [`diff`] and [`report`] look at files, and [`pipeline`] moves the elements of all of these.
 //!
 //! No input makes any of this panic, and nothing is allocated because a file claims it: sizes are multiplied with
@@ -29,6 +31,7 @@ pub mod counts;
 mod dequantize;
 mod error;
 pub mod formats;
+mod in_memory;
 mod inspect;
 pub mod io;
 mod layouts;
@@ -57,6 +60,9 @@ pub use formats::output::WriteOptions;
 pub use formats::source::NamedTensor;
 pub use formats::tensor::{put_tensor, read_tensor, read_tensor_as, read_tensor_from, read_tensors_from, write_tensor};
 pub use formats::{gguf, npy, pb, safetensors};
+pub use in_memory::{
+    HeldTensor, TensorsInMemory, dequantize_tensors, quantize_tensors, quantized_tensors, transcode_tensors,
+};
 pub use inspect::{
     DiffRequest, Difference, FileInfo, InspectRequest, Quantized, QuantizedWeight, ScaleExtent, TensorInfo, Values,
     diff, diff_with, inspect, inspect_with, open,
@@ -69,6 +75,7 @@ pub use report::{
     Totals, report, report_of, report_with,
 };
 pub use request::{BitCastRequest, CastRequest, Storage};
+pub use rewrite::MadeTensors;
 pub use selection::{Pattern, Rule, Selection, SelectionError, Target, admits};
 pub use summary::{Summary, TensorSummary};
 pub use transcode::{TranscodeRequest, transcode_file};

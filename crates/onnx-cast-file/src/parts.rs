@@ -4,6 +4,9 @@
 //!
 //! A part always writes the same bytes to the same place, so that it may be done again, or twice at once. The files are
 //! those of [`cast_file`](crate::cast_file).
+//!
+//! Quantized checkpoints are written file by file ([`FileJob`]): [`files`] plans, [`write_file`] writes one under a
+//! temporary name, and [`write_beside`] all else.
 
 use crate::cast::shards::{of_index, open, planned};
 use crate::cast::{Frame, Job, with_cast};
@@ -19,7 +22,10 @@ use crate::pipeline::{InPlace, Same, Sink};
 use crate::request::CastRequest;
 use crate::summary::Summary;
 
+mod files;
+
 pub use crate::cast::shards::Shard;
+pub use files::{FileJob, file_is_there, files, write_beside, write_file};
 use std::fs::File;
 use std::io;
 use std::path::Path;

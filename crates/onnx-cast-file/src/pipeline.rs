@@ -14,7 +14,7 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-pub use sinks::{InMemory, InPlace, Nowhere, Ordered, Same, Sink};
+pub use sinks::{InMemory, InPlace, InStretches, Nowhere, Ordered, Same, Sink};
 pub use task::{Chain, Compute, Decode, Elements, ScaledCast, Scratch, Step, Task, Transform};
 
 /// What went wrong.

@@ -13,11 +13,12 @@ use crate::io::progress::Watch;
 use crate::layouts::{self, Checkpoint, LayoutError, Scheme, TensorRef};
 use crate::others;
 use crate::request::Storage;
-use crate::rewrite::{self, Beside, Greatest, Rewrite, Rewritten, Row, Settings};
+use crate::rewrite::{self, Beside, Greatest, Opened, Rewrite, Rewritten, Row, Settings};
 use crate::selection::Selection;
 use crate::summary::Summary;
 use layout::{Chosen, Plan};
 use onnx_cast::{BlockFormat, DataType, ScaleRule};
+use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -86,17 +87,19 @@ pub fn quantize_file(
     output: impl AsRef<Path>,
     request: &QuantizeRequest,
 ) -> Result<Summary, FileError> {
-    let (input, output) = (input.as_ref(), output.as_ref());
-    let (checkpoint, places) = rewrite::open(input, output)?;
+    plan(&rewrite::open(input.as_ref(), output.as_ref())?, request, |rewrite| rewrite.run())
+}
+
+/// Hands the rewriting of a checkpoint to a function that runs it.
+pub(crate) fn plan<R>(
+    opened: &Opened<'_>,
+    request: &QuantizeRequest,
+    run: impl FnOnce(Rewrite<'_>) -> Result<R, FileError>,
+) -> Result<R, FileError> {
+    let Opened { checkpoint, places, input, .. } = opened;
     let plan = Plan::new(request);
-    let mut quantizer = Quantizer {
-        checkpoint: &checkpoint,
-        plan,
-        request,
-        chosen: Vec::new(),
-        measured: Vec::new(),
-        greatest: HashMap::new(),
-    };
+    let mut quantizer =
+        Quantizer { checkpoint, plan, request, chosen: Vec::new(), measured: Vec::new(), greatest: HashMap::new() };
     let mut files = Vec::new();
     for (file, input) in checkpoint.files.iter().enumerate() {
         let rows = quantizer.rows(file)?;
@@ -109,9 +112,9 @@ pub fn quantize_file(
     if let Some(file) = files.first_mut() {
         file.rows.extend(plan.marker());
     }
-    let beside = beside(&checkpoint, &plan, &chosen, input, places.folder.as_deref())?;
-    let settings = settings(request);
-    Rewrite { checkpoint: &checkpoint, files, measured, places, beside, settings }.run()
+    let (beside, configuration) = beside(checkpoint, &plan, &chosen, input, places.folder.as_deref())?;
+    let (places, settings) = (places.clone(), settings(request));
+    run(Rewrite { checkpoint, files, measured, places, beside, configuration, settings })
 }
 
 pub(crate) fn settings(request: &QuantizeRequest) -> Settings<'_> {
@@ -126,26 +129,30 @@ pub(crate) fn settings(request: &QuantizeRequest) -> Settings<'_> {
     }
 }
 
-/// The other files of a folder that are copied as they are, and the configurations as they are to be.
+/// The other files of a folder that are copied as they are, and the configurations as they are to be, of which the one
+/// of `config.json` stands alone too.
 pub(crate) fn beside(
     checkpoint: &Checkpoint,
     plan: &Plan<'_>,
     chosen: &[Chosen],
     input: &Path,
     folder: Option<&Path>,
-) -> Result<Beside, FileError> {
-    let Some(folder) = folder.filter(|_| plan.request.copy_others) else { return Ok(Beside::default()) };
-    let mut beside = Beside { copied: others::files_beside(input, folder)?, texts: Vec::new() };
+) -> Result<(Beside, Option<Value>), FileError> {
     let kept = kept_modules(checkpoint, chosen);
+    let configuration = plan.configuration(chosen, &kept);
+    let Some(folder) = folder.filter(|_| plan.request.copy_others) else {
+        return Ok((Beside::default(), configuration));
+    };
+    let mut beside = Beside { copied: others::files_beside(input, folder)?, texts: Vec::new() };
     if let Some(path) = beside.take("config.json") {
-        let text = layouts::quantized_config(&path, plan.configuration(chosen, &kept).as_ref())?;
+        let text = layouts::quantized_config(&path, configuration.as_ref())?;
         beside.texts.push((folder.join("config.json"), text));
     }
     beside.take("hf_quant_config.json");
     if let Some(text) = plan.own_file(chosen, &kept) {
         beside.texts.push((folder.join("hf_quant_config.json"), text));
     }
-    Ok(beside)
+    Ok((beside, configuration))
 }
 
 /// The modules with a matrix that is not quantized, whose names configurations list.

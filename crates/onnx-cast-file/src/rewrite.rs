@@ -1,5 +1,11 @@
 //! Checkpoints whose tensors become other tensors: each file of the input gives a file of the output, in which tensors
-//! are kept byte for byte, computed, or left out.
+//! are kept byte for byte, computed, or left out. `memory.rs` has the same for tensors in memory, `one.rs` for one file
+//! of the output.
+
+mod memory;
+mod one;
+
+pub use memory::MadeTensors;
 
 use crate::counts::{Counter, Loss};
 use crate::error::FileError;
@@ -18,6 +24,7 @@ use crate::others;
 use crate::pipeline::{self, Compute, Elements, InPlace, Nowhere, Same, Sink, Task, Transform, Trouble};
 use crate::summary::{Summary, TensorSummary};
 use onnx_cast::{CastError, DataType, Plan, TensorView, element_count, greatest_magnitude};
+use serde_json::Value;
 use std::collections::HashSet;
 use std::fs;
 use std::io::Write;
@@ -35,6 +42,8 @@ pub(crate) struct Row<'a> {
 
 /// Where the elements of a tensor of the output come from.
 pub(crate) enum Origin<'a> {
+    /// From nowhere: in memory, tensors that are kept are not copied.
+    Nowhere,
     /// From the tensor, as they are.
     Kept,
     Computed(Box<Computed<'a>>),
@@ -71,8 +80,18 @@ impl Beside {
     }
 }
 
+/// A checkpoint, and where another one that is made of it goes.
+pub(crate) struct Opened<'p> {
+    pub(crate) checkpoint: Checkpoint,
+    pub(crate) places: Places,
+    /// The path of the checkpoint.
+    pub(crate) input: &'p Path,
+    /// Whether the scales have been checked before.
+    pub(crate) is_verified: bool,
+}
+
 /// Opens a checkpoint, and finds out where another one that is made of it goes.
-pub(crate) fn open(input: &Path, output: &Path) -> Result<(Checkpoint, Places), FileError> {
+pub(crate) fn open<'p>(input: &'p Path, output: &Path) -> Result<Opened<'p>, FileError> {
     let located = checkpoint::locate(input)?;
     let index = match &located {
         Located::Index(path) => Some(Index::read(path)?),
@@ -88,11 +107,11 @@ pub(crate) fn open(input: &Path, output: &Path) -> Result<(Checkpoint, Places), 
         // Its configuration, and files that the new checkpoint lacks, would speak of the old one.
         return Err(FileError::layout(output, LayoutError::SameFolder));
     }
-    Ok((checkpoint, places))
+    Ok(Opened { checkpoint, places, input, is_verified: false })
 }
 
 /// Where the output's files are.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Places {
     /// The folder, where the output is one.
     pub(crate) folder: Option<PathBuf>,
@@ -156,17 +175,18 @@ pub(crate) struct Rewrite<'a> {
     pub(crate) measured: Vec<(TensorRef, Arc<Greatest>)>,
     pub(crate) places: Places,
     pub(crate) beside: Beside,
+    /// What `config.json` is to say of quantization.
+    pub(crate) configuration: Option<Value>,
     pub(crate) settings: Settings<'a>,
 }
 
 impl Rewrite<'_> {
     /// Writes the output; on a dry run only what is to be counted is computed.
-    pub(crate) fn run(&self) -> Result<Summary, FileError> {
+    pub(crate) fn run(self) -> Result<Summary, FileError> {
         self.check_names()?;
         let settings = &self.settings;
         let headers = self.files.iter().map(Rewritten::header).collect::<Result<Vec<_>, _>>()?;
-        let rows = || self.files.iter().flat_map(|file| &file.rows);
-        let mut summary = Summary::new(rows().map(|row| row.summary.clone()).collect());
+        let mut summary = self.summary();
         summary.copied = self.beside.copied.len();
         if settings.write.no_clobber {
             let texts = self.beside.texts.iter().map(|(path, _)| path).chain(&self.places.index);
@@ -174,21 +194,14 @@ impl Rewrite<'_> {
         }
         // Files appear one by one, so that all of them have to be good before the first.
         let rehearses = !settings.fail_on.is_empty() || settings.dry_run && settings.count;
-        let bytes: u64 = rows().map(|row| row.summary.bytes_after).sum();
-        let passes = u64::from(rehearses) + u64::from(!settings.dry_run);
-        let stored = |(tensor, _): &(TensorRef, _)| self.checkpoint.byte_len(*tensor);
-        let measured: u64 = self.measured.iter().map(stored).sum();
-        let meter = Meter::new(settings.watch, passes * bytes + measured);
+        let meter = self.meter(u64::from(rehearses) + u64::from(!settings.dry_run));
         if rehearses {
-            for file in &self.files {
-                self.pass(file, &[], &Nowhere, &meter)?;
-            }
-            self.note_counts(&mut summary)?;
+            self.rehearse(&meter, &mut summary)?;
         }
         if settings.dry_run {
             return Ok(summary);
         }
-        self.measure(&meter)?;
+        self.measure(&self.measured, &meter)?;
         for (file, header) in self.files.iter().zip(&headers) {
             create_folder(&file.output)?;
             let done = meter.done();
@@ -204,8 +217,33 @@ impl Rewrite<'_> {
             out.commit()?;
         }
         self.note_counts(&mut summary)?;
+        self.finish()?;
+        Ok(summary)
+    }
+
+    fn summary(&self) -> Summary {
+        Summary::new(self.files.iter().flat_map(|file| &file.rows).map(|row| row.summary.clone()).collect())
+    }
+
+    /// What counts so many passes over the output, and the measurements.
+    fn meter(&self, passes: u64) -> Meter<'_> {
+        let written = |row: &Row<'_>| if row.is_nowhere() { 0 } else { row.summary.bytes_after };
+        let bytes: u64 = self.files.iter().flat_map(|file| &file.rows).map(written).sum();
+        let stored = |(tensor, _): &(TensorRef, _)| self.checkpoint.byte_len(*tensor);
+        let measured: u64 = self.measured.iter().map(stored).sum();
+        Meter::new(self.settings.watch, passes * bytes + measured)
+    }
+
+    /// Computes everything, writes nothing, and counts.
+    fn rehearse(&self, meter: &Meter<'_>, summary: &mut Summary) -> Result<(), FileError> {
+        self.files.iter().try_for_each(|file| self.pass(file, &[], &Nowhere, meter))?;
+        self.note_counts(summary)
+    }
+
+    /// Writes what stands beside the weights.
+    fn finish(&self) -> Result<(), FileError> {
         if let Some(folder) = &self.places.folder {
-            others::copy(&self.beside.copied, folder, settings.write.no_clobber)?;
+            others::copy(&self.beside.copied, folder, self.settings.write.no_clobber)?;
         }
         for (path, text) in &self.beside.texts {
             self.write_text(path, text)?;
@@ -214,7 +252,7 @@ impl Rewrite<'_> {
         if let Some(index) = &self.places.index {
             self.write_text(index, &self.index_text())?;
         }
-        Ok(summary)
+        Ok(())
     }
 
     fn write_text(&self, path: &Path, text: &str) -> Result<(), FileError> {
@@ -259,8 +297,7 @@ impl Rewrite<'_> {
     /// Whether a file holds already what would be written.
     fn is_there(&self, file: &Rewritten<'_>, header: &[u8], meter: &Meter<'_>) -> bool {
         let Ok(there) = InputFile::open(&file.output) else { return false };
-        let want = header.len() as u64 + file.rows.iter().map(|row| row.summary.bytes_after).sum::<u64>();
-        there.len() == want && self.pass(file, header, &Same(&there), meter).is_ok()
+        there.len() == file.len(header) && self.pass(file, header, &Same(&there), meter).is_ok()
     }
 
     /// Hands the header and all elements of a file to a sink.
@@ -284,7 +321,7 @@ impl Rewrite<'_> {
         let empty = || Task::keeping(Elements::Memory(&[]), 0, stored.data_type, Items::PLAIN);
         match &row.origin {
             Origin::Kept => Task { to, ..of_stored(input, stored).unwrap_or_else(empty) },
-            Origin::Beside => empty(),
+            Origin::Beside | Origin::Nowhere => empty(),
             Origin::Bytes(bytes) => Task::copying(Elements::Memory(bytes), bytes.len(), to),
             Origin::Computed(computed) => {
                 let len = element_count(&row.summary.shape).unwrap_or(0);
@@ -297,15 +334,15 @@ impl Rewrite<'_> {
     }
 
     /// Finds the greatest magnitudes of tensors.
-    fn measure(&self, meter: &Meter<'_>) -> Result<(), FileError> {
-        let tasks = self.measured.iter().filter_map(|(tensor, greatest)| {
+    fn measure(&self, measured: &[(TensorRef, Arc<Greatest>)], meter: &Meter<'_>) -> Result<(), FileError> {
+        let tasks = measured.iter().filter_map(|(tensor, greatest)| {
             let task = of_stored(&self.checkpoint.files[tensor.file], self.checkpoint.stored(*tensor));
             task.map(|task| Task { transform: Some(&**greatest as &dyn Transform), ..task })
         });
         let tasks: Vec<Task<'_>> = tasks.collect();
         let progress = |bytes| meter.add(bytes);
         pipeline::run(&tasks, self.settings.threads, &Nowhere, &progress).map_err(|(task, trouble)| {
-            let tensor = self.measured.get(task).map(|(tensor, _)| *tensor);
+            let tensor = measured.get(task).map(|(tensor, _)| *tensor);
             let path = tensor.map_or(Path::new(""), |tensor| self.checkpoint.files[tensor.file].path());
             match trouble {
                 Trouble::Read(error) | Trouble::Write(error) => FileError::io(path, "read", error),
@@ -337,6 +374,11 @@ impl Rewritten<'_> {
         Ok(header.map_err(|error| sink.invalid(error))?)
     }
 
+    /// Bytes of the file.
+    fn len(&self, header: &[u8]) -> u64 {
+        header.len() as u64 + self.rows.iter().map(|row| row.summary.bytes_after).sum::<u64>()
+    }
+
     /// Forgets what was counted.
     fn reset(&self) {
         self.rows.iter().filter_map(Row::counter).for_each(Counter::reset);
@@ -350,6 +392,10 @@ impl Row<'_> {
         let bytes = checkpoint.byte_len(tensor);
         let summary = TensorSummary::kept(&stored.name, stored.shape.clone(), stored.data_type, bytes);
         Row { summary, tensor, origin: Origin::Kept }
+    }
+
+    fn is_nowhere(&self) -> bool {
+        matches!(self.origin, Origin::Nowhere)
     }
 
     fn counter(&self) -> Option<&Counter> {

@@ -9,7 +9,7 @@ use crate::io::progress::Watch;
 use crate::layouts::{self, Checkpoint, Config, LayoutError, Role, Scheme, TensorRef, Weight, Weights};
 use crate::quantize::layout::{Chosen, Plan};
 use crate::quantize::{self, QuantizeRequest, QuantizedFormat};
-use crate::rewrite::{self, Rewrite, Rewritten, Row};
+use crate::rewrite::{self, Opened, Rewrite, Rewritten, Row};
 use crate::summary::Summary;
 use onnx_cast::{BlockFormat, DataType};
 use std::path::Path;
@@ -79,14 +79,25 @@ pub fn transcode_file(
     output: impl AsRef<Path>,
     request: &TranscodeRequest,
 ) -> Result<Summary, FileError> {
-    let (input, output) = (input.as_ref(), output.as_ref());
-    let (checkpoint, places) = rewrite::open(input, output)?;
-    let config = Config::read(checkpoint.folder(input), request.scheme)?;
-    let weights = Weights::find(&checkpoint, &config)?;
-    layouts::verify(&checkpoint, &weights, &vec![true; weights.list.len()], false)?;
+    let input = input.as_ref();
+    let opened = rewrite::open(input, output.as_ref())?;
+    let config = Config::read(opened.checkpoint.folder(input), request.scheme)?;
+    plan(&opened, &config, request, |rewrite| rewrite.run())
+}
+
+/// Hands the rewriting of a checkpoint to a function that runs it.
+pub(crate) fn plan<R>(
+    opened: &Opened<'_>,
+    config: &Config,
+    request: &TranscodeRequest,
+    run: impl FnOnce(Rewrite<'_>) -> Result<R, FileError>,
+) -> Result<R, FileError> {
+    let Opened { checkpoint, places, input, .. } = opened;
+    let weights = Weights::find(checkpoint, config)?;
+    layouts::verify(checkpoint, &weights, &vec![true; weights.list.len()], false)?;
     let as_quantize = request.as_quantize();
     let plan = Plan::new(&as_quantize);
-    let mut transcoder = Transcoder { checkpoint: &checkpoint, weights: &weights, plan, request, chosen: Vec::new() };
+    let mut transcoder = Transcoder { checkpoint, weights: &weights, plan, request, chosen: Vec::new() };
     let mut files = Vec::new();
     for (file, input) in checkpoint.files.iter().enumerate() {
         let rows = transcoder.rows(file)?;
@@ -98,9 +109,9 @@ pub fn transcode_file(
     if let Some(file) = files.first_mut() {
         file.rows.extend(plan.marker());
     }
-    let beside = quantize::beside(&checkpoint, &plan, &chosen, input, places.folder.as_deref())?;
-    let settings = quantize::settings(&as_quantize);
-    Rewrite { checkpoint: &checkpoint, files, measured: Vec::new(), places, beside, settings }.run()
+    let (beside, configuration) = quantize::beside(checkpoint, &plan, &chosen, input, places.folder.as_deref())?;
+    let (measured, places, settings) = (Vec::new(), places.clone(), quantize::settings(&as_quantize));
+    run(Rewrite { checkpoint, files, measured, places, beside, configuration, settings })
 }
 
 struct Transcoder<'a> {

@@ -94,8 +94,10 @@ pub fn info_json(Inspection { file, model, .. }: &Inspection) -> Value {
     all
 }
 
-fn quantized_json(Quantized { scheme, weights, warning, .. }: &Quantized) -> Value {
+/// The quantized weights of a checkpoint.
+pub fn quantized_json(Quantized { scheme, weights, warning, .. }: &Quantized) -> Value {
     let weight = |weight: &QuantizedWeight| {
+        let named = |(role, tensor): &(&str, String)| ((*role).to_owned(), Value::from(tensor.clone()));
         json!({
             "name": weight.name,
             "shape": weight.shape,
@@ -105,6 +107,7 @@ fn quantized_json(Quantized { scheme, weights, warning, .. }: &Quantized) -> Val
             "block": weight.block,
             "granularity": weight.extent.name(),
             "bits": weight.bits,
+            "tensors": weight.tensors.iter().map(named).collect::<Map<_, _>>(),
         })
     };
     json!({

@@ -15,20 +15,11 @@ import numpy as np
 
 from onnx_cast import _kinds, _native, _stats, _targets
 from onnx_cast._native import CastError, cast
+from onnx_cast._quantized import dequantize_file, quantize_file, transcode_file
 from onnx_cast._report import Report, report
 from onnx_cast._scaled import Quantized, dequantize_linear, dynamic_quantize_linear, quantize, quantize_linear
 from onnx_cast._stats import Stats
-from onnx_cast.files import (
-    LossError,
-    bit_cast_file,
-    cast_file,
-    dequantize_file,
-    diff,
-    fold,
-    info,
-    quantize_file,
-    transcode_file,
-)
+from onnx_cast.files import LossError, bit_cast_file, cast_file, diff, fold, info
 
 __all__ = [
     "CastError",

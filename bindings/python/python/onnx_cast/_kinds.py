@@ -55,6 +55,52 @@ def array_of(x: Any) -> np.ndarray:
         raise TypeError(f"x is of type {type(x).__name__} (want {kinds})") from None
 
 
+def lent(x: Any, name: str) -> tuple[np.ndarray, int, tuple[int, ...], bool]:
+    """The elements of any object as the native module takes those of a named tensor: an array, ONNX's number, the
+    shape, and whether the array has packed bytes."""
+    try:
+        if type(x).__module__.partition(".")[0] == "torch":
+            x = _tensor(x).detach()
+            if x.dtype is _torch_pairs():
+                x = x.contiguous()
+                return _pair_bytes(x, "x"), _targets.FLOAT4, _of_pairs(tuple(x.shape)), True
+        array = array_of(x).view(np.ndarray)
+        return array, _targets.number_of(array), array.shape, False
+    except (TypeError, CastError) as error:
+        raise type(error)(f"tensor `{name}`: {error}") from None
+
+
+def result(x: Any, name: str, data: np.ndarray, number: int, shape: tuple[int, ...]) -> Any:
+    """A tensor of the kind of ``x`` of ONNX's bytes, whose memory it takes over where that is possible."""
+    try:
+        kind = type(x).__module__.partition(".")[0]
+        if kind == "torch":
+            return _torch_of(data, number, shape)
+        if kind == "onnx":
+            from onnx import TensorProto
+
+            return TensorProto(name=name, data_type=number, dims=shape, raw_data=data.tobytes())
+        array = _targets.from_bytes(data, number, shape)
+        if kind in ("jax", "jaxlib"):
+            return _jax_of(x, array)
+        if isinstance(x, (np.ndarray, np.generic)) or not hasattr(x, "__array_namespace__"):
+            return array
+        return _dlpack_of(x, array)
+    except TypeError as error:
+        raise TypeError(f"tensor `{name}`: {error}") from None
+
+
+def _torch_of(data: np.ndarray, number: int, shape: tuple[int, ...]) -> Any:
+    import torch
+
+    dtype = torch_type(number)
+    if dtype is None and number == _targets.FLOAT4 and _torch_pairs() is not None:
+        dtype, shape = _torch_pairs(), _in_pairs(shape)
+    if dtype is None:
+        raise TypeError(f"torch has no type for {_targets.ROWS[number - 1]['name']} (want numpy arrays)")
+    return torch.from_numpy(data).view(dtype).view(shape)
+
+
 def _unmasked(x: np.ndarray) -> np.ndarray:
     if isinstance(x, np.ma.MaskedArray):
         raise TypeError("x is a masked array, whose mask a cast would lose (want x.filled(...) or x.data)")
@@ -251,15 +297,28 @@ def _jax(operator: _native.Operator, x: Any, out: Any, packed: bool) -> Any:
     return jax.device_put(result, x.sharding if x.committed and not packed else None, may_alias=True)
 
 
+def _jax_of(x: Any, array: np.ndarray) -> Any:
+    """An array on the device of ``x``; how ``x`` is spread over several would not fit another shape."""
+    import jax
+
+    if jax.dtypes.canonicalize_dtype(array.dtype) != array.dtype:
+        raise TypeError(f"JAX has {array.dtype} switched off (see its option jax_enable_x64)")
+    device = next(iter(x.devices())) if x.committed and len(x.devices()) == 1 else None
+    return jax.device_put(array, device)
+
+
 def _dlpack(operator: _native.Operator, x: Any, out: Any, packed: bool) -> Any:
     array = _dlpack_array(x)
     if out is not None or operator.to == _targets.STRING or not hasattr(x, "__array_namespace__"):
         return _array(operator, array, out, packed)
-    result = operator.run(array, _memory(operator, array.shape, packed), packed, new=True)
+    return _dlpack_of(x, operator.run(array, _memory(operator, array.shape, packed), packed, new=True))
+
+
+def _dlpack_of(x: Any, array: np.ndarray) -> Any:
     try:
-        return x.__array_namespace__().from_dlpack(result)
+        return x.__array_namespace__().from_dlpack(array)
     except BufferError:  # numpy lends no types but its own
-        return result
+        return array
 
 
 def _dlpack_array(x: Any) -> np.ndarray:

@@ -95,9 +95,9 @@ class CastSummary(list[TensorCast]):
     def __init__(self, done: dict[str, Any]) -> None:
         super().__init__(rows(done["tensors"]))
         #: Files that were there already with the content that they were to get, with ``resume=True``.
-        self.already_there: int = done["already_there"]
+        self.already_there: int = done.get("already_there", 0)
         #: Other files of a checkpoint's folder that were copied, or would be.
-        self.copied: int = done["copied"]
+        self.copied: int = done.get("copied", 0)
 
 
 def rows(tensors: list[dict[str, Any]]) -> list[TensorCast]:
@@ -247,26 +247,33 @@ def cast_file(
         **names(include, exclude, threads),
         **attributes(saturate, round_mode, opset),
         **selection(to, rules, rules_file, min_elements),
-        **_writing(dtype, shape, dry_run, resume, clobber, copy_others, npy_plain),
+        **writing(dtype, shape, dry_run, resume, clobber, copy_others, npy_plain),
         "raise_opset": raise_opset,
         "external_data": external_data,
         "external_threshold": external_threshold,
         "losses": losses,
         "fail_on": listed("fail_on", fail_on),
     }
-    return _summary(*_native.cast_file(src, dst, options, progress))
+    return write_file("cast", src, dst, options, progress)
 
 
-def _summary(done: str, loss: str | None) -> CastSummary:
-    summary = CastSummary(json.loads(done))
+def write_file(job: str, src: Path, dst: Path, options: dict[str, Any], progress: Progress | None) -> CastSummary:
+    """Does a job of the native module that makes a file of another."""
+    done, loss = _native.write_file(job, src, dst, options, progress)
+    return summary(json.loads(done), loss)
+
+
+def summary(done: dict[str, Any], loss: str | None) -> CastSummary:
+    """What became of tensors, or the error where that must not be."""
+    found = CastSummary(done)
     if loss is not None:
         error = LossError(loss)
-        error.summary = summary
+        error.summary = found
         raise error
-    return summary
+    return found
 
 
-def _writing(
+def writing(
     dtype: Any,
     shape: Iterable[int] | None,
     dry_run: bool,
@@ -312,142 +319,10 @@ def bit_cast_file(
     options = {
         **names(include, exclude, threads),
         **selection(to, rules, rules_file, min_elements),
-        **_writing(dtype, shape, dry_run, resume, clobber, copy_others, npy_plain),
+        **writing(dtype, shape, dry_run, resume, clobber, copy_others, npy_plain),
         "opset": opset,
     }
-    return CastSummary(json.loads(_native.bit_cast_file(src, dst, options, progress)))
-
-
-def dequantize_file(
-    src: Path,
-    dst: Path,
-    to: Any = None,
-    *,
-    scheme: str = "auto",
-    include: Iterable[str] = (),
-    exclude: Iterable[str] = (),
-    rules: Mapping[str, Any] | None = None,
-    rules_file: Path | None = None,
-    min_elements: int | None = None,
-    allow_nan: bool = False,
-    dry_run: bool = False,
-    resume: bool = False,
-    clobber: bool = True,
-    copy_others: bool = True,
-    losses: bool = False,
-    fail_on: Iterable[str] = (),
-    threads: int | None = None,
-    progress: Progress | None = None,
-) -> CastSummary:
-    """Reads the quantized weights of ``src``, a ``.safetensors`` file or the index or folder of several, back as plain
-    weights of the type ``to``: elements are multiplied by their scales, rounded to float, and cast.
-
-    ``scheme`` is the layout: ``"auto"`` takes it from the configuration, or else from the names of tensors; others are
-    ``"deepseek"``, ``"gpt-oss"``, ``"compressed-tensors"``, ``"modelopt"``, ``"fbgemm"``, ``"quark"`` and
-    ``"comfyui"``. Names in patterns and rules are those of the plain weights; a weight that is not selected stays
-    quantized. Scales that are NaN are an error, unless ``allow_nan`` is true.
-
-    From a folder to a folder ``config.json`` is copied without what it says of quantization. ``losses`` and ``fail_on``
-    are about the last rounding, from float to ``to``. Other parameters are as in :func:`cast_file`.
-    """
-    options = {
-        **names(include, exclude, threads),
-        **selection(to, rules, rules_file, min_elements),
-        **_writing(None, None, dry_run, resume, clobber, copy_others, False),
-        "scheme": None if scheme == "auto" else scheme,
-        "allow_nan": allow_nan,
-        "losses": losses,
-        "fail_on": listed("fail_on", fail_on),
-    }
-    return _summary(*_native.dequantize_file(src, dst, options, progress))
-
-
-def quantize_file(
-    src: Path,
-    dst: Path,
-    to: Any = None,
-    *,
-    layout: str | None = None,
-    scale: str | None = None,
-    scale_rule: str = "floor",
-    include: Iterable[str] = (),
-    exclude: Iterable[str] = (),
-    rules: Mapping[str, Any] | None = None,
-    rules_file: Path | None = None,
-    min_elements: int | None = None,
-    raise_opset: bool = False,
-    dry_run: bool = False,
-    resume: bool = False,
-    clobber: bool = True,
-    copy_others: bool = True,
-    external_data: str | None = None,
-    external_threshold: int | None = None,
-    threads: int | None = None,
-    progress: Progress | None = None,
-) -> CastSummary:
-    """Quantizes the weights of ``src``, a ``.safetensors`` file, the index or folder of several, or an ``.onnx`` file.
-
-    ``to`` is the format: ``"mxfp4"``, ``"mxfp6e2m3"``, ``"mxfp6e3m2"``, ``"mxfp8"``, ``"mxfp8e5m2"``, ``"mxint8"``,
-    ``"nvfp4"``, ``"float8e4m3fn"``, ``"float8e5m2"``, ``"int8"`` or ``"int4"``. Matrices of Linear layers are quantized;
-    embeddings, norms, routers and output layers only where ``rules``, a mapping from patterns to formats or to ``None``,
-    name them. ``scale`` says what has a scale, of float8 and integers: ``"tensor"``, ``"axis"``, ``"block=32"`` or
-    ``"block=128x128"``; ``scale_rule`` how scales of MX are found: ``"floor"``, ``"rceil"``, ``"ceil"`` or ``"even"``.
-
-    ``layout`` is that of ``"compressed-tensors"``, or ``"deepseek"``, ``"modelopt"``, ``"fbgemm"``, ``"quark"``,
-    ``"comfyui"`` or ``"plain"``; from a folder to a folder ``config.json`` gets what its readers look for. Of an
-    ``.onnx`` file the weights of MatMul, Gemm and Conv are quantized, each followed by a DequantizeLinear;
-    ``raise_opset`` lets the opset be raised where the format needs it. Other parameters are as in :func:`cast_file`.
-    """
-    options = {
-        **names(include, exclude, threads),
-        **_writing(None, None, dry_run, resume, clobber, copy_others, False),
-        "format": _format(to),
-        "format_rules": [(pattern, _format(kind)) for pattern, kind in (rules or {}).items()],
-        "rules_file": rules_file,
-        "min_elements": min_elements,
-        "layout": layout,
-        "scale": scale,
-        "scale_rule": scale_rule,
-        "raise_opset": raise_opset,
-        "external_data": external_data,
-        "external_threshold": external_threshold,
-    }
-    return _summary(*_native.quantize_file(src, dst, options, progress))
-
-
-def _format(to: Any) -> str | None:
-    """The name of a format of quantized weights."""
-    return to.name if isinstance(to, DataType) else to
-
-
-def transcode_file(
-    src: Path,
-    dst: Path,
-    layout: str,
-    *,
-    to: Any = None,
-    scheme: str = "auto",
-    dry_run: bool = False,
-    resume: bool = False,
-    clobber: bool = True,
-    copy_others: bool = True,
-    threads: int | None = None,
-    progress: Progress | None = None,
-) -> CastSummary:
-    """Writes the quantized weights of ``src`` in another ``layout``, as :func:`quantize_file` has them, and changes no
-    weight: where one would change, that is an error, and nothing is written.
-
-    ``to`` is what weights of MXFP4 become: ``"nvfp4"``, or ``"float8e4m3fn"`` in blocks of 128x128. ``scheme`` is the
-    layout of ``src``, as in :func:`dequantize_file`. Other parameters are as in :func:`cast_file`.
-    """
-    options = {
-        **names((), (), threads),
-        **_writing(None, None, dry_run, resume, clobber, copy_others, False),
-        "format": _format(to),
-        "layout": layout,
-        "scheme": None if scheme == "auto" else scheme,
-    }
-    return _summary(*_native.transcode_file(src, dst, options, progress))
+    return write_file("bit_cast", src, dst, options, progress)
 
 
 def info(

@@ -1,7 +1,9 @@
-"""Checkpoints cast by a Ray cluster (``pip install onnx-cast[ray]``), whose machines share the folders.
+"""Checkpoints cast, dequantized and quantized by a Ray cluster (``pip install onnx-cast[ray]``), whose machines share
+the folders.
 
-Each file is laid out under a temporary name; its parts are cast into it by tasks, in any order and again where a worker
-died, since a part always writes the same bytes to the same place. Then it gets its name, and the index comes last.
+Each file is written under a temporary name by tasks, in any order and again where a worker died, since a task always
+writes the same bytes to the same place. Then it gets its name, and the index comes last. Of a cast a task is a part of
+a file; of a quantized checkpoint, where a weight is several tensors, it is a file.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import PurePath
 from typing import Any
 
-from onnx_cast import _native, files
+from onnx_cast import _native, _quantized, files
 
 try:
     import ray
@@ -64,29 +66,18 @@ def cast_checkpoint(
         **files.selection(to, rules, None, min_elements),
     }
     src, dst = os.path.abspath(src), os.path.abspath(dst)
-    job = hashlib.sha256(repr((src, options)).encode()).hexdigest()[:12]
-    shards = [_Shard(*shard, job, slice_bytes) for shard in _native.plan_shards(src, dst, options)]
+    shards = []
+    for input, output, rows in _native.plan_shards(src, dst, options):
+        shard = _Shard(output, rows, _digest(src, options))
+        parts = max(1, -(-shard.bytes // slice_bytes))
+        shard.tasks = [(input, index, parts, options, num_cpus) for index in range(parts)]
+        shards.append(shard)
+
+    def lay_out(shard: _Shard) -> None:
+        _native.lay_out(shard.tasks[0][0], shard.output, shard.temporary, options)
+
     remote = ray.remote(num_cpus=num_cpus, max_retries=max_retries)
-    cast, compare = remote(_cast_part), remote(_part_is_there)
-    told = _Told(shards, progress)
-    if resume:
-        there = [shard for shard in shards if os.path.exists(shard.output)]
-        tasks = {shard: [compare.remote(shard.output, part) for part in shard.cut(options, num_cpus)] for shard in there}
-        same = {shard for shard, results in _each(tasks, lambda _: None) if all(results)}
-        told.begin(same)
-        rest = [shard for shard in shards if shard not in same]
-    else:
-        rest = shards
-    try:
-        for shard in rest:
-            _native.lay_out(shard.input, shard.output, shard.temporary, options)
-        tasks = {shard: [cast.remote(shard.temporary, part) for part in shard.cut(options, num_cpus)] for shard in rest}
-        for shard, _ in _each(tasks, told.add):
-            _native.name_whole(shard.temporary, shard.output)
-    finally:
-        for shard in rest:
-            if os.path.exists(shard.temporary):
-                os.unlink(shard.temporary)
+    _write(shards, remote(_cast_part), remote(_part_is_there), lay_out, resume, progress)
     if copy_others:
         _native.copy_others(src, dst)
     rows = [row for shard in shards for row in shard.rows]
@@ -94,21 +85,138 @@ def cast_checkpoint(
     return rows
 
 
-class _Shard:
-    """A file of the checkpoint."""
+def dequantize_checkpoint(
+    src: files.Path,
+    dst: files.Path,
+    to: Any = None,
+    rules: Mapping[str, Any] | None = None,
+    *,
+    scheme: str = "auto",
+    include: Iterable[str] = (),
+    exclude: Iterable[str] = (),
+    min_elements: int | None = None,
+    allow_nan: bool = False,
+    resume: bool = False,
+    copy_others: bool = True,
+    num_cpus: int = 1,
+    max_retries: int = 3,
+    progress: Callable[[int, int], object] | None = None,
+) -> list[files.TensorCast]:
+    """Reads the quantized weights of a ``.safetensors`` checkpoint back as plain ones, as
+    :func:`onnx_cast.dequantize_file` does, to the same bytes, on the Ray cluster that this process is connected to, or
+    else on this machine.
 
-    def __init__(self, input: str, output: str, rows: str, job: str, slice_bytes: int) -> None:
-        self.input, self.output = input, output
-        self.rows = files.rows(json.loads(rows))
+    A file is a task, with ``num_cpus`` threads. This process checks all names, types, shapes and scales before the
+    first task; each task opens the headers of all files, since scales may lie in another one. Other parameters are as
+    in :func:`cast_checkpoint`.
+    """
+    options = _quantized.dequantizing(to, scheme, include, exclude, rules, min_elements, allow_nan)
+    return _file_by_file("dequantize", src, dst, options, resume, copy_others, num_cpus, max_retries, progress)
+
+
+def quantize_checkpoint(
+    src: files.Path,
+    dst: files.Path,
+    to: Any = None,
+    rules: Mapping[str, Any] | None = None,
+    *,
+    layout: str | None = None,
+    scale: str | None = None,
+    scale_rule: str = "floor",
+    include: Iterable[str] = (),
+    exclude: Iterable[str] = (),
+    min_elements: int | None = None,
+    resume: bool = False,
+    copy_others: bool = True,
+    num_cpus: int = 1,
+    max_retries: int = 3,
+    progress: Callable[[int, int], object] | None = None,
+) -> list[files.TensorCast]:
+    """Quantizes the weights of a ``.safetensors`` checkpoint as :func:`onnx_cast.quantize_file` does, to the same bytes,
+    on the Ray cluster that this process is connected to, or else on this machine.
+
+    A file is a task, with ``num_cpus`` threads. Formats that need a tensor's greatest magnitude first (NVFP4, a scale
+    for the tensor) are measured by the task itself, with the tensors of other files that share the scale. Other
+    parameters are as in :func:`cast_checkpoint`.
+    """
+    options = _quantized.quantizing(to, layout, scale, scale_rule, include, exclude, rules, min_elements)
+    return _file_by_file("quantize", src, dst, options, resume, copy_others, num_cpus, max_retries, progress)
+
+
+def _file_by_file(
+    name: str,
+    src: files.Path,
+    dst: files.Path,
+    options: dict[str, Any],
+    resume: bool,
+    copy_others: bool,
+    num_cpus: int,
+    max_retries: int,
+    progress: Callable[[int, int], object] | None,
+) -> list[files.TensorCast]:
+    """Does a job whose tasks are files."""
+    if num_cpus < 1:
+        raise ValueError(f"num_cpus is {num_cpus} (want 1 or more)")
+    src, dst = os.path.abspath(src), os.path.abspath(dst)
+    job = (name, src, dst, {**options, "no_copy_others": not copy_others}, num_cpus)
+    shards = [_Shard(output, rows, _digest(*job[:4])) for _, output, rows in _native.plan_files(job)]
+    for index, shard in enumerate(shards):
+        shard.tasks = [(index, job)]
+
+    def lay_out(shard: _Shard) -> None:
+        os.makedirs(os.path.dirname(shard.output), exist_ok=True)
+        open(shard.temporary, "ab").close()
+
+    remote = ray.remote(num_cpus=num_cpus, max_retries=max_retries)
+    _write(shards, remote(_write_one), remote(_file_is_there), lay_out, resume, progress)
+    _native.write_beside(job)
+    return [row for shard in shards for row in shard.rows]
+
+
+def _digest(*job: Any) -> str:
+    """A name for a job, so that what is left of one that was killed is replaced by that same one alone."""
+    return hashlib.sha256(repr(job).encode()).hexdigest()[:12]
+
+
+def _write(
+    shards: list[_Shard],
+    write: ray.remote_function.RemoteFunction,
+    compare: ray.remote_function.RemoteFunction,
+    lay_out: Callable[[_Shard], None],
+    resume: bool,
+    progress: Callable[[int, int], object] | None,
+) -> None:
+    """Writes files by tasks, but for those that are there already."""
+    told = _Told(shards, progress)
+    rest = shards
+    if resume:
+        there = [shard for shard in shards if os.path.exists(shard.output)]
+        tasks = {shard: [compare.remote(shard.output, task) for task in shard.tasks] for shard in there}
+        same = {shard for shard, results in _each(tasks, lambda _: None) if all(results)}
+        told.begin(same)
+        rest = [shard for shard in shards if shard not in same]
+    try:
+        for shard in rest:
+            lay_out(shard)
+        tasks = {shard: [write.remote(shard.temporary, task) for task in shard.tasks] for shard in rest}
+        for shard, _ in _each(tasks, told.add):
+            _native.name_whole(shard.temporary, shard.output)
+    finally:
+        for shard in rest:
+            if os.path.exists(shard.temporary):
+                os.unlink(shard.temporary)
+
+
+class _Shard:
+    """A file of the output."""
+
+    def __init__(self, output: str, rows: str, job: str) -> None:
+        self.output, self.rows = output, files.rows(json.loads(rows))
         self.bytes = sum(row.bytes_before for row in self.rows)
-        self.parts = max(1, -(-self.bytes // slice_bytes))
-        # The job's own, so that what is left of one that was killed is replaced by that same one alone.
         path = PurePath(output)
         self.temporary = str(path.with_name(f".{path.name}.onnx-cast-{job}.part"))
-
-    def cut(self, options: dict[str, Any], threads: int) -> list[tuple]:
-        """The parts, as the native module takes them."""
-        return [(self.input, index, self.parts, options, threads) for index in range(self.parts)]
+        #: The tasks that write it, as the native module takes them.
+        self.tasks: list[tuple] = []
 
 
 class _Told:
@@ -121,7 +229,7 @@ class _Told:
         self.done = float(sum(shard.bytes for shard in done))
 
     def add(self, shard: _Shard) -> None:
-        self.done += shard.bytes / shard.parts
+        self.done += shard.bytes / len(shard.tasks)
         if self.progress is not None:
             self.progress(min(round(self.done), self.total), self.total)
 
@@ -158,3 +266,12 @@ def _cast_part(temporary: str, task: tuple) -> None:
 
 def _part_is_there(output: str, task: tuple) -> bool:
     return _native.part_is_there(output, task)
+
+
+def _write_one(temporary: str, task: tuple) -> None:
+    index, job = task
+    _native.write_one(temporary, index, job)
+
+
+def _file_is_there(output: str, task: tuple) -> bool:
+    return _native.file_is_there(*task)

@@ -38,6 +38,9 @@ pub struct QuantizedWeight {
     pub extent: ScaleExtent,
     /// Bits of storage for each value: elements, scales, zero points and all else that goes with them.
     pub bits: f64,
+    /// The names of its tensors, with what each is: `elements`, `scales`, `global_scale`, `zero_points`, `groups`,
+    /// `shape`.
+    pub tensors: Vec<(&'static str, String)>,
 }
 
 /// What shares a scale.
@@ -79,10 +82,34 @@ pub(super) fn quantized(path: &Path, checkpoint: &Checkpoint, reads_scales: bool
         Ok(weights) => weights,
         Err(error) => return warned(scheme, error),
     };
-    let every = vec![true; weights.list.len()];
-    let warning = layouts::verify(checkpoint, &weights, &every, !reads_scales).err().map(|error| error.to_string());
+    let warning = verify(checkpoint, &weights, reads_scales).err().map(|error| error.to_string());
+    Some(Quantized { warning, ..list(checkpoint, &weights) })
+}
+
+/// The quantized weights of a checkpoint, which must not contradict itself; none where neither configuration nor names
+/// tell of any.
+pub(crate) fn consistent(checkpoint: &Checkpoint, config: &Config) -> Result<Quantized, FileError> {
+    match Weights::find(checkpoint, config) {
+        Err(error) if is_not_quantized(&error) => Ok(Quantized { scheme: None, weights: Vec::new(), warning: None }),
+        found => {
+            let weights = found?;
+            verify(checkpoint, &weights, true)?;
+            Ok(list(checkpoint, &weights))
+        }
+    }
+}
+
+fn is_not_quantized(error: &FileError) -> bool {
+    matches!(error, FileError::Layout { error, .. } if matches!(**error, LayoutError::NotQuantized))
+}
+
+fn verify(checkpoint: &Checkpoint, weights: &Weights, reads_scales: bool) -> Result<(), FileError> {
+    layouts::verify(checkpoint, weights, &vec![true; weights.list.len()], !reads_scales)
+}
+
+fn list(checkpoint: &Checkpoint, weights: &Weights) -> Quantized {
     let list = weights.list.iter().map(|weight| describe(checkpoint, weight)).collect();
-    Some(Quantized { scheme: Some(weights.scheme), weights: list, warning })
+    Quantized { scheme: Some(weights.scheme), weights: list, warning: None }
 }
 
 /// The quantized weights of a checkpoint, or what contradicts itself there, and the layout that is claimed; nothing
@@ -96,7 +123,7 @@ pub(super) fn find(path: &Path, checkpoint: &Checkpoint) -> Option<(Option<Schem
         Err(error) => return Some((None, Err(error))),
     };
     match Weights::find(checkpoint, &config) {
-        Err(FileError::Layout { error, .. }) if matches!(*error, LayoutError::NotQuantized) => None,
+        Err(error) if is_not_quantized(&error) => None,
         found => Some((config.scheme, found)),
     }
 }
@@ -127,5 +154,20 @@ fn describe(checkpoint: &Checkpoint, weight: &Weight) -> QuantizedWeight {
         block: weight.block,
         extent,
         bits: if weight.len() == 0 { 0.0 } else { bytes as f64 * 8.0 / weight.len() as f64 },
+        tensors: tensors(checkpoint, weight),
     }
+}
+
+/// The names of a weight's tensors.
+fn tensors(checkpoint: &Checkpoint, weight: &Weight) -> Vec<(&'static str, String)> {
+    let single = [
+        ("elements", Some(weight.tensor)),
+        ("scales", Some(weight.scales)),
+        ("global_scale", weight.global),
+        ("zero_points", weight.zero_points),
+        ("groups", weight.groups),
+    ];
+    let single = single.into_iter().filter_map(|(role, tensor)| Some((role, tensor?)));
+    let others = weight.others.iter().map(|tensor| ("shape", *tensor));
+    single.chain(others).map(|(role, tensor)| (role, checkpoint.stored(tensor).name.clone())).collect()
 }

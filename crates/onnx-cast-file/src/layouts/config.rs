@@ -34,22 +34,33 @@ impl Config {
     pub(crate) fn read(folder: &Path, given: Option<Scheme>) -> Result<Config, FileError> {
         let mut config = Config::default();
         let path = folder.join("config.json");
-        if let Some(object) = object(&path)? {
-            let nested = object.get("text_config").and_then(Value::as_object);
-            let parents = [Some(&object), nested];
-            let found = parents
-                .into_iter()
-                .flatten()
-                .find_map(|parent| QUANTIZATION.iter().find_map(|key| parent.get(*key)).and_then(Value::as_object));
-            if let Some(quantization) = found {
-                config.take(quantization, given).map_err(|error| FileError::layout(&path, error))?;
-            }
+        if let Some(object) = object(&path)?
+            && let Some(quantization) = quantization_of(&object)
+        {
+            config.take(quantization, given).map_err(|error| FileError::layout(&path, error))?;
         }
         let path: PathBuf = folder.join("hf_quant_config.json");
         if let Some(object) = object(&path)?
             && let Some(quantization) = object.get("quantization").and_then(Value::as_object)
         {
             config.scheme = config.scheme.or(Some(Scheme::ModelOpt));
+            config.take_algorithm(quantization);
+        }
+        config.scheme = given.or(config.scheme);
+        Ok(config)
+    }
+
+    /// Reads a text: that of `config.json`, of its `quantization_config` alone, or of `hf_quant_config.json`.
+    pub(crate) fn parse(text: &str, given: Option<Scheme>) -> Result<Config, LayoutError> {
+        let object: Map<String, Value> =
+            serde_json::from_str(text).map_err(|error| LayoutError::Config { what: error.to_string() })?;
+        let is_quantization =
+            || ["quant_method", "quant_algo", "config_groups"].iter().any(|key| object.contains_key(*key));
+        let mut config = Config::default();
+        if let Some(quantization) = quantization_of(&object).or(is_quantization().then_some(&object)) {
+            config.take(quantization, given)?;
+        } else if let Some(quantization) = object.get("quantization").and_then(Value::as_object) {
+            config.scheme = Some(Scheme::ModelOpt);
             config.take_algorithm(quantization);
         }
         config.scheme = given.or(config.scheme);
@@ -166,6 +177,15 @@ fn pair(value: &Value) -> Option<[usize; 2]> {
         }
         _ => None,
     }
+}
+
+/// What the object of `config.json` says of quantization.
+fn quantization_of(object: &Map<String, Value>) -> Option<&Map<String, Value>> {
+    let nested = object.get("text_config").and_then(Value::as_object);
+    let parents = [Some(object), nested].into_iter().flatten();
+    let found = |parent: &'_ &Map<String, Value>| QUANTIZATION.iter().any(|key| parent.contains_key(*key));
+    let parent = parents.into_iter().find(found)?;
+    QUANTIZATION.iter().find_map(|key| parent.get(*key)).and_then(Value::as_object)
 }
 
 /// The object in a JSON file; `None` if the file does not exist.

@@ -60,6 +60,42 @@ impl Sink for InMemory {
     }
 }
 
+/// Pieces of memory, each at a place of the output. What belongs elsewhere is refused.
+#[derive(Debug, Default)]
+pub struct InStretches<'a> {
+    /// In the order of their places.
+    stretches: Vec<(u64, Mutex<&'a mut [u8]>)>,
+}
+
+impl<'a> InStretches<'a> {
+    /// Bytes that are locked at once: fewer than a chunk has, so that workers seldom wait for each other.
+    const STRETCH: usize = 1 << 18;
+
+    /// Adds memory at a place behind all others.
+    pub fn add(&mut self, at: u64, memory: &'a mut [u8]) {
+        let stretches = memory.chunks_mut(Self::STRETCH).enumerate();
+        let place = |index: usize| at + (index * Self::STRETCH) as u64;
+        self.stretches.extend(stretches.map(|(index, bytes)| (place(index), Mutex::new(bytes))));
+    }
+}
+
+impl Sink for InStretches<'_> {
+    fn put(&self, mut at: u64, mut bytes: &[u8]) -> io::Result<()> {
+        let mut index = self.stretches.partition_point(|(start, _)| *start <= at).wrapping_sub(1);
+        while !bytes.is_empty() {
+            let (start, memory) = self.stretches.get(index).ok_or(io::ErrorKind::WriteZero)?;
+            let mut memory = memory.lock().unwrap_or_else(PoisonError::into_inner);
+            let skipped = at.checked_sub(*start).and_then(|skipped| usize::try_from(skipped).ok());
+            let room = skipped.and_then(|skipped| memory.get_mut(skipped..));
+            let room = room.filter(|room| !room.is_empty()).ok_or(io::ErrorKind::WriteZero)?;
+            let (now, later) = bytes.split_at(room.len().min(bytes.len()));
+            room[..now.len()].copy_from_slice(now);
+            (at, bytes, index) = (at + now.len() as u64, later, index + 1);
+        }
+        Ok(())
+    }
+}
+
 /// A sink over a writer that takes bytes in order. Chunks wait for those before them.
 #[derive(Debug)]
 pub struct Ordered<W> {

@@ -1,0 +1,183 @@
+"""Files of quantized weights, and the options that the same jobs have in memory and on a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from onnx_cast import files
+from onnx_cast.dtypes import DataType
+
+
+def dequantizing(
+    to: Any,
+    scheme: str,
+    include: Iterable[str],
+    exclude: Iterable[str],
+    rules: Mapping[str, Any] | None,
+    min_elements: int | None,
+    allow_nan: bool,
+    threads: int | None = None,
+    rules_file: files.Path | None = None,
+) -> dict[str, Any]:
+    """How weights become plain, as the native module takes it."""
+    return {
+        **files.names(include, exclude, threads),
+        **files.selection(to, rules, rules_file, min_elements),
+        "scheme": scheme_of(scheme),
+        "allow_nan": allow_nan,
+    }
+
+
+def quantizing(
+    to: Any,
+    layout: str | None,
+    scale: str | None,
+    scale_rule: str,
+    include: Iterable[str],
+    exclude: Iterable[str],
+    rules: Mapping[str, Any] | None,
+    min_elements: int | None,
+    threads: int | None = None,
+    rules_file: files.Path | None = None,
+) -> dict[str, Any]:
+    """How weights are quantized, as the native module takes it."""
+    return {
+        **files.names(include, exclude, threads),
+        "format": _format(to),
+        "format_rules": [(pattern, _format(kind)) for pattern, kind in (rules or {}).items()],
+        "rules_file": rules_file,
+        "min_elements": min_elements,
+        "layout": layout,
+        "scale": scale,
+        "scale_rule": scale_rule,
+    }
+
+
+def transcoding(layout: str, to: Any, scheme: str, threads: int | None) -> dict[str, Any]:
+    """How quantized weights get another layout, as the native module takes it."""
+    return {**files.names((), (), threads), "format": _format(to), "layout": layout, "scheme": scheme_of(scheme)}
+
+
+def scheme_of(scheme: str) -> str | None:
+    """A layout, where it is given."""
+    return None if scheme == "auto" else scheme
+
+
+def _format(to: Any) -> str | None:
+    """The name of a format of quantized weights."""
+    return to.name if isinstance(to, DataType) else to
+
+
+def dequantize_file(
+    src: files.Path,
+    dst: files.Path,
+    to: Any = None,
+    *,
+    scheme: str = "auto",
+    include: Iterable[str] = (),
+    exclude: Iterable[str] = (),
+    rules: Mapping[str, Any] | None = None,
+    rules_file: files.Path | None = None,
+    min_elements: int | None = None,
+    allow_nan: bool = False,
+    dry_run: bool = False,
+    resume: bool = False,
+    clobber: bool = True,
+    copy_others: bool = True,
+    losses: bool = False,
+    fail_on: Iterable[str] = (),
+    threads: int | None = None,
+    progress: files.Progress | None = None,
+) -> files.CastSummary:
+    """Reads the quantized weights of ``src``, a ``.safetensors`` file or the index or folder of several, back as plain
+    weights of the type ``to``: elements are multiplied by their scales, rounded to float, and cast.
+
+    ``scheme`` is the layout: ``"auto"`` takes it from the configuration, or else from the names of tensors; others are
+    ``"deepseek"``, ``"gpt-oss"``, ``"compressed-tensors"``, ``"modelopt"``, ``"fbgemm"``, ``"quark"`` and
+    ``"comfyui"``. Names in patterns and rules are those of the plain weights; a weight that is not selected stays
+    quantized. Scales that are NaN are an error, unless ``allow_nan`` is true.
+
+    From a folder to a folder ``config.json`` is copied without what it says of quantization. ``losses`` and ``fail_on``
+    are about the last rounding, from float to ``to``. Other parameters are as in :func:`cast_file`.
+    """
+    options = {
+        **dequantizing(to, scheme, include, exclude, rules, min_elements, allow_nan, threads, rules_file),
+        **files.writing(None, None, dry_run, resume, clobber, copy_others, False),
+        "losses": losses,
+        "fail_on": files.listed("fail_on", fail_on),
+    }
+    return files.write_file("dequantize", src, dst, options, progress)
+
+
+def quantize_file(
+    src: files.Path,
+    dst: files.Path,
+    to: Any = None,
+    *,
+    layout: str | None = None,
+    scale: str | None = None,
+    scale_rule: str = "floor",
+    include: Iterable[str] = (),
+    exclude: Iterable[str] = (),
+    rules: Mapping[str, Any] | None = None,
+    rules_file: files.Path | None = None,
+    min_elements: int | None = None,
+    raise_opset: bool = False,
+    dry_run: bool = False,
+    resume: bool = False,
+    clobber: bool = True,
+    copy_others: bool = True,
+    external_data: str | None = None,
+    external_threshold: int | None = None,
+    threads: int | None = None,
+    progress: files.Progress | None = None,
+) -> files.CastSummary:
+    """Quantizes the weights of ``src``, a ``.safetensors`` file, the index or folder of several, or an ``.onnx`` file.
+
+    ``to`` is the format: ``"mxfp4"``, ``"mxfp6e2m3"``, ``"mxfp6e3m2"``, ``"mxfp8"``, ``"mxfp8e5m2"``, ``"mxint8"``,
+    ``"nvfp4"``, ``"float8e4m3fn"``, ``"float8e5m2"``, ``"int8"`` or ``"int4"``. Matrices of Linear layers are quantized;
+    embeddings, norms, routers and output layers only where ``rules``, a mapping from patterns to formats or to ``None``,
+    name them. ``scale`` says what has a scale, of float8 and integers: ``"tensor"``, ``"axis"``, ``"block=32"`` or
+    ``"block=128x128"``; ``scale_rule`` how scales of MX are found: ``"floor"``, ``"rceil"``, ``"ceil"`` or ``"even"``.
+
+    ``layout`` is that of ``"compressed-tensors"``, or ``"deepseek"``, ``"modelopt"``, ``"fbgemm"``, ``"quark"``,
+    ``"comfyui"`` or ``"plain"``; from a folder to a folder ``config.json`` gets what its readers look for. Of an
+    ``.onnx`` file the weights of MatMul, Gemm and Conv are quantized, each followed by a DequantizeLinear;
+    ``raise_opset`` lets the opset be raised where the format needs it. Other parameters are as in :func:`cast_file`.
+    """
+    options = {
+        **quantizing(to, layout, scale, scale_rule, include, exclude, rules, min_elements, threads, rules_file),
+        **files.writing(None, None, dry_run, resume, clobber, copy_others, False),
+        "raise_opset": raise_opset,
+        "external_data": external_data,
+        "external_threshold": external_threshold,
+    }
+    return files.write_file("quantize", src, dst, options, progress)
+
+
+def transcode_file(
+    src: files.Path,
+    dst: files.Path,
+    layout: str,
+    *,
+    to: Any = None,
+    scheme: str = "auto",
+    dry_run: bool = False,
+    resume: bool = False,
+    clobber: bool = True,
+    copy_others: bool = True,
+    threads: int | None = None,
+    progress: files.Progress | None = None,
+) -> files.CastSummary:
+    """Writes the quantized weights of ``src`` in another ``layout``, as :func:`quantize_file` has them, and changes no
+    weight: where one would change, that is an error, and nothing is written.
+
+    ``to`` is what weights of MXFP4 become: ``"nvfp4"``, or ``"float8e4m3fn"`` in blocks of 128x128. ``scheme`` is the
+    layout of ``src``, as in :func:`dequantize_file`. Other parameters are as in :func:`cast_file`.
+    """
+    options = {
+        **transcoding(layout, to, scheme, threads),
+        **files.writing(None, None, dry_run, resume, clobber, copy_others, False),
+    }
+    return files.write_file("transcode", src, dst, options, progress)

@@ -1,0 +1,160 @@
+"""Quantized weights in memory: a module's tensors, or a model's, in the layouts of checkpoints.
+
+What :func:`onnx_cast.dequantize_file`, ``quantize_file`` and ``transcode_file`` do with files, these functions do with
+mappings of names to tensors: a ``state_dict``, or what safetensors loads. Values, names, checks and errors are the
+same. Tensors are what :func:`onnx_cast.cast` takes, and are read where they are; results are of the kind of the tensors
+that they are made of, and tensors that stay as they are are the same objects.
+
+>>> import numpy as np
+>>> from onnx_cast import layouts
+>>> quantized, config = layouts.quantize({"weight": np.linspace(-4, 4, 64, dtype=np.float32).reshape(2, 32)}, "mxfp4")
+>>> {name: (x.dtype.name, x.shape) for name, x in quantized.items()}
+{'weight_packed': ('uint8', (2, 16)), 'weight_scale': ('uint8', (2, 1))}
+>>> layouts.dequantize(quantized, config=config)["weight"][0, :3]
+array([-4, -4, -4], dtype=bfloat16)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from onnx_cast import _kinds, _native, _quantized, files
+from onnx_cast.dtypes import ALL, DataType
+
+__all__ = ["Weight", "dequantize", "quantize", "transcode", "weights"]
+
+_TYPES = {one.name: one for one in ALL}
+
+
+class Weight(NamedTuple):
+    """A quantized weight, and the tensors that it is made of."""
+
+    #: The name and the shape of its values.
+    name: str
+    shape: tuple[int, ...]
+    #: The format, as configurations name it: ``"NVFP4"``, ``"FP8"``, ``"INT4"``.
+    format: str
+    #: The types of the elements and the scales.
+    elements: DataType
+    scales: DataType
+    #: Rows and columns that share a scale, and whether these are a ``"block"``, a ``"row"``, a ``"column"``, a
+    #: ``"matrix"`` of a tensor of several, or all of the ``"tensor"``.
+    block: tuple[int, int]
+    granularity: str
+    #: Bits of storage for each value, with scales and all else.
+    bits: float
+    #: The names of its tensors: ``"elements"`` and ``"scales"``, and where there are such ``"global_scale"``,
+    #: ``"zero_points"``, ``"groups"`` and ``"shape"``.
+    tensors: dict[str, str]
+
+
+def weights(
+    tensors: Mapping[str, Any], *, scheme: str = "auto", config: Mapping[str, Any] | None = None
+) -> list[Weight]:
+    """The quantized weights among ``tensors``: none where names and ``config`` tell of none. ``scheme`` and ``config``
+    are as in :func:`dequantize`; tensors that contradict them, or each other, are an error."""
+    options = {**files.names((), (), None), "scheme": _quantized.scheme_of(scheme)}
+    found = json.loads(_native.quantized_tensors(_lent(tensors), _text(config), options))["weights"]
+
+    def weight(row: dict[str, Any]) -> Weight:
+        types = {name: _TYPES[row[name]] for name in ("elements", "scales")}
+        return Weight(**{**row, **types, "shape": tuple(row["shape"]), "block": tuple(row["block"])})
+
+    return [weight(row) for row in found]
+
+
+def dequantize(
+    tensors: Mapping[str, Any],
+    to: Any = "bfloat16",
+    *,
+    scheme: str = "auto",
+    config: Mapping[str, Any] | None = None,
+    include: Iterable[str] = (),
+    exclude: Iterable[str] = (),
+    rules: Mapping[str, Any] | None = None,
+    min_elements: int | None = None,
+    allow_nan: bool = False,
+    fail_on: Iterable[str] = (),
+    threads: int | None = None,
+    progress: files.Progress | None = None,
+) -> dict[str, Any]:
+    """The plain weights of ``tensors``, and all others but scales, in the order of their elements.
+
+    ``config`` is the content of ``config.json``, its ``quantization_config`` alone, or the content of
+    ``hf_quant_config.json``. It is compared with the tensors, and needed where these do not tell the layout or the
+    block. Other parameters are as in :func:`onnx_cast.dequantize_file`.
+    """
+    options = {
+        **_quantized.dequantizing(to, scheme, include, exclude, rules, min_elements, allow_nan, threads),
+        "fail_on": files.listed("fail_on", fail_on),
+    }
+    return _rewrite("dequantize", tensors, config, options, progress)[0]
+
+
+def quantize(
+    tensors: Mapping[str, Any],
+    to: Any = "nvfp4",
+    *,
+    layout: str | None = None,
+    scale: str | None = None,
+    scale_rule: str = "floor",
+    include: Iterable[str] = (),
+    exclude: Iterable[str] = (),
+    rules: Mapping[str, Any] | None = None,
+    min_elements: int | None = None,
+    threads: int | None = None,
+    progress: files.Progress | None = None,
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """The quantized weights of ``tensors``, with all others, and what ``config.json`` is to say under
+    ``quantization_config``: ``None`` of the layouts ``"comfyui"`` and ``"plain"``.
+
+    As in files, the weights of Linear layers are quantized: matrices whose name is ``weight`` or ends in ``.weight``.
+    Parameters are as in :func:`onnx_cast.quantize_file`.
+    """
+    options = _quantized.quantizing(to, layout, scale, scale_rule, include, exclude, rules, min_elements, threads)
+    return _rewrite("quantize", tensors, None, options, progress)
+
+
+def transcode(
+    tensors: Mapping[str, Any],
+    layout: str,
+    *,
+    to: Any = None,
+    scheme: str = "auto",
+    config: Mapping[str, Any] | None = None,
+    threads: int | None = None,
+    progress: files.Progress | None = None,
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """The quantized weights of ``tensors`` in another ``layout``, with all others, and the new ``quantization_config``.
+    No weight changes: one that would is an error. ``config`` is as in :func:`dequantize`; other parameters are as in
+    :func:`onnx_cast.transcode_file`."""
+    return _rewrite("transcode", tensors, config, _quantized.transcoding(layout, to, scheme, threads), progress)
+
+
+def _rewrite(
+    job: str,
+    tensors: Mapping[str, Any],
+    config: Mapping[str, Any] | None,
+    options: dict[str, Any],
+    progress: files.Progress | None,
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    done, sources, made, found, loss = _native.rewrite_tensors(job, _lent(tensors), _text(config), options, progress)
+    rows = files.summary({"tensors": json.loads(done)}, loss)
+    result = {}
+    for row, source, data in zip(rows, sources, made, strict=True):
+        one = tensors[row.name if data is None else source]
+        result[row.name] = one if data is None else _kinds.result(one, row.name, data, row.after.number, row.shape)
+    return result, None if found is None else json.loads(found)
+
+
+def _lent(tensors: Mapping[str, Any]) -> list[tuple]:
+    """Tensors as the native module takes them."""
+    if not isinstance(tensors, Mapping):
+        raise TypeError(f"tensors is of type {type(tensors).__name__} (want a mapping from names to tensors)")
+    return [(name, *_kinds.lent(one, name)) for name, one in tensors.items()]
+
+
+def _text(config: Mapping[str, Any] | None) -> str | None:
+    return None if config is None else json.dumps(config)

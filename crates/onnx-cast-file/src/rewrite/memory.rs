@@ -1,0 +1,73 @@
+//! The output as tensors in memory.
+
+use super::{Origin, Rewrite, Rewritten, Row};
+use crate::error::FileError;
+use crate::io::memory::zeros;
+use crate::io::progress::Meter;
+use crate::pipeline::InStretches;
+use crate::summary::Summary;
+use onnx_cast::{Tensor, TensorError};
+use serde_json::Value;
+
+/// Tensors that were made of others.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct MadeTensors {
+    /// What became of each tensor, in the order of the output.
+    pub summary: Summary,
+    /// For each of them, the name of a tensor of the input that it is made of.
+    pub sources: Vec<String>,
+    /// For each of them, its elements; `None` where a tensor of the input is kept as it is.
+    pub tensors: Vec<Option<Tensor>>,
+    /// JSON: what `config.json` says under `quantization_config`. Plain weights, and some layouts, have none.
+    pub quantization_config: Option<String>,
+}
+
+impl Rewrite<'_> {
+    /// Computes the output in memory. Tensors that are kept are not copied.
+    pub(crate) fn into_memory(mut self) -> Result<MadeTensors, FileError> {
+        self.check_names()?;
+        for row in self.files.iter_mut().flat_map(|file| &mut file.rows).filter(|row| !row.summary.cast) {
+            row.origin = Origin::Nowhere;
+        }
+        let (rehearses, mut summary) = (!self.settings.fail_on.is_empty(), self.summary());
+        let meter = self.meter(1 + u64::from(rehearses));
+        if rehearses {
+            self.rehearse(&meter, &mut summary)?;
+            self.files.iter().for_each(Rewritten::reset);
+        }
+        self.measure(&self.measured, &meter)?;
+        let (mut sources, mut tensors) = (Vec::new(), Vec::new());
+        for file in &self.files {
+            tensors.extend(self.file_in_memory(file, &meter)?);
+            sources.extend(file.rows.iter().map(|row| self.checkpoint.stored(row.tensor).name.clone()));
+        }
+        self.note_counts(&mut summary)?;
+        let quantization_config = self.configuration.as_ref().map(Value::to_string);
+        Ok(MadeTensors { summary, sources, tensors, quantization_config })
+    }
+
+    /// The tensors of a file.
+    fn file_in_memory(&self, file: &Rewritten<'_>, meter: &Meter<'_>) -> Result<Vec<Option<Tensor>>, FileError> {
+        let failed = |row: &Row<'_>, error: TensorError| FileError::cast(&file.output, &row.summary.name, error.into());
+        let room = |row: &Row<'_>| {
+            let len = if row.is_nowhere() { Some(0) } else { usize::try_from(row.summary.bytes_after).ok() };
+            let (data_type, shape) = (row.summary.to, &row.summary.shape);
+            let too_large = || failed(row, TensorError::TooLarge { data_type, shape: shape.clone() });
+            len.and_then(zeros).ok_or_else(too_large)
+        };
+        let mut rooms = file.rows.iter().map(room).collect::<Result<Vec<_>, _>>()?;
+        let (mut sink, mut at) = (InStretches::default(), 0);
+        for (row, bytes) in file.rows.iter().zip(&mut rooms) {
+            sink.add(at, bytes);
+            at += row.summary.bytes_after;
+        }
+        self.pass(file, &[], &sink, meter)?;
+        drop(sink);
+        let tensor = |(row, bytes): (&Row<'_>, Vec<u8>)| {
+            let tensor = || Tensor::new(row.summary.to, row.summary.shape.clone(), bytes);
+            (!row.is_nowhere()).then(tensor).transpose().map_err(|error| failed(row, error))
+        };
+        file.rows.iter().zip(rooms).map(tensor).collect()
+    }
+}
