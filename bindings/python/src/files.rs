@@ -241,7 +241,8 @@ impl Options {
         let (include, exclude) = self.names()?;
         let &Options { dry_run, no_clobber, threads, .. } = self;
         let (storage, watch) = (self.storage(), Some(watch(state)));
-        Ok(FoldRequest { include, exclude, dry_run, no_clobber, storage, threads, watch })
+        let operator = None;
+        Ok(FoldRequest { include, exclude, operator, dry_run, no_clobber, storage, threads, watch })
     }
 
     fn inspect(&self, state: &Arc<State>) -> PyResult<InspectRequest> {

@@ -95,7 +95,7 @@ pub(crate) fn dequantize(args: &DequantizeArgs, common: &Common) -> Result<u8> {
         job.run(
             input,
             output,
-            || Ok(dequantize_plan(input, output, &request)?),
+            || dequantize_plan(input, output, &request),
             |watch| {
                 let (dry_run, count, fail_on) = (job.job.dry_run, losses.losses, losses.fail_on.clone());
                 let request = DequantizeRequest { dry_run, count, fail_on, watch, ..request.clone() };

@@ -132,7 +132,7 @@ impl<'t, 'a> Fold<'t, 'a> {
             return false;
         }
         let mut readers = self.readers_of_scales(step).into_iter().flatten().peekable();
-        admits(output) || readers.peek().is_some() && readers.all(|name| admits(name))
+        admits(output) || readers.peek().is_some() && readers.all(admits)
     }
 
     /// The names that scaled casts give by scales from a node; `None` where something else reads them.
