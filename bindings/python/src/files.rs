@@ -196,8 +196,9 @@ impl Options {
     }
 
     pub(crate) fn quantize(&self, state: &Arc<State>) -> PyResult<QuantizeRequest> {
-        let CastRequest { options, write, dry_run, copy_others, resume, raise_opset, storage, watch, .. } =
-            self.cast(state)?;
+        let request = self.cast(state)?;
+        let CastRequest { options, write, dry_run, copy_others, resume, count, fail_on, .. } = request;
+        let CastRequest { raise_opset, storage, watch, .. } = request;
         let mut rules = self.rules_file.as_ref().map_or(Ok(Vec::new()), |path| Rule::read(path).map_err(refused))?;
         for (pattern, to) in &self.format_rules {
             let to = to.as_deref().map(|to| to.parse().map_err(refused)).transpose()?;
@@ -216,6 +217,8 @@ impl Options {
             dry_run,
             copy_others,
             resume,
+            count,
+            fail_on,
             raise_opset,
             storage,
             watch,

@@ -131,7 +131,7 @@ fn dequantize_plan(
 }
 
 pub(crate) fn quantize(args: &QuantizeArgs, common: &Common) -> Result<u8> {
-    let QuantizeArgs { files, layout, scale, scale_rule, raise_opset, job, storage, .. } = args;
+    let QuantizeArgs { files, layout, scale, scale_rule, raise_opset, job, storage, losses, .. } = args;
     let request = QuantizeRequest {
         selection: args.selection()?,
         layout: *layout,
@@ -142,18 +142,21 @@ pub(crate) fn quantize(args: &QuantizeArgs, common: &Common) -> Result<u8> {
         dry_run: true,
         copy_others: !job.no_copy_others,
         resume: job.resume,
+        count: false,
+        fail_on: Vec::new(),
         raise_opset: *raise_opset,
         storage: storage.storage(),
         watch: None,
     };
-    let job = Job { files, patterns: args.patterns(), job, common, losses: false };
+    let job = Job { files, patterns: args.patterns(), job, common, losses: losses.losses };
     job.each(|input, output| {
         job.run(
             input,
             output,
             || stored_names(input),
             |watch| {
-                let request = QuantizeRequest { dry_run: job.job.dry_run, watch, ..request.clone() };
+                let (dry_run, count, fail_on) = (job.job.dry_run, losses.losses, losses.fail_on.clone());
+                let request = QuantizeRequest { dry_run, count, fail_on, watch, ..request.clone() };
                 onnx_cast_model::quantize(input, output, &request)
             },
         )

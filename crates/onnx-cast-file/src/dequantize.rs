@@ -14,6 +14,7 @@ use crate::selection::Selection;
 use crate::summary::{Summary, TensorSummary};
 use onnx_cast::{Cast, CastOptions, DataType, OpError, Plan, TensorError};
 use std::path::Path;
+use std::sync::Arc;
 
 /// Which quantized weights become plain ones, of which type, and how.
 #[derive(Clone, Debug)]
@@ -181,7 +182,7 @@ impl<'a> Planner<'a> {
         let counts = self.request.count || !self.request.fail_on.is_empty();
         let (data_type, cast) =
             by_way_of(to, counts).map_err(|error| FileError::cast(path, &weight.name, error.into()))?;
-        let counter = cast.filter(|_| counts).and_then(|_| Counter::new(data_type, to).ok());
+        let counter = cast.filter(|_| counts).and_then(|_| Counter::new(data_type, to).ok()).map(Arc::new);
         let values = Values::new(self.checkpoint, weight, data_type).map_err(|trouble| match trouble {
             Trouble::Cast(error) => FileError::cast(path, &weight.name, error),
             Trouble::Read(error) | Trouble::Write(error) => FileError::io(path, "read", error),

@@ -4,8 +4,10 @@ mod blocks;
 mod configuration;
 mod format;
 pub(crate) mod layout;
+mod losses;
 mod turned;
 
+use crate::counts::Loss;
 use crate::error::FileError;
 use crate::formats::input::Stored;
 use crate::formats::output::WriteOptions;
@@ -47,6 +49,10 @@ pub struct QuantizeRequest {
     pub copy_others: bool,
     /// As [`CastRequest::resume`](crate::CastRequest::resume).
     pub resume: bool,
+    /// Count what becomes of the values: those that the quantized weight stands for, in float, beside what they were.
+    pub count: bool,
+    /// Losses that make the work fail, with nothing written.
+    pub fail_on: Vec<Loss>,
     /// Of a model: raise its opset where the format needs it, if every operator means the same in the newer one.
     pub raise_opset: bool,
     /// Of a model: where its elements go.
@@ -68,6 +74,8 @@ impl QuantizeRequest {
             dry_run: false,
             copy_others: true,
             resume: false,
+            count: false,
+            fail_on: Vec::new(),
             raise_opset: false,
             storage: Storage::default(),
             watch: None,
@@ -123,8 +131,8 @@ pub(crate) fn settings(request: &QuantizeRequest) -> Settings<'_> {
         write: request.write,
         dry_run: request.dry_run,
         resume: request.resume,
-        count: false,
-        fail_on: &[],
+        count: request.count,
+        fail_on: &request.fail_on,
         watch: request.watch.as_ref(),
     }
 }
@@ -188,7 +196,8 @@ impl<'a> Quantizer<'a> {
             let wrong = |error| self.checkpoint.error(Some(tensor), error);
             let chosen = self.plan.choose(stored, to).map_err(wrong)?;
             let greatest = chosen.needs_greatest().then(|| self.greatest(tensor, stored, &chosen.module, to));
-            rows.extend(blocks::rows(self.checkpoint, tensor, &chosen, self.request.rule, greatest));
+            let made = blocks::rows(self.checkpoint, tensor, &chosen, self.request, greatest);
+            rows.extend(made.map_err(FileError::Operator)?);
             self.chosen.push(chosen);
         }
         Ok(rows)

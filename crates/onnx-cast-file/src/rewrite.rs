@@ -60,7 +60,7 @@ pub(crate) struct Computed<'a> {
     /// What becomes of that.
     pub(crate) cast: Option<Plan>,
     /// Counts what the cast loses.
-    pub(crate) counter: Option<Counter>,
+    pub(crate) counter: Option<Arc<Counter>>,
 }
 
 /// What stands beside the weights of a folder.
@@ -195,13 +195,15 @@ impl Rewrite<'_> {
         // Files appear one by one, so that all of them have to be good before the first.
         let rehearses = !settings.fail_on.is_empty() || settings.dry_run && settings.count;
         let meter = self.meter(u64::from(rehearses) + u64::from(!settings.dry_run));
+        if rehearses || !settings.dry_run {
+            self.measure(&self.measured, &meter)?;
+        }
         if rehearses {
             self.rehearse(&meter, &mut summary)?;
         }
         if settings.dry_run {
             return Ok(summary);
         }
-        self.measure(&self.measured, &meter)?;
         for (file, header) in self.files.iter().zip(&headers) {
             create_folder(&file.output)?;
             let done = meter.done();
@@ -327,7 +329,7 @@ impl Rewrite<'_> {
                 let len = element_count(&row.summary.shape).unwrap_or(0);
                 let transform = computed.cast.as_ref().map(|plan| plan as &dyn Transform);
                 let elements = Elements::Computed(&*computed.source, 0);
-                let counter = computed.counter.as_ref();
+                let counter = computed.counter.as_deref();
                 Task { to, transform, counter, ..Task::keeping(elements, len, computed.data_type, Items::PLAIN) }
             }
         }
@@ -400,7 +402,7 @@ impl Row<'_> {
 
     fn counter(&self) -> Option<&Counter> {
         match &self.origin {
-            Origin::Computed(computed) => computed.counter.as_ref(),
+            Origin::Computed(computed) => computed.counter.as_deref(),
             _ => None,
         }
     }

@@ -69,9 +69,12 @@ pub fn quantize(
 ) -> Result<Summary, Error> {
     let (input, output) = (input.as_ref(), output.as_ref());
     if is_model(input) && is_model(output) {
+        const COUNTED: &str = "is for checkpoints (`report` shows what a model's weights would lose)";
         let given = [
             ("layout", request.layout.is_some(), "is for checkpoints (.safetensors)"),
             ("resume", request.resume, "is for checkpoints of several files (a model is written whole or not at all)"),
+            ("losses", request.count, COUNTED),
+            ("fail_on", !request.fail_on.is_empty(), COUNTED),
         ];
         refuse(input, &given)?;
         return quantize_model(input, output, request);
@@ -94,11 +97,12 @@ pub fn dequantize(
     let (input, output) = (input.as_ref(), output.as_ref());
     if is_model(input) && is_model(output) {
         const FILES: &str = "is for checkpoints (.safetensors, .gguf)";
-        let counts = request.count || !request.fail_on.is_empty();
+        const COUNTED: &str = "is for checkpoints: the weights of a model are not rounded again";
         let given = [
             ("scheme", request.scheme.is_some(), FILES),
             ("resume", request.resume, FILES),
-            ("losses", counts, "is for checkpoints: the weights of a model are not rounded again"),
+            ("losses", request.count, COUNTED),
+            ("fail_on", !request.fail_on.is_empty(), COUNTED),
         ];
         refuse(input, &given)?;
         return dequantize_model(input, output, request);

@@ -130,6 +130,8 @@ def quantize_file(
     copy_others: bool = True,
     external_data: str | None = None,
     external_threshold: int | None = None,
+    losses: bool = False,
+    fail_on: Iterable[str] = (),
     threads: int | None = None,
     progress: files.Progress | None = None,
 ) -> files.CastSummary:
@@ -142,9 +144,10 @@ def quantize_file(
     ``"block=128x128"``; ``scale_rule`` how scales of MX are found: ``"floor"``, ``"rceil"``, ``"ceil"`` or ``"even"``.
 
     ``layout`` is that of ``"compressed-tensors"``, or ``"deepseek"``, ``"modelopt"``, ``"fbgemm"``, ``"quark"``,
-    ``"comfyui"`` or ``"plain"``; from a folder to a folder ``config.json`` gets what its readers look for. Of an
+    ``"gpt-oss"``, ``"comfyui"`` or ``"plain"``; from a folder to a folder ``config.json`` gets what its readers look for. Of an
     ``.onnx`` file the weights of MatMul, Gemm and Conv are quantized, each followed by a DequantizeLinear;
-    ``raise_opset`` lets the opset be raised where the format needs it. Other parameters are as in :func:`cast_file`.
+    ``raise_opset`` lets the opset be raised where the format needs it. ``losses`` and ``fail_on`` compare the weights with
+    what is read back, in float; they are for checkpoints. Other parameters are as in :func:`cast_file`.
     """
     options = {
         **quantizing(to, layout, scale, scale_rule, include, exclude, rules, min_elements, threads, rules_file),
@@ -152,6 +155,8 @@ def quantize_file(
         "raise_opset": raise_opset,
         "external_data": external_data,
         "external_threshold": external_threshold,
+        "losses": losses,
+        "fail_on": files.listed("fail_on", fail_on),
     }
     return files.write_file("quantize", src, dst, options, progress)
 

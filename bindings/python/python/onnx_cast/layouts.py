@@ -104,6 +104,7 @@ def quantize(
     exclude: Iterable[str] = (),
     rules: Mapping[str, Any] | None = None,
     min_elements: int | None = None,
+    fail_on: Iterable[str] = (),
     threads: int | None = None,
     progress: files.Progress | None = None,
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
@@ -113,7 +114,10 @@ def quantize(
     As in files, the weights of Linear layers are quantized: matrices whose name is ``weight`` or ends in ``.weight``.
     Parameters are as in :func:`onnx_cast.quantize_file`.
     """
-    options = _quantized.quantizing(to, layout, scale, scale_rule, include, exclude, rules, min_elements, threads)
+    options = {
+        **_quantized.quantizing(to, layout, scale, scale_rule, include, exclude, rules, min_elements, threads),
+        "fail_on": files.listed("fail_on", fail_on),
+    }
     return _rewrite("quantize", tensors, None, options, progress)
 
 

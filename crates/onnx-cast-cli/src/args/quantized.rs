@@ -79,7 +79,8 @@ pub(crate) struct QuantizeArgs {
     /// Keep tensors of fewer elements
     #[arg(long, value_name = "N", help_heading = WHAT)]
     pub(crate) min_elements: Option<u64>,
-    /// Whose layout: compressed-tensors (unless given), deepseek, modelopt, fbgemm, quark, comfyui, plain
+    /// Whose layout: compressed-tensors (unless given), deepseek, modelopt, gpt-oss, fbgemm, quark, comfyui,
+    /// plain
     #[arg(long, value_name = "NAME", value_parser = layout, help_heading = HOW)]
     pub(crate) layout: Option<Scheme>,
     /// What has a scale, of float8 and integers: tensor, axis (each row), block=32, block=128x128; the layout decides
@@ -96,6 +97,8 @@ pub(crate) struct QuantizeArgs {
     pub(crate) job: JobArgs,
     #[command(flatten)]
     pub(crate) storage: StorageArgs,
+    #[command(flatten)]
+    pub(crate) losses: LossArgs,
 }
 
 #[derive(Debug, ClapArgs)]

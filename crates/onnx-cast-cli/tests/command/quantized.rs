@@ -267,6 +267,44 @@ fn the_folder_of_the_input_is_no_output() {
     }
 }
 
+/// What quantizing loses is counted beside the values that come back.
+#[test]
+fn losses_of_quantized_weights_are_counted() {
+    let values: Vec<f32> = (0..64).map(|i| if i % 2 == 0 { 6.0 } else { 0.01 * i as f32 }).collect();
+    let weight = |values: &[f32]| {
+        let tensor = Tensor::from_slice(vec![2, 32], values).expect("a tensor");
+        safetensors::write(None, &[("a.weight", tensor.view())]).expect("bytes")
+    };
+    let folder = Folder::new();
+    folder.write("in.safetensors", weight(&values));
+    let mut with_nan = values.clone();
+    with_nan[40] = f32::NAN;
+    folder.write("nan.safetensors", weight(&with_nan));
+    // By a scale of 1 what is at most 0.25 becomes 0: 0.01, 0.03 and so on to 0.25.
+    for (to, layout, zeros) in [("mxfp4", "plain", 13), ("mxfp4", "compressed-tensors", 13), ("mxfp8", "plain", 0)] {
+        let line = format!("quantize in.safetensors out.safetensors --to {to} --layout {layout} --losses --json");
+        let json: Value = serde_json::from_str(&done(&folder.run(&line))).expect("JSON");
+        let counts = &json["tensors"][0]["counts"];
+        assert_eq!((&counts["values"], &counts["zero"]), (&64.into(), &zeros.into()), "{line}: {json}");
+    }
+    for (line, is_lost) in [
+        ("quantize in.safetensors no.safetensors --to mxfp4 --fail-on underflow", true),
+        ("quantize in.safetensors no.safetensors --to int4 --fail-on underflow --dry-run", true),
+        ("quantize in.safetensors a.safetensors --to mxfp4 --fail-on overflow,nan", false),
+        ("quantize in.safetensors b.safetensors --to nvfp4 --fail-on overflow", false),
+        ("quantize in.safetensors c.safetensors --to float8e4m3fn --scale tensor --fail-on underflow", false),
+        ("quantize in.safetensors d.safetensors --to int8 --scale block=8 --fail-on overflow", false),
+        // The others of the block become NaN with it.
+        ("quantize nan.safetensors no.safetensors --to mxfp4 --fail-on overflow", true),
+        ("quantize nan.safetensors no.safetensors --to mxfp8 --fail-on nan", true),
+    ] {
+        let output = folder.run(line);
+        assert_eq!(output.status.code(), Some(i32::from(is_lost)), "{line}: {}", stderr(&output));
+        assert!(!is_lost || stderr(&output).contains("tensor `a.weight"), "{line}: {}", stderr(&output));
+    }
+    assert!(!folder.path("no.safetensors").exists());
+}
+
 #[test]
 fn a_layout_without_a_configuration_leaves_none() {
     for layout in ["plain", "comfyui"] {
@@ -448,6 +486,11 @@ fn info_names_layout_format_block_and_bits() {
             "block": [1, 16],
             "granularity": "block",
             "bits": 4.515625,
+            "tensors": {
+                "elements": "model.layers.0.self_attn.q_proj.weight_packed",
+                "scales": "model.layers.0.self_attn.q_proj.weight_scale",
+                "global_scale": "model.layers.0.self_attn.q_proj.weight_global_scale",
+            },
         }],
         "warning": null,
     });

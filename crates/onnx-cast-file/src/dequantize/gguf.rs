@@ -14,6 +14,7 @@ use crate::summary::{Summary, TensorSummary};
 use onnx_cast::{Cast, CastOptions, DataType, TensorError};
 use std::collections::HashSet;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Whether a path is that of a `.gguf` file: by its extension, or where that stands for no format, by its content.
 pub(super) fn is_meant(path: &Path) -> bool {
@@ -83,7 +84,7 @@ fn row<'a>(
         .then(|| Cast::new(to, &CastOptions::new().threads(1))?.plan(DataType::Float))
         .transpose()
         .map_err(|error| failed(error.into()))?;
-    let counter = cast.filter(|_| counts).and_then(|_| Counter::new(DataType::Float, to).ok());
+    let counter = cast.filter(|_| counts).and_then(|_| Counter::new(DataType::Float, to).ok()).map(Arc::new);
     let bytes_after = to.byte_len(*len).map(|bytes| bytes as u64);
     let too_large = || failed(TensorError::TooLarge { data_type: to, shape: shape.clone() }.into());
     let from = match blocks.kind.held {

@@ -1,7 +1,9 @@
 //! The tensors of a quantized weight, computed part by part: elements, and the scales of their blocks beside them.
 
+use super::QuantizeRequest;
 use super::format::{Granularity, QuantizedFormat};
 use super::layout::Chosen;
+use super::losses::Losses;
 use super::turned::Turned;
 use crate::io::memory::resize;
 use crate::io::positional::InputFile;
@@ -10,8 +12,7 @@ use crate::pipeline::{Compute, Scratch, Trouble};
 use crate::rewrite::{Computed, Greatest, Origin, Row};
 use crate::summary::TensorSummary;
 use onnx_cast::{
-    BlockPlan, BlockQuantize, Cast, CastError, CastOptions, DataType, ScaleRule, Tensor, TensorView,
-    greatest_magnitudes,
+    BlockPlan, BlockQuantize, Cast, CastError, CastOptions, DataType, OpError, Tensor, TensorView, greatest_magnitudes,
 };
 use std::io;
 use std::sync::Arc;
@@ -21,34 +22,36 @@ pub(super) fn rows<'a>(
     checkpoint: &'a Checkpoint,
     tensor: TensorRef,
     chosen: &Chosen,
-    rule: ScaleRule,
+    how: &QuantizeRequest,
     greatest: Option<Arc<Greatest>>,
-) -> Vec<Row<'a>> {
+) -> Result<Vec<Row<'a>>, OpError> {
     let stored = checkpoint.stored(tensor);
-    let weight = Arc::new(Weight::new(checkpoint, tensor, chosen, rule, greatest));
+    let weight = Arc::new(Weight::new(checkpoint, tensor, chosen, how, greatest)?);
     let summary = |name: &str, shape: Vec<usize>, to: DataType| {
         let len = onnx_cast::element_count(&shape).and_then(|len| to.byte_len(len)).unwrap_or(0);
         let cast = TensorSummary { cast: true, ..TensorSummary::kept(name, shape, stored.data_type, 0) };
         TensorSummary { to, bytes_after: len as u64, ..cast }
     };
-    let computed = |source: Box<dyn Compute + 'a>, data_type| {
-        Origin::Computed(Box::new(Computed { source, data_type, cast: None, counter: None }))
+    let computed = |source: Box<dyn Compute + 'a>, data_type, counter| {
+        Origin::Computed(Box::new(Computed { source, data_type, cast: None, counter }))
     };
     let bits = weight.element_type().bits().unwrap_or(8);
     let elements = TensorSummary {
         bytes_before: checkpoint.byte_len(tensor),
         ..summary(&chosen.elements, chosen.elements_shape(bits), chosen.container)
     };
+    let counter = weight.losses.as_ref().map(Losses::counter);
     let source = Elements { weight: Arc::clone(&weight) };
-    let mut all = vec![Row { summary: elements, tensor, origin: computed(Box::new(source), chosen.container) }];
+    let origin = computed(Box::new(source), chosen.container, counter);
+    let mut all = vec![Row { summary: elements, tensor, origin }];
     let origin = if weight.is_whole {
-        computed(Box::new(TensorScale { weight: Arc::clone(&weight) }), chosen.scale_type)
+        computed(Box::new(TensorScale { weight: Arc::clone(&weight) }), chosen.scale_type, None)
     } else {
         Origin::Beside
     };
     all.push(Row { summary: summary(&chosen.scales, chosen.scales_shape(), chosen.scale_container), tensor, origin });
     if let Some((name, shape)) = &chosen.global {
-        let origin = computed(Box::new(TensorScale { weight }), DataType::Float);
+        let origin = computed(Box::new(TensorScale { weight }), DataType::Float, None);
         all.push(Row { summary: summary(name, shape.clone(), DataType::Float), tensor, origin });
     }
     if let Some(name) = &chosen.shape {
@@ -56,7 +59,7 @@ pub(super) fn rows<'a>(
         let bytes = [rows as u64, columns as u64].map(u64::to_le_bytes).concat();
         all.push(Row { summary: summary(name, vec![2], DataType::Int64), tensor, origin: Origin::Bytes(bytes) });
     }
-    all
+    Ok(all)
 }
 
 /// A matrix that is quantized, or experts as one matrix above the other.
@@ -79,6 +82,8 @@ struct Weight<'a> {
     zero_scale: f32,
     precision: DataType,
     greatest: Option<Arc<Greatest>>,
+    /// Reads the weight back and compares, where losses are to be counted.
+    losses: Option<Losses>,
 }
 
 impl<'a> Weight<'a> {
@@ -86,21 +91,23 @@ impl<'a> Weight<'a> {
         checkpoint: &'a Checkpoint,
         tensor: TensorRef,
         chosen: &Chosen,
-        rule: ScaleRule,
+        how: &QuantizeRequest,
         greatest: Option<Arc<Greatest>>,
-    ) -> Weight<'a> {
+    ) -> Result<Weight<'a>, OpError> {
         let (file, at) = checkpoint.place(tensor);
         let [count, rows, columns] = chosen.matrices;
+        let from = checkpoint.stored(tensor).data_type;
         let quantize = match chosen.to {
             QuantizedFormat::Block(format) => {
-                Some(BlockQuantize::new(format).rule(rule).recipe(chosen.recipe).threads(1))
+                Some(BlockQuantize::new(format).rule(how.rule).recipe(chosen.recipe).threads(1))
             }
             QuantizedFormat::Elements(_) => None,
         };
-        Weight {
+        let counts = how.count || !how.fail_on.is_empty();
+        Ok(Weight {
             file,
             at,
-            from: checkpoint.stored(tensor).data_type,
+            from,
             shape: [count * rows, columns],
             turned: chosen.transposed.then(|| Turned::new([rows, columns])),
             to: chosen.to,
@@ -113,7 +120,8 @@ impl<'a> Weight<'a> {
             zero_scale: chosen.zero_scale,
             precision: chosen.precision,
             greatest,
-        }
+            losses: counts.then(|| Losses::new(from, chosen)).transpose()?,
+        })
     }
 
     /// The type of the elements as they are computed: in words, integers plus half their range.
@@ -183,7 +191,10 @@ impl<'a> Weight<'a> {
             let x = TensorView::new(self.from, &shape, src)?;
             let mut scales = vec![0; len / block];
             let quantize = quantize.greatest(self.greatest.as_ref().map(|greatest| greatest.value()));
-            quantize.run_into(&x, out, &mut scales)?;
+            let global = quantize.run_into(&x, out, &mut scales)?;
+            if let Some(losses) = &self.losses {
+                losses.of_blocks(self.from, src, out, &scales, global)?;
+            }
             return Ok(scales);
         }
         // Blocks within rows make a matrix of their own; blocks of several rows are those of whole rows.
@@ -209,6 +220,10 @@ impl<'a> Weight<'a> {
         let zero_points = middle.as_deref().map(|middle| TensorView::new(to, &grid, middle)).transpose()?;
         let bound = plan.bind(&shape, &scales.view(), zero_points.as_ref())?;
         bound.run_part(0, len, src, out)?;
+        if let Some(losses) = &self.losses {
+            let back = BlockPlan::dequantize(to, self.scale_type, DataType::Float, block)?;
+            losses.of_elements(&back.bind(&shape, &scales.view(), zero_points.as_ref())?, [self.from, to], src, out)?;
+        }
         Ok(scales.bytes().unwrap_or_default().to_vec())
     }
 }

@@ -32,11 +32,11 @@ impl Rewrite<'_> {
         }
         let (rehearses, mut summary) = (!self.settings.fail_on.is_empty(), self.summary());
         let meter = self.meter(1 + u64::from(rehearses));
+        self.measure(&self.measured, &meter)?;
         if rehearses {
             self.rehearse(&meter, &mut summary)?;
             self.files.iter().for_each(Rewritten::reset);
         }
-        self.measure(&self.measured, &meter)?;
         let (mut sources, mut tensors) = (Vec::new(), Vec::new());
         for file in &self.files {
             tensors.extend(self.file_in_memory(file, &meter)?);

@@ -1,0 +1,78 @@
+//! What quantizing loses: the weight is read back as its owner does, in float, and compared with what it was.
+
+use super::format::QuantizedFormat;
+use super::layout::Chosen;
+use crate::counts::{Counter, Sides};
+use onnx_cast::{BlockDequantize, BoundScaledPlan, CastError, DataType, OpError, TensorView};
+use std::sync::Arc;
+
+/// Values that are read back and compared at a time: a multiple of every block of MX and NVFP4.
+const STEP: usize = 2048;
+
+/// Counts what becomes of the values of a weight.
+#[derive(Debug)]
+pub(super) struct Losses {
+    counter: Arc<Counter>,
+    /// How block formats are read.
+    back: Option<(BlockDequantize, [usize; 2], DataType)>,
+}
+
+impl Losses {
+    pub(super) fn new(from: DataType, chosen: &Chosen) -> Result<Losses, OpError> {
+        let back = match chosen.to {
+            QuantizedFormat::Block(format) => {
+                let back = BlockDequantize::new(format, DataType::Float).recipe(chosen.recipe).threads(1);
+                Some((back, [STEP / format.block(), format.block()], format.element()))
+            }
+            QuantizedFormat::Elements(_) => None,
+        };
+        Ok(Losses { counter: Arc::new(Counter::new(from, DataType::Float)?), back })
+    }
+
+    pub(super) fn counter(&self) -> Arc<Counter> {
+        Arc::clone(&self.counter)
+    }
+
+    /// Takes whole blocks of a block format.
+    pub(super) fn of_blocks(
+        &self,
+        from: DataType,
+        src: &[u8],
+        codes: &[u8],
+        scales: &[u8],
+        global: Option<f32>,
+    ) -> Result<(), CastError> {
+        let Some((back, [blocks, block], element)) = &self.back else { return Ok(()) };
+        let bytes = |data_type: DataType, len: usize| data_type.byte_len(len).unwrap_or(0).max(1);
+        let (mut values, mut sides) = (vec![0; 4 * STEP], Sides::default());
+        let parts = src.chunks(bytes(from, STEP)).zip(codes.chunks(bytes(*element, STEP))).zip(scales.chunks(*blocks));
+        for ((src, codes), scales) in parts {
+            let len = scales.len() * block;
+            let values = &mut values[..4 * len];
+            let shape = [scales.len(), *block];
+            back.run_into(&TensorView::new(*element, &shape, codes)?, scales, global, values)?;
+            self.counter.add(src, values, len, &mut sides)?;
+        }
+        Ok(())
+    }
+
+    /// Takes elements whose scales are bound, of these types before and after.
+    pub(super) fn of_elements(
+        &self,
+        back: &BoundScaledPlan<'_>,
+        [from, to]: [DataType; 2],
+        src: &[u8],
+        codes: &[u8],
+    ) -> Result<(), CastError> {
+        let bytes = |data_type: DataType, len: usize| data_type.byte_len(len).unwrap_or(0).max(1);
+        let (mut values, mut sides) = (vec![0; 4 * STEP], Sides::default());
+        let parts = src.chunks(bytes(from, STEP)).zip(codes.chunks(bytes(to, STEP)));
+        for ((src, codes), start) in parts.zip((0..).step_by(STEP)) {
+            let len = src.len() / bytes(from, 1);
+            let values = &mut values[..4 * len];
+            back.run_part(start, len, codes, values)?;
+            self.counter.add(src, values, len, &mut sides)?;
+        }
+        Ok(())
+    }
+}
