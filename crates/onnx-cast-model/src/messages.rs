@@ -49,7 +49,11 @@ pub(crate) mod value_info {
     pub(crate) const TYPE: u32 = 2;
     /// `TypeProto.tensor_type`.
     pub(crate) const TENSOR_TYPE: u32 = 1;
-    /// `TypeProto.Tensor.elem_type`.
+    /// `TypeProto.sequence_type`.
+    pub(crate) const SEQUENCE_TYPE: u32 = 4;
+    /// `TypeProto.optional_type`.
+    pub(crate) const OPTIONAL_TYPE: u32 = 9;
+    /// `TypeProto.Tensor.elem_type`, and that of sequences and optionals, which is a TypeProto.
     pub(crate) const ELEM_TYPE: u32 = 1;
     /// `TypeProto.Tensor.shape`.
     pub(crate) const SHAPE: u32 = 2;
