@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """Writes, or with --check compares, `crates/onnx-cast-model/src/graph/operators.txt`: the versions of every operator of
 ONNX's own domain, by which the command decides whether a model means the same at a newer opset; and beside it
-`ir_versions.txt`: the version of the model format that each opset came with.
+`ir_versions.txt`: the version of the model format that each opset came with. Also `src/types/schemas.txt`: inputs,
+outputs and type constraints of every version of every operator of ONNX's domain and of ai.onnx.ml, by which the types of
+a model's values are inferred; and `schemas_onnxruntime.txt`: those that onnxruntime adds, where that is installed.
 
 One operator a line: its name and its versions. `=` behind a version says that it means what the one before means and
 takes more element types: text, attributes, inputs and outputs are word for word the same. The file is written from the
-newest onnx that the tests know. With an older onnx, --check compares the versions that that one has.
+newest onnx that the tests know. With an older onnx, --check compares the versions that that one has; with another
+onnxruntime, nothing of onnxruntime's.
 """
 
 import argparse
@@ -15,6 +18,12 @@ import sys
 from pathlib import Path
 
 import onnx
+
+try:
+    import onnxruntime
+    from onnxruntime.capi.onnxruntime_pybind11_state import get_all_operator_schema
+except ImportError:
+    onnxruntime = None
 
 FILE = Path(__file__).resolve().parents[2] / "crates" / "onnx-cast-model" / "src" / "graph" / "operators.txt"
 HEAD = """\
@@ -27,6 +36,15 @@ IR_FILE = FILE.with_name("ir_versions.txt")
 IR_HEAD = """\
 # The opsets of ONNX's own domain, and the version of the model format (ir_version) that came with each or was there.
 # Written by scripts/checks/onnx_operators.py from onnx {version}; not to be edited.
+"""
+
+
+SCHEMA_FILE = FILE.parents[1] / "types" / "schemas.txt"
+SCHEMA_FILE_OF_RUNTIME = SCHEMA_FILE.with_name("schemas_onnxruntime.txt")
+SCHEMA_HEAD = """\
+# Operators: name, version, inputs > outputs ; type variables. NAME:VARIABLE or NAME=TYPE, with ? where it is optional, *
+# where it repeats, ~ where it repeats with a type of its own each time. Sets of types are numbered and come first.
+# Written by scripts/checks/onnx_operators.py from {source}; not to be edited.
 """
 
 
@@ -78,6 +96,131 @@ def ir_lines():
         yield f"{opset} {next(ir_version for released, ir_version in table if released >= opset)}"
 
 
+# How onnx's spelling of a type starts, and ours.
+KINDS = [
+    ("optional(seq(tensor(", "optional_sequence:"), ("optional(tensor(", "optional:"), ("seq(tensor(", "sequence:"),
+    ("tensor(", "tensor:"),
+]
+
+
+def type_name(text):
+    """A type, as the command spells it: a tensor by its elements' type alone."""
+    text = text.replace("seq(", "sequence(").replace(" ", "")
+    return re.sub(r"(?<!\w)tensor\((\w+)\)", r"\1", text)
+
+
+def set_of(types):
+    """A set of types: those of tensors, of sequences and so on, each a list of the elements' types."""
+    kinds = collections.defaultdict(list)
+    for text in sorted(types):
+        kind = next((kind for start, kind in KINDS if text.startswith(start)), "other:")
+        name = type_name(text)
+        kinds[kind].append(name if kind == "other:" else name.split("(")[-1].rstrip(")"))
+    kinds = {kind: (";" if kind == "other:" else ",").join(names) for kind, names in kinds.items()}
+    return " ".join(kind + kinds[kind] for kind in ["tensor:", "sequence:", "optional:", "optional_sequence:", "other:"]
+                    if kind in kinds)
+
+
+def formal(one):
+    # onnxruntime has other names for the same fields.
+    type_str = one.type_str if hasattr(one, "type_str") else one.typeStr
+    homogeneous = one.is_homogeneous if hasattr(one, "is_homogeneous") else one.isHomogeneous
+    mark = {"Single": "", "Optional": "?", "Variadic": "*" if homogeneous else "~"}[one.option.name]
+    return one.name + mark + ("=" + type_name(type_str) if "(" in type_str else ":" + type_str)
+
+
+def schemas(found):
+    """Every version of every operator by domain, name and version: its line, but for the numbers of sets; and the sets."""
+    table = {}
+    for schema in found:
+        inputs, outputs = (" ".join(map(formal, side)) for side in (schema.inputs, schema.outputs))
+        variables = [(one.type_param_str, set_of(one.allowed_type_strs)) for one in schema.type_constraints]
+        table[schema.domain or "ai.onnx", schema.name, schema.since_version] = (inputs, outputs, variables)
+    return dict(sorted(table.items()))
+
+
+def schema_lines(table):
+    sets = {}
+    for _, _, variables in table.values():
+        for _, one in variables:
+            sets.setdefault(one, len(sets))
+    for one, number in sets.items():
+        yield f"set {number} {one}"
+    domain = None
+    for (of_domain, name, version), (inputs, outputs, variables) in table.items():
+        if of_domain != domain:
+            domain = of_domain
+            yield f"domain {domain}"
+        variables = " ".join(f"{variable}={sets[one]}" for variable, one in variables)
+        yield " ".join(f"{name} {version} {inputs} > {outputs} ; {variables}".split())
+
+
+def parse_schemas(lines):
+    """The table that `schema_lines` made lines of."""
+    table, sets, domain = {}, {}, None
+    for line in lines:
+        first, rest = line.split(" ", 1)
+        if first == "set":
+            number, one = rest.split(" ", 1)
+            sets[number] = one
+        elif first == "domain":
+            domain = rest
+        else:
+            signature, variables = (part.strip() for part in line.split(" ;"))
+            head, outputs = (part.strip() for part in signature.split(" >"))
+            name, version, *inputs = head.split(" ")
+            pairs = (pair.split("=") for pair in variables.split())
+            named = [(variable, sets[number]) for variable, number in pairs]
+            table[domain, name, int(version)] = (" ".join(inputs), outputs, named)
+    return table
+
+
+def onnx_schemas():
+    return schemas(one for one in onnx.defs.get_all_schemas_with_history() if one.domain in ("", "ai.onnx.ml"))
+
+
+def runtime_schemas():
+    """The operators of com.microsoft, and those that onnxruntime puts into ONNX's own domain."""
+    own = {one.name for one in onnx.defs.get_all_schemas_with_history() if one.domain == ""}
+    wanted = (one for one in get_all_operator_schema()
+              if one.domain == "com.microsoft" or one.domain == "" and one.name not in own)
+    return schemas(wanted)
+
+
+def write_schemas():
+    for file, table, source in sources():
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(SCHEMA_HEAD.format(source=source) + "\n".join(schema_lines(table)) + "\n")
+        print(f"wrote {file}")
+
+
+def sources():
+    yield SCHEMA_FILE, onnx_schemas(), f"onnx {onnx.__version__}"
+    if onnxruntime:
+        yield SCHEMA_FILE_OF_RUNTIME, runtime_schemas(), f"onnxruntime {onnxruntime.__version__}"
+
+
+def check_schemas():
+    for file, now, source in sources():
+        text = file.read_text()
+        lines = [line for line in text.splitlines() if not line.startswith("#")]
+        if f"from {source};" in text:
+            same = list(schema_lines(now)) == lines
+        elif file == SCHEMA_FILE:
+            # An older onnx: what it has is the same, version by version.
+            committed = parse_schemas(lines)
+            other = [key for key, schema in now.items() if committed.get(key) != schema]
+            same = not other
+            for key in other:
+                print(f"{key}: {now[key]}, and {file.name} has {committed.get(key)}", file=sys.stderr)
+        else:
+            print(f"{file.name} is of another onnxruntime than {source}: not compared")
+            continue
+        if not same:
+            sys.exit(f"{file} is not what {source} says: run scripts/checks/onnx_operators.py and look at the change")
+        print(f"{file.name} agrees with {source} ({len(now)} versions of operators)")
+
+
 def versions(line):
     name, *versions = line.replace("=", "").split(" ")
     return name, versions
@@ -92,6 +235,7 @@ def main():
         FILE.write_text(HEAD.format(version=onnx.__version__) + "\n".join(now) + "\n")
         IR_FILE.write_text(IR_HEAD.format(version=onnx.__version__) + "\n".join(now_ir) + "\n")
         print(f"wrote {FILE} and {IR_FILE.name}")
+        write_schemas()
         return
     text = FILE.read_text().splitlines()
     committed, committed_ir = ([line for line in file.read_text().splitlines() if not line.startswith("#")]
@@ -105,6 +249,7 @@ def main():
     if not same:
         sys.exit(f"{FILE} is not what onnx {onnx.__version__} says: run scripts/checks/onnx_operators.py and look at the change")
     print(f"{FILE.name} agrees with onnx {onnx.__version__} ({len(now)} operators, {len(now_ir)} opsets)")
+    check_schemas()
 
 
 if __name__ == "__main__":

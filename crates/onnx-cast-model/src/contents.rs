@@ -219,7 +219,7 @@ impl<'a> Survey<'a> {
     fn casts(&mut self, body: &Graph<'a>) {
         let mut flow = Flow::of(body);
         for step in 0..flow.steps.len() {
-            let Step { node, graph, index, ref inputs, ref outputs } = flow.steps[step];
+            let Step { node, graph, index, ref inputs, ref outputs, .. } = flow.steps[step];
             let known = |place: usize| flow.values[inputs.get(place).copied().flatten()?].data_type;
             let operator = node.casting().filter(|_| !node.is_scaled());
             let gives = match operator {

@@ -243,6 +243,21 @@ pub enum ModelError {
         /// How deep they may be.
         limit: usize,
     },
+    /// A function that calls itself, or a function that does.
+    #[error("function `{}` calls itself, or a function that calls itself", Short(function))]
+    Recursion {
+        /// The function.
+        function: String,
+    },
+    /// Functions that call functions, deeper than any model needs.
+    #[error("functions that call functions, more than {limit} deep")]
+    CallDepth {
+        /// How deep they may be.
+        limit: usize,
+    },
+    /// Functions that are called with more combinations of types than any model has.
+    #[error("functions are called with too many combinations of types")]
+    Calls,
     /// An attribute whose one tensor or graph stands in it twice.
     #[error("not a valid ONNX model: attribute `{}` has its value twice", Short(attribute))]
     Repeated {

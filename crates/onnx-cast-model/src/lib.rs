@@ -20,6 +20,7 @@ mod requests;
 mod rewrite;
 mod rope;
 mod tree;
+mod types;
 mod weights;
 
 pub use contents::{CastInfo, ModelInfo};

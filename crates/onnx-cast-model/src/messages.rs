@@ -34,7 +34,9 @@ pub(crate) mod function {
     pub(crate) const NODE: u32 = 7;
     pub(crate) const OPSET_IMPORT: u32 = 9;
     pub(crate) const DOMAIN: u32 = 10;
+    pub(crate) const ATTRIBUTE_PROTO: u32 = 11;
     pub(crate) const VALUE_INFO: u32 = 12;
+    pub(crate) const OVERLOAD: u32 = 13;
 }
 
 /// `SparseTensorProto`.
@@ -65,6 +67,19 @@ pub(crate) mod value_info {
     pub(crate) const DIM_PARAM: u32 = 2;
 }
 
+/// `TypeProto`: its kinds, and what they hold.
+pub(crate) mod of_type {
+    pub(crate) const TENSOR: u32 = 1;
+    pub(crate) const SEQUENCE: u32 = 4;
+    pub(crate) const MAP: u32 = 5;
+    pub(crate) const SPARSE_TENSOR: u32 = 8;
+    pub(crate) const OPTIONAL: u32 = 9;
+    /// `elem_type`: a number in tensors, a TypeProto in sequences and optionals.
+    pub(crate) const ELEM_TYPE: u32 = 1;
+    pub(crate) const KEY_TYPE: u32 = 1;
+    pub(crate) const VALUE_TYPE: u32 = 2;
+}
+
 /// `NodeProto`.
 pub(crate) mod node {
     pub(crate) const INPUT: u32 = 1;
@@ -73,6 +88,7 @@ pub(crate) mod node {
     pub(crate) const OP_TYPE: u32 = 4;
     pub(crate) const ATTRIBUTE: u32 = 5;
     pub(crate) const DOMAIN: u32 = 7;
+    pub(crate) const OVERLOAD: u32 = 8;
 }
 
 /// `AttributeProto`.
@@ -88,6 +104,7 @@ pub(crate) mod attribute {
     pub(crate) const STRINGS: u32 = 9;
     pub(crate) const TENSORS: u32 = 10;
     pub(crate) const GRAPHS: u32 = 11;
+    pub(crate) const TP: u32 = 14;
     pub(crate) const TYPE: u32 = 20;
     pub(crate) const REF_ATTR_NAME: u32 = 21;
     pub(crate) const SPARSE_TENSOR: u32 = 22;

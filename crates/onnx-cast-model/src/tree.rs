@@ -11,6 +11,7 @@ use onnx_cast::ops::{self, AttributeValue};
 use onnx_cast_file::formats::protobuf::wire::{Fields, Value, WireError, all_bytes, last};
 use onnx_cast_file::text::Short;
 use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 
 pub(crate) use read::{default_opset, is_default, text, utf8};
 
@@ -35,6 +36,10 @@ pub(crate) struct Graph<'a> {
     pub(crate) is_function: bool,
     /// The opset of ONNX's own domain that is in force.
     pub(crate) opset: Option<i64>,
+    /// Every domain that is imported, and its version; shared with the graphs within.
+    pub(crate) imports: Rc<[(&'a str, i64)]>,
+    /// What a function is called by, and with.
+    pub(crate) signature: Option<Signature<'a>>,
     pub(crate) nodes: Vec<Node<'a>>,
     pub(crate) initializers: Vec<Named<'a>>,
     pub(crate) inputs: Vec<Declared<'a>>,
@@ -42,6 +47,15 @@ pub(crate) struct Graph<'a> {
     pub(crate) value_info: Vec<Declared<'a>>,
     /// Names of sparse initializers.
     pub(crate) sparse: Vec<&'a str>,
+}
+
+/// What a function is called by, and the attributes that it has defaults for.
+#[derive(Debug)]
+pub(crate) struct Signature<'a> {
+    pub(crate) domain: &'a str,
+    pub(crate) name: &'a str,
+    pub(crate) overload: &'a str,
+    pub(crate) defaults: Vec<Attribute<'a>>,
 }
 
 /// An initializer.
@@ -65,6 +79,8 @@ pub(crate) struct Node<'a> {
     pub(crate) name: &'a str,
     pub(crate) op_type: &'a str,
     pub(crate) domain: &'a str,
+    /// Which of the functions of that name it calls, where there are several.
+    pub(crate) overload: &'a str,
     pub(crate) inputs: Vec<&'a str>,
     pub(crate) outputs: Vec<&'a str>,
     pub(crate) attributes: Vec<Attribute<'a>>,
@@ -135,6 +151,12 @@ impl<'a> Node<'a> {
 }
 
 impl<'a> Attribute<'a> {
+    /// The attribute of the function around that it stands for.
+    pub(crate) fn referred(&self) -> Option<&'a str> {
+        let name = last(self.message, attribute::REF_ATTR_NAME, Value::bytes).ok().flatten()?;
+        utf8(name).ok()
+    }
+
     /// The attribute as the operators want it.
     pub(crate) fn lend(&self) -> ops::Attribute<'a> {
         let value = match self.kind {
@@ -152,6 +174,16 @@ impl<'a> Attribute<'a> {
 }
 
 impl<'a> Graph<'a> {
+    /// The opset of a domain that is in force. As in onnxruntime, a domain that is not imported, other than ONNX's own,
+    /// is in force in its newest version.
+    pub(crate) fn opset_of(&self, domain: &str) -> Option<i64> {
+        if is_default(domain) {
+            return self.opset;
+        }
+        let import = self.imports.iter().rfind(|(imported, _)| *imported == domain);
+        Some(import.map_or(i64::MAX, |&(_, version)| version))
+    }
+
     /// This graph and those within it.
     pub(crate) fn every(&self) -> Vec<&Graph<'a>> {
         let mut all = vec![self];

@@ -49,6 +49,16 @@ pub(crate) struct Step<'t, 'a> {
     pub(crate) index: usize,
     pub(crate) inputs: Vec<Option<Id>>,
     pub(crate) outputs: Vec<Option<Id>>,
+    /// The step behind those of the graphs within it.
+    pub(crate) end: usize,
+}
+
+/// The values that a graph takes and gives.
+#[derive(Debug, Default)]
+pub(crate) struct Ports {
+    pub(crate) inputs: Vec<Id>,
+    /// None where nothing gives an output.
+    pub(crate) outputs: Vec<Option<Id>>,
 }
 
 #[derive(Debug, Default)]
@@ -58,6 +68,8 @@ pub(crate) struct Flow<'t, 'a> {
     pub(crate) steps: Vec<Step<'t, 'a>>,
     /// By their numbers.
     pub(crate) graphs: HashMap<usize, &'t Graph<'a>>,
+    /// Likewise.
+    pub(crate) ports: HashMap<usize, Ports>,
     parents: HashMap<usize, usize>,
     /// How often a graph gives a name to a value.
     names: HashMap<(usize, &'a str), usize>,
@@ -82,8 +94,9 @@ impl<'t, 'a> Flow<'t, 'a> {
             .chain(&graph.outputs)
             .filter_map(|declared: &Declared<'_>| Some((declared.name, declared.data_type?)))
             .collect();
+        let mut ports = Ports::default();
         for input in &graph.inputs {
-            self.define(graph.id, input.name, Origin::Other, input.data_type);
+            ports.inputs.push(self.define(graph.id, input.name, Origin::Other, input.data_type));
         }
         let inputs: HashMap<&str, usize> =
             graph.inputs.iter().enumerate().map(|(index, input)| (input.name, index)).collect();
@@ -111,11 +124,12 @@ impl<'t, 'a> Flow<'t, 'a> {
                     None => drop(self.unknown.insert(node.inputs[input])),
                 }
             }
-            self.steps.push(Step { node, graph, index, inputs, outputs: Vec::new() });
+            self.steps.push(Step { node, graph, index, inputs, outputs: Vec::new(), end: step });
             for within in node.graphs() {
                 self.parents.insert(within.id, graph.id);
                 self.read(within);
             }
+            self.steps[step].end = self.steps.len();
             for (place, name) in node.outputs.iter().enumerate() {
                 let data_type = declared.get(name).copied();
                 let id = (!name.is_empty()).then(|| self.define(graph.id, name, Origin::Node(step, place), data_type));
@@ -123,10 +137,13 @@ impl<'t, 'a> Flow<'t, 'a> {
             }
         }
         for output in &graph.outputs {
-            if let Some(id) = self.resolve(output.name) {
+            let id = self.resolve(output.name);
+            if let Some(id) = id {
                 self.values[id].outputs += 1;
             }
+            ports.outputs.push(id);
         }
+        self.ports.insert(graph.id, ports);
         self.scopes.pop();
     }
 

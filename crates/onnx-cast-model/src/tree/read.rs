@@ -1,12 +1,13 @@
 //! A model's tree from its bytes.
 
-use super::{Attribute, Declared, Document, Graph, Named, Node};
+use super::{Attribute, Declared, Document, Graph, Named, Node, Signature};
 use crate::error::ModelError;
 use crate::messages::{attribute, function, graph, model, node, opset, sparse, value_info};
 use attribute::kind;
 use onnx_cast::{DataType, NEWEST_OPSET};
 use onnx_cast_file::formats::protobuf::onnx::tensor;
 use onnx_cast_file::formats::protobuf::wire::{Fields, Value, all_bytes, last};
+use std::rc::Rc;
 
 /// Graphs within graphs. Protocol buffer readers stop at 100 messages within messages, of which a graph takes three.
 const MAX_DEPTH: usize = 32;
@@ -30,7 +31,8 @@ impl<'a> Document<'a> {
         // Models from before there were opsets (IR version 3) mean the first one.
         let opset = opset.or((ir_version < 3).then_some(1));
         let mut reader = Reader { next: 0 };
-        let graph = reader.graph(graph, opset, 0)?;
+        let opsets = Opsets { opset, imports: imports(bytes, model::OPSET_IMPORT)? };
+        let graph = reader.graph(graph, &opsets, 0)?;
         let functions = functions.into_iter().map(|message| reader.function(message)).collect::<Result<_, _>>()?;
         Ok(Document { bytes, ir_version, opset, training, graph, functions })
     }
@@ -48,30 +50,61 @@ fn merge(opset: &mut Option<i64>, import: Option<i64>) -> Result<(), ModelError>
     }
 }
 
+/// The opsets that are in force in a body.
+struct Opsets<'a> {
+    /// That of ONNX's own domain.
+    opset: Option<i64>,
+    imports: Rc<[(&'a str, i64)]>,
+}
+
+/// Every import of a model or a function.
+fn imports(message: &[u8], number: u32) -> Result<Rc<[(&str, i64)]>, ModelError> {
+    let mut imports = Vec::new();
+    for import in all_bytes(message, number) {
+        let import = import?;
+        imports.push((name(import, opset::DOMAIN)?, last(import, opset::VERSION, Value::int)?.unwrap_or(0)));
+    }
+    Ok(imports.into())
+}
+
 struct Reader {
     /// The next graph's number.
     next: usize,
 }
 
 impl Reader {
-    fn start<'a>(&mut self, message: &'a [u8], is_function: bool, opset: Option<i64>) -> Graph<'a> {
+    fn start<'a>(&mut self, message: &'a [u8], is_function: bool, opsets: &Opsets<'a>) -> Graph<'a> {
         let id = self.next;
         self.next += 1;
         let (nodes, initializers, sparse) = (Vec::new(), Vec::new(), Vec::new());
         let (inputs, outputs, value_info) = (Vec::new(), Vec::new(), Vec::new());
-        Graph { id, message, is_function, opset, nodes, initializers, inputs, outputs, value_info, sparse }
+        let (opset, imports, signature) = (opsets.opset, Rc::clone(&opsets.imports), None);
+        Graph {
+            id,
+            message,
+            is_function,
+            opset,
+            imports,
+            signature,
+            nodes,
+            initializers,
+            inputs,
+            outputs,
+            value_info,
+            sparse,
+        }
     }
 
-    fn graph<'a>(&mut self, message: &'a [u8], opset: Option<i64>, depth: usize) -> Result<Graph<'a>, ModelError> {
+    fn graph<'a>(&mut self, message: &'a [u8], opsets: &Opsets<'a>, depth: usize) -> Result<Graph<'a>, ModelError> {
         if depth == MAX_DEPTH {
             return Err(ModelError::Depth { limit: MAX_DEPTH });
         }
-        let mut graph = self.start(message, false, opset);
+        let mut graph = self.start(message, false, opsets);
         for field in Fields::new(message) {
             let field = field?;
             let Value::Bytes(bytes) = field.value else { continue };
             match field.number {
-                graph::NODE => graph.nodes.push(self.node(bytes, opset, depth)?),
+                graph::NODE => graph.nodes.push(self.node(bytes, opsets, depth)?),
                 graph::INITIALIZER => {
                     let name = name(bytes, tensor::NAME)?;
                     graph.initializers.push(Named { name, message: bytes });
@@ -94,23 +127,31 @@ impl Reader {
         for import in all_bytes(message, function::OPSET_IMPORT) {
             merge(&mut opset, default_opset(import?)?)?;
         }
-        let mut graph = self.start(message, true, opset);
+        let opsets = Opsets { opset, imports: imports(message, function::OPSET_IMPORT)? };
+        let mut graph = self.start(message, true, &opsets);
+        let mut signature = Signature { domain: "", name: "", overload: "", defaults: Vec::new() };
         for field in Fields::new(message) {
             let field = field?;
             let Value::Bytes(bytes) = field.value else { continue };
             match field.number {
-                function::NODE => graph.nodes.push(self.node(bytes, opset, 0)?),
+                function::NODE => graph.nodes.push(self.node(bytes, &opsets, 0)?),
                 function::INPUT => graph.inputs.push(Declared { name: utf8(bytes)?, message: &[], data_type: None }),
                 function::OUTPUT => graph.outputs.push(Declared { name: utf8(bytes)?, message: &[], data_type: None }),
                 function::VALUE_INFO => graph.value_info.push(declared(bytes)?),
+                function::NAME => signature.name = utf8(bytes)?,
+                function::DOMAIN => signature.domain = utf8(bytes)?,
+                function::OVERLOAD => signature.overload = utf8(bytes)?,
+                function::ATTRIBUTE_PROTO => signature.defaults.push(self.attribute(bytes, &opsets, 0)?),
                 _ => {}
             }
         }
+        graph.signature = Some(signature);
         Ok(graph)
     }
 
-    fn node<'a>(&mut self, message: &'a [u8], opset: Option<i64>, depth: usize) -> Result<Node<'a>, ModelError> {
-        let mut node = Node { name: "", op_type: "", domain: "", inputs: vec![], outputs: vec![], attributes: vec![] };
+    fn node<'a>(&mut self, message: &'a [u8], opsets: &Opsets<'a>, depth: usize) -> Result<Node<'a>, ModelError> {
+        let (inputs, outputs, attributes) = (Vec::new(), Vec::new(), Vec::new());
+        let mut node = Node { name: "", op_type: "", domain: "", overload: "", inputs, outputs, attributes };
         for field in Fields::new(message) {
             let field = field?;
             let Value::Bytes(bytes) = field.value else { continue };
@@ -120,7 +161,8 @@ impl Reader {
                 node::NAME => node.name = utf8(bytes)?,
                 node::OP_TYPE => node.op_type = utf8(bytes)?,
                 node::DOMAIN => node.domain = utf8(bytes)?,
-                node::ATTRIBUTE => node.attributes.push(self.attribute(bytes, opset, depth)?),
+                node::OVERLOAD => node.overload = utf8(bytes)?,
+                node::ATTRIBUTE => node.attributes.push(self.attribute(bytes, opsets, depth)?),
                 _ => {}
             }
         }
@@ -130,7 +172,7 @@ impl Reader {
     fn attribute<'a>(
         &mut self,
         message: &'a [u8],
-        opset: Option<i64>,
+        opsets: &Opsets<'a>,
         depth: usize,
     ) -> Result<Attribute<'a>, ModelError> {
         let mut attribute = Attribute { name: "", message, kind: kind::UNDEFINED, refers: false, graphs: Vec::new() };
@@ -157,7 +199,7 @@ impl Reader {
                 attribute::REF_ATTR_NAME => attribute.refers = true,
                 attribute::G | attribute::GRAPHS => {
                     single += usize::from(field.number == attribute::G);
-                    attribute.graphs.push(self.graph(bytes, opset, depth + 1)?);
+                    attribute.graphs.push(self.graph(bytes, opsets, depth + 1)?);
                 }
                 attribute::T => tensors += 1,
                 _ => {}

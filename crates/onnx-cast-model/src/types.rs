@@ -1,0 +1,49 @@
+//! The types of every value of a model, by type alone: from the operators' schemas, attributes and the bodies of control
+//! flow, never from shapes. A function has no types of its own; it is typed once for each combination of types that it
+//! is called with.
+
+mod calls;
+mod infer;
+mod rules;
+pub(crate) mod schemas;
+pub(crate) mod value;
+
+use crate::error::ModelError;
+use crate::graph::values::Flow;
+use crate::tree::Document;
+use schemas::Schema;
+use std::collections::HashMap;
+use value::ValueType;
+
+/// The types of a model's values.
+#[derive(Debug)]
+pub(crate) struct Typing<'t, 'a> {
+    /// The main graph; then each function, once for each combination of types, and of attributes that decide types,
+    /// that it is called with. A function that nothing calls has none.
+    pub(crate) bodies: Vec<Body<'t, 'a>>,
+}
+
+/// The main graph or a function, with the graphs within, and the types of its values.
+#[derive(Debug)]
+pub(crate) struct Body<'t, 'a> {
+    /// The place among `Document::functions`; none for the main graph.
+    pub(crate) function: Option<usize>,
+    pub(crate) flow: Flow<'t, 'a>,
+    /// By value (`graph::values::Id`); none where nothing tells the type.
+    pub(crate) types: Vec<Option<ValueType>>,
+    /// By step: the schema of its operator at the opset in force in that graph; none of an unknown operator and of a
+    /// function.
+    pub(crate) schemas: Vec<Option<&'static Schema>>,
+    /// By step: the body, a place in [`Typing::bodies`], that a call of a function runs.
+    pub(crate) calls: HashMap<usize, usize>,
+}
+
+impl<'t, 'a> Typing<'t, 'a> {
+    /// Infers the types of a model.
+    ///
+    /// # Errors
+    /// Where functions call themselves, call one another too deep, or are called with too many combinations of types.
+    pub(crate) fn of(document: &'t Document<'a>) -> Result<Self, ModelError> {
+        Ok(Typing { bodies: infer::bodies(document)? })
+    }
+}
