@@ -19,6 +19,13 @@ pub(crate) struct Edits<'a> {
     pub(crate) copies: Vec<FunctionCopy<'a>>,
 }
 
+impl Edits<'_> {
+    /// Whether nothing is to be done.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.opset.is_none() && self.ir_version.is_none() && self.graphs.is_empty() && self.copies.is_empty()
+    }
+}
+
 /// Edits by the graph's number.
 pub(crate) type GraphEdits<'a> = HashMap<usize, GraphEdit<'a>>;
 
@@ -122,6 +129,11 @@ impl NewAttribute {
 
     pub(crate) fn int(name: &str, value: i64) -> Self {
         Self::new(name, attribute::kind::INT, |message| wire::put_int(message, attribute::I, value as u64))
+    }
+
+    /// An attribute that holds a TensorProto.
+    pub(crate) fn tensor(name: &str, tensor: &[u8]) -> Self {
+        Self::new(name, attribute::kind::TENSOR, |message| wire::put_bytes(message, attribute::T, tensor))
     }
 
     pub(crate) fn string(name: &str, value: &str) -> Self {

@@ -7,7 +7,7 @@ mod tensor;
 use crate::edits::{Edits, GraphEdit, GraphEdits, NewNode, NodeEdit};
 use crate::error::ModelError;
 use crate::external::Files;
-use crate::messages::{attribute, function, graph, model, node, opset, value_info};
+use crate::messages::{attribute, function, graph, model, node, of_type, opset, value_info};
 use crate::rope::Rope;
 use crate::tree::{Attribute, Document, Graph, Node, default_opset};
 use onnx_cast::DataType;
@@ -271,17 +271,15 @@ impl<'a> Emitter<'a, '_> {
     /// A TypeProto of another element type, also where it is of sequences or optionals.
     fn of_type(&mut self, message: &'a [u8], data_type: DataType) -> Result<Rope<'a>, ModelError> {
         let (rope, _) = self.walk(self.rope(), message, |this, _, field| {
-            let is_tensor = field.number == value_info::TENSOR_TYPE;
-            if !is_tensor && !matches!(field.number, value_info::SEQUENCE_TYPE | value_info::OPTIONAL_TYPE) {
+            let is_tensor = field.number == of_type::TENSOR;
+            if !is_tensor && !matches!(field.number, of_type::SEQUENCE | of_type::OPTIONAL) {
                 return Ok(Fate::Kept);
             }
             let (inner, _) = this.walk(this.rope(), field.value.bytes().unwrap_or_default(), |this, rope, field| {
                 match field.value {
-                    _ if field.number != value_info::ELEM_TYPE => return Ok(Fate::Kept),
-                    Value::Bytes(of_type) if !is_tensor => {
-                        return Ok(Fate::Replaced(this.of_type(of_type, data_type)?));
-                    }
-                    _ => rope.put_int(value_info::ELEM_TYPE, data_type.onnx() as u64),
+                    _ if field.number != of_type::ELEM_TYPE => return Ok(Fate::Kept),
+                    Value::Bytes(inner) if !is_tensor => return Ok(Fate::Replaced(this.of_type(inner, data_type)?)),
+                    _ => rope.put_int(of_type::ELEM_TYPE, data_type.onnx() as u64),
                 }
                 Ok(Fate::Gone)
             })?;

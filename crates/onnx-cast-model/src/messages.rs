@@ -51,11 +51,7 @@ pub(crate) mod value_info {
     pub(crate) const TYPE: u32 = 2;
     /// `TypeProto.tensor_type`.
     pub(crate) const TENSOR_TYPE: u32 = 1;
-    /// `TypeProto.sequence_type`.
-    pub(crate) const SEQUENCE_TYPE: u32 = 4;
-    /// `TypeProto.optional_type`.
-    pub(crate) const OPTIONAL_TYPE: u32 = 9;
-    /// `TypeProto.Tensor.elem_type`, and that of sequences and optionals, which is a TypeProto.
+    /// `TypeProto.Tensor.elem_type`.
     pub(crate) const ELEM_TYPE: u32 = 1;
     /// `TypeProto.Tensor.shape`.
     pub(crate) const SHAPE: u32 = 2;
