@@ -30,7 +30,7 @@ DATA = Path(onnx.__file__).parent / "backend" / "test" / "data"
 FLOAT, HALF, INT64 = TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.INT64
 BOOL, STRING, DOUBLE = TensorProto.BOOL, TensorProto.STRING, TensorProto.DOUBLE
 # Domains whose schemas the command has. Outputs of other operators have the types that are declared.
-KNOWN = {"", "ai.onnx", "ai.onnx.ml"}
+KNOWN = {"", "ai.onnx", "ai.onnx.ml", "com.microsoft"}
 
 
 def element(number):
@@ -293,13 +293,28 @@ def generated_others():
         ("", "s"): "string", ("", "label"): "int64", ("", "scores"): "float", ("", "maps"): "sequence(map(int64,float))"}
 
 
+def generated_runtime():
+    """Operators of com.microsoft, which ONNX's inference knows nothing of: what onnxruntime's schemas say."""
+    ms = "com.microsoft"
+    nodes = [node("FusedMatMul", ["h", "h"], ["m"], domain=ms), node("Gelu", ["m"], ["g"], domain=ms),
+             node("SkipLayerNormalization", ["h", "h", "h"], ["n", "mean"], domain=ms),
+             node("DequantizeLinear", ["u", "h"], ["d"], domain=ms), node("QuantizeLinear", ["h", "h"], ["q"], domain=ms),
+             node("MatMulNBits", ["h", "u", "h"], ["b"], domain=ms, K=16, N=16),
+             node("MultiHeadAttention", ["h", "h", "h"], ["a", "k", "v", "qk"], domain=ms, num_heads=1),
+             node("SimplifiedLayerNormalization", ["h", "h"], ["s"]), node("Neg", ["s"], ["t"])]
+    names = ["m", "g", "n", "d", "q", "b", "a", "k", "qk", "s", "t"]
+    model = model_of(nodes, [("h", HALF), ("u", TensorProto.UINT8)], names, domains=[(ms, 1)])
+    yield "com.microsoft", model, {("", name): "float16" for name in names if name != "q"} | {
+        ("", "q"): "uint8", ("", "mean"): "float"}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("command", nargs="?", type=Path, default=COMMAND)
     arguments = parser.parse_args()
     counts = collections.Counter()
     models = [(name, model, None) for name, model in packaged()]
-    models += [*generated_functions(), *generated_control(), *generated_others()]
+    models += [*generated_functions(), *generated_control(), *generated_others(), *generated_runtime()]
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
         tasks = [pool.submit(compare, arguments.command, Path(folder), name, model, counts, wanted)
                  for name, model, wanted in models]
