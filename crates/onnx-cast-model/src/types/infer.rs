@@ -251,6 +251,7 @@ impl<'t, 'a> Scope<'t, 'a> {
 
     /// What a node gives that runs graphs.
     fn nested(&self, step: usize) -> Option<Vec<Option<ValueType>>> {
+        self.body.flow.steps[step].node.graphs().next()?;
         let (node, count) = (self.body.flow.steps[step].node, self.body.flow.steps[step].outputs.len());
         let result = |graph: &str, place: usize| {
             let id = *self.ports(node.attribute(graph)?)?.outputs.get(place)?;
