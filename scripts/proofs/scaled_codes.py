@@ -152,8 +152,10 @@ def main():
         bad += wrong
     if args.record and not bad:
         packages = ", ".join(f"{name} {version(name)}" for name in ("torch", "nvidia-modelopt", "compressed-tensors"))
+        commit = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True).stdout.strip()
         with open(args.record, "a") as out:
-            out.write(f"\n## Codes of quantized weights, {datetime.date.today()}\n\n`scripts/proofs/scaled_codes.py`, beside {packages}.\n\n"
+            out.write(f"\n## {datetime.date.today()}, codes of quantized weights\n\n"
+                      f"`scripts/proofs/scaled_codes.py`, at commit {commit}; {packages}.\n\n"
                       "| codes | values | differing |\n|---|---|---|\n" + "\n".join(rows) + "\n")
     sys.exit(1 if bad else 0)
 

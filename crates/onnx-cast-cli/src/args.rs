@@ -3,6 +3,7 @@
 mod common;
 mod explain;
 mod parsers;
+mod precision;
 mod quantized;
 
 use crate::pairs::{Op, Pairs};
@@ -14,6 +15,7 @@ use std::path::PathBuf;
 
 pub(crate) use common::{Common, FileArgs, JobArgs, LossArgs, NameArgs, SelectionArgs, StorageArgs};
 pub(crate) use explain::{BlockArgs, ExplainArgs, ScalingArgs};
+pub(crate) use precision::ConvertArgs;
 pub(crate) use quantized::{DequantizeArgs, QuantizeArgs, TranscodeArgs};
 
 /// What `--isa` takes for the list of backends.
@@ -66,6 +68,8 @@ pub(crate) enum Command {
     Quantize(QuantizeArgs),
     /// Write quantized weights in another layout, without changing any
     Transcode(TranscodeArgs),
+    /// Convert a model to compute in float16 or bfloat16
+    Convert(ConvertArgs),
     /// Compute the Casts of a model's constants, and remove those that change nothing
     Fold(FoldArgs),
     /// Evaluate a model of Cast, CastLike, BitCast, Constant and Identity nodes

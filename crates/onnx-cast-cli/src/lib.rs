@@ -17,6 +17,7 @@ mod inspect;
 mod models;
 mod outcome;
 mod pairs;
+mod precision;
 mod progress;
 mod report;
 mod select;
@@ -164,6 +165,7 @@ fn dispatch(command: Command, common: &Common) -> Result<u8> {
         Command::Dequantize(args) => return convert::dequantize(&args, common),
         Command::Quantize(args) => return convert::quantize(&args, common),
         Command::Transcode(args) => return convert::transcode(&args, common),
+        Command::Convert(args) => precision::convert(&args, common)?,
         Command::Fold(args) => models::fold(&args, common)?,
         Command::Run(args) => evaluate::run(&args, common)?,
         Command::Info(args) => inspect::info(&args, common)?,

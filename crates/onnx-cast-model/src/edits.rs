@@ -1,10 +1,10 @@
 //! What is to be done with a model, graph by graph. `emit.rs` writes the model with its edits.
 
-use crate::messages::{attribute, node};
-use crate::rope::{Elements, Rope};
+use crate::messages::attribute;
+use crate::rope::Elements;
 use onnx_cast::DataType;
 use onnx_cast_file::formats::protobuf::wire;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 /// What is to be done with a model.
 #[derive(Debug, Default)]
@@ -14,101 +14,131 @@ pub(crate) struct Edits<'a> {
     /// The new version of the model format.
     pub(crate) ir_version: Option<u64>,
     /// By the graph's number.
-    pub(crate) graphs: HashMap<usize, GraphEdit<'a>>,
+    pub(crate) graphs: GraphEdits<'a>,
+    /// Functions to be written beside those that there are.
+    pub(crate) copies: Vec<FunctionCopy<'a>>,
+}
+
+impl Edits<'_> {
+    /// Whether nothing is to be done.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.opset.is_none() && self.ir_version.is_none() && self.graphs.is_empty() && self.copies.is_empty()
+    }
+}
+
+/// Edits by the graph's number.
+pub(crate) type GraphEdits<'a> = HashMap<usize, GraphEdit<'a>>;
+
+/// A function to be written once more, by another name and with edits of its own.
+#[derive(Debug)]
+pub(crate) struct FunctionCopy<'a> {
+    /// Its place among the model's functions.
+    pub(crate) function: usize,
+    pub(crate) name: String,
+    pub(crate) graphs: GraphEdits<'a>,
 }
 
 /// What is to be done with a graph. Numbers are places among what the graph has of a kind.
 #[derive(Debug, Default)]
 pub(crate) struct GraphEdit<'a> {
     /// Nodes to stand before all others.
-    pub(crate) first: Vec<NewNode>,
+    pub(crate) first: Vec<NewNode<'a>>,
     pub(crate) nodes: HashMap<usize, NodeEdit<'a>>,
     /// `None` removes.
     pub(crate) initializers: HashMap<usize, Option<NewTensor<'a>>>,
     pub(crate) added_initializers: Vec<NewTensor<'a>>,
     /// `None` removes; else a new name and type.
     pub(crate) inputs: HashMap<usize, Option<(String, DataType)>>,
-    /// Declarations of values that there are no more.
-    pub(crate) value_info: HashSet<usize>,
+    /// New names and types.
+    pub(crate) outputs: HashMap<usize, (String, DataType)>,
+    /// Outputs behind those that there are: ValueInfoProtos.
+    pub(crate) added_outputs: Vec<Vec<u8>>,
+    /// New types of declared values; `None` removes the declaration.
+    pub(crate) value_info: HashMap<usize, Option<DataType>>,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct NodeEdit<'a> {
     pub(crate) drop: bool,
-    /// New names, by place.
+    /// The name of another operator.
+    pub(crate) op_type: Option<String>,
+    /// New names, by place. Places behind the last input are added, those between left out.
     pub(crate) inputs: HashMap<usize, String>,
     pub(crate) outputs: HashMap<usize, String>,
+    /// New attributes, by place; `None` removes.
+    pub(crate) attributes: HashMap<usize, Option<NewAttribute>>,
+    pub(crate) added_attributes: Vec<NewAttribute>,
     /// The new value of a Constant.
     pub(crate) value: Option<NewTensor<'a>>,
     /// A Constant in place of the node.
     pub(crate) constant: Option<(String, NewTensor<'a>)>,
+    /// Nodes to stand before it.
+    pub(crate) before: Vec<NewNode<'a>>,
     /// Nodes to stand behind it.
-    pub(crate) after: Vec<NewNode>,
+    pub(crate) after: Vec<NewNode<'a>>,
 }
 
-/// A node to be written, of one output.
-#[derive(Debug)]
-pub(crate) struct NewNode {
+/// A node to be written.
+#[derive(Debug, Default)]
+pub(crate) struct NewNode<'a> {
     pub(crate) name: String,
+    pub(crate) op_type: String,
+    /// ONNX's own where it is empty.
+    pub(crate) domain: String,
     pub(crate) inputs: Vec<String>,
-    pub(crate) output: String,
-    pub(crate) operator: NewOperator,
+    pub(crate) outputs: Vec<String>,
+    pub(crate) attributes: Vec<NewAttribute>,
+    /// The value of a Constant.
+    pub(crate) value: Option<NewTensor<'a>>,
 }
 
-#[derive(Debug)]
-pub(crate) enum NewOperator {
-    /// By the version of an opset.
-    Cast {
-        to: DataType,
-        opset: i64,
-    },
-    Dequantize {
-        axis: i64,
-        block_size: usize,
-        output_dtype: Option<DataType>,
-    },
-}
+impl NewNode<'_> {
+    /// A node of ONNX's own domain without attributes.
+    pub(crate) fn new(op_type: &str, name: String, inputs: Vec<String>, output: String) -> Self {
+        NewNode { name, op_type: op_type.to_owned(), inputs, outputs: vec![output], ..NewNode::default() }
+    }
 
-impl NewOperator {
-    /// The name, and the attributes that are not at their defaults, each as a message.
-    fn parts(&self) -> (&'static str, Vec<Vec<u8>>) {
-        let int = |name: &str, value: i64| {
-            let mut message = Vec::new();
-            wire::put_bytes(&mut message, attribute::NAME, name.as_bytes());
-            wire::put_int(&mut message, attribute::I, value as u64);
-            wire::put_int(&mut message, attribute::TYPE, attribute::kind::INT);
-            message
+    pub(crate) fn with(mut self, attribute: NewAttribute) -> Self {
+        self.attributes.push(attribute);
+        self
+    }
+
+    /// A Cast by the version of an opset.
+    pub(crate) fn cast(name: String, input: String, output: String, to: DataType, opset: i64) -> Self {
+        // Cast-1 takes the name of the type, every later one its number.
+        let to = match opset {
+            ..6 => NewAttribute::string("to", &to.name().to_ascii_uppercase()),
+            _ => NewAttribute::int("to", to.onnx().into()),
         };
-        match *self {
-            // Cast-1 takes the name of the type, every later one its number.
-            NewOperator::Cast { to, opset: ..6 } => {
-                let mut message = Vec::new();
-                wire::put_bytes(&mut message, attribute::NAME, b"to");
-                wire::put_bytes(&mut message, attribute::S, to.name().to_ascii_uppercase().as_bytes());
-                wire::put_int(&mut message, attribute::TYPE, attribute::kind::STRING);
-                ("Cast", vec![message])
-            }
-            NewOperator::Cast { to, .. } => ("Cast", vec![int("to", to.onnx().into())]),
-            NewOperator::Dequantize { axis, block_size, output_dtype } => {
-                let axis = (axis != 1).then(|| int("axis", axis));
-                let block_size = (block_size > 0).then(|| int("block_size", block_size as i64));
-                let output_dtype = output_dtype.map(|data_type| int("output_dtype", data_type.onnx().into()));
-                ("DequantizeLinear", [axis, block_size, output_dtype].into_iter().flatten().collect())
-            }
-        }
+        Self::new("Cast", name, vec![input], output).with(to)
     }
 }
 
-impl NewNode {
-    pub(crate) fn put(&self, number: u32, rope: &mut Rope<'_>) {
-        let (operator, attributes) = self.operator.parts();
+/// An attribute to be written: an AttributeProto.
+#[derive(Clone, Debug)]
+pub(crate) struct NewAttribute(pub(crate) Vec<u8>);
+
+impl NewAttribute {
+    fn new(name: &str, kind: u64, put: impl FnOnce(&mut Vec<u8>)) -> Self {
         let mut message = Vec::new();
-        self.inputs.iter().for_each(|input| wire::put_bytes(&mut message, node::INPUT, input.as_bytes()));
-        wire::put_bytes(&mut message, node::OUTPUT, self.output.as_bytes());
-        wire::put_bytes(&mut message, node::NAME, self.name.as_bytes());
-        wire::put_bytes(&mut message, node::OP_TYPE, operator.as_bytes());
-        attributes.iter().for_each(|attribute| wire::put_bytes(&mut message, node::ATTRIBUTE, attribute));
-        rope.put_bytes(number, &message);
+        wire::put_bytes(&mut message, attribute::NAME, name.as_bytes());
+        put(&mut message);
+        wire::put_int(&mut message, attribute::TYPE, kind);
+        NewAttribute(message)
+    }
+
+    pub(crate) fn int(name: &str, value: i64) -> Self {
+        Self::new(name, attribute::kind::INT, |message| wire::put_int(message, attribute::I, value as u64))
+    }
+
+    /// An attribute that holds a TensorProto.
+    pub(crate) fn tensor(name: &str, tensor: &[u8]) -> Self {
+        Self::new(name, attribute::kind::TENSOR, |message| wire::put_bytes(message, attribute::T, tensor))
+    }
+
+    pub(crate) fn string(name: &str, value: &str) -> Self {
+        let value = value.as_bytes();
+        Self::new(name, attribute::kind::STRING, |message| wire::put_bytes(message, attribute::S, value))
     }
 }
 

@@ -4,10 +4,10 @@
 mod layout;
 mod tensor;
 
-use crate::edits::{Edits, GraphEdit, NodeEdit};
+use crate::edits::{Edits, GraphEdit, GraphEdits, NewNode, NodeEdit};
 use crate::error::ModelError;
 use crate::external::Files;
-use crate::messages::{attribute, function, graph, model, node, opset, value_info};
+use crate::messages::{attribute, function, graph, model, node, of_type, opset, value_info};
 use crate::rope::Rope;
 use crate::tree::{Attribute, Document, Graph, Node, default_opset};
 use onnx_cast::DataType;
@@ -23,13 +23,15 @@ pub(crate) fn emit<'a>(
     edits: &Edits<'a>,
     layout: &mut Layout<'a>,
 ) -> Result<Rope<'a>, ModelError> {
-    Emitter { base: document.bytes, files, edits, layout }.document(document)
+    Emitter { base: document.bytes, files, edits, graphs: &edits.graphs, layout }.document(document)
 }
 
 struct Emitter<'a, 'e> {
     base: &'a [u8],
     files: &'a Files,
     edits: &'e Edits<'a>,
+    /// Those of the model, or of a copy of a function.
+    graphs: &'e GraphEdits<'a>,
     layout: &'e mut Layout<'a>,
 }
 
@@ -101,6 +103,21 @@ impl<'a> Emitter<'a, '_> {
             wire::put_int(&mut import, opset::VERSION, version as u64);
             rope.put_bytes(model::OPSET_IMPORT, &import);
         }
+        for copy in &self.edits.copies {
+            self.graphs = &copy.graphs;
+            let Some(function) = document.functions.get(copy.function) else { continue };
+            let whole = match self.graph(function)? {
+                Some(message) => message,
+                None => self.walk(self.rope(), function.message, |_, _, _| Ok(Fate::Kept))?.0,
+            };
+            // The last of a field counts.
+            let mut name = Vec::new();
+            wire::put_bytes(&mut name, function::NAME, copy.name.as_bytes());
+            let mut message = whole;
+            message.push(&name);
+            rope.put(model::FUNCTIONS, message);
+        }
+        self.graphs = &self.edits.graphs;
         Ok(rope)
     }
 
@@ -129,16 +146,16 @@ impl<'a> Emitter<'a, '_> {
     }
 
     fn graph(&mut self, tree: &Graph<'a>) -> Result<Option<Rope<'a>>, ModelError> {
-        let edits = self.edits;
+        let edits = self.graphs;
         let nothing = GraphEdit::default();
-        let edit = edits.graphs.get(&tree.id).unwrap_or(&nothing);
+        let edit = edits.get(&tree.id).unwrap_or(&nothing);
         let (node, value_info) = match tree.is_function {
             true => (function::NODE, function::VALUE_INFO),
             false => (graph::NODE, graph::VALUE_INFO),
         };
         let mut start = self.rope();
         if tree.nodes.is_empty() {
-            edit.first.iter().for_each(|new| new.put(node, &mut start));
+            self.new_nodes(&edit.first, node, &mut start)?;
         }
         let mut places: HashMap<u32, usize> = HashMap::new();
         let (mut rope, mut changed) = self.walk(start, tree.message, |this, rope, field| {
@@ -148,7 +165,11 @@ impl<'a> Emitter<'a, '_> {
             *place += 1;
             Ok(match field.number {
                 number if number == node => this.nodes(tree, edit, at, rope, field)?,
-                number if number == value_info && edit.value_info.contains(&at) => Fate::Gone,
+                number if number == value_info => match edit.value_info.get(&at) {
+                    Some(Some(data_type)) => Fate::Replaced(this.declaration(bytes, None, *data_type)?),
+                    Some(None) => Fate::Gone,
+                    None => Fate::Kept,
+                },
                 function::OPSET_IMPORT if tree.is_function => this.import(bytes)?.into(),
                 graph::INITIALIZER if !tree.is_function => match edit.initializers.get(&at) {
                     Some(Some(new)) => Fate::Replaced(this.tensor(new)?),
@@ -156,8 +177,12 @@ impl<'a> Emitter<'a, '_> {
                     None => this.kept(bytes, false)?.into(),
                 },
                 graph::INPUT if !tree.is_function => match edit.inputs.get(&at) {
-                    Some(Some((name, data_type))) => Fate::Replaced(this.declaration(bytes, name, *data_type)?),
+                    Some(Some((name, data_type))) => Fate::Replaced(this.declaration(bytes, Some(name), *data_type)?),
                     Some(None) => Fate::Gone,
+                    None => Fate::Kept,
+                },
+                graph::OUTPUT if !tree.is_function => match edit.outputs.get(&at) {
+                    Some((name, data_type)) => Fate::Replaced(this.declaration(bytes, Some(name), *data_type)?),
                     None => Fate::Kept,
                 },
                 _ => Fate::Kept,
@@ -165,6 +190,10 @@ impl<'a> Emitter<'a, '_> {
         })?;
         for new in &edit.added_initializers {
             rope.put(graph::INITIALIZER, self.tensor(new)?);
+            changed = true;
+        }
+        for output in &edit.added_outputs {
+            rope.put_bytes(graph::OUTPUT, output);
             changed = true;
         }
         Ok(changed.then_some(rope))
@@ -183,24 +212,53 @@ impl<'a> Emitter<'a, '_> {
         let nothing = NodeEdit::default();
         let change = edit.nodes.get(&at).unwrap_or(&nothing);
         let first = if at == 0 { &edit.first[..] } else { &[] };
-        first.iter().for_each(|new| new.put(field.number, rope));
+        self.new_nodes(first, field.number, rope)?;
+        self.new_nodes(&change.before, field.number, rope)?;
         match &change.constant {
             _ if change.drop => {}
             Some((output, value)) => rope.put(field.number, self.constant(node, output, value)?),
             None => match self.node(node, message, change)? {
                 Some(message) => rope.put(field.number, message),
-                None if first.is_empty() && change.after.is_empty() => return Ok(Fate::Kept),
+                None if first.is_empty() && change.before.is_empty() && change.after.is_empty() => {
+                    return Ok(Fate::Kept);
+                }
                 None => rope.keep(field.span),
             },
         }
-        change.after.iter().for_each(|new| new.put(field.number, rope));
+        self.new_nodes(&change.after, field.number, rope)?;
         Ok(Fate::Gone)
     }
 
-    /// A ValueInfoProto of another name and element type.
-    fn declaration(&mut self, message: &'a [u8], name: &str, data_type: DataType) -> Result<Rope<'a>, ModelError> {
+    /// Nodes that are new, in the field that holds nodes.
+    fn new_nodes(&mut self, nodes: &[NewNode<'a>], number: u32, rope: &mut Rope<'a>) -> Result<(), ModelError> {
+        for new in nodes {
+            let mut message = self.rope();
+            new.inputs.iter().for_each(|input| message.put_bytes(node::INPUT, input.as_bytes()));
+            new.outputs.iter().for_each(|output| message.put_bytes(node::OUTPUT, output.as_bytes()));
+            message.put_bytes(node::NAME, new.name.as_bytes());
+            message.put_bytes(node::OP_TYPE, new.op_type.as_bytes());
+            if !new.domain.is_empty() {
+                message.put_bytes(node::DOMAIN, new.domain.as_bytes());
+            }
+            new.attributes.iter().for_each(|attribute| message.put_bytes(node::ATTRIBUTE, &attribute.0));
+            if let Some(value) = &new.value {
+                message.put(node::ATTRIBUTE, self.value_attribute(value)?);
+            }
+            rope.put(number, message);
+        }
+        Ok(())
+    }
+
+    /// A ValueInfoProto of another element type, and of another name.
+    fn declaration(
+        &mut self,
+        message: &'a [u8],
+        name: Option<&str>,
+        data_type: DataType,
+    ) -> Result<Rope<'a>, ModelError> {
         let (rope, _) = self.walk(self.rope(), message, |this, rope, field| match (field.number, field.value) {
             (value_info::NAME, _) => {
+                let Some(name) = name else { return Ok(Fate::Kept) };
                 rope.put_bytes(value_info::NAME, name.as_bytes());
                 Ok(Fate::Gone)
             }
@@ -210,21 +268,22 @@ impl<'a> Emitter<'a, '_> {
         Ok(rope)
     }
 
-    /// A TypeProto of another element type.
+    /// A TypeProto of another element type, also where it is of sequences or optionals.
     fn of_type(&mut self, message: &'a [u8], data_type: DataType) -> Result<Rope<'a>, ModelError> {
         let (rope, _) = self.walk(self.rope(), message, |this, _, field| {
-            if field.number != value_info::TENSOR_TYPE {
+            let is_tensor = field.number == of_type::TENSOR;
+            if !is_tensor && !matches!(field.number, of_type::SEQUENCE | of_type::OPTIONAL) {
                 return Ok(Fate::Kept);
             }
-            let (tensor_type, _) =
-                this.walk(this.rope(), field.value.bytes().unwrap_or_default(), |_, rope, field| {
-                    if field.number != value_info::ELEM_TYPE {
-                        return Ok(Fate::Kept);
-                    }
-                    rope.put_int(value_info::ELEM_TYPE, data_type.onnx() as u64);
-                    Ok(Fate::Gone)
-                })?;
-            Ok(Fate::Replaced(tensor_type))
+            let (inner, _) = this.walk(this.rope(), field.value.bytes().unwrap_or_default(), |this, rope, field| {
+                match field.value {
+                    _ if field.number != of_type::ELEM_TYPE => return Ok(Fate::Kept),
+                    Value::Bytes(inner) if !is_tensor => return Ok(Fate::Replaced(this.of_type(inner, data_type)?)),
+                    _ => rope.put_int(of_type::ELEM_TYPE, data_type.onnx() as u64),
+                }
+                Ok(Fate::Gone)
+            })?;
+            Ok(Fate::Replaced(inner))
         })?;
         Ok(rope)
     }
@@ -235,17 +294,23 @@ impl<'a> Emitter<'a, '_> {
         message: &'a [u8],
         edit: &NodeEdit<'a>,
     ) -> Result<Option<Rope<'a>>, ModelError> {
-        let (mut inputs, mut outputs, mut attributes) = (0.., 0.., tree.attributes.iter());
-        let (rope, changed) = self.walk(self.rope(), message, |this, rope, field| {
+        let (mut inputs, mut outputs, mut attributes) = (0.., 0.., tree.attributes.iter().enumerate());
+        let (mut rope, mut changed) = self.walk(self.rope(), message, |this, rope, field| {
             let name = match (field.number, field.value) {
                 (node::INPUT, Value::Bytes(_)) => inputs.next().and_then(|at| edit.inputs.get(&at)),
                 (node::OUTPUT, Value::Bytes(_)) => outputs.next().and_then(|at| edit.outputs.get(&at)),
+                (node::OP_TYPE, _) => edit.op_type.as_ref(),
                 (node::ATTRIBUTE, Value::Bytes(_)) => {
-                    let Some(attribute) = attributes.next() else { return Ok(Fate::Kept) };
-                    return Ok(match &edit.value {
+                    let Some((at, attribute)) = attributes.next() else { return Ok(Fate::Kept) };
+                    return Ok(match (&edit.value, edit.attributes.get(&at)) {
                         // The one attribute of a Constant is its value.
-                        Some(value) => Fate::Replaced(this.value(attribute, value)?),
-                        None => this.attribute(attribute, tree.is("Constant"))?.into(),
+                        (Some(value), _) => Fate::Replaced(this.value(attribute, value)?),
+                        (_, Some(Some(new))) => {
+                            rope.put_bytes(node::ATTRIBUTE, &new.0);
+                            Fate::Gone
+                        }
+                        (_, Some(None)) => Fate::Gone,
+                        _ => this.attribute(attribute, tree.is("Constant"))?.into(),
                     });
                 }
                 _ => None,
@@ -254,6 +319,15 @@ impl<'a> Emitter<'a, '_> {
             rope.put_bytes(field.number, name.as_bytes());
             Ok(Fate::Gone)
         })?;
+        let last = edit.inputs.keys().copied().max().map_or(0, |last| last + 1);
+        for place in tree.inputs.len()..last {
+            rope.put_bytes(node::INPUT, edit.inputs.get(&place).map_or("", String::as_str).as_bytes());
+            changed = true;
+        }
+        for attribute in &edit.added_attributes {
+            rope.put_bytes(node::ATTRIBUTE, &attribute.0);
+            changed = true;
+        }
         Ok(changed.then_some(rope))
     }
 

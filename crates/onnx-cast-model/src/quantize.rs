@@ -2,7 +2,7 @@
 //! DequantizeLinear that gives the old name its old type. NVFP4 has two of them: the first gives the scales.
 
 use crate::constant::Constant;
-use crate::edits::{Content, Edits, NewNode, NewOperator, NewTensor};
+use crate::edits::{Content, Edits, NewAttribute, NewNode, NewTensor};
 use crate::error::{Error, ModelError};
 use crate::external::Files;
 use crate::graph::opsets as raise;
@@ -168,6 +168,22 @@ fn int(node: &Node<'_>, name: &str) -> Result<Option<i64>, ModelError> {
     Ok(last(found.message, attribute::I, Value::int)?)
 }
 
+/// A DequantizeLinear with the attributes that are not at their defaults.
+fn dequantize(
+    name: String,
+    inputs: [String; 2],
+    output: String,
+    axis: i64,
+    block_size: usize,
+    output_dtype: Option<DataType>,
+) -> NewNode<'static> {
+    let mut node = NewNode::new("DequantizeLinear", name, inputs.into(), output);
+    node.attributes.extend((axis != 1).then(|| NewAttribute::int("axis", axis)));
+    node.attributes.extend((block_size > 0).then(|| NewAttribute::int("block_size", block_size as i64)));
+    node.attributes.extend(output_dtype.map(|to| NewAttribute::int("output_dtype", to.onnx().into())));
+    node
+}
+
 /// The scales of a weight, as a DequantizeLinear reads them.
 struct Found {
     /// What divides the elements.
@@ -188,9 +204,54 @@ impl<'a> Chosen<'a> {
         names: &mut Names,
         request: &QuantizeRequest,
     ) -> Result<(TensorSummary, i64), ModelError> {
+        let (found, elements, needs) = self.quantized(request)?;
         let Chosen { constant, to, graph, index, input, .. } = &self;
         let old = constant.name.to_owned();
-        let refuse = |what: String| ModelError::Uncast { name: old.clone(), what };
+        let mut bytes_after = elements.byte_len().unwrap_or(0);
+        let name = names.fresh(format!("{old}_{to}"));
+        let scale_name = names.fresh(format!("{old}_scale"));
+        let edit = edits.graphs.entry(*graph).or_default();
+        let mut add = |name: &str, tensor: &Tensor| {
+            let bytes: Arc<[u8]> = tensor.bytes().unwrap_or_default().into();
+            bytes_after += bytes.len() as u64;
+            let elements = Elements::new(Stored::Owned(bytes), tensor.data_type(), tensor.len());
+            let (shape, content) = (tensor.shape().to_vec(), Content::Elements(elements));
+            edit.added_initializers.push(NewTensor { message: None, name: Some(name.to_owned()), shape, content });
+        };
+        let scale = match &found.stored {
+            None => {
+                add(&scale_name, &found.scale);
+                scale_name
+            }
+            Some((codes, global)) => {
+                let global_name = names.fresh(format!("{old}_global_scale"));
+                let codes_name = names.fresh(format!("{old}_scale_float8"));
+                add(&codes_name, codes);
+                add(&global_name, global);
+                let name = names.fresh(format!("{old}_dequantize_scale"));
+                edit.first.push(dequantize(name, [codes_name, global_name], scale_name.clone(), 1, 0, None));
+                scale_name
+            }
+        };
+        let content = Content::Elements(elements);
+        let tensor =
+            NewTensor { message: constant.message, name: Some(name.clone()), shape: constant.shape.clone(), content };
+        edit.initializers.insert(*index, Some(tensor));
+        if let Some(input) = input {
+            edit.inputs.insert(*input, None);
+        }
+        let &Found { axis, block_size, output_dtype, .. } = &found;
+        let node_name = names.fresh(format!("{old}_dequantize"));
+        edit.first.push(dequantize(node_name, [name, scale], old.clone(), axis, block_size, output_dtype));
+        let mut summary = TensorSummary::kept(&old, constant.shape.clone(), constant.data_type, constant.bytes());
+        (summary.to, summary.bytes_after, summary.cast) = (found.element, bytes_after, true);
+        Ok((summary, needs))
+    }
+
+    /// The scales of the weight, its elements as they are to be stored, and the opset that they need.
+    fn quantized(&self, request: &QuantizeRequest) -> Result<(Found, Elements<'a>, i64), ModelError> {
+        let Chosen { constant, to, .. } = self;
+        let refuse = |what: String| ModelError::Uncast { name: constant.name.to_owned(), what };
         let wrong = |error: CastError| refuse(error.to_string());
         let elements = constant.elements.clone().ok_or_else(|| refuse("strings".to_owned()))?;
         let bytes = elements.read().ok_or_else(|| refuse("its elements cannot be read".to_owned()))?;
@@ -212,55 +273,7 @@ impl<'a> Chosen<'a> {
         let needs =
             found.needs(&constant.shape).ok_or_else(|| refuse(format!("no opset has {to} with such scales")))?;
         let cast = ScaledCast { plan, shape: constant.shape.clone(), scale: found.scale.clone(), zero_point: None };
-        let elements = elements.then(Step::Scaled(Arc::new(cast)));
-        let mut bytes_after = elements.byte_len().unwrap_or(0);
-
-        let name = names.fresh(format!("{old}_{to}"));
-        let scale_name = names.fresh(format!("{old}_scale"));
-        let edit = edits.graphs.entry(*graph).or_default();
-        let mut add = |name: &str, tensor: &Tensor| {
-            let bytes: Arc<[u8]> = tensor.bytes().unwrap_or_default().into();
-            bytes_after += bytes.len() as u64;
-            let elements = Elements::new(Stored::Owned(bytes), tensor.data_type(), tensor.len());
-            let (shape, content) = (tensor.shape().to_vec(), Content::Elements(elements));
-            edit.added_initializers.push(NewTensor { message: None, name: Some(name.to_owned()), shape, content });
-        };
-        let scale = match &found.stored {
-            None => {
-                add(&scale_name, &found.scale);
-                scale_name
-            }
-            Some((codes, global)) => {
-                let global_name = names.fresh(format!("{old}_global_scale"));
-                let codes_name = names.fresh(format!("{old}_scale_float8"));
-                add(&codes_name, codes);
-                add(&global_name, global);
-                edit.first.push(NewNode {
-                    name: names.fresh(format!("{old}_dequantize_scale")),
-                    inputs: vec![codes_name, global_name],
-                    output: scale_name.clone(),
-                    operator: NewOperator::Dequantize { axis: 1, block_size: 0, output_dtype: None },
-                });
-                scale_name
-            }
-        };
-        let content = Content::Elements(elements);
-        let tensor =
-            NewTensor { message: constant.message, name: Some(name.clone()), shape: constant.shape.clone(), content };
-        edit.initializers.insert(*index, Some(tensor));
-        if let Some(input) = input {
-            edit.inputs.insert(*input, None);
-        }
-        let &Found { axis, block_size, output_dtype, .. } = &found;
-        edit.first.push(NewNode {
-            name: names.fresh(format!("{old}_dequantize")),
-            inputs: vec![name, scale],
-            output: old.clone(),
-            operator: NewOperator::Dequantize { axis, block_size, output_dtype },
-        });
-        let mut summary = TensorSummary::kept(&old, constant.shape.clone(), constant.data_type, constant.bytes());
-        (summary.to, summary.bytes_after, summary.cast) = (found.element, bytes_after, true);
-        Ok((summary, needs))
+        Ok((found, elements.then(Step::Scaled(Arc::new(cast))), needs))
     }
 
     /// Scales of float, in the weight's type, which is that of the result.

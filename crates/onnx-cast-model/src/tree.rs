@@ -151,6 +151,11 @@ impl<'a> Node<'a> {
 }
 
 impl<'a> Attribute<'a> {
+    /// The integer that it holds; 0 where it holds none.
+    pub(crate) fn int(&self) -> i64 {
+        last(self.message, attribute::I, Value::int).ok().flatten().unwrap_or(0)
+    }
+
     /// The attribute of the function around that it stands for.
     pub(crate) fn referred(&self) -> Option<&'a str> {
         let name = last(self.message, attribute::REF_ATTR_NAME, Value::bytes).ok().flatten()?;

@@ -2,7 +2,7 @@
 //! had.
 
 use crate::constant::Constant;
-use crate::edits::{Content, Edits, NewNode, NewOperator, NewTensor};
+use crate::edits::{Content, Edits, NewNode, NewTensor};
 use crate::error::Error;
 use crate::error::ModelError;
 use crate::external::Files;
@@ -252,12 +252,8 @@ impl<'a> Chosen<'a> {
         }
         let counter = elements.counter.clone();
         let name = names.fresh(format!("{old}_{to}"));
-        let cast = NewNode {
-            name: names.fresh(format!("{old}_cast")),
-            inputs: vec![name.clone()],
-            output: old,
-            operator: NewOperator::Cast { to: constant.data_type, opset },
-        };
+        let cast_name = names.fresh(format!("{old}_cast"));
+        let cast = NewNode::cast(cast_name, name.clone(), old, constant.data_type, opset);
         let tensor = |name| NewTensor {
             message: constant.message,
             name,

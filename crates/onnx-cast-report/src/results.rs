@@ -4,9 +4,39 @@
 use crate::json::counts;
 use onnx_cast::DataType;
 use onnx_cast_file::{Difference, Quantized, QuantizedWeight, Scheme, Summary, TensorInfo, TensorSummary, Values};
-use onnx_cast_model::{CastInfo, FoldSummary, Folded, Inspection, ModelInfo, ValueInfo};
+use onnx_cast_model::{CastInfo, ConvertSummary, FoldSummary, Folded, Inspection, ModelInfo, ValueInfo};
 use serde_json::{Map, Value, json};
 use std::path::Path;
+
+/// What a conversion did, or would do.
+pub fn convert_json(input: &Path, output: &Path, dry_run: bool, done: &ConvertSummary) -> Value {
+    let type_of = |low: bool| if low { done.to.name() } else { DataType::Float.name() };
+    let nodes = done.nodes.iter().map(|node| {
+        json!({
+            "graph": node.graph,
+            "node": node.node,
+            "operator": node.operator,
+            "type": type_of(node.low),
+            "why": node.why,
+        })
+    });
+    let values = done
+        .values
+        .iter()
+        .map(|value| json!({"graph": value.graph, "name": value.name, "type": type_of(value.low), "cast": value.cast}));
+    json!({
+        "input": input.to_string_lossy(),
+        "output": output.to_string_lossy(),
+        "dry_run": dry_run,
+        "to": done.to.name(),
+        "casts": done.casts,
+        "constants": done.constants,
+        "constants_twice": done.twice,
+        "explained": done.explained,
+        "nodes": nodes.collect::<Vec<_>>(),
+        "values": values.collect::<Vec<_>>(),
+    })
+}
 
 /// What a cast or bitcast did, or would do.
 pub fn cast_json(input: &Path, output: &Path, dry_run: bool, done: &Summary) -> Value {

@@ -41,12 +41,17 @@ impl<'a> Emitter<'a, '_> {
             rope.put_bytes(node::NAME, old.name.as_bytes());
         }
         rope.put_bytes(node::OP_TYPE, b"Constant");
+        rope.put(node::ATTRIBUTE, self.value_attribute(value)?);
+        Ok(rope)
+    }
+
+    /// The attribute `value` of a Constant.
+    pub(super) fn value_attribute(&mut self, value: &NewTensor<'a>) -> Result<Rope<'a>, ModelError> {
         let mut attribute = self.rope();
         attribute.put_bytes(attribute::NAME, b"value");
         attribute.put(attribute::T, self.tensor(value)?);
         attribute.put_int(attribute::TYPE, attribute::kind::TENSOR);
-        rope.put(node::ATTRIBUTE, attribute);
-        Ok(rope)
+        Ok(attribute)
     }
 
     /// The attribute `value` of a Constant, in place of whatever said its value.

@@ -107,7 +107,7 @@ impl<'a> Fold<'_, 'a> {
             let lost = |declared: &Declared<'a>| self.gone.contains(&(graph.id, declared.name));
             let lost: Vec<_> = (0..graph.value_info.len()).filter(|&index| lost(&graph.value_info[index])).collect();
             if !lost.is_empty() {
-                edits.graphs.entry(graph.id).or_default().value_info.extend(lost);
+                edits.graphs.entry(graph.id).or_default().value_info.extend(lost.into_iter().map(|at| (at, None)));
             }
         }
     }

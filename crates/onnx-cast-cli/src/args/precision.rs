@@ -1,0 +1,100 @@
+//! The arguments of `convert`.
+
+use super::parsers::TypeParser;
+use super::{HOW, INPUT, OUTPUT, Pattern, StorageArgs, WHAT};
+use clap::Args as ClapArgs;
+use onnx_cast::DataType;
+use onnx_cast_model::{Interface, Keep};
+use std::path::PathBuf;
+
+#[derive(Debug, ClapArgs)]
+#[command(after_long_help = "\
+Examples:
+  onnx-cast convert model.onnx half.onnx --to float16
+  onnx-cast convert model.onnx bf16.onnx --to bfloat16 --raise-opset
+  onnx-cast convert model.onnx half.onnx --to float16 --io low           inputs and outputs, too
+  onnx-cast convert model.onnx half.onnx --to float16 --io mask=float --io low
+  onnx-cast convert model.onnx half.onnx --to float16 --keep 'decoder/*' --keep Softmax
+  onnx-cast convert model.onnx half.onnx --to float16 --dry-run          each node, and what decided its type
+  onnx-cast convert model.onnx half.onnx --to float16 --explain /layers.0/Add
+  onnx-cast convert model.onnx rounded.onnx --to float16 --emulate       see the rounding in any runtime
+
+Inputs and outputs keep their types. Shapes, positions and lengths stay float, and with float16 what is sensitive:
+softmax, norms, logarithms, masks. The manual's page is docs/precision.md.")]
+pub(crate) struct ConvertArgs {
+    /// The model
+    #[arg(value_name = "IN.onnx", help_heading = INPUT)]
+    pub(crate) input: PathBuf,
+    /// The model to write, which may be IN
+    #[arg(value_name = "OUT.onnx", help_heading = INPUT)]
+    pub(crate) output: PathBuf,
+    /// float16 or bfloat16; with --emulate also a float8 type
+    #[arg(long, value_name = "TYPE", value_parser = TypeParser, hide_possible_values = true, help_heading = WHAT)]
+    pub(crate) to: DataType,
+    /// The model's inputs and outputs: `keep` (their types, the default), `low` (the new type), or NAME=TYPE
+    #[arg(long, value_name = "keep|low|NAME=TYPE", value_parser = port, help_heading = WHAT)]
+    pub(crate) io: Vec<Port>,
+    /// What stays float: operators or names of nodes (a glob); `sensitive`, the default of float16; `none` for
+    /// nothing for the sake of digits
+    #[arg(long, value_name = "OPTYPE|GLOB|sensitive|none", value_parser = keep, help_heading = WHAT)]
+    pub(crate) keep: Vec<Keep>,
+    /// Operators, or names of nodes (a glob), that get the new type even if that takes more Casts
+    #[arg(long, value_name = "GLOB", help_heading = WHAT)]
+    pub(crate) low: Vec<Pattern>,
+    /// Write a model in float that rounds its values where the new one would, for any runtime
+    #[arg(long, help_heading = HOW)]
+    pub(crate) emulate: bool,
+    /// Print what a value or node becomes, and why, and write nothing
+    #[arg(long, value_name = "NAME", help_heading = HOW)]
+    pub(crate) explain: Vec<String>,
+    /// Print what each node becomes, and why, and write nothing
+    #[arg(long, help_heading = HOW)]
+    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) storage: StorageArgs,
+    /// Do not replace files
+    #[arg(long, help_heading = OUTPUT)]
+    pub(crate) no_clobber: bool,
+}
+
+/// What `--io` tells.
+#[derive(Clone, Debug)]
+pub(crate) enum Port {
+    Keep,
+    Low,
+    Named(String, DataType),
+}
+
+fn port(text: &str) -> Result<Port, String> {
+    match text {
+        "keep" => return Ok(Port::Keep),
+        "low" => return Ok(Port::Low),
+        _ => {}
+    }
+    let (name, data_type) = text.rsplit_once('=').ok_or("want keep, low or NAME=TYPE")?;
+    let data_type = data_type.parse().map_err(|error: onnx_cast::UnknownType| error.to_string())?;
+    Ok(Port::Named(name.to_owned(), data_type))
+}
+
+fn keep(text: &str) -> Result<Keep, String> {
+    Ok(match text {
+        "sensitive" => Keep::Sensitive,
+        "none" => Keep::None,
+        pattern => Keep::Nodes(pattern.parse().map_err(|error: onnx_cast_file::SelectionError| error.to_string())?),
+    })
+}
+
+impl ConvertArgs {
+    /// The types of inputs and outputs; of `keep` and `low` the last counts.
+    pub(crate) fn interface(&self) -> Interface {
+        let mut interface = Interface::default();
+        for port in &self.io {
+            match port {
+                Port::Keep => interface.low = false,
+                Port::Low => interface.low = true,
+                Port::Named(name, data_type) => interface.named.push((name.clone(), *data_type)),
+            }
+        }
+        interface
+    }
+}

@@ -1,0 +1,225 @@
+//! `convert`: a model that computes in float16 or bfloat16.
+//!
+//! Every floating-point value has a type variable, and so has every operator (`variables.rs`). Some are decided before
+//! any Cast is counted (`pins.rs`, `rules.rs`, `positions.rs`, `sensitive.rs`); a minimum cut decides the others, so
+//! that there are as few Casts as can be (`assign.rs`, `cut.rs`). Then the edits are written (`write.rs`), by the engine
+//! that streams constants of any size.
+
+mod assign;
+mod constants;
+mod cut;
+mod explain;
+mod mask;
+mod pins;
+mod positions;
+mod rules;
+mod sensitive;
+mod variables;
+mod write;
+
+use crate::edits::Edits;
+use crate::error::{Error, ModelError};
+use crate::external::Files;
+use crate::graph::values::{Id, Origin};
+use crate::rewrite::{Request, rewrite};
+use crate::tree::Document;
+use crate::types::{Body, Typing};
+use assign::Assignment;
+use constants::Constants;
+use onnx_cast::DataType;
+use onnx_cast_file::io::progress::Watch;
+use onnx_cast_file::{Pattern, Storage};
+use rules::Rules;
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use variables::Variables;
+use write::{Stored, Writer};
+
+pub use explain::{NodeDecision, ValueDecision};
+
+/// What to convert, and how.
+#[derive(Clone, Debug)]
+pub struct ConvertRequest {
+    /// float16 or bfloat16; of an emulated model also a float8 type.
+    pub to: DataType,
+    /// The types of the model's inputs and outputs.
+    pub interface: Interface,
+    /// What stays float. Sensitive operators do by default with float16.
+    pub keep: Vec<Keep>,
+    /// Operators, or names of nodes, that become narrow even if that needs more Casts.
+    pub low: Vec<Pattern>,
+    /// The largest magnitudes of values, by name, as they were recorded.
+    pub ranges: HashMap<String, f32>,
+    /// By how much magnitudes may grow beyond those.
+    pub margin: f32,
+    /// Write a model in float that rounds its values where the narrow one would.
+    pub emulate: bool,
+    /// Values, or nodes, that are to be explained.
+    pub explain: Vec<String>,
+    /// Write nothing, and tell what would be done.
+    pub dry_run: bool,
+    /// Replace nothing: a model or a file of elements that exists, or appears meanwhile, is an error.
+    pub no_clobber: bool,
+    /// Where the elements go.
+    pub storage: Storage,
+    /// Threads at most.
+    pub threads: Option<usize>,
+    /// Called with the progress of the work.
+    pub watch: Option<Watch>,
+}
+
+/// The types of a model's inputs and outputs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Interface {
+    /// Whether they become narrow.
+    pub low: bool,
+    /// Those that do not follow the others.
+    pub named: Vec<(String, DataType)>,
+}
+
+/// What stays float.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Keep {
+    /// Operators that lose digits or overflow in 16 bits.
+    Sensitive,
+    /// Nothing for the sake of digits.
+    None,
+    /// Operators, or nodes, by name.
+    Nodes(Pattern),
+}
+
+/// What was converted.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ConvertSummary {
+    /// The narrow type.
+    pub to: DataType,
+    /// Every node that computes with floats, in the order of the model, and what decided its type.
+    pub nodes: Vec<NodeDecision>,
+    /// Casts that are new.
+    pub casts: usize,
+    /// Constants that are stored in the narrow type.
+    pub constants: usize,
+    /// Those of them that are stored in both types.
+    pub twice: usize,
+    /// What the values and nodes that were asked for are, and why.
+    pub explained: Vec<String>,
+    /// Every floating-point value.
+    pub values: Vec<ValueDecision>,
+}
+
+impl ConvertRequest {
+    /// As far as possible in a type, with inputs and outputs as they are.
+    pub fn new(to: DataType) -> Self {
+        ConvertRequest {
+            to,
+            interface: Interface::default(),
+            keep: Vec::new(),
+            low: Vec::new(),
+            ranges: HashMap::new(),
+            margin: 4.0,
+            emulate: false,
+            explain: Vec::new(),
+            dry_run: false,
+            no_clobber: false,
+            storage: Storage::default(),
+            threads: None,
+            watch: None,
+        }
+    }
+
+    fn keeps_sensitive(&self) -> bool {
+        !self.keep.contains(&Keep::None) && (self.keep.contains(&Keep::Sensitive) || self.to != DataType::BFloat16)
+    }
+}
+
+/// What was made, and what is to be judged when it is written.
+type Made = (ConvertSummary, Vec<Stored>);
+
+/// Converts a model to compute in a narrow floating-point type.
+///
+/// Inputs and outputs keep their types unless the request says otherwise. Constants are stored in the types that their
+/// readers want. Converting again gives the same bytes.
+///
+/// # Errors
+/// Where the model cannot be read or written, the type is none to convert to, or a name of the request is not there.
+pub fn convert(
+    input: impl AsRef<Path>,
+    output: impl AsRef<Path>,
+    request: &ConvertRequest,
+) -> Result<ConvertSummary, Error> {
+    let (input, output) = (input.as_ref(), output.as_ref());
+    let is_target = matches!(request.to, DataType::Float16 | DataType::BFloat16);
+    if !is_target && !(request.emulate && request.to.is_float() && request.to.bits() == Some(8)) {
+        return Err(Error::model(input, ModelError::ConvertType { to: request.to, emulate: request.emulate }));
+    }
+    let mut overflowed = HashSet::new();
+    loop {
+        // Large constants are counted while they are written. If one overflows, its readers stay float.
+        let mut found = Vec::new();
+        let judge = |(summary, stored): Made| {
+            let overflows = |one: &Stored| one.counter.as_ref().is_some_and(|counter| counter.total().overflowed > 0);
+            found.extend(stored.into_iter().filter(overflows).map(|stored| stored.name));
+            if found.is_empty() { Ok(summary) } else { Err(Error::model(input, ModelError::Overflowed)) }
+        };
+        let how = Request {
+            storage: &request.storage,
+            dry_run: request.dry_run,
+            no_clobber: request.no_clobber,
+            counts: request.to == DataType::Float16,
+            threads: request.threads,
+            watch: request.watch.as_ref(),
+            step: &|| {},
+        };
+        let done = rewrite(input, output, &how, |document, files| edits(document, files, request, &overflowed), judge);
+        let before = overflowed.len();
+        overflowed.extend(found);
+        if overflowed.len() == before {
+            return done;
+        }
+    }
+}
+
+fn edits<'a>(
+    document: &Document<'a>,
+    files: &'a Files,
+    request: &ConvertRequest,
+    overflowed: &HashSet<String>,
+) -> Result<(Edits<'a>, Made), ModelError> {
+    let typing = Typing::of(document)?;
+    let constants = Constants::of(document, &typing, files)?;
+    let stored =
+        |place: usize, id: Id| constants.get(place, id).is_some() && is_stored(&typing.bodies[place], id, request.to);
+    let mut variables = Variables::of(document, &typing, request.to, &stored);
+    Rules { document, variables: &mut variables, constants: &constants, request, overflowed }.pin()?;
+    let assignment = Assignment::of(&variables);
+    let mut writer = Writer::new((document, files), &variables, &assignment, &constants, request.emulate);
+    let edits = writer.edits()?;
+    if document.training && !edits.is_empty() {
+        return Err(ModelError::Training);
+    }
+    let written = writer.written;
+    let (nodes, values) = explain::decisions(document, &variables, &assignment);
+    let explained = request
+        .explain
+        .iter()
+        .map(|name| explain::explain(name, document, &variables, &assignment))
+        .collect::<Result<_, _>>()?;
+    let (casts, constants) = (written.casts, written.stored.len());
+    let twice = written.stored.iter().filter(|stored| stored.twice).count();
+    let summary = ConvertSummary { to: request.to, nodes, casts, constants, twice, explained, values };
+    Ok((edits, (summary, written.stored)))
+}
+
+/// Whether a constant may be stored in the narrow type. One that is an output keeps its name, and its type with it.
+fn is_stored(body: &Body<'_, '_>, id: Id, low: DataType) -> bool {
+    let value = &body.flow.values[id];
+    let opset = body.flow.graphs[&value.graph].opset.unwrap_or(0);
+    let has_type = match value.origin {
+        Origin::Node(..) => crate::graph::types::since(true, low).is_some_and(|since| since <= opset),
+        _ => true,
+    };
+    value.outputs == 0 && has_type
+}

@@ -1,0 +1,153 @@
+//! What became of each node and value, and why, for people.
+
+use super::assign::Assignment;
+use super::variables::{Place, Variable, Variables};
+use crate::error::ModelError;
+use crate::tree::{Document, Graph};
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+/// A node that computes with floats, and what decided its type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NodeDecision {
+    /// The graphs around it; empty in the model's own graph.
+    pub graph: String,
+    /// Its name, or its number where it has none.
+    pub node: String,
+    /// Its operator.
+    pub operator: String,
+    /// Whether it computes in the narrow type.
+    pub low: bool,
+    /// What decided that.
+    pub why: String,
+}
+
+/// A floating-point value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ValueDecision {
+    /// The graphs around it; empty in the model's own graph.
+    pub graph: String,
+    /// Its name.
+    pub name: String,
+    /// Whether it is of the narrow type.
+    pub low: bool,
+    /// Whether a Cast gives it in the other type too.
+    pub cast: bool,
+}
+
+/// Where nothing but the number of Casts decides.
+const FEWEST: &str = "fewest Casts";
+
+/// Every node and value of floats.
+pub(super) fn decisions(
+    document: &Document<'_>,
+    variables: &Variables<'_, '_, '_>,
+    assignment: &Assignment,
+) -> (Vec<NodeDecision>, Vec<ValueDecision>) {
+    let paths = paths(document);
+    let path = |graph: usize| paths.get(&graph).cloned().unwrap_or_default();
+    let (mut nodes, mut values) = (Vec::new(), Vec::new());
+    let mut other = std::collections::HashSet::new();
+    for reading in &variables.readings {
+        let own = variables.values[reading.body][reading.value];
+        let low = |variable| assignment.is_low(variables, variable);
+        let is_constant = variables.constants[reading.body].contains(&reading.value);
+        if !is_constant && own.is_some_and(|own| low(own) != low(reading.variable)) {
+            other.insert((reading.body, reading.value));
+        }
+    }
+    for (place, body) in variables.typing.bodies.iter().enumerate() {
+        for (at, step) in body.flow.steps.iter().enumerate() {
+            let Some(variable) = variables.nodes[place][at] else { continue };
+            let node = if step.node.name.is_empty() { step.index.to_string() } else { step.node.name.to_owned() };
+            nodes.push(NodeDecision {
+                graph: path(step.graph.id),
+                node,
+                operator: step.node.op_type.to_owned(),
+                low: assignment.is_low(variables, variable),
+                why: why(variables, assignment, variable),
+            });
+        }
+        for (id, value) in body.flow.values.iter().enumerate() {
+            let Some(own) = variables.values[place][id].filter(|_| !variables.constants[place].contains(&id)) else {
+                continue;
+            };
+            let low = assignment.is_low(variables, own);
+            let cast = other.contains(&(place, id));
+            values.push(ValueDecision { graph: path(value.graph), name: value.name.to_owned(), low, cast });
+        }
+    }
+    (nodes, values)
+}
+
+fn why(variables: &Variables<'_, '_, '_>, assignment: &Assignment, variable: Variable) -> String {
+    let pin = assignment.pins.get(variables.root(variable));
+    pin.map_or_else(|| FEWEST.to_owned(), |pin| pin.reason.to_string())
+}
+
+/// A value or a node, by name: its type, what decided it, and the types at which it is read.
+pub(super) fn explain(
+    name: &str,
+    document: &Document<'_>,
+    variables: &Variables<'_, '_, '_>,
+    assignment: &Assignment,
+) -> Result<String, ModelError> {
+    let paths = paths(document);
+    let type_of = |variable| if assignment.is_low(variables, variable) { variables.low.name() } else { "float" };
+    let mut text = String::new();
+    for (place, body) in variables.typing.bodies.iter().enumerate() {
+        let label = |graph: usize, what: String| match paths.get(&graph).filter(|path| !path.is_empty()) {
+            Some(path) => format!("{path}: {what}"),
+            None => what,
+        };
+        for (at, step) in body.flow.steps.iter().enumerate().filter(|(_, step)| step.node.name == name) {
+            let Some(variable) = variables.nodes[place][at] else { continue };
+            let (what, why) = (step.node.label(step.index), why(variables, assignment, variable));
+            let _ = writeln!(text, "{}: {}: {why}", label(step.graph.id, what), type_of(variable));
+        }
+        for (id, value) in body.flow.values.iter().enumerate().filter(|(_, value)| value.name == name) {
+            let Some(own) = variables.values[place][id] else { continue };
+            let is_constant = variables.constants[place].contains(&id);
+            let (own, why) = match is_constant {
+                true => ("stored as its readers want it", String::new()),
+                false => (type_of(own), format!(": {}", why(variables, assignment, own))),
+            };
+            let _ = writeln!(text, "{}: {own}{why}", label(value.graph, format!("value `{name}`")));
+            for reading in variables.readings.iter().filter(|one| (one.body, one.value) == (place, id)) {
+                let reader = match reading.place {
+                    Place::Input(step, _) => body.flow.steps[step].node.label(body.flow.steps[step].index),
+                    Place::Output(..) => "an output".to_owned(),
+                };
+                let (of_type, why) = (type_of(reading.variable), self::why(variables, assignment, reading.variable));
+                let _ = writeln!(text, "  read by {reader} as {of_type}: {why}");
+            }
+        }
+    }
+    if text.is_empty() { Err(ModelError::NoName { name: name.to_owned() }) } else { Ok(text) }
+}
+
+/// The graphs around each graph.
+fn paths(document: &Document<'_>) -> HashMap<usize, String> {
+    let mut paths = HashMap::new();
+    let mut open: Vec<(&Graph<'_>, String)> = vec![(&document.graph, String::new())];
+    open.extend(document.functions.iter().map(|function| {
+        let name = function.signature.as_ref().map_or("", |signature| signature.name);
+        (function, name.to_owned())
+    }));
+    while let Some((graph, path)) = open.pop() {
+        for (index, node) in graph.nodes.iter().enumerate() {
+            for attribute in &node.attributes {
+                for inner in &attribute.graphs {
+                    let name =
+                        if node.name.is_empty() { format!("{}_{index}", node.op_type) } else { node.name.into() };
+                    let around = if path.is_empty() { String::new() } else { format!("{path}/") };
+                    open.push((inner, format!("{around}{name}/{}", attribute.name)));
+                }
+            }
+        }
+        paths.insert(graph.id, path);
+    }
+    paths
+}

@@ -1,0 +1,54 @@
+//! The large negative numbers by which masks hide elements. In a narrow type they become half of its lowest number: the
+//! lowest itself, and a score added, is minus infinity, and a Softmax of nothing but that is NaN.
+
+use super::constants::overflows;
+use crate::constant::ConstantValue;
+use crate::edits::NewAttribute;
+use crate::rope::{Elements, Stored};
+use crate::tree::Node;
+use onnx_cast::{Cast, CastOptions, DataType, Tensor};
+use onnx_cast_file::formats::pb;
+use onnx_cast_file::formats::protobuf::onnx::tensor;
+use onnx_cast_file::formats::protobuf::wire;
+use onnx_cast_file::formats::source::SourceData;
+
+/// Half of the lowest number of a type.
+fn half_of_lowest(low: DataType) -> f32 {
+    if low == DataType::Float16 { -32752.0 } else { -f32::from_bits(0x7eff_0000) }
+}
+
+/// A number of a mask as it is to be stored.
+fn raise(value: f32, low: DataType) -> f32 {
+    if value < 0.0 && overflows(value, low) { half_of_lowest(low) } else { value }
+}
+
+/// The elements of a mask, none of which overflows.
+pub(crate) fn raised<'a>(elements: &Elements<'a>, low: DataType) -> Option<Elements<'a>> {
+    let bytes = elements.read()?;
+    let (words, _) = bytes.as_chunks::<4>();
+    let raised: Vec<u8> = words.iter().flat_map(|word| raise(f32::from_le_bytes(*word), low).to_le_bytes()).collect();
+    Some(Elements::new(Stored::Owned(raised.into()), DataType::Float, elements.len))
+}
+
+/// The number that a ConstantOfShape gives.
+pub(crate) fn fill(node: &Node<'_>) -> Option<f32> {
+    let Some(value) = node.attribute("value") else { return Some(0.0) };
+    let Ok(Some(ConstantValue::Tensor(message))) = ConstantValue::of(value) else { return None };
+    let source = pb::parse(message).ok().filter(|source| source.data_type == DataType::Float)?;
+    let SourceData::Bytes(bytes) = source.data else { return None };
+    bytes.first_chunk::<4>().map(|word| f32::from_le_bytes(*word))
+}
+
+/// The attribute `value` of a ConstantOfShape, in a narrow type.
+pub(crate) fn of_mask(node: &Node<'_>, low: DataType) -> NewAttribute {
+    let value = raise(fill(node).unwrap_or(0.0), low);
+    let narrow = || {
+        let value = Tensor::from_slice(vec![1], &[value]).ok()?;
+        Some(Cast::new(low, &CastOptions::new()).ok()?.run(&value.view()).ok()?.bytes()?.to_vec())
+    };
+    let mut message = Vec::new();
+    wire::put_int(&mut message, tensor::DIMS, 1);
+    wire::put_int(&mut message, tensor::DATA_TYPE, low.onnx() as u64);
+    wire::put_bytes(&mut message, tensor::RAW_DATA, &narrow().unwrap_or_else(|| vec![0; 2]));
+    NewAttribute::tensor("value", &message)
+}

@@ -1,0 +1,201 @@
+//! The pins that a caller and the model's border ask for, and those of operators that are fast in a narrow type.
+
+use super::constants::{Constants, overflows};
+use super::pins::Reason;
+use super::variables::{Place, Reading, Variable, Variables};
+use super::{ConvertRequest, Keep, sensitive};
+use crate::error::ModelError;
+use crate::graph::values::{Id, Origin};
+use crate::tree::Document;
+use onnx_cast::{DataType, Operator};
+use std::collections::{HashMap, HashSet};
+
+/// What hardware has units for.
+const FAST: &[&str] = &[
+    "Attention",
+    "Conv",
+    "ConvTranspose",
+    "DeformConv",
+    "Einsum",
+    "FusedConv",
+    "FusedGemm",
+    "FusedMatMul",
+    "GRU",
+    "Gemm",
+    "GroupQueryAttention",
+    "LSTM",
+    "MatMul",
+    "MatMulNBits",
+    "MultiHeadAttention",
+    "RNN",
+];
+
+/// Operators whose results must not change with a type: random numbers, and what counts in the scales of others.
+const FLOAT: &[&str] = &[
+    "Bernoulli",
+    "DequantizeLinear",
+    "DynamicQuantizeLinear",
+    "Multinomial",
+    "OneHot",
+    "QuantizeLinear",
+    "RandomNormal",
+    "RandomNormalLike",
+    "RandomUniform",
+    "RandomUniformLike",
+];
+
+pub(crate) struct Rules<'r, 's, 't, 'a> {
+    pub(crate) document: &'r Document<'a>,
+    pub(crate) variables: &'r mut Variables<'s, 't, 'a>,
+    pub(crate) constants: &'r Constants<'a>,
+    pub(crate) request: &'r ConvertRequest,
+    /// Constants that were found to overflow.
+    pub(crate) overflowed: &'r HashSet<String>,
+}
+
+impl Rules<'_, '_, '_, '_> {
+    /// Every pin but those of schemas.
+    pub(crate) fn pin(&mut self) -> Result<(), ModelError> {
+        self.interface()?;
+        self.no_cast();
+        super::positions::pin(self.variables);
+        if self.request.keeps_sensitive() {
+            sensitive::pin(self.variables, self.constants);
+        }
+        self.ranges();
+        self.overflow();
+        for place in 0..self.variables.typing.bodies.len() {
+            (0..self.variables.body(place).flow.steps.len()).for_each(|step| self.step(place, step));
+        }
+        Ok(())
+    }
+
+    /// Graphs whose opset has no Cast to the type.
+    fn no_cast(&mut self) {
+        let since = Operator::Cast.since(self.variables.low).unwrap_or(i64::MAX);
+        let mut without = HashMap::new();
+        for (place, body) in self.variables.typing.bodies.iter().enumerate() {
+            let lacks = |graph: &usize| body.flow.graphs[graph].opset.is_none_or(|opset| opset < since);
+            let values = body.flow.values.iter().enumerate().filter(|(_, value)| lacks(&value.graph));
+            without.extend(values.map(|(id, _)| ((place, id), Reason::NoCast)));
+        }
+        self.values(&without, true);
+    }
+
+    /// Pins what reads values, and the values themselves.
+    fn values(&mut self, values: &HashMap<(usize, Id), Reason>, own: bool) {
+        for (&(place, id), reason) in values {
+            if let Some(own) = self.variables.values[place][id].filter(|_| own) {
+                self.variables.pins.wide(own, reason.clone());
+            }
+        }
+        for Reading { body, value, variable, .. } in &self.variables.readings {
+            if let Some(reason) = values.get(&(*body, *value)) {
+                self.variables.pins.wide(*variable, reason.clone());
+            }
+        }
+    }
+
+    /// The inputs and outputs of the model.
+    fn interface(&mut self) -> Result<(), ModelError> {
+        let graph = &self.document.graph;
+        let body = self.variables.body(0);
+        let ports = &body.flow.ports[&graph.id];
+        for (name, data_type) in &self.request.interface.named {
+            let is_one = |id: &Id| body.flow.values[*id].name == name && self.variables.values[0][*id].is_some();
+            let known = ports.inputs.iter().any(is_one) || ports.outputs.iter().flatten().any(is_one);
+            if !known || (*data_type != DataType::Float && *data_type != self.variables.low) {
+                return Err(ModelError::Interface { name: name.clone(), data_type: *data_type, known });
+            }
+        }
+        let (inputs, outputs) = (ports.inputs.clone(), ports.outputs.clone());
+        for id in inputs {
+            if let Some(own) = self.variables.values[0][id] {
+                self.port(own, self.variables.body(0).flow.values[id].name);
+            }
+        }
+        for (index, id) in outputs.into_iter().enumerate() {
+            let Some((id, own)) = id.and_then(|id| Some((id, self.variables.values[0][id]?))) else { continue };
+            let value = &self.variables.body(0).flow.values[id];
+            // What no node gives has one name, and so one type.
+            let is_given = matches!(value.origin, Origin::Node(..));
+            let is_tensor = self.variables.is_tensor(0, id);
+            let variable = if is_given && is_tensor { self.variables.variable() } else { own };
+            let place = Place::Output(self.document.graph.id, index);
+            self.variables.readings.push(Reading { body: 0, value: id, place, variable });
+            self.port(variable, value.name);
+        }
+        Ok(())
+    }
+
+    fn port(&mut self, variable: Variable, name: &str) {
+        let named = self.request.interface.named.iter().find(|(known, _)| known == name);
+        let low = named.map_or(self.request.interface.low, |(_, data_type)| *data_type != DataType::Float);
+        if low {
+            self.variables.pins.low(variable, Reason::Interface);
+        } else {
+            self.variables.pins.wide(variable, Reason::Interface);
+        }
+    }
+
+    /// Values that were recorded beyond what the type holds.
+    fn ranges(&mut self) {
+        let mut beyond = HashMap::new();
+        for (place, body) in self.variables.typing.bodies.iter().enumerate() {
+            for (id, value) in body.flow.values.iter().enumerate() {
+                let magnitude = self.request.ranges.get(value.name).copied().filter(|_| body.function.is_none());
+                if let Some(magnitude) = magnitude
+                    && (!magnitude.is_finite() || overflows(magnitude * self.request.margin, self.variables.low))
+                {
+                    beyond.insert((place, id), Reason::Range(magnitude));
+                }
+            }
+        }
+        self.values(&beyond, true);
+    }
+
+    /// Constants that overflow, unless they are masks.
+    fn overflow(&mut self) {
+        let mut beyond = HashMap::new();
+        for ((place, id), known) in self.constants.iter() {
+            let flow = &self.variables.body(place).flow;
+            let overflows = known.span.is_some_and(|span| span.overflows(self.variables.low));
+            let is_mask = known.span.is_some_and(|span| span.is_sentinel(self.variables.low));
+            let counted = self.overflowed.contains(known.constant.name);
+            if counted || (overflows && !(is_mask && sensitive::is_mask(flow, id))) {
+                beyond.insert((place, id), Reason::Overflow(known.constant.name.to_owned()));
+            }
+        }
+        self.values(&beyond, false);
+    }
+
+    /// What is decided of a node by its operator or its name.
+    fn step(&mut self, place: usize, at: usize) {
+        let Some(variable) = self.variables.nodes[place][at] else { return };
+        let flow = &self.variables.body(place).flow;
+        let node = flow.steps[at].node;
+        for keep in &self.request.keep {
+            let Keep::Nodes(pattern) = keep else { continue };
+            if pattern.matches(node.op_type) || pattern.matches(node.name) {
+                self.variables.pins.wide(variable, Reason::Kept(pattern.to_string()));
+            }
+        }
+        for pattern in &self.request.low {
+            if pattern.matches(node.op_type) || pattern.matches(node.name) {
+                self.variables.pins.low(variable, Reason::Wanted(pattern.to_string()));
+            }
+        }
+        if FLOAT.iter().any(|op_type| node.is(op_type)) {
+            self.variables.pins.wide(variable, Reason::Fixed);
+        } else if node.is("ConstantOfShape") {
+            let fill = super::mask::fill(node);
+            let output = flow.steps[at].outputs.first().copied().flatten();
+            let is_mask = || output.is_some_and(|id| sensitive::is_mask(flow, id));
+            if fill.is_none_or(|fill| overflows(fill, self.variables.low) && !(fill < 0.0 && is_mask())) {
+                self.variables.pins.wide(variable, Reason::Overflow("value".to_owned()));
+            }
+        } else if FAST.contains(&node.op_type) {
+            self.variables.pins.low(variable, Reason::Fast);
+        }
+    }
+}

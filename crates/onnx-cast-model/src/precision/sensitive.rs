@@ -1,0 +1,201 @@
+//! Operators that lose digits, or overflow, in 16 bits: exponentials that are added up, means of squares and what is
+//! divided by their roots, logarithms, and the masks of attention.
+
+use super::constants::Constants;
+use super::pins::Reason;
+use super::variables::Variables;
+use crate::graph::values::{Flow, Id, Origin};
+use std::collections::HashMap;
+
+/// What float16 holds as a normal number, at least.
+const TINY: f32 = 6.1e-5;
+
+/// What masks add to hide an element, at most.
+const MASK: f32 = -1e4;
+
+/// Sensitive by themselves.
+const ALWAYS: &[(&str, &str)] = &[
+    ("InstanceNormalization", "a mean of squares"),
+    ("Log", "a logarithm"),
+    ("LogSoftmax", "exponentials added up"),
+    ("LpNormalization", "a norm"),
+    ("MeanVarianceNormalization", "a mean of squares"),
+    ("NegativeLogLikelihoodLoss", "a logarithm"),
+    ("ReduceL2", "a norm"),
+    ("ReduceLogSum", "a logarithm"),
+    ("ReduceLogSumExp", "exponentials added up"),
+    ("ReduceSumSquare", "squares added up"),
+    ("Softmax", "exponentials added up"),
+    ("SoftmaxCrossEntropyLoss", "exponentials added up"),
+];
+
+/// Operators that only arrange elements.
+const ARRANGES: &[&str] =
+    &["Cast", "Concat", "Expand", "Identity", "Reshape", "Slice", "Squeeze", "Tile", "Transpose", "Unsqueeze"];
+
+struct Body<'b, 't, 'a> {
+    flow: &'b Flow<'t, 'a>,
+    place: usize,
+    constants: &'b Constants<'a>,
+    found: HashMap<usize, &'static str>,
+}
+
+/// Pins what is sensitive.
+pub(crate) fn pin(variables: &mut Variables<'_, '_, '_>, constants: &Constants<'_>) {
+    for place in 0..variables.typing.bodies.len() {
+        let flow = &variables.body(place).flow;
+        let mut body = Body { flow, place, constants, found: HashMap::new() };
+        (0..flow.steps.len()).for_each(|step| body.step(step));
+        for (step, what) in body.found {
+            if let Some(variable) = variables.nodes[place][step] {
+                variables.pins.wide(variable, Reason::Sensitive(what));
+            }
+        }
+    }
+}
+
+impl Body<'_, '_, '_> {
+    fn is(&self, step: usize, list: &[&str]) -> bool {
+        list.iter().any(|op_type| self.flow.steps[step].node.is(op_type))
+    }
+
+    fn note(&mut self, step: usize, what: &'static str) {
+        self.found.entry(step).or_insert(what);
+    }
+
+    /// The step that gives an input of a step, through those that only arrange.
+    fn before(&self, step: usize, input: usize) -> Option<usize> {
+        let mut id = (*self.flow.steps[step].inputs.get(input)?)?;
+        loop {
+            let Origin::Node(producer, _) = self.flow.values[id].origin else { return None };
+            if !self.is(producer, &["Cast", "Identity"]) {
+                return Some(producer);
+            }
+            id = (*self.flow.steps[producer].inputs.first()?)?;
+        }
+    }
+
+    /// The steps that read what a step gives, through those that only arrange.
+    fn behind(&self, step: usize) -> Vec<usize> {
+        let (mut found, mut open) = (Vec::new(), vec![step]);
+        while let Some(step) = open.pop() {
+            for id in self.flow.steps[step].outputs.iter().flatten() {
+                for read in &self.flow.values[*id].reads {
+                    if self.is(read.step, ARRANGES) && found.len() < 64 {
+                        open.push(read.step);
+                    }
+                    if !found.contains(&read.step) {
+                        found.push(read.step);
+                    }
+                }
+            }
+        }
+        found.sort_unstable();
+        found
+    }
+
+    fn step(&mut self, step: usize) {
+        if let Some((_, what)) = ALWAYS.iter().find(|(op_type, _)| self.is(step, &[op_type])) {
+            self.note(step, what);
+        }
+        if self.is(step, &["ReduceMean", "ReduceSum"]) {
+            self.reduces(step);
+        }
+        let inputs: Vec<Option<Id>> = self.flow.steps[step].inputs.clone();
+        let spans: Vec<_> = inputs.into_iter().filter_map(|id| self.constants.span(self.place, id)).collect();
+        let is_epsilon = spans.iter().any(|span| span.least > 0.0 && span.greatest < TINY);
+        if is_epsilon && self.is(step, &["Add", "Clip", "Max"]) {
+            self.note(step, "an epsilon");
+            self.divides(step, "an epsilon");
+        }
+        let is_mask = spans.iter().any(|span| span.least <= MASK);
+        if is_mask && self.is(step, &["Add", "Expand", "Max", "Min", "Mul", "Sub", "Where"]) {
+            self.masks(step);
+        }
+    }
+
+    /// A sum or mean of squares, or of exponentials.
+    fn reduces(&mut self, step: usize) {
+        let Some(before) = self.before(step, 0) else { return };
+        if self.is(before, &["Exp"]) {
+            self.note(before, "exponentials added up");
+            self.note(step, "exponentials added up");
+            self.divides(step, "exponentials added up");
+            return;
+        }
+        let node = &self.flow.steps[before];
+        let is_square = self.is(before, &["Pow"])
+            || (self.is(before, &["Mul"])
+                && node.inputs.first().is_some()
+                && node.inputs.first() == node.inputs.get(1));
+        if !is_square {
+            return;
+        }
+        let what = "a mean of squares";
+        self.note(before, what);
+        self.note(step, what);
+        self.divides(step, what);
+        // What is squared is a difference from a mean.
+        if let Some(difference) = self.before(before, 0).filter(|&difference| self.is(difference, &["Sub"])) {
+            self.note(difference, what);
+            if let Some(mean) = self.before(difference, 1).filter(|&mean| self.is(mean, &["ReduceMean"])) {
+                self.note(mean, what);
+            }
+        }
+    }
+
+    /// What is added to a sum, the root of that, and what is divided by it.
+    fn divides(&mut self, step: usize, what: &'static str) {
+        let mut open = vec![step];
+        for _ in 0..32 {
+            let Some(step) = open.pop() else { return };
+            for next in self.behind(step) {
+                if self.is(next, &["Add", "Clip", "Max", "Pow", "Sqrt", "Reciprocal"])
+                    && !self.found.contains_key(&next)
+                {
+                    open.push(next);
+                    self.note(next, what);
+                } else if self.is(next, &["Div"]) {
+                    self.note(next, what);
+                }
+            }
+        }
+    }
+
+    /// What a mask goes through on its way to a Softmax.
+    fn masks(&mut self, step: usize) {
+        const WAY: &[&str] = &["Add", "Max", "Min", "Mul", "Sub", "Where"];
+        let (mut open, mut seen, mut ends) = (vec![step], vec![step], false);
+        while let Some(step) = open.pop().filter(|_| seen.len() < 64) {
+            for next in self.behind(step) {
+                ends |= self.is(next, &["Softmax", "LogSoftmax"]);
+                if (self.is(next, WAY) || self.is(next, ARRANGES)) && !seen.contains(&next) {
+                    seen.push(next);
+                    open.push(next);
+                }
+            }
+        }
+        if ends {
+            seen.into_iter().for_each(|step| self.note(step, "a mask of attention"));
+        }
+    }
+}
+
+/// Whether a constant goes to a Softmax, by way of what masks go through.
+pub(crate) fn is_mask(flow: &Flow<'_, '_>, value: Id) -> bool {
+    const WAY: &[&str] = &["Add", "Max", "Min", "Mul", "Sub", "Where"];
+    let (mut open, mut seen) = (vec![value], 0);
+    while let Some(id) = open.pop() {
+        for read in &flow.values[id].reads {
+            let step = &flow.steps[read.step];
+            if ["Softmax", "LogSoftmax"].iter().any(|op_type| step.node.is(op_type)) {
+                return true;
+            }
+            if WAY.iter().chain(ARRANGES).any(|op_type| step.node.is(op_type)) && seen < 256 {
+                seen += 1;
+                open.extend(step.outputs.iter().flatten());
+            }
+        }
+    }
+    false
+}

@@ -1,0 +1,438 @@
+//! The type variables of a model: what may be narrow or not, and what must be the same. A value has one, an operator
+//! has one for all its floating-point inputs and outputs, and those that a schema or a graph's border ties are united.
+//! Where a value is read at another type than its own, a Cast stands between: that is a [`Reading`].
+
+use super::pins::{Pins, Reason};
+use crate::graph::values::{Id, Origin, Step};
+use crate::tree::{Document, is_default};
+use crate::types::schemas::{Arity, FormalType, Schema};
+use crate::types::value::ValueType;
+use crate::types::{Body, Typing};
+use onnx_cast::DataType;
+use std::collections::{HashMap, HashSet};
+
+/// The place of a variable.
+pub(crate) type Variable = usize;
+
+/// The variable that is never narrow.
+pub(crate) const WIDE: Variable = 0;
+
+/// Where a value is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Place {
+    /// An input of the node of a step.
+    Input(usize, usize),
+    /// An output of a graph, by the graph's number.
+    Output(usize, usize),
+}
+
+/// A value that is read at the type of a variable.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reading {
+    pub(crate) body: usize,
+    pub(crate) value: Id,
+    pub(crate) place: Place,
+    pub(crate) variable: Variable,
+}
+
+/// The variables of a model.
+#[derive(Debug)]
+pub(crate) struct Variables<'s, 't, 'a> {
+    pub(crate) typing: &'s Typing<'t, 'a>,
+    pub(crate) low: DataType,
+    /// By variable: another one that it is united with.
+    parents: Vec<Variable>,
+    /// By body and value: its variable, if it is of floats.
+    pub(crate) values: Vec<Vec<Option<Variable>>>,
+    /// By body and step: the variable of an operator.
+    pub(crate) nodes: Vec<Vec<Option<Variable>>>,
+    pub(crate) readings: Vec<Reading>,
+    pub(crate) pins: Pins,
+    /// Constants, which may be stored in both types, by body.
+    pub(crate) constants: Vec<HashSet<Id>>,
+    /// By body: the number of its outermost graph.
+    pub(crate) roots: Vec<usize>,
+    /// By the body of a function and its output: the variable at which calls read it.
+    results: HashMap<(usize, usize), Variable>,
+    /// By body and graph: how many loops there are around it.
+    loops: Vec<HashMap<usize, u32>>,
+}
+
+/// Inputs and outputs of operators that are one type with no other.
+const APART: &[(&str, Apart)] = &[
+    ("Cast", Apart::Output),
+    ("ConstantOfShape", Apart::Output),
+    ("EyeLike", Apart::Output),
+    ("SequenceEmpty", Apart::Output),
+    ("CastLike", Apart::Input(0)),
+    ("Resize", Apart::Wide(1)),
+];
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Apart {
+    /// The output is of a type that an attribute tells, and that may be another.
+    Output,
+    /// An input is of any type.
+    Input(usize),
+    /// An input stays wide.
+    Wide(usize),
+}
+
+impl<'s, 't, 'a> Variables<'s, 't, 'a> {
+    /// `constant` tells whether an initializer or the value of a Constant may be stored in another type.
+    pub(crate) fn of(
+        document: &Document<'_>,
+        typing: &'s Typing<'t, 'a>,
+        low: DataType,
+        constant: &dyn Fn(usize, Id) -> bool,
+    ) -> Variables<'s, 't, 'a> {
+        let bodies = || typing.bodies.iter();
+        let mut all = Variables {
+            typing,
+            low,
+            parents: vec![WIDE],
+            values: bodies().map(|body| vec![None; body.types.len()]).collect(),
+            nodes: bodies().map(|body| vec![None; body.flow.steps.len()]).collect(),
+            readings: Vec::new(),
+            pins: Pins::default(),
+            constants: bodies().map(|_| HashSet::new()).collect(),
+            roots: bodies()
+                .map(|body| body.function.map_or(document.graph.id, |at| document.functions[at].id))
+                .collect(),
+            results: HashMap::new(),
+            loops: bodies().map(loops).collect(),
+        };
+        for (place, body) in bodies().enumerate() {
+            for (id, of_type) in body.types.iter().enumerate() {
+                if of_type.as_ref().is_some_and(is_float) {
+                    all.values[place][id] = Some(all.variable());
+                    if constant(place, id) {
+                        all.constants[place].insert(id);
+                    }
+                }
+            }
+        }
+        for (place, body) in bodies().enumerate() {
+            (0..body.flow.steps.len()).for_each(|step| all.step(place, step));
+        }
+        all
+    }
+
+    pub(crate) fn variable(&mut self) -> Variable {
+        self.parents.push(self.parents.len());
+        self.parents.len() - 1
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.parents.len()
+    }
+
+    /// The variable that stands for all that are united with one.
+    pub(crate) fn root(&self, mut variable: Variable) -> Variable {
+        while self.parents[variable] != variable {
+            variable = self.parents[variable];
+        }
+        variable
+    }
+
+    /// The same, which halves the way for the next time.
+    fn find(&mut self, mut variable: Variable) -> Variable {
+        while self.parents[variable] != variable {
+            self.parents[variable] = self.parents[self.parents[variable]];
+            variable = self.parents[variable];
+        }
+        variable
+    }
+
+    fn unite(&mut self, one: Variable, other: Variable) {
+        let (one, other) = (self.find(one), self.find(other));
+        // The older one stands for both, so that `WIDE` stays what it is.
+        let (old, new) = (one.min(other), one.max(other));
+        self.parents[new] = old;
+    }
+
+    pub(crate) fn body(&self, place: usize) -> &'s Body<'t, 'a> {
+        &self.typing.bodies[place]
+    }
+
+    /// Whether a value can be cast.
+    pub(crate) fn is_tensor(&self, body: usize, value: Id) -> bool {
+        matches!(self.body(body).types[value], Some(ValueType::Tensor(_)))
+    }
+
+    fn pin(&mut self, variable: Variable, reason: Reason) {
+        self.pins.wide(variable, reason);
+    }
+
+    /// Notes that a value is read at the type of a variable. What is no tensor cannot be cast: it is of that type.
+    fn read(&mut self, body: usize, value: Option<Id>, place: Place, variable: Variable) {
+        let Some(value) = value else { return };
+        let Some(own) = self.values[body][value] else { return };
+        if self.is_tensor(body, value) {
+            self.readings.push(Reading { body, value, place, variable });
+        } else {
+            self.unite(own, variable);
+        }
+    }
+
+    fn value(&self, body: usize, value: Option<Id>) -> Option<Variable> {
+        self.values[body][value?]
+    }
+
+    /// The variables of a node, and what it ties.
+    fn step(&mut self, place: usize, at: usize) {
+        let body = self.body(place);
+        let step = &body.flow.steps[at];
+        if let Some(&callee) = body.calls.get(&at) {
+            return self.call(place, at, callee);
+        }
+        let is_default = is_default(step.node.domain);
+        match step.node.op_type {
+            "If" | "SequenceMap" if is_default => self.within(place, at, [0; 3]),
+            "Loop" if is_default => self.within(place, at, [2, 1, step.inputs.len().saturating_sub(2)]),
+            "Scan" if is_default && body.schemas[at].is_some_and(|schema| schema.since >= 9) => {
+                let scanned = step.node.attribute("num_scan_inputs").map_or(0, |scanned| scanned.int());
+                let states = step.inputs.len().saturating_sub(usize::try_from(scanned).unwrap_or(usize::MAX));
+                self.within(place, at, [0, 0, states]);
+            }
+            "Constant" if is_default => self.constant(place, at),
+            _ => match body.schemas[at] {
+                Some(schema) => self.operator(place, at, schema, is_default),
+                None => self.barrier(place, at, &Reason::Unknown),
+            },
+        }
+    }
+
+    /// A node whose inputs and outputs keep their types, and those of the graphs within it.
+    fn barrier(&mut self, place: usize, at: usize, reason: &Reason) {
+        let step = &self.body(place).flow.steps[at];
+        let node = self.variable();
+        self.nodes[place][at] = Some(node);
+        self.pin(node, reason.clone());
+        self.read_all(place, at, step, node);
+        for id in step.outputs.iter().flatten() {
+            if let Some(own) = self.values[place][*id] {
+                self.unite(own, node);
+            }
+        }
+        for graph in step.node.graphs() {
+            let Some(ports) = self.body(place).flow.ports.get(&graph.id) else { continue };
+            for &input in &ports.inputs {
+                if let Some(own) = self.values[place][input] {
+                    self.unite(own, node);
+                }
+            }
+            for (index, &output) in ports.outputs.iter().enumerate() {
+                self.read(place, output, Place::Output(graph.id, index), node);
+            }
+        }
+    }
+
+    fn read_all(&mut self, place: usize, at: usize, step: &Step<'_, '_>, variable: Variable) {
+        for (index, &input) in step.inputs.iter().enumerate() {
+            self.read(place, input, Place::Input(at, index), variable);
+        }
+    }
+
+    /// A Constant that is not stored by us keeps its type.
+    fn constant(&mut self, place: usize, at: usize) {
+        let output = self.body(place).flow.steps[at].outputs.first().copied().flatten();
+        let Some(id) = output.filter(|id| !self.constants[place].contains(id)) else { return };
+        if let Some(own) = self.values[place][id] {
+            self.pin(own, Reason::Fixed);
+        }
+    }
+
+    /// A node of an operator with a schema.
+    fn operator(&mut self, place: usize, at: usize, schema: &'static Schema, is_default: bool) {
+        let step = &self.body(place).flow.steps[at];
+        let node = self.variable();
+        let apart = |what: Apart| is_default && APART.contains(&(step.node.op_type, what));
+        let mut floats = false;
+        for (index, &input) in step.inputs.iter().enumerate() {
+            let (Some(id), Some(formal)) = (input, schema.input(index)) else { continue };
+            let Some(of_type) = self.body(place).types[id].as_ref().filter(|_| self.values[place][id].is_some()) else {
+                continue;
+            };
+            let variable = if apart(Apart::Output) || apart(Apart::Input(index)) { self.variable() } else { node };
+            let is_fixed = apart(Apart::Wide(index)) && schema.since > 10;
+            let variable = match (&formal.of_type, formal.arity) {
+                _ if is_fixed => WIDE,
+                (FormalType::Fixed(_), _) => WIDE,
+                (_, Arity::Variadic { homogeneous: false }) => return self.barrier(place, at, &Reason::Unknown),
+                (FormalType::Variable(_), _) => variable,
+            };
+            floats |= variable == node;
+            if !self.takes(schema, &formal.of_type, of_type) {
+                self.pin(variable, Reason::Schema { since: self.first(step, place, false, index) });
+            }
+            self.read(place, input, Place::Input(at, index), variable);
+        }
+        for (index, &output) in step.outputs.iter().enumerate() {
+            let (Some(id), Some(formal)) = (output, schema.output(index)) else { continue };
+            let Some(own) = self.values[place][id] else { continue };
+            let Some(of_type) = self.body(place).types[id].as_ref() else { continue };
+            if !self.takes(schema, &formal.of_type, of_type) {
+                self.pin(own, Reason::Schema { since: self.first(step, place, true, index) });
+            }
+            match &formal.of_type {
+                FormalType::Variable(variable) if is_bound(schema, *variable) => {
+                    self.unite(own, node);
+                    floats = true;
+                }
+                FormalType::Variable(_) if apart(Apart::Output) && !refers(step) => {}
+                _ => self.pin(own, Reason::Fixed),
+            }
+        }
+        if floats {
+            self.nodes[place][at] = Some(node);
+        } else if let Some(own) = self.value(place, step.outputs.first().copied().flatten()) {
+            self.nodes[place][at] = Some(own);
+        }
+    }
+
+    /// Whether an input or output may be of the narrow type, where it is of floats now.
+    fn takes(&self, schema: &Schema, formal: &FormalType, of_type: &ValueType) -> bool {
+        match formal {
+            FormalType::Fixed(_) => true, // which is told apart
+            FormalType::Variable(variable) => {
+                // A type that is only emulated goes wherever 16 bits may.
+                let low = if self.low.bits() == Some(8) { DataType::Float16 } else { self.low };
+                narrowed(of_type, low).is_some_and(|low| schema.variables[*variable].allowed.contains(&low))
+            }
+        }
+    }
+
+    /// The first version of an operator whose input or output may be of the narrow type.
+    fn first(&self, step: &Step<'_, '_>, place: usize, is_output: bool, index: usize) -> Option<i64> {
+        let id = if is_output { step.outputs[index] } else { step.inputs[index] };
+        let of_type = self.body(place).types[id?].as_ref()?;
+        let takes = |schema: &&Schema| {
+            let formal = if is_output { schema.output(index) } else { schema.input(index) };
+            formal.is_some_and(|formal| {
+                !matches!(formal.of_type, FormalType::Fixed(_)) && self.takes(schema, &formal.of_type, of_type)
+            })
+        };
+        Schema::versions(step.node.domain, step.node.op_type).iter().find(takes).map(|schema| schema.since)
+    }
+
+    /// A call of a function of the model.
+    fn call(&mut self, place: usize, at: usize, callee: usize) {
+        let step = &self.body(place).flow.steps[at];
+        let function = self.roots[callee];
+        let ports = &self.body(callee).flow.ports[&function];
+        for (index, (&input, &inner)) in step.inputs.iter().zip(&ports.inputs).enumerate() {
+            if let Some(inner) = self.values[callee][inner] {
+                self.read(place, input, Place::Input(at, index), inner);
+            }
+        }
+        for (index, &output) in step.outputs.iter().enumerate() {
+            let Some(own) = self.value(place, output) else { continue };
+            if let Some(&known) = self.results.get(&(callee, index)) {
+                self.unite(own, known);
+                continue;
+            }
+            self.results.insert((callee, index), own);
+            self.read(callee, ports.outputs.get(index).copied().flatten(), Place::Output(function, index), own);
+        }
+    }
+
+    /// A node that runs graphs: `given` outputs of a graph stand before those that the node gives, of which the first
+    /// are the state that one turn hands to the next, as are the inputs from `before` on.
+    fn within(&mut self, place: usize, at: usize, [before, given, states]: [usize; 3]) {
+        let body = self.body(place);
+        let step = &body.flow.steps[at];
+        self.check_ports(place, at);
+        for graph in step.node.graphs() {
+            let Some(ports) = body.flow.ports.get(&graph.id) else { continue };
+            let result = |index: usize| ports.outputs.get(given + index).copied().flatten();
+            for (index, (&input, &inner)) in step.inputs.iter().zip(&ports.inputs).enumerate() {
+                let Some(variable) = self.values[place][inner] else { continue };
+                self.read(place, input, Place::Input(at, index), variable);
+                let Some(state) = index.checked_sub(before).filter(|&state| state < states) else { continue };
+                self.read(place, result(state), Place::Output(graph.id, given + state), variable);
+                if let Some(own) = self.value(place, step.outputs.get(state).copied().flatten()) {
+                    self.unite(own, variable);
+                }
+            }
+            for index in states..step.outputs.len() {
+                if let Some(own) = self.value(place, step.outputs[index]) {
+                    self.read(place, result(index), Place::Output(graph.id, given + index), own);
+                }
+            }
+        }
+    }
+
+    /// Pins the outputs of a node of graphs whose version does not have the narrow type.
+    fn check_ports(&mut self, place: usize, at: usize) {
+        let (body, step) = (self.body(place), &self.body(place).flow.steps[at]);
+        let Some(schema) = body.schemas[at] else { return };
+        let sides = [(false, &step.inputs), (true, &step.outputs)];
+        for (is_output, ids) in sides {
+            for (index, id) in ids.iter().enumerate() {
+                let formal = if is_output { schema.output(index) } else { schema.input(index) };
+                let (Some(id), Some(formal)) = (*id, formal) else { continue };
+                let (Some(own), Some(of_type)) = (self.values[place][id], body.types[id].as_ref()) else { continue };
+                if self.takes(schema, &formal.of_type, of_type) {
+                    continue;
+                }
+                let reason = Reason::Schema { since: self.first(step, place, is_output, index) };
+                if is_output {
+                    self.pin(own, reason);
+                } else {
+                    self.read(place, Some(id), Place::Input(at, index), WIDE);
+                }
+            }
+        }
+    }
+
+    /// How often a value is computed, as what a Cast of it costs: 1, and more within loops.
+    pub(crate) fn cost(&self, place: usize, value: Id) -> u64 {
+        let graph = self.body(place).flow.values[value].graph;
+        8_u64.pow(self.loops[place].get(&graph).copied().unwrap_or(0).min(6))
+    }
+
+    /// The step that gives a value.
+    pub(crate) fn producer(&self, place: usize, value: Id) -> Option<usize> {
+        match self.body(place).flow.values[value].origin {
+            Origin::Node(step, _) => Some(step),
+            _ => None,
+        }
+    }
+}
+
+/// By graph: how many loops there are around it.
+fn loops(body: &Body<'_, '_>) -> HashMap<usize, u32> {
+    let mut loops = HashMap::new();
+    for step in &body.flow.steps {
+        let around = loops.get(&step.graph.id).copied().unwrap_or(0);
+        let repeats = ["Loop", "Scan", "SequenceMap"].iter().any(|op_type| step.node.is(op_type));
+        loops.extend(step.node.graphs().map(|graph| (graph.id, around + u32::from(repeats))));
+    }
+    loops
+}
+
+/// Whether a value consists of tensors of floats.
+fn is_float(of_type: &ValueType) -> bool {
+    narrowed(of_type, DataType::Float16).is_some()
+}
+
+/// A type of floats, of another element type.
+pub(crate) fn narrowed(of_type: &ValueType, low: DataType) -> Option<ValueType> {
+    match of_type {
+        ValueType::Tensor(DataType::Float) => Some(ValueType::Tensor(low)),
+        ValueType::Sequence(element) => narrowed(element, low)?.sequence(),
+        ValueType::Optional(inner) => narrowed(inner, low)?.optional(),
+        _ => None,
+    }
+}
+
+/// Whether an input has the type of a variable.
+fn is_bound(schema: &Schema, variable: usize) -> bool {
+    schema.inputs.iter().any(|formal| formal.of_type == FormalType::Variable(variable))
+}
+
+/// Whether an attribute stands for one of the function around.
+fn refers(step: &Step<'_, '_>) -> bool {
+    step.node.attributes.iter().any(|attribute| attribute.refers)
+}

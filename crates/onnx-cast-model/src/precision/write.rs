@@ -1,0 +1,402 @@
+//! The edits that give every value the type it was assigned: a Cast for each value and direction that needs one, right
+//! behind what gives the value; constants stored in the types that their readers want; declarations and attributes
+//! that tell types.
+
+use super::assign::Assignment;
+use super::constants::{Constants, Known};
+use super::mask::of_mask;
+use super::variables::{Place, Reading, Variables};
+use crate::constant::Constant;
+use crate::edits::{Content, Edits, FunctionCopy, GraphEdit, GraphEdits, NewAttribute, NewNode, NewTensor};
+use crate::error::ModelError;
+use crate::external::Files;
+use crate::graph::values::{Id, Origin};
+use crate::rope::Elements;
+use crate::tree::{Document, Names};
+use crate::types::value::ValueType;
+use onnx_cast::{Cast, CastOptions, DataType};
+use onnx_cast_file::counts::Counter;
+use onnx_cast_file::pipeline::Step;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+pub(crate) struct Writer<'w, 't, 'a> {
+    pub(crate) document: &'w Document<'a>,
+    pub(crate) files: &'a Files,
+    pub(crate) variables: &'w Variables<'w, 't, 'a>,
+    pub(crate) assignment: &'w Assignment,
+    pub(crate) constants: &'w Constants<'a>,
+    pub(crate) names: Names,
+    /// Write the model in float, with a Cast down and up where a value would be narrow.
+    pub(crate) emulate: bool,
+    pub(crate) written: Written,
+    /// By body and value.
+    readings: BTreeMap<(usize, Id), Vec<Reading>>,
+}
+
+/// What was written.
+#[derive(Default)]
+pub(crate) struct Written {
+    /// Casts that are new.
+    pub(crate) casts: usize,
+    /// Constants that are stored narrow, by name.
+    pub(crate) stored: Vec<Stored>,
+}
+
+/// A constant that is stored narrow.
+pub(crate) struct Stored {
+    pub(crate) name: String,
+    /// Whether it is stored as it was too.
+    pub(crate) twice: bool,
+    /// Counts what overflows.
+    pub(crate) counter: Option<Arc<Counter>>,
+}
+
+impl<'w, 't, 'a> Writer<'w, 't, 'a> {
+    pub(crate) fn new(
+        (document, files): (&'w Document<'a>, &'a Files),
+        variables: &'w Variables<'w, 't, 'a>,
+        assignment: &'w Assignment,
+        constants: &'w Constants<'a>,
+        emulate: bool,
+    ) -> Self {
+        let mut readings: BTreeMap<(usize, Id), Vec<Reading>> = BTreeMap::new();
+        for reading in &variables.readings {
+            readings.entry((reading.body, reading.value)).or_default().push(*reading);
+        }
+        let (names, written) = (document.names(), Written::default());
+        Writer { document, files, variables, assignment, constants, names, emulate, written, readings }
+    }
+
+    /// The edits of the model.
+    pub(crate) fn edits(&mut self) -> Result<Edits<'a>, ModelError> {
+        let mut edits = Edits::default();
+        let bodies = &self.variables.typing.bodies;
+        let mut versions: HashMap<usize, usize> = HashMap::new();
+        bodies.iter().filter_map(|body| body.function).for_each(|at| *versions.entry(at).or_default() += 1);
+        // What each body becomes, and where it is called with types of its own, by which name.
+        let mut done: Vec<GraphEdits<'a>> = Vec::with_capacity(bodies.len());
+        let mut copies = vec![None; bodies.len()];
+        for (place, body) in bodies.iter().enumerate() {
+            let graphs = self.body(place)?;
+            if let Some(function) = body.function.filter(|at| versions[at] > 1 && !graphs.is_empty()) {
+                let name = self.document.functions[function].signature.as_ref().map_or("", |signature| signature.name);
+                copies[place] = Some(self.names.fresh(format!("{name}_{}", self.variables.low)));
+            }
+            done.push(graphs);
+        }
+        // A function whose copies are called is one that must not be called by its old name.
+        let mut again = true;
+        while again {
+            again = false;
+            for (place, body) in bodies.iter().enumerate() {
+                let Some(function) = body.function.filter(|at| versions[at] > 1 && copies[place].is_none()) else {
+                    continue;
+                };
+                if body.calls.values().any(|&callee| copies[callee].is_some()) {
+                    let name = self.document.functions[function].signature.as_ref().map_or("", |one| one.name);
+                    copies[place] = Some(self.names.fresh(format!("{name}_{}", self.variables.low)));
+                    again = true;
+                }
+            }
+        }
+        for (place, body) in bodies.iter().enumerate() {
+            for (&step, &callee) in &body.calls {
+                if let Some(name) = &copies[callee] {
+                    let step = &body.flow.steps[step];
+                    let edit = done[place].entry(step.graph.id).or_default().nodes.entry(step.index).or_default();
+                    edit.op_type = Some(name.clone());
+                }
+            }
+        }
+        for ((body, graphs), copy) in bodies.iter().zip(done).zip(copies) {
+            match (body.function, copy) {
+                (Some(function), Some(name)) => edits.copies.push(FunctionCopy { function, name, graphs }),
+                _ => edits.graphs.extend(graphs),
+            }
+        }
+        Ok(edits)
+    }
+
+    fn body(&mut self, place: usize) -> Result<GraphEdits<'a>, ModelError> {
+        let mut edits = GraphEdits::default();
+        for id in 0..self.variables.body(place).flow.values.len() {
+            if self.variables.values[place][id].is_none() {
+                continue;
+            }
+            let readings = self.readings.remove(&(place, id)).unwrap_or_default();
+            if self.variables.constants[place].contains(&id) {
+                self.constant(place, id, &readings, &mut edits)?;
+            } else if self.emulate {
+                self.emulated(place, id, &readings, &mut edits);
+            } else {
+                self.value(place, id, &readings, &mut edits)?;
+            }
+        }
+        Ok(edits)
+    }
+
+    fn is_low(&self, place: usize, id: Id) -> bool {
+        self.variables.values[place][id].is_some_and(|own| self.assignment.is_low(self.variables, own))
+    }
+
+    fn reads_low(&self, reading: &Reading) -> bool {
+        self.assignment.is_low(self.variables, reading.variable)
+    }
+
+    fn type_of(&self, low: bool) -> DataType {
+        if low { self.variables.low } else { DataType::Float }
+    }
+
+    /// Whether an output keeps its name: of the model, or of a function.
+    fn is_fixed(&self, place: usize, reading: &Reading) -> bool {
+        matches!(reading.place, Place::Output(graph, _) if graph == self.variables.roots[place])
+    }
+
+    /// Has a reader read another name.
+    fn redirect(&self, reading: &Reading, name: &str, low: bool, edits: &mut GraphEdits<'a>) {
+        match reading.place {
+            Place::Input(step, input) => {
+                let step = &self.variables.body(reading.body).flow.steps[step];
+                let edit = edits.entry(step.graph.id).or_default().nodes.entry(step.index).or_default();
+                edit.inputs.insert(input, name.to_owned());
+            }
+            Place::Output(graph, output) => {
+                edits.entry(graph).or_default().outputs.insert(output, (name.to_owned(), self.type_of(low)));
+            }
+        }
+    }
+
+    /// Puts a node right behind what gives a value.
+    fn behind(&self, place: usize, id: Id, node: NewNode<'a>, edits: &mut GraphEdits<'a>) {
+        let flow = &self.variables.body(place).flow;
+        let edit = edits.entry(flow.values[id].graph).or_default();
+        match flow.values[id].origin {
+            Origin::Node(step, _) => edit.nodes.entry(flow.steps[step].index).or_default().after.push(node),
+            _ => edit.first.push(node),
+        }
+    }
+
+    /// A Cast of a value, right behind it.
+    fn cast(&mut self, place: usize, id: Id, [input, output]: [&str; 2], to: DataType, edits: &mut GraphEdits<'a>) {
+        let flow = &self.variables.body(place).flow;
+        let opset = flow.graphs[&flow.values[id].graph].opset.unwrap_or(1);
+        let name = self.names.fresh(format!("{output}_cast"));
+        self.behind(place, id, NewNode::cast(name, input.to_owned(), output.to_owned(), to, opset), edits);
+        self.written.casts += 1;
+    }
+
+    fn value(
+        &mut self,
+        place: usize,
+        id: Id,
+        readings: &[Reading],
+        edits: &mut GraphEdits<'a>,
+    ) -> Result<(), ModelError> {
+        let low = self.is_low(place, id);
+        let (same, others): (Vec<_>, Vec<_>) = readings.iter().partition(|reading| self.reads_low(reading) == low);
+        let name = self.variables.body(place).flow.values[id].name;
+        let renamed = others.iter().any(|reading| self.is_fixed(place, reading));
+        if low {
+            self.give_low(place, id, renamed, edits)?;
+        }
+        if renamed && let Some(step) = self.variables.producer(place, id) {
+            // The output of the model, or of a function, is what the Cast gives.
+            let own = self.names.fresh(format!("{name}_{}", self.type_of(low)));
+            self.rename(place, step, id, &own, edits);
+            same.iter().for_each(|reading| self.redirect(reading, &own, low, edits));
+            others.iter().for_each(|reading| self.redirect(reading, name, !low, edits));
+            self.cast(place, id, [&own, name], self.type_of(!low), edits);
+            return Ok(());
+        }
+        for reading in same.iter().filter(|reading| low && matches!(reading.place, Place::Output(..))) {
+            self.redirect(reading, name, low, edits);
+        }
+        if !others.is_empty() {
+            let cast = self.names.fresh(format!("{name}_{}", self.type_of(!low)));
+            others.iter().for_each(|reading| self.redirect(reading, &cast, !low, edits));
+            self.cast(place, id, [name, &cast], self.type_of(!low), edits);
+        }
+        Ok(())
+    }
+
+    /// Gives a value another name where its node gives it.
+    fn rename(&self, place: usize, step: usize, id: Id, name: &str, edits: &mut GraphEdits<'a>) {
+        let flow = &self.variables.body(place).flow;
+        let step = &flow.steps[step];
+        let Some(output) = step.outputs.iter().position(|&output| output == Some(id)) else { return };
+        let edit = edits.entry(step.graph.id).or_default().nodes.entry(step.index).or_default();
+        edit.outputs.insert(output, name.to_owned());
+    }
+
+    /// Has what gives a value give it in the narrow type, and what declares it say so.
+    fn give_low(&mut self, place: usize, id: Id, renamed: bool, edits: &mut GraphEdits<'a>) -> Result<(), ModelError> {
+        let low = self.variables.low;
+        let body = self.variables.body(place);
+        let value = &body.flow.values[id];
+        let graph = body.flow.graphs[&value.graph];
+        let edit = edits.entry(graph.id).or_default();
+        for (index, declared) in graph.value_info.iter().enumerate() {
+            if declared.name == value.name && !renamed {
+                edit.value_info.insert(index, Some(low));
+            }
+        }
+        if !matches!(body.types[id], Some(ValueType::Tensor(_))) {
+            // What is no tensor is an output under its own name.
+            for (index, output) in graph.outputs.iter().enumerate().filter(|(_, output)| output.name == value.name) {
+                edit.outputs.insert(index, (output.name.to_owned(), low));
+            }
+        }
+        match value.origin {
+            Origin::Node(step, _) => self.attribute(place, step, edit),
+            Origin::Initializer(index, input) => {
+                if let Some(input) = input {
+                    edit.inputs.insert(input, Some((value.name.to_owned(), low)));
+                }
+                let named = &graph.initializers[index];
+                let known = Constant::of_tensor(named.name, named.message, self.files)?;
+                let content = Content::Elements(self.narrow(&known, false)?);
+                let tensor = NewTensor { message: known.message, name: None, shape: known.shape, content };
+                edit.initializers.insert(index, Some(tensor));
+            }
+            Origin::Other => {
+                if let Some(input) = graph.inputs.iter().position(|input| input.name == value.name) {
+                    edit.inputs.insert(input, Some((value.name.to_owned(), low)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The attribute of a node that tells the type of its output.
+    fn attribute(&self, place: usize, step: usize, edit: &mut GraphEdit<'a>) {
+        let step = &self.variables.body(place).flow.steps[step];
+        let (low, node) = (self.variables.low, step.node);
+        let new = match node.op_type {
+            "Cast" => match step.graph.opset {
+                Some(..6) => NewAttribute::string("to", &low.name().to_ascii_uppercase()),
+                _ => NewAttribute::int("to", low.onnx().into()),
+            },
+            "EyeLike" | "SequenceEmpty" => NewAttribute::int("dtype", low.onnx().into()),
+            "ConstantOfShape" => of_mask(node, low),
+            _ => return,
+        };
+        let name = match node.op_type {
+            "Cast" => "to",
+            "ConstantOfShape" => "value",
+            _ => "dtype",
+        };
+        let edit = edit.nodes.entry(step.index).or_default();
+        match node.attributes.iter().position(|attribute| attribute.name == name) {
+            Some(at) => drop(edit.attributes.insert(at, Some(new))),
+            None => edit.added_attributes.push(new),
+        }
+    }
+
+    /// The elements of a constant in the narrow type; of an emulated model, rounded to it.
+    fn narrow(&self, known: &Constant<'a>, is_mask: bool) -> Result<Elements<'a>, ModelError> {
+        let low = self.variables.low;
+        let wrong = |what: String| ModelError::Uncast { name: known.name.to_owned(), what };
+        let options = CastOptions::new();
+        let plan = |to, from| Cast::new(to, &options).and_then(|cast| cast.plan(from));
+        let down = plan(low, DataType::Float).map_err(|error| wrong(error.to_string()))?;
+        let mut elements = known.elements.clone().ok_or_else(|| wrong("strings".to_owned()))?;
+        if is_mask {
+            elements = super::mask::raised(&elements, low).ok_or_else(|| wrong("cannot be read".to_owned()))?;
+        }
+        let mut elements = elements.then(Step::Cast(down));
+        if self.emulate {
+            let up = plan(DataType::Float, low).map_err(|error| wrong(error.to_string()))?;
+            elements = elements.then(Step::Cast(up));
+        } else if low == DataType::Float16 {
+            elements.counter = Counter::new(DataType::Float, low).ok().map(Arc::new);
+        }
+        Ok(elements)
+    }
+
+    /// A constant, in the types in which it is read.
+    fn constant(
+        &mut self,
+        place: usize,
+        id: Id,
+        readings: &[Reading],
+        edits: &mut GraphEdits<'a>,
+    ) -> Result<(), ModelError> {
+        let (low, wide): (Vec<_>, Vec<_>) = readings.iter().partition(|reading| self.reads_low(reading));
+        let Some(Known { constant, span }) = self.constants.get(place, id).filter(|_| !low.is_empty()) else {
+            return Ok(());
+        };
+        let body = self.variables.body(place);
+        let value = &body.flow.values[id];
+        let is_mask = span.is_some_and(|span| span.is_sentinel(self.variables.low));
+        let elements = self.narrow(constant, is_mask)?;
+        let twice = !wide.is_empty();
+        self.written.stored.push(Stored { name: constant.name.to_owned(), twice, counter: elements.counter.clone() });
+        let name = twice.then(|| self.names.fresh(format!("{}_{}", value.name, self.variables.low)));
+        if let Some(name) = &name {
+            low.iter().for_each(|reading| self.redirect(reading, name, true, edits));
+        }
+        let graph = body.flow.graphs[&value.graph];
+        let edit = edits.entry(graph.id).or_default();
+        let (shape, message) = (constant.shape.clone(), constant.message);
+        let mut tensor = NewTensor { message, name: name.clone(), shape, content: Content::Elements(elements) };
+        if !twice && !self.emulate {
+            let declared = graph.value_info.iter().position(|declared| declared.name == value.name);
+            edit.value_info.extend(declared.map(|at| (at, Some(self.variables.low))));
+        }
+        match (value.origin, name) {
+            (Origin::Initializer(index, input), None) => {
+                if let Some(input) = input.filter(|_| !self.emulate) {
+                    edit.inputs.insert(input, Some((value.name.to_owned(), self.variables.low)));
+                }
+                edit.initializers.insert(index, Some(tensor));
+            }
+            (Origin::Node(step, _), None) => {
+                edit.nodes.entry(body.flow.steps[step].index).or_default().value = Some(tensor);
+            }
+            (Origin::Node(step, _), Some(name)) => {
+                tensor.name = None;
+                let (node, op_type) = (self.names.fresh(format!("{name}_constant")), "Constant".to_owned());
+                let new =
+                    NewNode { name: node, op_type, outputs: vec![name], value: Some(tensor), ..NewNode::default() };
+                edit.nodes.entry(body.flow.steps[step].index).or_default().after.push(new);
+            }
+            (_, Some(_)) => edit.added_initializers.push(tensor),
+            (Origin::Other, None) => {}
+        }
+        Ok(())
+    }
+
+    /// A value of a model that stays float, rounded where it would be narrow.
+    fn emulated(&mut self, place: usize, id: Id, readings: &[Reading], edits: &mut GraphEdits<'a>) {
+        let body = self.variables.body(place);
+        if !matches!(body.types[id], Some(ValueType::Tensor(_))) {
+            return;
+        }
+        let name = body.flow.values[id].name;
+        let low = self.variables.low;
+        if self.is_low(place, id) {
+            let narrow = self.names.fresh(format!("{name}_{low}"));
+            if let Some(step) = self.variables.producer(place, id) {
+                let own = self.names.fresh(format!("{name}_exact"));
+                self.rename(place, step, id, &own, edits);
+                self.cast(place, id, [&own, &narrow], low, edits);
+                self.cast(place, id, [&narrow, name], DataType::Float, edits);
+                return;
+            }
+            let rounded = self.names.fresh(format!("{name}_rounded"));
+            readings.iter().for_each(|reading| self.redirect(reading, &rounded, false, edits));
+            self.cast(place, id, [name, &narrow], low, edits);
+            self.cast(place, id, [&narrow, &rounded], DataType::Float, edits);
+            return;
+        }
+        let readers: Vec<_> = readings.iter().filter(|reading| self.reads_low(reading)).collect();
+        if !readers.is_empty() {
+            let narrow = self.names.fresh(format!("{name}_{low}"));
+            let rounded = self.names.fresh(format!("{name}_rounded"));
+            readers.into_iter().for_each(|reading| self.redirect(reading, &rounded, false, edits));
+            self.cast(place, id, [name, &narrow], low, edits);
+            self.cast(place, id, [&narrow, &rounded], DataType::Float, edits);
+        }
+    }
+}
