@@ -35,6 +35,8 @@ pub(crate) struct Request<'r> {
     pub(crate) counts: bool,
     /// Threads at most.
     pub(crate) threads: Option<usize>,
+    /// The opset to raise the model to before it is edited.
+    pub(crate) raise: Option<i64>,
     pub(crate) watch: Option<&'r Watch>,
     /// Called whenever a file has changed under its name, for tests.
     pub(crate) step: &'r dyn Fn(),
@@ -49,15 +51,52 @@ pub(crate) fn rewrite<T, R>(
     edit: impl for<'a> FnOnce(&Document<'a>, &'a Files) -> Result<(Edits<'a>, T), ModelError>,
     judge: impl FnOnce(T) -> Result<R, Error>,
 ) -> Result<R, Error> {
-    let invalid = |error| Error::model(input, error);
     if request.no_clobber {
         check_vacant(output)?;
     }
     let file = InputFile::open(input)?;
     let bytes = Mapped::of(&file)?;
     let base = Base { bytes: &bytes, file: &file };
-    let document = Document::parse(&bytes).map_err(invalid)?;
-    let files = Files::open(input, &document.tensors().map_err(invalid)?).map_err(invalid)?;
+    let Some(to) = request.raise else { return rewrite_of(base, None, input, output, request, edit, judge) };
+    let raised = raised(base, input, to)?;
+    let message = InputFile::other(input, raised.len() as u64, raised.clone());
+    let base = Base { bytes: &raised, file: &message };
+    rewrite_of(base, Some(InputFile::open(input)?), input, output, request, edit, judge)
+}
+
+/// A model at a newer opset, as a message that refers to the elements of the old one.
+fn raised(base: Base<'_>, input: &Path, to: i64) -> Result<Vec<u8>, Error> {
+    let invalid = |error| Error::model(input, error);
+    let document = Document::parse(base.bytes).map_err(invalid)?;
+    let files = Files::open(input, &document.tensors().map_err(invalid)?, None).map_err(invalid)?;
+    let (edits, _) = upgrade::edits(&document, &files, to).map_err(invalid)?;
+    let message = emit(&document, &files, &edits, &mut Layout::references(base)).map_err(invalid)?;
+    let bytes = message.len();
+    let too_large = || Error::model(input, ModelError::MessageSize { bytes });
+    let memory = usize::try_from(bytes).ok().filter(|_| bytes <= MAX_MESSAGE).and_then(zeros);
+    let memory = InMemory(Mutex::new(memory.ok_or_else(too_large)?));
+    let done = pipeline::run(&message.tasks(base), Some(1), &memory, &|_| ControlFlow::Continue(()));
+    done.map_err(|(_, trouble)| match trouble {
+        Trouble::Read(error) | Trouble::Write(error) => Error::from(IoError::new(input, "read", error)),
+        Trouble::Cast(error) => FileError::cast(input, "", error).into(),
+        Trouble::Stopped => FileError::Stopped { path: input.to_owned() }.into(),
+    })?;
+    Ok(memory.0.into_inner().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// The same of a model that is open. `itself` is the file that a model refers to as its own.
+fn rewrite_of<T, R>(
+    base: Base<'_>,
+    itself: Option<InputFile>,
+    input: &Path,
+    output: &Path,
+    request: &Request<'_>,
+    edit: impl for<'a> FnOnce(&Document<'a>, &'a Files) -> Result<(Edits<'a>, T), ModelError>,
+    judge: impl FnOnce(T) -> Result<R, Error>,
+) -> Result<R, Error> {
+    let invalid = |error| Error::model(input, error);
+    let document = Document::parse(base.bytes).map_err(invalid)?;
+    let files = Files::open(input, &document.tensors().map_err(invalid)?, itself).map_err(invalid)?;
     let (edits, made) = edit(&document, &files).map_err(invalid)?;
 
     let location = location(output, request.storage)?;
@@ -240,7 +279,7 @@ pub(crate) mod tests {
     fn what_is_too_large_for_a_message_goes_beside_it() {
         let bytes = model(DataType::Uint8, &[5000]);
         let document = Document::parse(&bytes).expect("a model");
-        let files = Files::open(Path::new("m.onnx"), &[]).expect("no files");
+        let files = Files::open(Path::new("m.onnx"), &[], None).expect("no files");
         let arranged = |limit, threshold| {
             let storage = Storage { external_data: None, threshold };
             arrange(&document, &files, &Edits::default(), "m.data", &storage, limit)

@@ -37,7 +37,7 @@ pub(crate) fn cast_constants(
     let CastRequest { storage, dry_run, watch, .. } = request;
     let counts = request.count || !request.fail_on.is_empty();
     let (threads, no_clobber) = (request.options.threads, request.write.no_clobber);
-    let how = Request { storage, dry_run: *dry_run, no_clobber, counts, threads, watch: watch.as_ref(), step };
+    let how = Request { storage, dry_run: *dry_run, no_clobber, counts, threads, raise: None, watch: watch.as_ref(), step };
     let judge = |(mut summary, counters): Made| {
         counters.iter().for_each(|(row, counter)| summary.tensors[*row].counts = Some(counter.total()));
         FileError::check_losses(&summary, input, &request.fail_on)?;
