@@ -34,6 +34,7 @@ pub(crate) mod function {
     pub(crate) const NODE: u32 = 7;
     pub(crate) const OPSET_IMPORT: u32 = 9;
     pub(crate) const DOMAIN: u32 = 10;
+    pub(crate) const ATTRIBUTE_PROTO: u32 = 11;
     pub(crate) const VALUE_INFO: u32 = 12;
 }
 
