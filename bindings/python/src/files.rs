@@ -9,8 +9,8 @@ use onnx_cast_file::{
     Pattern, QuantizeRequest, ReportRequest, Rule, Scheme, Selection, Storage, Summary, TranscodeRequest, Watch,
     WriteOptions,
 };
-use onnx_cast_model::{Error, FoldRequest};
-use onnx_cast_report::{cast_json, diff_json, fold_json, info_json};
+use onnx_cast_model::{Error, FoldRequest, UpgradeRequest};
+use onnx_cast_report::{cast_json, diff_json, fold_json, info_json, upgrade_json};
 use pyo3::prelude::*;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -250,6 +250,12 @@ impl Options {
         Ok(FoldRequest { include, exclude, operator, dry_run, no_clobber, storage, threads, watch })
     }
 
+    fn upgrade(&self, state: &Arc<State>) -> UpgradeRequest {
+        let &Options { opset, dry_run, no_clobber, threads, .. } = self;
+        let (storage, watch) = (self.storage(), Some(watch(state)));
+        UpgradeRequest { opset, dry_run, no_clobber, storage, threads, watch }
+    }
+
     fn inspect(&self, state: &Arc<State>) -> PyResult<InspectRequest> {
         let (include, exclude) = self.names()?;
         let (from, watch) = (type_of(self.from)?, Some(watch(state)));
@@ -394,6 +400,21 @@ pub(crate) fn fold(
     let request = options.fold(&state)?;
     let done = watched(py, &state, progress, || onnx_cast_model::fold(&input, &output, &request))?;
     done.map(|done| fold_json(&input, &output, request.dry_run, &done).to_string()).map_err(in_words)
+}
+
+/// Raises the opset of a model. Returns the JSON.
+#[pyfunction]
+pub(crate) fn upgrade(
+    py: Python<'_>,
+    input: PathBuf,
+    output: PathBuf,
+    options: Options,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<String> {
+    let state = Arc::default();
+    let request = options.upgrade(&state);
+    let done = watched(py, &state, progress, || onnx_cast_model::upgrade(&input, &output, &request))?;
+    done.map(|done| upgrade_json(&input, &output, request.dry_run, &done).to_string()).map_err(in_words)
 }
 
 /// Runs the work in a thread. If Python raises meanwhile, from a signal handler or from `progress`, the work stops and

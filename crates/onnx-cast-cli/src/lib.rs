@@ -167,6 +167,7 @@ fn dispatch(command: Command, common: &Common) -> Result<u8> {
         Command::Transcode(args) => return convert::transcode(&args, common),
         Command::Convert(args) => precision::convert(&args, common)?,
         Command::Fold(args) => models::fold(&args, common)?,
+        Command::Upgrade(args) => models::upgrade(&args, common)?,
         Command::Run(args) => evaluate::run(&args, common)?,
         Command::Info(args) => inspect::info(&args, common)?,
         Command::Diff(args) => return inspect::diff(&args, common),

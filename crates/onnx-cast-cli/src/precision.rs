@@ -24,6 +24,7 @@ pub(crate) fn convert(args: &ConvertArgs, common: &Common) -> Result<()> {
     request.interface = args.interface();
     request.keep.clone_from(&args.keep);
     request.low.clone_from(&args.low);
+    request.raise_opset = args.raise_opset;
     request.emulate = args.emulate;
     request.explain.clone_from(&args.explain);
     request.dry_run = dry_run;
@@ -43,6 +44,10 @@ pub(crate) fn convert(args: &ConvertArgs, common: &Common) -> Result<()> {
         return Ok(print(&plan(&done))?);
     }
     if !common.quiet {
+        if let Some(opset) = done.raise_to {
+            let to = done.to;
+            let _ = writeln!(io::stderr(), "more operators take {to} from opset {opset} on (--raise-opset raises it)");
+        }
         let (input, output, time) = (args.input.display(), args.output.display(), start.elapsed().as_secs_f64());
         // The work is done whether or not anybody can be told.
         let _ = writeln!(io::stderr(), "{input} -> {output}: {}, {time:.2} s", counts(&done));

@@ -351,7 +351,21 @@ pub enum ModelError {
         /// The type of the request.
         wanted: DataType,
     },
-    /// Operators that may mean something else in a newer opset.
+    /// An opset to raise a model to that is not known here.
+    #[error("opset {opset} is not known here (want 1 to {NEWEST_OPSET})")]
+    TargetOpset {
+        /// The opset.
+        opset: i64,
+    },
+    /// A model of a newer opset than the one that it is to be raised to.
+    #[error("the model imports opset {opset}, which is newer than {to}: an opset is raised, not lowered")]
+    NewerOpset {
+        /// The model's opset.
+        opset: i64,
+        /// The opset that is wanted.
+        to: i64,
+    },
+    /// Nodes that cannot be written at a newer opset.
     #[error("the opset cannot be raised from {from} to {to}: {}", listed(nodes))]
     Raise {
         /// The model's opset.

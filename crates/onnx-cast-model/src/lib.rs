@@ -1,6 +1,6 @@
 //! ONNX models around the `onnx-cast` library, and the jobs of `onnx-cast-file` for files of every kind: [`cast`],
 //! [`bit_cast`], [`inspect`], [`diff`] and [`report`] take models, files, archives and checkpoints. [`fold`] computes a
-//! model's Casts of constants, and [`Model`] evaluates models of casts.
+//! model's Casts of constants, [`upgrade`] raises its opset, and [`Model`] evaluates models of casts.
 #![forbid(unsafe_code)]
 
 mod constant;
@@ -22,6 +22,7 @@ mod rewrite;
 mod rope;
 mod tree;
 mod types;
+mod upgrade;
 mod weights;
 
 pub use contents::{CastInfo, ModelInfo, ValueInfo};
@@ -31,3 +32,4 @@ pub use evaluate::{Model, ValueDecl};
 pub use fold::{FoldOutcome, FoldRequest, FoldSummary, Folded, fold};
 pub use precision::{ConvertRequest, ConvertSummary, Interface, Keep, NodeDecision, ValueDecision, convert};
 pub use requests::{Inspection, bit_cast, cast, dequantize, diff, inspect, is_model, quantize, report, transcode};
+pub use upgrade::{DEFAULT_OPSET, UpgradeRequest, UpgradeSummary, Upgraded, upgrade};

@@ -21,9 +21,10 @@ use crate::edits::Edits;
 use crate::error::{Error, ModelError};
 use crate::external::Files;
 use crate::graph::values::{Id, Origin};
-use crate::rewrite::{Request, rewrite};
+use crate::rewrite::{Raise, Request, rewrite};
 use crate::tree::Document;
 use crate::types::{Body, Typing};
+use crate::upgrade;
 use assign::Assignment;
 use constants::Constants;
 use onnx_cast::DataType;
@@ -52,6 +53,8 @@ pub struct ConvertRequest {
     pub ranges: HashMap<String, f32>,
     /// By how much magnitudes may grow beyond those.
     pub margin: f32,
+    /// Raise the model's opset to where its operators take the type, if it is below.
+    pub raise_opset: bool,
     /// Write a model in float that rounds its values where the narrow one would.
     pub emulate: bool,
     /// Values, or nodes, that are to be explained.
@@ -108,6 +111,8 @@ pub struct ConvertSummary {
     pub explained: Vec<String>,
     /// Every floating-point value.
     pub values: Vec<ValueDecision>,
+    /// The opset from which on more of the model's operators take the type, where it is below.
+    pub raise_to: Option<i64>,
 }
 
 impl ConvertRequest {
@@ -120,6 +125,7 @@ impl ConvertRequest {
             low: Vec::new(),
             ranges: HashMap::new(),
             margin: 4.0,
+            raise_opset: false,
             emulate: false,
             explain: Vec::new(),
             dry_run: false,
@@ -155,6 +161,8 @@ pub fn convert(
     if !is_target && !(request.emulate && request.to.is_float() && request.to.bits() == Some(8)) {
         return Err(Error::model(input, ModelError::ConvertType { to: request.to, emulate: request.emulate }));
     }
+    let to = if request.raise_opset { needed_opset(input, output, request)? } else { None };
+    let raised: Option<Box<Raise>> = to.map(|to| Box::new(raising(to)) as Box<Raise>);
     let mut lost = HashSet::new();
     loop {
         // Large constants are counted while they are written. If one is lost, its readers stay float.
@@ -169,6 +177,7 @@ pub fn convert(
             no_clobber: request.no_clobber,
             counts: request.to == DataType::Float16,
             threads: request.threads,
+            raise: raised.as_deref(),
             watch: request.watch.as_ref(),
             step: &|| {},
         };
@@ -179,6 +188,35 @@ pub fn convert(
             return done;
         }
     }
+}
+
+/// What raises a model to an opset.
+fn raising(to: i64) -> impl for<'a> Fn(&Document<'a>, &'a Files) -> Result<Edits<'a>, ModelError> {
+    move |document, files| Ok(upgrade::edits(document, files, to)?.0)
+}
+
+/// The opset that the operators of a model need for the type, where the model has an older one.
+fn needed_opset(input: &Path, output: &Path, request: &ConvertRequest) -> Result<Option<i64>, Error> {
+    let how = Request {
+        storage: &request.storage,
+        dry_run: true,
+        no_clobber: false,
+        counts: false,
+        threads: request.threads,
+        raise: None,
+        watch: None,
+        step: &|| {},
+    };
+    rewrite(
+        input,
+        output,
+        &how,
+        |document, files| {
+            let (_, (summary, _)) = edits(document, files, request, &HashSet::new())?;
+            Ok((Edits::default(), summary.raise_to))
+        },
+        Ok,
+    )
 }
 
 fn edits<'a>(
@@ -208,7 +246,8 @@ fn edits<'a>(
         .collect::<Result<_, _>>()?;
     let (casts, constants) = (written.casts, written.stored.len());
     let twice = written.stored.iter().filter(|stored| stored.twice).count();
-    let summary = ConvertSummary { to: request.to, nodes, casts, constants, twice, explained, values };
+    let raise_to = variables.raise_to.filter(|&to| document.opset.is_some_and(|opset| opset < to));
+    let summary = ConvertSummary { to: request.to, nodes, casts, constants, twice, explained, values, raise_to };
     Ok((edits, (summary, written.stored)))
 }
 

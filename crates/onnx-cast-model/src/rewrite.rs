@@ -13,13 +13,16 @@ use crate::tree::Document;
 use onnx_cast_file::formats::pb::MAX_MESSAGE;
 use onnx_cast_file::io::atomic::check_vacant;
 use onnx_cast_file::io::map::Mapped;
+use onnx_cast_file::io::memory::zeros;
 use onnx_cast_file::io::progress::{Meter, Watch};
 use onnx_cast_file::io::{AtomicFile, InputFile, IoError};
-use onnx_cast_file::pipeline::{self, InPlace, Nowhere, Sink, Task, Trouble};
+use onnx_cast_file::pipeline::{self, InMemory, InPlace, Nowhere, Sink, Task, Trouble};
 use onnx_cast_file::{FileError, Storage};
 use std::ffi::OsStr;
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::{Component, Path};
+use std::sync::{Mutex, PoisonError};
 
 /// As other tools have it: what is smaller is not worth a place in another file.
 const DEFAULT_THRESHOLD: u64 = 1024;
@@ -35,12 +38,15 @@ pub(crate) struct Request<'r> {
     pub(crate) counts: bool,
     /// Threads at most.
     pub(crate) threads: Option<usize>,
-    /// The opset to raise the model to before it is edited.
-    pub(crate) raise: Option<i64>,
+    /// What raises the model's opset before it is edited.
+    pub(crate) raise: Option<&'r Raise>,
     pub(crate) watch: Option<&'r Watch>,
     /// Called whenever a file has changed under its name, for tests.
     pub(crate) step: &'r dyn Fn(),
 }
+
+/// The edits that raise a model's opset.
+pub(crate) type Raise = dyn for<'a> Fn(&Document<'a>, &'a Files) -> Result<Edits<'a>, ModelError>;
 
 /// Reads a model, has it edited, and writes the result, unless that is not wanted. What the edit returns is judged when
 /// everything is written and before it takes its place.
@@ -57,19 +63,19 @@ pub(crate) fn rewrite<T, R>(
     let file = InputFile::open(input)?;
     let bytes = Mapped::of(&file)?;
     let base = Base { bytes: &bytes, file: &file };
-    let Some(to) = request.raise else { return rewrite_of(base, None, input, output, request, edit, judge) };
-    let raised = raised(base, input, to)?;
+    let Some(raise) = request.raise else { return rewrite_of(base, None, input, output, request, edit, judge) };
+    let raised = raised(base, input, raise)?;
     let message = InputFile::other(input, raised.len() as u64, raised.clone());
     let base = Base { bytes: &raised, file: &message };
     rewrite_of(base, Some(InputFile::open(input)?), input, output, request, edit, judge)
 }
 
 /// A model at a newer opset, as a message that refers to the elements of the old one.
-fn raised(base: Base<'_>, input: &Path, to: i64) -> Result<Vec<u8>, Error> {
+fn raised(base: Base<'_>, input: &Path, raise: &Raise) -> Result<Vec<u8>, Error> {
     let invalid = |error| Error::model(input, error);
     let document = Document::parse(base.bytes).map_err(invalid)?;
     let files = Files::open(input, &document.tensors().map_err(invalid)?, None).map_err(invalid)?;
-    let (edits, _) = upgrade::edits(&document, &files, to).map_err(invalid)?;
+    let edits = raise(&document, &files).map_err(invalid)?;
     let message = emit(&document, &files, &edits, &mut Layout::references(base)).map_err(invalid)?;
     let bytes = message.len();
     let too_large = || Error::model(input, ModelError::MessageSize { bytes });
@@ -119,7 +125,7 @@ fn rewrite_of<T, R>(
     let again = if first.is_some() && !request.dry_run { total(&tasks) } else { 0 };
     let meter = Meter::new(request.watch, total(&tasks) + total(&data) + again);
     let &Request { no_clobber, threads, .. } = request;
-    let writer = Writer { input: file.path(), output, no_clobber, threads, meter };
+    let writer = Writer { input: base.file.path(), output, no_clobber, threads, meter };
     if request.dry_run {
         writer.run(&data, &Nowhere, output)?;
         writer.run(&tasks, &Nowhere, output)?;
@@ -253,9 +259,6 @@ pub(crate) mod tests {
     use crate::messages;
     use onnx_cast::DataType;
     use onnx_cast_file::formats::protobuf::{onnx, wire};
-    use onnx_cast_file::pipeline::InMemory;
-    use std::ops::ControlFlow;
-    use std::sync::Mutex;
 
     /// A model of initializers of as many elements, whose bytes are all 7.
     pub(crate) fn model(data_type: DataType, sizes: &[usize]) -> Vec<u8> {

@@ -24,6 +24,8 @@ mod words;
 
 pub use json::{counts, json};
 pub use page::{BASE_STYLE, fill, page};
-pub use results::{cast_json, convert_json, diff_json, fold_json, info_json, quantized_json, tensors_json};
+pub use results::{
+    cast_json, convert_json, diff_json, fold_json, info_json, quantized_json, tensors_json, upgrade_json,
+};
 pub use text::{text, verdict};
 pub use words::{printable, size};

@@ -4,7 +4,9 @@
 use crate::json::counts;
 use onnx_cast::DataType;
 use onnx_cast_file::{Difference, Quantized, QuantizedWeight, Scheme, Summary, TensorInfo, TensorSummary, Values};
-use onnx_cast_model::{CastInfo, ConvertSummary, FoldSummary, Folded, Inspection, ModelInfo, ValueInfo};
+use onnx_cast_model::{
+    CastInfo, ConvertSummary, FoldSummary, Folded, Inspection, ModelInfo, UpgradeSummary, Upgraded, ValueInfo,
+};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
@@ -29,6 +31,7 @@ pub fn convert_json(input: &Path, output: &Path, dry_run: bool, done: &ConvertSu
         "output": output.to_string_lossy(),
         "dry_run": dry_run,
         "to": done.to.name(),
+        "raise_to": done.raise_to,
         "casts": done.casts,
         "constants": done.constants,
         "constants_twice": done.twice,
@@ -88,6 +91,20 @@ pub fn fold_json(input: &Path, output: &Path, dry_run: bool, done: &FoldSummary)
         "removed": done.removed,
         "joined": done.joined,
         "casts": done.casts.iter().map(cast).collect::<Vec<_>>(),
+    })
+}
+
+/// What an upgrade did, or would do.
+pub fn upgrade_json(input: &Path, output: &Path, dry_run: bool, done: &UpgradeSummary) -> Value {
+    let row = |Upgraded { graph, node, operator, from, to, what, .. }: &Upgraded| json!({ "graph": graph, "node": node, "operator": operator, "from": from, "to": to, "what": what });
+    json!({
+        "input": input.to_string_lossy(),
+        "output": output.to_string_lossy(),
+        "dry_run": dry_run,
+        "from": done.from,
+        "to": done.to,
+        "nodes": done.nodes,
+        "rewritten": done.rewritten.iter().map(row).collect::<Vec<_>>(),
     })
 }
 

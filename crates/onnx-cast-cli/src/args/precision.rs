@@ -41,6 +41,9 @@ pub(crate) struct ConvertArgs {
     /// Operators, or names of nodes (a glob), that get the new type even if that takes more Casts
     #[arg(long, value_name = "GLOB", help_heading = WHAT)]
     pub(crate) low: Vec<Pattern>,
+    /// Raise the model's opset to where its operators take the type
+    #[arg(long, help_heading = HOW)]
+    pub(crate) raise_opset: bool,
     /// Write a model in float that rounds its values where the new one would, for any runtime
     #[arg(long, help_heading = HOW)]
     pub(crate) emulate: bool,
