@@ -12,13 +12,14 @@ mod explain;
 mod mask;
 mod pins;
 mod positions;
+mod ranges;
 mod rules;
 mod sensitive;
 mod variables;
 mod write;
 
 use crate::edits::Edits;
-use crate::error::{Error, ModelError};
+use crate::error::{Error, ModelError, RangesError};
 use crate::external::Files;
 use crate::graph::values::{Id, Origin};
 use crate::rewrite::{Request, rewrite};
@@ -36,6 +37,7 @@ use variables::Variables;
 use write::{Stored, Writer};
 
 pub use explain::{NodeDecision, ValueDecision};
+pub use ranges::read_ranges;
 
 /// What to convert, and how.
 #[derive(Clone, Debug)]
@@ -108,6 +110,8 @@ pub struct ConvertSummary {
     pub explained: Vec<String>,
     /// Every floating-point value.
     pub values: Vec<ValueDecision>,
+    /// How many names of the ranges are none of the model's floating-point values.
+    pub unknown_ranges: usize,
 }
 
 impl ConvertRequest {
@@ -154,6 +158,10 @@ pub fn convert(
     let is_target = matches!(request.to, DataType::Float16 | DataType::BFloat16);
     if !is_target && !(request.emulate && request.to.is_float() && request.to.bits() == Some(8)) {
         return Err(Error::model(input, ModelError::ConvertType { to: request.to, emulate: request.emulate }));
+    }
+    if !(request.margin.is_finite() && request.margin > 0.0) {
+        let margin = request.margin.to_string();
+        return Err(Error::model(input, RangesError::Margin { margin }.into()));
     }
     let mut overflowed = HashSet::new();
     loop {
@@ -209,7 +217,9 @@ fn edits<'a>(
         .collect::<Result<_, _>>()?;
     let (casts, constants) = (written.casts, written.stored.len());
     let twice = written.stored.iter().filter(|stored| stored.twice).count();
-    let summary = ConvertSummary { to: request.to, nodes, casts, constants, twice, explained, values };
+    let is_float = |id: Id| variables.values[0][id].is_some();
+    let unknown_ranges = ranges::unknown(&request.ranges, &typing.bodies[0].flow, is_float);
+    let summary = ConvertSummary { to: request.to, nodes, casts, constants, twice, explained, values, unknown_ranges };
     Ok((edits, (summary, written.stored)))
 }
 
