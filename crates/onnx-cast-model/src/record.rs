@@ -95,7 +95,7 @@ fn edits<'a>(document: &Document<'a>, request: &RecordRequest) -> Result<(Edits<
     }
     let Some(main) = typing.bodies.first() else { return Ok(nothing(0)) };
     let inner = inner(&typing, document.graph.id);
-    let values: Vec<_> = recorded(&document.graph, main)
+    let values: Vec<_> = recorded(document.ir_version, &document.graph, main)
         .into_iter()
         .filter(|(name, _)| admits(&request.include, &request.exclude, name))
         .collect();
@@ -143,13 +143,14 @@ fn float_type(body: &Body<'_, '_>, id: Id) -> Option<DataType> {
 }
 
 /// The floating-point inputs of the main graph, and what its nodes give other than constants.
-fn recorded<'a>(graph: &Graph<'a>, body: &Body<'_, 'a>) -> Vec<(&'a str, DataType)> {
+fn recorded<'a>(ir_version: u64, graph: &Graph<'a>, body: &Body<'_, 'a>) -> Vec<(&'a str, DataType)> {
     let mut seen = HashSet::new();
     let mut values = Vec::new();
     for (id, value) in body.flow.values.iter().enumerate().filter(|(_, value)| value.graph == graph.id) {
         let is_computed = match value.origin {
             Origin::Node(step, _) => !body.flow.steps[step].node.is("Constant"),
-            Origin::Initializer(_, input) => input.is_some(),
+            // Before version 4 of the format every initializer is an input, which no caller gives.
+            Origin::Initializer(_, input) => input.is_some() && ir_version >= 4,
             Origin::Other => true,
         };
         let Some(data_type) = float_type(body, id).filter(|_| is_computed) else { continue };

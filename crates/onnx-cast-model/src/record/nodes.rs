@@ -13,7 +13,7 @@ use onnx_cast::DataType;
 const SELECTS: i64 = 9;
 
 /// Constants that all values share, by name.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 struct Shared {
     /// The shape of a flat tensor.
     flat: String,
@@ -34,24 +34,43 @@ pub(super) struct Recorder<'n, 'a> {
     number: usize,
 }
 
-impl<'a> Recorder<'_, 'a> {
-    pub(super) fn new(names: &mut Names, opset: i64) -> Recorder<'_, 'a> {
-        let mut nodes = Vec::new();
-        let mut constant = |name: &str, data_type, bytes: &[u8]| {
-            let elements = Elements::new(Stored::Owned(bytes.into()), data_type, 1);
-            let content = Content::Elements(elements);
-            let value = Some(NewTensor { message: None, name: None, shape: vec![1], content });
-            let (name, output) = (names.fresh(format!("onnx_cast_record_{name}")), Vec::new());
-            nodes.push(NewNode { value, ..NewNode::new("Constant", name.clone(), output, name.clone()) });
-            name
+impl<'n, 'a> Recorder<'n, 'a> {
+    pub(super) fn new(names: &'n mut Names, opset: i64) -> Self {
+        let shared = Shared::default();
+        let mut recorder = Recorder { names, opset, nodes: Vec::new(), shared, number: 0 };
+        recorder.shared = Shared {
+            zero: recorder.float("zero", 0.0),
+            one: recorder.float("one", 1.0),
+            nan: recorder.float("nan", f32::NAN),
+            infinity: recorder.float("inf", f32::INFINITY),
+            negative_infinity: recorder.float("minus_inf", f32::NEG_INFINITY),
+            flat: recorder.integer("flat", -1),
+            count: recorder.integer("own", 1),
         };
-        let mut float = |name, value: f32| constant(name, DataType::Float, &value.to_le_bytes());
-        let (zero, one, nan) = (float("zero", 0.0), float("one", 1.0), float("nan", f32::NAN));
-        let (infinity, negative_infinity) = (float("inf", f32::INFINITY), float("minus_inf", f32::NEG_INFINITY));
-        let flat = constant("flat", DataType::Int64, &(-1i64).to_le_bytes());
-        let count = constant("own", DataType::Int64, &1i64.to_le_bytes());
-        let shared = Shared { flat, one, count, zero, nan, infinity, negative_infinity };
-        Recorder { names, opset, nodes, shared, number: 0 }
+        recorder
+    }
+
+    fn float(&mut self, name: &str, value: f32) -> String {
+        self.constant(name, DataType::Float, &value.to_le_bytes())
+    }
+
+    /// Before opset 9, a Constant is of floats alone.
+    fn integer(&mut self, name: &str, value: i16) -> String {
+        if self.opset >= SELECTS {
+            return self.constant(name, DataType::Int64, &i64::from(value).to_le_bytes());
+        }
+        let float = self.float(&format!("{name}_float"), value.into());
+        let name = self.names.fresh(format!("onnx_cast_record_{name}"));
+        self.nodes.push(NewNode::cast(name.clone(), float, name.clone(), DataType::Int64, self.opset));
+        name
+    }
+
+    fn constant(&mut self, name: &str, data_type: DataType, bytes: &[u8]) -> String {
+        let content = Content::Elements(Elements::new(Stored::Owned(bytes.into()), data_type, 1));
+        let value = Some(NewTensor { message: None, name: None, shape: vec![1], content });
+        let name = self.names.fresh(format!("onnx_cast_record_{name}"));
+        self.nodes.push(NewNode { value, ..NewNode::new("Constant", name.clone(), Vec::new(), name.clone()) });
+        name
     }
 
     /// The nodes of a value.
