@@ -46,7 +46,7 @@ pub(crate) fn convert(args: &ConvertArgs, common: &Common) -> Result<()> {
         write_page(html, &convert_page(&title, &done, &request.ranges, request.margin)?, args.no_clobber)?;
     }
     if let (Some(path), 1..) = (&args.ranges, done.unknown_ranges) {
-        if !common.quiet {
+        if !common.quiet && !common.json {
             let (path, all, unknown) = (path.display(), request.ranges.len(), done.unknown_ranges);
             // The work is done whether or not anybody can be told.
             let _ =

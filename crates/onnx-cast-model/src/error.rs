@@ -327,9 +327,9 @@ pub enum ModelError {
     /// Ranges that cannot be recorded or read.
     #[error("{0}")]
     Ranges(#[from] RangesError),
-    /// Constants that would overflow, and whose readers have to stay float.
-    #[error("constants overflow in the narrow type")]
-    Overflowed,
+    /// Constants that would overflow or vanish, and whose readers have to stay float.
+    #[error("constants overflow or vanish in the narrow type")]
+    Lost,
     /// A value or node that is not there.
     #[error("no floating-point value and no node that computes with floats is named `{}`", Short(name))]
     NoName {

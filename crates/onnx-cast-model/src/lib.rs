@@ -25,7 +25,7 @@ mod tree;
 mod types;
 mod weights;
 
-pub use contents::{CastInfo, ModelInfo};
+pub use contents::{CastInfo, ModelInfo, ValueInfo};
 pub use error::external::ExternalProblem;
 pub use error::{Error, ModelError, RangesError};
 pub use evaluate::{Model, ValueDecl};

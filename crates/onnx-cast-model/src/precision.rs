@@ -163,14 +163,13 @@ pub fn convert(
         let margin = request.margin.to_string();
         return Err(Error::model(input, RangesError::Margin { margin }.into()));
     }
-    let mut overflowed = HashSet::new();
+    let mut lost = HashSet::new();
     loop {
-        // Large constants are counted while they are written. If one overflows, its readers stay float.
+        // Large constants are counted while they are written. If one is lost, its readers stay float.
         let mut found = Vec::new();
         let judge = |(summary, stored): Made| {
-            let overflows = |one: &Stored| one.counter.as_ref().is_some_and(|counter| counter.total().overflowed > 0);
-            found.extend(stored.into_iter().filter(overflows).map(|stored| stored.name));
-            if found.is_empty() { Ok(summary) } else { Err(Error::model(input, ModelError::Overflowed)) }
+            found.extend(stored.into_iter().filter(Stored::is_lost).map(|stored| stored.name));
+            if found.is_empty() { Ok(summary) } else { Err(Error::model(input, ModelError::Lost)) }
         };
         let how = Request {
             storage: &request.storage,
@@ -181,10 +180,10 @@ pub fn convert(
             watch: request.watch.as_ref(),
             step: &|| {},
         };
-        let done = rewrite(input, output, &how, |document, files| edits(document, files, request, &overflowed), judge);
-        let before = overflowed.len();
-        overflowed.extend(found);
-        if overflowed.len() == before {
+        let done = rewrite(input, output, &how, |document, files| edits(document, files, request, &lost), judge);
+        let before = lost.len();
+        lost.extend(found);
+        if lost.len() == before {
             return done;
         }
     }
@@ -194,14 +193,14 @@ fn edits<'a>(
     document: &Document<'a>,
     files: &'a Files,
     request: &ConvertRequest,
-    overflowed: &HashSet<String>,
+    lost: &HashSet<String>,
 ) -> Result<(Edits<'a>, Made), ModelError> {
     let typing = Typing::of(document)?;
     let constants = Constants::of(document, &typing, files)?;
     let stored =
         |place: usize, id: Id| constants.get(place, id).is_some() && is_stored(&typing.bodies[place], id, request.to);
     let mut variables = Variables::of(document, &typing, request.to, &stored);
-    Rules { document, variables: &mut variables, constants: &constants, request, overflowed }.pin()?;
+    Rules { document, variables: &mut variables, constants: &constants, request, lost }.pin()?;
     let assignment = Assignment::of(&variables);
     let mut writer = Writer::new((document, files), &variables, &assignment, &constants, request.emulate);
     let edits = writer.edits()?;

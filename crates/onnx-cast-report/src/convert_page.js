@@ -19,18 +19,22 @@ const make = (tag, properties = {}, ...children) => {
   return element;
 };
 
+/** A reason without the numbers and names in it, so that there are few. */
+const kind = (why) => why.replace(/`[^`]*`/g, "…").replace(/\b\d[\d.]*(e-?\d+)?/g, "…");
+
 /** The figures by name. A row is a node with the values that it gives, or an input of a graph. */
 function read(data) {
   const texts = data.texts;
+  const reasons = texts.map(kind);
   const rows = data.nodes.map(([graph, name, operator, low, why]) =>
-    ({ graph: texts[graph], name, operator: texts[operator], low: low === 1, why: texts[why], values: [], cast: false, range: null }));
+    ({ graph: texts[graph], name, operator: texts[operator], low: low === 1, why: texts[why], reason: reasons[why], values: [], cast: false, range: null }));
   const inputs = [];
   for (const [graph, name, low, cast, node, found] of data.values) {
     const range = found === "inf" ? Infinity : found;
     const value = { name, low: low === 1, cast: cast === 1, range };
     let row = node === null ? null : rows[node];
     if (!row) {
-      row = { graph: texts[graph], name, operator: "input", low: value.low, why: "", values: [], cast: false, range: null };
+      row = { graph: texts[graph], name, operator: "input", low: value.low, why: "", reason: "", values: [], cast: false, range: null };
       inputs.push(row);
     }
     row.values.push(value);
@@ -66,8 +70,8 @@ function start(found) {
   const shown = data.hasRanges ? SHOWN : SHOWN.slice(0, -1);
   shown.forEach(([name], index) => byId("show").append(make("option", { value: String(index), textContent: name })));
   byId("why").append(make("option", { value: "", textContent: "anything" }));
-  const reasons = new Set(data.rows.map((row) => row.why).filter(Boolean));
-  for (const why of [...reasons].sort().slice(0, 500)) byId("why").append(make("option", { value: why, textContent: why }));
+  const reasons = new Set(data.rows.map((row) => row.reason).filter(Boolean));
+  for (const why of [...reasons].sort()) byId("why").append(make("option", { value: why, textContent: why }));
   for (const name of ["Node", "Operator", "Type", "Decided by", "Values"]) {
     byId("head").append(make("th", { scope: "col", textContent: name }));
   }
@@ -123,7 +127,7 @@ function select(data, state) {
   const matches = (row) => [row.name, row.operator, row.why, row.graph, ...row.values.map((value) => value.name)]
     .some((part) => part.toLowerCase().includes(text));
   state.page = 0;
-  state.rows = data.rows.filter((row) => admits(row, data) && (!why || row.why === why) && (!text || matches(row)));
+  state.rows = data.rows.filter((row) => admits(row, data) && (!why || row.reason === why) && (!text || matches(row)));
 }
 
 /** Has the table show a row, by its place among all. */
