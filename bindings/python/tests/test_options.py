@@ -27,6 +27,7 @@ FUNCTIONS = {
 
 #: Commands without a function of their own.
 ELSEWHERE = {
+    "record": "it prepares a model for another runtime",
     "run": "onnx_cast.backend evaluates models, from memory",
     "types": "onnx_cast.dtypes has the table",
     "explain": "it is drawn for people; onnx_cast.stats and dtypes have the figures",

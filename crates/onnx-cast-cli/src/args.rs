@@ -16,7 +16,7 @@ use std::path::PathBuf;
 
 pub(crate) use common::{Common, FileArgs, JobArgs, LossArgs, NameArgs, SelectionArgs, StorageArgs};
 pub(crate) use explain::{BlockArgs, ExplainArgs, ScalingArgs};
-pub(crate) use precision::ConvertArgs;
+pub(crate) use precision::{ConvertArgs, RecordArgs};
 pub(crate) use quantized::{DequantizeArgs, QuantizeArgs, TranscodeArgs};
 
 /// What `--isa` takes for the list of backends.
@@ -71,6 +71,8 @@ pub(crate) enum Command {
     Transcode(TranscodeArgs),
     /// Convert a model to compute in float16 or bfloat16
     Convert(ConvertArgs),
+    /// Add outputs to a model that tell the range of each value, for `convert --ranges`
+    Record(RecordArgs),
     /// Compute the Casts of a model's constants, and remove those that change nothing
     Fold(FoldArgs),
     /// Raise a model's opset, and rewrite the nodes whose operators have changed

@@ -2,11 +2,12 @@
 
 use crate::args::{Common, ConvertArgs};
 use crate::progress::Progress;
-use crate::{pretty, print};
+use crate::{pretty, print, write_page};
 use anyhow::{Result, bail};
 use onnx_cast_file::Format;
-use onnx_cast_model::{ConvertRequest, ConvertSummary, NodeDecision};
-use onnx_cast_report::{convert_json, printable};
+use onnx_cast_file::io::atomic::check_vacant;
+use onnx_cast_model::{ConvertRequest, ConvertSummary, NodeDecision, read_ranges};
+use onnx_cast_report::{convert_json, convert_page, printable};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::time::Instant;
@@ -18,6 +19,9 @@ pub(crate) fn convert(args: &ConvertArgs, common: &Common) -> Result<()> {
             bail!("{}: convert takes a model (.onnx)", path.display());
         }
     }
+    if let Some(html) = args.html.as_ref().filter(|_| args.no_clobber) {
+        check_vacant(html)?;
+    }
     let progress = Progress::start(common);
     let dry_run = args.dry_run || !args.explain.is_empty();
     let mut request = ConvertRequest::new(args.to);
@@ -25,6 +29,10 @@ pub(crate) fn convert(args: &ConvertArgs, common: &Common) -> Result<()> {
     request.keep.clone_from(&args.keep);
     request.low.clone_from(&args.low);
     request.raise_opset = args.raise_opset;
+    if let Some(path) = &args.ranges {
+        request.ranges = read_ranges(path)?;
+    }
+    request.margin = args.margin;
     request.emulate = args.emulate;
     request.explain.clone_from(&args.explain);
     request.dry_run = dry_run;
@@ -34,6 +42,18 @@ pub(crate) fn convert(args: &ConvertArgs, common: &Common) -> Result<()> {
     request.watch = progress.watch();
     let done = onnx_cast_model::convert(&args.input, &args.output, &request)?;
     drop(progress);
+    if let Some(html) = &args.html {
+        let title = args.input.file_name().unwrap_or(args.input.as_os_str()).to_string_lossy();
+        write_page(html, &convert_page(&title, &done, &request.ranges, request.margin)?, args.no_clobber)?;
+    }
+    if let (Some(path), 1..) = (&args.ranges, done.unknown_ranges) {
+        if !common.quiet && !common.json {
+            let (path, all, unknown) = (path.display(), request.ranges.len(), done.unknown_ranges);
+            // The work is done whether or not anybody can be told.
+            let _ =
+                writeln!(io::stderr(), "{path}: {unknown} of {all} names are no floating-point values of the model");
+        }
+    }
     if common.json {
         return Ok(print(&pretty(&convert_json(&args.input, &args.output, dry_run, &done))?)?);
     }

@@ -17,6 +17,7 @@ mod graph;
 mod messages;
 mod precision;
 mod quantize;
+mod record;
 mod requests;
 mod rewrite;
 mod rope;
@@ -27,9 +28,12 @@ mod weights;
 
 pub use contents::{CastInfo, ModelInfo, ValueInfo};
 pub use error::external::ExternalProblem;
-pub use error::{Error, ModelError};
+pub use error::{Error, ModelError, RangesError};
 pub use evaluate::{Model, ValueDecl};
 pub use fold::{FoldOutcome, FoldRequest, FoldSummary, Folded, fold};
-pub use precision::{ConvertRequest, ConvertSummary, Interface, Keep, NodeDecision, ValueDecision, convert};
+pub use precision::{
+    ConvertRequest, ConvertSummary, Interface, Keep, NodeDecision, ValueDecision, convert, read_ranges,
+};
+pub use record::{RECORD_PREFIX, RECORDED_NUMBERS, RecordRequest, RecordSummary, RecordedValue, record};
 pub use requests::{Inspection, bit_cast, cast, dequantize, diff, inspect, is_model, quantize, report, transcode};
 pub use upgrade::{DEFAULT_OPSET, UpgradeRequest, UpgradeSummary, Upgraded, upgrade};

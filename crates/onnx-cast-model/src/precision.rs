@@ -12,13 +12,14 @@ mod explain;
 mod mask;
 mod pins;
 mod positions;
+mod ranges;
 mod rules;
 mod sensitive;
 mod variables;
 mod write;
 
 use crate::edits::Edits;
-use crate::error::{Error, ModelError};
+use crate::error::{Error, ModelError, RangesError};
 use crate::external::Files;
 use crate::graph::values::{Id, Origin};
 use crate::rewrite::{Raise, Request, rewrite};
@@ -37,6 +38,7 @@ use variables::Variables;
 use write::{Stored, Writer};
 
 pub use explain::{NodeDecision, ValueDecision};
+pub use ranges::read_ranges;
 
 /// What to convert, and how.
 #[derive(Clone, Debug)]
@@ -113,6 +115,8 @@ pub struct ConvertSummary {
     pub values: Vec<ValueDecision>,
     /// The opset from which on more of the model's operators take the type, where it is below.
     pub raise_to: Option<i64>,
+    /// How many names of the ranges are none of the model's floating-point values.
+    pub unknown_ranges: usize,
 }
 
 impl ConvertRequest {
@@ -163,6 +167,10 @@ pub fn convert(
     }
     let to = if request.raise_opset { needed_opset(input, output, request)? } else { None };
     let raised: Option<Box<Raise>> = to.map(|to| Box::new(raising(to)) as Box<Raise>);
+    if !(request.margin.is_finite() && request.margin > 0.0) {
+        let margin = request.margin.to_string();
+        return Err(Error::model(input, RangesError::Margin { margin }.into()));
+    }
     let mut lost = HashSet::new();
     loop {
         // Large constants are counted while they are written. If one is lost, its readers stay float.
@@ -247,7 +255,10 @@ fn edits<'a>(
     let (casts, constants) = (written.casts, written.stored.len());
     let twice = written.stored.iter().filter(|stored| stored.twice).count();
     let raise_to = variables.raise_to.filter(|&to| document.opset.is_some_and(|opset| opset < to));
-    let summary = ConvertSummary { to: request.to, nodes, casts, constants, twice, explained, values, raise_to };
+    let is_float = |id: Id| variables.values[0][id].is_some();
+    let unknown_ranges = ranges::unknown(&request.ranges, &typing.bodies[0].flow, is_float);
+    let summary =
+        ConvertSummary { to: request.to, nodes, casts, constants, twice, explained, values, raise_to, unknown_ranges };
     Ok((edits, (summary, written.stored)))
 }
 

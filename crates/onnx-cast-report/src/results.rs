@@ -5,7 +5,8 @@ use crate::json::counts;
 use onnx_cast::DataType;
 use onnx_cast_file::{Difference, Quantized, QuantizedWeight, Scheme, Summary, TensorInfo, TensorSummary, Values};
 use onnx_cast_model::{
-    CastInfo, ConvertSummary, FoldSummary, Folded, Inspection, ModelInfo, UpgradeSummary, Upgraded, ValueInfo,
+    CastInfo, ConvertSummary, FoldSummary, Folded, Inspection, ModelInfo, RecordSummary, RecordedValue, UpgradeSummary,
+    Upgraded, ValueInfo,
 };
 use serde_json::{Map, Value, json};
 use std::path::Path;
@@ -35,9 +36,23 @@ pub fn convert_json(input: &Path, output: &Path, dry_run: bool, done: &ConvertSu
         "casts": done.casts,
         "constants": done.constants,
         "constants_twice": done.twice,
+        "unknown_ranges": done.unknown_ranges,
         "explained": done.explained,
         "nodes": nodes.collect::<Vec<_>>(),
         "values": values.collect::<Vec<_>>(),
+    })
+}
+
+/// What `record` did, or would do.
+pub fn record_json(input: &Path, output: &Path, dry_run: bool, done: &RecordSummary) -> Value {
+    let value =
+        |value: &RecordedValue| json!({"name": value.name, "type": value.data_type.name(), "output": value.output});
+    json!({
+        "input": input.to_string_lossy(),
+        "output": output.to_string_lossy(),
+        "dry_run": dry_run,
+        "inner": done.inner,
+        "values": done.values.iter().map(value).collect::<Vec<_>>(),
     })
 }
 
