@@ -29,5 +29,7 @@ pub use error::external::ExternalProblem;
 pub use error::{Error, ModelError};
 pub use evaluate::{Model, ValueDecl};
 pub use fold::{FoldOutcome, FoldRequest, FoldSummary, Folded, fold};
-pub use precision::{ConvertRequest, ConvertSummary, Interface, Keep, NodeDecision, ValueDecision, convert};
+pub use precision::{
+    ConvertRequest, ConvertSummary, Interface, Keep, NodeDecision, ValueDecision, convert, convert_bytes,
+};
 pub use requests::{Inspection, bit_cast, cast, dequantize, diff, inspect, is_model, quantize, report, transcode};

@@ -21,17 +21,18 @@ use crate::edits::Edits;
 use crate::error::{Error, ModelError};
 use crate::external::Files;
 use crate::graph::values::{Id, Origin};
-use crate::rewrite::{Request, rewrite};
+use crate::rewrite::{Request, rewrite, rewrite_bytes};
 use crate::tree::Document;
 use crate::types::{Body, Typing};
 use assign::Assignment;
 use constants::Constants;
 use onnx_cast::DataType;
 use onnx_cast_file::io::progress::Watch;
-use onnx_cast_file::{Pattern, Storage};
+use onnx_cast_file::{Pattern, SelectionError, Storage};
 use rules::Rules;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
+use std::str::FromStr;
 use variables::Variables;
 use write::{Stored, Writer};
 
@@ -52,6 +53,9 @@ pub struct ConvertRequest {
     pub ranges: HashMap<String, f32>,
     /// By how much magnitudes may grow beyond those.
     pub margin: f32,
+    /// Magnitudes between which constants are clamped before they are rounded: none overflows, so that none keeps its
+    /// readers float. Zeros and infinities stay. A greatest one beyond what the type holds counts as the type's own.
+    pub clamp: Option<[f32; 2]>,
     /// Write a model in float that rounds its values where the narrow one would.
     pub emulate: bool,
     /// Values, or nodes, that are to be explained.
@@ -104,10 +108,24 @@ pub struct ConvertSummary {
     pub constants: usize,
     /// Those of them that are stored in both types.
     pub twice: usize,
+    /// Constants that were clamped, each with the most extreme numbers that this changed, and what they became.
+    pub clamped: Vec<(String, Vec<(f32, f32)>)>,
     /// What the values and nodes that were asked for are, and why.
     pub explained: Vec<String>,
     /// Every floating-point value.
     pub values: Vec<ValueDecision>,
+}
+
+impl FromStr for Keep {
+    type Err = SelectionError;
+
+    fn from_str(text: &str) -> Result<Self, SelectionError> {
+        Ok(match text {
+            "sensitive" => Keep::Sensitive,
+            "none" => Keep::None,
+            pattern => Keep::Nodes(pattern.parse()?),
+        })
+    }
 }
 
 impl ConvertRequest {
@@ -120,6 +138,7 @@ impl ConvertRequest {
             low: Vec::new(),
             ranges: HashMap::new(),
             margin: 4.0,
+            clamp: None,
             emulate: false,
             explain: Vec::new(),
             dry_run: false,
@@ -138,6 +157,9 @@ impl ConvertRequest {
 /// What was made, and what is to be judged when it is written.
 type Made = (ConvertSummary, Vec<Stored>);
 
+/// Judges it.
+type Judge<'j> = Box<dyn FnOnce(Made) -> Result<ConvertSummary, Error> + 'j>;
+
 /// Converts a model to compute in a narrow floating-point type.
 ///
 /// Inputs and outputs keep their types unless the request says otherwise. Constants are stored in the types that their
@@ -151,6 +173,27 @@ pub fn convert(
     request: &ConvertRequest,
 ) -> Result<ConvertSummary, Error> {
     let (input, output) = (input.as_ref(), output.as_ref());
+    in_rounds(input, request, |how, overflowed, judge| {
+        rewrite(input, output, how, |document, files| edits(document, files, request, overflowed), judge)
+    })
+}
+
+/// As [`convert`], of a model in memory, whose constants are in memory too; of a dry run no bytes are given back.
+///
+/// # Errors
+/// As [`convert`], and where elements are in other files.
+pub fn convert_bytes(model: &[u8], request: &ConvertRequest) -> Result<(Vec<u8>, ConvertSummary), Error> {
+    in_rounds(Path::new("model"), request, |how, overflowed, judge| {
+        rewrite_bytes(model, how, |document, files| edits(document, files, request, overflowed), judge)
+    })
+}
+
+/// Has a model rewritten, once more wherever constants are found to overflow.
+fn in_rounds<R>(
+    input: &Path,
+    request: &ConvertRequest,
+    mut run: impl FnMut(&Request<'_>, &HashSet<String>, Judge<'_>) -> Result<R, Error>,
+) -> Result<R, Error> {
     let is_target = matches!(request.to, DataType::Float16 | DataType::BFloat16);
     if !is_target && !(request.emulate && request.to.is_float() && request.to.bits() == Some(8)) {
         return Err(Error::model(input, ModelError::ConvertType { to: request.to, emulate: request.emulate }));
@@ -159,7 +202,9 @@ pub fn convert(
     loop {
         // Large constants are counted while they are written. If one overflows, its readers stay float.
         let mut found = Vec::new();
-        let judge = |(summary, stored): Made| {
+        let judge = |(mut summary, stored): Made| {
+            let clamped = |one: &Stored| Some((one.name.clone(), one.clamp.as_ref()?.changed()));
+            summary.clamped = stored.iter().filter_map(clamped).filter(|(_, changed)| !changed.is_empty()).collect();
             let overflows = |one: &Stored| one.counter.as_ref().is_some_and(|counter| counter.total().overflowed > 0);
             found.extend(stored.into_iter().filter(overflows).map(|stored| stored.name));
             if found.is_empty() { Ok(summary) } else { Err(Error::model(input, ModelError::Overflowed)) }
@@ -168,12 +213,12 @@ pub fn convert(
             storage: &request.storage,
             dry_run: request.dry_run,
             no_clobber: request.no_clobber,
-            counts: request.to == DataType::Float16,
+            counts: request.to == DataType::Float16 || request.clamp.is_some(),
             threads: request.threads,
             watch: request.watch.as_ref(),
             step: &|| {},
         };
-        let done = rewrite(input, output, &how, |document, files| edits(document, files, request, &overflowed), judge);
+        let done = run(&how, &overflowed, Box::new(judge));
         let before = overflowed.len();
         overflowed.extend(found);
         if overflowed.len() == before {
@@ -195,7 +240,7 @@ fn edits<'a>(
     let mut variables = Variables::of(document, &typing, request.to, &stored);
     Rules { document, variables: &mut variables, constants: &constants, request, overflowed }.pin()?;
     let assignment = Assignment::of(&variables);
-    let mut writer = Writer::new((document, files), &variables, &assignment, &constants, request.emulate);
+    let mut writer = Writer::new((document, files), &variables, &assignment, &constants, request);
     let edits = writer.edits()?;
     if document.training && !edits.is_empty() {
         return Err(ModelError::Training);
@@ -209,7 +254,8 @@ fn edits<'a>(
         .collect::<Result<_, _>>()?;
     let (casts, constants) = (written.casts, written.stored.len());
     let twice = written.stored.iter().filter(|stored| stored.twice).count();
-    let summary = ConvertSummary { to: request.to, nodes, casts, constants, twice, explained, values };
+    let clamped = Vec::new();
+    let summary = ConvertSummary { to: request.to, nodes, casts, constants, twice, clamped, explained, values };
     Ok((edits, (summary, written.stored)))
 }
 

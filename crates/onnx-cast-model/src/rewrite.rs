@@ -13,13 +13,16 @@ use crate::tree::Document;
 use onnx_cast_file::formats::pb::MAX_MESSAGE;
 use onnx_cast_file::io::atomic::check_vacant;
 use onnx_cast_file::io::map::Mapped;
+use onnx_cast_file::io::memory::zeros;
 use onnx_cast_file::io::progress::{Meter, Watch};
 use onnx_cast_file::io::{AtomicFile, InputFile, IoError};
-use onnx_cast_file::pipeline::{self, InPlace, Nowhere, Sink, Task, Trouble};
+use onnx_cast_file::pipeline::{self, InMemory, InPlace, Nowhere, Sink, Task, Trouble};
 use onnx_cast_file::{FileError, Storage};
 use std::ffi::OsStr;
 use std::fs;
+use std::io;
 use std::path::{Component, Path};
+use std::sync::{Mutex, PoisonError};
 
 /// As other tools have it: what is smaller is not worth a place in another file.
 const DEFAULT_THRESHOLD: u64 = 1024;
@@ -55,7 +58,7 @@ pub(crate) fn rewrite<T, R>(
     }
     let file = InputFile::open(input)?;
     let bytes = Mapped::of(&file)?;
-    let base = Base { bytes: &bytes, file: &file };
+    let base = Base { bytes: &bytes, file: Some(&file) };
     let document = Document::parse(&bytes).map_err(invalid)?;
     let files = Files::open(input, &document.tensors().map_err(invalid)?).map_err(invalid)?;
     let (edits, made) = edit(&document, &files).map_err(invalid)?;
@@ -113,6 +116,39 @@ pub(crate) fn rewrite<T, R>(
         }
     }
     Ok(result)
+}
+
+/// As [`rewrite`], of a model in memory, which is given back likewise; of a dry run nothing is. Elements in other files
+/// are refused, as there is no folder to look for them in.
+pub(crate) fn rewrite_bytes<T, R>(
+    bytes: &[u8],
+    request: &Request<'_>,
+    edit: impl for<'a> FnOnce(&Document<'a>, &'a Files) -> Result<(Edits<'a>, T), ModelError>,
+    judge: impl FnOnce(T) -> Result<R, Error>,
+) -> Result<(Vec<u8>, R), Error> {
+    let path = Path::new("model");
+    let invalid = |error| Error::model(path, error);
+    let document = Document::parse(bytes).map_err(invalid)?;
+    let files = Files::none(&document.tensors().map_err(invalid)?).map_err(invalid)?;
+    let (edits, made) = edit(&document, &files).map_err(invalid)?;
+    let mut layout = Layout::new("", None);
+    let message = emit(&document, &files, &edits, &mut layout).map_err(invalid)?;
+    if message.len() > MAX_MESSAGE {
+        return Err(invalid(ModelError::MemorySize { bytes: message.len() }));
+    }
+    let tasks = message.tasks(Base { bytes, file: None });
+    let meter = Meter::new(request.watch, tasks.iter().map(Task::bytes).sum());
+    let writer = Writer { input: path, output: path, no_clobber: false, threads: request.threads, meter };
+    if request.dry_run {
+        writer.run(&tasks, &Nowhere, path)?;
+        return Ok((Vec::new(), judge(made)?));
+    }
+    let len = usize::try_from(message.len()).ok();
+    let room = len.and_then(zeros).ok_or_else(|| IoError::new(path, "write", io::ErrorKind::OutOfMemory.into()))?;
+    let memory = InMemory(Mutex::new(room));
+    writer.run(&tasks, &memory, path)?;
+    let result = judge(made)?;
+    Ok((memory.0.into_inner().unwrap_or_else(PoisonError::into_inner), result))
 }
 
 /// Writes files by the pipeline.
@@ -214,9 +250,7 @@ pub(crate) mod tests {
     use crate::messages;
     use onnx_cast::DataType;
     use onnx_cast_file::formats::protobuf::{onnx, wire};
-    use onnx_cast_file::pipeline::InMemory;
     use std::ops::ControlFlow;
-    use std::sync::Mutex;
 
     /// A model of initializers of as many elements, whose bytes are all 7.
     pub(crate) fn model(data_type: DataType, sizes: &[usize]) -> Vec<u8> {
@@ -250,7 +284,7 @@ pub(crate) mod tests {
         let (message, layout) = arranged(bytes.len() as u64 - 1, None).expect("it fits without the elements");
         assert!(message.len() < 200 && layout.data.len() == 1);
         let file = InputFile::other(Path::new("m.onnx"), bytes.len() as u64, bytes.clone());
-        let base = Base { bytes: &bytes, file: &file };
+        let base = Base { bytes: &bytes, file: Some(&file) };
         let written = |tasks: &[Task<'_>], len: u64| {
             let out = InMemory(Mutex::new(vec![0; len as usize]));
             pipeline::run(tasks, None, &out, &|_| ControlFlow::Continue(())).expect("written");

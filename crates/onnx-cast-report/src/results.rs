@@ -24,6 +24,7 @@ pub fn convert_json(input: &Path, output: &Path, dry_run: bool, done: &ConvertSu
         .values
         .iter()
         .map(|value| json!({"graph": value.graph, "name": value.name, "type": type_of(value.low), "cast": value.cast}));
+    let clamped = done.clamped.iter().map(|(name, numbers)| json!({"name": name, "numbers": numbers}));
     json!({
         "input": input.to_string_lossy(),
         "output": output.to_string_lossy(),
@@ -32,6 +33,7 @@ pub fn convert_json(input: &Path, output: &Path, dry_run: bool, done: &ConvertSu
         "casts": done.casts,
         "constants": done.constants,
         "constants_twice": done.twice,
+        "clamped": clamped.collect::<Vec<_>>(),
         "explained": done.explained,
         "nodes": nodes.collect::<Vec<_>>(),
         "values": values.collect::<Vec<_>>(),
