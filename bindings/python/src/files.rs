@@ -9,9 +9,12 @@ use onnx_cast_file::{
     Pattern, QuantizeRequest, ReportRequest, Rule, Scheme, Selection, Storage, Summary, TranscodeRequest, Watch,
     WriteOptions,
 };
-use onnx_cast_model::{Error, FoldRequest};
-use onnx_cast_report::{cast_json, diff_json, fold_json, info_json};
+use onnx_cast_model::{ConvertRequest, Error, FoldRequest};
+use onnx_cast_report::{cast_json, convert_json, diff_json, fold_json, info_json};
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::PyBytes;
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -99,6 +102,23 @@ pub(crate) struct Options {
     scheme: Option<String>,
     #[pyo3(default)]
     allow_nan: bool,
+    /// Whether a model's inputs and outputs become narrow, and the types of those that do not follow the others.
+    #[pyo3(default)]
+    interface: (bool, Vec<(String, i64)>),
+    #[pyo3(default)]
+    keep: Vec<String>,
+    #[pyo3(default)]
+    low: Vec<String>,
+    #[pyo3(default)]
+    ranges: HashMap<String, f32>,
+    #[pyo3(default)]
+    margin: Option<f32>,
+    #[pyo3(default)]
+    clamp: Option<[f32; 2]>,
+    #[pyo3(default)]
+    emulate: bool,
+    #[pyo3(default)]
+    explain: Vec<String>,
     #[pyo3(default)]
     tolerance: Option<f64>,
     #[pyo3(default)]
@@ -248,6 +268,27 @@ impl Options {
         Ok(FoldRequest { include, exclude, operator, dry_run, no_clobber, storage, threads, watch })
     }
 
+    fn convert(&self, state: &Arc<State>) -> PyResult<ConvertRequest> {
+        let mut request = ConvertRequest::new(type_of(self.to)?.unwrap_or(DataType::Float16));
+        request.interface.low = self.interface.0;
+        for (name, data_type) in &self.interface.1 {
+            request.interface.named.push((name.clone(), number_to_type(*data_type)?));
+        }
+        request.keep = parsed(&self.keep)?;
+        request.low = parsed(&self.low)?;
+        request.ranges.clone_from(&self.ranges);
+        request.margin = self.margin.unwrap_or(request.margin);
+        request.clamp = self.clamp;
+        request.emulate = self.emulate;
+        request.explain.clone_from(&self.explain);
+        request.dry_run = self.dry_run;
+        request.no_clobber = self.no_clobber;
+        request.storage = self.storage();
+        request.threads = self.threads;
+        request.watch = Some(watch(state));
+        Ok(request)
+    }
+
     fn inspect(&self, state: &Arc<State>) -> PyResult<InspectRequest> {
         let (include, exclude) = self.names()?;
         let (from, watch) = (type_of(self.from)?, Some(watch(state)));
@@ -391,6 +432,37 @@ pub(crate) fn fold(
     let request = options.fold(&state)?;
     let done = watched(py, &state, progress, || onnx_cast_model::fold(&input, &output, &request))?;
     done.map(|done| fold_json(&input, &output, request.dry_run, &done).to_string()).map_err(in_words)
+}
+
+/// Converts a model to compute in a narrow type. Returns the JSON.
+#[pyfunction]
+pub(crate) fn convert(
+    py: Python<'_>,
+    input: PathBuf,
+    output: PathBuf,
+    options: Options,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<String> {
+    let state = Arc::default();
+    let request = options.convert(&state)?;
+    let done = watched(py, &state, progress, || onnx_cast_model::convert(&input, &output, &request))?;
+    done.map(|done| convert_json(&input, &output, request.dry_run, &done).to_string()).map_err(in_words)
+}
+
+/// Converts a model in memory. Returns its bytes, of a dry run none, and the JSON.
+#[pyfunction]
+pub(crate) fn convert_bytes<'py>(
+    py: Python<'py>,
+    model: PyBackedBytes,
+    options: Options,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<(Bound<'py, PyBytes>, String)> {
+    let state = Arc::default();
+    let request = options.convert(&state)?;
+    let done = watched(py, &state, progress, || onnx_cast_model::convert_bytes(&model, &request))?;
+    let (bytes, done) = done.map_err(in_words)?;
+    let name = Path::new("model");
+    Ok((PyBytes::new(py, &bytes), convert_json(name, name, request.dry_run, &done).to_string()))
 }
 
 /// Runs the work in a thread. If Python raises meanwhile, from a signal handler or from `progress`, the work stops and
