@@ -9,9 +9,12 @@ use onnx_cast_file::{
     Pattern, QuantizeRequest, ReportRequest, Rule, Scheme, Selection, Storage, Summary, TranscodeRequest, Watch,
     WriteOptions,
 };
-use onnx_cast_model::{Error, FoldRequest, UpgradeRequest};
-use onnx_cast_report::{cast_json, diff_json, fold_json, info_json, upgrade_json};
+use onnx_cast_model::{ConvertRequest, Error, FoldRequest, UpgradeRequest};
+use onnx_cast_report::{cast_json, convert_json, diff_json, fold_json, info_json, upgrade_json};
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::PyBytes;
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -101,6 +104,23 @@ pub(crate) struct Options {
     scheme: Option<String>,
     #[pyo3(default)]
     allow_nan: bool,
+    /// Whether a model's inputs and outputs become narrow, and the types of those that do not follow the others.
+    #[pyo3(default)]
+    interface: (bool, Vec<(String, i64)>),
+    #[pyo3(default)]
+    keep: Vec<String>,
+    #[pyo3(default)]
+    low: Vec<String>,
+    #[pyo3(default)]
+    ranges: HashMap<String, f32>,
+    #[pyo3(default)]
+    margin: Option<f32>,
+    #[pyo3(default)]
+    clamp: Option<[f32; 2]>,
+    #[pyo3(default)]
+    emulate: bool,
+    #[pyo3(default)]
+    explain: Vec<String>,
     #[pyo3(default)]
     tolerance: Option<f64>,
     #[pyo3(default)]
@@ -254,6 +274,27 @@ impl Options {
         let &Options { opset, dry_run, no_clobber, threads, .. } = self;
         let (storage, watch) = (self.storage(), Some(watch(state)));
         UpgradeRequest { opset, dry_run, no_clobber, storage, threads, watch }
+    }
+
+    fn convert(&self, state: &Arc<State>) -> PyResult<ConvertRequest> {
+        let mut request = ConvertRequest::new(type_of(self.to)?.unwrap_or(DataType::Float16));
+        request.interface.low = self.interface.0;
+        for (name, data_type) in &self.interface.1 {
+            request.interface.named.push((name.clone(), number_to_type(*data_type)?));
+        }
+        request.keep = parsed(&self.keep)?;
+        request.low = parsed(&self.low)?;
+        request.ranges.clone_from(&self.ranges);
+        request.margin = self.margin.unwrap_or(request.margin);
+        request.clamp = self.clamp;
+        request.emulate = self.emulate;
+        request.explain.clone_from(&self.explain);
+        request.dry_run = self.dry_run;
+        request.no_clobber = self.no_clobber;
+        request.storage = self.storage();
+        request.threads = self.threads;
+        request.watch = Some(watch(state));
+        Ok(request)
     }
 
     fn inspect(&self, state: &Arc<State>) -> PyResult<InspectRequest> {
@@ -415,6 +456,37 @@ pub(crate) fn upgrade(
     let request = options.upgrade(&state);
     let done = watched(py, &state, progress, || onnx_cast_model::upgrade(&input, &output, &request))?;
     done.map(|done| upgrade_json(&input, &output, request.dry_run, &done).to_string()).map_err(in_words)
+}
+
+/// Converts a model to compute in a narrow type. Returns the JSON.
+#[pyfunction]
+pub(crate) fn convert(
+    py: Python<'_>,
+    input: PathBuf,
+    output: PathBuf,
+    options: Options,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<String> {
+    let state = Arc::default();
+    let request = options.convert(&state)?;
+    let done = watched(py, &state, progress, || onnx_cast_model::convert(&input, &output, &request))?;
+    done.map(|done| convert_json(&input, &output, request.dry_run, &done).to_string()).map_err(in_words)
+}
+
+/// Converts a model in memory. Returns its bytes, of a dry run none, and the JSON.
+#[pyfunction]
+pub(crate) fn convert_bytes<'py>(
+    py: Python<'py>,
+    model: PyBackedBytes,
+    options: Options,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<(Bound<'py, PyBytes>, String)> {
+    let state = Arc::default();
+    let request = options.convert(&state)?;
+    let done = watched(py, &state, progress, || onnx_cast_model::convert_bytes(&model, &request))?;
+    let (bytes, done) = done.map_err(in_words)?;
+    let name = Path::new("model");
+    Ok((PyBytes::new(py, &bytes), convert_json(name, name, request.dry_run, &done).to_string()))
 }
 
 /// Runs the work in a thread. If Python raises meanwhile, from a signal handler or from `progress`, the work stops and

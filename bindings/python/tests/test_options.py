@@ -18,6 +18,7 @@ FUNCTIONS = {
     "dequantize": onnx_cast.dequantize_file,
     "quantize": onnx_cast.quantize_file,
     "transcode": onnx_cast.transcode_file,
+    "convert": onnx_cast.convert_model,
     "fold": onnx_cast.fold,
     "upgrade": onnx_cast.upgrade_model,
     "info": onnx_cast.info,
@@ -49,6 +50,8 @@ POSITIONAL = {
     "dequantize FILE": ("src", "dst"),
     "quantize FILE": ("src", "dst"),
     "transcode FILE": ("src", "dst"),
+    "convert IN.onnx": ("model",),
+    "convert OUT.onnx": ("output",),
     "fold IN.onnx": ("src",),
     "fold OUT.onnx": ("dst",),
     "upgrade IN.onnx": ("src",),
@@ -81,6 +84,11 @@ ONLY_COMMAND = {
 
 #: What only Python has, and why.
 ONLY_PYTHON = {name: {"progress": "the command has a bar"} for name in FUNCTIONS}
+ONLY_PYTHON["convert"] |= {
+    "base_dir": "a ModelProto tells no folder",
+    "ranges": "a mapping, where there is one",
+    "margin": "of ranges",
+}
 
 
 def options():

@@ -53,7 +53,7 @@ def test_the_types_are_those_of_their_stub():
     assert fields <= set(dir(dtypes.int4)) and set(functions(body)) == {"of"}
 
 
-@pytest.mark.parametrize("name", ["", ".backend", ".columns", ".dtypes", ".files", ".layouts", ".onnxruntime", ".ray", ".reference"])
+@pytest.mark.parametrize("name", ["", ".backend", ".columns", ".dtypes", ".files", ".float16", ".layouts", ".onnxruntime", ".ray", ".reference"])
 def test_what_a_module_promises_it_has(name):
     if name == ".ray":
         pytest.importorskip("ray", reason="Ray is not installed")

@@ -2,6 +2,7 @@
 //! reads its chunk, transforms it in its own buffers and hands it to the sink, so that reading, casting and writing
 //! overlap. The engine knows no format: files, archives, models and reports describe their work as tasks.
 
+mod clamp;
 mod sinks;
 mod task;
 
@@ -14,6 +15,7 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+pub use clamp::Clamp;
 pub use sinks::{InMemory, InPlace, InStretches, Nowhere, Ordered, Same, Sink};
 pub use task::{Chain, Compute, Decode, Elements, ScaledCast, Scratch, Step, Task, Transform};
 

@@ -77,7 +77,7 @@ pub(crate) fn open(path: &Path, types: bool) -> Result<(Input, ModelInfo), Error
     let files = Files::open(path, &document.tensors().map_err(invalid)?, None).map_err(invalid)?;
     let (opsets, metadata) = imports(&bytes).map_err(invalid)?;
     let mut survey = Survey {
-        base: Base { bytes: &bytes, file: &file },
+        base: Base { bytes: &bytes, file: Some(&file) },
         files: &files,
         names: Names::default(),
         paths: HashMap::new(),

@@ -394,6 +394,12 @@ pub enum ModelError {
         /// Bytes of the message.
         bytes: u64,
     },
+    /// A model that is too large for a message, and in memory, where it has no other place.
+    #[error("{bytes} bytes are more than a protobuf message may hold (2 GiB): such a model is converted file to file")]
+    MemorySize {
+        /// Bytes of the message.
+        bytes: u64,
+    },
     /// A file of external data that must not be written.
     #[error("external data `{}`: {what}", Short(name))]
     DataFile {

@@ -119,6 +119,14 @@ impl Files {
         Ok(files)
     }
 
+    /// The files of a model in memory, which may have none.
+    pub(crate) fn none(tensors: &[(&[u8], bool)]) -> Result<Files, ModelError> {
+        match tensors.iter().find(|(message, _)| is_external(message)) {
+            Some((message, _)) => Err(Trouble::from(ExternalProblem::InMemory).of(message)),
+            None => Ok(Files { by_location: HashMap::new(), paths: Vec::new() }),
+        }
+    }
+
     fn open_at(&mut self, folder: &Path, location: &str) -> Result<(), Trouble> {
         if self.by_location.contains_key(location) {
             return Ok(());

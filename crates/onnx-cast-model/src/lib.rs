@@ -32,7 +32,7 @@ pub use error::{Error, ModelError, RangesError};
 pub use evaluate::{Model, ValueDecl};
 pub use fold::{FoldOutcome, FoldRequest, FoldSummary, Folded, fold};
 pub use precision::{
-    ConvertRequest, ConvertSummary, Interface, Keep, NodeDecision, ValueDecision, convert, read_ranges,
+    ConvertRequest, ConvertSummary, Interface, Keep, NodeDecision, ValueDecision, convert, convert_bytes, read_ranges,
 };
 pub use record::{RECORD_PREFIX, RECORDED_NUMBERS, RecordRequest, RecordSummary, RecordedValue, record};
 pub use requests::{Inspection, bit_cast, cast, dequantize, diff, inspect, is_model, quantize, report, transcode};

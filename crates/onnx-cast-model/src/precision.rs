@@ -22,7 +22,7 @@ use crate::edits::Edits;
 use crate::error::{Error, ModelError, RangesError};
 use crate::external::Files;
 use crate::graph::values::{Id, Origin};
-use crate::rewrite::{Raise, Request, rewrite};
+use crate::rewrite::{Raise, Request, rewrite, rewrite_bytes};
 use crate::tree::Document;
 use crate::types::{Body, Typing};
 use crate::upgrade;
@@ -30,10 +30,11 @@ use assign::Assignment;
 use constants::Constants;
 use onnx_cast::DataType;
 use onnx_cast_file::io::progress::Watch;
-use onnx_cast_file::{Pattern, Storage};
+use onnx_cast_file::{Pattern, SelectionError, Storage};
 use rules::Rules;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
+use std::str::FromStr;
 use variables::Variables;
 use write::{Stored, Writer};
 
@@ -57,6 +58,9 @@ pub struct ConvertRequest {
     pub margin: f32,
     /// Raise the model's opset to where its operators take the type, if it is below.
     pub raise_opset: bool,
+    /// Magnitudes between which constants are clamped before they are rounded: none overflows, so that none keeps its
+    /// readers float. Zeros and infinities stay. A greatest one beyond what the type holds counts as the type's own.
+    pub clamp: Option<[f32; 2]>,
     /// Write a model in float that rounds its values where the narrow one would.
     pub emulate: bool,
     /// Values, or nodes, that are to be explained.
@@ -109,6 +113,8 @@ pub struct ConvertSummary {
     pub constants: usize,
     /// Those of them that are stored in both types.
     pub twice: usize,
+    /// Constants that were clamped, each with the most extreme numbers that this changed, and what they became.
+    pub clamped: Vec<(String, Vec<(f32, f32)>)>,
     /// What the values and nodes that were asked for are, and why.
     pub explained: Vec<String>,
     /// Every floating-point value.
@@ -117,6 +123,18 @@ pub struct ConvertSummary {
     pub raise_to: Option<i64>,
     /// How many names of the ranges are none of the model's floating-point values.
     pub unknown_ranges: usize,
+}
+
+impl FromStr for Keep {
+    type Err = SelectionError;
+
+    fn from_str(text: &str) -> Result<Self, SelectionError> {
+        Ok(match text {
+            "sensitive" => Keep::Sensitive,
+            "none" => Keep::None,
+            pattern => Keep::Nodes(pattern.parse()?),
+        })
+    }
 }
 
 impl ConvertRequest {
@@ -130,6 +148,7 @@ impl ConvertRequest {
             ranges: HashMap::new(),
             margin: 4.0,
             raise_opset: false,
+            clamp: None,
             emulate: false,
             explain: Vec::new(),
             dry_run: false,
@@ -148,6 +167,9 @@ impl ConvertRequest {
 /// What was made, and what is to be judged when it is written.
 type Made = (ConvertSummary, Vec<Stored>);
 
+/// Judges it.
+type Judge<'j> = Box<dyn FnOnce(Made) -> Result<ConvertSummary, Error> + 'j>;
+
 /// Converts a model to compute in a narrow floating-point type.
 ///
 /// Inputs and outputs keep their types unless the request says otherwise. Constants are stored in the types that their
@@ -161,35 +183,73 @@ pub fn convert(
     request: &ConvertRequest,
 ) -> Result<ConvertSummary, Error> {
     let (input, output) = (input.as_ref(), output.as_ref());
+    in_rounds(input, request, |how, overflowed, judge| {
+        rewrite(input, output, how, |document, files| edits(document, files, request, overflowed), judge)
+    })
+}
+
+/// As [`convert`], of a model in memory, whose constants are in memory too; of a dry run no bytes are given back.
+///
+/// # Errors
+/// As [`convert`], and where elements are in other files.
+pub fn convert_bytes(model: &[u8], request: &ConvertRequest) -> Result<(Vec<u8>, ConvertSummary), Error> {
+    in_rounds(Path::new("model"), request, |how, overflowed, judge| {
+        rewrite_bytes(model, how, |document, files| edits(document, files, request, overflowed), judge)
+    })
+}
+
+/// Has a model rewritten, once more wherever constants are found to overflow.
+fn in_rounds<R>(
+    input: &Path,
+    request: &ConvertRequest,
+    mut run: impl FnMut(&Request<'_>, &HashSet<String>, Judge<'_>) -> Result<R, Error>,
+) -> Result<R, Error> {
     let is_target = matches!(request.to, DataType::Float16 | DataType::BFloat16);
     if !is_target && !(request.emulate && request.to.is_float() && request.to.bits() == Some(8)) {
         return Err(Error::model(input, ModelError::ConvertType { to: request.to, emulate: request.emulate }));
     }
-    let to = if request.raise_opset { needed_opset(input, output, request)? } else { None };
-    let raised: Option<Box<Raise>> = to.map(|to| Box::new(raising(to)) as Box<Raise>);
     if !(request.margin.is_finite() && request.margin > 0.0) {
         let margin = request.margin.to_string();
         return Err(Error::model(input, RangesError::Margin { margin }.into()));
     }
     let mut lost = HashSet::new();
+    let plan = Request {
+        storage: &request.storage,
+        dry_run: true,
+        no_clobber: false,
+        counts: false,
+        threads: request.threads,
+        raise: None,
+        watch: None,
+        step: &|| {},
+    };
+    let mut to = None;
+    if request.raise_opset {
+        let judge = |(summary, _): Made| {
+            to = summary.raise_to;
+            Ok(summary)
+        };
+        run(&plan, &lost, Box::new(judge))?;
+    }
+    let raised: Option<Box<Raise>> = to.map(|to| Box::new(raising(to)) as Box<Raise>);
     loop {
         // Large constants are counted while they are written. If one is lost, its readers stay float.
         let mut found = Vec::new();
-        let judge = |(summary, stored): Made| {
+        let judge = |(mut summary, stored): Made| {
+            let clamped = |one: &Stored| Some((one.name.clone(), one.clamp.as_ref()?.changed()));
+            summary.clamped = stored.iter().filter_map(clamped).filter(|(_, changed)| !changed.is_empty()).collect();
             found.extend(stored.into_iter().filter(Stored::is_lost).map(|stored| stored.name));
             if found.is_empty() { Ok(summary) } else { Err(Error::model(input, ModelError::Lost)) }
         };
         let how = Request {
-            storage: &request.storage,
             dry_run: request.dry_run,
             no_clobber: request.no_clobber,
-            counts: request.to == DataType::Float16,
-            threads: request.threads,
+            counts: request.to == DataType::Float16 || request.clamp.is_some(),
             raise: raised.as_deref(),
             watch: request.watch.as_ref(),
-            step: &|| {},
+            ..plan
         };
-        let done = rewrite(input, output, &how, |document, files| edits(document, files, request, &lost), judge);
+        let done = run(&how, &lost, Box::new(judge));
         let before = lost.len();
         lost.extend(found);
         if lost.len() == before {
@@ -201,30 +261,6 @@ pub fn convert(
 /// What raises a model to an opset.
 fn raising(to: i64) -> impl for<'a> Fn(&Document<'a>, &'a Files) -> Result<Edits<'a>, ModelError> {
     move |document, files| Ok(upgrade::edits(document, files, to)?.0)
-}
-
-/// The opset that the operators of a model need for the type, where the model has an older one.
-fn needed_opset(input: &Path, output: &Path, request: &ConvertRequest) -> Result<Option<i64>, Error> {
-    let how = Request {
-        storage: &request.storage,
-        dry_run: true,
-        no_clobber: false,
-        counts: false,
-        threads: request.threads,
-        raise: None,
-        watch: None,
-        step: &|| {},
-    };
-    rewrite(
-        input,
-        output,
-        &how,
-        |document, files| {
-            let (_, (summary, _)) = edits(document, files, request, &HashSet::new())?;
-            Ok((Edits::default(), summary.raise_to))
-        },
-        Ok,
-    )
 }
 
 fn edits<'a>(
@@ -240,7 +276,7 @@ fn edits<'a>(
     let mut variables = Variables::of(document, &typing, request.to, &stored);
     Rules { document, variables: &mut variables, constants: &constants, request, lost }.pin()?;
     let assignment = Assignment::of(&variables);
-    let mut writer = Writer::new((document, files), &variables, &assignment, &constants, request.emulate);
+    let mut writer = Writer::new((document, files), &variables, &assignment, &constants, request);
     let edits = writer.edits()?;
     if document.training && !edits.is_empty() {
         return Err(ModelError::Training);
@@ -257,8 +293,19 @@ fn edits<'a>(
     let raise_to = variables.raise_to.filter(|&to| document.opset.is_some_and(|opset| opset < to));
     let is_float = |id: Id| variables.values[0][id].is_some();
     let unknown_ranges = ranges::unknown(&request.ranges, &typing.bodies[0].flow, is_float);
-    let summary =
-        ConvertSummary { to: request.to, nodes, casts, constants, twice, explained, values, raise_to, unknown_ranges };
+    let clamped = Vec::new();
+    let summary = ConvertSummary {
+        to: request.to,
+        nodes,
+        casts,
+        constants,
+        twice,
+        clamped,
+        explained,
+        values,
+        raise_to,
+        unknown_ranges,
+    };
     Ok((edits, (summary, written.stored)))
 }
 

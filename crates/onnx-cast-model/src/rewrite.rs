@@ -20,7 +20,7 @@ use onnx_cast_file::pipeline::{self, InMemory, InPlace, Nowhere, Sink, Task, Tro
 use onnx_cast_file::{FileError, Storage};
 use std::ffi::OsStr;
 use std::fs;
-use std::ops::ControlFlow;
+use std::io;
 use std::path::{Component, Path};
 use std::sync::{Mutex, PoisonError};
 
@@ -62,32 +62,30 @@ pub(crate) fn rewrite<T, R>(
     }
     let file = InputFile::open(input)?;
     let bytes = Mapped::of(&file)?;
-    let base = Base { bytes: &bytes, file: &file };
+    let base = Base { bytes: &bytes, file: Some(&file) };
     let Some(raise) = request.raise else { return rewrite_of(base, None, input, output, request, edit, judge) };
-    let raised = raised(base, input, raise)?;
+    let document = Document::parse(&bytes).map_err(|error| Error::model(input, error))?;
+    let tensors = document.tensors().map_err(|error| Error::model(input, error))?;
+    let files = Files::open(input, &tensors, None).map_err(|error| Error::model(input, error))?;
+    let raised = raised(base, input, (&document, &files), raise, &mut Layout::references(base))?;
     let message = InputFile::other(input, raised.len() as u64, raised.clone());
-    let base = Base { bytes: &raised, file: &message };
+    let base = Base { bytes: &raised, file: Some(&message) };
     rewrite_of(base, Some(InputFile::open(input)?), input, output, request, edit, judge)
 }
 
-/// A model at a newer opset, as a message that refers to the elements of the old one.
-fn raised(base: Base<'_>, input: &Path, raise: &Raise) -> Result<Vec<u8>, Error> {
-    let invalid = |error| Error::model(input, error);
-    let document = Document::parse(base.bytes).map_err(invalid)?;
-    let files = Files::open(input, &document.tensors().map_err(invalid)?, None).map_err(invalid)?;
-    let edits = raise(&document, &files).map_err(invalid)?;
-    let message = emit(&document, &files, &edits, &mut Layout::references(base)).map_err(invalid)?;
-    let bytes = message.len();
-    let too_large = || Error::model(input, ModelError::MessageSize { bytes });
-    let memory = usize::try_from(bytes).ok().filter(|_| bytes <= MAX_MESSAGE).and_then(zeros);
-    let memory = InMemory(Mutex::new(memory.ok_or_else(too_large)?));
-    let done = pipeline::run(&message.tasks(base), Some(1), &memory, &|_| ControlFlow::Continue(()));
-    done.map_err(|(_, trouble)| match trouble {
-        Trouble::Read(error) | Trouble::Write(error) => Error::from(IoError::new(input, "read", error)),
-        Trouble::Cast(error) => FileError::cast(input, "", error).into(),
-        Trouble::Stopped => FileError::Stopped { path: input.to_owned() }.into(),
-    })?;
-    Ok(memory.0.into_inner().unwrap_or_else(PoisonError::into_inner))
+/// A model at a newer opset, as a message.
+fn raised<'a>(
+    base: Base<'a>,
+    path: &Path,
+    (document, files): (&Document<'a>, &'a Files),
+    raise: &Raise,
+    layout: &mut Layout<'a>,
+) -> Result<Vec<u8>, Error> {
+    let invalid = |error| Error::model(path, error);
+    let edits = raise(document, files).map_err(invalid)?;
+    let message = emit(document, files, &edits, layout).map_err(invalid)?;
+    let writer = Writer { input: path, output: path, no_clobber: false, threads: Some(1), meter: Meter::new(None, 0) };
+    writer.in_memory(&message, base, path)
 }
 
 /// The same of a model that is open. `itself` is the file that a model refers to as its own.
@@ -125,7 +123,7 @@ fn rewrite_of<T, R>(
     let again = if first.is_some() && !request.dry_run { total(&tasks) } else { 0 };
     let meter = Meter::new(request.watch, total(&tasks) + total(&data) + again);
     let &Request { no_clobber, threads, .. } = request;
-    let writer = Writer { input: base.file.path(), output, no_clobber, threads, meter };
+    let writer = Writer { input, output, no_clobber, threads, meter };
     if request.dry_run {
         writer.run(&data, &Nowhere, output)?;
         writer.run(&tasks, &Nowhere, output)?;
@@ -160,6 +158,36 @@ fn rewrite_of<T, R>(
     Ok(result)
 }
 
+/// As [`rewrite`], of a model in memory, which is given back likewise; of a dry run nothing is. Elements in other files
+/// are refused, as there is no folder to look for them in.
+pub(crate) fn rewrite_bytes<T, R>(
+    bytes: &[u8],
+    request: &Request<'_>,
+    edit: impl for<'a> FnOnce(&Document<'a>, &'a Files) -> Result<(Edits<'a>, T), ModelError>,
+    judge: impl FnOnce(T) -> Result<R, Error>,
+) -> Result<(Vec<u8>, R), Error> {
+    let path = Path::new("model");
+    let invalid = |error| Error::model(path, error);
+    let document = Document::parse(bytes).map_err(invalid)?;
+    let files = Files::none(&document.tensors().map_err(invalid)?).map_err(invalid)?;
+    let base = Base { bytes, file: None };
+    if let Some(raise) = request.raise {
+        let raised = raised(base, path, (&document, &files), raise, &mut Layout::new("", None))?;
+        return rewrite_bytes(&raised, &Request { raise: None, ..*request }, edit, judge);
+    }
+    let (edits, made) = edit(&document, &files).map_err(invalid)?;
+    let message = emit(&document, &files, &edits, &mut Layout::new("", None)).map_err(invalid)?;
+    let tasks = message.tasks(base);
+    let meter = Meter::new(request.watch, tasks.iter().map(Task::bytes).sum());
+    let writer = Writer { input: path, output: path, no_clobber: false, threads: request.threads, meter };
+    if request.dry_run {
+        writer.run(&tasks, &Nowhere, path)?;
+        return Ok((Vec::new(), judge(made)?));
+    }
+    let written = writer.in_memory(&message, base, path)?;
+    Ok((written, judge(made)?))
+}
+
 /// Writes files by the pipeline.
 struct Writer<'w> {
     input: &'w Path,
@@ -177,6 +205,18 @@ impl Writer<'_> {
         self.run(tasks, &InPlace(out.file()), path)?;
         out.sync()?;
         Ok(out)
+    }
+
+    /// A message as bytes.
+    fn in_memory(&self, message: &Rope<'_>, base: Base<'_>, path: &Path) -> Result<Vec<u8>, Error> {
+        if message.len() > MAX_MESSAGE {
+            return Err(Error::model(path, ModelError::MemorySize { bytes: message.len() }));
+        }
+        let len = usize::try_from(message.len()).ok();
+        let room = len.and_then(zeros).ok_or_else(|| IoError::new(path, "write", io::ErrorKind::OutOfMemory.into()))?;
+        let memory = InMemory(Mutex::new(room));
+        self.run(&message.tasks(base), &memory, path)?;
+        Ok(memory.0.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Does tasks, whose results go to the file `path`.
@@ -292,7 +332,7 @@ pub(crate) mod tests {
         let (message, layout) = arranged(bytes.len() as u64 - 1, None).expect("it fits without the elements");
         assert!(message.len() < 200 && layout.data.len() == 1);
         let file = InputFile::other(Path::new("m.onnx"), bytes.len() as u64, bytes.clone());
-        let base = Base { bytes: &bytes, file: &file };
+        let base = Base { bytes: &bytes, file: Some(&file) };
         let written = |tasks: &[Task<'_>], len: u64| {
             let out = InMemory(Mutex::new(vec![0; len as usize]));
             pipeline::run(tasks, None, &out, &|_| ControlFlow::Continue(())).expect("written");

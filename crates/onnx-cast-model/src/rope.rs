@@ -58,7 +58,8 @@ impl Decode for Message<'_> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Base<'a> {
     pub(crate) bytes: &'a [u8],
-    pub(crate) file: &'a InputFile,
+    /// `None` of a model that is in memory alone.
+    pub(crate) file: Option<&'a InputFile>,
 }
 
 impl<'a> Base<'a> {
@@ -73,9 +74,9 @@ impl<'a> Base<'a> {
     where
         'a: 't,
     {
-        match self.offset(part) {
-            Some(at) => pipeline::Elements::File(self.file, at),
-            None => pipeline::Elements::Memory(part),
+        match (self.file, self.offset(part)) {
+            (Some(file), Some(at)) => pipeline::Elements::File(file, at),
+            _ => pipeline::Elements::Memory(part),
         }
     }
 }
@@ -224,9 +225,7 @@ impl<'a> Rope<'a> {
         let mut tasks = Vec::with_capacity(self.pieces.len());
         for piece in &self.pieces {
             let task = match piece {
-                Piece::Kept(range) => {
-                    Task::copying(pipeline::Elements::File(base.file, range.start as u64), range.len(), at)
-                }
+                Piece::Kept(range) => Task::copying(base.elements(&base.bytes[range.clone()]), range.len(), at),
                 Piece::New(bytes) => Task::copying(pipeline::Elements::Memory(bytes), bytes.len(), at),
                 Piece::Elements(elements) => elements.task(base, at),
             };

@@ -27,6 +27,7 @@ pub fn convert_json(input: &Path, output: &Path, dry_run: bool, done: &ConvertSu
         .values
         .iter()
         .map(|value| json!({"graph": value.graph, "name": value.name, "type": type_of(value.low), "cast": value.cast}));
+    let clamped = done.clamped.iter().map(|(name, numbers)| json!({"name": name, "numbers": numbers}));
     json!({
         "input": input.to_string_lossy(),
         "output": output.to_string_lossy(),
@@ -37,6 +38,7 @@ pub fn convert_json(input: &Path, output: &Path, dry_run: bool, done: &ConvertSu
         "constants": done.constants,
         "constants_twice": done.twice,
         "unknown_ranges": done.unknown_ranges,
+        "clamped": clamped.collect::<Vec<_>>(),
         "explained": done.explained,
         "nodes": nodes.collect::<Vec<_>>(),
         "values": values.collect::<Vec<_>>(),

@@ -14,15 +14,18 @@ from typing import Any
 import numpy as np
 
 from onnx_cast import _kinds, _native, _stats, _targets
+from onnx_cast._convert import Converted, convert_model
 from onnx_cast._native import CastError, cast
 from onnx_cast._quantized import dequantize_file, quantize_file, transcode_file
 from onnx_cast._report import Report, report
 from onnx_cast._scaled import Quantized, dequantize_linear, dynamic_quantize_linear, quantize, quantize_linear
 from onnx_cast._stats import Stats
 from onnx_cast.files import LossError, bit_cast_file, cast_file, diff, fold, info, upgrade_model
+from onnx_cast.float16 import convert_float_to_float16
 
 __all__ = [
     "CastError",
+    "Converted",
     "LossError",
     "Quantized",
     "Report",
@@ -32,6 +35,8 @@ __all__ = [
     "cast",
     "cast_file",
     "cast_like",
+    "convert_float_to_float16",
+    "convert_model",
     "dequantize_file",
     "dequantize_linear",
     "diff",

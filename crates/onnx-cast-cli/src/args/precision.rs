@@ -122,11 +122,7 @@ fn port(text: &str) -> Result<Port, String> {
 }
 
 fn keep(text: &str) -> Result<Keep, String> {
-    Ok(match text {
-        "sensitive" => Keep::Sensitive,
-        "none" => Keep::None,
-        pattern => Keep::Nodes(pattern.parse().map_err(|error: onnx_cast_file::SelectionError| error.to_string())?),
-    })
+    text.parse().map_err(|error: onnx_cast_file::SelectionError| error.to_string())
 }
 
 impl ConvertArgs {

@@ -4,7 +4,7 @@ use crate::counts::{Counter, Sides};
 use crate::formats::source::Items;
 use crate::io::memory::resize;
 use crate::io::positional::InputFile;
-use crate::pipeline::{Sink, Trouble};
+use crate::pipeline::{Clamp, Sink, Trouble};
 use onnx_cast::{CastError, DataType, Plan, ScaledPlan, Tensor, TensorError, TensorView, unpack};
 use std::io::{self, Read};
 use std::ops::Range;
@@ -136,6 +136,8 @@ pub enum Step {
     Cast(Plan),
     /// A scaled cast.
     Scaled(Arc<ScaledCast>),
+    /// Floats, clamped.
+    Clamp(Arc<Clamp>),
 }
 
 impl Transform for Step {
@@ -143,6 +145,7 @@ impl Transform for Step {
         match self {
             Step::Cast(plan) => plan.target_type(),
             Step::Scaled(scaled) => scaled.target_type(),
+            Step::Clamp(clamp) => clamp.target_type(),
         }
     }
 
@@ -150,6 +153,7 @@ impl Transform for Step {
         match self {
             Step::Cast(plan) => Transform::run(plan, start, len, elements, result),
             Step::Scaled(scaled) => scaled.run(start, len, elements, result),
+            Step::Clamp(clamp) => clamp.run(start, len, elements, result),
         }
     }
 }

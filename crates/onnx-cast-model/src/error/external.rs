@@ -67,6 +67,9 @@ pub enum ExternalProblem {
     /// Strings, which have no size.
     #[error("strings in external data")]
     Strings,
+    /// External data of a model in memory, which has no folder.
+    #[error("its elements are in another file, for which a model in memory names no folder (load them first)")]
+    InMemory,
     /// A part of a sparse tensor.
     #[error("a sparse tensor in external data, which is not supported")]
     Sparse,

@@ -11,10 +11,16 @@ use onnx_cast_file::formats::pb;
 use onnx_cast_file::formats::protobuf::onnx::tensor;
 use onnx_cast_file::formats::protobuf::wire;
 use onnx_cast_file::formats::source::SourceData;
+use onnx_cast_file::pipeline::Clamp;
 
 /// Half of the lowest number of a type.
 fn half_of_lowest(low: DataType) -> f32 {
     if low == DataType::Float16 { -32752.0 } else { -f32::from_bits(0x7eff_0000) }
+}
+
+/// What clamps constants on their way to a type.
+pub(crate) fn clamp([least, greatest]: [f32; 2], low: DataType) -> Clamp {
+    Clamp::new(least, if overflows(greatest, low) { -2.0 * half_of_lowest(low) } else { greatest })
 }
 
 /// A number of a mask as it is to be stored.
@@ -30,18 +36,19 @@ pub(crate) fn raised<'a>(elements: &Elements<'a>, low: DataType) -> Option<Eleme
     Some(Elements::new(Stored::Owned(raised.into()), DataType::Float, elements.len))
 }
 
-/// The number that a ConstantOfShape gives.
-pub(crate) fn fill(node: &Node<'_>) -> Option<f32> {
+/// The number that a ConstantOfShape gives, clamped where that is wanted.
+pub(crate) fn fill(node: &Node<'_>, low: DataType, range: Option<[f32; 2]>) -> Option<f32> {
     let Some(value) = node.attribute("value") else { return Some(0.0) };
     let Ok(Some(ConstantValue::Tensor(message))) = ConstantValue::of(value) else { return None };
     let source = pb::parse(message).ok().filter(|source| source.data_type == DataType::Float)?;
     let SourceData::Bytes(bytes) = source.data else { return None };
-    bytes.first_chunk::<4>().map(|word| f32::from_le_bytes(*word))
+    let value = bytes.first_chunk::<4>().map(|word| f32::from_le_bytes(*word))?;
+    Some(range.map_or(value, |range| clamp(range, low).clamp(value)))
 }
 
 /// The attribute `value` of a ConstantOfShape, in a narrow type.
-pub(crate) fn of_mask(node: &Node<'_>, low: DataType) -> NewAttribute {
-    let value = raise(fill(node).unwrap_or(0.0), low);
+pub(crate) fn of_mask(node: &Node<'_>, low: DataType, range: Option<[f32; 2]>) -> NewAttribute {
+    let value = raise(fill(node, low, range).unwrap_or(0.0), low);
     let narrow = || {
         let value = Tensor::from_slice(vec![1], &[value]).ok()?;
         Some(Cast::new(low, &CastOptions::new()).ok()?.run(&value.view()).ok()?.bytes()?.to_vec())

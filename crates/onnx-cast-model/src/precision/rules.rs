@@ -158,6 +158,9 @@ impl Rules<'_, '_, '_, '_> {
 
     /// Constants that overflow, unless they are masks, and those that have nothing but what vanishes.
     fn lost(&mut self) {
+        if self.request.clamp.is_some() {
+            return;
+        }
         let mut beyond = HashMap::new();
         for ((place, id), known) in self.constants.iter() {
             let flow = &self.variables.body(place).flow;
@@ -201,7 +204,7 @@ impl Rules<'_, '_, '_, '_> {
         if FLOAT.iter().any(|op_type| node.is(op_type)) {
             self.variables.pins.wide(variable, Reason::Fixed);
         } else if node.is("ConstantOfShape") {
-            let fill = super::mask::fill(node);
+            let fill = super::mask::fill(node, self.variables.low, self.request.clamp);
             let output = flow.steps[at].outputs.first().copied().flatten();
             let is_mask = || output.is_some_and(|id| sensitive::is_mask(flow, id));
             if fill.is_none_or(|fill| overflows(fill, self.variables.low) && !(fill < 0.0 && is_mask())) {

@@ -2,6 +2,7 @@
 //! behind what gives the value; constants stored in the types that their readers want; declarations and attributes
 //! that tell types.
 
+use super::ConvertRequest;
 use super::assign::Assignment;
 use super::constants::{Constants, Known};
 use super::mask::of_mask;
@@ -16,7 +17,7 @@ use crate::tree::{Document, Names};
 use crate::types::value::ValueType;
 use onnx_cast::{Cast, CastOptions, DataType};
 use onnx_cast_file::counts::Counter;
-use onnx_cast_file::pipeline::Step;
+use onnx_cast_file::pipeline::{Clamp, Step};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -29,6 +30,8 @@ pub(crate) struct Writer<'w, 't, 'a> {
     pub(crate) names: Names,
     /// Write the model in float, with a Cast down and up where a value would be narrow.
     pub(crate) emulate: bool,
+    /// Magnitudes between which constants are clamped.
+    pub(crate) clamp: Option<[f32; 2]>,
     pub(crate) written: Written,
     /// By body and value.
     readings: BTreeMap<(usize, Id), Vec<Reading>>,
@@ -50,6 +53,8 @@ pub(crate) struct Stored {
     pub(crate) twice: bool,
     /// Counts what is lost.
     pub(crate) counter: Option<Arc<Counter>>,
+    /// Clamps it.
+    pub(crate) clamp: Option<Arc<Clamp>>,
 }
 
 impl Stored {
@@ -66,14 +71,15 @@ impl<'w, 't, 'a> Writer<'w, 't, 'a> {
         variables: &'w Variables<'w, 't, 'a>,
         assignment: &'w Assignment,
         constants: &'w Constants<'a>,
-        emulate: bool,
+        request: &ConvertRequest,
     ) -> Self {
         let mut readings: BTreeMap<(usize, Id), Vec<Reading>> = BTreeMap::new();
         for reading in &variables.readings {
             readings.entry((reading.body, reading.value)).or_default().push(*reading);
         }
         let (names, written) = (document.names(), Written::default());
-        Writer { document, files, variables, assignment, constants, names, emulate, written, readings }
+        let &ConvertRequest { emulate, clamp, .. } = request;
+        Writer { document, files, variables, assignment, constants, names, emulate, clamp, written, readings }
     }
 
     /// The edits of the model.
@@ -286,7 +292,7 @@ impl<'w, 't, 'a> Writer<'w, 't, 'a> {
                 _ => NewAttribute::int("to", low.onnx().into()),
             },
             "EyeLike" | "SequenceEmpty" => NewAttribute::int("dtype", low.onnx().into()),
-            "ConstantOfShape" => of_mask(node, low),
+            "ConstantOfShape" => of_mask(node, low, self.clamp),
             _ => return,
         };
         let name = match node.op_type {
@@ -312,11 +318,14 @@ impl<'w, 't, 'a> Writer<'w, 't, 'a> {
         if is_mask {
             elements = super::mask::raised(&elements, low).ok_or_else(|| wrong("cannot be read".to_owned()))?;
         }
+        if let Some(range) = self.clamp {
+            elements = elements.then(Step::Clamp(Arc::new(super::mask::clamp(range, low))));
+        }
         let mut elements = elements.then(Step::Cast(down));
         if self.emulate {
             let up = plan(DataType::Float, low).map_err(|error| wrong(error.to_string()))?;
             elements = elements.then(Step::Cast(up));
-        } else if low == DataType::Float16 {
+        } else if low == DataType::Float16 && self.clamp.is_none() {
             elements.counter = Counter::new(DataType::Float, low).ok().map(Arc::new);
         }
         Ok(elements)
@@ -336,10 +345,15 @@ impl<'w, 't, 'a> Writer<'w, 't, 'a> {
         };
         let body = self.variables.body(place);
         let value = &body.flow.values[id];
-        let is_mask = span.is_some_and(|span| span.is_sentinel(self.variables.low));
+        let is_mask = self.clamp.is_none() && span.is_some_and(|span| span.is_sentinel(self.variables.low));
         let elements = self.narrow(constant, is_mask)?;
         let twice = !wide.is_empty();
-        self.written.stored.push(Stored { name: constant.name.to_owned(), twice, counter: elements.counter.clone() });
+        let clamp = elements.plans.0.iter().find_map(|step| match step {
+            Step::Clamp(clamp) => Some(Arc::clone(clamp)),
+            _ => None,
+        });
+        let (name, counter) = (constant.name.to_owned(), elements.counter.clone());
+        self.written.stored.push(Stored { name, twice, counter, clamp });
         let name = twice.then(|| self.names.fresh(format!("{}_{}", value.name, self.variables.low)));
         if let Some(name) = &name {
             low.iter().for_each(|reading| self.redirect(reading, name, true, edits));

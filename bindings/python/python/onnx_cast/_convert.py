@@ -1,0 +1,234 @@
+"""Models that compute in float16 or bfloat16."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from onnx_cast import _native, files
+from onnx_cast._native import CastError
+from onnx_cast.dtypes import ALL, DataType
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto, TensorProto
+
+#: Bytes that a protobuf message may hold.
+_MAX_MESSAGE = (1 << 31) - 1
+
+_TYPES = {one.name: one for one in ALL}
+
+
+class NodeDecision(NamedTuple):
+    """A node that computes with floats, and what decided its type."""
+
+    #: The graphs around it; empty in the model's own graph.
+    graph: str
+    #: Its name, or its number where it has none.
+    node: str
+    operator: str
+    dtype: DataType
+    #: What decided that.
+    why: str
+
+
+class ValueDecision(NamedTuple):
+    """A floating-point value."""
+
+    #: The graphs around it; empty in the model's own graph.
+    graph: str
+    name: str
+    dtype: DataType
+    #: Whether a Cast gives it in the other type too.
+    cast: bool
+
+
+class Clamped(NamedTuple):
+    """A constant that was clamped."""
+
+    name: str
+    #: The most extreme numbers that this changed, and what they became.
+    numbers: list[tuple[float, float]]
+
+
+class Converted(NamedTuple):
+    """What a conversion did, or would do."""
+
+    #: The narrow type.
+    to: DataType
+    #: Casts that are new.
+    casts: int
+    #: Constants that are stored in the narrow type, and those of them that are stored in float as well.
+    constants: int
+    constants_twice: int
+    #: Every node that computes with floats, in the order of the model.
+    nodes: list[NodeDecision]
+    #: Every floating-point value that is no constant.
+    values: list[ValueDecision]
+    #: What was asked for with ``explain``.
+    explained: list[str]
+    #: Constants that :func:`onnx_cast.convert_float_to_float16` clamped.
+    clamped: list[Clamped]
+
+
+def converted(text: str) -> Converted:
+    """The summary of a conversion, from the native module's JSON."""
+    done = json.loads(text)
+    nodes = [NodeDecision(row["graph"], row["node"], row["operator"], _TYPES[row["type"]], row["why"]) for row in done["nodes"]]
+    values = [ValueDecision(row["graph"], row["name"], _TYPES[row["type"]], row["cast"]) for row in done["values"]]
+    clamped = [Clamped(row["name"], [tuple(pair) for pair in row["numbers"]]) for row in done["clamped"]]
+    counts = (done["casts"], done["constants"], done["constants_twice"])
+    return Converted(_TYPES[done["to"]], *counts, nodes, values, done["explained"], clamped)
+
+
+def convert_model(
+    model: files.Path | ModelProto,
+    output: files.Path | None = None,
+    *,
+    to: Any = "float16",
+    io: Any = "keep",
+    keep: Iterable[str] = (),
+    low: Iterable[str] = (),
+    ranges: Mapping[str, float] | None = None,
+    margin: float = 4.0,
+    emulate: bool = False,
+    explain: Iterable[str] = (),
+    dry_run: bool = False,
+    clobber: bool = True,
+    external_data: str | None = None,
+    external_threshold: int | None = None,
+    base_dir: files.Path | None = None,
+    threads: int | None = None,
+    progress: files.Progress | None = None,
+) -> Converted | ModelProto:
+    """Converts a model to compute in ``to``: float16 or bfloat16.
+
+    ``model`` is the path of a model, of any size, which is written to ``output``, and a :class:`Converted` tells what
+    was done; or an ``onnx.ModelProto`` of up to 2 GB: the result is another one, and the first does not change. Where
+    the elements of a ``ModelProto`` are in files that were not loaded, ``base_dir`` is their folder.
+
+    ``io`` are the types of inputs and outputs: ``"keep"`` those that they have, ``"low"`` the new one, a mapping from
+    names to types, or several of these in a list. ``keep`` names what stays float: operators, or nodes (globs);
+    ``"sensitive"`` what loses digits or overflows, as always with float16; ``"none"`` that nothing does for this.
+    ``low`` names operators or nodes that get the new type even if that takes more Casts. ``ranges`` has the largest
+    magnitudes of values by name: those that exceed the type when multiplied by ``margin`` stay float.
+
+    ``emulate`` gives a model in float that rounds its values where the new one would; ``to`` may be a float8 type then.
+    ``dry_run`` only tells what would be done, and so does ``explain``, the names of values and nodes whose decisions
+    are put into words: both give a :class:`Converted`, and need no ``output``. ``clobber``, ``external_data``,
+    ``external_threshold``, ``threads`` and ``progress`` are as in :func:`onnx_cast.cast_file`.
+    """
+    if isinstance(ranges, (str, os.PathLike)):
+        raise TypeError("ranges is a path (want a mapping from names of values to their largest magnitudes)")
+    explained = files.listed("explain", explain)
+    options = {
+        **files.names((), (), threads),
+        "to": files.number(to),
+        "interface": _interface(io),
+        "keep": _texts("keep", keep),
+        "low": _texts("low", low),
+        "ranges": {str(name): float(magnitude) for name, magnitude in (ranges or {}).items()},
+        "margin": float(margin),
+        "emulate": emulate,
+        "explain": explained,
+        "dry_run": dry_run or bool(explained),
+        "no_clobber": not clobber,
+        "external_data": external_data,
+        "external_threshold": external_threshold,
+    }
+    if is_model(model):
+        given = {"output": output, "external_data": external_data, "external_threshold": external_threshold}
+        for name, value in given.items():
+            if value is not None:
+                raise TypeError(f"{name} is for the path of a model (a ModelProto becomes another one, in memory)")
+        result, done = convert_proto(model, options, base_dir, progress)
+        return done if options["dry_run"] else result
+    if not isinstance(model, (str, os.PathLike)):
+        raise TypeError(f"model is of type {type(model).__name__} (want the path of a model, or an onnx.ModelProto)")
+    if base_dir is not None:
+        raise TypeError("base_dir is for a ModelProto (the external data of a file is in its folder)")
+    if output is None and not options["dry_run"]:
+        raise TypeError("output is missing (want the path of the model to write)")
+    return converted(_native.convert(model, model if output is None else output, options, progress))
+
+
+def is_model(model: Any) -> bool:
+    """Whether an object is an ``onnx.ModelProto``, without importing onnx."""
+    kind = type(model)
+    return kind.__name__ == "ModelProto" and hasattr(model, "SerializeToString")
+
+
+def convert_proto(
+    model: ModelProto, options: dict[str, Any], base_dir: files.Path | None, progress: files.Progress | None
+) -> tuple[ModelProto, Converted]:
+    """A model in memory, converted, and what was done."""
+    made, done = _native.convert_bytes(_serialized(model, base_dir), options, progress)
+    return type(model).FromString(made), converted(done)
+
+
+def _serialized(model: ModelProto, base_dir: files.Path | None) -> bytes:
+    if base_dir is not None:
+        from onnx.external_data_helper import load_external_data_for_model
+
+        loaded = type(model)()
+        loaded.CopyFrom(model)
+        load_external_data_for_model(loaded, os.fspath(base_dir))
+        model = loaded
+    elif (name := _external(model)) is not None:
+        missing = f"tensor `{name}`: its elements are in a file that was not loaded"
+        raise CastError(f"{missing} (want base_dir, the model's folder, or convert the model by its path)")
+    try:
+        data = model.SerializeToString()
+    except Exception as error:  # protobuf's own errors differ from version to version
+        raise CastError(f"the model cannot be serialized: {error}{_BY_PATH}") from error
+    if len(data) > _MAX_MESSAGE:
+        raise CastError(f"the model has {len(data)} bytes, more than a protobuf message may hold{_BY_PATH}")
+    return data
+
+
+_BY_PATH = " (want the path of the model, and of the output, for models beyond 2 GB)"
+
+
+def _external(model: ModelProto) -> str | None:
+    """The name of a tensor whose elements are in another file, if there is one."""
+    return next((tensor.name for tensor in tensors(model) if tensor.data_location == 1), None)
+
+
+def tensors(model: ModelProto) -> Iterable[TensorProto]:
+    """Every tensor of a model: initializers, and those of attributes."""
+
+    def of_nodes(nodes: Any) -> Iterable[TensorProto]:
+        for node in nodes:
+            for attribute in node.attribute:
+                if attribute.HasField("t"):
+                    yield attribute.t
+                yield from attribute.tensors
+                for graph in [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]:
+                    yield from of_graph(graph)
+
+    def of_graph(graph: GraphProto) -> Iterable[TensorProto]:
+        yield from graph.initializer
+        yield from of_nodes(graph.node)
+
+    yield from of_graph(model.graph)
+    for function in model.functions:
+        yield from of_nodes(function.node)
+
+
+def _interface(io: Any) -> tuple[bool, list[tuple[str, int]]]:
+    """Whether inputs and outputs become narrow, and those that have types of their own."""
+    low, named = False, []
+    for one in io if isinstance(io, (list, tuple)) else [io]:
+        if isinstance(one, Mapping):
+            named += [(str(name), files.number(kind)) for name, kind in one.items()]
+        elif one in ("keep", "low"):
+            low = one == "low"
+        else:
+            raise CastError(f"io is {one!r} (want 'keep', 'low', a mapping from names to types, or a list of these)")
+    return low, named
+
+
+def _texts(name: str, texts: Iterable[str]) -> list[str]:
+    """Names of operators or nodes; one word may stand by itself."""
+    return [texts] if isinstance(texts, str) else files.listed(name, texts)

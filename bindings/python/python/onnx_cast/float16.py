@@ -1,0 +1,124 @@
+"""``convert_float_to_float16``, with the arguments of onnxconverter-common's: ``from onnx_cast import float16`` in place
+of ``from onnxconverter_common import float16``.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import warnings
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from onnx_cast import _convert, files
+from onnx_cast._native import CastError
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+__all__ = ["DEFAULT_OP_BLOCK_LIST", "convert_float_to_float16"]
+
+#: What stays float where no ``op_block_list`` is given, as in onnxconverter-common.
+DEFAULT_OP_BLOCK_LIST = [
+    "ArrayFeatureExtractor",
+    "Binarizer",
+    "CastMap",
+    "CategoryMapper",
+    "DictVectorizer",
+    "FeatureVectorizer",
+    "Imputer",
+    "LabelEncoder",
+    "LinearClassifier",
+    "LinearRegressor",
+    "Normalizer",
+    "OneHotEncoder",
+    "RandomUniformLike",
+    "SVMClassifier",
+    "SVMRegressor",
+    "Scaler",
+    "TreeEnsembleClassifier",
+    "TreeEnsembleRegressor",
+    "ZipMap",
+    "NonMaxSuppression",
+    "TopK",
+    "RoiAlign",
+    "Resize",
+    "Range",
+    "CumSum",
+    "Min",
+    "Max",
+    "Upsample",
+]
+
+_FLOAT16 = 10
+_LARGEST = 65504.0
+
+
+def convert_float_to_float16(
+    model: ModelProto,
+    min_positive_val: float = 1e-7,
+    max_finite_val: float = 1e4,
+    keep_io_types: bool | Iterable[str] = False,
+    disable_shape_infer: bool = False,
+    op_block_list: Iterable[str] | None = None,
+    node_block_list: Iterable[str] | None = None,
+    check_fp16_ready: bool = True,
+) -> ModelProto:
+    """A model that computes in float16, with the arguments of onnxconverter-common's function of this name, and their
+    defaults. :func:`onnx_cast.convert_model` has more to say, and changes no constant.
+
+    Constants are clamped: magnitudes below ``min_positive_val`` are raised to it, those above ``max_finite_val``
+    lowered; a warning names each constant that this changes. Inputs and outputs become float16, but with
+    ``keep_io_types``, or those of its names where it is a list. Operators of ``op_block_list`` and the nodes named in
+    ``node_block_list`` stay float, and what is sensitive: softmax, norms, logarithms. Types are inferred whatever
+    ``disable_shape_infer`` says. A model that has float16 already is an error, unless ``check_fp16_ready`` is false.
+
+    The model that is given does not change.
+    """
+    if not _convert.is_model(model):
+        raise CastError(f"Expected model type is an ONNX ModelProto but got {type(model)}")
+    if not 0 <= min_positive_val <= max_finite_val:
+        raise CastError(f"constants cannot be clamped to magnitudes from {min_positive_val} to {max_finite_val}")
+    if check_fp16_ready and _has_float16(model):
+        again = "if it is to be converted again, set check_fp16_ready=False"
+        raise CastError(f"The model is already converted to float16: {again}")
+    blocked = DEFAULT_OP_BLOCK_LIST if op_block_list is None else files.listed("op_block_list", op_block_list)
+    nodes = [] if node_block_list is None else files.listed("node_block_list", node_block_list)
+    options = {
+        **files.names((), (), None),
+        "to": _FLOAT16,
+        "interface": _interface(keep_io_types),
+        "keep": ["sensitive", *map(_exactly, sorted({*blocked, *nodes}))],
+        "clamp": [min_positive_val, max_finite_val],
+    }
+    result, done = _convert.convert_proto(model, options, None, None)
+    for constant in done.clamped:
+        for before, after in constant.numbers:
+            bound = min_positive_val if abs(before) < abs(after) else min(max_finite_val, _LARGEST)
+            text = f"the float32 number {before} will be truncated to {math.copysign(bound, before)}"
+            warnings.warn(f"{text} (constant `{constant.name}`)", stacklevel=2)
+    return result
+
+
+def _interface(keep_io_types: Any) -> tuple[bool, list[tuple[str, int]]]:
+    if isinstance(keep_io_types, (bool, int)):
+        return not keep_io_types, []
+    return True, [(name, 1) for name in files.listed("keep_io_types", keep_io_types)]
+
+
+def _exactly(name: str) -> str:
+    """The pattern that matches a name alone."""
+    pattern = re.sub(r"([*?\[\]{}\\])", r"\\\1", name)
+    return f"\\{pattern}" if name.startswith("re:") or name in ("none", "sensitive") else pattern
+
+
+def _has_float16(model: ModelProto) -> bool:
+    """Whether the graph has a value, an initializer or a Cast of float16."""
+    graph = model.graph
+    values = (*graph.input, *graph.output, *graph.value_info)
+    casts = (one for node in graph.node if node.op_type == "Cast" for one in node.attribute if one.name == "to")
+    return (
+        any(value.type.tensor_type.elem_type == _FLOAT16 for value in values)
+        or any(tensor.data_type == _FLOAT16 for tensor in graph.initializer)
+        or any(attribute.i == _FLOAT16 for attribute in casts)
+    )
