@@ -97,8 +97,14 @@ def case(op, opset, inputs, attrs=None, outs=1, constants=(), shapes=True, names
     node = helper.make_node(op, given, outputs, **attrs)
     arrays = {f"x{at}": one for at, one in enumerate(inputs) if one is not None}
     initializers = {f"x{at}": arrays.pop(f"x{at}") for at in constants}
+    nodes = [node]
+    if not shapes:
+        # Nothing declares the rank of what a Reshape gives whose shape is an input.
+        node.input[0], node.output[0] = "r", "m"
+        arrays["s"] = list_of(*inputs[0].shape)
+        nodes = [helper.make_node("Reshape", ["x0", "s"], ["r"]), node, helper.make_node("Identity", ["m"], ["y0"])]
     label = f"{op}-{opset}{tag} {attrs}"
-    CASES.append(Case(label, opset, [node], arrays, initializers, outputs[:outs], shapes))
+    CASES.append(Case(label, opset, nodes, arrays, initializers, outputs[:outs], shapes))
 
 
 def floats(*shape):
@@ -188,7 +194,8 @@ def make_shape_cases():
         for groups in (1, 2, 4):
             case("GroupNormalization", opset, [floats(2, 4, 3, 3), floats(groups), floats(groups)],
                  {"num_groups": groups, "epsilon": 1e-3})
-        case("GroupNormalization", opset, [floats(2, 4, 3).astype(np.float16), *[floats(2).astype(np.float16)] * 2],
+        # Not float16, which onnxruntime computes as float on a CPU, and rounds where its optimizer leaves a Cast.
+        case("GroupNormalization", opset, [floats(2, 4, 3).astype(np.float64), *[floats(2).astype(np.float64)] * 2],
              {"num_groups": 2})
 
 
@@ -244,7 +251,10 @@ def make_cast_cases():
         for saturate in (0, 1):
             # What is cast is cast back, since numpy has no such type.
             for to in (TensorProto.FLOAT8E4M3FN, TensorProto.FLOAT8E4M3FNUZ, TensorProto.FLOAT8E5M2FNUZ, TensorProto.FLOAT8E5M2):
-                for array in (special, special.astype(np.float16)):
+                # onnxruntime casts infinity to the FNUZ types by the rules of version 24 at every version.
+                fnuz = to in (TensorProto.FLOAT8E4M3FNUZ, TensorProto.FLOAT8E5M2FNUZ)
+                values = special[~np.isinf(special) & ~np.isinf(special.astype(np.float16))] if fnuz else special
+                for array in (values, values.astype(np.float16)):
                     nodes = [helper.make_node("Cast", ["x0"], ["q"], to=to, saturate=saturate),
                              helper.make_node("Cast", ["q"], ["y0"], to=FLOAT)]
                     label = f"Cast-{opset} {to} and back, saturate={saturate}, {array.dtype}"
@@ -277,16 +287,17 @@ def graph_of(one, name="g", rename=lambda name: name, inputs=True):
     for node in nodes:
         for side in (node.input, node.output):
             side[:] = [rename(each) if each and each not in one.inputs and each not in one.initializers else each for each in side]
-    ins = [helper.make_tensor_value_info(each, dtype_of(np.asarray(array)), np.asarray(array).shape if one.shapes else None)
+    ins = [helper.make_tensor_value_info(each, dtype_of(np.asarray(array)), np.asarray(array).shape)
            for each, array in one.inputs.items()]
     outs = [onnx.ValueInfoProto(name=rename(each)) for each in one.outputs]
     constants = [numpy_helper.from_array(np.asarray(array), each) for each, array in one.initializers.items()]
     return nodes, ins if inputs else [], outs, constants
 
 
-def typed(outs, types):
-    """Outputs with the element types that a run gave, of unknown shape."""
-    return [helper.make_tensor_value_info(out.name, data_type, None) for out, data_type in zip(outs, types, strict=True)]
+def typed(outs, types, trips=()):
+    """Outputs with the element types and the ranks that a run gave, within a loop of so many trips."""
+    return [helper.make_tensor_value_info(out.name, data_type, [None] * (len(trips) + rank))
+            for out, (data_type, rank) in zip(outs, types, strict=True)]
 
 
 def model_of(nodes, ins, outs, constants, opset, functions=(), imports=()):
@@ -308,14 +319,15 @@ def wrapped(one, types):
     choice = helper.make_node("If", ["flag"], one.outputs, **branches)
     yield "in a branch", model_of([choice], ins, typed(outs, types), [*constants, flag], one.opset)
     inner, _, inner_outs, _ = graph_of(one, rename=lambda name: f"{name}_body")
-    inner.append(helper.make_node("Identity", ["go"], ["on"]))
+    inner += [helper.make_node("Identity", ["go"], ["on"]), helper.make_node("Identity", ["before"], ["behind"])]
+    state = [helper.make_tensor_value_info(each, INT64, []) for each in ("before", "behind")]
     body = helper.make_graph(
         inner, "body",
-        [helper.make_tensor_value_info("i", INT64, []), helper.make_tensor_value_info("go", TensorProto.BOOL, [])],
-        [helper.make_tensor_value_info("on", TensorProto.BOOL, []), *typed(inner_outs, types)])
+        [helper.make_tensor_value_info("i", INT64, []), helper.make_tensor_value_info("go", TensorProto.BOOL, []), state[0]],
+        [helper.make_tensor_value_info("on", TensorProto.BOOL, []), state[1], *typed(inner_outs, types)])
     trips = numpy_helper.from_array(np.array(2, np.int64), "trips")
-    loop = helper.make_node("Loop", ["trips", "flag"], one.outputs, body=body)
-    yield "in a loop", model_of([loop], ins, typed(outs, types), [*constants, trips, flag], one.opset)
+    loop = helper.make_node("Loop", ["trips", "flag", "trips"], ["state", *one.outputs], body=body)
+    yield "in a loop", model_of([loop], ins, typed(outs, types, [2]), [*constants, trips, flag], one.opset)
     if one.opset >= 10:
         names = [*one.inputs, *one.initializers]
         imports = [helper.make_opsetid("", one.opset)]
@@ -351,7 +363,7 @@ def compare(label, model, inputs, targets, folder, allowed=REFUSALS):
         want = bits(session(model).run(None, inputs))
     except Exception as error:
         counts["not run by onnxruntime at their own opset"] += 1
-        reasons[str(error).split("\n")[0][:110]] += 1
+        reasons[label[:40] + str(error).split("\n")[0][-200:]] += 1
         return
     path, out = folder / "in.onnx", folder / "out.onnx"
     onnx.save(model, path)
@@ -367,6 +379,10 @@ def compare(label, model, inputs, targets, folder, allowed=REFUSALS):
             onnx.checker.check_model(str(out), full_check=True)
             raised = onnx.load(out)
             got = bits(session(raised).run(None, inputs))
+        except onnxruntime.capi.onnxruntime_pybind11_state.NotImplemented:
+            # As RoiAlign-22 in onnxruntime 1.31.
+            counts["valid, but of a version that onnxruntime lacks"] += 1
+            continue
         except Exception as error:
             fail(f"{label} to {opset}: {error}")
             continue
@@ -390,7 +406,7 @@ def check_generated(folder):
         model = helper.make_model(untyped, opset_imports=[helper.make_opsetid("", one.opset)])
         model.ir_version = ir_version(one.opset) if not constants else max(4, ir_version(one.opset))
         try:
-            types = [dtype_of(np.asarray(got)) for got in session(model).run(None, inputs)]
+            types = [(dtype_of(np.asarray(got)), np.asarray(got).ndim) for got in session(model).run(None, inputs)]
         except Exception as error:
             reasons[f"{one.name}: {error}".split("\n")[0][:150]] += 1
             counts["not run by onnxruntime at their own opset"] += 1
@@ -690,7 +706,7 @@ def main():
         print(f"  {name}: {count}")
     for title, what in (("refused", refusals), ("not run", reasons)):
         if os.environ.get("UPGRADE_VERBOSE"):
-            print(title, *[f"  {count} {text}" for text, count in what.most_common(60)], sep="\n")
+            print(title, *[f"  {count} {text}" for text, count in what.most_common(40)], sep="\n")
     if failures:
         sys.exit(f"upgrade: {len(failures)} failures, as {failures[0]}")
 
