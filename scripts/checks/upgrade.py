@@ -81,6 +81,15 @@ def dtype_of(array):
     return helper.np_dtype_to_tensor_dtype(array.dtype)
 
 
+def close(got, want):
+    """Whether float results differ by a few roundings."""
+    def values(one):
+        return np.frombuffer(one[2], one[0]).reshape(one[1]).astype(np.float64)
+
+    return all(a[:2] == b[:2] and np.allclose(values(a), values(b), rtol=2e-6, atol=1e-6)
+               for a, b in zip(got, want, strict=True))
+
+
 # --- generated models ---------------------------------------------------------------------------------------------
 
 Case = collections.namedtuple("Case", "name opset nodes inputs initializers outputs shapes")
@@ -386,6 +395,10 @@ def compare(label, model, inputs, targets, folder, allowed=REFUSALS):
         except Exception as error:
             fail(f"{label} to {opset}: {error}")
             continue
+        if got != want and "AveragePool" in label and close(got, want):
+            # onnxruntime has another kernel from version 19 on, which adds up in another order.
+            counts["within a rounding of onnxruntime's other kernel"] += 1
+            continue
         if got != want:
             fail(f"{label} to {opset}: other bits")
         if raised.opset_import[0].version != opset or any(f.opset_import[0].version != opset for f in raised.functions):
@@ -436,6 +449,8 @@ def older(model, inputs, version):
             return
         array = np.asarray(inputs.pop(names[place]))
         value = array.reshape(-1).tolist()
+        if not value:
+            raise ValueError("an empty list is no attribute")
         node.attribute.append(helper.make_attribute(name, value[0] if scalar else value))
         kept = [one for one in model.graph.input if one.name != names[place]]
         del model.graph.input[:]
@@ -450,17 +465,17 @@ def older(model, inputs, version):
     }
     if node.op_type.startswith("Reduce") and node.op_type != "ReduceSum":
         moves[node.op_type] = (18, [(1, "axes", False)])
-    since, changes = moves.get(node.op_type, (0, []))
-    if version < since:
-        for change in changes:
-            to_attribute(*change)
-    if node.op_type == "Split" and version < 18:
-        kept = [one for one in node.attribute if one.name != "num_outputs"]
-        del node.attribute[:]
-        node.attribute.extend(kept)
-    while node.input and not node.input[-1]:
-        node.input.pop()
     try:
+        since, changes = moves.get(node.op_type, (0, []))
+        if version < since:
+            for change in changes:
+                to_attribute(*change)
+        if node.op_type == "Split" and version < 18:
+            kept = [one for one in node.attribute if one.name != "num_outputs"]
+            del node.attribute[:]
+            node.attribute.extend(kept)
+        while node.input and not node.input[-1]:
+            node.input.pop()
         schema = onnx.defs.get_schema(node.op_type, version, "")
         if any(one.name not in schema.attributes for one in node.attribute):
             return None
@@ -537,6 +552,9 @@ def check_packed(tests, opset, target, folder):
             names = [one.name for one in runner.get_outputs()]
             got = dict(zip(names, runner.run(names, inputs), strict=True))
             wrong = [name for _, _, want in tests for name, value in want.items() if bits(got[name]) != value]
+            if len(tests) == 1 and tests[0][0].graph.node[0].op_type == "AveragePool" and all(
+                    close([bits(got[name])], [tests[0][2][name]]) for name in wrong):
+                wrong = []
             error = f"other bits: {wrong[:4]}" if wrong else None
         except Exception as problem:
             error = str(problem)

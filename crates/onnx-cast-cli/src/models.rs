@@ -134,7 +134,12 @@ fn upgrade_plan(done: &UpgradeSummary) -> String {
     for Upgraded { graph, node, operator, from, to, what, .. } in &done.rewritten {
         let within = if graph.is_empty() { String::new() } else { format!(" in {graph}") };
         // A String takes everything.
-        let _ = writeln!(text, "{}: {operator}-{to} from version {from}: {}", printable(&(node.clone() + &within)), what.join(", "));
+        let _ = writeln!(
+            text,
+            "{}: {operator}-{to} from version {from}: {}",
+            printable(&(node.clone() + &within)),
+            what.join(", ")
+        );
     }
     text
 }

@@ -13,6 +13,8 @@ mod sampling;
 mod shapes;
 mod site;
 mod steps;
+#[cfg(test)]
+mod tests;
 
 use crate::edits::Edits;
 use crate::error::{Error, ModelError};
@@ -106,11 +108,7 @@ pub fn upgrade(
     rewrite(input.as_ref(), output.as_ref(), &how, |document, files| edits(document, files, to), Ok)
 }
 
-fn edits<'a>(
-    document: &Document<'a>,
-    files: &'a Files,
-    to: i64,
-) -> Result<(Edits<'a>, UpgradeSummary), ModelError> {
+fn edits<'a>(document: &Document<'a>, files: &'a Files, to: i64) -> Result<(Edits<'a>, UpgradeSummary), ModelError> {
     if !(1..=NEWEST_OPSET).contains(&to) {
         return Err(ModelError::TargetOpset { opset: to });
     }

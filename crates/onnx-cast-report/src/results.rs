@@ -63,9 +63,7 @@ pub fn fold_json(input: &Path, output: &Path, dry_run: bool, done: &FoldSummary)
 
 /// What an upgrade did, or would do.
 pub fn upgrade_json(input: &Path, output: &Path, dry_run: bool, done: &UpgradeSummary) -> Value {
-    let row = |Upgraded { graph, node, operator, from, to, what, .. }: &Upgraded| {
-        json!({ "graph": graph, "node": node, "operator": operator, "from": from, "to": to, "what": what })
-    };
+    let row = |Upgraded { graph, node, operator, from, to, what, .. }: &Upgraded| json!({ "graph": graph, "node": node, "operator": operator, "from": from, "to": to, "what": what });
     json!({
         "input": input.to_string_lossy(),
         "output": output.to_string_lossy(),

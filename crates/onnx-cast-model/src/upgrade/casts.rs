@@ -36,7 +36,9 @@ pub(super) fn cast<'a>(draft: &mut Draft<'_, 'a>, site: &mut Site<'_, '_, 'a>) -
 fn rewrite<'a>(draft: &mut Draft<'_, 'a>, site: &mut Site<'_, '_, 'a>, to: DataType) -> Result<Done, Refusal> {
     let x = draft.required(0)?;
     let refuse = |why: &str| Err(format!("casts to {to} by other rules, and {why}"));
-    let (Some(test), 24) = (has_changed(to), site.step) else { return refuse("there is no other way to write the old ones") };
+    let (Some(test), 24) = (has_changed(to), site.step) else {
+        return refuse("there is no other way to write the old ones");
+    };
     match site.known.data_type(&x) {
         None => return refuse(&format!("the element type of `{}` is not known", Short(&x))),
         Some(from) if from.is_float() && from.byte_len(1) >= Some(2) => {}
@@ -91,7 +93,9 @@ fn all_types(site: &Site<'_, '_, '_>) -> Vec<DataType> {
         types.extend(graph.initializers.iter().filter_map(|named| Some(pb::head(named.message).ok()?.data_type)));
         let attributes = graph.nodes.iter().flat_map(|node| &node.attributes);
         types.extend(attributes.filter_map(|attribute| match attribute.lend().value {
-            onnx_cast::ops::AttributeValue::Int(number) => DataType::from_onnx(number).filter(|one| has_changed(*one).is_some()),
+            onnx_cast::ops::AttributeValue::Int(number) => {
+                DataType::from_onnx(number).filter(|one| has_changed(*one).is_some())
+            }
             _ => None,
         }));
     }
@@ -109,7 +113,9 @@ pub(super) fn no_integers<'a>(draft: &mut Draft<'_, 'a>, site: &mut Site<'_, '_,
 /// From version 19 to 21 the scale is of the input's type, which int32 has none of.
 pub(super) fn quantize<'a>(draft: &mut Draft<'_, 'a>, site: &mut Site<'_, '_, 'a>) -> Result<Done, Refusal> {
     match site.known.data_type(&draft.required(0)?) {
-        Some(DataType::Int32) if site.to < 23 => Err("takes no int32 with a scale of float before version 23".to_owned()),
+        Some(DataType::Int32) if site.to < 23 => {
+            Err("takes no int32 with a scale of float before version 23".to_owned())
+        }
         _ => Ok(None),
     }
 }

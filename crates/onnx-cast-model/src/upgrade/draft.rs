@@ -167,7 +167,8 @@ impl<'t, 'a> Draft<'t, 'a> {
     }
 
     pub(super) fn float(&self, name: &str) -> Result<Given<f32>, Refusal> {
-        let value = |message: &[u8]| Ok(f32::from_le_bytes(last(message, attribute::F, Value::word)?.unwrap_or([0; 4])));
+        let value =
+            |message: &[u8]| Ok(f32::from_le_bytes(last(message, attribute::F, Value::word)?.unwrap_or([0; 4])));
         self.read(name, (kind::FLOAT, "a float"), value)
     }
 
@@ -180,13 +181,15 @@ impl<'t, 'a> Draft<'t, 'a> {
     }
 
     pub(super) fn ints(&self, name: &str) -> Result<Given<Vec<i64>>, Refusal> {
-        let value = |message: &[u8]| wire::varints(message, attribute::INTS).map(|one| one.map(|one| one as i64)).collect();
+        let value =
+            |message: &[u8]| wire::varints(message, attribute::INTS).map(|one| one.map(|one| one as i64)).collect();
         self.read(name, (kind::INTS, "a list of integers"), value)
     }
 
     pub(super) fn floats(&self, name: &str) -> Result<Given<Vec<f32>>, Refusal> {
-        let value =
-            |message: &[u8]| wire::fixed32s(message, attribute::FLOATS).map(|one| one.map(f32::from_le_bytes)).collect();
+        let value = |message: &[u8]| {
+            wire::fixed32s(message, attribute::FLOATS).map(|one| one.map(f32::from_le_bytes)).collect()
+        };
         self.read(name, (kind::FLOATS, "a list of floats"), value)
     }
 

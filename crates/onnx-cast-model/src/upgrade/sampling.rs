@@ -93,7 +93,9 @@ pub(super) fn resize_inputs<'a>(draft: &mut Draft<'_, 'a>, _: &mut Site<'_, '_, 
     {
         let nearest = draft.string("mode")?.known("mode")?.is_none_or(|mode| mode == "nearest");
         if !nearest || draft.string("nearest_mode")?.known("nearest_mode")?.as_deref() != Some("floor") {
-            return Err("it has no `tf_half_pixel_for_nn` any more, which only `floor` can be written without".to_owned());
+            return Err(
+                "it has no `tf_half_pixel_for_nn` any more, which only `floor` can be written without".to_owned()
+            );
         }
         draft.set_string(name, "half_pixel");
         draft.set_string("nearest_mode", "round_prefer_ceil");

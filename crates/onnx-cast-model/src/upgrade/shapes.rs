@@ -115,7 +115,8 @@ pub(super) fn group_norm<'a>(draft: &mut Draft<'_, 'a>, site: &mut Site<'_, '_, 
     let (column, line) = (site.int64s(draft, "column", &[-1, 1]), site.int64s(draft, "line", &[-1]));
     for (place, what) in [(1, "scale"), (2, "bias")] {
         let parameter = draft.required(place)?;
-        let (standing, stands) = site.node(draft, "Reshape", &format!("{what}_column"), vec![parameter, column.clone()]);
+        let (standing, stands) =
+            site.node(draft, "Reshape", &format!("{what}_column"), vec![parameter, column.clone()]);
         let (expand, expanded) = site.node(draft, "Expand", &format!("{what}_table"), vec![stands, table.clone()]);
         let (flatten, each) = site.node(draft, "Reshape", &format!("{what}_by_channel"), vec![expanded, line.clone()]);
         draft.before.extend([standing, expand, flatten]);

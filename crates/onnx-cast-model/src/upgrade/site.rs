@@ -159,7 +159,11 @@ impl<'a> Site<'_, '_, 'a> {
     }
 
     /// The attribute of integers `name` as an input; `None` where there is none, or it is empty.
-    pub(super) fn ints_input(&mut self, draft: &mut Draft<'_, 'a>, name: &'static str) -> Result<Option<String>, Refusal> {
+    pub(super) fn ints_input(
+        &mut self,
+        draft: &mut Draft<'_, 'a>,
+        name: &'static str,
+    ) -> Result<Option<String>, Refusal> {
         let given = draft.ints(name)?;
         let input = match given {
             Given::Absent => None,
@@ -172,7 +176,11 @@ impl<'a> Site<'_, '_, 'a> {
     }
 
     /// The attribute of one integer `name` as an input, a list of one.
-    pub(super) fn int_input(&mut self, draft: &mut Draft<'_, 'a>, name: &'static str) -> Result<Option<String>, Refusal> {
+    pub(super) fn int_input(
+        &mut self,
+        draft: &mut Draft<'_, 'a>,
+        name: &'static str,
+    ) -> Result<Option<String>, Refusal> {
         let input = match draft.int(name)? {
             Given::Absent => None,
             Given::Value(value) => Some(self.int64s(draft, name, &[value])),
@@ -196,7 +204,8 @@ impl<'a> Site<'_, '_, 'a> {
         (attribute, kind): (&str, u64),
         to: &str,
     ) -> Result<String, Refusal> {
-        let refuse = |why: &str| Err(format!("its attribute `{what}` stands for `{}` of the function around, {why}", Short(to)));
+        let refuse =
+            |why: &str| Err(format!("its attribute `{what}` stands for `{}` of the function around, {why}", Short(to)));
         if self.to < FIRST_CONSTANT_OF_NUMBERS {
             return refuse("which a Constant can from opset 12 on");
         }
@@ -215,12 +224,17 @@ impl<'a> Site<'_, '_, 'a> {
         }
         let message = self.body.message;
         let mut defaults = all_bytes(message, function::ATTRIBUTE_PROTO);
-        if defaults.any(|one| one.is_ok_and(|one| text(one, crate::messages::attribute::NAME).is_ok_and(|one| one == name))) {
+        if defaults
+            .any(|one| one.is_ok_and(|one| text(one, crate::messages::attribute::NAME).is_ok_and(|one| one == name)))
+        {
             return true;
         }
-        let (Ok(own), Ok(domain)) = (text(message, function::NAME), text(message, function::DOMAIN)) else { return false };
+        let (Ok(own), Ok(domain)) = (text(message, function::NAME), text(message, function::DOMAIN)) else {
+            return false;
+        };
         let graphs = self.document.graphs();
-        let mut calls = graphs.iter().flat_map(|graph| &graph.nodes).filter(|node| node.op_type == own && node.domain == domain);
+        let mut calls =
+            graphs.iter().flat_map(|graph| &graph.nodes).filter(|node| node.op_type == own && node.domain == domain);
         calls.all(|call| call.attribute(name).is_some())
     }
 }

@@ -45,9 +45,33 @@ const STEPS: &[(&[&str], i64, Step)] = &[
     (&["Reshape"], 5, Adapted(inputs::reshape)),
     (
         &[
-            "Abs", "Add", "BatchNormalization", "Ceil", "Clip", "Div", "Dropout", "Elu", "Exp", "Floor", "HardSigmoid",
-            "InstanceNormalization", "LeakyRelu", "Log", "Max", "Mean", "Min", "Mul", "Neg", "PRelu", "Reciprocal", "Relu",
-            "Sigmoid", "Sqrt", "Sub", "Sum", "Tanh",
+            "Abs",
+            "Add",
+            "BatchNormalization",
+            "Ceil",
+            "Clip",
+            "Div",
+            "Dropout",
+            "Elu",
+            "Exp",
+            "Floor",
+            "HardSigmoid",
+            "InstanceNormalization",
+            "LeakyRelu",
+            "Log",
+            "Max",
+            "Mean",
+            "Min",
+            "Mul",
+            "Neg",
+            "PRelu",
+            "Reciprocal",
+            "Relu",
+            "Sigmoid",
+            "Sqrt",
+            "Sub",
+            "Sum",
+            "Tanh",
         ],
         6,
         CONSUMED,
@@ -77,9 +101,29 @@ const STEPS: &[(&[&str], i64, Step)] = &[
     (&["Upsample"], 10, Adapted(sampling::to_resize)),
     (
         &[
-            "ArgMax", "ArgMin", "Compress", "Concat", "Flatten", "Gather", "Hardmax", "LogSoftmax", "ReduceL1", "ReduceL2",
-            "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum",
-            "ReduceSumSquare", "Scan", "Softmax", "Split", "Squeeze", "Unsqueeze",
+            "ArgMax",
+            "ArgMin",
+            "Compress",
+            "Concat",
+            "Flatten",
+            "Gather",
+            "Hardmax",
+            "LogSoftmax",
+            "ReduceL1",
+            "ReduceL2",
+            "ReduceLogSum",
+            "ReduceLogSumExp",
+            "ReduceMax",
+            "ReduceMean",
+            "ReduceMin",
+            "ReduceProd",
+            "ReduceSum",
+            "ReduceSumSquare",
+            "Scan",
+            "Softmax",
+            "Split",
+            "Squeeze",
+            "Unsqueeze",
         ],
         11,
         NEGATIVE,
@@ -106,7 +150,11 @@ const STEPS: &[(&[&str], i64, Step)] = &[
     (&["MaxPool"], 12, POOL_WORDS),
     (&["Pow"], 12, Same("the exponent may be of another type")),
     (&["ReduceMax", "ReduceMin"], 12, Same("more element types, and other words")),
-    (&["Abs", "ArgMax", "ArgMin", "Ceil", "DepthToSpace", "Floor", "Gather", "GatherElements", "GatherND", "Gemm"], 13, WORDS),
+    (
+        &["Abs", "ArgMax", "ArgMin", "Ceil", "DepthToSpace", "Floor", "Gather", "GatherElements", "GatherND", "Gemm"],
+        13,
+        WORDS,
+    ),
     (&["LRN", "Loop", "MeanVarianceNormalization", "Mod", "NegativeLogLikelihoodLoss", "Pow", "Slice"], 13, WORDS),
     (&["SoftmaxCrossEntropyLoss"], 13, WORDS),
     (&["Cast"], 13, CAST),
@@ -117,7 +165,14 @@ const STEPS: &[(&[&str], i64, Step)] = &[
     (&["Pad"], 13, Same("the value may be of any type")),
     (
         &[
-            "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd",
+            "ReduceL1",
+            "ReduceL2",
+            "ReduceLogSum",
+            "ReduceLogSumExp",
+            "ReduceMax",
+            "ReduceMean",
+            "ReduceMin",
+            "ReduceProd",
             "ReduceSumSquare",
         ],
         13,
@@ -142,13 +197,24 @@ const STEPS: &[(&[&str], i64, Step)] = &[
     (&["Pad"], 18, Same("`axes` are all where they are not given")),
     (
         &[
-            "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd",
+            "ReduceL1",
+            "ReduceL2",
+            "ReduceLogSum",
+            "ReduceLogSumExp",
+            "ReduceMax",
+            "ReduceMean",
+            "ReduceMin",
+            "ReduceProd",
             "ReduceSumSquare",
         ],
         18,
         AXES,
     ),
-    (&["Resize"], 18, Same("`antialias`, `axes` and `keep_aspect_ratio_policy` change nothing where they are not given")),
+    (
+        &["Resize"],
+        18,
+        Same("`antialias`, `axes` and `keep_aspect_ratio_policy` change nothing where they are not given"),
+    ),
     (&["ScatterElements", "ScatterND"], 18, Same("`reduction` may be max or min")),
     (&["Split"], 18, Adapted(inputs::num_outputs)),
     (&["AveragePool"], 19, Same("`dilations` are 1 where they are not given")),
@@ -170,7 +236,11 @@ const STEPS: &[(&[&str], i64, Step)] = &[
     (&["Dropout", "LSTM"], 22, WORDS),
     (&["EyeLike"], 22, Same("the type of the input is told to be there")),
     (&["DequantizeLinear"], 23, Same("`output_dtype` is the scale's type where it is not given")),
-    (&["QuantizeLinear"], 23, Same("the scale may be of another type, and `precision` is its own where it is not given")),
+    (
+        &["QuantizeLinear"],
+        23,
+        Same("the scale may be of another type, and `precision` is its own where it is not given"),
+    ),
     (&["Squeeze", "Unsqueeze"], 23, WORDS),
     (&["Attention"], 24, Same("`nonpad_kv_seqlen` may be left out, and masks may be shorter")),
     (&["Cast"], 24, CAST),
@@ -195,9 +265,9 @@ fn scatter<'a>(draft: &mut Draft<'_, 'a>, _: &mut Site<'_, '_, 'a>) -> Result<Do
 
 /// The steps that are not the same in every word, by operator and version.
 static BY_NAME: LazyLock<HashMap<(&str, i64), Step>> = LazyLock::new(|| {
-    let rows = STEPS.iter().flat_map(|&(operators, version, step)| {
-        operators.iter().map(move |&operator| ((operator, version), step))
-    });
+    let rows = STEPS
+        .iter()
+        .flat_map(|&(operators, version, step)| operators.iter().map(move |&operator| ((operator, version), step)));
     rows.collect()
 });
 
@@ -218,7 +288,8 @@ mod tests {
     /// Every version of every operator is known, and no row speaks of one that there is not.
     #[test]
     fn every_version_is_known() {
-        let mut rows: Vec<(&str, i64)> = STEPS.iter().flat_map(|(names, at, _)| names.iter().map(|&name| (name, *at))).collect();
+        let mut rows: Vec<(&str, i64)> =
+            STEPS.iter().flat_map(|(names, at, _)| names.iter().map(|&name| (name, *at))).collect();
         let count = rows.len();
         rows.sort_unstable();
         rows.dedup();
