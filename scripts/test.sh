@@ -64,6 +64,9 @@ stage "the record of the peers" "$python" -m unittest discover --quiet bench/pee
 stage "files, as other packages read them" "$python" scripts/checks/files.py
 stage "files, as the newest onnx reads them" env PYTHONPATH=.cache/onnx-newest "$python" scripts/checks/files.py
 stage "models, as onnxruntime runs them" "$python" scripts/checks/models.py
+stage "opsets raised, as onnxruntime runs them" "$python" scripts/checks/upgrade.py
+stage "opsets raised, as the newest onnx evaluates them" \
+    env PYTHONPATH=.cache/onnx-newest UPGRADE_PARTS=reference "$python" scripts/checks/upgrade.py
 stage "the C interface, laid out" cargo xtask dist --out .cache/dist
 stage "the C interface, from C and C++" "$python" scripts/checks/c.py .cache/dist/onnx-cast-*/
 stage "the C interface against the oracle" "$python" scripts/checks/c_oracle.py .cache/dist/onnx-cast-*/
