@@ -3,6 +3,7 @@
 
     upgrade.py [COMMAND]
 
+UPGRADE_PARTS names parts of the check (generated nodes real reference), UPGRADE_VERBOSE=1 lists what is refused.
 Three kinds of models: generated ones with random inputs for every step that rewrites nodes, as they are, within a branch, a
 loop's body and a function, with attributes of their own and of the function's caller; onnx's node tests, written down once
 more at every older version of their operator that takes them; and real models from packages. Each is raised to several
@@ -35,6 +36,7 @@ NEWEST = min(onnx.defs.onnx_opset_version(), 28)
 RUNTIME = 26
 TARGETS = (13, 18, 21, 24, RUNTIME)
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
+NOT_IMPLEMENTED = onnxruntime.capi.onnxruntime_pybind11_state.NotImplemented
 counts = collections.Counter()
 failures = []
 rng = np.random.default_rng(19)
@@ -81,6 +83,15 @@ def dtype_of(array):
     return helper.np_dtype_to_tensor_dtype(array.dtype)
 
 
+def close(got, want):
+    """Whether float results differ by a few roundings."""
+    def values(one):
+        return np.frombuffer(one[2], one[0]).reshape(one[1]).astype(np.float64)
+
+    return all(a[:2] == b[:2] and np.allclose(values(a), values(b), rtol=2e-6, atol=1e-6)
+               for a, b in zip(got, want, strict=True))
+
+
 # --- generated models ---------------------------------------------------------------------------------------------
 
 Case = collections.namedtuple("Case", "name opset nodes inputs initializers outputs shapes")
@@ -97,8 +108,14 @@ def case(op, opset, inputs, attrs=None, outs=1, constants=(), shapes=True, names
     node = helper.make_node(op, given, outputs, **attrs)
     arrays = {f"x{at}": one for at, one in enumerate(inputs) if one is not None}
     initializers = {f"x{at}": arrays.pop(f"x{at}") for at in constants}
+    nodes = [node]
+    if not shapes:
+        # Nothing declares the rank of what a Reshape gives whose shape is an input.
+        node.input[0], node.output[0] = "r", "m"
+        arrays["s"] = list_of(*inputs[0].shape)
+        nodes = [helper.make_node("Reshape", ["x0", "s"], ["r"]), node, helper.make_node("Identity", ["m"], ["y0"])]
     label = f"{op}-{opset}{tag} {attrs}"
-    CASES.append(Case(label, opset, [node], arrays, initializers, outputs[:outs], shapes))
+    CASES.append(Case(label, opset, nodes, arrays, initializers, outputs[:outs], shapes))
 
 
 def floats(*shape):
@@ -188,7 +205,8 @@ def make_shape_cases():
         for groups in (1, 2, 4):
             case("GroupNormalization", opset, [floats(2, 4, 3, 3), floats(groups), floats(groups)],
                  {"num_groups": groups, "epsilon": 1e-3})
-        case("GroupNormalization", opset, [floats(2, 4, 3).astype(np.float16), *[floats(2).astype(np.float16)] * 2],
+        # Not float16, which onnxruntime computes as float on a CPU, and rounds where its optimizer leaves a Cast.
+        case("GroupNormalization", opset, [floats(2, 4, 3).astype(np.float64), *[floats(2).astype(np.float64)] * 2],
              {"num_groups": 2})
 
 
@@ -244,7 +262,10 @@ def make_cast_cases():
         for saturate in (0, 1):
             # What is cast is cast back, since numpy has no such type.
             for to in (TensorProto.FLOAT8E4M3FN, TensorProto.FLOAT8E4M3FNUZ, TensorProto.FLOAT8E5M2FNUZ, TensorProto.FLOAT8E5M2):
-                for array in (special, special.astype(np.float16)):
+                # onnxruntime casts infinity to the FNUZ types by the rules of version 24 at every version.
+                fnuz = to in (TensorProto.FLOAT8E4M3FNUZ, TensorProto.FLOAT8E5M2FNUZ)
+                values = special[~np.isinf(special) & ~np.isinf(special.astype(np.float16))] if fnuz else special
+                for array in (values, values.astype(np.float16)):
                     nodes = [helper.make_node("Cast", ["x0"], ["q"], to=to, saturate=saturate),
                              helper.make_node("Cast", ["q"], ["y0"], to=FLOAT)]
                     label = f"Cast-{opset} {to} and back, saturate={saturate}, {array.dtype}"
@@ -277,16 +298,17 @@ def graph_of(one, name="g", rename=lambda name: name, inputs=True):
     for node in nodes:
         for side in (node.input, node.output):
             side[:] = [rename(each) if each and each not in one.inputs and each not in one.initializers else each for each in side]
-    ins = [helper.make_tensor_value_info(each, dtype_of(np.asarray(array)), np.asarray(array).shape if one.shapes else None)
+    ins = [helper.make_tensor_value_info(each, dtype_of(np.asarray(array)), np.asarray(array).shape)
            for each, array in one.inputs.items()]
     outs = [onnx.ValueInfoProto(name=rename(each)) for each in one.outputs]
     constants = [numpy_helper.from_array(np.asarray(array), each) for each, array in one.initializers.items()]
     return nodes, ins if inputs else [], outs, constants
 
 
-def typed(outs, types):
-    """Outputs with the element types that a run gave, of unknown shape."""
-    return [helper.make_tensor_value_info(out.name, data_type, None) for out, data_type in zip(outs, types, strict=True)]
+def typed(outs, types, trips=()):
+    """Outputs with the element types and the ranks that a run gave, within a loop of so many trips."""
+    return [helper.make_tensor_value_info(out.name, data_type, [None] * (len(trips) + rank))
+            for out, (data_type, rank) in zip(outs, types, strict=True)]
 
 
 def model_of(nodes, ins, outs, constants, opset, functions=(), imports=()):
@@ -308,14 +330,15 @@ def wrapped(one, types):
     choice = helper.make_node("If", ["flag"], one.outputs, **branches)
     yield "in a branch", model_of([choice], ins, typed(outs, types), [*constants, flag], one.opset)
     inner, _, inner_outs, _ = graph_of(one, rename=lambda name: f"{name}_body")
-    inner.append(helper.make_node("Identity", ["go"], ["on"]))
+    inner += [helper.make_node("Identity", ["go"], ["on"]), helper.make_node("Identity", ["before"], ["behind"])]
+    state = [helper.make_tensor_value_info(each, INT64, []) for each in ("before", "behind")]
     body = helper.make_graph(
         inner, "body",
-        [helper.make_tensor_value_info("i", INT64, []), helper.make_tensor_value_info("go", TensorProto.BOOL, [])],
-        [helper.make_tensor_value_info("on", TensorProto.BOOL, []), *typed(inner_outs, types)])
+        [helper.make_tensor_value_info("i", INT64, []), helper.make_tensor_value_info("go", TensorProto.BOOL, []), state[0]],
+        [helper.make_tensor_value_info("on", TensorProto.BOOL, []), state[1], *typed(inner_outs, types)])
     trips = numpy_helper.from_array(np.array(2, np.int64), "trips")
-    loop = helper.make_node("Loop", ["trips", "flag"], one.outputs, body=body)
-    yield "in a loop", model_of([loop], ins, typed(outs, types), [*constants, trips, flag], one.opset)
+    loop = helper.make_node("Loop", ["trips", "flag", "trips"], ["state", *one.outputs], body=body)
+    yield "in a loop", model_of([loop], ins, typed(outs, types, [2]), [*constants, trips, flag], one.opset)
     if one.opset >= 10:
         names = [*one.inputs, *one.initializers]
         imports = [helper.make_opsetid("", one.opset)]
@@ -351,7 +374,7 @@ def compare(label, model, inputs, targets, folder, allowed=REFUSALS):
         want = bits(session(model).run(None, inputs))
     except Exception as error:
         counts["not run by onnxruntime at their own opset"] += 1
-        reasons[str(error).split("\n")[0][:110]] += 1
+        reasons[label[:40] + str(error).split("\n")[0][-200:]] += 1
         return
     path, out = folder / "in.onnx", folder / "out.onnx"
     onnx.save(model, path)
@@ -367,8 +390,16 @@ def compare(label, model, inputs, targets, folder, allowed=REFUSALS):
             onnx.checker.check_model(str(out), full_check=True)
             raised = onnx.load(out)
             got = bits(session(raised).run(None, inputs))
+        except NOT_IMPLEMENTED:
+            # As RoiAlign-22 in onnxruntime 1.31.
+            counts["valid, but of a version that onnxruntime lacks"] += 1
+            continue
         except Exception as error:
             fail(f"{label} to {opset}: {error}")
+            continue
+        if got != want and "AveragePool" in label and close(got, want):
+            # onnxruntime has another kernel from version 19 on, which adds up in another order.
+            counts["within a rounding of onnxruntime's other kernel"] += 1
             continue
         if got != want:
             fail(f"{label} to {opset}: other bits")
@@ -390,7 +421,7 @@ def check_generated(folder):
         model = helper.make_model(untyped, opset_imports=[helper.make_opsetid("", one.opset)])
         model.ir_version = ir_version(one.opset) if not constants else max(4, ir_version(one.opset))
         try:
-            types = [dtype_of(np.asarray(got)) for got in session(model).run(None, inputs)]
+            types = [(dtype_of(np.asarray(got)), np.asarray(got).ndim) for got in session(model).run(None, inputs)]
         except Exception as error:
             reasons[f"{one.name}: {error}".split("\n")[0][:150]] += 1
             counts["not run by onnxruntime at their own opset"] += 1
@@ -420,6 +451,8 @@ def older(model, inputs, version):
             return
         array = np.asarray(inputs.pop(names[place]))
         value = array.reshape(-1).tolist()
+        if not value:
+            raise ValueError("an empty list is no attribute")
         node.attribute.append(helper.make_attribute(name, value[0] if scalar else value))
         kept = [one for one in model.graph.input if one.name != names[place]]
         del model.graph.input[:]
@@ -434,17 +467,17 @@ def older(model, inputs, version):
     }
     if node.op_type.startswith("Reduce") and node.op_type != "ReduceSum":
         moves[node.op_type] = (18, [(1, "axes", False)])
-    since, changes = moves.get(node.op_type, (0, []))
-    if version < since:
-        for change in changes:
-            to_attribute(*change)
-    if node.op_type == "Split" and version < 18:
-        kept = [one for one in node.attribute if one.name != "num_outputs"]
-        del node.attribute[:]
-        node.attribute.extend(kept)
-    while node.input and not node.input[-1]:
-        node.input.pop()
     try:
+        since, changes = moves.get(node.op_type, (0, []))
+        if version < since:
+            for change in changes:
+                to_attribute(*change)
+        if node.op_type == "Split" and version < 18:
+            kept = [one for one in node.attribute if one.name != "num_outputs"]
+            del node.attribute[:]
+            node.attribute.extend(kept)
+        while node.input and not node.input[-1]:
+            node.input.pop()
         schema = onnx.defs.get_schema(node.op_type, version, "")
         if any(one.name not in schema.attributes for one in node.attribute):
             return None
@@ -512,7 +545,7 @@ def check_packed(tests, opset, target, folder):
     path, out = folder / "in.onnx", folder / "out.onnx"
     onnx.save(packed(tests, opset), path)
     refusal = upgrade(path, out, target)
-    error = None
+    error, lacking = None, False
     if not refusal:
         try:
             onnx.checker.check_model(str(out))
@@ -521,16 +554,25 @@ def check_packed(tests, opset, target, folder):
             names = [one.name for one in runner.get_outputs()]
             got = dict(zip(names, runner.run(names, inputs), strict=True))
             wrong = [name for _, _, want in tests for name, value in want.items() if bits(got[name]) != value]
+            if len(tests) == 1 and tests[0][0].graph.node[0].op_type == "AveragePool" and all(
+                    close([bits(got[name])], [tests[0][2][name]]) for name in wrong):
+                wrong = []
             error = f"other bits: {wrong[:4]}" if wrong else None
         except Exception as problem:
-            error = str(problem)
+            error, lacking = str(problem), isinstance(problem, NOT_IMPLEMENTED)
     if not refusal and not error:
         counts["node tests, same bits"] += len(tests)
     elif len(tests) > 1:
         half = len(tests) // 2
         check_packed(tests[:half], opset, target, folder)
         check_packed(tests[half:], opset, target, folder)
+    elif lacking:
+        # As RoiAlign-22 in onnxruntime 1.31.
+        counts["node tests, valid, but of a version that onnxruntime lacks"] += 1
     elif refusal:
+        # Scan-8 has batches; and onnxruntime takes types that the version of a Cast does not.
+        if not any(text in refusal for text in ("has no batches", "(Cast) does not", "does not take", "does not support")):
+            fail(f"node test from {opset} to {target}: {refusal}")
         counts["node tests, refused"] += 1
         refusals[f"{tests[0][0].graph.node[0].op_type}: " + refusal.split(": version")[-1][:110]] += 1
     else:
@@ -690,7 +732,7 @@ def main():
         print(f"  {name}: {count}")
     for title, what in (("refused", refusals), ("not run", reasons)):
         if os.environ.get("UPGRADE_VERBOSE"):
-            print(title, *[f"  {count} {text}" for text, count in what.most_common(60)], sep="\n")
+            print(title, *[f"  {count} {text}" for text, count in what.most_common(40)], sep="\n")
     if failures:
         sys.exit(f"upgrade: {len(failures)} failures, as {failures[0]}")
 

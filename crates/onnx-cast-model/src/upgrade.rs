@@ -13,6 +13,8 @@ mod sampling;
 mod shapes;
 mod site;
 mod steps;
+#[cfg(test)]
+mod tests;
 
 use crate::edits::Edits;
 use crate::error::{Error, ModelError};

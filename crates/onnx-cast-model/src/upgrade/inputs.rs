@@ -3,6 +3,7 @@
 use super::draft::{Draft, Given, Refusal};
 use super::site::Site;
 use super::steps::Done;
+use crate::messages::attribute::kind;
 use onnx_cast::DataType;
 
 /// `axes` of the Reduce operators and of Squeeze, which may be left out.
@@ -48,11 +49,10 @@ pub(super) fn clip<'a>(draft: &mut Draft<'_, 'a>, site: &mut Site<'_, '_, 'a>) -
     let x = draft.required(0)?;
     let mut moved = false;
     for (place, name) in [(1, "min"), (2, "max")] {
-        let Some(bound) = draft.float(name)?.known(name)? else { continue };
-        draft.remove(name);
-        let bound = site.number_like(draft, name, bound, &x)?;
-        draft.set_input(place, bound);
-        moved = true;
+        if let Some(bound) = site.float_input(draft, name, &x)? {
+            draft.set_input(place, bound);
+            moved = true;
+        }
     }
     Ok(moved.then_some("`min` and `max` are inputs"))
 }
@@ -64,11 +64,11 @@ pub(super) fn pad<'a>(draft: &mut Draft<'_, 'a>, site: &mut Site<'_, '_, 'a>) ->
     // A scalar is padded by nothing.
     let pads = pads.unwrap_or_else(|| site.int64s(draft, "pads", &[]));
     draft.set_input(1, pads);
-    let mode = draft.string("mode")?.known("mode")?;
-    let value = draft.float("value")?.known("value")?.unwrap_or(0.0);
-    draft.remove("value");
-    if value.to_bits() != 0 && mode.is_none_or(|mode| mode == "constant") {
-        let value = site.number_like(draft, "value", value, &x)?;
+    // Modes other than constant ignore the value, which is 0 where it is not given.
+    if matches!(draft.float("value")?, Given::Value(value) if value.to_bits() == 0) {
+        draft.remove("value");
+    }
+    if let Some(value) = site.float_input(draft, "value", &x)? {
         draft.set_input(2, value);
     }
     Ok(Some("`pads` and `value` are inputs"))
@@ -111,9 +111,12 @@ pub(super) fn dropout_mask<'a>(draft: &mut Draft<'_, 'a>, site: &mut Site<'_, '_
 /// `ratio` of Dropout.
 pub(super) fn dropout_ratio<'a>(draft: &mut Draft<'_, 'a>, site: &mut Site<'_, '_, 'a>) -> Result<Done, Refusal> {
     let masked = dropout_mask(draft, site)?;
-    let Some(ratio) = draft.float("ratio")?.known("ratio")? else { return Ok(masked) };
+    let ratio = match draft.float("ratio")? {
+        Given::Absent => return Ok(masked),
+        Given::Value(ratio) => site.constant(draft, "ratio", DataType::Float, vec![], ratio.to_le_bytes().to_vec()),
+        Given::Refers(to) => site.reference(draft, "ratio", ("value_float", kind::FLOAT), &to)?,
+    };
     draft.remove("ratio");
-    let ratio = site.constant(draft, "ratio", DataType::Float, vec![], ratio.to_le_bytes().to_vec());
     draft.set_input(1, ratio);
     Ok(Some("`ratio` is an input"))
 }
@@ -121,9 +124,7 @@ pub(super) fn dropout_ratio<'a>(draft: &mut Draft<'_, 'a>, site: &mut Site<'_, '
 /// `axis` of DFT, which is 1 where version 17 is not told it, and the last but one where version 20 is not.
 pub(super) fn dft<'a>(draft: &mut Draft<'_, 'a>, site: &mut Site<'_, '_, 'a>) -> Result<Done, Refusal> {
     let axis = match draft.int("axis")? {
-        Given::Refers(to) => {
-            site.reference(draft, "axis", ("value_int", crate::messages::attribute::kind::INT), &to)?
-        }
+        Given::Refers(to) => site.reference(draft, "axis", ("value_int", kind::INT), &to)?,
         given => {
             let axis = given.known("axis")?.unwrap_or(1);
             site.constant(draft, "axis", DataType::Int64, vec![], axis.to_le_bytes().to_vec())

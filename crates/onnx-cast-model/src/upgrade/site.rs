@@ -100,8 +100,29 @@ impl<'a> Site<'_, '_, 'a> {
         self.constant(draft, what, DataType::Int64, vec![values.len()], bytes)
     }
 
-    /// A number of the type of a value, which is the input of the node: of its own type where that is known, else cast
-    /// like it. `None` of a type that is no float's.
+    /// The attribute of one float `name` as an input, a scalar of the type of the value `like`; `None` where there is none.
+    pub(super) fn float_input(
+        &mut self,
+        draft: &mut Draft<'_, 'a>,
+        name: &'static str,
+        like: &str,
+    ) -> Result<Option<String>, Refusal> {
+        let input = match draft.float(name)? {
+            Given::Absent => None,
+            Given::Value(value) => Some(self.number_like(draft, name, value, like)?),
+            Given::Refers(to) => {
+                let float = self.reference(draft, name, ("value_float", kind::FLOAT), &to)?;
+                Some(match self.known.data_type(like) {
+                    Some(DataType::Float) => float,
+                    _ => self.cast_like(draft, name, float, like)?,
+                })
+            }
+        };
+        draft.remove(name);
+        Ok(input)
+    }
+
+    /// A number of the type of a value: of its own type where that is known, else cast like it.
     pub(super) fn number_like(
         &mut self,
         draft: &mut Draft<'_, 'a>,
@@ -110,13 +131,8 @@ impl<'a> Site<'_, '_, 'a> {
         like: &str,
     ) -> Result<String, Refusal> {
         let Some(to) = self.known.data_type(like) else {
-            if self.to < FIRST_CAST_LIKE {
-                return Err(format!("the element type of `{}` is not known", Short(like)));
-            }
             let float = self.constant(draft, what, DataType::Float, vec![], number.to_le_bytes().to_vec());
-            let (node, output) = self.node(draft, "CastLike", &format!("{what}_like"), vec![float, like.to_owned()]);
-            draft.before.push(node);
-            return Ok(output);
+            return self.cast_like(draft, what, float, like);
         };
         let wrong = |error: &dyn std::fmt::Display| format!("its {what} as {to}: {error}");
         let float = Tensor::from_slice(Vec::new(), &[number]).map_err(|error| wrong(&error))?;
@@ -124,6 +140,22 @@ impl<'a> Site<'_, '_, 'a> {
         let tensor = cast.run(&float.view()).map_err(|error| wrong(&error))?;
         let bytes = tensor.bytes().ok_or_else(|| wrong(&"no number"))?.to_vec();
         Ok(self.constant(draft, what, to, vec![], bytes))
+    }
+
+    /// A value of the type of another, which is not known.
+    fn cast_like(
+        &mut self,
+        draft: &mut Draft<'_, 'a>,
+        what: &str,
+        value: String,
+        like: &str,
+    ) -> Result<String, Refusal> {
+        if self.to < FIRST_CAST_LIKE {
+            return Err(format!("the element type of `{}` is not known", Short(like)));
+        }
+        let (node, output) = self.node(draft, "CastLike", &format!("{what}_like"), vec![value, like.to_owned()]);
+        draft.before.push(node);
+        Ok(output)
     }
 
     /// The attribute of integers `name` as an input; `None` where there is none, or it is empty.
