@@ -8,7 +8,7 @@ use arbitrary::Unstructured;
 use build::Graph;
 use onnx_cast::{Cast, CastOptions, DataType, Kind, Strings, Tensor};
 use onnx_cast_file::{CastRequest, InspectRequest, NamedTensor, Rule, Selection};
-use onnx_cast_model::{FoldRequest, Model, ModelError, ValueDecl, cast, fold, inspect};
+use onnx_cast_model::{FoldRequest, Model, ModelError, RecordRequest, ValueDecl, cast, fold, inspect, record};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -28,6 +28,7 @@ pub fn model_proto(data: &[u8]) {
         typed.expect("a model that is evaluated");
     }
     check_fold(&path, before.as_ref());
+    let _ = record(&path, scratch::path("recorded.onnx"), &RecordRequest::default());
     let to = some_type(data);
     let output = scratch::path("cast.onnx");
     // A rule casts constants of integers too.

@@ -98,6 +98,6 @@ fn a_page_needs_nothing_but_itself() {
     assert_eq!(data["limits"][2], 65504.0);
     folder.refuses(
         "convert m.onnx h.onnx --to float16 --html p.html --no-clobber",
-        "p.html: already exists (--no-clobber keeps it)",
+        "p.html: cannot write: it exists already, and nothing is to be replaced",
     );
 }

@@ -25,7 +25,7 @@ const LOWEST: [&str; 3] = ["min", "min_val", "lowest"];
 const WANTED: &str = "want a number, an object with `max`, or an array of numbers";
 
 /// The largest magnitudes of values by name, from a file: `.npz` or JSON, of what the outputs of
-/// [`record`](crate::record) gave, of the values themselves, or of their extremes. The manual has the forms.
+/// [`record`](crate::record()) gave, of the values themselves, or of their extremes. The manual has the forms.
 ///
 /// NaN within arrays is left out. A number that is NaN counts as infinite, since it tells nothing.
 ///
