@@ -46,13 +46,8 @@ pub(crate) fn convert(args: &ConvertArgs, common: &Common) -> Result<()> {
         let title = args.input.file_name().unwrap_or(args.input.as_os_str()).to_string_lossy();
         write_page(html, &convert_page(&title, &done, &request.ranges, request.margin)?, args.no_clobber)?;
     }
-    if let (Some(path), 1..) = (&args.ranges, done.unknown_ranges) {
-        if !common.quiet && !common.json {
-            let (path, all, unknown) = (path.display(), request.ranges.len(), done.unknown_ranges);
-            // The work is done whether or not anybody can be told.
-            let _ =
-                writeln!(io::stderr(), "{path}: {unknown} of {all} names are no floating-point values of the model");
-        }
+    if !common.quiet && !common.json {
+        tell_unknown(args, request.ranges.len(), done.unknown_ranges);
     }
     if common.json {
         return Ok(print(&pretty(&convert_json(&args.input, &args.output, dry_run, &done))?)?);
@@ -76,6 +71,15 @@ pub(crate) fn convert(args: &ConvertArgs, common: &Common) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Says how many names of a file of ranges are none of the model's.
+fn tell_unknown(args: &ConvertArgs, all: usize, unknown: usize) {
+    if let Some(path) = args.ranges.as_ref().filter(|_| unknown > 0) {
+        let path = path.display();
+        // The work is done whether or not anybody can be told.
+        let _ = writeln!(io::stderr(), "{path}: {unknown} of {all} names are no floating-point values of the model");
+    }
 }
 
 fn counts(done: &ConvertSummary) -> String {

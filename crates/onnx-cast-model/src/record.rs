@@ -203,3 +203,88 @@ fn declaration(name: &str) -> Vec<u8> {
         wire::put_bytes(out, value_info::TYPE, &of_type);
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::edits::NewNode;
+    use testkit::proto::{Message, int_attribute, model, node};
+
+    const FLOAT: i64 = 1;
+    const FLOAT16: i64 = 10;
+
+    /// The summary, and the nodes and outputs that are added to the main graph.
+    fn recorded(bytes: &[u8], request: &RecordRequest) -> Result<(RecordSummary, Vec<String>, usize), ModelError> {
+        let document = Document::parse(bytes).expect("a model");
+        let (edits, summary) = edits(&document, request)?;
+        let edit = edits.graphs.get(&document.graph.id);
+        let nodes = |edit: &GraphEdit<'_>| -> Vec<String> {
+            let last = edit.nodes.get(&(document.graph.nodes.len().wrapping_sub(1)));
+            let after = last.map_or(&[][..], |last| &last.after);
+            edit.first.iter().chain(after).map(|node: &NewNode<'_>| node.op_type.clone()).collect()
+        };
+        Ok((summary, edit.map(nodes).unwrap_or_default(), edit.map_or(0, |edit| edit.added_outputs.len())))
+    }
+
+    fn casts(opset: i64) -> Vec<u8> {
+        let cast = node("Cast", &["x"], "h", vec![int_attribute("to", FLOAT16)]);
+        let inputs = [("x", FLOAT), ("i", 7), ("d", 11)];
+        model(opset, vec![cast, node("Shape", &["x"], "s", vec![])], &inputs, &[("h", FLOAT16)])
+    }
+
+    #[test]
+    fn floating_point_values_alone_are_recorded() {
+        let (summary, _, outputs) = recorded(&casts(21), &RecordRequest::default()).expect("recorded");
+        let of = |name: &str, data_type| RecordedValue {
+            name: name.to_owned(),
+            data_type,
+            output: format!("onnx_cast_record/{name}"),
+        };
+        assert_eq!(summary.values, [of("x", DataType::Float), of("h", DataType::Float16)]);
+        assert_eq!((summary.inner, outputs), (0, 2));
+        let request = RecordRequest { exclude: vec!["h".parse().expect("a glob")], ..RecordRequest::default() };
+        assert_eq!(recorded(&casts(21), &request).expect("recorded").2, 1);
+        let request = RecordRequest { include: vec!["none".parse().expect("a glob")], ..RecordRequest::default() };
+        assert_eq!(recorded(&casts(21), &request).expect("recorded").1, Vec::<String>::new());
+    }
+
+    #[test]
+    fn operators_are_of_the_model_s_opset() {
+        for (opset, selects) in [(7, false), (8, false), (9, true), (18, true), (24, true)] {
+            let (_, nodes, _) = recorded(&casts(opset), &RecordRequest::default()).expect("recorded");
+            for operator in ["IsNaN", "Where"] {
+                assert_eq!(nodes.iter().any(|node| node == operator), selects, "opset {opset}: {nodes:?}");
+            }
+        }
+        let refused = recorded(&casts(6), &RecordRequest::default()).expect_err("too old").to_string();
+        assert_eq!(refused, "values are recorded from opset 7 on, and the model imports 6");
+    }
+
+    #[test]
+    fn a_model_without_nodes_and_a_recorded_one() {
+        let bytes = model(21, Vec::new(), &[("x", FLOAT)], &[("x", FLOAT)]);
+        let (_, nodes, outputs) = recorded(&bytes, &RecordRequest::default()).expect("recorded");
+        assert!(nodes.len() > 10 && outputs == 1, "{nodes:?}");
+        let bytes = model(21, vec![node("Abs", &["x"], "onnx_cast_record/x", vec![])], &[("x", FLOAT)], &[]);
+        let refused = recorded(&bytes, &RecordRequest::default()).expect_err("recorded already").to_string();
+        assert_eq!(
+            refused,
+            "the model has a value `onnx_cast_record/x` already: it is a model that `record` has written"
+        );
+    }
+
+    #[test]
+    fn values_of_branches_are_counted() {
+        let branch = Message::new()
+            .message(1, node("Exp", &["x"], "p", vec![]))
+            .message(1, node("Neg", &["p"], "r", vec![]))
+            .bytes(2, "branch")
+            .message(12, Message::new().bytes(1, "r"));
+        let attribute = |name: &str| Message::new().bytes(1, name).message(6, branch.clone()).int(20, 5);
+        let choice = node("If", &["flag"], "y", vec![attribute("then_branch"), attribute("else_branch")]);
+        let bytes = model(21, vec![choice], &[("x", FLOAT), ("flag", 9)], &[("y", FLOAT)]);
+        let (summary, ..) = recorded(&bytes, &RecordRequest::default()).expect("recorded");
+        let names: Vec<_> = summary.values.iter().map(|value| value.name.as_str()).collect();
+        assert_eq!((names, summary.inner), (vec!["x", "y"], 4));
+    }
+}

@@ -192,6 +192,19 @@ function part(data, magnitude) {
   return Math.max(0, Math.min(1, (Math.log2(magnitude) - lowest) / (top - lowest)));
 }
 
+/** Colours of the style, as they are now: light-dark() is resolved where a property has it, not in the variable. */
+function colors(names) {
+  const style = getComputedStyle(document.documentElement);
+  const probe = make("span");
+  document.body.append(probe);
+  const found = names.map((name) => {
+    probe.style.color = style.getPropertyValue(name);
+    return getComputedStyle(probe).color;
+  });
+  probe.remove();
+  return found;
+}
+
 /** Draws all nodes: each column of pixels has the types, Casts and magnitudes of the nodes that fall on it. */
 function map(data, state) {
   const canvas = byId("map");
@@ -200,16 +213,7 @@ function map(data, state) {
   canvas.height = height * ratio;
   const context = canvas.getContext("2d");
   context.scale(ratio, ratio);
-  const style = getComputedStyle(document.documentElement);
-  const probe = make("span");
-  document.body.append(probe);
-  const color = (name) => {
-    // light-dark() is resolved where a property has it, not in the variable.
-    probe.style.color = style.getPropertyValue(name);
-    return getComputedStyle(probe).color;
-  };
-  const [low, wide, border, limit, text] = ["--low", "--wide", "--border", "--limit", "--text"].map(color);
-  probe.remove();
+  const [low, wide, border, limit, text] = colors(["--low", "--wide", "--border", "--limit", "--text"]);
   const count = data.rows.length;
   const columns = Math.max(1, Math.min(count, Math.floor(width)));
   const [top, tall] = [STRIP + MARKS, height - STRIP - MARKS];
@@ -233,6 +237,12 @@ function map(data, state) {
       context.fillRect((left + right) / 2 - 1, y(range) - 1, 3, 3);
     }
   }
+  drawMarks(data, state, context, { width, height, y, limit, text });
+  canvas.setAttribute("aria-label", facts(data));
+}
+
+/** The limits of the type, and a frame around the chosen node. */
+function drawMarks(data, state, context, { width, height, y, limit, text }) {
   if (data.hasRanges && data.limits) {
     context.strokeStyle = limit;
     for (const [magnitude, dash] of [[largest(data), []], [largest(data) / data.margin, [5, 4]]]) {
@@ -243,11 +253,11 @@ function map(data, state) {
       context.stroke();
     }
   }
+  const count = data.rows.length;
   if (state.chosen !== null && count) {
     context.strokeStyle = text;
     context.setLineDash([]);
     const left = (state.chosen * width) / count;
     context.strokeRect(left, 0.5, Math.max(2, width / count), height - 1);
   }
-  canvas.setAttribute("aria-label", facts(data));
 }

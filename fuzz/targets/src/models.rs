@@ -9,7 +9,8 @@ use build::Graph;
 use onnx_cast::{Cast, CastOptions, DataType, Kind, Strings, Tensor};
 use onnx_cast_file::{CastRequest, InspectRequest, NamedTensor, Rule, Selection};
 use onnx_cast_model::{
-    ConvertRequest, FoldRequest, Model, ModelError, UpgradeRequest, ValueDecl, cast, convert, fold, inspect, upgrade,
+    ConvertRequest, FoldRequest, Model, ModelError, RecordRequest, UpgradeRequest, ValueDecl, cast, convert, fold,
+    inspect, record, upgrade,
 };
 use std::collections::BTreeMap;
 use std::fs;
@@ -32,6 +33,7 @@ pub fn model_proto(data: &[u8]) {
     check_fold(&path, before.as_ref());
     check_upgrade(&path, before.as_ref());
     check_convert(&path);
+    let _ = record(&path, scratch::path("recorded.onnx"), &RecordRequest::default());
     let to = some_type(data);
     let output = scratch::path("cast.onnx");
     // A rule casts constants of integers too.

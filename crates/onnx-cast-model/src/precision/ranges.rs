@@ -25,7 +25,7 @@ const LOWEST: [&str; 3] = ["min", "min_val", "lowest"];
 const WANTED: &str = "want a number, an object with `max`, or an array of numbers";
 
 /// The largest magnitudes of values by name, from a file: `.npz` or JSON, of what the outputs of
-/// [`record`](crate::record) gave, of the values themselves, or of their extremes. The manual has the forms.
+/// [`record`](crate::record()) gave, of the values themselves, or of their extremes. The manual has the forms.
 ///
 /// NaN within arrays is left out. A number that is NaN counts as infinite, since it tells nothing.
 ///
@@ -280,4 +280,95 @@ fn from_base64(text: &str) -> Option<Vec<u8>> {
         bytes.extend_from_slice(&bits.to_be_bytes()[1..=whole]);
     }
     Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of_json(text: &str) -> Result<Vec<(String, f32)>, RangesError> {
+        let mut ranges = Ranges::default();
+        ranges.json(text)?;
+        let mut list: Vec<_> = ranges.0.into_iter().collect();
+        list.sort_by(|a, b| a.0.cmp(&b.0));
+        Ok(list)
+    }
+
+    #[test]
+    fn forms_of_json() {
+        let rows: [(&str, &[(&str, f32)]); 9] = [
+            (r#"{"a": 3, "b": -2.5}"#, &[("a", 3.0), ("b", 2.5)]),
+            (r#"{"a": {"max": 1, "min": -7, "nan": 0}}"#, &[("a", 7.0)]),
+            (r#"{"a": {"absmax": 9, "min_val": -9, "max_val": 2}}"#, &[("a", 9.0)]),
+            (r#"{"a": [[-4, 1], [3, 2]], "b": []}"#, &[("a", 4.0), ("b", 0.0)]),
+            (r#"{"onnx_cast_record/a": [5, 1, 5, -9, 2], "a": 4}"#, &[("a", 5.0)]),
+            (r#"{"onnx_cast_record/a": [[5, 1, 5, 1, 0], [8, 1, 2, -8, 0]]}"#, &[("a", 8.0)]),
+            (
+                "\u{feff}{\"a\": NaN, \"b\": -Infinity, \"N\\\"aN\": 1}",
+                &[("N\"aN", 1.0), ("a", f32::INFINITY), ("b", f32::INFINITY)],
+            ),
+            (r#"{"a": "inf", "b": 1e300, "polygraphy_class": "X"}"#, &[("a", f32::INFINITY), ("b", f32::INFINITY)]),
+            ("[]", &[]),
+        ];
+        for (text, want) in rows {
+            let want = want.iter().map(|&(name, range)| (name.to_owned(), range)).collect();
+            assert_eq!(of_json(text), Ok(want), "{text}");
+        }
+    }
+
+    /// A float array of 1.5 and -6, as polygraphy writes it.
+    #[test]
+    fn results_of_polygraphy() {
+        let mut npy = b"\x93NUMPY\x01\x00".to_vec();
+        let header = format!("{:117}\n", "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }");
+        npy.extend_from_slice(&(header.len() as u16).to_le_bytes());
+        npy.extend_from_slice(header.as_bytes());
+        npy.extend([1.5f32, -6.0].iter().flat_map(|value| value.to_le_bytes()));
+        let array = to_base64(&npy);
+        let values = format!(r#"{{"values": {{"array": "{array}", "polygraphy_class": "ndarray"}}}}"#);
+        let results = format!(r#"{{"lst": [["r", [{{"outputs": {{"y": {values}}}, "runtime": 0.1}}]]]}}"#);
+        let inputs = format!(r#"[{{"x": {{"array": "{array}"}}}}, {{"x": 7}}]"#);
+        assert_eq!(of_json(&results), Ok(vec![("y".to_owned(), 6.0)]));
+        assert_eq!(of_json(&inputs), Ok(vec![("x".to_owned(), 7.0)]));
+    }
+
+    fn to_base64(bytes: &[u8]) -> String {
+        const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        let mut text = String::new();
+        for group in bytes.chunks(3) {
+            let bits = group.iter().fold(0u32, |bits, &byte| bits << 8 | u32::from(byte)) << (8 * (3 - group.len()));
+            let digit = |place: u32| char::from(DIGITS[(bits >> (18 - 6 * place)) as usize & 63]);
+            text.extend((0..=group.len() as u32).map(digit));
+            text.push_str(&"=="[..3 - group.len()]);
+        }
+        text
+    }
+
+    #[test]
+    fn base64_of_every_length() {
+        for len in 0..260usize {
+            let bytes: Vec<u8> = (0..len).map(|at| (at * 37 + 200) as u8).collect();
+            assert_eq!(from_base64(&to_base64(&bytes)), Some(bytes), "{len}");
+        }
+        for text in ["A", "AAAAA", "A-AA", "AA=A", "é"] {
+            assert_eq!(from_base64(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_range_is_named() {
+        for (text, want) in [
+            ("{", "not valid JSON: EOF while parsing an object at line 1 column 1"),
+            ("3", "not valid JSON: a number (want an object of names and numbers)"),
+            ("[3]", "not valid JSON: a number (want an object of names and arrays, one for each run)"),
+            (r#"{"a": null}"#, "value `a`: null (want a number, an object with `max`, or an array of numbers)"),
+            (r#"{"a": [1, [true]]}"#, "value `a`: true in an array (want a number)"),
+            (r#"{"a": {"max": "x"}}"#, "value `a`: `max` is \"x\" (want a number)"),
+            (r#"{"onnx_cast_record/a": [1, 2, 3]}"#, "value `onnx_cast_record/a`: 3 numbers (want 5, or runs of 5)"),
+            (r#"{"a": {"array": "?"}}"#, "value `a`: `array` is no base64"),
+            (r#"{"lst": [["r", [{"runtime": 1}]]]}"#, "not valid JSON: an object (want an object with `outputs`)"),
+        ] {
+            assert_eq!(of_json(text).expect_err(text).to_string(), want);
+        }
+    }
 }
