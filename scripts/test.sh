@@ -63,6 +63,9 @@ stage "the oracle of scaled casts against other packages" "$python" crates/testk
 stage "the record of the peers" "$python" -m unittest discover --quiet bench/peers
 stage "files, as other packages read them" "$python" scripts/checks/files.py
 stage "files, as the newest onnx reads them" env PYTHONPATH=.cache/onnx-newest "$python" scripts/checks/files.py
+stage "types of values, as onnx infers them" "$python" scripts/checks/value_types.py
+stage "types of values, as the newest onnx infers them" env PYTHONPATH=.cache/onnx-newest \
+    "$python" scripts/checks/value_types.py
 stage "models, as onnxruntime runs them" "$python" scripts/checks/models.py
 stage "the C interface, laid out" cargo xtask dist --out .cache/dist
 stage "the C interface, from C and C++" "$python" scripts/checks/c.py .cache/dist/onnx-cast-*/

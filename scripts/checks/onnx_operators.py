@@ -105,7 +105,7 @@ KINDS = [
 
 def type_name(text):
     """A type, as the command spells it: a tensor by its elements' type alone."""
-    text = text.replace("seq(", "sequence(").replace(" ", "")
+    text = text.replace("seq(", "sequence(").replace("sparse_tensor(", "sparse(").replace(" ", "")
     return re.sub(r"(?<!\w)tensor\((\w+)\)", r"\1", text)
 
 

@@ -85,6 +85,8 @@ pub(crate) struct Options {
     external_threshold: Option<u64>,
     #[pyo3(default)]
     stats: bool,
+    #[pyo3(default)]
+    types: bool,
     /// The format of quantized weights, and pairs of a pattern and a format, or `None` to keep the tensor.
     #[pyo3(default)]
     format: Option<String>,
@@ -292,7 +294,8 @@ impl Options {
     fn inspect(&self, state: &Arc<State>) -> PyResult<InspectRequest> {
         let (include, exclude) = self.names()?;
         let (from, watch) = (type_of(self.from)?, Some(watch(state)));
-        Ok(InspectRequest { include, exclude, from, values: self.stats, threads: self.threads, watch })
+        let &Options { stats: values, types, threads, .. } = self;
+        Ok(InspectRequest { include, exclude, from, values, types, threads, watch })
     }
 
     fn diff(&self, state: &Arc<State>) -> PyResult<DiffRequest> {

@@ -231,6 +231,9 @@ def test_what_a_model_holds(model):
     assert [(row.name, row.dtype.name) for row in found] == [("v_half", "float16"), ("w_half", "float16")]
     assert found.model["opsets"] == [{"domain": "", "version": 21}] and found.model["ir_version"] == 10
     assert [cast["to"] for cast in found.model["casts"]] == ["float", "float"]
+    assert "types" not in found.model
+    types = {row["name"]: row["type"] for row in onnx_cast.info(model, types=True).model["types"]}
+    assert types == {"v_half": "float16", "w_half": "float16", "v": "float", "w": "float", "y": "float"}
 
 
 def test_a_fold_of_some_values(model, tmp_path):

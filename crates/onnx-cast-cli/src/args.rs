@@ -230,6 +230,7 @@ pub(crate) struct RunArgs {
 Examples:
   onnx-cast info model.safetensors
   onnx-cast info model.onnx                                  constants, Casts and opsets
+  onnx-cast info model.onnx --types                          the type of every value, too
   onnx-cast info llama/ --stats                              minimum, maximum, mean, zeros, NaN and infinities
   onnx-cast info llama/ --include '*.q_proj.*'
   onnx-cast info llama-nvfp4/                                formats, blocks and bits of quantized weights, too
@@ -242,6 +243,9 @@ pub(crate) struct InfoArgs {
     /// Read all values, and print what they are like
     #[arg(long, help_heading = OUTPUT)]
     pub(crate) stats: bool,
+    /// Of a model, print every value with its type, inferred from the operators
+    #[arg(long, help_heading = OUTPUT)]
+    pub(crate) types: bool,
 }
 
 /// A file that is only read.

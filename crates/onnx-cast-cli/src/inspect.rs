@@ -6,7 +6,7 @@ use crate::{DIFFERENT, DONE, pretty, print, select};
 use anyhow::Result;
 use onnx_cast::DataType;
 use onnx_cast_file::{DiffRequest, Difference, InspectRequest, Quantized, ScaleExtent, Scheme, TensorInfo, Values};
-use onnx_cast_model::{CastInfo, Inspection, ModelInfo, inspect};
+use onnx_cast_model::{CastInfo, Inspection, ModelInfo, ValueInfo, inspect};
 use onnx_cast_report::{diff_json, info_json, printable, size};
 use std::fmt::Write;
 use std::path::Path;
@@ -21,6 +21,7 @@ pub(crate) fn info(args: &InfoArgs, common: &Common) -> Result<()> {
         &InspectRequest {
             from,
             values: args.stats,
+            types: args.types,
             include: include.clone(),
             exclude: exclude.clone(),
             threads: common.threads,
@@ -114,9 +115,14 @@ fn quantized_text(Quantized { scheme, weights, warning, .. }: &Quantized, text: 
 
 fn model_text(model: &ModelInfo, text: &mut String) {
     let name = |data_type: &Option<DataType>| data_type.map_or("(unknown)", |data_type| data_type.name());
+    let within = |graph: &str| if graph.is_empty() { String::new() } else { format!(" in {}", printable(graph)) };
     for CastInfo { node, operator, from, to, graph, .. } in &model.casts {
-        let graph = if graph.is_empty() { String::new() } else { format!(" in {}", printable(graph)) };
+        let graph = within(graph);
         let _ = writeln!(text, "cast: {operator} {}, {} to {}{graph}", printable(node), name(from), name(to));
+    }
+    for ValueInfo { name, of_type, graph, .. } in model.types.iter().flatten() {
+        let of_type = of_type.as_deref().unwrap_or("(unknown)");
+        let _ = writeln!(text, "value: {}, {of_type}{}", printable(name), within(graph));
     }
     for (domain, version) in &model.opsets {
         let domain = if domain.is_empty() { "ai.onnx".to_owned() } else { printable(domain) };

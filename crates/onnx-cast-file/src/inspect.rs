@@ -99,6 +99,8 @@ pub struct InspectRequest {
     pub from: Option<DataType>,
     /// Read all elements for [`TensorInfo::values`].
     pub values: bool,
+    /// Infer the types of all values of a model.
+    pub types: bool,
     /// Threads at most.
     pub threads: Option<usize>,
     /// Called with the progress of the work.

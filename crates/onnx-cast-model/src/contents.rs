@@ -8,6 +8,7 @@ use crate::graph::values::{Flow, Step};
 use crate::messages::{function, model, opset, sparse};
 use crate::rope::{self, Base};
 use crate::tree::{Document, Graph, Names, Node, text};
+use crate::types::Typing;
 use onnx_cast::DataType;
 use onnx_cast_file::formats::format::Format;
 use onnx_cast_file::formats::input::{Input, Place, Stored};
@@ -31,6 +32,21 @@ pub struct ModelInfo {
     pub opsets: Vec<(String, i64)>,
     /// The Casts, in the order of the model.
     pub casts: Vec<CastInfo>,
+    /// Every value and its type, where they are asked for.
+    pub types: Option<Vec<ValueInfo>>,
+}
+
+/// A value of a model and its type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ValueInfo {
+    /// Its name.
+    pub name: String,
+    /// `float`, `sequence(float)`, `optional(float)`, `map(int64,float)`, `sparse(float)`; none where nothing tells it.
+    pub of_type: Option<String>,
+    /// The graph by its path; empty for the main graph. That of a function that is called with several combinations of
+    /// types has a number from the second one on: `domain:name#2`.
+    pub graph: String,
 }
 
 /// A Cast, a CastLike or a BitCast of a model.
@@ -52,8 +68,8 @@ pub struct CastInfo {
 /// Characters of a name that are taken into a path: every constant within has it.
 const SEGMENT: usize = 128;
 
-/// Opens a model as a file of the constants in it.
-pub(crate) fn open(path: &Path) -> Result<(Input, ModelInfo), Error> {
+/// Opens a model as a file of the constants in it; with `types`, the types of its values are inferred.
+pub(crate) fn open(path: &Path, types: bool) -> Result<(Input, ModelInfo), Error> {
     let invalid = |error| Error::model(path, error);
     let file = InputFile::open(path)?;
     let bytes = Mapped::of(&file)?;
@@ -70,9 +86,10 @@ pub(crate) fn open(path: &Path) -> Result<(Input, ModelInfo), Error> {
         casts: Vec::new(),
     };
     survey.document(&document).map_err(invalid)?;
+    let types = types.then(|| survey.value_types(&document)).transpose().map_err(invalid)?;
     let Survey { tensors, casts, .. } = survey;
     let input = Input { file, format: Format::Onnx, tensors, metadata: Some(metadata), message: None };
-    Ok((input, ModelInfo { ir_version: document.ir_version, opsets, casts }))
+    Ok((input, ModelInfo { ir_version: document.ir_version, opsets, casts, types }))
 }
 
 /// The opsets that a model imports, and its metadata.
@@ -213,6 +230,27 @@ impl<'a> Survey<'a> {
 
     fn push(&mut self, name: String, data_type: DataType, shape: Vec<usize>, len: usize, place: Place) {
         self.tensors.push(Stored { name: self.names.fresh(name), data_type, shape, len, place });
+    }
+
+    /// Lists every value and its type.
+    fn value_types(&self, document: &Document<'a>) -> Result<Vec<ValueInfo>, ModelError> {
+        let (mut all, mut typed) = (Vec::new(), HashMap::new());
+        for body in Typing::of(document)?.bodies {
+            let times: &mut usize = typed.entry(body.function).or_default();
+            *times += 1;
+            // The path of a graph within a function starts with the function's.
+            let function = body.function.map(|place| document.functions[place].id);
+            let start = function.and_then(|id| self.paths.get(&id)).map_or(0, String::len);
+            for (value, of_type) in body.flow.values.iter().zip(&body.types) {
+                let mut graph = self.paths.get(&value.graph).cloned().unwrap_or_default();
+                if *times > 1 {
+                    graph.insert_str(start, &format!("#{times}"));
+                }
+                let of_type = of_type.as_ref().map(ToString::to_string);
+                all.push(ValueInfo { name: value.name.to_owned(), of_type, graph });
+            }
+        }
+        Ok(all)
     }
 
     /// Lists the Casts of a body. What a node gives before them tells their types where no declaration does.

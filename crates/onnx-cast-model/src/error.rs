@@ -322,9 +322,9 @@ pub enum ModelError {
         /// Whether there is such an input or output.
         known: bool,
     },
-    /// Constants that would overflow, and whose readers have to stay float.
-    #[error("constants overflow in the narrow type")]
-    Overflowed,
+    /// Constants that would overflow or vanish, and whose readers have to stay float.
+    #[error("constants overflow or vanish in the narrow type")]
+    Lost,
     /// A value or node that is not there.
     #[error("no floating-point value and no node that computes with floats is named `{}`", Short(name))]
     NoName {

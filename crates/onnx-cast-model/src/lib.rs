@@ -24,7 +24,7 @@ mod tree;
 mod types;
 mod weights;
 
-pub use contents::{CastInfo, ModelInfo};
+pub use contents::{CastInfo, ModelInfo, ValueInfo};
 pub use error::external::ExternalProblem;
 pub use error::{Error, ModelError};
 pub use evaluate::{Model, ValueDecl};

@@ -173,8 +173,8 @@ pub fn convert(
     request: &ConvertRequest,
 ) -> Result<ConvertSummary, Error> {
     let (input, output) = (input.as_ref(), output.as_ref());
-    in_rounds(input, request, |how, overflowed, judge| {
-        rewrite(input, output, how, |document, files| edits(document, files, request, overflowed), judge)
+    in_rounds(input, request, |how, lost, judge| {
+        rewrite(input, output, how, |document, files| edits(document, files, request, lost), judge)
     })
 }
 
@@ -183,8 +183,8 @@ pub fn convert(
 /// # Errors
 /// As [`convert`], and where elements are in other files.
 pub fn convert_bytes(model: &[u8], request: &ConvertRequest) -> Result<(Vec<u8>, ConvertSummary), Error> {
-    in_rounds(Path::new("model"), request, |how, overflowed, judge| {
-        rewrite_bytes(model, how, |document, files| edits(document, files, request, overflowed), judge)
+    in_rounds(Path::new("model"), request, |how, lost, judge| {
+        rewrite_bytes(model, how, |document, files| edits(document, files, request, lost), judge)
     })
 }
 
@@ -198,16 +198,15 @@ fn in_rounds<R>(
     if !is_target && !(request.emulate && request.to.is_float() && request.to.bits() == Some(8)) {
         return Err(Error::model(input, ModelError::ConvertType { to: request.to, emulate: request.emulate }));
     }
-    let mut overflowed = HashSet::new();
+    let mut lost = HashSet::new();
     loop {
-        // Large constants are counted while they are written. If one overflows, its readers stay float.
+        // Large constants are counted while they are written. If one is lost, its readers stay float.
         let mut found = Vec::new();
         let judge = |(mut summary, stored): Made| {
             let clamped = |one: &Stored| Some((one.name.clone(), one.clamp.as_ref()?.changed()));
             summary.clamped = stored.iter().filter_map(clamped).filter(|(_, changed)| !changed.is_empty()).collect();
-            let overflows = |one: &Stored| one.counter.as_ref().is_some_and(|counter| counter.total().overflowed > 0);
-            found.extend(stored.into_iter().filter(overflows).map(|stored| stored.name));
-            if found.is_empty() { Ok(summary) } else { Err(Error::model(input, ModelError::Overflowed)) }
+            found.extend(stored.into_iter().filter(Stored::is_lost).map(|stored| stored.name));
+            if found.is_empty() { Ok(summary) } else { Err(Error::model(input, ModelError::Lost)) }
         };
         let how = Request {
             storage: &request.storage,
@@ -218,10 +217,10 @@ fn in_rounds<R>(
             watch: request.watch.as_ref(),
             step: &|| {},
         };
-        let done = run(&how, &overflowed, Box::new(judge));
-        let before = overflowed.len();
-        overflowed.extend(found);
-        if overflowed.len() == before {
+        let done = run(&how, &lost, Box::new(judge));
+        let before = lost.len();
+        lost.extend(found);
+        if lost.len() == before {
             return done;
         }
     }
@@ -231,14 +230,14 @@ fn edits<'a>(
     document: &Document<'a>,
     files: &'a Files,
     request: &ConvertRequest,
-    overflowed: &HashSet<String>,
+    lost: &HashSet<String>,
 ) -> Result<(Edits<'a>, Made), ModelError> {
     let typing = Typing::of(document)?;
     let constants = Constants::of(document, &typing, files)?;
     let stored =
         |place: usize, id: Id| constants.get(place, id).is_some() && is_stored(&typing.bodies[place], id, request.to);
     let mut variables = Variables::of(document, &typing, request.to, &stored);
-    Rules { document, variables: &mut variables, constants: &constants, request, overflowed }.pin()?;
+    Rules { document, variables: &mut variables, constants: &constants, request, lost }.pin()?;
     let assignment = Assignment::of(&variables);
     let mut writer = Writer::new((document, files), &variables, &assignment, &constants, request);
     let edits = writer.edits()?;

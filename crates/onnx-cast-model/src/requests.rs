@@ -158,7 +158,7 @@ fn refuse(path: &Path, given: &[(&'static str, bool, &'static str)]) -> Result<(
 }
 
 fn open(path: &Path, from: Option<DataType>) -> Result<Input, Error> {
-    if is_model(path) { Ok(contents::open(path)?.0) } else { Ok(onnx_cast_file::open(path, from)?) }
+    if is_model(path) { Ok(contents::open(path, false)?.0) } else { Ok(onnx_cast_file::open(path, from)?) }
 }
 
 /// Lists the tensors of a file, of a model (its constants, those of graphs within others under their paths), of a
@@ -170,9 +170,10 @@ pub fn inspect(path: impl AsRef<Path>, request: &InspectRequest) -> Result<Inspe
     let model = RefCell::new(None);
     let open = |path: &Path| {
         if !is_model(path) {
+            refuse(path, &[("types", request.types, "is for models (.onnx)")])?;
             return Ok(onnx_cast_file::open(path, request.from)?);
         }
-        let (input, info) = contents::open(path)?;
+        let (input, info) = contents::open(path, request.types)?;
         model.replace(Some(info));
         Ok::<Input, Error>(input)
     };

@@ -6,6 +6,8 @@ mod calls;
 mod infer;
 mod rules;
 pub(crate) mod schemas;
+#[cfg(test)]
+mod tests;
 pub(crate) mod value;
 
 use crate::error::ModelError;

@@ -160,6 +160,23 @@ fn a_field_number_that_no_field_has() {
 }
 
 #[test]
+fn types_of_values_are_listed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("x.onnx");
+    std::fs::write(&path, file(MODELS, "subgraph")).expect("written");
+    let request = InspectRequest { types: true, ..InspectRequest::default() };
+    let types = inspect(&path, &request).expect("a model").model.expect("a model").types.expect("types");
+    let rows: Vec<_> =
+        types.iter().map(|row| (row.name.as_str(), row.of_type.as_deref(), row.graph.as_str())).collect();
+    let outputs: Vec<_> = rows.iter().filter(|row| row.0 == "y").collect();
+    assert_eq!(outputs, [&("y", Some("float"), "")], "{rows:?}");
+    assert!(inspect(&path, &InspectRequest::default()).expect("a model").model.expect("a model").types.is_none());
+    let other = folder.path().join("x.safetensors");
+    let refused = inspect(&other, &request).map(drop).expect_err("refused").to_string();
+    assert_eq!(refused, format!("{}: types is for models (.onnx)", other.display()));
+}
+
+#[test]
 fn inputs_are_checked() {
     let model = model("cast");
     let error = |inputs| model.run(inputs).expect_err("refused").to_string();

@@ -4,7 +4,7 @@
 use crate::json::counts;
 use onnx_cast::DataType;
 use onnx_cast_file::{Difference, Quantized, QuantizedWeight, Scheme, Summary, TensorInfo, TensorSummary, Values};
-use onnx_cast_model::{CastInfo, ConvertSummary, FoldSummary, Folded, Inspection, ModelInfo};
+use onnx_cast_model::{CastInfo, ConvertSummary, FoldSummary, Folded, Inspection, ModelInfo, ValueInfo};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
@@ -175,12 +175,18 @@ fn model_json(model: &ModelInfo) -> Value {
             "graph": graph,
         })
     };
+    let value =
+        |ValueInfo { name, of_type, graph, .. }: &ValueInfo| json!({ "name": name, "type": of_type, "graph": graph });
     let opset = |(domain, version): &(String, i64)| json!({ "domain": domain, "version": version });
-    json!({
+    let mut all = json!({
         "ir_version": model.ir_version,
         "opsets": model.opsets.iter().map(opset).collect::<Vec<_>>(),
         "casts": model.casts.iter().map(cast).collect::<Vec<_>>(),
-    })
+    });
+    if let Some(types) = &model.types {
+        all["types"] = types.iter().map(value).collect();
+    }
+    all
 }
 
 /// How two files differ, `a` and `b`.

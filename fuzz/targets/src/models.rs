@@ -7,7 +7,7 @@ use crate::scratch;
 use arbitrary::Unstructured;
 use build::Graph;
 use onnx_cast::{Cast, CastOptions, DataType, Kind, Strings, Tensor};
-use onnx_cast_file::{CastRequest, NamedTensor, Rule, Selection};
+use onnx_cast_file::{CastRequest, InspectRequest, NamedTensor, Rule, Selection};
 use onnx_cast_model::{FoldRequest, Model, ModelError, ValueDecl, cast, fold, inspect};
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,9 +21,11 @@ pub fn model_proto(data: &[u8]) {
     scratch::clear();
     let path = scratch::write("x.onnx", data);
     let listed = inspect(&path, &crate::files::listed(None));
+    let typed = inspect(&path, &InspectRequest { types: true, ..InspectRequest::default() });
     let before = Evaluated::of(data);
     if before.is_some() {
         listed.expect("a model that is evaluated");
+        typed.expect("a model that is evaluated");
     }
     check_fold(&path, before.as_ref());
     let to = some_type(data);

@@ -60,7 +60,7 @@ class FileInfo(list[TensorInfo]):
         #: ``scheme``, ``weights`` and ``warning`` of a quantized checkpoint: each weight's format, block and bits for a
         #: value, and what contradicts itself, if anything does; ``None`` of other files.
         self.quantized: dict[str, Any] | None = found.get("quantized")
-        #: ``ir_version``, ``opsets`` and ``casts`` of a model; ``None`` of other files.
+        #: ``ir_version``, ``opsets`` and ``casts`` of a model, with ``types=True`` also ``types``; ``None`` of other files.
         self.model: dict[str, Any] | None = found.get("model")
 
 
@@ -332,14 +332,16 @@ def info(
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),
     stats: bool = False,
+    types: bool = False,
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> FileInfo:
     """The tensors of a file, by its header alone, and its metadata; of a model its constants, Casts and opsets.
 
-    ``stats`` reads all values for :class:`Values`. Other parameters are as in :func:`cast_file`.
+    ``stats`` reads all values for :class:`Values`. ``types`` infers the type of every value of a model: ``types`` of
+    :attr:`FileInfo.model`, each with ``name``, ``type`` (``None`` where nothing tells it) and ``graph``. Other parameters are as in :func:`cast_file`.
     """
-    options = {**names(include, exclude, threads), "from": number(dtype), "stats": stats}
+    options = {**names(include, exclude, threads), "from": number(dtype), "stats": stats, "types": types}
     return FileInfo(json.loads(_native.info(path, options, progress)))
 
 

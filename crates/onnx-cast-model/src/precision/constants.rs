@@ -68,9 +68,15 @@ impl Span {
         [self.least, self.greatest].into_iter().any(|value| value.is_finite() && overflows(value, low))
     }
 
+    /// Whether there are numbers other than zero, and none is a normal number of a type.
+    pub(crate) fn vanishes(self, low: DataType) -> bool {
+        let normal = if low == DataType::Float16 { 2f32.powi(-14) } else { f32::MIN_POSITIVE };
+        self.tiny.is_finite() && self.greatest.max(-self.least) < normal
+    }
+
     /// Whether what overflows are large negative numbers only, as masks have them.
     pub(crate) fn is_sentinel(self, low: DataType) -> bool {
-        self.overflows(low) && self.least.is_finite() && !overflows(self.greatest, low)
+        self.overflows(low) && self.least.is_finite() && (self.greatest <= 0.0 || !overflows(self.greatest, low))
     }
 }
 

@@ -27,8 +27,8 @@ pub(crate) enum Reason {
     Position,
     /// A magnitude that was recorded, and would overflow.
     Range(f32),
-    /// A constant that would overflow.
-    Overflow(String),
+    /// A constant that would overflow, or most of which would vanish.
+    Lost(String),
     /// An operator that loses digits, by what it is part of.
     Sensitive(&'static str),
     /// An operator that is fast in a narrow type.
@@ -41,7 +41,7 @@ impl Reason {
             Reason::Schema { .. } | Reason::Unknown | Reason::Fixed | Reason::NoCast => 0,
             Reason::Interface => 1,
             Reason::Kept(_) | Reason::Wanted(_) => 2,
-            Reason::Position | Reason::Range(_) | Reason::Overflow(_) => 3,
+            Reason::Position | Reason::Range(_) | Reason::Lost(_) => 3,
             Reason::Sensitive(_) => 4,
             Reason::Fast => 5,
         }
@@ -61,7 +61,7 @@ impl fmt::Display for Reason {
             Reason::Wanted(pattern) => write!(f, "--low {pattern}"),
             Reason::Position => f.write_str("computes positions, lengths, shapes or indices"),
             Reason::Range(magnitude) => write!(f, "values up to {magnitude:e} were recorded"),
-            Reason::Overflow(name) => write!(f, "the constant `{name}` would overflow"),
+            Reason::Lost(name) => write!(f, "the constant `{name}` would overflow or vanish"),
             Reason::Sensitive(what) => write!(f, "sensitive: {what}"),
             Reason::Fast => f.write_str("fast in the type"),
         }

@@ -33,8 +33,10 @@ const FAST: &[&str] = &[
 /// Operators whose results must not change with a type: random numbers, and what counts in the scales of others.
 const FLOAT: &[&str] = &[
     "Bernoulli",
+    "BitCast",
     "DequantizeLinear",
     "DynamicQuantizeLinear",
+    "MeanVarianceNormalization",
     "Multinomial",
     "OneHot",
     "QuantizeLinear",
@@ -49,8 +51,8 @@ pub(crate) struct Rules<'r, 's, 't, 'a> {
     pub(crate) variables: &'r mut Variables<'s, 't, 'a>,
     pub(crate) constants: &'r Constants<'a>,
     pub(crate) request: &'r ConvertRequest,
-    /// Constants that were found to overflow.
-    pub(crate) overflowed: &'r HashSet<String>,
+    /// Constants that were found to overflow or vanish.
+    pub(crate) lost: &'r HashSet<String>,
 }
 
 impl Rules<'_, '_, '_, '_> {
@@ -63,7 +65,7 @@ impl Rules<'_, '_, '_, '_> {
             sensitive::pin(self.variables, self.constants);
         }
         self.ranges();
-        self.overflow();
+        self.lost();
         for place in 0..self.variables.typing.bodies.len() {
             (0..self.variables.body(place).flow.steps.len()).for_each(|step| self.step(place, step));
         }
@@ -154,8 +156,8 @@ impl Rules<'_, '_, '_, '_> {
         self.values(&beyond, true);
     }
 
-    /// Constants that overflow, unless they are masks.
-    fn overflow(&mut self) {
+    /// Constants that overflow, unless they are masks, and those that have nothing but what vanishes.
+    fn lost(&mut self) {
         if self.request.clamp.is_some() {
             return;
         }
@@ -164,12 +166,23 @@ impl Rules<'_, '_, '_, '_> {
             let flow = &self.variables.body(place).flow;
             let overflows = known.span.is_some_and(|span| span.overflows(self.variables.low));
             let is_mask = known.span.is_some_and(|span| span.is_sentinel(self.variables.low));
-            let counted = self.overflowed.contains(known.constant.name);
+            let counted = self.lost.contains(known.constant.name)
+                || known.span.is_some_and(|span| span.vanishes(self.variables.low));
             if counted || (overflows && !(is_mask && sensitive::is_mask(flow, id))) {
-                beyond.insert((place, id), Reason::Overflow(known.constant.name.to_owned()));
+                beyond.insert((place, id), Reason::Lost(known.constant.name.to_owned()));
             }
         }
         self.values(&beyond, false);
+        // What is computed with a number beyond the type is beyond it too, but where the number is a bound or a divisor.
+        let mut results = HashMap::new();
+        for Reading { body, value, place, .. } in &self.variables.readings {
+            let (Some(reason), Place::Input(step, _)) = (beyond.get(&(*body, *value)), place) else { continue };
+            let step = &self.variables.body(*body).flow.steps[*step];
+            if !["Clip", "Div", "Min"].iter().any(|op_type| step.node.is(op_type)) {
+                results.extend(step.outputs.iter().flatten().map(|&id| ((*body, id), reason.clone())));
+            }
+        }
+        self.values(&results, false);
     }
 
     /// What is decided of a node by its operator or its name.
@@ -195,7 +208,7 @@ impl Rules<'_, '_, '_, '_> {
             let output = flow.steps[at].outputs.first().copied().flatten();
             let is_mask = || output.is_some_and(|id| sensitive::is_mask(flow, id));
             if fill.is_none_or(|fill| overflows(fill, self.variables.low) && !(fill < 0.0 && is_mask())) {
-                self.variables.pins.wide(variable, Reason::Overflow("value".to_owned()));
+                self.variables.pins.wide(variable, Reason::Lost("value".to_owned()));
             }
         } else if FAST.contains(&node.op_type) {
             self.variables.pins.low(variable, Reason::Fast);

@@ -33,6 +33,32 @@ const ALWAYS: &[(&str, &str)] = &[
 const ARRANGES: &[&str] =
     &["Cast", "Concat", "Expand", "Identity", "Reshape", "Slice", "Squeeze", "Tile", "Transpose", "Unsqueeze"];
 
+/// Operators through which what a logarithm reads is traced back: a spectrum, and what it is computed by. Where values
+/// nearly cancel, a small one has no right digits, and its logarithm is as large as any other.
+const SPECTRUM: &[&str] = &[
+    "Abs",
+    "Add",
+    "Clip",
+    "Conv",
+    "DFT",
+    "Div",
+    "Gather",
+    "Gemm",
+    "MatMul",
+    "Max",
+    "Mul",
+    "Pad",
+    "Pow",
+    "ReduceL2",
+    "ReduceMean",
+    "ReduceSum",
+    "ReduceSumSquare",
+    "STFT",
+    "Sqrt",
+    "Sub",
+    "Sum",
+];
+
 struct Body<'b, 't, 'a> {
     flow: &'b Flow<'t, 'a>,
     place: usize,
@@ -101,6 +127,9 @@ impl Body<'_, '_, '_> {
         if self.is(step, &["ReduceMean", "ReduceSum"]) {
             self.reduces(step);
         }
+        if self.is(step, &["Log"]) {
+            self.logarithm(step);
+        }
         let inputs: Vec<Option<Id>> = self.flow.steps[step].inputs.clone();
         let spans: Vec<_> = inputs.into_iter().filter_map(|id| self.constants.span(self.place, id)).collect();
         let is_epsilon = spans.iter().any(|span| span.least > 0.0 && span.greatest < TINY);
@@ -111,6 +140,21 @@ impl Body<'_, '_, '_> {
         let is_mask = spans.iter().any(|span| span.least <= MASK);
         if is_mask && self.is(step, &["Add", "Expand", "Max", "Min", "Mul", "Sub", "Where"]) {
             self.masks(step);
+        }
+    }
+
+    /// What a logarithm reads.
+    fn logarithm(&mut self, step: usize) {
+        let what = "a logarithm";
+        let (mut open, mut seen) = (vec![step], std::collections::HashSet::new());
+        while let Some(step) = open.pop() {
+            for id in self.flow.steps[step].inputs.iter().flatten() {
+                let Origin::Node(producer, _) = self.flow.values[*id].origin else { continue };
+                if (self.is(producer, SPECTRUM) || self.is(producer, ARRANGES)) && seen.insert(producer) {
+                    self.note(producer, what);
+                    open.push(producer);
+                }
+            }
         }
     }
 

@@ -68,6 +68,10 @@ const APART: &[(&str, Apart)] = &[
     ("Resize", Apart::Wide(1)),
 ];
 
+/// Operators whose outputs are of sequences or optionals of what the inputs are, or of what is in them.
+const DERIVED: &[&str] =
+    &["ConcatFromSequence", "Optional", "OptionalGetElement", "SequenceAt", "SequenceConstruct", "SplitToSequence"];
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Apart {
     /// The output is of a type that an attribute tells, and that may be another.
@@ -268,6 +272,7 @@ impl<'s, 't, 'a> Variables<'s, 't, 'a> {
             }
             self.read(place, input, Place::Input(at, index), variable);
         }
+        let derived = is_default && DERIVED.contains(&step.node.op_type);
         for (index, &output) in step.outputs.iter().enumerate() {
             let (Some(id), Some(formal)) = (output, schema.output(index)) else { continue };
             let Some(own) = self.values[place][id] else { continue };
@@ -276,7 +281,7 @@ impl<'s, 't, 'a> Variables<'s, 't, 'a> {
                 self.pin(own, Reason::Schema { since: self.first(step, place, true, index) });
             }
             match &formal.of_type {
-                FormalType::Variable(variable) if is_bound(schema, *variable) => {
+                FormalType::Variable(variable) if floats && derived || is_bound(schema, *variable) => {
                     self.unite(own, node);
                     floats = true;
                 }

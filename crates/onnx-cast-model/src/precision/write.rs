@@ -51,10 +51,18 @@ pub(crate) struct Stored {
     pub(crate) name: String,
     /// Whether it is stored as it was too.
     pub(crate) twice: bool,
-    /// Counts what overflows.
+    /// Counts what is lost.
     pub(crate) counter: Option<Arc<Counter>>,
     /// Clamps it.
     pub(crate) clamp: Option<Arc<Clamp>>,
+}
+
+impl Stored {
+    /// Whether numbers overflowed, or most of them vanished.
+    pub(crate) fn is_lost(&self) -> bool {
+        let counts = self.counter.as_ref().map(|counter| counter.total());
+        counts.is_some_and(|counts| counts.overflowed > 0 || 2 * (counts.zero + counts.subnormal) > counts.values)
+    }
 }
 
 impl<'w, 't, 'a> Writer<'w, 't, 'a> {

@@ -48,7 +48,7 @@ pub(super) struct Functions<'t, 'a> {
 
 #[derive(Default)]
 struct Function<'t, 'a> {
-    /// Its attributes that decide types.
+    /// Its attributes that decide types, in order.
     deciding: Vec<&'a str>,
     defaults: Named<'t, 'a>,
 }
@@ -116,15 +116,13 @@ impl<'t, 'a> Functions<'t, 'a> {
     fn deciding(&self, function: &Graph<'a>) -> Vec<&'a str> {
         let mut names = HashSet::new();
         for node in function.every().into_iter().flat_map(|graph| &graph.nodes) {
-            let mut references = node.attributes.iter().filter(|one| one.refers).peekable();
-            if references.peek().is_none() {
-                continue;
-            }
-            let decide: HashSet<&str> = match self.called(node) {
-                Some(callee) => self.functions[callee].deciding.iter().copied().collect(),
-                None => DECIDING.iter().copied().collect(),
+            let callee = self.called(node).map(|callee| &self.functions[callee]);
+            let decides = |name: &str| match callee {
+                Some(callee) => callee.deciding.binary_search(&name).is_ok(),
+                None => DECIDING.contains(&name),
             };
-            names.extend(references.filter(|one| decide.contains(one.name)).filter_map(Attribute::referred));
+            let references = node.attributes.iter().filter(|one| one.refers && decides(one.name));
+            names.extend(references.filter_map(Attribute::referred));
         }
         let mut names: Vec<&str> = names.into_iter().collect();
         names.sort_unstable();

@@ -134,7 +134,13 @@ impl<'t, 'a> Infer<'t, 'a> {
         let graph = &self.document.functions[function];
         let given = self.functions.hand(function, node, &scope.attributes);
         let deciding = self.functions.deciding_of(function);
-        self.spend(1 + graph.inputs.len() + graph.outputs.len() + deciding.len())?;
+        // What the node itself has is in the file, and so linear; what the function has beyond it is not.
+        let excess = [
+            (graph.inputs.len(), node.inputs.len()),
+            (graph.outputs.len(), node.outputs.len()),
+            (deciding.len(), node.attributes.len()),
+        ];
+        self.spend(excess.into_iter().map(|(has, given)| has.saturating_sub(given)).sum())?;
         let deciding = self.functions.deciding_of(function);
         let attributes = deciding.iter().map(|name| self.functions.value(name, &given).map(Deciding::of)).collect();
         let mut inputs: Vec<_> =
@@ -251,6 +257,7 @@ impl<'t, 'a> Scope<'t, 'a> {
 
     /// What a node gives that runs graphs.
     fn nested(&self, step: usize) -> Option<Vec<Option<ValueType>>> {
+        self.body.flow.steps[step].node.graphs().next()?;
         let (node, count) = (self.body.flow.steps[step].node, self.body.flow.steps[step].outputs.len());
         let result = |graph: &str, place: usize| {
             let id = *self.ports(node.attribute(graph)?)?.outputs.get(place)?;

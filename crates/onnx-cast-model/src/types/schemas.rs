@@ -24,6 +24,7 @@ pub(crate) struct Schema {
 /// An input or an output.
 #[derive(Debug)]
 pub(crate) struct Formal {
+    #[allow(dead_code, reason = "part of the table, for what changes types")]
     pub(crate) name: &'static str,
     pub(crate) arity: Arity,
     pub(crate) of_type: FormalType,
@@ -109,6 +110,7 @@ impl Formal {
     }
 }
 
+#[allow(dead_code, reason = "the constraints, for what changes types")]
 impl TypeSet {
     /// Whether tensors of a type are allowed.
     pub(crate) fn tensors(&self, data_type: DataType) -> bool {

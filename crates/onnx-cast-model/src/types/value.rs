@@ -56,6 +56,7 @@ impl ValueType {
     }
 
     /// The element type of the tensors that a value is or consists of; of a map, that of its values.
+    #[allow(dead_code, reason = "for what changes types")]
     pub(crate) fn data_type(&self) -> DataType {
         let mut inner = self;
         loop {

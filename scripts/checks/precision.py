@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+"""Do converted models load, and compute what the float model does?
+
+Takes the generated models of precision_models.py, each of which other converters get wrong, and real ones (magika's,
+nudenet's); has the command convert each to float16, with several options, and to bfloat16, and emulate it. Every result is
+checked by onnx.checker and strict inference, and converting it again must give the same bytes. What is of float16 is run
+by onnxruntime at its lowest and highest level of optimization, and lies near the float model. onnxruntime has no
+bfloat16 on a CPU; emulated models show what that gives.
+
+With --nodes it takes onnx's own node tests too, all of those whose operators take float16.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+from models import COMMAND, MAGIKA, NUDENET, fail
+from precision_models import made
+
+LEVELS = [onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL, onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL]
+
+# Options, and how far an output may be off, in parts of its largest magnitude.
+VARIANTS = {
+    "float16": (["--to", "float16"], 1e-2),
+    "all": (["--to", "float16", "--keep", "none"], 2e-2),
+    "low": (["--to", "float16", "--io", "low"], 1e-2),
+    "emulated": (["--to", "float16", "--emulate"], 1e-2),
+    "bfloat16": (["--to", "bfloat16"], None),
+    "emulated bfloat16": (["--to", "bfloat16", "--emulate"], 1e-1),
+}
+
+converted = run = 0
+
+
+def session(path, level):
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = level
+    options.log_severity_level = 4
+    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
+def outputs(path, feeds, level):
+    """What a model gives, its inputs in the types that it wants."""
+    loaded = session(path, level)
+    types = {"tensor(float16)": np.float16, "tensor(float)": np.float32}
+    inputs = {one.name: one.type for one in loaded.get_inputs() if one.name in feeds}
+    feeds = {name: np.asarray(feeds[name], types.get(of_type)) for name, of_type in inputs.items()}
+    return loaded.run(None, feeds)
+
+
+def error(want, got):
+    """The largest distance, in parts of the largest magnitude."""
+    worst = 0.0
+    for one, other in zip(want, got, strict=True):
+        one, other = np.asarray(one, np.float64), np.asarray(other, np.float64)
+        if one.size:
+            distance = np.abs(one - other).max() / max(np.abs(one).max(), 1e-30)
+            worst = max(worst, distance if np.isfinite(distance) else np.inf)
+    return worst
+
+
+def convert(name, path, folder, arguments):
+    """The converted model, which converting again does not change."""
+    global converted
+    target = folder / "converted.onnx"
+    for source, to in [(path, target), (target, folder / "again.onnx")]:
+        done = subprocess.run([COMMAND, "convert", source, to, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        if done.returncode:
+            fail(f"{name}: convert {' '.join(arguments)}: status {done.returncode}: {done.stderr}")
+        if "--emulate" in arguments:
+            break
+    else:
+        if target.read_bytes() != (folder / "again.onnx").read_bytes():
+            fail(f"{name}: convert {' '.join(arguments)}: converting again changes it")
+    try:
+        onnx.checker.check_model(str(target), full_check=True)
+        onnx.shape_inference.infer_shapes(onnx.load(str(target)), check_type=True, strict_mode=True, data_prop=True)
+    except Exception as problem:  # whatever the checker raises
+        fail(f"{name}: convert {' '.join(arguments)}: not valid: {problem}")
+    converted += 1
+    return target
+
+
+def check(name, path, feeds, folder, variants=VARIANTS):
+    global run
+    want = outputs(path, feeds, LEVELS[1])
+    for arguments, tolerance in variants.values():
+        target = convert(name, path, folder, arguments)
+        for level in LEVELS if tolerance else []:
+            distance = error(want, outputs(target, feeds, level))
+            if distance > tolerance:
+                fail(f"{name}: convert {' '.join(arguments)}: off by {distance} of the largest value")
+            run += 1
+
+
+def real_models():
+    random = np.random.default_rng(1)
+    text = random.choice(np.frombuffer(b"def main(): return int foo {} ;\n", np.uint8), 2048)
+    yield "magika", MAGIKA, {"bytes": text.astype(np.int32)[None]}
+    yield "nudenet", NUDENET, {"images": random.random((1, 3, 320, 320), np.float32)}
+
+
+def node_tests():
+    """onnx's own node tests of floats."""
+    from onnx.backend.test.loader import load_model_tests
+
+    for case in load_model_tests(kind="node"):
+        path = Path(case.model_dir) / "model.onnx"
+        inputs = onnx.load(path).graph.input
+        if any(one.type.tensor_type.elem_type == onnx.TensorProto.FLOAT for one in inputs):
+            yield case.name, path, Path(case.model_dir) / "test_data_set_0"
+
+
+def check_node(name, path, data, folder):
+    """Converted throughout, inputs included, a node test is valid and loads wherever it did before."""
+    try:
+        session(path, LEVELS[0])
+    except Exception:  # onnxruntime does not know the operator or its version
+        return False
+    target = convert(name, path, folder, ["--to", "float16", "--keep", "none", "--io", "low"])
+    try:
+        session(target, LEVELS[0])
+    except Exception as problem:  # onnxruntime has no kernel for float16, whatever ONNX says
+        if "NOT_IMPLEMENTED" not in str(problem):
+            fail(f"{name}: converted, it does not load: {problem}")
+    return True
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--nodes", action="store_true", help="onnx's node tests, too")
+    options = arguments.parse_args()
+    if not COMMAND.exists():
+        fail(f"{COMMAND} is not there (cargo build --release -p onnx-cast-cli)")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for name, model, feeds in made():
+            path = folder / "model.onnx"
+            onnx.save(model, path)
+            onnx.checker.check_model(str(path), full_check=True)
+            check(name, path, feeds, folder)
+        for name, path, feeds in real_models():
+            check(name, path, feeds, folder, {one: VARIANTS[one] for one in ("float16", "emulated", "bfloat16")})
+        nodes = sum(check_node(*case, folder) for case in node_tests()) if options.nodes else 0
+    tested = f", {nodes} node tests" if options.nodes else ""
+    print(f"precision: {converted} models converted, {run} runs near the float model{tested}")
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("ORT_LOGGING_LEVEL", "4")
+    sys.exit(main())
