@@ -4,6 +4,7 @@ import inspect
 import os
 import warnings
 
+import examples
 import numpy as np
 import onnx
 import onnxruntime
@@ -217,7 +218,7 @@ def test_constants_that_overflow_keep_their_readers_float(rng):
         model = model_of(nodes, [value("x", [1, size])], [value("y", [1, size])], {"w": w})
         assert onnx_cast.convert_model(model) == model
         done = onnx_cast.convert_model(model, dry_run=True)
-        assert done.nodes[0].why == "the constant `w` would overflow"
+        assert done.nodes[0].why == "the constant `w` would overflow or vanish"
 
 
 def test_progress_is_told_and_may_end_the_work(rng, tmp_path):
@@ -378,3 +379,15 @@ def test_a_model_of_float16_is_told_and_may_be_converted_again(rng):
     assert onnx_cast.convert_float_to_float16(half, check_fp16_ready=False) == half
     with pytest.raises(ValueError, match="Expected model type is an ONNX ModelProto but got"):
         onnx_cast.convert_float_to_float16("model.onnx")
+
+
+def test_the_examples_of_the_manual_run(rng, x, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    onnx.save(two_layers(rng), "model.onnx")
+    np.savez("inputs.npz", x=x)
+    names = {}
+    for _, code in examples.of("docs/precision.md"):
+        exec(code, names)
+    counts, compared = capsys.readouterr().out.splitlines()
+    assert counts == "2 Casts, 3 constants stored in float16"
+    assert compared.startswith("y: error ") and compared.endswith("e-04 of the largest magnitude, 0 NaN")

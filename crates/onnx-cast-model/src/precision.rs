@@ -183,8 +183,8 @@ pub fn convert(
     request: &ConvertRequest,
 ) -> Result<ConvertSummary, Error> {
     let (input, output) = (input.as_ref(), output.as_ref());
-    in_rounds(input, request, |how, overflowed, judge| {
-        rewrite(input, output, how, |document, files| edits(document, files, request, overflowed), judge)
+    in_rounds(input, request, |how, lost, judge| {
+        rewrite(input, output, how, |document, files| edits(document, files, request, lost), judge)
     })
 }
 
@@ -193,8 +193,8 @@ pub fn convert(
 /// # Errors
 /// As [`convert`], and where elements are in other files.
 pub fn convert_bytes(model: &[u8], request: &ConvertRequest) -> Result<(Vec<u8>, ConvertSummary), Error> {
-    in_rounds(Path::new("model"), request, |how, overflowed, judge| {
-        rewrite_bytes(model, how, |document, files| edits(document, files, request, overflowed), judge)
+    in_rounds(Path::new("model"), request, |how, lost, judge| {
+        rewrite_bytes(model, how, |document, files| edits(document, files, request, lost), judge)
     })
 }
 
