@@ -221,6 +221,26 @@ def test_constants_that_overflow_keep_their_readers_float(rng):
         assert done.nodes[0].why == "the constant `w` would overflow or vanish"
 
 
+def test_recorded_ranges_keep_what_would_overflow_float(rng, x, tmp_path):
+    onnx.save(two_layers(rng), tmp_path / "in.onnx")
+    recorded = onnx_cast.record_model(tmp_path / "in.onnx", tmp_path / "recording.onnx")
+    assert set(recorded.outputs) == {"x", "a", "b", "c", "d", "y"} and recorded.inner == 0
+    session = onnxruntime.InferenceSession(str(tmp_path / "recording.onnx"), providers=["CPUExecutionProvider"])
+    names = list(recorded.outputs.values())
+    found = session.run(names, {"x": x * np.float32(1e5)})
+    np.savez(tmp_path / "ranges.npz", **dict(zip(names, found, strict=True)))
+    done = onnx_cast.convert_model(tmp_path / "in.onnx", ranges=tmp_path / "ranges.npz", dry_run=True)
+    assert {node.node: node.low for node in done.nodes}["first"] is False
+    assert next(node.why for node in done.nodes if node.node == "first").startswith("values up to")
+
+
+def test_the_opset_is_raised_where_asked(rng):
+    made = onnx_cast.convert_model(two_layers(rng, opset=11), to="bfloat16", raise_opset=True)
+    onnx.checker.check_model(made, full_check=True)
+    assert made.opset_import[0].version == 14 and made.graph.initializer[0].data_type == BFLOAT16
+    assert onnx_cast.convert_model(two_layers(rng, opset=11), to="bfloat16", dry_run=True).casts == 0
+
+
 def test_progress_is_told_and_may_end_the_work(rng, tmp_path):
     model, seen = two_layers(rng), []
     onnx_cast.convert_model(model, progress=lambda *given: seen.append(given), threads=1)
@@ -251,7 +271,7 @@ def test_what_is_wrong_is_told(rng, tmp_path, monkeypatch):
         onnx_cast.convert_model(model, external_data="w.bin")
     with pytest.raises(TypeError, match="base_dir is for a ModelProto"):
         onnx_cast.convert_model(tmp_path / "in.onnx", tmp_path / "out.onnx", base_dir=tmp_path)
-    with pytest.raises(TypeError, match="ranges is a path"):
+    with pytest.raises(error, match="ranges.npz"):
         onnx_cast.convert_model(model, ranges="ranges.npz")
     with pytest.raises(error, match="in.onnx"):
         onnx_cast.convert_model(tmp_path / "in.onnx", tmp_path / "out.onnx")

@@ -20,6 +20,7 @@ FUNCTIONS = {
     "transcode": onnx_cast.transcode_file,
     "convert": onnx_cast.convert_model,
     "fold": onnx_cast.fold,
+    "record": onnx_cast.record_model,
     "upgrade": onnx_cast.upgrade_model,
     "info": onnx_cast.info,
     "diff": onnx_cast.diff,
@@ -28,7 +29,6 @@ FUNCTIONS = {
 
 #: Commands without a function of their own.
 ELSEWHERE = {
-    "record": "it prepares a model for another runtime",
     "run": "onnx_cast.backend evaluates models, from memory",
     "types": "onnx_cast.dtypes has the table",
     "explain": "it is drawn for people; onnx_cast.stats and dtypes have the figures",
@@ -54,6 +54,8 @@ POSITIONAL = {
     "convert OUT.onnx": ("output",),
     "fold IN.onnx": ("src",),
     "fold OUT.onnx": ("dst",),
+    "record IN.onnx": ("src",),
+    "record OUT.onnx": ("dst",),
     "upgrade IN.onnx": ("src",),
     "upgrade OUT.onnx": ("dst",),
     "info FILE": ("path",),
@@ -79,16 +81,13 @@ ONLY_COMMAND = {
     "transcode --out-dir": "a loop does that",
     "report --top": "Report.text(top)",
     "report --html": "Report.save(path)",
+    "convert --html": "the page is drawn for people; Converted has what it shows",
     "report --no-clobber": "Report.save(path, clobber=False)",
 }
 
 #: What only Python has, and why.
 ONLY_PYTHON = {name: {"progress": "the command has a bar"} for name in FUNCTIONS}
-ONLY_PYTHON["convert"] |= {
-    "base_dir": "a ModelProto tells no folder",
-    "ranges": "a mapping, where there is one",
-    "margin": "of ranges",
-}
+ONLY_PYTHON["convert"] |= {"base_dir": "a ModelProto tells no folder"}
 
 
 def options():

@@ -90,8 +90,9 @@ def convert_model(
     io: Any = "keep",
     keep: Iterable[str] = (),
     low: Iterable[str] = (),
-    ranges: Mapping[str, float] | None = None,
+    ranges: Mapping[str, float] | files.Path | None = None,
     margin: float = 4.0,
+    raise_opset: bool = False,
     emulate: bool = False,
     explain: Iterable[str] = (),
     dry_run: bool = False,
@@ -112,15 +113,17 @@ def convert_model(
     names to types, or several of these in a list. ``keep`` names what stays float: operators, or nodes (globs);
     ``"sensitive"`` what loses digits or overflows, as always with float16; ``"none"`` that nothing does for this.
     ``low`` names operators or nodes that get the new type even if that takes more Casts. ``ranges`` has the largest
-    magnitudes of values by name: those that exceed the type when multiplied by ``margin`` stay float.
+    magnitudes of values by name, or is the path of a file of them (:func:`onnx_cast.record_model`): those that exceed the
+    type when multiplied by ``margin`` stay float. ``raise_opset`` lets the opset be raised to where the model's operators
+    take the type.
 
     ``emulate`` gives a model in float that rounds its values where the new one would; ``to`` may be a float8 type then.
     ``dry_run`` only tells what would be done, and so does ``explain``, the names of values and nodes whose decisions
     are put into words: both give a :class:`Converted`, and need no ``output``. ``clobber``, ``external_data``,
     ``external_threshold``, ``threads`` and ``progress`` are as in :func:`onnx_cast.cast_file`.
     """
-    if isinstance(ranges, (str, os.PathLike)):
-        raise TypeError("ranges is a path (want a mapping from names of values to their largest magnitudes)")
+    file = ranges if isinstance(ranges, (str, os.PathLike)) else None
+    magnitudes = {} if file is not None or ranges is None else ranges
     explained = files.listed("explain", explain)
     options = {
         **files.names((), (), threads),
@@ -128,8 +131,10 @@ def convert_model(
         "interface": _interface(io),
         "keep": _texts("keep", keep),
         "low": _texts("low", low),
-        "ranges": {str(name): float(magnitude) for name, magnitude in (ranges or {}).items()},
+        "ranges": {str(name): float(magnitude) for name, magnitude in magnitudes.items()},
+        "ranges_file": file,
         "margin": float(margin),
+        "raise_opset": raise_opset,
         "emulate": emulate,
         "explain": explained,
         "dry_run": dry_run or bool(explained),

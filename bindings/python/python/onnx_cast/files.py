@@ -432,6 +432,43 @@ def fold(
     return Folded(done["computed"], done["removed"], done["joined"], [cast(row) for row in done["casts"]])
 
 
+class Recorded(NamedTuple):
+    """What :func:`record_model` did."""
+
+    #: The output that records each value, by the value's name: float, of shape [5]: the largest magnitude, the least
+    #: that is not zero, the least and the largest number, and how many NaN there are.
+    outputs: dict[str, str]
+    #: How many floating-point values are inside branches, loops and functions, and cannot be outputs.
+    inner: int
+
+
+def record_model(
+    src: Path,
+    dst: Path,
+    *,
+    include: Iterable[str] = (),
+    exclude: Iterable[str] = (),
+    dry_run: bool = False,
+    clobber: bool = True,
+    external_data: str | None = None,
+    external_threshold: int | None = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Recorded:
+    """Adds an output to a model for each of its floating-point values, which tells the value's range. What a runtime
+    gives for them, saved by ``numpy.savez``, is what ``ranges`` of :func:`onnx_cast.convert_model` reads. ``include`` and
+    ``exclude`` are patterns of the values' names; other parameters are as in :func:`cast_file`."""
+    options = {
+        **names(include, exclude, threads),
+        "dry_run": dry_run,
+        "no_clobber": not clobber,
+        "external_data": external_data,
+        "external_threshold": external_threshold,
+    }
+    done = json.loads(_native.record(src, dst, options, progress))
+    return Recorded({row["name"]: row["output"] for row in done["values"]}, done["inner"])
+
+
 def upgrade_model(
     src: Path,
     dst: Path,
