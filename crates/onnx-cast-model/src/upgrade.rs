@@ -1,6 +1,6 @@
-//! `upgrade`: a model at a newer opset. Each node is taken from its version to the next, and the next, up to that of the
-//! new opset (`upgrade/steps.rs`): most versions mean the same, some are rewritten, few are refused. A node that several
-//! versions rewrite is written down once.
+//! `upgrade`: a model at a newer opset. Each node is taken from its version to the next, and the next, up to that of
+//! the new opset (`upgrade/steps.rs`): most versions mean the same, some are rewritten, few are refused. A node that
+//! several versions rewrite is written down once.
 //!
 //! What is added (constants, nodes around the node) means the same at every opset that may be asked for.
 
@@ -86,17 +86,17 @@ pub struct Upgraded {
     pub what: Vec<String>,
 }
 
-/// Raises the opset of a model, in its graph, the graphs within it and its functions. Nodes whose operators mean the same
-/// stay as they are; those that became something else are rewritten, so that every output keeps its bits. Inputs and
-/// outputs keep their names and types. Other domains stay at their versions.
+/// Raises the opset of a model, in its graph, the graphs within it and its functions. Nodes whose operators mean the
+/// same stay as they are; those that became something else are rewritten, so that every output keeps its bits. Inputs
+/// and outputs keep their names and types. Other domains stay at their versions.
 ///
 /// A model of the opset already is written as it is. Before version 4 of the format every initializer is an input too;
 /// these inputs go, since a runtime would let them be replaced ([`Model::inputs`](crate::Model::inputs) lists none of
 /// them).
 ///
 /// # Errors
-/// Where a file cannot be read or written, the model is not valid or of a newer opset, or a node has no equivalent at the
-/// new opset: the error names every such node.
+/// Where a file cannot be read or written, the model is not valid or of a newer opset, or a node has no equivalent at
+/// the new opset: the error names every such node.
 pub fn upgrade(
     input: impl AsRef<Path>,
     output: impl AsRef<Path>,

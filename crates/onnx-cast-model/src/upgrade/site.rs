@@ -100,7 +100,8 @@ impl<'a> Site<'_, '_, 'a> {
         self.constant(draft, what, DataType::Int64, vec![values.len()], bytes)
     }
 
-    /// The attribute of one float `name` as an input, a scalar of the type of the value `like`; `None` where there is none.
+    /// The attribute of one float `name` as an input, a scalar of the type of the value `like`; `None` where there is
+    /// none.
     pub(super) fn float_input(
         &mut self,
         draft: &mut Draft<'_, 'a>,
