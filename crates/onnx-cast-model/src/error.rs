@@ -1,8 +1,10 @@
 //! What can go wrong with a model. The texts of [`ModelError`] do not name the file; [`Error`] puts it in front.
 
+mod convert;
 pub(crate) mod external;
 pub(crate) mod ranges;
 
+pub use convert::ConvertError;
 use external::ExternalProblem;
 use onnx_cast::ops::Dim;
 use onnx_cast::{CastError, DataType, NEWEST_OPSET, OpError};
@@ -303,39 +305,12 @@ pub enum ModelError {
         /// The model's opset.
         opset: i64,
     },
-    /// A type that no model can be converted to.
-    #[error("models are converted to float16 or bfloat16{}, not to {to}", if *emulate { ", or emulated in a float8 type" } else { "" })]
-    ConvertType {
-        /// The type.
-        to: DataType,
-        /// Whether the model was to be emulated.
-        emulate: bool,
-    },
-    /// An input or output that is to have a type that it cannot have.
-    #[error("`{}` {}", Short(name), match known {
-        true => format!("is a floating-point input or output, which {data_type} is no type for here"),
-        false => "is no floating-point input or output of the model".to_owned(),
-    })]
-    Interface {
-        /// The input or output.
-        name: String,
-        /// The type.
-        data_type: DataType,
-        /// Whether there is such an input or output.
-        known: bool,
-    },
+    /// A conversion that cannot be done.
+    #[error("{0}")]
+    Convert(#[from] ConvertError),
     /// Ranges that cannot be recorded or read.
     #[error("{0}")]
     Ranges(#[from] RangesError),
-    /// Constants that would overflow or vanish, and whose readers have to stay float.
-    #[error("constants overflow or vanish in the narrow type")]
-    Lost,
-    /// A value or node that is not there.
-    #[error("no floating-point value and no node that computes with floats is named `{}`", Short(name))]
-    NoName {
-        /// The name.
-        name: String,
-    },
     /// A model without weights to quantize.
     #[error("no weight to quantize: no float initializer that MatMul, Gemm or Conv reads, and no rule names another")]
     NothingToQuantize,

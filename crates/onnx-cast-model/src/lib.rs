@@ -28,7 +28,7 @@ mod weights;
 
 pub use contents::{CastInfo, ModelInfo, ValueInfo};
 pub use error::external::ExternalProblem;
-pub use error::{Error, ModelError, RangesError};
+pub use error::{ConvertError, Error, ModelError, RangesError};
 pub use evaluate::{Model, ValueDecl};
 pub use fold::{FoldOutcome, FoldRequest, FoldSummary, Folded, fold};
 pub use precision::{

@@ -19,7 +19,7 @@ mod variables;
 mod write;
 
 use crate::edits::Edits;
-use crate::error::{Error, ModelError, RangesError};
+use crate::error::{ConvertError, Error, ModelError, RangesError};
 use crate::external::Files;
 use crate::graph::values::{Id, Origin};
 use crate::rewrite::{Raise, Request, rewrite, rewrite_bytes};
@@ -206,7 +206,7 @@ fn in_rounds<R>(
 ) -> Result<R, Error> {
     let is_target = matches!(request.to, DataType::Float16 | DataType::BFloat16);
     if !is_target && !(request.emulate && request.to.is_float() && request.to.bits() == Some(8)) {
-        return Err(Error::model(input, ModelError::ConvertType { to: request.to, emulate: request.emulate }));
+        return Err(Error::model(input, ConvertError::Type { to: request.to, emulate: request.emulate }.into()));
     }
     if !(request.margin.is_finite() && request.margin > 0.0) {
         let margin = request.margin.to_string();
@@ -239,7 +239,7 @@ fn in_rounds<R>(
             let clamped = |one: &Stored| Some((one.name.clone(), one.clamp.as_ref()?.changed()));
             summary.clamped = stored.iter().filter_map(clamped).filter(|(_, changed)| !changed.is_empty()).collect();
             found.extend(stored.into_iter().filter(Stored::is_lost).map(|stored| stored.name));
-            if found.is_empty() { Ok(summary) } else { Err(Error::model(input, ModelError::Lost)) }
+            if found.is_empty() { Ok(summary) } else { Err(Error::model(input, ConvertError::Lost.into())) }
         };
         let how = Request {
             dry_run: request.dry_run,

@@ -5,8 +5,8 @@
 //! value that is narrow and read as float likewise: one node of the network for each value and direction.
 
 use super::cut::{INFINITE, Network};
-use super::pins::{Pins, Reason};
-use super::variables::{Reading, Variable, Variables, WIDE};
+use super::pins::{Pins, Reason, Variable};
+use super::variables::{Reading, Variables, WIDE};
 use std::collections::BTreeMap;
 
 /// The types of the variables.

@@ -1,8 +1,9 @@
 //! What became of each node and value, and why, for people.
 
 use super::assign::Assignment;
-use super::variables::{Place, Variable, Variables};
-use crate::error::ModelError;
+use super::pins::Variable;
+use super::variables::{Place, Variables};
+use crate::error::{ConvertError, ModelError};
 use crate::graph::values::Origin;
 use crate::tree::{Document, Graph};
 use std::collections::HashMap;
@@ -134,7 +135,7 @@ pub(super) fn explain(
             }
         }
     }
-    if text.is_empty() { Err(ModelError::NoName { name: name.to_owned() }) } else { Ok(text) }
+    if text.is_empty() { Err(ConvertError::Name { name: name.to_owned() }.into()) } else { Ok(text) }
 }
 
 /// The graphs around each graph.

@@ -1,9 +1,11 @@
 //! What decides the type of a variable before any Cast is counted: the reasons for which it stays float or becomes
 //! narrow. Of two for one variable, the one that binds more counts.
 
-use super::variables::Variable;
 use std::collections::HashMap;
 use std::fmt;
+
+/// The place of a type variable.
+pub(crate) type Variable = usize;
 
 /// Why a variable stays float, or becomes narrow. In the order of how much they bind: what cannot be otherwise, what
 /// the caller said, what would be wrong, what would lose, what gains.

@@ -1,10 +1,10 @@
 //! The pins that a caller and the model's border ask for, and those of operators that are fast in a narrow type.
 
 use super::constants::{Constants, overflows};
-use super::pins::Reason;
-use super::variables::{Place, Reading, Variable, Variables};
+use super::pins::{Reason, Variable};
+use super::variables::{Place, Reading, Variables};
 use super::{ConvertRequest, Keep, sensitive};
-use crate::error::ModelError;
+use crate::error::{ConvertError, ModelError};
 use crate::graph::values::{Id, Origin};
 use crate::tree::Document;
 use onnx_cast::{DataType, Operator};
@@ -107,7 +107,7 @@ impl Rules<'_, '_, '_, '_> {
             let is_one = |id: &Id| body.flow.values[*id].name == name && self.variables.values[0][*id].is_some();
             let known = ports.inputs.iter().any(is_one) || ports.outputs.iter().flatten().any(is_one);
             if !known || (*data_type != DataType::Float && *data_type != self.variables.low) {
-                return Err(ModelError::Interface { name: name.clone(), data_type: *data_type, known });
+                return Err(ConvertError::Interface { name: name.clone(), data_type: *data_type, known }.into());
             }
         }
         let (inputs, outputs) = (ports.inputs.clone(), ports.outputs.clone());

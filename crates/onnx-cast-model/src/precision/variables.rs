@@ -2,7 +2,7 @@
 //! has one for all its floating-point inputs and outputs, and those that a schema or a graph's border ties are united.
 //! Where a value is read at another type than its own, a Cast stands between: that is a [`Reading`].
 
-use super::pins::{Pins, Reason};
+use super::pins::{Pins, Reason, Variable};
 use crate::graph::values::{Id, Origin, Step};
 use crate::tree::{Document, is_default};
 use crate::types::schemas::{Arity, FormalType, Schema};
@@ -10,9 +10,6 @@ use crate::types::value::ValueType;
 use crate::types::{Body, Typing};
 use onnx_cast::DataType;
 use std::collections::{HashMap, HashSet};
-
-/// The place of a variable.
-pub(crate) type Variable = usize;
 
 /// The newest opset that runtimes load: onnxruntime 1.31.
 const LOADED_OPSET: i64 = 26;

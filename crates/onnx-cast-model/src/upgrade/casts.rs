@@ -1,8 +1,7 @@
 //! Casts between versions whose rules differ, and types that operators no longer take.
 
-use super::draft::{Draft, Refusal};
+use super::draft::{Done, Draft, Refusal};
 use super::site::Site;
-use super::steps::Done;
 use crate::edits::NewNode;
 use onnx_cast::{Cast, CastLike, DataType};
 use onnx_cast_file::formats::pb;

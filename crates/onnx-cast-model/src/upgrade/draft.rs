@@ -8,6 +8,9 @@ use onnx_cast_file::formats::protobuf::wire::{self, Value, WireError, last};
 use onnx_cast_file::text::Short;
 use std::borrow::Cow;
 
+/// What an adapter has done; `None` where it found nothing to do.
+pub(super) type Done = Option<&'static str>;
+
 /// Why a node cannot be rewritten, in words that go on after `version N`.
 pub(super) type Refusal = String;
 

@@ -1,8 +1,7 @@
 //! Attributes that became inputs: axes, lengths, bounds and values.
 
-use super::draft::{Draft, Given, Refusal};
+use super::draft::{Done, Draft, Given, Refusal};
 use super::site::Site;
-use super::steps::Done;
 use crate::messages::attribute::kind;
 use onnx_cast::DataType;
 

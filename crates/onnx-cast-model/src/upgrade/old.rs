@@ -1,9 +1,8 @@
 //! What changed up to version 7: broadcasting that had to be asked for, hints that a runtime might write over an input,
 //! and modes of training.
 
-use super::draft::{Draft, Given, Refusal};
+use super::draft::{Done, Draft, Given, Refusal};
 use super::site::Site;
-use super::steps::Done;
 use crate::messages::attribute::kind;
 use onnx_cast::DataType;
 

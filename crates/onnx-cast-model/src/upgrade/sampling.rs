@@ -1,8 +1,7 @@
 //! Upsample and Resize, and other operators whose attributes name how they sample.
 
-use super::draft::{Draft, Given, Refusal};
+use super::draft::{Done, Draft, Given, Refusal};
 use super::site::Site;
-use super::steps::Done;
 use onnx_cast::DataType;
 
 fn scales<'a>(draft: &mut Draft<'_, 'a>, site: &mut Site<'_, '_, 'a>, scales: &[f32]) {

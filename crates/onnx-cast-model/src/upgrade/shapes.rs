@@ -1,9 +1,8 @@
 //! Operators that now take tensors of any rank where they made them matrices before, and norms whose parameters changed
 //! their shape.
 
-use super::draft::{Draft, Given, Refusal};
+use super::draft::{Done, Draft, Given, Refusal};
 use super::site::Site;
-use super::steps::Done;
 use crate::edits::NewAttribute;
 use crate::messages::attribute::kind;
 use onnx_cast::DataType;

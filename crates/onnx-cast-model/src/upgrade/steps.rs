@@ -2,14 +2,11 @@
 //! operator by operator; `graph/operators.txt` has the versions, and marks those that add element types and change no
 //! other word. Every other version stands here, with what makes it the same, what rewrites it, or why nothing does.
 
-use super::draft::{Draft, Refusal};
+use super::draft::{Done, Draft, Refusal};
 use super::site::Site;
 use super::{casts, inputs, old, sampling, shapes};
 use std::collections::HashMap;
 use std::sync::LazyLock;
-
-/// What an adapter has done; `None` where it found nothing to do.
-pub(super) type Done = Option<&'static str>;
 
 /// Rewrites a node of one version as one of the next.
 pub(super) type Adapter = for<'t, 'a> fn(&mut Draft<'t, 'a>, &mut Site<'_, 't, 'a>) -> Result<Done, Refusal>;
