@@ -75,7 +75,9 @@ class Converted(NamedTuple):
 def converted(text: str) -> Converted:
     """The summary of a conversion, from the native module's JSON."""
     done = json.loads(text)
-    nodes = [NodeDecision(row["graph"], row["node"], row["operator"], _TYPES[row["type"]], row["why"]) for row in done["nodes"]]
+    nodes = [
+        NodeDecision(row["graph"], row["node"], row["operator"], _TYPES[row["type"]], row["why"]) for row in done["nodes"]
+    ]
     values = [ValueDecision(row["graph"], row["name"], _TYPES[row["type"]], row["cast"]) for row in done["values"]]
     clamped = [Clamped(row["name"], [tuple(pair) for pair in row["numbers"]]) for row in done["clamped"]]
     counts = (done["casts"], done["constants"], done["constants_twice"])
