@@ -67,6 +67,11 @@ stage "types of values, as onnx infers them" "$python" scripts/checks/value_type
 stage "types of values, as the newest onnx infers them" env PYTHONPATH=.cache/onnx-newest \
     "$python" scripts/checks/value_types.py
 stage "models, as onnxruntime runs them" "$python" scripts/checks/models.py
+stage "models converted, as onnxruntime runs them" "$python" scripts/checks/precision.py
+stage "recorded ranges, as numpy computes them" "$python" scripts/checks/record.py
+stage "opsets raised, as onnxruntime runs them" "$python" scripts/checks/upgrade.py
+stage "opsets raised, as the newest onnx evaluates them" \
+    env PYTHONPATH=.cache/onnx-newest UPGRADE_PARTS=reference "$python" scripts/checks/upgrade.py
 stage "the C interface, laid out" cargo xtask dist --out .cache/dist
 stage "the C interface, from C and C++" "$python" scripts/checks/c.py .cache/dist/onnx-cast-*/
 stage "the C interface against the oracle" "$python" scripts/checks/c_oracle.py .cache/dist/onnx-cast-*/

@@ -1,6 +1,6 @@
 // Opens the pages that scripts/checks/pages.sh has written in headless Chromium: the report is sorted, filtered and its tensors
 // selected by the keyboard, in light and dark, at the widths of a desktop and a phone; then the one of 5,000 tensors, whose
-// times the page itself takes, what a notebook shows, and the pages of explain. Any message on the console is a failure.
+// times the page itself takes, what a notebook shows, and the pages of convert and explain. Any message on the console is a failure.
 import { createRequire } from "node:module";
 
 const [folder, types] = process.argv.slice(2);
@@ -89,6 +89,30 @@ async function many() {
   await tab.close();
 }
 
+async function convert() {
+  for (const [name, viewport, colorScheme] of [["desktop", DESKTOP, "light"], ["dark", DESKTOP, "dark"], ["phone", PHONE, "light"]]) {
+    const tab = await open("convert", `convert ${name}`, viewport, colorScheme);
+    const cells = (column) => tab.locator(`#rows td:nth-child(${column})`).allTextContents();
+    if ((await cells(1)).length !== 100) fail(`convert ${name}: ${(await cells(1)).length} rows, want 100`);
+    await tab.screenshot({ path: `${folder}/convert-${name}.png` });
+    await tab.locator("#filter").fill("LAYER7/matmul");
+    if ((await cells(1)).join() !== "/layer7/MatMul" || (await cells(2)).join() !== "MatMul") fail(`convert ${name}: not filtered`);
+    await tab.locator("#filter").fill("");
+    await tab.locator("#show").selectOption({ label: "with a Cast behind" });
+    if ((await cells(5)).some((text) => !text.includes("Cast "))) fail(`convert ${name}: rows without a Cast`);
+    await tab.locator("#show").selectOption({ label: "all" });
+    await tab.locator("#map").focus();
+    await tab.keyboard.press("ArrowRight");
+    await tab.keyboard.press("PageDown");
+    if (!(await tab.locator("#page").textContent()).startsWith("page 2 of")) fail(`convert ${name}: the keyboard does not turn the page`);
+    if ((await tab.locator("tr.chosen").count()) !== 1) fail(`convert ${name}: no row is chosen`);
+    await tab.locator("#theme").click();
+    const [filtered, next] = [await timed(tab, "#filter", "layer49"), await timed(tab, "#after")];
+    console.log(`convert ${name}: ${await tab.locator("#count").textContent()}: filtered in ${filtered} ms, next page in ${next}`);
+    await tab.close();
+  }
+}
+
 async function notebook() {
   const tab = await open("notebook", "notebook", DESKTOP, "light");
   const page = tab.frameLocator("iframe");
@@ -125,6 +149,7 @@ async function explain() {
 try {
   await report();
   await many();
+  await convert();
   await notebook();
   await explain();
 } finally {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Opens pages of `onnx-cast report` and `explain` in headless Chromium, with what a notebook shows of a report, and leaves
+# Opens pages of `onnx-cast report`, `convert` and `explain` in headless Chromium, with what a notebook shows of a report, and leaves
 # screenshots in .cache/report/. Needs what scripts/setup.py prepares, the command built for release and the Python package
 # installed (scripts/install_python_package.py), node, npm and Chromium (Debian: apt-get install chromium; elsewhere CHROMIUM
 # names it). Not part of the test run: the browser is larger than everything else together.
@@ -33,6 +33,28 @@ rng = np.random.default_rng(1)
 many = {f"layer.{i}.w": (rng.standard_normal(64) * 2.0 ** rng.integers(-12, 4)).astype(np.float32) for i in range(5000)}
 save_file(many, folder / "many.safetensors")
 END
+# A chain of 100,000 nodes, of which every thousandth multiplies matrices, with magnitudes on both sides of float16's range.
+.venv/bin/python - "$folder" <<'END'
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+folder, count = Path(sys.argv[1]), 100_000
+nodes = [helper.make_node("MatMul", [f"v{i}", "w"], [f"v{i + 1}"], f"/layer{i // 1000}/MatMul") if i % 1000 == 0 else
+         helper.make_node("Exp" if i % 7 == 0 else "Relu", [f"v{i}"], [f"v{i + 1}"], f"/layer{i // 1000}/node{i}")
+         for i in range(count)]
+value = lambda i: helper.make_tensor_value_info(f"v{i}", TensorProto.FLOAT, [4, 4])
+graph = helper.make_graph(nodes, "g", [value(0)], [value(count)], [numpy_helper.from_array(np.eye(4, dtype=np.float32), "w")])
+onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), folder / "nodes.onnx")
+magnitudes = 10 ** np.random.default_rng(1).uniform(-8, 4.5, count)
+(folder / "nodes.json").write_text(json.dumps({f"v{i}": magnitude for i, magnitude in enumerate(magnitudes)}))
+END
+"$command" convert "$folder/nodes.onnx" "$folder/half.onnx" --to float16 --dry-run --ranges "$folder/nodes.json" \
+    --html "$folder/convert.html" --quiet >"$folder/convert.txt"
 "$command" report "$folder/many.safetensors" --to float16,float8e4m3fn --html "$folder/many.html" --quiet >"$folder/many.txt"
 # A heading, and a line for each type.
 types=$(($(wc -l <"$folder/explain-all.txt") - 1))

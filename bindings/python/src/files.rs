@@ -9,8 +9,8 @@ use onnx_cast_file::{
     Pattern, QuantizeRequest, ReportRequest, Rule, Scheme, Selection, Storage, Summary, TranscodeRequest, Watch,
     WriteOptions,
 };
-use onnx_cast_model::{ConvertRequest, Error, FoldRequest};
-use onnx_cast_report::{cast_json, convert_json, diff_json, fold_json, info_json};
+use onnx_cast_model::{ConvertRequest, Error, FoldRequest, UpgradeRequest};
+use onnx_cast_report::{cast_json, convert_json, diff_json, fold_json, info_json, upgrade_json};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
@@ -113,6 +113,8 @@ pub(crate) struct Options {
     low: Vec<String>,
     #[pyo3(default)]
     ranges: HashMap<String, f32>,
+    #[pyo3(default)]
+    ranges_file: Option<PathBuf>,
     #[pyo3(default)]
     margin: Option<f32>,
     #[pyo3(default)]
@@ -270,6 +272,12 @@ impl Options {
         Ok(FoldRequest { include, exclude, operator, dry_run, no_clobber, storage, threads, watch })
     }
 
+    fn upgrade(&self, state: &Arc<State>) -> UpgradeRequest {
+        let &Options { opset, dry_run, no_clobber, threads, .. } = self;
+        let (storage, watch) = (self.storage(), Some(watch(state)));
+        UpgradeRequest { opset, dry_run, no_clobber, storage, threads, watch }
+    }
+
     fn convert(&self, state: &Arc<State>) -> PyResult<ConvertRequest> {
         let mut request = ConvertRequest::new(type_of(self.to)?.unwrap_or(DataType::Float16));
         request.interface.low = self.interface.0;
@@ -278,7 +286,11 @@ impl Options {
         }
         request.keep = parsed(&self.keep)?;
         request.low = parsed(&self.low)?;
-        request.ranges.clone_from(&self.ranges);
+        request.ranges = match &self.ranges_file {
+            Some(path) => onnx_cast_model::read_ranges(path).map_err(in_words)?,
+            None => self.ranges.clone(),
+        };
+        request.raise_opset = self.raise_opset;
         request.margin = self.margin.unwrap_or(request.margin);
         request.clamp = self.clamp;
         request.emulate = self.emulate;
@@ -435,6 +447,21 @@ pub(crate) fn fold(
     let request = options.fold(&state)?;
     let done = watched(py, &state, progress, || onnx_cast_model::fold(&input, &output, &request))?;
     done.map(|done| fold_json(&input, &output, request.dry_run, &done).to_string()).map_err(in_words)
+}
+
+/// Raises the opset of a model. Returns the JSON.
+#[pyfunction]
+pub(crate) fn upgrade(
+    py: Python<'_>,
+    input: PathBuf,
+    output: PathBuf,
+    options: Options,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<String> {
+    let state = Arc::default();
+    let request = options.upgrade(&state);
+    let done = watched(py, &state, progress, || onnx_cast_model::upgrade(&input, &output, &request))?;
+    done.map(|done| upgrade_json(&input, &output, request.dry_run, &done).to_string()).map_err(in_words)
 }
 
 /// Converts a model to compute in a narrow type. Returns the JSON.

@@ -32,7 +32,7 @@ mod _native {
     #[pymodule_export]
     use super::error::CastError;
     #[pymodule_export]
-    use super::files::{convert, convert_bytes, diff, fold, info, write_file};
+    use super::files::{convert, convert_bytes, diff, fold, info, upgrade, write_file};
     #[pymodule_export]
     use super::job::{pack, unpack};
     #[pymodule_export]

@@ -157,6 +157,31 @@ def test_the_constants_of_a_model_are_cast(tmp_path):
         onnx_cast.cast_file(tmp_path / "x.npy", tmp_path / "y.npy", "int8", raise_opset=True)
 
 
+def test_the_opset_of_a_model_is_raised(tmp_path):
+    nodes = [helper.make_node("Squeeze", ["x"], ["y"], name="flat", axes=[0])]
+    info = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in (("x", [1, 2]), ("y", [2]))]
+    graph = helper.make_graph(nodes, "g", info[:1], info[1:])
+    src, dst = tmp_path / "in.onnx", tmp_path / "out.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 11)], ir_version=6), src)
+    done = onnx_cast.upgrade_model(src, dst, dry_run=True)
+    assert not dst.exists() and (done.before, done.after, done.nodes) == (11, 21, 1)
+    (row,) = done.rewritten
+    assert row[:5] == ("", "node `flat` (Squeeze)", "Squeeze", 11, 21) and row.what == ["`axes` is an input"]
+    assert onnx_cast.upgrade_model(src, dst) == done
+    raised = onnx.load(dst)
+    onnx.checker.check_model(raised, full_check=True)
+    assert raised.opset_import[0].version == 21 and not raised.graph.node[0].attribute
+    # Once more changes nothing, and there is no way back.
+    again = onnx_cast.upgrade_model(dst, tmp_path / "again.onnx")
+    assert not again.rewritten and (tmp_path / "again.onnx").read_bytes() == dst.read_bytes()
+    with pytest.raises(CastError, match="newer than 18"):
+        onnx_cast.upgrade_model(dst, tmp_path / "older.onnx", opset=18)
+    with pytest.raises(CastError, match="opset 29 is not known"):
+        onnx_cast.upgrade_model(dst, tmp_path / "newer.onnx", opset=29)
+    with pytest.raises(CastError, match="exists"):
+        onnx_cast.upgrade_model(src, dst, clobber=False)
+
+
 def test_a_model_is_folded(tmp_path):
     weights = onnx.numpy_helper.from_array(np.array([1.5, 2.5], np.float16), "w")
     nodes = [helper.make_node("Cast", ["w"], ["v"], to=TensorProto.FLOAT), helper.make_node("Add", ["x", "v"], ["y"])]

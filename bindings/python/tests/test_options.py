@@ -20,6 +20,7 @@ FUNCTIONS = {
     "transcode": onnx_cast.transcode_file,
     "convert": onnx_cast.convert_model,
     "fold": onnx_cast.fold,
+    "upgrade": onnx_cast.upgrade_model,
     "info": onnx_cast.info,
     "diff": onnx_cast.diff,
     "report": onnx_cast.report,
@@ -27,6 +28,7 @@ FUNCTIONS = {
 
 #: Commands without a function of their own.
 ELSEWHERE = {
+    "record": "it prepares a model for another runtime",
     "run": "onnx_cast.backend evaluates models, from memory",
     "types": "onnx_cast.dtypes has the table",
     "explain": "it is drawn for people; onnx_cast.stats and dtypes have the figures",
@@ -52,6 +54,8 @@ POSITIONAL = {
     "convert OUT.onnx": ("output",),
     "fold IN.onnx": ("src",),
     "fold OUT.onnx": ("dst",),
+    "upgrade IN.onnx": ("src",),
+    "upgrade OUT.onnx": ("dst",),
     "info FILE": ("path",),
     "diff A": ("a",),
     "diff B": ("b",),
@@ -73,6 +77,7 @@ ONLY_COMMAND = {
     "dequantize --out-dir": "a loop does that",
     "quantize --out-dir": "a loop does that",
     "transcode --out-dir": "a loop does that",
+    "convert --html": "Converted has what the page draws",
     "report --top": "Report.text(top)",
     "report --html": "Report.save(path)",
     "report --no-clobber": "Report.save(path, clobber=False)",
@@ -80,11 +85,7 @@ ONLY_COMMAND = {
 
 #: What only Python has, and why.
 ONLY_PYTHON = {name: {"progress": "the command has a bar"} for name in FUNCTIONS}
-ONLY_PYTHON["convert"] |= {
-    "base_dir": "a ModelProto tells no folder",
-    "ranges": "a mapping, where there is one",
-    "margin": "of ranges",
-}
+ONLY_PYTHON["convert"] |= {"base_dir": "a ModelProto tells no folder"}
 
 
 def options():

@@ -10,12 +10,13 @@ use crate::pairs::{Op, Pairs};
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use onnx_cast::{CastOptions, DataType, NEWEST_OPSET, RoundMode, ScaleRule};
 use onnx_cast_file::{CandidateFormat, Loss, Pattern, Rule};
+use onnx_cast_model::DEFAULT_OPSET;
 use parsers::{CandidateParser, RoundModeParser, TypeParser, positive, tolerance};
 use std::path::PathBuf;
 
 pub(crate) use common::{Common, FileArgs, JobArgs, LossArgs, NameArgs, SelectionArgs, StorageArgs};
 pub(crate) use explain::{BlockArgs, ExplainArgs, ScalingArgs};
-pub(crate) use precision::ConvertArgs;
+pub(crate) use precision::{ConvertArgs, RecordArgs};
 pub(crate) use quantized::{DequantizeArgs, QuantizeArgs, TranscodeArgs};
 
 /// What `--isa` takes for the list of backends.
@@ -70,8 +71,12 @@ pub(crate) enum Command {
     Transcode(TranscodeArgs),
     /// Convert a model to compute in float16 or bfloat16
     Convert(ConvertArgs),
+    /// Add outputs to a model that tell the range of each value, for `convert --ranges`
+    Record(RecordArgs),
     /// Compute the Casts of a model's constants, and remove those that change nothing
     Fold(FoldArgs),
+    /// Raise a model's opset, and rewrite the nodes whose operators have changed
+    Upgrade(UpgradeArgs),
     /// Evaluate a model of Cast, CastLike, BitCast, Constant and Identity nodes
     Run(RunArgs),
     /// List the tensors of a file or model, and what their values are like
@@ -190,6 +195,34 @@ pub(crate) struct FoldArgs {
     #[command(flatten)]
     pub(crate) names: NameArgs,
     /// Print what would become of each Cast, and write nothing
+    #[arg(long, help_heading = HOW)]
+    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) storage: StorageArgs,
+    /// Do not replace files
+    #[arg(long, help_heading = OUTPUT)]
+    pub(crate) no_clobber: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_long_help = "\
+Examples:
+  onnx-cast upgrade model.onnx model-21.onnx
+  onnx-cast upgrade model.onnx model.onnx --opset 18
+  onnx-cast upgrade model.onnx model-21.onnx --dry-run               which nodes would be rewritten, and how
+
+Every output keeps its bits. A node that has no equivalent at the new opset is an error that names it.")]
+pub(crate) struct UpgradeArgs {
+    /// The model
+    #[arg(value_name = "IN.onnx", help_heading = INPUT)]
+    pub(crate) input: PathBuf,
+    /// The model to write, which may be IN
+    #[arg(value_name = "OUT.onnx", help_heading = INPUT)]
+    pub(crate) output: PathBuf,
+    /// The opset that the model gets
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_OPSET, help_heading = HOW)]
+    pub(crate) opset: i64,
+    /// Print which nodes would be rewritten, and write nothing
     #[arg(long, help_heading = HOW)]
     pub(crate) dry_run: bool,
     #[command(flatten)]

@@ -19,6 +19,7 @@ mod outcome;
 mod pairs;
 mod precision;
 mod progress;
+mod record;
 mod report;
 mod select;
 mod summary;
@@ -166,7 +167,9 @@ fn dispatch(command: Command, common: &Common) -> Result<u8> {
         Command::Quantize(args) => return convert::quantize(&args, common),
         Command::Transcode(args) => return convert::transcode(&args, common),
         Command::Convert(args) => precision::convert(&args, common)?,
+        Command::Record(args) => record::record(&args, common)?,
         Command::Fold(args) => models::fold(&args, common)?,
+        Command::Upgrade(args) => models::upgrade(&args, common)?,
         Command::Run(args) => evaluate::run(&args, common)?,
         Command::Info(args) => inspect::info(&args, common)?,
         Command::Diff(args) => return inspect::diff(&args, common),

@@ -2,11 +2,12 @@
 
 use crate::args::{Common, ConvertArgs};
 use crate::progress::Progress;
-use crate::{pretty, print};
+use crate::{pretty, print, write_page};
 use anyhow::{Result, bail};
 use onnx_cast_file::Format;
-use onnx_cast_model::{ConvertRequest, ConvertSummary, NodeDecision};
-use onnx_cast_report::{convert_json, printable};
+use onnx_cast_file::io::atomic::check_vacant;
+use onnx_cast_model::{ConvertRequest, ConvertSummary, NodeDecision, read_ranges};
+use onnx_cast_report::{convert_json, convert_page, printable};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::time::Instant;
@@ -18,12 +19,20 @@ pub(crate) fn convert(args: &ConvertArgs, common: &Common) -> Result<()> {
             bail!("{}: convert takes a model (.onnx)", path.display());
         }
     }
+    if let Some(html) = args.html.as_ref().filter(|_| args.no_clobber) {
+        check_vacant(html)?;
+    }
     let progress = Progress::start(common);
     let dry_run = args.dry_run || !args.explain.is_empty();
     let mut request = ConvertRequest::new(args.to);
     request.interface = args.interface();
     request.keep.clone_from(&args.keep);
     request.low.clone_from(&args.low);
+    request.raise_opset = args.raise_opset;
+    if let Some(path) = &args.ranges {
+        request.ranges = read_ranges(path)?;
+    }
+    request.margin = args.margin;
     request.emulate = args.emulate;
     request.explain.clone_from(&args.explain);
     request.dry_run = dry_run;
@@ -33,6 +42,13 @@ pub(crate) fn convert(args: &ConvertArgs, common: &Common) -> Result<()> {
     request.watch = progress.watch();
     let done = onnx_cast_model::convert(&args.input, &args.output, &request)?;
     drop(progress);
+    if let Some(html) = &args.html {
+        let title = args.input.file_name().unwrap_or(args.input.as_os_str()).to_string_lossy();
+        write_page(html, &convert_page(&title, &done, &request.ranges, request.margin)?, args.no_clobber)?;
+    }
+    if !common.quiet && !common.json {
+        tell_unknown(args, request.ranges.len(), done.unknown_ranges);
+    }
     if common.json {
         return Ok(print(&pretty(&convert_json(&args.input, &args.output, dry_run, &done))?)?);
     }
@@ -43,6 +59,10 @@ pub(crate) fn convert(args: &ConvertArgs, common: &Common) -> Result<()> {
         return Ok(print(&plan(&done))?);
     }
     if !common.quiet {
+        if let Some(opset) = done.raise_to {
+            let to = done.to;
+            let _ = writeln!(io::stderr(), "more operators take {to} from opset {opset} on (--raise-opset raises it)");
+        }
         let (input, output, time) = (args.input.display(), args.output.display(), start.elapsed().as_secs_f64());
         // The work is done whether or not anybody can be told.
         let _ = writeln!(io::stderr(), "{input} -> {output}: {}, {time:.2} s", counts(&done));
@@ -51,6 +71,15 @@ pub(crate) fn convert(args: &ConvertArgs, common: &Common) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Says how many names of a file of ranges are none of the model's.
+fn tell_unknown(args: &ConvertArgs, all: usize, unknown: usize) {
+    if let Some(path) = args.ranges.as_ref().filter(|_| unknown > 0) {
+        let path = path.display();
+        // The work is done whether or not anybody can be told.
+        let _ = writeln!(io::stderr(), "{path}: {unknown} of {all} names are no floating-point values of the model");
+    }
 }
 
 fn counts(done: &ConvertSummary) -> String {

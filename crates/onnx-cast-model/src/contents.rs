@@ -74,7 +74,7 @@ pub(crate) fn open(path: &Path, types: bool) -> Result<(Input, ModelInfo), Error
     let file = InputFile::open(path)?;
     let bytes = Mapped::of(&file)?;
     let document = Document::parse(&bytes).map_err(invalid)?;
-    let files = Files::open(path, &document.tensors().map_err(invalid)?).map_err(invalid)?;
+    let files = Files::open(path, &document.tensors().map_err(invalid)?, None).map_err(invalid)?;
     let (opsets, metadata) = imports(&bytes).map_err(invalid)?;
     let mut survey = Survey {
         base: Base { bytes: &bytes, file: Some(&file) },

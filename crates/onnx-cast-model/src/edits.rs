@@ -136,9 +136,34 @@ impl NewAttribute {
         Self::new(name, attribute::kind::TENSOR, |message| wire::put_bytes(message, attribute::T, tensor))
     }
 
+    pub(crate) fn ints(name: &str, values: &[i64]) -> Self {
+        Self::new(name, attribute::kind::INTS, |message| {
+            values.iter().for_each(|&value| wire::put_int(message, attribute::INTS, value as u64));
+        })
+    }
+
+    pub(crate) fn floats(name: &str, values: &[f32]) -> Self {
+        let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        Self::new(name, attribute::kind::FLOATS, |message| wire::put_bytes(message, attribute::FLOATS, &bytes))
+    }
+
+    pub(crate) fn float(name: &str, value: f32) -> Self {
+        Self::new(name, attribute::kind::FLOAT, |message| {
+            // A field of 32 bits has the wire type 5.
+            wire::put_varint(message, u64::from(attribute::F) << 3 | 5);
+            message.extend(value.to_le_bytes());
+        })
+    }
+
     pub(crate) fn string(name: &str, value: &str) -> Self {
         let value = value.as_bytes();
         Self::new(name, attribute::kind::STRING, |message| wire::put_bytes(message, attribute::S, value))
+    }
+
+    /// One that stands for an attribute of the function around.
+    pub(crate) fn reference(name: &str, kind: u64, to: &str) -> Self {
+        let to = to.as_bytes();
+        Self::new(name, kind, |message| wire::put_bytes(message, attribute::REF_ATTR_NAME, to))
     }
 }
 

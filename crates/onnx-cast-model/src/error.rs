@@ -1,6 +1,7 @@
 //! What can go wrong with a model. The texts of [`ModelError`] do not name the file; [`Error`] puts it in front.
 
 pub(crate) mod external;
+pub(crate) mod ranges;
 
 use external::ExternalProblem;
 use onnx_cast::ops::Dim;
@@ -9,6 +10,7 @@ use onnx_cast_file::FileError;
 use onnx_cast_file::formats::pb::PbError;
 use onnx_cast_file::formats::protobuf::wire::WireError;
 use onnx_cast_file::text::{ShapeText, Short, TensorText};
+pub use ranges::RangesError;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
@@ -322,6 +324,9 @@ pub enum ModelError {
         /// Whether there is such an input or output.
         known: bool,
     },
+    /// Ranges that cannot be recorded or read.
+    #[error("{0}")]
+    Ranges(#[from] RangesError),
     /// Constants that would overflow or vanish, and whose readers have to stay float.
     #[error("constants overflow or vanish in the narrow type")]
     Lost,
@@ -351,7 +356,21 @@ pub enum ModelError {
         /// The type of the request.
         wanted: DataType,
     },
-    /// Operators that may mean something else in a newer opset.
+    /// An opset to raise a model to that is not known here.
+    #[error("opset {opset} is not known here (want 1 to {NEWEST_OPSET})")]
+    TargetOpset {
+        /// The opset.
+        opset: i64,
+    },
+    /// A model of a newer opset than the one that it is to be raised to.
+    #[error("the model imports opset {opset}, which is newer than {to}: an opset is raised, not lowered")]
+    NewerOpset {
+        /// The model's opset.
+        opset: i64,
+        /// The opset that is wanted.
+        to: i64,
+    },
+    /// Nodes that cannot be written at a newer opset.
     #[error("the opset cannot be raised from {from} to {to}: {}", listed(nodes))]
     Raise {
         /// The model's opset.

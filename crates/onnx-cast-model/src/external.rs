@@ -19,6 +19,9 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
+/// The location of elements that stand where they stood in the model that was read. No file is named so.
+pub(crate) const ITSELF: &str = "\0";
+
 /// The entries of `external_data` that are read.
 struct Reference<'a> {
     location: &'a str,
@@ -94,9 +97,14 @@ impl fmt::Debug for Files {
 
 impl Files {
     /// Opens every file that the tensors of a model refer to; each tensor is a message and whether it is a part of a
-    /// sparse one.
-    pub(crate) fn open(model: &Path, tensors: &[(&[u8], bool)]) -> Result<Files, ModelError> {
+    /// sparse one. `itself` is the file of a model that refers to itself.
+    pub(crate) fn open(
+        model: &Path,
+        tensors: &[(&[u8], bool)],
+        itself: Option<InputFile>,
+    ) -> Result<Files, ModelError> {
         let mut files = Files { by_location: HashMap::new(), paths: Vec::new() };
+        files.by_location.extend(itself.map(|file| (ITSELF.to_owned(), Arc::new(file))));
         let folder = folder_of(model);
         for &(message, sparse) in tensors {
             if !is_external(message) {
@@ -186,7 +194,12 @@ impl Files {
     }
 }
 
-/// Whether a TensorProto has its elements in another file.
+/// Whether a TensorProto has its elements in a file of their own, beside the model.
+pub(crate) fn is_beside(message: &[u8]) -> bool {
+    is_external(message) && Reference::read(message).is_ok_and(|reference| reference.location != ITSELF)
+}
+
+/// Whether a TensorProto has its elements elsewhere.
 pub(crate) fn is_external(message: &[u8]) -> bool {
     last(message, tensor::DATA_LOCATION, Value::varint).is_ok_and(|location| location == Some(1))
 }

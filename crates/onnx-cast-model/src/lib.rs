@@ -1,6 +1,6 @@
 //! ONNX models around the `onnx-cast` library, and the jobs of `onnx-cast-file` for files of every kind: [`cast`],
 //! [`bit_cast`], [`inspect`], [`diff`] and [`report`] take models, files, archives and checkpoints. [`fold`] computes a
-//! model's Casts of constants, and [`Model`] evaluates models of casts.
+//! model's Casts of constants, [`upgrade`] raises its opset, and [`Model`] evaluates models of casts.
 #![forbid(unsafe_code)]
 
 mod constant;
@@ -17,19 +17,23 @@ mod graph;
 mod messages;
 mod precision;
 mod quantize;
+mod record;
 mod requests;
 mod rewrite;
 mod rope;
 mod tree;
 mod types;
+mod upgrade;
 mod weights;
 
 pub use contents::{CastInfo, ModelInfo, ValueInfo};
 pub use error::external::ExternalProblem;
-pub use error::{Error, ModelError};
+pub use error::{Error, ModelError, RangesError};
 pub use evaluate::{Model, ValueDecl};
 pub use fold::{FoldOutcome, FoldRequest, FoldSummary, Folded, fold};
 pub use precision::{
-    ConvertRequest, ConvertSummary, Interface, Keep, NodeDecision, ValueDecision, convert, convert_bytes,
+    ConvertRequest, ConvertSummary, Interface, Keep, NodeDecision, ValueDecision, convert, convert_bytes, read_ranges,
 };
+pub use record::{RECORD_PREFIX, RECORDED_NUMBERS, RecordRequest, RecordSummary, RecordedValue, record};
 pub use requests::{Inspection, bit_cast, cast, dequantize, diff, inspect, is_model, quantize, report, transcode};
+pub use upgrade::{DEFAULT_OPSET, UpgradeRequest, UpgradeSummary, Upgraded, upgrade};

@@ -12,18 +12,20 @@ mod explain;
 mod mask;
 mod pins;
 mod positions;
+mod ranges;
 mod rules;
 mod sensitive;
 mod variables;
 mod write;
 
 use crate::edits::Edits;
-use crate::error::{Error, ModelError};
+use crate::error::{Error, ModelError, RangesError};
 use crate::external::Files;
 use crate::graph::values::{Id, Origin};
-use crate::rewrite::{Request, rewrite, rewrite_bytes};
+use crate::rewrite::{Raise, Request, rewrite, rewrite_bytes};
 use crate::tree::Document;
 use crate::types::{Body, Typing};
+use crate::upgrade;
 use assign::Assignment;
 use constants::Constants;
 use onnx_cast::DataType;
@@ -37,6 +39,7 @@ use variables::Variables;
 use write::{Stored, Writer};
 
 pub use explain::{NodeDecision, ValueDecision};
+pub use ranges::read_ranges;
 
 /// What to convert, and how.
 #[derive(Clone, Debug)]
@@ -53,6 +56,8 @@ pub struct ConvertRequest {
     pub ranges: HashMap<String, f32>,
     /// By how much magnitudes may grow beyond those.
     pub margin: f32,
+    /// Raise the model's opset to where its operators take the type, if it is below.
+    pub raise_opset: bool,
     /// Magnitudes between which constants are clamped before they are rounded: none overflows, so that none keeps its
     /// readers float. Zeros and infinities stay. A greatest one beyond what the type holds counts as the type's own.
     pub clamp: Option<[f32; 2]>,
@@ -114,6 +119,10 @@ pub struct ConvertSummary {
     pub explained: Vec<String>,
     /// Every floating-point value.
     pub values: Vec<ValueDecision>,
+    /// The opset from which on more of the model's operators take the type, where it is below.
+    pub raise_to: Option<i64>,
+    /// How many names of the ranges are none of the model's floating-point values.
+    pub unknown_ranges: usize,
 }
 
 impl FromStr for Keep {
@@ -138,6 +147,7 @@ impl ConvertRequest {
             low: Vec::new(),
             ranges: HashMap::new(),
             margin: 4.0,
+            raise_opset: false,
             clamp: None,
             emulate: false,
             explain: Vec::new(),
@@ -198,7 +208,30 @@ fn in_rounds<R>(
     if !is_target && !(request.emulate && request.to.is_float() && request.to.bits() == Some(8)) {
         return Err(Error::model(input, ModelError::ConvertType { to: request.to, emulate: request.emulate }));
     }
+    if !(request.margin.is_finite() && request.margin > 0.0) {
+        let margin = request.margin.to_string();
+        return Err(Error::model(input, RangesError::Margin { margin }.into()));
+    }
     let mut lost = HashSet::new();
+    let plan = Request {
+        storage: &request.storage,
+        dry_run: true,
+        no_clobber: false,
+        counts: false,
+        threads: request.threads,
+        raise: None,
+        watch: None,
+        step: &|| {},
+    };
+    let mut to = None;
+    if request.raise_opset {
+        let judge = |(summary, _): Made| {
+            to = summary.raise_to;
+            Ok(summary)
+        };
+        run(&plan, &lost, Box::new(judge))?;
+    }
+    let raised: Option<Box<Raise>> = to.map(|to| Box::new(raising(to)) as Box<Raise>);
     loop {
         // Large constants are counted while they are written. If one is lost, its readers stay float.
         let mut found = Vec::new();
@@ -209,13 +242,12 @@ fn in_rounds<R>(
             if found.is_empty() { Ok(summary) } else { Err(Error::model(input, ModelError::Lost)) }
         };
         let how = Request {
-            storage: &request.storage,
             dry_run: request.dry_run,
             no_clobber: request.no_clobber,
             counts: request.to == DataType::Float16 || request.clamp.is_some(),
-            threads: request.threads,
+            raise: raised.as_deref(),
             watch: request.watch.as_ref(),
-            step: &|| {},
+            ..plan
         };
         let done = run(&how, &lost, Box::new(judge));
         let before = lost.len();
@@ -224,6 +256,11 @@ fn in_rounds<R>(
             return done;
         }
     }
+}
+
+/// What raises a model to an opset.
+fn raising(to: i64) -> impl for<'a> Fn(&Document<'a>, &'a Files) -> Result<Edits<'a>, ModelError> {
+    move |document, files| Ok(upgrade::edits(document, files, to)?.0)
 }
 
 fn edits<'a>(
@@ -253,8 +290,22 @@ fn edits<'a>(
         .collect::<Result<_, _>>()?;
     let (casts, constants) = (written.casts, written.stored.len());
     let twice = written.stored.iter().filter(|stored| stored.twice).count();
+    let raise_to = variables.raise_to.filter(|&to| document.opset.is_some_and(|opset| opset < to));
+    let is_float = |id: Id| variables.values[0][id].is_some();
+    let unknown_ranges = ranges::unknown(&request.ranges, &typing.bodies[0].flow, is_float);
     let clamped = Vec::new();
-    let summary = ConvertSummary { to: request.to, nodes, casts, constants, twice, clamped, explained, values };
+    let summary = ConvertSummary {
+        to: request.to,
+        nodes,
+        casts,
+        constants,
+        twice,
+        clamped,
+        explained,
+        values,
+        raise_to,
+        unknown_ranges,
+    };
     Ok((edits, (summary, written.stored)))
 }
 

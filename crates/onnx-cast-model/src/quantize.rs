@@ -5,11 +5,12 @@ use crate::constant::Constant;
 use crate::edits::{Content, Edits, NewAttribute, NewNode, NewTensor};
 use crate::error::{Error, ModelError};
 use crate::external::Files;
-use crate::graph::opsets as raise;
+use crate::graph::opsets;
 use crate::messages::attribute;
 use crate::rewrite::{Request, rewrite};
 use crate::rope::{Elements, Stored};
 use crate::tree::{Document, Graph, Names, Node};
+use crate::upgrade;
 use crate::weights::MIN_SIZE;
 use onnx_cast::{
     BlockFormat, BlockQuantize, Cast, CastError, CastOptions, DataType, DequantizeLinear, DequantizeOptions,
@@ -33,6 +34,7 @@ pub(crate) fn quantize_model(input: &Path, output: &Path, request: &QuantizeRequ
         no_clobber: request.write.no_clobber,
         counts: false,
         threads: *threads,
+        raise: None,
         watch: watch.as_ref(),
         step: &|| {},
     };
@@ -93,11 +95,10 @@ fn edits<'a>(
     }
     let (needs, opset) = needed;
     if needs > opset {
-        raise::check(document, needs)?;
-        edits.opset = Some(needs);
+        upgrade::raise(document, files, needs, &mut edits, &mut names)?;
     }
     // Initializers need no inputs from version 4 of the format on.
-    let newest = raise::ir_version(needs).into_iter().chain([4]).max();
+    let newest = opsets::ir_version(needs).into_iter().chain([4]).max();
     edits.ir_version = newest.filter(|&version| document.ir_version >= 3 && version > document.ir_version);
     Ok((edits, Summary::new(tensors)))
 }

@@ -38,10 +38,15 @@ pub(crate) struct Request<'r> {
     pub(crate) counts: bool,
     /// Threads at most.
     pub(crate) threads: Option<usize>,
+    /// What raises the model's opset before it is edited.
+    pub(crate) raise: Option<&'r Raise>,
     pub(crate) watch: Option<&'r Watch>,
     /// Called whenever a file has changed under its name, for tests.
     pub(crate) step: &'r dyn Fn(),
 }
+
+/// The edits that raise a model's opset.
+pub(crate) type Raise = dyn for<'a> Fn(&Document<'a>, &'a Files) -> Result<Edits<'a>, ModelError>;
 
 /// Reads a model, has it edited, and writes the result, unless that is not wanted. What the edit returns is judged when
 /// everything is written and before it takes its place.
@@ -52,15 +57,50 @@ pub(crate) fn rewrite<T, R>(
     edit: impl for<'a> FnOnce(&Document<'a>, &'a Files) -> Result<(Edits<'a>, T), ModelError>,
     judge: impl FnOnce(T) -> Result<R, Error>,
 ) -> Result<R, Error> {
-    let invalid = |error| Error::model(input, error);
     if request.no_clobber {
         check_vacant(output)?;
     }
     let file = InputFile::open(input)?;
     let bytes = Mapped::of(&file)?;
     let base = Base { bytes: &bytes, file: Some(&file) };
-    let document = Document::parse(&bytes).map_err(invalid)?;
-    let files = Files::open(input, &document.tensors().map_err(invalid)?).map_err(invalid)?;
+    let Some(raise) = request.raise else { return rewrite_of(base, None, input, output, request, edit, judge) };
+    let document = Document::parse(&bytes).map_err(|error| Error::model(input, error))?;
+    let tensors = document.tensors().map_err(|error| Error::model(input, error))?;
+    let files = Files::open(input, &tensors, None).map_err(|error| Error::model(input, error))?;
+    let raised = raised(base, input, (&document, &files), raise, &mut Layout::references(base))?;
+    let message = InputFile::other(input, raised.len() as u64, raised.clone());
+    let base = Base { bytes: &raised, file: Some(&message) };
+    rewrite_of(base, Some(InputFile::open(input)?), input, output, request, edit, judge)
+}
+
+/// A model at a newer opset, as a message.
+fn raised<'a>(
+    base: Base<'a>,
+    path: &Path,
+    (document, files): (&Document<'a>, &'a Files),
+    raise: &Raise,
+    layout: &mut Layout<'a>,
+) -> Result<Vec<u8>, Error> {
+    let invalid = |error| Error::model(path, error);
+    let edits = raise(document, files).map_err(invalid)?;
+    let message = emit(document, files, &edits, layout).map_err(invalid)?;
+    let writer = Writer { input: path, output: path, no_clobber: false, threads: Some(1), meter: Meter::new(None, 0) };
+    writer.in_memory(&message, base, path)
+}
+
+/// The same of a model that is open. `itself` is the file that a model refers to as its own.
+fn rewrite_of<T, R>(
+    base: Base<'_>,
+    itself: Option<InputFile>,
+    input: &Path,
+    output: &Path,
+    request: &Request<'_>,
+    edit: impl for<'a> FnOnce(&Document<'a>, &'a Files) -> Result<(Edits<'a>, T), ModelError>,
+    judge: impl FnOnce(T) -> Result<R, Error>,
+) -> Result<R, Error> {
+    let invalid = |error| Error::model(input, error);
+    let document = Document::parse(base.bytes).map_err(invalid)?;
+    let files = Files::open(input, &document.tensors().map_err(invalid)?, itself).map_err(invalid)?;
     let (edits, made) = edit(&document, &files).map_err(invalid)?;
 
     let location = location(output, request.storage)?;
@@ -83,7 +123,7 @@ pub(crate) fn rewrite<T, R>(
     let again = if first.is_some() && !request.dry_run { total(&tasks) } else { 0 };
     let meter = Meter::new(request.watch, total(&tasks) + total(&data) + again);
     let &Request { no_clobber, threads, .. } = request;
-    let writer = Writer { input: file.path(), output, no_clobber, threads, meter };
+    let writer = Writer { input, output, no_clobber, threads, meter };
     if request.dry_run {
         writer.run(&data, &Nowhere, output)?;
         writer.run(&tasks, &Nowhere, output)?;
@@ -130,25 +170,22 @@ pub(crate) fn rewrite_bytes<T, R>(
     let invalid = |error| Error::model(path, error);
     let document = Document::parse(bytes).map_err(invalid)?;
     let files = Files::none(&document.tensors().map_err(invalid)?).map_err(invalid)?;
-    let (edits, made) = edit(&document, &files).map_err(invalid)?;
-    let mut layout = Layout::new("", None);
-    let message = emit(&document, &files, &edits, &mut layout).map_err(invalid)?;
-    if message.len() > MAX_MESSAGE {
-        return Err(invalid(ModelError::MemorySize { bytes: message.len() }));
+    let base = Base { bytes, file: None };
+    if let Some(raise) = request.raise {
+        let raised = raised(base, path, (&document, &files), raise, &mut Layout::new("", None))?;
+        return rewrite_bytes(&raised, &Request { raise: None, ..*request }, edit, judge);
     }
-    let tasks = message.tasks(Base { bytes, file: None });
+    let (edits, made) = edit(&document, &files).map_err(invalid)?;
+    let message = emit(&document, &files, &edits, &mut Layout::new("", None)).map_err(invalid)?;
+    let tasks = message.tasks(base);
     let meter = Meter::new(request.watch, tasks.iter().map(Task::bytes).sum());
     let writer = Writer { input: path, output: path, no_clobber: false, threads: request.threads, meter };
     if request.dry_run {
         writer.run(&tasks, &Nowhere, path)?;
         return Ok((Vec::new(), judge(made)?));
     }
-    let len = usize::try_from(message.len()).ok();
-    let room = len.and_then(zeros).ok_or_else(|| IoError::new(path, "write", io::ErrorKind::OutOfMemory.into()))?;
-    let memory = InMemory(Mutex::new(room));
-    writer.run(&tasks, &memory, path)?;
-    let result = judge(made)?;
-    Ok((memory.0.into_inner().unwrap_or_else(PoisonError::into_inner), result))
+    let written = writer.in_memory(&message, base, path)?;
+    Ok((written, judge(made)?))
 }
 
 /// Writes files by the pipeline.
@@ -168,6 +205,18 @@ impl Writer<'_> {
         self.run(tasks, &InPlace(out.file()), path)?;
         out.sync()?;
         Ok(out)
+    }
+
+    /// A message as bytes.
+    fn in_memory(&self, message: &Rope<'_>, base: Base<'_>, path: &Path) -> Result<Vec<u8>, Error> {
+        if message.len() > MAX_MESSAGE {
+            return Err(Error::model(path, ModelError::MemorySize { bytes: message.len() }));
+        }
+        let len = usize::try_from(message.len()).ok();
+        let room = len.and_then(zeros).ok_or_else(|| IoError::new(path, "write", io::ErrorKind::OutOfMemory.into()))?;
+        let memory = InMemory(Mutex::new(room));
+        self.run(&message.tasks(base), &memory, path)?;
+        Ok(memory.0.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Does tasks, whose results go to the file `path`.
@@ -250,7 +299,6 @@ pub(crate) mod tests {
     use crate::messages;
     use onnx_cast::DataType;
     use onnx_cast_file::formats::protobuf::{onnx, wire};
-    use std::ops::ControlFlow;
 
     /// A model of initializers of as many elements, whose bytes are all 7.
     pub(crate) fn model(data_type: DataType, sizes: &[usize]) -> Vec<u8> {
@@ -274,7 +322,7 @@ pub(crate) mod tests {
     fn what_is_too_large_for_a_message_goes_beside_it() {
         let bytes = model(DataType::Uint8, &[5000]);
         let document = Document::parse(&bytes).expect("a model");
-        let files = Files::open(Path::new("m.onnx"), &[]).expect("no files");
+        let files = Files::open(Path::new("m.onnx"), &[], None).expect("no files");
         let arranged = |limit, threshold| {
             let storage = Storage { external_data: None, threshold };
             arrange(&document, &files, &Edits::default(), "m.data", &storage, limit)

@@ -6,10 +6,11 @@ use crate::edits::{Content, Edits, NewNode, NewTensor};
 use crate::error::Error;
 use crate::error::ModelError;
 use crate::external::Files;
-use crate::graph::opsets as raise;
+use crate::graph::opsets;
 use crate::messages::attribute;
 use crate::rewrite::{Request, rewrite};
 use crate::tree::{Document, Graph, Names};
+use crate::upgrade;
 use onnx_cast::{Cast, DataType, Operator};
 use onnx_cast_file::FileError;
 use onnx_cast_file::counts::Counter;
@@ -37,7 +38,8 @@ pub(crate) fn cast_constants(
     let CastRequest { storage, dry_run, watch, .. } = request;
     let counts = request.count || !request.fail_on.is_empty();
     let (threads, no_clobber) = (request.options.threads, request.write.no_clobber);
-    let how = Request { storage, dry_run: *dry_run, no_clobber, counts, threads, watch: watch.as_ref(), step };
+    let how =
+        Request { storage, dry_run: *dry_run, no_clobber, counts, threads, raise: None, watch: watch.as_ref(), step };
     let judge = |(mut summary, counters): Made| {
         counters.iter().for_each(|(row, counter)| summary.tensors[*row].counts = Some(counter.total()));
         FileError::check_losses(&summary, input, &request.fail_on)?;
@@ -94,6 +96,7 @@ fn edits<'a>(
         }
     }
     let mut edits = Edits::default();
+    let mut names = document.names();
     if chosen.is_empty() {
         return Ok((edits, (Summary::new(tensors), Vec::new())));
     }
@@ -112,13 +115,11 @@ fn edits<'a>(
             let Needs { operator, data_type, opset: needs } = *needs;
             return Err(ModelError::NeedsOpset { name, operator, data_type, needs, opset });
         }
-        raise::check(document, needs.opset)?;
-        edits.opset = Some(needs.opset);
+        upgrade::raise(document, files, needs.opset, &mut edits, &mut names)?;
     }
     // The format has types and opsets from some version on. A model of an older one than even that is left as it is.
-    let newest = needs.iter().filter_map(|(needs, _)| raise::ir_version(needs.opset)).max();
+    let newest = needs.iter().filter_map(|(needs, _)| opsets::ir_version(needs.opset)).max();
     edits.ir_version = newest.filter(|&version| document.ir_version >= 3 && version > document.ir_version);
-    let mut names = document.names();
     let mut counters = Vec::new();
     for one in chosen {
         let (row, counter) = (one.row, one.edit(&mut edits, &mut names, request)?);

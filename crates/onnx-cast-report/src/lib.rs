@@ -15,6 +15,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod convert_page;
 mod json;
 mod limits;
 mod page;
@@ -22,8 +23,11 @@ mod results;
 mod text;
 mod words;
 
+pub use convert_page::convert_page;
 pub use json::{counts, json};
 pub use page::{BASE_STYLE, fill, page};
-pub use results::{cast_json, convert_json, diff_json, fold_json, info_json, quantized_json, tensors_json};
+pub use results::{
+    cast_json, convert_json, diff_json, fold_json, info_json, quantized_json, record_json, tensors_json, upgrade_json,
+};
 pub use text::{text, verdict};
 pub use words::{printable, size};

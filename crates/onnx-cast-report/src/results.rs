@@ -4,7 +4,10 @@
 use crate::json::counts;
 use onnx_cast::DataType;
 use onnx_cast_file::{Difference, Quantized, QuantizedWeight, Scheme, Summary, TensorInfo, TensorSummary, Values};
-use onnx_cast_model::{CastInfo, ConvertSummary, FoldSummary, Folded, Inspection, ModelInfo, ValueInfo};
+use onnx_cast_model::{
+    CastInfo, ConvertSummary, FoldSummary, Folded, Inspection, ModelInfo, RecordSummary, RecordedValue, UpgradeSummary,
+    Upgraded, ValueInfo,
+};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
@@ -30,13 +33,28 @@ pub fn convert_json(input: &Path, output: &Path, dry_run: bool, done: &ConvertSu
         "output": output.to_string_lossy(),
         "dry_run": dry_run,
         "to": done.to.name(),
+        "raise_to": done.raise_to,
         "casts": done.casts,
         "constants": done.constants,
         "constants_twice": done.twice,
+        "unknown_ranges": done.unknown_ranges,
         "clamped": clamped.collect::<Vec<_>>(),
         "explained": done.explained,
         "nodes": nodes.collect::<Vec<_>>(),
         "values": values.collect::<Vec<_>>(),
+    })
+}
+
+/// What `record` did, or would do.
+pub fn record_json(input: &Path, output: &Path, dry_run: bool, done: &RecordSummary) -> Value {
+    let value =
+        |value: &RecordedValue| json!({"name": value.name, "type": value.data_type.name(), "output": value.output});
+    json!({
+        "input": input.to_string_lossy(),
+        "output": output.to_string_lossy(),
+        "dry_run": dry_run,
+        "inner": done.inner,
+        "values": done.values.iter().map(value).collect::<Vec<_>>(),
     })
 }
 
@@ -90,6 +108,20 @@ pub fn fold_json(input: &Path, output: &Path, dry_run: bool, done: &FoldSummary)
         "removed": done.removed,
         "joined": done.joined,
         "casts": done.casts.iter().map(cast).collect::<Vec<_>>(),
+    })
+}
+
+/// What an upgrade did, or would do.
+pub fn upgrade_json(input: &Path, output: &Path, dry_run: bool, done: &UpgradeSummary) -> Value {
+    let row = |Upgraded { graph, node, operator, from, to, what, .. }: &Upgraded| json!({ "graph": graph, "node": node, "operator": operator, "from": from, "to": to, "what": what });
+    json!({
+        "input": input.to_string_lossy(),
+        "output": output.to_string_lossy(),
+        "dry_run": dry_run,
+        "from": done.from,
+        "to": done.to,
+        "nodes": done.nodes,
+        "rewritten": done.rewritten.iter().map(row).collect::<Vec<_>>(),
     })
 }
 

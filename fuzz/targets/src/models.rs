@@ -8,7 +8,10 @@ use arbitrary::Unstructured;
 use build::Graph;
 use onnx_cast::{Cast, CastOptions, DataType, Kind, Strings, Tensor};
 use onnx_cast_file::{CastRequest, InspectRequest, NamedTensor, Rule, Selection};
-use onnx_cast_model::{FoldRequest, Model, ModelError, ValueDecl, cast, fold, inspect};
+use onnx_cast_model::{
+    ConvertRequest, FoldRequest, Model, ModelError, RecordRequest, UpgradeRequest, ValueDecl, cast, convert, fold,
+    inspect, record, upgrade,
+};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -28,6 +31,9 @@ pub fn model_proto(data: &[u8]) {
         typed.expect("a model that is evaluated");
     }
     check_fold(&path, before.as_ref());
+    check_upgrade(&path, before.as_ref());
+    check_convert(&path);
+    let _ = record(&path, scratch::path("recorded.onnx"), &RecordRequest::default());
     let to = some_type(data);
     let output = scratch::path("cast.onnx");
     // A rule casts constants of integers too.
@@ -94,6 +100,29 @@ fn check_fold(path: &Path, before: Option<&Evaluated>) {
         }
         (Err(error), Some(_)) => panic!("evaluated, but not folded: {error}"),
         _ => {}
+    }
+}
+
+/// Raises a model's opset, which changes no value.
+fn check_upgrade(path: &Path, before: Option<&Evaluated>) {
+    let output = scratch::path("upgraded.onnx");
+    if let (Ok(_), Some(before)) = (upgrade(path, &output, &UpgradeRequest::default()), before) {
+        let (after, names) = before.again(&fs::read(output).expect("what was written"));
+        assert_eq!(names, before.names, "inputs and outputs");
+        assert_same(&after, &before.outputs, "upgraded");
+    }
+}
+
+/// Converts a model, and what that gives, which must not change any more.
+fn check_convert(path: &Path) {
+    for to in [DataType::Float16, DataType::BFloat16] {
+        let (output, again) = (scratch::path("converted.onnx"), scratch::path("again.onnx"));
+        let request = ConvertRequest { raise_opset: true, ..ConvertRequest::new(to) };
+        if convert(path, &output, &request).is_ok() {
+            let request = ConvertRequest::new(to);
+            convert(&output, &again, &request).expect("what was converted before");
+            assert!(fs::read(output).ok() == fs::read(again).ok(), "converting to {to} again changes the model");
+        }
     }
 }
 

@@ -20,7 +20,7 @@ from onnx_cast._quantized import dequantize_file, quantize_file, transcode_file
 from onnx_cast._report import Report, report
 from onnx_cast._scaled import Quantized, dequantize_linear, dynamic_quantize_linear, quantize, quantize_linear
 from onnx_cast._stats import Stats
-from onnx_cast.files import LossError, bit_cast_file, cast_file, diff, fold, info
+from onnx_cast.files import LossError, bit_cast_file, cast_file, diff, fold, info, upgrade_model
 from onnx_cast.float16 import convert_float_to_float16
 
 __all__ = [
@@ -51,6 +51,7 @@ __all__ = [
     "stats",
     "transcode_file",
     "unpack",
+    "upgrade_model",
 ]
 
 

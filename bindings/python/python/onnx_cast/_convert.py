@@ -70,6 +70,10 @@ class Converted(NamedTuple):
     explained: list[str]
     #: Constants that :func:`onnx_cast.convert_float_to_float16` clamped.
     clamped: list[Clamped]
+    #: The opset from which on more of the model's operators take the type, if it is newer than the model's.
+    raise_to: int | None
+    #: How many names of ``ranges`` are none of the model's floating-point values.
+    unknown_ranges: int
 
 
 def converted(text: str) -> Converted:
@@ -80,8 +84,9 @@ def converted(text: str) -> Converted:
     ]
     values = [ValueDecision(row["graph"], row["name"], _TYPES[row["type"]], row["cast"]) for row in done["values"]]
     clamped = [Clamped(row["name"], [tuple(pair) for pair in row["numbers"]]) for row in done["clamped"]]
+    more = (done["raise_to"], done["unknown_ranges"])
     counts = (done["casts"], done["constants"], done["constants_twice"])
-    return Converted(_TYPES[done["to"]], *counts, nodes, values, done["explained"], clamped)
+    return Converted(_TYPES[done["to"]], *counts, nodes, values, done["explained"], clamped, *more)
 
 
 def convert_model(
@@ -92,7 +97,8 @@ def convert_model(
     io: Any = "keep",
     keep: Iterable[str] = (),
     low: Iterable[str] = (),
-    ranges: Mapping[str, float] | None = None,
+    raise_opset: bool = False,
+    ranges: files.Path | Mapping[str, float] | None = None,
     margin: float = 4.0,
     emulate: bool = False,
     explain: Iterable[str] = (),
@@ -113,16 +119,16 @@ def convert_model(
     ``io`` are the types of inputs and outputs: ``"keep"`` those that they have, ``"low"`` the new one, a mapping from
     names to types, or several of these in a list. ``keep`` names what stays float: operators, or nodes (globs);
     ``"sensitive"`` what loses digits or overflows, as always with float16; ``"none"`` that nothing does for this.
-    ``low`` names operators or nodes that get the new type even if that takes more Casts. ``ranges`` has the largest
-    magnitudes of values by name: those that exceed the type when multiplied by ``margin`` stay float.
+    ``low`` names operators or nodes that get the new type even if that takes more Casts. ``raise_opset`` raises the
+    model's opset to where more of its operators take the type. ``ranges`` has the largest magnitudes of values by name,
+    or is a file of them: those that exceed the type when multiplied by ``margin`` stay float.
 
     ``emulate`` gives a model in float that rounds its values where the new one would; ``to`` may be a float8 type then.
     ``dry_run`` only tells what would be done, and so does ``explain``, the names of values and nodes whose decisions
     are put into words: both give a :class:`Converted`, and need no ``output``. ``clobber``, ``external_data``,
     ``external_threshold``, ``threads`` and ``progress`` are as in :func:`onnx_cast.cast_file`.
     """
-    if isinstance(ranges, (str, os.PathLike)):
-        raise TypeError("ranges is a path (want a mapping from names of values to their largest magnitudes)")
+    of_file = isinstance(ranges, (str, os.PathLike))
     explained = files.listed("explain", explain)
     options = {
         **files.names((), (), threads),
@@ -130,7 +136,9 @@ def convert_model(
         "interface": _interface(io),
         "keep": _texts("keep", keep),
         "low": _texts("low", low),
-        "ranges": {str(name): float(magnitude) for name, magnitude in (ranges or {}).items()},
+        "raise_opset": raise_opset,
+        "ranges": {} if of_file else {str(name): float(magnitude) for name, magnitude in (ranges or {}).items()},
+        "ranges_file": ranges if of_file else None,
         "margin": float(margin),
         "emulate": emulate,
         "explain": explained,

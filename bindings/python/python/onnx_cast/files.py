@@ -140,6 +140,33 @@ class Folded(NamedTuple):
     casts: list[FoldedCast]
 
 
+class UpgradedNode(NamedTuple):
+    """A node that an upgrade rewrote."""
+
+    #: The graph: empty for the main graph, else the nodes and the function that it is within.
+    graph: str
+    #: The node, as errors name it.
+    node: str
+    operator: str
+    #: The versions of the operator.
+    before: int
+    after: int
+    #: What was done, step by step.
+    what: list[str]
+
+
+class Upgraded(NamedTuple):
+    """What raising a model's opset did."""
+
+    #: The opsets.
+    before: int
+    after: int
+    #: Nodes of ONNX's own domain, in all graphs.
+    nodes: int
+    #: Those that were rewritten, in the order of the model.
+    rewritten: list[UpgradedNode]
+
+
 class Difference(NamedTuple):
     """A tensor in which two files differ."""
 
@@ -403,3 +430,34 @@ def fold(
         return FoldedCast(row["output"], row["operator"], before, after, row["outcome"])
 
     return Folded(done["computed"], done["removed"], done["joined"], [cast(row) for row in done["casts"]])
+
+
+def upgrade_model(
+    src: Path,
+    dst: Path,
+    *,
+    opset: int = 21,
+    dry_run: bool = False,
+    clobber: bool = True,
+    external_data: str | None = None,
+    external_threshold: int | None = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Upgraded:
+    """Raises the opset of a model, in its graph, the graphs within it and its functions, and rewrites the nodes whose
+    operators have changed. Every output keeps its bits. A node that has no equivalent at the new opset is an error that
+    names it; a model of that opset already is written as it is. Other parameters are as in :func:`cast_file`."""
+    options = {
+        **names((), (), threads),
+        "opset": opset,
+        "dry_run": dry_run,
+        "no_clobber": not clobber,
+        "external_data": external_data,
+        "external_threshold": external_threshold,
+    }
+    done = json.loads(_native.upgrade(src, dst, options, progress))
+    rewritten = [
+        UpgradedNode(row["graph"], row["node"], row["operator"], row["from"], row["to"], row["what"])
+        for row in done["rewritten"]
+    ]
+    return Upgraded(done["from"], done["to"], done["nodes"], rewritten)

@@ -1,7 +1,7 @@
-//! The arguments of `convert`.
+//! The arguments of `convert` and `record`.
 
 use super::parsers::TypeParser;
-use super::{HOW, INPUT, OUTPUT, Pattern, StorageArgs, WHAT};
+use super::{HOW, INPUT, NameArgs, OUTPUT, Pattern, StorageArgs, WHAT};
 use clap::Args as ClapArgs;
 use onnx_cast::DataType;
 use onnx_cast_model::{Interface, Keep};
@@ -15,6 +15,8 @@ Examples:
   onnx-cast convert model.onnx half.onnx --to float16 --io low           inputs and outputs, too
   onnx-cast convert model.onnx half.onnx --to float16 --io mask=float --io low
   onnx-cast convert model.onnx half.onnx --to float16 --keep 'decoder/*' --keep Softmax
+  onnx-cast convert model.onnx half.onnx --to float16 --ranges ranges.npz    what `record` outputs gave
+  onnx-cast convert model.onnx half.onnx --to float16 --html page.html   a page of nodes, Casts and ranges
   onnx-cast convert model.onnx half.onnx --to float16 --dry-run          each node, and what decided its type
   onnx-cast convert model.onnx half.onnx --to float16 --explain /layers.0/Add
   onnx-cast convert model.onnx rounded.onnx --to float16 --emulate       see the rounding in any runtime
@@ -41,6 +43,16 @@ pub(crate) struct ConvertArgs {
     /// Operators, or names of nodes (a glob), that get the new type even if that takes more Casts
     #[arg(long, value_name = "GLOB", help_heading = WHAT)]
     pub(crate) low: Vec<Pattern>,
+    /// Raise the model's opset to where its operators take the type
+    #[arg(long, help_heading = HOW)]
+    pub(crate) raise_opset: bool,
+    /// The magnitudes of values, as `record`, polygraphy or AutoCast give them (.npz or .json): what would overflow
+    /// stays float
+    #[arg(long, value_name = "FILE", help_heading = WHAT)]
+    pub(crate) ranges: Option<PathBuf>,
+    /// By how much magnitudes may grow beyond those of --ranges
+    #[arg(long, value_name = "X", default_value_t = 4.0, requires = "ranges", help_heading = WHAT)]
+    pub(crate) margin: f32,
     /// Write a model in float that rounds its values where the new one would, for any runtime
     #[arg(long, help_heading = HOW)]
     pub(crate) emulate: bool,
@@ -48,6 +60,39 @@ pub(crate) struct ConvertArgs {
     #[arg(long, value_name = "NAME", help_heading = HOW)]
     pub(crate) explain: Vec<String>,
     /// Print what each node becomes, and why, and write nothing
+    #[arg(long, help_heading = HOW)]
+    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) storage: StorageArgs,
+    /// Also write a page that draws the nodes, their types and what decided them, which needs nothing but itself
+    #[arg(long, value_name = "OUT.html", help_heading = OUTPUT)]
+    pub(crate) html: Option<PathBuf>,
+    /// Do not replace files
+    #[arg(long, help_heading = OUTPUT)]
+    pub(crate) no_clobber: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_long_help = "\
+Examples:
+  onnx-cast record model.onnx recorded.onnx
+  onnx-cast record model.onnx recorded.onnx --include '/decoder/*'       values, by name
+  onnx-cast record model.onnx recorded.onnx --dry-run                    the values, and their outputs
+  onnx-cast convert model.onnx half.onnx --to float16 --ranges ranges.npz    what the outputs gave
+
+For each floating-point value NAME the model gets an output onnx_cast_record/NAME of five floats: the largest magnitude,
+the least magnitude other than zero, the largest value, the least value, and how many are NaN. Run it in any runtime on
+your own inputs, save the outputs (numpy.savez), and hand the file to `convert --ranges`.")]
+pub(crate) struct RecordArgs {
+    /// The model
+    #[arg(value_name = "IN.onnx", help_heading = INPUT)]
+    pub(crate) input: PathBuf,
+    /// The model to write, which may be IN
+    #[arg(value_name = "OUT.onnx", help_heading = INPUT)]
+    pub(crate) output: PathBuf,
+    #[command(flatten)]
+    pub(crate) names: NameArgs,
+    /// Print what would be recorded, and write nothing
     #[arg(long, help_heading = HOW)]
     pub(crate) dry_run: bool,
     #[command(flatten)]

@@ -9,6 +9,7 @@ mod files;
 mod losses;
 mod models;
 mod quantized;
+mod ranges;
 mod readme;
 mod report;
 mod surface;

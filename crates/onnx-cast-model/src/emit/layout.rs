@@ -1,6 +1,7 @@
 //! Which elements stand in a file of their own, and where there.
 
-use crate::rope::{Base, Elements};
+use crate::external::ITSELF;
+use crate::rope::{Base, Elements, Stored};
 use onnx_cast_file::formats::protobuf::onnx::{entry, tensor};
 use onnx_cast_file::formats::protobuf::wire;
 use onnx_cast_file::pipeline::Task;
@@ -8,6 +9,8 @@ use onnx_cast_file::pipeline::Task;
 /// The file of elements beside a model.
 #[derive(Debug)]
 pub(crate) struct Layout<'a> {
+    /// The model that was read, where large elements are only to be referred to.
+    refers: Option<Base<'a>>,
     /// The file's name.
     location: &'a str,
     /// Elements of this many bytes or more; where there is no limit, those that stood in another file before.
@@ -17,12 +20,25 @@ pub(crate) struct Layout<'a> {
     end: u64,
 }
 
+/// Elements of fewer bytes are copied into a message that refers to the others.
+const SMALL: u64 = 1024;
+
 /// Where elements start: onnx.proto recommends a multiple of the page size, for readers that map the file.
 const ALIGNMENT: u64 = 4096;
 
 impl<'a> Layout<'a> {
     pub(crate) fn new(location: &'a str, threshold: Option<u64>) -> Self {
-        Layout { location, threshold, data: Vec::new(), end: 0 }
+        Layout { refers: None, location, threshold, data: Vec::new(), end: 0 }
+    }
+
+    /// No file: a message that refers to the large elements of the model that was read, and of other files.
+    pub(crate) fn references(base: Base<'a>) -> Self {
+        Layout { refers: Some(base), ..Layout::new(ITSELF, Some(SMALL)) }
+    }
+
+    /// Whether elements in other files stay there.
+    pub(super) fn refers(&self) -> bool {
+        self.refers.is_some()
     }
 
     /// The tasks that write the file.
@@ -35,11 +51,18 @@ impl<'a> Layout<'a> {
         len > 0 && self.threshold.map_or(was_external, |threshold| len >= threshold)
     }
 
-    /// Gives elements a place; returns the fields that tell it.
+    /// Gives elements a place; returns the fields that tell it. None where there is no place.
     pub(super) fn put(&mut self, elements: Elements<'a>, len: u64) -> Option<Vec<u8>> {
-        let offset = self.end.checked_next_multiple_of(ALIGNMENT)?;
-        self.end = offset.checked_add(len)?;
-        self.data.push((offset, elements));
+        let offset = match (self.refers, &elements.stored) {
+            (None, _) => {
+                let offset = self.end.checked_next_multiple_of(ALIGNMENT)?;
+                self.end = offset.checked_add(len)?;
+                self.data.push((offset, elements));
+                offset
+            }
+            (Some(base), Stored::Bytes(bytes)) => base.offset(bytes)?,
+            (Some(_), _) => return None,
+        };
         let mut fields = Vec::new();
         let entries = [("location", self.location), ("offset", &offset.to_string()), ("length", &len.to_string())];
         for (key, value) in entries {

@@ -3,9 +3,9 @@
 use super::{Emitter, Fate};
 use crate::edits::{Content, NewTensor};
 use crate::error::ModelError;
-use crate::external::{is_external, tensor_name};
+use crate::external::{is_beside, is_external, tensor_name};
 use crate::messages::{attribute, node};
-use crate::rope::{Elements, Rope};
+use crate::rope::{Elements, Rope, Stored};
 use crate::tree::{Attribute, Node};
 use onnx_cast::DataType;
 use onnx_cast_file::formats::pb::{self, PbError, PbProblem};
@@ -76,6 +76,9 @@ impl<'a> Emitter<'a, '_> {
 
     /// A tensor that is not edited, which may have to move into or out of the file of external data.
     pub(super) fn kept(&mut self, message: &'a [u8], in_place: bool) -> Result<Option<Rope<'a>>, ModelError> {
+        if self.layout.refers() && (is_external(message) || !matches!(self.stored(message), Some(Stored::Bytes(_)))) {
+            return Ok(None);
+        }
         if !is_external(message) {
             // What is not understood stays as it is.
             let large = |head: pb::Head<'_>| {
@@ -89,6 +92,11 @@ impl<'a> Emitter<'a, '_> {
         let Some(elements) = self.files.elements(message)? else { return Ok(None) };
         let new = NewTensor { message: Some(message), name: None, shape: vec![], content: Content::Elements(elements) };
         self.tensor(&new).map(Some)
+    }
+
+    /// Where the elements of a tensor are.
+    fn stored(&self, message: &'a [u8]) -> Option<Stored<'a>> {
+        self.files.elements(message).ok()?.map(|elements| elements.stored)
     }
 
     pub(super) fn tensor(&mut self, new: &NewTensor<'a>) -> Result<Rope<'a>, ModelError> {
@@ -134,7 +142,9 @@ impl<'a> Emitter<'a, '_> {
             ModelError::Tensor { place: "constant".to_owned(), error: PbError { tensor, problem } }
         };
         let len = elements.byte_len().ok_or_else(too_large)?;
-        let data = if self.layout.takes(len, new.message.is_some_and(is_external)) {
+        let in_bytes = matches!(elements.stored, Stored::Bytes(_)) && elements.plans.0.is_empty();
+        let takes = self.layout.takes(len, new.message.is_some_and(is_beside)) && (in_bytes || !self.layout.refers());
+        let data = if takes {
             Data::Fields(self.layout.put(elements.clone(), len).ok_or_else(too_large)?)
         } else {
             Data::Raw(elements.clone(), len)

@@ -3,6 +3,7 @@
 use super::assign::Assignment;
 use super::variables::{Place, Variable, Variables};
 use crate::error::ModelError;
+use crate::graph::values::Origin;
 use crate::tree::{Document, Graph};
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -35,6 +36,8 @@ pub struct ValueDecision {
     pub low: bool,
     /// Whether a Cast gives it in the other type too.
     pub cast: bool,
+    /// The node that gives it, by its place among the decisions; none of an input.
+    pub node: Option<usize>,
 }
 
 /// Where nothing but the number of Casts decides.
@@ -50,6 +53,7 @@ pub(super) fn decisions(
     let path = |graph: usize| paths.get(&graph).cloned().unwrap_or_default();
     let (mut nodes, mut values) = (Vec::new(), Vec::new());
     let mut other = std::collections::HashSet::new();
+    let mut places = HashMap::new();
     for reading in &variables.readings {
         let own = variables.values[reading.body][reading.value];
         let low = |variable| assignment.is_low(variables, variable);
@@ -62,6 +66,7 @@ pub(super) fn decisions(
         for (at, step) in body.flow.steps.iter().enumerate() {
             let Some(variable) = variables.nodes[place][at] else { continue };
             let node = if step.node.name.is_empty() { step.index.to_string() } else { step.node.name.to_owned() };
+            places.insert((place, at), nodes.len());
             nodes.push(NodeDecision {
                 graph: path(step.graph.id),
                 node,
@@ -76,7 +81,11 @@ pub(super) fn decisions(
             };
             let low = assignment.is_low(variables, own);
             let cast = other.contains(&(place, id));
-            values.push(ValueDecision { graph: path(value.graph), name: value.name.to_owned(), low, cast });
+            let node = match value.origin {
+                Origin::Node(step, _) => places.get(&(place, step)).copied(),
+                _ => None,
+            };
+            values.push(ValueDecision { graph: path(value.graph), name: value.name.to_owned(), low, cast, node });
         }
     }
     (nodes, values)

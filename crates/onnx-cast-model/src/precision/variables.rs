@@ -14,6 +14,9 @@ use std::collections::{HashMap, HashSet};
 /// The place of a variable.
 pub(crate) type Variable = usize;
 
+/// The newest opset that runtimes load: onnxruntime 1.31.
+const LOADED_OPSET: i64 = 26;
+
 /// The variable that is never narrow.
 pub(crate) const WIDE: Variable = 0;
 
@@ -50,6 +53,8 @@ pub(crate) struct Variables<'s, 't, 'a> {
     pub(crate) pins: Pins,
     /// Constants, which may be stored in both types, by body.
     pub(crate) constants: Vec<HashSet<Id>>,
+    /// The opset from which on operators take the narrow type that do not yet.
+    pub(crate) raise_to: Option<i64>,
     /// By body: the number of its outermost graph.
     pub(crate) roots: Vec<usize>,
     /// By the body of a function and its output: the variable at which calls read it.
@@ -103,6 +108,7 @@ impl<'s, 't, 'a> Variables<'s, 't, 'a> {
             roots: bodies()
                 .map(|body| body.function.map_or(document.graph.id, |at| document.functions[at].id))
                 .collect(),
+            raise_to: None,
             results: HashMap::new(),
             loops: bodies().map(loops).collect(),
         };
@@ -165,6 +171,10 @@ impl<'s, 't, 'a> Variables<'s, 't, 'a> {
     }
 
     fn pin(&mut self, variable: Variable, reason: Reason) {
+        if let Reason::Schema { since: Some(since) } = reason {
+            // Beyond, no runtime loads a model yet.
+            self.raise_to = self.raise_to.max(Some(since).filter(|&since| since <= LOADED_OPSET));
+        }
         self.pins.wide(variable, reason);
     }
 

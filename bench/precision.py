@@ -1,0 +1,196 @@
+#!/usr/bin/env python3
+"""Models converted to float16 and bfloat16, by the command and by what people use instead.
+
+    python bench/precision.py COMMAND FOLDER [--peer NAME=PYTHON ...] [--record records/precision.md]
+
+The models are those of `scripts/checks/precision_models.py` and of `precision_real.py`, fetched into FOLDER. A peer is one
+of onnxconverter-common, onnxruntime (its transformers/float16.py), modelopt (autocast), modelopt-f16 (its convert_to_f16) and
+onnxsim; PYTHON is an interpreter that has it. Of each result: whether onnxruntime loads it, whether onnx.checker takes it,
+whether it is right (within 1e-2 of the largest magnitude, median of 8 inputs, no NaN), how many Casts are new, seconds and
+peak memory. onnxruntime computes float16 on a CPU as float between nodes; what an emulated model gives is the command's own
+column.
+"""
+
+import argparse
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "scripts" / "checks"))
+
+import precision_models  # noqa: E402
+import precision_real  # noqa: E402
+
+# How each peer is asked: float16 with the types of inputs and outputs kept.
+PEERS = {
+    "onnxconverter-common": """
+from onnxconverter_common import float16
+onnx.save(float16.convert_float_to_float16(onnx.load(source), keep_io_types=True), target)
+""",
+    "onnxruntime": """
+from onnxruntime.transformers import float16
+onnx.save(float16.convert_float_to_float16(onnx.load(source), keep_io_types=True), target)
+""",
+    "modelopt": """
+from modelopt.onnx.autocast import convert_to_mixed_precision
+onnx.save(convert_to_mixed_precision(onnx_path=source, low_precision_type=low, keep_io_types=True), target)
+""",
+    "modelopt-f16": """
+from modelopt.onnx.autocast import convert_to_f16
+onnx.save(convert_to_f16(onnx.load(source), low_precision_type=low, keep_io_types=True), target)
+""",
+    "onnxsim": """
+import onnxsim
+quantize = {"fp16": onnxsim.quantize_fp16, "bf16": onnxsim.quantize_bf16}[low]
+onnx.save(quantize(onnx.load(source)), target)
+""",
+}
+LEVELS = [onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL, onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL]
+TYPES = {"tensor(float16)": np.float16, "tensor(float)": np.float32}
+
+
+def session(path, level=LEVELS[1]):
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = level
+    options.log_severity_level = 4
+    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
+def run(loaded, feeds):
+    types = {one.name: one.type for one in loaded.get_inputs() if one.name in feeds}
+    return loaded.run(None, {name: np.asarray(feeds[name], TYPES.get(types[name])) for name in types})
+
+
+def error(want, got):
+    worst = 0.0
+    for one, other in zip(want, got, strict=True):
+        one, other = np.asarray(one, np.float64), np.asarray(other, np.float64)
+        if one.size:
+            distance = np.abs(one - other).max() / max(np.abs(one).max(), 1e-30)
+            worst = max(worst, distance if np.isfinite(distance) else np.inf)
+    return worst
+
+
+def casts(path):
+    def of(graph):
+        inner = (a for n in graph.node for a in n.attribute)
+        graphs = [g for a in inner for g in ([a.g] if a.HasField("g") else []) + list(a.graphs)]
+        return sum(n.op_type == "Cast" for n in graph.node) + sum(map(of, graphs))
+
+    model = onnx.load(path, load_external_data=False)
+    return of(model.graph) + sum(n.op_type == "Cast" for f in model.functions for n in f.node)
+
+
+def timed(arguments):
+    """Seconds, and MB at most, of a process; none where it fails."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    start = time.perf_counter()
+    wrapped = [sys.executable, "-c", MEASURE, *map(str, arguments)]
+    done = subprocess.run(wrapped, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300)
+    del before
+    seconds = time.perf_counter() - start
+    if done.returncode:
+        return None
+    return seconds, int(done.stdout.split()[-1]) / 1024
+
+
+# Runs a command, and prints the memory that it took, as only a parent of nothing else can tell.
+MEASURE = """
+import resource, subprocess, sys
+done = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+sys.exit(done.returncode)
+"""
+
+
+def models(folder):
+    for name, model, feeds in precision_models.made():
+        path = folder / f"{name}.onnx"
+        onnx.save(model, path)
+        yield name, path, [feeds], False
+    for name, path, kind in precision_real.fetch(folder):
+        loaded = session(path)
+        yield name, path, [precision_real.feeds(kind, loaded, seed) for seed in range(8)], True
+
+
+def judge(path, target, feeds, want, low):
+    """Whether a result loads, is valid and right, and its Casts beyond those of the model."""
+    valid = loads = right = True
+    distance = None
+    try:
+        onnx.checker.check_model(str(target), full_check=True)
+    except Exception:  # the checker raises many
+        valid = False
+    try:
+        for level in LEVELS:
+            loaded = session(target, level)
+            distance = statistics.median(error(one, run(loaded, feed)) for one, feed in zip(want, feeds, strict=True))
+            right = right and distance <= 1e-2
+    except Exception:  # and so does onnxruntime
+        loads = right = False
+    return valid, loads, right and low == "float16", distance, casts(target) - casts(path)
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("command", type=Path)
+    arguments.add_argument("folder", type=Path)
+    arguments.add_argument("--peer", action="append", default=[], metavar="NAME=PYTHON")
+    arguments.add_argument("--low", default="float16", choices=["float16", "bfloat16"])
+    arguments.add_argument("--only", default="", help="models whose names contain this")
+    options = arguments.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    raised = ["--raise-opset"] if options.low == "bfloat16" else []
+    convert = [options.command, "convert", "SOURCE", "TARGET", "--to", options.low, *raised]
+    jobs = {"onnx-cast": convert, "onnx-cast, --keep none": [*convert, "--keep", "none"], "onnx-cast, emulated": [*convert, "--emulate"]}
+    for peer in options.peer:
+        name, python = peer.split("=", 1)
+        code = f"import sys, onnx\nsource, target, low = 'SOURCE', 'TARGET', {'fp16' if options.low == 'float16' else 'bf16'!r}\n"
+        jobs[name] = [python, "-c", code + PEERS[name]]
+    totals = {name: [0, 0, 0, 0, 0, 0.0, 0.0] for name in jobs}
+    print("| model | by | loads | valid | right | error | Casts | seconds | MB |\n|---|---|---|---|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as name:
+        target = Path(name) / "converted.onnx"
+        for model, path, feeds, _ in models(options.folder):
+            if options.only not in model:
+                continue
+            loaded = session(path)
+            want = [run(loaded, feed) for feed in feeds]
+            for by, job in jobs.items():
+                for old in Path(name).iterdir():
+                    old.unlink()
+                replaced = [str(part).replace("SOURCE", str(path)).replace("TARGET", str(target)) for part in job]
+                try:
+                    took = timed(replaced)
+                except subprocess.TimeoutExpired:
+                    took = None
+                total = totals[by]
+                total[0] += 1
+                if took is None or not target.exists():
+                    print(f"| {model} | {by} | - | - | - | | | | |", flush=True)
+                    continue
+                valid, loads, right, distance, new = judge(path, target, feeds, want, options.low)
+                for place, value in enumerate([loads, valid, right], 1):
+                    total[place] += value
+                total[4] += new
+                total[5] += took[0]
+                total[6] = max(total[6], took[1])
+                shown = "" if distance is None else f"{distance:.1e}"
+                marks = " | ".join("yes" if one else "**no**" for one in (loads, valid, right))
+                print(f"| {model} | {by} | {marks} | {shown} | {new} | {took[0]:.2f} | {took[1]:.0f} |", flush=True)
+    print("\n| by | models | loads | valid | loads and is right | Casts | seconds | MB at most |\n|---|---|---|---|---|---|---|---|")
+    for by, (count, loads, valid, right, new, seconds, memory) in totals.items():
+        print(f"| {by} | {count} | {loads} | {valid} | {right} | {new} | {seconds:.1f} | {memory:.0f} |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+//! `record`, and `convert` with ranges and a page. scripts/checks/record.py has onnxruntime run what is written.
+
+use crate::common::{done, stderr};
+use crate::files::Folder;
+use serde_json::Value;
+use testkit::proto::{Message, model, node, tensor};
+
+const FLOAT: i64 = 1;
+
+/// A MatMul whose result is multiplied, by names that a page must not take for markup.
+fn folder() -> Folder {
+    let folder = Folder::new();
+    let bytes: Vec<u8> = [1.0f32, 2.0, 3.0, 4.0].iter().flat_map(|value| value.to_le_bytes()).collect();
+    let weight = Message::new().bytes(1, "value").message(5, tensor(&[2, 2], FLOAT, &bytes)).int(20, 4);
+    let nodes = vec![
+        node("Constant", &[], "w", vec![weight]),
+        node("MatMul", &["x", "w"], "</script>a", vec![]),
+        node("Mul", &["</script>a", "</script>a"], "{{data}}", vec![]),
+        node("MatMul", &["{{data}}", "w"], "y", vec![]),
+    ];
+    folder.write("m.onnx", model(17, nodes, &[("x", FLOAT)], &[("y", FLOAT)]));
+    folder
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+#[test]
+fn record_adds_an_output_for_each_value() {
+    let folder = folder();
+    let text = done(&folder.run("record m.onnx r.onnx --dry-run"));
+    assert!(text.ends_with("total: 4 values recorded\n") && !folder.path("r.onnx").exists(), "{text}");
+    let told = json(&done(&folder.run("record m.onnx r.onnx --json")));
+    let outputs: Vec<_> = told["values"].as_array().expect("values").iter().map(|value| &value["output"]).collect();
+    let names = ["x", "</script>a", "{{data}}", "y"].map(|name| format!("onnx_cast_record/{name}"));
+    assert_eq!(outputs, names.iter().collect::<Vec<_>>());
+    let written = folder.read("r.onnx");
+    done(&folder.run("record m.onnx r.onnx --quiet"));
+    assert_eq!(folder.read("r.onnx"), written, "not the same bytes again");
+    let again = "the model has a value `onnx_cast_record/x` already: it is a model that `record` has written";
+    folder.refuses("record r.onnx s.onnx", &format!("r.onnx: {again}"));
+    folder.refuses("record m.onnx r.onnx --include z", "--include `z` matches no tensor (near is `x`)");
+    folder.refuses("record m.onnx r.pb", "r.pb: record takes a model (.onnx)");
+}
+
+/// The product, too large for float16 with the margin, stays float; a name of nothing is counted.
+#[test]
+fn convert_heeds_ranges() {
+    let folder = folder();
+    folder.write("r.json", r#"{"{{data}}": 20000, "</script>a": {"max": 10, "min": -3, "nan": 0}, "nothing": 1}"#);
+    let line = "convert m.onnx h.onnx --to float16 --ranges r.json";
+    let types = |margin: &str| {
+        let told = json(&done(&folder.run(&format!("{line}{margin} --json"))));
+        assert_eq!(told["unknown_ranges"], 1);
+        let of = |name: &str| {
+            let values = told["values"].as_array().expect("values");
+            values.iter().find(|value| value["name"] == name).expect(name)["type"].clone()
+        };
+        (of("</script>a"), of("{{data}}"))
+    };
+    assert_eq!(types("").1, "float");
+    assert_eq!(types(" --margin 2"), ("float16".into(), "float16".into()));
+    let said = stderr(&folder.run(line));
+    assert!(said.starts_with("r.json: 1 of 3 names are no floating-point values of the model\n"), "{said}");
+    folder.refuses(&format!("{line} --margin 0"), "m.onnx: margin 0: want a finite number above 0");
+    folder.write("bad.json", r#"{"x": [true]}"#);
+    let bad = "convert m.onnx h.onnx --to float16 --ranges bad.json";
+    folder.refuses(bad, "bad.json: value `x`: true in an array (want a number)");
+    folder.refuses(
+        "convert m.onnx h.onnx --to float16 --ranges m.onnx",
+        "m.onnx: not a file of ranges (want .npz, or .json)",
+    );
+}
+
+#[test]
+fn a_page_needs_nothing_but_itself() {
+    let folder = folder();
+    folder.write("r.json", r#"{"{{data}}": 20000, "</script>a": Infinity}"#);
+    done(&folder.run("convert m.onnx h.onnx --to float16 --dry-run --html p.html --ranges r.json"));
+    assert!(!folder.path("h.onnx").exists());
+    let page = String::from_utf8(folder.read("p.html")).expect("UTF-8");
+    for part in ["https:", "http:", " src=", "<link", "@import", "url("] {
+        assert!(!page.contains(part), "{part}");
+    }
+    assert_eq!((page.matches("<script").count(), page.matches("</script>").count()), (3, 3));
+    let (_, data) = page.split_once("id=\"data\">").expect("the figures");
+    let data = json(data.split_once("</script>").expect("their end").0);
+    let name = |node: &Value| (node[1].clone(), node[3].clone());
+    let nodes: Vec<_> = data["nodes"].as_array().expect("nodes").iter().map(name).collect();
+    assert_eq!(nodes.len(), 3, "{data}");
+    let values = data["values"].as_array().expect("values");
+    // A value has its node's place, and the magnitude that was recorded.
+    let value = |name: &str| values.iter().find(|value| value[1] == name).expect(name);
+    assert_eq!((&value("</script>a")[4], &value("</script>a")[5]), (&0.into(), &"inf".into()));
+    assert_eq!((&value("{{data}}")[4], &value("{{data}}")[5]), (&1.into(), &20000.0.into()));
+    assert_eq!((&value("x")[4], &value("x")[5]), (&Value::Null, &Value::Null));
+    assert_eq!(data["limits"][2], 65504.0);
+    folder.refuses(
+        "convert m.onnx h.onnx --to float16 --html p.html --no-clobber",
+        "p.html: cannot write: it exists already, and nothing is to be replaced",
+    );
+}

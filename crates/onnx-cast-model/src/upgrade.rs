@@ -1,0 +1,330 @@
+//! `upgrade`: a model at a newer opset. Each node is taken from its version to the next, and the next, up to that of the
+//! new opset (`upgrade/steps.rs`): most versions mean the same, some are rewritten, few are refused. A node that several
+//! versions rewrite is written down once.
+//!
+//! What is added (constants, nodes around the node) means the same at every opset that may be asked for.
+
+mod casts;
+mod draft;
+mod inputs;
+mod known;
+mod old;
+mod sampling;
+mod shapes;
+mod site;
+mod steps;
+#[cfg(test)]
+mod tests;
+
+use crate::edits::Edits;
+use crate::error::{Error, ModelError};
+use crate::external::Files;
+use crate::graph::opsets;
+use crate::rewrite::{Request, rewrite};
+use crate::tree::{Document, Graph, Names, Node, is_default};
+use draft::Draft;
+use known::Known;
+use onnx_cast::NEWEST_OPSET;
+use onnx_cast_file::Storage;
+use onnx_cast_file::io::progress::Watch;
+use onnx_cast_file::text::Short;
+use site::{Shared, Site};
+use std::cell::OnceCell;
+use std::collections::HashSet;
+use std::path::Path;
+use steps::Step;
+
+/// The opset that a model gets where no other is asked for: every runtime of the last two years loads it.
+pub const DEFAULT_OPSET: i64 = 21;
+
+/// The opset that a model is to have, and where to put the result.
+#[derive(Clone, Debug, Default)]
+pub struct UpgradeRequest {
+    /// The opset of ONNX's own domain; [`DEFAULT_OPSET`] if it is not given.
+    pub opset: Option<i64>,
+    /// Write nothing, and tell what would be done.
+    pub dry_run: bool,
+    /// Replace nothing: a model or a file of elements that exists, or appears meanwhile, is an error.
+    pub no_clobber: bool,
+    /// Where the elements go.
+    pub storage: Storage,
+    /// Threads at most.
+    pub threads: Option<usize>,
+    /// Called with the progress of the work.
+    pub watch: Option<Watch>,
+}
+
+/// What was done to raise a model's opset.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UpgradeSummary {
+    /// The opset that the model imported.
+    pub from: i64,
+    /// The opset that it imports now.
+    pub to: i64,
+    /// Nodes of ONNX's own domain, in all graphs.
+    pub nodes: usize,
+    /// Those that were rewritten, in the order of the model. All others are as they were.
+    pub rewritten: Vec<Upgraded>,
+}
+
+/// A node that was rewritten.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Upgraded {
+    /// The graph: empty for the main graph, else the nodes and the function that it is within.
+    pub graph: String,
+    /// The node, as errors name it.
+    pub node: String,
+    /// Its operator.
+    pub operator: String,
+    /// The version of the operator that it had.
+    pub from: i64,
+    /// The version that it has now.
+    pub to: i64,
+    /// What was done, step by step.
+    pub what: Vec<String>,
+}
+
+/// Raises the opset of a model, in its graph, the graphs within it and its functions. Nodes whose operators mean the same
+/// stay as they are; those that became something else are rewritten, so that every output keeps its bits. Inputs and
+/// outputs keep their names and types. Other domains stay at their versions.
+///
+/// A model of the opset already is written as it is. Before version 4 of the format every initializer is an input too;
+/// these inputs go, since a runtime would let them be replaced ([`Model::inputs`](crate::Model::inputs) lists none of
+/// them).
+///
+/// # Errors
+/// Where a file cannot be read or written, the model is not valid or of a newer opset, or a node has no equivalent at the
+/// new opset: the error names every such node.
+pub fn upgrade(
+    input: impl AsRef<Path>,
+    output: impl AsRef<Path>,
+    request: &UpgradeRequest,
+) -> Result<UpgradeSummary, Error> {
+    let &UpgradeRequest { ref storage, dry_run, no_clobber, threads, ref watch, opset } = request;
+    let how = Request {
+        storage,
+        dry_run,
+        no_clobber,
+        counts: false,
+        threads,
+        raise: None,
+        watch: watch.as_ref(),
+        step: &|| {},
+    };
+    let to = opset.unwrap_or(DEFAULT_OPSET);
+    rewrite(input.as_ref(), output.as_ref(), &how, |document, files| edits(document, files, to), Ok)
+}
+
+pub(crate) fn edits<'a>(
+    document: &Document<'a>,
+    files: &'a Files,
+    to: i64,
+) -> Result<(Edits<'a>, UpgradeSummary), ModelError> {
+    if !(1..=NEWEST_OPSET).contains(&to) {
+        return Err(ModelError::TargetOpset { opset: to });
+    }
+    let from = document.opset.ok_or(ModelError::NoOpset)?;
+    if from > to {
+        return Err(ModelError::NewerOpset { opset: from, to });
+    }
+    if document.training {
+        return Err(ModelError::Training);
+    }
+    let mut edits = Edits::default();
+    let (nodes, rewritten) = raise(document, files, to, &mut edits, &mut document.names())?;
+    edits.ir_version = opsets::ir_version(to).filter(|&version| version > document.ir_version);
+    if document.ir_version < 4 && edits.ir_version.is_some_and(|version| version >= 4) {
+        let constants: HashSet<&str> = document.graph.initializers.iter().map(|named| named.name).collect();
+        let inputs = document.graph.inputs.iter().enumerate();
+        let lost = inputs.filter(|(_, input)| constants.contains(input.name)).map(|(place, _)| (place, None));
+        edits.graphs.entry(document.graph.id).or_default().inputs.extend(lost);
+    }
+    Ok((edits, UpgradeSummary { from, to, nodes, rewritten }))
+}
+
+/// Notes what raises a model's opset, and returns how many nodes it has and which of them change. The version of the
+/// format is the caller's to raise.
+pub(crate) fn raise<'a>(
+    document: &Document<'a>,
+    files: &'a Files,
+    to: i64,
+    edits: &mut Edits<'a>,
+    names: &mut Names,
+) -> Result<(usize, Vec<Upgraded>), ModelError> {
+    // Before version 3 of the format there were no opsets, and attributes need not tell their kind.
+    if document.ir_version < 3 {
+        return Err(ModelError::RaiseFormat { ir_version: document.ir_version, to });
+    }
+    let names_of_functions = document.functions.iter().filter_map(|function| function_name(function).ok());
+    let mut raise = Raise {
+        document,
+        files,
+        to,
+        functions: names_of_functions.filter(|(domain, _)| is_default(domain)).map(|(_, name)| name).collect(),
+        edits,
+        names,
+        shared: Shared::new(),
+        from: document.opset.unwrap_or(to),
+        nodes: 0,
+        rewritten: Vec::new(),
+        refused: Vec::new(),
+    };
+    for body in document.bodies() {
+        let path = match body.is_function {
+            true => function_name(body).map(|(_, name)| format!("function `{}`", Short(&name)))?,
+            false => String::new(),
+        };
+        raise.graph(body, &OnceCell::new(), body, &path);
+    }
+    let Raise { shared, from, nodes, rewritten, refused, .. } = raise;
+    if !refused.is_empty() {
+        return Err(ModelError::Raise { from, to, nodes: refused });
+    }
+    if !shared.initializers.is_empty() {
+        edits.graphs.entry(document.graph.id).or_default().added_initializers.extend(shared.initializers);
+    }
+    edits.opset = Some(to);
+    Ok((nodes, rewritten))
+}
+
+fn function_name(function: &Graph<'_>) -> Result<(String, String), ModelError> {
+    use crate::messages::function::{DOMAIN, NAME};
+    Ok((crate::tree::text(function.message, DOMAIN)?, crate::tree::text(function.message, NAME)?))
+}
+
+struct Raise<'r, 't, 'a> {
+    document: &'t Document<'a>,
+    files: &'a Files,
+    to: i64,
+    /// Functions that stand for operators of ONNX's own domain.
+    functions: HashSet<String>,
+    edits: &'r mut Edits<'a>,
+    names: &'r mut Names,
+    shared: Shared<'a>,
+    /// The least opset of a graph.
+    from: i64,
+    nodes: usize,
+    rewritten: Vec<Upgraded>,
+    refused: Vec<String>,
+}
+
+impl<'t, 'a> Raise<'_, 't, 'a> {
+    fn graph(&mut self, body: &'t Graph<'a>, known: &OnceCell<Known<'t, 'a>>, graph: &'t Graph<'a>, path: &str) {
+        let opset = graph.opset.filter(|&opset| opset < self.to);
+        self.from = self.from.min(opset.unwrap_or(self.from));
+        for (index, node) in graph.nodes.iter().enumerate() {
+            if is_default(node.domain) {
+                self.nodes += 1;
+                if let Some(from) = opset
+                    && let Err(why) = self.node(body, known, graph, index, from, path)
+                {
+                    let within = if path.is_empty() { String::new() } else { format!(" in {path}") };
+                    self.refused.push(format!("{}{within} {why}", node.label(index)));
+                }
+            }
+            for attribute in &node.attributes {
+                for within in &attribute.graphs {
+                    let here = format!("`{}` of {}", Short(attribute.name), node.label(index));
+                    let path = if path.is_empty() { here } else { format!("{here} in {path}") };
+                    self.graph(body, known, within, &path);
+                }
+            }
+        }
+    }
+
+    /// Takes a node up to the new opset, or tells why that cannot be.
+    fn node(
+        &mut self,
+        body: &'t Graph<'a>,
+        known: &OnceCell<Known<'t, 'a>>,
+        graph: &'t Graph<'a>,
+        index: usize,
+        from: i64,
+        path: &str,
+    ) -> Result<(), String> {
+        let node: &'t Node<'a> = &graph.nodes[index];
+        if self.functions.contains(node.op_type) {
+            return Ok(());
+        }
+        let old = version_at(node.op_type, from)?;
+        if means_the_same(node.op_type, old, self.to) {
+            return Ok(());
+        }
+        let (document, files, to) = (self.document, self.files, self.to);
+        let ir_version = opsets::ir_version(to).unwrap_or(0).max(document.ir_version);
+        let mut site = Site {
+            to,
+            step: old,
+            document,
+            files,
+            body,
+            initializers: std::ptr::eq(graph, &document.graph) && ir_version >= 4,
+            known: known.get_or_init(|| Known::of(document, body)),
+            names: self.names,
+            shared: &mut self.shared,
+        };
+        let mut draft = Draft::new(node);
+        let what = steps_of(&mut draft, &mut site, old)?;
+        let version = site.step;
+        if !what.is_empty() {
+            let (operator, what) = (draft.op_type.to_owned(), what.into_iter().map(str::to_owned).collect());
+            let edit = self.edits.graphs.entry(graph.id).or_default();
+            let gone = node.outputs.iter().filter(|name| !draft.outputs.iter().any(|now| now == *name));
+            let stale: HashSet<&str> = gone.copied().filter(|name| !site.known.is_read(name)).collect();
+            let infos = graph.value_info.iter().enumerate();
+            edit.value_info.extend(infos.filter(|(_, info)| stale.contains(info.name)).map(|(place, _)| (place, None)));
+            draft.write(edit.nodes.entry(index).or_default());
+            let (graph, node) = (path.to_owned(), node.label(index));
+            self.rewritten.push(Upgraded { graph, node, operator, from: old, to: version, what });
+        }
+        Ok(())
+    }
+}
+
+/// The version of an operator in force at an opset.
+fn version_at(op_type: &str, opset: i64) -> Result<i64, String> {
+    let Some(versions) = opsets::versions(op_type) else { return Err("is no operator known here".to_owned()) };
+    let in_force = versions.iter().rev().map(|&(version, _)| version).find(|&version| version <= opset);
+    in_force.ok_or_else(|| {
+        let first = versions.first().map_or(0, |&(version, _)| version);
+        format!("is of an operator that opset {opset} has not (it comes with {first})")
+    })
+}
+
+/// The next version of an operator up to an opset, and what it means.
+fn next(op_type: &str, version: i64, to: i64) -> Option<(i64, Step)> {
+    let next = opsets::versions(op_type)?.iter().find(|&&(next, _)| next > version)?;
+    (next.0 <= to).then(|| (next.0, steps::step(op_type, next.0, next.1)))
+}
+
+fn means_the_same(op_type: &str, mut version: i64, to: i64) -> bool {
+    while let Some((next, step)) = next(op_type, version, to) {
+        if !matches!(step, Step::Same(_)) {
+            return false;
+        }
+        version = next;
+    }
+    true
+}
+
+/// Takes a draft through every version; what was done.
+fn steps_of<'t, 'a>(
+    draft: &mut Draft<'t, 'a>,
+    site: &mut Site<'_, 't, 'a>,
+    mut version: i64,
+) -> Result<Vec<&'static str>, String> {
+    let mut what = Vec::new();
+    while let Some((next, step)) = next(draft.op_type, version, site.to) {
+        site.step = next;
+        let done = match step {
+            Step::Same(_) => Ok(None),
+            Step::Adapted(adapter) => adapter(draft, site),
+            Step::Refused(why) => Err(why.to_owned()),
+        };
+        what.extend(done.map_err(|why| format!("is version {version} of its operator; version {next}: {why}"))?);
+        version = next;
+    }
+    Ok(what)
+}

@@ -1,0 +1,122 @@
+//! Upsample and Resize, and other operators whose attributes name how they sample.
+
+use super::draft::{Draft, Given, Refusal};
+use super::site::Site;
+use super::steps::Done;
+use onnx_cast::DataType;
+
+fn scales<'a>(draft: &mut Draft<'_, 'a>, site: &mut Site<'_, '_, 'a>, scales: &[f32]) {
+    let bytes = scales.iter().flat_map(|scale| scale.to_le_bytes()).collect();
+    let name = site.constant(draft, "scales", DataType::Float, vec![scales.len()], bytes);
+    draft.set_input(1, name);
+}
+
+/// Upsample-1 has a scale for the height and one for the width of an image.
+pub(super) fn upsample_lists<'a>(draft: &mut Draft<'_, 'a>, _: &mut Site<'_, '_, 'a>) -> Result<Done, Refusal> {
+    let mut list = vec![1.0, 1.0];
+    for name in ["height_scale", "width_scale"] {
+        list.push(draft.float(name)?.known(name)?.ok_or_else(|| format!("its attribute `{name}` is missing"))?);
+        draft.remove(name);
+    }
+    if draft.string("mode")?.known("mode")?.as_deref() == Some("bilinear") {
+        draft.set_string("mode", "linear");
+    }
+    draft.set("scales", crate::messages::attribute::kind::FLOATS, crate::edits::NewAttribute::floats("scales", &list));
+    Ok(Some("`scales` is a list"))
+}
+
+/// `scales` of Upsample.
+pub(super) fn upsample_scales<'a>(draft: &mut Draft<'_, 'a>, site: &mut Site<'_, '_, 'a>) -> Result<Done, Refusal> {
+    let list = match draft.floats("scales")? {
+        Given::Refers(to) => {
+            let kind = crate::messages::attribute::kind::FLOATS;
+            let name = site.reference(draft, "scales", ("value_floats", kind), &to)?;
+            draft.set_input(1, name);
+            None
+        }
+        given => Some(given.known("scales")?.ok_or("its attribute `scales` is missing")?),
+    };
+    draft.remove("scales");
+    if let Some(list) = list {
+        scales(draft, site, &list);
+    }
+    Ok(Some("`scales` is an input"))
+}
+
+/// Upsample is Resize from version 10 on.
+pub(super) fn to_resize<'a>(draft: &mut Draft<'_, 'a>, _: &mut Site<'_, '_, 'a>) -> Result<Done, Refusal> {
+    draft.op_type = "Resize";
+    Ok(Some("it is a Resize"))
+}
+
+/// Resize-11 has a region of interest as its second input, and attributes for what version 10 does: coordinates are
+/// divided by the scale, and rounded down where the scale is 1 or more. Where it is less, version 10 tells no rounding;
+/// onnxruntime, whose authors wrote it, rounds up.
+pub(super) fn resize_modes<'a>(draft: &mut Draft<'_, 'a>, site: &mut Site<'_, '_, 'a>) -> Result<Done, Refusal> {
+    let scales = draft.required(1)?;
+    draft.set_string("coordinate_transformation_mode", "asymmetric");
+    if draft.string("mode")?.known("mode")?.is_none_or(|mode| mode == "nearest") {
+        // An Upsample's scales are 1 or more.
+        let known = if draft.node.is("Upsample") { Some(vec![]) } else { site.known.floats(&scales, site.files) };
+        let known = known.ok_or("its scales are no constant, and it rounds otherwise where it shrinks its input")?;
+        let mode = match &known[..] {
+            scales if scales.iter().all(|&scale| scale >= 1.0) => "floor",
+            scales if scales.iter().all(|&scale| scale <= 1.0) => "ceil",
+            _ => return Err("it shrinks some axes and stretches others, and rounds otherwise for each".to_owned()),
+        };
+        draft.set_string("nearest_mode", mode);
+    }
+    let region = match site.to {
+        FIRST_WITHOUT_REGION.. => String::new(),
+        _ => site.constant(draft, "roi", DataType::Float, vec![0], Vec::new()),
+    };
+    draft.set_input(1, region);
+    draft.set_input(2, scales);
+    Ok(Some("its coordinates and its rounding are attributes"))
+}
+
+/// The first opset whose Resize can do without a region of interest.
+const FIRST_WITHOUT_REGION: i64 = 13;
+
+/// Resize-13 takes scales or sizes, and has lost a mode of coordinates. That one is `half_pixel` where the nearest is
+/// the one below: (x + 0.5) / scale rounded down is (x + 0.5) / scale - 0.5 rounded, with halves up.
+pub(super) fn resize_inputs<'a>(draft: &mut Draft<'_, 'a>, _: &mut Site<'_, '_, 'a>) -> Result<Done, Refusal> {
+    let mut done = None;
+    if draft.input(3).is_some() && draft.input(2).is_some() {
+        // Version 11 allows sizes only where the scales are empty.
+        draft.set_input(2, String::new());
+        done = Some("its empty scales are left out");
+    }
+    let name = "coordinate_transformation_mode";
+    if let Given::Value(mode) = draft.string(name)?
+        && mode == "tf_half_pixel_for_nn"
+    {
+        let nearest = draft.string("mode")?.known("mode")?.is_none_or(|mode| mode == "nearest");
+        if !nearest || draft.string("nearest_mode")?.known("nearest_mode")?.as_deref() != Some("floor") {
+            return Err(
+                "it has no `tf_half_pixel_for_nn` any more, which only `floor` can be written without".to_owned()
+            );
+        }
+        draft.set_string(name, "half_pixel");
+        draft.set_string("nearest_mode", "round_prefer_ceil");
+        done = Some("`tf_half_pixel_for_nn` is `half_pixel` with another rounding");
+    }
+    Ok(done)
+}
+
+/// The modes of GridSample have new names.
+pub(super) fn grid_sample<'a>(draft: &mut Draft<'_, 'a>, _: &mut Site<'_, '_, 'a>) -> Result<Done, Refusal> {
+    let new = match draft.string("mode")?.known("mode")?.as_deref() {
+        Some("bilinear") => "linear",
+        Some("bicubic") => "cubic",
+        _ => return Ok(None),
+    };
+    draft.set_string("mode", new);
+    Ok(Some("its mode has another name"))
+}
+
+/// RoiAlign-16 has an attribute for what version 10 does not do.
+pub(super) fn roi_align<'a>(draft: &mut Draft<'_, 'a>, _: &mut Site<'_, '_, 'a>) -> Result<Done, Refusal> {
+    draft.set_string("coordinate_transformation_mode", "output_half_pixel");
+    Ok(Some("`coordinate_transformation_mode` is set"))
+}

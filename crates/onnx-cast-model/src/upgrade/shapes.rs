@@ -1,0 +1,126 @@
+//! Operators that now take tensors of any rank where they made them matrices before, and norms whose parameters changed
+//! their shape.
+
+use super::draft::{Draft, Given, Refusal};
+use super::site::Site;
+use super::steps::Done;
+use crate::edits::NewAttribute;
+use crate::messages::attribute::kind;
+use onnx_cast::DataType;
+
+/// Softmax, LogSoftmax and Hardmax made a matrix of their input, and worked on its rows. Version 13 works along one
+/// axis, which is the same where that is the last. Elsewhere the matrix is made by a Flatten.
+pub(super) fn softmax<'a>(draft: &mut Draft<'_, 'a>, site: &mut Site<'_, '_, 'a>) -> Result<Done, Refusal> {
+    let (x, y) = (draft.required(0)?, draft.output()?);
+    let axis = draft.int("axis")?;
+    let known = match axis {
+        Given::Absent => Some(1),
+        Given::Value(axis) => Some(axis),
+        Given::Refers(_) => None,
+    };
+    let last = site.known.rank(&x).or_else(|| site.known.rank(&y)).map(|rank| rank as i64 - 1);
+    if known.is_some_and(|axis| axis == -1 || last == Some(axis)) {
+        let had = draft.has("axis");
+        draft.set_int("axis", -1);
+        return Ok((!had || known != Some(-1)).then_some("its axis, the last, is -1"));
+    }
+    let (flatten, flat) = site.node(draft, "Flatten", "flat", vec![x.clone()]);
+    // A function's attribute that a call leaves out is 1 for both operators.
+    let attribute = match axis {
+        Given::Refers(to) => NewAttribute::reference("axis", kind::INT, &to),
+        _ => NewAttribute::int("axis", known.unwrap_or(1)),
+    };
+    let (shape_node, shape) = site.node(draft, "Shape", "shape", vec![x]);
+    draft.before.extend([flatten.with(attribute), shape_node]);
+    draft.set_input(0, flat);
+    draft.set_int("axis", -1);
+    reshape_back(draft, site, shape, y);
+    Ok(Some("its input is flattened before it and shaped back behind it"))
+}
+
+/// Has the node give another value, and a Reshape behind it the old one.
+fn reshape_back<'a>(draft: &mut Draft<'_, 'a>, site: &mut Site<'_, '_, 'a>, shape: String, output: String) {
+    let rows = site.fresh(draft, "rows");
+    let (mut back, _) = site.node(draft, "Reshape", "shaped", vec![rows.clone(), shape]);
+    back.outputs = vec![output];
+    if site.to >= FIRST_ALLOW_ZERO {
+        // A dimension of the shape that is 0 is one, not a request to copy another.
+        back = back.with(NewAttribute::int("allowzero", 1));
+    }
+    draft.outputs[0] = rows;
+    draft.after.insert(0, back);
+}
+
+const FIRST_ALLOW_ZERO: i64 = 14;
+
+/// Test mode is the only one that version 7 has with one output.
+pub(super) fn batch_norm_test<'a>(draft: &mut Draft<'_, 'a>, _: &mut Site<'_, '_, 'a>) -> Result<Done, Refusal> {
+    match draft.int("is_test")?.known("is_test")? {
+        Some(is_test) if is_test != 0 => draft.remove("is_test"),
+        _ => return Err("it is in training mode (`is_test` is 0)".to_owned()),
+    }
+    Ok(Some("`is_test` is gone"))
+}
+
+/// `spatial` of BatchNormalization: where it is 0, each element of an image has statistics of its own, as a channel has
+/// in a matrix.
+pub(super) fn batch_norm_spatial<'a>(draft: &mut Draft<'_, 'a>, site: &mut Site<'_, '_, 'a>) -> Result<Done, Refusal> {
+    let Some(spatial) = draft.int("spatial")?.known("spatial")? else { return Ok(None) };
+    draft.remove("spatial");
+    if spatial != 0 {
+        return Ok(Some("`spatial`, which is 1, is gone"));
+    }
+    if !draft.has_one_output() {
+        return Err("it is in training mode (it gives more than one output)".to_owned());
+    }
+    let (x, y) = (draft.required(0)?, draft.output()?);
+    let (flatten, flat) = site.node(draft, "Flatten", "flat", vec![x.clone()]);
+    let (shape_node, shape) = site.node(draft, "Shape", "shape", vec![x]);
+    draft.before.extend([flatten.with(NewAttribute::int("axis", 1)), shape_node]);
+    draft.set_input(0, flat);
+    let line = site.int64s(draft, "line", &[-1]);
+    for place in 1..5 {
+        let parameter = draft.required(place)?;
+        let (node, output) = site.node(draft, "Reshape", "parameter", vec![parameter, line.clone()]);
+        draft.before.push(node);
+        draft.set_input(place, output);
+    }
+    reshape_back(draft, site, shape, y);
+    Ok(Some("its input and its parameters are flattened before it"))
+}
+
+/// Before version 14 the other outputs are those of the training mode.
+pub(super) fn batch_norm_outputs<'a>(draft: &mut Draft<'_, 'a>, _: &mut Site<'_, '_, 'a>) -> Result<Done, Refusal> {
+    if draft.outputs.len() > 1 {
+        return Err("it is in training mode (it gives more than one output)".to_owned());
+    }
+    Ok(None)
+}
+
+/// GroupNormalization-21 has a scale and a bias for each channel, not for each group, and tells the precision.
+pub(super) fn group_norm<'a>(draft: &mut Draft<'_, 'a>, site: &mut Site<'_, '_, 'a>) -> Result<Done, Refusal> {
+    let x = draft.required(0)?;
+    let data_type = site.known.data_type(&x).ok_or("the element type of its input is not known")?;
+    // Version 18 computes in the type of its input.
+    if data_type != DataType::Float {
+        draft.set_int("stash_type", data_type.onnx().into());
+    }
+    let (channels, count) = site.node(draft, "Shape", "channels", vec![x]);
+    let channels = channels.with(NewAttribute::int("start", 1)).with(NewAttribute::int("end", 2));
+    let scale = draft.required(1)?;
+    let (groups, groups_count) = site.node(draft, "Shape", "groups", vec![scale]);
+    let (size, size_count) = site.node(draft, "Div", "group_size", vec![count, groups_count.clone()]);
+    let (both, table) = site.node(draft, "Concat", "groups_and_size", vec![groups_count, size_count]);
+    draft.before.extend([channels, groups, size, both.with(NewAttribute::int("axis", 0))]);
+    let (column, line) = (site.int64s(draft, "column", &[-1, 1]), site.int64s(draft, "line", &[-1]));
+    for (place, what) in [(1, "scale"), (2, "bias")] {
+        let parameter = draft.required(place)?;
+        let (standing, stands) =
+            site.node(draft, "Reshape", &format!("{what}_column"), vec![parameter, column.clone()]);
+        let (expand, expanded) = site.node(draft, "Expand", &format!("{what}_table"), vec![stands, table.clone()]);
+        let (flatten, each) = site.node(draft, "Reshape", &format!("{what}_by_channel"), vec![expanded, line.clone()]);
+        draft.before.extend([standing, expand, flatten]);
+        draft.set_input(place, each);
+    }
+    Ok(Some("scale and bias are repeated for the channels of each group"))
+}

@@ -1,0 +1,245 @@
+//! Where a node stands that is rewritten: what is known there, and what may be added.
+
+use super::draft::{Draft, Given, Refusal};
+use super::known::Known;
+use crate::edits::{Content, NewAttribute, NewNode, NewTensor};
+use crate::external::Files;
+use crate::messages::attribute::kind;
+use crate::messages::function;
+use crate::rope::{Elements, Stored};
+use crate::tree::{Document, Graph, Names, text};
+use onnx_cast::{Cast, CastOptions, DataType, Tensor};
+use onnx_cast_file::formats::protobuf::wire::all_bytes;
+use onnx_cast_file::text::Short;
+use std::collections::HashMap;
+
+/// What a constant holds: type, shape and bytes.
+type Held = (DataType, Vec<usize>, Vec<u8>);
+
+/// What all sites of a model share.
+pub(super) struct Shared<'a> {
+    /// The names of the initializers that are new, by what they hold.
+    by_content: HashMap<Held, String>,
+    /// New initializers of the main graph.
+    pub(super) initializers: Vec<NewTensor<'a>>,
+}
+
+impl Shared<'_> {
+    pub(super) fn new() -> Self {
+        Shared { by_content: HashMap::new(), initializers: Vec::new() }
+    }
+}
+
+/// Where a node stands.
+pub(super) struct Site<'r, 't, 'a> {
+    /// The opset that the model gets.
+    pub(super) to: i64,
+    /// The version of the operator that the node gets next.
+    pub(super) step: i64,
+    pub(super) document: &'t Document<'a>,
+    pub(super) files: &'a Files,
+    /// The main graph, or the function.
+    pub(super) body: &'t Graph<'a>,
+    /// Whether new constants are initializers of the main graph. They are Constants elsewhere.
+    pub(super) initializers: bool,
+    pub(super) known: &'r Known<'t, 'a>,
+    pub(super) names: &'r mut Names,
+    pub(super) shared: &'r mut Shared<'a>,
+}
+
+impl<'a> Site<'_, '_, 'a> {
+    /// A name for a value or a node that is new, after what the node gives.
+    pub(super) fn fresh(&mut self, draft: &Draft<'_, 'a>, what: &str) -> String {
+        let given = draft.node.outputs.iter().find(|name| !name.is_empty());
+        self.names.fresh(format!("{}_{what}", given.copied().unwrap_or(draft.node.op_type)))
+    }
+
+    /// A node that is new, and the value that it gives.
+    pub(super) fn node(
+        &mut self,
+        draft: &Draft<'_, 'a>,
+        op_type: &str,
+        what: &str,
+        inputs: Vec<String>,
+    ) -> (NewNode<'a>, String) {
+        let output = self.fresh(draft, what);
+        let name = self.names.fresh(format!("{output}_node"));
+        (NewNode::new(op_type, name, inputs, output.clone()), output)
+    }
+
+    /// A constant, which is an initializer or a node before the one that is rewritten.
+    pub(super) fn constant(
+        &mut self,
+        draft: &mut Draft<'_, 'a>,
+        what: &str,
+        data_type: DataType,
+        shape: Vec<usize>,
+        bytes: Vec<u8>,
+    ) -> String {
+        let len = shape.iter().product();
+        let key = (data_type, shape, bytes);
+        if let Some(name) = self.shared.by_content.get(&key).filter(|_| self.initializers) {
+            return name.clone();
+        }
+        let name = self.fresh(draft, what);
+        let content = Content::Elements(Elements::new(Stored::Owned(key.2.as_slice().into()), data_type, len));
+        let tensor = NewTensor { message: None, name: Some(name.clone()), shape: key.1.clone(), content };
+        if self.initializers {
+            self.shared.by_content.insert(key, name.clone());
+            self.shared.initializers.push(tensor);
+        } else {
+            let node = NewNode::new("Constant", self.names.fresh(format!("{name}_node")), Vec::new(), name.clone());
+            draft.before.push(NewNode { value: Some(NewTensor { name: None, ..tensor }), ..node });
+        }
+        name
+    }
+
+    /// A list of integers.
+    pub(super) fn int64s(&mut self, draft: &mut Draft<'_, 'a>, what: &str, values: &[i64]) -> String {
+        let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        self.constant(draft, what, DataType::Int64, vec![values.len()], bytes)
+    }
+
+    /// The attribute of one float `name` as an input, a scalar of the type of the value `like`; `None` where there is none.
+    pub(super) fn float_input(
+        &mut self,
+        draft: &mut Draft<'_, 'a>,
+        name: &'static str,
+        like: &str,
+    ) -> Result<Option<String>, Refusal> {
+        let input = match draft.float(name)? {
+            Given::Absent => None,
+            Given::Value(value) => Some(self.number_like(draft, name, value, like)?),
+            Given::Refers(to) => {
+                let float = self.reference(draft, name, ("value_float", kind::FLOAT), &to)?;
+                Some(match self.known.data_type(like) {
+                    Some(DataType::Float) => float,
+                    _ => self.cast_like(draft, name, float, like)?,
+                })
+            }
+        };
+        draft.remove(name);
+        Ok(input)
+    }
+
+    /// A number of the type of a value: of its own type where that is known, else cast like it.
+    pub(super) fn number_like(
+        &mut self,
+        draft: &mut Draft<'_, 'a>,
+        what: &str,
+        number: f32,
+        like: &str,
+    ) -> Result<String, Refusal> {
+        let Some(to) = self.known.data_type(like) else {
+            let float = self.constant(draft, what, DataType::Float, vec![], number.to_le_bytes().to_vec());
+            return self.cast_like(draft, what, float, like);
+        };
+        let wrong = |error: &dyn std::fmt::Display| format!("its {what} as {to}: {error}");
+        let float = Tensor::from_slice(Vec::new(), &[number]).map_err(|error| wrong(&error))?;
+        let cast = Cast::new(to, &CastOptions::new()).map_err(|error| wrong(&error))?;
+        let tensor = cast.run(&float.view()).map_err(|error| wrong(&error))?;
+        let bytes = tensor.bytes().ok_or_else(|| wrong(&"no number"))?.to_vec();
+        Ok(self.constant(draft, what, to, vec![], bytes))
+    }
+
+    /// A value of the type of another, which is not known.
+    fn cast_like(
+        &mut self,
+        draft: &mut Draft<'_, 'a>,
+        what: &str,
+        value: String,
+        like: &str,
+    ) -> Result<String, Refusal> {
+        if self.to < FIRST_CAST_LIKE {
+            return Err(format!("the element type of `{}` is not known", Short(like)));
+        }
+        let (node, output) = self.node(draft, "CastLike", &format!("{what}_like"), vec![value, like.to_owned()]);
+        draft.before.push(node);
+        Ok(output)
+    }
+
+    /// The attribute of integers `name` as an input; `None` where there is none, or it is empty.
+    pub(super) fn ints_input(
+        &mut self,
+        draft: &mut Draft<'_, 'a>,
+        name: &'static str,
+    ) -> Result<Option<String>, Refusal> {
+        let given = draft.ints(name)?;
+        let input = match given {
+            Given::Absent => None,
+            Given::Value(values) if values.is_empty() => None,
+            Given::Value(values) => Some(self.int64s(draft, name, &values)),
+            Given::Refers(to) => Some(self.reference(draft, name, ("value_ints", kind::INTS), &to)?),
+        };
+        draft.remove(name);
+        Ok(input)
+    }
+
+    /// The attribute of one integer `name` as an input, a list of one.
+    pub(super) fn int_input(
+        &mut self,
+        draft: &mut Draft<'_, 'a>,
+        name: &'static str,
+    ) -> Result<Option<String>, Refusal> {
+        let input = match draft.int(name)? {
+            Given::Absent => None,
+            Given::Value(value) => Some(self.int64s(draft, name, &[value])),
+            Given::Refers(to) => {
+                let scalar = self.reference(draft, name, ("value_int", kind::INT), &to)?;
+                let one = self.int64s(draft, "one", &[1]);
+                let (node, output) = self.node(draft, "Reshape", &format!("{name}_list"), vec![scalar, one]);
+                draft.before.push(node);
+                Some(output)
+            }
+        };
+        draft.remove(name);
+        Ok(input)
+    }
+
+    /// A Constant whose value is an attribute of the function around, which every call of it has to give.
+    pub(super) fn reference(
+        &mut self,
+        draft: &mut Draft<'_, 'a>,
+        what: &str,
+        (attribute, kind): (&str, u64),
+        to: &str,
+    ) -> Result<String, Refusal> {
+        let refuse =
+            |why: &str| Err(format!("its attribute `{what}` stands for `{}` of the function around, {why}", Short(to)));
+        if self.to < FIRST_CONSTANT_OF_NUMBERS {
+            return refuse("which a Constant can from opset 12 on");
+        }
+        if !self.is_always_given(to) {
+            return refuse("which not every call of it gives");
+        }
+        let (node, output) = self.node(draft, "Constant", what, Vec::new());
+        draft.before.push(node.with(NewAttribute::reference(attribute, kind, to)));
+        Ok(output)
+    }
+
+    /// Whether an attribute of the function around has a default, or every call gives it.
+    fn is_always_given(&self, name: &str) -> bool {
+        if !self.body.is_function {
+            return false;
+        }
+        let message = self.body.message;
+        let mut defaults = all_bytes(message, function::ATTRIBUTE_PROTO);
+        if defaults
+            .any(|one| one.is_ok_and(|one| text(one, crate::messages::attribute::NAME).is_ok_and(|one| one == name)))
+        {
+            return true;
+        }
+        let (Ok(own), Ok(domain)) = (text(message, function::NAME), text(message, function::DOMAIN)) else {
+            return false;
+        };
+        let graphs = self.document.graphs();
+        let mut calls =
+            graphs.iter().flat_map(|graph| &graph.nodes).filter(|node| node.op_type == own && node.domain == domain);
+        calls.all(|call| call.attribute(name).is_some())
+    }
+}
+
+/// The first opset with CastLike.
+const FIRST_CAST_LIKE: i64 = 15;
+/// The first opset whose Constant may hold `value_int` and `value_ints`.
+const FIRST_CONSTANT_OF_NUMBERS: i64 = 12;
