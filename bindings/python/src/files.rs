@@ -294,10 +294,10 @@ impl Options {
         }
         request.keep = parsed(&self.keep)?;
         request.low = parsed(&self.low)?;
-        request.ranges.clone_from(&self.ranges);
-        if let Some(path) = &self.ranges_file {
-            request.ranges = onnx_cast_model::read_ranges(path).map_err(in_words)?;
-        }
+        request.ranges = match &self.ranges_file {
+            Some(path) => onnx_cast_model::read_ranges(path).map_err(in_words)?,
+            None => self.ranges.clone(),
+        };
         request.raise_opset = self.raise_opset;
         request.margin = self.margin.unwrap_or(request.margin);
         request.clamp = self.clamp;

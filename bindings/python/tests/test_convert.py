@@ -162,7 +162,7 @@ def test_inputs_and_outputs_get_the_types_that_are_asked_for(rng, x):
         onnx_cast.convert_model(model, io="float16")
 
 
-def test_nodes_stay_float_or_become_narrow_as_asked(rng, x):
+def test_nodes_stay_float_or_become_narrow_as_asked(rng, x, tmp_path):
     model = two_layers(rng)
 
     def narrow(**options):
@@ -178,6 +178,9 @@ def test_nodes_stay_float_or_become_narrow_as_asked(rng, x):
     # What exceeds float16 with the margin keeps those that give and read it float.
     assert narrow(ranges={"a": 20000}) == every - {"first", "bias", "softmax"}
     assert narrow(ranges={"a": 20000}, margin=2) == every - {"softmax"}
+    (tmp_path / "ranges.json").write_text('{"a": 20000, "nothing": 1}')
+    assert narrow(ranges=tmp_path / "ranges.json") == every - {"first", "bias", "softmax"}
+    assert onnx_cast.convert_model(model, ranges=tmp_path / "ranges.json", dry_run=True).unknown_ranges == 1
     close(model, onnx_cast.convert_model(model, keep=["first"], ranges={"c": np.float32(1e9)}), x=x)
 
 
@@ -191,6 +194,17 @@ def test_bfloat16_is_stored_and_emulated(rng, x):
         assert set(types(rounded).values()) == {FLOAT} and ports(rounded) == [FLOAT, FLOAT]
         (got,), (want,) = run(rounded, x=x), run(model, x=x)
         assert 0 < np.abs(got - want).max() < (0.25 if to == "float8e4m3fn" else 0.02)
+
+
+def test_the_opset_is_raised_where_more_operators_take_the_type(rng, x, tmp_path):
+    model = two_layers(rng, opset=12)
+    onnx.save(model, tmp_path / "in.onnx")
+    assert onnx_cast.convert_model(model, to="bfloat16", dry_run=True).raise_to >= 13
+    raised = onnx_cast.convert_model(model, to="bfloat16", raise_opset=True)
+    onnx.checker.check_model(raised, full_check=True)
+    assert raised.opset_import[0].version >= 13 and types(raised)["w1"] == BFLOAT16
+    onnx_cast.convert_model(tmp_path / "in.onnx", tmp_path / "out.onnx", to="bfloat16", raise_opset=True)
+    assert onnx.load(tmp_path / "out.onnx") == raised
 
 
 def test_a_dry_run_and_explanations_write_nothing(rng, tmp_path):

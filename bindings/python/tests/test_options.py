@@ -79,6 +79,7 @@ ONLY_COMMAND = {
     "dequantize --out-dir": "a loop does that",
     "quantize --out-dir": "a loop does that",
     "transcode --out-dir": "a loop does that",
+    "convert --html": "Converted has what the page draws",
     "report --top": "Report.text(top)",
     "report --html": "Report.save(path)",
     "convert --html": "the page is drawn for people; Converted has what it shows",

@@ -205,7 +205,8 @@ fn in_rounds<R>(
     mut run: impl FnMut(&Request<'_>, &HashSet<String>, Judge<'_>) -> Result<R, Error>,
 ) -> Result<R, Error> {
     let is_target = matches!(request.to, DataType::Float16 | DataType::BFloat16);
-    if !is_target && !(request.emulate && request.to.is_float() && request.to.bits() == Some(8)) {
+    let is_emulated = request.emulate && request.to.is_float() && request.to.bits() == Some(8);
+    if !is_target && !is_emulated {
         return Err(Error::model(input, ConvertError::Type { to: request.to, emulate: request.emulate }.into()));
     }
     if !(request.margin.is_finite() && request.margin > 0.0) {

@@ -299,6 +299,7 @@ pub(crate) mod tests {
     use crate::messages;
     use onnx_cast::DataType;
     use onnx_cast_file::formats::protobuf::{onnx, wire};
+    use std::ops::ControlFlow;
 
     /// A model of initializers of as many elements, whose bytes are all 7.
     pub(crate) fn model(data_type: DataType, sizes: &[usize]) -> Vec<u8> {

@@ -70,16 +70,23 @@ class Converted(NamedTuple):
     explained: list[str]
     #: Constants that :func:`onnx_cast.convert_float_to_float16` clamped.
     clamped: list[Clamped]
+    #: The opset from which on more of the model's operators take the type, if it is newer than the model's.
+    raise_to: int | None
+    #: How many names of ``ranges`` are none of the model's floating-point values.
+    unknown_ranges: int
 
 
 def converted(text: str) -> Converted:
     """The summary of a conversion, from the native module's JSON."""
     done = json.loads(text)
-    nodes = [NodeDecision(row["graph"], row["node"], row["operator"], _TYPES[row["type"]], row["why"]) for row in done["nodes"]]
+    nodes = [
+        NodeDecision(row["graph"], row["node"], row["operator"], _TYPES[row["type"]], row["why"]) for row in done["nodes"]
+    ]
     values = [ValueDecision(row["graph"], row["name"], _TYPES[row["type"]], row["cast"]) for row in done["values"]]
     clamped = [Clamped(row["name"], [tuple(pair) for pair in row["numbers"]]) for row in done["clamped"]]
+    more = (done["raise_to"], done["unknown_ranges"])
     counts = (done["casts"], done["constants"], done["constants_twice"])
-    return Converted(_TYPES[done["to"]], *counts, nodes, values, done["explained"], clamped)
+    return Converted(_TYPES[done["to"]], *counts, nodes, values, done["explained"], clamped, *more)
 
 
 def convert_model(

@@ -1,5 +1,5 @@
-"""``convert_float_to_float16``, with the arguments of onnxconverter-common's: ``from onnx_cast import float16`` in place
-of ``from onnxconverter_common import float16``.
+"""``convert_float_to_float16``, with the arguments of onnxconverter-common's function: ``from onnx_cast import float16``
+in place of ``from onnxconverter_common import float16``.
 """
 
 from __future__ import annotations

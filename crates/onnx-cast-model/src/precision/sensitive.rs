@@ -169,9 +169,7 @@ impl Body<'_, '_, '_> {
         }
         let node = &self.flow.steps[before];
         let is_square = self.is(before, &["Pow"])
-            || (self.is(before, &["Mul"])
-                && node.inputs.first().is_some()
-                && node.inputs.first() == node.inputs.get(1));
+            || (self.is(before, &["Mul"]) && !node.inputs.is_empty() && node.inputs.first() == node.inputs.get(1));
         if !is_square {
             return;
         }

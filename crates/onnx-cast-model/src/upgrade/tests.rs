@@ -47,12 +47,12 @@ fn made(op_type: &str, inputs: &[&str], outputs: &[&str], attributes: &[Attr], o
 /// The nodes and the new initializers of a model that was raised, or why it was not.
 fn raised(bytes: &[u8], to: i64) -> Result<String, String> {
     let document = Document::parse(bytes).map_err(|error| error.to_string())?;
-    let files = Files::open(Path::new("m.onnx"), &[]).expect("no files");
+    let files = Files::open(Path::new("m.onnx"), &[], None).expect("no files");
     let (edits, _) = edits(&document, &files, to).map_err(|error| error.to_string())?;
     let message = emit(&document, &files, &edits, &mut Layout::new("m.data", None)).expect("emitted");
     let file = InputFile::other(Path::new("m.onnx"), bytes.len() as u64, bytes.to_vec());
     let out = InMemory(Mutex::new(vec![0; message.len() as usize]));
-    let tasks = message.tasks(Base { bytes, file: &file });
+    let tasks = message.tasks(Base { bytes, file: Some(&file) });
     pipeline::run(&tasks, None, &out, &|_| ControlFlow::Continue(())).expect("written");
     let out = out.0.into_inner().expect("no panic");
     let new = Document::parse(&out).expect("a model");
@@ -222,7 +222,7 @@ fn hostile_nodes_are_refused() {
 fn what_is_raised_already_stays() {
     let bytes = made("Relu", &["x"], &["y"], &[], 21, DataType::Float);
     let document = Document::parse(&bytes).expect("a model");
-    let files = Files::open(Path::new("m.onnx"), &[]).expect("no files");
+    let files = Files::open(Path::new("m.onnx"), &[], None).expect("no files");
     let (edits, summary) = edits(&document, &files, 21).expect("raised");
     let message = emit(&document, &files, &edits, &mut Layout::new("m.data", None)).expect("emitted");
     assert_eq!((message.len(), summary.rewritten.len()), (bytes.len() as u64, 0));
