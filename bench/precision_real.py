@@ -83,6 +83,23 @@ def picture(random, height, width):
     return image[None].astype(np.float32)
 
 
+# Five rows of three dots.
+DIGITS = ["75557", "26227", "71747", "71717", "55711", "74717", "74757", "71111", "75757", "75717"]
+
+
+def text(random, height, width, size):
+    """Lines of dark digits on a light ground."""
+    image = np.full((height, width), 0.95) - random.random((height, width)) * 0.05
+    for top in range(size, height - 6 * size + 1, 9 * size):
+        for left in range(size, width - 4 * size, 4 * size):
+            for row, dots in enumerate(DIGITS[random.integers(10)]):
+                for column in range(3):
+                    if int(dots) >> (2 - column) & 1:
+                        y, x = top + row * size, left + column * size
+                        image[y : y + size, x : x + size] = 0.1
+    return np.repeat(image[None], 3, 0)[None].astype(np.float32)
+
+
 def feeds(kind, session, seed):
     """Inputs for a session of onnxruntime."""
     random = np.random.default_rng(seed)
@@ -105,8 +122,8 @@ def feeds(kind, session, seed):
                 made[name] = (random.standard_normal([d if isinstance(d, int) else 1 for d in shape]) * 0.1).astype(np.float32)
         return made
     if kind == "bytes":
-        text = random.choice(np.frombuffer(b"def main(): return int foo {} ;\n", np.uint8), 2048)
-        return {first: text.astype(np.int32)[None]}
+        source = random.choice(np.frombuffer(b"def main(): return int foo {} ;\n", np.uint8), 2048)
+        return {first: source.astype(np.int32)[None]}
     if kind == "embeddings":
         return {first: (random.standard_normal([1, *shapes[first][1:]]) * 10).astype(np.float32)}
     if kind == "spectrogram":
@@ -118,9 +135,9 @@ def feeds(kind, session, seed):
     if kind == "photo":
         return {first: picture(random, 320, 320)}
     if kind == "page":
-        return {first: picture(random, 320, 320) * 2 - 1}
+        return {first: text(random, 320, 320, 4) * 2 - 1}
     if kind == "line":
-        return {first: picture(random, 48, 192) * 2 - 1}
+        return {first: text(random, 48, 192, 6) * 2 - 1}
     if kind == "letters":
         return {first: random.integers(1, 40, (1, 60)).astype(np.float32)}
     if kind == "arabic":

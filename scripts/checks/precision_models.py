@@ -368,7 +368,7 @@ def sequences():
 
 def old_format():
     """An opset and a version of the format in which initializers are inputs."""
-    nodes = [linear("x", "h"), node("Softmax", "h", "s"), node("Mul", "s,k", "m"), node("Mul", "h,k", "n"), node("Add", "m,n", "y")]
+    nodes = [linear("x", "h"), node("Softmax", "h", "s"), node("Mul", "s,k", "m"), node("Mul", "h,k", "n"), linear("n", "l"), node("Add", "m,l", "y")]
     inputs = [("x", F, [3, 8]), ("w", F, [8, 8]), ("k", F, [8])]
     return model(nodes, inputs, [("y", F, [3, 8])], [("w", random(8, 8)), ("k", random(8))], opset=9, ir=3), {"x": random(3, 8)}
 

@@ -8,6 +8,7 @@
 mod assign;
 mod constants;
 mod cut;
+mod declared;
 mod explain;
 mod mask;
 mod pins;

@@ -144,18 +144,21 @@ fn rewrite_of<T, R>(
             let first = writer.write(output, &message.tasks(base))?;
             Exchange { data, first, model, meanwhile: &path, place: &place }.run(request.step)?;
         }
-        (data, _) => {
-            let own = data.is_some() && no_clobber;
-            data.map_or(Ok(()), AtomicFile::commit)?;
-            let named = model.commit();
-            if named.is_err() && own {
-                // The elements are of no use without their model. What cannot be removed stays.
-                let _ = fs::remove_file(&place);
-            }
-            named?;
-        }
+        (data, _) => commit(data, model, &place, no_clobber)?,
     }
     Ok(result)
+}
+
+/// Gives a file of elements, if there is one, and its model their names.
+fn commit(data: Option<AtomicFile>, model: AtomicFile, place: &Path, no_clobber: bool) -> Result<(), IoError> {
+    let own = data.is_some() && no_clobber;
+    data.map_or(Ok(()), AtomicFile::commit)?;
+    let named = model.commit();
+    if named.is_err() && own {
+        // The elements are of no use without their model. What cannot be removed stays.
+        let _ = fs::remove_file(place);
+    }
+    named
 }
 
 /// As [`rewrite`], of a model in memory, which is given back likewise; of a dry run nothing is. Elements in other files

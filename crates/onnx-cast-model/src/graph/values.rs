@@ -98,20 +98,7 @@ impl<'t, 'a> Flow<'t, 'a> {
         for input in &graph.inputs {
             ports.inputs.push(self.define(graph.id, input.name, Origin::Other, input.data_type));
         }
-        let inputs: HashMap<&str, usize> =
-            graph.inputs.iter().enumerate().map(|(index, input)| (input.name, index)).collect();
-        for (index, named) in graph.initializers.iter().enumerate() {
-            let data_type = pb::head(named.message).ok().map(|head| head.data_type);
-            let input = inputs.get(named.name).copied();
-            let origin = Origin::Initializer(index, input);
-            match input.and_then(|_| self.resolve(named.name)) {
-                Some(id) if self.values[id].origin == Origin::Other => {
-                    self.values[id].origin = origin;
-                    self.values[id].data_type = data_type;
-                }
-                _ => drop(self.define(graph.id, named.name, origin, data_type)),
-            }
-        }
+        self.initializers(graph);
         for name in &graph.sparse {
             self.define(graph.id, name, Origin::Other, None);
         }
@@ -145,6 +132,24 @@ impl<'t, 'a> Flow<'t, 'a> {
         }
         self.ports.insert(graph.id, ports);
         self.scopes.pop();
+    }
+
+    /// The initializers of a graph, which may be values of its inputs.
+    fn initializers(&mut self, graph: &'t Graph<'a>) {
+        let inputs: HashMap<&str, usize> =
+            graph.inputs.iter().enumerate().map(|(index, input)| (input.name, index)).collect();
+        for (index, named) in graph.initializers.iter().enumerate() {
+            let data_type = pb::head(named.message).ok().map(|head| head.data_type);
+            let input = inputs.get(named.name).copied();
+            let origin = Origin::Initializer(index, input);
+            match input.and_then(|_| self.resolve(named.name)) {
+                Some(id) if self.values[id].origin == Origin::Other => {
+                    self.values[id].origin = origin;
+                    self.values[id].data_type = data_type;
+                }
+                _ => drop(self.define(graph.id, named.name, origin, data_type)),
+            }
+        }
     }
 
     fn resolve(&self, name: &str) -> Option<Id> {

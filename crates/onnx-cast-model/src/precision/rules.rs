@@ -124,7 +124,7 @@ impl Rules<'_, '_, '_, '_> {
             let is_tensor = self.variables.is_tensor(0, id);
             let variable = if is_given && is_tensor { self.variables.variable() } else { own };
             let place = Place::Output(self.document.graph.id, index);
-            self.variables.readings.push(Reading { body: 0, value: id, place, variable });
+            self.variables.readings.push(Reading { body: 0, value: id, place, variable, takes_any: false });
             self.port(variable, value.name);
         }
         Ok(())

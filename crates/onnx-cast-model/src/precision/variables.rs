@@ -33,6 +33,8 @@ pub(crate) struct Reading {
     pub(crate) value: Id,
     pub(crate) place: Place,
     pub(crate) variable: Variable,
+    /// Whether the reader takes any type, as a Cast does.
+    pub(crate) takes_any: bool,
 }
 
 /// The variables of a model.
@@ -180,7 +182,7 @@ impl<'s, 't, 'a> Variables<'s, 't, 'a> {
         let Some(value) = value else { return };
         let Some(own) = self.values[body][value] else { return };
         if self.is_tensor(body, value) {
-            self.readings.push(Reading { body, value, place, variable });
+            self.readings.push(Reading { body, value, place, variable, takes_any: false });
         } else {
             self.unite(own, variable);
         }
@@ -277,7 +279,10 @@ impl<'s, 't, 'a> Variables<'s, 't, 'a> {
             if !self.takes(schema, &formal.of_type, of_type) {
                 self.pin(variable, Reason::Schema { since: self.first(step, place, false, index) });
             }
+            let takes_any = variable != node && variable != WIDE && self.pins.get(variable).is_none();
+            let known = self.readings.len();
             self.read(place, input, Place::Input(at, index), variable);
+            self.readings[known..].iter_mut().for_each(|reading| reading.takes_any = takes_any);
         }
         let derived = is_default && DERIVED.contains(&step.node.op_type);
         for (index, &output) in step.outputs.iter().enumerate() {
@@ -310,7 +315,7 @@ impl<'s, 't, 'a> Variables<'s, 't, 'a> {
             FormalType::Variable(variable) => {
                 // A type that is only emulated goes wherever 16 bits may.
                 let low = if self.low.bits() == Some(8) { DataType::Float16 } else { self.low };
-                narrowed(of_type, low).is_some_and(|low| schema.variables[*variable].allowed.contains(&low))
+                of_type.with_floats_as(low).is_some_and(|low| schema.variables[*variable].allowed.contains(&low))
             }
         }
     }
@@ -426,17 +431,7 @@ fn loops(body: &Body<'_, '_>) -> HashMap<usize, u32> {
 
 /// Whether a value consists of tensors of floats.
 fn is_float(of_type: &ValueType) -> bool {
-    narrowed(of_type, DataType::Float16).is_some()
-}
-
-/// A type of floats, of another element type.
-pub(crate) fn narrowed(of_type: &ValueType, low: DataType) -> Option<ValueType> {
-    match of_type {
-        ValueType::Tensor(DataType::Float) => Some(ValueType::Tensor(low)),
-        ValueType::Sequence(element) => narrowed(element, low)?.sequence(),
-        ValueType::Optional(inner) => narrowed(inner, low)?.optional(),
-        _ => None,
-    }
+    of_type.with_floats_as(DataType::Float16).is_some()
 }
 
 /// Whether an input has the type of a variable.

@@ -5,6 +5,7 @@
 use super::ConvertRequest;
 use super::assign::Assignment;
 use super::constants::{Constants, Known};
+use super::declared::{Declared, declared};
 use super::mask::of_mask;
 use super::variables::{Place, Reading, Variables};
 use crate::constant::Constant;
@@ -13,7 +14,7 @@ use crate::error::ModelError;
 use crate::external::Files;
 use crate::graph::values::{Id, Origin};
 use crate::rope::Elements;
-use crate::tree::{Document, Names};
+use crate::tree::{Document, Names, is_default};
 use crate::types::value::ValueType;
 use onnx_cast::{Cast, CastOptions, DataType};
 use onnx_cast_file::counts::Counter;
@@ -35,6 +36,8 @@ pub(crate) struct Writer<'w, 't, 'a> {
     pub(crate) written: Written,
     /// By body and value.
     readings: BTreeMap<(usize, Id), Vec<Reading>>,
+    /// Where graphs declare values, by graph and name.
+    declared: HashMap<(usize, &'a str), Declared>,
 }
 
 /// What was written.
@@ -79,7 +82,8 @@ impl<'w, 't, 'a> Writer<'w, 't, 'a> {
         }
         let (names, written) = (document.names(), Written::default());
         let &ConvertRequest { emulate, clamp, .. } = request;
-        Writer { document, files, variables, assignment, constants, names, emulate, clamp, written, readings }
+        let declared = declared(document);
+        Writer { document, files, variables, assignment, constants, names, emulate, clamp, written, readings, declared }
     }
 
     /// The edits of the model.
@@ -250,16 +254,14 @@ impl<'w, 't, 'a> Writer<'w, 't, 'a> {
         let value = &body.flow.values[id];
         let graph = body.flow.graphs[&value.graph];
         let edit = edits.entry(graph.id).or_default();
-        for (index, declared) in graph.value_info.iter().enumerate() {
-            if declared.name == value.name && !renamed {
-                edit.value_info.insert(index, Some(low));
-            }
+        let nowhere = Declared::default();
+        let declared = self.declared.get(&(graph.id, value.name)).unwrap_or(&nowhere);
+        if !renamed {
+            edit.value_info.extend(declared.value_info.iter().map(|&at| (at, Some(low))));
         }
-        if !matches!(body.types[id], Some(ValueType::Tensor(_))) {
+        if !self.variables.is_tensor(place, id) {
             // What is no tensor is an output under its own name.
-            for (index, output) in graph.outputs.iter().enumerate().filter(|(_, output)| output.name == value.name) {
-                edit.outputs.insert(index, (output.name.to_owned(), low));
-            }
+            edit.outputs.extend(declared.outputs.iter().map(|&at| (at, (value.name.to_owned(), low))));
         }
         match value.origin {
             Origin::Node(step, _) => self.attribute(place, step, edit),
@@ -274,7 +276,7 @@ impl<'w, 't, 'a> Writer<'w, 't, 'a> {
                 edit.initializers.insert(index, Some(tensor));
             }
             Origin::Other => {
-                if let Some(input) = graph.inputs.iter().position(|input| input.name == value.name) {
+                if let Some(input) = declared.input {
                     edit.inputs.insert(input, Some((value.name.to_owned(), low)));
                 }
             }
@@ -286,6 +288,9 @@ impl<'w, 't, 'a> Writer<'w, 't, 'a> {
     fn attribute(&self, place: usize, step: usize, edit: &mut GraphEdit<'a>) {
         let step = &self.variables.body(place).flow.steps[step];
         let (low, node) = (self.variables.low, step.node);
+        if !is_default(node.domain) {
+            return;
+        }
         let new = match node.op_type {
             "Cast" => match step.graph.opset {
                 Some(..6) => NewAttribute::string("to", &low.name().to_ascii_uppercase()),
@@ -339,7 +344,9 @@ impl<'w, 't, 'a> Writer<'w, 't, 'a> {
         readings: &[Reading],
         edits: &mut GraphEdits<'a>,
     ) -> Result<(), ModelError> {
-        let (low, wide): (Vec<_>, Vec<_>) = readings.iter().partition(|reading| self.reads_low(reading));
+        // Who takes any type reads whatever there is.
+        let bound = readings.iter().filter(|reading| !reading.takes_any);
+        let (low, wide): (Vec<_>, Vec<_>) = bound.partition(|reading| self.reads_low(reading));
         let Some(Known { constant, span }) = self.constants.get(place, id).filter(|_| !low.is_empty()) else {
             return Ok(());
         };
@@ -363,8 +370,9 @@ impl<'w, 't, 'a> Writer<'w, 't, 'a> {
         let (shape, message) = (constant.shape.clone(), constant.message);
         let mut tensor = NewTensor { message, name: name.clone(), shape, content: Content::Elements(elements) };
         if !twice && !self.emulate {
-            let declared = graph.value_info.iter().position(|declared| declared.name == value.name);
-            edit.value_info.extend(declared.map(|at| (at, Some(self.variables.low))));
+            let declared = self.declared.get(&(graph.id, value.name));
+            let places = declared.into_iter().flat_map(|declared| &declared.value_info);
+            edit.value_info.extend(places.map(|&at| (at, Some(self.variables.low))));
         }
         match (value.origin, name) {
             (Origin::Initializer(index, input), None) => {
@@ -383,6 +391,14 @@ impl<'w, 't, 'a> Writer<'w, 't, 'a> {
                     NewNode { name: node, op_type, outputs: vec![name], value: Some(tensor), ..NewNode::default() };
                 edit.nodes.entry(body.flow.steps[step].index).or_default().after.push(new);
             }
+            (_, Some(name)) if self.document.ir_version < 4 => {
+                // Every initializer is an input there, and no model gets new inputs.
+                let narrow = if self.emulate { self.names.fresh(format!("{name}_exact")) } else { name.clone() };
+                self.cast(place, id, [value.name, &narrow], self.variables.low, edits);
+                if self.emulate {
+                    self.cast(place, id, [&narrow, &name], DataType::Float, edits);
+                }
+            }
             (_, Some(_)) => edit.added_initializers.push(tensor),
             (Origin::Other, None) => {}
         }
@@ -395,30 +411,24 @@ impl<'w, 't, 'a> Writer<'w, 't, 'a> {
         if !matches!(body.types[id], Some(ValueType::Tensor(_))) {
             return;
         }
-        let name = body.flow.values[id].name;
-        let low = self.variables.low;
-        if self.is_low(place, id) {
-            let narrow = self.names.fresh(format!("{name}_{low}"));
-            if let Some(step) = self.variables.producer(place, id) {
-                let own = self.names.fresh(format!("{name}_exact"));
-                self.rename(place, step, id, &own, edits);
-                self.cast(place, id, [&own, &narrow], low, edits);
-                self.cast(place, id, [&narrow, name], DataType::Float, edits);
-                return;
-            }
-            let rounded = self.names.fresh(format!("{name}_rounded"));
-            readings.iter().for_each(|reading| self.redirect(reading, &rounded, false, edits));
-            self.cast(place, id, [name, &narrow], low, edits);
-            self.cast(place, id, [&narrow, &rounded], DataType::Float, edits);
+        let (name, low) = (body.flow.values[id].name, self.variables.low);
+        let own = self.is_low(place, id);
+        let readers: Vec<_> = readings.iter().filter(|reading| own || self.reads_low(reading)).collect();
+        let producer = self.variables.producer(place, id).filter(|_| own);
+        if readers.is_empty() && producer.is_none() {
             return;
         }
-        let readers: Vec<_> = readings.iter().filter(|reading| self.reads_low(reading)).collect();
-        if !readers.is_empty() {
-            let narrow = self.names.fresh(format!("{name}_{low}"));
-            let rounded = self.names.fresh(format!("{name}_rounded"));
-            readers.into_iter().for_each(|reading| self.redirect(reading, &rounded, false, edits));
-            self.cast(place, id, [name, &narrow], low, edits);
-            self.cast(place, id, [&narrow, &rounded], DataType::Float, edits);
+        let narrow = self.names.fresh(format!("{name}_{low}"));
+        if let Some(step) = producer {
+            let exact = self.names.fresh(format!("{name}_exact"));
+            self.rename(place, step, id, &exact, edits);
+            self.cast(place, id, [&exact, &narrow], low, edits);
+            self.cast(place, id, [&narrow, name], DataType::Float, edits);
+            return;
         }
+        let rounded = self.names.fresh(format!("{name}_rounded"));
+        readers.into_iter().for_each(|reading| self.redirect(reading, &rounded, false, edits));
+        self.cast(place, id, [name, &narrow], low, edits);
+        self.cast(place, id, [&narrow, &rounded], DataType::Float, edits);
     }
 }

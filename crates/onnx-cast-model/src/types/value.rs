@@ -39,6 +39,16 @@ impl ValueType {
         }
     }
 
+    /// The type of tensors of floats, or of sequences or optionals of them, with another element type.
+    pub(crate) fn with_floats_as(&self, data_type: DataType) -> Option<ValueType> {
+        match self {
+            ValueType::Tensor(DataType::Float) => Some(ValueType::Tensor(data_type)),
+            ValueType::Sequence(element) => element.with_floats_as(data_type)?.sequence(),
+            ValueType::Optional(inner) => inner.with_floats_as(data_type)?.optional(),
+            _ => None,
+        }
+    }
+
     /// The type in an optional; other types are their own.
     pub(crate) fn present(&self) -> &ValueType {
         match self {
