@@ -240,7 +240,9 @@ fn in_rounds<R>(
         let judge = |(mut summary, stored): Made| {
             let clamped = |one: &Stored| Some((one.name.clone(), one.clamp.as_ref()?.changed()));
             summary.clamped = stored.iter().filter_map(clamped).filter(|(_, changed)| !changed.is_empty()).collect();
-            found.extend(stored.into_iter().filter(Stored::is_lost).map(|stored| stored.name));
+            found.extend(
+                stored.into_iter().filter(|stored| stored.is_lost(request.keeps_sensitive())).map(|stored| stored.name),
+            );
             if found.is_empty() { Ok(summary) } else { Err(Error::model(input, ConvertError::Lost.into())) }
         };
         let how = Request {

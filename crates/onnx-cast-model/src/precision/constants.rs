@@ -68,10 +68,15 @@ impl Span {
         [self.least, self.greatest].into_iter().any(|value| value.is_finite() && overflows(value, low))
     }
 
-    /// Whether there are numbers other than zero, and none is a normal number of a type.
-    pub(crate) fn vanishes(self, low: DataType) -> bool {
-        let normal = if low == DataType::Float16 { 2f32.powi(-14) } else { f32::MIN_POSITIVE };
-        self.tiny.is_finite() && self.greatest.max(-self.least) < normal
+    /// Whether there are numbers other than zero, and all become zero in a type; or, where digits are to be kept, none is
+    /// a normal number of it.
+    pub(crate) fn vanishes(self, low: DataType, keeps_digits: bool) -> bool {
+        let least = match (low == DataType::Float16, keeps_digits) {
+            (true, true) => 2f32.powi(-14),
+            (true, false) => 2f32.powi(-25),
+            (false, _) => f32::MIN_POSITIVE,
+        };
+        self.tiny.is_finite() && self.greatest.max(-self.least) < least
     }
 
     /// Whether what overflows are large negative numbers only, as masks have them.

@@ -167,7 +167,7 @@ impl Rules<'_, '_, '_, '_> {
             let overflows = known.span.is_some_and(|span| span.overflows(self.variables.low));
             let is_mask = known.span.is_some_and(|span| span.is_sentinel(self.variables.low));
             let counted = self.lost.contains(known.constant.name)
-                || known.span.is_some_and(|span| span.vanishes(self.variables.low));
+                || known.span.is_some_and(|span| span.vanishes(self.variables.low, self.request.keeps_sensitive()));
             if counted || (overflows && !(is_mask && sensitive::is_mask(flow, id))) {
                 beyond.insert((place, id), Reason::Lost(known.constant.name.to_owned()));
             }

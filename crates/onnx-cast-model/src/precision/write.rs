@@ -61,10 +61,13 @@ pub(crate) struct Stored {
 }
 
 impl Stored {
-    /// Whether numbers overflowed, or most of them vanished.
-    pub(crate) fn is_lost(&self) -> bool {
+    /// Whether numbers overflowed, or most of them vanished: became zero or, where digits are to be kept, subnormal.
+    pub(crate) fn is_lost(&self, keeps_digits: bool) -> bool {
         let counts = self.counter.as_ref().map(|counter| counter.total());
-        counts.is_some_and(|counts| counts.overflowed > 0 || 2 * (counts.zero + counts.subnormal) > counts.values)
+        counts.is_some_and(|counts| {
+            let vanished = counts.zero + if keeps_digits { counts.subnormal } else { 0 };
+            counts.overflowed > 0 || 2 * vanished > counts.values
+        })
     }
 }
 
