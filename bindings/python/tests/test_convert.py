@@ -244,14 +244,14 @@ def test_recorded_ranges_keep_what_would_overflow_float(rng, x, tmp_path):
     found = session.run(names, {"x": x * np.float32(1e5)})
     np.savez(tmp_path / "ranges.npz", **dict(zip(names, found, strict=True)))
     done = onnx_cast.convert_model(tmp_path / "in.onnx", ranges=tmp_path / "ranges.npz", dry_run=True)
-    assert {node.node: node.low for node in done.nodes}["first"] is False
+    assert {node.node: str(node.dtype) for node in done.nodes}["first"] == "float"
     assert next(node.why for node in done.nodes if node.node == "first").startswith("values up to")
 
 
 def test_the_opset_is_raised_where_asked(rng):
     made = onnx_cast.convert_model(two_layers(rng, opset=11), to="bfloat16", raise_opset=True)
     onnx.checker.check_model(made, full_check=True)
-    assert made.opset_import[0].version == 14 and made.graph.initializer[0].data_type == BFLOAT16
+    assert made.opset_import[0].version == 13 and made.graph.initializer[0].data_type == BFLOAT16
     assert onnx_cast.convert_model(two_layers(rng, opset=11), to="bfloat16", dry_run=True).casts == 0
 
 
