@@ -2,12 +2,11 @@
 //! it lives until the process ends: onnxruntime may release a factory while sessions that use it still live.
 
 use super::abi::{Ep, EpDevice, EpFactory, HardwareDevice, KeyValuePairs, Logger, PROVIDER_VERSION, value};
-use super::claims::{Claim, get_capability};
+use super::claims::{Claim, UnknownClaim, get_capability};
 use super::compile::{compile, release_compiled};
 use super::host::Host;
 use super::stock::Release;
 use crate::abi::{SessionOptions, StatusPointer};
-use crate::api::Failure;
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
 use std::sync::Mutex;
@@ -29,7 +28,9 @@ pub(crate) struct Provider {
     functions: Ep,
     pub(crate) host: Host,
     pub(crate) release: Release,
-    pub(crate) claim: Claim,
+    /// The option `claim`, or what is wrong with the options. A failure to create a provider would be lost: at that,
+    /// onnxruntime's Python package goes on without the provider.
+    pub(crate) claim: Result<Claim, String>,
 }
 
 /// The factory of each onnxruntime in the process, by the address of its table.
@@ -133,7 +134,7 @@ unsafe extern "system" fn create_provider(
     unsafe {
         let factory = &*factory.cast::<Factory>();
         factory.host.status(|| {
-            let claim = claim_of(factory.host, options)?;
+            let claim = claim_of(&factory.host.entries(options, &option_prefix())?);
             let functions = provider_functions();
             let provider = Provider { functions, host: factory.host, release: factory.release, claim };
             made.write(Box::into_raw(Box::new(provider)).cast());
@@ -142,19 +143,19 @@ unsafe extern "system" fn create_provider(
     }
 }
 
-/// The option `claim`. onnxruntime keeps options of a provider under its name in lower case.
-///
-/// # Safety
-/// The pointer is onnxruntime's.
-unsafe fn claim_of(host: Host, options: *const SessionOptions) -> Result<Claim, Failure> {
-    let prefix = format!("ep.{}.", PROVIDER_NAME.to_string_lossy().to_ascii_lowercase());
+/// What the names of the provider's options begin with: onnxruntime has the provider's name there in lower case.
+fn option_prefix() -> String {
+    format!("ep.{}.", PROVIDER_NAME.to_string_lossy().to_ascii_lowercase())
+}
+
+/// The claim that options ask for.
+fn claim_of(options: &[(String, String)]) -> Result<Claim, String> {
     let mut claim = Claim::default();
-    // SAFETY: promised.
-    for (name, text) in unsafe { host.entries(options, &prefix) }? {
+    for (name, text) in options {
         if name != "claim" {
-            return Err(Failure::node(format_args!("the execution provider has no option `{name}` (want `claim`)")));
+            return Err(format!("the execution provider has no option `{name}` (want `claim`)"));
         }
-        claim = text.parse().map_err(Failure::node)?;
+        claim = text.parse().map_err(|error: UnknownClaim| error.to_string())?;
     }
     Ok(claim)
 }
@@ -232,4 +233,21 @@ unsafe extern "system" fn no_stream(
     // SAFETY: onnxruntime's promise. Null stands for none.
     unsafe { made.write(ptr::null_mut()) };
     ptr::null_mut()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_checked() {
+        let claim = |options: &[(&str, &str)]| {
+            claim_of(&options.iter().map(|(name, text)| (name.to_string(), text.to_string())).collect::<Vec<_>>())
+        };
+        assert_eq!(claim(&[]), Ok(Claim::Missing));
+        assert_eq!(claim(&[("claim", "all")]), Ok(Claim::All));
+        let error = "the execution provider has no option `clam` (want `claim`)";
+        assert_eq!(claim(&[("clam", "all")]), Err(error.to_owned()));
+        assert!(claim(&[("claim", "some")]).is_err_and(|text| text.contains("`some`")));
+    }
 }

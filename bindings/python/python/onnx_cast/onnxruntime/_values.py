@@ -30,7 +30,7 @@ def to_ortvalue(array: Any, dtype: Any = None, shape: tuple[int, ...] | None = N
     if dtype is None:
         array = np.asarray(array)
         if _targets.is_text(array.dtype):
-            return onnxruntime.OrtValue.ortvalue_from_numpy(array.astype(object))
+            raise TypeError("onnxruntime makes no OrtValue of texts (want the array itself, as an input of `run`)")
         number, shape = _targets.number_of(array), array.shape
         data = _native.pack(array, number) if _is_packed(number) else np.ascontiguousarray(array)
     else:
