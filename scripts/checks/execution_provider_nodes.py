@@ -181,6 +181,8 @@ def scaled(name):
             if output or not is_quantize or quantized is dtypes.uint8:
                 yield Node(name, version, (x, scale), (y,), output)
             yield Node(name, version, (x, scale, quantized), (y,), output)
+            if version >= 21:
+                yield Node(name, version, (x, scale), (y,), (*output, ("axis", 0), ("block_size", 16)))
             if is_quantize and version >= 19 and quantized.kind == "float" and quantized.bits == 8:
                 yield Node(name, version, (x, scale, quantized), (y,), (*output, ("saturate", 0)))
 
@@ -206,7 +208,7 @@ def hard_values(data_type):
         return np.arange(count, dtype=f"u{data_type.bits // 8}").view(data_type.numpy)
     kind = f"u{data_type.bits // 8}"
     codes = RANDOM.integers(0, np.iinfo(kind).max, 4000, kind, endpoint=True)
-    near = np.concatenate([_near(1 << power) for power in range(64)]) if data_type.kind != "float" else _floats()
+    near = np.concatenate([_near(power) for power in range(64)]) if data_type.kind != "float" else _floats()
     with np.errstate(all="ignore"):
         exact = near.astype(data_type.numpy)
     return np.concatenate([codes.view(data_type.numpy), exact])
@@ -217,10 +219,11 @@ def _packed_codes(bits):
     return functools.reduce(operators.or_, (codes[:, at] << (bits * at) for at in range(8 // bits))).tobytes()
 
 
-def _near(number):
-    steps = np.array([-3, -2, -1, 0, 1, 2, 3], object)
-    return np.array([n for n in [*(number + steps), *(number + (number >> 1) + steps), *(-number + steps)]
-                     if -(1 << 63) <= n < 1 << 64 and abs(n) < 1 << 63], np.int64)
+def _near(power):
+    """Numbers near a power of two, near the middles of bfloat16 above it, and where a float8 rounds to infinity."""
+    some = [(1 << power) + (1 << power >> shift) + step for shift in (1, 8, 64) for step in range(-3, 4)]
+    some += [power * 8 + 1, 480 + power // 4, 61440 + 64 * power]
+    return np.array([sign * one for one in some for sign in (1, -1) if abs(one) < 1 << 63], np.int64)
 
 
 def _floats():
@@ -237,9 +240,11 @@ LIMITS = np.array([0.5, 1.5, 2.5, 3.5, 5, 7, 7.5, 127.5, 128, 240, 248, 255.5, 3
                    32767.5, 57344, 61439, 61440, 65000, 65504, 65519.99, 65520, 65535, 65536, 70000, 2.0**31, 2.0**32,
                    3e9, 2.0**63, 2.0**64, 1e30, 3.4028235677973366e38, 1e300])
 TEXTS = ["0", "1", "-1", "2.5", "3.5", "0.1", "-0.75", "1e1", "1e-3", "100", "-7", "1.00048828126", "1.00000017881393432617187499",
-         "16777217", "1e-50", "0.3333333333333333", " 3", "+3"]
+         "16777217", "1e-50", "0.3333333333333333", " 3", "+3",
+         "1.125000000001", "1.0625000000001", "1.00390625000001", "1.49999999999999", "1.99999999999999", "1.00000000000001",
+         "1e400"]
 # What integers of every width, and bool, read.
-SMALL_TEXTS = ["0", "1", "1.5", " 1", "0.75", "+1"]
+SMALL_TEXTS = ["0", "1", " 1", "10e-1", "+1", "0.5"]
 
 
 def feeds(node):
@@ -253,9 +258,15 @@ def feeds(node):
         finite = hard_values(dtypes.float)
         return [[finite[np.abs(finite) < limit]] for limit in (1e3, 1e30)] + [[hard_values(dtypes.float)]]
     x, scale, *zero = node.inputs
-    zeros = [_zero(one) for one in zero]
-    scales = [scale.numpy.type(one) for one in ((1, 3) if scale.kind == "int" else (1, 0.3, 2.0**-9, 1e4))]
-    return [[hard_values(x), np.array(one), *zeros] for one in scales]
+    some, zeros = hard_values(x), [_zero(one) for one in zero]
+    numbers = (1, 3, 7, 2) if scale.kind == "int" else (1, 0.3, 2.0**-9, 1e4)
+    scales = np.array(numbers).astype(scale.numpy)
+    if "block_size" in dict(node.attributes):
+        return [[np.resize(some, (32, 40)), np.resize(scales, (2, 40))]]
+    cases = [[some, np.array(one), *zeros] for one in scales]
+    if node.version >= 13:
+        cases.append([np.resize(some, (500, 4)), scales, *(np.resize(one, 4) for one in zeros)])
+    return cases
 
 
 def _zero(data_type):

@@ -30,7 +30,7 @@ impl Failure {
     }
 
     /// The same as the failure of an argument.
-    pub(crate) fn as_argument(self) -> Failure {
+    pub(crate) fn into_argument(self) -> Failure {
         Failure { code: value::INVALID_ARGUMENT, ..self }
     }
 }

@@ -76,8 +76,8 @@ impl Claimed {
 
 impl Provider {
     /// Whether the provider takes a node that the library supports.
-    fn takes(&self, claim: Claim, node: &Node) -> bool {
-        match claim {
+    fn takes(&self, node: &Node) -> bool {
+        match self.claim {
             Claim::All => true,
             Claim::Inexact => !stock::runs(self.release, node) || stock::is_inexact(node),
             Claim::Missing => !stock::runs(self.release, node),
@@ -87,13 +87,12 @@ impl Provider {
     /// # Safety
     /// The pointer is onnxruntime's.
     unsafe fn claimed(&self, graph: *const Graph) -> Result<Vec<Claimed>, Failure> {
-        let claim = self.claim.clone().map_err(Failure::node)?;
         let mut claimed = Vec::new();
         // SAFETY: promised.
         for pointer in unsafe { self.host.nodes(graph) }? {
             // SAFETY: onnxruntime gave the pointer.
             let Some(node) = unsafe { Node::read(self.host, pointer) }? else { continue };
-            if let Some(resolved) = node.resolve().filter(|_| self.takes(claim, &node)) {
+            if let Some(resolved) = node.resolve().filter(|_| self.takes(&node)) {
                 claimed.push(Claimed { pointer, node, resolved });
             }
         }

@@ -7,6 +7,7 @@ use super::compile::{compile, release_compiled};
 use super::host::Host;
 use super::stock::Release;
 use crate::abi::{SessionOptions, StatusPointer};
+use crate::api::Failure;
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
 use std::sync::Mutex;
@@ -28,9 +29,7 @@ pub(crate) struct Provider {
     functions: Ep,
     pub(crate) host: Host,
     pub(crate) release: Release,
-    /// The option `claim`, or what is wrong with the options. A failure to create a provider would be lost: at that,
-    /// onnxruntime's Python package goes on without the provider.
-    pub(crate) claim: Result<Claim, String>,
+    pub(crate) claim: Claim,
 }
 
 /// The factory of each onnxruntime in the process, by the address of its table.
@@ -134,7 +133,8 @@ unsafe extern "system" fn create_provider(
     unsafe {
         let factory = &*factory.cast::<Factory>();
         factory.host.status(|| {
-            let claim = claim_of(&factory.host.entries(options, &option_prefix())?);
+            let options = factory.host.entries(options, &option_prefix())?;
+            let claim = claim_of(&options).map_err(Failure::node)?;
             let functions = provider_functions();
             let provider = Provider { functions, host: factory.host, release: factory.release, claim };
             made.write(Box::into_raw(Box::new(provider)).cast());

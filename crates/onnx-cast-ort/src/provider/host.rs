@@ -71,7 +71,7 @@ impl Host {
     /// Runs what onnxruntime calls. Every failure is INVALID_ARGUMENT: at `EP_FAIL`, onnxruntime's Python package would
     /// run the model without this provider from then on, and give other results without an error.
     pub(crate) fn status(self, work: impl FnOnce() -> Result<(), Failure>) -> StatusPointer {
-        self.api.status(|| work().map_err(Failure::as_argument))
+        self.api.status(|| work().map_err(Failure::into_argument))
     }
 
     /// # Safety

@@ -95,45 +95,87 @@ pub(crate) fn runs(release: Release, node: &Node) -> bool {
 pub(crate) fn is_inexact(node: &Node) -> bool {
     let (Some(from), Some(to)) = (node.input_type(0), node.output_type()) else { return false };
     match node.operator {
-        Operator::Cast | Operator::CastLike => ignores_round_mode(node, to) || is_inexact_cast(node, from, to),
-        // Quotients past int32, infinities, NaN; and quotients of float16, which it does not round to that.
-        Operator::QuantizeLinear => {
-            matches!(to.info().kind, Kind::Int | Kind::Uint) || from == DataType::Float16 || drops_infinity(node, to)
-        }
-        Operator::DynamicQuantizeLinear => true,
+        Operator::Cast | Operator::CastLike => ignores_round_mode(node, from, to) || is_inexact_cast(node, from, to),
+        Operator::QuantizeLinear => is_inexact_quantize(node, from, to),
         _ => false,
     }
 }
 
-/// The Cast that onnxruntime makes of a CastLike has the default `round_mode`.
-fn ignores_round_mode(node: &Node, to: DataType) -> bool {
-    let is_other = |mode: &OwnedAttribute| !matches!(mode, OwnedAttribute::String(word) if word == b"up");
-    node.operator == Operator::CastLike && to.obeys_round_mode() && node.attribute("round_mode").is_some_and(is_other)
+/// Quotients past int32 go wrong where its loop is not that of a tensor with one scale: in blocks, and with scales for an
+/// axis to the types of 4 and 2 bits. Those of float16 it does not round to float16.
+fn is_inexact_quantize(node: &Node, from: DataType, to: DataType) -> bool {
+    let is_integer = matches!(to.info().kind, Kind::Int | Kind::Uint);
+    let is_half = [Some(from), node.input_type(1)].contains(&Some(DataType::Float16));
+    is_half
+        || is_integer && (to.info().bits <= 4 || node.int("block_size").unwrap_or(0) > 0)
+        || drops_infinity(node, from, to)
 }
 
-/// Without `saturate`, values just beyond the largest of the formats with infinity, or with one NaN of each sign, go wrong.
-fn drops_infinity(node: &Node, to: DataType) -> bool {
-    node.int("saturate") == Some(0) && matches!(to, DataType::Float8E4M3FN | DataType::Float8E5M2)
+/// The Cast that onnxruntime makes of a CastLike has the default `round_mode`. Of numbers up to 3 only a 3 shows that, and
+/// not with `nearest`.
+fn ignores_round_mode(node: &Node, from: DataType, to: DataType) -> bool {
+    if node.operator != Operator::CastLike || !to.obeys_round_mode() {
+        return false;
+    }
+    match node.attribute("round_mode") {
+        Some(OwnedAttribute::String(word)) => match from {
+            DataType::Bool | DataType::Int2 => false,
+            DataType::Uint2 => word == b"down",
+            _ => word != b"up",
+        },
+        _ => false,
+    }
+}
+
+/// Without `saturate`, it gives wrong values from 480 up to 496 in float8e4m3fn, and from 61440 up to 65536 in float8e5m2.
+/// Narrower types have no values there: both ranges begin at a number of four significant bits.
+fn drops_infinity(node: &Node, from: DataType, to: DataType) -> bool {
+    let bits_of_values = match from.info().kind {
+        Kind::Float(format) if format.bits >= 16 => u32::MAX,
+        Kind::Int => from.info().bits - 1,
+        Kind::Uint => from.info().bits,
+        _ => 0,
+    };
+    node.int("saturate") == Some(0)
+        && match to {
+            DataType::Float8E4M3FN => bits_of_values >= 9,
+            DataType::Float8E5M2 => bits_of_values >= 16,
+            _ => false,
+        }
 }
 
 fn is_inexact_cast(node: &Node, from: DataType, to: DataType) -> bool {
-    let (source, target) = (from.info(), to.info());
-    match (source.kind, target.kind) {
-        _ if from == to => false,
-        // It reads them by way of a double, and part of a text as a number.
+    if from == to {
+        return false;
+    }
+    let bits = from.info().bits;
+    match (from.info().kind, to.info().kind) {
+        // It rounds by way of double, and takes a part of a text for a number.
         (Kind::String, _) => true,
-        // Exponents, and eight digits of a double.
-        (Kind::Float(_), Kind::String) => true,
-        // Out of range, NaN, ties.
-        (Kind::Float(_), Kind::Int | Kind::Uint) => true,
-        // Zero of either sign is false, and no value of float8e8m0 is.
-        (Kind::Float(format), Kind::Bool) => format.bits <= 8,
-        // By way of float.
-        (Kind::Float(_) | Kind::Int | Kind::Uint, Kind::Float(format)) => {
-            (source.bits == 64 && format.bits <= 16)
-                || drops_infinity(node, to)
-                || (node.version < 24 && format.negative_zero)
+        // Exponents, and eight digits of a double. Texts of float8e4m3fn are short enough.
+        (Kind::Float(_), Kind::String) => from != DataType::Float8E4M3FN,
+        // Out of range, NaN, ties. Of the types whose values fit int16 it gets even NaN right.
+        (Kind::Float(_), Kind::Int | Kind::Uint) => {
+            to != DataType::Int16 || !matches!(from, DataType::Float8E4M3FN | DataType::Float8E4M3FNUZ)
+        }
+        // -0 is true, and the smallest value of float8e8m0 false.
+        (Kind::Float(format), Kind::Bool) => format.bits <= 8 && (format.negative_zero || format.significand_bits == 0),
+        (Kind::Float(source), Kind::Float(target)) => {
+            // By way of float.
+            (source.bits == 64 && target.bits <= 16)
+                || drops_infinity(node, from, to)
+                || loses_infinity(node, source.infinity, to)
+        }
+        // By way of float, whose integers are exact up to 2^24; the other narrow types end below that.
+        (Kind::Int | Kind::Uint, Kind::Float(_)) => {
+            (bits >= 32 && matches!(to, DataType::BFloat16 | DataType::Float8E8M0)) || drops_infinity(node, from, to)
         }
         _ => false,
     }
+}
+
+/// Before version 24, infinity is NaN in the FNUZ types, which it makes the largest value.
+fn loses_infinity(node: &Node, has_infinity: bool, to: DataType) -> bool {
+    let is_fnuz = matches!(to, DataType::Float8E4M3FNUZ | DataType::Float8E5M2FNUZ);
+    is_fnuz && has_infinity && node.version < 24 && node.int("saturate") != Some(0)
 }
