@@ -262,11 +262,16 @@ def feeds(node):
     numbers = (1, 3, 7, 2) if scale.kind == "int" else (1, 0.3, 2.0**-9, 1e4)
     scales = np.array(numbers).astype(scale.numpy)
     if "block_size" in dict(node.attributes):
-        return [[np.resize(some, (32, 40)), np.resize(scales, (2, 40))]]
+        return [[_spread(some, (128, 64)), np.resize(scales, (8, 64))]]
     cases = [[some, np.array(one), *zeros] for one in scales]
     if node.version >= 13:
-        cases.append([np.resize(some, (500, 4)), scales, *(np.resize(one, 4) for one in zeros)])
+        cases.append([_spread(some, (2048, 4)), scales, *(np.resize(one, 4) for one in zeros)])
     return cases
+
+
+def _spread(values, shape):
+    """An array of a shape with values from everywhere in a list."""
+    return values[np.linspace(0, len(values) - 1, np.prod(shape)).round().astype(int)].reshape(shape)
 
 
 def _zero(data_type):

@@ -11,8 +11,10 @@ mod claims;
 mod compile;
 mod compute;
 mod factory;
+mod group;
 mod host;
 mod node;
+mod session;
 mod stock;
 
 pub(crate) use factory::create;

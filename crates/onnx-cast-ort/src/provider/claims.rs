@@ -2,50 +2,14 @@
 //! node, so its own optimizations no longer see the nodes of a group.
 
 use super::abi::{Ep, Graph, GraphNode, SupportInfo};
-use super::factory::{Provider, provider};
 use super::node::{Node, Resolved};
+use super::session::{Claim, Provider, provider};
 use super::stock;
 use crate::abi::StatusPointer;
 use crate::api::Failure;
 use onnx_cast::{DataType, Operator};
 use std::collections::HashMap;
 use std::ptr;
-use std::str::FromStr;
-
-/// Which nodes the provider takes, of those that the library supports.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Claim {
-    /// Those that this onnxruntime cannot run.
-    #[default]
-    Missing,
-    /// Also those of which it gets some values wrong.
-    Inexact,
-    /// All.
-    All,
-}
-
-/// A text that names no [`Claim`].
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct UnknownClaim(String);
-
-impl std::fmt::Display for UnknownClaim {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "option `claim` is `{}` (want `missing`, `inexact` or `all`)", self.0)
-    }
-}
-
-impl FromStr for Claim {
-    type Err = UnknownClaim;
-
-    fn from_str(text: &str) -> Result<Claim, UnknownClaim> {
-        match text {
-            "missing" => Ok(Claim::Missing),
-            "inexact" => Ok(Claim::Inexact),
-            "all" => Ok(Claim::All),
-            _ => Err(UnknownClaim(text.to_owned())),
-        }
-    }
-}
 
 /// A node that is claimed.
 struct Claimed {
@@ -141,19 +105,4 @@ pub(crate) unsafe extern "system" fn get_capability(
         }
         Ok(())
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn claims_are_words() {
-        assert_eq!(
-            ["missing", "inexact", "all"].map(|word| word.parse().ok()),
-            [Some(Claim::Missing), Some(Claim::Inexact), Some(Claim::All)]
-        );
-        let error = "All".parse::<Claim>().map_err(|error| error.to_string());
-        assert_eq!(error, Err("option `claim` is `All` (want `missing`, `inexact` or `all`)".to_owned()));
-    }
 }

@@ -2,51 +2,14 @@
 
 use super::abi::{ComputeContext, ComputeInfo, Ep, Graph, GraphNode, PROVIDER_VERSION};
 use super::compute::compute;
-use super::factory::provider;
+use super::group::{Compiled, Group, Step};
 use super::host::{Host, NamedValue};
 use super::node::{Node, Resolved};
+use super::session::provider;
 use crate::abi::StatusPointer;
 use crate::api::Failure;
-use onnx_cast::{DynamicQuantizeLinear, Plan, ScaledPlan};
 use std::ffi::c_void;
 use std::ptr;
-
-/// A compiled group; onnxruntime hands the address of the first field back.
-#[repr(C)]
-pub(crate) struct Compiled {
-    functions: ComputeInfo,
-    pub(crate) host: Host,
-    pub(crate) group: Group,
-}
-
-/// What a group computes. Inputs and outputs are numbers of the group's; an output is `None` where nothing reads it.
-pub(crate) enum Group {
-    /// Casts of one tensor, one after the other.
-    Casts {
-        input: usize,
-        steps: Vec<Step>,
-    },
-    Scaled {
-        plan: ScaledPlan,
-        x: usize,
-        scale: usize,
-        zero_point: Option<usize>,
-        y: Option<usize>,
-    },
-    /// The outputs are the elements, the scale and the zero point.
-    Dynamic {
-        operator: DynamicQuantizeLinear,
-        plan: ScaledPlan,
-        x: usize,
-        outputs: [Option<usize>; 3],
-    },
-}
-
-/// One Cast of a chain.
-pub(crate) struct Step {
-    pub(crate) plan: Plan,
-    pub(crate) output: Option<usize>,
-}
 
 /// The names of the inputs and outputs of a group.
 struct Border {

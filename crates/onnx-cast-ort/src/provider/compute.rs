@@ -1,7 +1,7 @@
 //! Runs groups: tensors from onnxruntime's memory to its memory, large ones on the threads of the session.
 
 use super::abi::ComputeInfo;
-use super::compile::{Compiled, Group, Step};
+use super::group::{Compiled, Group, Step};
 use super::host::Host;
 use crate::abi::{KernelContext, StatusPointer, Value};
 use crate::api::Failure;

@@ -2,9 +2,10 @@
 //! it lives until the process ends: onnxruntime may release a factory while sessions that use it still live.
 
 use super::abi::{Ep, EpDevice, EpFactory, HardwareDevice, KeyValuePairs, Logger, PROVIDER_VERSION, value};
-use super::claims::{Claim, UnknownClaim, get_capability};
+use super::claims::get_capability;
 use super::compile::{compile, release_compiled};
 use super::host::Host;
+use super::session::{Claim, Provider, UnknownClaim};
 use super::stock::Release;
 use crate::abi::{SessionOptions, StatusPointer};
 use crate::api::Failure;
@@ -21,15 +22,6 @@ struct Factory {
     functions: EpFactory,
     host: Host,
     release: Release,
-}
-
-/// The provider of a session; onnxruntime hands the address of the first field back.
-#[repr(C)]
-pub(crate) struct Provider {
-    functions: Ep,
-    pub(crate) host: Host,
-    pub(crate) release: Release,
-    pub(crate) claim: Claim,
 }
 
 /// The factory of each onnxruntime in the process, by the address of its table.
@@ -176,15 +168,6 @@ fn provider_functions() -> Ep {
         CreateSyncStreamForDevice: None,
         GetCompiledModelCompatibilityInfo: None,
     }
-}
-
-/// The provider of a session.
-///
-/// # Safety
-/// The pointer is to the functions of a [`Provider`] that is not released during `'a`.
-pub(crate) unsafe fn provider<'a>(functions: *const Ep) -> &'a Provider {
-    // SAFETY: promised.
-    unsafe { &*functions.cast::<Provider>() }
 }
 
 unsafe extern "system" fn provider_name(_: *const Ep) -> *const c_char {
