@@ -262,7 +262,9 @@ def feeds(node):
     numbers = (1, 3, 7, 2) if scale.kind == "int" else (1, 0.3, 2.0**-9, 1e4)
     scales = np.array(numbers).astype(scale.numpy)
     if "block_size" in dict(node.attributes):
-        return [[_spread(some, (128, 64)), np.resize(scales, (8, 64))]]
+        # Five scales over rows of 64: each column meets all of them.
+        scales = np.array(numbers[:1] if scale.kind == "int" else (0.1, 0.3, 0.7, 2.0**-9, 1e4)).astype(scale.numpy)
+        return [[_spread(some, (1024, 64)), np.resize(scales, (64, 64))]]
     cases = [[some, np.array(one), *zeros] for one in scales]
     if node.version >= 13:
         cases.append([_spread(some, (2048, 4)), scales, *(np.resize(one, 4) for one in zeros)])
