@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Does onnxruntime with the execution provider give the library's bytes, and does the provider take the nodes that it should?
+"""Does onnxruntime with the execution provider give the library's bytes, and does the provider take the right nodes?
 
 Every version of every operator with all combinations of types as a one-node model; which nodes are claimed, beside what
-onnxruntime runs and gets right itself; chains, constants, branches, loops, functions and shapes; models that the command
-quantized; onnx's node tests and real models; threads, many sessions, and a library that is unregistered meanwhile.
+onnxruntime runs and gets right itself; chains, constants, branches, loops, functions and shapes; models that the
+command quantized; onnx's node tests and real models; threads, many sessions, and a library that is unregistered.
 
 Without arguments all parts run, else those that are named. With EP_LEVELS=all, pairs run at every optimization level.
 """

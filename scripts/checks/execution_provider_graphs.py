@@ -1,5 +1,5 @@
-"""Graphs around casts, for `execution_provider.py`: chains, constants, branches, loops, functions and shapes; and models
-that the command quantized."""
+"""Graphs around casts, for `execution_provider.py`: chains, constants, branches, loops, functions and shapes; and
+models that the command quantized."""
 
 from __future__ import annotations
 
