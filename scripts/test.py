@@ -5,7 +5,8 @@ A stage starts when the stages that it needs have passed and a processor is free
 processor does not hold up the others. What a stage prints appears when it ends. The first failure ends the run.
 
 Needs Rust (with rustfmt and clippy), Python 3.11 or newer, a compiler for C and C++, make and pkg-config. The first run
-fetches packages from crates.io and PyPI into this folder.
+fetches packages from crates.io and PyPI into this folder. What JavaScript needs (scripts/checks/javascript.sh) is left
+out where it is missing, and named.
 """
 
 import argparse
@@ -67,6 +68,10 @@ def stages(packages):
             *["clippy", "--manifest-path", BINDINGS, "--release", "--locked", "--", "-D", "warnings"],
             after=(PACKAGE,),
         ),
+        Stage(
+            "the execution provider, in onnxruntime", [PYTHON, "scripts/checks/execution_provider.py"], (PACKAGE,)
+        ),
+        Stage("the package for JavaScript, and the page", ["bash", "scripts/checks/javascript.sh"], (RELEASE, PACKAGE)),
         check("opsets raised, as onnxruntime runs them", "scripts/checks/upgrade.py"),
         check(
             "opsets raised, as the newest onnx evaluates them",
