@@ -22,6 +22,7 @@ import onnx
 import onnxruntime
 from models import COMMAND, MAGIKA, NUDENET, fail
 from precision_models import made
+from shared import in_processes
 
 LEVELS = [onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL, onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL]
 
@@ -132,23 +133,37 @@ def check_node(name, path, data, folder):
     return True
 
 
-def main():
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--nodes", action="store_true", help="onnx's node tests, too")
-    options = arguments.parse_args()
-    if not COMMAND.exists():
-        fail(f"{COMMAND} is not there (cargo build --release -p onnx-cast-cli)")
+SHARES = 4
+
+
+def share_of(share, nodes):
+    """How many models were converted and runs compared, of a share of all."""
+    global converted, run
+    converted = run = tested = 0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for name, model, feeds in made():
+        for name, model, feeds in list(made())[share::SHARES]:
             path = folder / "model.onnx"
             onnx.save(model, path)
             onnx.checker.check_model(str(path), full_check=True)
             check(name, path, feeds, folder)
-        for name, path, feeds in real_models():
+        for name, path, feeds in list(real_models())[share::SHARES]:
             check(name, path, feeds, folder, {one: VARIANTS[one] for one in ("float16", "emulated", "bfloat16")})
-        nodes = sum(check_node(*case, folder) for case in node_tests()) if options.nodes else 0
-    tested = f", {nodes} node tests" if options.nodes else ""
+        for case in list(node_tests())[share::SHARES] if nodes else []:
+            tested += check_node(*case, folder)
+    return converted, run, tested
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("command", nargs="?", type=Path, default=COMMAND)
+    arguments.add_argument("--nodes", action="store_true", help="onnx's node tests, too")
+    options = arguments.parse_args()
+    if not COMMAND.exists():
+        fail(f"{COMMAND} is not there (cargo build --release -p onnx-cast-cli)")
+    shares = in_processes(share_of, [(share, options.nodes) for share in range(SHARES)])
+    converted, run, tested = (sum(counts) for counts in zip(*shares))
+    tested = f", {tested} node tests" if options.nodes else ""
     print(f"precision: {converted} models converted, {run} runs near the float model{tested}")
 
 
