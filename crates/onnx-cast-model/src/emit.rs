@@ -78,7 +78,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     fn document(&mut self, document: &Document<'a>) -> Result<Rope<'a>, ModelError> {
-        let mut functions = document.functions.iter();
+        let mut functions = document.functions.iter().enumerate();
         let mut imported = false;
         let (mut rope, _) = self.walk(self.rope(), document.bytes, |this, rope, field| {
             let changed = match (field.number, field.value) {
@@ -88,7 +88,19 @@ impl<'a> Emitter<'a, '_> {
                     return Ok(Fate::Gone);
                 }
                 (model::GRAPH, Value::Bytes(_)) => this.graph(&document.graph)?,
-                (model::FUNCTIONS, Value::Bytes(_)) => this.next_graph(&mut functions)?,
+                (model::FUNCTIONS, Value::Bytes(_)) => {
+                    let Some((place, function)) = functions.next() else { return Ok(Fate::Kept) };
+                    let message = this.graph(function)?;
+                    if !this.edits.copies.iter().any(|copy| copy.function == place) {
+                        return Ok(message.into());
+                    }
+                    match message {
+                        Some(message) => rope.put(model::FUNCTIONS, message),
+                        None => rope.keep(field.span),
+                    }
+                    this.copies(place, function, rope)?;
+                    return Ok(Fate::Gone);
+                }
                 (model::OPSET_IMPORT, Value::Bytes(import)) => {
                     imported = true;
                     this.import(import)?
@@ -103,9 +115,13 @@ impl<'a> Emitter<'a, '_> {
             wire::put_int(&mut import, opset::VERSION, version as u64);
             rope.put_bytes(model::OPSET_IMPORT, &import);
         }
-        for copy in &self.edits.copies {
+        Ok(rope)
+    }
+
+    /// The copies of a function. They stand behind it, before what calls them, as some readers want functions to.
+    fn copies(&mut self, place: usize, function: &Graph<'a>, rope: &mut Rope<'a>) -> Result<(), ModelError> {
+        for copy in self.edits.copies.iter().filter(|copy| copy.function == place) {
             self.graphs = &copy.graphs;
-            let Some(function) = document.functions.get(copy.function) else { continue };
             let whole = match self.graph(function)? {
                 Some(message) => message,
                 None => self.walk(self.rope(), function.message, |_, _, _| Ok(Fate::Kept))?.0,
@@ -118,7 +134,7 @@ impl<'a> Emitter<'a, '_> {
             rope.put(model::FUNCTIONS, message);
         }
         self.graphs = &self.edits.graphs;
-        Ok(rope)
+        Ok(())
     }
 
     /// An import at its new version, where it has one.
