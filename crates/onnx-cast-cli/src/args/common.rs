@@ -114,6 +114,22 @@ pub(crate) struct LossArgs {
     pub(crate) losses: bool,
 }
 
+/// From a model to a model.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ModelArgs {
+    /// The model
+    #[arg(value_name = "IN.onnx", help_heading = INPUT)]
+    pub(crate) input: PathBuf,
+    /// The model to write, which may be IN
+    #[arg(value_name = "OUT.onnx", help_heading = INPUT)]
+    pub(crate) output: PathBuf,
+    #[command(flatten)]
+    pub(crate) storage: StorageArgs,
+    /// Do not replace files
+    #[arg(long, help_heading = OUTPUT)]
+    pub(crate) no_clobber: bool,
+}
+
 /// Where a model's elements go.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct StorageArgs {
