@@ -14,7 +14,9 @@ use onnx_cast_file::{CandidateFormat, Loss, Pattern, Rule};
 use parsers::{CandidateParser, RoundModeParser, TypeParser, positive, tolerance};
 use std::path::PathBuf;
 
-pub(crate) use common::{Common, FileArgs, JobArgs, LossArgs, ModelArgs, NameArgs, SelectionArgs, StorageArgs};
+pub(crate) use common::{
+    Common, FileArgs, JobArgs, LossArgs, ModelArgs, NameArgs, NpyArgs, SelectionArgs, StorageArgs, WriteArgs,
+};
 pub(crate) use explain::{BlockArgs, ExplainArgs, ScalingArgs};
 pub(crate) use precision::{ConvertArgs, RecordArgs};
 pub(crate) use quantized::{DequantizeArgs, QuantizeArgs, TranscodeArgs};
@@ -153,6 +155,8 @@ pub(crate) struct CastArgs {
     #[command(flatten)]
     pub(crate) job: JobArgs,
     #[command(flatten)]
+    pub(crate) npy: NpyArgs,
+    #[command(flatten)]
     pub(crate) losses: LossArgs,
     #[command(flatten)]
     pub(crate) storage: StorageArgs,
@@ -177,6 +181,8 @@ pub(crate) struct BitCastArgs {
     pub(crate) opset: i64,
     #[command(flatten)]
     pub(crate) job: JobArgs,
+    #[command(flatten)]
+    pub(crate) npy: NpyArgs,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -194,6 +200,8 @@ pub(crate) struct FoldArgs {
     /// Print what would become of each Cast, and write nothing
     #[arg(long, help_heading = HOW)]
     pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) write: WriteArgs,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -17,13 +17,13 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 pub(crate) fn cast(args: &CastArgs, common: &Common) -> Result<u8> {
-    let CastArgs { files, selection, job, losses, .. } = args;
+    let CastArgs { files, selection, job, npy, losses, .. } = args;
     let request = CastRequest {
         selection: selection.selection()?,
         options: args.attributes.options().threads(common.threads),
         from: files.from,
         shape: files.shape.clone(),
-        write: job.write(files.npy_plain),
+        write: job.write(npy.npy_plain),
         dry_run: true,
         resume: job.resume,
         copy_others: !job.no_copy_others,
@@ -42,14 +42,14 @@ pub(crate) fn cast(args: &CastArgs, common: &Common) -> Result<u8> {
 }
 
 pub(crate) fn bit_cast(args: &BitCastArgs, common: &Common) -> Result<u8> {
-    let BitCastArgs { files, selection, job, opset } = args;
+    let BitCastArgs { files, selection, job, npy, opset } = args;
     let request = BitCastRequest {
         selection: selection.selection()?,
         opset: *opset,
         threads: common.threads,
         from: files.from,
         shape: files.shape.clone(),
-        write: job.write(files.npy_plain),
+        write: job.write(npy.npy_plain),
         dry_run: true,
         resume: job.resume,
         copy_others: !job.no_copy_others,

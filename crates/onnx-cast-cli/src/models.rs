@@ -83,7 +83,7 @@ impl<'a> ModelJob<'a> {
 }
 
 pub(crate) fn fold(args: &FoldArgs, common: &Common) -> Result<()> {
-    let FoldArgs { model, names, dry_run } = args;
+    let FoldArgs { model, names, dry_run, write } = args;
     let job = ModelJob::new("fold", model, *dry_run, common)?;
     let NameArgs { include, exclude } = names;
     let plan = FoldRequest {
@@ -91,8 +91,8 @@ pub(crate) fn fold(args: &FoldArgs, common: &Common) -> Result<()> {
         exclude: exclude.clone(),
         operator: None,
         dry_run: true,
-        no_clobber: model.no_clobber,
-        storage: model.storage.storage(),
+        no_clobber: write.no_clobber,
+        storage: write.storage.storage(),
         threads: common.threads,
         watch: None,
     };
@@ -132,14 +132,14 @@ impl Shown for FoldSummary {
 }
 
 pub(crate) fn upgrade(args: &UpgradeArgs, common: &Common) -> Result<()> {
-    let UpgradeArgs { model, opset, dry_run } = args;
+    let UpgradeArgs { model, opset, dry_run, write } = args;
     let job = ModelJob::new("upgrade", model, *dry_run, common)?;
     job.show(&job.run(|input, output, watch| {
         let request = UpgradeRequest {
             opset: Some(*opset),
             dry_run: *dry_run,
-            no_clobber: model.no_clobber,
-            storage: model.storage.storage(),
+            no_clobber: write.no_clobber,
+            storage: write.storage.storage(),
             threads: common.threads,
             watch,
         };

@@ -13,10 +13,10 @@ use std::io::{self, Write};
 use std::path::Path;
 
 pub(crate) fn convert(args: &ConvertArgs, common: &Common) -> Result<()> {
-    let ConvertArgs { model, html, explain, .. } = args;
+    let ConvertArgs { model, write, html, explain, .. } = args;
     let dry_run = args.dry_run || !explain.is_empty();
     let job = ModelJob::new("convert", model, dry_run, common)?;
-    if let Some(html) = html.as_ref().filter(|_| model.no_clobber) {
+    if let Some(html) = html.as_ref().filter(|_| write.no_clobber) {
         check_vacant(html)?;
     }
     let mut request = ConvertRequest::new(args.to);
@@ -31,8 +31,8 @@ pub(crate) fn convert(args: &ConvertArgs, common: &Common) -> Result<()> {
     request.emulate = args.emulate;
     request.explain.clone_from(explain);
     request.dry_run = dry_run;
-    request.no_clobber = model.no_clobber;
-    request.storage = model.storage.storage();
+    request.no_clobber = write.no_clobber;
+    request.storage = write.storage.storage();
     request.threads = common.threads;
     let done = job.run(|input, output, watch| {
         request.watch = watch;
@@ -40,7 +40,7 @@ pub(crate) fn convert(args: &ConvertArgs, common: &Common) -> Result<()> {
     })?;
     if let Some(html) = html {
         let title = model.input.file_name().unwrap_or(model.input.as_os_str()).to_string_lossy();
-        write_page(html, &convert_page(&title, &done, &request.ranges, request.margin)?, model.no_clobber)?;
+        write_page(html, &convert_page(&title, &done, &request.ranges, request.margin)?, write.no_clobber)?;
     }
     if common.json {
         return job.show(&done);

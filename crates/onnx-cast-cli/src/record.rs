@@ -11,15 +11,15 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 pub(crate) fn record(args: &RecordArgs, common: &Common) -> Result<()> {
-    let RecordArgs { model, names, dry_run } = args;
+    let RecordArgs { model, names, dry_run, write } = args;
     let job = ModelJob::new("record", model, *dry_run, common)?;
     let NameArgs { include, exclude } = names;
     let plan = RecordRequest {
         include: include.clone(),
         exclude: exclude.clone(),
         dry_run: true,
-        no_clobber: model.no_clobber,
-        storage: model.storage.storage(),
+        no_clobber: write.no_clobber,
+        storage: write.storage.storage(),
         threads: common.threads,
         watch: None,
     };

@@ -44,6 +44,11 @@ pub(crate) struct FileArgs {
     /// The shape of raw bytes, as 2,3; --from gives their type
     #[arg(long, value_name = "N,N", value_delimiter = ',', requires = "from", help_heading = INPUT)]
     pub(crate) shape: Option<Vec<usize>>,
+}
+
+/// How arrays are written.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct NpyArgs {
     /// In .npy and .npz, write types that numpy lacks as the unsigned integers of their bits
     #[arg(long, help_heading = OUTPUT)]
     pub(crate) npy_plain: bool,
@@ -123,6 +128,11 @@ pub(crate) struct ModelArgs {
     /// The model to write, which may be IN
     #[arg(value_name = "OUT.onnx", help_heading = INPUT)]
     pub(crate) output: PathBuf,
+}
+
+/// How a model is written.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct WriteArgs {
     #[command(flatten)]
     pub(crate) storage: StorageArgs,
     /// Do not replace files

@@ -1,7 +1,7 @@
 //! The arguments of `convert` and `record`.
 
 use super::parsers::TypeParser;
-use super::{HOW, ModelArgs, NameArgs, OUTPUT, Pattern, WHAT};
+use super::{HOW, ModelArgs, NameArgs, OUTPUT, Pattern, WHAT, WriteArgs};
 use clap::Args as ClapArgs;
 use onnx_cast::DataType;
 use onnx_cast_model::{Interface, Keep};
@@ -58,6 +58,8 @@ pub(crate) struct ConvertArgs {
     /// Print what each node becomes, and why, and write nothing
     #[arg(long, help_heading = HOW)]
     pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) write: WriteArgs,
     /// Also write a page that draws the nodes, their types and what decided them, which needs nothing but itself
     #[arg(long, value_name = "OUT.html", help_heading = OUTPUT)]
     pub(crate) html: Option<PathBuf>,
@@ -82,6 +84,8 @@ pub(crate) struct RecordArgs {
     /// Print what would be recorded, and write nothing
     #[arg(long, help_heading = HOW)]
     pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) write: WriteArgs,
 }
 
 /// What `--io` tells.

@@ -1,6 +1,6 @@
 //! The arguments of `upgrade`.
 
-use super::{HOW, ModelArgs};
+use super::{HOW, ModelArgs, WriteArgs};
 use clap::Args as ClapArgs;
 use onnx_cast_model::DEFAULT_OPSET;
 
@@ -21,4 +21,6 @@ pub(crate) struct UpgradeArgs {
     /// Print which nodes would be rewritten, and write nothing
     #[arg(long, help_heading = HOW)]
     pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) write: WriteArgs,
 }
