@@ -103,16 +103,7 @@ pub fn upgrade(
     request: &UpgradeRequest,
 ) -> Result<UpgradeSummary, Error> {
     let &UpgradeRequest { ref storage, dry_run, no_clobber, threads, ref watch, opset } = request;
-    let how = Request {
-        storage,
-        dry_run,
-        no_clobber,
-        counts: false,
-        threads,
-        raise: None,
-        watch: watch.as_ref(),
-        step: &|| {},
-    };
+    let how = Request { dry_run, no_clobber, threads, watch: watch.as_ref(), ..Request::new(storage) };
     let to = opset.unwrap_or(DEFAULT_OPSET);
     rewrite(input.as_ref(), output.as_ref(), &how, |document, files| edits(document, files, to), Ok)
 }
