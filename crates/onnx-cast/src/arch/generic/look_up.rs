@@ -272,10 +272,10 @@ pub(crate) unsafe fn widen<L: Lanes, S: Element, D: Element>(
 #[inline(always)]
 unsafe fn magnitude_bytes<L: Lanes>(code: L::V, tables: &[L::Table<8>; 2], minus_zero: [L::V; 2]) -> [L::V; 2] {
     let (index, top) = (L::and(code, L::splat::<8>(0x7f)), L::splat::<8>(0x80));
-    let high = L::or(L::look_up::<8>(&tables[1], index), L::and(code, top));
+    let [low, high] = [L::look_up::<8>(&tables[0], index), L::look_up::<8>(&tables[1], index)];
+    let high = L::or(high, L::and(code, top));
     let is_minus_zero = L::eq::<8>(code, top);
-    let low = L::select::<8>(is_minus_zero, minus_zero[0], L::look_up::<8>(&tables[0], index));
-    [low, L::select::<8>(is_minus_zero, minus_zero[1], high)]
+    [L::select::<8>(is_minus_zero, minus_zero[0], low), L::select::<8>(is_minus_zero, minus_zero[1], high)]
 }
 
 /// Stores the low and the high bytes of a step's words.

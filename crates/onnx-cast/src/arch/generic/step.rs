@@ -55,7 +55,7 @@ unsafe fn fetch<L: Lanes, S: Element, D: Element>(src: *const u8) {
     }
 }
 
-/// Stores a block of `len` bytes, whole lines, past the caches.
+/// Stores a block of `len` bytes, complete lines, with non-temporal stores.
 #[inline(always)]
 unsafe fn stream<L: Lanes>(block: *const u8, to: *mut u8, len: usize) {
     for at in (0..len).step_by(L::BYTES) {
