@@ -24,6 +24,7 @@ impl Release {
     const V1_24: Release = Release(1, 24);
     const V1_25: Release = Release(1, 25);
     const V1_27: Release = Release(1, 27);
+    const V1_31: Release = Release(1, 31);
     const V1_32: Release = Release(1, 32);
 }
 
@@ -86,7 +87,10 @@ pub(crate) fn runs(release: Release, node: &Node) -> bool {
         }
         _ => Some(Release::OLDEST),
     };
-    let needed = [has_version(operator, node.version), types[0], types[1], scale];
+    // Before, the kernels failed where the result did not have the scale's type.
+    let is_mixed = operator == Operator::DequantizeLinear && node.input_type(1) != Some(to);
+    let mixed = Some(if is_mixed { Release::V1_31 } else { Release::OLDEST });
+    let needed = [has_version(operator, node.version), types[0], types[1], scale, mixed];
     needed.iter().all(|first| first.is_some_and(|first| first <= release))
 }
 
