@@ -80,6 +80,7 @@ stage "the Python package, format" cargo fmt --manifest-path "$package" --check
 stage "the Python package, lints" cargo clippy --manifest-path "$package" --release --locked -- -D warnings
 stage "the Python package, build" "$python" scripts/install_python_package.py
 stage "the Python package, tests" "$python" -m pytest bindings/python
+stage "the execution provider, in onnxruntime" "$python" scripts/checks/execution_provider.py
 stage "the Python package, with the newest onnx" env PYTHONPATH=.cache/onnx-newest \
     "$python" -m pytest bindings/python/tests/test_onnx.py
 if [[ "$only" ]]; then

@@ -9,6 +9,7 @@ from onnx import TensorProto, helper
 
 import onnx_cast
 import onnx_cast.onnxruntime as ours
+from onnx_cast.onnxruntime import _custom_ops
 
 NUMBERS = {name: number for name, number in TensorProto.DataType.items() if number}
 # What onnxruntime has tensors of, and Cast takes; as the onnx package of the test run knows them.
@@ -32,7 +33,7 @@ def model_of(nodes, inputs, outputs, opset=25, **more):
 def session_of(model, **options):
     settings = onnxruntime.SessionOptions()
     settings.log_severity_level = 4
-    ours.register(settings)
+    ours.register_custom_ops(settings)
     # onnxruntime may not know an opset as new as the model's, which our operators do not ask it for.
     for imported in model.opset_import:
         if imported.domain == "":
@@ -284,13 +285,13 @@ def test_subgraphs_functions_and_where():
     used = ours.use_in(model)
     assert model.SerializeToString() == before
     onnx.checker.check_model(used)
-    replaced = [node for node in ours._nodes_of(used.graph) if node.domain == ours.DOMAIN]
+    replaced = [node for node in _custom_ops._nodes_of(used.graph) if node.domain == ours.DOMAIN]
     assert len(replaced) == 4 and not used.functions
     # numpy's and onnxruntime's own Cast would wrap.
     y, z = session_of(used).run(None, {"x": np.array([300.0, -1.5], np.float32), "c": np.array(True)})
     assert y.tolist() == [127, -1] and z.tolist() == [300.0, -1.5]
     some = ours.use_in(model, lambda node: node.output[0] == "t")
-    assert [node.output[0] for node in ours._nodes_of(some.graph) if node.domain == ours.DOMAIN] == ["t"]
+    assert [node.output[0] for node in _custom_ops._nodes_of(some.graph) if node.domain == ours.DOMAIN] == ["t"]
 
 
 def test_the_oldest_cast_names_its_target():

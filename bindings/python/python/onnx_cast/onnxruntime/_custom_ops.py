@@ -1,7 +1,7 @@
 """Cast, CastLike, BitCast, QuantizeLinear and DequantizeLinear in sessions of onnxruntime, as custom operators in a
 domain of their own: all types that onnxruntime has tensors of, each value rounded once.
 
-``register(options)`` gives the operators to a session, ``use_in(model)`` puts them in place of ONNX's own.
+``register_custom_ops(options)`` gives the operators to a session, ``use_in(model)`` puts them in place of ONNX's own.
 """
 
 from __future__ import annotations
@@ -9,16 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper
-from onnx.inliner import inline_local_functions
-
 from onnx_cast import _native
+from onnx_cast.onnxruntime._provider import library_path
 
 if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto, NodeProto
     from onnxruntime import SessionOptions
 
 #: The domain of the operators, and its version.
-DOMAIN = "ai.onnx-cast"
+DOMAIN = "onnx-cast"
 VERSION = 1
 
 #: ONNX's operators, each with the one that stands for it. onnxruntime takes away what it holds to be superfluous of nodes whose
@@ -31,17 +30,10 @@ OPERATORS = {
 _WITH_TENSORS = {row["number"] for row in _native.types() if row["onnxruntime"] is not None}
 
 
-def library() -> str:
-    """The path of the library that onnxruntime loads the operators from."""
-    path = _native.__file__
-    assert path is not None, "a native module is loaded from a file"
-    return path
-
-
-def register(options: SessionOptions) -> None:
+def register_custom_ops(options: SessionOptions) -> None:
     """Gives the operators to the sessions that are made with these options. Wants onnxruntime 1.17 or newer, and 1.31 for
     types of 4 and 2 bits and float8e8m0."""
-    options.register_custom_ops_library(library())
+    options.register_custom_ops_library(library_path())
 
 
 def use_in(model: ModelProto, where: Callable[[NodeProto], bool] | None = None) -> ModelProto:
@@ -55,6 +47,9 @@ def use_in(model: ModelProto, where: Callable[[NodeProto], bool] | None = None) 
         stay as they are. onnxruntime joins its own QuantizeLinear and DequantizeLinear with the nodes between them, such
         as a Conv, and computes those in integers; it does not join ours.
     """
+    from onnx import ModelProto, helper
+    from onnx.inliner import inline_local_functions
+
     copy = ModelProto()
     # onnxruntime does not tell the types of custom operators within functions.
     copy.CopyFrom(inline_local_functions(model) if model.functions else model)
@@ -81,6 +76,8 @@ def _nodes_of(graph: GraphProto) -> Iterator[NodeProto]:
 
 def _replace(nodes: Iterator[NodeProto], opset: int, wanted: Callable[[NodeProto], bool]) -> bool:
     """Whether any was replaced."""
+    from onnx import AttributeProto, TensorProto, helper
+
     replaced = False
     for node in nodes:
         if node.op_type in OPERATORS and node.domain in ("", "ai.onnx") and _has_tensors(node) and wanted(node):
