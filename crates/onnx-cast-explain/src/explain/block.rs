@@ -13,17 +13,25 @@ use onnx_cast::{
 };
 
 /// What is asked of a block format.
-pub(crate) struct BlockRequest<'a> {
-    pub(crate) values: Vec<&'a str>,
-    pub(crate) from: Option<DataType>,
-    pub(crate) format: BlockFormat,
-    pub(crate) rule: Option<ScaleRule>,
-    pub(crate) recipe: Option<Recipe>,
-    pub(crate) global_scale: Option<f32>,
+#[derive(Debug)]
+pub struct BlockRequest<'a> {
+    /// The values, each as that of a cast.
+    pub values: Vec<&'a str>,
+    /// Their type; float where it is not given.
+    pub from: Option<DataType>,
+    /// The format.
+    pub format: BlockFormat,
+    /// How a scale of MX is found.
+    pub rule: Option<ScaleRule>,
+    /// How the scales of NVFP4 are found.
+    pub recipe: Option<Recipe>,
+    /// NVFP4's scale of the tensor; found from the block where it is not given.
+    pub global_scale: Option<f32>,
 }
 
 /// A block, taken apart.
-pub(crate) struct Block {
+#[derive(Debug)]
+pub struct Block {
     pub(crate) format: BlockFormat,
     /// The rule of MX, or the recipe of NVFP4.
     pub(crate) how: &'static str,
@@ -41,6 +49,7 @@ pub(crate) struct Block {
 }
 
 /// A value of a block.
+#[derive(Debug)]
 pub(crate) struct InBlock {
     pub(crate) value: Side,
     /// The exact quotient, where it is a number and not zero.
@@ -52,7 +61,11 @@ pub(crate) struct InBlock {
     pub(crate) error: Option<Error>,
 }
 
-pub(crate) fn explain(request: &BlockRequest<'_>) -> Result<Block> {
+/// Takes a block apart.
+///
+/// # Errors
+/// Where a value is not one of its type, or the format and the rule do not go together.
+pub fn explain(request: &BlockRequest<'_>) -> Result<Block> {
     check(request)?;
     let &BlockRequest { format, .. } = request;
     let mut notes = Vec::new();

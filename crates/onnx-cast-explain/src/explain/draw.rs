@@ -18,7 +18,10 @@ const LINE: usize = 48;
 const COLOURS: [AnsiColor; 3] = [AnsiColor::Red, AnsiColor::Yellow, AnsiColor::Cyan];
 
 /// The drawing, which goes before the text.
-pub(crate) fn drawing(explanation: &Explanation) -> Result<String> {
+///
+/// # Errors
+/// Where the library does not cast a type that is shown.
+pub fn drawing(explanation: &Explanation) -> Result<String> {
     let mut out = String::new();
     for End { side, .. } in explanation.ends() {
         bits(&mut out, side)?;
@@ -82,7 +85,10 @@ pub(super) fn in_every_type(request: &Request<'_>) -> impl Iterator<Item = (Data
 }
 
 /// The value in every type that it can be cast to, one a line of fewer than 80 columns.
-pub(crate) fn all(request: &Request<'_>) -> Result<String> {
+///
+/// # Errors
+/// Where the library does not cast a type that is shown.
+pub fn all(request: &Request<'_>) -> Result<String> {
     let mut out = format!("{:14} {:18} {:22} rule\n", "type", "bits", "value");
     for (to, row) in in_every_type(request) {
         match row {
@@ -100,7 +106,10 @@ pub(crate) fn all(request: &Request<'_>) -> Result<String> {
 }
 
 /// Every type that the value can be cast to, as JSON.
-pub(crate) fn all_json(request: &Request<'_>) -> Result<serde_json::Value> {
+///
+/// # Errors
+/// Where the library does not cast a type that is shown.
+pub fn all_json(request: &Request<'_>) -> Result<serde_json::Value> {
     let explained = in_every_type(request).filter_map(|(_, row)| row.ok());
     explained.map(|explanation| super::json(&explanation)).collect()
 }

@@ -19,7 +19,10 @@ const INDENT: usize = 9;
 const HEADS: [&str; 5] = ["value", "quotient", "element", "back", "error"];
 
 /// A table of the elements below the scale; lines have fewer than 80 columns.
-pub(crate) fn block_text(block: &Block) -> Result<String> {
+///
+/// # Errors
+/// Where the library does not cast a type that is shown.
+pub fn block_text(block: &Block) -> Result<String> {
     let mut out = String::new();
     writeln!(out, "{:INDENT$}{}", "format", about(block))?;
     writeln!(out, "{:INDENT$}{}", rule(block), block.how)?;
@@ -46,7 +49,10 @@ pub(crate) fn block_text(block: &Block) -> Result<String> {
 }
 
 /// Every number is a text with all its digits, as in the JSON of one value.
-pub(crate) fn block_json(block: &Block) -> Result<serde_json::Value> {
+///
+/// # Errors
+/// Where the library does not cast a type that is shown.
+pub fn block_json(block: &Block) -> Result<serde_json::Value> {
     let optional = |side: Option<&Side>| side.map(json_side).transpose();
     let elements = block.elements.iter().map(|one| {
         let error = |error: &Error| json!({ "absolute": error.absolute.exact(), "relative": error.relative });
@@ -76,7 +82,10 @@ pub(crate) fn block_json(block: &Block) -> Result<serde_json::Value> {
 }
 
 /// The page of a block.
-pub(crate) fn block_page(block: &Block) -> Result<String> {
+///
+/// # Errors
+/// Where the library does not cast a type that is shown.
+pub fn block_page(block: &Block) -> Result<String> {
     let mut body = format!("<p class=\"key\">{}; {} {}</p>\n", about(block), rule(block), block.how);
     for (label, side, note) in sides(block) {
         page_side(&mut body, label, side)?;

@@ -21,24 +21,31 @@ use onnx_cast::{Cast, CastError, CastOptions, DataType, FloatFormat, Kind, Opera
 use onnx_cast_file::text::Short;
 use rule::Rule;
 
-pub(crate) use block::{BlockRequest, explain as explain_block};
-pub(crate) use block_views::{block_json, block_page, block_text};
-pub(crate) use draw::{all, all_json, drawing};
-pub(crate) use page::{page, page_of_all};
-pub(crate) use render::{json, text};
-pub(crate) use scaled::{Scaled, Scaling};
+pub use block::{Block, BlockRequest, explain as explain_block};
+pub use block_views::{block_json, block_page, block_text};
+pub use draw::{all, all_json, drawing};
+pub use page::{page, page_of_all};
+pub use render::{json, text};
+pub(crate) use scaled::Scaled;
+pub use scaled::Scaling;
 
 /// What is asked.
-pub(crate) struct Request<'a> {
-    pub(crate) value: &'a str,
-    pub(crate) from: Option<DataType>,
-    pub(crate) to: DataType,
-    pub(crate) options: CastOptions,
+#[derive(Debug)]
+pub struct Request<'a> {
+    /// A decimal number, `inf`, `nan`, or bits as `0x3f80` or `0b101`.
+    pub value: &'a str,
+    /// Its type; without one it is cast as a text, or with a scale as a float.
+    pub from: Option<DataType>,
+    /// The target.
+    pub to: DataType,
+    /// The opset and the operator's attributes.
+    pub options: CastOptions,
     /// What QuantizeLinear has beside a cast, which without it is a Cast.
-    pub(crate) scaling: Option<Scaling<'a>>,
+    pub scaling: Option<Scaling<'a>>,
 }
 
 /// One end of the cast.
+#[derive(Debug)]
 pub(crate) struct Side {
     pub(crate) data_type: DataType,
     pub(crate) element: Element,
@@ -46,6 +53,7 @@ pub(crate) struct Side {
 }
 
 /// A value of the target type beside the source's.
+#[derive(Debug)]
 pub(crate) struct Neighbour {
     pub(crate) value: Value,
     /// The code; `None` where the integer lies outside the type's range.
@@ -55,20 +63,23 @@ pub(crate) struct Neighbour {
 
 /// The neighbours: the nearest value of the target that is below the source's, the one that equals it, and the nearest
 /// that is above.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Neighbours {
     pub(crate) below: Option<Neighbour>,
     pub(crate) above: Option<Neighbour>,
 }
 
 /// How far the result is from the source.
+#[derive(Debug)]
 pub(crate) struct Error {
     pub(crate) absolute: Decimal,
     /// To five digits; `None` for a source of zero.
     pub(crate) relative: Option<String>,
 }
 
-pub(crate) struct Explanation {
+/// A cast of one value, taken apart.
+#[derive(Debug)]
+pub struct Explanation {
     pub(crate) version: i64,
     pub(crate) opset: i64,
     pub(crate) saturate: bool,
@@ -114,7 +125,11 @@ fn error_between(before: &Value, after: &Value) -> Option<Error> {
     Some(Error { absolute, relative })
 }
 
-pub(crate) fn explain(request: &Request<'_>) -> Result<Explanation> {
+/// Takes the cast of one value apart.
+///
+/// # Errors
+/// Where the value is not one of its type, or the operator's version does not take the types.
+pub fn explain(request: &Request<'_>) -> Result<Explanation> {
     if let Some(scaling) = request.scaling {
         return scaled::explain(request, scaling);
     }

@@ -12,7 +12,11 @@ use std::fmt::Write as _;
 /// Column at which what a line says begins.
 const INDENT: usize = 9;
 
-pub(crate) fn text(explanation: &Explanation) -> Result<String> {
+/// The explanation for a terminal.
+///
+/// # Errors
+/// Where the library does not cast a type that is shown.
+pub fn text(explanation: &Explanation) -> Result<String> {
     let Explanation { source, result, .. } = explanation;
     let mut out = String::new();
     for End { label, side, has_fields } in explanation.ends() {
@@ -109,7 +113,10 @@ pub(super) fn is_result(neighbour: &Neighbour, explanation: &Explanation) -> boo
 }
 
 /// Every number is a text with all its digits, for no JSON number holds them.
-pub(crate) fn json(explanation: &Explanation) -> Result<serde_json::Value> {
+///
+/// # Errors
+/// Where the library does not cast a type that is shown.
+pub fn json(explanation: &Explanation) -> Result<serde_json::Value> {
     let neighbour = |neighbour: &Option<Neighbour>| {
         neighbour.as_ref().map(|neighbour| {
             json!({

@@ -18,15 +18,20 @@ use onnx_cast_file::text::Short;
 use std::cmp::Ordering;
 
 /// What is asked of QuantizeLinear.
-#[derive(Clone, Copy)]
-pub(crate) struct Scaling<'a> {
-    pub(crate) scale: &'a str,
-    pub(crate) scale_type: Option<DataType>,
-    pub(crate) zero_point: Option<&'a str>,
-    pub(crate) precision: Option<DataType>,
+#[derive(Clone, Copy, Debug)]
+pub struct Scaling<'a> {
+    /// The scale, written as a value is.
+    pub scale: &'a str,
+    /// Its type; that of the value where it is not given.
+    pub scale_type: Option<DataType>,
+    /// The zero point.
+    pub zero_point: Option<&'a str>,
+    /// The type that quotients are rounded to.
+    pub precision: Option<DataType>,
 }
 
 /// What a scaled cast has beside a cast, which is that of the quotient.
+#[derive(Debug)]
 pub(crate) struct Scaled {
     pub(crate) value: Side,
     pub(crate) scale: Side,

@@ -23,7 +23,11 @@ const INTEGERS: &str = "
 Integers.
 ";
 
-pub(crate) fn text() -> Result<String> {
+/// The tables for a terminal.
+///
+/// # Errors
+/// Where the library does not cast a type to `double` or `string`.
+pub fn text() -> Result<String> {
     let mut out = String::from(INTRODUCTION);
     overview(&mut out)?;
     out.push_str(FLOATS);
@@ -112,7 +116,11 @@ fn shortest(data_type: DataType, code: u64) -> Result<String> {
     Ok(format!("{first}.{rest}e{}", text.len() - 1))
 }
 
-pub(crate) fn json() -> Result<Json> {
+/// The table as JSON.
+///
+/// # Errors
+/// Where the library does not cast a type to `double` or `string`.
+pub fn json() -> Result<Json> {
     let types = DataType::ALL.iter().map(|&data_type| row(data_type)).collect::<Result<Vec<_>>>()?;
     Ok(json!({ "types": types }))
 }

@@ -15,7 +15,10 @@ const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
 
 /// The page of one cast.
-pub(crate) fn page(explanation: &Explanation) -> Result<String> {
+///
+/// # Errors
+/// Where the library does not cast a type that is shown.
+pub fn page(explanation: &Explanation) -> Result<String> {
     let Explanation { source, result, .. } = explanation;
     let title = match &explanation.scaled {
         None => format!("{} to {}", written(source), result.data_type),
@@ -32,7 +35,10 @@ pub(crate) fn page(explanation: &Explanation) -> Result<String> {
 }
 
 /// The page of one value in every type.
-pub(crate) fn page_of_all(request: &Request<'_>) -> Result<String> {
+///
+/// # Errors
+/// Where the library does not cast a type that is shown.
+pub fn page_of_all(request: &Request<'_>) -> Result<String> {
     let mut body = String::new();
     let mut title = request.value.to_owned();
     let (mut known, mut rows) = (false, String::new());

@@ -8,6 +8,7 @@ use num_bigint::BigInt;
 use onnx_cast::{DataType, FloatFormat, Kind, Nan, RoundMode};
 
 /// A rule: a word for machines, a sentence for people.
+#[derive(Debug)]
 pub(crate) struct Rule {
     pub(crate) id: &'static str,
     pub(crate) text: String,
