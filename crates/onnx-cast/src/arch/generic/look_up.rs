@@ -8,11 +8,11 @@
 //! for a step's bytes, and a kernel what [`crate::kernel::Kernel`] asks.
 #![allow(unsafe_op_in_unsafe_fn, reason = "each line is a method of `Lanes`, which asks for no more")]
 
-use super::lanes::Lanes;
 use super::small_float::RuleLanes;
 use super::step::{Task, steps};
 use super::wide::{self, store_codes};
 use crate::element::{BFloat16, Class, DataType, Element, Float16, Uint4, class};
+use crate::kernel::lanes::Lanes;
 use crate::kernel::lookup_tables::{self, KeptOrMade, Table};
 use crate::kernel::{Context, cast_each};
 use crate::packed::{bits, clear_padding};

@@ -1,9 +1,9 @@
 //! The walk over a tensor in steps. What does not fill a step goes through the same step on a copy, so that there is no
 //! second formula for the ends.
 
-use super::lanes::{Lanes, step_bytes};
 use crate::element::Element;
 use crate::kernel::StoreHint;
+use crate::kernel::lanes::{Lanes, step_bytes};
 use crate::packed::{bits, byte_len, clear_padding};
 use core::mem::MaybeUninit;
 

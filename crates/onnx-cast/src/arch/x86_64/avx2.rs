@@ -10,7 +10,7 @@ use crate::kernel::{Context, KernelTable};
 use crate::scalar::{Narrow, Widen};
 use core::arch::x86_64::*;
 
-isa!(Avx2, Ymm, "avx2,f16c,fma", fma: true);
+isa!(Avx2, Ymm, "avx2,f16c,fma");
 
 pub(crate) static TABLE: KernelTable = KernelTable::new::<Avx2>();
 
@@ -179,6 +179,7 @@ unsafe impl Lanes for Ymm {
     const BYTES: usize = 32;
     const WIDE_LOOK_UP: bool = false;
     const F64_OVERFLOWS: bool = true;
+    const FUSES: bool = true;
     const STREAMS: bool = true;
 
     one_line! {
@@ -199,6 +200,10 @@ unsafe impl Lanes for Ymm {
         min_i32(a: V, b: V) -> V: _mm256_min_epi32(a, b);
         max_i32(a: V, b: V) -> V: _mm256_max_epi32(a, b);
         add_f32(a: V, b: V) -> V: _mm256_castps_si256(_mm256_add_ps(ps(a), ps(b)));
+        mul_f32(a: V, b: V) -> V: _mm256_castps_si256(_mm256_mul_ps(ps(a), ps(b)));
+        mul_add_f32(a: V, b: V, c: V) -> V: _mm256_castps_si256(_mm256_fmadd_ps(ps(a), ps(b), ps(c)));
+        min_f32(a: V, b: V) -> V: _mm256_castps_si256(_mm256_min_ps(ps(a), ps(b)));
+        max_f32(a: V, b: V) -> V: _mm256_castps_si256(_mm256_max_ps(ps(a), ps(b)));
         high_halves(value: [V; 2]) -> V: in_order_of_halves(_mm256_packus_epi32(
             _mm256_srli_epi32::<16>(value[0]), _mm256_srli_epi32::<16>(value[1])
         ));
