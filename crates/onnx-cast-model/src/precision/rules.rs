@@ -81,6 +81,9 @@ impl Rules<'_, '_, '_, '_> {
             let values = body.flow.values.iter().enumerate().filter(|(_, value)| lacks(&value.graph));
             without.extend(values.map(|(id, _)| ((place, id), Reason::NoCast)));
         }
+        if !without.is_empty() {
+            self.variables.gains_from(since);
+        }
         self.values(&without, true);
     }
 

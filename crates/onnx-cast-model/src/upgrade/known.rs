@@ -5,6 +5,8 @@ use crate::constant::Constant;
 use crate::external::Files;
 use crate::messages::value_info;
 use crate::tree::{Document, Graph, Node, is_default};
+use crate::types::Typing;
+use crate::types::value::ValueType;
 use onnx_cast::{Cast, CastOptions, DataType, Tensor};
 use onnx_cast_file::formats::pb;
 use onnx_cast_file::formats::protobuf::wire::{Value, all_bytes, last};
@@ -166,6 +168,29 @@ impl<'t, 'a> Known<'t, 'a> {
             known.read.extend(graph.nodes.iter().flat_map(|node| node.inputs.iter().copied()));
         }
         known.infer(body);
+        known
+    }
+
+    /// What inference by type tells, too: of a function, where it is the same for all of its calls.
+    pub(super) fn with_types(document: &'t Document<'a>, body: &'t Graph<'a>, typing: Option<&Typing<'t, 'a>>) -> Self {
+        let mut known = Known::of(document, body);
+        let mut types = HashMap::new();
+        for typed in typing.into_iter().flat_map(|typing| &typing.bodies) {
+            let graph = typed.function.map_or(&document.graph, |place| &document.functions[place]);
+            if graph.id != body.id {
+                continue;
+            }
+            for (value, of_type) in typed.flow.values.iter().zip(&typed.types) {
+                match of_type {
+                    Some(ValueType::Tensor(data_type)) => note(&mut types, value.name, *data_type),
+                    _ => drop(types.insert(value.name, None)),
+                }
+            }
+        }
+        for (name, data_type) in types {
+            let known = known.types.entry(name).or_insert(None);
+            *known = known.or(data_type);
+        }
         known
     }
 
