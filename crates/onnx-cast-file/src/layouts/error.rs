@@ -44,8 +44,8 @@ pub enum LayoutError {
     },
     /// A weight that is in no layout but its own.
     #[error(
-        "tensor `{}`: only matrices of float8, MX and NVFP4, packed along their rows, are transcoded (dequantize and \
-         quantize go from any layout to any, with a loss)",
+        "tensor `{}`: no other layout has such a weight: of one axis, of float8 with zero points, or of integers in three \
+         axes (dequantize and quantize go from any layout to any, with a loss)",
         Short(tensor)
     )]
     NotTranscoded {
