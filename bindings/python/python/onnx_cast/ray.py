@@ -1,5 +1,5 @@
-"""Checkpoints cast, dequantized, quantized and transcoded by a Ray cluster (``pip install onnx-cast[ray]``), whose machines share
-the folders.
+"""Checkpoints cast, dequantized, quantized and transcoded by a Ray cluster (``pip install onnx-cast[ray]``), whose
+machines share the folders.
 
 Each file is written under a temporary name by tasks, in any order and again where a worker died, since a task always
 writes the same bytes to the same place. Then it gets its name, and the index comes last. Of a cast a task is a part of
@@ -157,11 +157,12 @@ def transcode_checkpoint(
     max_retries: int = 3,
     progress: Callable[[int, int], object] | None = None,
 ) -> list[files.TensorCast]:
-    """Writes a quantized ``.safetensors`` checkpoint in another layout, as :func:`onnx_cast.transcode_file` does, to the
-    same bytes, on the Ray cluster that this process is connected to, or else on this machine.
+    """Writes a quantized ``.safetensors`` checkpoint in another layout, as :func:`onnx_cast.transcode_file` does, to
+    the same bytes, on the Ray cluster that this process is connected to, or else on this machine.
 
-    A file is a task, with ``num_cpus`` threads. The task that writes a file compares its weights first, and no file gets
-    its name before all are written: where a weight would change, the task's error ends the work and nothing is left.
+    A file is a task, with ``num_cpus`` threads. The task that writes a file compares its weights first, and no file
+    gets its name before all are written: where a weight would change, the task's error ends the work and nothing is
+    left.
     Other parameters are as in :func:`cast_checkpoint`.
     """
     options = _quantized.transcoding(layout, to, scheme, None)
