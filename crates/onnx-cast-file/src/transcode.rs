@@ -175,7 +175,13 @@ impl<'a> Transcoder<'a> {
         let checkpoint = self.checkpoint;
         let wrong = |error| checkpoint.error(Some(weight.tensor), error);
         let tensor = &checkpoint.stored(weight.tensor).name;
-        let chosen = self.choose(weight).map_err(wrong)?;
+        let named = |error| match error {
+            LayoutError::Unsupported { layout, to, reason } => {
+                LayoutError::NotHeld { tensor: tensor.clone(), layout, to, reason }
+            }
+            error => error,
+        };
+        let chosen = self.choose(weight).map_err(|error| wrong(named(error)))?;
         let (from, chosen) = chosen.ok_or_else(|| wrong(LayoutError::NotTranscoded { tensor: tensor.clone() }))?;
         let Made { rows, count } = Maker { checkpoint, weight, chosen: &chosen }.make(from)?;
         if let Some(count) = count {

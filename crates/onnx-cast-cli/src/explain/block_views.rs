@@ -89,7 +89,9 @@ pub(crate) fn block_page(block: &Block) -> Result<String> {
         // All digits show where the pointer rests: with them the last columns would not fit.
         let [value, quotient, element, back, error] = row(one);
         for (text, most) in [(value, 16), (quotient, 16), (element, 16), (back, 16), (error, 12)] {
-            write!(body, "<td title=\"{}\">{}</td>", escaped(&text), escaped(&cut(&text, most)))?;
+            let shown = cut(&text, most);
+            let title = if shown == text { String::new() } else { format!(" title=\"{}\"", escaped(&text)) };
+            write!(body, "<td{title}>{}</td>", escaped(&shown))?;
         }
         body += "</tr>\n";
     }

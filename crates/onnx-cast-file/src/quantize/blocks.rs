@@ -156,13 +156,26 @@ impl<'a> Weight<'a> {
 
     /// Reads values of whole units, in the order of the rows.
     fn read(&self, begin: usize, count: usize, values: &mut Vec<u8>) -> Result<(), Trouble> {
-        let no_room = || Trouble::Read(io::ErrorKind::OutOfMemory.into());
         let size = |len| self.from.byte_len(len).ok_or_else(no_room);
         resize(values, size(count)?).ok_or_else(no_room)?;
         match &self.turned {
             None => self.file.read_at(self.at + size(begin)? as u64, values).map_err(Trouble::Read),
             Some(turned) => turned.read(self.file, self.at, size(1)?, begin, values),
         }
+    }
+
+    /// Exchanges rows and columns of bands of so many rows.
+    fn exchange(&self, values: &[u8], rows: usize, turned: &mut Vec<u8>) -> Result<(), Trouble> {
+        let (columns, size) = (self.shape[1], self.from.byte_len(1).unwrap_or(1));
+        resize(turned, values.len()).ok_or_else(no_room)?;
+        let band = (rows * columns * size).max(1);
+        for (band, turned) in values.chunks_exact(band).zip(turned.chunks_exact_mut(band)) {
+            match size {
+                2 => exchange::<2>(band, columns, columns, turned, rows),
+                _ => exchange::<4>(band, columns, columns, turned, rows),
+            }
+        }
+        Ok(())
     }
 
     /// The scale of elements with this greatest magnitude.
@@ -214,7 +227,8 @@ impl<'a> Weight<'a> {
         // Blocks within rows make a matrix of their own; blocks of several rows are those of whole rows.
         let (shape, block) = match self.block {
             _ if self.is_whole => ([1, len], [1, len.max(1)]),
-            _ if scales.is_some() => ([len / columns.max(1), columns], [(len / columns.max(1)).max(1), 1]),
+            // With rows and columns exchanged.
+            _ if scales.is_some() => ([columns, len / columns.max(1)], [1, (len / columns.max(1)).max(1)]),
             [1, block] if columns.is_multiple_of(block) => ([len / block, block], [1, block]),
             block => ([len / columns.max(1), columns], block),
         };
@@ -241,6 +255,10 @@ impl<'a> Weight<'a> {
         }
         Ok(scales.bytes().unwrap_or_default().to_vec())
     }
+}
+
+fn no_room() -> Trouble {
+    Trouble::Read(io::ErrorKind::OutOfMemory.into())
 }
 
 /// The elements of a weight, in what holds them.
@@ -272,7 +290,6 @@ impl Elements<'_> {
         // Units that begin before the part, or end behind it, are computed again with the next one.
         let begin = elements.start / unit * unit;
         let stop = elements.end.div_ceil(unit).saturating_mul(unit).min(rows * columns);
-        let no_room = || Trouble::Read(io::ErrorKind::OutOfMemory.into());
         let size = |data_type: DataType, len| data_type.byte_len(len).ok_or_else(no_room);
         let count = stop - begin;
         weight.read(matrix * rows * columns + begin, count, &mut scratch.elements)?;
@@ -309,29 +326,21 @@ impl Elements<'_> {
     fn quantize(&self, matrix: usize, count: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<Vec<u8>, Trouble> {
         let weight = &*self.weight;
         let Scratch { elements, results, .. } = scratch;
-        if let Some(by_column) = &weight.by_column {
-            let scales = by_column.scales(weight, matrix)?;
-            return weight.quantize(elements, count, Some(&scales), out).map_err(Trouble::Cast);
-        }
-        if !weight.is_down {
-            return weight.quantize(elements, count, None, out).map_err(Trouble::Cast);
-        }
-        // Blocks go down the rows: each band of as many rows is quantized with rows and columns exchanged.
-        let (rows, columns, size) = (weight.block[0], weight.shape[1], weight.from.byte_len(1).unwrap_or(1));
-        let no_room = || Trouble::Read(io::ErrorKind::OutOfMemory.into());
+        let columns = weight.shape[1];
+        let (rows, scales) = match &weight.by_column {
+            Some(by_column) => (count / columns, Some(by_column.scales(weight, matrix)?)),
+            None if weight.is_down => (weight.block[0], None),
+            None => return weight.quantize(elements, count, None, out).map_err(Trouble::Cast),
+        };
+        // Scales go down the rows: each band of as many rows is quantized with rows and columns exchanged.
+        weight.exchange(elements, rows, results)?;
         let mut codes = vec![];
-        resize(results, count * size).and_then(|()| resize(&mut codes, out.len())).ok_or_else(no_room)?;
-        let band = rows * columns * size;
-        for (band, turned) in elements.chunks_exact(band).zip(results.chunks_exact_mut(band)) {
-            match size {
-                2 => exchange::<2>(band, columns, columns, turned, rows),
-                _ => exchange::<4>(band, columns, columns, turned, rows),
-            }
-        }
-        let scales = weight.quantize(results, count, None, &mut codes).map_err(Trouble::Cast)?;
-        let band = rows / 2 * columns;
+        resize(&mut codes, out.len()).ok_or_else(no_room)?;
+        let scales = weight.quantize(results, count, scales.as_deref(), &mut codes).map_err(Trouble::Cast)?;
+        // What holds the codes of a band.
+        let band = (codes.len() * rows / (count / columns)).max(1);
         for (codes, out) in codes.chunks_exact(band).zip(out.chunks_exact_mut(band)) {
-            exchange::<1>(codes, rows / 2, rows / 2, out, columns);
+            exchange::<1>(codes, band / columns, band / columns, out, columns);
         }
         Ok(scales)
     }
@@ -381,16 +390,17 @@ impl ByColumn {
         }
         let [rows, columns] = weight.shape;
         let step = (PART / columns.max(1)).max(1);
-        let (mut greatest, mut values) = (vec![0f32; columns], Vec::new());
+        let (mut greatest, mut values, mut turned) = (vec![0f32; columns], Vec::new(), Vec::new());
         for row in (0..rows).step_by(step) {
             let count = step.min(rows - row);
             weight.read((matrix * rows + row) * columns, count * columns, &mut values)?;
-            let shape = [count, columns];
-            let view = TensorView::new(weight.from, &shape, &values).map_err(|error| Trouble::Cast(error.into()))?;
-            let found = greatest_magnitudes(&view, [count, 1]).map_err(Trouble::Cast)?;
+            weight.exchange(&values, count, &mut turned)?;
+            let shape = [columns, count];
+            let view = TensorView::new(weight.from, &shape, &turned).map_err(|error| Trouble::Cast(error.into()))?;
+            let found = greatest_magnitudes(&view, [1, count]).map_err(Trouble::Cast)?;
             greatest.iter_mut().zip(found).for_each(|(greatest, found)| *greatest = greatest.max(found));
         }
-        let scales = Arc::new(weight.scales(&greatest, &[1, columns]).map_err(Trouble::Cast)?);
+        let scales = Arc::new(weight.scales(&greatest, &[columns, 1]).map_err(Trouble::Cast)?);
         *last = Some((matrix, Arc::clone(&scales)));
         Ok(scales)
     }

@@ -99,7 +99,9 @@ impl Chosen {
             Granularity::Tensor if self.are_experts || self.scales.ends_with("scale_weight") => Vec::new(),
             Granularity::Tensor => vec![1],
             // fbgemm has the columns of this weight as an axis before the last.
-            Granularity::Axis if self.are_experts && self.elements.ends_with("down_proj") => vec![count, columns, 1],
+            Granularity::Axis if self.are_experts && self.elements.ends_with("down_proj") => {
+                vec![count, columns, rows.div_ceil(down)]
+            }
             _ if self.are_experts => vec![count, rows.div_ceil(down), columns.div_ceil(across)],
             _ => vec![rows.div_ceil(down), columns.div_ceil(across)],
         }

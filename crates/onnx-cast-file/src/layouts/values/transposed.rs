@@ -29,6 +29,8 @@ const BLOCK: usize = 32;
 const BLOCKS: usize = 4;
 /// Columns that are computed together.
 const BAND: usize = BLOCK * BLOCKS;
+/// Rows that are computed together: their values stay in the caches until they are exchanged.
+const ROWS: usize = 256;
 /// The most elements of a part.
 const MOST: usize = 1 << 21;
 
@@ -59,33 +61,66 @@ impl Values<'_> {
             let band = first / rows / BAND * BAND;
             let width = BAND.min(columns - band);
             let stop = stop.min((band + width) * rows);
-            self.band(&matrix, band, width, scratch)?;
             let (part, rest) = std::mem::take(&mut out).split_at_mut((stop - first) * size);
             let skipped = first - band * rows;
-            let Scratch { results, codes, .. } = scratch;
-            match size {
-                2 => turn::<2>(results, width, rows, skipped, codes, part)?,
-                _ => turn::<4>(results, width, rows, skipped, codes, part)?,
+            if skipped == 0 && part.len() == width * rows * size {
+                self.band(&matrix, band, width, scratch, part)?;
+            } else {
+                let mut all = std::mem::take(&mut scratch.codes);
+                resize(&mut all, width * rows * size).ok_or_else(no_room)?;
+                self.band(&matrix, band, width, scratch, &mut all)?;
+                part.copy_from_slice(&all[skipped * size..][..part.len()]);
+                scratch.codes = all;
             }
             (at, out) = (at + (stop - first), rest);
         }
         Ok(())
     }
 
-    /// Computes a band of columns of all rows, in the order of the rows.
-    fn band(&self, matrix: &Matrix, band: usize, width: usize, scratch: &mut Scratch) -> Result<(), Trouble> {
-        let [rows, columns] = self.weight.matrix();
+    /// Computes a band of columns of all rows, some rows after the others.
+    fn band(
+        &self,
+        matrix: &Matrix,
+        band: usize,
+        width: usize,
+        scratch: &mut Scratch,
+        out: &mut [u8],
+    ) -> Result<(), Trouble> {
+        let [rows, _] = self.weight.matrix();
+        let size = self.to.byte_len(1).unwrap_or(1);
+        for row in (0..rows).step_by(ROWS) {
+            let count = ROWS.min(rows - row);
+            self.rows(matrix, [row, count], [band, width], scratch)?;
+            let out = &mut out[row * size..];
+            match size {
+                2 => exchange::<2>(&scratch.results, width, width, out, rows),
+                _ => exchange::<4>(&scratch.results, width, width, out, rows),
+            }
+        }
+        Ok(())
+    }
+
+    /// Computes a band of columns of some rows, in the order of the rows.
+    fn rows(
+        &self,
+        matrix: &Matrix,
+        [row, rows]: [usize; 2],
+        [band, width]: [usize; 2],
+        scratch: &mut Scratch,
+    ) -> Result<(), Trouble> {
+        let [_, columns] = self.weight.matrix();
         let (row_bytes, bytes) = (columns / 2, width / 2);
         let (row_scales, count) = (columns / BLOCK, width / BLOCK);
         let Scratch { elements, scales, results, .. } = scratch;
         resize(elements, rows * bytes).ok_or_else(no_room)?;
         resize(scales, rows * count).ok_or_else(no_room)?;
         resize(results, self.to.byte_len(rows * width).unwrap_or(0)).ok_or_else(no_room)?;
-        let stored = matrix.elements.chunks_exact(row_bytes);
+        let stored = matrix.elements[row * row_bytes..].chunks_exact(row_bytes);
         for (out, stored) in elements.chunks_exact_mut(bytes).zip(stored) {
             out.copy_from_slice(&stored[band / 2..][..bytes]);
         }
-        for (out, stored) in scales.chunks_exact_mut(count).zip(matrix.scales.chunks_exact(row_scales)) {
+        let stored = matrix.scales[row * row_scales..].chunks_exact(row_scales);
+        for (out, stored) in scales.chunks_exact_mut(count).zip(stored) {
             out.copy_from_slice(&stored[band / BLOCK..][..count]);
         }
         let (from, scale) = (self.weight.element_type(), self.weight.scale_type);
@@ -118,23 +153,4 @@ impl Values<'_> {
 
 fn no_room() -> Trouble {
     Trouble::Read(io::ErrorKind::OutOfMemory.into())
-}
-
-/// Writes values that stand in rows of a band in the order of the columns, from one of them on.
-fn turn<const SIZE: usize>(
-    values: &[u8],
-    width: usize,
-    rows: usize,
-    skipped: usize,
-    spare: &mut Vec<u8>,
-    out: &mut [u8],
-) -> Result<(), Trouble> {
-    if skipped == 0 && out.len() == width * rows * SIZE {
-        exchange::<SIZE>(values, width, width, out, rows);
-        return Ok(());
-    }
-    resize(spare, values.len()).ok_or_else(no_room)?;
-    exchange::<SIZE>(values, width, width, spare, rows);
-    out.copy_from_slice(&spare[skipped * SIZE..][..out.len()]);
-    Ok(())
 }
