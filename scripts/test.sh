@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # The whole test run: set-up, format, lints, build, tests, documentation, checks in Python. All warnings are errors.
+# What JavaScript needs (scripts/checks/javascript.sh) is left out where it is missing, and named.
 # Needs Rust (with rustfmt and clippy), Python 3.11 or newer, a compiler for C and C++, make and pkg-config; the first run
 # fetches packages from crates.io and PyPI.
 # With --ray, the Python package is also tested on a Ray cluster of this machine and with Arrow and pandas (200 MB of
@@ -75,11 +76,13 @@ stage "opsets raised, as the newest onnx evaluates them" \
 stage "the C interface, laid out" cargo xtask dist --out .cache/dist
 stage "the C interface, from C and C++" "$python" scripts/checks/c.py .cache/dist/onnx-cast-*/
 stage "the C interface against the oracle" "$python" scripts/checks/c_oracle.py .cache/dist/onnx-cast-*/
+stage "the package for JavaScript, and the page" bash scripts/checks/javascript.sh
 stage "reports, as numpy computes them" "$python" scripts/checks/report.py
 stage "the Python package, format" cargo fmt --manifest-path "$package" --check
 stage "the Python package, lints" cargo clippy --manifest-path "$package" --release --locked -- -D warnings
 stage "the Python package, build" "$python" scripts/install_python_package.py
 stage "the Python package, tests" "$python" -m pytest bindings/python
+stage "the execution provider, in onnxruntime" "$python" scripts/checks/execution_provider.py
 stage "the Python package, with the newest onnx" env PYTHONPATH=.cache/onnx-newest \
     "$python" -m pytest bindings/python/tests/test_onnx.py
 if [[ "$only" ]]; then

@@ -1,4 +1,6 @@
-//! Names the shared library as programs that were linked with it will ask for it: by the major version of its ABI.
+//! Names the shared library as programs that were linked with it will ask for it: by the major version of its ABI. And
+//! keeps it mapped: onnxruntime unloads a library of execution providers when it is unregistered, even where sessions
+//! that use it still live.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
@@ -7,6 +9,9 @@ fn main() {
     match std::env::var("CARGO_CFG_TARGET_OS").as_deref() {
         Ok("macos" | "ios") => println!("cargo:rustc-cdylib-link-arg={install_name}"),
         Ok("windows") => {}
-        _ => println!("cargo:rustc-cdylib-link-arg={soname}"),
+        _ => {
+            println!("cargo:rustc-cdylib-link-arg={soname}");
+            println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
+        }
     }
 }

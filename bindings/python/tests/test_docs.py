@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import onnx_cast
 
-PAGES = ["docs/python.md", "docs/c.md", "README.md", "bindings/python/README.md"]
+PAGES = ["docs/python.md", "docs/c.md", "docs/onnxruntime.md", "README.md", "bindings/python/README.md"]
 
 
 def run(page):

@@ -10,9 +10,7 @@
 mod args;
 mod bench;
 mod convert;
-mod decimal;
 mod evaluate;
-mod explain;
 mod inspect;
 mod models;
 mod outcome;
@@ -23,16 +21,15 @@ mod record;
 mod report;
 mod select;
 mod summary;
-mod types;
-mod value;
 
 use anstream::{AutoStream, ColorChoice};
 use anyhow::{Context, Result, bail, ensure};
 use args::{Args, Attributes, BlockArgs, Command, Common, ExplainArgs, ScalingArgs};
 use clap::error::ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
 use clap::{CommandFactory, FromArgMatches};
-use explain::BlockRequest;
 use onnx_cast::{Backend, DataType, available_backends};
+use onnx_cast_explain as explain;
+use onnx_cast_explain::{BlockRequest, types};
 
 use onnx_cast_file::{AtomicFile, CandidateFormat};
 use std::ffi::OsString;

@@ -12,6 +12,7 @@ use crate::formats::input::{Given, Input, Stored};
 use crate::formats::output::Output;
 use crate::formats::safetensors::{self, SafetensorsError};
 use crate::io::atomic::{check_vacant, create_folder, folder_of};
+use crate::io::fs;
 use crate::io::progress::Meter;
 use crate::others::Others;
 use crate::request::{BitCastRequest, CastRequest};
@@ -189,7 +190,7 @@ fn convert_file(input: &Path, output: &Path, request: &CastRequest, work: &Work<
     if !request.dry_run {
         job.input.settle(&job.sink.folder())?;
     } else if request.counts() {
-        job.input.settle(&std::env::temp_dir())?;
+        job.input.settle(&fs::temp_dir())?;
     }
     if job.has_strings() && !job.sink.format.holds_many() {
         // Only a file of one tensor has them.

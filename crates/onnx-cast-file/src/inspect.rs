@@ -11,6 +11,7 @@ use crate::formats::checkpoint;
 use crate::formats::format::Format;
 use crate::formats::input::{Given, Input, Place, Stored};
 use crate::formats::source::Items;
+use crate::io::fs;
 use crate::io::memory::zeros;
 use crate::io::positional::InputFile;
 use crate::io::progress::{Meter, Watch};
@@ -132,7 +133,7 @@ pub struct DiffRequest {
 pub fn open(path: &Path, from: Option<DataType>) -> Result<Input, FileError> {
     let format = if path == Path::new("-") { None } else { Some(Format::from_path(path)?) };
     let mut input = Input::open(path, format, &Given { from, shape: None })?;
-    input.settle(&std::env::temp_dir())?;
+    input.settle(&fs::temp_dir())?;
     Ok(input)
 }
 
@@ -326,7 +327,7 @@ fn plain(input: &Input, index: usize, threads: Option<usize>) -> Result<Plain<'_
         _ => {}
     }
     let failed = |error| FileError::io(input.path(), "read", error);
-    let copy = tempfile::tempfile().map_err(failed)?;
+    let copy = fs::tempfile().map_err(failed)?;
     // What is only put in order is looked at later.
     send(input, index, threads, &InPlace(&copy), &Meter::new(None, 0))?;
     Ok(Plain::Own(InputFile::temporary(input.path(), copy).map_err(failed)?))

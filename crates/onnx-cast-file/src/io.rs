@@ -1,7 +1,9 @@
 //! Files as bytes: read at any place or mapped, written all at once or not at all; and how far the work is.
 
+#[cfg_attr(all(target_family = "wasm", target_os = "unknown"), path = "io/atomic_host.rs")]
 pub mod atomic;
 pub mod error;
+pub mod fs;
 pub mod map;
 pub mod memory;
 pub mod positional;

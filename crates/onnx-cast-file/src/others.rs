@@ -3,9 +3,9 @@
 
 use crate::error::FileError;
 use crate::io::AtomicFile;
+use crate::io::fs::{self, File};
 use crate::request::CastRequest;
 use crate::summary::Summary;
-use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -38,7 +38,7 @@ impl<'a> Others<'a> {
 
 /// As [`beside`], where the input is a folder; otherwise none.
 pub(crate) fn files_beside(input: &Path, output: &Path) -> Result<Vec<PathBuf>, FileError> {
-    if input.is_dir() { beside(input, output) } else { Ok(Vec::new()) }
+    if fs::is_dir(input) { beside(input, output) } else { Ok(Vec::new()) }
 }
 
 /// The files beside the weights of a folder, in the order of their names: neither hidden files, nor weights, nor their
@@ -49,11 +49,10 @@ pub(crate) fn beside(folder: &Path, output: &Path) -> Result<Vec<PathBuf>, FileE
     }
     let failed = |error| FileError::io(folder, "read", error);
     let mut files = Vec::new();
-    for entry in fs::read_dir(folder).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
+    for path in fs::entries(folder).map_err(failed)? {
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
         let weights = name.ends_with(".index.json") || WEIGHTS.iter().any(|end| name.ends_with(&format!(".{end}")));
-        if !name.starts_with('.') && !weights && path.is_file() {
+        if !name.starts_with('.') && !weights && fs::is_file(&path) {
             files.push(path);
         }
     }

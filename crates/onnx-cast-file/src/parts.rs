@@ -15,6 +15,7 @@ use crate::formats::checkpoint::{self, Index, Located};
 use crate::formats::error::FormatError;
 use crate::formats::format::Format;
 use crate::io::atomic::{AtomicFile, create_folder, folder_of, target_of};
+use crate::io::fs::{self, File};
 use crate::io::positional::InputFile;
 use crate::io::progress::Meter;
 use crate::others;
@@ -26,7 +27,6 @@ mod files;
 
 pub use crate::cast::shards::Shard;
 pub use files::{FileJob, file_is_there, files, write_beside, write_file};
-use std::fs::File;
 use std::io;
 use std::path::Path;
 
@@ -166,7 +166,7 @@ pub fn copy_others(input: &Path, output: &Path) -> Result<usize, FileError> {
         Located::InFolder(_) => output.to_owned(),
         Located::Index(index) => folder_of(&Index::read(&index)?.output(output)?).to_owned(),
     };
-    if !input.is_dir() {
+    if !fs::is_dir(input) {
         return Ok(0);
     }
     let files = others::beside(input, &folder)?;

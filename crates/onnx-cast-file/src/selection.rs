@@ -3,12 +3,12 @@
 //! A pattern is a glob over the whole name (`*`, `?`, `[a-z]`, `{a,b}`; `*` also goes over points and slashes), or
 //! behind `re:` a regular expression that is searched for anywhere in the name.
 
+use crate::io::fs;
 use crate::text::Short;
 use globset::{GlobBuilder, GlobMatcher};
 use onnx_cast::{DataType, UnknownType};
 use regex::Regex;
 use std::fmt;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use thiserror::Error;

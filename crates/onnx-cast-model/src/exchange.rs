@@ -7,7 +7,7 @@
 
 use onnx_cast_file::io::IoError;
 use onnx_cast_file::io::atomic::{AtomicFile, link_over};
-use std::fs;
+use onnx_cast_file::io::fs;
 use std::path::Path;
 
 /// The files, all complete and on the disk, none under its name.

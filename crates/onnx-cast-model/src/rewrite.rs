@@ -12,6 +12,7 @@ use crate::rope::{Base, Rope};
 use crate::tree::Document;
 use onnx_cast_file::formats::pb::MAX_MESSAGE;
 use onnx_cast_file::io::atomic::check_vacant;
+use onnx_cast_file::io::fs;
 use onnx_cast_file::io::map::Mapped;
 use onnx_cast_file::io::memory::zeros;
 use onnx_cast_file::io::progress::{Meter, Watch};
@@ -19,7 +20,6 @@ use onnx_cast_file::io::{AtomicFile, InputFile, IoError};
 use onnx_cast_file::pipeline::{self, InMemory, InPlace, Nowhere, Sink, Task, Trouble};
 use onnx_cast_file::{FileError, Storage};
 use std::ffi::OsStr;
-use std::fs;
 use std::io;
 use std::path::{Component, Path};
 use std::sync::{Mutex, PoisonError};
@@ -106,7 +106,8 @@ fn rewrite_of<T, R>(
     let location = location(output, request.storage)?;
     // Where a file of elements would be replaced, the new one first stands beside it.
     let place = output.with_file_name(&location);
-    let meanwhile = (place.exists() && output.exists()).then(|| free_name(output, &location));
+    let meanwhile =
+        (fs::metadata(&place).is_ok() && fs::metadata(output).is_ok()).then(|| free_name(output, &location));
     let arranged = |location| arrange(&document, &files, &edits, location, request.storage, MAX_MESSAGE);
     let (message, layout) = arranged(&location).map_err(invalid)?;
 

@@ -38,6 +38,7 @@ opaque! {
     /// An attribute of a node.
     OpAttribute
 }
+pub(crate) use opaque;
 
 /// Null, or why a call failed.
 pub(crate) type StatusPointer = *mut Status;
@@ -103,10 +104,12 @@ pub(crate) mod value {
     pub(crate) const INT: c_int = 1;
 }
 
-/// Passes the used entries of the table to the macro `$then`, each with its position, its name and its parameters.
+/// Passes the used entries of the table to the macro `$then`, after `$first`, each with its position, its name and its
+/// parameters.
 macro_rules! with_entries {
-    ($then:ident) => {
+    ($then:ident $first:ty) => {
         $then! {
+            $first;
             0 CreateStatus(code: c_int, text: *const c_char) -> StatusPointer;
             2 GetErrorMessage(status: *const Status) -> *const c_char;
             26 CreateCustomOpDomain(name: *const c_char, domain: *mut *mut Domain) -> StatusPointer;
@@ -148,8 +151,8 @@ mod tests {
 
     /// Each entry stands where `ort-sys` has it.
     macro_rules! places {
-        ($($index:literal $name:ident($($parameter:ident: $kind:ty),*) -> $result:ty;)*) => {
-            [$((stringify!($name), $index, offset_of!(ort_sys::OrtApi, $name) / size_of::<usize>())),*]
+        ($theirs:ty; $($index:literal $name:ident($($parameter:ident: $kind:ty),*) -> $result:ty;)*) => {
+            [$((stringify!($name), $index, offset_of!($theirs, $name) / size_of::<usize>())),*]
         };
     }
 
@@ -162,7 +165,7 @@ mod tests {
 
     #[test]
     fn the_table_is_that_of_ort_sys() {
-        for (name, ours, theirs) in with_entries!(places) {
+        for (name, ours, theirs) in with_entries!(places ort_sys::OrtApi) {
             assert_eq!(ours, theirs, "{name}");
             assert!(ours < size_of::<Table>() / size_of::<usize>(), "{name}");
         }

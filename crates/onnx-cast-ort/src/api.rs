@@ -28,6 +28,11 @@ impl Failure {
     pub(crate) fn run(text: impl Display) -> Failure {
         Failure { code: value::FAIL, text: text.to_string() }
     }
+
+    /// The same as the failure of an argument.
+    pub(crate) fn into_argument(self) -> Failure {
+        Failure { code: value::INVALID_ARGUMENT, ..self }
+    }
 }
 
 impl From<OpError> for Failure {
@@ -57,17 +62,18 @@ unsafe impl Send for Api {}
 // SAFETY: as above.
 unsafe impl Sync for Api {}
 
+/// Defines the entries of a table as methods of a type that has a pointer to it in its field 0.
 macro_rules! methods {
-    ($($index:literal $name:ident($($parameter:ident: $kind:ty),*) -> $result:ty;)*) => {
+    ($table:ty; $($index:literal $name:ident($($parameter:ident: $kind:ty),*) -> $result:ty;)*) => {
         #[allow(non_snake_case, clippy::too_many_arguments, reason = "the names and parameters are onnxruntime's")]
-        impl Api {
+        impl $table {
             $(
                 /// # Safety
                 /// As onnxruntime's documentation of the function says.
                 pub(crate) unsafe fn $name(self, $($parameter: $kind),*) -> $result {
                     type Function = unsafe extern "system" fn($($kind),*) -> $result;
                     // SAFETY: the table of this version has a function of this type at this place.
-                    let function = unsafe { std::mem::transmute::<*const c_void, Function>((*self.0)[$index]) };
+                    let function = unsafe { std::mem::transmute::<*const std::ffi::c_void, Function>((*self.0)[$index]) };
                     // SAFETY: the caller's promise.
                     unsafe { function($($parameter),*) }
                 }
@@ -75,7 +81,8 @@ macro_rules! methods {
         }
     };
 }
-with_entries!(methods);
+pub(crate) use methods;
+with_entries!(methods Api);
 
 impl Api {
     /// onnxruntime's table; `None` if it does not provide this version. Of an older version than the functions here

@@ -2,6 +2,7 @@
 
 use crate::abi::{KernelContext, KernelInfo, StatusPointer, Value};
 use crate::api::{Api, Failure};
+use crate::tensors::sizes;
 use onnx_cast::ops::{Attribute, AttributeValue};
 use onnx_cast::{
     BitCast, Cast, CastLike, CastOptions, DataType, DequantizeLinear, NEWEST_OPSET, OpError, Operator, Plan,
@@ -91,15 +92,16 @@ impl Kernel {
             let output = self.output(context, &dims, to)?;
             let shape = sizes(&dims)?;
             match (from, to) {
-                (DataType::String, DataType::String) => self.fill(output, &self.strings(input, &shape)?),
+                (DataType::String, DataType::String) => self.api.fill(output, &self.api.strings(input, &shape)?),
                 (DataType::String, _) => {
-                    let strings = self.strings(input, &shape)?;
-                    Ok(plan.run_into(&TensorView::strings(&shape, strings.view())?, self.bytes(output, to, &shape)?)?)
+                    let strings = self.api.strings(input, &shape)?;
+                    Ok(plan
+                        .run_into(&TensorView::strings(&shape, strings.view())?, self.api.bytes(output, to, &shape)?)?)
                 }
                 (_, DataType::String) => {
                     let mut strings = Strings::new();
-                    plan.run_strings_into(&self.view(input, from, &shape)?, &mut strings)?;
-                    self.fill(output, &strings)
+                    plan.run_strings_into(&self.api.view(input, from, &shape)?, &mut strings)?;
+                    self.api.fill(output, &strings)
                 }
                 _ => self.cast(&plan, input, output, &shape),
             }
@@ -122,7 +124,7 @@ impl Kernel {
             };
             let dims: Vec<_> = x.shape.iter().map(|&size| size as i64).collect();
             let output = self.output(context, &dims, plan.target_type())?;
-            let bytes = self.bytes(output, plan.target_type(), &x.shape)?;
+            let bytes = self.api.bytes(output, plan.target_type(), &x.shape)?;
             let (x, scale) = (self.operand_view(&x)?, self.operand_view(&scale)?);
             let zero_point = zero_point.as_ref().map(|operand| self.operand_view(operand)).transpose()?;
             Ok(plan.run_into(&x, &scale, zero_point.as_ref(), bytes)?)
@@ -133,7 +135,7 @@ impl Kernel {
     /// As `run`, of whose values the operand is.
     unsafe fn operand_view<'a>(&self, operand: &'a Operand) -> Result<TensorView<'a>, Failure> {
         // SAFETY: promised.
-        unsafe { self.view(operand.value, operand.data_type, &operand.shape) }
+        unsafe { self.api.view(operand.value, operand.data_type, &operand.shape) }
     }
 
     /// An input of a scaled cast; `None` where it is missing.
@@ -180,8 +182,8 @@ impl Kernel {
     ) -> Result<(), Failure> {
         // SAFETY: promised.
         unsafe {
-            let view = self.view(input, plan.source_type(), shape)?;
-            let bytes = self.bytes(output, plan.target_type(), shape)?;
+            let view = self.api.view(input, plan.source_type(), shape)?;
+            let bytes = self.api.bytes(output, plan.target_type(), shape)?;
             Ok(plan.run_into(&view, bytes)?)
         }
     }
@@ -194,96 +196,6 @@ impl Kernel {
         self.api.check(unsafe { self.api.KernelContext_GetInput(context, index, &mut value) })?;
         Ok(value)
     }
-
-    /// Where the elements of a value are, and how many bytes.
-    ///
-    /// # Safety
-    /// As `run`.
-    unsafe fn place(
-        &self,
-        value: *const Value,
-        data_type: DataType,
-        shape: &[usize],
-    ) -> Result<(*mut u8, usize), Failure> {
-        let mut data = ptr::null_mut::<c_void>();
-        // SAFETY: promised.
-        self.api.check(unsafe { self.api.GetTensorMutableData(value, &mut data) })?;
-        let count = onnx_cast::element_count(shape);
-        let bytes = count.and_then(|count| data_type.byte_len(count)).filter(|&bytes| isize::try_from(bytes).is_ok());
-        Ok((data.cast(), bytes.ok_or_else(|| Failure::run("a tensor that does not fit in memory"))?))
-    }
-
-    /// # Safety
-    /// As `run`.
-    unsafe fn view<'a>(
-        &self,
-        value: *const Value,
-        data_type: DataType,
-        shape: &'a [usize],
-    ) -> Result<TensorView<'a>, Failure> {
-        // SAFETY: promised; onnxruntime packs elements as ONNX does, so that these are the bytes of the shape.
-        unsafe {
-            let (data, len) = self.place(value, data_type, shape)?;
-            let bytes = if len == 0 { &[] } else { std::slice::from_raw_parts(data.cast_const(), len) };
-            Ok(TensorView::new(data_type, shape, bytes)?)
-        }
-    }
-
-    /// # Safety
-    /// As `run`; the value is an output, which is not an input's memory, as the operators do not say that it may be.
-    unsafe fn bytes<'a>(
-        &self,
-        value: *mut Value,
-        data_type: DataType,
-        shape: &[usize],
-    ) -> Result<&'a mut [u8], Failure> {
-        // SAFETY: promised; as above.
-        unsafe {
-            let (data, len) = self.place(value, data_type, shape)?;
-            Ok(if len == 0 { &mut [] } else { std::slice::from_raw_parts_mut(data, len) })
-        }
-    }
-
-    /// # Safety
-    /// As `run`; the value is of strings.
-    unsafe fn strings(&self, value: *const Value, shape: &[usize]) -> Result<Strings, Failure> {
-        let count = onnx_cast::element_count(shape).unwrap_or(0);
-        let mut len = 0;
-        // SAFETY: promised.
-        self.api.check(unsafe { self.api.GetStringTensorDataLength(value, &mut len) })?;
-        let (mut bytes, mut starts) = (vec![0u8; len], vec![0usize; count]);
-        let room = bytes.as_mut_ptr().cast();
-        // SAFETY: there is room for the bytes and where each string starts.
-        self.api.check(unsafe { self.api.GetStringTensorContent(value, room, len, starts.as_mut_ptr(), count) })?;
-        let mut strings = Strings::with_capacity(count, len);
-        let ends = starts.iter().skip(1).copied().chain([len]);
-        for (&start, end) in starts.iter().zip(ends) {
-            strings.push(bytes.get(start..end).ok_or_else(|| Failure::run("strings out of order"))?);
-        }
-        Ok(strings)
-    }
-
-    /// # Safety
-    /// As `run`; the value is of as many strings.
-    unsafe fn fill(&self, value: *mut Value, strings: &Strings) -> Result<(), Failure> {
-        let written = strings.view();
-        // What is empty is so already.
-        for (index, string) in written.iter().enumerate().filter(|(_, string)| !string.is_empty()) {
-            let mut room = ptr::null_mut();
-            // SAFETY: promised; the room is of the string's length.
-            unsafe {
-                self.api.check(self.api.GetResizedStringTensorElementBuffer(value, index, string.len(), &mut room))?;
-                room.cast::<u8>().copy_from_nonoverlapping(string.as_ptr(), string.len());
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Sizes from onnxruntime's dimensions.
-fn sizes(dims: &[i64]) -> Result<Vec<usize>, Failure> {
-    let sizes = dims.iter().map(|&dim| usize::try_from(dim)).collect::<Result<_, _>>();
-    sizes.map_err(|_| Failure::run("a tensor with a negative dimension"))
 }
 
 /// The attributes that a node has of a scaled cast's, all of which are of kind INT.

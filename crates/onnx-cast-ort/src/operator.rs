@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// The domain of the operators. Their names differ from ONNX's, because onnxruntime simplifies any two consecutive
 /// nodes named Cast, whatever their domain, and so can drop a rounding.
-const DOMAIN: &CStr = c"ai.onnx-cast";
+const DOMAIN: &CStr = c"onnx-cast";
 
 /// An operator for some types; onnxruntime hands the address of the first field back.
 #[repr(C)]

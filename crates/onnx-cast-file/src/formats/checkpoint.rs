@@ -7,12 +7,12 @@ use crate::formats::input::Input;
 use crate::formats::limits::MAX_HEADER;
 use crate::formats::safetensors::Pairs;
 use crate::io::atomic::AtomicFile;
+use crate::io::fs;
 use crate::io::positional::InputFile;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
-use std::fs;
 use std::io::Write;
 use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
@@ -37,13 +37,12 @@ fn name_ends(path: &Path, end: &str) -> bool {
 
 /// Finds what is meant by a path.
 pub(crate) fn locate(path: &Path) -> Result<Located, FormatError> {
-    if !path.is_dir() {
+    if !fs::is_dir(path) {
         return Ok(if name_ends(path, ".index.json") { Located::Index(path.to_owned()) } else { Located::File });
     }
     let failed = |error| FormatError::io(path, "read", error);
     let (mut indices, mut files) = (Vec::new(), Vec::new());
-    for entry in fs::read_dir(path).map_err(failed)? {
-        let entry = entry.map_err(failed)?.path();
+    for entry in fs::entries(path).map_err(failed)? {
         if name_ends(&entry, INDEX) {
             indices.push(entry);
         } else if name_ends(&entry, ".safetensors") {
@@ -162,7 +161,7 @@ impl Index {
         if name_ends(path, ".index.json") {
             return Ok(path.to_owned());
         }
-        if path.is_file() || name_ends(path, ".safetensors") {
+        if fs::is_file(path) || name_ends(path, ".safetensors") {
             return Err(FormatError::invalid(path, ShardError::Output));
         }
         Ok(path.join(self.path.file_name().unwrap_or(OsStr::new("model.safetensors.index.json"))))

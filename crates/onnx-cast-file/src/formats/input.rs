@@ -11,6 +11,7 @@ use crate::formats::npz::{self, Member};
 use crate::formats::pb::{self, Outline};
 use crate::formats::safetensors::{self, Entry, Head};
 use crate::formats::source::{Items, Source, SourceData};
+use crate::io::fs;
 use crate::io::positional::{InputFile, PositionedReader, write_at};
 use onnx_cast::{CastError, DataType, Strings, TensorError, element_count};
 use std::borrow::Cow;
@@ -166,14 +167,14 @@ impl Input {
         let spooled = match member {
             None => None,
             Some(member) => {
-                let mut file = tempfile::tempfile_in(folder).map_err(failed)?;
+                let mut file = fs::tempfile_in(folder).map_err(failed)?;
                 npz::with_elements(&self.file, &mut npz::open(&self.file)?, member, |reader| {
                     io::copy(reader, &mut file).map(drop).map_err(failed)
                 })?;
                 Some(InputFile::temporary(path, file).map_err(failed)?)
             }
         };
-        let file = tempfile::tempfile_in(folder).map_err(failed)?;
+        let file = fs::tempfile_in(folder).map_err(failed)?;
         let source = spooled.as_ref().unwrap_or(&self.file);
         to_c_order(source, *at, &stored.shape, *size, |at, row| write_at(&file, at, row)).map_err(failed)?;
         let file = InputFile::temporary(path, file).map_err(failed)?;
@@ -183,7 +184,7 @@ impl Input {
 
     /// A tensor with all of its elements, which are then no longer here if they were.
     pub fn take(&mut self, index: usize) -> Result<Source<'static>, FormatError> {
-        self.settle_one(index, &std::env::temp_dir())?;
+        self.settle_one(index, &fs::temp_dir())?;
         let Some(stored) = self.tensors.get_mut(index) else {
             return Err(FormatError::TensorCount { path: self.path().to_owned(), count: index, what: "this" });
         };

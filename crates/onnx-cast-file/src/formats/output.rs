@@ -6,6 +6,7 @@ use crate::formats::npy;
 use crate::formats::pb::{self, Frame, PbError, PbProblem};
 use crate::formats::safetensors::{self, SafetensorsError};
 use crate::io::atomic::{AtomicFile, folder_of};
+use crate::io::fs;
 use crate::io::memory::zeros;
 use onnx_cast::{Data, DataType, StringsView, TensorView, unpack};
 use std::io::{self, Write};
@@ -85,7 +86,7 @@ impl Output<'_> {
 
     /// Where temporary files have the room that the output will take.
     pub(crate) fn folder(&self) -> PathBuf {
-        if self.path == Path::new("-") { std::env::temp_dir() } else { folder_of(self.path).to_owned() }
+        if self.path == Path::new("-") { fs::temp_dir() } else { folder_of(self.path).to_owned() }
     }
 
     /// Writes an array of strings as numpy has them.

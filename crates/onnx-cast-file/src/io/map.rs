@@ -3,6 +3,7 @@
 
 use crate::io::error::IoError;
 use crate::io::positional::InputFile;
+#[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
 use memmap2::Mmap;
 use std::ops::Deref;
 
@@ -10,16 +11,27 @@ use std::ops::Deref;
 #[derive(Debug)]
 pub enum Mapped {
     /// A map of a file.
+    #[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
     Map(Mmap),
     /// The bytes themselves.
     Bytes(Vec<u8>),
 }
 
 impl Mapped {
+    /// Reads a file: there are no maps without a system.
+    ///
+    /// # Errors
+    /// Where the host refuses, or the memory is not there.
+    #[cfg(all(target_family = "wasm", target_os = "unknown"))]
+    pub fn of(file: &InputFile) -> Result<Mapped, IoError> {
+        Ok(Mapped::Bytes(file.read(0, file.len())?))
+    }
+
     /// Maps a file, or reads the bytes that stand for one.
     ///
     /// # Errors
     /// Where the system refuses.
+    #[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
     pub fn of(file: &InputFile) -> Result<Mapped, IoError> {
         let (Some(opened), 1..) = (file.file(), file.len()) else {
             return Ok(Mapped::Bytes(file.read(0, file.len())?));
@@ -38,6 +50,7 @@ impl Deref for Mapped {
 
     fn deref(&self) -> &[u8] {
         match self {
+            #[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
             Mapped::Map(map) => map,
             Mapped::Bytes(bytes) => bytes,
         }

@@ -4,9 +4,9 @@
 //! process by a signal; and what has been read does not count as memory of this process.
 
 use crate::io::error::IoError;
+use crate::io::fs::{self, File};
 use crate::io::memory::zeros;
 use std::fmt;
-use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
@@ -69,7 +69,7 @@ impl InputFile {
             return Ok(InputFile { path: path.to_owned(), ..file });
         }
         let failed = |error| IoError::new(path, "read", error);
-        let mut file = tempfile::tempfile().map_err(failed)?;
+        let mut file = fs::tempfile().map_err(failed)?;
         io::copy(&mut io::stdin().lock(), &mut file).map_err(failed)?;
         InputFile::temporary(path, file).map_err(failed)
     }
@@ -86,6 +86,7 @@ impl InputFile {
     }
 
     /// The file, where these are the bytes of one.
+    #[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
     pub(super) fn file(&self) -> Option<&File> {
         match &self.source {
             Source::File(file) => Some(file),
@@ -196,6 +197,17 @@ fn read_some(file: &File, at: u64, bytes: &mut [u8]) -> io::Result<usize> {
 #[cfg(windows)]
 fn read_some(file: &File, at: u64, bytes: &mut [u8]) -> io::Result<usize> {
     std::os::windows::fs::FileExt::seek_read(file, bytes, at)
+}
+
+#[cfg(all(target_family = "wasm", target_os = "unknown"))]
+fn read_some(file: &File, at: u64, bytes: &mut [u8]) -> io::Result<usize> {
+    file.read_some(at, bytes)
+}
+
+/// Writes all of `bytes` at a place.
+#[cfg(all(target_family = "wasm", target_os = "unknown"))]
+pub fn write_at(file: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
+    file.write_all_at(at, bytes)
 }
 
 /// Writes all of `bytes` at a place.

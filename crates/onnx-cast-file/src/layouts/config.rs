@@ -4,6 +4,7 @@ use super::error::LayoutError;
 use super::weight::{Scheme, WeightFormat};
 use crate::error::FileError;
 use crate::formats::limits::MAX_HEADER;
+use crate::io::fs;
 use crate::io::positional::InputFile;
 use serde_json::{Map, Value};
 use std::collections::HashMap;
@@ -198,7 +199,7 @@ fn object(path: &Path) -> Result<Option<Map<String, Value>>, FileError> {
 
 /// The text of a configuration; `None` if the file does not exist.
 pub(crate) fn read(path: &Path) -> Result<Option<String>, FileError> {
-    if !path.is_file() {
+    if !fs::is_file(path) {
         return Ok(None);
     }
     let file = InputFile::open(path)?;

@@ -1,8 +1,8 @@
 //! Where the engine's output goes.
 
+use crate::io::fs::File;
 use crate::io::memory::zeros;
 use crate::io::positional::{InputFile, write_at};
-use std::fs::File;
 use std::io::{self, Write};
 use std::sync::{Condvar, Mutex, PoisonError};
 

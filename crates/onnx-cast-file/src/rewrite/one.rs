@@ -4,11 +4,11 @@ use super::{Greatest, Rewrite, Rewritten};
 use crate::cast::shards::Shard;
 use crate::error::FileError;
 use crate::io::atomic::{create_folder, target_of};
+use crate::io::fs::{self, File};
 use crate::io::progress::Meter;
 use crate::layouts::TensorRef;
 use crate::pipeline::InPlace;
 use std::collections::HashSet;
-use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ impl Rewrite<'_> {
     /// Whether a file is there already.
     pub(crate) fn one_is_there(self, index: usize) -> Result<bool, FileError> {
         let file = self.one(index)?;
-        if !file.output.is_file() {
+        if !fs::is_file(&file.output) {
             return Ok(false);
         }
         self.check(file)?;

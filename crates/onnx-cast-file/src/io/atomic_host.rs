@@ -1,0 +1,123 @@
+//! Outputs that the host takes: each is handed over when it is complete, and dropped otherwise.
+
+use crate::io::error::IoError;
+use crate::io::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// A file that the host keeps only when it is complete.
+#[derive(Debug)]
+pub struct AtomicFile {
+    path: PathBuf,
+    file: io::BufWriter<File>,
+    done: bool,
+}
+
+impl AtomicFile {
+    /// Starts an output.
+    ///
+    /// # Errors
+    /// Where the host takes none.
+    pub fn create(path: impl AsRef<Path>) -> Result<AtomicFile, IoError> {
+        let path = path.as_ref();
+        let file = File::create(path).map_err(|error| IoError::new(path, "write", error))?;
+        Ok(AtomicFile { path: path.to_owned(), file: io::BufWriter::with_capacity(1 << 18, file), done: false })
+    }
+
+    /// As [`AtomicFile::create`]: the host replaces nothing.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn create_with(path: impl AsRef<Path>, _: bool) -> Result<AtomicFile, IoError> {
+        Self::create(path)
+    }
+
+    /// Refused: there are no other processes to go on from.
+    pub fn resume(path: &Path, _: &Path) -> Result<AtomicFile, IoError> {
+        Err(IoError::new(path, "write", io::ErrorKind::Unsupported.into()))
+    }
+
+    /// Refused: there is no standard output.
+    pub fn standard_output() -> Result<AtomicFile, IoError> {
+        Err(IoError::new(Path::new("-"), "write", io::ErrorKind::Unsupported.into()))
+    }
+
+    /// Writes in order.
+    pub fn writer(&mut self) -> &mut io::BufWriter<File> {
+        &mut self.file
+    }
+
+    /// The path that the file will have.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The file itself, to be written at places of it, if nothing is written in order.
+    pub fn file(&self) -> &File {
+        self.file.get_ref()
+    }
+
+    /// Hands everything that was written in order to the host.
+    pub fn sync(&mut self) -> Result<(), IoError> {
+        self.file.flush().map_err(|error| IoError::new(&self.path, "write", error))
+    }
+
+    /// Has the host keep the file.
+    ///
+    /// # Errors
+    /// Where the host refuses.
+    pub fn commit(mut self) -> Result<(), IoError> {
+        self.sync()?;
+        self.done = true;
+        self.file.get_ref().close(true).map_err(|error| IoError::new(&self.path, "write", error))
+    }
+}
+
+impl Drop for AtomicFile {
+    fn drop(&mut self) {
+        if !self.done {
+            // What the host does not take back it drops with the job.
+            let _ = self.file.get_ref().close(false);
+        }
+    }
+}
+
+impl Write for AtomicFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// Refused: outputs have no links.
+pub fn link_over(_: &Path, target: &Path) -> Result<(), IoError> {
+    Err(IoError::new(target, "write", io::ErrorKind::Unsupported.into()))
+}
+
+/// The host replaces nothing.
+pub fn check_vacant(_: &Path) -> Result<(), IoError> {
+    Ok(())
+}
+
+/// The file that will be written, where nothing is there before.
+pub fn target_of(path: &Path) -> Result<(PathBuf, Option<fs::Metadata>), IoError> {
+    Ok((path.to_owned(), None))
+}
+
+/// The folder that a path is in.
+pub fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Folders are made with their files.
+pub fn create_folder(_: &Path) -> Result<(), IoError> {
+    Ok(())
+}
+
+/// No signal ends the work here.
+pub fn end_without_traces(end: impl FnOnce()) {
+    end();
+}

@@ -1,0 +1,96 @@
+//! Files that the host lends: what they hold, what casts would lose, and casts of them.
+
+use crate::fields::Fields;
+use anyhow::{Context, Result, anyhow};
+use onnx_cast::DataType;
+use onnx_cast_file::{
+    CandidateFormat, CastRequest, InspectRequest, QuantizeRequest, QuantizedFormat, ReportRequest, Scheme, Selection,
+    Watch,
+};
+use onnx_cast_report::{cast_json, info_json, json as report_json, page};
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// Tells the host how far the work is, and asks whether to go on.
+fn watch() -> Option<Watch> {
+    #[cfg(all(target_family = "wasm", target_os = "unknown"))]
+    return Some(Watch::stopping(crate::host::progress));
+    #[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
+    None
+}
+
+/// What a file holds.
+pub(crate) fn info(fields: Fields<'_>) -> Result<Value> {
+    let path = Path::new(fields.required("path")?);
+    let request = InspectRequest {
+        include: fields.patterns("include")?,
+        exclude: fields.patterns("exclude")?,
+        from: fields.parse("from")?,
+        values: fields.flag("values")?.unwrap_or(false),
+        types: fields.flag("types")?.unwrap_or(false),
+        threads: Some(1),
+        watch: watch(),
+    };
+    Ok(info_json(&onnx_cast_model::inspect(path, &request)?))
+}
+
+/// What casts would lose, as figures, and as a page where one is asked for.
+pub(crate) fn report(fields: Fields<'_>) -> Result<Value> {
+    let path = fields.required("path")?;
+    let candidates = fields.texts("to")?.into_iter().map(|text| {
+        // The text of the error is all there is.
+        text.parse::<CandidateFormat>().map_err(|error| anyhow!(error))
+    });
+    let request = ReportRequest {
+        to: candidates.collect::<Result<_>>()?,
+        rule: fields.parse("rule")?.unwrap_or_default(),
+        include: fields.patterns("include")?,
+        exclude: fields.patterns("exclude")?,
+        min_size: fields.integer("min_size")?.map(u64::try_from).transpose()?,
+        options: fields.options()?,
+        from: fields.parse("from")?,
+        watch: watch(),
+    };
+    let report = onnx_cast_model::report(path, &request)?;
+    let title = fields.text("title")?.unwrap_or(path);
+    let shown = fields.flag("page")?.unwrap_or(false).then(|| page(title, &report));
+    Ok(json!({ "report": report_json(&report)?, "page": shown.transpose()? }))
+}
+
+/// The file or checkpoint, cast.
+pub(crate) fn cast(fields: Fields<'_>) -> Result<Value> {
+    let (input, output) = (fields.required("path")?, fields.required("output")?);
+    let request = CastRequest {
+        selection: Selection {
+            include: fields.patterns("include")?,
+            exclude: fields.patterns("exclude")?,
+            ..Selection::new(fields.data_type("to")?)
+        },
+        options: fields.options()?,
+        from: fields.parse("from")?,
+        copy_others: false,
+        raise_opset: fields.flag("raise_opset")?.unwrap_or(false),
+        watch: watch(),
+        ..CastRequest::new(DataType::Float)
+    };
+    let done = onnx_cast_model::cast(input, output, &request)?;
+    Ok(cast_json(Path::new(input), Path::new(output), false, &done))
+}
+
+/// The weights of a checkpoint or of a model, quantized.
+pub(crate) fn quantize(fields: Fields<'_>) -> Result<Value> {
+    let (input, output) = (fields.required("path")?, fields.required("output")?);
+    let to: QuantizedFormat = fields.parse("to")?.context("`to` is not given")?;
+    let request = QuantizeRequest {
+        layout: fields.text("layout")?.map(|name| Scheme::from_name(name).context("no such layout")).transpose()?,
+        granularity: fields.parse("granularity")?,
+        rule: fields.parse("rule")?.unwrap_or_default(),
+        threads: Some(1),
+        copy_others: false,
+        raise_opset: fields.flag("raise_opset")?.unwrap_or(false),
+        watch: watch(),
+        ..QuantizeRequest::new(to)
+    };
+    let done = onnx_cast_model::quantize(input, output, &request)?;
+    Ok(cast_json(Path::new(input), Path::new(output), false, &done))
+}

@@ -1,0 +1,242 @@
+/** An element type of ONNX, and other spellings of some. */
+export type ElementType =
+  | "float"
+  | "uint8"
+  | "int8"
+  | "uint16"
+  | "int16"
+  | "int32"
+  | "int64"
+  | "string"
+  | "bool"
+  | "float16"
+  | "double"
+  | "uint32"
+  | "uint64"
+  | "bfloat16"
+  | "float8e4m3fn"
+  | "float8e4m3fnuz"
+  | "float8e5m2"
+  | "float8e5m2fnuz"
+  | "uint4"
+  | "int4"
+  | "float4e2m1"
+  | "float8e8m0"
+  | "uint2"
+  | "int2"
+  | "float6e2m3"
+  | "float6e3m2"
+  | "float32"
+  | "float64"
+  | "f16"
+  | "bf16"
+  | "f32"
+  | "f64"
+  | "boolean";
+
+/** An array of numbers, or of their bits. */
+export type Elements =
+  | Float32Array
+  | Float64Array
+  | Int8Array
+  | Uint8Array
+  | Uint8ClampedArray
+  | Int16Array
+  | Uint16Array
+  | Int32Array
+  | Uint32Array
+  | BigInt64Array
+  | BigUint64Array;
+
+export type RoundMode = "up" | "down" | "nearest";
+
+export interface SourceOptions {
+  /** The type of the elements, where the array does not tell it: bits of bfloat16 are in a Uint16Array. */
+  from?: ElementType;
+  /** How many elements a packed array holds; without it, all that fit its bytes. */
+  length?: number;
+}
+
+export interface CastOptions extends SourceOptions {
+  /** The opset, whose version of the operator is meant; without it the newest. */
+  opset?: number;
+  /** For float8 and narrower floats: whether what is out of range becomes the largest value (the default). */
+  saturate?: boolean;
+  /** For float8e8m0. */
+  roundMode?: RoundMode;
+  /** The array that gets the result, in place of a new one. */
+  out?: Elements;
+}
+
+/**
+ * Casts an array to a type, exactly as ONNX's Cast does.
+ *
+ * The result is the typed array of the type; for types without one, an unsigned array of their bits, packed as ONNX
+ * packs them where they have fewer than 8. float16 is a Float16Array where the engine has it, else a Uint16Array.
+ */
+export function cast(
+  array: Elements | readonly (number | bigint | boolean | string)[],
+  to: "string",
+  options?: CastOptions,
+): string[];
+export function cast(
+  array: Elements | readonly (number | bigint | boolean | string)[],
+  to: "float" | "float32" | "f32",
+  options?: CastOptions,
+): Float32Array;
+export function cast(
+  array: Elements | readonly (number | bigint | boolean | string)[],
+  to: "double" | "float64" | "f64",
+  options?: CastOptions,
+): Float64Array;
+export function cast(
+  array: Elements | readonly (number | bigint | boolean | string)[],
+  to: ElementType,
+  options?: CastOptions,
+): Elements;
+
+/** Reads the bits of an array as another type of the same width: ONNX's BitCast. */
+export function bitCast(
+  array: Elements,
+  to: ElementType,
+  options?: SourceOptions & { opset?: number; out?: Elements },
+): Elements;
+
+export interface ScaleOptions extends SourceOptions {
+  /** One number, or an array: for an axis its extent, for blocks one for each. */
+  scale: number | Elements;
+  /** The type of the scale, where the array does not tell it. */
+  scaleType?: ElementType;
+  /** The shape of a scale of blocks. */
+  scaleShape?: readonly number[];
+  zeroPoint?: number | Elements;
+  /** The shape of the array; without it one dimension. */
+  shape?: readonly number[];
+  axis?: number;
+  /** Elements along the axis that share a scale. */
+  blockSize?: number;
+  opset?: number;
+  out?: Elements;
+}
+
+/** ONNX's QuantizeLinear. */
+export function quantize(
+  array: Elements,
+  to: ElementType,
+  options: ScaleOptions & { saturate?: boolean; precision?: ElementType },
+): Elements;
+
+/** ONNX's DequantizeLinear, to the type of the scale, or to another. */
+export function dequantize(array: Elements, options: ScaleOptions & { to?: ElementType }): Elements;
+
+/** Packs codes, one in a byte, as ONNX packs a type of fewer than 8 bits. */
+export function pack(codes: Uint8Array | Int8Array, type: ElementType): Uint8Array;
+
+/** Unpacks elements, one code in a byte: the inverse of `pack`. A cast to int8 gives numbers. */
+export function unpack(bytes: Uint8Array, type: ElementType, length?: number): Uint8Array;
+
+/** One side of a cast. `exact` has every digit. */
+export interface Side {
+  type: string;
+  bits?: string;
+  value: string;
+  [more: string]: unknown;
+}
+
+export interface Explanation {
+  source: Side;
+  result: Side;
+  rule: { id: string; text: string };
+  [more: string]: unknown;
+}
+
+export interface ExplainOptions extends Omit<CastOptions, "out" | "length"> {
+  scale?: number | string;
+  scaleType?: ElementType;
+  zeroPoint?: number | string;
+  precision?: ElementType;
+}
+
+/** One cast of one value, taken apart. A text is a decimal, or bits as `0x3f80` with `from`. */
+export function explain(value: number | bigint | string, to: ElementType, options?: ExplainOptions): Explanation;
+
+/** One value in every type; where a type does not take it, why. */
+export function explainAll(
+  value: number | bigint | string,
+  options?: ExplainOptions,
+): ({ to: string; explained: Explanation } | { to: string; error: string })[];
+
+/** A block of values in MX or NVFP4, taken apart. */
+export function explainBlock(
+  values: readonly (number | string)[],
+  format: string,
+  options?: { from?: ElementType; rule?: string; recipe?: string; globalScale?: number },
+): Record<string, unknown>;
+
+/** The table of types: limits, codes of NaN, and the operators' versions. */
+export function types(): Record<string, unknown>[];
+
+/** The version, and the kernels that are used, best first. */
+export function about(): { version: string; backends: string[] };
+
+/** Every type's name. */
+export function names(): string[];
+
+/** A file, or several by their paths; in node also paths of the system. */
+export type Files = Blob | string | Map<string, Blob | string> | Record<string, Blob | string>;
+
+export interface JobOptions {
+  /** The file or folder that is meant, where several are given. */
+  path?: string;
+  /** Hears of the bytes that are done, and of all. */
+  onProgress?: (done: number, total: number) => void;
+  /** Ends the work. */
+  signal?: AbortSignal;
+  /** Only tensors with names like these: globs, or `re:` and a regular expression. */
+  include?: readonly string[];
+  exclude?: readonly string[];
+  from?: ElementType;
+  opset?: number;
+  saturate?: boolean;
+  roundMode?: RoundMode;
+}
+
+/** What a file holds: its tensors, their types and shapes. `values` reads all elements, too. */
+export function info(files: Files, options?: JobOptions & { values?: boolean }): Promise<Record<string, unknown>>;
+
+/** What casts to each of several types would lose. `to` also takes block formats: mxfp4, nvfp4. */
+export function report(
+  files: Files,
+  options?: JobOptions & { to?: readonly string[]; rule?: string; minSize?: number },
+): Promise<Record<string, unknown>>;
+/** With `page`, also a page that shows it. */
+export function report(
+  files: Files,
+  options: JobOptions & { to?: readonly string[]; rule?: string; minSize?: number; page: true; title?: string },
+): Promise<{ report: Record<string, unknown>; page: string }>;
+
+export interface Written {
+  summary: Record<string, unknown>;
+  /** The outputs by their paths. */
+  files: Map<string, Blob>;
+}
+
+/** Casts the tensors of a file; the extension of `output` is its format. */
+export function castFile(
+  files: Files,
+  to: ElementType,
+  options?: JobOptions & { output?: string; raiseOpset?: boolean },
+): Promise<Written>;
+
+/** Quantizes the weights of a checkpoint or a model. */
+export function quantizeFile(
+  files: Files,
+  to: string,
+  options?: JobOptions & {
+    output?: string;
+    layout?: string;
+    granularity?: string;
+    rule?: string;
+    raiseOpset?: boolean;
+  },
+): Promise<Written>;

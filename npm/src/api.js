@@ -1,0 +1,199 @@
+// What the package offers on arrays and values, over a module that is loaded.
+import { byteLength, bytesOf, emptyOf, read, typeOf } from "./elements.js";
+
+/** Elements of a step: a multiple of 8, so that packed elements fill bytes, and few enough for the nearest caches. */
+const STEP = 1 << 15;
+
+/** Options as requests name them. */
+const attributes = ({ opset, saturate, roundMode, precision, axis, blockSize }) => ({
+  opset,
+  saturate,
+  round_mode: roundMode,
+  precision,
+  axis,
+  block_size: blockSize,
+});
+
+export function makeApi(module) {
+  /** Runs the plan over all elements, step by step. */
+  function steps(from, to, length, input, output) {
+    for (let start = 0; start < length; start += STEP) {
+      const count = Math.min(STEP, length - start);
+      const [first, last] = [byteLength(from, start), byteLength(from, start + count)];
+      module.run(
+        count,
+        input.subarray(first, last),
+        output.subarray(byteLength(to, start), byteLength(to, start + count)),
+      );
+    }
+  }
+
+  function outputFor(type, length, out) {
+    if (out === undefined) return emptyOf(type, length);
+    if (!ArrayBuffer.isView(out) || out.byteLength !== byteLength(type, length)) {
+      throw new RangeError(`out does not have the ${byteLength(type, length)} bytes of ${length} ${type.name}`);
+    }
+    return out;
+  }
+
+  /** Casts an array to a type. */
+  function cast(array, to, options = {}) {
+    const source = read(array, options.from, options.length);
+    const target = typeOf(to);
+    if (target.name === "string") return source.texts ? [...source.texts] : print(source, options);
+    if (source.texts) return parse(source, target, options);
+    const output = outputFor(target, source.length, options.out);
+    module.plan(source.type.number, target.number, options);
+    steps(source.type, target, source.length, source.bytes, bytesOf(output));
+    return output;
+  }
+
+  /** Reads the bits of an array as another type of the same width. */
+  function bitCast(array, to, options = {}) {
+    const source = read(array, options.from, options.length);
+    const target = typeOf(to);
+    module.planBits(source.type.number, target.number, options.opset);
+    const output = outputFor(target, source.length, options.out);
+    steps(source.type, target, source.length, source.bytes, bytesOf(output));
+    return output;
+  }
+
+  function print({ type, length, bytes }, options) {
+    module.ask({ job: "print", from: type.name, len: length, ...attributes(options) }, [bytes]);
+    const lengths = new Uint32Array(module.result(6).buffer);
+    const text = module.result();
+    const decoder = new TextDecoder();
+    let at = 0;
+    return Array.from(lengths, (size) => decoder.decode(text.subarray(at, (at += size))));
+  }
+
+  function parse({ texts, length }, target, options) {
+    const encoded = texts.map((text) => new TextEncoder().encode(text));
+    const lengths = Uint32Array.from(encoded, (bytes) => bytes.length);
+    const all = new Uint8Array(lengths.reduce((sum, size) => sum + size, 0));
+    encoded.reduce((at, bytes) => (all.set(bytes, at), at + bytes.length), 0);
+    module.ask({ job: "parse", to: target.name, ...attributes(options) }, [all, bytesOf(lengths)]);
+    return filled(target, length, options.out);
+  }
+
+  /** The result of a request as an array. */
+  function filled(type, length, out) {
+    const output = outputFor(type, length, out);
+    bytesOf(output).set(module.slot(5));
+    return output;
+  }
+
+  /** A scale or zero point: a number, or an array with its shape. */
+  function side(given, type, shape) {
+    const one = typeof given === "number" || typeof given === "bigint";
+    const array = one ? cast([given], type) : given;
+    const {
+      bytes,
+      length,
+      type: own,
+    } = read(array, ArrayBuffer.isView(array) && type !== undefined ? type : undefined, shape && size(shape));
+    return { bytes, about: { type: own.name, shape: shape ?? (one ? [] : [length]) } };
+  }
+
+  const size = (shape) => shape.reduce((product, extent) => product * extent, 1);
+
+  function scaled(job, source, shape, options, more) {
+    const { scale, scaleType, scaleShape, zeroPoint } = options;
+    if (scale === undefined) throw new TypeError(`${job} needs a scale`);
+    const isBare = typeof scale === "number";
+    const by = side(scale, scaleType ?? (isBare ? "float" : undefined), scaleShape);
+    const tensors = [source.bytes, by.bytes];
+    const request = { job, from: source.type.name, shape, scale: by.about, ...attributes(options), ...more };
+    if (zeroPoint !== undefined) {
+      const zero = side(zeroPoint, more.to_of_zero, scaleShape ?? by.about.shape);
+      tensors.push(zero.bytes);
+      request.zero_point = zero.about;
+    }
+    const answer = module.ask(request, tensors);
+    const array = filled(typeOf(answer.type), source.length, options.out);
+    module.clear();
+    return array;
+  }
+
+  /** QuantizeLinear: `saturate(round(x / scale) + zeroPoint)`. */
+  function quantize(array, to, options = {}) {
+    const shape = options.shape;
+    const source = read(array, options.from, options.length ?? (shape && size(shape)));
+    return scaled("quantize", source, shape ?? [source.length], options, {
+      to: typeOf(to).name,
+      to_of_zero: typeOf(to).name,
+    });
+  }
+
+  /** DequantizeLinear: `(x - zeroPoint) * scale`. */
+  function dequantize(array, options = {}) {
+    const shape = options.shape;
+    const source = read(array, options.from, options.length ?? (shape && size(shape)));
+    const to = options.to && typeOf(options.to).name;
+    return scaled("dequantize", source, shape ?? [source.length], options, { to, to_of_zero: source.type.name });
+  }
+
+  /** Packs codes, one in a byte, as ONNX packs a type of fewer than 8 bits. */
+  function pack(codes, type) {
+    module.ask({ job: "pack", type: typeOf(type).name }, [bytesOf(codes)]);
+    return module.result();
+  }
+
+  /** Unpacks elements, one code in a byte: the inverse of `pack`. */
+  function unpack(bytes, type, length) {
+    const source = read(bytes, typeOf(type).name, length);
+    module.ask({ job: "unpack", type: source.type.name, len: source.length }, [source.bytes]);
+    return module.result();
+  }
+
+  /** A value as requests take it: a number is written so that it reads back as the same. */
+  const valueText = (value) =>
+    Object.is(value, -0) ? "-0" : String(value).replace("Infinity", "inf").replace("NaN", "nan");
+
+  const single = (value, { from, scale, scaleType, zeroPoint, ...options }) => ({
+    value: valueText(value),
+    from,
+    scale: scale === undefined ? undefined : valueText(scale),
+    scale_type: scaleType,
+    zero_point: zeroPoint === undefined ? undefined : valueText(zeroPoint),
+    ...attributes(options),
+  });
+
+  /** The type of a number of JavaScript; a scaled one is a float, because the operator takes no doubles. */
+  const ownType = (value, { scale }) => (typeof value === "number" && scale === undefined ? "double" : undefined);
+
+  /** One cast of one value, taken apart. */
+  const explain = (value, to, options = {}) =>
+    module.ask({
+      job: "explain",
+      to,
+      from: ownType(value, options),
+      ...defined(single(value, options)),
+    });
+
+  /** One value in every type. */
+  const explainAll = (value, options = {}) =>
+    module.ask({
+      job: "explain_all",
+      from: ownType(value, options),
+      ...defined(single(value, options)),
+    });
+
+  /** A block of values in MX or NVFP4, taken apart. */
+  const explainBlock = (values, format, { from, rule, recipe, globalScale } = {}) =>
+    module.ask({
+      job: "explain_block",
+      values: values.map(valueText),
+      format,
+      from,
+      rule,
+      recipe,
+      global_scale: globalScale,
+    });
+
+  const defined = (object) => Object.fromEntries(Object.entries(object).filter(([, value]) => value !== undefined));
+
+  const types = () => module.ask({ job: "types" }).types;
+  const about = () => module.ask({ job: "about" });
+  return { cast, bitCast, quantize, dequantize, pack, unpack, explain, explainAll, explainBlock, types, about };
+}

@@ -1,0 +1,116 @@
+// Element types and the arrays that hold them.
+
+/** Name, ONNX's number, bits, and the kind of array. Types without a kind of their own have that of their bits. */
+const TABLE = [
+  ["float", 1, 32, Float32Array],
+  ["uint8", 2, 8, Uint8Array],
+  ["int8", 3, 8, Int8Array],
+  ["uint16", 4, 16, Uint16Array],
+  ["int16", 5, 16, Int16Array],
+  ["int32", 6, 32, Int32Array],
+  ["int64", 7, 64, BigInt64Array],
+  ["string", 8, 0, Array],
+  ["bool", 9, 8, Uint8Array],
+  ["float16", 10, 16, globalThis.Float16Array ?? Uint16Array],
+  ["double", 11, 64, Float64Array],
+  ["uint32", 12, 32, Uint32Array],
+  ["uint64", 13, 64, BigUint64Array],
+  ["bfloat16", 16, 16, Uint16Array],
+  ["float8e4m3fn", 17, 8, Uint8Array],
+  ["float8e4m3fnuz", 18, 8, Uint8Array],
+  ["float8e5m2", 19, 8, Uint8Array],
+  ["float8e5m2fnuz", 20, 8, Uint8Array],
+  ["uint4", 21, 4, Uint8Array],
+  ["int4", 22, 4, Uint8Array],
+  ["float4e2m1", 23, 4, Uint8Array],
+  ["float8e8m0", 24, 8, Uint8Array],
+  ["uint2", 25, 2, Uint8Array],
+  ["int2", 26, 2, Uint8Array],
+  ["float6e2m3", 27, 6, Uint8Array],
+  ["float6e3m2", 28, 6, Uint8Array],
+];
+
+const BY_NAME = new Map(TABLE.map(([name, number, bits, kind]) => [name, { name, number, bits, kind }]));
+
+/** The types that arrays have by themselves. */
+const OF_ARRAYS = new Map([
+  [Float32Array, "float"],
+  [Float64Array, "double"],
+  [Uint8Array, "uint8"],
+  [Uint8ClampedArray, "uint8"],
+  [Int8Array, "int8"],
+  [Uint16Array, "uint16"],
+  [Int16Array, "int16"],
+  [Uint32Array, "uint32"],
+  [Int32Array, "int32"],
+  [BigInt64Array, "int64"],
+  [BigUint64Array, "uint64"],
+]);
+if (globalThis.Float16Array) OF_ARRAYS.set(globalThis.Float16Array, "float16");
+
+/** Other spellings that people use. */
+const ALIASES = {
+  float32: "float",
+  float64: "double",
+  f16: "float16",
+  bf16: "bfloat16",
+  f32: "float",
+  f64: "double",
+  boolean: "bool",
+};
+
+export function typeOf(name) {
+  const found = BY_NAME.get(name) ?? BY_NAME.get(ALIASES[name]);
+  if (!found) throw new TypeError(`\`${name}\` is not an element type: want ${[...BY_NAME.keys()].join(", ")}`);
+  return found;
+}
+
+/** Bytes of so many elements, packed as ONNX packs them. */
+export const byteLength = (type, length) => Math.ceil((type.bits * length) / 8);
+
+/** An array of a type for so many elements; packed types have theirs in bytes. */
+export const emptyOf = (type, length) => new type.kind(type.bits < 8 ? byteLength(type, length) : length);
+
+export const bytesOf = (array) => new Uint8Array(array.buffer, array.byteOffset, array.byteLength);
+
+/** What an array holds: its type, its number of elements and its bytes; of strings the texts. */
+export function read(array, from, length) {
+  if (!ArrayBuffer.isView(array)) return ofList(array, from);
+  const own = OF_ARRAYS.get(array.constructor) ?? (array instanceof Uint8Array ? "uint8" : undefined);
+  const type = typeOf(from ?? own);
+  if (type.name === "string") throw new TypeError("strings are a list of texts");
+  if (array.BYTES_PER_ELEMENT !== Math.max(1, type.bits >> 3) || (from && !sameKind(own, type))) {
+    throw new TypeError(`a ${array.constructor.name} does not hold ${type.name}: want ${type.kind.name}`);
+  }
+  const most = type.bits < 8 ? Math.floor((array.byteLength * 8) / type.bits) : array.length;
+  if (
+    length !== undefined &&
+    (!Number.isInteger(length) || length < 0 || byteLength(type, length) !== array.byteLength)
+  ) {
+    throw new RangeError(`${array.byteLength} bytes are not ${length} elements of ${type.name}`);
+  }
+  return { type, length: length ?? most, bytes: bytesOf(array) };
+}
+
+/** Bits are held by unsigned integers too; numbers by their own kind of array alone. */
+const sameKind = (own, type) => own === type.name || /^uint/.test(own);
+
+function ofList(list, from) {
+  const array = Array.from(list);
+  const first = typeof array[0];
+  const own = { string: "string", boolean: "bool", bigint: "int64" }[first] ?? "double";
+  if (array.some((item) => typeof item !== first)) throw new TypeError("a list has items of several types");
+  if (own === "string") {
+    if (from && from !== "string") throw new TypeError(`a list of texts does not hold ${from}`);
+    return { type: typeOf("string"), length: array.length, texts: array };
+  }
+  if (first !== "number" && own === "double" && array.length)
+    throw new TypeError(`a list of ${first} cannot be cast`);
+  const type = typeOf(own);
+  if (from && typeOf(from) !== type)
+    throw new TypeError(`a list of ${first} holds ${own}, not ${from}: use a typed array`);
+  return { type, length: array.length, bytes: bytesOf(type.kind.from(array)) };
+}
+
+/** All types' names. */
+export const names = () => TABLE.map(([name]) => name);

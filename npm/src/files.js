@@ -1,0 +1,130 @@
+// Jobs on files: each runs in a worker of its own, tells how far it is, and can be ended.
+
+/** Bytes that go from thread to thread at once in node. */
+const SHARED = 4 << 20;
+
+/** The files that a caller gives, as pairs of a path and a blob; in node also paths of the system. */
+function listed(input) {
+  if (typeof input === "string") return [[input.replaceAll("\\", "/").split("/").at(-1), { path: input }]];
+  if (input instanceof Blob) return [[input.name ?? "input", input]];
+  const pairs = input instanceof Map ? [...input] : Object.entries(input);
+  return pairs.map(([name, blob]) => [name, typeof blob === "string" ? { path: blob } : blob]);
+}
+
+/** The path that a request names: the one file, or the folder that all files are in. */
+function rootOf(files, path) {
+  if (path !== undefined) return path;
+  const models = files.filter(([name]) => /\.(onnx|index\.json)$/i.test(name));
+  const [first] = models.length === 1 ? models : files;
+  if (files.length === 1 || models.length === 1) return first[0];
+  return first[0].split("/").slice(0, -1).join("/") || ".";
+}
+
+/** Makes the function that does jobs: `start` makes a worker for a message and returns `{ listen, stop }`. */
+export function makeJobs(start) {
+  function job(input, request, { path, onProgress = () => {}, signal } = {}) {
+    let files = listed(input);
+    const root = rootOf(files, path);
+    // A folder without a name needs one.
+    if (root === ".") files = files.map(([name, blob]) => [`./${name}`, blob]);
+    return new Promise((resolve, reject) => {
+      if (signal?.aborted) return reject(signal.reason);
+      const worker = start({ files, request: { ...request, path: root } });
+      const end = (run) => (given) => {
+        signal?.removeEventListener("abort", abort);
+        worker.stop();
+        run(given);
+      };
+      const abort = () => end(reject)(signal.reason);
+      signal?.addEventListener("abort", abort);
+      worker.listen((message) => {
+        if (message.error !== undefined) end(reject)(new TypeError(message.error));
+        else if (message.total !== undefined) onProgress(message.done, message.total);
+        else end(resolve)({ answer: message.answer, outputs: new Map(message.outputs) });
+      }, end(reject));
+    });
+  }
+
+  const selected = ({ include, exclude, from, opset, saturate, roundMode }) => ({
+    include,
+    exclude,
+    from,
+    opset,
+    saturate,
+    round_mode: roundMode,
+  });
+
+  /** What a file holds. */
+  const info = async (input, options = {}) =>
+    (await job(input, { job: "info", ...selected(options), values: options.values }, options)).answer;
+
+  /** What casts to each of several types would lose. */
+  async function report(input, options = {}) {
+    const { to = ["float16", "bfloat16", "float8e4m3fn"], page, title, rule, minSize } = options;
+    const request = { job: "report", to, page, title, rule, min_size: minSize, ...selected(options) };
+    const { answer } = await job(input, request, options);
+    return page ? answer : answer.report;
+  }
+
+  async function written(kind, input, to, { output, layout, granularity, rule, raiseOpset, ...options }) {
+    const name = output ?? listed(input)[0][0].split("/").at(-1);
+    const request = {
+      job: kind,
+      to,
+      output: name,
+      layout,
+      granularity,
+      rule,
+      raise_opset: raiseOpset,
+      ...selected(options),
+    };
+    const { answer, outputs } = await job(input, request, options);
+    return { summary: answer, files: outputs };
+  }
+
+  /** Casts the tensors of a file; the blobs of the result are by path. */
+  const castFile = (input, to, options = {}) => written("cast_file", input, to, options);
+  /** Quantizes the weights of a checkpoint or model. */
+  const quantizeFile = (input, to, options = {}) => written("quantize_file", input, to, options);
+  return { info, report, castFile, quantizeFile };
+}
+
+/** Starts workers of a browser. */
+export const browserStart = (bytes, makeWorker) => (message) => {
+  const worker = makeWorker();
+  worker.postMessage({ bytes, ...message });
+  return {
+    listen(hear, fail) {
+      worker.onmessage = ({ data }) => hear(data);
+      worker.onerror = (event) => fail(new Error(event.message ?? "the worker could not start"));
+    },
+    stop: () => worker.terminate(),
+  };
+};
+
+/** Starts workers of node. */
+export async function nodeStart(bytes, address) {
+  const { Worker } = await import("node:worker_threads");
+  return ({ files, request }) => {
+    const [signal, shared] = [new SharedArrayBuffer(4), new SharedArrayBuffer(SHARED)];
+    const about = files.map(([name, blob]) => [name, { path: blob.path, size: blob.size }]);
+    const worker = new Worker(address, { workerData: { bytes, files: about, request, signal, shared } });
+    async function serve({ want, at, length }) {
+      let status = 1;
+      try {
+        new Uint8Array(shared).set(new Uint8Array(await files[want][1].slice(at, at + length).arrayBuffer()));
+      } catch {
+        status = -1;
+      }
+      Atomics.store(new Int32Array(signal), 0, status);
+      Atomics.notify(new Int32Array(signal), 0);
+    }
+    return {
+      listen(hear, fail) {
+        worker.on("message", (message) => (message.want === undefined ? hear(message) : serve(message)));
+        worker.on("error", fail);
+      },
+      stop: () => worker.terminate(),
+    };
+  };
+}

@@ -1,0 +1,124 @@
+// The WebAssembly module: how it is loaded, and its functions with bytes in place of addresses.
+
+/** The slots of the module: buffers with numbers (crates/onnx-cast-wasm/src/slots.rs). */
+const INPUT = 0;
+const OUTPUT = 1;
+const TENSORS = 2;
+const RESULT = 5;
+
+/** A module of one function that needs vector instructions. */
+const VECTORS = [
+  0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 10, 10, 1, 8, 0, 65, 0, 253, 15, 253, 98, 11,
+];
+
+/** Whether this engine has vector instructions. */
+export const hasVectors = () => WebAssembly.validate(new Uint8Array(VECTORS));
+
+/**
+ * The crate that reads archives can encrypt, and imports random numbers for that. This library never encrypts, so the
+ * functions are there in name only.
+ */
+function unused(compiled) {
+  const found = {};
+  for (const { module, name } of WebAssembly.Module.imports(compiled)) {
+    if (module === "host") continue;
+    found[module] ??= {};
+    found[module][name] = () => {
+      throw new Error(`${name} is not there`);
+    };
+  }
+  return found;
+}
+
+/** The module's functions for files, where none are lent. */
+const NO_FILES = {
+  open: () => -1,
+  size: () => 0,
+  read: () => -1,
+  list: () => -1,
+  listed() {},
+  create: () => -1,
+  write: () => -1,
+  close: () => -1,
+  tell: () => 0,
+};
+
+export class Module {
+  #exports;
+  #bytes = new Uint8Array();
+
+  constructor(exports) {
+    this.#exports = exports;
+  }
+
+  /** Makes a module of its bytes. `lend` makes the host's functions for files; it gets a function for the memory. */
+  static async of(bytes, lend) {
+    let module;
+    const host = lend ? lend(() => module.memory()) : NO_FILES;
+    const compiled = await WebAssembly.compile(bytes);
+    const { exports } = await WebAssembly.instantiate(compiled, { ...unused(compiled), host });
+    module = new Module(exports);
+    return module;
+  }
+
+  /** All memory. It moves when it grows, so nobody keeps it. */
+  memory() {
+    const { buffer } = this.#exports.memory;
+    if (this.#bytes.buffer !== buffer) this.#bytes = new Uint8Array(buffer);
+    return this.#bytes;
+  }
+
+  /** The bytes of a slot; they change with the next call. */
+  slot(slot) {
+    const at = this.#exports.oc_address(slot);
+    return this.memory().subarray(at, at + this.#exports.oc_len(slot));
+  }
+
+  put(slot, bytes) {
+    const at = this.#exports.oc_reserve(slot, bytes.length);
+    if (at === 0) throw new RangeError(`${bytes.length} bytes of memory are not there`);
+    this.memory().set(bytes, at);
+  }
+
+  #check(status) {
+    if (status < 0) throw new TypeError(new TextDecoder().decode(this.slot(OUTPUT)));
+  }
+
+  /** Prepares casts between types given by ONNX's numbers. */
+  plan(from, to, { opset = 0, saturate, roundMode } = {}) {
+    const mode = roundMode === undefined ? -1 : ["up", "down", "nearest"].indexOf(roundMode);
+    if (mode < 0 && roundMode !== undefined)
+      throw new TypeError(`roundMode \`${roundMode}\` is neither up, down nor nearest`);
+    this.#check(this.#exports.oc_plan(from, to, opset, saturate === undefined ? -1 : Number(saturate), mode));
+  }
+
+  planBits(from, to, opset = 0) {
+    this.#check(this.#exports.oc_plan_bits(from, to, opset));
+  }
+
+  /** Casts `length` elements as the plan says: bytes to bytes. */
+  run(length, input, output) {
+    this.put(INPUT, input);
+    this.#check(this.#exports.oc_run(length));
+    const at = this.#exports.oc_address(OUTPUT);
+    output.set(this.memory().subarray(at, at + output.length));
+  }
+
+  /** Answers a request; `tensors` are the bytes of tensors that go with it. */
+  ask(request, tensors = []) {
+    tensors.forEach((bytes, index) => this.put(TENSORS + index, bytes));
+    this.put(INPUT, new TextEncoder().encode(JSON.stringify(request)));
+    this.#check(this.#exports.oc_answer());
+    return JSON.parse(new TextDecoder().decode(this.slot(OUTPUT)));
+  }
+
+  /** A copy of the bytes of the tensor that a request gave. */
+  result(slot = RESULT) {
+    return this.slot(slot).slice();
+  }
+
+  /** Gives memory back that the last requests took. */
+  clear() {
+    this.#exports.oc_clear();
+  }
+}

@@ -1,0 +1,16 @@
+// Has the installed package the bits of the native library, for every pair of types?
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { test } from "node:test";
+import * as onnx from "onnx-cast";
+import { compare } from "./bits.mjs";
+
+test("the library's bits", () => {
+  const wanted = JSON.parse(readFileSync(new URL("bits.json", import.meta.url), "utf8"));
+  const { pairs, values, wrong } = compare(onnx, wanted);
+  assert.deepEqual(wrong, []);
+  assert.ok(pairs >= 625, `${pairs}`);
+  console.log(
+    `${pairs} casts, ${values.toLocaleString("en")} values, ${onnx.about().backends[0]}: the library's bits`,
+  );
+});

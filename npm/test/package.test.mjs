@@ -1,0 +1,160 @@
+// The package as it is installed: what its functions give, and what they refuse. `onnx-cast` is the installed package.
+import assert from "node:assert/strict";
+import { mkdtempSync, openAsBlob, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import * as onnx from "onnx-cast";
+
+const bitsOf = (array) => [...new Uint8Array(array.buffer, array.byteOffset, array.byteLength)];
+
+/** A safetensors file of one float tensor. */
+function safetensors(name, values) {
+  const data = new Uint8Array(Float32Array.from(values).buffer);
+  const header = JSON.stringify({ [name]: { dtype: "F32", shape: [values.length], data_offsets: [0, data.length] } });
+  const text = new TextEncoder().encode(header.padEnd(Math.ceil(header.length / 8) * 8));
+  return new Blob([new BigUint64Array([BigInt(text.length)]), text, data]);
+}
+
+test("casts between typed arrays", () => {
+  const floats = Float32Array.of(0.3, -1, 65504, 1e9, NaN);
+  const half = onnx.cast(floats, "float16");
+  assert.deepEqual([...new Uint16Array(half.buffer)], [0x34cd, 0xbc00, 0x7bff, 0x7c00, 0x7e00]);
+  assert.equal(half.constructor, globalThis.Float16Array ?? Uint16Array);
+  assert.deepEqual(bitsOf(onnx.cast(floats, "float8e4m3fn")), [0x2a, 0xb8, 0x7e, 0x7e, 0x7f]);
+  assert.deepEqual(bitsOf(onnx.cast(floats, "float8e4m3fn", { saturate: false })), [0x2a, 0xb8, 0x7f, 0x7f, 0x7f]);
+  assert.deepEqual([...onnx.cast(half, "float", { from: "float16" })].slice(0, 3), [0.300048828125, -1, 65504]);
+  assert.deepEqual([...onnx.cast(Float32Array.of(1.9, -1.9, 3e9), "int32")], [1, -1, 2147483647]);
+  assert.deepEqual([...onnx.cast(BigInt64Array.of(-1n, 5n), "uint8")], [255, 5]);
+  assert.deepEqual([...onnx.cast([1, 2.5], "bfloat16")], [0x3f80, 0x4020]);
+  assert.deepEqual([...onnx.cast([true, false], "float")], [1, 0]);
+  assert.deepEqual([...onnx.cast(Float32Array.of(3), "float8e8m0", { roundMode: "down" })], [0x80]);
+});
+
+test("casts long arrays step by step, and into an array that is given", () => {
+  const floats = Float32Array.from({ length: 100_003 }, (_, index) => index % 1000);
+  const out = new Uint16Array(floats.length);
+  assert.equal(onnx.cast(floats, "bfloat16", { out }), out);
+  assert.deepEqual([out[1], out[100_002]], [0x3f80, 0x4000]);
+  assert.deepEqual(onnx.cast(out.subarray(1, 3), "float", { from: "bfloat16" }), Float32Array.of(1, 2));
+  const packed = onnx.cast(floats, "int4");
+  assert.equal(packed.length, 50_002);
+  assert.deepEqual(
+    [...onnx.cast(packed, "int8", { from: "int4", length: 100_003 }).slice(0, 9)],
+    [0, 1, 2, 3, 4, 5, 6, 7, -8],
+  );
+});
+
+test("packs, and refuses what does not fit", () => {
+  const packed = onnx.pack(Uint8Array.of(1, 2, 3), "uint4");
+  assert.deepEqual([...packed], [0x21, 0x03]);
+  assert.deepEqual([...onnx.unpack(packed, "uint4", 3)], [1, 2, 3]);
+  assert.deepEqual([...onnx.unpack(Uint8Array.of(0xf8), "int4")], [8, 15]);
+  assert.deepEqual([...onnx.cast(Uint8Array.of(0xf8), "int8", { from: "int4" })], [-8, -1]);
+  for (const [run, text] of [
+    [() => onnx.cast(Float32Array.of(1), "float9"), /not an element type/],
+    [() => onnx.cast(Float32Array.of(1), "float16", { from: "float16" }), /does not hold float16/],
+    [() => onnx.cast(packed, "float", { from: "uint4", length: 5 }), /not 5 elements/],
+    [() => onnx.cast(Float32Array.of(1), "float16", { opset: 5000 }), /opset|version/i],
+    [() => onnx.cast(Float32Array.of(1), "float8e8m0", { roundMode: "sideways" }), /roundMode/],
+    [() => onnx.cast([1, "2"], "float"), /several types/],
+    [() => onnx.cast(Float32Array.of(1, 2), "float16", { out: new Uint16Array(1) }), /out does not have/],
+    [() => onnx.cast(["1", "x"], "float"), /x/],
+  ])
+    assert.throws(run, text);
+});
+
+test("casts strings", () => {
+  assert.deepEqual(onnx.cast(Float32Array.of(0.1, NaN, -Infinity), "string"), ["0.1", "NaN", "-INF"]);
+  assert.deepEqual([...onnx.cast(["1e3", "-0.5", "nan"], "float")], [1000, -0.5, NaN]);
+  assert.deepEqual(onnx.cast(["é"], "string"), ["é"]);
+});
+
+test("reads bits", () => {
+  assert.deepEqual([...onnx.bitCast(Float32Array.of(1), "uint32")], [0x3f800000]);
+  assert.throws(() => onnx.bitCast(Float32Array.of(1), "uint16"));
+});
+
+test("quantizes, and back", () => {
+  const x = Float32Array.of(0.3, -1, 2.5, 1000);
+  const options = { shape: [2, 2], axis: 0, scale: Float32Array.of(0.1, 10) };
+  const y = onnx.quantize(x, "int8", options);
+  assert.deepEqual([...y], [3, -10, 0, 100]);
+  assert.deepEqual(
+    [...onnx.dequantize(y, options)],
+    [...Float32Array.of(3 * Math.fround(0.1), -10 * Math.fround(0.1), 0, 1000)],
+  );
+  assert.deepEqual(
+    [...onnx.quantize(Float32Array.of(0.5, -0.5), "uint8", { scale: 0.5, zeroPoint: 128 })],
+    [129, 127],
+  );
+  assert.deepEqual([...onnx.quantize(Float32Array.of(1, 2, 3), "int4", { scale: 1 })], [0x21, 0x03]);
+  const blocks = onnx.quantize(Float32Array.of(1, 2, 30, 40), "int8", {
+    scale: Float32Array.of(1, 10),
+    scaleShape: [2],
+    axis: 0,
+    blockSize: 2,
+  });
+  assert.deepEqual([...blocks], [1, 2, 3, 4]);
+  assert.throws(() => onnx.quantize(x, "int8", {}), /scale/);
+});
+
+test("explains", () => {
+  const { result, rule } = onnx.explain(0.3, "float8e4m3fn");
+  assert.deepEqual([result.bits, rule.id], ["0x2a", "nearest"]);
+  assert.equal(onnx.explain("0x3f80", "float", { from: "bfloat16" }).result.value, "1");
+  const all = onnx.explainAll("1e5", { from: "float" });
+  assert.equal(all.find(({ to }) => to === "float16").explained.result.value, "INF");
+  assert.equal(onnx.explain(0.3, "int8", { scale: 0.05 }).result.value, "6");
+  assert.equal(onnx.explainBlock(["0.3", "-1.7"], "mxfp4", { from: "float" }).elements.length, 2);
+  assert.throws(() => onnx.explain("nothing", "float", { from: "float" }), /nothing/);
+  assert.equal(onnx.types().length, 28);
+  assert.ok(onnx.about().backends.includes("portable"));
+});
+
+test("looks at files, and casts them", async () => {
+  const values = Array.from({ length: 3000 }, (_, index) => (index - 1500) / 7);
+  const blob = safetensors("w", values);
+  const held = await onnx.info({ "a.safetensors": blob });
+  assert.deepEqual(
+    held.tensors.map(({ name, type, shape }) => [name, type, shape]),
+    [["w", "float", [3000]]],
+  );
+  const lost = await onnx.report({ "a.safetensors": blob }, { to: ["float16", "mxfp4"] });
+  assert.deepEqual(
+    lost.types.map(({ type }) => type),
+    ["float16", "mxfp4"],
+  );
+  const shown = await onnx.report({ "a.safetensors": blob }, { to: ["float16"], page: true, title: "<w>" });
+  assert.match(shown.page, /^<!doctype html>/);
+  let heard = 0;
+  const { files, summary } = await onnx.castFile({ "a.safetensors": blob }, "float16", {
+    onProgress: () => (heard += 1),
+  });
+  assert.equal(summary.tensors[0].to, "float16");
+  const bytes = new Uint8Array(await files.get("a.safetensors").arrayBuffer());
+  const size = Number(new DataView(bytes.buffer).getBigUint64(0, true));
+  const want = onnx.cast(Float32Array.from(values), "float16");
+  assert.deepEqual(bytes.slice(8 + size), new Uint8Array(want.buffer));
+  assert.ok(heard > 0);
+});
+
+test("reads paths of the system and blobs of files, and refuses broken ones", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "onnx-cast-"));
+  try {
+    const path = join(folder, "b.safetensors");
+    writeFileSync(path, new Uint8Array(await safetensors("w", [1, 2, 3]).arrayBuffer()));
+    for (const given of [path, { "b.safetensors": await openAsBlob(path) }]) {
+      assert.equal((await onnx.info(given)).tensors[0].name, "w");
+    }
+    writeFileSync(path, "not a file of tensors");
+    await assert.rejects(onnx.info(path), /b\.safetensors/);
+    await assert.rejects(onnx.info(join(folder, "none.safetensors")), /ENOENT|none/);
+    const ended = new AbortController();
+    const work = onnx.report({ "a.safetensors": safetensors("w", [1]) }, { signal: ended.signal });
+    ended.abort(new Error("enough"));
+    await assert.rejects(work, /enough/);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});

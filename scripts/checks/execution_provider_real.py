@@ -1,0 +1,131 @@
+"""onnx's own node tests of casts in onnxruntime with the provider, and real models, for `execution_provider.py`."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+import execution_provider_nodes as nodes
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import TensorProto, numpy_helper
+from onnx_cast import _targets
+from onnx_cast.onnxruntime import from_ortvalue, session_options
+
+ROOT = Path(onnx.__file__).parent / "backend" / "test" / "data"
+NODE_TESTS = ("cast", "bitcast", "quantizelinear", "dequantizelinear", "dynamicquantizelinear")
+
+
+def fail(text):
+    sys.exit(f"execution_provider: {text}")
+
+
+def array_of(path):
+    """The elements of a tensor in a file."""
+    tensor = onnx.TensorProto()
+    tensor.ParseFromString(path.read_bytes())
+    if tensor.data_type == TensorProto.STRING:
+        return np.array([one.decode() for one in tensor.string_data], object).reshape(tuple(tensor.dims))
+    if tensor.raw_data:
+        return _targets.from_bytes(tensor.raw_data, tensor.data_type, tuple(tensor.dims))
+    return numpy_helper.to_array(tensor)
+
+
+def number_of(path):
+    tensor = onnx.TensorProto()
+    tensor.ParseFromString(path.read_bytes())
+    return tensor.data_type
+
+
+def check_node_tests():
+    """Every node test of casts whose types and opset onnxruntime has."""
+    held, ran, skipped = {one.number for one in nodes.held()}, 0, []
+    for folder in sorted((ROOT / "node").iterdir()):
+        name = folder.name.removeprefix("test_")
+        if not name.startswith(NODE_TESTS):
+            continue
+        files = {kind: sorted((folder / "test_data_set_0").glob(f"{kind}_*.pb")) for kind in ("input", "output")}
+        model = onnx.load(folder / "model.onnx")
+        opset = next(one.version for one in model.opset_import if one.domain == "")
+        types = {number_of(path) for path in files["input"] + files["output"]}
+        if opset > nodes.newest_opset() or not types <= held:
+            skipped.append(name)
+            continue
+        model.ir_version = min(model.ir_version, 10)
+        session = nodes.quiet_session(model.SerializeToString(), session_options("all"))
+        feeds = {one.name: array_of(path) for one, path in zip(session.get_inputs(), files["input"])}
+        for got, path in zip(nodes.run(session, feeds), files["output"], strict=True):
+            want = array_of(path)
+            if got.shape != want.shape or not same(got, want):
+                fail(f"node test {name}: {got.ravel()[:8]} (want {want.ravel()[:8]})")
+        ran += 1
+    print(f"  {ran} node tests, {len(skipped)} of types or opsets that onnxruntime lacks", flush=True)
+    if ran < 100:
+        fail(f"{ran} node tests (want 100 at least)")
+
+
+def same(got, want):
+    """Equal bits, or NaN in both: the node tests leave its code open."""
+    if got.dtype.kind in "OTU" or want.dtype.kind in "OTU":
+        return [str(one) for one in got.ravel()] == [str(one) for one in want.ravel()]
+    if got.tobytes() == want.tobytes():
+        return True
+    if got.dtype != want.dtype or got.dtype.kind in "iub":
+        return False
+    a, b = (one.reshape(-1).view(f"u{one.dtype.itemsize}") for one in (got, want))
+    nan = np.isnan(got.astype(np.float64)) & np.isnan(want.astype(np.float64))
+    return bool(((a == b) | nan.reshape(-1)).all())
+
+
+def package(name):
+    """The folder of an installed package, which need not be imported for its models; ``None`` where it is missing."""
+    spec = importlib.util.find_spec(name)
+    return None if spec is None or spec.origin is None else Path(spec.origin).parent
+
+
+def models():
+    """Real models: what the packages of the test run carry, and those of a folder that EP_MODELS names."""
+    for name, place in [("magika", "models/standard_v3_3/model.onnx"), ("nudenet", "320n.onnx")]:
+        if (folder := package(name)) is None or not (folder / place).exists():
+            fail(f"the package {name} has no model {place} (want what scripts/setup.py installs)")
+        yield folder / place
+    if more := os.environ.get("EP_MODELS"):
+        yield from sorted(Path(more).rglob("*.onnx"))
+
+
+def feed(path, one):
+    """An input of a model: of sizes that are not fixed, a few."""
+    sizes = {"bytes": (3, 2048), "images": (1, 3, 320, 320)}.get(one.name) or [dim if isinstance(dim, int) else 2 for dim in one.shape]
+    random = np.random.default_rng(6)
+    kind = one.type.removeprefix("tensor(").removesuffix(")")
+    if kind in ("int64", "int32"):
+        return random.integers(0, 2, sizes).astype(kind) if one.name != "bytes" else random.integers(0, 257, sizes, kind)
+    if kind not in ("float", "float16", "double"):
+        fail(f"{path}: an input of {one.type}, of which this makes none")
+    return random.random(sizes).astype({"float": "float32", "double": "float64"}.get(kind, kind))
+
+
+def check_models():
+    """Models give what they give without the provider, by every claim: bit for bit."""
+    count = casts = 0
+    for path in models():
+        stock = nodes.quiet_session(str(path), providers=["CPUExecutionProvider"])
+        feeds = {one.name: feed(path, one) for one in stock.get_inputs()}
+        want = stock.run(None, feeds)
+        for claim in ("missing", "inexact", "all"):
+            session = nodes.quiet_session(str(path), session_options(claim, fold_constants=True))
+            for a, b in zip(session.run(None, feeds), want, strict=True):
+                if a.dtype != b.dtype or a.tobytes() != b.tobytes():
+                    fail(f"{path.name} by {claim}: {a.ravel()[:5]} (want {b.ravel()[:5]})")
+        casts += sum(node.op_type in ("Cast", "CastLike", "QuantizeLinear", "DequantizeLinear")
+                     for node in onnx.load(path, load_external_data=False).graph.node)
+        count += 1
+    print(f"  {count} models with {casts} nodes of casts, as without the provider", flush=True)
+
+
+def check():
+    check_node_tests()
+    check_models()

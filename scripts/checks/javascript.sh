@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# The WebAssembly modules, the npm package and the page: builds them, installs the package as people do and tests it in
+# node, and drives the page in headless Chromium. What a machine lacks is named and left out; the status is then still 0,
+# but with --strict it is 1.
+#
+#   bash scripts/checks/javascript.sh [--strict] [--screenshots FOLDER]
+#
+# Needs node 20 or newer; for the modules what scripts/build_wasm.py says; for the page Chromium (Debian: apt-get install
+# chromium; elsewhere CHROMIUM names it) and what scripts/setup.py --javascript puts into .cache/javascript.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+strict=false
+screenshots=
+while (($#)); do
+    case $1 in
+    --strict) strict=true ;;
+    --screenshots)
+        screenshots=$2
+        shift
+        ;;
+    *)
+        echo "usage: scripts/checks/javascript.sh [--strict] [--screenshots FOLDER]" >&2
+        exit 2
+        ;;
+    esac
+    shift
+done
+
+left_out() {
+    echo "left out: $1" >&2
+    if $strict; then exit 1; fi
+}
+
+if ! node --eval 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' 2>/dev/null; then
+    left_out "everything in JavaScript: node 20 or newer is missing"
+    exit 0
+fi
+if ! python3 scripts/build_wasm.py --check; then
+    left_out "everything in JavaScript: the modules cannot be built"
+    exit 0
+fi
+python3 scripts/build_wasm.py
+command=$(realpath "${CARGO_TARGET_DIR:-target}")/release/onnx-cast
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+(cd npm && npm pack --silent --pack-destination "$work" >/dev/null)
+npm install --silent --no-audit --no-fund --offline --prefix "$work" "$work"/onnx-cast-*.tgz
+# The tests beside the installed package, so that they find it and nothing else.
+cp npm/test/* crates/onnx-cast-wasm/tests/data/bits.json "$work"
+(cd "$work" && node --test package.test.mjs bits.test.mjs)
+
+python3 web/build.py
+if ! [ -x "${CHROMIUM:-/usr/bin/chromium}" ]; then
+    left_out "the page: Chromium is missing (Debian: apt-get install chromium; elsewhere CHROMIUM names it)"
+elif ! [ -d .cache/javascript/node_modules/playwright-core ]; then
+    left_out "the page: playwright-core is missing (python3 scripts/setup.py --javascript)"
+else
+    .venv/bin/python web/test/files.py "$work/files" "$command"
+    node web/test/page.mjs web/dist/onnx-cast.html .cache/javascript "$work/files" $screenshots
+fi

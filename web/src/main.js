@@ -1,0 +1,92 @@
+// Starts the page: the module, the tabs, and the address that keeps what is shown.
+import { makeApi } from "./api.js";
+import { byId, isDark } from "./dom.js";
+import { startFile } from "./file.js";
+import { browserStart, makeJobs } from "./files.js";
+import { startFormat } from "./format.js";
+import { Module, hasVectors } from "./module.js";
+import { startValue } from "./value.js";
+
+const TABS = ["value", "format", "file", "cast"];
+
+/** The module that stands in the page: compressed, as text. */
+async function moduleBytes() {
+  const text = byId(hasVectors() ? "simd" : "plain").textContent;
+  const compressed = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  const stream = new Blob([compressed]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+const bytes = await moduleBytes();
+const api = makeApi(await Module.of(bytes));
+// For the console of the browser, and its tests.
+globalThis.onnxCast = api;
+const workerAddress = URL.createObjectURL(new Blob([byId("worker").textContent], { type: "text/javascript" }));
+const jobs = makeJobs(browserStart(bytes, () => new Worker(workerAddress)));
+
+let tab = "value";
+const inAddress = {};
+const note = (name) => {
+  const change = () => {
+    const state = new URLSearchParams(change.state()).toString();
+    history.replaceState(null, "", `#${name}${state ? `?${state}` : ""}`);
+  };
+  inAddress[name] = change;
+  return change;
+};
+
+function open(name, focus) {
+  tab = name;
+  TABS.forEach((one) => {
+    byId(one).hidden = one !== name;
+    const button = byId(`tab-${one}`);
+    button.setAttribute("aria-selected", String(one === name));
+    button.tabIndex = one === name ? 0 : -1;
+    if (focus && one === name) button.focus();
+  });
+  if (inAddress[name]) inAddress[name].redraw?.();
+}
+
+/** Shows what the address says. */
+function follow() {
+  const [name, query] = location.hash.slice(1).split("?");
+  open(TABS.includes(name) ? name : "value");
+  inAddress[tab]?.restore(Object.fromEntries(new URLSearchParams(query ?? "")));
+}
+
+TABS.forEach((name, index) => {
+  byId(`tab-${name}`).addEventListener("click", () => {
+    open(name);
+    if (inAddress[name]) inAddress[name]();
+    else history.replaceState(null, "", `#${name}`);
+  });
+  byId(`tab-${name}`).addEventListener("keydown", (event) => {
+    const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (by) {
+      open(TABS[(index + by + TABS.length) % TABS.length], true);
+      event.preventDefault();
+    }
+  });
+});
+byId("theme").addEventListener("click", () => {
+  document.documentElement.dataset.theme = isDark() ? "light" : "dark";
+  inAddress[tab]?.redraw?.();
+});
+addEventListener("hashchange", follow);
+let width = innerWidth;
+addEventListener("resize", () => {
+  if (innerWidth !== width) inAddress[tab]?.redraw?.();
+  width = innerWidth;
+});
+
+startValue(api, note("value"));
+inAddress.value.restore({});
+follow();
+performance.mark("shown");
+// The other tabs are made when the value is on the screen.
+await new Promise((resolve) => setTimeout(resolve));
+startFormat(api, note("format"));
+startFile(api, jobs, isDark);
+inAddress.format.restore({});
+if (tab !== "value") follow();
+performance.mark("ready");

@@ -1,0 +1,238 @@
+// Drives the page in Chromium as a person would:
+//
+//   node web/test/page.mjs PAGE.html MODULES FILES [SCREENSHOTS]
+//
+// MODULES has playwright-core and axe-core, FILES the files that are dropped (web/test/files.py makes them). Every
+// request that is not the page itself is an error.
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { join, resolve } from "node:path";
+import { pathToFileURL } from "node:url";
+
+const [page, modules, files, screenshots] = process.argv.slice(2);
+if (!files) throw new Error("usage: node web/test/page.mjs PAGE.html MODULES FILES [SCREENSHOTS]");
+const require = createRequire(join(resolve(modules), "x.js"));
+const { chromium } = require("playwright-core");
+const axe = readFileSync(require.resolve("axe-core"), "utf8");
+const address = pathToFileURL(resolve(page)).href;
+
+const browser = await chromium.launch({
+  executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
+  args: [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+  ],
+});
+
+/** A tab whose requests and errors are watched. */
+async function open(hash = "", more = {}) {
+  const context = await browser.newContext({
+    viewport: { width: 1100, height: 900 },
+    acceptDownloads: true,
+    ...more,
+  });
+  const tab = await context.newPage();
+  const troubles = [];
+  tab.on(
+    "request",
+    (request) => /^(file|blob|data):/.test(request.url()) || troubles.push(`request to ${request.url()}`),
+  );
+  tab.on("pageerror", (error) => troubles.push(error.message));
+  tab.on("console", (message) => message.type() === "error" && troubles.push(message.text()));
+  await tab.goto(address + hash);
+  await tab.waitForFunction(() => performance.getEntriesByName("ready").length > 0);
+  tab.end = async () => {
+    assert.deepEqual(troubles, []);
+    await context.close();
+  };
+  return tab;
+}
+
+async function accessible(tab, where) {
+  await tab.evaluate(axe);
+  const { violations } = await tab.evaluate(() => axe.run(document, { iframes: false }));
+  assert.deepEqual(
+    violations.map(({ id, nodes }) => `${where}: ${id}: ${nodes[0].html}`),
+    [],
+  );
+}
+
+const shoot = async (tab, name, options = {}) =>
+  screenshots && tab.screenshot({ path: join(screenshots, `${name}.png`), ...options });
+const row = (tab, type) => tab.locator("#v-types summary", { has: tab.getByText(type, { exact: true }) });
+const step = async (name, run) => {
+  const start = performance.now();
+  await run();
+  console.log(`${name}: ${((performance.now() - start) / 1000).toFixed(1)} s`);
+};
+
+await step("a value is typed, flipped and linked", async () => {
+  const tab = await open();
+  const shown = await tab.evaluate(() => performance.getEntriesByName("shown")[0].startTime);
+  console.log(`first value after ${shown.toFixed(0)} ms`);
+  assert.match(await row(tab, "float16").innerText(), /0x34cd/);
+  await shoot(tab, "value");
+  await accessible(tab, "value");
+  await tab.fill("#v-value", "1");
+  assert.match(await row(tab, "bfloat16").innerText(), /0x3f80/);
+  assert.equal(await tab.locator("#v-bits button").count(), 32);
+  await tab.locator('#v-bits [data-bit="22"]').click();
+  assert.equal(await tab.inputValue("#v-value"), "0x3fc00000");
+  assert.match(await tab.locator("#v-facts").innerText(), /exactly\s+1\.5/);
+  await tab.keyboard.press("Enter");
+  assert.equal(await tab.inputValue("#v-value"), "0x3f800000", "the bit that was flipped keeps the focus");
+  await tab.click("#v-after");
+  assert.equal(await tab.inputValue("#v-value"), "0x3f800001");
+  await tab.click("#v-before");
+  await tab.click("#v-before");
+  assert.equal(await tab.inputValue("#v-value"), "0x3f7fffff");
+  await tab.fill("#v-value", "0");
+  await tab.click("#v-before");
+  assert.equal(await tab.inputValue("#v-value"), "0x80000001", "below zero is the negative subnormal");
+  await tab.click("#v-after");
+  assert.equal(await tab.inputValue("#v-value"), "0x80000000");
+  await tab.click("#v-after");
+  assert.equal(await tab.inputValue("#v-value"), "0x00000001");
+  await tab.selectOption("#v-special", { label: "largest" });
+  assert.equal(await tab.inputValue("#v-value"), "0x7f7fffff");
+  await row(tab, "float8e5m2").click();
+  await tab.locator("#v-types details[open]", { hasText: "saturate is true" }).waitFor();
+  await tab.locator("#v-more summary").click();
+  await tab.selectOption("#v-saturate", "false");
+  assert.match(await row(tab, "float8e5m2").innerText(), /INF/);
+  await tab.fill("#v-value", "nonsense");
+  assert.match(await tab.locator("#v-error").innerText(), /nonsense/);
+  await tab.fill("#v-value", "2.5");
+  await tab.fill("#v-scale", "0.05");
+  assert.match(await row(tab, "int8").innerText(), /50/);
+  const hash = new URL(tab.url()).hash;
+  const other = await open(hash);
+  assert.equal(await other.inputValue("#v-scale"), "0.05");
+  assert.match(await row(other, "int8").innerText(), /50/);
+  await other.fill("#v-scale", "");
+  await other.selectOption("#v-block", "nvfp4");
+  await other.fill("#v-others", "-1.7 0.01 5");
+  assert.equal(await other.locator("#v-in-block tbody tr").count(), 4);
+  await accessible(other, "block");
+  await shoot(other, "value-block");
+  await other.end();
+  await tab.end();
+});
+
+await step("the keyboard, a phone, and the dark", async () => {
+  const tab = await open("#value?value=0.1", {
+    viewport: { width: 390, height: 844 },
+    colorScheme: "dark",
+    isMobile: true,
+  });
+  assert.match(await row(tab, "float8e4m3fn").innerText(), /0x1d/);
+  const wide = await tab.evaluate(() => document.documentElement.scrollWidth);
+  assert.ok(wide <= 390, `${wide} pixels`);
+  await accessible(tab, "phone");
+  await shoot(tab, "phone");
+  await tab.locator("#tab-value").focus();
+  await tab.keyboard.press("ArrowRight");
+  assert.ok(await tab.locator("#format").isVisible());
+  await tab.end();
+});
+
+await step("formats are compared", async () => {
+  const tab = await open("#format");
+  assert.equal(await tab.locator(".format-line").count(), 3);
+  await tab.getByLabel("float8e5m2", { exact: true }).check();
+  assert.equal(await tab.locator(".format-line").count(), 4);
+  assert.match(
+    await tab.locator(".format-line", { hasText: "float8e4m3fn" }).first().innerText(),
+    /largest\s+448 0x7e/,
+  );
+  await shoot(tab, "format");
+  await accessible(tab, "format");
+  await tab.selectOption("#f-axis", "linear");
+  assert.match(tab.url(), /axis=linear/);
+  await tab.locator(".format-line summary").first().click();
+  assert.equal(await tab.locator(".format-line tbody tr").count(), 16);
+  await tab.end();
+});
+
+await step("files of each format are dropped and reported", async () => {
+  const tab = await open("#file");
+  for (const [name, tensor] of [
+    ["w.npy", "(no name)"],
+    ["w.npz", "first"],
+    ["w.onnx", "weight"],
+    ["w.safetensors", "layer.weight"],
+  ]) {
+    await tab.setInputFiles("#d-files", join(files, name));
+    await tab.getByRole("cell", { name: tensor, exact: true }).first().waitFor();
+    assert.equal(await tab.locator("#d-error").innerText(), "", name);
+  }
+  await accessible(tab, "file");
+  await tab.click("#d-report");
+  const report = tab.frameLocator("#d-shown");
+  await report.locator("#rows tr").first().waitFor();
+  assert.ok((await report.locator("#rows tr").count()) >= 4);
+  assert.ok(await report.locator("#histogram canvas").isVisible());
+  await tab.waitForFunction(() => document.getElementById("d-shown").clientHeight > 800);
+  await shoot(tab, "file", { fullPage: true, clip: { x: 0, y: 0, width: 1100, height: 1560 } });
+  await tab.setInputFiles("#d-files", join(files, "broken.safetensors"));
+  await tab.waitForFunction(() => document.getElementById("d-error").textContent.includes("broken.safetensors"));
+  await tab.setInputFiles("#d-folder", join(files, "folder"));
+  await tab.getByRole("cell", { name: "b", exact: true }).waitFor();
+  await tab.end();
+});
+
+await step("a sparse file of 5 GB is listed, and its report cancelled", async () => {
+  const tab = await open("#file");
+  await tab.setInputFiles("#d-files", join(files, "large.safetensors"));
+  await tab.getByRole("cell", { name: "large", exact: true }).waitFor();
+  await tab.click("#d-report");
+  await tab.waitForFunction(() => document.getElementById("d-progress").value > 0);
+  await tab.click("#d-cancel");
+  await tab.waitForFunction(() => document.getElementById("d-error").textContent === "cancelled");
+  await tab.end();
+});
+
+await step("a file is cast and saved", async () => {
+  const tab = await open("#file");
+  await tab.setInputFiles("#d-files", join(files, "w.safetensors"));
+  await tab.getByRole("cell", { name: "layer.weight", exact: true }).waitFor();
+  await tab.click("#tab-cast");
+  await tab.selectOption("#c-to", "bfloat16");
+  await accessible(tab, "cast");
+  await tab.click("#c-run");
+  const saved = tab.waitForEvent("download");
+  await tab.getByRole("button", { name: /^Save w\.bfloat16\.safetensors/ }).click();
+  const bytes = readFileSync(await (await saved).path());
+  const size = Number(bytes.readBigUInt64LE());
+  assert.match(bytes.subarray(8, 8 + size).toString(), /BF16/);
+  assert.deepEqual(
+    bytes.subarray(8 + size),
+    readFileSync(join(files, "w.bfloat16.safetensors")).subarray(8 + size),
+    "as the command casts it",
+  );
+  await tab.selectOption("#c-job", "quantize");
+  await tab.click("#c-run");
+  await tab.getByRole("button", { name: /^Save w\.int8/ }).waitFor();
+  await shoot(tab, "cast");
+  await tab.end();
+});
+
+await step("the module has the library's bits in this browser", async () => {
+  const tab = await open();
+  const wanted = readFileSync(new URL("../../crates/onnx-cast-wasm/tests/data/bits.json", import.meta.url), "utf8");
+  const comparison = readFileSync(new URL("../../npm/test/bits.mjs", import.meta.url), "utf8");
+  const script = `${comparison.replace(/^export /gm, "")}\nglobalThis.compareBits = compare;`;
+  await tab.evaluate(script);
+  const found = await tab.evaluate((text) => globalThis.compareBits(globalThis.onnxCast, JSON.parse(text)), wanted);
+  assert.deepEqual(found.wrong, []);
+  console.log(`${found.pairs} casts, ${found.values.toLocaleString("en")} values: the library's bits`);
+  await tab.end();
+});
+
+await browser.close();
