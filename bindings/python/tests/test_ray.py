@@ -117,19 +117,22 @@ def test_the_cluster_dequantizes_to_the_bytes_of_one_machine(ray, tmp_path, name
 
 @pytest.mark.parametrize(
     "name, layout, to",
-    [("ct-nvfp4", "modelopt", None), ("gpt-oss", "modelopt", "nvfp4"), ("deepseek-fp4", "compressed-tensors", None)],
+    [
+        ("ct-nvfp4", "modelopt", None),
+        ("ct-mxfp4", "compressed-tensors", "nvfp4"),
+        ("ct-int4", "plain", None),
+        ("gpt-oss", "gpt-oss", None),
+        ("deepseek", "modelopt", None),
+    ],
 )
 def test_the_cluster_transcodes_to_the_bytes_of_one_machine(ray, tmp_path, name, layout, to):
     from onnx_cast.ray import transcode_checkpoint
 
     src = tmp_path / name
     shutil.copytree(CHECKPOINTS / name, src, ignore=shutil.ignore_patterns("expected.*", "original.*"))
-    if name == "deepseek-fp4":
-        # Blocks of 128x128 beside those of 32: compressed-tensors has no single size for both, but both formats.
-        layout = "deepseek"
-    rows = onnx_cast.transcode_file(src, tmp_path / "alone", layout, to)
+    rows = onnx_cast.transcode_file(src, tmp_path / "alone", layout, to=to)
     want = files(tmp_path / "alone")
-    assert transcode_checkpoint(src, tmp_path / "out", layout, to) == rows and files(tmp_path / "out") == want
+    assert transcode_checkpoint(src, tmp_path / "out", layout, to=to) == rows and files(tmp_path / "out") == want
     again(transcode_checkpoint, src, tmp_path / "out", want, layout=layout, to=to)
 
 
@@ -151,7 +154,7 @@ def test_a_weight_that_would_change_leaves_nothing(ray, tmp_path):
     (src / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
     for work in (onnx_cast.transcode_file, transcode_checkpoint):
         with pytest.raises(onnx_cast.CastError, match="layers.2.o_proj.weight_packed.*1 of its values or blocks"):
-            work(src, tmp_path / "new" / "out", "modelopt", "nvfp4")
+            work(src, tmp_path / "new" / "out", "modelopt", to="nvfp4")
         assert not (tmp_path / "new").exists()
 
 
