@@ -5,8 +5,8 @@ use crate::quantize::{Granularity, QuantizedFormat};
 use DataType::{Float8E4M3FN, Float8E5M2, Int4, Int8};
 use onnx_cast::{BlockFormat, DataType};
 
-/// The format of a weight, and what has a scale; `None` of what is not transcoded. `block` is that of the configuration,
-/// which may be larger than the weight.
+/// The format of a weight, and what has a scale; `None` of what is not transcoded. `block` is that of the
+/// configuration, which may be larger than the weight.
 pub(super) fn form_of(weight: &Weight, block: Option<[usize; 2]>) -> Option<(QuantizedFormat, Granularity)> {
     if !matches!(weight.values.len(), 2 | 3) {
         return None;
