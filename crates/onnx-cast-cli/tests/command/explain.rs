@@ -629,6 +629,7 @@ fn a_page_of_a_block() {
         "<h2><small>scale</small> float8e4m3fn <span>448</span> <code>0x7e</code></h2>",
         "<th scope=\"col\">quotient</th>",
         "<td>-0.5 0x9</td>",
+        "<td title=\"0.300000011920928955078125\">0.30000001192...</td>",
     ] {
         assert!(page.contains(part), "{part}: {page}");
     }

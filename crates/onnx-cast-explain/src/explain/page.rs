@@ -118,10 +118,18 @@ fn code(side: &Side) -> String {
 }
 
 /// One end of the cast: its value, its bits, and what its fields say.
-pub(super) fn side(out: &mut String, label: &str, side: &Side) -> Result<()> {
+fn side(out: &mut String, label: &str, side: &Side) -> Result<()> {
+    noted_side(out, label, side, "")
+}
+
+/// The same, with how the value is found.
+pub(super) fn noted_side(out: &mut String, label: &str, side: &Side, note: &str) -> Result<()> {
     let value = escaped(&shown(side));
     let (kind, bits) = (side.data_type, code(side));
     write!(out, "<section class=\"side\"><h2><small>{label}</small> {kind} <span>{value}</span>{bits}</h2>")?;
+    if !note.is_empty() {
+        write!(out, "<p class=\"key\">{}</p>", escaped(note))?;
+    }
     let Element::Code(code) = side.element else {
         *out += "</section>\n";
         return Ok(());
