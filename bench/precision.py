@@ -6,8 +6,8 @@
 The models are those of `scripts/checks/precision_models.py` and of `precision_real.py`, fetched into FOLDER. A peer is one
 of onnxconverter-common, onnxruntime (its transformers/float16.py), modelopt (autocast), modelopt-f16 (its convert_to_f16) and
 onnxsim; PYTHON is an interpreter that has it. Of each result: whether onnxruntime loads it, whether onnx.checker takes it,
-whether it is right (within 1e-2 of the largest magnitude, median of 8 inputs, no NaN), how many Casts are new, seconds and
-peak memory. onnxruntime computes float16 on a CPU as float between nodes; what an emulated model gives is the command's own
+whether it is right (within 1e-2 of the largest magnitude, 8e-2 for bfloat16, median of 8 inputs, no NaN), for how many inputs it decides the
+same as the float model (`precision_decisions.py`), how many Casts are new, seconds and peak memory. The light models of onnx are converted with their recorded ranges. onnxruntime computes float16 on a CPU as float between nodes; what an emulated model gives is the command's own
 column.
 """
 
@@ -27,6 +27,7 @@ import onnxruntime
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "scripts" / "checks"))
 
+import precision_decisions  # noqa: E402
 import precision_models  # noqa: E402
 import precision_real  # noqa: E402
 
@@ -54,6 +55,8 @@ quantize = {"fp16": onnxsim.quantize_fp16, "bf16": onnxsim.quantize_bf16}[low]
 onnx.save(quantize(onnx.load(source)), target)
 """,
 }
+# How far a result may be off: bfloat16 has three digits less.
+LIMITS = {"float16": 1e-2, "bfloat16": 8e-2}
 LEVELS = [onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL, onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL]
 TYPES = {"tensor(float16)": np.float16, "tensor(float)": np.float32}
 
@@ -62,6 +65,7 @@ def session(path, level=LEVELS[1]):
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = level
     options.log_severity_level = 4
+    options.intra_op_num_threads = 1
     return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
@@ -116,16 +120,36 @@ def models(folder):
     for name, model, feeds in precision_models.made():
         path = folder / f"{name}.onnx"
         onnx.save(model, path)
-        yield name, path, [feeds], False
+        yield name, path, [feeds], None
     for name, path, kind in precision_real.fetch(folder):
         loaded = session(path)
-        yield name, path, [precision_real.feeds(kind, loaded, seed) for seed in range(8)], True
+        yield name, path, [precision_real.feeds(kind, loaded, seed) for seed in range(8)], kind
+    for name, path in precision_real.light():
+        yield name, path, [precision_real.feeds("light", session(path), 0)], "light"
 
 
-def judge(path, target, feeds, want, low):
-    """Whether a result loads, is valid and right, and its Casts beyond those of the model."""
+def ranges(command, path, feed, folder):
+    """The option that tells what values a model takes on: what it gives as recorded."""
+    recorded, found = folder / "recorded.onnx", folder / "ranges.npz"
+    subprocess.run([command, "record", path, recorded, "--quiet"], check=True)
+    loaded = session(recorded)
+    names = [one.name for one in loaded.get_outputs() if one.name.startswith("onnx_cast_record/")]
+    np.savez(found, **dict(zip(names, loaded.run(names, feed), strict=True)))
+    return ["--ranges", str(found)]
+
+
+def decided(model, kind, want, got):
+    """For how many inputs a result decides the same, and of how many; none of a model that decides nothing."""
+    pairs = [[precision_decisions.decision(model, kind, one) for one in pair] for pair in zip(want, got, strict=True)]
+    if kind is None or pairs[0][0] is None:
+        return None
+    return sum(precision_decisions.same(*pair) for pair in pairs), len(pairs)
+
+
+def judge(model, kind, path, target, feeds, want, limit):
+    """Whether a result loads, is valid and right, what it decides, and its Casts beyond those of the model."""
     valid = loads = right = True
-    distance = None
+    distance = decisions = None
     try:
         onnx.checker.check_model(str(target), full_check=True)
     except Exception:  # the checker raises many
@@ -133,11 +157,13 @@ def judge(path, target, feeds, want, low):
     try:
         for level in LEVELS:
             loaded = session(target, level)
-            distance = statistics.median(error(one, run(loaded, feed)) for one, feed in zip(want, feeds, strict=True))
-            right = right and distance <= 1e-2
+            got = [run(loaded, feed) for feed in feeds]
+            distance = statistics.median(error(*pair) for pair in zip(want, got, strict=True))
+            decisions = kind and decided(model, kind, want, got)
+            right = right and distance <= limit
     except Exception:  # and so does onnxruntime
         loads = right = False
-    return valid, loads, right and low == "float16", distance, casts(target) - casts(path)
+    return valid, loads, right, distance, decisions, casts(target) - casts(path)
 
 
 def main():
@@ -147,25 +173,30 @@ def main():
     arguments.add_argument("--peer", action="append", default=[], metavar="NAME=PYTHON")
     arguments.add_argument("--low", default="float16", choices=["float16", "bfloat16"])
     arguments.add_argument("--only", default="", help="models whose names contain this")
+    arguments.add_argument("--real", action="store_true", help="the real models alone")
     options = arguments.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     raised = ["--raise-opset"] if options.low == "bfloat16" else []
     convert = [options.command, "convert", "SOURCE", "TARGET", "--to", options.low, *raised]
-    jobs = {"onnx-cast": convert, "onnx-cast, --keep none": [*convert, "--keep", "none"], "onnx-cast, emulated": [*convert, "--emulate"]}
+    jobs = {"onnx-cast": convert, "onnx-cast, --keep none": [*convert, "--keep", "none"],
+            "onnx-cast, emulated": [*convert, "--emulate"]}
     for peer in options.peer:
         name, python = peer.split("=", 1)
         code = f"import sys, onnx\nsource, target, low = 'SOURCE', 'TARGET', {'fp16' if options.low == 'float16' else 'bf16'!r}\n"
         jobs[name] = [python, "-c", code + PEERS[name]]
-    totals = {name: [0, 0, 0, 0, 0, 0.0, 0.0] for name in jobs}
-    print("| model | by | loads | valid | right | error | Casts | seconds | MB |\n|---|---|---|---|---|---|---|---|---|")
+    totals = {name: [0, 0, 0, 0, 0, 0.0, 0.0, 0, 0] for name in jobs}
+    print("| model | by | loads | valid | right | error | decisions | Casts | seconds | MB |\n" + "|---" * 10 + "|")
     with tempfile.TemporaryDirectory() as name:
         target = Path(name) / "converted.onnx"
-        for model, path, feeds, _ in models(options.folder):
-            if options.only not in model:
+        for model, path, feeds, kind in models(options.folder):
+            if options.only not in model or options.real and not kind:
                 continue
             loaded = session(path)
             want = [run(loaded, feed) for feed in feeds]
+            # The light models add up constants beyond what float16 holds.
+            extra = ranges(options.command, path, feeds[0], options.folder) if kind == "light" else []
             for by, job in jobs.items():
+                job = job + extra if by.startswith("onnx-cast") else job
                 for old in Path(name).iterdir():
                     old.unlink()
                 replaced = [str(part).replace("SOURCE", str(path)).replace("TARGET", str(target)) for part in job]
@@ -176,20 +207,23 @@ def main():
                 total = totals[by]
                 total[0] += 1
                 if took is None or not target.exists():
-                    print(f"| {model} | {by} | - | - | - | | | | |", flush=True)
+                    print(f"| {model} | {by} | - | - | - | | | | | |", flush=True)
                     continue
-                valid, loads, right, distance, new = judge(path, target, feeds, want, options.low)
+                valid, loads, right, distance, decisions, new = judge(model, kind, path, target, feeds, want, LIMITS[options.low])
                 for place, value in enumerate([loads, valid, right], 1):
                     total[place] += value
                 total[4] += new
                 total[5] += took[0]
                 total[6] = max(total[6], took[1])
+                total[7] += decisions[0] if decisions else 0
+                total[8] += decisions[1] if decisions else 0
                 shown = "" if distance is None else f"{distance:.1e}"
+                same = "{} of {}".format(*decisions) if decisions else ""
                 marks = " | ".join("yes" if one else "**no**" for one in (loads, valid, right))
-                print(f"| {model} | {by} | {marks} | {shown} | {new} | {took[0]:.2f} | {took[1]:.0f} |", flush=True)
-    print("\n| by | models | loads | valid | loads and is right | Casts | seconds | MB at most |\n|---|---|---|---|---|---|---|---|")
-    for by, (count, loads, valid, right, new, seconds, memory) in totals.items():
-        print(f"| {by} | {count} | {loads} | {valid} | {right} | {new} | {seconds:.1f} | {memory:.0f} |")
+                print(f"| {model} | {by} | {marks} | {shown} | {same} | {new} | {took[0]:.2f} | {took[1]:.0f} |", flush=True)
+    print("\n| by | models | loads | valid | loads and is right | the same decisions | Casts | seconds | MB at most |\n" + "|---" * 9 + "|")
+    for by, (count, loads, valid, right, new, seconds, memory, same, of) in totals.items():
+        print(f"| {by} | {count} | {loads} | {valid} | {right} | {same} of {of} | {new} | {seconds:.1f} | {memory:.0f} |")
 
 
 if __name__ == "__main__":

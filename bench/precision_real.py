@@ -8,6 +8,7 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
+import onnx
 
 # The package, and its models with what makes their inputs.
 PACKAGES = {
@@ -63,6 +64,14 @@ def fetch(folder):
                 yield path.stem, path, kind
 
 
+def light():
+    """The light models of the onnx package that is installed, as (name, path). Their weights are constants of one value each,
+    so that what they give does not depend on what they are given.
+    """
+    folder = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
+    return [(f"onnx__{path.stem}", path) for path in sorted(folder.glob("light_*.onnx"))]
+
+
 def audio(random, samples, rate=16000):
     """A voice-like sound: a tone that glides, its overtones, and noise."""
     time = np.arange(samples) / rate
@@ -105,6 +114,8 @@ def feeds(kind, session, seed):
     random = np.random.default_rng(seed)
     shapes = {one.name: one.shape for one in session.get_inputs()}
     first = next(iter(shapes))
+    if kind == "light":
+        return {first: random.random(shapes[first], np.float32)}
     if kind == "pitch":
         return {first: audio(random, 43844, 22050)[None, :, None]}
     if kind == "audio":

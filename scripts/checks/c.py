@@ -108,7 +108,7 @@ def check_programs(folder, scratch):
             run(*command)
             check_output(name, run(program, *arguments))
         if valgrind:
-            # What threads that live as long as the program still have is no leak.
+            # What threads that live as long as the program still have is not a leak.
             leaks = ["--leak-check=full", "--show-leak-kinds=definite", "--errors-for-leak-kinds=definite"]
             shared = scratch / f"{name}_shared"
             check_output(name, run(valgrind, "--quiet", "--error-exitcode=9", "--fair-sched=yes", *leaks, shared, *arguments))

@@ -7,7 +7,6 @@ once, as the command does; the values are chosen where they agree on overflow to
 """
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -21,9 +20,9 @@ import safetensors
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 from safetensors.numpy import save_file
+from shared import COMMAND
 
 ROOT = Path(__file__).resolve().parents[2]
-COMMAND = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "onnx-cast"
 CHECKPOINT = ROOT / ".cache" / "checkpoints" / "all-MiniLM-L6-v2.safetensors"
 
 # ONNX's name: numpy's type.

@@ -21,9 +21,8 @@ import numpy as np
 import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
+from shared import COMMAND, in_processes
 
-ROOT = Path(__file__).resolve().parents[2]
-COMMAND = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "onnx-cast"
 SITE = Path(sysconfig.get_path("purelib"))
 MAGIKA = SITE / "magika" / "models" / "standard_v3_3" / "model.onnx"
 NUDENET = SITE / "nudenet" / "320n.onnx"
@@ -379,7 +378,7 @@ def places(path):
         file = entries.get("location", "")
         count[file] = count.get(file, 0) + 1
         if int(entries.get("offset", 0)) % 4096:
-            fail(f"{path.name}: {tensor.name} stands at {entries['offset']}, which is no multiple of 4096")
+            fail(f"{path.name}: {tensor.name} stands at {entries['offset']}, which is not a multiple of 4096")
     return count
 
 
@@ -718,21 +717,23 @@ def main():
     rng = np.random.default_rng(1)
     magika = {"bytes": rng.integers(0, 257, (2, 2048)).astype(np.int32)}
     nudenet = {"images": rng.random((1, 3, 320, 320), dtype=np.float32)}
+    tasks = [(check_light,), (check_hostile,), (check_memory,), (check_folds,), (check_external,), (check_sparse,), (check_raised,)]
+    for name, path, inputs in [("nudenet", NUDENET, nudenet), ("magika", MAGIKA, magika)]:
+        tasks += [(check_cast, name, path, inputs, ["float16", "bfloat16"]), (check_newer, name, path, inputs)]
+    in_processes(task, tasks)
+
+
+def check_newer(folder, name, path, inputs):
+    """The model at an opset that has float8."""
+    newer = folder / "newer.onnx"
+    onnx.save(onnx.version_converter.convert_version(onnx.load(path), 19), newer)
+    check_cast(folder, f"{name} at opset 19", newer, inputs, ["float8e4m3fn"])
+
+
+def task(check, *arguments):
+    """A check in a folder of its own."""
     with tempfile.TemporaryDirectory() as folder:
-        folder = Path(folder)
-        check_folds(folder)
-        check_external(folder)
-        check_hostile(folder)
-        check_sparse(folder)
-        check_raised(folder)
-        check_light(folder)
-        check_memory(folder)
-        check_cast(folder, "magika", MAGIKA, magika, ["float16", "bfloat16"])
-        check_cast(folder, "nudenet", NUDENET, nudenet, ["float16", "bfloat16"])
-        for name, path, inputs in [("magika", MAGIKA, magika), ("nudenet", NUDENET, nudenet)]:
-            newer = folder / "newer.onnx"
-            onnx.save(onnx.version_converter.convert_version(onnx.load(path), 19), newer)
-            check_cast(folder, f"{name} at opset 19", newer, inputs, ["float8e4m3fn"])
+        check(Path(folder), *arguments)
 
 
 if __name__ == "__main__":

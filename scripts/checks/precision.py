@@ -5,7 +5,8 @@ Takes the generated models of precision_models.py, each of which other converter
 nudenet's); has the command convert each to float16, with several options, and to bfloat16, and emulate it. Every result is
 checked by onnx.checker and strict inference, and converting it again must give the same bytes. What is of float16 is run
 by onnxruntime at its lowest and highest level of optimization, and lies near the float model. onnxruntime has no
-bfloat16 on a CPU; emulated models show what that gives.
+bfloat16 on a CPU: generated models of bfloat16, their opset raised, are evaluated by onnx's reference evaluator, wherever that
+computes the float model as onnxruntime does, and emulated models show what bfloat16 gives.
 
 With --nodes it takes onnx's own node tests too, all of those whose operators take float16.
 """
@@ -21,7 +22,9 @@ import numpy as np
 import onnx
 import onnxruntime
 from models import COMMAND, MAGIKA, NUDENET, fail
+from onnx.reference import ReferenceEvaluator
 from precision_models import made
+from shared import in_processes
 
 LEVELS = [onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL, onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL]
 
@@ -32,16 +35,21 @@ VARIANTS = {
     "low": (["--to", "float16", "--io", "low"], 1e-2),
     "emulated": (["--to", "float16", "--emulate"], 1e-2),
     "bfloat16": (["--to", "bfloat16"], None),
+    "raised bfloat16": (["--to", "bfloat16", "--raise-opset"], None),
     "emulated bfloat16": (["--to", "bfloat16", "--emulate"], 1e-1),
 }
 
-converted = run = 0
+# How far what the reference evaluator computes in bfloat16 may be off.
+BFLOAT16_LIMIT = 1e-1
+
+converted = run = evaluated = 0
 
 
 def session(path, level):
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = level
     options.log_severity_level = 4
+    options.intra_op_num_threads = 1
     return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
@@ -97,6 +105,33 @@ def check(name, path, feeds, folder, variants=VARIANTS):
             if distance > tolerance:
                 fail(f"{name}: convert {' '.join(arguments)}: off by {distance} of the largest value")
             run += 1
+        if "bfloat16" in arguments and "--emulate" not in arguments:
+            check_evaluated(name, path, target, feeds, want)
+
+
+def check_evaluated(name, path, target, feeds, want):
+    """A model of bfloat16, by the reference evaluator, where that is right about the float model."""
+    global evaluated
+    try:
+        if error(want, ReferenceEvaluator(onnx.load(path)).run(None, feeds)) > 1e-3:
+            return
+    except Exception:  # whatever an operator of the evaluator raises, or results of another shape
+        return
+    distance = error(want, ReferenceEvaluator(onnx.load(target)).run(None, feeds))
+    if distance > BFLOAT16_LIMIT:
+        fail(f"{name} in bfloat16: off by {distance} of the largest value, by the reference evaluator")
+    evaluated += 1
+
+
+def check_float8(folder):
+    """float8, of a model whose opset has no Cast to it."""
+    model = next(model for name, model, _ in made() if name == "two_readers")
+    path, target = folder / "model.onnx", folder / "float8.onnx"
+    onnx.save(model, path)
+    subprocess.run([COMMAND, "convert", path, target, "--to", "float8e4m3fn", "--emulate", "--raise-opset", "--quiet"], check=True)
+    casts = [one.i for node in onnx.load(target).graph.node for one in node.attribute if node.op_type == "Cast"]
+    if onnx.TensorProto.FLOAT8E4M3FN not in casts:
+        fail("float8 is not emulated where the opset is raised")
 
 
 def real_models():
@@ -132,24 +167,40 @@ def check_node(name, path, data, folder):
     return True
 
 
-def main():
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--nodes", action="store_true", help="onnx's node tests, too")
-    options = arguments.parse_args()
-    if not COMMAND.exists():
-        fail(f"{COMMAND} is not there (cargo build --release -p onnx-cast-cli)")
+SHARES = 4
+
+
+def share_of(share, nodes):
+    """How many models were converted and runs compared, of a share of all."""
+    global converted, run, evaluated
+    converted = run = evaluated = tested = 0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for name, model, feeds in made():
+        for name, model, feeds in list(made())[share::SHARES]:
             path = folder / "model.onnx"
             onnx.save(model, path)
             onnx.checker.check_model(str(path), full_check=True)
             check(name, path, feeds, folder)
-        for name, path, feeds in real_models():
-            check(name, path, feeds, folder, {one: VARIANTS[one] for one in ("float16", "emulated", "bfloat16")})
-        nodes = sum(check_node(*case, folder) for case in node_tests()) if options.nodes else 0
-    tested = f", {nodes} node tests" if options.nodes else ""
-    print(f"precision: {converted} models converted, {run} runs near the float model{tested}")
+        for name, path, feeds in list(real_models())[share::SHARES]:
+            check(name, path, feeds, folder, {one: VARIANTS[one] for one in ("float16", "emulated", "raised bfloat16")})
+        if share == 0:
+            check_float8(folder)
+        for case in list(node_tests())[share::SHARES] if nodes else []:
+            tested += check_node(*case, folder)
+    return converted, run, evaluated, tested
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("command", nargs="?", type=Path, default=COMMAND)
+    arguments.add_argument("--nodes", action="store_true", help="onnx's node tests, too")
+    options = arguments.parse_args()
+    if not COMMAND.exists():
+        fail(f"{COMMAND} is not there (cargo build --release -p onnx-cast-cli)")
+    shares = in_processes(share_of, [(share, options.nodes) for share in range(SHARES)])
+    converted, run, evaluated, tested = (sum(counts) for counts in zip(*shares))
+    tested = f", {tested} node tests" if options.nodes else ""
+    print(f"precision: {converted} models converted, {run} runs near the float model, {evaluated} models of bfloat16 evaluated{tested}")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ and whether anything else is left. Casts of a file, of a checkpoint in several f
 quantized, dequantized and transcoded, of an archive,
 and of a model with external data in place, where a process that reads the model at any moment must find a whole one.
 
-Usage: faults.py [--kills N] [--seed N] [--record FILE]. The disk is a small tmpfs, which only root may mount; faults of calls
+Usage: faults.py [--kills N] [--seed N] [--only CASE] [--record FILE]. The disk is a small tmpfs, which only root may mount; faults of calls
 need a C compiler.
 """
 
@@ -109,7 +109,7 @@ class Case:
 
 
 class InPlace(Case):
-    """A model and its elements, which are not to be judged one by one: whoever reads the model must find a whole one."""
+    """A model and its elements, which are not to be judged one by one: a reader of the model must find a complete one."""
 
     def is_whole(self, name, now, states):
         # Left where the command is killed within the exchange; the model may refer to it.
@@ -323,7 +323,7 @@ def with_library(case, library, **variables):
 
 
 def interrupted(case, library, rng, rounds):
-    """Calls that read and write give EINTR, or do less than they were asked for: nobody may notice."""
+    """Calls that read and write give EINTR, or do less than they were asked for: the output must be the same."""
     seen = Counter()
     for _ in range(rounds):
         case.reset()
@@ -345,7 +345,7 @@ def every_call(case, library, kind, scratch):
         case.reset()
         status, said = with_library(case, library, **{f"{kind}_FAILS": nth})
         if kind == "WRITE" and status == 0:
-            fail(f"{case.name}: write {nth} of {calls} fails, and nobody notices")
+            fail(f"{case.name}: write {nth} of {calls} fails without an error")
         judge(case, f"{kind.lower()} {nth} fails", status, said, seen)
     return seen
 
@@ -380,6 +380,7 @@ def main():
     parser.add_argument("--kills", type=int, default=40, help="rounds of each case; a tenth as many of those that mount")
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--record", type=Path)
+    parser.add_argument("--only", action="append", default=[], metavar="CASE", help="this case alone, as quantize; may be repeated")
     args = parser.parse_args()
     seed = args.seed if args.seed is not None else random.randrange(1 << 32)
     rng = random.Random(seed)
@@ -398,6 +399,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as other:
         library = compiled(Path(other))
         for case in cases(Path(folder)):
+            if args.only and case.name not in args.only:
+                continue
             for number, rounds in (signal.SIGKILL, args.kills), (signal.SIGINT, max(args.kills // 4, 1)):
                 note(number.name, case, signalled(case, number, rounds, rng))
             if os.geteuid() == 0 and platform.system() == "Linux":
@@ -416,7 +419,8 @@ def main():
     print(f"every file was what it was or what it should become ({minutes:.1f} minutes, seed {seed})")
     if args.record:
         commit = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, capture_output=True, text=True)
-        head = (f"\n## {datetime.date.today()}\n\n`scripts/proofs/faults.py --kills {args.kills} --seed {seed}`, {minutes:.1f} minutes, "
+        only = "".join(f' --only "{name}"' for name in args.only)
+        head = (f"\n## {datetime.date.today()}\n\n`scripts/proofs/faults.py --kills {args.kills} --seed {seed}{only}`, {minutes:.1f} minutes, "
                 f"{platform.system()}, at commit {commit.stdout.strip()}.\n\n| fault | case | outcomes |\n|---|---|---|\n")
         with open(args.record, "a") as out:
             out.write(head + "\n".join(rows) + "\n")

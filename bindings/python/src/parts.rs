@@ -1,9 +1,10 @@
-//! Checkpoints cast in parts, for whoever spreads them over processes.
+//! Checkpoints cast in parts, for callers that spread them over processes.
 
 use crate::error::refused;
-use crate::files::{Options, State, watched};
+use crate::options::Options;
+use crate::watched::{State, watched};
 use onnx_cast_file::parts::{self, FileJob, Part, Shard};
-use onnx_cast_file::{CastRequest, DequantizeRequest, FileError, QuantizeRequest};
+use onnx_cast_file::{CastRequest, DequantizeRequest, FileError, QuantizeRequest, TranscodeRequest};
 use onnx_cast_report::tensors_json;
 use pyo3::prelude::*;
 use std::path::{Path, PathBuf};
@@ -87,12 +88,19 @@ impl Job {
     ) -> PyResult<R> {
         let Job(name, input, output, options, threads) = self;
         let (state, threads) = (Arc::default(), Some(threads.max(1)));
-        let done = if name == "dequantize" {
-            let request = DequantizeRequest { threads, ..options.dequantize(&state)? };
-            watched(py, &state, None, || work(&input, &output, FileJob::Dequantize(&request)))
-        } else {
-            let request = QuantizeRequest { threads, ..options.quantize(&state)? };
-            watched(py, &state, None, || work(&input, &output, FileJob::Quantize(&request)))
+        let done = match &*name {
+            "dequantize" => {
+                let request = DequantizeRequest { threads, ..options.dequantize(&state)? };
+                watched(py, &state, None, || work(&input, &output, FileJob::Dequantize(&request)))
+            }
+            "transcode" => {
+                let request = TranscodeRequest { threads, ..options.transcode(&state)? };
+                watched(py, &state, None, || work(&input, &output, FileJob::Transcode(&request)))
+            }
+            _ => {
+                let request = QuantizeRequest { threads, ..options.quantize(&state)? };
+                watched(py, &state, None, || work(&input, &output, FileJob::Quantize(&request)))
+            }
         };
         done?.map_err(refused)
     }

@@ -69,7 +69,7 @@ def test_every_pair_of_types_is_the_librarys():
             try:
                 expected = onnx_cast.cast(onnx_cast.cast(source, NUMBERS[second]), NUMBERS[shown])
             except onnx_cast.CastError:
-                # A text that is no number of the second type.
+                # A text that is not a number of the second type.
                 assert first == "STRING"
                 continue
             nodes += [cast(first, name, second), cast(name, f"{name}_shown", shown)]

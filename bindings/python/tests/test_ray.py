@@ -116,6 +116,49 @@ def test_the_cluster_dequantizes_to_the_bytes_of_one_machine(ray, tmp_path, name
 
 
 @pytest.mark.parametrize(
+    "name, layout, to",
+    [
+        ("ct-nvfp4", "modelopt", None),
+        ("ct-mxfp4", "compressed-tensors", "nvfp4"),
+        ("ct-int4", "plain", None),
+        ("gpt-oss", "gpt-oss", None),
+        ("deepseek", "modelopt", None),
+    ],
+)
+def test_the_cluster_transcodes_to_the_bytes_of_one_machine(ray, tmp_path, name, layout, to):
+    from onnx_cast.ray import transcode_checkpoint
+
+    src = tmp_path / name
+    shutil.copytree(CHECKPOINTS / name, src, ignore=shutil.ignore_patterns("expected.*", "original.*"))
+    rows = onnx_cast.transcode_file(src, tmp_path / "alone", layout, to=to)
+    want = files(tmp_path / "alone")
+    assert transcode_checkpoint(src, tmp_path / "out", layout, to=to) == rows and files(tmp_path / "out") == want
+    again(transcode_checkpoint, src, tmp_path / "out", want, layout=layout, to=to)
+
+
+def test_a_weight_that_would_change_leaves_nothing(ray, tmp_path):
+    from onnx_cast.ray import transcode_checkpoint
+
+    src, rng, weight_map = tmp_path / "in", np.random.default_rng(8), {}
+    src.mkdir()
+    # Of three files the last has a weight whose powers of two lie too far apart for NVFP4.
+    for number in range(3):
+        codes = rng.integers(0, 256, (64, 32), np.uint8)
+        scales = rng.integers(120, 128, (64, 2), np.uint8)
+        if number == 2:
+            scales[5, 1] = 90
+        module = f"layers.{number}.o_proj.weight"
+        tensors = {f"{module}_packed": codes, f"{module}_scale": scales}
+        save_file(tensors, src / f"model-{number}.safetensors")
+        weight_map |= dict.fromkeys(tensors, f"model-{number}.safetensors")
+    (src / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
+    for work in (onnx_cast.transcode_file, transcode_checkpoint):
+        with pytest.raises(onnx_cast.CastError, match="layers.2.o_proj.weight_packed.*1 of its values or blocks"):
+            work(src, tmp_path / "new" / "out", "modelopt", to="nvfp4")
+        assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
     "to, options",
     [
         ("nvfp4", {}),
@@ -235,7 +278,7 @@ def test_what_fails_leaves_nothing(ray, checkpoint, tmp_path):
 
     with pytest.raises(KeyError):
         quantize_checkpoint(checkpoint, tmp_path / "q", "float8e4m3fn", progress=stop)
-    assert not [name for name in os.listdir(tmp_path / "q") if name.startswith(".") or name.endswith(".json")]
+    assert not (tmp_path / "q").exists(), "the folder was made for what failed"
     with pytest.raises(onnx_cast.CastError, match="no quantized weights"):
         dequantize_checkpoint(checkpoint, tmp_path / "p", "float16")
     with pytest.raises(ValueError, match="num_cpus"):

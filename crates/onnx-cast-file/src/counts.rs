@@ -274,10 +274,10 @@ impl Counter {
         let Counter { limits, level, .. } = self;
         if self.hub() == DataType::Float {
             let sides = (source.as_chunks().0, result.as_chunks().0);
-            tally::floats::<KEEP>(*level, limits, sides, counts, floats)
+            tally::floats::count::<KEEP>(*level, limits, sides, counts, floats)
         } else {
             let sides = (source.as_chunks().0, result.as_chunks().0);
-            tally::doubles::<KEEP>(*level, limits, sides, counts, doubles)
+            tally::doubles::count::<KEEP>(*level, limits, sides, counts, doubles)
         }
     }
 }
@@ -365,6 +365,29 @@ mod tests {
         counts
     }
 
+    fn cast_to(source: &Tensor, to: DataType) -> Tensor {
+        let cast = Cast::new(to, &CastOptions::new()).and_then(|cast| cast.plan(source.data_type())).expect("a cast");
+        cast.run(&source.view()).expect("cast")
+    }
+
+    /// Compares what is counted of a cast with what is counted one by one.
+    fn check(counter: &Counter, source: &Tensor, to: DataType) {
+        let (from, result) = (source.data_type(), cast_to(source, to));
+        let doubles = |side: &Tensor| cast_to(side, DataType::Double).to_vec::<f64>().expect("doubles");
+        let pairs: Vec<(f64, f64)> = doubles(source).into_iter().zip(doubles(&result)).collect();
+        let want = plainly(&counter.limits, &pairs);
+        let bytes = |tensor: &Tensor| tensor.bytes().expect("numbers").to_vec();
+        let mut sides = Sides::default();
+        counter.add(&bytes(source), &bytes(&result), source.len(), &mut sides).expect("counted");
+        let got = counter.total();
+        let near = |got: f64, want: f64| got <= want && got >= want * (1.0 - 2f64.powi(-22));
+        assert!(near(got.max_error, want.max_error), "{from} to {to}: {got:?}, want {want:?}");
+        let is_near = near(got.max_relative_error, want.max_relative_error);
+        assert!(is_near, "{from} to {to}: {got:?}, want {want:?}");
+        let (max_error, max_relative_error) = (want.max_error, want.max_relative_error);
+        assert_eq!(Counts { max_error, max_relative_error, ..got }, want, "{from} to {to}");
+    }
+
     #[test]
     fn vectors_count_what_is_counted_one_by_one() {
         use DataType::{
@@ -382,54 +405,17 @@ mod tests {
         let wild =
             Tensor::from_slice(vec![bits.len()], &bits.iter().map(|&bits| f32::from_bits(bits)).collect::<Vec<_>>());
         let wild = wild.expect("a tensor");
-        let cast = |source: &Tensor, to, saturate| {
-            let options = CastOptions::new().saturate(saturate);
-            let cast = Cast::new(to, &options).and_then(|cast| cast.plan(source.data_type())).expect("a cast");
-            cast.run(&source.view()).expect("cast")
-        };
-        let hubs = std::cell::Cell::new([0, 0]);
+        let mut hubs = [0, 0];
         for from in [Float, Double, Float16, BFloat16, Float8E5M2, Float8E4M3FNUZ, Int8, Int16, Int32, Int64] {
-            let source = cast(&wild, from, None);
-            for to in [
-                Float,
-                Double,
-                Float16,
-                BFloat16,
-                Float8E4M3FN,
-                Float8E5M2,
-                Float8E8M0,
-                Float6E2M3,
-                Float4E2M1,
-                Int4,
-                Int8,
-                Uint8,
-                Int16,
-                Int32,
-                Int64,
-            ] {
+            let source = cast_to(&wild, from);
+            let floats =
+                [Float, Double, Float16, BFloat16, Float8E4M3FN, Float8E5M2, Float8E8M0, Float6E2M3, Float4E2M1];
+            for to in floats.into_iter().chain([Int4, Int8, Uint8, Int16, Int32, Int64]) {
                 let counter = Counter::new(from, to).expect("numbers");
-                let result = cast(&source, to, None);
-                let [before, after] = [&source, &result].map(|side| {
-                    let doubles = cast(side, Double, None);
-                    doubles.to_vec::<f64>().expect("doubles")
-                });
-                let want = plainly(&counter.limits, &before.into_iter().zip(after).collect::<Vec<_>>());
-                let bytes = |tensor: &Tensor| tensor.bytes().expect("numbers").to_vec();
-                let mut sides = Sides::default();
-                counter.add(&bytes(&source), &bytes(&result), source.len(), &mut sides).expect("counted");
-                let got = counter.total();
-                let near = |got: f64, want: f64| got <= want && got >= want * (1.0 - 2f64.powi(-22));
-                assert!(near(got.max_error, want.max_error), "{from} to {to}: {got:?}, want {want:?}");
-                assert!(
-                    near(got.max_relative_error, want.max_relative_error),
-                    "{from} to {to}: {got:?}, want {want:?}"
-                );
-                let (max_error, max_relative_error) = (want.max_error, want.max_relative_error);
-                assert_eq!(Counts { max_error, max_relative_error, ..got }, want, "{from} to {to}");
-                let [floats, doubles] = hubs.get();
-                hubs.set(if counter.source.to == Float { [floats + 1, doubles] } else { [floats, doubles + 1] });
+                check(&counter, &source, to);
+                hubs[usize::from(counter.source.to != Float)] += 1;
             }
         }
-        assert!(hubs.get().iter().all(|&count| count > 20), "{hubs:?}");
+        assert!(hubs.iter().all(|&count| count > 20), "{hubs:?}");
     }
 }

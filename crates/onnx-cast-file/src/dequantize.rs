@@ -116,7 +116,7 @@ pub(crate) fn plan<R>(
     let is_plain = chosen.iter().all(|&chosen| chosen);
     let beside = planner.beside(input, places.folder.as_deref(), is_plain)?;
     let (measured, places, settings) = (Vec::new(), places.clone(), settings(request));
-    run(Rewrite { checkpoint, files, measured, places, beside, configuration: None, settings })
+    run(Rewrite { checkpoint, files, checks: Vec::new(), measured, places, beside, configuration: None, settings })
 }
 
 fn settings(request: &DequantizeRequest) -> Settings<'_> {

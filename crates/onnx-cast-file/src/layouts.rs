@@ -8,6 +8,7 @@
 mod config;
 mod describe;
 mod error;
+mod exchange;
 mod find;
 mod gguf;
 mod packed_ints;
@@ -20,6 +21,7 @@ pub use error::LayoutError;
 pub use weight::Scheme;
 
 pub(crate) use config::Config;
+pub(crate) use exchange::exchange;
 pub(crate) use find::{Role, Weights};
 pub(crate) use gguf::BlockValues;
 pub(crate) use plain_config::{plain_config, quantized_config};

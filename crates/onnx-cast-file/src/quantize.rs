@@ -2,6 +2,7 @@
 
 mod blocks;
 mod configuration;
+mod experts;
 mod format;
 pub(crate) mod layout;
 mod losses;
@@ -84,8 +85,8 @@ impl QuantizeRequest {
 }
 
 /// Quantizes the weights of a checkpoint: a `.safetensors` file, a folder with one, or several with an index. Scales
-/// come from the greatest magnitudes; everything else stays byte for byte. From a folder to another, the other files are
-/// copied, and `config.json` gets what readers of the layout look for.
+/// come from the greatest magnitudes; everything else stays byte for byte. From a folder to another, the other files
+/// are copied, and `config.json` gets what readers of the layout look for.
 ///
 /// # Errors
 /// Where a file cannot be read or written, or a weight does not fit the layout: its type, its shape, its format
@@ -122,7 +123,7 @@ pub(crate) fn plan<R>(
     }
     let (beside, configuration) = beside(checkpoint, &plan, &chosen, input, places.folder.as_deref())?;
     let (places, settings) = (places.clone(), settings(request));
-    run(Rewrite { checkpoint, files, measured, places, beside, configuration, settings })
+    run(Rewrite { checkpoint, files, checks: Vec::new(), measured, places, beside, configuration, settings })
 }
 
 pub(crate) fn settings(request: &QuantizeRequest) -> Settings<'_> {
@@ -163,14 +164,20 @@ pub(crate) fn beside(
     Ok((beside, configuration))
 }
 
-/// The modules with a matrix that is not quantized, whose names configurations list.
+/// The modules with a matrix, or experts, that are not quantized, whose names configurations list.
 fn kept_modules(checkpoint: &Checkpoint, chosen: &[Chosen]) -> Vec<String> {
     let quantized: HashSet<&str> = chosen.iter().map(|chosen| &*chosen.module).collect();
     let module = |stored: &Stored| {
-        let module = stored.name.strip_suffix(".weight").filter(|_| stored.shape.len() == 2)?;
+        let module = match stored.shape.len() {
+            2 => stored.name.strip_suffix(".weight")?,
+            3 if experts::are_experts(stored) => stored.name.rsplit_once('.')?.0,
+            _ => return None,
+        };
         (!quantized.contains(module)).then(|| module.to_owned())
     };
-    checkpoint.tensors().filter_map(|(_, stored)| module(stored)).collect()
+    let mut modules: Vec<String> = checkpoint.tensors().filter_map(|(_, stored)| module(stored)).collect();
+    modules.dedup();
+    modules
 }
 
 struct Quantizer<'a> {
@@ -195,7 +202,8 @@ impl<'a> Quantizer<'a> {
             };
             let wrong = |error| self.checkpoint.error(Some(tensor), error);
             let chosen = self.plan.choose(stored, to).map_err(wrong)?;
-            let greatest = chosen.needs_greatest().then(|| self.greatest(tensor, stored, &chosen.module, to));
+            let module = if chosen.are_experts { &stored.name } else { &chosen.module };
+            let greatest = chosen.needs_greatest().then(|| self.greatest(tensor, stored, module, to));
             let made = blocks::rows(self.checkpoint, tensor, &chosen, self.request, greatest);
             rows.extend(made.map_err(FileError::Operator)?);
             self.chosen.push(chosen);
@@ -203,7 +211,8 @@ impl<'a> Quantizer<'a> {
         Ok(rows)
     }
 
-    /// The greatest magnitude of a tensor; of NVFP4, of all matrices that loaders join to one, which then has one scale.
+    /// The greatest magnitude of a tensor; of NVFP4, of all matrices that loaders join to one, which then has one
+    /// scale.
     fn greatest(&mut self, tensor: TensorRef, stored: &Stored, module: &str, to: QuantizedFormat) -> Arc<Greatest> {
         let is_shared = to == QuantizedFormat::Block(BlockFormat::NvFp4);
         let key = (if is_shared { joined(module) } else { module.to_owned() }, stored.data_type);
@@ -214,8 +223,11 @@ impl<'a> Quantizer<'a> {
 
     /// The format of a tensor; `None` where it is kept.
     fn target(&self, stored: &Stored) -> Option<QuantizedFormat> {
-        let is_meant = if self.request.layout == Some(Scheme::GptOss) { is_experts(stored) } else { is_linear(stored) };
-        self.request.selection.target_if(&stored.name, stored.len as u64, |_| is_meant)
+        let is_meant = |to: &QuantizedFormat| {
+            let is_linear = self.request.layout != Some(Scheme::GptOss) && is_linear(stored);
+            is_linear || is_float(stored) && experts::are_experts(stored) && self.plan.takes_experts(*to)
+        };
+        self.request.selection.target_if(&stored.name, stored.len as u64, |to| is_meant(&to))
     }
 }
 
@@ -240,12 +252,6 @@ fn is_linear(stored: &Stored) -> bool {
         && (name == "weight" || name.ends_with(".weight"))
         && !name.ends_with(".gate.weight")
         && !OTHERS.iter().any(|other| name.contains(other))
-}
-
-/// Whether a tensor holds the matrices of all experts of a layer, as gpt-oss has them.
-fn is_experts(stored: &Stored) -> bool {
-    let is_named = [".experts.gate_up_proj", ".experts.down_proj"].iter().any(|end| stored.name.ends_with(end));
-    is_float(stored) && stored.shape.len() == 3 && is_named
 }
 
 fn is_float(stored: &Stored) -> bool {

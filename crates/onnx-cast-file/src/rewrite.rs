@@ -63,6 +63,13 @@ pub(crate) struct Computed<'a> {
     pub(crate) counter: Option<Arc<Counter>>,
 }
 
+/// What is compared before a weight is written.
+pub(crate) struct Check<'a> {
+    /// The elements of the weight.
+    pub(crate) tensor: TensorRef,
+    pub(crate) run: Box<dyn Fn() -> Result<(), FileError> + 'a>,
+}
+
 /// What stands beside the weights of a folder.
 #[derive(Default)]
 pub(crate) struct Beside {
@@ -171,6 +178,8 @@ pub(crate) struct Settings<'a> {
 pub(crate) struct Rewrite<'a> {
     pub(crate) checkpoint: &'a Checkpoint,
     pub(crate) files: Vec<Rewritten<'a>>,
+    /// Comparisons that come before everything else.
+    pub(crate) checks: Vec<Check<'a>>,
     /// Tensors whose greatest magnitudes have to be known first.
     pub(crate) measured: Vec<(TensorRef, Arc<Greatest>)>,
     pub(crate) places: Places,
@@ -188,6 +197,7 @@ impl Rewrite<'_> {
         let headers = self.files.iter().map(Rewritten::header).collect::<Result<Vec<_>, _>>()?;
         let mut summary = self.summary();
         summary.copied = self.beside.copied.len();
+        self.checks.iter().try_for_each(|check| (check.run)())?;
         if settings.write.no_clobber {
             let texts = self.beside.texts.iter().map(|(path, _)| path).chain(&self.places.index);
             self.files.iter().map(|file| &file.output).chain(texts).try_for_each(|path| check_vacant(path))?;

@@ -1,18 +1,28 @@
 //! From one layout of quantized weights to another, without a change of any weight: of the bfloat16 values that the
 //! owners of both layouts read.
 
-mod change;
+mod experts;
+mod form;
+mod global;
+mod integers;
+mod mxfp4;
+mod rows;
+mod scales;
 
 use crate::error::FileError;
 use crate::formats::output::WriteOptions;
 use crate::io::progress::Watch;
-use crate::layouts::{self, Checkpoint, Config, LayoutError, Role, Scheme, TensorRef, Weight, Weights};
-use crate::quantize::layout::{Chosen, Plan};
+use crate::layouts::{self, Checkpoint, Config, LayoutError, Role, Scheme, StoredAs, TensorRef, Weight, Weights};
+use crate::quantize::layout::{Chosen, Integers, Order, Plan};
 use crate::quantize::{self, QuantizeRequest, QuantizedFormat};
-use crate::rewrite::{self, Opened, Rewrite, Rewritten, Row};
+use crate::rewrite::{self, Check, Opened, Rewrite, Rewritten, Row};
 use crate::summary::Summary;
 use onnx_cast::{BlockFormat, DataType};
+use rows::{Made, Maker};
 use std::path::Path;
+
+/// What counts the values of a weight that would change.
+type Count<'a> = Box<dyn Fn() -> Result<u64, FileError> + 'a>;
 
 /// Which layout a quantized checkpoint gets, and how.
 #[derive(Clone, Debug)]
@@ -94,10 +104,14 @@ pub(crate) fn plan<R>(
 ) -> Result<R, FileError> {
     let Opened { checkpoint, places, input, .. } = opened;
     let weights = Weights::find(checkpoint, config)?;
-    layouts::verify(checkpoint, &weights, &vec![true; weights.list.len()], false)?;
+    if !opened.is_verified {
+        layouts::verify(checkpoint, &weights, &vec![true; weights.list.len()], false)?;
+    }
     let as_quantize = request.as_quantize();
     let plan = Plan::new(&as_quantize);
-    let mut transcoder = Transcoder { checkpoint, weights: &weights, plan, request, chosen: Vec::new() };
+    let mut transcoder =
+        Transcoder { checkpoint, weights: &weights, plan, request, chosen: Vec::new(), checks: Vec::new() };
+    transcoder.check_target().map_err(|error| checkpoint.error(None, error))?;
     let mut files = Vec::new();
     for (file, input) in checkpoint.files.iter().enumerate() {
         let rows = transcoder.rows(file)?;
@@ -105,13 +119,13 @@ pub(crate) fn plan<R>(
             files.push(Rewritten { output: places.file(input.path()), metadata: input.metadata.clone(), rows });
         }
     }
-    let chosen = transcoder.chosen;
+    let Transcoder { chosen, checks, .. } = transcoder;
     if let Some(file) = files.first_mut() {
         file.rows.extend(plan.marker());
     }
     let (beside, configuration) = quantize::beside(checkpoint, &plan, &chosen, input, places.folder.as_deref())?;
     let (measured, places, settings) = (Vec::new(), places.clone(), quantize::settings(&as_quantize));
-    run(Rewrite { checkpoint, files, measured, places, beside, configuration, settings })
+    run(Rewrite { checkpoint, files, checks, measured, places, beside, configuration, settings })
 }
 
 struct Transcoder<'a> {
@@ -120,6 +134,7 @@ struct Transcoder<'a> {
     plan: Plan<'a>,
     request: &'a TranscodeRequest,
     chosen: Vec<Chosen>,
+    checks: Vec<Check<'a>>,
 }
 
 impl<'a> Transcoder<'a> {
@@ -157,20 +172,67 @@ impl<'a> Transcoder<'a> {
     }
 
     fn weight(&mut self, weight: &'a Weight) -> Result<Vec<Row<'a>>, FileError> {
-        let wrong = |error| self.checkpoint.error(Some(weight.tensor), error);
-        let tensor = self.checkpoint.stored(weight.tensor).name.clone();
-        let Some((from, granularity)) = change::format_of(weight, self.weights.block) else {
-            return Err(wrong(LayoutError::NotTranscoded { tensor }));
+        let checkpoint = self.checkpoint;
+        let wrong = |error| checkpoint.error(Some(weight.tensor), error);
+        let tensor = &checkpoint.stored(weight.tensor).name;
+        let named = |error| match error {
+            LayoutError::Unsupported { layout, to, reason } => {
+                LayoutError::NotHeld { tensor: tensor.clone(), layout, to, reason }
+            }
+            error => error,
         };
-        let is_mxfp4 = from == QuantizedFormat::Block(BlockFormat::MxFp4);
-        self.check_target().map_err(wrong)?;
-        let to = self.request.to.filter(|_| is_mxfp4).unwrap_or(from);
-        let chosen = self.plan.name_weight(weight, to, granularity).map_err(wrong)?;
-        let rows = change::rows(self.checkpoint, weight, from, &chosen).map_err(|problem| match problem {
-            change::Problem::Changes(count) => wrong(LayoutError::Changes { tensor, count, to: to.name() }),
-            change::Problem::File(error) => error,
-        })?;
+        let chosen = self.choose(weight).map_err(|error| wrong(named(error)))?;
+        let (from, chosen) = chosen.ok_or_else(|| wrong(LayoutError::NotTranscoded { tensor: tensor.clone() }))?;
+        let Made { rows, count } = Maker { checkpoint, weight, chosen: &chosen }.make(from)?;
+        if let Some(count) = count {
+            let to = chosen.to.name();
+            let run =
+                move || match count()? {
+                    0 => Ok(()),
+                    count => Err(checkpoint
+                        .error(Some(weight.tensor), LayoutError::Changes { tensor: tensor.clone(), count, to })),
+                };
+            self.checks.push(Check { tensor: weight.tensor, run: Box::new(run) });
+        }
         self.chosen.push(chosen);
         Ok(rows)
+    }
+
+    /// The format of a weight, and what it becomes; `None` of one that is in no layout but its own.
+    fn choose(&self, weight: &Weight) -> Result<Option<(QuantizedFormat, Chosen)>, LayoutError> {
+        let Some((from, granularity)) = form::form_of(weight, self.weights.block) else { return Ok(None) };
+        let is_mxfp4 = from == QuantizedFormat::Block(BlockFormat::MxFp4);
+        let to = self.request.to.filter(|_| is_mxfp4).unwrap_or(from);
+        let layout = self.plan.layout();
+        let are_integers = [DataType::Int8, DataType::Int4].map(QuantizedFormat::Elements).contains(&from);
+        // Without words all integers are int8, and no column tells its group.
+        let to = if are_integers && layout == Scheme::Plain { QuantizedFormat::Elements(DataType::Int8) } else { to };
+        let refuse = |reason: &str| {
+            Err(LayoutError::Unsupported { layout: layout.name(), to: to.name(), reason: reason.to_owned() })
+        };
+        if weight.groups.is_some() && layout == Scheme::Plain {
+            return refuse("its columns have no groups of their own (weight_g_idx)");
+        }
+        let mut chosen = self.plan.name_weight(weight, to, granularity)?;
+        if weight.transposed != (chosen.order == Order::Exchanged)
+            && !(weight.transposed && chosen.order == Order::Down)
+        {
+            return refuse("its experts have rows and columns the other way round");
+        }
+        if (weight.elements == StoredAs::TwoRows) != (chosen.order == Order::Down) && !weight.transposed {
+            return refuse("it has no experts packed along their rows");
+        }
+        if are_integers {
+            let bits = match weight.elements {
+                StoredAs::Words { bits, .. } => bits,
+                _ => 8,
+            };
+            let (are_symmetric, have_groups) = (weight.zero_points.is_none(), weight.groups.is_some());
+            chosen.integers = Integers { bits, are_symmetric, have_groups };
+            if !matches!(weight.elements, StoredAs::Words { .. }) {
+                chosen.check_words(&weight.name)?;
+            }
+        }
+        Ok(Some((from, chosen)))
     }
 }

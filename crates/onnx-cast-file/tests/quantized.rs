@@ -270,6 +270,26 @@ fn transcoded_weights_keep_their_values() {
         ("ct-mxfp4", Scheme::CompressedTensors, Some(nvfp4)),
         ("modelopt-mxfp4", Scheme::ModelOpt, Some(nvfp4)),
         ("ct-mxfp4", Scheme::DeepSeek, Some(fp8)),
+        // Experts in one tensor.
+        ("gpt-oss", Scheme::GptOss, None),
+        ("modelopt-nvfp4-experts", Scheme::ModelOpt, None),
+        ("fbgemm", Scheme::Fbgemm, None),
+        // Integers, in words and as int8.
+        ("ct-int4", Scheme::Plain, None),
+        ("ct-int4", Scheme::CompressedTensors, None),
+        ("ct-int4-asymmetric", Scheme::Plain, None),
+        ("ct-int4-asymmetric", Scheme::CompressedTensors, None),
+        ("ct-int4-channel", Scheme::Plain, None),
+        ("ct-int4-channel", Scheme::CompressedTensors, None),
+        ("ct-int4-g-idx", Scheme::CompressedTensors, None),
+        ("ct-int3", Scheme::Plain, None),
+        ("ct-int3-words", Scheme::Plain, None),
+        ("ct-int3-words", Scheme::CompressedTensors, None),
+        ("ct-int8", Scheme::Plain, None),
+        ("ct-int8-asymmetric", Scheme::Plain, None),
+        ("ct-int-quantized", Scheme::Plain, None),
+        ("ct-int-quantized", Scheme::CompressedTensors, None),
+        ("ct-mixed", Scheme::CompressedTensors, None),
     ];
     let mut wrong = Vec::new();
     for (name, layout, to) in cases {
@@ -298,4 +318,205 @@ fn transcoded_weights_keep_their_values() {
         fs::remove_dir_all(&output).expect("removed");
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Experts of gpt-oss, whose scales have every power of two, as NVFP4: first refused, then with scales near each other.
+#[test]
+fn experts_of_gpt_oss_become_nvfp4() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [input, output, plain, back] = ["in", "out", "plain", "back"].map(|part| folder.path().join(part));
+    copy(&checkpoint("gpt-oss"), &input);
+    let nvfp4 = Some(QuantizedFormat::Block(BlockFormat::NvFp4));
+    let request = TranscodeRequest { to: nvfp4, ..TranscodeRequest::new(Scheme::ModelOpt) };
+    let error = transcode_file(&input, &output, &request).expect_err("scales far apart").to_string();
+    assert!(error.contains("_blocks`: as nvfp4") && !output.exists(), "{error}");
+    for path in weights_of(&input) {
+        let mut bytes = fs::read(&path).expect("a file");
+        let (len, stored) = safetensors::SafeTensors::read_metadata(&bytes).expect("a header");
+        for (name, tensor) in stored.tensors().into_iter().filter(|(name, _)| name.ends_with("_scales")) {
+            let (start, end) = tensor.data_offsets;
+            for (index, scale) in bytes[8 + len + start..8 + len + end].iter_mut().enumerate() {
+                *scale = 112 + (index * 7 % 16) as u8;
+            }
+            assert!(end > start, "{name}");
+        }
+        fs::write(path, bytes).expect("written");
+    }
+    transcode_file(&input, &output, &request).expect("nvfp4");
+    let to_plain = DequantizeRequest::new(DataType::BFloat16);
+    dequantize_file(&input, &plain, &to_plain).expect("plain");
+    dequantize_file(&output, &back, &to_plain).expect("read back");
+    let (got, want) = (tensors(&weights_of(&back)), tensors(&weights_of(&plain)));
+    assert!(got.keys().eq(want.keys()), "{:?}", got.keys());
+    for (name, want) in &want {
+        assert!(got[name].tensor == want.tensor, "{name}");
+    }
+    let stored = tensors(&weights_of(&output));
+    let shape = |name: &str| stored[&format!("model.layers.0.mlp.experts.{name}")].tensor.shape().to_vec();
+    assert_eq!(shape("gate_up_proj"), [2, 32, 64]);
+    assert_eq!(shape("gate_up_proj_weight_scale"), [2, 4, 64]);
+    assert_eq!(shape("down_proj_weight_scale_2"), [0usize; 0]);
+}
+
+/// Integers of 8 bits go from words to int8 and back to the owner's bytes.
+#[test]
+fn words_come_back_as_they_were() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for name in ["ct-int8", "ct-int8-asymmetric"] {
+        let [input, plain, back] = ["in", "plain", "back"].map(|part| folder.path().join(format!("{name}-{part}")));
+        copy(&checkpoint(name), &input);
+        transcode_file(&input, &plain, &TranscodeRequest::new(Scheme::Plain)).expect("int8");
+        let request =
+            TranscodeRequest { scheme: Some(Scheme::Plain), ..TranscodeRequest::new(Scheme::CompressedTensors) };
+        transcode_file(&plain, &back, &request).expect("words");
+        let (got, want) = (tensors(&weights_of(&back)), tensors(&weights_of(&input)));
+        assert!(got.keys().eq(want.keys()), "{name}: {:?}", got.keys());
+        for (tensor, want) in &want {
+            // Scales of float are those of bfloat16, widened.
+            let is_same = if tensor.ends_with("_scale") {
+                floats(&got[tensor]) == floats(want)
+            } else {
+                got[tensor].tensor == want.tensor
+            };
+            assert!(is_same, "{name}: {tensor}");
+        }
+        let config = fs::read_to_string(back.join("config.json")).expect("a configuration");
+        let symmetric = format!("\"symmetric\": {}", !name.ends_with("asymmetric"));
+        assert!(config.contains(&symmetric) && config.contains("pack-quantized"), "{name}: {config}");
+    }
+}
+
+#[test]
+fn what_no_layout_has_is_not_transcoded() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (fp8, nvfp4) = (QuantizedFormat::Elements(DataType::Float8E4M3FN), QuantizedFormat::Block(BlockFormat::NvFp4));
+    for (name, layout, to, want) in [
+        ("gpt-oss", Scheme::CompressedTensors, None, "each is a weight of its own"),
+        ("gpt-oss", Scheme::Plain, None, "plain has no experts in one tensor"),
+        ("gpt-oss", Scheme::ModelOpt, None, "modelopt does not hold mxfp4"),
+        ("gpt-oss", Scheme::DeepSeek, Some(fp8), "rows and columns the other way round"),
+        ("modelopt-nvfp4-experts", Scheme::CompressedTensors, None, "each is a weight of its own"),
+        ("ct-mxfp4", Scheme::GptOss, None, "want the matrices of all experts"),
+        ("ct-int4", Scheme::ModelOpt, None, "modelopt does not hold int4"),
+        ("ct-int4-g-idx", Scheme::Plain, None, "weight_g_idx"),
+        ("ct-mxfp4", Scheme::Quark, Some(nvfp4), "quark does not hold nvfp4"),
+    ] {
+        let (input, output) = (folder.path().join(name), folder.path().join("out"));
+        copy(&checkpoint(name), &input);
+        let request = TranscodeRequest { to, ..TranscodeRequest::new(layout) };
+        let error = transcode_file(&input, &output, &request).expect_err(name).to_string();
+        assert!(error.contains(want) && !output.exists(), "{name} to {}: {error}", layout.name());
+    }
+}
+
+/// A checkpoint of bfloat16 tensors.
+fn write_plain(path: &Path, weights: &[(&str, Vec<usize>, Vec<u8>)]) {
+    fs::create_dir_all(path).expect("a folder");
+    let views = weights.iter().map(|(name, shape, bytes)| {
+        let view = safetensors::tensor::TensorView::new(safetensors::Dtype::BF16, shape.clone(), bytes);
+        (name.to_string(), view.expect("a tensor"))
+    });
+    safetensors::serialize_to_file(views, None, &path.join("model.safetensors")).expect("written");
+    fs::write(path.join("config.json"), "{\"torch_dtype\": \"bfloat16\"}").expect("written");
+}
+
+/// Rows and columns of each matrix exchanged, of values of so many bytes.
+fn exchanged(bytes: &[u8], [count, rows, columns]: [usize; 3], size: usize) -> Vec<u8> {
+    let mut out = Vec::new();
+    for matrix in 0..count {
+        for column in 0..columns {
+            for row in 0..rows {
+                let at = ((matrix * rows + row) * columns + column) * size;
+                out.extend_from_slice(&bytes[at..at + size]);
+            }
+        }
+    }
+    out
+}
+
+/// Experts in one tensor have the bytes that their matrices have one by one, which are the owners'.
+#[test]
+fn experts_in_one_tensor_are_quantized_as_their_matrices_are() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (count, rows, columns) = (2, 48, 80);
+    let mut state = 7u64;
+    let values: Vec<u8> = (0..count * rows * columns)
+        .flat_map(|_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            // Signs and magnitudes from 2^-12 to 2.
+            ((state >> 48) as u16 & 0x87ff | 0x3980).to_le_bytes()
+        })
+        .collect();
+    let turned = exchanged(&values, [count, rows, columns], 2);
+    let name = "model.layers.0.mlp.experts.gate_up_proj";
+    let [experts, matrices, as_stored] = ["experts", "matrices", "stored"].map(|part| folder.path().join(part));
+    write_plain(&experts, &[(name, vec![count, rows, columns], values.clone())]);
+    // Matrices of these names have one global scale, as experts have.
+    let half = turned.len() / 2;
+    let pair = |values: &[u8], shape: Vec<usize>| {
+        let (first, second) = values.split_at(half);
+        [("0.q_proj.weight", shape.clone(), first.to_vec()), ("0.k_proj.weight", shape, second.to_vec())]
+    };
+    write_plain(&matrices, &pair(&turned, vec![columns, rows]));
+    write_plain(&as_stored, &pair(&values, vec![rows, columns]));
+    let (fp8, nvfp4) = (QuantizedFormat::Elements(DataType::Float8E4M3FN), QuantizedFormat::Block(BlockFormat::NvFp4));
+    let run = |input: &Path, request: &QuantizeRequest| {
+        let output = folder.path().join("out");
+        quantize_file(input, &output, request).expect("quantized");
+        let (got, back) = (tensors(&weights_of(&output)), folder.path().join("back"));
+        dequantize_file(&output, &back, &DequantizeRequest::new(DataType::BFloat16)).expect("read back");
+        let plain = tensors(&weights_of(&back));
+        for folder in [output, back] {
+            fs::remove_dir_all(folder).expect("removed");
+        }
+        (got, plain)
+    };
+    let bytes = |tensors: &BTreeMap<String, NamedTensor>, name: &str| {
+        tensors
+            .get(name)
+            .unwrap_or_else(|| panic!("{name} in {:?}", tensors.keys()))
+            .tensor
+            .bytes()
+            .expect("bytes")
+            .to_vec()
+    };
+    for (layout, to, granularity, scales, is_turned) in [
+        (Scheme::ModelOpt, nvfp4, None, ["_weight_scale", "weight_scale"], true),
+        (Scheme::Fbgemm, fp8, None, ["_scale", "weight_scale"], true),
+        (Scheme::DeepSeek, fp8, Some(Granularity::Block([32, 32])), ["_scale_inv", "weight_scale_inv"], false),
+    ] {
+        let what = layout.name();
+        let rule: Rule<QuantizedFormat> = format!("*={}", to.name()).parse().expect("a rule");
+        let selection = Selection { rules: vec![rule], ..Selection::new(to) };
+        let request = QuantizeRequest { selection, layout: Some(layout), granularity, ..QuantizeRequest::new(to) };
+        let (got, back) = run(&experts, &request);
+        let (want, want_back) = run(if is_turned { &matrices } else { &as_stored }, &request);
+        let joined = |tensors: &BTreeMap<String, NamedTensor>, part: &str| {
+            [bytes(tensors, &format!("0.q_proj.{part}")), bytes(tensors, &format!("0.k_proj.{part}"))].concat()
+        };
+        let turn = |bytes: Vec<u8>, rows: usize, size: usize| {
+            let across = bytes.len() / (count * rows * size);
+            if is_turned { exchanged(&bytes, [count, rows, across], size) } else { bytes }
+        };
+        assert!(bytes(&got, name) == turn(joined(&want, "weight"), columns, 1), "{what}: elements");
+        let size = if to == nvfp4 { 1 } else { 4 };
+        let want_scales = turn(joined(&want, scales[1]), columns, size);
+        assert!(bytes(&got, &format!("{name}{}", scales[0])) == want_scales, "{what}: scales");
+        assert_eq!(back[name].tensor.shape(), [count, rows, columns], "{what}");
+        assert!(bytes(&back, name) == turn(joined(&want_back, "weight"), columns, 2), "{what}: read back");
+        if to == nvfp4 {
+            let global = bytes(&got, &format!("{name}_weight_scale_2"));
+            assert_eq!(global, bytes(&want, "0.q_proj.weight_scale_2"), "{what}: the global scale");
+        }
+    }
+    let request = QuantizeRequest { layout: Some(Scheme::ModelOpt), ..QuantizeRequest::new(fp8) };
+    let (got, back) = run(&experts, &request);
+    assert_eq!(got[&format!("{name}_weight_scale")].tensor.shape(), [0usize; 0]);
+    let (back, plain) = (floats(&back[name]), tensors(&weights_of(&experts)));
+    for (index, (got, want)) in back.iter().zip(floats(&plain[name])).enumerate() {
+        assert!((got - want).abs() <= want.abs() / 16.0 + 1e-5, "{index}: {got}, not {want}");
+    }
+    let request = QuantizeRequest { layout: Some(Scheme::CompressedTensors), ..QuantizeRequest::new(nvfp4) };
+    let error = quantize_file(&experts, folder.path().join("no"), &request).expect_err("no matrix").to_string();
+    assert!(error.contains("no weight to quantize"), "{error}");
 }

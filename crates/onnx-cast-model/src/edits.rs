@@ -65,6 +65,8 @@ pub(crate) struct NodeEdit<'a> {
     /// New names, by place. Places behind the last input are added, those between left out.
     pub(crate) inputs: HashMap<usize, String>,
     pub(crate) outputs: HashMap<usize, String>,
+    /// How many of its inputs stay, where some of the last do not.
+    pub(crate) input_count: Option<usize>,
     /// New attributes, by place; `None` removes.
     pub(crate) attributes: HashMap<usize, Option<NewAttribute>>,
     pub(crate) added_attributes: Vec<NewAttribute>,
@@ -75,6 +77,22 @@ pub(crate) struct NodeEdit<'a> {
     /// Nodes to stand before it.
     pub(crate) before: Vec<NewNode<'a>>,
     /// Nodes to stand behind it.
+    pub(crate) after: Vec<NewNode<'a>>,
+    /// A node to stand in its place, which runs it in a graph.
+    pub(crate) around: Option<Around<'a>>,
+}
+
+/// A node around another one.
+#[derive(Debug)]
+pub(crate) struct Around<'a> {
+    /// The node around, without its graph, which is the attribute `body`.
+    pub(crate) node: NewNode<'a>,
+    /// What the graph is given and gives. Their types are those of the values that come in and out.
+    pub(crate) inputs: Vec<String>,
+    pub(crate) outputs: Vec<String>,
+    /// Nodes of the graph before the one within.
+    pub(crate) before: Vec<NewNode<'a>>,
+    /// Nodes of the graph behind it.
     pub(crate) after: Vec<NewNode<'a>>,
 }
 

@@ -4,7 +4,7 @@
 mod layout;
 mod tensor;
 
-use crate::edits::{Edits, GraphEdit, GraphEdits, NewNode, NodeEdit};
+use crate::edits::{Around, Edits, GraphEdit, GraphEdits, NewNode, NodeEdit};
 use crate::error::ModelError;
 use crate::external::Files;
 use crate::messages::{attribute, function, graph, model, node, of_type, opset, value_info};
@@ -78,7 +78,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     fn document(&mut self, document: &Document<'a>) -> Result<Rope<'a>, ModelError> {
-        let mut functions = document.functions.iter();
+        let mut functions = document.functions.iter().enumerate();
         let mut imported = false;
         let (mut rope, _) = self.walk(self.rope(), document.bytes, |this, rope, field| {
             let changed = match (field.number, field.value) {
@@ -88,7 +88,19 @@ impl<'a> Emitter<'a, '_> {
                     return Ok(Fate::Gone);
                 }
                 (model::GRAPH, Value::Bytes(_)) => this.graph(&document.graph)?,
-                (model::FUNCTIONS, Value::Bytes(_)) => this.next_graph(&mut functions)?,
+                (model::FUNCTIONS, Value::Bytes(_)) => {
+                    let Some((place, function)) = functions.next() else { return Ok(Fate::Kept) };
+                    let message = this.graph(function)?;
+                    if !this.edits.copies.iter().any(|copy| copy.function == place) {
+                        return Ok(message.into());
+                    }
+                    match message {
+                        Some(message) => rope.put(model::FUNCTIONS, message),
+                        None => rope.keep(field.span),
+                    }
+                    this.copies(place, function, rope)?;
+                    return Ok(Fate::Gone);
+                }
                 (model::OPSET_IMPORT, Value::Bytes(import)) => {
                     imported = true;
                     this.import(import)?
@@ -103,9 +115,13 @@ impl<'a> Emitter<'a, '_> {
             wire::put_int(&mut import, opset::VERSION, version as u64);
             rope.put_bytes(model::OPSET_IMPORT, &import);
         }
-        for copy in &self.edits.copies {
+        Ok(rope)
+    }
+
+    /// The copies of a function. They stand behind it, before what calls them, as some readers want functions to.
+    fn copies(&mut self, place: usize, function: &Graph<'a>, rope: &mut Rope<'a>) -> Result<(), ModelError> {
+        for copy in self.edits.copies.iter().filter(|copy| copy.function == place) {
             self.graphs = &copy.graphs;
-            let Some(function) = document.functions.get(copy.function) else { continue };
             let whole = match self.graph(function)? {
                 Some(message) => message,
                 None => self.walk(self.rope(), function.message, |_, _, _| Ok(Fate::Kept))?.0,
@@ -118,7 +134,7 @@ impl<'a> Emitter<'a, '_> {
             rope.put(model::FUNCTIONS, message);
         }
         self.graphs = &self.edits.graphs;
-        Ok(rope)
+        Ok(())
     }
 
     /// An import at its new version, where it has one.
@@ -217,12 +233,17 @@ impl<'a> Emitter<'a, '_> {
         match &change.constant {
             _ if change.drop => {}
             Some((output, value)) => rope.put(field.number, self.constant(node, output, value)?),
-            None => match self.node(node, message, change)? {
-                Some(message) => rope.put(field.number, message),
-                None if first.is_empty() && change.before.is_empty() && change.after.is_empty() => {
+            None => match (self.node(node, message, change)?, &change.around) {
+                (within, Some(around)) => {
+                    let as_it_is = |this: &mut Self| this.walk(this.rope(), message, |_, _, _| Ok(Fate::Kept));
+                    let within = within.map_or_else(|| as_it_is(self).map(|(rope, _)| rope), Ok)?;
+                    rope.put(field.number, self.around(around, within)?);
+                }
+                (Some(message), None) => rope.put(field.number, message),
+                (None, None) if first.is_empty() && change.before.is_empty() && change.after.is_empty() => {
                     return Ok(Fate::Kept);
                 }
-                None => rope.keep(field.span),
+                (None, None) => rope.keep(field.span),
             },
         }
         self.new_nodes(&change.after, field.number, rope)?;
@@ -232,21 +253,48 @@ impl<'a> Emitter<'a, '_> {
     /// Nodes that are new, in the field that holds nodes.
     fn new_nodes(&mut self, nodes: &[NewNode<'a>], number: u32, rope: &mut Rope<'a>) -> Result<(), ModelError> {
         for new in nodes {
-            let mut message = self.rope();
-            new.inputs.iter().for_each(|input| message.put_bytes(node::INPUT, input.as_bytes()));
-            new.outputs.iter().for_each(|output| message.put_bytes(node::OUTPUT, output.as_bytes()));
-            message.put_bytes(node::NAME, new.name.as_bytes());
-            message.put_bytes(node::OP_TYPE, new.op_type.as_bytes());
-            if !new.domain.is_empty() {
-                message.put_bytes(node::DOMAIN, new.domain.as_bytes());
-            }
-            new.attributes.iter().for_each(|attribute| message.put_bytes(node::ATTRIBUTE, &attribute.0));
-            if let Some(value) = &new.value {
-                message.put(node::ATTRIBUTE, self.value_attribute(value)?);
-            }
-            rope.put(number, message);
+            rope.put(number, self.new_node(new)?);
         }
         Ok(())
+    }
+
+    fn new_node(&mut self, new: &NewNode<'a>) -> Result<Rope<'a>, ModelError> {
+        let mut message = self.rope();
+        new.inputs.iter().for_each(|input| message.put_bytes(node::INPUT, input.as_bytes()));
+        new.outputs.iter().for_each(|output| message.put_bytes(node::OUTPUT, output.as_bytes()));
+        message.put_bytes(node::NAME, new.name.as_bytes());
+        message.put_bytes(node::OP_TYPE, new.op_type.as_bytes());
+        if !new.domain.is_empty() {
+            message.put_bytes(node::DOMAIN, new.domain.as_bytes());
+        }
+        new.attributes.iter().for_each(|attribute| message.put_bytes(node::ATTRIBUTE, &attribute.0));
+        if let Some(value) = &new.value {
+            message.put(node::ATTRIBUTE, self.value_attribute(value)?);
+        }
+        Ok(message)
+    }
+
+    /// A node that runs another one in its graph.
+    fn around(&mut self, around: &Around<'a>, within: Rope<'a>) -> Result<Rope<'a>, ModelError> {
+        let mut graph = self.rope();
+        self.new_nodes(&around.before, graph::NODE, &mut graph)?;
+        graph.put(graph::NODE, within);
+        self.new_nodes(&around.after, graph::NODE, &mut graph)?;
+        graph.put_bytes(graph::NAME, around.node.name.as_bytes());
+        for (number, names) in [(graph::INPUT, &around.inputs), (graph::OUTPUT, &around.outputs)] {
+            for name in names {
+                let mut declared = Vec::new();
+                wire::put_bytes(&mut declared, value_info::NAME, name.as_bytes());
+                graph.put_bytes(number, &declared);
+            }
+        }
+        let mut body = self.rope();
+        body.put_bytes(attribute::NAME, b"body");
+        body.put(attribute::G, graph);
+        body.put_int(attribute::TYPE, attribute::kind::GRAPH);
+        let mut message = self.new_node(&around.node)?;
+        message.put(node::ATTRIBUTE, body);
+        Ok(message)
     }
 
     /// A ValueInfoProto of another element type, and of another name.
@@ -297,7 +345,13 @@ impl<'a> Emitter<'a, '_> {
         let (mut inputs, mut outputs, mut attributes) = (0.., 0.., tree.attributes.iter().enumerate());
         let (mut rope, mut changed) = self.walk(self.rope(), message, |this, rope, field| {
             let name = match (field.number, field.value) {
-                (node::INPUT, Value::Bytes(_)) => inputs.next().and_then(|at| edit.inputs.get(&at)),
+                (node::INPUT, Value::Bytes(_)) => {
+                    let at = inputs.next().unwrap_or_default();
+                    if edit.input_count.is_some_and(|count| at >= count) {
+                        return Ok(Fate::Gone);
+                    }
+                    edit.inputs.get(&at)
+                }
                 (node::OUTPUT, Value::Bytes(_)) => outputs.next().and_then(|at| edit.outputs.get(&at)),
                 (node::OP_TYPE, _) => edit.op_type.as_ref(),
                 (node::ATTRIBUTE, Value::Bytes(_)) => {

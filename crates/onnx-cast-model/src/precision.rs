@@ -2,8 +2,8 @@
 //!
 //! Every floating-point value has a type variable, and so has every operator (`variables.rs`). Some are decided before
 //! any Cast is counted (`pins.rs`, `rules.rs`, `positions.rs`, `sensitive.rs`); a minimum cut decides the others, so
-//! that there are as few Casts as can be (`assign.rs`, `cut.rs`). Then the edits are written (`write.rs`), by the engine
-//! that streams constants of any size.
+//! that there are as few Casts as can be (`assign.rs`, `cut.rs`). Then the edits are written (`write.rs`), by the
+//! engine that streams constants of any size.
 
 mod assign;
 mod constants;
@@ -16,6 +16,7 @@ mod positions;
 mod ranges;
 mod rules;
 mod sensitive;
+mod stored;
 mod variables;
 mod write;
 
@@ -36,8 +37,9 @@ use rules::Rules;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::str::FromStr;
+use stored::Stored;
 use variables::Variables;
-use write::{Stored, Writer};
+use write::Writer;
 
 pub use explain::{NodeDecision, ValueDecision};
 pub use ranges::read_ranges;
@@ -160,6 +162,18 @@ impl ConvertRequest {
         }
     }
 
+    fn check(&self) -> Result<(), ModelError> {
+        let is_target = matches!(self.to, DataType::Float16 | DataType::BFloat16);
+        let is_emulated = self.emulate && self.to.is_float() && self.to.bits() == Some(8);
+        if !is_target && !is_emulated {
+            return Err(ConvertError::Type { to: self.to, emulate: self.emulate }.into());
+        }
+        if !(self.margin.is_finite() && self.margin > 0.0) {
+            return Err(RangesError::Margin { margin: self.margin.to_string() }.into());
+        }
+        Ok(())
+    }
+
     fn keeps_sensitive(&self) -> bool {
         !self.keep.contains(&Keep::None) && (self.keep.contains(&Keep::Sensitive) || self.to != DataType::BFloat16)
     }
@@ -205,15 +219,7 @@ fn in_rounds<R>(
     request: &ConvertRequest,
     mut run: impl FnMut(&Request<'_>, &HashSet<String>, Judge<'_>) -> Result<R, Error>,
 ) -> Result<R, Error> {
-    let is_target = matches!(request.to, DataType::Float16 | DataType::BFloat16);
-    let is_emulated = request.emulate && request.to.is_float() && request.to.bits() == Some(8);
-    if !is_target && !is_emulated {
-        return Err(Error::model(input, ConvertError::Type { to: request.to, emulate: request.emulate }.into()));
-    }
-    if !(request.margin.is_finite() && request.margin > 0.0) {
-        let margin = request.margin.to_string();
-        return Err(Error::model(input, RangesError::Margin { margin }.into()));
-    }
+    request.check().map_err(|error| Error::model(input, error))?;
     let mut lost = HashSet::new();
     let plan = Request {
         storage: &request.storage,

@@ -4,12 +4,14 @@
 //!
 //! What is added (constants, nodes around the node) means the same at every opset that may be asked for.
 
+mod callers;
 mod casts;
 mod draft;
 mod inputs;
 mod known;
 mod old;
 mod sampling;
+mod scan;
 mod shapes;
 mod site;
 mod steps;
@@ -22,6 +24,8 @@ use crate::external::Files;
 use crate::graph::opsets;
 use crate::rewrite::{Request, rewrite};
 use crate::tree::{Document, Graph, Names, Node, is_default};
+use crate::types::Typing;
+use callers::Callers;
 use draft::Draft;
 use known::Known;
 use onnx_cast::NEWEST_OPSET;
@@ -103,16 +107,7 @@ pub fn upgrade(
     request: &UpgradeRequest,
 ) -> Result<UpgradeSummary, Error> {
     let &UpgradeRequest { ref storage, dry_run, no_clobber, threads, ref watch, opset } = request;
-    let how = Request {
-        storage,
-        dry_run,
-        no_clobber,
-        counts: false,
-        threads,
-        raise: None,
-        watch: watch.as_ref(),
-        step: &|| {},
-    };
+    let how = Request { dry_run, no_clobber, threads, watch: watch.as_ref(), ..Request::new(storage) };
     let to = opset.unwrap_or(DEFAULT_OPSET);
     rewrite(input.as_ref(), output.as_ref(), &how, |document, files| edits(document, files, to), Ok)
 }
@@ -166,6 +161,8 @@ pub(crate) fn raise<'a>(
         edits,
         names,
         shared: Shared::new(),
+        callers: OnceCell::new(),
+        typing: OnceCell::new(),
         from: document.opset.unwrap_or(to),
         nodes: 0,
         rewritten: Vec::new(),
@@ -176,7 +173,7 @@ pub(crate) fn raise<'a>(
             true => function_name(body).map(|(_, name)| format!("function `{}`", Short(&name)))?,
             false => String::new(),
         };
-        raise.graph(body, &OnceCell::new(), body, &path);
+        raise.graph(body, &Facts::default(), body, &path);
     }
     let Raise { shared, from, nodes, rewritten, refused, .. } = raise;
     if !refused.is_empty() {
@@ -194,6 +191,14 @@ fn function_name(function: &Graph<'_>) -> Result<(String, String), ModelError> {
     Ok((crate::tree::text(function.message, DOMAIN)?, crate::tree::text(function.message, NAME)?))
 }
 
+/// What is known of the values of a body, found out where it is asked for.
+#[derive(Default)]
+struct Facts<'t, 'a> {
+    plain: OnceCell<Known<'t, 'a>>,
+    /// By inference of types, which takes longer.
+    typed: OnceCell<Known<'t, 'a>>,
+}
+
 struct Raise<'r, 't, 'a> {
     document: &'t Document<'a>,
     files: &'a Files,
@@ -203,6 +208,9 @@ struct Raise<'r, 't, 'a> {
     edits: &'r mut Edits<'a>,
     names: &'r mut Names,
     shared: Shared<'a>,
+    callers: OnceCell<Callers<'t, 'a>>,
+    /// None where the types cannot be inferred.
+    typing: OnceCell<Option<Typing<'t, 'a>>>,
     /// The least opset of a graph.
     from: i64,
     nodes: usize,
@@ -211,14 +219,14 @@ struct Raise<'r, 't, 'a> {
 }
 
 impl<'t, 'a> Raise<'_, 't, 'a> {
-    fn graph(&mut self, body: &'t Graph<'a>, known: &OnceCell<Known<'t, 'a>>, graph: &'t Graph<'a>, path: &str) {
+    fn graph(&mut self, body: &'t Graph<'a>, facts: &Facts<'t, 'a>, graph: &'t Graph<'a>, path: &str) {
         let opset = graph.opset.filter(|&opset| opset < self.to);
         self.from = self.from.min(opset.unwrap_or(self.from));
         for (index, node) in graph.nodes.iter().enumerate() {
             if is_default(node.domain) {
                 self.nodes += 1;
                 if let Some(from) = opset
-                    && let Err(why) = self.node(body, known, graph, index, from, path)
+                    && let Err(why) = self.node(body, facts, graph, index, from, path)
                 {
                     let within = if path.is_empty() { String::new() } else { format!(" in {path}") };
                     self.refused.push(format!("{}{within} {why}", node.label(index)));
@@ -228,7 +236,7 @@ impl<'t, 'a> Raise<'_, 't, 'a> {
                 for within in &attribute.graphs {
                     let here = format!("`{}` of {}", Short(attribute.name), node.label(index));
                     let path = if path.is_empty() { here } else { format!("{here} in {path}") };
-                    self.graph(body, known, within, &path);
+                    self.graph(body, facts, within, &path);
                 }
             }
         }
@@ -238,7 +246,7 @@ impl<'t, 'a> Raise<'_, 't, 'a> {
     fn node(
         &mut self,
         body: &'t Graph<'a>,
-        known: &OnceCell<Known<'t, 'a>>,
+        facts: &Facts<'t, 'a>,
         graph: &'t Graph<'a>,
         index: usize,
         from: i64,
@@ -252,27 +260,21 @@ impl<'t, 'a> Raise<'_, 't, 'a> {
         if means_the_same(node.op_type, old, self.to) {
             return Ok(());
         }
-        let (document, files, to) = (self.document, self.files, self.to);
-        let ir_version = opsets::ir_version(to).unwrap_or(0).max(document.ir_version);
-        let mut site = Site {
-            to,
-            step: old,
-            document,
-            files,
-            body,
-            initializers: std::ptr::eq(graph, &document.graph) && ir_version >= 4,
-            known: known.get_or_init(|| Known::of(document, body)),
-            names: self.names,
-            shared: &mut self.shared,
-        };
-        let mut draft = Draft::new(node);
-        let what = steps_of(&mut draft, &mut site, old)?;
-        let version = site.step;
+        let document = self.document;
+        let plain = facts.plain.get_or_init(|| Known::of(document, body));
+        // Where the plainest facts do not do, inference by type and the calls of the function around may.
+        let drafted = self.draft(Draft::new(node), plain, body, graph, old).or_else(|_| {
+            let draft = Draft::new(node).resolved(self.callers.get_or_init(|| Callers::of(document)), body);
+            let typing = self.typing.get_or_init(|| Typing::of(document).ok());
+            let known = facts.typed.get_or_init(|| Known::with_types(document, body, typing.as_ref()));
+            self.draft(draft, known, body, graph, old)
+        });
+        let (draft, version, what) = drafted?;
         if !what.is_empty() {
             let (operator, what) = (draft.op_type.to_owned(), what.into_iter().map(str::to_owned).collect());
             let edit = self.edits.graphs.entry(graph.id).or_default();
             let gone = node.outputs.iter().filter(|name| !draft.outputs.iter().any(|now| now == *name));
-            let stale: HashSet<&str> = gone.copied().filter(|name| !site.known.is_read(name)).collect();
+            let stale: HashSet<&str> = gone.copied().filter(|name| !plain.is_read(name)).collect();
             let infos = graph.value_info.iter().enumerate();
             edit.value_info.extend(infos.filter(|(_, info)| stale.contains(info.name)).map(|(place, _)| (place, None)));
             draft.write(edit.nodes.entry(index).or_default());
@@ -281,15 +283,47 @@ impl<'t, 'a> Raise<'_, 't, 'a> {
         }
         Ok(())
     }
+
+    /// Takes a draft up to the new opset; the version of its operator then, and what was done.
+    fn draft(
+        &mut self,
+        mut draft: Draft<'t, 'a>,
+        known: &Known<'t, 'a>,
+        body: &'t Graph<'a>,
+        graph: &'t Graph<'a>,
+        old: i64,
+    ) -> Result<(Draft<'t, 'a>, i64, Vec<&'static str>), String> {
+        let (document, files, to) = (self.document, self.files, self.to);
+        let ir_version = opsets::ir_version(to).unwrap_or(0).max(document.ir_version);
+        let added = self.shared.initializers.len();
+        let mut site = Site {
+            to,
+            step: old,
+            document,
+            files,
+            body,
+            initializers: std::ptr::eq(graph, &document.graph) && ir_version >= 4,
+            known,
+            names: self.names,
+            shared: &mut self.shared,
+        };
+        match steps_of(&mut draft, &mut site, old) {
+            Ok(what) => Ok((draft, site.step, what)),
+            Err(why) => {
+                self.shared.forget(added);
+                Err(why)
+            }
+        }
+    }
 }
 
 /// The version of an operator in force at an opset.
 fn version_at(op_type: &str, opset: i64) -> Result<i64, String> {
-    let Some(versions) = opsets::versions(op_type) else { return Err("is no operator known here".to_owned()) };
+    let Some(versions) = opsets::versions(op_type) else { return Err("is not an operator known here".to_owned()) };
     let in_force = versions.iter().rev().map(|&(version, _)| version).find(|&version| version <= opset);
     in_force.ok_or_else(|| {
         let first = versions.first().map_or(0, |&(version, _)| version);
-        format!("is of an operator that opset {opset} has not (it comes with {first})")
+        format!("is of an operator that opset {opset} lacks (it comes with {first})")
     })
 }
 

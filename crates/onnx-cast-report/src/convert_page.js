@@ -111,12 +111,13 @@ const isDark = () => {
 function facts(data) {
   const low = data.nodes.filter((node) => node[3] === 1).length;
   const count = (number) => number.toLocaleString("en");
+  const some = (number, what) => `${count(number)} ${what}${number === 1 ? "" : "s"}`;
   const twice = data.twice ? ` (${count(data.twice)} also in float)` : "";
   const beyond = data.rows.filter((row) => isBeyond(data, row.range)).length;
   const ranges = data.hasRanges
     ? ` ${count(beyond)} nodes and inputs have values that, times the margin of ${data.margin}, are beyond ${largest(data)}.` : "";
-  return `${count(low)} of ${count(data.nodes.length)} nodes in ${data.to}, ${count(data.casts)} Casts, `
-    + `${count(data.constants)} constants stored in ${data.to}${twice}.${ranges}`;
+  return `${count(low)} of ${count(data.nodes.length)} nodes in ${data.to}, ${some(data.casts, "Cast")}, `
+    + `${some(data.constants, "constant")} stored in ${data.to}${twice}.${ranges}`;
 }
 
 /** Has the table show what the filters leave. */
@@ -213,7 +214,8 @@ function map(data, state) {
   canvas.height = height * ratio;
   const context = canvas.getContext("2d");
   context.scale(ratio, ratio);
-  const [low, wide, border, limit, text] = colors(["--low", "--wide", "--border", "--limit", "--text"]);
+  const [low, wide, border, limit, text, line, panel] = colors(
+    ["--low", "--wide", "--border", "--limit", "--text", "--line", "--panel"]);
   const count = data.rows.length;
   const columns = Math.max(1, Math.min(count, Math.floor(width)));
   const [top, tall] = [STRIP + MARKS, height - STRIP - MARKS];
@@ -231,18 +233,21 @@ function map(data, state) {
       context.fillStyle = border;
       context.fillRect(Math.max(left, right - 3), STRIP + 2, Math.min(3, right - left), MARKS - 4);
     }
-    const range = rows.reduce((most, row) => (row.range === null ? most : Math.max(most, row.range)), -1);
-    if (range >= 0) {
-      context.fillStyle = isBeyond(data, range) ? limit : text;
-      context.fillRect((left + right) / 2 - 1, y(range) - 1, 3, 3);
+    const ranges = rows.filter((row) => row.range !== null).map((row) => row.range);
+    if (ranges.length) {
+      const [least, most] = [Math.min(...ranges), Math.max(...ranges)];
+      context.fillStyle = line;
+      context.fillRect(left, y(most), Math.max(1, right - left), y(least) - y(most));
+      context.fillStyle = isBeyond(data, most) ? limit : text;
+      context.fillRect((left + right) / 2 - 1, y(most) - 1, 3, 3);
     }
   }
-  drawMarks(data, state, context, { width, height, y, limit, text });
+  drawMarks(data, state, context, { width, height, y, limit, text, panel });
   canvas.setAttribute("aria-label", facts(data));
 }
 
 /** The limits of the type, and a frame around the chosen node. */
-function drawMarks(data, state, context, { width, height, y, limit, text }) {
+function drawMarks(data, state, context, { width, height, y, limit, text, panel }) {
   if (data.hasRanges && data.limits) {
     context.strokeStyle = limit;
     for (const [magnitude, dash] of [[largest(data), []], [largest(data) / data.margin, [5, 4]]]) {
@@ -251,6 +256,17 @@ function drawMarks(data, state, context, { width, height, y, limit, text }) {
       context.moveTo(0, y(magnitude));
       context.lineTo(width, y(magnitude));
       context.stroke();
+    }
+    // The scale, on the ground of the panel, so that it is read before any column.
+    context.font = "11px system-ui, sans-serif";
+    context.textBaseline = "middle";
+    for (const magnitude of [largest(data), 1, data.limits[1]]) {
+      const label = Number.isInteger(magnitude) ? String(magnitude) : magnitude.toExponential(0);
+      const at = Math.max(y(magnitude), STRIP + MARKS + 6) - (magnitude === data.limits[1] ? 7 : 0);
+      context.fillStyle = panel;
+      context.fillRect(0, at - 7, context.measureText(label).width + 6, 14);
+      context.fillStyle = text;
+      context.fillText(label, 2, at);
     }
   }
   const count = data.rows.length;

@@ -3,6 +3,7 @@
 //! Sources of 16 bits and more have a kernel for each pair. Those of 8 bits or fewer are looked up, by loops that
 //! depend on the widths alone and take the types and rules from a [`Context`].
 
+pub(crate) mod lanes;
 pub(crate) mod lookup_tables;
 pub(crate) mod scale;
 pub(crate) mod staged;
@@ -10,7 +11,7 @@ pub(crate) mod staged;
 use crate::element::{with_numeric_types, *};
 use crate::packed::{bits, code, set};
 use crate::scalar::{Narrow, Rules, Widen, widen_code};
-use scale::{ScaleKernels, ScaledKernel};
+use scale::{Part, ScaleKernels, ScaledKernel, Stage};
 
 /// Where results are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,11 +62,9 @@ pub(crate) type Kernel = unsafe fn(src: &[u8], dst: &mut [u8], len: usize, conte
 pub(crate) unsafe trait Isa {
     /// Whether sources of 8 bits are looked up on the way to targets of 16.
     const LOOKS_UP_16: bool;
-    /// Elements of a step: a multiple of 16.
-    const STEP: usize;
-    /// Whether [`Isa::step`] goes by the context alone, so that a few kernels serve every scaled cast.
-    const STEPS_BY_CONTEXT: bool = false;
-    /// What is done with scales before they are applied.
+    /// Whether there are kernels of scaled casts; else those of Cast are called in stages.
+    const SCALES: bool;
+    /// What is compiled once for scaled casts.
     const SCALE: ScaleKernels;
 
     /// From a source that is not looked up.
@@ -78,11 +77,14 @@ pub(crate) unsafe trait Isa {
     unsafe fn pack<D: Element>(src: &[u8], dst: &mut [u8], len: usize, context: &Context);
     /// From elements packed to the width of `S` to one in a byte.
     unsafe fn unpack<S: Element>(src: &[u8], dst: &mut [u8], len: usize, context: &Context);
-    /// A scaled cast: [`scale::cast`], compiled for the instruction set.
-    unsafe fn scaled<S: Widen, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, stage: &scale::Stage<'_>);
-    /// What casts the elements of one step from one pointer to the other. Sources of 8 bits or fewer are cast to
-    /// `f32` alone, and looked up as in [`Isa::widen`].
-    unsafe fn step<S: Widen, D: Narrow>(context: &Context) -> impl Fn(*const u8, *mut u8) + use<Self, S, D>;
+    /// From values to `D`, an integer by its width alone, by scales.
+    unsafe fn quantize<D: Element>(_: Part<'_>, _: &Stage<'_>) {
+        unreachable!("scaled in stages");
+    }
+    /// To values from codes of the class and width of `S`, by scales.
+    unsafe fn dequantize<S: Element>(_: Part<'_>, _: &Stage<'_>) {
+        unreachable!("scaled in stages");
+    }
 }
 
 const TYPES: usize = DataType::NUMERIC.len();
@@ -93,8 +95,9 @@ pub(crate) struct KernelTable {
     casts: [[Kernel; TYPES]; TYPES],
     pack: [Kernel; 3],
     unpack: [Kernel; 3],
-    /// Likewise of scaled casts; `None` for pairs that none has.
-    scaled: [[Option<ScaledKernel>; TYPES]; TYPES],
+    /// By target, and by source; `None` where there is none.
+    quantize: [Option<ScaledKernel>; TYPES],
+    dequantize: [Option<ScaledKernel>; TYPES],
     pub(crate) scale: ScaleKernels,
 }
 
@@ -108,11 +111,29 @@ impl KernelTable {
         }
     }
 
-    /// The kernel of a scaled cast.
-    pub(crate) const fn scaled(&self, from: DataType, to: DataType) -> Option<ScaledKernel> {
-        match (from.numeric_index(), to.numeric_index()) {
-            (Some(from), Some(to)) => self.scaled[from][to],
+    /// Scales elements.
+    ///
+    /// # Safety
+    /// As [`ScaledKernel`].
+    pub(crate) unsafe fn scale(&self, mut part: Part<'_>, stage: &Stage<'_>) {
+        let Context { from, to, .. } = stage.context;
+        let is_value = |data_type| matches!(data_type, DataType::Float | DataType::Float16 | DataType::BFloat16);
+        let kernel = match (from.numeric_index(), to.numeric_index()) {
+            (_, Some(to)) if is_value(from) => self.quantize[to],
+            (Some(from), _) => self.dequantize[from],
             _ => None,
+        };
+        // SAFETY: the caller's; what is held in the sink ends where the part begins.
+        unsafe {
+            match kernel {
+                Some(kernel) if stage.is_common() => kernel(part, stage),
+                _ => {
+                    if let Some(sink) = part.sink.take() {
+                        (self.scale.flush)(sink, part.dst);
+                    }
+                    scale::staged::cast(self, part, stage);
+                }
+            }
         }
     }
 
@@ -138,7 +159,8 @@ impl KernelTable {
             casts: casts::<I>(),
             pack: [I::pack::<Uint2>, I::pack::<Uint4>, I::pack::<Float6E2M3>],
             unpack: [I::unpack::<Uint2>, I::unpack::<Uint4>, I::unpack::<Float6E2M3>],
-            scaled: all_scaled::<I>(),
+            quantize: all_quantize::<I>(),
+            dequantize: all_dequantize::<I>(),
             scale: I::SCALE,
         }
     }
@@ -186,41 +208,38 @@ const fn kernel<I: Isa, S: Widen, D: Narrow>() -> Kernel {
     }
 }
 
-/// The kernel of a scaled cast: values become codes, or codes values.
-const fn scaled<I: Isa, S: Widen, D: Narrow>() -> Option<ScaledKernel> {
-    Some(match (class::<S>(), class::<D>()) {
-        (Class::F32 | Class::F16 | Class::BF16, Class::SmallFloat(_)) if I::STEPS_BY_CONTEXT => {
-            I::scaled::<f32, Float8E4M3FN>
-        }
-        (Class::F32 | Class::F16 | Class::BF16, Class::SmallFloat(_)) => I::scaled::<S, D>,
+/// What quantizes to a type.
+const fn quantize<I: Isa, D: Element>() -> Option<ScaledKernel> {
+    Some(match class::<D>() {
+        _ if !I::SCALES => return None,
+        Class::SmallFloat(_) => I::quantize::<D>,
         // The low bits of an integer have no sign.
-        (Class::F32 | Class::F16 | Class::BF16, Class::Int { bits, .. }) => match bits {
-            2 | 4 | 8 | 16 if I::STEPS_BY_CONTEXT => I::scaled::<f32, u8>,
-            2 => I::scaled::<S, Uint2>,
-            4 => I::scaled::<S, Uint4>,
-            8 => I::scaled::<S, u8>,
-            16 => I::scaled::<S, u16>,
-            _ => return None,
-        },
-        (Class::SmallFloat(_) | Class::Int { bits: ..=16, .. }, Class::F32 | Class::F16 | Class::BF16)
-        | (Class::Int { bits: 32, signed: true }, Class::F32 | Class::F16 | Class::BF16)
-            if I::STEPS_BY_CONTEXT =>
-        {
-            I::scaled::<i8, f32>
+        Class::Int { bits: 2, .. } => I::quantize::<Uint2>,
+        Class::Int { bits: 4, .. } => I::quantize::<Uint4>,
+        Class::Int { bits: 8, .. } => I::quantize::<u8>,
+        Class::Int { bits: 16, .. } => I::quantize::<u16>,
+        Class::F64 | Class::F32 | Class::F16 | Class::BF16 | Class::E8M0 | Class::Int { .. } | Class::Bool => {
+            return None;
         }
-        (Class::Int { bits: 4, .. }, Class::F32 | Class::F16 | Class::BF16) => I::scaled::<Int4, D>,
-        (Class::Int { bits: 2, .. }, Class::F32 | Class::F16 | Class::BF16) => I::scaled::<Int2, D>,
-        (
-            Class::Int { bits: 8 | 16, .. } | Class::Int { bits: 32, signed: true },
-            Class::F32 | Class::F16 | Class::BF16,
-        ) => I::scaled::<S, D>,
-        (Class::SmallFloat(format), Class::F32 | Class::F16 | Class::BF16) => match format.bits {
-            8 if !I::LOOKS_UP_16 || matches!(S::DATA_TYPE, DataType::Float8E5M2) => I::scaled::<S, D>,
-            8 => I::scaled::<Float8E4M3FN, D>,
-            6 => I::scaled::<Float6E2M3, D>,
-            _ => I::scaled::<Float4E2M1, D>,
+    })
+}
+
+/// What dequantizes from a type.
+const fn dequantize<I: Isa, S: Element>() -> Option<ScaledKernel> {
+    Some(match class::<S>() {
+        _ if !I::SCALES => return None,
+        Class::Int { bits: 2, .. } => I::dequantize::<Int2>,
+        Class::Int { bits: 4, .. } => I::dequantize::<Int4>,
+        Class::Int { bits: 8 | 16, .. } | Class::Int { bits: 32, signed: true } => I::dequantize::<S>,
+        Class::SmallFloat(format) => match format.bits {
+            8 if !I::LOOKS_UP_16 || matches!(S::DATA_TYPE, DataType::Float8E5M2) => I::dequantize::<S>,
+            8 => I::dequantize::<Float8E4M3FN>,
+            6 => I::dequantize::<Float6E2M3>,
+            _ => I::dequantize::<Float4E2M1>,
         },
-        _ => return None,
+        Class::F64 | Class::F32 | Class::F16 | Class::BF16 | Class::E8M0 | Class::Int { .. } | Class::Bool => {
+            return None;
+        }
     })
 }
 
@@ -281,14 +300,14 @@ macro_rules! columns {
             [$(row::<I, $target>()),*]
         }
 
-        /// The kernels of scaled casts from `S` to every target.
-        const fn scaled_row<I: Isa, S: Widen>() -> [Option<ScaledKernel>; TYPES] {
-            [$(scaled::<I, S, $target>()),*]
+        /// The kernels of scaled casts to every target.
+        const fn all_quantize<I: Isa>() -> [Option<ScaledKernel>; TYPES] {
+            [$(quantize::<I, $target>()),*]
         }
 
         /// The kernels of scaled casts from every source.
-        const fn all_scaled<I: Isa>() -> [[Option<ScaledKernel>; TYPES]; TYPES] {
-            [$(scaled_row::<I, $target>()),*]
+        const fn all_dequantize<I: Isa>() -> [Option<ScaledKernel>; TYPES] {
+            [$(dequantize::<I, $target>()),*]
         }
 
         /// How each target narrows a value.

@@ -1,5 +1,5 @@
-"""Checkpoints cast, dequantized and quantized by a Ray cluster (``pip install onnx-cast[ray]``), whose machines share
-the folders.
+"""Checkpoints cast, dequantized, quantized and transcoded by a Ray cluster (``pip install onnx-cast[ray]``), whose
+machines share the folders.
 
 Each file is written under a temporary name by tasks, in any order and again where a worker died, since a task always
 writes the same bytes to the same place. Then it gets its name, and the index comes last. Of a cast a task is a part of
@@ -8,6 +8,7 @@ a file; of a quantized checkpoint, where a weight is several tensors, it is a fi
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -143,6 +144,31 @@ def quantize_checkpoint(
     return _file_by_file("quantize", src, dst, options, resume, copy_others, num_cpus, max_retries, progress)
 
 
+def transcode_checkpoint(
+    src: files.Path,
+    dst: files.Path,
+    layout: str,
+    *,
+    to: Any = None,
+    scheme: str = "auto",
+    resume: bool = False,
+    copy_others: bool = True,
+    num_cpus: int = 1,
+    max_retries: int = 3,
+    progress: Callable[[int, int], object] | None = None,
+) -> list[files.TensorCast]:
+    """Writes a quantized ``.safetensors`` checkpoint in another layout, as :func:`onnx_cast.transcode_file` does, to
+    the same bytes, on the Ray cluster that this process is connected to, or else on this machine.
+
+    A file is a task, with ``num_cpus`` threads. The task that writes a file compares its weights first, and no file
+    gets its name before all are written: where a weight would change, the task's error ends the work and nothing is
+    left.
+    Other parameters are as in :func:`cast_checkpoint`.
+    """
+    options = _quantized.transcoding(layout, to, scheme, None)
+    return _file_by_file("transcode", src, dst, options, resume, copy_others, num_cpus, max_retries, progress)
+
+
 def _file_by_file(
     name: str,
     src: files.Path,
@@ -163,12 +189,25 @@ def _file_by_file(
     for index, shard in enumerate(shards):
         shard.tasks = [(index, job)]
 
+    made: list[str] = []
+
     def lay_out(shard: _Shard) -> None:
+        folder = os.path.dirname(shard.output)
+        while not os.path.isdir(folder):
+            made.append(folder)
+            folder = os.path.dirname(folder)
         os.makedirs(os.path.dirname(shard.output), exist_ok=True)
         open(shard.temporary, "ab").close()
 
     remote = ray.remote(num_cpus=num_cpus, max_retries=max_retries)
-    _write(shards, remote(_write_one), remote(_file_is_there), lay_out, resume, progress)
+    try:
+        # Only a task finds out whether transcoded weights keep their values.
+        _write(shards, remote(_write_one), remote(_file_is_there), lay_out, resume, progress, name == "transcode")
+    except BaseException:
+        for folder in made:
+            with contextlib.suppress(OSError):
+                os.rmdir(folder)
+        raise
     _native.write_beside(job)
     return [row for shard in shards for row in shard.rows]
 
@@ -185,8 +224,10 @@ def _write(
     lay_out: Callable[[_Shard], None],
     resume: bool,
     progress: Callable[[int, int], object] | None,
+    names_last: bool = False,
 ) -> None:
-    """Writes files by tasks, but for those that are there already."""
+    """Writes files by tasks, but for those that are there already. A file gets its name when it is written, or when all
+    are."""
     told = _Told(shards, progress)
     rest = shards
     if resume:
@@ -199,7 +240,8 @@ def _write(
         for shard in rest:
             lay_out(shard)
         tasks = {shard: [write.remote(shard.temporary, task) for task in shard.tasks] for shard in rest}
-        for shard, _ in _each(tasks, told.add):
+        written = (shard for shard, _ in _each(tasks, told.add))
+        for shard in list(written) if names_last else written:
             _native.name_whole(shard.temporary, shard.output)
     finally:
         for shard in rest:

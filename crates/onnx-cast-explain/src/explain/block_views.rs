@@ -3,7 +3,7 @@
 use super::block::{Block, InBlock};
 use super::draw::cut;
 use super::fields::{Field, fields};
-use super::page::{document, escaped, side as page_side};
+use super::page::{document, escaped, noted_side};
 use super::render::side as json_side;
 use super::{Error, Side};
 use crate::decimal::Quotient;
@@ -88,17 +88,20 @@ pub fn block_json(block: &Block) -> Result<serde_json::Value> {
 pub fn block_page(block: &Block) -> Result<String> {
     let mut body = format!("<p class=\"key\">{}; {} {}</p>\n", about(block), rule(block), block.how);
     for (label, side, note) in sides(block) {
-        page_side(&mut body, label, side)?;
-        if !note.is_empty() {
-            writeln!(body, "<p class=\"key\">{}</p>", escaped(note))?;
-        }
+        noted_side(&mut body, label, side, note)?;
     }
     body += "<section><div class=\"scroll\"><table><thead><tr>";
     heads(block).iter().for_each(|head| body += &format!("<th scope=\"col\">{head}</th>"));
     body += "</tr></thead><tbody>";
     for one in &block.elements {
         body += "<tr>";
-        row(one).iter().for_each(|cell| body += &format!("<td>{}</td>", escaped(cell)));
+        // All digits show where the pointer rests: with them the last columns would not fit.
+        let [value, quotient, element, back, error] = row(one);
+        for (text, most) in [(value, 16), (quotient, 16), (element, 16), (back, 16), (error, 12)] {
+            let shown = cut(&text, most);
+            let title = if shown == text { String::new() } else { format!(" title=\"{}\"", escaped(&text)) };
+            write!(body, "<td{title}>{}</td>", escaped(&shown))?;
+        }
         body += "</tr>\n";
     }
     body += "</tbody></table></div></section>\n";

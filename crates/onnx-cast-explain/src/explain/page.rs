@@ -83,7 +83,7 @@ pub(super) fn document(title: &str, body: &str) -> String {
     fill(PAGE, &parts)
 }
 
-/// Text that is no markup.
+/// Text that is not markup.
 pub(super) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -118,10 +118,18 @@ fn code(side: &Side) -> String {
 }
 
 /// One end of the cast: its value, its bits, and what its fields say.
-pub(super) fn side(out: &mut String, label: &str, side: &Side) -> Result<()> {
+fn side(out: &mut String, label: &str, side: &Side) -> Result<()> {
+    noted_side(out, label, side, "")
+}
+
+/// The same, with how the value is found.
+pub(super) fn noted_side(out: &mut String, label: &str, side: &Side, note: &str) -> Result<()> {
     let value = escaped(&shown(side));
     let (kind, bits) = (side.data_type, code(side));
     write!(out, "<section class=\"side\"><h2><small>{label}</small> {kind} <span>{value}</span>{bits}</h2>")?;
+    if !note.is_empty() {
+        write!(out, "<p class=\"key\">{}</p>", escaped(note))?;
+    }
     let Element::Code(code) = side.element else {
         *out += "</section>\n";
         return Ok(());

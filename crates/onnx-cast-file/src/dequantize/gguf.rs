@@ -52,7 +52,17 @@ pub(super) fn dequantize(input: &Path, output: &Path, request: &DequantizeReques
     let files = vec![Rewritten { output: output.to_owned(), metadata, rows }];
     let settings = settings(request);
     let (measured, places, beside) = (Vec::new(), Places::default(), Beside::default());
-    Rewrite { checkpoint: &checkpoint, files, measured, places, beside, configuration: None, settings }.run()
+    Rewrite {
+        checkpoint: &checkpoint,
+        files,
+        checks: Vec::new(),
+        measured,
+        places,
+        beside,
+        configuration: None,
+        settings,
+    }
+    .run()
 }
 
 /// The names of tensors that dequantized weights have no use for.

@@ -11,7 +11,7 @@ use crate::io::progress::Meter;
 use crate::layouts::{Checkpoint, Role, TensorRef, Values, Weight, Weights};
 use crate::pipeline::{self, Compute, Elements, Scratch, Sink, Task, Trouble};
 use crate::selection::admits;
-use onnx_cast::{DataType, element_count};
+use onnx_cast::{DataType, GlobalScale, element_count};
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
@@ -97,6 +97,10 @@ pub(super) fn diff(
     let (ours, theirs) = (first.entries(request), second.entries(request));
     let mut places: HashMap<&str, Entry<'_>> = theirs.iter().copied().collect();
     let types = |ours: Entry<'_>, theirs: Option<&Entry<'_>>| {
+        // A global scale and its reciprocal are the same weights where their bfloat16 values are.
+        if divides(ours).zip(theirs.and_then(|theirs| divides(*theirs))).is_some_and(|(ours, theirs)| ours != theirs) {
+            return [DataType::BFloat16; 2];
+        }
         let (ours, theirs) = (first.data_type(ours), theirs.and_then(|theirs| second.data_type(*theirs)));
         [ours.unwrap_or(computed_type(theirs)), theirs.unwrap_or(computed_type(ours))]
     };
@@ -113,6 +117,14 @@ pub(super) fn diff(
     let only = theirs.iter().filter(|(name, _)| places.contains_key(name));
     differences.extend(only.map(|(name, _)| ((*name).to_owned(), Difference::OnlySecond)));
     Ok(differences)
+}
+
+/// Whether a weight of NVFP4 divides by its global scale; `None` where there is none.
+fn divides(entry: Entry<'_>) -> Option<bool> {
+    match entry {
+        Entry::Weight(weight) => weight.globals.first().map(|global| matches!(global, GlobalScale::Divisor(_))),
+        Entry::Stored(_) => None,
+    }
 }
 
 /// The type that a quantized weight is computed in: that of what it is compared with, where weights have it.

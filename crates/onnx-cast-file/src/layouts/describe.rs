@@ -196,6 +196,15 @@ impl Finder<'_> {
             candidates.extend(claimed);
             candidates.extend([[rows, columns], [1, columns], [rows, 1]]);
             candidates.extend(self.config.groups.iter().map(|&size| [1, size]));
+            // Without a configuration the number of scales in a row gives the size of its blocks.
+            let is_told = claimed.is_some() || !self.config.formats.is_empty();
+            if let (Scheme::Plain | Scheme::CompressedTensors, &[_, across]) = (self.scheme, &scale.shape[..])
+                && across > 0
+                && !is_told
+                && columns.is_multiple_of(across)
+            {
+                candidates.push([1, columns / across]);
+            }
         }
         let mut squeezed = squeeze(&scale.shape, weight.shape.len());
         if self.scheme == Scheme::Fbgemm && outer.len() == 1 {

@@ -8,7 +8,7 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum LayoutError {
-    /// A configuration that is no JSON object.
+    /// A configuration that is not a JSON object.
     #[error("not a JSON object: {what}")]
     Config {
         /// What the JSON reader says.
@@ -42,10 +42,22 @@ pub enum LayoutError {
         /// Why.
         reason: String,
     },
+    /// A weight of a format that a layout does not have.
+    #[error("tensor `{}`: {layout} does not hold {to}: {reason}", Short(tensor))]
+    NotHeld {
+        /// The elements.
+        tensor: String,
+        /// The layout.
+        layout: &'static str,
+        /// The format.
+        to: &'static str,
+        /// Why.
+        reason: String,
+    },
     /// A weight that is in no layout but its own.
     #[error(
-        "tensor `{}`: only matrices of float8, MX and NVFP4, packed along their rows, are transcoded (dequantize and \
-         quantize go from any layout to any, with a loss)",
+        "tensor `{}`: no other layout has such a weight: of one axis, of float8 with zero points, or of integers in three \
+         axes (dequantize and quantize go from any layout to any, with a loss)",
         Short(tensor)
     )]
     NotTranscoded {

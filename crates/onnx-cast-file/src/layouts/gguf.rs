@@ -8,14 +8,21 @@
 //! Where gguf reads a bit pattern otherwise than the text of its format, the text decides: code 8 of float4e2m1 is -0
 //! (gguf: 0), the scale 0xFF of float8e8m0 is NaN (gguf: 2^128), and so is 0x7F of float8e4m3fn (gguf: 0).
 
+mod float4;
+mod k_quants;
+mod simple;
+
 use crate::formats::error::FormatError;
 use crate::formats::gguf::{BlockCoding, Blocks, GgufError, Held};
 use crate::io::memory::resize;
 use crate::io::positional::InputFile;
 use crate::pipeline::{Compute, Scratch, Trouble};
 use fearless_simd::{Level, dispatch};
+use float4::{MxFp4, NvFp4};
+use k_quants::{Q2K, Q3K, Q4K, Q5K, Q6K, Q8K};
 use onnx_cast::element_count;
 use onnx_cast::scalar::with_default_float_environment;
+use simple::{Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
 use std::io;
 
 /// The values of a tensor of blocks, as float.
@@ -184,17 +191,6 @@ fn part<const N: usize>(block: &[u8], at: usize) -> [u8; N] {
     block[at..].first_chunk().copied().unwrap_or([0; N])
 }
 
-/// Writes the values of a block of 32 whose lower halves of bytes come first: `value` takes the code, and the index.
-#[inline(always)]
-fn halves(codes: [u8; 16], values: &mut [f32; 32], value: impl Fn(u8, usize) -> f32) {
-    for (index, code) in codes.into_iter().enumerate() {
-        values[index] = value(code & 15, index);
-    }
-    for (index, code) in codes.into_iter().enumerate() {
-        values[16 + index] = value(code >> 4, 16 + index);
-    }
-}
-
 /// The halves of 32 values with their codes, which are together while they are unpacked: vectors are as long.
 #[inline(always)]
 fn in_halves<'a>(
@@ -202,324 +198,6 @@ fn in_halves<'a>(
     codes: &'a [u8; 32],
 ) -> impl Iterator<Item = (usize, (&'a mut [f32; 16], &'a [u8; 16]))> {
     values.as_chunks_mut().0.iter_mut().zip(codes.as_chunks().0).enumerate()
-}
-
-/// 16 where a bit of a mask is set, else 0.
-#[inline(always)]
-fn fifth(mask: u32, index: usize) -> u8 {
-    if mask & (1 << index) == 0 { 0 } else { 16 }
-}
-
-struct Q4_0;
-
-impl Coding<18> for Q4_0 {
-    #[inline(always)]
-    fn decode(&self, block: &[u8; 18], _: usize, values: &mut [f32; PART]) {
-        let d = half(block, 0);
-        halves(part(block, 2), values, |code, _| d * f32::from(code as i8 - 8));
-    }
-
-    #[inline(always)]
-    fn special(&self, block: &[u8; 18]) -> Option<f32> {
-        special_of([half(block, 0)])
-    }
-}
-
-struct Q4_1;
-
-impl Coding<20> for Q4_1 {
-    #[inline(always)]
-    fn decode(&self, block: &[u8; 20], _: usize, values: &mut [f32; PART]) {
-        let (d, m) = (half(block, 0), half(block, 2));
-        halves(part(block, 4), values, |code, _| d * f32::from(code) + m);
-    }
-
-    #[inline(always)]
-    fn special(&self, block: &[u8; 20]) -> Option<f32> {
-        special_of([half(block, 0), half(block, 2)])
-    }
-}
-
-struct Q5_0;
-
-impl Coding<22> for Q5_0 {
-    #[inline(always)]
-    fn decode(&self, block: &[u8; 22], _: usize, values: &mut [f32; PART]) {
-        let (d, high) = (half(block, 0), u32::from_le_bytes(part(block, 2)));
-        halves(part(block, 6), values, |code, index| d * f32::from((code | fifth(high, index)) as i8 - 16));
-    }
-
-    #[inline(always)]
-    fn special(&self, block: &[u8; 22]) -> Option<f32> {
-        special_of([half(block, 0)])
-    }
-}
-
-struct Q5_1;
-
-impl Coding<24> for Q5_1 {
-    #[inline(always)]
-    fn decode(&self, block: &[u8; 24], _: usize, values: &mut [f32; PART]) {
-        let (d, m, high) = (half(block, 0), half(block, 2), u32::from_le_bytes(part(block, 4)));
-        halves(part(block, 8), values, |code, index| d * f32::from(code | fifth(high, index)) + m);
-    }
-
-    #[inline(always)]
-    fn special(&self, block: &[u8; 24]) -> Option<f32> {
-        special_of([half(block, 0), half(block, 2)])
-    }
-}
-
-struct Q8_0;
-
-impl Coding<34> for Q8_0 {
-    #[inline(always)]
-    fn decode(&self, block: &[u8; 34], _: usize, values: &mut [f32; PART]) {
-        let d = half(block, 0);
-        for (value, code) in values.iter_mut().zip(part::<32>(block, 2)) {
-            *value = f32::from(code as i8) * d;
-        }
-    }
-
-    #[inline(always)]
-    fn special(&self, block: &[u8; 34]) -> Option<f32> {
-        special_of([half(block, 0)])
-    }
-}
-
-struct Q2K;
-
-impl Coding<84> for Q2K {
-    #[inline(always)]
-    fn decode(&self, block: &[u8; 84], index: usize, values: &mut [f32; PART]) {
-        let (d, min) = (half(block, 80), half(block, 82));
-        // 128 elements take 32 bytes, 32 elements two bits of each.
-        let shift = index % 4 * 2;
-        let codes = part::<32>(block, 16 + index / 4 * 32).map(|code| code >> shift & 3);
-        for (which, (values, codes)) in in_halves(values, &codes) {
-            let scales = block[2 * index + which];
-            let (scale, min) = (d * f32::from(scales & 15), min * f32::from(scales >> 4));
-            values.iter_mut().zip(codes).for_each(|(value, code)| *value = scale * f32::from(*code) - min);
-        }
-    }
-
-    #[inline(always)]
-    fn special(&self, block: &[u8; 84]) -> Option<f32> {
-        special_of([half(block, 80), half(block, 82)])
-    }
-}
-
-struct Q3K;
-
-impl Coding<110> for Q3K {
-    #[inline(always)]
-    fn decode(&self, block: &[u8; 110], index: usize, values: &mut [f32; PART]) {
-        let d = half(block, 108);
-        let highs = part::<32>(block, 0);
-        let shift = index % 4 * 2;
-        let mut codes = part::<32>(block, 32 + index / 4 * 32);
-        for (code, high) in codes.iter_mut().zip(highs) {
-            *code = *code >> shift & 3 | (high >> index & 1) << 2;
-        }
-        for (which, (values, codes)) in in_halves(values, &codes) {
-            // Of 6 bits, 4 are in one of 8 bytes and 2 in one of 4.
-            let at = 2 * index + which;
-            let low = block[96 + at % 8] >> (at / 8 * 4) & 15;
-            let high = block[104 + at % 4] >> (at / 4 * 2) & 3;
-            let scale = d * f32::from((low | high << 4) as i8 - 32);
-            // 4 is taken away where the third bit is not set.
-            values.iter_mut().zip(codes).for_each(|(value, code)| *value = scale * f32::from(*code as i8 - 4));
-        }
-    }
-
-    #[inline(always)]
-    fn special(&self, block: &[u8; 110]) -> Option<f32> {
-        special_of([half(block, 108)])
-    }
-}
-
-/// Scale and minimum of a part of Q4_K or Q5_K, in 12 bytes: of the first four parts 6 bits of a byte each, of the
-/// others 4 bits of the last bytes and the upper 2 of the first ones.
-#[inline(always)]
-fn scale_and_min(block: &[u8], index: usize) -> (f32, f32) {
-    let scales = part::<12>(block, 4);
-    let (scale, min) = if index < 4 {
-        (scales[index] & 63, scales[4 + index] & 63)
-    } else {
-        let both = scales[4 + index];
-        (both & 15 | scales[index - 4] >> 2 & 48, both >> 4 | scales[index] >> 2 & 48)
-    };
-    (half(block, 0) * f32::from(scale), half(block, 2) * f32::from(min))
-}
-
-struct Q4K;
-
-impl Coding<144> for Q4K {
-    #[inline(always)]
-    fn decode(&self, block: &[u8; 144], index: usize, values: &mut [f32; PART]) {
-        let (scale, min) = scale_and_min(block, index);
-        let shift = index % 2 * 4;
-        for (value, code) in values.iter_mut().zip(part::<32>(block, 16 + index / 2 * 32)) {
-            *value = scale * f32::from(code >> shift & 15) - min;
-        }
-    }
-
-    #[inline(always)]
-    fn special(&self, block: &[u8; 144]) -> Option<f32> {
-        special_of([half(block, 0), half(block, 2)])
-    }
-}
-
-struct Q5K;
-
-impl Coding<176> for Q5K {
-    #[inline(always)]
-    fn decode(&self, block: &[u8; 176], index: usize, values: &mut [f32; PART]) {
-        let highs = part::<32>(block, 16);
-        let (scale, min) = scale_and_min(block, index);
-        let shift = index % 2 * 4;
-        let codes = part::<32>(block, 48 + index / 2 * 32);
-        for ((value, code), high) in values.iter_mut().zip(codes).zip(highs) {
-            *value = scale * f32::from(code >> shift & 15 | (high >> index & 1) << 4) - min;
-        }
-    }
-
-    #[inline(always)]
-    fn special(&self, block: &[u8; 176]) -> Option<f32> {
-        special_of([half(block, 0), half(block, 2)])
-    }
-}
-
-struct Q6K;
-
-impl Coding<210> for Q6K {
-    #[inline(always)]
-    fn decode(&self, block: &[u8; 210], index: usize, values: &mut [f32; PART]) {
-        let d = half(block, 208);
-        // 128 elements take 64 bytes for their low 4 bits and 32 for their high 2.
-        let mut codes = part::<32>(block, index / 4 * 64 + index % 2 * 32);
-        let highs = part::<32>(block, 128 + index / 4 * 32);
-        let (low_shift, high_shift) = (index % 4 / 2 * 4, index % 4 * 2);
-        for (code, high) in codes.iter_mut().zip(highs) {
-            *code = *code >> low_shift & 15 | (high >> high_shift & 3) << 4;
-        }
-        for (which, (values, codes)) in in_halves(values, &codes) {
-            let scale = d * f32::from(block[192 + 2 * index + which] as i8);
-            values.iter_mut().zip(codes).for_each(|(value, code)| *value = scale * f32::from(*code as i8 - 32));
-        }
-    }
-
-    #[inline(always)]
-    fn special(&self, block: &[u8; 210]) -> Option<f32> {
-        special_of([half(block, 208)])
-    }
-}
-
-/// The sums of its elements, which come last, are for products of blocks.
-struct Q8K;
-
-impl Coding<292> for Q8K {
-    #[inline(always)]
-    fn decode(&self, block: &[u8; 292], index: usize, values: &mut [f32; PART]) {
-        let d = f32::from_le_bytes(part(block, 0));
-        for (value, code) in values.iter_mut().zip(part::<PART>(block, 4 + index * PART)) {
-            *value = d * f32::from(code as i8);
-        }
-    }
-
-    #[inline(always)]
-    fn special(&self, block: &[u8; 292]) -> Option<f32> {
-        special_of([f32::from_le_bytes(part(block, 0))])
-    }
-}
-
-/// The value of a code of float4e2m1, for a scale of half the value. Twice the magnitudes are 0, 1, 2, 3, 4, 6, 8, 12:
-/// sums of comparisons are vectors where a look-up is not.
-#[inline(always)]
-fn e2m1(half_scale: f32, code: u8) -> f32 {
-    let code_of = code & 7;
-    let twice = code_of + u8::from(code_of > 4) + u8::from(code_of > 5) + 3 * u8::from(code_of > 6);
-    f32::from_bits((half_scale * f32::from(twice)).to_bits() ^ u32::from(code & 8) << 28)
-}
-
-struct MxFp4;
-
-impl MxFp4 {
-    /// Half of a scale of float8e8m0: a power of two.
-    #[inline(always)]
-    fn half_scale(block: &[u8; 17]) -> f32 {
-        match u32::from(block[0]) {
-            255 => f32::NAN,
-            // The least two are subnormal.
-            code @ (0 | 1) => f32::from_bits(1 << (21 + code)),
-            code => f32::from_bits((code - 1) << 23),
-        }
-    }
-}
-
-impl Coding<17> for MxFp4 {
-    #[inline(always)]
-    fn decode(&self, block: &[u8; 17], _: usize, values: &mut [f32; PART]) {
-        let d = MxFp4::half_scale(block);
-        halves(part(block, 1), values, |code, _| e2m1(d, code));
-    }
-
-    #[inline(always)]
-    fn special(&self, block: &[u8; 17]) -> Option<f32> {
-        special_of([MxFp4::half_scale(block)])
-    }
-}
-
-/// With the scale of the tensor or the matrix: it and a block's scale are multiplied first.
-struct NvFp4(Option<f32>);
-
-/// Half of what each code of float8e4m3fn stands for; its sign is passed over.
-static HALF_SCALES: [f32; 256] = {
-    let mut scales = [0.0; 256];
-    let mut code = 0;
-    while code < scales.len() {
-        let bits = code as u32 & 0x7f;
-        scales[code] = match bits {
-            _ if code == 0x7f => f32::NAN,
-            // Subnormal: multiples of 2^-9.
-            0..8 => bits as f32 * (1.0 / 1024.0),
-            // The exponent's bias is 7, and 127 in a float; one less for the half.
-            _ => f32::from_bits((bits << 20) + (119 << 23)),
-        };
-        code += 1;
-    }
-    scales
-};
-
-impl NvFp4 {
-    /// Half of a scale, times the tensor's.
-    #[inline(always)]
-    fn half_scale(&self, code: u8) -> f32 {
-        let scale = HALF_SCALES[usize::from(code)];
-        self.0.map_or(scale, |global| scale * global)
-    }
-}
-
-impl Coding<36> for NvFp4 {
-    #[inline(always)]
-    fn decode(&self, block: &[u8; 36], index: usize, values: &mut [f32; PART]) {
-        let mut codes = [0; PART];
-        let bytes = part::<16>(block, 4 + index * 16);
-        for (codes, bytes) in codes.as_chunks_mut::<16>().0.iter_mut().zip(bytes.as_chunks::<8>().0) {
-            let (low, high) = codes.split_at_mut(8);
-            low.iter_mut().zip(bytes).for_each(|(code, byte)| *code = byte & 15);
-            high.iter_mut().zip(bytes).for_each(|(code, byte)| *code = byte >> 4);
-        }
-        for (which, (values, codes)) in in_halves(values, &codes) {
-            let d = self.half_scale(block[2 * index + which]);
-            values.iter_mut().zip(codes).for_each(|(value, code)| *value = e2m1(d, *code));
-        }
-    }
-
-    #[inline(always)]
-    fn special(&self, block: &[u8; 36]) -> Option<f32> {
-        special_of(part::<4>(block, 0).map(|code| self.half_scale(code)))
-    }
 }
 
 #[cfg(test)]
@@ -548,7 +226,7 @@ mod tests {
     fn elements_of_float4e2m1() {
         for code in 0..16 {
             let want = onnx_cast::Float4E2M1::from_bits(code).to_f32();
-            assert_eq!(e2m1(0.5, code).to_bits(), want.to_bits(), "{code}");
+            assert_eq!(float4::e2m1(0.5, code).to_bits(), want.to_bits(), "{code}");
         }
     }
 }

@@ -204,6 +204,56 @@ impl<'a> Values<'a> {
         Ok(())
     }
 
+    /// The elements of a weight of integers as int8, from one on.
+    pub(crate) fn integers(
+        &self,
+        start: usize,
+        len: usize,
+        scratch: &mut Scratch,
+        out: &mut [u8],
+    ) -> Result<(), Trouble> {
+        let [rows, columns] = self.weight.matrix();
+        let row = start / columns.max(1);
+        let begin = start - row * columns;
+        let stretch = Stretch { matrix: 0, row, rows: rows - row, elements: begin..begin + len };
+        match self.read_elements(&stretch, scratch)? {
+            DataType::Uint8 => subtract(self.middle(), &scratch.codes, out),
+            _ => out.copy_from_slice(&scratch.elements),
+        }
+        Ok(())
+    }
+
+    /// The zero points of a weight of integers as int8, from one on.
+    pub(crate) fn zero_points(
+        &self,
+        start: usize,
+        len: usize,
+        scratch: &mut Scratch,
+        out: &mut [u8],
+    ) -> Result<(), Trouble> {
+        let [_, across] = self.grid();
+        let (first, end) = (start / across.max(1), (start + len).div_ceil(across.max(1)));
+        let [down, _] = self.weight.block;
+        let stretch = Stretch { matrix: 0, row: first * down, rows: (end - first) * down, elements: 0..0 };
+        self.read_zero_points(&stretch, end - first, scratch)?;
+        let skipped = start - first * across;
+        subtract(self.middle(), &scratch.zero_points[skipped..skipped + len], out);
+        Ok(())
+    }
+
+    /// How many scales a matrix has down and across.
+    pub(crate) fn grid(&self) -> [usize; 2] {
+        self.weight.grid()
+    }
+
+    /// What integers in words have more than those that they stand for.
+    fn middle(&self) -> u8 {
+        match self.weight.elements {
+            Elements::Words { bits, .. } => 1 << (bits - 1),
+            _ => 0,
+        }
+    }
+
     /// Reads bytes of the elements.
     pub(super) fn read_stored(&self, at: usize, len: usize, bytes: &mut Vec<u8>) -> Result<(), Trouble> {
         self.elements.read(at, len, bytes)
@@ -213,6 +263,11 @@ impl<'a> Values<'a> {
     pub(super) fn read_scales(&self, at: usize, len: usize, bytes: &mut Vec<u8>) -> Result<(), Trouble> {
         self.scales.read(at, len, bytes)
     }
+}
+
+/// Integers less the middle of their range, as int8.
+fn subtract(middle: u8, codes: &[u8], out: &mut [u8]) {
+    out.iter_mut().zip(codes).for_each(|(out, code)| *out = code.wrapping_sub(middle));
 }
 
 fn no_room() -> Trouble {

@@ -1,5 +1,6 @@
-//! Checkpoints that are quantized or dequantized file by file, each by any process that sees the folders. The process
-//! that plans checks everything; those that write a file open the headers of all, since scales may be in other files.
+//! Checkpoints that are quantized, dequantized or transcoded file by file, each by any process that sees the folders.
+//! The process that plans checks everything but whether transcoded weights keep their values; those that write a file
+//! open the headers of all, since scales may be in other files.
 
 use crate::cast::shards::Shard;
 use crate::dequantize::{self, DequantizeRequest};
@@ -7,6 +8,7 @@ use crate::error::FileError;
 use crate::layouts::Config;
 use crate::quantize::{self, QuantizeRequest};
 use crate::rewrite::{self, Rewrite};
+use crate::transcode::{self, TranscodeRequest};
 use std::path::Path;
 
 /// A job that gives each file of a checkpoint a file. What a request says of counting and of what may be replaced is
@@ -18,6 +20,8 @@ pub enum FileJob<'a> {
     Dequantize(&'a DequantizeRequest),
     /// As [`quantize_file`](crate::quantize_file), of `.safetensors` files.
     Quantize(&'a QuantizeRequest),
+    /// As [`transcode_file`](crate::transcode_file). The process that writes a file compares its weights first.
+    Transcode(&'a TranscodeRequest),
 }
 
 impl FileJob<'_> {
@@ -37,6 +41,10 @@ impl FileJob<'_> {
                 dequantize::plan(&opened, &config, request, run)
             }
             FileJob::Quantize(request) => quantize::plan(&opened, request, run),
+            FileJob::Transcode(request) => {
+                let config = Config::read(opened.checkpoint.folder(input), request.scheme)?;
+                transcode::plan(&opened, &config, request, run)
+            }
         }
     }
 }
@@ -44,18 +52,19 @@ impl FileJob<'_> {
 /// The files of the output, and what is to become of each. All of it is checked, scales too, and nothing written.
 ///
 /// # Errors
-/// As [`dequantize_file`](crate::dequantize_file) and [`quantize_file`](crate::quantize_file).
+/// As [`dequantize_file`](crate::dequantize_file), [`quantize_file`](crate::quantize_file) and
+/// [`transcode_file`](crate::transcode_file); but whether weights would change is for the process that writes them.
 pub fn files(input: &Path, output: &Path, job: FileJob<'_>) -> Result<Vec<Shard>, FileError> {
     job.with(input, output, false, |rewrite| rewrite.shards())
 }
 
 /// Writes a file of a plan over one that is there under a temporary name, whatever it holds: always the same bytes, so
-/// that it may be done again, or twice at once. [`name_whole`](super::name_whole) gives it its name. Of the formats that
-/// need the greatest magnitude of a tensor first, the tensors of this file are read twice, and those of other files that
-/// share a scale with them once.
+/// that it may be done again, or twice at once. [`name_whole`](super::name_whole) gives it its name. Of the formats
+/// that need the greatest magnitude of a tensor first, the tensors of this file are read twice, and those of other
+/// files that share a scale with them once.
 ///
 /// # Errors
-/// Where a file cannot be read or written, or there is none under the temporary name.
+/// Where a file cannot be read or written, there is none under the temporary name, or a weight would change.
 pub fn write_file(
     input: &Path,
     output: &Path,

@@ -2,12 +2,12 @@
 
 use super::QuantizeRequest;
 use super::format::{Granularity, QuantizedFormat};
-use super::layout::Chosen;
+use super::layout::{Chosen, Order};
 use super::losses::Losses;
 use super::turned::Turned;
 use crate::io::memory::resize;
 use crate::io::positional::InputFile;
-use crate::layouts::{Checkpoint, TensorRef};
+use crate::layouts::{Checkpoint, TensorRef, exchange};
 use crate::pipeline::{Compute, Scratch, Trouble};
 use crate::rewrite::{Computed, Greatest, Origin, Row};
 use crate::summary::TensorSummary;
@@ -15,7 +15,8 @@ use onnx_cast::{
     BlockPlan, BlockQuantize, Cast, CastError, CastOptions, DataType, OpError, Tensor, TensorView, greatest_magnitudes,
 };
 use std::io;
-use std::sync::Arc;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The rows of a weight: its elements, their scales, and what goes with them.
 pub(super) fn rows<'a>(
@@ -62,7 +63,7 @@ pub(super) fn rows<'a>(
     Ok(all)
 }
 
-/// A matrix that is quantized, or experts as one matrix above the other.
+/// A matrix that is quantized, or experts: as one matrix above the other, unless blocks of several rows cut each.
 #[derive(Debug)]
 struct Weight<'a> {
     file: &'a InputFile,
@@ -71,6 +72,10 @@ struct Weight<'a> {
     shape: [usize; 2],
     /// Where rows are stored as columns: what has been read of them.
     turned: Option<Turned>,
+    /// Where columns have scales: those of a matrix.
+    by_column: Option<ByColumn>,
+    /// Whether blocks go down the rows, two of which are in a byte.
+    is_down: bool,
     to: QuantizedFormat,
     block: [usize; 2],
     /// Whether one scale is for all elements.
@@ -104,12 +109,16 @@ impl<'a> Weight<'a> {
             QuantizedFormat::Elements(_) => None,
         };
         let counts = how.count || !how.fail_on.is_empty();
+        let shape = if chosen.is_cut_by_matrix() { [rows, columns] } else { [count * rows, columns] };
+        let has_columns = chosen.is_cut_by_matrix() && chosen.granularity == Granularity::Axis;
         Ok(Weight {
             file,
             at,
             from,
-            shape: [count * rows, columns],
-            turned: chosen.transposed.then(|| Turned::new([rows, columns])),
+            shape,
+            turned: (chosen.order == Order::Exchanged).then(|| Turned::new([rows, columns])),
+            by_column: has_columns.then(ByColumn::default),
+            is_down: chosen.order == Order::Down,
             to: chosen.to,
             block: chosen.block,
             is_whole: chosen.granularity == Granularity::Tensor,
@@ -139,7 +148,7 @@ impl<'a> Weight<'a> {
         let [rows, columns] = self.shape;
         match self.block {
             _ if self.is_whole => 8,
-            _ if self.turned.is_some() => columns,
+            _ if self.turned.is_some() || self.by_column.is_some() => columns,
             [1, block] if columns.is_multiple_of(block) => block,
             [block, _] => block.min(rows) * columns,
         }
@@ -147,7 +156,6 @@ impl<'a> Weight<'a> {
 
     /// Reads values of whole units, in the order of the rows.
     fn read(&self, begin: usize, count: usize, values: &mut Vec<u8>) -> Result<(), Trouble> {
-        let no_room = || Trouble::Read(io::ErrorKind::OutOfMemory.into());
         let size = |len| self.from.byte_len(len).ok_or_else(no_room);
         resize(values, size(count)?).ok_or_else(no_room)?;
         match &self.turned {
@@ -156,12 +164,31 @@ impl<'a> Weight<'a> {
         }
     }
 
+    /// Exchanges rows and columns of bands of so many rows.
+    fn exchange(&self, values: &[u8], rows: usize, turned: &mut Vec<u8>) -> Result<(), Trouble> {
+        let (columns, size) = (self.shape[1], self.from.byte_len(1).unwrap_or(1));
+        resize(turned, values.len()).ok_or_else(no_room)?;
+        let band = (rows * columns * size).max(1);
+        for (band, turned) in values.chunks_exact(band).zip(turned.chunks_exact_mut(band)) {
+            match size {
+                2 => exchange::<2>(band, columns, columns, turned, rows),
+                _ => exchange::<4>(band, columns, columns, turned, rows),
+            }
+        }
+        Ok(())
+    }
+
     /// The scale of elements with this greatest magnitude.
     fn scale(&self, greatest: f32) -> f32 {
         match greatest / self.most {
             0.0 => self.zero_scale,
             scale => scale,
         }
+    }
+
+    /// Scales of blocks with these greatest magnitudes.
+    fn scales(&self, greatest: &[f32], grid: &[usize]) -> Result<Tensor, CastError> {
+        self.narrow(greatest.iter().map(|greatest| self.scale(*greatest)).collect(), grid)
     }
 
     /// Scales in the type that the file has.
@@ -182,11 +209,11 @@ impl<'a> Weight<'a> {
         cast.run(&Tensor::from_slice(shape.to_vec(), &widened)?.view())
     }
 
-    /// Quantizes whole units, from one that has this index, and returns their scales.
-    fn quantize(&self, src: &[u8], len: usize, out: &mut [u8]) -> Result<Vec<u8>, CastError> {
+    /// Quantizes whole units, and returns their scales; `scales` are those of columns, which are known already.
+    fn quantize(&self, src: &[u8], len: usize, scales: Option<&Tensor>, out: &mut [u8]) -> Result<Vec<u8>, CastError> {
         let [_, columns] = self.shape;
         if let Some(quantize) = self.quantize {
-            let block = self.block[1];
+            let block = self.block[0].max(self.block[1]);
             let shape = [len / block, block];
             let x = TensorView::new(self.from, &shape, src)?;
             let mut scales = vec![0; len / block];
@@ -200,16 +227,18 @@ impl<'a> Weight<'a> {
         // Blocks within rows make a matrix of their own; blocks of several rows are those of whole rows.
         let (shape, block) = match self.block {
             _ if self.is_whole => ([1, len], [1, len.max(1)]),
+            // With rows and columns exchanged.
+            _ if scales.is_some() => ([columns, len / columns.max(1)], [1, (len / columns.max(1)).max(1)]),
             [1, block] if columns.is_multiple_of(block) => ([len / block, block], [1, block]),
             block => ([len / columns.max(1), columns], block),
         };
         let x = TensorView::new(self.from, &shape, src)?;
-        let greatest = match &self.greatest {
-            Some(greatest) => vec![greatest.value()],
-            None => greatest_magnitudes(&x, block)?,
-        };
         let grid = [shape[0].div_ceil(block[0]), shape[1].div_ceil(block[1])];
-        let scales = self.narrow(greatest.into_iter().map(|greatest| self.scale(greatest)).collect(), &grid)?;
+        let scales = match (scales, &self.greatest) {
+            (Some(scales), _) => scales.clone(),
+            (None, Some(greatest)) => self.narrow(vec![self.scale(greatest.value())], &grid)?,
+            (None, None) => self.scales(&greatest_magnitudes(&x, block)?, &grid)?,
+        };
         let to = self.element_type();
         let plan = BlockPlan::quantize(self.from, self.scale_type, to, block)?.precision(self.precision)?;
         let middle = match to {
@@ -228,6 +257,10 @@ impl<'a> Weight<'a> {
     }
 }
 
+fn no_room() -> Trouble {
+    Trouble::Read(io::ErrorKind::OutOfMemory.into())
+}
+
 /// The elements of a weight, in what holds them.
 struct Elements<'a> {
     weight: Arc<Weight<'a>>,
@@ -242,35 +275,46 @@ impl Elements<'_> {
     }
 }
 
-impl Compute for Elements<'_> {
-    fn compute(&self, start: usize, len: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), Trouble> {
+impl Elements<'_> {
+    /// Computes elements of a matrix, which have these indices within it.
+    fn of_matrix(
+        &self,
+        matrix: usize,
+        elements: Range<usize>,
+        scratch: &mut Scratch,
+        out: &mut [u8],
+    ) -> Result<(), Trouble> {
         let weight = &*self.weight;
         let [rows, columns] = weight.shape;
-        let (first, end) = (self.elements(start), self.elements(start + len));
         let unit = weight.unit();
         // Units that begin before the part, or end behind it, are computed again with the next one.
-        let begin = first / unit * unit;
-        let stop = end.div_ceil(unit).saturating_mul(unit).min(rows * columns);
-        let no_room = || Trouble::Read(io::ErrorKind::OutOfMemory.into());
+        let begin = elements.start / unit * unit;
+        let stop = elements.end.div_ceil(unit).saturating_mul(unit).min(rows * columns);
         let size = |data_type: DataType, len| data_type.byte_len(len).ok_or_else(no_room);
         let count = stop - begin;
-        weight.read(begin, count, &mut scratch.elements)?;
+        weight.read(matrix * rows * columns + begin, count, &mut scratch.elements)?;
         let to = weight.element_type();
-        let scales = if (begin, stop) == (first, end) {
-            weight.quantize(&scratch.elements, count, out).map_err(Trouble::Cast)?
+        let scales = if (begin, stop) == (elements.start, elements.end) {
+            self.quantize(matrix, count, scratch, out)?
         } else {
-            resize(&mut scratch.codes, size(to, count)?).ok_or_else(no_room)?;
-            let scales = weight.quantize(&scratch.elements, count, &mut scratch.codes).map_err(Trouble::Cast)?;
-            let skipped = size(to, first - begin)?;
-            out.copy_from_slice(scratch.codes.get(skipped..skipped + out.len()).ok_or_else(no_room)?);
+            let mut codes = std::mem::take(&mut scratch.codes);
+            resize(&mut codes, size(to, count)?).ok_or_else(no_room)?;
+            let scales = self.quantize(matrix, count, scratch, &mut codes)?;
+            let skipped = size(to, elements.start - begin)?;
+            out.copy_from_slice(codes.get(skipped..skipped + out.len()).ok_or_else(no_room)?);
+            scratch.codes = codes;
             scales
         };
         if !weight.is_whole {
             // Scales go by rows of blocks, as units do.
             let [down, across] = weight.block;
             let before = match weight.block {
+                _ if weight.by_column.is_some() => matrix * columns,
                 [1, block] if columns.is_multiple_of(block) => begin / block,
-                _ => begin / columns.max(1) / down * columns.div_ceil(across),
+                _ => {
+                    let bands = matrix * rows.div_ceil(down) + begin / columns.max(1) / down;
+                    bands * columns.div_ceil(across)
+                }
             };
             let width = weight.scale_type.byte_len(1).unwrap_or(1);
             scratch.beside.push(((before * width) as u64, scales));
@@ -278,15 +322,87 @@ impl Compute for Elements<'_> {
         Ok(())
     }
 
+    /// Quantizes the elements that have been read.
+    fn quantize(&self, matrix: usize, count: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<Vec<u8>, Trouble> {
+        let weight = &*self.weight;
+        let Scratch { elements, results, .. } = scratch;
+        let columns = weight.shape[1];
+        let (rows, scales) = match &weight.by_column {
+            Some(by_column) => (count / columns, Some(by_column.scales(weight, matrix)?)),
+            None if weight.is_down => (weight.block[0], None),
+            None => return weight.quantize(elements, count, None, out).map_err(Trouble::Cast),
+        };
+        // Scales go down the rows: each band of as many rows is quantized with rows and columns exchanged.
+        weight.exchange(elements, rows, results)?;
+        let mut codes = vec![];
+        resize(&mut codes, out.len()).ok_or_else(no_room)?;
+        let scales = weight.quantize(results, count, scales.as_deref(), &mut codes).map_err(Trouble::Cast)?;
+        // What holds the codes of a band.
+        let band = (codes.len() * rows / (count / columns)).max(1);
+        for (codes, out) in codes.chunks_exact(band).zip(out.chunks_exact_mut(band)) {
+            exchange::<1>(codes, band / columns, band / columns, out, columns);
+        }
+        Ok(scales)
+    }
+}
+
+impl Compute for Elements<'_> {
+    fn compute(&self, start: usize, len: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), Trouble> {
+        let [rows, columns] = self.weight.shape;
+        let (mut at, end, mut out) = (self.elements(start), self.elements(start + len), out);
+        while at < end {
+            let matrix = at / (rows * columns);
+            let first = matrix * rows * columns;
+            let stop = end.min(first + rows * columns);
+            // Where there are several matrices an element is a byte; all else is one matrix.
+            let bytes = if (at, stop) == (self.elements(start), end) { out.len() } else { stop - at };
+            let (part, behind) = std::mem::take(&mut out).split_at_mut(bytes);
+            self.of_matrix(matrix, at - first..stop - first, scratch, part)?;
+            (at, out) = (stop, behind);
+        }
+        Ok(())
+    }
+
     fn chunk(&self) -> usize {
-        /// The least elements of a part.
-        const LEAST: usize = 1 << 18;
+        /// The least elements of a part, and of one whose rows are stored as columns: of those it reads stretches.
+        const LEAST: [usize; 2] = [1 << 18, 1 << 20];
         let weight = &self.weight;
+        let least = LEAST[usize::from(weight.turned.is_some())];
         let bits = [weight.element_type(), weight.container].map(|data_type| data_type.bits().unwrap_or(8));
         // A part is whole units, and eight items where those hold several elements.
         let step = if bits[0] == bits[1] { 1 } else { 64 >> weight.unit().trailing_zeros().min(6) };
         let unit = weight.unit() * step;
-        LEAST.div_ceil(unit) * unit * bits[0] / bits[1]
+        least.div_ceil(unit) * unit * bits[0] / bits[1]
+    }
+}
+
+/// The scales of the columns of a matrix, found when the first of its elements are needed.
+#[derive(Debug, Default)]
+struct ByColumn(Mutex<Option<(usize, Arc<Tensor>)>>);
+
+impl ByColumn {
+    fn scales(&self, weight: &Weight<'_>, matrix: usize) -> Result<Arc<Tensor>, Trouble> {
+        /// Elements that are looked at together.
+        const PART: usize = 1 << 18;
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, scales)) = last.as_ref().filter(|(held, _)| *held == matrix) {
+            return Ok(Arc::clone(scales));
+        }
+        let [rows, columns] = weight.shape;
+        let step = (PART / columns.max(1)).max(1);
+        let (mut greatest, mut values, mut turned) = (vec![0f32; columns], Vec::new(), Vec::new());
+        for row in (0..rows).step_by(step) {
+            let count = step.min(rows - row);
+            weight.read((matrix * rows + row) * columns, count * columns, &mut values)?;
+            weight.exchange(&values, count, &mut turned)?;
+            let shape = [columns, count];
+            let view = TensorView::new(weight.from, &shape, &turned).map_err(|error| Trouble::Cast(error.into()))?;
+            let found = greatest_magnitudes(&view, [1, count]).map_err(Trouble::Cast)?;
+            greatest.iter_mut().zip(found).for_each(|(greatest, found)| *greatest = greatest.max(found));
+        }
+        let scales = Arc::new(weight.scales(&greatest, &[columns, 1]).map_err(Trouble::Cast)?);
+        *last = Some((matrix, Arc::clone(&scales)));
+        Ok(scales)
     }
 }
 

@@ -56,10 +56,9 @@ impl Plan<'_> {
             return None;
         }
         let (all, layers) = algorithms(chosen);
-        let size = chosen.first().map_or(0, |chosen| chosen.block[1]);
         let mut quantization = json!({ "exclude_modules": kept, "kv_cache_quant_algo": null, "quant_algo": all });
-        if matches!(chosen.first().map(|chosen| chosen.to), Some(QuantizedFormat::Block(_))) {
-            quantization["group_size"] = size.into();
+        if let Some(QuantizedFormat::Block(format)) = chosen.first().map(|chosen| chosen.to) {
+            quantization["group_size"] = format.block().into();
         }
         if let Some(layers) = layers {
             quantization["quantized_layers"] = layers;
@@ -134,8 +133,7 @@ fn weights(chosen: &Chosen) -> (Value, &'static str) {
         QuantizedFormat::Block(BlockFormat::MxFp4) => ("float", 4, "mxfp4-pack-quantized"),
         QuantizedFormat::Block(BlockFormat::MxFp6E2M3 | BlockFormat::MxFp6E3M2) => ("float", 6, "mxfp6-pack-quantized"),
         QuantizedFormat::Block(_) => ("float", 8, "mxfp8-quantized"),
-        QuantizedFormat::Elements(Int4) => ("int", 4, "pack-quantized"),
-        QuantizedFormat::Elements(Int8) => ("int", 8, "pack-quantized"),
+        QuantizedFormat::Elements(Int4 | Int8) => ("int", chosen.integers.bits, "pack-quantized"),
         QuantizedFormat::Elements(_) => ("float", 8, "float-quantized"),
     };
     let (strategy, group, structure) = match (chosen.to, chosen.granularity) {
@@ -151,10 +149,11 @@ fn weights(chosen: &Chosen) -> (Value, &'static str) {
         Float8E4M3FN => json!("torch.float8_e4m3fn"),
         _ => json!(null),
     };
+    let actorder = if chosen.integers.have_groups { json!("group") } else { json!(null) };
     let weights = json!({
-        "actorder": null, "block_structure": structure, "dynamic": false, "group_size": group, "num_bits": bits,
+        "actorder": actorder, "block_structure": structure, "dynamic": false, "group_size": group, "num_bits": bits,
         "observer": "minmax", "observer_kwargs": {}, "scale_dtype": scale_dtype, "strategy": strategy,
-        "symmetric": true, "type": kind, "zp_dtype": null,
+        "symmetric": chosen.integers.are_symmetric, "type": kind, "zp_dtype": null,
     });
     (weights, format)
 }

@@ -1,6 +1,7 @@
 //! What each layout holds for a weight: the names, types and shapes of its tensors, and what configurations say.
 
 use super::QuantizeRequest;
+use super::experts::Form;
 use super::format::{Granularity, QuantizedFormat};
 use crate::formats::input::{Place, Stored};
 use crate::layouts::{LayoutError, Scheme, TensorRef, Weight};
@@ -16,6 +17,27 @@ pub(crate) struct Plan<'a> {
     pub(crate) request: &'a QuantizeRequest,
 }
 
+/// How elements lie beside the values that they stand for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// As the values do.
+    Same,
+    /// With rows and columns exchanged: experts of gpt-oss.
+    Exchanged,
+    /// As the values do, but two rows in a byte, and blocks go down the rows: NVFP4 experts of ModelOpt.
+    Down,
+}
+
+/// What configurations say of integers.
+#[derive(Clone, Copy)]
+pub(crate) struct Integers {
+    pub(crate) bits: u32,
+    /// Whether all zero points are 0.
+    pub(crate) are_symmetric: bool,
+    /// Whether each column tells its group.
+    pub(crate) have_groups: bool,
+}
+
 /// A weight that is quantized, and the tensors that hold it.
 pub(crate) struct Chosen {
     /// The name of the weight without its last part.
@@ -24,8 +46,10 @@ pub(crate) struct Chosen {
     pub(crate) granularity: Granularity,
     /// How many matrices there are, their rows and their columns.
     pub(crate) matrices: [usize; 3],
-    /// Whether the weight has rows and columns exchanged, and the elements have not: experts of gpt-oss.
-    pub(crate) transposed: bool,
+    /// How the elements lie.
+    pub(crate) order: Order,
+    /// Whether the tensor holds the matrices of all experts of a layer.
+    pub(crate) are_experts: bool,
     /// The name of the elements, and the type of what holds them.
     pub(crate) elements: String,
     pub(crate) container: DataType,
@@ -42,6 +66,7 @@ pub(crate) struct Chosen {
     /// The name of the shape, where elements are packed in words.
     pub(crate) shape: Option<String>,
     pub(crate) recipe: Recipe,
+    pub(crate) integers: Integers,
     /// Rows and columns of a block.
     pub(crate) block: [usize; 2],
     /// What the greatest magnitude of a block becomes.
@@ -58,18 +83,44 @@ impl Chosen {
         let [count, rows, columns] = self.matrices;
         let width = |len| len * bits / self.container.bits().unwrap_or(8);
         let block = self.block[1];
-        if self.transposed { vec![count, rows, columns / block, width(block)] } else { vec![rows, width(columns)] }
+        match self.order {
+            Order::Exchanged => vec![count, rows, columns / block, width(block)],
+            Order::Down => vec![count, width(rows), columns],
+            Order::Same if self.are_experts => vec![count, rows, width(columns)],
+            Order::Same => vec![rows, width(columns)],
+        }
     }
 
-    /// The shape of the scales. ComfyUI's scale of a tensor has no axes.
+    /// The shape of the scales. Those of one tensor have no axes in ComfyUI, nor where ModelOpt has experts.
     pub(crate) fn scales_shape(&self) -> Vec<usize> {
         let [count, rows, columns] = self.matrices;
-        match (self.granularity, self.block) {
-            (Granularity::Tensor, _) if self.scales.ends_with("scale_weight") => Vec::new(),
-            (Granularity::Tensor, _) => vec![1],
-            (_, [_, across]) if self.transposed => vec![count, rows, columns / across],
-            (_, [down, across]) => vec![rows.div_ceil(down), columns.div_ceil(across)],
+        let [down, across] = self.block;
+        match self.granularity {
+            Granularity::Tensor if self.are_experts || self.scales.ends_with("scale_weight") => Vec::new(),
+            Granularity::Tensor => vec![1],
+            // fbgemm has the columns of this weight as an axis before the last.
+            Granularity::Axis if self.are_experts && self.elements.ends_with("down_proj") => {
+                vec![count, columns, rows.div_ceil(down)]
+            }
+            _ if self.are_experts => vec![count, rows.div_ceil(down), columns.div_ceil(across)],
+            _ => vec![rows.div_ceil(down), columns.div_ceil(across)],
         }
+    }
+
+    /// Refuses rows that end within a word of integers.
+    pub(crate) fn check_words(&self, name: &str) -> Result<(), LayoutError> {
+        let [_, rows, columns] = self.matrices;
+        if self.container != Int32 || (columns * self.integers.bits as usize).is_multiple_of(32) {
+            return Ok(());
+        }
+        let want = "columns that fill words of 32 bits (--exclude keeps the tensor)".to_owned();
+        let (tensor, data_type, shape) = (name.to_owned(), self.scale_type, vec![rows, columns]);
+        Err(LayoutError::Part { tensor, data_type, shape, want })
+    }
+
+    /// Whether each matrix has blocks of its own, of several rows.
+    pub(crate) fn is_cut_by_matrix(&self) -> bool {
+        self.are_experts && self.order == Order::Same && self.granularity != Granularity::Tensor
     }
 
     /// Whether the greatest magnitude of the tensor is needed before its elements.
@@ -83,13 +134,19 @@ impl<'a> Plan<'a> {
         Plan { layout: request.layout.unwrap_or(Scheme::CompressedTensors), request }
     }
 
+    pub(crate) fn layout(&self) -> Scheme {
+        self.layout
+    }
+
     /// What a weight becomes.
     pub(crate) fn choose(&self, stored: &Stored, to: QuantizedFormat) -> Result<Chosen, LayoutError> {
         if !matches!(stored.data_type, Float | Float16 | BFloat16) {
             return Err(unfit(stored, "float, float16 or bfloat16 to quantize".to_owned()));
         }
         let granularity = self.granularity(to, self.request.granularity)?;
-        self.lay_out(stored, to, granularity)
+        let chosen = self.lay_out(stored, to, granularity)?;
+        chosen.check_words(&stored.name)?;
+        Ok(chosen)
     }
 
     /// What a quantized weight becomes, with the same scales, or for smaller parts if the layout has no others.
@@ -121,34 +178,29 @@ impl<'a> Plan<'a> {
 
     /// The tensors of a weight.
     fn lay_out(&self, stored: &Stored, to: QuantizedFormat, granularity: Granularity) -> Result<Chosen, LayoutError> {
-        let (matrices, module) = match (self.layout, &stored.shape[..], stored.name.strip_suffix("weight")) {
-            (Scheme::GptOss, &[experts, columns, rows], None) => ([experts, rows, columns], &*stored.name),
-            (Scheme::GptOss, ..) => {
-                return Err(unfit(stored, "the matrices of all experts, as gate_up_proj and down_proj".to_owned()));
-            }
-            (_, &[rows, columns], Some(module)) => ([1, rows, columns], module),
-            _ => return Err(unfit(stored, "a matrix whose name ends in `weight`".to_owned())),
-        };
+        let Form { matrices, module, order, are_experts } = self.form(stored, to)?;
         let [_, rows, columns] = matrices;
         let block = match granularity {
             Granularity::Tensor => [rows.max(1), columns.max(1)],
+            Granularity::Axis if are_experts => [rows.max(1), 1],
             Granularity::Axis => [1, columns.max(1)],
+            Granularity::Block([1, block]) if order == Order::Down => [block, 1],
             Granularity::Block(block) => block,
         };
-        let is_short = !columns.is_multiple_of(block[1]);
+        let is_short = [rows, columns].iter().zip(block).any(|(size, block)| !size.is_multiple_of(block));
         // Blocks of several rows may be smaller at the edges; no layout has such blocks within rows.
         if is_short && (to != QuantizedFormat::Elements(Float8E4M3FN) || block[0] == 1) {
-            return Err(unfit(
-                stored,
-                format!("columns in blocks of {} for {to} (--exclude keeps the tensor)", block[1]),
-            ));
+            let (axis, size) = if order == Order::Down { ("rows", block[0]) } else { ("columns", block[1]) };
+            let want = format!("{axis} in blocks of {size} for {to} (--exclude keeps the tensor)");
+            return Err(unfit(stored, want));
         }
         let mut chosen = Chosen {
             module: module.strip_suffix('.').unwrap_or(module).to_owned(),
             to,
             granularity,
             matrices,
-            transposed: self.layout == Scheme::GptOss,
+            order,
+            are_experts,
             elements: format!("{module}weight"),
             container: Uint8,
             scales: format!("{module}weight_scale"),
@@ -159,6 +211,11 @@ impl<'a> Plan<'a> {
             divides: self.layout == Scheme::CompressedTensors,
             shape: None,
             recipe: Recipe::ModelOpt,
+            integers: Integers {
+                bits: if to == QuantizedFormat::Elements(Int4) { 4 } else { 8 },
+                are_symmetric: true,
+                have_groups: false,
+            },
             block,
             most: 1.0,
             zero_scale: 1.0,
@@ -168,9 +225,8 @@ impl<'a> Plan<'a> {
             QuantizedFormat::Block(format) => self.lay_out_blocks(&mut chosen, format, module),
             QuantizedFormat::Elements(data_type) => self.lay_out_elements(&mut chosen, data_type, stored, module),
         }
-        let each = if to == QuantizedFormat::Elements(Int4) { 8 } else { 4 };
-        if chosen.container == Int32 && !columns.is_multiple_of(each) {
-            return Err(unfit(stored, "columns that fill words of 32 bits (--exclude keeps the tensor)".to_owned()));
+        if are_experts && order != Order::Exchanged {
+            self.name_experts(&mut chosen, &stored.name)?;
         }
         Ok(chosen)
     }
@@ -222,8 +278,8 @@ impl<'a> Plan<'a> {
         let is_known = match (self.layout, granularity) {
             (Scheme::Fbgemm, granularity) => granularity == Granularity::Axis,
             (Scheme::ComfyUi, granularity) => granularity == Granularity::Tensor,
-            // No configuration tells the size of blocks.
-            (Scheme::Plain, granularity) => !matches!(granularity, Granularity::Block(_)),
+            // No configuration tells the size of blocks: their number in a row has to.
+            (Scheme::Plain, Granularity::Block([rows, _])) => rows == 1,
             (Scheme::DeepSeek, granularity) => matches!(granularity, Granularity::Block(_)),
             (Scheme::ModelOpt, granularity) => {
                 matches!(granularity, Granularity::Tensor | Granularity::Axis | Granularity::Block([128, 128]))
@@ -245,7 +301,7 @@ impl<'a> Plan<'a> {
             (_, data_type) => data_type,
         };
         chosen.container = if is_packed && self.layout != Scheme::Plain { Uint8 } else { format.element() };
-        if chosen.transposed {
+        if chosen.order == Order::Exchanged {
             (chosen.elements, chosen.scales) = (format!("{module}_blocks"), format!("{module}_scales"));
         }
         if self.layout == Scheme::CompressedTensors {
@@ -304,7 +360,7 @@ impl<'a> Plan<'a> {
 }
 
 /// A tensor that a layout has no place for.
-fn unfit(stored: &Stored, want: String) -> LayoutError {
+pub(super) fn unfit(stored: &Stored, want: String) -> LayoutError {
     let (tensor, data_type, shape) = (stored.name.clone(), stored.data_type, stored.shape.clone());
     LayoutError::Part { tensor, data_type, shape, want }
 }

@@ -27,6 +27,7 @@ impl Rewrite<'_> {
     /// Computes the output in memory. Tensors that are kept are not copied.
     pub(crate) fn into_memory(mut self) -> Result<MadeTensors, FileError> {
         self.check_names()?;
+        self.checks.iter().try_for_each(|check| (check.run)())?;
         for row in self.files.iter_mut().flat_map(|file| &mut file.rows).filter(|row| !row.summary.cast) {
             row.origin = Origin::Nowhere;
         }

@@ -31,6 +31,7 @@ impl Rewrite<'_> {
     pub(crate) fn write_one(self, index: usize, temporary: &Path) -> Result<(), FileError> {
         let file = self.one(index)?;
         target_of(&file.output)?;
+        self.check(file)?;
         let failed = |error| FileError::io(temporary, "write", error);
         let out = File::options().write(true).open(temporary).map_err(failed)?;
         let header = file.header()?;
@@ -47,6 +48,7 @@ impl Rewrite<'_> {
         if !fs::is_file(&file.output) {
             return Ok(false);
         }
+        self.check(file)?;
         let header = file.header()?;
         let meter = Meter::new(self.settings.watch, file.len(&header));
         self.measure(&self.measured_for(index), &meter)?;
@@ -60,6 +62,13 @@ impl Rewrite<'_> {
         paths.into_iter().try_for_each(|path| create_folder(path))?;
         self.finish()?;
         Ok(self.beside.copied.len())
+    }
+
+    /// Compares the weights of a file.
+    fn check(&self, file: &Rewritten<'_>) -> Result<(), FileError> {
+        let own: HashSet<TensorRef> = file.rows.iter().map(|row| row.tensor).collect();
+        let mut checks = self.checks.iter().filter(|check| own.contains(&check.tensor));
+        checks.try_for_each(|check| (check.run)())
     }
 
     fn one(&self, index: usize) -> Result<&Rewritten<'_>, FileError> {

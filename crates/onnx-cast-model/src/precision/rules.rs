@@ -81,6 +81,9 @@ impl Rules<'_, '_, '_, '_> {
             let values = body.flow.values.iter().enumerate().filter(|(_, value)| lacks(&value.graph));
             without.extend(values.map(|(id, _)| ((place, id), Reason::NoCast)));
         }
+        if !without.is_empty() {
+            self.variables.gains_from(since);
+        }
         self.values(&without, true);
     }
 
@@ -173,7 +176,8 @@ impl Rules<'_, '_, '_, '_> {
             }
         }
         self.values(&beyond, false);
-        // What is computed with a number beyond the type is beyond it too, but where the number is a bound or a divisor.
+        // What is computed with a number beyond the type is beyond it too, but where the number is a bound or a
+        // divisor.
         let mut results = HashMap::new();
         for Reading { body, value, place, .. } in &self.variables.readings {
             let (Some(reason), Place::Input(step, _)) = (beyond.get(&(*body, *value)), place) else { continue };

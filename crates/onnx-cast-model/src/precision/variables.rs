@@ -171,13 +171,17 @@ impl<'s, 't, 'a> Variables<'s, 't, 'a> {
 
     fn pin(&mut self, variable: Variable, reason: Reason) {
         if let Reason::Schema { since: Some(since) } = reason {
-            // Beyond, no runtime loads a model yet.
-            self.raise_to = self.raise_to.max(Some(since).filter(|&since| since <= LOADED_OPSET));
+            self.gains_from(since);
         }
         self.pins.wide(variable, reason);
     }
 
-    /// Notes that a value is read at the type of a variable. What is no tensor cannot be cast: it is of that type.
+    /// Notes an opset from which on more is narrow. Beyond some, no runtime loads a model yet.
+    pub(crate) fn gains_from(&mut self, since: i64) {
+        self.raise_to = self.raise_to.max(Some(since).filter(|&since| since <= LOADED_OPSET));
+    }
+
+    /// Notes that a value is read at the type of a variable. What is not a tensor cannot be cast: it is of that type.
     fn read(&mut self, body: usize, value: Option<Id>, place: Place, variable: Variable) {
         let Some(value) = value else { return };
         let Some(own) = self.values[body][value] else { return };

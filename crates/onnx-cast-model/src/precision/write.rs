@@ -7,6 +7,7 @@ use super::assign::Assignment;
 use super::constants::{Constants, Known};
 use super::declared::{Declared, declared};
 use super::mask::of_mask;
+use super::stored::Stored;
 use super::variables::{Place, Reading, Variables};
 use crate::constant::Constant;
 use crate::edits::{Content, Edits, FunctionCopy, GraphEdit, GraphEdits, NewAttribute, NewNode, NewTensor};
@@ -18,7 +19,7 @@ use crate::tree::{Document, Names, is_default};
 use crate::types::value::ValueType;
 use onnx_cast::{Cast, CastOptions, DataType};
 use onnx_cast_file::counts::Counter;
-use onnx_cast_file::pipeline::{Clamp, Step};
+use onnx_cast_file::pipeline::Step;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -47,28 +48,6 @@ pub(crate) struct Written {
     pub(crate) casts: usize,
     /// Constants that are stored narrow, by name.
     pub(crate) stored: Vec<Stored>,
-}
-
-/// A constant that is stored narrow.
-pub(crate) struct Stored {
-    pub(crate) name: String,
-    /// Whether it is stored as it was too.
-    pub(crate) twice: bool,
-    /// Counts what is lost.
-    pub(crate) counter: Option<Arc<Counter>>,
-    /// Clamps it.
-    pub(crate) clamp: Option<Arc<Clamp>>,
-}
-
-impl Stored {
-    /// Whether numbers overflowed, or most of them vanished: became zero or, where digits are to be kept, subnormal.
-    pub(crate) fn is_lost(&self, keeps_digits: bool) -> bool {
-        let counts = self.counter.as_ref().map(|counter| counter.total());
-        counts.is_some_and(|counts| {
-            let vanished = counts.zero + if keeps_digits { counts.subnormal } else { 0 };
-            counts.overflowed > 0 || 2 * vanished > counts.values
-        })
-    }
 }
 
 impl<'w, 't, 'a> Writer<'w, 't, 'a> {
@@ -263,7 +242,7 @@ impl<'w, 't, 'a> Writer<'w, 't, 'a> {
             edit.value_info.extend(declared.value_info.iter().map(|&at| (at, Some(low))));
         }
         if !self.variables.is_tensor(place, id) {
-            // What is no tensor is an output under its own name.
+            // What is not a tensor is an output under its own name.
             edit.outputs.extend(declared.outputs.iter().map(|&at| (at, (value.name.to_owned(), low))));
         }
         match value.origin {
@@ -371,12 +350,28 @@ impl<'w, 't, 'a> Writer<'w, 't, 'a> {
         let graph = body.flow.graphs[&value.graph];
         let edit = edits.entry(graph.id).or_default();
         let (shape, message) = (constant.shape.clone(), constant.message);
-        let mut tensor = NewTensor { message, name: name.clone(), shape, content: Content::Elements(elements) };
+        let tensor = NewTensor { message, name: name.clone(), shape, content: Content::Elements(elements) };
         if !twice && !self.emulate {
             let declared = self.declared.get(&(graph.id, value.name));
             let places = declared.into_iter().flat_map(|declared| &declared.value_info);
             edit.value_info.extend(places.map(|&at| (at, Some(self.variables.low))));
         }
+        self.store(place, id, name, tensor, edits);
+        Ok(())
+    }
+
+    /// Puts the narrow elements of a constant in the place of the float ones, or by a name of their own beside them.
+    fn store(
+        &mut self,
+        place: usize,
+        id: Id,
+        name: Option<String>,
+        mut tensor: NewTensor<'a>,
+        edits: &mut GraphEdits<'a>,
+    ) {
+        let body = self.variables.body(place);
+        let value = &body.flow.values[id];
+        let edit = edits.entry(body.flow.graphs[&value.graph].id).or_default();
         match (value.origin, name) {
             (Origin::Initializer(index, input), None) => {
                 if let Some(input) = input.filter(|_| !self.emulate) {
@@ -405,7 +400,6 @@ impl<'w, 't, 'a> Writer<'w, 't, 'a> {
             (_, Some(_)) => edit.added_initializers.push(tensor),
             (Origin::Other, None) => {}
         }
-        Ok(())
     }
 
     /// A value of a model that stays float, rounded where it would be narrow.

@@ -2,7 +2,7 @@
 
 use super::draft::{Done, Draft, Refusal};
 use super::site::Site;
-use crate::edits::NewNode;
+use crate::edits::{NewAttribute, NewNode};
 use onnx_cast::{Cast, CastLike, DataType};
 use onnx_cast_file::formats::pb;
 use onnx_cast_file::text::Short;
@@ -38,15 +38,23 @@ fn rewrite<'a>(draft: &mut Draft<'_, 'a>, site: &mut Site<'_, '_, 'a>, to: DataT
     let (Some(test), 24) = (has_changed(to), site.step) else {
         return refuse("there is no other way to write the old ones");
     };
-    match site.known.data_type(&x) {
-        None => return refuse(&format!("the element type of `{}` is not known", Short(&x))),
-        Some(from) if from.is_float() && from.byte_len(1) >= Some(2) => {}
-        Some(DataType::String) => return refuse("a text may be infinite"),
-        Some(from) if from.is_float() => return refuse(&format!("`{}` is {from}", Short(&x))),
-        Some(_) => return Ok(None),
-    }
     let number = if test == "IsInf" { f32::NAN } else { LARGEST_FLOAT4 };
-    let number = site.number_like(draft, "instead", number, &x)?;
+    let (x, number) = match site.known.data_type(&x) {
+        None => return refuse(&format!("the element type of `{}` is not known", Short(&x))),
+        Some(from) if from.is_float() && from.byte_len(1) >= Some(2) => {
+            let number = site.number_like(draft, "instead", number, &x)?;
+            (x, number)
+        }
+        Some(DataType::String) => return refuse("a text may be infinite"),
+        // Every value of the narrow types is one of float, which IsInf and IsNaN take.
+        Some(from) if from.is_float() => {
+            let (cast, wide) = site.node(draft, "Cast", "as_float", vec![x]);
+            draft.before.push(cast.with(NewAttribute::int("to", DataType::Float.onnx().into())));
+            let bytes = number.to_le_bytes().to_vec();
+            (wide, site.constant(draft, "instead", DataType::Float, vec![], bytes))
+        }
+        Some(_) => return Ok(None),
+    };
     let (is_other, test) = site.node(draft, test, "is_other", vec![x.clone()]);
     let (select, selected) = site.node(draft, "Where", "as_before", vec![test, number, x]);
     let nodes: [NewNode<'_>; 2] = [is_other, select];
@@ -65,7 +73,10 @@ pub(super) fn cast_like<'a>(draft: &mut Draft<'_, 'a>, site: &mut Site<'_, '_, '
         CastLike::from_node(site.step - 1, &attributes).map_err(|error| error.to_string())?;
     }
     let like = draft.required(1)?;
-    if_nothing_changed(site, site.known.data_type(&like)).map(|()| None)
+    match site.known.data_type(&like) {
+        Some(to) if site.step == 24 && has_changed(to).is_some() => rewrite(draft, site, to),
+        to => if_nothing_changed(site, to).map(|()| None),
+    }
 }
 
 /// Refuses a cast to a type whose rules changed, or to one that is not known in a model that has such a type anywhere.
@@ -109,7 +120,7 @@ pub(super) fn no_integers<'a>(draft: &mut Draft<'_, 'a>, site: &mut Site<'_, '_,
     }
 }
 
-/// From version 19 to 21 the scale is of the input's type, which int32 has none of.
+/// From version 19 to 21 the scale is of the input's type, which int32 does not allow.
 pub(super) fn quantize<'a>(draft: &mut Draft<'_, 'a>, site: &mut Site<'_, '_, 'a>) -> Result<Done, Refusal> {
     match site.known.data_type(&draft.required(0)?) {
         Some(DataType::Int32) if site.to < 23 => {

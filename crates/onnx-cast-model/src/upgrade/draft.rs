@@ -1,8 +1,9 @@
 //! A node that is being rewritten, step by step, until it is written down as an edit.
 
-use crate::edits::{NewAttribute, NewNode, NodeEdit};
+use super::callers::{self, Callers};
+use crate::edits::{Around, NewAttribute, NewNode, NodeEdit};
 use crate::messages::attribute::{self, kind};
-use crate::tree::Node;
+use crate::tree::{Graph, Node};
 use onnx_cast::ops::{self, AttributeValue};
 use onnx_cast_file::formats::protobuf::wire::{self, Value, WireError, last};
 use onnx_cast_file::text::Short;
@@ -50,6 +51,13 @@ struct Slot<'a> {
 }
 
 impl Slot<'_> {
+    /// The attribute of the function around that it stands for.
+    fn referred(&self) -> Option<String> {
+        let name =
+            last(&self.message, attribute::REF_ATTR_NAME, Value::bytes).ok().flatten().filter(|_| self.refers)?;
+        Some(String::from_utf8_lossy(name).into_owned())
+    }
+
     fn value(&self) -> AttributeValue<'_> {
         match self.kind {
             _ if self.refers => AttributeValue::Other,
@@ -74,6 +82,8 @@ pub(super) struct Draft<'t, 'a> {
     slots: Vec<Slot<'a>>,
     pub(super) before: Vec<NewNode<'a>>,
     pub(super) after: Vec<NewNode<'a>>,
+    /// A node to stand in its place, which runs it in a graph.
+    pub(super) around: Option<Around<'a>>,
 }
 
 impl<'t, 'a> Draft<'t, 'a> {
@@ -94,7 +104,26 @@ impl<'t, 'a> Draft<'t, 'a> {
             slots: slots.collect(),
             before: Vec::new(),
             after: Vec::new(),
+            around: None,
         }
+    }
+
+    /// The node with the values of the attributes that stand for those of the function around, where all of its calls
+    /// give the same.
+    pub(super) fn resolved(mut self, callers: &Callers<'_, 'a>, function: &Graph<'a>) -> Self {
+        self.slots.retain_mut(|slot| {
+            let Some(to) = slot.referred() else { return true };
+            match callers.agreed(function, &to) {
+                Some(Some(message)) => {
+                    slot.message = Cow::Owned(callers::renamed(message, &slot.name));
+                    slot.refers = false;
+                    true
+                }
+                Some(None) => false,
+                None => true,
+            }
+        });
+        self
     }
 
     /// The name of an input, unless it is left out.
@@ -154,8 +183,7 @@ impl<'t, 'a> Draft<'t, 'a> {
         let Some(slot) = self.slot(name) else { return Ok(Given::Absent) };
         let wrong = |error: WireError| format!("its attribute `{name}`: {error}");
         if slot.refers {
-            let to = last(&slot.message, attribute::REF_ATTR_NAME, Value::bytes).map_err(wrong)?.unwrap_or_default();
-            return Ok(Given::Refers(String::from_utf8_lossy(to).into_owned()));
+            return Ok(Given::Refers(slot.referred().unwrap_or_default()));
         }
         if slot.kind != want.0 {
             return Err(format!("its attribute `{name}` is not {}", want.1));
@@ -221,6 +249,7 @@ impl<'t, 'a> Draft<'t, 'a> {
         if self.op_type != self.node.op_type {
             edit.op_type = Some(self.op_type.to_owned());
         }
+        edit.input_count = Some(self.inputs.len()).filter(|&count| count < self.node.inputs.len());
         for (place, name) in self.inputs.into_iter().enumerate() {
             if self.node.inputs.get(place).is_none_or(|old| *old != name) {
                 edit.inputs.insert(place, name);
@@ -244,6 +273,7 @@ impl<'t, 'a> Draft<'t, 'a> {
         }
         edit.attributes.extend(gone.into_iter().enumerate().filter(|(_, gone)| *gone).map(|(place, _)| (place, None)));
         edit.before.extend(self.before);
+        edit.around = self.around;
         // What is there already, as a Cast of another edit, stands behind these: it may read what they give.
         edit.after.splice(0..0, self.after);
     }

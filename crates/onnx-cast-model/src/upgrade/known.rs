@@ -5,6 +5,8 @@ use crate::constant::Constant;
 use crate::external::Files;
 use crate::messages::value_info;
 use crate::tree::{Document, Graph, Node, is_default};
+use crate::types::Typing;
+use crate::types::value::ValueType;
 use onnx_cast::{Cast, CastOptions, DataType, Tensor};
 use onnx_cast_file::formats::pb;
 use onnx_cast_file::formats::protobuf::wire::{Value, all_bytes, last};
@@ -169,6 +171,29 @@ impl<'t, 'a> Known<'t, 'a> {
         known
     }
 
+    /// What inference by type tells, too: of a function, where it is the same for all of its calls.
+    pub(super) fn with_types(document: &'t Document<'a>, body: &'t Graph<'a>, typing: Option<&Typing<'t, 'a>>) -> Self {
+        let mut known = Known::of(document, body);
+        let mut types = HashMap::new();
+        for typed in typing.into_iter().flat_map(|typing| &typing.bodies) {
+            let graph = typed.function.map_or(&document.graph, |place| &document.functions[place]);
+            if graph.id != body.id {
+                continue;
+            }
+            for (value, of_type) in typed.flow.values.iter().zip(&typed.types) {
+                match of_type {
+                    Some(ValueType::Tensor(data_type)) => note(&mut types, value.name, *data_type),
+                    _ => drop(types.insert(value.name, None)),
+                }
+            }
+        }
+        for (name, data_type) in types {
+            let known = known.types.entry(name).or_insert(None);
+            *known = known.or(data_type);
+        }
+        known
+    }
+
     fn declarations(&mut self, document: &Document<'a>, graph: &'t Graph<'a>) {
         // From version 4 of the format on, an input's initializer may be replaced.
         let inputs: HashSet<&str> = match document.ir_version {
@@ -255,7 +280,7 @@ impl<'t, 'a> Known<'t, 'a> {
     }
 }
 
-/// Scales are one for each axis. A constant of more elements is no such.
+/// Scales are one for each axis. A constant of more elements is something else.
 const MOST_FLOATS: usize = 1024;
 
 /// The rank that a ValueInfoProto tells.

@@ -3,7 +3,7 @@
 
 use super::draft::{Done, Draft, Given, Refusal};
 use super::site::Site;
-use crate::edits::NewAttribute;
+use crate::edits::{NewAttribute, NewNode};
 use crate::messages::attribute::kind;
 use onnx_cast::DataType;
 
@@ -99,7 +99,7 @@ pub(super) fn batch_norm_outputs<'a>(draft: &mut Draft<'_, 'a>, _: &mut Site<'_,
 /// GroupNormalization-21 has a scale and a bias for each channel, not for each group, and tells the precision.
 pub(super) fn group_norm<'a>(draft: &mut Draft<'_, 'a>, site: &mut Site<'_, '_, 'a>) -> Result<Done, Refusal> {
     let x = draft.required(0)?;
-    let data_type = site.known.data_type(&x).ok_or("the element type of its input is not known")?;
+    let Some(data_type) = site.known.data_type(&x) else { return group_norm_in_parts(draft, site) };
     // Version 18 computes in the type of its input.
     if data_type != DataType::Float {
         draft.set_int("stash_type", data_type.onnx().into());
@@ -122,4 +122,46 @@ pub(super) fn group_norm<'a>(draft: &mut Draft<'_, 'a>, site: &mut Site<'_, '_, 
         draft.set_input(place, each);
     }
     Ok(Some("scale and bias are repeated for the channels of each group"))
+}
+
+/// What version 18 is defined as, for an input of any type. Version 21 has to be told in which type it computes.
+fn group_norm_in_parts<'a>(draft: &mut Draft<'_, 'a>, site: &mut Site<'_, '_, 'a>) -> Result<Done, Refusal> {
+    let [x, scale, bias] = [draft.required(0)?, draft.required(1)?, draft.required(2)?];
+    if !draft.has("epsilon") {
+        draft.set("epsilon", kind::FLOAT, NewAttribute::float("epsilon", 1e-5));
+    }
+    let epsilon = site.float_input(draft, "epsilon", &x)?.ok_or("its epsilon is missing")?;
+    let (minus_one, axis) = (site.int64s(draft, "line", &[-1]), site.int64s(draft, "last_axis", &[2]));
+    let for_each = site.int64s(draft, "for_each_group", &[1, -1, 1]);
+    let mut add = |op_type: &str, what: &str, inputs: &[&str], attributes: &[(&str, i64)]| {
+        let (node, output) = site.node(draft, op_type, what, inputs.iter().map(|&name| name.to_owned()).collect());
+        let attributes = attributes.iter().map(|&(name, value)| NewAttribute::int(name, value));
+        draft.before.push(attributes.fold(node, NewNode::with));
+        output
+    };
+    let shape = add("Shape", "shape", &[&x], &[]);
+    let batch = add("Shape", "batch", &[&x], &[("start", 0), ("end", 1)]);
+    let groups = add("Shape", "groups", &[&scale], &[]);
+    let by_group = add("Concat", "by_group", &[&batch, &groups, &minus_one], &[("axis", 0)]);
+    let x = add("Reshape", "grouped", &[&x, &by_group], &[]);
+    let mean = add("ReduceMean", "mean", &[&x, &axis], &[]);
+    let square = add("Mul", "square", &[&x, &x], &[]);
+    let mean_of_square = add("ReduceMean", "mean_of_square", &[&square, &axis], &[]);
+    let square_of_mean = add("Mul", "square_of_mean", &[&mean, &mean], &[]);
+    let variance = add("Sub", "variance", &[&mean_of_square, &square_of_mean], &[]);
+    let sum = add("Add", "sum", &[&variance, &epsilon], &[]);
+    let deviation = add("Sqrt", "deviation", &[&sum], &[]);
+    let centred = add("Sub", "centred", &[&x, &mean], &[]);
+    let normal = add("Div", "normal", &[&centred, &deviation], &[]);
+    let scale = add("Reshape", "scale", &[&scale, &for_each], &[]);
+    let bias = add("Reshape", "bias", &[&bias, &for_each], &[]);
+    let scaled = add("Mul", "scaled", &[&scale, &normal], &[]);
+    let biased = add("Add", "biased", &[&scaled, &bias], &[]);
+    draft.op_type = "Reshape";
+    draft.inputs = vec![biased, shape];
+    for name in ["num_groups", "stash_type"] {
+        draft.remove(name);
+    }
+    draft.set_int("allowzero", 1);
+    Ok(Some("it is the nodes that it is defined as, because the type of its input is not known"))
 }

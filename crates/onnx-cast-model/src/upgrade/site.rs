@@ -28,6 +28,12 @@ impl Shared<'_> {
     pub(super) fn new() -> Self {
         Shared { by_content: HashMap::new(), initializers: Vec::new() }
     }
+
+    /// Takes back the initializers from a place on.
+    pub(super) fn forget(&mut self, from: usize) {
+        let gone: Vec<_> = self.initializers.drain(from..).filter_map(|tensor| tensor.name).collect();
+        self.by_content.retain(|_, name| !gone.contains(name));
+    }
 }
 
 /// Where a node stands.

@@ -4,7 +4,7 @@
 
 use super::draft::{Done, Draft, Refusal};
 use super::site::Site;
-use super::{casts, inputs, old, sampling, shapes};
+use super::{casts, inputs, old, sampling, scan, shapes};
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
@@ -88,7 +88,7 @@ const STEPS: &[(&[&str], i64, Step)] = &[
     (&["MaxPool"], 8, Same("the second output, and `storage_order`, which is of that alone")),
     (&["BatchNormalization"], 9, Adapted(shapes::batch_norm_spatial)),
     (&["Cast"], 9, CAST),
-    (&["Scan"], 9, Refused("has no batches, whose axis was the first of every input before")),
+    (&["Scan"], 9, Adapted(scan::batches)),
     (&["Upsample"], 9, Adapted(sampling::upsample_scales)),
     (&["AveragePool"], 10, Same("`ceil_mode` is 0 where it is not given")),
     (&["Dropout"], 10, Adapted(inputs::dropout_mask)),

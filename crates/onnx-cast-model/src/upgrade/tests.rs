@@ -145,6 +145,15 @@ fn what_is_not_the_same_is_written_otherwise() {
     check("Cast", &["x"], &[Attr::int("to", 18)], (19, 24), fnuz);
     check("Cast", &["x"], &[Attr::int("to", 23)], (23, 24), &fnuz.replace("IsInf", "IsNaN"));
     check("Cast", &["x"], &[Attr::int("to", 17)], (19, 24), "Cast[to](x) y");
+    let both = "Max(s y_one) y_larger; Min(s y_one) y_smaller; \
+                Resize[coordinate_transformation_mode nearest_mode](x  y_larger) y_stretched; \
+                Resize[coordinate_transformation_mode nearest_mode](y_stretched  y_smaller) y; y_one: float[]";
+    check("Resize", &["x", "s"], &[], (10, 13), both);
+    let linear = [Attr::string("mode", "linear")];
+    let same = "Resize[mode coordinate_transformation_mode nearest_mode](x  s) y";
+    check("Resize", &["x", "s"], &linear, (10, 13), same);
+    let scan = [Attr::int("num_scan_inputs", 1), Attr::ints("directions", &[1])];
+    check("Scan", &["", "x"], &scan, (8, 28), "Scan[num_scan_inputs body](x) y");
     let parameters = ["x", "s", "b", "m", "v"];
     check("BatchNormalization", &parameters, &[Attr::int("spatial", 1)], (7, 26), "BatchNormalization(x s b m v) y");
     check("BatchNormalization", &parameters, &[Attr::int("is_test", 1)], (6, 7), "BatchNormalization(x s b m v) y");
@@ -168,13 +177,20 @@ fn refusals_name_the_node_and_what_changed() {
     refused(
         &scan,
         9,
-        "cannot be raised from 8 to 9: node `n` (Scan) is version 8 of its operator; version 9: has no batches",
+        "cannot be raised from 8 to 9: node `n` (Scan) is version 8 of its operator; version 9: its attribute \
+         `num_scan_inputs` is missing",
     );
+    let one = [Attr::int("num_scan_inputs", 1)];
+    refused(&float("Scan", &["lengths", "x"], &["y"], &one, 8), 10, "needs Slice and Pad of opset 11");
+    refused(&float("Scan", &["", "x"], &["y"], &[Attr::int("num_scan_inputs", 2)], 8), 9, "and it reads 1");
+    refused(&float("Scan", &["", "x", "x2"], &[], &one, 8), 9, "is left out");
     let parameters = ["x", "s", "b", "m", "v"];
     refused(&float("BatchNormalization", &parameters, &["y", "m2"], &[], 9), 14, "training mode");
     refused(&float("BatchNormalization", &parameters, &["y"], &[], 6), 7, "training mode");
     refused(&float("Dropout", &["x"], &["z", "y"], &[], 7), 10, "its mask is read");
-    refused(&float("Resize", &["x", "s"], &["y"], &[], 10), 11, "its scales are no constant");
+    let ceil =
+        [Attr::string("coordinate_transformation_mode", "tf_half_pixel_for_nn"), Attr::string("nearest_mode", "ceil")];
+    refused(&float("Resize", &["x", "", "s"], &["y"], &ceil, 11), 13, "no other mode is with this rounding");
     refused(&made("Erf", &["x"], &["y"], &[], 9, DataType::Int32), 13, "takes no int32 any more");
     refused(&made("ReduceLogSum", &["x"], &["y"], &[], 18, DataType::Int64), 28, "takes no int64 any more");
     refused(
@@ -182,8 +198,8 @@ fn refusals_name_the_node_and_what_changed() {
         7,
         "from axis 1 before",
     );
-    refused(&float("NoSuchOperator", &["x"], &["y"], &[], 11), 13, "is no operator known here");
-    refused(&float("Range", &["x", "b", "c"], &["y"], &[], 10), 13, "opset 10 has not (it comes with 11)");
+    refused(&float("NoSuchOperator", &["x"], &["y"], &[], 11), 13, "is not an operator known here");
+    refused(&float("Range", &["x", "b", "c"], &["y"], &[], 10), 13, "opset 10 lacks (it comes with 11)");
     refused(&float("Relu", &["x"], &["y"], &[], 22), 21, "newer than 21");
     refused(&float("Relu", &["x"], &["y"], &[], 21), 29, "opset 29 is not known here");
 }
@@ -216,6 +232,49 @@ fn hostile_nodes_are_refused() {
         let bytes = made(op_type, inputs, &["y"], &attributes, from, DataType::Float);
         refused(&bytes, 28, want);
     }
+}
+
+/// A model whose function reads a value of unknown type, and hands its attribute on; it is called once with each value.
+fn function(op_type: &str, attribute: &str, given: &[&str], opset: i64) -> Vec<u8> {
+    use crate::messages::function;
+    let call = |place: usize, value: &&str| {
+        let mut call = Vec::new();
+        wire::put_bytes(&mut call, node::INPUT, b"x");
+        wire::put_bytes(&mut call, node::OUTPUT, format!("y{place}").as_bytes());
+        wire::put_bytes(&mut call, node::OP_TYPE, b"F");
+        wire::put_bytes(&mut call, node::DOMAIN, b"own");
+        wire::put_bytes(&mut call, node::ATTRIBUTE, &Attr::string("its", value).0);
+        call
+    };
+    let (mut inner, mut own, mut body, mut import, mut whole) = (vec![], vec![], vec![], vec![], vec![]);
+    wire::put_bytes(&mut inner, node::INPUT, b"a");
+    wire::put_bytes(&mut inner, node::INPUT, b"a");
+    wire::put_bytes(&mut inner, node::OUTPUT, b"b");
+    wire::put_bytes(&mut inner, node::OP_TYPE, op_type.as_bytes());
+    wire::put_bytes(&mut inner, node::ATTRIBUTE, &Attr::reference(attribute, kind::STRING, "its").0);
+    wire::put_int(&mut import, opset::VERSION, opset as u64);
+    wire::put_bytes(&mut own, function::NAME, b"F");
+    wire::put_bytes(&mut own, function::DOMAIN, b"own");
+    wire::put_bytes(&mut own, function::INPUT, b"a");
+    wire::put_bytes(&mut own, function::OUTPUT, b"b");
+    wire::put_bytes(&mut own, function::NODE, &inner);
+    wire::put_bytes(&mut own, function::OPSET_IMPORT, &import);
+    given.iter().enumerate().for_each(|(place, value)| wire::put_bytes(&mut body, graph::NODE, &call(place, value)));
+    wire::put_bytes(&mut body, graph::INPUT, &value("x", DataType::Float, 4));
+    wire::put_int(&mut whole, model::IR_VERSION, 9);
+    wire::put_bytes(&mut whole, model::GRAPH, &body);
+    wire::put_bytes(&mut whole, model::OPSET_IMPORT, &import);
+    wire::put_bytes(&mut whole, model::FUNCTIONS, &own);
+    whole
+}
+
+#[test]
+fn calls_tell_what_an_attribute_of_a_function_is() {
+    let mode = |given: &[&str]| function("GridSample", "mode", given, 16);
+    assert!(raised(&mode(&["bicubic", "bicubic"]), 20).is_ok());
+    assert!(raised(&mode(&["nearest"]), 28).is_ok());
+    refused(&mode(&["bicubic", "bilinear"]), 20, "stands for `its` of the function around");
+    refused(&mode(&[]), 20, "stands for `its` of the function around");
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 pub(crate) mod by_magnitude;
 pub(crate) mod by_upper_byte;
-pub(crate) mod lanes;
 pub(crate) mod look_up;
+pub(crate) mod scale;
 pub(crate) mod small_float;
 pub(crate) mod step;
 pub(crate) mod wide;
@@ -14,7 +14,7 @@ use crate::kernel::{Context, lookup_tables};
 use crate::scalar::{Narrow, Widen};
 use small_float::RuleLanes;
 
-pub(crate) use lanes::Lanes;
+pub(crate) use crate::kernel::lanes::Lanes;
 
 /// Casts a source that is not looked up, or not without a hub.
 ///
@@ -54,10 +54,11 @@ pub(crate) unsafe fn cast<L: Lanes, S: Widen, D: Narrow>(src: &[u8], dst: &mut [
     unsafe { step::steps::<L, S, D>(task, one_step::<L, S, D>(context)) };
 }
 
-/// [`crate::kernel::Isa::step`].
+/// What casts the elements of one step from one pointer to the other. Sources of 8 bits or fewer are cast to `f32`
+/// alone, and looked up as in [`crate::kernel::Isa::widen`].
 ///
 /// # Safety
-/// As there, of the instructions of `L`.
+/// The processor has the instructions of `L`; the function is called with pointers to a step's bytes.
 #[inline(always)]
 pub(crate) unsafe fn one_step<L: Lanes, S: Element, D: Element>(
     context: &Context,
@@ -88,17 +89,17 @@ pub(crate) use kernel;
 
 /// Implements [`crate::kernel::Isa`] for an instruction set: each kind of kernel, compiled with its features.
 macro_rules! isa {
-    ($isa:ident, $lanes:ty, $features:literal, fma: $fma:literal) => {
+    ($isa:ident, $lanes:ty, $features:literal) => {
         pub(crate) struct $isa;
 
         // SAFETY: the algorithms cast as the scalar cast does, which the tests check for every pair on every length
         // and, for the types of 32 bits or fewer, every value; and `steps` covers all of `dst`.
         unsafe impl crate::kernel::Isa for $isa {
             const LOOKS_UP_16: bool = <$lanes as crate::arch::generic::Lanes>::WIDE_LOOK_UP;
-            const STEP: usize = <$lanes as crate::arch::generic::Lanes>::BYTES;
+            const SCALES: bool = true;
             crate::kernel::scale::scale_kernels! {
                 #[target_feature(enable = $features)]
-                $isa, $lanes, fuses: $fma, step: generic::one_step::<$lanes, S, D>
+                fuses: <$lanes as Lanes>::FUSES, fence: <$lanes>::fence(), over: $lanes, generic::scale
             }
 
             kernel! { $features, cast<S: Widen, D: Narrow>: generic::cast::<$lanes, S, D> }

@@ -2,7 +2,7 @@
 
 use crate::element::{BFloat16, DataType, Element};
 use crate::kernel::lookup_tables::{self, KeptOrMade};
-use crate::kernel::scale::{self, scale_kernels};
+use crate::kernel::scale::scale_kernels;
 use crate::kernel::{Context, Isa, KernelTable, staged};
 use crate::packed::{bits, byte_len, pack_elements, unpack_elements};
 use crate::scalar::{Narrow, Widen};
@@ -37,12 +37,8 @@ fn codes<'a, S: Element>(src: &'a [u8], unpacked: &'a mut [u8; BLOCK], len: usiz
 // SAFETY: tables are made with the scalar cast, and `staged::run` is the scalar cast in a loop; both write every byte.
 unsafe impl Isa for Portable {
     const LOOKS_UP_16: bool = true;
-    const STEP: usize = 64;
-    const STEPS_BY_CONTEXT: bool = true;
-    scale_kernels! {
-        Portable, scale::Cached, fuses: false,
-        step: (|context: &Context| scale::step_by(TABLE.cast(context.from, context.to), context, Portable::STEP))
-    }
+    const SCALES: bool = false;
+    scale_kernels! { fuses: false, fence: () }
 
     unsafe fn cast<S: Widen, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, context: &Context) {
         cast::<S, D>(src, dst, len, context);

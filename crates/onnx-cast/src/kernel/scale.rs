@@ -1,58 +1,126 @@
-//! Scaled casts: blocks of elements are widened to `f32` in the nearest cache, scaled there, and narrowed.
+//! Scaled casts: elements are widened to `f32`, scaled there, and narrowed.
 //!
-//! Widening and narrowing are the steps of Cast ([`Isa::step`]), which a kernel for each pair of types has inlined. The
-//! scales are applied by loops in plain Rust, which each instruction set compiles once with its features, and the
-//! compiler vectorises.
+//! Each instruction set has kernels that do so in registers (`arch/generic/scale.rs`), for the scales that are met: those
+//! with a quotient by way of the reciprocal, or a product, that needs no second look. For others, and where there are no
+//! vectors, [`staged`] calls the kernels of Cast, and between them loops in plain Rust.
 
+pub(crate) mod beside;
 pub(crate) mod loops;
+pub(crate) mod sink;
+pub(crate) mod staged;
 
-use super::{Context, Isa, Kernel, StoreHint};
-use crate::element::{Class, DataType, byte_len_of, class};
-use crate::packed::clear_padding;
+use super::lanes::Lanes;
+use super::{Context, StoreHint};
+use crate::element::byte_len_of;
 use crate::scalar::scaled::Precision;
-use crate::scalar::{Narrow, Widen};
 use core::mem::MaybeUninit;
-use core::{ptr, slice};
+pub(crate) use sink::Sink;
 
-/// Elements that are applied their scales at a time: they stay in the nearest cache.
-const BLOCK: usize = 512;
-
-/// Elements that the loops take at a time. They have one scale, or each their own.
+/// Elements that have one scale, or each their own. Longer runs are made up of these.
 pub(crate) const CHUNK: usize = 16;
+
+/// Scales of a tile: of as many elements, or of as many chunks.
+pub(crate) const ENTRIES: usize = 512;
+
+/// Scales beside the padding of a last step.
+pub(crate) const PADDING: usize = 64;
 
 /// Bytes of the longest step of any backend, of 64 elements of 32 bits.
 const MOST_STEP_BYTES: usize = 4 * 64;
 
-/// Floats, little endian.
-pub(crate) type Floats = [[u8; 4]];
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
+/// How far ahead the source is fetched, as in Cast.
+const AHEAD: usize = 8 << 10;
 
 /// How scales are applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Method {
-    /// Products with finite factors.
+    /// Products with positive factors that no element takes beyond `f32`, or of elements that are no infinities with
+    /// finite factors.
     Multiply,
-    /// Products with any factors.
-    MultiplyAny,
     /// Quotients by way of reciprocals, which are the factors.
     Reciprocal,
+    /// Products with any factors.
+    MultiplyAny,
     /// Quotients by any divisors.
     Divide,
+}
+
+impl Method {
+    /// Whether the kernels in registers know it.
+    fn is_common(self) -> bool {
+        matches!(self, Method::Multiply | Method::Reciprocal)
+    }
+}
+
+/// What an element is scaled by, and what of its scale is found before.
+#[derive(Clone, Copy)]
+pub(crate) enum Array {
+    /// What elements are multiplied with, or what estimates their quotient.
+    Factors,
+    /// Negated, what they are divided by.
+    Divisors,
+    /// Zero points: what is added to quotients. Negated, what is subtracted from codes.
+    Zeros,
+    /// The least elements that are told apart, of integers.
+    Lows,
+    /// The greatest, and of floats the greatest magnitude.
+    Highs,
+}
+
+/// Room for the scales of a tile.
+#[repr(align(64))]
+pub(crate) struct Arrays([[MaybeUninit<f32>; Arrays::LEN]; 5]);
+
+impl Arrays {
+    /// Two tiles, so that a period can begin anywhere in the first.
+    const LEN: usize = 2 * ENTRIES + PADDING;
+
+    pub(crate) const NEW: Self = Arrays([[MaybeUninit::uninit(); Arrays::LEN]; 5]);
+
+    /// The first numbers of an array, to be written before they are read.
+    pub(crate) fn first(&mut self, array: Array, count: usize) -> &mut [f32] {
+        // SAFETY: `MaybeUninit<f32>` has the layout of `f32`. Every caller writes the numbers before it reads them.
+        unsafe { &mut *(std::ptr::from_mut(&mut self.0[array as usize][..count]) as *mut [f32]) }
+    }
+
+    /// The first numbers of every array, in the order of [`Array`].
+    pub(crate) fn all(&mut self, count: usize) -> [&mut [f32]; 5] {
+        // SAFETY: as above.
+        self.0.each_mut().map(|array| unsafe { &mut *(std::ptr::from_mut(&mut array[..count]) as *mut [f32]) })
+    }
+}
+
+/// Which scale an element has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spread {
+    /// The first.
+    One,
+    /// That of its chunk.
+    Chunks,
+    /// Its own.
+    Each,
 }
 
 /// The scales of some elements, and their zero points.
 #[derive(Clone, Copy)]
 pub(crate) struct Scales<'a> {
-    /// Elements that have one scale: 1, a multiple of [`CHUNK`], or [`usize::MAX`] where all have the same. Where it is
-    /// 1, there are scales beside the padding of a last chunk.
-    pub(crate) run: usize,
-    /// Elements of the first run, a multiple of [`CHUNK`] if there is another.
-    pub(crate) first: usize,
-    /// For each run what elements are multiplied with.
-    pub(crate) factors: &'a Floats,
-    /// What they are divided by; read where they are.
-    pub(crate) divisors: &'a Floats,
-    /// `None` where there is nothing to add or to subtract.
-    pub(crate) zero_points: Option<&'a Floats>,
+    pub(crate) arrays: &'a Arrays,
+    /// Where those of the elements begin.
+    pub(crate) begin: usize,
+    pub(crate) spread: Spread,
+    /// Whether a zero point is not 0.
+    pub(crate) has_zeros: bool,
+}
+
+impl Scales<'_> {
+    /// Those of the elements, of which the ones of a step more are written.
+    #[inline(always)]
+    pub(crate) fn array(&self, array: Array) -> *const f32 {
+        self.arrays.0[array as usize].as_ptr().cast::<f32>().wrapping_add(self.begin)
+    }
 }
 
 /// What a scaled cast is told.
@@ -66,278 +134,258 @@ pub(crate) struct Stage<'a> {
     pub(crate) range: [f32; 2],
 }
 
-/// Casts `len` elements, packed, and zeroes the padding of `dst`.
+impl Stage<'_> {
+    /// Whether a kernel in registers does what is asked.
+    pub(crate) fn is_common(&self) -> bool {
+        let adds_zero = self.context.to.is_float() && self.scales.has_zeros && self.context.from.is_float();
+        self.method.is_common() && self.precision == Precision::Float && !adds_zero
+    }
+}
+
+/// The elements of a tile: the bytes of `len` elements of the context's types.
+pub(crate) struct Part<'a> {
+    pub(crate) src: *const u8,
+    pub(crate) dst: *mut u8,
+    pub(crate) len: usize,
+    /// Where results that are to pass the caches by go.
+    pub(crate) sink: Option<&'a mut Sink>,
+}
+
+/// Casts elements; the padding of the last byte is arbitrary.
 ///
 /// # Safety
-/// The processor has the instructions that the kernel's backend is compiled for, `src` and `dst` have the byte lengths
-/// of `len` elements of the context's types, and the table has this kernel for them.
-pub(crate) type ScaledKernel = unsafe fn(src: &[u8], dst: &mut [u8], len: usize, stage: &Stage<'_>);
+/// The processor has the instructions that the kernel's backend is compiled for, the bytes of the part's elements can be
+/// read and written, and the table has this kernel for the context's types. Results are in the sink until it is flushed.
+pub(crate) type ScaledKernel = unsafe fn(part: Part<'_>, stage: &Stage<'_>);
+
+/// What scales are found by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scaling {
+    /// Quotients with scales.
+    Divide,
+    /// Products with them, of codes.
+    Dequantize {
+        /// Whether one may be an infinity, or a NaN that is not the usual one.
+        has_infinity: bool,
+    },
+    /// Products with them, of values.
+    Multiply,
+}
 
 /// What is compiled once for each instruction set.
 #[derive(Clone, Copy)]
 pub(crate) struct ScaleKernels {
-    /// Writes reciprocals, and says how to divide.
-    pub(crate) divisors: unsafe fn(scales: &Floats, reciprocals: &mut Floats) -> Method,
-    /// Says how to multiply.
-    pub(crate) factors: unsafe fn(scales: &Floats) -> Method,
+    /// Finds what is beside elements, from the scales in [`Array::Divisors`] and, if there are any, the zero points in
+    /// [`Array::Zeros`]; and how they are applied. The range is that of results.
+    pub(crate) prepare:
+        unsafe fn(arrays: &mut Arrays, count: usize, scaling: Scaling, has_zeros: bool, range: [f32; 2]) -> Method,
     /// The bits of the greatest magnitude of each run of floats of a width in bytes, 2 or 4: NaN and infinity are above
     /// every number.
     pub(crate) greatest: unsafe fn(x: &[u8], width: usize, run: usize, out: &mut [u32]),
-    /// Applies the scales to `len` floats, a multiple of [`CHUNK`], from one place to the same or another, and rounds to
-    /// integers of 32 bits where those are quantized to. Returns the place after them.
-    pub(crate) apply: unsafe fn(x: *const [u8; 4], out: *mut [u8; 4], len: usize, stage: &Stage<'_>, at: At) -> At,
-    /// Copies past the caches where it can, and asks for what is read next.
-    pub(crate) pass_on: PassOn,
-    /// Orders what was passed on before what is stored from here on.
-    pub(crate) fence: unsafe fn(),
-}
-
-/// Copies `from` to `to`, and meanwhile asks for the lines of `ahead` bytes from an address on, which need not be
-/// valid.
-///
-/// # Safety
-/// As [`ScaledKernel`]; the slices have the same length.
-pub(crate) type PassOn = unsafe fn(from: &[u8], to: &mut [u8], next: *const u8, ahead: usize);
-
-/// Bytes of a cache line.
-const LINE: usize = 64;
-
-/// How far ahead the source is fetched, as in Cast.
-const AHEAD: usize = 8 << 10;
-
-/// The run of the next element, and how many elements of it are left.
-#[derive(Clone, Copy)]
-pub(crate) struct At {
-    index: usize,
-    left: usize,
+    /// Applies scales to floats, whole chunks of them; see [`loops::apply`].
+    pub(crate) apply: unsafe fn(x: &mut [[u8; 4]], stage: &Stage<'_>, begin: usize),
+    /// What a lower precision leaves to be done; see [`loops::finish`].
+    pub(crate) finish: unsafe fn(x: &mut [[u8; 4]], stage: &Stage<'_>, begin: usize),
+    /// Stores what a sink holds; orders what was passed on before what is stored from here on.
+    pub(crate) flush: unsafe fn(sink: &mut Sink, dst: *mut u8),
 }
 
 /// Memory that is written before it is read.
 #[repr(align(64))]
-struct Memory<const BYTES: usize>(MaybeUninit<[u8; BYTES]>);
+pub(crate) struct Memory<const BYTES: usize>(MaybeUninit<[u8; BYTES]>);
 
 impl<const BYTES: usize> Memory<BYTES> {
     #[inline(always)]
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Memory(MaybeUninit::uninit())
     }
 
     #[inline(always)]
-    fn start(&mut self) -> *mut u8 {
+    pub(crate) fn start(&mut self) -> *mut u8 {
         self.0.as_mut_ptr().cast()
     }
 }
 
-/// Casts elements: from values quotients, or products, to codes; from codes products to values.
+/// Steps after which whole lines are passed on: so many that these are in the nearest cache by then.
+const STEPS: usize = 4;
+
+/// Calls `step` with the source and the target of a step's elements, whose widths are `bits`, and the place of the first,
+/// until all are cast. What does not fill a step goes through the same step on a copy.
 ///
 /// # Safety
-/// As [`ScaledKernel`], of the instructions of `I`.
+/// As [`ScaledKernel`], of the instructions of `L`; `step` reads a step's bytes and writes all of the target's.
 #[inline(always)]
-pub(crate) unsafe fn cast<I: Isa, S: Widen, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, stage: &Stage<'_>) {
-    let Context { from, to, .. } = stage.context;
-    let bits = [from, to].map(|data_type| data_type.info().bits as usize);
-    let [src_step, dst_step] = bits.map(|bits| byte_len_of(I::STEP, bits));
-    let is_float = const { matches!(class::<S>(), Class::F32) } && from == DataType::Float;
-    let to_float = const { matches!(class::<D>(), Class::F32) } && to == DataType::Float;
-    let streams = stage.context.hint == StoreHint::NonTemporal;
-    // One run for all elements does not end, nor beside padding.
-    let Scales { first, run, .. } = stage.scales;
-    let mut at = At { index: 0, left: if run == usize::MAX { usize::MAX - usize::MAX % CHUNK } else { first } };
-    let (mut floats, mut results) = (Memory::<{ 4 * BLOCK }>::new(), Memory::<{ 4 * BLOCK }>::new());
+pub(crate) unsafe fn walk<L: Lanes>(part: Part<'_>, bits: [usize; 2], step: impl Fn(*const u8, *mut u8, usize)) {
+    let Part { src, dst, len, mut sink } = part;
+    let [src_step, dst_step] = bits.map(|bits| byte_len_of(L::BYTES, bits));
     let (mut source, mut target) = (Memory::<MOST_STEP_BYTES>::new(), Memory::<MOST_STEP_BYTES>::new());
-    let (floats, results) = (floats.start(), results.start());
     let (source, target) = (source.start(), target.start());
-    // SAFETY: the caller's. Blocks and their steps lie within `src` and `dst`; a last step goes through memory of a
-    // step's bytes, of at most 64 elements of 32 bits.
+    let mut begin = 0;
+    // SAFETY: the caller's. Steps lie within the elements, or in memory of a step's bytes.
     unsafe {
-        let widen = I::step::<S, f32>(&Context::plain(from, DataType::Float));
-        let narrow = I::step::<f32, D>(&Context { from: DataType::Float, hint: StoreHint::Temporal, ..stage.context });
-        let narrow_int =
-            I::step::<i32, D>(&Context { from: DataType::Int32, hint: StoreHint::Temporal, ..stage.context });
-        let mut done = 0;
-        while done < len {
-            let count = BLOCK.min(len - done);
-            let (steps, rest) = (count / I::STEP, count % I::STEP);
-            let src = &src[byte_len_of(done, bits[0])..byte_len_of(done + count, bits[0])];
-            let dst = &mut dst[byte_len_of(done, bits[1])..byte_len_of(done + count, bits[1])];
-            done += count;
-            // Widened.
-            let in_place = is_float && rest == 0;
-            if !in_place {
-                for step in 0..count.div_ceil(I::STEP) {
-                    let mut at = src.as_ptr().wrapping_add(step * src_step);
-                    if step == steps {
-                        ptr::write_bytes(source, 0, MOST_STEP_BYTES);
-                        ptr::copy_nonoverlapping(at, source, src.len() - steps * src_step);
-                        at = source;
+        while begin < len {
+            let count = (STEPS * L::BYTES).min(len - begin);
+            let first = dst.add(begin / L::BYTES * dst_step);
+            let place = sink.as_deref_mut().map_or(first, |sink| sink.place(first));
+            for at in (0..count).step_by(L::BYTES) {
+                let from = src.add((begin + at) / L::BYTES * src_step);
+                let to = place.add(at / L::BYTES * dst_step);
+                let left = count - at;
+                if left >= L::BYTES {
+                    if sink.is_some() {
+                        fetch::<L>(from, src_step, dst_step);
                     }
-                    widen(at, floats.add(step * I::STEP * 4));
+                    step(from, to, begin + at);
+                } else {
+                    L::copy_padded(from, source, byte_len_of(left, bits[0]), src_step);
+                    step(source, target, begin + at);
+                    L::copy_few(target, to, byte_len_of(left, bits[1]));
                 }
             }
-            // Scaled.
-            let is_narrow = to_float && rest == 0;
-            let x = if in_place { src.as_ptr() } else { floats.cast_const() };
-            let out = if is_narrow && !streams { dst.as_mut_ptr() } else { floats };
-            at = (I::SCALE.apply)(x.cast(), out.cast(), count.next_multiple_of(I::STEP), stage, at);
-            // Narrowed.
-            let place = match (streams, is_narrow) {
-                (false, false) => dst.as_mut_ptr(),
-                (true, false) => results,
-                (_, true) => out,
-            };
-            let narrow =
-                |from, to| if const { D::DATA_TYPE.is_float() } { narrow(from, to) } else { narrow_int(from, to) };
-            for step in 0..if is_narrow { 0 } else { count.div_ceil(I::STEP) } {
-                let at = if step == steps { target } else { place.wrapping_add(step * dst_step) };
-                narrow(floats.add(step * I::STEP * 4).cast_const(), at);
+            if let Some(sink) = sink.as_deref_mut() {
+                sink.drain::<L>(first, byte_len_of(count, bits[1]));
             }
-            if rest > 0 {
-                let done = steps * dst_step;
-                ptr::copy_nonoverlapping(target, place.add(done), dst.len() - done);
-            }
-            if streams {
-                let results = slice::from_raw_parts(place, dst.len());
-                (I::SCALE.pass_on)(results, dst, src.as_ptr().wrapping_add(AHEAD), src.len());
-            }
+            begin += count;
         }
     }
-    clear_padding(to, len, dst);
 }
 
-/// [`ScaleKernels::pass_on`], with methods of `Lanes`: one that prefetches, and one that copies a vector of so many bytes
-/// past the caches, if there is one.
+/// Asks for lines of the source, as Cast does: those ahead, and where reads outweigh writes a step's own, in order.
 ///
 /// # Safety
-/// As [`PassOn`], of the instructions of the methods.
+/// The processor has the instructions of `L`.
 #[inline(always)]
-pub(crate) unsafe fn pass_on(
-    from: &[u8],
-    to: &mut [u8],
-    next: *const u8,
-    ahead: usize,
-    vector: Option<usize>,
-    prefetch: impl Fn(*const u8),
-    stream: impl Fn(*mut u8, *const u8),
-) {
-    // Parts of lines go through the caches.
-    let (first, to) = to.split_at_mut(to.as_ptr().align_offset(LINE).min(to.len()));
-    let (from_first, from) = from.split_at(first.len());
-    first.copy_from_slice(from_first);
-    let (lines, rest) = to.as_chunks_mut::<LINE>();
-    let (from, from_rest) = from.split_at(lines.len() * LINE);
-    // Spread evenly: the processor has few buffers for what is under way.
-    let each = ahead.div_ceil(LINE).div_ceil(lines.len().max(1));
-    for (line, (to, from)) in lines.iter_mut().zip(from.as_chunks::<LINE>().0).enumerate() {
-        for place in line * each..(line + 1) * each {
-            prefetch(next.wrapping_add(place * LINE));
-        }
-        match vector {
-            None => to.copy_from_slice(from),
-            // A vector lies within both lines, and is aligned in `to`.
-            Some(bytes) => (0..LINE).step_by(bytes).for_each(|at| stream(to[at..].as_mut_ptr(), from[at..].as_ptr())),
+unsafe fn fetch<L: Lanes>(src: *const u8, src_step: usize, dst_step: usize) {
+    for line in (0..src_step).step_by(LINE) {
+        // SAFETY: a prefetch is a hint and accepts any address.
+        unsafe {
+            if src_step > 2 * dst_step {
+                L::prefetch(src.wrapping_add(line));
+            }
+            L::prefetch(src.wrapping_add(AHEAD + line));
         }
     }
-    rest.copy_from_slice(from_rest);
 }
 
-/// What the portable backend has in place of `Lanes`: nothing passes the caches by.
-pub(crate) struct Cached;
-
-impl Cached {
-    pub(crate) const STREAMS: bool = false;
-    pub(crate) const BYTES: usize = LINE;
-
-    pub(crate) fn prefetch(_: *const u8) {}
-
-    pub(crate) fn load(_: *const u8) {}
-
-    pub(crate) fn stream(_: *mut u8, (): ()) {}
-
-    pub(crate) fn fence() {}
-}
-
-/// [`Isa::step`] by a kernel of the context's types.
-///
-/// # Safety
-/// As there, of the instructions of the kernel.
-pub(crate) unsafe fn step_by(
-    kernel: Option<Kernel>,
-    context: &Context,
-    len: usize,
-) -> impl Fn(*const u8, *mut u8) + use<> {
-    let Some(kernel) = kernel else { unreachable!("a step has numeric types") };
-    let context = *context;
-    let [src_len, dst_len] =
-        [context.from, context.to].map(|data_type| byte_len_of(len, data_type.info().bits as usize));
-    // SAFETY: the caller's, who calls the function with pointers to a step's bytes.
-    move |src, dst| unsafe {
-        kernel(slice::from_raw_parts(src, src_len), slice::from_raw_parts_mut(dst, dst_len), len, &context);
-    }
+/// Where results go, by the hint.
+pub(crate) fn sink_for(hint: StoreHint, sink: &mut Sink) -> Option<&mut Sink> {
+    (hint == StoreHint::NonTemporal).then_some(sink)
 }
 
 /// Defines the kernels of an instruction set: the loops, compiled with its features.
 macro_rules! scale_kernels {
-    ($(#[$features:meta])? $isa:ty, $lanes:ty, fuses: $fuses:literal, step: $($step:tt)*) => {
+    (@) => {};
+    (@ #[$features:meta] $lanes:ty, $($algorithms:ident)::*) => {
+        #[$features]
+        unsafe fn quantize<D: Element>(
+            part: crate::kernel::scale::Part<'_>,
+            stage: &crate::kernel::scale::Stage<'_>,
+        ) {
+            // SAFETY: the caller's; the features are those of the lanes.
+            unsafe { $($algorithms)::*::quantize::<$lanes, D>(part, stage) }
+        }
+
+        #[$features]
+        unsafe fn dequantize<S: Element>(
+            part: crate::kernel::scale::Part<'_>,
+            stage: &crate::kernel::scale::Stage<'_>,
+        ) {
+            // SAFETY: the caller's; the features are those of the lanes.
+            unsafe { $($algorithms)::*::dequantize::<$lanes, S>(part, stage) }
+        }
+    };
+    (
+        $(#[$features:meta])?
+        fuses: $fuses:expr, fence: $fence:expr $(, over: $lanes:ty, $($algorithms:ident)::*)?
+    ) => {
         const SCALE: crate::kernel::scale::ScaleKernels = {
-            use crate::kernel::scale::{self, At, Floats, Method, Stage, loops};
+            use crate::kernel::scale::{Arrays, Method, Scaling, ScaleKernels, Sink, Stage, loops};
             $(#[$features])?
-            unsafe fn divisors(scales: &Floats, reciprocals: &mut Floats) -> Method {
-                loops::divisors::<$fuses>(scales, reciprocals)
-            }
-            $(#[$features])?
-            unsafe fn factors(scales: &Floats) -> Method {
-                loops::factors::<$fuses>(scales)
+            unsafe fn prepare(
+                arrays: &mut Arrays,
+                count: usize,
+                scaling: Scaling,
+                has_zeros: bool,
+                range: [f32; 2],
+            ) -> Method {
+                loops::prepare::<{ $fuses }>(arrays, count, scaling, has_zeros, range)
             }
             $(#[$features])?
             unsafe fn greatest(x: &[u8], width: usize, run: usize, out: &mut [u32]) {
                 loops::greatest(x, width, run, out);
             }
             $(#[$features])?
-            unsafe fn apply(x: *const [u8; 4], out: *mut [u8; 4], len: usize, stage: &Stage<'_>, at: At) -> At {
-                // SAFETY: the caller's.
-                unsafe { loops::apply::<$isa, $fuses>(x, out, len, stage, at) }
+            unsafe fn apply(x: &mut [[u8; 4]], stage: &Stage<'_>, begin: usize) {
+                loops::apply::<{ $fuses }>(x, stage, begin);
             }
             $(#[$features])?
-            unsafe fn pass_on(from: &[u8], to: &mut [u8], next: *const u8, ahead: usize) {
-                let vector = <$lanes>::STREAMS.then_some(<$lanes>::BYTES);
-                #[allow(unused_unsafe, reason = "the portable backend's methods need no promise")]
-                let prefetch = |line| {
-                    // SAFETY: a prefetch is a hint and accepts any address.
-                    unsafe { <$lanes>::prefetch(line) }
-                };
-                #[allow(unused_unsafe, reason = "the portable backend's methods need no promise")]
-                let stream = |to, from| {
-                    // SAFETY: the caller's: `pass_on` gives vectors within the slices.
-                    unsafe { <$lanes>::stream(to, <$lanes>::load(from)) }
-                };
-                // SAFETY: the caller's.
-                unsafe { scale::pass_on(from, to, next, ahead, vector, prefetch, stream) }
+            unsafe fn finish(x: &mut [[u8; 4]], stage: &Stage<'_>, begin: usize) {
+                loops::finish(x, stage, begin);
             }
             $(#[$features])?
-            unsafe fn fence() {
-                #[allow(unused_unsafe, reason = "the portable backend's method needs no promise")]
+            unsafe fn flush(sink: &mut Sink, dst: *mut u8) {
                 // SAFETY: the caller's.
-                unsafe { <$lanes>::fence() }
+                unsafe { sink.flush(dst) };
+                #[allow(unused_unsafe, reason = "some need no promise")]
+                // SAFETY: the caller's: the processor has the instruction.
+                unsafe { $fence }
             }
-            scale::ScaleKernels { divisors, factors, greatest, apply, pass_on, fence }
+            ScaleKernels { prepare, greatest, apply, finish, flush }
         };
-
-        $(#[$features])?
-        unsafe fn scaled<S: Widen, D: Narrow>(
-            src: &[u8],
-            dst: &mut [u8],
-            len: usize,
-            stage: &crate::kernel::scale::Stage<'_>,
-        ) {
-            // SAFETY: the caller's; the features are those of the instruction set.
-            unsafe { crate::kernel::scale::cast::<Self, S, D>(src, dst, len, stage) }
-        }
-
-        #[inline(always)]
-        unsafe fn step<S: Widen, D: Narrow>(context: &Context) -> impl Fn(*const u8, *mut u8) + use<S, D> {
-            // SAFETY: the caller's.
-            unsafe { $($step)*(context) }
-        }
+        crate::kernel::scale::scale_kernels! { @ $(#[$features])? $($lanes, $($algorithms)::*)? }
     };
 }
 pub(crate) use scale_kernels;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arch::available;
+    use crate::element::DataType;
+
+    /// Parts of a tensor, whose results pass the caches by, as they are in one part that does not: at every place in a
+    /// cache line, and for parts that end anywhere in one. Tensors that are larger than the caches would try few of them.
+    #[test]
+    fn non_temporal_as_temporal() {
+        const LEN: usize = 1000;
+        let source: Vec<u8> = (0..LEN).flat_map(|i| (i as f32 - 300.0).to_le_bytes()).collect();
+        let mut arrays = Arrays::NEW;
+        for backend in available() {
+            let table = backend.table();
+            for to in [DataType::Int8, DataType::Int4, DataType::Float8E4M3FN, DataType::Float6E2M3, DataType::Uint16] {
+                arrays.first(Array::Divisors, 1).fill(3.0);
+                // SAFETY: the backend is available.
+                let method = unsafe { (table.scale.prepare)(&mut arrays, 1, Scaling::Divide, false, [0.0, 7.0]) };
+                let scales = Scales { arrays: &arrays, begin: 0, spread: Spread::One, has_zeros: false };
+                let context = Context::plain(DataType::Float, to);
+                let stage = Stage { context, scales, method, precision: Precision::Float, range: [0.0, 7.0] };
+                let bytes = |len| to.byte_len(len).expect("few elements");
+                let mut expected = vec![0; bytes(LEN)];
+                let part = Part { src: source.as_ptr(), dst: expected.as_mut_ptr(), len: LEN, sink: None };
+                // SAFETY: the backend is available, and these are the bytes of so many elements.
+                unsafe { table.scale(part, &stage) };
+                let mut result = vec![0x5a; bytes(LEN) + 2 * LINE];
+                for (at, cut) in (0..LINE).zip((0..LEN).step_by(8).cycle().skip(3).step_by(11)) {
+                    result.fill(0x5a);
+                    let (mut sink, dst) = (Sink::new(), result[at..].as_mut_ptr());
+                    for (begin, len) in [(0, cut), (cut, 8), (cut + 8, (LEN - 8) - cut)] {
+                        // SAFETY: as above; the parts follow each other, and begin at whole bytes.
+                        unsafe {
+                            let (src, dst) = (source.as_ptr().add(4 * begin), dst.add(bytes(begin)));
+                            table.scale(Part { src, dst, len, sink: Some(&mut sink) }, &stage);
+                        }
+                    }
+                    // SAFETY: the last part ended there.
+                    unsafe { (table.scale.flush)(&mut sink, dst.add(bytes(LEN))) };
+                    let end = at + bytes(LEN);
+                    assert_eq!(result[at..end], expected, "{backend:?}, {to}, {at} bytes in, cut at {cut}");
+                    let beside = result[..at].iter().chain(&result[end..]);
+                    assert!(
+                        beside.copied().all(|byte| byte == 0x5a),
+                        "{backend:?}, {to}, {at}: bytes beside the result"
+                    );
+                }
+            }
+        }
+    }
+}

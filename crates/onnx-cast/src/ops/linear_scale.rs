@@ -6,7 +6,7 @@ use super::{CastError, NEWEST_OPSET, OpError, Operator, QuantizeLinear, Quantize
 use crate::arch::Backend;
 use crate::element::{DataType, Kind};
 use crate::scalar::scaled::linear_scale;
-use crate::scalar::{widen_code, with_default_float_environment};
+use crate::scalar::{Rules, widen_code, with_default_float_environment};
 use crate::tensor::{Tensor, TensorError, TensorView, element_count};
 
 /// Quantizes by scales that it finds from the greatest magnitudes, or from the ranges, of the values.
@@ -124,7 +124,7 @@ impl LinearScale {
 
     /// The scale and the zero point of values between two limits, one of which may be 0.
     fn scale(&self, [low, high]: [f32; 2]) -> (f32, i32) {
-        let range = super::ScaledPlan::range(self.to);
+        let range = super::ScaledPlan::range(self.to, &Rules::newest(self.to));
         if self.is_asymmetric {
             return linear_scale([low, high], range);
         }

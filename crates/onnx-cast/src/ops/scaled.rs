@@ -2,19 +2,20 @@
 
 mod blocks;
 pub(super) mod layout;
+mod settings;
 pub(super) mod tiles;
 
 pub use blocks::{BlockPlan, GlobalScale};
+pub(super) use settings::{ScaledSettings, scaled_operator};
 
 use super::execute::{Span, as_bytes, as_uninit, assume_written, check_len, execute, new_tensor};
-use super::node::Attributes;
-use super::{CastError, Dim, OpError, Operator, Role, ValueInfo};
+use super::{CastError, OpError};
 use crate::arch::Backend;
 use crate::element::{Class, DataType};
 use crate::kernel::StoreHint;
 use crate::packed::{clear_padding, code};
 use crate::scalar::scaled::Precision;
-use crate::scalar::{RoundMode, Rules, with_default_float_environment};
+use crate::scalar::{Rules, with_default_float_environment};
 use crate::tensor::{Tensor, TensorView};
 use layout::Layout;
 use std::mem::MaybeUninit;
@@ -50,7 +51,7 @@ pub struct ScaledPlan {
     to: DataType,
     precision: Precision,
     rules: Rules,
-    /// The lowest and the highest result, of integers.
+    /// The lowest and the highest result.
     range: [f32; 2],
     axis: i64,
     block_size: usize,
@@ -76,7 +77,7 @@ impl ScaledPlan {
             to,
             precision: Precision::Float,
             rules: Rules::newest(to),
-            range: range.unwrap_or_else(|| ScaledPlan::range(to)),
+            range: range.unwrap_or_else(|| ScaledPlan::range(to, &Rules::newest(to))),
             axis: -1,
             block_size: 0,
             backend,
@@ -123,8 +124,9 @@ impl ScaledPlan {
     /// middle of two results.)
     fn is_wide(&self) -> bool {
         let is_short = |data_type: DataType| data_type.info().bits <= 16;
-        [self.from, self.scale].contains(&DataType::Int32)
-            || self.precision != Precision::Float && !(is_short(self.from) && is_short(self.scale))
+        let has_int = [self.from, self.scale].contains(&DataType::Int32);
+        self.direction == Direction::Quantize
+            && (has_int || self.precision != Precision::Float && !(is_short(self.from) && is_short(self.scale)))
     }
 
     /// As [`ScaledPlan::run_into_uninit`], of checked operands.
@@ -139,7 +141,8 @@ impl ScaledPlan {
         let backend = self.backend.unwrap_or_else(Backend::best);
         execute(Span { src, dst: &mut *out, len }, bits, self.threads, |span, hint| {
             // Parts begin at whole bytes.
-            let start = (span.src.as_ptr() as usize - src.as_ptr() as usize) * 8 / bits[0];
+            let before = span.src.as_ptr() as usize - src.as_ptr() as usize;
+            let start = if before == 0 { 0 } else { before * 8 / bits[0] };
             let dst = as_bytes(span.dst);
             with_default_float_environment(|| job.run(backend, start, span.src, dst, span.len, hint));
         });
@@ -149,13 +152,17 @@ impl ScaledPlan {
         out
     }
 
-    /// The lowest and the highest number of an integer type.
-    pub(super) fn range(data_type: DataType) -> [f32; 2] {
+    /// The lowest and the highest number of an integer type, or the number of a small float for what is larger.
+    pub(super) fn range(data_type: DataType, rules: &Rules) -> [f32; 2] {
         match Class::of(data_type) {
             Some(Class::Int { bits, signed: true }) => {
                 [-((1u64 << (bits - 1)) as f32), ((1u64 << (bits - 1)) - 1) as f32]
             }
             Some(Class::Int { bits, signed: false }) if bits <= 16 => [0.0, ((1u32 << bits) - 1) as f32],
+            Some(Class::SmallFloat(format)) => {
+                let high = rules.highest(format);
+                [-high, high]
+            }
             _ => [0.0, 0.0],
         }
     }
@@ -190,7 +197,8 @@ impl ScaledPlan {
         out: &'o mut [MaybeUninit<u8>],
     ) -> Result<&'o mut [u8], CastError> {
         check_type(x, self.from)?;
-        let bound = self.bind(x.shape(), scale, zero_point)?;
+        let layout = Layout::new(x.shape(), scale.shape(), self.axis, self.block_size)?;
+        let bound = self.bind_layout(x.shape(), layout, scale, zero_point, Adjust::None)?;
         let len = x.len();
         check_len(self.to, Some(len), out.len(), x.shape())?;
         Ok(self.execute(&bound.job, x.bytes().unwrap_or_default(), len, out))
@@ -211,6 +219,7 @@ impl ScaledPlan {
     }
 
     /// As [`ScaledPlan::bind`], with scales that lie in any way.
+    #[inline(always)]
     fn bind_layout<'a>(
         &'a self,
         shape: &[usize],
@@ -325,202 +334,3 @@ fn check_type(view: &TensorView<'_>, want: DataType) -> Result<(), CastError> {
     let got = view.data_type();
     if got == want { Ok(()) } else { Err(CastError::InputType { got, want }) }
 }
-
-/// What both operators have: their version and the options that are not about types.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ScaledSettings {
-    pub(super) operator: Operator,
-    pub(super) version: i64,
-    pub(super) axis: i64,
-    pub(super) block_size: usize,
-    pub(super) output_dtype: Option<DataType>,
-    pub(super) precision: Option<DataType>,
-    pub(super) saturate: bool,
-    pub(super) backend: Option<Backend>,
-    pub(super) threads: Option<usize>,
-}
-
-impl ScaledSettings {
-    /// The settings of a node's attributes.
-    pub(super) fn from_attributes(
-        operator: Operator,
-        opset: i64,
-        list: &[super::Attribute<'_>],
-    ) -> Result<Self, OpError> {
-        let version = operator.version_at(opset)?;
-        let list = Attributes::new(operator, version, list)?;
-        let data_type = |name: &'static str| match list.int(name)? {
-            None | Some(0) => Ok(None),
-            Some(number) => match DataType::from_onnx(number) {
-                Some(data_type) => Ok(Some(data_type)),
-                None => Err(OpError::AttributeType { operator, name, number }),
-            },
-        };
-        Ok(ScaledSettings {
-            operator,
-            version,
-            axis: list.int("axis")?.unwrap_or(1),
-            block_size: block_size(operator, list.int("block_size")?.unwrap_or(0))?,
-            output_dtype: data_type("output_dtype")?,
-            precision: data_type("precision")?,
-            saturate: list.int("saturate")?.is_none_or(|value| value != 0),
-            backend: None,
-            threads: None,
-        })
-    }
-
-    /// Resolves the types.
-    pub(super) fn plan(
-        &self,
-        x: DataType,
-        scale: DataType,
-        zero_point: Option<DataType>,
-    ) -> Result<ScaledPlan, OpError> {
-        let (operator, version) = (self.operator, self.version);
-        let is_quantize = operator == Operator::QuantizeLinear;
-        let (x_role, y_role) =
-            if is_quantize { (Role::Values, Role::Quantized) } else { (Role::Quantized, Role::Values) };
-        operator.check_role(version, x_role, x)?;
-        operator.check_role(version, Role::Scale, scale)?;
-        if is_quantize && (19..23).contains(&version) && scale != x {
-            return Err(OpError::TypesDiffer { operator, version, name: "y_scale", got: scale, want: x });
-        }
-        let to = if is_quantize {
-            match (zero_point, self.output_dtype) {
-                (Some(got), Some(want)) if got != want => {
-                    return Err(OpError::TypesDiffer { operator, version, name: "y_zero_point", got, want });
-                }
-                (zero_point, output) => zero_point.or(output).unwrap_or(DataType::Uint8),
-            }
-        } else {
-            if let Some(got) = zero_point.filter(|&zero_point| zero_point != x) {
-                return Err(OpError::TypesDiffer { operator, version, name: "x_zero_point", got, want: x });
-            }
-            match self.output_dtype {
-                Some(output) => output,
-                None if scale == DataType::Float8E8M0 => return Err(OpError::MissingOutputType { version }),
-                None => scale,
-            }
-        };
-        operator.check_role(version, y_role, to)?;
-        let default = Precision::of(scale).unwrap_or(Precision::Float);
-        let precision = match self.precision {
-            None => default,
-            Some(data_type) => Precision::of(data_type).ok_or(OpError::Precision { version, data_type })?,
-        };
-        Ok(ScaledPlan {
-            direction: if is_quantize { Direction::Quantize } else { Direction::Dequantize },
-            from: x,
-            scale,
-            zero_point,
-            to,
-            precision,
-            rules: Rules::new(to, i64::MAX, self.saturate, RoundMode::Up),
-            range: ScaledPlan::range(to),
-            axis: self.axis,
-            block_size: self.block_size,
-            backend: self.backend,
-            threads: self.threads,
-        })
-    }
-
-    /// The type and shape of the output.
-    pub(super) fn infer(
-        &self,
-        x: &ValueInfo,
-        scale: &ValueInfo,
-        zero_point: Option<&ValueInfo>,
-    ) -> Result<ValueInfo, OpError> {
-        let plan = self.plan(x.data_type, scale.data_type, zero_point.map(|info| info.data_type))?;
-        let known = |info: &ValueInfo| -> Option<Vec<usize>> {
-            let known = |dim: &Dim| match dim {
-                Dim::Known(size) => usize::try_from(*size).ok(),
-                Dim::Symbol(_) | Dim::Unknown => None,
-            };
-            info.shape.as_ref()?.iter().map(known).collect()
-        };
-        if let (Some(shape), Some(scale)) = (known(x), known(scale)) {
-            Layout::new(&shape, &scale, plan.axis, plan.block_size)?;
-        }
-        Ok(ValueInfo { data_type: plan.to, shape: x.shape.clone() })
-    }
-}
-
-/// The attribute `block_size`.
-fn block_size(operator: Operator, block_size: i64) -> Result<usize, OpError> {
-    usize::try_from(block_size).map_err(|_| OpError::BlockSize { operator, block_size })
-}
-
-/// Implements what QuantizeLinear and DequantizeLinear have in common.
-macro_rules! scaled_operator {
-    ($operator:ident) => {
-        impl $operator {
-            /// The operator of a node in a model that imports `opset` of ONNX's default domain.
-            ///
-            /// ```
-            #[doc = concat!("use onnx_cast::", stringify!($operator), ";")]
-            /// use onnx_cast::ops::{Attribute, AttributeValue};
-            ///
-            /// let axis = Attribute { name: "axis", value: AttributeValue::Int(0) };
-            #[doc = concat!("assert_eq!(", stringify!($operator), "::from_node(20, &[axis])?.version(), 19);")]
-            #[doc = concat!("assert!(", stringify!($operator), "::from_node(12, &[axis]).is_err());")]
-            /// # Ok::<(), onnx_cast::OpError>(())
-            /// ```
-            ///
-            /// # Errors
-            /// Fails if the opset does not have the operator, or if an attribute is unknown to its version, of the
-            /// wrong kind, out of range or given twice.
-            pub fn from_node(opset: i64, attributes: &[Attribute<'_>]) -> Result<Self, OpError> {
-                let settings = ScaledSettings::from_attributes(Operator::$operator, opset, attributes)?;
-                Ok($operator { settings })
-            }
-
-            /// The operator's version.
-            pub fn version(&self) -> i64 {
-                self.settings.version
-            }
-
-            /// Resolves the types of the inputs; the plan can be run many times.
-            ///
-            /// # Errors
-            /// Fails if the version does not support one of the types, if the zero point's does not fit the others, or
-            /// if nothing gives the type of the result.
-            pub fn plan(
-                &self,
-                x: DataType,
-                scale: DataType,
-                zero_point: Option<DataType>,
-            ) -> Result<ScaledPlan, OpError> {
-                self.settings.plan(x, scale, zero_point)
-            }
-
-            /// The type and shape of the output.
-            ///
-            /// # Errors
-            #[doc = concat!("As [`", stringify!($operator), "::plan`], and if known shapes do not fit.")]
-            pub fn infer(
-                &self,
-                x: &ValueInfo,
-                scale: &ValueInfo,
-                zero_point: Option<&ValueInfo>,
-            ) -> Result<ValueInfo, OpError> {
-                self.settings.infer(x, scale, zero_point)
-            }
-
-            /// Casts to a new tensor. See [`ScaledPlan::run_into`] for the shapes.
-            ///
-            /// # Errors
-            #[doc = concat!("As [`", stringify!($operator), "::plan`] and [`ScaledPlan::run`].")]
-            pub fn run(
-                &self,
-                x: &TensorView<'_>,
-                scale: &TensorView<'_>,
-                zero_point: Option<&TensorView<'_>>,
-            ) -> Result<Tensor, CastError> {
-                let zero_type = zero_point.map(TensorView::data_type);
-                self.plan(x.data_type(), scale.data_type(), zero_type)?.run(x, scale, zero_point)
-            }
-        }
-    };
-}
-pub(super) use scaled_operator;

@@ -1,8 +1,8 @@
 //! The scales of block formats: a block's is found from its greatest magnitude. This is the specification of MX and
 //! NVFP4; elements are quotients as those of QuantizeLinear ([`super::scaled`]).
 
-use super::{Widen, widen_code};
-use crate::element::{BFloat16, DataType, Float8E8M0, Float16};
+use super::widen_code;
+use crate::element::{BFloat16, DataType, Float16};
 use crate::error::shorten;
 use std::fmt;
 use std::str::FromStr;
@@ -105,8 +105,8 @@ impl BlockFormat {
     }
 }
 
-/// How the greatest magnitude A of a block gives the power of two that is its scale in MX. `emax` is the exponent of the
-/// element's largest value.
+/// How the greatest magnitude A of a block gives the power of two that is its scale in MX. `emax` is the exponent of
+/// the element's largest value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ScaleRule {
@@ -209,54 +209,58 @@ const E4M3_MAX: f32 = 448.0;
 const LEAST_E4M3: f32 = 1.0 / 512.0;
 const LEAST_NORMAL_E4M3: f32 = 1.0 / 64.0;
 
-/// A block's scale: its code, and what its elements are divided by.
-pub(crate) struct BlockScale {
-    pub(crate) code: u8,
-    pub(crate) factor: f32,
-}
-
 /// How an MX format finds the power of two of a block.
 pub(crate) struct PowerOfTwo {
     rule: ScaleRule,
-    /// The exponent of an element's largest value, and the fraction of its significand, as a double's.
+    /// The exponent of an element's largest value, and the fraction of its significand, as a float's.
     exponent: i32,
-    fraction: u64,
+    fraction: u32,
     significand_bits: u32,
     /// What the power is multiplied with to give the divisor.
     unit: f32,
 }
 
 impl PowerOfTwo {
-    const FRACTION: u32 = f64::MANTISSA_DIGITS - 1;
+    const FRACTION: u32 = f32::MANTISSA_DIGITS - 1;
+    const FRACTION_MASK: u32 = (1 << PowerOfTwo::FRACTION) - 1;
 
     pub(crate) fn new(format: BlockFormat, rule: ScaleRule) -> Self {
         let (largest, significand_bits) = format.largest();
-        let (exponent, fraction) = PowerOfTwo::parts(f64::from(largest).to_bits());
+        let bits = largest.to_bits();
+        let (exponent, fraction) = ((bits >> PowerOfTwo::FRACTION) as i32 - 127, bits & PowerOfTwo::FRACTION_MASK);
         let unit = if format == BlockFormat::MxInt8 { INT8_UNIT } else { 1.0 };
         PowerOfTwo { rule, exponent, fraction, significand_bits, unit }
     }
 
-    /// The exponent of a positive double, and its fraction. Every `f32` is a normal double, or 0.
-    fn parts(bits: u64) -> (i32, u64) {
-        ((bits >> PowerOfTwo::FRACTION) as i32 - 1023, bits & ((1 << PowerOfTwo::FRACTION) - 1))
+    /// The scales of blocks, from the bits of their greatest magnitudes: codes, and what elements are divided by. Of one
+    /// that is not finite both are arbitrary.
+    pub(crate) fn scales(&self, greatest: &[u32], codes: &mut [u8], factors: &mut [[u8; 4]]) {
+        let half = 1 << (PowerOfTwo::FRACTION - 1 - self.significand_bits);
+        match self.rule {
+            ScaleRule::Floor => self.each(greatest, codes, factors, |bits| bits),
+            ScaleRule::Ceil => self.each(greatest, codes, factors, |bits| bits + PowerOfTwo::FRACTION_MASK),
+            // A larger fraction carries.
+            ScaleRule::Rceil => {
+                self.each(greatest, codes, factors, |bits| bits + (PowerOfTwo::FRACTION_MASK - self.fraction));
+            }
+            ScaleRule::Even => self.each(greatest, codes, factors, |bits| bits + half),
+        }
     }
 
-    /// The scale of a block, from its greatest magnitude, which is finite.
+    /// Finds each scale, by what carries into the exponent.
     #[inline(always)]
-    pub(crate) fn scale(&self, greatest: f32) -> BlockScale {
-        let bits = f64::from(greatest).to_bits();
-        let (exponent, fraction) = PowerOfTwo::parts(bits);
-        let log = match self.rule {
-            ScaleRule::Floor => exponent,
-            ScaleRule::Ceil => exponent + i32::from(fraction != 0),
-            ScaleRule::Rceil => exponent + i32::from(fraction > self.fraction),
-            ScaleRule::Even => {
-                let half = 1 << (PowerOfTwo::FRACTION - 1 - self.significand_bits);
-                PowerOfTwo::parts(bits + half).0
-            }
-        };
-        let code = ((log - self.exponent).clamp(-127, 127) + 127) as u8;
-        BlockScale { code, factor: Float8E8M0::from_bits(code).to_f32_round_to_odd() * self.unit }
+    fn each(&self, greatest: &[u32], codes: &mut [u8], factors: &mut [[u8; 4]], carry: impl Fn(u32) -> u32) {
+        for ((bits, code), factor) in greatest.iter().zip(codes).zip(factors) {
+            // From 2^-127 on a subnormal number has its exponent one place lower; below, the scale is the least anyway.
+            let is_subnormal = *bits >> PowerOfTwo::FRACTION == 0;
+            let (normal, bias) = if is_subnormal { (*bits << 1, 128) } else { (*bits, 127) };
+            let log = (carry(normal) >> PowerOfTwo::FRACTION) as i32 - bias;
+            let found = (log - self.exponent).clamp(-127, 127) + 127;
+            *code = found as u8;
+            let power =
+                if found == 0 { 1 << (PowerOfTwo::FRACTION - 1) } else { (found as u32) << PowerOfTwo::FRACTION };
+            *factor = (f32::from_bits(power) * self.unit).to_le_bytes();
+        }
     }
 }
 
@@ -274,8 +278,8 @@ impl Recipe {
         }
     }
 
-    /// The scale of a block of NVFP4 before it is narrowed, from its greatest magnitude, which is finite, the scale of the
-    /// tensor, and the type of the values. Every operation is rounded to float, in the default float environment.
+    /// The scale of a block of NVFP4 before it is narrowed, from its greatest magnitude, which is finite, the scale of
+    /// the tensor, and the type of the values. Every operation is rounded to float, in the default float environment.
     #[inline(always)]
     pub(crate) fn wide_scale(self, greatest: f32, global: f32, from: DataType) -> f32 {
         match self {

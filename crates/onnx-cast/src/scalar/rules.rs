@@ -3,6 +3,7 @@
 
 use crate::element::DataType;
 use crate::error::shorten;
+use crate::format::FloatFormat;
 use std::fmt;
 use std::str::FromStr;
 
@@ -133,5 +134,12 @@ impl Rules {
                 Rules { overflow: top, infinity, nan, underflow, round_mode }
             }
         }
+    }
+
+    /// The number that every larger one is cast to: that of the code for overflow, as if the format went on there.
+    pub(crate) fn highest(&self, format: FloatFormat) -> f32 {
+        const SIGNIFICAND: u32 = f32::MANTISSA_DIGITS - 1;
+        let rebias = (127 - format.bias) as u32;
+        f32::from_bits((u32::from(self.overflow) << (SIGNIFICAND - format.significand_bits)) + (rebias << SIGNIFICAND))
     }
 }

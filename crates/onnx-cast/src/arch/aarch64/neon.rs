@@ -11,7 +11,7 @@ use crate::scalar::{Narrow, Widen};
 use core::arch::aarch64::*;
 use core::arch::asm;
 
-isa!(Neon, Quad, "neon", fma: true);
+isa!(Neon, Quad, "neon");
 
 pub(crate) static TABLE: KernelTable = KernelTable::new::<Neon>();
 
@@ -164,6 +164,7 @@ unsafe impl Lanes for Quad {
     const BYTES: usize = 16;
     const WIDE_LOOK_UP: bool = true;
     const F64_OVERFLOWS: bool = false;
+    const FUSES: bool = true;
     const STREAMS: bool = false;
 
     one_line! {
@@ -180,6 +181,10 @@ unsafe impl Lanes for Quad {
         min_i32(a: V, b: V) -> V: of_i32(vminq_s32(i32s(a), i32s(b)));
         max_i32(a: V, b: V) -> V: of_i32(vmaxq_s32(i32s(a), i32s(b)));
         add_f32(a: V, b: V) -> V: of_f32(vaddq_f32(f32s(a), f32s(b)));
+        mul_f32(a: V, b: V) -> V: of_f32(vmulq_f32(f32s(a), f32s(b)));
+        mul_add_f32(a: V, b: V, c: V) -> V: of_f32(vfmaq_f32(f32s(c), f32s(a), f32s(b)));
+        min_f32(a: V, b: V) -> V: of_f32(vbslq_f32(vcltq_f32(f32s(a), f32s(b)), f32s(a), f32s(b)));
+        max_f32(a: V, b: V) -> V: of_f32(vbslq_f32(vcgtq_f32(f32s(a), f32s(b)), f32s(a), f32s(b)));
         high_halves(value: [V; 2]) -> V: high_halves_of_words(value[0], value[1]);
         high_bytes(value: [V; 2]) -> V: vuzp2q_u8(value[0], value[1]);
         low_bytes(value: [V; 4]) -> V: vuzp1q_u8(

@@ -5,12 +5,12 @@
 //! for a step's bytes.
 #![allow(unsafe_op_in_unsafe_fn, reason = "each line is a method of `Lanes`, which asks for no more")]
 
-use super::lanes::Lanes;
 use super::small_float::sign_of;
 use super::step::{Task, both, parts, steps};
 use super::wide::{saturated_ints, store_codes};
 use crate::element::{Class, Element, class};
 use crate::format::FloatFormat;
+use crate::kernel::lanes::Lanes;
 use crate::kernel::lookup_tables::Table;
 use crate::packed::bits;
 

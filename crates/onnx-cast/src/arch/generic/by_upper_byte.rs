@@ -7,12 +7,12 @@
 //! for a step's bytes.
 #![allow(unsafe_op_in_unsafe_fn, reason = "each line is a method of `Lanes`, which asks for no more")]
 
-use super::lanes::Lanes;
 use super::small_float::{infinity_is_nan, with_sign};
 use super::step::{Task, both, steps};
 use super::wide::store_codes;
 use crate::element::{BFloat16, Class, Element, Float4E2M1, class};
 use crate::format::FloatFormat;
+use crate::kernel::lanes::Lanes;
 use crate::scalar::Rules;
 
 /// What is looked up for numbers beyond the last exponent, for infinity and for NaN: above the codes of all numbers.

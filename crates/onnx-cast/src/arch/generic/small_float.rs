@@ -8,10 +8,10 @@
 //! Every `unsafe fn` here asks one thing of its caller: the processor has the instructions of `L`.
 #![allow(unsafe_op_in_unsafe_fn, reason = "each line is a method of `Lanes`, which asks for no more")]
 
-use super::lanes::Lanes;
 use super::step::parts;
 use crate::element::{Class, DataType, Element, class};
 use crate::format::{FloatFormat, Nan};
+use crate::kernel::lanes::Lanes;
 use crate::scalar::{RoundMode, Rules};
 
 /// Bits of the significand of `f32`.
@@ -41,11 +41,7 @@ impl<L: Lanes> RuleLanes<L> {
     pub(crate) unsafe fn new<S: Element, D: Element>(rules: &Rules) -> Self {
         let (limit, last_number) = match const { class::<D>() } {
             Class::SmallFloat(format) => {
-                // A code that is above the largest is as if the format went on there.
-                let rebias = (EXPONENT_BIAS - format.bias) as u32;
-                let limit =
-                    (u32::from(rules.overflow) << (SIGNIFICAND - format.significand_bits)) + (rebias << SIGNIFICAND);
-                (limit, if infinity_is_nan(format, rules) { INFINITY - 1 } else { INFINITY })
+                (rules.highest(format).to_bits(), if infinity_is_nan(format, rules) { INFINITY - 1 } else { INFINITY })
             }
             Class::F64 | Class::F32 | Class::F16 | Class::BF16 | Class::E8M0 | Class::Int { .. } | Class::Bool => {
                 (0, 0)
@@ -110,7 +106,9 @@ pub(crate) unsafe fn codes<L: Lanes, S: Element>(
     top: L::V,
     rules: &RuleLanes<L>,
 ) -> L::V {
-    let mut code = L::low_bytes(parts!(i => magnitude_code::<L, S>(format, value[i], rules)));
+    let mut code = L::low_bytes(parts!(i => {
+        magnitude_code::<L, S>(format, value[i], rules, rules.limit, #[inline(always)] |magnitude| magnitude)
+    }));
     if const { !S::DATA_TYPE.is_float() } {
         code = L::min_u::<8>(code, rules.overflow);
     }
@@ -118,6 +116,22 @@ pub(crate) unsafe fn codes<L: Lanes, S: Element>(
         return code;
     }
     with_sign::<L>(format, code, top)
+}
+
+/// As [`codes`], of positive multiples of the lanes: `scaled` gives that of a magnitude in a quarter, whose multiple is
+/// the largest code at `limit` and less below it.
+#[inline(always)]
+pub(super) unsafe fn scaled_codes<L: Lanes>(
+    format: FloatFormat,
+    value: [L::V; 4],
+    limit: [L::V; 4],
+    rules: &RuleLanes<L>,
+    scaled: impl Fn(usize, L::V) -> L::V,
+) -> L::V {
+    let code = L::low_bytes(parts!(i => {
+        magnitude_code::<L, f32>(format, value[i], rules, limit[i], #[inline(always)] |magnitude| scaled(i, magnitude))
+    }));
+    with_sign::<L>(format, code, L::top_bits(value))
 }
 
 /// Whether infinity is written as NaN. Only in the types without -0 may it be while overflow is not.
@@ -150,7 +164,13 @@ pub(super) unsafe fn sign_of<L: Lanes>(format: FloatFormat, top: L::V) -> L::V {
 
 /// The code of each magnitude in the low byte of its lane; what stands above it is arbitrary.
 #[inline(always)]
-unsafe fn magnitude_code<L: Lanes, S: Element>(format: FloatFormat, value: L::V, rules: &RuleLanes<L>) -> L::V {
+unsafe fn magnitude_code<L: Lanes, S: Element>(
+    format: FloatFormat,
+    value: L::V,
+    rules: &RuleLanes<L>,
+    limit: L::V,
+    scaled: impl Fn(L::V) -> L::V,
+) -> L::V {
     let lanes = |value: u32| L::splat::<32>(value.into());
     let min_normal = ((EXPONENT_BIAS - format.bias + 1) as u32) << SIGNIFICAND;
     let dropped = SIGNIFICAND - format.significand_bits;
@@ -161,10 +181,10 @@ unsafe fn magnitude_code<L: Lanes, S: Element>(format: FloatFormat, value: L::V,
     let is_float = const { S::DATA_TYPE.is_float() };
     let is_unsigned = const { matches!(class::<S>(), Class::Int { signed: false, .. }) };
     let magnitude = if is_unsigned { value } else { L::and(value, lanes(MAGNITUDE)) };
-    let within = if is_float { L::min_u::<32>(magnitude, rules.limit) } else { magnitude };
+    let within = scaled(if is_float { L::min_u::<32>(magnitude, limit) } else { magnitude });
     let exponent = L::max_u::<32>(L::and(within, lanes(INFINITY)), lanes(min_normal));
-    let power = L::add::<32>(exponent, lanes((dropped << SIGNIFICAND) + rebias));
-    let sum = L::add_f32(within, power);
+    // A product of powers of two, but for the bias below them: exact, also where it is not fused.
+    let sum = L::mul_add_f32(exponent, lanes(((EXPONENT_BIAS as u32 + dropped) << SIGNIFICAND) + rebias), within);
     let field = match format.significand_bits {
         1 => L::shr::<32, 22>(exponent),
         2 => L::shr::<32, 21>(exponent),

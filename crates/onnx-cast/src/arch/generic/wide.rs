@@ -9,10 +9,10 @@
 //! `i * BYTES / n` elements.
 #![allow(unsafe_op_in_unsafe_fn, reason = "each line is a method of `Lanes`, which asks for no more")]
 
-use super::lanes::Lanes;
 use super::small_float::{self, RuleLanes};
 use super::step::parts;
 use crate::element::{Class, Element, class};
+use crate::kernel::lanes::Lanes;
 use crate::packed::bits;
 
 /// A method of [`Lanes`] for integers with a sign, or for those without.

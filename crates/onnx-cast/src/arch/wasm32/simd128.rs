@@ -11,7 +11,7 @@ use crate::kernel::{Context, KernelTable};
 use crate::scalar::{Narrow, Widen};
 use core::arch::wasm32::*;
 
-isa!(Simd128, Vector, "simd128", fma: false);
+isa!(Simd128, Vector, "simd128");
 
 pub(crate) static TABLE: KernelTable = KernelTable::new::<Simd128>();
 
@@ -177,6 +177,7 @@ unsafe impl Lanes for Vector {
     const BYTES: usize = 16;
     const WIDE_LOOK_UP: bool = false;
     const F64_OVERFLOWS: bool = true;
+    const FUSES: bool = false;
     const STREAMS: bool = false;
 
     one_line! {
@@ -193,6 +194,10 @@ unsafe impl Lanes for Vector {
         min_i32(a: V, b: V) -> V: i32x4_min(a, b);
         max_i32(a: V, b: V) -> V: i32x4_max(a, b);
         add_f32(a: V, b: V) -> V: f32x4_add(a, b);
+        mul_f32(a: V, b: V) -> V: f32x4_mul(a, b);
+        mul_add_f32(a: V, b: V, c: V) -> V: f32x4_add(f32x4_mul(a, b), c);
+        min_f32(a: V, b: V) -> V: f32x4_pmin(b, a);
+        max_f32(a: V, b: V) -> V: f32x4_pmax(b, a);
         high_halves(value: [V; 2]) -> V: i16x8_shuffle::<1, 3, 5, 7, 9, 11, 13, 15>(value[0], value[1]);
         high_bytes(value: [V; 2]) -> V:
             i8x16_shuffle::<1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31>(value[0], value[1]);

@@ -6,7 +6,7 @@ use crate::kernel::{Context, KernelTable};
 use crate::scalar::{Narrow, Widen};
 use core::arch::x86_64::*;
 
-isa!(Avx512, Zmm, "avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx512vbmi,avx512vbmi2,avx2,f16c,fma,bmi2", fma: true);
+isa!(Avx512, Zmm, "avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx512vbmi,avx512vbmi2,avx2,f16c,fma,bmi2");
 
 pub(crate) static TABLE: KernelTable = KernelTable::new::<Avx512>();
 
@@ -77,6 +77,10 @@ masked! {
 }
 
 helpers! {
+    fn ps(value: V) -> __m512 { _mm512_castsi512_ps(value) }
+
+    fn si(value: __m512) -> V { _mm512_castps_si512(value) }
+
     /// Two vectors of half the width as one.
     fn join(low: __m256i, high: __m256i) -> __m512i { _mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high) }
 
@@ -162,6 +166,7 @@ unsafe impl Lanes for Zmm {
     const BYTES: usize = 64;
     const WIDE_LOOK_UP: bool = true;
     const F64_OVERFLOWS: bool = false;
+    const FUSES: bool = true;
     const STREAMS: bool = true;
 
     one_line! {
@@ -177,8 +182,11 @@ unsafe impl Lanes for Zmm {
         plus_above(a: V, value: V, limit: V) -> V: plus_one(a, _mm512_cmpgt_epu8_mask(value, limit));
         min_i32(a: V, b: V) -> V: _mm512_min_epi32(a, b);
         max_i32(a: V, b: V) -> V: _mm512_max_epi32(a, b);
-        add_f32(a: V, b: V) -> V:
-            _mm512_castps_si512(_mm512_add_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b)));
+        add_f32(a: V, b: V) -> V: si(_mm512_add_ps(ps(a), ps(b)));
+        mul_f32(a: V, b: V) -> V: si(_mm512_mul_ps(ps(a), ps(b)));
+        mul_add_f32(a: V, b: V, c: V) -> V: si(_mm512_fmadd_ps(ps(a), ps(b), ps(c)));
+        min_f32(a: V, b: V) -> V: si(_mm512_min_ps(ps(a), ps(b)));
+        max_f32(a: V, b: V) -> V: si(_mm512_max_ps(ps(a), ps(b)));
         high_halves(value: [V; 2]) -> V: _mm512_permutex2var_epi16(value[0], bytes!(|i| if i % 2 == 0 { i + 1 } else { 0 }), value[1]);
         high_bytes(value: [V; 2]) -> V: _mm512_permutex2var_epi8(value[0], bytes!(|i| 2 * i + 1), value[1]);
         low_bytes(value: [V; 4]) -> V: every_fourth(value, bytes!(|i| i * 4 % 128));

@@ -1,14 +1,83 @@
 //! The loops of scaled casts over floats in the nearest cache: plain Rust, which each instruction set compiles with its
 //! features, and which the compiler vectorises.
 
-use super::{At, CHUNK, Floats, MOST_STEP_BYTES, Memory, Method, Scales, Stage};
-use crate::element::{DataType, Float16};
-use crate::kernel::{Context, Isa};
+use super::{Array, Arrays, CHUNK, Method, Scaling, Spread, Stage};
+use crate::element::DataType;
 use crate::scalar::scaled::{
     Precision, is_moderate, is_power_of_two, product, quotient, quotient_by_reciprocal, quotient_to_round,
     round_to_bfloat16, round_to_low_bits,
 };
-use crate::scalar::{Narrow, Widen};
+
+/// [`super::ScaleKernels::prepare`].
+#[inline(always)]
+pub(crate) fn prepare<const FUSES: bool>(
+    arrays: &mut Arrays,
+    count: usize,
+    scaling: Scaling,
+    has_zeros: bool,
+    range: [f32; 2],
+) -> Method {
+    if !has_zeros {
+        arrays.first(Array::Zeros, count).fill(0.0);
+    }
+    let all = arrays.all(count);
+    match scaling {
+        Scaling::Divide => to_divide::<FUSES>(all, range),
+        Scaling::Multiply => to_multiply(all, range[1]),
+        Scaling::Dequantize { has_infinity } => to_dequantize(all, has_infinity),
+    }
+}
+
+/// What quotients need. Where all scales are powers of two, the reciprocals are all.
+#[inline(always)]
+fn to_divide<const FUSES: bool>(arrays: [&mut [f32]; 5], [low, high]: [f32; 2]) -> Method {
+    let [factors, divisors, zeros, lows, highs] = arrays;
+    let (mut are_powers, mut are_moderate) = (true, true);
+    for ((((factor, divisor), zero), least), greatest) in
+        factors.iter_mut().zip(divisors).zip(zeros).zip(lows).zip(highs)
+    {
+        let (scale, zero) = (*divisor, *zero);
+        are_powers &= is_power_of_two(scale);
+        are_moderate &= is_moderate(scale) & (scale > 0.0);
+        *factor = 1.0 / scale;
+        *divisor = -scale;
+        *least = (low - zero) * scale;
+        *greatest = (high - zero) * scale;
+    }
+    match (are_powers, are_moderate) {
+        (true, true) => Method::Multiply,
+        (_, true) if FUSES => Method::Reciprocal,
+        _ => Method::Divide,
+    }
+}
+
+/// What products of values need.
+#[inline(always)]
+fn to_multiply(arrays: [&mut [f32]; 5], high: f32) -> Method {
+    let [factors, divisors, _, _, highs] = arrays;
+    let mut are_moderate = true;
+    for ((factor, divisor), greatest) in factors.iter_mut().zip(divisors).zip(highs) {
+        are_moderate &= is_moderate(*divisor) & (*divisor > 0.0);
+        *factor = *divisor;
+        *greatest = high / *divisor;
+    }
+    if are_moderate { Method::Multiply } else { Method::MultiplyAny }
+}
+
+/// What products of codes need.
+#[inline(always)]
+fn to_dequantize(arrays: [&mut [f32]; 5], has_infinity: bool) -> Method {
+    let [factors, divisors, zeros, ..] = arrays;
+    let (mut are_finite, mut has_zero) = (true, false);
+    for ((factor, divisor), zero) in factors.iter_mut().zip(divisors).zip(zeros) {
+        let scale = *divisor;
+        are_finite &= scale.is_finite();
+        has_zero |= scale == 0.0;
+        *factor = scale;
+        *zero = -*zero;
+    }
+    if are_finite && !(has_infinity && has_zero) { Method::Multiply } else { Method::MultiplyAny }
+}
 
 /// What is beside an element.
 #[derive(Clone, Copy)]
@@ -18,150 +87,96 @@ struct Beside {
     zero_point: f32,
 }
 
-/// A pass over floats, from one place to the same or another.
-#[derive(Clone, Copy)]
-struct Pass<'a> {
-    x: *const [u8; 4],
-    out: *mut [u8; 4],
-    /// A multiple of [`CHUNK`].
-    len: usize,
-    scales: &'a Scales<'a>,
-}
-
-impl Pass<'_> {
-    /// Writes the bits that `f` gives for each float and what is beside it. Returns where the next pass begins.
-    ///
-    /// # Safety
-    /// `len` floats can be read at `x` and written at `out`.
-    #[inline(always)]
-    unsafe fn each(self, mut at: At, f: impl Fn(f32, Beside) -> u32) -> At {
-        let Pass { x, out, len, scales: &Scales { run, factors, divisors, zero_points, .. } } = self;
-        let zero_points = zero_points.unwrap_or(factors);
-        let beside = |factor: &[u8; 4], divisor: &[u8; 4], zero_point: &[u8; 4]| {
-            let [factor, divisor, zero_point] = [factor, divisor, zero_point].map(|bytes| f32::from_le_bytes(*bytes));
-            Beside { factor, divisor, zero_point }
-        };
-        for begin in (0..len).step_by(CHUNK) {
-            // SAFETY: the caller's: a chunk lies within `x`.
-            let mut chunk = unsafe { x.add(begin).cast::<[[u8; 4]; CHUNK]>().read_unaligned() };
-            if run == 1 {
-                let range = at.index..at.index + CHUNK;
-                let others = factors[range.clone()].iter().zip(&divisors[range.clone()]).zip(&zero_points[range]);
-                for (x, ((factor, divisor), zero_point)) in chunk.iter_mut().zip(others) {
-                    *x = f(f32::from_le_bytes(*x), beside(factor, divisor, zero_point)).to_le_bytes();
-                }
-                at.index += CHUNK;
-            } else {
-                // Padding has the last scale.
-                let index = at.index.min(factors.len() - 1);
-                let beside = beside(&factors[index], &divisors[index], &zero_points[index]);
-                for x in &mut chunk {
-                    *x = f(f32::from_le_bytes(*x), beside).to_le_bytes();
-                }
-                at.left -= CHUNK;
-                if at.left == 0 {
-                    at = At { index: at.index + 1, left: run };
-                }
-            }
-            // SAFETY: the caller's: a chunk lies within `out`.
-            unsafe { out.add(begin).cast::<[[u8; 4]; CHUNK]>().write_unaligned(chunk) };
-        }
-        at
-    }
-
-    /// Quotients, or products, each finished with its zero point.
-    ///
-    /// # Safety
-    /// As [`Pass::each`].
-    #[inline(always)]
-    unsafe fn scaled<const FUSES: bool, const INT: bool>(
-        self,
-        at: At,
-        method: Method,
-        finish: impl Fn(f32, f32) -> u32,
-    ) -> At {
-        // SAFETY: the caller's.
-        unsafe {
-            match method {
-                Method::Multiply => self.each(at, |x, by| finish(x * by.factor, by.zero_point)),
-                Method::MultiplyAny => self.each(at, |x, by| finish(product(x, 0.0, by.factor), by.zero_point)),
-                Method::Reciprocal if FUSES && INT => {
-                    self.each(at, |x, by| finish(quotient_to_round(x, by.divisor, by.factor), by.zero_point))
-                }
-                Method::Reciprocal if FUSES => {
-                    self.each(at, |x, by| finish(quotient_by_reciprocal(x, by.divisor, by.factor), by.zero_point))
-                }
-                Method::Reciprocal | Method::Divide => {
-                    self.each(at, |x, by| finish(quotient(x, by.divisor), by.zero_point))
-                }
-            }
-        }
-    }
-
-    /// Products of differences.
-    ///
-    /// # Safety
-    /// As [`Pass::each`].
-    #[inline(always)]
-    unsafe fn dequantized(self, at: At, method: Method, has_zeros: bool) -> At {
-        // SAFETY: the caller's.
-        unsafe {
-            match (method, has_zeros) {
-                (Method::Multiply, false) => self.each(at, |x, by| (x * by.factor).to_bits()),
-                (Method::Multiply, true) => self.each(at, |x, by| ((x - by.zero_point) * by.factor).to_bits()),
-                (_, false) => self.each(at, |x, by| product(x, 0.0, by.factor).to_bits()),
-                (_, true) => self.each(at, |x, by| product(x, by.zero_point, by.factor).to_bits()),
-            }
-        }
-    }
-}
-
-/// [`super::ScaleKernels::apply`].
-///
-/// # Safety
-/// As there, of the instructions of `I`.
+/// Writes the bits that `f` gives for each float of whole chunks and what is beside it, from an element of the tile on.
 #[inline(always)]
-pub(crate) unsafe fn apply<I: Isa, const FUSES: bool>(
-    x: *const [u8; 4],
-    out: *mut [u8; 4],
-    len: usize,
+fn each(x: &mut [[u8; 4]], stage: &Stage<'_>, begin: usize, f: impl Fn(f32, Beside) -> u32) {
+    let scales = &stage.scales;
+    let arrays = [Array::Factors, Array::Divisors, Array::Zeros].map(|array| scales.array(array));
+    for (chunk, first) in x.as_chunks_mut::<CHUNK>().0.iter_mut().zip((begin..).step_by(CHUNK)) {
+        if scales.spread == Spread::Each {
+            // SAFETY: each element has a scale, and a last chunk's padding too.
+            let [factors, divisors, zeros] =
+                arrays.map(|array| unsafe { array.add(first).cast::<[f32; CHUNK]>().read_unaligned() });
+            for (i, x) in chunk.iter_mut().enumerate() {
+                let beside = Beside { factor: factors[i], divisor: -divisors[i], zero_point: zeros[i] };
+                *x = f(f32::from_le_bytes(*x), beside).to_le_bytes();
+            }
+        } else {
+            let place = if scales.spread == Spread::One { 0 } else { first / CHUNK };
+            // SAFETY: each chunk has a scale.
+            let [factor, divisor, zero_point] = arrays.map(|array| unsafe { array.add(place).read() });
+            let beside = Beside { factor, divisor: -divisor, zero_point };
+            for x in chunk {
+                *x = f(f32::from_le_bytes(*x), beside).to_le_bytes();
+            }
+        }
+    }
+}
+
+/// Quotients, or products, each finished with its zero point.
+#[inline(always)]
+fn scaled<const FUSES: bool, const INT: bool>(
+    x: &mut [[u8; 4]],
     stage: &Stage<'_>,
-    at: At,
-) -> At {
-    let Stage { ref scales, ref context, precision, range: [low, high], method } = *stage;
-    let pass = Pass { x, out, len, scales };
-    let has_zeros = scales.zero_points.is_some();
-    let is_int = !context.to.is_float();
-    let to_int = |value, _| round_to_low_bits(value, low, high);
-    let to_shifted_int = |value, zero_point| {
+    begin: usize,
+    finish: impl Fn(f32, f32) -> u32,
+) {
+    match stage.method {
+        Method::Multiply if FUSES => each(x, stage, begin, |x, by| finish(x * by.factor, by.zero_point)),
+        Method::Multiply | Method::MultiplyAny => {
+            each(x, stage, begin, |x, by| finish(product(x, 0.0, by.factor), by.zero_point));
+        }
+        Method::Reciprocal if FUSES && INT => {
+            each(x, stage, begin, |x, by| finish(quotient_to_round(x, by.divisor, by.factor), by.zero_point));
+        }
+        Method::Reciprocal if FUSES => {
+            each(x, stage, begin, |x, by| finish(quotient_by_reciprocal(x, by.divisor, by.factor), by.zero_point));
+        }
+        Method::Reciprocal | Method::Divide => {
+            each(x, stage, begin, |x, by| finish(quotient(x, by.divisor), by.zero_point));
+        }
+    }
+}
+
+/// [`super::ScaleKernels::apply`]: products, or quotients, which are rounded to integers of 32 bits or to bfloat16 where
+/// that is all there is to do, but not to float16.
+#[inline(always)]
+pub(crate) fn apply<const FUSES: bool>(x: &mut [[u8; 4]], stage: &Stage<'_>, begin: usize) {
+    if !is_value(stage.context.from) {
+        return each(x, stage, begin, |x, by| product(x, -by.zero_point, by.factor).to_bits());
+    }
+    match (stage.precision, stage.context.to.is_float()) {
+        (Precision::Float, false) => scaled::<FUSES, true>(x, stage, begin, to_int(stage.range)),
+        (Precision::Float | Precision::Float16, _) => {
+            scaled::<FUSES, false>(x, stage, begin, |value, _| value.to_bits());
+        }
+        (Precision::BFloat16, _) => scaled::<FUSES, false>(x, stage, begin, |value, _| round_to_bfloat16(value)),
+    }
+}
+
+/// [`super::ScaleKernels::finish`]: quotients that were rounded to the precision become integers, and floats have their
+/// zero points added.
+#[inline(always)]
+pub(crate) fn finish(x: &mut [[u8; 4]], stage: &Stage<'_>, begin: usize) {
+    if !is_value(stage.context.from) {
+        return;
+    }
+    if !stage.context.to.is_float() {
+        if stage.precision != Precision::Float {
+            let to_int = to_int(stage.range);
+            each(x, stage, begin, |x, by| to_int(x, by.zero_point));
+        }
+    } else if stage.scales.has_zeros {
+        each(x, stage, begin, |x, by| (x + by.zero_point).to_bits());
+    }
+}
+
+/// Rounds a quotient to an integer, to which its zero point is added, within a range.
+#[inline(always)]
+fn to_int([low, high]: [f32; 2]) -> impl Fn(f32, f32) -> u32 {
+    move |value, zero_point| {
         let value = round_to_low_bits(value, low - zero_point, high - zero_point);
         value.wrapping_add(round_to_low_bits(zero_point, zero_point, zero_point))
-    };
-    // SAFETY: the caller's; a second pass is over the results of the first.
-    unsafe {
-        if !is_value(context.from) {
-            return pass.dequantized(at, method, has_zeros);
-        }
-        let end = match (precision, is_int, has_zeros) {
-            (Precision::Float, true, false) => pass.scaled::<FUSES, true>(at, method, to_int),
-            (Precision::Float, true, true) => pass.scaled::<FUSES, true>(at, method, to_shifted_int),
-            (Precision::Float | Precision::Float16, ..) => {
-                pass.scaled::<FUSES, false>(at, method, |value, _| value.to_bits())
-            }
-            (Precision::BFloat16, ..) => pass.scaled::<FUSES, false>(at, method, |value, _| round_to_bfloat16(value)),
-        };
-        if precision == Precision::Float16 {
-            round::<I, Float16>(out.cast(), len);
-        }
-        let again = Pass { x: out, ..pass };
-        match (is_int, has_zeros) {
-            (true, _) if precision == Precision::Float => {}
-            (true, false) => _ = again.each(at, |x, by| to_int(x, by.zero_point)),
-            (true, true) => _ = again.each(at, |x, by| to_shifted_int(x, by.zero_point)),
-            (false, true) => _ = again.each(at, |x, by| (x + by.zero_point).to_bits()),
-            (false, false) => {}
-        }
-        end
     }
 }
 
@@ -170,51 +185,7 @@ fn is_value(data_type: DataType) -> bool {
     matches!(data_type, DataType::Float | DataType::Float16 | DataType::BFloat16)
 }
 
-/// Rounds floats to a narrower type.
-///
-/// # Safety
-/// `len` floats can be read and written; the processor has the instructions of `I`.
-#[inline(always)]
-unsafe fn round<I: Isa, P: Widen + Narrow>(x: *mut u8, len: usize) {
-    let mut half = Memory::<MOST_STEP_BYTES>::new();
-    let half = half.start();
-    // SAFETY: the caller's; the memory has the bytes of a step.
-    unsafe {
-        let narrow = I::step::<f32, P>(&Context::plain(DataType::Float, P::DATA_TYPE));
-        let widen = I::step::<P, f32>(&Context::plain(P::DATA_TYPE, DataType::Float));
-        for step in (0..len).step_by(I::STEP) {
-            narrow(x.add(4 * step), half);
-            widen(half, x.add(4 * step));
-        }
-    }
-}
-
-/// [`ScaleKernels::divisors`].
-#[inline(always)]
-pub(crate) fn divisors<const FUSES: bool>(scales: &Floats, reciprocals: &mut Floats) -> Method {
-    let (mut are_powers, mut are_moderate) = (true, true);
-    for (scale, reciprocal) in scales.iter().zip(reciprocals) {
-        let scale = f32::from_le_bytes(*scale);
-        are_powers &= is_power_of_two(scale);
-        are_moderate &= is_moderate(scale);
-        *reciprocal = (1.0 / scale).to_le_bytes();
-    }
-    match (are_powers, are_moderate) {
-        (true, _) if FUSES => Method::Multiply,
-        (true, _) => Method::MultiplyAny,
-        (_, true) if FUSES => Method::Reciprocal,
-        _ => Method::Divide,
-    }
-}
-
-/// [`ScaleKernels::factors`].
-#[inline(always)]
-pub(crate) fn factors<const FUSES: bool>(scales: &Floats) -> Method {
-    let are_finite = scales.iter().fold(true, |are_finite, scale| are_finite & f32::from_le_bytes(*scale).is_finite());
-    if FUSES && are_finite { Method::Multiply } else { Method::MultiplyAny }
-}
-
-/// [`ScaleKernels::greatest`].
+/// [`super::ScaleKernels::greatest`].
 #[inline(always)]
 pub(crate) fn greatest(x: &[u8], width: usize, run: usize, out: &mut [u32]) {
     match width {
@@ -231,6 +202,11 @@ macro_rules! greatest {
             /// Maxima beside each other in a long run. Of fewer, the compiler unrolls a step before it looks for
             /// vectors, and finds none.
             const LANES: usize = 128;
+            /// The longest run whose elements are halved, two by two, until one is left: for shorter ones the compiler
+            /// finds vectors in no other loop, or gathers.
+            const SHORT: usize = 128;
+            /// Pairs that are halved together: those of whole runs.
+            const PAIRS: usize = 512;
 
             #[inline(always)]
             fn magnitude(bytes: &[u8; WIDTH]) -> $bits {
@@ -240,39 +216,25 @@ macro_rules! greatest {
             #[inline(always)]
             pub(super) fn greatest(x: &[u8], run: usize, out: &mut [u32]) {
                 let x = x.as_chunks().0;
-                // The compiler makes a few instructions of runs whose length it knows.
-                match run {
-                    16 => each::<16>(x, out, of_few),
-                    32 => each::<32>(x, out, of_few),
-                    64 => each::<64>(x, out, of_few),
-                    128 => each::<128>(x, out, |run| {
-                        let halves = run.as_chunks::<64>().0;
-                        halves.iter().map(of_few).fold(0, Ord::max)
-                    }),
-                    _ => x.chunks(run).zip(out).for_each(|(run, out)| *out = of_many(run).into()),
+                if !(run.is_power_of_two() && (2..=SHORT).contains(&run)) {
+                    return x.chunks(run).zip(out).for_each(|(run, out)| *out = of_many(run).into());
                 }
-            }
-
-            #[inline(always)]
-            fn each<const RUN: usize>(
-                x: &[[u8; WIDTH]],
-                out: &mut [u32],
-                greatest: impl Fn(&[[u8; WIDTH]; RUN]) -> $bits,
-            ) {
-                x.as_chunks::<RUN>().0.iter().zip(out).for_each(|(run, out)| *out = greatest(run).into());
-            }
-
-            /// That of a run of 16 or a multiple, halved until one is left: the steps are written out, because the
-            /// compiler does not find them in a loop.
-            #[inline(always)]
-            fn of_few<const RUN: usize>(run: &[[u8; WIDTH]; RUN]) -> $bits {
-                let by_16: [$bits; 16] = std::array::from_fn(|i| {
-                    run.as_chunks::<16>().0.iter().map(|part| magnitude(&part[i])).fold(0, Ord::max)
-                });
-                let by_8: [$bits; 8] = std::array::from_fn(|i| by_16[i].max(by_16[i + 8]));
-                let by_4: [$bits; 4] = std::array::from_fn(|i| by_8[i].max(by_8[i + 4]));
-                let by_2: [$bits; 2] = std::array::from_fn(|i| by_4[i].max(by_4[i + 2]));
-                by_2[0].max(by_2[1])
+                let (mut most, mut fewer) = ([0; PAIRS], [0; PAIRS / 2]);
+                for (x, out) in x.chunks(2 * PAIRS).zip(out.chunks_mut(2 * PAIRS / run)) {
+                    let pairs = x.as_chunks::<2>().0;
+                    for (most, [a, b]) in most.iter_mut().zip(pairs) {
+                        *most = magnitude(a).max(magnitude(b));
+                    }
+                    let mut len = pairs.len();
+                    while len > out.len() {
+                        for (fewer, [a, b]) in fewer.iter_mut().zip(most[..len].as_chunks::<2>().0) {
+                            *fewer = *a.max(b);
+                        }
+                        len /= 2;
+                        most[..len].copy_from_slice(&fewer[..len]);
+                    }
+                    out.iter_mut().zip(most).for_each(|(out, most)| *out = most.into());
+                }
             }
 
             #[inline(always)]

@@ -6,7 +6,7 @@ use crate::arch::Backend;
 use crate::element::{DataType, Float16, byte_len_of};
 use crate::kernel::StoreHint;
 use crate::ops::execute::{as_bytes, as_uninit, parts_for, store_hint};
-use crate::ops::scaled::tiles::{Job, Operand, cast, fence};
+use crate::ops::scaled::tiles::{Job, Operand, Results, cast};
 use crate::ops::scaled::{Direction, ScaledPlan};
 use crate::packed::clear;
 use crate::scalar::block_scale::{BlockFormat, INT8_MAX, PowerOfTwo, Recipe};
@@ -27,22 +27,21 @@ pub(super) struct Quantizer<'a> {
 }
 
 /// Elements that are quantized at a time: their blocks' scales are found while they are in the nearest cache.
-const PART: usize = 2048;
+const PART: usize = 4096;
 
 impl Quantizer<'_> {
-    /// The scales of blocks, from the bits of their greatest magnitudes: codes, and what elements are divided by. Whether
-    /// one of them is NaN.
+    /// The scales of blocks, from the bits of their greatest magnitudes: codes, and what elements are divided by.
+    /// Whether one of them is NaN.
     fn scales(&self, most: &[u32], codes: &mut [u8], factors: &mut [[u8; 4]]) -> bool {
         const INFINITY: u32 = f32::INFINITY.to_bits();
         let is_nan = |most: u32| most >= INFINITY;
         if self.quantize.format == BlockFormat::NvFp4 {
             self.nv_scales(most, codes, factors);
         } else {
-            for ((most, code), factor) in most.iter().zip(&mut *codes).zip(&mut *factors) {
-                let found = self.power.scale(f32::from_bits(*most));
-                *code = found.code;
+            self.power.scales(most, codes, factors);
+            for (most, factor) in most.iter().zip(&mut *factors) {
                 // Zeros stay zeros by any factor, and 1 is one that has a reciprocal.
-                *factor = if *most == 0 { 1.0 } else { found.factor }.to_le_bytes();
+                *factor = if *most == 0 { 1f32.to_le_bytes() } else { *factor };
             }
         }
         if most.iter().fold(false, |has_nan, most| has_nan | is_nan(*most)) {
@@ -137,19 +136,21 @@ impl Quantizer<'_> {
         }
         let _ = parts;
         with_default_float_environment(|| {
+            let mut results = Results::new(self.backend, hint);
             let mut rest = part;
-            while rest.len > PART {
-                let (now, later) = rest.split(PART, self);
-                self.part(now, plan, hint);
+            while rest.len > 0 {
+                let len = PART.min(rest.len);
+                let (now, later) = rest.split(len, self);
+                self.part(now, plan, &mut results);
                 rest = later;
             }
-            self.part(rest, plan, hint);
-            fence(self.backend, hint);
+            // SAFETY: the last part ended there.
+            unsafe { results.flush(rest.elements.as_mut_ptr()) };
         });
     }
 
     /// Quantizes a few whole blocks: their scales, and then their elements, which are still in the nearest cache.
-    fn part(&self, part: Part<'_>, plan: &ScaledPlan, hint: StoreHint) {
+    fn part(&self, part: Part<'_>, plan: &ScaledPlan, results: &mut Results) {
         const BLOCKS: usize = PART / 16;
         let block = self.quantize.format.block();
         let (mut most, mut factors) = ([0; BLOCKS], [[0; 4]; BLOCKS]);
@@ -158,11 +159,15 @@ impl Quantizer<'_> {
         let has_nan = self.scales(most, part.scales, factors);
         let scale = Operand::new(DataType::Float, factors.as_flattened());
         let job = Job { plan, layout: layout(part.len, block), scale, zero_point: None };
-        job.run_part(self.backend, 0, part.src, part.elements, part.len, hint);
-        if has_nan {
-            for (i, _) in part.scales.iter().enumerate().filter(|(_, code)| self.is_nan(**code)) {
-                clear(part.elements, i * block..(i + 1) * block, self.quantize.format.element());
-            }
+        if !has_nan {
+            // SAFETY: the parts follow each other, and `elements` has the bytes of the results.
+            return unsafe { job.run_part(0, part.src, part.elements.as_mut_ptr(), part.len, results) };
+        }
+        // SAFETY: the last part ended there.
+        unsafe { results.flush(part.elements.as_mut_ptr()) };
+        job.run(self.backend, 0, part.src, part.elements, part.len, StoreHint::Temporal);
+        for (i, _) in part.scales.iter().enumerate().filter(|(_, code)| self.is_nan(**code)) {
+            clear(part.elements, i * block..(i + 1) * block, self.quantize.format.element());
         }
     }
 }
@@ -187,7 +192,8 @@ impl<'a> Part<'a> {
     }
 }
 
-/// The greatest magnitudes of blocks, as many as `most` has, as bits of floats: NaN and infinity are above every number.
+/// The greatest magnitudes of blocks, as many as `most` has, as bits of floats: NaN and infinity are above every
+/// number.
 fn greatest(backend: Backend, from: DataType, src: &[u8], block: usize, most: &mut [u32]) {
     let width = from.info().bits as usize / 8;
     // SAFETY: a `Backend` exists only if this machine can run it.

@@ -48,17 +48,24 @@ impl Layout {
     pub(in crate::ops) const TENSOR: Layout = Layout { row: usize::MAX, run: usize::MAX, rows: Rows::SAME };
 
     /// The layout of ONNX's operators.
+    #[inline]
     pub(in crate::ops) fn new(
         shape: &[usize],
         scale: &[usize],
         axis: i64,
         block_size: usize,
     ) -> Result<Layout, OpError> {
-        let wrong = || OpError::ScaleShape { input: shape.to_vec(), scale: scale.to_vec(), axis, block_size };
         let is_single = scale.is_empty() || scale == [1];
         if block_size == 0 && is_single {
             return Ok(Layout::TENSOR);
         }
+        Layout::of_axis(shape, scale, axis, block_size)
+    }
+
+    /// That of scales along an axis.
+    #[inline(never)]
+    fn of_axis(shape: &[usize], scale: &[usize], axis: i64, block_size: usize) -> Result<Layout, OpError> {
+        let wrong = || OpError::ScaleShape { input: shape.to_vec(), scale: scale.to_vec(), axis, block_size };
         let rank = shape.len();
         let place = if axis < 0 { axis.checked_add(rank as i64) } else { Some(axis) };
         let place = place.and_then(|axis| usize::try_from(axis).ok()).filter(|&axis| axis < rank);

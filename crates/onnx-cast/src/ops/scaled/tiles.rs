@@ -4,24 +4,26 @@
 use super::layout::Layout;
 use super::{Direction, ScaledPlan};
 use crate::arch::Backend;
-use crate::element::{DataType, Int2, Int4, Uint2, Uint4, byte_len_of};
-use crate::kernel::scale::{CHUNK, Floats, Method, Scales, Stage};
+use crate::element::{Class, DataType, Int2, Int4, Uint2, Uint4, byte_len_of};
+use crate::kernel::scale::{
+    Array, Arrays, CHUNK, ENTRIES, Method, PADDING, Part, Scales, Scaling, Sink, Spread, Stage, sink_for,
+};
 use crate::kernel::{Context, KernelTable, StoreHint};
 use crate::packed::{code, get};
 use crate::scalar::scaled::{Precision, wide_quotient};
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-/// Scales of a tile, and elements where those have a scale each: a multiple of 8, so that such a tile of every type is
-/// whole bytes.
-const TILE: usize = 1024;
-
-/// Scales beside the padding of a last step.
-const PADDING: usize = 64;
-
 /// Pieces of rows that are shorter than this are spread to a scale for each element, and so are runs that are not whole
 /// chunks.
 const SHORT: usize = 256;
+
+/// Elements of a tile whose chunks have scales of their own: their scales, and what they are cast from and to, stay in the
+/// nearest cache.
+const MOST: usize = 256 * CHUNK;
+
+/// Chunks that the longest step takes.
+const STEP_CHUNKS: usize = PADDING / CHUNK;
 
 /// Scales or zero points: the bytes of a tensor, and what each is multiplied with or divided by, rounded to float.
 #[derive(Clone, Copy)]
@@ -55,61 +57,41 @@ pub(in crate::ops) struct Job<'a> {
     pub(in crate::ops) zero_point: Option<Operand<'a>>,
 }
 
-/// Memory that is written before it is read.
-#[repr(align(64))]
-struct Buffer<const BYTES: usize>([MaybeUninit<u8>; BYTES]);
-
-impl<const BYTES: usize> Buffer<BYTES> {
-    const NEW: Self = Buffer([MaybeUninit::uninit(); BYTES]);
-
-    /// The first bytes, for a kernel that writes all of them.
-    fn first(&mut self, len: usize) -> &mut [u8] {
-        // SAFETY: `MaybeUninit<u8>` has the layout of `u8`. Every use below passes the slice to a kernel that writes
-        // every byte, or writes it, before it is read.
-        unsafe { &mut *(std::ptr::from_mut(&mut self.0[..len]) as *mut [u8]) }
-    }
-}
-
-/// Scales as floats, little endian: of a tile, or of a tile and a period more; and those beside the padding of a step.
-type ScaleBuffer = Buffer<{ 4 * (2 * TILE + PADDING) }>;
-
-/// Scales, their reciprocals where quotients are by way of those, and zero points.
-struct ScaleBuffers {
-    scales: ScaleBuffer,
-    reciprocals: ScaleBuffer,
-    zero_points: ScaleBuffer,
-}
-
-impl ScaleBuffers {
-    const NEW: Self =
-        ScaleBuffers { scales: ScaleBuffer::NEW, reciprocals: ScaleBuffer::NEW, zero_points: ScaleBuffer::NEW };
-}
-
 /// The scales of one tile after another.
 struct Feed<'a> {
     job: &'a Job<'a>,
     table: &'static KernelTable,
-    buffers: &'a mut ScaleBuffers,
+    arrays: &'a mut Arrays,
     method: Method,
-    /// The scales in the buffers; those of runs.
-    held: Range<usize>,
-    /// Whether the buffers hold a period of all rows' scales, one for each element.
+    /// The scales in the arrays, where each is there once for some chunks; how many of those the first has, and all.
+    held: (Range<usize>, usize, usize),
+    /// Whether the arrays hold a period of all rows' scales, one for each element.
     holds_period: bool,
 }
 
+/// Where a tile's scales are in the arrays.
+struct Tile {
+    len: usize,
+    begin: usize,
+    spread: Spread,
+}
+
 impl<'a> Feed<'a> {
-    fn new(job: &'a Job<'a>, table: &'static KernelTable, buffers: &'a mut ScaleBuffers) -> Self {
-        Feed { job, table, buffers, method: Method::Divide, held: 0..0, holds_period: false }
+    fn new(job: &'a Job<'a>, table: &'static KernelTable, arrays: &'a mut Arrays) -> Self {
+        Feed { job, table, arrays, method: Method::Divide, held: (0..0, 0, 0), holds_period: false }
     }
 
-    /// The length of the tile that begins at an element, at most `most`, and its scales. A tile that ends before `most`
-    /// ends at a whole byte.
-    fn tile(&mut self, element: usize, most: usize) -> (usize, Method, Scales<'_>) {
+    /// The tile that begins at an element, of at most `most`. One that ends before `most` ends at a whole byte.
+    fn tile(&mut self, element: usize, most: usize) -> Tile {
         let layout = self.job.layout;
+        if layout == Layout::TENSOR {
+            self.hold(0..1, 1, 1);
+            return Tile { len: most, begin: 0, spread: Spread::One };
+        }
         if layout.run > 1 {
-            let mut piece = layout.piece(element, most.min(layout.run.saturating_mul(TILE)));
+            let mut piece = layout.piece(element, most.min(layout.run.max(MOST)));
             let are_chunks = layout.run.is_multiple_of(CHUNK) && piece.first.is_multiple_of(CHUNK);
-            if piece.scales > 1 && !are_chunks {
+            if piece.scales > 1 && (!are_chunks || layout.run >= MOST) {
                 piece = layout.piece(element, piece.first);
             }
             if piece.len < most && !piece.len.is_multiple_of(8) {
@@ -117,85 +99,105 @@ impl<'a> Feed<'a> {
             }
             if piece.len == most || piece.len >= SHORT {
                 let range = piece.scale..piece.scale + piece.scales;
-                if self.held != range {
-                    self.fill(piece.scales, |table, operand, out| load(table, operand, range.start, range.len(), out));
-                    self.held = range;
+                if piece.scales == 1 {
+                    self.hold(range, 1, 1);
+                    return Tile { len: piece.len, begin: 0, spread: Spread::One };
                 }
-                let run = if piece.scales == 1 { usize::MAX } else { layout.run };
-                return (piece.len, self.method, self.scales(0, piece.scales, piece.first, run));
+                self.hold(range, piece.first / CHUNK, piece.len.div_ceil(CHUNK));
+                return Tile { len: piece.len, begin: 0, spread: Spread::Chunks };
             }
         }
-        let len = most.min(TILE);
-        let period = layout.period(TILE);
+        let len = most.min(ENTRIES);
+        let period = layout.period(ENTRIES);
         if !(self.holds_period && period.is_some()) {
-            let (begin, count) = if period.is_some() { (0, 2 * TILE) } else { (element, len) };
+            let (begin, count) = if period.is_some() { (0, 2 * ENTRIES) } else { (element, len) };
             self.fill(count + PADDING, |table, operand, out| {
-                let (out, beside_padding) = out.split_at_mut(4 * count);
+                let (out, beside_padding) = out.split_at_mut(count);
                 spread(&layout, table, operand, begin, out);
-                beside_padding.fill(0);
+                beside_padding.fill(0.0);
             });
-            (self.held, self.holds_period) = (0..0, period.is_some());
+            (self.held, self.holds_period) = ((0..0, 0, 0), period.is_some());
         }
-        (len, self.method, self.scales(period.map_or(0, |period| element % period), len + PADDING, 1, 1))
+        Tile { len, begin: period.map_or(0, |period| element % period), spread: Spread::Each }
     }
 
-    /// Fills the buffers with so many scales.
-    fn fill(&mut self, count: usize, write: impl Fn(&KernelTable, Operand<'_>, &mut [u8])) {
-        let (job, table) = (self.job, self.table);
-        let scales = self.buffers.scales.first(4 * count);
-        write(table, job.scale, scales);
-        let scales = scales.as_chunks().0;
-        // SAFETY: the table is of a `Backend`, which exists only if this machine can run it.
-        self.method = unsafe {
-            match job.plan.direction {
-                Direction::Quantize => {
-                    (table.scale.divisors)(scales, self.buffers.reciprocals.first(4 * count).as_chunks_mut().0)
-                }
-                // A NaN of float8e5m2 has a payload, which a product alone would keep.
-                Direction::Dequantize if job.plan.from == DataType::Float8E5M2 => Method::MultiplyAny,
-                Direction::Dequantize => (table.scale.factors)(scales),
+    /// Fills the arrays with scales, each as often as it has chunks, of which the first has `first` and all have `count`.
+    fn hold(&mut self, range: Range<usize>, first: usize, count: usize) {
+        let held = (range, first, count);
+        if self.held == held {
+            return;
+        }
+        let (range, run) = (&held.0, self.job.layout.run / CHUNK);
+        // Beside the padding of a step are the last scale's.
+        let padded = if range.len() > 1 { count.next_multiple_of(STEP_CHUNKS) } else { 1 };
+        self.fill(padded, |table, operand, out| {
+            if range.len() == out.len() {
+                return load(table, operand, range.start, out);
             }
-        };
-        if let Some(operand) = job.zero_point {
-            write(table, operand, self.buffers.zero_points.first(4 * count));
-        }
+            let mut few = [MaybeUninit::uninit(); MOST / CHUNK];
+            let few = written(&mut few[..range.len()], |few| load(table, operand, range.start, few));
+            let mut rest = out;
+            for (i, &scale) in few.iter().enumerate() {
+                let chunks = if i == 0 { first } else { run };
+                let last = i + 1 == few.len();
+                let (now, later) = rest.split_at_mut(if last { rest.len() } else { chunks });
+                now.fill(scale);
+                rest = later;
+            }
+        });
+        (self.held, self.holds_period) = (held, false);
     }
 
-    /// What the buffers hold.
-    fn scales(&mut self, begin: usize, count: usize, first: usize, run: usize) -> Scales<'_> {
-        fn floats(buffer: &mut ScaleBuffer, range: Range<usize>) -> &Floats {
-            &buffer.first(4 * range.end).as_chunks().0[range.start..]
+    /// Fills the arrays with so many scales, and finds what goes with them.
+    fn fill(&mut self, count: usize, write: impl Fn(&KernelTable, Operand<'_>, &mut [f32])) {
+        let (job, table) = (self.job, self.table);
+        let plan = job.plan;
+        let scales = self.arrays.first(Array::Divisors, count);
+        if plan.is_wide() {
+            // The quotients are found beforehand.
+            scales.fill(1.0);
+        } else {
+            write(table, job.scale, scales);
         }
-        let range = begin..begin + count;
-        let divisors = floats(&mut self.buffers.scales, range.clone());
-        let factors = match self.job.plan.direction {
-            Direction::Quantize => floats(&mut self.buffers.reciprocals, range.clone()),
-            Direction::Dequantize => divisors,
+        if let Some(operand) = job.zero_point {
+            write(table, operand, self.arrays.first(Array::Zeros, count));
+        }
+        let scaling = match (plan.direction, Class::of(plan.from)) {
+            (Direction::Quantize, _) => Scaling::Divide,
+            (_, Some(Class::F32 | Class::F16 | Class::BF16)) => Scaling::Multiply,
+            (_, Some(Class::SmallFloat(format))) => Scaling::Dequantize { has_infinity: format.infinity },
+            _ => Scaling::Dequantize { has_infinity: false },
         };
-        let zero_points =
-            if self.job.zero_point.is_some() { Some(floats(&mut self.buffers.zero_points, range)) } else { None };
-        Scales { first, run, factors, divisors, zero_points }
+        // SAFETY: the table is of a `Backend`, which exists only if this machine can run it.
+        self.method =
+            unsafe { (table.scale.prepare)(self.arrays, count, scaling, job.zero_point.is_some(), plan.range) };
     }
 }
 
+/// Memory that a function writes.
+fn written(memory: &mut [MaybeUninit<f32>], write: impl FnOnce(&mut [f32])) -> &mut [f32] {
+    // SAFETY: `MaybeUninit<f32>` has the layout of `f32`; the function writes every number, before it reads any.
+    let memory = unsafe { &mut *(std::ptr::from_mut(memory) as *mut [f32]) };
+    write(memory);
+    memory
+}
+
 /// Writes the scale of each element.
-fn spread(layout: &Layout, table: &KernelTable, operand: Operand<'_>, begin: usize, out: &mut [u8]) {
-    let count = out.len() / 4;
+fn spread(layout: &Layout, table: &KernelTable, operand: Operand<'_>, begin: usize, out: &mut [f32]) {
+    let count = out.len();
     let mut done = 0;
     while done < count {
         let piece = layout.piece(begin + done, count - done);
-        let out = &mut out[4 * done..4 * (done + piece.len)];
+        let out = &mut out[done..done + piece.len];
         done += piece.len;
         if layout.run == 1 {
-            load(table, operand, piece.scale, piece.len, out);
+            load(table, operand, piece.scale, out);
             continue;
         }
-        let mut few = ScaleBuffer::NEW;
-        let few = few.first(4 * piece.scales);
-        load(table, operand, piece.scale, piece.scales, few);
-        let (mut rest, _) = out.as_chunks_mut::<4>();
-        let mut run = piece.first;
-        for scale in few.as_chunks::<4>().0 {
+        let mut few = [MaybeUninit::uninit(); 2 * ENTRIES];
+        let few = written(&mut few[..piece.scales], |few| load(table, operand, piece.scale, few));
+        let (mut rest, mut run) = (out, piece.first);
+        for scale in few {
             let (now, later) = rest.split_at_mut(run.min(rest.len()));
             now.fill(*scale);
             (rest, run) = (later, layout.run);
@@ -203,15 +205,20 @@ fn spread(layout: &Layout, table: &KernelTable, operand: Operand<'_>, begin: usi
     }
 }
 
-/// Writes `count` scales as floats, from the index `start` on.
-fn load(table: &KernelTable, operand: Operand<'_>, start: usize, count: usize, out: &mut [u8]) {
+/// Writes scales as floats, from the index `start` on.
+fn load(table: &KernelTable, operand: Operand<'_>, start: usize, out: &mut [f32]) {
     let Operand { data_type, bytes, adjust } = operand;
     let mut each = |value: &dyn Fn(usize) -> i8| {
-        for (i, float) in out.as_chunks_mut::<4>().0.iter_mut().enumerate() {
-            *float = f32::from(value(start + i)).to_le_bytes();
+        for (i, float) in out.iter_mut().enumerate() {
+            *float = f32::from(value(start + i));
         }
     };
     match data_type {
+        DataType::Float => {
+            for (float, bytes) in out.iter_mut().zip(&bytes.as_chunks().0[start..]) {
+                *float = f32::from_le_bytes(*bytes);
+            }
+        }
         // They need not begin with a byte.
         DataType::Int4 => each(&|i| get::<Int4>(bytes, i).value()),
         DataType::Uint4 => each(&|i| get::<Uint4>(bytes, i).value() as i8),
@@ -219,22 +226,32 @@ fn load(table: &KernelTable, operand: Operand<'_>, start: usize, count: usize, o
         DataType::Uint2 => each(&|i| get::<Uint2>(bytes, i).value() as i8),
         // Zeros.
         _ if data_type.is_packed() => {
-            for (i, float) in out.as_chunks_mut::<4>().0.iter_mut().enumerate() {
-                *float = if code(bytes, start + i, data_type) == 0 { 0f32 } else { -0f32 }.to_le_bytes();
+            for (i, float) in out.iter_mut().enumerate() {
+                *float = if code(bytes, start + i, data_type) == 0 { 0f32 } else { -0f32 };
             }
         }
         _ => {
             let width = byte_len_of(1, data_type.info().bits as usize);
-            cast_by(table, data_type, &bytes[start * width..(start + count) * width], DataType::Float, out, count);
+            for (out, start) in out.chunks_mut(LOADED).zip((start..).step_by(LOADED)) {
+                let mut floats = [[0; 4]; LOADED];
+                let floats = &mut floats[..out.len()];
+                let bytes = &bytes[start * width..(start + out.len()) * width];
+                cast_by(table, data_type, bytes, DataType::Float, floats.as_flattened_mut(), out.len());
+                for (float, bytes) in out.iter_mut().zip(floats) {
+                    *float = f32::from_le_bytes(*bytes);
+                }
+            }
         }
     }
-    let floats = out.as_chunks_mut::<4>().0.iter_mut();
     match adjust {
         Adjust::None => {}
-        Adjust::Times(factor) => floats.for_each(|float| *float = (f32::from_le_bytes(*float) * factor).to_le_bytes()),
-        Adjust::Over(divisor) => floats.for_each(|float| *float = (f32::from_le_bytes(*float) / divisor).to_le_bytes()),
+        Adjust::Times(factor) => out.iter_mut().for_each(|float| *float *= factor),
+        Adjust::Over(divisor) => out.iter_mut().for_each(|float| *float /= divisor),
     }
 }
+
+/// Scales that are widened at a time.
+const LOADED: usize = 64;
 
 /// Casts elements between two numeric types by the newest version's default rules, with the kernels of a backend.
 pub(in crate::ops) fn cast(backend: Backend, from: DataType, src: &[u8], to: DataType, dst: &mut [u8], len: usize) {
@@ -267,11 +284,27 @@ fn run(table: &KernelTable, context: &Context, src: &[u8], dst: &mut [u8], len: 
     unsafe { kernel(src, dst, copied, context) };
 }
 
-/// Orders what a job has stored by a hint before what is stored from here on.
-pub(in crate::ops) fn fence(backend: Backend, hint: StoreHint) {
-    if hint == StoreHint::NonTemporal {
-        // SAFETY: the table is of a `Backend`, which exists only if this machine can run it.
-        unsafe { (backend.table().scale.fence)() };
+/// The results of a job that are to pass the caches by.
+pub(in crate::ops) struct Results {
+    backend: Backend,
+    hint: StoreHint,
+    sink: Sink,
+}
+
+impl Results {
+    pub(in crate::ops) fn new(backend: Backend, hint: StoreHint) -> Self {
+        Results { backend, hint, sink: Sink::new() }
+    }
+
+    /// Stores what is held, whose end is `dst`, and orders it before what is stored from here on.
+    ///
+    /// # Safety
+    /// The last part of the job ended at `dst`.
+    pub(in crate::ops) unsafe fn flush(&mut self, dst: *mut u8) {
+        if self.hint == StoreHint::NonTemporal {
+            // SAFETY: the caller's; the table is of a `Backend`, which exists only if this machine can run it.
+            unsafe { (self.backend.table().scale.flush)(&mut self.sink, dst) };
+        }
     }
 }
 
@@ -286,71 +319,83 @@ impl Job<'_> {
         len: usize,
         hint: StoreHint,
     ) {
-        self.run_part(backend, start, src, dst, len, hint);
-        fence(backend, hint);
+        debug_assert_eq!(Some(dst.len()), self.plan.to.byte_len(len));
+        let mut results = Results::new(backend, hint);
+        let range = dst.as_mut_ptr_range();
+        // SAFETY: `dst` has the bytes of `len` elements, and the part ends where it does.
+        unsafe {
+            self.run_part(start, src, range.start, len, &mut results);
+            results.flush(range.end);
+        }
     }
 
-    /// As [`Job::run`], for part of a job: a [`fence`] is to follow.
-    pub(in crate::ops) fn run_part(
+    /// As [`Job::run`], for part of a job, to `dst`.
+    ///
+    /// # Safety
+    /// The bytes of the elements can be written to `dst`, which follows the last part whose results these are.
+    pub(in crate::ops) unsafe fn run_part(
         &self,
-        backend: Backend,
         start: usize,
-        src_all: &[u8],
-        dst_all: &mut [u8],
+        src: &[u8],
+        dst: *mut u8,
         len: usize,
-        hint: StoreHint,
+        results: &mut Results,
     ) {
-        let (table, plan) = (backend.table(), self.plan);
+        let (table, plan) = (results.backend.table(), self.plan);
+        debug_assert_eq!(Some(src.len()), plan.from.byte_len(len));
         let bits = [plan.from, plan.to].map(|data_type| data_type.info().bits as usize);
-        let is_wide = plan.direction == Direction::Quantize && plan.is_wide();
+        let is_wide = plan.is_wide();
+        // Products have none but that of float.
+        let precision = if plan.direction == Direction::Quantize { plan.precision } else { Precision::Float };
         // Not in `Feed`: with its other fields, the compiler would fill them.
-        let mut buffers = ScaleBuffers::NEW;
-        let mut feed = Feed::new(self, table, &mut buffers);
+        let mut arrays = Arrays::NEW;
+        let mut feed = Feed::new(self, table, &mut arrays);
         let mut done = 0;
         while done < len {
-            let most = if is_wide { TILE } else { usize::MAX };
-            let (tile, method, scales) = feed.tile(start + done, most.min(len - done));
-            let [src, dst] = bits.map(|bits| byte_len_of(done, bits)..byte_len_of(done + tile, bits));
-            let (src, dst) = (&src_all[src], &mut dst_all[dst]);
-            let context = Context { from: plan.from, to: plan.to, rules: plan.rules, hint };
-            let stage = Stage { context, scales, method, precision: plan.precision, range: plan.range };
-            if is_wide {
-                self.run_wide(table, start + done, src, dst, &stage, tile);
-            } else {
-                run_scaled(table, src, dst, tile, &stage);
-            }
+            let most = if is_wide { ENTRIES } else { usize::MAX };
+            let Tile { len: tile, begin, spread } = feed.tile(start + done, most.min(len - done));
+            let [src_begin, dst_begin] = bits.map(|bits| byte_len_of(done, bits));
+            let context = Context { from: plan.from, to: plan.to, rules: plan.rules, hint: StoreHint::Temporal };
+            let scales = Scales { arrays: feed.arrays, begin, spread, has_zeros: self.zero_point.is_some() };
+            let stage = Stage { context, scales, method: feed.method, precision, range: plan.range };
+            let sink = sink_for(results.hint, &mut results.sink);
+            let part = Part { src: src[src_begin..].as_ptr(), dst: dst.wrapping_add(dst_begin), len: tile, sink };
+            // SAFETY: the caller's: the part lies within both; the table is of a `Backend`, which exists only if this
+            // machine can run it.
+            unsafe { if is_wide { self.run_wide(table, start + done, part, stage) } else { table.scale(part, &stage) } }
             done += tile;
         }
     }
 
     /// Casts a tile of values or scales that `f32` does not hold, or with a precision that two roundings would not give:
     /// quotients are found one by one.
+    ///
+    /// # Safety
+    /// As [`KernelTable::scale`].
     #[cold]
     #[inline(never)]
-    fn run_wide(&self, table: &KernelTable, start: usize, src: &[u8], dst: &mut [u8], stage: &Stage<'_>, len: usize) {
-        let (mut quotients, ones) = (Buffer::<{ 4 * TILE }>::NEW, [1f32.to_le_bytes(); TILE + PADDING]);
-        let quotients = quotients.first(4 * len);
+    unsafe fn run_wide(&self, table: &KernelTable, start: usize, part: Part<'_>, stage: Stage<'_>) {
+        let mut quotients = [[0; 4]; ENTRIES];
+        let quotients = &mut quotients[..part.len];
+        // SAFETY: the caller's.
+        let src =
+            unsafe { std::slice::from_raw_parts(part.src, byte_len_of(part.len, self.plan.from.info().bits as usize)) };
         self.wide_quotients(table, start, src, quotients);
-        let ones = &ones[..stage.scales.factors.len()];
-        let stage = Stage {
-            context: Context { from: DataType::Float, ..stage.context },
-            scales: Scales { factors: ones, divisors: ones, ..stage.scales },
-            method: Method::Multiply,
-            precision: Precision::Float,
-            ..*stage
-        };
-        run_scaled(table, quotients, dst, len, &stage);
+        let context = Context { from: DataType::Float, ..stage.context };
+        let stage = Stage { context, precision: Precision::Float, ..stage };
+        // SAFETY: the caller's; these are as many floats.
+        unsafe { table.scale(Part { src: quotients.as_ptr().cast(), ..part }, &stage) };
     }
 
     /// The quotients of such a tile.
-    fn wide_quotients(&self, table: &KernelTable, start: usize, src: &[u8], quotients: &mut [u8]) {
-        let (plan, len) = (self.plan, quotients.len() / 4);
-        let (mut x, mut scale) = ([0; 8 * TILE], [0; 8]);
+    fn wide_quotients(&self, table: &KernelTable, start: usize, src: &[u8], quotients: &mut [[u8; 4]]) {
+        let (plan, len) = (self.plan, quotients.len());
+        let (mut x, mut scale) = ([0; 8 * ENTRIES], [0; 8]);
         let x = &mut x[..8 * len];
         cast_by(table, plan.from, src, DataType::Double, x, len);
         let Operand { data_type, bytes, .. } = self.scale;
         let width = byte_len_of(1, data_type.info().bits as usize);
-        let elements = x.as_chunks::<8>().0.iter().zip(quotients.as_chunks_mut::<4>().0);
+        let elements = x.as_chunks::<8>().0.iter().zip(quotients);
         let mut last = None;
         for ((x, quotient), element) in elements.zip(start..) {
             let index = self.layout.piece(element, 1).scale;
@@ -362,15 +407,4 @@ impl Job<'_> {
             *quotient = wide_quotient(x, scale, plan.precision).to_le_bytes();
         }
     }
-}
-
-/// Runs the kernel of a scaled cast.
-fn run_scaled(table: &KernelTable, src: &[u8], dst: &mut [u8], len: usize, stage: &Stage<'_>) {
-    let Context { from, to, .. } = stage.context;
-    debug_assert_eq!(Some(src.len()), from.byte_len(len));
-    debug_assert_eq!(Some(dst.len()), to.byte_len(len));
-    let Some(kernel) = table.scaled(from, to) else { unreachable!("a plan has types of a scaled cast") };
-    // SAFETY: the table is of a `Backend`, which exists only if this machine can run it; the slices have the bytes of
-    // `len` elements.
-    unsafe { kernel(src, dst, len, stage) };
 }

@@ -5,7 +5,7 @@
 
 use crate::element::byte_len_of;
 
-/// An instruction set, as the algorithms of [`super`] use it.
+/// An instruction set, as the algorithms of `arch/generic` and of [`super::scale`] use it.
 ///
 /// # Safety
 /// Every method does what its text says for every input, and touches no memory but what it names.
@@ -27,6 +27,8 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
     const WIDE_LOOK_UP: bool;
     /// Whether [`Lanes::f64_to_f32_odd`] makes infinity of what is beyond `f32`.
     const F64_OVERFLOWS: bool;
+    /// Whether [`Lanes::mul_add_f32`] rounds once.
+    const FUSES: bool;
     /// Whether [`Lanes::stream`] passes the caches by.
     const STREAMS: bool;
 
@@ -121,6 +123,13 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
     // more.
 
     unsafe fn add_f32(a: Self::V, b: Self::V) -> Self::V;
+    unsafe fn mul_f32(a: Self::V, b: Self::V) -> Self::V;
+    /// `a * b + c`, rounded once where [`Lanes::FUSES`].
+    unsafe fn mul_add_f32(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    /// `a` where it is less, else `b`, also where either is NaN.
+    unsafe fn min_f32(a: Self::V, b: Self::V) -> Self::V;
+    /// `a` where it is greater, likewise.
+    unsafe fn max_f32(a: Self::V, b: Self::V) -> Self::V;
     /// To float16, to nearest even; NaN keeps its sign and the upper bits of its payload, and is quiet.
     unsafe fn f32_to_f16(value: [Self::V; 2]) -> Self::V;
     unsafe fn f32_to_f64(value: Self::V) -> [Self::V; 2];

@@ -1,0 +1,188 @@
+//! The tensors of a weight in another layout, and what has to be compared before they are written.
+
+use super::experts::Exchanged;
+use super::global::{Global, global_as};
+use super::integers::{Integers, Relaid};
+use super::mxfp4::{Bytes, Float8Scales, MxFp4, NvFp4Global, NvFp4Scales, ToFloat8};
+use super::scales::Scales;
+use super::{Count, global::in_file};
+use crate::error::FileError;
+use crate::layouts::{Checkpoint, StoredAs, TensorRef, Values, Weight};
+use crate::pipeline::Compute;
+use crate::quantize::QuantizedFormat;
+use crate::quantize::layout::{Chosen, Order};
+use crate::rewrite::{Computed, Origin, Row};
+use crate::summary::TensorSummary;
+use DataType::{BFloat16, Float, Float8E4M3FN, Int8, Int32, Int64};
+use onnx_cast::{DataType, element_count};
+use std::sync::Arc;
+
+/// The tensors of a weight, and what counts the values that would change, where any could.
+#[derive(Default)]
+pub(super) struct Made<'a> {
+    pub(super) rows: Vec<Row<'a>>,
+    pub(super) count: Option<Count<'a>>,
+}
+
+/// Makes the tensors of one weight.
+pub(super) struct Maker<'a, 'c> {
+    pub(super) checkpoint: &'a Checkpoint,
+    pub(super) weight: &'a Weight,
+    pub(super) chosen: &'c Chosen,
+}
+
+impl<'a> Maker<'a, '_> {
+    /// The tensors of the weight, whose format is known.
+    pub(super) fn make(&self, from: QuantizedFormat) -> Result<Made<'a>, FileError> {
+        match (from == self.chosen.to, self.chosen.to) {
+            (true, QuantizedFormat::Elements(Int8 | DataType::Int4)) => self.integers(),
+            (true, _) => Ok(self.kept()),
+            (false, QuantizedFormat::Block(_)) => Ok(self.nvfp4()),
+            (false, QuantizedFormat::Elements(Int8)) => self.integers(),
+            (false, QuantizedFormat::Elements(_)) => Ok(self.float8()),
+        }
+    }
+
+    /// A tensor that is made of another.
+    fn row(&self, name: &str, shape: Vec<usize>, to: DataType, tensor: TensorRef, origin: Origin<'a>) -> Row<'a> {
+        let bytes_after = element_count(&shape).and_then(|len| to.byte_len(len)).unwrap_or(0) as u64;
+        let from = self.checkpoint.stored(tensor).data_type;
+        let kept = TensorSummary::kept(name, shape, from, self.checkpoint.byte_len(tensor));
+        Row { summary: TensorSummary { to, bytes_after, cast: true, ..kept }, tensor, origin }
+    }
+
+    /// A tensor as it is, under another name, with another shape and type.
+    fn as_it_is(&self, name: &str, shape: Vec<usize>, to: DataType, tensor: TensorRef) -> Row<'a> {
+        self.row(name, shape, to, tensor, Origin::Kept)
+    }
+
+    fn elements(&self, origin: Origin<'a>) -> Row<'a> {
+        let bits = match self.chosen.to {
+            QuantizedFormat::Block(format) => format.element(),
+            QuantizedFormat::Elements(data_type) => data_type,
+        };
+        let shape = self.chosen.elements_shape(bits.bits().unwrap_or(8));
+        self.row(&self.chosen.elements, shape, self.chosen.container, self.weight.tensor, origin)
+    }
+
+    fn scales(&self, origin: Origin<'a>, container: DataType) -> Row<'a> {
+        self.row(&self.chosen.scales, self.chosen.scales_shape(), container, self.weight.scales, origin)
+    }
+
+    /// The scales in the type of the layout, and for its blocks.
+    fn same_scales(&self) -> Row<'a> {
+        let stored = self.checkpoint.stored(self.weight.scales).data_type;
+        let keeps = stored == BFloat16 && self.chosen.keeps_scale_type;
+        let container = if keeps { stored } else { self.chosen.scale_container };
+        let spread = Scales::new(self.checkpoint, self.weight, self.chosen, container);
+        let bits = |data_type: DataType| data_type.bits().unwrap_or(8);
+        let is_kept = spread.is_same_grid() && bits(stored) == bits(container);
+        self.scales(if is_kept { Origin::Kept } else { computed(spread, container) }, container)
+    }
+
+    /// The same elements.
+    fn kept(&self) -> Made<'a> {
+        let mut made = Made { rows: vec![self.elements(Origin::Kept), self.same_scales()], count: None };
+        if let (Some(tensor), Some((name, shape)), Some(global)) =
+            (self.weight.global, &self.chosen.global, global_as(self.checkpoint, self.weight, self.chosen.divides))
+        {
+            let stored = self.checkpoint.stored(tensor);
+            match global {
+                Global::Kept => {
+                    let shape = if stored.len == 1 { shape.clone() } else { stored.shape.clone() };
+                    made.rows.push(self.as_it_is(name, shape, Float, tensor));
+                }
+                Global::Inverted(value, count) => {
+                    let bytes = Origin::Bytes(value.to_le_bytes().to_vec());
+                    made.rows.push(self.row(name, shape.clone(), Float, tensor, bytes));
+                    made.count = Some(count);
+                }
+            }
+        }
+        made
+    }
+
+    /// MXFP4 as NVFP4.
+    fn nvfp4(&self) -> Made<'a> {
+        let weight = Arc::new(MxFp4::new(self.checkpoint, self.weight));
+        let scales = NvFp4Scales(Arc::clone(&weight));
+        let (elements, scales) = if self.chosen.order == Order::Down {
+            // Stored are the rows of the values that are columns here.
+            let [_, columns, rows] = self.chosen.matrices;
+            let elements = Exchanged::new(Bytes(Arc::clone(&weight)), [rows, columns / 2]);
+            let scales = Exchanged::new(scales, [rows, columns / self.chosen.block[0]]);
+            (computed(elements, self.chosen.container), computed(scales, Float8E4M3FN))
+        } else {
+            (Origin::Kept, computed(scales, Float8E4M3FN))
+        };
+        let mut rows = vec![self.elements(elements), self.scales(scales, Float8E4M3FN)];
+        if let Some((name, shape)) = &self.chosen.global {
+            let global = NvFp4Global { weight: Arc::clone(&weight), divides: self.chosen.divides };
+            rows.push(self.row(name, shape.clone(), Float, self.weight.scales, computed(global, Float)));
+        }
+        Made { rows, count: Some(weight.lost_in_nvfp4()) }
+    }
+
+    /// MXFP4 as float8 in blocks of rows and columns.
+    fn float8(&self) -> Made<'a> {
+        let weight = Arc::new(MxFp4::new(self.checkpoint, self.weight));
+        let scales = computed(Float8Scales(Arc::clone(&weight)), Float);
+        let elements = computed(ToFloat8(Arc::clone(&weight)), Float8E4M3FN);
+        let rows = vec![self.elements(elements), self.scales(scales, Float)];
+        Made { rows, count: Some(ToFloat8(weight).changes()) }
+    }
+
+    /// Integers, in words or as int8.
+    fn integers(&self) -> Result<Made<'a>, FileError> {
+        let (weight, chosen) = (self.weight, self.chosen);
+        let relaid = |how| {
+            let values = Values::new(self.checkpoint, weight, Float);
+            let values = values.map_err(|trouble| in_file(self.checkpoint, weight, trouble))?;
+            Ok::<_, FileError>(Relaid { values, how })
+        };
+        let stored = |tensor: TensorRef| self.checkpoint.stored(tensor);
+        let (to_words, are_words) = (chosen.container == Int32, matches!(weight.elements, StoredAs::Words { .. }));
+        let mut rows = Vec::new();
+        rows.push(match (are_words, to_words) {
+            // However many bits they have.
+            (true, true) => {
+                let shape = stored(weight.tensor).shape.clone();
+                self.as_it_is(&chosen.elements, shape, Int32, weight.tensor)
+            }
+            (false, false) => self.elements(Origin::Kept),
+            (true, false) => self.elements(computed(relaid(Integers::ToBytes)?, Int8)),
+            (false, true) => self.elements(computed(relaid(Integers::ToWords)?, Int32)),
+        });
+        rows.push(self.same_scales());
+        let start = chosen.scales.strip_suffix("weight_scale").unwrap_or_default();
+        if let Some(tensor) = weight.zero_points {
+            let name = format!("{start}weight_zero_point");
+            let [down, across] = weight.grid();
+            rows.push(match (are_words, to_words) {
+                (true, true) => self.as_it_is(&name, stored(tensor).shape.clone(), Int32, tensor),
+                (false, false) => self.as_it_is(&name, stored(tensor).shape.clone(), Int8, tensor),
+                (true, false) => {
+                    let origin = computed(relaid(Integers::ZeroPointsToBytes)?, Int8);
+                    self.row(&name, chosen.scales_shape(), Int8, tensor, origin)
+                }
+                (false, true) => {
+                    let origin = computed(relaid(Integers::ZeroPointsToWords)?, Int32);
+                    self.row(&name, vec![down.div_ceil(4), across], Int32, tensor, origin)
+                }
+            });
+        }
+        if let Some(tensor) = weight.groups {
+            let shape = stored(tensor).shape.clone();
+            rows.push(self.as_it_is(&format!("{start}weight_g_idx"), shape, Int32, tensor));
+        }
+        if let Some(name) = &chosen.shape {
+            let bytes = weight.matrix().map(|size| (size as u64).to_le_bytes()).concat();
+            rows.push(self.row(name, vec![2], Int64, weight.tensor, Origin::Bytes(bytes)));
+        }
+        Ok(Made { rows, count: None })
+    }
+}
+
+fn computed<'a>(source: impl Compute + 'a, data_type: DataType) -> Origin<'a> {
+    Origin::Computed(Box::new(Computed { source: Box::new(source), data_type, cast: None, counter: None }))
+}

@@ -1,0 +1,78 @@
+//! What the calls of a function tell of its attributes.
+
+use crate::messages::attribute;
+use crate::tree::{Document, Graph, Node, is_default};
+use onnx_cast_file::formats::protobuf::wire::{self, Fields};
+use std::collections::HashMap;
+
+/// A domain, a name and an overload.
+type Name<'a> = (&'a str, &'a str, &'a str);
+
+/// Functions that hand their own attributes on, at most so deep.
+const MAX_DEPTH: usize = 64;
+
+/// The calls of every function, each with the body that it stands in.
+pub(super) struct Callers<'t, 'a> {
+    by_name: HashMap<Name<'a>, Vec<(&'t Graph<'a>, &'t Node<'a>)>>,
+}
+
+impl<'t, 'a> Callers<'t, 'a> {
+    pub(super) fn of(document: &'t Document<'a>) -> Self {
+        let named = document.functions.iter().filter_map(name_of);
+        let mut by_name: HashMap<Name<'a>, Vec<_>> = named.map(|name| (name, Vec::new())).collect();
+        for body in document.bodies() {
+            for node in body.every().into_iter().flat_map(|graph| &graph.nodes) {
+                if let Some(calls) = by_name.get_mut(&(plain(node.domain), node.op_type, node.overload)) {
+                    calls.push((body, node));
+                }
+            }
+        }
+        Callers { by_name }
+    }
+
+    /// The attribute of a function on which all of its calls agree: an AttributeProto, or an inner `None` where none
+    /// gives it and it has no default. An outer `None` where they differ, or there are no calls.
+    pub(super) fn agreed(&self, function: &Graph<'a>, name: &str) -> Option<Option<&'a [u8]>> {
+        self.agreed_at(function, name, 0)
+    }
+
+    fn agreed_at(&self, function: &Graph<'a>, name: &str, depth: usize) -> Option<Option<&'a [u8]>> {
+        if depth == MAX_DEPTH {
+            return None;
+        }
+        let default = function.signature.as_ref()?.defaults.iter().find(|one| one.name == name);
+        let mut agreed = None;
+        for (body, call) in self.by_name.get(&name_of(function)?)? {
+            let given = match call.attribute(name) {
+                Some(given) if given.refers => self.agreed_at(body, given.referred()?, depth + 1)?,
+                given => given.map(|given| given.message),
+            };
+            let given = given.or(default.map(|default| default.message));
+            let same = |one: &Option<&[u8]>| one.map(|one| renamed(one, "")) == given.map(|one| renamed(one, ""));
+            if agreed.as_ref().is_some_and(|agreed| !same(agreed)) {
+                return None;
+            }
+            agreed = Some(given);
+        }
+        agreed
+    }
+}
+
+fn name_of<'a>(function: &Graph<'a>) -> Option<Name<'a>> {
+    let signature = function.signature.as_ref()?;
+    Some((plain(signature.domain), signature.name, signature.overload))
+}
+
+/// The one spelling of a domain.
+fn plain(domain: &str) -> &str {
+    if is_default(domain) { "" } else { domain }
+}
+
+/// An AttributeProto by another name.
+pub(super) fn renamed(message: &[u8], name: &str) -> Vec<u8> {
+    let mut new = Vec::with_capacity(message.len() + name.len());
+    wire::put_bytes(&mut new, attribute::NAME, name.as_bytes());
+    let fields = Fields::new(message).map_while(Result::ok);
+    fields.filter(|field| field.number != attribute::NAME).for_each(|field| new.extend_from_slice(field.span));
+    new
+}
