@@ -181,6 +181,17 @@ impl Finder<'_> {
         }
     }
 
+    /// Without a configuration the number of scales in a row gives the size of its blocks.
+    fn block_by_number(&self, columns: usize, scale: &Stored) -> Option<[usize; 2]> {
+        let is_told = self.config.block.is_some() || !self.config.formats.is_empty();
+        match (self.scheme, &scale.shape[..]) {
+            (Scheme::Plain | Scheme::CompressedTensors, &[_, across]) if across > 0 && !is_told => {
+                columns.is_multiple_of(across).then(|| [1, columns / across])
+            }
+            _ => None,
+        }
+    }
+
     /// The blocks that scales of a shape belong to.
     fn fit_scales(&self, weight: &mut Weight, scale: &Stored) -> Result<(), LayoutError> {
         let [rows, columns] = weight.matrix();
@@ -196,15 +207,7 @@ impl Finder<'_> {
             candidates.extend(claimed);
             candidates.extend([[rows, columns], [1, columns], [rows, 1]]);
             candidates.extend(self.config.groups.iter().map(|&size| [1, size]));
-            // Without a configuration the number of scales in a row gives the size of its blocks.
-            let is_told = claimed.is_some() || !self.config.formats.is_empty();
-            if let (Scheme::Plain | Scheme::CompressedTensors, &[_, across]) = (self.scheme, &scale.shape[..])
-                && across > 0
-                && !is_told
-                && columns.is_multiple_of(across)
-            {
-                candidates.push([1, columns / across]);
-            }
+            candidates.extend(self.block_by_number(columns, scale));
         }
         let mut squeezed = squeeze(&scale.shape, weight.shape.len());
         if self.scheme == Scheme::Fbgemm && outer.len() == 1 {
