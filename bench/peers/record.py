@@ -1,6 +1,6 @@
 """The record: sections of rows, as JSON and as Markdown. A section is one number of elements with one of threads.
 
-A row's speeds are bytes read and written a second, in GB, as ONNX packs the types, whoever casts; so they compare as
+A row's speeds are bytes read and written a second, in GB, as ONNX packs the types, for every library; so they compare as
 times do. Rows that lose come first, and stay."""
 
 import json
@@ -161,7 +161,7 @@ EXPLANATION = """\
 # Against what people would use instead
 
 Written by `cargo xtask peers --record`; `peers.json` holds the same. Speeds are bytes read and written a second, in GB,
-both counted as ONNX packs the types whoever casts, so that they compare as times do. Medians of interleaved rounds in
+both counted as ONNX packs the types for every library, so that they compare as times do. Medians of interleaved rounds in
 one process, the same buffers (2 MiB pages, touched before) for everyone. Rows that lose come first.
 
 - Outputs are made beforehand where the interface allows it: by all but candle and arrow-cast, whose casts make a new
@@ -196,7 +196,7 @@ def readme(sections, elements=(16 << 20, 16 << 10)):
     found = [find(sections, count, 1) for count in elements]
     if None in found:
         wanted = " and ".join(map(named, elements))
-        raise ValueError(f"the record has not both {wanted} elements with 1 thread: cargo xtask peers --torch --record")
+        raise ValueError(f"the record lacks one of {wanted} elements with 1 thread: cargo xtask peers --torch --record")
     header = ["from", "to"]
     for section in found:
         header += [f"{named(section['elements'])}: GB/s", "of memcpy", "fastest peer", "ours / its"]

@@ -65,8 +65,9 @@ def check_library(folder):
     if size > MOST_BYTES:
         sys.exit(f"{shared} takes {size} bytes (want {MOST_BYTES} at most)")
     library = ctypes.CDLL(shared)
-    if not hasattr(library, "RegisterCustomOps"):
-        sys.exit("the library has no RegisterCustomOps for onnxruntime")
+    for name in ("RegisterCustomOps", "CreateEpFactories", "ReleaseEpFactory"):
+        if not hasattr(library, name):
+            sys.exit(f"the library has no {name} for onnxruntime")
     header = (folder / "include" / "onnx_cast.h").read_text()
     names = re.findall(r"^[a-z_0-9]+ \*?(onnx_cast_\w+)\(|^const char \*(onnx_cast_\w+)\(", header, re.MULTILINE)
     names = [name for pair in names for name in pair if name]
@@ -107,7 +108,7 @@ def check_programs(folder, scratch):
             run(*command)
             check_output(name, run(program, *arguments))
         if valgrind:
-            # What threads that live as long as the program still have is no leak.
+            # What threads that live as long as the program still have is not a leak.
             leaks = ["--leak-check=full", "--show-leak-kinds=definite", "--errors-for-leak-kinds=definite"]
             shared = scratch / f"{name}_shared"
             check_output(name, run(valgrind, "--quiet", "--error-exitcode=9", "--fair-sched=yes", *leaks, shared, *arguments))

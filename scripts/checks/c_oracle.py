@@ -97,7 +97,7 @@ def packed(patterns, bits):
 
 
 def width(name):
-    """An element's bits, told by the type's name."""
+    """An element's bits, by the type's name."""
     known = {"float": 32, "double": 64, "bool": 8, "bfloat16": 16, "float8e8m0": 8}
     digits = "".join(c for c in name.removeprefix("float").removeprefix("uint").removeprefix("int")[:2] if c.isdigit())
     return known.get(name) or int(digits)

@@ -55,20 +55,22 @@ def equal(name, got, want):
 
 def check_chains():
     """A chain is one group, and each of its roundings is kept, at every level."""
-    x = nodes.hard_values(t.double)
+    x, opset = nodes.hard_values(t.double), min(25, nodes.newest_opset())
     for steps in [(t.float, t.float16), (t.float16, t.float, t.float8e4m3fn, t.float), (t.float, t.bfloat16, t.float16),
                   (t.float4e2m1, t.float), (t.int64, t.float, t.double), (t.int8, t.int4, t.int2, t.float)]:
+        if not set(steps) <= set(nodes.held()):
+            continue
         names = ["x", *(f"v{at}" for at in range(len(steps)))]
         chain = [cast(a, b, to) for a, b, to in zip(names, names[1:], steps)]
         want, results = x, []
         for to in steps:
-            want = onnx_cast.cast(want, to.number, opset=25)
+            want = onnx_cast.cast(want, to.number, opset=opset)
             results.append(want)
         for size in (x.size, 1_000_003):
             grown = np.resize(x, size)
             last = [np.resize(results[-1], size)]
             for level in LEVELS:
-                made = model(chain, [value("x", t.double)], [value(names[-1], steps[-1])], 25)
+                made = model(chain, [value("x", t.double)], [value(names[-1], steps[-1])], opset)
                 got, count = run(made, level=level, x=grown)
                 equal(f"a chain to {steps}", got, last)
                 if count != 1:
@@ -76,12 +78,12 @@ def check_chains():
         # A value within the chain that is an output besides, and one that another node reads.
         if all(one in READABLE for one in steps):
             outputs = [value(name, one) for name, one in zip(names[1:], steps)]
-            got, _ = run(model(chain, [value("x", t.double)], outputs, 25), x=x)
+            got, _ = run(model(chain, [value("x", t.double)], outputs, opset), x=x)
             equal(f"a chain to {steps} with outputs within", got, results)
     fork = [cast("x", "a", t.float), cast("a", "b", t.float16), cast("a", "c", t.bfloat16), helper.make_node("Neg", ["a"], ["d"])]
     outputs = [value("b", t.float16), value("c", t.bfloat16), value("d", t.float)]
     a = onnx_cast.cast(x, "float")
-    got, count = run(model(fork, [value("x", t.double)], outputs, 25), x=x)
+    got, count = run(model(fork, [value("x", t.double)], outputs, opset), x=x)
     equal("a fork", got, [onnx_cast.cast(a, "float16"), onnx_cast.cast(a, "bfloat16"), -a])
     if count != 2:
         fail(f"a fork is {count} nodes of the provider's (want 2)")
@@ -89,6 +91,7 @@ def check_chains():
 
 LEVELS = [getattr(onnxruntime.GraphOptimizationLevel, f"ORT_{name}") for name in
           ("DISABLE_ALL", "ENABLE_BASIC", "ENABLE_EXTENDED", "ENABLE_ALL")]
+RELEASE = tuple(int(part) for part in onnxruntime.__version__.split(".")[:2])
 READABLE = [t.float, t.double, t.float16, t.bfloat16, t.float8e4m3fn, t.float4e2m1, t.int64, t.int8, t.int4, t.int2]
 
 
@@ -112,14 +115,18 @@ def branch(nodes_, result, data_type):
 
 def check_subgraphs():
     """Branches, loops and functions."""
+    narrow = nodes.narrow()
     x = np.array([1 + 2.0**-11 + 2.0**-40, -3.5, 1e9])
     then, other = branch([cast("x", "t", t.float16)], "t", t.float16), branch(
-        [cast("x", "s", t.float4e2m1), cast("s", "e", t.float16)], "e", t.float16)
+        [cast("x", "s", narrow), cast("s", "e", t.float16)], "e", t.float16)
     made = model([helper.make_node("If", ["c"], ["y"], then_branch=then, else_branch=other)],
                  [value("c", t.bool, []), value("x", t.double)], [value("y", t.float16)], 23)
-    equal("If", run(made, c=np.array(True), x=x)[0], [onnx_cast.cast(x, "float16")])
-    small = onnx_cast.cast(onnx_cast.cast(x, "float4e2m1", opset=23), "float16")
-    equal("else of If", run(made, "missing", c=np.array(False), x=x)[0], [small])
+    if RELEASE < (1, 25):
+        print("  If: onnxruntime gives the groups of two graphs one name before 1.25", flush=True)
+    else:
+        equal("If", run(made, c=np.array(True), x=x)[0], [onnx_cast.cast(x, "float16")])
+        small = onnx_cast.cast(onnx_cast.cast(x, narrow.name, opset=23), "float16")
+        equal("else of If", run(made, "all", c=np.array(False), x=x)[0], [small])
     # Each turn doubles a float that is rounded to float8.
     body = helper.make_graph(
         [cast("s", "n", t.float8e4m3fn), cast("n", "f", t.float), helper.make_node("Add", ["f", "f"], ["next"]),
@@ -132,12 +139,12 @@ def check_subgraphs():
     for _ in range(3):
         want = 2 * onnx_cast.cast(onnx_cast.cast(want, "float8e4m3fn", opset=21), "float")
     equal("Loop", run(made, turns=np.array(3), x=start)[0], [want])
-    function = helper.make_function("mine", "Narrow", ["f"], ["g"], [cast("f", "h", t.float4e2m1), cast("h", "g", t.float)],
+    function = helper.make_function("mine", "Narrow", ["f"], ["g"], [cast("f", "h", narrow), cast("h", "g", t.float)],
                                     [helper.make_opsetid("", 23)])
     made = model([helper.make_node("Narrow", ["x"], ["y"], domain="mine")], [value("x", t.float)], [value("y", t.float)],
                  23, functions=[function], imports=[helper.make_opsetid("mine", 1)])
-    small = onnx_cast.cast(onnx_cast.cast(start, "float4e2m1", opset=23), "float")
-    equal("a function", run(made, "missing", x=start)[0], [small])
+    small = onnx_cast.cast(onnx_cast.cast(start, narrow.name, opset=23), "float")
+    equal("a function", run(made, "all", x=start)[0], [small])
 
 
 def check_shapes():
@@ -146,7 +153,7 @@ def check_shapes():
         x = np.resize(nodes.hard_values(t.float), shape)
         for known in (shape, [None] * len(shape), None):
             for to in (t.float8e5m2, t.float4e2m1, t.string):
-                if to is t.string and x.size > 1000:
+                if to is t.string and x.size > 1000 or to not in nodes.held():
                     continue
                 made = model([cast("x", "y", to)], [value("x", t.float, known)], [value("y", to, known)], 23)
                 equal(f"shape {shape}", run(made, x=x)[0], [onnx_cast.cast(x, to.number, opset=23)])
@@ -165,19 +172,20 @@ def check_shapes():
 
 def check_blocks():
     """Blocks along each axis, short last blocks, a scale for each place on an axis, and large tensors."""
+    narrow = nodes.narrow()
     x = np.resize(nodes.hard_values(t.float16)[::31], (3, 70, 5)).astype(np.float32)
     for axis, block, size in [(1, 32, 3), (-1, 2, 3), (0, 3, 1), (1, 0, None)]:
         shape = list(x.shape)
         shape = [70] if block == 0 else shape[: axis % 3] + [size] + shape[axis % 3 + 1 :]
         scale = np.resize(np.array([0.5, 0.1, 3, 2.0**-5], np.float32), shape)
         attributes = {"axis": axis, "block_size": block}
-        two = [helper.make_node("QuantizeLinear", ["x", "s"], ["q"], output_dtype=t.float4e2m1.number, **attributes),
+        two = [helper.make_node("QuantizeLinear", ["x", "s"], ["q"], output_dtype=narrow.number, **attributes),
                helper.make_node("DequantizeLinear", ["q", "s"], ["y"], **attributes)]
         for factor in (1, 400):
             big = np.concatenate([x] * factor, axis=2 if axis != -1 else 0)
             grown = scale if block == 0 else np.concatenate([scale] * factor, axis=2 if axis != -1 else 0)
             made = model(two, [value("x", t.float), value("s", t.float)], [value("y", t.float)], 23)
-            q = onnx_cast.quantize_linear(big, grown, output_dtype="float4e2m1", opset=23, **attributes)
+            q = onnx_cast.quantize_linear(big, grown, output_dtype=narrow.name, opset=23, **attributes)
             want = onnx_cast.dequantize_linear(q, grown, opset=23, **attributes)
             equal(f"blocks of {block} on axis {axis}", run(made, "missing", x=big, s=grown)[0], [want])
 
@@ -187,11 +195,15 @@ def check_quantized():
     weights = nodes.RANDOM.standard_normal((128, 64), np.float32)
     x = nodes.RANDOM.standard_normal((4, 128), np.float32)
     plain = model([helper.make_node("MatMul", ["x", "w"], ["y"])], [value("x", t.float, [4, 128])],
-                  [value("y", t.float, [4, 64])], 25, [numpy_helper.from_array(weights, "w")])
+                  [value("y", t.float, [4, 64])], min(25, nodes.newest_opset()),
+                  [numpy_helper.from_array(weights, "w")])
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "plain.onnx"
         path.write_bytes(plain)
-        for format in ("mxfp4", "nvfp4", "mxfp8"):
+        for format, needed in (("mxfp4", t.float8e8m0), ("nvfp4", t.float4e2m1), ("mxfp8", t.float8e8m0)):
+            if needed not in nodes.held():
+                print(f"  {format}: onnxruntime has no tensors of {needed}", flush=True)
+                continue
             out = Path(folder) / f"{format}.onnx"
             subprocess.run([COMMAND, "quantize", path, out, "--to", format], check=True, capture_output=True)
             made = out.read_bytes()

@@ -27,17 +27,17 @@ def fail(text):
 
 
 def model():
-    cast = helper.make_node("Cast", ["x"], ["h"], to=t.float4e2m1.number)
+    cast = helper.make_node("Cast", ["x"], ["h"], to=nodes.narrow().number)
     back = helper.make_node("Cast", ["h"], ["y"], to=t.float.number)
     return nodes.model([cast, back], [nodes.value("x", t.float)], [nodes.value("y", t.float)], 23)
 
 
 def session():
-    return nodes.quiet_session(model(), session_options())
+    return nodes.quiet_session(model(), session_options("all"))
 
 
 def want(x):
-    return onnx_cast.cast(onnx_cast.cast(x, "float4e2m1", opset=23), "float")
+    return onnx_cast.cast(onnx_cast.cast(x, nodes.narrow().number, opset=23), "float")
 
 
 def check_threads():
@@ -88,11 +88,11 @@ def check_unregister():
         "x = np.array([0.3, 100], np.float32)\n"
         "one = own.session()\n"
         "onnxruntime.unregister_execution_provider_library(ep_name())\n"
-        "assert one.run(None, {'x': x})[0].tolist() == [0.5, 6]\n"
+        "assert one.run(None, {'x': x})[0].tolist() == own.want(x).tolist()\n"
         "register()\n"
         "two = own.session()\n"
         "del one\n"
-        "assert two.run(None, {'x': x})[0].tolist() == [0.5, 6]\n"
+        "assert two.run(None, {'x': x})[0].tolist() == own.want(x).tolist()\n"
     )
     command = [sys.executable, "-c", program, str(Path(__file__).parent)]
     done = subprocess.run(command, capture_output=True, text=True)

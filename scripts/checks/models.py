@@ -379,7 +379,7 @@ def places(path):
         file = entries.get("location", "")
         count[file] = count.get(file, 0) + 1
         if int(entries.get("offset", 0)) % 4096:
-            fail(f"{path.name}: {tensor.name} stands at {entries['offset']}, which is no multiple of 4096")
+            fail(f"{path.name}: {tensor.name} stands at {entries['offset']}, which is not a multiple of 4096")
     return count
 
 

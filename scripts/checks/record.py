@@ -4,7 +4,7 @@
 Takes generated models of every opset from 7 on, with NaN, infinities, scalars and empty tensors, and real ones (magika's,
 nudenet's, onnx's light ones). Each is recorded and run in onnxruntime with its own values as outputs beside the new ones:
 the five numbers of each must be numpy's of that value. What came out goes to `convert --ranges`, in every form of file:
-values beyond the type stay float, and the converted model has no infinity that the original has not.
+values beyond the type stay float, and the converted model has no infinity that the original lacks.
 
 Usage: record.py [COMMAND]
 """

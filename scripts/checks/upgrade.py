@@ -452,7 +452,7 @@ def older(model, inputs, version):
         array = np.asarray(inputs.pop(names[place]))
         value = array.reshape(-1).tolist()
         if not value:
-            raise ValueError("an empty list is no attribute")
+            raise ValueError("an empty list is not an attribute")
         node.attribute.append(helper.make_attribute(name, value[0] if scalar else value))
         kept = [one for one in model.graph.input if one.name != names[place]]
         del model.graph.input[:]

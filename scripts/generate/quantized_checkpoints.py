@@ -810,7 +810,7 @@ def fbgemm():
     write("fbgemm", tensors | rest, expected | rest, config)
 
 
-# ComfyUI is no package; its files have no configuration. The tensors are those of its QUANTIZATION.md and of the older
+# ComfyUI is not a package; its files have no configuration. The tensors are those of its QUANTIZATION.md and of the older
 # files that it still reads.
 
 

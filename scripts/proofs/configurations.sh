@@ -22,7 +22,7 @@ check() {
     if "$@" 2>&1 | tee "$log"; then
         result=$(awk '/^test result: ok/ { sum += $4 } END { if (NR && sum) print sum " tests passed"; else print "done" }' "$log")
     else
-        result="FAILED, or not to be had here"
+        result="FAILED, or not available here"
         status=1
     fi
     rows+=("$name: $result")

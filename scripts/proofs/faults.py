@@ -109,7 +109,7 @@ class Case:
 
 
 class InPlace(Case):
-    """A model and its elements, which are not to be judged one by one: whoever reads the model must find a whole one."""
+    """A model and its elements, which are not to be judged one by one: a reader of the model must find a complete one."""
 
     def is_whole(self, name, now, states):
         # Left where the command is killed within the exchange; the model may refer to it.
@@ -323,7 +323,7 @@ def with_library(case, library, **variables):
 
 
 def interrupted(case, library, rng, rounds):
-    """Calls that read and write give EINTR, or do less than they were asked for: nobody may notice."""
+    """Calls that read and write give EINTR, or do less than they were asked for: the output must be the same."""
     seen = Counter()
     for _ in range(rounds):
         case.reset()
@@ -345,7 +345,7 @@ def every_call(case, library, kind, scratch):
         case.reset()
         status, said = with_library(case, library, **{f"{kind}_FAILS": nth})
         if kind == "WRITE" and status == 0:
-            fail(f"{case.name}: write {nth} of {calls} fails, and nobody notices")
+            fail(f"{case.name}: write {nth} of {calls} fails without an error")
         judge(case, f"{kind.lower()} {nth} fails", status, said, seen)
     return seen
 

@@ -4,7 +4,7 @@
 Installs cargo-fuzz into `.cache/`, builds all targets once, unpacks the corpus into `.cache/fuzz/kept/`, and runs each
 target for N minutes, or those that are named. What they find on the way is kept in `.cache/fuzz/corpus/`, what fails in
 `fuzz/artifacts/`. --minimise packs the best of it into `fuzz/corpus/TARGET.zip` instead. Any toolchain does: a stable
-one is told by RUSTC_BOOTSTRAP to take the options that cargo-fuzz gives. Needs a C++ compiler.
+RUSTC_BOOTSTRAP makes a stable one take the options that cargo-fuzz gives. Needs a C++ compiler.
 
 Usage: fuzz.py [--minutes N] [--jobs N] [--record FILE [--note TEXT]] [--minimise] [TARGET ...]
 """

@@ -3,7 +3,7 @@
 
 A checkpoint of 6 GB, of which a few stretches are more than holes in the file, cast to float8; and one of 100 000 tensors,
 cast, listed and compared. Every result is compared with ml_dtypes' casts; time and the most memory are printed, and memory
-held against a limit.
+compared with a limit.
 
 Usage: load.py [many] [large]. Takes the release build of the command, and 2 GB of disk.
 """

@@ -8,7 +8,7 @@
 #   bash scripts/proofs/supply_chain.sh reproducible    # the command built in two folders: the same bytes?
 #   bash scripts/proofs/supply_chain.sh sbom [FOLDER]   # bills of materials of what is shipped, CycloneDX 1.5
 #
-# Advisories come from a git repository. Where that is not to be had, `advisories` fails and says so; a whole run goes on, and
+# Advisories come from a git repository. Where that cannot be reached, `advisories` fails and says so; a complete run goes on, and
 # says at its end that they were not checked. The tools are taken from the path, or fetched from crates.io and built into
 # .cache/tools.
 set -euo pipefail

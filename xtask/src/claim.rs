@@ -1,4 +1,4 @@
-//! What the long proof and the soak hold against the oracle: one cast with its settings, on one backend.
+//! What the long proof and the soak compare with the oracle: one cast with its settings, on one backend.
 
 use onnx_cast::{Backend, Cast, CastOptions, Plan};
 use std::fmt;

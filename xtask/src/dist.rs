@@ -45,7 +45,7 @@ pub(crate) fn run(options: Options) -> Result<()> {
     let built = cargo.metadata()?;
     let triple = cargo.triple()?;
     if !["linux", "apple", "bsd"].iter().any(|system| triple.contains(system)) {
-        return Err(format!("{triple} has not the layout that dist makes (want Linux, macOS or a BSD)").into());
+        return Err(format!("{triple} does not have the layout that dist makes (want Linux, macOS or a BSD)").into());
     }
     let name = format!("onnx-cast-{VERSION}-{triple}");
     let parent = out.unwrap_or_else(|| built.target_directory.join("dist"));

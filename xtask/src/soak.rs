@@ -1,5 +1,5 @@
 //! Randomised round trips in a loop, for hours: pairs, versions, attributes, shapes, lengths, places in memory,
-//! backends, threads, texts and files are drawn at random, and every result is held against the exact oracle, the
+//! backends, threads, texts and files are drawn at random, and every result is compared with the exact oracle, the
 //! scalar cast, or what it was made from.
 //!
 //! A round depends on the seed and its number alone, so that one that fails can be had again. What was compared is

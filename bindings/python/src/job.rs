@@ -188,7 +188,7 @@ pub(crate) fn unpack<'py>(
 ) -> PyResult<Bound<'py, PyUntypedArray>> {
     let (py, data_type) = (array.py(), packed_type(number)?);
     let source = Contiguous::of(array)?;
-    // Held against the bytes that there are before anything of the shape's size is allocated.
+    // Compared with the bytes that there are before anything of the shape's size is allocated.
     let view = TensorView::new(data_type, &shape, source.bytes()).map_err(refused)?;
     let mut elements = Contiguous::new(py, data_type, view.shape())?;
     move_elements(py, data_type, view.len(), (source.bytes(), false), (&mut elements, true))?;

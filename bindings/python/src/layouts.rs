@@ -2,9 +2,10 @@
 
 use crate::array::Contiguous;
 use crate::error::refused;
-use crate::files::{Options, watched};
 use crate::job::packed;
+use crate::options::Options;
 use crate::types::number_to_type;
+use crate::watched::watched;
 use numpy::{IntoPyArray, PyArray1, PyUntypedArray};
 use onnx_cast::{TensorData, element_count};
 use onnx_cast_file::{

@@ -12,6 +12,7 @@ mod files;
 mod job;
 mod layouts;
 mod operator;
+mod options;
 mod parse;
 mod parts;
 mod pool;
@@ -21,6 +22,7 @@ mod stats;
 mod string_array;
 mod text;
 mod types;
+mod watched;
 
 // Only for what onnxruntime looks for in a library of custom operators, which this one is too: `RegisterCustomOps`.
 use onnx_cast_ort as _;

@@ -163,7 +163,7 @@ impl Operator {
     ) -> PyResult<Bound<'py, PyUntypedArray>> {
         let source = Contiguous::of(bytes)?;
         let from = number_to_type(number)?;
-        // Held against the bytes that there are before anything of the shape's size is allocated.
+        // Compared with the bytes that there are before anything of the shape's size is allocated.
         TensorView::new(from, &shape, source.bytes()).map_err(refused)?;
         self.cast(bytes.py(), (from, &shape), (source.bytes(), false), Target { out, packed, new })
     }
@@ -181,7 +181,7 @@ impl Operator {
         let strings = strings_of(texts)?;
         let view = TensorView::strings(&shape, strings.view()).map_err(refused)?;
         let spread = self.to.is_packed() && !packed;
-        // In a buffer of its own, so that nothing is written where an element is no number.
+        // In a buffer of its own, so that nothing is written where an element is not a number.
         let mut bytes = vec![0; self.to.byte_len(view.len()).unwrap_or(0)];
         py.detach(|| plan.run_into(&view, &mut bytes)).map_err(refused)?;
         let mut target = self.target(py, &shape, out, packed)?;
@@ -208,7 +208,7 @@ impl Operator {
         if out.is_none() {
             parse::parse(py, &plan, &texts, numbers, packed)?;
         } else {
-            // In a buffer of its own, so that nothing is written where an element is no number.
+            // In a buffer of its own, so that nothing is written where an element is not a number.
             let mut bytes = vec![0; numbers.len()];
             parse::parse(py, &plan, &texts, &mut bytes, packed)?;
             numbers.copy_from_slice(&bytes);

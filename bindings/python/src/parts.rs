@@ -1,7 +1,8 @@
-//! Checkpoints cast in parts, for whoever spreads them over processes.
+//! Checkpoints cast in parts, for callers that spread them over processes.
 
 use crate::error::refused;
-use crate::files::{Options, State, watched};
+use crate::options::Options;
+use crate::watched::{State, watched};
 use onnx_cast_file::parts::{self, FileJob, Part, Shard};
 use onnx_cast_file::{CastRequest, DequantizeRequest, FileError, QuantizeRequest};
 use onnx_cast_report::tensors_json;

@@ -3,9 +3,10 @@
 
 use crate::array::Contiguous;
 use crate::error::refused;
-use crate::files::{Options, watched};
 use crate::job::packed;
+use crate::options::Options;
 use crate::types::type_of;
+use crate::watched::watched;
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use onnx_cast::TensorView;
 use onnx_cast_file::{AtomicFile, CandidateFormat, Report};

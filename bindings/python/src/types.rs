@@ -74,7 +74,9 @@ pub(crate) fn make<'py>(py: Python<'py>) -> PyResult<&'py Bound<'py, PyAny>> {
 pub(crate) fn number_to_type(number: i64) -> PyResult<DataType> {
     DataType::from_onnx(number).ok_or_else(|| {
         let last = DataType::ALL.len();
-        refused(format_args!("{number} is no element type of ONNX's (want a TensorProto.DataType from 1 to {last})"))
+        refused(format_args!(
+            "{number} is not an element type of ONNX's (want a TensorProto.DataType from 1 to {last})"
+        ))
     })
 }
 

@@ -156,7 +156,7 @@ def test_inputs_and_outputs_get_the_types_that_are_asked_for(rng, x):
     np.testing.assert_allclose(run(half, x=x.astype(np.float16))[0], run(model, x=x)[0], atol=1e-2)
     assert ports(onnx_cast.convert_model(model, io={"x": "float16"})) == [FLOAT16, FLOAT]
     assert ports(onnx_cast.convert_model(model, io=["low", {"x": np.float32}])) == [FLOAT, FLOAT16]
-    with pytest.raises(onnx_cast.CastError, match="`z` is no floating-point input or output"):
+    with pytest.raises(onnx_cast.CastError, match="`z` is not a floating-point input or output"):
         onnx_cast.convert_model(model, io={"z": "float16"})
     with pytest.raises(onnx_cast.CastError, match="io is 'float16'"):
         onnx_cast.convert_model(model, io="float16")

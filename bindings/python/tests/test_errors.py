@@ -21,9 +21,9 @@ def read_only(array):
     "call, text",
     [
         (lambda: onnx_cast.cast(X, "floaty"), "`floaty` is not an element type"),
-        (lambda: onnx_cast.cast(X, 99), "99 is no element type"),
-        (lambda: onnx_cast.cast(X, -1), "-1 is no element type"),
-        (lambda: onnx_cast.cast(X, 2**70), "is no element type"),
+        (lambda: onnx_cast.cast(X, 99), "99 is not an element type"),
+        (lambda: onnx_cast.cast(X, -1), "-1 is not an element type"),
+        (lambda: onnx_cast.cast(X, 2**70), "is not an element type"),
         (lambda: onnx_cast.cast(X, "int4", opset=13), "Cast-13 does not take int4"),
         (lambda: onnx_cast.cast(X, "float16", opset=13, saturate=False), "saturate"),
         (lambda: onnx_cast.cast(X, "float16", opset=29), "opset 29"),

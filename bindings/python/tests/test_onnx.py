@@ -56,7 +56,7 @@ def test_tensor_protos_of_strings():
         ({"data_type": 1, "dims": [2], "raw_data": b"123"}, "tensor `w`: 3 bytes for 2 float"),
         ({"data_type": 1, "dims": [-2], "raw_data": b"123"}, "dimension -2"),
         ({"data_type": 22, "dims": [1 << 62], "raw_data": b"123"}, "tensor `w`"),
-        ({"data_type": 99, "dims": [2], "raw_data": b"123"}, "tensor `w`: 99 is no element type"),
+        ({"data_type": 99, "dims": [2], "raw_data": b"123"}, "tensor `w`: 99 is not an element type"),
         ({"data_type": 8, "dims": [2], "string_data": [b"1"]}, "tensor `w`: 1 strings"),
     ],
 )

@@ -8,6 +8,7 @@ from bitwise import bits
 from onnx import TensorProto, helper
 
 import onnx_cast
+import onnx_cast.dtypes
 import onnx_cast.onnxruntime as ours
 from onnx_cast.onnxruntime import _custom_ops
 
@@ -68,7 +69,7 @@ def test_every_pair_of_types_is_the_librarys():
             try:
                 expected = onnx_cast.cast(onnx_cast.cast(source, NUMBERS[second]), NUMBERS[shown])
             except onnx_cast.CastError:
-                # A text that is no number of the second type.
+                # A text that is not a number of the second type.
                 assert first == "STRING"
                 continue
             nodes += [cast(first, name, second), cast(name, f"{name}_shown", shown)]
@@ -321,3 +322,66 @@ def test_bad_nodes_are_refused(attributes, text):
     model.opset_import.append(helper.make_opsetid(ours.DOMAIN, ours.VERSION))
     with pytest.raises(Exception, match=text):
         session_of(model)
+
+
+def provided(model, **options):
+    settings = ours.session_options(**options)
+    settings.log_severity_level = 4
+    return onnxruntime.InferenceSession(model.SerializeToString(), settings)
+
+
+def test_the_provider_runs_a_model_as_it_is():
+    nodes = [cast("x", "small", "FLOAT4E2M1"), cast("small", "y", "FLOAT")]
+    model = model_of(nodes, [value("x", "FLOAT")], [value("y", "FLOAT")], opset=23)
+    session = provided(model)
+    assert session.get_providers()[0] == ours.ep_name()
+    assert session.run(None, {"x": np.array([0.3, -9, np.nan], np.float32)})[0].tolist() == [0.5, -6.0, 6.0]
+
+
+def test_claims_and_constants():
+    weights = np.array([1 + 2.0**-11 + 2.0**-40])
+    nodes = [cast("w", "h", "FLOAT16"), helper.make_node("Add", ["h", "x"], ["y"])]
+    model = model_of(nodes, [value("x", "FLOAT16")], [value("y", "FLOAT16")], opset=21)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(weights, "w"))
+    zero = np.zeros(1, np.float16)
+    results = {
+        (claim, fold): bits(provided(model, claim=claim, fold_constants=fold).run(None, {"x": zero})[0]).tolist()
+        for claim in ("missing", "inexact", "all")
+        for fold in (None, False, True)
+    }
+    # onnxruntime rounds twice, and does so whenever it folds.
+    wrong = {key for key, got in results.items() if got == [0x3C00]}
+    assert wrong == {key for key in results if key[0] == "missing" or key[1] is True}
+    assert all(got in ([0x3C00], [0x3C01]) for got in results.values())
+    with pytest.raises(ValueError, match="claim is 'most' \\(want one of 'missing', 'inexact', 'all'\\)"):
+        ours.session_options("most")
+
+
+def test_registering_twice_is_registering_once():
+    ours.register()
+    ours.register()
+    assert [device.ep_name for device in onnxruntime.get_ep_devices()].count(ours.ep_name()) == 1
+
+
+@pytest.mark.parametrize("name", [name for name in TYPES if name != "STRING"])
+def test_tensors_of_every_type_come_back(name):
+    array = onnx_cast.cast(np.array([[1.0, 0, 1], [0, 1, 1]]), NUMBERS[name])
+    value = ours.to_ortvalue(array)
+    assert value.shape() == [2, 3]
+    back = ours.from_ortvalue(value)
+    assert back.dtype == array.dtype and back.tobytes() == array.tobytes()
+    packed = ours.from_ortvalue(value, packed=True)
+    assert packed.nbytes == value.tensor_size_in_bytes()
+    again = ours.to_ortvalue(packed, NUMBERS[name], (2, 3))
+    assert ours.from_ortvalue(again, packed=True).tobytes() == packed.tobytes()
+
+
+def test_tensors_that_cannot_be():
+    with pytest.raises(TypeError, match="no tensors of float6e2m3"):
+        ours.to_ortvalue(np.zeros(3, onnx_cast.dtypes.float6e2m3.numpy))
+    with pytest.raises(TypeError, match="makes no OrtValue of texts"):
+        ours.to_ortvalue(np.array(["1"]))
+    with pytest.raises(ValueError, match="2 bytes for shape \\(3,\\) of int16 \\(want 6\\)"):
+        ours.to_ortvalue(b"12", "int16", (3,))
+    with pytest.raises(ValueError, match="dtype and shape go together"):
+        ours.to_ortvalue(b"12", "int16")

@@ -17,7 +17,7 @@ def counted(x, got, to):
     after = np.asarray(got).astype(np.float64).ravel()
     size, finite = np.abs(before), np.isfinite(before)
     with np.errstate(invalid="ignore", divide="ignore"):
-        # Of integers a fraction is no overflow: it is cut off.
+        # Of integers a fraction is not an overflow: it is cut off.
         cut = before if to.kind == "float" else np.trunc(before)
         over, under = cut > to.max, cut < to.min
         stuck = (over & (after == to.max)) | (under & (after == to.min))

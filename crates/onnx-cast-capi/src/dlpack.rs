@@ -23,7 +23,7 @@ fn type_of_code(code: u8, bits: u8) -> Result<DataType, Failure> {
         data_type.interchange().dlpack == Some(code) && data_type.bits() == Some(usize::from(bits))
     };
     DataType::ALL.iter().find(is_it).copied().ok_or_else(|| {
-        Failure::unsupported(format_args!("DLPack's type code {code} of {bits} bits is no element type of ONNX"))
+        Failure::unsupported(format_args!("DLPack's type code {code} of {bits} bits is not an element type of ONNX"))
     })
 }
 

@@ -129,7 +129,7 @@ fn of_panic(panic: &(dyn Any + Send)) -> Failure {
 #[inline]
 pub(crate) fn type_of(number: i32) -> Result<DataType, Failure> {
     DataType::from_onnx(number.into()).ok_or_else(|| {
-        Failure::invalid(format_args!("{number} is no element type (want 1 to {})", DataType::ALL.len()))
+        Failure::invalid(format_args!("{number} is not an element type (want 1 to {})", DataType::ALL.len()))
     })
 }
 
@@ -160,8 +160,8 @@ pub(crate) unsafe fn read<'a, T>(pointer: *const T, count: usize, name: &str) ->
 /// The elements that a pointer to so many of them leads to, to be written. Null leads to none.
 ///
 /// # Safety
-/// The pointer is null, or so many elements can be written from there on, by nobody else, for as long as the slice is
-/// used; and the slice does not overlap another ([`apart`]).
+/// The pointer is null, or so many elements can be written from there on, and only through this slice, for as long as
+/// the slice is used; and the slice does not overlap another ([`apart`]).
 #[inline]
 pub(crate) unsafe fn write<'a, T>(pointer: *mut T, count: usize, name: &str) -> Result<&'a mut [T], Failure> {
     check_pointer(pointer, count, name)?;
@@ -236,7 +236,7 @@ pub(crate) fn room(name: &str, room: usize, want: usize) -> Result<(), Failure> 
 /// What a pointer leads to.
 ///
 /// # Safety
-/// The pointer is null, or leads to a value that nobody writes to while the reference is used.
+/// The pointer is null, or leads to a value that is not written to while the reference is used.
 #[inline]
 pub(crate) unsafe fn reference<'a, T>(pointer: *const T, name: &str) -> Result<&'a T, Failure> {
     check_pointer(pointer, 1, name)?;

@@ -1,4 +1,4 @@
-//! How to cast: a struct that may grow at its end, told by the size that its first field gives.
+//! How to cast: a struct that may grow at its end; its first field gives its size.
 
 use crate::edge::{Failure, check_size, reference, static_text};
 use onnx_cast::{Backend, CastOptions, NEWEST_OPSET, RoundMode};

@@ -38,7 +38,7 @@ pub(crate) unsafe fn resolve(
 /// Runs a plan between two types that are not string.
 ///
 /// # Safety
-/// `src` leads to `count` elements, and `dst` to `dst_bytes` bytes that nobody else uses.
+/// `src` leads to `count` elements, and `dst` to `dst_bytes` bytes that nothing else uses.
 #[inline]
 pub(crate) unsafe fn run(
     plan: &Plan,

@@ -9,7 +9,7 @@ pub enum onnx_cast_status {
     /// A null pointer, a number that stands for nothing, offsets out of order, shapes that do not fit, a zero point
     /// that must be 0, or a struct of an unknown size.
     ONNX_CAST_INVALID_ARGUMENT = 1,
-    /// The operator does not take the type, the attribute or the opset, or this machine has not the backend.
+    /// The operator does not take the type, the attribute or the opset, or this machine lacks the backend.
     ONNX_CAST_UNSUPPORTED = 2,
     /// A size that does not fit in memory.
     ONNX_CAST_OVERFLOW = 3,

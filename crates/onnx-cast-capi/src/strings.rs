@@ -238,8 +238,8 @@ pub unsafe extern "C" fn onnx_cast_to_strings(
 /// dst_bytes: the bytes that dst has room for: as many as onnx_cast_byte_size says, or more, which stay as they are.
 /// options: how to cast, or null for the defaults.
 ///
-/// Gives ONNX_CAST_NOT_A_NUMBER, with the element and its text in onnx_cast_last_error, where one is no number of the
-/// target type.
+/// Gives ONNX_CAST_NOT_A_NUMBER, with the element and its text in onnx_cast_last_error, where one is not a number of
+/// the target type.
 ///
 /// # Safety
 /// As the parameters say.

@@ -14,7 +14,9 @@ use onnx_cast_file::{CandidateFormat, Loss, Pattern, Rule};
 use parsers::{CandidateParser, RoundModeParser, TypeParser, positive, tolerance};
 use std::path::PathBuf;
 
-pub(crate) use common::{Common, FileArgs, JobArgs, LossArgs, NameArgs, SelectionArgs, StorageArgs};
+pub(crate) use common::{
+    Common, FileArgs, JobArgs, LossArgs, ModelArgs, NameArgs, NpyArgs, SelectionArgs, StorageArgs, WriteArgs,
+};
 pub(crate) use explain::{BlockArgs, ExplainArgs, ScalingArgs};
 pub(crate) use precision::{ConvertArgs, RecordArgs};
 pub(crate) use quantized::{DequantizeArgs, QuantizeArgs, TranscodeArgs};
@@ -153,6 +155,8 @@ pub(crate) struct CastArgs {
     #[command(flatten)]
     pub(crate) job: JobArgs,
     #[command(flatten)]
+    pub(crate) npy: NpyArgs,
+    #[command(flatten)]
     pub(crate) losses: LossArgs,
     #[command(flatten)]
     pub(crate) storage: StorageArgs,
@@ -177,6 +181,8 @@ pub(crate) struct BitCastArgs {
     pub(crate) opset: i64,
     #[command(flatten)]
     pub(crate) job: JobArgs,
+    #[command(flatten)]
+    pub(crate) npy: NpyArgs,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -187,22 +193,15 @@ Examples:
   onnx-cast fold model.onnx model.onnx --external-data weights.bin
   onnx-cast fold model.onnx folded.onnx --exclude 'lm_head*' --dry-run")]
 pub(crate) struct FoldArgs {
-    /// The model
-    #[arg(value_name = "IN.onnx", help_heading = INPUT)]
-    pub(crate) input: PathBuf,
-    /// The model to write, which may be IN
-    #[arg(value_name = "OUT.onnx", help_heading = INPUT)]
-    pub(crate) output: PathBuf,
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
     #[command(flatten)]
     pub(crate) names: NameArgs,
     /// Print what would become of each Cast, and write nothing
     #[arg(long, help_heading = HOW)]
     pub(crate) dry_run: bool,
     #[command(flatten)]
-    pub(crate) storage: StorageArgs,
-    /// Do not replace files
-    #[arg(long, help_heading = OUTPUT)]
-    pub(crate) no_clobber: bool,
+    pub(crate) write: WriteArgs,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -17,13 +17,13 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 pub(crate) fn cast(args: &CastArgs, common: &Common) -> Result<u8> {
-    let CastArgs { files, selection, job, losses, .. } = args;
+    let CastArgs { files, selection, job, npy, losses, .. } = args;
     let request = CastRequest {
         selection: selection.selection()?,
         options: args.attributes.options().threads(common.threads),
         from: files.from,
         shape: files.shape.clone(),
-        write: job.write(files.npy_plain),
+        write: job.write(npy.npy_plain),
         dry_run: true,
         resume: job.resume,
         copy_others: !job.no_copy_others,
@@ -33,46 +33,34 @@ pub(crate) fn cast(args: &CastArgs, common: &Common) -> Result<u8> {
         storage: args.storage.storage(),
         watch: None,
     };
+    let work = |input: &Path, output: &Path, watch| {
+        let (dry_run, count, fail_on) = (job.dry_run, losses.losses, losses.fail_on.clone());
+        onnx_cast_model::cast(input, output, &CastRequest { dry_run, count, fail_on, watch, ..request.clone() })
+    };
     let job = Job { files: &files.files, patterns: selection.patterns(), job, common, losses: losses.losses };
-    job.each(|input, output| {
-        job.run(
-            input,
-            output,
-            || onnx_cast_model::cast(input, output, &request),
-            |watch| {
-                let (dry_run, count, fail_on) = (job.job.dry_run, losses.losses, losses.fail_on.clone());
-                onnx_cast_model::cast(input, output, &CastRequest { dry_run, count, fail_on, watch, ..request.clone() })
-            },
-        )
-    })
+    job.each(|input, output| onnx_cast_model::cast(input, output, &request), work)
 }
 
 pub(crate) fn bit_cast(args: &BitCastArgs, common: &Common) -> Result<u8> {
-    let BitCastArgs { files, selection, job, opset } = args;
+    let BitCastArgs { files, selection, job, npy, opset } = args;
     let request = BitCastRequest {
         selection: selection.selection()?,
         opset: *opset,
         threads: common.threads,
         from: files.from,
         shape: files.shape.clone(),
-        write: job.write(files.npy_plain),
+        write: job.write(npy.npy_plain),
         dry_run: true,
         resume: job.resume,
         copy_others: !job.no_copy_others,
         watch: None,
     };
+    let work = |input: &Path, output: &Path, watch| {
+        let dry_run = job.dry_run;
+        onnx_cast_model::bit_cast(input, output, &BitCastRequest { dry_run, watch, ..request.clone() })
+    };
     let job = Job { files: &files.files, patterns: selection.patterns(), job, common, losses: false };
-    job.each(|input, output| {
-        job.run(
-            input,
-            output,
-            || onnx_cast_model::bit_cast(input, output, &request),
-            |watch| {
-                let dry_run = job.job.dry_run;
-                onnx_cast_model::bit_cast(input, output, &BitCastRequest { dry_run, watch, ..request.clone() })
-            },
-        )
-    })
+    job.each(|input, output| onnx_cast_model::bit_cast(input, output, &request), work)
 }
 
 pub(crate) fn dequantize(args: &DequantizeArgs, common: &Common) -> Result<u8> {
@@ -90,28 +78,18 @@ pub(crate) fn dequantize(args: &DequantizeArgs, common: &Common) -> Result<u8> {
         fail_on: Vec::new(),
         watch: None,
     };
+    let work = |input: &Path, output: &Path, watch| {
+        let (dry_run, count, fail_on) = (job.dry_run, losses.losses, losses.fail_on.clone());
+        let request = DequantizeRequest { dry_run, count, fail_on, watch, ..request.clone() };
+        onnx_cast_model::dequantize(input, output, &request)
+    };
     let job = Job { files, patterns: selection.patterns(), job, common, losses: losses.losses };
-    job.each(|input, output| {
-        job.run(
-            input,
-            output,
-            || dequantize_plan(input, output, &request),
-            |watch| {
-                let (dry_run, count, fail_on) = (job.job.dry_run, losses.losses, losses.fail_on.clone());
-                let request = DequantizeRequest { dry_run, count, fail_on, watch, ..request.clone() };
-                onnx_cast_model::dequantize(input, output, &request)
-            },
-        )
-    })
+    job.each(|input, output| dequantize_plan(input, output, &request), work)
 }
 
 /// What would become of each tensor, for its name. Patterns are of the names of plain weights, and a weight that stays
 /// quantized is listed by the tensors that hold it: the plan of all weights follows.
-fn dequantize_plan(
-    input: &Path,
-    output: &Path,
-    request: &DequantizeRequest,
-) -> Result<Summary, onnx_cast_model::Error> {
+fn dequantize_plan(input: &Path, output: &Path, request: &DequantizeRequest) -> Result<Summary, Error> {
     if onnx_cast_model::is_model(input) {
         let every =
             Selection { to: request.selection.to, rules: request.selection.rules.clone(), ..Selection::default() };
@@ -148,19 +126,13 @@ pub(crate) fn quantize(args: &QuantizeArgs, common: &Common) -> Result<u8> {
         storage: storage.storage(),
         watch: None,
     };
+    let work = |input: &Path, output: &Path, watch| {
+        let (dry_run, count, fail_on) = (job.dry_run, losses.losses, losses.fail_on.clone());
+        let request = QuantizeRequest { dry_run, count, fail_on, watch, ..request.clone() };
+        onnx_cast_model::quantize(input, output, &request)
+    };
     let job = Job { files, patterns: args.patterns(), job, common, losses: losses.losses };
-    job.each(|input, output| {
-        job.run(
-            input,
-            output,
-            || stored_names(input),
-            |watch| {
-                let (dry_run, count, fail_on) = (job.job.dry_run, losses.losses, losses.fail_on.clone());
-                let request = QuantizeRequest { dry_run, count, fail_on, watch, ..request.clone() };
-                onnx_cast_model::quantize(input, output, &request)
-            },
-        )
-    })
+    job.each(|input, _| stored_names(input), work)
 }
 
 /// The tensors of a file as they are, for their names: those of the output are others.
@@ -184,14 +156,12 @@ pub(crate) fn transcode(args: &TranscodeArgs, common: &Common) -> Result<u8> {
         resume: job.resume,
         watch: None,
     };
+    let work = |input: &Path, output: &Path, watch| {
+        let request = TranscodeRequest { watch, ..request.clone() };
+        onnx_cast_model::transcode(input, output, &request)
+    };
     let job = Job { files, patterns: Vec::new(), job, common, losses: false };
-    job.each(|input, output| {
-        let work = |watch| {
-            let request = TranscodeRequest { watch, ..request.clone() };
-            onnx_cast_model::transcode(input, output, &request)
-        };
-        job.run(input, output, || work(None), work)
-    })
+    job.each(|input, output| work(input, output, None), work)
 }
 
 impl JobArgs {
@@ -201,8 +171,13 @@ impl JobArgs {
 }
 
 impl Job<'_> {
-    /// Does the work for each input and its output. With `--out-dir` JSON is an array.
-    fn each(&self, one: impl Fn(&Path, &Path) -> Result<Outcome>) -> Result<u8> {
+    /// Does the work for each input and its output: `plan` without writing anything, for the names that patterns are
+    /// compared with, and then `work`. With `--out-dir` JSON is an array.
+    fn each(
+        &self,
+        plan: impl Fn(&Path, &Path) -> Result<Summary, Error>,
+        work: impl Fn(&Path, &Path, Option<Watch>) -> Result<Summary, Error>,
+    ) -> Result<u8> {
         let pairs = self.pairs()?;
         if pairs.iter().any(|(_, output)| output == Path::new("-")) && (self.common.json || self.job.dry_run) {
             bail!("--json and --dry-run print to the standard output, where the output is to go");
@@ -218,7 +193,7 @@ impl Job<'_> {
         }
         let mut done = (DONE, Vec::new());
         let worked = pairs.iter().try_for_each(|(input, output)| {
-            let (code, json) = one(input, output)?;
+            let (code, json) = self.one(input, output, &plan, &work)?;
             done.0 = done.0.max(code);
             done.1.extend(json);
             Ok(())
@@ -264,21 +239,20 @@ impl Job<'_> {
         Ok(pairs)
     }
 
-    /// Does the work for one input. Patterns are compared first with the names that its plan has.
-    fn run(
+    fn one(
         &self,
         input: &Path,
         output: &Path,
-        plan: impl FnOnce() -> Result<Summary, Error>,
-        work: impl FnOnce(Option<Watch>) -> Result<Summary, Error>,
+        plan: impl Fn(&Path, &Path) -> Result<Summary, Error>,
+        work: impl Fn(&Path, &Path, Option<Watch>) -> Result<Summary, Error>,
     ) -> Result<Outcome> {
         let start = Instant::now();
         if input != Path::new("-") && !self.patterns.is_empty() {
-            let plan = plan().map_err(outcome::in_words)?;
+            let plan = plan(input, output).map_err(outcome::in_words)?;
             select::check(&self.patterns, plan.tensors.iter().map(|row| row.name.as_str()))?;
         }
         let progress = Progress::start(self.common);
-        let done = work(progress.watch());
+        let done = work(input, output, progress.watch());
         drop(progress);
         outcome::finish(self, input, output, done, start)
     }

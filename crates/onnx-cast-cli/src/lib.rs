@@ -72,7 +72,7 @@ pub fn exit_code(args: impl IntoIterator<Item = OsString>) -> u8 {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => DONE,
         Err(error) => {
-            // Nobody is left to be told where even this cannot be written.
+            // An error of the standard error itself cannot be reported.
             let _ = writeln!(io::stderr(), "onnx-cast: error: {error:#}");
             ERROR
         }
@@ -228,7 +228,7 @@ fn explain(args: &ExplainArgs, common: &Common) -> Result<()> {
     if common.json {
         return Ok(print(&pretty(&explain::json(&explanation)?)?)?);
     }
-    // Drawn for people; whoever reads the text by program, or wants no colours, gets it as it was.
+    // The drawing is for terminals with colours; other output stays plain text.
     if AutoStream::choice(&io::stdout()) != ColorChoice::Never {
         print(&explain::drawing(&explanation)?)?;
     }
@@ -282,7 +282,7 @@ fn print(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// Whether whoever reads our output has left, as `head` does, which is no error.
+/// Whether the reader of the output has closed it, as `head` does, which is not an error.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

@@ -1,13 +1,14 @@
-//! `fold` and `upgrade`.
+//! The commands from a model to a model: `fold` and `upgrade`, and what they share with `convert` and `record`.
 
-use crate::args::{Common, FoldArgs, NameArgs, StorageArgs, UpgradeArgs};
+use crate::args::{Common, FoldArgs, ModelArgs, NameArgs, StorageArgs, UpgradeArgs};
 use crate::progress::Progress;
 use crate::{pretty, print, select};
 use anyhow::{Result, bail};
 use onnx_cast::DataType;
-use onnx_cast_file::{Format, Storage};
-use onnx_cast_model::{FoldRequest, FoldSummary, Folded, UpgradeRequest, UpgradeSummary, Upgraded};
+use onnx_cast_file::{Format, Storage, Watch};
+use onnx_cast_model::{Error, FoldRequest, FoldSummary, Folded, UpgradeRequest, UpgradeSummary, Upgraded};
 use onnx_cast_report::{fold_json, printable, upgrade_json};
+use serde_json::Value;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::path::Path;
@@ -19,127 +20,152 @@ impl StorageArgs {
     }
 }
 
+/// A command from a model to a model.
+pub(crate) struct ModelJob<'a> {
+    files: &'a ModelArgs,
+    common: &'a Common,
+    dry_run: bool,
+    start: Instant,
+}
+
+/// What was done with a model, as it is shown.
+pub(crate) trait Shown {
+    fn json(&self, input: &Path, output: &Path, dry_run: bool) -> Value;
+
+    /// The numbers.
+    fn counts(&self) -> String;
+
+    /// A line for each thing that is done.
+    fn plan(&self) -> String;
+}
+
+impl<'a> ModelJob<'a> {
+    /// Refuses files that are not models.
+    pub(crate) fn new(command: &str, files: &'a ModelArgs, dry_run: bool, common: &'a Common) -> Result<Self> {
+        let start = Instant::now();
+        for path in [&files.input, &files.output] {
+            if Format::from_path(path)? != Format::Onnx {
+                bail!("{}: {command} takes a model (.onnx)", path.display());
+            }
+        }
+        Ok(ModelJob { files, common, dry_run, start })
+    }
+
+    /// Does the work, with a bar.
+    pub(crate) fn run<S>(
+        &self,
+        work: impl FnOnce(&'a Path, &'a Path, Option<Watch>) -> Result<S, Error>,
+    ) -> Result<S, Error> {
+        let progress = Progress::start(self.common);
+        work(&self.files.input, &self.files.output, progress.watch())
+    }
+
+    /// Prints what was done, or would be.
+    pub(crate) fn show(&self, done: &impl Shown) -> Result<()> {
+        let ModelJob { files: ModelArgs { input, output, .. }, common, dry_run, start } = self;
+        let plan = || done.plan() + "total: " + &done.counts() + "\n";
+        if common.json {
+            return Ok(print(&pretty(&done.json(input, output, *dry_run))?)?);
+        }
+        if *dry_run {
+            return Ok(print(&plan())?);
+        }
+        if !common.quiet {
+            let (input, output, time) = (input.display(), output.display(), start.elapsed().as_secs_f64());
+            // An error of the standard error does not undo the work.
+            let _ = writeln!(io::stderr(), "{input} -> {output}: {}, {time:.2} s", done.counts());
+            if common.verbose {
+                let _ = io::stderr().write_all(plan().as_bytes());
+            }
+        }
+        Ok(())
+    }
+}
+
 pub(crate) fn fold(args: &FoldArgs, common: &Common) -> Result<()> {
-    let start = Instant::now();
-    want_models("fold", [&args.input, &args.output])?;
-    let NameArgs { include, exclude } = &args.names;
+    let FoldArgs { model, names, dry_run, write } = args;
+    let job = ModelJob::new("fold", model, *dry_run, common)?;
+    let NameArgs { include, exclude } = names;
     let plan = FoldRequest {
         include: include.clone(),
         exclude: exclude.clone(),
         operator: None,
         dry_run: true,
-        no_clobber: args.no_clobber,
-        storage: args.storage.storage(),
+        no_clobber: write.no_clobber,
+        storage: write.storage.storage(),
         threads: common.threads,
         watch: None,
     };
-    let patterns = args.names.patterns();
+    let patterns = names.patterns();
     if !patterns.is_empty() {
         let every = FoldRequest { include: Vec::new(), exclude: Vec::new(), ..plan.clone() };
-        let every = onnx_cast_model::fold(&args.input, &args.output, &every)?;
+        let every = onnx_cast_model::fold(&model.input, &model.output, &every)?;
         select::check(&patterns, every.casts.iter().map(|cast| cast.output.as_str()))?;
     }
-    let progress = Progress::start(common);
-    let request = FoldRequest { dry_run: args.dry_run, watch: progress.watch(), ..plan };
-    let done = onnx_cast_model::fold(&args.input, &args.output, &request)?;
-    drop(progress);
-    if common.json {
-        return Ok(print(&pretty(&fold_json(&args.input, &args.output, args.dry_run, &done))?)?);
+    job.show(&job.run(|input, output, watch| {
+        onnx_cast_model::fold(input, output, &FoldRequest { dry_run: *dry_run, watch, ..plan })
+    })?)
+}
+
+impl Shown for FoldSummary {
+    fn json(&self, input: &Path, output: &Path, dry_run: bool) -> Value {
+        fold_json(input, output, dry_run, self)
     }
-    if args.dry_run {
-        return Ok(print(&fold_plan(&done))?);
+
+    fn counts(&self) -> String {
+        let FoldSummary { computed, removed, joined, .. } = self;
+        let what = if *computed == 1 { "cast of a constant" } else { "casts of constants" };
+        format!("{computed} {what} computed, {removed} removed, {joined} joined")
     }
-    if !common.quiet {
-        let (input, output, time) = (args.input.display(), args.output.display(), start.elapsed().as_secs_f64());
-        // The work is done whether or not anybody can be told.
-        let _ = writeln!(io::stderr(), "{input} -> {output}: {}, {time:.2} s", fold_counts(&done));
-        if common.verbose {
-            let _ = io::stderr().write_all(fold_plan(&done).as_bytes());
+
+    fn plan(&self) -> String {
+        let width = self.casts.iter().map(|cast| printable(&cast.output).chars().count()).max().unwrap_or(0).max(5);
+        let mut text = format!("{:width$}  {:8}  {:14}  {:14}  outcome\n", "value", "operator", "from", "to");
+        for Folded { output, operator, from, to, outcome, .. } in &self.casts {
+            let (output, [from, to]) =
+                (printable(output), [from, to].map(|known| known.map_or("(unknown)", DataType::name)));
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "{output:width$}  {operator:8}  {from:14}  {to:14}  {outcome}");
         }
+        text
     }
-    Ok(())
-}
-
-/// Refuses files that are no models.
-fn want_models(command: &str, paths: [&Path; 2]) -> Result<()> {
-    for path in paths {
-        if Format::from_path(path)? != Format::Onnx {
-            bail!("{}: {command} takes a model (.onnx)", path.display());
-        }
-    }
-    Ok(())
-}
-
-fn fold_counts(done: &FoldSummary) -> String {
-    let FoldSummary { computed, removed, joined, .. } = done;
-    let what = if *computed == 1 { "cast of a constant" } else { "casts of constants" };
-    format!("{computed} {what} computed, {removed} removed, {joined} joined")
-}
-
-/// A line for each Cast, and the numbers.
-fn fold_plan(done: &FoldSummary) -> String {
-    let width = done.casts.iter().map(|cast| printable(&cast.output).chars().count()).max().unwrap_or(0).max(5);
-    let mut text = format!("{:width$}  {:8}  {:14}  {:14}  outcome\n", "value", "operator", "from", "to");
-    for Folded { output, operator, from, to, outcome, .. } in &done.casts {
-        let (output, [from, to]) =
-            (printable(output), [from, to].map(|known| known.map_or("(unknown)", DataType::name)));
-        // A String takes everything.
-        let _ = writeln!(text, "{output:width$}  {operator:8}  {from:14}  {to:14}  {outcome}");
-    }
-    text + "total: " + &fold_counts(done) + "\n"
 }
 
 pub(crate) fn upgrade(args: &UpgradeArgs, common: &Common) -> Result<()> {
-    let start = Instant::now();
-    want_models("upgrade", [&args.input, &args.output])?;
-    let progress = Progress::start(common);
-    let request = UpgradeRequest {
-        opset: Some(args.opset),
-        dry_run: args.dry_run,
-        no_clobber: args.no_clobber,
-        storage: args.storage.storage(),
-        threads: common.threads,
-        watch: progress.watch(),
-    };
-    let done = onnx_cast_model::upgrade(&args.input, &args.output, &request)?;
-    drop(progress);
-    if common.json {
-        return Ok(print(&pretty(&upgrade_json(&args.input, &args.output, args.dry_run, &done))?)?);
+    let UpgradeArgs { model, opset, dry_run, write } = args;
+    let job = ModelJob::new("upgrade", model, *dry_run, common)?;
+    job.show(&job.run(|input, output, watch| {
+        let request = UpgradeRequest {
+            opset: Some(*opset),
+            dry_run: *dry_run,
+            no_clobber: write.no_clobber,
+            storage: write.storage.storage(),
+            threads: common.threads,
+            watch,
+        };
+        onnx_cast_model::upgrade(input, output, &request)
+    })?)
+}
+
+impl Shown for UpgradeSummary {
+    fn json(&self, input: &Path, output: &Path, dry_run: bool) -> Value {
+        upgrade_json(input, output, dry_run, self)
     }
-    if args.dry_run {
-        return Ok(print(&(upgrade_plan(&done) + "total: " + &upgrade_counts(&done) + "\n"))?);
-    }
-    if !common.quiet {
-        let (input, output, time) = (args.input.display(), args.output.display(), start.elapsed().as_secs_f64());
-        // The work is done whether or not anybody can be told.
-        let _ = writeln!(io::stderr(), "{input} -> {output}: {}, {time:.2} s", upgrade_counts(&done));
-        if common.verbose {
-            let _ = io::stderr().write_all(upgrade_plan(&done).as_bytes());
+
+    fn counts(&self) -> String {
+        let UpgradeSummary { from, to, nodes, rewritten, .. } = self;
+        match from == to && rewritten.is_empty() {
+            true => format!("opset {to} already, nothing rewritten"),
+            false => format!("opset {from} to {to}, {} of {nodes} nodes rewritten", rewritten.len()),
         }
     }
-    Ok(())
-}
 
-fn upgrade_counts(done: &UpgradeSummary) -> String {
-    let UpgradeSummary { from, to, nodes, rewritten, .. } = done;
-    match from == to && rewritten.is_empty() {
-        true => format!("opset {to} already, nothing rewritten"),
-        false => format!("opset {from} to {to}, {} of {nodes} nodes rewritten", rewritten.len()),
+    fn plan(&self) -> String {
+        let row = |Upgraded { graph, node, operator, from, to, what, .. }: &Upgraded| {
+            let within = if graph.is_empty() { String::new() } else { format!(" in {graph}") };
+            let (node, what) = (printable(&(node.clone() + &within)), what.join(", "));
+            format!("{node}: {operator}-{to} from version {from}: {what}\n")
+        };
+        self.rewritten.iter().map(row).collect()
     }
-}
-
-/// A line for each node that is rewritten.
-fn upgrade_plan(done: &UpgradeSummary) -> String {
-    let mut text = String::new();
-    for Upgraded { graph, node, operator, from, to, what, .. } in &done.rewritten {
-        let within = if graph.is_empty() { String::new() } else { format!(" in {graph}") };
-        // A String takes everything.
-        let _ = writeln!(
-            text,
-            "{}: {operator}-{to} from version {from}: {}",
-            printable(&(node.clone() + &within)),
-            what.join(", ")
-        );
-    }
-    text
 }

@@ -1,29 +1,24 @@
 //! `convert`.
 
 use crate::args::{Common, ConvertArgs};
-use crate::progress::Progress;
-use crate::{pretty, print, write_page};
-use anyhow::{Result, bail};
-use onnx_cast_file::Format;
+use crate::models::{ModelJob, Shown};
+use crate::{print, write_page};
+use anyhow::Result;
 use onnx_cast_file::io::atomic::check_vacant;
 use onnx_cast_model::{ConvertRequest, ConvertSummary, NodeDecision, read_ranges};
 use onnx_cast_report::{convert_json, convert_page, printable};
+use serde_json::Value;
 use std::fmt::Write as _;
 use std::io::{self, Write};
-use std::time::Instant;
+use std::path::Path;
 
 pub(crate) fn convert(args: &ConvertArgs, common: &Common) -> Result<()> {
-    let start = Instant::now();
-    for path in [&args.input, &args.output] {
-        if Format::from_path(path)? != Format::Onnx {
-            bail!("{}: convert takes a model (.onnx)", path.display());
-        }
-    }
-    if let Some(html) = args.html.as_ref().filter(|_| args.no_clobber) {
+    let ConvertArgs { model, write, html, explain, .. } = args;
+    let dry_run = args.dry_run || !explain.is_empty();
+    let job = ModelJob::new("convert", model, dry_run, common)?;
+    if let Some(html) = html.as_ref().filter(|_| write.no_clobber) {
         check_vacant(html)?;
     }
-    let progress = Progress::start(common);
-    let dry_run = args.dry_run || !args.explain.is_empty();
     let mut request = ConvertRequest::new(args.to);
     request.interface = args.interface();
     request.keep.clone_from(&args.keep);
@@ -34,75 +29,71 @@ pub(crate) fn convert(args: &ConvertArgs, common: &Common) -> Result<()> {
     }
     request.margin = args.margin;
     request.emulate = args.emulate;
-    request.explain.clone_from(&args.explain);
+    request.explain.clone_from(explain);
     request.dry_run = dry_run;
-    request.no_clobber = args.no_clobber;
-    request.storage = args.storage.storage();
+    request.no_clobber = write.no_clobber;
+    request.storage = write.storage.storage();
     request.threads = common.threads;
-    request.watch = progress.watch();
-    let done = onnx_cast_model::convert(&args.input, &args.output, &request)?;
-    drop(progress);
-    if let Some(html) = &args.html {
-        let title = args.input.file_name().unwrap_or(args.input.as_os_str()).to_string_lossy();
-        write_page(html, &convert_page(&title, &done, &request.ranges, request.margin)?, args.no_clobber)?;
-    }
-    if !common.quiet && !common.json {
-        tell_unknown(args, request.ranges.len(), done.unknown_ranges);
+    let done = job.run(|input, output, watch| {
+        request.watch = watch;
+        onnx_cast_model::convert(input, output, &request)
+    })?;
+    if let Some(html) = html {
+        let title = model.input.file_name().unwrap_or(model.input.as_os_str()).to_string_lossy();
+        write_page(html, &convert_page(&title, &done, &request.ranges, request.margin)?, write.no_clobber)?;
     }
     if common.json {
-        return Ok(print(&pretty(&convert_json(&args.input, &args.output, dry_run, &done))?)?);
-    }
-    if !args.explain.is_empty() {
-        return Ok(print(&done.explained.concat())?);
-    }
-    if dry_run {
-        return Ok(print(&plan(&done))?);
+        return job.show(&done);
     }
     if !common.quiet {
-        if let Some(opset) = done.raise_to {
-            let to = done.to;
-            let _ = writeln!(io::stderr(), "more operators take {to} from opset {opset} on (--raise-opset raises it)");
-        }
-        let (input, output, time) = (args.input.display(), args.output.display(), start.elapsed().as_secs_f64());
-        // The work is done whether or not anybody can be told.
-        let _ = writeln!(io::stderr(), "{input} -> {output}: {}, {time:.2} s", counts(&done));
-        if common.verbose {
-            let _ = io::stderr().write_all(plan(&done).as_bytes());
-        }
+        tell_unknown(args, request.ranges.len(), done.unknown_ranges);
     }
-    Ok(())
+    if !explain.is_empty() {
+        return Ok(print(&done.explained.concat())?);
+    }
+    if let Some(opset) = done.raise_to.filter(|_| !dry_run && !common.quiet) {
+        let to = done.to;
+        let _ = writeln!(io::stderr(), "more operators take {to} from opset {opset} on (--raise-opset raises it)");
+    }
+    job.show(&done)
 }
 
-/// Says how many names of a file of ranges are none of the model's.
+/// Prints how many names of a file of ranges are not in the model.
 fn tell_unknown(args: &ConvertArgs, all: usize, unknown: usize) {
     if let Some(path) = args.ranges.as_ref().filter(|_| unknown > 0) {
         let path = path.display();
-        // The work is done whether or not anybody can be told.
+        // An error of the standard error does not undo the work.
         let _ = writeln!(io::stderr(), "{path}: {unknown} of {all} names are no floating-point values of the model");
     }
 }
 
-fn counts(done: &ConvertSummary) -> String {
-    let ConvertSummary { to, nodes, casts, constants, twice, .. } = done;
-    let low = nodes.iter().filter(|node| node.low).count();
-    let twice = if *twice == 0 { String::new() } else { format!(" ({twice} also in float)") };
-    format!("{low} of {} nodes in {to}, {casts} Casts, {constants} constants stored in {to}{twice}", nodes.len())
-}
-
-/// A line for each node, and the numbers.
-fn plan(done: &ConvertSummary) -> String {
-    let label = |node: &NodeDecision| {
-        let around = if node.graph.is_empty() { String::new() } else { format!("{}/", node.graph) };
-        printable(&format!("{around}{}", node.node))
-    };
-    let width = done.nodes.iter().map(|node| label(node).chars().count()).max().unwrap_or(0).max(4);
-    let operators = done.nodes.iter().map(|node| printable(&node.operator).chars().count()).max().unwrap_or(0).max(8);
-    let mut text = format!("{:width$}  {:operators$}  {:8}  why\n", "node", "operator", "type");
-    for node in &done.nodes {
-        let of_type = if node.low { done.to.name() } else { "float" };
-        let (name, operator) = (label(node), printable(&node.operator));
-        // A String takes everything.
-        let _ = writeln!(text, "{name:width$}  {operator:operators$}  {of_type:8}  {}", printable(&node.why));
+impl Shown for ConvertSummary {
+    fn json(&self, input: &Path, output: &Path, dry_run: bool) -> Value {
+        convert_json(input, output, dry_run, self)
     }
-    text + "total: " + &counts(done) + "\n"
+
+    fn counts(&self) -> String {
+        let ConvertSummary { to, nodes, casts, constants, twice, .. } = self;
+        let low = nodes.iter().filter(|node| node.low).count();
+        let twice = if *twice == 0 { String::new() } else { format!(" ({twice} also in float)") };
+        format!("{low} of {} nodes in {to}, {casts} Casts, {constants} constants stored in {to}{twice}", nodes.len())
+    }
+
+    fn plan(&self) -> String {
+        let label = |node: &NodeDecision| {
+            let around = if node.graph.is_empty() { String::new() } else { format!("{}/", node.graph) };
+            printable(&format!("{around}{}", node.node))
+        };
+        let width = self.nodes.iter().map(|node| label(node).chars().count()).max().unwrap_or(0).max(4);
+        let operators =
+            self.nodes.iter().map(|node| printable(&node.operator).chars().count()).max().unwrap_or(0).max(8);
+        let mut text = format!("{:width$}  {:operators$}  {:8}  why\n", "node", "operator", "type");
+        for node in &self.nodes {
+            let of_type = if node.low { self.to.name() } else { "float" };
+            let (name, operator) = (label(node), printable(&node.operator));
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "{name:width$}  {operator:operators$}  {of_type:8}  {}", printable(&node.why));
+        }
+        text
+    }
 }

@@ -39,7 +39,7 @@ impl Progress {
         })))
     }
 
-    /// Whoever does the work tells this.
+    /// Set by the threads that do the work.
     pub(crate) fn watch(&self) -> Option<Watch> {
         self.0.clone()
     }
@@ -64,7 +64,7 @@ type Begun = Arc<OnceLock<(Instant, u64)>>;
 fn style(begun: Begun) -> ProgressStyle {
     let told = move |state: &ProgressState, out: &mut dyn Write| {
         let (start, before) = begun.get().copied().unwrap_or((Instant::now(), 0));
-        // Nobody sees what does not fit.
+        // What does not fit is not visible.
         let _ = write!(out, "{}", told(state.pos(), state.len().unwrap_or(0), before, start.elapsed()));
     };
     // The template is a constant, and a good one: a test draws it.
@@ -114,8 +114,8 @@ pub(crate) fn end_cleanly() {
     }
 }
 
-/// Whether whoever started the process has it ignore a signal, as shells do for work in the background; as far as the
-/// system tells.
+/// Whether the process was started with a signal ignored, as shells do for work in the background; as far as the system
+/// tells.
 #[cfg(unix)]
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -141,7 +141,7 @@ mod tests {
             (4 * gib, 0, 1000, "4.0 GiB of 4.0 GiB, 4.29 GB/s, 0:00 left"),
             (5, 5, 1000, "5 B of 4.0 GiB"),
             (5, 0, 0, "5 B of 4.0 GiB"),
-            // Whoever resumes may go back.
+            // A run that is resumed may go back.
             (0, gib, 1000, "0 B of 4.0 GiB"),
         ] {
             assert_eq!(told(done, 4 * gib, before, Duration::from_millis(millis)), want);

@@ -36,7 +36,7 @@ impl Decimal {
         Decimal { digits: magnitude * BigInt::from(5).pow(scale), scale }
     }
 
-    /// A decimal text: sign, digits, point, exponent. `None` where it is no such text, or too long to write out.
+    /// A decimal text: sign, digits, point, exponent. `None` where it is not such a text, or too long to write out.
     pub(crate) fn from_text(text: &str) -> Option<Decimal> {
         let text = text.trim_ascii();
         let (negative, text) = match text.strip_prefix('-') {

@@ -333,7 +333,7 @@ pub(crate) fn integer_limits(data_type: DataType) -> Result<Option<(Decimal, Dec
     let Some((smallest, largest)) = value::integer_range(data_type) else { return Ok(None) };
     let number = |code: u64| -> Result<Decimal> {
         let value = value_of(data_type, &Element::Code(code))?;
-        value.number().cloned().context("an integer type has a code that is no number")
+        value.number().cloned().context("an integer type has a code that is not a number")
     };
     Ok(Some((number(smallest)?, number(largest)?)))
 }
@@ -351,7 +351,7 @@ mod tests {
         side.as_ref().filter(|side| side.value.number() == explanation.result.value.number())
     }
 
-    /// The rule is found by comparison after the fact; here what it claims is held against the result, for values in
+    /// The rule is found by comparison after the fact; here what it claims is compared with the result, for values in
     /// every part of the range of a source and every target.
     #[test]
     fn the_rule_fits_the_result() {

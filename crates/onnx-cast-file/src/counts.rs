@@ -274,10 +274,10 @@ impl Counter {
         let Counter { limits, level, .. } = self;
         if self.hub() == DataType::Float {
             let sides = (source.as_chunks().0, result.as_chunks().0);
-            tally::floats::<KEEP>(*level, limits, sides, counts, floats)
+            tally::floats::count::<KEEP>(*level, limits, sides, counts, floats)
         } else {
             let sides = (source.as_chunks().0, result.as_chunks().0);
-            tally::doubles::<KEEP>(*level, limits, sides, counts, doubles)
+            tally::doubles::count::<KEEP>(*level, limits, sides, counts, doubles)
         }
     }
 }

@@ -19,14 +19,14 @@ pub enum FileError {
     /// A file that could not be read or written as its format.
     #[error("{0}")]
     Format(FormatError),
-    /// A candidate of a report that is no type of numbers.
-    #[error("{to} is no type of real numbers: there are no errors to report")]
+    /// A candidate of a report that is not a type of numbers.
+    #[error("{to} is not a type of real numbers: there are no errors to report")]
     Candidate {
         /// The type.
         to: DataType,
     },
     /// A scaled candidate of a report that is none.
-    #[error("{to} is no format of quantized weights")]
+    #[error("{to} is not a format of quantized weights")]
     ScaledCandidate {
         /// The candidate.
         to: String,

@@ -10,7 +10,7 @@
 //! - [`inspect`], [`diff`] and [`report`] look at files, and [`pipeline`] moves the elements of all of these.
 //!
 //! No input makes any of this panic, and nothing is allocated because a file claims it: sizes are multiplied with
-//! checks and held against the bytes that are there first.
+//! checks and compared with the bytes that are there first.
 //!
 //! ```
 //! # let folder = tempfile::tempdir()?;

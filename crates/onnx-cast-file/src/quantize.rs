@@ -84,8 +84,8 @@ impl QuantizeRequest {
 }
 
 /// Quantizes the weights of a checkpoint: a `.safetensors` file, a folder with one, or several with an index. Scales
-/// come from the greatest magnitudes; everything else stays byte for byte. From a folder to another, the other files are
-/// copied, and `config.json` gets what readers of the layout look for.
+/// come from the greatest magnitudes; everything else stays byte for byte. From a folder to another, the other files
+/// are copied, and `config.json` gets what readers of the layout look for.
 ///
 /// # Errors
 /// Where a file cannot be read or written, or a weight does not fit the layout: its type, its shape, its format
@@ -203,7 +203,8 @@ impl<'a> Quantizer<'a> {
         Ok(rows)
     }
 
-    /// The greatest magnitude of a tensor; of NVFP4, of all matrices that loaders join to one, which then has one scale.
+    /// The greatest magnitude of a tensor; of NVFP4, of all matrices that loaders join to one, which then has one
+    /// scale.
     fn greatest(&mut self, tensor: TensorRef, stored: &Stored, module: &str, to: QuantizedFormat) -> Arc<Greatest> {
         let is_shared = to == QuantizedFormat::Block(BlockFormat::NvFp4);
         let key = (if is_shared { joined(module) } else { module.to_owned() }, stored.data_type);

@@ -149,7 +149,7 @@ impl ReportRequest {
 /// [`Selection::target`] would cast it to; the tensor of a file of one has all.
 ///
 /// # Errors
-/// Where a file cannot be read or is not valid, or a candidate is no type of numbers.
+/// Where a file cannot be read or is not valid, or a candidate is not a type of numbers.
 pub fn report(path: impl AsRef<Path>, request: &ReportRequest) -> Result<Report, FileError> {
     report_with(path.as_ref(), request, |path| inspect::open(path, request.from))
 }
@@ -180,7 +180,7 @@ pub fn report_with<E: From<FileError>>(
 /// As [`report`], of tensors in memory. Errors name the tensor, and no file.
 ///
 /// # Errors
-/// Where a candidate is no type of numbers.
+/// Where a candidate is not a type of numbers.
 pub fn report_of(tensors: &[(&str, TensorView<'_>)], request: &ReportRequest) -> Result<Report, FileError> {
     request.check()?;
     let mut survey = Survey::default();

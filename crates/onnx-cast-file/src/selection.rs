@@ -171,7 +171,7 @@ impl<T: Target> Rule<T> {
     /// The rules of a file: see [`Rule::parse_lines`].
     ///
     /// # Errors
-    /// Where the file cannot be read, or a line is no rule.
+    /// Where the file cannot be read, or a line is not a rule.
     pub fn read(path: &Path) -> Result<Vec<Self>, SelectionError> {
         let wrong = |what| SelectionError::File { path: path.to_owned(), what };
         let text = fs::read_to_string(path).map_err(|error| wrong(format!("cannot read: {error}")))?;
@@ -181,7 +181,7 @@ impl<T: Target> Rule<T> {
     /// The rules of a text of one a line; empty lines, and those that start with `#`, are passed over.
     ///
     /// # Errors
-    /// Where a line is no rule.
+    /// Where a line is not a rule.
     pub fn parse_lines(text: &str) -> Result<Vec<Self>, SelectionError> {
         let mut rules = Vec::new();
         for (index, line) in text.lines().enumerate() {

@@ -74,7 +74,7 @@ fn every_pair_of_types() {
             assert_eq!((row.from, row.to, row.cast), (from, want.data_type(), !kept), "{place}");
             let name = match (input, output) {
                 (_, Format::Npy) | (Format::Npy, Format::TensorProto) => "",
-                // The format needs a name, which .npy has none of.
+                // The format needs a name, which .npy lacks.
                 (Format::Npy, _) => "in",
                 _ => "w",
             };
@@ -400,7 +400,7 @@ fn permissions_and_links_stay() {
     write(&link, b"3").expect("committed");
     assert!(fs::symlink_metadata(&link).expect("a link").is_symlink());
     assert_eq!(fs::read(&path).expect("read"), b"3");
-    // Something other than a file is no target.
+    // Something other than a file is not a target.
     let error = AtomicFile::create("/dev/null").expect_err("refused").to_string();
     assert_eq!(error, "/dev/null: cannot write: not a regular file");
 }

@@ -35,7 +35,8 @@ fn files_of_other_packages() {
             "tensor `w`: 4 bytes of raw_data for 1099511627776 float (want 4398046511104)",
         ),
     };
-    let number = format!("tensor `w`: data_type is 99, which is no element type (want 1 to {})", DataType::ALL.len());
+    let number =
+        format!("tensor `w`: data_type is 99, which is not an element type (want 1 to {})", DataType::ALL.len());
     let want = [
         ("structure.npy", "elements of `[...]` are structures, which are not read"),
         ("object.npy", "elements of `|O` are Python objects, which are not read"),
@@ -65,7 +66,7 @@ fn files_of_other_packages() {
 
 #[test]
 fn empty_and_foreign_bytes() {
-    let text = b"Hello, this is no tensor at all.\n";
+    let text = b"Hello, this is not a tensor at all.\n";
     for (name, bytes, want) in [
         ("w.pb", &b""[..], "empty, where a TensorProto should be"),
         ("w.npy", b"", "not a .npy file"),
@@ -116,7 +117,7 @@ fn npy_headers() {
         (
             "{'descr': '<U1', 'fortran_order': False, 'shape': (1,)}",
             &[0, 0xd8, 0, 0],
-            "element 0: 0xd800 is no Unicode character",
+            "element 0: 0xd800 is not a Unicode character",
         ),
         (
             "{'descr': 'Zß', 'fortran_order': False, 'shape': (1,)}",

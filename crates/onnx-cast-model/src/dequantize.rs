@@ -6,8 +6,8 @@ use onnx_cast::{DataType, element_count};
 use onnx_cast_file::{DequantizeRequest, Summary, TensorSummary};
 use std::path::Path;
 
-/// Replaces what DequantizeLinear gives of constants by its values. They keep their type, which the request has to name:
-/// the nodes that read them take no other.
+/// Replaces what DequantizeLinear gives of constants by its values. They keep their type, which the request has to
+/// name: the nodes that read them take no other.
 pub(crate) fn dequantize_model(input: &Path, output: &Path, request: &DequantizeRequest) -> Result<Summary, Error> {
     let plan = FoldRequest {
         include: request.selection.include.clone(),

@@ -75,7 +75,7 @@ impl Model {
     /// Reads a model from a file.
     ///
     /// # Errors
-    /// Where the file cannot be read, is no model, or holds something that is not evaluated here.
+    /// Where the file cannot be read, is not a model, or holds something that is not evaluated here.
     pub fn read(path: impl AsRef<Path>) -> Result<Model, Error> {
         let path = path.as_ref();
         let bytes = Mapped::of(&InputFile::open(path)?)?;

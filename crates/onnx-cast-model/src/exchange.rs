@@ -36,7 +36,7 @@ impl Exchange<'_> {
         step();
         model.commit()?;
         step();
-        // Nobody needs it now, so that it may as well stay.
+        // Nothing needs it now, so it may stay.
         let _ = fs::remove_file(meanwhile);
         step();
         Ok(())

@@ -119,16 +119,7 @@ impl fmt::Display for FoldOutcome {
 /// Where a file cannot be read or written, or the model is not valid.
 pub fn fold(input: impl AsRef<Path>, output: impl AsRef<Path>, request: &FoldRequest) -> Result<FoldSummary, Error> {
     let &FoldRequest { ref storage, dry_run, no_clobber, threads, ref watch, .. } = request;
-    let how = Request {
-        storage,
-        dry_run,
-        no_clobber,
-        counts: false,
-        threads,
-        raise: None,
-        watch: watch.as_ref(),
-        step: &|| {},
-    };
+    let how = Request { dry_run, no_clobber, threads, watch: watch.as_ref(), ..Request::new(storage) };
     rewrite(input.as_ref(), output.as_ref(), &how, |document, files| edits(document, files, request), Ok)
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Every floating-point value has a type variable, and so has every operator (`variables.rs`). Some are decided before
 //! any Cast is counted (`pins.rs`, `rules.rs`, `positions.rs`, `sensitive.rs`); a minimum cut decides the others, so
-//! that there are as few Casts as can be (`assign.rs`, `cut.rs`). Then the edits are written (`write.rs`), by the engine
-//! that streams constants of any size.
+//! that there are as few Casts as can be (`assign.rs`, `cut.rs`). Then the edits are written (`write.rs`), by the
+//! engine that streams constants of any size.
 
 mod assign;
 mod constants;

@@ -27,17 +27,9 @@ use std::sync::Arc;
 /// Quantizes the weights that MatMul, Gemm and Conv read. The scales of a weight are found while it is in memory; its
 /// elements are quantized while they are written.
 pub(crate) fn quantize_model(input: &Path, output: &Path, request: &QuantizeRequest) -> Result<Summary, Error> {
-    let QuantizeRequest { storage, dry_run, watch, threads, .. } = request;
-    let how = Request {
-        storage,
-        dry_run: *dry_run,
-        no_clobber: request.write.no_clobber,
-        counts: false,
-        threads: *threads,
-        raise: None,
-        watch: watch.as_ref(),
-        step: &|| {},
-    };
+    let &QuantizeRequest { ref storage, dry_run, write, ref watch, threads, .. } = request;
+    let (no_clobber, watch) = (write.no_clobber, watch.as_ref());
+    let how = Request { dry_run, no_clobber, threads, watch, ..Request::new(storage) };
     rewrite(input, output, &how, |document, files| edits(document, files, request), Ok)
 }
 

@@ -83,16 +83,7 @@ pub fn record(
     request: &RecordRequest,
 ) -> Result<RecordSummary, Error> {
     let &RecordRequest { ref storage, dry_run, no_clobber, threads, ref watch, .. } = request;
-    let how = Request {
-        storage,
-        dry_run,
-        no_clobber,
-        counts: false,
-        threads,
-        raise: None,
-        watch: watch.as_ref(),
-        step: &|| {},
-    };
+    let how = Request { dry_run, no_clobber, threads, watch: watch.as_ref(), ..Request::new(storage) };
     rewrite(input.as_ref(), output.as_ref(), &how, |document, _| edits(document, request), Ok)
 }
 

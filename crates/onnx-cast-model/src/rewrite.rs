@@ -45,6 +45,22 @@ pub(crate) struct Request<'r> {
     pub(crate) step: &'r dyn Fn(),
 }
 
+impl<'r> Request<'r> {
+    /// With elements in these places, and nothing else asked for.
+    pub(crate) fn new(storage: &'r Storage) -> Self {
+        Request {
+            storage,
+            dry_run: false,
+            no_clobber: false,
+            counts: false,
+            threads: None,
+            raise: None,
+            watch: None,
+            step: &|| {},
+        }
+    }
+}
+
 /// The edits that raise a model's opset.
 pub(crate) type Raise = dyn for<'a> Fn(&Document<'a>, &'a Files) -> Result<Edits<'a>, ModelError>;
 

@@ -1,6 +1,6 @@
-//! The types of every value of a model, by type alone: from the operators' schemas, attributes and the bodies of control
-//! flow, never from shapes. A function has no types of its own; it is typed once for each combination of types that it
-//! is called with.
+//! The types of every value of a model, by type alone: from the operators' schemas, attributes and the bodies of
+//! control flow, never from shapes. A function has no types of its own; it is typed once for each combination of types
+//! that it is called with.
 
 mod calls;
 mod infer;

@@ -103,16 +103,7 @@ pub fn upgrade(
     request: &UpgradeRequest,
 ) -> Result<UpgradeSummary, Error> {
     let &UpgradeRequest { ref storage, dry_run, no_clobber, threads, ref watch, opset } = request;
-    let how = Request {
-        storage,
-        dry_run,
-        no_clobber,
-        counts: false,
-        threads,
-        raise: None,
-        watch: watch.as_ref(),
-        step: &|| {},
-    };
+    let how = Request { dry_run, no_clobber, threads, watch: watch.as_ref(), ..Request::new(storage) };
     let to = opset.unwrap_or(DEFAULT_OPSET);
     rewrite(input.as_ref(), output.as_ref(), &how, |document, files| edits(document, files, to), Ok)
 }
@@ -285,11 +276,11 @@ impl<'t, 'a> Raise<'_, 't, 'a> {
 
 /// The version of an operator in force at an opset.
 fn version_at(op_type: &str, opset: i64) -> Result<i64, String> {
-    let Some(versions) = opsets::versions(op_type) else { return Err("is no operator known here".to_owned()) };
+    let Some(versions) = opsets::versions(op_type) else { return Err("is not an operator known here".to_owned()) };
     let in_force = versions.iter().rev().map(|&(version, _)| version).find(|&version| version <= opset);
     in_force.ok_or_else(|| {
         let first = versions.first().map_or(0, |&(version, _)| version);
-        format!("is of an operator that opset {opset} has not (it comes with {first})")
+        format!("is of an operator that opset {opset} lacks (it comes with {first})")
     })
 }
 

@@ -11,7 +11,7 @@ use crate::messages::attribute;
 use crate::rewrite::{Request, rewrite};
 use crate::tree::{Document, Graph, Names};
 use crate::upgrade;
-use onnx_cast::{Cast, DataType, Operator};
+use onnx_cast::{Cast, CastOptions, DataType, Operator};
 use onnx_cast_file::FileError;
 use onnx_cast_file::counts::Counter;
 use onnx_cast_file::formats::protobuf::wire::{Value, last};
@@ -35,11 +35,9 @@ pub(crate) fn cast_constants(
     request: &CastRequest,
     step: &dyn Fn(),
 ) -> Result<Summary, Error> {
-    let CastRequest { storage, dry_run, watch, .. } = request;
-    let counts = request.count || !request.fail_on.is_empty();
-    let (threads, no_clobber) = (request.options.threads, request.write.no_clobber);
-    let how =
-        Request { storage, dry_run: *dry_run, no_clobber, counts, threads, raise: None, watch: watch.as_ref(), step };
+    let &CastRequest { ref storage, dry_run, ref watch, options: CastOptions { threads, .. }, write, .. } = request;
+    let (counts, no_clobber) = (request.count || !request.fail_on.is_empty(), write.no_clobber);
+    let how = Request { dry_run, no_clobber, counts, threads, watch: watch.as_ref(), step, ..Request::new(storage) };
     let judge = |(mut summary, counters): Made| {
         counters.iter().for_each(|(row, counter)| summary.tensors[*row].counts = Some(counter.total()));
         FileError::check_losses(&summary, input, &request.fail_on)?;

@@ -102,7 +102,7 @@ fn of_version(ir_version: u8) -> Vec<u8> {
     [vec![1 << 3, ir_version], field(8, &[2 << 3, 9]), field(7, &graph)].concat()
 }
 
-/// Where the format asks for the input, it is no default: `fold` computes its Cast, and takes the input along.
+/// Where the format asks for the input, it is not a default: `fold` computes its Cast, and takes the input along.
 #[test]
 fn an_initializer_of_an_old_model_is_a_constant() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -90,7 +90,7 @@ pub(crate) mod value {
 
     /// OrtErrorCode: whatever fails at run time.
     pub(crate) const FAIL: c_int = 1;
-    /// OrtErrorCode: a wrong argument, here a node that is no good.
+    /// OrtErrorCode: a wrong argument, here a node that is wrong.
     pub(crate) const INVALID_ARGUMENT: c_int = 2;
     /// OrtCustomOpInputOutputCharacteristic: an input or output that must be there.
     pub(crate) const REQUIRED: c_int = 0;

@@ -19,7 +19,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// The node is no good.
+    /// The node is wrong.
     pub(crate) fn node(text: impl Display) -> Failure {
         Failure { code: value::INVALID_ARGUMENT, text: text.to_string() }
     }

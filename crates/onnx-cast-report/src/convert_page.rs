@@ -1,5 +1,5 @@
-//! The page of `convert`: one file with its style, its script and the decisions as compact JSON. The map of all nodes is
-//! drawn by columns of pixels, and the table a hundred rows at a time, so that models of any size stay fast.
+//! The page of `convert`: one file with its style, its script and the decisions as compact JSON. The map of all nodes
+//! is drawn by columns of pixels, and the table a hundred rows at a time, so that models of any size stay fast.
 
 use crate::limits::float_limits;
 use crate::page::{BASE_STYLE, fill};

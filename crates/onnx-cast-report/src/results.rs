@@ -11,6 +11,14 @@ use onnx_cast_model::{
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
+/// What a job from a file to a file did, or would do, with the fields that all of them have.
+fn job(input: &Path, output: &Path, dry_run: bool, mut done: Value) -> Value {
+    done["input"] = input.to_string_lossy().into();
+    done["output"] = output.to_string_lossy().into();
+    done["dry_run"] = dry_run.into();
+    done
+}
+
 /// What a conversion did, or would do.
 pub fn convert_json(input: &Path, output: &Path, dry_run: bool, done: &ConvertSummary) -> Value {
     let type_of = |low: bool| if low { done.to.name() } else { DataType::Float.name() };
@@ -28,10 +36,7 @@ pub fn convert_json(input: &Path, output: &Path, dry_run: bool, done: &ConvertSu
         .iter()
         .map(|value| json!({"graph": value.graph, "name": value.name, "type": type_of(value.low), "cast": value.cast}));
     let clamped = done.clamped.iter().map(|(name, numbers)| json!({"name": name, "numbers": numbers}));
-    json!({
-        "input": input.to_string_lossy(),
-        "output": output.to_string_lossy(),
-        "dry_run": dry_run,
+    let done = json!({
         "to": done.to.name(),
         "raise_to": done.raise_to,
         "casts": done.casts,
@@ -42,34 +47,31 @@ pub fn convert_json(input: &Path, output: &Path, dry_run: bool, done: &ConvertSu
         "explained": done.explained,
         "nodes": nodes.collect::<Vec<_>>(),
         "values": values.collect::<Vec<_>>(),
-    })
+    });
+    job(input, output, dry_run, done)
 }
 
 /// What `record` did, or would do.
 pub fn record_json(input: &Path, output: &Path, dry_run: bool, done: &RecordSummary) -> Value {
     let value =
         |value: &RecordedValue| json!({"name": value.name, "type": value.data_type.name(), "output": value.output});
-    json!({
-        "input": input.to_string_lossy(),
-        "output": output.to_string_lossy(),
-        "dry_run": dry_run,
+    let done = json!({
         "inner": done.inner,
         "values": done.values.iter().map(value).collect::<Vec<_>>(),
-    })
+    });
+    job(input, output, dry_run, done)
 }
 
 /// What a cast or bitcast did, or would do.
 pub fn cast_json(input: &Path, output: &Path, dry_run: bool, done: &Summary) -> Value {
-    json!({
-        "input": input.to_string_lossy(),
-        "output": output.to_string_lossy(),
-        "dry_run": dry_run,
+    let done = json!({
         "tensors": tensors_json(&done.tensors),
         "bytes_before": done.bytes_before(),
         "bytes_after": done.tensors.iter().map(|tensor| tensor.bytes_after).sum::<u64>(),
         "already_there": done.already_there,
         "copied": done.copied,
-    })
+    });
+    job(input, output, dry_run, done)
 }
 
 /// What became of tensors.
@@ -100,29 +102,25 @@ pub fn fold_json(input: &Path, output: &Path, dry_run: bool, done: &FoldSummary)
             "outcome": outcome.name(),
         })
     };
-    json!({
-        "input": input.to_string_lossy(),
-        "output": output.to_string_lossy(),
-        "dry_run": dry_run,
+    let done = json!({
         "computed": done.computed,
         "removed": done.removed,
         "joined": done.joined,
         "casts": done.casts.iter().map(cast).collect::<Vec<_>>(),
-    })
+    });
+    job(input, output, dry_run, done)
 }
 
 /// What an upgrade did, or would do.
 pub fn upgrade_json(input: &Path, output: &Path, dry_run: bool, done: &UpgradeSummary) -> Value {
     let row = |Upgraded { graph, node, operator, from, to, what, .. }: &Upgraded| json!({ "graph": graph, "node": node, "operator": operator, "from": from, "to": to, "what": what });
-    json!({
-        "input": input.to_string_lossy(),
-        "output": output.to_string_lossy(),
-        "dry_run": dry_run,
+    let done = json!({
         "from": done.from,
         "to": done.to,
         "nodes": done.nodes,
         "rewritten": done.rewritten.iter().map(row).collect::<Vec<_>>(),
-    })
+    });
+    job(input, output, dry_run, done)
 }
 
 /// What a file holds.

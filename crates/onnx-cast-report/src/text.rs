@@ -62,7 +62,7 @@ pub fn verdict(totals: &Totals) -> String {
             Concern::Overflow => "have more than 0.1% of their values overflow or saturate",
             Concern::Zero => "lose more than 1% of their values to zero",
             Concern::Noise => "are below 20 dB",
-            Concern::Nan => "have NaN, which the type has not",
+            Concern::Nan => "have NaN, which the type lacks",
             _ => continue,
         };
         if count > 0 {

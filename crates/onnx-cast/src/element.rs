@@ -4,6 +4,7 @@
 //! operators, the kernel table and the tests derive from them. A type that is not a Rust primitive is a newtype over
 //! its bit pattern, in its own file under `element/`.
 
+mod bit_pattern;
 #[cfg(feature = "bytemuck")]
 mod bytemuck_traits;
 mod class;
@@ -14,22 +15,24 @@ mod half;
 mod int2;
 mod int4;
 mod interchange;
+mod names;
 mod primitive;
 #[cfg(feature = "serde")]
 mod serde_traits;
 mod slice;
 
 use crate::format::FloatFormat;
-use std::fmt;
-use std::str::FromStr;
 
 /// The element types that are not Rust primitives. The crate exports all of them.
 pub(crate) mod newtypes {
     pub use super::{float4::*, float6::*, float8::*, half::*, int2::*, int4::*};
 }
 
+pub use bit_pattern::{Element, Word};
+pub(crate) use bit_pattern::{Sealed, bit_pattern_type, float_constants};
 pub(crate) use class::{Class, class};
 pub use interchange::Interchange;
+pub use names::UnknownType;
 pub(crate) use newtypes::*;
 pub(crate) use slice::{bytes_of, bytes_of_mut};
 
@@ -336,240 +339,6 @@ pub(crate) const fn byte_len_of(len: usize, bits: usize) -> usize {
     // 8 elements are exactly `bits` bytes: multiply by groups of 8, so that no intermediate value overflows.
     if bits >= 8 { len * (bits / 8) } else { len / 8 * bits + (len % 8 * bits).div_ceil(8) }
 }
-
-impl fmt::Display for DataType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-/// Names that count bits for some and bytes for numpy. None is taken: a name must have one meaning.
-const AMBIGUOUS: &[(&str, DataType, DataType)] = &[
-    ("i2", DataType::Int2, DataType::Int16),
-    ("i4", DataType::Int4, DataType::Int32),
-    ("i8", DataType::Int8, DataType::Int64),
-    ("u2", DataType::Uint2, DataType::Uint16),
-    ("u4", DataType::Uint4, DataType::Uint32),
-    ("u8", DataType::Uint8, DataType::Uint64),
-    ("f4", DataType::Float4E2M1, DataType::Float),
-];
-
-/// A name in lower case, without `_` and `-`.
-fn plain(name: &str) -> String {
-    name.chars().filter(|c| !matches!(c, '_' | '-')).map(|c| c.to_ascii_lowercase()).collect()
-}
-
-/// A name that no element type has, or that has two meanings.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnknownType {
-    /// The name, as given.
-    pub name: String,
-}
-
-impl UnknownType {
-    /// What an ambiguous name may mean: a type of so many bits, and to numpy one of so many bytes.
-    pub fn meanings(&self) -> Option<(DataType, DataType)> {
-        let name = plain(&self.name);
-        AMBIGUOUS.iter().find(|(known, ..)| *known == name).map(|&(_, bits, bytes)| (bits, bytes))
-    }
-}
-
-impl fmt::Display for UnknownType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some((bits, bytes)) = self.meanings() {
-            return write!(f, "`{}` may mean {bits}, and to numpy means {bytes} (want one of these)", self.name);
-        }
-        write!(f, "`{}` is not an element type (want one of", crate::error::shorten(&self.name))?;
-        for (i, data_type) in DataType::ALL.iter().enumerate() {
-            write!(f, "{}{data_type}", if i == 0 { " " } else { ", " })?;
-        }
-        f.write_str(")")
-    }
-}
-
-impl std::error::Error for UnknownType {}
-
-impl FromStr for DataType {
-    type Err = UnknownType;
-
-    /// Accepts ONNX's names, the aliases of the table and the names of `TensorProto.DataType` (`FLOAT16`), in any case,
-    /// with or without `_` and `-`. What numpy takes for another type, as `i8` for int64, is no alias.
-    ///
-    /// ```
-    /// use onnx_cast::DataType;
-    ///
-    /// for name in ["float8e4m3fn", "FLOAT8E4M3FN", "f8_e4m3fn", "E4M3FN"] {
-    ///     assert_eq!(name.parse(), Ok(DataType::Float8E4M3FN));
-    /// }
-    /// assert!("float7".parse::<DataType>().is_err());
-    /// let error = "i8".parse::<DataType>().unwrap_err().to_string();
-    /// assert_eq!(error, "`i8` may mean int8, and to numpy means int64 (want one of these)");
-    /// ```
-    fn from_str(name: &str) -> Result<DataType, UnknownType> {
-        let plain = plain(name);
-        TABLE
-            .iter()
-            .find(|row| row.name == plain || row.aliases.contains(&plain.as_str()))
-            .map(|row| row.data_type)
-            .ok_or_else(|| UnknownType { name: name.to_owned() })
-    }
-}
-
-mod sealed {
-    /// Keeps the list of element types closed, and guarantees the layout that typed slices rely on.
-    ///
-    /// # Safety
-    /// The type has the layout of its `Bits`: the same size and alignment and no padding. Its bytes are the bit
-    /// pattern, and every pattern that `to_bits` can return is valid.
-    pub unsafe trait Sealed {}
-}
-pub(crate) use sealed::Sealed;
-
-/// A Rust type that represents one element type of ONNX by its bit pattern.
-///
-/// Implemented for `f32`, `f64`, the integers from 8 to 64 bits, `bool`, and the newtypes of this crate. Sealed,
-/// because ONNX defines the list of types.
-///
-/// ```
-/// use onnx_cast::{Element, Float8E5M2};
-///
-/// fn exponent_field<T: Element<Bits = u8>>(element: T) -> u8 {
-///     let format = T::DATA_TYPE.float_format().expect("a float type");
-///     (element.to_bits() >> format.significand_bits) & ((1 << format.exponent_bits) - 1)
-/// }
-/// assert_eq!(exponent_field(Float8E5M2::from_f32(1.0)), 15);
-/// ```
-pub trait Element:
-    Copy + Default + fmt::Debug + fmt::Display + PartialEq + PartialOrd + Send + Sync + Sealed + 'static
-{
-    /// The ONNX type.
-    const DATA_TYPE: DataType;
-    /// An unsigned integer that holds the bit pattern: 8, 16, 32 or 64 bits.
-    type Bits: Word;
-    /// The element with this bit pattern; bits above the element's width are ignored.
-    fn from_bits(bits: Self::Bits) -> Self;
-    /// The bit pattern, zero above the element's width.
-    fn to_bits(self) -> Self::Bits;
-}
-
-/// The unsigned integers that hold bit patterns.
-#[doc(hidden)]
-pub trait Word: Copy + Default + Send + Sync + Sealed + 'static {
-    /// Bytes of a word, in little-endian order.
-    type Bytes: AsRef<[u8]> + for<'a> TryFrom<&'a [u8]>;
-    /// From little-endian bytes.
-    fn from_le(bytes: Self::Bytes) -> Self;
-    /// To little-endian bytes.
-    fn to_le(self) -> Self::Bytes;
-    /// Zero-extended to 64 bits.
-    fn to_u64(self) -> u64;
-    /// Truncates to the low bits.
-    fn from_u64(bits: u64) -> Self;
-}
-
-macro_rules! word {
-    ($($word:ty),*) => {$(
-        impl Word for $word {
-            type Bytes = [u8; size_of::<$word>()];
-            #[inline(always)]
-            fn from_le(bytes: Self::Bytes) -> Self {
-                <$word>::from_le_bytes(bytes)
-            }
-            #[inline(always)]
-            fn to_le(self) -> Self::Bytes {
-                self.to_le_bytes()
-            }
-            #[inline(always)]
-            fn to_u64(self) -> u64 {
-                self as u64
-            }
-            #[inline(always)]
-            fn from_u64(bits: u64) -> Self {
-                bits as $word
-            }
-        }
-    )*};
-}
-word!(u8, u16, u32, u64);
-
-/// Declares a newtype over a bit pattern, its [`Element`] row, and its traits of optional crates. The mask, which keeps
-/// the element's own bits, is only for elements narrower than the pattern.
-macro_rules! bit_pattern_type {
-    ($(#[$doc:meta])* $name:ident, $bits:ident) => {
-        crate::element::bit_pattern_type! { @masked $(#[$doc])* $name, $bits, $bits::MAX }
-        #[cfg(feature = "bytemuck")]
-        crate::element::bytemuck_traits::plain!($name);
-    };
-    ($(#[$doc:meta])* $name:ident, $bits:ident, $mask:literal) => {
-        crate::element::bit_pattern_type! { @masked $(#[$doc])* $name, $bits, $mask }
-        #[cfg(feature = "bytemuck")]
-        crate::element::bytemuck_traits::checked!($name);
-    };
-    (@masked $(#[$doc:meta])* $name:ident, $bits:ident, $mask:expr) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Default)]
-        #[repr(transparent)]
-        pub struct $name($bits);
-
-        // The mask must match the width in the type table.
-        const _: () = {
-            let bits = crate::element::DataType::$name.info().bits;
-            assert!($mask as u64 == u64::MAX >> (64 - bits), "the mask does not match the width of the type");
-        };
-
-        impl $name {
-            /// The element with this bit pattern; bits above the element's width are ignored.
-            pub const fn from_bits(bits: $bits) -> Self {
-                $name(bits & $mask)
-            }
-
-            /// The bit pattern, zero above the element's width.
-            pub const fn to_bits(self) -> $bits {
-                self.0
-            }
-        }
-
-        // SAFETY: `repr(transparent)` over its `Bits`.
-        unsafe impl crate::element::Sealed for $name {}
-
-        impl crate::element::Element for $name {
-            const DATA_TYPE: crate::element::DataType = crate::element::DataType::$name;
-            type Bits = $bits;
-            #[inline(always)]
-            fn from_bits(bits: $bits) -> Self {
-                $name(bits & $mask)
-            }
-            #[inline(always)]
-            fn to_bits(self) -> $bits {
-                self.0
-            }
-        }
-
-        #[cfg(feature = "serde")]
-        crate::element::serde_traits::by_bits!($name, $bits);
-    };
-}
-pub(crate) use bit_pattern_type;
-
-/// Declares the constants of a float newtype, from its format.
-macro_rules! float_constants {
-    ($name:ident, $bits:ty, $format:expr) => {
-        impl $name {
-            /// The format's constants.
-            pub const FORMAT: crate::format::FloatFormat = $format;
-
-            /// The largest finite value.
-            pub const MAX: Self = $name(Self::FORMAT.max_code() as $bits);
-
-            /// The smallest positive normal value.
-            pub const MIN_POSITIVE: Self = $name(Self::FORMAT.min_normal_code() as $bits);
-
-            /// The difference between 1 and the next larger value.
-            pub const EPSILON: Self = $name(Self::FORMAT.epsilon_code() as $bits);
-        }
-    };
-}
-pub(crate) use float_constants;
 
 /// Calls a macro with the Rust types of [`DataType::NUMERIC`], in that order, after any other tokens given. This is the
 /// only list of the Rust types. Exported for this crate's own tests.

@@ -334,7 +334,7 @@ impl<'a> Reader<'a> {
 }
 
 /// The identifiers, `::` and other signs of a text with their lines, without comments, strings and characters.
-fn words_of(text: &str) -> Vec<(usize, &str)> {
+pub(crate) fn words_of(text: &str) -> Vec<(usize, &str)> {
     let bytes = text.as_bytes();
     let (mut words, mut at, mut line) = (Vec::new(), 0, 1);
     let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80;

@@ -42,6 +42,7 @@ pub mod oracle;
 pub mod packing;
 pub mod proto;
 pub mod scaled;
+pub mod sizes;
 pub mod strings;
 pub mod types;
 pub mod walker;

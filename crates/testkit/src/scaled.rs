@@ -297,7 +297,7 @@ mod tests {
         check(float(0.500_000_06), one, 0, Uint8, 1);
         // A tie, which the product with 1 / 7 is not.
         check(float(45.5), float(7.0), 0, Uint8, 6);
-        // 2.5 + 1.5e-7 is no tie. x rounded to float first, 16777220, would make it one.
+        // 2.5 + 1.5e-7 is not a tie. x rounded to float first, 16777220, would make it one.
         check((Int32, 16_777_221), float(6_710_888.0), 0, Uint8, 3);
         check((Int32, 16_777_220), float(6_710_888.0), 0, Uint8, 2);
         check((Int32, (-7i32) as u32 as u64), (Int32, 2), 0, Int8, 0xfc);

@@ -117,7 +117,7 @@ fn read_exponent(text: &str) -> Option<i64> {
 /// White space around the number is that of ASCII: space, tab, line feed, vertical tab, form feed, carriage return.
 ///
 /// # Errors
-/// If the text is no number, or one that an integer type cannot hold.
+/// If the text is not a number, or one that an integer type cannot hold.
 ///
 /// # Panics
 /// If the target is string or complex.

@@ -82,7 +82,7 @@ fn through_files(Case { name, tensor, plain }: &Case, in_safetensors: bool) {
         let request = CastRequest { from: Some(data_type), write: options, ..CastRequest::new(data_type) };
         match cast_file(&from, &to, &request) {
             Ok(_) => {}
-            // A file of many needs names, which `.npy` has none of.
+            // A file of several tensors needs names, which `.npy` lacks.
             Err(_) if ["safetensors", "npz"].contains(extension) => continue,
             Err(error) => panic!("{error}"),
         }

@@ -22,7 +22,7 @@ fn plan(data: &mut Unstructured<'_>) -> Result<(Ty, Rules)> {
     Ok((ty, *data.choose(&rules)?))
 }
 
-/// What the library says of texts, in the oracle's terms: the bits, or the first text that is no number.
+/// What the library says of texts, in the oracle's terms: the bits, or the first text that is not a number.
 fn cast(
     backend: Backend,
     texts: &[&[u8]],
@@ -48,7 +48,7 @@ fn cast(
 }
 
 fn read(to: Ty, rules: &Rules, texts: &[&[u8]]) {
-    // What is not UTF-8 is no number.
+    // What is not UTF-8 is not a number.
     let one = |text: &&[u8]| match std::str::from_utf8(text) {
         Ok(text) => cast_from_string(text, to, rules),
         Err(_) => Err(StringError::NotANumber),

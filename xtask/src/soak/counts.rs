@@ -8,9 +8,9 @@ pub(crate) struct Counts {
     pub(crate) rounds: u64,
     /// Casts of tensors between numbers.
     pub(crate) casts: u64,
-    /// Their elements, each held against the oracle.
+    /// Their elements, each compared with the oracle.
     pub(crate) elements: u64,
-    /// Elements of which the scalar cast was held against the oracle too.
+    /// Elements of which the scalar cast was compared with the oracle too.
     pub(crate) scalar: u64,
     /// Elements that came back from another type as they were.
     pub(crate) returned: u64,
@@ -43,7 +43,7 @@ impl fmt::Display for Counts {
         let Counts { rounds, casts, elements, scalar, returned, texts, refused, files, tensors } = self;
         write!(
             f,
-            "{rounds} rounds: {casts} casts of {elements} elements and {scalar} scalar casts held against the oracle, \
+            "{rounds} rounds: {casts} casts of {elements} elements and {scalar} scalar casts compared with the oracle, \
              {returned} elements cast there and back, {texts} texts and {refused} refused ones, {files} files with \
              {tensors} tensors written and read"
         )

@@ -4,8 +4,8 @@ use crate::provenance::resident;
 use std::fmt;
 use std::time::Duration;
 
-/// Growth from one part of the run to a later one that is no leak: what the allocator keeps varies with the sizes that
-/// it was asked for.
+/// Growth from one part of the run to a later one that is not a leak: what the allocator keeps varies with the sizes
+/// that it was asked for.
 const ALLOWANCE: u64 = 64 << 20;
 
 /// The resident memory, minute by minute.

@@ -64,7 +64,7 @@ class Converted(NamedTuple):
     constants_twice: int
     #: Every node that computes with floats, in the order of the model.
     nodes: list[NodeDecision]
-    #: Every floating-point value that is no constant.
+    #: Every floating-point value that is not a constant.
     values: list[ValueDecision]
     #: What was asked for with ``explain``.
     explained: list[str]

@@ -162,7 +162,7 @@ def _torch(operator: _native.Operator, x: Any, out: Any, packed: bool) -> Any:
     import torch
 
     x = _tensor(x).detach()
-    if operator.to == _targets.STRING:  # which torch has not
+    if operator.to == _targets.STRING:  # which torch lacks
         return _array(operator, array_of(x), out, packed)
     pairs, shape = _torch_pairs(), tuple(x.shape)
     if x.dtype is pairs:
@@ -365,7 +365,7 @@ def proto_array(x: Any) -> np.ndarray:
     if not x.HasField("raw_data") or x.data_location == x.EXTERNAL:
         return numpy_helper.to_array(x)
     if not 0 < x.data_type <= len(_targets.ROWS):
-        raise CastError(f"tensor `{x.name}`: {x.data_type} is no element type of ONNX's")
+        raise CastError(f"tensor `{x.name}`: {x.data_type} is not an element type of ONNX's")
     try:
         return _targets.from_bytes(x.raw_data, x.data_type, shape)
     except CastError as error:

@@ -18,7 +18,7 @@ _NUMBERS_BY_NAME = {row["name"]: row["number"] for row in ROWS}
 STRING = _NUMBERS_BY_NAME["string"]
 FLOAT4 = _NUMBERS_BY_NAME["float4e2m1"]
 
-# torch's name: ONNX's, where it is no name of the library's.
+# torch's name: ONNX's, where it is not a name of the library's.
 _TORCH = {"float32": "float", "float4_e2m1fn_x2": "float4e2m1"}
 
 
@@ -81,7 +81,7 @@ def target(to: Any) -> tuple[int, np.dtype | None]:
         except TypeError:
             return _of_dtype(to)
         if not 0 < number <= len(ROWS):
-            raise CastError(f"{number} is no element type of ONNX's (want a number from 1 to {len(ROWS)})")
+            raise CastError(f"{number} is not an element type of ONNX's (want a number from 1 to {len(ROWS)})")
         return number, DTYPES[number] if number == STRING else None
     raise TypeError(f"to is {to!r} (want a name, a dtype or a number of onnx.TensorProto.DataType)")
 

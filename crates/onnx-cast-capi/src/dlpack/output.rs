@@ -102,7 +102,7 @@ impl Output {
     /// The tensor, which is the caller's from here on: its deleter frees all.
     pub(super) fn into_managed(self: Box<Self>) -> *mut DLManagedTensorVersioned {
         let output = Box::into_raw(self);
-        // SAFETY: the box's value, which nobody else has; the vectors stay where they are.
+        // SAFETY: the box's value, to which no other reference exists; the vectors stay where they are.
         unsafe {
             (*output).managed.manager_ctx = output.cast();
             (*output).managed.dl_tensor.data =

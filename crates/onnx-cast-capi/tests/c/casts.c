@@ -115,7 +115,7 @@ static void refused(void) {
     CHECK_FAILS(ONNX_CAST_OVERLAP, "dst and src overlap", CAST(bytes + 5, 3, out, 6));
     CHECK_FAILS(ONNX_CAST_OVERFLOW, "do not fit in memory", CAST(FLOATS, SIZE_MAX / 2, out, SIZE_MAX));
 #undef CAST
-    CHECK_FAILS(ONNX_CAST_INVALID_ARGUMENT, "-3 is no element type",
+    CHECK_FAILS(ONNX_CAST_INVALID_ARGUMENT, "-3 is not an element type",
                 onnx_cast_cast(-3, FLOATS, COUNT, ONNX_CAST_INT8, out, sizeof out, NULL));
     CHECK_FAILS(ONNX_CAST_UNSUPPORTED, "string",
                 onnx_cast_cast(ONNX_CAST_STRING, FLOATS, COUNT, ONNX_CAST_INT8, out, sizeof out, NULL));

@@ -140,7 +140,7 @@ static void options_refused(void) {
     CHECK_FAILS(ONNX_CAST_UNSUPPORTED, "QuantizeLinear-10 has no attribute `axis`", FLOATS(0));
     options = (onnx_cast_scaled_options)ONNX_CAST_SCALED_OPTIONS_INIT;
     options.precision = 99;
-    CHECK_FAILS(ONNX_CAST_INVALID_ARGUMENT, "99 is no element type", FLOATS(0));
+    CHECK_FAILS(ONNX_CAST_INVALID_ARGUMENT, "99 is not an element type", FLOATS(0));
     options.precision = ONNX_CAST_INT8;
     CHECK_FAILS(ONNX_CAST_UNSUPPORTED, "`precision` is int8", FLOATS(0));
     options.precision = ONNX_CAST_FLOAT;
@@ -159,8 +159,8 @@ static void options_refused(void) {
     options.output_type = 0;
     CHECK_FAILS(ONNX_CAST_UNSUPPORTED, "does not take double as values",
                 QUANTIZE(ONNX_CAST_DOUBLE, ONNX_CAST_FLOAT, 0));
-    CHECK_FAILS(ONNX_CAST_INVALID_ARGUMENT, "0 is no element type", QUANTIZE(0, ONNX_CAST_FLOAT, 0));
-    CHECK_FAILS(ONNX_CAST_INVALID_ARGUMENT, "-1 is no element type", FLOATS(-1));
+    CHECK_FAILS(ONNX_CAST_INVALID_ARGUMENT, "0 is not an element type", QUANTIZE(0, ONNX_CAST_FLOAT, 0));
+    CHECK_FAILS(ONNX_CAST_INVALID_ARGUMENT, "-1 is not an element type", FLOATS(-1));
     options.backend = "abacus";
     CHECK_FAILS(ONNX_CAST_UNSUPPORTED, "no backend `abacus`", FLOATS(0));
     options.backend = NULL;

@@ -63,9 +63,9 @@ static void facts(void) {
     fp8.size = 8;
     CHECK_FAILS(ONNX_CAST_INVALID_ARGUMENT, "facts has the size 8", onnx_cast_type_get_facts(ONNX_CAST_INT8, &fp8));
     CHECK_FAILS(ONNX_CAST_INVALID_ARGUMENT, "facts is null", onnx_cast_type_get_facts(ONNX_CAST_INT8, NULL));
-    CHECK_FAILS(ONNX_CAST_INVALID_ARGUMENT, "is no element type", onnx_cast_type_get_facts(last_type() + 1, &scale));
-    CHECK_FAILS(ONNX_CAST_INVALID_ARGUMENT, "99 is no element type", onnx_cast_type_get_facts(99, &scale));
-    CHECK_FAILS(ONNX_CAST_INVALID_ARGUMENT, "0 is no element type", onnx_cast_type_get_facts(0, &scale));
+    CHECK_FAILS(ONNX_CAST_INVALID_ARGUMENT, "is not an element type", onnx_cast_type_get_facts(last_type() + 1, &scale));
+    CHECK_FAILS(ONNX_CAST_INVALID_ARGUMENT, "99 is not an element type", onnx_cast_type_get_facts(99, &scale));
+    CHECK_FAILS(ONNX_CAST_INVALID_ARGUMENT, "0 is not an element type", onnx_cast_type_get_facts(0, &scale));
 }
 
 static void names(void) {

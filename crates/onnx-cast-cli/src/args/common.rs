@@ -44,6 +44,11 @@ pub(crate) struct FileArgs {
     /// The shape of raw bytes, as 2,3; --from gives their type
     #[arg(long, value_name = "N,N", value_delimiter = ',', requires = "from", help_heading = INPUT)]
     pub(crate) shape: Option<Vec<usize>>,
+}
+
+/// How arrays are written.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct NpyArgs {
     /// In .npy and .npz, write types that numpy lacks as the unsigned integers of their bits
     #[arg(long, help_heading = OUTPUT)]
     pub(crate) npy_plain: bool,
@@ -112,6 +117,27 @@ pub(crate) struct LossArgs {
     /// largest error
     #[arg(long, alias = "stats", help_heading = OUTPUT)]
     pub(crate) losses: bool,
+}
+
+/// From a model to a model.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ModelArgs {
+    /// The model
+    #[arg(value_name = "IN.onnx", help_heading = INPUT)]
+    pub(crate) input: PathBuf,
+    /// The model to write, which may be IN
+    #[arg(value_name = "OUT.onnx", help_heading = INPUT)]
+    pub(crate) output: PathBuf,
+}
+
+/// How a model is written.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct WriteArgs {
+    #[command(flatten)]
+    pub(crate) storage: StorageArgs,
+    /// Do not replace files
+    #[arg(long, help_heading = OUTPUT)]
+    pub(crate) no_clobber: bool,
 }
 
 /// Where a model's elements go.

@@ -1,7 +1,7 @@
 //! The arguments of `convert` and `record`.
 
 use super::parsers::TypeParser;
-use super::{HOW, INPUT, NameArgs, OUTPUT, Pattern, StorageArgs, WHAT};
+use super::{HOW, ModelArgs, NameArgs, OUTPUT, Pattern, WHAT, WriteArgs};
 use clap::Args as ClapArgs;
 use onnx_cast::DataType;
 use onnx_cast_model::{Interface, Keep};
@@ -24,12 +24,8 @@ Examples:
 Inputs and outputs keep their types. Shapes, positions and lengths stay float, and with float16 what is sensitive:
 softmax, norms, logarithms, masks. The manual's page is docs/precision.md.")]
 pub(crate) struct ConvertArgs {
-    /// The model
-    #[arg(value_name = "IN.onnx", help_heading = INPUT)]
-    pub(crate) input: PathBuf,
-    /// The model to write, which may be IN
-    #[arg(value_name = "OUT.onnx", help_heading = INPUT)]
-    pub(crate) output: PathBuf,
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
     /// float16 or bfloat16; with --emulate also a float8 type
     #[arg(long, value_name = "TYPE", value_parser = TypeParser, hide_possible_values = true, help_heading = WHAT)]
     pub(crate) to: DataType,
@@ -63,13 +59,10 @@ pub(crate) struct ConvertArgs {
     #[arg(long, help_heading = HOW)]
     pub(crate) dry_run: bool,
     #[command(flatten)]
-    pub(crate) storage: StorageArgs,
+    pub(crate) write: WriteArgs,
     /// Also write a page that draws the nodes, their types and what decided them, which needs nothing but itself
     #[arg(long, value_name = "OUT.html", help_heading = OUTPUT)]
     pub(crate) html: Option<PathBuf>,
-    /// Do not replace files
-    #[arg(long, help_heading = OUTPUT)]
-    pub(crate) no_clobber: bool,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -84,22 +77,15 @@ For each floating-point value NAME the model gets an output onnx_cast_record/NAM
 the least magnitude other than zero, the largest value, the least value, and how many are NaN. Run it in any runtime on
 your own inputs, save the outputs (numpy.savez), and hand the file to `convert --ranges`.")]
 pub(crate) struct RecordArgs {
-    /// The model
-    #[arg(value_name = "IN.onnx", help_heading = INPUT)]
-    pub(crate) input: PathBuf,
-    /// The model to write, which may be IN
-    #[arg(value_name = "OUT.onnx", help_heading = INPUT)]
-    pub(crate) output: PathBuf,
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
     #[command(flatten)]
     pub(crate) names: NameArgs,
     /// Print what would be recorded, and write nothing
     #[arg(long, help_heading = HOW)]
     pub(crate) dry_run: bool,
     #[command(flatten)]
-    pub(crate) storage: StorageArgs,
-    /// Do not replace files
-    #[arg(long, help_heading = OUTPUT)]
-    pub(crate) no_clobber: bool,
+    pub(crate) write: WriteArgs,
 }
 
 /// What `--io` tells.

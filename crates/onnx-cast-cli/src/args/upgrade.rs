@@ -1,9 +1,8 @@
 //! The arguments of `upgrade`.
 
-use super::{HOW, INPUT, OUTPUT, StorageArgs};
+use super::{HOW, ModelArgs, WriteArgs};
 use clap::Args as ClapArgs;
 use onnx_cast_model::DEFAULT_OPSET;
-use std::path::PathBuf;
 
 #[derive(Debug, ClapArgs)]
 #[command(after_long_help = "\
@@ -14,12 +13,8 @@ Examples:
 
 Every output keeps its bits. A node that has no equivalent at the new opset is an error that names it.")]
 pub(crate) struct UpgradeArgs {
-    /// The model
-    #[arg(value_name = "IN.onnx", help_heading = INPUT)]
-    pub(crate) input: PathBuf,
-    /// The model to write, which may be IN
-    #[arg(value_name = "OUT.onnx", help_heading = INPUT)]
-    pub(crate) output: PathBuf,
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
     /// The opset that the model gets
     #[arg(long, value_name = "N", default_value_t = DEFAULT_OPSET, help_heading = HOW)]
     pub(crate) opset: i64,
@@ -27,8 +22,5 @@ pub(crate) struct UpgradeArgs {
     #[arg(long, help_heading = HOW)]
     pub(crate) dry_run: bool,
     #[command(flatten)]
-    pub(crate) storage: StorageArgs,
-    /// Do not replace files
-    #[arg(long, help_heading = OUTPUT)]
-    pub(crate) no_clobber: bool,
+    pub(crate) write: WriteArgs,
 }

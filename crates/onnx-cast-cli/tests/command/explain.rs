@@ -440,7 +440,7 @@ fn a_quotient_in_json() {
     assert_eq!(explanation["quotient"]["rounded"]["value"], "5.208333492279052734375");
     assert_eq!(explanation["error"]["absolute"], "0.0125000178813934326171875");
     assert_eq!(explanation["notes"][0], "without --from VALUE is a float");
-    // A quotient whose decimals end, one that is no number, and a scale that DequantizeLinear does not take.
+    // A quotient whose decimals end, one that is not a number, and a scale that DequantizeLinear does not take.
     assert_eq!(explain("1 --to int8 --scale 8")["quotient"]["exact"], "0.125");
     assert_eq!(explain("0 --to int8 --scale 0")["quotient"]["exact"], Value::Null);
     let explanation = explain("7 --from int32 --to int8 --scale 2 --scale-type int32");

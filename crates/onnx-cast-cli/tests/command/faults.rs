@@ -41,7 +41,7 @@ fn killed_or_interrupted() {
         folder.write("out.safetensors", b"old");
         let mut child = start(&folder, "cast -q in.safetensors out.safetensors --to float8e5m2");
         sleep(Duration::from_millis(2 + 7 * round));
-        // Ctrl-C, and what nobody can catch.
+        // Ctrl-C, and the signal that cannot be caught.
         let signal = if round % 2 == 0 { 2 } else { 9 };
         let sent = Command::new("kill").args([format!("-{signal}"), child.id().to_string()]).output().expect("kill");
         let status = child.wait().expect("it ends");

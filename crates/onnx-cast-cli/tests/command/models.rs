@@ -448,7 +448,7 @@ fn weights_of_a_model_are_dequantized() {
     };
     done(&folder.run("dequantize m.onnx all.onnx --to float -q"));
     assert_eq!((count("all.onnx", "DequantizeLinear"), run("all.onnx")), (0, run("m.onnx")));
-    assert_eq!(count("all.onnx", "QuantizeLinear"), 1, "what is no weight stays");
+    assert_eq!(count("all.onnx", "QuantizeLinear"), 1, "what is not a weight stays");
     let plan = done(&folder.run("dequantize m.onnx no.onnx --to float --include weight --dry-run"));
     assert!(plan.contains("weight") && !plan.contains("scales") && !plan.contains("other"), "{plan}");
     done(&folder.run("dequantize m.onnx one.onnx --to float --include weight -q"));

@@ -31,7 +31,7 @@ verdict  SNR beyond   zero   subn  error   least    most tensor
 care      73  0.10%  0.10%      0 1.2e-3  1.0e-9   1.0e9 layer.</script>.w";
     assert_eq!(tables[0].lines().count(), expected.lines().count(), "{text}");
     for (line, want) in tables[0].lines().zip(expected.lines()) {
-        // The figures of errors are held against numpy's elsewhere.
+        // The figures of errors are compared with numpy's elsewhere.
         let start = want.find("SNR").or(want.find("73")).unwrap_or(want.len());
         assert_eq!(line.get(..start), want.get(..start), "{text}");
     }
@@ -76,7 +76,7 @@ fn the_page_holds_all_it_needs() {
     assert!(page.contains("Leon Sorokin"), "whose plots they are");
     folder.refuses(
         "report x.safetensors --to string --html out.html",
-        "string is no type of real numbers: there are no errors to report",
+        "string is not a type of real numbers: there are no errors to report",
     );
 }
 

@@ -28,7 +28,7 @@ fn start(folder: &Folder, line: &str) -> (Child, File) {
     (child, File::from(terminal))
 }
 
-/// All that has been written to the terminal when nobody has it open any more, which the system tells as an error.
+/// All that was written to the terminal once no process has it open any more, which the system reports as an error.
 fn rest(mut terminal: File) -> String {
     let mut text = Vec::new();
     let mut some = [0; 4096];
@@ -109,7 +109,7 @@ fn is_ignored(signal: i32) -> bool {
 #[test]
 fn ctrl_c_takes_the_bar_away() {
     let folder = Folder::new();
-    // 64 GiB that are not there: nobody waits for that.
+    // 64 GiB that are not there: the test does not wait for them.
     sparse(&folder, "in.safetensors", 1 << 34);
     for (signal, name) in [(2, "-INT"), (15, "-TERM")] {
         if is_ignored(signal) {

@@ -84,7 +84,7 @@ fn completions_name_the_commands_and_types() {
     assert!(done(&run("completions bash")).contains("float8e4m3fnuz"));
 }
 
-/// A reader that has seen enough is no error, and nothing is said about it.
+/// A reader that has seen enough is not an error, and nothing is said about it.
 #[test]
 fn a_closed_pipe_is_quiet() {
     let mut child = Command::new(assert_cmd::cargo::cargo_bin!("onnx-cast"))

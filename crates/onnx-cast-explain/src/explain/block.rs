@@ -117,7 +117,7 @@ pub fn explain(request: &BlockRequest<'_>) -> Result<Block> {
     Ok(Block { format, how, greatest, global, scale, formula, divisor, is_factor, elements, notes })
 }
 
-/// Refuses options that the format has not, and more values than a block has.
+/// Refuses options that the format lacks, and more values than a block has.
 fn check(request: &BlockRequest<'_>) -> Result<()> {
     let BlockRequest { values, format, rule, recipe, global_scale, .. } = request;
     if *format == BlockFormat::NvFp4 && rule.is_some() {

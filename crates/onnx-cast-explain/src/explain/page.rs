@@ -83,7 +83,7 @@ pub(super) fn document(title: &str, body: &str) -> String {
     fill(PAGE, &parts)
 }
 
-/// Text that is no markup.
+/// Text that is not markup.
 pub(super) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {

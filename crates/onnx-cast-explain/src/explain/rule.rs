@@ -42,7 +42,7 @@ fn printed(source: &Side) -> Result<Rule> {
     match source.data_type.info().kind {
         Kind::Bool => rule("print-bool", "true prints as 1, false as 0"),
         Kind::Float(_) if source.value.number().is_none() => {
-            rule("print-special", "what is no finite number prints as NaN, INF or -INF")
+            rule("print-special", "what is not a finite number prints as NaN, INF or -INF")
         }
         Kind::Float(_) => {
             let read_as = if source.data_type == DataType::Double { "double" } else { "float" };

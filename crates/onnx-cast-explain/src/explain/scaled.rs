@@ -108,7 +108,7 @@ pub(super) fn explain(request: &Request<'_>, scaling: Scaling<'_>) -> Result<Exp
     })
 }
 
-/// A zero point that a float type has not, as it was written.
+/// A zero point that a float type does not have, as it was written.
 fn plain_error(error: CastError, zero_text: Option<&str>) -> anyhow::Error {
     match (error, zero_text) {
         (CastError::ZeroPoint { data_type, .. }, Some(text)) => {

@@ -30,7 +30,7 @@ impl Job<'_> {
         let failure = Failure::default();
         let mut zip = ZipWriter::new(Silent::new(out.writer(), &failure));
         let written = self.write_members(summary, &mut zip, &failure, meter);
-        // Where something else is wrong than the output, nobody wants the end that dropping the archive gives it.
+        // Where something else than the output failed, the end that dropping the archive would write is not wanted.
         let given_up = written.is_err() && failure.set(io::ErrorKind::Other.into()).is_ok();
         let ended = written.and_then(|()| zip.finish().map(drop).map_err(|error| self.unwritten(error)));
         match failure.into_inner() {

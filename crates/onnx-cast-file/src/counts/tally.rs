@@ -9,7 +9,6 @@
 //! exactly.
 
 use super::Counts;
-use fearless_simd::{Level, dispatch};
 
 /// What the types can hold.
 #[derive(Clone, Copy, Debug)]
@@ -57,16 +56,28 @@ struct Sums<B> {
     relative: B,
 }
 
+impl<B: Copy + TryInto<u64>> Sums<B> {
+    /// Adds to the counts of a tensor. No sum is negative.
+    fn add_to(&self, counts: &mut Counts, values: usize) {
+        let number = |sum: B| sum.try_into().unwrap_or(0);
+        counts.values += values as u64;
+        counts.overflowed += number(self.overflowed);
+        counts.saturated += number(self.saturated);
+        counts.zero += number(self.zero);
+        counts.subnormal += number(self.subnormal);
+        counts.nan += number(self.nan);
+        counts.infinite += number(self.infinite);
+    }
+}
+
 macro_rules! tally {
     ($name:ident, $float:ty, $signed:ty, $bytes:literal) => {
-        /// Counts a block: each value beside what became of it. `KEEP`: and tells how far each is from that.
-        pub(super) fn $name<const KEEP: bool>(
-            level: Level,
-            limits: &Limits,
-            (source, result): (&[[u8; $bytes]], &[[u8; $bytes]]),
-            counts: &mut Counts,
-            apart: &mut Apart<$float>,
-        ) -> Compared {
+        pub(super) mod $name {
+            use super::{Apart, Compared, Counts, Limits, Sums};
+            use fearless_simd::{Level, dispatch};
+
+            type Value = [u8; $bytes];
+
             // Magnitudes fit into signed integers, which every processor compares.
             const SIGN: $signed = <$signed>::MIN;
             const INFINITY: $signed = <$float>::INFINITY.to_bits() as $signed;
@@ -84,7 +95,7 @@ macro_rules! tally {
             }
 
             #[inline(always)]
-            fn float(bytes: &[u8; $bytes]) -> $float {
+            fn float(bytes: &Value) -> $float {
                 <$float>::from_le_bytes(*bytes)
             }
 
@@ -94,7 +105,7 @@ macro_rules! tally {
             }
 
             #[inline(always)]
-            fn most(side: &[[u8; $bytes]]) -> $signed {
+            fn most(side: &[Value]) -> $signed {
                 side.iter().fold(0, |most, value| (bits(float(value)) & !SIGN).max(most))
             }
 
@@ -102,7 +113,7 @@ macro_rules! tally {
             #[inline(always)]
             fn sums<const WITHIN: bool, const KEEP: bool>(
                 limits: Bits,
-                (source, result): (&[[u8; $bytes]], &[[u8; $bytes]]),
+                (source, result): (&[Value], &[Value]),
                 apart: &mut Apart<$float>,
             ) -> Sums<$signed> {
                 // Of one length, so that no access needs a check.
@@ -152,7 +163,7 @@ macro_rules! tally {
             #[inline(always)]
             fn all<const KEEP: bool>(
                 limits: Bits,
-                (source, result): (&[[u8; $bytes]], &[[u8; $bytes]]),
+                (source, result): (&[Value], &[Value]),
                 apart: &mut Apart<$float>,
             ) -> Sums<$signed> {
                 let within = most(source) < limits.above.min(limits.below).min(INFINITY) && most(result) < INFINITY;
@@ -163,30 +174,45 @@ macro_rules! tally {
                 }
             }
 
-            if KEEP {
-                apart.errors.resize(source.len(), 0.0);
-                apart.relative.resize(source.len(), 0.0);
+            /// Counts a block: each value beside what became of it. `KEEP`: and tells how far each is from that.
+            pub(in super::super) fn count<const KEEP: bool>(
+                level: Level,
+                limits: &Limits,
+                sides: (&[Value], &[Value]),
+                counts: &mut Counts,
+                apart: &mut Apart<$float>,
+            ) -> Compared {
+                let (source, _) = sides;
+                if KEEP {
+                    apart.errors.resize(source.len(), 0.0);
+                    apart.relative.resize(source.len(), 0.0);
+                }
+                let magnitude = |limit: f64| if limit.is_nan() { NONE } else { bits(limit.abs() as $float) };
+                let bits_of = Bits {
+                    above: magnitude(limits.above),
+                    below: magnitude(limits.below),
+                    high: bits(limits.high as $float),
+                    low: bits(limits.low as $float),
+                    normal: magnitude(limits.min_normal),
+                    source_normal: magnitude(limits.source_min_normal),
+                };
+                let sums = dispatch!(level, _simd => all::<KEEP>(bits_of, sides, apart));
+                sums.add_to(counts, source.len());
+                see_largest::<KEEP>(&sums, sides, counts, apart);
+                Compared { finite: sums.finite as u64, nonzero: sums.nonzero as u64 }
             }
-            let magnitude = |limit: f64| if limit.is_nan() { NONE } else { bits(limit.abs() as $float) };
-            let bits_of = Bits {
-                above: magnitude(limits.above),
-                below: magnitude(limits.below),
-                high: bits(limits.high as $float),
-                low: bits(limits.low as $float),
-                normal: magnitude(limits.min_normal),
-                source_normal: magnitude(limits.source_min_normal),
-            };
-            let sums = dispatch!(level, _simd => all::<KEEP>(bits_of, (source, result), apart));
-            counts.values += source.len() as u64;
-            counts.overflowed += sums.overflowed as u64;
-            counts.saturated += sums.saturated as u64;
-            counts.zero += sums.zero as u64;
-            counts.subnormal += sums.subnormal as u64;
-            counts.nan += sums.nan as u64;
-            counts.infinite += sums.infinite as u64;
 
-            let known = |most: f64| bits(most as $float);
-            if sums.error > known(counts.max_error) || sums.relative > known(counts.max_relative_error) {
+            /// Finds the values with the largest errors, where these are beyond the largest so far.
+            fn see_largest<const KEEP: bool>(
+                sums: &Sums<$signed>,
+                (source, result): (&[Value], &[Value]),
+                counts: &mut Counts,
+                apart: &Apart<$float>,
+            ) {
+                let known = |most: f64| bits(most as $float);
+                if sums.error <= known(counts.max_error) && sums.relative <= known(counts.max_relative_error) {
+                    return;
+                }
                 for (index, (source, result)) in source.iter().zip(result).enumerate() {
                     let (source, result) = (float(source), float(result));
                     let (error, relative) = if KEEP {
@@ -200,7 +226,6 @@ macro_rules! tally {
                     }
                 }
             }
-            Compared { finite: sums.finite as u64, nonzero: sums.nonzero as u64 }
         }
     };
 }

@@ -25,7 +25,7 @@ impl Counts {
     /// to string nothing is lost.
     ///
     /// # Errors
-    /// Where the plan is for another type, a text is no number, or there is no memory.
+    /// Where the plan is for another type, a text is not a number, or there is no memory.
     pub fn of(plan: &Plan, tensor: &TensorView<'_>) -> Result<(Counts, Means), CastError> {
         let (from, to) = (plan.source_type(), plan.target_type());
         let (mut sides, mut means) = (Sides::default(), Means::default());

@@ -1,9 +1,10 @@
 //! `.gguf`: the tensors of a model for llama.cpp, behind a header of metadata and of names, shapes, types and offsets.
 //! It is only read.
 //!
-//! The format is defined by docs/gguf.md of ggml; types are in `types.rs`. Dimensions stand in reversed order: the first
-//! is that of a row. The metadata (the tokenizer, mostly) is passed over, but for the architecture and the alignment.
-//! Nothing is allocated for a claim: a count is compared with the bytes that are left, and names have a limit.
+//! The format is defined by docs/gguf.md of ggml; types are in `types.rs`. Dimensions stand in reversed order: the
+//! first is that of a row. The metadata (the tokenizer, mostly) is passed over, but for the architecture and the
+//! alignment. Nothing is allocated for a claim: a count is compared with the bytes that are left, and names have a
+//! limit.
 
 mod types;
 

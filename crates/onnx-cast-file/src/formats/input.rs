@@ -79,11 +79,12 @@ pub enum Place {
     Strings(Strings),
 }
 
-/// The most that numpy's own writer makes of a header is a few hundred bytes; more than this is nobody's shape.
+/// The most that numpy's own writer makes of a header is a few hundred bytes; a longer one is not a header of a real
+/// array.
 const MAX_NPY_HEADER: usize = 1 << 20;
 
 impl Input {
-    /// Opens a file, or with `-` the standard input; the format is told by the content where it is not given.
+    /// Opens a file, or with `-` the standard input; the content tells the format where it is not given.
     pub fn open(path: &Path, format: Option<Format>, given: &Given<'_>) -> Result<Input, FormatError> {
         let file = if path == Path::new("-") { InputFile::standard_input()? } else { InputFile::open(path)? };
         Input::of(file, format, given)

@@ -3,7 +3,7 @@
 //!
 //! | elements | `descr` written | a byte or item holds |
 //! |---|---|---|
-//! | float, double, float16, int8 ... uint64, bool, complex64, complex128 | numpy's own: `<f4`, `\|b1`, ... | the element |
+//! | float, double, float16, int8 ... uint64, bool, complex64/128 | numpy's own: `<f4`, `\|b1`, ... | the element |
 //! | bfloat16 | `<V2` | the element |
 //! | float8 (five types) | `<V1` | the element |
 //! | float6, float4, int4, uint4, int2, uint2 | `<V1` | one element, in its low bits, the upper ones zero |
@@ -135,7 +135,7 @@ pub(crate) struct Array {
 }
 
 impl Array {
-    /// By the header's text, held against the bytes that are behind it.
+    /// By the header's text, compared with the bytes that are behind it.
     pub(crate) fn parse(header: &[u8], body: u64, as_type: Option<DataType>) -> Result<Array, NpyError> {
         let Header { descr, fortran_order, shape } = Header::parse(header)?;
         let item = Item::parse(&descr, as_type)?;

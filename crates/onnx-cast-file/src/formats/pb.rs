@@ -101,7 +101,7 @@ pub(crate) fn outline(file: &InputFile) -> Result<Outline, FormatError> {
             (window, window_start) = (file.read(at, MANY.min(file.len() - at))?, at);
         }
         let head = window.get((at - window_start) as usize..).unwrap_or_default();
-        // What is no field, or does not fit, ends the walk: the reader of messages says what is wrong with it.
+        // What is not a field, or does not fit, ends the walk: the reader of messages says what is wrong with it.
         let Some(field) = FieldHead::read(&head[..head.len().min(FieldHead::MOST)]) else { break };
         let value = at + field.start as u64;
         let Some(end) = value.checked_add(field.len).filter(|&end| end <= file.len()) else { break };

@@ -84,7 +84,7 @@ impl AtomicFile {
         Ok(AtomicFile { path, target: None, file, temporary: None, no_clobber: false })
     }
 
-    /// Writes in order and to the file, for whoever needs to go back in it.
+    /// Writes in order and to the file, for callers that seek back in it.
     pub fn writer(&mut self) -> &mut io::BufWriter<File> {
         &mut self.file
     }
@@ -206,7 +206,7 @@ pub fn target_of(path: &Path) -> Result<(PathBuf, Option<fs::Metadata>), IoError
         if !old.is_file() {
             return Err(refuse(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")));
         }
-        // A rename would replace a file that nobody may write to, which is not what its owner asked for.
+        // A rename would replace a file that is write-protected, which is not what its owner asked for.
         fs::OpenOptions::new().write(true).open(&target).map_err(refuse)?;
     }
     Ok((target, old))
@@ -238,7 +238,7 @@ fn names() -> MutexGuard<'static, Vec<PathBuf>> {
 /// calls `end`. Until that returns, which it need not, no output appears and no temporary file is made.
 pub fn end_without_traces(end: impl FnOnce()) {
     let names = names();
-    // What cannot be removed stays; there is nobody left to tell.
+    // What cannot be removed stays: the error cannot be reported any more.
     names.iter().for_each(|path| drop(fs::remove_file(path)));
     end();
 }

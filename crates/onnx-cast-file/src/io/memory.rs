@@ -7,7 +7,7 @@ use std::io;
 pub fn room_for(bytes: usize) -> io::Result<()> {
     let mut room = Vec::<u8>::new();
     let there = room.try_reserve_exact(bytes);
-    // What nobody looks at need not be allocated at all.
+    // The optimiser may remove an allocation that is not read.
     drop(black_box(room));
     there.map_err(|_| io::ErrorKind::OutOfMemory.into())
 }

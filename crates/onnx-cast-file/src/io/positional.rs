@@ -46,7 +46,7 @@ impl InputFile {
     /// Opens a regular file.
     ///
     /// # Errors
-    /// Where it cannot be opened, or is no regular file.
+    /// Where it cannot be opened, or is not a regular file.
     pub fn open(path: &Path) -> Result<InputFile, IoError> {
         let file = File::open(path).map_err(|error| IoError::new(path, "open", error))?;
         let metadata = file.metadata().map_err(|error| IoError::new(path, "read", error))?;

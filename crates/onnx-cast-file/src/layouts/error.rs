@@ -8,7 +8,7 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum LayoutError {
-    /// A configuration that is no JSON object.
+    /// A configuration that is not a JSON object.
     #[error("not a JSON object: {what}")]
     Config {
         /// What the JSON reader says.

@@ -50,9 +50,9 @@ pub fn files(input: &Path, output: &Path, job: FileJob<'_>) -> Result<Vec<Shard>
 }
 
 /// Writes a file of a plan over one that is there under a temporary name, whatever it holds: always the same bytes, so
-/// that it may be done again, or twice at once. [`name_whole`](super::name_whole) gives it its name. Of the formats that
-/// need the greatest magnitude of a tensor first, the tensors of this file are read twice, and those of other files that
-/// share a scale with them once.
+/// that it may be done again, or twice at once. [`name_whole`](super::name_whole) gives it its name. Of the formats
+/// that need the greatest magnitude of a tensor first, the tensors of this file are read twice, and those of other
+/// files that share a scale with them once.
 ///
 /// # Errors
 /// Where a file cannot be read or written, or there is none under the temporary name.

@@ -1,4 +1,5 @@
-//! Matrices whose rows are stored as columns: experts of the plain gpt-oss, which its quantized layout has the other way.
+//! Matrices whose rows are stored as columns: experts of the plain gpt-oss, which its quantized layout has the other
+//! way.
 //!
 //! A few rows are a few bytes of each row that is stored, so that a whole matrix is read and kept for the parts that
 //! follow.

@@ -24,8 +24,8 @@ pub(super) enum Problem {
     File(FileError),
 }
 
-/// The format of a weight, and what has a scale; `None` of what is not transcoded. `block` is that of the configuration,
-/// which may be larger than the weight.
+/// The format of a weight, and what has a scale; `None` of what is not transcoded. `block` is that of the
+/// configuration, which may be larger than the weight.
 pub(super) fn format_of(weight: &Weight, block: Option<[usize; 2]>) -> Option<(QuantizedFormat, Granularity)> {
     let StoredAs::Plain(element) = weight.elements else { return None };
     if weight.transposed || weight.values.len() != 2 || weight.zero_points.is_some() || weight.groups.is_some() {

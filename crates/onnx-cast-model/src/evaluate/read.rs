@@ -107,7 +107,7 @@ fn read_declaration(kind: &'static str, message: &[u8]) -> Result<ValueDecl, Mod
     let number = last(tensor_type, value_info::ELEM_TYPE, Value::int)?.unwrap_or(0);
     let data_type = match number {
         0 => return Err(wrong("the element type is UNDEFINED".to_owned())),
-        number => DataType::from_onnx(number).ok_or_else(|| wrong(format!("{number} is no element type")))?,
+        number => DataType::from_onnx(number).ok_or_else(|| wrong(format!("{number} is not an element type")))?,
     };
     if let Some(shape) = last(tensor_type, value_info::SHAPE, Value::bytes)? {
         let dims = all_bytes(shape, value_info::DIM).map(|dim| read_dim(dim?));

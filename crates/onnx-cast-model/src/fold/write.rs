@@ -68,7 +68,7 @@ impl<'a> Fold<'_, 'a> {
         }
     }
 
-    /// Removes what gives an unused value, if that is a constant; whether the value is no more. One that is `taken` has
+    /// Removes what gives an unused value, if that is a constant; whether the value is gone. One that is `taken` has
     /// another value in its place.
     fn discard(&self, id: Id, taken: bool, edits: &mut Edits<'a>) -> bool {
         let value = &self.flow.values[id];

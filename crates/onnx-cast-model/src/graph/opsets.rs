@@ -1,7 +1,7 @@
 //! The versions of ONNX's own operators, and the versions of the model format that opsets came with.
 //!
-//! The facts are the onnx package's own (`operators.txt`, written by `scripts/checks/onnx_operators.py`). What a version
-//! means for a node of the one before stands in `upgrade/steps.rs`.
+//! The facts are the onnx package's own (`operators.txt`, written by `scripts/checks/onnx_operators.py`). What a
+//! version means for a node of the one before stands in `upgrade/steps.rs`.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;

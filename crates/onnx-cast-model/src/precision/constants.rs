@@ -68,8 +68,8 @@ impl Span {
         [self.least, self.greatest].into_iter().any(|value| value.is_finite() && overflows(value, low))
     }
 
-    /// Whether there are numbers other than zero, and all become zero in a type; or, where digits are to be kept, none is
-    /// a normal number of it.
+    /// Whether there are numbers other than zero, and all become zero in a type; or, where digits are to be kept, none
+    /// is a normal number of it.
     pub(crate) fn vanishes(self, low: DataType, keeps_digits: bool) -> bool {
         let least = match (low == DataType::Float16, keeps_digits) {
             (true, true) => 2f32.powi(-14),

@@ -1,6 +1,6 @@
 //! Files of ranges: the largest magnitude of each value, as it was recorded.
 //!
-//! `.npz` and JSON are told by their content. An array of an output of `record` holds its five numbers, once or for
+//! The content tells `.npz` from JSON. An array of an output of `record` holds its five numbers, once or for
 //! several runs; another array of floats is a value itself, as polygraphy and AutoCast dump them. JSON is an object of
 //! names with numbers, with what statistics call extremes, or with arrays; or what polygraphy writes: results of runs
 //! (`lst`), or a list of inputs. Of several numbers for a value the largest counts.
@@ -177,7 +177,7 @@ impl Ranges {
 
     /// An array as polygraphy encodes it: an .npy file in base64.
     fn encoded(&mut self, name: &str, text: &str) -> Result<(), RangesError> {
-        let bytes = from_base64(text).ok_or_else(|| wrong(name, "`array` is no base64".to_owned()))?;
+        let bytes = from_base64(text).ok_or_else(|| wrong(name, "`array` is not base64".to_owned()))?;
         let file = InputFile::other(Path::new("array"), bytes.len() as u64, bytes);
         let read = read_tensor_from(file, Format::Npy, None);
         let NamedTensor { tensor, .. } =
@@ -365,7 +365,7 @@ mod tests {
             (r#"{"a": [1, [true]]}"#, "value `a`: true in an array (want a number)"),
             (r#"{"a": {"max": "x"}}"#, "value `a`: `max` is \"x\" (want a number)"),
             (r#"{"onnx_cast_record/a": [1, 2, 3]}"#, "value `onnx_cast_record/a`: 3 numbers (want 5, or runs of 5)"),
-            (r#"{"a": {"array": "?"}}"#, "value `a`: `array` is no base64"),
+            (r#"{"a": {"array": "?"}}"#, "value `a`: `array` is not base64"),
             (r#"{"lst": [["r", [{"runtime": 1}]]]}"#, "not valid JSON: an object (want an object with `outputs`)"),
         ] {
             assert_eq!(of_json(text).expect_err(text).to_string(), want);

@@ -173,7 +173,8 @@ impl Rules<'_, '_, '_, '_> {
             }
         }
         self.values(&beyond, false);
-        // What is computed with a number beyond the type is beyond it too, but where the number is a bound or a divisor.
+        // What is computed with a number beyond the type is beyond it too, but where the number is a bound or a
+        // divisor.
         let mut results = HashMap::new();
         for Reading { body, value, place, .. } in &self.variables.readings {
             let (Some(reason), Place::Input(step, _)) = (beyond.get(&(*body, *value)), place) else { continue };

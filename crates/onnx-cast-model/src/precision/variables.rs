@@ -177,7 +177,7 @@ impl<'s, 't, 'a> Variables<'s, 't, 'a> {
         self.pins.wide(variable, reason);
     }
 
-    /// Notes that a value is read at the type of a variable. What is no tensor cannot be cast: it is of that type.
+    /// Notes that a value is read at the type of a variable. What is not a tensor cannot be cast: it is of that type.
     fn read(&mut self, body: usize, value: Option<Id>, place: Place, variable: Variable) {
         let Some(value) = value else { return };
         let Some(own) = self.values[body][value] else { return };

@@ -263,7 +263,7 @@ impl<'w, 't, 'a> Writer<'w, 't, 'a> {
             edit.value_info.extend(declared.value_info.iter().map(|&at| (at, Some(low))));
         }
         if !self.variables.is_tensor(place, id) {
-            // What is no tensor is an output under its own name.
+            // What is not a tensor is an output under its own name.
             edit.outputs.extend(declared.outputs.iter().map(|&at| (at, (value.name.to_owned(), low))));
         }
         match value.origin {

@@ -205,7 +205,7 @@ impl Reader {
                 _ => {}
             }
         }
-        // By protobuf's rules the two would be one message, joined. Nobody writes that.
+        // By protobuf's rules the two would be joined to one message. No known writer does that.
         if tensors > 1 || single > 1 {
             return Err(ModelError::Repeated { attribute: attribute.name.to_owned() });
         }

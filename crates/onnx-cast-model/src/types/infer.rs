@@ -228,7 +228,8 @@ impl<'t, 'a> Scope<'t, 'a> {
         self.body.types[id?].as_ref()
     }
 
-    /// Hands the inputs of a node to the graph that it runs: they have the types of what they are, whatever they declare.
+    /// Hands the inputs of a node to the graph that it runs: they have the types of what they are, whatever they
+    /// declare.
     fn enter(&mut self, step: usize) {
         let node = self.body.flow.steps[step].node;
         let inputs: Vec<Option<ValueType>> = self.inputs(step).map(Option::<&ValueType>::cloned).collect();

@@ -109,7 +109,7 @@ pub(super) fn no_integers<'a>(draft: &mut Draft<'_, 'a>, site: &mut Site<'_, '_,
     }
 }
 
-/// From version 19 to 21 the scale is of the input's type, which int32 has none of.
+/// From version 19 to 21 the scale is of the input's type, which int32 does not allow.
 pub(super) fn quantize<'a>(draft: &mut Draft<'_, 'a>, site: &mut Site<'_, '_, 'a>) -> Result<Done, Refusal> {
     match site.known.data_type(&draft.required(0)?) {
         Some(DataType::Int32) if site.to < 23 => {

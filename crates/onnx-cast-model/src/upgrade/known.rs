@@ -255,7 +255,7 @@ impl<'t, 'a> Known<'t, 'a> {
     }
 }
 
-/// Scales are one for each axis. A constant of more elements is no such.
+/// Scales are one for each axis. A constant of more elements is something else.
 const MOST_FLOATS: usize = 1024;
 
 /// The rank that a ValueInfoProto tells.

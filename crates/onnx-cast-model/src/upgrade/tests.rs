@@ -182,8 +182,8 @@ fn refusals_name_the_node_and_what_changed() {
         7,
         "from axis 1 before",
     );
-    refused(&float("NoSuchOperator", &["x"], &["y"], &[], 11), 13, "is no operator known here");
-    refused(&float("Range", &["x", "b", "c"], &["y"], &[], 10), 13, "opset 10 has not (it comes with 11)");
+    refused(&float("NoSuchOperator", &["x"], &["y"], &[], 11), 13, "is not an operator known here");
+    refused(&float("Range", &["x", "b", "c"], &["y"], &[], 10), 13, "opset 10 lacks (it comes with 11)");
     refused(&float("Relu", &["x"], &["y"], &[], 22), 21, "newer than 21");
     refused(&float("Relu", &["x"], &["y"], &[], 21), 29, "opset 29 is not known here");
 }

@@ -43,7 +43,7 @@ impl Provider {
     fn takes(&self, node: &Node) -> bool {
         match self.claim {
             Claim::All => true,
-            Claim::Inexact => !stock::runs(self.release, node) || stock::is_inexact(node),
+            Claim::Inexact => !stock::runs(self.release, node) || stock::is_inexact(self.release, node),
             Claim::Missing => !stock::runs(self.release, node),
         }
     }

@@ -24,6 +24,7 @@ impl Release {
     const V1_24: Release = Release(1, 24);
     const V1_25: Release = Release(1, 25);
     const V1_27: Release = Release(1, 27);
+    const V1_31: Release = Release(1, 31);
     const V1_32: Release = Release(1, 32);
 }
 
@@ -86,28 +87,35 @@ pub(crate) fn runs(release: Release, node: &Node) -> bool {
         }
         _ => Some(Release::OLDEST),
     };
-    let needed = [has_version(operator, node.version), types[0], types[1], scale];
+    // Before, the kernels failed where the result did not have the scale's type.
+    let is_mixed = operator == Operator::DequantizeLinear && node.input_type(1) != Some(to);
+    let mixed = Some(if is_mixed { Release::V1_31 } else { Release::OLDEST });
+    let needed = [has_version(operator, node.version), types[0], types[1], scale, mixed];
     needed.iter().all(|first| first.is_some_and(|first| first <= release))
 }
 
 /// Whether onnxruntime gives other values for some inputs of a node that it runs. NaN of another sign or payload is the
 /// same value.
-pub(crate) fn is_inexact(node: &Node) -> bool {
+pub(crate) fn is_inexact(release: Release, node: &Node) -> bool {
     let (Some(from), Some(to)) = (node.input_type(0), node.output_type()) else { return false };
     match node.operator {
         Operator::Cast | Operator::CastLike => ignores_round_mode(node, from, to) || is_inexact_cast(node, from, to),
-        Operator::QuantizeLinear => is_inexact_quantize(node, from, to),
+        Operator::QuantizeLinear => is_inexact_quantize(release, node, from, to),
         _ => false,
     }
 }
 
-/// Quotients past int32 go wrong where its loop is not that of a tensor with one scale: in blocks, and with scales for an
-/// axis to the types of 4 and 2 bits. Those of float16 it does not round to float16.
-fn is_inexact_quantize(node: &Node, from: DataType, to: DataType) -> bool {
+/// Before 1.32, quotients past int32 go wrong where the loop is not that of a tensor with one scale: in blocks, and with
+/// scales for an axis to the types of 4 and 2 bits. Quotients by float16 are not rounded to float16, but since 1.32 those
+/// of float16 from QuantizeLinear-23 on.
+fn is_inexact_quantize(release: Release, node: &Node, from: DataType, to: DataType) -> bool {
+    let is_newer = release >= Release::V1_32;
     let is_integer = matches!(to.info().kind, Kind::Int | Kind::Uint);
     let is_half = [Some(from), node.input_type(1)].contains(&Some(DataType::Float16));
-    is_half
-        || is_integer && (to.info().bits <= 4 || node.int("block_size").unwrap_or(0) > 0)
+    let is_rounded = is_newer && node.version >= 23 && from == DataType::Float16;
+    let in_blocks = node.int("block_size").unwrap_or(0) > 0;
+    is_half && !is_rounded
+        || is_integer && !is_newer && (to.info().bits <= 4 || in_blocks)
         || drops_infinity(node, from, to)
 }
 

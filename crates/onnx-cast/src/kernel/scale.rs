@@ -83,8 +83,8 @@ pub(crate) struct ScaleKernels {
     /// The bits of the greatest magnitude of each run of floats of a width in bytes, 2 or 4: NaN and infinity are above
     /// every number.
     pub(crate) greatest: unsafe fn(x: &[u8], width: usize, run: usize, out: &mut [u32]),
-    /// Applies the scales to `len` floats, a multiple of [`CHUNK`], from one place to the same or another, and rounds to
-    /// integers of 32 bits where those are quantized to. Returns the place after them.
+    /// Applies the scales to `len` floats, a multiple of [`CHUNK`], from one place to the same or another, and rounds
+    /// to integers of 32 bits where those are quantized to. Returns the place after them.
     pub(crate) apply: unsafe fn(x: *const [u8; 4], out: *mut [u8; 4], len: usize, stage: &Stage<'_>, at: At) -> At,
     /// Copies past the caches where it can, and asks for what is read next.
     pub(crate) pass_on: PassOn,
@@ -204,8 +204,8 @@ pub(crate) unsafe fn cast<I: Isa, S: Widen, D: Narrow>(src: &[u8], dst: &mut [u8
     clear_padding(to, len, dst);
 }
 
-/// [`ScaleKernels::pass_on`], with methods of `Lanes`: one that prefetches, and one that copies a vector of so many bytes
-/// past the caches, if there is one.
+/// [`ScaleKernels::pass_on`], with methods of `Lanes`: one that prefetches, and one that copies a vector of so many
+/// bytes past the caches, if there is one.
 ///
 /// # Safety
 /// As [`PassOn`], of the instructions of the methods.

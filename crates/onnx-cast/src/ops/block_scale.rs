@@ -295,8 +295,8 @@ impl BlockQuantize {
     }
 
     option_setters! {
-        /// Sets the greatest finite magnitude of the tensor, where a part of it is quantized: NVFP4's scale of the tensor
-        /// comes from it. See [`greatest_magnitude`].
+        /// Sets the greatest finite magnitude of the tensor, where a part of it is quantized: NVFP4's scale of the
+        /// tensor comes from it. See [`greatest_magnitude`].
         greatest: f32;
         /// Sets the backend, which never changes a result.
         backend: Backend;

@@ -192,6 +192,9 @@ pub enum OpError {
     },
 }
 
+/// The largest number of an element type.
+const NUMBERS: usize = DataType::ALL.len();
+
 impl fmt::Display for OpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -209,18 +212,11 @@ impl fmt::Display for OpError {
                 }
             }
             OpError::TypeNumber { operator, number } => {
-                write!(
-                    f,
-                    "{operator}: `to` is {number}, which is not an element type (want 1 to {})",
-                    DataType::ALL.len()
-                )
+                write!(f, "{operator}: `to` is {number}, which is not an element type (want 1 to {NUMBERS})")
             }
             OpError::TypeName { name } => {
-                write!(
-                    f,
-                    "Cast-1: `to` is `{}`, which does not name an element type (want one like `FLOAT16`)",
-                    shorten(name)
-                )
+                let name = shorten(name);
+                write!(f, "Cast-1: `to` is `{name}`, which does not name an element type (want one like `FLOAT16`)")
             }
             OpError::UnknownAttribute { operator, version, name, since } => {
                 write!(f, "{operator}-{version} has no attribute `{}`", shorten(name))?;
@@ -245,6 +241,26 @@ impl fmt::Display for OpError {
                 from.info().bits,
                 to.info().bits
             ),
+            OpError::RoleType { .. }
+            | OpError::TypesDiffer { .. }
+            | OpError::AttributeType { .. }
+            | OpError::Precision { .. }
+            | OpError::MissingOutputType { .. }
+            | OpError::Symmetry { .. }
+            | OpError::BlockSize { .. }
+            | OpError::Axis { .. }
+            | OpError::ScaleShape { .. }
+            | OpError::BlockScaleShape { .. }
+            | OpError::ScaleType { .. }
+            | OpError::ZeroPointShape { .. } => self.fmt_scaled(f),
+        }
+    }
+}
+
+impl OpError {
+    /// The texts of the errors of operators with a scale.
+    fn fmt_scaled(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
             OpError::RoleType { operator, version, role, data_type, since } => {
                 write!(f, "{operator}-{version} does not take {data_type} as {role} (")?;
                 match since {
@@ -255,11 +271,9 @@ impl fmt::Display for OpError {
             OpError::TypesDiffer { operator, version, name, got, want } => {
                 write!(f, "{operator}-{version}: `{name}` is {got}, where {want} is needed")
             }
-            OpError::AttributeType { operator, name, number } => write!(
-                f,
-                "{operator}: `{name}` is {number}, which is not an element type (want 1 to {})",
-                DataType::ALL.len()
-            ),
+            OpError::AttributeType { operator, name, number } => {
+                write!(f, "{operator}: `{name}` is {number}, which is not an element type (want 1 to {NUMBERS})")
+            }
             OpError::Precision { version, data_type } => {
                 write!(f, "QuantizeLinear-{version}: `precision` is {data_type} (want float, float16 or bfloat16)")
             }
@@ -301,6 +315,8 @@ impl fmt::Display for OpError {
             OpError::ZeroPointShape { zero_point, scale } => {
                 write!(f, "a zero point of shape {zero_point:?} beside a scale of shape {scale:?} (want the same)")
             }
+            // `fmt` writes the others.
+            _ => fmt::Debug::fmt(self, f),
         }
     }
 }

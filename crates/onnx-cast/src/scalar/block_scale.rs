@@ -105,8 +105,8 @@ impl BlockFormat {
     }
 }
 
-/// How the greatest magnitude A of a block gives the power of two that is its scale in MX. `emax` is the exponent of the
-/// element's largest value.
+/// How the greatest magnitude A of a block gives the power of two that is its scale in MX. `emax` is the exponent of
+/// the element's largest value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ScaleRule {
@@ -274,8 +274,8 @@ impl Recipe {
         }
     }
 
-    /// The scale of a block of NVFP4 before it is narrowed, from its greatest magnitude, which is finite, the scale of the
-    /// tensor, and the type of the values. Every operation is rounded to float, in the default float environment.
+    /// The scale of a block of NVFP4 before it is narrowed, from its greatest magnitude, which is finite, the scale of
+    /// the tensor, and the type of the values. Every operation is rounded to float, in the default float environment.
     #[inline(always)]
     pub(crate) fn wide_scale(self, greatest: f32, global: f32, from: DataType) -> f32 {
         match self {

@@ -58,8 +58,8 @@ pub(crate) fn quotient_by_reciprocal(x: f32, scale: f32, reciprocal: f32) -> f32
     f32::from_bits(corrected.to_bits() & !SIGN | estimate.to_bits() & SIGN)
 }
 
-/// As [`quotient_by_reciprocal`], to be rounded to an integer of 16 bits or fewer: a zero may have another sign, and NaN
-/// and what is beyond -2^128 is NaN.
+/// As [`quotient_by_reciprocal`], to be rounded to an integer of 16 bits or fewer: a zero may have another sign, and
+/// NaN and what is beyond -2^128 is NaN.
 #[inline(always)]
 pub(crate) fn quotient_to_round(x: f32, scale: f32, reciprocal: f32) -> f32 {
     const MOST: f32 = (1u32 << 30) as f32;

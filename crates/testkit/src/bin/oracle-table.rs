@@ -1,7 +1,7 @@
-//! Writes casts as the oracle does them to standard output: for `python/check_oracle.py`, to be held against the Python
-//! packages that know these types, and for tests of the library's interfaces. With the argument `every-pair`, fewer
-//! values of every pair of types; with `scaled`, elements of QuantizeLinear and
-//! DequantizeLinear and tensors of DynamicQuantizeLinear.
+//! Writes casts as the oracle does them to standard output: for `python/check_oracle.py`, to be compared with the
+//! Python packages that know these types, and for tests of the library's interfaces. With the argument `every-pair`,
+//! fewer values of every pair of types; with `scaled`, elements of QuantizeLinear and DequantizeLinear and tensors of
+//! DynamicQuantizeLinear.
 //!
 //! The output is a sequence of blocks, each a line of words and then its rows:
 //! - `cast FROM TO VERSION SATURATE ROUND_MODE COUNT`: COUNT source patterns and COUNT results, 8 bytes each.

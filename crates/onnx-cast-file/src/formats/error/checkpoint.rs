@@ -4,60 +4,34 @@ use crate::formats::limits::MAX_HEADER;
 use crate::text::Short;
 use thiserror::Error;
 
-/// A folder or an index that is no checkpoint in several files.
+/// A folder or an index that is not a checkpoint in several files.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs, reason = "each text shows what its fields are")]
 #[non_exhaustive]
 pub enum ShardError {
     /// A folder without a checkpoint, or with several.
     #[error(
         "{count} of *.safetensors.index.json and {files} of *.safetensors in this folder (want one; name the file)"
     )]
-    Folder {
-        /// Indices.
-        count: usize,
-        /// Files of tensors.
-        files: usize,
-    },
+    Folder { count: usize, files: usize },
     /// An index that is too large.
     #[error("an index of {len} bytes (want at most {MAX_HEADER})")]
-    TooLarge {
-        /// Its length.
-        len: u64,
-    },
-    /// An index that is no JSON of its form.
+    TooLarge { len: u64 },
+    /// An index that is not JSON of its form.
     #[error("the index is not valid: {what}")]
-    Index {
-        /// What the JSON reader says.
-        what: String,
-    },
+    Index { what: String },
     /// A tensor that the index names twice.
     #[error("tensor `{}` stands twice in weight_map", Short(tensor))]
-    Twice {
-        /// The tensor.
-        tensor: String,
-    },
+    Twice { tensor: String },
     /// A file that is not in the folder of the index.
     #[error("weight_map names the file `{}` (want the name of a .safetensors file, without a folder)", Short(file))]
-    FileName {
-        /// The name.
-        file: String,
-    },
+    FileName { file: String },
     /// A tensor that is not where the index says.
     #[error("tensor `{}` is not in {}, where weight_map has it", Short(tensor), Short(file))]
-    Missing {
-        /// The tensor.
-        tensor: String,
-        /// The file.
-        file: String,
-    },
+    Missing { tensor: String, file: String },
     /// A tensor that the index does not name, or has elsewhere.
     #[error("tensor `{}` of {} is not there by weight_map", Short(tensor), Short(file))]
-    Unlisted {
-        /// The tensor.
-        tensor: String,
-        /// The file.
-        file: String,
-    },
+    Unlisted { tensor: String, file: String },
     /// An output that is a file, where the input is several.
     #[error("one file, where the checkpoint has several (want a folder, or an index, *.safetensors.index.json)")]
     Output,

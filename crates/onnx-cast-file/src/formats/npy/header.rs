@@ -115,7 +115,7 @@ impl<'a> Literal<'a> {
             }
             shape.push(self.dim()?);
             if !self.take(b',') {
-                // One number in parentheses is no tuple in Python, but what is meant is clear.
+                // One number in parentheses is not a tuple in Python, but what is meant is clear.
                 self.expect(b')', "shape does not end")?;
                 break;
             }

@@ -225,7 +225,6 @@ pub(crate) unsafe fn widen<L: Lanes, S: Element, D: Element>(
         let few = [L::table::<4>(low), L::table::<4>(high)];
         let many = [L::table::<8>(low), L::table::<8>(high)];
         let one = L::table::<1>(low);
-        let top = L::splat::<8>(0x80);
         let minus_zero = [L::splat::<8>(low[0x80].into()), L::splat::<8>(high[0x80].into())];
         #[inline(always)]
         move |src, dst| {
@@ -247,16 +246,7 @@ pub(crate) unsafe fn widen<L: Lanes, S: Element, D: Element>(
                         _ => wide::step::<L, i8, D>(at, dst, &rules),
                     };
                 }
-                Class::SmallFloat(format) if format.bits == 8 => {
-                    let index = L::and(code, L::splat::<8>(0x7f));
-                    let [low, high] = [L::look_up::<8>(&many[0], index), L::look_up::<8>(&many[1], index)];
-                    let high = L::or(high, L::and(code, top));
-                    let is_minus_zero = L::eq::<8>(code, top);
-                    [
-                        L::select::<8>(is_minus_zero, minus_zero[0], low),
-                        L::select::<8>(is_minus_zero, minus_zero[1], high),
-                    ]
-                }
+                Class::SmallFloat(format) if format.bits == 8 => magnitude_bytes::<L>(code, &many, minus_zero),
                 Class::SmallFloat(_) => [L::look_up::<4>(&few[0], code), L::look_up::<4>(&few[1], code)],
                 Class::Int { .. } | Class::Bool => {
                     L::store(at, L::look_up::<1>(&one, code));
@@ -276,6 +266,16 @@ pub(crate) unsafe fn widen<L: Lanes, S: Element, D: Element>(
             }
         }
     }
+}
+
+/// The low and the high bytes of the `bfloat16` that floats of 8 bits are, from tables of those without a sign.
+#[inline(always)]
+unsafe fn magnitude_bytes<L: Lanes>(code: L::V, tables: &[L::Table<8>; 2], minus_zero: [L::V; 2]) -> [L::V; 2] {
+    let (index, top) = (L::and(code, L::splat::<8>(0x7f)), L::splat::<8>(0x80));
+    let [low, high] = [L::look_up::<8>(&tables[0], index), L::look_up::<8>(&tables[1], index)];
+    let high = L::or(high, L::and(code, top));
+    let is_minus_zero = L::eq::<8>(code, top);
+    [L::select::<8>(is_minus_zero, minus_zero[0], low), L::select::<8>(is_minus_zero, minus_zero[1], high)]
 }
 
 /// Stores the low and the high bytes of a step's words.

@@ -55,6 +55,15 @@ unsafe fn fetch<L: Lanes, S: Element, D: Element>(src: *const u8) {
     }
 }
 
+/// Stores a block of `len` bytes, complete lines, with non-temporal stores.
+#[inline(always)]
+unsafe fn stream<L: Lanes>(block: *const u8, to: *mut u8, len: usize) {
+    for at in (0..len).step_by(L::BYTES) {
+        // SAFETY: the caller's: both have `len` bytes, which is a multiple of a vector's, and `to` begins a line.
+        unsafe { L::stream(to.add(at), L::load(block.add(at))) };
+    }
+}
+
 /// What a cast reads and writes: the bytes of `len` elements of each type, and where results go.
 pub(crate) struct Task<'a> {
     pub(crate) src: &'a [u8],
@@ -68,8 +77,9 @@ pub(crate) struct Task<'a> {
 /// Where results are to pass the caches by, steps write to a block in the nearest cache, and from there whole lines are
 /// stored, a few at a time: the processor has few buffers for such stores, and the next step runs while they wait.
 ///
-/// # Safety The processor has the instructions of `L`. `src` and `dst` have the bytes of `len` elements of `S` and `D`.
-/// `step` may be called with pointers to a step's bytes of each, and writes all of the target's.
+/// # Safety
+/// The processor has the instructions of `L`. `src` and `dst` have the bytes of `len` elements of `S` and `D`. `step`
+/// may be called with pointers to a step's bytes of each, and writes all of the target's.
 #[inline(always)]
 pub(crate) unsafe fn steps<L: Lanes, S: Element, D: Element>(task: Task<'_>, step: impl Fn(*const u8, *mut u8)) {
     let Task { src, dst, len, hint } = task;
@@ -116,9 +126,7 @@ pub(crate) unsafe fn steps<L: Lanes, S: Element, D: Element>(task: Task<'_>, ste
                 L::copy_few(target, to, written);
                 near = 0;
             } else {
-                for at in (0..written).step_by(L::BYTES) {
-                    L::stream(to.add(at), L::load(target.add(at)));
-                }
+                stream::<L>(target, to, written);
                 rest -= line_step;
             }
             to = to.add(written);

@@ -37,7 +37,6 @@ helpers! {
     fn count(bits: u32) -> __m128i { _mm_cvtsi32_si128(bits as i32) }
 
     fn ps(value: V) -> __m256 { _mm256_castsi256_ps(value) }
-
     fn pd(value: V) -> __m256d { _mm256_castsi256_pd(value) }
 
     /// A vector that has these 16 bytes in both halves: shuffles of bytes look up within each.
@@ -84,6 +83,9 @@ helpers! {
         _mm256_add_pd(_mm256_sub_pd(pd(high), pd(_mm256_set1_epi64x(units))), low)
     }
 
+    /// Likewise, of integers that may lose their last bits first, as [`odd_long`] does it.
+    fn odd_double<const SIGNED: bool>(value: V) -> __m256d { long_to_double::<SIGNED>(odd_long::<SIGNED>(value)) }
+
     /// Doubles to floats by way of 14 bits, of which the last is set where anything was lost: those `f32` holds, its
     /// subnormals too, as far as they are not below half of bfloat16's smallest.
     fn odd_float(value: __m256d) -> __m128 {
@@ -106,8 +108,6 @@ helpers! {
 
     /// Numbers as they are, NaN as zero.
     fn number(value: __m256) -> __m256 { _mm256_and_ps(value, _mm256_cmp_ps::<_CMP_ORD_Q>(value, value)) }
-
-    /// Likewise.
     fn number_pd(value: __m256d) -> __m256d { _mm256_and_pd(value, _mm256_cmp_pd::<_CMP_ORD_Q>(value, value)) }
 
     /// 4 doubles to unsigned integers of 32 bits: the low half of the sum with a double whose last place is 1.
@@ -248,8 +248,7 @@ unsafe impl Lanes for Ymm {
             let low = _mm256_set1_epi16(0xff);
             in_order_of_halves(_mm256_packus_epi16(Self::and(value[0], low), Self::and(value[1], low)))
         }, 32 => {
-            let zero = _mm256_setzero_si256();
-            let [a, b] = value;
+            let ([a, b], zero) = (value, _mm256_setzero_si256());
             in_order_of_halves(_mm256_packus_epi32(
                 _mm256_blend_epi16::<0b1010_1010>(a, zero), _mm256_blend_epi16::<0b1010_1010>(b, zero)
             ))
@@ -300,20 +299,12 @@ unsafe impl Lanes for Ymm {
             Self::long_to_f64::<false>(_mm256_cvtepu32_epi64(_mm256_castsi256_si128(value))),
             Self::long_to_f64::<false>(_mm256_cvtepu32_epi64(_mm256_extracti128_si256::<1>(value)))
         ];
-        long_to_f32(value: [V; 2]) -> V: floats(
-            _mm256_cvtpd_ps(long_to_double::<true>(odd_long::<true>(value[0]))),
-            _mm256_cvtpd_ps(long_to_double::<true>(odd_long::<true>(value[1])))
-        ), floats(
-            _mm256_cvtpd_ps(long_to_double::<false>(odd_long::<false>(value[0]))),
-            _mm256_cvtpd_ps(long_to_double::<false>(odd_long::<false>(value[1])))
-        );
-        long_to_f32_odd(value: [V; 2]) -> V: floats(
-            odd_float(long_to_double::<true>(odd_long::<true>(value[0]))),
-            odd_float(long_to_double::<true>(odd_long::<true>(value[1])))
-        ), floats(
-            odd_float(long_to_double::<false>(odd_long::<false>(value[0]))),
-            odd_float(long_to_double::<false>(odd_long::<false>(value[1])))
-        );
+        long_to_f32(value: [V; 2]) -> V:
+            floats(_mm256_cvtpd_ps(odd_double::<true>(value[0])), _mm256_cvtpd_ps(odd_double::<true>(value[1]))),
+            floats(_mm256_cvtpd_ps(odd_double::<false>(value[0])), _mm256_cvtpd_ps(odd_double::<false>(value[1])));
+        long_to_f32_odd(value: [V; 2]) -> V:
+            floats(odd_float(odd_double::<true>(value[0])), odd_float(odd_double::<true>(value[1]))),
+            floats(odd_float(odd_double::<false>(value[0])), odd_float(odd_double::<false>(value[1])));
         long_to_f64(value: V) -> V: _mm256_castpd_si256(long_to_double::<true>(value)),
             _mm256_castpd_si256(long_to_double::<false>(value));
         f32_to_int(value: V) -> V: {
@@ -436,12 +427,9 @@ unsafe impl Lanes for Ymm {
             let sixteens = entries.as_chunks().0;
             let mut tables = [twice(&sixteens[0]); N];
             for place in 1..N {
+                let table = twice(&sixteens[place]);
                 // The tables of each half of 256 entries are apart.
-                if place != 8 {
-                    tables[place] = _mm256_xor_si256(twice(&sixteens[place]), twice(&sixteens[place - 1]));
-                } else {
-                    tables[place] = twice(&sixteens[place]);
-                }
+                tables[place] = if place == 8 { table } else { _mm256_xor_si256(table, twice(&sixteens[place - 1])) };
             }
             tables
         }

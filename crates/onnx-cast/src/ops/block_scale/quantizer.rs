@@ -30,8 +30,8 @@ pub(super) struct Quantizer<'a> {
 const PART: usize = 2048;
 
 impl Quantizer<'_> {
-    /// The scales of blocks, from the bits of their greatest magnitudes: codes, and what elements are divided by. Whether
-    /// one of them is NaN.
+    /// The scales of blocks, from the bits of their greatest magnitudes: codes, and what elements are divided by.
+    /// Whether one of them is NaN.
     fn scales(&self, most: &[u32], codes: &mut [u8], factors: &mut [[u8; 4]]) -> bool {
         const INFINITY: u32 = f32::INFINITY.to_bits();
         let is_nan = |most: u32| most >= INFINITY;
@@ -187,7 +187,8 @@ impl<'a> Part<'a> {
     }
 }
 
-/// The greatest magnitudes of blocks, as many as `most` has, as bits of floats: NaN and infinity are above every number.
+/// The greatest magnitudes of blocks, as many as `most` has, as bits of floats: NaN and infinity are above every
+/// number.
 fn greatest(backend: Backend, from: DataType, src: &[u8], block: usize, most: &mut [u32]) {
     let width = from.info().bits as usize / 8;
     // SAFETY: a `Backend` exists only if this machine can run it.

@@ -323,8 +323,8 @@ impl Job<'_> {
         }
     }
 
-    /// Casts a tile of values or scales that `f32` does not hold, or with a precision that two roundings would not give:
-    /// quotients are found one by one.
+    /// Casts a tile of values or scales that `f32` does not hold, or with a precision that two roundings would not
+    /// give: quotients are found one by one.
     #[cold]
     #[inline(never)]
     fn run_wide(&self, table: &KernelTable, start: usize, src: &[u8], dst: &mut [u8], stage: &Stage<'_>, len: usize) {

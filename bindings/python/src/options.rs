@@ -1,0 +1,329 @@
+//! The options of a job, as Python passes them, and the requests that they become.
+
+use crate::error::{in_words, refused};
+use crate::types::number_to_type;
+use crate::watched::{State, watch};
+use onnx_cast::{CastOptions, DataType, NEWEST_OPSET, ScaleRule};
+use onnx_cast_file::{
+    BitCastRequest, CandidateFormat, CastRequest, DequantizeRequest, DiffRequest, InspectRequest, Loss, Pattern,
+    QuantizeRequest, ReportRequest, Rule, Scheme, Selection, Storage, TranscodeRequest, WriteOptions,
+};
+use onnx_cast_model::{ConvertRequest, FoldRequest, RecordRequest, UpgradeRequest};
+use pyo3::prelude::*;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// What to do with a file, as Python passes it: a dictionary whose keys are the command's options. What a job has no
+/// option for is left out.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct Options {
+    #[pyo3(default)]
+    to: Option<i64>,
+    /// The candidates of a report.
+    #[pyo3(default)]
+    candidates: Vec<String>,
+    include: Vec<String>,
+    exclude: Vec<String>,
+    /// Pairs of a pattern and a type, or `None` to keep the type.
+    #[pyo3(default)]
+    rules: Vec<(String, Option<i64>)>,
+    #[pyo3(default)]
+    rules_file: Option<PathBuf>,
+    #[pyo3(default)]
+    min_elements: Option<u64>,
+    #[pyo3(default)]
+    opset: Option<i64>,
+    #[pyo3(default)]
+    saturate: Option<bool>,
+    #[pyo3(default)]
+    round_mode: Option<String>,
+    #[pyo3(default)]
+    raise_opset: bool,
+    #[pyo3(default)]
+    from: Option<i64>,
+    #[pyo3(default)]
+    shape: Option<Vec<usize>>,
+    #[pyo3(default)]
+    pub(crate) dry_run: bool,
+    #[pyo3(default)]
+    resume: bool,
+    #[pyo3(default)]
+    no_clobber: bool,
+    #[pyo3(default)]
+    no_copy_others: bool,
+    #[pyo3(default)]
+    npy_plain: bool,
+    #[pyo3(default)]
+    losses: bool,
+    #[pyo3(default)]
+    fail_on: Vec<String>,
+    #[pyo3(default)]
+    external_data: Option<String>,
+    #[pyo3(default)]
+    external_threshold: Option<u64>,
+    #[pyo3(default)]
+    stats: bool,
+    #[pyo3(default)]
+    types: bool,
+    /// The format of quantized weights, and pairs of a pattern and a format, or `None` to keep the tensor.
+    #[pyo3(default)]
+    format: Option<String>,
+    #[pyo3(default)]
+    format_rules: Vec<(String, Option<String>)>,
+    /// The layout that quantized weights get.
+    #[pyo3(default)]
+    layout: Option<String>,
+    #[pyo3(default)]
+    scale: Option<String>,
+    #[pyo3(default)]
+    scale_rule: Option<String>,
+    /// The layout of quantized weights; `None` where the checkpoint tells it.
+    #[pyo3(default)]
+    scheme: Option<String>,
+    #[pyo3(default)]
+    allow_nan: bool,
+    /// Whether a model's inputs and outputs become narrow, and the types of those that do not follow the others.
+    #[pyo3(default)]
+    interface: (bool, Vec<(String, i64)>),
+    #[pyo3(default)]
+    keep: Vec<String>,
+    #[pyo3(default)]
+    low: Vec<String>,
+    #[pyo3(default)]
+    ranges: HashMap<String, f32>,
+    /// A file of ranges.
+    #[pyo3(default)]
+    ranges_file: Option<PathBuf>,
+    #[pyo3(default)]
+    margin: Option<f32>,
+    #[pyo3(default)]
+    clamp: Option<[f32; 2]>,
+    #[pyo3(default)]
+    emulate: bool,
+    #[pyo3(default)]
+    explain: Vec<String>,
+    #[pyo3(default)]
+    tolerance: Option<f64>,
+    #[pyo3(default)]
+    values: bool,
+    threads: Option<usize>,
+}
+
+fn parsed<T: FromStr<Err: std::fmt::Display>>(texts: &[String]) -> PyResult<Vec<T>> {
+    texts.iter().map(|text| text.parse().map_err(refused)).collect()
+}
+
+fn type_of(number: Option<i64>) -> PyResult<Option<DataType>> {
+    number.map(number_to_type).transpose()
+}
+
+impl Options {
+    fn names(&self) -> PyResult<(Vec<Pattern>, Vec<Pattern>)> {
+        Ok((parsed(&self.include)?, parsed(&self.exclude)?))
+    }
+
+    fn attributes(&self) -> PyResult<CastOptions> {
+        Ok(CastOptions::new()
+            .opset(self.opset.unwrap_or(NEWEST_OPSET))
+            .saturate(self.saturate)
+            .round_mode(self.round_mode.as_ref().map(|mode| mode.parse().map_err(refused)).transpose()?)
+            .threads(self.threads))
+    }
+
+    fn selection(&self) -> PyResult<Selection> {
+        let mut rules = self.rules_file.as_ref().map_or(Ok(Vec::new()), |path| Rule::read(path).map_err(refused))?;
+        for (pattern, to) in &self.rules {
+            rules.push(Rule { pattern: pattern.parse().map_err(refused)?, to: type_of(*to)? });
+        }
+        let (include, exclude) = self.names()?;
+        Ok(Selection { to: type_of(self.to)?, include, exclude, rules, min_size: self.min_elements })
+    }
+
+    /// The layout that the input has, where it is given.
+    pub(crate) fn scheme(&self) -> PyResult<Option<Scheme>> {
+        self.scheme.as_deref().map(|name| scheme_of("scheme", name)).transpose()
+    }
+
+    fn storage(&self) -> Storage {
+        Storage { external_data: self.external_data.clone(), threshold: self.external_threshold }
+    }
+
+    pub(crate) fn cast(&self, state: &Arc<State>) -> PyResult<CastRequest> {
+        Ok(CastRequest {
+            selection: self.selection()?,
+            options: self.attributes()?,
+            from: type_of(self.from)?,
+            shape: self.shape.clone(),
+            write: WriteOptions { npy_plain: self.npy_plain, no_clobber: self.no_clobber },
+            dry_run: self.dry_run,
+            resume: self.resume,
+            copy_others: !self.no_copy_others,
+            count: self.losses,
+            fail_on: parsed::<Loss>(&self.fail_on)?,
+            raise_opset: self.raise_opset,
+            storage: self.storage(),
+            watch: Some(watch(state)),
+        })
+    }
+
+    pub(crate) fn bit_cast(&self, state: &Arc<State>) -> PyResult<BitCastRequest> {
+        let CastRequest { selection, options, from, shape, write, dry_run, copy_others, resume, watch, .. } =
+            self.cast(state)?;
+        let CastOptions { opset, threads, .. } = options;
+        Ok(BitCastRequest { selection, opset, threads, from, shape, write, dry_run, copy_others, resume, watch })
+    }
+
+    pub(crate) fn dequantize(&self, state: &Arc<State>) -> PyResult<DequantizeRequest> {
+        let CastRequest { selection, options, write, dry_run, copy_others, resume, count, fail_on, watch, .. } =
+            self.cast(state)?;
+        let scheme = self.scheme()?;
+        let &Options { allow_nan, .. } = self;
+        let threads = options.threads;
+        Ok(DequantizeRequest {
+            selection,
+            scheme,
+            allow_nan,
+            threads,
+            write,
+            dry_run,
+            copy_others,
+            resume,
+            count,
+            fail_on,
+            watch,
+        })
+    }
+
+    fn scale_rule(&self) -> PyResult<ScaleRule> {
+        self.scale_rule.as_deref().map_or(Ok(ScaleRule::Floor), |rule| rule.parse().map_err(refused))
+    }
+
+    pub(crate) fn quantize(&self, state: &Arc<State>) -> PyResult<QuantizeRequest> {
+        let request = self.cast(state)?;
+        let CastRequest { options, write, dry_run, copy_others, resume, count, fail_on, .. } = request;
+        let CastRequest { raise_opset, storage, watch, .. } = request;
+        let mut rules = self.rules_file.as_ref().map_or(Ok(Vec::new()), |path| Rule::read(path).map_err(refused))?;
+        for (pattern, to) in &self.format_rules {
+            let to = to.as_deref().map(|to| to.parse().map_err(refused)).transpose()?;
+            rules.push(Rule { pattern: pattern.parse().map_err(refused)?, to });
+        }
+        let to = self.format.as_deref().map(|to| to.parse().map_err(refused)).transpose()?;
+        let (include, exclude) = self.names()?;
+        let rule = self.scale_rule()?;
+        Ok(QuantizeRequest {
+            selection: Selection { to, include, exclude, rules, min_size: self.min_elements },
+            layout: self.layout.as_deref().map(|name| scheme_of("layout", name)).transpose()?,
+            granularity: self.scale.as_deref().map(|scale| scale.parse().map_err(refused)).transpose()?,
+            rule,
+            threads: options.threads,
+            write,
+            dry_run,
+            copy_others,
+            resume,
+            count,
+            fail_on,
+            raise_opset,
+            storage,
+            watch,
+        })
+    }
+
+    pub(crate) fn transcode(&self, state: &Arc<State>) -> PyResult<TranscodeRequest> {
+        let CastRequest { options, write, dry_run, copy_others, resume, watch, .. } = self.cast(state)?;
+        Ok(TranscodeRequest {
+            layout: scheme_of("layout", self.layout.as_deref().unwrap_or_default())?,
+            to: self.format.as_deref().map(|to| to.parse().map_err(refused)).transpose()?,
+            scheme: self.scheme()?,
+            threads: options.threads,
+            write,
+            dry_run,
+            copy_others,
+            resume,
+            watch,
+        })
+    }
+
+    pub(crate) fn fold(&self, state: &Arc<State>) -> PyResult<FoldRequest> {
+        let (include, exclude) = self.names()?;
+        let &Options { dry_run, no_clobber, threads, .. } = self;
+        let (storage, watch) = (self.storage(), Some(watch(state)));
+        let operator = None;
+        Ok(FoldRequest { include, exclude, operator, dry_run, no_clobber, storage, threads, watch })
+    }
+
+    pub(crate) fn upgrade(&self, state: &Arc<State>) -> PyResult<UpgradeRequest> {
+        let &Options { opset, dry_run, no_clobber, threads, .. } = self;
+        let (storage, watch) = (self.storage(), Some(watch(state)));
+        Ok(UpgradeRequest { opset, dry_run, no_clobber, storage, threads, watch })
+    }
+
+    pub(crate) fn record(&self, state: &Arc<State>) -> PyResult<RecordRequest> {
+        let (include, exclude) = self.names()?;
+        let &Options { dry_run, no_clobber, threads, .. } = self;
+        let (storage, watch) = (self.storage(), Some(watch(state)));
+        Ok(RecordRequest { include, exclude, dry_run, no_clobber, storage, threads, watch })
+    }
+
+    pub(crate) fn convert(&self, state: &Arc<State>) -> PyResult<ConvertRequest> {
+        let mut request = ConvertRequest::new(type_of(self.to)?.unwrap_or(DataType::Float16));
+        request.interface.low = self.interface.0;
+        for (name, data_type) in &self.interface.1 {
+            request.interface.named.push((name.clone(), number_to_type(*data_type)?));
+        }
+        request.keep = parsed(&self.keep)?;
+        request.low = parsed(&self.low)?;
+        request.ranges = match &self.ranges_file {
+            Some(path) => onnx_cast_model::read_ranges(path).map_err(in_words)?,
+            None => self.ranges.clone(),
+        };
+        request.raise_opset = self.raise_opset;
+        request.margin = self.margin.unwrap_or(request.margin);
+        request.clamp = self.clamp;
+        request.emulate = self.emulate;
+        request.explain.clone_from(&self.explain);
+        request.dry_run = self.dry_run;
+        request.no_clobber = self.no_clobber;
+        request.storage = self.storage();
+        request.threads = self.threads;
+        request.watch = Some(watch(state));
+        Ok(request)
+    }
+
+    pub(crate) fn inspect(&self, state: &Arc<State>) -> PyResult<InspectRequest> {
+        let (include, exclude) = self.names()?;
+        let (from, watch) = (type_of(self.from)?, Some(watch(state)));
+        let &Options { stats: values, types, threads, .. } = self;
+        Ok(InspectRequest { include, exclude, from, values, types, threads, watch })
+    }
+
+    pub(crate) fn diff(&self, state: &Arc<State>) -> PyResult<DiffRequest> {
+        let (include, exclude) = self.names()?;
+        let &Options { tolerance, values, threads, .. } = self;
+        let watch = Some(watch(state));
+        Ok(DiffRequest { include, exclude, tolerance, by_value: values, threads, watch })
+    }
+
+    pub(crate) fn report(&self, state: &Arc<State>) -> PyResult<ReportRequest> {
+        let mut to: Vec<CandidateFormat> = Vec::new();
+        for candidate in parsed(&self.candidates)? {
+            if !to.contains(&candidate) {
+                to.push(candidate);
+            }
+        }
+        let (include, exclude) = self.names()?;
+        let (options, from, watch) = (self.attributes()?, type_of(self.from)?, Some(watch(state)));
+        let rule = self.scale_rule()?;
+        Ok(ReportRequest { to, rule, include, exclude, min_size: self.min_elements, options, from, watch })
+    }
+}
+
+/// The layout of a name.
+fn scheme_of(parameter: &str, name: &str) -> PyResult<Scheme> {
+    let known = || Scheme::ALL.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(", ");
+    let auto = if parameter == "scheme" { "auto, " } else { "" };
+    let unknown = || refused(format_args!("{parameter} is `{name}` (want {auto}{})", known()));
+    Scheme::from_name(name).ok_or_else(unknown)
+}
