@@ -22,7 +22,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = "wasm32-unknown-unknown"
 FOLDER = ROOT / "npm" / "wasm"
-BUILDS = {"simd": "-C target-feature=+simd128", "plain": ""}
+# Flags of the compiler, and the level of the library with its kernels, which is small where there are no vectors.
+BUILDS = {"simd": ("-C target-feature=+simd128", "3"), "plain": ("", "\"s\"")}
 DEBIAN = ["rustc-web", "rust-web-src"]
 # What a module may take: bytes as they are, and compressed. The aim is 1,500,000 and 500,000: see
 # docs/dev/architecture.md.
@@ -64,7 +65,7 @@ def toolchain():
     return None
 
 
-def build(name, flags, env, options):
+def build(name, flags, level, env, options):
     # Folders of their own: both builds stay ready, and neither is that of the host.
     target = ROOT / "target" / "wasm" / name
     variables = os.environ | env | {
@@ -74,6 +75,7 @@ def build(name, flags, env, options):
     for unwanted in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS"]:
         variables.pop(unwanted, None)
     command = ["cargo", "rustc", "--quiet", "--locked", "--profile", "wasm", "-p", "onnx-cast-wasm"]
+    command += ["--config", f"profile.wasm.package.onnx-cast.opt-level={level}"]
     command += ["--target", TARGET, "--crate-type", "cdylib", *options]
     subprocess.run(command, env=variables, cwd=ROOT, check=True, stdin=subprocess.DEVNULL)
     built = target / TARGET / "wasm" / "onnx_cast_wasm.wasm"
@@ -102,8 +104,8 @@ def main():
         sys.exit(3)
     if args.check:
         return
-    for name, flags in BUILDS.items():
-        build(name, flags, *found)
+    for name, (flags, level) in BUILDS.items():
+        build(name, flags, level, *found)
 
 
 if __name__ == "__main__":

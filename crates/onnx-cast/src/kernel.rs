@@ -13,9 +13,10 @@ use crate::packed::{bits, code, set};
 use crate::scalar::{Narrow, Rules, Widen, widen_code};
 use scale::{Part, ScaleKernels, ScaledKernel, Stage};
 
-/// Where results are stored.
+/// Where the results of a cast are stored; see [`Plan::store_hint`](crate::Plan::store_hint).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StoreHint {
+#[non_exhaustive]
+pub enum StoreHint {
     /// In the caches, where they will be read soon.
     Temporal,
     /// Past the caches where the kernel can, because they are more than the caches hold.
@@ -358,82 +359,7 @@ pub(crate) fn cast_each(src: &[u8], dst: &mut [u8], len: usize, context: &Contex
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arch::{Backend, available};
     use crate::scalar::RoundMode;
-
-    /// Pseudo-random bytes with a long period.
-    fn noise(len: usize) -> Vec<u8> {
-        let mut state = 1u32;
-        let bytes = std::iter::repeat_with(|| {
-            state = state.wrapping_mul(0x9e37_79b1).wrapping_add(0x7f4a_7c15);
-            (state >> 24) as u8
-        });
-        bytes.take(len).collect()
-    }
-
-    /// Runs the check for every pair of every backend, with the rules of the newest version.
-    fn for_every_kernel(check: impl Fn(Backend, &Context, Kernel)) {
-        for backend in available() {
-            let numeric = DataType::NUMERIC.iter().copied();
-            for (from, to) in numeric.clone().flat_map(|from| numeric.clone().map(move |to| (from, to))) {
-                let kernel = backend.table().cast(from, to).expect("a numeric pair");
-                check(backend, &Context::plain(from, to), kernel);
-            }
-        }
-    }
-
-    /// What is done once for a long tensor, as making a table, gives what its parts give.
-    #[test]
-    fn whole_as_in_parts() {
-        const LEN: usize = 4096 + 77;
-        const PART: usize = 64;
-        let noise = noise(LEN * 8);
-        for_every_kernel(|backend, context, kernel| {
-            let (from, to) = (context.from, context.to);
-            let bytes = |data_type: DataType, len| data_type.byte_len(len).expect("few elements");
-            let src = &noise[..bytes(from, LEN)];
-            let (mut whole, mut parts) = (vec![0; bytes(to, LEN)], vec![0; bytes(to, LEN)]);
-            // SAFETY: the backend is available, and these are the bytes of so many elements.
-            unsafe { kernel(src, &mut whole, LEN, context) };
-            let cut = src.chunks(bytes(from, PART)).zip(parts.chunks_mut(bytes(to, PART)));
-            for ((src, dst), begin) in cut.zip((0..).step_by(PART)) {
-                let len = PART.min(LEN - begin);
-                // SAFETY: as above; 64 elements of any type are whole bytes.
-                unsafe { kernel(src, dst, len, context) };
-            }
-            assert_eq!(whole, parts, "{backend:?}, {from} -> {to}");
-        });
-    }
-
-    /// Casts use non-temporal stores only where a tensor exceeds the caches, so tests of tensors can try few of them.
-    /// Here every pair stores so, at every length, to every place in a cache line.
-    #[test]
-    fn non_temporal_as_temporal() {
-        const LEN: usize = 200;
-        let noise = noise(LEN * 8);
-        for_every_kernel(|backend, context, kernel| {
-            let (from, to) = (context.from, context.to);
-            let run = |len: usize, dst: &mut [u8], hint| {
-                let src = &noise[..from.byte_len(len).expect("few elements")];
-                // SAFETY: the backend is available, and these are the bytes of `len` elements.
-                unsafe { kernel(src, dst, len, &Context { hint, ..*context }) };
-            };
-            for len in (0..LEN).step_by(7).chain([64, 128, 192]) {
-                let bytes = to.byte_len(len).expect("few elements");
-                let mut expected = vec![0; bytes];
-                run(len, &mut expected, StoreHint::Temporal);
-                let mut result = vec![0x5a; bytes + 2 * 64];
-                for at in 0..64 {
-                    result.fill(0x5a);
-                    run(len, &mut result[at..at + bytes], StoreHint::NonTemporal);
-                    let what = || format!("{backend:?}, {from} -> {to}, {len} elements, {at} bytes in");
-                    assert_eq!(result[at..at + bytes], expected, "{}", what());
-                    let beside = result[..at].iter().chain(&result[at + bytes..]);
-                    assert!(beside.copied().all(|byte| byte == 0x5a), "{}: bytes beside the result", what());
-                }
-            }
-        });
-    }
 
     /// The scalar cast of a code is the scalar cast of the element.
     #[test]

@@ -28,7 +28,7 @@ mod error;
 mod features;
 mod format;
 #[cfg_attr(
-    not(simd),
+    any(not(simd), test),
     allow(dead_code, reason = "the portable backend alone uses neither the store hint nor all of the tables")
 )]
 mod kernel;
@@ -44,6 +44,7 @@ pub use element::Interchange;
 pub use element::newtypes::*;
 pub use element::{DataType, Element, Kind, TypeInfo, UnknownType, Word};
 pub use format::{FloatFormat, Nan};
+pub use kernel::StoreHint;
 pub use ops::{
     BitCast, BlockDequantize, BlockFormat, BlockPlan, BlockQuantize, BlockScaled, BoundScaledPlan, Cast, CastError,
     CastLike, CastOptions, DequantizeLinear, DequantizeOptions, DynamicQuantizeLinear, GlobalScale, LinearScale,

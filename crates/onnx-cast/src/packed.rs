@@ -93,26 +93,6 @@ pub(crate) fn clear_padding(data_type: DataType, len: usize, bytes: &mut [u8]) {
     }
 }
 
-/// The reference for [`crate::pack`], group by group; the kernels' tests build their tables with it.
-#[cfg(test)]
-pub(crate) fn pack(data_type: DataType, elements: &[u8], bytes: &mut [u8]) -> Option<()> {
-    if !data_type.is_packed() || data_type.byte_len(elements.len())? != bytes.len() {
-        return None;
-    }
-    pack_elements(data_type.bits()?, elements, bytes);
-    Some(())
-}
-
-/// The reference for [`crate::unpack`].
-#[cfg(test)]
-pub(crate) fn unpack(data_type: DataType, bytes: &[u8], elements: &mut [u8]) -> Option<()> {
-    if !data_type.is_packed() || data_type.byte_len(elements.len())? != bytes.len() {
-        return None;
-    }
-    unpack_elements(data_type.bits()?, bytes, elements);
-    Some(())
-}
-
 /// Packs elements of `bits` bits. The lengths must match.
 #[inline(always)]
 pub(crate) fn pack_elements(bits: usize, elements: &[u8], bytes: &mut [u8]) {

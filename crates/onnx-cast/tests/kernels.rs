@@ -2,7 +2,7 @@
 //! machine: every length around the vector widths, every misalignment, beside memory that must be neither read nor
 //! written, under every setting of the floating-point control register, and with tensors larger than the cache.
 
-use onnx_cast::{Cast, DataType, available_backends};
+use onnx_cast::{Backend, Cast, CastOptions, DataType, Plan, StoreHint, TensorView, available_backends};
 use testkit::generators::Rng;
 use testkit::library::cases::{self, Case};
 use testkit::library::{data_type, options, scalar};
@@ -71,6 +71,80 @@ fn large_tensors_are_cast_as_small_ones() {
             }
         }
     }
+}
+
+/// The plan of every pair of numeric types on every backend, by the newest version's rules.
+fn for_every_plan(check: impl Fn(Backend, &Plan)) {
+    for backend in available_backends() {
+        for &to in DataType::NUMERIC {
+            let cast = Cast::new(to, &CastOptions::new().backend(backend).threads(1)).expect("a type of Cast");
+            for &from in DataType::NUMERIC {
+                check(backend, &cast.plan(from).expect("a type of Cast"));
+            }
+        }
+    }
+}
+
+/// Pseudo-random bytes with a long period.
+fn noise(len: usize) -> Vec<u8> {
+    let mut rng = Rng::new(8);
+    std::iter::repeat_with(|| rng.next_u64() as u8).take(len).collect()
+}
+
+fn bytes_of(data_type: DataType, len: usize) -> usize {
+    data_type.byte_len(len).expect("few elements")
+}
+
+/// Casts `len` elements of any bits.
+fn run(plan: &Plan, len: usize, noise: &[u8], dst: &mut [u8]) {
+    let (from, shape) = (plan.source_type(), [len]);
+    let source = TensorView::new(from, &shape, &noise[..bytes_of(from, len)]).expect("the bytes of its elements");
+    plan.run_into(&source, dst).expect("a result of its length");
+}
+
+/// What is done once for a long tensor, such as making a table, gives what its parts give.
+#[test]
+fn a_tensor_is_cast_as_its_parts() {
+    const LEN: usize = 4096 + 77;
+    const PART: usize = 64; // whole bytes of any type
+    let noise = noise(LEN * 8);
+    for_every_plan(|backend, plan| {
+        let (from, to) = (plan.source_type(), plan.target_type());
+        let (mut tensor, mut parts) = (vec![0; bytes_of(to, LEN)], vec![0; bytes_of(to, LEN)]);
+        run(plan, LEN, &noise, &mut tensor);
+        let cut = parts.chunks_mut(bytes_of(to, PART)).zip(noise.chunks(bytes_of(from, PART)));
+        for ((dst, src), begin) in cut.zip((0..).step_by(PART)) {
+            run(plan, PART.min(LEN - begin), src, dst);
+        }
+        assert_eq!(tensor, parts, "{backend:?}, {from} -> {to}");
+    });
+}
+
+/// By default only tensors that exceed the caches are stored non-temporally, so tests of tensors can try few of them.
+/// Here every pair stores so, at many lengths, to every place in a cache line.
+#[test]
+fn non_temporal_stores_write_what_others_write() {
+    const LEN: usize = 200;
+    let noise = noise(LEN * 8);
+    for_every_plan(|backend, plan| {
+        let (from, to) = (plan.source_type(), plan.target_type());
+        let temporal = plan.store_hint(StoreHint::Temporal);
+        let non_temporal = plan.store_hint(StoreHint::NonTemporal);
+        for len in (0..LEN).step_by(7).chain([64, 128, 192]) {
+            let bytes = bytes_of(to, len);
+            let mut expected = vec![0; bytes];
+            run(&temporal, len, &noise, &mut expected);
+            let mut result = vec![0x5a; bytes + 2 * 64];
+            for at in 0..64 {
+                result.fill(0x5a);
+                run(&non_temporal, len, &noise, &mut result[at..at + bytes]);
+                let what = || format!("{backend:?}, {from} -> {to}, {len} elements, {at} bytes in");
+                assert_eq!(result[at..at + bytes], expected, "{}", what());
+                let beside = result[..at].iter().chain(&result[at + bytes..]);
+                assert!(beside.copied().all(|byte| byte == 0x5a), "{}: bytes beside the result", what());
+            }
+        }
+    });
 }
 
 /// A pool that may have more threads than the machine has processors.

@@ -36,7 +36,8 @@ pub mod exact;
 pub mod fixtures;
 pub mod generators;
 pub mod imports;
-#[cfg(feature = "library")]
+// The unit tests do without it: it takes longer to compile than all else here.
+#[cfg(all(feature = "library", not(test)))]
 pub mod library;
 pub mod oracle;
 pub mod packing;

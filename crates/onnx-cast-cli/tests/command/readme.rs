@@ -1,4 +1,4 @@
-//! The README says what the command does and what the library's table of types holds.
+//! The README and the page of types say what the command does and what the library's table of types holds.
 
 use crate::common::{command, done, run, tensors, types};
 use onnx_cast::{DataType, Operator};
@@ -32,8 +32,8 @@ fn the_first_command_works() {
 
 #[test]
 fn the_types_are_the_table() {
-    let readme = readme();
-    let rows: Vec<&str> = readme.lines().skip_while(|line| !line.starts_with("| type |")).skip(2).collect();
+    let page = std::fs::read_to_string(root().join("docs/types.md")).expect("the page of types");
+    let rows: Vec<&str> = page.lines().skip_while(|line| !line.starts_with("| type |")).skip(2).collect();
     let number = |number: Option<i64>| number.map_or("-".to_owned(), |number| number.to_string());
     for (&data_type, row) in DataType::ALL.iter().zip(&rows) {
         let bits = number(data_type.bits().map(|bits| bits as i64));
@@ -46,8 +46,21 @@ fn the_types_are_the_table() {
     assert!(!rows[DataType::ALL.len()].starts_with('|'), "{}", rows[DataType::ALL.len()]);
 }
 
+/// Whatever follows a command that the pages show with its output is what the command prints.
 #[test]
-fn the_explanation_is_what_is_printed() {
-    let printed = done(&run("explain 0.3 --from float --to float8e4m3fn"));
+fn the_explanations_are_what_is_printed() {
+    let page = std::fs::read_to_string(root().join("docs/explain.md")).expect("the page of explain");
+    let commands: Vec<&str> = page
+        .split("```sh\n")
+        .skip(1)
+        .filter(|block| block.split("```").nth(1).is_some_and(|between| between == "\n\n"))
+        .filter_map(|block| block.lines().next()?.strip_prefix("onnx-cast "))
+        .collect();
+    assert_eq!(commands.len(), 3, "{commands:?}");
+    for line in commands {
+        let printed = done(&run(line));
+        assert!(page.contains(&format!("onnx-cast {line}\n```\n\n```text\n{printed}```\n")), "{line}\n{printed}");
+    }
+    let printed = done(&run("explain 0.3 -1.7 5 --to mxfp4"));
     assert!(readme().contains(&format!("```text\n{printed}```\n")), "{printed}");
 }

@@ -7,7 +7,7 @@ use super::strings::{ParseFn, PrintFn, parser, printer};
 use crate::arch::Backend;
 use crate::element::DataType;
 use crate::error::shorten;
-use crate::kernel::{Context, Kernel};
+use crate::kernel::{Context, Kernel, StoreHint};
 use crate::packed::clear_padding;
 use crate::scalar::{Rules, with_default_float_environment};
 use crate::tensor::{Data, Strings, Tensor, TensorData, TensorError, TensorView};
@@ -32,6 +32,7 @@ pub struct Plan {
     to: DataType,
     run: Run,
     threads: Option<usize>,
+    hint: Option<StoreHint>,
 }
 
 /// The function that a plan calls.
@@ -60,12 +61,31 @@ impl Plan {
         } else {
             Run::Copy(backend.table().copy())
         };
-        Plan { from, to, run, threads }
+        Plan { from, to, run, threads, hint: None }
     }
 
     /// The reinterpretation of bytes; the types have the same width, and neither is string.
     pub(super) fn bit_cast(from: DataType, to: DataType) -> Plan {
-        Plan { from, to, run: Run::Copy(Backend::best().table().copy()), threads: None }
+        Plan { from, to, run: Run::Copy(Backend::best().table().copy()), threads: None, hint: None }
+    }
+
+    /// The same plan with stores of the caller's choice. By default the size of a tensor decides: results that exceed
+    /// the caches are stored past them. A caller who reads the result at once may want it in the caches all the same.
+    /// The hint never changes a result, and backends without such stores ignore it.
+    ///
+    /// ```
+    /// use onnx_cast::{Cast, CastOptions, DataType, StoreHint, TensorView};
+    ///
+    /// let plan = Cast::new(DataType::Int8, &CastOptions::new())?.plan(DataType::Float)?;
+    /// let mut out = [0; 2];
+    /// plan.store_hint(StoreHint::NonTemporal).run_into(&TensorView::from_slice(&[2], &[1.5f32, -7.0])?, &mut out)?;
+    /// assert_eq!(out, [0x01, 0xf9]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn store_hint(mut self, hint: StoreHint) -> Plan {
+        self.hint = Some(hint);
+        self
     }
 
     /// The type of the input.
@@ -119,6 +139,7 @@ impl Plan {
             (Run::Kernel(kernel, rules), Data::Bytes(src)) => {
                 let span = Span { src, dst: &mut *out, len };
                 execute(span, bits, self.threads, |span, hint| {
+                    let hint = self.hint.unwrap_or(hint);
                     run_kernel(*kernel, &Context { from: self.from, to: self.to, rules: *rules, hint }, span);
                 });
                 // SAFETY: a kernel writes every byte of each span, and the spans make up `out`.
@@ -126,7 +147,9 @@ impl Plan {
             }
             (Run::Copy(copy), Data::Bytes(src)) => {
                 let span = Span { src, dst: &mut *out, len };
-                execute(span, bits, self.threads, |span, hint| run_copy(*copy, span, hint));
+                execute(span, bits, self.threads, |span, hint| {
+                    run_copy(*copy, span, self.hint.unwrap_or(hint));
+                });
                 // SAFETY: a copy writes every byte of each span, and the spans make up `out`.
                 let out = unsafe { assume_written(out) };
                 clear_padding(self.to, len, out);

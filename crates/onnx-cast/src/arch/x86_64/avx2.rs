@@ -1,8 +1,7 @@
 //! AVX2 with F16C and FMA (Haswell, Zen and later): 32 elements a step.
 //!
-//! What AVX2 lacks, unlike AVX-512: conversions with a rounding of their own (values are cut to fewer bits before, with
-//! the last one set where anything was lost, so that the conversion is exact), and conversions of 64-bit and of
-//! unsigned integers (put together from halves, or shifted by the exponent).
+//! AVX2 lacks conversions with a rounding of their own (values are rounded to odd before, so that the conversion is
+//! exact), and those of 64-bit and of unsigned integers (joined from halves, or shifted by the exponent).
 
 use crate::arch::generic::{self, Lanes, by_sign, by_width, extensions, helpers, isa, kernel, one_line, shifts};
 use crate::element::Element;
@@ -32,18 +31,15 @@ type V = __m256i;
 helpers! {
     /// Two vectors of half the width as one.
     fn join(low: __m128i, high: __m128i) -> V { _mm256_set_m128i(high, low) }
-
     /// The count of a shift.
     fn count(bits: u32) -> __m128i { _mm_cvtsi32_si128(bits as i32) }
-
     fn ps(value: V) -> __m256 { _mm256_castsi256_ps(value) }
     fn pd(value: V) -> __m256d { _mm256_castsi256_pd(value) }
 
     /// A vector that has these 16 bytes in both halves: shuffles of bytes look up within each.
     fn twice(table: &[u8; 16]) -> V { _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast())) }
 
-    /// Puts in order what an instruction that takes from two vectors half by half has made of them: the first vector's
-    /// low half, the second's, the first's high half, the second's.
+    /// Puts in order the quarters of two vectors that an instruction has interleaved half by half.
     fn in_order_of_halves(value: V) -> V { _mm256_permute4x64_epi64::<0b11_01_10_00>(value) }
 
     /// Puts bytes in order that were packed twice half by half, from four vectors of lanes of 32 bits.

@@ -1,0 +1,231 @@
+#!/usr/bin/env python3
+"""The test run: set-up, formats, lints, builds, tests, documentation, and checks in Python and C. Warnings are errors.
+
+A stage starts when the stages that it needs have passed and a processor is free, so that compiling one crate on one
+processor does not hold up the others. What a stage prints appears when it ends. The first failure ends the run.
+
+Needs Rust (with rustfmt and clippy), Python 3.11 or newer, a compiler for C and C++, make and pkg-config. The first run
+fetches packages from crates.io and PyPI into this folder. What JavaScript needs (scripts/checks/javascript.sh) is left
+out where it is missing, and named.
+"""
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PYTHON = ".venv/Scripts/python.exe" if os.name == "nt" else ".venv/bin/python"
+NEWEST = {"PYTHONPATH": ".cache/onnx-newest"}
+BINDINGS = "bindings/python/Cargo.toml"
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).absolute()
+XTASK = str(TARGET / "release" / ("xtask.exe" if os.name == "nt" else "xtask"))
+SET_UP, RELEASE, PACKAGE = "set-up", "build", "the Python package, build"
+
+
+@dataclass
+class Stage:
+    """A command under a name; `after` has the names of the stages that must have passed before it starts."""
+
+    name: str
+    command: list
+    after: tuple = ()
+    env: dict = field(default_factory=dict)
+
+
+def check(name, script, *arguments, after=(RELEASE,), env=None):
+    return Stage(name, [PYTHON, script, *arguments], after, env or {})
+
+
+def stages(packages):
+    """All stages. Those that take longest come first among those that may start."""
+    cargo = lambda name, *arguments, after=(SET_UP,), env=None: Stage(name, ["cargo", *arguments], after, env or {})
+    return [
+        Stage(SET_UP, [sys.executable, "scripts/setup.py", *packages]),
+        cargo("format", "fmt", "--all", "--check"),
+        cargo("format of the peers' crate", "fmt", "--manifest-path", "bench/peers/Cargo.toml", "--check"),
+        cargo("format of the fuzzer's crate", "fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"),
+        cargo("the Python package, format", "fmt", "--manifest-path", BINDINGS, "--check"),
+        # The two long builds use folders of their own, so that neither waits for the other.
+        cargo(RELEASE, "build", "--workspace", "--release", "--locked"),
+        cargo("tests", "test", "--workspace", "--locked", "--no-fail-fast"),
+        # The others of cargo wait for these two in any case: a folder has one lock.
+        Stage(PACKAGE, [PYTHON, "scripts/install_python_package.py"], (RELEASE,)),
+        Stage("the Python package, tests", [PYTHON, "-m", "pytest", "bindings/python"], (PACKAGE,)),
+        Stage(
+            "the Python package, with the newest onnx",
+            [PYTHON, "-m", "pytest", "bindings/python/tests/test_onnx.py"],
+            (PACKAGE, "the Python package, tests"),
+            NEWEST,
+        ),
+        cargo(
+            "the Python package, lints",
+            *["clippy", "--manifest-path", BINDINGS, "--release", "--locked", "--", "-D", "warnings"],
+            after=(PACKAGE,),
+        ),
+        Stage(
+            "the execution provider, in onnxruntime", [PYTHON, "scripts/checks/execution_provider.py"], (PACKAGE,)
+        ),
+        Stage("the package for JavaScript, and the page", ["bash", "scripts/checks/javascript.sh"], (RELEASE, PACKAGE)),
+        check("opsets raised, as onnxruntime runs them", "scripts/checks/upgrade.py"),
+        check(
+            "opsets raised, as the newest onnx evaluates them",
+            "scripts/checks/upgrade.py",
+            env=NEWEST | {"UPGRADE_PARTS": "reference"},
+        ),
+        check("models converted, as onnxruntime runs them", "scripts/checks/precision.py"),
+        check("types of values, as onnx infers them", "scripts/checks/value_types.py"),
+        check("types of values, as the newest onnx infers them", "scripts/checks/value_types.py", env=NEWEST),
+        check("models, as onnxruntime runs them", "scripts/checks/models.py"),
+        check("recorded ranges, as numpy computes them", "scripts/checks/record.py"),
+        check("files, as other packages read them", "scripts/checks/files.py"),
+        check("files, as the newest onnx reads them", "scripts/checks/files.py", env=NEWEST),
+        check("reports, as numpy computes them", "scripts/checks/report.py"),
+        check("the oracle against other packages", "crates/testkit/python/check_oracle.py"),
+        check("the oracle of scaled casts against other packages", "crates/testkit/python/check_scaled.py"),
+        # `cargo xtask dist` builds this program again, for itself alone, and so with other features of its dependencies.
+        Stage("the C interface, laid out", [XTASK, "dist", "--out", ".cache/dist"], (RELEASE, PACKAGE)),
+        check("the C interface, from C and C++", "scripts/checks/c.py", DIST, after=("the C interface, laid out",)),
+        check(
+            "the C interface against the oracle",
+            "scripts/checks/c_oracle.py",
+            DIST,
+            after=("the C interface, laid out",),
+        ),
+        cargo(
+            "lints",
+            *["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"],
+            after=(SET_UP, "tests"),
+        ),
+        cargo(
+            "documentation",
+            *["doc", "--workspace", "--no-deps", "--locked"],
+            after=(SET_UP, "lints"),
+            env={"RUSTDOCFLAGS": "-D warnings"},
+        ),
+        cargo(
+            "build, not optimised",
+            *["build", "-p", "onnx-cast", "--locked", "--config", "profile.dev.package.onnx-cast.opt-level=0"],
+            after=(SET_UP, "documentation"),
+        ),
+        check("facts from onnx, older", "scripts/checks/onnx_schemas.py", "--check", after=(SET_UP,)),
+        check("facts from onnx, newest", "scripts/checks/onnx_schemas.py", "--check", after=(SET_UP,), env=NEWEST),
+        check("operators of onnx, older", "scripts/checks/onnx_operators.py", "--check", after=(SET_UP,)),
+        check(
+            "operators of onnx, newest", "scripts/checks/onnx_operators.py", "--check", after=(SET_UP,), env=NEWEST
+        ),
+        Stage(
+            "the record of the peers",
+            [PYTHON, "-m", "unittest", "discover", "--quiet", "bench/peers"],
+            (SET_UP,),
+        ),
+    ]
+
+
+# What `cargo xtask dist` writes: a folder whose name has the version and the target.
+DIST = ".cache/dist/onnx-cast-*/"
+
+
+class Run:
+    """A running stage. Its output goes to a file, because a pipe that nobody reads would stop it."""
+
+    def __init__(self, stage, env):
+        self.stage = stage
+        self.begin = time.monotonic()
+        self.output = tempfile.TemporaryFile()
+        command = [expand(part) for part in stage.command]
+        # A process group of its own: to end it, what it started must end too.
+        options = {"start_new_session": True} if os.name != "nt" else {}
+        self.process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=env | stage.env,
+            stdin=subprocess.DEVNULL,
+            stdout=self.output,
+            stderr=subprocess.STDOUT,
+            **options,
+        )
+
+    def report(self):
+        """Prints what the stage printed, and how it ended."""
+        self.output.seek(0)
+        text = self.output.read().decode(errors="replace").rstrip()
+        code = self.process.returncode
+        ended = "passed" if code == 0 else f"FAILED with status {code}"
+        seconds = time.monotonic() - self.begin
+        print(f"\n=== {self.stage.name}\n{text}\n--- {self.stage.name}: {ended}, {seconds:.0f} s", flush=True)
+
+    def end(self):
+        if os.name == "nt":
+            self.process.kill()
+        else:
+            os.killpg(self.process.pid, signal.SIGTERM)
+        self.process.wait()
+
+
+def expand(part):
+    """A part of a command; one with a star is the only path of that form."""
+    if not part.startswith(".cache/") or "*" not in part:
+        return part
+    paths = sorted(str(path) for path in ROOT.glob(part.rstrip("/")) if path.is_dir())
+    if len(paths) != 1:
+        sys.exit(f"scripts/test.py: {part} is {paths or 'not there'} (want one folder; remove the older ones)")
+    return paths[0]
+
+
+def run_all(waiting, jobs, env):
+    """Runs the stages, at most `jobs` at a time. Returns the stage that failed, if one did."""
+    names = {stage.name for stage in waiting}
+    running = []
+    try:
+        while waiting or running:
+            # What was not selected counts as passed.
+            open_names = names & ({stage.name for stage in waiting} | {run.stage.name for run in running})
+            ready = [stage for stage in waiting if not open_names & set(stage.after)]
+            for stage in ready[: jobs - len(running)]:
+                waiting.remove(stage)
+                running.append(Run(stage, env))
+            time.sleep(0.05)
+            for run in [run for run in running if run.process.poll() is not None]:
+                running.remove(run)
+                run.report()
+                if run.process.returncode:
+                    return run.stage
+    finally:
+        for run in running:
+            run.end()
+    return None
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="scripts/test.sh", description="Runs all tests.")
+    parser.add_argument("--ray", action="append_const", dest="packages", const="--ray", help="test on a Ray cluster too")
+    parser.add_argument("--torch", action="append_const", dest="packages", const="--torch", help="test on PyTorch too")
+    parser.add_argument("--only", metavar="TEXT", default="", help="run the stages whose names contain TEXT")
+    parser.add_argument("--jobs", metavar="N", type=int, default=0, help="stages at a time [default: processors]")
+    options = parser.parse_args()
+
+    every = stages(options.packages or [])
+    selected = [stage for stage in every if stage.name == SET_UP or options.only in stage.name]
+    if len(selected) == 1:
+        parser.error(f"no stage has `{options.only}` in its name: " + "; ".join(stage.name for stage in every))
+    # The Python package is a workspace of its own, which shares what is built.
+    env = os.environ | {"CARGO_TARGET_DIR": str(TARGET)}
+    if "CI" in env:  # Nothing is built twice there, and incremental builds take longer.
+        env = {"CARGO_INCREMENTAL": "0"} | env
+    begin, count = time.monotonic(), len(selected)
+    failed = run_all(selected, options.jobs or os.cpu_count() or 1, env)
+    seconds = time.monotonic() - begin
+    if failed:
+        sys.exit(f"\nstage `{failed.name}` failed after {seconds:.0f} s")
+    which = f"{count - 1} stages with `{options.only}` in their names" if options.only else "all stages"
+    print(f"\n{which} passed in {seconds:.0f} s")
+
+
+if __name__ == "__main__":
+    main()
