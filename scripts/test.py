@@ -2,7 +2,8 @@
 """The test run: set-up, formats, lints, builds, tests, documentation, and checks in Python and C. Warnings are errors.
 
 A stage starts when the stages that it needs have passed and a processor is free, so that compiling one crate on one
-processor does not hold up the others. What a stage prints appears when it ends. The first failure ends the run.
+processor does not hold up the others. What a stage prints appears when it ends. The first failure ends the run; with
+--keep-going, only the stages that need the failed one are left out.
 
 Needs Rust (with rustfmt and clippy), Python 3.11 or newer, a compiler for C and C++, make and pkg-config. The first run
 fetches packages from crates.io and PyPI into this folder. What JavaScript needs (scripts/checks/javascript.sh) is left
@@ -178,16 +179,19 @@ def expand(part):
     return paths[0]
 
 
-def run_all(waiting, jobs, env):
-    """Runs the stages, at most `jobs` at a time. Returns the stage that failed, if one did."""
+def run_all(waiting, jobs, env, keep_going):
+    """Runs the stages, at most `jobs` at a time. Returns the names of those that failed or could not run."""
     names = {stage.name for stage in waiting}
-    running = []
+    running, failed = [], []
     try:
         while waiting or running:
             # What was not selected counts as passed.
             open_names = names & ({stage.name for stage in waiting} | {run.stage.name for run in running})
             ready = [stage for stage in waiting if not open_names & set(stage.after)]
-            for stage in ready[: jobs - len(running)]:
+            for stage in [stage for stage in waiting if set(stage.after) & set(failed)]:
+                waiting.remove(stage)
+                failed.append(stage.name)
+            for stage in [stage for stage in ready if stage in waiting][: jobs - len(running)]:
                 waiting.remove(stage)
                 running.append(Run(stage, env))
             time.sleep(0.05)
@@ -195,11 +199,13 @@ def run_all(waiting, jobs, env):
                 running.remove(run)
                 run.report()
                 if run.process.returncode:
-                    return run.stage
+                    failed.append(run.stage.name)
+                    if not keep_going:
+                        return failed
     finally:
         for run in running:
             run.end()
-    return None
+    return failed
 
 
 def main():
@@ -207,6 +213,7 @@ def main():
     parser.add_argument("--ray", action="append_const", dest="packages", const="--ray", help="test on a Ray cluster too")
     parser.add_argument("--torch", action="append_const", dest="packages", const="--torch", help="test on PyTorch too")
     parser.add_argument("--only", metavar="TEXT", default="", help="run the stages whose names contain TEXT")
+    parser.add_argument("--keep-going", action="store_true", help="run other stages after a failure")
     parser.add_argument("--jobs", metavar="N", type=int, default=0, help="stages at a time [default: processors]")
     options = parser.parse_args()
 
@@ -219,10 +226,10 @@ def main():
     if "CI" in env:  # Nothing is built twice there, and incremental builds take longer.
         env = {"CARGO_INCREMENTAL": "0"} | env
     begin, count = time.monotonic(), len(selected)
-    failed = run_all(selected, options.jobs or os.cpu_count() or 1, env)
+    failed = run_all(selected, options.jobs or os.cpu_count() or 1, env, options.keep_going)
     seconds = time.monotonic() - begin
     if failed:
-        sys.exit(f"\nstage `{failed.name}` failed after {seconds:.0f} s")
+        sys.exit(f"\nfailed or left out after {seconds:.0f} s: {'; '.join(failed)}")
     which = f"{count - 1} stages with `{options.only}` in their names" if options.only else "all stages"
     print(f"\n{which} passed in {seconds:.0f} s")
 
