@@ -156,6 +156,7 @@ await step("formats are compared", async () => {
   await tab.selectOption("#f-axis", "linear");
   assert.match(tab.url(), /axis=linear/);
   await tab.locator(".format-line summary").first().click();
+  await tab.locator(".format-line tbody tr").first().waitFor();
   assert.equal(await tab.locator(".format-line tbody tr").count(), 16);
   await tab.end();
 });
