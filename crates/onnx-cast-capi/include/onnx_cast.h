@@ -912,8 +912,8 @@ int onnx_cast_to_strings(int32_t from,
  * dst_bytes: the bytes that dst has room for: as many as onnx_cast_byte_size says, or more, which stay as they are.
  * options: how to cast, or null for the defaults.
  *
- * Gives ONNX_CAST_NOT_A_NUMBER, with the element and its text in onnx_cast_last_error, where one is not a number of the
- * target type.
+ * Gives ONNX_CAST_NOT_A_NUMBER, with the element and its text in onnx_cast_last_error, where one is not a number of
+ * the target type.
  */
 int onnx_cast_from_strings(const struct onnx_cast_strings *src,
                            int32_t to,

@@ -1,5 +1,5 @@
-//! One value cast, taken apart: its bits field by field, the values beside it, the rule that decided, and the error; with
-//! a scale, QuantizeLinear and back; of a block, its scale and each element. And the table of types. The command
+//! One value cast, taken apart: its bits field by field, the values beside it, the rule that decided, and the error;
+//! with a scale, QuantizeLinear and back; of a block, its scale and each element. And the table of types. The command
 //! `explain` and the page in the browser show the same.
 //!
 //! The results are the library's: nothing here rounds. Exact decimals only compare and print.

@@ -2,7 +2,6 @@
 
 mod blocks;
 mod configuration;
-mod experts;
 mod format;
 pub(crate) mod layout;
 mod losses;
@@ -19,7 +18,7 @@ use crate::request::Storage;
 use crate::rewrite::{self, Beside, Greatest, Opened, Rewrite, Rewritten, Row, Settings};
 use crate::selection::Selection;
 use crate::summary::Summary;
-use layout::{Chosen, Plan};
+use layout::{Chosen, Plan, experts};
 use onnx_cast::{BlockFormat, DataType, ScaleRule};
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};

@@ -1,7 +1,7 @@
 //! onnxruntime with the library's casts, in two ways. An execution provider takes the nodes of a model as they are
-//! (`provider.rs`). Custom operators stand in the model: ONNX's Cast, CastLike, BitCast, QuantizeLinear and DequantizeLinear as
-//! `ExactCast`, `ExactCastLike`, `ExactBitCast`, `ExactQuantizeLinear` and `ExactDequantizeLinear` in the domain
-//! `onnx-cast`, with all types that onnxruntime can hold, each value rounded once.
+//! (`provider.rs`). Custom operators stand in the model: ONNX's Cast, CastLike, BitCast, QuantizeLinear and
+//! DequantizeLinear as `ExactCast`, `ExactCastLike`, `ExactBitCast`, `ExactQuantizeLinear` and `ExactDequantizeLinear`
+//! in the domain `onnx-cast`, with all types that onnxruntime can hold, each value rounded once.
 //!
 //! A library that links this crate exports the function that onnxruntime looks for, [`RegisterCustomOps`]; the C
 //! library and the Python package do. `abi.rs` declares the used part of onnxruntime's C interface, `api.rs` calls it,

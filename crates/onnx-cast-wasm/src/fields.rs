@@ -1,4 +1,5 @@
-//! The fields of a request. A field that is missing or `null` is not given; one of another type is an error that names it.
+//! The fields of a request. A field that is missing or `null` is not given; one of another type is an error that names
+//! it.
 
 use anyhow::{Context, Result, anyhow, bail};
 use onnx_cast::{CastOptions, DataType};

@@ -1,10 +1,10 @@
 //! The library for WebAssembly, behind functions that JavaScript calls with numbers alone. There are no bindings to
 //! generate: `npm/src/module.js` is all of the other side.
 //!
-//! Bytes go through numbered *slots*, buffers of this module: JavaScript reserves a slot, writes to it, calls, and reads
-//! the slots that the function fills ([`slots`]). Casts of numbers have functions of their own ([`cast`]), because their
-//! calls are many and short. Everything else is a request as JSON, answered as JSON ([`requests`]). Files are the host's:
-//! it lends their bytes range by range, and takes outputs piece by piece (`host`).
+//! Bytes go through numbered *slots*, buffers of this module: JavaScript reserves a slot, writes to it, calls, and
+//! reads the slots that the function fills ([`slots`]). Casts of numbers have functions of their own ([`cast`]),
+//! because their calls are many and short. Everything else is a request as JSON, answered as JSON ([`requests`]). Files
+//! are the host's: it lends their bytes range by range, and takes outputs piece by piece (`host`).
 #![deny(unsafe_code)]
 
 pub mod cast;

@@ -1,6 +1,6 @@
 //! Does `data/bits.json` have what the library gives? It is what the module is compared with, in node and in a browser
-//! (`npm/test/bits.mjs`): a hash of the results of every pair of types, for every value of a source of 16 bits or fewer,
-//! and random ones of wider sources, 10^7 in all. `UPDATE_BITS=1` writes it.
+//! (`npm/test/bits.mjs`): a hash of the results of every pair of types, for every value of a source of 16 bits or
+//! fewer, and random ones of wider sources, 10^7 in all. `UPDATE_BITS=1` writes it.
 
 use onnx_cast::{Cast, CastOptions, DataType, RoundMode, TensorView, pack};
 use serde_json::{Map, Value};
@@ -27,8 +27,8 @@ impl Random {
     }
 }
 
-/// Random elements. Of every second one the exponent is near 0, or the integer is shifted, so that it is in the range of
-/// narrow types.
+/// Random elements. Of every second one the exponent is near 0, or the integer is shifted, so that it is in the range
+/// of narrow types.
 fn random(data_type: DataType) -> Vec<u8> {
     let mut random = Random((data_type.onnx() as u32).wrapping_mul(2_654_435_761));
     let mut bytes = Vec::new();

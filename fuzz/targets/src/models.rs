@@ -43,7 +43,7 @@ pub fn model_proto(data: &[u8]) {
         && let Some(before) = before
     {
         // The values are others; what there is, is not.
-        let (after, _) = before.again(&fs::read(output).expect("what was written"));
+        let Some((after, _)) = before.raised(&fs::read(output).expect("what was written")) else { return };
         let outline = |outputs: &[NamedTensor]| {
             outputs.iter().map(|output| (output.name.clone(), output.tensor.data_type())).collect::<Vec<_>>()
         };
@@ -74,7 +74,7 @@ pub fn graph(data: &[u8]) {
         None => tensor.clone(),
     });
     let made = fs::read(&output).expect("what was written");
-    let (got, _) = before.again(&made);
+    let Some((got, _)) = before.raised(&made) else { return };
     let (want, _) = before.again(&rounded.encode());
     assert_same(&got, &want, &format!("constants cast to {to}"));
     check_fold(&output, Evaluated::of(&made).as_ref());
@@ -107,7 +107,7 @@ fn check_fold(path: &Path, before: Option<&Evaluated>) {
 fn check_upgrade(path: &Path, before: Option<&Evaluated>) {
     let output = scratch::path("upgraded.onnx");
     if let (Ok(_), Some(before)) = (upgrade(path, &output, &UpgradeRequest::default()), before) {
-        let (after, names) = before.again(&fs::read(output).expect("what was written"));
+        let Some((after, names)) = before.raised(&fs::read(output).expect("what was written")) else { return };
         assert_eq!(names, before.names, "inputs and outputs");
         assert_same(&after, &before.outputs, "upgraded");
     }
@@ -155,6 +155,9 @@ fn plain_nan(tensor: &Tensor) -> Tensor {
     Tensor::new(data_type, tensor.shape().to_vec(), plain).expect("as it was")
 }
 
+/// What raising an opset writes before a cast to a FNUZ type, whose rule for infinities changed.
+const WRITTEN_BY_ADAPTERS: [&str; 2] = ["IsInf", "Where"];
+
 /// A model that could be evaluated, with what it was given and what it gave.
 struct Evaluated {
     inputs: Vec<NamedTensor>,
@@ -176,6 +179,15 @@ impl Evaluated {
                 }
                 Err(_) => return None,
             }
+        }
+    }
+
+    /// As [`Evaluated::again`], of a model whose opset was raised: where that took operators that are not evaluated
+    /// here, there is nothing to compare.
+    fn raised(&self, bytes: &[u8]) -> Option<(Vec<NamedTensor>, [Vec<String>; 2])> {
+        match Model::parse(bytes) {
+            Err(ModelError::Operator { op_type, .. }) if WRITTEN_BY_ADAPTERS.contains(&op_type.as_str()) => None,
+            _ => Some(self.again(bytes)),
         }
     }
 

@@ -1,9 +1,9 @@
 //! Rows and columns of a matrix exchanged, for values of 1, 2 and 4 bytes.
 //!
-//! Experts are stored with the axis of their blocks first or last, and the other way round where they are plain. Tiles go
-//! through memory of their own: rows that are a power of two apart would drive each other out of the nearest cache. Within
-//! a tile words of 64 bits hold several values of a row, and squares of as many rows are exchanged by shifts, which the
-//! compiler vectorises.
+//! Experts are stored with the axis of their blocks first or last, and the other way round where they are plain. Tiles
+//! go through memory of their own: rows that are a power of two apart would drive each other out of the nearest cache.
+//! Within a tile words of 64 bits hold several values of a row, and squares of as many rows are exchanged by shifts,
+//! which the compiler vectorises.
 
 use fearless_simd::{Level, dispatch};
 
@@ -79,7 +79,8 @@ fn by_words<const SIZE: usize, const EACH: usize>(
     }
 }
 
-/// Exchanges the values of two words: those of `mask` in the second, and their neighbours, so many bits up, in the first.
+/// Exchanges the values of two words: those of `mask` in the second, and their neighbours, so many bits up, in the
+/// first.
 #[inline(always)]
 fn swap(words: [u64; 2], mask: u64, bits: u32) -> [u64; 2] {
     let [first, second] = words;

@@ -1,13 +1,15 @@
 //! What each layout holds for a weight: the names, types and shapes of its tensors, and what configurations say.
 
+pub(super) mod experts;
+
 use super::QuantizeRequest;
-use super::experts::Form;
 use super::format::{Granularity, QuantizedFormat};
 use crate::formats::input::{Place, Stored};
 use crate::layouts::{LayoutError, Scheme, TensorRef, Weight};
 use crate::rewrite::{Origin, Row};
 use crate::summary::TensorSummary;
 use DataType::{BFloat16, Float, Float8E4M3FN, Float8E5M2, Float8E8M0, Float16, Int4, Int8, Int32, Uint8};
+use experts::Form;
 use onnx_cast::{BlockFormat, DataType, Recipe};
 
 /// How weights are laid out.

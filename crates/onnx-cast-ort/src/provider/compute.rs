@@ -54,7 +54,8 @@ impl Output {
     /// The bytes of some elements.
     ///
     /// # Safety
-    /// The tensor has the elements, the first of which is a multiple of [`GRAIN`]; nothing else accesses them during `'a`.
+    /// The tensor has the elements, the first of which is a multiple of [`GRAIN`]; nothing else accesses them during
+    /// `'a`.
     unsafe fn part<'a>(&self, elements: &Range<usize>) -> &'a mut [MaybeUninit<u8>] {
         let Range { start, end } = bytes_of(self.data_type, elements);
         if start == end {

@@ -105,9 +105,9 @@ pub(crate) fn is_inexact(release: Release, node: &Node) -> bool {
     }
 }
 
-/// Before 1.32, quotients past int32 go wrong where the loop is not that of a tensor with one scale: in blocks, and with
-/// scales for an axis to the types of 4 and 2 bits. Quotients by float16 are not rounded to float16, but since 1.32 those
-/// of float16 from QuantizeLinear-23 on.
+/// Before 1.32, quotients past int32 go wrong where the loop is not that of a tensor with one scale: in blocks, and
+/// with scales for an axis to the types of 4 and 2 bits. Quotients by float16 are not rounded to float16, but since
+/// 1.32 those of float16 from QuantizeLinear-23 on.
 fn is_inexact_quantize(release: Release, node: &Node, from: DataType, to: DataType) -> bool {
     let is_newer = release >= Release::V1_32;
     let is_integer = matches!(to.info().kind, Kind::Int | Kind::Uint);
@@ -119,8 +119,8 @@ fn is_inexact_quantize(release: Release, node: &Node, from: DataType, to: DataTy
         || drops_infinity(node, from, to)
 }
 
-/// The Cast that onnxruntime makes of a CastLike has the default `round_mode`. Of numbers up to 3 only a 3 shows that, and
-/// not with `nearest`.
+/// The Cast that onnxruntime makes of a CastLike has the default `round_mode`. Of numbers up to 3 only a 3 shows that,
+/// and not with `nearest`.
 fn ignores_round_mode(node: &Node, from: DataType, to: DataType) -> bool {
     if node.operator != Operator::CastLike || !to.obeys_round_mode() {
         return false;
@@ -135,8 +135,8 @@ fn ignores_round_mode(node: &Node, from: DataType, to: DataType) -> bool {
     }
 }
 
-/// Without `saturate`, it gives wrong values from 480 up to 496 in float8e4m3fn, and from 61440 up to 65536 in float8e5m2.
-/// Narrower types have no values there: both ranges begin at a number of four significant bits.
+/// Without `saturate`, it gives wrong values from 480 up to 496 in float8e4m3fn, and from 61440 up to 65536 in
+/// float8e5m2. Narrower types have no values there: both ranges begin at a number of four significant bits.
 fn drops_infinity(node: &Node, from: DataType, to: DataType) -> bool {
     let bits_of_values = match from.info().kind {
         Kind::Float(format) if format.bits >= 16 => u32::MAX,

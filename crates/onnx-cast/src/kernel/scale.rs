@@ -1,8 +1,8 @@
 //! Scaled casts: elements are widened to `f32`, scaled there, and narrowed.
 //!
-//! Each instruction set has kernels that do so in registers (`arch/generic/scale.rs`), for the scales that are met: those
-//! with a quotient by way of the reciprocal, or a product, that needs no second look. For others, and where there are no
-//! vectors, [`staged`] calls the kernels of Cast, and between them loops in plain Rust.
+//! Each instruction set has kernels that do so in registers (`arch/generic/scale.rs`), for the scales that are met:
+//! those with a quotient by way of the reciprocal, or a product, that needs no second look. For others, and where there
+//! are no vectors, [`staged`] calls the kernels of Cast, and between them loops in plain Rust.
 
 pub(crate) mod beside;
 pub(crate) mod loops;
@@ -154,8 +154,9 @@ pub(crate) struct Part<'a> {
 /// Casts elements; the padding of the last byte is arbitrary.
 ///
 /// # Safety
-/// The processor has the instructions that the kernel's backend is compiled for, the bytes of the part's elements can be
-/// read and written, and the table has this kernel for the context's types. Results are in the sink until it is flushed.
+/// The processor has the instructions that the kernel's backend is compiled for, the bytes of the part's elements can
+/// be read and written, and the table has this kernel for the context's types. Results are in the sink until it is
+/// flushed.
 pub(crate) type ScaledKernel = unsafe fn(part: Part<'_>, stage: &Stage<'_>);
 
 /// What scales are found by.
@@ -209,8 +210,8 @@ impl<const BYTES: usize> Memory<BYTES> {
 /// Steps after which whole lines are passed on: so many that these are in the nearest cache by then.
 const STEPS: usize = 4;
 
-/// Calls `step` with the source and the target of a step's elements, whose widths are `bits`, and the place of the first,
-/// until all are cast. What does not fill a step goes through the same step on a copy.
+/// Calls `step` with the source and the target of a step's elements, whose widths are `bits`, and the place of the
+/// first, until all are cast. What does not fill a step goes through the same step on a copy.
 ///
 /// # Safety
 /// As [`ScaledKernel`], of the instructions of `L`; `step` reads a step's bytes and writes all of the target's.
@@ -344,7 +345,8 @@ mod tests {
     use crate::element::DataType;
 
     /// Parts of a tensor, whose results pass the caches by, as they are in one part that does not: at every place in a
-    /// cache line, and for parts that end anywhere in one. Tensors that are larger than the caches would try few of them.
+    /// cache line, and for parts that end anywhere in one. Tensors that are larger than the caches would try few of
+    /// them.
     #[test]
     fn non_temporal_as_temporal() {
         const LEN: usize = 1000;

@@ -232,8 +232,8 @@ impl PowerOfTwo {
         PowerOfTwo { rule, exponent, fraction, significand_bits, unit }
     }
 
-    /// The scales of blocks, from the bits of their greatest magnitudes: codes, and what elements are divided by. Of one
-    /// that is not finite both are arbitrary.
+    /// The scales of blocks, from the bits of their greatest magnitudes: codes, and what elements are divided by. Of
+    /// one that is not finite both are arbitrary.
     pub(crate) fn scales(&self, greatest: &[u32], codes: &mut [u8], factors: &mut [[u8; 4]]) {
         let half = 1 << (PowerOfTwo::FRACTION - 1 - self.significand_bits);
         match self.rule {

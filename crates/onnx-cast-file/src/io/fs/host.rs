@@ -1,4 +1,5 @@
-//! Files that the host lends, under the names of `std::fs`: a browser has no file system, but files that a person drops.
+//! Files that the host lends, under the names of `std::fs`: a browser has no file system, but files that a person
+//! drops.
 //!
 //! Only what this crate and the models' crate call is here. There is one thread.
 

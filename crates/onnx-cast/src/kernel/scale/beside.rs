@@ -1,7 +1,7 @@
 //! What stands beside the elements of a step, and what it makes of their lanes.
 //!
-//! Every `unsafe fn` here asks that the processor has the instructions of `L`, and that the arrays hold what the elements
-//! of a step need, from one of the tile on.
+//! Every `unsafe fn` here asks that the processor has the instructions of `L`, and that the arrays hold what the
+//! elements of a step need, from one of the tile on.
 #![allow(unsafe_op_in_unsafe_fn, reason = "each line is a method of `Lanes`, which asks for no more")]
 
 use super::{Array, CHUNK, Spread, Stage};

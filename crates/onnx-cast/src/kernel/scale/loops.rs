@@ -138,8 +138,8 @@ fn scaled<const FUSES: bool, const INT: bool>(
     }
 }
 
-/// [`super::ScaleKernels::apply`]: products, or quotients, which are rounded to integers of 32 bits or to bfloat16 where
-/// that is all there is to do, but not to float16.
+/// [`super::ScaleKernels::apply`]: products, or quotients, which are rounded to integers of 32 bits or to bfloat16
+/// where that is all there is to do, but not to float16.
 #[inline(always)]
 pub(crate) fn apply<const FUSES: bool>(x: &mut [[u8; 4]], stage: &Stage<'_>, begin: usize) {
     if !is_value(stage.context.from) {

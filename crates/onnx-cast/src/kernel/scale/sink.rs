@@ -4,8 +4,8 @@ use super::{LINE, MOST_STEP_BYTES, Memory, STEPS};
 use crate::kernel::lanes::Lanes;
 use core::ptr;
 
-/// Results that are not stored yet, at most a line of them. A line that one part of a tensor ends within is stored with the
-/// next part: a store of half a line would read the other half from memory.
+/// Results that are not stored yet, at most a line of them. A line that one part of a tensor ends within is stored with
+/// the next part: a store of half a line would read the other half from memory.
 pub(crate) struct Sink {
     /// A line, and what steps write.
     memory: Memory<{ 2 * LINE + STEPS * MOST_STEP_BYTES }>,

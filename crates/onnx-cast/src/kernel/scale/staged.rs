@@ -1,5 +1,5 @@
-//! Scaled casts in stages: blocks of elements are widened to `f32` by a kernel of Cast, scaled in the nearest cache, and
-//! narrowed by another kernel.
+//! Scaled casts in stages: blocks of elements are widened to `f32` by a kernel of Cast, scaled in the nearest cache,
+//! and narrowed by another kernel.
 
 use super::{Part, Stage};
 use crate::element::{DataType, byte_len_of};

@@ -18,8 +18,8 @@ use std::ops::Range;
 /// chunks.
 const SHORT: usize = 256;
 
-/// Elements of a tile whose chunks have scales of their own: their scales, and what they are cast from and to, stay in the
-/// nearest cache.
+/// Elements of a tile whose chunks have scales of their own: their scales, and what they are cast from and to, stay in
+/// the nearest cache.
 const MOST: usize = 256 * CHUNK;
 
 /// Chunks that the longest step takes.
@@ -121,7 +121,8 @@ impl<'a> Feed<'a> {
         Tile { len, begin: period.map_or(0, |period| element % period), spread: Spread::Each }
     }
 
-    /// Fills the arrays with scales, each as often as it has chunks, of which the first has `first` and all have `count`.
+    /// Fills the arrays with scales, each as often as it has chunks, of which the first has `first` and all have
+    /// `count`.
     fn hold(&mut self, range: Range<usize>, first: usize, count: usize) {
         let held = (range, first, count);
         if self.held == held {
@@ -367,8 +368,8 @@ impl Job<'_> {
         }
     }
 
-    /// Casts a tile of values or scales that `f32` does not hold, or with a precision that two roundings would not give:
-    /// quotients are found one by one.
+    /// Casts a tile of values or scales that `f32` does not hold, or with a precision that two roundings would not
+    /// give: quotients are found one by one.
     ///
     /// # Safety
     /// As [`KernelTable::scale`].

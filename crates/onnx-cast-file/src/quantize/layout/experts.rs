@@ -1,9 +1,9 @@
 //! Experts of a layer in one tensor of three axes: which layouts hold them so, and under which names.
 
-use super::format::{Granularity, QuantizedFormat};
-use super::layout::{Chosen, Order, Plan, unfit};
+use super::{Chosen, Order, Plan, unfit};
 use crate::formats::input::Stored;
 use crate::layouts::{LayoutError, Scheme};
+use crate::quantize::format::{Granularity, QuantizedFormat};
 use DataType::Float8E4M3FN;
 use onnx_cast::{BlockFormat, DataType};
 
@@ -49,7 +49,7 @@ impl Plan<'_> {
     }
 
     /// Whether experts in one tensor are quantized unless a rule says otherwise.
-    pub(super) fn takes_experts(&self, to: QuantizedFormat) -> bool {
+    pub(in crate::quantize) fn takes_experts(&self, to: QuantizedFormat) -> bool {
         match self.layout {
             Scheme::GptOss | Scheme::Fbgemm => true,
             Scheme::ModelOpt => matches!(
@@ -94,6 +94,6 @@ fn is_named_as_experts(name: &str) -> bool {
 }
 
 /// Whether a tensor holds the experts of a layer, and is one of those that are quantized.
-pub(super) fn are_experts(stored: &Stored) -> bool {
+pub(in crate::quantize) fn are_experts(stored: &Stored) -> bool {
     stored.shape.len() == 3 && is_named_as_experts(&stored.name) && stored.name.contains(".experts.")
 }
