@@ -55,7 +55,8 @@ def stages(packages):
         # The two long builds use folders of their own, so that neither waits for the other.
         cargo(RELEASE, "build", "--workspace", "--release", "--locked"),
         cargo("tests", "test", "--workspace", "--locked", "--no-fail-fast"),
-        # The others of cargo wait for these two in any case: a folder has one lock.
+        # Each module is linked by one thread for minutes, so this stage begins as soon as it can.
+        Stage("the package for JavaScript, and the page", ["bash", "scripts/checks/javascript.sh"], (RELEASE,)),
         Stage(PACKAGE, [PYTHON, "scripts/install_python_package.py"], (RELEASE,)),
         Stage("the Python package, tests", [PYTHON, "-m", "pytest", "bindings/python"], (PACKAGE,)),
         Stage(
@@ -72,7 +73,6 @@ def stages(packages):
         Stage(
             "the execution provider, in onnxruntime", [PYTHON, "scripts/checks/execution_provider.py"], (PACKAGE,)
         ),
-        Stage("the package for JavaScript, and the page", ["bash", "scripts/checks/javascript.sh"], (RELEASE, PACKAGE)),
         check("opsets raised, as onnxruntime runs them", "scripts/checks/upgrade.py"),
         check(
             "opsets raised, as the newest onnx evaluates them",

@@ -272,11 +272,21 @@ def feeds(node):
     if "block_size" in dict(node.attributes):
         # Five scales over rows of 64: each column meets all of them.
         scales = np.array(numbers[:1] if scale.kind == "int" else (0.1, 0.3, 0.7, 2.0**-9, 1e4)).astype(scale.numpy)
-        return [[_spread(some, (1024, 64)), np.resize(scales, (64, 64))]]
+        spread = np.resize(scales, (64, 64))
+        cases = [[_spread(some, (1024, 64)), spread]]
+        if node.name == "QuantizeLinear" and x.kind == "float":
+            cases.append([_beyond_ties(spread).astype(x.numpy), spread])
+        return cases
     cases = [[some, np.array(one), *zeros] for one in scales]
     if node.version >= 13:
         cases.append([_spread(some, (2048, 4)), scales, *(np.resize(one, 4) for one in zeros)])
     return cases
+
+
+def _beyond_ties(scales):
+    """Values whose quotients lie just beyond middles of integers, in float but not in float16; a block has 16 rows."""
+    quotients = np.arange(16 * scales.size).reshape(-1, scales.shape[1]) % 4 + 0.5
+    return np.repeat(scales.astype(np.float64), 16, axis=0) * quotients * (1 + 2.0**-13)
 
 
 def _spread(values, shape):

@@ -107,13 +107,13 @@ pub(crate) fn is_inexact(release: Release, node: &Node) -> bool {
 
 /// Before 1.32, quotients past int32 go wrong where the loop is not that of a tensor with one scale: in blocks, and
 /// with scales for an axis to the types of 4 and 2 bits. Quotients by float16 are not rounded to float16, but since
-/// 1.32 those of float16 from QuantizeLinear-23 on.
+/// 1.32 those of float16 from QuantizeLinear-23 on, and those in blocks to the types of 2 bits.
 fn is_inexact_quantize(release: Release, node: &Node, from: DataType, to: DataType) -> bool {
     let is_newer = release >= Release::V1_32;
     let is_integer = matches!(to.info().kind, Kind::Int | Kind::Uint);
     let is_half = [Some(from), node.input_type(1)].contains(&Some(DataType::Float16));
-    let is_rounded = is_newer && node.version >= 23 && from == DataType::Float16;
     let in_blocks = node.int("block_size").unwrap_or(0) > 0;
+    let is_rounded = is_newer && node.version >= 23 && (from == DataType::Float16 || in_blocks && to.info().bits == 2);
     is_half && !is_rounded
         || is_integer && !is_newer && (to.info().bits <= 4 || in_blocks)
         || drops_infinity(node, from, to)
