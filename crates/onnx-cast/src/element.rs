@@ -62,7 +62,7 @@ pub struct TypeInfo {
     pub data_type: DataType,
     /// ONNX's name, as in the operators' type constraints: `float8e4m3fn`.
     pub name: &'static str,
-    /// Other names that [`DataType::from_str`] accepts, in lower case; it ignores case, `_` and `-`.
+    /// Other names that [`str::parse`] accepts, in lower case; it ignores case, `_` and `-`.
     pub aliases: &'static [&'static str],
     /// Width in bits; 0 for strings.
     pub bits: u32,

@@ -1,4 +1,4 @@
-//! The file system: the system's; in WebAssembly without a system, the files that the host lends ([`Host`]).
+//! The file system: the system's; in WebAssembly without a system, the files that the host lends (`Host`).
 
 #[cfg(all(target_family = "wasm", target_os = "unknown"))]
 mod host;
