@@ -3,15 +3,21 @@
 
 Takes mdbook from `.cache/mdbook` (scripts/setup.py), from MDBOOK or from the PATH. Where a system has none, the check is
 left out, which it says.
+
+With the argument `preprocess` it is a preprocessor of mdBook (book.toml) for links: those to files outside of docs/ lead
+to the repository whose address Cargo.toml has, or stay as text without one; those to a README.md lead to its page.
 """
 
+import json
 import os
 import platform
+import posixpath
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
@@ -24,6 +30,10 @@ WORDS = {
     "deepseek": "dequantize.html",
     "lanes": "dev/kernels.html",
 }
+
+# The text of a link or picture, and its target; code is left alone.
+LINK = re.compile(r"`[^`\n]*`|\[((?:[^\[\]`]|`[^`\n]*`)*)\]\(([^()\s]+)\)")
+FENCE = re.compile(r"^\s*```.*?^\s*```", re.MULTILINE | re.DOTALL)
 
 
 class Page(HTMLParser):
@@ -108,7 +118,59 @@ def check_search(folder):
             sys.exit(f"the search does not know `{word}` of {page}")
 
 
+def repository():
+    manifest = tomllib.loads((ROOT / "Cargo.toml").read_text(encoding="utf-8"))
+    return manifest["workspace"].get("package", {}).get("repository", "").rstrip("/")
+
+
+def rewritten(text, page, address):
+    """A page of prose with its links to the outside replaced."""
+
+    def replace(found):
+        label, target = found[1], found[2]
+        if target is None or re.match(r"[a-z]+:|#", target):
+            return found[0]
+        given, _, anchor = target.partition("#")
+        path = posixpath.normpath(posixpath.join("docs", posixpath.dirname(page), given))
+        anchor = f"#{anchor}" if anchor else ""
+        if path.startswith("docs/"):
+            return f"[{label}]({re.sub(r'README.md$', 'index.md', given)}{anchor})"
+        if not address:
+            return label if path in label else f"{label} (`{path}`)"
+        return f"[{label}]({address}/blob/main/{path}{anchor})"
+
+    return LINK.sub(replace, text)
+
+
+def outside_code(text, change):
+    """A page whose prose is changed, and whose blocks of code are not."""
+    parts, end = [], 0
+    for block in FENCE.finditer(text):
+        parts += [change(text[end : block.start()]), block[0]]
+        end = block.end()
+    return "".join(parts) + change(text[end:])
+
+
+def walk(items, address):
+    for item in items:
+        if isinstance(item, dict) and (chapter := item.get("Chapter")):
+            page = chapter["path"] or "."
+            chapter["content"] = outside_code(chapter["content"], lambda text: rewritten(text, page, address))
+            walk(chapter["sub_items"], address)
+
+
+def preprocess():
+    """As a preprocessor of mdBook, which gives the book on the standard input."""
+    _, book = json.load(sys.stdin)
+    # Newer versions of mdBook call the list `items`.
+    walk(book.get("items") or book["sections"], repository())
+    json.dump(book, sys.stdout)
+
+
 def main():
+    if sys.argv[1:2] == ["preprocess"]:
+        # mdBook first asks whether an output is supported.
+        return preprocess() if len(sys.argv) == 2 else None
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch).resolve() / "book"
         build(find_mdbook(), folder)
