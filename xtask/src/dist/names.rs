@@ -111,7 +111,7 @@ pub(super) fn definition(dll: &str, functions: &[&str]) -> String {
 /// option of Microsoft's linker for a path where it begins with a slash.
 pub(super) fn private_libraries(notes: &str) -> Option<(String, String)> {
     let (_, list) = notes.lines().find_map(|line| line.split_once("native-static-libs: "))?;
-    let words: Vec<String> = list.split_whitespace().map(|word| dashed(word)).collect();
+    let words: Vec<String> = list.split_whitespace().map(dashed).collect();
     Some((words.join(" "), words.join(";")))
 }
 
