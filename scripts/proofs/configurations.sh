@@ -6,9 +6,9 @@
 #
 #   bash scripts/proofs/configurations.sh                                    # all of them
 #   bash scripts/proofs/configurations.sh features backends                  # some
-#   bash scripts/proofs/configurations.sh --install oldest                   # install first the oldest Rust, by rustup
+#   bash scripts/proofs/configurations.sh --install oldest                   # install first what rustup has to
 #
-# debug, release, features, backends, oldest, minimal, i686, aarch64, s390x, wasm32: the last four with what
+# debug, release, features, backends, oldest, minimal, systems, i686, aarch64, s390x, wasm32: the last four with what
 # scripts/proofs/emulated.sh asks for. `host` is what .github/workflows/test.yml runs on macOS and Windows: the tests in Rust.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -86,6 +86,15 @@ minimal() {
     rm -rf "$folder"
 }
 
+# The command and the C library, and what their tests need, compiled for other systems up to where they are linked.
+systems() {
+    local target
+    for target in x86_64-pc-windows-gnu aarch64-apple-darwin; do
+        check "$target (rustup target add $target)" cargo check --locked --target "$target" \
+            -p onnx-cast-cli -p onnx-cast-capi --tests --config profile.dev.package.onnx-cast.opt-level=0
+    done
+}
+
 # Everything that runs on every system.
 host() {
     check "this system" cargo test --locked "${tests[@]}" -p onnx-cast-model -p onnx-cast-cli
@@ -103,18 +112,19 @@ i686() {
 if [ "${1:-}" = --install ]; then
     shift
     rustup toolchain install "$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml).0" --profile minimal
+    rustup target add x86_64-pc-windows-gnu aarch64-apple-darwin
 fi
 
 # Some tests of the file crate read files of other packages, which this makes.
 python3 scripts/setup.py
 
-[ $# -gt 0 ] || set -- debug release features backends oldest minimal i686 aarch64 s390x wasm32
+[ $# -gt 0 ] || set -- debug release features backends oldest minimal systems i686 aarch64 s390x wasm32
 for what in "$@"; do
     case $what in
-    debug | release | features | backends | oldest | minimal | host | i686) "$what" ;;
+    debug | release | features | backends | oldest | minimal | systems | host | i686) "$what" ;;
     aarch64 | s390x | wasm32) other_processor "$what" ;;
     *)
-        echo "usage: scripts/proofs/configurations.sh [--install] [debug | release | features | backends | oldest | minimal | host | i686 | aarch64 | s390x | wasm32] ..." >&2
+        echo "usage: scripts/proofs/configurations.sh [--install] [debug | release | features | backends | oldest | minimal | systems | host | i686 | aarch64 | s390x | wasm32] ..." >&2
         exit 2
         ;;
     esac
