@@ -2,6 +2,7 @@
 
 use onnx_cast::DataType;
 use onnx_cast_file::text::Short;
+use std::fmt;
 use thiserror::Error;
 
 /// A model that cannot be converted as it was asked for.
@@ -12,16 +13,31 @@ pub enum ConvertError {
     /// A type that no model can be converted to.
     #[error("models are converted to float16 or bfloat16{}, not to {to}", if *emulate { ", or emulated in a float8 type" } else { "" })]
     Type { to: DataType, emulate: bool },
-    /// An input or output that is to have a type that it cannot have.
-    #[error("`{}` {}", Short(name), match known {
-        true => format!("is a floating-point input or output, which cannot be {data_type} here"),
-        false => "is not a floating-point input or output of the model".to_owned(),
-    })]
-    Interface { name: String, data_type: DataType, known: bool },
+    /// An input or output that cannot have the type that it is to have.
+    #[error("`{}` is a floating-point input or output, which cannot be {data_type} here", Short(name))]
+    Interface { name: String, data_type: DataType },
+    /// The name of an input or output that the model does not have.
+    #[error("`{}` is not a floating-point input or output of the model{}", Short(name), Near(near))]
+    Port { name: String, near: Option<String> },
+    /// A pattern for nodes that matches none.
+    #[error("{option} `{}` matches no node{}", Short(pattern), Near(near))]
+    Pattern { option: &'static str, pattern: String, near: Option<String> },
     /// Constants that would overflow or vanish, and whose readers have to stay float.
     #[error("constants overflow or vanish in the narrow type")]
     Lost,
     /// A value or node that is not there.
-    #[error("no floating-point value and no node that computes with floats is named `{}`", Short(name))]
-    Name { name: String },
+    #[error("no floating-point value and no node that computes with floats is named `{}`{}", Short(name), Near(near))]
+    Name { name: String, near: Option<String> },
+}
+
+/// A name that is near to one that is not there.
+struct Near<'a>(&'a Option<String>);
+
+impl fmt::Display for Near<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(name) => write!(f, " (near is `{}`)", Short(name)),
+            None => Ok(()),
+        }
+    }
 }
