@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Writes crates/testkit/data/checkpoints/: a small quantized checkpoint of each layout, as its owner's package writes
-it on a CPU, with the bfloat16 weights that the owner's code dequantizes it to.
+"""Writes crates/testkit/data/checkpoints/*.zip: a small quantized checkpoint of each layout, as its owner's package
+writes it on a CPU, with the bfloat16 weights that the owner's code dequantizes it to. An archive holds the layouts of one
+owner, one folder each.
 
 Needs torch, transformers, compressed-tensors, nvidia-modelopt, amd-quark, accelerate and safetensors, in an environment
 of their own. `quantized_checkpoints.py NAME...` writes only those.
@@ -16,13 +17,19 @@ import argparse
 import copy
 import json
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
 
-OUT = Path(__file__).resolve().parents[2] / "crates" / "testkit" / "data" / "checkpoints"
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import checkpoint_archives  # noqa: E402
+
+# Where `write` puts the folders; `main` sets it.
+OUT = Path()
 INDEX = "model.safetensors.index.json"
 LAYOUTS = {}
 
@@ -872,11 +879,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME")
     names = parser.parse_args().names or list(LAYOUTS)
-    for name in names:
-        LAYOUTS[name]()
-        if name in ORIGINALS:
-            tensors = {key: value.contiguous() for key, value in llama(ORIGINALS[name]).state_dict().items()}
-            save_file(tensors, OUT / name / "original.safetensors", {"format": "pt"})
+    global OUT
+    with tempfile.TemporaryDirectory() as folder:
+        OUT = Path(folder)
+        for name in names:
+            LAYOUTS[name]()
+            if name in ORIGINALS:
+                tensors = {key: value.contiguous() for key, value in llama(ORIGINALS[name]).state_dict().items()}
+                save_file(tensors, OUT / name / "original.safetensors", {"format": "pt"})
+        checkpoint_archives.add(OUT)
 
 
 if __name__ == "__main__":

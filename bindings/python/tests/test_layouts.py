@@ -3,18 +3,17 @@
 import inspect
 import json
 import shutil
-from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 import pytest
 import safetensors
+from checkpoints import CHECKPOINTS
 from safetensors.numpy import save_file
 
 import onnx_cast
 from onnx_cast import CastError, dtypes, layouts
 
-CHECKPOINTS = Path(__file__).parents[3] / "crates" / "testkit" / "data" / "checkpoints"
 ALL = sorted(path.name for path in CHECKPOINTS.iterdir() if (path / "expected.safetensors").exists())
 
 #: safetensors' names of types, as ONNX's.

@@ -7,12 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import safetensors
+from checkpoints import CHECKPOINTS
 from safetensors.numpy import save_file
 
 import onnx_cast
 from onnx_cast import CastError, dtypes
-
-CHECKPOINTS = Path(__file__).parents[3] / "crates" / "testkit" / "data" / "checkpoints"
 
 
 def tensors(paths):

@@ -1,11 +1,10 @@
 """What `info` and `diff` say of quantized checkpoints."""
 
 import shutil
-from pathlib import Path
+
+from checkpoints import CHECKPOINTS
 
 import onnx_cast
-
-CHECKPOINTS = Path(__file__).parents[3] / "crates" / "testkit" / "data" / "checkpoints"
 
 
 def test_info_and_diff_know_quantized_weights(tmp_path):

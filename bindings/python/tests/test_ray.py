@@ -13,6 +13,7 @@ from pathlib import Path
 import examples
 import numpy as np
 import pytest
+from checkpoints import CHECKPOINTS
 from safetensors.numpy import save_file
 
 import onnx_cast
@@ -83,9 +84,6 @@ def test_the_cluster_writes_the_bytes_of_one_machine(ray, checkpoint, tmp_path, 
     gone.unlink()
     cast_checkpoint(checkpoint, tmp_path / "out", to, slice_bytes=slice_bytes, resume=True, **options)
     assert files(tmp_path / "out") == want and kept.stat().st_ino == before
-
-
-CHECKPOINTS = Path(__file__).parents[3] / "crates" / "testkit" / "data" / "checkpoints"
 
 
 def again(work, src, out, want, **options):

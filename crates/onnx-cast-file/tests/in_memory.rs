@@ -17,12 +17,7 @@ use std::path::{Path, PathBuf};
 type Tensors = BTreeMap<String, Tensor>;
 
 fn checkpoints() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testkit/data/checkpoints");
-    let entries = fs::read_dir(folder).expect("the checkpoints").map(|entry| entry.expect("an entry").path());
-    let mut found: Vec<PathBuf> = entries.filter(|path| path.is_dir()).collect();
-    found.sort();
-    assert!(found.len() > 20);
-    found
+    testkit::checkpoints::all(env!("CARGO_TARGET_TMPDIR"))
 }
 
 /// A copy of a checkpoint without what it is expected to be.

@@ -13,13 +13,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 fn checkpoints() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testkit/data/checkpoints");
-    let mut found: Vec<PathBuf> =
-        fs::read_dir(folder).expect("the checkpoints").map(|entry| entry.expect("an entry").path()).collect();
-    found.retain(|path| path.is_dir());
-    found.sort();
-    assert!(found.len() > 20);
-    found
+    testkit::checkpoints::all(env!("CARGO_TARGET_TMPDIR"))
 }
 
 /// The tensors of all files of a folder but `expected.safetensors`.
@@ -101,7 +95,7 @@ fn every_layout_gives_the_values_of_its_owner() {
 }
 
 fn checkpoint(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../testkit/data/checkpoints").join(name)
+    testkit::checkpoints::folder(env!("CARGO_TARGET_TMPDIR")).join(name)
 }
 
 /// The bytes of a tensor with -0 as 0: the owners lose the sign.

@@ -31,6 +31,8 @@
 #![deny(unsafe_code)]
 
 pub mod block_scale;
+#[cfg(feature = "checkpoints")]
+pub mod checkpoints;
 mod dyadic;
 pub mod exact;
 pub mod fixtures;

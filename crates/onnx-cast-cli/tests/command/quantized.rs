@@ -8,10 +8,10 @@ use onnx_cast_file::{NamedTensor, safetensors};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 fn checkpoint(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../testkit/data/checkpoints").join(name)
+    testkit::checkpoints::folder(env!("CARGO_TARGET_TMPDIR")).join(name)
 }
 
 /// A copy of a stored checkpoint in the folder `in`, with a tokenizer.
