@@ -64,7 +64,6 @@ impl<E: Into<FileError>> From<E> for Error {
 
 /// A model that is not valid, or that cannot be evaluated.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[allow(missing_docs, reason = "each text shows what its fields are")]
 #[non_exhaustive]
 pub enum ModelError {
     /// Not a protobuf message.
@@ -72,7 +71,10 @@ pub enum ModelError {
     Wire(WireError),
     /// No graph, or several.
     #[error("not a valid ONNX model: {count} graphs (want 1)")]
-    Graphs { count: usize },
+    Graphs {
+        /// How many there are.
+        count: usize,
+    },
     /// A name that is not UTF-8.
     #[error("not a valid ONNX model: a name is not UTF-8")]
     Name,
@@ -81,10 +83,18 @@ pub enum ModelError {
     NoOpset,
     /// An opset of the default domain that is not known here.
     #[error("the model imports opset {opset}, which is not known here (want 1 to {NEWEST_OPSET})")]
-    Opset { opset: i64 },
+    Opset {
+        /// The opset.
+        opset: i64,
+    },
     /// Two opsets of the default domain.
     #[error("the model imports two opsets of ONNX's default domain, {first} and {second}")]
-    TwoOpsets { first: i64, second: i64 },
+    TwoOpsets {
+        /// One.
+        first: i64,
+        /// The other.
+        second: i64,
+    },
     /// An operator that is not evaluated here.
     #[error(
         "{node}: operator `{}{}` is not supported (want Cast, CastLike, BitCast, QuantizeLinear, DequantizeLinear, \
@@ -92,83 +102,209 @@ pub enum ModelError {
         prefix(domain),
         Short(op_type)
     )]
-    Operator { node: String, op_type: String, domain: String },
+    Operator {
+        /// The node.
+        node: String,
+        /// The operator.
+        op_type: String,
+        /// Its domain; empty for ONNX's own.
+        domain: String,
+    },
     /// A function of the model's own.
     #[error("function `{}{}`: functions are not supported", prefix(domain), Short(name))]
-    Function { name: String, domain: String },
+    Function {
+        /// The function.
+        name: String,
+        /// Its domain.
+        domain: String,
+    },
     /// A sparse initializer.
     #[error("sparse initializers are not supported")]
     Sparse,
     /// An initializer or a constant that is not valid.
     #[error("{place}: {error}")]
-    Tensor { place: String, error: PbError },
+    Tensor {
+        /// `initializer`, or the node.
+        place: String,
+        /// What is wrong.
+        error: PbError,
+    },
     /// An input or output that is not a tensor, or whose type does not exist.
     #[error("{kind} `{}`: {what}", Short(name))]
-    Declaration { kind: &'static str, name: String, what: String },
+    Declaration {
+        /// `input` or `output`.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+        /// What is wrong.
+        what: String,
+    },
     /// A node with attributes or an opset that its operator does not have.
     #[error("{node}: {error}")]
-    Attributes { node: String, error: OpError },
+    Attributes {
+        /// The node.
+        node: String,
+        /// What is wrong.
+        error: OpError,
+    },
     /// A Constant whose attributes are not right.
     #[error("{node}: {what}")]
-    Constant { node: String, what: String },
+    Constant {
+        /// The node.
+        node: String,
+        /// What is wrong.
+        what: String,
+    },
     /// A node with another number of inputs than its operator takes.
     #[error("{node}: {got} inputs (want {want})")]
-    InputCount { node: String, got: usize, want: usize },
+    InputCount {
+        /// The node.
+        node: String,
+        /// Inputs that there are.
+        got: usize,
+        /// Inputs that the operator takes.
+        want: usize,
+    },
     /// A node with another number of outputs than its operator has.
     #[error("{node}: {got} outputs (want {want})")]
-    OutputCount { node: String, got: usize, want: usize },
+    OutputCount {
+        /// The node.
+        node: String,
+        /// Outputs that there are.
+        got: usize,
+        /// Outputs that the operator has.
+        want: usize,
+    },
     /// A value that nothing gives before it is read.
     #[error("{reader}: reads `{}`, which no input, initializer or node before it gives", Short(name))]
-    NoValue { reader: String, name: String },
+    NoValue {
+        /// Who reads it.
+        reader: String,
+        /// The value.
+        name: String,
+    },
     /// A value that is given twice.
     #[error("`{}` is given twice", Short(name))]
-    Twice { name: String },
+    Twice {
+        /// The value.
+        name: String,
+    },
     /// An input that was not given.
     #[error("input `{}` is missing", Short(name))]
-    MissingInput { name: String },
+    MissingInput {
+        /// The input.
+        name: String,
+    },
     /// An input that the model does not have.
     #[error("the model has no input `{}` (it has {})", Short(name), names(inputs))]
-    UnknownInput { name: String, inputs: Vec<String> },
+    UnknownInput {
+        /// The name that was given.
+        name: String,
+        /// The inputs of the model.
+        inputs: Vec<String>,
+    },
     /// An input or output of another type than declared.
     #[error("{kind} `{}`: {got} where the model declares {want}", Short(name))]
-    ValueType { kind: &'static str, name: String, got: DataType, want: DataType },
+    ValueType {
+        /// `input` or `output`.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+        /// The type that it has.
+        got: DataType,
+        /// The type that is declared.
+        want: DataType,
+    },
     /// An input or output of another shape than declared.
     #[error("{kind} `{}`: shape {} where the model declares {}", Short(name), ShapeText(got), declared(want))]
-    ValueShape { kind: &'static str, name: String, got: Vec<usize>, want: Vec<Dim> },
+    ValueShape {
+        /// `input` or `output`.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+        /// The shape that it has.
+        got: Vec<usize>,
+        /// The shape that is declared.
+        want: Vec<Dim>,
+    },
     /// An operator that does not take a type at the model's opset.
     #[error("{node}: {operator}-{version} does not take {data_type}{}", first_with(*since))]
-    Type { node: String, operator: &'static str, version: i64, data_type: DataType, since: Option<i64> },
+    Type {
+        /// The node.
+        node: String,
+        /// The operator.
+        operator: &'static str,
+        /// The version that the model's opset has.
+        version: i64,
+        /// The type.
+        data_type: DataType,
+        /// The first version that takes it, if one does.
+        since: Option<i64>,
+    },
     /// Graphs within graphs, deeper than any reader goes.
     #[error("graphs within graphs, more than {limit} deep")]
-    Depth { limit: usize },
+    Depth {
+        /// How deep they may be.
+        limit: usize,
+    },
     /// A function that calls itself, or a function that does.
     #[error("function `{}` calls itself, or a function that calls itself", Short(function))]
-    Recursion { function: String },
+    Recursion {
+        /// The function.
+        function: String,
+    },
     /// Functions that call functions, deeper than any model needs.
     #[error("functions that call functions, more than {limit} deep")]
-    CallDepth { limit: usize },
+    CallDepth {
+        /// How deep they may be.
+        limit: usize,
+    },
     /// Functions that are called with more combinations of types than any model has.
     #[error("functions are called with too many combinations of types")]
     Calls,
     /// An attribute whose one tensor or graph stands in it twice.
     #[error("not a valid ONNX model: attribute `{}` has its value twice", Short(attribute))]
-    Repeated { attribute: String },
+    Repeated {
+        /// The attribute.
+        attribute: String,
+    },
     /// A tensor whose elements are in another file, and cannot be had from there.
     #[error("{}{problem}", TensorText(tensor))]
-    External { tensor: String, problem: ExternalProblem },
+    External {
+        /// The tensor.
+        tensor: String,
+        /// What is wrong.
+        problem: ExternalProblem,
+    },
     /// Training information, whose bindings name initializers.
     #[error("the model has training information, which is not supported")]
     Training,
     /// A constant that cannot be cast, or whose result cannot be stored.
     #[error("constant `{}`: {what}", Short(name))]
-    Uncast { name: String, what: String },
+    Uncast {
+        /// The constant.
+        name: String,
+        /// Why.
+        what: String,
+    },
     /// An opset without a Cast between two types.
     #[error(
         "constant `{}`: {operator} takes {data_type} from opset {needs} on, and the model imports {opset} \
          (--raise-opset raises it)",
         Short(name)
     )]
-    NeedsOpset { name: String, operator: &'static str, data_type: DataType, needs: i64, opset: i64 },
+    NeedsOpset {
+        /// The constant.
+        name: String,
+        /// The operator.
+        operator: &'static str,
+        /// The type.
+        data_type: DataType,
+        /// The first opset with the types.
+        needs: i64,
+        /// The model's opset.
+        opset: i64,
+    },
     /// A conversion that cannot be done.
     #[error("{0}")]
     Convert(#[from] ConvertError),
@@ -187,31 +323,74 @@ pub enum ModelError {
          `onnx-cast cast` stores it in another type)",
         Short(name)
     )]
-    OtherType { name: String, data_type: DataType, wanted: DataType },
+    OtherType {
+        /// Its name.
+        name: String,
+        /// The type that the model gives it.
+        data_type: DataType,
+        /// The type of the request.
+        wanted: DataType,
+    },
     /// An opset to raise a model to that is not known here.
     #[error("opset {opset} is not known here (want 1 to {NEWEST_OPSET})")]
-    TargetOpset { opset: i64 },
+    TargetOpset {
+        /// The opset.
+        opset: i64,
+    },
     /// A model of a newer opset than the one that it is to be raised to.
     #[error("the model imports opset {opset}, which is newer than {to}: an opset is raised, not lowered")]
-    NewerOpset { opset: i64, to: i64 },
+    NewerOpset {
+        /// The model's opset.
+        opset: i64,
+        /// The opset that is wanted.
+        to: i64,
+    },
     /// Nodes that cannot be written at a newer opset.
     #[error("the opset cannot be raised from {from} to {to}: {}", listed(nodes))]
-    Raise { from: i64, to: i64, nodes: Vec<String> },
+    Raise {
+        /// The model's opset.
+        from: i64,
+        /// The opset that is needed.
+        to: i64,
+        /// Each node, and the versions of its operator.
+        nodes: Vec<String>,
+    },
     /// A model from before there were opsets.
     #[error("the opset cannot be raised to {to}: the model is of version {ir_version} of the format (want 3 or newer)")]
-    RaiseFormat { ir_version: u64, to: i64 },
+    RaiseFormat {
+        /// The version of the format.
+        ir_version: u64,
+        /// The opset that is needed.
+        to: i64,
+    },
     /// A model that is too large for a message although its elements are in a file of their own.
     #[error("{bytes} bytes besides the constants' elements are more than a protobuf message may hold (2 GiB)")]
-    MessageSize { bytes: u64 },
+    MessageSize {
+        /// Bytes of the message.
+        bytes: u64,
+    },
     /// A model that is too large for a message, and in memory, where it has no other place.
     #[error("{bytes} bytes are more than a protobuf message may hold (2 GiB): such a model is converted file to file")]
-    MemorySize { bytes: u64 },
+    MemorySize {
+        /// Bytes of the message.
+        bytes: u64,
+    },
     /// A file of external data that must not be written.
     #[error("external data `{}`: {what}", Short(name))]
-    DataFile { name: String, what: &'static str },
+    DataFile {
+        /// The file's name.
+        name: String,
+        /// Why.
+        what: &'static str,
+    },
     /// A node that fails on its input.
     #[error("{node}: {error}")]
-    Cast { node: String, error: CastError },
+    Cast {
+        /// The node.
+        node: String,
+        /// What is wrong.
+        error: CastError,
+    },
 }
 
 impl From<WireError> for ModelError {

@@ -7,27 +7,53 @@ use thiserror::Error;
 
 /// A model that cannot be converted as it was asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[allow(missing_docs, reason = "each text shows what its fields are")]
 #[non_exhaustive]
 pub enum ConvertError {
     /// A type that no model can be converted to.
     #[error("models are converted to float16 or bfloat16{}, not to {to}", if *emulate { ", or emulated in a float8 type" } else { "" })]
-    Type { to: DataType, emulate: bool },
-    /// An input or output that cannot have the type that it is to have.
+    Type {
+        /// The type.
+        to: DataType,
+        /// Whether the model was to be emulated.
+        emulate: bool,
+    },
+    /// An input or output that is to have a type that it cannot have.
     #[error("`{}` is a floating-point input or output, which cannot be {data_type} here", Short(name))]
-    Interface { name: String, data_type: DataType },
-    /// The name of an input or output that the model does not have.
+    Interface {
+        /// The input or output.
+        name: String,
+        /// The type.
+        data_type: DataType,
+    },
+    /// An input or output that the model does not have.
     #[error("`{}` is not a floating-point input or output of the model{}", Short(name), Near(near))]
-    Port { name: String, near: Option<String> },
+    Port {
+        /// The name.
+        name: String,
+        /// An input or output whose name is near.
+        near: Option<String>,
+    },
     /// A pattern for nodes that matches none.
     #[error("{option} `{}` matches no node{}", Short(pattern), Near(near))]
-    Pattern { option: &'static str, pattern: String, near: Option<String> },
+    Pattern {
+        /// The option of the command that the pattern is for.
+        option: &'static str,
+        /// The pattern.
+        pattern: String,
+        /// A node's name or operator that is near.
+        near: Option<String>,
+    },
     /// Constants that would overflow or vanish, and whose readers have to stay float.
     #[error("constants overflow or vanish in the narrow type")]
     Lost,
     /// A value or node that is not there.
     #[error("no floating-point value and no node that computes with floats is named `{}`{}", Short(name), Near(near))]
-    Name { name: String, near: Option<String> },
+    Name {
+        /// The name.
+        name: String,
+        /// A value or node whose name is near.
+        near: Option<String>,
+    },
 }
 
 /// A name that is near to one that is not there.

@@ -6,7 +6,6 @@ use thiserror::Error;
 
 /// What is wrong with a tensor's external data.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[allow(missing_docs, reason = "each text shows what its fields are")]
 #[non_exhaustive]
 pub enum ExternalProblem {
     /// No `location`.
@@ -14,25 +13,57 @@ pub enum ExternalProblem {
     NoLocation,
     /// A location that is not a relative path without `..`.
     #[error("external data at `{}` (want a path relative to the model's folder, without `..`)", Short(location))]
-    Path { location: String },
+    Path {
+        /// The location.
+        location: String,
+    },
     /// A link that leads out of the model's folder.
     #[error(
         "external data at `{}`, a link out of the model's folder (put the file itself beside the model)",
         Short(location)
     )]
-    Link { location: String },
+    Link {
+        /// The location.
+        location: String,
+    },
     /// A location that cannot be read.
     #[error("external data at `{}` cannot be read: {error}", Short(location))]
-    Open { location: String, error: String },
+    Open {
+        /// The location.
+        location: String,
+        /// What the system says.
+        error: String,
+    },
     /// An offset or a length that is not a number.
     #[error("{key} `{}` of external data is not a number", Short(value))]
-    Number { key: &'static str, value: String },
+    Number {
+        /// `offset` or `length`.
+        key: &'static str,
+        /// Its value.
+        value: String,
+    },
     /// A length that type and shape do not ask for.
     #[error("{got} bytes of external data for {data_type} (type and shape want {want})")]
-    Length { data_type: DataType, got: u64, want: u64 },
+    Length {
+        /// The type.
+        data_type: DataType,
+        /// The length that is stated.
+        got: u64,
+        /// Bytes that type and shape ask for.
+        want: u64,
+    },
     /// Elements past the end of the file.
     #[error("external data at `{}` has {size} bytes (want {want} from {offset} on)", Short(location))]
-    End { location: String, size: u64, offset: u64, want: u64 },
+    End {
+        /// The location.
+        location: String,
+        /// Bytes of the file.
+        size: u64,
+        /// Where the elements start.
+        offset: u64,
+        /// Bytes of the elements.
+        want: u64,
+    },
     /// Strings, which have no size.
     #[error("strings in external data")]
     Strings,

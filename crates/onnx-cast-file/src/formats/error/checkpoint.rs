@@ -6,32 +6,58 @@ use thiserror::Error;
 
 /// A folder or an index that is not a checkpoint in several files.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[allow(missing_docs, reason = "each text shows what its fields are")]
 #[non_exhaustive]
 pub enum ShardError {
     /// A folder without a checkpoint, or with several.
     #[error(
         "{count} of *.safetensors.index.json and {files} of *.safetensors in this folder (want one; name the file)"
     )]
-    Folder { count: usize, files: usize },
+    Folder {
+        /// Indices.
+        count: usize,
+        /// Files of tensors.
+        files: usize,
+    },
     /// An index that is too large.
     #[error("an index of {len} bytes (want at most {MAX_HEADER})")]
-    TooLarge { len: u64 },
+    TooLarge {
+        /// Its length.
+        len: u64,
+    },
     /// An index that is not JSON of its form.
     #[error("the index is not valid: {what}")]
-    Index { what: String },
+    Index {
+        /// What the JSON reader says.
+        what: String,
+    },
     /// A tensor that the index names twice.
     #[error("tensor `{}` stands twice in weight_map", Short(tensor))]
-    Twice { tensor: String },
+    Twice {
+        /// The tensor.
+        tensor: String,
+    },
     /// A file that is not in the folder of the index.
     #[error("weight_map names the file `{}` (want the name of a .safetensors file, without a folder)", Short(file))]
-    FileName { file: String },
+    FileName {
+        /// The name.
+        file: String,
+    },
     /// A tensor that is not where the index says.
     #[error("tensor `{}` is not in {}, where weight_map has it", Short(tensor), Short(file))]
-    Missing { tensor: String, file: String },
+    Missing {
+        /// The tensor.
+        tensor: String,
+        /// The file.
+        file: String,
+    },
     /// A tensor that the index does not name, or has elsewhere.
     #[error("tensor `{}` of {} is not there by weight_map", Short(tensor), Short(file))]
-    Unlisted { tensor: String, file: String },
+    Unlisted {
+        /// The tensor.
+        tensor: String,
+        /// The file.
+        file: String,
+    },
     /// An output that is a file, where the input is several.
     #[error("one file, where the checkpoint has several (want a folder, or an index, *.safetensors.index.json)")]
     Output,

@@ -5,16 +5,24 @@ use thiserror::Error;
 
 /// An archive that cannot be read here, or is not what numpy writes.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[allow(missing_docs, reason = "each text shows what its fields are")]
 #[non_exhaustive]
 pub enum NpzError {
     /// Not a zip archive, or a damaged one.
     #[error("the archive is not valid: {what}")]
-    Archive { what: String },
+    Archive {
+        /// What the reader of archives says.
+        what: String,
+    },
     /// A member that is not an array.
     #[error("member `{}` is not an array (want a name that ends in .npy)", Short(member))]
-    Member { member: String },
+    Member {
+        /// The member.
+        member: String,
+    },
     /// A member that is neither stored nor deflated, or is encrypted.
     #[error("member `{}` is encrypted or not compressed by deflate, which is not read", Short(member))]
-    Method { member: String },
+    Method {
+        /// The member.
+        member: String,
+    },
 }

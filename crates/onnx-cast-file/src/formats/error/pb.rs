@@ -26,7 +26,6 @@ impl std::error::Error for PbError {}
 
 /// What is wrong with a TensorProto.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[allow(missing_docs, reason = "each text shows what its fields are")]
 #[non_exhaustive]
 pub enum PbProblem {
     /// Not a protobuf message.
@@ -43,28 +42,73 @@ pub enum PbProblem {
     Undefined,
     /// A type number that ONNX does not have.
     #[error("data_type is {number}, which is not an element type (want 1 to {})", DataType::ALL.len())]
-    DataType { number: i64 },
+    DataType {
+        /// The number.
+        number: i64,
+    },
     /// A negative dimension, or one that a size of this machine does not hold.
     #[error("dimension {index} is {dim}{}", if *dim < 0 { "" } else { ", more than a size of this machine holds" })]
-    Dim { index: usize, dim: i64 },
+    Dim {
+        /// Which dimension.
+        index: usize,
+        /// Its value.
+        dim: i64,
+    },
     /// More dimensions than are read here.
     #[error("more than {MAX_RANK} dimensions")]
     Rank,
     /// A size that overflows, or that there is no memory for.
     #[error("{} {data_type} is too large", ShapeText(shape))]
-    TooLarge { data_type: DataType, shape: Vec<usize> },
+    TooLarge {
+        /// The type.
+        data_type: DataType,
+        /// The shape.
+        shape: Vec<usize>,
+    },
     /// `raw_data` of another size than type and shape ask for.
     #[error("{got} bytes of raw_data for {} {data_type} (want {want})", ShapeText(shape))]
-    RawLen { data_type: DataType, shape: Vec<usize>, got: usize, want: usize },
+    RawLen {
+        /// The type.
+        data_type: DataType,
+        /// The shape.
+        shape: Vec<usize>,
+        /// Bytes that there are.
+        got: usize,
+        /// Bytes that type and shape ask for.
+        want: usize,
+    },
     /// Another number of entries than type and shape ask for.
     #[error("{got} entries of {field} for {} {data_type} (want {want})", ShapeText(shape))]
-    Entries { field: &'static str, data_type: DataType, shape: Vec<usize>, got: usize, want: usize },
+    Entries {
+        /// The storage field.
+        field: &'static str,
+        /// The type.
+        data_type: DataType,
+        /// The shape.
+        shape: Vec<usize>,
+        /// Entries that there are.
+        got: usize,
+        /// Entries that type and shape ask for.
+        want: usize,
+    },
     /// A storage field that is not for the type.
     #[error("{field} for elements of {data_type} (want {want})")]
-    Field { field: &'static str, data_type: DataType, want: String },
+    Field {
+        /// The storage field.
+        field: &'static str,
+        /// The type.
+        data_type: DataType,
+        /// The fields that hold the type.
+        want: String,
+    },
     /// Elements in two storage fields at once.
     #[error("elements in both {first} and {second}")]
-    SeveralFields { first: &'static str, second: &'static str },
+    SeveralFields {
+        /// One field.
+        first: &'static str,
+        /// Another.
+        second: &'static str,
+    },
     /// A tensor in segments.
     #[error("a segment of a tensor, which is not supported")]
     Segment,
@@ -73,10 +117,16 @@ pub enum PbProblem {
     External,
     /// A `data_location` that ONNX does not have.
     #[error("data_location is {number}, which ONNX does not have")]
-    Location { number: u64 },
+    Location {
+        /// The number.
+        number: u64,
+    },
     /// Past what protobuf allows a message.
     #[error("{bytes} bytes of elements are more than a protobuf message may hold (2 GiB)")]
-    MessageSize { bytes: u64 },
+    MessageSize {
+        /// Bytes of the elements.
+        bytes: u64,
+    },
 }
 
 impl From<WireError> for PbProblem {

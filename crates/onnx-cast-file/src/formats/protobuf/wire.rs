@@ -1,13 +1,12 @@
 //! The wire format: a message is a sequence of fields, each a key (number and kind) and a value.
 //!
 //! [`Fields`] walks over a message without allocating. Every length is checked against the message before it is used;
-//! groups, which ONNX does not use, are stepped over with a bounded depth.
+//! groups, which ONNX has none of, are stepped over with a bounded depth.
 
 use thiserror::Error;
 
 /// Bytes that are not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[allow(missing_docs, reason = "each text shows what its fields are")]
 #[non_exhaustive]
 pub enum WireError {
     /// The bytes end inside a field.
@@ -15,16 +14,27 @@ pub enum WireError {
     Truncated,
     /// A length that is larger than what is left of the message.
     #[error("a field claims {claimed} bytes where {left} are left")]
-    Length { claimed: u64, left: usize },
+    Length {
+        /// Bytes claimed.
+        claimed: u64,
+        /// Bytes left.
+        left: usize,
+    },
     /// An integer of more than ten bytes.
     #[error("an integer is longer than 64 bits")]
     Varint,
     /// A field number of 0 or above 2^29 - 1.
     #[error("a field has the number {number}, which no field may have")]
-    Number { number: u64 },
+    Number {
+        /// The number.
+        number: u64,
+    },
     /// A kind of value that does not exist.
     #[error("a field has the wire type {kind}, which does not exist")]
-    Kind { kind: u8 },
+    Kind {
+        /// The wire type.
+        kind: u8,
+    },
     /// Groups that do not pair, or too deep.
     #[error("groups of fields do not pair")]
     Group,
