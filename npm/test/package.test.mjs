@@ -1,6 +1,7 @@
-// The package as it is installed: what its functions give, and what they refuse. `onnx-cast` is the installed package.
+// The package as it is installed: what its functions give, what they refuse, and the examples of the pages, which lie
+// beside this file. `onnx-cast` is the installed package.
 import assert from "node:assert/strict";
-import { mkdtempSync, openAsBlob, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, openAsBlob, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -158,3 +159,41 @@ test("reads paths of the system and blobs of files, and refuses broken ones", as
     rmSync(folder, { recursive: true });
   }
 });
+
+/** Compares a value with the comment behind it: `Uint8Array [0x21, 0x03], packed` or `"a text"`; others only describe. */
+function shown(value, comment, counts) {
+  const array = /^(\w+Array) \[([^\]]*)\]/.exec(comment);
+  const text = /^"[^"]*"/.exec(comment);
+  if (array) {
+    assert.equal(value.constructor.name, array[1], comment);
+    assert.deepEqual(value, globalThis[array[1]].from(array[2].split(","), Number), comment);
+  } else if (text) {
+    assert.equal(value, JSON.parse(text[0]));
+  } else {
+    assert.notEqual(value, undefined, comment);
+  }
+  counts.compared += array || text ? 1 : 0;
+  return value;
+}
+
+/** An example as the body of a function: imports are names that it is given, and commented values go through `shown`. */
+function body(block) {
+  const lines = block.split("\n").filter((line) => !line.startsWith("import "));
+  const line = /^(const (?:\w+|\{[^}]*\}) = )?(.*?);\s*\/\/ (.*)$/;
+  return lines.map((it) => it.replace(line, (_, name, value, comment) => {
+    return `${name ?? ""}shown(${value}, ${JSON.stringify(comment)}, counts);`;
+  })).join("\n");
+}
+
+const AsyncFunction = (async () => {}).constructor;
+const folder = new URL("./", import.meta.url);
+
+for (const page of readdirSync(folder).filter((name) => name.endsWith(".md"))) {
+  test(`the examples of ${page}`, async () => {
+    const blocks = readFileSync(new URL(page, folder), "utf8").matchAll(/^```js\n(.*?)^```/gms);
+    const counts = { compared: 0 };
+    const names = { ...onnx, file: safetensors("w", [1, -2.5, 0.3, 1e-9]), shown, counts };
+    for (const [, block] of blocks) await new AsyncFunction(...Object.keys(names), body(block))(...Object.values(names));
+    assert.ok(counts.compared > 0, `${page}: nothing is compared`);
+  });
+}

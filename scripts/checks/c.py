@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import textwrap
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,6 +40,28 @@ PRINTED = {
     "float6e2m3, 6 bits: 4 66 113 31\n"
     "float6e3m2, 6 bits: 8 35 89 31\n"
     "Cast-28 does not take complex64 (no version of Cast does)\n",
+}
+
+# What the pieces of programs in the pages take for granted.
+PROGRAM = """#include <onnx_cast.h>
+#include <stdint.h>
+#include <stdio.h>
+enum { count = 4, rows = 2, columns = 2 };
+int main(void) {
+    const float weights[count] = {1.0f, -0.3f, 1000.0f, 0.001f}, scales[rows] = {0.1f, 10.0f};
+    uint16_t halves[count];
+    int8_t quantized[count];
+    (void)weights, (void)scales, (void)halves, (void)quantized;
+    BLOCK
+    for (int i = 0; i < count; i++) printf(SHOW);
+    return 0;
+}
+"""
+# By the result of a piece: how it is printed, and what.
+SHOWN = {
+    "small": ('"%02x ", small[i]', "38 aa 7e 01 "),
+    "halves": ('"%04x ", halves[i]', "3c00 b4cd 63d0 1419 "),
+    "quantized": ('"%d ", quantized[i] + 0 * status', "10 -3 100 0 "),
 }
 
 
@@ -129,11 +152,31 @@ def check_output(name, printed):
         sys.exit(f"{name} prints\n{printed}(want\n{want})")
 
 
-def check_guide():
-    """The whole program in the guide is the example."""
-    blocks = re.findall(r"^```c\n(.*?)^```", (ROOT / "docs" / "c.md").read_text(), re.MULTILINE | re.DOTALL)
-    if (EXAMPLES / "float8.c").read_text() not in blocks:
-        sys.exit("docs/c.md does not show examples/c/float8.c as it is")
+def check_pages(folder, scratch):
+    """The programs in the pages are the examples, and the pieces of programs run in the place of this one."""
+    whole = {path.read_text() for path in EXAMPLES.glob("*.c")}
+    seen, pieces = 0, 0
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        for block in re.findall(r"^```c\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
+            if "/* not compiled by the tests: " in block:
+                continue
+            seen += 1
+            if "int main(" in block:
+                if block not in whole:
+                    sys.exit(f"{page}: a program is none of examples/c:\n{block}")
+                continue
+            (shown,) = [printed for name, printed in SHOWN.items() if f"{name}[4]" in block or f", {name}, " in block]
+            pieces += 1
+            source, program = scratch / f"piece{pieces}.c", scratch / f"piece{pieces}"
+            source.write_text(PROGRAM.replace("    BLOCK\n", textwrap.indent(block, "    ")).replace("SHOW", shown[0]))
+            compiler = shlex.split(os.environ.get("CC", "cc"))
+            libraries = [f"-I{folder / 'include'}", f"-L{folder / 'lib'}", "-lonnx_cast", f"-Wl,-rpath,{folder / 'lib'}"]
+            run(*compiler, "-std=c99", "-O1", "-Wall", "-Werror", source, "-o", program, *libraries)
+            if (printed := run(program)) != shown[1]:
+                sys.exit(f"{page}: a piece of a program prints\n{printed}(want\n{shown[1]})\n{block}")
+    if seen != len(SHOWN) + 1:
+        sys.exit(f"{seen} programs and pieces of programs in the pages (want {len(SHOWN) + 1})")
+    print(f"the pages: {seen - pieces} program, {pieces} pieces")
 
 
 def check_cmake(folder, scratch):
@@ -152,8 +195,8 @@ def check_cmake(folder, scratch):
 def main():
     folder = Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else laid_out()
     check_library(folder)
-    check_guide()
     with tempfile.TemporaryDirectory() as scratch:
+        check_pages(folder, Path(scratch))
         check_programs(folder, Path(scratch))
         check_cmake(folder, Path(scratch))
 

@@ -49,6 +49,7 @@ trap 'rm -rf "$work"' EXIT
 npm install --silent --no-audit --no-fund --offline --prefix "$work" "$work"/onnx-cast-*.tgz
 # The tests beside the installed package, so that they find it and nothing else.
 cp npm/test/* crates/onnx-cast-wasm/tests/data/bits.json "$work"
+for page in README.md npm/README.md docs/javascript.md; do cp "$page" "$work/${page//\//-}"; done
 (cd "$work" && node --test package.test.mjs bits.test.mjs)
 # The module without vector instructions, in the place of the one with them.
 cp "$work"/node_modules/onnx-cast/wasm/{plain,simd}.wasm

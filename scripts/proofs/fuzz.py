@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fuzzes what reads files and what computes: `fuzz/targets` under libFuzzer and AddressSanitizer (docs/fuzzing.md).
+"""Fuzzes what reads files and what computes: `fuzz/targets` under libFuzzer and AddressSanitizer (docs/dev/fuzzing.md).
 
 Installs cargo-fuzz into `.cache/`, builds all targets once, unpacks the corpus into `.cache/fuzz/kept/`, and runs each
 target for N minutes, or those that are named. What they find on the way is kept in `.cache/fuzz/corpus/`, what fails in

@@ -4,7 +4,7 @@
 Compares, bit for bit, quantize_linear, dequantize_linear and dynamic_quantize_linear with onnxruntime and onnx's
 reference evaluator; MX with torchao (four rules, five element types), ModelOpt, compressed-tensors and gguf; NVFP4 with
 ModelOpt, torchao and compressed-tensors. A difference without a name fails, and so does a name without a difference.
-docs/semantics.md has the names' meanings.
+docs/differences.md has the names' meanings.
 
 Needs onnx_cast, onnx, onnxruntime, ml_dtypes, torch, torchao, nvidia-modelopt, compressed-tensors, transformers and
 gguf in one environment. `--count` is the number of random values in all, `--only TEXT` names cases, and

@@ -3,21 +3,54 @@
 import doctest
 import importlib
 import re
+from pathlib import Path
 
 import examples
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from safetensors.numpy import save_file
 
 import onnx_cast
 
-PAGES = ["docs/python.md", "docs/c.md", "docs/onnxruntime.md", "README.md", "bindings/python/README.md"]
+# Every page with examples in Python, but for those that another test runs in a place of their own.
+ELSEWHERE = {"docs/precision.md": "test_convert.py"}
+PAGES = [page for page in examples.pages() if page not in ELSEWHERE]
 
 
-def run(page):
+def checkpoint(folder):
+    folder.mkdir()
+    rng = np.random.default_rng(1)
+    tensors = {f"model.layers.0.mlp.{name}_proj.weight": rng.normal(size=(64, 64)) for name in ("up", "down")}
+    save_file({name: array.astype(np.float32) for name, array in tensors.items()}, folder / "model.safetensors")
+    (folder / "config.json").write_text("{}")
+
+
+def llama(folder):
+    checkpoint(folder / "llama")
+
+
+def deepseek(folder):
+    checkpoint(folder / "plain")
+    onnx_cast.quantize_file("plain", "DeepSeek-V3", "float8e4m3fn", layout="deepseek")
+
+
+def recorded(folder):
+    info = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n"]) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Exp", ["x"], ["y"])], "g", info[:1], info[1:])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), folder / "model.onnx")
+    onnx_cast.record_model("model.onnx", "recorded.onnx")
+    return {"samples": [{"x": np.array([0, number], np.float32)} for number in (1, 2)]}
+
+
+# What examples take for granted: files, and names.
+PREPARE = {"docs/cast-files.md": llama, "docs/dequantize.md": deepseek, "docs/ranges.md": recorded}
+
+
+def run(page, folder):
     """The names of a page once all its examples have run, in the current folder."""
-    names = {}
+    names = (PREPARE[page](folder) if page in PREPARE else None) or {}
     for block, code in examples.of(page):
         if large := re.search(r"^import (torch|jax|onnxruntime)", block, re.MULTILINE):
             pytest.importorskip(large[1])
@@ -28,13 +61,32 @@ def run(page):
 @pytest.mark.parametrize("page", PAGES)
 def test_the_examples_of_a_page_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    run(page)
+    run(page, tmp_path)
+
+
+def test_the_results_of_examples(tmp_path, monkeypatch):
+    """What the examples leave in files."""
+    monkeypatch.chdir(tmp_path)
+    run("docs/ranges.md", tmp_path)
+    with np.load("ranges.npz") as found:
+        assert found["onnx_cast_record/x"][:, 0].tolist() == [1, 2]
+    run("docs/cast-files.md", tmp_path)
+    run("docs/dequantize.md", tmp_path)
+    for folder in ("llama-bf16", "DeepSeek-V3-bf16"):
+        assert {row.dtype.name for row in onnx_cast.info(folder)} == {"bfloat16"}
+
+
+def test_every_page_with_examples_is_run():
+    tests = Path(__file__).parent
+    for page, name in ELSEWHERE.items():
+        assert page in examples.pages() and f'"{page}"' in (tests / name).read_text()
+    assert len(PAGES) >= 7
 
 
 def test_the_bar_of_tqdm_shows_a_cast_and_a_fold(tmp_path, monkeypatch, capsys):
     pytest.importorskip("tqdm")
     monkeypatch.chdir(tmp_path)
-    with_tqdm = run("docs/python.md")["with_tqdm"]
+    with_tqdm = run("docs/python-files.md", tmp_path)["with_tqdm"]
     rows = with_tqdm(onnx_cast.cast_file, "in.safetensors", "other.safetensors", "bf16")
     assert [row.name for row in rows if row.cast] == ["w"] and "40.0/40.0" in capsys.readouterr().err
     nodes = [helper.make_node("Cast", ["w"], ["y"], to=TensorProto.FLOAT)]

@@ -308,7 +308,7 @@ def test_batches_of_ray_data(ray, kind):
 
 
 def test_the_example_of_the_manual_runs(ray, checkpoint, tmp_path, monkeypatch):
-    (example,) = [code for block, code in examples.of("docs/python.md") if "cast_checkpoint" in block]
+    (example,) = [code for block, code in examples.of("docs/python-recipes.md") if "cast_checkpoint" in block]
     names = {}
     exec(example, names)
     monkeypatch.chdir(tmp_path)

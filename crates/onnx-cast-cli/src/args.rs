@@ -2,6 +2,8 @@
 
 mod common;
 mod explain;
+#[cfg(test)]
+mod page;
 mod parsers;
 mod precision;
 mod quantized;
@@ -403,7 +405,7 @@ impl Attributes {
 
 #[cfg(test)]
 mod tests {
-    use super::Args;
+    use super::{Args, page};
     use clap::{Arg, Command, CommandFactory};
     use std::fmt::Write;
 
@@ -424,11 +426,49 @@ mod tests {
                 writeln!(list, "{} {arg}", command.get_name()).expect("a String takes everything");
             }
         }
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/options.txt");
+        compare("tests/data/options.txt", &list);
+    }
+
+    /// Fails where a file of this crate is not what is wanted, or writes it where that is asked for.
+    fn compare(path: &str, want: &str) {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
         if std::env::var_os("UPDATE_OPTIONS").is_some() {
-            std::fs::write(path, &list).expect("the list is written");
+            std::fs::write(&path, want).expect("the file is written");
         }
-        let known = std::fs::read_to_string(path).unwrap_or_default();
-        assert!(known == list, "{path} is not up to date: UPDATE_OPTIONS=1 cargo test -p onnx-cast-cli --lib");
+        let known = std::fs::read_to_string(&path).unwrap_or_default().replace("\r\n", "\n");
+        assert!(
+            known == want,
+            "{}: not up to date: UPDATE_OPTIONS=1 cargo test -p onnx-cast-cli --lib",
+            path.display()
+        );
+    }
+
+    #[test]
+    fn the_pages_of_the_command_are_up_to_date() {
+        let mut all = Args::command();
+        all.build();
+        compare("../../docs/command.md", &page::of_commands(&all));
+        compare("../../docs/options.md", &page::of_options(&all));
+    }
+
+    /// The examples of the help name commands and options that exist.
+    #[test]
+    fn the_examples_of_the_help_are_parsed() {
+        let mut count = 0;
+        for command in Args::command().get_subcommands() {
+            for line in page::examples(command).0.lines() {
+                // Behind several spaces stands what the example shows.
+                let line = line.split("   ").next().unwrap_or_default();
+                for part in line.split(" | ").filter(|part| part.starts_with("onnx-cast ")) {
+                    let words = part.split(" > ").next().unwrap_or_default().split_whitespace();
+                    let words = words.map(|word| word.trim_matches('\''));
+                    if let Err(error) = Args::command().try_get_matches_from(words) {
+                        panic!("{part}: {error}");
+                    }
+                    count += 1;
+                }
+            }
+        }
+        assert!(count > 50, "{count} examples");
     }
 }

@@ -67,6 +67,7 @@ impl Backend {
 
     /// The backend that the environment variable [`BACKEND_VARIABLE`] names, or the fastest that this machine can run.
     /// The choice is made once.
+    #[inline]
     pub fn best() -> Backend {
         static BEST: LazyLock<Backend> = LazyLock::new(|| {
             // A library has nowhere to complain to about a variable, and every backend gives the same bits, so an
@@ -82,6 +83,7 @@ impl Backend {
         self.0.name
     }
 
+    #[inline]
     pub(crate) fn table(self) -> &'static KernelTable {
         self.0.table
     }

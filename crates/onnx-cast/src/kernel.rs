@@ -36,17 +36,7 @@ impl Context {
     /// A cast by the newest version's default rules.
     #[inline]
     pub(crate) fn plain(from: DataType, to: DataType) -> Self {
-        /// By the type's number. To resolve the rules anew takes longer than a cast of 16 elements.
-        static RULES: [Rules; DataType::ALL.len() + 1] = {
-            let mut rules = [Rules::NONE; DataType::ALL.len() + 1];
-            let mut i = 0;
-            while i < DataType::ALL.len() {
-                rules[DataType::ALL[i] as usize] = Rules::newest(DataType::ALL[i]);
-                i += 1;
-            }
-            rules
-        };
-        Context { from, to, rules: RULES[to as usize], hint: StoreHint::Temporal }
+        Context { from, to, rules: Rules::default_of(to), hint: StoreHint::Temporal }
     }
 }
 

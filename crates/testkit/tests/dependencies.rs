@@ -1,4 +1,4 @@
-//! Does docs/dependencies.md list every crate that this project depends on, may all that they bring be used and
+//! Does docs/dev/dependencies.md list every crate that this project depends on, may all that they bring be used and
 //! shipped, and do they build with the oldest Rust that is promised?
 
 use serde_json::Value;
@@ -88,7 +88,7 @@ fn the_list_of_dependencies_is_complete() {
     let metadata = metadata("Cargo.toml", &[]);
     let licences: BTreeMap<&str, &str> =
         packages(&metadata).iter().map(|package| (text(package, "name"), text(package, "license"))).collect();
-    let document = std::fs::read_to_string(root().join("docs/dependencies.md")).expect("docs/dependencies.md");
+    let document = std::fs::read_to_string(root().join("docs/dev/dependencies.md")).expect("docs/dev/dependencies.md");
     let mut listed: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for line in document.lines().filter_map(|line| line.strip_prefix("| `")) {
         let cells: Vec<&str> = line.trim_end_matches('|').split('|').map(str::trim).collect();
@@ -99,14 +99,14 @@ fn the_list_of_dependencies_is_complete() {
     let names = |names: &BTreeSet<String>| names.iter().cloned().collect::<Vec<_>>().join(", ");
     let found = direct();
     for (name, users) in &found {
-        let row = listed.remove(name.as_str()).unwrap_or_else(|| panic!("docs/dependencies.md lacks `{name}`"));
+        let row = listed.remove(name.as_str()).unwrap_or_else(|| panic!("docs/dev/dependencies.md lacks `{name}`"));
         assert_eq!((row[1], row[2]), (&*names(&users.members), &*names(&users.tests)), "who uses `{name}`");
         // What only the Python package has is fetched with it.
         if let Some(licence) = licences.get(name.as_str()) {
             assert_eq!(row[3], *licence, "the licence of `{name}`");
         }
     }
-    assert!(!found.is_empty() && listed.is_empty(), "docs/dependencies.md has {:?} too", listed.keys());
+    assert!(!found.is_empty() && listed.is_empty(), "docs/dev/dependencies.md has {:?} too", listed.keys());
 }
 
 #[test]

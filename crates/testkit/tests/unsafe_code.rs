@@ -1,4 +1,4 @@
-//! Does docs/unsafe.md list every file with `unsafe` in it, with as many as there are?
+//! Does docs/dev/unsafe.md list every file with `unsafe` in it, with as many as there are?
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -46,7 +46,7 @@ fn the_list_of_unsafe_code_is_complete() {
         .filter(|(_, counts)| *counts != [0; 3])
         .collect();
 
-    let text = fs::read_to_string(root.join("docs/unsafe.md")).expect("docs/unsafe.md");
+    let text = fs::read_to_string(root.join("docs/dev/unsafe.md")).expect("docs/dev/unsafe.md");
     let listed: BTreeMap<String, [usize; 3]> = text
         .lines()
         .filter_map(|line| {
@@ -65,5 +65,5 @@ fn the_list_of_unsafe_code_is_complete() {
     let missing: Vec<&String> = found.iter().filter(|row| !listed.contains(row)).collect();
     let stale: Vec<&String> = listed.iter().filter(|row| !found.contains(row)).collect();
     assert!(!found.is_empty(), "no file with unsafe code was found");
-    assert!(missing.is_empty() && stale.is_empty(), "docs/unsafe.md lacks {missing:#?}\nand has {stale:#?}");
+    assert!(missing.is_empty() && stale.is_empty(), "docs/dev/unsafe.md lacks {missing:#?}\nand has {stale:#?}");
 }

@@ -4,7 +4,7 @@
 //! takes a plan of a case from its first bytes and values from the rest. Whatever is read must give the same in memory
 //! and from a file, and survive being written; whatever is computed must be what another way gives.
 //!
-//! `docs/fuzzing.md` has the commands, and what they found.
+//! `docs/dev/fuzzing.md` has the commands.
 #![forbid(unsafe_code)]
 
 mod casts;

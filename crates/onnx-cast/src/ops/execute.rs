@@ -5,7 +5,7 @@ use super::CastError;
 use crate::element::{DataType, byte_len_of};
 use crate::kernel::{Context, Kernel, StoreHint};
 use crate::scalar::with_default_float_environment;
-use crate::tensor::{Tensor, TensorError, element_count};
+use crate::tensor::{Tensor, TensorError, TensorView, element_count};
 use std::mem::MaybeUninit;
 
 /// Casts that read and write this many bytes use non-temporal stores. Little of their output would stay in the last
@@ -59,7 +59,8 @@ pub(super) fn execute(
     {
         let parts = parts_for(touched, threads);
         if parts > 1 {
-            return parallel(span, bits, parts, &|span| run(span, hint));
+            let Span { src, dst, len } = span;
+            return parallel(src, dst, len, bits[0], bits[1], parts, &|span| run(span, hint));
         }
     }
     #[cfg(not(feature = "threads"))]
@@ -152,6 +153,13 @@ pub(super) fn new_tensor(
     Ok(Tensor::new(data_type, shape.to_vec(), bytes)?)
 }
 
+/// Checks the type of an input.
+#[inline(always)]
+pub(super) fn check_type(view: &TensorView<'_>, want: DataType) -> Result<(), CastError> {
+    let got = view.data_type();
+    if got == want { Ok(()) } else { Err(CastError::InputType { got, want }) }
+}
+
 /// Checks the length in bytes of a buffer for elements of a tensor of a shape. `elements` is `None` where their number
 /// overflows.
 pub(super) fn check_len(
@@ -181,13 +189,22 @@ fn pool_threads() -> usize {
     if rayon::current_thread_index().is_none() && !*GLOBAL { 1 } else { rayon::current_num_threads() }
 }
 
-/// Runs the first of `parts` parts of a span on the caller's thread, which is awake, and the others on the pool's.
+/// Runs the first of two or more parts of a span on the caller's thread, which is awake, and the others on the pool's.
+/// Not inlined, and called with single values: a small cast beside it would find the span and the widths in memory, and
+/// wait for them.
 #[cfg(feature = "threads")]
-fn parallel(span: Span<'_>, bits: [usize; 2], parts: usize, run: &(impl Fn(Span<'_>) + Sync)) {
-    if parts < 2 {
-        return run(span);
-    }
-    let (first, others) = split(span, bits, parts, 1);
+#[inline(never)]
+fn parallel(
+    src: &[u8],
+    dst: &mut [MaybeUninit<u8>],
+    len: usize,
+    from_bits: usize,
+    to_bits: usize,
+    parts: usize,
+    run: &(impl Fn(Span<'_>) + Sync),
+) {
+    let bits = [from_bits, to_bits];
+    let (first, others) = split(Span { src, dst, len }, bits, parts, 1);
     rayon::in_place_scope(|scope| {
         scope.spawn(|_| halve(others, bits, parts - 1, run));
         run(first);

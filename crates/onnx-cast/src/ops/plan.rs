@@ -2,7 +2,7 @@
 //! tensors, without locks or allocation.
 
 use super::CastError;
-use super::execute::{Span, as_uninit, assume_written, execute, new_tensor, run_copy, run_kernel};
+use super::execute::{Span, as_uninit, assume_written, check_type, execute, new_tensor, run_copy, run_kernel};
 use super::strings::{ParseFn, PrintFn, parser, printer};
 use crate::arch::Backend;
 use crate::element::DataType;
@@ -47,7 +47,7 @@ enum Run {
 
 impl Plan {
     /// The cast from `from` to `to`, neither of which is complex.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn cast(from: DataType, to: DataType, rules: Rules, backend: Backend, threads: Option<usize>) -> Plan {
         // A cast from bool to bool is not a copy: bytes other than 0 and 1 become 1.
         let run = if from == to && from != DataType::Bool {
@@ -254,11 +254,8 @@ impl Plan {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn check_input(&self, input: &TensorView<'_>) -> Result<(), CastError> {
-        if input.data_type() == self.from {
-            return Ok(());
-        }
-        Err(CastError::InputType { got: input.data_type(), want: self.from })
+        check_type(input, self.from)
     }
 }

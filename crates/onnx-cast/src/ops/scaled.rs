@@ -8,7 +8,7 @@ pub(super) mod tiles;
 pub use blocks::{BlockPlan, GlobalScale};
 pub(super) use settings::{ScaledSettings, scaled_operator};
 
-use super::execute::{Span, as_bytes, as_uninit, assume_written, check_len, execute, new_tensor};
+use super::execute::{Span, as_bytes, as_uninit, assume_written, check_len, check_type, execute, new_tensor};
 use super::{CastError, OpError};
 use crate::arch::Backend;
 use crate::element::{Class, DataType};
@@ -196,12 +196,29 @@ impl ScaledPlan {
         zero_point: Option<&TensorView<'_>>,
         out: &'o mut [MaybeUninit<u8>],
     ) -> Result<&'o mut [u8], CastError> {
-        check_type(x, self.from)?;
+        // Two calls: where there is one scale, the constant layout is not copied.
+        if Layout::is_of_tensor(scale.shape(), self.block_size) {
+            return self.run_by(Layout::TENSOR, x, scale, zero_point, out);
+        }
         let layout = Layout::new(x.shape(), scale.shape(), self.axis, self.block_size)?;
-        let bound = self.bind_layout(x.shape(), layout, scale, zero_point, Adjust::None)?;
+        self.run_by(layout, x, scale, zero_point, out)
+    }
+
+    #[inline(always)]
+    fn run_by<'o>(
+        &self,
+        layout: Layout,
+        x: &TensorView<'_>,
+        scale: &TensorView<'_>,
+        zero_point: Option<&TensorView<'_>>,
+        out: &'o mut [MaybeUninit<u8>],
+    ) -> Result<&'o mut [u8], CastError> {
+        check_type(x, self.from)?;
+        let has_zeros = self.check_operands(scale, zero_point)?;
         let len = x.len();
         check_len(self.to, Some(len), out.len(), x.shape())?;
-        Ok(self.execute(&bound.job, x.bytes().unwrap_or_default(), len, out))
+        let job = self.job(layout, scale, zero_point.filter(|_| has_zeros), Adjust::None);
+        Ok(self.execute(&job, x.bytes().unwrap_or_default(), len, out))
     }
 
     /// The plan with its scale and zero point, for tensors of a shape; it can cast such a tensor part by part.
@@ -219,7 +236,6 @@ impl ScaledPlan {
     }
 
     /// As [`ScaledPlan::bind`], with scales that lie in any way.
-    #[inline(always)]
     fn bind_layout<'a>(
         &'a self,
         shape: &[usize],
@@ -228,18 +244,32 @@ impl ScaledPlan {
         zero_point: Option<&TensorView<'a>>,
         adjust: Adjust,
     ) -> Result<BoundScaledPlan<'a>, CastError> {
-        check_type(scale, self.scale)?;
-        let zero_point = match zero_point {
-            None => None,
-            Some(view) => {
-                // Of an operator that was planned without a zero point, it has the type of the quantized elements.
-                check_type(view, self.zero_point.unwrap_or(self.quantized_type()))?;
-                self.check_zero_point(view, scale)?
-            }
-        };
-        let scale = Operand { data_type: self.scale, bytes: scale.bytes().unwrap_or_default(), adjust };
+        let has_zeros = self.check_operands(scale, zero_point)?;
         let elements = shape.iter().fold(1, |len: usize, &dim| len.saturating_mul(dim));
-        Ok(BoundScaledPlan { job: Job { plan: self, layout, scale, zero_point }, elements })
+        Ok(BoundScaledPlan { job: self.job(layout, scale, zero_point.filter(|_| has_zeros), adjust), elements })
+    }
+
+    #[inline(always)]
+    fn job<'a>(
+        &'a self,
+        layout: Layout,
+        scale: &TensorView<'a>,
+        zero_point: Option<&TensorView<'a>>,
+        adjust: Adjust,
+    ) -> Job<'a> {
+        let bytes = |view: &TensorView<'a>| view.bytes().unwrap_or_default();
+        let zero_point = zero_point.map(|view| Operand::new(view.data_type(), bytes(view)));
+        Job { plan: self, layout, scale: Operand { data_type: self.scale, bytes: bytes(scale), adjust }, zero_point }
+    }
+
+    /// Whether there are zero points to subtract or add: not where all must be 0, and are, and change nothing.
+    #[inline(always)]
+    fn check_operands(&self, scale: &TensorView<'_>, zero_point: Option<&TensorView<'_>>) -> Result<bool, CastError> {
+        check_type(scale, self.scale)?;
+        let Some(view) = zero_point else { return Ok(false) };
+        // Of an operator that was planned without a zero point, it has the type of the quantized elements.
+        check_type(view, self.zero_point.unwrap_or(self.quantized_type()))?;
+        self.check_zero_point(view, scale)
     }
 
     /// Casts a tensor to a new one of the same shape.
@@ -255,12 +285,8 @@ impl ScaledPlan {
         new_tensor(self.to, x.shape(), |out| self.run_into_uninit(x, scale, zero_point, out).map(drop))
     }
 
-    /// The zero points to subtract or add: `None` where all must be 0, and are, and change nothing.
-    fn check_zero_point<'a>(
-        &self,
-        zero_point: &TensorView<'a>,
-        scale: &TensorView<'_>,
-    ) -> Result<Option<Operand<'a>>, CastError> {
+    /// [`ScaledPlan::check_operands`], of zero points of the right type.
+    fn check_zero_point(&self, zero_point: &TensorView<'_>, scale: &TensorView<'_>) -> Result<bool, CastError> {
         let is_single = |shape: &[usize]| shape.is_empty() || shape == [1];
         if zero_point.shape() != scale.shape() && !(is_single(zero_point.shape()) && is_single(scale.shape())) {
             let (zero_point, scale) = (zero_point.shape().to_vec(), scale.shape().to_vec());
@@ -268,7 +294,7 @@ impl ScaledPlan {
         }
         let (data_type, bytes) = (zero_point.data_type(), zero_point.bytes().unwrap_or_default());
         let first_other = match Class::of(data_type) {
-            Some(Class::Int { bits: ..=16, .. }) => return Ok(Some(Operand::new(data_type, bytes))),
+            Some(Class::Int { bits: ..=16, .. }) => return Ok(true),
             Some(Class::SmallFloat(format)) => {
                 let is_zero = |code: u64| code & !format.sign_bit() == 0 && !format.is_nan(code);
                 (0..zero_point.len()).find(|&i| !is_zero(code(bytes, i, data_type).into()))
@@ -279,10 +305,7 @@ impl ScaledPlan {
             Some(index) => Err(CastError::ZeroPoint { data_type, index }),
             // ONNX's cases add it to quotients, so that -0 becomes 0. For floats of 8 bits neither ONNX's evaluator nor
             // onnxruntime does.
-            None if data_type.is_packed() && self.direction == Direction::Quantize => {
-                Ok(Some(Operand::new(data_type, bytes)))
-            }
-            None => Ok(None),
+            None => Ok(data_type.is_packed() && self.direction == Direction::Quantize),
         }
     }
 }
@@ -327,10 +350,4 @@ impl BoundScaledPlan<'_> {
         clear_padding(plan.to, len, out);
         Ok(())
     }
-}
-
-/// Checks the type of an input.
-fn check_type(view: &TensorView<'_>, want: DataType) -> Result<(), CastError> {
-    let got = view.data_type();
-    if got == want { Ok(()) } else { Err(CastError::InputType { got, want }) }
 }

@@ -72,6 +72,9 @@ impl fmt::Display for UnknownRoundMode {
 
 impl std::error::Error for UnknownRoundMode {}
 
+/// The first version with the rules of all later ones.
+const SETTLED: i64 = 24;
+
 /// The codes that one cast writes for overflow, infinity and NaN in its target type. Only float targets of 8 bits or
 /// fewer use them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +98,31 @@ impl Rules {
     /// The rules of a cast to `to` in the newest version, with its default attributes.
     pub(crate) const fn newest(to: DataType) -> Rules {
         Rules::new(to, i64::MAX, true, RoundMode::Up)
+    }
+
+    /// [`Rules::newest`] of a type that is known at run time.
+    #[inline]
+    pub(crate) fn default_of(to: DataType) -> Rules {
+        /// By the type's number. To resolve the rules anew takes longer than a cast of 16 elements.
+        static RULES: [Rules; DataType::ALL.len() + 1] = {
+            let mut rules = [Rules::NONE; DataType::ALL.len() + 1];
+            let mut i = 0;
+            while i < DataType::ALL.len() {
+                rules[DataType::ALL[i] as usize] = Rules::newest(DataType::ALL[i]);
+                i += 1;
+            }
+            rules
+        };
+        RULES[to as usize]
+    }
+
+    /// As [`Rules::new`]; the defaults of a version since which they have not changed are looked up.
+    #[inline]
+    pub(crate) fn resolve(to: DataType, version: i64, saturate: bool, round_mode: RoundMode) -> Rules {
+        if version >= SETTLED && saturate && round_mode == RoundMode::Up {
+            return Rules::default_of(to);
+        }
+        Rules::new(to, version, saturate, round_mode)
     }
 
     /// The rules of a cast to `to` in a version of Cast or CastLike. (Where both operators have the version, they
@@ -129,7 +157,7 @@ impl Rules {
                 let top = if saturate { max } else { beyond };
                 // In versions 19 to 23, ONNX's tables map infinity to NaN for the FNUZ types even with `saturate`.
                 let unsigned_zero = format.signed && !format.negative_zero;
-                let infinity = if unsigned_zero && version < 24 { nan } else { top };
+                let infinity = if unsigned_zero && version < SETTLED { nan } else { top };
                 let underflow = if saturate { 0 } else { nan };
                 Rules { overflow: top, infinity, nan, underflow, round_mode }
             }

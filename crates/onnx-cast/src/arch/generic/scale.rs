@@ -12,6 +12,7 @@ use crate::kernel::Context;
 use crate::kernel::lanes::Lanes;
 use crate::kernel::scale::beside::Beside;
 use crate::kernel::scale::{Array, Memory, Method, Part, Spread, Stage, walk};
+use crate::packed::bits;
 
 /// Quantizes to `D`, an integer by its width alone.
 #[inline(always)]
@@ -29,12 +30,11 @@ unsafe fn quantize_by<L: Lanes, D: Element, const EACH: bool, const DIVIDES: boo
     /// Adding 1.5 * 2^23 rounds to an integer, in the low bits of the sum.
     const SHIFT: f32 = 12_582_912.0;
     let rules = RuleLanes::<L>::new::<f32, D>(&stage.context.rules);
-    let Context { from, to, .. } = stage.context;
+    let from = stage.context.from;
     let beside = Beside::new(stage);
-    let widths = [from, to].map(|data_type| data_type.info().bits as usize);
     walk::<L>(
         part,
-        widths,
+        [from.info().bits as usize, bits::<D>()],
         #[inline(always)]
         |src, dst, element| {
             let at = |place: usize| element + place * (L::BYTES / 4);
@@ -87,13 +87,12 @@ pub(crate) unsafe fn dequantize<L: Lanes, S: Element>(part: Part<'_>, stage: &St
 
 #[inline(always)]
 unsafe fn dequantize_by<L: Lanes, S: Element, const EACH: bool>(part: Part<'_>, stage: &Stage<'_>) {
-    let Context { from, to, .. } = stage.context;
+    let to = stage.context.to;
     let beside = Beside::new(stage);
-    let widths = [from, to].map(|data_type| data_type.info().bits as usize);
-    let widen = super::one_step::<L, S, f32>(&Context::plain(from, DataType::Float));
+    let widen = super::one_step::<L, S, f32>(&Context::plain(stage.context.from, DataType::Float));
     walk::<L>(
         part,
-        widths,
+        [bits::<S>(), to.info().bits as usize],
         #[inline(always)]
         |src, dst, element| {
             let mut values = Memory::<{ 4 * 64 }>::new();

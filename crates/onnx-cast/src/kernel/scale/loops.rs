@@ -17,8 +17,11 @@ pub(crate) fn prepare<const FUSES: bool>(
     has_zeros: bool,
     range: [f32; 2],
 ) -> Method {
-    if !has_zeros {
-        arrays.first(Array::Zeros, count).fill(0.0);
+    match arrays.first(Array::Zeros, count) {
+        _ if has_zeros => {}
+        // A call that fills memory may store in a way that the next read waits for.
+        [zero] => *zero = 0.0,
+        zeros => zeros.fill(0.0),
     }
     let all = arrays.all(count);
     match scaling {

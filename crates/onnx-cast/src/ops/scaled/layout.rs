@@ -47,23 +47,26 @@ impl Layout {
     /// One scale for all elements.
     pub(in crate::ops) const TENSOR: Layout = Layout { row: usize::MAX, run: usize::MAX, rows: Rows::SAME };
 
+    /// Whether an operator of ONNX has one scale for all elements.
+    #[inline(always)]
+    pub(in crate::ops) fn is_of_tensor(scale: &[usize], block_size: usize) -> bool {
+        block_size == 0 && matches!(scale, [] | [1])
+    }
+
     /// The layout of ONNX's operators.
-    #[inline]
     pub(in crate::ops) fn new(
         shape: &[usize],
         scale: &[usize],
         axis: i64,
         block_size: usize,
     ) -> Result<Layout, OpError> {
-        let is_single = scale.is_empty() || scale == [1];
-        if block_size == 0 && is_single {
+        if Layout::is_of_tensor(scale, block_size) {
             return Ok(Layout::TENSOR);
         }
         Layout::of_axis(shape, scale, axis, block_size)
     }
 
     /// That of scales along an axis.
-    #[inline(never)]
     fn of_axis(shape: &[usize], scale: &[usize], axis: i64, block_size: usize) -> Result<Layout, OpError> {
         let wrong = || OpError::ScaleShape { input: shape.to_vec(), scale: scale.to_vec(), axis, block_size };
         let rank = shape.len();

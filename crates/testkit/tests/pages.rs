@@ -1,0 +1,265 @@
+//! Do the pages' links lead somewhere, do the files that they name exist, are all pages of the manual in its table of
+//! contents, and are they short?
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+/// The most words of a page for users.
+const PAGE: usize = 1500;
+
+/// Pages that may be longer: the rules of casts, and what is generated or has a reason of its own.
+const LONGER: [(&str, usize); 6] = [
+    ("docs/semantics.md", 2600),
+    ("docs/scaled-casts.md", 2600),
+    ("docs/differences.md", 2600),
+    ("docs/command.md", 2600),
+    ("docs/options.md", 2600),
+    ("docs/dev/architecture.md", 2500),
+];
+
+/// The most columns of a line of prose.
+const COLUMNS: usize = 120;
+
+/// Folders without pages of ours.
+const SKIPPED: [&str; 3] = ["target", "node_modules", "vendor"];
+
+/// Paths that exist only once something has been built or found.
+const GENERATED: [&str; 4] = ["fuzz/artifacts", "web/dist", "npm/wasm", "docs/book"];
+
+/// The folders by whose names a path in a page begins.
+const TOP: [&str; 11] =
+    ["bench", "bindings", "crates", "docs", "examples", "fuzz", "npm", "records", "scripts", "web", "xtask"];
+
+fn root() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    fs::canonicalize(root).expect("the root of the repository")
+}
+
+/// Every file below a folder, by its path from the root; no hidden folders but `.github`, no links.
+fn files(root: &Path, folder: &Path, found: &mut Vec<String>) {
+    for entry in fs::read_dir(root.join(folder)).expect("a folder") {
+        let entry = entry.expect("an entry");
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let path = folder.join(&name);
+        let kind = entry.file_type().expect("its type");
+        if kind.is_dir() && (!name.starts_with('.') || name == ".github") && !SKIPPED.contains(&name.as_str()) {
+            files(root, &path, found);
+        } else if kind.is_file() {
+            found.push(path.to_string_lossy().replace('\\', "/"));
+        }
+    }
+}
+
+/// The pages of the repository: their paths and texts.
+fn pages(root: &Path) -> BTreeMap<String, String> {
+    let mut found = Vec::new();
+    files(root, Path::new(""), &mut found);
+    let pages = found.into_iter().filter(|path| path.ends_with(".md"));
+    pages.map(|path| (path.clone(), fs::read_to_string(root.join(&path)).expect("a page"))).collect()
+}
+
+/// The lines of prose with their numbers: those outside of fenced code.
+fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut is_code = false;
+    text.lines().enumerate().filter_map(move |(number, line)| {
+        let is_fence = line.trim_start().starts_with("```");
+        is_code ^= is_fence;
+        (!is_code && !is_fence).then_some((number + 1, line))
+    })
+}
+
+/// The parts of a line: code between backticks, and the text between.
+fn parts(line: &str) -> impl Iterator<Item = (bool, &str)> {
+    line.split('`').enumerate().map(|(index, part)| (index % 2 == 1, part))
+}
+
+/// A line without its code.
+fn without_code(line: &str) -> String {
+    parts(line).map(|(is_code, part)| if is_code { "x" } else { part }).collect()
+}
+
+/// The targets of a line's links and pictures.
+fn targets(line: &str) -> Vec<String> {
+    let line = without_code(line);
+    let mut found = Vec::new();
+    for (start, end) in [("](", ')'), ("src=\"", '"'), ("href=\"", '"')] {
+        for rest in line.split(start).skip(1) {
+            found.push(rest.split(end).next().unwrap_or_default().to_owned());
+        }
+    }
+    found
+}
+
+/// The anchors of a page, as GitHub and mdBook name them: letters and digits of each heading in lower case.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let (mut found, mut counts) = (BTreeSet::new(), HashMap::<String, usize>::new());
+    for (_, line) in prose(text).filter(|(_, line)| line.starts_with('#')) {
+        let heading = line.trim_start_matches('#').trim();
+        // The target of a link in a heading is no part of it.
+        let mut title = String::new();
+        for (index, part) in heading.split("](").enumerate() {
+            title += if index == 0 { part } else { part.split_once(')').map_or("", |(_, rest)| rest) };
+        }
+        let slug: String = title
+            .to_lowercase()
+            .chars()
+            .filter(|it| it.is_alphanumeric() || " -_".contains(*it))
+            .map(|it| if it == ' ' { '-' } else { it })
+            .collect();
+        let count = counts.entry(slug.clone()).or_default();
+        found.insert(if *count == 0 { slug } else { format!("{slug}-{count}") });
+        *count += 1;
+    }
+    found
+}
+
+/// A path from the root, of a target that is relative to a page.
+fn resolved(page: &str, target: &str) -> Option<String> {
+    let mut path = PathBuf::from(page);
+    path.pop();
+    for part in Path::new(target).components() {
+        match part {
+            Component::ParentDir if !path.pop() => return None,
+            Component::ParentDir | Component::CurDir => {}
+            Component::Normal(name) => path.push(name),
+            Component::RootDir | Component::Prefix(_) => return None,
+        }
+    }
+    Some(path.to_string_lossy().replace('\\', "/"))
+}
+
+/// What is wrong with a target on a page.
+fn fault(root: &Path, pages: &BTreeMap<String, String>, page: &str, target: &str) -> Option<String> {
+    if target.starts_with("https://") || target.starts_with("mailto:") {
+        return None;
+    }
+    let (path, anchor) = target.split_once('#').map_or((target, None), |(path, anchor)| (path, Some(anchor)));
+    let Some(path) = (if path.is_empty() { Some(page.to_owned()) } else { resolved(page, path) }) else {
+        return Some("leaves the repository".to_owned());
+    };
+    if !root.join(&path).exists() {
+        return Some(format!("{path} does not exist"));
+    }
+    let anchor = anchor?;
+    let Some(text) = pages.get(&path) else { return Some(format!("{path} has no headings")) };
+    (!anchors(text).contains(anchor)).then(|| format!("{path} has no heading `#{anchor}`"))
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let root = root();
+    let pages = pages(&root);
+    let (mut count, mut wrong) = (0, Vec::new());
+    for (page, text) in &pages {
+        for (line, content) in prose(text) {
+            for target in targets(content) {
+                count += 1;
+                let fault = fault(&root, &pages, page, &target);
+                wrong.extend(fault.map(|fault| format!("{page}:{line}: ({target}): {fault}")));
+            }
+        }
+    }
+    assert!(count > 300, "{count} links");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Whether a word of code names a file or a folder, not a pattern or a place to fill in.
+fn is_name(word: &str) -> bool {
+    let is_plain = word.chars().all(|it| it.is_ascii_alphanumeric() || "/._-".contains(it));
+    let is_filled_in =
+        |part: &str| part.len() > 1 && part.trim_end_matches(".rs").chars().all(|it| it.is_ascii_uppercase());
+    is_plain && !word.contains("..") && !word.split('/').any(is_filled_in)
+}
+
+/// Whether a word is a file of sources by its ending, or a path from the root.
+fn names_a_file(word: &str) -> bool {
+    let has_ending = [".rs", ".py", ".sh", ".mjs"].iter().any(|ending| word.len() > 4 && word.ends_with(ending));
+    let first = word.split('/').next().unwrap_or_default();
+    is_name(word) && (has_ending || word.contains('/') && TOP.contains(&first))
+}
+
+/// Files of sources may be named by the end of their path.
+#[test]
+fn named_files_exist() {
+    let root = root();
+    let mut all = Vec::new();
+    files(&root, Path::new(""), &mut all);
+    let mut known: BTreeSet<&str> = BTreeSet::new();
+    for path in &all {
+        known.insert(path);
+        known.extend(path.match_indices('/').map(|(at, _)| &path[at + 1..]));
+        known.extend(path.match_indices('/').map(|(at, _)| &path[..at]));
+    }
+    let (mut count, mut wrong) = (0, Vec::new());
+    // What has been in earlier versions stays in the list of changes.
+    for (page, text) in pages(&root).iter().filter(|(page, _)| *page != "CHANGELOG.md") {
+        for (line, content) in prose(text) {
+            for code in parts(content).filter_map(|(is_code, part)| is_code.then_some(part)) {
+                for word in code.split_whitespace().map(|word| word.trim_end_matches(['/', ',', ':'])) {
+                    if !names_a_file(word) || GENERATED.iter().any(|path| word.starts_with(path)) {
+                        continue;
+                    }
+                    count += 1;
+                    if !known.contains(word) {
+                        wrong.push(format!("{page}:{line}: `{word}` does not exist"));
+                    }
+                }
+            }
+        }
+    }
+    assert!(count > 200, "{count} names");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn pages_are_short() {
+    let mut wrong = Vec::new();
+    for (page, text) in pages(&root()) {
+        let is_for_users = page.starts_with("docs/") && page.matches('/').count() == 1;
+        let longer = LONGER.iter().find(|(name, _)| *name == page).map(|(_, most)| *most);
+        let words = text.split_whitespace().count();
+        if let Some(most) = longer.or(is_for_users.then_some(PAGE)).filter(|most| words > *most) {
+            wrong.push(format!("{page}: {words} words (at most {most})"));
+        }
+        // Tables and long addresses cannot be wrapped.
+        let may_be_long = |line: &str| line.contains('|') || line.starts_with('<') || !line.trim().contains(' ');
+        for (number, line) in prose(&text).filter(|(_, line)| !may_be_long(line)) {
+            let is_manual = page.starts_with("docs/") || !page.contains('/') && page != "CHANGELOG.md";
+            if line.chars().count() > COLUMNS && is_manual {
+                wrong.push(format!("{page}:{number}: {} columns (at most {COLUMNS})", line.chars().count()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_contents_list_every_page() {
+    let root = root();
+    let summary = fs::read_to_string(root.join("docs/SUMMARY.md")).expect("the table of contents");
+    let listed: Vec<String> = summary.lines().flat_map(targets).collect();
+    let unique: BTreeSet<&String> = listed.iter().collect();
+    assert_eq!(unique.len(), listed.len(), "a page stands twice in docs/SUMMARY.md");
+    let pages = pages(&root);
+    let ours = pages.keys().filter_map(|page| page.strip_prefix("docs/")).filter(|page| *page != "SUMMARY.md");
+    let missing: Vec<&str> = ours.filter(|page| !listed.iter().any(|it| it == page)).collect();
+    assert!(missing.is_empty(), "docs/SUMMARY.md lacks {missing:?}");
+}
+
+#[test]
+fn faults_are_found() {
+    let page = "# A `b` page\n\n## Twice\n\n## Twice\n\n```\n# no heading\n```\n";
+    let want = ["a-b-page", "twice", "twice-1"].map(str::to_owned);
+    assert_eq!(anchors(page), BTreeSet::from(want));
+    let pages: BTreeMap<String, String> = [("docs/README.md".to_owned(), page.to_owned())].into();
+    let root = root();
+    let found = |target| fault(&root, &pages, "docs/README.md", target);
+    assert_eq!(found("#twice-1"), None);
+    assert_eq!(found("../README.md"), None);
+    assert!(found("#thrice").is_some() && found("b.md").is_some() && found("../../x").is_some());
+    assert!(found("../LICENSE-MIT#mit").is_some());
+    assert_eq!(targets("[a](b.md), `[c](d)`, [e](f#g) <img src=\"h.png\">"), ["b.md", "f#g", "h.png"]);
+    assert!(names_a_file("crates/onnx-cast/src") && names_a_file("step.rs") && !names_a_file("src/arch/NAME.rs"));
+    assert!(!names_a_file("f32") && !names_a_file("docs") && !names_a_file("*.rs"));
+}

@@ -1,0 +1,222 @@
+#!/usr/bin/env python3
+"""Do the shell examples of the README and of docs/ run, and print what the pages show below them?
+
+The blocks of a page run in its order, in a folder of their own, with small stand-ins for the checkpoints and models that
+they name. A block in text below one is what it prints. A block that has the comment `# not run by the tests: REASON` is
+not run; the options of its commands are still parsed.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+from safetensors.numpy import save_file
+
+ROOT = Path(__file__).resolve().parents[2]
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+COMMAND = Path(os.environ.get("ONNX_CAST", TARGET / "release" / "onnx-cast")).resolve()
+PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+NOT_RUN = "# not run by the tests: "
+# What a run prints of its time is its own.
+SECONDS = re.compile(r", \d+\.\d+ s$", re.MULTILINE)
+
+# In the place of the command: fails the example where the command refuses. 1 is a difference or a loss, which the
+# examples show on purpose.
+WRAPPER = f"""#!/bin/bash
+"{COMMAND}" "$@"
+status=$?
+if (( status > 1 )); then echo "onnx-cast $*: exit code $status" >> "$FAILURES"; fi
+exit $status
+"""
+# The README's first command builds the program; here it is built already.
+CARGO = f"""#!/bin/bash
+if [ "$1 $2 $3 $4 $5" != "run --release -p onnx-cast-cli --" ]; then echo "cargo $*" >> "$FAILURES"; exit 2; fi
+shift 5
+exec onnx-cast "$@"
+"""
+
+
+def quantized(*arguments):
+    subprocess.run([COMMAND, "quantize", "--quiet", *arguments], check=True, stdin=subprocess.DEVNULL)
+
+
+def llama(path):
+    """A checkpoint of two files, with the names of a Llama. Greatest magnitudes are powers of two."""
+    rng = np.random.default_rng(7)
+    tensors = {"model.embed_tokens.weight": (16, 128), "model.norm.weight": (128,), "lm_head.weight": (16, 128)}
+    names = [f"self_attn.{name}_proj" for name in "qkvo"] + [f"mlp.{name}_proj" for name in ("gate", "up", "down")]
+    tensors |= {f"model.layers.0.{name}.weight": (128, 128) for name in names}
+    values = {name: rng.uniform(-0.9, 0.9, shape).astype(np.float32) for name, shape in tensors.items()}
+    for array in values.values():
+        array.flat[0] = 1
+    path.mkdir()
+    files = {"model-00001-of-00002.safetensors": list(values)[:4], "model-00002-of-00002.safetensors": list(values)[4:]}
+    for name, held in files.items():
+        save_file({one: values[one] for one in held}, path / name, {"format": "pt"})
+    weight_map = ", ".join(f'"{one}": "{name}"' for name, held in files.items() for one in held)
+    size = sum(array.nbytes for array in values.values())
+    index = f'{{"metadata": {{"total_size": {size}}}, "weight_map": {{{weight_map}}}}}'
+    (path / "model.safetensors.index.json").write_text(index)
+    (path / "config.json").write_text('{"architectures": ["LlamaForCausalLM"], "torch_dtype": "float32"}')
+    (path / "tokenizer.json").write_text("{}")
+
+
+def experts(path):
+    """A checkpoint of experts, with the names of gpt-oss."""
+    rng = np.random.default_rng(8)
+    names = {"gate_up_proj": (2, 64, 128), "down_proj": (2, 64, 64)}
+    path.mkdir()
+    values = {f"model.layers.0.mlp.experts.{name}": rng.normal(size=shape).astype(np.float32) for name, shape in names.items()}
+    save_file(values, path / "model.safetensors", {"format": "pt"})
+    (path / "config.json").write_text('{"architectures": ["GptOssForCausalLM"], "torch_dtype": "float32"}')
+
+
+def model(path):
+    """A model of two layers with a softmax between them."""
+    rng = np.random.default_rng(9)
+    info = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 64]) for name in ("x", "y")]
+    weights = [numpy_helper.from_array(rng.normal(size=(64, 64)).astype(np.float32), name) for name in ("w1", "w2")]
+    nodes = [
+        helper.make_node("MatMul", ["x", "w1"], ["h"], name="first"),
+        helper.make_node("Softmax", ["h"], ["s"], name="softmax"),
+        helper.make_node("MatMul", ["s", "w2"], ["y"], name="second"),
+    ]
+    graph = helper.make_graph(nodes, "graph", *[[one] for one in info], weights)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+
+
+def from_llama(path, *arguments):
+    with tempfile.TemporaryDirectory() as scratch:
+        llama(Path(scratch) / "llama")
+        quantized(Path(scratch) / "llama", path, *arguments)
+
+
+def gpt_oss(path):
+    with tempfile.TemporaryDirectory() as scratch:
+        experts(Path(scratch) / "plain")
+        quantized(Path(scratch) / "plain", path, "--to", "mxfp4", "--layout", "gpt-oss")
+
+
+def comfyui(path):
+    with tempfile.TemporaryDirectory() as scratch:
+        one_file(Path(scratch) / "plain.safetensors")
+        quantized(Path(scratch) / "plain.safetensors", path, "--to", "float8e4m3fn", "--layout", "comfyui")
+
+
+def one_file(path):
+    rng = np.random.default_rng(10)
+    shapes = {"blocks.0.attn.weight": (64, 64), "blocks.0.norm.weight": (64,)}
+    save_file({name: rng.uniform(-1, 1, shape).astype(np.float32) for name, shape in shapes.items()}, path)
+
+
+def ranges(path):
+    np.savez(path, x=np.ones((2, 64), np.float32))
+
+
+# What the examples name, and what stands there in its place.
+STAND_INS = {
+    "llama": llama,
+    "model": llama,
+    "Llama": llama,
+    "model.safetensors": one_file,
+    "diffusion.safetensors": one_file,
+    "a.safetensors": one_file,
+    "b.safetensors": one_file,
+    "x.npy": lambda path: np.save(path, np.linspace(-2, 2, 6, dtype=np.float32)),
+    "x.bin": lambda path: path.write_bytes(bytes(64 * 768 * 4)),
+    "model.onnx": model,
+    "ranges.npz": ranges,
+    "DeepSeek-V3": lambda path: from_llama(path, "--to", "float8e4m3fn", "--layout", "deepseek"),
+    "Llama-NVFP4": lambda path: from_llama(path, "--to", "nvfp4"),
+    "nvfp4-ct": lambda path: from_llama(path, "--to", "nvfp4"),
+    "mxfp4": lambda path: from_llama(path, "--to", "mxfp4"),
+    "gpt-oss-20b": gpt_oss,
+    "model_fp8_scaled.safetensors": comfyui,
+    "model-Q4_K_M.gguf": lambda path: shutil.copyfile(ROOT / "crates/testkit/data/gguf/tensors.gguf", path),
+    "examples": lambda path: path.symlink_to(ROOT / "examples"),
+}
+
+
+def make_stand_ins(text, folder):
+    """Makes what the text names, unless a command before has made it."""
+    words = {word.strip("'\"").split("/")[0] for word in text.split()}
+    for name, make in STAND_INS.items():
+        if name in words and not (folder / name).exists():
+            make(folder / name)
+
+
+def check_options(page, block):
+    """Parses the commands of a block that is not run."""
+    for line in block.splitlines():
+        if not line.startswith("onnx-cast "):
+            continue
+        words = line.split(" #")[0].split()[1:]
+        done = subprocess.run([COMMAND, *words, "--help"], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        if done.returncode:
+            sys.exit(f"{page}: {line}\n{done.stderr}")
+
+
+def check_block(page, block, want, folder, env):
+    """Runs a block, and compares what it prints with the text below it."""
+    make_stand_ins(block, folder)
+    failures = Path(env["FAILURES"])
+    failures.write_text("")
+    may_differ = "onnx-cast diff" in block  # its exit code 1 is a difference
+    options = "-uo" if may_differ else "-euo"
+    script = block.replace(" /tmp/", " ./")
+    done = subprocess.run(["bash", options, "pipefail", "-c", script], cwd=folder, env=env, text=True,
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)  # fmt: skip
+    wrong = failures.read_text()
+    if done.returncode > (1 if may_differ else 0):
+        wrong += f"exit code {done.returncode}\n"
+    if wrong:
+        sys.exit(f"{page}: an example fails\n{block}\n{wrong}{done.stdout}")
+    if want is not None and SECONDS.sub("", done.stdout) != SECONDS.sub("", want):
+        sys.exit(f"{page}: an example\n{block}\nprints\n{done.stdout}\n(the page shows\n{want})")
+
+
+def check_page(page, bin_folder):
+    """Runs the blocks of a page. Returns how many were run, and how many parsed alone."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    blocks = list(BLOCK.finditer(text))
+    run = parsed = 0
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / "work"
+        folder.mkdir()
+        env = os.environ | {"PATH": f"{bin_folder}:{os.environ['PATH']}", "FAILURES": f"{scratch}/failures"}
+        env |= {"NO_COLOR": "1", "COLUMNS": "100"}
+        for block, following in zip(blocks, [*blocks[1:], None]):
+            if block[1] not in ("sh", "bash"):
+                continue
+            if NOT_RUN in block[2]:
+                check_options(page, block[2])
+                parsed += 1
+                continue
+            near = following and following[1] == "text" and text[block.end() : following.start()].strip() == ""
+            check_block(page, block[2], following[2] if near else None, folder, env)
+            run += 1
+    return run, parsed
+
+
+def main():
+    pages = sys.argv[1:] or PAGES
+    with tempfile.TemporaryDirectory() as bin_folder:
+        for name, text in (("onnx-cast", WRAPPER), ("cargo", CARGO)):
+            path = Path(bin_folder) / name
+            path.write_text(text)
+            path.chmod(0o755)
+        counts = [check_page(page, bin_folder) for page in pages]
+    run, parsed = (sum(column) for column in zip(*counts))
+    print(f"shell examples of {len(pages)} pages: {run} blocks run, {parsed} parsed alone")
+
+
+if __name__ == "__main__":
+    main()
