@@ -69,6 +69,20 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
+/// The blocks of code of a page: the line, the language and the text of each.
+fn blocks(text: &str) -> Vec<(usize, &str, String)> {
+    let (mut found, mut open) = (Vec::new(), None);
+    for (number, line) in text.lines().enumerate() {
+        match (line.trim_start().strip_prefix("```"), open.take()) {
+            (Some(_), Some(block)) => found.push(block),
+            (Some(language), None) => open = Some((number + 1, language, String::new())),
+            (None, Some((start, language, code))) => open = Some((start, language, format!("{code}{line}\n"))),
+            (None, None) => {}
+        }
+    }
+    found
+}
+
 /// The parts of a line: code between backticks, and the text between.
 fn parts(line: &str) -> impl Iterator<Item = (bool, &str)> {
     line.split('`').enumerate().map(|(index, part)| (index % 2 == 1, part))
@@ -179,6 +193,32 @@ fn names_a_file(word: &str) -> bool {
     is_name(word) && (has_ending || word.contains('/') && TOP.contains(&first))
 }
 
+fn is_shell(language: &str) -> bool {
+    ["sh", "bash"].contains(&language)
+}
+
+/// Every example for users is in a language whose examples some test runs, or says why it is not run.
+#[test]
+fn examples_are_run() {
+    // Where the examples of a language are found: in all pages, or in these.
+    let anywhere = ["sh", "bash", "python", "c", "text", "toml"];
+    let some: [(&str, &[&str]); 2] =
+        [("rust", &["README.md", "docs/runtime-authors.md"]), ("js", &["README.md", "docs/javascript.md"])];
+    let (mut count, mut wrong) = (0, Vec::new());
+    for (page, text) in pages(&root()) {
+        let is_for_users = page == "README.md" || page.starts_with("docs/") && !page.starts_with("docs/dev/");
+        for (line, language, code) in blocks(&text).into_iter().filter(|_| is_for_users) {
+            let is_run = some.iter().any(|(name, pages)| *name == language && pages.contains(&page.as_str()));
+            if !anywhere.contains(&language) && !is_run && !code.contains(" not run by the tests: ") {
+                wrong.push(format!("{page}:{line}: no test runs `{language}` of this page"));
+            }
+            count += 1;
+        }
+    }
+    assert!(count > 80, "{count} blocks");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 /// Files of sources may be named by the end of their path.
 #[test]
 fn named_files_exist() {
@@ -194,16 +234,19 @@ fn named_files_exist() {
     let (mut count, mut wrong) = (0, Vec::new());
     // What has been in earlier versions stays in the list of changes.
     for (page, text) in pages(&root).iter().filter(|(page, _)| *page != "CHANGELOG.md") {
-        for (line, content) in prose(text) {
-            for code in parts(content).filter_map(|(is_code, part)| is_code.then_some(part)) {
-                for word in code.split_whitespace().map(|word| word.trim_end_matches(['/', ',', ':'])) {
-                    if !names_a_file(word) || GENERATED.iter().any(|path| word.starts_with(path)) {
-                        continue;
-                    }
-                    count += 1;
-                    if !known.contains(word) {
-                        wrong.push(format!("{page}:{line}: `{word}` does not exist"));
-                    }
+        let inline =
+            prose(text).flat_map(|(line, content)| parts(content).map(move |(is_code, part)| (line, is_code, part)));
+        let mut codes: Vec<(usize, String)> =
+            inline.filter(|(_, is_code, _)| *is_code).map(|(line, _, part)| (line, part.to_owned())).collect();
+        codes.extend(blocks(text).into_iter().filter(|(_, language, _)| is_shell(language)).map(|it| (it.0, it.2)));
+        for (line, code) in codes {
+            for word in code.split_whitespace().map(|word| word.trim_end_matches(['/', ',', ':', ')'])) {
+                if !names_a_file(word) || GENERATED.iter().any(|path| word.starts_with(path)) {
+                    continue;
+                }
+                count += 1;
+                if !known.contains(word) {
+                    wrong.push(format!("{page}:{line}: `{word}` does not exist"));
                 }
             }
         }
@@ -252,6 +295,7 @@ fn faults_are_found() {
     let page = "# A `b` page\n\n## Twice\n\n## Twice\n\n```\n# no heading\n```\n";
     let want = ["a-b-page", "twice", "twice-1"].map(str::to_owned);
     assert_eq!(anchors(page), BTreeSet::from(want));
+    assert_eq!(blocks("a\n```sh\nb\n```\n```\n```"), [(2, "sh", "b\n".to_owned()), (5, "", String::new())]);
     let pages: BTreeMap<String, String> = [("docs/README.md".to_owned(), page.to_owned())].into();
     let root = root();
     let found = |target| fault(&root, &pages, "docs/README.md", target);
