@@ -1,7 +1,7 @@
 //! The wire format: a message is a sequence of fields, each a key (number and kind) and a value.
 //!
 //! [`Fields`] walks over a message without allocating. Every length is checked against the message before it is used;
-//! groups, which ONNX has none of, are stepped over with a bounded depth.
+//! groups, which ONNX does not use, are stepped over with a bounded depth.
 
 use thiserror::Error;
 
