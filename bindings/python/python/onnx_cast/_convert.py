@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from onnx_cast import _native, files
 from onnx_cast._native import CastError
 from onnx_cast.dtypes import ALL, DataType
+from onnx_cast.types import To
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, TensorProto
@@ -93,7 +94,7 @@ def convert_model(
     model: files.Path | ModelProto,
     output: files.Path | None = None,
     *,
-    to: Any = "float16",
+    to: To = "float16",
     io: Any = "keep",
     keep: Iterable[str] = (),
     low: Iterable[str] = (),
