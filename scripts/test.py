@@ -88,6 +88,9 @@ def stages(packages):
         check("files, as the newest onnx reads them", "scripts/checks/files.py", env=NEWEST),
         check("examples of the pages, in a shell", "scripts/checks/manual.py"),
         check("reports, as numpy computes them", "scripts/checks/report.py"),
+        check("files of releases, and workflows", "scripts/checks/packaging.py"),
+        check("annotations, as mypy and pyright read them", "scripts/checks/typing_examples.py", after=(SET_UP,)),
+        Stage("the crates, from their tarballs", [PYTHON, "scripts/release/crates.py", "check", "--offline"], (RELEASE,)),
         check("the oracle against other packages", "crates/testkit/python/check_oracle.py"),
         check("the oracle of scaled casts against other packages", "crates/testkit/python/check_scaled.py"),
         # `cargo xtask dist` builds this program again, for itself alone, and so with other features of its dependencies.

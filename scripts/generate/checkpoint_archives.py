@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The stored checkpoints, crates/testkit/data/checkpoints/OWNER.zip: one archive for each owner, with a folder for each
-layout. The owner is the part of a folder's name before the first `-`.
+"""The stored checkpoints, crates/testkit/data/checkpoints/*.zip: a folder for each layout, those of compressed-tensors in
+an archive of their own, so that neither is larger than a megabyte.
 
 An archive depends on its files alone: they are sorted by name and carry no times. `testkit::checkpoints` and the Python
 tests unpack all archives into one folder.
@@ -25,6 +25,10 @@ def unpack(folder: Path) -> None:
             archive.extractall(folder)
 
 
+def archive_of(checkpoint: str) -> Path:
+    return ARCHIVES / ("compressed-tensors.zip" if checkpoint.startswith("ct-") else "others.zip")
+
+
 def read(path: Path) -> dict[str, bytes]:
     """The files of an archive by name; none where there is no archive yet."""
     if not path.exists():
@@ -35,11 +39,10 @@ def read(path: Path) -> dict[str, bytes]:
 
 def add(folder: Path) -> None:
     """Replaces the checkpoints that are folders of this one, and adds those that are new."""
-    owners: dict[str, list[Path]] = {}
+    archives: dict[Path, list[Path]] = {}
     for checkpoint in sorted(path for path in folder.iterdir() if path.is_dir()):
-        owners.setdefault(checkpoint.name.partition("-")[0], []).append(checkpoint)
-    for owner, checkpoints in owners.items():
-        path = ARCHIVES / f"{owner}.zip"
+        archives.setdefault(archive_of(checkpoint.name), []).append(checkpoint)
+    for path, checkpoints in archives.items():
         replaced = tuple(f"{checkpoint.name}/" for checkpoint in checkpoints)
         files = {name: data for name, data in read(path).items() if not name.startswith(replaced)}
         for checkpoint in checkpoints:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes crates/testkit/data/checkpoints/*.zip: a small quantized checkpoint of each layout, as its owner's package
-writes it on a CPU, with the bfloat16 weights that the owner's code dequantizes it to. An archive holds the layouts of one
-owner, one folder each.
+writes it on a CPU, with the bfloat16 weights that the owner's code dequantizes it to. An archive holds a folder for each
+layout.
 
 Needs torch, transformers, compressed-tensors, nvidia-modelopt, amd-quark, accelerate and safetensors, in an environment
 of their own. `quantized_checkpoints.py NAME...` writes only those.

@@ -1,12 +1,15 @@
 #!/usr/bin/env bash
 # The tests in every configuration that the test run does not have: optimized without assertions, not optimized at all, each
-# combination of features, each backend of this machine, the oldest Rust, other processors. Prints how many tests passed in each,
-# and ends with 1 where one fails or cannot be had here. Not part of the test run.
+# combination of features, each backend of this machine, the oldest Rust, the oldest versions of dependencies, other
+# processors. Prints how many tests passed in each, and ends with 1 where one fails or is not available here. Not part of the
+# test run.
 #
 #   bash scripts/proofs/configurations.sh                                    # all of them
 #   bash scripts/proofs/configurations.sh features backends                  # some
+#   bash scripts/proofs/configurations.sh --install oldest                   # install first what rustup has to
 #
-# debug, release, features, backends, oldest, i686, aarch64, s390x, wasm32: the last four with what scripts/proofs/emulated.sh asks for.
+# debug, release, features, backends, oldest, minimal, systems, i686, aarch64, s390x, wasm32: the last four with what
+# scripts/proofs/emulated.sh asks for. `host` is what .github/workflows/test.yml runs on macOS and Windows: the tests in Rust.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 log=$(mktemp)
@@ -69,6 +72,34 @@ oldest() {
     check "Rust $version (rustup toolchain install $version.0)" cargo "+$version.0" test --locked "${tests[@]}" -p onnx-cast-cli
 }
 
+# What the manifests promise of each direct dependency: the oldest version that they allow. In a copy, because it needs
+# another Cargo.lock. The option is for nightly compilers; the variable has a stable one take it.
+minimal() {
+    local folder
+    folder=$(mktemp -d)
+    git ls-files -z --cached --others --exclude-standard | xargs -0 cp --no-dereference --parents --target-directory "$folder"
+    # The Python package and the fuzzer are workspaces of their own.
+    (cd "$folder" && RUSTC_BOOTSTRAP=1 cargo update -Z direct-minimal-versions)
+    check "the oldest versions of dependencies" env "CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target}/minimal" \
+        cargo check --manifest-path "$folder/Cargo.toml" --locked --workspace --exclude xtask --exclude fuzz-targets \
+        --all-features --config profile.dev.package.onnx-cast.opt-level=0
+    rm -rf "$folder"
+}
+
+# The command and the C library, and what their tests need, compiled for other systems up to where they are linked.
+systems() {
+    local target
+    for target in x86_64-pc-windows-gnu aarch64-apple-darwin; do
+        check "$target (rustup target add $target)" cargo check --locked --target "$target" \
+            -p onnx-cast-cli -p onnx-cast-capi --tests --config profile.dev.package.onnx-cast.opt-level=0
+    done
+}
+
+# Everything that runs on every system.
+host() {
+    check "this system" cargo test --locked "${tests[@]}" -p onnx-cast-model -p onnx-cast-cli
+}
+
 other_processor() {
     check "$1, every backend" bash scripts/proofs/emulated.sh "$1"
 }
@@ -78,16 +109,22 @@ i686() {
     check "i686" bash scripts/proofs/emulated.sh i686 test "${tests[@]}"
 }
 
+if [ "${1:-}" = --install ]; then
+    shift
+    rustup toolchain install "$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml).0" --profile minimal
+    rustup target add x86_64-pc-windows-gnu aarch64-apple-darwin
+fi
+
 # Some tests of the file crate read files of other packages, which this makes.
 python3 scripts/setup.py
 
-[ $# -gt 0 ] || set -- debug release features backends oldest i686 aarch64 s390x wasm32
+[ $# -gt 0 ] || set -- debug release features backends oldest minimal systems i686 aarch64 s390x wasm32
 for what in "$@"; do
     case $what in
-    debug | release | features | backends | oldest | i686) "$what" ;;
+    debug | release | features | backends | oldest | minimal | systems | host | i686) "$what" ;;
     aarch64 | s390x | wasm32) other_processor "$what" ;;
     *)
-        echo "usage: scripts/proofs/configurations.sh [debug | release | features | backends | oldest | i686 | aarch64 | s390x | wasm32] ..." >&2
+        echo "usage: scripts/proofs/configurations.sh [--install] [debug | release | features | backends | oldest | minimal | systems | host | i686 | aarch64 | s390x | wasm32] ..." >&2
         exit 2
         ;;
     esac

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Compares every backend of another processor with the scalar cast and the exact oracle: one plain program without threads
-# (crates/onnx-cast/examples/emulated.rs), cross-compiled and run by QEMU, by node, or by this processor where it can. Not
-# part of the test run.
+# (crates/onnx-cast/examples/emulated.rs), cross-compiled and run by QEMU, by node, or by this processor where it can. And
+# of Windows, by Wine. Not part of the test run.
 #
 #   bash scripts/proofs/emulated.sh aarch64              # NEON and portable
 #   bash scripts/proofs/emulated.sh s390x                # portable, where the first byte is the most significant one
 #   bash scripts/proofs/emulated.sh i686                 # portable, where sizes have 32 bits; on x86-64, which runs it itself
 #   bash scripts/proofs/emulated.sh wasm32               # WebAssembly in node, built without simd128 and then with it
+#   bash scripts/proofs/emulated.sh windows              # as on x86-64 here, with Windows' files and threads, by Wine
 #   bash scripts/proofs/emulated.sh --install aarch64    # install first what is missing (as root, with apt and rustup)
 #   bash scripts/proofs/emulated.sh --build-std s390x    # build Rust's library from its sources, where rustup has none built
 #   bash scripts/proofs/emulated.sh s390x test -p onnx-cast --test ops    # another command of cargo's for that processor
@@ -14,7 +15,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 usage() {
-    echo "usage: scripts/proofs/emulated.sh [--install] [--build-std] aarch64|i686|s390x|wasm32 [COMMAND OF CARGO'S ...]" >&2
+    echo "usage: scripts/proofs/emulated.sh [--install] [--build-std] aarch64|i686|s390x|wasm32|windows [COMMAND OF CARGO'S ...]" >&2
     exit 2
 }
 
@@ -42,6 +43,13 @@ case $processor in
         runner=()
         ;;
     s390x) packages+=(libc6-dev-s390x-cross) ;;
+    windows)
+        target=x86_64-pc-windows-gnu
+        compiler=x86_64-w64-mingw32-gcc
+        packages=(gcc-mingw-w64-x86-64 wine wine64)
+        runner=(wine)
+        export WINEDEBUG=${WINEDEBUG:--all}
+        ;;
     wasm32)
         # WASI gives the program its arguments, environment and streams. Rust brings the linker.
         target=wasm32-wasip1

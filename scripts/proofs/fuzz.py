@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Fuzzes what reads files and what computes: `fuzz/targets` under libFuzzer and AddressSanitizer (docs/dev/fuzzing.md).
 
-Installs cargo-fuzz into `.cache/`, builds all targets once, unpacks the corpus into `.cache/fuzz/kept/`, and runs each
+Installs cargo-fuzz into `.cache/`, builds all targets as one program, unpacks the corpus into `.cache/fuzz/kept/`, and runs each
 target for N minutes, or those that are named. What they find on the way is kept in `.cache/fuzz/corpus/`, what fails in
 `fuzz/artifacts/`. --minimise packs the best of it into `fuzz/corpus/TARGET.zip` instead. Any toolchain does: a stable
 RUSTC_BOOTSTRAP makes a stable one take the options that cargo-fuzz gives. Needs a C++ compiler.
@@ -27,7 +27,7 @@ sys.path.insert(0, str(FUZZ))
 
 import archive  # noqa: E402 (it lies in another folder)
 
-TARGETS = sorted(path.stem for path in (FUZZ / "fuzz_targets").glob("*.rs"))
+TARGETS = sorted(path.stem for path in (FUZZ / "corpus").glob("*.zip"))
 # The corpus of the repository, unpacked.
 KEPT = ROOT / ".cache" / "fuzz" / "kept"
 # What was found on this machine; what is worth keeping comes into the corpus by --minimise.
@@ -53,10 +53,6 @@ def build():
     subprocess.run(command, check=True, cwd=ROOT, env=environment)
 
 
-def binary(target):
-    return BUILT / HOST / "release" / target
-
-
 def folders(target):
     """Where inputs are: the first is where new ones go."""
     (FOUND / target).mkdir(parents=True, exist_ok=True)
@@ -67,9 +63,9 @@ def run(target, arguments, log):
     """Runs a target in a folder for files that is in memory, where the system has one. Its status, and the processor's seconds."""
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as scratch:
-        environment = {**os.environ, "TMPDIR": scratch}
+        environment = {**os.environ, "TMPDIR": scratch, "FUZZ_TARGET": target}
         (FUZZ / "artifacts" / target).mkdir(parents=True, exist_ok=True)
-        command = [binary(target), f"-artifact_prefix={FUZZ}/artifacts/{target}/", *LIMITS, *arguments]
+        command = [BUILT / HOST / "release" / "any", f"-artifact_prefix={FUZZ}/artifacts/{target}/", *LIMITS, *arguments]
         with open(log, "w") as out:
             child = subprocess.Popen(command, env=environment, stdout=out, stderr=out, stdin=subprocess.DEVNULL)
             _, status, usage = os.wait4(child.pid, 0)

@@ -1,7 +1,10 @@
 //! `cargo xtask dist`: what a program in C or C++ needs, in a folder and a tarball: the libraries, the header, files
 //! for pkg-config and CMake, the guide, the examples and the licences, ours and those of the crates that are linked in.
 
+mod names;
+
 use clap::Args;
+use names::{Link, Names};
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -44,9 +47,9 @@ pub(crate) fn run(options: Options) -> Result<()> {
     let cargo = Cargo { root: root.clone(), target };
     let built = cargo.metadata()?;
     let triple = cargo.triple()?;
-    if !["linux", "apple", "bsd"].iter().any(|system| triple.contains(system)) {
-        return Err(format!("{triple} does not have the layout that dist makes (want Linux, macOS or a BSD)").into());
-    }
+    let names = Names::of(&triple).ok_or_else(|| {
+        format!("{triple} does not have the layout that dist makes (want Linux, macOS, Windows or a BSD)")
+    })?;
     let name = format!("onnx-cast-{VERSION}-{triple}");
     let parent = out.unwrap_or_else(|| built.target_directory.join("dist"));
     let folder = parent.join(&name);
@@ -57,27 +60,24 @@ pub(crate) fn run(options: Options) -> Result<()> {
     let mut artifacts = built.target_directory;
     artifacts.extend(cargo.target.as_ref());
     artifacts.push("release");
-    let shared = if triple.contains("apple") { "libonnx_cast.dylib" } else { "libonnx_cast.so" };
-    let major = if triple.contains("apple") { "libonnx_cast.1.dylib" } else { "libonnx_cast.so.1" };
-    let of_build = shared.replace("onnx_cast", "onnx_cast_capi");
+    let header = root.join("crates/onnx-cast-capi/include/onnx_cast.h");
     cargo.build("cdylib", &["-C", "strip=symbols"])?;
-    copy(&artifacts.join(of_build), &folder.join("lib").join(major))?;
-    link(major, &folder.join("lib").join(shared))?;
+    copy(&artifacts.join(names.built_shared), &folder.join(names.shared))?;
+    link(&triple, &names, &fs::read_to_string(&header)?, &folder)?;
     let notes = cargo.build("staticlib", &["--print", "native-static-libs"])?;
-    let archive = folder.join("lib/libonnx_cast.a");
-    copy(&artifacts.join("libonnx_cast_capi.a"), &archive)?;
-    without_debug(&archive)?;
+    copy(&artifacts.join(names.built_static), &folder.join(names.archive))?;
+    without_debug(&names, &folder.join(names.archive))?;
 
-    let private = notes.lines().find_map(|line| line.split_once("native-static-libs: "));
-    let (_, private) = private.ok_or("rustc does not say what the static library needs")?;
+    let private = names::private_libraries(&notes).ok_or("rustc does not say what the static library needs")?;
     let minor = VERSION.rsplit_once('.').map_or(VERSION, |(minor, _)| minor);
     for (place, template) in TEMPLATES {
+        let private = if place.ends_with(".cmake") { &private.1 } else { &private.0 };
         let text = template.replace("@VERSION@", VERSION).replace("@MINOR_VERSION@", minor);
-        let private = if place.ends_with(".cmake") { &private.replace(' ', ";") } else { private };
-        write(&folder.join(place), &text.replace("@SHARED@", major).replace("@PRIVATE_LIBS@", private.trim()))?;
+        let text = text.replace("@SHARED@", &names.cmake_properties()).replace("@STATIC@", names.archive);
+        write(&folder.join(place), &text.replace("@PRIVATE_LIBS@", private))?;
     }
 
-    copy(&root.join("crates/onnx-cast-capi/include/onnx_cast.h"), &folder.join("include/onnx_cast.h"))?;
+    copy(&header, &folder.join("include/onnx_cast.h"))?;
     let documents = folder.join("share/doc/onnx-cast");
     copy(&root.join("docs/c.md"), &documents.join("c.md"))?;
     copy_all(&root.join("examples/c"), &documents.join("examples"), |_| true)?;
@@ -203,18 +203,48 @@ fn write(to: &Path, text: &str) -> Result<()> {
     Ok(fs::write(to, text)?)
 }
 
+/// Makes what linkers take for the shared library: another name of it, or an import library.
+fn link(triple: &str, names: &Names, header: &str, folder: &Path) -> Result<()> {
+    let linked = folder.join(names.linked);
+    if names.link == Link::Alias {
+        return alias(Names::file(names.shared), &linked);
+    }
+    fs::create_dir_all(linked.parent().unwrap_or(folder))?;
+    let definition = linked.with_extension("def");
+    let dll = Names::file(names.shared);
+    write(&definition, &names::definition(dll, &names::functions(header)))?;
+    let option = |name: &str, path: &Path| format!("{name}{}", path.display());
+    let (programs, arguments) = if names.link == Link::Lib {
+        let machine = if triple.starts_with("aarch64") { "/MACHINE:ARM64" } else { "/MACHINE:X64" };
+        let words = ["/NOLOGO".to_owned(), machine.to_owned(), option("/DEF:", &definition), option("/OUT:", &linked)];
+        (vec!["lib".to_owned(), "llvm-lib".to_owned()], words.to_vec())
+    } else {
+        let processor = triple.split('-').next().unwrap_or_default();
+        let words = [option("--input-def=", &definition), option("--output-lib=", &linked), format!("--dllname={dll}")];
+        (vec![format!("{processor}-w64-mingw32-dlltool"), "dlltool".to_owned()], words.to_vec())
+    };
+    let found = programs.iter().find(|program| Command::new(program).arg("--version").output().is_ok());
+    let program =
+        found.ok_or_else(|| format!("the import library needs one of the programs {}", programs.join(", ")))?;
+    output(Command::new(program).args(arguments))?;
+    Ok(fs::remove_file(definition)?)
+}
+
 #[cfg(unix)]
-fn link(target: &str, at: &Path) -> Result<()> {
+fn alias(target: &str, at: &Path) -> Result<()> {
     Ok(std::os::unix::fs::symlink(target, at)?)
 }
 
 #[cfg(not(unix))]
-fn link(target: &str, at: &Path) -> Result<()> {
+fn alias(target: &str, at: &Path) -> Result<()> {
     copy(&at.with_file_name(target), at)
 }
 
-/// Takes debug information out of an archive, where the system has `strip`.
-fn without_debug(archive: &Path) -> Result<()> {
+/// Takes debug information out of an archive, where the system has `strip`. Microsoft's is in files of its own.
+fn without_debug(names: &Names, archive: &Path) -> Result<()> {
+    if names.link == Link::Lib {
+        return Ok(());
+    }
     match Command::new("strip").arg("-S").arg(archive).status() {
         Ok(status) if !status.success() => Err(format!("strip: {status}").into()),
         Ok(_) => Ok(()),

@@ -30,6 +30,9 @@ use onnx_cast_ort as _;
 #[pyo3::pymodule(gil_used = false)]
 mod _native {
     #[pymodule_export]
+    #[allow(non_upper_case_globals, reason = "the name that Python gives it")]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
+    #[pymodule_export]
     use super::cast::cast;
     #[pymodule_export]
     use super::error::CastError;

@@ -76,6 +76,11 @@ pub use report::{
 };
 pub use request::{BitCastRequest, CastRequest, Storage};
 pub use rewrite::MadeTensors;
-pub use selection::{Pattern, Rule, Selection, SelectionError, Target, admits};
+pub use selection::{Pattern, Rule, Selection, SelectionError, Target, admits, nearest};
 pub use summary::{Summary, TensorSummary};
 pub use transcode::{TranscodeRequest, transcode_file};
+
+/// The README's example, compiled and run as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -21,6 +21,13 @@
 //! assert_eq!(powers.bytes(), Some(&[127, 127, 128][..]));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! # Features
+//!
+//! - `threads`, the one default: large tensors are split over the current rayon pool.
+//! - `half`: conversions between [`Float16`], [`BFloat16`] and the types of the crate `half`.
+//! - `bytemuck`: `Pod`, `NoUninit` and `CheckedBitPattern` for the element types.
+//! - `serde`: `Serialize` and `Deserialize` for [`DataType`], [`RoundMode`], the options and the element types.
 
 mod arch;
 mod element;
@@ -55,6 +62,11 @@ pub use scalar::text::ParseError;
 pub use scalar::{RoundMode, UnknownRoundMode};
 pub use tensor::{Data, Strings, StringsView, Tensor, TensorData, TensorError, TensorView, element_count};
 pub use unpacked::{PackError, clear_padding, pack, unpack};
+
+/// The examples of the pages, compiled and run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 /// The page for runtime authors; its example is compiled and run as a test.
 #[cfg(doctest)]

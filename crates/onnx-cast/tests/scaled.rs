@@ -450,9 +450,9 @@ fn block_formats_are_the_oracles() {
             rules.map(|rule| (rule, recipe)).collect()
         };
         for ((rule, their_rule), (recipe, their_recipe)) in settings {
-            for (source, columns) in
-                [(Ty::Float, 2048), (Ty::Float, 77), (Ty::Float16, 64), (Ty::Bfloat16, 250), (Ty::Float, 5)]
-            {
+            // The longest fill groups of vectors, by which the greatest magnitudes are found.
+            let lengths = [(Ty::Float, 2048), (Ty::Float16, 512), (Ty::Bfloat16, 512)];
+            for (source, columns) in lengths.into_iter().chain([(Ty::Float, 77), (Ty::Bfloat16, 250), (Ty::Float, 5)]) {
                 let rows = 5;
                 let mut codes = random_scaled(source, rows * columns, rng.next_u64());
                 // Ordinary rows, rows of zeros, rows of tiny numbers, and rows with infinities and NaN.
@@ -581,7 +581,7 @@ fn blocks_of_rows_and_columns() {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         f32::from_bits(state & 0x8fff_ffff | 0x3000_0000)
     };
-    let cases: [([usize; 3], [usize; 2]); 8] = [
+    let cases: [([usize; 3], [usize; 2]); 10] = [
         ([3, 40, 24], [16, 1]),
         ([1, 16, 24], [1, 32]),
         ([1, 5, 72], [1, 16]),
@@ -589,6 +589,8 @@ fn blocks_of_rows_and_columns() {
         ([2, 40, 70], [16, 32]),
         ([1, 3, 5000], [2, 4096]),
         ([4, 1, 9], [1, 9]),
+        ([1, 3, 5000], [1, 64]),
+        ([1, 2, 4096], [2, 128]),
         ([1, 130, 140], [128, 128]),
     ];
     for (shape @ [matrices, rows, columns], block) in cases {

@@ -122,15 +122,15 @@ fn replay(name: &str, target: Target, runs: u64) -> bool {
     ok
 }
 
-/// Whether the fuzzer has the targets that there are.
+/// Whether every target has a corpus, by which `scripts/proofs/fuzz.py` knows it, and no other has.
 fn check_list() {
-    let folder = fuzz().join("fuzz_targets");
+    let folder = fuzz().join("corpus");
     let entries = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let stem = |entry: std::io::Result<fs::DirEntry>| entry.expect("an entry").path().with_extension("");
-    let mut fuzzed: Vec<PathBuf> = entries.map(stem).collect();
-    fuzzed.sort();
+    let mut kept: Vec<PathBuf> = entries.map(stem).collect();
+    kept.sort();
     let listed: Vec<PathBuf> = TARGETS.iter().map(|(name, _)| folder.join(name)).collect();
-    assert!(cfg!(not(unix)) || fuzzed == listed, "in fuzz/fuzz_targets {fuzzed:?}, listed {listed:?}");
+    assert!(cfg!(not(unix)) || kept == listed, "in fuzz/corpus {kept:?}, listed {listed:?}");
 }
 
 /// The file of that path, which may be one from the top of the repository: cargo runs this in the folder of the crate.

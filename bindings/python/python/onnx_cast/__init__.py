@@ -15,13 +15,14 @@ import numpy as np
 
 from onnx_cast import _kinds, _native, _stats, _targets
 from onnx_cast._convert import Converted, convert_model
-from onnx_cast._native import CastError, cast
+from onnx_cast._native import CastError, __version__, cast
 from onnx_cast._quantized import dequantize_file, quantize_file, transcode_file
 from onnx_cast._report import Report, report
 from onnx_cast._scaled import Quantized, dequantize_linear, dynamic_quantize_linear, quantize, quantize_linear
 from onnx_cast._stats import Stats
 from onnx_cast.files import LossError, bit_cast_file, cast_file, diff, fold, info, record_model, upgrade_model
 from onnx_cast.float16 import convert_float_to_float16
+from onnx_cast.types import RoundMode, To
 
 __all__ = [
     "CastError",
@@ -30,6 +31,7 @@ __all__ = [
     "Quantized",
     "Report",
     "Stats",
+    "__version__",
     "bit_cast",
     "bit_cast_file",
     "cast",
@@ -75,7 +77,7 @@ def cast_like(
     like: Any,
     *,
     saturate: bool = True,
-    round_mode: str = "up",
+    round_mode: RoundMode = "up",
     opset: int | None = None,
     out: Any = None,
     threads: int | None = None,
@@ -89,17 +91,17 @@ def cast_like(
     return _operator("CastLike", to, saturate, round_mode, opset, threads).run(x, out, packed)
 
 
-def bit_cast(x: Any, to: Any, *, opset: int | None = None, out: Any = None, packed: bool = False) -> Any:
+def bit_cast(x: Any, to: To, *, opset: int | None = None, out: Any = None, packed: bool = False) -> Any:
     """The bits of ``x`` as another type of the same width, in a new array: ONNX's BitCast. See :func:`cast`."""
     return _operator("BitCast", to, True, "up", opset, None).run(x, out, packed)
 
 
 def stats(
     x: Any,
-    to: Any,
+    to: To,
     *,
     saturate: bool = True,
-    round_mode: str = "up",
+    round_mode: RoundMode = "up",
     opset: int | None = None,
     threads: int | None = None,
 ) -> Stats:
@@ -124,7 +126,7 @@ def pack(x: np.ndarray) -> np.ndarray:
     return _native.pack(x, _targets.number_of(x))
 
 
-def unpack(data: Any, dtype: Any, shape: int | tuple[int, ...]) -> np.ndarray:
+def unpack(data: Any, dtype: To, shape: int | tuple[int, ...]) -> np.ndarray:
     """The elements of ONNX's bytes, as ``cast(..., packed=True)`` gives them: types narrower than a byte are unpacked, one
     element in a byte; others are the same memory.
 

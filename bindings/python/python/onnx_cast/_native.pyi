@@ -1,8 +1,16 @@
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, TypeVar, overload
 
 import numpy as np
+from typing_extensions import Buffer
+
+from onnx_cast.types import RoundMode, To
+
+_Out = TypeVar("_Out")
+_Shape = TypeVar("_Shape", bound=tuple[int, ...])
+# A tensor of torch, JAX or another library, or an onnx.TensorProto: the result is of the same kind.
+_Tensor = TypeVar("_Tensor")
 
 Path = str | os.PathLike[str]
 Progress = Callable[[int, int], object] | None
@@ -14,6 +22,8 @@ Part = tuple[Path, int, int, Options, int]
 Job = tuple[str, Path, Path, Options, int]
 # Name, elements or packed bytes, number of the type, shape, whether they are packed.
 Tensor = tuple[str, np.ndarray, int, tuple[int, ...], bool]
+
+__version__: str
 
 class CastError(ValueError): ...
 
@@ -69,17 +79,78 @@ class Operator:
     def texts(self, texts: list[Any]) -> list[str]: ...
 
 def after_fork() -> None: ...
+@overload
 def cast(
-    x: Any,
-    to: Any,
+    x: np.ndarray[_Shape, Any],
+    to: To,
     *,
     saturate: bool = True,
-    round_mode: str = "up",
+    round_mode: RoundMode = "up",
     opset: int | None = None,
-    out: Any = None,
+    out: None = None,
+    threads: int | None = None,
+    packed: Literal[False] = False,
+) -> np.ndarray[_Shape, np.dtype[Any]]: ...
+@overload
+def cast(
+    x: np.ndarray[Any, Any] | np.generic | Buffer,
+    to: To,
+    *,
+    saturate: bool = True,
+    round_mode: RoundMode = "up",
+    opset: int | None = None,
+    out: None = None,
+    threads: int | None = None,
+    packed: Literal[True],
+) -> np.ndarray[tuple[int], np.dtype[np.uint8]]: ...
+@overload
+def cast(
+    x: np.generic,
+    to: To,
+    *,
+    saturate: bool = True,
+    round_mode: RoundMode = "up",
+    opset: int | None = None,
+    out: None = None,
+    threads: int | None = None,
+    packed: Literal[False] = False,
+) -> np.generic: ...
+@overload
+def cast(
+    x: Buffer,
+    to: To,
+    *,
+    saturate: bool = True,
+    round_mode: RoundMode = "up",
+    opset: int | None = None,
+    out: None = None,
+    threads: int | None = None,
+    packed: Literal[False] = False,
+) -> np.ndarray[Any, np.dtype[Any]]: ...
+@overload
+def cast(
+    x: _Tensor,
+    to: To,
+    *,
+    saturate: bool = True,
+    round_mode: RoundMode = "up",
+    opset: int | None = None,
+    out: None = None,
     threads: int | None = None,
     packed: bool = False,
-) -> Any: ...
+) -> _Tensor: ...
+@overload
+def cast(
+    x: Any,
+    to: To,
+    *,
+    saturate: bool = True,
+    round_mode: RoundMode = "up",
+    opset: int | None = None,
+    out: _Out,
+    threads: int | None = None,
+    packed: bool = False,
+) -> _Out: ...
 def copy_others(input: Path, output: Path) -> int: ...
 def cast_part(temporary: Path, task: Part) -> None: ...
 def convert(input: Path, output: Path, options: Options, progress: Progress) -> str: ...

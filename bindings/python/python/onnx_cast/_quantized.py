@@ -7,14 +7,15 @@ from typing import Any
 
 from onnx_cast import files
 from onnx_cast.dtypes import DataType
+from onnx_cast.types import Layout, Loss, ScaleRule, Scheme, To
 
 
 def dequantizing(
     to: Any,
-    scheme: str,
+    scheme: Scheme,
     include: Iterable[str],
     exclude: Iterable[str],
-    rules: Mapping[str, Any] | None,
+    rules: Mapping[str, To | None] | None,
     min_elements: int | None,
     allow_nan: bool,
     threads: int | None = None,
@@ -31,12 +32,12 @@ def dequantizing(
 
 def quantizing(
     to: Any,
-    layout: str | None,
+    layout: Layout | None,
     scale: str | None,
-    scale_rule: str,
+    scale_rule: ScaleRule,
     include: Iterable[str],
     exclude: Iterable[str],
-    rules: Mapping[str, Any] | None,
+    rules: Mapping[str, To | None] | None,
     min_elements: int | None,
     threads: int | None = None,
     rules_file: files.Path | None = None,
@@ -54,12 +55,12 @@ def quantizing(
     }
 
 
-def transcoding(layout: str, to: Any, scheme: str, threads: int | None) -> dict[str, Any]:
+def transcoding(layout: Layout, to: Any, scheme: Scheme, threads: int | None) -> dict[str, Any]:
     """How quantized weights get another layout, as the native module takes it."""
     return {**files.names((), (), threads), "format": _format(to), "layout": layout, "scheme": scheme_of(scheme)}
 
 
-def scheme_of(scheme: str) -> str | None:
+def scheme_of(scheme: Scheme) -> str | None:
     """A layout, where it is given."""
     return None if scheme == "auto" else scheme
 
@@ -72,12 +73,12 @@ def _format(to: Any) -> str | None:
 def dequantize_file(
     src: files.Path,
     dst: files.Path,
-    to: Any = None,
+    to: To | None = None,
     *,
-    scheme: str = "auto",
+    scheme: Scheme = "auto",
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),
-    rules: Mapping[str, Any] | None = None,
+    rules: Mapping[str, To | None] | None = None,
     rules_file: files.Path | None = None,
     min_elements: int | None = None,
     allow_nan: bool = False,
@@ -86,7 +87,7 @@ def dequantize_file(
     clobber: bool = True,
     copy_others: bool = True,
     losses: bool = False,
-    fail_on: Iterable[str] = (),
+    fail_on: Iterable[Loss] = (),
     threads: int | None = None,
     progress: files.Progress | None = None,
 ) -> files.CastSummary:
@@ -113,14 +114,14 @@ def dequantize_file(
 def quantize_file(
     src: files.Path,
     dst: files.Path,
-    to: Any = None,
+    to: To | None = None,
     *,
-    layout: str | None = None,
+    layout: Layout | None = None,
     scale: str | None = None,
-    scale_rule: str = "floor",
+    scale_rule: ScaleRule = "floor",
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),
-    rules: Mapping[str, Any] | None = None,
+    rules: Mapping[str, To | None] | None = None,
     rules_file: files.Path | None = None,
     min_elements: int | None = None,
     raise_opset: bool = False,
@@ -131,7 +132,7 @@ def quantize_file(
     external_data: str | None = None,
     external_threshold: int | None = None,
     losses: bool = False,
-    fail_on: Iterable[str] = (),
+    fail_on: Iterable[Loss] = (),
     threads: int | None = None,
     progress: files.Progress | None = None,
 ) -> files.CastSummary:
@@ -164,10 +165,10 @@ def quantize_file(
 def transcode_file(
     src: files.Path,
     dst: files.Path,
-    layout: str,
+    layout: Layout,
     *,
-    to: Any = None,
-    scheme: str = "auto",
+    to: To | None = None,
+    scheme: Scheme = "auto",
     dry_run: bool = False,
     resume: bool = False,
     clobber: bool = True,

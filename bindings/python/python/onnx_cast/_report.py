@@ -12,6 +12,7 @@ import numpy as np
 
 from onnx_cast import _kinds, _native, _targets, files
 from onnx_cast.dtypes import ALL, DataType
+from onnx_cast.types import RoundMode, ScaleRule, To
 
 if TYPE_CHECKING:
     import pandas
@@ -117,16 +118,16 @@ class Report:
 
 def report(
     x: Any,
-    to: Any,
+    to: To | Iterable[To],
     *,
     saturate: bool = True,
-    round_mode: str = "up",
+    round_mode: RoundMode = "up",
     opset: int | None = None,
-    scale_rule: str = "floor",
+    scale_rule: ScaleRule = "floor",
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),
     min_elements: int | None = None,
-    dtype: Any = None,
+    dtype: To | None = None,
     threads: int | None = None,
     progress: files.Progress | None = None,
 ) -> Report:

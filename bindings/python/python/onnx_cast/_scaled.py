@@ -9,6 +9,7 @@ import numpy as np
 
 from onnx_cast import _kinds, _native, _targets
 from onnx_cast._native import CastError
+from onnx_cast.types import BlockFormat, Recipe, ScaleRule, To
 
 _UINT8 = _targets.target("uint8")[0]
 
@@ -47,8 +48,8 @@ def quantize_linear(
     axis: int = 1,
     block_size: int = 0,
     saturate: bool = True,
-    precision: Any = None,
-    output_dtype: Any = None,
+    precision: To | None = None,
+    output_dtype: To | None = None,
     opset: int = 28,
     out: Any = None,
     threads: int | None = None,
@@ -86,7 +87,7 @@ def dequantize_linear(
     *,
     axis: int = 1,
     block_size: int = 0,
-    output_dtype: Any = None,
+    output_dtype: To | None = None,
     opset: int = 28,
     out: Any = None,
     threads: int | None = None,
@@ -121,17 +122,17 @@ class Quantized:
     by the recipe ``"compressed-tensors"``, ``element * (scale / global_scale)``."""
 
     #: Name of the format.
-    format: str
+    format: BlockFormat
     #: The recipe of ``"nvfp4"``.
-    recipe: str
+    recipe: Recipe
     #: The elements, of the tensor's shape.
-    elements: np.ndarray
+    elements: np.ndarray[Any, np.dtype[Any]]
     #: The scales: one for each block of the last axis.
-    scales: np.ndarray
+    scales: np.ndarray[Any, np.dtype[Any]]
     #: The scale of the tensor, in ``"nvfp4"``; else ``None``.
     global_scale: float | None
 
-    def dequantize(self, to: Any = "float") -> np.ndarray:
+    def dequantize(self, to: To = "float") -> np.ndarray[Any, np.dtype[Any]]:
         """The values as float, float16 or bfloat16: multiplied in float, then rounded to the type."""
         number = _targets.target(to)[0]
         return _native.dequantize_blocks(
@@ -140,7 +141,12 @@ class Quantized:
 
 
 def quantize(
-    x: Any, format: str, *, rule: str = "floor", recipe: str = "modelopt", threads: int | None = None
+    x: Any,
+    format: BlockFormat,
+    *,
+    rule: ScaleRule = "floor",
+    recipe: Recipe = "modelopt",
+    threads: int | None = None,
 ) -> Quantized:
     """A tensor of float, float16 or bfloat16 in blocks along its last axis, each with a scale that is found from its
     greatest magnitude. ``x`` and ``threads`` are as for :func:`cast`.

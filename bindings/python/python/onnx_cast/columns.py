@@ -13,15 +13,16 @@ from typing import Any
 import numpy as np
 
 from onnx_cast import CastError, _targets, cast, unpack
+from onnx_cast.types import RoundMode, To
 
 
 def cast_columns(
     batch: Any,
-    to: Mapping[str, Any],
+    to: Mapping[str, To],
     *,
-    stored: Mapping[str, Any] | None = None,
+    stored: Mapping[str, To] | None = None,
     saturate: bool = True,
-    round_mode: str = "up",
+    round_mode: RoundMode = "up",
     opset: int | None = None,
 ) -> Any:
     """The batch (a dictionary of numpy arrays, a pandas DataFrame, an Arrow Table or RecordBatch) with the columns that
@@ -51,11 +52,11 @@ def cast_columns(
 
 def cast_column(
     column: Any,
-    to: Any,
+    to: To,
     *,
-    stored: Any = None,
+    stored: To | None = None,
     saturate: bool = True,
-    round_mode: str = "up",
+    round_mode: RoundMode = "up",
     opset: int | None = None,
 ) -> Any:
     """A column as another type, in its own kind: a numpy array whose rows are those of the column, an Arrow array

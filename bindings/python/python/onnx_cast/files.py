@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from onnx_cast import _native, _targets
 from onnx_cast._native import CastError
 from onnx_cast.dtypes import ALL, DataType
+from onnx_cast.types import Loss, RoundMode, To
 
 Path = str | os.PathLike[str]
 Progress = Callable[[int, int], object]
@@ -200,14 +201,14 @@ def names(include: Iterable[str], exclude: Iterable[str], threads: int | None) -
     return {"include": listed("include", include), "exclude": listed("exclude", exclude), "threads": threads}
 
 
-def attributes(saturate: bool, round_mode: str, opset: int | None) -> dict[str, Any]:
+def attributes(saturate: bool, round_mode: RoundMode, opset: int | None) -> dict[str, Any]:
     """A version without the attribute takes the defaults, and refuses all else."""
     saturation, rounding = None if saturate is True else saturate, None if round_mode == "up" else round_mode
     return {"opset": opset, "saturate": saturation, "round_mode": rounding}
 
 
 def selection(
-    to: Any, rules: Mapping[str, Any] | None, rules_file: Path | None, min_elements: int | None
+    to: Any, rules: Mapping[str, To | None] | None, rules_file: Path | None, min_elements: int | None
 ) -> dict[str, Any]:
     pairs = [(pattern, number(kind)) for pattern, kind in (rules or {}).items()]
     return {"to": number(to), "rules": pairs, "rules_file": rules_file, "min_elements": min_elements}
@@ -216,17 +217,17 @@ def selection(
 def cast_file(
     src: Path,
     dst: Path,
-    to: Any = None,
+    to: To | None = None,
     *,
     saturate: bool = True,
-    round_mode: str = "up",
+    round_mode: RoundMode = "up",
     opset: int | None = None,
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),
-    rules: Mapping[str, Any] | None = None,
+    rules: Mapping[str, To | None] | None = None,
     rules_file: Path | None = None,
     min_elements: int | None = None,
-    dtype: Any = None,
+    dtype: To | None = None,
     shape: Iterable[int] | None = None,
     dry_run: bool = False,
     resume: bool = False,
@@ -237,7 +238,7 @@ def cast_file(
     external_data: str | None = None,
     external_threshold: int | None = None,
     losses: bool = False,
-    fail_on: Iterable[str] = (),
+    fail_on: Iterable[Loss] = (),
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> CastSummary:
@@ -323,15 +324,15 @@ def writing(
 def bit_cast_file(
     src: Path,
     dst: Path,
-    to: Any = None,
+    to: To | None = None,
     *,
     opset: int | None = None,
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),
-    rules: Mapping[str, Any] | None = None,
+    rules: Mapping[str, To | None] | None = None,
     rules_file: Path | None = None,
     min_elements: int | None = None,
-    dtype: Any = None,
+    dtype: To | None = None,
     shape: Iterable[int] | None = None,
     dry_run: bool = False,
     resume: bool = False,
@@ -355,7 +356,7 @@ def bit_cast_file(
 def info(
     path: Path,
     *,
-    dtype: Any = None,
+    dtype: To | None = None,
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),
     stats: bool = False,

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 from onnx_cast import _kinds, _native, _quantized, files
 from onnx_cast.dtypes import ALL, DataType
+from onnx_cast.types import Layout, Loss, ScaleRule, Scheme, To
 
 __all__ = ["Weight", "dequantize", "quantize", "transcode", "weights"]
 
@@ -51,7 +52,7 @@ class Weight(NamedTuple):
 
 
 def weights(
-    tensors: Mapping[str, Any], *, scheme: str = "auto", config: Mapping[str, Any] | None = None
+    tensors: Mapping[str, Any], *, scheme: Scheme = "auto", config: Mapping[str, Any] | None = None
 ) -> list[Weight]:
     """The quantized weights among ``tensors``: none where names and ``config`` tell of none. ``scheme`` and ``config``
     are as in :func:`dequantize`; tensors that contradict them, or each other, are an error."""
@@ -67,16 +68,16 @@ def weights(
 
 def dequantize(
     tensors: Mapping[str, Any],
-    to: Any = "bfloat16",
+    to: To = "bfloat16",
     *,
-    scheme: str = "auto",
+    scheme: Scheme = "auto",
     config: Mapping[str, Any] | None = None,
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),
-    rules: Mapping[str, Any] | None = None,
+    rules: Mapping[str, To | None] | None = None,
     min_elements: int | None = None,
     allow_nan: bool = False,
-    fail_on: Iterable[str] = (),
+    fail_on: Iterable[Loss] = (),
     threads: int | None = None,
     progress: files.Progress | None = None,
 ) -> dict[str, Any]:
@@ -95,16 +96,16 @@ def dequantize(
 
 def quantize(
     tensors: Mapping[str, Any],
-    to: Any = "nvfp4",
+    to: To = "nvfp4",
     *,
-    layout: str | None = None,
+    layout: Layout | None = None,
     scale: str | None = None,
-    scale_rule: str = "floor",
+    scale_rule: ScaleRule = "floor",
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),
-    rules: Mapping[str, Any] | None = None,
+    rules: Mapping[str, To | None] | None = None,
     min_elements: int | None = None,
-    fail_on: Iterable[str] = (),
+    fail_on: Iterable[Loss] = (),
     threads: int | None = None,
     progress: files.Progress | None = None,
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
@@ -123,10 +124,10 @@ def quantize(
 
 def transcode(
     tensors: Mapping[str, Any],
-    layout: str,
+    layout: Layout,
     *,
-    to: Any = None,
-    scheme: str = "auto",
+    to: To | None = None,
+    scheme: Scheme = "auto",
     config: Mapping[str, Any] | None = None,
     threads: int | None = None,
     progress: files.Progress | None = None,
@@ -153,7 +154,7 @@ def _rewrite(
     return result, None if found is None else json.loads(found)
 
 
-def _lent(tensors: Mapping[str, Any]) -> list[tuple]:
+def _lent(tensors: Mapping[str, Any]) -> list[_native.Tensor]:
     """Tensors as the native module takes them."""
     if not isinstance(tensors, Mapping):
         raise TypeError(f"tensors is of type {type(tensors).__name__} (want a mapping from names to tensors)")

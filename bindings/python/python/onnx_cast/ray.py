@@ -17,6 +17,7 @@ from pathlib import PurePath
 from typing import Any
 
 from onnx_cast import _native, _quantized, files
+from onnx_cast.types import Layout, RoundMode, ScaleRule, Scheme, To
 
 try:
     import ray
@@ -33,14 +34,14 @@ _PERIOD = 0.5
 def cast_checkpoint(
     src: files.Path,
     dst: files.Path,
-    to: Any = None,
-    rules: Mapping[str, Any] | None = None,
+    to: To | None = None,
+    rules: Mapping[str, To | None] | None = None,
     *,
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),
     min_elements: int | None = None,
     saturate: bool = True,
-    round_mode: str = "up",
+    round_mode: RoundMode = "up",
     opset: int | None = None,
     resume: bool = False,
     copy_others: bool = True,
@@ -89,10 +90,10 @@ def cast_checkpoint(
 def dequantize_checkpoint(
     src: files.Path,
     dst: files.Path,
-    to: Any = None,
-    rules: Mapping[str, Any] | None = None,
+    to: To | None = None,
+    rules: Mapping[str, To | None] | None = None,
     *,
-    scheme: str = "auto",
+    scheme: Scheme = "auto",
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),
     min_elements: int | None = None,
@@ -118,12 +119,12 @@ def dequantize_checkpoint(
 def quantize_checkpoint(
     src: files.Path,
     dst: files.Path,
-    to: Any = None,
-    rules: Mapping[str, Any] | None = None,
+    to: To | None = None,
+    rules: Mapping[str, To | None] | None = None,
     *,
-    layout: str | None = None,
+    layout: Layout | None = None,
     scale: str | None = None,
-    scale_rule: str = "floor",
+    scale_rule: ScaleRule = "floor",
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),
     min_elements: int | None = None,
@@ -147,10 +148,10 @@ def quantize_checkpoint(
 def transcode_checkpoint(
     src: files.Path,
     dst: files.Path,
-    layout: str,
+    layout: Layout,
     *,
-    to: Any = None,
-    scheme: str = "auto",
+    to: To | None = None,
+    scheme: Scheme = "auto",
     resume: bool = False,
     copy_others: bool = True,
     num_cpus: int = 1,

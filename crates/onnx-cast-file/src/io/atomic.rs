@@ -42,7 +42,11 @@ impl AtomicFile {
     /// # Errors
     /// As there, and with `no_clobber` where there is something at `path`.
     pub fn create_with(path: impl AsRef<Path>, no_clobber: bool) -> Result<AtomicFile, IoError> {
-        let path = path.as_ref();
+        Self::start(path.as_ref(), no_clobber, unnamed)
+    }
+
+    /// Starts a file; `unnamed` makes one without a name, where the system has such files.
+    fn start(path: &Path, no_clobber: bool, unnamed: fn(&Path) -> Option<File>) -> Result<AtomicFile, IoError> {
         if no_clobber {
             check_vacant(path)?;
         }
@@ -123,7 +127,7 @@ impl AtomicFile {
             // A file that replaces none needs no other name first.
             None => match name_as(self.file.get_ref(), &target) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists && !self.no_clobber => {
-                    name(self.file.get_ref(), folder_of(&target)).and_then(|named| Ok(named.persist(&target)?))
+                    name(self.file.get_ref(), folder_of(&target)).and_then(|named| rename_over(named, &target))
                 }
                 named => named,
             },
@@ -164,7 +168,7 @@ pub fn link_over(source: &Path, target: &Path) -> Result<(), IoError> {
     let names = names();
     if let Ok(linked) = naming().make_in(folder_of(&target), |path| fs::hard_link(source, path)) {
         let renamed =
-            fs::set_permissions(source, permissions).and_then(|()| Ok(linked.into_temp_path().persist(&target)?));
+            fs::set_permissions(source, permissions).and_then(|()| rename_over(linked.into_temp_path(), &target));
         renamed.map_err(failed)?;
         sync_folder(&target);
         return Ok(());
@@ -251,9 +255,16 @@ impl Temporary {
     fn persist(mut self, target: &Path, no_clobber: bool, names: &mut Vec<PathBuf>) -> io::Result<()> {
         let Some(path) = self.0.take() else { return Ok(()) };
         names.retain(|name| *name != *path);
-        let renamed = if no_clobber { path.persist_noclobber(target) } else { path.persist(target) };
-        renamed.map_err(|error| error.error)
+        if no_clobber { Ok(path.persist_noclobber(target)?) } else { rename_over(path, target) }
     }
+}
+
+/// Gives a temporary file the name of a target, which it replaces. Not by `persist`, which on Windows refuses a target
+/// that is open, as the input of a cast in place is.
+fn rename_over(path: TempPath, target: &Path) -> io::Result<()> {
+    let path = path.keep()?;
+    // What cannot be removed stays: the rename's error says more.
+    fs::rename(&path, target).inspect_err(|_| drop(fs::remove_file(&path)))
 }
 
 impl Drop for Temporary {
@@ -370,6 +381,54 @@ mod tests {
         file.write_all(b"new").and_then(|()| file.commit().map_err(|error| error.error)).expect("written");
         assert_eq!(fs::read(&path).expect("a file"), b"new");
     }
+
+    /// What systems without unnamed files do, forced on those that have them.
+    #[test]
+    fn a_file_with_a_temporary_name_is_as_atomic_as_one_without() {
+        for unnamed in [unnamed, |_: &Path| None] as [fn(&Path) -> Option<File>; 2] {
+            let folder = tempfile::tempdir().expect("a folder");
+            let (path, list) = (folder.path().join("x"), || fs::read_dir(folder.path()).expect("a folder").count());
+            let start = |no_clobber| AtomicFile::start(&path, no_clobber, unnamed);
+
+            let mut dropped = start(false).expect("a file");
+            dropped.write_all(b"half").expect("written");
+            assert!(!path.exists());
+            drop(dropped);
+            assert_eq!(list(), 0);
+
+            for content in [&b"first"[..], b"second"] {
+                let mut file = start(false).expect("a file");
+                file.write_all(content).and_then(|()| file.commit().map_err(|error| error.error)).expect("written");
+                assert_eq!((fs::read(&path).expect("a file"), list()), (content.to_vec(), 1));
+            }
+            assert!(start(true).is_err());
+            assert_eq!(list(), 1);
+            check_permissions_and_links(&path, unnamed);
+        }
+    }
+
+    /// A replaced file keeps its mode, and a link to it stays one; a new file has the mode that a plain one gets.
+    #[cfg(unix)]
+    fn check_permissions_and_links(path: &Path, unnamed: fn(&Path) -> Option<File>) {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let mode = |path: &Path| fs::metadata(path).expect("a file").permissions().mode() & 0o777;
+        let write = |path: &Path| {
+            let mut file = AtomicFile::start(path, false, unnamed).expect("a file");
+            file.write_all(b"new").and_then(|()| file.commit().map_err(|error| error.error)).expect("written");
+        };
+        let (plain, new, link) = (path.with_extension("a"), path.with_extension("b"), path.with_extension("c"));
+        fs::write(&plain, "").expect("a plain file");
+        write(&new);
+        assert_eq!(mode(&new), mode(&plain));
+        fs::set_permissions(path, fs::Permissions::from_mode(0o640)).expect("a mode");
+        symlink(path, &link).expect("a link");
+        write(&link);
+        assert!(fs::symlink_metadata(&link).expect("a link").is_symlink());
+        assert_eq!((mode(path), fs::read(path).expect("a file")), (0o640, b"new".to_vec()));
+    }
+
+    #[cfg(not(unix))]
+    fn check_permissions_and_links(_: &Path, _: fn(&Path) -> Option<File>) {}
 
     #[test]
     fn who_is_ended_leaves_no_name() {

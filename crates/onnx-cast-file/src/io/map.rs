@@ -27,13 +27,13 @@ impl Mapped {
         Ok(Mapped::Bytes(file.read(0, file.len())?))
     }
 
-    /// Maps a file, or reads the bytes that stand for one.
+    /// Maps a file, or reads it: on Windows, where a mapped file cannot be replaced, and if bytes stand for one.
     ///
     /// # Errors
     /// Where the system refuses.
     #[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
     pub fn of(file: &InputFile) -> Result<Mapped, IoError> {
-        let (Some(opened), 1..) = (file.file(), file.len()) else {
+        let (Some(opened), 1.., false) = (file.file(), file.len(), cfg!(windows)) else {
             return Ok(Mapped::Bytes(file.read(0, file.len())?));
         };
         // SAFETY: the map is private and read-only, and this crate never writes to a file in place: an output replaces

@@ -102,8 +102,8 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
 
     /// The low halves of lanes of `W` bits.
     unsafe fn low_halves<const W: usize>(value: [Self::V; 2]) -> Self::V;
-    /// The high halves of lanes of 32 bits.
-    unsafe fn high_halves(value: [Self::V; 2]) -> Self::V;
+    /// The high halves of lanes of 32 or 64 bits.
+    unsafe fn high_halves<const W: usize>(value: [Self::V; 2]) -> Self::V;
     /// The high bytes of lanes of 16 bits.
     unsafe fn high_bytes(value: [Self::V; 2]) -> Self::V;
     /// The low bytes of lanes of 32 bits.

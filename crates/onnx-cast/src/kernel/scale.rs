@@ -5,6 +5,7 @@
 //! are no vectors, [`staged`] calls the kernels of Cast, and between them loops in plain Rust.
 
 pub(crate) mod beside;
+pub(crate) mod greatest;
 pub(crate) mod loops;
 pub(crate) mod sink;
 pub(crate) mod staged;
@@ -31,8 +32,9 @@ const MOST_STEP_BYTES: usize = 4 * 64;
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// How far ahead the source is fetched, as in Cast.
-const AHEAD: usize = 8 << 10;
+/// How far ahead the source is fetched: as far as a part of a block format, 4096 floats, reaches. Its greatest magnitudes
+/// are read before its elements, and would wait for memory.
+const AHEAD: usize = 16 << 10;
 
 /// How scales are applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -300,7 +302,7 @@ macro_rules! scale_kernels {
         fuses: $fuses:expr, fence: $fence:expr $(, over: $lanes:ty, $($algorithms:ident)::*)?
     ) => {
         const SCALE: crate::kernel::scale::ScaleKernels = {
-            use crate::kernel::scale::{Arrays, Method, Scaling, ScaleKernels, Sink, Stage, loops};
+            use crate::kernel::scale::{Arrays, Method, Scaling, ScaleKernels, Sink, Stage, greatest, loops};
             $(#[$features])?
             unsafe fn prepare(
                 arrays: &mut Arrays,
@@ -313,7 +315,12 @@ macro_rules! scale_kernels {
             }
             $(#[$features])?
             unsafe fn greatest(x: &[u8], width: usize, run: usize, out: &mut [u32]) {
-                loops::greatest(x, width, run, out);
+                let done = 0;
+                $(
+                    // SAFETY: the caller's; the features are those of the lanes.
+                    let done = done + unsafe { greatest::by_lanes::<$lanes>(x, width, run, out) };
+                )?
+                greatest::by_loops(&x[done * run * width..], width, run, &mut out[done..]);
             }
             $(#[$features])?
             unsafe fn apply(x: &mut [[u8; 4]], stage: &Stage<'_>, begin: usize) {

@@ -185,7 +185,6 @@ unsafe impl Lanes for Quad {
         mul_add_f32(a: V, b: V, c: V) -> V: of_f32(vfmaq_f32(f32s(c), f32s(a), f32s(b)));
         min_f32(a: V, b: V) -> V: of_f32(vbslq_f32(vcltq_f32(f32s(a), f32s(b)), f32s(a), f32s(b)));
         max_f32(a: V, b: V) -> V: of_f32(vbslq_f32(vcgtq_f32(f32s(a), f32s(b)), f32s(a), f32s(b)));
-        high_halves(value: [V; 2]) -> V: high_halves_of_words(value[0], value[1]);
         high_bytes(value: [V; 2]) -> V: vuzp2q_u8(value[0], value[1]);
         low_bytes(value: [V; 4]) -> V: vuzp1q_u8(
             of_u16(vuzp1q_u16(u16s(value[0]), u16s(value[1]))), of_u16(vuzp1q_u16(u16s(value[2]), u16s(value[3])))
@@ -224,6 +223,8 @@ unsafe impl Lanes for Quad {
         low_halves(value: [V; 2]) -> V: 16 => vuzp1q_u8(value[0], value[1]),
             32 => of_u16(vuzp1q_u16(u16s(value[0]), u16s(value[1]))),
             64 => of_u32(vuzp1q_u32(u32s(value[0]), u32s(value[1])));
+        high_halves(value: [V; 2]) -> V: 32 => high_halves_of_words(value[0], value[1]),
+            64 => of_u32(vuzp2q_u32(u32s(value[0]), u32s(value[1])));
     }
 
     by_sign! {

@@ -119,7 +119,7 @@ unsafe fn dequantize_by<L: Lanes, S: Element, const EACH: bool>(part: Part<'_>, 
                         L::add::<32>(L::add::<32>(products[i], L::splat::<32>(0x7fff)), odd)
                     });
                     for i in 0..2 {
-                        store::<L>(dst, i, L::high_halves([rounded[2 * i], rounded[2 * i + 1]]));
+                        store::<L>(dst, i, L::high_halves::<32>([rounded[2 * i], rounded[2 * i + 1]]));
                     }
                 }
             }

@@ -54,7 +54,7 @@ pub(crate) unsafe fn step<L: Lanes, S: Element, D: Element>(src: *const u8, dst:
         Class::BF16 => {
             for i in 0..2 {
                 let part = [to_bf16_high::<L, S>(src, 2 * i), to_bf16_high::<L, S>(src, 2 * i + 1)];
-                store::<L>(dst, i, L::high_halves(part));
+                store::<L>(dst, i, L::high_halves::<32>(part));
             }
         }
         Class::SmallFloat(format) => {

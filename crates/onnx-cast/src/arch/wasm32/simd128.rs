@@ -198,14 +198,13 @@ unsafe impl Lanes for Vector {
         mul_add_f32(a: V, b: V, c: V) -> V: f32x4_add(f32x4_mul(a, b), c);
         min_f32(a: V, b: V) -> V: f32x4_pmin(b, a);
         max_f32(a: V, b: V) -> V: f32x4_pmax(b, a);
-        high_halves(value: [V; 2]) -> V: i16x8_shuffle::<1, 3, 5, 7, 9, 11, 13, 15>(value[0], value[1]);
         high_bytes(value: [V; 2]) -> V:
             i8x16_shuffle::<1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31>(value[0], value[1]);
         low_bytes(value: [V; 4]) -> V: Self::low_halves::<16>([
             Self::low_halves::<32>([value[0], value[1]]), Self::low_halves::<32>([value[2], value[3]])
         ]);
         top_bits(value: [V; 4]) -> V: Self::high_bytes([
-            Self::high_halves([value[0], value[1]]), Self::high_halves([value[2], value[3]])
+            Self::high_halves::<32>([value[0], value[1]]), Self::high_halves::<32>([value[2], value[3]])
         ]);
         f32_to_f16(value: [V; 2]) -> V: Self::low_halves::<32>([narrow_half(value[0]), narrow_half(value[1])]);
         f32_to_f64(value: V) -> [V; 2]: {
@@ -254,6 +253,8 @@ unsafe impl Lanes for Vector {
             16 => i8x16_shuffle::<0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30>(value[0], value[1]),
             32 => i16x8_shuffle::<0, 2, 4, 6, 8, 10, 12, 14>(value[0], value[1]),
             64 => low_lanes(value[0], value[1]);
+        high_halves(value: [V; 2]) -> V:
+            32 => i16x8_shuffle::<1, 3, 5, 7, 9, 11, 13, 15>(value[0], value[1]), 64 => high_lanes(value[0], value[1]);
     }
 
     by_sign! {

@@ -200,9 +200,6 @@ unsafe impl Lanes for Ymm {
         mul_add_f32(a: V, b: V, c: V) -> V: _mm256_castps_si256(_mm256_fmadd_ps(ps(a), ps(b), ps(c)));
         min_f32(a: V, b: V) -> V: _mm256_castps_si256(_mm256_min_ps(ps(a), ps(b)));
         max_f32(a: V, b: V) -> V: _mm256_castps_si256(_mm256_max_ps(ps(a), ps(b)));
-        high_halves(value: [V; 2]) -> V: in_order_of_halves(_mm256_packus_epi32(
-            _mm256_srli_epi32::<16>(value[0]), _mm256_srli_epi32::<16>(value[1])
-        ));
         high_bytes(value: [V; 2]) -> V: in_order_of_halves(_mm256_packus_epi16(
             _mm256_srli_epi16::<8>(value[0]), _mm256_srli_epi16::<8>(value[1])
         ));
@@ -257,6 +254,9 @@ unsafe impl Lanes for Ymm {
             let lanes = _mm256_shuffle_ps::<0b10_00_10_00>(ps(value[0]), ps(value[1]));
             in_order_of_halves(_mm256_castps_si256(lanes))
         };
+        high_halves(value: [V; 2]) -> V:
+            32 => in_order_of_halves(_mm256_packus_epi32(_mm256_srli_epi32::<16>(value[0]), _mm256_srli_epi32::<16>(value[1]))),
+            64 => high_lanes(value[0], value[1]);
     }
 
     by_sign! {

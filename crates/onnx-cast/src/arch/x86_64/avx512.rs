@@ -187,7 +187,6 @@ unsafe impl Lanes for Zmm {
         mul_add_f32(a: V, b: V, c: V) -> V: si(_mm512_fmadd_ps(ps(a), ps(b), ps(c)));
         min_f32(a: V, b: V) -> V: si(_mm512_min_ps(ps(a), ps(b)));
         max_f32(a: V, b: V) -> V: si(_mm512_max_ps(ps(a), ps(b)));
-        high_halves(value: [V; 2]) -> V: _mm512_permutex2var_epi16(value[0], bytes!(|i| if i % 2 == 0 { i + 1 } else { 0 }), value[1]);
         high_bytes(value: [V; 2]) -> V: _mm512_permutex2var_epi8(value[0], bytes!(|i| 2 * i + 1), value[1]);
         low_bytes(value: [V; 4]) -> V: every_fourth(value, bytes!(|i| i * 4 % 128));
         top_bits(value: [V; 4]) -> V: every_fourth(value, bytes!(|i| i * 4 % 128 + 3));
@@ -240,6 +239,9 @@ unsafe impl Lanes for Zmm {
             16 => _mm512_permutex2var_epi8(value[0], bytes!(|i| 2 * i), value[1]),
             32 => _mm512_permutex2var_epi16(value[0], bytes!(|i| if i % 2 == 0 { i } else { 0 }), value[1]),
             64 => _mm512_permutex2var_epi32(value[0], bytes!(|i| if i % 4 == 0 { i / 2 } else { 0 }), value[1]);
+        high_halves(value: [V; 2]) -> V:
+            32 => _mm512_permutex2var_epi16(value[0], bytes!(|i| if i % 2 == 0 { i + 1 } else { 0 }), value[1]),
+            64 => _mm512_permutex2var_epi32(value[0], bytes!(|i| if i % 4 == 0 { i / 2 + 1 } else { 0 }), value[1]);
     }
 
     by_sign! {

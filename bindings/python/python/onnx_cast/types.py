@@ -1,0 +1,57 @@
+"""The names that parameters take, for annotations: ``round_mode: RoundMode``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, Protocol, SupportsIndex, TypeAlias
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["BlockFormat", "Layout", "Loss", "Recipe", "RoundMode", "ScaleRule", "Scheme", "To", "TypeName"]
+
+#: ONNX's names of the element types.
+TypeName: TypeAlias = Literal[
+    "float", "uint8", "int8", "uint16", "int16", "int32", "int64", "string", "bool", "float16", "double", "uint32",
+    "uint64", "complex64", "complex128", "bfloat16", "float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz",
+    "uint4", "int4", "float4e2m1", "float8e8m0", "uint2", "int2", "float6e2m3", "float6e3m2",
+]  # fmt: skip
+
+#: How casts to float8e8m0 round.
+RoundMode: TypeAlias = Literal["up", "down", "nearest"]
+
+#: How the power of two of an MX scale is found.
+ScaleRule: TypeAlias = Literal["floor", "rceil", "ceil", "even"]
+
+#: Formats of blocks with a scale each.
+BlockFormat: TypeAlias = Literal["mxfp4", "mxfp8", "mxfp8e5m2", "mxfp6e2m3", "mxfp6e3m2", "mxint8", "nvfp4"]
+
+#: Whose arithmetic NVFP4 follows.
+Recipe: TypeAlias = Literal["modelopt", "torchao", "compressed-tensors"]
+
+#: What a cast may lose.
+Loss: TypeAlias = Literal["overflow", "underflow", "subnormal", "nan"]
+
+#: How quantized checkpoints name and lay out their tensors.
+Layout: TypeAlias = Literal[
+    "deepseek", "gpt-oss", "compressed-tensors", "modelopt", "fbgemm", "quark", "comfyui", "plain"
+]
+
+#: A layout, or ``"auto"``, which finds it.
+Scheme: TypeAlias = Literal[
+    "auto", "deepseek", "gpt-oss", "compressed-tensors", "modelopt", "fbgemm", "quark", "comfyui", "plain"
+]
+
+
+class TorchType(Protocol):
+    """What a ``torch.dtype`` has that other types lack."""
+
+    @property
+    def is_floating_point(self) -> bool: ...
+
+    @property
+    def is_complex(self) -> bool: ...
+
+
+#: An element type: a name (also others than ONNX's, as ``"bf16"``), a type of numpy, ml_dtypes or torch, a number of
+#: ``onnx.TensorProto.DataType``, or an object of :mod:`onnx_cast.dtypes`.
+To: TypeAlias = "TypeName | str | SupportsIndex | np.dtype[Any] | type[Any] | TorchType"

@@ -1,0 +1,104 @@
+"""What the annotations promise: `scripts/checks/typing_examples.py` has mypy and pyright read this file in strict mode,
+and here it runs. The literals are those that the library takes."""
+
+from array import array
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import onnx
+import pytest
+from typing_extensions import assert_type
+
+import onnx_cast
+from onnx_cast import dtypes, types
+from onnx_cast.types import Loss, RoundMode, To
+
+Vector = np.ndarray[tuple[int], np.dtype[Any]]
+Bytes = np.ndarray[tuple[int], np.dtype[np.uint8]]
+
+
+def test_a_result_is_of_the_kind_of_its_input() -> None:
+    vector: np.ndarray[tuple[int], np.dtype[np.float32]] = np.ones(4, np.float32)
+    matrix: np.ndarray[tuple[int, int], np.dtype[np.float32]] = np.ones((2, 2), np.float32)
+    assert_type(onnx_cast.cast(vector, "float16"), Vector)
+    assert_type(onnx_cast.cast(matrix, np.float16), np.ndarray[tuple[int, int], np.dtype[Any]])
+    assert_type(onnx_cast.cast(matrix, "int4", packed=True), Bytes)
+    assert_type(onnx_cast.cast_like(vector, np.empty(0, np.float16)), Vector)
+    assert_type(onnx_cast.bit_cast(vector, "uint32"), Vector)
+    assert_type(onnx_cast.cast(array("f", [1.0]), "bf16"), np.ndarray[Any, np.dtype[Any]])
+    scalar = onnx_cast.cast(np.float32(1.5), dtypes.float16)
+    assert_type(scalar, np.generic)
+    assert isinstance(scalar, np.generic)
+    proto = onnx.numpy_helper.from_array(matrix, "w")
+    assert_type(onnx_cast.cast(proto, onnx.TensorProto.FLOAT16), onnx.TensorProto)
+    out: np.ndarray[tuple[int], np.dtype[np.float64]] = np.empty(4)
+    given = onnx_cast.cast(vector, "double", out=out)
+    assert_type(given, np.ndarray[tuple[int], np.dtype[np.float64]])
+    assert given is out
+
+
+def test_bytes_and_blocks() -> None:
+    import ml_dtypes
+
+    nibbles = np.array([1, 2, 3], ml_dtypes.int4)
+    assert_type(onnx_cast.pack(nibbles), Bytes)
+    assert_type(onnx_cast.unpack(b"\x21\x03", "int4", 3), np.ndarray[Any, np.dtype[Any]])
+    quantized = onnx_cast.quantize(np.ones(32, np.float32), "nvfp4", recipe="torchao")
+    assert_type(quantized.global_scale, float | None)
+    assert_type(onnx_cast.dynamic_quantize_linear(np.ones(2, np.float32))[1], np.float32)
+
+
+def test_files(tmp_path: Path) -> None:
+    path = tmp_path / "w.npy"
+    np.save(path, np.array([1.0, 1e6], np.float32))
+    losses: list[Loss] = ["overflow"]
+    with pytest.raises(onnx_cast.LossError):
+        onnx_cast.cast_file(path, tmp_path / "half.npy", "float16", fail_on=losses)
+    assert_type(onnx_cast.info(path)[0].shape, tuple[int, ...])
+    assert_type(onnx_cast.__version__, str)
+
+
+def of(literal: Any) -> set[str]:
+    return set(get_args(literal))
+
+
+def test_the_names_of_types_are_those_of_the_library() -> None:
+    assert of(types.TypeName) == {one.name for one in dtypes.ALL}
+    wanted: list[To] = ["bf16", np.dtype(np.float16), np.float16, onnx.TensorProto.FLOAT16, dtypes.float16]
+    assert [dtypes.of(to).name for to in wanted] == ["bfloat16", *["float16"] * 4]
+
+
+def refused(*arguments: Any, **keywords: Any) -> str:
+    """What the library says to a name that it does not know."""
+    with pytest.raises(onnx_cast.CastError) as error:
+        onnx_cast.quantize_file(*arguments, **keywords)
+    return str(error.value)
+
+
+def test_each_literal_is_taken_and_no_other_name() -> None:
+    x = np.ones(64, np.float32)
+    modes: list[RoundMode] = ["up", "down", "nearest"]
+    assert set(modes) == of(RoundMode)
+    for mode in modes:
+        onnx_cast.cast(x, "float8e8m0", round_mode=mode)
+    with pytest.raises(onnx_cast.CastError, match="want up, down or nearest"):
+        onnx_cast.cast(x, "float8e8m0", round_mode="even")  # type: ignore # pyright: ignore
+    formats = {name: onnx_cast.quantize(x, name) for name in get_args(types.BlockFormat)}
+    assert {one.format for one in formats.values()} == of(types.BlockFormat)
+    for rule in get_args(types.ScaleRule):
+        onnx_cast.quantize(x, "mxfp4", rule=rule)
+    for recipe in get_args(types.Recipe):
+        onnx_cast.quantize(x, "nvfp4", recipe=recipe)
+    for literal, keyword in ((types.ScaleRule, "rule"), (types.Recipe, "recipe")):
+        with pytest.raises(onnx_cast.CastError) as error:
+            onnx_cast.quantize(x, "nvfp4", **{keyword: "?"})  # type: ignore # pyright: ignore
+        assert all(name in str(error.value) for name in of(literal))
+
+
+def test_each_layout_is_taken_and_no_other(tmp_path: Path) -> None:
+    message = refused(tmp_path, tmp_path / "out", "float8e4m3fn", layout="?")
+    assert all(name in message for name in of(types.Layout)), message
+    assert of(types.Scheme) == of(types.Layout) | {"auto"}
+    loss = refused(tmp_path, tmp_path / "out", "float8e4m3fn", fail_on=["?"])
+    assert all(name in loss for name in of(Loss)), loss

