@@ -1,22 +1,26 @@
 #!/usr/bin/env python3
 """Models converted to float16 and bfloat16, by the command and by what people use instead.
 
-    python bench/precision.py COMMAND FOLDER [--peer NAME=PYTHON ...] [--record records/precision.md]
+    python bench/precision.py COMMAND FOLDER [--peer NAME=PYTHON ...]
 
-The models are those of `scripts/checks/precision_models.py` and of `precision_real.py`, fetched into FOLDER. A peer is one
-of onnxconverter-common, onnxruntime (its transformers/float16.py), modelopt (autocast), modelopt-f16 (its convert_to_f16) and
-onnxsim; PYTHON is an interpreter that has it. Of each result: whether onnxruntime loads it, whether onnx.checker takes it,
-whether it is right (within 1e-2 of the largest magnitude, 8e-2 for bfloat16, median of 8 inputs, no NaN), for how many inputs it decides the
-same as the float model (`precision_decisions.py`), how many Casts are new, seconds and peak memory. The light models of onnx are converted with their recorded ranges. onnxruntime computes float16 on a CPU as float between nodes; what an emulated model gives is the command's own
-column.
+The models are those of `scripts/checks/precision_models.py` and of `precision_real.py`, fetched into FOLDER; with --light the
+light models of onnx, converted with their recorded ranges. A peer is one of onnxconverter-common, onnxruntime (its
+transformers/float16.py), modelopt (autocast), modelopt-f16 (its convert_to_f16) and onnxsim; PYTHON is an interpreter that has
+it. Of each result: whether onnxruntime loads it, whether onnx.checker takes it, whether it is right (within 1e-2 of the largest
+magnitude, 8e-2 for bfloat16, median of 8 inputs, no NaN), for how many inputs it decides the same as the float model
+(`precision_decisions.py`), how many Casts are new, seconds and peak memory. onnxruntime computes float16 on a CPU as float
+between nodes; what an emulated model gives is the command's own column.
+
+What is converted stays in FOLDER/converted, with its seconds and its memory, and is not converted again. With --convert nothing
+is judged: so the seconds can be taken while nothing else runs, and the results be judged later. Tables as in
+records/precision.md come last.
 """
 
 import argparse
-import resource
+import json
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -96,11 +100,9 @@ def casts(path):
 
 def timed(arguments):
     """Seconds, and MB at most, of a process; none where it fails."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     start = time.perf_counter()
     wrapped = [sys.executable, "-c", MEASURE, *map(str, arguments)]
     done = subprocess.run(wrapped, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300)
-    del before
     seconds = time.perf_counter() - start
     if done.returncode:
         return None
@@ -116,7 +118,7 @@ sys.exit(done.returncode)
 """
 
 
-def models(folder):
+def models(folder, light):
     for name, model, feeds in precision_models.made():
         path = folder / f"{name}.onnx"
         onnx.save(model, path)
@@ -124,7 +126,7 @@ def models(folder):
     for name, path, kind in precision_real.fetch(folder):
         loaded = session(path)
         yield name, path, [precision_real.feeds(kind, loaded, seed) for seed in range(8)], kind
-    for name, path in precision_real.light():
+    for name, path in precision_real.light() if light else []:
         yield name, path, [precision_real.feeds("light", session(path), 0)], "light"
 
 
@@ -166,16 +168,8 @@ def judge(model, kind, path, target, feeds, want, limit):
     return valid, loads, right, distance, decisions, casts(target) - casts(path)
 
 
-def main():
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("command", type=Path)
-    arguments.add_argument("folder", type=Path)
-    arguments.add_argument("--peer", action="append", default=[], metavar="NAME=PYTHON")
-    arguments.add_argument("--low", default="float16", choices=["float16", "bfloat16"])
-    arguments.add_argument("--only", default="", help="models whose names contain this")
-    arguments.add_argument("--real", action="store_true", help="the real models alone")
-    options = arguments.parse_args()
-    options.folder.mkdir(parents=True, exist_ok=True)
+def jobs_of(options):
+    """How each converter is called, by name."""
     raised = ["--raise-opset"] if options.low == "bfloat16" else []
     convert = [options.command, "convert", "SOURCE", "TARGET", "--to", options.low, *raised]
     jobs = {"onnx-cast": convert, "onnx-cast, --keep none": [*convert, "--keep", "none"],
@@ -184,46 +178,94 @@ def main():
         name, python = peer.split("=", 1)
         code = f"import sys, onnx\nsource, target, low = 'SOURCE', 'TARGET', {'fp16' if options.low == 'float16' else 'bf16'!r}\n"
         jobs[name] = [python, "-c", code + PEERS[name]]
-    totals = {name: [0, 0, 0, 0, 0, 0.0, 0.0, 0, 0] for name in jobs}
-    print("| model | by | loads | valid | right | error | decisions | Casts | seconds | MB |\n" + "|---" * 10 + "|")
-    with tempfile.TemporaryDirectory() as name:
-        target = Path(name) / "converted.onnx"
-        for model, path, feeds, kind in models(options.folder):
-            if options.only not in model or options.real and not kind:
-                continue
-            loaded = session(path)
-            want = [run(loaded, feed) for feed in feeds]
-            # The light models add up constants beyond what float16 holds.
-            extra = ranges(options.command, path, feeds[0], options.folder) if kind == "light" else []
-            for by, job in jobs.items():
-                job = job + extra if by.startswith("onnx-cast") else job
-                for old in Path(name).iterdir():
-                    old.unlink()
-                replaced = [str(part).replace("SOURCE", str(path)).replace("TARGET", str(target)) for part in job]
-                try:
-                    took = timed(replaced)
-                except subprocess.TimeoutExpired:
-                    took = None
-                total = totals[by]
-                total[0] += 1
-                if took is None or not target.exists():
-                    print(f"| {model} | {by} | - | - | - | | | | | |", flush=True)
-                    continue
-                valid, loads, right, distance, decisions, new = judge(model, kind, path, target, feeds, want, LIMITS[options.low])
-                for place, value in enumerate([loads, valid, right], 1):
-                    total[place] += value
-                total[4] += new
-                total[5] += took[0]
-                total[6] = max(total[6], took[1])
-                total[7] += decisions[0] if decisions else 0
-                total[8] += decisions[1] if decisions else 0
-                shown = "" if distance is None else f"{distance:.1e}"
-                same = "{} of {}".format(*decisions) if decisions else ""
-                marks = " | ".join("yes" if one else "**no**" for one in (loads, valid, right))
-                print(f"| {model} | {by} | {marks} | {shown} | {same} | {new} | {took[0]:.2f} | {took[1]:.0f} |", flush=True)
-    print("\n| by | models | loads | valid | loads and is right | the same decisions | Casts | seconds | MB at most |\n" + "|---" * 9 + "|")
-    for by, (count, loads, valid, right, new, seconds, memory, same, of) in totals.items():
-        print(f"| {by} | {count} | {loads} | {valid} | {right} | {same} of {of} | {new} | {seconds:.1f} | {memory:.0f} |")
+    return jobs
+
+
+def converted(job, path, target):
+    """Seconds and MB of a conversion, perhaps of an earlier run; none where it fails."""
+    known = target.with_suffix(".json")
+    if not known.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        replaced = [str(part).replace("SOURCE", str(path)).replace("TARGET", str(target)) for part in job]
+        try:
+            took = timed(replaced)
+        except subprocess.TimeoutExpired:
+            took = None
+        known.write_text(json.dumps(took if target.exists() else None))
+    return json.loads(known.read_text())
+
+
+def cell(judged):
+    """What became of a model, as in the table of all models."""
+    if judged is None:
+        return "fails"
+    valid, loads, right, distance, _, new = judged
+    if not loads:
+        return f"no; {new}"
+    text = ("right" if right else "loads") + ("" if valid else ", not valid") + ("" if right else f" ({distance:.1e})")
+    return f"{text}; {new}"
+
+
+def tables(rows, took):
+    """The tables of a record, from what was judged of each model by each converter."""
+    jobs = list(took)
+    print("\n| by | models | loads | valid | right | all three | new Casts | seconds | MB at most |\n" + "|---" * 9 + "|")
+    for by in jobs:
+        judged = [row[by] for row in rows.values() if row[by]]
+        counts = [sum(map(bool, one)) for one in zip(*((loads, valid, right, loads and valid and right)
+                                                      for valid, loads, right, *_ in judged))]
+        casts, seconds = sum(one[5] for one in judged), sum(one[0] for one in took[by])
+        shown = " | ".join(map(str, counts))
+        print(f"| {by} | {len(rows)} | {shown} | {casts} | {seconds:.1f} | {max(one[1] for one in took[by]):.0f} |")
+    print("\n| model | " + " | ".join(jobs[:3]) + " |\n" + "|---" * 4 + "|")
+    for model, row in rows.items():
+        decisions = [row[by][4] if row[by] else None for by in jobs[:3]]
+        if any(decisions):
+            print(f"| {model} | " + " | ".join("{} of {}".format(*one) if one else "" for one in decisions) + " |")
+    print("\n| model | " + " | ".join(jobs) + " |\n" + "|---" * (len(jobs) + 1) + "|")
+    for model, row in rows.items():
+        print(f"| {model} | " + " | ".join(cell(row[by]) for by in jobs) + " |")
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("command", type=Path)
+    arguments.add_argument("folder", type=Path)
+    arguments.add_argument("--peer", action="append", default=[], metavar="NAME=PYTHON")
+    arguments.add_argument("--low", default="float16", choices=["float16", "bfloat16"])
+    arguments.add_argument("--only", default="", help="models whose names contain this")
+    arguments.add_argument("--real", action="store_true", help="the real models alone")
+    arguments.add_argument("--light", action="store_true", help="the light models of onnx, too")
+    arguments.add_argument("--convert", action="store_true", help="judge nothing")
+    options = arguments.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    jobs = jobs_of(options)
+    rows, took = {}, {by: [] for by in jobs}
+    for model, path, feeds, kind in models(options.folder, options.light):
+        if options.only not in model or options.real and not kind:
+            continue
+        # The light models add up constants beyond what float16 holds.
+        extra = ranges(options.command, path, feeds[0], options.folder) if kind == "light" else []
+        targets = {by: options.folder / "converted" / options.low / by.replace(" ", "_") / f"{model}.onnx" for by in jobs}
+        for by, job in jobs.items():
+            done = converted(job + extra if by.startswith("onnx-cast") else job, path, targets[by])
+            took[by] += [done] if done else []
+            targets[by] = targets[by] if done else None
+        if options.convert:
+            print(model, *(f"{by} {took[by][-1][0]:.2f} s" for by in jobs if targets[by]), sep=", ", flush=True)
+            continue
+        loaded = session(path)
+        want = [run(loaded, feed) for feed in feeds]
+        rows[model] = {by: target and judge(model, kind, path, target, feeds, want, LIMITS[options.low])
+                       for by, target in targets.items()}
+        for by, judged in rows[model].items():
+            far = f"{judged[3]:.1e}" if judged and judged[3] is not None else ""
+            print(f"{model}, {by}: {cell(judged)} {far}", flush=True)
+    if options.convert:
+        for by, done in took.items():
+            print(f"{by}: {len(done)} models, {sum(one[0] for one in done):.1f} seconds")
+    else:
+        tables(rows, took)
 
 
 if __name__ == "__main__":

@@ -92,6 +92,9 @@ pub(crate) struct Options {
     keep: Vec<String>,
     #[pyo3(default)]
     low: Vec<String>,
+    /// Take patterns of `keep` and `low` that match no node.
+    #[pyo3(default)]
+    allow_unmatched: bool,
     #[pyo3(default)]
     ranges: HashMap<String, f32>,
     /// A file of ranges.
@@ -275,6 +278,7 @@ impl Options {
         }
         request.keep = parsed(&self.keep)?;
         request.low = parsed(&self.low)?;
+        request.allow_unmatched = self.allow_unmatched;
         request.ranges = match &self.ranges_file {
             Some(path) => onnx_cast_model::read_ranges(path).map_err(in_words)?,
             None => self.ranges.clone(),

@@ -156,7 +156,7 @@ def test_inputs_and_outputs_get_the_types_that_are_asked_for(rng, x):
     np.testing.assert_allclose(run(half, x=x.astype(np.float16))[0], run(model, x=x)[0], atol=1e-2)
     assert ports(onnx_cast.convert_model(model, io={"x": "float16"})) == [FLOAT16, FLOAT]
     assert ports(onnx_cast.convert_model(model, io=["low", {"x": np.float32}])) == [FLOAT, FLOAT16]
-    with pytest.raises(onnx_cast.CastError, match="`z` is not a floating-point input or output"):
+    with pytest.raises(onnx_cast.CastError, match=r"`z` is not a floating-point input or output .* \(near is `x`\)"):
         onnx_cast.convert_model(model, io={"z": "float16"})
     with pytest.raises(onnx_cast.CastError, match="io is 'float16'"):
         onnx_cast.convert_model(model, io="float16")
@@ -182,6 +182,21 @@ def test_nodes_stay_float_or_become_narrow_as_asked(rng, x, tmp_path):
     assert narrow(ranges=tmp_path / "ranges.json") == every - {"first", "bias", "softmax"}
     assert onnx_cast.convert_model(model, ranges=tmp_path / "ranges.json", dry_run=True).unknown_ranges == 1
     close(model, onnx_cast.convert_model(model, keep=["first"], ranges={"c": np.float32(1e9)}), x=x)
+
+
+def test_a_pattern_that_matches_no_node_is_an_error(rng):
+    model = two_layers(rng)
+    for options, message in [
+        ({"keep": ["first", "Sofmax"]}, r"--keep `Sofmax` matches no node \(near is `Softmax`\)$"),
+        ({"low": "re:^decoder"}, "--low `re:.decoder` matches no node$"),
+        ({"keep": ["decoder/*"], "raise_opset": True}, r"--keep `decoder/\*` matches no node$"),
+        ({"explain": ["sofmax"]}, r"named `sofmax` \(near is `softmax`\)$"),
+    ]:
+        with pytest.raises(onnx_cast.CastError, match=message):
+            onnx_cast.convert_model(model, **options)
+    # The lists of the drop-in name operators that few models have.
+    half = onnx_cast.convert_float_to_float16(model, op_block_list=["Sofmax"], node_block_list=["decoder"])
+    assert half == onnx_cast.convert_float_to_float16(model)
 
 
 def test_bfloat16_is_stored_and_emulated(rng, x):

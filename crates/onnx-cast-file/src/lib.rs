@@ -76,7 +76,7 @@ pub use report::{
 };
 pub use request::{BitCastRequest, CastRequest, Storage};
 pub use rewrite::MadeTensors;
-pub use selection::{Pattern, Rule, Selection, SelectionError, Target, admits};
+pub use selection::{Pattern, Rule, Selection, SelectionError, Target, admits, nearest};
 pub use summary::{Summary, TensorSummary};
 pub use transcode::{TranscodeRequest, transcode_file};
 

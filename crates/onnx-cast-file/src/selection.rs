@@ -86,6 +86,40 @@ impl Pattern {
             Matcher::Regex(regex) => regex.is_match(name),
         }
     }
+
+    /// The name that a glob nearly matches, if there is one; see [`nearest`].
+    pub fn nearest<'n>(&self, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+        match self.matcher {
+            Matcher::Glob(_) => nearest(&self.text, names),
+            Matcher::Regex(_) => None,
+        }
+    }
+}
+
+/// The name that differs from a glob, or from a word, in the fewest letters: one, and one more for every four letters
+/// of the glob, at most.
+pub fn nearest<'n>(glob: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    let near = names.map(|name| (distance(glob, name), name)).min();
+    near.filter(|(distance, _)| *distance <= 1 + glob.len() / 4).map(|(_, name)| name)
+}
+
+/// How many letters of a glob have to change for it to match a name; `*` takes any.
+fn distance(glob: &str, name: &str) -> usize {
+    let name: Vec<char> = name.chars().collect();
+    let mut row: Vec<usize> = (0..=name.len()).collect();
+    for glob in glob.chars() {
+        let mut before = row[0];
+        row[0] += usize::from(glob != '*');
+        for (place, &letter) in name.iter().enumerate() {
+            let (above, left) = (row[place + 1], row[place]);
+            row[place + 1] = match glob {
+                '*' => above.min(left),
+                _ => (before + usize::from(glob != letter && glob != '?')).min(above + 1).min(left + 1),
+            };
+            before = above;
+        }
+    }
+    row[name.len()]
 }
 
 impl FromStr for Pattern {
@@ -278,6 +312,32 @@ mod tests {
 
     fn rules(list: &[&str]) -> Vec<Rule> {
         list.iter().map(|text| text.parse().expect("a rule")).collect()
+    }
+
+    #[test]
+    fn distances_of_globs() {
+        for (glob, name, want) in [
+            ("a.weight", "a.weight", 0),
+            ("*.weight", "layers.0.weight", 0),
+            ("*.wieght", "layers.0.weight", 2),
+            ("l?yers.*", "layers.0.weight", 0),
+            ("*norm*", "layers.0.nrm", 1),
+            ("", "abc", 3),
+            ("abc", "", 3),
+        ] {
+            assert_eq!(distance(glob, name), want, "{glob} {name}");
+        }
+    }
+
+    #[test]
+    fn a_near_name_is_found() {
+        let names = || ["layer.0.norm", "layer.0.weight"].into_iter();
+        for (glob, want) in [("*nrom", Some("layer.0.norm")), ("layer.0.wheit", Some("layer.0.weight")), ("bias", None)]
+        {
+            assert_eq!(patterns(&[glob])[0].nearest(names()), want, "{glob}");
+            assert_eq!(nearest(glob, names()), want, "{glob}");
+        }
+        assert_eq!(patterns(&["re:^layer.0.nrm$"])[0].nearest(names()), None);
     }
 
     #[test]

@@ -55,6 +55,8 @@ pub struct ConvertRequest {
     pub keep: Vec<Keep>,
     /// Operators, or names of nodes, that become narrow even if that needs more Casts.
     pub low: Vec<Pattern>,
+    /// Take patterns of `keep` and `low` that match no node, which are an error otherwise.
+    pub allow_unmatched: bool,
     /// The largest magnitudes of values, by name, as they were recorded.
     pub ranges: HashMap<String, f32>,
     /// By how much magnitudes may grow beyond those.
@@ -148,6 +150,7 @@ impl ConvertRequest {
             interface: Interface::default(),
             keep: Vec::new(),
             low: Vec::new(),
+            allow_unmatched: false,
             ranges: HashMap::new(),
             margin: 4.0,
             raise_opset: false,
@@ -198,7 +201,7 @@ pub fn convert(
     request: &ConvertRequest,
 ) -> Result<ConvertSummary, Error> {
     let (input, output) = (input.as_ref(), output.as_ref());
-    in_rounds(input, request, |how, lost, judge| {
+    in_rounds(input, request, |how, request, lost, judge| {
         rewrite(input, output, how, |document, files| edits(document, files, request, lost), judge)
     })
 }
@@ -208,7 +211,7 @@ pub fn convert(
 /// # Errors
 /// As [`convert`], and where elements are in other files.
 pub fn convert_bytes(model: &[u8], request: &ConvertRequest) -> Result<(Vec<u8>, ConvertSummary), Error> {
-    in_rounds(Path::new("model"), request, |how, lost, judge| {
+    in_rounds(Path::new("model"), request, |how, request, lost, judge| {
         rewrite_bytes(model, how, |document, files| edits(document, files, request, lost), judge)
     })
 }
@@ -217,7 +220,7 @@ pub fn convert_bytes(model: &[u8], request: &ConvertRequest) -> Result<(Vec<u8>,
 fn in_rounds<R>(
     input: &Path,
     request: &ConvertRequest,
-    mut run: impl FnMut(&Request<'_>, &HashSet<String>, Judge<'_>) -> Result<R, Error>,
+    mut run: impl FnMut(&Request<'_>, &ConvertRequest, &HashSet<String>, Judge<'_>) -> Result<R, Error>,
 ) -> Result<R, Error> {
     request.check().map_err(|error| Error::model(input, error))?;
     let mut lost = HashSet::new();
@@ -237,7 +240,9 @@ fn in_rounds<R>(
             to = summary.raise_to;
             Ok(summary)
         };
-        run(&plan, &lost, Box::new(judge))?;
+        // What is named may be there only when the opset is raised.
+        let request = ConvertRequest { allow_unmatched: true, explain: Vec::new(), ..request.clone() };
+        run(&plan, &request, &lost, Box::new(judge))?;
     }
     let raised: Option<Box<Raise>> = to.map(|to| Box::new(raising(to)) as Box<Raise>);
     loop {
@@ -259,7 +264,7 @@ fn in_rounds<R>(
             watch: request.watch.as_ref(),
             ..plan
         };
-        let done = run(&how, &lost, Box::new(judge));
+        let done = run(&how, request, &lost, Box::new(judge));
         let before = lost.len();
         lost.extend(found);
         if lost.len() == before {

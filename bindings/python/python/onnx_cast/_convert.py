@@ -120,7 +120,8 @@ def convert_model(
     ``io`` are the types of inputs and outputs: ``"keep"`` those that they have, ``"low"`` the new one, a mapping from
     names to types, or several of these in a list. ``keep`` names what stays float: operators, or nodes (globs);
     ``"sensitive"`` what loses digits or overflows, as always with float16; ``"none"`` that nothing does for this.
-    ``low`` names operators or nodes that get the new type even if that takes more Casts. ``ranges`` has the largest
+    ``low`` names operators or nodes that get the new type even if that takes more Casts. A name that matches nothing
+    is an error. ``ranges`` has the largest
     magnitudes of values by name, or is the path of a file of them (:func:`onnx_cast.record_model`): those that exceed the
     type when multiplied by ``margin`` stay float. ``raise_opset`` lets the opset be raised to where the model's operators
     take the type.

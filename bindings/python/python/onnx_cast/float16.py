@@ -89,6 +89,7 @@ def convert_float_to_float16(
         "to": _FLOAT16,
         "interface": _interface(keep_io_types),
         "keep": ["sensitive", *map(_exactly, sorted({*blocked, *nodes}))],
+        "allow_unmatched": True,
         "clamp": [min_positive_val, max_finite_val],
     }
     result, done = _convert.convert_proto(model, options, None, None)

@@ -8,6 +8,7 @@ mod faults;
 mod files;
 mod losses;
 mod models;
+mod precision;
 mod quantized;
 mod ranges;
 mod readme;

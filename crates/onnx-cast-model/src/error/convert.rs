@@ -2,6 +2,7 @@
 
 use onnx_cast::DataType;
 use onnx_cast_file::text::Short;
+use std::fmt;
 use thiserror::Error;
 
 /// A model that cannot be converted as it was asked for.
@@ -17,25 +18,52 @@ pub enum ConvertError {
         emulate: bool,
     },
     /// An input or output that is to have a type that it cannot have.
-    #[error("`{}` {}", Short(name), match known {
-        true => format!("is a floating-point input or output, which cannot be {data_type} here"),
-        false => "is not a floating-point input or output of the model".to_owned(),
-    })]
+    #[error("`{}` is a floating-point input or output, which cannot be {data_type} here", Short(name))]
     Interface {
         /// The input or output.
         name: String,
         /// The type.
         data_type: DataType,
-        /// Whether there is such an input or output.
-        known: bool,
+    },
+    /// An input or output that the model does not have.
+    #[error("`{}` is not a floating-point input or output of the model{}", Short(name), Near(near))]
+    Port {
+        /// The name.
+        name: String,
+        /// An input or output whose name is near.
+        near: Option<String>,
+    },
+    /// A pattern for nodes that matches none.
+    #[error("{option} `{}` matches no node{}", Short(pattern), Near(near))]
+    Pattern {
+        /// The option of the command that the pattern is for.
+        option: &'static str,
+        /// The pattern.
+        pattern: String,
+        /// A node's name or operator that is near.
+        near: Option<String>,
     },
     /// Constants that would overflow or vanish, and whose readers have to stay float.
     #[error("constants overflow or vanish in the narrow type")]
     Lost,
     /// A value or node that is not there.
-    #[error("no floating-point value and no node that computes with floats is named `{}`", Short(name))]
+    #[error("no floating-point value and no node that computes with floats is named `{}`{}", Short(name), Near(near))]
     Name {
         /// The name.
         name: String,
+        /// A value or node whose name is near.
+        near: Option<String>,
     },
+}
+
+/// A name that is near to one that is not there.
+struct Near<'a>(&'a Option<String>);
+
+impl fmt::Display for Near<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(name) => write!(f, " (near is `{}`)", Short(name)),
+            None => Ok(()),
+        }
+    }
 }

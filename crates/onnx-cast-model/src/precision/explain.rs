@@ -6,6 +6,7 @@ use super::variables::{Place, Variables};
 use crate::error::{ConvertError, ModelError};
 use crate::graph::values::Origin;
 use crate::tree::{Document, Graph};
+use onnx_cast_file::nearest;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
@@ -135,7 +136,22 @@ pub(super) fn explain(
             }
         }
     }
-    if text.is_empty() { Err(ConvertError::Name { name: name.to_owned() }.into()) } else { Ok(text) }
+    if text.is_empty() {
+        let near = nearest(name, names(variables)).map(str::to_owned);
+        return Err(ConvertError::Name { name: name.to_owned(), near }.into());
+    }
+    Ok(text)
+}
+
+/// The names of all that can be explained.
+fn names<'a>(variables: &Variables<'_, '_, 'a>) -> impl Iterator<Item = &'a str> {
+    variables.typing.bodies.iter().enumerate().flat_map(|(place, body)| {
+        let steps = body.flow.steps.iter().zip(&variables.nodes[place]);
+        let nodes = steps.filter(|(_, variable)| variable.is_some()).map(|(step, _)| step.node.name);
+        let values = body.flow.values.iter().zip(&variables.values[place]);
+        let values = values.filter(|(_, variable)| variable.is_some()).map(|(value, _)| value.name);
+        nodes.chain(values).filter(|name| !name.is_empty())
+    })
 }
 
 /// The graphs around each graph.

@@ -8,6 +8,7 @@ use crate::error::{ConvertError, ModelError};
 use crate::graph::values::{Id, Origin};
 use crate::tree::Document;
 use onnx_cast::{DataType, Operator};
+use onnx_cast_file::nearest;
 use std::collections::{HashMap, HashSet};
 
 /// What hardware has units for.
@@ -58,6 +59,9 @@ pub(crate) struct Rules<'r, 's, 't, 'a> {
 impl Rules<'_, '_, '_, '_> {
     /// Every pin but those of schemas.
     pub(crate) fn pin(&mut self) -> Result<(), ModelError> {
+        if !self.request.allow_unmatched {
+            self.patterns()?;
+        }
         self.interface()?;
         self.no_cast();
         super::positions::pin(self.variables);
@@ -68,6 +72,26 @@ impl Rules<'_, '_, '_, '_> {
         self.lost();
         for place in 0..self.variables.typing.bodies.len() {
             (0..self.variables.body(place).flow.steps.len()).for_each(|step| self.step(place, step));
+        }
+        Ok(())
+    }
+
+    /// Refuses a pattern that matches no node: what it was to keep would become narrow.
+    fn patterns(&self) -> Result<(), ModelError> {
+        let keep = self.request.keep.iter().filter_map(|keep| match keep {
+            Keep::Nodes(pattern) => Some(("--keep", pattern)),
+            _ => None,
+        });
+        let low = self.request.low.iter().map(|pattern| ("--low", pattern));
+        let names = || {
+            let steps = self.variables.typing.bodies.iter().flat_map(|body| &body.flow.steps);
+            steps.flat_map(|step| [step.node.op_type, step.node.name]).filter(|name| !name.is_empty())
+        };
+        for (option, pattern) in keep.chain(low) {
+            if !names().any(|name| pattern.matches(name)) {
+                let near = pattern.nearest(names()).map(str::to_owned);
+                return Err(ConvertError::Pattern { option, pattern: pattern.to_string(), near }.into());
+            }
         }
         Ok(())
     }
@@ -107,10 +131,15 @@ impl Rules<'_, '_, '_, '_> {
         let body = self.variables.body(0);
         let ports = &body.flow.ports[&graph.id];
         for (name, data_type) in &self.request.interface.named {
-            let is_one = |id: &Id| body.flow.values[*id].name == name && self.variables.values[0][*id].is_some();
-            let known = ports.inputs.iter().any(is_one) || ports.outputs.iter().flatten().any(is_one);
-            if !known || (*data_type != DataType::Float && *data_type != self.variables.low) {
-                return Err(ConvertError::Interface { name: name.clone(), data_type: *data_type, known }.into());
+            let all = || ports.inputs.iter().chain(ports.outputs.iter().flatten());
+            let known =
+                || all().filter(|id| self.variables.values[0][**id].is_some()).map(|id| body.flow.values[*id].name);
+            if !known().any(|one| one == name) {
+                let near = nearest(name, known()).map(str::to_owned);
+                return Err(ConvertError::Port { name: name.clone(), near }.into());
+            }
+            if *data_type != DataType::Float && *data_type != self.variables.low {
+                return Err(ConvertError::Interface { name: name.clone(), data_type: *data_type }.into());
             }
         }
         let (inputs, outputs) = (ports.inputs.clone(), ports.outputs.clone());
