@@ -1,5 +1,5 @@
-//! `convert`: what stays float, and names that are not in the model. scripts/checks/precision.py has onnxruntime run what
-//! is written.
+//! `convert`: what stays float, and names that are not in the model. scripts/checks/precision.py has onnxruntime run
+//! what is written.
 
 use crate::common::done;
 use crate::files::Folder;
