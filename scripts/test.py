@@ -90,7 +90,8 @@ def stages(packages):
         check("reports, as numpy computes them", "scripts/checks/report.py"),
         check("files of releases, and workflows", "scripts/checks/packaging.py"),
         check("annotations, as mypy and pyright read them", "scripts/checks/typing_examples.py", after=(SET_UP,)),
-        Stage("the crates, from their tarballs", [PYTHON, "scripts/release/crates.py", "check", "--offline"], (RELEASE,)),
+        # It uses what the lints have checked.
+        check("the crates, from their tarballs", "scripts/release/crates.py", "check", "--offline", after=("lints",)),
         check("the oracle against other packages", "crates/testkit/python/check_oracle.py"),
         check("the oracle of scaled casts against other packages", "crates/testkit/python/check_scaled.py"),
         # `cargo xtask dist` builds this program again, for itself alone, and so with other features of its dependencies.
