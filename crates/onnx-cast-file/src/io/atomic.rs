@@ -357,9 +357,13 @@ fn folder_error(folder: &Path, error: &io::Error) -> io::Error {
 mod tests {
     use super::*;
 
+    /// Held by tests with temporary names: one of them removes those of the whole process.
+    static HAS_NAMES: Mutex<()> = Mutex::new(());
+
     /// A file that appears while another is written stays, whether the other has a temporary name or none.
     #[test]
     fn no_clobber_holds_when_the_file_gets_its_name() {
+        let _names = HAS_NAMES.lock().unwrap_or_else(PoisonError::into_inner);
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("x");
         for with_name in [false, true] {
@@ -385,6 +389,7 @@ mod tests {
     /// What systems without unnamed files do, forced on those that have them.
     #[test]
     fn a_file_with_a_temporary_name_is_as_atomic_as_one_without() {
+        let _names = HAS_NAMES.lock().unwrap_or_else(PoisonError::into_inner);
         for unnamed in [unnamed, |_: &Path| None] as [fn(&Path) -> Option<File>; 2] {
             let folder = tempfile::tempdir().expect("a folder");
             let (path, list) = (folder.path().join("x"), || fs::read_dir(folder.path()).expect("a folder").count());
@@ -432,6 +437,7 @@ mod tests {
 
     #[test]
     fn who_is_ended_leaves_no_name() {
+        let _names = HAS_NAMES.lock().unwrap_or_else(PoisonError::into_inner);
         let folder = tempfile::tempdir().expect("a folder");
         let list = || fs::read_dir(folder.path()).expect("a folder").count();
         let start = || named(folder.path()).expect("a temporary file");
