@@ -192,7 +192,9 @@ for (const page of readdirSync(folder).filter((name) => name.endsWith(".md"))) {
   test(`the examples of ${page}`, async () => {
     const blocks = readFileSync(new URL(page, folder), "utf8").matchAll(/^```js\n(.*?)^```/gms);
     const counts = { compared: 0 };
-    const names = { ...onnx, file: safetensors("w", [1, -2.5, 0.3, 1e-9]), shown, counts };
+    // A `File`, as a page gets it from its user.
+    const file = new File([safetensors("w", [1, -2.5, 0.3, 1e-9])], "w.safetensors");
+    const names = { ...onnx, file, shown, counts };
     for (const [, block] of blocks) await new AsyncFunction(...Object.keys(names), body(block))(...Object.values(names));
     assert.ok(counts.compared > 0, `${page}: nothing is compared`);
   });

@@ -112,6 +112,17 @@ fi
 if [ ${#runner[@]} -gt 0 ]; then
     options+=(--config "target.$target.runner = [$(printf "'%s', " "${runner[@]}")]")
 fi
+if [ "$processor" = windows ]; then
+    # Rust's library takes random numbers from a DLL that Wine 8 lacks.
+    stub=$(realpath -m "${CARGO_TARGET_DIR:-target}")/wine
+    mkdir -p "$stub"
+    "$compiler" -shared -x c - -o "$stub/bcryptprimitives.dll" -ladvapi32 <<'C'
+#include <windows.h>
+BOOLEAN NTAPI SystemFunction036(PVOID, ULONG);
+__declspec(dllexport) BOOL WINAPI ProcessPrng(PBYTE data, SIZE_T len) { return SystemFunction036(data, (ULONG)len); }
+C
+    export WINEPATH="Z:${stub//\//\\}"
+fi
 # Either would replace the flags chosen here, simd128 among them.
 unset RUSTFLAGS CARGO_ENCODED_RUSTFLAGS
 variable=CARGO_TARGET_$(tr 'a-z-' 'A-Z_' <<<"$target")

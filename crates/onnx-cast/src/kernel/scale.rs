@@ -32,8 +32,8 @@ const MOST_STEP_BYTES: usize = 4 * 64;
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// How far ahead the source is fetched: as far as a part of a block format, 4096 floats, reaches. Its greatest magnitudes
-/// are read before its elements, and would wait for memory.
+/// How far ahead the source is fetched: as far as a part of a block format reaches, 4096 floats. Its greatest
+/// magnitudes are read before its elements, and would wait for memory.
 const AHEAD: usize = 16 << 10;
 
 /// How scales are applied.

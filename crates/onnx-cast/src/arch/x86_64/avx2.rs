@@ -254,9 +254,8 @@ unsafe impl Lanes for Ymm {
             let lanes = _mm256_shuffle_ps::<0b10_00_10_00>(ps(value[0]), ps(value[1]));
             in_order_of_halves(_mm256_castps_si256(lanes))
         };
-        high_halves(value: [V; 2]) -> V:
-            32 => in_order_of_halves(_mm256_packus_epi32(_mm256_srli_epi32::<16>(value[0]), _mm256_srli_epi32::<16>(value[1]))),
-            64 => high_lanes(value[0], value[1]);
+        high_halves(value: [V; 2]) -> V: 64 => high_lanes(value[0], value[1]),
+            32 => in_order_of_halves(_mm256_packus_epi32(_mm256_srli_epi32::<16>(value[0]), _mm256_srli_epi32::<16>(value[1])));
     }
 
     by_sign! {
