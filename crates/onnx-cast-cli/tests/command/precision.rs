@@ -31,7 +31,7 @@ fn folder() -> Folder {
 
 /// The nodes that become narrow.
 fn low(folder: &Folder, options: &str) -> Vec<String> {
-    let line = format!("convert m.onnx h.onnx --to float16 --dry-run --json {options}");
+    let line = format!("convert m.onnx h.onnx --to float16 {options} --dry-run --json").replace("  ", " ");
     let told: Value = serde_json::from_str(&done(&folder.run(&line))).expect("JSON");
     let nodes = told["nodes"].as_array().expect("nodes").iter().filter(|node| node["type"] == "float16");
     nodes.map(|node| node["node"].as_str().expect("a name").to_owned()).collect()
