@@ -80,14 +80,14 @@ def experts(path):
 
 
 def model(path):
-    """A model of two layers with a softmax between them."""
+    """A model of two layers with a softmax between them, the second that of a decoder."""
     rng = np.random.default_rng(9)
     info = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 64]) for name in ("x", "y")]
     weights = [numpy_helper.from_array(rng.normal(size=(64, 64)).astype(np.float32), name) for name in ("w1", "w2")]
     nodes = [
         helper.make_node("MatMul", ["x", "w1"], ["h"], name="first"),
         helper.make_node("Softmax", ["h"], ["s"], name="softmax"),
-        helper.make_node("MatMul", ["s", "w2"], ["y"], name="second"),
+        helper.make_node("MatMul", ["s", "w2"], ["y"], name="decoder/second"),
     ]
     graph = helper.make_graph(nodes, "graph", *[[one] for one in info], weights)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
