@@ -75,6 +75,8 @@ def merge(sections, new):
             rows.update((pair(row), row | {"again": pair(row) in rows}) for row in new["rows"])
             merged = old | {"rows": list(rows.values())}
             told = {"date": new["date"], "command": new["command"], "versions": new["versions"]}
+            if new["machine"] != old["machine"]:
+                told["machine"] = new["machine"]
             told |= {"pairs": len(again & {pair(row) for row in old["rows"]})}
             if len(again) > told["pairs"]:
                 told["added"] = len(again) - told["pairs"]
@@ -144,7 +146,8 @@ def section_lines(section):
         lines += [summary(casts), ""]
     for again in section.get("again", []):
         ours = again["versions"].get("onnx-cast")
-        about = f"{again['date']}, onnx-cast {ours}, `{again['command']}`."
+        where = f"{again['machine']}, " if "machine" in again else ""
+        about = f"{again['date']}, {where}onnx-cast {ours}, `{again['command']}`."
         for what, number in (("Measured again, and marked so", again["pairs"]), ("Added", again.get("added", 0))):
             if number:
                 lines += [f"{what}: {counted(number, 'pair')}, {about}", ""]

@@ -137,6 +137,8 @@ class Merging(unittest.TestCase):
         self.assertEqual(merged["rows"][1], new["rows"][0] | {"again": False})
         self.assertEqual((merged["again"][0]["pairs"], merged["again"][0]["added"]), (0, 1))
         self.assertIn("Added: 1 pair, later, onnx-cast abc, `another`.", record.markdown([merged]))
+        [merged] = record.merge([old], new | {"machine": "another machine"})
+        self.assertIn("Added: 1 pair, later, another machine, onnx-cast abc, `another`.", record.markdown([merged]))
 
     def test_sections_are_apart(self):
         sections = []
