@@ -51,6 +51,8 @@ def stages(packages):
         cargo("format", "fmt", "--all", "--check"),
         cargo("format of the peers' crate", "fmt", "--manifest-path", "bench/peers/Cargo.toml", "--check"),
         cargo("format of the fuzzer's crate", "fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"),
+        # The test run does not build it, so nothing else would say that its dependencies have changed.
+        cargo("versions of the fuzzer's crate", "tree", "--manifest-path", "fuzz/Cargo.toml", "--locked", "--depth=0"),
         cargo("the Python package, format", "fmt", "--manifest-path", BINDINGS, "--check"),
         # The two long builds use folders of their own, so that neither waits for the other.
         cargo(RELEASE, "build", "--workspace", "--release", "--locked"),
