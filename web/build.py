@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Assembles the page: web/dist/onnx-cast.html, one file with its style, its scripts and both modules.
+"""Assembles the page: web/dist/onnx-cast.html, one file with its style, its scripts and its modules.
 
   python3 scripts/build_wasm.py && python3 web/build.py
 
@@ -51,12 +51,11 @@ def main():
     parts = {
         "style": "".join(path.read_text() for path in STYLES),
         "worker": joined(WORKER),
-        "simd": module("simd"),
-        "plain": module("plain"),
+        **{f"{part}-{kind}": module(f"{part}-{kind}") for part in ["values", "files"] for kind in ["simd", "plain"]},
         "script": joined(SCRIPTS),
     }
     # In one pass, so that no text is searched for marks.
-    page = re.sub(r"\{\{(\w+)\}\}", lambda mark: parts[mark[1]], (WEB / "index.html").read_text())
+    page = re.sub(r"\{\{([\w-]+)\}\}", lambda mark: parts[mark[1]], (WEB / "index.html").read_text())
     path = ROOT / "web" / "dist" / "onnx-cast.html"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page)

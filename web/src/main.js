@@ -9,20 +9,39 @@ import { startValue } from "./value.js";
 
 const TABS = ["value", "format", "file", "cast"];
 
-/** The module that stands in the page: compressed, as text. */
-async function moduleBytes() {
-  const text = byId(hasVectors() ? "simd" : "plain").textContent;
-  const compressed = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
-  const stream = new Blob([compressed]).stream().pipeThrough(new DecompressionStream("gzip"));
-  return new Uint8Array(await new Response(stream).arrayBuffer());
+/** Bytes of base64. */
+function decoded(text) {
+  if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
+  const letters = atob(text);
+  const bytes = new Uint8Array(letters.length);
+  for (let i = 0; i < letters.length; i += 1) bytes[i] = letters.charCodeAt(i);
+  return bytes;
 }
 
-const bytes = await moduleBytes();
-const api = makeApi(await Module.of(bytes));
+/** The whole page is there. */
+const complete = () =>
+  document.readyState === "loading"
+    ? new Promise((resolve) => addEventListener("DOMContentLoaded", resolve))
+    : Promise.resolve();
+
+/** A module that stands in the page, compressed, as text: compiled while it is decompressed. */
+async function compileHere(part) {
+  const name = `${part}-${hasVectors() ? "simd" : "plain"}`;
+  // What the first value needs stands before this script, the other modules behind it.
+  if (name !== "values-simd") await complete();
+  const { readable, writable } = new DecompressionStream("gzip");
+  const writer = writable.getWriter();
+  writer.write(decoded(byId(name).textContent));
+  writer.close();
+  return WebAssembly.compileStreaming(new Response(readable, { headers: { "content-type": "application/wasm" } }));
+}
+
+const api = makeApi(await Module.of(await compileHere("values")));
 // For the console of the browser, and its tests.
 globalThis.onnxCast = api;
 const workerAddress = URL.createObjectURL(new Blob([byId("worker").textContent], { type: "text/javascript" }));
-const jobs = makeJobs(browserStart(bytes, () => new Worker(workerAddress)));
+const start = browserStart(() => new Worker(workerAddress));
+const jobs = makeJobs(() => compileHere("files"), start);
 
 let tab = "value";
 const inAddress = {};

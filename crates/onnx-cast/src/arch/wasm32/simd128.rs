@@ -179,6 +179,7 @@ unsafe impl Lanes for Vector {
     const F64_OVERFLOWS: bool = true;
     const FUSES: bool = false;
     const STREAMS: bool = false;
+    const IS_SMALL: bool = true;
 
     one_line! {
         load(src: *const u8) -> V: v128_load(src.cast());
