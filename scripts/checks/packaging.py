@@ -195,7 +195,7 @@ def check_installer(folder: Path) -> None:
     wanted = {"onnx-cast.1", *(f"onnx-cast-{job}.1" for job in jobs if job != "help")}
     expect(pages == wanted, f"pages of the manual: {sorted(pages ^ wanted)}")
     for page in pages:
-        expect(".SH NAME" in (prefix / "share/man/man1" / page).read_text(), f"{page} is no page of a manual")
+        expect(".SH NAME" in (prefix / "share/man/man1" / page).read_text(), f"{page} is not a manual page")
     completions = {
         "bash-completion/completions/onnx-cast": "bash",
         "zsh/site-functions/_onnx-cast": "zsh",

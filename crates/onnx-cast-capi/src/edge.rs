@@ -126,7 +126,7 @@ fn of_panic(panic: &(dyn Any + Send)) -> Failure {
 }
 
 /// The type of a number.
-#[inline]
+#[inline(always)]
 pub(crate) fn type_of(number: i32) -> Result<DataType, Failure> {
     DataType::from_onnx(number.into()).ok_or_else(|| {
         Failure::invalid(format_args!("{number} is not an element type (want 1 to {})", DataType::ALL.len()))
@@ -134,7 +134,7 @@ pub(crate) fn type_of(number: i32) -> Result<DataType, Failure> {
 }
 
 /// Bytes of so many elements of a type, which may be in memory.
-#[inline]
+#[inline(always)]
 pub(crate) fn byte_len(data_type: DataType, count: usize) -> Result<usize, Failure> {
     match data_type.byte_len(count).filter(|&bytes| isize::try_from(bytes).is_ok()) {
         Some(bytes) => Ok(bytes),
@@ -149,7 +149,7 @@ pub(crate) fn byte_len(data_type: DataType, count: usize) -> Result<usize, Failu
 ///
 /// # Safety
 /// The pointer is null, or so many elements can be read from there on, by anyone, for as long as the slice is used.
-#[inline]
+#[inline(always)]
 pub(crate) unsafe fn read<'a, T>(pointer: *const T, count: usize, name: &str) -> Result<&'a [T], Failure> {
     check_pointer(pointer, count, name)?;
     // SAFETY: the pointer is not null if there are elements, it is aligned, and the length fits; the caller guarantees
@@ -162,7 +162,7 @@ pub(crate) unsafe fn read<'a, T>(pointer: *const T, count: usize, name: &str) ->
 /// # Safety
 /// The pointer is null, or so many elements can be written from there on, and only through this slice, for as long as
 /// the slice is used; and the slice does not overlap another ([`apart`]).
-#[inline]
+#[inline(always)]
 pub(crate) unsafe fn write<'a, T>(pointer: *mut T, count: usize, name: &str) -> Result<&'a mut [T], Failure> {
     check_pointer(pointer, count, name)?;
     // SAFETY: as in `read`; that they can be written, here alone, is promised.
@@ -170,7 +170,7 @@ pub(crate) unsafe fn write<'a, T>(pointer: *mut T, count: usize, name: &str) -> 
 }
 
 /// What can be seen of a pointer to so many elements.
-#[inline]
+#[inline(always)]
 pub(crate) fn check_pointer<T>(pointer: *const T, count: usize, name: &str) -> Result<(), Failure> {
     if count == 0 {
         return Ok(());

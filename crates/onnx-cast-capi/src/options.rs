@@ -121,7 +121,7 @@ impl onnx_cast_options {
     /// # Safety
     /// The pointer is null, or as many bytes as the first field says are readable, and the backend's name is null or
     /// ends with a zero byte.
-    #[inline]
+    #[inline(always)]
     pub(crate) unsafe fn resolve(pointer: *const onnx_cast_options) -> Result<CastOptions, Failure> {
         if pointer.is_null() {
             return Ok(CastOptions::default());

@@ -110,7 +110,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
     let (mut found, mut counts) = (BTreeSet::new(), HashMap::<String, usize>::new());
     for (_, line) in prose(text).filter(|(_, line)| line.starts_with('#')) {
         let heading = line.trim_start_matches('#').trim();
-        // The target of a link in a heading is no part of it.
+        // The target of a link in a heading is not part of its anchor.
         let mut title = String::new();
         for (index, part) in heading.split("](").enumerate() {
             title += if index == 0 { part } else { part.split_once(')').map_or("", |(_, rest)| rest) };

@@ -3,18 +3,17 @@
 
 use crate::common::done;
 use crate::files::Folder;
+use crate::ranges::weight;
 use serde_json::Value;
-use testkit::proto::{Message, model, node, tensor};
+use testkit::proto::{model, node};
 
 const FLOAT: i64 = 1;
 
 /// The logarithm of a spectrum: two products with constants, one of them negated, squared and added.
 fn folder() -> Folder {
     let folder = Folder::new();
-    let bytes: Vec<u8> = [1.0f32, 2.0, 3.0, 4.0].iter().flat_map(|value| value.to_le_bytes()).collect();
-    let weight = Message::new().bytes(1, "value").message(5, tensor(&[2, 2], FLOAT, &bytes)).int(20, 4);
     let nodes = vec![
-        node("Constant", &[], "w", vec![weight]),
+        weight(),
         node("MatMul", &["x", "w"], "r", vec![]).bytes(3, "real"),
         node("MatMul", &["x", "w"], "i", vec![]).bytes(3, "imaginary"),
         node("Neg", &["i"], "n", vec![]).bytes(3, "conjugate"),

@@ -7,13 +7,18 @@ use testkit::proto::{Message, model, node, tensor};
 
 const FLOAT: i64 = 1;
 
+/// The constant `w`, a weight of two rows and columns.
+pub(crate) fn weight() -> Message {
+    let bytes: Vec<u8> = [1.0f32, 2.0, 3.0, 4.0].iter().flat_map(|value| value.to_le_bytes()).collect();
+    let value = Message::new().bytes(1, "value").message(5, tensor(&[2, 2], FLOAT, &bytes)).int(20, 4);
+    node("Constant", &[], "w", vec![value])
+}
+
 /// A MatMul whose result is multiplied, by names that a page must not take for markup.
 fn folder() -> Folder {
     let folder = Folder::new();
-    let bytes: Vec<u8> = [1.0f32, 2.0, 3.0, 4.0].iter().flat_map(|value| value.to_le_bytes()).collect();
-    let weight = Message::new().bytes(1, "value").message(5, tensor(&[2, 2], FLOAT, &bytes)).int(20, 4);
     let nodes = vec![
-        node("Constant", &[], "w", vec![weight]),
+        weight(),
         node("MatMul", &["x", "w"], "</script>a", vec![]),
         node("Mul", &["</script>a", "</script>a"], "{{data}}", vec![]),
         node("MatMul", &["{{data}}", "w"], "y", vec![]),

@@ -73,7 +73,7 @@ impl fmt::Display for UnknownRoundMode {
 impl std::error::Error for UnknownRoundMode {}
 
 /// The first version with the rules of all later ones.
-const SETTLED: i64 = 24;
+const UNCHANGED_SINCE: i64 = 24;
 
 /// The codes that one cast writes for overflow, infinity and NaN in its target type. Only float targets of 8 bits or
 /// fewer use them.
@@ -119,7 +119,7 @@ impl Rules {
     /// As [`Rules::new`]; the defaults of a version since which they have not changed are looked up.
     #[inline]
     pub(crate) fn resolve(to: DataType, version: i64, saturate: bool, round_mode: RoundMode) -> Rules {
-        if version >= SETTLED && saturate && round_mode == RoundMode::Up {
+        if version >= UNCHANGED_SINCE && saturate && round_mode == RoundMode::Up {
             return Rules::default_of(to);
         }
         Rules::new(to, version, saturate, round_mode)
@@ -157,7 +157,7 @@ impl Rules {
                 let top = if saturate { max } else { beyond };
                 // In versions 19 to 23, ONNX's tables map infinity to NaN for the FNUZ types even with `saturate`.
                 let unsigned_zero = format.signed && !format.negative_zero;
-                let infinity = if unsigned_zero && version < SETTLED { nan } else { top };
+                let infinity = if unsigned_zero && version < UNCHANGED_SINCE { nan } else { top };
                 let underflow = if saturate { 0 } else { nan };
                 Rules { overflow: top, infinity, nan, underflow, round_mode }
             }

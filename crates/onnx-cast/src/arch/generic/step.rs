@@ -33,22 +33,21 @@ fn elements_before_line<S: Element, D: Element>(dst: &[u8]) -> Option<usize> {
 
 /// Asks for lines of the source to be brought near, in a cast whose results pass the caches by.
 ///
-/// A step's own lines are asked for in the order in which they lie where reads outweigh writes: the processor's
-/// prefetching has to see lines in order, and the compiler loads those of a wide step in any. And lines [`AHEAD`] are,
-/// so that memory does not wait while a step computes; but for steps with so many loads that compute little, between
-/// integers or to 32 bits and more, which keep enough requests open.
+/// From 64 bits, a step's own lines are asked for in the order in which they lie: the processor's prefetching has to see
+/// lines in order, and the compiler loads those of a wide step in any. And lines [`AHEAD`] are, so that memory does not
+/// wait while a step computes; but for such steps that compute little, whose many loads keep enough requests open.
 #[inline(always)]
 unsafe fn fetch<L: Lanes, S: Element, D: Element>(src: *const u8) {
     let len = step_bytes::<L>(const { bits::<S>() });
-    let reads = const { bits::<S>() > 32 || bits::<S>() > 2 * bits::<D>() };
+    let is_wide = const { bits::<S>() > 32 };
     let computes = const { bits::<D>() <= 16 && (S::DATA_TYPE.is_float() || D::DATA_TYPE.is_float()) };
     for line in (0..len).step_by(LINE) {
         // SAFETY: a prefetch is a hint and accepts any address.
         unsafe {
-            if reads {
+            if is_wide {
                 L::prefetch(src.wrapping_add(line));
             }
-            if !reads || computes {
+            if !is_wide || computes {
                 L::prefetch(src.wrapping_add(AHEAD + line));
             }
         }

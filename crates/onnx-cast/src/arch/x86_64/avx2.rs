@@ -255,7 +255,7 @@ unsafe impl Lanes for Ymm {
             in_order_of_halves(_mm256_castps_si256(lanes))
         };
         high_halves(value: [V; 2]) -> V: 64 => high_lanes(value[0], value[1]),
-            32 => in_order_of_halves(_mm256_packus_epi32(_mm256_srli_epi32::<16>(value[0]), _mm256_srli_epi32::<16>(value[1])));
+            32 => in_order_of_halves(_mm256_packus_epi32(Self::shr::<32, 16>(value[0]), Self::shr::<32, 16>(value[1])));
     }
 
     by_sign! {
