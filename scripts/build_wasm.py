@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Builds the WebAssembly modules of crates/onnx-cast-wasm in npm/wasm: `values-simd.wasm` for arrays and single values
 and `files-simd.wasm` for jobs on files, both with vector instructions, and both without as `values-plain.wasm` and
-`files-plain.wasm`.
+`files-plain.wasm`. Beside them is `report.html`, the page of a report without its figures, which the package fills in.
 
   python3 scripts/build_wasm.py              # all four
   python3 scripts/build_wasm.py --check      # only says whether they can be built; status 3 where they cannot
@@ -16,6 +16,7 @@ sources, the library is rustup's own (`rustup target add wasm32-unknown-unknown`
 import argparse
 import gzip
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -29,6 +30,15 @@ PARTS = ["values", "files"]
 # Flags of the compiler, and the level of the library with its kernels, which is small where there are no vectors.
 BUILDS = {"simd": ("-C target-feature=+simd128", "3"), "plain": ("", "\"s\"")}
 DEBIAN = ["rustc-web", "rust-web-src"]
+# What stands in the page of a report for its marks, of crates/onnx-cast-report/src (`page.rs` there does the same).
+REPORT = {
+    "plots-licence": "vendor/uPlot.LICENSE",
+    "plots-style": "vendor/uPlot.min.css",
+    "base-style": "base.css",
+    "style": "page.css",
+    "plots": "vendor/uPlot.iife.min.js",
+    "script": "page.js",
+}
 # What a module may take, as it is and compressed by gzip. See docs/dev/architecture.md.
 LIMITS = {"values": (1_500_000, 500_000), "files": (1_500_000, 500_000)}
 
@@ -92,6 +102,16 @@ def build(name, flags, level, env, options, more):
             sys.exit(f"{part}-{name}.wasm is larger than {limit:,} bytes, or {limit_compressed:,} compressed")
 
 
+def write_report():
+    folder = ROOT / "crates" / "onnx-cast-report" / "src"
+
+    def text(mark):
+        return (folder / REPORT[mark[1]]).read_text().strip() if mark[1] in REPORT else mark[0]
+
+    page = re.sub(r"\{\{([\w-]+)\}\}", text, (folder / "page.html").read_text())
+    (FOLDER / "report.html").write_text(page)
+
+
 def bare(module):
     """A module without its custom sections, which name tools and types that no engine asks for."""
     kept, at = bytearray(module[:8]), 8
@@ -127,6 +147,7 @@ def main():
         return
     for name, (flags, level) in BUILDS.items():
         build(name, flags, level, *found)
+    write_report()
 
 
 if __name__ == "__main__":

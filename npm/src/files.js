@@ -22,9 +22,9 @@ function rootOf(files, path) {
 
 /**
  * Makes the functions that do jobs. `load` gives the module for files, compiled, when one is needed; `start` makes a
- * worker for a message and returns `{ listen, stop }`.
+ * worker for a message and returns `{ listen, stop }`; `template` gives the page of a report without its figures.
  */
-export function makeJobs(load, start) {
+export function makeJobs(load, start, template) {
   let loaded;
 
   async function job(input, request, { path, onProgress = () => {}, signal } = {}) {
@@ -70,7 +70,8 @@ export function makeJobs(load, start) {
     const { to = ["float16", "bfloat16", "float8e4m3fn"], page, title, rule, minSize } = options;
     const request = { job: "report", to, page, title, rule, min_size: minSize, ...selected(options) };
     const { answer } = await job(input, request, options);
-    return page ? answer : answer.report;
+    if (!page) return answer.report;
+    return { report: answer.report, page: (await template()).replace("{{data}}", () => answer.page_data) };
   }
 
   async function written(kind, input, to, { output, layout, granularity, rule, raiseOpset, ...options }) {

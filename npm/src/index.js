@@ -19,22 +19,30 @@ const ADDRESSES = {
   ],
 };
 
-/** A module, compiled; workers get it as it is. */
-async function load(part) {
-  const address = ADDRESSES[part][Number(hasVectors())];
-  if (isNode) return WebAssembly.compile(await (await import("node:fs/promises")).readFile(address));
+const TEMPLATE = new URL("../wasm/report.html", import.meta.url);
+
+/** What the package holds at an address: an answer of the net, or of this system's files. */
+async function stored(address) {
+  if (isNode) return new Response(await (await import("node:fs/promises")).readFile(address));
   const answer = await fetch(address);
   if (!answer.ok) throw new Error(`${address} cannot be loaded: ${answer.status} ${answer.statusText}`);
+  return answer;
+}
+
+/** A module, compiled; workers get it as it is. */
+async function load(part) {
+  const answer = await stored(ADDRESSES[part][Number(hasVectors())]);
   // While it comes where the server says what it is, else when it is there.
   const isNamed = answer.headers.get("content-type") === "application/wasm";
   return isNamed ? WebAssembly.compileStreaming(answer) : WebAssembly.compile(await answer.arrayBuffer());
 }
 
+const template = async () => (await stored(TEMPLATE)).text();
 const start = isNode
   ? await nodeStart(new URL("./worker-node.js", import.meta.url))
   : browserStart(() => new Worker(new URL("./worker.js", import.meta.url), { type: "module" }));
 
 export const { cast, bitCast, quantize, dequantize, pack, unpack, explain, explainAll, explainBlock, types, about } =
   makeApi(await Module.of(await load("values")));
-export const { info, report, castFile, quantizeFile } = makeJobs(() => load("files"), start);
+export const { info, report, castFile, quantizeFile } = makeJobs(() => load("files"), start, template);
 export { names };

@@ -24,16 +24,21 @@ const complete = () =>
     ? new Promise((resolve) => addEventListener("DOMContentLoaded", resolve))
     : Promise.resolve();
 
-/** A module that stands in the page, compressed, as text: compiled while it is decompressed. */
-async function compileHere(part) {
-  const name = `${part}-${hasVectors() ? "simd" : "plain"}`;
-  // What the first value needs stands before this script, the other modules behind it.
-  if (name !== "values-simd") await complete();
+/** What stands in the page, compressed, as text: an answer that is decompressed while it is read. */
+function stored(name, type) {
   const { readable, writable } = new DecompressionStream("gzip");
   const writer = writable.getWriter();
   writer.write(decoded(byId(name).textContent));
   writer.close();
-  return WebAssembly.compileStreaming(new Response(readable, { headers: { "content-type": "application/wasm" } }));
+  return new Response(readable, { headers: { "content-type": type } });
+}
+
+/** A module, compiled. */
+async function compileHere(part) {
+  const name = `${part}-${hasVectors() ? "simd" : "plain"}`;
+  // What the first value needs stands before this script, the other modules behind it.
+  if (name !== "values-simd") await complete();
+  return WebAssembly.compileStreaming(stored(name, "application/wasm"));
 }
 
 const api = makeApi(await Module.of(await compileHere("values")));
@@ -41,7 +46,8 @@ const api = makeApi(await Module.of(await compileHere("values")));
 globalThis.onnxCast = api;
 const workerAddress = URL.createObjectURL(new Blob([byId("worker").textContent], { type: "text/javascript" }));
 const start = browserStart(() => new Worker(workerAddress));
-const jobs = makeJobs(() => compileHere("files"), start);
+const template = async () => (await complete(), stored("report", "text/html").text());
+const jobs = makeJobs(() => compileHere("files"), start, template);
 
 let tab = "value";
 const inAddress = {};
