@@ -105,11 +105,11 @@ addEventListener("resize", () => {
 });
 
 startValue(api, note("value"));
-inAddress.value.restore({});
 follow();
 performance.mark("shown");
 // The other tabs are made when the value is on the screen.
 await new Promise((resolve) => setTimeout(resolve));
+if (tab !== "value") inAddress.value.restore({});
 startFormat(api, note("format"));
 startFile(api, jobs, isDark);
 inAddress.format.restore({});
