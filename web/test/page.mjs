@@ -352,16 +352,28 @@ await step("a file is cast and streamed to the disk", async () => {
   await tab.end();
 });
 
-await step("the module has the library's bits in this browser", async () => {
-  const tab = await open();
-  const wanted = readFileSync(new URL("../../crates/onnx-cast-wasm/tests/data/bits.json", import.meta.url), "utf8");
-  const comparison = readFileSync(new URL("../../npm/test/bits.mjs", import.meta.url), "utf8");
-  const script = `${comparison.replace(/^export /gm, "")}\nglobalThis.compareBits = compare;`;
-  await tab.evaluate(script);
-  const found = await tab.evaluate((text) => globalThis.compareBits(globalThis.onnxCast, JSON.parse(text)), wanted);
-  assert.deepEqual(found.wrong, []);
-  console.log(`${found.pairs} casts, ${found.values.toLocaleString("en")} values: the library's bits`);
-  await tab.end();
-});
+// An engine without vector instructions gets the other modules.
+for (const [backend, script] of [["simd128"], ["portable", () => (WebAssembly.validate = () => false)]]) {
+  await step(`the module ${backend} has the library's bits in this browser`, async () => {
+    const tab = await open("#file", { script });
+    assert.deepEqual(await tab.evaluate(() => globalThis.onnxCast.about().backends), [backend]);
+    await tab.setInputFiles("#d-files", join(files, "w.safetensors"));
+    await tab.getByRole("cell", { name: "layer.weight", exact: true }).waitFor();
+    const wanted = readFileSync(
+      new URL("../../crates/onnx-cast-wasm/tests/data/bits.json", import.meta.url),
+      "utf8",
+    );
+    const comparison = readFileSync(new URL("../../npm/test/bits.mjs", import.meta.url), "utf8");
+    const compare = `${comparison.replace(/^export /gm, "")}\nglobalThis.compareBits = compare;`;
+    await tab.evaluate(compare);
+    const found = await tab.evaluate(
+      (text) => globalThis.compareBits(globalThis.onnxCast, JSON.parse(text)),
+      wanted,
+    );
+    assert.deepEqual(found.wrong, []);
+    console.log(`${found.pairs} casts, ${found.values.toLocaleString("en")} values: the library's bits`);
+    await tab.end();
+  });
+}
 
 await browser.close();
