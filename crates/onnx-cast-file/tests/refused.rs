@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Format, REFUSED, files};
+use common::{Format, REFUSED, files, text_without};
 use onnx_cast::{DataType, Tensor};
 use onnx_cast_file::{CastRequest, WriteOptions, cast_file, read_tensor, read_tensor_as, write_tensor};
 use std::fs;
@@ -15,7 +15,7 @@ fn folder() -> TempDir {
 
 /// The text without the folder's path.
 fn text(error: impl ToString, folder: &TempDir) -> String {
-    error.to_string().replace(&format!("{}/", folder.path().display()), "")
+    text_without(folder.path(), error)
 }
 
 fn refusal(name: &str, bytes: &[u8]) -> String {

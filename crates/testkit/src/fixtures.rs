@@ -24,3 +24,18 @@ pub fn files(table: &'static str) -> Vec<(&'static str, Vec<u8>)> {
 pub fn file(table: &'static str, name: &str) -> Vec<u8> {
     files(table).into_iter().find(|(known, _)| *known == name).unwrap_or_else(|| panic!("no fixture {name}")).1
 }
+
+/// A text as systems other than Windows print it: slashes in paths, and their words for a file that does not exist.
+pub fn as_on_unix(text: &str) -> String {
+    if !cfg!(windows) {
+        return text.to_owned();
+    }
+    let absent = std::io::Error::from_raw_os_error(2).to_string();
+    // Where texts are escaped, a backslash is two.
+    text.replace("\\\\", "/").replace('\\', "/").replace(&absent, "No such file or directory (os error 2)")
+}
+
+/// The text of an error as [`as_on_unix`], with paths relative to `folder`.
+pub fn text_without(folder: &std::path::Path, error: impl ToString) -> String {
+    as_on_unix(&error.to_string()).replace(&as_on_unix(&format!("{}/", folder.display())), "")
+}

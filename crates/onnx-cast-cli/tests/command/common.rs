@@ -6,6 +6,7 @@ use onnx_cast_file::io::InputFile;
 use onnx_cast_file::{Format, NamedTensor, WriteOptions, put_tensor, read_tensors_from};
 use std::path::Path;
 use std::process::Output;
+use testkit::fixtures::as_on_unix;
 
 /// The command, with these arguments.
 pub(crate) fn command<I: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = I>) -> Command {
@@ -20,11 +21,11 @@ pub(crate) fn run(line: &str) -> Output {
 }
 
 pub(crate) fn stdout(output: &Output) -> String {
-    String::from_utf8(output.stdout.clone()).expect("UTF-8")
+    as_on_unix(&String::from_utf8(output.stdout.clone()).expect("UTF-8"))
 }
 
 pub(crate) fn stderr(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).expect("UTF-8")
+    as_on_unix(&String::from_utf8(output.stderr.clone()).expect("UTF-8"))
 }
 
 /// Asserts that the command did what it was asked, and returns what it printed.

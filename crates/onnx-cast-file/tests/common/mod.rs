@@ -1,7 +1,7 @@
 //! The fixtures that `fixtures/make.py` writes, parsed.
 #![allow(dead_code, unused_imports)] // not every test needs everything
 
-pub(crate) use testkit::fixtures::{file, files, unhex};
+pub(crate) use testkit::fixtures::{file, files, text_without, unhex};
 
 use onnx_cast::{Data, DataType, Strings, Tensor, TensorView};
 use onnx_cast_file::formats::input::{Given, Input};

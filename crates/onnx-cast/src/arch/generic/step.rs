@@ -33,9 +33,9 @@ fn elements_before_line<S: Element, D: Element>(dst: &[u8]) -> Option<usize> {
 
 /// Asks for lines of the source to be brought near, in a cast whose results pass the caches by.
 ///
-/// From 64 bits, a step's own lines are asked for in the order in which they lie: the processor's prefetching has to see
-/// lines in order, and the compiler loads those of a wide step in any. And lines [`AHEAD`] are, so that memory does not
-/// wait while a step computes; but for such steps that compute little, whose many loads keep enough requests open.
+/// From 64 bits, a step's own lines are asked for in the order in which they lie: the processor's prefetching has to
+/// see lines in order, and the compiler loads those of a wide step in any. And lines [`AHEAD`] are, so that memory does
+/// not wait while a step computes; but for such steps that compute little, whose many loads keep enough requests open.
 #[inline(always)]
 unsafe fn fetch<L: Lanes, S: Element, D: Element>(src: *const u8) {
     let len = step_bytes::<L>(const { bits::<S>() });
