@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Assembles the page: web/dist/onnx-cast.html, one file with its style, its scripts and both modules.
+"""Assembles the page: web/dist/onnx-cast.html, one file with its style, its scripts and its modules.
 
   python3 scripts/build_wasm.py && python3 web/build.py
 
@@ -23,6 +23,7 @@ STYLES = [
 SHARED = [NPM / "src" / name for name in ["module.js", "elements.js", "api.js", "files.js"]]
 SCRIPTS = SHARED + [WEB / name for name in ["dom.js", "value.js", "format.js", "file.js", "main.js"]]
 WORKER = [NPM / "src" / name for name in ["module.js", "lend.js", "jobs.js", "worker.js"]]
+MODULES = [Path(f"{part}-{kind}.wasm") for part in ["values", "files"] for kind in ["simd", "plain"]]
 IMPORT = re.compile(r'^import [^;]*;\n', re.MULTILINE)
 EXPORT = re.compile(r"^export ", re.MULTILINE)
 DECLARED = re.compile(r"^(?:export )?(?:async )?(?:const|let|class|function) (\w+)", re.MULTILINE)
@@ -40,8 +41,8 @@ def joined(paths):
     return text.replace("</script", "<\\/script")
 
 
-def module(name):
-    path = NPM / "wasm" / f"{name}.wasm"
+def compressed(name):
+    path = NPM / "wasm" / name
     if not path.exists():
         sys.exit(f"{path} is missing: python3 scripts/build_wasm.py")
     return base64.b64encode(gzip.compress(path.read_bytes(), 9, mtime=0)).decode()
@@ -51,12 +52,12 @@ def main():
     parts = {
         "style": "".join(path.read_text() for path in STYLES),
         "worker": joined(WORKER),
-        "simd": module("simd"),
-        "plain": module("plain"),
+        **{path.stem: compressed(path.name) for path in MODULES},
+        "report": compressed("report.html"),
         "script": joined(SCRIPTS),
     }
     # In one pass, so that no text is searched for marks.
-    page = re.sub(r"\{\{(\w+)\}\}", lambda mark: parts[mark[1]], (WEB / "index.html").read_text())
+    page = re.sub(r"\{\{([\w-]+)\}\}", lambda mark: parts[mark[1]], (WEB / "index.html").read_text())
     path = ROOT / "web" / "dist" / "onnx-cast.html"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page)

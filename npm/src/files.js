@@ -20,16 +20,23 @@ function rootOf(files, path) {
   return first[0].split("/").slice(0, -1).join("/") || ".";
 }
 
-/** Makes the function that does jobs: `start` makes a worker for a message and returns `{ listen, stop }`. */
-export function makeJobs(start) {
-  function job(input, request, { path, onProgress = () => {}, signal } = {}) {
+/**
+ * Makes the functions that do jobs. `load` gives the module for files, compiled, when one is needed; `start` makes a
+ * worker for a message and returns `{ listen, stop }`; `template` gives the page of a report without its figures.
+ */
+export function makeJobs(load, start, template) {
+  let loaded;
+
+  async function job(input, request, { path, onProgress = () => {}, signal } = {}) {
     let files = listed(input);
     const root = rootOf(files, path);
     // A folder without a name needs one.
     if (root === ".") files = files.map(([name, blob]) => [`./${name}`, blob]);
+    signal?.throwIfAborted();
+    const compiled = await (loaded ??= load());
+    signal?.throwIfAborted();
     return new Promise((resolve, reject) => {
-      if (signal?.aborted) return reject(signal.reason);
-      const worker = start({ files, request: { ...request, path: root } });
+      const worker = start({ compiled, files, request: { ...request, path: root } });
       const end = (run) => (given) => {
         signal?.removeEventListener("abort", abort);
         worker.stop();
@@ -63,7 +70,8 @@ export function makeJobs(start) {
     const { to = ["float16", "bfloat16", "float8e4m3fn"], page, title, rule, minSize } = options;
     const request = { job: "report", to, page, title, rule, min_size: minSize, ...selected(options) };
     const { answer } = await job(input, request, options);
-    return page ? answer : answer.report;
+    if (!page) return answer.report;
+    return { report: answer.report, page: (await template()).replace("{{data}}", () => answer.page_data) };
   }
 
   async function written(kind, input, to, { output, layout, granularity, rule, raiseOpset, ...options }) {
@@ -90,9 +98,9 @@ export function makeJobs(start) {
 }
 
 /** Starts workers of a browser. */
-export const browserStart = (bytes, makeWorker) => (message) => {
+export const browserStart = (makeWorker) => (message) => {
   const worker = makeWorker();
-  worker.postMessage({ bytes, ...message });
+  worker.postMessage(message);
   return {
     listen(hear, fail) {
       worker.onmessage = ({ data }) => hear(data);
@@ -103,12 +111,12 @@ export const browserStart = (bytes, makeWorker) => (message) => {
 };
 
 /** Starts workers of node. */
-export async function nodeStart(bytes, address) {
+export async function nodeStart(address) {
   const { Worker } = await import("node:worker_threads");
-  return ({ files, request }) => {
+  return ({ compiled, files, request }) => {
     const [signal, shared] = [new SharedArrayBuffer(4), new SharedArrayBuffer(SHARED)];
     const about = files.map(([name, blob]) => [name, { path: blob.path, size: blob.size }]);
-    const worker = new Worker(address, { workerData: { bytes, files: about, request, signal, shared } });
+    const worker = new Worker(address, { workerData: { compiled, files: about, request, signal, shared } });
     async function serve({ want, at, length }) {
       let status = 1;
       try {

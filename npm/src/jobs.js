@@ -6,7 +6,7 @@ import { Module } from "./module.js";
 const PAUSE = 60;
 
 /** Answers a request over files. `note` hears of the progress, not too often. */
-export async function run(bytes, files, request, note) {
+export async function run(compiled, files, request, note) {
   let last = 0;
   const host = new Host(files, (done, total) => {
     const now = performance.now();
@@ -15,7 +15,7 @@ export async function run(bytes, files, request, note) {
       note(done, total);
     }
   });
-  const module = await Module.of(bytes, (memory) => host.imports(memory));
+  const module = await Module.of(compiled, (memory) => host.imports(memory));
   try {
     return { answer: module.ask(request), outputs: [...host.outputs] };
   } catch (error) {

@@ -5,6 +5,16 @@ const AHEAD = 1 << 18;
 /** Bytes of an output that this thread keeps in memory; larger pieces become blobs, which browsers put on the disk. */
 const PIECE = 8 << 20;
 
+/** A port to nobody. */
+const { port1: sink, port2: closed } = new MessageChannel();
+closed.close();
+
+/**
+ * Gives the memory of bytes back that were copied. A worker that never waits leaves garbage for long: with a file of
+ * gigabytes a browser would take hundreds of megabytes. What is given to another thread leaves this one at once.
+ */
+const release = ({ buffer }) => buffer.byteLength && sink.postMessage(null, [buffer]);
+
 /** A source that reads a little ahead. `read(at, length)` gives a Uint8Array of that many bytes. */
 class Input {
   #read;
@@ -22,9 +32,12 @@ class Input {
     const start = at - this.#at;
     if (start < 0 || start + length > this.#ahead.length) {
       if (length >= AHEAD) {
-        target.set(this.#read(at, length));
+        const bytes = this.#read(at, length);
+        target.set(bytes);
+        release(bytes);
         return length;
       }
+      release(this.#ahead);
       this.#ahead = this.#read(at, Math.min(AHEAD, this.size - at));
       this.#at = at;
     }

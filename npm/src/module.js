@@ -51,11 +51,10 @@ export class Module {
     this.#exports = exports;
   }
 
-  /** Makes a module of its bytes. `lend` makes the host's functions for files; it gets a function for the memory. */
-  static async of(bytes, lend) {
+  /** Makes a module that runs. `lend` makes the host's functions for files; it gets a function for the memory. */
+  static async of(compiled, lend) {
     let module;
     const host = lend ? lend(() => module.memory()) : NO_FILES;
-    const compiled = await WebAssembly.compile(bytes);
     const { exports } = await WebAssembly.instantiate(compiled, { ...unused(compiled), host });
     module = new Module(exports);
     return module;

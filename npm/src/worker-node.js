@@ -4,7 +4,7 @@ import { closeSync, fstatSync, openSync, readSync } from "node:fs";
 import { parentPort, workerData } from "node:worker_threads";
 import { run } from "./jobs.js";
 
-const { bytes, files, request, signal, shared } = workerData;
+const { compiled, files, request, signal, shared } = workerData;
 const state = new Int32Array(signal);
 
 /** The reader of a blob that the main thread reads. */
@@ -51,7 +51,7 @@ try {
     path === undefined ? remote(index, size) : local(path),
   ]);
   parentPort.postMessage(
-    await run(bytes, readers, request, (done, total) => parentPort.postMessage({ done, total })),
+    await run(compiled, readers, request, (done, total) => parentPort.postMessage({ done, total })),
   );
 } catch (error) {
   parentPort.postMessage({ error: error.message });

@@ -51,9 +51,9 @@ npm install --silent --no-audit --no-fund --offline --prefix "$work" "$work"/onn
 cp npm/test/* crates/onnx-cast-wasm/tests/data/bits.json "$work"
 for page in README.md npm/README.md docs/javascript.md; do cp "$page" "$work/${page//\//-}"; done
 (cd "$work" && node --test package.test.mjs bits.test.mjs)
-# The module without vector instructions, in the place of the one with them.
-cp "$work"/node_modules/onnx-cast/wasm/{plain,simd}.wasm
-(cd "$work" && node --test bits.test.mjs)
+# The modules without vector instructions, in the places of those with them.
+for part in values files; do cp "$work"/node_modules/onnx-cast/wasm/$part-{plain,simd}.wasm; done
+(cd "$work" && node --test package.test.mjs bits.test.mjs)
 
 python3 web/build.py
 if ! [ -x "${CHROMIUM:-/usr/bin/chromium}" ]; then

@@ -22,8 +22,11 @@ export function startFile(api, jobs, isDark) {
   addEventListener("dragleave", over(false));
   addEventListener("drop", async (event) => {
     over(false)(event);
-    const found = await dropped(event.dataTransfer);
-    if (found.length) choose(found);
+    try {
+      await choose(await dropped(event.dataTransfer));
+    } catch (error) {
+      byId("d-error").textContent = error.message;
+    }
   });
   byId("d-files").addEventListener("change", ({ target }) =>
     choose([...target.files].map((file) => [file.name, file])),
@@ -203,23 +206,41 @@ async function save(name, blob) {
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }
 
-/** The files of a drop, with those in folders. */
+/**
+ * The files of a drop, with those in folders. What is dropped has to be asked for before anything is waited for. In a
+ * page from the disk Chromium reads no entries, but handles, which other browsers lack.
+ */
 async function dropped(transfer) {
-  const entries = [...transfer.items].map((item) => item.webkitGetAsEntry?.()).filter(Boolean);
-  if (!entries.length) return [...transfer.files].map((file) => [file.name, file]);
+  const items = [...transfer.items]
+    .filter(({ kind }) => kind === "file")
+    .map((item) => ({
+      file: item.getAsFile(),
+      entry: item.webkitGetAsEntry?.(),
+      handle: item.getAsFileSystemHandle?.(),
+    }));
   const found = [];
-  const visit = async (entry, path) => {
-    if (entry.isFile) {
-      found.push([path, await new Promise((resolve, reject) => entry.file(resolve, reject))]);
-      return;
-    }
-    const reader = entry.createReader();
-    for (;;) {
-      const some = await new Promise((resolve, reject) => reader.readEntries(resolve, reject));
-      if (!some.length) return;
-      for (const one of some) await visit(one, `${path}/${one.name}`);
-    }
-  };
-  for (const entry of entries) await visit(entry, entry.name);
+  for (const { file, entry, handle } of items) {
+    if (!entry?.isDirectory) found.push([file.name, file]);
+    else if (handle) await visitHandle(await handle, entry.name, found);
+    else await visitEntry(entry, entry.name, found);
+  }
   return found;
+}
+
+async function visitHandle(handle, path, found) {
+  if (handle.kind === "file") found.push([path, await handle.getFile()]);
+  else for await (const [name, one] of handle.entries()) await visitHandle(one, `${path}/${name}`, found);
+}
+
+async function visitEntry(entry, path, found) {
+  if (entry.isFile) {
+    found.push([path, await new Promise((resolve, reject) => entry.file(resolve, reject))]);
+    return;
+  }
+  const reader = entry.createReader();
+  for (;;) {
+    const some = await new Promise((resolve, reject) => reader.readEntries(resolve, reject));
+    if (!some.length) return;
+    for (const one of some) await visitEntry(one, `${path}/${one.name}`, found);
+  }
 }

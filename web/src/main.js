@@ -9,20 +9,45 @@ import { startValue } from "./value.js";
 
 const TABS = ["value", "format", "file", "cast"];
 
-/** The module that stands in the page: compressed, as text. */
-async function moduleBytes() {
-  const text = byId(hasVectors() ? "simd" : "plain").textContent;
-  const compressed = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
-  const stream = new Blob([compressed]).stream().pipeThrough(new DecompressionStream("gzip"));
-  return new Uint8Array(await new Response(stream).arrayBuffer());
+/** Bytes of base64. */
+function decoded(text) {
+  if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
+  const letters = atob(text);
+  const bytes = new Uint8Array(letters.length);
+  for (let i = 0; i < letters.length; i += 1) bytes[i] = letters.charCodeAt(i);
+  return bytes;
 }
 
-const bytes = await moduleBytes();
-const api = makeApi(await Module.of(bytes));
+/** The whole page is there. */
+const complete = () =>
+  document.readyState === "loading"
+    ? new Promise((resolve) => addEventListener("DOMContentLoaded", resolve))
+    : Promise.resolve();
+
+/** What stands in the page, compressed, as text: an answer that is decompressed while it is read. */
+function stored(name, type) {
+  const { readable, writable } = new DecompressionStream("gzip");
+  const writer = writable.getWriter();
+  writer.write(decoded(byId(name).textContent));
+  writer.close();
+  return new Response(readable, { headers: { "content-type": type } });
+}
+
+/** A module, compiled. */
+async function compileHere(part) {
+  const name = `${part}-${hasVectors() ? "simd" : "plain"}`;
+  // What the first value needs stands before this script, the other modules behind it.
+  if (name !== "values-simd") await complete();
+  return WebAssembly.compileStreaming(stored(name, "application/wasm"));
+}
+
+const api = makeApi(await Module.of(await compileHere("values")));
 // For the console of the browser, and its tests.
 globalThis.onnxCast = api;
 const workerAddress = URL.createObjectURL(new Blob([byId("worker").textContent], { type: "text/javascript" }));
-const jobs = makeJobs(browserStart(bytes, () => new Worker(workerAddress)));
+const start = browserStart(() => new Worker(workerAddress));
+const template = async () => (await complete(), stored("report", "text/html").text());
+const jobs = makeJobs(() => compileHere("files"), start, template);
 
 let tab = "value";
 const inAddress = {};
@@ -80,11 +105,11 @@ addEventListener("resize", () => {
 });
 
 startValue(api, note("value"));
-inAddress.value.restore({});
 follow();
 performance.mark("shown");
 // The other tabs are made when the value is on the screen.
 await new Promise((resolve) => setTimeout(resolve));
+if (tab !== "value") inAddress.value.restore({});
 startFormat(api, note("format"));
 startFile(api, jobs, isDark);
 inAddress.format.restore({});

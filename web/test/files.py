@@ -38,7 +38,8 @@ def main():
     small = (rng.standard_normal((512,)) * 1e-6).astype(np.float32)
     safetensors(folder / "w.safetensors", {"layer.weight": weight, "layer.bias": small})
     safetensors(folder / "folder" / "one.safetensors", {"b": weight})
-    safetensors(folder / "large.safetensors", {name: None for name in ["large", "b", "c", "d", "e"]}, 1 << 30)
+    names = ["large", *(f"more.{index}" for index in range(19))]
+    safetensors(folder / "large.safetensors", {name: None for name in names}, 1 << 30)
     (folder / "broken.safetensors").write_bytes(struct.pack("<Q", 1 << 40) + b"{ not JSON")
     np.save(folder / "w.npy", weight)
     np.savez(folder / "w.npz", first=weight, second=small)

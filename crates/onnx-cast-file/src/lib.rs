@@ -31,6 +31,7 @@ pub mod counts;
 mod dequantize;
 mod error;
 pub mod formats;
+mod glob;
 mod in_memory;
 mod inspect;
 pub mod io;

@@ -3,11 +3,10 @@
 //! A pattern is a glob over the whole name (`*`, `?`, `[a-z]`, `{a,b}`; `*` also goes over points and slashes), or
 //! behind `re:` a regular expression that is searched for anywhere in the name.
 
+use crate::glob::{Regex, to_regex};
 use crate::io::fs;
 use crate::text::Short;
-use globset::{GlobBuilder, GlobMatcher};
 use onnx_cast::{DataType, UnknownType};
-use regex::Regex;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -74,17 +73,15 @@ pub struct Pattern {
 
 #[derive(Clone, Debug)]
 enum Matcher {
-    Glob(GlobMatcher),
+    Glob(Regex),
     Regex(Regex),
 }
 
 impl Pattern {
     /// Whether a name matches.
     pub fn matches(&self, name: &str) -> bool {
-        match &self.matcher {
-            Matcher::Glob(glob) => glob.is_match(name),
-            Matcher::Regex(regex) => regex.is_match(name),
-        }
+        let (Matcher::Glob(regex) | Matcher::Regex(regex)) = &self.matcher;
+        regex.is_match(name)
     }
 
     /// The name that a glob nearly matches, if there is one; see [`nearest`].
@@ -127,17 +124,17 @@ impl FromStr for Pattern {
 
     fn from_str(text: &str) -> Result<Pattern, SelectionError> {
         let wrong = |what: String| SelectionError::Pattern { pattern: text.to_owned(), what };
-        let matcher = match text.strip_prefix("re:") {
-            // The last line of the reader's message says what is wrong; those above draw it.
-            Some(regex) => Matcher::Regex(Regex::new(regex).map_err(|error| {
+        let of = |regex: &str| {
+            Regex::new(regex).map_err(|error| {
+                // The last line of the reader's message says what is wrong; those above draw it.
                 let error = error.to_string();
                 let line = error.lines().last().unwrap_or_default();
                 wrong(line.strip_prefix("error: ").unwrap_or(line).to_owned())
-            })?),
-            None => {
-                let glob = GlobBuilder::new(text).literal_separator(false).backslash_escape(true).build();
-                Matcher::Glob(glob.map_err(|error| wrong(error.kind().to_string()))?.compile_matcher())
-            }
+            })
+        };
+        let matcher = match text.strip_prefix("re:") {
+            Some(regex) => Matcher::Regex(of(regex)?),
+            None => Matcher::Glob(of(&to_regex(text).map_err(wrong)?)?),
         };
         Ok(Pattern { text: text.to_owned(), matcher })
     }

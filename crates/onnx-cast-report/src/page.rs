@@ -22,9 +22,6 @@ const PLOTS_LICENCE: &str = include_str!("vendor/uPlot.LICENSE");
 /// # Errors
 /// Where the library does not cast a type to double.
 pub fn page(title: &str, report: &Report) -> Result<String, CastError> {
-    let types = report.to.iter().map(|&to| of_type(report, to)).collect::<Result<Vec<_>, _>>()?;
-    let tensors: Vec<Value> = report.tensors.iter().map(|one| tensor(report, one)).collect();
-    let data = json!({ "title": title, "types": types, "tensors": tensors, "others": report.others });
     Ok(fill(
         PAGE,
         &[
@@ -34,10 +31,21 @@ pub fn page(title: &str, report: &Report) -> Result<String, CastError> {
             ("{{style}}", STYLE),
             ("{{plots}}", PLOTS),
             ("{{script}}", SCRIPT),
-            // Within a script element nothing may look like the end of one.
-            ("{{data}}", &data.to_string().replace('<', "\\u003c")),
+            ("{{data}}", &page_data(title, report)?),
         ],
     ))
+}
+
+/// What differs between pages: the title and the figures as JSON, with nothing in it that looks like the end of a script.
+/// The module for browsers gives this alone; the page around it is the same for all, and a file beside the module.
+///
+/// # Errors
+/// As [`page`].
+pub fn page_data(title: &str, report: &Report) -> Result<String, CastError> {
+    let types = report.to.iter().map(|&to| of_type(report, to)).collect::<Result<Vec<_>, _>>()?;
+    let tensors: Vec<Value> = report.tensors.iter().map(|one| tensor(report, one)).collect();
+    let data = json!({ "title": title, "types": types, "tensors": tensors, "others": report.others });
+    Ok(data.to_string().replace('<', "\\u003c"))
 }
 
 /// A page with texts in place of marks, which stand in it in this order.

@@ -2,9 +2,10 @@
 //! error.
 #![allow(unsafe_code)]
 
-use crate::{cast, host, requests, slots};
+#[cfg(feature = "values")]
+use crate::cast;
+use crate::{requests, slots};
 use anyhow::Result;
-use onnx_cast_file::io::fs::set_host;
 
 fn status(result: Result<()>) -> i32 {
     match result {
@@ -46,6 +47,7 @@ extern "C" fn oc_clear() {
 
 /// Prepares a cast: see [`cast::plan`].
 // SAFETY: the name is unique.
+#[cfg(feature = "values")]
 #[unsafe(no_mangle)]
 extern "C" fn oc_plan(from: i32, to: i32, opset: i32, saturate: i32, round_mode: i32) -> i32 {
     status(cast::plan(from, to, opset.into(), saturate, round_mode))
@@ -53,6 +55,7 @@ extern "C" fn oc_plan(from: i32, to: i32, opset: i32, saturate: i32, round_mode:
 
 /// Prepares a BitCast: see [`cast::plan_bits`].
 // SAFETY: the name is unique.
+#[cfg(feature = "values")]
 #[unsafe(no_mangle)]
 extern "C" fn oc_plan_bits(from: i32, to: i32, opset: i32) -> i32 {
     status(cast::plan_bits(from, to, opset.into()))
@@ -60,6 +63,7 @@ extern "C" fn oc_plan_bits(from: i32, to: i32, opset: i32) -> i32 {
 
 /// Casts elements: see [`cast::run`].
 // SAFETY: the name is unique.
+#[cfg(feature = "values")]
 #[unsafe(no_mangle)]
 extern "C" fn oc_run(len: usize) -> i32 {
     status(cast::run(len))
@@ -69,6 +73,7 @@ extern "C" fn oc_run(len: usize) -> i32 {
 // SAFETY: the name is unique.
 #[unsafe(no_mangle)]
 extern "C" fn oc_answer() -> i32 {
-    set_host(&host::Lender);
+    #[cfg(feature = "files")]
+    onnx_cast_file::io::fs::set_host(&crate::host::Lender);
     status(requests::answer())
 }

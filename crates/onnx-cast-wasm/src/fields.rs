@@ -3,6 +3,7 @@
 
 use anyhow::{Context, Result, anyhow, bail};
 use onnx_cast::{CastOptions, DataType};
+#[cfg(feature = "files")]
 use onnx_cast_file::Pattern;
 use serde_json::Value;
 use std::fmt::Display;
@@ -43,6 +44,7 @@ impl<'a> Fields<'a> {
         self.get(name).map(integer).transpose()
     }
 
+    #[cfg(feature = "values")]
     pub(crate) fn number(self, name: &str) -> Result<Option<f64>> {
         let number = |value: &Value| value.as_f64().with_context(|| format!("`{name}` is not a number"));
         self.get(name).map(number).transpose()
@@ -61,6 +63,7 @@ impl<'a> Fields<'a> {
     }
 
     /// The sizes of a list.
+    #[cfg(feature = "values")]
     pub(crate) fn sizes(self, name: &str) -> Result<Option<Vec<usize>>> {
         let Some(value) = self.get(name) else { return Ok(None) };
         let Some(list) = value.as_array() else { bail!("`{name}` is not a list") };
@@ -69,6 +72,7 @@ impl<'a> Fields<'a> {
         sizes.collect::<Result<Vec<_>>>().map(Some)
     }
 
+    #[cfg(feature = "files")]
     pub(crate) fn patterns(self, name: &str) -> Result<Vec<Pattern>> {
         self.texts(name)?.into_iter().map(|text| Ok(text.parse()?)).collect()
     }

@@ -7,7 +7,7 @@ use onnx_cast_file::{
     CandidateFormat, CastRequest, InspectRequest, QuantizeRequest, QuantizedFormat, ReportRequest, Scheme, Selection,
     Watch,
 };
-use onnx_cast_report::{cast_json, info_json, json as report_json, page};
+use onnx_cast_report::{cast_json, info_json, json as report_json, page_data};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -34,7 +34,7 @@ pub(crate) fn info(fields: Fields<'_>) -> Result<Value> {
     Ok(info_json(&onnx_cast_model::inspect(path, &request)?))
 }
 
-/// What casts would lose, as figures, and as a page where one is asked for.
+/// What casts would lose, as figures; where a page is asked for, also what stands in it for `{{data}}`.
 pub(crate) fn report(fields: Fields<'_>) -> Result<Value> {
     let path = fields.required("path")?;
     let candidates = fields.texts("to")?.into_iter().map(|text| {
@@ -53,8 +53,8 @@ pub(crate) fn report(fields: Fields<'_>) -> Result<Value> {
     };
     let report = onnx_cast_model::report(path, &request)?;
     let title = fields.text("title")?.unwrap_or(path);
-    let shown = fields.flag("page")?.unwrap_or(false).then(|| page(title, &report));
-    Ok(json!({ "report": report_json(&report)?, "page": shown.transpose()? }))
+    let shown = fields.flag("page")?.unwrap_or(false).then(|| page_data(title, &report));
+    Ok(json!({ "report": report_json(&report)?, "page_data": shown.transpose()? }))
 }
 
 /// The file or checkpoint, cast.

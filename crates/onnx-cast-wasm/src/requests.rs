@@ -1,7 +1,11 @@
 //! Requests as JSON: `{"job": "explain", ...}`. An answer is JSON too; an error is a text.
 
 use crate::fields::Fields;
-use crate::{files, slots, tensors, values};
+#[cfg(feature = "files")]
+use crate::files;
+use crate::slots;
+#[cfg(feature = "values")]
+use crate::{tensors, values};
 use anyhow::{Result, bail};
 use onnx_cast::available_backends;
 use serde_json::{Value, json};
@@ -27,6 +31,13 @@ pub fn answer_to(request: &Value) -> Result<Value> {
             let backends: Vec<_> = available_backends().map(|backend| backend.name()).collect();
             Ok(json!({ "version": env!("CARGO_PKG_VERSION"), "backends": backends }))
         }
+        job => work(job, fields),
+    }
+}
+
+#[cfg(feature = "values")]
+fn of_values(job: &str, fields: Fields<'_>) -> Option<Result<Value>> {
+    Some(match job {
         "types" => onnx_cast_explain::types::json(),
         "explain" => values::explain(fields),
         "explain_all" => values::explain_all(fields),
@@ -37,12 +48,32 @@ pub fn answer_to(request: &Value) -> Result<Value> {
         "parse" => tensors::parse(fields),
         "quantize" => tensors::quantize(fields),
         "dequantize" => tensors::dequantize(fields),
+        _ => return None,
+    })
+}
+
+#[cfg(feature = "files")]
+fn of_files(job: &str, fields: Fields<'_>) -> Option<Result<Value>> {
+    Some(match job {
         "info" => files::info(fields),
         "report" => files::report(fields),
         "cast_file" => files::cast(fields),
         "quantize_file" => files::quantize(fields),
-        job => bail!("no job is called `{job}`"),
+        _ => return None,
+    })
+}
+
+fn work(job: &str, fields: Fields<'_>) -> Result<Value> {
+    #[cfg(feature = "values")]
+    if let Some(answer) = of_values(job, fields) {
+        return answer;
     }
+    #[cfg(feature = "files")]
+    if let Some(answer) = of_files(job, fields) {
+        return answer;
+    }
+    let _ = fields;
+    bail!("no job is called `{job}`")
 }
 
 #[cfg(test)]

@@ -58,6 +58,7 @@ pub fn clear() {
 }
 
 /// Runs with the bytes of two slots, the second of which is written.
+#[cfg(feature = "values")]
 pub(crate) fn with_pair<R>(run: impl FnOnce(&[u8], &mut Vec<u8>) -> R) -> R {
     SLOTS.with_borrow_mut(|[input, output, ..]| run(input, output))
 }

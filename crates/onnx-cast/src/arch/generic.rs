@@ -22,7 +22,7 @@ pub(crate) use crate::kernel::lanes::Lanes;
 /// As [`crate::kernel::Kernel`], of the instructions of `L`.
 #[inline(always)]
 pub(crate) unsafe fn cast<L: Lanes, S: Widen, D: Narrow>(src: &[u8], dst: &mut [u8], len: usize, context: &Context) {
-    if small_float::asks_for_scalar::<L, S, D>(&context.rules) {
+    if const { is_scalar::<L, S, D>() } || small_float::asks_for_scalar::<L, S, D>(&context.rules) {
         return portable::cast::<S, D>(src, dst, len, context);
     }
     let task = step::Task { src, dst, len, hint: context.hint };
@@ -52,6 +52,12 @@ pub(crate) unsafe fn cast<L: Lanes, S: Widen, D: Narrow>(src: &[u8], dst: &mut [
     }
     // SAFETY: the caller's; `steps` hands out pointers to a step's bytes.
     unsafe { step::steps::<L, S, D>(task, one_step::<L, S, D>(context)) };
+}
+
+/// Whether a pair has no kernel of vectors, for the backend to be small.
+const fn is_scalar<L: Lanes, S: Element, D: Element>() -> bool {
+    let is_rare_source = matches!(class::<S>(), Class::F64 | Class::Int { .. } | Class::Bool);
+    L::IS_SMALL && is_rare_source && matches!(class::<D>(), Class::SmallFloat(_) | Class::E8M0)
 }
 
 /// What casts the elements of one step from one pointer to the other. Sources of 8 bits or fewer are cast to `f32`
@@ -96,7 +102,7 @@ macro_rules! isa {
         // and, for the types of 32 bits or fewer, every value; and `steps` covers all of `dst`.
         unsafe impl crate::kernel::Isa for $isa {
             const LOOKS_UP_16: bool = <$lanes as crate::arch::generic::Lanes>::WIDE_LOOK_UP;
-            const SCALES: bool = true;
+            const SCALES: bool = !<$lanes as crate::arch::generic::Lanes>::IS_SMALL;
             crate::kernel::scale::scale_kernels! {
                 #[target_feature(enable = $features)]
                 fuses: <$lanes as Lanes>::FUSES, fence: <$lanes>::fence(), over: $lanes, generic::scale

@@ -31,6 +31,9 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
     const FUSES: bool;
     /// Whether [`Lanes::stream`] passes the caches by.
     const STREAMS: bool;
+    /// Whether the backend is to be small, and has fewer kernels: scaled casts go in stages, and integers and doubles to
+    /// small floats go by the scalar cast.
+    const IS_SMALL: bool = false;
 
     // Memory.
 

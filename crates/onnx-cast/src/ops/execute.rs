@@ -16,12 +16,12 @@ const NON_TEMPORAL_BYTES: usize = 24 << 20;
 
 /// Tensors are split at multiples of this many elements: a whole number of bytes of any type, and of cache lines of
 /// types of 8 bits and more.
-#[cfg(feature = "threads")]
+#[cfg(threads)]
 const GRAIN: usize = 256;
 
 /// Bytes read and written for which another thread is worth waking. Measured with two threads: a cast of 1 MiB takes
 /// about 10 microseconds on one thread, and waking the other costs up to half of that.
-#[cfg(feature = "threads")]
+#[cfg(threads)]
 const THREAD_BYTES: usize = 1 << 20;
 
 /// The bytes of `len` elements in the source and in the target.
@@ -33,7 +33,7 @@ pub(crate) struct Span<'a> {
 
 impl<'a> Span<'a> {
     /// Splits at an element whose index is a multiple of 8; `bits` are the widths of a source and a target element.
-    #[cfg(feature = "threads")]
+    #[cfg(threads)]
     fn split_at(self, at: usize, bits: [usize; 2]) -> (Span<'a>, Span<'a>) {
         let (src_low, src_high) = self.src.split_at(byte_len_of(at, bits[0]));
         let (dst_low, dst_high) = self.dst.split_at_mut(byte_len_of(at, bits[1]));
@@ -55,7 +55,7 @@ pub(super) fn execute(
     debug_assert_eq!(span.dst.len(), byte_len_of(span.len, bits[1]));
     let touched = span.src.len().saturating_add(span.dst.len());
     let hint = store_hint(touched);
-    #[cfg(feature = "threads")]
+    #[cfg(threads)]
     {
         let parts = parts_for(touched, threads);
         if parts > 1 {
@@ -63,7 +63,7 @@ pub(super) fn execute(
             return parallel(src, dst, len, bits[0], bits[1], parts, &|span| run(span, hint));
         }
     }
-    #[cfg(not(feature = "threads"))]
+    #[cfg(not(threads))]
     let _ = threads;
     run(span, hint);
 }
@@ -77,7 +77,7 @@ pub(super) fn store_hint(touched: usize) -> StoreHint {
 /// How many threads a cast that touches so many bytes is worth, of at most `threads`.
 #[inline]
 pub(super) fn parts_for(touched: usize, threads: Option<usize>) -> usize {
-    #[cfg(feature = "threads")]
+    #[cfg(threads)]
     if touched >= 2 * THREAD_BYTES && threads != Some(1) {
         let available = pool_threads();
         return threads.map_or(available, |most| most.min(available)).min(touched / THREAD_BYTES);
@@ -176,7 +176,7 @@ pub(super) fn check_len(
 }
 
 /// The number of threads of the current pool, or of the global pool; 1 if the system cannot start that.
-#[cfg(feature = "threads")]
+#[cfg(threads)]
 fn pool_threads() -> usize {
     use std::error::Error;
     use std::sync::LazyLock;
@@ -192,7 +192,7 @@ fn pool_threads() -> usize {
 /// Runs the first of two or more parts of a span on the caller's thread, which is awake, and the others on the pool's.
 /// Not inlined, and called with single values: a small cast beside it would find the span and the widths in memory, and
 /// wait for them.
-#[cfg(feature = "threads")]
+#[cfg(threads)]
 #[inline(never)]
 fn parallel(
     src: &[u8],
@@ -212,7 +212,7 @@ fn parallel(
 }
 
 /// Halves a span recursively into `parts` parts, each of which runs on any free thread of the pool.
-#[cfg(feature = "threads")]
+#[cfg(threads)]
 fn halve(span: Span<'_>, bits: [usize; 2], parts: usize, run: &(impl Fn(Span<'_>) + Sync)) {
     if parts < 2 {
         return run(span);
@@ -222,7 +222,7 @@ fn halve(span: Span<'_>, bits: [usize; 2], parts: usize, run: &(impl Fn(Span<'_>
 }
 
 /// Splits a span after the first `low` of `parts` parts.
-#[cfg(feature = "threads")]
+#[cfg(threads)]
 fn split<'a>(span: Span<'a>, bits: [usize; 2], parts: usize, low: usize) -> (Span<'a>, Span<'a>) {
     let at = (span.len / parts * low).next_multiple_of(GRAIN).min(span.len);
     span.split_at(at, bits)

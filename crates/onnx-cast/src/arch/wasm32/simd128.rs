@@ -113,18 +113,23 @@ fn odd_int(value: V, is_large: V) -> V {
 #[inline(always)]
 fn widen_half(code: V) -> V {
     let magnitude = v128_and(code, u32x4_splat(0x7fff));
-    // With its fields in the places of those of `f32`, and the exponent moved, a code is its number; a subnormal one
-    // gets an implicit 1, which is subtracted.
-    let rebias = u32x4_splat((127 - 15) << 23);
-    let normal = i32x4_add(i32x4_shl(magnitude, 13), rebias);
-    let one = u32x4_splat(1 << 23);
-    let subnormal = f32x4_sub(i32x4_add(normal, one), i32x4_add(rebias, one));
-    let number = v128_bitselect(subnormal, normal, i32x4_lt(magnitude, u32x4_splat(0x400)));
+    // With its fields in the places of those of `f32`, and the exponent moved, a code is its number. A subnormal one, s
+    // of 1024, is taken for (1 + s) * 2^-15, from which follows s * 2^-14 when what it lacks to 2^-14 is subtracted.
+    let normal = i32x4_add(i32x4_shl(magnitude, 13), u32x4_splat((127 - 15) << 23));
+    let min_normal = u32x4_splat((127 - 14) << 23);
+    let number = f32x4_add(normal, f32x4_sub(i32x4_min(normal, min_normal), min_normal));
     let is_special = i32x4_gt(magnitude, u32x4_splat(0x7bff));
+    let number = if v128_any_true(is_special) { special_halves(number, magnitude, is_special) } else { number };
+    v128_or(number, i32x4_shl(v128_xor(code, magnitude), 16))
+}
+
+/// Infinity and NaN among four magnitudes, whose other numbers stay.
+#[cold]
+#[inline(never)]
+fn special_halves(number: V, magnitude: V, is_special: V) -> V {
     let infinity = v128_or(number, u32x4_splat(0x7f80_0000));
     let quiet = v128_and(i32x4_gt(magnitude, u32x4_splat(0x7c00)), u32x4_splat(0x40_0000));
-    let value = v128_bitselect(v128_or(infinity, quiet), number, is_special);
-    v128_or(value, i32x4_shl(v128_and(code, u32x4_splat(0x8000)), 16))
+    v128_bitselect(v128_or(infinity, quiet), number, is_special)
 }
 
 /// Four floats in half precision, in the low halves of lanes, rounded to nearest even by an addition as small floats
@@ -179,6 +184,7 @@ unsafe impl Lanes for Vector {
     const F64_OVERFLOWS: bool = true;
     const FUSES: bool = false;
     const STREAMS: bool = false;
+    const IS_SMALL: bool = true;
 
     one_line! {
         load(src: *const u8) -> V: v128_load(src.cast());

@@ -126,7 +126,7 @@ impl Quantizer<'_> {
 
     /// Quantizes whole blocks on several threads.
     fn fork(&self, part: Part<'_>, plan: &ScaledPlan, parts: usize, hint: StoreHint) {
-        #[cfg(feature = "threads")]
+        #[cfg(threads)]
         if parts > 1 {
             let low = (part.len / parts * (parts / 2)).next_multiple_of(PART).min(part.len);
             let (low, high) = part.split(low, self);
