@@ -201,6 +201,8 @@ pub fn target_of(path: &Path) -> Result<(PathBuf, Option<fs::Metadata>), IoError
     let old = match fs::metadata(&target) {
         Ok(metadata) => Some(metadata),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        // In the same words as where the system finds it out later ([`folder_error`]).
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Err(refuse(error.kind().into())),
         Err(error) => return Err(refuse(error)),
     };
     if let Some(old) = &old {

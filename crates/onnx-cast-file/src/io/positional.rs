@@ -48,10 +48,15 @@ impl InputFile {
     /// # Errors
     /// Where it cannot be opened, or is not a regular file.
     pub fn open(path: &Path) -> Result<InputFile, IoError> {
-        let file = File::open(path).map_err(|error| IoError::new(path, "open", error))?;
+        let is_folder = || IoError::new(path, "read", io::ErrorKind::IsADirectory.into());
+        let file = File::open(path).map_err(|error| match error.kind() {
+            // Windows opens no folder.
+            io::ErrorKind::PermissionDenied if fs::is_dir(path) => is_folder(),
+            _ => IoError::new(path, "open", error),
+        })?;
         let metadata = file.metadata().map_err(|error| IoError::new(path, "read", error))?;
         if metadata.is_dir() {
-            return Err(IoError::new(path, "read", io::ErrorKind::IsADirectory.into()));
+            return Err(is_folder());
         }
         if !metadata.is_file() {
             let what = "not a regular file, which has a length and can be read at any place";
