@@ -1,5 +1,5 @@
-//! Chooses the vector backends to compile: `cfg(simd = "...")` names their architecture. `cfg(threads)` says whether casts
-//! are split over threads.
+//! Chooses the vector backends to compile: `cfg(simd = "...")` names their architecture. `cfg(threads)` says whether
+//! casts are split over threads.
 
 use std::env;
 

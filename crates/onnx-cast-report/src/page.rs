@@ -36,8 +36,8 @@ pub fn page(title: &str, report: &Report) -> Result<String, CastError> {
     ))
 }
 
-/// What differs between pages: the title and the figures as JSON, with nothing in it that looks like the end of a script.
-/// The module for browsers gives this alone; the page around it is the same for all, and a file beside the module.
+/// What differs between pages: the title and the figures as JSON, with nothing in it that looks like the end of a
+/// script. The module for browsers gives this alone; the page around it is the same for all, and a file beside it.
 ///
 /// # Errors
 /// As [`page`].

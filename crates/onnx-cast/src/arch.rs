@@ -7,10 +7,7 @@
 mod aarch64;
 #[cfg(all(simd, not(test)))]
 mod generic;
-#[cfg_attr(
-    all(simd = "wasm32", target_os = "unknown", not(test)),
-    allow(dead_code, reason = "of this backend, which is not in the list, the vector kernels use the scalar casts")
-)]
+#[cfg_attr(all(simd = "wasm32", target_os = "unknown"), allow(dead_code, reason = "its scalar casts are used"))]
 mod portable;
 #[cfg(all(simd = "wasm32", not(test)))]
 mod wasm32;

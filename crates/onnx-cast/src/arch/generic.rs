@@ -10,6 +10,7 @@ pub(crate) mod wide;
 
 use crate::arch::portable;
 use crate::element::{Class, DataType, Element, class};
+use crate::kernel::lanes::is_scalar;
 use crate::kernel::{Context, lookup_tables};
 use crate::scalar::{Narrow, Widen};
 use small_float::RuleLanes;
@@ -52,12 +53,6 @@ pub(crate) unsafe fn cast<L: Lanes, S: Widen, D: Narrow>(src: &[u8], dst: &mut [
     }
     // SAFETY: the caller's; `steps` hands out pointers to a step's bytes.
     unsafe { step::steps::<L, S, D>(task, one_step::<L, S, D>(context)) };
-}
-
-/// Whether a pair has no kernel of vectors, for the backend to be small.
-const fn is_scalar<L: Lanes, S: Element, D: Element>() -> bool {
-    let is_rare_source = matches!(class::<S>(), Class::F64 | Class::Int { .. } | Class::Bool);
-    L::IS_SMALL && is_rare_source && matches!(class::<D>(), Class::SmallFloat(_) | Class::E8M0)
 }
 
 /// What casts the elements of one step from one pointer to the other. Sources of 8 bits or fewer are cast to `f32`

@@ -3,7 +3,7 @@
 //! `W` is the width of a lane in bits. A step casts as many elements as a vector has bytes, so elements of 8 bits fill
 //! one vector, of 16 two, of 32 four and of 64 eight, in order.
 
-use crate::element::byte_len_of;
+use crate::element::{Class, Element, byte_len_of, class};
 
 /// An instruction set, as the algorithms of `arch/generic` and of [`super::scale`] use it.
 ///
@@ -31,8 +31,8 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
     const FUSES: bool;
     /// Whether [`Lanes::stream`] passes the caches by.
     const STREAMS: bool;
-    /// Whether the backend is to be small, and has fewer kernels: scaled casts go in stages, and integers and doubles to
-    /// small floats go by the scalar cast.
+    /// Whether the backend is to be small, and has fewer kernels: scaled casts go in stages, and integers and doubles
+    /// to small floats go by the scalar cast.
     const IS_SMALL: bool = false;
 
     // Memory.
@@ -178,4 +178,10 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
 /// Bytes of a step's elements of so many bits.
 pub(crate) const fn step_bytes<L: Lanes>(bits: usize) -> usize {
     byte_len_of(L::BYTES, bits)
+}
+
+/// Whether a pair has no kernel of vectors, because the backend is to be small ([`Lanes::IS_SMALL`]).
+pub(crate) const fn is_scalar<L: Lanes, S: Element, D: Element>() -> bool {
+    let is_rare_source = matches!(class::<S>(), Class::F64 | Class::Int { .. } | Class::Bool);
+    L::IS_SMALL && is_rare_source && matches!(class::<D>(), Class::SmallFloat(_) | Class::E8M0)
 }
