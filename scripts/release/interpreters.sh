@@ -13,8 +13,9 @@ mkdir -p "$2"
 folder=$(cd "$2" && pwd)
 log=$folder/log
 
-keyring=[signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]
-debian=http://deb.debian.org/debian
+keyring="[signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]"
+# Where this system takes its packages from.
+debian=$(apt-get indextargets --format '$(REPO_URI) $(RELEASE)' | awk '$2 == "bookworm" && !seen++ { print $1 }')
 
 # Lets apt work in `folder` for an architecture: `apt_for ARCHITECTURE LINE-OF-SOURCES ...`.
 apt_for() {
