@@ -109,10 +109,13 @@ def build(name, flags, level, env, options, more):
 def write_report():
     folder = ROOT / "crates" / "onnx-cast-report" / "src"
 
-    def text(mark):
-        return (folder / REPORT[mark[1]]).read_text().strip() if mark[1] in REPORT else mark[0]
+    def text(found):
+        return (folder / REPORT[found[1]]).read_text().strip() if found[1] in REPORT else found[0]
 
-    page = re.sub(r"\{\{([\w-]+)\}\}", text, (folder / "page.html").read_text())
+    mark = r"\{\{([\w-]+)\}\}"
+    page = re.sub(mark, text, (folder / "page.html").read_text())
+    if re.findall(mark, page) != ["data"]:
+        sys.exit(f"the page of a report has marks that REPORT lacks: {re.findall(mark, page)}")
     (FOLDER / "report.html").write_text(page)
 
 
