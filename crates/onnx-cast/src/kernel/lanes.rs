@@ -129,6 +129,8 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
     unsafe fn mul_f32(a: Self::V, b: Self::V) -> Self::V;
     /// `a * b + c`, rounded once where [`Lanes::FUSES`].
     unsafe fn mul_add_f32(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    /// Where lanes are NaN.
+    unsafe fn is_nan_f32(value: Self::V) -> Self::M;
     /// `a` where it is less, else `b`, also where either is NaN.
     unsafe fn min_f32(a: Self::V, b: Self::V) -> Self::V;
     /// `a` where it is greater, likewise.

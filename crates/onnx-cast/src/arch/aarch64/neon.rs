@@ -183,6 +183,7 @@ unsafe impl Lanes for Quad {
         add_f32(a: V, b: V) -> V: of_f32(vaddq_f32(f32s(a), f32s(b)));
         mul_f32(a: V, b: V) -> V: of_f32(vmulq_f32(f32s(a), f32s(b)));
         mul_add_f32(a: V, b: V, c: V) -> V: of_f32(vfmaq_f32(f32s(c), f32s(a), f32s(b)));
+        is_nan_f32(value: V) -> V: vmvnq_u8(of_u32(vceqq_f32(f32s(value), f32s(value))));
         min_f32(a: V, b: V) -> V: of_f32(vbslq_f32(vcltq_f32(f32s(a), f32s(b)), f32s(a), f32s(b)));
         max_f32(a: V, b: V) -> V: of_f32(vbslq_f32(vcgtq_f32(f32s(a), f32s(b)), f32s(a), f32s(b)));
         high_bytes(value: [V; 2]) -> V: vuzp2q_u8(value[0], value[1]);

@@ -209,7 +209,7 @@ unsafe fn to_f32<L: Lanes, S: Element>(src: *const u8, place: usize) -> L::V {
         Class::BF16 => {
             // A NaN comes out quiet.
             let value = load_bf16::<L>(quarter::<L, S>(src, place));
-            L::select::<32>(is_nan::<L>(value), L::or(value, L::splat::<32>(QUIET)), value)
+            L::select::<32>(L::is_nan_f32(value), L::or(value, L::splat::<32>(QUIET)), value)
         }
         Class::F32 | Class::F16 | Class::SmallFloat(_) => f32_lanes::<L, S, false>(src, place),
         Class::E8M0 => unreachable!("looked up"),
@@ -218,13 +218,6 @@ unsafe fn to_f32<L: Lanes, S: Element>(src: *const u8, place: usize) -> L::V {
 
 /// The bit that tells a quiet NaN of `f32` from a signalling one.
 const QUIET: u64 = 1 << 22;
-
-/// Where lanes of `f32` are NaN.
-#[inline(always)]
-unsafe fn is_nan<L: Lanes>(value: L::V) -> L::M {
-    let magnitude = L::and(value, L::splat::<32>(i32::MAX as u64));
-    L::gt::<32>(magnitude, L::splat::<32>(f32::INFINITY.to_bits().into()))
-}
 
 /// A quarter of the elements as `bfloat16`, in the upper halves of lanes of 32 bits; below is anything.
 #[inline(always)]
@@ -238,7 +231,7 @@ unsafe fn to_bf16_high<L: Lanes, S: Element>(src: *const u8, place: usize) -> L:
     match const { class::<S>() } {
         Class::Int { .. } | Class::Bool => rounded,
         Class::F64 | Class::F32 | Class::F16 | Class::BF16 | Class::SmallFloat(_) | Class::E8M0 => {
-            L::select::<32>(is_nan::<L>(value), L::or(value, L::splat::<32>(QUIET)), rounded)
+            L::select::<32>(L::is_nan_f32(value), L::or(value, L::splat::<32>(QUIET)), rounded)
         }
     }
 }

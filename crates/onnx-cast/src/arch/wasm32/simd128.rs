@@ -118,36 +118,28 @@ fn widen_half(code: V) -> V {
     let normal = i32x4_add(i32x4_shl(magnitude, 13), u32x4_splat((127 - 15) << 23));
     let min_normal = u32x4_splat((127 - 14) << 23);
     let number = f32x4_add(normal, f32x4_sub(i32x4_min(normal, min_normal), min_normal));
+    let number = v128_or(number, i32x4_shl(v128_xor(code, magnitude), 16));
     let is_special = i32x4_gt(magnitude, u32x4_splat(0x7bff));
-    let number = if v128_any_true(is_special) { special_halves(number, magnitude, is_special) } else { number };
-    v128_or(number, i32x4_shl(v128_xor(code, magnitude), 16))
-}
-
-/// Infinity and NaN among four magnitudes, whose other numbers stay.
-#[cold]
-#[inline(never)]
-fn special_halves(number: V, magnitude: V, is_special: V) -> V {
-    let infinity = v128_or(number, u32x4_splat(0x7f80_0000));
+    if !v128_any_true(is_special) {
+        return number;
+    }
+    // Infinity and NaN, which comes out quiet.
     let quiet = v128_and(i32x4_gt(magnitude, u32x4_splat(0x7c00)), u32x4_splat(0x40_0000));
-    v128_bitselect(v128_or(infinity, quiet), number, is_special)
+    v128_or(number, v128_and(is_special, v128_or(quiet, u32x4_splat(0x7f80_0000))))
 }
 
-/// Four floats in half precision, in the low halves of lanes, rounded to nearest even by an addition as small floats
-/// are (`arch/generic/small_float.rs`).
+/// Four floats in half precision, extended by their signs, rounded to nearest even by an addition as small floats are
+/// (`arch/generic/small_float.rs`). NaN gives infinity.
 #[inline(always)]
 fn narrow_half(value: V) -> V {
-    let magnitude = v128_and(value, u32x4_splat(i32::MAX as u32));
     // 2^16 rounds to infinity, and so does all that is larger.
-    let within = u32x4_min(magnitude, u32x4_splat((127 + 16) << 23));
+    let within = i32x4_min(f32x4_abs(value), u32x4_splat((127 + 16) << 23));
     let min_normal = u32x4_splat((127 - 14) << 23);
-    let exponent = u32x4_max(v128_and(within, u32x4_splat(0x7f80_0000)), min_normal);
+    let exponent = i32x4_max(v128_and(within, u32x4_splat(0x7f80_0000)), min_normal);
     let power = i32x4_add(exponent, u32x4_splat(13 << 23));
     let rounded = i32x4_sub(f32x4_add(within, power), power);
     let number = i32x4_add(rounded, u32x4_shr(i32x4_sub(exponent, min_normal), 13));
-    let payload = v128_and(u32x4_shr(magnitude, 13), u32x4_splat(0x3ff));
-    let nan = v128_or(payload, u32x4_splat(0x7e00));
-    let code = v128_bitselect(nan, number, i32x4_gt(magnitude, u32x4_splat(0x7f80_0000)));
-    v128_or(code, v128_and(u32x4_shr(value, 16), u32x4_splat(0x8000)))
+    v128_or(number, v128_and(i32x4_shr(value, 16), i32x4_splat(-0x8000)))
 }
 
 /// Reads a little-endian word.
@@ -202,6 +194,7 @@ unsafe impl Lanes for Vector {
         add_f32(a: V, b: V) -> V: f32x4_add(a, b);
         mul_f32(a: V, b: V) -> V: f32x4_mul(a, b);
         mul_add_f32(a: V, b: V, c: V) -> V: f32x4_add(f32x4_mul(a, b), c);
+        is_nan_f32(value: V) -> V: f32x4_ne(value, value);
         min_f32(a: V, b: V) -> V: f32x4_pmin(b, a);
         max_f32(a: V, b: V) -> V: f32x4_pmax(b, a);
         high_bytes(value: [V; 2]) -> V:
@@ -212,7 +205,14 @@ unsafe impl Lanes for Vector {
         top_bits(value: [V; 4]) -> V: Self::high_bytes([
             Self::high_halves::<32>([value[0], value[1]]), Self::high_halves::<32>([value[2], value[3]])
         ]);
-        f32_to_f16(value: [V; 2]) -> V: Self::low_halves::<32>([narrow_half(value[0]), narrow_half(value[1])]);
+        f32_to_f16(value: [V; 2]) -> V: {
+            let halves = i16x8_narrow_i32x4(narrow_half(value[0]), narrow_half(value[1]));
+            let [a, b] = value.map(|value| (value, f32x4_ne(value, value)));
+            if !v128_any_true(v128_or(a.1, b.1)) { return halves; }
+            // To infinity come the upper bits of the payload, and quiet.
+            let payload = |(value, is_nan)| v128_and(is_nan, v128_or(u32x4_shr(i32x4_shl(value, 9), 22), u32x4_splat(0x200)));
+            v128_or(halves, i16x8_narrow_i32x4(payload(a), payload(b)))
+        };
         f32_to_f64(value: V) -> [V; 2]: {
             let widen = |half: V| {
                 let bits = u64x2_extend_low_u32x4(half);
@@ -226,9 +226,13 @@ unsafe impl Lanes for Vector {
         };
         f64_to_f32(value: [V; 2]) -> V: floats(value[0], value[1]);
         f64_to_f32_odd(value: [V; 2]) -> V: floats(odd(value[0]), odd(value[1]));
-        // From 2^28 on a float's low bits are zeros, as are those of this limit and of what a negative overflow gives.
-        f32_to_low_bits(value: V) -> V:
-            i32x4_trunc_sat_f32x4(f32x4_nearest(f32x4_min(value, f32x4_splat(268435456.0))));
+        f32_to_low_bits(value: V) -> V: {
+            // Below 2^22 a sum from 2^23 to 2^24 is rounded at the integer's last bit, and has its low ones.
+            let is_large = i32x4_gt(f32x4_abs(value), f32x4_splat(4194303.75));
+            if !v128_any_true(is_large) { return f32x4_add(value, f32x4_splat(12582912.0)); }
+            // From 2^28 on low bits are zeros, as are those of this limit and of what a negative overflow gives.
+            i32x4_trunc_sat_f32x4(f32x4_nearest(f32x4_min(value, f32x4_splat(268435456.0))))
+        };
         f64_to_low_bits(value: [V; 2]) -> V: {
             // The remainder by 16 is exact; that of infinity is NaN, for which the conversion gives 0.
             let rest = |value: V| {

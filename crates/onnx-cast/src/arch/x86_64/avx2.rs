@@ -198,6 +198,7 @@ unsafe impl Lanes for Ymm {
         add_f32(a: V, b: V) -> V: _mm256_castps_si256(_mm256_add_ps(ps(a), ps(b)));
         mul_f32(a: V, b: V) -> V: _mm256_castps_si256(_mm256_mul_ps(ps(a), ps(b)));
         mul_add_f32(a: V, b: V, c: V) -> V: _mm256_castps_si256(_mm256_fmadd_ps(ps(a), ps(b), ps(c)));
+        is_nan_f32(value: V) -> V: _mm256_castps_si256(_mm256_cmp_ps::<_CMP_UNORD_Q>(ps(value), ps(value)));
         min_f32(a: V, b: V) -> V: _mm256_castps_si256(_mm256_min_ps(ps(a), ps(b)));
         max_f32(a: V, b: V) -> V: _mm256_castps_si256(_mm256_max_ps(ps(a), ps(b)));
         high_bytes(value: [V; 2]) -> V: in_order_of_halves(_mm256_packus_epi16(

@@ -185,6 +185,7 @@ unsafe impl Lanes for Zmm {
         add_f32(a: V, b: V) -> V: si(_mm512_add_ps(ps(a), ps(b)));
         mul_f32(a: V, b: V) -> V: si(_mm512_mul_ps(ps(a), ps(b)));
         mul_add_f32(a: V, b: V, c: V) -> V: si(_mm512_fmadd_ps(ps(a), ps(b), ps(c)));
+        is_nan_f32(value: V) -> u64: _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(ps(value), ps(value)).into();
         min_f32(a: V, b: V) -> V: si(_mm512_min_ps(ps(a), ps(b)));
         max_f32(a: V, b: V) -> V: si(_mm512_max_ps(ps(a), ps(b)));
         high_bytes(value: [V; 2]) -> V: _mm512_permutex2var_epi8(value[0], bytes!(|i| 2 * i + 1), value[1]);
