@@ -1,5 +1,6 @@
 //! What the library refuses, as one exception class. Objects of a kind that nothing here takes are `TypeError`.
 
+use onnx_cast_file::FileError;
 use onnx_cast_model::Error;
 use pyo3::exceptions::PyValueError;
 use pyo3::{PyErr, create_exception};
@@ -20,7 +21,7 @@ pub(crate) fn refused(error: impl Display) -> PyErr {
 /// An error in Python's words, where fields of requests are parameters.
 pub(crate) fn in_words(error: Error) -> PyErr {
     match error {
-        Error::Option { path, option, reason } => {
+        Error::File { error: FileError::Option { path, option, reason } } => {
             let option = if option == "from" { "dtype" } else { option };
             refused(format_args!("{}: {option} {reason}", path.display()))
         }

@@ -53,7 +53,7 @@ pub(crate) fn finish(
 /// An error as the command words it: a field of a request is an option.
 pub(crate) fn in_words(error: Error) -> anyhow::Error {
     match error {
-        Error::Option { path, option, reason } => {
+        Error::File { error: FileError::Option { path, option, reason } } => {
             let reason = reason.replace("raise_opset", "--raise-opset");
             anyhow!("{}: --{} {reason}", path.display(), option.replace('_', "-"))
         }

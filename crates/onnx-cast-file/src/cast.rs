@@ -37,7 +37,9 @@ pub fn cast_file(
     output: impl AsRef<Path>,
     request: &CastRequest,
 ) -> Result<Summary, FileError> {
-    with_cast(request, |work| convert(input.as_ref(), output.as_ref(), request, work))
+    let input = input.as_ref();
+    request.storage.refuse_of_models(input, request.raise_opset)?;
+    with_cast(request, |work| convert(input, output.as_ref(), request, work))
 }
 
 /// Does what is to be done with casts.

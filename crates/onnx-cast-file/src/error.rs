@@ -68,6 +68,16 @@ pub enum FileError {
         /// What is wrong.
         error: Box<LayoutError>,
     },
+    /// A part of a request that a kind of file has no use for.
+    #[error("{}: {option} {reason}", path.display())]
+    Option {
+        /// The file.
+        path: PathBuf,
+        /// The field of the request.
+        option: &'static str,
+        /// Why it is refused.
+        reason: &'static str,
+    },
     /// Options that no operator has, whatever the file.
     #[error("{0}")]
     Operator(OpError),
@@ -99,6 +109,17 @@ impl FileError {
             }
         }
         Ok(())
+    }
+
+    /// Refuses what a kind of file has no use for: of each field its name, whether it is given, and why it is refused.
+    ///
+    /// # Errors
+    /// [`FileError::Option`] with the first field that is given.
+    pub fn refuse(path: &Path, fields: &[(&'static str, bool, &'static str)]) -> Result<(), FileError> {
+        match fields.iter().find(|(_, given, _)| *given) {
+            Some(&(option, _, reason)) => Err(FileError::Option { path: path.to_owned(), option, reason }),
+            None => Ok(()),
+        }
     }
 
     pub(crate) fn layout(path: &Path, error: LayoutError) -> FileError {

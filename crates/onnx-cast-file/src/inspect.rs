@@ -150,30 +150,27 @@ pub(crate) fn open_all<E: From<FileError>>(
 /// # Errors
 /// Where a file cannot be read or is not valid.
 pub fn inspect(path: impl AsRef<Path>, request: &InspectRequest) -> Result<FileInfo, FileError> {
-    inspect_with(path.as_ref(), request, |path| open(path, request.from))
-}
-
-/// As [`inspect`], of files that a function opens.
-///
-/// # Errors
-/// As [`inspect`], and those of the function.
-pub fn inspect_with<E: From<FileError>>(
-    path: &Path,
-    request: &InspectRequest,
-    open: impl Fn(&Path) -> Result<Input, E>,
-) -> Result<FileInfo, E> {
-    let opened = Checkpoint::of(open_all(path, open)?);
+    let path = path.as_ref();
+    FileError::refuse(path, &[("types", request.types, "is for models (.onnx)")])?;
+    let opened = Checkpoint::of(open_all(path, |path| open(path, request.from))?);
     let mut quantized = quantized::quantized(path, &opened, request.values);
     if let Some(quantized) = &mut quantized {
         quantized.weights.retain(|weight| admits(&request.include, &request.exclude, &weight.name));
     }
-    let opened = opened.files;
+    Ok(FileInfo { quantized, ..inspect_opened(opened.files, request)? })
+}
+
+/// Lists the tensors of files that are open.
+///
+/// # Errors
+/// Where values are asked for and a file cannot be read.
+pub fn inspect_opened(opened: Vec<Input>, request: &InspectRequest) -> Result<FileInfo, FileError> {
     let mut info = FileInfo {
         format: Format::Safetensors,
         files: opened.len(),
         metadata: Vec::new(),
         tensors: Vec::new(),
-        quantized,
+        quantized: None,
     };
     let admitted = |stored: &&Stored| admits(&request.include, &request.exclude, &stored.name);
     let total = opened.iter().flat_map(|input| &input.tensors).filter(admitted).map(Stored::work).sum();

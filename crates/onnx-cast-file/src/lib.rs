@@ -66,14 +66,14 @@ pub use in_memory::{
 };
 pub use inspect::{
     DiffRequest, Difference, FileInfo, InspectRequest, Quantized, QuantizedWeight, ScaleExtent, TensorInfo, Values,
-    diff, diff_with, inspect, inspect_with, open,
+    diff, diff_with, inspect, inspect_opened, open,
 };
 pub use io::{AtomicFile, Watch, end_without_traces, room_for_a_thread};
 pub use layouts::{LayoutError, Scheme};
 pub use quantize::{Granularity, QuantizeRequest, QuantizedFormat, quantize_file};
 pub use report::{
     Blocks, Candidate, CandidateFormat, Concern, Grade, Magnitudes, Ratios, Report, ReportRequest, TensorReport,
-    Totals, report, report_of, report_with,
+    Totals, report, report_of, report_opened,
 };
 pub use request::{BitCastRequest, CastRequest, Storage};
 pub use rewrite::MadeTensors;

@@ -95,7 +95,9 @@ pub fn quantize_file(
     output: impl AsRef<Path>,
     request: &QuantizeRequest,
 ) -> Result<Summary, FileError> {
-    plan(&rewrite::open(input.as_ref(), output.as_ref())?, request, |rewrite| rewrite.run())
+    let input = input.as_ref();
+    request.storage.refuse_of_models(input, request.raise_opset)?;
+    plan(&rewrite::open(input, output.as_ref())?, request, |rewrite| rewrite.run())
 }
 
 /// Hands the rewriting of a checkpoint to a function that runs it.

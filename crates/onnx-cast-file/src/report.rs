@@ -151,25 +151,22 @@ impl ReportRequest {
 /// # Errors
 /// Where a file cannot be read or is not valid, or a candidate is not a type of numbers.
 pub fn report(path: impl AsRef<Path>, request: &ReportRequest) -> Result<Report, FileError> {
-    report_with(path.as_ref(), request, |path| inspect::open(path, request.from))
+    // Before anything is read.
+    request.check()?;
+    report_opened(&inspect::open_all(path.as_ref(), |path| inspect::open(path, request.from))?, request)
 }
 
-/// As [`report`], of files that a function opens.
+/// As [`report`], of files that are open.
 ///
 /// # Errors
-/// As [`report`], and those of the function.
-pub fn report_with<E: From<FileError>>(
-    path: &Path,
-    request: &ReportRequest,
-    open: impl Fn(&Path) -> Result<Input, E>,
-) -> Result<Report, E> {
+/// As [`report`].
+pub fn report_opened(opened: &[Input], request: &ReportRequest) -> Result<Report, FileError> {
     request.check()?;
-    let opened = inspect::open_all(path, open)?;
     let one = opened.len() == 1 && opened.iter().all(|input| input.tensors.len() == 1);
     let surveys = opened.iter().map(|input| of_file(input, request, one)).collect::<Result<Vec<_>, _>>()?;
     let meter = Meter::new(request.watch.as_ref(), surveys.iter().map(Survey::bytes).sum());
     let mut report = request.empty_report();
-    for (survey, input) in surveys.into_iter().zip(&opened) {
+    for (survey, input) in surveys.into_iter().zip(opened) {
         read(&survey, input, request.options.threads, &meter)?;
         report.others += input.tensors.len() - survey.len();
         report.tensors.extend(survey.finish());

@@ -1,10 +1,12 @@
 //! What the callers of a job say: one type for each job, whatever its input is.
 
 use crate::counts::Loss;
+use crate::error::FileError;
 use crate::formats::output::WriteOptions;
 use crate::io::progress::Watch;
 use crate::selection::Selection;
 use onnx_cast::{CastOptions, DataType};
+use std::path::Path;
 
 /// Where a model's elements go.
 ///
@@ -17,6 +19,19 @@ pub struct Storage {
     pub external_data: Option<String>,
     /// Tensors of this many bytes or more go into the file, 1024 where it is not said.
     pub threshold: Option<u64>,
+}
+
+impl Storage {
+    /// Refuses the fields of a request that only models have a use for.
+    pub(crate) fn refuse_of_models(&self, path: &Path, raise_opset: bool) -> Result<(), FileError> {
+        const MODELS: &str = "is for models (.onnx to .onnx)";
+        let given = [
+            ("raise_opset", raise_opset, MODELS),
+            ("external_data", self.external_data.is_some(), MODELS),
+            ("external_threshold", self.threshold.is_some(), MODELS),
+        ];
+        FileError::refuse(path, &given)
+    }
 }
 
 /// What to cast of a file, an archive, a checkpoint or a model, to what, and how.

@@ -34,23 +34,9 @@ pub enum Error {
         /// What is wrong.
         error: Box<ModelError>,
     },
-    /// A part of a request that a kind of file has no use for.
-    #[error("{}: {option} {reason}", path.display())]
-    Option {
-        /// The file.
-        path: PathBuf,
-        /// The field of the request.
-        option: &'static str,
-        /// Why it is refused.
-        reason: &'static str,
-    },
 }
 
 impl Error {
-    pub(crate) fn option(path: &Path, option: &'static str, reason: &'static str) -> Error {
-        Error::Option { path: path.to_owned(), option, reason }
-    }
-
     pub(crate) fn model(path: &Path, error: ModelError) -> Error {
         Error::Model { path: path.to_owned(), error: Box::new(error) }
     }

@@ -35,5 +35,8 @@ pub use precision::{
     ConvertRequest, ConvertSummary, Interface, Keep, NodeDecision, ValueDecision, convert, convert_bytes, read_ranges,
 };
 pub use record::{RECORD_PREFIX, RECORDED_NUMBERS, RecordRequest, RecordSummary, RecordedValue, record};
-pub use requests::{Inspection, bit_cast, cast, dequantize, diff, inspect, is_model, quantize, report, transcode};
+pub use requests::{
+    Inspection, bit_cast, cast, cast_model, dequantize, diff, inspect, inspect_model, is_model, quantize,
+    quantize_model, report, report_model, transcode,
+};
 pub use upgrade::{DEFAULT_OPSET, UpgradeRequest, UpgradeSummary, Upgraded, upgrade};

@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 /// Quantizes the weights that MatMul, Gemm and Conv read. The scales of a weight are found while it is in memory; its
 /// elements are quantized while they are written.
-pub(crate) fn quantize_model(input: &Path, output: &Path, request: &QuantizeRequest) -> Result<Summary, Error> {
+pub(crate) fn quantize_weights(input: &Path, output: &Path, request: &QuantizeRequest) -> Result<Summary, Error> {
     let &QuantizeRequest { ref storage, dry_run, write, ref watch, threads, .. } = request;
     let (no_clobber, watch) = (write.no_clobber, watch.as_ref());
     let how = Request { dry_run, no_clobber, threads, watch, ..Request::new(storage) };

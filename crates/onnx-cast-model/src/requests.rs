@@ -4,15 +4,14 @@
 use crate::contents::{self, ModelInfo};
 use crate::dequantize::dequantize_model;
 use crate::error::Error;
-use crate::quantize::quantize_model;
+use crate::quantize::quantize_weights;
 use crate::weights::{MIN_SIZE, cast_constants};
 use onnx_cast::{CastOptions, DataType};
 use onnx_cast_file::formats::input::Input;
 use onnx_cast_file::{
-    BitCastRequest, CastRequest, DequantizeRequest, DiffRequest, Difference, FileInfo, Format, InspectRequest,
-    QuantizeRequest, Report, ReportRequest, Storage, Summary, TranscodeRequest,
+    BitCastRequest, CastRequest, DequantizeRequest, DiffRequest, Difference, FileError, FileInfo, Format,
+    InspectRequest, QuantizeRequest, Report, ReportRequest, Summary, TranscodeRequest,
 };
-use std::cell::RefCell;
 use std::path::Path;
 
 /// What a file holds.
@@ -23,6 +22,12 @@ pub struct Inspection {
     pub file: FileInfo,
     /// What a model is beside its constants.
     pub model: Option<ModelInfo>,
+}
+
+impl From<FileInfo> for Inspection {
+    fn from(file: FileInfo) -> Inspection {
+        Inspection { file, model: None }
+    }
 }
 
 /// Whether a path is that of a model, by its extension.
@@ -42,11 +47,26 @@ pub fn is_model(path: &Path) -> bool {
 pub fn cast(input: impl AsRef<Path>, output: impl AsRef<Path>, request: &CastRequest) -> Result<Summary, Error> {
     let (input, output) = (input.as_ref(), output.as_ref());
     if is_model(input) && is_model(output) {
-        check_of_model(input, request)?;
-        return cast_constants(input, output, request, &|| {});
+        return cast_model(input, output, request);
     }
-    check_of_file(input, request)?;
     Ok(onnx_cast_file::cast_file(input, output, request)?)
+}
+
+/// As [`cast`], of a model to a model, whatever they are called.
+///
+/// # Errors
+/// As [`cast`].
+pub fn cast_model(input: impl AsRef<Path>, output: impl AsRef<Path>, request: &CastRequest) -> Result<Summary, Error> {
+    const OPSET: &str = "is not for models, which import their own (raise_opset raises it where the target needs that)";
+    let fields = [
+        ("opset", request.options.opset != CastOptions::default().opset, OPSET),
+        ("from", request.from.is_some(), "is not for models, whose constants have types"),
+        ("shape", request.shape.is_some(), "is not for models, whose constants have shapes"),
+        ("npy_plain", request.write.npy_plain, "is for .npy"),
+        ("resume", request.resume, "is for checkpoints of several files (a model is written whole or not at all)"),
+    ];
+    FileError::refuse(input.as_ref(), &fields)?;
+    cast_constants(input.as_ref(), output.as_ref(), request, &|| {})
 }
 
 /// As [`onnx_cast_file::bit_cast_file`].
@@ -69,18 +89,29 @@ pub fn quantize(
 ) -> Result<Summary, Error> {
     let (input, output) = (input.as_ref(), output.as_ref());
     if is_model(input) && is_model(output) {
-        const COUNTED: &str = "is for checkpoints (`report` shows what a model's weights would lose)";
-        let given = [
-            ("layout", request.layout.is_some(), "is for checkpoints (.safetensors)"),
-            ("resume", request.resume, "is for checkpoints of several files (a model is written whole or not at all)"),
-            ("losses", request.count, COUNTED),
-            ("fail_on", !request.fail_on.is_empty(), COUNTED),
-        ];
-        refuse(input, &given)?;
         return quantize_model(input, output, request);
     }
-    refuse(input, &of_models(request.raise_opset, &request.storage))?;
     Ok(onnx_cast_file::quantize_file(input, output, request)?)
+}
+
+/// As [`quantize`], of a model to a model, whatever they are called.
+///
+/// # Errors
+/// As [`quantize`].
+pub fn quantize_model(
+    input: impl AsRef<Path>,
+    output: impl AsRef<Path>,
+    request: &QuantizeRequest,
+) -> Result<Summary, Error> {
+    const COUNTED: &str = "is for checkpoints (`report` shows what a model's weights would lose)";
+    let fields = [
+        ("layout", request.layout.is_some(), "is for checkpoints (.safetensors)"),
+        ("resume", request.resume, "is for checkpoints of several files (a model is written whole or not at all)"),
+        ("losses", request.count, COUNTED),
+        ("fail_on", !request.fail_on.is_empty(), COUNTED),
+    ];
+    FileError::refuse(input.as_ref(), &fields)?;
+    quantize_weights(input.as_ref(), output.as_ref(), request)
 }
 
 /// Dequantizes a checkpoint, as [`onnx_cast_file::dequantize_file`], or a model: what its DequantizeLinears give of
@@ -98,13 +129,13 @@ pub fn dequantize(
     if is_model(input) && is_model(output) {
         const FILES: &str = "is for checkpoints (.safetensors, .gguf)";
         const COUNTED: &str = "is for checkpoints: the weights of a model are not rounded again";
-        let given = [
+        let fields = [
             ("scheme", request.scheme.is_some(), FILES),
             ("resume", request.resume, FILES),
             ("losses", request.count, COUNTED),
             ("fail_on", !request.fail_on.is_empty(), COUNTED),
         ];
-        refuse(input, &given)?;
+        FileError::refuse(input, &fields)?;
         return dequantize_model(input, output, request);
     }
     Ok(onnx_cast_file::dequantize_file(input, output, request)?)
@@ -122,41 +153,6 @@ pub fn transcode(
     Ok(onnx_cast_file::transcode_file(input, output, request)?)
 }
 
-/// Refuses what only other files than models have a use for.
-fn check_of_model(path: &Path, request: &CastRequest) -> Result<(), Error> {
-    const OPSET: &str = "is not for models, which import their own (raise_opset raises it where the target needs that)";
-    let given = [
-        ("opset", request.options.opset != CastOptions::default().opset, OPSET),
-        ("from", request.from.is_some(), "is not for models, whose constants have types"),
-        ("shape", request.shape.is_some(), "is not for models, whose constants have shapes"),
-        ("npy_plain", request.write.npy_plain, "is for .npy"),
-        ("resume", request.resume, "is for checkpoints of several files (a model is written whole or not at all)"),
-    ];
-    refuse(path, &given)
-}
-
-/// Refuses what only models have a use for.
-fn check_of_file(path: &Path, request: &CastRequest) -> Result<(), Error> {
-    refuse(path, &of_models(request.raise_opset, &request.storage))
-}
-
-/// The options that only models have a use for.
-fn of_models(raise_opset: bool, storage: &Storage) -> [(&'static str, bool, &'static str); 3] {
-    const MODELS: &str = "is for models (.onnx to .onnx)";
-    [
-        ("raise_opset", raise_opset, MODELS),
-        ("external_data", storage.external_data.is_some(), MODELS),
-        ("external_threshold", storage.threshold.is_some(), MODELS),
-    ]
-}
-
-fn refuse(path: &Path, given: &[(&'static str, bool, &'static str)]) -> Result<(), Error> {
-    match given.iter().find(|(_, given, _)| *given) {
-        Some((option, _, reason)) => Err(Error::option(path, option, reason)),
-        None => Ok(()),
-    }
-}
-
 fn open(path: &Path, from: Option<DataType>) -> Result<Input, Error> {
     if is_model(path) { Ok(contents::open(path, false)?.0) } else { Ok(onnx_cast_file::open(path, from)?) }
 }
@@ -167,18 +163,20 @@ fn open(path: &Path, from: Option<DataType>) -> Result<Input, Error> {
 /// # Errors
 /// Where a file cannot be read or is not valid.
 pub fn inspect(path: impl AsRef<Path>, request: &InspectRequest) -> Result<Inspection, Error> {
-    let model = RefCell::new(None);
-    let open = |path: &Path| {
-        if !is_model(path) {
-            refuse(path, &[("types", request.types, "is for models (.onnx)")])?;
-            return Ok(onnx_cast_file::open(path, request.from)?);
-        }
-        let (input, info) = contents::open(path, request.types)?;
-        model.replace(Some(info));
-        Ok::<Input, Error>(input)
-    };
-    let file = onnx_cast_file::inspect_with(path.as_ref(), request, open)?;
-    Ok(Inspection { file, model: model.into_inner() })
+    if is_model(path.as_ref()) {
+        return inspect_model(path, request);
+    }
+    Ok(onnx_cast_file::inspect(path, request)?.into())
+}
+
+/// As [`inspect`], of a model, whatever it is called.
+///
+/// # Errors
+/// As [`inspect`].
+pub fn inspect_model(path: impl AsRef<Path>, request: &InspectRequest) -> Result<Inspection, Error> {
+    let (input, model) = contents::open(path.as_ref(), request.types)?;
+    let file = onnx_cast_file::inspect_opened(vec![input], request)?;
+    Ok(Inspection { file, model: Some(model) })
 }
 
 /// As [`onnx_cast_file::diff`], of models too, whose constants are compared.
@@ -198,7 +196,18 @@ pub fn diff(
 /// # Errors
 /// Where a file cannot be read or is not valid, or a candidate is not a type of numbers.
 pub fn report(path: impl AsRef<Path>, request: &ReportRequest) -> Result<Report, Error> {
-    let min_size = request.min_size.or(is_model(path.as_ref()).then_some(MIN_SIZE));
-    let request = ReportRequest { min_size, ..request.clone() };
-    onnx_cast_file::report_with(path.as_ref(), &request, |path| open(path, request.from))
+    if is_model(path.as_ref()) {
+        return report_model(path, request);
+    }
+    Ok(onnx_cast_file::report(path, request)?)
+}
+
+/// As [`report`], of a model, whatever it is called.
+///
+/// # Errors
+/// As [`report`].
+pub fn report_model(path: impl AsRef<Path>, request: &ReportRequest) -> Result<Report, Error> {
+    let request = ReportRequest { min_size: request.min_size.or(Some(MIN_SIZE)), ..request.clone() };
+    let (input, _) = contents::open(path.as_ref(), false)?;
+    Ok(onnx_cast_file::report_opened(&[input], &request)?)
 }
