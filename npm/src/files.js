@@ -20,12 +20,29 @@ function rootOf(files, path) {
   return first[0].split("/").slice(0, -1).join("/") || ".";
 }
 
+/** The module that has a job: models have one of their own, which reads and writes nothing else. */
+function partOf(path, output = path) {
+  return [path, output].every((one) => /\.onnx$/i.test(one)) ? "models" : "files";
+}
+
 /**
- * Makes the functions that do jobs. `load` gives the module for files, compiled, when one is needed; `start` makes a
- * worker for a message and returns `{ listen, stop }`; `template` gives the page of a report without its figures.
+ * Makes the functions that do jobs. `load` gives a module, compiled, when one is needed: "files" or "models"; `start`
+ * makes a worker for a message and returns `{ listen, stop }`; `template` gives the page of a report without its
+ * figures.
  */
 export function makeJobs(load, start, template) {
-  let loaded;
+  const loaded = new Map();
+
+  /** A module that was loaded once; one that could not be loaded is tried again by the next job. */
+  async function moduleOf(part) {
+    if (!loaded.has(part)) loaded.set(part, load(part));
+    try {
+      return await loaded.get(part);
+    } catch (error) {
+      loaded.delete(part);
+      throw error;
+    }
+  }
 
   async function job(input, request, { path, onProgress = () => {}, signal } = {}) {
     let files = listed(input);
@@ -33,7 +50,7 @@ export function makeJobs(load, start, template) {
     // A folder without a name needs one.
     if (root === ".") files = files.map(([name, blob]) => [`./${name}`, blob]);
     signal?.throwIfAborted();
-    const compiled = await (loaded ??= load());
+    const compiled = await moduleOf(partOf(root, request.output));
     signal?.throwIfAborted();
     return new Promise((resolve, reject) => {
       const worker = start({ compiled, files, request: { ...request, path: root } });

@@ -1,5 +1,5 @@
 // onnx-cast: ONNX's casts between all element types, in the browser and in node. Loads the module for values once, and
-// the one for files with the first job.
+// those for files and for models with the first job on one.
 import { makeApi } from "./api.js";
 import { names } from "./elements.js";
 import { browserStart, makeJobs, nodeStart } from "./files.js";
@@ -16,6 +16,10 @@ const ADDRESSES = {
   files: [
     new URL("../wasm/files-plain.wasm", import.meta.url),
     new URL("../wasm/files-simd.wasm", import.meta.url),
+  ],
+  models: [
+    new URL("../wasm/models-plain.wasm", import.meta.url),
+    new URL("../wasm/models-simd.wasm", import.meta.url),
   ],
 };
 
@@ -44,5 +48,5 @@ const start = isNode
 
 export const { cast, bitCast, quantize, dequantize, pack, unpack, explain, explainAll, explainBlock, types, about } =
   makeApi(await Module.of(await load("values")));
-export const { info, report, castFile, quantizeFile } = makeJobs(() => load("files"), start, template);
+export const { info, report, castFile, quantizeFile } = makeJobs(load, start, template);
 export { names };

@@ -17,6 +17,25 @@ function safetensors(name, values) {
   return new Blob([new BigUint64Array([BigInt(text.length)]), text, data]);
 }
 
+/** A model of one MatMul with a weight of 16 by 16 floats, as protocol buffers. */
+function model(values) {
+  const bytesOfText = (text) => new TextEncoder().encode(text);
+  const varint = (value) => (value < 128 ? [value] : [(value & 127) | 128, ...varint(value >>> 7)]);
+  const int = (field, value) => [...varint(field << 3), ...varint(value)];
+  const bytes = (field, value) => [...varint((field << 3) | 2), ...varint(value.length), ...value];
+  const text = (field, value) => bytes(field, bytesOfText(value));
+  const float = bytes(2, bytes(1, int(1, 1)));
+  const data = new Uint8Array(Float32Array.from(values).buffer);
+  const graph = [
+    bytes(1, [text(1, "x"), text(1, "w"), text(2, "y"), text(4, "MatMul")].flat()),
+    text(2, "g"),
+    bytes(5, [int(1, 16), int(1, 16), int(2, 1), text(8, "w"), bytes(9, data)].flat()),
+    bytes(11, [...text(1, "x"), ...float]),
+    bytes(12, [...text(1, "y"), ...float]),
+  ];
+  return new Blob([Uint8Array.from([...int(1, 10), ...bytes(7, graph.flat()), ...bytes(8, int(2, 21))])]);
+}
+
 test("casts between typed arrays", () => {
   const floats = Float32Array.of(0.3, -1, 65504, 1e9, NaN);
   const half = onnx.cast(floats, "float16");
@@ -140,6 +159,39 @@ test("looks at files, and casts them", async () => {
   const want = onnx.cast(Float32Array.from(values), "float16");
   assert.deepEqual(bytes.slice(8 + size), new Uint8Array(want.buffer));
   assert.ok(heard > 0);
+});
+
+test("looks at models, and casts and quantizes their weights", async () => {
+  const values = Array.from({ length: 256 }, (_, index) => (index - 128) / 7);
+  const [name, blob] = ["M.ONNX", model(values)];
+  const listed = (held) => held.tensors.map(({ name, type, shape }) => [name, type, shape]);
+  const held = await onnx.info({ [name]: blob });
+  assert.deepEqual([held.format, listed(held)], ["onnx", [["w", "float", [16, 16]]]]);
+  const { tensors } = await onnx.report({ [name]: blob }, { to: ["float16", "int8"] });
+  assert.deepEqual([tensors[0].name, tensors[0].values], ["w", 256]);
+  const cast = await onnx.castFile({ [name]: blob }, "float16");
+  const written = await onnx.info({ [name]: cast.files.get(name) });
+  assert.deepEqual(
+    [written.tensors.map(({ type }) => type), written.model.casts.map(({ from, to }) => [from, to])],
+    [["float16"], [["float16", "float"]]],
+  );
+  const bytes = Buffer.from(await cast.files.get(name).arrayBuffer());
+  const half = onnx.cast(Float32Array.from(values), "float16");
+  assert.ok(bytes.includes(Buffer.from(half.buffer, half.byteOffset, half.byteLength)), "the bits that arrays get");
+  // float8e8m0 is there from opset 23 on, and the model has 21.
+  await assert.rejects(onnx.castFile({ [name]: blob }, "float8e8m0"), /M\.ONNX.*opset/);
+  const raised = await onnx.castFile({ [name]: blob }, "float8e8m0", { raiseOpset: true });
+  assert.equal((await onnx.info({ [name]: raised.files.get(name) })).tensors[0].type, "float8e8m0");
+  const quantized = await onnx.quantizeFile({ [name]: blob }, "int8");
+  const types = (await onnx.info({ [name]: quantized.files.get(name) })).tensors.map(({ type }) => type);
+  assert.ok(types.includes("int8"), types.join());
+  // A model is not a file of tensors, whatever its name, and the other way round.
+  await assert.rejects(onnx.castFile({ [name]: blob }, "float16", { output: "w.npy" }), /M\.ONNX.*model/);
+  await assert.rejects(onnx.info({ "w.npy": blob }), /w\.npy/);
+  await assert.rejects(onnx.info({ [name]: safetensors("w", values) }), /M\.ONNX.*not a valid ONNX model/);
+  await assert.rejects(onnx.castFile({ "a.safetensors": safetensors("w", values) }, "float16", { raiseOpset: true }), {
+    message: /a\.safetensors: raise_opset is for models/,
+  });
 });
 
 test("reads paths of the system and blobs of files, and refuses broken ones", async () => {

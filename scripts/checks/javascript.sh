@@ -52,7 +52,7 @@ cp npm/test/* crates/onnx-cast-wasm/tests/data/bits.json "$work"
 for page in README.md npm/README.md docs/javascript.md; do cp "$page" "$work/${page//\//-}"; done
 (cd "$work" && node --test package.test.mjs bits.test.mjs)
 # The modules without vector instructions, in the places of those with them.
-for part in values files; do cp "$work"/node_modules/onnx-cast/wasm/$part-{plain,simd}.wasm; done
+for part in values files models; do cp "$work"/node_modules/onnx-cast/wasm/$part-{plain,simd}.wasm; done
 (cd "$work" && node --test package.test.mjs bits.test.mjs)
 
 python3 web/build.py

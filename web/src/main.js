@@ -47,7 +47,7 @@ globalThis.onnxCast = api;
 const workerAddress = URL.createObjectURL(new Blob([byId("worker").textContent], { type: "text/javascript" }));
 const start = browserStart(() => new Worker(workerAddress));
 const template = async () => (await complete(), stored("report", "text/html").text());
-const jobs = makeJobs(() => compileHere("files"), start, template);
+const jobs = makeJobs(compileHere, start, template);
 
 let tab = "value";
 const inAddress = {};

@@ -50,8 +50,9 @@ def main():
         [numpy_helper.from_array(weight, "weight")],
     )
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), folder / "w.onnx")
-    cast = [command, "cast", folder / "w.safetensors", folder / "w.bfloat16.safetensors", "--to", "bfloat16", "--quiet"]
-    subprocess.run(cast, check=True)
+    for kind in ["safetensors", "onnx"]:
+        paths = [folder / f"w.{kind}", folder / f"w.bfloat16.{kind}"]
+        subprocess.run([command, "cast", *paths, "--to", "bfloat16", "--quiet"], check=True)
 
 
 if __name__ == "__main__":

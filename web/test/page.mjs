@@ -316,6 +316,19 @@ await step("a file is cast and saved", async () => {
   await tab.end();
 });
 
+await step("a model is cast and saved", async () => {
+  const tab = await open("#cast");
+  await tab.setInputFiles("#d-files", join(files, "w.onnx"));
+  await tab.waitForFunction(() => !document.getElementById("c-run").disabled);
+  await tab.selectOption("#c-to", "bfloat16");
+  await tab.click("#c-run");
+  const saved = tab.waitForEvent("download");
+  await tab.getByRole("button", { name: /^Save w\.bfloat16\.onnx/ }).click();
+  const bytes = readFileSync(await (await saved).path());
+  assert.deepEqual(bytes, readFileSync(join(files, "w.bfloat16.onnx")), "as the command casts it");
+  await tab.end();
+});
+
 // Headless Chromium has no window to choose a file in. This stands for it: the page then writes to the handle that it
 // gets, of a file that the browser keeps for a site. A page from the disk has no such files, so this one has an address.
 const chooseInPrivate = () => {
@@ -357,8 +370,10 @@ for (const [backend, script] of [["simd128"], ["portable", () => (WebAssembly.va
   await step(`the module ${backend} has the library's bits in this browser`, async () => {
     const tab = await open("#file", { script });
     assert.deepEqual(await tab.evaluate(() => globalThis.onnxCast.about().backends), [backend]);
-    await tab.setInputFiles("#d-files", join(files, "w.safetensors"));
-    await tab.getByRole("cell", { name: "layer.weight", exact: true }).waitFor();
+    for (const [name, tensor] of [["w.safetensors", "layer.weight"], ["w.onnx", "weight"]]) {
+      await tab.setInputFiles("#d-files", join(files, name));
+      await tab.getByRole("cell", { name: tensor, exact: true }).waitFor();
+    }
     const wanted = readFileSync(
       new URL("../../crates/onnx-cast-wasm/tests/data/bits.json", import.meta.url),
       "utf8",

@@ -1,7 +1,6 @@
 //! Casts of numbers: a plan is made once, and runs on the elements of a slot as often as they come.
 
-use crate::slots;
-use anyhow::{Context, Result};
+use crate::{Result, slots};
 use onnx_cast::{BitCast, Cast, CastOptions, DataType, NEWEST_OPSET, Plan, RoundMode, TensorView};
 use std::cell::Cell;
 
@@ -24,7 +23,7 @@ pub fn plan(from: i32, to: i32, opset: i64, saturate: i32, round_mode: i32) -> R
     }
     if round_mode >= 0 {
         let mode = usize::try_from(round_mode).ok().and_then(|index| RoundMode::ALL.get(index).copied());
-        options = options.round_mode(mode.context("no such round_mode")?);
+        options = options.round_mode(mode.ok_or("no such round_mode")?);
     }
     PLAN.set(Some(Cast::new(of_number(to)?, &options)?.plan(of_number(from)?)?));
     Ok(())
@@ -45,11 +44,11 @@ pub fn plan_bits(from: i32, to: i32, opset: i64) -> Result<()> {
 /// # Errors
 /// Where no plan was made, or the slot has another length than the elements.
 pub fn run(len: usize) -> Result<()> {
-    let plan = PLAN.get().context("no cast was prepared")?;
+    let plan = PLAN.get().ok_or("no cast was prepared")?;
     slots::with_pair(|input, output| {
         let shape = [len];
         let view = TensorView::new(plan.source_type(), &shape, input)?;
-        let size = plan.target_type().byte_len(len).context("too many elements")?;
+        let size = plan.target_type().byte_len(len).ok_or("too many elements")?;
         output.try_reserve(size.saturating_sub(output.len()))?;
         output.resize(size, 0);
         Ok(plan.run_into(&view, output)?)
@@ -57,5 +56,5 @@ pub fn run(len: usize) -> Result<()> {
 }
 
 fn of_number(number: i32) -> Result<DataType> {
-    DataType::ALL.iter().copied().find(|data_type| data_type.onnx() == number).context("no such type")
+    Ok(DataType::ALL.iter().copied().find(|data_type| data_type.onnx() == number).ok_or("no such type")?)
 }

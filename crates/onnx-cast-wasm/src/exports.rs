@@ -4,14 +4,13 @@
 
 #[cfg(feature = "values")]
 use crate::cast;
-use crate::{requests, slots};
-use anyhow::Result;
+use crate::{Failure, Result, requests, slots};
 
 fn status(result: Result<()>) -> i32 {
     match result {
         Ok(()) => 0,
-        Err(error) => {
-            slots::put(slots::OUTPUT, format!("{error:#}").into_bytes());
+        Err(Failure(text)) => {
+            slots::put(slots::OUTPUT, text.into_bytes());
             -1
         }
     }
@@ -73,7 +72,7 @@ extern "C" fn oc_run(len: usize) -> i32 {
 // SAFETY: the name is unique.
 #[unsafe(no_mangle)]
 extern "C" fn oc_answer() -> i32 {
-    #[cfg(feature = "files")]
+    #[cfg(feature = "lent")]
     onnx_cast_file::io::fs::set_host(&crate::host::Lender);
     status(requests::answer())
 }

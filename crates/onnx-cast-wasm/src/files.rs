@@ -1,7 +1,7 @@
 //! Files that the host lends: what they hold, what casts would lose, and casts of them.
 
+use crate::Result;
 use crate::fields::Fields;
-use anyhow::{Context, Result, anyhow};
 use onnx_cast::DataType;
 use onnx_cast_file::{
     CandidateFormat, CastRequest, InspectRequest, QuantizeRequest, QuantizedFormat, ReportRequest, Scheme, Selection,
@@ -10,6 +10,21 @@ use onnx_cast_file::{
 use onnx_cast_report::{cast_json, info_json, json as report_json, page_data};
 use serde_json::{Value, json};
 use std::path::Path;
+
+// A module for one kind of file has nothing of the other. With both, a path tells which it is.
+#[cfg(not(feature = "models"))]
+use onnx_cast_file::{cast_file as cast_any, quantize_file as quantize_any, report as report_any};
+#[cfg(all(feature = "files", feature = "models"))]
+use onnx_cast_model::{cast as cast_any, inspect as inspect_any, quantize as quantize_any, report as report_any};
+#[cfg(not(feature = "files"))]
+use onnx_cast_model::{
+    cast_model as cast_any, inspect_model as inspect_any, quantize_model as quantize_any, report_model as report_any,
+};
+
+#[cfg(not(feature = "models"))]
+fn inspect_any(path: &Path, request: &InspectRequest) -> Result<onnx_cast_model::Inspection> {
+    Ok(onnx_cast_file::inspect(path, request)?.into())
+}
 
 /// Tells the host how far the work is, and asks whether to go on.
 fn watch() -> Option<Watch> {
@@ -31,16 +46,13 @@ pub(crate) fn info(fields: Fields<'_>) -> Result<Value> {
         threads: Some(1),
         watch: watch(),
     };
-    Ok(info_json(&onnx_cast_model::inspect(path, &request)?))
+    Ok(info_json(&inspect_any(path, &request)?))
 }
 
 /// What casts would lose, as figures; where a page is asked for, also what stands in it for `{{data}}`.
 pub(crate) fn report(fields: Fields<'_>) -> Result<Value> {
     let path = fields.required("path")?;
-    let candidates = fields.texts("to")?.into_iter().map(|text| {
-        // The text of the error is all there is.
-        text.parse::<CandidateFormat>().map_err(|error| anyhow!(error))
-    });
+    let candidates = fields.texts("to")?.into_iter().map(|text| Ok(text.parse::<CandidateFormat>()?));
     let request = ReportRequest {
         to: candidates.collect::<Result<_>>()?,
         rule: fields.parse("rule")?.unwrap_or_default(),
@@ -51,7 +63,7 @@ pub(crate) fn report(fields: Fields<'_>) -> Result<Value> {
         from: fields.parse("from")?,
         watch: watch(),
     };
-    let report = onnx_cast_model::report(path, &request)?;
+    let report = report_any(path, &request)?;
     let title = fields.text("title")?.unwrap_or(path);
     let shown = fields.flag("page")?.unwrap_or(false).then(|| page_data(title, &report));
     Ok(json!({ "report": report_json(&report)?, "page_data": shown.transpose()? }))
@@ -73,16 +85,16 @@ pub(crate) fn cast(fields: Fields<'_>) -> Result<Value> {
         watch: watch(),
         ..CastRequest::new(DataType::Float)
     };
-    let done = onnx_cast_model::cast(input, output, &request)?;
+    let done = cast_any(input, output, &request)?;
     Ok(cast_json(Path::new(input), Path::new(output), false, &done))
 }
 
 /// The weights of a checkpoint or of a model, quantized.
 pub(crate) fn quantize(fields: Fields<'_>) -> Result<Value> {
     let (input, output) = (fields.required("path")?, fields.required("output")?);
-    let to: QuantizedFormat = fields.parse("to")?.context("`to` is not given")?;
+    let to: QuantizedFormat = fields.parse("to")?.ok_or("`to` is not given")?;
     let request = QuantizeRequest {
-        layout: fields.text("layout")?.map(|name| Scheme::from_name(name).context("no such layout")).transpose()?,
+        layout: fields.text("layout")?.map(|name| Scheme::from_name(name).ok_or("no such layout")).transpose()?,
         granularity: fields.parse("granularity")?,
         rule: fields.parse("rule")?.unwrap_or_default(),
         threads: Some(1),
@@ -91,6 +103,6 @@ pub(crate) fn quantize(fields: Fields<'_>) -> Result<Value> {
         watch: watch(),
         ..QuantizeRequest::new(to)
     };
-    let done = onnx_cast_model::quantize(input, output, &request)?;
+    let done = quantize_any(input, output, &request)?;
     Ok(cast_json(Path::new(input), Path::new(output), false, &done))
 }

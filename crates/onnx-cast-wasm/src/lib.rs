@@ -6,7 +6,7 @@
 //! because their calls are many and short. Everything else is a request as JSON, answered as JSON ([`requests`]). Files
 //! are the host's: it lends their bytes range by range, and takes outputs piece by piece (`host`).
 //!
-//! A module is built with one of the features `values` and `files`.
+//! A module is built with one of the features `values`, `files` and `models`.
 #![deny(unsafe_code)]
 
 #[cfg(feature = "values")]
@@ -14,9 +14,9 @@ pub mod cast;
 #[cfg(all(target_family = "wasm", target_os = "unknown"))]
 mod exports;
 mod fields;
-#[cfg(feature = "files")]
+#[cfg(feature = "lent")]
 mod files;
-#[cfg(all(feature = "files", target_family = "wasm", target_os = "unknown"))]
+#[cfg(all(feature = "lent", target_family = "wasm", target_os = "unknown"))]
 mod host;
 pub mod requests;
 pub mod slots;
@@ -24,3 +24,19 @@ pub mod slots;
 mod tensors;
 #[cfg(feature = "values")]
 mod values;
+
+use std::fmt::Display;
+
+/// Why something failed: the text that JavaScript gets. It is made at once, because an error that is kept keeps all that
+/// its callers could ask of it in the module, and here nobody asks.
+#[derive(Debug)]
+pub struct Failure(pub String);
+
+/// What a function gives, or why it failed.
+pub type Result<T> = std::result::Result<T, Failure>;
+
+impl<E: Display> From<E> for Failure {
+    fn from(error: E) -> Failure {
+        Failure(format!("{error:#}"))
+    }
+}

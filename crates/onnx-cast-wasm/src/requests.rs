@@ -1,12 +1,11 @@
 //! Requests as JSON: `{"job": "explain", ...}`. An answer is JSON too; an error is a text.
 
 use crate::fields::Fields;
-#[cfg(feature = "files")]
+#[cfg(feature = "lent")]
 use crate::files;
-use crate::slots;
+use crate::{Failure, Result, slots};
 #[cfg(feature = "values")]
 use crate::{tensors, values};
-use anyhow::{Result, bail};
 use onnx_cast::available_backends;
 use serde_json::{Value, json};
 
@@ -38,7 +37,7 @@ pub fn answer_to(request: &Value) -> Result<Value> {
 #[cfg(feature = "values")]
 fn of_values(job: &str, fields: Fields<'_>) -> Option<Result<Value>> {
     Some(match job {
-        "types" => onnx_cast_explain::types::json(),
+        "types" => onnx_cast_explain::types::json().map_err(Failure::from),
         "explain" => values::explain(fields),
         "explain_all" => values::explain_all(fields),
         "explain_block" => values::explain_block(fields),
@@ -52,7 +51,7 @@ fn of_values(job: &str, fields: Fields<'_>) -> Option<Result<Value>> {
     })
 }
 
-#[cfg(feature = "files")]
+#[cfg(feature = "lent")]
 fn of_files(job: &str, fields: Fields<'_>) -> Option<Result<Value>> {
     Some(match job {
         "info" => files::info(fields),
@@ -68,12 +67,12 @@ fn work(job: &str, fields: Fields<'_>) -> Result<Value> {
     if let Some(answer) = of_values(job, fields) {
         return answer;
     }
-    #[cfg(feature = "files")]
+    #[cfg(feature = "lent")]
     if let Some(answer) = of_files(job, fields) {
         return answer;
     }
     let _ = fields;
-    bail!("no job is called `{job}`")
+    Err(Failure(format!("no job is called `{job}`")))
 }
 
 #[cfg(test)]
@@ -81,7 +80,7 @@ mod tests {
     use super::*;
 
     fn ask(request: Value) -> Value {
-        answer_to(&request).unwrap_or_else(|error| panic!("{request}: {error:#}"))
+        answer_to(&request).unwrap_or_else(|Failure(text)| panic!("{request}: {text}"))
     }
 
     #[test]
@@ -99,7 +98,7 @@ mod tests {
     #[test]
     fn a_value_that_is_none_is_an_error() {
         let request = json!({ "job": "explain", "value": "nothing", "from": "float", "to": "float16" });
-        assert!(answer_to(&request).expect_err("no number").to_string().contains("`nothing`"));
+        assert!(answer_to(&request).expect_err("no number").0.contains("`nothing`"));
         for request in [json!({}), json!({ "job": 3 }), json!({ "job": "?" }), json!([1]), json!({ "job": "explain" })]
         {
             assert!(answer_to(&request).is_err(), "{request}");

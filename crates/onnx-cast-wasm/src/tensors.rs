@@ -1,8 +1,7 @@
 //! Tensors that go with a request: inputs in the slots from [`TENSORS`](slots::TENSORS) on, the result in [`RESULT`].
 
 use crate::fields::Fields;
-use crate::slots;
-use anyhow::{Context, Result, ensure};
+use crate::{Failure, Result, slots};
 use onnx_cast::{
     Cast, DataType, DequantizeLinear, DequantizeOptions, QuantizeLinear, QuantizeOptions, Strings, Tensor, TensorData,
 };
@@ -51,7 +50,7 @@ pub(crate) fn parse(fields: Fields<'_>) -> Result<Value> {
     let mut left = &bytes[..];
     for &len in lengths {
         let (string, behind) =
-            left.split_at_checked(u32::from_le_bytes(len) as usize).context("lengths of more bytes than there are")?;
+            left.split_at_checked(u32::from_le_bytes(len) as usize).ok_or("lengths of more bytes than there are")?;
         strings.push(string);
         left = behind;
     }
@@ -103,22 +102,22 @@ pub(crate) fn dequantize(fields: Fields<'_>) -> Result<Value> {
 /// The values, the scale, and the zero point where one is given.
 fn inputs(fields: Fields<'_>) -> Result<(Tensor, Tensor, Option<Tensor>)> {
     let tensor = |fields: Fields<'_>, name, slot| {
-        let shape = fields.sizes("shape")?.context("`shape` is not given")?;
-        Ok::<_, anyhow::Error>(Tensor::new(fields.data_type(name)?, shape, slots::take(slot))?)
+        let shape = fields.sizes("shape")?.ok_or("`shape` is not given")?;
+        Ok::<_, Failure>(Tensor::new(fields.data_type(name)?, shape, slots::take(slot))?)
     };
-    let scale = Fields(fields.get("scale").context("`scale` is not given")?);
+    let scale = Fields(fields.get("scale").ok_or("`scale` is not given")?);
     let zero_point = fields.get("zero_point").map(|given| tensor(Fields(given), "type", slots::TENSORS + 2));
     Ok((tensor(fields, "from", slots::TENSORS)?, tensor(scale, "type", slots::TENSORS + 1)?, zero_point.transpose()?))
 }
 
 fn block_size(fields: Fields<'_>) -> Result<Option<usize>> {
-    let size = |size| usize::try_from(size).ok().context("`block_size` is negative");
+    let size = |size| usize::try_from(size).map_err(|_| Failure::from("`block_size` is negative"));
     fields.integer("block_size")?.map(size).transpose()
 }
 
 fn len(fields: Fields<'_>) -> Result<usize> {
-    let len = fields.integer("len")?.context("`len` is not given")?;
-    usize::try_from(len).ok().context("`len` is negative")
+    let len = fields.integer("len")?.ok_or("`len` is not given")?;
+    usize::try_from(len).map_err(|_| "`len` is negative".into())
 }
 
 fn result(tensor: Tensor) -> Result<Value> {
@@ -130,9 +129,9 @@ fn result(tensor: Tensor) -> Result<Value> {
 
 /// A buffer of a length that a caller claims.
 fn zeros(len: Option<usize>) -> Result<Vec<u8>> {
-    let len = len.context("too many elements")?;
+    let len = len.ok_or("too many elements")?;
     let mut bytes = Vec::new();
-    ensure!(bytes.try_reserve_exact(len).is_ok(), "{len} bytes of memory are not there");
+    bytes.try_reserve_exact(len).map_err(|_| format!("{len} bytes of memory are not there"))?;
     bytes.resize(len, 0);
     Ok(bytes)
 }

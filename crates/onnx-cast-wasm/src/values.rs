@@ -1,7 +1,7 @@
 //! Single values and blocks, explained.
 
 use crate::fields::Fields;
-use anyhow::{Context, Result};
+use crate::{Failure, Result};
 use onnx_cast::DataType;
 use onnx_cast_explain::{self as explain, BlockRequest, Request, Scaling};
 use serde_json::{Value, json};
@@ -27,16 +27,16 @@ fn request<'a>(fields: Fields<'a>, to: DataType) -> Result<Request<'a>> {
 
 /// One value in one type.
 pub(crate) fn explain(fields: Fields<'_>) -> Result<Value> {
-    explain::json(&explain::explain(&request(fields, fields.data_type("to")?)?)?)
+    Ok(explain::json(&explain::explain(&request(fields, fields.data_type("to")?)?)?)?)
 }
 
 /// One value in every type; where a type does not take it, why.
 pub(crate) fn explain_all(fields: Fields<'_>) -> Result<Value> {
     let row = |&to: &DataType| {
-        let explained = request(fields, to).and_then(|request| explain::json(&explain::explain(&request)?));
+        let explained = request(fields, to).and_then(|request| Ok(explain::json(&explain::explain(&request)?)?));
         match explained {
             Ok(explained) => json!({ "to": to.name(), "explained": explained }),
-            Err(error) => json!({ "to": to.name(), "error": format!("{error:#}") }),
+            Err(Failure(text)) => json!({ "to": to.name(), "error": text }),
         }
     };
     // What is wrong with the value itself is wrong in every type.
@@ -49,11 +49,11 @@ pub(crate) fn explain_block(fields: Fields<'_>) -> Result<Value> {
     let request = BlockRequest {
         values: fields.texts("values")?,
         from: fields.parse("from")?,
-        format: fields.parse("format")?.context("`format` is not given")?,
+        format: fields.parse("format")?.ok_or("`format` is not given")?,
         rule: fields.parse("rule")?,
         recipe: fields.parse("recipe")?,
         // The command reads its option as a float too.
         global_scale: fields.number("global_scale")?.map(|scale| scale as f32),
     };
-    explain::block_json(&explain::explain_block(&request)?)
+    Ok(explain::block_json(&explain::explain_block(&request)?)?)
 }
