@@ -160,6 +160,15 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
     unsafe fn f32_to_short<const SIGNED: bool>(value: Self::V) -> Self::V;
     /// To nearest even; where that does not fit 32 bits, anything whose low four bits are zero.
     unsafe fn f32_to_low_bits(value: Self::V) -> Self::V;
+    /// The same of a step's elements, in bytes.
+    #[inline(always)]
+    unsafe fn f32_to_low_bytes([a, b, c, d]: [Self::V; 4]) -> Self::V {
+        // SAFETY: the caller's.
+        unsafe {
+            let [a, b] = [Self::f32_to_low_bits(a), Self::f32_to_low_bits(b)];
+            Self::low_bytes([a, b, Self::f32_to_low_bits(c), Self::f32_to_low_bits(d)])
+        }
+    }
     /// As [`Lanes::f32_to_int`].
     unsafe fn f64_to_int<const SIGNED: bool>(value: [Self::V; 2]) -> Self::V;
     /// As [`Lanes::f32_to_short`].

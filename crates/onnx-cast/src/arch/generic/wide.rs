@@ -369,9 +369,7 @@ unsafe fn to_byte<L: Lanes, S: Element>(src: *const u8, signed: bool) -> L::V {
 unsafe fn low_bits<L: Lanes, S: Element>(src: *const u8) -> L::V {
     match const { class::<S>() } {
         Class::F64 => L::low_bytes(parts!(i => L::f64_to_low_bits(load_pair::<L, S>(src, i)))),
-        Class::F32 | Class::F16 | Class::BF16 => {
-            L::low_bytes(parts!(i => L::f32_to_low_bits(f32_lanes::<L, S, false>(src, i))))
-        }
+        Class::F32 | Class::F16 | Class::BF16 => L::f32_to_low_bytes(parts!(i => f32_lanes::<L, S, false>(src, i))),
         Class::Int { bits: 16, .. } => L::low_halves::<16>([L::load(src), L::load(src.add(L::BYTES))]),
         Class::Int { bits: 8, .. } => L::load(src),
         Class::Bool => L::min_u::<8>(L::load(src), L::splat::<8>(1)),

@@ -210,8 +210,8 @@ unsafe impl Lanes for Vector {
             let [a, b] = value.map(|value| (value, f32x4_ne(value, value)));
             if !v128_any_true(v128_or(a.1, b.1)) { return halves; }
             // To infinity come the upper bits of the payload, and quiet.
-            let payload = |(value, is_nan)| v128_and(is_nan, v128_or(u32x4_shr(i32x4_shl(value, 9), 22), u32x4_splat(0x200)));
-            v128_or(halves, i16x8_narrow_i32x4(payload(a), payload(b)))
+            let quiet = |(value, nan)| v128_and(nan, v128_or(u32x4_shr(i32x4_shl(value, 9), 22), u32x4_splat(0x200)));
+            v128_or(halves, i16x8_narrow_i32x4(quiet(a), quiet(b)))
         };
         f32_to_f64(value: V) -> [V; 2]: {
             let widen = |half: V| {
@@ -226,12 +226,14 @@ unsafe impl Lanes for Vector {
         };
         f64_to_f32(value: [V; 2]) -> V: floats(value[0], value[1]);
         f64_to_f32_odd(value: [V; 2]) -> V: floats(odd(value[0]), odd(value[1]));
-        f32_to_low_bits(value: V) -> V: {
+        // From 2^28 on a float's low bits are zeros, as are those of this limit and of what a negative overflow gives.
+        f32_to_low_bits(value: V) -> V: i32x4_trunc_sat_f32x4(f32x4_nearest(f32x4_min(value, f32x4_splat(268435456.))));
+        f32_to_low_bytes(value: [V; 4]) -> V: {
+            let [a, b, c, d] = value.map(|value| f32x4_abs(value));
+            let is_large = i32x4_gt(i32x4_max(i32x4_max(a, b), i32x4_max(c, d)), f32x4_splat(4194303.75));
+            if v128_any_true(is_large) { return Self::low_bytes(value.map(|value| Self::f32_to_low_bits(value))); }
             // Below 2^22 a sum from 2^23 to 2^24 is rounded at the integer's last bit, and has its low ones.
-            let is_large = i32x4_gt(f32x4_abs(value), f32x4_splat(4194303.75));
-            if !v128_any_true(is_large) { return f32x4_add(value, f32x4_splat(12582912.0)); }
-            // From 2^28 on low bits are zeros, as are those of this limit and of what a negative overflow gives.
-            i32x4_trunc_sat_f32x4(f32x4_nearest(f32x4_min(value, f32x4_splat(268435456.0))))
+            Self::low_bytes(value.map(|value| f32x4_add(value, f32x4_splat(12582912.0))))
         };
         f64_to_low_bits(value: [V; 2]) -> V: {
             // The remainder by 16 is exact; that of infinity is NaN, for which the conversion gives 0.
