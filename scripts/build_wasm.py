@@ -26,13 +26,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = "wasm32-unknown-unknown"
 FOLDER = ROOT / "npm" / "wasm"
-# The feature of the crate that a module has, and how far the compiler goes for the speed of the kernels: a job on files
-# takes its time in reading and writing them.
-PARTS = {"values": "3", "files": "2", "models": "2"}
-# That of modules without vectors: for size.
-LEVEL_OF_PLAIN = "'s'"
-# Flags of the compiler.
-BUILDS = {"simd": "-C target-feature=+simd128", "plain": ""}
+# The features of the crate that a module has.
+PARTS = ["values", "files", "models"]
+# Flags of the compiler, and the level of the library with its kernels: with vectors they are as fast at 2 as at 3 and
+# smaller, without them they are for size.
+BUILDS = {"simd": ("-C target-feature=+simd128", "2"), "plain": ("", "'s'")}
 DEBIAN = ["rustc-web", "rust-web-src"]
 # What stands in the page of a report for its marks, of crates/onnx-cast-report/src (`page.rs` there does the same).
 REPORT = {
@@ -81,7 +79,7 @@ def toolchain():
     return ({}, [], "") if has_library("rustc") else None
 
 
-def build(name, flags, env, options, more):
+def build(name, flags, level, env, options, more):
     # Folders of their own: both builds stay ready, and neither is that of the host.
     target = ROOT / "target" / "wasm" / name
     variables = os.environ | env | {
@@ -91,10 +89,10 @@ def build(name, flags, env, options, more):
     for unwanted in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS"]:
         variables.pop(unwanted, None)
     command = ["cargo", "rustc", "--quiet", "--locked", "--profile", "wasm", "-p", "onnx-cast-wasm"]
+    command += ["--config", f"profile.wasm.package.onnx-cast.opt-level={level}"]
     command += ["--target", TARGET, "--crate-type", "cdylib", *options, "--no-default-features", "--features"]
-    for part, level in PARTS.items():
-        kernels = f"profile.wasm.package.onnx-cast.opt-level={level if flags else LEVEL_OF_PLAIN}"
-        subprocess.run([*command, part, "--config", kernels], env=variables, cwd=ROOT, check=True, stdin=subprocess.DEVNULL)
+    for part in PARTS:
+        subprocess.run([*command, part], env=variables, cwd=ROOT, check=True, stdin=subprocess.DEVNULL)
         data = bare((target / TARGET / "wasm" / "onnx_cast_wasm.wasm").read_bytes())
         FOLDER.mkdir(parents=True, exist_ok=True)
         (FOLDER / f"{part}-{name}.wasm").write_bytes(data)
@@ -152,8 +150,8 @@ def main():
         sys.exit(3)
     if args.check:
         return
-    for name, flags in BUILDS.items():
-        build(name, flags, *found)
+    for name, (flags, level) in BUILDS.items():
+        build(name, flags, level, *found)
     write_report()
 
 
