@@ -25,6 +25,9 @@ function partOf(path, output = path) {
   return [path, output].every((one) => /\.onnx$/i.test(one)) ? "models" : "files";
 }
 
+/** Whether a cast of files is one of a model to a model. */
+export const castsModel = (input, output) => partOf(rootOf(listed(input)), output) === "models";
+
 /**
  * Makes the functions that do jobs. `load` gives a module, compiled, when one is needed: "files" or "models"; `start`
  * makes a worker for a message and returns `{ listen, stop }`; `template` gives the page of a report without its

@@ -1,5 +1,6 @@
 // The tabs File and Cast: a dropped file or folder is listed, reported on, cast and saved. Jobs run in a worker.
 import { byId, bytesText, make, shortened, table } from "./dom.js";
+import { castsModel } from "./files.js";
 
 /** Tensors that the list shows. */
 const ROWS = 200;
@@ -148,15 +149,15 @@ export function startFile(api, jobs, isDark) {
   offer();
 
   byId("c-run").addEventListener("click", async () => {
-    const isModel = [...files.keys()].some((path) => path.endsWith(".onnx"));
     const include = byId("c-include")
       .value.split(/[\s,]+/)
       .filter(Boolean);
+    const output = byId("c-output").value;
     const given = {
       include,
-      output: byId("c-output").value,
+      output,
       layout: byId("c-layout").value || undefined,
-      raiseOpset: isModel,
+      raiseOpset: castsModel(files, output),
     };
     byId("c-results").replaceChildren();
     const [job, to] = [byId("c-job").value === "cast" ? jobs.castFile : jobs.quantizeFile, byId("c-to").value];

@@ -25,12 +25,12 @@ impl Storage {
     /// Refuses the fields of a request that only models have a use for.
     pub(crate) fn refuse_of_models(&self, path: &Path, raise_opset: bool) -> Result<(), FileError> {
         const MODELS: &str = "is for models (.onnx to .onnx)";
-        let given = [
+        let fields = [
             ("raise_opset", raise_opset, MODELS),
             ("external_data", self.external_data.is_some(), MODELS),
             ("external_threshold", self.threshold.is_some(), MODELS),
         ];
-        FileError::refuse(path, &given)
+        FileError::refuse(path, &fields)
     }
 }
 

@@ -13,18 +13,22 @@ use std::str::FromStr;
 #[derive(Clone, Copy)]
 pub(crate) struct Fields<'a>(pub(crate) &'a Value);
 
+fn wrong(name: &str, what: &str) -> Failure {
+    Failure(format!("`{name}` {what}"))
+}
+
 impl<'a> Fields<'a> {
     pub(crate) fn get(self, name: &str) -> Option<&'a Value> {
         self.0.get(name).filter(|value| !value.is_null())
     }
 
     pub(crate) fn text(self, name: &str) -> Result<Option<&'a str>> {
-        let text = |value: &'a Value| value.as_str().ok_or_else(|| Failure(format!("`{name}` is not a text")));
+        let text = |value: &'a Value| value.as_str().ok_or_else(|| wrong(name, "is not a text"));
         self.get(name).map(text).transpose()
     }
 
     pub(crate) fn required(self, name: &str) -> Result<&'a str> {
-        self.text(name)?.ok_or_else(|| Failure(format!("`{name}` is not given")))
+        self.text(name)?.ok_or_else(|| wrong(name, "is not given"))
     }
 
     /// What a text stands for.
@@ -36,43 +40,39 @@ impl<'a> Fields<'a> {
     }
 
     pub(crate) fn data_type(self, name: &str) -> Result<DataType> {
-        self.parse(name)?.ok_or_else(|| Failure(format!("`{name}` is not given")))
+        self.parse(name)?.ok_or_else(|| wrong(name, "is not given"))
     }
 
     pub(crate) fn integer(self, name: &str) -> Result<Option<i64>> {
-        let integer = |value: &Value| value.as_i64().ok_or_else(|| Failure(format!("`{name}` is not an integer")));
+        let integer = |value: &Value| value.as_i64().ok_or_else(|| wrong(name, "is not an integer"));
         self.get(name).map(integer).transpose()
     }
 
     #[cfg(feature = "values")]
     pub(crate) fn number(self, name: &str) -> Result<Option<f64>> {
-        let number = |value: &Value| value.as_f64().ok_or_else(|| Failure(format!("`{name}` is not a number")));
+        let number = |value: &Value| value.as_f64().ok_or_else(|| wrong(name, "is not a number"));
         self.get(name).map(number).transpose()
     }
 
     pub(crate) fn flag(self, name: &str) -> Result<Option<bool>> {
-        let flag =
-            |value: &Value| value.as_bool().ok_or_else(|| Failure(format!("`{name}` is neither true nor false")));
+        let flag = |value: &Value| value.as_bool().ok_or_else(|| wrong(name, "is neither true nor false"));
         self.get(name).map(flag).transpose()
     }
 
     /// The texts of a list; none where it is not given.
     pub(crate) fn texts(self, name: &str) -> Result<Vec<&'a str>> {
         let Some(value) = self.get(name) else { return Ok(Vec::new()) };
-        let Some(list) = value.as_array() else { return Err(Failure(format!("`{name}` is not a list"))) };
-        list.iter()
-            .map(|item| item.as_str().ok_or_else(|| Failure(format!("`{name}` is not a list of texts"))))
-            .collect()
+        let Some(list) = value.as_array() else { return Err(wrong(name, "is not a list")) };
+        list.iter().map(|item| item.as_str().ok_or_else(|| wrong(name, "is not a list of texts"))).collect()
     }
 
     /// The sizes of a list.
     #[cfg(feature = "values")]
     pub(crate) fn sizes(self, name: &str) -> Result<Option<Vec<usize>>> {
         let Some(value) = self.get(name) else { return Ok(None) };
-        let Some(list) = value.as_array() else { return Err(Failure(format!("`{name}` is not a list"))) };
+        let Some(list) = value.as_array() else { return Err(wrong(name, "is not a list")) };
         let size = |item: &Value| item.as_u64().and_then(|size| usize::try_from(size).ok());
-        let sizes =
-            list.iter().map(|item| size(item).ok_or_else(|| Failure(format!("`{name}` is not a list of sizes"))));
+        let sizes = list.iter().map(|item| size(item).ok_or_else(|| wrong(name, "is not a list of sizes")));
         sizes.collect::<Result<Vec<_>>>().map(Some)
     }
 
