@@ -3,8 +3,8 @@
 in `.cache/`, ONNX's own test cases of both in `.cache/onnx-cases/`, a real checkpoint in `.cache/checkpoints/`, and mdBook,
 which builds the site of the manual, in `.cache/mdbook`.
 
-With `--ray` and `--torch`, large packages too, with which the Python package is tested where they are there. With
-`--javascript`, packages of npm that drive the page in Chromium, in `.cache/javascript`.
+Where npm and Chromium are, packages of npm that drive the page, in `.cache/javascript`; with `--javascript` anyway. With
+`--ray` and `--torch`, large packages too, with which the Python package is tested where they are there.
 
 Safe to run again: a step whose inputs have not changed is skipped. Needs Python 3.11 or newer and, the first time,
 access to PyPI.
@@ -99,13 +99,20 @@ def add_packages(option):
     step(f"packages for {option}", VENV / f"onnx-cast-setup{option}", [path.read_text()], lambda: pip("-r", path))
 
 
-def add_javascript():
+def add_javascript(required):
     """What drives the page in Chromium."""
     folder = CACHE / "javascript"
 
     def install():
         folder.mkdir(parents=True, exist_ok=True)
-        run("npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", folder, *JAVASCRIPT)
+        command = [shutil.which("npm") or "npm", "install", "--silent", "--no-audit", "--no-fund", "--fetch-retries=1"]
+        command += ["--prefix", folder]
+        if required:
+            run(*command, *JAVASCRIPT)
+        elif subprocess.run([*command, *JAVASCRIPT], stdin=subprocess.DEVNULL).returncode:
+            print("setup: npm could not install them; the page is left out", flush=True)
+            return False
+        return True
 
     step("packages of npm for the page", folder / "onnx-cast-setup", JAVASCRIPT, install)
 
@@ -135,7 +142,9 @@ def main():
     python = f"{sys.executable} {sys.version}"
     step("Python packages in .venv", VENV / "onnx-cast-setup", [python, VENV, requirements], make_venv)
     for option in sys.argv[1:]:
-        add_javascript() if option == "--javascript" else add_packages(option)
+        add_javascript(True) if option == "--javascript" else add_packages(option)
+    if shutil.which("npm") and os.access(os.environ.get("CHROMIUM", "/usr/bin/chromium"), os.X_OK):
+        add_javascript(False)
     step(f"onnx {NEWEST_ONNX}", NEWEST_ONNX_DIR / "onnx-cast-setup", [python, NEWEST_ONNX], make_newest_onnx)
     step("mdBook", MDBOOK_DIR / "onnx-cast-setup", [python, MDBOOK], make_mdbook)
     inputs = [requirements, NEWEST_ONNX, (SCRIPTS / "generate" / "onnx_cases.py").read_text()]
