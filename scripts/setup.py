@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Prepares what the tests need besides Rust: `.venv/` with the pinned packages of requirements.txt, the newest onnx
-in `.cache/`, ONNX's own test cases of both in `.cache/onnx-cases/`, a real checkpoint in `.cache/checkpoints/`, and mdBook,
+"""Prepares what the tests need besides Rust: `.venv/` with the pinned packages of requirements.txt, the newest onnx in
+`.cache/`, ONNX's own test cases of both in `.cache/onnx-cases/`, a real checkpoint in `.cache/checkpoints/`, and mdBook,
 which builds the site of the manual, in `.cache/mdbook`.
 
-Where npm and Chromium are, packages of npm that drive the page, in `.cache/javascript`; with `--javascript` anyway. With
-`--ray` and `--torch`, large packages too, with which the Python package is tested where they are there.
+Where npm and Chromium are, also packages of npm that drive the page, in `.cache/javascript`; where npm fails, the page
+is left out. `--javascript` asks for them on any machine, and then npm must not fail. With `--ray` and `--torch`, large
+packages too, with which the Python package is tested where they are there.
 
 Safe to run again: a step whose inputs have not changed is skipped. Needs Python 3.11 or newer and, the first time,
 access to PyPI.
@@ -142,9 +143,12 @@ def main():
     python = f"{sys.executable} {sys.version}"
     step("Python packages in .venv", VENV / "onnx-cast-setup", [python, VENV, requirements], make_venv)
     for option in sys.argv[1:]:
-        add_javascript(True) if option == "--javascript" else add_packages(option)
-    if shutil.which("npm") and os.access(os.environ.get("CHROMIUM", "/usr/bin/chromium"), os.X_OK):
-        add_javascript(False)
+        if option in EXTRA:
+            add_packages(option)
+    is_asked = "--javascript" in sys.argv[1:]
+    has_chromium = os.access(os.environ.get("CHROMIUM", "/usr/bin/chromium"), os.X_OK)
+    if is_asked or (has_chromium and shutil.which("npm")):
+        add_javascript(required=is_asked)
     step(f"onnx {NEWEST_ONNX}", NEWEST_ONNX_DIR / "onnx-cast-setup", [python, NEWEST_ONNX], make_newest_onnx)
     step("mdBook", MDBOOK_DIR / "onnx-cast-setup", [python, MDBOOK], make_mdbook)
     inputs = [requirements, NEWEST_ONNX, (SCRIPTS / "generate" / "onnx_cases.py").read_text()]

@@ -6,8 +6,8 @@ processor does not hold up the others. What a stage prints appears when it ends.
 --keep-going, only the stages that need the failed one are left out.
 
 Needs Rust (with rustfmt and clippy), Python 3.11 or newer, a compiler for C and C++, make and pkg-config. The first run
-fetches packages from crates.io and PyPI into this folder. What JavaScript needs (scripts/checks/javascript.sh) is left
-out where it is missing, and named.
+fetches packages from crates.io and PyPI into this folder, and from npm where Chromium is there. What else JavaScript
+needs (scripts/checks/javascript.sh) is left out where it is missing, and named.
 """
 
 import argparse

@@ -23,7 +23,6 @@ STYLES = [
 SHARED = [NPM / "src" / name for name in ["module.js", "elements.js", "api.js", "files.js"]]
 SCRIPTS = SHARED + [WEB / name for name in ["dom.js", "value.js", "format.js", "file.js", "main.js"]]
 WORKER = [NPM / "src" / name for name in ["module.js", "lend.js", "jobs.js", "worker.js"]]
-MODULES = [Path(f"{part}-{kind}.wasm") for part in ["values", "files", "models"] for kind in ["simd", "plain"]]
 IMPORT = re.compile(r'^import [^;]*;\n', re.MULTILINE)
 EXPORT = re.compile(r"^export ", re.MULTILINE)
 DECLARED = re.compile(r"^(?:export )?(?:async )?(?:const|let|class|function) (\w+)", re.MULTILINE)
@@ -41,10 +40,7 @@ def joined(paths):
     return text.replace("</script", "<\\/script")
 
 
-def compressed(name):
-    path = NPM / "wasm" / name
-    if not path.exists():
-        sys.exit(f"{path} is missing: python3 scripts/build_wasm.py")
+def compressed(path):
     return base64.b64encode(gzip.compress(path.read_bytes(), 9, mtime=0)).decode()
 
 
@@ -52,12 +48,16 @@ def main():
     parts = {
         "style": "".join(path.read_text() for path in STYLES),
         "worker": joined(WORKER),
-        **{path.stem: compressed(path.name) for path in MODULES},
-        "report": compressed("report.html"),
         "script": joined(SCRIPTS),
     }
+    # What the package has beside its scripts: modules, and the page of a report.
+    stored = {path.stem: path for path in (NPM / "wasm").glob("*")}
+    text = (WEB / "index.html").read_text()
+    mark = r"\{\{([\w-]+)\}\}"
+    if missing := set(re.findall(mark, text)) - parts.keys() - stored.keys():
+        sys.exit(f"npm/wasm lacks {', '.join(sorted(missing))}: python3 scripts/build_wasm.py")
     # In one pass, so that no text is searched for marks.
-    page = re.sub(r"\{\{([\w-]+)\}\}", lambda mark: parts[mark[1]], (WEB / "index.html").read_text())
+    page = re.sub(mark, lambda found: parts.get(found[1]) or compressed(stored[found[1]]), text)
     path = ROOT / "web" / "dist" / "onnx-cast.html"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page)

@@ -6,7 +6,7 @@
 #   bash scripts/checks/javascript.sh [--strict] [--screenshots FOLDER]
 #
 # Needs node 20 or newer; for the modules what scripts/build_wasm.py says; for the page Chromium (Debian: apt-get install
-# chromium; elsewhere CHROMIUM names it) and what scripts/setup.py --javascript puts into .cache/javascript.
+# chromium; elsewhere CHROMIUM names it) and what scripts/setup.py puts into .cache/javascript.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -52,7 +52,7 @@ cp npm/test/* crates/onnx-cast-wasm/tests/data/bits.json "$work"
 for page in README.md npm/README.md docs/javascript.md; do cp "$page" "$work/${page//\//-}"; done
 (cd "$work" && node --test package.test.mjs bits.test.mjs)
 # The modules without vector instructions, in the places of those with them.
-for part in values files models; do cp "$work"/node_modules/onnx-cast/wasm/$part-{plain,simd}.wasm; done
+for module in "$work"/node_modules/onnx-cast/wasm/*-plain.wasm; do cp "$module" "${module/-plain./-simd.}"; done
 (cd "$work" && node --test package.test.mjs bits.test.mjs)
 
 python3 web/build.py

@@ -27,8 +27,8 @@ mod values;
 
 use std::fmt::Display;
 
-/// Why something failed: the text that JavaScript gets. It is made at once, because an error that is kept keeps all that
-/// its callers could ask of it in the module, and here nobody asks.
+/// Why something failed: the text that JavaScript gets. An error that was kept would bring its `Debug` and its backtrace
+/// into the module, which nobody here reads.
 #[derive(Debug)]
 pub struct Failure(pub String);
 

@@ -160,7 +160,7 @@ pub(crate) unsafe trait Lanes: Copy + 'static {
     unsafe fn f32_to_short<const SIGNED: bool>(value: Self::V) -> Self::V;
     /// To nearest even; where that does not fit 32 bits, anything whose low four bits are zero.
     unsafe fn f32_to_low_bits(value: Self::V) -> Self::V;
-    /// The same of a step's elements, in bytes.
+    /// As [`Lanes::f32_to_low_bits`], of the elements of a step, one to a byte.
     #[inline(always)]
     unsafe fn f32_to_low_bytes([a, b, c, d]: [Self::V; 4]) -> Self::V {
         // SAFETY: the caller's.
