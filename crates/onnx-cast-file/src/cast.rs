@@ -30,8 +30,8 @@ pub(crate) use job::{Frame, Job};
 /// Input and output may be the same path. On any error the output is as it was before.
 ///
 /// # Errors
-/// Where a file cannot be read or written, the input is not valid, a tensor cannot be cast, or the output's format has
-/// no place for the result.
+/// Where a file cannot be read or written, the input is not valid, a tensor cannot be cast, the output's format has no
+/// place for the result, or a field of the request is for models ([`FileError::Option`]).
 pub fn cast_file(
     input: impl AsRef<Path>,
     output: impl AsRef<Path>,

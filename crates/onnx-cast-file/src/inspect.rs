@@ -148,7 +148,7 @@ pub(crate) fn open_all<E: From<FileError>>(
 /// Lists the tensors of a file, of a checkpoint in several files, or of the standard input (`-`).
 ///
 /// # Errors
-/// Where a file cannot be read or is not valid.
+/// Where a file cannot be read or is not valid, or types are asked for, which are for models ([`FileError::Option`]).
 pub fn inspect(path: impl AsRef<Path>, request: &InspectRequest) -> Result<FileInfo, FileError> {
     let path = path.as_ref();
     FileError::refuse(path, &[("types", request.types, "is for models (.onnx)")])?;

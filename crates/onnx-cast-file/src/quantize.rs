@@ -88,8 +88,8 @@ impl QuantizeRequest {
 /// are copied, and `config.json` gets what readers of the layout look for.
 ///
 /// # Errors
-/// Where a file cannot be read or written, or a weight does not fit the layout: its type, its shape, its format
-/// ([`LayoutError`]).
+/// Where a file cannot be read or written, a weight does not fit the layout: its type, its shape, its format
+/// ([`LayoutError`]), or a field of the request is for models ([`FileError::Option`]).
 pub fn quantize_file(
     input: impl AsRef<Path>,
     output: impl AsRef<Path>,
