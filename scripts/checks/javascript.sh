@@ -5,8 +5,8 @@
 #
 #   bash scripts/checks/javascript.sh [--strict] [--screenshots FOLDER]
 #
-# Needs node 20 or newer; for the modules what scripts/build_wasm.py says; for the page Chromium (Debian: apt-get install
-# chromium; elsewhere CHROMIUM names it) and what scripts/setup.py puts into .cache/javascript.
+# Needs node 20 or newer; for the modules what scripts/build_wasm.py says; for the page Chromium (scripts/checks/chromium.sh)
+# and what scripts/setup.py puts into .cache/javascript.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -36,10 +36,17 @@ if ! node --eval 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' 2>
     left_out "everything in JavaScript: node 20 or newer is missing"
     exit 0
 fi
-if ! python3 scripts/build_wasm.py --check; then
+# Status 3 says that something is missing; any other is a fault of the script.
+status=0
+python3 scripts/build_wasm.py --check || status=$?
+case $status in
+0) ;;
+3)
     left_out "everything in JavaScript: the modules cannot be built"
     exit 0
-fi
+    ;;
+*) exit "$status" ;;
+esac
 python3 scripts/build_wasm.py
 command=$(realpath "${CARGO_TARGET_DIR:-target}")/release/onnx-cast
 work=$(mktemp -d)
@@ -56,7 +63,8 @@ for module in "$work"/node_modules/onnx-cast/wasm/*-plain.wasm; do cp "$module" 
 (cd "$work" && node --test package.test.mjs bits.test.mjs)
 
 python3 web/build.py
-if ! [ -x "${CHROMIUM:-/usr/bin/chromium}" ]; then
+source scripts/checks/chromium.sh
+if ! [ -x "$CHROMIUM" ]; then
     left_out "the page: Chromium is missing (Debian: apt-get install chromium; elsewhere CHROMIUM names it)"
 elif ! [ -d .cache/javascript/node_modules/playwright-core ]; then
     left_out "the page: playwright-core is missing (python3 scripts/setup.py --javascript)"

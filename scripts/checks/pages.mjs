@@ -13,7 +13,7 @@ const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? 
 
 /** Opens a page; whatever it says, asks for or does wrong is a failure. */
 async function open(file, name, viewport, colorScheme) {
-  const tab = await browser.newPage({ viewport, colorScheme });
+  const tab = await browser.newPage({ viewport, colorScheme, locale: "en-US" });
   tab.on("console", (message) => fail(`${name}: console: ${message.text()}`));
   tab.on("pageerror", (error) => fail(`${name}: ${error}`));
   tab.on("request", (request) => request.url().startsWith("http") && fail(`${name}: asks for ${request.url()}`));

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Opens pages of `onnx-cast report`, `convert` and `explain` in headless Chromium, with what a notebook shows of a report, and leaves
 # screenshots in .cache/report/. Needs what scripts/setup.py prepares, the command built for release and the Python package
-# installed (scripts/install_python_package.py), node, npm and Chromium (Debian: apt-get install chromium; elsewhere CHROMIUM
-# names it). Not part of the test run: the browser is larger than everything else together.
+# installed (scripts/install_python_package.py), node, npm and Chromium (scripts/checks/chromium.sh). Not part of the test run: the browser is larger than everything else together.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
+source scripts/checks/chromium.sh
 folder=$PWD/.cache/report
 command=${CARGO_TARGET_DIR:-target}/release/onnx-cast
 checkpoint=.cache/checkpoints/all-MiniLM-L6-v2.safetensors
