@@ -3,12 +3,12 @@
 use crate::args::{BitCastArgs, CastArgs, Common, DequantizeArgs, JobArgs, QuantizeArgs, TranscodeArgs};
 use crate::outcome::{Job, Outcome};
 use crate::progress::Progress;
-use crate::{DONE, outcome, pretty, print, select};
+use crate::{DONE, outcome, pretty, print};
 use anyhow::{Result, bail};
 use onnx_cast_file::io::atomic::check_vacant;
 use onnx_cast_file::{
-    BitCastRequest, CastRequest, DequantizeRequest, Format, InspectRequest, QuantizeRequest, Selection, Summary,
-    TensorInfo, TensorSummary, TranscodeRequest, Watch, WriteOptions,
+    BitCastRequest, CastRequest, DequantizeRequest, Format, QuantizeRequest, Summary, TranscodeRequest, Watch,
+    WriteOptions,
 };
 use onnx_cast_model::Error;
 use serde_json::Value;
@@ -24,21 +24,20 @@ pub(crate) fn cast(args: &CastArgs, common: &Common) -> Result<u8> {
         from: files.from,
         shape: files.shape.clone(),
         write: job.write(npy.npy_plain),
-        dry_run: true,
+        dry_run: job.dry_run,
         resume: job.resume,
         copy_others: !job.no_copy_others,
-        count: false,
-        fail_on: Vec::new(),
+        count: losses.losses,
+        fail_on: losses.fail_on.clone(),
         raise_opset: args.raise_opset,
         storage: args.storage.storage(),
         watch: None,
     };
     let work = |input: &Path, output: &Path, watch| {
-        let (dry_run, count, fail_on) = (job.dry_run, losses.losses, losses.fail_on.clone());
-        onnx_cast_model::cast(input, output, &CastRequest { dry_run, count, fail_on, watch, ..request.clone() })
+        onnx_cast_model::cast(input, output, &CastRequest { watch, ..request.clone() })
     };
-    let job = Job { files: &files.files, patterns: selection.patterns(), job, common, losses: losses.losses };
-    job.each(|input, output| onnx_cast_model::cast(input, output, &request), work)
+    let job = Job { files: &files.files, job, common, losses: losses.losses };
+    job.each(work)
 }
 
 pub(crate) fn bit_cast(args: &BitCastArgs, common: &Common) -> Result<u8> {
@@ -50,17 +49,16 @@ pub(crate) fn bit_cast(args: &BitCastArgs, common: &Common) -> Result<u8> {
         from: files.from,
         shape: files.shape.clone(),
         write: job.write(npy.npy_plain),
-        dry_run: true,
+        dry_run: job.dry_run,
         resume: job.resume,
         copy_others: !job.no_copy_others,
         watch: None,
     };
     let work = |input: &Path, output: &Path, watch| {
-        let dry_run = job.dry_run;
-        onnx_cast_model::bit_cast(input, output, &BitCastRequest { dry_run, watch, ..request.clone() })
+        onnx_cast_model::bit_cast(input, output, &BitCastRequest { watch, ..request.clone() })
     };
-    let job = Job { files: &files.files, patterns: selection.patterns(), job, common, losses: false };
-    job.each(|input, output| onnx_cast_model::bit_cast(input, output, &request), work)
+    let job = Job { files: &files.files, job, common, losses: false };
+    job.each(work)
 }
 
 pub(crate) fn dequantize(args: &DequantizeArgs, common: &Common) -> Result<u8> {
@@ -71,41 +69,18 @@ pub(crate) fn dequantize(args: &DequantizeArgs, common: &Common) -> Result<u8> {
         allow_nan: *allow_nan,
         threads: common.threads,
         write: job.write(false),
-        dry_run: true,
+        dry_run: job.dry_run,
         copy_others: !job.no_copy_others,
         resume: job.resume,
-        count: false,
-        fail_on: Vec::new(),
+        count: losses.losses,
+        fail_on: losses.fail_on.clone(),
         watch: None,
     };
     let work = |input: &Path, output: &Path, watch| {
-        let (dry_run, count, fail_on) = (job.dry_run, losses.losses, losses.fail_on.clone());
-        let request = DequantizeRequest { dry_run, count, fail_on, watch, ..request.clone() };
-        onnx_cast_model::dequantize(input, output, &request)
+        onnx_cast_model::dequantize(input, output, &DequantizeRequest { watch, ..request.clone() })
     };
-    let job = Job { files, patterns: selection.patterns(), job, common, losses: losses.losses };
-    job.each(|input, output| dequantize_plan(input, output, &request), work)
-}
-
-/// What would become of each tensor, for its name. Patterns are of the names of plain weights, and a weight that stays
-/// quantized is listed by the tensors that hold it: the plan of all weights follows.
-fn dequantize_plan(input: &Path, output: &Path, request: &DequantizeRequest) -> Result<Summary, Error> {
-    if onnx_cast_model::is_model(input) {
-        let every =
-            Selection { to: request.selection.to, rules: request.selection.rules.clone(), ..Selection::default() };
-        return onnx_cast_model::dequantize(input, output, &DequantizeRequest { selection: every, ..request.clone() });
-    }
-    // Scales are read when the work begins.
-    let request = DequantizeRequest { allow_nan: true, ..request.clone() };
-    let mut plan = onnx_cast_file::dequantize_file(input, output, &request)?;
-    if let Some(to) = request.selection.targets().next() {
-        let every = DequantizeRequest { selection: Selection::new(to), ..request };
-        // What is excluded may have no scales.
-        if let Ok(every) = onnx_cast_file::dequantize_file(input, output, &every) {
-            plan.tensors.extend(every.tensors);
-        }
-    }
-    Ok(plan)
+    let job = Job { files, job, common, losses: losses.losses };
+    job.each(work)
 }
 
 pub(crate) fn quantize(args: &QuantizeArgs, common: &Common) -> Result<u8> {
@@ -117,30 +92,20 @@ pub(crate) fn quantize(args: &QuantizeArgs, common: &Common) -> Result<u8> {
         rule: *scale_rule,
         threads: common.threads,
         write: job.write(false),
-        dry_run: true,
+        dry_run: job.dry_run,
         copy_others: !job.no_copy_others,
         resume: job.resume,
-        count: false,
-        fail_on: Vec::new(),
+        count: losses.losses,
+        fail_on: losses.fail_on.clone(),
         raise_opset: *raise_opset,
         storage: storage.storage(),
         watch: None,
     };
     let work = |input: &Path, output: &Path, watch| {
-        let (dry_run, count, fail_on) = (job.dry_run, losses.losses, losses.fail_on.clone());
-        let request = QuantizeRequest { dry_run, count, fail_on, watch, ..request.clone() };
-        onnx_cast_model::quantize(input, output, &request)
+        onnx_cast_model::quantize(input, output, &QuantizeRequest { watch, ..request.clone() })
     };
-    let job = Job { files, patterns: args.patterns(), job, common, losses: losses.losses };
-    job.each(|input, _| stored_names(input), work)
-}
-
-/// The tensors of a file as they are, for their names: those of the output are others.
-fn stored_names(path: &Path) -> Result<Summary, Error> {
-    let found = onnx_cast_model::inspect(path, &InspectRequest::default())?;
-    let row =
-        |tensor: &TensorInfo| TensorSummary::kept(&tensor.name, tensor.shape.clone(), tensor.data_type, tensor.bytes);
-    Ok(Summary::new(found.file.tensors.iter().map(row).collect()))
+    let job = Job { files, job, common, losses: losses.losses };
+    job.each(work)
 }
 
 pub(crate) fn transcode(args: &TranscodeArgs, common: &Common) -> Result<u8> {
@@ -160,8 +125,8 @@ pub(crate) fn transcode(args: &TranscodeArgs, common: &Common) -> Result<u8> {
         let request = TranscodeRequest { watch, ..request.clone() };
         onnx_cast_model::transcode(input, output, &request)
     };
-    let job = Job { files, patterns: Vec::new(), job, common, losses: false };
-    job.each(|input, output| work(input, output, None), work)
+    let job = Job { files, job, common, losses: false };
+    job.each(work)
 }
 
 impl JobArgs {
@@ -171,13 +136,8 @@ impl JobArgs {
 }
 
 impl Job<'_> {
-    /// Does the work for each input and its output: `plan` without writing anything, for the names that patterns are
-    /// compared with, and then `work`. With `--out-dir` JSON is an array.
-    fn each(
-        &self,
-        plan: impl Fn(&Path, &Path) -> Result<Summary, Error>,
-        work: impl Fn(&Path, &Path, Option<Watch>) -> Result<Summary, Error>,
-    ) -> Result<u8> {
+    /// Does the work for each input and its output. With `--out-dir` JSON is an array.
+    fn each(&self, work: impl Fn(&Path, &Path, Option<Watch>) -> Result<Summary, Error>) -> Result<u8> {
         let pairs = self.pairs()?;
         if pairs.iter().any(|(_, output)| output == Path::new("-")) && (self.common.json || self.job.dry_run) {
             bail!("--json and --dry-run print to the standard output, where the output is to go");
@@ -193,7 +153,7 @@ impl Job<'_> {
         }
         let mut done = (DONE, Vec::new());
         let worked = pairs.iter().try_for_each(|(input, output)| {
-            let (code, json) = self.one(input, output, &plan, &work)?;
+            let (code, json) = self.one(input, output, &work)?;
             done.0 = done.0.max(code);
             done.1.extend(json);
             Ok(())
@@ -243,14 +203,9 @@ impl Job<'_> {
         &self,
         input: &Path,
         output: &Path,
-        plan: impl Fn(&Path, &Path) -> Result<Summary, Error>,
         work: impl Fn(&Path, &Path, Option<Watch>) -> Result<Summary, Error>,
     ) -> Result<Outcome> {
         let start = Instant::now();
-        if input != Path::new("-") && !self.patterns.is_empty() {
-            let plan = plan(input, output).map_err(outcome::in_words)?;
-            select::check(&self.patterns, plan.tensors.iter().map(|row| row.name.as_str()))?;
-        }
         let progress = Progress::start(self.common);
         let done = work(input, output, progress.watch());
         drop(progress);

@@ -2,18 +2,16 @@
 
 use crate::args::{Common, DiffArgs, InfoArgs, NameArgs};
 use crate::progress::Progress;
-use crate::{DIFFERENT, DONE, pretty, print, select};
+use crate::{DIFFERENT, DONE, pretty, print};
 use anyhow::Result;
 use onnx_cast::DataType;
 use onnx_cast_file::{DiffRequest, Difference, InspectRequest, Quantized, ScaleExtent, Scheme, TensorInfo, Values};
 use onnx_cast_model::{CastInfo, Inspection, ModelInfo, ValueInfo, inspect};
 use onnx_cast_report::{diff_json, info_json, printable, size};
 use std::fmt::Write;
-use std::path::Path;
 
 pub(crate) fn info(args: &InfoArgs, common: &Common) -> Result<()> {
     let (path, from) = (&args.file.path, args.file.from);
-    check_names(path, from, &args.names)?;
     let progress = args.stats.then(|| Progress::start(common));
     let NameArgs { include, exclude } = &args.names;
     let info = inspect(
@@ -31,16 +29,6 @@ pub(crate) fn info(args: &InfoArgs, common: &Common) -> Result<()> {
     drop(progress);
     print(&if common.json { pretty(&info_json(&info))? } else { as_text(&info) })?;
     Ok(())
-}
-
-/// Refuses patterns that match no tensor of a file, by what its header lists. The standard input cannot be read twice.
-pub(crate) fn check_names(path: &Path, from: Option<DataType>, names: &NameArgs) -> Result<()> {
-    let patterns = names.patterns();
-    if patterns.is_empty() || path == Path::new("-") {
-        return Ok(());
-    }
-    let info = inspect(path, &InspectRequest { from, ..InspectRequest::default() })?;
-    select::check(&patterns, info.file.tensors.iter().map(|tensor| tensor.name.as_str()))
 }
 
 fn shape(dims: &[usize]) -> String {
@@ -132,7 +120,6 @@ fn model_text(model: &ModelInfo, text: &mut String) {
 }
 
 pub(crate) fn diff(args: &DiffArgs, common: &Common) -> Result<u8> {
-    check_names(&args.first, None, &args.names)?;
     let progress = Progress::start(common);
     let NameArgs { include, exclude } = &args.names;
     let request = DiffRequest {

@@ -72,6 +72,7 @@ pub fn exit_code(args: impl IntoIterator<Item = OsString>) -> u8 {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => DONE,
         Err(error) => {
+            let error = error.downcast().map_or_else(|error| error, outcome::in_words);
             // An error of the standard error itself cannot be reported.
             let _ = writeln!(io::stderr(), "onnx-cast: error: {error:#}");
             ERROR

@@ -2,7 +2,7 @@
 
 use crate::args::{Common, FoldArgs, ModelArgs, NameArgs, StorageArgs, UpgradeArgs};
 use crate::progress::Progress;
-use crate::{pretty, print, select};
+use crate::{pretty, print};
 use anyhow::{Result, bail};
 use onnx_cast::DataType;
 use onnx_cast_file::{Format, Storage, Watch};
@@ -86,25 +86,17 @@ pub(crate) fn fold(args: &FoldArgs, common: &Common) -> Result<()> {
     let FoldArgs { model, names, dry_run, write } = args;
     let job = ModelJob::new("fold", model, *dry_run, common)?;
     let NameArgs { include, exclude } = names;
-    let plan = FoldRequest {
+    let request = FoldRequest {
         include: include.clone(),
         exclude: exclude.clone(),
         operator: None,
-        dry_run: true,
+        dry_run: *dry_run,
         no_clobber: write.no_clobber,
         storage: write.storage.storage(),
         threads: common.threads,
         watch: None,
     };
-    let patterns = names.patterns();
-    if !patterns.is_empty() {
-        let every = FoldRequest { include: Vec::new(), exclude: Vec::new(), ..plan.clone() };
-        let every = onnx_cast_model::fold(&model.input, &model.output, &every)?;
-        select::check(&patterns, every.casts.iter().map(|cast| cast.output.as_str()))?;
-    }
-    job.show(&job.run(|input, output, watch| {
-        onnx_cast_model::fold(input, output, &FoldRequest { dry_run: *dry_run, watch, ..plan })
-    })?)
+    job.show(&job.run(|input, output, watch| onnx_cast_model::fold(input, output, &FoldRequest { watch, ..request }))?)
 }
 
 impl Shown for FoldSummary {

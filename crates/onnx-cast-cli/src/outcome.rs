@@ -5,8 +5,8 @@ use crate::summary::{Amount, Summary};
 use crate::{DIFFERENT, DONE, print};
 use anyhow::{Result, anyhow};
 use onnx_cast::{DataType, element_count};
-use onnx_cast_file::{Counts, FileError, Pattern, Summary as Done};
-use onnx_cast_model::Error;
+use onnx_cast_file::{Counts, FileError, Summary as Done, Unmatched};
+use onnx_cast_model::{Error, ModelError};
 use onnx_cast_report::{cast_json, printable, size};
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -17,8 +17,6 @@ use std::time::Instant;
 /// What is asked for, and how it is shown.
 pub(crate) struct Job<'a> {
     pub(crate) files: &'a [PathBuf],
-    /// The patterns that were typed, each with its option.
-    pub(crate) patterns: Vec<(&'static str, &'a Pattern)>,
     pub(crate) job: &'a JobArgs,
     pub(crate) common: &'a Common,
     pub(crate) losses: bool,
@@ -57,8 +55,23 @@ pub(crate) fn in_words(error: Error) -> anyhow::Error {
             let reason = reason.replace("raise_opset", "--raise-opset");
             anyhow!("{}: --{} {reason}", path.display(), option.replace('_', "-"))
         }
+        Error::File { error: FileError::Unmatched { path, error } } => unmatched(&path, error),
+        Error::Model { path, error } => match *error {
+            ModelError::Unmatched(error) => unmatched(&path, error),
+            error => Error::Model { path, error: Box::new(error) }.into(),
+        },
         error => error.into(),
     }
+}
+
+/// A pattern that matches no name, as it was typed.
+fn unmatched(path: &Path, mut error: Unmatched) -> anyhow::Error {
+    error.option = match error.option {
+        "include" => "--include",
+        "exclude" => "--exclude",
+        _ => "--rule",
+    };
+    anyhow!("{}: {error}", path.display())
 }
 
 fn tell(job: &Job<'_>, input: &Path, output: &Path, done: &Done, start: Instant) -> Result<()> {

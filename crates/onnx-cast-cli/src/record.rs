@@ -2,7 +2,6 @@
 
 use crate::args::{Common, NameArgs, RecordArgs};
 use crate::models::{ModelJob, Shown};
-use crate::select;
 use anyhow::Result;
 use onnx_cast_model::{RecordRequest, RecordSummary, RecordedValue};
 use onnx_cast_report::{printable, record_json};
@@ -14,24 +13,18 @@ pub(crate) fn record(args: &RecordArgs, common: &Common) -> Result<()> {
     let RecordArgs { model, names, dry_run, write } = args;
     let job = ModelJob::new("record", model, *dry_run, common)?;
     let NameArgs { include, exclude } = names;
-    let plan = RecordRequest {
+    let request = RecordRequest {
         include: include.clone(),
         exclude: exclude.clone(),
-        dry_run: true,
+        dry_run: *dry_run,
         no_clobber: write.no_clobber,
         storage: write.storage.storage(),
         threads: common.threads,
         watch: None,
     };
-    let patterns = names.patterns();
-    if !patterns.is_empty() {
-        let every = RecordRequest { include: Vec::new(), exclude: Vec::new(), ..plan.clone() };
-        let every = onnx_cast_model::record(&model.input, &model.output, &every)?;
-        select::check(&patterns, every.values.iter().map(|value| value.name.as_str()))?;
-    }
-    job.show(&job.run(|input, output, watch| {
-        onnx_cast_model::record(input, output, &RecordRequest { dry_run: *dry_run, watch, ..plan })
-    })?)
+    job.show(
+        &job.run(|input, output, watch| onnx_cast_model::record(input, output, &RecordRequest { watch, ..request }))?,
+    )
 }
 
 impl Shown for RecordSummary {

@@ -2,7 +2,7 @@
 
 use crate::args::{Common, NameArgs, ReportArgs};
 use crate::progress::Progress;
-use crate::{inspect, pretty, print, write_page};
+use crate::{pretty, print, write_page};
 use anyhow::Result;
 use onnx_cast_file::io::atomic::check_vacant;
 use onnx_cast_file::{CandidateFormat, ReportRequest};
@@ -13,7 +13,6 @@ pub(crate) fn report(args: &ReportArgs, common: &Common) -> Result<()> {
     if let Some(html) = args.html.as_ref().filter(|_| args.no_clobber) {
         check_vacant(html)?;
     }
-    inspect::check_names(path, args.file.from, &args.names)?;
     let progress = Progress::start(common);
     let mut to: Vec<CandidateFormat> = Vec::new();
     for &candidate in &args.to {

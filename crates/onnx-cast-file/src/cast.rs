@@ -135,6 +135,8 @@ fn convert_shards(index: &Index, output: &Path, request: &CastRequest, work: &Wo
     }
     let tensors = shards.iter_mut().flat_map(|shard| std::mem::take(&mut shard.tensors)).collect();
     let mut summary = Summary::new(tensors);
+    let names = summary.tensors.iter().map(|row| &*row.name);
+    request.selection.check_names(names).map_err(FileError::unmatched(index.path()))?;
     if work.needs_one
         && summary.tensors.iter().all(|row| !row.cast)
         && let Some(shard) = shards.first()
@@ -189,6 +191,8 @@ fn convert_file(input: &Path, output: &Path, request: &CastRequest, work: &Work<
     // The standard output gets the format of the input.
     let sink = Output { path: output, format: target.unwrap_or(file.format), options: &request.write };
     let mut job = Job::new(file, sink, request, work)?;
+    let names = job.input.tensors.iter().map(|stored| &*stored.name);
+    request.selection.check_names(names).map_err(FileError::unmatched(input))?;
     if !request.dry_run {
         job.input.settle(&job.sink.folder())?;
     } else if request.counts() {

@@ -98,6 +98,9 @@ pub(crate) fn plan<R>(
     let Opened { checkpoint, places, input, is_verified } = opened;
     let keeps = |name: &str, len| request.selection.target_of_one(name, len).is_none();
     let weights = Weights::find_but(checkpoint, config, keeps)?;
+    let stored = checkpoint.tensors().map(|(_, stored)| &*stored.name);
+    let names = weights.list.iter().map(|weight| &*weight.name).chain(stored);
+    request.selection.check_names(names).map_err(FileError::unmatched(input))?;
     let targets: Vec<Option<DataType>> = weights.list.iter().map(|weight| target(request, weight)).collect();
     let chosen: Vec<bool> = targets.iter().map(Option::is_some).collect();
     if !is_verified {

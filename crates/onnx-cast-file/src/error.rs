@@ -5,6 +5,7 @@ use crate::counts::Loss;
 use crate::formats::error::FormatError;
 use crate::io::error::IoError;
 use crate::layouts::LayoutError;
+use crate::selection::Unmatched;
 use crate::summary::Summary;
 use crate::text::TensorText;
 use onnx_cast::{CastError, DataType, OpError};
@@ -78,6 +79,14 @@ pub enum FileError {
         /// Why it is refused.
         reason: &'static str,
     },
+    /// A pattern of a request that matches none of a file's names.
+    #[error("{}: {error}", path.display())]
+    Unmatched {
+        /// The file.
+        path: PathBuf,
+        /// The pattern.
+        error: Unmatched,
+    },
     /// Options that no operator has, whatever the file.
     #[error("{0}")]
     Operator(OpError),
@@ -120,6 +129,11 @@ impl FileError {
             Some(&(option, _, reason)) => Err(FileError::Option { path: path.to_owned(), option, reason }),
             None => Ok(()),
         }
+    }
+
+    /// A pattern that matches none of a file's names.
+    pub(crate) fn unmatched(path: &Path) -> impl Fn(Unmatched) -> FileError {
+        move |error| FileError::Unmatched { path: path.to_owned(), error }
     }
 
     pub(crate) fn layout(path: &Path, error: LayoutError) -> FileError {

@@ -18,7 +18,7 @@ use crate::io::progress::{Meter, Watch};
 use crate::layouts::Checkpoint;
 use crate::opened::with_task;
 use crate::pipeline::{self, InPlace, Sink, Task, Trouble};
-use crate::selection::{Pattern, admits};
+use crate::selection::{Pattern, admits, check_names};
 use onnx_cast::DataType;
 use std::collections::HashMap;
 use std::io;
@@ -154,6 +154,9 @@ pub fn inspect(path: impl AsRef<Path>, request: &InspectRequest) -> Result<FileI
     FileError::refuse(path, &[("types", request.types, "is for models (.onnx)")])?;
     let opened = Checkpoint::of(open_all(path, |path| open(path, request.from))?);
     let mut quantized = quantized::quantized(path, &opened, request.values);
+    let weights = quantized.iter().flat_map(|quantized| &quantized.weights).map(|weight| &*weight.name);
+    let names = opened.tensors().map(|(_, stored)| &*stored.name).chain(weights);
+    check_names(&request.include, &request.exclude, names).map_err(FileError::unmatched(path))?;
     if let Some(quantized) = &mut quantized {
         quantized.weights.retain(|weight| admits(&request.include, &request.exclude, &weight.name));
     }
@@ -226,6 +229,8 @@ pub fn diff_with<E: From<FileError>>(
         let (first, second) = (Checkpoint::of(first), Checkpoint::of(second));
         return Ok(by_value::diff(paths, [&first, &second], request)?);
     }
+    let names = first.iter().chain(&second).flat_map(|input| &input.tensors).map(|stored| &*stored.name);
+    check_names(&request.include, &request.exclude, names).map_err(FileError::unmatched(paths[0]))?;
     let all = |inputs: &[Input]| -> Vec<(usize, usize)> {
         let admitted = |stored: &Stored| admits(&request.include, &request.exclude, &stored.name);
         let places = |(i, input): (usize, &Input)| {

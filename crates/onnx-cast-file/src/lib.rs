@@ -77,7 +77,7 @@ pub use report::{
 };
 pub use request::{BitCastRequest, CastRequest, Storage};
 pub use rewrite::MadeTensors;
-pub use selection::{Pattern, Rule, Selection, SelectionError, Target, admits, nearest};
+pub use selection::{Pattern, Rule, Selection, SelectionError, Target, Unmatched, admits, check_names, nearest};
 pub use summary::{Summary, TensorSummary};
 pub use transcode::{TranscodeRequest, transcode_file};
 

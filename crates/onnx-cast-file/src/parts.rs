@@ -64,14 +64,21 @@ pub fn shards(
         Located::File => {
             check_format(input)?;
             check_format(output)?;
-            Ok(vec![planned(input, output.to_owned(), request, work)?.0])
+            checked(input, vec![planned(input, output.to_owned(), request, work)?.0], request)
         }
         Located::InFolder(file) => {
             let output = output.join(file.file_name().unwrap_or_default());
-            Ok(vec![planned(&file, output, request, work)?.0])
+            checked(input, vec![planned(&file, output, request, work)?.0], request)
         }
-        Located::Index(index) => of_index(&Index::read(&index)?, output, request, work),
+        Located::Index(index) => checked(input, of_index(&Index::read(&index)?, output, request, work)?, request),
     })
+}
+
+/// The files, once every pattern of the request matches a tensor of one.
+fn checked(input: &Path, shards: Vec<Shard>, request: &CastRequest) -> Result<Vec<Shard>, FileError> {
+    let names = shards.iter().flat_map(|shard| &shard.tensors).map(|row| &*row.name);
+    request.selection.check_names(names).map_err(FileError::unmatched(input))?;
+    Ok(shards)
 }
 
 /// Does something with the cast of a file, once all of it is planned.

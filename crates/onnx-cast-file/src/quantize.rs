@@ -107,6 +107,8 @@ pub(crate) fn plan<R>(
     run: impl FnOnce(Rewrite<'_>) -> Result<R, FileError>,
 ) -> Result<R, FileError> {
     let Opened { checkpoint, places, input, .. } = opened;
+    let names = checkpoint.tensors().map(|(_, stored)| &*stored.name);
+    request.selection.check_names(names).map_err(FileError::unmatched(input))?;
     let plan = Plan::new(request);
     let mut quantizer =
         Quantizer { checkpoint, plan, request, chosen: Vec::new(), measured: Vec::new(), greatest: HashMap::new() };

@@ -19,7 +19,7 @@ use crate::inspect;
 use crate::io::progress::{Meter, Watch};
 use crate::opened::{of_stored, with_task};
 use crate::pipeline::{Elements, Task, Trouble};
-use crate::selection::{Pattern, Selection};
+use crate::selection::{Pattern, Selection, check_names};
 use onnx_cast::{Cast, CastError, CastOptions, Data, DataType, ScaleRule, TensorView};
 use std::path::Path;
 use survey::{Facts, Pass, Survey};
@@ -139,6 +139,11 @@ impl ReportRequest {
         to.iter().filter(|to| is_meant(to)).copied().collect()
     }
 
+    /// Refuses patterns that match none of the names.
+    fn check_names<'n>(&self, path: &Path, names: impl Iterator<Item = &'n str> + Clone) -> Result<(), FileError> {
+        check_names(&self.include, &self.exclude, names).map_err(FileError::unmatched(path))
+    }
+
     fn empty_report(&self) -> Report {
         Report { to: self.to.clone(), tensors: Vec::new(), others: 0 }
     }
@@ -162,6 +167,8 @@ pub fn report(path: impl AsRef<Path>, request: &ReportRequest) -> Result<Report,
 /// As [`report`].
 pub fn report_opened(opened: &[Input], request: &ReportRequest) -> Result<Report, FileError> {
     request.check()?;
+    let names = opened.iter().flat_map(|input| &input.tensors).map(|stored| &*stored.name);
+    request.check_names(opened.first().map_or(Path::new(""), Input::path), names)?;
     let one = opened.len() == 1 && opened.iter().all(|input| input.tensors.len() == 1);
     let surveys = opened.iter().map(|input| of_file(input, request, one)).collect::<Result<Vec<_>, _>>()?;
     let meter = Meter::new(request.watch.as_ref(), surveys.iter().map(Survey::bytes).sum());
@@ -180,6 +187,7 @@ pub fn report_opened(opened: &[Input], request: &ReportRequest) -> Result<Report
 /// Where a candidate is not a type of numbers.
 pub fn report_of(tensors: &[(&str, TensorView<'_>)], request: &ReportRequest) -> Result<Report, FileError> {
     request.check()?;
+    request.check_names(Path::new(MEMORY), tensors.iter().map(|(name, _)| *name))?;
     let mut survey = Survey::default();
     for (index, (name, view)) in tensors.iter().enumerate() {
         let targets = request.targets(name, view.data_type(), view.len(), tensors.len() == 1);

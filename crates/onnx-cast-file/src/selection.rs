@@ -64,11 +64,37 @@ pub enum SelectionError {
     },
 }
 
+/// A pattern of a request that matches no name: nothing would be done by it, or nothing spared.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{option} `{}` matches no tensor ({})", Short(pattern), Hint(near))]
+#[non_exhaustive]
+pub struct Unmatched {
+    /// The field of the request: `include`, `exclude` or `rules`.
+    pub option: &'static str,
+    /// The pattern.
+    pub pattern: String,
+    /// The name that it nearly matches.
+    pub near: Option<String>,
+}
+
+/// What to do about a pattern that matches no name.
+struct Hint<'a>(&'a Option<String>);
+
+impl fmt::Display for Hint<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(name) => write!(f, "did you mean `{}`?", Short(name)),
+            None => f.write_str("`info` lists the names"),
+        }
+    }
+}
+
 /// A pattern for names: a glob, or behind `re:` a regular expression.
 #[derive(Clone, Debug)]
 pub struct Pattern {
     text: String,
     matcher: Matcher,
+    is_optional: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -82,6 +108,11 @@ impl Pattern {
     pub fn matches(&self, name: &str) -> bool {
         let (Matcher::Glob(regex) | Matcher::Regex(regex)) = &self.matcher;
         regex.is_match(name)
+    }
+
+    /// The same pattern, which may match no name of a file: it is meant for several files.
+    pub fn optional(self) -> Self {
+        Pattern { is_optional: true, ..self }
     }
 
     /// The name that a glob nearly matches, if there is one; see [`nearest`].
@@ -136,7 +167,7 @@ impl FromStr for Pattern {
             Some(regex) => Matcher::Regex(of(regex)?),
             None => Matcher::Glob(of(&to_regex(text).map_err(wrong)?)?),
         };
-        Ok(Pattern { text: text.to_owned(), matcher })
+        Ok(Pattern { text: text.to_owned(), matcher, is_optional: false })
     }
 }
 
@@ -209,7 +240,8 @@ impl<T: Target> Rule<T> {
         Rule::parse_lines(&text).map_err(|error| wrong(error.to_string()))
     }
 
-    /// The rules of a text of one a line; empty lines, and those that start with `#`, are passed over.
+    /// The rules of a text of one a line; empty lines, and those that start with `#`, are passed over. A pattern may
+    /// match no name: such a text may be meant for several files.
     ///
     /// # Errors
     /// Where a line is not a rule.
@@ -219,7 +251,8 @@ impl<T: Target> Rule<T> {
             let line = line.trim();
             if !line.is_empty() && !line.starts_with('#') {
                 let wrong = |error| SelectionError::Line { line: index + 1, error: Box::new(error) };
-                rules.push(line.parse().map_err(wrong)?);
+                let rule: Self = line.parse().map_err(wrong)?;
+                rules.push(Rule { pattern: rule.pattern.optional(), ..rule });
             }
         }
         Ok(rules)
@@ -230,6 +263,34 @@ impl<T: Target> Rule<T> {
 pub fn admits(include: &[Pattern], exclude: &[Pattern], name: &str) -> bool {
     let matches = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.matches(name));
     (include.is_empty() || matches(include)) && !matches(exclude)
+}
+
+/// Refuses patterns of `include` and `exclude` that match none of a file's names.
+///
+/// # Errors
+/// The first such pattern.
+pub fn check_names<'n>(
+    include: &[Pattern],
+    exclude: &[Pattern],
+    names: impl Iterator<Item = &'n str> + Clone,
+) -> Result<(), Unmatched> {
+    check("include", include.iter(), names.clone())?;
+    check("exclude", exclude.iter(), names)
+}
+
+fn check<'p, 'n>(
+    option: &'static str,
+    mut patterns: impl Iterator<Item = &'p Pattern>,
+    names: impl Iterator<Item = &'n str> + Clone,
+) -> Result<(), Unmatched> {
+    let is_unmatched = |pattern: &&Pattern| !pattern.is_optional && !names.clone().any(|name| pattern.matches(name));
+    match patterns.find(is_unmatched) {
+        Some(pattern) => {
+            let near = pattern.nearest(names.clone()).map(str::to_owned);
+            Err(Unmatched { option, pattern: pattern.to_string(), near })
+        }
+        None => Ok(()),
+    }
 }
 
 /// Which tensors are cast, and to which type.
@@ -266,6 +327,15 @@ impl<T: Copy> Selection<T> {
     /// Whether names and sizes let this tensor be cast.
     pub fn admits(&self, name: &str, elements: u64) -> bool {
         elements >= self.min_size.unwrap_or(0) && admits(&self.include, &self.exclude, name)
+    }
+
+    /// Refuses patterns that match none of a file's names.
+    ///
+    /// # Errors
+    /// The first such pattern.
+    pub fn check_names<'n>(&self, names: impl Iterator<Item = &'n str> + Clone) -> Result<(), Unmatched> {
+        check_names(&self.include, &self.exclude, names.clone())?;
+        check("rules", self.rules.iter().map(|rule| &rule.pattern), names)
     }
 
     /// As [`Selection::target`], of a tensor that is the only one of its file: whatever its type, it is meant.
@@ -335,6 +405,31 @@ mod tests {
             assert_eq!(nearest(glob, names()), want, "{glob}");
         }
         assert_eq!(patterns(&["re:^layer.0.nrm$"])[0].nearest(names()), None);
+    }
+
+    #[test]
+    fn a_pattern_that_matches_no_name_is_refused() {
+        let names = || ["layer.0.norm", "layer.0.weight"].into_iter();
+        let matched = Selection { rules: rules(&["*.norm=keep"]), ..Selection::new(Int8) };
+        assert_eq!(matched.check_names(names()), Ok(()));
+        let near = |option: &str, pattern: &str| {
+            format!("{option} `{pattern}` matches no tensor (did you mean `layer.0.norm`?)")
+        };
+        for (selection, want) in [
+            (Selection { include: patterns(&["*.norm", "*.nrom"]), ..matched.clone() }, near("include", "*.nrom")),
+            (Selection { exclude: patterns(&["layer.0.nrm"]), ..matched.clone() }, near("exclude", "layer.0.nrm")),
+            (Selection { rules: rules(&["*.norm=keep", "*nrm=int8"]), ..matched.clone() }, near("rules", "*nrm")),
+            (
+                Selection { exclude: patterns(&["re:bias$"]), ..matched.clone() },
+                "exclude `re:bias$` matches no tensor (`info` lists the names)".to_owned(),
+            ),
+        ] {
+            let error = selection.check_names(names()).expect_err("no match");
+            assert_eq!(error.to_string(), want);
+        }
+        // A list of rules may be meant for other files too.
+        let listed = Selection { rules: Rule::parse_lines("*.bias=keep").expect("a rule"), ..matched };
+        assert_eq!(listed.check_names(names()), Ok(()));
     }
 
     #[test]

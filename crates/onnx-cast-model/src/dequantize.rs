@@ -19,6 +19,8 @@ pub(crate) fn dequantize_model(input: &Path, output: &Path, request: &Dequantize
         ..FoldRequest::default()
     };
     let planned = fold(input, output, &plan)?;
+    let names = planned.casts.iter().map(|folded| &*folded.output);
+    request.selection.check_names(names).map_err(|error| Error::model(input, error.into()))?;
     let rows = planned.casts.iter().filter_map(|folded| row(folded, request)).collect::<Result<Vec<_>, _>>();
     let rows = rows.map_err(|error| Error::model(input, error))?;
     if rows.is_empty() {

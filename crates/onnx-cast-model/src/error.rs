@@ -8,10 +8,10 @@ pub use convert::ConvertError;
 use external::ExternalProblem;
 use onnx_cast::ops::Dim;
 use onnx_cast::{CastError, DataType, NEWEST_OPSET, OpError};
-use onnx_cast_file::FileError;
 use onnx_cast_file::formats::pb::PbError;
 use onnx_cast_file::formats::protobuf::wire::WireError;
 use onnx_cast_file::text::{ShapeText, Short, TensorText};
+use onnx_cast_file::{FileError, Unmatched};
 pub use ranges::RangesError;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -55,6 +55,9 @@ pub enum ModelError {
     /// Not a protobuf message.
     #[error("not a valid ONNX model: {0}")]
     Wire(WireError),
+    /// A pattern of a request that matches none of the names that it is for.
+    #[error("{0}")]
+    Unmatched(Unmatched),
     /// No graph, or several.
     #[error("not a valid ONNX model: {count} graphs (want 1)")]
     Graphs {
@@ -377,6 +380,12 @@ pub enum ModelError {
         /// What is wrong.
         error: CastError,
     },
+}
+
+impl From<Unmatched> for ModelError {
+    fn from(error: Unmatched) -> Self {
+        ModelError::Unmatched(error)
+    }
 }
 
 impl From<WireError> for ModelError {

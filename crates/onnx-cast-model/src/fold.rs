@@ -16,7 +16,7 @@ use crate::tree::Document;
 use decide::Fold;
 use onnx_cast::DataType;
 use onnx_cast_file::io::progress::Watch;
-use onnx_cast_file::{Pattern, Storage};
+use onnx_cast_file::{Pattern, Storage, check_names};
 use std::fmt;
 use std::path::Path;
 
@@ -136,6 +136,7 @@ fn edits<'a>(
         fold.write(&mut edits);
         summary = fold.summary;
     }
+    check_names(&request.include, &request.exclude, summary.casts.iter().map(|cast| &*cast.output))?;
     if document.training && summary.computed + summary.removed + summary.joined > 0 {
         return Err(ModelError::Training);
     }

@@ -65,6 +65,7 @@ fn edits<'a>(
             choose(document, graph, &readers, files, request, &mut chosen, &mut tensors)?;
         }
     }
+    request.selection.check_names(tensors.iter().map(|row| &*row.name))?;
     let mut edits = Edits::default();
     if chosen.is_empty() {
         return Err(ModelError::NothingToQuantize);

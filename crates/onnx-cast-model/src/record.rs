@@ -16,7 +16,7 @@ use nodes::Recorder;
 use onnx_cast::DataType;
 use onnx_cast_file::formats::protobuf::wire;
 use onnx_cast_file::io::progress::Watch;
-use onnx_cast_file::{Pattern, Storage, admits};
+use onnx_cast_file::{Pattern, Storage, admits, check_names};
 use std::collections::HashSet;
 use std::path::Path;
 
@@ -95,10 +95,10 @@ fn edits<'a>(document: &Document<'a>, request: &RecordRequest) -> Result<(Edits<
     }
     let Some(main) = typing.bodies.first() else { return Ok(nothing(0)) };
     let inner = inner(&typing, document.graph.id);
-    let values: Vec<_> = recorded(document.ir_version, &document.graph, main)
-        .into_iter()
-        .filter(|(name, _)| admits(&request.include, &request.exclude, name))
-        .collect();
+    let values = recorded(document.ir_version, &document.graph, main);
+    check_names(&request.include, &request.exclude, values.iter().map(|(name, _)| *name))?;
+    let values: Vec<_> =
+        values.into_iter().filter(|(name, _)| admits(&request.include, &request.exclude, name)).collect();
     if values.is_empty() {
         return Ok(nothing(inner));
     }

@@ -10,7 +10,7 @@ use onnx_cast::{CastOptions, DataType};
 use onnx_cast_file::formats::input::Input;
 use onnx_cast_file::{
     BitCastRequest, CastRequest, DequantizeRequest, DiffRequest, Difference, FileError, FileInfo, Format,
-    InspectRequest, QuantizeRequest, Report, ReportRequest, Summary, TranscodeRequest,
+    InspectRequest, QuantizeRequest, Report, ReportRequest, Summary, TranscodeRequest, check_names,
 };
 use std::path::Path;
 
@@ -175,6 +175,9 @@ pub fn inspect(path: impl AsRef<Path>, request: &InspectRequest) -> Result<Inspe
 /// As [`inspect`].
 pub fn inspect_model(path: impl AsRef<Path>, request: &InspectRequest) -> Result<Inspection, Error> {
     let (input, model) = contents::open(path.as_ref(), request.types)?;
+    let names = input.tensors.iter().map(|stored| &*stored.name);
+    check_names(&request.include, &request.exclude, names)
+        .map_err(|error| Error::model(path.as_ref(), error.into()))?;
     let file = onnx_cast_file::inspect_opened(vec![input], request)?;
     Ok(Inspection { file, model: Some(model) })
 }

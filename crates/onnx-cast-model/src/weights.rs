@@ -93,6 +93,7 @@ fn edits<'a>(
             choose(document, graph, &readers, files, request, &mut chosen, &mut tensors)?;
         }
     }
+    request.selection.check_names(tensors.iter().map(|row| &*row.name))?;
     let mut edits = Edits::default();
     let mut names = document.names();
     if chosen.is_empty() {

@@ -94,6 +94,11 @@ pub(crate) fn quantize(fields: Fields<'_>) -> Result<Value> {
     let (input, output) = (fields.required("path")?, fields.required("output")?);
     let to: QuantizedFormat = fields.parse("to")?.ok_or("`to` is not given")?;
     let request = QuantizeRequest {
+        selection: Selection {
+            include: fields.patterns("include")?,
+            exclude: fields.patterns("exclude")?,
+            ..Selection::new(to)
+        },
         layout: fields.text("layout")?.map(|name| Scheme::from_name(name).ok_or("no such layout")).transpose()?,
         granularity: fields.parse("granularity")?,
         rule: fields.parse("rule")?.unwrap_or_default(),

@@ -4,7 +4,7 @@ use super::common::{JobArgs, LossArgs, NameArgs, SelectionArgs, StorageArgs};
 use super::{HOW, INPUT, WHAT};
 use clap::Args as ClapArgs;
 use onnx_cast::ScaleRule;
-use onnx_cast_file::{Granularity, Pattern, QuantizedFormat, Rule, Scheme, Selection, SelectionError};
+use onnx_cast_file::{Granularity, QuantizedFormat, Rule, Scheme, Selection, SelectionError};
 use std::path::PathBuf;
 
 /// The name that leaves the layout to the checkpoint's configuration and names.
@@ -138,13 +138,6 @@ impl QuantizeArgs {
         let NameArgs { include, exclude } = &self.names;
         let (include, exclude) = (include.clone(), exclude.clone());
         Ok(Selection { to: self.to, include, exclude, rules, min_size: self.min_elements })
-    }
-
-    /// The patterns that were typed, each with its option.
-    pub(crate) fn patterns(&self) -> Vec<(&'static str, &Pattern)> {
-        let mut patterns = self.names.patterns();
-        patterns.extend(self.rule.iter().map(|rule| ("--rule", &rule.pattern)));
-        patterns
     }
 }
 

@@ -465,7 +465,7 @@ fn weights_of_a_model_are_dequantized() {
         ),
         (
             "dequantize m.onnx no.onnx --to float --include weigth",
-            "--include `weigth` matches no tensor (near is `weight`)",
+            "m.onnx: --include `weigth` matches no tensor (did you mean `weight`?)",
         ),
         (
             "dequantize m.onnx no.onnx --to float --scheme plain",

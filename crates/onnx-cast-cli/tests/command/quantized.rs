@@ -206,7 +206,8 @@ fn what_is_excluded_stays_quantized() {
     }
     folder.refuses(
         "dequantize in out2 --to bf16 --exclude model.layers.0.mlp.dwon_proj.weight",
-        "--exclude `model.layers.0.mlp.dwon_proj.weight` matches no tensor (near is `model.layers.0.mlp.down_proj.weight`)",
+        "in: --exclude `model.layers.0.mlp.dwon_proj.weight` matches no tensor \
+         (did you mean `model.layers.0.mlp.down_proj.weight`?)",
     );
 }
 

@@ -45,7 +45,7 @@ fn record_adds_an_output_for_each_value() {
     assert_eq!(folder.read("r.onnx"), written, "not the same bytes again");
     let again = "the model has a value `onnx_cast_record/x` already: it is a model that `record` has written";
     folder.refuses("record r.onnx s.onnx", &format!("r.onnx: {again}"));
-    folder.refuses("record m.onnx r.onnx --include z", "--include `z` matches no tensor (near is `x`)");
+    folder.refuses("record m.onnx r.onnx --include z", "m.onnx: --include `z` matches no tensor (did you mean `x`?)");
     folder.refuses("record m.onnx r.pb", "r.pb: record takes a model (.onnx)");
 }
 

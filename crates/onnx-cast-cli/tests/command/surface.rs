@@ -178,8 +178,10 @@ fn near_words_are_suggested() {
     let folder = Folder::new();
     checkpoint(&folder, "a.safetensors");
     cast_model(&folder);
-    let near =
-        |option: &str, pattern: &str, name: &str| format!("{option} `{pattern}` matches no tensor (near is `{name}`)");
+    let near_in = |file: &str, option: &str, pattern: &str, name: &str| {
+        format!("{file}: {option} `{pattern}` matches no tensor (did you mean `{name}`?)")
+    };
+    let near = |option: &str, pattern: &str, name: &str| near_in("a.safetensors", option, pattern, name);
     for (line, message) in [
         ("cast a.safetensors b.safetensors --to bf16 --exclude *nrom", near("--exclude", "*nrom", "layer.0.norm")),
         (
@@ -187,14 +189,18 @@ fn near_words_are_suggested() {
             near("--include", "*.wieght", "layer.0.weight"),
         ),
         ("cast a.safetensors b.safetensors --rule layr.0.norm=bf16", near("--rule", "layr.0.norm", "layer.0.norm")),
+        (
+            "bitcast a.safetensors b.safetensors --to int32 --include *.wieght",
+            near("--include", "*.wieght", "layer.0.weight"),
+        ),
         ("info a.safetensors --include layer.0.nrm", near("--include", "layer.0.nrm", "layer.0.norm")),
         ("diff a.safetensors a.safetensors --exclude *.nrm", near("--exclude", "*.nrm", "layer.0.norm")),
         ("report a.safetensors --to bf16 --include *.nrm", near("--include", "*.nrm", "layer.0.norm")),
         (
             "cast a.safetensors b.safetensors --to bf16 --include re:bias$",
-            "--include `re:bias$` matches no tensor (`onnx-cast info` lists them)".to_owned(),
+            "a.safetensors: --include `re:bias$` matches no tensor (`info` lists the names)".to_owned(),
         ),
-        ("fold m.onnx n.onnx --exclude yy", near("--exclude", "yy", "y")),
+        ("fold m.onnx n.onnx --exclude yy", near_in("m.onnx", "--exclude", "yy", "y")),
         (
             "cast a.safetensors b.safetensors --to flaot16",
             "invalid value 'flaot16' for '--to <TYPE>': `flaot16` is not an element type (did you mean `float16`? \

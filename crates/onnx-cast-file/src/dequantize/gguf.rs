@@ -39,6 +39,8 @@ pub(super) fn dequantize(input: &Path, output: &Path, request: &DequantizeReques
         format => return refuse(output, "dequantizing", format, "the output is .safetensors"),
     }
     let checkpoint = Checkpoint::of(vec![Input::open(input, Some(Format::Gguf), &Given::default())?]);
+    let names = checkpoint.tensors().map(|(_, stored)| &*stored.name);
+    request.selection.check_names(names).map_err(FileError::unmatched(input))?;
     let folded = folded(&checkpoint.files[0]);
     let mut rows = Vec::new();
     for (tensor, stored) in checkpoint.tensors() {

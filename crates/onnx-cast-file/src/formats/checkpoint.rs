@@ -95,6 +95,11 @@ struct Metadata<'a> {
 }
 
 impl Index {
+    /// Its file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     pub(crate) fn read(path: &Path) -> Result<Index, FormatError> {
         let wrong = |error| FormatError::invalid(path, error);
         let file = InputFile::open(path)?;

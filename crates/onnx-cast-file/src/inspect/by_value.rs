@@ -10,7 +10,7 @@ use crate::io::memory::resize;
 use crate::io::progress::Meter;
 use crate::layouts::{Checkpoint, Role, TensorRef, Values, Weight, Weights};
 use crate::pipeline::{self, Compute, Elements, Scratch, Sink, Task, Trouble};
-use crate::selection::admits;
+use crate::selection::{admits, check_names};
 use onnx_cast::{DataType, GlobalScale, element_count};
 use std::collections::HashMap;
 use std::io;
@@ -37,7 +37,7 @@ impl<'a> Side<'a> {
     }
 
     /// Weights under their own names, and all else but what only quantized weights have a use for.
-    fn entries(&self, request: &DiffRequest) -> Vec<(&str, Entry<'_>)> {
+    fn entries(&self) -> Vec<(&str, Entry<'_>)> {
         let mut entries = Vec::new();
         for (tensor, stored) in self.checkpoint.tensors() {
             match self.weights.as_ref().and_then(|weights| Some((weights, weights.roles.get(&tensor)?))) {
@@ -48,7 +48,6 @@ impl<'a> Side<'a> {
                 Some(_) => {}
             }
         }
-        entries.retain(|(name, _)| admits(&request.include, &request.exclude, name));
         entries
     }
 
@@ -94,7 +93,12 @@ pub(super) fn diff(
     request: &DiffRequest,
 ) -> Result<Vec<(String, Difference)>, FileError> {
     let (first, second) = (Side::new(paths[0], first)?, Side::new(paths[1], second)?);
-    let (ours, theirs) = (first.entries(request), second.entries(request));
+    let (mut ours, mut theirs) = (first.entries(), second.entries());
+    let names = ours.iter().chain(&theirs).map(|(name, _)| *name);
+    check_names(&request.include, &request.exclude, names).map_err(FileError::unmatched(paths[0]))?;
+    for entries in [&mut ours, &mut theirs] {
+        entries.retain(|(name, _)| admits(&request.include, &request.exclude, name));
+    }
     let mut places: HashMap<&str, Entry<'_>> = theirs.iter().copied().collect();
     let types = |ours: Entry<'_>, theirs: Option<&Entry<'_>>| {
         // A global scale and its reciprocal are the same weights where their bfloat16 values are.

@@ -134,7 +134,7 @@ impl Checkpoint {
     }
 
     /// Every tensor, in the order of the files.
-    pub(crate) fn tensors(&self) -> impl Iterator<Item = (TensorRef, &Stored)> {
+    pub(crate) fn tensors(&self) -> impl Iterator<Item = (TensorRef, &Stored)> + Clone {
         self.files.iter().enumerate().flat_map(|(file, input)| {
             let stored = move |(tensor, stored)| (TensorRef { file, tensor }, stored);
             input.tensors.iter().enumerate().map(stored)
