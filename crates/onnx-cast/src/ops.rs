@@ -240,6 +240,11 @@ impl Operator {
         Err(OpError::RoleType { operator: self, version, role, data_type, since })
     }
 
+    /// Whether a version defines an attribute.
+    pub(crate) fn has_attribute(self, version: i64, name: &str) -> bool {
+        self.attributes().iter().any(|(known, since)| *known == name && *since <= version)
+    }
+
     pub(crate) fn check_attribute(self, version: i64, name: &str) -> Result<(), OpError> {
         let since = self.attributes().iter().find(|(known, _)| *known == name).map(|(_, since)| *since);
         match since {

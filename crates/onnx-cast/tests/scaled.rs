@@ -1,5 +1,6 @@
 //! Scaled casts beside the exact oracle: every type, version and granularity, on every backend.
 
+use onnx_cast::ops::{Dim, ValueInfo};
 use onnx_cast::{
     Backend, CastError, DataType, DequantizeLinear, DequantizeOptions, DynamicQuantizeLinear, OpError, QuantizeLinear,
     QuantizeOptions, ScaledPlan, Tensor, TensorView, available_backends,
@@ -408,6 +409,73 @@ fn a_zero_point_of_a_small_float_is_added() {
         y.bytes().expect("numbers")[0]
     };
     assert_eq!([None, Some(8), Some(0)].map(codes), [0xa8, 0xa8, 0xa0]);
+}
+
+/// Quotients of the least numbers by scales that are no powers of two: a zero point that is added tells -0 from them.
+#[test]
+fn a_zero_point_is_added_to_the_nearest_quotient() {
+    let scales: Vec<u64> = random_scaled(Ty::Bfloat16, 200, 8).into_iter().map(|code| code & 0x7fff).collect();
+    let mut elements = 0;
+    for to in [Ty::Float4E2M1, Ty::Float6E2M3, Ty::Float6E3M2] {
+        for (x, scale) in [(Ty::Float, Ty::Float), (Ty::Bfloat16, Ty::Bfloat16), (Ty::Float, Ty::Bfloat16)] {
+            let mut values: Vec<u64> = (0..40).chain((5..120).map(|e| (e << (x.bits() - 9)) + 3)).collect();
+            values.extend(values.clone().into_iter().map(|code| code | 1 << (x.bits() - 1)));
+            let granularity = &Granularity::all(1, values.len())[0];
+            for factor in scales.iter().map(|code| if scale == Ty::Float { code << 16 | 0x1234 } else { *code }) {
+                for zero in [0, 1 << (to.bits() - 1)] {
+                    let (x, scale) = ((x, values.clone()), (scale, vec![factor]));
+                    let case = Case { granularity, x, scale, zero_point: Some((to, vec![zero])), to };
+                    for backend in available_backends() {
+                        let options = QuantizeOptions::new().output_dtype(data_type(to)).backend(backend);
+                        let operator = QuantizeLinear::new(&options).expect("attributes of the newest version");
+                        let types = [case.x.0, case.scale.0, to].map(data_type);
+                        let plan = operator.plan(types[0], types[1], Some(types[2])).expect("types that it has");
+                        let precision = default_precision(case.scale.0);
+                        elements += case.check(backend, &plan, |value, factor, _| {
+                            let (x, scale) = ((case.x.0, value), (case.scale.0, factor));
+                            if zero == 0 && quotient_is_zero(x, scale, precision) {
+                                return 0;
+                            }
+                            quantize_direct(x, scale, 0, to, precision, true)
+                        });
+                    }
+                }
+            }
+        }
+    }
+    println!("{elements} elements compared");
+}
+
+/// Version 10 has one scale for the tensor, by its text.
+#[test]
+fn the_scale_of_version_10_is_a_scalar() {
+    let (x, scale, codes) = ([1f32; 6], [2f32; 3], [1u8; 6]);
+    let x = TensorView::from_slice(&[2, 3], &x).expect("a slice");
+    let codes = TensorView::new(DataType::Uint8, &[2, 3], &codes).expect("bytes");
+    let [one, three] =
+        [&[1usize][..], &[3]].map(|shape| TensorView::from_slice(shape, &scale[..shape[0]]).expect("a slice"));
+    for opset in [10, 11, 12] {
+        let quantize = QuantizeLinear::new(&QuantizeOptions::new().opset(opset)).expect("an opset that has it");
+        let dequantize = DequantizeLinear::new(&DequantizeOptions::new().opset(opset)).expect("an opset that has it");
+        assert!(quantize.run(&x, &one, None).is_ok() && dequantize.run(&codes, &one, None).is_ok());
+        assert_eq!(
+            quantize.run(&x, &three, None).expect_err("three scales").to_string(),
+            "QuantizeLinear-10: a scale of shape [3] (want one element; QuantizeLinear-13 is the first that has a \
+             scale for each element of an axis)"
+        );
+        let error = dequantize.run(&codes, &three, None).expect_err("three scales").to_string();
+        assert!(error.starts_with("DequantizeLinear-10: a scale of shape [3] (want one element;"), "{error}");
+        let plan = dequantize.plan(DataType::Uint8, DataType::Float, None).expect("types that it has");
+        assert!(plan.bind(&[2, 3], &three, None).is_err() && plan.bind(&[2, 3], &one, None).is_ok());
+        let info = |data_type, sizes: &[u64]| ValueInfo {
+            data_type,
+            shape: Some(sizes.iter().map(|size| Dim::Known(*size)).collect()),
+        };
+        let infer = |scale| quantize.infer(&info(DataType::Float, &[2, 3]), &info(DataType::Float, scale), None);
+        assert!(infer(&[3]).is_err() && infer(&[]).is_ok());
+    }
+    let quantize = QuantizeLinear::new(&QuantizeOptions::new().opset(13)).expect("an opset that has it");
+    assert!(quantize.run(&x, &three, None).is_ok());
 }
 
 #[test]

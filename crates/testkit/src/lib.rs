@@ -41,6 +41,7 @@ pub mod imports;
 // The unit tests do without it: it takes longer to compile than all else here.
 #[cfg(all(feature = "library", not(test)))]
 pub mod library;
+pub mod naive;
 pub mod oracle;
 pub mod packing;
 pub mod proto;

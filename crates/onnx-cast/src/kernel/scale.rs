@@ -139,8 +139,13 @@ pub(crate) struct Stage<'a> {
 impl Stage<'_> {
     /// Whether a kernel in registers does what is asked.
     pub(crate) fn is_common(&self) -> bool {
-        let adds_zero = self.context.to.is_float() && self.scales.has_zeros && self.context.from.is_float();
-        self.method.is_common() && self.precision == Precision::Float && !adds_zero
+        self.method.is_common() && self.precision == Precision::Float && !self.adds_zero()
+    }
+
+    /// Whether zero points are added to quotients that become floats.
+    #[inline(always)]
+    pub(crate) fn adds_zero(&self) -> bool {
+        self.context.to.is_float() && self.scales.has_zeros && self.context.from.is_float()
     }
 }
 

@@ -9,7 +9,7 @@ pub use blocks::{BlockPlan, GlobalScale};
 pub(super) use settings::{ScaledSettings, scaled_operator};
 
 use super::execute::{Span, as_bytes, as_uninit, assume_written, check_len, check_type, execute, new_tensor};
-use super::{CastError, OpError};
+use super::{CastError, OpError, Operator};
 use crate::arch::Backend;
 use crate::element::{Class, DataType};
 use crate::kernel::StoreHint;
@@ -55,6 +55,8 @@ pub struct ScaledPlan {
     range: [f32; 2],
     axis: i64,
     block_size: usize,
+    /// The operator's version where that has one scale for the tensor.
+    scalar_version: Option<i64>,
     backend: Option<Backend>,
     threads: Option<usize>,
 }
@@ -80,6 +82,7 @@ impl ScaledPlan {
             range: range.unwrap_or_else(|| ScaledPlan::range(to, &Rules::newest(to))),
             axis: -1,
             block_size: 0,
+            scalar_version: None,
             backend,
             threads,
         }
@@ -152,6 +155,20 @@ impl ScaledPlan {
         out
     }
 
+    /// How the scales lie over a tensor.
+    fn layout(&self, shape: &[usize], scale: &[usize]) -> Result<Layout, OpError> {
+        match self.scalar_version {
+            Some(version) if !Layout::is_of_tensor(scale, 0) => {
+                let operator = match self.direction {
+                    Direction::Quantize => Operator::QuantizeLinear,
+                    Direction::Dequantize => Operator::DequantizeLinear,
+                };
+                Err(OpError::ScalarScale { operator, version, scale: scale.to_vec() })
+            }
+            _ => Layout::new(shape, scale, self.axis, self.block_size),
+        }
+    }
+
     /// The lowest and the highest number of an integer type, or the number of a small float for what is larger.
     pub(super) fn range(data_type: DataType, rules: &Rules) -> [f32; 2] {
         match Class::of(data_type) {
@@ -200,7 +217,7 @@ impl ScaledPlan {
         if Layout::is_of_tensor(scale.shape(), self.block_size) {
             return self.run_by(Layout::TENSOR, x, scale, zero_point, out);
         }
-        let layout = Layout::new(x.shape(), scale.shape(), self.axis, self.block_size)?;
+        let layout = self.layout(x.shape(), scale.shape())?;
         self.run_by(layout, x, scale, zero_point, out)
     }
 
@@ -231,7 +248,7 @@ impl ScaledPlan {
         scale: &TensorView<'a>,
         zero_point: Option<&TensorView<'a>>,
     ) -> Result<BoundScaledPlan<'a>, CastError> {
-        let layout = Layout::new(shape, scale.shape(), self.axis, self.block_size)?;
+        let layout = self.layout(shape, scale.shape())?;
         self.bind_layout(shape, layout, scale, zero_point, Adjust::None)
     }
 

@@ -43,7 +43,8 @@ pub(crate) fn quotient(x: f32, scale: f32) -> f32 {
 ///
 /// The first estimate is off by less than 1.5 units in the last place, and the fused operations correct it; the test
 /// below tries every divisor with each dividend that could round otherwise. Beyond 2^30 the result is as far beyond;
-/// infinity would have no remainder. No target tells such numbers apart.
+/// infinity would have no remainder. No target tells such numbers apart, unless a zero point is added before: that
+/// makes 0 of -0, and leaves every other number negative.
 #[inline(always)]
 pub(crate) fn quotient_by_reciprocal(x: f32, scale: f32, reciprocal: f32) -> f32 {
     const SIGN: u32 = 1 << 31;

@@ -132,7 +132,8 @@ fn scaled<const FUSES: bool, const INT: bool>(
         Method::Reciprocal if FUSES && INT => {
             each(x, stage, begin, |x, by| finish(quotient_to_round(x, by.divisor, by.factor), by.zero_point));
         }
-        Method::Reciprocal if FUSES => {
+        // A zero point that is added makes 0 of -0, and leaves the least negative number.
+        Method::Reciprocal if FUSES && !stage.adds_zero() => {
             each(x, stage, begin, |x, by| finish(quotient_by_reciprocal(x, by.divisor, by.factor), by.zero_point));
         }
         Method::Reciprocal | Method::Divide => {
@@ -169,7 +170,7 @@ pub(crate) fn finish(x: &mut [[u8; 4]], stage: &Stage<'_>, begin: usize) {
             let to_int = to_int(stage.range);
             each(x, stage, begin, |x, by| to_int(x, by.zero_point));
         }
-    } else if stage.scales.has_zeros {
+    } else if stage.adds_zero() {
         each(x, stage, begin, |x, by| (x + by.zero_point).to_bits());
     }
 }

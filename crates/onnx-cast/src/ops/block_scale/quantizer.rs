@@ -212,25 +212,27 @@ pub(super) fn greatest_of_runs(from: DataType, row: &[u8], run: usize, limits: &
     /// Runs that are looked at together.
     const RUNS: usize = 128;
     let (backend, width) = (Backend::best(), from.info().bits as usize / 8);
-    // A run that is longer than a part is seen part by part.
-    let piece = run.min(PART);
-    let step = piece * (PART / piece).min(RUNS);
+    if run > PART {
+        // Part by part, within each run: parts of the row would reach over the ends of runs.
+        for (run, limit) in row.chunks(run.saturating_mul(width)).zip(limits) {
+            *limit = limit.max(greatest_finite(backend, from, run));
+        }
+        return;
+    }
+    let runs = (PART / run).min(RUNS);
     let mut most = [0; RUNS];
-    for (bytes, begin) in row.chunks(step * width).zip((0..).step_by(step)) {
+    for (bytes, limits) in row.chunks(runs * run * width).zip(limits.chunks_mut(runs)) {
         // The kernel takes whole runs; the last of a row may be shorter.
-        let (whole, short) = bytes.split_at(bytes.len() / (piece * width) * piece * width);
-        for (bytes, begin, piece) in [(whole, begin, piece), (short, begin + whole.len() / width, PART)] {
-            let most = &mut most[..(bytes.len() / width).div_ceil(piece)];
-            greatest(backend, from, bytes, piece, most);
-            for (value, at) in most.iter().copied().map(f32::from_bits).zip((0..).step_by(piece)) {
-                let limit = &mut limits[(begin + at) / run];
-                let value = if value.is_finite() {
-                    value
-                } else {
-                    greatest_finite(backend, from, &bytes[at * width..bytes.len().min((at + piece) * width)])
-                };
-                *limit = limit.max(value);
-            }
+        let (whole, short) = bytes.split_at(bytes.len() / (run * width) * run * width);
+        let whole_runs = whole.len() / (run * width);
+        greatest(backend, from, whole, run, &mut most[..whole_runs]);
+        if !short.is_empty() {
+            greatest(backend, from, short, PART, &mut most[whole_runs..=whole_runs]);
+        }
+        for ((value, bytes), limit) in most.iter().zip(bytes.chunks(run * width)).zip(limits) {
+            let value = f32::from_bits(*value);
+            let value = if value.is_finite() { value } else { greatest_finite(backend, from, bytes) };
+            *limit = limit.max(value);
         }
     }
 }

@@ -1,6 +1,5 @@
 //! What QuantizeLinear and DequantizeLinear have in common: versions, attributes, types and inference.
 
-use super::layout::Layout;
 use super::{Direction, ScaledPlan};
 use crate::arch::Backend;
 use crate::element::DataType;
@@ -103,6 +102,8 @@ impl ScaledSettings {
             range: ScaledPlan::range(to, &rules),
             axis: self.axis,
             block_size: self.block_size,
+            // The versions without the attribute `axis`.
+            scalar_version: (!operator.has_attribute(version, "axis")).then_some(version),
             backend: self.backend,
             threads: self.threads,
         })
@@ -124,7 +125,7 @@ impl ScaledSettings {
             info.shape.as_ref()?.iter().map(known).collect()
         };
         if let (Some(shape), Some(scale)) = (known(x), known(scale)) {
-            Layout::new(&shape, &scale, plan.axis, plan.block_size)?;
+            plan.layout(&shape, &scale)?;
         }
         Ok(ValueInfo { data_type: plan.to, shape: x.shape.clone() })
     }
