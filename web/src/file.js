@@ -180,6 +180,7 @@ export function startFile(api, jobs, isDark) {
       make("h2", {
         textContent: `${cast.length} of ${summary.tensors.length} tensors: ${sizes}`,
       }),
+      ...(summary.warning ? [make("p", { textContent: `Warning: ${summary.warning}` })] : []),
       ...links,
       table(
         ["Tensor", "From", "To"],

@@ -88,6 +88,9 @@ fn tell(job: &Job<'_>, input: &Path, output: &Path, done: &Done, start: Instant)
         let shown = format!("{} -> {}{there}{others}", input.display(), output.display());
         totals(done).say(&shown, &targets(done), start.elapsed());
     }
+    if let Some(warning) = done.warning().filter(|_| !quiet) {
+        let _ = writeln!(io::stderr(), "onnx-cast: warning: {}: {warning}", input.display());
+    }
     let details = |wanted: bool, text: &dyn Fn(&Done) -> String| {
         if wanted && !quiet {
             let _ = io::stderr().write_all(text(done).as_bytes());
@@ -140,7 +143,7 @@ fn losses(done: &Done) -> String {
     let mut text = String::new();
     for tensor in &done.tensors {
         let Some(counts) = &tensor.counts else { continue };
-        let Counts { values, overflowed, saturated, zero, subnormal, nan, infinite, .. } = *counts;
+        let Counts { values, overflowed, saturated, zero, subnormal, nan, became_nan, infinite, .. } = *counts;
         let Counts { max_error, max_relative_error, .. } = *counts;
         let noted = [
             (overflowed, "overflowed"),
@@ -148,6 +151,7 @@ fn losses(done: &Done) -> String {
             (zero, "became zero"),
             (subnormal, "became subnormal"),
             (nan, "NaN"),
+            (became_nan, "became NaN"),
             (infinite, "infinite"),
         ];
         let noted: Vec<String> =

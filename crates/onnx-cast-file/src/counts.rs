@@ -2,21 +2,26 @@
 //! holds both types, or to double, which is exact but for integers of 64 bits, and compared (`tally.rs`). Texts are
 //! compared with their results digit by digit (`text.rs`).
 
+mod alarms;
 mod tally;
 mod text;
 mod whole;
 pub(crate) mod widen;
 
+use crate::counts::alarms::Scan;
 use crate::counts::widen::{BLOCK, Widening, hub};
 use fearless_simd::Level;
 use onnx_cast::{CastError, DataType, Kind, OpError};
+use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use tally::Limits;
 
+pub use alarms::Alarms;
 pub(crate) use tally::{Apart, Compared};
-pub(crate) use text::count_strings;
+pub(crate) use text::{alarms_of_strings, count_strings};
 pub use whole::Means;
 
 /// What became of the values of a tensor.
@@ -35,6 +40,8 @@ pub struct Counts {
     pub subnormal: u64,
     /// Values that were NaN.
     pub nan: u64,
+    /// Numbers, or infinities, that became NaN. They count as overflowed, too.
+    pub became_nan: u64,
     /// Values that were infinite.
     pub infinite: u64,
     /// The largest distance between a finite value and a finite result. Distances that differ by less than the
@@ -53,6 +60,7 @@ impl Counts {
         self.zero += other.zero;
         self.subnormal += other.subnormal;
         self.nan += other.nan;
+        self.became_nan += other.became_nan;
         self.infinite += other.infinite;
         self.max_error = self.max_error.max(other.max_error);
         self.max_relative_error = self.max_relative_error.max(other.max_relative_error);
@@ -84,7 +92,7 @@ pub enum Loss {
     Underflow,
     /// A normal number that becomes subnormal.
     Subnormal,
-    /// A NaN.
+    /// A NaN, or a value that becomes NaN.
     Nan,
 }
 
@@ -108,7 +116,7 @@ impl Loss {
             Loss::Overflow => counts.overflowed + counts.saturated,
             Loss::Underflow => counts.zero,
             Loss::Subnormal => counts.subnormal,
-            Loss::Nan => counts.nan,
+            Loss::Nan => counts.nan + counts.became_nan,
         }
     }
 }
@@ -135,7 +143,31 @@ pub struct Counter {
     result: Widening,
     limits: Limits,
     level: Level,
+    /// The blocks to count, where that is enough for [`Alarms`]; otherwise all are counted.
+    scan: Option<Scan>,
+    nan_scales: AtomicU64,
     total: Mutex<Counts>,
+}
+
+/// Counters of casts: one for each tensor, of which those between the same types share what takes time to find.
+#[derive(Debug)]
+pub struct Counters {
+    /// Whether everything is counted, or only what [`Alarms`] has.
+    counts: bool,
+    known: HashMap<(DataType, DataType), Option<Counter>>,
+}
+
+impl Counters {
+    /// Of everything, or of what [`Alarms`] has.
+    pub fn new(counts: bool) -> Counters {
+        Counters { counts, known: HashMap::new() }
+    }
+
+    /// The counter of a tensor; `None` where one of the types is not of numbers.
+    pub fn of(&mut self, from: DataType, to: DataType) -> Option<Counter> {
+        let made = || if self.counts { Counter::new(from, to) } else { Counter::of_alarms(from, to) };
+        self.known.entry((from, to)).or_insert_with(|| made().ok()).as_ref().map(Counter::fresh)
+    }
 }
 
 /// Buffers for both sides of a block.
@@ -186,10 +218,63 @@ impl Counter {
         let (min_normal, source_min_normal) = (min_normal(to), min_normal(from));
         let limits = Limits { low, high, below, above, min_normal, source_min_normal };
         let (source, result) = (Widening::new(from, hub)?, Widening::new(to, hub)?);
-        Ok(Counter { source, result, limits, level: Level::new(), total: Mutex::default() })
+        Ok(Counter {
+            source,
+            result,
+            limits,
+            level: Level::new(),
+            scan: None,
+            nan_scales: AtomicU64::new(0),
+            total: Mutex::default(),
+        })
+    }
+
+    /// As [`Counter::new`], for [`Counter::alarms`] alone, which takes little longer than reading the values.
+    ///
+    /// # Errors
+    /// As [`Counter::new`].
+    pub fn of_alarms(from: DataType, to: DataType) -> Result<Counter, OpError> {
+        let counter = Counter::new(from, to)?;
+        let scan = Scan::new(from, to, &counter.limits);
+        Ok(Counter { scan: Some(scan), ..counter })
+    }
+
+    /// The same with nothing counted.
+    fn fresh(&self) -> Counter {
+        let Counter { source, result, limits, level, scan, .. } = *self;
+        Counter { source, result, limits, level, scan, nan_scales: AtomicU64::new(0), total: Mutex::default() }
+    }
+
+    /// Counts what quantizing makes of values, which are then read back as floats.
+    pub(crate) fn of_quantized(from: DataType, counts: bool) -> Result<Counter, OpError> {
+        // Smaller values are finite when they are read back: a scale moves none by a factor of two.
+        const LIMIT: f64 = (1u128 << 127) as f64;
+        let counter = Counter::new(from, DataType::Float)?;
+        let limits = Limits { above: LIMIT, below: -LIMIT, ..counter.limits };
+        let scan = (!counts).then(|| Scan::new(from, DataType::Float, &limits));
+        Ok(Counter { scan, ..counter })
+    }
+
+    /// Whether some of `len` values may have to be counted.
+    pub(crate) fn is_interested(&self, source: &[u8], len: usize) -> bool {
+        match self.scan {
+            None | Some(Scan::Everything) => true,
+            Some(Scan::Nothing) => false,
+            Some(Scan::Codes(codes)) => codes.next_beyond(self.level, source, len.max(1), 0).is_some(),
+        }
+    }
+
+    /// Whether more is counted than alarms.
+    pub(crate) fn counts_everything(&self) -> bool {
+        self.scan.is_none()
+    }
+
+    pub(crate) fn add_nan_scales(&self, count: u64) {
+        self.nan_scales.fetch_add(count, Ordering::Relaxed);
     }
 
     pub(crate) fn reset(&self) {
+        self.nan_scales.store(0, Ordering::Relaxed);
         *self.total.lock().unwrap_or_else(PoisonError::into_inner) = Counts::default();
     }
 
@@ -198,9 +283,36 @@ impl Counter {
         *self.total.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// As [`Counter::total`]; `None` where only alarms are counted.
+    pub fn counts(&self) -> Option<Counts> {
+        self.scan.is_none().then(|| self.total())
+    }
+
+    /// The values so far that overflowed or are NaN.
+    pub fn alarms(&self) -> Alarms {
+        Alarms { nan_scales: self.nan_scales.load(Ordering::Relaxed), ..Alarms::from(&self.total()) }
+    }
+
     /// Counts `len` values and what became of them.
     pub(crate) fn add(&self, source: &[u8], result: &[u8], len: usize, sides: &mut Sides) -> Result<(), CastError> {
-        self.add_blocks(source, result, len, sides, |_, _| ())
+        match self.scan {
+            None | Some(Scan::Everything) => self.add_blocks(source, result, len, sides, |_, _| ()),
+            Some(Scan::Nothing) => Ok(()),
+            Some(Scan::Codes(codes)) => {
+                let (mut counts, mut from) = (Counts::default(), 0);
+                while let Some(index) = codes.next_beyond(self.level, source, BLOCK, from) {
+                    let block = index * BLOCK..len.min((index + 1) * BLOCK);
+                    let source = self.source.block(source, block.clone(), &mut sides.source)?;
+                    let result = self.result.block(result, block, &mut sides.result)?;
+                    self.compare::<false>(source, result, &mut counts, &mut Apart::default(), &mut Apart::default());
+                    from = index + 1;
+                }
+                if from > 0 {
+                    self.total.lock().unwrap_or_else(PoisonError::into_inner).add(&counts);
+                }
+                Ok(())
+            }
+        }
     }
 
     /// As [`Counter::add`], and adds the errors to others.
@@ -346,6 +458,7 @@ mod tests {
             let (over, under) = (source >= limits.above, source <= limits.below);
             let stuck = over && result == limits.high || under && result == limits.low;
             let beyond = over || under;
+            counts.became_nan += u64::from(!source.is_nan() && result.is_nan());
             if source.is_nan() {
                 counts.nan += 1;
             } else if stuck {

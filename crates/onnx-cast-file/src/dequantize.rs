@@ -2,7 +2,7 @@
 
 mod gguf;
 
-use crate::counts::{Counter, Loss};
+use crate::counts::{Counters, Loss};
 use crate::error::FileError;
 use crate::formats::output::WriteOptions;
 use crate::io::progress::Watch;
@@ -185,7 +185,7 @@ impl<'a> Planner<'a> {
         let counts = self.request.count || !self.request.fail_on.is_empty();
         let (data_type, cast) =
             by_way_of(to, counts).map_err(|error| FileError::cast(path, &weight.name, error.into()))?;
-        let counter = cast.filter(|_| counts).and_then(|_| Counter::new(data_type, to).ok()).map(Arc::new);
+        let counter = cast.and_then(|_| Counters::new(counts).of(data_type, to)).map(Arc::new);
         let values = Values::new(self.checkpoint, weight, data_type).map_err(|trouble| match trouble {
             Trouble::Cast(error) => FileError::cast(path, &weight.name, error),
             Trouble::Read(error) | Trouble::Write(error) => FileError::io(path, "read", error),
@@ -204,6 +204,7 @@ impl<'a> Planner<'a> {
             bytes_after,
             cast: true,
             counts: None,
+            alarms: None,
         };
         let computed = Computed { source: Box::new(values), data_type, cast, counter };
         Ok(Row { summary, tensor, origin: Origin::Computed(Box::new(computed)) })

@@ -295,12 +295,9 @@ impl Rewrite<'_> {
     }
 
     fn note_counts(&self, summary: &mut Summary) -> Result<(), FileError> {
-        if !self.settings.count && self.settings.fail_on.is_empty() {
-            return Ok(());
-        }
         let rows = self.files.iter().flat_map(|file| &file.rows);
         for (noted, row) in summary.tensors.iter_mut().zip(rows) {
-            noted.counts = row.counter().map(Counter::total);
+            row.counter().iter().for_each(|counter| noted.note(counter));
         }
         let path = self.checkpoint.files.first().map_or(Path::new(""), |file| file.path());
         FileError::check_losses(summary, path, self.settings.fail_on)

@@ -1,6 +1,7 @@
 //! What a cast did, tensor by tensor.
 
-use crate::counts::Counts;
+use crate::counts::{Alarms, Counter, Counts};
+use crate::text::TensorText;
 use onnx_cast::DataType;
 
 /// What was done with a file.
@@ -20,6 +21,38 @@ impl Summary {
     /// Of these tensors.
     pub fn new(tensors: Vec<TensorSummary>) -> Self {
         Summary { tensors, ..Summary::default() }
+    }
+
+    /// What to know before the output is used: how many values overflowed, were saturated or are NaN, and the first
+    /// tensor with one. `None` where there are no such values, or no values were read.
+    pub fn warning(&self) -> Option<String> {
+        let mut all = Alarms::default();
+        self.tensors.iter().filter_map(|row| row.alarms).for_each(|alarms| all += alarms);
+        let first = self.tensors.iter().find(|row| row.alarms.is_some_and(|alarms| alarms.any()))?;
+        let were = if all.nan == 1 { "was NaN" } else { "were NaN" };
+        let found = [
+            (all.overflowed.saturating_sub(all.became_nan), "overflowed"),
+            (all.saturated, if all.saturated == 1 { "was saturated" } else { "were saturated" }),
+            (all.became_nan, "became NaN"),
+            (all.nan, were),
+        ];
+        let mut text = String::new();
+        for (count, what) in found.into_iter().filter(|(count, _)| *count > 0) {
+            text += if text.is_empty() { "" } else { ", " };
+            text += &format!("{count} {} {what}", if count == 1 { "value" } else { "values" });
+        }
+        let in_first = TensorText(&first.name).to_string();
+        if !in_first.is_empty() {
+            text += &format!(" (first in {})", in_first.trim_end_matches(": "));
+        }
+        match all.nan_scales {
+            0 => {}
+            1 => text += "; 1 block has a NaN scale, which `dequantize` refuses without --allow-nan",
+            count => {
+                text += &format!("; {count} blocks have NaN scales, which `dequantize` refuses without --allow-nan")
+            }
+        }
+        Some(text)
     }
 
     /// Bytes of all elements in the input.
@@ -48,12 +81,20 @@ pub struct TensorSummary {
     pub cast: bool,
     /// What became of its values, where it was cast and that was to be counted.
     pub counts: Option<Counts>,
+    /// Values that overflowed or are NaN, where it was cast and its values were read.
+    pub alarms: Option<Alarms>,
 }
 
 impl TensorSummary {
     /// Of a tensor that is kept, with elements of so many bytes.
     pub fn kept(name: &str, shape: Vec<usize>, data_type: DataType, bytes: u64) -> Self {
         let (name, from, to) = (name.to_owned(), data_type, data_type);
-        TensorSummary { name, shape, from, to, bytes_before: bytes, bytes_after: bytes, cast: false, counts: None }
+        let (counts, alarms) = (None, None);
+        TensorSummary { name, shape, from, to, bytes_before: bytes, bytes_after: bytes, cast: false, counts, alarms }
+    }
+
+    /// Notes what a counter has counted.
+    pub fn note(&mut self, counter: &Counter) {
+        (self.counts, self.alarms) = (counter.counts(), Some(counter.alarms()));
     }
 }

@@ -4,7 +4,8 @@ use crate::limits::float_limits;
 use crate::text::verdict;
 use onnx_cast::CastError;
 use onnx_cast_file::{
-    Blocks, Candidate, CandidateFormat, Concern, Counts, Grade, Magnitudes, Ratios, Report, TensorReport, Totals,
+    Alarms, Blocks, Candidate, CandidateFormat, Concern, Counts, Grade, Magnitudes, Ratios, Report, TensorReport,
+    Totals,
 };
 use serde_json::{Map, Value, json};
 
@@ -99,9 +100,20 @@ fn blocks(blocks: &Blocks) -> Value {
     })
 }
 
+/// Values that overflowed or are NaN.
+pub(crate) fn alarms(alarms: &Alarms) -> Value {
+    json!({
+        "overflowed": alarms.overflowed,
+        "saturated": alarms.saturated,
+        "nan": alarms.nan,
+        "became_nan": alarms.became_nan,
+        "nan_scales": alarms.nan_scales,
+    })
+}
+
 /// What became of values, and the largest errors.
 pub fn counts(counts: &Counts) -> Value {
-    let Counts { values, overflowed, saturated, zero, subnormal, nan, infinite, .. } = *counts;
+    let Counts { values, overflowed, saturated, zero, subnormal, nan, became_nan, infinite, .. } = *counts;
     json!({
         "values": values,
         "overflowed": overflowed,
@@ -109,6 +121,7 @@ pub fn counts(counts: &Counts) -> Value {
         "zero": zero,
         "subnormal": subnormal,
         "nan": nan,
+        "became_nan": became_nan,
         "infinite": infinite,
         "max_error": counts.max_error,
         "max_relative_error": counts.max_relative_error,

@@ -1,7 +1,7 @@
 //! What the jobs give, as JSON: what the command prints with `--json`, and what the Python package makes its results
 //! of.
 
-use crate::json::counts;
+use crate::json::{alarms, counts};
 use onnx_cast::DataType;
 use onnx_cast_file::{Difference, Quantized, QuantizedWeight, Scheme, Summary, TensorInfo, TensorSummary, Values};
 use onnx_cast_model::{
@@ -70,6 +70,7 @@ pub fn cast_json(input: &Path, output: &Path, dry_run: bool, done: &Summary) -> 
         "bytes_after": done.tensors.iter().map(|tensor| tensor.bytes_after).sum::<u64>(),
         "already_there": done.already_there,
         "copied": done.copied,
+        "warning": done.warning(),
     });
     job(input, output, dry_run, done)
 }
@@ -86,6 +87,7 @@ pub fn tensors_json(tensors: &[TensorSummary]) -> Value {
             "bytes_before": tensor.bytes_before,
             "bytes_after": tensor.bytes_after,
             "counts": tensor.counts.as_ref().map(counts),
+            "alarms": tensor.alarms.as_ref().map(alarms),
         })
     };
     tensors.iter().map(row).collect()

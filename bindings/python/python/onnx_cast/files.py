@@ -88,6 +88,9 @@ class TensorCast(NamedTuple):
     #: What became of its values, by the names of :class:`onnx_cast.Stats` without the means, where it was cast and
     #: that was asked for. An error without a bound is ``None``.
     counts: dict[str, Any] | None = None
+    #: How many values ``overflowed``, were ``saturated``, were ``nan`` or ``became_nan``, and of quantized weights how
+    #: many blocks have ``nan_scales``, where it was cast and its values were read.
+    alarms: dict[str, int] | None = None
 
 
 class CastSummary(list[TensorCast]):
@@ -99,6 +102,9 @@ class CastSummary(list[TensorCast]):
         self.already_there: int = done.get("already_there", 0)
         #: Other files of a checkpoint's folder that were copied, or would be.
         self.copied: int = done.get("copied", 0)
+        #: How many values overflowed, were saturated or are NaN, and in which tensor first, as a text; ``None`` where
+        #: there are none, and of a dry run without ``losses``.
+        self.warning: str | None = done.get("warning")
 
 
 def rows(tensors: list[dict[str, Any]]) -> list[TensorCast]:
@@ -106,7 +112,8 @@ def rows(tensors: list[dict[str, Any]]) -> list[TensorCast]:
         before, after = _TYPES[one["from"]], _TYPES[one["to"]]
         bytes_before, bytes_after = one["bytes_before"], one["bytes_after"]
         shape = tuple(one["shape"])
-        return TensorCast(one["name"], shape, before, after, bytes_before, bytes_after, one["cast"], one["counts"])
+        made = (before, after, bytes_before, bytes_after, one["cast"], one["counts"], one.get("alarms"))
+        return TensorCast(one["name"], shape, *made)
 
     return [row(one) for one in tensors]
 

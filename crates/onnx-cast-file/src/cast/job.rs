@@ -1,7 +1,7 @@
 //! The cast of one file: the fate of each tensor, and the work by the pipeline.
 
 use super::Work;
-use crate::counts::{Counter, count_strings};
+use crate::counts::{Alarms, Counter, Counters, alarms_of_strings, count_strings};
 use crate::error::FileError;
 use crate::formats::error::FormatError;
 use crate::formats::format::Format;
@@ -30,7 +30,7 @@ pub(crate) struct Job<'a> {
     threads: Option<usize>,
     /// The cast of each tensor; `None` keeps it.
     plans: Vec<Option<Plan>>,
-    /// What counts for each tensor, where that is asked for.
+    /// What counts for each tensor that is cast: everything where that is asked for, otherwise alarms.
     counters: Vec<Option<Counter>>,
 }
 
@@ -47,9 +47,9 @@ impl<'a> Job<'a> {
             input = input.single("another format", request.from)?;
             vec![plan_of_one(&mut input, &sink, request, work)?]
         };
-        let counter =
-            |plan: &Option<Plan>| plan.and_then(|plan| Counter::new(plan.source_type(), plan.target_type()).ok());
-        let counters = if request.counts() { plans.iter().map(counter).collect() } else { Vec::new() };
+        let mut counters = Counters::new(request.counts());
+        let counter = |plan: &Option<Plan>| plan.and_then(|plan| counters.of(plan.source_type(), plan.target_type()));
+        let counters = plans.iter().map(counter).collect();
         Ok(Job { input, sink, threads: request.options.threads, plans, counters })
     }
 
@@ -92,7 +92,7 @@ impl<'a> Job<'a> {
     /// Notes what was counted, and fails where that is too much.
     fn counted(&self, summary: &mut Summary, request: &CastRequest) -> Result<(), FileError> {
         for (row, counter) in summary.tensors.iter_mut().zip(&self.counters) {
-            row.counts = counter.as_ref().map(Counter::total);
+            counter.iter().for_each(|counter| row.note(counter));
         }
         FileError::check_losses(summary, self.input.path(), &request.fail_on)
     }
@@ -259,14 +259,20 @@ impl<'a> Job<'a> {
         let result = plan.map(|plan| plan.run(&view)).transpose().map_err(wrong)?;
         let result = result.as_ref().map_or(view, Tensor::view);
         let counted = request.counts() && plan.is_some();
-        let counts = counted.then(|| count_strings(&view, &result)).transpose().map_err(wrong)?;
+        let counts =
+            counted.then(|| count_strings(&view, &result)).transpose().map_err(wrong)?.map(|(counts, _)| counts);
+        let alarms = match &counts {
+            Some(counts) => Some(Alarms::from(counts)),
+            None => plan.map(|_| alarms_of_strings(&view, &result)).transpose().map_err(wrong)?,
+        };
         let row = TensorSummary {
             from: view.data_type(),
             to: result.data_type(),
             bytes_before: byte_len(&view),
             bytes_after: byte_len(&result),
             cast: plan.is_some(),
-            counts: counts.map(|(counts, _)| counts),
+            counts,
+            alarms,
             name: source.name.clone(),
             shape: source.shape.clone(),
         };
@@ -345,5 +351,6 @@ fn summary(stored: &Stored, plan: &Option<Plan>) -> Result<TensorSummary, (Strin
         bytes_after: bytes(to)?,
         cast: plan.is_some(),
         counts: None,
+        alarms: None,
     })
 }

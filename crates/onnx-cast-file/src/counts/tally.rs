@@ -48,6 +48,7 @@ struct Sums<B> {
     zero: B,
     subnormal: B,
     nan: B,
+    became_nan: B,
     infinite: B,
     finite: B,
     nonzero: B,
@@ -66,6 +67,7 @@ impl<B: Copy + TryInto<u64>> Sums<B> {
         counts.zero += number(self.zero);
         counts.subnormal += number(self.subnormal);
         counts.nan += number(self.nan);
+        counts.became_nan += number(self.became_nan);
         counts.infinite += number(self.infinite);
     }
 }
@@ -141,6 +143,7 @@ macro_rules! tally {
                     let was_normal = (before >= limits.source_normal) & !nan;
                     sums.subnormal += <$signed>::from((size != 0) & (size < limits.normal) & was_normal & !beyond);
                     sums.nan += <$signed>::from(nan);
+                    sums.became_nan += <$signed>::from(is_nan & !nan);
                     sums.infinite += <$signed>::from(!WITHIN & (before == INFINITY));
                     let both = finite & was_finite;
                     let nonzero = both & (before != 0);

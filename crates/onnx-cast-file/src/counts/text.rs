@@ -1,7 +1,7 @@
 //! Texts beside the numbers that a cast made of them. They are compared exactly, digit by digit: a text may lie beyond
 //! a limit, or beside a number, by less than a double can tell.
 
-use super::{Counter, Counts, Means};
+use super::{Alarms, Counter, Counts, Means};
 use onnx_cast::{Cast, CastError, CastOptions, Data, DataType, StringsView, TensorView};
 use std::cmp::Ordering;
 
@@ -146,6 +146,7 @@ fn count(texts: StringsView<'_>, result: &TensorView<'_>) -> Result<(Counts, Mea
         let is_beyond = |magnitude: &Decimal| float && magnitude.cmp(&largest).is_gt();
         let beyond = magnitude.as_ref().map_or(number.is_infinite(), is_beyond);
         let nonzero = magnitude.as_ref().is_some_and(|magnitude| !magnitude.digits.is_empty());
+        counts.became_nan += u64::from(result.is_nan());
         counts.infinite += u64::from(magnitude.is_none() && number.is_infinite());
         if beyond && result.abs() == limits.high && result.is_sign_negative() == number.is_sign_negative() {
             counts.saturated += 1;
@@ -181,6 +182,22 @@ pub(crate) fn count_strings(tensor: &TensorView<'_>, result: &TensorView<'_>) ->
             Counts::of(&plan, tensor)
         }
     }
+}
+
+/// As [`count_strings`], of [`Alarms`] alone. Texts are compared with their results only where one of these is NaN,
+/// infinite, or the largest of its type.
+pub(crate) fn alarms_of_strings(tensor: &TensorView<'_>, result: &TensorView<'_>) -> Result<Alarms, CastError> {
+    let to = result.data_type();
+    if matches!(tensor.data(), Data::Strings(_)) && to != DataType::String {
+        let limits = Counter::new(DataType::Double, to)?.limits;
+        let doubles = Cast::new(DataType::Double, &CastOptions::new().threads(1))?.run(result)?;
+        let (words, _) = doubles.bytes().unwrap_or_default().as_chunks::<8>();
+        let is_inside = |value: f64| value < limits.high && value > limits.low;
+        if to != DataType::Bool && words.iter().all(|word| is_inside(f64::from_le_bytes(*word))) {
+            return Ok(Alarms::default());
+        }
+    }
+    Ok(Alarms::from(&count_strings(tensor, result)?.0))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! From a `.gguf` file to a `.safetensors` file: blocks become plain, and all other tensors stay byte for byte.
 
 use super::{DequantizeRequest, settings};
-use crate::counts::Counter;
+use crate::counts::Counters;
 use crate::error::FileError;
 use crate::formats::error::FormatError;
 use crate::formats::format::Format;
@@ -96,7 +96,7 @@ fn row<'a>(
         .then(|| Cast::new(to, &CastOptions::new().threads(1))?.plan(DataType::Float))
         .transpose()
         .map_err(|error| failed(error.into()))?;
-    let counter = cast.filter(|_| counts).and_then(|_| Counter::new(DataType::Float, to).ok()).map(Arc::new);
+    let counter = cast.and_then(|_| Counters::new(counts).of(DataType::Float, to)).map(Arc::new);
     let bytes_after = to.byte_len(*len).map(|bytes| bytes as u64);
     let too_large = || failed(TensorError::TooLarge { data_type: to, shape: shape.clone() }.into());
     let from = match blocks.kind.held {
@@ -112,6 +112,7 @@ fn row<'a>(
         bytes_after: bytes_after.ok_or_else(too_large)?,
         cast: true,
         counts: None,
+        alarms: None,
     };
     let computed = Computed { source: Box::new(values), data_type: DataType::Float, cast, counter };
     Ok(Row { summary, tensor, origin: Origin::Computed(Box::new(computed)) })

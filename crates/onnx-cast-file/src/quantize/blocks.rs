@@ -41,7 +41,7 @@ pub(super) fn rows<'a>(
         bytes_before: checkpoint.byte_len(tensor),
         ..summary(&chosen.elements, chosen.elements_shape(bits), chosen.container)
     };
-    let counter = weight.losses.as_ref().map(Losses::counter);
+    let counter = Some(weight.losses.counter());
     let source = Elements { weight: Arc::clone(&weight) };
     let origin = computed(Box::new(source), chosen.container, counter);
     let mut all = vec![Row { summary: elements, tensor, origin }];
@@ -87,8 +87,8 @@ struct Weight<'a> {
     zero_scale: f32,
     precision: DataType,
     greatest: Option<Arc<Greatest>>,
-    /// Reads the weight back and compares, where losses are to be counted.
-    losses: Option<Losses>,
+    /// Reads the weight back and compares.
+    losses: Losses,
 }
 
 impl<'a> Weight<'a> {
@@ -129,7 +129,7 @@ impl<'a> Weight<'a> {
             zero_scale: chosen.zero_scale,
             precision: chosen.precision,
             greatest,
-            losses: counts.then(|| Losses::new(from, chosen)).transpose()?,
+            losses: Losses::new(from, chosen, counts)?,
         })
     }
 
@@ -217,10 +217,11 @@ impl<'a> Weight<'a> {
             let shape = [len / block, block];
             let x = TensorView::new(self.from, &shape, src)?;
             let mut scales = vec![0; len / block];
-            let quantize = quantize.greatest(self.greatest.as_ref().map(|greatest| greatest.value()));
+            let greatest = self.greatest.as_ref().map(|greatest| greatest.value());
+            let quantize = quantize.greatest(greatest);
             let global = quantize.run_into(&x, out, &mut scales)?;
-            if let Some(losses) = &self.losses {
-                losses.of_blocks(self.from, src, out, &scales, global)?;
+            if self.losses.are_in_blocks(&scales, greatest) {
+                self.losses.of_blocks(self.from, src, out, &scales, global)?;
             }
             return Ok(scales);
         }
@@ -249,9 +250,10 @@ impl<'a> Weight<'a> {
         let zero_points = middle.as_deref().map(|middle| TensorView::new(to, &grid, middle)).transpose()?;
         let bound = plan.bind(&shape, &scales.view(), zero_points.as_ref())?;
         bound.run_part(0, len, src, out)?;
-        if let Some(losses) = &self.losses {
+        if self.losses.are_in(self.from, src) {
             let back = BlockPlan::dequantize(to, self.scale_type, DataType::Float, block)?;
-            losses.of_elements(&back.bind(&shape, &scales.view(), zero_points.as_ref())?, [self.from, to], src, out)?;
+            let back = back.bind(&shape, &scales.view(), zero_points.as_ref())?;
+            self.losses.of_elements(&back, [self.from, to], src, out)?;
         }
         Ok(scales.bytes().unwrap_or_default().to_vec())
     }

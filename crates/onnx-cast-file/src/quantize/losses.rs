@@ -1,4 +1,6 @@
-//! What quantizing loses: the weight is read back as its owner does, in float, and compared with what it was.
+//! What quantizing loses: the weight is read back as its owner does, in float, and compared with what it was. Unless
+//! everything is to be counted, only parts with NaN, infinity or values near the limit of float are read back: no other
+//! value becomes NaN or overflows.
 
 use super::format::QuantizedFormat;
 use super::layout::Chosen;
@@ -15,22 +17,41 @@ pub(super) struct Losses {
     counter: Arc<Counter>,
     /// How block formats are read.
     back: Option<(BlockDequantize, [usize; 2], DataType)>,
+    /// In a block format: the code of a NaN scale, and the first code of scales near the limit of float.
+    nan: u8,
+    large: u8,
 }
 
 impl Losses {
-    pub(super) fn new(from: DataType, chosen: &Chosen) -> Result<Losses, OpError> {
-        let back = match chosen.to {
+    /// Of everything, or of alarms alone.
+    pub(super) fn new(from: DataType, chosen: &Chosen, counts: bool) -> Result<Losses, OpError> {
+        let (back, [nan, large]) = match chosen.to {
             QuantizedFormat::Block(format) => {
                 let back = BlockDequantize::new(format, DataType::Float).recipe(chosen.recipe).threads(1);
-                Some((back, [STEP / format.block(), format.block()], format.element()))
+                let codes = if format.scale() == DataType::Float8E8M0 { [0xFF, 0xF0] } else { [0x7F; 2] };
+                (Some((back, [STEP / format.block(), format.block()], format.element())), codes)
             }
-            QuantizedFormat::Elements(_) => None,
+            QuantizedFormat::Elements(_) => (None, [0; 2]),
         };
-        Ok(Losses { counter: Arc::new(Counter::new(from, DataType::Float)?), back })
+        Ok(Losses { counter: Arc::new(Counter::of_quantized(from, counts)?), back, nan, large })
     }
 
     pub(super) fn counter(&self) -> Arc<Counter> {
         Arc::clone(&self.counter)
+    }
+
+    /// Whether values of a part may have to be counted.
+    pub(super) fn are_in(&self, from: DataType, src: &[u8]) -> bool {
+        let width = from.byte_len(1).unwrap_or(1).max(1);
+        self.counter.is_interested(src, src.len() / width)
+    }
+
+    /// As [`Losses::are_in`], of blocks with these scales: a value that is not finite makes its block's scale NaN.
+    pub(super) fn are_in_blocks(&self, scales: &[u8], greatest: Option<f32>) -> bool {
+        const LARGE: f32 = (1u128 << 126) as f32;
+        self.counter.counts_everything()
+            || greatest.is_some_and(|greatest| greatest >= LARGE)
+            || scales.iter().fold(0, |most, code| most.max(*code)) >= self.large
     }
 
     /// Takes whole blocks of a block format.
@@ -53,6 +74,7 @@ impl Losses {
             back.run_into(&TensorView::new(*element, &shape, codes)?, scales, global, values)?;
             self.counter.add(src, values, len, &mut sides)?;
         }
+        self.counter.add_nan_scales(scales.iter().filter(|&&code| code == self.nan).count() as u64);
         Ok(())
     }
 
