@@ -116,3 +116,95 @@ fn texts_count() {
     let output = folder.run("cast n.npy out.pb --to string --fail-on nan");
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
 }
+
+/// Weights with NaN, infinity and a number beyond float16.
+fn odd_weights(folder: &Folder) {
+    let mut values: Vec<f32> = (0..128).map(|index| index as f32 * 0.01).collect();
+    let plain = onnx_cast::Tensor::from_slice(vec![4, 32], &values).expect("a tensor");
+    (values[35], values[69], values[103]) = (f32::NAN, f32::NEG_INFINITY, 7e4);
+    let odd = onnx_cast::Tensor::from_slice(vec![4, 32], &values).expect("a tensor");
+    let tensors = [("a.weight", plain.view()), ("b.weight", odd.view())];
+    folder.write("w.safetensors", safetensors::write(None, &tensors).expect("bytes"));
+}
+
+/// Without being asked, the summary names what overflowed, and NaN.
+#[test]
+fn overflow_and_nan_are_said_by_default() {
+    let folder = Folder::new();
+    for (input, output) in inputs(&folder) {
+        if input.ends_with("onnx") {
+            continue;
+        }
+        let line = format!("cast {input} {output} --to float16 --min-elements 1");
+        let said = stderr(&folder.run(&line));
+        let want = format!("onnx-cast: warning: {input}: ");
+        assert!(said.contains(&want) && said.contains("overflowed (first in tensor `"), "{line}: {said}");
+        assert!(!stderr(&folder.run(&format!("{line} -q"))).contains("warning"), "{line}");
+        let json: Value = serde_json::from_str(&done(&folder.run(&format!("{line} --json")))).expect("JSON");
+        assert!(json["warning"].as_str().is_some_and(|text| text.contains("overflowed")), "{json}");
+        let alarms = json["tensors"].as_array().expect("rows").iter().map(|row| &row["alarms"]);
+        assert_ne!(alarms.map(|alarms| alarms["overflowed"].as_u64().unwrap_or(0)).sum::<u64>(), 0, "{json}");
+        // Nothing is lost to bfloat16, and nothing is said.
+        let said = stderr(&folder.run(&format!("cast {input} {output} --to bfloat16 --min-elements 1")));
+        assert!(!said.contains("warning"), "{said}");
+    }
+    odd_weights(&folder);
+    let warned = |line: &str| {
+        let said = stderr(&folder.run(line));
+        said.lines().find_map(|line| line.strip_prefix("onnx-cast: warning: w.safetensors: ")).map(str::to_owned)
+    };
+    for (line, want) in [
+        ("cast w.safetensors o.npz --to float16", "1 value overflowed, 1 value was NaN (first in tensor `b.weight`)"),
+        ("cast w.safetensors o.npz --to int8", "2 values were saturated, 1 value was NaN (first in tensor `b.weight`)"),
+        (
+            "cast w.safetensors o.npz --to float8e4m3fn --saturate false",
+            "2 values became NaN, 1 value was NaN (first in tensor `b.weight`)",
+        ),
+        (
+            "quantize w.safetensors o.safetensors --to int8",
+            "1 value overflowed, 1 value was NaN (first in tensor `b.weight_packed`)",
+        ),
+        (
+            "quantize w.safetensors o.safetensors --to float8e4m3fn --layout comfyui",
+            "1 value overflowed, 1 value was NaN (first in tensor `b.weight`)",
+        ),
+        (
+            "quantize w.safetensors o.safetensors --to nvfp4",
+            "31 values became NaN, 1 value was NaN (first in tensor `b.weight_packed`); 2 blocks have NaN scales, which \
+             `dequantize` refuses without --allow-nan",
+        ),
+        (
+            "quantize w.safetensors o.safetensors --to mxfp8",
+            "63 values became NaN, 1 value was NaN (first in tensor `b.weight`); 2 blocks have NaN scales, which \
+             `dequantize` refuses without --allow-nan",
+        ),
+    ] {
+        assert_eq!(warned(line).as_deref(), Some(want), "{line}");
+        assert_eq!(warned(&format!("{line} --losses")).as_deref(), Some(want), "{line}");
+    }
+    let excluded = "quantize w.safetensors o.safetensors --to nvfp4 --exclude b.weight";
+    assert_eq!(warned(excluded), None);
+}
+
+/// `--fail-on` sees what becomes NaN, and works for quantized weights.
+#[test]
+fn nan_and_overflow_fail_on_request() {
+    let folder = Folder::new();
+    folder.write("x.npy", npy(&floats(&[1.0, 1e6])));
+    let line = "cast x.npy y.npy --to float8e4m3fn --saturate false --fail-on nan";
+    let output = folder.run(line);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains("nan in 1 value cast to float8e4m3fn"), "{}", stderr(&output));
+    done(&folder.run("cast x.npy y.npy --to float8e4m3fn --fail-on nan"));
+    odd_weights(&folder);
+    for to in ["int8", "int4", "float8e4m3fn", "nvfp4", "mxfp4"] {
+        for loss in ["nan", "overflow"] {
+            let output = folder.run(&format!("quantize w.safetensors q.safetensors --to {to} --fail-on {loss}"));
+            assert_eq!(output.status.code(), Some(1), "{to} {loss}: {}", stderr(&output));
+            assert!(stderr(&output).contains("tensor `b.weight"), "{to} {loss}: {}", stderr(&output));
+            assert!(!folder.names().contains(&"q.safetensors".to_owned()), "{to} {loss}");
+        }
+        let line = format!("quantize w.safetensors ok.safetensors --to {to} --exclude b.weight --fail-on nan,overflow");
+        done(&folder.run(&line));
+    }
+}
