@@ -19,7 +19,7 @@ fn data_type(text: &str) -> Result<DataType, String> {
             DataType::ALL.iter().flat_map(|one| std::iter::once(one.name()).chain(one.info().aliases.iter().copied()))
         };
         match nearest(text, names()) {
-            Some(name) if error.meanings().is_none() => {
+            Some(name) if error.meanings().is_none() && error.hint().is_none() => {
                 format!("`{text}` is not an element type (did you mean `{name}`? `onnx-cast types` lists all)")
             }
             _ => error.to_string(),

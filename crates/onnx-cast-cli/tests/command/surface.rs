@@ -207,6 +207,17 @@ fn near_words_are_suggested() {
              `onnx-cast types` lists all)"
                 .to_owned(),
         ),
+        (
+            "cast a.safetensors b.safetensors --to mxfp4",
+            "invalid value 'mxfp4' for '--to <TYPE>': `mxfp4` is not an element type (a block format has scales: \
+             `quantize --to mxfp4`)"
+                .to_owned(),
+        ),
+        (
+            "cast a.safetensors b.safetensors --to fp8",
+            "invalid value 'fp8' for '--to <TYPE>': `fp8` is not an element type (want float8e4m3fn or float8e5m2)"
+                .to_owned(),
+        ),
     ] {
         folder.refuses(line, &message);
     }

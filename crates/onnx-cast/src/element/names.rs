@@ -21,6 +21,13 @@ const AMBIGUOUS: &[(&str, DataType, DataType)] = &[
     ("f4", DataType::Float4E2M1, DataType::Float),
 ];
 
+/// Names of several types at once.
+const FAMILIES: &[(&[&str], &str)] =
+    &[(&["fp8", "float8", "f8"], "float8e4m3fn or float8e5m2"), (&["fp6", "float6", "f6"], "float6e2m3 or float6e3m2")];
+
+/// How the names of block formats begin, which have scales beside their elements.
+const BLOCK_FORMATS: &[&str] = &["mxfp", "mxint", "nvfp"];
+
 /// A name in lower case, without `_` and `-`.
 fn plain(name: &str) -> String {
     name.chars().filter(|c| !matches!(c, '_' | '-')).map(|c| c.to_ascii_lowercase()).collect()
@@ -39,12 +46,25 @@ impl UnknownType {
         let name = plain(&self.name);
         AMBIGUOUS.iter().find(|(known, ..)| *known == name).map(|&(_, bits, bytes)| (bits, bytes))
     }
+
+    /// What is likely meant by the name of a block format, or of a family of types.
+    pub fn hint(&self) -> Option<String> {
+        let name = plain(&self.name);
+        if BLOCK_FORMATS.iter().any(|start| name.starts_with(start)) {
+            return Some(format!("a block format has scales: `quantize --to {}`", crate::error::shorten(&self.name)));
+        }
+        let (_, types) = FAMILIES.iter().find(|(names, _)| names.contains(&&*name))?;
+        Some(format!("want {types}"))
+    }
 }
 
 impl fmt::Display for UnknownType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some((bits, bytes)) = self.meanings() {
             return write!(f, "`{}` may mean {bits}, and to numpy means {bytes} (want one of these)", self.name);
+        }
+        if let Some(hint) = self.hint() {
+            return write!(f, "`{}` is not an element type ({hint})", crate::error::shorten(&self.name));
         }
         write!(f, "`{}` is not an element type (want one of", crate::error::shorten(&self.name))?;
         for (i, data_type) in DataType::ALL.iter().enumerate() {
