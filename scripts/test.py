@@ -83,6 +83,7 @@ def stages(packages):
             env=NEWEST | {"UPGRADE_PARTS": "reference"},
         ),
         check("models converted, as onnxruntime runs them", "scripts/checks/precision.py"),
+        check("graphs within graphs, as onnxruntime runs them", "scripts/checks/nested.py"),
         check("types of values, as onnx infers them", "scripts/checks/value_types.py"),
         check("types of values, as the newest onnx infers them", "scripts/checks/value_types.py", "--since=28", env=NEWEST),
         check("models, as onnxruntime runs them", "scripts/checks/models.py"),

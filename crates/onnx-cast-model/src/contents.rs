@@ -6,8 +6,9 @@ use crate::error::{Error, ModelError};
 use crate::external::Files;
 use crate::graph::values::{Flow, Step};
 use crate::messages::{function, model, opset, sparse};
+use crate::paths::{self, segment};
 use crate::rope::{self, Base};
-use crate::tree::{Document, Graph, Names, Node, text};
+use crate::tree::{Document, Graph, Names, Node, Texts, text};
 use crate::types::Typing;
 use onnx_cast::DataType;
 use onnx_cast_file::formats::format::Format;
@@ -65,15 +66,13 @@ pub struct CastInfo {
     pub graph: String,
 }
 
-/// Characters of a name that are taken into a path: every constant within has it.
-const SEGMENT: usize = 128;
-
 /// Opens a model as a file of the constants in it; with `types`, the types of its values are inferred.
 pub(crate) fn open(path: &Path, types: bool) -> Result<(Input, ModelInfo), Error> {
     let invalid = |error| Error::model(path, error);
     let file = InputFile::open(path)?;
     let bytes = Mapped::of(&file)?;
-    let document = Document::parse(&bytes).map_err(invalid)?;
+    let texts = Texts::default();
+    let document = Document::parse(&bytes, &texts).map_err(invalid)?;
     let files = Files::open(path, &document.tensors().map_err(invalid)?, None).map_err(invalid)?;
     let (opsets, metadata) = imports(&bytes).map_err(invalid)?;
     let mut survey = Survey {
@@ -157,7 +156,7 @@ impl<'a> Survey<'a> {
                     let named =
                         if node.name.is_empty() { format!("{}_{index}", node.op_type) } else { node.name.into() };
                     let inside = format!("{}/{}{number}", segment(&named), segment(attribute.name));
-                    self.graph(inner, within(&path, &inside))?;
+                    self.graph(inner, paths::inside(&path, &inside))?;
                 }
             }
         }
@@ -279,10 +278,7 @@ impl<'a> Survey<'a> {
     }
 }
 
-fn segment(name: &str) -> String {
-    name.chars().take(SEGMENT).collect()
-}
-
+/// The name of a constant of a graph.
 fn within(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") }
 }

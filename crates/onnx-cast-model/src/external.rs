@@ -6,7 +6,7 @@
 use crate::error::ModelError;
 use crate::error::external::ExternalProblem;
 use crate::rope::{Elements, Message, Stored};
-use crate::tree::utf8;
+use crate::tree::{lossy, utf8};
 use onnx_cast_file::formats::pb;
 use onnx_cast_file::formats::protobuf::onnx::{entry, tensor};
 use onnx_cast_file::formats::protobuf::wire::{Value, all_bytes, last};
@@ -23,20 +23,20 @@ use std::sync::Arc;
 pub(crate) const ITSELF: &str = "\0";
 
 /// The entries of `external_data` that are read.
-struct Reference<'a> {
-    location: &'a str,
+struct Reference {
+    location: String,
     offset: u64,
     length: Option<u64>,
 }
 
-impl<'a> Reference<'a> {
-    fn read(message: &'a [u8]) -> Result<Reference<'a>, Trouble> {
+impl Reference {
+    fn read(message: &[u8]) -> Result<Reference, Trouble> {
         let (mut location, mut offset, mut length) = (None, 0, None);
         for bytes in all_bytes(message, tensor::EXTERNAL_DATA) {
             let bytes = bytes?;
             let key = last(bytes, entry::KEY, Value::bytes)?.unwrap_or_default();
             let value = utf8(last(bytes, entry::VALUE, Value::bytes)?.unwrap_or_default())?;
-            let number = |key| value.parse().map_err(|_| ExternalProblem::Number { key, value: value.to_owned() });
+            let number = |key| value.parse().map_err(|_| ExternalProblem::Number { key, value: value.clone() });
             match key {
                 b"location" => location = Some(value),
                 b"offset" => offset = number("offset")?,
@@ -79,7 +79,7 @@ impl Trouble {
 /// A tensor's name for an error.
 pub(crate) fn tensor_name(message: &[u8]) -> String {
     let name = last(message, tensor::NAME, Value::bytes).ok().flatten().unwrap_or_default();
-    String::from_utf8_lossy(name).into_owned()
+    lossy(name)
 }
 
 /// The files of external data of a model, each opened once.
@@ -112,7 +112,7 @@ impl Files {
             }
             let opened = match sparse {
                 true => Err(ExternalProblem::Sparse.into()),
-                false => Reference::read(message).and_then(|reference| files.open_at(folder, reference.location)),
+                false => Reference::read(message).and_then(|reference| files.open_at(folder, &reference.location)),
             };
             opened.map_err(|trouble| trouble.of(message))?;
         }
@@ -185,10 +185,10 @@ impl Files {
         {
             return Err(ExternalProblem::Length { data_type, got, want }.into());
         }
-        let file = self.by_location.get(location).ok_or(ExternalProblem::NoLocation)?;
+        let file = self.by_location.get(&location).ok_or(ExternalProblem::NoLocation)?;
         let size = file.len();
         if offset.checked_add(want).is_none_or(|end| end > size) {
-            return Err(ExternalProblem::End { location: location.to_owned(), size, offset, want }.into());
+            return Err(ExternalProblem::End { location, size, offset, want }.into());
         }
         Ok(Stored::File(file, offset))
     }

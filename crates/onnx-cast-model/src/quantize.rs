@@ -6,6 +6,7 @@ use crate::edits::{Content, Edits, NewAttribute, NewNode, NewTensor};
 use crate::error::{Error, ModelError};
 use crate::external::Files;
 use crate::graph::opsets;
+use crate::graph::values::{Flow, Origin};
 use crate::messages::attribute;
 use crate::rewrite::{Request, rewrite};
 use crate::rope::{Elements, Stored};
@@ -99,7 +100,7 @@ fn edits<'a>(
 fn choose<'a>(
     document: &Document<'a>,
     graph: &Graph<'a>,
-    readers: &HashMap<&str, Axes>,
+    readers: &HashMap<(usize, usize), Axes>,
     files: &'a Files,
     request: &QuantizeRequest,
     chosen: &mut Vec<Chosen<'a>>,
@@ -115,8 +116,10 @@ fn choose<'a>(
         let is_float = matches!(constant.data_type, DataType::Float | DataType::Float16 | DataType::BFloat16);
         let selection = &request.selection;
         let is_large = constant.len as u64 >= selection.min_size.unwrap_or(MIN_SIZE);
-        let axes =
-            readers.get(constant.name).copied().filter(|axes| axes.summed.max(axes.outputs) < constant.shape.len());
+        let axes = readers
+            .get(&(graph.id, index))
+            .copied()
+            .filter(|axes| axes.summed.max(axes.outputs) < constant.shape.len());
         let to = selection.target_if(constant.name, constant.len as u64, |_| axes.is_some());
         let is_fixed = defaults.contains(constant.name);
         if let Some(to) = to.filter(|_| is_float && is_large && !is_fixed && constant.shape.len() >= 2) {
@@ -130,18 +133,21 @@ fn choose<'a>(
     Ok(())
 }
 
-/// The axes of the weights that nodes of a body read, by name.
-fn readers<'a>(body: &Graph<'a>) -> Result<HashMap<&'a str, Axes>, ModelError> {
-    let ranks: HashMap<&str, usize> = body
-        .every()
-        .into_iter()
-        .flat_map(|graph| &graph.initializers)
-        .filter_map(|named| Some((named.name, onnx_cast_file::formats::pb::head(named.message).ok()?.shape.len())))
-        .collect();
+/// The axes of the weights that nodes of a body read, by their graph and their place there: branches may have one name
+/// for initializers of their own.
+fn readers(body: &Graph<'_>) -> Result<HashMap<(usize, usize), Axes>, ModelError> {
+    let flow = Flow::of(body);
     let mut readers = HashMap::new();
-    for node in body.every().into_iter().flat_map(|graph| &graph.nodes) {
-        let Some(&weight) = node.inputs.get(1) else { continue };
-        let Some(rank) = ranks.get(weight).copied().filter(|&rank| rank >= 2) else { continue };
+    for step in &flow.steps {
+        let (node, Some(&Some(weight))) = (step.node, step.inputs.get(1)) else { continue };
+        let value = &flow.values[weight];
+        let Origin::Initializer(index, _) = value.origin else { continue };
+        let named = flow.graphs.get(&value.graph).and_then(|graph| graph.initializers.get(index));
+        let Some(Ok(head)) = named.map(|named| onnx_cast_file::formats::pb::head(named.message)) else { continue };
+        let rank = head.shape.len();
+        if rank < 2 {
+            continue;
+        }
         let axes = if node.is("MatMul") {
             Axes { outputs: rank - 1, summed: rank - 2 }
         } else if node.is("Gemm") {
@@ -152,7 +158,7 @@ fn readers<'a>(body: &Graph<'a>) -> Result<HashMap<&'a str, Axes>, ModelError> {
         } else {
             continue;
         };
-        readers.insert(weight, axes);
+        readers.insert((value.graph, index), axes);
     }
     Ok(readers)
 }

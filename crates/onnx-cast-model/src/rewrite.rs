@@ -9,7 +9,7 @@ use crate::error::{Error, ModelError};
 use crate::exchange::{Exchange, free_name};
 use crate::external::Files;
 use crate::rope::{Base, Rope};
-use crate::tree::Document;
+use crate::tree::{Document, Texts};
 use onnx_cast_file::formats::pb::MAX_MESSAGE;
 use onnx_cast_file::io::atomic::check_vacant;
 use onnx_cast_file::io::fs;
@@ -80,7 +80,8 @@ pub(crate) fn rewrite<T, R>(
     let bytes = Mapped::of(&file)?;
     let base = Base { bytes: &bytes, file: Some(&file) };
     let Some(raise) = request.raise else { return rewrite_of(base, None, input, output, request, edit, judge) };
-    let document = Document::parse(&bytes).map_err(|error| Error::model(input, error))?;
+    let texts = Texts::default();
+    let document = Document::parse(&bytes, &texts).map_err(|error| Error::model(input, error))?;
     let tensors = document.tensors().map_err(|error| Error::model(input, error))?;
     let files = Files::open(input, &tensors, None).map_err(|error| Error::model(input, error))?;
     let raised = raised(base, input, (&document, &files), raise, &mut Layout::references(base))?;
@@ -115,7 +116,8 @@ fn rewrite_of<T, R>(
     judge: impl FnOnce(T) -> Result<R, Error>,
 ) -> Result<R, Error> {
     let invalid = |error| Error::model(input, error);
-    let document = Document::parse(base.bytes).map_err(invalid)?;
+    let texts = Texts::default();
+    let document = Document::parse(base.bytes, &texts).map_err(invalid)?;
     let files = Files::open(input, &document.tensors().map_err(invalid)?, itself).map_err(invalid)?;
     let (edits, made) = edit(&document, &files).map_err(invalid)?;
 
@@ -188,7 +190,8 @@ pub(crate) fn rewrite_bytes<T, R>(
 ) -> Result<(Vec<u8>, R), Error> {
     let path = Path::new("model");
     let invalid = |error| Error::model(path, error);
-    let document = Document::parse(bytes).map_err(invalid)?;
+    let texts = Texts::default();
+    let document = Document::parse(bytes, &texts).map_err(invalid)?;
     let files = Files::none(&document.tensors().map_err(invalid)?).map_err(invalid)?;
     let base = Base { bytes, file: None };
     if let Some(raise) = request.raise {
@@ -342,7 +345,7 @@ pub(crate) mod tests {
     #[test]
     fn what_is_too_large_for_a_message_goes_beside_it() {
         let bytes = model(DataType::Uint8, &[5000]);
-        let document = Document::parse(&bytes).expect("a model");
+        let document = Document::of(&bytes).expect("a model");
         let files = Files::open(Path::new("m.onnx"), &[], None).expect("no files");
         let arranged = |limit, threshold| {
             let storage = Storage { external_data: None, threshold };
@@ -360,7 +363,7 @@ pub(crate) mod tests {
             out.0.into_inner().expect("no panic")
         };
         let (out, data) = (written(&message.tasks(base), message.len()), written(&layout.tasks(base), 5000));
-        assert!(Document::parse(&out).expect("a model").tensors().is_ok_and(|tensors| tensors.len() == 1));
+        assert!(Document::of(&out).expect("a model").tensors().is_ok_and(|tensors| tensors.len() == 1));
         assert_eq!(data, vec![7; 5000]);
         for (limit, threshold) in [(50, None), (1000, Some(5001))] {
             let error = arranged(limit, threshold).map(drop).expect_err("too large");

@@ -1,7 +1,8 @@
 //! A model as a tree of graphs, for rewriting: every node, constant and declaration with the bytes it stands in. Names
-//! and elements are borrowed; nothing is resolved, and no operator is refused.
+//! are copied (`texts.rs`), elements borrowed; nothing is resolved, and no operator is refused.
 
 mod read;
+mod texts;
 
 use crate::error::ModelError;
 use crate::messages::{attribute, graph, sparse};
@@ -13,7 +14,8 @@ use onnx_cast_file::text::Short;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-pub(crate) use read::{default_opset, is_default, text, utf8};
+pub(crate) use read::{default_opset, is_default, text};
+pub(crate) use texts::{Texts, lossy, utf8};
 
 #[derive(Debug)]
 pub(crate) struct Document<'a> {
@@ -94,6 +96,8 @@ pub(crate) struct Attribute<'a> {
     pub(crate) kind: u64,
     /// Whether it stands for an attribute of the function around.
     pub(crate) refers: bool,
+    /// The name of that attribute.
+    pub(crate) referred: Option<&'a str>,
     pub(crate) graphs: Vec<Graph<'a>>,
 }
 
@@ -158,8 +162,7 @@ impl<'a> Attribute<'a> {
 
     /// The attribute of the function around that it stands for.
     pub(crate) fn referred(&self) -> Option<&'a str> {
-        let name = last(self.message, attribute::REF_ATTR_NAME, Value::bytes).ok().flatten()?;
-        utf8(name).ok()
+        self.referred
     }
 
     /// The attribute as the operators want it.

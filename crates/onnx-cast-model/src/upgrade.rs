@@ -22,12 +22,13 @@ use crate::edits::Edits;
 use crate::error::{Error, ModelError};
 use crate::external::Files;
 use crate::graph::opsets;
+use crate::paths::bounded;
 use crate::rewrite::{Request, rewrite};
 use crate::tree::{Document, Graph, Names, Node, is_default};
 use crate::types::Typing;
 use callers::Callers;
 use draft::Draft;
-use known::Known;
+use known::{At, Known};
 use onnx_cast::NEWEST_OPSET;
 use onnx_cast_file::Storage;
 use onnx_cast_file::io::progress::Watch;
@@ -91,8 +92,9 @@ pub struct Upgraded {
 }
 
 /// Raises the opset of a model, in its graph, the graphs within it and its functions. Nodes whose operators mean the
-/// same stay as they are; those that became something else are rewritten, so that every output keeps its bits. Inputs
-/// and outputs keep their names and types. Other domains stay at their versions.
+/// same stay as they are; those that became something else are rewritten, so that every output keeps its bits, by
+/// ONNX's rules: a runtime may have another kernel for a newer version, as onnxruntime has for AveragePool from 19 on.
+/// Inputs and outputs keep their names and types. Other domains stay at their versions.
 ///
 /// A model of the opset already is written as it is. Before version 4 of the format every initializer is an input too;
 /// these inputs go, since a runtime would let them be replaced ([`Model::inputs`](crate::Model::inputs) lists none of
@@ -235,7 +237,7 @@ impl<'t, 'a> Raise<'_, 't, 'a> {
             for attribute in &node.attributes {
                 for within in &attribute.graphs {
                     let here = format!("`{}` of {}", Short(attribute.name), node.label(index));
-                    let path = if path.is_empty() { here } else { format!("{here} in {path}") };
+                    let path = bounded(if path.is_empty() { here } else { format!("{here} in {path}") });
                     self.graph(body, facts, within, &path);
                 }
             }
@@ -261,13 +263,13 @@ impl<'t, 'a> Raise<'_, 't, 'a> {
             return Ok(());
         }
         let document = self.document;
-        let plain = facts.plain.get_or_init(|| Known::of(document, body));
+        let plain = facts.plain.get_or_init(|| Known::of(document, body)).at(graph.id, index);
         // Where the plainest facts do not do, inference by type and the calls of the function around may.
         let drafted = self.draft(Draft::new(node), plain, body, graph, old).or_else(|_| {
             let draft = Draft::new(node).resolved(self.callers.get_or_init(|| Callers::of(document)), body);
             let typing = self.typing.get_or_init(|| Typing::of(document).ok());
             let known = facts.typed.get_or_init(|| Known::with_types(document, body, typing.as_ref()));
-            self.draft(draft, known, body, graph, old)
+            self.draft(draft, known.at(graph.id, index), body, graph, old)
         });
         let (draft, version, what) = drafted?;
         if !what.is_empty() {
@@ -288,7 +290,7 @@ impl<'t, 'a> Raise<'_, 't, 'a> {
     fn draft(
         &mut self,
         mut draft: Draft<'t, 'a>,
-        known: &Known<'t, 'a>,
+        known: At<'_, 't, 'a>,
         body: &'t Graph<'a>,
         graph: &'t Graph<'a>,
         old: i64,
@@ -302,6 +304,7 @@ impl<'t, 'a> Raise<'_, 't, 'a> {
             document,
             files,
             body,
+            callers: self.callers.get_or_init(|| Callers::of(document)),
             initializers: std::ptr::eq(graph, &document.graph) && ir_version >= 4,
             known,
             names: self.names,

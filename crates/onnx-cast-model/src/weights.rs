@@ -7,14 +7,13 @@ use crate::error::Error;
 use crate::error::ModelError;
 use crate::external::Files;
 use crate::graph::opsets;
-use crate::messages::attribute;
+use crate::graph::values::{Flow, Origin, Value};
 use crate::rewrite::{Request, rewrite};
 use crate::tree::{Document, Graph, Names};
 use crate::upgrade;
 use onnx_cast::{Cast, CastOptions, DataType, Operator};
 use onnx_cast_file::FileError;
 use onnx_cast_file::counts::Counter;
-use onnx_cast_file::formats::protobuf::wire::{Value, last};
 use onnx_cast_file::pipeline::Step;
 use onnx_cast_file::{CastRequest, Selection, Summary, TensorSummary};
 use std::collections::{HashMap, HashSet};
@@ -70,7 +69,7 @@ struct Chosen<'a> {
     row: usize,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Place {
     /// An initializer, and the input of the same name.
     Initializer(usize, Option<usize>),
@@ -88,7 +87,7 @@ fn edits<'a>(
     let mut chosen = Vec::new();
     let mut tensors = Vec::new();
     for body in document.bodies() {
-        let readers = readers(body)?;
+        let readers = readers(body);
         for graph in body.every() {
             choose(document, graph, &readers, files, request, &mut chosen, &mut tensors)?;
         }
@@ -130,7 +129,7 @@ fn edits<'a>(
 fn choose<'a>(
     document: &Document<'a>,
     graph: &Graph<'a>,
-    readers: &HashMap<&str, Readers<'_>>,
+    readers: &HashMap<(usize, Place), Readers<'_>>,
     files: &'a Files,
     request: &CastRequest,
     chosen: &mut Vec<Chosen<'a>>,
@@ -146,7 +145,7 @@ fn choose<'a>(
         let to = if fixed { None } else { select(&request.selection, name, from, len) };
         let to = to.filter(|&to| to != from).filter(|_| {
             // Cast before: the constant's old name is that of the Cast's result, by which it was selected then.
-            let reader = readers.get(name).filter(|reader| reader.count == 1);
+            let reader = readers.get(&(graph.id, place)).filter(|reader| reader.count == 1);
             let before = reader.and_then(|reader| reader.cast);
             before.and_then(|(old, back)| select(&request.selection, old, back, len)) != Some(from)
         });
@@ -171,7 +170,7 @@ fn choose<'a>(
     Ok(())
 }
 
-/// Who reads a value, in a body and the graphs within it.
+/// The readers of a constant, in its graph and those within it.
 #[derive(Default)]
 struct Readers<'a> {
     count: usize,
@@ -179,28 +178,21 @@ struct Readers<'a> {
     cast: Option<(&'a str, DataType)>,
 }
 
-/// The readers of every value of a body, by name. Of two values of one name, which branches may have, the readers are
-/// counted together.
-fn readers<'a>(body: &Graph<'a>) -> Result<HashMap<&'a str, Readers<'a>>, ModelError> {
-    let mut readers: HashMap<&'a str, Readers<'a>> = HashMap::new();
-    for graph in body.every() {
-        for output in &graph.outputs {
-            readers.entry(output.name).or_default().count += 1;
-        }
-        for node in &graph.nodes {
-            for input in &node.inputs {
-                let reader = readers.entry(input).or_default();
-                reader.count += 1;
-                if node.is("Cast")
-                    && let (Some(output), Some(to)) = (node.output(), node.attribute("to"))
-                    && let Some(to) = last(to.message, attribute::I, Value::varint)?
-                {
-                    reader.cast = DataType::from_onnx(to as i64).map(|to| (output, to));
-                }
-            }
-        }
-    }
-    Ok(readers)
+/// The readers of every constant of a body, by its graph and its place there. Branches may have one name for constants
+/// of their own.
+fn readers<'a>(body: &Graph<'a>) -> HashMap<(usize, Place), Readers<'a>> {
+    let flow = Flow::of(body);
+    let of_value = |value: &Value<'a>| {
+        let place = match value.origin {
+            Origin::Initializer(index, input) => Place::Initializer(index, input),
+            Origin::Node(step, 0) if flow.steps[step].node.is("Constant") => Place::Node(flow.steps[step].index),
+            _ => return None,
+        };
+        let nodes = value.reads.iter().map(|read| flow.steps[read.step].node);
+        let cast = nodes.filter(|node| node.is("Cast")).find_map(|node| Some((node.output()?, node.target()?)));
+        Some(((value.graph, place), Readers { count: value.reads.len() + value.outputs, cast }))
+    };
+    flow.values.iter().filter_map(of_value).collect()
 }
 
 /// The opset that a Cast back, and a Constant of the target type, come with.

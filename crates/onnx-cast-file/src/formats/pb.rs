@@ -73,7 +73,8 @@ fn name(message: &[u8]) -> Result<String, PbProblem> {
     let mut name = Ok(String::new());
     for field in Fields::new(message).map_while(Result::ok) {
         if let (field::NAME, Value::Bytes(bytes)) = (field.number, field.value) {
-            name = std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| PbProblem::Name);
+            // Checked in a copy: the bytes of a mapped file may change between.
+            name = String::from_utf8(bytes.to_vec()).map_err(|_| PbProblem::Name);
         }
     }
     name

@@ -38,8 +38,8 @@ impl Mapped {
         };
         // SAFETY: the map is private and read-only, and this crate never writes to a file in place: an output replaces
         // its target by a rename, which leaves the old file to this map. What remains is another program that changes
-        // the file meanwhile. Its bytes are only ever parsed, with every length checked against the slice, so other
-        // bytes are another input; a file cut short ends the process by a signal, as it does with every mapped file.
+        // the file meanwhile. Its bytes are only ever parsed, with every length checked against the slice, and text is
+        // checked in a copy, so other bytes are another input; a file cut short ends the process by a signal, as it does with every mapped file.
         let map = unsafe { Mmap::map(opened) };
         Ok(Mapped::Map(map.map_err(|error| IoError::new(file.path(), "read", error))?))
     }

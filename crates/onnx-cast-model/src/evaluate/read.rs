@@ -7,7 +7,7 @@ use crate::contents::imports;
 use crate::error::ModelError;
 use crate::graph::types::{since, version};
 use crate::messages::{attribute, function, value_info};
-use crate::tree::{self, Document, Graph, text};
+use crate::tree::{self, Document, Graph, Texts, text};
 use onnx_cast::ops::{Attribute, Dim};
 use onnx_cast::{
     BitCast, Cast, CastLike, DataType, DequantizeLinear, DynamicQuantizeLinear, QuantizeLinear, Tensor, TensorError,
@@ -19,7 +19,8 @@ use onnx_cast_file::text::Short;
 use std::collections::{HashMap, HashSet};
 
 pub(super) fn read(bytes: &[u8]) -> Result<Model, ModelError> {
-    let document = Document::parse(bytes)?;
+    let texts = Texts::default();
+    let document = Document::parse(bytes, &texts)?;
     // `run` takes no model that the other commands refuse, although it reads less of it.
     document.tensors()?;
     imports(bytes)?;

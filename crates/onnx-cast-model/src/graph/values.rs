@@ -196,6 +196,11 @@ impl<'t, 'a> Flow<'t, 'a> {
         self.steps[read.step].inputs[read.input] = Some(to);
     }
 
+    /// Whether something reads a name before anything gives it a value.
+    pub(crate) fn is_unknown(&self, name: &str) -> bool {
+        self.unknown.contains(name)
+    }
+
     /// Whether nothing has a use for a value.
     pub(crate) fn is_unused(&self, id: Id) -> bool {
         self.values[id].reads.is_empty() && self.values[id].outputs == 0

@@ -5,6 +5,7 @@ use super::pins::Variable;
 use super::variables::{Place, Variables};
 use crate::error::{ConvertError, ModelError};
 use crate::graph::values::Origin;
+use crate::paths::{self, segment};
 use crate::tree::{Document, Graph};
 use onnx_cast_file::nearest;
 use std::collections::HashMap;
@@ -51,7 +52,7 @@ pub(super) fn decisions(
     variables: &Variables<'_, '_, '_>,
     assignment: &Assignment,
 ) -> (Vec<NodeDecision>, Vec<ValueDecision>) {
-    let paths = paths(document);
+    let paths = paths_of(document);
     let path = |graph: usize| paths.get(&graph).cloned().unwrap_or_default();
     let (mut nodes, mut values) = (Vec::new(), Vec::new());
     let mut other = std::collections::HashSet::new();
@@ -105,7 +106,7 @@ pub(super) fn explain(
     variables: &Variables<'_, '_, '_>,
     assignment: &Assignment,
 ) -> Result<String, ModelError> {
-    let paths = paths(document);
+    let paths = paths_of(document);
     let type_of = |variable| if assignment.is_low(variables, variable) { variables.low.name() } else { "float" };
     let mut text = String::new();
     for (place, body) in variables.typing.bodies.iter().enumerate() {
@@ -155,12 +156,12 @@ fn names<'a>(variables: &Variables<'_, '_, 'a>) -> impl Iterator<Item = &'a str>
 }
 
 /// The graphs around each graph.
-fn paths(document: &Document<'_>) -> HashMap<usize, String> {
+fn paths_of(document: &Document<'_>) -> HashMap<usize, String> {
     let mut paths = HashMap::new();
     let mut open: Vec<(&Graph<'_>, String)> = vec![(&document.graph, String::new())];
     open.extend(document.functions.iter().map(|function| {
         let name = function.signature.as_ref().map_or("", |signature| signature.name);
-        (function, name.to_owned())
+        (function, segment(name))
     }));
     while let Some((graph, path)) = open.pop() {
         for (index, node) in graph.nodes.iter().enumerate() {
@@ -168,8 +169,8 @@ fn paths(document: &Document<'_>) -> HashMap<usize, String> {
                 for inner in &attribute.graphs {
                     let name =
                         if node.name.is_empty() { format!("{}_{index}", node.op_type) } else { node.name.into() };
-                    let around = if path.is_empty() { String::new() } else { format!("{path}/") };
-                    open.push((inner, format!("{around}{name}/{}", attribute.name)));
+                    let name = format!("{}/{}", segment(&name), segment(attribute.name));
+                    open.push((inner, paths::inside(&path, &name)));
                 }
             }
         }

@@ -172,12 +172,14 @@ impl Rules<'_, '_, '_, '_> {
         }
     }
 
-    /// Values that were recorded beyond what the type holds.
+    /// Values that were recorded beyond what the type holds: those of the main graph, of whose names a branch may have
+    /// others.
     fn ranges(&mut self) {
         let mut beyond = HashMap::new();
         for (place, body) in self.variables.typing.bodies.iter().enumerate() {
             for (id, value) in body.flow.values.iter().enumerate() {
-                let magnitude = self.request.ranges.get(value.name).copied().filter(|_| body.function.is_none());
+                let is_recorded = value.graph == self.document.graph.id;
+                let magnitude = self.request.ranges.get(value.name).copied().filter(|_| is_recorded);
                 if let Some(magnitude) = magnitude
                     && (!magnitude.is_finite() || overflows(magnitude * self.request.margin, self.variables.low))
                 {

@@ -1,5 +1,6 @@
 //! A model's tree from its bytes.
 
+use super::texts::{Copier, Texts, utf8};
 use super::{Attribute, Declared, Document, Graph, Named, Node, Signature};
 use crate::error::ModelError;
 use crate::messages::{attribute, function, graph, model, node, opset, sparse, value_info};
@@ -13,7 +14,8 @@ use std::rc::Rc;
 const MAX_DEPTH: usize = 32;
 
 impl<'a> Document<'a> {
-    pub(crate) fn parse(bytes: &'a [u8]) -> Result<Self, ModelError> {
+    /// Reads a model, whose names are copied into `texts`.
+    pub(crate) fn parse(bytes: &'a [u8], texts: &'a Texts) -> Result<Self, ModelError> {
         let (mut graphs, mut functions) = (Vec::new(), Vec::new());
         let (mut opset, mut ir_version, mut training) = (None, 0, false);
         for field in Fields::new(bytes) {
@@ -30,11 +32,17 @@ impl<'a> Document<'a> {
         let [graph] = graphs[..] else { return Err(ModelError::Graphs { count: graphs.len() }) };
         // Models from before there were opsets (IR version 3) mean the first one.
         let opset = opset.or((ir_version < 3).then_some(1));
-        let mut reader = Reader { next: 0 };
-        let opsets = Opsets { opset, imports: imports(bytes, model::OPSET_IMPORT)? };
+        let mut reader = Reader { next: 0, texts: Copier::new(texts) };
+        let opsets = Opsets { opset, imports: reader.imports(bytes, model::OPSET_IMPORT)? };
         let graph = reader.graph(graph, &opsets, 0)?;
         let functions = functions.into_iter().map(|message| reader.function(message)).collect::<Result<_, _>>()?;
         Ok(Document { bytes, ir_version, opset, training, graph, functions })
+    }
+
+    /// The same where the names may stay for good.
+    #[cfg(test)]
+    pub(crate) fn of(bytes: &'a [u8]) -> Result<Self, ModelError> {
+        Document::parse(bytes, Box::leak(Box::default()))
     }
 }
 
@@ -57,23 +65,43 @@ struct Opsets<'a> {
     imports: Rc<[(&'a str, i64)]>,
 }
 
-/// Every import of a model or a function.
-fn imports(message: &[u8], number: u32) -> Result<Rc<[(&str, i64)]>, ModelError> {
-    let mut imports = Vec::new();
-    for import in all_bytes(message, number) {
-        let import = import?;
-        imports.push((name(import, opset::DOMAIN)?, last(import, opset::VERSION, Value::int)?.unwrap_or(0)));
-    }
-    Ok(imports.into())
-}
-
-struct Reader {
+struct Reader<'a> {
     /// The next graph's number.
     next: usize,
+    texts: Copier<'a>,
 }
 
-impl Reader {
-    fn start<'a>(&mut self, message: &'a [u8], is_function: bool, opsets: &Opsets<'a>) -> Graph<'a> {
+impl<'a> Reader<'a> {
+    /// Every import of a model or a function.
+    fn imports(&mut self, message: &[u8], number: u32) -> Result<Rc<[(&'a str, i64)]>, ModelError> {
+        let mut imports = Vec::new();
+        for import in all_bytes(message, number) {
+            let import = import?;
+            imports.push((self.name(import, opset::DOMAIN)?, last(import, opset::VERSION, Value::int)?.unwrap_or(0)));
+        }
+        Ok(imports.into())
+    }
+
+    /// A field of text; empty where it is not there.
+    fn name(&mut self, message: &[u8], number: u32) -> Result<&'a str, ModelError> {
+        self.texts.text(last(message, number, Value::bytes)?.unwrap_or_default())
+    }
+
+    /// A ValueInfoProto. Types that are not known here are none: they are not this crate's to check.
+    fn declared(&mut self, message: &'a [u8]) -> Result<Declared<'a>, ModelError> {
+        let name = self.name(message, value_info::NAME)?;
+        let of_type = last(message, value_info::TYPE, Value::bytes)?.unwrap_or_default();
+        let tensor_type = last(of_type, value_info::TENSOR_TYPE, Value::bytes)?.unwrap_or_default();
+        let data_type = last(tensor_type, value_info::ELEM_TYPE, Value::int)?.and_then(DataType::from_onnx);
+        Ok(Declared { name, message, data_type })
+    }
+
+    /// A value that a function declares.
+    fn named(&mut self, name: &[u8]) -> Result<Declared<'a>, ModelError> {
+        Ok(Declared { name: self.texts.text(name)?, message: &[], data_type: None })
+    }
+
+    fn start(&mut self, message: &'a [u8], is_function: bool, opsets: &Opsets<'a>) -> Graph<'a> {
         let id = self.next;
         self.next += 1;
         let (nodes, initializers, sparse) = (Vec::new(), Vec::new(), Vec::new());
@@ -95,7 +123,7 @@ impl Reader {
         }
     }
 
-    fn graph<'a>(&mut self, message: &'a [u8], opsets: &Opsets<'a>, depth: usize) -> Result<Graph<'a>, ModelError> {
+    fn graph(&mut self, message: &'a [u8], opsets: &Opsets<'a>, depth: usize) -> Result<Graph<'a>, ModelError> {
         if depth == MAX_DEPTH {
             return Err(ModelError::Depth { limit: MAX_DEPTH });
         }
@@ -106,15 +134,15 @@ impl Reader {
             match field.number {
                 graph::NODE => graph.nodes.push(self.node(bytes, opsets, depth)?),
                 graph::INITIALIZER => {
-                    let name = name(bytes, tensor::NAME)?;
+                    let name = self.name(bytes, tensor::NAME)?;
                     graph.initializers.push(Named { name, message: bytes });
                 }
-                graph::INPUT => graph.inputs.push(declared(bytes)?),
-                graph::OUTPUT => graph.outputs.push(declared(bytes)?),
-                graph::VALUE_INFO => graph.value_info.push(declared(bytes)?),
+                graph::INPUT => graph.inputs.push(self.declared(bytes)?),
+                graph::OUTPUT => graph.outputs.push(self.declared(bytes)?),
+                graph::VALUE_INFO => graph.value_info.push(self.declared(bytes)?),
                 graph::SPARSE_INITIALIZER => {
                     let values = last(bytes, sparse::VALUES, Value::bytes)?.unwrap_or_default();
-                    graph.sparse.push(name(values, tensor::NAME)?);
+                    graph.sparse.push(self.name(values, tensor::NAME)?);
                 }
                 _ => {}
             }
@@ -122,12 +150,12 @@ impl Reader {
         Ok(graph)
     }
 
-    fn function<'a>(&mut self, message: &'a [u8]) -> Result<Graph<'a>, ModelError> {
+    fn function(&mut self, message: &'a [u8]) -> Result<Graph<'a>, ModelError> {
         let mut opset = None;
         for import in all_bytes(message, function::OPSET_IMPORT) {
             merge(&mut opset, default_opset(import?)?)?;
         }
-        let opsets = Opsets { opset, imports: imports(message, function::OPSET_IMPORT)? };
+        let opsets = Opsets { opset, imports: self.imports(message, function::OPSET_IMPORT)? };
         let mut graph = self.start(message, true, &opsets);
         let mut signature = Signature { domain: "", name: "", overload: "", defaults: Vec::new() };
         for field in Fields::new(message) {
@@ -135,12 +163,12 @@ impl Reader {
             let Value::Bytes(bytes) = field.value else { continue };
             match field.number {
                 function::NODE => graph.nodes.push(self.node(bytes, &opsets, 0)?),
-                function::INPUT => graph.inputs.push(Declared { name: utf8(bytes)?, message: &[], data_type: None }),
-                function::OUTPUT => graph.outputs.push(Declared { name: utf8(bytes)?, message: &[], data_type: None }),
-                function::VALUE_INFO => graph.value_info.push(declared(bytes)?),
-                function::NAME => signature.name = utf8(bytes)?,
-                function::DOMAIN => signature.domain = utf8(bytes)?,
-                function::OVERLOAD => signature.overload = utf8(bytes)?,
+                function::INPUT => graph.inputs.push(self.named(bytes)?),
+                function::OUTPUT => graph.outputs.push(self.named(bytes)?),
+                function::VALUE_INFO => graph.value_info.push(self.declared(bytes)?),
+                function::NAME => signature.name = self.texts.text(bytes)?,
+                function::DOMAIN => signature.domain = self.texts.text(bytes)?,
+                function::OVERLOAD => signature.overload = self.texts.text(bytes)?,
                 function::ATTRIBUTE_PROTO => signature.defaults.push(self.attribute(bytes, &opsets, 0)?),
                 _ => {}
             }
@@ -149,19 +177,19 @@ impl Reader {
         Ok(graph)
     }
 
-    fn node<'a>(&mut self, message: &'a [u8], opsets: &Opsets<'a>, depth: usize) -> Result<Node<'a>, ModelError> {
+    fn node(&mut self, message: &'a [u8], opsets: &Opsets<'a>, depth: usize) -> Result<Node<'a>, ModelError> {
         let (inputs, outputs, attributes) = (Vec::new(), Vec::new(), Vec::new());
         let mut node = Node { name: "", op_type: "", domain: "", overload: "", inputs, outputs, attributes };
         for field in Fields::new(message) {
             let field = field?;
             let Value::Bytes(bytes) = field.value else { continue };
             match field.number {
-                node::INPUT => node.inputs.push(utf8(bytes)?),
-                node::OUTPUT => node.outputs.push(utf8(bytes)?),
-                node::NAME => node.name = utf8(bytes)?,
-                node::OP_TYPE => node.op_type = utf8(bytes)?,
-                node::DOMAIN => node.domain = utf8(bytes)?,
-                node::OVERLOAD => node.overload = utf8(bytes)?,
+                node::INPUT => node.inputs.push(self.texts.text(bytes)?),
+                node::OUTPUT => node.outputs.push(self.texts.text(bytes)?),
+                node::NAME => node.name = self.texts.text(bytes)?,
+                node::OP_TYPE => node.op_type = self.texts.text(bytes)?,
+                node::DOMAIN => node.domain = self.texts.text(bytes)?,
+                node::OVERLOAD => node.overload = self.texts.text(bytes)?,
                 node::ATTRIBUTE => node.attributes.push(self.attribute(bytes, opsets, depth)?),
                 _ => {}
             }
@@ -169,13 +197,9 @@ impl Reader {
         Ok(node)
     }
 
-    fn attribute<'a>(
-        &mut self,
-        message: &'a [u8],
-        opsets: &Opsets<'a>,
-        depth: usize,
-    ) -> Result<Attribute<'a>, ModelError> {
-        let mut attribute = Attribute { name: "", message, kind: kind::UNDEFINED, refers: false, graphs: Vec::new() };
+    fn attribute(&mut self, message: &'a [u8], opsets: &Opsets<'a>, depth: usize) -> Result<Attribute<'a>, ModelError> {
+        let (refers, referred, graphs) = (false, None, Vec::new());
+        let mut attribute = Attribute { name: "", message, kind: kind::UNDEFINED, refers, referred, graphs };
         let (mut tensors, mut single, mut declared) = (0, 0, kind::UNDEFINED);
         for field in Fields::new(message) {
             let field = field?;
@@ -195,8 +219,10 @@ impl Reader {
             }
             let Value::Bytes(bytes) = field.value else { continue };
             match field.number {
-                attribute::NAME => attribute.name = utf8(bytes)?,
-                attribute::REF_ATTR_NAME => attribute.refers = true,
+                attribute::NAME => attribute.name = self.texts.text(bytes)?,
+                attribute::REF_ATTR_NAME => {
+                    (attribute.refers, attribute.referred) = (true, Some(self.texts.text(bytes)?));
+                }
                 attribute::G | attribute::GRAPHS => {
                     single += usize::from(field.number == attribute::G);
                     attribute.graphs.push(self.graph(bytes, opsets, depth + 1)?);
@@ -228,24 +254,7 @@ pub(crate) fn is_default(domain: &str) -> bool {
     matches!(domain, "" | "ai.onnx")
 }
 
-pub(crate) fn utf8(bytes: &[u8]) -> Result<&str, ModelError> {
-    std::str::from_utf8(bytes).map_err(|_| ModelError::Name)
-}
-
 /// A field of text; empty where it is not there.
 pub(crate) fn text(message: &[u8], number: u32) -> Result<String, ModelError> {
-    Ok(name(message, number)?.to_owned())
-}
-
-fn name(message: &[u8], number: u32) -> Result<&str, ModelError> {
     utf8(last(message, number, Value::bytes)?.unwrap_or_default())
-}
-
-/// A ValueInfoProto. Types that are not known here are none: they are not this crate's to check.
-fn declared(message: &[u8]) -> Result<Declared<'_>, ModelError> {
-    let name = name(message, value_info::NAME)?;
-    let of_type = last(message, value_info::TYPE, Value::bytes)?.unwrap_or_default();
-    let tensor_type = last(of_type, value_info::TENSOR_TYPE, Value::bytes)?.unwrap_or_default();
-    let data_type = last(tensor_type, value_info::ELEM_TYPE, Value::int)?.and_then(DataType::from_onnx);
-    Ok(Declared { name, message, data_type })
 }

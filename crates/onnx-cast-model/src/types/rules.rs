@@ -5,7 +5,7 @@ use super::calls::{Attributes, Functions};
 use super::schemas::{FormalType, Schema};
 use super::value::ValueType;
 use crate::messages::{attribute, sparse};
-use crate::tree::{Attribute, Node, is_default};
+use crate::tree::{Attribute, Node, is_default, utf8};
 use DataType::{Float, Int32, Int64, Uint8, Uint32};
 use attribute::kind;
 use onnx_cast::DataType;
@@ -212,7 +212,7 @@ impl<'s, 't, 'a> Site<'s, 't, 'a> {
             b"TO_FLOAT" => Some(Float),
             b"TO_INT64" => Some(Int64),
             b"TO_STRING" => Some(DataType::String),
-            text => std::str::from_utf8(text).ok()?.parse().ok(),
+            text => utf8(text).ok()?.parse().ok(),
         }
     }
 

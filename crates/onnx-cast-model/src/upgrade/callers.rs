@@ -3,6 +3,7 @@
 use crate::messages::attribute;
 use crate::tree::{Document, Graph, Node, is_default};
 use onnx_cast_file::formats::protobuf::wire::{self, Fields};
+use std::cell::RefCell;
 use std::collections::HashMap;
 
 /// A domain, a name and an overload.
@@ -11,23 +12,29 @@ type Name<'a> = (&'a str, &'a str, &'a str);
 /// Functions that hand their own attributes on, at most so deep.
 const MAX_DEPTH: usize = 64;
 
+/// An attribute of a function, by the function's number.
+type Key = (usize, String);
+
 /// The calls of every function, each with the body that it stands in.
 pub(super) struct Callers<'t, 'a> {
     by_name: HashMap<Name<'a>, Vec<(&'t Graph<'a>, &'t Node<'a>)>>,
+    /// What was found out already: a function may be reached by more ways than can be walked.
+    agreed: RefCell<HashMap<Key, Option<Option<&'a [u8]>>>>,
+    given: RefCell<HashMap<Key, bool>>,
 }
 
 impl<'t, 'a> Callers<'t, 'a> {
     pub(super) fn of(document: &'t Document<'a>) -> Self {
         let named = document.functions.iter().filter_map(name_of);
         let mut by_name: HashMap<Name<'a>, Vec<_>> = named.map(|name| (name, Vec::new())).collect();
-        for body in document.bodies() {
+        for body in document.bodies().filter(|_| !document.functions.is_empty()) {
             for node in body.every().into_iter().flat_map(|graph| &graph.nodes) {
                 if let Some(calls) = by_name.get_mut(&(plain(node.domain), node.op_type, node.overload)) {
                     calls.push((body, node));
                 }
             }
         }
-        Callers { by_name }
+        Callers { by_name, agreed: RefCell::default(), given: RefCell::default() }
     }
 
     /// The attribute of a function on which all of its calls agree: an AttributeProto, or an inner `None` where none
@@ -40,6 +47,18 @@ impl<'t, 'a> Callers<'t, 'a> {
         if depth == MAX_DEPTH {
             return None;
         }
+        let key = (function.id, name.to_owned());
+        if let Some(known) = self.agreed.borrow().get(&key) {
+            return *known;
+        }
+        // A function that calls itself asks for what is being found out.
+        self.agreed.borrow_mut().insert(key.clone(), None);
+        let agreed = self.agreement(function, name, depth);
+        self.agreed.borrow_mut().insert(key, agreed);
+        agreed
+    }
+
+    fn agreement(&self, function: &Graph<'a>, name: &str, depth: usize) -> Option<Option<&'a [u8]>> {
         let default = function.signature.as_ref()?.defaults.iter().find(|one| one.name == name);
         let mut agreed = None;
         for (body, call) in self.by_name.get(&name_of(function)?)? {
@@ -55,6 +74,33 @@ impl<'t, 'a> Callers<'t, 'a> {
             agreed = Some(given);
         }
         agreed
+    }
+
+    /// Whether an attribute of a function has a default, or every call gives it.
+    pub(super) fn always_give(&self, function: &Graph<'a>, name: &str) -> bool {
+        self.always_give_at(function, name, 0)
+    }
+
+    fn always_give_at(&self, function: &Graph<'a>, name: &str, depth: usize) -> bool {
+        let Some(signature) = function.signature.as_ref().filter(|_| depth < MAX_DEPTH) else { return false };
+        if signature.defaults.iter().any(|one| one.name == name) {
+            return true;
+        }
+        let key = (function.id, name.to_owned());
+        if let Some(known) = self.given.borrow().get(&key) {
+            return *known;
+        }
+        self.given.borrow_mut().insert(key.clone(), false);
+        let calls = name_of(function).and_then(|name| self.by_name.get(&name));
+        let gives = |(body, call): &(&'t Graph<'a>, &'t Node<'a>)| {
+            call.attribute(name).is_some_and(|given| {
+                // What a caller hands on, it has to be given itself.
+                !given.refers || given.referred().is_some_and(|to| self.always_give_at(body, to, depth + 1))
+            })
+        };
+        let given = calls.is_some_and(|calls| calls.iter().all(gives));
+        self.given.borrow_mut().insert(key, given);
+        given
     }
 }
 

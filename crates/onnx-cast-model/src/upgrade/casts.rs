@@ -3,6 +3,7 @@
 use super::draft::{Done, Draft, Refusal};
 use super::site::Site;
 use crate::edits::{NewAttribute, NewNode};
+use crate::tree::Document;
 use onnx_cast::{Cast, CastLike, DataType};
 use onnx_cast_file::formats::pb;
 use onnx_cast_file::text::Short;
@@ -87,7 +88,7 @@ fn if_nothing_changed(site: &Site<'_, '_, '_>, to: Option<DataType>) -> Result<(
     }
     match to {
         Some(to) if changed(&to) => Err(format!("casts to {to} by other rules")),
-        None if all_types(site).iter().any(changed) => {
+        None if *site.shared.has_changed_casts.get_or_init(|| all_types(site.document).iter().any(changed)) => {
             Err("casts to some types by other rules, and its target is not known".to_owned())
         }
         _ => Ok(()),
@@ -95,9 +96,9 @@ fn if_nothing_changed(site: &Site<'_, '_, '_>, to: Option<DataType>) -> Result<(
 }
 
 /// Every type that the model mentions.
-fn all_types(site: &Site<'_, '_, '_>) -> Vec<DataType> {
+fn all_types(document: &Document<'_>) -> Vec<DataType> {
     let mut types = Vec::new();
-    for graph in site.document.graphs() {
+    for graph in document.graphs() {
         let declared = graph.inputs.iter().chain(&graph.outputs).chain(&graph.value_info);
         types.extend(declared.filter_map(|declared| declared.data_type));
         types.extend(graph.initializers.iter().filter_map(|named| Some(pb::head(named.message).ok()?.data_type)));

@@ -3,13 +3,14 @@
 
 use crate::constant::Constant;
 use crate::external::Files;
+use crate::graph::values::{Flow, Id, Origin, Value};
 use crate::messages::value_info;
-use crate::tree::{Document, Graph, Node, is_default};
-use crate::types::Typing;
+use crate::tree::{Document, Graph, is_default};
 use crate::types::value::ValueType;
+use crate::types::{Body, Typing};
 use onnx_cast::{Cast, CastOptions, DataType, Tensor};
 use onnx_cast_file::formats::pb;
-use onnx_cast_file::formats::protobuf::wire::{Value, all_bytes, last};
+use onnx_cast_file::formats::protobuf::wire::{self, all_bytes, last};
 use std::collections::{HashMap, HashSet};
 
 /// Operators whose outputs are of the type and the rank of their first input.
@@ -132,146 +133,157 @@ const TYPE_OF_FIRST: &[&str] = &[
     "Unsqueeze",
 ];
 
-#[derive(Clone, Copy)]
-enum Source<'t, 'a> {
-    Tensor(&'a [u8]),
-    Node(&'t Node<'a>),
-}
-
-/// What is known of the values of a body, by name. Of a name that two graphs give to different values, only that on
-/// which they agree.
-#[derive(Default)]
+/// What is known of the values of a body, by value: graphs within may give one name to values of different types and
+/// ranks.
 pub(super) struct Known<'t, 'a> {
-    types: HashMap<&'a str, Option<DataType>>,
-    ranks: HashMap<&'a str, Option<usize>>,
-    constants: HashMap<&'a str, Option<Source<'t, 'a>>>,
-    read: HashSet<&'a str>,
+    flow: Flow<'t, 'a>,
+    /// The step of a node, by the number of its graph and its place there.
+    steps: HashMap<(usize, usize), usize>,
+    types: Vec<Option<DataType>>,
+    ranks: Vec<Option<usize>>,
+    /// Whether an initializer that is an input too may be replaced: from version 4 of the format on.
+    inputs_replace: bool,
 }
 
-/// Notes a fact; `None` where there is another already.
-fn note<'a, T: PartialEq>(facts: &mut HashMap<&'a str, Option<T>>, name: &'a str, fact: T) {
-    match facts.get_mut(name) {
-        None => drop(facts.insert(name, Some(fact))),
-        Some(there) if *there == Some(fact) => {}
-        Some(there) => *there = None,
-    }
+/// What is known where a node stands, of the values that it reads and gives.
+#[derive(Clone, Copy)]
+pub(super) struct At<'k, 't, 'a> {
+    known: &'k Known<'t, 'a>,
+    /// None of a node that the body does not have.
+    step: Option<usize>,
 }
 
 impl<'t, 'a> Known<'t, 'a> {
     pub(super) fn of(document: &Document<'a>, body: &'t Graph<'a>) -> Self {
-        let mut known = Known::default();
-        for graph in body.every() {
-            known.declarations(document, graph);
-        }
-        for graph in body.every() {
-            known.read.extend(graph.outputs.iter().map(|output| output.name));
-            known.read.extend(graph.nodes.iter().flat_map(|node| node.inputs.iter().copied()));
-        }
-        known.infer(body);
+        let flow = Flow::of(body);
+        let steps = flow.steps.iter().enumerate().map(|(at, step)| ((step.graph.id, step.index), at)).collect();
+        let types = flow.values.iter().map(|value| value.data_type).collect();
+        let ranks = declared_ranks(&flow);
+        let mut known = Known { flow, steps, types, ranks, inputs_replace: document.ir_version >= 4 };
+        known.infer(document);
         known
     }
 
     /// What inference by type tells, too: of a function, where it is the same for all of its calls.
     pub(super) fn with_types(document: &'t Document<'a>, body: &'t Graph<'a>, typing: Option<&Typing<'t, 'a>>) -> Self {
         let mut known = Known::of(document, body);
-        let mut types = HashMap::new();
-        for typed in typing.into_iter().flat_map(|typing| &typing.bodies) {
-            let graph = typed.function.map_or(&document.graph, |place| &document.functions[place]);
-            if graph.id != body.id {
-                continue;
-            }
-            for (value, of_type) in typed.flow.values.iter().zip(&typed.types) {
-                match of_type {
-                    Some(ValueType::Tensor(data_type)) => note(&mut types, value.name, *data_type),
-                    _ => drop(types.insert(value.name, None)),
-                }
+        let of_body = |typed: &&Body<'t, 'a>| {
+            typed.function.map_or(&document.graph, |place| &document.functions[place]).id == body.id
+        };
+        let mut typed = typing.into_iter().flat_map(|typing| &typing.bodies).filter(of_body);
+        let tensor = |of_type: &Option<ValueType>| match of_type {
+            Some(ValueType::Tensor(data_type)) => Some(*data_type),
+            _ => None,
+        };
+        // The values of one body have the same places in each.
+        let Some(first) = typed.next() else { return known };
+        let mut types: Vec<_> = first.types.iter().map(tensor).collect();
+        for other in typed {
+            for (agreed, of_type) in types.iter_mut().zip(&other.types) {
+                *agreed = agreed.filter(|agreed| tensor(of_type) == Some(*agreed));
             }
         }
-        for (name, data_type) in types {
-            let known = known.types.entry(name).or_insert(None);
-            *known = known.or(data_type);
+        for (known, inferred) in known.types.iter_mut().zip(types) {
+            *known = known.or(inferred);
         }
         known
     }
 
-    fn declarations(&mut self, document: &Document<'a>, graph: &'t Graph<'a>) {
-        // From version 4 of the format on, an input's initializer may be replaced.
-        let inputs: HashSet<&str> = match document.ir_version {
-            4.. => graph.inputs.iter().map(|input| input.name).collect(),
-            _ => HashSet::new(),
-        };
-        for declared in graph.inputs.iter().chain(&graph.outputs).chain(&graph.value_info) {
-            if let Some(data_type) = declared.data_type {
-                note(&mut self.types, declared.name, data_type);
-            }
-            if let Some(rank) = rank(declared.message) {
-                note(&mut self.ranks, declared.name, rank);
-            }
-        }
-        for named in &graph.initializers {
-            if let Ok(head) = pb::head(named.message) {
-                note(&mut self.types, named.name, head.data_type);
-                note(&mut self.ranks, named.name, head.shape.len());
-            }
-            let source = Some(Source::Tensor(named.message)).filter(|_| !inputs.contains(named.name));
-            self.constants.entry(named.name).and_modify(|there| *there = None).or_insert(source);
-        }
-        for node in &graph.nodes {
-            let Some(name) = node.output() else { continue };
-            let source = Some(Source::Node(node)).filter(|_| node.is("Constant"));
-            self.constants.entry(name).and_modify(|there| *there = None).or_insert(source);
-        }
+    /// Facts about the values of a node.
+    pub(super) fn at(&self, graph: usize, index: usize) -> At<'_, 't, 'a> {
+        At { known: self, step: self.steps.get(&(graph, index)).copied() }
     }
 
-    fn infer(&mut self, graph: &Graph<'a>) {
-        for node in &graph.nodes {
-            for within in node.graphs() {
-                self.infer(within);
+    fn infer(&mut self, document: &Document<'_>) {
+        let signatures = document.functions.iter().filter_map(|function| function.signature.as_ref());
+        let own = signatures.filter(|signature| is_default(signature.domain)).map(|signature| signature.name);
+        let functions: HashSet<&str> = own.collect();
+        for step in &self.flow.steps {
+            let node = step.node;
+            if !is_default(node.domain) || functions.contains(node.op_type) {
+                continue;
             }
-            let (true, Some(&output)) = (is_default(node.domain), node.outputs.first()) else { continue };
-            let first = node.inputs.first().copied().unwrap_or_default();
+            let first = step.inputs.first().copied().flatten();
             let like = LIKE_FIRST.contains(&node.op_type);
             let data_type = match node.op_type {
                 "Cast" => node.target(),
-                _ if like || TYPE_OF_FIRST.contains(&node.op_type) => self.data_type(first),
+                _ if like || TYPE_OF_FIRST.contains(&node.op_type) => first.and_then(|id| self.types[id]),
                 _ => None,
             };
             let rank = match node.op_type {
                 "Flatten" | "Gemm" => Some(2),
-                "Cast" => self.rank(first),
-                _ if like => self.rank(first),
+                _ if like || node.is("Cast") => first.and_then(|id| self.ranks[id]),
                 _ => None,
             };
-            let outputs = if node.is("Split") { &node.outputs[..] } else { &[output] };
-            for output in outputs {
-                if let Some(data_type) = data_type {
-                    self.types.entry(output).or_insert(Some(data_type));
-                }
-                if let Some(rank) = rank {
-                    self.ranks.entry(output).or_insert(Some(rank));
-                }
+            let outputs = if node.is("Split") { &step.outputs[..] } else { step.outputs.get(..1).unwrap_or_default() };
+            for &id in outputs.iter().flatten() {
+                self.types[id] = self.types[id].or(data_type);
+                self.ranks[id] = self.ranks[id].or(rank);
             }
         }
     }
+}
 
-    pub(super) fn data_type(&self, name: &str) -> Option<DataType> {
-        self.types.get(name).copied().flatten()
+/// The ranks that graphs declare, and those of initializers.
+fn declared_ranks(flow: &Flow<'_, '_>) -> Vec<Option<usize>> {
+    let mut declared: HashMap<(usize, &str), Option<usize>> = HashMap::new();
+    for graph in flow.graphs.values() {
+        for one in graph.inputs.iter().chain(&graph.outputs).chain(&graph.value_info) {
+            let Some(rank) = rank(one.message) else { continue };
+            // Of two that differ none is believed.
+            let there = declared.entry((graph.id, one.name)).or_insert(Some(rank));
+            *there = there.filter(|&there| there == rank);
+        }
+    }
+    let rank_of = |value: &Value<'_>| {
+        let initializer = match value.origin {
+            Origin::Initializer(index, _) => {
+                flow.graphs.get(&value.graph).and_then(|graph| graph.initializers.get(index))
+            }
+            _ => None,
+        };
+        let stored = initializer.and_then(|named| Some(pb::head(named.message).ok()?.shape.len()));
+        stored.or_else(|| declared.get(&(value.graph, value.name)).copied().flatten())
+    };
+    flow.values.iter().map(rank_of).collect()
+}
+
+impl<'a> At<'_, '_, 'a> {
+    /// The value that the node reads or gives by a name.
+    fn value(self, name: &str) -> Option<Id> {
+        let step = &self.known.flow.steps[self.step?];
+        let among = |names: &[&str], ids: &[Option<Id>]| {
+            let place = names.iter().position(|one| *one == name)?;
+            ids.get(place).copied().flatten()
+        };
+        among(&step.node.inputs, &step.inputs).or_else(|| among(&step.node.outputs, &step.outputs))
     }
 
-    pub(super) fn rank(&self, name: &str) -> Option<usize> {
-        self.ranks.get(name).copied().flatten()
+    pub(super) fn data_type(self, name: &str) -> Option<DataType> {
+        self.known.types[self.value(name)?]
+    }
+
+    pub(super) fn rank(self, name: &str) -> Option<usize> {
+        self.known.ranks[self.value(name)?]
     }
 
     /// Whether a node reads a value, or a graph gives it.
-    pub(super) fn is_read(&self, name: &str) -> bool {
-        self.read.contains(name)
+    pub(super) fn is_read(self, name: &str) -> bool {
+        let flow = &self.known.flow;
+        self.value(name).is_none_or(|id| !flow.is_unused(id)) || flow.is_unknown(name)
     }
 
     /// The elements of a constant of floats.
-    pub(super) fn floats(&self, name: &str, files: &'a Files) -> Option<Vec<f32>> {
-        let constant = match (*self.constants.get(name)?)? {
-            Source::Tensor(message) => Constant::of_tensor("", message, files).ok()?,
-            Source::Node(node) => Constant::of_node(node, files).ok()??,
+    pub(super) fn floats(self, name: &str, files: &'a Files) -> Option<Vec<f32>> {
+        let flow = &self.known.flow;
+        let value = &flow.values[self.value(name)?];
+        let constant = match value.origin {
+            Origin::Initializer(index, input) if input.is_none() || !self.known.inputs_replace => {
+                let named = flow.graphs.get(&value.graph)?.initializers.get(index)?;
+                Constant::of_tensor("", named.message, files).ok()?
+            }
+            Origin::Node(step, _) => Constant::of_node(flow.steps[step].node, files).ok()??,
+            _ => return None,
         };
         let elements = constant.elements.filter(|elements| elements.len <= MOST_FLOATS)?;
         let tensor = Tensor::new(constant.data_type, constant.shape, elements.read()?).ok()?;
@@ -285,8 +297,8 @@ const MOST_FLOATS: usize = 1024;
 
 /// The rank that a ValueInfoProto tells.
 fn rank(message: &[u8]) -> Option<usize> {
-    let of_type = last(message, value_info::TYPE, Value::bytes).ok()??;
-    let tensor = last(of_type, value_info::TENSOR_TYPE, Value::bytes).ok()??;
-    let shape = last(tensor, value_info::SHAPE, Value::bytes).ok()??;
+    let of_type = last(message, value_info::TYPE, wire::Value::bytes).ok()??;
+    let tensor = last(of_type, value_info::TENSOR_TYPE, wire::Value::bytes).ok()??;
+    let shape = last(tensor, value_info::SHAPE, wire::Value::bytes).ok()??;
     all_bytes(shape, value_info::DIM).try_fold(0, |count, dim| dim.ok().map(|_| count + 1))
 }

@@ -1,16 +1,16 @@
 //! Where a node stands that is rewritten: what is known there, and what may be added.
 
+use super::callers::Callers;
 use super::draft::{Draft, Given, Refusal};
-use super::known::Known;
+use super::known::At;
 use crate::edits::{Content, NewAttribute, NewNode, NewTensor};
 use crate::external::Files;
 use crate::messages::attribute::kind;
-use crate::messages::function;
 use crate::rope::{Elements, Stored};
-use crate::tree::{Document, Graph, Names, text};
+use crate::tree::{Document, Graph, Names};
 use onnx_cast::{Cast, CastOptions, DataType, Tensor};
-use onnx_cast_file::formats::protobuf::wire::all_bytes;
 use onnx_cast_file::text::Short;
+use std::cell::OnceCell;
 use std::collections::HashMap;
 
 /// What a constant holds: type, shape and bytes.
@@ -22,15 +22,20 @@ pub(super) struct Shared<'a> {
     by_content: HashMap<Held, String>,
     /// New initializers of the main graph.
     pub(super) initializers: Vec<NewTensor<'a>>,
+    /// Whether the model mentions a type whose casts changed, found out where it is asked for.
+    pub(super) has_changed_casts: OnceCell<bool>,
 }
 
 impl Shared<'_> {
     pub(super) fn new() -> Self {
-        Shared { by_content: HashMap::new(), initializers: Vec::new() }
+        Shared { by_content: HashMap::new(), initializers: Vec::new(), has_changed_casts: OnceCell::new() }
     }
 
     /// Takes back the initializers from a place on.
     pub(super) fn forget(&mut self, from: usize) {
+        if self.initializers.len() == from {
+            return;
+        }
         let gone: Vec<_> = self.initializers.drain(from..).filter_map(|tensor| tensor.name).collect();
         self.by_content.retain(|_, name| !gone.contains(name));
     }
@@ -46,9 +51,10 @@ pub(super) struct Site<'r, 't, 'a> {
     pub(super) files: &'a Files,
     /// The main graph, or the function.
     pub(super) body: &'t Graph<'a>,
+    pub(super) callers: &'r Callers<'t, 'a>,
     /// Whether new constants are initializers of the main graph. They are Constants elsewhere.
     pub(super) initializers: bool,
-    pub(super) known: &'r Known<'t, 'a>,
+    pub(super) known: At<'r, 't, 'a>,
     pub(super) names: &'r mut Names,
     pub(super) shared: &'r mut Shared<'a>,
 }
@@ -216,33 +222,12 @@ impl<'a> Site<'_, '_, 'a> {
         if self.to < FIRST_CONSTANT_OF_NUMBERS {
             return refuse("which a Constant can from opset 12 on");
         }
-        if !self.is_always_given(to) {
+        if !self.callers.always_give(self.body, to) {
             return refuse("which not every call of it gives");
         }
         let (node, output) = self.node(draft, "Constant", what, Vec::new());
         draft.before.push(node.with(NewAttribute::reference(attribute, kind, to)));
         Ok(output)
-    }
-
-    /// Whether an attribute of the function around has a default, or every call gives it.
-    fn is_always_given(&self, name: &str) -> bool {
-        if !self.body.is_function {
-            return false;
-        }
-        let message = self.body.message;
-        let mut defaults = all_bytes(message, function::ATTRIBUTE_PROTO);
-        if defaults
-            .any(|one| one.is_ok_and(|one| text(one, crate::messages::attribute::NAME).is_ok_and(|one| one == name)))
-        {
-            return true;
-        }
-        let (Ok(own), Ok(domain)) = (text(message, function::NAME), text(message, function::DOMAIN)) else {
-            return false;
-        };
-        let graphs = self.document.graphs();
-        let mut calls =
-            graphs.iter().flat_map(|graph| &graph.nodes).filter(|node| node.op_type == own && node.domain == domain);
-        calls.all(|call| call.attribute(name).is_some())
     }
 }
 

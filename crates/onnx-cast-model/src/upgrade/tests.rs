@@ -12,6 +12,7 @@ use onnx_cast_file::io::InputFile;
 use onnx_cast_file::pipeline::{self, InMemory};
 use std::ops::ControlFlow;
 use std::sync::Mutex;
+use testkit::proto::{self, Message};
 
 /// An input or output of a type and a shape of `rank` dimensions.
 fn value(name: &str, data_type: DataType, rank: usize) -> Vec<u8> {
@@ -44,9 +45,9 @@ fn made(op_type: &str, inputs: &[&str], outputs: &[&str], attributes: &[Attr], o
     whole
 }
 
-/// The nodes and the new initializers of a model that was raised, or why it was not.
-fn raised(bytes: &[u8], to: i64) -> Result<String, String> {
-    let document = Document::parse(bytes).map_err(|error| error.to_string())?;
+/// A model that was raised, or why it was not.
+fn written(bytes: &[u8], to: i64) -> Result<Vec<u8>, String> {
+    let document = Document::of(bytes).map_err(|error| error.to_string())?;
     let files = Files::open(Path::new("m.onnx"), &[], None).expect("no files");
     let (edits, _) = edits(&document, &files, to).map_err(|error| error.to_string())?;
     let message = emit(&document, &files, &edits, &mut Layout::new("m.data", None)).expect("emitted");
@@ -54,8 +55,13 @@ fn raised(bytes: &[u8], to: i64) -> Result<String, String> {
     let out = InMemory(Mutex::new(vec![0; message.len() as usize]));
     let tasks = message.tasks(Base { bytes, file: Some(&file) });
     pipeline::run(&tasks, None, &out, &|_| ControlFlow::Continue(())).expect("written");
-    let out = out.0.into_inner().expect("no panic");
-    let new = Document::parse(&out).expect("a model");
+    Ok(out.0.into_inner().expect("no panic"))
+}
+
+/// The nodes and the new initializers of a model that was raised, or why it was not.
+fn raised(bytes: &[u8], to: i64) -> Result<String, String> {
+    let out = written(bytes, to)?;
+    let new = Document::of(&out).expect("a model");
     assert_eq!(new.opset, Some(to));
     let node = |node: &Node<'_>| {
         let attributes: Vec<_> = node.attributes.iter().map(|attribute| attribute.name).collect();
@@ -280,9 +286,144 @@ fn calls_tell_what_an_attribute_of_a_function_is() {
 #[test]
 fn what_is_raised_already_stays() {
     let bytes = made("Relu", &["x"], &["y"], &[], 21, DataType::Float);
-    let document = Document::parse(&bytes).expect("a model");
+    let document = Document::of(&bytes).expect("a model");
     let files = Files::open(Path::new("m.onnx"), &[], None).expect("no files");
     let (edits, summary) = edits(&document, &files, 21).expect("raised");
     let message = emit(&document, &files, &edits, &mut Layout::new("m.data", None)).expect("emitted");
     assert_eq!((message.len(), summary.rewritten.len()), (bytes.len() as u64, 0));
+}
+
+/// A model from messages: the main graph's nodes, its inputs and outputs (with ranks), and functions of the domain
+/// `own`.
+fn model_of(opset: i64, nodes: Vec<Message>, inputs: &[(&str, DataType, usize)], functions: Vec<Message>) -> Vec<u8> {
+    let imports = || Message::new().message(8, Message::new().int(2, opset)).message(8, own_domain());
+    let graph = nodes.into_iter().fold(Message::new(), |graph, node| graph.message(1, node));
+    let graph = inputs.iter().fold(graph, |graph, &(name, of, rank)| graph.bytes(11, value(name, of, rank)));
+    let graph = graph.bytes(12, value("y", DataType::Float, 3));
+    let model = imports().int(1, 9).message(7, graph);
+    functions.into_iter().fold(model, |model, function| model.message(25, function)).into_bytes()
+}
+
+fn own_domain() -> Message {
+    Message::new().bytes(1, "own").int(2, 1)
+}
+
+/// A function of one input `a` and one output `b`.
+fn own_function(name: &str, attributes: &[&str], nodes: Vec<Message>, opset: i64) -> Message {
+    let function = Message::new().bytes(1, name).bytes(10, "own").bytes(4, "a").bytes(5, "b");
+    let function = attributes.iter().fold(function, |function, name| function.bytes(6, name));
+    let function = nodes.into_iter().fold(function, |function, node| function.message(7, node));
+    function.message(9, Message::new().int(2, opset)).message(9, own_domain())
+}
+
+fn call(name: &str, input: &str, output: &str, attributes: Vec<Message>) -> Message {
+    proto::node(name, &[input], output, attributes).bytes(7, "own")
+}
+
+fn reference(name: &str, kind: u64, to: &str) -> Message {
+    Message::new().bytes(1, name).int(20, kind as i64).bytes(21, to)
+}
+
+/// Every node of a model, in all of its graphs, by operator and the integer of an attribute.
+fn ints_of(bytes: &[u8], to: i64, op_type: &str, attribute: &str) -> Vec<i64> {
+    let out = written(bytes, to).expect("raised");
+    let document = Document::of(&out).expect("a model");
+    let graphs = document.graphs();
+    let nodes = graphs.iter().flat_map(|graph| &graph.nodes).filter(|node| node.op_type == op_type);
+    nodes.filter_map(|node| Some(node.attribute(attribute)?.int())).collect()
+}
+
+#[test]
+fn branches_that_share_names_have_values_of_their_own() {
+    let branch = |rank: usize| {
+        let softmax = proto::node("Softmax", &["t"], "b", vec![proto::int_attribute("axis", 1)]);
+        let graph = Message::new().message(1, proto::node("Reshape", &["x", "s"], "t", vec![])).message(1, softmax);
+        let graph = graph.bytes(2, "branch").bytes(13, value("t", DataType::Float, rank));
+        graph.message(12, Message::new().bytes(1, "b"))
+    };
+    let attribute = |name: &str, graph: Message| Message::new().bytes(1, name).message(6, graph).int(20, 5);
+    let choice = |ranks: [usize; 2]| {
+        let [then, other] = ranks.map(branch);
+        let branches = vec![attribute("then_branch", then), attribute("else_branch", other)];
+        let node = proto::node("If", &["c"], "y", branches);
+        model_of(
+            11,
+            vec![node],
+            &[("c", DataType::Bool, 0), ("x", DataType::Float, 3), ("s", DataType::Int64, 1)],
+            vec![],
+        )
+    };
+    // Ranks that nothing declares in the branches, but that of what a Relu reads.
+    let relu = |input: &str| {
+        let softmax = proto::node("Softmax", &["t"], "b", vec![proto::int_attribute("axis", 1)]);
+        let graph = Message::new().message(1, proto::node("Relu", &[input], "t", vec![])).message(1, softmax);
+        graph.bytes(2, "branch").message(12, Message::new().bytes(1, "b"))
+    };
+    for (inputs, flattened) in [(["p", "q"], 1), (["q", "p"], 1), (["p", "p"], 0), (["q", "q"], 2)] {
+        let [then, other] = inputs.map(relu);
+        let branches = vec![attribute("then_branch", then), attribute("else_branch", other)];
+        let node = proto::node("If", &["c"], "y", branches);
+        let inputs = [("c", DataType::Bool, 0), ("p", DataType::Float, 2), ("q", DataType::Float, 4)];
+        let bytes = model_of(11, vec![node], &inputs, vec![]);
+        assert_eq!(ints_of(&bytes, 13, "Softmax", "axis"), [-1, -1]);
+        assert_eq!(ints_of(&bytes, 13, "Flatten", "axis"), vec![1; flattened]);
+    }
+    // The matrix's last axis is axis 1; of the other rank a matrix is made before it.
+    for (ranks, flattened) in [([2, 4], 1), ([4, 2], 1), ([2, 2], 0), ([4, 4], 2)] {
+        let bytes = choice(ranks);
+        assert_eq!(ints_of(&bytes, 13, "Softmax", "axis"), [-1, -1], "{ranks:?}");
+        assert_eq!(ints_of(&bytes, 13, "Flatten", "axis"), vec![1; flattened], "{ranks:?}");
+    }
+}
+
+/// Functions each of which calls the next one twice, and hands its attribute on: more calls than can be walked.
+#[test]
+fn functions_that_call_the_next_twice() {
+    let last = 40;
+    let function = |place: usize| {
+        let hand = || vec![reference("its", kind::STRING, "its")];
+        let nodes = match place == last {
+            true => vec![proto::node("GridSample", &["a", "a"], "b", vec![reference("mode", kind::STRING, "its")])],
+            false => {
+                let next = format!("F{}", place + 1);
+                vec![call(&next, "a", "m", hand()), call(&next, "m", "b", hand())]
+            }
+        };
+        own_function(&format!("F{place}"), &["its"], nodes, 16)
+    };
+    let functions = || (0..=last).map(function).collect::<Vec<_>>();
+    let calls = |modes: [&str; 2]| {
+        let [first, second] = modes.map(|mode| vec![proto::string_attribute("its", mode)]);
+        let nodes = vec![call("F0", "x", "z", first), call("F0", "z", "y", second)];
+        model_of(16, nodes, &[("x", DataType::Float, 4)], functions())
+    };
+    assert!(raised(&calls(["bilinear", "bilinear"]), 20).is_ok());
+    refused(&calls(["bilinear", "bicubic"]), 20, "stands for `its` of the function around");
+}
+
+/// A caller that hands on an attribute that it is not given itself gives none.
+#[test]
+fn what_is_handed_on_has_to_be_given() {
+    let clip = proto::node("Clip", &["a"], "b", vec![reference("min", kind::FLOAT, "low")]);
+    let inner = own_function("Inner", &["low"], vec![clip], 10);
+    let outer = own_function(
+        "Outer",
+        &["least"],
+        vec![call("Inner", "a", "b", vec![reference("low", kind::FLOAT, "least")])],
+        10,
+    );
+    let given = |attributes: Vec<Message>| {
+        let nodes = vec![call("Outer", "x", "y", attributes)];
+        model_of(10, nodes, &[("x", DataType::Float, 3)], vec![inner.clone(), outer.clone()])
+    };
+    let least = Message::new().bytes(1, "least").int(20, kind::FLOAT as i64);
+    assert!(raised(&given(vec![least]), 13).is_ok());
+    // Without it the Clip has no minimum, which all calls agree on.
+    assert!(raised(&given(vec![]), 13).is_ok());
+    let both = vec![
+        call("Outer", "x", "z", vec![]),
+        call("Outer", "z", "y", vec![Message::new().bytes(1, "least").int(20, 1)]),
+    ];
+    let bytes = model_of(10, both, &[("x", DataType::Float, 3)], vec![inner.clone(), outer.clone()]);
+    refused(&bytes, 13, "which not every call of it gives");
 }

@@ -54,7 +54,12 @@ impl<'a> Attributes<'a> {
             AttributeValue::String(value) => Some(value),
             _ => None,
         })?;
-        Ok(bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned()))
+        // Checked in a copy: the bytes may be those of a mapped file, which may change between.
+        let text = |bytes: &[u8]| {
+            let copy = String::from_utf8(bytes.to_vec());
+            copy.unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+        };
+        Ok(bytes.map(text))
     }
 
     fn find<T>(
