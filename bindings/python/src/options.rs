@@ -43,6 +43,8 @@ pub(crate) struct Options {
     #[pyo3(default)]
     raise_opset: bool,
     #[pyo3(default)]
+    dequantize: bool,
+    #[pyo3(default)]
     from: Option<i64>,
     #[pyo3(default)]
     shape: Option<Vec<usize>>,
@@ -251,10 +253,10 @@ impl Options {
 
     pub(crate) fn fold(&self, state: &Arc<State>) -> PyResult<FoldRequest> {
         let (include, exclude) = self.names()?;
-        let &Options { dry_run, no_clobber, threads, .. } = self;
+        let &Options { dequantize, dry_run, no_clobber, threads, .. } = self;
         let (storage, watch) = (self.storage(), Some(watch(state)));
         let operator = None;
-        Ok(FoldRequest { include, exclude, operator, dry_run, no_clobber, storage, threads, watch })
+        Ok(FoldRequest { include, exclude, operator, dequantize, dry_run, no_clobber, storage, threads, watch })
     }
 
     pub(crate) fn upgrade(&self, state: &Arc<State>) -> PyResult<UpgradeRequest> {

@@ -192,5 +192,7 @@ def test_models(to, scale, error, tmp_path):
         session = ort.InferenceSession(str(dst), options, providers=["CPUExecutionProvider"])
         np.testing.assert_allclose(session.run(None, {"x": x})[0], got, rtol=1e-3, atol=1e-2)
     onnx_cast.fold(dst, folded)
+    assert folded.read_bytes() == dst.read_bytes(), "quantized weights stay quantized"
+    onnx_cast.fold(dst, folded, dequantize=True)
     assert "DequantizeLinear" not in {node.op_type for node in onnx.load(folded).graph.node}
     np.testing.assert_allclose(run(folded), got, rtol=1e-5, atol=1e-5)

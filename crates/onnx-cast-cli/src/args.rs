@@ -193,12 +193,16 @@ Examples:
   onnx-cast fold model.onnx folded.onnx
   onnx-cast fold small.onnx model.onnx                       undo `cast`: the rounded weights in their old type
   onnx-cast fold model.onnx model.onnx --external-data weights.bin
-  onnx-cast fold model.onnx folded.onnx --exclude 'lm_head*' --dry-run")]
+  onnx-cast fold model.onnx folded.onnx --exclude 'lm_head*' --dry-run
+  onnx-cast fold int8.onnx plain.onnx --dequantize           quantized weights, too")]
 pub(crate) struct FoldArgs {
     #[command(flatten)]
     pub(crate) model: ModelArgs,
     #[command(flatten)]
     pub(crate) names: NameArgs,
+    /// Compute DequantizeLinear of constants too: quantized weights become plain ones, which are larger
+    #[arg(long, help_heading = WHAT)]
+    pub(crate) dequantize: bool,
     /// Print what would become of each Cast, and write nothing
     #[arg(long, help_heading = HOW)]
     pub(crate) dry_run: bool,

@@ -83,14 +83,15 @@ impl<'a> ModelJob<'a> {
 }
 
 pub(crate) fn fold(args: &FoldArgs, common: &Common) -> Result<()> {
-    let FoldArgs { model, names, dry_run, write } = args;
-    let job = ModelJob::new("fold", model, *dry_run, common)?;
+    let &FoldArgs { ref model, ref names, dequantize, dry_run, ref write } = args;
+    let job = ModelJob::new("fold", model, dry_run, common)?;
     let NameArgs { include, exclude } = names;
     let request = FoldRequest {
         include: include.clone(),
         exclude: exclude.clone(),
         operator: None,
-        dry_run: *dry_run,
+        dequantize,
+        dry_run,
         no_clobber: write.no_clobber,
         storage: write.storage.storage(),
         threads: common.threads,

@@ -13,6 +13,7 @@ pub(crate) fn dequantize_model(input: &Path, output: &Path, request: &Dequantize
         include: request.selection.include.clone(),
         exclude: request.selection.exclude.clone(),
         operator: Some("DequantizeLinear"),
+        dequantize: true,
         dry_run: true,
         no_clobber: request.write.no_clobber,
         threads: request.threads,

@@ -1,5 +1,5 @@
-//! `fold`: Casts (CastLike, BitCast) of constants are computed, those that change nothing removed, and two in a row
-//! made one where no value can tell ([`DataType::is_same_via`]).
+//! `fold`: Casts (CastLike, BitCast, QuantizeLinear) of constants are computed, those that change nothing removed, and
+//! two in a row made one where no value can tell ([`DataType::is_same_via`]).
 //!
 //! Nodes are visited in their order (`decide.rs`); only at the end are the decisions written down as edits
 //! (`write.rs`).
@@ -29,6 +29,9 @@ pub struct FoldRequest {
     pub exclude: Vec<Pattern>,
     /// Only nodes of this operator; all of them if it is not given.
     pub operator: Option<&'static str>,
+    /// Compute DequantizeLinear, too. Without it the quantized weights of a model stay quantized: as plain ones they are
+    /// larger, and a runtime would no longer compute in integers.
+    pub dequantize: bool,
     /// Write nothing, and tell what would be done.
     pub dry_run: bool,
     /// Replace nothing: a model or a file of elements that exists, or appears meanwhile, is an error.
@@ -55,7 +58,7 @@ pub struct FoldSummary {
     pub casts: Vec<Folded>,
 }
 
-/// A Cast, a CastLike or a BitCast, and what became of it.
+/// A Cast, a CastLike, a BitCast or a scaled cast, and what became of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Folded {
@@ -108,8 +111,10 @@ impl fmt::Display for FoldOutcome {
     }
 }
 
-/// Folds the Casts, CastLikes and BitCasts of a model, in its graph, the graphs within it and its functions. Inputs and
-/// outputs keep their names and types, nodes their order, and every output its bits.
+/// Folds the Casts, CastLikes, BitCasts and QuantizeLinears of a model, in its graph, the graphs within it and its
+/// functions; DequantizeLinears only where [`FoldRequest::dequantize`] asks for it. Inputs and outputs keep their names
+/// and types, nodes their order, and every output its bits, by ONNX's rules. A runtime that computes a
+/// DequantizeLinear and what reads it in one kernel of integers gives other bits for the plain weights.
 ///
 /// A constant that nothing reads any more is removed, and with it the input that it has to be before version 4 of the
 /// format ([`Model::inputs`](crate::Model::inputs) lists none of these). Types are taken from the model's own

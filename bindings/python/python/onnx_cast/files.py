@@ -414,6 +414,7 @@ def fold(
     *,
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),
+    dequantize: bool = False,
     dry_run: bool = False,
     clobber: bool = True,
     external_data: str | None = None,
@@ -423,9 +424,12 @@ def fold(
 ) -> Folded:
     """Computes the Casts of a model's constants, removes those that change nothing, and joins two in a row where no
     value can tell. Every output of the model keeps its bits. ``include`` and ``exclude`` are patterns of the values
-    that Casts give; other parameters are as in :func:`cast_file`."""
+    that Casts give. Quantized weights stay quantized; with ``dequantize``, DequantizeLinear of constants is computed
+    too, which makes the model larger and keeps a runtime from computing in integers. Other parameters are as in
+    :func:`cast_file`."""
     options = {
         **names(include, exclude, threads),
+        "dequantize": dequantize,
         "dry_run": dry_run,
         "no_clobber": not clobber,
         "external_data": external_data,
@@ -490,8 +494,10 @@ def upgrade_model(
     progress: Progress | None = None,
 ) -> Upgraded:
     """Raises the opset of a model, in its graph, the graphs within it and its functions, and rewrites the nodes whose
-    operators have changed. Every output keeps its bits. A node that has no equivalent at the new opset is an error that
-    names it; a model of that opset already is written as it is. Other parameters are as in :func:`cast_file`."""
+    operators have changed. By ONNX's rules every output keeps its bits; a runtime may compute a newer version of an
+    operator in another order, as onnxruntime does AveragePool from opset 19 on. A node that has no equivalent at the
+    new opset is an error that names it; a model of that opset already is written as it is. Other parameters are as in
+    :func:`cast_file`."""
     options = {
         **names((), (), threads),
         "opset": opset,

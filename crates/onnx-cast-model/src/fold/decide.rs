@@ -131,6 +131,9 @@ impl<'t, 'a> Fold<'t, 'a> {
         if self.request.operator.is_some_and(|only| only != *operator) {
             return false;
         }
+        if *operator == "DequantizeLinear" && !self.request.dequantize {
+            return false;
+        }
         let mut readers = self.readers_of_scales(step).into_iter().flatten().peekable();
         admits(output) || readers.peek().is_some() && readers.all(admits)
     }
