@@ -1,18 +1,20 @@
 #!/usr/bin/env python3
-"""Do `upgrade`, `convert`, `fold` and `cast` keep what random graphs within graphs compute?
+"""Do `upgrade`, `convert`, `fold`, `cast` and `quantize` keep what random graphs within graphs compute?
 
     nested.py [COMMAND] [--all] [--seed=N] [--count=N]
 
 Graphs of If, Loop and Scan, some deep, and functions that call functions draw the names of their values from a few, so that
 one name stands for values of other ranks and types in each graph. They read values of the graphs around them, have
 constants of their own, and some declare their values. Every model has a seed, which a failure names; --seed=N makes that one
-alone, or --count=N from there on. onnxruntime (onnx's reference evaluator where it has no kernel) gives the outputs before and after: bits for
-`upgrade`, `fold` and what `fold` makes of the result of `cast`, and a limit for `convert`. Casting and converting twice has to
-give the same bytes. With --all there are twenty times as many models.
+alone, or --count=N from there on. onnxruntime (onnx's reference evaluator where it has no kernel) gives the outputs before and
+after: bits for `upgrade`, for `fold` of the model and of what `cast` gives, and for `dequantize` of what `quantize` gives, and
+a limit for `convert` and `quantize`. Casting and converting twice has to give the same bytes. With --all there are twenty
+times as many models.
 """
 
 import collections
 import copy
+import itertools
 import subprocess
 import sys
 import tempfile
@@ -36,8 +38,12 @@ IR_VERSION = 9
 # How far float16 may be off, in parts of the largest magnitude.
 LIMIT = 3e-2
 Value = collections.namedtuple("Value", "name dtype shape")
-# What a command may refuse: an attribute of a function that is no input before opset 12, or that a call leaves out.
-REFUSALS = ("which a Constant can from opset 12 on", "which not every call of it gives")
+# What a command may refuse: an attribute of a function that is no input before opset 12, or that a call leaves out; and
+# weights that are all in Constant nodes.
+REFUSALS = ("which a Constant can from opset 12 on", "which not every call of it gives", "no weight to quantize")
+# What onnxruntime says where it has put a Cast of one name into several graphs, each around a node that it has no kernel
+# of float16 for and that reads a value of the graph around.
+OWN_CASTS = ("InsertedPrecisionFreeCast_", "the graph is not acyclic")
 onnxruntime.set_default_logger_severity(4)
 counts, failures = collections.Counter(), []
 
@@ -160,6 +166,9 @@ class Made:
         self.fill(scope, int(self.rng.integers(4, 10)))
         self.nest(scope)
         self.fill(scope, int(self.rng.integers(1, 5)))
+        # Nothing tells the types of a function that nothing calls.
+        for signature in self.signatures:
+            call(self, scope, signature)
         outputs = []
         for at in range(2):
             value = scope.as_type(scope.pick((FLOAT, DOUBLE)), FLOAT)
@@ -485,6 +494,38 @@ def ran(model, feeds):
     return [session.run(None, one) for one in feeds]
 
 
+def distinct(model):
+    """The model with a name of its own for each value of a graph within. onnxruntime puts Casts around nodes that it has no
+    kernel of float16 for, and mixes up values of one name there."""
+    model, numbers = copy.deepcopy(model), itertools.count()
+
+    def rename(graph, outer):
+        names = dict(outer)
+
+        def new(name):
+            names[name] = f"{name}_of_{next(numbers)}" if name else name
+            return names[name]
+
+        for one in (*graph.input, *graph.initializer):
+            one.name = new(one.name)
+        for node in graph.node:
+            node.input[:] = [names.get(each, each) for each in node.input]
+            inside(node, names)
+            node.output[:] = [new(each) for each in node.output]
+        for one in (*graph.output, *graph.value_info):
+            one.name = names.get(one.name, one.name)
+
+    def inside(node, names):
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                rename(attribute.g, names)
+
+    for body in (model.graph, *model.functions):
+        for node in body.node:
+            inside(node, {})
+    return model
+
+
 def evaluated(model, feeds):
     """The same by onnx's evaluator, which has every operator."""
     return [ReferenceEvaluator(model).run(None, one) for one in feeds]
@@ -596,6 +637,7 @@ def check(seed, folder):
     case.keeps_bits("fold --dequantize", plain)
     check_cast(case)
     if smooth:
+        check_quantized(case)
         check_converted(case)
 
 
@@ -616,6 +658,24 @@ def check_cast(case):
     case.keeps_bits("fold of what `cast` gives", case.job("fold", source=source), want)
 
 
+def check_quantized(case):
+    """Weights of int8, and what they are as plain ones again."""
+    quantized = case.job("quantize", "--to", "int8", "--min-elements", "1", "--raise-opset")
+    if quantized is None:
+        return
+    source = case.folder / "quantized.onnx"
+    onnx.save(quantized, source)
+    try:
+        want = case.run(quantized, case.made.feeds)
+    except Exception as error:  # whatever a runtime raises
+        case.fail(f"quantize: does not run: {error}")
+        return
+    if (gap := distance(case.want, want)) > 5 * LIMIT:
+        case.fail(f"quantize: off by {gap} of the largest value")
+    if count_of(quantized, "DequantizeLinear"):
+        case.keeps_bits("dequantize of what `quantize` gives", case.job("dequantize", "--to", "float", source=source), want)
+
+
 def check_converted(case):
     for arguments in (["--to", "float16"], ["--to", "float16", "--keep", "none"]):
         model = case.job("convert", *arguments)
@@ -623,11 +683,17 @@ def check_converted(case):
             continue
         case.twice("convert", *arguments)
         try:
-            gap = distance(case.want, case.run(model, case.made.feeds))
+            gap = distance(case.want, case.run(distinct(model), case.made.feeds))
         except Exception as error:  # whatever a runtime raises
-            case.fail(f"convert {' '.join(arguments)}: does not run: {error}")
-            continue
-        if gap > LIMIT:
+            if not any(text in str(error) for text in OWN_CASTS):
+                case.fail(f"convert {' '.join(arguments)}: does not run: {error}")
+                continue
+            counts["convert, broken by Casts of onnxruntime's own"] += 1
+            try:
+                gap = distance(*(evaluated(one, case.made.feeds) for one in (case.made.model, model)))
+            except Exception:  # nor does onnx's evaluator run it
+                continue
+        if gap > (LIMIT if len(arguments) == 2 else 5 * LIMIT):
             case.fail(f"convert {' '.join(arguments)}: off by {gap} of the largest value")
 
 

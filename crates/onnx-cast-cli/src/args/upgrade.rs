@@ -11,10 +11,8 @@ Examples:
   onnx-cast upgrade model.onnx model.onnx --opset 18
   onnx-cast upgrade model.onnx model-21.onnx --dry-run               which nodes would be rewritten, and how
 
-By ONNX's rules every output keeps its bits. A runtime may compute a newer version of an operator in another order:
-onnxruntime's AveragePool does from opset 19 on, and its last digits differ.
-
-A node that has no equivalent at the new opset is an error that names it.")]
+By ONNX's rules every output keeps its bits; a runtime may compute a newer version of an operator in another order, as
+onnxruntime does AveragePool from opset 19 on. A node that has no equivalent at the new opset is an error that names it.")]
 pub(crate) struct UpgradeArgs {
     #[command(flatten)]
     pub(crate) model: ModelArgs,
