@@ -144,7 +144,7 @@ type_table! {
     /// The upper half of a binary32: 8 exponent bits, 7 of significand.
     BFloat16 = 16, "bfloat16", ["bf16"], 16, Kind::Float(BFloat16::FORMAT), Some(13), Some(15), Some(26);
     /// 4 exponent bits, 3 of significand, no infinity, largest 448.
-    Float8E4M3FN = 17, "float8e4m3fn", ["f8e4m3fn", "fp8e4m3fn", "e4m3fn", "f8e4m3", "float8e4m3", "e4m3"], 8,
+    Float8E4M3FN = 17, "float8e4m3fn", ["f8e4m3fn", "fp8e4m3fn", "e4m3fn", "f8e4m3", "e4m3"], 8,
         Kind::Float(Float8E4M3FN::FORMAT), Some(19), Some(19), Some(26);
     /// 4 exponent bits, 3 of significand, no infinity, one zero, largest 240.
     Float8E4M3FNUZ = 18, "float8e4m3fnuz", ["f8e4m3fnuz", "fp8e4m3fnuz", "e4m3fnuz"], 8,

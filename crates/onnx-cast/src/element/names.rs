@@ -28,6 +28,9 @@ const FAMILIES: &[(&[&str], &str)] =
 /// How the names of block formats begin, which have scales beside their elements.
 const BLOCK_FORMATS: &[&str] = &["mxfp", "mxint", "nvfp"];
 
+/// A name that has another meaning in ml_dtypes, of a type that ONNX lacks.
+const LACKING: (&str, &str) = ("float8e4m3", "ml_dtypes has one with infinities, which ONNX lacks: want float8e4m3fn");
+
 /// A name in lower case, without `_` and `-`.
 fn plain(name: &str) -> String {
     name.chars().filter(|c| !matches!(c, '_' | '-')).map(|c| c.to_ascii_lowercase()).collect()
@@ -52,6 +55,9 @@ impl UnknownType {
         let name = plain(&self.name);
         if BLOCK_FORMATS.iter().any(|start| name.starts_with(start)) {
             return Some(format!("a block format has scales: `quantize --to {}`", crate::error::shorten(&self.name)));
+        }
+        if name == LACKING.0 {
+            return Some(LACKING.1.to_owned());
         }
         let (_, types) = FAMILIES.iter().find(|(names, _)| names.contains(&&*name))?;
         Some(format!("want {types}"))
@@ -80,7 +86,7 @@ impl FromStr for DataType {
     type Err = UnknownType;
 
     /// Accepts ONNX's names, the aliases of the table and the names of `TensorProto.DataType` (`FLOAT16`), in any case,
-    /// with or without `_` and `-`. What numpy takes for another type, as `i8` for int64, is no alias.
+    /// with or without `_` and `-`. What numpy or ml_dtypes takes for another type, as `i8` for int64, is no alias.
     ///
     /// ```
     /// use onnx_cast::DataType;
@@ -91,6 +97,8 @@ impl FromStr for DataType {
     /// assert!("float7".parse::<DataType>().is_err());
     /// let error = "i8".parse::<DataType>().unwrap_err().to_string();
     /// assert_eq!(error, "`i8` may mean int8, and to numpy means int64 (want one of these)");
+    /// let error = "float8_e4m3".parse::<DataType>().unwrap_err().to_string();
+    /// assert!(error.starts_with("`float8_e4m3` is not an element type (ml_dtypes has one with infinities"));
     /// ```
     fn from_str(name: &str) -> Result<DataType, UnknownType> {
         let plain = plain(name);
