@@ -83,10 +83,19 @@ export function makeApi(module) {
     return output;
   }
 
+  /** A number as an array of a type, which must have it. */
+  function exactly(name, given, type) {
+    const array = cast([given], type);
+    if (cast(array, "double", { from: type, length: 1 })[0] !== Number(given)) {
+      throw new RangeError(`${name} is ${given}, which ${typeOf(type).name} does not have`);
+    }
+    return array;
+  }
+
   /** A scale or zero point: a number, or an array with its shape. */
-  function side(given, type, shape) {
+  function side(name, given, type, shape) {
     const one = typeof given === "number" || typeof given === "bigint";
-    const array = one ? cast([given], type) : given;
+    const array = !one ? given : name === "zeroPoint" ? exactly(name, given, type) : cast([given], type);
     const {
       bytes,
       length,
@@ -101,11 +110,11 @@ export function makeApi(module) {
     const { scale, scaleType, scaleShape, zeroPoint } = options;
     if (scale === undefined) throw new TypeError(`${job} needs a scale`);
     const isBare = typeof scale === "number";
-    const by = side(scale, scaleType ?? (isBare ? "float" : undefined), scaleShape);
+    const by = side("scale", scale, scaleType ?? (isBare ? "float" : undefined), scaleShape);
     const tensors = [source.bytes, by.bytes];
     const request = { job, from: source.type.name, shape, scale: by.about, ...attributes(options), ...more };
     if (zeroPoint !== undefined) {
-      const zero = side(zeroPoint, more.to_of_zero, scaleShape ?? by.about.shape);
+      const zero = side("zeroPoint", zeroPoint, more.to_of_zero, scaleShape ?? by.about.shape);
       tensors.push(zero.bytes);
       request.zero_point = zero.about;
     }

@@ -77,6 +77,7 @@ export const bytesOf = (array) => new Uint8Array(array.buffer, array.byteOffset,
 export function read(array, from, length) {
   if (!ArrayBuffer.isView(array)) return ofList(array, from);
   const own = OF_ARRAYS.get(array.constructor) ?? (array instanceof Uint8Array ? "uint8" : undefined);
+  if (own === undefined) throw new TypeError(`${kindOf(array)} cannot be cast: want a typed array of its elements`);
   const type = typeOf(from ?? own);
   if (type.name === "string") throw new TypeError("strings are a list of texts");
   if (array.BYTES_PER_ELEMENT !== Math.max(1, type.bits >> 3) || (from && !sameKind(own, type))) {
@@ -95,7 +96,14 @@ export function read(array, from, length) {
 /** Bits are held by unsigned integers too; numbers by their own kind of array alone. */
 const sameKind = (own, type) => own === type.name || /^uint/.test(own);
 
+/** What an object is, for errors. */
+const kindOf = (value) => (value === null ? "null" : (value?.constructor?.name ?? typeof value));
+
 function ofList(list, from) {
+  // An object without elements would be an empty list.
+  if (typeof list !== "object" || typeof list?.[Symbol.iterator] !== "function") {
+    throw new TypeError(`${kindOf(list)} cannot be cast: want a typed array, or a list of numbers or texts`);
+  }
   const array = Array.from(list);
   const first = typeof array[0];
   const own = { string: "string", boolean: "bool", bigint: "int64" }[first] ?? "double";

@@ -11,6 +11,31 @@ const VECTORS = [
   0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 10, 10, 1, 8, 0, 65, 0, 253, 15, 253, 98, 11,
 ];
 
+/** An attribute that is not given, where a call takes integers of 32 bits; and the least that is. */
+const NOT_GIVEN = -(2 ** 31);
+const LEAST = NOT_GIVEN + 1;
+
+/** An opset as a call takes it. What is beyond 32 bits is out of every range. */
+function opsetOf(opset) {
+  if (opset === undefined || opset === null) return NOT_GIVEN;
+  if (!Number.isInteger(opset)) throw new TypeError(`\`opset\` is not an integer: ${String(opset)}`);
+  return Math.min(Math.max(opset, LEAST), 2 ** 31 - 1);
+}
+
+/** A truth value as a call takes it. */
+function flagOf(name, value) {
+  if (value === undefined || value === null) return -1;
+  if (typeof value !== "boolean") throw new TypeError(`\`${name}\` is neither true nor false: ${String(value)}`);
+  return Number(value);
+}
+
+/** A value of a request. JSON has no NaN and no infinity, and leaves functions out: either would not be given. */
+function sendable(name, value) {
+  const isLost = typeof value === "number" ? !Number.isFinite(value) : /^(function|symbol)$/.test(typeof value);
+  if (isLost) throw new TypeError(`\`${name}\` is ${String(value)}`);
+  return value;
+}
+
 /** Whether this engine has vector instructions. */
 export const hasVectors = () => WebAssembly.validate(new Uint8Array(VECTORS));
 
@@ -84,15 +109,15 @@ export class Module {
   }
 
   /** Prepares casts between types given by ONNX's numbers. */
-  plan(from, to, { opset = 0, saturate, roundMode } = {}) {
+  plan(from, to, { opset, saturate, roundMode } = {}) {
     const mode = roundMode === undefined ? -1 : ["up", "down", "nearest"].indexOf(roundMode);
     if (mode < 0 && roundMode !== undefined)
       throw new TypeError(`roundMode \`${roundMode}\` is neither up, down nor nearest`);
-    this.#check(this.#exports.oc_plan(from, to, opset, saturate === undefined ? -1 : Number(saturate), mode));
+    this.#check(this.#exports.oc_plan(from, to, opsetOf(opset), flagOf("saturate", saturate), mode));
   }
 
-  planBits(from, to, opset = 0) {
-    this.#check(this.#exports.oc_plan_bits(from, to, opset));
+  planBits(from, to, opset) {
+    this.#check(this.#exports.oc_plan_bits(from, to, opsetOf(opset)));
   }
 
   /** Casts `length` elements as the plan says: bytes to bytes. */
@@ -106,7 +131,7 @@ export class Module {
   /** Answers a request; `tensors` are the bytes of tensors that go with it. */
   ask(request, tensors = []) {
     tensors.forEach((bytes, index) => this.put(TENSORS + index, bytes));
-    this.put(INPUT, new TextEncoder().encode(JSON.stringify(request)));
+    this.put(INPUT, new TextEncoder().encode(JSON.stringify(request, sendable)));
     this.#check(this.#exports.oc_answer());
     return JSON.parse(new TextDecoder().decode(this.slot(OUTPUT)));
   }

@@ -77,6 +77,21 @@ test("packs, and refuses what does not fit", () => {
     [() => onnx.cast(packed, "float", { from: "uint4", length: 5 }), /not 5 elements/],
     [() => onnx.cast(Float32Array.of(1), "float16", { opset: 5000 }), /opset|version/i],
     [() => onnx.cast(Float32Array.of(1), "float8e8m0", { roundMode: "sideways" }), /roundMode/],
+    [() => onnx.cast(Float32Array.of(1), "float16", { opset: "x" }), /`opset` is not an integer: x/],
+    [() => onnx.cast(Float32Array.of(1), "float16", { opset: 13.5 }), /`opset` is not an integer/],
+    [() => onnx.cast(Float32Array.of(1), "float16", { opset: NaN }), /`opset` is not an integer/],
+    [() => onnx.cast(Float32Array.of(1), "float16", { opset: 0 }), /opset 0/],
+    [() => onnx.cast(Float32Array.of(1), "float16", { opset: -13 }), /opset -13/],
+    [() => onnx.cast(Float32Array.of(1), "float16", { opset: 2 ** 32 + 13 }), /opset/],
+    [() => onnx.cast(Float32Array.of(1), "string", { opset: NaN }), /`opset` is NaN/],
+    [() => onnx.bitCast(Float32Array.of(1), "int32", { opset: "x" }), /`opset` is not an integer/],
+    [() => onnx.bitCast(Float32Array.of(1), "int32", { opset: 0 }), /opset 0/],
+    [() => onnx.cast(Float32Array.of(1), "float8e4m3fn", { saturate: "no" }), /neither true nor false/],
+    [() => onnx.cast({}, "float"), /Object cannot be cast/],
+    [() => onnx.cast(null, "float"), /null cannot be cast/],
+    [() => onnx.cast("12", "float"), /String cannot be cast/],
+    [() => onnx.cast(new ArrayBuffer(4), "float"), /ArrayBuffer cannot be cast/],
+    [() => onnx.cast(new DataView(new ArrayBuffer(4)), "float"), /DataView cannot be cast/],
     [() => onnx.cast([1, "2"], "float"), /several types/],
     [() => onnx.cast(Float32Array.of(1, 2), "float16", { out: new Uint16Array(1) }), /out does not have/],
     [() => onnx.cast(["1", "x"], "float"), /x/],
@@ -117,6 +132,13 @@ test("quantizes, and back", () => {
   });
   assert.deepEqual([...blocks], [1, 2, 3, 4]);
   assert.throws(() => onnx.quantize(x, "int8", {}), /scale/);
+  for (const [type, zeroPoint] of [["int4", 20], ["uint4", -1], ["uint8", 300], ["uint8", 1.9], ["int8", NaN]]) {
+    assert.throws(() => onnx.quantize(x, type, { scale: 1, zeroPoint }), /zeroPoint is .*, which u?int[48] does not have/);
+  }
+  for (const wrong of [{ axis: 0.9 }, { axis: NaN }, { blockSize: 2.5 }, { saturate: 2 }, { axis: "0" }]) {
+    const named = new RegExp(`\`${Object.keys(wrong)[0].replace("blockSize", "block_size")}\` is`);
+    assert.throws(() => onnx.quantize(x, "int8", { scale: 1, ...wrong }), named);
+  }
 });
 
 test("explains", () => {
@@ -192,6 +214,20 @@ test("looks at models, and casts and quantizes their weights", async () => {
   await assert.rejects(onnx.castFile({ "a.safetensors": safetensors("w", values) }, "float16", { raiseOpset: true }), {
     message: /a\.safetensors: raise_opset is for models/,
   });
+});
+
+test("refuses patterns that match no tensor", async () => {
+  const values = Array.from({ length: 256 }, (_, index) => index);
+  for (const [name, blob] of [["a.safetensors", safetensors("layer.weight", values)], ["m.onnx", model(values)]]) {
+    const near = name === "m.onnx" ? "w" : "layer.weight";
+    const typed = near === "w" ? "v" : "layer.wieght";
+    const message = `${name}: exclude \`${typed}\` matches no tensor (did you mean \`${near}\`?)`;
+    const [file, exclude] = [{ [name]: blob }, [typed]];
+    await assert.rejects(onnx.castFile(file, "float16", { exclude }), { message });
+    await assert.rejects(onnx.info(file, { exclude }), { message });
+    await assert.rejects(onnx.report(file, { exclude }), { message });
+    await assert.rejects(onnx.quantizeFile(file, "int8", { exclude }), { message });
+  }
 });
 
 test("reads paths of the system and blobs of files, and refuses broken ones", async () => {

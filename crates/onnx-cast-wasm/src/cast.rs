@@ -8,14 +8,17 @@ thread_local! {
     static PLAN: Cell<Option<Plan>> = const { Cell::new(None) };
 }
 
-/// Prepares casts between two types, given by ONNX's numbers. `opset` 0 is the newest; `saturate` and `round_mode` are
-/// negative where they are not given; modes count as `RoundMode::ALL` does.
+/// The opset where none is given: the newest is meant.
+const NO_OPSET: i64 = i32::MIN as i64;
+
+/// Prepares casts between two types, given by ONNX's numbers. The least integer of 32 bits stands for an `opset` that is
+/// not given; `saturate` and `round_mode` are negative then. Modes count as `RoundMode::ALL` does.
 ///
 /// # Errors
 /// Where there is no such type, or the operator's version does not take it.
 pub fn plan(from: i32, to: i32, opset: i64, saturate: i32, round_mode: i32) -> Result<()> {
     let mut options = CastOptions::new();
-    if opset > 0 {
+    if opset != NO_OPSET {
         options = options.opset(opset);
     }
     if saturate >= 0 {
@@ -34,7 +37,7 @@ pub fn plan(from: i32, to: i32, opset: i64, saturate: i32, round_mode: i32) -> R
 /// # Errors
 /// As there.
 pub fn plan_bits(from: i32, to: i32, opset: i64) -> Result<()> {
-    let opset = if opset > 0 { opset } else { NEWEST_OPSET };
+    let opset = if opset == NO_OPSET { NEWEST_OPSET } else { opset };
     PLAN.set(Some(BitCast::new(of_number(to)?, opset)?.plan(of_number(from)?)?));
     Ok(())
 }
