@@ -70,7 +70,7 @@ fn read(plan: &Plan, strings: &Strings, out: &mut [u8], spread: bool) -> Result<
 }
 
 /// The error of a block with the index of its element in the array. The block starts at element `start`.
-fn in_array(mut error: CastError, start: usize) -> CastError {
+pub(crate) fn in_array(mut error: CastError, start: usize) -> CastError {
     if let CastError::Text { index, .. } = &mut error {
         *index += start;
     }

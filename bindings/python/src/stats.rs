@@ -4,6 +4,7 @@ use crate::array::Contiguous;
 use crate::error::refused;
 use crate::job::packed;
 use crate::operator::Operator;
+use crate::parse::in_array;
 use crate::pool::with_threads;
 use crate::string_array::StringArray;
 use crate::text::strings_of;
@@ -19,6 +20,9 @@ use rayon::prelude::*;
 /// Elements that one thread counts as a unit: a multiple of 8. Units do not depend on the number of threads, so neither
 /// do the sums for the mean errors.
 const PIECE: usize = 1 << 20;
+
+/// Texts that one thread counts as a unit.
+const TEXTS: usize = 1 << 12;
 
 /// Pieces between which the interpreter is asked whether it was interrupted.
 const STRETCH: usize = 32;
@@ -53,12 +57,24 @@ pub(crate) fn count<'py>(
             (&bytes[size(at)..size(at) + size(len)], len)
         })
         .collect();
+    total(py, operator, &pieces, |(bytes, len)| piece(&plan, bytes, *len))
+}
+
+/// The counts of pieces together, which threads count while other Python threads run.
+fn total<T: Sync>(
+    py: Python<'_>,
+    operator: &Bound<'_, Operator>,
+    pieces: &[T],
+    count: impl Fn(&T) -> Result<(Counts, Means), CastError> + Sync,
+) -> PyResult<Row> {
     let (mut total, mut means) = (Counts::default(), Means::default());
     for stretch in pieces.chunks(STRETCH) {
         let least = operator.get().threads().map_or(1, |threads| stretch.len().div_ceil(threads));
-        let work = || stretch.par_iter().with_min_len(least).map(|(bytes, len)| piece(&plan, bytes, *len)).collect();
-        let counted: Result<Vec<(Counts, Means)>, CastError> = py.detach(|| with_threads(work))?;
-        for (counts, errors) in counted.map_err(refused)? {
+        let work = || stretch.par_iter().with_min_len(least).map(&count).collect();
+        let counted: Vec<Result<(Counts, Means), CastError>> = py.detach(|| with_threads(work))?;
+        // In their order, so that the first error is told.
+        for one in counted {
+            let (counts, errors) = one.map_err(refused)?;
             total.add(&counts);
             means.add(&errors);
         }
@@ -95,7 +111,13 @@ pub(crate) fn count_strings<'py>(
 
 fn of_strings<'py>(py: Python<'py>, operator: &Bound<'py, Operator>, strings: &Strings) -> PyResult<Row> {
     let plan = operator.get().plan(DataType::String)?;
-    let shape = [strings.view().len()];
-    let view = TensorView::strings(&shape, strings.view()).map_err(refused)?;
-    py.detach(|| Counts::of(&plan, &view)).map(|(counts, means)| row(&counts, &means)).map_err(refused)
+    let texts = strings.view();
+    let starts: Vec<usize> = (0..texts.len()).step_by(TEXTS).collect();
+    total(py, operator, &starts, |&start| {
+        let end = texts.len().min(start + TEXTS);
+        let piece: Strings = (start..end).filter_map(|index| texts.get(index)).collect();
+        let shape = [end - start];
+        let view = TensorView::strings(&shape, piece.view())?;
+        Counts::of(&plan, &view).map_err(|error| in_array(error, start))
+    })
 }

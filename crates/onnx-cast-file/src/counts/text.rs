@@ -33,9 +33,9 @@ impl Decimal {
         Decimal { digits, point: exponent.saturating_add(whole as i64 - zeros as i64) }
     }
 
-    /// The exact magnitude of a finite double, which has at most 767 significant digits.
+    /// The exact magnitude of a finite double.
     fn of_double(value: f64) -> Decimal {
-        let text = format!("{:.766e}", value.abs());
+        let text = format!("{:.*e}", digits_of(value), value.abs());
         let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
         Decimal::of(digits.as_bytes(), exponent.parse().unwrap_or(0))
     }
@@ -69,6 +69,21 @@ impl Decimal {
         let text: Vec<u8> = digits.iter().map(|digit| digit + b'0').collect();
         Decimal::of(&text, large.point - len as i64).double()
     }
+}
+
+/// As many significant digits as a finite double has at most: 767, and far fewer where its last bit is not so small.
+fn digits_of(value: f64) -> usize {
+    let (field, fraction) = (value.to_bits() >> 52 & 0x7ff, value.to_bits() & (1 << 52) - 1);
+    let significand = if field == 0 { fraction } else { fraction | 1 << 52 };
+    if significand == 0 {
+        return 0;
+    }
+    let last = field.max(1) as i64 - 1075 + i64::from(significand.trailing_zeros());
+    // The number is an odd integer times 2^last. Where that is a fraction, it has as many digits as the integer times
+    // 5^-last: log10(5) is less than 0.7. An integer has at most one digit more than log10(2), below 0.302, of its bits.
+    let bits = i64::from(u64::BITS - (significand >> significand.trailing_zeros()).leading_zeros());
+    let (integer, fraction) = (bits + last.max(0), (-last).max(0));
+    (integer * 302 / 1000 + fraction * 7 / 10 + 2).min(767) as usize
 }
 
 impl Text {
@@ -257,6 +272,26 @@ mod tests {
             assert_eq!(found.max_error.to_bits(), f64::to_bits(error), "{text} to {to}: {found:?}");
             assert_eq!(found.max_relative_error.to_bits(), f64::to_bits(relative), "{text} to {to}: {found:?}");
         }
+    }
+
+    /// No digit is cut off, and few are asked for.
+    #[test]
+    fn doubles_have_all_their_digits() {
+        let mut state = 1u64;
+        let mut random = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state ^ state >> 29
+        };
+        let numbers = (0..64).flat_map(|shift| (0..100).map(move |_| shift)).map(|shift| random() >> shift << shift);
+        let special = [0.0, 5e-324, f64::MIN_POSITIVE, f64::MAX, 0.1, 1.0, 448.0, f64::from(f32::MIN_POSITIVE)];
+        for number in numbers.map(f64::from_bits).chain(special).filter(|number| number.is_finite()) {
+            let text = format!("{:.766e}", number.abs());
+            let (digits, exponent) = text.split_once('e').expect("an exponent");
+            let want = Decimal::of(digits.as_bytes(), exponent.parse().expect("an exponent"));
+            assert_eq!(Decimal::of_double(number), want, "{number:e}");
+            assert!(want.digits.len() <= digits_of(number) + 1, "{number:e}");
+        }
+        assert!(digits_of(f64::from(0.1f32)) < 40, "{}", digits_of(f64::from(0.1f32)));
     }
 
     /// Every digit of a double counts as the double.
