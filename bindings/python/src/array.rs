@@ -10,7 +10,8 @@ use pyo3::PyTypeInfo;
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyTuple, PyType};
 use std::ffi::c_int;
 use std::ptr;
 
@@ -61,6 +62,9 @@ impl<'py> Contiguous<'py> {
         let Ok(array) = array.cast::<PyUntypedArray>() else {
             return Err(PyTypeError::new_err(format!("out is a {} (want a numpy array)", array.get_type().name()?)));
         };
+        if array.cast_exact::<PyUntypedArray>().is_err() && is_masked(array)? {
+            return Err(PyTypeError::new_err("out is a masked array, whose mask a cast would not set (want out.data)"));
+        }
         let dtype = array.dtype();
         if type_of(&dtype)? != Some(data_type) {
             let want = dtype_of(py, data_type)?;
@@ -127,6 +131,12 @@ impl<'py> Contiguous<'py> {
         // that its user holds, lies elsewhere.
         Some(unsafe { std::slice::from_raw_parts_mut(data, len) })
     }
+}
+
+/// Whether an array has a mask.
+fn is_masked(array: &Bound<'_, PyUntypedArray>) -> PyResult<bool> {
+    static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    array.is_instance(CLASS.import(array.py(), "numpy.ma", "MaskedArray")?)
 }
 
 /// The memory of an array, which is held while this is.

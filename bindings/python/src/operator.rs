@@ -42,6 +42,14 @@ fn whole(value: &Bound<'_, PyAny>, name: &str) -> PyResult<i64> {
     value.extract().or_else(|_| Ok(if value.lt(0)? { i64::MIN } else { i64::MAX }))
 }
 
+/// Threads at most.
+pub(crate) fn threads_of(threads: Option<&Bound<'_, PyAny>>) -> PyResult<Option<usize>> {
+    match threads.map(|threads| whole(threads, "threads")).transpose()? {
+        Some(threads) if threads < 1 => Err(refused(format_args!("{threads} threads (want 1 or more)"))),
+        threads => Ok(threads.and_then(|threads| usize::try_from(threads).ok())),
+    }
+}
+
 #[pymethods]
 impl Operator {
     /// Cast, or CastLike, to a type. `None` leaves an attribute, the opset and the threads at their defaults.
@@ -58,10 +66,7 @@ impl Operator {
     ) -> PyResult<Self> {
         let to = number_to_type(to)?;
         let opset = opset.map_or(Ok(NEWEST_OPSET), |opset| whole(opset, "opset"))?;
-        let threads = match threads.map(|threads| whole(threads, "threads")).transpose()? {
-            Some(threads) if threads < 1 => return Err(refused(format_args!("{threads} threads (want 1 or more)"))),
-            threads => threads.and_then(|threads| usize::try_from(threads).ok()),
-        };
+        let threads = threads_of(threads)?;
         let round_mode = round_mode.map(str::parse).transpose().map_err(refused)?;
         let options = CastOptions::new().opset(opset).saturate(saturate).round_mode(round_mode).threads(threads);
         let which = match name {
@@ -112,8 +117,9 @@ impl Operator {
         attributes: Vec<(String, Option<Value>)>,
         scale: &Bound<'_, PyUntypedArray>,
         zero_point: Option<&Bound<'_, PyUntypedArray>>,
-        threads: Option<usize>,
+        threads: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
+        let threads = threads_of(threads)?;
         let scaled = Scaled::new(name, opset, &lend(&attributes), scale, zero_point, threads)?;
         let to = scaled.target_type();
         Ok(Operator { which: Which::Scaled(Box::new(scaled)), to, threads, text: py.None() })

@@ -1,16 +1,17 @@
 //! The options of a job, as Python passes them, and the requests that they become.
 
-use crate::error::{in_words, refused};
+use crate::error::{in_words, refused, system};
 use crate::types::number_to_type;
 use crate::watched::{State, watch};
 use onnx_cast::{CastOptions, DataType, NEWEST_OPSET, ScaleRule};
 use onnx_cast_file::{
     BitCastRequest, CandidateFormat, CastRequest, DequantizeRequest, DiffRequest, InspectRequest, Loss, Pattern,
-    QuantizeRequest, ReportRequest, Rule, Scheme, Selection, Storage, TranscodeRequest, WriteOptions,
+    QuantizeRequest, ReportRequest, Rule, Scheme, Selection, Storage, Target, TranscodeRequest, WriteOptions,
 };
 use onnx_cast_model::{ConvertRequest, FoldRequest, RecordRequest, UpgradeRequest};
 use pyo3::prelude::*;
 use std::collections::HashMap;
+use std::fs::File;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -138,8 +139,17 @@ impl Options {
             .threads(self.threads))
     }
 
+    /// The rules of a file.
+    fn rules_of_file<T: Target>(&self) -> PyResult<Vec<Rule<T>>> {
+        let Some(path) = &self.rules_file else { return Ok(Vec::new()) };
+        Rule::read(path).map_err(|error| {
+            let missing = File::open(path).err().and_then(|cause| system(path, &cause));
+            missing.unwrap_or_else(|| refused(error))
+        })
+    }
+
     fn selection(&self) -> PyResult<Selection> {
-        let mut rules = self.rules_file.as_ref().map_or(Ok(Vec::new()), |path| Rule::read(path).map_err(refused))?;
+        let mut rules = self.rules_of_file()?;
         for (pattern, to) in &self.rules {
             rules.push(Rule { pattern: pattern.parse().map_err(refused)?, to: type_of(*to)? });
         }
@@ -210,7 +220,7 @@ impl Options {
         let request = self.cast(state)?;
         let CastRequest { options, write, dry_run, copy_others, resume, count, fail_on, .. } = request;
         let CastRequest { raise_opset, storage, watch, .. } = request;
-        let mut rules = self.rules_file.as_ref().map_or(Ok(Vec::new()), |path| Rule::read(path).map_err(refused))?;
+        let mut rules = self.rules_of_file()?;
         for (pattern, to) in &self.format_rules {
             let to = to.as_deref().map(|to| to.parse().map_err(refused)).transpose()?;
             rules.push(Rule { pattern: pattern.parse().map_err(refused)?, to });

@@ -1,6 +1,6 @@
 //! Checkpoints cast in parts, for callers that spread them over processes.
 
-use crate::error::refused;
+use crate::error::in_words;
 use crate::options::Options;
 use crate::watched::{State, watched};
 use onnx_cast_file::parts::{self, FileJob, Part, Shard};
@@ -19,7 +19,7 @@ pub(crate) fn plan_shards(
     options: Options,
 ) -> PyResult<Vec<(PathBuf, PathBuf, String)>> {
     let request = options.cast(&Arc::default())?;
-    let planned = py.detach(|| parts::shards(&input, &output, &request)).map_err(refused)?;
+    let planned = py.detach(|| parts::shards(&input, &output, &request)).map_err(in_words)?;
     Ok(planned.into_iter().map(plain).collect())
 }
 
@@ -37,7 +37,7 @@ pub(crate) fn lay_out(
     options: Options,
 ) -> PyResult<()> {
     let request = options.cast(&Arc::default())?;
-    py.detach(|| parts::lay_out(&input, &output, &temporary, &request)).map_err(refused)
+    py.detach(|| parts::lay_out(&input, &output, &temporary, &request)).map_err(in_words)
 }
 
 /// A part of a cast: its file, its place among so many, how, and by how many threads at most.
@@ -58,7 +58,7 @@ impl Task {
 pub(crate) fn cast_part(py: Python<'_>, temporary: PathBuf, task: Task) -> PyResult<()> {
     let state = Arc::default();
     let (input, part, request) = task.of(&state)?;
-    watched(py, &state, None, || parts::cast_part(&input, &temporary, part, &request))?.map_err(refused)
+    watched(py, &state, None, || parts::cast_part(&input, &temporary, part, &request))?.map_err(in_words)
 }
 
 /// Whether a file has a part already.
@@ -66,13 +66,13 @@ pub(crate) fn cast_part(py: Python<'_>, temporary: PathBuf, task: Task) -> PyRes
 pub(crate) fn part_is_there(py: Python<'_>, output: PathBuf, task: Task) -> PyResult<bool> {
     let state = Arc::default();
     let (input, part, request) = task.of(&state)?;
-    watched(py, &state, None, || parts::part_is_there(&input, &output, part, &request))?.map_err(refused)
+    watched(py, &state, None, || parts::part_is_there(&input, &output, part, &request))?.map_err(in_words)
 }
 
 /// Gives a file whose parts are all cast its name.
 #[pyfunction]
 pub(crate) fn name_whole(py: Python<'_>, temporary: PathBuf, output: PathBuf) -> PyResult<()> {
-    py.detach(|| parts::name_whole(&temporary, &output)).map_err(refused)
+    py.detach(|| parts::name_whole(&temporary, &output)).map_err(in_words)
 }
 
 /// A job on a checkpoint of which each file is a task: its name, input, output, options and threads at most.
@@ -102,7 +102,7 @@ impl Job {
                 watched(py, &state, None, || work(&input, &output, FileJob::Quantize(&request)))
             }
         };
-        done?.map_err(refused)
+        done?.map_err(in_words)
     }
 }
 
@@ -134,11 +134,11 @@ pub(crate) fn write_beside(py: Python<'_>, job: Job) -> PyResult<usize> {
 /// Copies the other files of a checkpoint's folder.
 #[pyfunction]
 pub(crate) fn copy_others(py: Python<'_>, input: PathBuf, output: PathBuf) -> PyResult<usize> {
-    py.detach(|| parts::copy_others(&input, &output)).map_err(refused)
+    py.detach(|| parts::copy_others(&input, &output)).map_err(in_words)
 }
 
 /// Writes the index.
 #[pyfunction]
 pub(crate) fn write_index(py: Python<'_>, input: PathBuf, output: PathBuf, total_size: u64) -> PyResult<()> {
-    py.detach(|| parts::write_index(&input, &output, total_size)).map_err(refused)
+    py.detach(|| parts::write_index(&input, &output, total_size)).map_err(in_words)
 }

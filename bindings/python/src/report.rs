@@ -2,14 +2,14 @@
 //! command's.
 
 use crate::array::Contiguous;
-use crate::error::refused;
+use crate::error::{in_words, refused};
 use crate::job::packed;
 use crate::options::Options;
 use crate::types::type_of;
 use crate::watched::watched;
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use onnx_cast::TensorView;
-use onnx_cast_file::{AtomicFile, CandidateFormat, Report};
+use onnx_cast_file::{AtomicFile, CandidateFormat, FileError, Report};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use std::io::Write;
@@ -54,10 +54,9 @@ impl Found {
     /// Writes a text to a file, which appears whole or not at all.
     fn write(&self, py: Python<'_>, path: PathBuf, text: String, no_clobber: bool) -> PyResult<()> {
         py.detach(|| {
-            let mut file = AtomicFile::create_with(&path, no_clobber).map_err(refused)?;
-            let written = file.write_all(text.as_bytes());
-            written.map_err(|error| refused(format_args!("{}: cannot write: {error}", path.display())))?;
-            file.commit().map_err(refused)
+            let mut file = AtomicFile::create_with(&path, no_clobber).map_err(FileError::from).map_err(in_words)?;
+            file.write_all(text.as_bytes()).map_err(|error| in_words(FileError::io(&path, "write", error)))?;
+            file.commit().map_err(FileError::from).map_err(in_words)
         })
     }
 }
@@ -73,7 +72,7 @@ pub(crate) fn report_file(
 ) -> PyResult<Found> {
     let state = Arc::default();
     let request = options.report(&state)?;
-    let report = watched(py, &state, progress, || onnx_cast_model::report(&path, &request))?.map_err(refused)?;
+    let report = watched(py, &state, progress, || onnx_cast_model::report(&path, &request))?.map_err(in_words)?;
     Ok(Found { title, report })
 }
 

@@ -3,6 +3,7 @@
 use crate::array::Contiguous;
 use crate::error::refused;
 use crate::job::packed;
+use crate::operator::threads_of;
 use crate::pool::with_threads;
 use crate::types::{number_to_type, type_of};
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
@@ -13,6 +14,7 @@ use onnx_cast::{
 };
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use std::fmt::Display;
 
 /// A scaled cast, but for the type of what it casts.
 pub(crate) struct Scaled {
@@ -37,13 +39,33 @@ impl Direction {
     }
 }
 
+/// The type of an array's elements.
+fn type_of_array(array: &Bound<'_, PyUntypedArray>) -> PyResult<DataType> {
+    let dtype = array.dtype();
+    type_of(&dtype)?.ok_or_else(|| PyTypeError::new_err(format!("ONNX has no type for {dtype}")))
+}
+
 /// The elements of an array, in memory of their own.
 fn tensor(array: &Bound<'_, PyUntypedArray>) -> PyResult<Tensor> {
-    let dtype = array.dtype();
-    let data_type = type_of(&dtype)?.ok_or_else(|| PyTypeError::new_err(format!("ONNX has no type for {dtype}")))?;
+    let data_type = type_of_array(array)?;
     let source = Contiguous::of(array)?;
     let bytes = packed(data_type, source.bytes(), array.len()).into_owned();
     Tensor::new(data_type, source.shape().to_vec(), bytes).map_err(refused)
+}
+
+/// Works on the elements of an array where they are, while other Python threads run.
+fn with_elements<R: Send, E: Display + Send>(
+    array: &Bound<'_, PyUntypedArray>,
+    work: impl FnOnce(&TensorView<'_>) -> Result<R, E> + Send,
+) -> PyResult<R> {
+    let (data_type, len) = (type_of_array(array)?, array.len());
+    let source = Contiguous::of(array)?;
+    let (shape, bytes) = (source.shape(), source.bytes());
+    let with_view = || {
+        let bytes = packed(data_type, bytes, len);
+        TensorView::new(data_type, shape, &bytes).map(|view| work(&view))
+    };
+    array.py().detach(|| with_threads(with_view))?.map_err(refused)?.map_err(refused)
 }
 
 impl Scaled {
@@ -116,9 +138,8 @@ impl Scaled {
 /// The scale and the zero point that DynamicQuantizeLinear finds.
 #[pyfunction]
 pub(crate) fn dynamic_scale(array: &Bound<'_, PyUntypedArray>) -> PyResult<(f32, u8)> {
-    let x = tensor(array)?;
     let operator = DynamicQuantizeLinear::new(NEWEST_OPSET).map_err(refused)?;
-    operator.scale(&x.view()).map_err(refused)
+    with_elements(array, |x| operator.scale(x))
 }
 
 /// The elements, one in a byte where they are narrower, and the scales of a block format, and NVFP4's global scale.
@@ -131,16 +152,15 @@ pub(crate) fn quantize_blocks<'py>(
     format: &str,
     rule: &str,
     recipe: &str,
-    threads: Option<usize>,
+    threads: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Parts<'py>> {
     let py = array.py();
     let format: BlockFormat = format.parse().map_err(refused)?;
     let quantize = BlockQuantize::new(format)
         .rule(rule.parse().map_err(refused)?)
         .recipe(recipe.parse().map_err(refused)?)
-        .threads(threads);
-    let x = tensor(array)?;
-    let made = py.detach(|| with_threads(|| quantize.run(&x.view())))?.map_err(refused)?;
+        .threads(threads_of(threads)?);
+    let made = with_elements(array, |x| quantize.run(x))?;
     Ok((array_of(py, &made.elements)?, array_of(py, &made.scales)?, made.global_scale))
 }
 
@@ -167,10 +187,13 @@ fn array_of<'py>(py: Python<'py>, tensor: &Tensor) -> PyResult<Bound<'py, PyUnty
     let (data_type, bytes) = (tensor.data_type(), tensor.bytes().unwrap_or_default());
     let mut array = Contiguous::new(py, data_type, tensor.shape())?;
     let out = array.bytes_mut(&[]).ok_or_else(|| refused("new memory overlaps old"))?;
-    if data_type.is_packed() {
-        onnx_cast::unpack(data_type, bytes, out).map_err(refused)?;
-    } else {
-        out.copy_from_slice(bytes);
-    }
+    py.detach(|| match data_type.is_packed() {
+        true => onnx_cast::unpack(data_type, bytes, out),
+        false => {
+            out.copy_from_slice(bytes);
+            Ok(())
+        }
+    })
+    .map_err(refused)?;
     Ok(array.into_array())
 }

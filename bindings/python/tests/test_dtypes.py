@@ -1,5 +1,8 @@
 """The type table as objects, against ml_dtypes and numpy."""
 
+import copy
+import pickle
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -84,3 +87,27 @@ def test_every_type_is_found_by_all_of_its_names():
             dtypes.of(wrong)
     with pytest.raises(TypeError):
         dtypes.of(np.datetime64)
+
+
+def test_a_copy_of_a_type_is_the_type():
+    for one in dtypes.ALL:
+        assert copy.copy(one) is copy.deepcopy(one) is one
+        for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+            assert pickle.loads(pickle.dumps(one, protocol)) is one
+    state = {"to": dtypes.bfloat16, "all": list(dtypes.ALL)}
+    assert copy.deepcopy(state) == state
+
+
+@pytest.mark.parametrize("name", ["float8_e4m3", "float8e4m3", "Float8-E4M3"])
+def test_a_type_of_ml_dtypes_that_onnx_lacks_is_no_other(name):
+    assert np.dtype("float8_e4m3") != np.dtype("float8_e4m3fn")
+    for refused in (
+        lambda: onnx_cast.cast(np.zeros(1, np.float32), name),
+        lambda: dtypes.of(name),
+        lambda: onnx_cast.quantize_linear(np.zeros(1, np.float32), 1.0, output_dtype=name),
+        lambda: onnx_cast.report(np.zeros(1, np.float32), name),
+    ):
+        with pytest.raises(CastError, match=f"`{name}` is a type with infinities in ml_dtypes.*want float8e4m3fn"):
+            refused()
+    with pytest.raises(TypeError, match="ONNX has no type for float8_e4m3"):
+        onnx_cast.cast(np.zeros(1, np.float32), ml_dtypes.float8_e4m3)

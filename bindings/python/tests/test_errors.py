@@ -8,6 +8,7 @@ import pytest
 
 import onnx_cast
 from onnx_cast import CastError
+from onnx_cast.columns import cast_column
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -78,6 +79,12 @@ def test_what_the_operator_refuses_is_one_class(call, text):
         (lambda: onnx_cast.cast(np.array(["2020"], "M8[Y]"), "float"), "ONNX has no type for datetime64"),
         (lambda: onnx_cast.cast(np.zeros(1, "f4,i4"), "float"), "ONNX has no type for"),
         (lambda: onnx_cast.cast(np.ma.masked_array([1.0], [True]), "float16"), "masked"),
+        (lambda: onnx_cast.pack(np.ma.masked_array(np.ones(2, ml_dtypes.int4), [0, 1])), "x is a masked array"),
+        (lambda: onnx_cast.stats(np.ma.masked_array([1.0], [True]), "float16"), "masked"),
+        (lambda: onnx_cast.report(np.ma.masked_array([1.0], [True]), "float16"), "masked"),
+        (lambda: onnx_cast.quantize(np.ma.masked_array([1.0], [True]), "mxfp4"), "masked"),
+        (lambda: onnx_cast.cast(X, "int8", out=np.ma.zeros((2, 3), np.int8)), "out is a masked array"),
+        (lambda: onnx_cast.cast(X, "string", out=np.ma.zeros((2, 3), "U9")), "out is a masked array"),
         (lambda: onnx_cast.cast(np.array([1, 2], object), "float"), "element 0 is of type int"),
         (lambda: onnx_cast.cast(X, "float16", opset="13"), "opset is of type str"),
         (lambda: onnx_cast.cast(X, "float16", threads=1.5), "threads is of type float"),
@@ -138,3 +145,16 @@ def test_arrays_that_others_change_meanwhile_do_not_crash():
         assert onnx_cast.cast(x, "bfloat16").shape == x.shape
     done.set()
     thread.join()
+
+
+def test_masks_of_columns_are_refused():
+    rows = np.empty(2, object)
+    rows[:] = [np.ma.array([1.0, 2.0], mask=[0, 1]), np.ma.array([3.0, 4.0], mask=[0, 0])]
+    for column, stored in [
+        (rows, None),
+        (np.ma.array([1.0], mask=[1]), None),
+        (np.ma.array([1], mask=[1], dtype=np.uint8), "int4"),
+        (np.ma.array([1], mask=[1], dtype=np.uint16), "bfloat16"),
+    ]:
+        with pytest.raises(TypeError, match="is a masked array"):
+            cast_column(column, "float", stored=stored)

@@ -6,7 +6,7 @@ import pytest
 from bitwise import same
 
 import onnx_cast
-from onnx_cast import _kinds, dtypes
+from onnx_cast import _kinds, dtypes, layouts
 
 
 @pytest.fixture
@@ -138,3 +138,99 @@ def test_torch_has_float4_in_pairs(written):
     for wrong, text in [(turned, "of shape"), (turned.permute(2, 1, 0), "not contiguous")]:
         with pytest.raises(onnx_cast.CastError, match=text):
             onnx_cast.cast(x, pairs, out=wrong)
+
+
+@pytest.mark.parametrize("to", ["float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "uint8", "bool"])
+def test_a_tensor_that_autograd_has_saved_gives_no_wrong_gradient(to):
+    torch = pytest.importorskip("torch")
+    dtype = getattr(torch, to)
+    out, x = torch.ones(4, dtype=dtype), torch.arange(4.0)
+    before = out._version
+    for given in (out, out[:], out.view(2, 2)[:]):
+        assert onnx_cast.cast(x.view(given.shape), dtype, out=given) is given
+    assert out._version == before + 3, "as torch's own functions count it"
+    with pytest.raises(onnx_cast.CastError):
+        onnx_cast.cast(torch.ones(5), dtype, out=out)
+    assert out._version == before + 3, "nothing was written"
+    if dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16):
+        w, saved = torch.ones(4, dtype=dtype, requires_grad=True), torch.ones(4, dtype=dtype)
+        loss = (w * saved).sum()
+        onnx_cast.cast(x, dtype, out=saved)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            loss.backward()
+    with torch.inference_mode():
+        alone = torch.empty(4, dtype=dtype)
+        assert torch.equal(onnx_cast.cast(x, dtype, out=alone).to(torch.float32), out.to(torch.float32))
+
+
+def test_older_torch_counts_writes_too(monkeypatch):
+    torch = pytest.importorskip("torch")
+    monkeypatch.delattr(torch.autograd.graph, "increment_version")
+    for dtype in (torch.float16, torch.float8_e5m2, torch.bool, torch.int64):
+        for shape in [(), (0,), (3, 2)]:
+            out = torch.ones(shape, dtype=dtype)
+            before = out._version
+            onnx_cast.cast(torch.zeros(shape), dtype, out=out)
+            assert out._version == before + 1 and not out.to(torch.float32).any()
+
+
+@pytest.mark.parametrize("to", ["float16", "bfloat16", "float32"])
+def test_a_tensor_that_requires_a_gradient_is_no_out(to):
+    torch = pytest.importorskip("torch")
+    dtype, x = getattr(torch, to), torch.arange(4.0)
+    leaf = torch.ones(4, dtype=dtype, requires_grad=True)
+    for out in (leaf, torch.nn.Parameter(leaf.detach().clone()), leaf * 1):
+        for grad in (True, False):
+            with torch.set_grad_enabled(grad), pytest.raises(onnx_cast.CastError, match="out requires a gradient"):
+                onnx_cast.cast(x, dtype, out=out)
+        assert bool((out == 1).all())
+    onnx_cast.cast(x, dtype, out=leaf.detach())
+    assert leaf.tolist() == [0, 1, 2, 3] and leaf._version == 1
+
+
+def test_subclasses_of_torchs_tensors_are_tensors():
+    torch = pytest.importorskip("torch")
+
+    class Mine(torch.Tensor):
+        pass
+
+    class Weight(torch.nn.Parameter):
+        pass
+
+    x = torch.arange(4.0)
+    want = onnx_cast.cast(x, torch.bfloat16)
+    for one in (x.as_subclass(Mine), Weight(x), torch.nn.Parameter(x), torch.nn.Buffer(x)):
+        got = onnx_cast.cast(one, torch.bfloat16)
+        assert type(got) is torch.Tensor and got.dtype is torch.bfloat16 and torch.equal(got, want)
+        assert onnx_cast.stats(one, "bfloat16") == onnx_cast.stats(x, "bfloat16")
+        assert type(onnx_cast.cast_like(one, want)) is torch.Tensor
+        assert onnx_cast.cast(one, "string").tolist() == ["0", "1", "2", "3"]
+        assert onnx_cast.report({"w": one}, "float16").verdicts == {"float16": "1 exact"}
+        assert layouts.weights({"w": one}) == []
+    out = torch.empty(4, dtype=torch.bfloat16).as_subclass(Mine)
+    assert onnx_cast.cast(x, torch.bfloat16, out=out) is out and torch.equal(out.as_subclass(torch.Tensor), want)
+
+
+def test_tensors_without_memory_of_their_own_are_refused():
+    torch = pytest.importorskip("torch")
+
+    class Wrapper(torch.Tensor):
+        @staticmethod
+        def __new__(cls, held):
+            return torch.Tensor._make_wrapper_subclass(cls, held.shape, dtype=held.dtype)
+
+        def __init__(self, held):
+            self.held = held
+
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            raise NotImplementedError
+
+    x = torch.arange(4.0)
+    for call in (
+        lambda: onnx_cast.cast(Wrapper(x), "float16"),
+        lambda: onnx_cast.stats(Wrapper(x), "float16"),
+        lambda: onnx_cast.cast(x, "float32", out=Wrapper(x)),
+    ):
+        with pytest.raises(TypeError, match="of type Wrapper, which holds its elements itself"):
+            call()

@@ -169,3 +169,36 @@ def test_reference_ops_resolve_the_attributes_of_functions():
     whole = helper.make_model(graph, opset_imports=opsets, functions=[function], ir_version=10)
     (got,) = ReferenceEvaluator(whole, new_ops=list(reference.ops)).run(None, {"x": np.array([2.5, 9], np.float32)})
     same(got, np.array([2, -7], ml_dtypes.int4))
+
+
+def test_a_tensor_keeps_what_it_says_of_itself():
+    tensor = numpy_helper.from_array(np.array([0.1, 2.0], np.float32), "w")
+    tensor.doc_string = "the weights"
+    if hasattr(tensor, "metadata_props"):
+        tensor.metadata_props.add(key="from", value="training")
+    for to in ("float16", "int4", "string"):
+        got = onnx_cast.cast(tensor, to)
+        assert (got.name, got.doc_string) == ("w", "the weights")
+        assert [(pair.key, pair.value) for pair in getattr(got, "metadata_props", [])] == [
+            (pair.key, pair.value) for pair in getattr(tensor, "metadata_props", [])
+        ]
+    tensor.ClearField("doc_string")
+    assert not onnx_cast.cast(tensor, "float16").HasField("doc_string")
+
+
+def test_a_device_that_is_not_supported_is_refused():
+    node = helper.make_node("Cast", ["x"], ["y"], to=TensorProto.FLOAT16)
+    x = np.ones(2, np.float32)
+    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy"]
+    model = helper.make_model(helper.make_graph([node], "g", infos[:1], infos[1:]))
+    infos[1].type.tensor_type.elem_type = TensorProto.FLOAT16
+    model.graph.output[0].CopyFrom(infos[1])
+    for device in ("NOPE", "CUDA:0", ""):
+        for run in (
+            lambda: backend.prepare(model, device),
+            lambda: backend.run_model(model, [x], device),
+            lambda: backend.run_node(node, [x], device),
+        ):
+            with pytest.raises(onnx_cast.CastError, match=f"device is '{device}' .want 'CPU'"):
+                run()
+    assert backend.prepare(model, "CPU:0").run([x])[0].dtype == np.float16

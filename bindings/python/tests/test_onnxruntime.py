@@ -385,3 +385,18 @@ def test_tensors_that_cannot_be():
         ours.to_ortvalue(b"12", "int16", (3,))
     with pytest.raises(ValueError, match="dtype and shape go together"):
         ours.to_ortvalue(b"12", "int16")
+
+
+def test_values_of_the_other_byte_order_keep_their_value():
+    for dtype in (np.float32, np.float16, np.int16, np.uint64, np.float64):
+        array = np.array([[1, 2, 3], [4, 5, 300]], dtype)
+        swapped = array.astype(array.dtype.newbyteorder(">"))
+        value = ours.to_ortvalue(swapped)
+        np.testing.assert_array_equal(ours.from_ortvalue(value), array)
+        np.testing.assert_array_equal(ours.from_ortvalue(ours.to_ortvalue(swapped.T)), array.T)
+
+
+def test_a_mask_is_not_dropped():
+    for array in (np.ma.array([1.0, 2.0], mask=[False, True]), np.ma.masked):
+        with pytest.raises(TypeError, match="array is a masked array"):
+            ours.to_ortvalue(array)

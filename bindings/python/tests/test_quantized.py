@@ -74,10 +74,11 @@ def test_parameters_are_those_of_the_command(checkpoint, tmp_path):
     for options, text in [
         ({"scheme": "gguf"}, "scheme is `gguf` .want auto, deepseek, gpt-oss"),
         ({"scheme": "gpt-oss"}, "no weights in the layout gpt-oss"),
-        ({"clobber": False}, "out.safetensors: .*exist"),
     ]:
         with pytest.raises(CastError, match=text):
             onnx_cast.dequantize_file(checkpoint, out, "bf16", **options)
+    with pytest.raises(FileExistsError, match="exist.*out.safetensors"):
+        onnx_cast.dequantize_file(checkpoint, out, "bf16", clobber=False)
 
 
 def test_a_scale_that_is_nan(tmp_path):

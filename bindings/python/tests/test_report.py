@@ -171,7 +171,7 @@ def test_rules_of_scales(rng):
 def test_what_is_refused(checkpoint, state):
     for error, given in [
         (CastError, dict(x=checkpoint, to="string")),
-        (CastError, dict(x=checkpoint.with_name("none.safetensors"), to="float16")),
+        (FileNotFoundError, dict(x=checkpoint.with_name("none.safetensors"), to="float16")),
         (CastError, dict(x=state, to="float7")),
         (CastError, dict(x=state, to="mxfp5")),
         (CastError, dict(x=state, to="int8/block")),
@@ -197,7 +197,7 @@ def test_the_page_is_what_the_command_writes(checkpoint, tmp_path):
     page = (tmp_path / "theirs.html").read_text()
     assert (tmp_path / "ours.html").read_text() == page
     assert json.loads((tmp_path / "ours.json").read_text()) == json.loads(done.stdout) == report.to_dict()
-    with pytest.raises(CastError, match="no-folder"):
+    with pytest.raises(FileNotFoundError, match="no-folder"):
         report.save(tmp_path / "no-folder" / "r.html")
 
     shown = report._repr_html_()

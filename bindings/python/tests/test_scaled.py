@@ -1,13 +1,17 @@
 """QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear and the block formats, beside onnx's own evaluator and
 onnxruntime where they have them."""
 
+import sys
+import threading
+import time
+
 import ml_dtypes
 import numpy as np
 import onnx_cast
 import pytest
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
-from onnx_cast import CastError, reference
+from onnx_cast import CastError, _native, reference
 
 RNG = np.random.default_rng(17)
 X = (RNG.standard_normal((6, 70)) * 3).astype(np.float32)
@@ -118,3 +122,105 @@ def test_nvfp4(recipe):
     error = np.abs(q.dequantize() - X)
     assert error.max() < np.abs(X).max() / 6 + 1e-6
     assert 0 < np.sqrt((error**2).mean()) < 0.2 * np.sqrt((X**2).mean())
+
+
+@pytest.mark.parametrize(
+    ("to", "zero", "want"),
+    [
+        ("int4", 20, "an integer from -8 to 7"),
+        ("uint4", -1, "an integer from 0 to 15"),
+        ("uint8", 300, "an integer from 0 to 255"),
+        ("uint8", 1.9, "an integer from 0 to 255"),
+        ("int8", float("nan"), "an integer from -128 to 127"),
+        ("int16", float("inf"), "an integer from -32768 to 32767"),
+        ("int8", 2**80, "an integer from -128 to 127"),
+        ("int2", 2, "an integer from -2 to 1"),
+        ("float8e4m3fn", 0.3, "a number that the type has"),
+        ("float8e4m3fn", 1e6, "a number that the type has"),
+    ],
+)
+def test_a_number_that_the_type_lacks_is_no_zero_point(to, zero, want):
+    said = f"^zero_point is .* \\(want {want}, for {to}\\)$"
+    with pytest.raises(CastError, match=said):
+        onnx_cast.quantize_linear(X, 0.1, zero, output_dtype=to)
+    codes = onnx_cast.cast(np.ones(3, np.float32), to)
+    with pytest.raises(CastError, match=said):
+        onnx_cast.dequantize_linear(codes, 0.1, zero)
+
+
+@pytest.mark.parametrize(("to", "zeros"), [("int4", [-8, 7, 3.0]), ("uint8", [0, 255]), ("uint16", [65535])])
+def test_a_number_that_the_type_has_is_its_zero_point(to, zeros):
+    for zero in zeros:
+        typed = np.array(zero, onnx_cast.dtypes.of(to).numpy)
+        got = onnx_cast.quantize_linear(X, 0.1, zero, output_dtype=to)
+        np.testing.assert_array_equal(got, onnx_cast.quantize_linear(X, 0.1, typed))
+        np.testing.assert_array_equal(
+            onnx_cast.dequantize_linear(got, 0.1, zero), onnx_cast.dequantize_linear(got, 0.1, typed)
+        )
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "said"),
+    [
+        ({"threads": 0}, CastError, "0 threads .want 1 or more"),
+        ({"threads": 1.5}, TypeError, "threads is of type float"),
+        ({"axis": 0.9}, TypeError, "axis is 0.9 .want an integer"),
+        ({"axis": "1"}, TypeError, "axis is '1' .want an integer"),
+        ({"axis": True}, TypeError, "axis is True .want an integer"),
+        ({"axis": 2, "scale": np.ones(70, np.float32)}, CastError, "axis"),
+        ({"axis": 2**70, "scale": np.ones(70, np.float32)}, CastError, "axis"),
+        ({"block_size": 2.5}, TypeError, "block_size is 2.5 .want an integer"),
+        ({"block_size": -1}, CastError, "block_size"),
+        ({"saturate": 2}, TypeError, "saturate is 2 .want True or False"),
+        ({"saturate": "no"}, TypeError, "saturate is 'no' .want True or False"),
+        ({"zero_point": True}, TypeError, "zero_point is of type bool"),
+        ({"zero_point": [1]}, TypeError, "zero_point is of type list"),
+        ({"zero_point": np.ma.array([1], mask=[True])}, TypeError, "zero_point is a masked array"),
+        ({"scale": [0.1]}, TypeError, "scale is of type list"),
+        ({"scale": True}, TypeError, "scale is of type bool"),
+        ({"scale": np.ma.array([0.1], mask=[True])}, TypeError, "scale is a masked array"),
+    ],
+)
+def test_parameters_of_another_kind_are_refused(options, error, said):
+    given = {"scale": 0.1, **options}
+    for run in (onnx_cast.quantize_linear, onnx_cast.dequantize_linear):
+        if run is onnx_cast.dequantize_linear and "saturate" in options:
+            continue
+        x = X if run is onnx_cast.quantize_linear else np.zeros(X.shape, np.int8)
+        with pytest.raises(error, match=said):
+            run(x, **given)
+    if "threads" in options:
+        with pytest.raises(error, match=said):
+            onnx_cast.quantize(X, "mxfp4", **options)
+
+
+def test_numpys_integers_are_integers():
+    scale = np.linspace(0.1, 1, 6, dtype=np.float32)
+    want = onnx_cast.quantize_linear(X, scale, axis=0)
+    np.testing.assert_array_equal(onnx_cast.quantize_linear(X, scale, axis=np.int64(0), saturate=np.True_), want)
+
+
+def test_others_run_while_a_scale_is_found():
+    """Another thread counts on meanwhile, which it could not while the interpreter's lock is held."""
+    x, done, ticks = np.ones((4000, 4000), np.float32), threading.Event(), [0]
+
+    def count():
+        while not done.is_set():
+            ticks[0] += 1
+            time.sleep(0)
+
+    thread, before = threading.Thread(target=count), sys.getswitchinterval()
+    # No thread is made to give the lock up: it does so by itself.
+    sys.setswitchinterval(1000)
+    try:
+        thread.start()
+        while not ticks[0]:
+            time.sleep(0.001)
+        started = ticks[0]
+        _native.dynamic_scale(x)
+        seen = ticks[0] - started
+    finally:
+        sys.setswitchinterval(before)
+        done.set()
+        thread.join()
+    assert seen > 0

@@ -123,7 +123,8 @@ def pack(x: np.ndarray) -> np.ndarray:
     >>> pack(np.array([1, 2, 3], ml_dtypes.int4))
     array([33,  3], dtype=uint8)
     """
-    return _native.pack(x, _targets.number_of(x))
+    number = _targets.number_of(x)
+    return _native.pack(_kinds.unmasked(x), number)
 
 
 def unpack(data: Any, dtype: To, shape: int | tuple[int, ...]) -> np.ndarray:

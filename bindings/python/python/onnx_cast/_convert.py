@@ -149,7 +149,7 @@ def convert_model(
         "dry_run": dry_run or bool(explained),
         "no_clobber": not clobber,
         "external_data": external_data,
-        "external_threshold": external_threshold,
+        "external_threshold": files.count("external_threshold", external_threshold),
     }
     if is_model(model):
         given = {"output": output, "external_data": external_data, "external_threshold": external_threshold}

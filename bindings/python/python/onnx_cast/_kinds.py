@@ -5,12 +5,21 @@ from __future__ import annotations
 
 import functools
 import math
+import sys
 from typing import Any
 
 import numpy as np
 
 from onnx_cast import _native, _targets
 from onnx_cast._native import CastError
+
+
+def kind_of(x: Any) -> str:
+    """The package of a tensor's class: of torch also where the class is derived from torch's, as a parameter's."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(x, getattr(torch, "Tensor", ())):
+        return "torch"
+    return type(x).__module__.partition(".")[0]
 
 
 def run(operator: _native.Operator, x: Any, out: Any, packed: bool) -> Any:
@@ -20,7 +29,7 @@ def run(operator: _native.Operator, x: Any, out: Any, packed: bool) -> Any:
     if isinstance(x, np.generic):
         result = _array(operator, np.asarray(x), out, packed)
         return result if out is not None or packed else result[()]
-    kind = type(x).__module__.partition(".")[0]
+    kind = kind_of(x)
     if kind == "torch":
         return _torch(operator, x, out, packed)
     if kind in ("jax", "jaxlib"):
@@ -32,35 +41,35 @@ def run(operator: _native.Operator, x: Any, out: Any, packed: bool) -> Any:
     return _array(operator, array_of(x), out, packed)
 
 
-def array_of(x: Any) -> np.ndarray:
-    """The elements of any object as an array, in the object's own memory where it lends that."""
+def array_of(x: Any, name: str = "x") -> np.ndarray:
+    """The elements of any object as an array, in the object's own memory where it lends that; errors call it ``name``."""
     if isinstance(x, (np.ndarray, np.generic)):
-        return _unmasked(np.asanyarray(x))
-    kind = type(x).__module__.partition(".")[0]
+        return unmasked(np.asanyarray(x), name)
+    kind = kind_of(x)
     if kind == "torch":
-        x = _tensor(x).detach()
+        x = _tensor(x, name)
         if x.dtype is _torch_pairs():
-            return _targets.from_bytes(_pair_bytes(x, "x"), _targets.FLOAT4, _of_pairs(tuple(x.shape)))
-        return _torch_array(x, "x")
+            return _targets.from_bytes(_pair_bytes(x, name), _targets.FLOAT4, _of_pairs(tuple(x.shape)))
+        return _torch_array(x, name)
     if kind in ("jax", "jaxlib"):
         return np.asarray(x)
     if kind == "onnx":
-        return proto_array(_proto(x))
+        return proto_array(_proto(x, name))
     if hasattr(x, "__dlpack__"):
-        return _dlpack_array(x)
+        return _dlpack_array(x, name)
     try:
         return np.asarray(memoryview(x))
     except TypeError:
         kinds = "a numpy array, a tensor with DLPack, a buffer or an onnx.TensorProto"
-        raise TypeError(f"x is of type {type(x).__name__} (want {kinds})") from None
+        raise TypeError(f"{name} is of type {type(x).__name__} (want {kinds})") from None
 
 
 def lent(x: Any, name: str) -> tuple[np.ndarray, int, tuple[int, ...], bool]:
     """The elements of any object as the native module takes those of a named tensor: an array, ONNX's number, the
     shape, and whether the array has packed bytes."""
     try:
-        if type(x).__module__.partition(".")[0] == "torch":
-            x = _tensor(x).detach()
+        if kind_of(x) == "torch":
+            x = _tensor(x)
             if x.dtype is _torch_pairs():
                 x = x.contiguous()
                 return _pair_bytes(x, "x"), _targets.FLOAT4, _of_pairs(tuple(x.shape)), True
@@ -73,7 +82,7 @@ def lent(x: Any, name: str) -> tuple[np.ndarray, int, tuple[int, ...], bool]:
 def result(x: Any, name: str, data: np.ndarray, number: int, shape: tuple[int, ...]) -> Any:
     """A tensor of the kind of ``x`` of ONNX's bytes, whose memory it takes over where that is possible."""
     try:
-        kind = type(x).__module__.partition(".")[0]
+        kind = kind_of(x)
         if kind == "torch":
             return _torch_of(data, number, shape)
         if kind == "onnx":
@@ -101,14 +110,15 @@ def _torch_of(data: np.ndarray, number: int, shape: tuple[int, ...]) -> Any:
     return torch.from_numpy(data).view(dtype).view(shape)
 
 
-def _unmasked(x: np.ndarray) -> np.ndarray:
+def unmasked(x: np.ndarray, name: str = "x") -> np.ndarray:
+    """An array without a mask."""
     if isinstance(x, np.ma.MaskedArray):
-        raise TypeError("x is a masked array, whose mask a cast would lose (want x.filled(...) or x.data)")
+        raise TypeError(f"{name} is a masked array, whose mask a cast would lose (want {name}.filled(...) or {name}.data)")
     return x
 
 
 def _array(operator: _native.Operator, x: np.ndarray, out: Any, packed: bool) -> Any:
-    _unmasked(x)
+    unmasked(x)
     if _targets.is_text(x.dtype):
         if operator.to != _targets.STRING and isinstance(x.dtype, np.dtypes.StringDType):
             return operator.parse_array(x.view(np.ndarray), out, packed)
@@ -129,6 +139,7 @@ def _text(texts: list[str], shape: tuple[int, ...], dtype: np.dtype, out: Any, p
     if out is not None:
         if not isinstance(out, np.ndarray):
             raise TypeError(f"out is a {type(out).__name__} (want a numpy array)")
+        unmasked(out, "out")
         if not _targets.is_text(out.dtype):
             raise CastError(f"out is of dtype {out.dtype} (want {dtype}, for string)")
         if out.shape != shape:
@@ -161,7 +172,7 @@ def _no_packed_type(library: str, operator: _native.Operator) -> TypeError:
 def _torch(operator: _native.Operator, x: Any, out: Any, packed: bool) -> Any:
     import torch
 
-    x = _tensor(x).detach()
+    x = _tensor(x)
     if operator.to == _targets.STRING:  # which torch lacks
         return _array(operator, array_of(x), out, packed)
     pairs, shape = _torch_pairs(), tuple(x.shape)
@@ -183,15 +194,42 @@ def _torch(operator: _native.Operator, x: Any, out: Any, packed: bool) -> Any:
         return torch.from_numpy(result.reshape(-1).view(np.uint8)).view(dtype).view(result_shape or result.shape)
     if not isinstance(out, torch.Tensor):
         run(out, packed)
-    elif out.dtype is pairs and operator.to == _targets.FLOAT4 and not packed:
-        if tuple(out.shape) != _in_pairs(shape):
-            raise CastError(f"out is of shape {tuple(out.shape)} (want {_in_pairs(shape)}, of pairs)")
-        if not out.is_contiguous():
+        return out
+    if out.requires_grad:
+        raise CastError("out requires a gradient, which a cast does not have (want out.detach(), or another tensor)")
+    lent = _tensor(out, "out")
+    if lent.dtype is pairs and operator.to == _targets.FLOAT4 and not packed:
+        if tuple(lent.shape) != _in_pairs(shape):
+            raise CastError(f"out is of shape {tuple(lent.shape)} (want {_in_pairs(shape)}, of pairs)")
+        if not lent.is_contiguous():
             raise CastError("out is not contiguous in C order (want that, so that nothing is copied)")
-        run(_pair_bytes(out, "out"), True)
+        memory, packed = _pair_bytes(lent, "out"), True
     else:
-        run(_torch_array(out, "out"), packed)
+        memory = _torch_array(lent, "out")
+    try:
+        run(memory, packed)
+    except (CastError, TypeError):  # before anything was written
+        raise
+    except BaseException:
+        _note_write(out)
+        raise
+    _note_write(out)
     return out
+
+
+def _note_write(x: Any) -> None:
+    """Tells autograd that a tensor was written, as torch's own functions do: if it was saved for a gradient, computing
+    that is an error, and would give wrong numbers otherwise."""
+    import torch
+
+    if x.is_inference():  # which no gradient uses
+        return
+    bump = getattr(torch.autograd.graph, "increment_version", None)
+    if bump is None:
+        # A view counts with its tensor, and any write to it is one.
+        x.detach().reshape(-1)[:0].view(torch.uint8).zero_()
+    else:
+        bump(x)
 
 
 @functools.cache
@@ -222,12 +260,17 @@ def _in_pairs(shape: tuple[int, ...]) -> tuple[int, ...]:
     return (*shape[:-1], shape[-1] // 2)
 
 
-def _tensor(x: Any) -> Any:
+def _tensor(x: Any, name: str = "x") -> Any:
+    """A tensor without gradients, of torch's own class: its elements are in one memory."""
     import torch
 
     if not isinstance(x, torch.Tensor):
-        raise TypeError(f"x is of type {type(x).__name__} (want a tensor)")
-    return x
+        raise TypeError(f"{name} is of type {type(x).__name__} (want a tensor)")
+    # A class that dispatches itself holds its elements in other tensors, or nowhere.
+    if type(x).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+        raise TypeError(f"{name} is of type {type(x).__name__}, which holds its elements itself (want a plain tensor)")
+    x = x.detach()
+    return x if type(x) is torch.Tensor else x.as_subclass(torch.Tensor)
 
 
 def _memory(operator: _native.Operator, shape: tuple[int, ...], packed: bool) -> np.ndarray:
@@ -321,11 +364,11 @@ def _dlpack_of(x: Any, array: np.ndarray) -> Any:
         return array
 
 
-def _dlpack_array(x: Any) -> np.ndarray:
+def _dlpack_array(x: Any, name: str = "x") -> np.ndarray:
     try:
         return np.from_dlpack(x)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
-        raise TypeError(f"x, of type {type(x).__name__}, cannot lend its elements to numpy: {error}") from error
+        raise TypeError(f"{name}, of type {type(x).__name__}, cannot lend its elements to numpy: {error}") from error
 
 
 def _tensor_proto(operator: _native.Operator, x: Any, out: Any, packed: bool) -> Any:
@@ -335,6 +378,11 @@ def _tensor_proto(operator: _native.Operator, x: Any, out: Any, packed: bool) ->
     if out is not None or packed:
         raise TypeError("an onnx.TensorProto is always packed and takes no out")
     result = TensorProto(name=x.name, data_type=operator.to, dims=x.dims)
+    if x.HasField("doc_string"):
+        result.doc_string = x.doc_string
+    # Older versions of onnx lack it.
+    for pair in getattr(x, "metadata_props", ()):
+        result.metadata_props.add(key=pair.key, value=pair.value)
     array = proto_array(x)
     if operator.to == _targets.STRING:
         result.string_data.extend(text.encode() for text in _array(operator, array, None, False).ravel().tolist())
@@ -343,11 +391,11 @@ def _tensor_proto(operator: _native.Operator, x: Any, out: Any, packed: bool) ->
     return result
 
 
-def _proto(x: Any) -> Any:
+def _proto(x: Any, name: str = "x") -> Any:
     from onnx import TensorProto
 
     if not isinstance(x, TensorProto):
-        raise TypeError(f"x is of type {type(x).__name__} (want an onnx.TensorProto)")
+        raise TypeError(f"{name} is of type {type(x).__name__} (want an onnx.TensorProto)")
     return x
 
 

@@ -48,7 +48,7 @@ def quantizing(
         "format": _format(to),
         "format_rules": [(pattern, _format(kind)) for pattern, kind in (rules or {}).items()],
         "rules_file": rules_file,
-        "min_elements": min_elements,
+        "min_elements": files.count("min_elements", min_elements),
         "layout": layout,
         "scale": scale,
         "scale_rule": scale_rule,
@@ -155,7 +155,7 @@ def quantize_file(
         **files.writing(None, None, dry_run, resume, clobber, copy_others, False),
         "raise_opset": raise_opset,
         "external_data": external_data,
-        "external_threshold": external_threshold,
+        "external_threshold": files.count("external_threshold", external_threshold),
         "losses": losses,
         "fail_on": files.listed("fail_on", fail_on),
     }

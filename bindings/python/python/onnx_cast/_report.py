@@ -152,7 +152,7 @@ def report(
         **files.attributes(saturate, round_mode, opset),
         "candidates": [_name(one) for one in candidates],
         "scale_rule": scale_rule,
-        "min_elements": min_elements,
+        "min_elements": files.count("min_elements", min_elements),
         "from": files.number(dtype),
     }
     if file:

@@ -14,26 +14,40 @@ from onnx_cast.types import BlockFormat, Recipe, ScaleRule, To
 _UINT8 = _targets.target("uint8")[0]
 
 
+def _is_number(value: Any) -> bool:
+    """Whether a scale or a zero point is a number, which tells no type."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
 def _scale(scale: Any) -> np.ndarray:
     """A scale as an array; a number is a float of 32 bits."""
-    if isinstance(scale, (int, float)):
+    if _is_number(scale):
         return np.asarray(scale, np.float32)
-    return np.asarray(_kinds.array_of(scale))
+    return np.asarray(_kinds.array_of(scale, "scale"))
 
 
 def _zero_point(zero_point: Any, number: int) -> np.ndarray | None:
-    """A zero point as an array; a number is of the quantized type."""
+    """A zero point as an array; a number is of the quantized type, which must have it."""
     if zero_point is None:
         return None
-    if isinstance(zero_point, (int, float)):
-        return np.asarray(zero_point, _targets.DTYPES[number])
-    return np.asarray(_kinds.array_of(zero_point))
+    if not _is_number(zero_point):
+        return np.asarray(_kinds.array_of(zero_point, "zero_point"))
+    row, dtype = _targets.ROWS[number - 1], _targets.DTYPES[number]
+    if row["kind"] in ("int", "uint"):
+        want = f"an integer from {row['min']} to {row['max']}"
+        is_held = zero_point == zero_point // 1 and row["min"] <= zero_point <= row["max"]
+    else:
+        want = "a number that the type has"
+        is_held = float(np.asarray(zero_point, np.float64).astype(dtype)) == zero_point
+    if not is_held:
+        raise CastError(f"zero_point is {zero_point!r} (want {want}, for {row['name']})")
+    return np.asarray(zero_point, dtype)
 
 
 def _attributes(**given: int | None) -> list[tuple[str, int | bytes | None]]:
     """The attributes that are not at their defaults, which every version has."""
     defaults = {"axis": 1, "block_size": 0, "saturate": 1, "precision": None, "output_dtype": None}
-    return [(name, int(value)) for name, value in given.items() if value != defaults[name]]
+    return [(name, value) for name, value in given.items() if value is not None and value != defaults[name]]
 
 
 def _number(dtype: Any) -> int | None:
@@ -73,7 +87,11 @@ def quantize_linear(
     """
     number = _number(output_dtype)
     attributes = _attributes(
-        axis=axis, block_size=block_size, saturate=saturate, precision=_number(precision), output_dtype=number
+        axis=_targets.whole("axis", axis),
+        block_size=_targets.whole("block_size", block_size),
+        saturate=int(_targets.flag("saturate", saturate)),
+        precision=_number(precision),
+        output_dtype=number,
     )
     zeros = _zero_point(zero_point, number or _UINT8)
     operator = _native.Operator.scaled("QuantizeLinear", opset, attributes, _scale(scale), zeros, threads)
@@ -98,8 +116,12 @@ def dequantize_linear(
     >>> dequantize_linear(np.array([20, -6, 127], np.int8), 0.05)
     array([ 1.        , -0.3       ,  6.3500004 ], dtype=float32)
     """
-    attributes = _attributes(axis=axis, block_size=block_size, output_dtype=_number(output_dtype))
-    number = _targets.number_of(_kinds.array_of(x)) if isinstance(zero_point, (int, float)) else 0
+    attributes = _attributes(
+        axis=_targets.whole("axis", axis),
+        block_size=_targets.whole("block_size", block_size),
+        output_dtype=_number(output_dtype),
+    )
+    number = _targets.number_of(_kinds.array_of(x)) if _is_number(zero_point) else 0
     zeros = _zero_point(zero_point, number)
     operator = _native.Operator.scaled("DequantizeLinear", opset, attributes, _scale(scale), zeros, threads)
     return operator.run(x, out, False)

@@ -107,6 +107,41 @@ def _of_dtype(to: Any) -> tuple[int, np.dtype | None]:
     return number, None
 
 
+#: What the native module takes as an integer.
+_INT64 = np.iinfo(np.int64)
+
+
+def whole(name: str, value: Any, least: int | None = None) -> int:
+    """A parameter that is an integer, which may be one of numpy's."""
+    try:
+        number = None if isinstance(value, (bool, np.bool_)) else operator.index(value)
+    except TypeError:
+        number = None
+    if number is None:
+        raise TypeError(f"{name} is {value!r} (want an integer)")
+    if least is not None and number < least:
+        raise CastError(f"{name} is {number} (want {least} or more)")
+    # What is beyond 64 bits is out of every range.
+    return min(max(number, _INT64.min), _INT64.max)
+
+
+def thread_count(threads: Any) -> int | None:
+    """Threads at most, where they are given."""
+    if threads is None:
+        return None
+    count = whole("threads", threads)
+    if count < 1:
+        raise CastError(f"{threads} threads (want 1 or more)")
+    return count
+
+
+def flag(name: str, value: Any) -> bool:
+    """A parameter that is true or false."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} is {value!r} (want True or False)")
+    return bool(value)
+
+
 def type_of(like: Any) -> Any:
     """The type of a tensor of any kind, as :func:`target` takes it."""
     to = getattr(like, "dtype", None)

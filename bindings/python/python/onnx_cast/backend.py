@@ -140,6 +140,7 @@ class Backend(_Base):
     @classmethod
     def prepare(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> BackendRep:
         """A model, checked and ready to run."""
+        cls._check_device(device)
         super().prepare(model, device, **kwargs)
         return BackendRep(model)
 
@@ -148,11 +149,17 @@ class Backend(_Base):
         cls, node: NodeProto, inputs: Any, device: str = "CPU", outputs_info: Any = None, **kwargs: Any
     ) -> tuple[Any, ...]:
         """The output of one node, at the opset ``opset_version`` or the newest that onnx has."""
+        cls._check_device(device)
         opset = kwargs.get("opset_version", min(onnx.defs.onnx_opset_version(), 28))
         if node.op_type not in _CASTS:
             raise CastError(f"operator {node.op_type} is not run here (want one of {', '.join(_CASTS)})")
         inputs = [inputs] if isinstance(inputs, np.ndarray) else list(inputs)
         return namedtupledict("Outputs", list(node.output))(*run_cast(node, opset, inputs))
+
+    @classmethod
+    def _check_device(cls, device: str) -> None:
+        if not cls.supports_device(device):
+            raise CastError(f"device is {device!r} (want 'CPU': nothing else is supported)")
 
     @classmethod
     def supports_device(cls, device: str) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from onnx_cast import CastError, _targets, cast, unpack
+from onnx_cast import CastError, _kinds, _targets, cast, unpack
 from onnx_cast.types import RoundMode, To
 
 
@@ -100,6 +100,7 @@ def _cast(array: np.ndarray, to: Any, stored: Any, attributes: dict[str, Any]) -
 
 def _read(array: np.ndarray, number: int) -> np.ndarray:
     """The elements whose bits an array holds."""
+    _kinds.unmasked(array, "the column")
     bits, dtype = _bits(number), _targets.DTYPES[number]
     want = np.dtype(f"u{dtype.itemsize}")
     if array.dtype != want:
@@ -114,7 +115,7 @@ def _read(array: np.ndarray, number: int) -> np.ndarray:
 
 def _stack(column: Any) -> np.ndarray:
     """The rows of a column of lists or arrays, which Ray Data makes of Arrow's too."""
-    rows = [np.asarray(row) for row in column]
+    rows = [_kinds.unmasked(np.asanyarray(row), "a row") for row in column]
     if len({row.shape for row in rows}) > 1:
         raise CastError("lists of different lengths (want one length)")
     return np.stack(rows)

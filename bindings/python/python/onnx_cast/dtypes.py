@@ -64,6 +64,10 @@ class DataType:
     def __index__(self) -> int:
         return self.number
 
+    def __reduce__(self) -> tuple[Any, tuple[int]]:
+        # A type is one object: a copy, and what is read from a pickle, is the same one.
+        return of, (self.number,)
+
     @property
     def smallest(self) -> float | None:
         """The smallest positive number of a float type."""

@@ -203,9 +203,13 @@ def listed(name: str, texts: Iterable[str]) -> list[str]:
 
 def names(include: Iterable[str], exclude: Iterable[str], threads: int | None) -> dict[str, Any]:
     """What every request has, as the native module takes it."""
-    if threads is not None and threads < 1:
-        raise CastError(f"{threads} threads (want 1 or more)")
-    return {"include": listed("include", include), "exclude": listed("exclude", exclude), "threads": threads}
+    patterns = {"include": listed("include", include), "exclude": listed("exclude", exclude)}
+    return {**patterns, "threads": _targets.thread_count(threads)}
+
+
+def count(name: str, value: int | None) -> int | None:
+    """How many of something, where that is given."""
+    return None if value is None else _targets.whole(name, value, 0)
 
 
 def attributes(saturate: bool, round_mode: RoundMode, opset: int | None) -> dict[str, Any]:
@@ -218,7 +222,7 @@ def selection(
     to: Any, rules: Mapping[str, To | None] | None, rules_file: Path | None, min_elements: int | None
 ) -> dict[str, Any]:
     pairs = [(pattern, number(kind)) for pattern, kind in (rules or {}).items()]
-    return {"to": number(to), "rules": pairs, "rules_file": rules_file, "min_elements": min_elements}
+    return {"to": number(to), "rules": pairs, "rules_file": rules_file, "min_elements": count("min_elements", min_elements)}
 
 
 def cast_file(
@@ -285,7 +289,7 @@ def cast_file(
         **writing(dtype, shape, dry_run, resume, clobber, copy_others, npy_plain),
         "raise_opset": raise_opset,
         "external_data": external_data,
-        "external_threshold": external_threshold,
+        "external_threshold": count("external_threshold", external_threshold),
         "losses": losses,
         "fail_on": listed("fail_on", fail_on),
     }
@@ -433,7 +437,7 @@ def fold(
         "dry_run": dry_run,
         "no_clobber": not clobber,
         "external_data": external_data,
-        "external_threshold": external_threshold,
+        "external_threshold": count("external_threshold", external_threshold),
     }
     done = json.loads(_native.fold(src, dst, options, progress))
 
@@ -475,7 +479,7 @@ def record_model(
         "dry_run": dry_run,
         "no_clobber": not clobber,
         "external_data": external_data,
-        "external_threshold": external_threshold,
+        "external_threshold": count("external_threshold", external_threshold),
     }
     done = json.loads(_native.record(src, dst, options, progress))
     return Recorded({row["name"]: row["output"] for row in done["values"]}, done["inner"])
@@ -504,7 +508,7 @@ def upgrade_model(
         "dry_run": dry_run,
         "no_clobber": not clobber,
         "external_data": external_data,
-        "external_threshold": external_threshold,
+        "external_threshold": count("external_threshold", external_threshold),
     }
     done = json.loads(_native.upgrade(src, dst, options, progress))
     rewritten = [

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from onnx_cast import _native, _targets
+from onnx_cast import _kinds, _native, _targets
 
 if TYPE_CHECKING:
     from onnxruntime import OrtValue
@@ -28,11 +28,13 @@ def to_ortvalue(array: Any, dtype: Any = None, shape: tuple[int, ...] | None = N
     if (dtype is None) != (shape is None):
         raise ValueError("dtype and shape go together (want both for packed bytes, or neither)")
     if dtype is None:
-        array = np.asarray(array)
+        array = np.asarray(_kinds.unmasked(np.asanyarray(array), "array"))
         if _targets.is_text(array.dtype):
             raise TypeError("onnxruntime makes no OrtValue of texts (want the array itself, as an input of `run`)")
         number, shape = _targets.number_of(array), array.shape
-        data = _native.pack(array, number) if _is_packed(number) else np.ascontiguousarray(array)
+        # Of elements in the other byte order a copy.
+        native = array.astype(array.dtype.newbyteorder("="), copy=False)
+        data = _native.pack(native, number) if _is_packed(number) else np.ascontiguousarray(native)
     else:
         number, shape = _targets.target(dtype)[0], _targets.dims(tuple(shape or ()))
         data = np.frombuffer(array, np.uint8)
