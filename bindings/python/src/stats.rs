@@ -27,14 +27,14 @@ const TEXTS: usize = 1 << 12;
 /// Pieces between which the interpreter is asked whether it was interrupted.
 const STRETCH: usize = 32;
 
-/// Values, overflowed, saturated, zero, subnormal, NaN, infinite, and the errors: the largest, the largest relative to
-/// its value, and their means.
-type Row = ((u64, u64, u64, u64, u64, u64, u64), (f64, f64, f64, f64));
+/// Values, overflowed, saturated, zero, subnormal, NaN, infinite; the errors: the largest, the largest relative to its
+/// value, and their means; and the values that became NaN.
+type Row = ((u64, u64, u64, u64, u64, u64, u64), (f64, f64, f64, f64), u64);
 
 fn row(counts: &Counts, means: &Means) -> Row {
-    let Counts { values, overflowed, saturated, zero, subnormal, nan, infinite, .. } = *counts;
+    let Counts { values, overflowed, saturated, zero, subnormal, nan, infinite, became_nan, .. } = *counts;
     let errors = (counts.max_error, counts.max_relative_error, means.error(), means.relative_error());
-    ((values, overflowed, saturated, zero, subnormal, nan, infinite), errors)
+    ((values, overflowed, saturated, zero, subnormal, nan, infinite), errors, became_nan)
 }
 
 /// Counts what an operator would do to the elements of an array of numbers.

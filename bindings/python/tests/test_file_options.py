@@ -102,7 +102,8 @@ def test_bits_of_files(checkpoint, tmp_path):
     same(load_file(out)["w"], W.view(np.uint32))
     before = out.read_bytes()
     again = onnx_cast.bit_cast_file(checkpoint, out, rules={"w": "uint32"}, dry_run=True)
-    assert again == done and out.read_bytes() == before
+    # A dry run reads no values.
+    assert again == [row._replace(alarms=None) for row in done] and out.read_bytes() == before
     with pytest.raises(FileExistsError, match="exists already"):
         onnx_cast.bit_cast_file(checkpoint, out, "uint32", clobber=False)
     (tmp_path / "x.bin").write_bytes(W.tobytes())

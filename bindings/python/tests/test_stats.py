@@ -1,5 +1,7 @@
 """What casts lose: the package's counts against those that numpy makes of both sides."""
 
+import signal
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -42,7 +44,9 @@ def check(x, to, **attributes):
     counts, largest, means = counted(x, onnx_cast.cast(x, to, **attributes), to)
     assert got[:7] == counts, to
     np.testing.assert_allclose(got[7:9], largest, rtol=2**-22)
-    np.testing.assert_allclose(got[9:], means, rtol=1e-9)
+    np.testing.assert_allclose(got[9:11], means, rtol=1e-9)
+    after = np.asarray(onnx_cast.cast(x, to, **attributes)).astype(np.float64)
+    assert got.became_nan == (np.isnan(after) & ~np.isnan(np.asarray(x, np.float64))).sum()
     return got
 
 
@@ -86,7 +90,7 @@ def test_every_kind_of_object_is_counted(values):
     assert onnx_cast.stats(numpy_helper.from_array(x), "bfloat16") == want
     assert onnx_cast.stats(memoryview(x), "bfloat16") == want
     assert onnx_cast.stats(x[5], "bfloat16").values == 1
-    assert onnx_cast.stats(x[:0], "bfloat16") == (0,) * 7 + (0.0,) * 4
+    assert onnx_cast.stats(x[:0], "bfloat16") == (0,) * 7 + (0.0,) * 4 + (0,)
     narrow = np.arange(-8, 8).astype(ml_dtypes.int4).repeat(3)
     found = check(narrow, "uint2")
     assert found.overflowed + found.saturated == 36
@@ -94,7 +98,7 @@ def test_every_kind_of_object_is_counted(values):
     found = onnx_cast.stats(texts, "float8e4m3fn")
     assert (found.values, found.saturated, found.nan, found.max_error) == (4, 1, 1, 1e9 - 448)
     assert onnx_cast.stats(x, "string")[:6] == (100, 0, 0, 0, 0, 1)
-    assert onnx_cast.stats(texts, "string") == (4,) + (0,) * 6 + (0.0,) * 4
+    assert onnx_cast.stats(texts, "string") == (4,) + (0,) * 6 + (0.0,) * 4 + (0,)
 
 
 def test_what_cannot_be_cast_cannot_be_counted():
@@ -108,3 +112,37 @@ def test_what_cannot_be_cast_cannot_be_counted():
     ]:
         with pytest.raises(error, match=text):
             onnx_cast.stats(x, to)
+
+
+def test_texts_are_counted_in_pieces_as_one(rng):
+    numbers = rng.standard_normal(20_011) * 10.0 ** rng.integers(-12, 12, 20_011)
+    texts = [repr(float(number)) for number in numbers] + ["nan", "1e99", "0"]
+    want = onnx_cast.stats(np.append(numbers, [np.nan, 1e99, 0.0]), "float8e4m3fn")
+    for array in (np.array(texts), np.array(texts, object), np.array(texts, np.dtypes.StringDType())):
+        got = onnx_cast.stats(array, "float8e4m3fn")
+        assert got[:7] == want[:7] and got == onnx_cast.stats(array, "float8e4m3fn", threads=1)
+        np.testing.assert_allclose(got[7:11], want[7:11], rtol=2**-22)
+    assert onnx_cast.stats(np.array(["1e9"]), "float8e4m3fn", saturate=False).became_nan == 1
+    for at in (0, 5000, 20_000):
+        wrong = list(texts)
+        wrong[at] = wrong[-1] = "x"
+        for kind in (object, np.dtypes.StringDType()):
+            with pytest.raises(CastError, match=f"^element {at}: "):
+                onnx_cast.stats(np.array(wrong, kind), "float16")
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no signals that come later")
+def test_counting_texts_heeds_signals():
+    texts = np.full(3_000_000, "0.1234567890123", np.dtypes.StringDType())
+
+    def stop(number, frame):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            onnx_cast.stats(texts, "float")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

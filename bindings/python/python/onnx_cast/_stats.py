@@ -33,15 +33,17 @@ class Stats(NamedTuple):
     #: The means of the same.
     mean_error: float
     mean_relative_error: float
+    #: Numbers and infinities that became NaN; they count as overflowed too.
+    became_nan: int = 0
 
 
 def of(operator: _native.Operator, x: object) -> Stats:
     """What the operator would do to the elements of any object."""
     array = _kinds.array_of(x)
     if isinstance(array.dtype, np.dtypes.StringDType):
-        counts, errors = _native.count_strings(operator, array.view(np.ndarray))
+        counts, errors, became_nan = _native.count_strings(operator, array.view(np.ndarray))
     elif _targets.is_text(array.dtype):
-        counts, errors = _native.count_texts(operator, array.ravel().tolist())
+        counts, errors, became_nan = _native.count_texts(operator, array.ravel().tolist())
     else:
-        counts, errors = _native.count(operator, array.view(np.ndarray))
-    return Stats(*counts, *errors)
+        counts, errors, became_nan = _native.count(operator, array.view(np.ndarray))
+    return Stats(*counts, *errors, became_nan)

@@ -288,7 +288,8 @@ mod tests {
             let text = format!("{:.766e}", number.abs());
             let (digits, exponent) = text.split_once('e').expect("an exponent");
             let want = Decimal::of(digits.as_bytes(), exponent.parse().expect("an exponent"));
-            assert_eq!(Decimal::of_double(number), want, "{number:e}");
+            let got = Decimal::of_double(number);
+            assert_eq!((&got.digits, got.cmp(&want)), (&want.digits, Ordering::Equal), "{number:e}");
             assert!(want.digits.len() <= digits_of(number) + 1, "{number:e}");
         }
         assert!(digits_of(f64::from(0.1f32)) < 40, "{}", digits_of(f64::from(0.1f32)));
