@@ -332,7 +332,8 @@ impl Options {
         let (include, exclude) = self.names()?;
         let (options, from, watch) = (self.attributes()?, type_of(self.from)?, Some(watch(state)));
         let rule = self.scale_rule()?;
-        Ok(ReportRequest { to, rule, include, exclude, min_size: self.min_elements, options, from, watch })
+        let layout = self.layout.as_deref().map(|name| scheme_of("layout", name)).transpose()?;
+        Ok(ReportRequest { to, rule, layout, include, exclude, min_size: self.min_elements, options, from, watch })
     }
 }
 

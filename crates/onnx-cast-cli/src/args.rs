@@ -12,7 +12,7 @@ mod upgrade;
 use crate::pairs::{Op, Pairs};
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use onnx_cast::{CastOptions, DataType, NEWEST_OPSET, RoundMode, ScaleRule};
-use onnx_cast_file::{CandidateFormat, Loss, Pattern, Rule};
+use onnx_cast_file::{CandidateFormat, Loss, Pattern, Rule, Scheme};
 use parsers::{CandidateParser, RoundModeParser, TypeParser, positive, tolerance};
 use std::path::PathBuf;
 
@@ -324,6 +324,9 @@ pub(crate) struct ReportArgs {
     /// How scales of MX are found: floor, rceil, ceil, even
     #[arg(long, value_name = "RULE", default_value = "floor", hide_default_value = true, help_heading = HOW)]
     pub(crate) scale_rule: ScaleRule,
+    /// Whose scales, as quantize --layout writes them (compressed-tensors unless given)
+    #[arg(long, value_name = "NAME", value_parser = quantized::layout, help_heading = HOW)]
+    pub(crate) layout: Option<Scheme>,
     /// Rows of each type's table, the worst first; 0 for all
     #[arg(long, value_name = "N", default_value_t = 20, help_heading = OUTPUT)]
     pub(crate) top: usize,

@@ -23,6 +23,7 @@ pub(crate) fn report(args: &ReportArgs, common: &Common) -> Result<()> {
     let request = ReportRequest {
         to,
         rule: args.scale_rule,
+        layout: args.layout,
         include: include.clone(),
         exclude: exclude.clone(),
         min_size: args.min_elements,

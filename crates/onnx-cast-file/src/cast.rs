@@ -14,6 +14,7 @@ use crate::formats::safetensors::{self, SafetensorsError};
 use crate::io::atomic::{check_vacant, create_folder, folder_of};
 use crate::io::fs;
 use crate::io::progress::Meter;
+use crate::layouts;
 use crate::others::Others;
 use crate::request::{BitCastRequest, CastRequest};
 use crate::summary::Summary;
@@ -92,6 +93,13 @@ pub(crate) struct Work<'a> {
     needs_one: bool,
 }
 
+impl Work<'_> {
+    /// Refuses to cast parts of quantized weights. Their bits may be reinterpreted.
+    fn check(&self, path: &Path, summary: &Summary) -> Result<(), FileError> {
+        if self.needs_one { Ok(()) } else { layouts::check_cast(path, &summary.tensors) }
+    }
+}
+
 fn convert(input: &Path, output: &Path, request: &CastRequest, work: &Work<'_>) -> Result<Summary, FileError> {
     if request.write.no_clobber {
         check_vacant(output)?;
@@ -135,6 +143,7 @@ fn convert_shards(index: &Index, output: &Path, request: &CastRequest, work: &Wo
     }
     let tensors = shards.iter_mut().flat_map(|shard| std::mem::take(&mut shard.tensors)).collect();
     let mut summary = Summary::new(tensors);
+    work.check(index.path(), &summary)?;
     let names = summary.tensors.iter().map(|row| &*row.name);
     request.selection.check_names(names).map_err(FileError::unmatched(index.path()))?;
     if work.needs_one
@@ -203,6 +212,7 @@ fn convert_file(input: &Path, output: &Path, request: &CastRequest, work: &Work<
         return job.run_strings(request);
     }
     let (summary, _) = job.plan()?;
+    work.check(input, &summary)?;
     let meter = Meter::new(request.watch.as_ref(), summary.bytes_before());
     match (request.dry_run, request.counts()) {
         (true, false) => Ok(summary),

@@ -8,7 +8,7 @@ use crate::formats::input::{Input, Place, Stored};
 use crate::formats::source::{Items, NamedTensor};
 use crate::inspect::{Quantized, consistent};
 use crate::io::positional::{InputFile, ReadAt};
-use crate::layouts::{Checkpoint, Config, LayoutError, Scheme};
+use crate::layouts::{Checkpoint, Config, LayoutError, Scheme, claims};
 use crate::quantize::{self, QuantizeRequest};
 use crate::rewrite::{MadeTensors, Opened, Places};
 use crate::transcode::{self, TranscodeRequest};
@@ -132,7 +132,8 @@ pub fn dequantize_tensors(tensors: TensorsInMemory, request: &DequantizeRequest)
 /// # Errors
 /// As there.
 pub fn quantize_tensors(tensors: TensorsInMemory, request: &QuantizeRequest) -> Result<MadeTensors, FileError> {
-    quantize::plan(&tensors.opened().0, request, |rewrite| rewrite.into_memory())
+    let (opened, text) = tensors.opened();
+    quantize::plan(&opened, text.as_deref().and_then(claims), request, |rewrite| rewrite.into_memory())
 }
 
 /// As [`transcode_file`](crate::transcode_file), in memory. What a request says of files is not looked at.

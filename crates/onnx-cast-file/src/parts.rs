@@ -18,10 +18,11 @@ use crate::io::atomic::{AtomicFile, create_folder, folder_of, target_of};
 use crate::io::fs::{self, File};
 use crate::io::positional::InputFile;
 use crate::io::progress::Meter;
+use crate::layouts::check_cast;
 use crate::others;
 use crate::pipeline::{InPlace, Same, Sink};
 use crate::request::CastRequest;
-use crate::summary::Summary;
+use crate::summary::{Summary, TensorSummary};
 
 mod files;
 
@@ -78,6 +79,8 @@ pub fn shards(
 fn checked(input: &Path, shards: Vec<Shard>, request: &CastRequest) -> Result<Vec<Shard>, FileError> {
     let names = shards.iter().flat_map(|shard| &shard.tensors).map(|row| &*row.name);
     request.selection.check_names(names).map_err(FileError::unmatched(input))?;
+    let rows: Vec<TensorSummary> = shards.iter().flat_map(|shard| shard.tensors.clone()).collect();
+    check_cast(input, &rows)?;
     Ok(shards)
 }
 

@@ -5,6 +5,7 @@ mod configuration;
 mod format;
 pub(crate) mod layout;
 mod losses;
+pub(crate) mod numbers;
 mod turned;
 
 use crate::counts::Loss;
@@ -97,16 +98,21 @@ pub fn quantize_file(
 ) -> Result<Summary, FileError> {
     let input = input.as_ref();
     request.storage.refuse_of_models(input, request.raise_opset)?;
-    plan(&rewrite::open(input, output.as_ref())?, request, |rewrite| rewrite.run())
+    let opened = rewrite::open(input, output.as_ref())?;
+    let claim = layouts::claim_of_folder(opened.checkpoint.folder(input));
+    plan(&opened, claim, request, |rewrite| rewrite.run())
 }
 
-/// Hands the rewriting of a checkpoint to a function that runs it.
+/// Hands the rewriting of a checkpoint to a function that runs it. `claim` is what the configuration says of its
+/// quantization.
 pub(crate) fn plan<R>(
     opened: &Opened<'_>,
+    claim: Option<String>,
     request: &QuantizeRequest,
     run: impl FnOnce(Rewrite<'_>) -> Result<R, FileError>,
 ) -> Result<R, FileError> {
     let Opened { checkpoint, places, input, .. } = opened;
+    layouts::check_plain(checkpoint, claim)?;
     let names = checkpoint.tensors().map(|(_, stored)| &*stored.name);
     request.selection.check_names(names).map_err(FileError::unmatched(input))?;
     let plan = Plan::new(request);
@@ -235,7 +241,7 @@ impl<'a> Quantizer<'a> {
 }
 
 /// The name of the matrix that loaders make of a module and its neighbours.
-fn joined(module: &str) -> String {
+pub(crate) fn joined(module: &str) -> String {
     const TOGETHER: &[&[&str]] = &[&["q_proj", "k_proj", "v_proj"], &["gate_proj", "up_proj"], &["w1", "w3"]];
     let (parent, last) = module.rsplit_once('.').unwrap_or(("", module));
     match TOGETHER.iter().find(|together| together.contains(&last)) {
@@ -246,12 +252,16 @@ fn joined(module: &str) -> String {
 
 /// Whether a tensor is the weight of a Linear layer, by its name, its shape and its type.
 fn is_linear(stored: &Stored) -> bool {
+    is_float(stored) && is_linear_weight(&stored.name, &stored.shape)
+}
+
+/// As [`is_linear`], but for the type.
+pub(crate) fn is_linear_weight(name: &str, shape: &[usize]) -> bool {
     /// Parts of the names of matrices that lose too much, or that loaders do not quantize.
     const OTHERS: &[&str] =
         &["embed", "norm", "lm_head", "router", "wte", "wpe", "shared_expert_gate", "classifier", "score"];
-    let name = stored.name.to_ascii_lowercase();
-    is_float(stored)
-        && stored.shape.len() == 2
+    let name = name.to_ascii_lowercase();
+    shape.len() == 2
         && (name == "weight" || name.ends_with(".weight"))
         && !name.ends_with(".gate.weight")
         && !OTHERS.iter().any(|other| name.contains(other))

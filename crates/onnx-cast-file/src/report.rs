@@ -17,6 +17,7 @@ use crate::formats::input::{Input, Stored};
 use crate::formats::source::Items;
 use crate::inspect;
 use crate::io::progress::{Meter, Watch};
+use crate::layouts::Scheme;
 use crate::opened::{of_stored, with_task};
 use crate::pipeline::{Elements, Task, Trouble};
 use crate::selection::{Pattern, Selection, check_names};
@@ -36,6 +37,9 @@ pub struct ReportRequest {
     pub to: Vec<CandidateFormat>,
     /// The rule for scales of MX.
     pub rule: ScaleRule,
+    /// Whose arithmetic scales have; if it is not given, that of [`QuantizeRequest`](crate::QuantizeRequest)'s default
+    /// layout. Weights that the layout lacks, and those of models, are computed as in the plain layout.
+    pub layout: Option<Scheme>,
     /// Names of tensors to look at; all of them where this is empty.
     pub include: Vec<Pattern>,
     /// Names of tensors to leave out.
@@ -170,11 +174,15 @@ pub fn report_opened(opened: &[Input], request: &ReportRequest) -> Result<Report
     let names = opened.iter().flat_map(|input| &input.tensors).map(|stored| &*stored.name);
     request.check_names(opened.first().map_or(Path::new(""), Input::path), names)?;
     let one = opened.len() == 1 && opened.iter().all(|input| input.tensors.len() == 1);
-    let surveys = opened.iter().map(|input| of_file(input, request, one)).collect::<Result<Vec<_>, _>>()?;
+    let mut surveys = opened.iter().map(|input| of_file(input, request, one)).collect::<Result<Vec<_>, _>>()?;
+    survey::join(&mut surveys);
     let meter = Meter::new(request.watch.as_ref(), surveys.iter().map(Survey::bytes).sum());
     let mut report = request.empty_report();
+    for pass in [Pass::First, Pass::Second] {
+        let mut files = surveys.iter().zip(opened);
+        files.try_for_each(|(survey, input)| read(survey, input, pass, request.options.threads, &meter))?;
+    }
     for (survey, input) in surveys.into_iter().zip(opened) {
-        read(&survey, input, request.options.threads, &meter)?;
         report.others += input.tensors.len() - survey.len();
         report.tensors.extend(survey.finish());
     }
@@ -194,6 +202,7 @@ pub fn report_of(tensors: &[(&str, TensorView<'_>)], request: &ReportRequest) ->
         let facts = Facts { name, data_type: view.data_type(), shape: view.shape(), len: view.len() };
         survey.add(index, facts, &targets, request).map_err(|error| in_memory(name, error.into()))?;
     }
+    survey::join(std::slice::from_mut(&mut survey));
     let task = |place| {
         let (_, view) = &tensors[survey.index(place)];
         let Data::Bytes(bytes) = view.data() else { return None };
@@ -224,6 +233,9 @@ fn in_memory(name: &str, error: CastError) -> FileError {
 fn of_file(input: &Input, request: &ReportRequest, one: bool) -> Result<Survey, FileError> {
     let model = input.format == Format::Onnx;
     let mut survey = Survey::default();
+    // Weights of models have other tensors beside them, and scales as in the plain layout.
+    let layout = if model { Some(Scheme::Plain) } else { request.layout };
+    let request = &ReportRequest { layout, ..request.clone() };
     for (index, stored) in input.tensors.iter().enumerate() {
         let Stored { name, data_type, shape, len, .. } = stored;
         // Integer constants of models are shapes, axes and indices.
@@ -235,21 +247,25 @@ fn of_file(input: &Input, request: &ReportRequest, one: bool) -> Result<Survey, 
     Ok(survey)
 }
 
-/// Looks at the tensors of a file: those that can be read anywhere together, the others one by one.
-fn read(survey: &Survey, input: &Input, threads: Option<usize>, meter: &Meter<'_>) -> Result<(), FileError> {
+/// Goes over the tensors of a file: those that can be read anywhere together, the others one by one.
+fn read(
+    survey: &Survey,
+    input: &Input,
+    pass: Pass,
+    threads: Option<usize>,
+    meter: &Meter<'_>,
+) -> Result<(), FileError> {
     let stored = |place| &input.tensors[survey.index(place)];
     let task = |place| Some((place, of_stored(input, stored(place))?));
     let failed = |(place, trouble)| inspect::failed(input, stored(place), trouble);
     let (ready, others): (Vec<_>, Vec<_>) = (0..survey.len()).partition(|&place| task(place).is_some());
-    for pass in [Pass::First, Pass::Second] {
-        let is_read = |&&place: &&usize| pass == Pass::Second || survey.is_read_twice(place);
-        let tasks = ready.iter().filter(is_read).filter_map(|&place| task(place));
-        survey.run(pass, tasks, threads, meter).map_err(failed)?;
-        for &place in others.iter().filter(is_read) {
-            with_task(input, survey.index(place), |task| {
-                survey.run(pass, [(place, task)], threads, meter).map_err(failed)
-            })?;
-        }
+    let is_read = |&&place: &&usize| pass == Pass::Second || survey.is_read_twice(place);
+    let tasks = ready.iter().filter(is_read).filter_map(|&place| task(place));
+    survey.run(pass, tasks, threads, meter).map_err(failed)?;
+    for &place in others.iter().filter(is_read) {
+        with_task(input, survey.index(place), |task| {
+            survey.run(pass, [(place, task)], threads, meter).map_err(failed)
+        })?;
     }
     Ok(())
 }

@@ -74,7 +74,9 @@ fn parts_make_the_same_files_in_any_order() {
         let mut request = CastRequest::new(to);
         request.selection.rules.push("*.1=keep".parse().expect("a rule"));
         let at = |name: &str| folder.path().join(format!("{name}-{to}"));
-        let summary = cast_file(&input, at("whole"), &request).expect("cast");
+        let mut summary = cast_file(&input, at("whole"), &request).expect("cast");
+        // A plan reads no values.
+        summary.tensors.iter_mut().for_each(|row| row.alarms = None);
         let planned = shards(&input, at("parts"), &request).expect("planned");
         assert_eq!(planned.iter().flat_map(|shard| shard.tensors.clone()).collect::<Vec<_>>(), summary.tensors);
         for shard in &planned {

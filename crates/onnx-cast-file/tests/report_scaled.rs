@@ -21,7 +21,7 @@ fn candidates(names: &[&str]) -> Vec<CandidateFormat> {
 }
 
 fn request(names: &[&str]) -> ReportRequest {
-    ReportRequest { to: candidates(names), ..ReportRequest::default() }
+    ReportRequest { to: candidates(names), layout: Some(Scheme::Plain), ..ReportRequest::default() }
 }
 
 /// Weights: small numbers whose magnitudes differ by row and by place, some zeros.

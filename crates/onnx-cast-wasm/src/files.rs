@@ -56,6 +56,7 @@ pub(crate) fn report(fields: Fields<'_>) -> Result<Value> {
     let request = ReportRequest {
         to: candidates.collect::<Result<_>>()?,
         rule: fields.parse("rule")?.unwrap_or_default(),
+        layout: None,
         include: fields.patterns("include")?,
         exclude: fields.patterns("exclude")?,
         min_size: fields.integer("min_size")?.map(u64::try_from).transpose()?,

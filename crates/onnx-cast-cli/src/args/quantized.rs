@@ -141,7 +141,7 @@ impl QuantizeArgs {
     }
 }
 
-fn layout(text: &str) -> Result<Scheme, String> {
+pub(super) fn layout(text: &str) -> Result<Scheme, String> {
     let known = || Scheme::ALL.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(", ");
     Scheme::from_name(text).ok_or_else(|| format!("not a layout (want {})", known()))
 }

@@ -30,7 +30,31 @@ pub(crate) struct Config {
     pub(crate) layers: HashMap<String, WeightFormat>,
 }
 
+/// What the text of a configuration says of quantization, for errors; `None` if nothing.
+pub(crate) fn claims(text: &str) -> Option<String> {
+    let object: Map<String, Value> = serde_json::from_str(text).ok()?;
+    let is_own = ["quant_method", "quant_algo", "config_groups", "bits"].iter().any(|key| object.contains_key(*key));
+    // ModelOpt has a file of its own, MLX a key beside the others.
+    let other = || object.get("quantization").and_then(Value::as_object);
+    let (key, found) = match quantization_of(&object) {
+        Some(found) => (QUANTIZATION[0], found),
+        None => match other() {
+            Some(found) => ("quantization", found),
+            None => ("quantization_config", is_own.then_some(&object)?),
+        },
+    };
+    let method = ["quant_method", "quant_algo", "mode"].iter().find_map(|key| found.get(*key)?.as_str());
+    let method = method.map_or(String::new(), |method| format!(" ({})", crate::text::Short(method)));
+    Some(format!("by `{key}` of the configuration{method}"))
+}
+
 impl Config {
+    /// The texts of a folder's configurations, as far as they can be read.
+    pub(super) fn texts(folder: &Path) -> impl Iterator<Item = String> {
+        let names = ["config.json", "hf_quant_config.json", "quantize_config.json"];
+        names.into_iter().filter_map(move |name| read(&folder.join(name)).ok().flatten())
+    }
+
     /// Reads the configuration of a folder, where there is one. A scheme that is given is not looked for.
     pub(crate) fn read(folder: &Path, given: Option<Scheme>) -> Result<Config, FileError> {
         let mut config = Config::default();

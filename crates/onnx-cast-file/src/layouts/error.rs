@@ -27,6 +27,29 @@ pub enum LayoutError {
     /// An output that is the folder of the input.
     #[error("the folder of the input (want another: its configuration and its other weights would not fit)")]
     SameFolder,
+    /// A checkpoint that is to be quantized, and is quantized already.
+    #[error("tensor `{}`: the checkpoint is quantized already ({told}): dequantize it first", Short(tensor))]
+    AlreadyQuantized {
+        /// A tensor of codes.
+        tensor: String,
+        /// What tells it.
+        told: String,
+    },
+    /// A cast of codes without their scales, or of scales without their codes.
+    #[error(
+        "tensor `{}`: a part of a quantized weight ({layout}), with `{}`: cast apart they would be wrong (dequantize the \
+         checkpoint first; --exclude keeps tensors as they are)",
+        Short(tensor),
+        Short(beside)
+    )]
+    CastApart {
+        /// The tensor that would be cast.
+        tensor: String,
+        /// Another part of the weight.
+        beside: String,
+        /// The layout.
+        layout: &'static str,
+    },
     /// A checkpoint in which nothing is to be quantized.
     #[error(
         "no weight to quantize: no matrix of a Linear layer, by its name (gpt-oss: no experts), and no rule names another"

@@ -68,8 +68,13 @@ impl Scheme {
     }
 }
 
+/// The endings of the names of elements and scales.
+pub(super) fn pairs(scheme: Scheme) -> impl Iterator<Item = (&'static str, &'static str)> {
+    scheme.pairs().iter().map(|pair| (pair.elements, pair.scales))
+}
+
 /// What stands before an ending of a name.
-fn before<'n>(name: &'n str, ending: &str) -> Option<&'n str> {
+pub(super) fn before<'n>(name: &'n str, ending: &str) -> Option<&'n str> {
     let start = name.strip_suffix(ending)?;
     (ending.starts_with('_') || start.is_empty() || start.ends_with('.')).then_some(start)
 }

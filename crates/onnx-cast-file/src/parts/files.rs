@@ -5,7 +5,7 @@
 use crate::cast::shards::Shard;
 use crate::dequantize::{self, DequantizeRequest};
 use crate::error::FileError;
-use crate::layouts::Config;
+use crate::layouts::{Config, claim_of_folder};
 use crate::quantize::{self, QuantizeRequest};
 use crate::rewrite::{self, Rewrite};
 use crate::transcode::{self, TranscodeRequest};
@@ -40,7 +40,10 @@ impl FileJob<'_> {
                 let config = Config::read(opened.checkpoint.folder(input), request.scheme)?;
                 dequantize::plan(&opened, &config, request, run)
             }
-            FileJob::Quantize(request) => quantize::plan(&opened, request, run),
+            FileJob::Quantize(request) => {
+                let claim = claim_of_folder(opened.checkpoint.folder(input));
+                quantize::plan(&opened, claim, request, run)
+            }
             FileJob::Transcode(request) => {
                 let config = Config::read(opened.checkpoint.folder(input), request.scheme)?;
                 transcode::plan(&opened, &config, request, run)

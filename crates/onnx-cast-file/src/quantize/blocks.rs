@@ -4,6 +4,7 @@ use super::QuantizeRequest;
 use super::format::{Granularity, QuantizedFormat};
 use super::layout::{Chosen, Order};
 use super::losses::Losses;
+use super::numbers::Numbers;
 use super::turned::Turned;
 use crate::io::memory::resize;
 use crate::io::positional::InputFile;
@@ -11,9 +12,7 @@ use crate::layouts::{Checkpoint, TensorRef, exchange};
 use crate::pipeline::{Compute, Scratch, Trouble};
 use crate::rewrite::{Computed, Greatest, Origin, Row};
 use crate::summary::TensorSummary;
-use onnx_cast::{
-    BlockPlan, BlockQuantize, Cast, CastError, CastOptions, DataType, OpError, Tensor, TensorView, greatest_magnitudes,
-};
+use onnx_cast::{BlockPlan, BlockQuantize, CastError, DataType, OpError, Tensor, TensorView, greatest_magnitudes};
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -83,9 +82,7 @@ struct Weight<'a> {
     container: DataType,
     scale_type: DataType,
     quantize: Option<BlockQuantize>,
-    most: f32,
-    zero_scale: f32,
-    precision: DataType,
+    numbers: Numbers,
     greatest: Option<Arc<Greatest>>,
     /// Reads the weight back and compares.
     losses: Losses,
@@ -103,9 +100,7 @@ impl<'a> Weight<'a> {
         let [count, rows, columns] = chosen.matrices;
         let from = checkpoint.stored(tensor).data_type;
         let quantize = match chosen.to {
-            QuantizedFormat::Block(format) => {
-                Some(BlockQuantize::new(format).rule(how.rule).recipe(chosen.recipe).threads(1))
-            }
+            QuantizedFormat::Block(format) => Some(chosen.numbers.blocks(format, how.rule)),
             QuantizedFormat::Elements(_) => None,
         };
         let counts = how.count || !how.fail_on.is_empty();
@@ -125,9 +120,7 @@ impl<'a> Weight<'a> {
             container: chosen.container,
             scale_type: chosen.scale_type,
             quantize,
-            most: chosen.most,
-            zero_scale: chosen.zero_scale,
-            precision: chosen.precision,
+            numbers: chosen.numbers,
             greatest,
             losses: Losses::new(from, chosen, counts)?,
         })
@@ -178,37 +171,6 @@ impl<'a> Weight<'a> {
         Ok(())
     }
 
-    /// The scale of elements with this greatest magnitude.
-    fn scale(&self, greatest: f32) -> f32 {
-        match greatest / self.most {
-            0.0 => self.zero_scale,
-            scale => scale,
-        }
-    }
-
-    /// Scales of blocks with these greatest magnitudes.
-    fn scales(&self, greatest: &[f32], grid: &[usize]) -> Result<Tensor, CastError> {
-        self.narrow(greatest.iter().map(|greatest| self.scale(*greatest)).collect(), grid)
-    }
-
-    /// Scales in the type that the file has.
-    fn narrow(&self, scales: Vec<f32>, shape: &[usize]) -> Result<Tensor, CastError> {
-        let scales = Tensor::from_slice(shape.to_vec(), &scales)?;
-        if self.scale_type == DataType::Float {
-            return Ok(scales);
-        }
-        let cast = Cast::new(self.scale_type, &CastOptions::new().threads(1))?;
-        let narrowed = cast.run(&scales.view())?;
-        // A scale that underflows is written as that of zeros.
-        let widened = Cast::new(DataType::Float, &CastOptions::new())?.run(&narrowed.view())?.to_vec::<f32>();
-        let mut widened = widened.unwrap_or_default();
-        if !widened.contains(&0.0) {
-            return Ok(narrowed);
-        }
-        widened.iter_mut().filter(|scale| **scale == 0.0).for_each(|scale| *scale = self.zero_scale);
-        cast.run(&Tensor::from_slice(shape.to_vec(), &widened)?.view())
-    }
-
     /// Quantizes whole units, and returns their scales; `scales` are those of columns, which are known already.
     fn quantize(&self, src: &[u8], len: usize, scales: Option<&Tensor>, out: &mut [u8]) -> Result<Vec<u8>, CastError> {
         let [_, columns] = self.shape;
@@ -237,11 +199,11 @@ impl<'a> Weight<'a> {
         let grid = [shape[0].div_ceil(block[0]), shape[1].div_ceil(block[1])];
         let scales = match (scales, &self.greatest) {
             (Some(scales), _) => scales.clone(),
-            (None, Some(greatest)) => self.narrow(vec![self.scale(greatest.value())], &grid)?,
-            (None, None) => self.scales(&greatest_magnitudes(&x, block)?, &grid)?,
+            (None, Some(greatest)) => self.numbers.scales(&[greatest.value()], &grid)?,
+            (None, None) => self.numbers.scales(&greatest_magnitudes(&x, block)?, &grid)?,
         };
         let to = self.element_type();
-        let plan = BlockPlan::quantize(self.from, self.scale_type, to, block)?.precision(self.precision)?;
+        let plan = self.numbers.plan(self.from, to, block)?;
         let middle = match to {
             DataType::Uint4 => Some(vec![0x88; (grid[0] * grid[1]).div_ceil(2)]),
             DataType::Uint8 => Some(vec![0x80; grid[0] * grid[1]]),
@@ -402,7 +364,7 @@ impl ByColumn {
             let found = greatest_magnitudes(&view, [1, count]).map_err(Trouble::Cast)?;
             greatest.iter_mut().zip(found).for_each(|(greatest, found)| *greatest = greatest.max(found));
         }
-        let scales = Arc::new(weight.scales(&greatest, &[columns, 1]).map_err(Trouble::Cast)?);
+        let scales = Arc::new(weight.numbers.scales(&greatest, &[columns, 1]).map_err(Trouble::Cast)?);
         *last = Some((matrix, Arc::clone(&scales)));
         Ok(scales)
     }
@@ -420,7 +382,7 @@ impl Compute for TensorScale<'_> {
         let bytes = match weight.quantize.and_then(|quantize| quantize.global_scale(greatest)) {
             Some(global) => global.to_le_bytes().to_vec(),
             None => {
-                let scale = weight.narrow(vec![weight.scale(greatest)], &[1]).map_err(Trouble::Cast)?;
+                let scale = weight.numbers.scales(&[greatest], &[1]).map_err(Trouble::Cast)?;
                 scale.bytes().unwrap_or_default().to_vec()
             }
         };

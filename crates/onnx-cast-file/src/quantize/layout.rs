@@ -4,13 +4,14 @@ pub(super) mod experts;
 
 use super::QuantizeRequest;
 use super::format::{Granularity, QuantizedFormat};
+use super::numbers::Numbers;
 use crate::formats::input::{Place, Stored};
 use crate::layouts::{LayoutError, Scheme, TensorRef, Weight};
 use crate::rewrite::{Origin, Row};
 use crate::summary::TensorSummary;
 use DataType::{BFloat16, Float, Float8E4M3FN, Float8E5M2, Float8E8M0, Float16, Int4, Int8, Int32, Uint8};
 use experts::Form;
-use onnx_cast::{BlockFormat, DataType, Recipe};
+use onnx_cast::{BlockFormat, DataType};
 
 /// How weights are laid out.
 #[derive(Clone, Copy)]
@@ -67,16 +68,11 @@ pub(crate) struct Chosen {
     pub(crate) global: Option<(String, Vec<usize>)>,
     /// The name of the shape, where elements are packed in words.
     pub(crate) shape: Option<String>,
-    pub(crate) recipe: Recipe,
+    /// How scales and elements are computed.
+    pub(crate) numbers: Numbers,
     pub(crate) integers: Integers,
     /// Rows and columns of a block.
     pub(crate) block: [usize; 2],
-    /// What the greatest magnitude of a block becomes.
-    pub(crate) most: f32,
-    /// The scale of a block of zeros.
-    pub(crate) zero_scale: f32,
-    /// The type that quotients are rounded to first.
-    pub(crate) precision: DataType,
 }
 
 impl Chosen {
@@ -196,6 +192,7 @@ impl<'a> Plan<'a> {
             let want = format!("{axis} in blocks of {size} for {to} (--exclude keeps the tensor)");
             return Err(unfit(stored, want));
         }
+        let numbers = Numbers::new(self.layout, to, granularity, stored.data_type);
         let mut chosen = Chosen {
             module: module.strip_suffix('.').unwrap_or(module).to_owned(),
             to,
@@ -206,26 +203,23 @@ impl<'a> Plan<'a> {
             elements: format!("{module}weight"),
             container: Uint8,
             scales: format!("{module}weight_scale"),
-            scale_type: Float,
-            scale_container: Float,
+            scale_type: numbers.scale_type,
+            scale_container: numbers.scale_type,
             keeps_scale_type: matches!(self.layout, Scheme::CompressedTensors | Scheme::Plain),
             global: None,
             divides: self.layout == Scheme::CompressedTensors,
             shape: None,
-            recipe: Recipe::ModelOpt,
+            numbers,
             integers: Integers {
                 bits: if to == QuantizedFormat::Elements(Int4) { 4 } else { 8 },
                 are_symmetric: true,
                 have_groups: false,
             },
             block,
-            most: 1.0,
-            zero_scale: 1.0,
-            precision: Float,
         };
         match to {
             QuantizedFormat::Block(format) => self.lay_out_blocks(&mut chosen, format, module),
-            QuantizedFormat::Elements(data_type) => self.lay_out_elements(&mut chosen, data_type, stored, module),
+            QuantizedFormat::Elements(data_type) => self.lay_out_elements(&mut chosen, data_type, module),
         }
         if are_experts && order != Order::Exchanged {
             self.name_experts(&mut chosen, &stored.name)?;
@@ -235,68 +229,11 @@ impl<'a> Plan<'a> {
 
     /// What has a scale, and whether the layout has that.
     fn granularity(&self, to: QuantizedFormat, asked: Option<Granularity>) -> Result<Granularity, LayoutError> {
-        let refuse =
-            |reason: String| Err(LayoutError::Unsupported { layout: self.layout.name(), to: to.name(), reason });
-        let (known, default) = match (self.layout, to) {
-            (Scheme::CompressedTensors, QuantizedFormat::Block(BlockFormat::MxFp6E3M2 | BlockFormat::MxInt8))
-            | (Scheme::CompressedTensors | Scheme::ModelOpt, QuantizedFormat::Block(BlockFormat::MxFp8E5M2))
-            | (
-                Scheme::ModelOpt,
-                QuantizedFormat::Block(BlockFormat::MxFp6E2M3 | BlockFormat::MxFp6E3M2 | BlockFormat::MxInt8),
-            )
-            | (Scheme::Quark | Scheme::GptOss, QuantizedFormat::Elements(_))
-            | (Scheme::DeepSeek | Scheme::Fbgemm | Scheme::ComfyUi, QuantizedFormat::Block(_)) => {
-                (false, Granularity::Axis)
-            }
-            (Scheme::Quark | Scheme::GptOss, QuantizedFormat::Block(format)) => {
-                (format == BlockFormat::MxFp4, Granularity::Axis)
-            }
-            (_, QuantizedFormat::Block(_)) => (true, Granularity::Axis),
-            (Scheme::CompressedTensors, QuantizedFormat::Elements(data_type)) => (
-                data_type != Float8E5M2,
-                if data_type == Int4 { Granularity::Block([1, 32]) } else { Granularity::Axis },
-            ),
-            (Scheme::Plain, QuantizedFormat::Elements(data_type)) => (data_type != Int4, Granularity::Axis),
-            (layout, QuantizedFormat::Elements(data_type)) => (
-                data_type == Float8E4M3FN,
-                match layout {
-                    Scheme::DeepSeek => Granularity::Block([128, 128]),
-                    Scheme::Fbgemm => Granularity::Axis,
-                    _ => Granularity::Tensor,
-                },
-            ),
-        };
-        if !known {
-            return refuse("the layout has no such weights".to_owned());
-        }
-        if let QuantizedFormat::Block(format) = to {
-            let block = Granularity::Block([1, format.block()]);
-            return match asked {
-                Some(asked) if asked != block => refuse(format!("its blocks are {}", block)),
-                _ => Ok(block),
-            };
-        }
-        let granularity = asked.unwrap_or(default);
-        let is_known = match (self.layout, granularity) {
-            (Scheme::Fbgemm, granularity) => granularity == Granularity::Axis,
-            (Scheme::ComfyUi, granularity) => granularity == Granularity::Tensor,
-            // No configuration tells the size of blocks: their number in a row has to.
-            (Scheme::Plain, Granularity::Block([rows, _])) => rows == 1,
-            (Scheme::DeepSeek, granularity) => matches!(granularity, Granularity::Block(_)),
-            (Scheme::ModelOpt, granularity) => {
-                matches!(granularity, Granularity::Tensor | Granularity::Axis | Granularity::Block([128, 128]))
-            }
-            (Scheme::CompressedTensors, Granularity::Block([rows, _])) => {
-                (rows == 1) == matches!(to, QuantizedFormat::Elements(Int4 | Int8))
-            }
-            _ => true,
-        };
-        if is_known { Ok(granularity) } else { refuse(format!("the layout has no scales by {granularity}")) }
+        granularity_in(self.layout, to, asked)
     }
 
     fn lay_out_blocks(&self, chosen: &mut Chosen, format: BlockFormat, module: &str) {
         let is_packed = format.element().is_packed();
-        chosen.scale_type = format.scale();
         chosen.scale_container = match (self.layout, format.scale()) {
             (Scheme::Plain, data_type) => data_type,
             (_, Float8E8M0) => Uint8,
@@ -306,11 +243,8 @@ impl<'a> Plan<'a> {
         if chosen.order == Order::Exchanged {
             (chosen.elements, chosen.scales) = (format!("{module}_blocks"), format!("{module}_scales"));
         }
-        if self.layout == Scheme::CompressedTensors {
-            chosen.recipe = Recipe::CompressedTensors;
-            if is_packed {
-                chosen.elements = format!("{module}weight_packed");
-            }
+        if self.layout == Scheme::CompressedTensors && is_packed {
+            chosen.elements = format!("{module}weight_packed");
         }
         if format == BlockFormat::NvFp4 {
             chosen.global = Some(match self.layout {
@@ -320,34 +254,15 @@ impl<'a> Plan<'a> {
         }
     }
 
-    fn lay_out_elements(&self, chosen: &mut Chosen, data_type: DataType, stored: &Stored, module: &str) {
+    fn lay_out_elements(&self, chosen: &mut Chosen, data_type: DataType, module: &str) {
         chosen.container = data_type;
-        chosen.most = match data_type {
-            Float8E4M3FN => 448.0,
-            Float8E5M2 => 57344.0,
-            Int4 => 7.0,
-            _ => 127.0,
-        };
         match self.layout {
             Scheme::DeepSeek => chosen.scales = format!("{module}weight_scale_inv"),
             Scheme::ComfyUi => chosen.scales = format!("{module}scale_weight"),
-            // torch keeps the type of a tensor that is divided by one number.
-            Scheme::ModelOpt if chosen.granularity == Granularity::Tensor => chosen.precision = stored.data_type,
-            Scheme::CompressedTensors => {
-                // Its own arithmetic is that of the weights' type.
-                (chosen.scale_type, chosen.scale_container) = (stored.data_type, stored.data_type);
-                chosen.precision = stored.data_type;
-                chosen.zero_scale = match stored.data_type {
-                    BFloat16 => 2f32.powi(-7),
-                    Float16 => 2f32.powi(-10),
-                    _ => f32::EPSILON,
-                };
-                if matches!(data_type, Int4 | Int8) {
-                    chosen.most += 0.5;
-                    chosen.container = Int32;
-                    chosen.elements = format!("{module}weight_packed");
-                    chosen.shape = Some(format!("{module}weight_shape"));
-                }
+            Scheme::CompressedTensors if matches!(data_type, Int4 | Int8) => {
+                chosen.container = Int32;
+                chosen.elements = format!("{module}weight_packed");
+                chosen.shape = Some(format!("{module}weight_shape"));
             }
             _ => {}
         }
@@ -358,6 +273,79 @@ impl<'a> Plan<'a> {
         let summary = TensorSummary { cast: true, ..TensorSummary::kept("scaled_fp8", vec![2], Float8E4M3FN, 2) };
         let tensor = TensorRef { file: 0, tensor: 0 };
         (self.layout == Scheme::ComfyUi).then(|| Row { summary, tensor, origin: Origin::Bytes(vec![0; 2]) })
+    }
+}
+
+/// What has a scale in a layout, which must have that.
+fn granularity_in(layout: Scheme, to: QuantizedFormat, asked: Option<Granularity>) -> Result<Granularity, LayoutError> {
+    let refuse = |reason: String| Err(LayoutError::Unsupported { layout: layout.name(), to: to.name(), reason });
+    let (known, default) = match (layout, to) {
+        (Scheme::CompressedTensors, QuantizedFormat::Block(BlockFormat::MxFp6E3M2 | BlockFormat::MxInt8))
+        | (Scheme::CompressedTensors | Scheme::ModelOpt, QuantizedFormat::Block(BlockFormat::MxFp8E5M2))
+        | (
+            Scheme::ModelOpt,
+            QuantizedFormat::Block(BlockFormat::MxFp6E2M3 | BlockFormat::MxFp6E3M2 | BlockFormat::MxInt8),
+        )
+        | (Scheme::Quark | Scheme::GptOss, QuantizedFormat::Elements(_))
+        | (Scheme::DeepSeek | Scheme::Fbgemm | Scheme::ComfyUi, QuantizedFormat::Block(_)) => {
+            (false, Granularity::Axis)
+        }
+        (Scheme::Quark | Scheme::GptOss, QuantizedFormat::Block(format)) => {
+            (format == BlockFormat::MxFp4, Granularity::Axis)
+        }
+        (_, QuantizedFormat::Block(_)) => (true, Granularity::Axis),
+        (Scheme::CompressedTensors, QuantizedFormat::Elements(data_type)) => {
+            (data_type != Float8E5M2, if data_type == Int4 { Granularity::Block([1, 32]) } else { Granularity::Axis })
+        }
+        (Scheme::Plain, QuantizedFormat::Elements(data_type)) => (data_type != Int4, Granularity::Axis),
+        (layout, QuantizedFormat::Elements(data_type)) => (
+            data_type == Float8E4M3FN,
+            match layout {
+                Scheme::DeepSeek => Granularity::Block([128, 128]),
+                Scheme::Fbgemm => Granularity::Axis,
+                _ => Granularity::Tensor,
+            },
+        ),
+    };
+    if !known {
+        return refuse("the layout has no such weights".to_owned());
+    }
+    if let QuantizedFormat::Block(format) = to {
+        let block = Granularity::Block([1, format.block()]);
+        return match asked {
+            Some(asked) if asked != block => refuse(format!("its blocks are {}", block)),
+            _ => Ok(block),
+        };
+    }
+    let granularity = asked.unwrap_or(default);
+    let is_known = match (layout, granularity) {
+        (Scheme::Fbgemm, granularity) => granularity == Granularity::Axis,
+        (Scheme::ComfyUi, granularity) => granularity == Granularity::Tensor,
+        // No configuration tells the size of blocks: their number in a row has to.
+        (Scheme::Plain, Granularity::Block([rows, _])) => rows == 1,
+        (Scheme::DeepSeek, granularity) => matches!(granularity, Granularity::Block(_)),
+        (Scheme::ModelOpt, granularity) => {
+            matches!(granularity, Granularity::Tensor | Granularity::Axis | Granularity::Block([128, 128]))
+        }
+        (Scheme::CompressedTensors, Granularity::Block([rows, _])) => {
+            (rows == 1) == matches!(to, QuantizedFormat::Elements(Int4 | Int8))
+        }
+        _ => true,
+    };
+    if is_known { Ok(granularity) } else { refuse(format!("the layout has no scales by {granularity}")) }
+}
+
+/// The arithmetic that a report predicts: a layout's, or the default one's; the plain one's where it lacks such weights.
+pub(crate) fn predicted(
+    layout: Option<Scheme>,
+    to: QuantizedFormat,
+    granularity: Option<Granularity>,
+    from: DataType,
+) -> Numbers {
+    let layout = layout.unwrap_or(Scheme::CompressedTensors);
+    match granularity_in(layout, to, granularity) {
+        Ok(granularity) => Numbers::new(layout, to, granularity, from),
+        Err(_) => Numbers::new(Scheme::Plain, to, granularity.unwrap_or(Granularity::Axis), from),
     }
 }
 

@@ -27,7 +27,7 @@ impl Losses {
     pub(super) fn new(from: DataType, chosen: &Chosen, counts: bool) -> Result<Losses, OpError> {
         let (back, [nan, large]) = match chosen.to {
             QuantizedFormat::Block(format) => {
-                let back = BlockDequantize::new(format, DataType::Float).recipe(chosen.recipe).threads(1);
+                let back = BlockDequantize::new(format, DataType::Float).recipe(chosen.numbers.recipe).threads(1);
                 let codes = if format.scale() == DataType::Float8E8M0 { [0xFF, 0xF0] } else { [0x7F; 2] };
                 (Some((back, [STEP / format.block(), format.block()], format.element())), codes)
             }

@@ -7,10 +7,13 @@ use super::scaled::{Ahead, Quantized, Scaled, Values as Dequantized, part_size};
 use super::{CandidateFormat, Magnitudes};
 use crate::counts::widen::{BLOCK, Widening, hub};
 use crate::counts::{Apart, Counter, Counts};
+use crate::layouts::Scheme;
 use fearless_simd::Level;
 use onnx_cast::{
     Cast, CastError, CastOptions, DataType, OpError, Plan, ScaleRule, TensorError, TensorView, element_count,
 };
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 /// How a tensor is measured.
 pub(super) struct Measure {
@@ -29,6 +32,13 @@ struct Way {
     to: CandidateFormat,
     how: How,
     counter: Counter,
+}
+
+/// How scales are found.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Scales {
+    pub(super) rule: ScaleRule,
+    pub(super) layout: Option<Scheme>,
 }
 
 enum How {
@@ -89,9 +99,9 @@ impl Way {
         shape: &[usize],
         to: CandidateFormat,
         options: &CastOptions,
-        rule: ScaleRule,
+        how: Scales,
     ) -> Result<Way, OpError> {
-        Ok(match (Scaled::new(from, shape, to, rule)?, to) {
+        Ok(match (Scaled::new(from, shape, to, how.rule, how.layout)?, to) {
             (Some(scaled), _) => {
                 let counter = Counter::new(from, DataType::Float)?;
                 Way { to, how: How::Scaled(Box::new(scaled)), counter }
@@ -122,10 +132,10 @@ impl Measure {
         shape: &[usize],
         targets: &[CandidateFormat],
         options: &CastOptions,
-        rule: ScaleRule,
+        how: Scales,
     ) -> Result<Measure, OpError> {
         let (own, double) = (Widening::new(from, hub(from))?, Widening::new(from, DataType::Double)?);
-        let way = |&to: &CandidateFormat| Way::new(from, shape, to, options, rule);
+        let way = |&to: &CandidateFormat| Way::new(from, shape, to, options, how);
         let mut ways = targets.iter().map(way).collect::<Result<Vec<_>, _>>()?;
         let mut scaled = ways.iter_mut().filter_map(|way| match &mut way.how {
             How::Scaled(scaled) => Some(&mut **scaled),
@@ -145,6 +155,20 @@ impl Measure {
             };
             (way.to, bytes)
         })
+    }
+
+    /// Whether a candidate has a scale of the tensor, for its scales.
+    pub(super) fn has_global(&self) -> bool {
+        self.ways.iter().filter_map(Way::scaled).any(Scaled::has_global)
+    }
+
+    /// Shares that scale with other tensors.
+    pub(super) fn share_scale(&mut self, greatest: &Arc<Vec<AtomicU32>>) {
+        for way in &mut self.ways {
+            if let How::Scaled(scaled) = &mut way.how {
+                scaled.share_scale(greatest);
+            }
+        }
     }
 
     /// Elements of a part, where that matters.
@@ -337,7 +361,7 @@ pub(super) mod tests {
 
     fn measure(from: DataType, to: &[DataType], len: usize) -> Measure {
         let to: Vec<CandidateFormat> = to.iter().copied().map(CandidateFormat::Bare).collect();
-        Measure::new(from, &[len], &to, &CastOptions::default(), ScaleRule::Floor).expect("numbers")
+        Measure::new(from, &[len], &to, &CastOptions::default(), Scales::default()).expect("numbers")
     }
 
     #[test]

@@ -5,14 +5,17 @@
 //! and for the scale of a tensor, a first pass finds the greatest magnitudes of all blocks ([`Ahead`]).
 
 use super::CandidateFormat;
-use crate::quantize::Granularity;
+use crate::layouts::Scheme;
+use crate::quantize::layout::predicted;
+use crate::quantize::numbers::Numbers;
+use crate::quantize::{Granularity, QuantizedFormat};
 use onnx_cast::{
-    BlockFormat, BlockPlan, BlockQuantize, BoundScaledPlan, CastError, DataType, GlobalScale, OpError, ScaleRule,
-    Tensor, TensorError, TensorView, element_count, greatest_magnitude, greatest_magnitudes,
+    BlockFormat, BlockPlan, BlockQuantize, BoundScaledPlan, CastError, DataType, GlobalScale, OpError, Recipe,
+    ScaleRule, Tensor, TensorError, TensorView, element_count, greatest_magnitude, greatest_magnitudes,
 };
 use std::ops::Range;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Elements of a part, unless units of blocks need more.
 const PART: usize = 1 << 18;
@@ -29,6 +32,7 @@ pub(super) struct Scaled {
     /// Those of a block.
     pub(super) block: [usize; 2],
     how: How,
+    numbers: Numbers,
     element: DataType,
     back: BlockPlan,
     /// What has to be known before the first part.
@@ -40,8 +44,8 @@ pub(super) struct Scaled {
 enum How {
     /// To a block format.
     Blocks(BlockFormat, BlockQuantize),
-    /// By scales of float, which make this number of the greatest magnitude.
-    Linear(BlockPlan, f32),
+    /// By scales of float, or of the weights' type.
+    Linear(BlockPlan),
 }
 
 /// A quantized part.
@@ -60,6 +64,7 @@ impl Scaled {
         shape: &[usize],
         format: CandidateFormat,
         rule: ScaleRule,
+        layout: Option<Scheme>,
     ) -> Result<Option<Scaled>, OpError> {
         let whole = element_count(shape).unwrap_or(0);
         let columns = if whole == 0 { 0 } else { shape.last().copied().unwrap_or(1) };
@@ -76,28 +81,28 @@ impl Scaled {
         let is_filled = block[0] == 1 && whole > 0 && shape[1].is_multiple_of(block[1]);
         let shape = if is_filled { [whole / block[1], block[1]] } else { shape };
         let element = format.element();
-        let (how, scale, global) = match format {
-            CandidateFormat::Block(format) => {
-                let unit = (format == BlockFormat::MxInt8).then_some(GlobalScale::Factor(INT8_UNIT));
-                (How::Blocks(format, BlockQuantize::new(format).rule(rule).threads(1)), format.scale(), unit)
-            }
-            _ => {
-                let plan = BlockPlan::quantize(from, DataType::Float, element, block)?;
-                (How::Linear(plan, largest(element)), DataType::Float, None)
-            }
+        let (to, granularity) = match format {
+            CandidateFormat::Block(format) => (QuantizedFormat::Block(format), None),
+            CandidateFormat::Elements(element, granularity) => (QuantizedFormat::Elements(element), Some(granularity)),
+            CandidateFormat::Bare(_) => return Ok(None),
         };
-        let back = BlockPlan::dequantize(element, scale, DataType::Float, block)?.global_scale(global);
-        Ok(Some(Scaled { from, shape, block, how, element, back, ahead: None }))
+        let numbers = predicted(layout, to, granularity, from);
+        let (how, global) = match to {
+            QuantizedFormat::Block(format) => {
+                let unit = (format == BlockFormat::MxInt8).then_some(GlobalScale::Factor(INT8_UNIT));
+                (How::Blocks(format, numbers.blocks(format, rule)), unit)
+            }
+            QuantizedFormat::Elements(_) => (How::Linear(numbers.plan(from, element, block)?), None),
+        };
+        let back = BlockPlan::dequantize(element, numbers.scale_type, DataType::Float, block)?.global_scale(global);
+        Ok(Some(Scaled { from, shape, block, how, numbers, element, back, ahead: None }))
     }
 
     /// Bytes of elements and scales, and of NVFP4's scale of the tensor.
     pub(super) fn bytes(&self) -> u64 {
         let [rows, columns] = self.shape;
         let elements = (rows * columns) as u64;
-        let width = match self.how {
-            How::Blocks(..) => 1,
-            How::Linear(..) => 4,
-        };
+        let width = self.numbers.scale_type.bits().unwrap_or(8) as u64 / 8;
         let global = if self.has_global() { 4 } else { 0 };
         (elements * self.element.bits().unwrap_or(8) as u64).div_ceil(8) + self.blocks() as u64 * width + global
     }
@@ -128,7 +133,14 @@ impl Scaled {
         self.ahead.is_some() && !self.has_global()
     }
 
-    fn has_global(&self) -> bool {
+    /// NVFP4: shares the scale of the tensor with other tensors, all of which are seen before the first is quantized.
+    pub(super) fn share_scale(&mut self, greatest: &Greatest) {
+        if self.has_global() {
+            self.ahead = Some(Ahead::of_tensor(self.from, self.shape[0] * self.shape[1], greatest));
+        }
+    }
+
+    pub(super) fn has_global(&self) -> bool {
         matches!(self.how, How::Blocks(BlockFormat::NvFp4, _))
     }
 
@@ -156,12 +168,15 @@ impl Scaled {
                 let grid = [local[0], local[1].div_ceil(self.block[1])];
                 let scales = Tensor::new(format.scale(), grid.to_vec(), scales)?;
                 let back = match global {
+                    Some(global) if self.numbers.recipe == Recipe::CompressedTensors => {
+                        self.back.global_scale(Some(GlobalScale::Divisor(global)))
+                    }
                     Some(global) => self.back.global_scale(Some(GlobalScale::Factor(global))),
                     None => self.back,
                 };
                 Ok(Quantized { codes, scales, back, shape: local, start: 0 })
             }
-            How::Linear(plan, largest) => {
+            How::Linear(plan) => {
                 let found;
                 let (shape, start, greatest) = match &self.ahead {
                     Some(ahead) => (self.shape, start, ahead.values()),
@@ -170,10 +185,8 @@ impl Scaled {
                         (local, 0, &found[..])
                     }
                 };
-                let scale = |greatest: &f32| if greatest / largest == 0.0 { 1.0 } else { greatest / largest };
-                let scales: Vec<f32> = greatest.iter().map(scale).collect();
                 let grid = [shape[0].div_ceil(self.block[0]), shape[1].div_ceil(self.block[1])];
-                let scales = Tensor::from_slice(grid.to_vec(), &scales)?;
+                let scales = self.numbers.scales(greatest, &grid)?;
                 plan.bind(&shape, &scales.view(), None)?.run_part(start, len, src, &mut codes)?;
                 Ok(Quantized { codes, scales, back: self.back, shape, start })
             }
@@ -209,37 +222,30 @@ impl Values<'_> {
 /// The unit of MXINT8, whose elements count 64ths.
 const INT8_UNIT: f32 = 1.0 / 64.0;
 
-/// What the greatest magnitude becomes.
-fn largest(element: DataType) -> f32 {
-    match element {
-        DataType::Float8E4M3FN => 448.0,
-        DataType::Float8E5M2 => 57344.0,
-        DataType::Int4 => 7.0,
-        _ => 127.0,
-    }
-}
-
 /// The greatest finite magnitudes of a tensor's blocks, found by a pass over the tensor.
 #[derive(Debug)]
 pub(super) struct Ahead {
     from: DataType,
     columns: usize,
     block: [usize; 2],
-    /// Of floats without a sign the bits have the order of the values.
-    bits: Vec<AtomicU32>,
+    /// Of floats without a sign the bits have the order of the values. Tensors that loaders join share one.
+    bits: Greatest,
     found: OnceLock<Vec<f32>>,
 }
 
+/// The greatest magnitudes of blocks, or of tensors that share a scale.
+type Greatest = Arc<Vec<AtomicU32>>;
+
 impl Ahead {
     fn of_blocks(scaled: &Scaled) -> Ahead {
-        let bits = (0..scaled.blocks()).map(|_| AtomicU32::new(0)).collect();
+        let bits = Arc::new((0..scaled.blocks()).map(|_| AtomicU32::new(0)).collect());
         let (from, columns, block) = (scaled.from, scaled.columns(), scaled.block);
         Ahead { from, columns, block, bits, found: OnceLock::new() }
     }
 
-    fn of_tensor(from: DataType, len: usize) -> Ahead {
+    fn of_tensor(from: DataType, len: usize, bits: &Greatest) -> Ahead {
         let (columns, block) = (len, [1, len.max(1)]);
-        Ahead { from, columns, block, bits: vec![AtomicU32::new(0)], found: OnceLock::new() }
+        Ahead { from, columns, block, bits: Arc::clone(bits), found: OnceLock::new() }
     }
 
     /// Those of all blocks, once the pass is done.
@@ -282,6 +288,11 @@ impl Ahead {
     }
 }
 
+/// The greatest magnitude of tensors that share a scale.
+pub(super) fn one_greatest() -> Arc<Vec<AtomicU32>> {
+    Arc::new(vec![AtomicU32::new(0)])
+}
+
 /// The elements of a tensor's parts, with whole blocks of its candidates; or those know theirs ahead.
 pub(super) fn part_size<'a>(candidates: impl Iterator<Item = &'a mut Scaled>, len: usize) -> usize {
     // Parts of packed elements are whole bytes.
@@ -302,11 +313,155 @@ pub(super) fn part_size<'a>(candidates: impl Iterator<Item = &'a mut Scaled>, le
     }
     let size = PART.max(unit) / unit * unit;
     if size < len {
-        globals.into_iter().for_each(|scaled| scaled.ahead = Some(Ahead::of_tensor(scaled.from, len)));
+        globals.into_iter().for_each(|scaled| scaled.share_scale(&one_greatest()));
     }
     size
 }
 
 fn gcd(a: usize, b: usize) -> usize {
     if b == 0 { a } else { gcd(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dequantize::DequantizeRequest;
+    use crate::formats::source::NamedTensor;
+    use crate::in_memory::{HeldTensor, TensorsInMemory, dequantize_tensors, quantize_tensors};
+    use crate::quantize::QuantizeRequest;
+    use onnx_cast::{Cast, CastOptions};
+
+    /// Weights of several magnitudes, some zeros, a row of zeros, and one of tiny numbers.
+    fn weights(shape: [usize; 2], from: DataType) -> Tensor {
+        let mut state = 5u64;
+        let values: Vec<f32> = (0..shape[0] * shape[1])
+            .map(|index| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                let value = (state >> 33) as f32 / 2f32.powi(30) - 1.0;
+                match index / shape[1] % 8 {
+                    3 => 0.0,
+                    5 => value * 1e-7,
+                    row => value * value * value * 2f32.powi(row as i32 - 3),
+                }
+            })
+            .collect();
+        let floats = Tensor::from_slice(shape.to_vec(), &values).expect("a tensor");
+        let cast = Cast::new(from, &CastOptions::default()).expect("a cast");
+        cast.run(&floats.view()).expect("cast")
+    }
+
+    /// What a report takes a tensor for, part by part.
+    fn reported(x: &Tensor, to: CandidateFormat, layout: Option<Scheme>, greatest: Option<f32>) -> Vec<u32> {
+        let (from, len) = (x.data_type(), x.len());
+        let scaled = Scaled::new(from, x.shape(), to, ScaleRule::Floor, layout).expect("types of numbers");
+        let mut scaled = scaled.expect("a scaled candidate");
+        let size = part_size(std::iter::once(&mut scaled), len);
+        if let Some(greatest) = greatest {
+            scaled.share_scale(&Arc::new(vec![AtomicU32::new(greatest.to_bits())]));
+        }
+        let bytes = x.bytes().expect("numbers");
+        let width = from.bits().expect("a width") / 8;
+        let parts = || bytes.chunks(size * width).enumerate().map(|(index, part)| (index * size, part));
+        if let Some(ahead) = scaled.ahead() {
+            parts().for_each(|(start, part)| ahead.see(start, part.len() / width, part).expect("seen"));
+        }
+        let mut values = Vec::new();
+        for (start, part) in parts() {
+            let quantized = scaled.quantize(start, part.len() / width, part).expect("quantized");
+            let mut out = Vec::new();
+            quantized.values().expect("bound").run(0, part.len() / width, &mut out).expect("dequantized");
+            values.extend(out.as_chunks::<4>().0.iter().map(|bits| u32::from_le_bytes(*bits)));
+        }
+        values
+    }
+
+    /// What comes back of tensors that are quantized, in a layout.
+    fn written(tensors: &[(&str, &Tensor)], request: &QuantizeRequest) -> Option<Vec<Vec<u32>>> {
+        let held = |name: &str, tensor: &Tensor| NamedTensor { name: name.to_owned(), tensor: tensor.clone() };
+        let all = tensors.iter().map(|(name, tensor)| HeldTensor::from(held(name, tensor))).collect();
+        let input = TensorsInMemory::new(all, None).expect("tensors");
+        // A layout that has no such weights refuses them.
+        let made = quantize_tensors(input, request).ok()?;
+        let names = made.summary.tensors.iter().map(|row| row.name.clone());
+        let all = names.zip(made.tensors).map(|(name, tensor)| HeldTensor::from(held(&name, &tensor.expect("made"))));
+        let made = TensorsInMemory::new(all.collect(), made.quantization_config.as_deref()).expect("tensors");
+        let scheme = made_scheme(request);
+        let how = DequantizeRequest { scheme: Some(scheme), ..DequantizeRequest::new(DataType::Float) };
+        let back = dequantize_tensors(made, &how).expect("dequantized");
+        let bits = |tensor: &Tensor| tensor.to_vec::<f32>().expect("floats").into_iter().map(f32::to_bits).collect();
+        let find = |name: &&str| back.summary.tensors.iter().position(|row| row.name == **name).expect("a weight");
+        Some(tensors.iter().map(|(name, _)| bits(back.tensors[find(name)].as_ref().expect("made"))).collect())
+    }
+
+    fn made_scheme(request: &QuantizeRequest) -> Scheme {
+        request.layout.unwrap_or(Scheme::CompressedTensors)
+    }
+
+    #[test]
+    fn a_report_has_the_bits_that_quantizing_writes() {
+        let shapes = [[16, 256], [130, 5120], [8, 11008], [3, 32768], [96, 14336]];
+        let granularities = [
+            None,
+            Some(Granularity::Tensor),
+            Some(Granularity::Axis),
+            Some(Granularity::Block([1, 32])),
+            Some(Granularity::Block([1, 128])),
+            Some(Granularity::Block([128, 128])),
+            Some(Granularity::Block([48, 80])),
+        ];
+        let layouts = Scheme::ALL.iter().map(|(scheme, _)| Some(*scheme)).chain([None]);
+        let mut compared = 0;
+        let types = [DataType::Float, DataType::BFloat16, DataType::Float16];
+        for (layout, from) in layouts.flat_map(|layout| types.map(|from| (layout, from))) {
+            for (to, granularity) in
+                QuantizedFormat::all().flat_map(|to| granularities.into_iter().map(move |one| (to, one)))
+            {
+                let candidate = match (to, granularity) {
+                    (QuantizedFormat::Block(format), None) => CandidateFormat::Block(format),
+                    (QuantizedFormat::Elements(element), Some(granularity)) => {
+                        CandidateFormat::Elements(element, granularity)
+                    }
+                    _ => continue,
+                };
+                let request = QuantizeRequest { layout, granularity, ..QuantizeRequest::new(to) };
+                // A small tensor tells whether the layout has such weights; larger ones take turns.
+                let turn = compared % (shapes.len() - 1) + 1;
+                for shape in [shapes[0], shapes[turn]] {
+                    let x = weights(shape, from);
+                    let Some(want) = written(&[("m.weight", &x)], &request) else { break };
+                    let got = reported(&x, candidate, layout, None);
+                    let differ = got.iter().zip(&want[0]).position(|(got, want)| got != want);
+                    assert_eq!(differ, None, "{from} of {shape:?} to {candidate} in {layout:?}");
+                    assert_eq!(got.len(), want[0].len());
+                    compared += 1;
+                }
+            }
+        }
+        assert!(compared > 150, "{compared}");
+    }
+
+    #[test]
+    fn joined_matrices_share_the_scale_of_nvfp4() {
+        let small = weights([16, 64], DataType::BFloat16);
+        let large = Tensor::from_slice(vec![16, 64], &vec![1000.0f32; 16 * 64]).expect("a tensor");
+        let large = Cast::new(DataType::BFloat16, &CastOptions::default()).expect("a cast").run(&large.view());
+        let large = large.expect("cast");
+        let request = QuantizeRequest::new(QuantizedFormat::Block(BlockFormat::NvFp4));
+        let tensors = [("a.q_proj.weight", &small), ("a.k_proj.weight", &large)];
+        let want = written(&tensors, &request).expect("quantized");
+        let candidate = CandidateFormat::Block(BlockFormat::NvFp4);
+        let both =
+            [&small, &large].map(|x| greatest_magnitude(&x.view()).expect("floats")).into_iter().fold(0.0, f32::max);
+        assert_eq!(reported(&small, candidate, None, Some(both)), want[0]);
+        assert_ne!(reported(&small, candidate, None, None), want[0]);
+        // The report shares it by itself: its noise is that of what is written.
+        let views: Vec<(&str, TensorView<'_>)> = tensors.iter().map(|(name, x)| (*name, x.view())).collect();
+        let request = crate::ReportRequest { to: vec![candidate], ..crate::ReportRequest::default() };
+        let report = crate::report_of(&views, &request).expect("a report");
+        let source = Cast::new(DataType::Float, &CastOptions::default()).expect("a cast").run(&small.view());
+        let source = source.expect("cast").to_vec::<f32>().expect("floats");
+        let errors = source.iter().zip(&want[0]).map(|(x, y)| (x - f32::from_bits(*y)).abs());
+        let most = f64::from(errors.fold(0f32, f32::max));
+        assert_eq!(report.tensors[0].candidates[0].counts.max_error.to_bits(), most.to_bits());
+    }
 }

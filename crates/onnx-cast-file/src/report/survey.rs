@@ -1,12 +1,14 @@
 //! The tensors that are looked at: a sink for the chunks of a flow, which takes each chunk's part of what there is to
 //! say and adds the parts of a tensor in order, so that no sum depends on which thread was faster.
 
-use super::part::{Done, Measure, Outcome, Part};
+use super::part::{Done, Measure, Outcome, Part, Scales};
+use super::scaled::one_greatest;
 use super::{Candidate, CandidateFormat, ReportRequest, TensorReport};
 use crate::io::progress::Meter;
 use crate::pipeline::{self, Sink, Task, Trouble};
+use crate::quantize::{is_linear_weight, joined};
 use onnx_cast::{CastError, DataType, OpError};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
@@ -15,6 +17,22 @@ use std::sync::{Mutex, PoisonError};
 pub(super) struct Survey {
     places: Vec<Looked>,
     bytes: u64,
+}
+
+/// Shares NVFP4's scale of a tensor among those that loaders join, as `quantize` does. All tensors then have to be seen
+/// before the first is looked at.
+pub(super) fn join(surveys: &mut [Survey]) {
+    let mut groups = HashMap::<(String, DataType), Vec<&mut Measure>>::new();
+    for looked in surveys.iter_mut().flat_map(|survey| &mut survey.places) {
+        if is_linear_weight(&looked.name, &looked.shape) && looked.measure.has_global() {
+            let module = looked.name.strip_suffix(".weight").unwrap_or(&looked.name);
+            groups.entry((joined(module), looked.data_type)).or_default().push(&mut looked.measure);
+        }
+    }
+    for group in groups.into_values().filter(|group| group.len() > 1) {
+        let greatest = one_greatest();
+        group.into_iter().for_each(|measure| measure.share_scale(&greatest));
+    }
 }
 
 /// What is known of a tensor before it is read.
@@ -61,7 +79,8 @@ impl Survey {
         if targets.is_empty() {
             return Ok(());
         }
-        let measure = Measure::new(data_type, shape, targets, &request.plain_options(), request.rule)?;
+        let scales = Scales { rule: request.rule, layout: request.layout };
+        let measure = Measure::new(data_type, shape, targets, &request.plain_options(), scales)?;
         let bytes = data_type.byte_len(len).unwrap_or(0) as u64;
         let (name, shape, start) = (name.to_owned(), shape.to_vec(), self.bytes);
         self.bytes += bytes;

@@ -1,0 +1,162 @@
+//! By what a checkpoint is known to be quantized, in the layouts that are read here and in those of others. A cast or a
+//! quantization of it would change codes without their scales, or the other way round.
+
+use super::config::{Config, claims};
+use super::error::LayoutError;
+use super::find::{before, pairs};
+use super::weight::{Checkpoint, Scheme};
+use crate::error::FileError;
+use crate::summary::TensorSummary;
+use DataType::{BFloat16, Bool, Complex64, Complex128, Double, Float, Float16, Int16, Int64, String as Text, Uint16};
+use onnx_cast::DataType;
+use std::collections::HashMap;
+use std::path::Path;
+
+/// Layouts that are not read here: what the names of codes end in, and those of the tensors beside them.
+const FOREIGN: &[(&str, &[&str], &str)] = &[
+    ("qweight", &["scales", "qzeros", "g_idx", "scaled_zeros"], "GPTQ or AWQ"),
+    ("weight", &["scales", "biases"], "MLX"),
+    ("weight", &["SCB"], "bitsandbytes"),
+    (
+        "weight",
+        &[
+            "weight.absmax",
+            "weight.quant_map",
+            "weight.nested_absmax",
+            "weight.nested_quant_map",
+            "weight.quant_state.bitsandbytes__nf4",
+            "weight.quant_state.bitsandbytes__fp4",
+        ],
+        "bitsandbytes",
+    ),
+    ("weight", &["weight_scales"], "EETQ"),
+    ("weight", &["comfy_quant", "weight_scale", "weight_scale_2"], "ComfyUI"),
+    ("W_q", &["scale", "zero", "scales", "zeros"], "HQQ"),
+    ("weight._data", &["weight._scale", "weight._shift"], "quanto"),
+    ("_weight_qdata", &["_weight_scale", "_weight_zero_point"], "torchao"),
+];
+
+/// A tensor of codes, and those that it has no meaning without.
+struct Sign<'n> {
+    codes: usize,
+    beside: Vec<usize>,
+    first: &'n str,
+    layout: &'static str,
+}
+
+/// A name, a type and the number of axes.
+type Known<'n> = (&'n str, DataType, usize);
+
+/// The quantized weights among tensors, as far as names and types tell.
+fn signs<'n>(tensors: &[Known<'n>]) -> Vec<Sign<'n>> {
+    let places: HashMap<&str, usize> = tensors.iter().enumerate().map(|(index, (name, ..))| (*name, index)).collect();
+    let sign = |(codes, &(name, data_type, _)): (usize, &Known<'n>)| {
+        let beside = |start: &str, ends: &[&str]| -> Vec<usize> {
+            ends.iter().filter_map(|end| places.get(&*format!("{start}{end}")).copied()).collect()
+        };
+        let own = Scheme::ALL.iter().filter(|_| is_code(data_type)).find_map(|(scheme, layout)| {
+            pairs(*scheme).find_map(|(codes, scales)| {
+                let start = before(name, codes)?;
+                let found = beside(start, &[scales, "weight_scale_2", "weight_global_scale", "weight_zero_point"]);
+                (places.contains_key(&*format!("{start}{scales}"))).then_some((found, *layout))
+            })
+        });
+        // bitsandbytes may store codes as floats.
+        let foreign = || {
+            let mut known = FOREIGN.iter().filter(|(.., layout)| is_code(data_type) || *layout == "bitsandbytes");
+            known.find_map(|(codes, ends, layout)| {
+                let found = beside(before(name, codes)?, ends);
+                (!found.is_empty()).then_some((found, *layout))
+            })
+        };
+        let (beside, layout) = own.or_else(foreign)?;
+        let first = tensors[*beside.first()?].0;
+        Some(Sign { codes, beside, first, layout })
+    };
+    tensors.iter().enumerate().filter_map(sign).collect()
+}
+
+/// Whether a type may hold codes that are no values.
+fn is_code(data_type: DataType) -> bool {
+    let others = [Float, Double, Float16, BFloat16, Bool, Text, Complex64, Complex128, Int16, Uint16, Int64];
+    !others.contains(&data_type)
+}
+
+/// Refuses to quantize a checkpoint that is quantized, by its tensors, or by its configuration if there are tensors
+/// that may hold codes.
+pub(crate) fn check_plain(checkpoint: &Checkpoint, config: Option<String>) -> Result<(), FileError> {
+    let tensors: Vec<_> = checkpoint.tensors().collect();
+    let known: Vec<Known<'_>> =
+        tensors.iter().map(|(_, stored)| (&*stored.name, stored.data_type, stored.shape.len())).collect();
+    let refuse = |index: usize, told: String| {
+        let error = LayoutError::AlreadyQuantized { tensor: known[index].0.to_owned(), told };
+        Err(checkpoint.error(Some(tensors[index].0), error))
+    };
+    if let Some(Sign { codes, first, layout, .. }) = signs(&known).into_iter().next() {
+        return refuse(codes, format!("{layout}, by `{}`", crate::text::Short(first)));
+    }
+    let may_be_code = |&(_, data_type, axes): &Known<'_>| is_code(data_type) && axes >= 2;
+    match (known.iter().position(may_be_code), config) {
+        (Some(index), Some(told)) => refuse(index, told),
+        _ => Ok(()),
+    }
+}
+
+/// What the configuration of a folder says of quantization, for errors. One that cannot be read says nothing.
+pub(crate) fn claim_of_folder(folder: &Path) -> Option<String> {
+    Config::texts(folder).find_map(|text| claims(&text))
+}
+
+/// Refuses casts of codes without their scales, or of scales without their codes.
+pub(crate) fn check_cast(path: &Path, rows: &[TensorSummary]) -> Result<(), FileError> {
+    let is_changed = |row: &TensorSummary| row.cast && row.from != row.to;
+    if !rows.iter().any(is_changed) {
+        return Ok(());
+    }
+    let known: Vec<Known<'_>> = rows.iter().map(|row| (&*row.name, row.from, row.shape.len())).collect();
+    for Sign { codes, beside, first, layout } in signs(&known) {
+        if let Some(&index) = std::iter::once(&codes).chain(&beside).find(|index| is_changed(&rows[**index])) {
+            let other = if index == codes { first } else { known[codes].0 };
+            let (tensor, beside) = (rows[index].name.clone(), other.to_owned());
+            return Err(FileError::layout(path, LayoutError::CastApart { tensor, beside, layout }));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use DataType::{Float8E4M3FN, Int8, Int32, Uint8, Uint32};
+
+    #[test]
+    fn layouts_are_known_by_their_names_and_types() {
+        for (codes, beside, layout) in [
+            (("m.weight_packed", Int32), ("m.weight_scale", BFloat16), "compressed-tensors"),
+            (("m.weight", Float8E4M3FN), ("m.weight_scale_inv", Float), "deepseek"),
+            (("m.weight", Int8), ("m.weight_scale", Float), "deepseek"),
+            (("m.gate_up_proj_blocks", Uint8), ("m.gate_up_proj_scales", Uint8), "gpt-oss"),
+            (("m.weight", Float8E4M3FN), ("m.scale_weight", Float), "comfyui"),
+            (("m.qweight", Int32), ("m.scales", Float16), "GPTQ or AWQ"),
+            (("m.weight", Uint32), ("m.scales", BFloat16), "MLX"),
+            (("m.weight", Int8), ("m.SCB", Float), "bitsandbytes"),
+            (("m.weight", Uint8), ("m.weight.absmax", Float), "bitsandbytes"),
+            (("m.weight", BFloat16), ("m.weight.absmax", Uint8), "bitsandbytes"),
+            (("m.W_q", Uint8), ("m.scale", Float16), "HQQ"),
+        ] {
+            let known = [(codes.0, codes.1, 2), (beside.0, beside.1, 2), ("m.bias", Float, 1)];
+            let found = signs(&known);
+            let found: Vec<_> = found.iter().map(|sign| (sign.codes, &sign.beside[..], sign.layout)).collect();
+            assert_eq!(found, [(0, &[1][..], layout)], "{codes:?}");
+        }
+        for plain in [
+            [("m.weight", Float), ("m.weight_scale", Float)],
+            [("m.weight", BFloat16), ("m.scales", BFloat16)],
+            [("m.weight", Float8E4M3FN), ("n.weight_scale", Float)],
+            [("attn.bias", Uint8), ("attn.scale", Float)],
+            [("x.scales", Float), ("x.biases", Float)],
+        ] {
+            assert!(signs(&plain.map(|(name, data_type)| (name, data_type, 2))).is_empty(), "{plain:?}");
+        }
+    }
+}
