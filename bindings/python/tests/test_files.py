@@ -50,6 +50,18 @@ def test_a_checkpoint_is_cast_and_told_of(checkpoint, tmp_path):
     }
 
 
+def test_overflow_and_nan_are_told_without_being_asked(tmp_path):
+    src, dst = tmp_path / "x.npy", tmp_path / "y.npy"
+    np.save(src, np.array([1, 70000, np.nan], np.float32))
+    done = onnx_cast.cast_file(src, dst, "float16")
+    assert done.warning == "1 value overflowed, 1 value was NaN"
+    assert done[0].alarms == {"overflowed": 1, "saturated": 0, "nan": 1, "became_nan": 0, "nan_scales": 0}
+    assert done[0].counts is None
+    np.save(src, np.array([1, 2, 3], np.float32))
+    assert onnx_cast.cast_file(src, dst, "float16").warning is None
+    assert onnx_cast.cast_file(src, dst, "float16", dry_run=True)[0].alarms is None
+
+
 def test_selections_attributes_and_dry_runs(checkpoint, tmp_path):
     out = tmp_path / "out.safetensors"
     options = {"include": ["*.weight"], "exclude": ["re:^steps"], "min_elements": 100}

@@ -12,7 +12,7 @@ import numpy as np
 
 from onnx_cast import _kinds, _native, _targets, files
 from onnx_cast.dtypes import ALL, DataType
-from onnx_cast.types import RoundMode, ScaleRule, To
+from onnx_cast.types import Layout, RoundMode, ScaleRule, To
 
 if TYPE_CHECKING:
     import pandas
@@ -124,6 +124,7 @@ def report(
     round_mode: RoundMode = "up",
     opset: int | None = None,
     scale_rule: ScaleRule = "floor",
+    layout: Layout | None = None,
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),
     min_elements: int | None = None,
@@ -133,7 +134,9 @@ def report(
 ) -> Report:
     """What casts to one type or several, ``to``, would lose, tensor by tensor, before any is done. A candidate may have
     scales: ``"mxfp4"`` and the other formats of blocks, or a type and what has a scale, ``"int4/32"``,
-    ``"float8e4m3fn/128x128"``, ``"int8/axis"``, ``"float8e4m3fn/tensor"``; ``scale_rule`` is how scales of MX are found.
+    ``"float8e4m3fn/128x128"``, ``"int8/axis"``, ``"float8e4m3fn/tensor"``; ``scale_rule`` is how scales of MX are
+    found. Scales are those that :func:`onnx_cast.quantize_file` writes in the ``layout``, ``"compressed-tensors"``
+    unless it is given.
 
     ``x`` is the path of a file (a checkpoint, a model, a tensor), a mapping of names to tensors (a ``state_dict``),
     or one tensor: an array, or whatever else :func:`onnx_cast.cast` takes. ``include``, ``exclude``,
@@ -152,6 +155,7 @@ def report(
         **files.attributes(saturate, round_mode, opset),
         "candidates": [_name(one) for one in candidates],
         "scale_rule": scale_rule,
+        "layout": layout,
         "min_elements": files.count("min_elements", min_elements),
         "from": files.number(dtype),
     }
