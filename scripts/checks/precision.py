@@ -3,8 +3,8 @@
 
 Takes the generated models of precision_models.py, each of which other converters get wrong, and real ones (magika's,
 nudenet's); has the command convert each to float16, with several options, and to bfloat16, and emulate it. Every result is
-checked by onnx.checker and strict inference, and converting it again must give the same bytes. What is of float16 is run
-by onnxruntime at its lowest and highest level of optimization, and lies near the float model. onnxruntime has no
+checked by onnx.checker and strict inference, and converting it again must give the same bytes. What is of float16, or
+emulated, is run by onnxruntime at every level of optimization, and lies near the float model. onnxruntime has no
 bfloat16 on a CPU: generated models of bfloat16, their opset raised, are evaluated by onnx's reference evaluator, wherever that
 computes the float model as onnxruntime does, and emulated models show what bfloat16 gives.
 
@@ -26,7 +26,12 @@ from onnx.reference import ReferenceEvaluator
 from precision_models import made
 from shared import in_processes
 
-LEVELS = [onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL, onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL]
+LEVELS = [
+    onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL,
+    onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC,
+    onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
+    onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL,
+]
 
 # Options, and how far an output may be off, in parts of its largest magnitude.
 VARIANTS = {
@@ -37,6 +42,15 @@ VARIANTS = {
     "bfloat16": (["--to", "bfloat16"], None),
     "raised bfloat16": (["--to", "bfloat16", "--raise-opset"], None),
     "emulated bfloat16": (["--to", "bfloat16", "--emulate"], 1e-1),
+}
+
+# Of layer normalizations too, parts of which are decided by name.
+NORM_VARIANTS = {
+    "norms kept": (["--to", "float16", "--keep", "sensitive", "--keep", "Mul", "--keep", "Add"], 1e-2),
+    "bias kept": (["--to", "float16", "--keep", "sensitive", "--keep", "Add"], 1e-2),
+    "scale low": (["--to", "float16", "--low", "Mul"], 1e-2),
+    "emulated norms": (["--to", "float16", "--keep", "sensitive", "--keep", "Mul", "--keep", "Add", "--emulate"], 1e-2),
+    "emulated sensitive bfloat16": (["--to", "bfloat16", "--keep", "sensitive", "--emulate"], 1e-1),
 }
 
 # How far what the reference evaluator computes in bfloat16 may be off.
@@ -91,11 +105,8 @@ def convert(name, path, folder, arguments, valid=True):
         done = subprocess.run([COMMAND, "convert", source, to, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if done.returncode:
             fail(f"{name}: convert {' '.join(arguments)}: status {done.returncode}: {done.stderr}")
-        if "--emulate" in arguments:
-            break
-    else:
-        if target.read_bytes() != (folder / "again.onnx").read_bytes():
-            fail(f"{name}: convert {' '.join(arguments)}: converting again changes it")
+    if target.read_bytes() != (folder / "again.onnx").read_bytes():
+        fail(f"{name}: convert {' '.join(arguments)}: converting again changes it")
     problem = problem_of(target)
     if problem and valid:
         fail(f"{name}: convert {' '.join(arguments)}: not valid: {problem}")
@@ -106,7 +117,7 @@ def convert(name, path, folder, arguments, valid=True):
 
 def check(name, path, feeds, folder, variants=VARIANTS):
     global run
-    want = outputs(path, feeds, LEVELS[1])
+    want = outputs(path, feeds, LEVELS[-1])
     for arguments, tolerance in variants.values():
         target = convert(name, path, folder, arguments)
         for level in LEVELS if tolerance else []:
@@ -189,7 +200,7 @@ def share_of(share, nodes):
             path = folder / "model.onnx"
             onnx.save(model, path)
             onnx.checker.check_model(str(path), full_check=True)
-            check(name, path, feeds, folder)
+            check(name, path, feeds, folder, VARIANTS | (NORM_VARIANTS if "norm" in name else {}))
         for name, path, feeds in list(real_models())[share::SHARES]:
             check(name, path, feeds, folder, {one: VARIANTS[one] for one in ("float16", "emulated", "raised bfloat16")})
         if share == 0:

@@ -402,11 +402,140 @@ def everything_narrow():
     return model(nodes, [("x", F, [3, 8])], [("y", F, [3, 8])], [("w", random(8, 8))]), {"x": random(3, 8)}
 
 
+def norm(x, y, opset, prefix, cast=False, twice=False, product=False, affine=("gamma", "beta")):
+    """The nodes of a layer normalization as exporters write it: with a Cast before Pow, the difference twice, a product by
+    1 / x for the quotient."""
+
+    def name(one):
+        return f"{prefix}_{one}"
+
+    def mean(of, output):
+        return node("ReduceMean", of, output, axes=[-1]) if opset < 18 else node("ReduceMean", f"{of},axis", output)
+
+    squared = name("other") if twice else name("d")
+    nodes = [mean(x, name("m")), node("Sub", f"{x},{name('m')}", name("d"))]
+    nodes += [node("Sub", f"{x},{name('m')}", squared)] if twice else []
+    nodes += [node("Cast", squared, name("c"), to=F)] if cast else []
+    nodes += [node("Pow", f"{name('c') if cast else squared},two", name("p")), mean(name("p"), name("v"))]
+    nodes += [node("Add", f"{name('v')},epsilon", name("a")), node("Sqrt", name("a"), name("s"))]
+    nodes += [node("Div", f"one,{name('s')}", name("r"))] if product else []
+    nodes.append(node("Mul", f"{name('d')},{name('r')}", name("n")) if product else node("Div", f"{name('d')},{name('s')}", name("n")))
+    return [*nodes, node("Mul", f"{affine[0]},{name('n')}", name("g")), node("Add", f"{name('g')},{affine[1]}", y)]
+
+
+def rms_norm(x, y, opset, prefix, reciprocal=False):
+    """The same of root mean squares."""
+
+    def name(one):
+        return f"{prefix}_{one}"
+
+    p = name("p")
+    nodes = [node("Pow", f"{x},two", p), node("ReduceMean", p, name("v"), axes=[-1]) if opset < 18 else node("ReduceMean", f"{p},axis", name("v"))]
+    nodes += [node("Add", f"{name('v')},epsilon", name("a")), node("Sqrt", name("a"), name("s"))]
+    if reciprocal:
+        nodes += [node("Reciprocal", name("s"), name("r")), node("Mul", f"{x},{name('r')}", name("n"))]
+    else:
+        nodes.append(node("Div", f"{x},{name('s')}", name("n")))
+    return [*nodes, node("Mul", f"{name('n')},gamma", y)]
+
+
+def norms_of(opset):
+    """Blocks as transformers have them: norms of inputs, of what a product gives, of sums, before outputs and products."""
+
+    def gelu(x, y):
+        return [node("Div", f"{x},root", f"{y}_d"), node("Erf", f"{y}_d", f"{y}_e"), node("Add", f"{y}_e,one", f"{y}_a"),
+                node("Mul", f"{x},{y}_a", f"{y}_m"), node("Mul", f"{y}_m,half", y)]  # fmt: skip
+
+    nodes = [
+        *norm("x", "n0", opset, "first"),
+        linear("n0", "q"),
+        *norm("q", "n1", opset, "second", twice=True),
+        linear("n1", "k"),
+        node("Add", "k,q", "sum"),
+        *norm("sum", "n2", opset, "third", cast=True),
+        linear("n2", "wide"),
+        node("Add", "wide,beta", "biased"),
+        *gelu("biased", "gelu"),
+        linear("gelu", "h"),
+        node("Add", "h,sum", "sum2"),
+        *norm("sum2", "n3", opset, "shared", product=True),
+        node("Softmax", "sum2", "p"),
+        linear("n3", "o"),
+        node("Add", "o,p", "sum3"),
+        *rms_norm("sum3", "n4", opset, "rms"),
+        linear("n4", "v"),
+        *rms_norm("v", "n5", opset, "root", reciprocal=True),
+        linear("n5", "u"),
+        *norm("u", "y", opset, "last"),
+        *norm("x", "z", opset, "between"),
+        *norm("z", "n6", opset, "behind"),
+        linear("n6", "t"),
+    ]
+    scalars = [("two", 2), ("epsilon", 1e-5), ("one", 1), ("half", 0.5), ("root", 1.41421356)]
+    initializers = [(name, np.float32(value)) for name, value in scalars]
+    initializers += [("w", random(16, 16, scale=0.25)), ("gamma", random(16, scale=0.1) + 1), ("beta", random(16))]
+    initializers += [("axis", np.array([-1]))] if opset >= 18 else []
+    shape = [8, 16]
+    made = model(nodes, [("x", F, shape)], [(name, F, shape) for name in "yzt"], initializers, opset=opset)
+    return made, {"x": random(*shape)}
+
+
+def layer_norms():
+    """onnxruntime fuses these, and drops Casts when it does."""
+    return norms_of(17)
+
+
+def layer_norms_13():
+    return norms_of(13)
+
+
+def layer_norms_18():
+    return norms_of(18)
+
+
+def layer_norm_function():
+    """A normalization in a function, whose argument is cast where it is called."""
+    body = norm("a", "b", 17, "inner", affine=("s", "t"))
+    names = [("two", 2.0), ("epsilon", 1e-5)]
+    values = [helper.make_node("Constant", [], [name], value=numpy_helper.from_array(np.float32(value), name)) for name, value in names]
+    function = helper.make_function("local", "Norm", ["a", "s", "t"], ["b"], [*values, *body], [helper.make_opsetid("", 17)])
+    nodes = [linear("x", "h"), node("Norm", "h,gamma,beta", "n", domain="local"), node("Identity", "n", "y")]
+    initializers = [("w", random(16, 16, scale=0.25)), ("gamma", random(16) + 1), ("beta", random(16))]
+    made = model(nodes, [("x", F, [4, 16])], [("y", F, [4, 16])], initializers, functions=[function], domains=["local"])
+    return made, {"x": random(4, 16)}
+
+
+def sparse_tensor(name):
+    values = numpy_helper.from_array(np.array([1, 2, 3], np.float32), name)
+    return helper.make_sparse_tensor(values, numpy_helper.from_array(np.array([0, 10, 63]), f"{name}_at"), [8, 8])
+
+
+def sparse_constant():
+    nodes = [helper.make_node("Constant", [], ["s"], sparse_value=sparse_tensor("s")), linear("x", "h", weight="s"), linear("h", "y")]
+    return model(nodes, [("x", F, [3, 8])], [("y", F, [3, 8])], [("w", random(8, 8))]), {"x": random(3, 8)}
+
+
+def quantized_gemm():
+    """com.microsoft's QGemm, which gives integers where there is a zero point for them, and floats elsewhere."""
+    integers, nothing = "q,s,i,v,s,i", ""
+    nodes = [
+        node("QuantizeLinear", "x,s,i", "q"),
+        node("QGemm", f"{integers},{nothing},s,i", "g", domain="com.microsoft"),
+        node("DequantizeLinear", "g,s,i", "d"),
+        node("QGemm", integers, "f", domain="com.microsoft"),
+        node("Add", "d,f", "sum"),
+        linear("sum", "y"),
+    ]
+    initializers = [("s", np.float32(0.05)), ("i", np.int8(0)), ("v", RANDOM.integers(-90, 90, (8, 8)).astype(np.int8)), ("w", random(8, 8))]
+    return model(nodes, [("x", F, [3, 8])], [("y", F, [3, 8])], initializers, domains=["com.microsoft"]), {"x": random(3, 8)}
+
+
 MODELS = [
     kept_cast, positions, lengths, epsilon, shared_initializer, resize, unnamed, two_readers, branches, loop, scan,
     random_like, meaningful_pair, read_output, straight, stale_value_info, left_out, one_half_initializer,
     overflow_inside, mask, constant_mask, large_weight, functions, constants, sequences, old_format, default_input,
-    quantized, recurrent, everything_narrow,
+    quantized, recurrent, everything_narrow, layer_norms, layer_norms_13, layer_norms_18, layer_norm_function,
+    sparse_constant, quantized_gemm,
 ]  # fmt: skip
 
 

@@ -23,6 +23,7 @@ import numpy as np
 import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
+from precision_models import quantized_gemm
 from shared import COMMAND, in_processes
 
 SITE = Path(sysconfig.get_path("purelib"))
@@ -170,6 +171,16 @@ def check_empty(folder):
         check_record(folder, f"empty, opset {opset}", path, [{"x": np.zeros((0, 3), np.float32)}])
     onnx.save(model([node("Abs", ["x"], ["y"])], [("x", F, [2])], [("y", F, [2])], 6, ir_version=3), path)
     refused("record", path, folder / "out.onnx", says="from opset 7 on, and the model imports 6")
+
+
+def check_quantized(folder):
+    """com.microsoft's QGemm gives integers where it has a zero point for them: no floating-point value."""
+    made, inputs = quantized_gemm()
+    path = folder / "quantized.onnx"
+    onnx.save(made, path)
+    told, _ = check_record(folder, "quantized", path, [inputs])
+    if {value["name"] for value in told["values"]} != {"x", "d", "f", "sum", "y"}:
+        fail(f"quantized: {told}")
 
 
 def check_inner(folder):
@@ -328,7 +339,7 @@ def main():
         one, = (one for one in original.graph.input if one.name not in initial)
         shape = [dim.dim_value for dim in one.type.tensor_type.shape.dim]
         tasks.append((check_real, f"light {name}", path, {one.name: rng.random(shape, dtype=np.float32)}))
-    tasks += [(check_opsets, range(7 + share, 25, 4)) for share in range(4)] + [(check_empty,), (check_inner,), (check_ranges,)]
+    tasks += [(check_opsets, range(7 + share, 25, 4)) for share in range(4)] + [(check_empty,), (check_quantized,), (check_inner,), (check_ranges,)]
     print(f"record: {sum(in_processes(task, tasks))} values as numpy has them")
 
 

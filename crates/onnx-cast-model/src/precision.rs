@@ -11,12 +11,15 @@ mod cut;
 mod declared;
 mod explain;
 mod mask;
+mod norms;
 mod pins;
 mod positions;
 mod ranges;
 mod rules;
 mod sensitive;
 mod stored;
+#[cfg(test)]
+mod tests;
 mod variables;
 mod write;
 
@@ -245,8 +248,31 @@ fn in_rounds<R>(
         run(&plan, &request, &lost, Box::new(judge))?;
     }
     let raised: Option<Box<Raise>> = to.map(|to| Box::new(raising(to)) as Box<Raise>);
+    if request.emulate && request.to.bits() == Some(16) {
+        // What an emulated model keeps float is what the model keeps that it emulates.
+        let counted = ConvertRequest { emulate: false, explain: Vec::new(), ..request.clone() };
+        let how = Request { counts: true, raise: raised.as_deref(), ..plan };
+        until_kept(input, &counted, &mut lost, |lost, judge| run(&how, &counted, lost, judge))?;
+    }
+    let how = Request {
+        dry_run: request.dry_run,
+        no_clobber: request.no_clobber,
+        counts: request.to.bits() == Some(16) || request.clamp.is_some(),
+        raise: raised.as_deref(),
+        watch: request.watch.as_ref(),
+        ..plan
+    };
+    until_kept(input, request, &mut lost, |lost, judge| run(&how, request, lost, judge))
+}
+
+/// Large constants are counted while they are written. If one is lost, its readers stay float, and all is done again.
+fn until_kept<R>(
+    input: &Path,
+    request: &ConvertRequest,
+    lost: &mut HashSet<String>,
+    mut run: impl FnMut(&HashSet<String>, Judge<'_>) -> Result<R, Error>,
+) -> Result<R, Error> {
     loop {
-        // Large constants are counted while they are written. If one is lost, its readers stay float.
         let mut found = Vec::new();
         let judge = |(mut summary, stored): Made| {
             let clamped = |one: &Stored| Some((one.name.clone(), one.clamp.as_ref()?.changed()));
@@ -254,17 +280,10 @@ fn in_rounds<R>(
             found.extend(
                 stored.into_iter().filter(|stored| stored.is_lost(request.keeps_sensitive())).map(|stored| stored.name),
             );
-            if found.is_empty() { Ok(summary) } else { Err(Error::model(input, ConvertError::Lost.into())) }
+            let Some(name) = found.first() else { return Ok(summary) };
+            Err(Error::model(input, ConvertError::Lost { name: name.clone(), to: request.to }.into()))
         };
-        let how = Request {
-            dry_run: request.dry_run,
-            no_clobber: request.no_clobber,
-            counts: request.to == DataType::Float16 || request.clamp.is_some(),
-            raise: raised.as_deref(),
-            watch: request.watch.as_ref(),
-            ..plan
-        };
-        let done = run(&how, request, &lost, Box::new(judge));
+        let done = run(lost, Box::new(judge));
         let before = lost.len();
         lost.extend(found);
         if lost.len() == before {

@@ -43,9 +43,14 @@ pub enum ConvertError {
         /// A node's name or operator that is near.
         near: Option<String>,
     },
-    /// Constants that would overflow or vanish, and whose readers have to stay float.
-    #[error("constants overflow or vanish in the narrow type")]
-    Lost,
+    /// A constant that would overflow or vanish, and whose readers are to be narrow.
+    #[error("constant `{}` overflows or vanishes in {to}, and --low wants a node narrow that reads it", Short(name))]
+    Lost {
+        /// The constant.
+        name: String,
+        /// The narrow type.
+        to: DataType,
+    },
     /// A value or node that is not there.
     #[error("no floating-point value and no node that computes with floats is named `{}`{}", Short(name), Near(near))]
     Name {

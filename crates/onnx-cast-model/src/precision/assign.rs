@@ -5,6 +5,7 @@
 //! value that is narrow and read as float likewise: one node of the network for each value and direction.
 
 use super::cut::{INFINITE, Network};
+use super::norms::{self, Norm};
 use super::pins::{Pins, Reason, Variable};
 use super::variables::{Reading, Variables, WIDE};
 use std::collections::BTreeMap;
@@ -15,6 +16,8 @@ pub(crate) struct Assignment {
     /// By variable, of those that stand for others.
     low: Vec<bool>,
     pub(crate) pins: Pins,
+    /// The layer normalizations of plain operators, by body.
+    pub(crate) norms: Vec<Vec<Norm>>,
 }
 
 /// A value that is read, perhaps at other types than its own.
@@ -37,11 +40,21 @@ impl Assignment {
                 readers.entry((*body, *value)).or_default().push(variables.root(*variable));
             }
         }
+        let norms: Vec<_> = variables.typing.bodies.iter().map(|body| norms::find(&body.flow)).collect();
+        // A scale of another type than what is normalized costs a copy.
+        let all = norms.iter().enumerate().flat_map(|(body, norms)| norms.iter().map(move |norm| (body, norm)));
+        let tied = all.filter_map(|(body, norm)| {
+            let known = readers.get(&(body, norm.input)).map_or(&[][..], Vec::as_slice);
+            let (own, readers) = norm.tied(variables, body, &pins, known)?;
+            Some(Value { own, readers, cost: variables.cost(body, norm.input) })
+        });
+        let tied: Vec<_> = tied.collect();
         let values = readers.into_iter().filter_map(|((body, value), readers)| {
             let own = variables.root(variables.values[body][value]?);
             Some(Value { own, readers, cost: variables.cost(body, value) })
         });
-        Assignment { low: cheapest(variables.len(), &pinned, values), pins }
+        let low = cheapest(variables.len(), &pinned, values.chain(tied));
+        Assignment { low, pins, norms }
     }
 
     /// Whether a variable becomes narrow.

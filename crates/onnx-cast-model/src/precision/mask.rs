@@ -28,6 +28,11 @@ fn raise(value: f32, low: DataType) -> f32 {
     if value < 0.0 && overflows(value, low) { half_of_lowest(low) } else { value }
 }
 
+/// Whether a ConstantOfShape gives a mask that would overflow.
+pub(crate) fn is_raised(node: &Node<'_>, low: DataType, range: Option<[f32; 2]>) -> bool {
+    fill(node, low, range).is_some_and(|value| value < 0.0 && overflows(value, low))
+}
+
 /// The elements of a mask, none of which overflows.
 pub(crate) fn raised<'a>(elements: &Elements<'a>, low: DataType) -> Option<Elements<'a>> {
     let bytes = elements.read()?;
@@ -46,16 +51,20 @@ pub(crate) fn fill(node: &Node<'_>, low: DataType, range: Option<[f32; 2]>) -> O
     Some(range.map_or(value, |range| clamp(range, low).clamp(value)))
 }
 
-/// The attribute `value` of a ConstantOfShape, in a narrow type.
-pub(crate) fn of_mask(node: &Node<'_>, low: DataType, range: Option<[f32; 2]>) -> NewAttribute {
+/// The attribute `value` of a ConstantOfShape, in a narrow type; of an emulated model, as float.
+pub(crate) fn of_mask(node: &Node<'_>, low: DataType, range: Option<[f32; 2]>, emulate: bool) -> NewAttribute {
     let value = raise(fill(node, low, range).unwrap_or(0.0), low);
-    let narrow = || {
-        let value = Tensor::from_slice(vec![1], &[value]).ok()?;
-        Some(Cast::new(low, &CastOptions::new()).ok()?.run(&value.view()).ok()?.bytes()?.to_vec())
+    let cast = |tensor: &Tensor, to| Cast::new(to, &CastOptions::new()).ok()?.run(&tensor.view()).ok();
+    let stored = || {
+        let narrow = cast(&Tensor::from_slice(vec![1], &[value]).ok()?, low)?;
+        let stored = if emulate { cast(&narrow, DataType::Float)? } else { narrow };
+        Some(stored.bytes()?.to_vec())
     };
+    let of_type = if emulate { DataType::Float } else { low };
     let mut message = Vec::new();
     wire::put_int(&mut message, tensor::DIMS, 1);
-    wire::put_int(&mut message, tensor::DATA_TYPE, low.onnx() as u64);
-    wire::put_bytes(&mut message, tensor::RAW_DATA, &narrow().unwrap_or_else(|| vec![0; 2]));
+    wire::put_int(&mut message, tensor::DATA_TYPE, of_type.onnx() as u64);
+    let zero = || vec![0; of_type.byte_len(1).unwrap_or(2)];
+    wire::put_bytes(&mut message, tensor::RAW_DATA, &stored().unwrap_or_else(zero));
     NewAttribute::tensor("value", &message)
 }

@@ -7,6 +7,7 @@ use super::{ConvertRequest, Keep, sensitive};
 use crate::error::{ConvertError, ModelError};
 use crate::graph::values::{Id, Origin};
 use crate::tree::Document;
+use crate::types::value::ValueType;
 use onnx_cast::{DataType, Operator};
 use onnx_cast_file::nearest;
 use std::collections::{HashMap, HashSet};
@@ -63,6 +64,7 @@ impl Rules<'_, '_, '_, '_> {
             self.patterns()?;
         }
         self.interface()?;
+        self.sparse();
         self.no_cast();
         super::positions::pin(self.variables);
         if self.request.keeps_sensitive() {
@@ -70,6 +72,7 @@ impl Rules<'_, '_, '_, '_> {
         }
         self.ranges();
         self.lost();
+        self.fills();
         for place in 0..self.variables.typing.bodies.len() {
             (0..self.variables.body(place).flow.steps.len()).for_each(|step| self.step(place, step));
         }
@@ -94,6 +97,17 @@ impl Rules<'_, '_, '_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// Sparse initializers, which are not stored in another type.
+    fn sparse(&mut self) {
+        for (place, body) in self.variables.typing.bodies.iter().enumerate() {
+            for (of_type, own) in body.types.iter().zip(&self.variables.values[place]) {
+                if let (Some(ValueType::Sparse(_)), Some(own)) = (of_type, own) {
+                    self.variables.pins.wide(*own, Reason::Fixed);
+                }
+            }
+        }
     }
 
     /// Graphs whose opset has no Cast to the type.
@@ -220,6 +234,22 @@ impl Rules<'_, '_, '_, '_> {
         self.values(&results, false);
     }
 
+    /// The numbers of ConstantOfShape that overflow, unless they are masks.
+    fn fills(&mut self) {
+        let (low, mut beyond) = (self.variables.low, HashMap::new());
+        for (place, body) in self.variables.typing.bodies.iter().enumerate() {
+            for step in body.flow.steps.iter().filter(|step| step.node.is("ConstantOfShape")) {
+                let Some(&Some(id)) = step.outputs.first() else { continue };
+                let fill = super::mask::fill(step.node, low, self.request.clamp);
+                let is_kept = |fill| overflows(fill, low) && !(fill < 0.0 && sensitive::is_mask(&body.flow, id));
+                if fill.is_none_or(is_kept) {
+                    beyond.insert((place, id), Reason::Lost("value".to_owned()));
+                }
+            }
+        }
+        self.values(&beyond, true);
+    }
+
     /// What is decided of a node by its operator or its name.
     fn step(&mut self, place: usize, at: usize) {
         let Some(variable) = self.variables.nodes[place][at] else { return };
@@ -238,13 +268,6 @@ impl Rules<'_, '_, '_, '_> {
         }
         if FLOAT.iter().any(|op_type| node.is(op_type)) {
             self.variables.pins.wide(variable, Reason::Fixed);
-        } else if node.is("ConstantOfShape") {
-            let fill = super::mask::fill(node, self.variables.low, self.request.clamp);
-            let output = flow.steps[at].outputs.first().copied().flatten();
-            let is_mask = || output.is_some_and(|id| sensitive::is_mask(flow, id));
-            if fill.is_none_or(|fill| overflows(fill, self.variables.low) && !(fill < 0.0 && is_mask())) {
-                self.variables.pins.wide(variable, Reason::Lost("value".to_owned()));
-            }
         } else if FAST.contains(&node.op_type) {
             self.variables.pins.low(variable, Reason::Fast);
         }

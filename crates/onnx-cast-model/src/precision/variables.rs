@@ -166,7 +166,7 @@ impl<'s, 't, 'a> Variables<'s, 't, 'a> {
 
     /// Whether a value can be cast.
     pub(crate) fn is_tensor(&self, body: usize, value: Id) -> bool {
-        matches!(self.body(body).types[value], Some(ValueType::Tensor(_)))
+        matches!(self.body(body).types[value], Some(ValueType::Tensor(_) | ValueType::Sparse(_)))
     }
 
     fn pin(&mut self, variable: Variable, reason: Reason) {

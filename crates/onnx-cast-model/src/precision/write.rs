@@ -2,6 +2,9 @@
 //! behind what gives the value; constants stored in the types that their readers want; declarations and attributes
 //! that tell types.
 
+mod apart;
+mod emulate;
+
 use super::ConvertRequest;
 use super::assign::Assignment;
 use super::constants::{Constants, Known};
@@ -16,11 +19,10 @@ use crate::external::Files;
 use crate::graph::values::{Id, Origin};
 use crate::rope::Elements;
 use crate::tree::{Document, Names, is_default};
-use crate::types::value::ValueType;
 use onnx_cast::{Cast, CastOptions, DataType};
 use onnx_cast_file::counts::Counter;
 use onnx_cast_file::pipeline::Step;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 pub(crate) struct Writer<'w, 't, 'a> {
@@ -39,6 +41,8 @@ pub(crate) struct Writer<'w, 't, 'a> {
     readings: BTreeMap<(usize, Id), Vec<Reading>>,
     /// Where graphs declare values, by graph and name.
     declared: HashMap<(usize, &'a str), Declared>,
+    /// By body: where a copy of a value is read, which keeps a fusion away.
+    apart: BTreeSet<(usize, Place)>,
 }
 
 /// What was written.
@@ -65,7 +69,23 @@ impl<'w, 't, 'a> Writer<'w, 't, 'a> {
         let (names, written) = (document.names(), Written::default());
         let &ConvertRequest { emulate, clamp, .. } = request;
         let declared = declared(document);
-        Writer { document, files, variables, assignment, constants, names, emulate, clamp, written, readings, declared }
+        let apart = BTreeSet::new();
+        let mut writer = Writer {
+            document,
+            files,
+            variables,
+            assignment,
+            constants,
+            names,
+            emulate,
+            clamp,
+            written,
+            readings,
+            declared,
+            apart,
+        };
+        writer.apart = writer.find_apart();
+        writer
     }
 
     /// The edits of the model.
@@ -199,6 +219,8 @@ impl<'w, 't, 'a> Writer<'w, 't, 'a> {
         let renamed = others.iter().any(|reading| self.is_fixed(place, reading));
         if low {
             self.give_low(place, id, renamed, edits)?;
+        } else if !others.is_empty() {
+            self.raise_mask(place, id, edits);
         }
         if renamed && let Some(step) = self.variables.producer(place, id) {
             // The output of the model, or of a function, is what the Cast gives.
@@ -207,6 +229,8 @@ impl<'w, 't, 'a> Writer<'w, 't, 'a> {
             same.iter().for_each(|reading| self.redirect(reading, &own, low, edits));
             others.iter().for_each(|reading| self.redirect(reading, name, !low, edits));
             self.cast(place, id, [&own, name], self.type_of(!low), edits);
+            self.set_apart(place, id, &same, &own, edits);
+            self.set_apart(place, id, &others, name, edits);
             return Ok(());
         }
         for reading in same.iter().filter(|reading| low && matches!(reading.place, Place::Output(..))) {
@@ -216,7 +240,9 @@ impl<'w, 't, 'a> Writer<'w, 't, 'a> {
             let cast = self.names.fresh(format!("{name}_{}", self.type_of(!low)));
             others.iter().for_each(|reading| self.redirect(reading, &cast, !low, edits));
             self.cast(place, id, [name, &cast], self.type_of(!low), edits);
+            self.set_apart(place, id, &others, &cast, edits);
         }
+        self.set_apart(place, id, &same, name, edits);
         Ok(())
     }
 
@@ -279,7 +305,7 @@ impl<'w, 't, 'a> Writer<'w, 't, 'a> {
                 _ => NewAttribute::int("to", low.onnx().into()),
             },
             "EyeLike" | "SequenceEmpty" => NewAttribute::int("dtype", low.onnx().into()),
-            "ConstantOfShape" => of_mask(node, low, self.clamp),
+            "ConstantOfShape" => of_mask(node, low, self.clamp, false),
             _ => return,
         };
         let name = match node.op_type {
@@ -312,7 +338,7 @@ impl<'w, 't, 'a> Writer<'w, 't, 'a> {
         if self.emulate {
             let up = plan(DataType::Float, low).map_err(|error| wrong(error.to_string()))?;
             elements = elements.then(Step::Cast(up));
-        } else if low == DataType::Float16 && self.clamp.is_none() {
+        } else if self.clamp.is_none() {
             elements.counter = Counter::new(DataType::Float, low).ok().map(Arc::new);
         }
         Ok(elements)
@@ -337,6 +363,9 @@ impl<'w, 't, 'a> Writer<'w, 't, 'a> {
         let is_mask = self.clamp.is_none() && span.is_some_and(|span| span.is_sentinel(self.variables.low));
         let elements = self.narrow(constant, is_mask)?;
         let twice = !wide.is_empty();
+        if self.emulate && twice && constant.elements.as_ref().is_some_and(|known| known.read() == elements.read()) {
+            return Ok(());
+        }
         let clamp = elements.plans.0.iter().find_map(|step| match step {
             Step::Clamp(clamp) => Some(Arc::clone(clamp)),
             _ => None,
@@ -400,32 +429,5 @@ impl<'w, 't, 'a> Writer<'w, 't, 'a> {
             (_, Some(_)) => edit.added_initializers.push(tensor),
             (Origin::Other, None) => {}
         }
-    }
-
-    /// A value of a model that stays float, rounded where it would be narrow.
-    fn emulated(&mut self, place: usize, id: Id, readings: &[Reading], edits: &mut GraphEdits<'a>) {
-        let body = self.variables.body(place);
-        if !matches!(body.types[id], Some(ValueType::Tensor(_))) {
-            return;
-        }
-        let (name, low) = (body.flow.values[id].name, self.variables.low);
-        let own = self.is_low(place, id);
-        let readers: Vec<_> = readings.iter().filter(|reading| own || self.reads_low(reading)).collect();
-        let producer = self.variables.producer(place, id).filter(|_| own);
-        if readers.is_empty() && producer.is_none() {
-            return;
-        }
-        let narrow = self.names.fresh(format!("{name}_{low}"));
-        if let Some(step) = producer {
-            let exact = self.names.fresh(format!("{name}_exact"));
-            self.rename(place, step, id, &exact, edits);
-            self.cast(place, id, [&exact, &narrow], low, edits);
-            self.cast(place, id, [&narrow, name], DataType::Float, edits);
-            return;
-        }
-        let rounded = self.names.fresh(format!("{name}_rounded"));
-        readers.into_iter().for_each(|reading| self.redirect(reading, &rounded, false, edits));
-        self.cast(place, id, [name, &narrow], low, edits);
-        self.cast(place, id, [&narrow, &rounded], DataType::Float, edits);
     }
 }

@@ -121,7 +121,8 @@ impl<'s, 't, 'a> Site<'s, 't, 'a> {
                 "sparse_value" => {
                     let message = last(value.message, attribute::SPARSE_TENSOR, Value::bytes).ok()??;
                     let values = last(message, sparse::VALUES, Value::bytes).ok()??;
-                    ValueType::Sparse(data_type_of(values)?)
+                    // What the node gives is dense.
+                    data_type_of(values)?.into()
                 }
                 "value_float" | "value_floats" => Float.into(),
                 "value_int" | "value_ints" => Int64.into(),
@@ -176,8 +177,8 @@ impl<'s, 't, 'a> Site<'s, 't, 'a> {
             | "GatedDeltaNet" => self.tensor(0),
             "MatMulInteger16" => Some(Int32),
             "MurmurHash3" => Some(if self.int("positive") == Some(0) { Int32 } else { Uint32 }),
-            // What has a zero point has its type, which the schema tells.
-            "QGemm" => Some(Float),
+            // The type of the zero point of the output; without one the output is not quantized.
+            "QGemm" => Some(self.tensor(8).unwrap_or(Float)),
             "ReduceSumInteger" => Some(if self.tensor(0)? == Uint8 { Uint32 } else { Int32 }),
             "BeamSearch" | "WhisperBeamSearch" | "Sampling" if place > 0 => Some(Float),
             _ => None,

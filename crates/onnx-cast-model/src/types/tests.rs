@@ -183,6 +183,24 @@ fn statistics_have_the_type_that_is_stashed() {
     assert_eq!(got[0], ["x: float16", "a: float16", "b: float", "c: float", "d: float16", "e: bfloat16"]);
 }
 
+/// com.microsoft's QGemm gives what its zero point is of, else floats.
+#[test]
+fn a_quantized_product_has_the_type_of_its_zero_point() {
+    let gemm = |inputs: &[&str], output: &str| node("QGemm", inputs, output, vec![]).bytes(7, "com.microsoft");
+    let six = ["a", "s", "a", "a", "s", "a"];
+    let nodes = vec![
+        gemm(&[&six[..], &["", "s", "a"]].concat(), "quantized"),
+        gemm(&[&six[..], &["", "s", "u"]].concat(), "unsigned"),
+        gemm(&six, "plain"),
+        node("Cast", &["quantized"], "c", vec![int_attribute("to", 1)]),
+    ];
+    let main = graph(&[("a", 3), ("u", 2), ("s", 1)], nodes, &["c"]);
+    let model =
+        Message::new().int(1, 10).message(7, main).message(8, import("", 21)).message(8, import("com.microsoft", 1));
+    let got = types(&model.into_bytes());
+    assert_eq!(got[0][3..], ["quantized: int8", "unsigned: uint8", "plain: float", "c: float"]);
+}
+
 #[test]
 fn types_within_types_are_bounded() {
     let wrap = |place: usize| node("Optional", &[&format!("v{place}")], &format!("v{}", place + 1), vec![]);

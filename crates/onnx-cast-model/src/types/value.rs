@@ -39,10 +39,13 @@ impl ValueType {
         }
     }
 
-    /// The type of tensors of floats, or of sequences or optionals of them, with another element type.
+    /// The type of tensors of floats, or of sequences or optionals of them, with another element type. A sparse tensor
+    /// is read as a dense one.
     pub(crate) fn with_floats_as(&self, data_type: DataType) -> Option<ValueType> {
         match self {
-            ValueType::Tensor(DataType::Float) => Some(ValueType::Tensor(data_type)),
+            ValueType::Tensor(DataType::Float) | ValueType::Sparse(DataType::Float) => {
+                Some(ValueType::Tensor(data_type))
+            }
             ValueType::Sequence(element) => element.with_floats_as(data_type)?.sequence(),
             ValueType::Optional(inner) => inner.with_floats_as(data_type)?.optional(),
             _ => None,

@@ -1,0 +1,282 @@
+//! What is written where runtimes are particular: layer normalization of plain operators, sparse constants, emulated
+//! models. `scripts/checks/precision.py` has onnxruntime load and run what is converted.
+
+use super::*;
+use crate::tree::Texts;
+use onnx_cast::{Cast, CastOptions, TensorView};
+use onnx_cast_file::formats::pb;
+use onnx_cast_file::formats::source::SourceData;
+use testkit::proto::{Message, model, node, tensor};
+
+const FLOAT: i64 = 1;
+
+/// The bytes of a converted model.
+fn converted(model: &[u8], request: &ConvertRequest) -> Vec<u8> {
+    convert_bytes(model, request).expect("converted").0
+}
+
+/// Every node of the main graph as `operator inputs > outputs`.
+fn nodes(model: &[u8]) -> Vec<String> {
+    let texts = Texts::default();
+    let document = Document::parse(model, &texts).expect("a model");
+    let row = |node: &crate::tree::Node<'_>| {
+        format!("{} {} > {}", node.op_type, node.inputs.join(","), node.outputs.join(","))
+    };
+    document.graph.nodes.iter().map(row).collect()
+}
+
+fn float_constant(name: &str, value: f32) -> Message {
+    let value = tensor(&[], FLOAT, &value.to_le_bytes());
+    node("Constant", &[], name, vec![Message::new().bytes(1, "value").message(5, value).int(20, 4)])
+}
+
+fn vector(name: &str) -> Message {
+    let value = tensor(&[2], FLOAT, &[1f32, 0.5].map(f32::to_le_bytes).concat());
+    node("Constant", &[], name, vec![Message::new().bytes(1, "value").message(5, value).int(20, 4)])
+}
+
+fn matrix(name: &str) -> Message {
+    let value = tensor(&[2, 2], FLOAT, &[1f32, 0.5, -2.0, 4.0].map(f32::to_le_bytes).concat());
+    node("Constant", &[], name, vec![Message::new().bytes(1, "value").message(5, value).int(20, 4)])
+}
+
+/// The nodes of a normalization of `x`, as `y`.
+fn norm(x: &str, y: &str) -> Vec<Message> {
+    let axis = || vec![Message::new().bytes(1, "axes").int(8, -1).int(20, 7)];
+    vec![
+        float_constant("two", 2.0),
+        float_constant("epsilon", 1e-5),
+        vector("gamma"),
+        vector("beta"),
+        node("ReduceMean", &[x], "mean", axis()),
+        node("Sub", &[x, "mean"], "difference", vec![]),
+        node("Pow", &["difference", "two"], "square", vec![]),
+        node("ReduceMean", &["square"], "variance", axis()),
+        node("Add", &["variance", "epsilon"], "sum", vec![]),
+        node("Sqrt", &["sum"], "deviation", vec![]),
+        node("Div", &["difference", "deviation"], "quotient", vec![]),
+        node("Mul", &["quotient", "gamma"], "scaled", vec![]),
+        node("Add", &["scaled", "beta"], y, vec![]),
+    ]
+}
+
+/// A normalization with matrix products before and behind it, or one of them.
+fn layer(before: bool, behind: bool) -> Vec<u8> {
+    let mut nodes = vec![matrix("w")];
+    if before {
+        nodes.push(node("MatMul", &["x", "w"], "h", vec![]));
+    }
+    nodes.extend(norm(if before { "h" } else { "x" }, if behind { "l" } else { "y" }));
+    if behind {
+        nodes.push(node("MatMul", &["l", "w"], "y", vec![]));
+    }
+    model(17, nodes, &[("x", FLOAT)], &[("y", FLOAT)])
+}
+
+/// The type of the fused operator's input, of its scale and of its bias, as onnxruntime finds them, if it fuses.
+fn fused(model: &[u8]) -> Option<[String; 3]> {
+    let texts = Texts::default();
+    let document = Document::parse(model, &texts).expect("a model");
+    let typing = Typing::of(&document).expect("types");
+    let body = &typing.bodies[0];
+    let of_type = |id: Option<Id>| body.types[id.expect("a value")].clone().expect("a type").to_string();
+    let step =
+        |op_type: &str, from: usize| (from..body.flow.steps.len()).find(|&at| body.flow.steps[at].node.is(op_type));
+    let steps = &body.flow.steps;
+    let reader = |step: usize| {
+        let id = steps[step].outputs[0].expect("an output");
+        let [read] = body.flow.values[id].reads.iter().collect::<Vec<_>>()[..] else { panic!("one reader") };
+        read.step
+    };
+    let division = step("Div", 0).expect("a quotient");
+    let mut scale = reader(division);
+    if steps[scale].node.is("Cast") {
+        scale = reader(scale);
+    }
+    let bias = reader(scale);
+    if !steps[scale].node.is("Mul") || !steps[bias].node.is("Add") {
+        return None;
+    }
+    let input = steps[step("ReduceMean", 0).expect("a mean")].inputs[0].expect("an input");
+    let value = &body.flow.values[input];
+    let before = match value.origin {
+        Origin::Node(step, 0) if steps[step].node.is("Cast") && value.reads.len() == 2 && value.outputs == 0 => {
+            steps[step].inputs[0]
+        }
+        _ => Some(input),
+    };
+    Some([of_type(before), of_type(steps[scale].inputs[1]), of_type(steps[bias].inputs[1])])
+}
+
+#[test]
+fn a_fused_normalization_is_of_one_type() {
+    let all = |of_type: &str| Some([of_type, of_type, of_type].map(String::from));
+    let keep: Vec<Keep> = ["sensitive", "Mul", "Add"].map(|one| one.parse().expect("a pattern")).into();
+    let plain = ConvertRequest::new(DataType::Float16);
+    let kept = ConvertRequest { keep: keep.clone(), ..plain.clone() };
+    let low = ConvertRequest { low: vec!["Mul".parse().expect("a pattern")], ..plain.clone() };
+    let emulated = ConvertRequest { emulate: true, ..plain.clone() };
+    let rounded = ConvertRequest { emulate: true, keep, ..ConvertRequest::new(DataType::BFloat16) };
+    let cases = [
+        (layer(true, true), &plain, all("float16")),
+        (layer(false, true), &plain, all("float")),
+        (layer(true, false), &plain, all("float")),
+        (layer(true, true), &kept, all("float")),
+        (layer(true, false), &kept, all("float")),
+        (layer(false, true), &low, None),
+        (layer(true, false), &emulated, all("float")),
+        (layer(true, false), &rounded, all("float")),
+    ];
+    for (index, (model, request, want)) in cases.into_iter().enumerate() {
+        let once = converted(&model, request);
+        assert_eq!(fused(&once), want, "{index}: {:#?}", nodes(&once));
+        assert_eq!(converted(&once, request), once, "{index}: converted again");
+    }
+}
+
+/// A normalization whose Cast is outside a function, and one whose float input others read, too.
+#[test]
+fn a_cast_that_is_read_elsewhere_too_is_not_taken_away() {
+    let mut shared = vec![matrix("w"), node("MatMul", &["x", "w"], "h", vec![]), node("Softmax", &["h"], "p", vec![])];
+    shared.extend(norm("h", "l"));
+    shared.extend([node("MatMul", &["l", "w"], "m", vec![]), node("Add", &["m", "p"], "y", vec![])]);
+    let shared = model(17, shared, &[("x", FLOAT)], &[("y", FLOAT)]);
+    let once = converted(&shared, &ConvertRequest::new(DataType::Float16));
+    // The input of the mean is read three times, so that its Cast stays, and so does float.
+    let rows = nodes(&once);
+    assert!(rows.contains(&"Mul quotient,gamma > scaled".to_owned()), "{rows:#?}");
+    assert!(rows.contains(&"Cast l > l_float16".to_owned()), "{rows:#?}");
+    assert!(!rows.iter().any(|row| row.starts_with("Sum ")), "{rows:#?}");
+}
+
+fn sparse(name: &str) -> Message {
+    let values = tensor(&[2], FLOAT, &[1f32, 2.0].map(f32::to_le_bytes).concat()).bytes(8, name);
+    let indices = tensor(&[2], 7, &[0i64, 3].map(i64::to_le_bytes).concat());
+    Message::new().message(1, values).message(2, indices).int(3, 2).int(3, 2)
+}
+
+#[test]
+fn sparse_constants_stay_float_behind_a_cast() {
+    let value = Message::new().bytes(1, "sparse_value").message(22, sparse("")).int(20, 11);
+    let product = || node("MatMul", &["x", "s"], "y", vec![]);
+    let constant = model(17, vec![node("Constant", &[], "s", vec![value]), product()], &[("x", 1)], &[("y", 1)]);
+    let declared = |name: &str| {
+        let of_type = Message::new().message(1, Message::new().int(1, FLOAT));
+        Message::new().bytes(1, name).message(2, of_type)
+    };
+    let graph =
+        Message::new().message(1, product()).bytes(2, "g").message(11, declared("x")).message(12, declared("y"));
+    let graph = graph.message(15, sparse("s"));
+    let import = Message::new().int(2, 17);
+    let initializer = Message::new().int(1, 8).message(7, graph).message(8, import).into_bytes();
+    for (model, first) in [(constant, 1), (initializer, 0)] {
+        let rows = nodes(&converted(&model, &ConvertRequest::new(DataType::Float16)));
+        assert!(rows[first..].contains(&"Cast s > s_float16".to_owned()), "{rows:#?}");
+        assert!(rows.contains(&"MatMul x_float16,s_float16 > y_float16".to_owned()), "{rows:#?}");
+    }
+}
+
+#[test]
+fn an_emulated_model_is_emulated_once() {
+    let mask = tensor(&[1], FLOAT, &f32::MIN.to_le_bytes());
+    let value = Message::new().bytes(1, "value").message(5, mask).int(20, 4);
+    let nodes_of = vec![
+        matrix("w"),
+        node("MatMul", &["x", "w"], "h", vec![]),
+        node("Shape", &["h"], "shape", vec![]),
+        node("ConstantOfShape", &["shape"], "mask", vec![value]),
+        node("Add", &["h", "mask"], "a", vec![]),
+        node("Softmax", &["a"], "p", vec![]),
+        node("MatMul", &["p", "w"], "y", vec![]),
+    ];
+    let model = model(17, nodes_of, &[("x", FLOAT)], &[("y", FLOAT)]);
+    for to in [DataType::Float16, DataType::BFloat16] {
+        for interface in [Interface::default(), Interface { low: true, named: Vec::new() }] {
+            let keep = vec![Keep::None];
+            let request = ConvertRequest { emulate: true, keep, interface, ..ConvertRequest::new(to) };
+            let once = converted(&model, &request);
+            assert!(nodes(&once).iter().any(|row| row.starts_with("Cast ")), "{to}");
+            assert_eq!(nodes(&converted(&once, &request)), nodes(&once), "{to}");
+            assert_eq!(converted(&once, &request), once, "{to}");
+        }
+    }
+}
+
+/// The number that a ConstantOfShape gives.
+fn fill(model: &[u8]) -> f32 {
+    let texts = Texts::default();
+    let document = Document::parse(model, &texts).expect("a model");
+    let node = document.graph.nodes.iter().find(|node| node.is("ConstantOfShape")).expect("the node");
+    let value = node.attribute("value").expect("its number");
+    let Ok(Some(crate::constant::ConstantValue::Tensor(message))) = crate::constant::ConstantValue::of(value) else {
+        panic!("a tensor")
+    };
+    let source = pb::parse(message).expect("a tensor");
+    let SourceData::Bytes(bytes) = source.data else { panic!("numbers") };
+    let view = TensorView::new(source.data_type, &[1], &bytes).expect("one number");
+    let to_float = Cast::new(DataType::Float, &CastOptions::new()).expect("a Cast");
+    to_float.run(&view).expect("cast").to_vec::<f32>().expect("floats")[0]
+}
+
+#[test]
+fn a_mask_is_the_same_emulated() {
+    // From opset 20 on, ConstantOfShape takes bfloat16.
+    for (opset, to, number, want) in [
+        (17, DataType::BFloat16, f32::MIN, -f32::from_bits(0x7eff_0000)),
+        (20, DataType::BFloat16, f32::MIN, -f32::from_bits(0x7eff_0000)),
+        (20, DataType::BFloat16, -1e9, -998_244_352.0),
+        (17, DataType::Float16, f32::MIN, -32752.0),
+        (17, DataType::Float16, -1e9, -32752.0),
+        (17, DataType::Float16, 0.1, 0.099_975_586),
+    ] {
+        let value = tensor(&[1], FLOAT, &number.to_le_bytes());
+        let value = Message::new().bytes(1, "value").message(5, value).int(20, 4);
+        let nodes_of = vec![
+            matrix("w"),
+            node("MatMul", &["x", "w"], "h", vec![]),
+            node("Shape", &["h"], "shape", vec![]),
+            node("ConstantOfShape", &["shape"], "mask", vec![value]),
+            node("Add", &["h", "mask"], "a", vec![]),
+            node("Softmax", &["a"], "p", vec![]),
+            node("MatMul", &["p", "w"], "y", vec![]),
+        ];
+        let model = model(opset, nodes_of, &[("x", FLOAT)], &[("y", FLOAT)]);
+        for emulate in [false, true] {
+            let request = ConvertRequest { emulate, keep: vec![Keep::None], ..ConvertRequest::new(to) };
+            let got = fill(&converted(&model, &request));
+            assert_eq!(got.to_bits(), want.to_bits(), "{number} in {to} at {opset}, emulated: {emulate}: {got}");
+        }
+    }
+}
+
+/// More than are looked at before they are written: what overflows then is kept float, emulated or not.
+#[test]
+fn a_large_constant_that_overflows_stays_float() {
+    let count = 70_000;
+    for (to, number) in [(DataType::Float16, 1e6f32), (DataType::BFloat16, f32::MIN)] {
+        let value = tensor(&[1, count], FLOAT, &number.to_le_bytes().repeat(count as usize));
+        let value = Message::new().bytes(1, "value").message(5, value).int(20, 4);
+        let nodes_of = vec![
+            node("Constant", &[], "large", vec![value]),
+            node("Transpose", &["large"], "t", vec![]),
+            node("MatMul", &["large", "t"], "m", vec![]),
+            node("Min", &["m", "x"], "y", vec![]),
+        ];
+        let model = model(17, nodes_of, &[("x", FLOAT)], &[("y", FLOAT)]);
+        for emulate in [false, true] {
+            let once = converted(&model, &ConvertRequest { emulate, ..ConvertRequest::new(to) });
+            let rows = nodes(&once);
+            assert!(rows.contains(&"MatMul large,t > m".to_owned()), "{to}, emulated: {emulate}: {rows:#?}");
+            assert!(once.windows(4 * 64).any(|bytes| bytes == number.to_le_bytes().repeat(64)), "{to}: {emulate}");
+            let request = ConvertRequest {
+                emulate,
+                low: vec![Pattern::from_str("MatMul").expect("a pattern")],
+                ..ConvertRequest::new(to)
+            };
+            let refused = convert_bytes(&model, &request).expect_err("refused").to_string();
+            let want =
+                format!("constant `large` overflows or vanishes in {to}, and --low wants a node narrow that reads it");
+            assert!(refused.ends_with(&want), "{refused}");
+        }
+    }
+}
