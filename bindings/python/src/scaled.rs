@@ -93,7 +93,9 @@ impl Scaled {
             }
         };
         let plan = |input| operator.plan(input, scale.data_type(), zero_type);
-        let to = plan(inputs[0]).or_else(|_| plan(inputs[1])).map_err(refused)?.target_type();
+        // Where neither will do, the first error is about the scale or the zero point, the second may be about the type
+        // that was tried.
+        let to = plan(inputs[0]).or_else(|error| plan(inputs[1]).map_err(|_| error)).map_err(refused)?.target_type();
         Ok(Scaled { operator, scale, zero_point, to, threads })
     }
 

@@ -82,6 +82,12 @@ def test_what_does_not_fit():
         onnx_cast.dequantize_linear(np.zeros(4, np.int8), np.ones((), ml_dtypes.float8_e8m0fnu))
     with pytest.raises(CastError, match="does not take float64 as values|does not take double as values"):
         onnx_cast.quantize_linear(X.astype(float), 1.0)
+    with pytest.raises(CastError, match="QuantizeLinear-28 does not take double as a scale"):
+        onnx_cast.quantize_linear(X, np.ones(70))
+    with pytest.raises(CastError, match="DequantizeLinear-28 does not take double as a scale"):
+        onnx_cast.dequantize_linear(np.zeros((2, 3), np.int8), np.ones(3))
+    with pytest.raises(CastError, match=r"values of double \(want float, float16 or bfloat16\)"):
+        onnx_cast.quantize(X.astype(float), "mxfp4")
     with pytest.raises(CastError, match="block format `mxfp5` is not known"):
         onnx_cast.quantize(X, "mxfp5")
     with pytest.raises(CastError, match="scale rule `up` is not known"):

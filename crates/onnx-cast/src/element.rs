@@ -340,6 +340,12 @@ pub(crate) const fn byte_len_of(len: usize, bits: usize) -> usize {
     if bits >= 8 { len * (bits / 8) } else { len / 8 * bits + (len % 8 * bits).div_ceil(8) }
 }
 
+/// Elements of `bits` bits that end before a byte. As in [`byte_len_of`], no intermediate value overflows.
+#[inline(always)]
+pub(crate) const fn elements_before(byte: usize, bits: usize) -> usize {
+    byte / bits * 8 + byte % bits * 8 / bits
+}
+
 /// Calls a macro with the Rust types of [`DataType::NUMERIC`], in that order, after any other tokens given. This is the
 /// only list of the Rust types. Exported for this crate's own tests.
 #[doc(hidden)]

@@ -51,7 +51,13 @@ pub struct FloatFormat {
 
 impl FloatFormat {
     /// An IEEE 754 interchange format, or one with the same structure.
+    ///
+    /// # Panics
+    /// If one of the fields has no bits, if the exponent has more than 30, or the format more than 64. The same holds
+    /// for the formats below.
     pub const fn ieee(exponent_bits: u32, significand_bits: u32) -> Self {
+        assert!(exponent_bits >= 1 && exponent_bits <= 30, "an exponent field has 1 to 30 bits");
+        assert!(significand_bits >= 1 && significand_bits <= 63 - exponent_bits, "a float has 64 bits or fewer");
         FloatFormat {
             bits: 1 + exponent_bits + significand_bits,
             exponent_bits,
@@ -86,7 +92,11 @@ impl FloatFormat {
     }
 
     /// Only an exponent, for scales: powers of two, no sign, no zero.
+    ///
+    /// # Panics
+    /// If the exponent has no bits, or more than 30.
     pub const fn exponent_only(exponent_bits: u32) -> Self {
+        assert!(exponent_bits >= 1 && exponent_bits <= 30, "an exponent field has 1 to 30 bits");
         FloatFormat {
             bits: exponent_bits,
             exponent_bits,
@@ -224,5 +234,32 @@ impl FloatFormat {
             Nan::AllOnes | Nan::Top => magnitude == self.code_mask() & !self.sign_bit(),
             Nan::MinusZero => code == self.sign_bit(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fields that would shift by less than nothing, or past the end of a code.
+    #[test]
+    fn fields_of_no_bits_or_too_many_are_refused() {
+        for (exponent_bits, significand_bits) in [(0, 3), (31, 3), (5, 0), (30, 34), (8, u32::MAX)] {
+            for make in [
+                FloatFormat::ieee,
+                FloatFormat::finite,
+                FloatFormat::finite_with_nan,
+                FloatFormat::finite_unsigned_zero,
+            ] {
+                let made = std::panic::catch_unwind(|| make(exponent_bits, significand_bits));
+                assert!(made.is_err(), "{exponent_bits}, {significand_bits}");
+            }
+        }
+        assert!(
+            [0, 31, u32::MAX]
+                .iter()
+                .all(|bits| std::panic::catch_unwind(|| FloatFormat::exponent_only(*bits)).is_err())
+        );
+        assert_eq!((FloatFormat::ieee(11, 52).code_mask(), FloatFormat::ieee(1, 62).bits), (u64::MAX, 64));
     }
 }

@@ -24,18 +24,31 @@ pub(crate) fn get<T: Element>(bytes: &[u8], index: usize) -> T {
         let size = bits::<T>() / 8;
         return T::from_bits(word(&bytes[index * size..(index + 1) * size]));
     }
-    let bit = index * bits::<T>();
-    let low = u16::from(bytes[bit / 8]);
+    let (byte, bit) = place(index, bits::<T>());
+    let low = u16::from(bytes[byte]);
     // A 6-bit element may span two bytes. The second byte exists only if it does.
-    let high = if bit % 8 + bits::<T>() > 8 { u16::from(bytes[bit / 8 + 1]) } else { 0 };
-    T::from_bits(T::Bits::from_u64(u64::from((low | high << 8) >> (bit % 8))))
+    let high = if bit + bits::<T>() > 8 { u16::from(bytes[byte + 1]) } else { 0 };
+    T::from_bits(T::Bits::from_u64(u64::from((low | high << 8) >> bit)))
 }
 
-/// Sets elements of a type to code 0.
+/// The byte in which an element of `bits` bits, 8 or fewer, begins, and at which of its bits. 8 elements are `bits`
+/// bytes: where `usize` has 32 bits, the bits of all elements before it need not fit.
+#[inline(always)]
+const fn place(index: usize, bits: usize) -> (usize, usize) {
+    let bit = index % 8 * bits;
+    (index / 8 * bits + bit / 8, bit % 8)
+}
+
+/// Sets elements of a type of 8 bits or fewer to code 0.
 pub(crate) fn clear(bytes: &mut [u8], range: Range<usize>, data_type: DataType) {
     let bits = data_type.info().bits as usize;
-    for bit in range.start * bits..range.end * bits {
-        bytes[bit / 8] &= !(1 << (bit % 8));
+    for index in range {
+        let (byte, bit) = place(index, bits);
+        let mask = (0xffu16 >> (8 - bits)) << bit;
+        bytes[byte] &= !(mask as u8);
+        if bit + bits > 8 {
+            bytes[byte + 1] &= !((mask >> 8) as u8);
+        }
     }
 }
 
@@ -58,11 +71,11 @@ pub(crate) fn set<T: Element>(bytes: &mut [u8], index: usize, value: T) {
         bytes[index * size..(index + 1) * size].copy_from_slice(value.to_bits().to_le().as_ref());
         return;
     }
-    let bit = index * bits::<T>();
-    let pattern = (value.to_bits().to_u64() as u16) << (bit % 8);
-    bytes[bit / 8] |= pattern as u8;
-    if bit % 8 + bits::<T>() > 8 {
-        bytes[bit / 8 + 1] |= (pattern >> 8) as u8;
+    let (byte, bit) = place(index, bits::<T>());
+    let pattern = (value.to_bits().to_u64() as u16) << bit;
+    bytes[byte] |= pattern as u8;
+    if bit + bits::<T>() > 8 {
+        bytes[byte + 1] |= (pattern >> 8) as u8;
     }
 }
 
@@ -163,4 +176,37 @@ fn spread(word: u32, gap: u32, low: u32) -> u32 {
 #[inline(always)]
 fn gather(word: u32, gap: u32, low: u32) -> u32 {
     word & low | (word & !low) >> gap
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_those_of_all_bits_before() {
+        for bits in [2, 4, 6, 8] {
+            for index in 0..100 {
+                assert_eq!(place(index, bits), (index * bits / 8, index * bits % 8), "element {index} of {bits} bits");
+            }
+            // Where `usize` has 32 bits, so do these elements.
+            let (byte, bit) = place(usize::MAX, bits);
+            assert_eq!((byte as u128 * 8 + bit as u128) / bits as u128, usize::MAX as u128);
+        }
+    }
+
+    #[test]
+    fn cleared_elements_are_zero_and_others_stay() {
+        for data_type in [DataType::Int2, DataType::Uint4, DataType::Float6E3M2, DataType::Int8] {
+            let len = 21;
+            let bytes: Vec<u8> = (0..data_type.byte_len(len).expect("few elements")).map(|i| i as u8 ^ 0xe5).collect();
+            for (start, end) in [(0, 21), (3, 4), (5, 14), (20, 21), (7, 7)] {
+                let mut cleared = bytes.clone();
+                clear(&mut cleared, start..end, data_type);
+                for index in 0..len {
+                    let was = if (start..end).contains(&index) { 0 } else { code(&bytes, index, data_type) };
+                    assert_eq!(code(&cleared, index, data_type), was, "{data_type}, {start}..{end}, element {index}");
+                }
+            }
+        }
+    }
 }

@@ -80,7 +80,8 @@ fn check(data_type: DataType, elements: usize, bytes: &[u8]) -> Result<(), PackE
 /// Fails if the type is not packed, or if `bytes` does not have the length that the elements take.
 pub fn pack(data_type: DataType, elements: &[u8], bytes: &mut [u8]) -> Result<(), PackError> {
     check(data_type, elements.len(), bytes)?;
-    run(Backend::best().table().pack(data_type), data_type, elements.len(), elements, bytes);
+    // SAFETY: the lengths were checked.
+    unsafe { run(Backend::best().table().pack(data_type), data_type, elements.len(), elements, bytes) };
     Ok(())
 }
 
@@ -99,7 +100,8 @@ pub fn pack(data_type: DataType, elements: &[u8], bytes: &mut [u8]) -> Result<()
 /// Fails if the type is not packed, or if `bytes` does not have the length that the elements take.
 pub fn unpack(data_type: DataType, bytes: &[u8], elements: &mut [u8]) -> Result<(), PackError> {
     check(data_type, elements.len(), bytes)?;
-    run(Backend::best().table().unpack(data_type), data_type, elements.len(), bytes, elements);
+    // SAFETY: the lengths were checked.
+    unsafe { run(Backend::best().table().unpack(data_type), data_type, elements.len(), bytes, elements) };
     Ok(())
 }
 
@@ -123,8 +125,13 @@ pub fn clear_padding(data_type: DataType, len: usize, bytes: &mut [u8]) -> Resul
 }
 
 /// Runs a kernel that packs or unpacks, on the caller's thread; callers split large tensors themselves.
-fn run(kernel: Option<Kernel>, data_type: DataType, len: usize, src: &[u8], dst: &mut [u8]) {
-    // The lengths were checked, and the type is packed.
+///
+/// # Safety
+/// The kernel packs or unpacks elements of the type, and is that of a table of a [`Backend`]; source and target have
+/// the bytes of `len` elements.
+unsafe fn run(kernel: Option<Kernel>, data_type: DataType, len: usize, src: &[u8], dst: &mut [u8]) {
+    // The type is packed.
     let Some(kernel) = kernel else { return };
-    run_kernel(kernel, &Context::plain(data_type, data_type), Span { src, dst: as_uninit(dst), len });
+    // SAFETY: the caller's; a kernel writes only initialised bytes.
+    unsafe { run_kernel(kernel, &Context::plain(data_type, data_type), Span { src, dst: as_uninit(dst), len }) };
 }

@@ -446,6 +446,42 @@ fn a_zero_point_is_added_to_the_nearest_quotient() {
     println!("{elements} elements compared");
 }
 
+/// Errors name what is wrong and, where there is one, the operator that was asked for.
+#[test]
+fn errors_name_the_parameter_and_the_operator() {
+    use onnx_cast::{BlockDequantize, BlockFormat, BlockPlan, BlockQuantize, LinearScale};
+    let (x, codes) = ([1f64; 6], [1u8; 6]);
+    let x = TensorView::from_slice(&[2, 3], &x).expect("a slice");
+    let values = "values of double (want float, float16 or bfloat16)";
+    let block = BlockQuantize::new(BlockFormat::MxFp4);
+    let codes = TensorView::new(DataType::Int8, &[2, 3], &codes).expect("bytes");
+    let (mut out, types) = ([0; 48], (DataType::Double, DataType::Float, DataType::Int8));
+    let dequantize = BlockDequantize::new(BlockFormat::MxInt8, DataType::Double);
+    for error in [
+        block.run(&x).expect_err("doubles").to_string(),
+        dequantize.run_into(&codes, &[127, 127], None, &mut out).expect_err("doubles").to_string(),
+        LinearScale::new(DataType::Int8).run(&x).expect_err("doubles").to_string(),
+        onnx_cast::greatest_magnitude(&x).expect_err("doubles").to_string(),
+        onnx_cast::greatest_magnitudes(&x, [1, 1]).expect_err("doubles").to_string(),
+        BlockPlan::quantize(types.0, types.1, types.2, [1, 2]).expect_err("doubles").to_string(),
+        BlockPlan::dequantize(types.2, types.1, types.0, [1, 2]).expect_err("doubles").to_string(),
+    ] {
+        assert_eq!(error, values);
+    }
+    let quantize = QuantizeLinear::new(&QuantizeOptions::new()).expect("no attributes");
+    let dequantize = DequantizeLinear::new(&DequantizeOptions::new()).expect("no attributes");
+    let [int8, float, double] = [DataType::Int8, DataType::Float, DataType::Double];
+    for (error, want) in [
+        (quantize.plan(float, double, None), "QuantizeLinear-28 does not take double as a scale"),
+        (dequantize.plan(int8, double, None), "DequantizeLinear-28 does not take double as a scale"),
+        (quantize.plan(double, float, None), "QuantizeLinear-28 does not take double as values"),
+        (dequantize.plan(double, float, None), "DequantizeLinear-28 does not take double as quantized elements"),
+    ] {
+        let error = error.expect_err("a type that it does not have").to_string();
+        assert!(error.starts_with(want), "{error}");
+    }
+}
+
 /// Version 10 has one scale for the tensor, by its text.
 #[test]
 fn the_scale_of_version_10_is_a_scalar() {

@@ -78,8 +78,8 @@ pub(crate) unsafe fn one_step<L: Lanes, S: Element, D: Element>(
 
 /// Defines a kernel of an instruction set: an algorithm, compiled with its features.
 macro_rules! kernel {
-    ($features:literal, $name:ident<$($type:ident: $bound:ident),*>: $($algorithm:tt)*) => {
-        #[target_feature(enable = $features)]
+    ($($features:literal)?, $name:ident<$($type:ident: $bound:ident),*>: $($algorithm:tt)*) => {
+        $(#[target_feature(enable = $features)])?
         unsafe fn $name<$($type: $bound),*>(src: &[u8], dst: &mut [u8], len: usize, context: &Context) {
             // SAFETY: the caller's; the features are those of the lanes.
             unsafe { $($algorithm)*(src, dst, len, context) }
@@ -88,9 +88,9 @@ macro_rules! kernel {
 }
 pub(crate) use kernel;
 
-/// Implements [`crate::kernel::Isa`] for an instruction set: each kind of kernel, compiled with its features.
+/// Implements [`crate::kernel::Isa`] for an instruction set: each kind of kernel, compiled with its features, if any.
 macro_rules! isa {
-    ($isa:ident, $lanes:ty, $features:literal) => {
+    ($isa:ident, $lanes:ty $(, $features:literal)?) => {
         pub(crate) struct $isa;
 
         // SAFETY: the algorithms cast as the scalar cast does, which the tests check for every pair on every length
@@ -99,15 +99,15 @@ macro_rules! isa {
             const LOOKS_UP_16: bool = <$lanes as crate::arch::generic::Lanes>::WIDE_LOOK_UP;
             const SCALES: bool = !<$lanes as crate::arch::generic::Lanes>::IS_SMALL;
             crate::kernel::scale::scale_kernels! {
-                #[target_feature(enable = $features)]
+                $(#[target_feature(enable = $features)])?
                 fuses: <$lanes as Lanes>::FUSES, fence: <$lanes>::fence(), over: $lanes, generic::scale
             }
 
-            kernel! { $features, cast<S: Widen, D: Narrow>: generic::cast::<$lanes, S, D> }
-            kernel! { $features, look_up<S: Element, D: Element>: generic::look_up::cast::<$lanes, S, D> }
-            kernel! { $features, widen<S: Widen, D: Narrow>: generic::cast::<$lanes, S, D> }
-            kernel! { $features, pack<D: Element>: generic::look_up::pack::<$lanes, D> }
-            kernel! { $features, unpack<S: Element>: generic::look_up::unpack::<$lanes, S> }
+            kernel! { $($features)?, cast<S: Widen, D: Narrow>: generic::cast::<$lanes, S, D> }
+            kernel! { $($features)?, look_up<S: Element, D: Element>: generic::look_up::cast::<$lanes, S, D> }
+            kernel! { $($features)?, widen<S: Widen, D: Narrow>: generic::cast::<$lanes, S, D> }
+            kernel! { $($features)?, pack<D: Element>: generic::look_up::pack::<$lanes, D> }
+            kernel! { $($features)?, unpack<S: Element>: generic::look_up::unpack::<$lanes, S> }
         }
     };
 }

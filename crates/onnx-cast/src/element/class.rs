@@ -2,7 +2,7 @@
 //! [`Class`] and has no wildcard arm, so a type of a new class is a compile error wherever it matters.
 
 use super::{DataType, Element, Kind};
-use crate::format::FloatFormat;
+use crate::format::{FloatFormat, Nan};
 
 /// The class of a numeric element type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +60,27 @@ impl Class {
         }
     }
 }
+
+// What the kernels handle: loads, stores, shifts and tables are matched by these widths. A type of another fails here.
+const _: () = {
+    let mut place = 0;
+    while place < DataType::NUMERIC.len() {
+        match Class::of(DataType::NUMERIC[place]) {
+            Some(Class::Int { bits, .. }) => {
+                assert!(matches!(bits, 2 | 4 | 8 | 16 | 32 | 64), "no kernel loads or stores integers of this width");
+            }
+            Some(Class::SmallFloat(format)) => {
+                assert!(matches!(format.bits, 4 | 6 | 8), "no kernel loads or stores floats of this width");
+                assert!(format.bits < 8 || format.significand_bits >= 2, "`small_float::widen` shifts by less");
+                let is_upper_byte = format.bits == 8 && format.exponent_bits == 5;
+                assert!(is_upper_byte || !matches!(format.nan, Nan::AboveInfinity), "widened as half a float16");
+            }
+            Some(Class::F64 | Class::F32 | Class::F16 | Class::BF16 | Class::E8M0 | Class::Bool) => {}
+            None => panic!("a numeric type without a class"),
+        }
+        place += 1;
+    }
+};
 
 /// The class of a Rust type that represents a numeric element.
 pub(crate) const fn class<T: Element>() -> Class {

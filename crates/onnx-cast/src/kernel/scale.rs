@@ -82,17 +82,25 @@ impl Arrays {
 
     pub(crate) const NEW: Self = Arrays([[MaybeUninit::uninit(); Arrays::LEN]; 5]);
 
-    /// The first numbers of an array, to be written before they are read.
-    pub(crate) fn first(&mut self, array: Array, count: usize) -> &mut [f32] {
-        // SAFETY: `MaybeUninit<f32>` has the layout of `f32`. Every caller writes the numbers before it reads them.
-        unsafe { &mut *(std::ptr::from_mut(&mut self.0[array as usize][..count]) as *mut [f32]) }
+    /// The first numbers of an array.
+    pub(crate) fn first(&mut self, array: Array, count: usize) -> &mut [MaybeUninit<f32>] {
+        &mut self.0[array as usize][..count]
     }
 
     /// The first numbers of every array, in the order of [`Array`].
-    pub(crate) fn all(&mut self, count: usize) -> [&mut [f32]; 5] {
-        // SAFETY: as above.
-        self.0.each_mut().map(|array| unsafe { &mut *(std::ptr::from_mut(&mut array[..count]) as *mut [f32]) })
+    pub(crate) fn all(&mut self, count: usize) -> [&mut [MaybeUninit<f32>]; 5] {
+        self.0.each_mut().map(|array| &mut array[..count])
     }
+}
+
+/// Numbers that are written.
+///
+/// # Safety
+/// They are.
+#[inline(always)]
+pub(crate) unsafe fn written(numbers: &mut [MaybeUninit<f32>]) -> &mut [f32] {
+    // SAFETY: the caller's; the layouts are the same.
+    unsafe { &mut *(std::ptr::from_mut(numbers) as *mut [f32]) }
 }
 
 /// Which scale an element has.
@@ -184,7 +192,7 @@ pub(crate) enum Scaling {
 #[derive(Clone, Copy)]
 pub(crate) struct ScaleKernels {
     /// Finds what is beside elements, from the scales in [`Array::Divisors`] and, if there are any, the zero points in
-    /// [`Array::Zeros`]; and how they are applied. The range is that of results.
+    /// [`Array::Zeros`], of which `count` are written; and how they are applied. The range is that of results.
     pub(crate) prepare:
         unsafe fn(arrays: &mut Arrays, count: usize, scaling: Scaling, has_zeros: bool, range: [f32; 2]) -> Method,
     /// The bits of the greatest magnitude of each run of floats of a width in bytes, 2 or 4: NaN and infinity are above
@@ -283,8 +291,8 @@ pub(crate) fn sink_for(hint: StoreHint, sink: &mut Sink) -> Option<&mut Sink> {
 /// Defines the kernels of an instruction set: the loops, compiled with its features.
 macro_rules! scale_kernels {
     (@) => {};
-    (@ #[$features:meta] $lanes:ty, $($algorithms:ident)::*) => {
-        #[$features]
+    (@ $(#[$features:meta])? $lanes:ty, $($algorithms:ident)::*) => {
+        $(#[$features])?
         unsafe fn quantize<D: Element>(
             part: crate::kernel::scale::Part<'_>,
             stage: &crate::kernel::scale::Stage<'_>,
@@ -293,7 +301,7 @@ macro_rules! scale_kernels {
             unsafe { $($algorithms)::*::quantize::<$lanes, D>(part, stage) }
         }
 
-        #[$features]
+        $(#[$features])?
         unsafe fn dequantize<S: Element>(
             part: crate::kernel::scale::Part<'_>,
             stage: &crate::kernel::scale::Stage<'_>,
@@ -316,7 +324,8 @@ macro_rules! scale_kernels {
                 has_zeros: bool,
                 range: [f32; 2],
             ) -> Method {
-                loops::prepare::<{ $fuses }>(arrays, count, scaling, has_zeros, range)
+                // SAFETY: the caller's.
+                unsafe { loops::prepare::<{ $fuses }>(arrays, count, scaling, has_zeros, range) }
             }
             $(#[$features])?
             unsafe fn greatest(x: &[u8], width: usize, run: usize, out: &mut [u32]) {
@@ -367,7 +376,7 @@ mod tests {
         for backend in available() {
             let table = backend.table();
             for to in [DataType::Int8, DataType::Int4, DataType::Float8E4M3FN, DataType::Float6E2M3, DataType::Uint16] {
-                arrays.first(Array::Divisors, 1).fill(3.0);
+                arrays.first(Array::Divisors, 1).fill(MaybeUninit::new(3.0));
                 // SAFETY: the backend is available.
                 let method = unsafe { (table.scale.prepare)(&mut arrays, 1, Scaling::Divide, false, [0.0, 7.0]) };
                 let scales = Scales { arrays: &arrays, begin: 0, spread: Spread::One, has_zeros: false };

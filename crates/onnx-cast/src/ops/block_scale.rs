@@ -6,7 +6,7 @@ mod quantizer;
 use super::execute::{as_uninit, check_len, new_tensor};
 use super::scaled::layout::Layout;
 use super::scaled::tiles::{Adjust, Job, Operand};
-use super::scaled::{Direction, ScaledPlan};
+use super::scaled::{Direction, ScaledPlan, check_value_type};
 use super::{CastError, option_setters};
 use crate::arch::Backend;
 use crate::element::DataType;
@@ -165,7 +165,8 @@ impl BlockDequantize {
         global_scale: Option<f32>,
         out: &mut [u8],
     ) -> Result<(), CastError> {
-        self.run_into_uninit(elements, scales, global_scale, as_uninit(out))
+        // SAFETY: a cast writes only initialised bytes.
+        self.run_into_uninit(elements, scales, global_scale, unsafe { as_uninit(out) })
     }
 
     fn run_into_uninit(
@@ -176,7 +177,7 @@ impl BlockDequantize {
         out: &mut [MaybeUninit<u8>],
     ) -> Result<(), CastError> {
         let (format, from) = (self.format, elements.data_type());
-        super::Operator::DequantizeLinear.check_role(super::NEWEST_OPSET, super::Role::Values, self.to)?;
+        check_value_type(self.to)?;
         if from != format.element() {
             return Err(CastError::InputType { got: from, want: format.element() });
         }
@@ -211,7 +212,7 @@ impl BlockDequantize {
 /// # Errors
 /// Fails if the type is another one.
 pub fn greatest_magnitude(x: &TensorView<'_>) -> Result<f32, CastError> {
-    super::Operator::DequantizeLinear.check_role(super::NEWEST_OPSET, super::Role::Values, x.data_type())?;
+    check_value_type(x.data_type())?;
     let bytes = x.bytes().unwrap_or_default();
     Ok(with_default_float_environment(|| greatest_finite(Backend::best(), x.data_type(), bytes)))
 }
@@ -230,7 +231,7 @@ pub fn greatest_magnitude(x: &TensorView<'_>) -> Result<f32, CastError> {
 /// # Errors
 /// Fails if the type is another one, if the tensor has fewer than two axes, or if the result does not fit in memory.
 pub fn greatest_magnitudes(x: &TensorView<'_>, block: [usize; 2]) -> Result<Vec<f32>, CastError> {
-    super::Operator::DequantizeLinear.check_role(super::NEWEST_OPSET, super::Role::Values, x.data_type())?;
+    check_value_type(x.data_type())?;
     let shape = x.shape();
     let wrong = || super::OpError::BlockScaleShape { input: shape.to_vec(), scale: Vec::new(), block };
     let [ref outer @ .., rows, columns] = *shape else { return Err(wrong().into()) };
@@ -351,14 +352,15 @@ impl BlockQuantize {
         let (format, quantizer) = (self.format, self.quantizer(x)?);
         check_len(format.element(), Some(x.len()), elements.len(), x.shape())?;
         check_len(format.scale(), format.scale_count(x.shape()), scales.len(), x.shape())?;
-        quantizer.run(x, as_uninit(elements), as_uninit(scales));
+        // SAFETY: a cast writes only initialised bytes.
+        unsafe { quantizer.run(x, as_uninit(elements), as_uninit(scales)) };
         Ok(quantizer.global_scale())
     }
 
     /// A tensor's quantizer: its type is checked, and its greatest magnitude known where the format needs it.
     fn quantizer(&self, x: &TensorView<'_>) -> Result<Quantizer<'_>, CastError> {
         let from = x.data_type();
-        super::Operator::DequantizeLinear.check_role(super::NEWEST_OPSET, super::Role::Values, from)?;
+        check_value_type(from)?;
         let backend = self.backend.unwrap_or_else(Backend::best);
         let global = match self.format {
             BlockFormat::NvFp4 => {

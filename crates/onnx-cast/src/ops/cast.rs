@@ -301,7 +301,8 @@ impl Cast {
     /// # Errors
     /// As [`Cast::run`], and if `out` has another size or the target is string.
     pub fn run_into(&self, input: &TensorView<'_>, out: &mut [u8]) -> Result<(), CastError> {
-        self.plan(input.data_type())?.run_into_uninit(input, as_uninit(out)).map(drop)
+        // SAFETY: a cast writes only initialised bytes.
+        self.plan(input.data_type())?.run_into_uninit(input, unsafe { as_uninit(out) }).map(drop)
     }
 
     /// As [`Cast::run_into`], into memory that need not be initialised. Returns `out`, every byte of which is written.

@@ -189,6 +189,11 @@ pub enum OpError {
         /// Rows and columns of a block.
         block: [usize; 2],
     },
+    /// A type that the values of scaled casts outside ONNX's operators do not have.
+    ValueType {
+        /// The type.
+        data_type: DataType,
+    },
     /// A type that scales do not have.
     ScaleType {
         /// The type.
@@ -252,19 +257,8 @@ impl fmt::Display for OpError {
                 from.info().bits,
                 to.info().bits
             ),
-            OpError::RoleType { .. }
-            | OpError::TypesDiffer { .. }
-            | OpError::AttributeType { .. }
-            | OpError::Precision { .. }
-            | OpError::MissingOutputType { .. }
-            | OpError::Symmetry { .. }
-            | OpError::BlockSize { .. }
-            | OpError::Axis { .. }
-            | OpError::ScalarScale { .. }
-            | OpError::ScaleShape { .. }
-            | OpError::BlockScaleShape { .. }
-            | OpError::ScaleType { .. }
-            | OpError::ZeroPointShape { .. } => self.fmt_scaled(f),
+            // Those of operators with a scale.
+            _ => self.fmt_scaled(f),
         }
     }
 }

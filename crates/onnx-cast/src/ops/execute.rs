@@ -87,43 +87,57 @@ pub(super) fn parts_for(touched: usize, threads: Option<usize>) -> usize {
 }
 
 /// Runs a kernel over a span. The kernel writes every byte of the target.
+///
+/// # Safety
+/// As [`Kernel`]: it is that of the context's types in the table of a [`Backend`](crate::Backend), and the span holds
+/// the bytes of `len` elements of them.
 #[inline]
-pub(crate) fn run_kernel(kernel: Kernel, context: &Context, Span { src, dst, len }: Span<'_>) {
-    let dst = as_bytes(dst);
+pub(crate) unsafe fn run_kernel(kernel: Kernel, context: &Context, Span { src, dst, len }: Span<'_>) {
+    // SAFETY: a kernel writes every byte, and reads none that it did not write.
+    let dst = unsafe { as_bytes(dst) };
     with_default_float_environment(|| {
-        // SAFETY: callers take kernels only from the table of a `Backend`, which exists only if this machine can run
-        // it, and the span holds the bytes of `len` elements of the context's types.
+        // SAFETY: the caller's; a `Backend` exists only if this machine can run it.
         unsafe { kernel(src, dst, len, context) }
     });
 }
 
 /// Copies a span; with the backend's kernel if the hint asks for non-temporal stores.
+///
+/// # Safety
+/// The kernel is [`KernelTable::copy`](crate::kernel::KernelTable::copy) of the table of a
+/// [`Backend`](crate::Backend), and source and target have as many bytes.
 #[inline]
-pub(super) fn run_copy(kernel: Kernel, Span { src, dst, .. }: Span<'_>, hint: StoreHint) {
+pub(super) unsafe fn run_copy(kernel: Kernel, Span { src, dst, .. }: Span<'_>, hint: StoreHint) {
     let len = dst.len();
     match hint {
-        StoreHint::Temporal => as_bytes(dst).copy_from_slice(src),
+        // SAFETY: a copy reads nothing of its target.
+        StoreHint::Temporal => unsafe { as_bytes(dst) }.copy_from_slice(src),
         // Source and target elements have the same width, so the bytes can be copied as elements of uint8.
         StoreHint::NonTemporal => {
             let context = Context { hint, ..Context::plain(DataType::Uint8, DataType::Uint8) };
-            run_kernel(kernel, &context, Span { src, dst, len });
+            // SAFETY: the caller's.
+            unsafe { run_kernel(kernel, &context, Span { src, dst, len }) };
         }
     }
 }
 
 /// Memory that a kernel overwrites, as the slice type that kernels take.
+///
+/// # Safety
+/// No byte is read through the result before it is written. (Miri runs kernels over uninitialised memory.)
 #[inline]
-pub(super) fn as_bytes(dst: &mut [MaybeUninit<u8>]) -> &mut [u8] {
-    // SAFETY: `MaybeUninit<u8>` has the layout of `u8`. Kernels and copies write every byte of the slice and read none
-    // that they did not write (Miri runs them over uninitialised memory).
+pub(super) unsafe fn as_bytes(dst: &mut [MaybeUninit<u8>]) -> &mut [u8] {
+    // SAFETY: `MaybeUninit<u8>` has the layout of `u8`; the rest is the caller's.
     unsafe { &mut *(std::ptr::from_mut(dst) as *mut [u8]) }
 }
 
 /// Memory that a cast may overwrite without reading it.
+///
+/// # Safety
+/// Only initialised bytes are written through the result.
 #[inline]
-pub(crate) fn as_uninit(out: &mut [u8]) -> &mut [MaybeUninit<u8>] {
-    // SAFETY: `MaybeUninit<u8>` has the layout of `u8`, and only initialised bytes are written through the result: it
-    // is passed only to `Plan::run_into_uninit` and `run_kernel`, which write with kernels, copies and byte by byte.
+pub(crate) unsafe fn as_uninit(out: &mut [u8]) -> &mut [MaybeUninit<u8>] {
+    // SAFETY: `MaybeUninit<u8>` has the layout of `u8`; the rest is the caller's.
     unsafe { &mut *(std::ptr::from_mut(out) as *mut [MaybeUninit<u8>]) }
 }
 
@@ -231,6 +245,7 @@ fn split<'a>(span: Span<'a>, bits: [usize; 2], parts: usize, low: usize) -> (Spa
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::element::elements_before;
 
     /// On a 32-bit machine, the number of bits in half a gigabyte does not fit `usize`.
     #[test]
@@ -240,5 +255,13 @@ mod tests {
         assert_eq!(byte_len_of(usize::MAX, 4), usize::MAX / 2 + 1);
         assert_eq!(byte_len_of(usize::MAX - 1, 6), usize::MAX / 4 * 3 + 2);
         assert_eq!(byte_len_of(5, 6), 4);
+        // And back; the eighth part of all bytes has more bits than fit.
+        for bits in [2, 4, 6, 8, 16, 32, 64] {
+            for elements in [0, 8, 24, (usize::MAX / 64) & !7] {
+                assert_eq!(elements_before(byte_len_of(elements, bits), bits), elements, "{bits} bits");
+            }
+        }
+        assert_eq!(elements_before(usize::MAX, 8), usize::MAX);
+        assert_eq!([0, 1, 2, 3].map(|byte| elements_before(byte, 6)), [0, 1, 2, 4]);
     }
 }

@@ -1,5 +1,6 @@
 //! Linear scales from the range of a tensor's values: per tensor, per axis or per block.
 
+use super::scaled::check_value_type;
 use super::scaled::layout::Layout;
 use super::scaled::tiles::floats;
 use super::{CastError, NEWEST_OPSET, OpError, Operator, QuantizeLinear, QuantizeOptions, Role};
@@ -76,7 +77,7 @@ impl LinearScale {
     pub fn run(&self, x: &TensorView<'_>) -> Result<LinearlyScaled, CastError> {
         let operator = Operator::QuantizeLinear;
         operator.check_role(NEWEST_OPSET, Role::Quantized, self.to)?;
-        Operator::DequantizeLinear.check_role(NEWEST_OPSET, Role::Values, x.data_type())?;
+        check_value_type(x.data_type())?;
         let fits = match self.to.info().kind {
             Kind::Uint => self.is_asymmetric,
             Kind::Int => true,

@@ -106,7 +106,8 @@ impl Plan {
     /// if a string element is not a number (the bytes of `out` are then unspecified).
     #[inline]
     pub fn run_into(&self, input: &TensorView<'_>, out: &mut [u8]) -> Result<(), CastError> {
-        self.run_into_uninit(input, as_uninit(out)).map(drop)
+        // SAFETY: a cast writes only initialised bytes.
+        self.run_into_uninit(input, unsafe { as_uninit(out) }).map(drop)
     }
 
     /// As [`Plan::run_into`], into memory that need not be initialised. Returns `out`, every byte of which is written.
@@ -140,7 +141,9 @@ impl Plan {
                 let span = Span { src, dst: &mut *out, len };
                 execute(span, bits, self.threads, |span, hint| {
                     let hint = self.hint.unwrap_or(hint);
-                    run_kernel(*kernel, &Context { from: self.from, to: self.to, rules: *rules, hint }, span);
+                    let context = Context { from: self.from, to: self.to, rules: *rules, hint };
+                    // SAFETY: a plan has the kernel of its types, and the span the bytes of its elements.
+                    unsafe { run_kernel(*kernel, &context, span) };
                 });
                 // SAFETY: a kernel writes every byte of each span, and the spans make up `out`.
                 Ok(unsafe { assume_written(out) })
@@ -148,7 +151,8 @@ impl Plan {
             (Run::Copy(copy), Data::Bytes(src)) => {
                 let span = Span { src, dst: &mut *out, len };
                 execute(span, bits, self.threads, |span, hint| {
-                    run_copy(*copy, span, self.hint.unwrap_or(hint));
+                    // SAFETY: a plan's copy is a table's, and goes between types of one width.
+                    unsafe { run_copy(*copy, span, self.hint.unwrap_or(hint)) };
                 });
                 // SAFETY: a copy writes every byte of each span, and the spans make up `out`.
                 let out = unsafe { assume_written(out) };

@@ -11,7 +11,7 @@ pub(super) use settings::{ScaledSettings, scaled_operator};
 use super::execute::{Span, as_bytes, as_uninit, assume_written, check_len, check_type, execute, new_tensor};
 use super::{CastError, OpError, Operator};
 use crate::arch::Backend;
-use crate::element::{Class, DataType};
+use crate::element::{Class, DataType, elements_before};
 use crate::kernel::StoreHint;
 use crate::packed::{clear_padding, code};
 use crate::scalar::scaled::Precision;
@@ -59,6 +59,15 @@ pub struct ScaledPlan {
     scalar_version: Option<i64>,
     backend: Option<Backend>,
     threads: Option<usize>,
+}
+
+/// Checks the type of values where no operator of ONNX is asked for: block formats, scales that are found, and blocks
+/// of rows and columns.
+pub(super) fn check_value_type(data_type: DataType) -> Result<(), OpError> {
+    match Precision::of(data_type) {
+        Some(_) => Ok(()),
+        None => Err(OpError::ValueType { data_type }),
+    }
 }
 
 impl ScaledPlan {
@@ -145,8 +154,9 @@ impl ScaledPlan {
         execute(Span { src, dst: &mut *out, len }, bits, self.threads, |span, hint| {
             // Parts begin at whole bytes.
             let before = span.src.as_ptr() as usize - src.as_ptr() as usize;
-            let start = if before == 0 { 0 } else { before * 8 / bits[0] };
-            let dst = as_bytes(span.dst);
+            let start = if before == 0 { 0 } else { elements_before(before, bits[0]) };
+            // SAFETY: a job writes every byte, and reads none that it did not write.
+            let dst = unsafe { as_bytes(span.dst) };
             with_default_float_environment(|| job.run(backend, start, span.src, dst, span.len, hint));
         });
         // SAFETY: a job writes every byte of each span, and the spans make up `out`.
@@ -198,7 +208,8 @@ impl ScaledPlan {
         zero_point: Option<&TensorView<'_>>,
         out: &mut [u8],
     ) -> Result<(), CastError> {
-        self.run_into_uninit(x, scale, zero_point, as_uninit(out)).map(drop)
+        // SAFETY: a cast writes only initialised bytes.
+        self.run_into_uninit(x, scale, zero_point, unsafe { as_uninit(out) }).map(drop)
     }
 
     /// As [`ScaledPlan::run_into`], into memory that need not be initialised. Returns `out`, every byte of which is
@@ -316,7 +327,10 @@ impl ScaledPlan {
                 let is_zero = |code: u64| code & !format.sign_bit() == 0 && !format.is_nan(code);
                 (0..zero_point.len()).find(|&i| !is_zero(code(bytes, i, data_type).into()))
             }
-            _ => bytes.iter().position(|&byte| byte != 0).map(|byte| byte * 8 / data_type.info().bits as usize),
+            _ => {
+                let bits = data_type.info().bits as usize;
+                bytes.iter().position(|&byte| byte != 0).map(|byte| elements_before(byte, bits))
+            }
         };
         match first_other {
             Some(index) => Err(CastError::ZeroPoint { data_type, index }),

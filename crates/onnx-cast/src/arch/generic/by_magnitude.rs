@@ -47,10 +47,11 @@ pub(crate) unsafe fn cast_integers<L: Lanes, S: Element, D: Element, const N: us
                     let within = both!(value, value => up_to::<L, 16>(value, signed, last));
                     (L::low_halves::<16>(within), L::high_bytes(value))
                 }
-                _ => {
+                32 | 64 => {
                     let value = parts!(i => saturated_ints::<L, S>(src, i));
                     (L::low_bytes(parts!(i => up_to::<L, 32>(value[i], signed, last))), L::top_bits(value))
                 }
+                _ => unreachable!("integers of fewer bits are looked up"),
             };
             let code = L::look_up::<N>(&entries, magnitude);
             // Only 0 has the code 0, and its sign bit is clear.

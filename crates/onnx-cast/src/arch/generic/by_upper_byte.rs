@@ -109,6 +109,7 @@ impl Tables {
             None => [BFloat16::FORMAT, Float4E2M1::FORMAT],
         };
         let window = Window::new::<L>(from, to);
+        assert!(window.stays || window.shift <= 3, "`cast` shifts by three at most");
         // With -0, infinity is written as all that is beyond the largest number.
         let is_infinity_apart = !window.stays && !to.negative_zero;
         let mut tables = Tables { codes: [NAN; 256], limits: [[u8::MAX; 256]; 2], has_two_limits: is_infinity_apart };
@@ -170,7 +171,8 @@ pub(crate) unsafe fn cast<L: Lanes, S: Element, D: Element, const N: usize>(task
                     0 => all,
                     1 => L::shl::<16, 1>(all),
                     2 => L::shl::<16, 2>(all),
-                    _ => L::shl::<16, 3>(all),
+                    3 => L::shl::<16, 3>(all),
+                    _ => unreachable!("no window is shifted so far"),
                 };
                 L::or(shifted, L::and(value, words(0x8000)))
             });

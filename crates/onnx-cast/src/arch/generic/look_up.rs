@@ -54,7 +54,8 @@ unsafe fn load_codes<L: Lanes, S: Element>(src: *const u8) -> L::V {
         2 => L::load_codes::<2>(src),
         4 => L::load_codes::<4>(src),
         6 => L::load_codes::<6>(src),
-        _ => L::load(src),
+        8 => L::load(src),
+        _ => unreachable!("codes have 8 bits or fewer"),
     }
 }
 

@@ -72,7 +72,8 @@ unsafe fn values<L: Lanes>(from: DataType, src: *const u8) -> [L::V; 4] {
     match from {
         DataType::Float16 => parts!(i => L::load_f16(src.add(i * L::BYTES / 2))),
         DataType::BFloat16 => parts!(i => wide::load_bf16::<L>(src.add(i * L::BYTES / 2))),
-        _ => parts!(i => L::load(src.add(i * L::BYTES))),
+        DataType::Float => parts!(i => L::load(src.add(i * L::BYTES))),
+        _ => unreachable!("not a float of 16 or 32 bits"),
     }
 }
 
@@ -112,7 +113,7 @@ unsafe fn dequantize_by<L: Lanes, S: Element, const EACH: bool>(part: Part<'_>, 
                         store::<L>(dst, i, L::f32_to_f16([products[2 * i], products[2 * i + 1]]));
                     }
                 }
-                _ => {
+                DataType::BFloat16 => {
                     let rounded = parts!(i => {
                         // The one NaN there is stays NaN.
                         let odd = L::and(L::shr::<32, 16>(products[i]), L::splat::<32>(1));
@@ -122,6 +123,7 @@ unsafe fn dequantize_by<L: Lanes, S: Element, const EACH: bool>(part: Part<'_>, 
                         store::<L>(dst, i, L::high_halves::<32>([rounded[2 * i], rounded[2 * i + 1]]));
                     }
                 }
+                _ => unreachable!("not a float of 16 or 32 bits"),
             }
         },
     );

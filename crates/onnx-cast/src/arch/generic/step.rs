@@ -25,7 +25,8 @@ struct Block(MaybeUninit<[u8; MOST_BYTES]>);
 /// byte of the source does.
 #[inline]
 fn elements_before_line<S: Element, D: Element>(dst: &[u8]) -> Option<usize> {
-    let bits_before = dst.as_ptr().align_offset(LINE) * 8;
+    // Not `align_offset`, which may also say that it does not know.
+    let bits_before = dst.as_ptr().addr().wrapping_neg() % LINE * 8;
     let count = bits_before / const { bits::<D>() };
     let is_whole = bits_before.is_multiple_of(const { bits::<D>() });
     (is_whole && (count * const { bits::<S>() }).is_multiple_of(8)).then_some(count)

@@ -85,10 +85,11 @@ pub(crate) unsafe fn step<L: Lanes, S: Element, D: Element>(src: *const u8, dst:
             }
         }
         Class::Int { bits: 8, signed } => L::store(dst, to_byte::<L, S>(src, signed)),
-        Class::Int { .. } => {
+        Class::Int { bits: 2 | 4, .. } => {
             let mask = L::splat::<8>(const { 0xff >> (8 - if bits::<D>() < 8 { bits::<D>() } else { 8 }) });
             store_codes::<L, D>(dst, L::and(low_bits::<L, S>(src), mask));
         }
+        Class::Int { .. } => unreachable!("no integer of this width"),
         Class::Bool => L::store(dst, to_bool::<L, S>(src)),
     }
 }
@@ -113,7 +114,8 @@ pub(super) unsafe fn store_codes<L: Lanes, D: Element>(dst: *mut u8, codes: L::V
         2 => L::store_codes::<2>(dst, codes),
         4 => L::store_codes::<4>(dst, codes),
         6 => L::store_codes::<6>(dst, codes),
-        _ => L::store(dst, codes),
+        8 => L::store(dst, codes),
+        _ => unreachable!("codes have 8 bits or fewer"),
     }
 }
 
@@ -190,7 +192,8 @@ unsafe fn int_lanes<L: Lanes, S: Element>(src: *const u8, place: usize) -> L::V 
         Class::Int { bits: 64, .. } => L::low_halves::<64>(load_pair::<L, S>(src, place)),
         Class::Int { bits: 32, .. } => L::load(at),
         Class::Int { bits: 16, signed } => extend::<L, 16, 32>(at, signed),
-        Class::Int { signed, .. } => extend::<L, 8, 32>(at, signed),
+        Class::Int { bits: 8, signed } => extend::<L, 8, 32>(at, signed),
+        Class::Int { .. } => unreachable!("looked up"),
         Class::Bool => L::min_u::<32>(L::load_extend::<8, 32, false>(at), L::splat::<32>(1)),
         Class::F64 | Class::F32 | Class::F16 | Class::BF16 | Class::SmallFloat(_) | Class::E8M0 => {
             unreachable!("not an integer")
@@ -291,7 +294,8 @@ unsafe fn to_long<L: Lanes, S: Element>(src: *const u8, place: usize, signed: bo
         Class::Int { bits: 64, .. } => [L::load(low), L::load(high)],
         Class::Int { bits: 32, signed } => [extend::<L, 32, 64>(low, signed), extend::<L, 32, 64>(high, signed)],
         Class::Int { bits: 16, signed } => [extend::<L, 16, 64>(low, signed), extend::<L, 16, 64>(high, signed)],
-        Class::Int { signed, .. } => [extend::<L, 8, 64>(low, signed), extend::<L, 8, 64>(high, signed)],
+        Class::Int { bits: 8, signed } => [extend::<L, 8, 64>(low, signed), extend::<L, 8, 64>(high, signed)],
+        Class::Int { .. } => unreachable!("looked up"),
         Class::Bool => {
             // In 32 bits the minimum is one instruction everywhere; the upper halves are zero.
             let one = L::splat::<32>(1);
@@ -346,7 +350,8 @@ unsafe fn to_short<L: Lanes, S: Element>(src: *const u8, place: usize, signed: b
             L::low_halves::<32>([int_lanes::<L, S>(src, 2 * place), int_lanes::<L, S>(src, 2 * place + 1)])
         }
         Class::Int { bits: 16, .. } => L::load(at),
-        Class::Int { signed, .. } => extend::<L, 8, 16>(at, signed),
+        Class::Int { bits: 8, signed } => extend::<L, 8, 16>(at, signed),
+        Class::Int { .. } => unreachable!("looked up"),
         Class::Bool => L::min_u::<16>(L::load_extend::<8, 16, false>(at), L::splat::<16>(1)),
         Class::E8M0 => unreachable!("looked up"),
     }
@@ -373,8 +378,8 @@ unsafe fn low_bits<L: Lanes, S: Element>(src: *const u8) -> L::V {
         Class::Int { bits: 16, .. } => L::low_halves::<16>([L::load(src), L::load(src.add(L::BYTES))]),
         Class::Int { bits: 8, .. } => L::load(src),
         Class::Bool => L::min_u::<8>(L::load(src), L::splat::<8>(1)),
-        Class::Int { .. } => L::low_bytes(parts!(i => int_lanes::<L, S>(src, i))),
-        Class::SmallFloat(_) | Class::E8M0 => unreachable!("looked up"),
+        Class::Int { bits: 32 | 64, .. } => L::low_bytes(parts!(i => int_lanes::<L, S>(src, i))),
+        Class::Int { .. } | Class::SmallFloat(_) | Class::E8M0 => unreachable!("looked up"),
     }
 }
 

@@ -12,7 +12,8 @@ use crate::kernel::lanes::Lanes;
 pub(crate) unsafe fn by_lanes<L: Lanes>(x: &[u8], width: usize, run: usize, out: &mut [u32]) -> usize {
     match width {
         2 => of_width::<L, 16>(x, run, out),
-        _ => of_width::<L, 32>(x, run, out),
+        4 => of_width::<L, 32>(x, run, out),
+        _ => unreachable!("floats have 2 or 4 bytes"),
     }
 }
 
@@ -62,7 +63,8 @@ unsafe fn of_width<L: Lanes, const W: usize>(x: &[u8], run: usize, out: &mut [u3
 unsafe fn greater_of_neighbours<L: Lanes, const W: usize>(value: [L::V; 2]) -> L::V {
     match W {
         16 => L::max_u::<16>(L::low_halves::<32>(value), L::high_halves::<32>(value)),
-        _ => L::max_u::<32>(L::low_halves::<64>(value), L::high_halves::<64>(value)),
+        32 => L::max_u::<32>(L::low_halves::<64>(value), L::high_halves::<64>(value)),
+        _ => unreachable!("floats have 16 or 32 bits"),
     }
 }
 
@@ -71,7 +73,8 @@ unsafe fn greater_of_neighbours<L: Lanes, const W: usize>(value: [L::V; 2]) -> L
 pub(crate) fn by_loops(x: &[u8], width: usize, run: usize, out: &mut [u32]) {
     match width {
         2 => of_2_bytes::greatest(x, run, out),
-        _ => of_4_bytes::greatest(x, run, out),
+        4 => of_4_bytes::greatest(x, run, out),
+        _ => unreachable!("floats have 2 or 4 bytes"),
     }
 }
 

@@ -1,16 +1,20 @@
 //! The loops of scaled casts over floats in the nearest cache: plain Rust, which each instruction set compiles with its
 //! features, and which the compiler vectorises.
 
-use super::{Array, Arrays, CHUNK, Method, Scaling, Spread, Stage};
+use super::{Array, Arrays, CHUNK, Method, Scaling, Spread, Stage, written};
 use crate::element::DataType;
 use crate::scalar::scaled::{
     Precision, is_moderate, is_power_of_two, product, quotient, quotient_by_reciprocal, quotient_to_round,
     round_to_bfloat16, round_to_low_bits,
 };
+use core::mem::MaybeUninit;
 
 /// [`super::ScaleKernels::prepare`].
+///
+/// # Safety
+/// The first `count` scales and, if there are any, zero points are written.
 #[inline(always)]
-pub(crate) fn prepare<const FUSES: bool>(
+pub(crate) unsafe fn prepare<const FUSES: bool>(
     arrays: &mut Arrays,
     count: usize,
     scaling: Scaling,
@@ -20,21 +24,31 @@ pub(crate) fn prepare<const FUSES: bool>(
     match arrays.first(Array::Zeros, count) {
         _ if has_zeros => {}
         // A call that fills memory may store in a way that the next read waits for.
-        [zero] => *zero = 0.0,
-        zeros => zeros.fill(0.0),
+        [zero] => *zero = MaybeUninit::new(0.0),
+        zeros => zeros.fill(MaybeUninit::new(0.0)),
     }
-    let all = arrays.all(count);
+    let [factors, divisors, zeros, lows, highs] = arrays.all(count);
+    // SAFETY: the caller's, and of zeros the lines above wrote as many.
+    let (divisors, zeros) = unsafe { (written(divisors), written(zeros)) };
     match scaling {
-        Scaling::Divide => to_divide::<FUSES>(all, range),
-        Scaling::Multiply => to_multiply(all, range[1]),
-        Scaling::Dequantize { has_infinity } => to_dequantize(all, has_infinity),
+        Scaling::Divide => to_divide::<FUSES>(factors, divisors, zeros, [lows, highs], range),
+        Scaling::Multiply => to_multiply(factors, divisors, highs, range[1]),
+        Scaling::Dequantize { has_infinity } => to_dequantize(factors, divisors, zeros, has_infinity),
     }
 }
 
+/// Numbers to be written.
+type Unwritten<'a> = &'a mut [MaybeUninit<f32>];
+
 /// What quotients need. Where all scales are powers of two, the reciprocals are all.
 #[inline(always)]
-fn to_divide<const FUSES: bool>(arrays: [&mut [f32]; 5], [low, high]: [f32; 2]) -> Method {
-    let [factors, divisors, zeros, lows, highs] = arrays;
+fn to_divide<const FUSES: bool>(
+    factors: Unwritten<'_>,
+    divisors: &mut [f32],
+    zeros: &[f32],
+    [lows, highs]: [Unwritten<'_>; 2],
+    [low, high]: [f32; 2],
+) -> Method {
     let (mut are_powers, mut are_moderate) = (true, true);
     for ((((factor, divisor), zero), least), greatest) in
         factors.iter_mut().zip(divisors).zip(zeros).zip(lows).zip(highs)
@@ -42,10 +56,10 @@ fn to_divide<const FUSES: bool>(arrays: [&mut [f32]; 5], [low, high]: [f32; 2]) 
         let (scale, zero) = (*divisor, *zero);
         are_powers &= is_power_of_two(scale);
         are_moderate &= is_moderate(scale) & (scale > 0.0);
-        *factor = 1.0 / scale;
+        factor.write(1.0 / scale);
         *divisor = -scale;
-        *least = (low - zero) * scale;
-        *greatest = (high - zero) * scale;
+        least.write((low - zero) * scale);
+        greatest.write((high - zero) * scale);
     }
     match (are_powers, are_moderate) {
         (true, true) => Method::Multiply,
@@ -56,27 +70,25 @@ fn to_divide<const FUSES: bool>(arrays: [&mut [f32]; 5], [low, high]: [f32; 2]) 
 
 /// What products of values need.
 #[inline(always)]
-fn to_multiply(arrays: [&mut [f32]; 5], high: f32) -> Method {
-    let [factors, divisors, _, _, highs] = arrays;
+fn to_multiply(factors: Unwritten<'_>, divisors: &[f32], highs: Unwritten<'_>, high: f32) -> Method {
     let mut are_moderate = true;
     for ((factor, divisor), greatest) in factors.iter_mut().zip(divisors).zip(highs) {
         are_moderate &= is_moderate(*divisor) & (*divisor > 0.0);
-        *factor = *divisor;
-        *greatest = high / *divisor;
+        factor.write(*divisor);
+        greatest.write(high / *divisor);
     }
     if are_moderate { Method::Multiply } else { Method::MultiplyAny }
 }
 
 /// What products of codes need.
 #[inline(always)]
-fn to_dequantize(arrays: [&mut [f32]; 5], has_infinity: bool) -> Method {
-    let [factors, divisors, zeros, ..] = arrays;
+fn to_dequantize(factors: Unwritten<'_>, divisors: &[f32], zeros: &mut [f32], has_infinity: bool) -> Method {
     let (mut are_finite, mut has_zero) = (true, false);
     for ((factor, divisor), zero) in factors.iter_mut().zip(divisors).zip(zeros) {
         let scale = *divisor;
         are_finite &= scale.is_finite();
         has_zero |= scale == 0.0;
-        *factor = scale;
+        factor.write(scale);
         *zero = -*zero;
     }
     if are_finite && !(has_infinity && has_zero) { Method::Multiply } else { Method::MultiplyAny }

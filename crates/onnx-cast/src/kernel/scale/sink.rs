@@ -29,7 +29,8 @@ impl Sink {
     ///
     /// # Safety
     /// The bytes were written to where [`Sink::place`] said; they, and those that are held before them, can be written
-    /// from `dst` on; the processor has the instructions of `L`.
+    /// through `dst`, which therefore is not the pointer of a slice that begins there; the processor has the
+    /// instructions of `L`.
     #[inline(always)]
     pub(crate) unsafe fn drain<L: Lanes>(&mut self, dst: *mut u8, len: usize) {
         let before = dst as usize % LINE;
@@ -55,9 +56,8 @@ impl Sink {
                 return;
             }
             self.held = end - at;
-            for vector in (0..LINE).step_by(L::BYTES) {
-                L::store(memory.add(vector), L::load(memory.add(at + vector)));
-            }
+            // Not loads and stores: behind what is held, the line may be uninitialised.
+            ptr::copy_nonoverlapping(memory.add(at), memory, LINE);
         }
     }
 

@@ -84,12 +84,13 @@ impl Quantizer<'_> {
         (self.quantize.format == BlockFormat::NvFp4).then_some(self.global)
     }
 
-    /// Quantizes a tensor.
+    /// Quantizes a tensor; `elements` and `scales` have the bytes of the results.
     pub(super) fn run(&self, x: &TensorView<'_>, elements: &mut [MaybeUninit<u8>], scales: &mut [MaybeUninit<u8>]) {
         let (src, len) = (x.bytes().unwrap_or_default(), x.len());
         let row = x.shape().last().copied().unwrap_or(1);
         let (block, plan) = (self.quantize.format.block(), self.plan());
-        let part = Part { src, elements: as_bytes(elements), scales: as_bytes(scales), len };
+        // SAFETY: every byte is written, and none read before.
+        let part = unsafe { Part { src, elements: as_bytes(elements), scales: as_bytes(scales), len } };
         if row.is_multiple_of(block) {
             let touched = src.len() + part.elements.len();
             return self.fork(part, &plan, parts_for(touched, self.quantize.threads), store_hint(touched));
@@ -111,7 +112,8 @@ impl Quantizer<'_> {
         });
         let scale = Operand::new(DataType::Float, &factors);
         let job = Job { plan: &plan, layout: layout(row, block), scale, zero_point: None };
-        plan.execute(&job, src, len, as_uninit(part.elements));
+        // SAFETY: a cast writes only initialised bytes.
+        plan.execute(&job, src, len, unsafe { as_uninit(part.elements) });
         let blocks_in_row = row.div_ceil(block);
         for i in bad {
             let begin = i / blocks_in_row * row + i % blocks_in_row * block;
@@ -135,39 +137,50 @@ impl Quantizer<'_> {
             return;
         }
         let _ = parts;
+        let Part { src, elements, scales, len } = part;
+        let (block, bits) = (self.quantize.format.block(), self.quantize.format.element().info().bits as usize);
+        assert!(elements.len() == byte_len_of(len, bits) && scales.len() * block == len, "whole blocks");
+        // One pointer to all elements: what a part leaves in the results is stored with the next.
+        let elements = elements.as_mut_ptr();
+        let width = self.from.info().bits as usize / 8;
         with_default_float_environment(|| {
             let mut results = Results::new(self.backend, hint);
-            let mut rest = part;
-            while rest.len > 0 {
-                let len = PART.min(rest.len);
-                let (now, later) = rest.split(len, self);
-                self.part(now, plan, &mut results);
-                rest = later;
+            let parts = src.chunks(PART * width).zip(scales.chunks_mut(PART / block));
+            for ((src, scales), begin) in parts.zip((0..).step_by(PART)) {
+                // SAFETY: the parts follow each other, and `elements` has the bytes of all results.
+                unsafe { self.part(src, elements.add(byte_len_of(begin, bits)), scales, plan, &mut results) };
             }
             // SAFETY: the last part ended there.
-            unsafe { results.flush(rest.elements.as_mut_ptr()) };
+            unsafe { results.flush(elements.add(byte_len_of(len, bits))) };
         });
     }
 
     /// Quantizes a few whole blocks: their scales, and then their elements, which are still in the nearest cache.
-    fn part(&self, part: Part<'_>, plan: &ScaledPlan, results: &mut Results) {
+    ///
+    /// # Safety
+    /// As [`Job::run_part`].
+    unsafe fn part(&self, src: &[u8], elements: *mut u8, codes: &mut [u8], plan: &ScaledPlan, results: &mut Results) {
         const BLOCKS: usize = PART / 16;
-        let block = self.quantize.format.block();
+        let format = self.quantize.format;
+        let (block, len) = (format.block(), codes.len() * format.block());
         let (mut most, mut factors) = ([0; BLOCKS], [[0; 4]; BLOCKS]);
-        let (most, factors) = (&mut most[..part.scales.len()], &mut factors[..part.scales.len()]);
-        greatest(self.backend, self.from, part.src, block, most);
-        let has_nan = self.scales(most, part.scales, factors);
+        let (most, factors) = (&mut most[..codes.len()], &mut factors[..codes.len()]);
+        greatest(self.backend, self.from, src, block, most);
+        let has_nan = self.scales(most, codes, factors);
         let scale = Operand::new(DataType::Float, factors.as_flattened());
-        let job = Job { plan, layout: layout(part.len, block), scale, zero_point: None };
+        let job = Job { plan, layout: layout(len, block), scale, zero_point: None };
         if !has_nan {
-            // SAFETY: the parts follow each other, and `elements` has the bytes of the results.
-            return unsafe { job.run_part(0, part.src, part.elements.as_mut_ptr(), part.len, results) };
+            // SAFETY: the caller's.
+            return unsafe { job.run_part(0, src, elements, len, results) };
         }
-        // SAFETY: the last part ended there.
-        unsafe { results.flush(part.elements.as_mut_ptr()) };
-        job.run(self.backend, 0, part.src, part.elements, part.len, StoreHint::Temporal);
-        for (i, _) in part.scales.iter().enumerate().filter(|(_, code)| self.is_nan(**code)) {
-            clear(part.elements, i * block..(i + 1) * block, self.quantize.format.element());
+        // SAFETY: the caller's: the last part ended there.
+        unsafe { results.flush(elements) };
+        // SAFETY: the caller's: these are the bytes of the part's elements. A job reads none that it did not write.
+        let elements =
+            unsafe { slice::from_raw_parts_mut(elements, byte_len_of(len, format.element().info().bits as usize)) };
+        job.run(self.backend, 0, src, elements, len, StoreHint::Temporal);
+        for (i, _) in codes.iter().enumerate().filter(|(_, code)| self.is_nan(**code)) {
+            clear(elements, i * block..(i + 1) * block, format.element());
         }
     }
 }
@@ -180,6 +193,7 @@ struct Part<'a> {
     len: usize,
 }
 
+#[cfg(threads)]
 impl<'a> Part<'a> {
     /// Splits at an element that begins a part.
     fn split(self, at: usize, quantizer: &Quantizer<'_>) -> (Part<'a>, Part<'a>) {
@@ -255,4 +269,41 @@ fn greatest_of_numbers(backend: Backend, from: DataType, part: &[u8]) -> f32 {
     let mut each = [0; PART];
     greatest(backend, from, part, 1, &mut each);
     each.into_iter().map(f32::from_bits).filter(|value| value.is_finite()).fold(0.0, f32::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arch::available;
+
+    /// Parts whose results pass the caches by, from anywhere in a cache line on, with a block of NaN in one.
+    #[test]
+    fn parts_past_the_caches_are_those_within() {
+        let len = 2 * PART + 320;
+        let mut x: Vec<f32> = (0..len).map(|i| (i % 251) as f32 - 125.0).collect();
+        x[PART + 70] = f32::NAN;
+        let src: Vec<u8> = x.iter().flat_map(|x| x.to_le_bytes()).collect();
+        for (backend, format) in available().flat_map(|backend| {
+            [BlockFormat::MxFp8, BlockFormat::MxFp6E2M3, BlockFormat::NvFp4].map(|format| (backend, format))
+        }) {
+            let quantize = BlockQuantize::new(format);
+            let power = PowerOfTwo::new(format, crate::ScaleRule::Floor);
+            let quantizer = Quantizer { quantize: &quantize, from: DataType::Float, backend, global: 1.0, power };
+            let plan = quantizer.plan();
+            let bytes = format.element().byte_len(len).expect("few elements");
+            let run = |hint, offset| {
+                let (mut elements, mut scales) = (vec![0x5a; bytes + 192], vec![0; len / format.block()]);
+                let begin = elements.as_ptr().addr().wrapping_neg() % 64 + offset;
+                let part = Part { src: &src, elements: &mut elements[begin..begin + bytes], scales: &mut scales, len };
+                quantizer.fork(part, &plan, 1, hint);
+                let beside = elements[..begin].iter().chain(&elements[begin + bytes..]).all(|byte| *byte == 0x5a);
+                assert!(beside, "{backend:?}, {format}, {offset}: bytes beside the result");
+                (elements[begin..begin + bytes].to_vec(), scales)
+            };
+            let want = run(StoreHint::Temporal, 0);
+            for offset in if cfg!(miri) { vec![24] } else { vec![0, 1, 24, 63] } {
+                assert_eq!(run(StoreHint::NonTemporal, offset), want, "{backend:?}, {format}, {offset} bytes in");
+            }
+        }
+    }
 }

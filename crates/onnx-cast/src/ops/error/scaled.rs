@@ -40,6 +40,19 @@ impl OpError {
             OpError::Axis { axis, rank } => {
                 write!(f, "`axis` is {axis}, and the input has {rank} dimensions")
             }
+            OpError::ValueType { data_type } => {
+                write!(f, "values of {data_type} (want float, float16 or bfloat16)")
+            }
+            OpError::ScaleType { data_type } => {
+                write!(f, "a scale of {data_type} (want float, float16, bfloat16, float8e8m0 or float8e4m3fn)")
+            }
+            _ => self.fmt_shape(f),
+        }
+    }
+
+    /// The texts of those about shapes.
+    fn fmt_shape(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
             OpError::ScalarScale { operator, version, scale } => write!(
                 f,
                 "{operator}-{version}: a scale of shape {scale:?} (want one element; {operator}-13 is the first that \
@@ -60,9 +73,6 @@ impl OpError {
                 "a scale of shape {scale:?} for an input of shape {input:?} in blocks of {rows}x{columns} (want the \
                  input's shape with an element for each block of the last two axes)"
             ),
-            OpError::ScaleType { data_type } => {
-                write!(f, "a scale of {data_type} (want float, float16, bfloat16, float8e8m0 or float8e4m3fn)")
-            }
             OpError::ZeroPointShape { zero_point, scale } => {
                 write!(f, "a zero point of shape {zero_point:?} beside a scale of shape {scale:?} (want the same)")
             }

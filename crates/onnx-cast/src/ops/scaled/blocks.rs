@@ -2,7 +2,7 @@
 
 use super::layout::Layout;
 use super::tiles::Adjust;
-use super::{BoundScaledPlan, Direction, ScaledPlan};
+use super::{BoundScaledPlan, Direction, ScaledPlan, check_value_type};
 use crate::element::DataType;
 use crate::ops::{CastError, NEWEST_OPSET, OpError, Operator, Role};
 use crate::scalar::scaled::Precision;
@@ -48,7 +48,7 @@ impl BlockPlan {
     pub fn dequantize(from: DataType, scale: DataType, to: DataType, block: [usize; 2]) -> Result<BlockPlan, OpError> {
         let operator = Operator::DequantizeLinear;
         operator.check_role(NEWEST_OPSET, Role::Quantized, from)?;
-        operator.check_role(NEWEST_OPSET, Role::Values, to)?;
+        check_value_type(to)?;
         BlockPlan::new(Direction::Dequantize, from, scale, to, block)
     }
 
@@ -58,7 +58,7 @@ impl BlockPlan {
     /// Fails if one of the types is another one.
     pub fn quantize(from: DataType, scale: DataType, to: DataType, block: [usize; 2]) -> Result<BlockPlan, OpError> {
         let operator = Operator::QuantizeLinear;
-        Operator::DequantizeLinear.check_role(NEWEST_OPSET, Role::Values, from)?;
+        check_value_type(from)?;
         operator.check_role(NEWEST_OPSET, Role::Quantized, to)?;
         BlockPlan::new(Direction::Quantize, from, scale, to, block)
     }

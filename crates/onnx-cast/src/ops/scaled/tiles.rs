@@ -6,7 +6,7 @@ use super::{Direction, ScaledPlan};
 use crate::arch::Backend;
 use crate::element::{Class, DataType, Int2, Int4, Uint2, Uint4, byte_len_of};
 use crate::kernel::scale::{
-    Array, Arrays, CHUNK, ENTRIES, Method, PADDING, Part, Scales, Scaling, Sink, Spread, Stage, sink_for,
+    Array, Arrays, CHUNK, ENTRIES, Method, PADDING, Part, Scales, Scaling, Sink, Spread, Stage, sink_for, written,
 };
 use crate::kernel::{Context, KernelTable, StoreHint};
 use crate::packed::{code, get};
@@ -114,7 +114,7 @@ impl<'a> Feed<'a> {
             self.fill(count + PADDING, |table, operand, out| {
                 let (out, beside_padding) = out.split_at_mut(count);
                 spread(&layout, table, operand, begin, out);
-                beside_padding.fill(0.0);
+                beside_padding.fill(MaybeUninit::new(0.0));
             });
             (self.held, self.holds_period) = ((0..0, 0, 0), period.is_some());
         }
@@ -133,13 +133,15 @@ impl<'a> Feed<'a> {
         let padded = if range.len() > 1 { count.next_multiple_of(STEP_CHUNKS) } else { 1 };
         self.fill(padded, |table, operand, out| {
             if range.len() == out.len() {
-                return load(table, operand, range.start, out);
+                load(table, operand, range.start, out);
+                return;
             }
             let mut few = [MaybeUninit::uninit(); MOST / CHUNK];
-            let few = written(&mut few[..range.len()], |few| load(table, operand, range.start, few));
+            let few = load(table, operand, range.start, &mut few[..range.len()]);
             if [first, run] == [2, 2] && out.len() == 2 * few.len() {
                 // Blocks of 32, with vectors.
-                out.as_chunks_mut().0.iter_mut().zip(few).for_each(|(chunks, scale)| *chunks = [*scale; 2]);
+                let pairs = out.as_chunks_mut().0.iter_mut().zip(few);
+                pairs.for_each(|(chunks, scale)| *chunks = [MaybeUninit::new(*scale); 2]);
                 return;
             }
             let mut rest = out;
@@ -147,21 +149,21 @@ impl<'a> Feed<'a> {
                 let chunks = if i == 0 { first } else { run };
                 let last = i + 1 == few.len();
                 let (now, later) = rest.split_at_mut(if last { rest.len() } else { chunks });
-                now.fill(scale);
+                now.fill(MaybeUninit::new(scale));
                 rest = later;
             }
         });
         (self.held, self.holds_period) = (held, false);
     }
 
-    /// Fills the arrays with so many scales, and finds what goes with them.
-    fn fill(&mut self, count: usize, write: impl Fn(&KernelTable, Operand<'_>, &mut [f32])) {
+    /// Fills the arrays with so many scales, all of which `write` writes, and finds what goes with them.
+    fn fill(&mut self, count: usize, write: impl Fn(&KernelTable, Operand<'_>, &mut [MaybeUninit<f32>])) {
         let (job, table) = (self.job, self.table);
         let plan = job.plan;
         let scales = self.arrays.first(Array::Divisors, count);
         if plan.is_wide() {
             // The quotients are found beforehand.
-            scales.fill(1.0);
+            scales.fill(MaybeUninit::new(1.0));
         } else {
             write(table, job.scale, scales);
         }
@@ -174,22 +176,15 @@ impl<'a> Feed<'a> {
             (_, Some(Class::SmallFloat(format))) => Scaling::Dequantize { has_infinity: format.infinity },
             _ => Scaling::Dequantize { has_infinity: false },
         };
-        // SAFETY: the table is of a `Backend`, which exists only if this machine can run it.
+        // SAFETY: the table is of a `Backend`, which exists only if this machine can run it; as many scales and zero
+        // points were written.
         self.method =
             unsafe { (table.scale.prepare)(self.arrays, count, scaling, job.zero_point.is_some(), plan.range) };
     }
 }
 
-/// Memory that a function writes.
-fn written(memory: &mut [MaybeUninit<f32>], write: impl FnOnce(&mut [f32])) -> &mut [f32] {
-    // SAFETY: `MaybeUninit<f32>` has the layout of `f32`; the function writes every number, before it reads any.
-    let memory = unsafe { &mut *(std::ptr::from_mut(memory) as *mut [f32]) };
-    write(memory);
-    memory
-}
-
 /// Writes the scale of each element.
-fn spread(layout: &Layout, table: &KernelTable, operand: Operand<'_>, begin: usize, out: &mut [f32]) {
+fn spread(layout: &Layout, table: &KernelTable, operand: Operand<'_>, begin: usize, out: &mut [MaybeUninit<f32>]) {
     let count = out.len();
     let mut done = 0;
     while done < count {
@@ -201,28 +196,29 @@ fn spread(layout: &Layout, table: &KernelTable, operand: Operand<'_>, begin: usi
             continue;
         }
         let mut few = [MaybeUninit::uninit(); 2 * ENTRIES];
-        let few = written(&mut few[..piece.scales], |few| load(table, operand, piece.scale, few));
+        let few = load(table, operand, piece.scale, &mut few[..piece.scales]);
         let (mut rest, mut run) = (out, piece.first);
         for scale in few {
             let (now, later) = rest.split_at_mut(run.min(rest.len()));
-            now.fill(*scale);
+            now.fill(MaybeUninit::new(*scale));
             (rest, run) = (later, layout.run);
         }
     }
 }
 
-/// Writes scales as floats, from the index `start` on.
-fn load(table: &KernelTable, operand: Operand<'_>, start: usize, out: &mut [f32]) {
+/// Writes scales as floats, from the index `start` on. There are as many as `out` has.
+fn load<'o>(table: &KernelTable, operand: Operand<'_>, start: usize, out: &'o mut [MaybeUninit<f32>]) -> &'o mut [f32] {
     let Operand { data_type, bytes, adjust } = operand;
     let mut each = |value: &dyn Fn(usize) -> i8| {
         for (i, float) in out.iter_mut().enumerate() {
-            *float = f32::from(value(start + i));
+            float.write(f32::from(value(start + i)));
         }
     };
     match data_type {
         DataType::Float => {
-            for (float, bytes) in out.iter_mut().zip(&bytes.as_chunks().0[start..]) {
-                *float = f32::from_le_bytes(*bytes);
+            let floats = &bytes.as_chunks().0[start..][..out.len()];
+            for (float, bytes) in out.iter_mut().zip(floats) {
+                float.write(f32::from_le_bytes(*bytes));
             }
         }
         // They need not begin with a byte.
@@ -233,7 +229,7 @@ fn load(table: &KernelTable, operand: Operand<'_>, start: usize, out: &mut [f32]
         // Zeros.
         _ if data_type.is_packed() => {
             for (i, float) in out.iter_mut().enumerate() {
-                *float = if code(bytes, start + i, data_type) == 0 { 0f32 } else { -0f32 };
+                float.write(if code(bytes, start + i, data_type) == 0 { 0f32 } else { -0f32 });
             }
         }
         _ => {
@@ -244,16 +240,19 @@ fn load(table: &KernelTable, operand: Operand<'_>, start: usize, out: &mut [f32]
                 let bytes = &bytes[start * width..(start + out.len()) * width];
                 cast_by(table, data_type, bytes, DataType::Float, floats.as_flattened_mut(), out.len());
                 for (float, bytes) in out.iter_mut().zip(floats) {
-                    *float = f32::from_le_bytes(*bytes);
+                    float.write(f32::from_le_bytes(*bytes));
                 }
             }
         }
     }
+    // SAFETY: each arm wrote every one: slices of another length would have panicked.
+    let out = unsafe { written(out) };
     match adjust {
         Adjust::None => {}
         Adjust::Times(factor) => out.iter_mut().for_each(|float| *float *= factor),
         Adjust::Over(divisor) => out.iter_mut().for_each(|float| *float /= divisor),
     }
+    out
 }
 
 /// Scales that are widened at a time.
@@ -280,8 +279,8 @@ pub(in crate::ops) fn floats<'a>(backend: Backend, from: DataType, src: &'a [u8]
 
 /// Runs the kernel of a cast, or copies.
 fn run(table: &KernelTable, context: &Context, src: &[u8], dst: &mut [u8], len: usize) {
-    debug_assert_eq!(Some(src.len()), context.from.byte_len(len));
-    debug_assert_eq!(Some(dst.len()), context.to.byte_len(len));
+    let [from, to] = [context.from, context.to].map(|data_type| byte_len_of(len, data_type.info().bits as usize));
+    assert!(src.len() == from && dst.len() == to, "the bytes of as many elements");
     let kernel = if context.from == context.to { Some(table.copy()) } else { table.cast(context.from, context.to) };
     let copied = if context.from == context.to { src.len() } else { len };
     let Some(kernel) = kernel else { unreachable!("a plan has numeric types") };
@@ -325,7 +324,7 @@ impl Job<'_> {
         len: usize,
         hint: StoreHint,
     ) {
-        debug_assert_eq!(Some(dst.len()), self.plan.to.byte_len(len));
+        assert!(dst.len() == byte_len_of(len, self.plan.to.info().bits as usize), "the bytes of as many elements");
         let mut results = Results::new(backend, hint);
         let range = dst.as_mut_ptr_range();
         // SAFETY: `dst` has the bytes of `len` elements, and the part ends where it does.
@@ -338,7 +337,8 @@ impl Job<'_> {
     /// As [`Job::run`], for part of a job, to `dst`.
     ///
     /// # Safety
-    /// The bytes of the elements can be written to `dst`, which follows the last part whose results these are.
+    /// The bytes of the elements can be written to `dst`, which follows the last part whose results these are; the last
+    /// part's bytes can be written through it too, for some of them may still be in the results.
     pub(in crate::ops) unsafe fn run_part(
         &self,
         start: usize,
@@ -348,8 +348,8 @@ impl Job<'_> {
         results: &mut Results,
     ) {
         let (table, plan) = (results.backend.table(), self.plan);
-        debug_assert_eq!(Some(src.len()), plan.from.byte_len(len));
         let bits = [plan.from, plan.to].map(|data_type| data_type.info().bits as usize);
+        assert!(src.len() == byte_len_of(len, bits[0]), "the bytes of as many elements");
         let is_wide = plan.is_wide();
         // Products have none but that of float.
         let precision = if plan.direction == Direction::Quantize { plan.precision } else { Precision::Float };
