@@ -5,7 +5,8 @@
 #   bash scripts/proofs/sanitizers.sh                   # all of them
 #   bash scripts/proofs/sanitizers.sh address           # AddressSanitizer: the tests of the library, the file crate, the C interface
 #   bash scripts/proofs/sanitizers.sh thread            # ThreadSanitizer: 64 threads at once, tensors cut among a pool
-#   bash scripts/proofs/sanitizers.sh miri              # Miri: operators, views, packing and the portable backend; the edge of C
+#   bash scripts/proofs/sanitizers.sh miri              # Miri: every algorithm of the kernels over lanes in plain Rust; operators,
+#                                                       # views and packing over them; the edge of C
 #
 # The sanitizers are first shown a mistake of their kind, which they must report. They are unstable options of rustc, which a stable one
 # takes with RUSTC_BOOTSTRAP. ThreadSanitizer has to see the locks of the standard library, which is therefore built with it:
@@ -88,7 +89,10 @@ miri() {
     fi
     # The clock, and the folders of tests.
     export MIRIFLAGS=-Zmiri-disable-isolation CARGO_TARGET_DIR=$built/miri
-    cargo "+$toolchain" miri test --locked -p onnx-cast --test ops 2>&1 | tee "$scratch/log"
+    # The lanes are the best backend here (`arch/plain.rs`), so all kernels of the tests are theirs.
+    cargo "+$toolchain" miri test --locked -p onnx-cast --lib -- plain scaled_cast non_temporal past_the_caches 2>&1 |
+        tee "$scratch/log"
+    cargo "+$toolchain" miri test --locked -p onnx-cast --test ops 2>&1 | tee -a "$scratch/log"
     cargo "+$toolchain" miri test --locked -p onnx-cast-capi --lib 2>&1 | tee -a "$scratch/log"
     rows+=("miri: $(passed) tests passed, no report")
 }

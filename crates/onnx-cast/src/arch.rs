@@ -1,12 +1,15 @@
 //! The backends, best first, and the choice among them. Adding one is one file and one line here.
 //!
-//! The unit tests of this crate have the portable backend alone. They test the specification; the tests in `tests/`
-//! compare the backends. Compiling the vector kernels a second time takes minutes.
+//! The unit tests of this crate have the portable backend, and lanes in plain Rust for the algorithms. They test the
+//! specification; the tests in `tests/` compare the backends. Compiling the vector kernels a second time takes minutes.
 
 #[cfg(all(simd = "aarch64", not(test)))]
 mod aarch64;
-#[cfg(all(simd, not(test)))]
+#[cfg(any(simd, test, miri))]
+#[cfg_attr(any(test, miri), allow(unused_macros, unused_imports, reason = "those of other instruction sets"))]
 mod generic;
+#[cfg(any(test, miri))]
+mod plain;
 #[cfg_attr(all(simd = "wasm32", target_os = "unknown"), allow(dead_code, reason = "its scalar casts are used"))]
 mod portable;
 #[cfg(all(simd = "wasm32", not(test)))]
@@ -26,6 +29,11 @@ struct Row {
 }
 
 static BACKENDS: &[Row] = &[
+    // First, so that what asks for the best runs the algorithms.
+    #[cfg(any(test, miri))]
+    Row { name: "plain64", is_available: || true, table: &plain::MANY },
+    #[cfg(any(test, miri))]
+    Row { name: "plain16", is_available: || true, table: &plain::FEW },
     #[cfg(all(simd = "x86_64", not(test)))]
     Row { name: "avx512", is_available: x86_64::avx512::is_available, table: &x86_64::avx512::TABLE },
     #[cfg(all(simd = "x86_64", not(test)))]

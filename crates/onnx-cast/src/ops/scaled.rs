@@ -382,3 +382,107 @@ impl BoundScaledPlan<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arch::available;
+    use crate::ops::Role;
+    use crate::{Cast, CastOptions, DequantizeLinear, DequantizeOptions, QuantizeLinear, QuantizeOptions};
+
+    /// The types of a role in a scaled cast.
+    fn types(operator: Operator, role: Role) -> impl Iterator<Item = DataType> {
+        let has = move |data_type: &DataType| operator.since_as(role, *data_type).is_some();
+        DataType::NUMERIC.iter().copied().filter(has)
+    }
+
+    /// Floats as a tensor of another type.
+    fn tensor(data_type: DataType, shape: &[usize], floats: &[f32]) -> Tensor {
+        let floats = TensorView::from_slice(shape, floats).expect("a slice of the shape");
+        Cast::new(data_type, &CastOptions::new())
+            .and_then(|cast| cast.plan(DataType::Float))
+            .expect("numbers")
+            .run(&floats)
+            .expect("a few numbers")
+    }
+
+    /// The shapes of scales, with `axis` and `block_size`: one for each way in which they spread over elements.
+    fn spreads([rows, columns]: [usize; 2]) -> [(Vec<usize>, i64, usize); 4] {
+        [(vec![], 1, 0), (vec![rows], 0, 0), (vec![columns], 1, 0), (vec![rows, columns.div_ceil(16)], 1, 16)]
+    }
+
+    /// Values of all magnitudes, some of them special.
+    fn floats(len: usize, seed: u32) -> Vec<f32> {
+        let mut state = seed;
+        let mut next = |place: usize| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            match place % 41 {
+                7 => f32::NAN,
+                8 => f32::NEG_INFINITY,
+                9 => -0.0,
+                10 => f32::from_bits(state >> 12),
+                _ => f32::from_bits(state & 0x807f_ffff | (118 + (state >> 24) % 16) << 23),
+            }
+        };
+        (0..len).map(&mut next).collect()
+    }
+
+    /// Every algorithm of scaled casts, over lanes in plain Rust too: each type, method and spread of scales gives what
+    /// the portable backend gives, which has none of them.
+    #[test]
+    fn every_scaled_cast_is_that_of_the_portable_backend() {
+        let shape = if cfg!(miri) { [1, 70] } else { [3, 301] };
+        let len = shape[0] * shape[1];
+        let portable = Backend::by_name("portable").expect("everywhere");
+        let quotients = types(Operator::QuantizeLinear, Role::Values).filter(|data_type| data_type.is_float());
+        let quotients: Vec<DataType> = quotients.collect();
+        for (round, (scale, axis, block_size)) in (0u32..).zip(spreads(shape)) {
+            let count: usize = scale.iter().product();
+            // Powers of two, others, and any; a product or a quotient by each goes another way.
+            for kind in 0..3 {
+                let scales = floats(count, round).into_iter().enumerate().map(|(place, value)| match kind {
+                    0 => f32::from_bits((110 + place as u32 % 30) << 23),
+                    1 => 0.01 + (place % 37) as f32 * 0.3,
+                    _ => value,
+                });
+                let scale = Tensor::from_slice(scale.clone(), &scales.collect::<Vec<_>>()).expect("the scales");
+                for quantized in types(Operator::QuantizeLinear, Role::Quantized) {
+                    let is_int = !quantized.is_float();
+                    let zeros: Vec<f32> =
+                        (0..count).map(|place| if is_int { (place % 3) as f32 } else { 0.0 }).collect();
+                    let zeros = tensor(quantized, scale.shape(), &zeros);
+                    let zeros = (round % 2 == 0).then(|| zeros.view());
+                    let zero_type = zeros.as_ref().map(TensorView::data_type);
+                    for from in &quotients {
+                        let x = tensor(*from, &shape, &floats(len, round + kind));
+                        let run = |backend| {
+                            let options = QuantizeOptions::new().axis(axis).block_size(block_size).backend(backend);
+                            let operator = QuantizeLinear::new(&options.output_dtype(quantized)).expect("attributes");
+                            let plan = operator.plan(*from, DataType::Float, zero_type).expect("types that it has");
+                            plan.run(&x.view(), &scale.view(), zeros.as_ref()).expect("scales that fit")
+                        };
+                        let want = run(portable);
+                        for backend in available() {
+                            let got = run(backend);
+                            assert!(got == want, "{backend:?}: {from} to {quantized}, {:?}, {kind}", scale.shape());
+                        }
+                    }
+                    let codes = tensor(quantized, &shape, &floats(len, round + 7));
+                    for to in &quotients {
+                        let run = |backend| {
+                            let options = DequantizeOptions::new().axis(axis).block_size(block_size).backend(backend);
+                            let operator = DequantizeLinear::new(&options.output_dtype(*to)).expect("attributes");
+                            let plan = operator.plan(quantized, DataType::Float, zero_type).expect("types that it has");
+                            plan.run(&codes.view(), &scale.view(), zeros.as_ref()).expect("scales that fit")
+                        };
+                        let want = run(portable);
+                        for backend in available() {
+                            let got = run(backend);
+                            assert!(got == want, "{backend:?}: {quantized} to {to}, {:?}, {kind}", scale.shape());
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

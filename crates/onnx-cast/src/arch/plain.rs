@@ -1,0 +1,557 @@
+//! Lanes in plain Rust, for tests: every algorithm of [`super::generic`] runs over them in Miri, which knows no vector
+//! instructions, and on any processor. There are two kinds, as unlike each other as instruction sets are.
+//!
+//! Methods are the texts of [`Lanes`] as loops. What a text leaves open differs between the kinds: an algorithm that
+//! relies on it fails here. NaN is made by its bits, because Miri gives an operation's NaN any payload.
+
+use super::generic::{self, isa, kernel};
+use crate::element::{Element, Float16, byte_len_of};
+use crate::kernel::lanes::Lanes;
+use crate::kernel::{Context, KernelTable};
+use crate::packed::{pack_elements, unpack_elements};
+use crate::scalar::{Narrow, Rules, Widen, cast_one};
+use std::slice;
+
+/// Vectors of so many bytes; rich ones fuse, and have wide look-ups.
+#[derive(Clone, Copy)]
+struct Plain<const BYTES: usize, const RICH: bool>;
+
+isa!(Few, Plain<16, false>);
+isa!(Many, Plain<64, true>);
+
+/// Small vectors of an instruction set with little, and large ones of one with much.
+pub(crate) static FEW: KernelTable = KernelTable::new::<Few>();
+pub(crate) static MANY: KernelTable = KernelTable::new::<Many>();
+
+const QUIET: u32 = 1 << 22;
+
+/// A lane of `W` bits, with zeros above.
+fn lane<const W: usize, const B: usize>(value: &[u8; B], place: usize) -> u64 {
+    let mut bytes = [0; 8];
+    bytes[..W / 8].copy_from_slice(&value[place * W / 8..][..W / 8]);
+    u64::from_le_bytes(bytes)
+}
+
+/// A lane of several vectors.
+fn lane_of<const W: usize, const B: usize>(values: &[[u8; B]], place: usize) -> u64 {
+    let count = 8 * B / W;
+    lane::<W, B>(&values[place / count], place % count)
+}
+
+/// A vector of the low bits of what a function gives for each lane. Not inlined: hundreds of kernels call it.
+#[inline(never)]
+fn lanes<const W: usize, const B: usize>(f: impl Fn(usize) -> u64) -> [u8; B] {
+    let mut value = [0; B];
+    for (place, lane) in value.chunks_exact_mut(W / 8).enumerate() {
+        lane.copy_from_slice(&f(place).to_le_bytes()[..W / 8]);
+    }
+    value
+}
+
+/// The low `W` bits as a signed integer.
+fn signed<const W: usize>(value: u64) -> i64 {
+    (value << (64 - W)) as i64 >> (64 - W)
+}
+
+/// A mask of lanes, a bool for each byte.
+#[inline(never)]
+fn mask<const W: usize, const B: usize>(f: impl Fn(usize) -> bool) -> [bool; B] {
+    std::array::from_fn(|byte| f(byte / (W / 8)))
+}
+
+fn float<const B: usize>(value: &[u8; B], place: usize) -> f32 {
+    f32::from_bits(lane::<32, B>(value, place) as u32)
+}
+
+fn double<const B: usize>(values: &[[u8; B]], place: usize) -> f64 {
+    f64::from_bits(lane_of::<64, B>(values, place))
+}
+
+/// The bits of a result of some operands: the first NaN of them, quiet, or the usual one.
+fn result<const RICH: bool>(operands: &[f32], result: f32) -> u64 {
+    let bits = match operands.iter().find(|operand| operand.is_nan()) {
+        Some(operand) => operand.to_bits() | QUIET,
+        // x86's is negative, that of other processors positive.
+        None if result.is_nan() && RICH => 0xffc0_0000,
+        None if result.is_nan() => 0x7fc0_0000,
+        None => result.to_bits(),
+    };
+    bits.into()
+}
+
+/// A double as a float, to nearest even.
+fn narrow(value: f64) -> u64 {
+    if value.is_nan() {
+        let bits = value.to_bits();
+        return (bits >> 32 & 1 << 31) | 0x7fc0_0000 | (bits >> 29 & 0x7f_ffff);
+    }
+    (value as f32).to_bits().into()
+}
+
+/// A float as a double.
+fn widen(value: f32) -> u64 {
+    if value.is_nan() {
+        let bits = u64::from(value.to_bits());
+        return (bits & 1 << 31) << 32 | 0x7ff8 << 48 | (bits & 0x7f_ffff) << 29;
+    }
+    f64::from(value).to_bits()
+}
+
+/// Toward zero, saturating; NaN to 0.
+fn int<const SIGNED: bool>(value: f64) -> u64 {
+    (if SIGNED { value as i32 as u32 } else { value as u32 }).into()
+}
+
+/// Likewise, to be saturated to 16 bits or fewer, where NaN may be below 0 if they have no sign.
+fn short<const SIGNED: bool, const RICH: bool>(value: f64) -> u64 {
+    let of_nan = if SIGNED || !RICH { 0 } else { i32::MIN };
+    ((if value.is_nan() { of_nan } else { value as i32 }) as u32).into()
+}
+
+// SAFETY: each method does what its text says, with the memory that it names; `tests` compares what comes of it.
+unsafe impl<const B: usize, const RICH: bool> Lanes for Plain<B, RICH> {
+    type V = [u8; B];
+    type M = [bool; B];
+    type Table<const N: usize> = [u8; 256];
+
+    const BYTES: usize = B;
+    const WIDE_LOOK_UP: bool = RICH;
+    const F64_OVERFLOWS: bool = RICH;
+    const FUSES: bool = RICH;
+    const STREAMS: bool = true;
+
+    unsafe fn load(src: *const u8) -> Self::V {
+        // SAFETY: the caller's.
+        unsafe { src.cast::<[u8; B]>().read() }
+    }
+
+    unsafe fn store(dst: *mut u8, value: Self::V) {
+        // SAFETY: the caller's.
+        unsafe { dst.cast::<[u8; B]>().write(value) };
+    }
+
+    unsafe fn stream(dst: *mut u8, value: Self::V) {
+        assert!(dst.addr().is_multiple_of(B), "a stream that is not aligned");
+        // SAFETY: the caller's.
+        unsafe { Self::store(dst, value) };
+    }
+
+    unsafe fn fence() {}
+    unsafe fn prefetch(_: *const u8) {}
+
+    unsafe fn load_extend<const FROM: usize, const W: usize, const SIGNED: bool>(src: *const u8) -> Self::V {
+        // SAFETY: the caller's: as many integers can be read as there are lanes.
+        let bytes = unsafe { slice::from_raw_parts(src, B * FROM / W) };
+        lanes::<W, B>(|place| {
+            let mut integer = [0; 8];
+            integer[..FROM / 8].copy_from_slice(&bytes[place * FROM / 8..][..FROM / 8]);
+            let integer = u64::from_le_bytes(integer);
+            if SIGNED { signed::<FROM>(integer) as u64 } else { integer }
+        })
+    }
+
+    unsafe fn load_f16(src: *const u8) -> Self::V {
+        // SAFETY: the caller's: there are halves for all lanes.
+        let halves = unsafe { Self::load_extend::<16, 32, false>(src) };
+        lanes::<32, B>(|place| {
+            let half = Float16::from_bits(lane::<32, B>(&halves, place) as u16);
+            let value = half.to_f32();
+            u64::from(value.to_bits() | if value.is_nan() { QUIET } else { 0 })
+        })
+    }
+
+    unsafe fn load_codes<const BITS: usize>(src: *const u8) -> Self::V {
+        // SAFETY: the caller's: the codes of a step can be read.
+        let bytes = unsafe { slice::from_raw_parts(src, byte_len_of(B, BITS)) };
+        let mut codes = [0; B];
+        unpack_elements(BITS, bytes, &mut codes);
+        codes
+    }
+
+    unsafe fn store_codes<const BITS: usize>(dst: *mut u8, codes: Self::V) {
+        let (mut bytes, len) = ([0; B], byte_len_of(B, BITS));
+        pack_elements(BITS, &codes, &mut bytes[..len]);
+        // SAFETY: the caller's: the codes of a step can be written.
+        unsafe { dst.copy_from_nonoverlapping(bytes.as_ptr(), len) };
+    }
+
+    unsafe fn splat<const W: usize>(value: u64) -> Self::V {
+        lanes::<W, B>(|_| value)
+    }
+
+    unsafe fn and(a: Self::V, b: Self::V) -> Self::V {
+        std::array::from_fn(|i| a[i] & b[i])
+    }
+    unsafe fn or(a: Self::V, b: Self::V) -> Self::V {
+        std::array::from_fn(|i| a[i] | b[i])
+    }
+
+    unsafe fn add<const W: usize>(a: Self::V, b: Self::V) -> Self::V {
+        lanes::<W, B>(|i| lane::<W, B>(&a, i).wrapping_add(lane::<W, B>(&b, i)))
+    }
+
+    unsafe fn sub<const W: usize>(a: Self::V, b: Self::V) -> Self::V {
+        lanes::<W, B>(|i| lane::<W, B>(&a, i).wrapping_sub(lane::<W, B>(&b, i)))
+    }
+
+    unsafe fn saturating_sub(a: Self::V, b: Self::V) -> Self::V {
+        lanes::<16, B>(|i| lane::<16, B>(&a, i).saturating_sub(lane::<16, B>(&b, i)))
+    }
+
+    unsafe fn plus_above(a: Self::V, value: Self::V, limit: Self::V) -> Self::V {
+        std::array::from_fn(|i| a[i].wrapping_add(u8::from(value[i] > limit[i])))
+    }
+
+    unsafe fn shl<const W: usize, const N: u32>(a: Self::V) -> Self::V {
+        lanes::<W, B>(|i| lane::<W, B>(&a, i) << N)
+    }
+
+    unsafe fn shr<const W: usize, const N: u32>(a: Self::V) -> Self::V {
+        lanes::<W, B>(|i| lane::<W, B>(&a, i) >> N)
+    }
+
+    unsafe fn min_u<const W: usize>(a: Self::V, b: Self::V) -> Self::V {
+        lanes::<W, B>(|i| lane::<W, B>(&a, i).min(lane::<W, B>(&b, i)))
+    }
+
+    unsafe fn max_u<const W: usize>(a: Self::V, b: Self::V) -> Self::V {
+        lanes::<W, B>(|i| lane::<W, B>(&a, i).max(lane::<W, B>(&b, i)))
+    }
+
+    unsafe fn min_i32(a: Self::V, b: Self::V) -> Self::V {
+        lanes::<32, B>(|i| signed::<32>(lane::<32, B>(&a, i)).min(signed::<32>(lane::<32, B>(&b, i))) as u64)
+    }
+
+    unsafe fn max_i32(a: Self::V, b: Self::V) -> Self::V {
+        lanes::<32, B>(|i| signed::<32>(lane::<32, B>(&a, i)).max(signed::<32>(lane::<32, B>(&b, i))) as u64)
+    }
+
+    unsafe fn gt<const W: usize>(a: Self::V, b: Self::V) -> Self::M {
+        mask::<W, B>(|i| signed::<W>(lane::<W, B>(&a, i)) > signed::<W>(lane::<W, B>(&b, i)))
+    }
+
+    unsafe fn eq<const W: usize>(a: Self::V, b: Self::V) -> Self::M {
+        mask::<W, B>(|i| lane::<W, B>(&a, i) == lane::<W, B>(&b, i))
+    }
+
+    #[inline(never)]
+    unsafe fn select<const W: usize>(mask: Self::M, a: Self::V, b: Self::V) -> Self::V {
+        std::array::from_fn(|i| if mask[i] { a[i] } else { b[i] })
+    }
+
+    unsafe fn low_halves<const W: usize>(value: [Self::V; 2]) -> Self::V {
+        match W {
+            16 => lanes::<8, B>(|i| lane_of::<16, B>(&value, i)),
+            32 => lanes::<16, B>(|i| lane_of::<32, B>(&value, i)),
+            64 => lanes::<32, B>(|i| lane_of::<64, B>(&value, i)),
+            _ => unreachable!("no lanes of this width"),
+        }
+    }
+
+    unsafe fn high_halves<const W: usize>(value: [Self::V; 2]) -> Self::V {
+        match W {
+            32 => lanes::<16, B>(|i| lane_of::<32, B>(&value, i) >> 16),
+            64 => lanes::<32, B>(|i| lane_of::<64, B>(&value, i) >> 32),
+            _ => unreachable!("no lanes of this width"),
+        }
+    }
+
+    unsafe fn high_bytes(value: [Self::V; 2]) -> Self::V {
+        lanes::<8, B>(|i| lane_of::<16, B>(&value, i) >> 8)
+    }
+
+    unsafe fn low_bytes(value: [Self::V; 4]) -> Self::V {
+        lanes::<8, B>(|i| lane_of::<32, B>(&value, i))
+    }
+
+    unsafe fn top_bits(value: [Self::V; 4]) -> Self::V {
+        // The other bits are arbitrary.
+        let others = if RICH { 0x7f } else { 0x15 };
+        lanes::<8, B>(|i| lane_of::<32, B>(&value, i) >> 24 & 0x80 | others)
+    }
+
+    unsafe fn saturate_to_16<const SIGNED: bool>(value: [Self::V; 2]) -> Self::V {
+        let [low, high] = if SIGNED { [i16::MIN.into(), i16::MAX.into()] } else { [0, u16::MAX.into()] };
+        lanes::<16, B>(|i| signed::<32>(lane_of::<32, B>(&value, i)).clamp(low, high) as u64)
+    }
+
+    unsafe fn saturate_to_8<const SIGNED: bool>(value: [Self::V; 4]) -> Self::V {
+        let [low, high] = if SIGNED { [i8::MIN.into(), i8::MAX.into()] } else { [0, u8::MAX.into()] };
+        lanes::<8, B>(|i| signed::<32>(lane_of::<32, B>(&value, i)).clamp(low, high) as u64)
+    }
+
+    unsafe fn saturate_to_i32<const SIGNED: bool>(value: [Self::V; 2]) -> Self::V {
+        lanes::<32, B>(|i| {
+            let value = lane_of::<64, B>(&value, i);
+            if SIGNED {
+                (value as i64).clamp(i32::MIN.into(), i32::MAX.into()) as u64
+            } else {
+                value.min(i32::MAX as u64)
+            }
+        })
+    }
+
+    unsafe fn zip_bytes(a: Self::V, b: Self::V) -> [Self::V; 2] {
+        let byte = |i: usize| if i.is_multiple_of(2) { a[i / 2] } else { b[i / 2] };
+        [std::array::from_fn(byte), std::array::from_fn(|i| byte(B + i))]
+    }
+
+    unsafe fn add_f32(a: Self::V, b: Self::V) -> Self::V {
+        lanes::<32, B>(|i| {
+            let (a, b) = (float(&a, i), float(&b, i));
+            result::<RICH>(&[a, b], a + b)
+        })
+    }
+
+    unsafe fn mul_f32(a: Self::V, b: Self::V) -> Self::V {
+        lanes::<32, B>(|i| {
+            let (a, b) = (float(&a, i), float(&b, i));
+            result::<RICH>(&[a, b], a * b)
+        })
+    }
+
+    unsafe fn mul_add_f32(a: Self::V, b: Self::V, c: Self::V) -> Self::V {
+        lanes::<32, B>(|i| {
+            let (a, b, c) = (float(&a, i), float(&b, i), float(&c, i));
+            result::<RICH>(&[a, b, c], if RICH { a.mul_add(b, c) } else { a * b + c })
+        })
+    }
+
+    unsafe fn is_nan_f32(value: Self::V) -> Self::M {
+        mask::<32, B>(|i| float(&value, i).is_nan())
+    }
+    unsafe fn min_f32(a: Self::V, b: Self::V) -> Self::V {
+        lanes::<32, B>(|i| lane::<32, B>(if float(&a, i) < float(&b, i) { &a } else { &b }, i))
+    }
+
+    unsafe fn max_f32(a: Self::V, b: Self::V) -> Self::V {
+        lanes::<32, B>(|i| lane::<32, B>(if float(&a, i) > float(&b, i) { &a } else { &b }, i))
+    }
+
+    unsafe fn f32_to_f16(value: [Self::V; 2]) -> Self::V {
+        let half = |value| cast_one::<f32, Float16>(value, &Rules::NONE).to_bits();
+        lanes::<16, B>(|i| half(f32::from_bits(lane_of::<32, B>(&value, i) as u32)).into())
+    }
+
+    unsafe fn f32_to_f64(value: Self::V) -> [Self::V; 2] {
+        let count = B / 8;
+        [lanes::<64, B>(|i| widen(float(&value, i))), lanes::<64, B>(|i| widen(float(&value, count + i)))]
+    }
+
+    unsafe fn f64_to_f32(value: [Self::V; 2]) -> Self::V {
+        lanes::<32, B>(|i| narrow(double(&value, i)))
+    }
+
+    unsafe fn f64_to_f32_odd(value: [Self::V; 2]) -> Self::V {
+        lanes::<32, B>(|i| {
+            let value = double(&value, i);
+            if RICH && value.is_finite() && value.abs() > f32::MAX.into() {
+                return f32::INFINITY.copysign(value as f32).to_bits().into();
+            }
+            Widen::to_f32_round_to_odd(value).to_bits().into()
+        })
+    }
+
+    unsafe fn int_to_f32<const SIGNED: bool>(value: Self::V) -> Self::V {
+        lanes::<32, B>(|i| {
+            let value = lane::<32, B>(&value, i) as u32;
+            (if SIGNED { value as i32 as f32 } else { value as f32 }).to_bits().into()
+        })
+    }
+
+    unsafe fn int_to_f32_odd<const SIGNED: bool>(value: Self::V) -> Self::V {
+        lanes::<32, B>(|i| {
+            let value = lane::<32, B>(&value, i) as u32;
+            let odd = if SIGNED { (value as i32).to_f32_round_to_odd() } else { value.to_f32_round_to_odd() };
+            odd.to_bits().into()
+        })
+    }
+
+    unsafe fn int_to_f64<const SIGNED: bool>(value: Self::V) -> [Self::V; 2] {
+        let number = |i: usize| {
+            let value = lane::<32, B>(&value, i) as u32;
+            (if SIGNED { f64::from(value as i32) } else { f64::from(value) }).to_bits()
+        };
+        [lanes::<64, B>(number), lanes::<64, B>(|i| number(B / 8 + i))]
+    }
+
+    unsafe fn long_to_f32<const SIGNED: bool>(value: [Self::V; 2]) -> Self::V {
+        lanes::<32, B>(|i| {
+            let value = lane_of::<64, B>(&value, i);
+            (if SIGNED { value as i64 as f32 } else { value as f32 }).to_bits().into()
+        })
+    }
+
+    unsafe fn long_to_f32_odd<const SIGNED: bool>(value: [Self::V; 2]) -> Self::V {
+        lanes::<32, B>(|i| {
+            let value = lane_of::<64, B>(&value, i);
+            let odd = if SIGNED { (value as i64).to_f32_round_to_odd() } else { value.to_f32_round_to_odd() };
+            odd.to_bits().into()
+        })
+    }
+
+    unsafe fn long_to_f64<const SIGNED: bool>(value: Self::V) -> Self::V {
+        lanes::<64, B>(|i| {
+            let value = lane::<64, B>(&value, i);
+            (if SIGNED { value as i64 as f64 } else { value as f64 }).to_bits()
+        })
+    }
+
+    unsafe fn f32_to_int<const SIGNED: bool>(value: Self::V) -> Self::V {
+        lanes::<32, B>(|i| int::<SIGNED>(float(&value, i).into()))
+    }
+    unsafe fn f32_to_short<const SIGNED: bool>(value: Self::V) -> Self::V {
+        lanes::<32, B>(|i| short::<SIGNED, RICH>(float(&value, i).into()))
+    }
+    unsafe fn f32_to_low_bits(value: Self::V) -> Self::V {
+        lanes::<32, B>(|i| {
+            let nearest = float(&value, i).round_ties_even();
+            if nearest.abs() < 2_147_483_648.0 { nearest as i32 as u64 } else { 0x8000_0000 }
+        })
+    }
+
+    unsafe fn f64_to_int<const SIGNED: bool>(value: [Self::V; 2]) -> Self::V {
+        lanes::<32, B>(|i| int::<SIGNED>(double(&value, i)))
+    }
+
+    unsafe fn f64_to_short<const SIGNED: bool>(value: [Self::V; 2]) -> Self::V {
+        lanes::<32, B>(|i| short::<SIGNED, RICH>(double(&value, i)))
+    }
+
+    unsafe fn f64_to_low_bits(value: [Self::V; 2]) -> Self::V {
+        lanes::<32, B>(|i| {
+            let nearest = double(&value, i).round_ties_even();
+            // From 2^57 on a double is a multiple of 16.
+            if nearest.abs() < (1u64 << 57) as f64 { nearest as i64 as u64 } else { 0 }
+        })
+    }
+
+    unsafe fn f64_to_long<const SIGNED: bool>(value: Self::V) -> Self::V {
+        lanes::<64, B>(|i| {
+            let value = f64::from_bits(lane::<64, B>(&value, i));
+            if SIGNED { value as i64 as u64 } else { value as u64 }
+        })
+    }
+
+    unsafe fn table<const N: usize>(entries: &[u8; 256]) -> Self::Table<N> {
+        *entries
+    }
+
+    #[inline(never)]
+    unsafe fn look_up<const N: usize>(table: &Self::Table<N>, index: Self::V) -> Self::V {
+        std::array::from_fn(|i| {
+            let index = usize::from(index[i]);
+            assert!(index < 16 * N, "entry {index} of {}", 16 * N);
+            table[index]
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arch::portable;
+    use crate::element::DataType;
+    use crate::kernel::StoreHint;
+    use crate::scalar::RoundMode;
+
+    /// Bytes beside a result.
+    const BESIDE: usize = 64;
+
+    /// The bytes of elements of every kind: any bits, and floats and integers of magnitudes that narrow types have.
+    fn elements(data_type: DataType, len: usize, state: &mut u64) -> Vec<u8> {
+        let mut next = || {
+            *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            *state >> 8
+        };
+        let width = data_type.info().bits as usize;
+        if width < 32 {
+            return (0..byte_len_of(len, width)).map(|_| next() as u8).collect();
+        }
+        let element = |place: usize| {
+            let word = next();
+            let number = (word as i32 as f64) * 2f64.powi((word >> 40) as i32 % 80 - 60);
+            let bits = match data_type {
+                DataType::Float => u64::from((number as f32).to_bits()),
+                DataType::Double => number.to_bits(),
+                _ => (word << 12) as i64 as u64 >> (word >> 50 & 31) ^ (word & 1).wrapping_neg(),
+            };
+            let specials = [0, u64::MAX, 1 << (width - 1), f64::NAN.to_bits(), f64::INFINITY.to_bits(), 0x7f80_0000];
+            let bits = if place % 7 == 3 { specials[place / 7 % specials.len()] } else { bits };
+            let any = if place % 5 == 4 { next() << 20 | word >> 9 } else { bits };
+            any.to_le_bytes()[..width / 8].to_vec()
+        };
+        (0..len).flat_map(element).collect()
+    }
+
+    /// Compares a kernel with the scalar cast in a loop, and looks at the bytes beside its result.
+    fn check(table: &KernelTable, context: &Context, len: usize, offset: usize, state: &mut u64) {
+        let (from, to) = (context.from, context.to);
+        let src = elements(from, len, state);
+        let bytes = byte_len_of(len, to.info().bits as usize);
+        let mut want = vec![0; bytes];
+        let mut got = vec![0xa5; BESIDE + bytes + 2 * BESIDE];
+        let begin = got.as_ptr().align_offset(BESIDE) + offset;
+        let kernels = [&portable::TABLE, table].map(|table| table.cast(from, to).expect("numeric types"));
+        // SAFETY: every machine runs both; the slices have the bytes of as many elements.
+        unsafe {
+            kernels[0](&src, &mut want, len, context);
+            kernels[1](&src, &mut got[begin..begin + bytes], len, context);
+        }
+        let what = || format!("{from} to {to}, {len} elements, {offset} bytes in, {context:?}");
+        assert_eq!(got[begin..begin + bytes], want, "{}", what());
+        let mut beside = got[..begin].iter().chain(&got[begin + bytes..]);
+        assert!(beside.all(|byte| *byte == 0xa5), "{}: bytes beside the result", what());
+    }
+
+    /// Miri takes seconds for what takes milliseconds elsewhere.
+    const IN_MIRI: bool = cfg!(miri);
+
+    #[test]
+    fn every_pair_is_the_scalar_cast() {
+        let state = &mut 1;
+        for &from in DataType::NUMERIC {
+            for &to in DataType::NUMERIC {
+                let plain = Context::plain(from, to);
+                let settings = [
+                    plain,
+                    Context { rules: Rules::new(to, 19, false, RoundMode::Up), ..plain },
+                    Context {
+                        rules: Rules::new(to, 28, false, RoundMode::Nearest),
+                        hint: StoreHint::NonTemporal,
+                        ..plain
+                    },
+                ];
+                for (table, step) in [(&FEW, 16), (&MANY, 64)] {
+                    for (context, len) in settings.iter().zip([2 * step + 3, step + 1, 700]) {
+                        let len = if IN_MIRI { len.min(step + 5) } else { len };
+                        check(table, context, len, len % 3 * 8, state);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn packing_is_that_of_the_portable_backend() {
+        let state = &mut 2;
+        for data_type in DataType::NUMERIC.iter().copied().filter(|data_type| data_type.is_packed()) {
+            let context = Context::plain(data_type, data_type);
+            for (table, len) in [&FEW, &MANY].into_iter().flat_map(|table| [1, 7, 70, 131].map(|len| (table, len))) {
+                let bytes = byte_len_of(len, data_type.info().bits as usize);
+                let unpacked = elements(DataType::Uint8, len, state);
+                let (mut want, mut got) = ([vec![0; bytes], vec![0; len]], [vec![1; bytes], vec![1; len]]);
+                for (table, out) in [(&portable::TABLE, &mut want), (table, &mut got)] {
+                    let [packed, again] = out;
+                    let (pack, unpack) = (table.pack(data_type), table.unpack(data_type));
+                    // SAFETY: every machine runs both; these are the bytes of as many elements.
+                    unsafe {
+                        pack.expect("a packed type")(&unpacked, packed, len, &context);
+                        unpack.expect("a packed type")(packed, again, len, &context);
+                    }
+                }
+                assert_eq!(got, want, "{data_type}, {len} elements");
+            }
+        }
+    }
+}
