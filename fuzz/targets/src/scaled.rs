@@ -80,9 +80,13 @@ impl Case {
 
     /// The scale of each element, by its coordinates; `None` where the shapes do not fit.
     fn places(&self) -> Option<Vec<usize>> {
-        let Case { shape, axis, block_size, scale_shape, .. } = self;
+        let Case { opset, shape, axis, block_size, scale_shape, .. } = self;
         if *block_size == 0 && (scale_shape.is_empty() || *scale_shape == [1]) {
             return Some(vec![0; self.len()]);
+        }
+        // Version 10 has one scale for the tensor.
+        if *opset < 13 {
+            return None;
         }
         let rank = shape.len() as i64;
         if !(-rank..rank).contains(axis) {
