@@ -67,7 +67,9 @@ def test_selections_attributes_and_dry_runs(checkpoint, tmp_path):
     options = {"include": ["*.weight"], "exclude": ["re:^steps"], "min_elements": 100}
     plan = onnx_cast.cast_file(checkpoint, out, "float16", dry_run=True, **options)
     assert [row.name for row in plan if row.cast] == ["a.weight"] and not out.exists()
-    assert onnx_cast.cast_file(checkpoint, out, "float16", **options) == plan
+    done = onnx_cast.cast_file(checkpoint, out, "float16", **options)
+    # A plan reads no values.
+    assert [row._replace(alarms=None) for row in done] == plan
     np.save(tmp_path / "x.npy", np.array([1e9, 1.5], np.float32))
     onnx_cast.cast_file(tmp_path / "x.npy", tmp_path / "y.npy", "float8e5m2", saturate=False, opset=19)
     (row,) = onnx_cast.info(tmp_path / "y.npy", dtype="float8e5m2")
@@ -183,7 +185,8 @@ def test_the_constants_of_a_model_are_cast(tmp_path):
     cast = lambda *given, **options: onnx_cast.cast_file(tmp_path / "in.onnx", tmp_path / "out.onnx", *given, **options)
     plan = cast("float16", rules={"b": None}, dry_run=True)
     assert not (tmp_path / "out.onnx").exists()
-    assert cast("float16", rules={"b": None}, progress=lambda *state: told.append(state)) == plan
+    done = cast("float16", rules={"b": None}, progress=lambda *state: told.append(state))
+    assert [row._replace(alarms=None) for row in done] == plan
     assert [(row.name, row.after.name) for row in plan if row.cast] == [("w", "float16")]
     # The bytes of input: the elements of `w` are twice as wide there.
     assert told[-1][0] == told[-1][1] == (tmp_path / "out.onnx").stat().st_size + 2 * weights["w"].size

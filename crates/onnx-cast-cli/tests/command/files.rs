@@ -69,8 +69,9 @@ fn summary(output: &Output) -> String {
     stderr(output)
 }
 
-/// The summary without its time.
-fn timeless(line: &str) -> String {
+/// The summary without its time, and without a warning.
+fn timeless(said: &str) -> String {
+    let line = said.lines().next().unwrap_or_default();
     let (before, _) = line.rsplit_once(", ").expect("a time");
     before.to_owned()
 }

@@ -182,6 +182,11 @@ fn overflow_and_nan_are_said_by_default() {
         assert_eq!(warned(line).as_deref(), Some(want), "{line}");
         assert_eq!(warned(&format!("{line} --losses")).as_deref(), Some(want), "{line}");
     }
+    // Bits that are reinterpreted are no values that overflow.
+    folder.write("x.npy", npy(&floats(&[1e30, f32::NAN])));
+    assert!(!stderr(&folder.run("bitcast x.npy y.npy --to int32")).contains("warning"));
+    folder.run("bitcast x.npy y.npy --to uint32");
+    assert!(!stderr(&folder.run("bitcast y.npy z.npy --to float")).contains("warning"));
     let excluded = "quantize w.safetensors o.safetensors --to nvfp4 --exclude b.weight";
     assert_eq!(warned(excluded), None);
 }

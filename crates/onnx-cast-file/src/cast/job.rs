@@ -48,7 +48,10 @@ impl<'a> Job<'a> {
             vec![plan_of_one(&mut input, &sink, request, work)?]
         };
         let mut counters = Counters::new(request.counts());
-        let counter = |plan: &Option<Plan>| plan.and_then(|plan| counters.of(plan.source_type(), plan.target_type()));
+        let counter = |plan: &Option<Plan>| {
+            let plan = plan.filter(|_| work.is_cast())?;
+            counters.of(plan.source_type(), plan.target_type())
+        };
         let counters = plans.iter().map(counter).collect();
         Ok(Job { input, sink, threads: request.options.threads, plans, counters })
     }
