@@ -2,7 +2,7 @@
 
 use crate::args::{Common, DiffArgs, InfoArgs, NameArgs};
 use crate::progress::Progress;
-use crate::{DIFFERENT, DONE, pretty, print};
+use crate::{DIFFERENT, DONE, WIDEST, pretty, print};
 use anyhow::Result;
 use onnx_cast::DataType;
 use onnx_cast_file::{DiffRequest, Difference, InspectRequest, Quantized, ScaleExtent, Scheme, TensorInfo, Values};
@@ -38,7 +38,7 @@ fn shape(dims: &[usize]) -> String {
 
 fn as_text(Inspection { file: info, model, .. }: &Inspection) -> String {
     let width = |text: &dyn Fn(&TensorInfo) -> String, least| {
-        info.tensors.iter().map(|tensor| text(tensor).chars().count()).max().unwrap_or(0).max(least)
+        info.tensors.iter().map(|tensor| text(tensor).chars().count()).max().unwrap_or(0).clamp(least, WIDEST)
     };
     let name = |tensor: &TensorInfo| printable(&tensor.name);
     let (names, shapes) = (width(&name, 6), width(&|tensor| shape(&tensor.shape), 5));
@@ -74,8 +74,9 @@ fn as_text(Inspection { file: info, model, .. }: &Inspection) -> String {
 
 /// The layout, a line for each quantized weight, and what contradicts itself.
 fn quantized_text(Quantized { scheme, weights, warning, .. }: &Quantized, text: &mut String) {
-    let shapes = weights.iter().map(|weight| shape(&weight.shape).len()).max().unwrap_or(0).max("shape".len());
-    let names = weights.iter().map(|weight| printable(&weight.name).chars().count()).max().unwrap_or(0).max(6);
+    let shapes = weights.iter().map(|weight| shape(&weight.shape).len()).max().unwrap_or(0).clamp(5, WIDEST);
+    let names =
+        weights.iter().map(|weight| printable(&weight.name).chars().count()).max().unwrap_or(0).clamp(6, WIDEST);
     if !weights.is_empty() {
         let _ =
             writeln!(text, "{:names$}  {:6}  {:shapes$}  {:>9}  {:>5}", "weight", "format", "shape", "scale", "bits");

@@ -273,6 +273,9 @@ fn write_page(path: &Path, page: &str, no_clobber: bool) -> Result<()> {
     Ok(file.commit()?)
 }
 
+/// The most characters of a column. A wider text sticks out: one name, of any length, must not make every line as long.
+const WIDEST: usize = 120;
+
 fn pretty(value: &serde_json::Value) -> Result<String> {
     Ok(serde_json::to_string_pretty(value)? + "\n")
 }

@@ -2,7 +2,7 @@
 
 use crate::args::{Common, FoldArgs, ModelArgs, NameArgs, StorageArgs, UpgradeArgs};
 use crate::progress::Progress;
-use crate::{pretty, print};
+use crate::{WIDEST, pretty, print};
 use anyhow::{Result, bail};
 use onnx_cast::DataType;
 use onnx_cast_file::{Format, Storage, Watch};
@@ -112,7 +112,8 @@ impl Shown for FoldSummary {
     }
 
     fn plan(&self) -> String {
-        let width = self.casts.iter().map(|cast| printable(&cast.output).chars().count()).max().unwrap_or(0).max(5);
+        let width =
+            self.casts.iter().map(|cast| printable(&cast.output).chars().count()).max().unwrap_or(0).clamp(5, WIDEST);
         let mut text = format!("{:width$}  {:8}  {:14}  {:14}  outcome\n", "value", "operator", "from", "to");
         for Folded { output, operator, from, to, outcome, .. } in &self.casts {
             let (output, [from, to]) =

@@ -2,7 +2,7 @@
 
 use crate::args::{Common, JobArgs};
 use crate::summary::{Amount, Summary};
-use crate::{DIFFERENT, DONE, print};
+use crate::{DIFFERENT, DONE, WIDEST, print};
 use anyhow::{Result, anyhow};
 use onnx_cast::{DataType, element_count};
 use onnx_cast_file::{Counts, FileError, Summary as Done, Unmatched};
@@ -174,7 +174,7 @@ fn plan(done: &Done) -> String {
         .map(|tensor| printable(&tensor.name).chars().count())
         .max()
         .unwrap_or(0)
-        .max("tensor".len());
+        .clamp("tensor".len(), WIDEST);
     let mut text = format!("{:width$}  {:14}  {:14}  {:>12}  {:>12}\n", "tensor", "from", "to", "before", "after");
     for tensor in &done.tensors {
         let to = if tensor.cast { tensor.to.name() } else { "(kept)" };

@@ -2,7 +2,7 @@
 
 use crate::args::{Common, ConvertArgs};
 use crate::models::{ModelJob, Shown};
-use crate::{print, write_page};
+use crate::{WIDEST, print, write_page};
 use anyhow::Result;
 use onnx_cast_file::io::atomic::check_vacant;
 use onnx_cast_model::{ConvertRequest, ConvertSummary, NodeDecision, read_ranges};
@@ -84,9 +84,9 @@ impl Shown for ConvertSummary {
             let around = if node.graph.is_empty() { String::new() } else { format!("{}/", node.graph) };
             printable(&format!("{around}{}", node.node))
         };
-        let width = self.nodes.iter().map(|node| label(node).chars().count()).max().unwrap_or(0).max(4);
+        let width = self.nodes.iter().map(|node| label(node).chars().count()).max().unwrap_or(0).clamp(4, WIDEST);
         let operators =
-            self.nodes.iter().map(|node| printable(&node.operator).chars().count()).max().unwrap_or(0).max(8);
+            self.nodes.iter().map(|node| printable(&node.operator).chars().count()).max().unwrap_or(0).clamp(8, WIDEST);
         let mut text = format!("{:width$}  {:operators$}  {:8}  why\n", "node", "operator", "type");
         for node in &self.nodes {
             let of_type = if node.low { self.to.name() } else { "float" };

@@ -1,5 +1,6 @@
 //! `record`.
 
+use crate::WIDEST;
 use crate::args::{Common, NameArgs, RecordArgs};
 use crate::models::{ModelJob, Shown};
 use anyhow::Result;
@@ -40,7 +41,8 @@ impl Shown for RecordSummary {
     }
 
     fn plan(&self) -> String {
-        let width = self.values.iter().map(|value| printable(&value.name).chars().count()).max().unwrap_or(0).max(5);
+        let width =
+            self.values.iter().map(|value| printable(&value.name).chars().count()).max().unwrap_or(0).clamp(5, WIDEST);
         let mut text = format!("{:width$}  {:8}  output\n", "value", "type");
         for RecordedValue { name, data_type, output, .. } in &self.values {
             let (name, output) = (printable(name), printable(output));

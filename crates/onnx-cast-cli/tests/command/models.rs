@@ -482,3 +482,20 @@ fn weights_of_a_model_are_dequantized() {
         folder.refuses(line, message);
     }
 }
+
+/// A name as long as it may be is printed, and does not make every other line as long.
+#[test]
+fn one_long_name_does_not_widen_every_line() {
+    let empty = |name: String| Message::new().int(1, 0).int(2, FLOAT).bytes(8, name);
+    let names = (0..1000).map(|place| place.to_string()).chain(["x".repeat(70_000)]);
+    let graph = names.fold(Message::new().bytes(2, "g"), |graph, name| graph.message(5, empty(name)));
+    let casts = ["a".repeat(70_000), "b".to_owned()];
+    let graph = casts.iter().fold(graph, |graph, name| graph.message(1, cast("x", name, FLOAT16)));
+    let bytes = Message::new().int(1, 8).message(7, graph).message(8, Message::new().int(2, 21)).into_bytes();
+    let folder = Folder::new();
+    folder.write("m.onnx", bytes);
+    for line in ["info m.onnx", "cast m.onnx o.onnx --to float16 --dry-run", "fold m.onnx o.onnx --dry-run"] {
+        let said = done(&folder.run(line));
+        assert!((70_000..600_000).contains(&said.len()), "{line}: {} letters", said.len());
+    }
+}
