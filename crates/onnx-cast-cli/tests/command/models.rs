@@ -10,13 +10,13 @@ use testkit::proto::{Message, int_attribute, model, node, strings, tensor, typed
 /// Folds a model; what the command says of it, without the time.
 #[track_caller]
 fn fold(bytes: &[u8]) -> (Vec<u8>, String) {
-    fold_with(bytes, "")
+    fold_by(bytes, "fold in.onnx out.onnx")
 }
 
-fn fold_with(bytes: &[u8], options: &str) -> (Vec<u8>, String) {
+fn fold_by(bytes: &[u8], line: &str) -> (Vec<u8>, String) {
     let folder = Folder::new();
     folder.write("in.onnx", bytes);
-    let output = folder.run(&format!("fold in.onnx out.onnx {options}"));
+    let output = folder.run(line);
     assert_eq!(done(&output), "");
     let said = stderr(&output);
     let (said, _) = said.trim_end().rsplit_once(", ").expect("a time");
@@ -414,7 +414,7 @@ fn scaled_casts_of_constants_are_computed() {
     let bytes = model(28, nodes, &[("x", 1)], &outputs);
     let (folded, said) = fold(&bytes);
     assert_eq!((folded, said.as_str()), (bytes.clone(), "0 casts of constants computed, 0 removed, 0 joined"));
-    let (folded, said) = fold_with(&bytes, "--dequantize");
+    let (folded, said) = fold_by(&bytes, "fold in.onnx out.onnx --dequantize");
     assert_eq!(said, "3 casts of constants computed, 0 removed, 0 joined");
     let run = |bytes: &[u8]| {
         let x = Tensor::from_slice(vec![2], &[0.4f32, -1.0]).expect("a slice");
