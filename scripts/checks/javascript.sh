@@ -55,12 +55,12 @@ trap 'rm -rf "$work"' EXIT
 (cd npm && npm pack --silent --pack-destination "$work" >/dev/null)
 npm install --silent --no-audit --no-fund --offline --prefix "$work" "$work"/onnx-cast-*.tgz
 # The tests beside the installed package, so that they find it and nothing else.
-cp npm/test/* crates/onnx-cast-wasm/tests/data/bits.json "$work"
+cp npm/test/* crates/onnx-cast-wasm/tests/data/bits.json crates/testkit/data/refused.json "$work"
 for page in README.md npm/README.md docs/javascript.md; do cp "$page" "$work/${page//\//-}"; done
-(cd "$work" && node --test package.test.mjs bits.test.mjs)
+(cd "$work" && node --test package.test.mjs bits.test.mjs refused.test.mjs)
 # The modules without vector instructions, in the places of those with them.
 for module in "$work"/node_modules/onnx-cast/wasm/*-plain.wasm; do cp "$module" "${module/-plain./-simd.}"; done
-(cd "$work" && node --test package.test.mjs bits.test.mjs)
+(cd "$work" && node --test package.test.mjs bits.test.mjs refused.test.mjs)
 
 python3 web/build.py
 source scripts/checks/chromium.sh

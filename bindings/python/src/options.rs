@@ -122,6 +122,12 @@ fn parsed<T: FromStr<Err: std::fmt::Display>>(texts: &[String]) -> PyResult<Vec<
     texts.iter().map(|text| text.parse().map_err(refused)).collect()
 }
 
+/// What the text of a parameter stands for.
+fn named<T: FromStr<Err: std::fmt::Display>>(parameter: &str, text: Option<&str>) -> PyResult<Option<T>> {
+    let parsed = |text: &str| text.parse().map_err(|error| refused(format_args!("{parameter} is `{text}`: {error}")));
+    text.map(parsed).transpose()
+}
+
 fn type_of(number: Option<i64>) -> PyResult<Option<DataType>> {
     number.map(number_to_type).transpose()
 }
@@ -222,16 +228,16 @@ impl Options {
         let CastRequest { raise_opset, storage, watch, .. } = request;
         let mut rules = self.rules_of_file()?;
         for (pattern, to) in &self.format_rules {
-            let to = to.as_deref().map(|to| to.parse().map_err(refused)).transpose()?;
+            let to = named("rules", to.as_deref())?;
             rules.push(Rule { pattern: pattern.parse().map_err(refused)?, to });
         }
-        let to = self.format.as_deref().map(|to| to.parse().map_err(refused)).transpose()?;
+        let to = named("to", self.format.as_deref())?;
         let (include, exclude) = self.names()?;
         let rule = self.scale_rule()?;
         Ok(QuantizeRequest {
             selection: Selection { to, include, exclude, rules, min_size: self.min_elements },
             layout: self.layout.as_deref().map(|name| scheme_of("layout", name)).transpose()?,
-            granularity: self.scale.as_deref().map(|scale| scale.parse().map_err(refused)).transpose()?,
+            granularity: named("scale", self.scale.as_deref())?,
             rule,
             threads: options.threads,
             write,
@@ -250,7 +256,7 @@ impl Options {
         let CastRequest { options, write, dry_run, copy_others, resume, watch, .. } = self.cast(state)?;
         Ok(TranscodeRequest {
             layout: scheme_of("layout", self.layout.as_deref().unwrap_or_default())?,
-            to: self.format.as_deref().map(|to| to.parse().map_err(refused)).transpose()?,
+            to: named("to", self.format.as_deref())?,
             scheme: self.scheme()?,
             threads: options.threads,
             write,

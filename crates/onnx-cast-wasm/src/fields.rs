@@ -48,6 +48,12 @@ impl<'a> Fields<'a> {
         self.get(name).map(integer).transpose()
     }
 
+    #[cfg(feature = "lent")]
+    pub(crate) fn size(self, name: &str) -> Result<Option<u64>> {
+        let size = |size| u64::try_from(size).map_err(|_| wrong(name, &format!("is {size} (want 0 or more)")));
+        self.integer(name)?.map(size).transpose()
+    }
+
     #[cfg(feature = "values")]
     pub(crate) fn number(self, name: &str) -> Result<Option<f64>> {
         let number = |value: &Value| value.as_f64().ok_or_else(|| wrong(name, "is not a number"));

@@ -59,7 +59,7 @@ pub(crate) fn report(fields: Fields<'_>) -> Result<Value> {
         layout: None,
         include: fields.patterns("include")?,
         exclude: fields.patterns("exclude")?,
-        min_size: fields.integer("min_size")?.map(u64::try_from).transpose()?,
+        min_size: fields.size("min_size")?,
         options: fields.options()?,
         from: fields.parse("from")?,
         watch: watch(),
@@ -90,6 +90,11 @@ pub(crate) fn cast(fields: Fields<'_>) -> Result<Value> {
     Ok(cast_json(Path::new(input), Path::new(output), false, &done))
 }
 
+fn no_layout(name: &str) -> String {
+    let known: Vec<&str> = Scheme::ALL.iter().map(|(_, name)| *name).collect();
+    format!("`layout` is `{name}` (want {})", known.join(", "))
+}
+
 /// The weights of a checkpoint or of a model, quantized.
 pub(crate) fn quantize(fields: Fields<'_>) -> Result<Value> {
     let (input, output) = (fields.required("path")?, fields.required("output")?);
@@ -100,7 +105,10 @@ pub(crate) fn quantize(fields: Fields<'_>) -> Result<Value> {
             exclude: fields.patterns("exclude")?,
             ..Selection::new(to)
         },
-        layout: fields.text("layout")?.map(|name| Scheme::from_name(name).ok_or("no such layout")).transpose()?,
+        layout: fields
+            .text("layout")?
+            .map(|name| Scheme::from_name(name).ok_or_else(|| no_layout(name)))
+            .transpose()?,
         granularity: fields.parse("granularity")?,
         rule: fields.parse("rule")?.unwrap_or_default(),
         threads: Some(1),

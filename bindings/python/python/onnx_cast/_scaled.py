@@ -94,7 +94,7 @@ def quantize_linear(
         output_dtype=number,
     )
     zeros = _zero_point(zero_point, number or _UINT8)
-    operator = _native.Operator.scaled("QuantizeLinear", opset, attributes, _scale(scale), zeros, threads)
+    operator = _native.Operator.scaled("QuantizeLinear", _targets.whole("opset", opset), attributes, _scale(scale), zeros, threads)
     return operator.run(x, out, packed)
 
 
@@ -123,7 +123,7 @@ def dequantize_linear(
     )
     number = _targets.number_of(_kinds.array_of(x)) if _is_number(zero_point) else 0
     zeros = _zero_point(zero_point, number)
-    operator = _native.Operator.scaled("DequantizeLinear", opset, attributes, _scale(scale), zeros, threads)
+    operator = _native.Operator.scaled("DequantizeLinear", _targets.whole("opset", opset), attributes, _scale(scale), zeros, threads)
     return operator.run(x, out, False)
 
 

@@ -214,8 +214,14 @@ def count(name: str, value: int | None) -> int | None:
 
 def attributes(saturate: bool, round_mode: RoundMode, opset: int | None) -> dict[str, Any]:
     """A version without the attribute takes the defaults, and refuses all else."""
-    saturation, rounding = None if saturate is True else saturate, None if round_mode == "up" else round_mode
-    return {"opset": opset, "saturate": saturation, "round_mode": rounding}
+    saturation = None if _targets.flag("saturate", saturate) else False
+    rounding = None if isinstance(round_mode, str) and round_mode == "up" else round_mode
+    return {"opset": opset_of(opset), "saturate": saturation, "round_mode": rounding}
+
+
+def opset_of(opset: int | None) -> int | None:
+    """An opset, where it is given."""
+    return None if opset is None else _targets.whole("opset", opset)
 
 
 def selection(
@@ -359,7 +365,7 @@ def bit_cast_file(
         **names(include, exclude, threads),
         **selection(to, rules, rules_file, min_elements),
         **writing(dtype, shape, dry_run, resume, clobber, copy_others, npy_plain),
-        "opset": opset,
+        "opset": opset_of(opset),
     }
     return write_file("bit_cast", src, dst, options, progress)
 
@@ -504,7 +510,7 @@ def upgrade_model(
     :func:`cast_file`."""
     options = {
         **names((), (), threads),
-        "opset": opset,
+        "opset": opset_of(opset),
         "dry_run": dry_run,
         "no_clobber": not clobber,
         "external_data": external_data,

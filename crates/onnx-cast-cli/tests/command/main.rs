@@ -12,6 +12,7 @@ mod precision;
 mod quantized;
 mod ranges;
 mod readme;
+mod refused;
 mod report;
 mod surface;
 mod terminal;

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::decimal::{Decimal, Quotient};
 use crate::value::{Element, Value, as_double, convert, element_of, tensor_of, value_of};
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail, ensure};
 use onnx_cast::{
     Cast, CastError, CastOptions, DataType, DequantizeLinear, DequantizeOptions, Operator, QuantizeLinear,
     QuantizeOptions, RoundMode, Tensor,
@@ -48,6 +48,14 @@ pub(crate) struct Scaled {
 /// The types that quotients are rounded to, and those of values and of a scale that both have.
 pub(super) const FLOATS: [DataType; 3] = [DataType::Float, DataType::Float16, DataType::BFloat16];
 
+/// A zero point, which the type must have: another one would shift every value.
+fn zero_point_of(text: &str, to: DataType) -> Result<Side> {
+    let mut notes = Vec::new();
+    let side = read_source(text, to, &mut notes)?;
+    ensure!(notes.is_empty(), "the zero point {} (want a number that {to} has)", notes.join(", "));
+    Ok(side)
+}
+
 pub(super) fn explain(request: &Request<'_>, scaling: Scaling<'_>) -> Result<Explanation> {
     let Request { to, options: CastOptions { opset, saturate, .. }, .. } = *request;
     let mut notes = Vec::new();
@@ -75,7 +83,7 @@ pub(super) fn explain(request: &Request<'_>, scaling: Scaling<'_>) -> Result<Exp
     let value = read_source(request.value, from, &mut notes)?;
     let scale = read_source(scaling.scale, scale_type, &mut notes)?;
     let zero_text = scaling.zero_point.or(gives_type.then_some("0"));
-    let zero_point = zero_text.map(|text| read_source(text, to, &mut notes)).transpose()?;
+    let zero_point = zero_text.map(|text| zero_point_of(text, to)).transpose()?;
     let tensor = |side: &Side| tensor_of(side.data_type, &side.element);
     let (scale_tensor, zero_tensor) = (tensor(&scale)?, zero_point.as_ref().map(tensor).transpose()?);
     let zero_view = zero_tensor.as_ref().map(Tensor::view);
