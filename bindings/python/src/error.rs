@@ -2,6 +2,7 @@
 //! the system refuses is `OSError`, with its number: a missing file is `FileNotFoundError`.
 
 use onnx_cast_file::io::IoError;
+use onnx_cast_file::text::PathText;
 use onnx_cast_file::{FileError, FormatError};
 use onnx_cast_model::Error;
 use pyo3::exceptions::{PyOSError, PyValueError};
@@ -27,7 +28,7 @@ pub(crate) fn in_words(error: impl Into<Error>) -> PyErr {
     match error.into() {
         Error::File { error: FileError::Option { path, option, reason } } => {
             let option = if option == "from" { "dtype" } else { option };
-            refused(format_args!("{}: {option} {reason}", path.display()))
+            refused(format_args!("{}: {option} {reason}", PathText(&path)))
         }
         Error::File { error: FileError::Format(FormatError::Io(error)) } => {
             let IoError { path, error: cause, .. } = &error;

@@ -6,6 +6,7 @@ use crate::progress::Progress;
 use crate::{DONE, outcome, pretty, print};
 use anyhow::{Result, bail};
 use onnx_cast_file::io::atomic::check_vacant;
+use onnx_cast_file::text::PathText;
 use onnx_cast_file::{
     BitCastRequest, CastRequest, DequantizeRequest, Format, QuantizeRequest, Summary, TranscodeRequest, Watch,
     WriteOptions,
@@ -149,7 +150,7 @@ impl Job<'_> {
         let made = self.job.out_dir.as_ref().filter(|folder| !self.job.dry_run && !folder.exists());
         if let Some(folder) = made {
             fs::create_dir_all(folder)
-                .map_err(|error| anyhow::anyhow!("{}: cannot make the folder: {error}", folder.display()))?;
+                .map_err(|error| anyhow::anyhow!("{}: cannot make the folder: {error}", PathText(folder)))?;
         }
         let mut done = (DONE, Vec::new());
         let worked = pairs.iter().try_for_each(|(input, output)| {
@@ -184,7 +185,7 @@ impl Job<'_> {
         let mut pairs: Vec<(PathBuf, PathBuf)> = Vec::new();
         for input in self.files {
             let Some(name) = input.file_name().filter(|name| *name != "-") else {
-                bail!("{}: no name for the output in {}", input.display(), folder.display());
+                bail!("{}: no name for the output in {}", PathText(input), PathText(folder));
             };
             let mut output = folder.join(name);
             if output.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(Format::Gguf.extension())) {
@@ -192,7 +193,7 @@ impl Job<'_> {
                 output.set_extension(Format::Safetensors.extension());
             }
             if let Some((other, _)) = pairs.iter().find(|(_, known)| *known == output) {
-                bail!("{} and {}: both would be written to {}", other.display(), input.display(), output.display());
+                bail!("{} and {}: both would be written to {}", PathText(other), PathText(input), PathText(&output));
             }
             pairs.push((input.clone(), output));
         }

@@ -7,7 +7,8 @@ use anyhow::{Result, anyhow, bail};
 use onnx_cast::Tensor;
 use onnx_cast_file::formats::source::byte_len;
 use onnx_cast_file::io::atomic::check_vacant;
-use onnx_cast_file::text::Short;
+use onnx_cast_file::io::fs::place_of;
+use onnx_cast_file::text::{PathText, Short};
 use onnx_cast_file::{AtomicFile, Format, NamedTensor, WriteOptions, put_tensor, read_tensor_as};
 use onnx_cast_model::{Model, ValueDecl};
 use serde_json::json;
@@ -16,7 +17,7 @@ use std::time::Instant;
 
 pub(crate) fn run(args: &RunArgs, common: &Common) -> Result<()> {
     let start = Instant::now();
-    let shown = args.model.display();
+    let shown = PathText(&args.model);
     let model = Model::read(&args.model)?;
     let inputs = bind(&args.inputs, model.inputs(), "input").map_err(|error| anyhow!("{shown}: {error}"))?;
     let outputs = bind(&args.outputs, model.outputs(), "output").map_err(|error| anyhow!("{shown}: {error}"))?;
@@ -24,11 +25,11 @@ pub(crate) fn run(args: &RunArgs, common: &Common) -> Result<()> {
         // A wrong extension is better known before the work than after it.
         match Format::from_path(path)? {
             Format::TensorProto | Format::Npy | Format::Safetensors => {}
-            Format::Onnx => bail!("{}: an output is a tensor (want .pb, .npy or .safetensors)", path.display()),
-            format => bail!("{}: {format} does not hold a tensor", path.display()),
+            Format::Onnx => bail!("{}: an output is a tensor (want .pb, .npy or .safetensors)", PathText(path)),
+            format => bail!("{}: {format} does not hold a tensor", PathText(path)),
         }
-        if outputs[..i].iter().any(|(_, earlier)| earlier == path) {
-            bail!("{}: two outputs, where a file takes one", path.display());
+        if outputs[..i].iter().any(|(_, earlier)| place_of(earlier) == place_of(path)) {
+            bail!("{}: two outputs, where a file takes one", PathText(path));
         }
         if args.no_clobber {
             check_vacant(path)?;
@@ -68,7 +69,7 @@ pub(crate) fn run(args: &RunArgs, common: &Common) -> Result<()> {
     }
     written.into_iter().try_for_each(AtomicFile::commit)?;
     if common.json {
-        print(&pretty(&json!({ "model": shown.to_string(), "outputs": rows }))?)?;
+        print(&pretty(&json!({ "model": args.model.to_string_lossy(), "outputs": rows }))?)?;
     } else if !common.quiet {
         summary.say(&shown.to_string(), "written", start.elapsed());
     }

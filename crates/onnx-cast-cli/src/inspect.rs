@@ -2,12 +2,15 @@
 
 use crate::args::{Common, DiffArgs, InfoArgs, NameArgs};
 use crate::progress::Progress;
-use crate::{DIFFERENT, DONE, WIDEST, pretty, print};
+use crate::{DIFFERENT, DONE, pretty, print};
 use anyhow::Result;
 use onnx_cast::DataType;
-use onnx_cast_file::{DiffRequest, Difference, InspectRequest, Quantized, ScaleExtent, Scheme, TensorInfo, Values};
+use onnx_cast_file::text::PathText;
+use onnx_cast_file::{
+    DiffRequest, Difference, InspectRequest, Number, Quantized, ScaleExtent, Scheme, TensorInfo, Values,
+};
 use onnx_cast_model::{CastInfo, Inspection, ModelInfo, ValueInfo, inspect};
-use onnx_cast_report::{diff_json, info_json, printable, size};
+use onnx_cast_report::{column, diff_json, info_json, printable, shape, size};
 use std::fmt::Write;
 
 pub(crate) fn info(args: &InfoArgs, common: &Common) -> Result<()> {
@@ -31,17 +34,10 @@ pub(crate) fn info(args: &InfoArgs, common: &Common) -> Result<()> {
     Ok(())
 }
 
-fn shape(dims: &[usize]) -> String {
-    let dims: Vec<String> = dims.iter().map(usize::to_string).collect();
-    if dims.is_empty() { "scalar".to_owned() } else { dims.join("x") }
-}
-
 fn as_text(Inspection { file: info, model, .. }: &Inspection) -> String {
-    let width = |text: &dyn Fn(&TensorInfo) -> String, least| {
-        info.tensors.iter().map(|tensor| text(tensor).chars().count()).max().unwrap_or(0).clamp(least, WIDEST)
-    };
     let name = |tensor: &TensorInfo| printable(&tensor.name);
-    let (names, shapes) = (width(&name, 6), width(&|tensor| shape(&tensor.shape), 5));
+    let names = column(info.tensors.iter().map(name), "tensor");
+    let shapes = column(info.tensors.iter().map(|tensor| shape(&tensor.shape)), "shape");
     let mut text = format!("{:names$}  {:14}  {:shapes$}  {:>12}\n", "tensor", "type", "shape", "bytes");
     for tensor in &info.tensors {
         let kind = tensor.block_type.unwrap_or(tensor.data_type.name());
@@ -49,8 +45,8 @@ fn as_text(Inspection { file: info, model, .. }: &Inspection) -> String {
         // A String takes everything.
         let _ = writeln!(text, "{:names$}  {kind:14}  {dims:shapes$}  {bytes:>12}", name(tensor));
         if let Some(Values { min, max, mean, zeros, nan, infinities, .. }) = &tensor.values {
-            let number = |value: &Option<f64>| value.map_or("none".to_owned(), |value| format!("{value:e}"));
-            let (min, max, mean) = (number(min), number(max), number(mean));
+            let number = |value: Option<Number>| value.map_or("none".to_owned(), |value| value.to_string());
+            let (min, max, mean) = (number(*min), number(*max), number(mean.map(Number::Float)));
             let _ = writeln!(
                 text,
                 "    min {min}, max {max}, mean {mean}, {zeros} zeros, {nan} NaN, {infinities} infinities"
@@ -74,9 +70,8 @@ fn as_text(Inspection { file: info, model, .. }: &Inspection) -> String {
 
 /// The layout, a line for each quantized weight, and what contradicts itself.
 fn quantized_text(Quantized { scheme, weights, warning, .. }: &Quantized, text: &mut String) {
-    let shapes = weights.iter().map(|weight| shape(&weight.shape).len()).max().unwrap_or(0).clamp(5, WIDEST);
-    let names =
-        weights.iter().map(|weight| printable(&weight.name).chars().count()).max().unwrap_or(0).clamp(6, WIDEST);
+    let shapes = column(weights.iter().map(|weight| shape(&weight.shape)), "shape");
+    let names = column(weights.iter().map(|weight| printable(&weight.name)), "weight");
     if !weights.is_empty() {
         let _ =
             writeln!(text, "{:names$}  {:6}  {:shapes$}  {:>9}  {:>5}", "weight", "format", "shape", "scale", "bits");
@@ -110,7 +105,8 @@ fn model_text(model: &ModelInfo, text: &mut String) {
         let _ = writeln!(text, "cast: {operator} {}, {} to {}{graph}", printable(node), name(from), name(to));
     }
     for ValueInfo { name, of_type, graph, .. } in model.types.iter().flatten() {
-        let of_type = of_type.as_deref().unwrap_or("(unknown)");
+        // The names of dimensions are the file's.
+        let of_type = of_type.as_deref().map_or("(unknown)".to_owned(), printable);
         let _ = writeln!(text, "value: {}, {of_type}{}", printable(name), within(graph));
     }
     for (domain, version) in &model.opsets {
@@ -136,7 +132,7 @@ pub(crate) fn diff(args: &DiffArgs, common: &Common) -> Result<u8> {
     if common.json {
         print(&pretty(&diff_json(&args.first, &args.second, &differences))?)?;
     } else if !common.quiet && !differences.is_empty() {
-        let (first, second) = (args.first.display(), args.second.display());
+        let (first, second) = (PathText(&args.first), PathText(&args.second));
         let mut text = String::new();
         for (name, difference) in &differences {
             let what = match difference {
@@ -145,7 +141,7 @@ pub(crate) fn diff(args: &DiffArgs, common: &Common) -> Result<u8> {
                 Difference::Type(a, b) => format!("{a}, and {b}"),
                 Difference::Shape(a, b) => format!("{}, and {}", shape(a), shape(b)),
                 Difference::Values { count, of, first, largest } => {
-                    format!("{count} of {of} elements differ, the first is {first}, by at most {largest:e}")
+                    format!("{count} of {of} elements differ, the first is {first}, by at most {largest}")
                 }
                 _ => "other".to_owned(),
             };

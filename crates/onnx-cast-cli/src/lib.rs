@@ -31,6 +31,7 @@ use onnx_cast::{Backend, DataType, available_backends};
 use onnx_cast_explain as explain;
 use onnx_cast_explain::{BlockRequest, types};
 
+use onnx_cast_file::text::{Lines, PathText};
 use onnx_cast_file::{AtomicFile, CandidateFormat};
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -74,7 +75,7 @@ pub fn exit_code(args: impl IntoIterator<Item = OsString>) -> u8 {
         Err(error) => {
             let error = error.downcast().map_or_else(|error| error, outcome::in_words);
             // An error of the standard error itself cannot be reported.
-            let _ = writeln!(io::stderr(), "onnx-cast: error: {error:#}");
+            let _ = writeln!(io::stderr(), "onnx-cast: error: {}", Lines(&format!("{error:#}")));
             ERROR
         }
     }
@@ -142,7 +143,8 @@ fn usage(error: &clap::Error) -> u8 {
             ERROR
         }
         _ => {
-            let _ = write!(io::stderr(), "onnx-cast: {}", error.render());
+            // The arguments, which may be the names of files, are part of it.
+            let _ = write!(io::stderr(), "onnx-cast: {}", Lines(&error.render().to_string()));
             ERROR
         }
     }
@@ -269,12 +271,9 @@ fn explain_block(request: &BlockRequest<'_>, args: &ExplainArgs, common: &Common
 /// Writes a page, which appears whole or not at all.
 fn write_page(path: &Path, page: &str, no_clobber: bool) -> Result<()> {
     let mut file = AtomicFile::create_with(path, no_clobber)?;
-    file.write_all(page.as_bytes()).with_context(|| format!("{}: cannot write", path.display()))?;
+    file.write_all(page.as_bytes()).with_context(|| format!("{}: cannot write", PathText(path)))?;
     Ok(file.commit()?)
 }
-
-/// The most characters of a column. A wider text sticks out: one name, of any length, must not make every line as long.
-const WIDEST: usize = 120;
 
 fn pretty(value: &serde_json::Value) -> Result<String> {
     Ok(serde_json::to_string_pretty(value)? + "\n")

@@ -2,12 +2,13 @@
 
 use crate::args::{Common, FoldArgs, ModelArgs, NameArgs, StorageArgs, UpgradeArgs};
 use crate::progress::Progress;
-use crate::{WIDEST, pretty, print};
+use crate::{pretty, print};
 use anyhow::{Result, bail};
 use onnx_cast::DataType;
+use onnx_cast_file::text::PathText;
 use onnx_cast_file::{Format, Storage, Watch};
 use onnx_cast_model::{Error, FoldRequest, FoldSummary, Folded, UpgradeRequest, UpgradeSummary, Upgraded};
-use onnx_cast_report::{fold_json, printable, upgrade_json};
+use onnx_cast_report::{column, fold_json, printable, upgrade_json};
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -45,7 +46,7 @@ impl<'a> ModelJob<'a> {
         let start = Instant::now();
         for path in [&files.input, &files.output] {
             if Format::from_path(path)? != Format::Onnx {
-                bail!("{}: {command} takes a model (.onnx)", path.display());
+                bail!("{}: {command} takes a model (.onnx)", PathText(path));
             }
         }
         Ok(ModelJob { files, common, dry_run, start })
@@ -71,7 +72,7 @@ impl<'a> ModelJob<'a> {
             return Ok(print(&plan())?);
         }
         if !common.quiet {
-            let (input, output, time) = (input.display(), output.display(), start.elapsed().as_secs_f64());
+            let (input, output, time) = (PathText(input), PathText(output), start.elapsed().as_secs_f64());
             // An error of the standard error does not undo the work.
             let _ = writeln!(io::stderr(), "{input} -> {output}: {}, {time:.2} s", done.counts());
             if common.verbose {
@@ -112,8 +113,7 @@ impl Shown for FoldSummary {
     }
 
     fn plan(&self) -> String {
-        let width =
-            self.casts.iter().map(|cast| printable(&cast.output).chars().count()).max().unwrap_or(0).clamp(5, WIDEST);
+        let width = column(self.casts.iter().map(|cast| printable(&cast.output)), "value");
         let mut text = format!("{:width$}  {:8}  {:14}  {:14}  outcome\n", "value", "operator", "from", "to");
         for Folded { output, operator, from, to, outcome, .. } in &self.casts {
             let (output, [from, to]) =
@@ -157,7 +157,7 @@ impl Shown for UpgradeSummary {
     fn plan(&self) -> String {
         let row = |Upgraded { graph, node, operator, from, to, what, .. }: &Upgraded| {
             let within = if graph.is_empty() { String::new() } else { format!(" in {graph}") };
-            let (node, what) = (printable(&(node.clone() + &within)), what.join(", "));
+            let (node, what) = (printable(&(node.clone() + &within)), printable(&what.join(", ")));
             format!("{node}: {operator}-{to} from version {from}: {what}\n")
         };
         self.rewritten.iter().map(row).collect()

@@ -2,12 +2,13 @@
 
 use crate::args::{Common, JobArgs};
 use crate::summary::{Amount, Summary};
-use crate::{DIFFERENT, DONE, WIDEST, print};
+use crate::{DIFFERENT, DONE, print};
 use anyhow::{Result, anyhow};
 use onnx_cast::{DataType, element_count};
+use onnx_cast_file::text::PathText;
 use onnx_cast_file::{Counts, FileError, Summary as Done, Unmatched};
 use onnx_cast_model::{Error, ModelError};
-use onnx_cast_report::{cast_json, printable, size};
+use onnx_cast_report::{cast_json, column, printable, size};
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -53,7 +54,7 @@ pub(crate) fn in_words(error: Error) -> anyhow::Error {
     match error {
         Error::File { error: FileError::Option { path, option, reason } } => {
             let reason = reason.replace("raise_opset", "--raise-opset");
-            anyhow!("{}: --{} {reason}", path.display(), option.replace('_', "-"))
+            anyhow!("{}: --{} {reason}", PathText(&path), option.replace('_', "-"))
         }
         Error::File { error: FileError::Unmatched { path, error } } => unmatched(&path, error),
         Error::Model { path, error } => match *error {
@@ -71,7 +72,7 @@ fn unmatched(path: &Path, mut error: Unmatched) -> anyhow::Error {
         "exclude" => "--exclude",
         _ => "--rule",
     };
-    anyhow!("{}: {error}", path.display())
+    anyhow!("{}: {error}", PathText(path))
 }
 
 fn tell(job: &Job<'_>, input: &Path, output: &Path, done: &Done, start: Instant) -> Result<()> {
@@ -85,11 +86,11 @@ fn tell(job: &Job<'_>, input: &Path, output: &Path, done: &Done, start: Instant)
             count => format!(" ({count} files were there already)"),
         };
         let others = others(done).map_or(String::new(), |others| format!(", {others} copied"));
-        let shown = format!("{} -> {}{there}{others}", input.display(), output.display());
+        let shown = format!("{} -> {}{there}{others}", PathText(input), PathText(output));
         totals(done).say(&shown, &targets(done), start.elapsed());
     }
     if let Some(warning) = done.warning().filter(|_| !quiet) {
-        let _ = writeln!(io::stderr(), "onnx-cast: warning: {}: {warning}", input.display());
+        let _ = writeln!(io::stderr(), "onnx-cast: warning: {}: {warning}", PathText(input));
     }
     let details = |wanted: bool, text: &dyn Fn(&Done) -> String| {
         if wanted && !quiet {
@@ -168,13 +169,7 @@ fn losses(done: &Done) -> String {
 
 /// The plan: a line for each tensor, and the total.
 fn plan(done: &Done) -> String {
-    let width = done
-        .tensors
-        .iter()
-        .map(|tensor| printable(&tensor.name).chars().count())
-        .max()
-        .unwrap_or(0)
-        .clamp("tensor".len(), WIDEST);
+    let width = column(done.tensors.iter().map(|tensor| printable(&tensor.name)), "tensor");
     let mut text = format!("{:width$}  {:14}  {:14}  {:>12}  {:>12}\n", "tensor", "from", "to", "before", "after");
     for tensor in &done.tensors {
         let to = if tensor.cast { tensor.to.name() } else { "(kept)" };

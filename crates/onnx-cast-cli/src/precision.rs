@@ -2,11 +2,12 @@
 
 use crate::args::{Common, ConvertArgs};
 use crate::models::{ModelJob, Shown};
-use crate::{WIDEST, print, write_page};
+use crate::{print, write_page};
 use anyhow::Result;
 use onnx_cast_file::io::atomic::check_vacant;
+use onnx_cast_file::text::{Lines, PathText};
 use onnx_cast_model::{ConvertRequest, ConvertSummary, NodeDecision, read_ranges};
-use onnx_cast_report::{convert_json, convert_page, printable};
+use onnx_cast_report::{column, convert_json, convert_page, printable};
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -49,7 +50,7 @@ pub(crate) fn convert(args: &ConvertArgs, common: &Common) -> Result<()> {
         tell_unknown(args, request.ranges.len(), done.unknown_ranges);
     }
     if !explain.is_empty() {
-        return Ok(print(&done.explained.concat())?);
+        return Ok(print(&Lines(&done.explained.concat()).to_string())?);
     }
     if let Some(opset) = done.raise_to.filter(|_| !dry_run && !common.quiet) {
         let to = done.to;
@@ -61,7 +62,7 @@ pub(crate) fn convert(args: &ConvertArgs, common: &Common) -> Result<()> {
 /// Prints how many names of a file of ranges are not in the model.
 fn tell_unknown(args: &ConvertArgs, all: usize, unknown: usize) {
     if let Some(path) = args.ranges.as_ref().filter(|_| unknown > 0) {
-        let path = path.display();
+        let path = PathText(path);
         // An error of the standard error does not undo the work.
         let _ = writeln!(io::stderr(), "{path}: {unknown} of {all} names are no floating-point values of the model");
     }
@@ -84,9 +85,8 @@ impl Shown for ConvertSummary {
             let around = if node.graph.is_empty() { String::new() } else { format!("{}/", node.graph) };
             printable(&format!("{around}{}", node.node))
         };
-        let width = self.nodes.iter().map(|node| label(node).chars().count()).max().unwrap_or(0).clamp(4, WIDEST);
-        let operators =
-            self.nodes.iter().map(|node| printable(&node.operator).chars().count()).max().unwrap_or(0).clamp(8, WIDEST);
+        let width = column(self.nodes.iter().map(label), "node");
+        let operators = column(self.nodes.iter().map(|node| printable(&node.operator)), "operator");
         let mut text = format!("{:width$}  {:operators$}  {:8}  why\n", "node", "operator", "type");
         for node in &self.nodes {
             let of_type = if node.low { self.to.name() } else { "float" };

@@ -1,11 +1,10 @@
 //! `record`.
 
-use crate::WIDEST;
 use crate::args::{Common, NameArgs, RecordArgs};
 use crate::models::{ModelJob, Shown};
 use anyhow::Result;
 use onnx_cast_model::{RecordRequest, RecordSummary, RecordedValue};
-use onnx_cast_report::{printable, record_json};
+use onnx_cast_report::{column, printable, record_json};
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -41,8 +40,7 @@ impl Shown for RecordSummary {
     }
 
     fn plan(&self) -> String {
-        let width =
-            self.values.iter().map(|value| printable(&value.name).chars().count()).max().unwrap_or(0).clamp(5, WIDEST);
+        let width = column(self.values.iter().map(|value| printable(&value.name)), "value");
         let mut text = format!("{:width$}  {:8}  output\n", "value", "type");
         for RecordedValue { name, data_type, output, .. } in &self.values {
             let (name, output) = (printable(name), printable(output));

@@ -1,8 +1,10 @@
 //! What a cast does to the values of a tensor, counted while it is cast: both sides are widened to float where that
-//! holds both types, or to double, which is exact but for integers of 64 bits, and compared (`tally.rs`). Texts are
-//! compared with their results digit by digit (`text.rs`).
+//! holds both types, or to double, and compared (`tally.rs`). Integers of 64 bits, which doubles do not hold, are
+//! compared as integers (`integers.rs`), and texts with their results digit by digit (`text.rs`).
 
 mod alarms;
+mod integers;
+mod number;
 mod tally;
 mod text;
 mod whole;
@@ -11,6 +13,7 @@ pub(crate) mod widen;
 use crate::counts::alarms::Scan;
 use crate::counts::widen::{BLOCK, Widening, hub};
 use fearless_simd::Level;
+use integers::Integers;
 use onnx_cast::{CastError, DataType, Kind, OpError};
 use std::collections::HashMap;
 use std::fmt;
@@ -20,6 +23,8 @@ use std::sync::{Mutex, PoisonError};
 use tally::Limits;
 
 pub use alarms::Alarms;
+pub use number::Number;
+pub(crate) use number::{Distance, Numbers, exceeds_doubles, is_integer};
 pub(crate) use tally::{Apart, Compared};
 pub(crate) use text::{alarms_of_strings, count_strings};
 pub use whole::Means;
@@ -142,6 +147,8 @@ pub struct Counter {
     source: Widening,
     result: Widening,
     limits: Limits,
+    /// Where a side has integers that the others do not hold.
+    integers: Option<Integers>,
     level: Level,
     /// The blocks to count, where that is enough for [`Alarms`]; otherwise all are counted.
     scan: Option<Scan>,
@@ -222,6 +229,7 @@ impl Counter {
             source,
             result,
             limits,
+            integers: Integers::new(from, to)?,
             level: Level::new(),
             scan: None,
             nan_scales: AtomicU64::new(0),
@@ -241,8 +249,9 @@ impl Counter {
 
     /// The same with nothing counted.
     fn fresh(&self) -> Counter {
-        let Counter { source, result, limits, level, scan, .. } = *self;
-        Counter { source, result, limits, level, scan, nan_scales: AtomicU64::new(0), total: Mutex::default() }
+        let Counter { source, result, limits, integers, level, scan, .. } = *self;
+        let (nan_scales, total) = (AtomicU64::new(0), Mutex::default());
+        Counter { source, result, limits, integers, level, scan, nan_scales, total }
     }
 
     /// Counts what quantizing makes of values, which are then read back as floats.
@@ -296,9 +305,18 @@ impl Counter {
     /// Counts `len` values and what became of them.
     pub(crate) fn add(&self, source: &[u8], result: &[u8], len: usize, sides: &mut Sides) -> Result<(), CastError> {
         match self.scan {
-            None | Some(Scan::Everything) => self.add_blocks(source, result, len, sides, |_, _| ()),
+            None | Some(Scan::Everything) => match &self.integers {
+                Some(integers) => self.add_counts(integers.count(&self.limits, (source, result), len, sides, None)),
+                None => self.add_blocks(source, result, len, sides, |_, _| ()),
+            },
             Some(Scan::Nothing) => Ok(()),
             Some(Scan::Codes(codes)) => {
+                if let Some(integers) = &self.integers {
+                    return match codes.next_beyond(self.level, source, len.max(1), 0) {
+                        Some(_) => self.add_counts(integers.count(&self.limits, (source, result), len, sides, None)),
+                        None => Ok(()),
+                    };
+                }
                 let (mut counts, mut from) = (Counts::default(), 0);
                 while let Some(index) = codes.next_beyond(self.level, source, BLOCK, from) {
                     let block = index * BLOCK..len.min((index + 1) * BLOCK);
@@ -308,11 +326,16 @@ impl Counter {
                     from = index + 1;
                 }
                 if from > 0 {
-                    self.total.lock().unwrap_or_else(PoisonError::into_inner).add(&counts);
+                    self.add_counts(Ok(counts))?;
                 }
                 Ok(())
             }
         }
+    }
+
+    fn add_counts(&self, counts: Result<Counts, CastError>) -> Result<(), CastError> {
+        self.total.lock().unwrap_or_else(PoisonError::into_inner).add(&counts?);
+        Ok(())
     }
 
     /// As [`Counter::add`], and adds the errors to others.
@@ -324,6 +347,9 @@ impl Counter {
         sides: &mut Sides,
         means: &mut Means,
     ) -> Result<(), CastError> {
+        if let Some(integers) = &self.integers {
+            return self.add_counts(integers.count(&self.limits, (source, result), len, sides, Some(means)));
+        }
         let floats = |(a, b): (&[u8; 4], &[u8; 4])| (f32::from_le_bytes(*a).into(), f32::from_le_bytes(*b).into());
         let doubles = |(a, b): (&[u8; 8], &[u8; 8])| (f64::from_le_bytes(*a), f64::from_le_bytes(*b));
         self.add_blocks(source, result, len, sides, |source, result| match self.source.to {
@@ -349,8 +375,7 @@ impl Counter {
             self.compare::<false>(source, result, &mut counts, &mut Apart::default(), &mut Apart::default());
             each(source, result);
         }
-        self.total.lock().unwrap_or_else(PoisonError::into_inner).add(&counts);
-        Ok(())
+        self.add_counts(Ok(counts))
     }
 
     /// The type that both sides are compared in.
@@ -518,9 +543,16 @@ mod tests {
         let wild =
             Tensor::from_slice(vec![bits.len()], &bits.iter().map(|&bits| f32::from_bits(bits)).collect::<Vec<_>>());
         let wild = wild.expect("a tensor");
+        // To int64 those beyond it would be its limits, of which doubles do not hold the larger.
+        let held: Vec<f32> = bits
+            .iter()
+            .map(|&bits| f32::from_bits(bits))
+            .filter(|value| value.abs() < 9e18 || value.is_nan())
+            .collect();
+        let held = Tensor::from_slice(vec![held.len()], &held).expect("a tensor");
         let mut hubs = [0, 0];
         for from in [Float, Double, Float16, BFloat16, Float8E5M2, Float8E4M3FNUZ, Int8, Int16, Int32, Int64] {
-            let source = cast_to(&wild, from);
+            let source = cast_to(if from == Int64 { &held } else { &wild }, from);
             let floats =
                 [Float, Double, Float16, BFloat16, Float8E4M3FN, Float8E5M2, Float8E8M0, Float6E2M3, Float4E2M1];
             for to in floats.into_iter().chain([Int4, Int8, Uint8, Int16, Int32, Int64]) {

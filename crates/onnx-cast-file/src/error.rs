@@ -7,7 +7,7 @@ use crate::io::error::IoError;
 use crate::layouts::LayoutError;
 use crate::selection::Unmatched;
 use crate::summary::Summary;
-use crate::text::TensorText;
+use crate::text::{PathText, TensorText};
 use onnx_cast::{CastError, DataType, OpError};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ pub enum FileError {
         to: String,
     },
     /// A cast from or to strings in a file of several tensors.
-    #[error("{}: {}strings are cast only in a file of one tensor", path.display(), TensorText(tensor))]
+    #[error("{}: {}strings are cast only in a file of one tensor", PathText(path), TensorText(tensor))]
     Strings {
         /// The file.
         path: PathBuf,
@@ -43,7 +43,7 @@ pub enum FileError {
     /// A cast that loses what the caller does not want to lose.
     #[error(
         "{}: {}{loss} in {count} value{} cast to {to} (nothing is written)",
-        path.display(),
+        PathText(path),
         TensorText(tensor),
         if *count == 1 { "" } else { "s" }
     )]
@@ -62,7 +62,7 @@ pub enum FileError {
         summary: Box<Summary>,
     },
     /// A quantized checkpoint that contradicts itself, or is in no known layout.
-    #[error("{}: {error}", path.display())]
+    #[error("{}: {error}", PathText(path))]
     Layout {
         /// The file.
         path: PathBuf,
@@ -70,7 +70,7 @@ pub enum FileError {
         error: Box<LayoutError>,
     },
     /// A part of a request that a kind of file has no use for.
-    #[error("{}: {option} {reason}", path.display())]
+    #[error("{}: {option} {reason}", PathText(path))]
     Option {
         /// The file.
         path: PathBuf,
@@ -80,7 +80,7 @@ pub enum FileError {
         reason: &'static str,
     },
     /// A pattern of a request that matches none of a file's names.
-    #[error("{}: {error}", path.display())]
+    #[error("{}: {error}", PathText(path))]
     Unmatched {
         /// The file.
         path: PathBuf,
@@ -91,7 +91,7 @@ pub enum FileError {
     #[error("{0}")]
     Operator(OpError),
     /// The caller's [`Watch`](crate::Watch) has ended the work.
-    #[error("{}: stopped before it was complete", path.display())]
+    #[error("{}: stopped before it was complete", PathText(path))]
     Stopped {
         /// The output, which is as it was before.
         path: PathBuf,

@@ -6,6 +6,7 @@ mod quantized;
 mod values;
 
 use crate::counts::widen::{BLOCK, Widening};
+use crate::counts::{Distance, Number, Numbers, exceeds_doubles, is_integer};
 use crate::error::FileError;
 use crate::formats::checkpoint;
 use crate::formats::format::Format;
@@ -84,8 +85,9 @@ pub enum Difference {
         of: u64,
         /// The first that does.
         first: u64,
-        /// The largest distance between two numbers; 0 where only signs of zero, NaN or text differ.
-        largest: f64,
+        /// The largest distance between two numbers, exact between integers; 0 where only signs of zero, NaN or text
+        /// differ.
+        largest: Number,
     },
 }
 
@@ -132,9 +134,7 @@ pub struct DiffRequest {
 /// Where the file cannot be read or is not valid.
 pub fn open(path: &Path, from: Option<DataType>) -> Result<Input, FileError> {
     let format = if path == Path::new("-") { None } else { Some(Format::from_path(path)?) };
-    let mut input = Input::open(path, format, &Given { from, shape: None })?;
-    input.settle(&fs::temp_dir())?;
-    Ok(input)
+    Ok(Input::open(path, format, &Given { from, shape: None })?)
 }
 
 /// Opens every file that a path stands for.
@@ -353,33 +353,101 @@ fn compare(
         let pairs = ours.view().iter().zip(theirs.view().iter()).enumerate();
         let wrong: Vec<usize> = pairs.filter(|(_, (ours, theirs))| ours != theirs).map(|(index, _)| index).collect();
         let first = wrong.first().copied().unwrap_or(0) as u64;
-        let values = Difference::Values { count: wrong.len() as u64, of, first, largest: 0.0 };
+        let values = Difference::Values { count: wrong.len() as u64, of, first, largest: Number::Float(0.0) };
         return Ok((!wrong.is_empty()).then_some(values));
     }
     let bits = ours.data_type.bits().unwrap_or(8) as u64;
     let against = Against {
         other: plain(second, j, request.threads)?,
-        doubles: Widening::new(ours.data_type, DataType::Double).ok(),
+        read: Read::new(ours.data_type),
         tolerance: request.tolerance,
         len: of,
         bits,
-        found: Mutex::new((0, u64::MAX, 0.0)),
+        found: Found::default(),
     };
     send(first, i, request.threads, &against, meter)?;
-    let (count, first, largest) = against.found.into_inner().unwrap_or_else(PoisonError::into_inner);
-    Ok((count > 0).then_some(Difference::Values { count, of, first, largest }))
+    Ok(against.found.difference(of, [ours.data_type; 2]))
+}
+
+/// What was found to differ, by any number of threads.
+#[derive(Debug, Default)]
+struct Found(Mutex<Apart>);
+
+/// How many elements differ, the first, and the largest distance: of doubles, and of integers that these do not hold.
+#[derive(Clone, Copy, Debug, Default)]
+struct Apart {
+    count: u64,
+    first: Option<u64>,
+    largest: f64,
+    exact: Distance,
+}
+
+impl Apart {
+    fn note(&mut self, index: u64) {
+        self.count += 1;
+        self.first = Some(self.first.map_or(index, |first| first.min(index)));
+    }
+
+    /// An element that differs; NaN is at no distance.
+    fn see(&mut self, index: u64, distance: f64) {
+        self.note(index);
+        self.largest = if distance > self.largest { distance } else { self.largest };
+    }
+
+    fn see_exactly(&mut self, index: u64, distance: Option<Distance>) {
+        self.note(index);
+        self.exact = distance.filter(|distance| *distance > self.exact).unwrap_or(self.exact);
+    }
+}
+
+impl Found {
+    fn add(&self, apart: Apart) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = all.first.into_iter().chain(apart.first).min();
+        let exact = if apart.exact > all.exact { apart.exact } else { all.exact };
+        *all = Apart { count: all.count + apart.count, first, largest: all.largest.max(apart.largest), exact };
+    }
+
+    fn difference(self, of: u64, types: [DataType; 2]) -> Option<Difference> {
+        let Apart { count, first, largest, exact } = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let first = first?;
+        let largest = if types.into_iter().any(exceeds_doubles) {
+            exact.number(types)
+        } else if types.into_iter().all(is_integer) {
+            Number::Integer(largest as i128)
+        } else {
+            Number::Float(largest)
+        };
+        Some(Difference::Values { count, of, first, largest })
+    }
+}
+
+/// How elements of a type are compared.
+enum Read {
+    /// As doubles, which tell all of them apart but NaN.
+    Doubles(Widening),
+    /// As integers, which doubles do not hold.
+    Integers(Numbers),
+    /// Only bit by bit: complex ones.
+    Bits,
+}
+
+impl Read {
+    fn new(data_type: DataType) -> Read {
+        let numbers = Numbers::new(data_type).ok().filter(|_| exceeds_doubles(data_type)).map(Read::Integers);
+        let doubles = || Widening::new(data_type, DataType::Double).ok().map(Read::Doubles);
+        numbers.or_else(doubles).unwrap_or(Read::Bits)
+    }
 }
 
 /// Compares elements with those of another tensor of the same type and shape.
 struct Against<'a> {
     other: Plain<'a>,
-    /// Numbers as doubles; `None` of complex ones, which are only compared bit by bit.
-    doubles: Option<Widening>,
+    read: Read,
     tolerance: Option<f64>,
     len: u64,
     bits: u64,
-    /// How many differ, the first, and the largest distance.
-    found: Mutex<(u64, u64, f64)>,
+    found: Found,
 }
 
 impl Sink for Against<'_> {
@@ -391,14 +459,9 @@ impl Sink for Against<'_> {
         }
         let start = at * 8 / self.bits;
         let len = (bytes.len() as u64 * 8 / self.bits).min(self.len - start) as usize;
-        let (mut count, mut first, mut largest) = (0, u64::MAX, 0.0f64);
-        let mut differs = |index: usize, distance: f64| {
-            count += 1;
-            first = first.min(start + index as u64);
-            largest = if distance > largest { distance } else { largest };
-        };
-        match &self.doubles {
-            Some(widening) => {
+        let mut apart = Apart::default();
+        match &self.read {
+            Read::Doubles(widening) => {
                 // A chunk's elements are few.
                 let mut doubles = vec![0.0; len];
                 each_double(widening, bytes, len, |index, value| doubles[index] = value)?;
@@ -416,18 +479,47 @@ impl Sink for Against<'_> {
                         None => bytes[word.clone()] == there[word],
                     };
                     if !same {
-                        differs(index, distance);
+                        apart.see(start + index as u64, distance);
                     }
                 })?;
             }
-            None => {
+            Read::Integers(numbers) => {
+                let tolerance = self.tolerance.unwrap_or(0.0);
+                each_pair([numbers; 2], [bytes, &there], len, |index, distance| {
+                    if !distance.is_some_and(|distance| distance.is_within(tolerance)) {
+                        apart.see_exactly(start + index as u64, distance);
+                    }
+                })?;
+            }
+            Read::Bits => {
                 let width = (self.bits / 8).max(1) as usize;
                 let pairs = bytes.chunks_exact(width).zip(there.chunks_exact(width)).enumerate();
-                pairs.filter(|(_, (ours, theirs))| ours != theirs).for_each(|(index, _)| differs(index, 0.0));
+                let wrong = pairs.filter(|(_, (ours, theirs))| ours != theirs);
+                wrong.for_each(|(index, _)| apart.see(start + index as u64, 0.0));
             }
         }
-        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        *found = (found.0 + count, found.1.min(first), if largest > found.2 { largest } else { found.2 });
+        self.found.add(apart);
         Ok(())
     }
+}
+
+/// How far the elements of two tensors are apart, one by one; `None` where one of the two is NaN.
+fn each_pair(
+    numbers: [&Numbers; 2],
+    bytes: [&[u8]; 2],
+    len: usize,
+    mut see: impl FnMut(usize, Option<Distance>),
+) -> io::Result<()> {
+    let (mut first, mut out) = (Vec::new(), Vec::new());
+    for start in (0..len).step_by(BLOCK) {
+        let block = start..len.min(start + BLOCK);
+        first.clear();
+        let ours = numbers[0].each(bytes[0], block.clone(), &mut out, |_, number| first.push(number));
+        ours.map_err(io::Error::other)?;
+        let theirs = numbers[1].each(bytes[1], block, &mut out, |index, theirs| {
+            see(index, first.get(index - start).and_then(|&ours| Distance::between(ours, theirs)));
+        });
+        theirs.map_err(io::Error::other)?;
+    }
+    Ok(())
 }

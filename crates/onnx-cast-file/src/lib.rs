@@ -50,7 +50,7 @@ pub mod text;
 mod transcode;
 
 pub use cast::{bit_cast_file, cast_file};
-pub use counts::{Alarms, Counts, Loss, Means};
+pub use counts::{Alarms, Counts, Loss, Means, Number};
 pub use dequantize::{DequantizeRequest, dequantize_file};
 pub use error::FileError;
 pub use formats::checkpoint::ShardError;

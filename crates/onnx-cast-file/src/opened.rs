@@ -4,6 +4,7 @@ use crate::error::FileError;
 use crate::formats::input::{Input, Place, Stored};
 use crate::formats::npz;
 use crate::formats::source::Items;
+use crate::io::fs;
 use crate::layouts::BlockValues;
 use crate::pipeline::{Elements, Task};
 use std::sync::Mutex;
@@ -39,6 +40,10 @@ pub(crate) fn with_task(
             let values = BlockValues::new(&input.file, blocks, &stored.name, &stored.shape, true)?;
             run(keeping(stored, Elements::Computed(&values, 0), Items::PLAIN))
         }
+        Place::Fortran(..) => match input.in_c_order(index, &fs::temp_dir())? {
+            Some((file, items)) => run(keeping(stored, Elements::File(&file, 0), items)),
+            None => Ok(()),
+        },
         Place::Member(member, items) => {
             npz::with_elements(&input.file, &mut npz::open(&input.file)?, member, |reader| {
                 let stream = Mutex::new(reader);

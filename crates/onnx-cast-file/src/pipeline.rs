@@ -90,12 +90,24 @@ struct Queue {
     failed: Option<(usize, Trouble)>,
 }
 
+/// Stops the other workers where one panics: they would wait for its chunk. The panic goes on when they have ended.
+struct StopsOthers<'p, 'a, 't>(&'p Pipeline<'a, 't>);
+
+impl Drop for StopsOthers<'_, '_, '_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.fail(&mut self.0.queue(), 0, Trouble::Stopped);
+        }
+    }
+}
+
 impl Pipeline<'_, '_> {
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn work(&self) {
+        let _guard = StopsOthers(self);
         let mut buffers = Buffers::default();
         while let Some(chunk) = self.next(&mut buffers) {
             let done = self.tasks[chunk.task].run(&chunk, self.sink, &mut buffers);
@@ -144,6 +156,52 @@ impl Pipeline<'_, '_> {
                 return Some(chunk);
             }
             (queue.task, queue.element, queue.decoded) = (queue.task + 1, 0, None);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::formats::source::Items;
+    use onnx_cast::DataType;
+    use std::sync::mpsc;
+
+    /// An output in order, of which the first chunk panics when another waits for it.
+    struct Panics<'a>(Ordered<&'a mut Vec<u8>>, mpsc::SyncSender<()>, Mutex<mpsc::Receiver<()>>);
+
+    impl Sink for Panics<'_> {
+        fn put(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+            if at == 0 {
+                let others = self.2.lock().unwrap_or_else(PoisonError::into_inner);
+                others.recv().expect("another worker");
+                panic!("as a test wants it");
+            }
+            let _ = self.1.try_send(());
+            self.0.put(at, bytes)
+        }
+
+        fn abort(&self) {
+            self.0.abort();
+        }
+    }
+
+    #[test]
+    fn a_worker_that_panics_does_not_leave_the_others_waiting() {
+        let (ended, end) = mpsc::channel();
+        thread::spawn(move || {
+            let bytes = vec![1; 8 * THREAD_BYTES as usize];
+            let (sender, receiver) = mpsc::sync_channel(1);
+            let mut out = Vec::new();
+            let sink = Panics(Ordered::new(&mut out), sender, Mutex::new(receiver));
+            let task = Task::keeping(Elements::Memory(&bytes), bytes.len(), DataType::Uint8, Items::PLAIN);
+            let work = || run(&[task], Some(2), &sink, &|_| ControlFlow::Continue(()));
+            let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+            let _ = ended.send(done.is_err());
+        });
+        // With one processor there is one worker, which waits for itself.
+        if thread::available_parallelism().is_ok_and(|count| count.get() > 1) {
+            assert_eq!(end.recv_timeout(std::time::Duration::from_secs(120)), Ok(true), "the work does not end");
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::glob::{Regex, to_regex};
 use crate::io::fs;
-use crate::text::Short;
+use crate::text::{PathText, Short};
 use onnx_cast::{DataType, UnknownType};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -47,7 +47,7 @@ pub enum SelectionError {
         error: UnknownType,
     },
     /// A file of rules that cannot be read, or has a mistake in it.
-    #[error("{}: {what}", path.display())]
+    #[error("{}: {what}", PathText(path))]
     File {
         /// The file.
         path: PathBuf,
@@ -240,13 +240,15 @@ impl<T: Target> Rule<T> {
         Rule::parse_lines(&text).map_err(|error| wrong(error.to_string()))
     }
 
-    /// The rules of a text of one a line; empty lines, and those that start with `#`, are passed over. A pattern may
-    /// match no name: such a text may be meant for several files.
+    /// The rules of a text of one a line; empty lines, and those that start with `#`, are passed over, as is a byte
+    /// order mark at the beginning. A pattern may match no name: such a text may be meant for several files.
     ///
     /// # Errors
     /// Where a line is not a rule.
     pub fn parse_lines(text: &str) -> Result<Vec<Self>, SelectionError> {
         let mut rules = Vec::new();
+        // Windows' editors put it there; it would be part of the first pattern, which then matches nothing.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         for (index, line) in text.lines().enumerate() {
             let line = line.trim();
             if !line.is_empty() && !line.starts_with('#') {
@@ -379,6 +381,13 @@ mod tests {
 
     fn rules(list: &[&str]) -> Vec<Rule> {
         list.iter().map(|text| text.parse().expect("a rule")).collect()
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_a_pattern() {
+        let rules = Rule::<DataType>::parse_lines("\u{feff}*.w=float16\r\n# no rule\n*.b=keep").expect("two rules");
+        assert_eq!(rules.len(), 2);
+        assert!(rules[0].pattern.matches("layer.w") && rules[0].to == Some(DataType::Float16));
     }
 
     #[test]

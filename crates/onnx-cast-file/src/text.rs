@@ -1,6 +1,43 @@
-//! Text of inputs in errors: names, shapes.
+//! Text of inputs as it is printed: names, paths, shapes. What would move a terminal's cursor, or cannot be seen, is
+//! escaped here, and nowhere else.
 
-use std::fmt;
+use std::fmt::{self, Write};
+use std::path::Path;
+
+/// Text of a file's, or of a path, in full.
+pub struct Printable<'a>(pub &'a str);
+
+impl fmt::Display for Printable<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.chars().try_for_each(|c| put(f, c))
+    }
+}
+
+fn put(f: &mut fmt::Formatter<'_>, c: char) -> fmt::Result {
+    match c {
+        // Plain to see, and at home in paths.
+        '\'' | '"' | '\\' => f.write_char(c),
+        _ => write!(f, "{}", c.escape_debug()),
+    }
+}
+
+/// A path.
+pub struct PathText<'a>(pub &'a Path);
+
+impl fmt::Display for PathText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Printable(&self.0.to_string_lossy()).fmt(f)
+    }
+}
+
+/// Several lines whose parts were escaped where they are put together: a control character that is left is escaped.
+pub struct Lines<'a>(pub &'a str);
+
+impl fmt::Display for Lines<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.chars().try_for_each(|c| if c.is_control() && c != '\n' { put(f, c) } else { f.write_char(c) })
+    }
+}
 
 /// ``tensor `w1`: ``, or nothing where the tensor has no name.
 pub struct TensorText<'a>(pub &'a str);
@@ -17,9 +54,7 @@ pub struct Short<'a>(pub &'a str);
 impl fmt::Display for Short<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const LIMIT: usize = 64;
-        for c in self.0.chars().take(LIMIT).flat_map(char::escape_debug) {
-            write!(f, "{c}")?;
-        }
+        self.0.chars().take(LIMIT).try_for_each(|c| put(f, c))?;
         if self.0.chars().nth(LIMIT).is_some() { f.write_str("...") } else { Ok(()) }
     }
 }
@@ -37,5 +72,25 @@ impl<T: fmt::Display> fmt::Display for ShapeText<'_, T> {
             write!(f, "{}{dim}", if i == 0 { "" } else { "x" })?;
         }
         if self.0.len() > LIMIT { f.write_str("x...") } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_seen_is_escaped() {
+        for (text, want) in [
+            ("it's \"C:\\x\".npy", "it's \"C:\\x\".npy"),
+            ("é 日本", "é 日本"),
+            ("\u{1b}[31mred\r\n", "\\u{1b}[31mred\\r\\n"),
+            ("a\u{202e}b\u{9b}c\u{7f}", "a\\u{202e}b\\u{9b}c\\u{7f}"),
+        ] {
+            assert_eq!(Printable(text).to_string(), want);
+            assert_eq!(PathText(Path::new(text)).to_string(), want);
+            assert_eq!(Short(text).to_string(), want);
+        }
+        assert_eq!(Lines("a\n\u{1b}b\t").to_string(), "a\n\\u{1b}b\\t");
     }
 }

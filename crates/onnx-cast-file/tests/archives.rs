@@ -5,7 +5,8 @@ mod common;
 
 use common::{Format, read, text_without};
 use onnx_cast::{Cast, CastOptions, DataType, Strings, Tensor};
-use onnx_cast_file::{CastRequest, cast_file, read_tensor_as, safetensors};
+use onnx_cast_file::io::InputFile;
+use onnx_cast_file::{CastRequest, cast_file, read_tensor_as, read_tensors_from, safetensors};
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::Path;
@@ -202,4 +203,66 @@ fn fortran_order() {
         }
     }
     assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 2);
+}
+
+/// Puts bytes in the place of others, of the same length, wherever these are.
+fn replace_all(bytes: &mut [u8], old: &[u8], new: &[u8]) -> usize {
+    let places: Vec<usize> = (0..bytes.len() - old.len()).filter(|&at| bytes[at..].starts_with(old)).collect();
+    places.iter().for_each(|&at| bytes[at..at + new.len()].copy_from_slice(new));
+    places.len()
+}
+
+#[test]
+fn two_members_of_one_name_or_of_the_same_bytes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("x.npz");
+    let one = |value: f32| array("<f4", false, &[1], &value.to_le_bytes());
+    let mut zip = ZipWriter::new(File::create(&path).expect("a file"));
+    for (name, value) in [("aa.npy", 1.0), ("ab.npy", 2.0)] {
+        let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
+        zip.start_file(name, options).expect("a member");
+        zip.write_all(&one(value)).expect("written");
+    }
+    zip.finish().expect("finished");
+    let good = fs::read(&path).expect("read");
+    let refused = |bytes: &[u8]| {
+        fs::write(&path, bytes).expect("written");
+        let output = folder.path().join("y.npz");
+        let error = cast_file(&path, &output, &CastRequest::new(DataType::Float16)).expect_err("damaged");
+        assert!(!output.exists());
+        text_without(folder.path(), error)
+    };
+    // The name stands in the member's header and in the directory.
+    let mut twice = good.clone();
+    assert_eq!(replace_all(&mut twice, b"ab.npy", b"aa.npy"), 2);
+    assert_eq!(refused(&twice), "x.npz: member `aa.npy` twice, of which only one could be read");
+    // The place of a member is 42 bytes into its entry of the directory.
+    let mut shared = good.clone();
+    let entries: Vec<usize> = (0..good.len()).filter(|&at| good[at..].starts_with(b"PK\x01\x02")).collect();
+    let place = shared[entries[0] + 42..][..4].to_vec();
+    shared[entries[1] + 42..][..4].copy_from_slice(&place);
+    assert_eq!(refused(&shared), "x.npz: members that overlap: the same bytes would be several arrays");
+}
+
+#[test]
+fn a_member_inflates_to_no_more_than_it_claims() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("x.npz");
+    for (descr, order, items) in [("<f4", false, 4), (">f4", true, 4), ("<U1", false, 4)] {
+        let honest = array(descr, order, &[2, 2], &[b'a', 0, 0, 0].repeat(items));
+        let bomb = [honest.clone(), vec![0; 1 << 20]].concat();
+        let mut zip = ZipWriter::new(File::create(&path).expect("a file"));
+        let options = SimpleFileOptions::default().compression_method(CompressionMethod::Deflated);
+        zip.start_file("w.npy", options).expect("a member");
+        zip.write_all(&bomb).expect("written");
+        zip.finish().expect("finished");
+        let mut bytes = fs::read(&path).expect("read");
+        let (real, claimed) = ((bomb.len() as u32).to_le_bytes(), (honest.len() as u32).to_le_bytes());
+        assert_eq!(replace_all(&mut bytes, &real, &claimed), 2, "both headers");
+        fs::write(&path, bytes).expect("written");
+        let file = InputFile::open(&path).expect("opened");
+        let error = read_tensors_from(file, Format::Npz, None).expect_err("longer");
+        let want = "x.npz: cannot read: File is larger than its declared uncompressed size";
+        assert_eq!(text_without(folder.path(), error), want, "{descr}");
+    }
 }

@@ -301,3 +301,35 @@ fn a_field_that_does_not_fit_in_memory() {
     let error = read_tensor(&path).expect_err("more than there is room for");
     assert_eq!(text(error, &folder), "long.pb: cannot read: out of memory");
 }
+
+/// numpy has no array of more dimensions, so that it could not read the file.
+#[test]
+fn more_dimensions_than_numpy_has() {
+    let folder = folder();
+    let tensor = |rank| Tensor::from_slice(vec![1; rank], &[1.0f32]).expect("a tensor");
+    for name in ["x.npy", "x.npz"] {
+        let (path, pb) = (folder.path().join(name), folder.path().join("x.pb"));
+        write_tensor(&pb, Format::TensorProto, "x", tensor(65).view(), &WriteOptions::default()).expect("written");
+        let checkpoint = folder.path().join("x.safetensors");
+        cast_file(&pb, &checkpoint, &CastRequest::new(DataType::Float)).expect("cast");
+        let from = if name == "x.npy" { &pb } else { &checkpoint };
+        let error = cast_file(from, &path, &CastRequest::new(DataType::Float16)).expect_err("too many");
+        let want = "65 dimensions, where numpy has at most 64 (reshape it, or write another format)";
+        assert_eq!(text(error, &folder), format!("{name}: {want}"));
+        assert!(!path.exists());
+    }
+    let path = folder.path().join("most.npy");
+    write_tensor(&path, Format::Npy, "", tensor(64).view(), &WriteOptions::default()).expect("written");
+    assert_eq!(read_tensor(&path).expect("read").tensor, tensor(64));
+}
+
+/// To open it would be to wait for somebody to write to it.
+#[cfg(unix)]
+#[test]
+fn a_fifo() {
+    let folder = folder();
+    let path = folder.path().join("x.pb");
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().expect("mkfifo").success());
+    let want = "x.pb: cannot read: not a regular file, which has a length and can be read at any place";
+    assert_eq!(text(read_tensor(&path).expect_err("a FIFO"), &folder), want);
+}

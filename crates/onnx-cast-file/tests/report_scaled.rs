@@ -278,7 +278,9 @@ fn figures_are_those_of_quantizing_and_dequantizing() {
             check(candidate, &source, &result, from.name());
             let differences = diff(&wide, &plain, &DiffRequest { tolerance: Some(0.0), ..DiffRequest::default() });
             match &differences.expect("compared")[..] {
-                [(_, Difference::Values { largest, .. })] => near(Some(*largest), candidate.counts.max_error, name),
+                [(_, Difference::Values { largest, .. })] => {
+                    near(Some(largest.to_f64()), candidate.counts.max_error, name)
+                }
                 other => panic!("{name}: {other:?}"),
             }
         }

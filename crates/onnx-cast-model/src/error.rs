@@ -10,7 +10,7 @@ use onnx_cast::ops::Dim;
 use onnx_cast::{CastError, DataType, NEWEST_OPSET, OpError};
 use onnx_cast_file::formats::pb::PbError;
 use onnx_cast_file::formats::protobuf::wire::WireError;
-use onnx_cast_file::text::{ShapeText, Short, TensorText};
+use onnx_cast_file::text::{PathText, ShapeText, Short, TensorText};
 use onnx_cast_file::{FileError, Unmatched};
 pub use ranges::RangesError;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ pub enum Error {
         error: FileError,
     },
     /// A model that is not valid, or that cannot be evaluated.
-    #[error("{}: {error}", path.display())]
+    #[error("{}: {error}", PathText(path))]
     Model {
         /// The file.
         path: PathBuf,

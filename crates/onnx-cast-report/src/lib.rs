@@ -30,4 +30,4 @@ pub use results::{
     cast_json, convert_json, diff_json, fold_json, info_json, quantized_json, record_json, tensors_json, upgrade_json,
 };
 pub use text::{text, verdict};
-pub use words::{printable, size};
+pub use words::{column, printable, shape, size};

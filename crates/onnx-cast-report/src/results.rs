@@ -3,7 +3,9 @@
 
 use crate::json::{alarms, counts};
 use onnx_cast::DataType;
-use onnx_cast_file::{Difference, Quantized, QuantizedWeight, Scheme, Summary, TensorInfo, TensorSummary, Values};
+use onnx_cast_file::{
+    Difference, Number, Quantized, QuantizedWeight, Scheme, Summary, TensorInfo, TensorSummary, Values,
+};
 use onnx_cast_model::{
     CastInfo, ConvertSummary, FoldSummary, Folded, Inspection, ModelInfo, RecordSummary, RecordedValue, UpgradeSummary,
     Upgraded, ValueInfo,
@@ -182,19 +184,27 @@ pub fn quantized_json(Quantized { scheme, weights, warning, .. }: &Quantized) ->
 }
 
 fn values_json(Values { min, max, mean, zeros, nan, infinities, .. }: &Values) -> Value {
-    // JSON has no infinities: they are text.
-    let number = |value: &Option<f64>| match value {
-        Some(value) if value.is_infinite() => Value::from(value.to_string()),
-        value => Value::from(*value),
-    };
     json!({
-        "min": number(min),
-        "max": number(max),
-        "mean": number(mean),
+        "min": min.map(number_json),
+        "max": max.map(number_json),
+        "mean": mean.map(|mean| number_json(Number::Float(mean))),
         "zeros": zeros,
         "nan": nan,
         "infinities": infinities,
     })
+}
+
+/// A number. JSON has no infinities: they are text, as are integers of more than 64 bits.
+fn number_json(number: Number) -> Value {
+    match number {
+        Number::Float(float) if float.is_infinite() => float.to_string().into(),
+        Number::Float(float) => float.into(),
+        Number::Integer(integer) => match (i64::try_from(integer), u64::try_from(integer)) {
+            (Ok(integer), _) => integer.into(),
+            (_, Ok(integer)) => integer.into(),
+            _ => integer.to_string().into(),
+        },
+    }
 }
 
 fn model_json(model: &ModelInfo) -> Value {
@@ -229,7 +239,7 @@ pub fn diff_json(a: &Path, b: &Path, differences: &[(String, Difference)]) -> Va
         Difference::Type(a, b) => json!({ "name": name, "difference": "type", "a": a.name(), "b": b.name() }),
         Difference::Shape(a, b) => json!({ "name": name, "difference": "shape", "a": a, "b": b }),
         Difference::Values { count, of, first, largest } => {
-            let (name, what) = (name, "values");
+            let (what, largest) = ("values", number_json(*largest));
             json!({ "name": name, "difference": what, "count": count, "of": of, "first": first, "largest": largest })
         }
         _ => json!({ "name": name, "difference": "other" }),

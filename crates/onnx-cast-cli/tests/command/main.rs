@@ -6,6 +6,8 @@ mod common;
 mod explain;
 mod faults;
 mod files;
+mod hostile;
+mod integers;
 mod losses;
 mod models;
 mod precision;

@@ -8,7 +8,7 @@ use super::Job;
 use crate::error::FileError;
 use crate::formats::format::Format;
 use crate::formats::input::Place;
-use crate::formats::{npy, npz};
+use crate::formats::npz;
 use crate::io::atomic::AtomicFile;
 use crate::io::progress::Meter;
 use crate::pipeline::{Ordered, Sink};
@@ -68,7 +68,7 @@ impl Job<'_> {
                 self.sink.write_strings(&mut member, &row.name, &row.shape, strings.view())?;
                 continue;
             }
-            let header = npy::header(row.to, &row.shape, self.sink.options.npy_plain);
+            let header = self.sink.npy_header(row.to, &row.shape)?;
             let sink = Ordered::new(member);
             sink.put(0, &header).map_err(failed)?;
             let at = header.len() as u64;

@@ -10,7 +10,7 @@ pub(crate) mod safetensors;
 
 use crate::formats::format::{Format, UNSEEN};
 use crate::io::error::IoError;
-use crate::text::{ShapeText, TensorText};
+use crate::text::{PathText, ShapeText, TensorText};
 use checkpoint::ShardError;
 use gguf::GgufError;
 use npy::NpyError;
@@ -30,13 +30,13 @@ pub enum FormatError {
     #[error("{0}")]
     Io(IoError),
     /// An extension that stands for no format.
-    #[error("{}: unknown file extension (want {})", path.display(), extensions())]
+    #[error("{}: unknown file extension (want {})", PathText(path), extensions())]
     Extension {
         /// The file.
         path: PathBuf,
     },
     /// A format that what was asked for does not do.
-    #[error("{}: {what} does not take {format} files{}", path.display(), in_brackets(hint))]
+    #[error("{}: {what} does not take {format} files{}", PathText(path), in_brackets(hint))]
     Format {
         /// The file.
         path: PathBuf,
@@ -48,13 +48,16 @@ pub enum FormatError {
         hint: &'static str,
     },
     /// Bytes that do not tell what they are.
-    #[error("{}: neither .npy, .npz, .safetensors nor .gguf by its first bytes (give the type, and the shape, of raw bytes)", path.display())]
+    #[error(
+        "{}: neither .npy, .npz, .safetensors nor .gguf by its first bytes (give the type, and the shape, of raw bytes)",
+        PathText(path)
+    )]
     Content {
         /// The file.
         path: PathBuf,
     },
     /// Raw bytes that begin as another format.
-    #[error("{}: {what}, not raw bytes ({todo})", path.display())]
+    #[error("{}: {what}, not raw bytes ({todo})", PathText(path))]
     NotRaw {
         /// The file.
         path: PathBuf,
@@ -64,13 +67,13 @@ pub enum FormatError {
         todo: &'static str,
     },
     /// Raw bytes without a type.
-    #[error("{}: raw bytes do not tell their element type (give it)", path.display())]
+    #[error("{}: raw bytes do not tell their element type (give it)", PathText(path))]
     RawType {
         /// The file.
         path: PathBuf,
     },
     /// Another number of raw bytes than type and shape ask for.
-    #[error("{}: {len} bytes of {}{data_type}{}", path.display(), raw_shape(shape), wanted(*want))]
+    #[error("{}: {len} bytes of {}{data_type}{}", PathText(path), raw_shape(shape), wanted(*want))]
     RawLen {
         /// The file.
         path: PathBuf,
@@ -84,7 +87,7 @@ pub enum FormatError {
         want: Option<usize>,
     },
     /// A shape for a file that tells its own.
-    #[error("{}: {format} files tell their shape (a shape is for raw bytes)", path.display())]
+    #[error("{}: {format} files tell their shape (a shape is for raw bytes)", PathText(path))]
     Shape {
         /// The file.
         path: PathBuf,
@@ -92,7 +95,7 @@ pub enum FormatError {
         format: Format,
     },
     /// A file that is not valid as its format, or that cannot be written so.
-    #[error("{}: {error}", path.display())]
+    #[error("{}: {error}", PathText(path))]
     Invalid {
         /// The file; of a checkpoint in several files, its index or its folder.
         path: PathBuf,
@@ -100,7 +103,7 @@ pub enum FormatError {
         error: Box<Invalid>,
     },
     /// A file of several tensors, or of none, where one is wanted.
-    #[error("{}: {count} tensors, where {what} takes one", path.display())]
+    #[error("{}: {count} tensors, where {what} takes one", PathText(path))]
     TensorCount {
         /// The file.
         path: PathBuf,
@@ -110,7 +113,7 @@ pub enum FormatError {
         what: &'static str,
     },
     /// A type that the caller gave for the input, which is of another.
-    #[error("{}: {}{got}, not {want} as asked", path.display(), TensorText(tensor))]
+    #[error("{}: {}{got}, not {want} as asked", PathText(path), TensorText(tensor))]
     InputType {
         /// The file.
         path: PathBuf,
@@ -122,7 +125,7 @@ pub enum FormatError {
         want: DataType,
     },
     /// A tensor that could not be cast.
-    #[error("{}: {}{error}", path.display(), TensorText(tensor))]
+    #[error("{}: {}{error}", PathText(path), TensorText(tensor))]
     Cast {
         /// The file.
         path: PathBuf,

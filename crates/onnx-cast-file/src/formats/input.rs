@@ -161,8 +161,18 @@ impl Input {
     }
 
     fn settle_one(&mut self, index: usize, folder: &Path) -> Result<(), FormatError> {
-        let Some(stored) = self.tensors.get_mut(index) else { return Ok(()) };
-        let Place::Fortran(member, at, items, size) = &stored.place else { return Ok(()) };
+        let settled = self.in_c_order(index, folder)?;
+        if let (Some(stored), Some((file, items))) = (self.tensors.get_mut(index), settled) {
+            stored.place = Place::Other(Arc::new(file), 0, items);
+        }
+        Ok(())
+    }
+
+    /// The elements of a tensor in Fortran order, brought into C order in a temporary file in a folder; `None` of any
+    /// other.
+    pub fn in_c_order(&self, index: usize, folder: &Path) -> Result<Option<(InputFile, Items)>, FormatError> {
+        let Some(stored) = self.tensors.get(index) else { return Ok(None) };
+        let Place::Fortran(member, at, items, size) = &stored.place else { return Ok(None) };
         let path = self.file.path();
         let failed = |error| FormatError::io(path, "read", error);
         let spooled = match member {
@@ -178,9 +188,7 @@ impl Input {
         let file = fs::tempfile_in(folder).map_err(failed)?;
         let source = spooled.as_ref().unwrap_or(&self.file);
         to_c_order(source, *at, &stored.shape, *size, |at, row| write_at(&file, at, row)).map_err(failed)?;
-        let file = InputFile::temporary(path, file).map_err(failed)?;
-        stored.place = Place::Other(Arc::new(file), 0, *items);
-        Ok(())
+        Ok(Some((InputFile::temporary(path, file).map_err(failed)?, *items)))
     }
 
     /// A tensor with all of its elements, which are then no longer here if they were.
@@ -309,11 +317,17 @@ fn open_npy(file: &InputFile, from: Option<DataType>) -> Result<Stored, FormatEr
 
 fn open_npz(file: &InputFile, from: Option<DataType>) -> Result<Vec<Stored>, FormatError> {
     let mut archive = npz::open(file)?;
+    npz::check_overlaps(file, &mut archive)?;
     let mut tensors = Vec::new();
     for index in 0..archive.len() {
         tensors.push(npz::with_member(file, &mut archive, index, |name, len, reader| {
             let member = Member { index, start: 0 };
-            open_array(file.path(), name, Some(member), len, reader, from)
+            let stored = open_array(file.path(), name, Some(member), len, reader, from)?;
+            if matches!(stored.place, Place::Strings(_)) {
+                // They have been read, and are not read again.
+                npz::finish(reader).map_err(|error| FormatError::io(file.path(), "read", error))?;
+            }
+            Ok::<_, FormatError>(stored)
         })?);
     }
     Ok(tensors)

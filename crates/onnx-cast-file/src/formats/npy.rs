@@ -39,7 +39,10 @@ fn numpy_has(data_type: DataType) -> bool {
 }
 
 /// The header of an array of any type but string.
-pub(crate) fn header(data_type: DataType, shape: &[usize], plain: bool) -> Vec<u8> {
+///
+/// # Errors
+/// Where the shape has more dimensions than numpy reads.
+pub(crate) fn header(data_type: DataType, shape: &[usize], plain: bool) -> Result<Vec<u8>, NpyError> {
     let wide = data_type.bits() == Some(16);
     let named = data_type.interchange().numpy;
     let name = named.unwrap_or(match (plain, wide) {
@@ -54,11 +57,18 @@ pub(crate) fn header(data_type: DataType, shape: &[usize], plain: bool) -> Vec<u
 }
 
 /// The header of an array of strings, each of `width` characters.
-pub(crate) fn string_header(width: usize, shape: &[usize]) -> Vec<u8> {
+pub(crate) fn string_header(width: usize, shape: &[usize]) -> Result<Vec<u8>, NpyError> {
     header_of(&format!("<U{width}"), shape)
 }
 
-fn header_of(descr: &str, shape: &[usize]) -> Vec<u8> {
+/// The most dimensions that an array of numpy 2 has; older versions have 32. It also bounds what a hostile file can make
+/// an error text hold.
+const MAX_RANK: usize = 64;
+
+fn header_of(descr: &str, shape: &[usize]) -> Result<Vec<u8>, NpyError> {
+    if shape.len() > MAX_RANK {
+        return Err(NpyError::Rank { rank: shape.len(), most: MAX_RANK });
+    }
     let mut dims: String = shape.iter().map(|dim| format!("{dim}, ")).collect();
     // Python's tuples: `()`, `(2,)`, `(2, 3)`.
     dims.truncate(dims.len().saturating_sub(if shape.len() == 1 { 1 } else { 2 }));
@@ -78,7 +88,7 @@ fn header_of(descr: &str, shape: &[usize]) -> Vec<u8> {
         out.extend_from_slice(&(len as u16).to_le_bytes());
     }
     out.extend_from_slice(text.as_bytes());
-    out
+    Ok(out)
 }
 
 /// The most characters that a string has, at least 1, as numpy has it; checks that all of them can be written.

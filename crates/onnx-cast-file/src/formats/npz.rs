@@ -6,6 +6,7 @@
 use crate::formats::error::FormatError;
 use crate::io::memory::room_for;
 use crate::io::positional::{InputFile, PositionedReader};
+use std::collections::HashSet;
 use std::io::{self, Read};
 use zip::result::ZipError;
 use zip::{CompressionMethod, ZipArchive};
@@ -31,8 +32,44 @@ pub(crate) fn error(file: &InputFile, error: ZipError) -> FormatError {
     }
 }
 
+/// Opens an archive, each of whose members has a name of its own.
 pub(crate) fn open(file: &InputFile) -> Result<Archive<'_>, FormatError> {
-    ZipArchive::new(PositionedReader::new(file)).map_err(|problem| error(file, problem))
+    let archive = ZipArchive::new(PositionedReader::new(file)).map_err(|problem| error(file, problem))?;
+    // The reader keeps the last of several members of a name, as numpy does; the others would be lost.
+    if archive.has_duplicate_names() {
+        let member = first_twice(file, archive.central_directory_start())?;
+        return Err(FormatError::invalid(file.path(), NpzError::Twice { member }));
+    }
+    Ok(archive)
+}
+
+/// Refuses an archive whose members share bytes, which would stand for any number of arrays.
+pub(crate) fn check_overlaps(file: &InputFile, archive: &mut Archive<'_>) -> Result<(), FormatError> {
+    match archive.has_overlapping_entries().map_err(|problem| error(file, problem))? {
+        true => Err(FormatError::invalid(file.path(), NpzError::Overlap)),
+        false => Ok(()),
+    }
+}
+
+/// The first name that an archive's directory, which starts at a place, has twice.
+fn first_twice(file: &InputFile, mut at: u64) -> Result<String, FormatError> {
+    /// Signature, fields and the lengths of name, extra fields and comment, at 28, 30 and 32.
+    const HEAD: u64 = 46;
+    let mut seen = HashSet::new();
+    while at + HEAD <= file.len() {
+        let head = file.read(at, HEAD)?;
+        let word =
+            |place: usize| head.get(place..place + 2).map_or(0, |word| u64::from(word[0]) | u64::from(word[1]) << 8);
+        if !head.starts_with(b"PK\x01\x02") {
+            break;
+        }
+        let name = String::from_utf8_lossy(&file.read(at + HEAD, word(28).min(file.len() - at - HEAD))?).into_owned();
+        if !seen.insert(name.clone()) {
+            return Ok(name);
+        }
+        at += HEAD + word(28) + word(30) + word(32);
+    }
+    Ok(String::new())
 }
 
 /// Whether a member is deflated.
@@ -67,6 +104,7 @@ pub(crate) fn with_member<T, E: From<FormatError>>(
         return Err(wrong(NpzError::Member { member: name }).into());
     };
     let len = member.size();
+    // It gives an error in place of a byte more than it claims.
     read(array, len, &mut member)
 }
 
@@ -86,7 +124,7 @@ pub(crate) fn with_elements<E: From<FormatError>>(
 }
 
 /// Reads a member's end, where its checksum is compared.
-fn finish(member: &mut dyn Read) -> io::Result<()> {
+pub(crate) fn finish(member: &mut dyn Read) -> io::Result<()> {
     match member.read(&mut [0])? {
         0 => Ok(()),
         _ => Err(io::Error::new(io::ErrorKind::InvalidData, "a member of the archive is longer than it claims")),

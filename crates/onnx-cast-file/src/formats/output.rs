@@ -53,7 +53,7 @@ impl Output<'_> {
                 let frame = self.tensor_proto(name, shape, message)?;
                 return pb::raw_message(frame, data_type, len).map_err(|problem| self.pb_error(name, problem));
             }
-            Format::Npy => npy::header(data_type, shape, self.options.npy_plain),
+            Format::Npy => self.npy_header(data_type, shape)?,
             Format::Raw => Vec::new(),
             Format::Safetensors if name.is_empty() => return Err(self.invalid(SafetensorsError::Unnamed)),
             Format::Safetensors => {
@@ -62,6 +62,11 @@ impl Output<'_> {
             Format::Onnx | Format::Npz | Format::Gguf => return Err(self.not_one()),
         };
         Ok((head, Vec::new()))
+    }
+
+    /// What stands before the elements of an array.
+    pub(crate) fn npy_header(&self, data_type: DataType, shape: &[usize]) -> Result<Vec<u8>, FormatError> {
+        npy::header(data_type, shape, self.options.npy_plain).map_err(|error| self.invalid(error))
     }
 
     fn tensor_proto<'m>(
@@ -99,7 +104,8 @@ impl Output<'_> {
     ) -> Result<(), FormatError> {
         let failed = |error| FormatError::io(self.path, "write", error);
         let width = npy::string_width(name, strings).map_err(|error| self.invalid(error))?;
-        out.write_all(&npy::string_header(width, shape)).map_err(failed)?;
+        let header = npy::string_header(width, shape).map_err(|error| self.invalid(error))?;
+        out.write_all(&header).map_err(failed)?;
         let mut item = Vec::with_capacity(4 * width);
         for string in strings.iter() {
             item.clear();

@@ -15,6 +15,7 @@ use crate::io::positional::InputFile;
 use entries::Entries;
 use onnx_cast::{DataType, Kind, element_count};
 use std::borrow::Cow;
+use std::io;
 
 pub use crate::formats::error::pb::{PbError, PbProblem};
 
@@ -91,7 +92,8 @@ pub(crate) struct Outline {
 /// Fewer bytes of `raw_data` are read with the rest; and this much is read at once while fields are looked for.
 const MANY: u64 = 1 << 20;
 
-/// Reads a TensorProto, but leaves large `raw_data` where it is.
+/// Reads a TensorProto, but leaves large `raw_data` where it is. What is not a message is refused where that shows,
+/// before the rest is read.
 pub(crate) fn outline(file: &InputFile) -> Result<Outline, FormatError> {
     let (mut message, mut raw, mut at) = (Vec::new(), None, 0);
     let mut window = Vec::new();
@@ -102,20 +104,37 @@ pub(crate) fn outline(file: &InputFile) -> Result<Outline, FormatError> {
             (window, window_start) = (file.read(at, MANY.min(file.len() - at))?, at);
         }
         let head = window.get((at - window_start) as usize..).unwrap_or_default();
-        // What is not a field, or does not fit, ends the walk: the reader of messages says what is wrong with it.
-        let Some(field) = FieldHead::read(&head[..head.len().min(FieldHead::MOST)]) else { break };
+        let wrong = |error: WireError| {
+            let tensor = name(&message).unwrap_or_default();
+            FormatError::invalid(file.path(), PbError { tensor, problem: error.into() })
+        };
+        let start = &head[..head.len().min(FieldHead::MOST)];
+        let Some(field) = FieldHead::read(start) else {
+            match Fields::new(start).next() {
+                Some(Err(error)) if start.len() == FieldHead::MOST && !FieldHead::is_group(start) => {
+                    return Err(wrong(error));
+                }
+                // A group, or the end of the file: the reader of messages goes on.
+                _ => break,
+            }
+        };
         let value = at + field.start as u64;
-        let Some(end) = value.checked_add(field.len).filter(|&end| end <= file.len()) else { break };
+        let Some(end) = value.checked_add(field.len).filter(|&end| end <= file.len()) else {
+            let left = usize::try_from(file.len().saturating_sub(value)).unwrap_or(usize::MAX);
+            return Err(wrong(WireError::Length { claimed: field.len, left }));
+        };
         if field.bytes && field.number == field::RAW_DATA && field.len >= MANY && raw.is_none() {
             raw = Some((value, field.len));
         } else if let Some(span) = usize::try_from(end - at).ok().and_then(|len| head.get(..len)) {
+            let room = message.try_reserve(span.len());
+            room.map_err(|_| FormatError::io(file.path(), "read", io::ErrorKind::OutOfMemory.into()))?;
             message.extend_from_slice(span);
         } else {
-            message.extend_from_slice(&file.read(at, end - at)?);
+            file.append(at, end - at, &mut message)?;
         }
         at = end;
     }
-    message.extend_from_slice(&file.read(at, file.len() - at)?);
+    file.append(at, file.len() - at, &mut message)?;
     Ok(Outline { message, raw })
 }
 

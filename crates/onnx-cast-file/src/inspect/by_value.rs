@@ -1,8 +1,9 @@
 //! Two checkpoints compared by the values that they stand for: quantized weights are computed part by part, and other
 //! numbers are taken as they are, whatever their types.
 
-use super::{DiffRequest, Difference, Plain, each_double, failed, plain, quantized, send};
+use super::{Apart, DiffRequest, Difference, Found, Plain, each_double, each_pair, failed, plain, quantized, send};
 use crate::counts::widen::Widening;
+use crate::counts::{Numbers, exceeds_doubles};
 use crate::error::FileError;
 use crate::formats::input::Input;
 use crate::formats::source::Items;
@@ -161,13 +162,16 @@ fn compare(
         Entry::Stored(tensor) => Other::Stored(plain(second.input(tensor), tensor.tensor, request.threads)?),
         Entry::Weight(weight) => Other::Weight(second.values(weight, types[1])?, Mutex::default()),
     };
+    let [our_numbers, their_numbers] = types.map(|data_type| Numbers::new(data_type).ok());
+    let exact = our_numbers.zip(their_numbers).filter(|_| types.into_iter().any(exceeds_doubles));
     let against = Against {
         other,
         doubles: [our_doubles, their_doubles],
         types,
         tolerance: request.tolerance.unwrap_or(0.0),
+        exact: exact.map(|(ours, theirs)| [ours, theirs]),
         len: len as u64,
-        found: Mutex::new((0, u64::MAX, 0.0)),
+        found: Found::default(),
     };
     match ours {
         Entry::Stored(tensor) => send(first.input(tensor), tensor.tensor, request.threads, &against, meter)?,
@@ -178,8 +182,7 @@ fn compare(
             done.map_err(|(_, trouble)| first.error(weight, trouble))?;
         }
     }
-    let (count, first, largest) = against.found.into_inner().unwrap_or_else(PoisonError::into_inner);
-    Ok((count > 0).then_some(Difference::Values { count, of: len as u64, first, largest }))
+    Ok(against.found.difference(len as u64, types))
 }
 
 /// Where the other elements come from.
@@ -218,8 +221,9 @@ struct Against<'a> {
     doubles: [Widening; 2],
     tolerance: f64,
     len: u64,
-    /// How many differ, the first, and the largest distance.
-    found: Mutex<(u64, u64, f64)>,
+    /// How integers are read that doubles do not hold, where there are any.
+    exact: Option<[Numbers; 2]>,
+    found: Found,
 }
 
 impl Sink for Against<'_> {
@@ -229,21 +233,26 @@ impl Sink for Against<'_> {
         let len = (bytes.len() as u64 * 8 / bits).min(self.len - start) as usize;
         let mut there = Vec::new();
         self.other.read(self.types[1], start as usize, len, &mut there)?;
+        let mut apart = Apart::default();
+        if let Some([ours, theirs]) = &self.exact {
+            each_pair([ours, theirs], [bytes, &there], len, |index, distance| {
+                if !distance.is_some_and(|distance| distance.is_within(self.tolerance)) {
+                    apart.see_exactly(start + index as u64, distance);
+                }
+            })?;
+            self.found.add(apart);
+            return Ok(());
+        }
         let mut doubles = vec![0.0; len];
         each_double(&self.doubles[0], bytes, len, |index, value| doubles[index] = value)?;
-        let (mut count, mut first, mut largest) = (0, u64::MAX, 0.0f64);
         each_double(&self.doubles[1], &there, len, |index, theirs| {
             let ours = doubles[index];
             let distance = (ours - theirs).abs();
-            if distance <= self.tolerance || ours == theirs || ours.is_nan() && theirs.is_nan() {
-                return;
+            if !(distance <= self.tolerance || ours == theirs || ours.is_nan() && theirs.is_nan()) {
+                apart.see(start + index as u64, distance);
             }
-            count += 1;
-            first = first.min(start + index as u64);
-            largest = if distance > largest { distance } else { largest };
         })?;
-        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        *found = (found.0 + count, found.1.min(first), if largest > found.2 { largest } else { found.2 });
+        self.found.add(apart);
         Ok(())
     }
 }

@@ -1,8 +1,10 @@
 //! What the values of a tensor are like, found in one pass over floats, or doubles where these do not hold them: in
-//! loops over bits as integers, which the compiler makes vectors of, and in sums by eight.
+//! loops over bits as integers, which the compiler makes vectors of, and in sums by eight. Integers of 64 bits, which
+//! no float holds, are looked at as integers.
 
 use super::send;
 use crate::counts::widen::{BLOCK, Widening, hub};
+use crate::counts::{Number, Numbers, exceeds_doubles};
 use crate::error::FileError;
 use crate::formats::input::Input;
 use crate::io::progress::Meter;
@@ -17,9 +19,9 @@ use std::sync::{Mutex, PoisonError};
 #[non_exhaustive]
 pub struct Values {
     /// The least number, if there is a number; infinities count.
-    pub min: Option<f64>,
+    pub min: Option<Number>,
     /// The largest.
-    pub max: Option<f64>,
+    pub max: Option<Number>,
     /// The mean of the finite values, if there are any.
     pub mean: Option<f64>,
     /// Zeros of either sign.
@@ -105,6 +107,20 @@ struct Look {
     seen: Mutex<BTreeMap<u64, Seen>>,
 }
 
+/// Looks at integers of 64 bits, whose sum is exact.
+struct LookExactly {
+    numbers: Numbers,
+    seen: Mutex<Whole>,
+}
+
+/// What has been seen of integers.
+struct Whole {
+    min: i128,
+    max: i128,
+    sum: i128,
+    zeros: u64,
+}
+
 pub(super) fn look(
     input: &Input,
     index: usize,
@@ -112,17 +128,44 @@ pub(super) fn look(
     meter: &Meter<'_>,
 ) -> Result<Option<Values>, FileError> {
     let stored = &input.tensors[index];
-    let (Ok(widening), Some(bits)) = (Widening::new(stored.data_type, hub(stored.data_type)), stored.data_type.bits())
-    else {
+    let data_type = stored.data_type;
+    let (Ok(widening), Some(bits)) = (Widening::new(data_type, hub(data_type)), data_type.bits()) else {
         return Ok(None);
     };
-    let look = Look { widening, len: stored.len as u64, bits: bits as u64, seen: Mutex::default() };
+    let len = stored.len as u64;
+    if let Some(numbers) = Numbers::new(data_type).ok().filter(|_| exceeds_doubles(data_type)) {
+        let seen = Mutex::new(Whole { min: i128::MAX, max: i128::MIN, sum: 0, zeros: 0 });
+        let look = LookExactly { numbers, seen };
+        send(input, index, threads, &look, meter)?;
+        let Whole { min, max, sum, zeros } = look.seen.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let number = |integer| (len > 0).then_some(Number::Integer(integer));
+        let mean = (len > 0).then(|| sum as f64 / len as f64);
+        return Ok(Some(Values { min: number(min), max: number(max), mean, zeros, nan: 0, infinities: 0 }));
+    }
+    let look = Look { widening, len, bits: bits as u64, seen: Mutex::default() };
     send(input, index, threads, &look, meter)?;
     let seen = look.seen.into_inner().unwrap_or_else(PoisonError::into_inner);
     let Seen { min, max, sum, zeros, nan, infinities } = seen.into_values().fold(Seen::NOTHING, Seen::and);
     let (numbers, finite) = (look.len - nan, look.len - nan - infinities);
-    let (min, max) = ((numbers > 0).then_some(min), (numbers > 0).then_some(max));
+    let number = |value| (numbers > 0).then_some(Number::of(data_type, value));
+    let (min, max) = (number(min), number(max));
     Ok(Some(Values { min, max, mean: (finite > 0).then(|| sum / finite as f64), zeros, nan, infinities }))
+}
+
+impl Sink for LookExactly {
+    fn put(&self, _: u64, bytes: &[u8]) -> io::Result<()> {
+        let (mut min, mut max, mut sum, mut zeros) = (i128::MAX, i128::MIN, 0, 0);
+        let see = |_, number| {
+            let Number::Integer(integer) = number else { return };
+            (min, max, sum) = (integer.min(min), integer.max(max), sum + integer);
+            zeros += u64::from(integer == 0);
+        };
+        self.numbers.each(bytes, 0..bytes.len() / 8, &mut Vec::new(), see).map_err(io::Error::other)?;
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        *seen =
+            Whole { min: seen.min.min(min), max: seen.max.max(max), sum: seen.sum + sum, zeros: seen.zeros + zeros };
+        Ok(())
+    }
 }
 
 impl Sink for Look {

@@ -1,12 +1,13 @@
 //! What the system refuses.
 
+use crate::text::PathText;
 use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 /// An operation on a file that the system refused.
 #[derive(Debug, Error)]
-#[error("{}: cannot {action}: {error}", path.display())]
+#[error("{}: cannot {action}: {error}", PathText(path))]
 #[non_exhaustive]
 pub struct IoError {
     /// The file.

@@ -23,6 +23,15 @@ pub fn is_file(path: &Path) -> bool {
     metadata(path).is_ok_and(|metadata| metadata.is_file())
 }
 
+/// Where a path leads, of a file that need not be there yet: paths that lead to one place are one file.
+pub fn place_of(path: &Path) -> PathBuf {
+    let in_folder = || {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        Some(canonicalize(folder).ok()?.join(path.file_name()?))
+    };
+    canonicalize(path).ok().or_else(in_folder).unwrap_or_else(|| path.to_owned())
+}
+
 /// Where temporary files go.
 pub fn temp_dir() -> PathBuf {
     // `std::env` panics where there is no system.

@@ -5,7 +5,7 @@
 
 use crate::io::error::IoError;
 use crate::io::fs::{self, File};
-use crate::io::memory::zeros;
+use crate::io::memory::{resize, zeros};
 use std::fmt;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -49,6 +49,14 @@ impl InputFile {
     /// Where it cannot be opened, or is not a regular file.
     pub fn open(path: &Path) -> Result<InputFile, IoError> {
         let is_folder = || IoError::new(path, "read", io::ErrorKind::IsADirectory.into());
+        let is_other = || {
+            let what = "not a regular file, which has a length and can be read at any place";
+            IoError::new(path, "read", io::Error::new(io::ErrorKind::InvalidInput, what))
+        };
+        // To open a FIFO is to wait for somebody to write to it.
+        if fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir()) {
+            return Err(is_other());
+        }
         let file = File::open(path).map_err(|error| match error.kind() {
             // Windows opens no folder.
             io::ErrorKind::PermissionDenied if fs::is_dir(path) => is_folder(),
@@ -59,8 +67,7 @@ impl InputFile {
             return Err(is_folder());
         }
         if !metadata.is_file() {
-            let what = "not a regular file, which has a length and can be read at any place";
-            return Err(IoError::new(path, "read", io::Error::new(io::ErrorKind::InvalidInput, what)));
+            return Err(is_other());
         }
         Ok(InputFile { path: path.to_owned(), source: Source::File(file), len: metadata.len() })
     }
@@ -151,6 +158,21 @@ impl InputFile {
         let mut bytes = bytes.ok_or_else(|| failed(io::ErrorKind::OutOfMemory.into()))?;
         self.read_at(at, &mut bytes).map_err(failed)?;
         Ok(bytes)
+    }
+
+    /// Adds bytes from a place to others: as [`InputFile::read`], without another buffer.
+    ///
+    /// # Errors
+    /// Where the file does not have them, or there is no memory.
+    pub fn append(&self, at: u64, len: u64, to: &mut Vec<u8>) -> Result<(), IoError> {
+        let failed = |error| IoError::new(&self.path, "read", error);
+        if at.checked_add(len).is_none_or(|end| end > self.len) {
+            return Err(failed(io::ErrorKind::UnexpectedEof.into()));
+        }
+        let start = to.len();
+        let end = usize::try_from(len).ok().and_then(|len| start.checked_add(len));
+        end.and_then(|end| resize(to, end)).ok_or_else(|| failed(io::ErrorKind::OutOfMemory.into()))?;
+        self.read_at(at, &mut to[start..]).map_err(failed)
     }
 
     /// The first bytes, as many of `len` as there are.

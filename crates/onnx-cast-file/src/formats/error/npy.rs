@@ -77,6 +77,14 @@ pub enum NpyError {
         /// Bytes that type and shape ask for.
         want: usize,
     },
+    /// A tensor of more dimensions than an array has.
+    #[error("{rank} dimensions, where numpy has at most {most} (reshape it, or write another format)")]
+    Rank {
+        /// Its dimensions.
+        rank: usize,
+        /// The most that an array has.
+        most: usize,
+    },
     /// A string with a code point that Unicode does not have.
     #[error("element {index}: {code:#x} is not a Unicode character")]
     Character {

@@ -19,6 +19,15 @@ pub enum NpzError {
         /// The member.
         member: String,
     },
+    /// Two members of one name, of which a reader would keep one.
+    #[error("member `{}` twice, of which only one could be read", Short(member))]
+    Twice {
+        /// The member.
+        member: String,
+    },
+    /// Members that share bytes of the archive.
+    #[error("members that overlap: the same bytes would be several arrays")]
+    Overlap,
     /// A member that is neither stored nor deflated, or is encrypted.
     #[error("member `{}` is encrypted or not compressed by deflate, which is not read", Short(member))]
     Method {

@@ -1,9 +1,6 @@
 //! The header of a `.npy` file: the dictionary that it is, a Python literal.
 
-use super::NpyError;
-
-/// numpy has no array of more; bounds what a hostile file can make an error text hold.
-const MAX_RANK: usize = 64;
+use super::{MAX_RANK, NpyError};
 
 /// What the dictionary tells.
 pub(super) struct Header {

@@ -157,6 +157,11 @@ impl FieldHead {
     /// More than key and length of any field take.
     pub const MOST: usize = 20;
 
+    /// Whether a group starts so.
+    pub fn is_group(mut bytes: &[u8]) -> bool {
+        key(&mut bytes).is_ok_and(|(_, kind)| kind == GROUP_START)
+    }
+
     /// `None` where no field starts so, or it is a group.
     pub fn read(mut bytes: &[u8]) -> Option<FieldHead> {
         let all = bytes.len();
