@@ -20,7 +20,8 @@ create_exception!(
 
 /// An error of the library's, with its text.
 pub(crate) fn refused(error: impl Display) -> PyErr {
-    CastError::new_err(error.to_string())
+    // The library names the field of a request.
+    CastError::new_err(error.to_string().replace("(`from` gives", "(`dtype` gives"))
 }
 
 /// An error of a job on files, in Python's words: fields of requests are parameters.

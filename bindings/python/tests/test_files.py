@@ -247,3 +247,19 @@ def test_a_model_is_folded(tmp_path):
     assert [node.op_type for node in folded.graph.node] == ["Add"]
     (constant,) = folded.graph.initializer
     same(onnx.numpy_helper.to_array(constant), np.array([1.5, 2.5], np.float32))
+
+
+def test_integers_are_exact(tmp_path: Path) -> None:
+    large = 2**53
+    a, b = tmp_path / "a.npy", tmp_path / "b.npy"
+    np.save(a, np.array([large + 1, -(2**63), 7]))
+    np.save(b, np.array([large, -(2**63), 7]))
+    [tensor] = onnx_cast.info_file(a, stats=True).tensors
+    assert tensor.values is not None
+    assert (tensor.values.min, tensor.values.max) == (-(2**63), large + 1)
+    assert isinstance(tensor.values.max, int)
+    [difference] = onnx_cast.diff_files(a, b, tolerance=0)
+    assert (difference.count, difference.largest) == (1, 1)
+    assert isinstance(difference.largest, int)
+    assert onnx_cast.diff_files(a, b, tolerance=1) == []
+    assert onnx_cast.stats(np.array([large + 1]), "double").max_error == 1.0

@@ -3,8 +3,8 @@
 use crate::args::{BitCastArgs, CastArgs, Common, DequantizeArgs, JobArgs, QuantizeArgs, TranscodeArgs};
 use crate::outcome::{Job, Outcome};
 use crate::progress::Progress;
-use crate::{DONE, outcome, pretty, print};
-use anyhow::{Result, bail};
+use crate::{DONE, ERROR, outcome, pretty, print, say};
+use anyhow::{Result, anyhow, bail};
 use onnx_cast_file::io::atomic::check_vacant;
 use onnx_cast_file::text::PathText;
 use onnx_cast_file::{
@@ -12,7 +12,7 @@ use onnx_cast_file::{
     WriteOptions,
 };
 use onnx_cast_model::Error;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -23,7 +23,7 @@ pub(crate) fn cast(args: &CastArgs, common: &Common) -> Result<u8> {
         selection: selection.selection()?,
         options: args.attributes.options().threads(common.threads),
         from: files.from,
-        shape: files.shape.clone(),
+        shape: files.shape.clone().map(|shape| shape.0),
         write: job.write(npy.npy_plain),
         dry_run: job.dry_run,
         resume: job.resume,
@@ -37,7 +37,8 @@ pub(crate) fn cast(args: &CastArgs, common: &Common) -> Result<u8> {
     let work = |input: &Path, output: &Path, watch| {
         onnx_cast_model::cast(input, output, &CastRequest { watch, ..request.clone() })
     };
-    let job = Job { files: &files.files, job, common, losses: losses.losses };
+    let attributes = Some(&args.attributes);
+    let job = Job { files: &files.files, job, common, losses: losses.losses, attributes };
     job.each(work)
 }
 
@@ -48,7 +49,7 @@ pub(crate) fn bit_cast(args: &BitCastArgs, common: &Common) -> Result<u8> {
         opset: *opset,
         threads: common.threads,
         from: files.from,
-        shape: files.shape.clone(),
+        shape: files.shape.clone().map(|shape| shape.0),
         write: job.write(npy.npy_plain),
         dry_run: job.dry_run,
         resume: job.resume,
@@ -58,7 +59,7 @@ pub(crate) fn bit_cast(args: &BitCastArgs, common: &Common) -> Result<u8> {
     let work = |input: &Path, output: &Path, watch| {
         onnx_cast_model::bit_cast(input, output, &BitCastRequest { watch, ..request.clone() })
     };
-    let job = Job { files: &files.files, job, common, losses: false };
+    let job = Job { files: &files.files, job, common, losses: false, attributes: None };
     job.each(work)
 }
 
@@ -80,7 +81,7 @@ pub(crate) fn dequantize(args: &DequantizeArgs, common: &Common) -> Result<u8> {
     let work = |input: &Path, output: &Path, watch| {
         onnx_cast_model::dequantize(input, output, &DequantizeRequest { watch, ..request.clone() })
     };
-    let job = Job { files, job, common, losses: losses.losses };
+    let job = Job { files, job, common, losses: losses.losses, attributes: None };
     job.each(work)
 }
 
@@ -105,7 +106,7 @@ pub(crate) fn quantize(args: &QuantizeArgs, common: &Common) -> Result<u8> {
     let work = |input: &Path, output: &Path, watch| {
         onnx_cast_model::quantize(input, output, &QuantizeRequest { watch, ..request.clone() })
     };
-    let job = Job { files, job, common, losses: losses.losses };
+    let job = Job { files, job, common, losses: losses.losses, attributes: None };
     job.each(work)
 }
 
@@ -126,7 +127,7 @@ pub(crate) fn transcode(args: &TranscodeArgs, common: &Common) -> Result<u8> {
         let request = TranscodeRequest { watch, ..request.clone() };
         onnx_cast_model::transcode(input, output, &request)
     };
-    let job = Job { files, job, common, losses: false };
+    let job = Job { files, job, common, losses: false, attributes: None };
     job.each(work)
 }
 
@@ -141,7 +142,9 @@ impl Job<'_> {
     fn each(&self, work: impl Fn(&Path, &Path, Option<Watch>) -> Result<Summary, Error>) -> Result<u8> {
         let pairs = self.pairs()?;
         if pairs.iter().any(|(_, output)| output == Path::new("-")) && (self.common.json || self.job.dry_run) {
-            bail!("--json and --dry-run print to the standard output, where the output is to go");
+            // The standard output is for data that is not there: the error does not go there as JSON either.
+            say(anyhow!("--json and --dry-run print to the standard output, where the output is to go"));
+            return Ok(ERROR);
         }
         if self.job.no_clobber {
             // All outputs, before the first is written.
@@ -150,8 +153,9 @@ impl Job<'_> {
         let made = self.job.out_dir.as_ref().filter(|folder| !self.job.dry_run && !folder.exists());
         if let Some(folder) = made {
             fs::create_dir_all(folder)
-                .map_err(|error| anyhow::anyhow!("{}: cannot make the folder: {error}", PathText(folder)))?;
+                .map_err(|error| anyhow!("{}: cannot make the folder: {error}", PathText(folder)))?;
         }
+        let made_many = self.job.out_dir.is_some();
         let mut done = (DONE, Vec::new());
         let worked = pairs.iter().try_for_each(|(input, output)| {
             let (code, json) = self.one(input, output, &work)?;
@@ -163,14 +167,22 @@ impl Job<'_> {
             // It stays unless nothing was written.
             let _ = fs::remove_dir(folder);
         }
-        worked.and_then(|()| {
-            match (&self.job.out_dir, &done.1[..]) {
-                (None, [json]) => print(&pretty(json)?)?,
-                (Some(_), json) if self.common.json => print(&pretty(&Value::from(json))?)?,
-                _ => {}
-            }
-            Ok(done.0)
-        })
+        if let Err(error) = worked {
+            let Some((input, output)) = pairs.get(done.1.len()).filter(|_| self.common.json && made_many) else {
+                return Err(error);
+            };
+            // What was done before is told, too.
+            let (input, output) = (input.to_string_lossy(), output.to_string_lossy());
+            done.1.push(json!({ "input": input, "output": output, "error": say(error), "written": false }));
+            print(&pretty(&Value::from(done.1))?)?;
+            return Ok(ERROR);
+        }
+        match &done.1[..] {
+            json if self.common.json && made_many => print(&pretty(&Value::from(json))?)?,
+            [json] => print(&pretty(json)?)?,
+            _ => {}
+        }
+        Ok(done.0)
     }
 
     /// Each input and its output.

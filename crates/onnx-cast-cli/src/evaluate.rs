@@ -69,7 +69,7 @@ pub(crate) fn run(args: &RunArgs, common: &Common) -> Result<()> {
     }
     written.into_iter().try_for_each(AtomicFile::commit)?;
     if common.json {
-        print(&pretty(&json!({ "model": args.model.to_string_lossy(), "outputs": rows }))?)?;
+        print(&pretty(&json!({ "model": args.model.to_string_lossy(), "outputs": rows, "written": true }))?)?;
     } else if !common.quiet {
         summary.say(&shown.to_string(), "written", start.elapsed());
     }

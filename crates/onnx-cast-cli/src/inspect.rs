@@ -2,8 +2,8 @@
 
 use crate::args::{Common, DiffArgs, InfoArgs, NameArgs};
 use crate::progress::Progress;
-use crate::{DIFFERENT, DONE, pretty, print};
-use anyhow::Result;
+use crate::{DIFFERENT, DONE, NEEDS_TYPE, pretty, print};
+use anyhow::{Result, anyhow};
 use onnx_cast::DataType;
 use onnx_cast_file::text::PathText;
 use onnx_cast_file::{
@@ -127,7 +127,14 @@ pub(crate) fn diff(args: &DiffArgs, common: &Common) -> Result<u8> {
         threads: common.threads,
         watch: progress.watch(),
     };
-    let differences = onnx_cast_model::diff(&args.first, &args.second, &request)?;
+    let differences = onnx_cast_model::diff(&args.first, &args.second, &request).map_err(|error| {
+        let text = error.to_string();
+        match text.contains(NEEDS_TYPE) {
+            // It has no such option.
+            true => anyhow!(text.replace(NEEDS_TYPE, "(cast it to another format, whose --from gives")),
+            false => error.into(),
+        }
+    })?;
     drop(progress);
     if common.json {
         print(&pretty(&diff_json(&args.first, &args.second, &differences))?)?;

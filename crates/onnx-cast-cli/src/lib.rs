@@ -67,18 +67,38 @@ pub fn exit_code(args: impl IntoIterator<Item = OsString>) -> u8 {
         {
             return print(&version()).map_or(ERROR, |()| DONE);
         }
-        Err(error) => return usage(&error),
+        Err(error) => return usage(&error, args.iter().any(|arg| arg == "--json")),
     };
     match dispatch(parsed.command, &parsed.common) {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => DONE,
         Err(error) => {
-            let error = error.downcast().map_or_else(|error| error, outcome::in_words);
-            // An error of the standard error itself cannot be reported.
-            let _ = writeln!(io::stderr(), "onnx-cast: error: {}", Lines(&format!("{error:#}")));
+            let text = say(error);
+            // With it, what reads the standard output need not read the standard error.
+            if parsed.common.json {
+                let _ = print(&pretty_error(&text));
+            }
             ERROR
         }
     }
+}
+
+/// How the library says that a request has to name a type.
+const NEEDS_TYPE: &str = "(`from` gives";
+
+/// Prints an error, and returns its text.
+fn say(error: anyhow::Error) -> String {
+    let error = error.downcast().map_or_else(|error| error, outcome::in_words);
+    // The library names the field of a request.
+    let text = Lines(&format!("{error:#}")).to_string().replace(NEEDS_TYPE, "(--from gives");
+    // An error of the standard error itself cannot be reported.
+    let _ = writeln!(io::stderr(), "onnx-cast: error: {text}");
+    text
+}
+
+/// An error as JSON. No output was written.
+fn pretty_error(text: &str) -> String {
+    pretty(&serde_json::json!({ "error": text, "written": false })).unwrap_or_default()
 }
 
 /// With `--version`, what asks for more than the version.
@@ -132,7 +152,7 @@ fn features() -> String {
 }
 
 /// Help and version, which are no errors, or a mistake in the arguments, which is one like any other.
-fn usage(error: &clap::Error) -> u8 {
+fn usage(error: &clap::Error, json: bool) -> u8 {
     match error.kind() {
         DisplayHelp | DisplayVersion => {
             let _ = error.print();
@@ -144,7 +164,11 @@ fn usage(error: &clap::Error) -> u8 {
         }
         _ => {
             // The arguments, which may be the names of files, are part of it.
-            let _ = write!(io::stderr(), "onnx-cast: {}", Lines(&error.render().to_string()));
+            let text = Lines(&error.render().to_string()).to_string();
+            let _ = write!(io::stderr(), "onnx-cast: {text}");
+            if json {
+                let _ = print(&pretty_error(text.trim_start_matches("error: ").trim_end()));
+            }
             ERROR
         }
     }
@@ -224,6 +248,7 @@ fn explain(args: &ExplainArgs, common: &Common) -> Result<()> {
         }
         return Ok(print(&if common.json { pretty(&explain::all_json(&request)?)? } else { explain::all(&request)? })?);
     };
+    attributes.say_unused(&[to], common);
     let explanation = explain::explain(&request(to))?;
     if let Some(path) = html {
         write_page(path, &explain::page(&explanation)?, *no_clobber)?;

@@ -1,6 +1,7 @@
 //! The commands from a model to a model: `fold` and `upgrade`, and what they share with `convert` and `record`.
 
 use crate::args::{Common, FoldArgs, ModelArgs, NameArgs, StorageArgs, UpgradeArgs};
+use crate::outcome::with_written;
 use crate::progress::Progress;
 use crate::{pretty, print};
 use anyhow::{Result, bail};
@@ -45,7 +46,8 @@ impl<'a> ModelJob<'a> {
     pub(crate) fn new(command: &str, files: &'a ModelArgs, dry_run: bool, common: &'a Common) -> Result<Self> {
         let start = Instant::now();
         for path in [&files.input, &files.output] {
-            if Format::from_path(path)? != Format::Onnx {
+            let format = if path == &files.input { Format::of_input(path)? } else { Format::from_path(path)? };
+            if format != Format::Onnx {
                 bail!("{}: {command} takes a model (.onnx)", PathText(path));
             }
         }
@@ -66,7 +68,7 @@ impl<'a> ModelJob<'a> {
         let ModelJob { files: ModelArgs { input, output, .. }, common, dry_run, start } = self;
         let plan = || done.plan() + "total: " + &done.counts() + "\n";
         if common.json {
-            return Ok(print(&pretty(&done.json(input, output, *dry_run))?)?);
+            return Ok(print(&pretty(&with_written(done.json(input, output, *dry_run), !*dry_run))?)?);
         }
         if *dry_run {
             return Ok(print(&plan())?);

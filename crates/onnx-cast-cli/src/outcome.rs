@@ -1,6 +1,6 @@
 //! What was done with a file, or would be: a line on the standard error, a plan, or JSON.
 
-use crate::args::{Common, JobArgs};
+use crate::args::{Attributes, Common, JobArgs};
 use crate::summary::{Amount, Summary};
 use crate::{DIFFERENT, DONE, print};
 use anyhow::{Result, anyhow};
@@ -21,6 +21,8 @@ pub(crate) struct Job<'a> {
     pub(crate) job: &'a JobArgs,
     pub(crate) common: &'a Common,
     pub(crate) losses: bool,
+    /// The attributes of a Cast.
+    pub(crate) attributes: Option<&'a Attributes>,
 }
 
 /// The exit code, and what was done as JSON where that is asked for.
@@ -34,18 +36,45 @@ pub(crate) fn finish(
     result: Result<Done, Error>,
     start: Instant,
 ) -> Result<Outcome> {
-    let as_json = |done: &Done| Some(cast_json(input, output, job.job.dry_run, done));
+    let as_json = |done: &Done, written| Some(with_written(cast_json(input, output, job.job.dry_run, done), written));
+    if let (Ok(done), Some(attributes)) = (&result, job.attributes) {
+        let targets: Vec<DataType> = done.tensors.iter().filter(|row| row.cast).map(|row| row.to).collect();
+        attributes.say_unused(&targets, job.common);
+    }
     match result {
-        Ok(done) if job.common.json => Ok((DONE, as_json(&done))),
+        Ok(done) if job.common.json => Ok((DONE, as_json(&done, !job.job.dry_run))),
         Ok(done) => tell(job, input, output, &done, start).map(|()| (DONE, None)),
         Err(Error::File { error: FileError::Loss { summary, .. } }) if job.common.json => {
-            Ok((DIFFERENT, as_json(&summary)))
+            Ok((DIFFERENT, as_json(&summary, false)))
         }
         Err(Error::File { error: error @ FileError::Loss { .. } }) => {
             let _ = writeln!(io::stderr(), "onnx-cast: {error}");
             Ok((DIFFERENT, None))
         }
         Err(error) => Err(in_words(error)),
+    }
+}
+
+/// What was done, and whether the output is there.
+pub(crate) fn with_written(mut done: Value, written: bool) -> Value {
+    done["written"] = written.into();
+    done
+}
+
+impl Attributes {
+    /// Says which attributes change nothing, since nothing is cast to a type that they are for.
+    pub(crate) fn say_unused(&self, targets: &[DataType], common: &Common) {
+        let is_float8 = |to: &DataType| to.name().starts_with("float8");
+        let given = [
+            ("--saturate", self.saturate.is_some(), "a float8 type", targets.iter().any(is_float8)),
+            ("--round-mode", self.round_mode.is_some(), "float8e8m0", targets.contains(&DataType::Float8E8M0)),
+        ];
+        for (option, is_given, of, is_used) in given {
+            if is_given && !is_used && !common.quiet {
+                // The work is done whether or not anybody can be told.
+                let _ = writeln!(io::stderr(), "onnx-cast: warning: {option} changes nothing: no cast is to {of}");
+            }
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use crate::args::{Common, NameArgs, ReportArgs};
 use crate::progress::Progress;
 use crate::{pretty, print, write_page};
 use anyhow::Result;
+use onnx_cast::DataType;
 use onnx_cast_file::io::atomic::check_vacant;
 use onnx_cast_file::{CandidateFormat, ReportRequest};
 use onnx_cast_report::{json, page, text};
@@ -32,6 +33,8 @@ pub(crate) fn report(args: &ReportArgs, common: &Common) -> Result<()> {
         watch: progress.watch(),
     };
     let report = onnx_cast_model::report(path, &request)?;
+    let elements: Vec<DataType> = report.to.iter().map(|to| to.element()).collect();
+    args.attributes.say_unused(&elements, common);
     drop(progress);
     if let Some(html) = &args.html {
         let title = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();

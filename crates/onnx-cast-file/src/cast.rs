@@ -182,7 +182,11 @@ fn convert_shards(index: &Index, output: &Path, request: &CastRequest, work: &Wo
 }
 
 fn convert_file(input: &Path, output: &Path, request: &CastRequest, work: &Work<'_>) -> Result<Summary, FileError> {
-    let format = if request.shape.is_some() { Some(Format::Raw) } else { format_of(input)? };
+    let format = match request.shape {
+        Some(_) => Some(Format::Raw),
+        None if input == Path::new("-") => None,
+        None => Some(Format::of_input(input)?),
+    };
     let target = format_of(output)?;
     for (path, format, gguf) in [(input, format, "`dequantize` reads it"), (output, target, "it is only read")] {
         let hint = match format {

@@ -129,7 +129,7 @@ fn npy_headers() {
         (
             "{'descr': '|V1', 'fortran_order': False, 'shape': (1,)}",
             &[0],
-            "elements of `|V1` may be any type of 8 bits or fewer, which the file does not tell (give the type, such as float8e4m3fn)",
+            "elements of `|V1` may be any type of 8 bits or fewer, which the file does not tell (`from` gives the type, such as float8e4m3fn)",
         ),
     ] {
         assert_eq!(refusal("w.npy", &file(header, body)), format!("w.npy: {want}"));

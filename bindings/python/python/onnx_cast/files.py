@@ -25,7 +25,8 @@ _TYPES = {one.name: one for one in ALL}
 class Values(NamedTuple):
     """What the values of a tensor are like."""
 
-    #: The least, the largest and the mean of the finite values; ``None`` where there are none.
+    #: The least, the largest and the mean of the finite values; ``None`` where there are none. The least and the largest
+    #: of an integer type are ``int``, and exact.
     min: float | None
     max: float | None
     mean: float | None
@@ -68,10 +69,16 @@ class FileInfo(list[TensorInfo]):
 def _tensor_info(row: dict[str, Any]) -> TensorInfo:
     values = row.get("values")
     if values is not None:
-        # JSON has infinities as text.
-        numbers = (None if values[name] is None else float(values[name]) for name in ("min", "max", "mean"))
+        numbers = (_number(values[name]) for name in ("min", "max", "mean"))
         values = Values(*numbers, values["zeros"], values["nan"], values["infinities"])
     return TensorInfo(row["name"], tuple(row["shape"]), _TYPES[row["type"]], row["bytes"], values)
+
+
+def _number(value: float | str | None) -> float | None:
+    """A number as JSON has it: infinities are text, and so are integers of more than 64 bits."""
+    if not isinstance(value, str):
+        return value
+    return int(value) if value.lstrip("-").isdigit() else float(value)
 
 
 class TensorCast(NamedTuple):
@@ -415,7 +422,7 @@ def diff(
     for row in found:
         if (kind := read.get(row["difference"])) is not None:
             row["a"], row["b"] = kind(row["a"]), kind(row["b"])
-    return [Difference(**row) for row in found]
+    return [Difference(**{**row, "largest": _number(row.get("largest"))}) for row in found]
 
 
 def fold(

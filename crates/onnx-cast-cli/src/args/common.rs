@@ -1,6 +1,6 @@
 //! Arguments that several commands share.
 
-use super::parsers::{TypeParser, positive};
+use super::parsers::{Shape, TypeParser, positive, shape};
 use super::{HOW, INPUT, Loss, OUTPUT, Pattern, Rule, WHAT};
 use clap::{Args as ClapArgs, ColorChoice};
 use onnx_cast::DataType;
@@ -41,9 +41,9 @@ pub(crate) struct FileArgs {
     /// type
     #[arg(long, value_name = "TYPE", value_parser = TypeParser, hide_possible_values = true, help_heading = INPUT)]
     pub(crate) from: Option<DataType>,
-    /// The shape of raw bytes, as 2,3; --from gives their type
-    #[arg(long, value_name = "N,N", value_delimiter = ',', requires = "from", help_heading = INPUT)]
-    pub(crate) shape: Option<Vec<usize>>,
+    /// The shape of raw bytes, as 2,3 or 2x3; --from gives their type
+    #[arg(long, value_name = "N,N", value_parser = shape, requires = "from", help_heading = INPUT)]
+    pub(crate) shape: Option<Shape>,
 }
 
 /// How arrays are written.

@@ -92,3 +92,34 @@ pub(super) fn positive(text: &str) -> Result<usize, String> {
         Err(error) => Err(format!("{error}")),
     }
 }
+
+/// A shape, as people write it and as it is printed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Shape(pub(crate) Vec<usize>);
+
+pub(super) fn shape(text: &str) -> Result<Shape, String> {
+    if text == "scalar" {
+        return Ok(Shape(Vec::new()));
+    }
+    let dim = |dim: &str| {
+        let number = dim.trim().parse();
+        number.map_err(|error: std::num::ParseIntError| format!("`{dim}`: {error} (want a shape, as 2,3 or 2x3)"))
+    };
+    text.split([',', 'x']).map(dim).collect::<Result<_, _>>().map(Shape)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_are_read_as_they_are_printed() {
+        for (text, want) in [("2,3", &[2, 3][..]), ("64x32", &[64, 32]), ("7", &[7]), ("scalar", &[]), ("0x5", &[0, 5])]
+        {
+            assert_eq!(shape(text), Ok(Shape(want.to_vec())), "{text}");
+        }
+        for text in ["", "2,", "x2", "-1", "2*3", "1e3", "99999999999999999999"] {
+            assert!(shape(text).is_err(), "{text}");
+        }
+    }
+}

@@ -234,7 +234,7 @@ fn raw_bytes() {
     let tensor = onnx_cast_file::read_tensor(folder.path("y.pb")).expect("a tensor").tensor;
     assert_eq!((tensor.shape(), tensor.bytes()), (&[2, 1][..], Some(&[0x80, 0x3f, 0x00, 0xc0][..])));
     for (line, message) in [
-        ("cast x.bin o.npy --to bf16", "x.bin: raw bytes do not tell their element type (give it)"),
+        ("cast x.bin o.npy --to bf16", "x.bin: raw bytes do not tell their element type (--from gives it)"),
         ("cast x.bin o.npy --to bf16 --from float --shape 3", "x.bin: 8 bytes of 3 float (want 12)"),
         ("cast x.bin o.npy --to bf16 --from complex128", "x.bin: 8 bytes of complex128, which do not come out even"),
         (
@@ -274,7 +274,7 @@ fn standard_input_and_output() {
     let unknown = crate::common::command("cast - - --to float16".split(' ')).write_stdin("text").output().expect("run");
     assert_eq!(
         refused(&unknown),
-        "-: neither .npy, .npz, .safetensors nor .gguf by its first bytes (give the type, and the shape, of raw bytes)"
+        "-: neither .npy, .npz, .safetensors nor .gguf by its first bytes (--from gives the type of raw bytes)"
     );
 }
 

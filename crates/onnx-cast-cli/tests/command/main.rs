@@ -20,3 +20,4 @@ mod surface;
 mod terminal;
 mod types;
 mod usage;
+mod words;

@@ -10,6 +10,7 @@ pub(crate) mod safetensors;
 
 use crate::formats::format::{Format, UNSEEN};
 use crate::io::error::IoError;
+use crate::io::fs;
 use crate::text::{PathText, ShapeText, TensorText};
 use checkpoint::ShardError;
 use gguf::GgufError;
@@ -49,7 +50,7 @@ pub enum FormatError {
     },
     /// Bytes that do not tell what they are.
     #[error(
-        "{}: neither .npy, .npz, .safetensors nor .gguf by its first bytes (give the type, and the shape, of raw bytes)",
+        "{}: neither .npy, .npz, .safetensors nor .gguf by its first bytes (`from` gives the type of raw bytes)",
         PathText(path)
     )]
     Content {
@@ -67,7 +68,7 @@ pub enum FormatError {
         todo: &'static str,
     },
     /// Raw bytes without a type.
-    #[error("{}: raw bytes do not tell their element type (give it)", PathText(path))]
+    #[error("{}: raw bytes do not tell their element type (`from` gives it)", PathText(path))]
     RawType {
         /// The file.
         path: PathBuf,
@@ -198,6 +199,18 @@ fn in_brackets(hint: &str) -> String {
 }
 
 impl Format {
+    /// As [`Format::from_path`], of a file that is to be read.
+    ///
+    /// # Errors
+    /// As there; but where there is no file, that is the error.
+    pub fn of_input(path: impl AsRef<Path>) -> Result<Format, FormatError> {
+        let path = path.as_ref();
+        Format::from_path(path).map_err(|error| match fs::metadata(path) {
+            Err(missing) if missing.kind() == io::ErrorKind::NotFound => FormatError::io(path, "open", missing),
+            _ => error,
+        })
+    }
+
     /// The format of a path, by its extension in any case.
     ///
     /// # Errors

@@ -25,7 +25,7 @@ pub fn read_tensor(path: impl AsRef<Path>) -> Result<NamedTensor, FormatError> {
 /// As [`read_tensor`], and where the file tells another type.
 pub fn read_tensor_as(path: impl AsRef<Path>, from: Option<DataType>) -> Result<NamedTensor, FormatError> {
     let path = path.as_ref();
-    let format = Format::from_path(path)?;
+    let format = Format::of_input(path)?;
     read_tensor_from(InputFile::open(path)?, format, from)
 }
 

@@ -1,7 +1,8 @@
 //! Two checkpoints compared by the values that they stand for: quantized weights are computed part by part, and other
 //! numbers are taken as they are, whatever their types.
 
-use super::{Apart, DiffRequest, Difference, Found, Plain, each_double, each_pair, failed, plain, quantized, send};
+use super::compare::{Apart, Found, Plain, compare as compare_stored, each_double, each_pair, plain};
+use super::{DiffRequest, Difference, failed, quantized, send};
 use crate::counts::widen::Widening;
 use crate::counts::{Numbers, exceeds_doubles};
 use crate::error::FileError;
@@ -148,7 +149,7 @@ fn compare(
     if let (Entry::Stored(i), Entry::Stored(j)) = (ours, theirs)
         && (types[0] == types[1] || doubles.iter().any(Option::is_none))
     {
-        return super::compare((first.input(i), i.tensor), (second.input(j), j.tensor), request, meter);
+        return compare_stored((first.input(i), i.tensor), (second.input(j), j.tensor), request, meter);
     }
     let shapes = [first.shape(ours), second.shape(theirs)];
     if shapes[0] != shapes[1] {

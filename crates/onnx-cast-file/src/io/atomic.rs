@@ -346,12 +346,26 @@ fn sync_folder(target: &Path) {
     }
 }
 
+/// What the system said, without what was put around it.
+fn of_system(error: &io::Error) -> io::Error {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        if let Some(code) = error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error) {
+            return io::Error::from_raw_os_error(code);
+        }
+        // An error in the custom form does not name what is in it as its source, but that one's source.
+        let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        cause = inner.map(|inner| inner as &(dyn std::error::Error + 'static)).or_else(|| error.source());
+    }
+    error.kind().into()
+}
+
 /// Why no file can be made in a folder, without the temporary file's path, which means nothing to a user.
 fn folder_error(folder: &Path, error: &io::Error) -> io::Error {
     match fs::metadata(folder) {
         Err(error) => error,
         Ok(metadata) if !metadata.is_dir() => io::ErrorKind::NotADirectory.into(),
-        Ok(_) => error.kind().into(),
+        Ok(_) => of_system(error),
     }
 }
 
@@ -361,6 +375,32 @@ mod tests {
 
     /// Held by tests with temporary names: one of them removes those of the whole process.
     static HAS_NAMES: Mutex<()> = Mutex::new(());
+
+    /// A kind alone would be "uncategorized error", of those that the standard library has no name for.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn an_error_of_the_system_keeps_its_words() {
+        #[derive(Debug)]
+        struct Around(io::Error);
+        impl std::fmt::Display for Around {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                write!(f, "{} at path \"/tmp/.tmpXYZ\"", self.0)
+            }
+        }
+        impl std::error::Error for Around {
+            fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+                Some(&self.0)
+            }
+        }
+        let around = |code| {
+            let inner = io::Error::from_raw_os_error(code);
+            io::Error::new(inner.kind(), Around(inner))
+        };
+        let here = Path::new(".");
+        assert_eq!(folder_error(here, &around(5)).to_string(), "Input/output error (os error 5)");
+        assert_eq!(folder_error(here, &around(13)).to_string(), "Permission denied (os error 13)");
+        assert_eq!(folder_error(here, &io::ErrorKind::StorageFull.into()).to_string(), "no storage space");
+    }
 
     /// A file that appears while another is written stays, whether the other has a temporary name or none.
     #[test]

@@ -86,7 +86,7 @@ impl Checkpoint {
             }
             (Located::InFolder(file), _) => files.push(open(file)?),
             _ => {
-                let format = Format::from_path(path)?;
+                let format = Format::of_input(path)?;
                 if format != Format::Safetensors {
                     let (path, what, hint) = (path.to_owned(), "a quantized checkpoint", "it is for .safetensors");
                     return Err(FormatError::Format { path, what, format, hint });

@@ -38,7 +38,7 @@ pub enum NpyError {
     },
     /// An element type that does not tell which ONNX type it is.
     #[error(
-        "elements of `{}` may be any type of {bits} bits or fewer, which the file does not tell (give the type, such as {example})",
+        "elements of `{}` may be any type of {bits} bits or fewer, which the file does not tell (`from` gives the type, such as {example})",
         Short(descr)
     )]
     Ambiguous {

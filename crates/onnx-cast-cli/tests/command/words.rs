@@ -1,0 +1,125 @@
+//! Do messages say what is wrong and what to do, in the command's own words, and as JSON where that is asked for?
+
+use crate::common::{done, npy, refused, stderr, stdout};
+use crate::files::{Folder, floats};
+use serde_json::{Value, json};
+use std::fs;
+use std::process::Output;
+
+fn as_json(output: &Output) -> Value {
+    let text = stdout(output);
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}, {}", stderr(output)))
+}
+
+#[test]
+fn a_missing_type_names_its_option() {
+    let folder = Folder::new();
+    folder.write("x.bin", [0; 8]);
+    let raw = "x.bin: raw bytes do not tell their element type";
+    for line in ["cast x.bin y.npy --to bf16", "info x.bin", "report x.bin --to bf16"] {
+        assert_eq!(refused(&folder.run(line)), format!("{raw} (--from gives it)"), "{line}");
+    }
+    let said = refused(&folder.run("diff x.bin x.bin"));
+    assert_eq!(said, format!("{raw} (cast it to another format, whose --from gives it)"));
+}
+
+#[test]
+fn a_shape_is_taken_as_it_is_printed() {
+    let folder = Folder::new();
+    folder.write("x.bin", [0; 24]);
+    for shape in ["2,3", "2x3"] {
+        done(&folder.run(&format!("cast x.bin y.npy --from float --shape {shape} --to float16")));
+        let info = as_json(&folder.run("info y.npy --json"));
+        assert_eq!(info["tensors"][0]["shape"], json!([2, 3]));
+    }
+    folder.write("x.bin", [0; 4]);
+    done(&folder.run("cast x.bin y.npy --from float --shape scalar --to float16"));
+    assert!(done(&folder.run("info y.npy")).contains("scalar"));
+}
+
+#[test]
+fn what_is_not_there_is_said_to_be_missing() {
+    let folder = Folder::new();
+    for line in [
+        "info typo",
+        "dequantize typo/ out --to float",
+        "quantize typo/ out --to int8",
+        "transcode typo/ out --layout exchange",
+        "cast typo out.npy --to float16",
+        "cast typo/ out/ --to float16",
+        "report typo --to float16",
+        "diff typo typo",
+        "fold typo out.onnx",
+    ] {
+        let said = refused(&folder.run(line));
+        assert!(said.ends_with(": cannot open: No such file or directory (os error 2)"), "{line}: {said}");
+        assert!(said.starts_with("typo"), "{line}: {said}");
+    }
+    folder.write("x.typo", b"");
+    assert!(refused(&folder.run("info x.typo")).contains("unknown file extension"));
+}
+
+#[test]
+fn attributes_that_change_nothing_are_named() {
+    let folder = Folder::new();
+    folder.write("x.npy", npy(&floats(&[1.0, 2.0])));
+    let warnings = |line: &str| {
+        let output = folder.run(line);
+        assert_eq!(output.status.code(), Some(0), "{line}: {}", stderr(&output));
+        let text = stderr(&output);
+        let lines = text.lines().filter_map(|line| line.strip_prefix("onnx-cast: warning: "));
+        lines.map(|line| line.split(' ').next().unwrap_or_default().to_owned()).collect::<Vec<_>>()
+    };
+    for (line, want) in [
+        ("cast x.npy y.npy --to float16 --saturate false", &["--saturate"][..]),
+        ("cast x.npy y.npy --to float8e4m3fn --saturate false", &[]),
+        ("cast x.npy y.npy --to float8e8m0 --round-mode nearest --saturate true", &[]),
+        ("cast x.npy y.npy --to float8e4m3fn --round-mode nearest", &["--round-mode"]),
+        ("cast x.npy y.npy --to int8 --round-mode down --saturate true", &["--saturate", "--round-mode"]),
+        ("cast x.npy y.npy --to int8 --saturate true -q", &[]),
+        ("report x.npy --to float16,int8 --saturate false", &["--saturate"]),
+        ("report x.npy --to float16,float8e5m2 --saturate false", &[]),
+        ("explain 0.3 --to float16 --saturate false", &["--saturate"]),
+    ] {
+        assert_eq!(warnings(line), want, "{line}");
+    }
+}
+
+#[test]
+fn json_tells_errors_and_what_was_written() {
+    let folder = Folder::new();
+    folder.write("x.npy", npy(&floats(&[1.0, 1e30])));
+    let run = |line: &str| folder.run(&format!("{line} --json"));
+    let output = run("cast x.npy y.npy --to float16");
+    assert_eq!((output.status.code(), &as_json(&output)["written"]), (Some(0), &json!(true)));
+    fs::remove_file(folder.path("y.npy")).expect("removed");
+    let output = run("cast x.npy y.npy --to float16 --dry-run");
+    assert_eq!((output.status.code(), &as_json(&output)["written"]), (Some(0), &json!(false)));
+    let output = run("cast x.npy y.npy --to float16 --fail-on overflow");
+    assert_eq!((output.status.code(), &as_json(&output)["written"]), (Some(1), &json!(false)));
+    assert!(!folder.path("y.npy").exists());
+    for line in ["cast no.npy y.npy --to float16", "info no.npy", "diff no.npy x.npy", "report no.npy --to int8"] {
+        let output = run(line);
+        let text = "no.npy: cannot open: No such file or directory (os error 2)";
+        assert_eq!(as_json(&output), json!({ "error": text, "written": false }), "{line}");
+        assert_eq!((output.status.code(), stderr(&output)), (Some(2), format!("onnx-cast: error: {text}\n")), "{line}");
+    }
+    // Of several inputs, those before the one that fails are written.
+    let output = run("cast x.npy no.npy x2.npy --to float16 --out-dir d");
+    let list = as_json(&output);
+    assert_eq!((output.status.code(), list.as_array().map(Vec::len)), (Some(2), Some(2)));
+    assert_eq!(
+        (&list[0]["written"], &list[1]["written"], &list[1]["input"]),
+        (&json!(true), &json!(false), &json!("no.npy"))
+    );
+    assert!(list[1]["error"].as_str().is_some_and(|error| error.contains("cannot open")));
+    // A mistake in the arguments.
+    let output = run("cast x.npy y.npy --to typo");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(as_json(&output)["error"].as_str().is_some_and(|error| error.contains("typo")));
+    // Where the output itself goes to the standard output, nothing else does.
+    assert_eq!(
+        refused(&run("cast x.npy - --to float16")),
+        "--json and --dry-run print to the standard output, where the output is to go"
+    );
+}
