@@ -333,14 +333,14 @@ entries             float           3               12 B
     min -2e0, max 3e0, mean 6.666666666666666e-1, 0 zeros, 0 NaN, 0 infinities
 s                   string          2                3 B
 k                   int64           scalar           8 B
-    min 7e0, max 7e0, mean 7e0, 0 zeros, 0 NaN, 0 infinities
+    min 7, max 7, mean 7e0, 0 zeros, 0 NaN, 0 infinities
 t                   string          scalar           4 B
 If_2/then_branch/c  float16         1                2 B
     min 1e0, max 1e0, mean 1e0, 0 zeros, 0 NaN, 0 infinities
 If_2/else_branch/c  float16         1                2 B
     min 1e0, max 1e0, mean 1e0, 0 zeros, 0 NaN, 0 infinities
 own:F/k             int64           scalar           8 B
-    min 8e0, max 8e0, mean 8e0, 0 zeros, 0 NaN, 0 infinities
+    min 8, max 8, mean 8e0, 0 zeros, 0 NaN, 0 infinities
 total: 8 tensors, 55 B (.onnx)
 metadata: by = hand
 cast: Cast r, float16 to float in If_2/then_branch
