@@ -248,8 +248,8 @@ fn explain(args: &ExplainArgs, common: &Common) -> Result<()> {
         }
         return Ok(print(&if common.json { pretty(&explain::all_json(&request)?)? } else { explain::all(&request)? })?);
     };
-    attributes.say_unused(&[to], common);
     let explanation = explain::explain(&request(to))?;
+    attributes.say_unused(&[to], common);
     if let Some(path) = html {
         write_page(path, &explain::page(&explanation)?, *no_clobber)?;
     }

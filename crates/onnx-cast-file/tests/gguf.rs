@@ -120,7 +120,7 @@ fn files_are_listed_and_compared() {
         (q6.block_type, q6.data_type, &*q6.shape, q6.bytes),
         (Some("Q6_K"), DataType::Float, &[3, 256][..], 630)
     );
-    assert!(q6.values.expect("values").max > Some(0.0));
+    assert!(q6.values.expect("values").max.is_some_and(|max| max.to_f64() > 0.0));
     let plain = of("plain.int16");
     assert_eq!((plain.block_type, plain.data_type, plain.bytes), (None, DataType::Int16, 30));
     let output = folder.path().join("out.safetensors");

@@ -210,6 +210,8 @@ fn paths() {
     let read = |name: &str| text(read_tensor(at(name)).expect_err(name), &folder);
     assert_eq!(read("none.pb"), "none.pb: cannot open: No such file or directory (os error 2)");
     for name in ["w.txt", "w", ".pb"] {
+        assert_eq!(read(name), format!("{name}: cannot open: No such file or directory (os error 2)"));
+        fs::write(at(name), "of no format").expect("written");
         assert_eq!(
             read(name),
             format!("{name}: unknown file extension (want .pb, .npy, .npz, .safetensors, .gguf, .onnx, .bin, .raw)")

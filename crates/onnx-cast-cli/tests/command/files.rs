@@ -209,6 +209,7 @@ fn bad_files() {
     let checkpoint = safetensors::write(None, &[("x", floats(&[1.0, 2.0]).view())]).expect("bytes");
     folder.write("truncated.safetensors", &checkpoint[..checkpoint.len() - 1]);
     folder.write("out.pb", "old");
+    ["x.txt", "x"].iter().for_each(|name| folder.write(name, "of no format"));
     for (input, message) in [
         ("truncated.pb", "tensor `x`: not a valid TensorProto: a field claims 8 bytes where 7 are left"),
         ("empty.pb", "empty, where a TensorProto should be"),

@@ -255,8 +255,7 @@ fn what_a_configuration_claims_is_not_allocated() {
         "{".to_owned(),
     ] {
         folder.write("ck/config.json", &config);
-        for line in ["info ck", "info ck --stats", "dequantize ck out --to float", "transcode ck out --layout exchange"]
-        {
+        for line in ["info ck", "info ck --stats", "dequantize ck out --to float", "transcode ck out --layout plain"] {
             let output = confined(&folder, line);
             let text = stderr(&output);
             assert!(matches!(output.status.code(), Some(0 | 2)), "{line} {config:.80}: {text}");

@@ -44,7 +44,7 @@ fn what_is_not_there_is_said_to_be_missing() {
         "info typo",
         "dequantize typo/ out --to float",
         "quantize typo/ out --to int8",
-        "transcode typo/ out --layout exchange",
+        "transcode typo/ out --layout plain",
         "cast typo out.npy --to float16",
         "cast typo/ out/ --to float16",
         "report typo --to float16",
