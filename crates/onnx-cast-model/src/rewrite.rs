@@ -115,8 +115,7 @@ fn rewrite_of<T, R>(
     edit: impl for<'a> FnOnce(&Document<'a>, &'a Files) -> Result<(Edits<'a>, T), ModelError>,
     judge: impl FnOnce(T) -> Result<R, Error>,
 ) -> Result<R, Error> {
-    let invalid = |error| Error::model(input, error);
-    let texts = Texts::default();
+    let (texts, invalid) = (Texts::default(), |error| Error::model(input, error));
     let document = Document::parse(base.bytes, &texts).map_err(invalid)?;
     let files = Files::open(input, &document.tensors().map_err(invalid)?, itself).map_err(invalid)?;
     let (edits, made) = edit(&document, &files).map_err(invalid)?;
