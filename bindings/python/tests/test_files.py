@@ -254,12 +254,12 @@ def test_integers_are_exact(tmp_path: Path) -> None:
     a, b = tmp_path / "a.npy", tmp_path / "b.npy"
     np.save(a, np.array([large + 1, -(2**63), 7]))
     np.save(b, np.array([large, -(2**63), 7]))
-    [tensor] = onnx_cast.info_file(a, stats=True).tensors
+    [tensor] = onnx_cast.info(a, stats=True)
     assert tensor.values is not None
     assert (tensor.values.min, tensor.values.max) == (-(2**63), large + 1)
     assert isinstance(tensor.values.max, int)
-    [difference] = onnx_cast.diff_files(a, b, tolerance=0)
+    [difference] = onnx_cast.diff(a, b, tolerance=0)
     assert (difference.count, difference.largest) == (1, 1)
     assert isinstance(difference.largest, int)
-    assert onnx_cast.diff_files(a, b, tolerance=1) == []
+    assert onnx_cast.diff(a, b, tolerance=1) == []
     assert onnx_cast.stats(np.array([large + 1]), "double").max_error == 1.0
