@@ -5,7 +5,7 @@ use crate::summary::{Amount, Summary};
 use crate::{DIFFERENT, DONE, print};
 use anyhow::{Result, anyhow};
 use onnx_cast::{DataType, element_count};
-use onnx_cast_file::text::PathText;
+use onnx_cast_file::text::{PathText, named};
 use onnx_cast_file::{Counts, FileError, Summary as Done, Unmatched};
 use onnx_cast_model::{Error, ModelError};
 use onnx_cast_report::{cast_json, column, printable, size};
@@ -120,6 +120,9 @@ fn tell(job: &Job<'_>, input: &Path, output: &Path, done: &Done, start: Instant)
     }
     if let Some(warning) = done.warning().filter(|_| !quiet) {
         let _ = writeln!(io::stderr(), "onnx-cast: warning: {}: {warning}", PathText(input));
+    }
+    if !done.passed_over.is_empty() && !quiet {
+        let _ = writeln!(io::stderr(), "onnx-cast: note: {}: kept {}", PathText(input), named(&done.passed_over));
     }
     let details = |wanted: bool, text: &dyn Fn(&Done) -> String| {
         if wanted && !quiet {

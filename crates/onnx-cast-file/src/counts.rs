@@ -255,7 +255,10 @@ impl Counter {
     }
 
     /// Counts what quantizing makes of values, which are then read back as floats.
-    pub(crate) fn of_quantized(from: DataType, counts: bool) -> Result<Counter, OpError> {
+    ///
+    /// # Errors
+    /// As [`Counter::new`].
+    pub fn of_quantized(from: DataType, counts: bool) -> Result<Counter, OpError> {
         // Smaller values are finite when they are read back: a scale moves none by a factor of two.
         const LIMIT: f64 = (1u128 << 127) as f64;
         let counter = Counter::new(from, DataType::Float)?;
@@ -265,7 +268,7 @@ impl Counter {
     }
 
     /// Whether some of `len` values may have to be counted.
-    pub(crate) fn is_interested(&self, source: &[u8], len: usize) -> bool {
+    pub fn is_interested(&self, source: &[u8], len: usize) -> bool {
         match self.scan {
             None | Some(Scan::Everything) => true,
             Some(Scan::Nothing) => false,

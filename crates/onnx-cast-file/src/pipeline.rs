@@ -17,7 +17,7 @@ use std::thread;
 
 pub use clamp::Clamp;
 pub use sinks::{InMemory, InPlace, InStretches, Nowhere, Ordered, Same, Sink};
-pub use task::{Chain, Compute, Decode, Elements, ScaledCast, Scratch, Step, Task, Transform};
+pub use task::{Chain, Compute, Decode, Elements, ReadBack, ScaledCast, Scratch, Step, Task, Transform};
 
 /// What went wrong.
 #[derive(Debug)]

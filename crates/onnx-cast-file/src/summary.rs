@@ -15,6 +15,8 @@ pub struct Summary {
     pub already_there: usize,
     /// Other files of the checkpoint's folder that were copied, or would be.
     pub copied: usize,
+    /// Weights of a model that were to be quantized and are kept, each with the reason.
+    pub passed_over: Vec<(String, String)>,
 }
 
 impl Summary {

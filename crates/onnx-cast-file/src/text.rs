@@ -59,6 +59,19 @@ impl fmt::Display for Short<'_> {
     }
 }
 
+/// Names with reasons, as ``\`w1\` (a reason)``; cut past three.
+pub fn named(all: &[(String, String)]) -> String {
+    const LIMIT: usize = 3;
+    let mut text = String::new();
+    for (index, (name, reason)) in all.iter().take(LIMIT).enumerate() {
+        text += &format!("{}`{}` ({reason})", if index == 0 { "" } else { ", " }, Short(name));
+    }
+    if all.len() > LIMIT {
+        text += &format!(", and {} more", all.len() - LIMIT);
+    }
+    text
+}
+
 /// A shape as people read it: `2x3`, or `scalar`; cut past 16 dimensions.
 pub struct ShapeText<'a, T>(pub &'a [T]);
 

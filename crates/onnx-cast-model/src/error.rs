@@ -301,8 +301,15 @@ pub enum ModelError {
     #[error("{0}")]
     Ranges(#[from] RangesError),
     /// A model without weights to quantize.
-    #[error("no weight to quantize: no float initializer that MatMul, Gemm or Conv reads, and no rule names another")]
-    NothingToQuantize,
+    #[error(
+        "no weight to quantize: no large float initializer is the right operand of MatMul or Gemm or the filter of Conv, \
+         and no rule names another{}",
+        if passed_over.is_empty() { String::new() } else { format!(" (passed over: {passed_over})") }
+    )]
+    NothingToQuantize {
+        /// Weights that such operators read in other ways, each with the reason.
+        passed_over: String,
+    },
     /// A model in which nothing is to be dequantized.
     #[error("no weight to dequantize: no DequantizeLinear reads constants alone")]
     NothingToDequantize,

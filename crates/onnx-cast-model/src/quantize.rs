@@ -1,6 +1,8 @@
 //! `quantize` on a model: each selected weight becomes a constant of few bits with scales, followed by a
 //! DequantizeLinear that gives the old name its old type. NVFP4 has two of them: the first gives the scales.
 
+mod passed_over;
+
 use crate::constant::Constant;
 use crate::edits::{Content, Edits, NewAttribute, NewNode, NewTensor};
 use crate::error::{Error, ModelError};
@@ -15,12 +17,14 @@ use crate::upgrade;
 use crate::weights::MIN_SIZE;
 use onnx_cast::{
     BlockFormat, BlockQuantize, Cast, CastError, CastOptions, DataType, DequantizeLinear, DequantizeOptions,
-    LinearScale, NEWEST_OPSET, QuantizeLinear, QuantizeOptions, Tensor, TensorView, greatest_magnitude,
+    LinearScale, NEWEST_OPSET, OpError, QuantizeLinear, QuantizeOptions, Tensor, TensorView, greatest_magnitude,
     greatest_magnitudes,
 };
+use onnx_cast_file::counts::Counter;
 use onnx_cast_file::formats::protobuf::wire::{Value, last};
-use onnx_cast_file::pipeline::{ScaledCast, Step};
-use onnx_cast_file::{Granularity, QuantizeRequest, QuantizedFormat, Summary, TensorSummary};
+use onnx_cast_file::pipeline::{ReadBack, ScaledCast, Step};
+use onnx_cast_file::text::named;
+use onnx_cast_file::{FileError, Granularity, QuantizeRequest, QuantizedFormat, Summary, TensorSummary};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -29,10 +33,27 @@ use std::sync::Arc;
 /// elements are quantized while they are written.
 pub(crate) fn quantize_weights(input: &Path, output: &Path, request: &QuantizeRequest) -> Result<Summary, Error> {
     let &QuantizeRequest { ref storage, dry_run, write, ref watch, threads, .. } = request;
-    let (no_clobber, watch) = (write.no_clobber, watch.as_ref());
-    let how = Request { dry_run, no_clobber, threads, watch, ..Request::new(storage) };
-    rewrite(input, output, &how, |document, files| edits(document, files, request), Ok)
+    let (no_clobber, watch, counts) = (write.no_clobber, watch.as_ref(), counts(request));
+    let how = Request { dry_run, no_clobber, counts, threads, watch, ..Request::new(storage) };
+    let judge = |(mut summary, counters): Made| {
+        // Of a dry run, weights are quantized only to be counted.
+        for (row, counter) in counters.iter().filter(|_| counts || !dry_run) {
+            let row = &mut summary.tensors[*row];
+            (row.counts, row.alarms) = (counts.then(|| counter.total()), Some(counter.alarms()));
+        }
+        FileError::check_losses(&summary, input, &request.fail_on)?;
+        Ok(summary)
+    };
+    rewrite(input, output, &how, |document, files| edits(document, files, request), judge)
 }
+
+/// Whether everything is to be counted, or only what overflows or is NaN.
+fn counts(request: &QuantizeRequest) -> bool {
+    request.count || !request.fail_on.is_empty()
+}
+
+/// What is done, and what counts the values of which of its rows.
+type Made = (Summary, Vec<(usize, Arc<Counter>)>);
 
 /// The axes of a weight: that of the outputs, and the one along which products are added up.
 #[derive(Clone, Copy)]
@@ -58,8 +79,8 @@ fn edits<'a>(
     document: &Document<'a>,
     files: &'a Files,
     request: &QuantizeRequest,
-) -> Result<(Edits<'a>, Summary), ModelError> {
-    let (mut chosen, mut tensors) = (Vec::new(), Vec::new());
+) -> Result<(Edits<'a>, Made), ModelError> {
+    let (mut chosen, mut tensors, mut counters) = (Vec::new(), Vec::new(), Vec::new());
     for body in document.bodies() {
         let readers = readers(body)?;
         for graph in body.every() {
@@ -68,8 +89,12 @@ fn edits<'a>(
     }
     request.selection.check_names(tensors.iter().map(|row| &*row.name))?;
     let mut edits = Edits::default();
+    let mut passed_over = Vec::new();
+    for body in document.bodies() {
+        passed_over.extend(passed_over::passed_over(document, body, &chosen, &request.selection, files)?);
+    }
     if chosen.is_empty() {
-        return Err(ModelError::NothingToQuantize);
+        return Err(ModelError::NothingToQuantize { passed_over: named(&passed_over) });
     }
     if document.training {
         return Err(ModelError::Training);
@@ -79,13 +104,14 @@ fn edits<'a>(
     for one in chosen {
         let row = one.row;
         let (opset, name) = (one.opset.unwrap_or(0), one.constant.name.to_owned());
-        let (summary, needs) = one.edit(&mut edits, &mut names, request)?;
+        let (summary, needs, counter) = one.edit(&mut edits, &mut names, request)?;
         if needs > opset && !request.raise_opset {
             let operator = "DequantizeLinear";
             return Err(ModelError::NeedsOpset { name, operator, data_type: summary.to, needs, opset });
         }
         needed = needed.max((needs, opset));
         tensors[row] = summary;
+        counters.push((row, counter));
     }
     let (needs, opset) = needed;
     if needs > opset {
@@ -94,7 +120,9 @@ fn edits<'a>(
     // Initializers need no inputs from version 4 of the format on.
     let newest = opsets::ir_version(needs).into_iter().chain([4]).max();
     edits.ir_version = newest.filter(|&version| document.ir_version >= 3 && version > document.ir_version);
-    Ok((edits, Summary::new(tensors)))
+    let mut summary = Summary::new(tensors);
+    summary.passed_over = passed_over;
+    Ok((edits, (summary, counters)))
 }
 
 fn choose<'a>(
@@ -197,14 +225,14 @@ struct Found {
 }
 
 impl<'a> Chosen<'a> {
-    /// Notes what is to be done; returns what becomes of the weight, and the opset that it needs.
+    /// Notes what is to be done; returns what becomes of the weight, the opset that it needs, and what counts.
     fn edit(
         self,
         edits: &mut Edits<'a>,
         names: &mut Names,
         request: &QuantizeRequest,
-    ) -> Result<(TensorSummary, i64), ModelError> {
-        let (found, elements, needs) = self.quantized(request)?;
+    ) -> Result<(TensorSummary, i64, Arc<Counter>), ModelError> {
+        let (found, elements, needs, counter) = self.quantized(request)?;
         let Chosen { constant, to, graph, index, input, .. } = &self;
         let old = constant.name.to_owned();
         let mut bytes_after = elements.byte_len().unwrap_or(0);
@@ -245,11 +273,11 @@ impl<'a> Chosen<'a> {
         edit.first.push(dequantize(node_name, [name, scale], old.clone(), axis, block_size, output_dtype));
         let mut summary = TensorSummary::kept(&old, constant.shape.clone(), constant.data_type, constant.bytes());
         (summary.to, summary.bytes_after, summary.cast) = (found.element, bytes_after, true);
-        Ok((summary, needs))
+        Ok((summary, needs, counter))
     }
 
-    /// The scales of the weight, its elements as they are to be stored, and the opset that they need.
-    fn quantized(&self, request: &QuantizeRequest) -> Result<(Found, Elements<'a>, i64), ModelError> {
+    /// The scales of the weight, its elements as they are to be stored, the opset that they need, and what counts them.
+    fn quantized(&self, request: &QuantizeRequest) -> Result<(Found, Elements<'a>, i64, Arc<Counter>), ModelError> {
         let Chosen { constant, to, .. } = self;
         let refuse = |what: String| ModelError::Uncast { name: constant.name.to_owned(), what };
         let wrong = |error: CastError| refuse(error.to_string());
@@ -272,8 +300,16 @@ impl<'a> Chosen<'a> {
         plan.bind(&constant.shape, &found.scale.view(), None).map_err(wrong)?;
         let needs =
             found.needs(&constant.shape).ok_or_else(|| refuse(format!("no opset has {to} with such scales")))?;
-        let cast = ScaledCast { plan, shape: constant.shape.clone(), scale: found.scale.clone(), zero_point: None };
-        Ok((found, elements.then(Step::Scaled(Arc::new(cast))), needs))
+        let counter = Counter::of_quantized(constant.data_type, true).map_err(|error| refuse(error.to_string()))?;
+        let counter = Arc::new(counter);
+        let alarms = Counter::of_quantized(constant.data_type, false).map_err(|error| refuse(error.to_string()))?;
+        // A value that is not finite also spoils those that share its scale: then all are compared.
+        let is_counted = counts(request) || alarms.is_interested(&bytes, constant.len);
+        let back =
+            is_counted.then(|| found.read_back(&counter)).transpose().map_err(|error| refuse(error.to_string()))?;
+        let (shape, scale) = (constant.shape.clone(), found.scale.clone());
+        let cast = ScaledCast { plan, shape, scale, zero_point: None, back };
+        Ok((found, elements.then(Step::Scaled(Arc::new(cast))), needs, counter))
     }
 
     /// Scales of float, in the weight's type, which is that of the result.
@@ -349,6 +385,14 @@ fn narrow(scale: &Tensor, to: DataType) -> Result<Tensor, CastError> {
 }
 
 impl Found {
+    /// What reads the weight back as floats, for a counter.
+    fn read_back(&self, counter: &Arc<Counter>) -> Result<ReadBack, OpError> {
+        let options = DequantizeOptions::new().axis(self.axis).block_size(self.block_size);
+        let operator = DequantizeLinear::new(&options.output_dtype(DataType::Float))?;
+        let plan = operator.plan(self.element, self.scale.data_type(), None)?.with_threads(Some(1));
+        Ok(ReadBack { plan, counter: Arc::clone(counter) })
+    }
+
     /// The first opset whose DequantizeLinear reads the weight.
     fn needs(&self, shape: &[usize]) -> Option<i64> {
         let reads = |opset: i64| -> Option<()> {

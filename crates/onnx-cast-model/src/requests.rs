@@ -103,12 +103,9 @@ pub fn quantize_model(
     output: impl AsRef<Path>,
     request: &QuantizeRequest,
 ) -> Result<Summary, Error> {
-    const COUNTED: &str = "is for checkpoints (`report` shows what a model's weights would lose)";
     let fields = [
         ("layout", request.layout.is_some(), "is for checkpoints (.safetensors)"),
         ("resume", request.resume, "is for checkpoints of several files (a model is written whole or not at all)"),
-        ("losses", request.count, COUNTED),
-        ("fail_on", !request.fail_on.is_empty(), COUNTED),
     ];
     FileError::refuse(input.as_ref(), &fields)?;
     quantize_weights(input.as_ref(), output.as_ref(), request)

@@ -13,7 +13,7 @@ use crate::tree::{Document, Graph, Names};
 use crate::upgrade;
 use onnx_cast::{Cast, CastOptions, DataType, Operator};
 use onnx_cast_file::FileError;
-use onnx_cast_file::counts::Counter;
+use onnx_cast_file::counts::{Counter, Counters};
 use onnx_cast_file::pipeline::Step;
 use onnx_cast_file::{CastRequest, Selection, Summary, TensorSummary};
 use std::collections::{HashMap, HashSet};
@@ -38,7 +38,10 @@ pub(crate) fn cast_constants(
     let (counts, no_clobber) = (request.count || !request.fail_on.is_empty(), write.no_clobber);
     let how = Request { dry_run, no_clobber, counts, threads, watch: watch.as_ref(), step, ..Request::new(storage) };
     let judge = |(mut summary, counters): Made| {
-        counters.iter().for_each(|(row, counter)| summary.tensors[*row].counts = Some(counter.total()));
+        // Of a dry run, values are read only to be counted.
+        if counts || !dry_run {
+            counters.iter().for_each(|(row, counter)| summary.tensors[*row].note(counter));
+        }
         FileError::check_losses(&summary, input, &request.fail_on)?;
         Ok(summary)
     };
@@ -118,9 +121,9 @@ fn edits<'a>(
     // The format has types and opsets from some version on. A model of an older one than even that is left as it is.
     let newest = needs.iter().filter_map(|(needs, _)| opsets::ir_version(needs.opset)).max();
     edits.ir_version = newest.filter(|&version| document.ir_version >= 3 && version > document.ir_version);
-    let mut counters = Vec::new();
+    let (mut counters, mut known) = (Vec::new(), Counters::new(request.count || !request.fail_on.is_empty()));
     for one in chosen {
-        let (row, counter) = (one.row, one.edit(&mut edits, &mut names, request)?);
+        let (row, counter) = (one.row, one.edit(&mut edits, &mut names, request, &mut known)?);
         counters.extend(counter.map(|counter| (row, counter)));
     }
     Ok((edits, (Summary::new(tensors), counters)))
@@ -224,12 +227,13 @@ impl<'a> Chosen<'a> {
         all.into_iter().rev().max_by_key(|needs| needs.opset).ok_or_else(|| refuse(String::new()))
     }
 
-    /// Notes what is to be done; returns what counts the values, if they are to be counted.
+    /// Notes what is to be done; returns what counts the values.
     fn edit(
         self,
         edits: &mut Edits<'a>,
         names: &mut Names,
         request: &CastRequest,
+        counters: &mut Counters,
     ) -> Result<Option<Arc<Counter>>, ModelError> {
         let Chosen { constant, to, graph, place, opset, .. } = self;
         let old = constant.name.to_owned();
@@ -239,9 +243,7 @@ impl<'a> Chosen<'a> {
         let plan = Cast::new(to, &options).and_then(|cast| cast.plan(constant.data_type));
         let plan = plan.map_err(|error| refuse(error.to_string()))?;
         let mut elements = constant.elements.ok_or_else(|| refuse("strings".to_owned()))?.then(Step::Cast(plan));
-        if request.count || !request.fail_on.is_empty() {
-            elements.counter = Counter::new(plan.source_type(), to).ok().map(Arc::new);
-        }
+        elements.counter = counters.of(plan.source_type(), to).map(Arc::new);
         let counter = elements.counter.clone();
         let name = names.fresh(format!("{old}_{to}"));
         let cast_name = names.fresh(format!("{old}_cast"));

@@ -115,6 +115,38 @@ pub struct ScaledCast {
     pub scale: Tensor,
     /// The zero point, where there is one.
     pub zero_point: Option<Tensor>,
+    /// What counts the values that are lost, where that is to be counted.
+    pub back: Option<ReadBack>,
+}
+
+/// Reads back as floats what a scaled cast gives, and compares them with what was cast.
+#[derive(Clone, Debug)]
+pub struct ReadBack {
+    /// DequantizeLinear of the same scales.
+    pub plan: ScaledPlan,
+    /// Counts both sides.
+    pub counter: Arc<Counter>,
+}
+
+impl ReadBack {
+    /// Values that are read back at a time.
+    const STEP: usize = 2048;
+
+    fn count(&self, cast: &ScaledCast, start: usize, elements: &[u8], result: &[u8]) -> Result<(), CastError> {
+        let zero_point = cast.zero_point.as_ref().map(Tensor::view);
+        let bound = self.plan.bind(&cast.shape, &cast.scale.view(), zero_point.as_ref())?;
+        let bytes = |data_type: DataType, len: usize| data_type.byte_len(len).unwrap_or(0).max(1);
+        let [from, to] = [cast.plan.source_type(), cast.plan.target_type()];
+        let (mut values, mut sides) = (vec![0; 4 * ReadBack::STEP], Sides::default());
+        let parts = elements.chunks(bytes(from, ReadBack::STEP)).zip(result.chunks(bytes(to, ReadBack::STEP)));
+        for ((elements, result), at) in parts.zip((start..).step_by(ReadBack::STEP)) {
+            let len = elements.len() / bytes(from, 1);
+            let values = &mut values[..4 * len];
+            bound.run_part(at, len, result, values)?;
+            self.counter.add(elements, values, len, &mut sides)?;
+        }
+        Ok(())
+    }
 }
 
 impl Transform for ScaledCast {
@@ -125,7 +157,8 @@ impl Transform for ScaledCast {
     fn run(&self, start: usize, len: usize, elements: &[u8], result: &mut [u8]) -> Result<(), CastError> {
         let zero_point = self.zero_point.as_ref().map(Tensor::view);
         let bound = self.plan.bind(&self.shape, &self.scale.view(), zero_point.as_ref())?;
-        bound.run_part(start, len, elements, result)
+        bound.run_part(start, len, elements, result)?;
+        self.back.as_ref().map_or(Ok(()), |back| back.count(self, start, elements, result))
     }
 }
 

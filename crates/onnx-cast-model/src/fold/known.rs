@@ -107,7 +107,7 @@ impl<'a> Known<'a> {
         let (scale, shape) = (scale.read()?, self.shape.to_vec());
         let zero_point = zero_point.map(|known| known.read().ok_or(())).transpose().ok()?;
         plan.bind(&shape, &scale.view(), zero_point.as_ref().map(Tensor::view).as_ref()).ok()?;
-        let step = Step::Scaled(Arc::new(ScaledCast { plan, shape, scale, zero_point }));
+        let step = Step::Scaled(Arc::new(ScaledCast { plan, shape, scale, zero_point, back: None }));
         Some(Known { content: KnownContent::Numbers(elements.then(step)), ..self.clone() })
     }
 
