@@ -1,5 +1,5 @@
-//! Does a file get no more of the command than it has bytes for: no memory for what it claims, no copy that nobody needs,
-//! and no control of the terminal?
+//! Does a file get no more of the command than it has bytes for: no memory for what it claims, no copy that nobody
+//! needs, and no control of the terminal?
 
 use crate::common::{command, done, npy, refused, stderr, stdout};
 use crate::files::{Folder, floats};

@@ -61,8 +61,8 @@ pub(crate) fn string_header(width: usize, shape: &[usize]) -> Result<Vec<u8>, Np
     header_of(&format!("<U{width}"), shape)
 }
 
-/// The most dimensions that an array of numpy 2 has; older versions have 32. It also bounds what a hostile file can make
-/// an error text hold.
+/// The most dimensions that an array of numpy 2 has; older versions have 32. It also bounds what a hostile file can
+/// make an error text hold.
 const MAX_RANK: usize = 64;
 
 fn header_of(descr: &str, shape: &[usize]) -> Result<Vec<u8>, NpyError> {
