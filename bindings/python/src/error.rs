@@ -1,4 +1,4 @@
-//! What the library refuses, as one exception class. Objects of a kind that nothing here takes are `TypeError`, and what
+//! What the library refuses, as one exception class. Objects of a kind that nothing takes are `TypeError`, and what
 //! the system refuses is `OSError`, with its number: a missing file is `FileNotFoundError`.
 
 use onnx_cast_file::io::IoError;

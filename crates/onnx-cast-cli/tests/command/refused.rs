@@ -1,4 +1,4 @@
-//! One table of bad requests (`crates/testkit/data/refused.json`), which Python and JavaScript refuse too, with the same
+//! One table of bad requests (`crates/testkit/data/refused.json`), which Python and JavaScript refuse too, in the same
 //! words where an option has no name in them.
 
 use crate::common::{command, stderr, stdout};

@@ -81,7 +81,7 @@ fn digits_of(value: f64) -> usize {
     }
     let last = field.max(1) as i64 - 1075 + i64::from(significand.trailing_zeros());
     // The number is an odd integer times 2^last. Where that is a fraction, it has as many digits as the integer times
-    // 5^-last: log10(5) is less than 0.7. An integer has at most one digit more than log10(2), below 0.302, of its bits.
+    // 5^-last: log10(5) is less than 0.7. An integer has at most one digit more than 0.302 of its bits, of log10(2).
     let bits = i64::from(u64::BITS - (significand >> significand.trailing_zeros()).leading_zeros());
     let (integer, fraction) = (bits + last.max(0), (-last).max(0));
     (integer * 302 / 1000 + fraction * 7 / 10 + 2).min(767) as usize
