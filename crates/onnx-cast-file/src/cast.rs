@@ -11,15 +11,17 @@ use crate::formats::format::Format;
 use crate::formats::input::{Given, Input, Stored};
 use crate::formats::output::Output;
 use crate::formats::safetensors::{self, SafetensorsError};
-use crate::io::atomic::{check_vacant, create_folder, folder_of};
+use crate::io::atomic::{check_vacant, folder_of};
 use crate::io::fs;
+use crate::io::positional::InputFile;
 use crate::io::progress::Meter;
 use crate::layouts;
-use crate::others::Others;
+use crate::others::{Others, is_same};
+use crate::replaced::{Replacement, check_file, folder_named};
 use crate::request::{BitCastRequest, CastRequest};
 use crate::summary::Summary;
 use onnx_cast::{BitCast, Cast, DataType, OpError, Plan};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub(crate) use job::{Frame, Job};
 
@@ -55,7 +57,7 @@ pub(crate) fn with_cast<R>(
         Cast::new(to, &options).map_err(FileError::Operator)?;
     }
     let select = |stored: &Stored| request.selection.target(&stored.name, stored.data_type, stored.len as u64);
-    run(&Work { name: "cast", plan: &plan, select: &select, needs_one: false })
+    run(&Work { name: CAST, plan: &plan, select: &select, needs_one: false })
 }
 
 /// Reinterprets the bits of a file, as [`cast_file`] casts it; of a `.safetensors` file to a `.safetensors` file every
@@ -80,6 +82,9 @@ pub fn bit_cast_file(
     let work = Work { name: "bitcast", plan: &plan, select: &select, needs_one: true };
     convert(input.as_ref(), output.as_ref(), &request, &work)
 }
+
+/// The name of the work that notes the type of the weights in their configuration.
+const CAST: &str = "cast";
 
 /// What is to be done with a file.
 pub(crate) struct Work<'a> {
@@ -109,25 +114,33 @@ fn convert(input: &Path, output: &Path, request: &CastRequest, work: &Work<'_>) 
     if request.write.no_clobber {
         check_vacant(output)?;
     }
-    match checkpoint::locate(input)? {
+    let in_place = is_same(folder_named(input), folder_named(output));
+    match checkpoint::locate_or_go_on(input, in_place)? {
         Located::File => convert_file(input, output, request, work),
         Located::InFolder(file) => {
-            let others = Others::of(input, output, request)?;
-            let output = output.join(file.file_name().unwrap_or_default());
+            let others = Others::of(input, output, request, work.name == CAST)?;
+            let target = output.join(file.file_name().unwrap_or_default());
+            let files: Vec<PathBuf> = others.targets().chain([target.clone()]).collect();
+            let mut replacement = Replacement::check((input, output), &files, None, &request.write)?;
             if !request.dry_run {
-                create_folder(&output)?;
+                replacement.begin()?;
             }
-            others.finish(convert_file(&file, &output, request, work)?)
+            others.finish(convert_file(&file, &target, request, work)?)
         }
         Located::Index(index) => {
-            let index = Index::read(&index)?;
+            let index = Index::read_or_go_on(&index, in_place)?;
             let output = index.output(output)?;
-            let others = Others::of(input, folder_of(&output), request)?;
-            let done = others.finish(convert_shards(&index, &output, request, work)?)?;
+            let others = Others::of(input, folder_of(&output), request, work.name == CAST)?;
+            let shards = index.shards.iter().map(|(shard, _)| output.with_file_name(shard));
+            let files: Vec<PathBuf> = others.targets().chain(shards).collect();
+            let folders = (index.folder(), folder_of(&output));
+            let mut replacement = Replacement::check(folders, &files, Some(&output), &request.write)?;
+            let done = others.finish(convert_shards(&index, &output, request, work, &mut replacement)?)?;
             // The index comes last: where it is, the checkpoint is complete.
             if !request.dry_run {
                 let total = done.tensors.iter().map(|row| row.bytes_after).sum();
                 index.write(&output, total, request.write.no_clobber)?;
+                replacement.finish();
             }
             Ok(done)
         }
@@ -140,11 +153,18 @@ fn format_of(path: &Path) -> Result<Option<Format>, FileError> {
 }
 
 /// A checkpoint in several files: all of it is planned before the first is written.
-fn convert_shards(index: &Index, output: &Path, request: &CastRequest, work: &Work<'_>) -> Result<Summary, FileError> {
+fn convert_shards(
+    index: &Index,
+    output: &Path,
+    request: &CastRequest,
+    work: &Work<'_>,
+    replacement: &mut Replacement,
+) -> Result<Summary, FileError> {
     let each = Work { needs_one: false, ..*work };
     let mut shards = shards::of_index(index, output, request, &each)?;
-    if request.write.no_clobber {
-        shards.iter().try_for_each(|shard| check_vacant(&shard.output))?;
+    for shard in &shards {
+        let input = InputFile::open(&shard.input)?;
+        check_file(&input, &shard.output, Format::Safetensors, &shard.tensors, &request.write)?;
     }
     let tensors = shards.iter_mut().flat_map(|shard| std::mem::take(&mut shard.tensors)).collect();
     let mut summary = Summary::new(tensors);
@@ -170,10 +190,11 @@ fn convert_shards(index: &Index, output: &Path, request: &CastRequest, work: &Wo
     if request.dry_run {
         return Ok(summary);
     }
-    create_folder(output)?;
+    replacement.begin()?;
     let mut tensors = Vec::with_capacity(summary.tensors.len());
     for shard in &shards {
-        let done = shards::open(&shard.input, &shard.output, request, &each)?.run(request, &meter)?;
+        let job = shards::open(&shard.input, &shard.output, request, &each)?;
+        let done = job.run(request, &meter, &|| replacement.give_way())?;
         summary.already_there += done.already_there;
         tensors.extend(done.tensors);
     }
@@ -222,10 +243,11 @@ fn convert_file(input: &Path, output: &Path, request: &CastRequest, work: &Work<
     }
     let (summary, _) = job.plan()?;
     work.check(input, &summary)?;
+    job.check_output(&summary.tensors, request)?;
     let meter = Meter::new(request.watch.as_ref(), summary.bytes_before());
     match (request.dry_run, request.counts()) {
         (true, false) => Ok(summary),
         (true, true) => job.rehearse(request, &meter),
-        (false, _) => job.run(request, &meter),
+        (false, _) => job.run(request, &meter, &|| Ok(())),
     }
 }

@@ -213,24 +213,13 @@ impl<'a> Planner<'a> {
     /// The other files of a folder that are copied as they are, and the configuration as it is to be.
     fn beside(&self, input: &Path, folder: Option<&Path>, is_plain: bool) -> Result<Beside, FileError> {
         let Some(folder) = folder.filter(|_| self.request.copy_others) else { return Ok(Beside::default()) };
-        let mut beside = Beside { copied: others::files_beside(input, folder)?, texts: Vec::new() };
+        let mut beside = Beside::of(others::files_beside(input, folder)?);
         let to = self.request.selection.to.or_else(|| self.request.selection.targets().next());
         if let (true, Some(to)) = (is_plain, to) {
             beside.take("hf_quant_config.json");
-            if let Some(path) = beside.take("config.json") {
-                let text = layouts::plain_config(&path, torch_name(to))?;
-                beside.texts.push((folder.join("config.json"), text));
-            }
+            let name = layouts::torch_name(to).unwrap_or(to.name());
+            beside.configure(folder, self.request.resume, |path| layouts::plain_config(path, name))?;
         }
         Ok(beside)
-    }
-}
-
-/// torch's name for a type, as configurations have it.
-fn torch_name(to: DataType) -> &'static str {
-    match to {
-        DataType::Float => "float32",
-        DataType::Double => "float64",
-        _ => to.name(),
     }
 }

@@ -6,9 +6,10 @@ use crate::formats::error::FormatError;
 use crate::io::error::IoError;
 use crate::layouts::LayoutError;
 use crate::selection::Unmatched;
-use crate::summary::Summary;
+use crate::summary::{Summary, TensorSummary};
 use crate::text::{PathText, TensorText};
 use onnx_cast::{CastError, DataType, OpError};
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -90,6 +91,20 @@ pub enum FileError {
     /// Options that no operator has, whatever the file.
     #[error("{0}")]
     Operator(OpError),
+    /// An output that exists, and seems to be another input.
+    #[error(
+        "{}: it exists and holds {holds}, as the input does, and not {want}, as an earlier result would (name another \
+         output, or give `force` to replace it)",
+        PathText(path)
+    )]
+    Replaces {
+        /// The output.
+        path: PathBuf,
+        /// A type of its tensors.
+        holds: DataType,
+        /// A type that the result has, and the input does not.
+        want: DataType,
+    },
     /// The caller's [`Watch`](crate::Watch) has ended the work.
     #[error("{}: stopped before it was complete", PathText(path))]
     Stopped {
@@ -118,6 +133,35 @@ impl FileError {
             }
         }
         Ok(())
+    }
+
+    /// Refuses to replace an output that holds types that the job changes, and none that it gives: another input, as
+    /// where a shell's pattern matches two files. An output in which a tensor of the input has another type than there
+    /// is the result of an earlier run.
+    ///
+    /// # Errors
+    /// [`FileError::Replaces`].
+    pub fn check_replaced<'t>(
+        path: &Path,
+        there: impl IntoIterator<Item = (&'t str, DataType)>,
+        rows: &[TensorSummary],
+    ) -> Result<(), FileError> {
+        let changed = || rows.iter().filter(|row| row.cast && row.from != row.to);
+        let is_source = |data_type| changed().any(|row| row.from == data_type);
+        let Some(want) = changed().map(|row| row.to).find(|&to| !is_source(to)) else { return Ok(()) };
+        let results: HashSet<DataType> = changed().map(|row| row.to).filter(|&to| !is_source(to)).collect();
+        let before: HashMap<&str, DataType> = rows.iter().map(|row| (&*row.name, row.from)).collect();
+        let mut source = None;
+        for (name, data_type) in there {
+            if results.contains(&data_type) || before.get(name).is_some_and(|&before| before != data_type) {
+                return Ok(());
+            }
+            source = source.or(Some(data_type).filter(|&data_type| is_source(data_type)));
+        }
+        match source {
+            Some(holds) => Err(FileError::Replaces { path: path.to_owned(), holds, want }),
+            None => Ok(()),
+        }
     }
 
     /// Refuses what a kind of file has no use for: of each field its name, whether it is given, and why it is refused.

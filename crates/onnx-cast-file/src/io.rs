@@ -4,13 +4,18 @@
 pub mod atomic;
 pub mod error;
 pub mod fs;
+pub mod links;
+pub mod lock;
 pub mod map;
 pub mod memory;
+pub mod page;
 pub mod positional;
 pub mod progress;
 
 pub use atomic::{AtomicFile, end_without_traces};
 pub use error::IoError;
+pub use lock::FolderLock;
 pub use memory::room_for_a_thread;
+pub use page::create_page;
 pub use positional::InputFile;
 pub use progress::Watch;

@@ -41,6 +41,7 @@ mod others;
 pub mod parts;
 pub mod pipeline;
 mod quantize;
+mod replaced;
 mod report;
 mod request;
 mod rewrite;

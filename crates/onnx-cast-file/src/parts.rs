@@ -16,6 +16,7 @@ use crate::formats::error::FormatError;
 use crate::formats::format::Format;
 use crate::io::atomic::{AtomicFile, create_folder, folder_of, target_of};
 use crate::io::fs::{self, File};
+use crate::io::links;
 use crate::io::positional::InputFile;
 use crate::io::progress::Meter;
 use crate::layouts::check_cast;
@@ -162,27 +163,37 @@ pub fn part_is_there(input: &Path, output: &Path, part: Part, request: &CastRequ
 /// # Errors
 /// Where it is not there, the disk is full, or the name is refused.
 pub fn name_whole(temporary: &Path, output: &Path) -> Result<(), FileError> {
+    links::check_write(output)?;
     Ok(AtomicFile::resume(output, temporary)?.commit()?)
 }
 
-/// Copies the other files of a checkpoint's folder, as [`cast_file`](crate::cast_file) does, and returns how many;
-/// where the input is no folder there are none.
+/// Copies the other files of a checkpoint's folder, as [`cast_file`](crate::cast_file) does, when all files of weights
+/// are there, and returns how many; where the input is no folder there are none.
 ///
 /// # Errors
 /// Where a file cannot be read or written.
 pub fn copy_others(input: &Path, output: &Path) -> Result<usize, FileError> {
-    let folder = match checkpoint::locate(input)? {
+    let (folder, weights) = match checkpoint::locate(input)? {
         Located::File => return Ok(0),
-        Located::InFolder(_) => output.to_owned(),
-        Located::Index(index) => folder_of(&Index::read(&index)?.output(output)?).to_owned(),
+        Located::InFolder(file) => (output.to_owned(), vec![output.join(file.file_name().unwrap_or_default())]),
+        Located::Index(index) => {
+            let index = Index::read(&index)?;
+            let path = index.output(output)?;
+            let weights = index.shards.iter().map(|(shard, _)| path.with_file_name(shard)).collect();
+            (folder_of(&path).to_owned(), weights)
+        }
     };
     if !fs::is_dir(input) {
         return Ok(0);
     }
-    let files = others::beside(input, &folder)?;
+    let mut files = others::beside(input, &folder)?;
+    files.iter().try_for_each(|path| links::check_write(&folder.join(path.file_name().unwrap_or_default())))?;
     create_folder(&folder.join("x"))?;
-    others::copy(&files, &folder, false)?;
-    Ok(files.len())
+    let count = files.len();
+    let config = files.iter().position(|path| path.ends_with(others::CONFIG)).map(|place| files.remove(place));
+    others::copy(&files, &folder, false, false)?;
+    config.map_or(Ok(()), |config| others::configure_as(&weights, &config, &folder))?;
+    Ok(count)
 }
 
 /// Writes the index of a checkpoint with this many bytes of elements, when all of its files are there; of a checkpoint

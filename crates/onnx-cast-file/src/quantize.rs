@@ -161,11 +161,8 @@ pub(crate) fn beside(
     let Some(folder) = folder.filter(|_| plan.request.copy_others) else {
         return Ok((Beside::default(), configuration));
     };
-    let mut beside = Beside { copied: others::files_beside(input, folder)?, texts: Vec::new() };
-    if let Some(path) = beside.take("config.json") {
-        let text = layouts::quantized_config(&path, configuration.as_ref())?;
-        beside.texts.push((folder.join("config.json"), text));
-    }
+    let mut beside = Beside::of(others::files_beside(input, folder)?);
+    beside.configure(folder, plan.request.resume, |path| layouts::quantized_config(path, configuration.as_ref()))?;
     beside.take("hf_quant_config.json");
     if let Some(text) = plan.own_file(chosen, &kept) {
         beside.texts.push((folder.join("hf_quant_config.json"), text));

@@ -1,10 +1,12 @@
 //! Checkpoints whose tensors become other tensors: each file of the input gives a file of the output, in which tensors
 //! are kept byte for byte, computed, or left out. `memory.rs` has the same for tensors in memory, `one.rs` for one file
-//! of the output.
+//! of the output; `beside.rs` has the other files of a folder.
 
+mod beside;
 mod memory;
 mod one;
 
+pub(crate) use beside::Beside;
 pub use memory::MadeTensors;
 
 use crate::counts::{Counter, Loss};
@@ -21,13 +23,12 @@ use crate::io::positional::InputFile;
 use crate::io::progress::{Meter, Watch};
 use crate::layouts::{Checkpoint, LayoutError, TensorRef};
 use crate::opened::of_stored;
-use crate::others;
 use crate::pipeline::{self, Compute, Elements, InPlace, Nowhere, Same, Sink, Task, Transform, Trouble};
+use crate::replaced::{Replacement, check_file};
 use crate::summary::{Summary, TensorSummary};
 use onnx_cast::{CastError, DataType, Plan, TensorView, element_count, greatest_magnitude};
 use serde_json::Value;
 use std::collections::HashSet;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -68,23 +69,6 @@ pub(crate) struct Check<'a> {
     /// The elements of the weight.
     pub(crate) tensor: TensorRef,
     pub(crate) run: Box<dyn Fn() -> Result<(), FileError> + 'a>,
-}
-
-/// What stands beside the weights of a folder.
-#[derive(Default)]
-pub(crate) struct Beside {
-    /// Files that are copied as they are.
-    pub(crate) copied: Vec<PathBuf>,
-    /// Texts that are written, with their paths.
-    pub(crate) texts: Vec<(PathBuf, String)>,
-}
-
-impl Beside {
-    /// The file of a name, which is then not copied.
-    pub(crate) fn take(&mut self, name: &str) -> Option<PathBuf> {
-        let place = self.copied.iter().position(|path| path.file_name().is_some_and(|file| file == name))?;
-        Some(self.copied.remove(place))
-    }
 }
 
 /// A checkpoint, and where another one that is made of it goes.
@@ -197,11 +181,8 @@ impl Rewrite<'_> {
         let headers = self.files.iter().map(Rewritten::header).collect::<Result<Vec<_>, _>>()?;
         let mut summary = self.summary();
         summary.copied = self.beside.copied.len();
+        let mut replacement = self.check_outputs()?;
         self.checks.iter().try_for_each(|check| (check.run)())?;
-        if settings.write.no_clobber {
-            let texts = self.beside.texts.iter().map(|(path, _)| path).chain(&self.places.index);
-            self.files.iter().map(|file| &file.output).chain(texts).try_for_each(|path| check_vacant(path))?;
-        }
         // Files appear one by one, so that all of them have to be good before the first.
         let rehearses = !settings.fail_on.is_empty() || settings.dry_run && settings.count;
         let meter = self.meter(u64::from(rehearses) + u64::from(!settings.dry_run));
@@ -214,6 +195,7 @@ impl Rewrite<'_> {
         if settings.dry_run {
             return Ok(summary);
         }
+        replacement.begin()?;
         for (file, header) in self.files.iter().zip(&headers) {
             create_folder(&file.output)?;
             let done = meter.done();
@@ -224,13 +206,40 @@ impl Rewrite<'_> {
             }
             meter.back_to(done);
             file.reset();
-            let out = AtomicFile::create_with(&file.output, settings.write.no_clobber)?;
+            let mut out = AtomicFile::create_with(&file.output, settings.write.no_clobber)?;
+            out.as_private_as(self.source(file))?;
             self.pass(file, header, &InPlace(out.file()), &meter)?;
+            out.sync()?;
+            replacement.give_way()?;
             out.commit()?;
         }
         self.note_counts(&mut summary)?;
-        self.finish()?;
+        summary.kept_others = self.finish()?;
         Ok(summary)
+    }
+
+    /// Checks what is there where the output goes.
+    fn check_outputs(&self) -> Result<Replacement, FileError> {
+        for file in &self.files {
+            let rows: Vec<TensorSummary> = file.rows.iter().map(|row| row.summary.clone()).collect();
+            check_file(self.source(file), &file.output, Format::Safetensors, &rows, &self.settings.write)?;
+        }
+        let Some(folder) = &self.places.folder else {
+            let occupied = self.files.iter().filter(|_| self.settings.write.no_clobber);
+            occupied.map(|file| check_vacant(&file.output)).collect::<Result<(), _>>()?;
+            return Ok(Replacement::default());
+        };
+        let copied = self.beside.copied.iter().map(|path| folder.join(path.file_name().unwrap_or_default()));
+        let texts = self.beside.texts.iter().map(|(path, _)| path.clone());
+        let files: Vec<PathBuf> =
+            self.files.iter().map(|file| file.output.clone()).chain(texts).chain(copied).collect();
+        let input = self.checkpoint.files.first().map_or(Path::new(""), |file| folder_of(file.path()));
+        Replacement::check((input, folder), &files, self.places.index.as_deref(), &self.settings.write)
+    }
+
+    /// The file of the input that a file of the output is made of.
+    fn source(&self, file: &Rewritten<'_>) -> &InputFile {
+        &self.checkpoint.files[file.rows.first().map_or(0, |row| row.tensor.file)].file
     }
 
     fn summary(&self) -> Summary {
@@ -250,36 +259,6 @@ impl Rewrite<'_> {
     fn rehearse(&self, meter: &Meter<'_>, summary: &mut Summary) -> Result<(), FileError> {
         self.files.iter().try_for_each(|file| self.pass(file, &[], &Nowhere, meter))?;
         self.note_counts(summary)
-    }
-
-    /// Writes what stands beside the weights.
-    fn finish(&self) -> Result<(), FileError> {
-        if let Some(folder) = &self.places.folder {
-            others::copy(&self.beside.copied, folder, self.settings.write.no_clobber)?;
-        }
-        for (path, text) in &self.beside.texts {
-            self.write_text(path, text)?;
-        }
-        // The index comes last: where it is, the checkpoint is complete.
-        if let Some(index) = &self.places.index {
-            self.write_text(index, &self.index_text())?;
-        }
-        Ok(())
-    }
-
-    fn write_text(&self, path: &Path, text: &str) -> Result<(), FileError> {
-        let mut out = AtomicFile::create_with(path, self.settings.write.no_clobber)?;
-        out.write_all(text.as_bytes()).map_err(|error| FileError::io(path, "write", error))?;
-        Ok(out.commit()?)
-    }
-
-    fn index_text(&self) -> String {
-        let rows = self.files.iter().flat_map(|file| {
-            let name = file.output.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            file.rows.iter().map(move |row| (&*row.summary.name, name))
-        });
-        let total = self.files.iter().flat_map(|file| &file.rows).map(|row| row.summary.bytes_after).sum();
-        Index::of_tensors(rows, total)
     }
 
     /// Refuses two tensors of one name, in whatever files.

@@ -15,6 +15,9 @@ pub struct Summary {
     pub already_there: usize,
     /// Other files of the checkpoint's folder that were copied, or would be.
     pub copied: usize,
+    /// Of these the names of those that were there already with another content, and are kept:
+    /// see [`CastRequest::resume`](crate::CastRequest::resume).
+    pub kept_others: Vec<String>,
     /// Weights of a model that were to be quantized and are kept, each with the reason.
     pub passed_over: Vec<(String, String)>,
 }

@@ -74,6 +74,7 @@ pub(crate) fn open(path: &Path, types: bool) -> Result<(Input, ModelInfo), Error
     let texts = Texts::default();
     let document = Document::parse(&bytes, &texts).map_err(invalid)?;
     let files = Files::open(path, &document.tensors().map_err(invalid)?, None).map_err(invalid)?;
+    files.check_current(&file)?;
     let (opsets, metadata) = imports(&bytes).map_err(invalid)?;
     let mut survey = Survey {
         base: Base { bytes: &bytes, file: Some(&file) },

@@ -2,6 +2,7 @@
 
 use crate::error::{Error, ModelError};
 use crate::fold::{FoldOutcome, FoldRequest, Folded, fold};
+use crate::replaced;
 use onnx_cast::{DataType, element_count};
 use onnx_cast_file::{DequantizeRequest, Summary, TensorSummary};
 use std::path::Path;
@@ -16,6 +17,7 @@ pub(crate) fn dequantize_model(input: &Path, output: &Path, request: &Dequantize
         dequantize: true,
         dry_run: true,
         no_clobber: request.write.no_clobber,
+        force: true,
         threads: request.threads,
         ..FoldRequest::default()
     };
@@ -27,6 +29,7 @@ pub(crate) fn dequantize_model(input: &Path, output: &Path, request: &Dequantize
     if rows.is_empty() {
         return Err(Error::model(input, ModelError::NothingToDequantize));
     }
+    replaced::check((input, output), &request.write, || Ok(Summary::new(rows.clone())))?;
     if !request.dry_run {
         fold(input, output, &FoldRequest { dry_run: false, watch: request.watch.clone(), ..plan })?;
     }

@@ -379,6 +379,12 @@ pub enum ModelError {
         /// Why.
         what: &'static str,
     },
+    /// An output that exists, and seems to be another input.
+    #[error(
+        "it exists, and an earlier run would have given another model, so it may be another input (name another output, \
+         or give `force` to replace it)"
+    )]
+    OtherModel,
     /// A node that fails on its input.
     #[error("{node}: {error}")]
     Cast {

@@ -9,6 +9,7 @@ use onnx_cast_file::io::IoError;
 use onnx_cast_file::io::atomic::{AtomicFile, link_over};
 use onnx_cast_file::io::fs;
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The files, all complete and on the disk, none under its name.
 pub(crate) struct Exchange<'p> {
@@ -30,7 +31,11 @@ impl Exchange<'_> {
         let Exchange { data, first, model, meanwhile, place } = self;
         data.commit()?;
         step();
-        first.commit()?;
+        if let Err(error) = first.commit() {
+            // Nothing refers to it yet. What cannot be removed stays.
+            let _ = fs::remove_file(meanwhile);
+            return Err(error);
+        }
         step();
         link_over(meanwhile, place)?;
         step();
@@ -43,10 +48,16 @@ impl Exchange<'_> {
     }
 }
 
-/// A name beside the model, made of another, that no file has.
+/// A name beside the model, made of another, that no file has, and no other process takes.
 pub(crate) fn free_name(model: &Path, name: &str) -> String {
-    let names = (1..).map(|count| if count == 1 { format!("{name}.new") } else { format!("{name}.new{count}") });
-    let mut free = names.filter(|name| fs::symlink_metadata(model.with_file_name(name)).is_err());
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    // Where there is no system there are no processes.
+    let process = if cfg!(all(target_family = "wasm", target_os = "unknown")) { 0 } else { std::process::id() };
+    let names = std::iter::repeat_with(|| match COUNT.fetch_add(1, Ordering::Relaxed) {
+        0 => format!("{name}.{process}.new"),
+        count => format!("{name}.{process}-{count}.new"),
+    });
+    let mut free = names.take(1 << 10).filter(|name| fs::symlink_metadata(model.with_file_name(name)).is_err());
     free.next().unwrap_or_default()
 }
 
@@ -93,5 +104,67 @@ mod tests {
                     == fs::read(new.with_file_name(name)).expect("a file")
             );
         }
+    }
+
+    /// Each process once gave its elements and its model their names whenever they were done: a model was left with the
+    /// elements of another.
+    #[test]
+    fn two_jobs_do_not_mix() {
+        for is_there in [false, true] {
+            let [input, now, one, other] = [(); 4].map(|()| tempfile::tempdir().expect("a folder"));
+            [&input, &one, &other].into_iter().for_each(|folder| model(folder.path()));
+            let [input, now, one, other] = [&input, &now, &one, &other].map(|folder| folder.path().join("m.onnx"));
+            let request = CastRequest::new;
+            cast(&one, &one, &request(DataType::Float16)).expect("a cast");
+            cast(&other, &other, &request(DataType::Float8E5M2)).expect("a cast");
+            if is_there {
+                cast(&input, &now, &request(DataType::BFloat16)).expect("a cast");
+            }
+            std::thread::scope(|scope| {
+                let second = RefCell::new(None);
+                let step = || {
+                    if second.borrow().is_some() {
+                        return;
+                    }
+                    let job = scope.spawn(|| cast(&input, &now, &request(DataType::Float8E5M2)).map(drop));
+                    // Long enough for one that does not wait.
+                    for _ in 0..100 {
+                        if job.is_finished() {
+                            break;
+                        }
+                        std::thread::sleep(std::time::Duration::from_millis(2));
+                    }
+                    *second.borrow_mut() = Some(job);
+                };
+                cast_constants(&input, &now, &request(DataType::Float16), &step).expect("a cast");
+                let second = second.into_inner().expect("it has begun").join().expect("no panic");
+                let last = if let Err(error) = second {
+                    let error = error.to_string();
+                    assert!(
+                        !is_there && error.ends_with("written it meanwhile (run it again to replace that)"),
+                        "{error}"
+                    );
+                    &one
+                } else {
+                    &other
+                };
+                let differences = diff(&now, last, &DiffRequest::default()).expect("a whole model");
+                assert!(differences.is_empty(), "{differences:?}");
+            });
+            assert_eq!(fs::read_dir(now.parent().expect("a folder")).expect("a folder").count(), 2, "{is_there}");
+        }
+    }
+
+    /// A model that is replaced while its elements are looked for could get those of the other.
+    #[cfg(unix)]
+    #[test]
+    fn a_model_that_is_replaced_meanwhile_is_not_read() {
+        let folder = tempfile::tempdir().expect("a folder");
+        model(folder.path());
+        let path = folder.path().join("m.onnx");
+        let opened = onnx_cast_file::io::InputFile::open(&path).expect("a file");
+        assert!(!opened.is_replaced());
+        cast(&path, &path, &CastRequest::new(DataType::Float16)).expect("a cast");
+        assert!(opened.is_replaced());
     }
 }

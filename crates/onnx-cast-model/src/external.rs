@@ -1,7 +1,8 @@
 //! External data: elements that a TensorProto has in another file (onnx.proto, `TensorProto.external_data`).
 //!
 //! A location is a path relative to the model's folder. It may not leave that folder, by its text or by a link, since a
-//! model from elsewhere could then have any file of this machine copied into its output.
+//! model from elsewhere could then have any file of this machine copied into its output. In the cache of huggingface_hub
+//! it may be a link to one of the files that the cache has of the model's repository.
 
 use crate::error::ModelError;
 use crate::error::external::ExternalProblem;
@@ -10,9 +11,10 @@ use crate::tree::{lossy, utf8};
 use onnx_cast_file::formats::pb;
 use onnx_cast_file::formats::protobuf::onnx::{entry, tensor};
 use onnx_cast_file::formats::protobuf::wire::{Value, all_bytes, last};
-use onnx_cast_file::io::InputFile;
 use onnx_cast_file::io::atomic::folder_of;
 use onnx_cast_file::io::fs;
+use onnx_cast_file::io::links;
+use onnx_cast_file::io::{InputFile, IoError};
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
@@ -119,6 +121,15 @@ impl Files {
         Ok(files)
     }
 
+    /// Refuses files that may be those of another model: one that has taken the place of this one meanwhile.
+    pub(crate) fn check_current(&self, model: &InputFile) -> Result<(), IoError> {
+        if self.paths.is_empty() || !model.is_replaced() {
+            return Ok(());
+        }
+        let what = "another process has replaced it meanwhile (run it again)";
+        Err(IoError::new(model.path(), "read", io::Error::new(io::ErrorKind::Interrupted, what)))
+    }
+
     /// The files of a model in memory, which may have none.
     pub(crate) fn none(tensors: &[(&[u8], bool)]) -> Result<Files, ModelError> {
         match tensors.iter().find(|(message, _)| is_external(message)) {
@@ -138,11 +149,9 @@ impl Files {
             return Err(ExternalProblem::Path { location: named() }.into());
         }
         let refuse = |error: io::Error| ExternalProblem::Open { location: named(), error: error.to_string() };
-        let folder = fs::canonicalize(folder).map_err(refuse)?;
-        let path = fs::canonicalize(folder.join(relative)).map_err(refuse)?;
-        if !path.starts_with(&folder) {
+        let Some(path) = links::resolved(folder, &folder.join(relative)).map_err(refuse)? else {
             return Err(ExternalProblem::Link { location: named() }.into());
-        }
+        };
         if !fs::metadata(&path).map_err(refuse)?.is_file() {
             return Err(refuse(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")).into());
         }

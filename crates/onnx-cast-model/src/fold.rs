@@ -11,12 +11,14 @@ mod write;
 use crate::edits::Edits;
 use crate::error::{Error, ModelError};
 use crate::external::Files;
+use crate::replaced;
 use crate::rewrite::{Request, rewrite};
 use crate::tree::Document;
 use decide::Fold;
 use onnx_cast::DataType;
 use onnx_cast_file::io::progress::Watch;
 use onnx_cast_file::{Pattern, Storage, check_names};
+use std::collections::HashSet;
 use std::fmt;
 use std::path::Path;
 
@@ -36,6 +38,8 @@ pub struct FoldRequest {
     pub dry_run: bool,
     /// Replace nothing: a model or a file of elements that exists, or appears meanwhile, is an error.
     pub no_clobber: bool,
+    /// Replace an output that is not the result of such a job, and so may be another input.
+    pub force: bool,
     /// Where the elements go.
     pub storage: Storage,
     /// Threads at most.
@@ -125,7 +129,31 @@ impl fmt::Display for FoldOutcome {
 pub fn fold(input: impl AsRef<Path>, output: impl AsRef<Path>, request: &FoldRequest) -> Result<FoldSummary, Error> {
     let &FoldRequest { ref storage, dry_run, no_clobber, threads, ref watch, .. } = request;
     let how = Request { dry_run, no_clobber, threads, watch: watch.as_ref(), ..Request::new(storage) };
-    rewrite(input.as_ref(), output.as_ref(), &how, |document, files| edits(document, files, request), Ok)
+    let paths = (input.as_ref(), output.as_ref());
+    if !no_clobber && !request.force && replaced::is_other(paths.0, paths.1) {
+        check_output(paths.0, paths.1, request)?;
+    }
+    rewrite(paths.0, paths.1, &how, |document, files| edits(document, files, request), Ok)
+}
+
+/// Refuses to replace a model that has something to fold, but for what an earlier run with other patterns leaves: some
+/// of what the input has, and nothing else.
+fn check_output(input: &Path, output: &Path, request: &FoldRequest) -> Result<(), Error> {
+    let every = FoldRequest { operator: request.operator, dequantize: request.dequantize, ..FoldRequest::default() };
+    let foldable = |path: &Path| -> HashSet<String> {
+        let found = replaced::with_model(path, |document, files| {
+            edits(document, files, &every).ok().map(|(_, done)| done.casts)
+        });
+        let casts = found.flatten().unwrap_or_default().into_iter();
+        casts.filter(|cast| cast.outcome != FoldOutcome::Kept).map(|cast| cast.output).collect()
+    };
+    let there = foldable(output);
+    let is_left = |input: HashSet<String>| there.len() < input.len() && there.is_subset(&input);
+    if there.is_empty() || is_left(foldable(input)) {
+        Ok(())
+    } else {
+        Err(Error::model(output, ModelError::OtherModel))
+    }
 }
 
 fn edits<'a>(

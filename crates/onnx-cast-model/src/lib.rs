@@ -19,6 +19,7 @@ mod paths;
 mod precision;
 mod quantize;
 mod record;
+mod replaced;
 mod requests;
 mod rewrite;
 mod rope;

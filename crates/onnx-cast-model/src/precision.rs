@@ -27,6 +27,7 @@ use crate::edits::Edits;
 use crate::error::{ConvertError, Error, ModelError, RangesError};
 use crate::external::Files;
 use crate::graph::values::{Id, Origin};
+use crate::replaced;
 use crate::rewrite::{Raise, Request, rewrite, rewrite_bytes};
 use crate::tree::Document;
 use crate::types::{Body, Typing};
@@ -77,6 +78,8 @@ pub struct ConvertRequest {
     pub dry_run: bool,
     /// Replace nothing: a model or a file of elements that exists, or appears meanwhile, is an error.
     pub no_clobber: bool,
+    /// Replace an output that is not the result of such a job, and so may be another input.
+    pub force: bool,
     /// Where the elements go.
     pub storage: Storage,
     /// Threads at most.
@@ -162,6 +165,7 @@ impl ConvertRequest {
             explain: Vec::new(),
             dry_run: false,
             no_clobber: false,
+            force: false,
             storage: Storage::default(),
             threads: None,
             watch: None,
@@ -204,6 +208,9 @@ pub fn convert(
     request: &ConvertRequest,
 ) -> Result<ConvertSummary, Error> {
     let (input, output) = (input.as_ref(), output.as_ref());
+    if !request.no_clobber && !request.force {
+        replaced::check_converted(input, output)?;
+    }
     in_rounds(input, request, |how, request, lost, judge| {
         rewrite(input, output, how, |document, files| edits(document, files, request, lost), judge)
     })

@@ -10,6 +10,7 @@ use crate::external::Files;
 use crate::graph::opsets;
 use crate::graph::values::{Flow, Origin};
 use crate::messages::attribute;
+use crate::replaced;
 use crate::rewrite::{Request, rewrite};
 use crate::rope::{Elements, Stored};
 use crate::tree::{Document, Graph, Names, Node};
@@ -44,6 +45,10 @@ pub(crate) fn quantize_weights(input: &Path, output: &Path, request: &QuantizeRe
         FileError::check_losses(&summary, input, &request.fail_on)?;
         Ok(summary)
     };
+    let plan = Request { dry_run: true, ..Request::new(storage) };
+    let only = |(summary, _): Made| Ok(summary);
+    let planned = || rewrite(input, output, &plan, |document, files| edits(document, files, request), only);
+    replaced::check((input, output), &write, planned)?;
     rewrite(input, output, &how, |document, files| edits(document, files, request), judge)
 }
 

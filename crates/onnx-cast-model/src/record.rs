@@ -8,6 +8,7 @@ use crate::edits::{Edits, GraphEdit};
 use crate::error::{Error, ModelError, RangesError};
 use crate::graph::values::{Id, Origin};
 use crate::messages::{of_type, value_info};
+use crate::replaced;
 use crate::rewrite::{Request, rewrite};
 use crate::tree::{Document, Graph};
 use crate::types::value::ValueType;
@@ -41,6 +42,8 @@ pub struct RecordRequest {
     pub dry_run: bool,
     /// Replace nothing: a model or a file of elements that exists, or appears meanwhile, is an error.
     pub no_clobber: bool,
+    /// Replace an output that is not the result of such a job, and so may be another input.
+    pub force: bool,
     /// Where the elements go.
     pub storage: Storage,
     /// Threads at most.
@@ -84,7 +87,14 @@ pub fn record(
 ) -> Result<RecordSummary, Error> {
     let &RecordRequest { ref storage, dry_run, no_clobber, threads, ref watch, .. } = request;
     let how = Request { dry_run, no_clobber, threads, watch: watch.as_ref(), ..Request::new(storage) };
-    rewrite(input.as_ref(), output.as_ref(), &how, |document, _| edits(document, request), Ok)
+    let paths = (input.as_ref(), output.as_ref());
+    if !no_clobber && !request.force {
+        let is_recorded = |document: &Document<'_>| {
+            document.graph.outputs.iter().any(|output| output.name.starts_with(RECORD_PREFIX))
+        };
+        replaced::check_model(paths, |document, _| is_recorded(document))?;
+    }
+    rewrite(paths.0, paths.1, &how, |document, _| edits(document, request), Ok)
 }
 
 fn edits<'a>(document: &Document<'a>, request: &RecordRequest) -> Result<(Edits<'a>, RecordSummary), ModelError> {

@@ -11,12 +11,12 @@ use crate::external::Files;
 use crate::rope::{Base, Rope};
 use crate::tree::{Document, Texts};
 use onnx_cast_file::formats::pb::MAX_MESSAGE;
-use onnx_cast_file::io::atomic::check_vacant;
+use onnx_cast_file::io::atomic::{check_vacant, folder_of, together};
 use onnx_cast_file::io::fs;
 use onnx_cast_file::io::map::Mapped;
 use onnx_cast_file::io::memory::zeros;
 use onnx_cast_file::io::progress::{Meter, Watch};
-use onnx_cast_file::io::{AtomicFile, InputFile, IoError};
+use onnx_cast_file::io::{AtomicFile, FolderLock, InputFile, IoError};
 use onnx_cast_file::pipeline::{self, InMemory, InPlace, Nowhere, Sink, Task, Trouble};
 use onnx_cast_file::{FileError, Storage};
 use std::ffi::OsStr;
@@ -87,7 +87,9 @@ pub(crate) fn rewrite<T, R>(
     let raised = raised(base, input, (&document, &files), raise, &mut Layout::references(base))?;
     let message = InputFile::other(input, raised.len() as u64, raised.clone());
     let base = Base { bytes: &raised, file: Some(&message) };
-    rewrite_of(base, Some(InputFile::open(input)?), input, output, request, edit, judge)
+    let itself = InputFile::open(input)?;
+    files.check_current(&file)?;
+    rewrite_of(base, Some(itself), input, output, request, edit, judge)
 }
 
 /// A model at a newer opset, as a message.
@@ -101,7 +103,7 @@ fn raised<'a>(
     let invalid = |error| Error::model(path, error);
     let edits = raise(document, files).map_err(invalid)?;
     let message = emit(document, files, &edits, layout).map_err(invalid)?;
-    let writer = Writer { input: path, output: path, no_clobber: false, threads: Some(1), meter: Meter::new(None, 0) };
+    let writer = Writer { input: path, output: path, threads: Some(1), meter: Meter::new(None, 0) };
     writer.in_memory(&message, base, path)
 }
 
@@ -118,6 +120,11 @@ fn rewrite_of<T, R>(
     let (texts, invalid) = (Texts::default(), |error| Error::model(input, error));
     let document = Document::parse(base.bytes, &texts).map_err(invalid)?;
     let files = Files::open(input, &document.tensors().map_err(invalid)?, itself).map_err(invalid)?;
+    base.file.map_or(Ok(()), |file| files.check_current(file))?;
+    if files.paths.iter().any(|used| is_same(used, output)) {
+        let what = "the input has its elements there (name another output)";
+        return Err(IoError::new(output, "write", io::Error::new(io::ErrorKind::InvalidInput, what)).into());
+    }
     let (edits, made) = edit(&document, &files).map_err(invalid)?;
 
     let location = location(output, request.storage)?;
@@ -141,7 +148,7 @@ fn rewrite_of<T, R>(
     let again = if first.is_some() && !request.dry_run { total(&tasks) } else { 0 };
     let meter = Meter::new(request.watch, total(&tasks) + total(&data) + again);
     let &Request { no_clobber, threads, .. } = request;
-    let writer = Writer { input, output, no_clobber, threads, meter };
+    let writer = Writer { input, output, threads, meter };
     if request.dry_run {
         writer.run(&data, &Nowhere, output)?;
         writer.run(&tasks, &Nowhere, output)?;
@@ -152,30 +159,43 @@ fn rewrite_of<T, R>(
         None
     } else {
         check_place(input, output, &location, &files)?;
-        Some(writer.write(&path, &data)?)
+        // A name that is free is not taken from another process.
+        Some(writer.write(&path, &data, no_clobber || meanwhile.is_some())?)
     };
-    let model = writer.write(output, &tasks)?;
+    let model = writer.write(output, &tasks, no_clobber)?;
     // What is written once more is not counted again.
     let result = judge(made)?;
-    match (data, first) {
-        (Some(data), Some((message, _))) => {
-            let first = writer.write(output, &message.tasks(base))?;
-            Exchange { data, first, model, meanwhile: &path, place: &place }.run(request.step)?;
+    let Some(data) = data else {
+        model.commit()?;
+        return Ok(result);
+    };
+    // The two would mix with those of another process.
+    let _locked = FolderLock::wait(folder_of(output))?;
+    match first {
+        Some((message, _)) => {
+            let first = writer.write(output, &message.tasks(base), no_clobber)?;
+            together(|| Exchange { data, first, model, meanwhile: &path, place: &place }.run(request.step))?;
         }
-        (data, _) => commit(data, model, &place, no_clobber)?,
+        None => together(|| commit(data, model, output, &place, request.step))?,
     }
     Ok(result)
 }
 
-/// Gives a file of elements, if there is one, and its model their names.
-fn commit(data: Option<AtomicFile>, model: AtomicFile, place: &Path, no_clobber: bool) -> Result<(), IoError> {
-    let own = data.is_some() && no_clobber;
-    data.map_or(Ok(()), AtomicFile::commit)?;
+/// Gives a file of elements and its model their names, one of which at least is free.
+fn commit(data: AtomicFile, model: AtomicFile, output: &Path, place: &Path, step: &dyn Fn()) -> Result<(), IoError> {
+    let is_new = fs::symlink_metadata(place).is_err();
+    if !is_new && fs::symlink_metadata(output).is_ok() {
+        let what = "another process has written it meanwhile (run it again to replace that)";
+        return Err(IoError::new(output, "write", io::Error::new(io::ErrorKind::AlreadyExists, what)));
+    }
+    data.commit()?;
+    step();
     let named = model.commit();
-    if named.is_err() && own {
+    if named.is_err() && is_new {
         // The elements are of no use without their model. What cannot be removed stays.
         let _ = fs::remove_file(place);
     }
+    step();
     named
 }
 
@@ -201,7 +221,7 @@ pub(crate) fn rewrite_bytes<T, R>(
     let message = emit(&document, &files, &edits, &mut Layout::new("", None)).map_err(invalid)?;
     let tasks = message.tasks(base);
     let meter = Meter::new(request.watch, tasks.iter().map(Task::bytes).sum());
-    let writer = Writer { input: path, output: path, no_clobber: false, threads: request.threads, meter };
+    let writer = Writer { input: path, output: path, threads: request.threads, meter };
     if request.dry_run {
         writer.run(&tasks, &Nowhere, path)?;
         return Ok((Vec::new(), judge(made)?));
@@ -214,7 +234,6 @@ pub(crate) fn rewrite_bytes<T, R>(
 struct Writer<'w> {
     input: &'w Path,
     output: &'w Path,
-    no_clobber: bool,
     threads: Option<usize>,
     meter: Meter<'w>,
 }
@@ -222,8 +241,11 @@ struct Writer<'w> {
 impl Writer<'_> {
     /// A file with the results of tasks, complete and on the disk before it takes its place, so that little is left
     /// that can fail in between.
-    fn write(&self, path: &Path, tasks: &[Task<'_>]) -> Result<AtomicFile, Error> {
-        let mut out = AtomicFile::create_with(path, self.no_clobber)?;
+    fn write(&self, path: &Path, tasks: &[Task<'_>], no_clobber: bool) -> Result<AtomicFile, Error> {
+        let mut out = AtomicFile::create_with(path, no_clobber)?;
+        if let Ok(input) = InputFile::open(self.input) {
+            out.as_private_as(&input)?;
+        }
         self.run(tasks, &InPlace(out.file()), path)?;
         out.sync()?;
         Ok(out)
@@ -301,15 +323,22 @@ fn location(output: &Path, storage: &Storage) -> Result<String, Error> {
     Ok(name.clone())
 }
 
+/// Whether two paths are those of one file.
+pub(crate) fn is_same(first: &Path, second: &Path) -> bool {
+    fs::canonicalize(first).is_ok_and(|first| fs::canonicalize(second).is_ok_and(|second| first == second))
+}
+
 /// Whether the file of external data may be written: it must not replace another model's.
 fn check_place(input: &Path, output: &Path, location: &str, files: &Files) -> Result<(), Error> {
     let path = output.with_file_name(location);
-    let same = |a: &Path, b: &Path| fs::canonicalize(a).is_ok_and(|a| fs::canonicalize(b).is_ok_and(|b| a == b));
     let refuse = |what| Err(Error::model(output, ModelError::DataFile { name: location.to_owned(), what }));
-    if same(&path, input) {
+    if is_same(&path, input) {
         return refuse("it is the input (want another name)");
     }
-    if files.paths.iter().any(|used| same(&path, used)) && !same(input, output) {
+    if fs::symlink_metadata(&path).is_ok_and(|there| there.is_symlink()) {
+        return refuse("it is a link, which is not written through (want another name)");
+    }
+    if files.paths.iter().any(|used| is_same(&path, used)) && !is_same(input, output) {
         return refuse("the input's own elements are there (say --external-data FILE for another name)");
     }
     Ok(())

@@ -23,6 +23,7 @@ use crate::error::{Error, ModelError};
 use crate::external::Files;
 use crate::graph::opsets;
 use crate::paths::bounded;
+use crate::replaced;
 use crate::rewrite::{Request, rewrite};
 use crate::tree::{Document, Graph, Names, Node, is_default};
 use crate::types::Typing;
@@ -51,6 +52,8 @@ pub struct UpgradeRequest {
     pub dry_run: bool,
     /// Replace nothing: a model or a file of elements that exists, or appears meanwhile, is an error.
     pub no_clobber: bool,
+    /// Replace an output that is not the result of such a job, and so may be another input.
+    pub force: bool,
     /// Where the elements go.
     pub storage: Storage,
     /// Threads at most.
@@ -108,10 +111,15 @@ pub fn upgrade(
     output: impl AsRef<Path>,
     request: &UpgradeRequest,
 ) -> Result<UpgradeSummary, Error> {
-    let &UpgradeRequest { ref storage, dry_run, no_clobber, threads, ref watch, opset } = request;
+    let &UpgradeRequest { ref storage, dry_run, no_clobber, threads, ref watch, opset, .. } = request;
     let how = Request { dry_run, no_clobber, threads, watch: watch.as_ref(), ..Request::new(storage) };
     let to = opset.unwrap_or(DEFAULT_OPSET);
-    rewrite(input.as_ref(), output.as_ref(), &how, |document, files| edits(document, files, to), Ok)
+    let (input, output) = (input.as_ref(), output.as_ref());
+    if !no_clobber && !request.force {
+        let from = || replaced::with_model(input, |document, _| document.opset).flatten();
+        replaced::check_model((input, output), |there, _| there.opset >= Some(to) || there.opset > from())?;
+    }
+    rewrite(input, output, &how, |document, files| edits(document, files, to), Ok)
 }
 
 pub(crate) fn edits<'a>(

@@ -8,6 +8,7 @@ use crate::error::ModelError;
 use crate::external::Files;
 use crate::graph::opsets;
 use crate::graph::values::{Flow, Origin, Value};
+use crate::replaced;
 use crate::rewrite::{Request, rewrite};
 use crate::tree::{Document, Graph, Names};
 use crate::upgrade;
@@ -45,6 +46,17 @@ pub(crate) fn cast_constants(
         FileError::check_losses(&summary, input, &request.fail_on)?;
         Ok(summary)
     };
+    let planned = || {
+        let plan = Request { dry_run: true, ..Request::new(storage) };
+        rewrite(
+            input,
+            output,
+            &plan,
+            |document, files| edits(document, files, request),
+            |(summary, _): Made| Ok(summary),
+        )
+    };
+    replaced::check((input, output), &write, planned)?;
     rewrite(input, output, &how, |document, files| edits(document, files, request), judge)
 }
 

@@ -48,7 +48,9 @@ fn models() {
         let watch = Some(watch.clone());
         cast(&input, &output, &CastRequest { selection, watch, ..CastRequest::new(DataType::Double) })
     };
-    let fold = |watch: &Watch| fold(&input, &output, &FoldRequest { watch: Some(watch.clone()), ..Default::default() });
+    let fold = |watch: &Watch| {
+        fold(&input, &output, &FoldRequest { watch: Some(watch.clone()), force: true, ..Default::default() })
+    };
     fs::write(&output, b"as it was").expect("a file");
     let stop = Watch::stopping(|_, _| ControlFlow::Break(()));
     assert!(matches!(cast(&stop), Err(Error::File { error: FileError::Stopped { path } }) if path == output));

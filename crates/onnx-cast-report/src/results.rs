@@ -72,6 +72,7 @@ pub fn cast_json(input: &Path, output: &Path, dry_run: bool, done: &Summary) -> 
         "bytes_after": done.tensors.iter().map(|tensor| tensor.bytes_after).sum::<u64>(),
         "already_there": done.already_there,
         "copied": done.copied,
+        "kept_others": done.kept_others,
         "warning": done.warning(),
     });
     job(input, output, dry_run, done)

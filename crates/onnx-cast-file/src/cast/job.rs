@@ -14,9 +14,11 @@ use crate::io::positional::InputFile;
 use crate::io::progress::Meter;
 use crate::opened::of_stored;
 use crate::pipeline::{self, Elements, InPlace, Nowhere, Same, Sink, Task, Transform, Trouble};
+use crate::replaced;
 use crate::request::CastRequest;
 use crate::summary::{Summary, TensorSummary};
 use onnx_cast::{DataType, Plan, Tensor, TensorError};
+use std::path::Path;
 use std::sync::Mutex;
 
 /// What stands before and behind the elements of a file.
@@ -56,6 +58,11 @@ impl<'a> Job<'a> {
         Ok(Job { input, sink, threads: request.options.threads, plans, counters })
     }
 
+    /// Refuses to replace what seems to be another input.
+    pub(super) fn check_output(&self, rows: &[TensorSummary], request: &CastRequest) -> Result<(), FileError> {
+        replaced::check_file(&self.input.file, self.sink.path, self.sink.format, rows, &request.write)
+    }
+
     pub(super) fn has_strings(&self) -> bool {
         let text = |plan: &Option<Plan>| plan.is_some_and(|plan| plan.target_type() == DataType::String);
         self.rows().any(|(stored, plan)| stored.data_type == DataType::String || text(plan))
@@ -70,7 +77,13 @@ impl<'a> Job<'a> {
         Ok((summary, frame))
     }
 
-    pub(super) fn run(&self, request: &CastRequest, meter: &Meter<'_>) -> Result<Summary, FileError> {
+    /// Writes the output, which `ready` is called for before it gets its name.
+    pub(super) fn run(
+        &self,
+        request: &CastRequest,
+        meter: &Meter<'_>,
+        ready: &dyn Fn() -> Result<(), FileError>,
+    ) -> Result<Summary, FileError> {
         let (mut summary, frame) = self.plan()?;
         let before = meter.done();
         if request.resume && self.sink.format != Format::Npz && self.is_there(&summary, &frame, meter) {
@@ -82,12 +95,17 @@ impl<'a> Job<'a> {
         meter.back_to(before);
         self.counters.iter().flatten().for_each(Counter::reset);
         let mut out = self.sink.create()?;
+        out.as_private_as(&self.input.file)?;
         if self.sink.format == Format::Npz {
             self.write_archive(&summary, &mut out, meter)?;
         } else {
             self.pass(&summary, &frame, &InPlace(out.file()), meter)?;
         }
         self.counted(&mut summary, request)?;
+        if self.sink.path != Path::new("-") {
+            out.sync()?;
+        }
+        ready()?;
         out.commit()?;
         Ok(summary)
     }
@@ -283,6 +301,7 @@ impl<'a> Job<'a> {
         FileError::check_losses(&summary, self.input.path(), &request.fail_on)?;
         if !request.dry_run {
             let mut out = self.sink.create()?;
+            out.as_private_as(&self.input.file)?;
             self.sink.write(&mut out, &source.name, &result, self.message())?;
             out.commit()?;
         }

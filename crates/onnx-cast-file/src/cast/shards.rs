@@ -31,7 +31,7 @@ pub(crate) fn of_index(
 ) -> Result<Vec<Shard>, FileError> {
     let output = index.output(output)?;
     let shard = |(shard, listed): &(String, _)| {
-        let (planned, input) = planned(&index.file(shard), output.with_file_name(shard), request, work)?;
+        let (planned, input) = planned(&index.file(shard)?, output.with_file_name(shard), request, work)?;
         index.check(shard, listed, &input)?;
         Ok(planned)
     };

@@ -6,8 +6,9 @@ use crate::formats::error::FormatError;
 use crate::formats::input::Input;
 use crate::formats::limits::MAX_HEADER;
 use crate::formats::safetensors::Pairs;
-use crate::io::atomic::AtomicFile;
+use crate::io::atomic::{AtomicFile, folder_of};
 use crate::io::fs;
+use crate::io::links;
 use crate::io::positional::InputFile;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -35,28 +36,66 @@ fn name_ends(path: &Path, end: &str) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().to_ascii_lowercase().ends_with(end))
 }
 
+/// Behind the name of an index: that of a checkpoint that is cast in place, some of whose files are replaced.
+const UNFINISHED: &str = ".unfinished";
+
+/// The name that an index has while its checkpoint is cast in place.
+pub(crate) fn unfinished(index: &Path) -> PathBuf {
+    let mut name = index.as_os_str().to_owned();
+    name.push(UNFINISHED);
+    name.into()
+}
+
+/// Whether a file holds weights of a checkpoint, or is its index, by its name.
+pub(crate) fn is_weights(path: &Path) -> bool {
+    (name_ends(path, INDEX) || name_ends(path, ".safetensors")) && !path.to_string_lossy().starts_with('.')
+}
+
 /// Finds what is meant by a path.
 pub(crate) fn locate(path: &Path) -> Result<Located, FormatError> {
+    locate_or_go_on(path, false)
+}
+
+/// As [`locate`]; a cast in place may go on with what it has not finished.
+pub(crate) fn locate_or_go_on(path: &Path, in_place: bool) -> Result<Located, FormatError> {
     if !fs::is_dir(path) {
         return Ok(if name_ends(path, ".index.json") { Located::Index(path.to_owned()) } else { Located::File });
     }
     let failed = |error| FormatError::io(path, "read", error);
-    let (mut indices, mut files) = (Vec::new(), Vec::new());
+    let (mut indices, mut files, mut begun) = (Vec::new(), Vec::new(), Vec::new());
     for entry in fs::entries(path).map_err(failed)? {
         if name_ends(&entry, INDEX) {
             indices.push(entry);
+        } else if let Some(index) = unfinished_of(&entry) {
+            begun.push(index);
         } else if name_ends(&entry, ".safetensors") {
             files.push(entry);
         }
     }
     match (&mut indices[..], &mut files[..]) {
-        ([index], _) => Ok(Located::Index(std::mem::take(index))),
-        ([], [file]) => Ok(Located::InFolder(std::mem::take(file))),
+        ([index], _) => {
+            links::check_read(index)?;
+            Ok(Located::Index(std::mem::take(index)))
+        }
+        ([], _) if !begun.is_empty() => match begun.pop() {
+            Some(index) if in_place && begun.is_empty() => Ok(Located::Index(index)),
+            _ => Err(FormatError::invalid(path, ShardError::Unfinished)),
+        },
+        ([], [file]) => {
+            links::check_read(file)?;
+            Ok(Located::InFolder(std::mem::take(file)))
+        }
         (indices, files) => {
             let error = ShardError::Folder { count: indices.len(), files: files.len() };
             Err(FormatError::invalid(path, error))
         }
     }
+}
+
+/// The index that a name is made of.
+fn unfinished_of(path: &Path) -> Option<PathBuf> {
+    let name = path.file_name()?.to_str()?.strip_suffix(UNFINISHED)?;
+    name_ends(Path::new(name), INDEX).then(|| path.with_file_name(name))
 }
 
 /// The files that a path stands for.
@@ -66,7 +105,7 @@ pub fn files(path: &Path) -> Result<Vec<PathBuf>, FormatError> {
         Located::InFolder(file) => vec![file],
         Located::Index(index) => {
             let index = Index::read(&index)?;
-            index.shards.iter().map(|(shard, _)| index.file(shard)).collect()
+            index.shards.iter().map(|(shard, _)| index.file(shard)).collect::<Result<_, _>>()?
         }
     })
 }
@@ -101,8 +140,18 @@ impl Index {
     }
 
     pub(crate) fn read(path: &Path) -> Result<Index, FormatError> {
+        Self::read_or_go_on(path, false)
+    }
+
+    /// As [`Index::read`]; a cast in place may go on with what it has not finished.
+    pub(crate) fn read_or_go_on(path: &Path, in_place: bool) -> Result<Index, FormatError> {
         let wrong = |error| FormatError::invalid(path, error);
-        let file = InputFile::open(path)?;
+        let begun = unfinished(path);
+        let file = match fs::is_file(&begun) && !fs::is_file(path) {
+            true if in_place => InputFile::open(&begun)?,
+            true => return Err(wrong(ShardError::Unfinished)),
+            false => InputFile::open(path)?,
+        };
         if file.len() > MAX_HEADER {
             return Err(wrong(ShardError::TooLarge { len: file.len() }));
         }
@@ -141,9 +190,16 @@ impl Index {
         Ok(Index { path: path.to_owned(), text, total, shards })
     }
 
-    /// The path of one of its files.
-    pub(crate) fn file(&self, name: &str) -> PathBuf {
-        self.path.with_file_name(name)
+    /// The path of one of its files, which is in its folder, or in the cache that this is in.
+    pub(crate) fn file(&self, name: &str) -> Result<PathBuf, FormatError> {
+        let path = self.path.with_file_name(name);
+        links::check_read(&path)?;
+        Ok(path)
+    }
+
+    /// The folder of its files.
+    pub(crate) fn folder(&self) -> &Path {
+        folder_of(&self.path)
     }
 
     /// Holds a file against what the index says of it.

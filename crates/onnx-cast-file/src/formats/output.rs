@@ -20,6 +20,9 @@ pub struct WriteOptions {
     /// Replace nothing: an output that exists, or appears meanwhile, is an error. A folder may be there, if it is
     /// empty.
     pub no_clobber: bool,
+    /// Replace an output that seems to be another input ([`FileError::Replaces`](crate::FileError::Replaces)), and
+    /// leave other weights in the folder of a checkpoint.
+    pub force: bool,
 }
 
 /// Where a tensor goes.

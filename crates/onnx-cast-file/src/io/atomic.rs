@@ -1,10 +1,13 @@
 //! Writing a file all at once or not at all.
 
 use crate::io::error::IoError;
+pub use crate::io::fs::folder_of;
+use crate::io::links;
+use crate::io::positional::InputFile;
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 use tempfile::TempPath;
 
 /// A file that appears under its name only when it is complete: written beside its target, flushed to the disk, then
@@ -13,8 +16,8 @@ use tempfile::TempPath;
 /// Where the system has files without a name (Linux, most of its file systems), it has none until then, so that nothing
 /// is left behind even where the process is killed; but in the moment between two system calls, if it replaces a file.
 ///
-/// A target that is a symbolic link stays one: the file that it leads to is replaced. A target that exists keeps its
-/// permissions.
+/// A target that is a symbolic link stays one: the file that it leads to is replaced, unless it is one of a cache. A
+/// target that exists keeps its permissions and, where the system lets this process give files away, its owner.
 #[derive(Debug)]
 pub struct AtomicFile {
     path: PathBuf,
@@ -25,6 +28,8 @@ pub struct AtomicFile {
     temporary: Option<Temporary>,
     /// It replaces nothing.
     no_clobber: bool,
+    /// There was nothing at the target.
+    is_new: bool,
 }
 
 impl AtomicFile {
@@ -60,10 +65,12 @@ impl AtomicFile {
                 (file, Some(temporary))
             }
         };
+        let is_new = old.is_none();
         if let Some(old) = old {
-            file.set_permissions(old.permissions()).map_err(refuse)?;
+            inherit(&file, &old).map_err(refuse)?;
         }
-        Ok(AtomicFile { path: path.to_owned(), target: Some(target), file: buffered(file), temporary, no_clobber })
+        let (path, target, file) = (path.to_owned(), Some(target), buffered(file));
+        Ok(AtomicFile { path, target, file, temporary, no_clobber, is_new })
     }
 
     /// Goes on with a file that others have written under a temporary name, in the folder of `path`.
@@ -71,13 +78,15 @@ impl AtomicFile {
         let refuse = |error| IoError::new(temporary, "write", error);
         let (target, old) = target_of(path)?;
         let file = fs::OpenOptions::new().read(true).write(true).open(temporary).map_err(refuse)?;
+        let is_new = old.is_none();
         if let Some(old) = old {
-            file.set_permissions(old.permissions()).map_err(refuse)?;
+            inherit(&file, &old).map_err(refuse)?;
         }
         let name = TempPath::try_from_path(temporary).map_err(refuse)?;
         names().push(name.to_path_buf());
         let (temporary, no_clobber) = (Some(Temporary(Some(name))), false);
-        Ok(AtomicFile { path: path.to_owned(), target: Some(target), file: buffered(file), temporary, no_clobber })
+        let (path, target, file) = (path.to_owned(), Some(target), buffered(file));
+        Ok(AtomicFile { path, target, file, temporary, no_clobber, is_new })
     }
 
     /// Starts a file that goes to the standard output when it is complete.
@@ -85,7 +94,17 @@ impl AtomicFile {
         let path = Path::new("-");
         let file = tempfile::tempfile().map_err(|error| IoError::new(path, "write", error))?;
         let (path, file) = (path.to_owned(), buffered(file));
-        Ok(AtomicFile { path, target: None, file, temporary: None, no_clobber: false })
+        Ok(AtomicFile { path, target: None, file, temporary: None, no_clobber: false, is_new: false })
+    }
+
+    /// Keeps a new file from those who may not read the file that it is made of. A file that replaces another has the
+    /// permissions of that.
+    ///
+    /// # Errors
+    /// Where the system refuses.
+    pub fn as_private_as(&self, input: &InputFile) -> Result<(), IoError> {
+        let Some(input) = input.file().filter(|_| self.is_new && input.path() != Path::new("-")) else { return Ok(()) };
+        restrict(self.file.get_ref(), input).map_err(|error| IoError::new(&self.path, "write", error))
     }
 
     /// Writes in order and to the file, for callers that seek back in it.
@@ -160,6 +179,34 @@ impl Write for AtomicFile {
     }
 }
 
+/// A new file as others had it: its permissions, and its owner, which only the superuser can give.
+fn inherit(file: &File, old: &fs::Metadata) -> io::Result<()> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{MetadataExt, fchown};
+        let new = file.metadata()?;
+        if (new.uid(), new.gid()) != (old.uid(), old.gid()) {
+            // Not allowed is the rule for others: the file is then theirs, as a new one is.
+            let _ = fchown(file, Some(old.uid()), Some(old.gid()));
+        }
+    }
+    file.set_permissions(old.permissions())
+}
+
+/// Takes from group and others what another file does not give them.
+#[cfg(unix)]
+fn restrict(file: &File, other: &File) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    let (mode, other) = (file.metadata()?.permissions().mode(), other.metadata()?.permissions().mode());
+    let allowed = mode & (other | 0o700);
+    if allowed & 0o777 == mode & 0o777 { Ok(()) } else { file.set_permissions(fs::Permissions::from_mode(allowed)) }
+}
+
+#[cfg(not(unix))]
+fn restrict(_: &File, _: &File) -> io::Result<()> {
+    Ok(())
+}
+
 /// Gives the content of a file to another one too, at once: by a link, or a copy where the file system has no links.
 pub fn link_over(source: &Path, target: &Path) -> Result<(), IoError> {
     let failed = |error| IoError::new(target, "write", error);
@@ -198,6 +245,7 @@ pub fn target_of(path: &Path) -> Result<(PathBuf, Option<fs::Metadata>), IoError
     let refuse = |error| IoError::new(path, "write", error);
     // A link that leads nowhere, or a new name, is its own target.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    links::check_target(path, &target)?;
     let old = match fs::metadata(&target) {
         Ok(metadata) => Some(metadata),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -222,11 +270,6 @@ fn buffered(file: File) -> io::BufWriter<File> {
     io::BufWriter::with_capacity(1 << 18, file)
 }
 
-/// The folder that a path is in.
-pub fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
 /// Makes the folder that a file is to be in.
 pub fn create_folder(file: &Path) -> Result<(), IoError> {
     let folder = folder_of(file);
@@ -240,9 +283,20 @@ fn names() -> MutexGuard<'static, Vec<PathBuf>> {
     NAMES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Held while files that belong together get their names.
+static TOGETHER: RwLock<()> = RwLock::new(());
+
+/// Gives files that belong together their names: a process that a signal ends with [`end_without_traces`] ends before
+/// the first has its name, or after the last. Not to be called by what it calls.
+pub fn together<R>(commit: impl FnOnce() -> R) -> R {
+    let _held = TOGETHER.read().unwrap_or_else(PoisonError::into_inner);
+    commit()
+}
+
 /// For a process that a signal is about to end: removes the temporary files of all outputs that are not complete, and
 /// calls `end`. Until that returns, which it need not, no output appears and no temporary file is made.
 pub fn end_without_traces(end: impl FnOnce()) {
+    let _ended = TOGETHER.write().unwrap_or_else(PoisonError::into_inner);
     let names = names();
     // What cannot be removed stays: the error cannot be reported any more.
     names.iter().for_each(|path| drop(fs::remove_file(path)));
@@ -476,6 +530,21 @@ mod tests {
 
     #[cfg(not(unix))]
     fn check_permissions_and_links(_: &Path, _: fn(&Path) -> Option<File>) {}
+
+    #[test]
+    fn files_that_belong_together_appear_before_the_end_or_not_at_all() {
+        let _names = HAS_NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+        let (sender, receiver) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            together(|| {
+                scope.spawn(|| end_without_traces(|| sender.send("ended").expect("it is received")));
+                // Long enough for an end that does not wait.
+                std::thread::sleep(std::time::Duration::from_millis(100));
+                assert!(receiver.try_recv().is_err(), "the end waits");
+            });
+            assert_eq!(receiver.recv(), Ok("ended"));
+        });
+    }
 
     #[test]
     fn who_is_ended_leaves_no_name() {

@@ -1,7 +1,9 @@
 //! Outputs that the host takes: each is handed over when it is complete, and dropped otherwise.
 
 use crate::io::error::IoError;
+pub use crate::io::fs::folder_of;
 use crate::io::fs::{self, File};
+use crate::io::positional::InputFile;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -40,6 +42,14 @@ impl AtomicFile {
     /// Refused: there is no standard output.
     pub fn standard_output() -> Result<AtomicFile, IoError> {
         Err(IoError::new(Path::new("-"), "write", io::ErrorKind::Unsupported.into()))
+    }
+
+    /// The host keeps its files.
+    ///
+    /// # Errors
+    /// Never.
+    pub fn as_private_as(&self, _: &InputFile) -> Result<(), IoError> {
+        Ok(())
     }
 
     /// Writes in order.
@@ -107,14 +117,14 @@ pub fn target_of(path: &Path) -> Result<(PathBuf, Option<fs::Metadata>), IoError
     Ok((path.to_owned(), None))
 }
 
-/// The folder that a path is in.
-pub fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
 /// Folders are made with their files.
 pub fn create_folder(_: &Path) -> Result<(), IoError> {
     Ok(())
+}
+
+/// No signal ends the work here.
+pub fn together<R>(commit: impl FnOnce() -> R) -> R {
+    commit()
 }
 
 /// No signal ends the work here.

@@ -13,6 +13,11 @@ pub use tempfile::{tempfile, tempfile_in};
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// The folder that a path is in.
+pub fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 /// Whether a path is that of a folder.
 pub fn is_dir(path: &Path) -> bool {
     metadata(path).is_ok_and(|metadata| metadata.is_dir())

@@ -72,6 +72,17 @@ impl InputFile {
         Ok(InputFile { path: path.to_owned(), source: Source::File(file), len: metadata.len() })
     }
 
+    /// Whether another file has its path now, as where another process has replaced it.
+    pub fn is_replaced(&self) -> bool {
+        #[cfg(unix)]
+        if let Source::File(file) = &self.source {
+            use std::os::unix::fs::MetadataExt;
+            let place = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+            return file.metadata().map(place).ok() != fs::metadata(&self.path).map(place).ok();
+        }
+        false
+    }
+
     /// What the standard input gives: that file, or if it is none, a temporary one of what it gave.
     pub fn standard_input() -> Result<InputFile, IoError> {
         let path = Path::new("-");

@@ -5,6 +5,7 @@ use super::weight::{Scheme, WeightFormat};
 use crate::error::FileError;
 use crate::formats::limits::MAX_HEADER;
 use crate::io::fs;
+use crate::io::links;
 use crate::io::positional::InputFile;
 use serde_json::{Map, Value};
 use std::collections::HashMap;
@@ -226,6 +227,7 @@ pub(crate) fn read(path: &Path) -> Result<Option<String>, FileError> {
     if !fs::is_file(path) {
         return Ok(None);
     }
+    links::check_read(path)?;
     let file = InputFile::open(path)?;
     let wrong = |what: String| FileError::layout(path, LayoutError::Config { what });
     if file.len() > MAX_HEADER {

@@ -2,6 +2,7 @@
 
 use super::config::{QUANTIZATION, read};
 use super::error::LayoutError;
+use super::torch_dtype::is_missing;
 use crate::error::FileError;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
@@ -21,11 +22,16 @@ pub(crate) fn quantized_config(path: &Path, quantization: Option<&Value>) -> Res
 
 fn of_file(path: &Path, data_type: Option<&str>, quantization: Option<&Value>) -> Result<String, FileError> {
     let text = read(path)?.unwrap_or_else(|| "{}".to_owned());
-    rewrite(&text, data_type, quantization)
+    rewrite(&text, data_type, quantization, true)
         .map_err(|error| FileError::layout(path, LayoutError::Config { what: error.to_string() }))
 }
 
-fn rewrite(text: &str, data_type: Option<&str>, quantization: Option<&Value>) -> Result<String, serde_json::Error> {
+fn rewrite(
+    text: &str,
+    data_type: Option<&str>,
+    quantization: Option<&Value>,
+    is_whole: bool,
+) -> Result<String, serde_json::Error> {
     let Object(mut pairs) = serde_json::from_str(text)?;
     pairs.retain(|(key, _)| !QUANTIZATION.contains(&&**key));
     for (key, value) in &mut pairs {
@@ -33,12 +39,15 @@ fn rewrite(text: &str, data_type: Option<&str>, quantization: Option<&Value>) ->
             ("torch_dtype" | "dtype", Some(data_type)) if value.starts_with('"') => {
                 *value = Value::from(data_type).to_string();
             }
-            // Of models with several parts.
+            // Of models with several parts, which name the type once at least.
             ("text_config", _) if value.starts_with('{') => {
-                *value = rewrite(value, data_type, None)?.replace('\n', "\n  ");
+                *value = rewrite(value, data_type, None, false)?.replace('\n', "\n  ");
             }
             _ => {}
         }
+    }
+    if let Some(data_type) = data_type.filter(|_| is_whole && is_missing(pairs.iter().map(|(key, _)| &**key))) {
+        pairs.push(("torch_dtype".to_owned(), Value::from(data_type).to_string()));
     }
     if let Some(quantization) = quantization {
         pairs.push((QUANTIZATION[0].to_owned(), format!("{quantization:#}").replace('\n', "\n  ")));
@@ -100,8 +109,10 @@ mod tests {
     "eps": 1e-05
   }
 }"#;
-        assert_eq!(rewrite(text, Some("float16"), None).expect("an object"), want);
-        assert_eq!(rewrite("{\"quantization_config\": 1}", None, None).expect("an object"), "{}");
-        assert!(rewrite("[]", None, None).is_err());
+        assert_eq!(rewrite(text, Some("float16"), None, true).expect("an object"), want);
+        assert_eq!(rewrite("{\"quantization_config\": 1}", None, None, true).expect("an object"), "{}");
+        let added = rewrite("{\"a\": 1}", Some("float16"), None, true).expect("an object");
+        assert_eq!(added, "{\n  \"a\": 1,\n  \"torch_dtype\": \"float16\"\n}");
+        assert!(rewrite("[]", None, None, true).is_err());
     }
 }

@@ -79,7 +79,7 @@ impl Checkpoint {
         match (located, index) {
             (Located::Index(_), Some(index)) => {
                 for (shard, listed) in &index.shards {
-                    let input = open(&index.file(shard))?;
+                    let input = open(&index.file(shard)?)?;
                     index.check(shard, listed, &input)?;
                     files.push(input);
                 }

@@ -58,6 +58,19 @@ pub enum ShardError {
         /// The file.
         file: String,
     },
+    /// A checkpoint some of whose files a cast in place has replaced.
+    #[error("a cast in place was interrupted here (run it again, and it is finished)")]
+    Unfinished,
+    /// An output folder with weights that the output does not have.
+    #[error(
+        "it holds other weights, such as {}, which would stay beside the new ones (remove them, or name another \
+         folder; `force` leaves them)",
+        Short(file)
+    )]
+    OtherWeights {
+        /// One of them.
+        file: String,
+    },
     /// An output that is a file, where the input is several.
     #[error("one file, where the checkpoint has several (want a folder, or an index, *.safetensors.index.json)")]
     Output,

@@ -224,6 +224,11 @@ impl Metadata {
     pub fn is_dir(&self) -> bool {
         self.len.is_none()
     }
+
+    /// There are no links.
+    pub fn is_symlink(&self) -> bool {
+        false
+    }
 }
 
 fn is_folder(path: &Path) -> bool {
@@ -279,6 +284,11 @@ pub fn read_to_string(path: impl AsRef<Path>) -> io::Result<String> {
 
 /// Refused: what the host lends is not removed.
 pub fn remove_file(_: impl AsRef<Path>) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Refused: what the host lends keeps its name.
+pub fn rename(_: impl AsRef<Path>, _: impl AsRef<Path>) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 

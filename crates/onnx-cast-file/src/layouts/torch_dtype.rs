@@ -1,0 +1,130 @@
+//! The type of the weights in a configuration: `torch_dtype`, which newer versions of transformers call `dtype`.
+//! Libraries load all weights as this type. Everything else keeps its text.
+
+use onnx_cast::DataType;
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+use std::fmt;
+use std::ops::Range;
+
+/// The keys of the type.
+const KEYS: [&str; 2] = ["torch_dtype", "dtype"];
+
+/// The part of models with several parts whose weights are those of the language model.
+const TEXT: &str = "text_config";
+
+/// A key of diffusers, whose configurations do not name a type.
+const DIFFUSERS: &str = "_class_name";
+
+/// torch's name for a type that models compute in, as configurations have it.
+pub(crate) fn torch_name(data_type: DataType) -> Option<&'static str> {
+    match data_type {
+        DataType::Float => Some("float32"),
+        DataType::Double => Some("float64"),
+        DataType::Float16 | DataType::BFloat16 => Some(data_type.name()),
+        _ => None,
+    }
+}
+
+/// Whether a configuration with these keys lacks the type.
+pub(super) fn is_missing<'k>(mut keys: impl Iterator<Item = &'k str>) -> bool {
+    keys.all(|key| !KEYS.contains(&key) && key != DIFFUSERS)
+}
+
+/// A configuration with this type, which is added where it is missing; `None` if the text is not an object.
+pub(crate) fn with_torch_dtype(text: &str, name: &str) -> Option<String> {
+    let Pairs(pairs) = serde_json::from_str(text).ok()?;
+    let mut edits: Vec<(Range<usize>, String)> = Vec::new();
+    for (key, value) in &pairs {
+        let place = place_in(text, value);
+        if KEYS.contains(&&**key) && value.starts_with('"') {
+            edits.push((place, format!("\"{name}\"")));
+        } else if key == TEXT && value.starts_with('{') && !is_missing(keys(value).iter().map(String::as_str)) {
+            edits.push((place, with_torch_dtype(value, name)?));
+        }
+    }
+    if let Some((_, value)) = pairs.last()
+        && is_missing(pairs.iter().map(|(key, _)| key.as_str()))
+    {
+        let end = place_in(text, value).end;
+        edits.push((end..end, format!(",{}\"{}\": \"{name}\"", space_before_keys(text), KEYS[0])));
+    }
+    let mut text = text.to_owned();
+    edits.into_iter().rev().for_each(|(place, new)| text.replace_range(place, &new));
+    Some(text)
+}
+
+fn keys(object: &str) -> Vec<String> {
+    serde_json::from_str(object).map(|Pairs(pairs)| pairs.into_iter().map(|(key, _)| key).collect()).unwrap_or_default()
+}
+
+/// Where a value, borrowed from a text, stands in it.
+fn place_in(text: &str, value: &str) -> Range<usize> {
+    let start = value.as_ptr() as usize - text.as_ptr() as usize;
+    start..start + value.len()
+}
+
+/// What stands between the brace and the first key.
+fn space_before_keys(text: &str) -> &str {
+    let inner = text.trim_start().strip_prefix('{').unwrap_or_default();
+    let space = &inner[..inner.len() - inner.trim_start().len()];
+    if space.is_empty() { " " } else { space }
+}
+
+/// An object's keys in order, each with the text of its value.
+struct Pairs<'a>(Vec<(String, &'a str)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Pairs<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct PairsVisitor;
+
+        impl<'de> Visitor<'de> for PairsVisitor {
+            type Value = Pairs<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Pairs<'de>, A::Error> {
+                let mut pairs = Vec::new();
+                while let Some((key, value)) = map.next_entry::<String, &'de RawValue>()? {
+                    pairs.push((key, value.get()));
+                }
+                Ok(Pairs(pairs))
+            }
+        }
+
+        deserializer.deserialize_map(PairsVisitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_type_changes() {
+        for (text, want) in [
+            (
+                r#"{"torch_dtype": "float32", "a": [1, {"torch_dtype": "x"}]}"#,
+                r#"{"torch_dtype": "bfloat16", "a": [1, {"torch_dtype": "x"}]}"#,
+            ),
+            ("{\n    \"a\" : 1e6\n}\n", "{\n    \"a\" : 1e6,\n    \"torch_dtype\": \"bfloat16\"\n}\n"),
+            (r#"{"a":1}"#, r#"{"a":1, "torch_dtype": "bfloat16"}"#),
+            (r#"{"dtype":"float16"}"#, r#"{"dtype":"bfloat16"}"#),
+            (
+                r#"{"text_config": {"dtype": "float32", "eps": 1e-05}, "vision_config": {"dtype": "float32"}}"#,
+                r#"{"text_config": {"dtype": "bfloat16", "eps": 1e-05}, "vision_config": {"dtype": "float32"}, "torch_dtype": "bfloat16"}"#,
+            ),
+            (r#"{"text_config": {"eps": 1}, "dtype": null}"#, r#"{"text_config": {"eps": 1}, "dtype": null}"#),
+            (r#"{"_class_name": "UNet", "a": 1}"#, r#"{"_class_name": "UNet", "a": 1}"#),
+            ("{}", "{}"),
+        ] {
+            assert_eq!(with_torch_dtype(text, "bfloat16").as_deref(), Some(want));
+            assert_eq!(with_torch_dtype(want, "bfloat16").as_deref(), Some(want));
+        }
+        for text in ["", "mine", "[1]", "{\"a\": 1"] {
+            assert_eq!(with_torch_dtype(text, "float16"), None);
+        }
+    }
+}
