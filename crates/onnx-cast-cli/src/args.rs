@@ -33,7 +33,12 @@ pub(crate) const ELEMENTS: usize = 16 << 20;
 const INPUT: &str = "Input";
 const WHAT: &str = "What to cast";
 const HOW: &str = "How";
-const OUTPUT: &str = "Output";
+pub(crate) const OUTPUT: &str = "Output";
+
+/// Arguments whose paths others follow from.
+pub(crate) const FILES: &str = "files";
+pub(crate) const OUT_DIR: &str = "out_dir";
+pub(crate) const EXTERNAL_DATA: &str = "external_data";
 
 /// ONNX's Cast, CastLike and BitCast on tensor files and models, every bit right
 #[derive(Debug, Parser)]
@@ -43,7 +48,7 @@ const OUTPUT: &str = "Output";
     arg_required_else_help = true,
     max_term_width = 100,
     after_help = "\
-Exit codes: 0 done; 1 `diff` found a difference, or `--fail-on` a loss; 2 an error. With 1 and 2 nothing is written.
+Exit codes: 0 done; 1 `diff` found a difference, or `--fail-on` a loss; 2 an error. Every output is whole, or as it was.
 `onnx-cast COMMAND --help` has examples, and `onnx-cast man COMMAND` a page of the manual.",
     after_long_help = "\
 Examples:
@@ -51,7 +56,7 @@ Examples:
   onnx-cast explain 0.3 --from float --to float8e4m3fn                 one value, bit by bit
   onnx-cast types                                                      the element types
 
-Exit codes: 0 done; 1 `diff` found a difference, or `--fail-on` a loss; 2 an error. With 1 and 2 nothing is written.
+Exit codes: 0 done; 1 `diff` found a difference, or `--fail-on` a loss; 2 an error. Every output is whole, or as it was.
 `onnx-cast COMMAND --help` has examples, and `onnx-cast man COMMAND` a page of the manual."
 )]
 pub(crate) struct Args {

@@ -6,6 +6,7 @@ use crate::progress::Progress;
 use crate::{DONE, ERROR, outcome, pretty, print, say};
 use anyhow::{Result, anyhow, bail};
 use onnx_cast_file::io::atomic::check_vacant;
+use onnx_cast_file::io::links::check_write;
 use onnx_cast_file::text::PathText;
 use onnx_cast_file::{
     BitCastRequest, CastRequest, DequantizeRequest, Format, QuantizeRequest, Summary, TranscodeRequest, Watch,
@@ -38,8 +39,12 @@ pub(crate) fn cast(args: &CastArgs, common: &Common) -> Result<u8> {
         onnx_cast_model::cast(input, output, &CastRequest { watch, ..request.clone() })
     };
     let attributes = Some(&args.attributes);
+    let check = |input: &Path, output: &Path| {
+        let plan = CastRequest { dry_run: true, count: false, fail_on: Vec::new(), ..request.clone() };
+        onnx_cast_model::cast(input, output, &plan)
+    };
     let job = Job { files: &files.files, job, common, losses: losses.losses, attributes };
-    job.each(work)
+    job.each(check, work)
 }
 
 pub(crate) fn bit_cast(args: &BitCastArgs, common: &Common) -> Result<u8> {
@@ -59,8 +64,12 @@ pub(crate) fn bit_cast(args: &BitCastArgs, common: &Common) -> Result<u8> {
     let work = |input: &Path, output: &Path, watch| {
         onnx_cast_model::bit_cast(input, output, &BitCastRequest { watch, ..request.clone() })
     };
+    let check = |input: &Path, output: &Path| {
+        let plan = BitCastRequest { dry_run: true, ..request.clone() };
+        onnx_cast_model::bit_cast(input, output, &plan)
+    };
     let job = Job { files: &files.files, job, common, losses: false, attributes: None };
-    job.each(work)
+    job.each(check, work)
 }
 
 pub(crate) fn dequantize(args: &DequantizeArgs, common: &Common) -> Result<u8> {
@@ -81,8 +90,12 @@ pub(crate) fn dequantize(args: &DequantizeArgs, common: &Common) -> Result<u8> {
     let work = |input: &Path, output: &Path, watch| {
         onnx_cast_model::dequantize(input, output, &DequantizeRequest { watch, ..request.clone() })
     };
+    let check = |input: &Path, output: &Path| {
+        let plan = DequantizeRequest { dry_run: true, count: false, fail_on: Vec::new(), ..request.clone() };
+        onnx_cast_model::dequantize(input, output, &plan)
+    };
     let job = Job { files, job, common, losses: losses.losses, attributes: None };
-    job.each(work)
+    job.each(check, work)
 }
 
 pub(crate) fn quantize(args: &QuantizeArgs, common: &Common) -> Result<u8> {
@@ -106,8 +119,12 @@ pub(crate) fn quantize(args: &QuantizeArgs, common: &Common) -> Result<u8> {
     let work = |input: &Path, output: &Path, watch| {
         onnx_cast_model::quantize(input, output, &QuantizeRequest { watch, ..request.clone() })
     };
+    let check = |input: &Path, output: &Path| {
+        let plan = QuantizeRequest { dry_run: true, count: false, fail_on: Vec::new(), ..request.clone() };
+        onnx_cast_model::quantize(input, output, &plan)
+    };
     let job = Job { files, job, common, losses: losses.losses, attributes: None };
-    job.each(work)
+    job.each(check, work)
 }
 
 pub(crate) fn transcode(args: &TranscodeArgs, common: &Common) -> Result<u8> {
@@ -118,28 +135,34 @@ pub(crate) fn transcode(args: &TranscodeArgs, common: &Common) -> Result<u8> {
         scheme: scheme.0,
         threads: common.threads,
         write: job.write(false),
-        dry_run: job.dry_run,
+        dry_run: true,
         copy_others: !job.no_copy_others,
         resume: job.resume,
         watch: None,
     };
     let work = |input: &Path, output: &Path, watch| {
-        let request = TranscodeRequest { watch, ..request.clone() };
+        let request = TranscodeRequest { dry_run: job.dry_run, watch, ..request.clone() };
         onnx_cast_model::transcode(input, output, &request)
     };
+    let check = |input: &Path, output: &Path| onnx_cast_model::transcode(input, output, &request);
     let job = Job { files, job, common, losses: false, attributes: None };
-    job.each(work)
+    job.each(check, work)
 }
 
 impl JobArgs {
     fn write(&self, npy_plain: bool) -> WriteOptions {
-        WriteOptions { npy_plain, no_clobber: self.no_clobber }
+        WriteOptions { npy_plain, no_clobber: self.no_clobber, force: self.force }
     }
 }
 
 impl Job<'_> {
-    /// Does the work for each input and its output. With `--out-dir` JSON is an array.
-    fn each(&self, work: impl Fn(&Path, &Path, Option<Watch>) -> Result<Summary, Error>) -> Result<u8> {
+    /// Does the work for each input and its output; of several inputs all are checked before the first is written. With
+    /// `--out-dir` JSON is an array.
+    fn each(
+        &self,
+        check: impl Fn(&Path, &Path) -> Result<Summary, Error>,
+        work: impl Fn(&Path, &Path, Option<Watch>) -> Result<Summary, Error>,
+    ) -> Result<u8> {
         let pairs = self.pairs()?;
         if pairs.iter().any(|(_, output)| output == Path::new("-")) && (self.common.json || self.job.dry_run) {
             // The standard output is for data that is not there: the error does not go there as JSON either.
@@ -149,6 +172,13 @@ impl Job<'_> {
         if self.job.no_clobber {
             // All outputs, before the first is written.
             pairs.iter().try_for_each(|(_, output)| check_vacant(output))?;
+        }
+        if self.job.out_dir.is_some() {
+            pairs.iter().try_for_each(|(_, output)| check_write(output))?;
+        }
+        if pairs.len() > 1 {
+            // One that is refused leaves no outputs of those before it.
+            pairs.iter().try_for_each(|(input, output)| check(input, output).map(drop)).map_err(outcome::in_words)?;
         }
         let made = self.job.out_dir.as_ref().filter(|folder| !self.job.dry_run && !folder.exists());
         if let Some(folder) = made {

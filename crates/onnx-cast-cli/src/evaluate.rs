@@ -1,17 +1,18 @@
 //! `run`: evaluates a model, its inputs and outputs in files.
 
 use crate::args::{Common, RunArgs};
+use crate::paths::{self, Named};
 use crate::summary::{Amount, Summary};
 use crate::{pretty, print};
 use anyhow::{Result, anyhow, bail};
 use onnx_cast::Tensor;
 use onnx_cast_file::formats::source::byte_len;
-use onnx_cast_file::io::atomic::check_vacant;
-use onnx_cast_file::io::fs::place_of;
+use onnx_cast_file::io::atomic::{check_vacant, together};
 use onnx_cast_file::text::{PathText, Short};
 use onnx_cast_file::{AtomicFile, Format, NamedTensor, WriteOptions, put_tensor, read_tensor_as};
 use onnx_cast_model::{Model, ValueDecl};
 use serde_json::json;
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -21,20 +22,23 @@ pub(crate) fn run(args: &RunArgs, common: &Common) -> Result<()> {
     let model = Model::read(&args.model)?;
     let inputs = bind(&args.inputs, model.inputs(), "input").map_err(|error| anyhow!("{shown}: {error}"))?;
     let outputs = bind(&args.outputs, model.outputs(), "output").map_err(|error| anyhow!("{shown}: {error}"))?;
-    for (i, (_, path)) in outputs.iter().enumerate() {
+    for (_, path) in &outputs {
         // A wrong extension is better known before the work than after it.
         match Format::from_path(path)? {
             Format::TensorProto | Format::Npy | Format::Safetensors => {}
             Format::Onnx => bail!("{}: an output is a tensor (want .pb, .npy or .safetensors)", PathText(path)),
             format => bail!("{}: {format} does not hold a tensor", PathText(path)),
         }
-        if outputs[..i].iter().any(|(_, earlier)| place_of(earlier) == place_of(path)) {
-            bail!("{}: two outputs, where a file takes one", PathText(path));
-        }
         if args.no_clobber {
             check_vacant(path)?;
         }
     }
+
+    let read = inputs.iter().map(|(declared, path)| Named::read(format!("input `{}`", Short(&declared.name)), path));
+    let written =
+        outputs.iter().map(|(declared, path)| Named::written(format!("output `{}`", Short(&declared.name)), path));
+    let model_itself = Named::read("the model", &args.model);
+    paths::check(&iter::once(model_itself).chain(read).chain(written).collect::<Vec<_>>())?;
 
     let mut tensors = Vec::with_capacity(inputs.len());
     for (declared, path) in inputs {
@@ -52,7 +56,8 @@ pub(crate) fn run(args: &RunArgs, common: &Common) -> Result<()> {
             .iter()
             .find(|result| result.name == declared.name)
             .ok_or_else(|| anyhow!("{shown}: no value for output `{}`", Short(&declared.name)))?;
-        let options = WriteOptions { npy_plain: args.npy_plain, no_clobber: args.no_clobber };
+        let options =
+            WriteOptions { npy_plain: args.npy_plain, no_clobber: args.no_clobber, ..WriteOptions::default() };
         let mut file = AtomicFile::create_with(path, options.no_clobber)?;
         put_tensor(&mut file, path, Format::from_path(path)?, &result.name, result.tensor.view(), &options)?;
         written.push(file);
@@ -67,7 +72,9 @@ pub(crate) fn run(args: &RunArgs, common: &Common) -> Result<()> {
         summary.cast += Amount { tensors: 1, elements: result.tensor.len() as u64 };
         summary.bytes_after += bytes(&result.tensor);
     }
-    written.into_iter().try_for_each(AtomicFile::commit)?;
+    // What can fail has then been done.
+    written.iter_mut().try_for_each(AtomicFile::sync)?;
+    together(|| written.into_iter().try_for_each(AtomicFile::commit))?;
     if common.json {
         print(&pretty(&json!({ "model": args.model.to_string_lossy(), "outputs": rows, "written": true }))?)?;
     } else if !common.quiet {

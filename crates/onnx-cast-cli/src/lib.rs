@@ -15,6 +15,7 @@ mod inspect;
 mod models;
 mod outcome;
 mod pairs;
+mod paths;
 mod precision;
 mod progress;
 mod record;
@@ -31,6 +32,7 @@ use onnx_cast::{Backend, DataType, available_backends};
 use onnx_cast_explain as explain;
 use onnx_cast_explain::{BlockRequest, types};
 
+use onnx_cast_file::io::create_page;
 use onnx_cast_file::text::{Lines, PathText};
 use onnx_cast_file::{AtomicFile, CandidateFormat};
 use std::ffi::OsString;
@@ -59,8 +61,10 @@ pub fn exit_code(args: impl IntoIterator<Item = OsString>) -> u8 {
         clap::ColorChoice::Always => ColorChoice::Always.write_global(),
         clap::ColorChoice::Never => ColorChoice::Never.write_global(),
     }
-    let parsed = Args::command().color(color).try_get_matches_from(&args);
-    let parsed = match parsed.and_then(|matches| Args::from_arg_matches(&matches)) {
+    let all = Args::command();
+    let parsed = all.clone().color(color).try_get_matches_from(&args);
+    let parsed = parsed.and_then(|matches| Ok((Args::from_arg_matches(&matches)?, matches)));
+    let (parsed, matches) = match parsed {
         Ok(parsed) => parsed,
         Err(error)
             if error.kind() == DisplayVersion && args.iter().any(|arg| VERBOSE.contains(&&*arg.to_string_lossy())) =>
@@ -69,7 +73,8 @@ pub fn exit_code(args: impl IntoIterator<Item = OsString>) -> u8 {
         }
         Err(error) => return usage(&error, args.iter().any(|arg| arg == "--json")),
     };
-    match dispatch(parsed.command, &parsed.common) {
+    let checked = paths::check_request(&all, &matches);
+    match checked.and_then(|()| dispatch(parsed.command, &parsed.common)) {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => DONE,
         Err(error) => {
@@ -293,11 +298,23 @@ fn explain_block(request: &BlockRequest<'_>, args: &ExplainArgs, common: &Common
     Ok(print(&if common.json { pretty(&explain::block_json(&block)?)? } else { explain::block_text(&block)? })?)
 }
 
-/// Writes a page, which appears whole or not at all.
+/// A page that is started before the work, so that a path that takes none is known then. It appears whole or not at all.
+struct Page(AtomicFile);
+
+impl Page {
+    fn start(path: &Path, no_clobber: bool) -> Result<Page> {
+        Ok(Page(create_page(path, no_clobber)?))
+    }
+
+    fn write(mut self, page: &str) -> Result<()> {
+        let written = self.0.write_all(page.as_bytes());
+        written.with_context(|| format!("{}: cannot write", PathText(self.0.path())))?;
+        Ok(self.0.commit()?)
+    }
+}
+
 fn write_page(path: &Path, page: &str, no_clobber: bool) -> Result<()> {
-    let mut file = AtomicFile::create_with(path, no_clobber)?;
-    file.write_all(page.as_bytes()).with_context(|| format!("{}: cannot write", PathText(path)))?;
-    Ok(file.commit()?)
+    Page::start(path, no_clobber)?.write(page)
 }
 
 fn pretty(value: &serde_json::Value) -> Result<String> {

@@ -90,9 +90,15 @@ pub(crate) fn in_words(error: Error) -> anyhow::Error {
             ModelError::Unmatched(error) => unmatched(&path, error),
             error => Error::Model { path, error: Box::new(error) }.into(),
         },
-        error => error.into(),
+        error => match error.to_string() {
+            text if text.contains(FORCE) => anyhow!(text.replace(FORCE, "--force")),
+            _ => error.into(),
+        },
     }
 }
+
+/// A field of a request in an error.
+const FORCE: &str = "`force`";
 
 /// A pattern that matches no name, as it was typed.
 fn unmatched(path: &Path, mut error: Unmatched) -> anyhow::Error {
@@ -117,6 +123,10 @@ fn tell(job: &Job<'_>, input: &Path, output: &Path, done: &Done, start: Instant)
         let others = others(done).map_or(String::new(), |others| format!(", {others} copied"));
         let shown = format!("{} -> {}{there}{others}", PathText(input), PathText(output));
         totals(done).say(&shown, &targets(done), start.elapsed());
+        for name in &done.kept_others {
+            // An error of the standard error does not undo the work.
+            let _ = writeln!(io::stderr(), "  {} was there with other content, and is kept", printable(name));
+        }
     }
     if let Some(warning) = done.warning().filter(|_| !quiet) {
         let _ = writeln!(io::stderr(), "onnx-cast: warning: {}: {warning}", PathText(input));

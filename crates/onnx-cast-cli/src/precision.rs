@@ -2,9 +2,8 @@
 
 use crate::args::{Common, ConvertArgs};
 use crate::models::{ModelJob, Shown};
-use crate::{print, write_page};
+use crate::{Page, print};
 use anyhow::Result;
-use onnx_cast_file::io::atomic::check_vacant;
 use onnx_cast_file::text::{Lines, PathText};
 use onnx_cast_model::{ConvertRequest, ConvertSummary, NodeDecision, read_ranges};
 use onnx_cast_report::{column, convert_json, convert_page, printable};
@@ -17,9 +16,7 @@ pub(crate) fn convert(args: &ConvertArgs, common: &Common) -> Result<()> {
     let ConvertArgs { model, write, html, explain, .. } = args;
     let dry_run = args.dry_run || !explain.is_empty();
     let job = ModelJob::new("convert", model, dry_run, common)?;
-    if let Some(html) = html.as_ref().filter(|_| write.no_clobber) {
-        check_vacant(html)?;
-    }
+    let page = html.as_ref().map(|html| Page::start(html, write.no_clobber)).transpose()?;
     let mut request = ConvertRequest::new(args.to);
     request.interface = args.interface();
     request.keep.clone_from(&args.keep);
@@ -33,15 +30,16 @@ pub(crate) fn convert(args: &ConvertArgs, common: &Common) -> Result<()> {
     request.explain.clone_from(explain);
     request.dry_run = dry_run;
     request.no_clobber = write.no_clobber;
+    request.force = write.force;
     request.storage = write.storage.storage();
     request.threads = common.threads;
     let done = job.run(|input, output, watch| {
         request.watch = watch;
         onnx_cast_model::convert(input, output, &request)
     })?;
-    if let Some(html) = html {
+    if let Some(page) = page {
         let title = model.input.file_name().unwrap_or(model.input.as_os_str()).to_string_lossy();
-        write_page(html, &convert_page(&title, &done, &request.ranges, request.margin)?, write.no_clobber)?;
+        page.write(&convert_page(&title, &done, &request.ranges, request.margin)?)?;
     }
     if common.json {
         return job.show(&done);

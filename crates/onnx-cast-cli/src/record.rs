@@ -18,6 +18,7 @@ pub(crate) fn record(args: &RecordArgs, common: &Common) -> Result<()> {
         exclude: exclude.clone(),
         dry_run: *dry_run,
         no_clobber: write.no_clobber,
+        force: write.force,
         storage: write.storage.storage(),
         threads: common.threads,
         watch: None,

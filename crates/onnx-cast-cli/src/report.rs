@@ -2,18 +2,15 @@
 
 use crate::args::{Common, NameArgs, ReportArgs};
 use crate::progress::Progress;
-use crate::{pretty, print, write_page};
+use crate::{Page, pretty, print};
 use anyhow::Result;
 use onnx_cast::DataType;
-use onnx_cast_file::io::atomic::check_vacant;
 use onnx_cast_file::{CandidateFormat, ReportRequest};
 use onnx_cast_report::{json, page, text};
 
 pub(crate) fn report(args: &ReportArgs, common: &Common) -> Result<()> {
     let (path, NameArgs { include, exclude }) = (&args.file.path, &args.names);
-    if let Some(html) = args.html.as_ref().filter(|_| args.no_clobber) {
-        check_vacant(html)?;
-    }
+    let started = args.html.as_ref().map(|html| Page::start(html, args.no_clobber)).transpose()?;
     let progress = Progress::start(common);
     let mut to: Vec<CandidateFormat> = Vec::new();
     for &candidate in &args.to {
@@ -36,9 +33,9 @@ pub(crate) fn report(args: &ReportArgs, common: &Common) -> Result<()> {
     let elements: Vec<DataType> = report.to.iter().map(|to| to.element()).collect();
     args.attributes.say_unused(&elements, common);
     drop(progress);
-    if let Some(html) = &args.html {
+    if let Some(started) = started {
         let title = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
-        write_page(html, &page(&title, &report)?, args.no_clobber)?;
+        started.write(&page(&title, &report)?)?;
     }
     if common.json {
         print(&pretty(&json(&report)?)?)?;

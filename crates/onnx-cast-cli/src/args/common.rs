@@ -104,6 +104,10 @@ pub(crate) struct JobArgs {
     /// Do not replace files
     #[arg(long, help_heading = OUTPUT)]
     pub(crate) no_clobber: bool,
+    /// Replace an OUT that holds types of IN and none of the result, and so may be another input; leave other weights
+    /// in an output folder
+    #[arg(long, conflicts_with = "no_clobber", help_heading = OUTPUT)]
+    pub(crate) force: bool,
 }
 
 /// Losses that are counted.
@@ -138,6 +142,9 @@ pub(crate) struct WriteArgs {
     /// Do not replace files
     #[arg(long, help_heading = OUTPUT)]
     pub(crate) no_clobber: bool,
+    /// Replace an OUT that is not the result of such a job, and so may be another input
+    #[arg(long, conflicts_with = "no_clobber", help_heading = OUTPUT)]
+    pub(crate) force: bool,
 }
 
 /// Where a model's elements go.

@@ -394,7 +394,7 @@ fn bad_runs() {
     // Lines that start with `..` stand for two good inputs of m.onnx.
     for (line, message) in [
         (".. --output z=y.pb", "m.onnx: the model has no output `z` (its outputs: `y`, `bits`)"),
-        (".. --output y=y.pb --output bits=y.pb", "y.pb: two outputs, where a file takes one"),
+        (".. --output y=y.pb --output bits=y.pb", "y.pb: output `bits` is also output `y` (name another file)"),
         (".. --output y=y.pb --output y=z.pb", "m.onnx: output `y` is given twice"),
         (".. --output y.pb", "m.onnx: `y.pb` for which output? (say NAME=FILE; the model's: `y`, `bits`)"),
         (

@@ -15,6 +15,7 @@ mod quantized;
 mod ranges;
 mod readme;
 mod refused;
+mod replaced;
 mod report;
 mod surface;
 mod terminal;

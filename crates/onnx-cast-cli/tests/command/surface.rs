@@ -30,7 +30,7 @@ fn every_command_that_reports_prints_json() {
         ("bitcast a.safetensors b.safetensors --to int32", "/bytes_after"),
         ("fold m.onnx n.onnx", "/computed"),
         ("convert m.onnx n.onnx --to float16", "/nodes"),
-        ("record m.onnx n.onnx", "/values/0/output"),
+        ("record m.onnx r.onnx", "/values/0/output"),
         ("run m.onnx --input x.npy --output y.npy", "/outputs/0/shape/0"),
         ("info a.safetensors", "/tensors/0/name"),
         ("diff a.safetensors a.safetensors", "/differences"),

@@ -22,12 +22,6 @@ pub fn resolved(folder: &Path, path: &Path) -> io::Result<Option<PathBuf>> {
     Ok((target.starts_with(&folder) || is_blob_of(&folder, &target)).then_some(target))
 }
 
-/// Where a path leads, whether something is there or not: two paths of one file lead to the same place.
-pub fn place_of(path: &Path) -> PathBuf {
-    let new = || fs::canonicalize(folder_of(path)).ok().map(|folder| folder.join(path.file_name().unwrap_or_default()));
-    fs::canonicalize(path).ok().or_else(new).unwrap_or_else(|| path.to_owned())
-}
-
 /// Refuses to read a file of a folder that is a link out of it. What cannot be found is left to the one that opens it.
 ///
 /// # Errors
