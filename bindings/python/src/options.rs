@@ -56,6 +56,8 @@ pub(crate) struct Options {
     #[pyo3(default)]
     no_clobber: bool,
     #[pyo3(default)]
+    force: bool,
+    #[pyo3(default)]
     no_copy_others: bool,
     #[pyo3(default)]
     npy_plain: bool,
@@ -178,7 +180,7 @@ impl Options {
             options: self.attributes()?,
             from: type_of(self.from)?,
             shape: self.shape.clone(),
-            write: WriteOptions { npy_plain: self.npy_plain, no_clobber: self.no_clobber },
+            write: WriteOptions { npy_plain: self.npy_plain, no_clobber: self.no_clobber, force: self.force },
             dry_run: self.dry_run,
             resume: self.resume,
             copy_others: !self.no_copy_others,
@@ -269,23 +271,23 @@ impl Options {
 
     pub(crate) fn fold(&self, state: &Arc<State>) -> PyResult<FoldRequest> {
         let (include, exclude) = self.names()?;
-        let &Options { dequantize, dry_run, no_clobber, threads, .. } = self;
+        let &Options { dequantize, dry_run, no_clobber, force, threads, .. } = self;
         let (storage, watch) = (self.storage(), Some(watch(state)));
         let operator = None;
-        Ok(FoldRequest { include, exclude, operator, dequantize, dry_run, no_clobber, storage, threads, watch })
+        Ok(FoldRequest { include, exclude, operator, dequantize, dry_run, no_clobber, force, storage, threads, watch })
     }
 
     pub(crate) fn upgrade(&self, state: &Arc<State>) -> PyResult<UpgradeRequest> {
-        let &Options { opset, dry_run, no_clobber, threads, .. } = self;
+        let &Options { opset, dry_run, no_clobber, force, threads, .. } = self;
         let (storage, watch) = (self.storage(), Some(watch(state)));
-        Ok(UpgradeRequest { opset, dry_run, no_clobber, storage, threads, watch })
+        Ok(UpgradeRequest { opset, dry_run, no_clobber, force, storage, threads, watch })
     }
 
     pub(crate) fn record(&self, state: &Arc<State>) -> PyResult<RecordRequest> {
         let (include, exclude) = self.names()?;
-        let &Options { dry_run, no_clobber, threads, .. } = self;
+        let &Options { dry_run, no_clobber, force, threads, .. } = self;
         let (storage, watch) = (self.storage(), Some(watch(state)));
-        Ok(RecordRequest { include, exclude, dry_run, no_clobber, storage, threads, watch })
+        Ok(RecordRequest { include, exclude, dry_run, no_clobber, force, storage, threads, watch })
     }
 
     pub(crate) fn convert(&self, state: &Arc<State>) -> PyResult<ConvertRequest> {
@@ -308,6 +310,7 @@ impl Options {
         request.explain.clone_from(&self.explain);
         request.dry_run = self.dry_run;
         request.no_clobber = self.no_clobber;
+        request.force = self.force;
         request.storage = self.storage();
         request.threads = self.threads;
         request.watch = Some(watch(state));

@@ -9,6 +9,7 @@ use crate::types::type_of;
 use crate::watched::watched;
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use onnx_cast::TensorView;
+use onnx_cast_file::io::create_page;
 use onnx_cast_file::{AtomicFile, CandidateFormat, FileError, Report};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -51,10 +52,12 @@ impl Found {
         onnx_cast_report::page(&self.title, &self.report).map_err(refused)
     }
 
-    /// Writes a text to a file, which appears whole or not at all.
+    /// Writes a text to a file, which appears whole or not at all; a page replaces nothing but a page.
     fn write(&self, py: Python<'_>, path: PathBuf, text: String, no_clobber: bool) -> PyResult<()> {
         py.detach(|| {
-            let mut file = AtomicFile::create_with(&path, no_clobber).map_err(FileError::from).map_err(in_words)?;
+            let is_page = text.starts_with('<');
+            let created = if is_page { create_page(&path, no_clobber) } else { AtomicFile::create_with(&path, no_clobber) };
+            let mut file = created.map_err(FileError::from).map_err(in_words)?;
             file.write_all(text.as_bytes()).map_err(|error| in_words(FileError::io(&path, "write", error)))?;
             file.commit().map_err(FileError::from).map_err(in_words)
         })

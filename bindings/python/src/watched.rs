@@ -4,9 +4,10 @@ use crate::error::refused;
 use onnx_cast_file::Watch;
 use pyo3::prelude::*;
 use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::{TryRecvError, channel};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::thread::{self, Thread};
 use std::time::Duration;
 
 /// How often Python is asked whether it was interrupted, and told how far the work is.
@@ -18,6 +19,28 @@ pub(crate) struct State {
     done: AtomicU64,
     total: AtomicU64,
     stop: AtomicBool,
+    /// The caller's thread, where it is to be told when all is done.
+    caller: OnceLock<Thread>,
+    /// What it has told Python.
+    told: Mutex<u64>,
+    has_told: Condvar,
+}
+
+impl State {
+    /// Waits until Python knows that all is done: what it raises then still keeps the output as it was.
+    fn wait_for(&self, done: u64) {
+        let Some(caller) = self.caller.get() else { return };
+        caller.unpark();
+        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let waits = |told: &mut u64| *told < done && !self.stop.load(Ordering::Relaxed);
+        drop(self.has_told.wait_while(told, waits).unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Notes what Python was told.
+    fn note(&self, done: u64) {
+        *self.told.lock().unwrap_or_else(PoisonError::into_inner) = done;
+        self.has_told.notify_all();
+    }
 }
 
 /// What tells a state how far the work is, and ends the work where the state says so.
@@ -26,6 +49,9 @@ pub(crate) fn watch(state: &Arc<State>) -> Watch {
     Watch::stopping(move |done, total| {
         told.total.store(total, Ordering::Relaxed);
         told.done.fetch_max(done, Ordering::Relaxed);
+        if done >= total {
+            told.wait_for(done);
+        }
         if told.stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })
 }
@@ -38,6 +64,11 @@ pub(crate) fn watched<R: Send>(
     progress: Option<Py<PyAny>>,
     work: impl FnOnce() -> R + Send,
 ) -> PyResult<R> {
+    let caller = thread::current();
+    if progress.is_some() {
+        // A state is for one work.
+        let _ = state.caller.set(caller.clone());
+    }
     let tell = |py: Python<'_>, last: &mut u64| {
         py.check_signals()?;
         let (done, total) = (state.done.load(Ordering::Relaxed), state.total.load(Ordering::Relaxed));
@@ -50,23 +81,28 @@ pub(crate) fn watched<R: Send>(
         }
     };
     let (result, raised) = py.detach(|| {
-        std::thread::scope(|scope| {
+        thread::scope(|scope| {
             let (sender, receiver) = channel();
-            // The receiver is there until the thread is done.
-            scope.spawn(move || drop(sender.send(work())));
+            scope.spawn(move || {
+                // The receiver is there until the thread is done.
+                drop(sender.send(work()));
+                caller.unpark();
+            });
             let (mut last, mut raised) = (0, None);
             loop {
-                let received = receiver.recv_timeout(PERIOD);
+                thread::park_timeout(PERIOD);
+                let received = receiver.try_recv();
                 if raised.is_none()
                     && let Err(error) = Python::attach(|py| tell(py, &mut last))
                 {
                     raised = Some(error);
                     state.stop.store(true, Ordering::Relaxed);
                 }
+                state.note(last);
                 match received {
                     Ok(result) => return (Some(result), raised),
-                    Err(RecvTimeoutError::Timeout) => {}
-                    Err(RecvTimeoutError::Disconnected) => return (None, raised),
+                    Err(TryRecvError::Empty) => {}
+                    Err(TryRecvError::Disconnected) => return (None, raised),
                 }
             }
         })

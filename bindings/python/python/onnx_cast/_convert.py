@@ -105,6 +105,7 @@ def convert_model(
     explain: Iterable[str] = (),
     dry_run: bool = False,
     clobber: bool = True,
+    force: bool = False,
     external_data: str | None = None,
     external_threshold: int | None = None,
     base_dir: files.Path | None = None,
@@ -148,6 +149,7 @@ def convert_model(
         "explain": explained,
         "dry_run": dry_run or bool(explained),
         "no_clobber": not clobber,
+        "force": force,
         "external_data": external_data,
         "external_threshold": files.count("external_threshold", external_threshold),
     }

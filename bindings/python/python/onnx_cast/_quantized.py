@@ -85,6 +85,7 @@ def dequantize_file(
     dry_run: bool = False,
     resume: bool = False,
     clobber: bool = True,
+    force: bool = False,
     copy_others: bool = True,
     losses: bool = False,
     fail_on: Iterable[Loss] = (),
@@ -104,7 +105,7 @@ def dequantize_file(
     """
     options = {
         **dequantizing(to, scheme, include, exclude, rules, min_elements, allow_nan, threads, rules_file),
-        **files.writing(None, None, dry_run, resume, clobber, copy_others, False),
+        **files.writing(None, None, dry_run, resume, clobber, force, copy_others, False),
         "losses": losses,
         "fail_on": files.listed("fail_on", fail_on),
     }
@@ -128,6 +129,7 @@ def quantize_file(
     dry_run: bool = False,
     resume: bool = False,
     clobber: bool = True,
+    force: bool = False,
     copy_others: bool = True,
     external_data: str | None = None,
     external_threshold: int | None = None,
@@ -152,7 +154,7 @@ def quantize_file(
     """
     options = {
         **quantizing(to, layout, scale, scale_rule, include, exclude, rules, min_elements, threads, rules_file),
-        **files.writing(None, None, dry_run, resume, clobber, copy_others, False),
+        **files.writing(None, None, dry_run, resume, clobber, force, copy_others, False),
         "raise_opset": raise_opset,
         "external_data": external_data,
         "external_threshold": files.count("external_threshold", external_threshold),
@@ -172,6 +174,7 @@ def transcode_file(
     dry_run: bool = False,
     resume: bool = False,
     clobber: bool = True,
+    force: bool = False,
     copy_others: bool = True,
     threads: int | None = None,
     progress: files.Progress | None = None,
@@ -184,6 +187,6 @@ def transcode_file(
     """
     options = {
         **transcoding(layout, to, scheme, threads),
-        **files.writing(None, None, dry_run, resume, clobber, copy_others, False),
+        **files.writing(None, None, dry_run, resume, clobber, force, copy_others, False),
     }
     return files.write_file("transcode", src, dst, options, progress)

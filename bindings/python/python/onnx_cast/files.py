@@ -109,6 +109,8 @@ class CastSummary(list[TensorCast]):
         self.already_there: int = done.get("already_there", 0)
         #: Other files of a checkpoint's folder that were copied, or would be.
         self.copied: int = done.get("copied", 0)
+        #: Of these the names of those that were there with another content, and are kept by ``resume``.
+        self.kept_others: list[str] = done.get("kept_others", [])
         #: How many values overflowed, were saturated or are NaN, and in which tensor first, as a text; ``None`` where
         #: there are none, and of a dry run without ``losses``.
         self.warning: str | None = done.get("warning")
@@ -256,6 +258,7 @@ def cast_file(
     dry_run: bool = False,
     resume: bool = False,
     clobber: bool = True,
+    force: bool = False,
     copy_others: bool = True,
     npy_plain: bool = False,
     raise_opset: bool = False,
@@ -284,8 +287,9 @@ def cast_file(
     types that numpy lacks as the unsigned integers of their bits.
 
     ``dry_run`` only says what would be done; ``resume`` leaves files alone that are there already with the same
-    content; ``clobber=False`` replaces nothing, and an output that exists is an error. Where ``src`` is a folder, its
-    other files (the configuration, the tokenizer) are copied unless ``copy_others`` is false: not other weights, and
+    content, and other files that were changed; ``clobber=False`` replaces nothing, and an output that exists is an error.
+    A ``dst`` that holds types that ``src`` holds, and none of the result, may be another input: it is an error unless
+    ``force`` is true, as are other weights in the folder that ``dst`` is. Where ``src`` is a folder, its other files (the configuration, the tokenizer) are copied unless ``copy_others`` is false: not other weights, and
     not hidden files.
 
     ``losses`` counts for each tensor what became of its values. ``fail_on`` names losses (``"overflow"``,
@@ -299,7 +303,7 @@ def cast_file(
         **names(include, exclude, threads),
         **attributes(saturate, round_mode, opset),
         **selection(to, rules, rules_file, min_elements),
-        **writing(dtype, shape, dry_run, resume, clobber, copy_others, npy_plain),
+        **writing(dtype, shape, dry_run, resume, clobber, force, copy_others, npy_plain),
         "raise_opset": raise_opset,
         "external_data": external_data,
         "external_threshold": count("external_threshold", external_threshold),
@@ -331,6 +335,7 @@ def writing(
     dry_run: bool,
     resume: bool,
     clobber: bool,
+    force: bool,
     copy_others: bool,
     npy_plain: bool,
 ) -> dict[str, Any]:
@@ -340,6 +345,7 @@ def writing(
         "dry_run": dry_run,
         "resume": resume,
         "no_clobber": not clobber,
+        "force": force,
         "no_copy_others": not copy_others,
         "npy_plain": npy_plain,
     }
@@ -361,6 +367,7 @@ def bit_cast_file(
     dry_run: bool = False,
     resume: bool = False,
     clobber: bool = True,
+    force: bool = False,
     copy_others: bool = True,
     npy_plain: bool = False,
     threads: int | None = None,
@@ -371,7 +378,7 @@ def bit_cast_file(
     options = {
         **names(include, exclude, threads),
         **selection(to, rules, rules_file, min_elements),
-        **writing(dtype, shape, dry_run, resume, clobber, copy_others, npy_plain),
+        **writing(dtype, shape, dry_run, resume, clobber, force, copy_others, npy_plain),
         "opset": opset_of(opset),
     }
     return write_file("bit_cast", src, dst, options, progress)
@@ -434,6 +441,7 @@ def fold(
     dequantize: bool = False,
     dry_run: bool = False,
     clobber: bool = True,
+    force: bool = False,
     external_data: str | None = None,
     external_threshold: int | None = None,
     threads: int | None = None,
@@ -449,6 +457,7 @@ def fold(
         "dequantize": dequantize,
         "dry_run": dry_run,
         "no_clobber": not clobber,
+        "force": force,
         "external_data": external_data,
         "external_threshold": count("external_threshold", external_threshold),
     }
@@ -479,6 +488,7 @@ def record_model(
     exclude: Iterable[str] = (),
     dry_run: bool = False,
     clobber: bool = True,
+    force: bool = False,
     external_data: str | None = None,
     external_threshold: int | None = None,
     threads: int | None = None,
@@ -491,6 +501,7 @@ def record_model(
         **names(include, exclude, threads),
         "dry_run": dry_run,
         "no_clobber": not clobber,
+        "force": force,
         "external_data": external_data,
         "external_threshold": count("external_threshold", external_threshold),
     }
@@ -505,6 +516,7 @@ def upgrade_model(
     opset: int = 21,
     dry_run: bool = False,
     clobber: bool = True,
+    force: bool = False,
     external_data: str | None = None,
     external_threshold: int | None = None,
     threads: int | None = None,
@@ -520,6 +532,7 @@ def upgrade_model(
         "opset": opset_of(opset),
         "dry_run": dry_run,
         "no_clobber": not clobber,
+        "force": force,
         "external_data": external_data,
         "external_threshold": count("external_threshold", external_threshold),
     }
