@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Does the command leave whole files, whatever happens to it?
 
-Starts it over and over, ends it by SIGKILL or SIGINT at a random moment, fills its disk, takes its folder away, cuts its input
+Starts it over and over, ends it by SIGKILL, SIGINT or SIGTERM at a random moment, starts it twice at once, fills its disk, takes its folder away, cuts its input
 short or removes it while it reads; has its calls that read and write interrupted and cut short, and each of them fail in turn
 (faults.c); gives it little memory; and looks each time whether every output is, byte for byte, what it was before or what it should become,
 and whether anything else is left. Casts of a file, of a checkpoint in several files (gone on with by --resume), which is also
@@ -34,6 +34,7 @@ from onnx import TensorProto, helper, numpy_helper
 from safetensors.numpy import save_file
 
 ROOT = Path(__file__).resolve().parents[2]
+OTHER = {"float8e4m3fn": "float8e5m2", "float16": "bfloat16", "bfloat16": "float16", "bf16": "float16", "nvfp4": "mxfp4"}
 COMMAND = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "onnx-cast"
 
 
@@ -70,6 +71,7 @@ class Case:
     def __init__(self, name, arguments, folder, resumes=False):
         self.name, self.arguments, self.folder, self.resumes = name, arguments, folder, resumes
         self.left = 0
+        self.in_place = arguments[2] == arguments[3]
         self.before = contents(folder)
         start = time.perf_counter()
         run(folder, arguments)
@@ -201,8 +203,20 @@ def cases(folder):
     yield Case("transcode", ["transcode", "-q", "in", "out", "--layout", "modelopt", "--resume"], inside("other", quantized), True)
     yield Case("an archive", ["cast", "-q", "in.npz", "out.npz", "--to", "float16"], inside("archive", archive))
     yield Case("convert", ["convert", "-q", "in.onnx", "out.onnx", "--to", "float16"], inside("network", network))
+    yield Pair("a model", ["cast", "-q", "in.onnx", "out.onnx", "--to", "float16"], inside("pair", lambda inner: network(inner, save_as_external_data=True, location="in.onnx.data")))
     yield Case("upgrade", ["upgrade", "-q", "in.onnx", "out.onnx"], inside("older", network))
     yield InPlace("a model in place", ["cast", "-q", "m.onnx", "m.onnx", "--to", "float16"], inside("model", model))
+
+
+class Pair(Case):
+    """A new model and its elements: only SIGKILL may leave these without it."""
+
+    def is_whole(self, name, now, states):
+        return name == "out.onnx.data" and "out.onnx" not in now and now.get(name) == states[1] and self.is_killed
+
+    def look(self, what):
+        self.is_killed = "SIGKILL" in what
+        return super().look(what)
 
 
 def signalled(case, number, rounds, rng):
@@ -229,6 +243,33 @@ def signalled(case, number, rounds, rng):
                 fail(f"{case.name}: resumed, it is not what it should become")
     if case.left:
         seen["left a second name"] = case.left
+    return seen
+
+
+def two_at_once(case, rng, rounds):
+    """Starts the command twice, with another target the second time: the files are all of one of them. A second one that finds
+    the folder, or a new model, taken is an error, and in place it may find that the first has done its work."""
+    seen = Counter()
+    at = next(place for place, word in enumerate(case.arguments) if word in OTHER)
+    other = [*case.arguments[:at], OTHER[case.arguments[at]], *case.arguments[at + 1:]]
+    case.reset()
+    run(case.folder, other)
+    results = [case.after, contents(case.folder)]
+    for _ in range(rounds):
+        case.reset()
+        if rng.random() < 0.5 and not case.in_place:
+            run(case.folder, case.arguments)
+        children = []
+        for arguments in (case.arguments, other):
+            children.append(subprocess.Popen([COMMAND, *arguments], cwd=case.folder, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True))
+            time.sleep(rng.uniform(0, case.seconds / 8))
+        for child in children:
+            said = child.communicate()[1]
+            if child.returncode not in (0, 2) or child.returncode and "another" not in said:
+                fail(f"{case.name}, two at once: status {child.returncode}: {said}")
+            seen["refused" if child.returncode else "done"] += 1
+        if all(child.returncode for child in children) or contents(case.folder) not in results and not case.in_place:
+            fail(f"{case.name}, two at once: a mixture, {[child.returncode for child in children]}")
     return seen
 
 
@@ -388,7 +429,7 @@ def main():
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if not COMMAND.exists():
         fail(f"{COMMAND} is missing: run `cargo build --release -p onnx-cast-cli`")
-    rows, few = [], max(args.kills // 10, 1)
+    rows, few, some = [], max(args.kills // 10, 1), max(args.kills // 4, 1)
 
     def note(fault, case, seen):
         told = ", ".join(f"{count} {what}" for what, count in sorted(seen.items()))
@@ -401,8 +442,10 @@ def main():
         for case in cases(Path(folder)):
             if args.only and case.name not in args.only:
                 continue
-            for number, rounds in (signal.SIGKILL, args.kills), (signal.SIGINT, max(args.kills // 4, 1)):
+            for number, rounds in (signal.SIGKILL, args.kills), (signal.SIGINT, some), (signal.SIGTERM, some):
                 note(number.name, case, signalled(case, number, rounds, rng))
+            if OTHER.keys() & set(case.arguments):
+                note("two at once", case, two_at_once(case, rng, some))
             if os.geteuid() == 0 and platform.system() == "Linux":
                 note("full disk", case, on_disk(case, rng, few, "", "no space left on device"))
                 note("read-only", case, on_disk(case, rng, 1, "ro", "read-only file"))
