@@ -164,7 +164,7 @@ fn convert_shards(
     let mut shards = shards::of_index(index, output, request, &each)?;
     for shard in &shards {
         let input = InputFile::open(&shard.input)?;
-        check_file(&input, &shard.output, Format::Safetensors, &shard.tensors, &request.write)?;
+        check_file(&input, &shard.output, Format::Safetensors, &shard.tensors, &[], &request.write)?;
     }
     let tensors = shards.iter_mut().flat_map(|shard| std::mem::take(&mut shard.tensors)).collect();
     let mut summary = Summary::new(tensors);

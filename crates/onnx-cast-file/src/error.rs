@@ -135,9 +135,9 @@ impl FileError {
         Ok(())
     }
 
-    /// Refuses to replace an output that holds types that the job changes, and none that it gives: another input, as
-    /// where a shell's pattern matches two files. An output in which a tensor of the input has another type than there
-    /// is the result of an earlier run.
+    /// Refuses to replace an output that seems to be another input, as where a shell's pattern matches two files: it
+    /// holds a tensor of the name and type that the job changes, or has no name of the job's and only types that it
+    /// changes. `made_of` has for each row the name in the input; those of the rows if it is empty.
     ///
     /// # Errors
     /// [`FileError::Replaces`].
@@ -145,20 +145,26 @@ impl FileError {
         path: &Path,
         there: impl IntoIterator<Item = (&'t str, DataType)>,
         rows: &[TensorSummary],
+        made_of: &[&str],
     ) -> Result<(), FileError> {
-        let changed = || rows.iter().filter(|row| row.cast && row.from != row.to);
-        let is_source = |data_type| changed().any(|row| row.from == data_type);
-        let Some(want) = changed().map(|row| row.to).find(|&to| !is_source(to)) else { return Ok(()) };
-        let results: HashSet<DataType> = changed().map(|row| row.to).filter(|&to| !is_source(to)).collect();
-        let before: HashMap<&str, DataType> = rows.iter().map(|row| (&*row.name, row.from)).collect();
-        let mut source = None;
+        let source = |index: usize| made_of.get(index).copied().unwrap_or(&rows[index].name);
+        let changed: Vec<usize> = (0..rows.len()).filter(|&i| rows[i].cast && rows[i].from != rows[i].to).collect();
+        let before: HashMap<&str, DataType> = changed.iter().map(|&i| (source(i), rows[i].from)).collect();
+        let sources: HashSet<DataType> = before.values().copied().collect();
+        let results = changed.iter().map(|&i| rows[i].to).filter(|to| !sources.contains(to));
+        let results: Vec<DataType> = results.collect();
+        let Some(&want) = results.first() else { return Ok(()) };
+        let known: HashSet<&str> = (0..rows.len()).flat_map(|i| [source(i), &rows[i].name]).collect();
+        let (mut same, mut foreign, mut is_known) = (None, None, false);
         for (name, data_type) in there {
             if results.contains(&data_type) || before.get(name).is_some_and(|&before| before != data_type) {
                 return Ok(());
             }
-            source = source.or(Some(data_type).filter(|&data_type| is_source(data_type)));
+            is_known |= known.contains(name);
+            let place = if before.contains_key(name) { &mut same } else { &mut foreign };
+            *place = place.or(Some(data_type).filter(|data_type| sources.contains(data_type)));
         }
-        match source {
+        match same.or(foreign.filter(|_| !is_known)) {
             Some(holds) => Err(FileError::Replaces { path: path.to_owned(), holds, want }),
             None => Ok(()),
         }

@@ -97,6 +97,7 @@ pub(crate) fn check_file(
     output: &Path,
     format: Format,
     rows: &[TensorSummary],
+    made_of: &[&str],
     write: &WriteOptions,
 ) -> Result<(), FileError> {
     let is_there = output != Path::new("-") && fs::is_file(output) && !is_same(input.path(), output);
@@ -108,12 +109,12 @@ pub(crate) fn check_file(
         let len = fs::metadata(output).map_or(0, |there| there.len());
         let is_input = len == input.len() && rows.iter().any(|row| row.bytes_before == len && row.bytes_after != len);
         let there = rows.iter().filter(|_| is_input).map(|row| (&*row.name, row.from));
-        return FileError::check_replaced(output, there, rows);
+        return FileError::check_replaced(output, there, rows, made_of);
     }
     // What cannot be read is not an input.
     let Ok(there) = Input::open(output, Some(format), &Given::default()) else { return Ok(()) };
     let there = there.tensors.iter().map(|stored| (&*stored.name, stored.data_type));
-    FileError::check_replaced(output, there, rows)
+    FileError::check_replaced(output, there, rows, made_of)
 }
 
 /// The folder of a checkpoint that is named by itself or by its index.

@@ -222,7 +222,8 @@ impl Rewrite<'_> {
     fn check_outputs(&self) -> Result<Replacement, FileError> {
         for file in &self.files {
             let rows: Vec<TensorSummary> = file.rows.iter().map(|row| row.summary.clone()).collect();
-            check_file(self.source(file), &file.output, Format::Safetensors, &rows, &self.settings.write)?;
+            let made_of: Vec<&str> = file.rows.iter().map(|row| &*self.checkpoint.stored(row.tensor).name).collect();
+            check_file(self.source(file), &file.output, Format::Safetensors, &rows, &made_of, &self.settings.write)?;
         }
         let Some(folder) = &self.places.folder else {
             let occupied = self.files.iter().filter(|_| self.settings.write.no_clobber);

@@ -24,7 +24,7 @@ pub(crate) fn check(
     // What cannot be read is not an input.
     let Ok((there, _)) = contents::open(output, false) else { return Ok(()) };
     let types = there.tensors.iter().map(|stored| (&*stored.name, stored.data_type));
-    Ok(FileError::check_replaced(output, types, &plan()?.tensors)?)
+    Ok(FileError::check_replaced(output, types, &plan()?.tensors, &[])?)
 }
 
 /// Whether there is something else than the input where the output goes.

@@ -60,7 +60,7 @@ impl<'a> Job<'a> {
 
     /// Refuses to replace what seems to be another input.
     pub(super) fn check_output(&self, rows: &[TensorSummary], request: &CastRequest) -> Result<(), FileError> {
-        replaced::check_file(&self.input.file, self.sink.path, self.sink.format, rows, &request.write)
+        replaced::check_file(&self.input.file, self.sink.path, self.sink.format, rows, &[], &request.write)
     }
 
     pub(super) fn has_strings(&self) -> bool {
