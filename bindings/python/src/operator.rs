@@ -4,6 +4,7 @@ use crate::array::Contiguous;
 use crate::error::{CastError, refused};
 use crate::job::Job;
 use crate::parse;
+use crate::pool::{threads_of, whole};
 use crate::scaled::Scaled;
 use crate::string_array::{StringArray, is_string_dtype};
 use crate::text::{list_of, strings_of};
@@ -13,7 +14,7 @@ use onnx_cast::ops::{Attribute, AttributeValue};
 use onnx_cast::{BitCast, Cast, CastLike, CastOptions, DataType, NEWEST_OPSET, Plan, Strings, TensorView};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyInt, PyList};
+use pyo3::types::PyList;
 
 /// An operator with its attributes, its target and, for a scaled cast, its scale and zero point.
 #[pyclass(frozen, module = "onnx_cast._native")]
@@ -31,23 +32,6 @@ enum Which {
     CastLike(CastLike),
     BitCast(BitCast),
     Scaled(Box<Scaled>),
-}
-
-/// A whole number, cut to 64 bits: what is beyond them is out of every range here.
-fn whole(value: &Bound<'_, PyAny>, name: &str) -> PyResult<i64> {
-    if !value.is_instance_of::<PyInt>() {
-        let kind = value.get_type().name()?;
-        return Err(PyTypeError::new_err(format!("{name} is of type {kind} (want int)")));
-    }
-    value.extract().or_else(|_| Ok(if value.lt(0)? { i64::MIN } else { i64::MAX }))
-}
-
-/// Threads at most.
-pub(crate) fn threads_of(threads: Option<&Bound<'_, PyAny>>) -> PyResult<Option<usize>> {
-    match threads.map(|threads| whole(threads, "threads")).transpose()? {
-        Some(threads) if threads < 1 => Err(refused(format_args!("{threads} threads (want 1 or more)"))),
-        threads => Ok(threads.and_then(|threads| usize::try_from(threads).ok())),
-    }
 }
 
 #[pymethods]

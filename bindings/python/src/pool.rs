@@ -1,9 +1,11 @@
 //! The threads that large casts are split over: rayon's global pool, which a forked child does not have. There the
 //! threads are gone and a caller that gives them work waits forever, so a child gets a pool of its own at its first
-//! large cast.
+//! large cast. Callers may limit them.
 
-use pyo3::exceptions::PyOSError;
-use pyo3::{PyResult, pyfunction};
+use crate::error::refused;
+use pyo3::exceptions::{PyOSError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::PyInt;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -36,5 +38,22 @@ pub(crate) fn with_threads<R: Send>(work: impl FnOnce() -> R + Send) -> PyResult
     match place {
         Some(place) => Ok(place.get_or_init(|| pool).install(work)),
         None => Ok(pool.install(work)),
+    }
+}
+
+/// A whole number, cut to 64 bits: what is beyond them is out of every range here.
+pub(crate) fn whole(value: &Bound<'_, PyAny>, name: &str) -> PyResult<i64> {
+    if !value.is_instance_of::<PyInt>() {
+        let kind = value.get_type().name()?;
+        return Err(PyTypeError::new_err(format!("{name} is of type {kind} (want int)")));
+    }
+    value.extract().or_else(|_| Ok(if value.lt(0)? { i64::MIN } else { i64::MAX }))
+}
+
+/// Threads at most.
+pub(crate) fn threads_of(threads: Option<&Bound<'_, PyAny>>) -> PyResult<Option<usize>> {
+    match threads.map(|threads| whole(threads, "threads")).transpose()? {
+        Some(threads) if threads < 1 => Err(refused(format_args!("{threads} threads (want 1 or more)"))),
+        threads => Ok(threads.and_then(|threads| usize::try_from(threads).ok())),
     }
 }

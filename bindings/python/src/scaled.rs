@@ -3,8 +3,7 @@
 use crate::array::Contiguous;
 use crate::error::refused;
 use crate::job::packed;
-use crate::operator::threads_of;
-use crate::pool::with_threads;
+use crate::pool::{threads_of, with_threads};
 use crate::types::{number_to_type, type_of};
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use onnx_cast::ops::Attribute;
