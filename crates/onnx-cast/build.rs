@@ -21,7 +21,13 @@ fn main() {
     };
     // Kernels of vectors consist of functions of one instruction that are always inlined. Without optimisation they
     // take the compiler 20 GB of memory, and are slow.
-    if has_vectors && variable("OPT_LEVEL") != "0" {
+    println!("cargo::rustc-check-cfg=cfg(optimized)");
+    let is_optimized = variable("OPT_LEVEL") != "0";
+    if is_optimized {
+        // So do those over plain lanes in unit tests.
+        println!("cargo::rustc-cfg=optimized");
+    }
+    if has_vectors && is_optimized {
         println!("cargo::rustc-cfg=simd");
         println!("cargo::rustc-cfg=simd=\"{arch}\"");
     }

@@ -5,10 +5,10 @@
 
 #[cfg(all(simd = "aarch64", not(test)))]
 mod aarch64;
-#[cfg(any(simd, test, miri))]
+#[cfg(any(simd, all(test, optimized), miri))]
 #[cfg_attr(any(test, miri), allow(unused_macros, unused_imports, reason = "those of other instruction sets"))]
 mod generic;
-#[cfg(any(test, miri))]
+#[cfg(any(all(test, optimized), miri))]
 mod plain;
 #[cfg_attr(all(simd = "wasm32", target_os = "unknown"), allow(dead_code, reason = "its scalar casts are used"))]
 mod portable;
@@ -30,9 +30,9 @@ struct Row {
 
 static BACKENDS: &[Row] = &[
     // First, so that what asks for the best runs the algorithms.
-    #[cfg(any(test, miri))]
+    #[cfg(any(all(test, optimized), miri))]
     Row { name: "plain64", is_available: || true, table: &plain::MANY },
-    #[cfg(any(test, miri))]
+    #[cfg(any(all(test, optimized), miri))]
     Row { name: "plain16", is_available: || true, table: &plain::FEW },
     #[cfg(all(simd = "x86_64", not(test)))]
     Row { name: "avx512", is_available: x86_64::avx512::is_available, table: &x86_64::avx512::TABLE },
