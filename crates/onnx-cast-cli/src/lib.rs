@@ -298,7 +298,8 @@ fn explain_block(request: &BlockRequest<'_>, args: &ExplainArgs, common: &Common
     Ok(print(&if common.json { pretty(&explain::block_json(&block)?)? } else { explain::block_text(&block)? })?)
 }
 
-/// A page that is started before the work, so that a path that takes none is known then. It appears whole or not at all.
+/// A page that is started before the work, so that a path that takes none is known then. It appears whole or not at
+/// all.
 struct Page(AtomicFile);
 
 impl Page {

@@ -1,6 +1,6 @@
-//! The paths of a request. What is written must not replace what is read, or another output: of two that lead to the same
-//! file one is a mistake, but for IN and OUT, which may be the same. The list comes from the command's own arguments, so a
-//! new one that takes a path is in it.
+//! The paths of a request. What is written must not replace what is read, or another output: of two that lead to the
+//! same file one is a mistake, but for IN and OUT, which may be the same. The list comes from the command's own
+//! arguments, so a new one that takes a path is in it.
 
 use crate::args::{EXTERNAL_DATA, FILES, OUT_DIR, OUTPUT};
 use anyhow::{Result, bail};

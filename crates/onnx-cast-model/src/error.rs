@@ -381,8 +381,8 @@ pub enum ModelError {
     },
     /// An output that exists, and seems to be another input.
     #[error(
-        "it exists, and an earlier run would have given another model, so it may be another input (name another output, \
-         or give `force` to replace it)"
+        "it exists, and an earlier run would have given another model, so it may be another input (name another \
+         output, or give `force` to replace it)"
     )]
     OtherModel,
     /// A node that fails on its input.

@@ -1,8 +1,8 @@
 //! External data: elements that a TensorProto has in another file (onnx.proto, `TensorProto.external_data`).
 //!
 //! A location is a path relative to the model's folder. It may not leave that folder, by its text or by a link, since a
-//! model from elsewhere could then have any file of this machine copied into its output. In the cache of huggingface_hub
-//! it may be a link to one of the files that the cache has of the model's repository.
+//! model from elsewhere could then have any file of this machine copied into its output. In huggingface_hub's cache it
+//! may be a link to one of the files that the cache has of the model's repository.
 
 use crate::error::ModelError;
 use crate::error::external::ExternalProblem;

@@ -287,10 +287,11 @@ def cast_file(
     types that numpy lacks as the unsigned integers of their bits.
 
     ``dry_run`` only says what would be done; ``resume`` leaves files alone that are there already with the same
-    content, and other files that were changed; ``clobber=False`` replaces nothing, and an output that exists is an error.
-    A ``dst`` that holds types that ``src`` holds, and none of the result, may be another input: it is an error unless
-    ``force`` is true, as are other weights in the folder that ``dst`` is. Where ``src`` is a folder, its other files (the configuration, the tokenizer) are copied unless ``copy_others`` is false: not other weights, and
-    not hidden files.
+    content, and other files that were changed; ``clobber=False`` replaces nothing, and an output that exists is an
+    error. A ``dst`` that holds types that ``src`` holds, and none of the result, may be another input: it is an error
+    unless ``force`` is true, as are other weights in the folder that ``dst`` is. Where ``src`` is a folder, its other
+    files (the configuration, the tokenizer) are copied unless ``copy_others`` is false: not other weights, and not
+    hidden files.
 
     ``losses`` counts for each tensor what became of its values. ``fail_on`` names losses (``"overflow"``,
     ``"underflow"``, ``"subnormal"``, ``"nan"``) that raise :class:`LossError`, with nothing written; a dry run reads

@@ -97,8 +97,8 @@ fn another_input_is_not_replaced() {
         }
         let line = format!("cast {first} {second} --to bf16{from} -q");
         let says = format!(
-            "{second}: it exists and holds float, as the input does, and not bfloat16, as an earlier result would (name \
-             another output, or give --force to replace it)"
+            "{second}: it exists and holds float, as the input does, and not bfloat16, as an earlier result would \
+             (name another output, or give --force to replace it)"
         );
         folder.refuses(&line, &says);
         folder.refuses(&format!("{line} --dry-run"), &says);
@@ -182,8 +182,8 @@ fn other_weights_in_the_folder() {
     let says = refused(&folder.run("cast in out --to bf16"));
     assert_eq!(
         says,
-        "out: it holds other weights, such as m-4.safetensors, which would stay beside the new ones (remove them, or name \
-         another folder; --force leaves them)"
+        "out: it holds other weights, such as m-4.safetensors, which would stay beside the new ones (remove them, or \
+         name another folder; --force leaves them)"
     );
     assert_eq!(fs::read_dir(folder.path("out")).expect("a folder").count(), 1);
     done(&folder.run("cast in out --to bf16 --force -q"));
