@@ -50,6 +50,10 @@ impl Decimal {
 
     fn cmp(&self, other: &Decimal) -> Ordering {
         let zero = |one: &Decimal| one.digits.is_empty();
+        if zero(self) && zero(other) {
+            // The point of zero means nothing.
+            return Ordering::Equal;
+        }
         // Neither ends in zeros, so that the longer of two with the same beginning is the larger.
         zero(other).cmp(&zero(self)).then(self.point.cmp(&other.point)).then_with(|| self.digits.cmp(&other.digits))
     }
