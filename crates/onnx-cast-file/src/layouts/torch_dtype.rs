@@ -113,8 +113,8 @@ mod tests {
             (r#"{"a":1}"#, r#"{"a":1, "torch_dtype": "bfloat16"}"#),
             (r#"{"dtype":"float16"}"#, r#"{"dtype":"bfloat16"}"#),
             (
-                r#"{"text_config": {"dtype": "float32", "e": 1}, "v": {"dtype": "float32"}}"#,
-                r#"{"text_config": {"dtype": "bfloat16", "e": 1}, "v": {"dtype": "float32"}, "torch_dtype": "bfloat16"}"#,
+                r#"{"text_config": {"dtype": "float32"}, "v": {"dtype": "float32"}}"#,
+                r#"{"text_config": {"dtype": "bfloat16"}, "v": {"dtype": "float32"}, "torch_dtype": "bfloat16"}"#,
             ),
             (r#"{"text_config": {"eps": 1}, "dtype": null}"#, r#"{"text_config": {"eps": 1}, "dtype": null}"#),
             (r#"{"_class_name": "UNet", "a": 1}"#, r#"{"_class_name": "UNet", "a": 1}"#),
