@@ -261,6 +261,8 @@ def main():
     parser.add_argument("--jobs", metavar="N", type=int, default=0, help="stages at a time [default: processors]")
     options = parser.parse_args()
 
+    # Ends the stages, too: they have process groups of their own.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))
     every = stages(options.packages or [])
     selected = [stage for stage in every if stage.name == SET_UP or options.only in stage.name]
     if len(selected) == 1:
