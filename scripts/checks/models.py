@@ -21,7 +21,7 @@ import numpy as np
 import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
-from shared import COMMAND, in_processes
+from shared import COMMAND, in_processes, line
 
 SITE = Path(sysconfig.get_path("purelib"))
 MAGIKA = SITE / "magika" / "models" / "standard_v3_3" / "model.onnx"
@@ -47,8 +47,7 @@ def fail(text):
 
 
 def run(*arguments):
-    arguments = [COMMAND, *map(str, arguments)]
-    return subprocess.run(arguments, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    return subprocess.run(line(*arguments), stdin=subprocess.DEVNULL, capture_output=True, text=True)
 
 
 def command(*arguments):
@@ -433,7 +432,7 @@ def limited(*arguments):
     def limit():
         resource.setrlimit(resource.RLIMIT_AS, (512 << 20, 512 << 20))
 
-    arguments = [COMMAND, *map(str, arguments)]
+    arguments = line(*arguments)
     done = subprocess.run(
         arguments, stdin=subprocess.DEVNULL, capture_output=True, text=True, preexec_fn=limit, timeout=30)
     if done.returncode not in (0, 2) or "panicked" in done.stderr:

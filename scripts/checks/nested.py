@@ -26,7 +26,7 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
-from shared import ALL, COMMAND, in_processes
+from shared import ALL, in_processes, line
 
 FLOAT, DOUBLE, INT64, BOOL = TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.INT64, TensorProto.BOOL
 DTYPES = {FLOAT: np.float32, DOUBLE: np.float64, INT64: np.int64, BOOL: np.bool_, TensorProto.FLOAT16: np.float16}
@@ -572,7 +572,7 @@ class Case:
     def job(self, name, *arguments, source=None):
         """The model that a command writes."""
         out = self.folder / "out.onnx"
-        done = subprocess.run([COMMAND, name, source or self.path, out, "--quiet", *arguments], stdin=subprocess.DEVNULL,
+        done = subprocess.run(line(name, source or self.path, out, "--quiet", *arguments), stdin=subprocess.DEVNULL,
                               capture_output=True, text=True)
         if done.returncode == 2 and any(reason in done.stderr for reason in REFUSALS):
             counts[f"{name}, refused"] += 1
@@ -604,7 +604,7 @@ class Case:
     def twice(self, name, *arguments):
         """The same command once more, which must change nothing."""
         out, again = self.folder / "out.onnx", self.folder / "again.onnx"
-        subprocess.run([COMMAND, name, out, again, "--quiet", *arguments], stdin=subprocess.DEVNULL, check=True)
+        subprocess.run(line(name, out, again, "--quiet", *arguments), stdin=subprocess.DEVNULL, check=True)
         if out.read_bytes() != again.read_bytes():
             self.fail(f"{name} {' '.join(arguments)}: once more, it changes its own result")
 

@@ -24,7 +24,7 @@ import onnxruntime
 from models import COMMAND, MAGIKA, NUDENET, fail
 from onnx.reference import ReferenceEvaluator
 from precision_models import made
-from shared import in_processes
+from shared import in_processes, line
 
 LEVELS = [
     onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL,
@@ -102,7 +102,8 @@ def convert(name, path, folder, arguments, valid=True):
     global converted, refused
     target = folder / "converted.onnx"
     for source, to in [(path, target), (target, folder / "again.onnx")]:
-        done = subprocess.run([COMMAND, "convert", source, to, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        command = line("convert", source, to, *arguments)
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if done.returncode:
             fail(f"{name}: convert {' '.join(arguments)}: status {done.returncode}: {done.stderr}")
     if target.read_bytes() != (folder / "again.onnx").read_bytes():
@@ -148,7 +149,7 @@ def check_float8(folder):
     model = next(model for name, model, _ in made() if name == "two_readers")
     path, target = folder / "model.onnx", folder / "float8.onnx"
     onnx.save(model, path)
-    subprocess.run([COMMAND, "convert", path, target, "--to", "float8e4m3fn", "--emulate", "--raise-opset", "--quiet"], check=True)
+    subprocess.run(line("convert", path, target, "--to", "float8e4m3fn", "--emulate", "--raise-opset", "--quiet"), check=True)
     casts = [one.i for node in onnx.load(target).graph.node for one in node.attribute if node.op_type == "Cast"]
     if onnx.TensorProto.FLOAT8E4M3FN not in casts:
         fail("float8 is not emulated where the opset is raised")

@@ -24,7 +24,7 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 from precision_models import quantized_gemm
-from shared import COMMAND, in_processes
+from shared import in_processes, line
 
 SITE = Path(sysconfig.get_path("purelib"))
 MAGIKA = SITE / "magika" / "models" / "standard_v3_3" / "model.onnx"
@@ -44,7 +44,7 @@ def fail(text):
 
 
 def run(*arguments):
-    return subprocess.run([COMMAND, *map(str, arguments)], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    return subprocess.run(line(*arguments), stdin=subprocess.DEVNULL, capture_output=True, text=True)
 
 
 def command(*arguments):

@@ -28,3 +28,14 @@ def in_processes(function, tasks):
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+# The jobs of the command that write a file.
+WRITERS = {"cast", "bitcast", "quantize", "dequantize", "transcode", "fold", "upgrade", "convert", "record"}
+
+
+def line(*arguments):
+    """The command with arguments. Outputs follow one another under one path here, which the command would refuse to
+    replace where it looks like another input; hence `--force`."""
+    arguments = [str(argument) for argument in arguments]
+    return [COMMAND, *arguments, *(["--force"] if arguments and arguments[0] in WRITERS else [])]

@@ -30,7 +30,7 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
-from shared import ALL, COMMAND, in_processes
+from shared import ALL, in_processes, line
 
 SITE = Path(sysconfig.get_path("purelib"))
 onnxruntime.set_default_logger_severity(4)
@@ -64,7 +64,7 @@ def session(model, level=onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL):
 
 
 def upgrade(path, out, opset):
-    arguments = [COMMAND, "upgrade", path, out, "--opset", str(opset), "--quiet"]
+    arguments = line("upgrade", path, out, "--opset", opset, "--quiet")
     done = subprocess.run(arguments, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if done.returncode not in (0, 2) or "panicked" in done.stderr:
         fail(f"{path} to {opset}: status {done.returncode}: {done.stderr}")

@@ -152,7 +152,8 @@ def test_the_other_files_of_a_checkpoint_are_copied(folder, tmp_path):
     done = onnx_cast.cast_file(folder, tmp_path / "copied", "bf16")
     assert (done.copied, done.already_there) == (2, 0)
     assert listed(tmp_path / "copied") == ["config.json", *weights, "tokenizer.json"]
-    assert (tmp_path / "copied" / "config.json").read_text() == '{"model_type": "llama"}'
+    config = '{"model_type": "llama", "torch_dtype": "bfloat16"}'
+    assert (tmp_path / "copied" / "config.json").read_text() == config
     bits = onnx_cast.bit_cast_file(folder, tmp_path / "bits", "uint32", copy_others=False)
     assert bits.copied == 0 and listed(tmp_path / "bits") == weights
     alone = onnx_cast.cast_file(folder, tmp_path / "alone", "bf16", copy_others=False)

@@ -194,6 +194,9 @@ def test_models(to, scale, error, tmp_path):
         np.testing.assert_allclose(session.run(None, {"x": x})[0], got, rtol=1e-3, atol=1e-2)
     onnx_cast.fold(dst, folded)
     assert folded.read_bytes() == dst.read_bytes(), "quantized weights stay quantized"
-    onnx_cast.fold(dst, folded, dequantize=True)
+    # The first result has something to fold, as another input would.
+    with pytest.raises(CastError, match="`force`"):
+        onnx_cast.fold(dst, folded, dequantize=True)
+    onnx_cast.fold(dst, folded, dequantize=True, force=True)
     assert "DequantizeLinear" not in {node.op_type for node in onnx.load(folded).graph.node}
     np.testing.assert_allclose(run(folded), got, rtol=1e-5, atol=1e-5)

@@ -22,18 +22,7 @@ pub(crate) fn run(args: &RunArgs, common: &Common) -> Result<()> {
     let model = Model::read(&args.model)?;
     let inputs = bind(&args.inputs, model.inputs(), "input").map_err(|error| anyhow!("{shown}: {error}"))?;
     let outputs = bind(&args.outputs, model.outputs(), "output").map_err(|error| anyhow!("{shown}: {error}"))?;
-    for (_, path) in &outputs {
-        // A wrong extension is better known before the work than after it.
-        match Format::from_path(path)? {
-            Format::TensorProto | Format::Npy | Format::Safetensors => {}
-            Format::Onnx => bail!("{}: an output is a tensor (want .pb, .npy or .safetensors)", PathText(path)),
-            format => bail!("{}: {format} does not hold a tensor", PathText(path)),
-        }
-        if args.no_clobber {
-            check_vacant(path)?;
-        }
-    }
-
+    outputs.iter().try_for_each(|(_, path)| check_output(path, args.no_clobber))?;
     let read = inputs.iter().map(|(declared, path)| Named::read(format!("input `{}`", Short(&declared.name)), path));
     let written =
         outputs.iter().map(|(declared, path)| Named::written(format!("output `{}`", Short(&declared.name)), path));
@@ -79,6 +68,19 @@ pub(crate) fn run(args: &RunArgs, common: &Common) -> Result<()> {
         print(&pretty(&json!({ "model": args.model.to_string_lossy(), "outputs": rows, "written": true }))?)?;
     } else if !common.quiet {
         summary.say(&shown.to_string(), "written", start.elapsed());
+    }
+    Ok(())
+}
+
+/// A wrong extension is better known before the work than after it.
+fn check_output(path: &Path, no_clobber: bool) -> Result<()> {
+    match Format::from_path(path)? {
+        Format::TensorProto | Format::Npy | Format::Safetensors => {}
+        Format::Onnx => bail!("{}: an output is a tensor (want .pb, .npy or .safetensors)", PathText(path)),
+        format => bail!("{}: {format} does not hold a tensor", PathText(path)),
+    }
+    if no_clobber {
+        check_vacant(path)?;
     }
     Ok(())
 }

@@ -95,7 +95,8 @@ const NEEDS_TYPE: &str = "(`from` gives";
 fn say(error: anyhow::Error) -> String {
     let error = error.downcast().map_or_else(|error| error, outcome::in_words);
     // The library names the field of a request.
-    let text = Lines(&format!("{error:#}")).to_string().replace(NEEDS_TYPE, "(--from gives");
+    let text =
+        Lines(&format!("{error:#}")).to_string().replace(NEEDS_TYPE, "(--from gives").replace("`force`", "--force");
     // An error of the standard error itself cannot be reported.
     let _ = writeln!(io::stderr(), "onnx-cast: error: {text}");
     text

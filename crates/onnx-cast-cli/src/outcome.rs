@@ -90,15 +90,9 @@ pub(crate) fn in_words(error: Error) -> anyhow::Error {
             ModelError::Unmatched(error) => unmatched(&path, error),
             error => Error::Model { path, error: Box::new(error) }.into(),
         },
-        error => match error.to_string() {
-            text if text.contains(FORCE) => anyhow!(text.replace(FORCE, "--force")),
-            _ => error.into(),
-        },
+        error => error.into(),
     }
 }
-
-/// A field of a request in an error.
-const FORCE: &str = "`force`";
 
 /// A pattern that matches no name, as it was typed.
 fn unmatched(path: &Path, mut error: Unmatched) -> anyhow::Error {

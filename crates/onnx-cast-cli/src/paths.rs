@@ -81,8 +81,9 @@ fn of_request(command: &Command, given: &ArgMatches) -> Vec<Named> {
             (inputs, Some(folder)) if arg.get_id() == FILES => {
                 for (pair, input) in inputs.iter().enumerate() {
                     let output = folder.join(input.file_name().unwrap_or_default());
-                    named.push(Named::read(input.display().to_string(), input).of_pair(pair));
-                    named.push(Named::written(format!("the output of {}", input.display()), &output).of_pair(pair));
+                    let shown = PathText(input);
+                    named.push(Named::read(shown.to_string(), input).of_pair(pair));
+                    named.push(Named::written(format!("the output of {shown}"), &output).of_pair(pair));
                 }
             }
             _ => named.extend(values.iter().map(|path| {

@@ -136,8 +136,8 @@ impl FileError {
     }
 
     /// Refuses to replace an output that seems to be another input, as where a shell's pattern matches two files: it
-    /// holds a tensor of the name and type that the job changes, or has no name of the job's and only types that it
-    /// changes. `made_of` has for each row the name in the input; those of the rows if it is empty.
+    /// holds a tensor of the name and type that the job changes, or has no name of the job's, only types that the input
+    /// has, and one that is changed. `made_of` has for each row the name in the input; those of the rows if it is empty.
     ///
     /// # Errors
     /// [`FileError::Replaces`].
@@ -155,12 +155,14 @@ impl FileError {
         let results: Vec<DataType> = results.collect();
         let Some(&want) = results.first() else { return Ok(()) };
         let known: HashSet<&str> = (0..rows.len()).flat_map(|i| [source(i), &rows[i].name]).collect();
+        let types: HashSet<DataType> = rows.iter().map(|row| row.from).collect();
         let (mut same, mut foreign, mut is_known) = (None, None, false);
         for (name, data_type) in there {
             if results.contains(&data_type) || before.get(name).is_some_and(|&before| before != data_type) {
                 return Ok(());
             }
-            is_known |= known.contains(name);
+            // Codes and scales of an earlier result have types that the input lacks.
+            is_known |= known.contains(name) || !types.contains(&data_type);
             let place = if before.contains_key(name) { &mut same } else { &mut foreign };
             *place = place.or(Some(data_type).filter(|data_type| sources.contains(data_type)));
         }

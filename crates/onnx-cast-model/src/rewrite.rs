@@ -121,25 +121,35 @@ fn rewrite_of<T, R>(
     let document = Document::parse(base.bytes, &texts).map_err(invalid)?;
     let files = Files::open(input, &document.tensors().map_err(invalid)?, itself).map_err(invalid)?;
     base.file.map_or(Ok(()), |file| files.check_current(file))?;
-    if files.paths.iter().any(|used| is_same(used, output)) {
-        let what = "the input has its elements there (name another output)";
-        return Err(IoError::new(output, "write", io::Error::new(io::ErrorKind::InvalidInput, what)).into());
-    }
+    check_apart(&files, output)?;
     let (edits, made) = edit(&document, &files).map_err(invalid)?;
+    write_edited(base, &document, &files, &edits, [input, output], request, || judge(made))
+}
 
+/// Writes a model with its edits, and asks in the end whether it is to get its name.
+fn write_edited<R>(
+    base: Base<'_>,
+    document: &Document<'_>,
+    files: &Files,
+    edits: &Edits<'_>,
+    [input, output]: [&Path; 2],
+    request: &Request<'_>,
+    judge: impl FnOnce() -> Result<R, Error>,
+) -> Result<R, Error> {
+    let invalid = |error| Error::model(input, error);
     let location = location(output, request.storage)?;
     // Where a file of elements would be replaced, the new one first stands beside it.
     let place = output.with_file_name(&location);
     let meanwhile =
         (fs::metadata(&place).is_ok() && fs::metadata(output).is_ok()).then(|| free_name(output, &location));
-    let arranged = |location| arrange(&document, &files, &edits, location, request.storage, MAX_MESSAGE);
+    let arranged = |location| arrange(document, files, edits, location, request.storage, MAX_MESSAGE);
     let (message, layout) = arranged(&location).map_err(invalid)?;
 
     if request.no_clobber && !layout.data.is_empty() {
         check_vacant(&place)?;
     }
     if request.dry_run && !request.counts {
-        return judge(made);
+        return judge();
     }
     let first = meanwhile.as_ref().filter(|_| !layout.data.is_empty()).map(|meanwhile| arranged(meanwhile));
     let first = first.transpose().map_err(invalid)?;
@@ -152,19 +162,19 @@ fn rewrite_of<T, R>(
     if request.dry_run {
         writer.run(&data, &Nowhere, output)?;
         writer.run(&tasks, &Nowhere, output)?;
-        return judge(made);
+        return judge();
     }
     let path = meanwhile.as_ref().map_or(place.clone(), |name| output.with_file_name(name));
     let data = if data.is_empty() {
         None
     } else {
-        check_place(input, output, &location, &files)?;
+        check_place(input, output, &location, files)?;
         // A name that is free is not taken from another process.
         Some(writer.write(&path, &data, no_clobber || meanwhile.is_some())?)
     };
     let model = writer.write(output, &tasks, no_clobber)?;
     // What is written once more is not counted again.
-    let result = judge(made)?;
+    let result = judge()?;
     let Some(data) = data else {
         model.commit()?;
         return Ok(result);
@@ -179,6 +189,15 @@ fn rewrite_of<T, R>(
         None => together(|| commit(data, model, output, &place, request.step))?,
     }
     Ok(result)
+}
+
+/// Refuses an output that holds elements of the input.
+fn check_apart(files: &Files, output: &Path) -> Result<(), IoError> {
+    if files.paths.iter().any(|used| is_same(used, output)) {
+        let what = "the input has its elements there (name another output)";
+        return Err(IoError::new(output, "write", io::Error::new(io::ErrorKind::InvalidInput, what)));
+    }
+    Ok(())
 }
 
 /// Gives a file of elements and its model their names, one of which at least is free.

@@ -85,7 +85,9 @@ fn check_cast(path: &Path, tensor: &Tensor, to: DataType, from: Option<DataType>
     let want = Cast::new(to, &CastOptions::default()).map_err(drop);
     let want = want.and_then(|cast| cast.run(&tensor.view()).map_err(drop));
     let output = scratch::path("y.pb");
-    let done = cast_file(path, &output, &CastRequest { from, ..CastRequest::new(to) });
+    // What another input left there is replaced.
+    let write = WriteOptions { force: true, ..WriteOptions::default() };
+    let done = cast_file(path, &output, &CastRequest { from, write, ..CastRequest::new(to) });
     match (done, want) {
         (Ok(_), Ok(want)) => {
             let got = read_tensor_as(&output, None).expect("what was written");

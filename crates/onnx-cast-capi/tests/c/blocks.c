@@ -112,7 +112,7 @@ static void refused(void) {
     FAILS(ONNX_CAST_OVERLAP, "scales and global_scale overlap", &x, elements, 40, out.bytes, 6, out.floats);
     const size_t few = COUNT / 2;
     const onnx_cast_tensor doubles = {out.bytes, &few, 1};
-    CHECK_FAILS(ONNX_CAST_UNSUPPORTED, "does not take double as values",
+    CHECK_FAILS(ONNX_CAST_UNSUPPORTED, "values of double (want float, float16 or bfloat16)",
                 QUANTIZE(ONNX_CAST_DOUBLE, &doubles, elements, 40, scales, 6, &global));
     options.rule = 4;
     FAILS(ONNX_CAST_INVALID_ARGUMENT, "rule is 4", &x, elements, 40, scales, 6, &global);
@@ -130,7 +130,7 @@ static void refused(void) {
     onnx_cast_block_dequantize(format, elements, scales, 1, to, dst, room, NULL)
     CHECK_FAILS(ONNX_CAST_INVALID_ARGUMENT, "0 is not a block format",
                 DEQUANTIZE(0, &quantized, scales, ONNX_CAST_FLOAT, out.bytes, sizeof out));
-    CHECK_FAILS(ONNX_CAST_UNSUPPORTED, "does not take int8 as values",
+    CHECK_FAILS(ONNX_CAST_UNSUPPORTED, "values of int8 (want float, float16 or bfloat16)",
                 DEQUANTIZE(ONNX_CAST_MXFP4, &quantized, scales, ONNX_CAST_INT8, out.bytes, sizeof out));
     CHECK_FAILS(ONNX_CAST_INVALID_ARGUMENT, "scales is null",
                 DEQUANTIZE(ONNX_CAST_MXFP4, &quantized, NULL, ONNX_CAST_FLOAT, out.bytes, sizeof out));

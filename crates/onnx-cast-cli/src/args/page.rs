@@ -64,7 +64,7 @@ pub(super) fn of_commands(all: &Command) -> String {
     let mut page = format!("# The command\n\n{MADE}\n\n");
     page += "`onnx-cast COMMAND --help` prints the same in a terminal, and `onnx-cast man COMMAND` a page of the manual.\n\
              [options.md](options.md) says what each option means. Exit codes: 0 done; 1 `diff` found a difference, or\n\
-             `--fail-on` a loss; 2 an error. Every output is whole, or as it was ([more](files.md#nothing-is-lost)). The\n\
+             `--fail-on` a loss; 2 an error. Every output is whole, or as it was ([more](outputs.md#nothing-is-lost)). The\n\
              tests parse the examples of this page, and do not run them.\n\n| command | does |\n|---|---|\n";
     for command in commands(all) {
         let name = command.get_name();

@@ -47,7 +47,8 @@ fn selection() {
             types(&folder, "out.safetensors").into_iter().map(|(_, data_type)| data_type).collect();
         assert_eq!(got, want, "{options}");
     }
-    let said = stderr(&folder.run("cast in.safetensors out.safetensors --to bf16 --rule *.weight=float8e4m3fn"));
+    let said =
+        stderr(&folder.run("cast in.safetensors out.safetensors --to bf16 --rule *.weight=float8e4m3fn --force"));
     assert!(said.contains("3 tensors (10 elements) to float8e4m3fn, bfloat16, 1 tensor (2 elements) kept"), "{said}");
     for (line, message) in [
         (
@@ -288,6 +289,7 @@ fn what_is_lost() {
     assert_eq!(
         lines,
         [
+            "onnx-cast: warning: in.safetensors: 2 values overflowed, 1 value was NaN (first in tensor `a`)",
             "  a: 4 values, 2 overflowed, 1 became zero, error at most 1.000000e-9, relative 1.000000e0",
             "  b: 2 values, 1 NaN, no error"
         ]

@@ -35,7 +35,7 @@ fn two_outputs_in_one_file() {
     fs::create_dir(folder.path("sub")).expect("a folder");
     for other in ["y.npy", "./y.npy", "sub/../y.npy"] {
         let line = format!("run m.onnx --input x=x.npy --output y=y.npy --output z={other}");
-        assert_eq!(refused(&folder.run(&line)), format!("{other}: two outputs, where a file takes one"));
+        assert_eq!(refused(&folder.run(&line)), format!("{other}: output `z` is also output `y` (name another file)"));
     }
     assert!(!folder.path("y.npy").exists());
     done(&folder.run("run m.onnx --input x=x.npy --output y=y.npy --output z=z.npy"));

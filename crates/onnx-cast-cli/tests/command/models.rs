@@ -236,7 +236,8 @@ fn what_the_constants_of_a_model_lose() {
     ];
     folder.write("in.onnx", model(21, nodes, &[], &[("w", FLOAT)]));
     folder.write("out.onnx", "old");
-    let lines = "  w: 256 values, 1 overflowed, 1 became zero, 1 NaN, error at most 1.000166e-4, relative 1.000000e0\n  \
+    let lines = "onnx-cast: warning: in.onnx: 1 value overflowed, 1 value was NaN (first in tensor `w`)\n  \
+                 w: 256 values, 1 overflowed, 1 became zero, 1 NaN, error at most 1.000166e-4, relative 1.000000e0\n  \
                  v: 256 values, no error\n";
     for (losses, loss) in [("overflow", "overflow"), ("subnormal,nan,underflow", "nan")] {
         let output = folder.run(&format!("cast in.onnx out.onnx --to float16 --stats --fail-on {losses}"));

@@ -49,7 +49,9 @@ pub fn check_write(path: &Path) -> Result<(), IoError> {
     }
 }
 
-/// Refuses to write through a link to a file of a cache, whose name is its hash and which others share.
+/// Refuses to write through a link to a file of a cache, whose name is its hash and which others share. A browser has
+/// no links.
+#[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
 pub(crate) fn check_target(path: &Path, target: &Path) -> Result<(), IoError> {
     let is_link = fs::symlink_metadata(path).is_ok_and(|there| there.is_symlink());
     let blobs = target.parent().filter(|blobs| blobs.ends_with(BLOBS));
