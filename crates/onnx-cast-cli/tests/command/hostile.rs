@@ -41,7 +41,7 @@ fn two_outputs_in_one_file() {
     done(&folder.run("run m.onnx --input x=x.npy --output y=y.npy --output z=z.npy"));
     for other in ["y.npy", "./y.npy"] {
         let line = format!("run m.onnx --input x=x.npy --output y=y.npy --output z={other}");
-        assert!(stderr(&folder.run(&line)).contains("two outputs"));
+        assert!(refused(&folder.run(&line)).contains("is also output `y`"));
     }
 }
 

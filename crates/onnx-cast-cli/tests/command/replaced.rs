@@ -142,7 +142,7 @@ fn another_model_is_not_replaced() {
         ("fold", "a.onnx", "b.onnx"),
         ("upgrade", "c.onnx", "d.onnx"),
         ("record", "c.onnx", "d.onnx"),
-        ("convert --to float16", "c.onnx", "d.onnx"),
+        ("convert --to float16 --keep none", "c.onnx", "d.onnx"),
     ] {
         folder.refuses(&format!("{job} {first} {second} -q"), &format!("{second}: {says}"));
         let new = format!("{}.onnx", &job[..4]);
