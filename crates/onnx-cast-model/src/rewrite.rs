@@ -138,10 +138,8 @@ fn write_edited<R>(
 ) -> Result<R, Error> {
     let invalid = |error| Error::model(input, error);
     let location = location(output, request.storage)?;
-    // Where a file of elements would be replaced, the new one first stands beside it.
     let place = output.with_file_name(&location);
-    let meanwhile =
-        (fs::metadata(&place).is_ok() && fs::metadata(output).is_ok()).then(|| free_name(output, &location));
+    let meanwhile = name_meanwhile(output, &place, &location);
     let arranged = |location| arrange(document, files, edits, location, request.storage, MAX_MESSAGE);
     let (message, layout) = arranged(&location).map_err(invalid)?;
 
@@ -154,7 +152,6 @@ fn write_edited<R>(
     let first = meanwhile.as_ref().filter(|_| !layout.data.is_empty()).map(|meanwhile| arranged(meanwhile));
     let first = first.transpose().map_err(invalid)?;
     let (tasks, data) = (message.tasks(base), layout.tasks(base));
-    let total = |tasks: &[Task<'_>]| tasks.iter().map(Task::bytes).sum::<u64>();
     let again = if first.is_some() && !request.dry_run { total(&tasks) } else { 0 };
     let meter = Meter::new(request.watch, total(&tasks) + total(&data) + again);
     let &Request { no_clobber, threads, .. } = request;
@@ -189,6 +186,15 @@ fn write_edited<R>(
         None => together(|| commit(data, model, output, &place, request.step))?,
     }
     Ok(result)
+}
+
+/// The name beside its place that a new file of elements gets first, where one would be replaced.
+fn name_meanwhile(output: &Path, place: &Path, location: &str) -> Option<String> {
+    (fs::metadata(place).is_ok() && fs::metadata(output).is_ok()).then(|| free_name(output, location))
+}
+
+fn total(tasks: &[Task<'_>]) -> u64 {
+    tasks.iter().map(Task::bytes).sum()
 }
 
 /// Refuses an output that holds elements of the input.
