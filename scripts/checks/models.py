@@ -419,7 +419,7 @@ def check_external(folder):
         checked(out)
         same(f"cast and fold in place with {arguments}", outputs(out, inputs), original)
     for name, says in [("../o.bin", "without a folder"), ("model.onnx.data/", "without a folder"), ("", "folder"),
-                       ("new.onnx", "the model's own name"), ("a.bin", "the input's own elements are there"),
+                       ("new.onnx", "is also OUT"), ("a.bin", "the input's own elements are there"),
                        ("model.onnx", "it is the input")]:
         refused("cast", path, folder / "new.onnx", "--to", "float16", "--external-data", name, says=["external data", says])
     if (folder / "new.onnx").exists() or list(folder.glob(".onnx-cast*")):

@@ -226,8 +226,8 @@ impl Rewrite<'_> {
             check_file(self.source(file), &file.output, Format::Safetensors, &rows, &made_of, &self.settings.write)?;
         }
         let Some(folder) = &self.places.folder else {
-            let occupied = self.files.iter().filter(|_| self.settings.write.no_clobber);
-            occupied.map(|file| check_vacant(&file.output)).collect::<Result<(), _>>()?;
+            let mut occupied = self.files.iter().filter(|_| self.settings.write.no_clobber);
+            occupied.try_for_each(|file| check_vacant(&file.output))?;
             return Ok(Replacement::default());
         };
         let copied = self.beside.copied.iter().map(|path| folder.join(path.file_name().unwrap_or_default()));

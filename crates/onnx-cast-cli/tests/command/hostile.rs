@@ -89,13 +89,13 @@ fn control_characters_are_escaped() {
     };
     let red = "a\u{1b}[31m\nb";
     let escaped = "a\\u{1b}[31m\\nb";
-    folder.write("i.safetensors.index.json", format!(r#"{{"weight_map": {{"w": "a\u001b[31m\nb.safetensors"}}}}"#));
+    folder.write("i.safetensors.index.json", r#"{"weight_map": {"w": "a\u001b[31m\nb.safetensors"}}"#);
     let text = shown(&folder.run("info i.safetensors.index.json"));
     assert_eq!(
         text,
         format!("onnx-cast: error: {escaped}.safetensors: cannot open: No such file or directory (os error 2)\n")
     );
-    folder.write("i.safetensors.index.json", format!(r#"{{"weight_map": {{"a\u001b[31m\nb": "x.safetensors"}}}}"#));
+    folder.write("i.safetensors.index.json", r#"{"weight_map": {"a\u001b[31m\nb": "x.safetensors"}}"#);
     folder.write("x.safetensors", safetensors::write(None, &[("w", floats(&[1.0]).view())]).expect("bytes"));
     assert!(shown(&folder.run("cast i.safetensors.index.json out --to bf16")).contains(" is not there by weight_map"));
     folder.write("x.safetensors", safetensors::write(None, &[(red, floats(&[1.0]).view())]).expect("bytes"));

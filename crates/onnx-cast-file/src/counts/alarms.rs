@@ -117,7 +117,8 @@ impl Scan {
 
 /// Whether a value has its place between limits; NaN has none.
 fn is_within(value: f64, limits: &Limits) -> bool {
-    !value.is_nan() && !(value >= limits.above) && !(value <= limits.below)
+    let is_beyond = value >= limits.above || value <= limits.below;
+    !value.is_nan() && !is_beyond
 }
 
 impl Codes {

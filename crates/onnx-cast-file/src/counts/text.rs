@@ -78,7 +78,7 @@ impl Decimal {
 
 /// As many significant digits as a finite double has at most: 767, and far fewer where its last bit is not so small.
 fn digits_of(value: f64) -> usize {
-    let (field, fraction) = (value.to_bits() >> 52 & 0x7ff, value.to_bits() & (1 << 52) - 1);
+    let (field, fraction) = ((value.to_bits() >> 52) & 0x7ff, value.to_bits() & ((1 << 52) - 1));
     let significand = if field == 0 { fraction } else { fraction | 1 << 52 };
     if significand == 0 {
         return 0;
