@@ -180,8 +180,8 @@ one process, the same buffers (2 MiB pages, touched before) for everyone. Rows t
   the rule `floor`, and NVFP4 by torchao's recipe, whose scales quantizing finds. Scales are not counted as bytes. numpy
   and PyTorch divide or multiply, round and clamp for integers, and cast, into memory made beforehand. torchao and gguf
   make new tensors.
-- A pair is marked as measured again where the machine was busy with other work the first time and we had lost; that is
-  a choice in our favour.
+- A pair is marked as measured again where the machine was busy with other work the first time and we had lost, a choice
+  in our favour, or where a later run with `--pairs` replaced it: the line with its date names those.
 """
 
 

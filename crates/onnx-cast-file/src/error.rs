@@ -137,7 +137,8 @@ impl FileError {
 
     /// Refuses to replace an output that seems to be another input, as where a shell's pattern matches two files: it
     /// holds a tensor of the name and type that the job changes, or has no name of the job's, only types that the input
-    /// has, and one that is changed. `made_of` has for each row the name in the input; those of the rows if it is empty.
+    /// has, and one that is changed. `made_of` has for each row the name in the input; if it is empty, they are those
+    /// of the rows.
     ///
     /// # Errors
     /// [`FileError::Replaces`].
