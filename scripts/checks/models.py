@@ -420,7 +420,7 @@ def check_external(folder):
         same(f"cast and fold in place with {arguments}", outputs(out, inputs), original)
     for name, says in [("../o.bin", "without a folder"), ("model.onnx.data/", "without a folder"), ("", "folder"),
                        ("new.onnx", "is also OUT"), ("a.bin", "the input's own elements are there"),
-                       ("model.onnx", "it is the input")]:
+                       ("model.onnx", "is also IN")]:
         refused("cast", path, folder / "new.onnx", "--to", "float16", "--external-data", name, says=["external data", says])
     if (folder / "new.onnx").exists() or list(folder.glob(".onnx-cast*")):
         fail("what was refused has left files")
