@@ -46,8 +46,7 @@ mod _native {
     use super::operator::Operator;
     #[pymodule_export]
     use super::parts::{
-        cast_part, copy_others, file_is_there, lay_out, name_whole, part_is_there, plan_files, plan_shards,
-        write_beside, write_index, write_one,
+        lay_out, name_whole, part_is_there, plan_files, write_part, write_side_files,
     };
     #[pymodule_export]
     use super::pool::after_fork;

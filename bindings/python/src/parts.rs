@@ -1,81 +1,16 @@
-//! Checkpoints cast in parts, for callers that spread them over processes.
+//! Checkpoints written in parts, for callers that spread them over processes.
 
 use crate::error::in_words;
 use crate::options::Options;
-use crate::watched::{State, watched};
-use onnx_cast_file::parts::{self, FileJob, Part, Shard};
-use onnx_cast_file::{CastRequest, DequantizeRequest, FileError, QuantizeRequest, TranscodeRequest};
+use crate::watched::watched;
+use onnx_cast_file::parts::{self, FileJob, Part};
+use onnx_cast_file::{DequantizeRequest, FileError, QuantizeRequest, TranscodeRequest};
 use onnx_cast_report::tensors_json;
 use pyo3::prelude::*;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The files of a checkpoint: input, output, tensors as JSON.
-#[pyfunction]
-pub(crate) fn plan_shards(
-    py: Python<'_>,
-    input: PathBuf,
-    output: PathBuf,
-    options: Options,
-) -> PyResult<Vec<(PathBuf, PathBuf, String)>> {
-    let request = options.cast(&Arc::default())?;
-    let planned = py.detach(|| parts::shards(&input, &output, &request)).map_err(in_words)?;
-    Ok(planned.into_iter().map(plain).collect())
-}
-
-fn plain(shard: Shard) -> (PathBuf, PathBuf, String) {
-    (shard.input, shard.output, tensors_json(&shard.tensors).to_string())
-}
-
-/// Makes the file that takes the parts.
-#[pyfunction]
-pub(crate) fn lay_out(
-    py: Python<'_>,
-    input: PathBuf,
-    output: PathBuf,
-    temporary: PathBuf,
-    options: Options,
-) -> PyResult<()> {
-    let request = options.cast(&Arc::default())?;
-    py.detach(|| parts::lay_out(&input, &output, &temporary, &request)).map_err(in_words)
-}
-
-/// A part of a cast: its file, its place among so many, how, and by how many threads at most.
-#[derive(FromPyObject)]
-pub(crate) struct Task(PathBuf, usize, usize, Options, usize);
-
-impl Task {
-    fn of(self, state: &Arc<State>) -> PyResult<(PathBuf, Part, CastRequest)> {
-        let Task(input, index, of, options, threads) = self;
-        let mut request = options.cast(state)?;
-        request.options.threads = Some(threads.max(1));
-        Ok((input, Part { index, of }, request))
-    }
-}
-
-/// Casts a part into a file that was laid out.
-#[pyfunction]
-pub(crate) fn cast_part(py: Python<'_>, temporary: PathBuf, task: Task) -> PyResult<()> {
-    let state = Arc::default();
-    let (input, part, request) = task.of(&state)?;
-    watched(py, &state, None, || parts::cast_part(&input, &temporary, part, &request))?.map_err(in_words)
-}
-
-/// Whether a file has a part already.
-#[pyfunction]
-pub(crate) fn part_is_there(py: Python<'_>, output: PathBuf, task: Task) -> PyResult<bool> {
-    let state = Arc::default();
-    let (input, part, request) = task.of(&state)?;
-    watched(py, &state, None, || parts::part_is_there(&input, &output, part, &request))?.map_err(in_words)
-}
-
-/// Gives a file whose parts are all cast its name.
-#[pyfunction]
-pub(crate) fn name_whole(py: Python<'_>, temporary: PathBuf, output: PathBuf) -> PyResult<()> {
-    py.detach(|| parts::name_whole(&temporary, &output)).map_err(in_words)
-}
-
-/// A job on a checkpoint of which each file is a task: its name, input, output, options and threads at most.
+/// A job on a checkpoint: its name, input, output, options and threads at most.
 #[derive(FromPyObject)]
 pub(crate) struct Job(String, PathBuf, PathBuf, Options, usize);
 
@@ -89,6 +24,11 @@ impl Job {
         let Job(name, input, output, options, threads) = self;
         let (state, threads) = (Arc::default(), Some(threads.max(1)));
         let done = match &*name {
+            "cast" => {
+                let mut request = options.cast(&state)?;
+                request.options.threads = threads;
+                watched(py, &state, None, || work(&input, &output, FileJob::Cast(&request)))
+            }
             "dequantize" => {
                 let request = DequantizeRequest { threads, ..options.dequantize(&state)? };
                 watched(py, &state, None, || work(&input, &output, FileJob::Dequantize(&request)))
@@ -106,39 +46,46 @@ impl Job {
     }
 }
 
+/// A part of a file of a job: the index of the file, the index of the part, how many parts there are, and the job.
+#[derive(FromPyObject)]
+pub(crate) struct Task(usize, usize, usize, Job);
+
 /// The files of a job: input, output, tensors as JSON.
 #[pyfunction]
 pub(crate) fn plan_files(py: Python<'_>, job: Job) -> PyResult<Vec<(PathBuf, PathBuf, String)>> {
-    let planned = job.run(py, parts::files)?;
-    Ok(planned.into_iter().map(plain).collect())
+    let shards = job.run(py, parts::files)?;
+    Ok(shards.into_iter().map(|one| (one.input, one.output, tensors_json(&one.tensors).to_string())).collect())
 }
 
-/// Writes a file of a job under a temporary name.
+/// Makes the file that takes the parts.
 #[pyfunction]
-pub(crate) fn write_one(py: Python<'_>, temporary: PathBuf, index: usize, job: Job) -> PyResult<()> {
-    job.run(py, |input, output, job| parts::write_file(input, output, &temporary, index, job))
+pub(crate) fn lay_out(py: Python<'_>, temporary: PathBuf, index: usize, job: Job) -> PyResult<()> {
+    job.run(py, |input, output, job| parts::lay_out(input, output, index, &temporary, job))
 }
 
-/// Whether a file of a job is there already.
+/// Writes a part into a file that was laid out, or a whole file over any.
 #[pyfunction]
-pub(crate) fn file_is_there(py: Python<'_>, index: usize, job: Job) -> PyResult<bool> {
-    job.run(py, |input, output, job| parts::file_is_there(input, output, index, job))
+pub(crate) fn write_part(py: Python<'_>, temporary: PathBuf, task: Task) -> PyResult<()> {
+    let Task(file, index, of, job) = task;
+    let part = Part { index, of };
+    job.run(py, |input, output, job| parts::write_part(input, output, file, part, &temporary, job))
 }
 
-/// Writes what stands beside the weights of a job, the index last.
+/// Whether a file has a part already.
 #[pyfunction]
-pub(crate) fn write_beside(py: Python<'_>, job: Job) -> PyResult<usize> {
-    job.run(py, parts::write_beside)
+pub(crate) fn part_is_there(py: Python<'_>, task: Task) -> PyResult<bool> {
+    let Task(file, index, of, job) = task;
+    job.run(py, |input, output, job| parts::part_is_there(input, output, file, Part { index, of }, job))
 }
 
-/// Copies the other files of a checkpoint's folder.
+/// Gives a file whose parts are all written its name.
 #[pyfunction]
-pub(crate) fn copy_others(py: Python<'_>, input: PathBuf, output: PathBuf) -> PyResult<usize> {
-    py.detach(|| parts::copy_others(&input, &output)).map_err(in_words)
+pub(crate) fn name_whole(py: Python<'_>, temporary: PathBuf, output: PathBuf) -> PyResult<()> {
+    py.detach(|| parts::name_whole(&temporary, &output)).map_err(in_words)
 }
 
-/// Writes the index.
+/// Writes the other files of a job, the index last.
 #[pyfunction]
-pub(crate) fn write_index(py: Python<'_>, input: PathBuf, output: PathBuf, total_size: u64) -> PyResult<()> {
-    py.detach(|| parts::write_index(&input, &output, total_size)).map_err(in_words)
+pub(crate) fn write_side_files(py: Python<'_>, job: Job) -> PyResult<usize> {
+    job.run(py, parts::write_side_files)
 }

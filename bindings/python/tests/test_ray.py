@@ -243,7 +243,7 @@ def test_parts_of_workers_that_are_killed_are_cast_again(ray, tmp_path):
     save_file({"w": np.resize(np.linspace(-9, 9, 99_991, dtype=np.float32), (1 << 25) + 7)}, source)
     onnx_cast.cast_file(source, tmp_path / "alone.safetensors", "float8e4m3fn")
     out = tmp_path / "out.safetensors"
-    with_kills(b"ray::_cast_part", 2, lambda: cast_checkpoint(source, out, "float8e4m3fn", slice_bytes=4 << 20))
+    with_kills(b"ray::_write_part", 2, lambda: cast_checkpoint(source, out, "float8e4m3fn", slice_bytes=4 << 20))
     assert out.read_bytes() == (tmp_path / "alone.safetensors").read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["alone.safetensors", "large.safetensors", "out.safetensors"]
 
@@ -259,7 +259,7 @@ def test_files_of_workers_that_are_killed_are_quantized_again(ray, tmp_path):
         weight_map[f"{number}.weight"] = f"model-{number}.safetensors"
     (src / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
     onnx_cast.quantize_file(src, tmp_path / "alone", "nvfp4")
-    with_kills(b"ray::_write_one", 2, lambda: quantize_checkpoint(src, tmp_path / "out", "nvfp4"))
+    with_kills(b"ray::_write_part", 2, lambda: quantize_checkpoint(src, tmp_path / "out", "nvfp4"))
     assert files(tmp_path / "out") == files(tmp_path / "alone")
 
 

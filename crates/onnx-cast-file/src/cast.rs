@@ -1,29 +1,23 @@
-//! From file to file: what becomes of each tensor is decided first, then they are cast in chunks (`pipeline.rs`).
+//! Casts as rewritings: each selected tensor of the output is a cast of one of the input.
 
-mod archive;
-mod job;
-pub(crate) mod shards;
+mod strings;
 
+use crate::counts::Counters;
 use crate::error::FileError;
-use crate::formats::checkpoint::{self, Index, Located};
 use crate::formats::error::FormatError;
 use crate::formats::format::Format;
-use crate::formats::input::{Given, Input, Stored};
+use crate::formats::input::{Given, Input, Place, Stored, check_type};
 use crate::formats::output::Output;
 use crate::formats::safetensors::{self, SafetensorsError};
-use crate::io::atomic::{check_vacant, folder_of};
+use crate::io::atomic::check_vacant;
 use crate::io::fs;
-use crate::io::positional::InputFile;
-use crate::io::progress::Meter;
-use crate::layouts;
-use crate::others::{Others, is_same};
-use crate::replaced::{Replacement, check_file, folder_named};
+use crate::layouts::{self, TensorRef};
 use crate::request::{BitCastRequest, CastRequest};
-use crate::summary::Summary;
-use onnx_cast::{BitCast, Cast, DataType, OpError, Plan};
-use std::path::{Path, PathBuf};
-
-pub(crate) use job::{Frame, Job};
+use crate::rewrite::{self, Opened, Origin, Places, Rewrite, Rewritten, Row, Settings, SideFiles};
+use crate::summary::{Summary, TensorSummary};
+use onnx_cast::{BitCast, Cast, DataType, OpError, Plan, TensorError};
+use std::collections::HashMap;
+use std::path::Path;
 
 /// Casts a file: the tensor of a `.pb`, `.npy` or `.safetensors` file to another file of any of these formats; of a
 /// `.safetensors` file to a `.safetensors` file every tensor that is selected, all others and the metadata kept.
@@ -57,7 +51,7 @@ pub(crate) fn with_cast<R>(
         Cast::new(to, &options).map_err(FileError::Operator)?;
     }
     let select = |stored: &Stored| request.selection.target(&stored.name, stored.data_type, stored.len as u64);
-    run(&Work { name: CAST, plan: &plan, select: &select, needs_one: false })
+    run(&Work { name: "cast", plan: &plan, select: &select, is_cast: true })
 }
 
 /// Reinterprets the bits of a file, as [`cast_file`] casts it; of a `.safetensors` file to a `.safetensors` file every
@@ -79,12 +73,9 @@ pub fn bit_cast_file(
         let to = request.selection.target_of_one(&stored.name, stored.len as u64);
         to.filter(|to| to.bits() == stored.data_type.bits())
     };
-    let work = Work { name: "bitcast", plan: &plan, select: &select, needs_one: true };
+    let work = Work { name: "bitcast", plan: &plan, select: &select, is_cast: false };
     convert(input.as_ref(), output.as_ref(), &request, &work)
 }
-
-/// The name of the work that notes the type of the weights in their configuration.
-const CAST: &str = "cast";
 
 /// What is to be done with a file.
 pub(crate) struct Work<'a> {
@@ -94,57 +85,91 @@ pub(crate) struct Work<'a> {
     plan: &'a dyn Fn(DataType, DataType) -> Result<Plan, OpError>,
     /// The target of one of several tensors.
     select: &'a dyn Fn(&Stored) -> Option<DataType>,
-    /// Whether it is an error that none is selected.
-    needs_one: bool,
-}
-
-impl Work<'_> {
-    /// Refuses to cast parts of quantized weights. Their bits may be reinterpreted.
-    fn check(&self, path: &Path, summary: &Summary) -> Result<(), FileError> {
-        if self.is_cast() { layouts::check_cast(path, &summary.tensors) } else { Ok(()) }
-    }
-
-    /// Whether values are cast, and not their bits reinterpreted.
-    fn is_cast(&self) -> bool {
-        self.name == "cast"
-    }
+    /// Whether values are cast, and not their bits reinterpreted, which may be done with parts of quantized weights;
+    /// then it is an error that no tensor is selected.
+    is_cast: bool,
 }
 
 fn convert(input: &Path, output: &Path, request: &CastRequest, work: &Work<'_>) -> Result<Summary, FileError> {
     if request.write.no_clobber {
         check_vacant(output)?;
     }
-    let in_place = is_same(folder_named(input), folder_named(output));
-    match checkpoint::locate_or_go_on(input, in_place)? {
-        Located::File => convert_file(input, output, request, work),
-        Located::InFolder(file) => {
-            let others = Others::of(input, output, request, work.name == CAST)?;
-            let target = output.join(file.file_name().unwrap_or_default());
-            let files: Vec<PathBuf> = others.targets().chain([target.clone()]).collect();
-            let mut replacement = Replacement::check((input, output), &files, None, &request.write)?;
-            if !request.dry_run {
-                replacement.begin()?;
-            }
-            others.finish(convert_file(&file, &target, request, work)?)
-        }
-        Located::Index(index) => {
-            let index = Index::read_or_go_on(&index, in_place)?;
-            let output = index.output(output)?;
-            let others = Others::of(input, folder_of(&output), request, work.name == CAST)?;
-            let shards = index.shards.iter().map(|(shard, _)| output.with_file_name(shard));
-            let files: Vec<PathBuf> = others.targets().chain(shards).collect();
-            let folders = (index.folder(), folder_of(&output));
-            let mut replacement = Replacement::check(folders, &files, Some(&output), &request.write)?;
-            let done = others.finish(convert_shards(&index, &output, request, work, &mut replacement)?)?;
-            // The index comes last: where it is, the checkpoint is complete.
-            if !request.dry_run {
-                let total = done.tensors.iter().map(|row| row.bytes_after).sum();
-                index.write(&output, total, request.write.no_clobber)?;
-                replacement.finish();
-            }
-            Ok(done)
+    match rewrite::open_folder(input, output)? {
+        Some(opened) => plan(&opened, request, work, |rewrite| rewrite.run()),
+        None => convert_file(input, output, request, work),
+    }
+}
+
+/// Hands the casts of a checkpoint to a function that runs them.
+pub(crate) fn plan<R>(
+    opened: &Opened<'_>,
+    request: &CastRequest,
+    work: &Work<'_>,
+    run: impl FnOnce(Rewrite<'_>) -> Result<R, FileError>,
+) -> Result<R, FileError> {
+    let checkpoint = &opened.checkpoint;
+    if let Some(first) = checkpoint.files.first() {
+        check_safetensors(&opened.places.file(first.path()), request)?;
+    }
+    let mut planner = Planner { request, work, counters: Counters::new(request.counts()) };
+    let casts = checkpoint.files.iter().map(|file| planner.of_many(file)).collect::<Result<Vec<_>, _>>()?;
+    planner.check_any(checkpoint.files.first(), &casts.concat())?;
+    let mut files = Vec::new();
+    for (file, (input, casts)) in checkpoint.files.iter().zip(casts).enumerate() {
+        files.push(Rewritten::of(opened, input, planner.rows(file, input, casts)?));
+    }
+    if !opened.is_checked {
+        planner.check(opened, &files)?;
+        let names = files.iter().flat_map(|file| &file.rows).map(|row| &*row.summary.name);
+        request.selection.check_names(names).map_err(FileError::unmatched(opened.path()))?;
+    }
+    let side_files = side_files(opened, &files, request, work)?;
+    run(Rewrite { side_files, ..Rewrite::new(opened, files, settings(request)) })
+}
+
+fn settings(request: &CastRequest) -> Settings<'_> {
+    Settings {
+        threads: request.options.threads,
+        write: request.write,
+        dry_run: request.dry_run,
+        resume: request.resume,
+        count: request.count,
+        fail_on: &request.fail_on,
+        watch: request.watch.as_ref(),
+    }
+}
+
+/// The other files of a folder, of which `config.json` names the type of the weights.
+fn side_files(
+    opened: &Opened<'_>,
+    files: &[Rewritten<'_>],
+    request: &CastRequest,
+    work: &Work<'_>,
+) -> Result<SideFiles, FileError> {
+    let Some(folder) = opened.places.folder.as_ref().filter(|_| request.copy_others) else {
+        return Ok(SideFiles::default());
+    };
+    let mut side_files = SideFiles::of(opened.input, folder)?;
+    let rows = files.iter().flat_map(|file| &file.rows).map(|row| &row.summary);
+    let casts = work.is_cast && rows.clone().any(|row| row.cast);
+    if let Some(name) = dominant(rows).filter(|_| casts).and_then(layouts::torch_name) {
+        let edit = |path: &Path| layouts::with_torch_dtype(&fs::read_to_string(path).ok()?, name);
+        if opened.in_place && fs::is_dir(opened.input) {
+            side_files.edit_in_place(opened.input, edit)?;
+        } else {
+            side_files.edit_config(folder, request.resume, edit)?;
         }
     }
+    Ok(side_files)
+}
+
+/// The type of most floating-point elements.
+fn dominant<'r>(tensors: impl Iterator<Item = &'r TensorSummary>) -> Option<DataType> {
+    let mut elements: HashMap<DataType, u128> = HashMap::new();
+    for row in tensors.filter(|row| row.to.is_float()) {
+        *elements.entry(row.to).or_default() += row.shape.iter().map(|&size| size as u128).product::<u128>();
+    }
+    elements.into_iter().max_by_key(|&(data_type, count)| (count, data_type.onnx())).map(|(data_type, _)| data_type)
 }
 
 /// The format of a path; none of the standard input and output.
@@ -152,54 +177,15 @@ fn format_of(path: &Path) -> Result<Option<Format>, FileError> {
     if path == Path::new("-") { Ok(None) } else { Ok(Some(Format::from_path(path)?)) }
 }
 
-/// A checkpoint in several files: all of it is planned before the first is written.
-fn convert_shards(
-    index: &Index,
-    output: &Path,
-    request: &CastRequest,
-    work: &Work<'_>,
-    replacement: &mut Replacement,
-) -> Result<Summary, FileError> {
-    let each = Work { needs_one: false, ..*work };
-    let mut shards = shards::of_index(index, output, request, &each)?;
-    for shard in &shards {
-        let input = InputFile::open(&shard.input)?;
-        check_file(&input, &shard.output, Format::Safetensors, &shard.tensors, &[], &request.write)?;
+/// Refuses types that a `.safetensors` file has no name for.
+fn check_safetensors(output: &Path, request: &CastRequest) -> Result<(), FileError> {
+    match request.selection.targets().find(|&to| safetensors::type_name(to).is_none()) {
+        Some(data_type) => {
+            let error = SafetensorsError::NoName { tensor: String::new(), data_type };
+            Err(FormatError::invalid(output, error).into())
+        }
+        None => Ok(()),
     }
-    let tensors = shards.iter_mut().flat_map(|shard| std::mem::take(&mut shard.tensors)).collect();
-    let mut summary = Summary::new(tensors);
-    work.check(index.path(), &summary)?;
-    let names = summary.tensors.iter().map(|row| &*row.name);
-    request.selection.check_names(names).map_err(FileError::unmatched(index.path()))?;
-    if work.needs_one
-        && summary.tensors.iter().all(|row| !row.cast)
-        && let Some(shard) = shards.first()
-    {
-        shards::open(&shard.input, &shard.output, request, work)?;
-    }
-    // Files appear one by one, so that all of them have to be good before the first.
-    let rehearses = !request.fail_on.is_empty() || (request.dry_run && request.counts());
-    let passes = u64::from(rehearses) + u64::from(!request.dry_run);
-    let meter = Meter::new(request.watch.as_ref(), passes * summary.bytes_before());
-    if rehearses {
-        let rehearse = |shard: &shards::Shard| {
-            Ok(shards::open(&shard.input, &shard.output, request, &each)?.rehearse(request, &meter)?.tensors)
-        };
-        summary.tensors = shards.iter().map(rehearse).collect::<Result<Vec<_>, FileError>>()?.concat();
-    }
-    if request.dry_run {
-        return Ok(summary);
-    }
-    replacement.begin()?;
-    let mut tensors = Vec::with_capacity(summary.tensors.len());
-    for shard in &shards {
-        let job = shards::open(&shard.input, &shard.output, request, &each)?;
-        let done = job.run(request, &meter, &|| replacement.give_way())?;
-        summary.already_there += done.already_there;
-        tensors.extend(done.tensors);
-    }
-    summary.tensors = tensors;
-    Ok(summary)
 }
 
 fn convert_file(input: &Path, output: &Path, request: &CastRequest, work: &Work<'_>) -> Result<Summary, FileError> {
@@ -219,35 +205,125 @@ fn convert_file(input: &Path, output: &Path, request: &CastRequest, work: &Work<
             return Err(FormatError::Format { path, what: work.name, format, hint }.into());
         }
     }
-    if target == Some(Format::Safetensors)
-        && let Some(data_type) = request.selection.targets().find(|&to| safetensors::type_name(to).is_none())
-    {
-        let error = SafetensorsError::NoName { tensor: String::new(), data_type };
-        return Err(FormatError::invalid(output, error).into());
+    if target == Some(Format::Safetensors) {
+        check_safetensors(output, request)?;
     }
     let given = Given { from: request.from, shape: request.shape.as_deref() };
-    let file = Input::open(input, format, &given)?;
+    let mut file = Input::open(input, format, &given)?;
     // The standard output gets the format of the input.
-    let sink = Output { path: output, format: target.unwrap_or(file.format), options: &request.write };
-    let mut job = Job::new(file, sink, request, work)?;
-    let names = job.input.tensors.iter().map(|stored| &*stored.name);
+    let format = target.unwrap_or(file.format);
+    let mut planner = Planner { request, work, counters: Counters::new(request.counts()) };
+    let casts = if file.format.holds_many() && format.holds_many() {
+        let casts = planner.of_many(&file)?;
+        planner.check_any(Some(&file), &casts)?;
+        casts
+    } else {
+        file = file.single("another format", request.from)?;
+        vec![planner.of_one(&mut file, format)?]
+    };
+    let names = file.tensors.iter().map(|stored| &*stored.name);
     request.selection.check_names(names).map_err(FileError::unmatched(input))?;
+    let sink = Output { path: output, format, options: &request.write };
     if !request.dry_run {
-        job.input.settle(&job.sink.folder())?;
+        file.settle(&sink.folder())?;
     } else if request.counts() {
-        job.input.settle(&fs::temp_dir())?;
+        file.settle(&fs::temp_dir())?;
     }
-    if job.has_strings() && !job.sink.format.holds_many() {
+    if !format.holds_many() && strings::are_in(&file, &casts) {
         // Only a file of one tensor has them.
-        return job.run_strings(request);
+        return strings::run(&mut file, casts.first().copied().flatten(), &sink, request);
     }
-    let (summary, _) = job.plan()?;
-    work.check(input, &summary)?;
-    job.check_output(&summary.tensors, request)?;
-    let meter = Meter::new(request.watch.as_ref(), summary.bytes_before());
-    match (request.dry_run, request.counts()) {
-        (true, false) => Ok(summary),
-        (true, true) => job.rehearse(request, &meter),
-        (false, _) => job.run(request, &meter, &|| Ok(())),
+    let rows = planner.rows(0, &file, casts)?;
+    let metadata = file.metadata.clone();
+    let opened = Opened::of(input, vec![file], Places::default());
+    let files = vec![Rewritten { path: output.to_owned(), format, metadata, rows }];
+    planner.check(&opened, &files)?;
+    Rewrite::new(&opened, files, settings(request)).run()
+}
+
+/// Decides what becomes of each tensor.
+struct Planner<'a> {
+    request: &'a CastRequest,
+    work: &'a Work<'a>,
+    counters: Counters,
+}
+
+impl Planner<'_> {
+    /// Refuses to cast parts of quantized weights.
+    fn check(&self, opened: &Opened<'_>, files: &[Rewritten<'_>]) -> Result<(), FileError> {
+        if !self.work.is_cast {
+            return Ok(());
+        }
+        let rows = files.iter().flat_map(|file| &file.rows).map(|row| row.summary.clone());
+        layouts::check_cast(opened.path(), &rows.collect::<Vec<_>>())
     }
+
+    /// The cast of the tensor of a file of one.
+    fn of_one(&self, input: &mut Input, format: Format) -> Result<Option<Plan>, FileError> {
+        let stem = input.path().file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let Some(stored) = input.tensors.first_mut() else { return Ok(None) };
+        if format.holds_many() && stored.name.is_empty() {
+            // The format asks for a name; the file's is the best that there is.
+            stored.name = stem;
+        }
+        let to = self.request.selection.target_of_one(&stored.name, stored.len as u64);
+        let plan = to.map(|to| (self.work.plan)(stored.data_type, to)).transpose();
+        plan.map_err(|error| FileError::cast(input.file.path(), &stored.name, error.into()))
+    }
+
+    /// The casts from several tensors to several.
+    fn of_many(&self, input: &Input) -> Result<Vec<Option<Plan>>, FileError> {
+        let plan = |stored: &Stored| {
+            let Some(to) = (self.work.select)(stored) else { return Ok(None) };
+            check_type(input.path(), stored, self.request.from)?;
+            if (to == DataType::String) != (stored.data_type == DataType::String) {
+                return Err(FileError::Strings { path: input.path().to_owned(), tensor: stored.name.clone() });
+            }
+            self.plan(input, stored, to).map(Some)
+        };
+        input.tensors.iter().map(plan).collect()
+    }
+
+    fn plan(&self, input: &Input, stored: &Stored, to: DataType) -> Result<Plan, FileError> {
+        (self.work.plan)(stored.data_type, to).map_err(|error| input.cast_error(&stored.name, error.into()).into())
+    }
+
+    /// Of bits it is an error that no tensor is as wide as the target: the operator's own for the first tensor.
+    fn check_any(&self, first: Option<&Input>, casts: &[Option<Plan>]) -> Result<(), FileError> {
+        if !self.work.is_cast
+            && casts.iter().all(Option::is_none)
+            && let (Some(input), Some(to)) = (first, self.request.selection.to)
+            && let Some(stored) = input.tensors.first()
+        {
+            self.plan(input, stored, to)?;
+        }
+        Ok(())
+    }
+
+    fn rows(&mut self, file: usize, input: &Input, casts: Vec<Option<Plan>>) -> Result<Vec<Row<'static>>, FileError> {
+        let mut rows = Vec::with_capacity(casts.len());
+        for (tensor, (stored, plan)) in input.tensors.iter().zip(casts).enumerate() {
+            let summary = summary(stored, plan).map_err(|error| input.cast_error(&stored.name, error.into()))?;
+            let counter = plan.filter(|_| self.work.is_cast);
+            let counter = counter.and_then(|plan| self.counters.of(plan.source_type(), plan.target_type()));
+            let origin = plan.map_or(Origin::Kept, |plan| Origin::Cast(plan, counter.map(Box::new)));
+            rows.push(Row { summary, tensor: TensorRef { file, tensor }, origin });
+        }
+        Ok(rows)
+    }
+}
+
+/// What is done with a tensor that holds no strings.
+fn summary(stored: &Stored, plan: Option<Plan>) -> Result<TensorSummary, TensorError> {
+    let Stored { name, shape, data_type: from, len, .. } = stored;
+    let to = plan.map_or(*from, |plan| plan.target_type());
+    let bytes = |data_type: DataType| {
+        if let Place::Strings(strings) = &stored.place {
+            return Ok(strings.view().bytes().len() as u64);
+        }
+        let len = data_type.byte_len(*len).map(|len| len as u64);
+        len.ok_or_else(|| TensorError::TooLarge { data_type, shape: shape.clone() })
+    };
+    let kept = TensorSummary::kept(name, shape.clone(), *from, bytes(*from)?);
+    Ok(TensorSummary { to, bytes_after: bytes(to)?, cast: plan.is_some(), ..kept })
 }

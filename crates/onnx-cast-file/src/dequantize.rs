@@ -7,9 +7,7 @@ use crate::error::FileError;
 use crate::formats::output::WriteOptions;
 use crate::io::progress::Watch;
 use crate::layouts::{self, Checkpoint, Config, Role, Scheme, TensorRef, Values, Weight, Weights};
-use crate::others;
-use crate::pipeline::Trouble;
-use crate::rewrite::{self, Beside, Computed, Opened, Origin, Rewrite, Rewritten, Row, Settings};
+use crate::rewrite::{self, Computed, Opened, Origin, Rewrite, Rewritten, Row, Settings, SideFiles};
 use crate::selection::Selection;
 use crate::summary::{Summary, TensorSummary};
 use onnx_cast::{Cast, CastOptions, DataType, OpError, Plan, TensorError};
@@ -95,7 +93,7 @@ pub(crate) fn plan<R>(
     request: &DequantizeRequest,
     run: impl FnOnce(Rewrite<'_>) -> Result<R, FileError>,
 ) -> Result<R, FileError> {
-    let Opened { checkpoint, places, input, is_verified } = opened;
+    let Opened { checkpoint, places, input, is_checked, .. } = opened;
     let keeps = |name: &str, len| request.selection.target_of_one(name, len).is_none();
     let weights = Weights::find_but(checkpoint, config, keeps)?;
     let stored = checkpoint.tensors().map(|(_, stored)| &*stored.name);
@@ -103,7 +101,7 @@ pub(crate) fn plan<R>(
     request.selection.check_names(names).map_err(FileError::unmatched(input))?;
     let targets: Vec<Option<DataType>> = weights.list.iter().map(|weight| target(request, weight)).collect();
     let chosen: Vec<bool> = targets.iter().map(Option::is_some).collect();
-    if !is_verified {
+    if !is_checked {
         layouts::verify(checkpoint, &weights, &chosen, request.allow_nan)?;
     }
     let planner = Planner { checkpoint, weights: &weights, targets: &targets, request };
@@ -112,14 +110,12 @@ pub(crate) fn plan<R>(
         let rows = planner.rows(file)?;
         // A file of scales alone has nothing left to hold.
         if !rows.is_empty() || checkpoint.files.len() == 1 {
-            let metadata = input.metadata.clone();
-            files.push(Rewritten { output: places.file(input.path()), metadata, rows });
+            files.push(Rewritten::of(opened, input, rows));
         }
     }
     let is_plain = chosen.iter().all(|&chosen| chosen);
-    let beside = planner.beside(input, places.folder.as_deref(), is_plain)?;
-    let (measured, places, settings) = (Vec::new(), places.clone(), settings(request));
-    run(Rewrite { checkpoint, files, checks: Vec::new(), measured, places, beside, configuration: None, settings })
+    let side_files = planner.side_files(input, places.folder.as_deref(), is_plain)?;
+    run(Rewrite { side_files, ..Rewrite::new(opened, files, settings(request)) })
 }
 
 fn settings(request: &DequantizeRequest) -> Settings<'_> {
@@ -186,11 +182,8 @@ impl<'a> Planner<'a> {
         let (data_type, cast) =
             by_way_of(to, counts).map_err(|error| FileError::cast(path, &weight.name, error.into()))?;
         let counter = cast.and_then(|_| Counters::new(counts).of(data_type, to)).map(Arc::new);
-        let values = Values::new(self.checkpoint, weight, data_type).map_err(|trouble| match trouble {
-            Trouble::Cast(error) => FileError::cast(path, &weight.name, error),
-            Trouble::Read(error) | Trouble::Write(error) => FileError::io(path, "read", error),
-            Trouble::Stopped => FileError::Stopped { path: path.to_owned() },
-        })?;
+        let values = Values::new(self.checkpoint, weight, data_type)
+            .map_err(|trouble| FileError::moving(trouble, path, path, &weight.name))?;
         let shape = weight.values.clone();
         let too_large = || TensorError::TooLarge { data_type: to, shape: shape.clone() };
         let bytes_after = onnx_cast::element_count(&shape).and_then(|len| to.byte_len(len)).ok_or_else(too_large);
@@ -211,15 +204,15 @@ impl<'a> Planner<'a> {
     }
 
     /// The other files of a folder that are copied as they are, and the configuration as it is to be.
-    fn beside(&self, input: &Path, folder: Option<&Path>, is_plain: bool) -> Result<Beside, FileError> {
-        let Some(folder) = folder.filter(|_| self.request.copy_others) else { return Ok(Beside::default()) };
-        let mut beside = Beside::of(others::files_beside(input, folder)?);
+    fn side_files(&self, input: &Path, folder: Option<&Path>, is_plain: bool) -> Result<SideFiles, FileError> {
+        let Some(folder) = folder.filter(|_| self.request.copy_others) else { return Ok(SideFiles::default()) };
+        let mut side_files = SideFiles::of(input, folder)?;
         let to = self.request.selection.to.or_else(|| self.request.selection.targets().next());
         if let (true, Some(to)) = (is_plain, to) {
-            beside.take("hf_quant_config.json");
+            side_files.remove("hf_quant_config.json");
             let name = layouts::torch_name(to).unwrap_or(to.name());
-            beside.configure(folder, self.request.resume, |path| layouts::plain_config(path, name))?;
+            side_files.rewrite_config(folder, self.request.resume, |path| layouts::plain_config(path, name))?;
         }
-        Ok(beside)
+        Ok(side_files)
     }
 }

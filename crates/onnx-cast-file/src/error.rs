@@ -5,6 +5,7 @@ use crate::counts::Loss;
 use crate::formats::error::FormatError;
 use crate::io::error::IoError;
 use crate::layouts::LayoutError;
+use crate::pipeline::Trouble;
 use crate::selection::Unmatched;
 use crate::summary::{Summary, TensorSummary};
 use crate::text::{PathText, TensorText};
@@ -124,15 +125,26 @@ impl FileError {
     /// # Errors
     /// [`FileError::Loss`] with the first such tensor.
     pub fn check_losses(summary: &Summary, path: &Path, fail_on: &[Loss]) -> Result<(), FileError> {
-        for row in &summary.tensors {
-            let Some(counts) = &row.counts else { continue };
-            if let Some(&loss) = fail_on.iter().find(|loss| loss.count(counts) > 0) {
-                let (path, tensor, count) = (path.to_owned(), row.name.clone(), loss.count(counts));
-                let summary = Box::new(summary.clone());
-                return Err(FileError::Loss { path, tensor, loss, count, to: row.to, summary });
-            }
+        let lossy = summary.tensors.iter().find_map(|row| FileError::loss(row, fail_on).map(|loss| (row, loss)));
+        let Some((row, (loss, count))) = lossy else { return Ok(()) };
+        let (path, tensor, summary) = (path.to_owned(), row.name.clone(), Box::new(summary.clone()));
+        Err(FileError::Loss { path, tensor, loss, count, to: row.to, summary })
+    }
+
+    /// What a tensor has lost that none may, and how many of its values.
+    pub(crate) fn loss(row: &TensorSummary, fail_on: &[Loss]) -> Option<(Loss, u64)> {
+        let counts = row.counts.as_ref()?;
+        fail_on.iter().map(|loss| (*loss, loss.count(counts))).find(|(_, count)| *count > 0)
+    }
+
+    /// What went wrong where elements of a tensor were moved from a file to another.
+    pub(crate) fn moving(trouble: Trouble, input: &Path, output: &Path, tensor: &str) -> FileError {
+        match trouble {
+            Trouble::Read(error) => FileError::io(input, "read", error),
+            Trouble::Write(error) => FileError::io(output, "write", error),
+            Trouble::Stopped => FileError::Stopped { path: output.to_owned() },
+            Trouble::Cast(error) => FileError::cast(input, tensor, error),
         }
-        Ok(())
     }
 
     /// Refuses to replace an output that seems to be another input, as where a shell's pattern matches two files: it

@@ -8,7 +8,7 @@ use crate::formats::input::{Input, Place, Stored};
 use crate::formats::source::{Items, NamedTensor};
 use crate::inspect::{Quantized, consistent};
 use crate::io::positional::{InputFile, ReadAt};
-use crate::layouts::{Checkpoint, Config, LayoutError, Scheme, claims};
+use crate::layouts::{Config, LayoutError, Scheme, claims};
 use crate::quantize::{self, QuantizeRequest};
 use crate::rewrite::{MadeTensors, Opened, Places};
 use crate::transcode::{self, TranscodeRequest};
@@ -75,7 +75,7 @@ impl ReadAt for InARow {
 /// Tensors of a module or a model, and what is said of their quantization.
 #[derive(Debug)]
 pub struct TensorsInMemory {
-    checkpoint: Checkpoint,
+    opened: Opened<'static>,
     config: Option<String>,
 }
 
@@ -103,12 +103,8 @@ impl TensorsInMemory {
         }
         let file = InputFile::other(path, end, InARow(parts));
         let input = Input { file, format: Format::Safetensors, tensors: list, metadata: None, message: None };
-        Ok(TensorsInMemory { checkpoint: Checkpoint::of(vec![input]), config: config.map(str::to_owned) })
-    }
-
-    fn opened(self) -> (Opened<'static>, Option<String>) {
-        let (checkpoint, places, input) = (self.checkpoint, Places::default(), Path::new(TENSORS));
-        (Opened { checkpoint, places, input, is_verified: false }, self.config)
+        let opened = Opened::of(Path::new(TENSORS), vec![input], Places::default());
+        Ok(TensorsInMemory { opened, config: config.map(str::to_owned) })
     }
 }
 
@@ -123,7 +119,7 @@ fn config(text: Option<&str>, scheme: Option<Scheme>) -> Result<Config, FileErro
 /// As there.
 pub fn dequantize_tensors(tensors: TensorsInMemory, request: &DequantizeRequest) -> Result<MadeTensors, FileError> {
     dequantize::check_targets(request)?;
-    let (opened, text) = tensors.opened();
+    let TensorsInMemory { opened, config: text } = tensors;
     dequantize::plan(&opened, &config(text.as_deref(), request.scheme)?, request, |rewrite| rewrite.into_memory())
 }
 
@@ -132,7 +128,7 @@ pub fn dequantize_tensors(tensors: TensorsInMemory, request: &DequantizeRequest)
 /// # Errors
 /// As there.
 pub fn quantize_tensors(tensors: TensorsInMemory, request: &QuantizeRequest) -> Result<MadeTensors, FileError> {
-    let (opened, text) = tensors.opened();
+    let TensorsInMemory { opened, config: text } = tensors;
     quantize::plan(&opened, text.as_deref().and_then(claims), request, |rewrite| rewrite.into_memory())
 }
 
@@ -141,7 +137,7 @@ pub fn quantize_tensors(tensors: TensorsInMemory, request: &QuantizeRequest) -> 
 /// # Errors
 /// As there.
 pub fn transcode_tensors(tensors: TensorsInMemory, request: &TranscodeRequest) -> Result<MadeTensors, FileError> {
-    let (opened, text) = tensors.opened();
+    let TensorsInMemory { opened, config: text } = tensors;
     transcode::plan(&opened, &config(text.as_deref(), request.scheme)?, request, |rewrite| rewrite.into_memory())
 }
 
@@ -150,5 +146,5 @@ pub fn transcode_tensors(tensors: TensorsInMemory, request: &TranscodeRequest) -
 /// # Errors
 /// Where the tensors contradict themselves or the configuration.
 pub fn quantized_tensors(tensors: &TensorsInMemory, scheme: Option<Scheme>) -> Result<Quantized, FileError> {
-    consistent(&tensors.checkpoint, &config(tensors.config.as_deref(), scheme)?)
+    consistent(&tensors.opened.checkpoint, &config(tensors.config.as_deref(), scheme)?)
 }

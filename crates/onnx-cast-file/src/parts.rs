@@ -1,102 +1,74 @@
-//! A `.safetensors` checkpoint cast in parts, by processes that share its folders: [`shards`] plans, each file is laid
-//! out under a temporary name ([`lay_out`]), its parts are cast into it in any order ([`cast_part`]), it gets its name
-//! ([`name_whole`]), and the index comes last ([`write_index`]).
+//! A `.safetensors` checkpoint written in parts, by processes that share its folders: [`files`] plans, each file is laid
+//! out under a temporary name ([`lay_out`]), its parts are written into it in any order ([`write_part`]), it gets its
+//! name ([`name_whole`]), and the other files come last ([`write_side_files`]), the index behind all.
 //!
 //! A part always writes the same bytes to the same place, so that it may be done again, or twice at once. The files are
-//! those of [`cast_file`](crate::cast_file).
-//!
-//! Quantized checkpoints are written file by file ([`FileJob`]): [`files`] plans, [`write_file`] writes one under a
-//! temporary name, and [`write_beside`] all else.
+//! those of the job at once. The process that plans checks everything but whether transcoded weights keep their values;
+//! those that write open the headers of all files, since scales may be in other ones. A file of a cast needs no other:
+//! it may be a checkpoint by itself.
 
-use crate::cast::shards::{of_index, open, planned};
-use crate::cast::{Frame, Job, with_cast};
+use crate::cast::{self, with_cast};
+use crate::dequantize::{self, DequantizeRequest};
 use crate::error::FileError;
-use crate::formats::checkpoint::{self, Index, Located};
 use crate::formats::error::FormatError;
 use crate::formats::format::Format;
-use crate::io::atomic::{AtomicFile, create_folder, folder_of, target_of};
-use crate::io::fs::{self, File};
+use crate::io::atomic::AtomicFile;
 use crate::io::links;
-use crate::io::positional::InputFile;
-use crate::io::progress::Meter;
-use crate::layouts::check_cast;
-use crate::others;
-use crate::pipeline::{InPlace, Same, Sink};
+use crate::layouts::{Config, claim_of_folder};
+use crate::quantize::{self, QuantizeRequest};
 use crate::request::CastRequest;
-use crate::summary::{Summary, TensorSummary};
-
-mod files;
-
-pub use crate::cast::shards::Shard;
-pub use files::{FileJob, file_is_there, files, write_beside, write_file};
-use std::io;
+use crate::rewrite::{self, Opened, Rewrite};
+use crate::transcode::{self, TranscodeRequest};
 use std::path::Path;
 
-/// A part of a cast: the elements are cut into so many stretches of about one length.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Part {
-    /// Which it is, from 0 on.
-    pub index: usize,
-    /// How many there are.
-    pub of: usize,
+pub use crate::rewrite::{Part, Shard};
+
+/// A job that gives each file of a checkpoint a file. What a request says of counting and of what may be replaced is
+/// not looked at.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum FileJob<'a> {
+    /// As [`cast_file`](crate::cast_file), of `.safetensors` files.
+    Cast(&'a CastRequest),
+    /// As [`dequantize_file`](crate::dequantize_file), of `.safetensors` files.
+    Dequantize(&'a DequantizeRequest),
+    /// As [`quantize_file`](crate::quantize_file), of `.safetensors` files.
+    Quantize(&'a QuantizeRequest),
+    /// As [`transcode_file`](crate::transcode_file). The process that writes a file compares its weights first.
+    Transcode(&'a TranscodeRequest),
 }
 
-impl Part {
-    /// Where a tensor of `len` elements is cut, `before` of all `total` elements being in front of it: whole bytes of
-    /// every type. The end of a part is the start of the next.
-    fn cut(self, index: usize, total: u64, before: u64, len: usize) -> usize {
-        let at = u128::from(total) * index as u128 / self.of.max(1) as u128;
-        let at = at.saturating_sub(u128::from(before)).min(len as u128) as usize;
-        at.checked_next_multiple_of(8).map_or(len, |at| at.min(len))
+impl FileJob<'_> {
+    /// Does something with the planned output.
+    fn with<R>(
+        self,
+        input: &Path,
+        output: &Path,
+        is_checked: bool,
+        run: impl FnOnce(Rewrite<'_>) -> Result<R, FileError>,
+    ) -> Result<R, FileError> {
+        let is_cast = matches!(self, FileJob::Cast(_));
+        let opened = match if is_cast { rewrite::open_folder(input, output)? } else { None } {
+            Some(opened) => opened,
+            None => {
+                [input, output].into_iter().filter(|_| is_cast).try_for_each(check_format)?;
+                rewrite::open(input, output)?
+            }
+        };
+        let opened = Opened { is_checked, ..opened };
+        let folder = opened.checkpoint.folder(input);
+        match self {
+            FileJob::Cast(request) => with_cast(request, |work| cast::plan(&opened, request, work, run)),
+            FileJob::Dequantize(request) => {
+                dequantize::check_targets(request)?;
+                dequantize::plan(&opened, &Config::read(folder, request.scheme)?, request, run)
+            }
+            FileJob::Quantize(request) => quantize::plan(&opened, claim_of_folder(folder), request, run),
+            FileJob::Transcode(request) => {
+                transcode::plan(&opened, &Config::read(folder, request.scheme)?, request, run)
+            }
+        }
     }
-}
-
-/// The files of the checkpoint that a path stands for (an index, a folder, or a file), and what is to become of each.
-/// All of it is checked, and nothing written.
-///
-/// # Errors
-/// As [`cast_file`](crate::cast_file), and where a file is no `.safetensors` file.
-pub fn shards(
-    input: impl AsRef<Path>,
-    output: impl AsRef<Path>,
-    request: &CastRequest,
-) -> Result<Vec<Shard>, FileError> {
-    let (input, output) = (input.as_ref(), output.as_ref());
-    with_cast(request, |work| match checkpoint::locate(input)? {
-        Located::File => {
-            check_format(input)?;
-            check_format(output)?;
-            checked(input, vec![planned(input, output.to_owned(), request, work)?.0], request)
-        }
-        Located::InFolder(file) => {
-            let output = output.join(file.file_name().unwrap_or_default());
-            checked(input, vec![planned(&file, output, request, work)?.0], request)
-        }
-        Located::Index(index) => checked(input, of_index(&Index::read(&index)?, output, request, work)?, request),
-    })
-}
-
-/// The files, once every pattern of the request matches a tensor of one.
-fn checked(input: &Path, shards: Vec<Shard>, request: &CastRequest) -> Result<Vec<Shard>, FileError> {
-    let names = shards.iter().flat_map(|shard| &shard.tensors).map(|row| &*row.name);
-    request.selection.check_names(names).map_err(FileError::unmatched(input))?;
-    let rows: Vec<TensorSummary> = shards.iter().flat_map(|shard| shard.tensors.clone()).collect();
-    check_cast(input, &rows)?;
-    Ok(shards)
-}
-
-/// Does something with the cast of a file, once all of it is planned.
-fn with_job<R>(
-    input: &Path,
-    output: &Path,
-    request: &CastRequest,
-    run: impl FnOnce(&Job<'_>, &Summary, &Frame) -> Result<R, FileError>,
-) -> Result<R, FileError> {
-    with_cast(request, |work| {
-        let job = open(input, output, request, work)?;
-        let (summary, frame) = job.plan()?;
-        run(&job, &summary, &frame)
-    })
 }
 
 fn check_format(path: &Path) -> Result<(), FileError> {
@@ -109,56 +81,56 @@ fn check_format(path: &Path) -> Result<(), FileError> {
     }
 }
 
-/// Makes the file that is to become `output`, with its header and its length, under a temporary name in the same
-/// folder, whatever is there.
+/// The files of the output, and what is to become of each. All of it is checked, scales too, and nothing written.
+///
+/// # Errors
+/// As the job at once; but whether transcoded weights would change is for the process that writes them.
+pub fn files(input: &Path, output: &Path, job: FileJob<'_>) -> Result<Vec<Shard>, FileError> {
+    job.with(input, output, false, |rewrite| rewrite.shards())
+}
+
+/// Makes the file that is to become one of the output, with its header and its length, under a temporary name in the
+/// same folder, whatever is there.
 ///
 /// # Errors
 /// Where the input is not as it should be, or the file cannot be written.
-pub fn lay_out(input: &Path, output: &Path, temporary: &Path, request: &CastRequest) -> Result<(), FileError> {
-    with_job(input, output, request, |job, summary, frame| {
-        create_folder(output)?;
-        target_of(output)?;
-        let out = File::create(temporary).and_then(|out| {
-            InPlace(&out).put(0, &frame.0)?;
-            out.set_len(job.end(summary, frame))
-        });
-        out.map_err(|error| FileError::io(temporary, "write", error))
-    })
+pub fn lay_out(input: &Path, output: &Path, index: usize, temporary: &Path, job: FileJob<'_>) -> Result<(), FileError> {
+    job.with(input, output, true, |rewrite| rewrite.lay_out(index, temporary))
 }
 
-/// Casts a part of a file into one that was laid out for it.
+/// Writes a part of a file into one that was laid out for it; the only part also over any other file that is there. Of
+/// the formats that need the greatest magnitude of a tensor first, the tensors of this file are read twice, and those
+/// of other files that share a scale with them once.
 ///
 /// # Errors
-/// Where a file cannot be read or written, or was not laid out for this cast.
-pub fn cast_part(input: &Path, temporary: &Path, part: Part, request: &CastRequest) -> Result<(), FileError> {
-    let failed = |error| FileError::io(temporary, "write", error);
-    let out = File::options().write(true).open(temporary).map_err(failed)?;
-    with_job(input, temporary, request, |job, summary, frame| {
-        let (len, want) = (out.metadata().map_err(failed)?.len(), job.end(summary, frame));
-        if len != want {
-            let what = format!("it has {len} bytes (want {want}: it was laid out for another cast)");
-            return Err(failed(io::Error::new(io::ErrorKind::InvalidData, what)));
-        }
-        job.pass_part(summary, frame, part, &InPlace(&out), request)?;
-        out.sync_data().map_err(failed)
-    })
+/// Where a file cannot be read or written, there is none under the temporary name, it was laid out for another job, or
+/// a weight would change.
+pub fn write_part(
+    input: &Path,
+    output: &Path,
+    index: usize,
+    part: Part,
+    temporary: &Path,
+    job: FileJob<'_>,
+) -> Result<(), FileError> {
+    job.with(input, output, true, |rewrite| rewrite.write_part(index, part, temporary))
 }
 
-/// Whether a file holds already what a part of a cast would write; the first part answers for the header.
+/// Whether a file holds already what a part of it would be; the first part answers for the header.
 ///
 /// # Errors
-/// Where the input cannot be read or cast.
-pub fn part_is_there(input: &Path, output: &Path, part: Part, request: &CastRequest) -> Result<bool, FileError> {
-    let Ok(there) = InputFile::open(output) else { return Ok(false) };
-    with_job(input, output, request, |job, summary, frame| {
-        let sink = Same(&there);
-        Ok(there.len() == job.end(summary, frame)
-            && (part.index > 0 || sink.put(0, &frame.0).is_ok())
-            && job.pass_part(summary, frame, part, &sink, request).is_ok())
-    })
+/// Where the input cannot be read.
+pub fn part_is_there(
+    input: &Path,
+    output: &Path,
+    index: usize,
+    part: Part,
+    job: FileJob<'_>,
+) -> Result<bool, FileError> {
+    job.with(input, output, true, |rewrite| rewrite.part_is_there(index, part))
 }
 
-/// Gives a file that was laid out, and whose parts are all cast, its name.
+/// Gives a file whose parts are all written its name.
 ///
 /// # Errors
 /// Where it is not there, the disk is full, or the name is refused.
@@ -167,74 +139,11 @@ pub fn name_whole(temporary: &Path, output: &Path) -> Result<(), FileError> {
     Ok(AtomicFile::resume(output, temporary)?.commit()?)
 }
 
-/// Copies the other files of a checkpoint's folder, as [`cast_file`](crate::cast_file) does, when all files of weights
-/// are there, and returns how many; where the input is no folder there are none.
+/// Writes what else belongs to the checkpoint, when all files are there: the other files of a folder, the
+/// configuration, and the index last. Returns how many other files were copied.
 ///
 /// # Errors
 /// Where a file cannot be read or written.
-pub fn copy_others(input: &Path, output: &Path) -> Result<usize, FileError> {
-    let (folder, weights) = match checkpoint::locate(input)? {
-        Located::File => return Ok(0),
-        Located::InFolder(file) => (output.to_owned(), vec![output.join(file.file_name().unwrap_or_default())]),
-        Located::Index(index) => {
-            let index = Index::read(&index)?;
-            let path = index.output(output)?;
-            let weights = index.shards.iter().map(|(shard, _)| path.with_file_name(shard)).collect();
-            (folder_of(&path).to_owned(), weights)
-        }
-    };
-    if !fs::is_dir(input) {
-        return Ok(0);
-    }
-    let mut files = others::beside(input, &folder)?;
-    files.iter().try_for_each(|path| links::check_write(&folder.join(path.file_name().unwrap_or_default())))?;
-    create_folder(&folder.join("x"))?;
-    let count = files.len();
-    let config = files.iter().position(|path| path.ends_with(others::CONFIG)).map(|place| files.remove(place));
-    others::copy(&files, &folder, false, false)?;
-    config.map_or(Ok(()), |config| others::configure_as(&weights, &config, &folder))?;
-    Ok(count)
-}
-
-/// Writes the index of a checkpoint with this many bytes of elements, when all of its files are there; of a checkpoint
-/// that is one file there is none.
-///
-/// # Errors
-/// Where the index cannot be read or written.
-pub fn write_index(input: &Path, output: &Path, total_size: u64) -> Result<(), FileError> {
-    match checkpoint::locate(input)? {
-        Located::File | Located::InFolder(_) => Ok(()),
-        Located::Index(index) => {
-            let index = Index::read(&index)?;
-            let output = index.output(output)?;
-            // There is no folder yet where the index names no file.
-            create_folder(&output)?;
-            Ok(index.write(&output, total_size, false)?)
-        }
-    }
-}
-
-impl Job<'_> {
-    /// Casts a part of the elements.
-    fn pass_part(
-        &self,
-        summary: &Summary,
-        frame: &Frame,
-        part: Part,
-        sink: &dyn Sink,
-        request: &CastRequest,
-    ) -> Result<(), FileError> {
-        let total = self.input.tensors.iter().map(|stored| stored.len as u64).sum();
-        let (mut before, mut bytes) = (0, 0);
-        let mut tasks = Vec::with_capacity(summary.tensors.len());
-        for task in self.tasks(summary, frame) {
-            let len = task.len;
-            let cut = |index| part.cut(index, total, before, len);
-            let task = task.slice(cut(part.index)..cut(part.index.saturating_add(1)));
-            bytes += task.bytes();
-            before += len as u64;
-            tasks.push(task);
-        }
-        self.flow(0, &tasks, sink, &Meter::new(request.watch.as_ref(), bytes))
-    }
+pub fn write_side_files(input: &Path, output: &Path, job: FileJob<'_>) -> Result<usize, FileError> {
+    job.with(input, output, true, |rewrite| rewrite.write_side_files())
 }

@@ -14,9 +14,8 @@ use crate::formats::input::Stored;
 use crate::formats::output::WriteOptions;
 use crate::io::progress::Watch;
 use crate::layouts::{self, Checkpoint, LayoutError, Scheme, TensorRef};
-use crate::others;
 use crate::request::Storage;
-use crate::rewrite::{self, Beside, Greatest, Opened, Rewrite, Rewritten, Row, Settings};
+use crate::rewrite::{self, Greatest, Opened, Rewrite, Rewritten, Row, Settings, SideFiles, Text};
 use crate::selection::Selection;
 use crate::summary::Summary;
 use layout::{Chosen, Plan, experts};
@@ -111,7 +110,7 @@ pub(crate) fn plan<R>(
     request: &QuantizeRequest,
     run: impl FnOnce(Rewrite<'_>) -> Result<R, FileError>,
 ) -> Result<R, FileError> {
-    let Opened { checkpoint, places, input, .. } = opened;
+    let Opened { checkpoint, input, .. } = opened;
     layouts::check_plain(checkpoint, claim)?;
     let names = checkpoint.tensors().map(|(_, stored)| &*stored.name);
     request.selection.check_names(names).map_err(FileError::unmatched(input))?;
@@ -121,7 +120,7 @@ pub(crate) fn plan<R>(
     let mut files = Vec::new();
     for (file, input) in checkpoint.files.iter().enumerate() {
         let rows = quantizer.rows(file)?;
-        files.push(Rewritten { output: places.file(input.path()), metadata: input.metadata.clone(), rows });
+        files.push(Rewritten::of(opened, input, rows));
     }
     let Quantizer { plan, chosen, measured, .. } = quantizer;
     if chosen.is_empty() {
@@ -130,9 +129,8 @@ pub(crate) fn plan<R>(
     if let Some(file) = files.first_mut() {
         file.rows.extend(plan.marker());
     }
-    let (beside, configuration) = beside(checkpoint, &plan, &chosen, input, places.folder.as_deref())?;
-    let (places, settings) = (places.clone(), settings(request));
-    run(Rewrite { checkpoint, files, checks: Vec::new(), measured, places, beside, configuration, settings })
+    let (side_files, configuration) = side_files(opened, &plan, &chosen)?;
+    run(Rewrite { measured, side_files, configuration, ..Rewrite::new(opened, files, settings(request)) })
 }
 
 pub(crate) fn settings(request: &QuantizeRequest) -> Settings<'_> {
@@ -149,25 +147,24 @@ pub(crate) fn settings(request: &QuantizeRequest) -> Settings<'_> {
 
 /// The other files of a folder that are copied as they are, and the configurations as they are to be, of which the one
 /// of `config.json` stands alone too.
-pub(crate) fn beside(
-    checkpoint: &Checkpoint,
+pub(crate) fn side_files(
+    opened: &Opened<'_>,
     plan: &Plan<'_>,
     chosen: &[Chosen],
-    input: &Path,
-    folder: Option<&Path>,
-) -> Result<(Beside, Option<Value>), FileError> {
-    let kept = kept_modules(checkpoint, chosen);
+) -> Result<(SideFiles, Option<Value>), FileError> {
+    let kept = kept_modules(&opened.checkpoint, chosen);
     let configuration = plan.configuration(chosen, &kept);
-    let Some(folder) = folder.filter(|_| plan.request.copy_others) else {
-        return Ok((Beside::default(), configuration));
+    let Some(folder) = opened.places.folder.as_ref().filter(|_| plan.request.copy_others) else {
+        return Ok((SideFiles::default(), configuration));
     };
-    let mut beside = Beside::of(others::files_beside(input, folder)?);
-    beside.configure(folder, plan.request.resume, |path| layouts::quantized_config(path, configuration.as_ref()))?;
-    beside.take("hf_quant_config.json");
+    let mut side_files = SideFiles::of(opened.input, folder)?;
+    let config = |path: &Path| layouts::quantized_config(path, configuration.as_ref());
+    side_files.rewrite_config(folder, plan.request.resume, config)?;
+    side_files.remove("hf_quant_config.json");
     if let Some(text) = plan.own_file(chosen, &kept) {
-        beside.texts.push((folder.join("hf_quant_config.json"), text));
+        side_files.texts.push(Text { path: folder.join("hf_quant_config.json"), text, of: None });
     }
-    Ok((beside, configuration))
+    Ok((side_files, configuration))
 }
 
 /// The modules with a matrix, or experts, that are not quantized, whose names configurations list.

@@ -102,9 +102,9 @@ pub(crate) fn plan<R>(
     request: &TranscodeRequest,
     run: impl FnOnce(Rewrite<'_>) -> Result<R, FileError>,
 ) -> Result<R, FileError> {
-    let Opened { checkpoint, places, input, .. } = opened;
+    let checkpoint = &opened.checkpoint;
     let weights = Weights::find(checkpoint, config)?;
-    if !opened.is_verified {
+    if !opened.is_checked {
         layouts::verify(checkpoint, &weights, &vec![true; weights.list.len()], false)?;
     }
     let as_quantize = request.as_quantize();
@@ -116,16 +116,16 @@ pub(crate) fn plan<R>(
     for (file, input) in checkpoint.files.iter().enumerate() {
         let rows = transcoder.rows(file)?;
         if !rows.is_empty() || checkpoint.files.len() == 1 {
-            files.push(Rewritten { output: places.file(input.path()), metadata: input.metadata.clone(), rows });
+            files.push(Rewritten::of(opened, input, rows));
         }
     }
     let Transcoder { chosen, checks, .. } = transcoder;
     if let Some(file) = files.first_mut() {
         file.rows.extend(plan.marker());
     }
-    let (beside, configuration) = quantize::beside(checkpoint, &plan, &chosen, input, places.folder.as_deref())?;
-    let (measured, places, settings) = (Vec::new(), places.clone(), quantize::settings(&as_quantize));
-    run(Rewrite { checkpoint, files, checks, measured, places, beside, configuration, settings })
+    let (side_files, configuration) = quantize::side_files(opened, &plan, &chosen)?;
+    let settings = quantize::settings(&as_quantize);
+    run(Rewrite { checks, side_files, configuration, ..Rewrite::new(opened, files, settings) })
 }
 
 struct Transcoder<'a> {

@@ -4,7 +4,7 @@
 use onnx_cast::{BlockFormat, DataType, Tensor};
 use onnx_cast_file::formats::tensor::read_tensors_from;
 use onnx_cast_file::io::positional::InputFile;
-use onnx_cast_file::parts::{FileJob, file_is_there, files, name_whole, write_beside, write_file};
+use onnx_cast_file::parts::{FileJob, Part, files, lay_out, name_whole, part_is_there, write_part, write_side_files};
 use onnx_cast_file::{
     DequantizeRequest, Format, Granularity, HeldTensor, Loss, MadeTensors, NamedTensor, QuantizeRequest,
     QuantizedFormat, Scheme, TensorsInMemory, TranscodeRequest, dequantize_file, dequantize_tensors, inspect,
@@ -280,16 +280,22 @@ fn file_by_file(input: &Path, output: &Path, job: FileJob<'_>) {
     assert!(!output.exists());
     for index in (0..shards.len()).rev().chain([0]) {
         let temporary = output.join("x.part");
-        assert_eq!(file_is_there(input, output, index, job).expect("compared"), shards[index].output.exists());
-        assert!(write_file(input, output, &temporary, index, job).is_err());
+        let there = || part_is_there(input, output, index, Part::WHOLE, job).expect("compared");
+        let write = |part| write_part(input, output, index, part, &temporary, job);
+        assert_eq!(there(), shards[index].output.exists());
+        assert!(write(Part::WHOLE).is_err());
         fs::create_dir_all(output).expect("a folder");
         fs::write(&temporary, vec![7; 1 << (16 * index)]).expect("written");
-        write_file(input, output, &temporary, index, job).expect("written");
+        write(Part::WHOLE).expect("written");
+        let whole = fs::read(&temporary).expect("read");
+        lay_out(input, output, index, &temporary, job).expect("laid out");
+        (0..3).rev().try_for_each(|index| write(Part { index, of: 3 })).expect("written in parts");
+        assert!(fs::read(&temporary).expect("read") == whole);
         name_whole(&temporary, &shards[index].output).expect("named");
-        assert!(file_is_there(input, output, index, job).expect("compared"));
+        assert!(there());
     }
-    write_beside(input, output, job).expect("written");
-    let error = write_file(input, output, &output.join("x.part"), shards.len(), job).expect_err("no such file");
+    write_side_files(input, output, job).expect("written");
+    let error = lay_out(input, output, shards.len(), &output.join("x.part"), job).expect_err("no such file");
     assert!(error.to_string().contains("the checkpoint has no file"), "{error}");
 }
 

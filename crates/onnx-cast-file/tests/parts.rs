@@ -1,7 +1,9 @@
 //! Does a checkpoint that is cast in parts, in any order and twice over, become the files of a cast at once?
 
 use onnx_cast::{DataType, Tensor, TensorView};
-use onnx_cast_file::parts::{Part, cast_part, lay_out, name_whole, part_is_there, shards, write_index};
+use onnx_cast_file::parts::{
+    FileJob, Part, files as plan, lay_out, name_whole, part_is_there, write_part, write_side_files,
+};
 use onnx_cast_file::{CastRequest, cast_file, safetensors};
 use std::collections::BTreeMap;
 use std::fs;
@@ -38,10 +40,10 @@ fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
 
 /// Casts a file in parts, the last first, and one of them twice.
 fn in_parts(input: &Path, output: &Path, of: usize, request: &CastRequest) {
-    let temporary = output.with_extension("part");
-    lay_out(input, output, &temporary, request).expect("laid out");
+    let (temporary, job) = (output.with_extension("part"), FileJob::Cast(request));
+    lay_out(input, output, 0, &temporary, job).expect("laid out");
     for index in (0..of).rev().chain([of / 2]) {
-        cast_part(input, &temporary, Part { index, of }, request).expect("cast");
+        write_part(input, output, 0, Part { index, of }, &temporary, job).expect("cast");
     }
     name_whole(&temporary, output).expect("named");
 }
@@ -55,8 +57,8 @@ fn a_checkpoint_without_files() {
     let request = CastRequest::new(DataType::Float16);
     let [whole, parts] = ["whole", "parts"].map(|name| folder.path().join(name));
     cast_file(&index, &whole, &request).expect("cast");
-    assert_eq!(shards(&index, &parts, &request).expect("a plan"), []);
-    write_index(&index, &parts, 0).expect("an index");
+    assert_eq!(plan(&index, &parts, FileJob::Cast(&request)).expect("a plan"), []);
+    write_side_files(&index, &parts, FileJob::Cast(&request)).expect("an index");
     assert_eq!(files(&parts), files(&whole));
 }
 
@@ -77,13 +79,13 @@ fn parts_make_the_same_files_in_any_order() {
         let mut summary = cast_file(&input, at("whole"), &request).expect("cast");
         // A plan reads no values.
         summary.tensors.iter_mut().for_each(|row| row.alarms = None);
-        let planned = shards(&input, at("parts"), &request).expect("planned");
+        let job = FileJob::Cast(&request);
+        let planned = plan(&input, &at("parts"), job).expect("planned");
         assert_eq!(planned.iter().flat_map(|shard| shard.tensors.clone()).collect::<Vec<_>>(), summary.tensors);
         for shard in &planned {
             in_parts(&shard.input, &shard.output, of, &request);
         }
-        let total = summary.tensors.iter().map(|row| row.bytes_after).sum();
-        write_index(&input, &at("parts"), total).expect("written");
+        write_side_files(&input, &at("parts"), job).expect("written");
         assert!(files(&at("whole")) == files(&at("parts")), "{to} in {of} parts");
     }
 }
@@ -94,7 +96,8 @@ fn a_part_that_is_there_is_known() {
     let input = checkpoint(&folder.path().join("in")).with_file_name("b.safetensors");
     let (output, request) = (folder.path().join("out.safetensors"), CastRequest::new(DataType::Float16));
     let there = |of| -> Vec<bool> {
-        let there = |index| part_is_there(&input, &output, Part { index, of }, &request).expect("compared");
+        let job = FileJob::Cast(&request);
+        let there = |index| part_is_there(&input, &output, 0, Part { index, of }, job).expect("compared");
         (0..of).map(there).collect()
     };
     assert_eq!(there(2), [false, false]);
@@ -117,25 +120,26 @@ fn what_does_not_fit_is_refused() {
     let input = checkpoint(&folder.path().join("in")).with_file_name("a.safetensors");
     let at = |name: &str| folder.path().join(name);
     let request = CastRequest::new(DataType::Float16);
-    let part = Part { index: 0, of: 2 };
-    let error = cast_part(&input, &at("none"), part, &request).expect_err("there is no file");
+    let (job, output) = (FileJob::Cast(&request), at("out.safetensors"));
+    let cast = |to: &str, index, of| write_part(&input, &output, 0, Part { index, of }, &at(to), job);
+    let error = cast("none", 0, 2).expect_err("there is no file");
     assert!(error.to_string().contains("none"), "{error}");
     fs::write(at("other"), [7; 100]).expect("written");
-    let error = cast_part(&input, &at("other"), part, &request).expect_err("another file");
+    let error = cast("other", 0, 2).expect_err("another file");
     assert!(error.to_string().contains("it has 100 bytes"), "{error}");
     assert_eq!(fs::read(at("other")).expect("read"), [7; 100]);
     assert!(name_whole(&at("none"), &at("out.safetensors")).is_err() && !at("out.safetensors").exists());
     fs::write(at("x.npy"), []).expect("written");
-    let error = shards(at("x.npy"), at("y.npy"), &request).expect_err("another format");
+    let error = plan(&at("x.npy"), &at("y.npy"), job).expect_err("another format");
     assert!(error.to_string().contains("a cast in parts does not take .npy files"), "{error}");
     let none = CastRequest::new(DataType::Int4);
-    assert!(shards(&input, at("out.safetensors"), &none).is_err());
+    assert!(plan(&input, &output, FileJob::Cast(&none)).is_err());
     // No part is beyond the last, and none is all.
-    lay_out(&input, &at("out.safetensors"), &at("x"), &request).expect("laid out");
+    lay_out(&input, &output, 0, &at("x"), job).expect("laid out");
     let before = fs::read(at("x")).expect("read");
-    cast_part(&input, &at("x"), Part { index: usize::MAX, of: 3 }, &request).expect("nothing to do");
+    cast("x", usize::MAX, 3).expect("nothing to do");
     assert!(fs::read(at("x")).expect("read") == before);
-    cast_part(&input, &at("x"), Part { index: 0, of: 0 }, &request).expect("all of it");
+    cast("x", 0, 0).expect("all of it");
     name_whole(&at("x"), &at("out.safetensors")).expect("named");
     cast_file(&input, at("whole.safetensors"), &request).expect("cast");
     assert!(fs::read(at("out.safetensors")).expect("read") == fs::read(at("whole.safetensors")).expect("read"));

@@ -2,7 +2,7 @@
 
 use crate::scratch;
 use onnx_cast::{DataType, Tensor};
-use onnx_cast_file::parts::{self, Part};
+use onnx_cast_file::parts::{self, FileJob, Part};
 use onnx_cast_file::{CastRequest, InspectRequest, cast_file, inspect, safetensors};
 use std::fs;
 
@@ -34,19 +34,18 @@ pub fn index(data: &[u8]) {
 
 /// Casts the checkpoint in parts beside the one that was cast at once.
 fn check_parts(index: &std::path::Path, request: &CastRequest) {
-    let output = scratch::path("parts");
-    let shards = parts::shards(index, &output, request).expect("a checkpoint that was cast");
-    let mut total = 0;
+    let (output, job) = (scratch::path("parts"), FileJob::Cast(request));
+    let shards = parts::files(index, &output, job).expect("a checkpoint that was cast");
     for shard in &shards {
         let temporary = shard.output.with_extension("part");
-        parts::lay_out(&shard.input, &shard.output, &temporary, request).expect("laid out");
+        parts::lay_out(&shard.input, &shard.output, 0, &temporary, job).expect("laid out");
         for index in [1, 0, 2] {
-            parts::cast_part(&shard.input, &temporary, Part { index, of: 3 }, request).expect("cast");
+            let part = Part { index, of: 3 };
+            parts::write_part(&shard.input, &shard.output, 0, part, &temporary, job).expect("cast");
         }
         parts::name_whole(&temporary, &shard.output).expect("named");
-        total += shard.tensors.iter().map(|tensor| tensor.bytes_after).sum::<u64>();
     }
-    parts::write_index(index, &output, total).expect("an index");
+    parts::write_side_files(index, &output, job).expect("an index");
     for name in SHARDS.iter().map(|(name, _)| *name).chain([INDEX]) {
         let read = |folder: &str| fs::read(scratch::path(folder).join(name)).ok();
         assert_eq!(read("parts"), read("out"), "{name} in parts, and at once");

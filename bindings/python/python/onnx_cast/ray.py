@@ -69,22 +69,21 @@ def cast_checkpoint(
     }
     src, dst = os.path.abspath(src), os.path.abspath(dst)
     shards = []
-    for input, output, rows in _native.plan_shards(src, dst, options):
+    job = ("cast", src, dst, {**options, "no_copy_others": not copy_others}, num_cpus)
+    for input, output, rows in _native.plan_files(job):
         shard = _Shard(output, rows, _digest(src, options))
         parts = max(1, -(-shard.bytes // slice_bytes))
-        shard.tasks = [(input, index, parts, options, num_cpus) for index in range(parts)]
+        # A file of a cast needs no other one.
+        alone = ("cast", input, output, options, num_cpus)
+        shard.tasks = [(0, index, parts, alone) for index in range(parts)]
         shards.append(shard)
 
     def lay_out(shard: _Shard) -> None:
-        _native.lay_out(shard.tasks[0][0], shard.output, shard.temporary, options)
+        _native.lay_out(shard.temporary, 0, shard.tasks[0][-1])
 
-    remote = ray.remote(num_cpus=num_cpus, max_retries=max_retries)
-    _write(shards, remote(_cast_part), remote(_part_is_there), lay_out, resume, progress)
-    if copy_others:
-        _native.copy_others(src, dst)
-    rows = [row for shard in shards for row in shard.rows]
-    _native.write_index(src, dst, sum(row.bytes_after for row in rows))
-    return rows
+    _write(shards, num_cpus, max_retries, lay_out, resume, progress)
+    _native.write_side_files(job)
+    return [row for shard in shards for row in shard.rows]
 
 
 def dequantize_checkpoint(
@@ -188,7 +187,7 @@ def _file_by_file(
     job = (name, src, dst, {**options, "no_copy_others": not copy_others}, num_cpus)
     shards = [_Shard(output, rows, _digest(*job[:4])) for _, output, rows in _native.plan_files(job)]
     for index, shard in enumerate(shards):
-        shard.tasks = [(index, job)]
+        shard.tasks = [(index, 0, 1, job)]
 
     made: list[str] = []
 
@@ -200,16 +199,15 @@ def _file_by_file(
         os.makedirs(os.path.dirname(shard.output), exist_ok=True)
         open(shard.temporary, "ab").close()
 
-    remote = ray.remote(num_cpus=num_cpus, max_retries=max_retries)
     try:
         # Only a task finds out whether transcoded weights keep their values.
-        _write(shards, remote(_write_one), remote(_file_is_there), lay_out, resume, progress, name == "transcode")
+        _write(shards, num_cpus, max_retries, lay_out, resume, progress, name == "transcode")
     except BaseException:
         for folder in made:
             with contextlib.suppress(OSError):
                 os.rmdir(folder)
         raise
-    _native.write_beside(job)
+    _native.write_side_files(job)
     return [row for shard in shards for row in shard.rows]
 
 
@@ -220,8 +218,8 @@ def _digest(*job: Any) -> str:
 
 def _write(
     shards: list[_Shard],
-    write: ray.remote_function.RemoteFunction,
-    compare: ray.remote_function.RemoteFunction,
+    num_cpus: int,
+    max_retries: int,
     lay_out: Callable[[_Shard], None],
     resume: bool,
     progress: Callable[[int, int], object] | None,
@@ -229,11 +227,13 @@ def _write(
 ) -> None:
     """Writes files by tasks, but for those that are there already. A file gets its name when it is written, or when all
     are."""
+    remote = ray.remote(num_cpus=num_cpus, max_retries=max_retries)
+    write, compare = remote(_write_part), remote(_part_is_there)
     told = _Told(shards, progress)
     rest = shards
     if resume:
         there = [shard for shard in shards if os.path.exists(shard.output)]
-        tasks = {shard: [compare.remote(shard.output, task) for task in shard.tasks] for shard in there}
+        tasks = {shard: [compare.remote(task) for task in shard.tasks] for shard in there}
         same = {shard for shard, results in _each(tasks, lambda _: None) if all(results)}
         told.begin(same)
         rest = [shard for shard in shards if shard not in same]
@@ -303,18 +303,9 @@ def _result(ref: ray.ObjectRef) -> Any:
         raise error.cause from None
 
 
-def _cast_part(temporary: str, task: tuple) -> None:
-    _native.cast_part(temporary, task)
+def _write_part(temporary: str, task: tuple) -> None:
+    _native.write_part(temporary, task)
 
 
-def _part_is_there(output: str, task: tuple) -> bool:
-    return _native.part_is_there(output, task)
-
-
-def _write_one(temporary: str, task: tuple) -> None:
-    index, job = task
-    _native.write_one(temporary, index, job)
-
-
-def _file_is_there(output: str, task: tuple) -> bool:
-    return _native.file_is_there(*task)
+def _part_is_there(task: tuple) -> bool:
+    return _native.part_is_there(task)

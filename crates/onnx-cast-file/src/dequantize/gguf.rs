@@ -9,7 +9,7 @@ use crate::formats::gguf::{BlockCoding, Blocks, GgufError, Held, beside};
 use crate::formats::input::{Given, Input, Place, Stored};
 use crate::io::positional::InputFile;
 use crate::layouts::{BlockValues, Checkpoint, TensorRef};
-use crate::rewrite::{Beside, Computed, Origin, Places, Rewrite, Rewritten, Row};
+use crate::rewrite::{Computed, Opened, Origin, Places, Rewrite, Rewritten, Row};
 use crate::summary::{Summary, TensorSummary};
 use onnx_cast::{Cast, CastOptions, DataType, TensorError};
 use std::collections::HashSet;
@@ -38,7 +38,10 @@ pub(super) fn dequantize(input: &Path, output: &Path, request: &DequantizeReques
         Format::Gguf => return refuse(output, "writing", Format::Gguf, "it is only read"),
         format => return refuse(output, "dequantizing", format, "the output is .safetensors"),
     }
-    let checkpoint = Checkpoint::of(vec![Input::open(input, Some(Format::Gguf), &Given::default())?]);
+    let file = Input::open(input, Some(Format::Gguf), &Given::default())?;
+    let places = Places { single: Some(output.to_owned()), ..Places::default() };
+    let opened = Opened::of(input, vec![file], places);
+    let checkpoint = &opened.checkpoint;
     let names = checkpoint.tensors().map(|(_, stored)| &*stored.name);
     request.selection.check_names(names).map_err(FileError::unmatched(input))?;
     let folded = folded(&checkpoint.files[0]);
@@ -46,25 +49,13 @@ pub(super) fn dequantize(input: &Path, output: &Path, request: &DequantizeReques
     for (tensor, stored) in checkpoint.tensors() {
         match &stored.place {
             _ if folded.contains(&stored.name) => {}
-            Place::Blocks(blocks) => rows.push(row(&checkpoint, tensor, blocks, request)?),
-            _ => rows.push(Row::kept(&checkpoint, tensor)),
+            Place::Blocks(blocks) => rows.push(row(checkpoint, tensor, blocks, request)?),
+            _ => rows.push(Row::kept(checkpoint, tensor)),
         }
     }
     let metadata = checkpoint.files[0].metadata.clone().filter(|metadata| !metadata.is_empty());
-    let files = vec![Rewritten { output: output.to_owned(), metadata, rows }];
-    let settings = settings(request);
-    let (measured, places, beside) = (Vec::new(), Places::default(), Beside::default());
-    Rewrite {
-        checkpoint: &checkpoint,
-        files,
-        checks: Vec::new(),
-        measured,
-        places,
-        beside,
-        configuration: None,
-        settings,
-    }
-    .run()
+    let files = vec![Rewritten { path: output.to_owned(), format: Format::Safetensors, metadata, rows }];
+    Rewrite::new(&opened, files, settings(request)).run()
 }
 
 /// The names of tensors that dequantized weights have no use for.

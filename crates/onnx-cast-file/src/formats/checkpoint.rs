@@ -6,7 +6,7 @@ use crate::formats::error::FormatError;
 use crate::formats::input::Input;
 use crate::formats::limits::MAX_HEADER;
 use crate::formats::safetensors::Pairs;
-use crate::io::atomic::{AtomicFile, folder_of};
+use crate::io::atomic::folder_of;
 use crate::io::fs;
 use crate::io::links;
 use crate::io::positional::InputFile;
@@ -14,7 +14,6 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
-use std::io::Write;
 use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 
@@ -111,6 +110,7 @@ pub fn files(path: &Path) -> Result<Vec<PathBuf>, FormatError> {
 }
 
 /// An index, read and checked by itself.
+#[derive(Debug)]
 pub(crate) struct Index {
     path: PathBuf,
     text: String,
@@ -228,22 +228,24 @@ impl Index {
         Ok(path.join(self.path.file_name().unwrap_or(OsStr::new("model.safetensors.index.json"))))
     }
 
-    /// The text of an index of other tensors, each with its file, and this many bytes of elements.
-    pub(crate) fn of_tensors<'n>(tensors: impl Iterator<Item = (&'n str, &'n str)>, total_size: u64) -> String {
+    /// The text of the index of these tensors, each with its file, and this many bytes of elements. The index of the
+    /// same tensors in the same files keeps its text but for the bytes.
+    pub(crate) fn of_tensors(&self, tensors: &[(&str, &str)], total_size: u64) -> String {
+        let listed: HashMap<&str, &HashSet<String>> =
+            self.shards.iter().map(|(file, tensors)| (&**file, tensors)).collect();
+        let count: usize = listed.values().map(|tensors| tensors.len()).sum();
+        let is_listed =
+            |(tensor, file): &(&str, &str)| listed.get(file).is_some_and(|tensors| tensors.contains(*tensor));
+        if tensors.len() == count && tensors.iter().all(is_listed) {
+            let mut text = self.text.clone();
+            if let Some(total) = &self.total {
+                text.replace_range(total.clone(), &total_size.to_string());
+            }
+            return text;
+        }
         let map: serde_json::Map<String, serde_json::Value> =
-            tensors.map(|(tensor, file)| (tensor.to_owned(), file.into())).collect();
+            tensors.iter().map(|(tensor, file)| ((*tensor).to_owned(), (*file).into())).collect();
         let index = serde_json::json!({ "metadata": { "total_size": total_size }, "weight_map": map });
         format!("{index:#}\n")
-    }
-
-    /// Writes the index of a checkpoint of the same names with this many bytes of elements.
-    pub(crate) fn write(&self, path: &Path, total_size: u64, no_clobber: bool) -> Result<(), FormatError> {
-        let mut text = self.text.clone();
-        if let Some(total) = &self.total {
-            text.replace_range(total.clone(), &total_size.to_string());
-        }
-        let mut out = AtomicFile::create_with(path, no_clobber)?;
-        out.write_all(text.as_bytes()).map_err(|error| FormatError::io(path, "write", error))?;
-        Ok(out.commit()?)
     }
 }

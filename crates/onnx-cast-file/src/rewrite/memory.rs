@@ -1,6 +1,6 @@
 //! The output as tensors in memory.
 
-use super::{Origin, Rewrite, Rewritten, Row};
+use super::{Frame, Origin, Rewrite, Rewritten, Row};
 use crate::error::FileError;
 use crate::io::memory::zeros;
 use crate::io::progress::Meter;
@@ -32,7 +32,7 @@ impl Rewrite<'_> {
             row.origin = Origin::Nowhere;
         }
         let (rehearses, mut summary) = (!self.settings.fail_on.is_empty(), self.summary());
-        let meter = self.meter(1 + u64::from(rehearses));
+        let meter = self.meter(rehearses, true);
         self.measure(&self.measured, &meter)?;
         if rehearses {
             self.rehearse(&meter, &mut summary)?;
@@ -41,7 +41,7 @@ impl Rewrite<'_> {
         let (mut sources, mut tensors) = (Vec::new(), Vec::new());
         for file in &self.files {
             tensors.extend(self.file_in_memory(file, &meter)?);
-            sources.extend(file.rows.iter().map(|row| self.checkpoint.stored(row.tensor).name.clone()));
+            sources.extend(file.rows.iter().map(|row| self.made_of(row).to_owned()));
         }
         self.note_counts(&mut summary)?;
         let quantization_config = self.configuration.as_ref().map(Value::to_string);
@@ -50,9 +50,10 @@ impl Rewrite<'_> {
 
     /// The tensors of a file.
     fn file_in_memory(&self, file: &Rewritten<'_>, meter: &Meter<'_>) -> Result<Vec<Option<Tensor>>, FileError> {
-        let failed = |row: &Row<'_>, error: TensorError| FileError::cast(&file.output, &row.summary.name, error.into());
+        let failed = |row: &Row<'_>, error: TensorError| FileError::cast(&file.path, &row.summary.name, error.into());
+        let is_nowhere = |row: &Row<'_>| matches!(row.origin, Origin::Nowhere);
         let room = |row: &Row<'_>| {
-            let len = if row.is_nowhere() { Some(0) } else { usize::try_from(row.summary.bytes_after).ok() };
+            let len = if is_nowhere(row) { Some(0) } else { usize::try_from(row.summary.bytes_after).ok() };
             let (data_type, shape) = (row.summary.to, &row.summary.shape);
             let too_large = || failed(row, TensorError::TooLarge { data_type, shape: shape.clone() });
             len.and_then(zeros).ok_or_else(too_large)
@@ -63,11 +64,11 @@ impl Rewrite<'_> {
             sink.add(at, bytes);
             at += row.summary.bytes_after;
         }
-        self.pass(file, &[], &sink, meter)?;
+        self.pass(file, &Frame::default(), &sink, meter)?;
         drop(sink);
         let tensor = |(row, bytes): (&Row<'_>, Vec<u8>)| {
             let tensor = || Tensor::new(row.summary.to, row.summary.shape.clone(), bytes);
-            (!row.is_nowhere()).then(tensor).transpose().map_err(|error| failed(row, error))
+            (!is_nowhere(row)).then(tensor).transpose().map_err(|error| failed(row, error))
         };
         file.rows.iter().zip(rooms).map(tensor).collect()
     }

@@ -50,9 +50,5 @@ fn compare(checkpoint: &Checkpoint, weight: &Weight, other: &Weight) -> Result<u
 /// What went wrong with a weight as an error of its file.
 pub(super) fn in_file(checkpoint: &Checkpoint, weight: &Weight, trouble: Trouble) -> FileError {
     let path = checkpoint.files[weight.tensor.file].path();
-    match trouble {
-        Trouble::Read(error) | Trouble::Write(error) => FileError::io(path, "read", error),
-        Trouble::Cast(error) => FileError::cast(path, &weight.name, error),
-        Trouble::Stopped => FileError::Stopped { path: path.to_owned() },
-    }
+    FileError::moving(trouble, path, path, &weight.name)
 }

@@ -3,6 +3,7 @@
 //! Two jobs would mix their files, so the folder is locked. The old index goes before the first file is replaced, and
 //! the new one comes when all are: a folder whose job was interrupted has none, and nobody reads a mixture from it.
 
+use super::open::is_same;
 use crate::error::FileError;
 use crate::formats::checkpoint::{is_weights, unfinished};
 use crate::formats::error::FormatError;
@@ -10,12 +11,11 @@ use crate::formats::error::checkpoint::ShardError;
 use crate::formats::format::Format;
 use crate::formats::input::{Given, Input};
 use crate::formats::output::WriteOptions;
-use crate::io::atomic::{check_vacant, create_folder, folder_of};
+use crate::io::atomic::{check_vacant, create_folder};
 use crate::io::fs;
 use crate::io::links;
 use crate::io::lock::FolderLock;
 use crate::io::positional::InputFile;
-use crate::others::is_same;
 use crate::summary::TensorSummary;
 use std::cell::Cell;
 use std::io;
@@ -32,9 +32,10 @@ pub(crate) struct Replacement {
 }
 
 impl Replacement {
-    /// Checks a folder in which these files and this index are to be written, from those of another folder.
+    /// Checks a folder in which these files and this index are to be written, in place or from those of another folder.
     pub(crate) fn check(
-        (input, folder): (&Path, &Path),
+        folder: &Path,
+        in_place: bool,
         files: &[PathBuf],
         index: Option<&Path>,
         write: &WriteOptions,
@@ -45,7 +46,6 @@ impl Replacement {
                 check_vacant(path)?;
             }
         }
-        let in_place = is_same(input, folder);
         if !in_place && !write.force && fs::is_dir(folder) {
             let entries = fs::entries(folder).map_err(|error| FileError::io(folder, "read", error))?;
             let is_new =
@@ -115,10 +115,4 @@ pub(crate) fn check_file(
     let Ok(there) = Input::open(output, Some(format), &Given::default()) else { return Ok(()) };
     let there = there.tensors.iter().map(|stored| (&*stored.name, stored.data_type));
     FileError::check_replaced(output, there, rows, made_of)
-}
-
-/// The folder of a checkpoint that is named by itself or by its index.
-pub(crate) fn folder_named(path: &Path) -> &Path {
-    let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
-    if name.ends_with(".index.json") && !fs::is_dir(path) { folder_of(path) } else { path }
 }

@@ -1,94 +1,92 @@
-//! An archive of arrays as the output of a cast.
+//! An archive of arrays as the output.
 //!
-//! The zip crate's `ZipWriter` ends its archive when it is dropped, too, whatever happened before, and prints on the
-//! standard error where it cannot. So it never learns of a write that fails: [`Silent`], below it, keeps the first
-//! error, and takes what comes after for written; [`Watchful`], above it, ends the work where there is such an error.
+//! The zip crate's `ZipWriter` finishes its archive when it is dropped, too, whatever happened before, prints on the
+//! standard error where it cannot, and asserts that no call of its output has failed. So it never learns of a write
+//! that fails: [`Silent`], below it, keeps the first error, and discards later writes; [`Watchful`], above it, ends the
+//! work where there is such an error.
 
-use super::Job;
+use super::{Rewrite, Rewritten};
 use crate::error::FileError;
 use crate::formats::format::Format;
 use crate::formats::input::Place;
 use crate::formats::npz;
 use crate::io::atomic::AtomicFile;
 use crate::io::progress::Meter;
-use crate::pipeline::{Ordered, Sink};
-use crate::summary::Summary;
+use crate::pipeline::{Ordered, Sink, Task};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::sync::OnceLock;
-use zip::result::ZipError;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
-impl Job<'_> {
+impl Rewrite<'_> {
     /// Writes an archive of arrays. What was deflated is deflated again.
     pub(super) fn write_archive(
         &self,
-        summary: &Summary,
+        file: &Rewritten<'_>,
         out: &mut AtomicFile,
         meter: &Meter<'_>,
     ) -> Result<(), FileError> {
+        let failed = |error| FileError::io(&file.path, "write", error);
         let failure = Failure::default();
         let mut zip = ZipWriter::new(Silent::new(out.writer(), &failure));
-        let written = self.write_members(summary, &mut zip, &failure, meter);
+        let written = self.write_members(file, &mut zip, &failure, meter);
         // Where something else than the output failed, the end that dropping the archive would write is not wanted.
         let given_up = written.is_err() && failure.set(io::ErrorKind::Other.into()).is_ok();
-        let ended = written.and_then(|()| zip.finish().map(drop).map_err(|error| self.unwritten(error)));
+        let ended = written.and_then(|()| zip.finish().map(drop).map_err(|error| failed(error.into())));
         match failure.into_inner() {
-            Some(error) if !given_up => Err(FileError::io(self.sink.path, "write", error)),
+            Some(error) if !given_up => Err(failed(error)),
             _ => ended,
         }
     }
 
     fn write_members<W: Write + Seek + Send>(
         &self,
-        summary: &Summary,
+        file: &Rewritten<'_>,
         zip: &mut ZipWriter<W>,
         failure: &Failure,
         meter: &Meter<'_>,
     ) -> Result<(), FileError> {
-        let failed = |error| FileError::io(self.sink.path, "write", error);
-        let mut archive = match self.input.format {
-            Format::Npz => Some(npz::open(&self.input.file)?),
+        let (output, source) = (self.output(file), self.source(file));
+        let failed = |error| FileError::io(&file.path, "write", error);
+        let mut archive = match source.format {
+            Format::Npz => Some(npz::open(&source.file)?),
             _ => None,
         };
-        for (index, (row, (stored, plan))) in summary.tensors.iter().zip(self.rows()).enumerate() {
+        for (index, (row, task)) in file.rows.iter().zip(self.tasks(file, 0)).enumerate() {
+            let summary = &row.summary;
             // Every member is a tensor.
             let deflated = match &mut archive {
-                Some(archive) => npz::is_deflated(&self.input.file, archive, index)?,
+                Some(archive) => npz::is_deflated(&source.file, archive, row.tensor.tensor)?,
                 None => false,
             };
             let method = if deflated { CompressionMethod::Deflated } else { CompressionMethod::Stored };
             // More than the header and padding of an array can add is left to the limit of the old format.
-            let large = row.bytes_after.saturating_mul(8) > u64::from(u32::MAX) / 2;
+            let large = summary.bytes_after.saturating_mul(8) > u64::from(u32::MAX) / 2;
             let options = SimpleFileOptions::default().compression_method(method).large_file(large);
             npz::room_for_tables().map_err(failed)?;
-            zip.start_file(format!("{}.npy", row.name), options).map_err(|error| self.unwritten(error))?;
+            zip.start_file(format!("{}.npy", summary.name), options).map_err(|error| failed(error.into()))?;
             let mut member = Watchful { out: &mut *zip, failure };
-            if let Place::Strings(strings) = &stored.place {
-                self.sink.write_strings(&mut member, &row.name, &row.shape, strings.view())?;
+            if let Place::Strings(strings) = &source.tensors[row.tensor.tensor].place {
+                output.write_strings(&mut member, &summary.name, &summary.shape, strings.view())?;
                 continue;
             }
-            let header = self.sink.npy_header(row.to, &row.shape)?;
+            let header = output.npy_header(summary.to, &summary.shape)?;
             let sink = Ordered::new(member);
             sink.put(0, &header).map_err(failed)?;
-            let at = header.len() as u64;
+            let task = Task { to: header.len() as u64, ..task };
             match &mut archive {
-                Some(archive) => self.pass_member(index, archive, at, &sink, meter)?,
-                None => self.flow(index, &[self.task(index, stored, plan, at)], &sink, meter)?,
+                Some(archive) => self.flow_member(file, index, &task, archive, &sink, meter)?,
+                None => self.run_tasks(file, index, &[task], &sink, meter)?,
             }
         }
         Ok(())
-    }
-
-    fn unwritten(&self, error: ZipError) -> FileError {
-        FileError::io(self.sink.path, "write", error.into())
     }
 }
 
 /// The first error of an output.
 type Failure = OnceLock<io::Error>;
 
-/// An output, empty at first, that seems to take everything. What comes after a failure goes nowhere.
+/// An output, empty at first, that reports no failure. After one it discards what is written.
 struct Silent<'a, W> {
     out: W,
     at: u64,
@@ -143,7 +141,7 @@ impl<W: Write + Seek> Seek for Silent<'_, W> {
     }
 }
 
-/// What is written through a [`Silent`] output, until it has failed.
+/// Passes writes on to a [`Silent`] output, until it has failed.
 struct Watchful<'a, W> {
     out: W,
     failure: &'a Failure,
@@ -152,7 +150,7 @@ struct Watchful<'a, W> {
 impl<W: Write> Write for Watchful<'_, W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.out.write(bytes)?;
-        // The error itself is told in the end.
+        // `write_archive` reports the error itself.
         self.failure.get().map_or(Ok(written), |_| Err(io::ErrorKind::Other.into()))
     }
 

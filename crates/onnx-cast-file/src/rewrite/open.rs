@@ -1,0 +1,123 @@
+//! What a rewriting starts from: the files of the input, opened once, and where those of the output go.
+
+use crate::error::FileError;
+use crate::formats::checkpoint::{self, Index, Located};
+use crate::formats::error::FormatError;
+use crate::formats::format::Format;
+use crate::formats::input::Input;
+use crate::io::atomic::folder_of;
+use crate::io::fs;
+use crate::layouts::{Checkpoint, LayoutError};
+use std::path::{Path, PathBuf};
+
+/// An input whose files are open, and where what is made of it goes.
+#[derive(Debug)]
+pub(crate) struct Opened<'p> {
+    pub(crate) checkpoint: Checkpoint,
+    pub(crate) index: Option<Index>,
+    pub(crate) places: Places,
+    /// The path that names the input.
+    pub(crate) input: &'p Path,
+    /// Whether the output's folder is the input's.
+    pub(crate) in_place: bool,
+    /// Whether names and scales have been checked by the process that planned the work.
+    pub(crate) is_checked: bool,
+}
+
+/// Opens a checkpoint that is written to another folder.
+pub(crate) fn open<'p>(input: &'p Path, output: &Path) -> Result<Opened<'p>, FileError> {
+    let located = checkpoint::locate(input)?;
+    let opened = Opened::located(input, output, &located, false)?;
+    if opened.in_place {
+        // Its configuration, and files that the new checkpoint lacks, would speak of the old one.
+        return Err(FileError::layout(output, LayoutError::SameFolder));
+    }
+    Ok(opened)
+}
+
+/// Opens a checkpoint that may be written to its own folder, and goes on there with what was not finished; `None` of a
+/// path that is one file.
+pub(crate) fn open_folder<'p>(input: &'p Path, output: &Path) -> Result<Option<Opened<'p>>, FileError> {
+    let in_place = is_same(folder_named(input), folder_named(output));
+    match checkpoint::locate_or_go_on(input, in_place)? {
+        Located::File => Ok(None),
+        located => Opened::located(input, output, &located, in_place).map(Some),
+    }
+}
+
+impl<'p> Opened<'p> {
+    fn located(input: &'p Path, output: &Path, located: &Located, goes_on: bool) -> Result<Opened<'p>, FileError> {
+        let index = match located {
+            Located::Index(path) => Some(Index::read_or_go_on(path, goes_on)?),
+            _ => None,
+        };
+        let checkpoint = Checkpoint::open(input, located, index.as_ref())?;
+        let places = Places::of(located, index.as_ref(), output)?;
+        let folder = index.as_ref().map_or_else(|| checkpoint.folder(input), Index::folder);
+        let in_place = places.folder.as_ref().is_some_and(|output| is_same(output, folder));
+        Ok(Opened { checkpoint, index, places, input, in_place, is_checked: false })
+    }
+
+    /// Of files that are open, or tensors in memory.
+    pub(crate) fn of(input: &'p Path, files: Vec<Input>, places: Places) -> Opened<'p> {
+        Opened { checkpoint: Checkpoint::of(files), index: None, places, input, in_place: false, is_checked: false }
+    }
+
+    /// What errors about the whole input name: the index, or the one file.
+    pub(crate) fn path(&self) -> &Path {
+        let file = || self.checkpoint.files.first().map_or(self.input, Input::path);
+        self.index.as_ref().map_or_else(file, Index::path)
+    }
+}
+
+/// Where the output's files are. By default the caller tells each.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    /// The folder, where the output is one.
+    pub(crate) folder: Option<PathBuf>,
+    /// The one file, where the output is one.
+    pub(crate) single: Option<PathBuf>,
+    /// The index, where the output has one.
+    pub(crate) index: Option<PathBuf>,
+}
+
+impl Places {
+    fn of(located: &Located, index: Option<&Index>, output: &Path) -> Result<Places, FileError> {
+        Ok(match (located, index) {
+            (Located::Index(_), Some(index)) => {
+                let path = index.output(output)?;
+                Places { folder: Some(folder_of(&path).to_owned()), single: None, index: Some(path) }
+            }
+            (Located::InFolder(_), _) => Places { folder: Some(output.to_owned()), ..Places::default() },
+            _ => {
+                let format = Format::from_path(output)?;
+                if format != Format::Safetensors {
+                    let (path, what, hint) = (output.to_owned(), "a checkpoint", "want .safetensors");
+                    return Err(FormatError::Format { path, what, format, hint }.into());
+                }
+                Places { single: Some(output.to_owned()), ..Places::default() }
+            }
+        })
+    }
+
+    /// The output of a file of the input.
+    pub(crate) fn file(&self, input: &Path) -> PathBuf {
+        let name = input.file_name().unwrap_or_default();
+        match (&self.single, &self.index, &self.folder) {
+            (Some(single), ..) => single.clone(),
+            (_, Some(index), _) => index.with_file_name(name),
+            (.., folder) => folder.clone().unwrap_or_default().join(name),
+        }
+    }
+}
+
+/// The folder of a checkpoint that is named by itself or by its index.
+fn folder_named(path: &Path) -> &Path {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+    if name.ends_with(".index.json") && !fs::is_dir(path) { folder_of(path) } else { path }
+}
+
+/// Whether two paths are those of one folder or file.
+pub(crate) fn is_same(first: &Path, second: &Path) -> bool {
+    fs::canonicalize(first).ok().zip(fs::canonicalize(second).ok()).is_some_and(|(first, second)| first == second)
+}

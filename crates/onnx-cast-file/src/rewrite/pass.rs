@@ -1,0 +1,126 @@
+//! The elements of a file on their way to a sink, by the pipeline.
+
+use super::{Frame, Origin, Rewrite, Rewritten, Row};
+use crate::error::FileError;
+use crate::formats::format::Format;
+use crate::formats::input::Place;
+use crate::formats::npz;
+use crate::formats::source::Items;
+use crate::io::progress::Meter;
+use crate::opened::of_stored;
+use crate::pipeline::{self, Elements, Sink, Task, Transform};
+use onnx_cast::element_count;
+use std::path::Path;
+use std::slice;
+use std::sync::Mutex;
+
+impl Rewrite<'_> {
+    /// Hands a whole file to a sink.
+    pub(super) fn pass(
+        &self,
+        file: &Rewritten<'_>,
+        (head, tail): &Frame,
+        sink: &dyn Sink,
+        meter: &Meter<'_>,
+    ) -> Result<(), FileError> {
+        let failed = |error| FileError::io(&file.path, "write", error);
+        sink.put(0, head).map_err(failed)?;
+        self.flow(file, &self.tasks(file, head.len() as u64), sink, meter)?;
+        let end = head.len() as u64 + file.elements();
+        if tail.is_empty() { Ok(()) } else { sink.put(end, tail).map_err(failed) }
+    }
+
+    /// Does the tasks of a file. The members of an archive are read one by one.
+    pub(super) fn flow(
+        &self,
+        file: &Rewritten<'_>,
+        tasks: &[Task<'_>],
+        sink: &dyn Sink,
+        meter: &Meter<'_>,
+    ) -> Result<(), FileError> {
+        let source = self.source(file);
+        if source.format != Format::Npz {
+            return self.run_tasks(file, 0, tasks, sink, meter);
+        }
+        let mut archive = npz::open(&source.file)?;
+        let mut tasks = tasks.iter().enumerate();
+        tasks.try_for_each(|(row, task)| self.flow_member(file, row, task, &mut archive, sink, meter))
+    }
+
+    /// Does the task of a tensor of an archive.
+    pub(super) fn flow_member(
+        &self,
+        file: &Rewritten<'_>,
+        row: usize,
+        task: &Task<'_>,
+        archive: &mut npz::Archive<'_>,
+        sink: &dyn Sink,
+        meter: &Meter<'_>,
+    ) -> Result<(), FileError> {
+        let stored = self.checkpoint().stored(file.rows[row].tensor);
+        let Place::Member(member, items) = &stored.place else {
+            return self.run_tasks(file, row, slice::from_ref(task), sink, meter);
+        };
+        if task.len < stored.len {
+            // It is left out of a rehearsal.
+            return Ok(());
+        }
+        npz::with_elements(&self.source(file).file, archive, member, |reader| {
+            let stream = Mutex::new(reader);
+            let task = Task { elements: Elements::Stream(&stream), items: *items, ..task.clone() };
+            self.run_tasks(file, row, &[task], sink, meter)
+        })
+    }
+
+    /// Does tasks, the first of which is for this row.
+    pub(super) fn run_tasks(
+        &self,
+        file: &Rewritten<'_>,
+        first: usize,
+        tasks: &[Task<'_>],
+        sink: &dyn Sink,
+        meter: &Meter<'_>,
+    ) -> Result<(), FileError> {
+        let progress = |bytes| meter.add(bytes);
+        pipeline::run(tasks, self.settings.threads, sink, &progress).map_err(|(task, trouble)| {
+            let row = file.rows.get(first + task);
+            let input = row.map_or(Path::new(""), |row| self.checkpoint().files[row.tensor.file].path());
+            FileError::moving(trouble, input, &file.path, row.map_or("", |row| &row.summary.name))
+        })
+    }
+
+    /// The tasks of a file, one for each row; its elements begin at a place.
+    pub(super) fn tasks<'t>(&'t self, file: &'t Rewritten<'_>, mut at: u64) -> Vec<Task<'t>> {
+        let unpacks = self.output(file).unpacks();
+        let task = |row| {
+            let behind = at + file.bytes(row);
+            let task = Task { unpacks, beside: behind, ..self.task(row, at) };
+            at = behind;
+            task
+        };
+        file.rows.iter().map(task).collect()
+    }
+
+    fn task<'t>(&'t self, row: &'t Row<'_>, to: u64) -> Task<'t> {
+        let input = &self.checkpoint().files[row.tensor.file];
+        let stored = self.checkpoint().stored(row.tensor);
+        let of_nothing = |len| Task::keeping(Elements::Memory(&[]), len, stored.data_type, Items::PLAIN);
+        // Members of an archive have their elements put in.
+        let of_stored = || Task { to, ..of_stored(input, stored).unwrap_or_else(|| of_nothing(stored.len)) };
+        match &row.origin {
+            Origin::Kept => of_stored(),
+            Origin::Cast(plan, counter) => {
+                Task { transform: Some(plan as &dyn Transform), counter: counter.as_deref(), ..of_stored() }
+            }
+            Origin::Beside | Origin::Nowhere => of_nothing(0),
+            Origin::Bytes(bytes) => Task::copying(Elements::Memory(bytes), bytes.len(), to),
+            Origin::Computed(computed) => {
+                let len = element_count(&row.summary.shape).unwrap_or(0);
+                let transform = computed.cast.as_ref().map(|plan| plan as &dyn Transform);
+                let elements = Elements::Computed(&*computed.source, 0);
+                let counter = computed.counter.as_deref();
+                Task { to, transform, counter, ..Task::keeping(elements, len, computed.data_type, Items::PLAIN) }
+            }
+        }
+    }
+}
