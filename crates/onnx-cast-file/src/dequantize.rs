@@ -102,7 +102,8 @@ pub(crate) fn plan<R>(
     let targets: Vec<Option<DataType>> = weights.list.iter().map(|weight| target(request, weight)).collect();
     let chosen: Vec<bool> = targets.iter().map(Option::is_some).collect();
     if !is_checked {
-        layouts::verify(checkpoint, &weights, &chosen, request.allow_nan)?;
+        let run = (request.threads, request.watch.as_ref());
+        layouts::verify(checkpoint, &weights, &chosen, request.allow_nan, run)?;
     }
     let planner = Planner { checkpoint, weights: &weights, targets: &targets, request };
     let mut files = Vec::new();

@@ -26,11 +26,12 @@ use crate::formats::format::Format;
 use crate::formats::input::Input;
 use crate::formats::output::{Output, WriteOptions};
 use crate::formats::safetensors;
+use crate::formats::source::Items;
 use crate::io::atomic::{check_vacant, create_folder};
 use crate::io::positional::InputFile;
 use crate::io::progress::{Meter, Watch};
 use crate::layouts::{Checkpoint, LayoutError, TensorRef};
-use crate::pipeline::{Compute, InPlace, Nowhere, Same, Task};
+use crate::pipeline::{self, Compute, Elements, InPlace, Nowhere, Same, Task};
 use crate::summary::{Summary, TensorSummary};
 use onnx_cast::{DataType, Plan, element_count};
 use replacement::{Replacement, check_file};
@@ -72,11 +73,16 @@ pub(crate) struct Computed<'a> {
     pub(crate) counter: Option<Arc<Counter>>,
 }
 
-/// What is compared before a weight is written.
+/// What is computed and compared before a weight is written.
 pub(crate) struct Check<'a> {
     /// The elements of the weight.
     pub(crate) tensor: TensorRef,
-    pub(crate) run: Box<dyn Fn() -> Result<(), FileError> + 'a>,
+    /// Finds something out while it computes so many elements of a type, which go nowhere.
+    pub(crate) source: Arc<dyn Compute + 'a>,
+    pub(crate) data_type: DataType,
+    pub(crate) len: usize,
+    /// What was found out.
+    pub(crate) verdict: Box<dyn Fn() -> Result<(), FileError> + 'a>,
 }
 
 /// A file of the output.
@@ -130,11 +136,11 @@ impl<'a> Rewrite<'a> {
         let mut summary = self.summary();
         summary.copied = self.side_files.count;
         let mut replacement = self.check_outputs()?;
-        self.checks.iter().try_for_each(|check| (check.run)())?;
         // Files appear one by one, so that all of them have to be good before the first.
         let fails = !settings.fail_on.is_empty();
         let rehearses = if settings.dry_run { settings.count || fails } else { fails && self.files.len() > 1 };
         let meter = self.meter(rehearses, !settings.dry_run);
+        self.check(&self.checks.iter().collect::<Vec<_>>(), &meter)?;
         if rehearses || !settings.dry_run {
             self.measure(&self.measured, &meter)?;
         }
@@ -240,7 +246,7 @@ impl<'a> Rewrite<'a> {
         Summary::new(self.rows().map(|row| row.summary.clone()).collect())
     }
 
-    /// What counts the measurements, a rehearsal, and the writing.
+    /// What counts the checks, the measurements, a rehearsal, and the writing.
     fn meter(&self, rehearses: bool, writes: bool) -> Meter<'_> {
         let stored = |(tensor, _): &(TensorRef, _)| self.checkpoint().byte_len(*tensor);
         let measured: u64 = self.measured.iter().filter(|_| rehearses || writes).map(stored).sum();
@@ -251,7 +257,23 @@ impl<'a> Rewrite<'a> {
             let tasks = self.tasks(file, 0);
             file.rows.iter().zip(&tasks).map(work).sum::<u64>()
         };
-        Meter::new(self.settings.watch, measured + self.files.iter().map(rows).sum::<u64>())
+        let checked: u64 = self.checks.iter().map(|check| check.task().bytes()).sum();
+        Meter::new(self.settings.watch, checked + measured + self.files.iter().map(rows).sum::<u64>())
+    }
+
+    /// Does checks, each of which ends the work where it fails.
+    fn check(&self, checks: &[&Check<'_>], meter: &Meter<'_>) -> Result<(), FileError> {
+        for check in checks {
+            let progress = |bytes| meter.add(bytes);
+            let done = pipeline::run(&[check.task()], self.settings.threads, &Nowhere, &progress);
+            done.map_err(|(_, trouble)| {
+                let stored = self.checkpoint().stored(check.tensor);
+                let path = self.checkpoint().files[check.tensor.file].path();
+                FileError::moving(trouble, path, path, &stored.name)
+            })?;
+            (check.verdict)()?;
+        }
+        Ok(())
     }
 
     /// Computes everything that may be lost, writes nothing, and counts.
@@ -317,6 +339,12 @@ impl<'a> Rewrite<'a> {
         // Whatever goes wrong here is another reason to write the file, and is told there.
         let Ok(there) = InputFile::open(&file.path) else { return false };
         there.len() == file.len(frame) && self.pass(file, frame, &Same(&there), meter).is_ok()
+    }
+}
+
+impl Check<'_> {
+    fn task(&self) -> Task<'_> {
+        Task::keeping(Elements::Computed(&*self.source, 0), self.len, self.data_type, Items::PLAIN)
     }
 }
 

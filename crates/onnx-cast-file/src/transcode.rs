@@ -1,9 +1,9 @@
 //! From one layout of quantized weights to another, without a change of any weight: of the bfloat16 values that the
 //! owners of both layouts read.
 
+mod changes;
 mod experts;
 mod form;
-mod global;
 mod integers;
 mod mxfp4;
 mod rows;
@@ -13,6 +13,7 @@ use crate::error::FileError;
 use crate::formats::output::WriteOptions;
 use crate::io::progress::Watch;
 use crate::layouts::{self, Checkpoint, Config, LayoutError, Role, Scheme, StoredAs, TensorRef, Weight, Weights};
+use crate::pipeline::Compute;
 use crate::quantize::layout::{Chosen, Integers, Order, Plan};
 use crate::quantize::{self, QuantizeRequest, QuantizedFormat};
 use crate::rewrite::{self, Check, Opened, Rewrite, Rewritten, Row};
@@ -20,9 +21,7 @@ use crate::summary::Summary;
 use onnx_cast::{BlockFormat, DataType};
 use rows::{Made, Maker};
 use std::path::Path;
-
-/// What counts the values of a weight that would change.
-type Count<'a> = Box<dyn Fn() -> Result<u64, FileError> + 'a>;
+use std::sync::Arc;
 
 /// Which layout a quantized checkpoint gets, and how.
 #[derive(Clone, Debug)]
@@ -105,12 +104,15 @@ pub(crate) fn plan<R>(
     let checkpoint = &opened.checkpoint;
     let weights = Weights::find(checkpoint, config)?;
     if !opened.is_checked {
-        layouts::verify(checkpoint, &weights, &vec![true; weights.list.len()], false)?;
+        let run = (request.threads, request.watch.as_ref());
+        layouts::verify(checkpoint, &weights, &vec![true; weights.list.len()], false, run)?;
     }
+    let inverted: Vec<Option<Weight>> = weights.list.iter().map(changes::inverted).collect();
     let as_quantize = request.as_quantize();
     let plan = Plan::new(&as_quantize);
+    let (chosen, checks) = (Vec::new(), Vec::new());
     let mut transcoder =
-        Transcoder { checkpoint, weights: &weights, plan, request, chosen: Vec::new(), checks: Vec::new() };
+        Transcoder { checkpoint, weights: &weights, inverted: &inverted, plan, request, chosen, checks };
     transcoder.check_target().map_err(|error| checkpoint.error(None, error))?;
     let mut files = Vec::new();
     for (file, input) in checkpoint.files.iter().enumerate() {
@@ -131,6 +133,8 @@ pub(crate) fn plan<R>(
 struct Transcoder<'a> {
     checkpoint: &'a Checkpoint,
     weights: &'a Weights,
+    /// Each weight with the reciprocal of its global scale, where it has one.
+    inverted: &'a [Option<Weight>],
     plan: Plan<'a>,
     request: &'a TranscodeRequest,
     chosen: Vec<Chosen>,
@@ -144,9 +148,9 @@ impl<'a> Transcoder<'a> {
         for tensor in (0..self.checkpoint.files[file].tensors.len()).map(|tensor| TensorRef { file, tensor }) {
             match self.weights.roles.get(&tensor) {
                 None => rows.push(Row::kept(self.checkpoint, tensor)),
-                Some(&Role::Elements(weight)) => {
-                    if let Some(weight) = self.weights.list.get(weight) {
-                        rows.extend(self.weight(weight)?);
+                Some(&Role::Elements(index)) => {
+                    if let Some(weight) = self.weights.list.get(index) {
+                        rows.extend(self.weight(weight, self.inverted[index].as_ref())?);
                     }
                 }
                 Some(_) => {}
@@ -171,7 +175,7 @@ impl<'a> Transcoder<'a> {
         }
     }
 
-    fn weight(&mut self, weight: &'a Weight) -> Result<Vec<Row<'a>>, FileError> {
+    fn weight(&mut self, weight: &'a Weight, inverted: Option<&'a Weight>) -> Result<Vec<Row<'a>>, FileError> {
         let checkpoint = self.checkpoint;
         let wrong = |error| checkpoint.error(Some(weight.tensor), error);
         let tensor = &checkpoint.stored(weight.tensor).name;
@@ -183,16 +187,19 @@ impl<'a> Transcoder<'a> {
         };
         let chosen = self.choose(weight).map_err(|error| wrong(named(error)))?;
         let (from, chosen) = chosen.ok_or_else(|| wrong(LayoutError::NotTranscoded { tensor: tensor.clone() }))?;
-        let Made { rows, count } = Maker { checkpoint, weight, chosen: &chosen }.make(from)?;
+        let Made { rows, count } = Maker { checkpoint, weight, inverted, chosen: &chosen }.make(from)?;
         if let Some(count) = count {
             let to = chosen.to.name();
-            let run =
-                move || match count()? {
-                    0 => Ok(()),
-                    count => Err(checkpoint
-                        .error(Some(weight.tensor), LayoutError::Changes { tensor: tensor.clone(), count, to })),
-                };
-            self.checks.push(Check { tensor: weight.tensor, run: Box::new(run) });
+            let (data_type, len) = count.elements();
+            let source = Arc::clone(&count) as Arc<dyn Compute + 'a>;
+            let verdict = move || match count.count() {
+                0 => Ok(()),
+                count => {
+                    let error = LayoutError::Changes { tensor: tensor.clone(), count, to };
+                    Err(checkpoint.error(Some(weight.tensor), error))
+                }
+            };
+            self.checks.push(Check { tensor: weight.tensor, source, data_type, len, verdict: Box::new(verdict) });
         }
         self.chosen.push(chosen);
         Ok(rows)

@@ -104,7 +104,7 @@ fn is_not_quantized(error: &FileError) -> bool {
 }
 
 fn verify(checkpoint: &Checkpoint, weights: &Weights, reads_scales: bool) -> Result<(), FileError> {
-    layouts::verify(checkpoint, weights, &vec![true; weights.list.len()], !reads_scales)
+    layouts::verify(checkpoint, weights, &vec![true; weights.list.len()], !reads_scales, (None, None))
 }
 
 fn list(checkpoint: &Checkpoint, weights: &Weights) -> Quantized {

@@ -1,12 +1,14 @@
 //! Checks that need the values of scales: they are read before anything is written.
 
 use super::error::{LayoutError, Number};
+use super::find::Weights;
 use super::weight::{Checkpoint, TensorRef, Weight};
-use super::{Weights, values::scale_size};
 use crate::error::FileError;
-use crate::io::memory::resize;
-use onnx_cast::{DataType, GlobalScale};
-use std::io;
+use crate::formats::source::Items;
+use crate::io::progress::{Meter, Watch};
+use crate::pipeline::{self, Elements, Nowhere, Task, Transform};
+use onnx_cast::{CastError, DataType, GlobalScale};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// How far the largest weight that a global scale allows may lie from those of the others.
 const FAR: f64 = 1e4;
@@ -17,28 +19,27 @@ const NVFP4_MAX: f64 = 6.0 * 448.0;
 /// The largest weight that a trained layer has, and more.
 const LARGEST: f64 = 1e5;
 
-/// Refuses scales that are NaN, unless they are allowed, and global scales that look inverted.
+/// Refuses global scales that look inverted, and unless they are allowed, scales that are NaN. All of them are read, by
+/// so many threads at most.
 pub(crate) fn verify(
     checkpoint: &Checkpoint,
     weights: &Weights,
     chosen: &[bool],
     allow_nan: bool,
+    (threads, watch): (Option<usize>, Option<&Watch>),
 ) -> Result<(), FileError> {
     let all = || weights.list.iter().zip(chosen).filter(|(_, chosen)| **chosen).map(|(weight, _)| weight);
     let mut limits: Vec<f64> = all().flat_map(|weight| weight.globals.iter().map(largest)).collect();
     limits.sort_by(f64::total_cmp);
+    let mut scales = Vec::new();
     for weight in all() {
+        scales.push(Scales::new(weight.scales, weight.scale_type));
         if let Some(global) = weight.global {
             check_global(checkpoint, weights, weight, global, &limits)?;
-        }
-        if !allow_nan {
-            for tensor in [Some(weight.scales), weight.global].into_iter().flatten() {
-                let read_as = if tensor == weight.scales { weight.scale_type } else { DataType::Float };
-                find_nan(checkpoint, weight, tensor, read_as)?;
-            }
+            scales.push(Scales::new(global, DataType::Float));
         }
     }
-    Ok(())
+    if allow_nan { Ok(()) } else { find_nan(checkpoint, &scales, threads, watch) }
 }
 
 /// The largest weight that a global scale allows.
@@ -80,26 +81,61 @@ fn check_global(
     Ok(())
 }
 
-/// Reads all scales of a weight, and refuses the first that is NaN.
-fn find_nan(checkpoint: &Checkpoint, weight: &Weight, tensor: TensorRef, read_as: DataType) -> Result<(), FileError> {
-    const PART: usize = 1 << 20;
-    let (file, at) = checkpoint.place(tensor);
-    let stored = checkpoint.stored(tensor);
-    let size = if tensor == weight.scales { scale_size(weight) } else { 4 };
-    let failed = |error| FileError::io(file.path(), "read", error);
-    let mut bytes = Vec::new();
-    let mut done = 0;
-    while done < stored.len {
-        let count = PART.min(stored.len - done);
-        resize(&mut bytes, count * size).ok_or_else(|| failed(io::ErrorKind::OutOfMemory.into()))?;
-        file.read_at(at + (done * size) as u64, &mut bytes).map_err(failed)?;
-        if let Some(index) = first_nan(read_as, &bytes) {
-            let (name, index) = (stored.name.clone(), (done + index) as u64);
-            return Err(checkpoint.error(Some(tensor), LayoutError::NanScale { tensor: name, index }));
-        }
-        done += count;
+/// Scales that are searched for NaN.
+struct Scales {
+    tensor: TensorRef,
+    read_as: DataType,
+    /// The first NaN that was found, [`usize::MAX`] if there is none.
+    nan: AtomicUsize,
+}
+
+impl Scales {
+    fn new(tensor: TensorRef, read_as: DataType) -> Scales {
+        Scales { tensor, read_as, nan: AtomicUsize::new(usize::MAX) }
     }
-    Ok(())
+}
+
+impl Transform for Scales {
+    fn target_type(&self) -> DataType {
+        DataType::Bool
+    }
+
+    fn run(&self, start: usize, _: usize, elements: &[u8], _: &mut [u8]) -> Result<(), CastError> {
+        if let Some(index) = first_nan(self.read_as, elements) {
+            self.nan.fetch_min(start + index, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+/// Reads scales, and refuses the first that is NaN.
+fn find_nan(
+    checkpoint: &Checkpoint,
+    scales: &[Scales],
+    threads: Option<usize>,
+    watch: Option<&Watch>,
+) -> Result<(), FileError> {
+    let task = |scales: &'_ Scales| {
+        let (file, at) = checkpoint.place(scales.tensor);
+        let stored = checkpoint.stored(scales.tensor);
+        Task::keeping(Elements::File(file, at), stored.len, scales.read_as, Items::PLAIN)
+    };
+    let tasks: Vec<Task<'_>> = scales.iter().map(|one| Task { transform: Some(one), ..task(one) }).collect();
+    let meter = Meter::new(watch, tasks.iter().map(Task::bytes).sum());
+    // Only asks whether to stop: the bytes of the work itself are not known yet.
+    let progress = |_| meter.add(0);
+    pipeline::run(&tasks, threads, &Nowhere, &progress).map_err(|(task, trouble)| {
+        let tensor = scales[task].tensor;
+        let path = checkpoint.files[tensor.file].path();
+        FileError::moving(trouble, path, path, &checkpoint.stored(tensor).name)
+    })?;
+    match scales.iter().map(|one| (one.tensor, one.nan.load(Ordering::Relaxed))).find(|(_, nan)| *nan < usize::MAX) {
+        Some((tensor, index)) => {
+            let (name, index) = (checkpoint.stored(tensor).name.clone(), index as u64);
+            Err(checkpoint.error(Some(tensor), LayoutError::NanScale { tensor: name, index }))
+        }
+        None => Ok(()),
+    }
 }
 
 /// The index of the first NaN among scales.

@@ -27,12 +27,12 @@ impl Rewrite<'_> {
     /// Computes the output in memory. Tensors that are kept are not copied.
     pub(crate) fn into_memory(mut self) -> Result<MadeTensors, FileError> {
         self.check_names()?;
-        self.checks.iter().try_for_each(|check| (check.run)())?;
         for row in self.files.iter_mut().flat_map(|file| &mut file.rows).filter(|row| !row.summary.cast) {
             row.origin = Origin::Nowhere;
         }
         let (rehearses, mut summary) = (!self.settings.fail_on.is_empty(), self.summary());
         let meter = self.meter(rehearses, true);
+        self.check(&self.checks.iter().collect::<Vec<_>>(), &meter)?;
         self.measure(&self.measured, &meter)?;
         if rehearses {
             self.rehearse(&meter, &mut summary)?;

@@ -1,6 +1,6 @@
 //! One file of the output, or a part of it, written by a process that plans all of them.
 
-use super::{Frame, Greatest, Rewrite, Rewritten};
+use super::{Check, Frame, Greatest, Rewrite, Rewritten};
 use crate::error::FileError;
 use crate::io::atomic::{create_folder, target_of};
 use crate::io::fs::{self, File};
@@ -93,7 +93,6 @@ impl Rewrite<'_> {
     pub(crate) fn write_part(self, index: usize, part: Part, temporary: &Path) -> Result<(), FileError> {
         let file = self.file(index)?;
         target_of(&file.path)?;
-        self.check(file)?;
         let failed = |error| FileError::io(temporary, "write", error);
         let out = File::options().write(true).open(temporary).map_err(failed)?;
         let frame = self.frame(file)?;
@@ -114,7 +113,6 @@ impl Rewrite<'_> {
         if !fs::is_file(&file.path) {
             return Ok(false);
         }
-        self.check(file)?;
         let Ok(there) = InputFile::open(&file.path) else { return Ok(false) };
         let (frame, sink) = (self.frame(file)?, Same(&there));
         Ok(there.len() == file.len(&frame)
@@ -132,7 +130,7 @@ impl Rewrite<'_> {
         Ok(self.side_files.count)
     }
 
-    /// Moves a part of the elements, once the scales that it needs are known.
+    /// Moves a part of the elements, once the weights are checked and the scales known.
     fn pass_part(
         &self,
         index: usize,
@@ -142,16 +140,13 @@ impl Rewrite<'_> {
         sink: &dyn Sink,
     ) -> Result<(), FileError> {
         let tasks = part.of_tasks(self.tasks(file, head.len() as u64));
-        let meter = Meter::new(self.settings.watch, tasks.iter().map(Task::bytes).sum());
+        let own: HashSet<TensorRef> = file.rows.iter().map(|row| row.tensor).collect();
+        let checks: Vec<&Check<'_>> = self.checks.iter().filter(|check| own.contains(&check.tensor)).collect();
+        let checked: u64 = checks.iter().map(|check| check.task().bytes()).sum();
+        let meter = Meter::new(self.settings.watch, checked + tasks.iter().map(Task::bytes).sum::<u64>());
+        self.check(&checks, &meter)?;
         self.measure(&self.measured_for(index), &meter)?;
         self.flow(file, &tasks, sink, &meter)
-    }
-
-    /// Compares the weights of a file.
-    fn check(&self, file: &Rewritten<'_>) -> Result<(), FileError> {
-        let own: HashSet<TensorRef> = file.rows.iter().map(|row| row.tensor).collect();
-        let mut checks = self.checks.iter().filter(|check| own.contains(&check.tensor));
-        checks.try_for_each(|check| (check.run)())
     }
 
     fn file(&self, index: usize) -> Result<&Rewritten<'_>, FileError> {

@@ -1,8 +1,7 @@
 //! Weights of MXFP4 as NVFP4, or as float8e4m3fn in blocks of rows and columns: where the powers of two of their blocks
 //! do not lie too far apart.
 
-use super::Count;
-use super::global::in_file;
+use super::changes::Count;
 use crate::io::memory::resize;
 use crate::io::positional::InputFile;
 use crate::layouts::{Checkpoint, Weight};
@@ -10,7 +9,8 @@ use crate::pipeline::{Compute, Scratch, Trouble};
 use DataType::{Float, Float4E2M1, Float8E4M3FN, Float8E8M0};
 use onnx_cast::{BlockPlan, CastError, DataType, TensorView};
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Columns of a block of MXFP4.
 const BLOCK: usize = 32;
@@ -26,26 +26,33 @@ fn no_room() -> Trouble {
     Trouble::Read(io::ErrorKind::OutOfMemory.into())
 }
 
-/// A weight of MXFP4 in a file, with the exponents of its scales once they are asked for.
+/// A weight of MXFP4 in a file.
 pub(super) struct MxFp4<'a> {
-    checkpoint: &'a Checkpoint,
-    weight: &'a Weight,
     elements: (&'a InputFile, u64),
     scales: (&'a InputFile, u64),
     /// Rows of a matrix, and its columns.
     shape: [usize; 2],
-    found: Mutex<Option<Arc<Exponents>>>,
+    /// Elements of all matrices.
+    len: usize,
+    /// How many blocks that are not all zero have each scale, once [`ScaleCounts`] has been computed.
+    counts: [AtomicU64; 256],
 }
 
 impl<'a> MxFp4<'a> {
     pub(super) fn new(checkpoint: &'a Checkpoint, weight: &'a Weight) -> MxFp4<'a> {
         let (elements, scales) = (checkpoint.place(weight.tensor), checkpoint.place(weight.scales));
-        MxFp4 { checkpoint, weight, elements, scales, shape: weight.matrix(), found: Mutex::new(None) }
+        let counts = [const { AtomicU64::new(0) }; 256];
+        MxFp4 { elements, scales, shape: weight.matrix(), len: weight.len(), counts }
     }
 
     /// How many scales a row has.
     fn across(&self) -> usize {
         self.shape[1] / BLOCK
+    }
+
+    /// How many scales a row has as float8.
+    fn float8_across(&self) -> usize {
+        self.shape[1].div_ceil(FLOAT8_BLOCK)
     }
 
     /// Reads rows: their elements and their scales.
@@ -59,83 +66,66 @@ impl<'a> MxFp4<'a> {
         file.read_at(at + (row * self.across()) as u64, &mut scratch.scales).map_err(Trouble::Read)
     }
 
-    /// The exponents, which the first caller finds.
-    fn found(&self) -> Result<Arc<Exponents>, Trouble> {
-        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = found.as_ref() {
-            return Ok(Arc::clone(found));
-        }
-        let read = Arc::new(Exponents::read(self)?);
-        *found = Some(Arc::clone(&read));
-        Ok(read)
-    }
-
-    /// Counts blocks whose scale is too small for one of float8e4m3fn.
-    pub(super) fn lost_in_nvfp4(self: &Arc<Self>) -> Count<'a> {
-        let weight = Arc::clone(self);
-        Box::new(move || {
-            let found = weight.found().map_err(|trouble| in_file(weight.checkpoint, weight.weight, trouble))?;
-            Ok(found.lost_in_nvfp4())
-        })
-    }
-
-    /// The global scale of NVFP4, or what is divided by. The largest scale becomes the largest power of two of
-    /// float8e4m3fn.
-    fn global(&self, divides: bool) -> Result<f32, Trouble> {
-        let global = 2f64.powi(self.found()?.greatest() - LARGEST_SCALE) as f32;
-        Ok(if divides { 1.0 / global } else { global })
-    }
-}
-
-/// Exponents of the scales of a weight of MXFP4, of blocks that are not all zero.
-struct Exponents {
-    /// The greatest of each block of float8; `None` where all is zero.
-    greatest: Vec<Option<i32>>,
-    /// How many blocks of MXFP4 have each scale.
-    counts: [u64; 256],
-}
-
-impl Exponents {
-    fn read(weight: &MxFp4<'_>) -> Result<Exponents, Trouble> {
-        let [rows, columns] = weight.shape;
-        let across = columns.div_ceil(FLOAT8_BLOCK);
-        let mut found = Exponents { greatest: Vec::new(), counts: [0; 256] };
-        let mut scratch = Scratch::default();
-        // Matrices stand one above the other. Those of experts do not become float8.
-        let all = weight.weight.len() / columns.max(1);
-        for (matrix, row) in (0..all)
-            .step_by(rows.max(1))
-            .flat_map(|matrix| (0..rows).step_by(FLOAT8_BLOCK).map(move |row| (matrix, row)))
-        {
-            weight.read(matrix + row, FLOAT8_BLOCK.min(rows - row), &mut scratch)?;
-            let first = found.greatest.len();
-            found.greatest.resize(first + across, None);
-            for (index, block) in scratch.elements.chunks_exact(BLOCK / 2).enumerate() {
-                if block.iter().any(|byte| byte & 0x77 != 0) {
-                    let code = scratch.scales[index];
-                    let greatest = &mut found.greatest[first + index % weight.across() * BLOCK / FLOAT8_BLOCK];
-                    *greatest = (*greatest).max(Some(exponent(code)));
-                    found.counts[usize::from(code)] += 1;
-                }
+    /// The scales of float8 for rows of one block that were read: of its greatest exponent, where it is not all zero.
+    fn float8_scales(&self, scratch: &Scratch) -> Vec<u8> {
+        let mut greatest = vec![None; self.float8_across()];
+        for (index, (block, code)) in scratch.elements.chunks_exact(BLOCK / 2).zip(&scratch.scales).enumerate() {
+            if !is_zero(block) {
+                let greatest = &mut greatest[index % self.across() * BLOCK / FLOAT8_BLOCK];
+                *greatest = (*greatest).max(Some(exponent(*code)));
             }
         }
-        Ok(found)
+        let scale = |greatest: Option<i32>| greatest.map_or(1.0, |greatest| 2f64.powi(greatest - FLOAT8_SHIFT) as f32);
+        greatest.into_iter().flat_map(|greatest| scale(greatest).to_le_bytes()).collect()
     }
 
     /// The greatest exponent of the weight; 0 where all is zero.
     fn greatest(&self) -> i32 {
-        self.greatest.iter().flatten().copied().max().unwrap_or(0)
+        let greatest = (0u8..=255).rev().find(|code| self.counts[usize::from(*code)].load(Ordering::Relaxed) > 0);
+        greatest.map_or(0, exponent)
     }
 
-    fn lost_in_nvfp4(&self) -> u64 {
-        let least = self.greatest() - LARGEST_SCALE + LEAST_SCALE;
-        self.counts.iter().zip(0u8..=255).filter(|(_, code)| exponent(*code) < least).map(|(count, _)| count).sum()
+    /// The global scale of NVFP4, or what is divided by. The largest scale becomes the largest power of two of
+    /// float8e4m3fn.
+    fn global(&self, divides: bool) -> f32 {
+        let global = 2f64.powi(self.greatest() - LARGEST_SCALE) as f32;
+        if divides { 1.0 / global } else { global }
+    }
+}
+
+/// Whether all elements of a block are zero, of either sign.
+fn is_zero(block: &[u8]) -> bool {
+    block.iter().all(|byte| byte & 0x77 == 0)
+}
+
+/// Counts the scales of a weight; those too small for one of float8e4m3fn change their blocks.
+pub(super) struct ScaleCounts<'a>(pub(super) Arc<MxFp4<'a>>);
+
+impl Compute for ScaleCounts<'_> {
+    /// Reads bytes of elements; parts begin with a block.
+    fn compute(&self, start: usize, len: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), Trouble> {
+        const BYTES: usize = BLOCK / 2;
+        let MxFp4 { elements, scales, counts, .. } = &*self.0;
+        resize(&mut scratch.scales, len / BYTES).ok_or_else(no_room)?;
+        elements.0.read_at(elements.1 + start as u64, out).map_err(Trouble::Read)?;
+        scales.0.read_at(scales.1 + (start / BYTES) as u64, &mut scratch.scales).map_err(Trouble::Read)?;
+        let mut found = [0; 256];
+        let blocks = out.chunks_exact(BYTES).zip(&scratch.scales);
+        blocks.filter(|(block, _)| !is_zero(block)).for_each(|(_, code)| found[usize::from(*code)] += 1);
+        counts.iter().zip(found).for_each(|(count, found)| _ = count.fetch_add(found, Ordering::Relaxed));
+        Ok(())
+    }
+}
+
+impl Count for ScaleCounts<'_> {
+    fn elements(&self) -> (DataType, usize) {
+        (DataType::Uint8, self.0.len / 2)
     }
 
-    /// The scales of float8 blocks in some rows of blocks.
-    fn float8_scales(&self, blocks: std::ops::Range<usize>) -> Vec<u8> {
-        let scale = |greatest: &Option<i32>| greatest.map_or(1.0, |greatest| 2f64.powi(greatest - FLOAT8_SHIFT) as f32);
-        self.greatest[blocks].iter().flat_map(|greatest| scale(greatest).to_le_bytes()).collect()
+    fn count(&self) -> u64 {
+        let least = self.0.greatest() - LARGEST_SCALE + LEAST_SCALE;
+        let lost = self.0.counts.iter().zip(0u8..=255).filter(|(_, code)| exponent(*code) < least);
+        lost.map(|(count, _)| count.load(Ordering::Relaxed)).sum()
     }
 }
 
@@ -164,7 +154,7 @@ impl Compute for NvFp4Scales<'_> {
         resize(&mut scratch.scales, count).ok_or_else(no_room)?;
         let (file, at) = self.0.scales;
         file.read_at(at + first as u64, &mut scratch.scales).map_err(Trouble::Read)?;
-        let greatest = self.0.found()?.greatest();
+        let greatest = self.0.greatest();
         for (index, code) in (start..).zip(out.iter_mut()) {
             // A block of zeros may have any scale, so a scale out of range is only theirs.
             let power = exponent(scratch.scales[index / 2 - first]) - greatest + LARGEST_SCALE;
@@ -184,7 +174,7 @@ pub(super) struct NvFp4Global<'a> {
 
 impl Compute for NvFp4Global<'_> {
     fn compute(&self, _: usize, _: usize, _: &mut Scratch, out: &mut [u8]) -> Result<(), Trouble> {
-        out.copy_from_slice(&self.weight.global(self.divides)?.to_le_bytes());
+        out.copy_from_slice(&self.weight.global(self.divides).to_le_bytes());
         Ok(())
     }
 }
@@ -193,31 +183,38 @@ impl Compute for NvFp4Global<'_> {
 pub(super) struct Float8Scales<'a>(pub(super) Arc<MxFp4<'a>>);
 
 impl Compute for Float8Scales<'_> {
-    fn compute(&self, start: usize, len: usize, _: &mut Scratch, out: &mut [u8]) -> Result<(), Trouble> {
-        out.copy_from_slice(&self.0.found()?.float8_scales(start..start + len));
+    fn compute(&self, start: usize, len: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), Trouble> {
+        let ([rows, _], across) = (self.0.shape, self.0.float8_across());
+        let (mut at, end, mut out) = (start, start + len, out);
+        while at < end {
+            let (band, first) = (at / across, at % across);
+            let row = band * FLOAT8_BLOCK;
+            self.0.read(row, FLOAT8_BLOCK.min(rows - row), scratch)?;
+            let count = (across - first).min(end - at);
+            let (part, behind) = out.split_at_mut(4 * count);
+            part.copy_from_slice(&self.0.float8_scales(scratch)[4 * first..4 * (first + count)]);
+            (at, out) = (at + count, behind);
+        }
         Ok(())
+    }
+
+    fn chunk(&self) -> usize {
+        8 * self.0.float8_across().max(1)
     }
 }
 
 /// The elements as float8e4m3fn in blocks of rows and columns. The weight is one matrix.
 pub(super) struct ToFloat8<'a>(pub(super) Arc<MxFp4<'a>>);
 
-impl<'a> ToFloat8<'a> {
-    /// The scales of a row of blocks.
-    fn scales(&self, row: usize) -> Result<Vec<u8>, Trouble> {
-        let across = self.0.shape[1].div_ceil(FLOAT8_BLOCK);
-        let first = row / FLOAT8_BLOCK * across;
-        Ok(self.0.found()?.float8_scales(first..first + across))
-    }
-
-    /// Computes rows of a row of blocks: as float, and as float8.
-    fn rows(&self, row: usize, rows: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), Trouble> {
+impl ToFloat8<'_> {
+    /// Computes rows of a row of blocks: as float, and as float8. Returns their scales.
+    fn rows(&self, row: usize, rows: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<Vec<u8>, Trouble> {
         let [_, columns] = self.0.shape;
         self.0.read(row, rows, scratch)?;
+        let bytes = self.0.float8_scales(scratch);
         let Scratch { elements, scales, results, .. } = scratch;
         resize(results, 4 * rows * columns).ok_or_else(no_room)?;
         let (shape, grid) = ([rows, columns], [rows, columns / BLOCK]);
-        let bytes = self.scales(row)?;
         let mut run = || -> Result<(), CastError> {
             let plan = BlockPlan::dequantize(Float4E2M1, Float8E8M0, Float, [1, BLOCK])?;
             let scales = TensorView::new(Float8E8M0, &grid, scales)?;
@@ -227,35 +224,61 @@ impl<'a> ToFloat8<'a> {
             let scales = TensorView::new(Float, &grid, &bytes)?;
             plan.bind(&shape, &scales, None)?.run_part(0, rows * columns, results, out)
         };
-        run().map_err(Trouble::Cast)
+        run().map_err(Trouble::Cast)?;
+        Ok(bytes)
     }
+}
 
-    /// Counts values that differ when they are read back.
-    pub(super) fn changes(self) -> Count<'a> {
-        let (checkpoint, weight) = (self.0.checkpoint, self.0.weight);
-        Box::new(move || self.count_changes().map_err(|trouble| in_file(checkpoint, weight, trouble)))
+/// Counts values that differ when they are read back from float8.
+pub(super) struct Float8Changes<'a> {
+    to: ToFloat8<'a>,
+    changes: AtomicU64,
+}
+
+impl<'a> Float8Changes<'a> {
+    pub(super) fn new(weight: Arc<MxFp4<'a>>) -> Self {
+        Float8Changes { to: ToFloat8(weight), changes: AtomicU64::new(0) }
     }
+}
 
-    fn count_changes(&self) -> Result<u64, Trouble> {
-        let [rows, columns] = self.0.shape;
-        let (mut scratch, mut codes, mut back, mut changes) = (Scratch::default(), Vec::new(), Vec::new(), 0);
-        for row in (0..rows).step_by(FLOAT8_BLOCK) {
-            let count = FLOAT8_BLOCK.min(rows - row);
-            let len = count * columns;
-            resize(&mut codes, len).and_then(|()| resize(&mut back, 4 * len)).ok_or_else(no_room)?;
-            self.rows(row, count, &mut scratch, &mut codes)?;
-            let bytes = self.scales(row)?;
+impl Compute for Float8Changes<'_> {
+    /// Parts begin with a row of blocks.
+    fn compute(&self, start: usize, len: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), Trouble> {
+        let [rows, columns] = self.to.0.shape;
+        let mut changes = 0;
+        let bands = out[..len].chunks_mut(FLOAT8_BLOCK * columns.max(1));
+        for (row, codes) in (start / columns.max(1)..rows).step_by(FLOAT8_BLOCK).zip(bands) {
+            let (count, len) = (codes.len() / columns, codes.len());
+            let bytes = self.to.rows(row, count, scratch, codes)?;
+            let mut back = std::mem::take(&mut scratch.codes);
+            resize(&mut back, 4 * len).ok_or_else(no_room)?;
             let mut run = || -> Result<(), CastError> {
                 let grid = [1, columns.div_ceil(FLOAT8_BLOCK)];
                 let plan = BlockPlan::dequantize(Float8E4M3FN, Float, Float, [FLOAT8_BLOCK, FLOAT8_BLOCK])?;
                 let scales = TensorView::new(Float, &grid, &bytes)?;
-                plan.bind(&[count, columns], &scales, None)?.run_part(0, len, &codes, &mut back)
+                plan.bind(&[count, columns], &scales, None)?.run_part(0, len, codes, &mut back)
             };
             run().map_err(Trouble::Cast)?;
             let pairs = back.as_chunks::<4>().0.iter().zip(scratch.results.as_chunks::<4>().0);
             changes += pairs.filter(|(back, value)| back != value).count() as u64;
+            scratch.codes = back;
         }
-        Ok(changes)
+        self.changes.fetch_add(changes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn chunk(&self) -> usize {
+        self.to.chunk()
+    }
+}
+
+impl Count for Float8Changes<'_> {
+    fn elements(&self) -> (DataType, usize) {
+        (Float8E4M3FN, self.to.0.len)
+    }
+
+    fn count(&self) -> u64 {
+        self.changes.load(Ordering::Relaxed)
     }
 }
 

@@ -1,11 +1,10 @@
 //! The tensors of a weight in another layout, and what has to be compared before they are written.
 
+use super::changes::{Count, Global, global_as, in_file};
 use super::experts::Exchanged;
-use super::global::{Global, global_as};
 use super::integers::{Integers, Relaid};
-use super::mxfp4::{Bytes, Float8Scales, MxFp4, NvFp4Global, NvFp4Scales, ToFloat8};
+use super::mxfp4::{Bytes, Float8Changes, Float8Scales, MxFp4, NvFp4Global, NvFp4Scales, ScaleCounts, ToFloat8};
 use super::scales::Scales;
-use super::{Count, global::in_file};
 use crate::error::FileError;
 use crate::layouts::{Checkpoint, StoredAs, TensorRef, Values, Weight};
 use crate::pipeline::Compute;
@@ -21,13 +20,15 @@ use std::sync::Arc;
 #[derive(Default)]
 pub(super) struct Made<'a> {
     pub(super) rows: Vec<Row<'a>>,
-    pub(super) count: Option<Count<'a>>,
+    pub(super) count: Option<Arc<dyn Count + 'a>>,
 }
 
 /// Makes the tensors of one weight.
 pub(super) struct Maker<'a, 'c> {
     pub(super) checkpoint: &'a Checkpoint,
     pub(super) weight: &'a Weight,
+    /// The weight with the reciprocal of its global scale, where it has one.
+    pub(super) inverted: Option<&'a Weight>,
     pub(super) chosen: &'c Chosen,
 }
 
@@ -36,7 +37,7 @@ impl<'a> Maker<'a, '_> {
     pub(super) fn make(&self, from: QuantizedFormat) -> Result<Made<'a>, FileError> {
         match (from == self.chosen.to, self.chosen.to) {
             (true, QuantizedFormat::Elements(Int8 | DataType::Int4)) => self.integers(),
-            (true, _) => Ok(self.kept()),
+            (true, _) => self.kept(),
             (false, QuantizedFormat::Block(_)) => Ok(self.nvfp4()),
             (false, QuantizedFormat::Elements(Int8)) => self.integers(),
             (false, QuantizedFormat::Elements(_)) => Ok(self.float8()),
@@ -81,10 +82,11 @@ impl<'a> Maker<'a, '_> {
     }
 
     /// The same elements.
-    fn kept(&self) -> Made<'a> {
+    fn kept(&self) -> Result<Made<'a>, FileError> {
         let mut made = Made { rows: vec![self.elements(Origin::Kept), self.same_scales()], count: None };
-        if let (Some(tensor), Some((name, shape)), Some(global)) =
-            (self.weight.global, &self.chosen.global, global_as(self.checkpoint, self.weight, self.chosen.divides))
+        if let (Some(tensor), Some((name, shape)), Some(inverted)) =
+            (self.weight.global, &self.chosen.global, self.inverted)
+            && let Some(global) = global_as(self.checkpoint, self.weight, inverted, self.chosen.divides)?
         {
             let stored = self.checkpoint.stored(tensor);
             match global {
@@ -99,7 +101,7 @@ impl<'a> Maker<'a, '_> {
                 }
             }
         }
-        made
+        Ok(made)
     }
 
     /// MXFP4 as NVFP4.
@@ -120,7 +122,7 @@ impl<'a> Maker<'a, '_> {
             let global = NvFp4Global { weight: Arc::clone(&weight), divides: self.chosen.divides };
             rows.push(self.row(name, shape.clone(), Float, self.weight.scales, computed(global, Float)));
         }
-        Made { rows, count: Some(weight.lost_in_nvfp4()) }
+        Made { rows, count: Some(Arc::new(ScaleCounts(weight))) }
     }
 
     /// MXFP4 as float8 in blocks of rows and columns.
@@ -129,7 +131,7 @@ impl<'a> Maker<'a, '_> {
         let scales = computed(Float8Scales(Arc::clone(&weight)), Float);
         let elements = computed(ToFloat8(Arc::clone(&weight)), Float8E4M3FN);
         let rows = vec![self.elements(elements), self.scales(scales, Float)];
-        Made { rows, count: Some(ToFloat8(weight).changes()) }
+        Made { rows, count: Some(Arc::new(Float8Changes::new(weight))) }
     }
 
     /// Integers, in words or as int8.

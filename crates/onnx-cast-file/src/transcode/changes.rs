@@ -1,0 +1,97 @@
+//! Values of a weight that another layout would change: counted by the pipeline before anything is written.
+
+use crate::error::FileError;
+use crate::io::memory::resize;
+use crate::layouts::{Checkpoint, Values, Weight};
+use crate::pipeline::{Compute, Scratch, Trouble};
+use onnx_cast::{DataType, GlobalScale};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Counts the values of a weight that would change, once all its elements have been computed.
+pub(super) trait Count: Compute {
+    /// The type that is computed, and how many elements.
+    fn elements(&self) -> (DataType, usize);
+
+    /// How many values would change.
+    fn count(&self) -> u64;
+}
+
+/// A global scale of NVFP4 as a layout has it: one multiplies by it, another divides by it.
+pub(super) enum Global<'a> {
+    /// As it is stored.
+    Kept,
+    /// The reciprocal, and what counts the values that it changes: it may differ in its last bit.
+    Inverted(f32, Arc<dyn Count + 'a>),
+}
+
+/// A weight with the reciprocal of its global scale.
+pub(super) fn inverted(weight: &Weight) -> Option<Weight> {
+    let global = match *weight.globals.first()? {
+        GlobalScale::Factor(factor) => GlobalScale::Divisor(1.0 / factor),
+        GlobalScale::Divisor(divisor) => GlobalScale::Factor(1.0 / divisor),
+    };
+    Some(Weight { globals: vec![global], ..weight.clone() })
+}
+
+/// The global scale of a weight for a layout that divides by it, or multiplies.
+pub(super) fn global_as<'a>(
+    checkpoint: &'a Checkpoint,
+    weight: &'a Weight,
+    inverted: &'a Weight,
+    divides: bool,
+) -> Result<Option<Global<'a>>, FileError> {
+    let Some(global) = weight.globals.first() else { return Ok(None) };
+    if matches!(global, GlobalScale::Divisor(_)) == divides {
+        return Ok(Some(Global::Kept));
+    }
+    let values = |weight: &'a Weight| {
+        let values = Values::new(checkpoint, weight, DataType::BFloat16);
+        values.map_err(|trouble| in_file(checkpoint, weight, trouble))
+    };
+    let (old, new, changes) = (values(weight)?, values(inverted)?, AtomicU64::new(0));
+    let (GlobalScale::Factor(value) | GlobalScale::Divisor(value)) = *global;
+    Ok(Some(Global::Inverted(1.0 / value, Arc::new(Compared { old, new, len: weight.len(), changes }))))
+}
+
+/// Compares the bfloat16 values of two weights.
+struct Compared<'a> {
+    old: Values<'a>,
+    new: Values<'a>,
+    len: usize,
+    changes: AtomicU64,
+}
+
+impl Compute for Compared<'_> {
+    fn compute(&self, start: usize, len: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), Trouble> {
+        let mut before = Vec::new();
+        resize(&mut before, out.len()).ok_or_else(|| Trouble::Read(io::ErrorKind::OutOfMemory.into()))?;
+        self.old.compute(start, len, scratch, &mut before)?;
+        self.new.compute(start, len, scratch, out)?;
+        let pairs = before.as_chunks::<2>().0.iter().zip(out.as_chunks::<2>().0);
+        let changes = pairs.filter(|(before, after)| before != after).count();
+        self.changes.fetch_add(changes as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn chunk(&self) -> usize {
+        self.old.chunk()
+    }
+}
+
+impl Count for Compared<'_> {
+    fn elements(&self) -> (DataType, usize) {
+        (DataType::BFloat16, self.len)
+    }
+
+    fn count(&self) -> u64 {
+        self.changes.load(Ordering::Relaxed)
+    }
+}
+
+/// What went wrong with a weight as an error of its file.
+pub(super) fn in_file(checkpoint: &Checkpoint, weight: &Weight, trouble: Trouble) -> FileError {
+    let path = checkpoint.files[weight.tensor.file].path();
+    FileError::moving(trouble, path, path, &weight.name)
+}
