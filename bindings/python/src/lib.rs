@@ -45,9 +45,7 @@ mod _native {
     #[pymodule_export]
     use super::operator::Operator;
     #[pymodule_export]
-    use super::parts::{
-        lay_out, name_whole, part_is_there, plan_files, write_part, write_side_files,
-    };
+    use super::parts::{lay_out, name_whole, part_is_there, plan_files, write_part, write_side_files};
     #[pymodule_export]
     use super::pool::after_fork;
     #[pymodule_export]

@@ -6,7 +6,8 @@ use crate::watched::{State, watch};
 use onnx_cast::{CastOptions, DataType, NEWEST_OPSET, ScaleRule};
 use onnx_cast_file::{
     BitCastRequest, CandidateFormat, CastRequest, DequantizeRequest, DiffRequest, InspectRequest, Loss, Pattern,
-    QuantizeRequest, ReportRequest, Rule, Scheme, Selection, Storage, Target, TranscodeRequest, WriteOptions,
+    QuantizeRequest, ReportRequest, Rule, RunOptions, Scheme, Selection, Storage, Target, TranscodeRequest,
+    WriteOptions,
 };
 use onnx_cast_model::{ConvertRequest, FoldRequest, RecordRequest, UpgradeRequest};
 use pyo3::prelude::*;
@@ -174,50 +175,38 @@ impl Options {
         Storage { external_data: self.external_data.clone(), threshold: self.external_threshold }
     }
 
+    fn run(&self, state: &Arc<State>) -> PyResult<RunOptions> {
+        Ok(RunOptions::new()
+            .threads(self.threads)
+            .write(WriteOptions { npy_plain: self.npy_plain, no_clobber: self.no_clobber, force: self.force })
+            .dry_run(self.dry_run)
+            .resume(self.resume)
+            .copy_others(!self.no_copy_others)
+            .count(self.losses)
+            .fail_on(parsed::<Loss>(&self.fail_on)?)
+            .watch(watch(state)))
+    }
+
     pub(crate) fn cast(&self, state: &Arc<State>) -> PyResult<CastRequest> {
         Ok(CastRequest {
             selection: self.selection()?,
             options: self.attributes()?,
             from: type_of(self.from)?,
             shape: self.shape.clone(),
-            write: WriteOptions { npy_plain: self.npy_plain, no_clobber: self.no_clobber, force: self.force },
-            dry_run: self.dry_run,
-            resume: self.resume,
-            copy_others: !self.no_copy_others,
-            count: self.losses,
-            fail_on: parsed::<Loss>(&self.fail_on)?,
+            run: self.run(state)?,
             raise_opset: self.raise_opset,
             storage: self.storage(),
-            watch: Some(watch(state)),
         })
     }
 
     pub(crate) fn bit_cast(&self, state: &Arc<State>) -> PyResult<BitCastRequest> {
-        let CastRequest { selection, options, from, shape, write, dry_run, copy_others, resume, watch, .. } =
-            self.cast(state)?;
-        let CastOptions { opset, threads, .. } = options;
-        Ok(BitCastRequest { selection, opset, threads, from, shape, write, dry_run, copy_others, resume, watch })
+        let CastRequest { selection, options, from, shape, run, .. } = self.cast(state)?;
+        Ok(BitCastRequest { selection, opset: options.opset, from, shape, run })
     }
 
     pub(crate) fn dequantize(&self, state: &Arc<State>) -> PyResult<DequantizeRequest> {
-        let CastRequest { selection, options, write, dry_run, copy_others, resume, count, fail_on, watch, .. } =
-            self.cast(state)?;
-        let scheme = self.scheme()?;
-        let &Options { allow_nan, .. } = self;
-        let threads = options.threads;
-        Ok(DequantizeRequest {
-            selection,
-            scheme,
-            allow_nan,
-            threads,
-            write,
-            dry_run,
-            copy_others,
-            resume,
-            count,
-            fail_on,
-            watch,
-        })
+        let (selection, scheme, allow_nan) = (self.selection()?, self.scheme()?, self.allow_nan);
+        Ok(DequantizeRequest { selection, scheme, allow_nan, run: self.run(state)? })
     }
 
     fn scale_rule(&self) -> PyResult<ScaleRule> {
@@ -225,9 +214,6 @@ impl Options {
     }
 
     pub(crate) fn quantize(&self, state: &Arc<State>) -> PyResult<QuantizeRequest> {
-        let request = self.cast(state)?;
-        let CastRequest { options, write, dry_run, copy_others, resume, count, fail_on, .. } = request;
-        let CastRequest { raise_opset, storage, watch, .. } = request;
         let mut rules = self.rules_of_file()?;
         for (pattern, to) in &self.format_rules {
             let to = named("rules", to.as_deref())?;
@@ -241,31 +227,18 @@ impl Options {
             layout: self.layout.as_deref().map(|name| scheme_of("layout", name)).transpose()?,
             granularity: named("scale", self.scale.as_deref())?,
             rule,
-            threads: options.threads,
-            write,
-            dry_run,
-            copy_others,
-            resume,
-            count,
-            fail_on,
-            raise_opset,
-            storage,
-            watch,
+            run: self.run(state)?,
+            raise_opset: self.raise_opset,
+            storage: self.storage(),
         })
     }
 
     pub(crate) fn transcode(&self, state: &Arc<State>) -> PyResult<TranscodeRequest> {
-        let CastRequest { options, write, dry_run, copy_others, resume, watch, .. } = self.cast(state)?;
         Ok(TranscodeRequest {
             layout: scheme_of("layout", self.layout.as_deref().unwrap_or_default())?,
             to: named("to", self.format.as_deref())?,
             scheme: self.scheme()?,
-            threads: options.threads,
-            write,
-            dry_run,
-            copy_others,
-            resume,
-            watch,
+            run: self.run(state)?,
         })
     }
 

@@ -3,8 +3,8 @@
 use crate::error::in_words;
 use crate::options::Options;
 use crate::watched::watched;
+use onnx_cast_file::FileError;
 use onnx_cast_file::parts::{self, FileJob, Part};
-use onnx_cast_file::{DequantizeRequest, FileError, QuantizeRequest, TranscodeRequest};
 use onnx_cast_report::tensors_json;
 use pyo3::prelude::*;
 use std::path::{Path, PathBuf};
@@ -26,19 +26,22 @@ impl Job {
         let done = match &*name {
             "cast" => {
                 let mut request = options.cast(&state)?;
-                request.options.threads = threads;
+                request.run.threads = threads;
                 watched(py, &state, None, || work(&input, &output, FileJob::Cast(&request)))
             }
             "dequantize" => {
-                let request = DequantizeRequest { threads, ..options.dequantize(&state)? };
+                let mut request = options.dequantize(&state)?;
+                request.run.threads = threads;
                 watched(py, &state, None, || work(&input, &output, FileJob::Dequantize(&request)))
             }
             "transcode" => {
-                let request = TranscodeRequest { threads, ..options.transcode(&state)? };
+                let mut request = options.transcode(&state)?;
+                request.run.threads = threads;
                 watched(py, &state, None, || work(&input, &output, FileJob::Transcode(&request)))
             }
             _ => {
-                let request = QuantizeRequest { threads, ..options.quantize(&state)? };
+                let mut request = options.quantize(&state)?;
+                request.run.threads = threads;
                 watched(py, &state, None, || work(&input, &output, FileJob::Quantize(&request)))
             }
         };

@@ -1,6 +1,6 @@
 //! `cast`, `bitcast`, `dequantize`, `quantize` and `transcode`: from files to files.
 
-use crate::args::{BitCastArgs, CastArgs, Common, DequantizeArgs, JobArgs, QuantizeArgs, TranscodeArgs};
+use crate::args::{BitCastArgs, CastArgs, Common, DequantizeArgs, JobArgs, LossArgs, QuantizeArgs, TranscodeArgs};
 use crate::outcome::{Job, Outcome};
 use crate::progress::Progress;
 use crate::{DONE, ERROR, outcome, pretty, print, say};
@@ -9,7 +9,7 @@ use onnx_cast_file::io::atomic::check_vacant;
 use onnx_cast_file::io::links::check_write;
 use onnx_cast_file::text::PathText;
 use onnx_cast_file::{
-    BitCastRequest, CastRequest, DequantizeRequest, Format, QuantizeRequest, Summary, TranscodeRequest, Watch,
+    BitCastRequest, CastRequest, DequantizeRequest, Format, QuantizeRequest, RunOptions, Summary, TranscodeRequest,
     WriteOptions,
 };
 use onnx_cast_model::Error;
@@ -22,29 +22,19 @@ pub(crate) fn cast(args: &CastArgs, common: &Common) -> Result<u8> {
     let CastArgs { files, selection, job, npy, losses, .. } = args;
     let request = CastRequest {
         selection: selection.selection()?,
-        options: args.attributes.options().threads(common.threads),
+        options: args.attributes.options(),
         from: files.from,
         shape: files.shape.clone().map(|shape| shape.0),
-        write: job.write(npy.npy_plain),
-        dry_run: job.dry_run,
-        resume: job.resume,
-        copy_others: !job.no_copy_others,
-        count: losses.losses,
-        fail_on: losses.fail_on.clone(),
+        run: job.run(common, npy.npy_plain, Some(losses)),
         raise_opset: args.raise_opset,
         storage: args.storage.storage(),
-        watch: None,
     };
-    let work = |input: &Path, output: &Path, watch| {
-        onnx_cast_model::cast(input, output, &CastRequest { watch, ..request.clone() })
+    let work = |input: &Path, output: &Path, run| {
+        onnx_cast_model::cast(input, output, &CastRequest { run, ..request.clone() })
     };
     let attributes = Some(&args.attributes);
-    let check = |input: &Path, output: &Path| {
-        let plan = CastRequest { dry_run: true, count: false, fail_on: Vec::new(), ..request.clone() };
-        onnx_cast_model::cast(input, output, &plan)
-    };
     let job = Job { files: &files.files, job, common, losses: losses.losses, attributes };
-    job.each(check, work)
+    job.each(&request.run, work)
 }
 
 pub(crate) fn bit_cast(args: &BitCastArgs, common: &Common) -> Result<u8> {
@@ -52,24 +42,15 @@ pub(crate) fn bit_cast(args: &BitCastArgs, common: &Common) -> Result<u8> {
     let request = BitCastRequest {
         selection: selection.selection()?,
         opset: *opset,
-        threads: common.threads,
         from: files.from,
         shape: files.shape.clone().map(|shape| shape.0),
-        write: job.write(npy.npy_plain),
-        dry_run: job.dry_run,
-        resume: job.resume,
-        copy_others: !job.no_copy_others,
-        watch: None,
+        run: job.run(common, npy.npy_plain, None),
     };
-    let work = |input: &Path, output: &Path, watch| {
-        onnx_cast_model::bit_cast(input, output, &BitCastRequest { watch, ..request.clone() })
-    };
-    let check = |input: &Path, output: &Path| {
-        let plan = BitCastRequest { dry_run: true, ..request.clone() };
-        onnx_cast_model::bit_cast(input, output, &plan)
+    let work = |input: &Path, output: &Path, run| {
+        onnx_cast_model::bit_cast(input, output, &BitCastRequest { run, ..request.clone() })
     };
     let job = Job { files: &files.files, job, common, losses: false, attributes: None };
-    job.each(check, work)
+    job.each(&request.run, work)
 }
 
 pub(crate) fn dequantize(args: &DequantizeArgs, common: &Common) -> Result<u8> {
@@ -78,24 +59,13 @@ pub(crate) fn dequantize(args: &DequantizeArgs, common: &Common) -> Result<u8> {
         selection: selection.selection()?,
         scheme: scheme.0,
         allow_nan: *allow_nan,
-        threads: common.threads,
-        write: job.write(false),
-        dry_run: job.dry_run,
-        copy_others: !job.no_copy_others,
-        resume: job.resume,
-        count: losses.losses,
-        fail_on: losses.fail_on.clone(),
-        watch: None,
+        run: job.run(common, false, Some(losses)),
     };
-    let work = |input: &Path, output: &Path, watch| {
-        onnx_cast_model::dequantize(input, output, &DequantizeRequest { watch, ..request.clone() })
-    };
-    let check = |input: &Path, output: &Path| {
-        let plan = DequantizeRequest { dry_run: true, count: false, fail_on: Vec::new(), ..request.clone() };
-        onnx_cast_model::dequantize(input, output, &plan)
+    let work = |input: &Path, output: &Path, run| {
+        onnx_cast_model::dequantize(input, output, &DequantizeRequest { run, ..request.clone() })
     };
     let job = Job { files, job, common, losses: losses.losses, attributes: None };
-    job.each(check, work)
+    job.each(&request.run, work)
 }
 
 pub(crate) fn quantize(args: &QuantizeArgs, common: &Common) -> Result<u8> {
@@ -105,64 +75,47 @@ pub(crate) fn quantize(args: &QuantizeArgs, common: &Common) -> Result<u8> {
         layout: *layout,
         granularity: *scale,
         rule: *scale_rule,
-        threads: common.threads,
-        write: job.write(false),
-        dry_run: job.dry_run,
-        copy_others: !job.no_copy_others,
-        resume: job.resume,
-        count: losses.losses,
-        fail_on: losses.fail_on.clone(),
+        run: job.run(common, false, Some(losses)),
         raise_opset: *raise_opset,
         storage: storage.storage(),
-        watch: None,
     };
-    let work = |input: &Path, output: &Path, watch| {
-        onnx_cast_model::quantize(input, output, &QuantizeRequest { watch, ..request.clone() })
-    };
-    let check = |input: &Path, output: &Path| {
-        let plan = QuantizeRequest { dry_run: true, count: false, fail_on: Vec::new(), ..request.clone() };
-        onnx_cast_model::quantize(input, output, &plan)
+    let work = |input: &Path, output: &Path, run| {
+        onnx_cast_model::quantize(input, output, &QuantizeRequest { run, ..request.clone() })
     };
     let job = Job { files, job, common, losses: losses.losses, attributes: None };
-    job.each(check, work)
+    job.each(&request.run, work)
 }
 
 pub(crate) fn transcode(args: &TranscodeArgs, common: &Common) -> Result<u8> {
     let TranscodeArgs { files, scheme, layout, to, job } = args;
-    let request = TranscodeRequest {
-        layout: *layout,
-        to: *to,
-        scheme: scheme.0,
-        threads: common.threads,
-        write: job.write(false),
-        dry_run: true,
-        copy_others: !job.no_copy_others,
-        resume: job.resume,
-        watch: None,
+    let run = job.run(common, false, None);
+    let request = TranscodeRequest { layout: *layout, to: *to, scheme: scheme.0, run };
+    let work = |input: &Path, output: &Path, run| {
+        onnx_cast_model::transcode(input, output, &TranscodeRequest { run, ..request.clone() })
     };
-    let work = |input: &Path, output: &Path, watch| {
-        let request = TranscodeRequest { dry_run: job.dry_run, watch, ..request.clone() };
-        onnx_cast_model::transcode(input, output, &request)
-    };
-    let check = |input: &Path, output: &Path| onnx_cast_model::transcode(input, output, &request);
     let job = Job { files, job, common, losses: false, attributes: None };
-    job.each(check, work)
+    job.each(&request.run, work)
 }
 
 impl JobArgs {
-    fn write(&self, npy_plain: bool) -> WriteOptions {
-        WriteOptions { npy_plain, no_clobber: self.no_clobber, force: self.force }
+    fn run(&self, common: &Common, npy_plain: bool, losses: Option<&LossArgs>) -> RunOptions {
+        let run = RunOptions::new()
+            .threads(common.threads)
+            .write(WriteOptions { npy_plain, no_clobber: self.no_clobber, force: self.force })
+            .dry_run(self.dry_run)
+            .copy_others(!self.no_copy_others)
+            .resume(self.resume);
+        match losses {
+            Some(LossArgs { losses, fail_on, .. }) => run.count(*losses).fail_on(fail_on.clone()),
+            None => run,
+        }
     }
 }
 
 impl Job<'_> {
     /// Does the work for each input and its output; of several inputs all are checked before the first is written. With
     /// `--out-dir` JSON is an array.
-    fn each(
-        &self,
-        check: impl Fn(&Path, &Path) -> Result<Summary, Error>,
-        work: impl Fn(&Path, &Path, Option<Watch>) -> Result<Summary, Error>,
-    ) -> Result<u8> {
+    fn each(&self, run: &RunOptions, work: impl Fn(&Path, &Path, RunOptions) -> Result<Summary, Error>) -> Result<u8> {
         let pairs = self.pairs()?;
         if pairs.iter().any(|(_, output)| output == Path::new("-")) && (self.common.json || self.job.dry_run) {
             // The standard output is for data that is not there: the error does not go there as JSON either.
@@ -178,7 +131,8 @@ impl Job<'_> {
         }
         if pairs.len() > 1 {
             // One that is refused leaves no outputs of those before it.
-            pairs.iter().try_for_each(|(input, output)| check(input, output).map(drop)).map_err(outcome::in_words)?;
+            let check = |(input, output): &(PathBuf, PathBuf)| work(input, output, run.clone().plan()).map(drop);
+            pairs.iter().try_for_each(check).map_err(outcome::in_words)?;
         }
         let made = self.job.out_dir.as_ref().filter(|folder| !self.job.dry_run && !folder.exists());
         if let Some(folder) = made {
@@ -188,7 +142,7 @@ impl Job<'_> {
         let made_many = self.job.out_dir.is_some();
         let mut done = (DONE, Vec::new());
         let worked = pairs.iter().try_for_each(|(input, output)| {
-            let (code, json) = self.one(input, output, &work)?;
+            let (code, json) = self.one(input, output, run, &work)?;
             done.0 = done.0.max(code);
             done.1.extend(json);
             Ok(())
@@ -246,11 +200,12 @@ impl Job<'_> {
         &self,
         input: &Path,
         output: &Path,
-        work: impl Fn(&Path, &Path, Option<Watch>) -> Result<Summary, Error>,
+        run: &RunOptions,
+        work: impl Fn(&Path, &Path, RunOptions) -> Result<Summary, Error>,
     ) -> Result<Outcome> {
         let start = Instant::now();
         let progress = Progress::start(self.common);
-        let done = work(input, output, progress.watch());
+        let done = work(input, output, run.clone().watch(progress.watch()));
         drop(progress);
         outcome::finish(self, input, output, done, start)
     }

@@ -13,7 +13,7 @@ use crate::io::atomic::check_vacant;
 use crate::io::fs;
 use crate::layouts::{self, TensorRef};
 use crate::request::{BitCastRequest, CastRequest};
-use crate::rewrite::{self, Opened, Origin, Places, Rewrite, Rewritten, Row, Settings, SideFiles};
+use crate::rewrite::{self, Opened, Origin, Places, Rewrite, Rewritten, Row, SideFiles};
 use crate::summary::{Summary, TensorSummary};
 use onnx_cast::{BitCast, Cast, DataType, OpError, Plan, TensorError};
 use std::collections::HashMap;
@@ -64,6 +64,7 @@ pub fn bit_cast_file(
     output: impl AsRef<Path>,
     request: &BitCastRequest,
 ) -> Result<Summary, FileError> {
+    request.run.refuse_counts(input.as_ref())?;
     let (request, opset) = (request.as_cast(), request.opset);
     for to in request.selection.targets() {
         BitCast::new(to, opset).map_err(FileError::Operator)?;
@@ -91,7 +92,7 @@ pub(crate) struct Work<'a> {
 }
 
 fn convert(input: &Path, output: &Path, request: &CastRequest, work: &Work<'_>) -> Result<Summary, FileError> {
-    if request.write.no_clobber {
+    if request.run.write.no_clobber {
         check_vacant(output)?;
     }
     match rewrite::open_folder(input, output)? {
@@ -111,7 +112,7 @@ pub(crate) fn plan<R>(
     if let Some(first) = checkpoint.files.first() {
         check_safetensors(&opened.places.file(first.path()), request)?;
     }
-    let mut planner = Planner { request, work, counters: Counters::new(request.counts()) };
+    let mut planner = Planner { request, work, counters: Counters::new(request.run.counts()) };
     let casts = checkpoint.files.iter().map(|file| planner.of_many(file)).collect::<Result<Vec<_>, _>>()?;
     planner.check_any(checkpoint.files.first(), &casts.concat())?;
     let mut files = Vec::new();
@@ -124,19 +125,7 @@ pub(crate) fn plan<R>(
         request.selection.check_names(names).map_err(FileError::unmatched(opened.path()))?;
     }
     let side_files = side_files(opened, &files, request, work)?;
-    run(Rewrite { side_files, ..Rewrite::new(opened, files, settings(request)) })
-}
-
-fn settings(request: &CastRequest) -> Settings<'_> {
-    Settings {
-        threads: request.options.threads,
-        write: request.write,
-        dry_run: request.dry_run,
-        resume: request.resume,
-        count: request.count,
-        fail_on: &request.fail_on,
-        watch: request.watch.as_ref(),
-    }
+    run(Rewrite { side_files, ..Rewrite::new(opened, files, &request.run) })
 }
 
 /// The other files of a folder, of which `config.json` names the type of the weights.
@@ -146,7 +135,7 @@ fn side_files(
     request: &CastRequest,
     work: &Work<'_>,
 ) -> Result<SideFiles, FileError> {
-    let Some(folder) = opened.places.folder.as_ref().filter(|_| request.copy_others) else {
+    let Some(folder) = opened.places.folder.as_ref().filter(|_| request.run.copy_others) else {
         return Ok(SideFiles::default());
     };
     let mut side_files = SideFiles::of(opened.input, folder)?;
@@ -157,7 +146,7 @@ fn side_files(
         if opened.in_place && fs::is_dir(opened.input) {
             side_files.edit_in_place(opened.input, edit)?;
         } else {
-            side_files.edit_config(folder, request.resume, edit)?;
+            side_files.edit_config(folder, request.run.resume, edit)?;
         }
     }
     Ok(side_files)
@@ -212,7 +201,7 @@ fn convert_file(input: &Path, output: &Path, request: &CastRequest, work: &Work<
     let mut file = Input::open(input, format, &given)?;
     // The standard output gets the format of the input.
     let format = target.unwrap_or(file.format);
-    let mut planner = Planner { request, work, counters: Counters::new(request.counts()) };
+    let mut planner = Planner { request, work, counters: Counters::new(request.run.counts()) };
     let casts = if file.format.holds_many() && format.holds_many() {
         let casts = planner.of_many(&file)?;
         planner.check_any(Some(&file), &casts)?;
@@ -223,10 +212,10 @@ fn convert_file(input: &Path, output: &Path, request: &CastRequest, work: &Work<
     };
     let names = file.tensors.iter().map(|stored| &*stored.name);
     request.selection.check_names(names).map_err(FileError::unmatched(input))?;
-    let sink = Output { path: output, format, options: &request.write };
-    if !request.dry_run {
+    let sink = Output { path: output, format, options: &request.run.write };
+    if !request.run.dry_run {
         file.settle(&sink.folder())?;
-    } else if request.counts() {
+    } else if request.run.counts() {
         file.settle(&fs::temp_dir())?;
     }
     if !format.holds_many() && strings::are_in(&file, &casts) {
@@ -238,7 +227,7 @@ fn convert_file(input: &Path, output: &Path, request: &CastRequest, work: &Work<
     let opened = Opened::of(input, vec![file], Places::default());
     let files = vec![Rewritten { path: output.to_owned(), format, metadata, rows }];
     planner.check(&opened, &files)?;
-    Rewrite::new(&opened, files, settings(request)).run()
+    Rewrite::new(&opened, files, &request.run).run()
 }
 
 /// Decides what becomes of each tensor.

@@ -2,12 +2,11 @@
 
 mod gguf;
 
-use crate::counts::{Counters, Loss};
+use crate::counts::Counters;
 use crate::error::FileError;
-use crate::formats::output::WriteOptions;
-use crate::io::progress::Watch;
 use crate::layouts::{self, Checkpoint, Config, Role, Scheme, TensorRef, Values, Weight, Weights};
-use crate::rewrite::{self, Computed, Opened, Origin, Rewrite, Rewritten, Row, Settings, SideFiles};
+use crate::request::RunOptions;
+use crate::rewrite::{self, Computed, Opened, Origin, Rewrite, Rewritten, Row, SideFiles};
 use crate::selection::Selection;
 use crate::summary::{Summary, TensorSummary};
 use onnx_cast::{Cast, CastOptions, DataType, OpError, Plan, TensorError};
@@ -23,40 +22,14 @@ pub struct DequantizeRequest {
     pub scheme: Option<Scheme>,
     /// Scales that are NaN give NaN; otherwise they are an error.
     pub allow_nan: bool,
-    /// Threads at most.
-    pub threads: Option<usize>,
-    /// How to write.
-    pub write: WriteOptions,
-    /// Find out what would be done, and write nothing.
-    pub dry_run: bool,
-    /// As [`CastRequest::copy_others`](crate::CastRequest::copy_others).
-    pub copy_others: bool,
-    /// As [`CastRequest::resume`](crate::CastRequest::resume).
-    pub resume: bool,
-    /// Count what the last rounding, from float to the target, makes of the values.
-    pub count: bool,
-    /// Losses that make the work fail, with nothing written.
-    pub fail_on: Vec<Loss>,
-    /// Called with the progress of the work, in bytes of the output.
-    pub watch: Option<Watch>,
+    /// How the job runs.
+    pub run: RunOptions,
 }
 
 impl DequantizeRequest {
     /// All quantized weights, to a type.
     pub fn new(to: DataType) -> Self {
-        DequantizeRequest {
-            selection: Selection::new(to),
-            scheme: None,
-            allow_nan: false,
-            threads: None,
-            write: WriteOptions::default(),
-            dry_run: false,
-            copy_others: true,
-            resume: false,
-            count: false,
-            fail_on: Vec::new(),
-            watch: None,
-        }
+        DequantizeRequest { selection: Selection::new(to), scheme: None, allow_nan: false, run: RunOptions::default() }
     }
 }
 
@@ -102,7 +75,7 @@ pub(crate) fn plan<R>(
     let targets: Vec<Option<DataType>> = weights.list.iter().map(|weight| target(request, weight)).collect();
     let chosen: Vec<bool> = targets.iter().map(Option::is_some).collect();
     if !is_checked {
-        let run = (request.threads, request.watch.as_ref());
+        let run = (request.run.threads, request.run.watch.as_ref());
         layouts::verify(checkpoint, &weights, &chosen, request.allow_nan, run)?;
     }
     let planner = Planner { checkpoint, weights: &weights, targets: &targets, request };
@@ -116,19 +89,7 @@ pub(crate) fn plan<R>(
     }
     let is_plain = chosen.iter().all(|&chosen| chosen);
     let side_files = planner.side_files(input, places.folder.as_deref(), is_plain)?;
-    run(Rewrite { side_files, ..Rewrite::new(opened, files, settings(request)) })
-}
-
-fn settings(request: &DequantizeRequest) -> Settings<'_> {
-    Settings {
-        threads: request.threads,
-        write: request.write,
-        dry_run: request.dry_run,
-        resume: request.resume,
-        count: request.count,
-        fail_on: &request.fail_on,
-        watch: request.watch.as_ref(),
-    }
+    run(Rewrite { side_files, ..Rewrite::new(opened, files, &request.run) })
 }
 
 /// The type that a weight gets; `None` where it stays quantized.
@@ -179,7 +140,7 @@ impl<'a> Planner<'a> {
 
     fn values(&self, tensor: TensorRef, weight: &'a Weight, to: DataType) -> Result<Row<'a>, FileError> {
         let path = self.checkpoint.files[tensor.file].path();
-        let counts = self.request.count || !self.request.fail_on.is_empty();
+        let counts = self.request.run.counts();
         let (data_type, cast) =
             by_way_of(to, counts).map_err(|error| FileError::cast(path, &weight.name, error.into()))?;
         let counter = cast.and_then(|_| Counters::new(counts).of(data_type, to)).map(Arc::new);
@@ -206,13 +167,13 @@ impl<'a> Planner<'a> {
 
     /// The other files of a folder that are copied as they are, and the configuration as it is to be.
     fn side_files(&self, input: &Path, folder: Option<&Path>, is_plain: bool) -> Result<SideFiles, FileError> {
-        let Some(folder) = folder.filter(|_| self.request.copy_others) else { return Ok(SideFiles::default()) };
+        let Some(folder) = folder.filter(|_| self.request.run.copy_others) else { return Ok(SideFiles::default()) };
         let mut side_files = SideFiles::of(input, folder)?;
         let to = self.request.selection.to.or_else(|| self.request.selection.targets().next());
         if let (true, Some(to)) = (is_plain, to) {
             side_files.remove("hf_quant_config.json");
             let name = layouts::torch_name(to).unwrap_or(to.name());
-            side_files.rewrite_config(folder, self.request.resume, |path| layouts::plain_config(path, name))?;
+            side_files.rewrite_config(folder, self.request.run.resume, |path| layouts::plain_config(path, name))?;
         }
         Ok(side_files)
     }

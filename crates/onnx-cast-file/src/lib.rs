@@ -74,7 +74,7 @@ pub use report::{
     Blocks, Candidate, CandidateFormat, Concern, Grade, Magnitudes, Ratios, Report, ReportRequest, TensorReport,
     Totals, report, report_of, report_opened,
 };
-pub use request::{BitCastRequest, CastRequest, Storage};
+pub use request::{BitCastRequest, CastRequest, RunOptions, Storage};
 pub use rewrite::MadeTensors;
 pub use selection::{Pattern, Rule, Selection, SelectionError, Target, Unmatched, admits, check_names, nearest};
 pub use summary::{Summary, TensorSummary};

@@ -8,14 +8,11 @@ mod losses;
 pub(crate) mod numbers;
 mod turned;
 
-use crate::counts::Loss;
 use crate::error::FileError;
 use crate::formats::input::Stored;
-use crate::formats::output::WriteOptions;
-use crate::io::progress::Watch;
 use crate::layouts::{self, Checkpoint, LayoutError, Scheme, TensorRef};
-use crate::request::Storage;
-use crate::rewrite::{self, Greatest, Opened, Rewrite, Rewritten, Row, Settings, SideFiles, Text};
+use crate::request::{RunOptions, Storage};
+use crate::rewrite::{self, Greatest, Opened, Rewrite, Rewritten, Row, SideFiles, Text};
 use crate::selection::Selection;
 use crate::summary::Summary;
 use layout::{Chosen, Plan, experts};
@@ -39,26 +36,12 @@ pub struct QuantizeRequest {
     pub granularity: Option<Granularity>,
     /// The rule for scales of MX.
     pub rule: ScaleRule,
-    /// Threads at most.
-    pub threads: Option<usize>,
-    /// How to write.
-    pub write: WriteOptions,
-    /// Find out what would be done, and write nothing.
-    pub dry_run: bool,
-    /// As [`CastRequest::copy_others`](crate::CastRequest::copy_others).
-    pub copy_others: bool,
-    /// As [`CastRequest::resume`](crate::CastRequest::resume).
-    pub resume: bool,
-    /// Count what becomes of the values: those that the quantized weight stands for, in float, beside what they were.
-    pub count: bool,
-    /// Losses that make the work fail, with nothing written.
-    pub fail_on: Vec<Loss>,
     /// Of a model: raise its opset where the format needs it, if every operator means the same in the newer one.
     pub raise_opset: bool,
     /// Of a model: where its elements go.
     pub storage: Storage,
-    /// Called with the progress of the work.
-    pub watch: Option<Watch>,
+    /// How the job runs.
+    pub run: RunOptions,
 }
 
 impl QuantizeRequest {
@@ -69,16 +52,9 @@ impl QuantizeRequest {
             layout: None,
             granularity: None,
             rule: ScaleRule::Floor,
-            threads: None,
-            write: WriteOptions::default(),
-            dry_run: false,
-            copy_others: true,
-            resume: false,
-            count: false,
-            fail_on: Vec::new(),
             raise_opset: false,
             storage: Storage::default(),
-            watch: None,
+            run: RunOptions::default(),
         }
     }
 }
@@ -130,19 +106,7 @@ pub(crate) fn plan<R>(
         file.rows.extend(plan.marker());
     }
     let (side_files, configuration) = side_files(opened, &plan, &chosen)?;
-    run(Rewrite { measured, side_files, configuration, ..Rewrite::new(opened, files, settings(request)) })
-}
-
-pub(crate) fn settings(request: &QuantizeRequest) -> Settings<'_> {
-    Settings {
-        threads: request.threads,
-        write: request.write,
-        dry_run: request.dry_run,
-        resume: request.resume,
-        count: request.count,
-        fail_on: &request.fail_on,
-        watch: request.watch.as_ref(),
-    }
+    run(Rewrite { measured, side_files, configuration, ..Rewrite::new(opened, files, &request.run) })
 }
 
 /// The other files of a folder that are copied as they are, and the configurations as they are to be, of which the one
@@ -154,12 +118,12 @@ pub(crate) fn side_files(
 ) -> Result<(SideFiles, Option<Value>), FileError> {
     let kept = kept_modules(&opened.checkpoint, chosen);
     let configuration = plan.configuration(chosen, &kept);
-    let Some(folder) = opened.places.folder.as_ref().filter(|_| plan.request.copy_others) else {
+    let Some(folder) = opened.places.folder.as_ref().filter(|_| plan.request.run.copy_others) else {
         return Ok((SideFiles::default(), configuration));
     };
     let mut side_files = SideFiles::of(opened.input, folder)?;
     let config = |path: &Path| layouts::quantized_config(path, configuration.as_ref());
-    side_files.rewrite_config(folder, plan.request.resume, config)?;
+    side_files.rewrite_config(folder, plan.request.run.resume, config)?;
     side_files.remove("hf_quant_config.json");
     if let Some(text) = plan.own_file(chosen, &kept) {
         side_files.texts.push(Text { path: folder.join("hf_quant_config.json"), text, of: None });

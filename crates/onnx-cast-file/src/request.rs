@@ -1,4 +1,4 @@
-//! What the callers of a job say: one type for each job, whatever its input is.
+//! What the callers of a job say: one type for each job, whatever its input is, and one for how any job runs.
 
 use crate::counts::Loss;
 use crate::error::FileError;
@@ -34,37 +34,135 @@ impl Storage {
     }
 }
 
-/// What to cast of a file, an archive, a checkpoint or a model, to what, and how.
+/// How a job runs, whatever it does.
 #[derive(Clone, Debug)]
-pub struct CastRequest {
-    /// Which tensors, and to which types.
-    pub selection: Selection,
-    /// The opset and the operator's attributes, and how many threads read, cast and write at most. A model imports its
-    /// own opset.
-    pub options: CastOptions,
-    /// The input's type, where a `.npy` file does not tell it. Elsewhere it must be the file's.
-    pub from: Option<DataType>,
-    /// The shape of an input of raw bytes.
-    pub shape: Option<Vec<usize>>,
+#[non_exhaustive]
+pub struct RunOptions {
+    /// Threads at most.
+    pub threads: Option<usize>,
     /// How to write.
     pub write: WriteOptions,
     /// Find out what would be done, and write nothing. Values are read only where they are to be counted.
     pub dry_run: bool,
     /// Copy the other files of a checkpoint's folder, where the input is a folder: configuration, tokenizer, and so on,
-    /// but no other weights and no hidden files.
+    /// but no other weights and no hidden files. By default they are copied.
     pub copy_others: bool,
-    /// Leave files alone that hold already what would be written: their bytes are compared with what the cast gives.
+    /// Leave files alone that hold already what would be written: their bytes are compared with the result.
     pub resume: bool,
-    /// Count what becomes of the values: [`TensorSummary::counts`](crate::TensorSummary::counts).
+    /// Count what becomes of the values: [`TensorSummary::counts`](crate::TensorSummary::counts). Where weights are
+    /// quantized, those that they then stand for, in float; where they are dequantized, what the last rounding, from
+    /// float to the target, makes of them.
     pub count: bool,
-    /// Losses that make the cast fail, with nothing written.
+    /// Losses that make the job fail, with nothing written.
     pub fail_on: Vec<Loss>,
+    /// Called with the progress of the work.
+    pub watch: Option<Watch>,
+}
+
+impl Default for RunOptions {
+    fn default() -> Self {
+        RunOptions {
+            threads: None,
+            write: WriteOptions::default(),
+            dry_run: false,
+            copy_others: true,
+            resume: false,
+            count: false,
+            fail_on: Vec::new(),
+            watch: None,
+        }
+    }
+}
+
+impl RunOptions {
+    /// The defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// With so many threads at most, or as many as are worth it.
+    pub fn threads(mut self, threads: impl Into<Option<usize>>) -> Self {
+        self.threads = threads.into();
+        self
+    }
+
+    /// With [`RunOptions::write`].
+    pub fn write(mut self, write: WriteOptions) -> Self {
+        self.write = write;
+        self
+    }
+
+    /// With [`RunOptions::dry_run`].
+    pub fn dry_run(mut self, dry_run: bool) -> Self {
+        self.dry_run = dry_run;
+        self
+    }
+
+    /// With [`RunOptions::copy_others`].
+    pub fn copy_others(mut self, copy_others: bool) -> Self {
+        self.copy_others = copy_others;
+        self
+    }
+
+    /// With [`RunOptions::resume`].
+    pub fn resume(mut self, resume: bool) -> Self {
+        self.resume = resume;
+        self
+    }
+
+    /// With [`RunOptions::count`].
+    pub fn count(mut self, count: bool) -> Self {
+        self.count = count;
+        self
+    }
+
+    /// With [`RunOptions::fail_on`].
+    pub fn fail_on(mut self, losses: impl Into<Vec<Loss>>) -> Self {
+        self.fail_on = losses.into();
+        self
+    }
+
+    /// With [`RunOptions::watch`].
+    pub fn watch(mut self, watch: impl Into<Option<Watch>>) -> Self {
+        self.watch = watch.into();
+        self
+    }
+
+    /// Refuses to count where no value changes.
+    pub(crate) fn refuse_counts(&self, path: &Path) -> Result<(), FileError> {
+        const KEPT: &str = "is for jobs that round: no value changes here";
+        FileError::refuse(path, &[("losses", self.count, KEPT), ("fail_on", !self.fail_on.is_empty(), KEPT)])
+    }
+
+    /// A dry run that reads no values.
+    pub fn plan(self) -> Self {
+        self.dry_run(true).count(false).fail_on([])
+    }
+
+    /// Whether values are counted.
+    pub fn counts(&self) -> bool {
+        self.count || !self.fail_on.is_empty()
+    }
+}
+
+/// What to cast of a file, an archive, a checkpoint or a model, to what, and how.
+#[derive(Clone, Debug)]
+pub struct CastRequest {
+    /// Which tensors, and to which types.
+    pub selection: Selection,
+    /// The opset and the operator's attributes; of threads, [`CastRequest::run`] says how many. A model imports its own
+    /// opset.
+    pub options: CastOptions,
+    /// The input's type, where a `.npy` file does not tell it. Elsewhere it must be the file's.
+    pub from: Option<DataType>,
+    /// The shape of an input of raw bytes.
+    pub shape: Option<Vec<usize>>,
+    /// How the job runs.
+    pub run: RunOptions,
     /// Of a model: raise its opset where a target needs it, if every operator means the same in the newer one.
     pub raise_opset: bool,
     /// Of a model: where its elements go.
     pub storage: Storage,
-    /// Called with the progress of the work.
-    pub watch: Option<Watch>,
 }
 
 impl CastRequest {
@@ -75,21 +173,10 @@ impl CastRequest {
             options: CastOptions::default(),
             from: None,
             shape: None,
-            write: WriteOptions::default(),
-            dry_run: false,
-            count: false,
-            fail_on: Vec::new(),
-            copy_others: true,
-            resume: false,
+            run: RunOptions::default(),
             raise_opset: false,
             storage: Storage::default(),
-            watch: None,
         }
-    }
-
-    /// Whether values are counted.
-    pub(crate) fn counts(&self) -> bool {
-        self.count || !self.fail_on.is_empty()
     }
 }
 
@@ -100,51 +187,25 @@ pub struct BitCastRequest {
     pub selection: Selection,
     /// The opset.
     pub opset: i64,
-    /// Threads at most.
-    pub threads: Option<usize>,
     /// As [`CastRequest::from`].
     pub from: Option<DataType>,
     /// As [`CastRequest::shape`].
     pub shape: Option<Vec<usize>>,
-    /// How to write.
-    pub write: WriteOptions,
-    /// Find out what would be done, and write nothing.
-    pub dry_run: bool,
-    /// As [`CastRequest::copy_others`].
-    pub copy_others: bool,
-    /// As [`CastRequest::resume`].
-    pub resume: bool,
-    /// Called with the progress of the work.
-    pub watch: Option<Watch>,
+    /// How the job runs. Nothing is lost, so nothing is counted.
+    pub run: RunOptions,
 }
 
 impl BitCastRequest {
     /// To a type, at the newest opset.
     pub fn new(to: DataType) -> Self {
-        let CastRequest { selection, options, from, shape, write, dry_run, copy_others, resume, watch, .. } =
-            CastRequest::new(to);
-        let (opset, threads) = (options.opset, None);
-        BitCastRequest { selection, opset, threads, from, shape, write, dry_run, copy_others, resume, watch }
+        let CastRequest { selection, options, from, shape, run, .. } = CastRequest::new(to);
+        BitCastRequest { selection, opset: options.opset, from, shape, run }
     }
 
     /// The same as a request of a cast, which has more to say.
     pub(crate) fn as_cast(&self) -> CastRequest {
-        let BitCastRequest { selection, opset, threads, from, shape, write, dry_run, copy_others, resume, watch } =
-            self.clone();
-        CastRequest {
-            selection,
-            options: CastOptions::new().opset(opset).threads(threads),
-            from,
-            shape,
-            write,
-            dry_run,
-            copy_others,
-            resume,
-            count: false,
-            fail_on: Vec::new(),
-            raise_opset: false,
-            storage: Storage::default(),
-            watch,
-        }
+        let BitCastRequest { selection, opset, from, shape, run } = self.clone();
+        let options = CastOptions::new().opset(opset);
+        CastRequest { selection, options, from, shape, run, raise_opset: false, storage: Storage::default() }
     }
 }

@@ -19,19 +19,20 @@ pub(crate) use open::{Opened, Places, open, open_folder};
 pub use part::{Part, Shard};
 pub(crate) use side_files::{SideFiles, Text};
 
-use crate::counts::{Counter, Loss};
+use crate::counts::Counter;
 use crate::error::FileError;
 use crate::formats::error::FormatError;
 use crate::formats::format::Format;
 use crate::formats::input::Input;
-use crate::formats::output::{Output, WriteOptions};
+use crate::formats::output::Output;
 use crate::formats::safetensors;
 use crate::formats::source::Items;
 use crate::io::atomic::{check_vacant, create_folder};
 use crate::io::positional::InputFile;
-use crate::io::progress::{Meter, Watch};
+use crate::io::progress::Meter;
 use crate::layouts::{Checkpoint, LayoutError, TensorRef};
 use crate::pipeline::{self, Compute, Elements, InPlace, Nowhere, Same, Task};
+use crate::request::RunOptions;
 use crate::summary::{Summary, TensorSummary};
 use onnx_cast::{DataType, Plan, element_count};
 use replacement::{Replacement, check_file};
@@ -93,17 +94,6 @@ pub(crate) struct Rewritten<'a> {
     pub(crate) rows: Vec<Row<'a>>,
 }
 
-/// How the output is written.
-pub(crate) struct Settings<'a> {
-    pub(crate) threads: Option<usize>,
-    pub(crate) write: WriteOptions,
-    pub(crate) dry_run: bool,
-    pub(crate) resume: bool,
-    pub(crate) count: bool,
-    pub(crate) fail_on: &'a [Loss],
-    pub(crate) watch: Option<&'a Watch>,
-}
-
 /// An output, all of it planned.
 pub(crate) struct Rewrite<'a> {
     pub(crate) opened: &'a Opened<'a>,
@@ -115,7 +105,7 @@ pub(crate) struct Rewrite<'a> {
     pub(crate) side_files: SideFiles,
     /// What `config.json` is to say of quantization.
     pub(crate) configuration: Option<Value>,
-    pub(crate) settings: Settings<'a>,
+    pub(crate) options: &'a RunOptions,
 }
 
 /// The bytes before and after the elements of a file.
@@ -123,31 +113,31 @@ type Frame = (Vec<u8>, Vec<u8>);
 
 impl<'a> Rewrite<'a> {
     /// Of these files alone.
-    pub(crate) fn new(opened: &'a Opened<'a>, files: Vec<Rewritten<'a>>, settings: Settings<'a>) -> Self {
+    pub(crate) fn new(opened: &'a Opened<'a>, files: Vec<Rewritten<'a>>, options: &'a RunOptions) -> Self {
         let (checks, measured, side_files, configuration) = (Vec::new(), Vec::new(), SideFiles::default(), None);
-        Rewrite { opened, files, checks, measured, side_files, configuration, settings }
+        Rewrite { opened, files, checks, measured, side_files, configuration, options }
     }
 
     /// Writes the output; on a dry run only what is to be counted is computed.
     pub(crate) fn run(self) -> Result<Summary, FileError> {
         self.check_names()?;
-        let settings = &self.settings;
+        let options = self.options;
         let frames = self.files.iter().map(|file| self.frame(file)).collect::<Result<Vec<_>, _>>()?;
         let mut summary = self.summary();
         summary.copied = self.side_files.count;
         let mut replacement = self.check_outputs()?;
         // Files appear one by one, so that all of them have to be good before the first.
-        let fails = !settings.fail_on.is_empty();
-        let rehearses = if settings.dry_run { settings.count || fails } else { fails && self.files.len() > 1 };
-        let meter = self.meter(rehearses, !settings.dry_run);
+        let fails = !options.fail_on.is_empty();
+        let rehearses = if options.dry_run { options.counts() } else { fails && self.files.len() > 1 };
+        let meter = self.meter(rehearses, !options.dry_run);
         self.check(&self.checks.iter().collect::<Vec<_>>(), &meter)?;
-        if rehearses || !settings.dry_run {
+        if rehearses || !options.dry_run {
             self.measure(&self.measured, &meter)?;
         }
         if rehearses {
             self.rehearse(&meter, &mut summary)?;
         }
-        if settings.dry_run {
+        if options.dry_run {
             return Ok(summary);
         }
         replacement.begin()?;
@@ -177,7 +167,7 @@ impl<'a> Rewrite<'a> {
         }
         let done = meter.done();
         file.reset();
-        if self.settings.resume && file.format != Format::Npz && self.is_there(file, frame, meter) {
+        if self.options.resume && file.format != Format::Npz && self.is_there(file, frame, meter) {
             return Ok(true);
         }
         // What the comparison has counted until then is counted again.
@@ -203,7 +193,7 @@ impl<'a> Rewrite<'a> {
 
     /// Checks what is there where the output goes.
     fn check_outputs(&self) -> Result<Replacement, FileError> {
-        let write = &self.settings.write;
+        let write = &self.options.write;
         for file in &self.files {
             let rows: Vec<TensorSummary> = file.rows.iter().map(|row| row.summary.clone()).collect();
             let made_of: Vec<&str> = file.rows.iter().map(|row| self.made_of(row)).collect();
@@ -239,7 +229,7 @@ impl<'a> Rewrite<'a> {
     }
 
     fn output<'o>(&'o self, file: &'o Rewritten<'_>) -> Output<'o> {
-        Output { path: &file.path, format: file.format, options: &self.settings.write }
+        Output { path: &file.path, format: file.format, options: &self.options.write }
     }
 
     fn summary(&self) -> Summary {
@@ -258,14 +248,14 @@ impl<'a> Rewrite<'a> {
             file.rows.iter().zip(&tasks).map(work).sum::<u64>()
         };
         let checked: u64 = self.checks.iter().map(|check| check.task().bytes()).sum();
-        Meter::new(self.settings.watch, checked + measured + self.files.iter().map(rows).sum::<u64>())
+        Meter::new(self.options.watch.as_ref(), checked + measured + self.files.iter().map(rows).sum::<u64>())
     }
 
     /// Does checks, each of which ends the work where it fails.
     fn check(&self, checks: &[&Check<'_>], meter: &Meter<'_>) -> Result<(), FileError> {
         for check in checks {
             let progress = |bytes| meter.add(bytes);
-            let done = pipeline::run(&[check.task()], self.settings.threads, &Nowhere, &progress);
+            let done = pipeline::run(&[check.task()], self.options.threads, &Nowhere, &progress);
             done.map_err(|(_, trouble)| {
                 let stored = self.checkpoint().stored(check.tensor);
                 let path = self.checkpoint().files[check.tensor.file].path();
@@ -305,10 +295,10 @@ impl<'a> Rewrite<'a> {
         for (noted, row) in summary.tensors.iter_mut().zip(self.rows()) {
             row.counter().iter().for_each(|counter| noted.note(counter));
         }
-        let is_lossy = |row: &TensorSummary| FileError::loss(row, self.settings.fail_on).is_some();
+        let is_lossy = |row: &TensorSummary| FileError::loss(row, &self.options.fail_on).is_some();
         let first = summary.tensors.iter().position(is_lossy).and_then(|place| self.rows().nth(place));
         let path = first.map_or(self.opened.path(), |row| self.checkpoint().files[row.tensor.file].path());
-        FileError::check_losses(summary, path, self.settings.fail_on)
+        FileError::check_losses(summary, path, &self.options.fail_on)
     }
 
     /// The bytes before and after the elements. The members of an archive have their own.

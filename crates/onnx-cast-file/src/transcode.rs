@@ -10,12 +10,11 @@ mod rows;
 mod scales;
 
 use crate::error::FileError;
-use crate::formats::output::WriteOptions;
-use crate::io::progress::Watch;
 use crate::layouts::{self, Checkpoint, Config, LayoutError, Role, Scheme, StoredAs, TensorRef, Weight, Weights};
 use crate::pipeline::Compute;
 use crate::quantize::layout::{Chosen, Integers, Order, Plan};
 use crate::quantize::{self, QuantizeRequest, QuantizedFormat};
+use crate::request::RunOptions;
 use crate::rewrite::{self, Check, Opened, Rewrite, Rewritten, Row};
 use crate::summary::Summary;
 use onnx_cast::{BlockFormat, DataType};
@@ -32,48 +31,20 @@ pub struct TranscodeRequest {
     pub to: Option<QuantizedFormat>,
     /// The layout that it has; where it is not given, the configuration or the names of tensors tell it.
     pub scheme: Option<Scheme>,
-    /// Threads at most.
-    pub threads: Option<usize>,
-    /// How to write.
-    pub write: WriteOptions,
-    /// Find out what would be done, and write nothing.
-    pub dry_run: bool,
-    /// As [`CastRequest::copy_others`](crate::CastRequest::copy_others).
-    pub copy_others: bool,
-    /// As [`CastRequest::resume`](crate::CastRequest::resume).
-    pub resume: bool,
-    /// Called with the progress of the work.
-    pub watch: Option<Watch>,
+    /// How the job runs.
+    pub run: RunOptions,
 }
 
 impl TranscodeRequest {
     /// To a layout, in the formats that the weights have.
     pub fn new(layout: Scheme) -> Self {
-        TranscodeRequest {
-            layout,
-            to: None,
-            scheme: None,
-            threads: None,
-            write: WriteOptions::default(),
-            dry_run: false,
-            copy_others: true,
-            resume: false,
-            watch: None,
-        }
+        TranscodeRequest { layout, to: None, scheme: None, run: RunOptions::default() }
     }
 
     /// A request that quantizes to the same layout, and writes in the same way.
     fn as_quantize(&self) -> QuantizeRequest {
-        QuantizeRequest {
-            layout: Some(self.layout),
-            threads: self.threads,
-            write: self.write,
-            dry_run: self.dry_run,
-            copy_others: self.copy_others,
-            resume: self.resume,
-            watch: self.watch.clone(),
-            ..QuantizeRequest::new(QuantizedFormat::Block(BlockFormat::MxFp4))
-        }
+        let to = QuantizedFormat::Block(BlockFormat::MxFp4);
+        QuantizeRequest { layout: Some(self.layout), run: self.run.clone(), ..QuantizeRequest::new(to) }
     }
 }
 
@@ -101,10 +72,11 @@ pub(crate) fn plan<R>(
     request: &TranscodeRequest,
     run: impl FnOnce(Rewrite<'_>) -> Result<R, FileError>,
 ) -> Result<R, FileError> {
+    request.run.refuse_counts(opened.path())?;
     let checkpoint = &opened.checkpoint;
     let weights = Weights::find(checkpoint, config)?;
     if !opened.is_checked {
-        let run = (request.threads, request.watch.as_ref());
+        let run = (request.run.threads, request.run.watch.as_ref());
         layouts::verify(checkpoint, &weights, &vec![true; weights.list.len()], false, run)?;
     }
     let inverted: Vec<Option<Weight>> = weights.list.iter().map(changes::inverted).collect();
@@ -126,8 +98,7 @@ pub(crate) fn plan<R>(
         file.rows.extend(plan.marker());
     }
     let (side_files, configuration) = quantize::side_files(opened, &plan, &chosen)?;
-    let settings = quantize::settings(&as_quantize);
-    run(Rewrite { checks, side_files, configuration, ..Rewrite::new(opened, files, settings) })
+    run(Rewrite { checks, side_files, configuration, ..Rewrite::new(opened, files, &request.run) })
 }
 
 struct Transcoder<'a> {

@@ -8,8 +8,8 @@ use onnx_cast::{BitCast, Cast, CastOptions, DataType, RoundMode, Tensor};
 use onnx_cast_file::npy::NpyError;
 use onnx_cast_file::safetensors::type_name;
 use onnx_cast_file::{
-    AtomicFile, BitCastRequest, CastRequest, Format, FormatError, Invalid, WriteOptions, bit_cast_file, cast_file,
-    read_tensor, read_tensor_as, safetensors, write_tensor,
+    AtomicFile, BitCastRequest, CastRequest, Format, FormatError, Invalid, RunOptions, WriteOptions, bit_cast_file,
+    cast_file, read_tensor, read_tensor_as, safetensors, write_tensor,
 };
 use std::collections::HashSet;
 use std::fs;
@@ -61,7 +61,7 @@ fn every_pair_of_types() {
             let place = format!("{from} {input} -> {to} {output}");
             // What is there is of any type.
             let write = WriteOptions { force: true, ..WriteOptions::default() };
-            let request = CastRequest { from: Some(from), write, ..CastRequest::new(to) };
+            let request = CastRequest { from: Some(from), run: RunOptions::new().write(write), ..CastRequest::new(to) };
             let summary = cast_file(&source, &target, &request).unwrap_or_else(|error| panic!("{place}: {error}"));
             let kept = input == output && input == Format::Safetensors && to.is_float() && !from.is_float();
             let want = if kept {

@@ -4,8 +4,8 @@ use onnx_cast::{Cast, CastOptions, DataType, TensorView};
 use onnx_cast_file::formats::tensor::read_tensors_from;
 use onnx_cast_file::io::InputFile;
 use onnx_cast_file::{
-    CastRequest, DequantizeRequest, DiffRequest, Difference, Format, InspectRequest, NamedTensor, Scheme, cast_file,
-    dequantize_file, diff, inspect,
+    CastRequest, DequantizeRequest, DiffRequest, Difference, Format, InspectRequest, NamedTensor, RunOptions, Scheme,
+    cast_file, dequantize_file, diff, inspect,
 };
 use std::collections::BTreeMap;
 use std::fs;
@@ -418,7 +418,10 @@ fn parts_are_the_whole() {
     let want = TensorView::new(DataType::Float, &shape, &want).expect("a tensor");
     let plan = Cast::new(DataType::BFloat16, &CastOptions::new()).and_then(|cast| cast.plan(DataType::Float));
     let want = plan.expect("a cast").run(&want).expect("cast");
-    let request = DequantizeRequest { threads: Some(1), resume: true, ..DequantizeRequest::new(DataType::BFloat16) };
+    let request = DequantizeRequest {
+        run: RunOptions::new().threads(Some(1)).resume(true),
+        ..DequantizeRequest::new(DataType::BFloat16)
+    };
     let done = dequantize_file(&input, &output, &request).expect("dequantized");
     assert_eq!(done.already_there, 0);
     assert!(tensors(&output)["w"].tensor.bytes() == want.bytes(), "the values");

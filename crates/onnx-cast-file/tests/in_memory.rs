@@ -7,8 +7,8 @@ use onnx_cast_file::io::positional::InputFile;
 use onnx_cast_file::parts::{FileJob, Part, files, lay_out, name_whole, part_is_there, write_part, write_side_files};
 use onnx_cast_file::{
     DequantizeRequest, Format, Granularity, HeldTensor, Loss, MadeTensors, NamedTensor, QuantizeRequest,
-    QuantizedFormat, Scheme, TensorsInMemory, TranscodeRequest, dequantize_file, dequantize_tensors, inspect,
-    quantize_file, quantize_tensors, quantized_tensors, transcode_file, transcode_tensors,
+    QuantizedFormat, RunOptions, Scheme, TensorsInMemory, TranscodeRequest, dequantize_file, dequantize_tensors,
+    inspect, quantize_file, quantize_tensors, quantized_tensors, transcode_file, transcode_tensors,
 };
 use std::collections::BTreeMap;
 use std::fs;
@@ -236,7 +236,10 @@ fn large_tensors_of_a_module() {
     let made = dequantize_tensors(tensors, &DequantizeRequest::new(DataType::Float)).expect("plain");
     let [Some(weight)] = &made.tensors[..] else { panic!("one tensor") };
     assert_eq!(weight.to_vec::<f32>().expect("floats"), vec![2.0; values]);
-    let loss = DequantizeRequest { fail_on: vec![Loss::Overflow], ..DequantizeRequest::new(DataType::Float16) };
+    let loss = DequantizeRequest {
+        run: RunOptions::new().fail_on(vec![Loss::Overflow]),
+        ..DequantizeRequest::new(DataType::Float16)
+    };
     let tensors = || vec![float8("weight", 9).into(), scale("weight_scale", 1e5).into()];
     let error = dequantize_tensors(TensorsInMemory::new(tensors(), None).expect("tensors"), &loss).expect_err("a loss");
     assert!(error.to_string().starts_with("tensors: tensor `weight`: overflow in 9 values"), "{error}");

@@ -7,7 +7,8 @@
 use onnx_cast::{DataType, Tensor};
 use onnx_cast_file::io::InputFile;
 use onnx_cast_file::{
-    Format, Granularity, QuantizeRequest, QuantizedFormat, Scheme, quantize_file, read_tensors_from, safetensors,
+    Format, Granularity, QuantizeRequest, QuantizedFormat, RunOptions, Scheme, quantize_file, read_tensors_from,
+    safetensors,
 };
 use std::collections::HashMap;
 use std::fs;
@@ -189,8 +190,12 @@ fn quantized_weights_are_those_of_a_naive_implementation() {
         let other = Tensor::from_slice(vec![3], &[1u8, 2, 3]).expect("a tensor");
         let bytes = safetensors::write(None, &[("a.steps", other.view()), ("m.weight", tensor.view())]);
         fs::write(&input, bytes.expect("bytes")).expect("a file");
-        let how =
-            QuantizeRequest { layout: Some(layout), granularity, threads: Some(threads), ..QuantizeRequest::new(to) };
+        let how = QuantizeRequest {
+            layout: Some(layout),
+            granularity,
+            run: RunOptions::new().threads(Some(threads)),
+            ..QuantizeRequest::new(to)
+        };
         quantize_file(&input, &output, &how).unwrap_or_else(|error| panic!("{what}: {error}"));
         let file = InputFile::open(&output).expect("a file");
         let made = read_tensors_from(file, Format::Safetensors, None).expect("tensors");

@@ -16,9 +16,9 @@ pub(crate) fn dequantize_model(input: &Path, output: &Path, request: &Dequantize
         operator: Some("DequantizeLinear"),
         dequantize: true,
         dry_run: true,
-        no_clobber: request.write.no_clobber,
+        no_clobber: request.run.write.no_clobber,
         force: true,
-        threads: request.threads,
+        threads: request.run.threads,
         ..FoldRequest::default()
     };
     let planned = fold(input, output, &plan)?;
@@ -29,9 +29,9 @@ pub(crate) fn dequantize_model(input: &Path, output: &Path, request: &Dequantize
     if rows.is_empty() {
         return Err(Error::model(input, ModelError::NothingToDequantize));
     }
-    replaced::check((input, output), &request.write, || Ok(Summary::new(rows.clone())))?;
-    if !request.dry_run {
-        fold(input, output, &FoldRequest { dry_run: false, watch: request.watch.clone(), ..plan })?;
+    replaced::check((input, output), &request.run.write, || Ok(Summary::new(rows.clone())))?;
+    if !request.run.dry_run {
+        fold(input, output, &FoldRequest { dry_run: false, watch: request.run.watch.clone(), ..plan })?;
     }
     Ok(Summary::new(rows))
 }

@@ -33,28 +33,23 @@ use std::sync::Arc;
 /// Quantizes the weights that MatMul, Gemm and Conv read. The scales of a weight are found while it is in memory; its
 /// elements are quantized while they are written.
 pub(crate) fn quantize_weights(input: &Path, output: &Path, request: &QuantizeRequest) -> Result<Summary, Error> {
-    let &QuantizeRequest { ref storage, dry_run, write, ref watch, threads, .. } = request;
-    let (no_clobber, watch, counts) = (write.no_clobber, watch.as_ref(), counts(request));
-    let how = Request { dry_run, no_clobber, counts, threads, watch, ..Request::new(storage) };
+    let QuantizeRequest { storage, run, .. } = request;
+    let (dry_run, counts) = (run.dry_run, run.counts());
+    let how = Request { counts, ..Request::of(run, storage) };
     let judge = |(mut summary, counters): Made| {
         // Of a dry run, weights are quantized only to be counted.
         for (row, counter) in counters.iter().filter(|_| counts || !dry_run) {
             let row = &mut summary.tensors[*row];
             (row.counts, row.alarms) = (counts.then(|| counter.total()), Some(counter.alarms()));
         }
-        FileError::check_losses(&summary, input, &request.fail_on)?;
+        FileError::check_losses(&summary, input, &run.fail_on)?;
         Ok(summary)
     };
     let plan = Request { dry_run: true, ..Request::new(storage) };
     let only = |(summary, _): Made| Ok(summary);
     let planned = || rewrite(input, output, &plan, |document, files| edits(document, files, request), only);
-    replaced::check((input, output), &write, planned)?;
+    replaced::check((input, output), &run.write, planned)?;
     rewrite(input, output, &how, |document, files| edits(document, files, request), judge)
-}
-
-/// Whether everything is to be counted, or only what overflows or is NaN.
-fn counts(request: &QuantizeRequest) -> bool {
-    request.count || !request.fail_on.is_empty()
 }
 
 /// What is done, and what counts the values of which of its rows.
@@ -309,7 +304,7 @@ impl<'a> Chosen<'a> {
         let counter = Arc::new(counter);
         let alarms = Counter::of_quantized(constant.data_type, false).map_err(|error| refuse(error.to_string()))?;
         // A value that is not finite also spoils those that share its scale: then all are compared.
-        let is_counted = counts(request) || alarms.is_interested(&bytes, constant.len);
+        let is_counted = request.run.counts() || alarms.is_interested(&bytes, constant.len);
         let back =
             is_counted.then(|| found.read_back(&counter)).transpose().map_err(|error| refuse(error.to_string()))?;
         let (shape, scale) = (constant.shape.clone(), found.scale.clone());

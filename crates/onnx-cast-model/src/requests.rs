@@ -62,8 +62,8 @@ pub fn cast_model(input: impl AsRef<Path>, output: impl AsRef<Path>, request: &C
         ("opset", request.options.opset != CastOptions::default().opset, OPSET),
         ("from", request.from.is_some(), "is not for models, whose constants have types"),
         ("shape", request.shape.is_some(), "is not for models, whose constants have shapes"),
-        ("npy_plain", request.write.npy_plain, "is for .npy"),
-        ("resume", request.resume, "is for checkpoints of several files (a model is written whole or not at all)"),
+        ("npy_plain", request.run.write.npy_plain, "is for .npy"),
+        ("resume", request.run.resume, "is for checkpoints of several files (a model is written whole or not at all)"),
     ];
     FileError::refuse(input.as_ref(), &fields)?;
     cast_constants(input.as_ref(), output.as_ref(), request, &|| {})
@@ -105,7 +105,7 @@ pub fn quantize_model(
 ) -> Result<Summary, Error> {
     let fields = [
         ("layout", request.layout.is_some(), "is for checkpoints (.safetensors)"),
-        ("resume", request.resume, "is for checkpoints of several files (a model is written whole or not at all)"),
+        ("resume", request.run.resume, "is for checkpoints of several files (a model is written whole or not at all)"),
     ];
     FileError::refuse(input.as_ref(), &fields)?;
     quantize_weights(input.as_ref(), output.as_ref(), request)
@@ -128,9 +128,9 @@ pub fn dequantize(
         const COUNTED: &str = "is for checkpoints: the weights of a model are not rounded again";
         let fields = [
             ("scheme", request.scheme.is_some(), FILES),
-            ("resume", request.resume, FILES),
-            ("losses", request.count, COUNTED),
-            ("fail_on", !request.fail_on.is_empty(), COUNTED),
+            ("resume", request.run.resume, FILES),
+            ("losses", request.run.count, COUNTED),
+            ("fail_on", !request.run.fail_on.is_empty(), COUNTED),
         ];
         FileError::refuse(input, &fields)?;
         return dequantize_model(input, output, request);

@@ -18,7 +18,7 @@ use onnx_cast_file::io::memory::zeros;
 use onnx_cast_file::io::progress::{Meter, Watch};
 use onnx_cast_file::io::{AtomicFile, FolderLock, InputFile, IoError};
 use onnx_cast_file::pipeline::{self, InMemory, InPlace, Nowhere, Sink, Task, Trouble};
-use onnx_cast_file::{FileError, Storage};
+use onnx_cast_file::{FileError, RunOptions, Storage};
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Component, Path};
@@ -46,6 +46,12 @@ pub(crate) struct Request<'r> {
 }
 
 impl<'r> Request<'r> {
+    /// As a job runs, with elements in these places.
+    pub(crate) fn of(run: &'r RunOptions, storage: &'r Storage) -> Self {
+        let (dry_run, no_clobber, threads) = (run.dry_run, run.write.no_clobber, run.threads);
+        Request { dry_run, no_clobber, threads, watch: run.watch.as_ref(), ..Request::new(storage) }
+    }
+
     /// With elements in these places, and nothing else asked for.
     pub(crate) fn new(storage: &'r Storage) -> Self {
         Request {

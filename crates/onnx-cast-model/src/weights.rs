@@ -12,7 +12,7 @@ use crate::replaced;
 use crate::rewrite::{Request, rewrite};
 use crate::tree::{Document, Graph, Names};
 use crate::upgrade;
-use onnx_cast::{Cast, CastOptions, DataType, Operator};
+use onnx_cast::{Cast, DataType, Operator};
 use onnx_cast_file::FileError;
 use onnx_cast_file::counts::{Counter, Counters};
 use onnx_cast_file::pipeline::Step;
@@ -35,15 +35,15 @@ pub(crate) fn cast_constants(
     request: &CastRequest,
     step: &dyn Fn(),
 ) -> Result<Summary, Error> {
-    let &CastRequest { ref storage, dry_run, ref watch, options: CastOptions { threads, .. }, write, .. } = request;
-    let (counts, no_clobber) = (request.count || !request.fail_on.is_empty(), write.no_clobber);
-    let how = Request { dry_run, no_clobber, counts, threads, watch: watch.as_ref(), step, ..Request::new(storage) };
+    let CastRequest { storage, run, .. } = request;
+    let (dry_run, counts) = (run.dry_run, run.counts());
+    let how = Request { counts, step, ..Request::of(run, storage) };
     let judge = |(mut summary, counters): Made| {
         // Of a dry run, values are read only to be counted.
         if counts || !dry_run {
             counters.iter().for_each(|(row, counter)| summary.tensors[*row].note(counter));
         }
-        FileError::check_losses(&summary, input, &request.fail_on)?;
+        FileError::check_losses(&summary, input, &run.fail_on)?;
         Ok(summary)
     };
     let planned = || {
@@ -56,7 +56,7 @@ pub(crate) fn cast_constants(
             |(summary, _): Made| Ok(summary),
         )
     };
-    replaced::check((input, output), &write, planned)?;
+    replaced::check((input, output), &run.write, planned)?;
     rewrite(input, output, &how, |document, files| edits(document, files, request), judge)
 }
 
@@ -133,7 +133,7 @@ fn edits<'a>(
     // The format has types and opsets from some version on. A model of an older one than even that is left as it is.
     let newest = needs.iter().filter_map(|(needs, _)| opsets::ir_version(needs.opset)).max();
     edits.ir_version = newest.filter(|&version| document.ir_version >= 3 && version > document.ir_version);
-    let (mut counters, mut known) = (Vec::new(), Counters::new(request.count || !request.fail_on.is_empty()));
+    let (mut counters, mut known) = (Vec::new(), Counters::new(request.run.counts()));
     for one in chosen {
         let (row, counter) = (one.row, one.edit(&mut edits, &mut names, request, &mut known)?);
         counters.extend(counter.map(|counter| (row, counter)));

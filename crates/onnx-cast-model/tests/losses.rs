@@ -2,7 +2,7 @@
 
 use onnx_cast::DataType;
 use onnx_cast_file::counts::Loss;
-use onnx_cast_file::{CastRequest, FileError, QuantizeRequest, QuantizedFormat, Summary};
+use onnx_cast_file::{CastRequest, FileError, QuantizeRequest, QuantizedFormat, RunOptions, Summary};
 use onnx_cast_model::{Error, cast, quantize};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -37,12 +37,18 @@ fn quantized(to: &str, elements: &[(usize, f32)]) -> Option<String> {
     let request = QuantizeRequest::new(format);
     let summary: Summary = quantize(&input, &output, &request).unwrap_or_else(|error| panic!("{to}: {error}"));
     assert!(summary.tensors[0].alarms.is_some() && summary.tensors[0].counts.is_none(), "{to}");
-    let dry = quantize(&input, &output, &QuantizeRequest { dry_run: true, ..request.clone() }).expect("a plan");
+    let dry = quantize(&input, &output, &QuantizeRequest { run: request.run.clone().dry_run(true), ..request.clone() })
+        .expect("a plan");
     assert_eq!(dry.tensors[0].alarms, None, "{to}");
     // The same, counted in full.
-    let counted = QuantizeRequest { count: true, ..request.clone() };
+    let counted = QuantizeRequest { run: request.run.clone().count(true), ..request.clone() };
     for dry_run in [false, true] {
-        let full = quantize(&input, &output, &QuantizeRequest { dry_run, ..counted.clone() }).expect("counted");
+        let full = quantize(
+            &input,
+            &output,
+            &QuantizeRequest { run: counted.run.clone().dry_run(dry_run), ..counted.clone() },
+        )
+        .expect("counted");
         assert_eq!(full.tensors[0].counts.map(|counts| counts.values), Some((ROWS * COLUMNS) as u64), "{to}");
         assert_eq!(full.warning(), summary.warning(), "{to}");
     }
@@ -76,12 +82,23 @@ fn losses_fail_with_nothing_written() {
     };
     for dry_run in [true, false] {
         let request = QuantizeRequest::new("int8".parse().expect("a format"));
-        failed(quantize(&input, &output, &QuantizeRequest { dry_run, fail_on: vec![Loss::Nan], ..request }), Loss::Nan);
-        let request = CastRequest { dry_run, fail_on: vec![Loss::Overflow], ..CastRequest::new(DataType::Float16) };
+        failed(
+            quantize(
+                &input,
+                &output,
+                &QuantizeRequest { run: request.run.clone().dry_run(dry_run).fail_on(vec![Loss::Nan]), ..request },
+            ),
+            Loss::Nan,
+        );
+        let request = CastRequest {
+            run: RunOptions::new().dry_run(dry_run).fail_on(vec![Loss::Overflow]),
+            ..CastRequest::new(DataType::Float16)
+        };
         failed(cast(&input, &output, &request), Loss::Overflow);
     }
     let request = QuantizeRequest::new("int8".parse().expect("a format"));
-    quantize(&input, &output, &QuantizeRequest { fail_on: vec![Loss::Overflow], ..request }).expect("no overflow");
+    quantize(&input, &output, &QuantizeRequest { run: request.run.clone().fail_on(vec![Loss::Overflow]), ..request })
+        .expect("no overflow");
 }
 
 #[test]
@@ -91,7 +108,9 @@ fn what_a_cast_loses_is_told() {
     let request = CastRequest::new(DataType::Float16);
     let said = cast(&input, &output, &request).expect("cast").warning();
     assert_eq!(said.as_deref(), Some("2 values overflowed, 1 value was NaN (first in tensor `w`)"));
-    let said = cast(&input, &output, &CastRequest { dry_run: true, ..request.clone() }).expect("a plan").warning();
+    let said = cast(&input, &output, &CastRequest { run: request.run.clone().dry_run(true), ..request.clone() })
+        .expect("a plan")
+        .warning();
     assert_eq!(said, None);
     let (input, output) = written(folder.path(), &[]);
     let done = cast(&input, &output, &request).expect("cast");

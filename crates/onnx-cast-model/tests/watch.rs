@@ -3,7 +3,8 @@
 
 use onnx_cast::{DataType, Tensor};
 use onnx_cast_file::{
-    CastRequest, DiffRequest, FileError, Format, InspectRequest, Selection, Storage, Watch, WriteOptions, write_tensor,
+    CastRequest, DiffRequest, FileError, Format, InspectRequest, RunOptions, Selection, Storage, Watch, WriteOptions,
+    write_tensor,
 };
 use onnx_cast_model::{Error, FoldRequest, cast, diff, fold, inspect};
 use std::fs;
@@ -46,7 +47,11 @@ fn models() {
     let cast = |watch: &Watch| {
         let selection = Selection { min_size: Some(0), ..Selection::new(DataType::Double) };
         let watch = Some(watch.clone());
-        cast(&input, &output, &CastRequest { selection, watch, ..CastRequest::new(DataType::Double) })
+        cast(
+            &input,
+            &output,
+            &CastRequest { selection, run: RunOptions::new().watch(watch), ..CastRequest::new(DataType::Double) },
+        )
     };
     let fold = |watch: &Watch| {
         fold(&input, &output, &FoldRequest { watch: Some(watch.clone()), force: true, ..Default::default() })
@@ -72,7 +77,11 @@ fn files_of_tensors() {
     let x = Tensor::from_slice(vec![3], &[1.0f32, 2.0, 3.0]).expect("a tensor");
     write_tensor(&input, Format::Npy, "", x.view(), &WriteOptions::default()).expect("a file");
     let cast = |watch: &Watch| {
-        cast(&input, &output, &CastRequest { watch: Some(watch.clone()), ..CastRequest::new(DataType::Float16) })
+        cast(
+            &input,
+            &output,
+            &CastRequest { run: RunOptions::new().watch(Some(watch.clone())), ..CastRequest::new(DataType::Float16) },
+        )
     };
     fs::write(&output, b"as it was").expect("a file");
     let stop = Watch::stopping(|_, _| ControlFlow::Break(()));
@@ -94,8 +103,7 @@ fn a_model_that_appears_meanwhile_is_kept() {
     let request = |watch| CastRequest {
         selection: Selection { min_size: Some(0), ..Selection::new(DataType::Double) },
         storage: Storage { external_data: Some("weights.bin".to_owned()), threshold: Some(1) },
-        write: WriteOptions { no_clobber: true, ..Default::default() },
-        watch,
+        run: RunOptions::new().write(WriteOptions { no_clobber: true, ..Default::default() }).watch(watch),
         ..CastRequest::new(DataType::Double)
     };
     for at_the_end in [false, true] {

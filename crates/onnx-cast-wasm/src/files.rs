@@ -4,8 +4,8 @@ use crate::Result;
 use crate::fields::Fields;
 use onnx_cast::DataType;
 use onnx_cast_file::{
-    CandidateFormat, CastRequest, InspectRequest, QuantizeRequest, QuantizedFormat, ReportRequest, Scheme, Selection,
-    Watch,
+    CandidateFormat, CastRequest, InspectRequest, QuantizeRequest, QuantizedFormat, ReportRequest, RunOptions, Scheme,
+    Selection, Watch,
 };
 use onnx_cast_report::{cast_json, info_json, json as report_json, page_data};
 use serde_json::{Value, json};
@@ -81,9 +81,8 @@ pub(crate) fn cast(fields: Fields<'_>) -> Result<Value> {
         },
         options: fields.options()?,
         from: fields.parse("from")?,
-        copy_others: false,
         raise_opset: fields.flag("raise_opset")?.unwrap_or(false),
-        watch: watch(),
+        run: RunOptions::new().copy_others(false).watch(watch()),
         ..CastRequest::new(DataType::Float)
     };
     let done = cast_any(input, output, &request)?;
@@ -111,10 +110,8 @@ pub(crate) fn quantize(fields: Fields<'_>) -> Result<Value> {
             .transpose()?,
         granularity: fields.parse("granularity")?,
         rule: fields.parse("rule")?.unwrap_or_default(),
-        threads: Some(1),
-        copy_others: false,
         raise_opset: fields.flag("raise_opset")?.unwrap_or(false),
-        watch: watch(),
+        run: RunOptions::new().threads(Some(1)).copy_others(false).watch(watch()),
         ..QuantizeRequest::new(to)
     };
     let done = quantize_any(input, output, &request)?;

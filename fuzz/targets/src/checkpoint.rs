@@ -28,7 +28,11 @@ pub fn checkpoint(data: &[u8]) {
     let allow_nan = choice & 0x10 != 0;
     let float = DequantizeRequest { allow_nan, ..DequantizeRequest::new(DataType::Float) };
     let input = scratch::path("in");
-    let plan = dequantize_file(&input, scratch::path("plan"), &DequantizeRequest { dry_run: true, ..float.clone() });
+    let plan = dequantize_file(
+        &input,
+        scratch::path("plan"),
+        &DequantizeRequest { run: float.run.clone().dry_run(true), ..float.clone() },
+    );
     assert!(!scratch::path("plan").exists(), "a plan writes");
     let wide = scratch::path("wide");
     let done = match dequantize_file(&input, &wide, &float) {
@@ -48,7 +52,8 @@ pub fn checkpoint(data: &[u8]) {
     }
     let listed = inspect(&wide, &InspectRequest::default()).expect("a checkpoint that was written");
     assert_eq!(listed.tensors.len(), floats.len(), "the index of what was written");
-    let again = dequantize_file(&input, &wide, &DequantizeRequest { resume: true, ..float.clone() });
+    let again =
+        dequantize_file(&input, &wide, &DequantizeRequest { run: float.run.clone().resume(true), ..float.clone() });
     assert_eq!(again.expect("done before").already_there, listed.files, "files that were there");
     check_cast(&input, &floats, &done, &DequantizeRequest { allow_nan, ..DequantizeRequest::new(to) });
 }

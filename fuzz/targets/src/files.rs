@@ -7,7 +7,7 @@ use onnx_cast_file::formats::input::{Given, Input};
 use onnx_cast_file::io::InputFile;
 use onnx_cast_file::{
     CastRequest, DequantizeRequest, DiffRequest, Difference, Format, FormatError, InspectRequest, NamedTensor,
-    WriteOptions, cast_file, dequantize_file, diff, inspect, put_tensor, read_tensor_as, read_tensor_from,
+    RunOptions, WriteOptions, cast_file, dequantize_file, diff, inspect, put_tensor, read_tensor_as, read_tensor_from,
     read_tensors_from,
 };
 use std::io::{Cursor, Read, Write};
@@ -87,7 +87,8 @@ fn check_cast(path: &Path, tensor: &Tensor, to: DataType, from: Option<DataType>
     let output = scratch::path("y.pb");
     // What another input left there is replaced.
     let write = WriteOptions { force: true, ..WriteOptions::default() };
-    let done = cast_file(path, &output, &CastRequest { from, write, ..CastRequest::new(to) });
+    let done =
+        cast_file(path, &output, &CastRequest { from, run: RunOptions::new().write(write), ..CastRequest::new(to) });
     match (done, want) {
         (Ok(_), Ok(want)) => {
             let got = read_tensor_as(&output, None).expect("what was written");
@@ -185,7 +186,11 @@ pub fn gguf(data: &[u8]) {
     let path = scratch::write("x.gguf", data);
     let info = inspect(&path, &listed(None));
     let output = scratch::path("y.safetensors");
-    let request = DequantizeRequest { allow_nan: true, threads: Some(1), ..DequantizeRequest::new(DataType::Float) };
+    let request = DequantizeRequest {
+        allow_nan: true,
+        run: RunOptions::new().threads(Some(1)),
+        ..DequantizeRequest::new(DataType::Float)
+    };
     let Ok(done) = dequantize_file(&path, &output, &request) else { return };
     let info = info.expect("what was dequantized");
     for row in &done.tensors {

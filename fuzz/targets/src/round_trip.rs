@@ -5,7 +5,7 @@ use crate::scratch;
 use arbitrary::{Result, Unstructured};
 use onnx_cast::{DataType, Strings, Tensor, clear_padding};
 use onnx_cast_file::{
-    CastRequest, Format, NamedTensor, WriteOptions, cast_file, read_tensor_as, safetensors, write_tensor,
+    CastRequest, Format, NamedTensor, RunOptions, WriteOptions, cast_file, read_tensor_as, safetensors, write_tensor,
 };
 
 /// A tensor with its name, and whether `.npy` is written plain.
@@ -79,7 +79,8 @@ fn through_files(Case { name, tensor, plain }: &Case, in_safetensors: bool) {
             continue;
         }
         let to = scratch::path(&format!("{}.{extension}", index + 1));
-        let request = CastRequest { from: Some(data_type), write: options, ..CastRequest::new(data_type) };
+        let request =
+            CastRequest { from: Some(data_type), run: RunOptions::new().write(options), ..CastRequest::new(data_type) };
         match cast_file(&from, &to, &request) {
             Ok(_) => {}
             // A file of several tensors needs names, which `.npy` lacks.

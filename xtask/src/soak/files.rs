@@ -103,8 +103,8 @@ pub(super) fn one(rng: &mut Rng, state: &State, counts: &mut Counts) -> Result<(
     let claim = Claim { from, to, rules, backend: some_backend(rng) };
     let mut request = CastRequest::new(data_type(to));
     request.options = claim.options();
-    request.options.threads = Some(draw::threads(rng));
-    request.count = rng.below(2) == 0;
+    request.run.threads = Some(draw::threads(rng));
+    request.run.count = rng.below(2) == 0;
     request.from = Some(data_type(from));
     cast_file(&first, &output, &request).map_err(|error| told(&error))?;
     let read = read_tensor_as(&output, Some(data_type(to))).map_err(|error| told(&error))?;
@@ -137,7 +137,7 @@ pub(super) fn several(rng: &mut Rng, state: &State, counts: &mut Counts) -> Resu
     let backend = some_backend(rng);
     let mut request = CastRequest::new(data_type(to));
     request.options = Claim { from: to, to, rules, backend }.options();
-    request.options.threads = Some(draw::threads(rng));
+    request.run.threads = Some(draw::threads(rng));
     let summary = cast_file(&input, &output, &request).map_err(told)?;
     let file = InputFile::open(&output).map_err(told)?;
     let written = read_tensors_from(file, Format::Safetensors, None).map_err(told)?;

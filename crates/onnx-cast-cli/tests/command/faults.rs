@@ -4,7 +4,7 @@
 use crate::common::{done, npy, refused, stderr, tensors};
 use crate::files::{Folder, floats};
 use onnx_cast::{DataType, Tensor};
-use onnx_cast_file::{CastRequest, Watch, cast_file, safetensors};
+use onnx_cast_file::{CastRequest, RunOptions, Watch, cast_file, safetensors};
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
@@ -203,7 +203,7 @@ fn an_input_that_is_cut_short_meanwhile() {
     let watch = Watch::new(move |_, _| {
         File::options().write(true).open(&cut).and_then(|file| file.set_len(1000)).expect("cut");
     });
-    let request = CastRequest { watch: Some(watch), ..CastRequest::new(DataType::Float16) };
+    let request = CastRequest { run: RunOptions::new().watch(Some(watch)), ..CastRequest::new(DataType::Float16) };
     let error = cast_file(&path, folder.path("out.safetensors"), &request).expect_err("cut short").to_string();
     assert!(
         error.contains("in.safetensors: cannot read: it ends at byte ")

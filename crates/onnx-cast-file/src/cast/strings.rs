@@ -29,7 +29,7 @@ pub(super) fn run(
     let view = source.view().map_err(|error| wrong(error.into()))?;
     let result = plan.map(|plan| plan.run(&view)).transpose().map_err(wrong)?;
     let result = result.as_ref().map_or(view, Tensor::view);
-    let counted = request.counts() && plan.is_some();
+    let counted = request.run.counts() && plan.is_some();
     let counts = counted.then(|| count_strings(&view, &result)).transpose().map_err(wrong)?.map(|(counts, _)| counts);
     let alarms = match &counts {
         Some(counts) => Some(Alarms::from(counts)),
@@ -47,8 +47,8 @@ pub(super) fn run(
         shape: source.shape.clone(),
     };
     let summary = Summary::new(vec![row]);
-    FileError::check_losses(&summary, input.path(), &request.fail_on)?;
-    if !request.dry_run {
+    FileError::check_losses(&summary, input.path(), &request.run.fail_on)?;
+    if !request.run.dry_run {
         let mut out = output.create()?;
         out.as_private_as(&input.file)?;
         // The TensorProto whose other fields are kept.

@@ -1,6 +1,6 @@
 //! From a `.gguf` file to a `.safetensors` file: blocks become plain, and all other tensors stay byte for byte.
 
-use super::{DequantizeRequest, settings};
+use super::DequantizeRequest;
 use crate::counts::Counters;
 use crate::error::FileError;
 use crate::formats::error::FormatError;
@@ -55,7 +55,7 @@ pub(super) fn dequantize(input: &Path, output: &Path, request: &DequantizeReques
     }
     let metadata = checkpoint.files[0].metadata.clone().filter(|metadata| !metadata.is_empty());
     let files = vec![Rewritten { path: output.to_owned(), format: Format::Safetensors, metadata, rows }];
-    Rewrite::new(&opened, files, settings(request)).run()
+    Rewrite::new(&opened, files, &request.run).run()
 }
 
 /// The names of tensors that dequantized weights have no use for.
@@ -81,7 +81,7 @@ fn row<'a>(
         let error = GgufError::Excluded { tensor: name.clone(), kind: blocks.kind.name };
         return Err(FormatError::invalid(input.path(), error).into());
     };
-    let counts = request.count || !request.fail_on.is_empty();
+    let counts = request.run.counts();
     let failed = |error| FileError::cast(input.path(), name, error);
     let cast = (to != DataType::Float || counts)
         .then(|| Cast::new(to, &CastOptions::new().threads(1))?.plan(DataType::Float))

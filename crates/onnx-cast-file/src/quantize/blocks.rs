@@ -103,7 +103,7 @@ impl<'a> Weight<'a> {
             QuantizedFormat::Block(format) => Some(chosen.numbers.blocks(format, how.rule)),
             QuantizedFormat::Elements(_) => None,
         };
-        let counts = how.count || !how.fail_on.is_empty();
+        let counts = how.run.counts();
         let shape = if chosen.is_cut_by_matrix() { [rows, columns] } else { [count * rows, columns] };
         let has_columns = chosen.is_cut_by_matrix() && chosen.granularity == Granularity::Axis;
         Ok(Weight {

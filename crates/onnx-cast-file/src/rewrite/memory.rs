@@ -30,7 +30,7 @@ impl Rewrite<'_> {
         for row in self.files.iter_mut().flat_map(|file| &mut file.rows).filter(|row| !row.summary.cast) {
             row.origin = Origin::Nowhere;
         }
-        let (rehearses, mut summary) = (!self.settings.fail_on.is_empty(), self.summary());
+        let (rehearses, mut summary) = (!self.options.fail_on.is_empty(), self.summary());
         let meter = self.meter(rehearses, true);
         self.check(&self.checks.iter().collect::<Vec<_>>(), &meter)?;
         self.measure(&self.measured, &meter)?;

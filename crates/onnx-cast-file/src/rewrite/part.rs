@@ -143,7 +143,7 @@ impl Rewrite<'_> {
         let own: HashSet<TensorRef> = file.rows.iter().map(|row| row.tensor).collect();
         let checks: Vec<&Check<'_>> = self.checks.iter().filter(|check| own.contains(&check.tensor)).collect();
         let checked: u64 = checks.iter().map(|check| check.task().bytes()).sum();
-        let meter = Meter::new(self.settings.watch, checked + tasks.iter().map(Task::bytes).sum::<u64>());
+        let meter = Meter::new(self.options.watch.as_ref(), checked + tasks.iter().map(Task::bytes).sum::<u64>());
         self.check(&checks, &meter)?;
         self.measure(&self.measured_for(index), &meter)?;
         self.flow(file, &tasks, sink, &meter)

@@ -140,7 +140,7 @@ impl Rewrite<'_> {
     /// Writes the other files, and returns the names of those that were there with another content and stay.
     pub(super) fn finish(&self) -> Result<Vec<String>, FileError> {
         let mut kept = Vec::new();
-        let (no_clobber, resume) = (self.settings.write.no_clobber, self.settings.resume);
+        let (no_clobber, resume) = (self.options.write.no_clobber, self.options.resume);
         if let Some(folder) = &self.opened.places.folder {
             kept.extend(copy(&self.side_files.copied, folder, no_clobber, resume)?);
         }
