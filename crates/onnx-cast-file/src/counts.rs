@@ -1,13 +1,13 @@
 //! What a cast does to the values of a tensor, counted while it is cast: both sides are widened to float where that
 //! holds both types, or to double, and compared (`tally.rs`). Integers of 64 bits, which doubles do not hold, are
-//! compared as integers (`integers.rs`), and texts with their results digit by digit (`text.rs`).
+//! compared as integers (`integers.rs`), and texts as the nearest doubles (`text.rs`).
 
 mod alarms;
 mod integers;
+mod means;
 mod number;
 mod tally;
 mod text;
-mod whole;
 pub(crate) mod widen;
 
 use crate::counts::alarms::Scan;
@@ -23,11 +23,11 @@ use std::sync::{Mutex, PoisonError};
 use tally::Limits;
 
 pub use alarms::Alarms;
+pub use means::Means;
 pub use number::Number;
 pub(crate) use number::{Distance, Numbers, exceeds_doubles, is_integer};
 pub(crate) use tally::{Apart, Compared};
 pub(crate) use text::{alarms_of_strings, count_strings};
-pub use whole::Means;
 
 /// What became of the values of a tensor.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn each_fate_is_counted() {
+    fn each_kind_of_loss_is_counted() {
         use DataType::{Bool, Float4E2M1, Float8E4M3FN, Float8E8M0, Float16, Int8, Uint8};
         let inf = f32::INFINITY;
         // overflowed, saturated, zero, subnormal, nan
