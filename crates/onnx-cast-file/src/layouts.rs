@@ -5,30 +5,40 @@
 //! puts the tensors together by their names, `describe.rs` compares types and shapes with the claim, and `values.rs`
 //! computes the values part by part. The arithmetic is that of `onnx-cast`.
 
+mod claims;
 mod config;
 mod describe;
 mod error;
 mod exchange;
 mod find;
+mod format;
 mod gguf;
+mod lay_out;
 mod packed_ints;
 mod plain_config;
+mod row;
 mod signs;
+mod table;
 mod torch_dtype;
 mod values;
 mod verify;
 mod weight;
+mod written;
 
 pub use error::LayoutError;
-pub use weight::Scheme;
+pub use format::{Granularity, QuantizedFormat};
+pub use table::Scheme;
 
 pub(crate) use config::{Config, claims};
 pub(crate) use exchange::exchange;
 pub(crate) use find::{Role, Weights};
 pub(crate) use gguf::BlockValues;
+pub(crate) use lay_out::are_experts;
 pub(crate) use plain_config::{plain_config, quantized_config};
 pub(crate) use signs::{check_cast, check_plain, claim_of_folder};
+pub(crate) use table::{GROUPS, ZERO_POINTS};
 pub(crate) use torch_dtype::{torch_name, with_torch_dtype};
 pub(crate) use values::Values;
 pub(crate) use verify::verify;
 pub(crate) use weight::{Checkpoint, Elements as StoredAs, TensorRef, Weight};
+pub(crate) use written::{Arithmetic, Integers, Order, WrittenWeight};

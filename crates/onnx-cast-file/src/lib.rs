@@ -68,8 +68,8 @@ pub use inspect::{
     diff, diff_with, inspect, inspect_opened, open,
 };
 pub use io::{AtomicFile, Watch, end_without_traces, room_for_a_thread};
-pub use layouts::{LayoutError, Scheme};
-pub use quantize::{Granularity, QuantizeRequest, QuantizedFormat, quantize_file};
+pub use layouts::{Granularity, LayoutError, QuantizedFormat, Scheme};
+pub use quantize::{QuantizeRequest, quantize_file};
 pub use report::{
     Blocks, Candidate, CandidateFormat, Concern, Grade, Magnitudes, Ratios, Report, ReportRequest, TensorReport,
     Totals, report, report_of, report_opened,

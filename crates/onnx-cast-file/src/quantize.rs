@@ -1,28 +1,24 @@
 //! From plain weights to quantized checkpoints.
 
 mod blocks;
-mod configuration;
-mod format;
-pub(crate) mod layout;
 mod losses;
 pub(crate) mod numbers;
 mod turned;
 
 use crate::error::FileError;
 use crate::formats::input::Stored;
-use crate::layouts::{self, Checkpoint, LayoutError, Scheme, TensorRef};
+use crate::layouts::{
+    self, Checkpoint, Granularity, LayoutError, QuantizedFormat, Scheme, TensorRef, WrittenWeight, are_experts,
+};
 use crate::request::{RunOptions, Storage};
-use crate::rewrite::{self, Greatest, Opened, Rewrite, Rewritten, Row, SideFiles, Text};
+use crate::rewrite::{self, Greatest, Opened, Origin, Rewrite, Rewritten, Row, SideFiles, Text};
 use crate::selection::Selection;
-use crate::summary::Summary;
-use layout::{Chosen, Plan, experts};
+use crate::summary::{Summary, TensorSummary};
 use onnx_cast::{BlockFormat, DataType, ScaleRule};
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
-
-pub use format::{Granularity, QuantizedFormat};
 
 /// Which weights are quantized, to which format, in which layout, and how.
 #[derive(Clone, Debug)]
@@ -57,6 +53,11 @@ impl QuantizeRequest {
             run: RunOptions::default(),
         }
     }
+
+    /// The layout that the checkpoint gets.
+    fn layout(&self) -> Scheme {
+        self.layout.unwrap_or(Scheme::DEFAULT)
+    }
 }
 
 /// Quantizes the weights of a checkpoint: a `.safetensors` file, a folder with one, or several with an index. Scales
@@ -90,22 +91,27 @@ pub(crate) fn plan<R>(
     layouts::check_plain(checkpoint, claim)?;
     let names = checkpoint.tensors().map(|(_, stored)| &*stored.name);
     request.selection.check_names(names).map_err(FileError::unmatched(input))?;
-    let plan = Plan::new(request);
-    let mut quantizer =
-        Quantizer { checkpoint, plan, request, chosen: Vec::new(), measured: Vec::new(), greatest: HashMap::new() };
+    let mut quantizer = Quantizer {
+        checkpoint,
+        layout: request.layout(),
+        request,
+        written: Vec::new(),
+        measured: Vec::new(),
+        greatest: HashMap::new(),
+    };
     let mut files = Vec::new();
     for (file, input) in checkpoint.files.iter().enumerate() {
         let rows = quantizer.rows(file)?;
         files.push(Rewritten::of(opened, input, rows));
     }
-    let Quantizer { plan, chosen, measured, .. } = quantizer;
-    if chosen.is_empty() {
+    let Quantizer { layout, written, measured, .. } = quantizer;
+    if written.is_empty() {
         return Err(checkpoint.error(None, LayoutError::NothingToQuantize));
     }
     if let Some(file) = files.first_mut() {
-        file.rows.extend(plan.marker());
+        file.rows.extend(marker(layout));
     }
-    let (side_files, configuration) = side_files(opened, &plan, &chosen)?;
+    let (side_files, configuration) = side_files(opened, request, &written)?;
     run(Rewrite { measured, side_files, configuration, ..Rewrite::new(opened, files, &request.run) })
 }
 
@@ -113,31 +119,42 @@ pub(crate) fn plan<R>(
 /// of `config.json` stands alone too.
 pub(crate) fn side_files(
     opened: &Opened<'_>,
-    plan: &Plan<'_>,
-    chosen: &[Chosen],
+    request: &QuantizeRequest,
+    written: &[WrittenWeight],
 ) -> Result<(SideFiles, Option<Value>), FileError> {
-    let kept = kept_modules(&opened.checkpoint, chosen);
-    let configuration = plan.configuration(chosen, &kept);
-    let Some(folder) = opened.places.folder.as_ref().filter(|_| plan.request.run.copy_others) else {
+    let kept = kept_modules(&opened.checkpoint, written);
+    let described = request.layout().row().configuration.as_ref().filter(|_| !written.is_empty());
+    let configuration = described.map(|described| (described.write)(written, &kept));
+    let Some(folder) = opened.places.folder.as_ref().filter(|_| request.run.copy_others) else {
         return Ok((SideFiles::default(), configuration));
     };
     let mut side_files = SideFiles::of(opened.input, folder)?;
     let config = |path: &Path| layouts::quantized_config(path, configuration.as_ref());
-    side_files.rewrite_config(folder, plan.request.run.resume, config)?;
-    side_files.remove("hf_quant_config.json");
-    if let Some(text) = plan.own_file(chosen, &kept) {
-        side_files.texts.push(Text { path: folder.join("hf_quant_config.json"), text, of: None });
+    side_files.rewrite_config(folder, request.run.resume, config)?;
+    for (_, file) in Scheme::own_files() {
+        side_files.remove(file.name);
+    }
+    if let Some(file) = described.and_then(|described| described.own_file.as_ref()) {
+        let text = (file.write)(written, &kept);
+        side_files.texts.push(Text { path: folder.join(file.name), text, of: None });
     }
     Ok((side_files, configuration))
 }
 
+/// The tensor by which readers know the layout.
+pub(crate) fn marker<'r>(layout: Scheme) -> Option<Row<'r>> {
+    let name = layout.row().marker?;
+    let summary = TensorSummary { cast: true, ..TensorSummary::kept(name, vec![2], DataType::Float8E4M3FN, 2) };
+    Some(Row { summary, tensor: TensorRef { file: 0, tensor: 0 }, origin: Origin::Bytes(vec![0; 2]) })
+}
+
 /// The modules with a matrix, or experts, that are not quantized, whose names configurations list.
-fn kept_modules(checkpoint: &Checkpoint, chosen: &[Chosen]) -> Vec<String> {
-    let quantized: HashSet<&str> = chosen.iter().map(|chosen| &*chosen.module).collect();
+fn kept_modules(checkpoint: &Checkpoint, written: &[WrittenWeight]) -> Vec<String> {
+    let quantized: HashSet<&str> = written.iter().map(|weight| &*weight.module).collect();
     let module = |stored: &Stored| {
         let module = match stored.shape.len() {
             2 => stored.name.strip_suffix(".weight")?,
-            3 if experts::are_experts(stored) => stored.name.rsplit_once('.')?.0,
+            3 if are_experts(stored) => stored.name.rsplit_once('.')?.0,
             _ => return None,
         };
         (!quantized.contains(module)).then(|| module.to_owned())
@@ -149,9 +166,9 @@ fn kept_modules(checkpoint: &Checkpoint, chosen: &[Chosen]) -> Vec<String> {
 
 struct Quantizer<'a> {
     checkpoint: &'a Checkpoint,
-    plan: Plan<'a>,
+    layout: Scheme,
     request: &'a QuantizeRequest,
-    chosen: Vec<Chosen>,
+    written: Vec<WrittenWeight>,
     measured: Vec<(TensorRef, Arc<Greatest>)>,
     /// By the matrix that they are a part of.
     greatest: HashMap<(String, DataType), Arc<Greatest>>,
@@ -168,12 +185,12 @@ impl<'a> Quantizer<'a> {
                 continue;
             };
             let wrong = |error| self.checkpoint.error(Some(tensor), error);
-            let chosen = self.plan.choose(stored, to).map_err(wrong)?;
-            let module = if chosen.are_experts { &stored.name } else { &chosen.module };
-            let greatest = chosen.needs_greatest().then(|| self.greatest(tensor, stored, module, to));
-            let made = blocks::rows(self.checkpoint, tensor, &chosen, self.request, greatest);
+            let written = self.layout.write(stored, to, self.request.granularity).map_err(wrong)?;
+            let module = if written.are_experts { &stored.name } else { &written.module };
+            let greatest = written.needs_greatest().then(|| self.greatest(tensor, stored, module, to));
+            let made = blocks::rows(self.checkpoint, tensor, &written, self.request, greatest);
             rows.extend(made.map_err(FileError::Operator)?);
-            self.chosen.push(chosen);
+            self.written.push(written);
         }
         Ok(rows)
     }
@@ -191,8 +208,9 @@ impl<'a> Quantizer<'a> {
     /// The format of a tensor; `None` where it is kept.
     fn target(&self, stored: &Stored) -> Option<QuantizedFormat> {
         let is_meant = |to: &QuantizedFormat| {
-            let is_linear = self.request.layout != Some(Scheme::GptOss) && is_linear(stored);
-            is_linear || is_float(stored) && experts::are_experts(stored) && self.plan.takes_experts(*to)
+            let takes_experts = || self.layout.takes_experts(*to, self.request.granularity);
+            self.layout.holds_matrices() && is_linear(stored)
+                || is_float(stored) && are_experts(stored) && takes_experts()
         };
         self.request.selection.target_if(&stored.name, stored.len as u64, |to| is_meant(&to))
     }

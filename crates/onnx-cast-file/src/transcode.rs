@@ -10,10 +10,12 @@ mod rows;
 mod scales;
 
 use crate::error::FileError;
-use crate::layouts::{self, Checkpoint, Config, LayoutError, Role, Scheme, StoredAs, TensorRef, Weight, Weights};
+use crate::layouts::{
+    self, Checkpoint, Config, Integers, LayoutError, Order, QuantizedFormat, Role, Scheme, StoredAs, TensorRef, Weight,
+    Weights, WrittenWeight,
+};
 use crate::pipeline::Compute;
-use crate::quantize::layout::{Chosen, Integers, Order, Plan};
-use crate::quantize::{self, QuantizeRequest, QuantizedFormat};
+use crate::quantize::{self, QuantizeRequest};
 use crate::request::RunOptions;
 use crate::rewrite::{self, Check, Opened, Rewrite, Rewritten, Row};
 use crate::summary::Summary;
@@ -81,10 +83,8 @@ pub(crate) fn plan<R>(
     }
     let inverted: Vec<Option<Weight>> = weights.list.iter().map(changes::inverted).collect();
     let as_quantize = request.as_quantize();
-    let plan = Plan::new(&as_quantize);
-    let (chosen, checks) = (Vec::new(), Vec::new());
-    let mut transcoder =
-        Transcoder { checkpoint, weights: &weights, inverted: &inverted, plan, request, chosen, checks };
+    let (written, checks) = (Vec::new(), Vec::new());
+    let mut transcoder = Transcoder { checkpoint, weights: &weights, inverted: &inverted, request, written, checks };
     transcoder.check_target().map_err(|error| checkpoint.error(None, error))?;
     let mut files = Vec::new();
     for (file, input) in checkpoint.files.iter().enumerate() {
@@ -93,11 +93,11 @@ pub(crate) fn plan<R>(
             files.push(Rewritten::of(opened, input, rows));
         }
     }
-    let Transcoder { chosen, checks, .. } = transcoder;
+    let Transcoder { written, checks, .. } = transcoder;
     if let Some(file) = files.first_mut() {
-        file.rows.extend(plan.marker());
+        file.rows.extend(quantize::marker(request.layout));
     }
-    let (side_files, configuration) = quantize::side_files(opened, &plan, &chosen)?;
+    let (side_files, configuration) = quantize::side_files(opened, &as_quantize, &written)?;
     run(Rewrite { checks, side_files, configuration, ..Rewrite::new(opened, files, &request.run) })
 }
 
@@ -106,9 +106,8 @@ struct Transcoder<'a> {
     weights: &'a Weights,
     /// Each weight with the reciprocal of its global scale, where it has one.
     inverted: &'a [Option<Weight>],
-    plan: Plan<'a>,
     request: &'a TranscodeRequest,
-    chosen: Vec<Chosen>,
+    written: Vec<WrittenWeight>,
     checks: Vec<Check<'a>>,
 }
 
@@ -156,11 +155,11 @@ impl<'a> Transcoder<'a> {
             }
             error => error,
         };
-        let chosen = self.choose(weight).map_err(|error| wrong(named(error)))?;
-        let (from, chosen) = chosen.ok_or_else(|| wrong(LayoutError::NotTranscoded { tensor: tensor.clone() }))?;
-        let Made { rows, count } = Maker { checkpoint, weight, inverted, chosen: &chosen }.make(from)?;
+        let written = self.write(weight).map_err(|error| wrong(named(error)))?;
+        let (from, written) = written.ok_or_else(|| wrong(LayoutError::NotTranscoded { tensor: tensor.clone() }))?;
+        let Made { rows, count } = Maker { checkpoint, weight, inverted, written: &written }.make(from)?;
         if let Some(count) = count {
-            let to = chosen.to.name();
+            let to = written.to.name();
             let (data_type, len) = count.elements();
             let source = Arc::clone(&count) as Arc<dyn Compute + 'a>;
             let verdict = move || match count.count() {
@@ -172,32 +171,34 @@ impl<'a> Transcoder<'a> {
             };
             self.checks.push(Check { tensor: weight.tensor, source, data_type, len, verdict: Box::new(verdict) });
         }
-        self.chosen.push(chosen);
+        self.written.push(written);
         Ok(rows)
     }
 
     /// The format of a weight, and what it becomes; `None` of one that is in no layout but its own.
-    fn choose(&self, weight: &Weight) -> Result<Option<(QuantizedFormat, Chosen)>, LayoutError> {
+    fn write(&self, weight: &Weight) -> Result<Option<(QuantizedFormat, WrittenWeight)>, LayoutError> {
         let Some((from, granularity)) = form::form_of(weight, self.weights.block) else { return Ok(None) };
         let is_mxfp4 = from == QuantizedFormat::Block(BlockFormat::MxFp4);
         let to = self.request.to.filter(|_| is_mxfp4).unwrap_or(from);
-        let layout = self.plan.layout();
+        let layout = self.request.layout;
         let are_integers = [DataType::Int8, DataType::Int4].map(QuantizedFormat::Elements).contains(&from);
         // Without words all integers are int8, and no column tells its group.
-        let to = if are_integers && layout == Scheme::Plain { QuantizedFormat::Elements(DataType::Int8) } else { to };
+        let int8 = QuantizedFormat::Elements(DataType::Int8);
+        let has_only_bytes = !layout.row().packs_integers && layout.granularity(int8, None).is_ok();
+        let to = if are_integers && has_only_bytes { int8 } else { to };
         let refuse = |reason: &str| {
             Err(LayoutError::Unsupported { layout: layout.name(), to: to.name(), reason: reason.to_owned() })
         };
-        if weight.groups.is_some() && layout == Scheme::Plain {
+        if weight.groups.is_some() && has_only_bytes {
             return refuse("its columns have no groups of their own (weight_g_idx)");
         }
-        let mut chosen = self.plan.name_weight(weight, to, granularity)?;
-        if weight.transposed != (chosen.order == Order::Exchanged)
-            && !(weight.transposed && chosen.order == Order::Down)
+        let mut written = layout.write_quantized(weight, to, granularity)?;
+        if weight.transposed != (written.order == Order::Exchanged)
+            && !(weight.transposed && written.order == Order::Down)
         {
             return refuse("its experts have rows and columns the other way round");
         }
-        if (weight.elements == StoredAs::TwoRows) != (chosen.order == Order::Down) && !weight.transposed {
+        if (weight.elements == StoredAs::TwoRows) != (written.order == Order::Down) && !weight.transposed {
             return refuse("it has no experts packed along their rows");
         }
         if are_integers {
@@ -206,11 +207,11 @@ impl<'a> Transcoder<'a> {
                 _ => 8,
             };
             let (are_symmetric, have_groups) = (weight.zero_points.is_none(), weight.groups.is_some());
-            chosen.integers = Integers { bits, are_symmetric, have_groups };
+            written.integers = Integers { bits, are_symmetric, have_groups };
             if !matches!(weight.elements, StoredAs::Words { .. }) {
-                chosen.check_words(&weight.name)?;
+                written.check_words(&weight.name)?;
             }
         }
-        Ok(Some((from, chosen)))
+        Ok(Some((from, written)))
     }
 }

@@ -4,7 +4,9 @@
 use super::error::LayoutError;
 use super::find::Finder;
 use super::packed_ints;
-use super::weight::{Checkpoint, Elements, Scheme, TensorRef, Weight, WeightFormat};
+use super::table::{GROUPS, SHAPE, ZERO_POINTS};
+use super::weight::{Checkpoint, Elements, TensorRef, Weight, WeightFormat};
+use super::written::Order;
 use crate::error::FileError;
 use crate::formats::input::Stored;
 use DataType::{
@@ -40,10 +42,10 @@ impl Finder<'_> {
             block: [1, 32],
             globals: Vec::new(),
             global: None,
-            zero_points: beside("weight_zero_point"),
-            groups: beside("weight_g_idx"),
+            zero_points: beside(ZERO_POINTS),
+            groups: beside(GROUPS),
             transposed: false,
-            others: beside("weight_shape").into_iter().collect(),
+            others: beside(SHAPE).into_iter().collect(),
         };
         if !self.read_types(&mut weight, stored, scale, start)? {
             return Ok(None);
@@ -59,9 +61,8 @@ impl Finder<'_> {
     fn read_types(&self, weight: &mut Weight, stored: &Stored, scale: &Stored, start: &str) -> Result<bool, FileError> {
         let tensor = weight.tensor;
         let wrong = |error| self.checkpoint.error(Some(tensor), error);
-        let beside = |ending: &str| self.checkpoint.find(&format!("{start}{ending}"));
         match (stored.data_type, scale.data_type) {
-            (Int8, Float8E8M0) if self.scheme == Scheme::Plain => {
+            (Int8, Float8E8M0) if self.row.has_mxint8 => {
                 weight.globals = vec![GlobalScale::Factor(MXINT8_UNIT)];
             }
             (Float6E2M3 | Float6E3M2, Float8E8M0) => {}
@@ -69,7 +70,7 @@ impl Finder<'_> {
                 // Bytes hold two codes of 4 bits, or four of 6 bits in three; the number of scales decides.
                 let width = stored.shape.last().copied().unwrap_or(0);
                 let has_six_bits = stored.data_type == Uint8
-                    && self.config.formats.contains(&WeightFormat::MxFp6)
+                    && self.claims.formats.contains(&WeightFormat::MxFp6)
                     && width.is_multiple_of(3)
                     && scale.shape.last() == Some(&(width / 3).saturating_mul(4).div_ceil(32));
                 let element = if has_six_bits { Float6E2M3 } else { Float4E2M1 };
@@ -80,21 +81,17 @@ impl Finder<'_> {
                 if self.has_two_rows(stored, scale) {
                     (weight.elements, weight.block) = (Elements::TwoRows, [16, 1]);
                 }
-                let ending = if self.scheme == Scheme::CompressedTensors { "weight_global_scale" } else { "" };
-                let ending =
-                    if ending.is_empty() { format!("{}_2", &scale.name[start.len()..]) } else { ending.to_owned() };
-                let missing = || LayoutError::MissingPart {
-                    tensor: stored.name.clone(),
-                    what: "the global scale of NVFP4",
-                    want: format!("{start}{ending}"),
-                };
-                weight.global = Some(beside(&ending).ok_or_else(missing).map_err(wrong)?);
+                let want = self.row.global.name(start, &scale.name);
+                let found = self.checkpoint.find(&want);
+                let (tensor, what) = (stored.name.clone(), "the global scale of NVFP4");
+                let missing = || wrong(LayoutError::MissingPart { tensor, what, want });
+                weight.global = Some(found.ok_or_else(missing)?);
             }
             (Float8E4M3FN | Float8E5M2, Uint8 | Float8E8M0) => weight.scale_type = Float8E8M0,
             (Float8E4M3FN | Float8E5M2 | Int8, Float | BFloat16 | Float16) => {}
             (Int32, Float | BFloat16 | Float16) => {
                 let shape = self.checkpoint.original_shape(&weight.others)?;
-                let bits = self.config.formats.iter().filter_map(|format| match format {
+                let bits = self.claims.formats.iter().filter_map(|format| match format {
                     WeightFormat::Int(bits) => Some(*bits),
                     _ => None,
                 });
@@ -102,7 +99,7 @@ impl Finder<'_> {
                     packed_ints::describe(stored, shape, &bits.collect::<Vec<_>>()).map_err(wrong)?;
             }
             // Bytes that are something else than a weight.
-            (Uint8 | Int8 | Int32, _) if self.scheme == Scheme::DeepSeek => return Ok(false),
+            (Uint8 | Int8 | Int32, _) if self.row.has_other_bytes => return Ok(false),
             _ => {
                 let (tensor, elements) = (stored.name.clone(), stored.data_type);
                 return Err(wrong(LayoutError::Types { tensor, elements, scales: scale.data_type }));
@@ -145,9 +142,9 @@ impl Finder<'_> {
 
     /// Whether ModelOpt has packed experts along the rows, along which their blocks are too.
     fn has_two_rows(&self, stored: &Stored, scale: &Stored) -> bool {
-        match (self.scheme, &stored.shape[..], &scale.shape[..]) {
-            (Scheme::ModelOpt, &[experts, rows, columns], shape) => {
-                rows.is_multiple_of(8) && *shape == [experts, rows / 8, columns]
+        match stored.shape[..] {
+            [experts, rows, columns] if self.row.lays_experts(Order::Down) => {
+                rows.is_multiple_of(8) && scale.shape == [experts, rows / 8, columns]
             }
             _ => false,
         }
@@ -161,7 +158,7 @@ impl Finder<'_> {
             shape: stored.shape.clone(),
             want: want.to_owned(),
         };
-        if self.scheme == Scheme::GptOss {
+        if self.row.lays_experts(Order::Exchanged) {
             let [ref outer @ .., blocks, 16] = stored.shape[..] else {
                 return Err(part("16 bytes for each block, as the last axis"));
             };
@@ -183,9 +180,9 @@ impl Finder<'_> {
 
     /// Without a configuration the number of scales in a row gives the size of its blocks.
     fn block_by_number(&self, columns: usize, scale: &Stored) -> Option<[usize; 2]> {
-        let is_told = self.config.block.is_some() || !self.config.formats.is_empty();
-        match (self.scheme, &scale.shape[..]) {
-            (Scheme::Plain | Scheme::CompressedTensors, &[_, across]) if across > 0 && !is_told => {
+        let is_told = self.claims.block.is_some() || !self.claims.formats.is_empty();
+        match scale.shape[..] {
+            [_, across] if self.row.counts_scales && across > 0 && !is_told => {
                 columns.is_multiple_of(across).then(|| [1, columns / across])
             }
             _ => None,
@@ -198,19 +195,19 @@ impl Finder<'_> {
         let outer = weight.shape[..weight.shape.len() - 2].to_vec();
         let is_microscaled = weight.scale_type == Float8E4M3FN
             || matches!(weight.elements, Elements::Plain(Float4E2M1 | Float6E2M3) | Elements::TwoRows)
-            || weight.scale_type == Float8E8M0 && self.scheme != Scheme::DeepSeek;
-        let claimed = self.config.block;
+            || weight.scale_type == Float8E8M0 && !self.row.has_large_blocks;
+        let claimed = self.claims.block;
         let mut candidates = Vec::new();
         if is_microscaled {
             candidates.push(weight.block);
         } else {
             candidates.extend(claimed);
             candidates.extend([[rows, columns], [1, columns], [rows, 1]]);
-            candidates.extend(self.config.groups.iter().map(|&size| [1, size]));
+            candidates.extend(self.claims.groups.iter().map(|&size| [1, size]));
             candidates.extend(self.block_by_number(columns, scale));
         }
         let mut squeezed = squeeze(&scale.shape, weight.shape.len());
-        if self.scheme == Scheme::Fbgemm && outer.len() == 1 {
+        if outer.len() == 1 && self.row.experts.as_ref().is_some_and(|experts| experts.have_scales_of_columns) {
             // Experts have a scale for each column, whichever axis it is written along.
             candidates = vec![[rows, 1]];
             if let Some([_, down, across @ 1]) = squeezed.as_deref_mut() {
@@ -264,9 +261,9 @@ impl Finder<'_> {
         }
         let bytes = self.checkpoint.bytes(global)?;
         let floats = bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes));
-        weight.globals = match self.scheme {
-            Scheme::CompressedTensors => floats.map(GlobalScale::Divisor).collect(),
-            _ => floats.map(GlobalScale::Factor).collect(),
+        weight.globals = match self.row.global.divides {
+            true => floats.map(GlobalScale::Divisor).collect(),
+            false => floats.map(GlobalScale::Factor).collect(),
         };
         Ok(())
     }

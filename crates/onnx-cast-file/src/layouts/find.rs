@@ -1,102 +1,23 @@
 //! Which tensors of a checkpoint are a weight together, by their names, compared with their types and shapes and with
 //! what the configuration claims.
 
+use super::claims::Claims;
 use super::config::Config;
 use super::error::LayoutError;
-use super::weight::{Checkpoint, Scheme, TensorRef, Weight};
+use super::row::Row;
+use super::table::{CHANGES, COMPANIONS, Scheme};
+use super::weight::{Checkpoint, TensorRef, Weight};
 use crate::error::FileError;
 use crate::formats::input::Stored;
 use DataType::{Float4E2M1, Float6E2M3, Float6E3M2, Float8E4M3FN, Float8E5M2, Int8, Int32, Uint8};
 use onnx_cast::DataType;
 use std::collections::HashMap;
 
-/// How names of elements and scales belong together: behind a common beginning, these endings. A plain ending begins
-/// the name or follows a point.
-struct Pair {
-    elements: &'static str,
-    scales: &'static str,
-    /// The ending of the values.
-    values: &'static str,
-}
-
-const fn pair(elements: &'static str, scales: &'static str, values: &'static str) -> Pair {
-    Pair { elements, scales, values }
-}
-
-impl Scheme {
-    fn pairs(self) -> &'static [Pair] {
-        const FUSED: [&str; 2] = ["gate_up_proj", "down_proj"];
-        match self {
-            Scheme::DeepSeek => {
-                const {
-                    &[
-                        pair("weight", "weight_scale_inv", "weight"),
-                        pair("weight", "weight_scale", "weight"),
-                        pair("weight", "scale", "weight"),
-                        pair(FUSED[0], "gate_up_proj_scale_inv", FUSED[0]),
-                        pair(FUSED[1], "down_proj_scale_inv", FUSED[1]),
-                    ]
-                }
-            }
-            Scheme::GptOss => const { &[pair("_blocks", "_scales", "")] },
-            Scheme::CompressedTensors => {
-                const { &[pair("weight_packed", "weight_scale", "weight"), pair("weight", "weight_scale", "weight")] }
-            }
-            Scheme::ModelOpt => {
-                const {
-                    &[
-                        pair("weight", "weight_scale", "weight"),
-                        pair(FUSED[0], "gate_up_proj_weight_scale", FUSED[0]),
-                        pair(FUSED[1], "down_proj_weight_scale", FUSED[1]),
-                    ]
-                }
-            }
-            Scheme::Fbgemm => {
-                const {
-                    &[
-                        pair("weight", "weight_scale", "weight"),
-                        pair(FUSED[0], "gate_up_proj_scale", FUSED[0]),
-                        pair(FUSED[1], "down_proj_scale", FUSED[1]),
-                    ]
-                }
-            }
-            Scheme::Quark | Scheme::Plain => const { &[pair("weight", "weight_scale", "weight")] },
-            Scheme::ComfyUi => {
-                const { &[pair("weight", "scale_weight", "weight"), pair("weight", "weight_scale", "weight")] }
-            }
-        }
-    }
-}
-
-/// The endings of the names of elements and scales.
-pub(super) fn pairs(scheme: Scheme) -> impl Iterator<Item = (&'static str, &'static str)> {
-    scheme.pairs().iter().map(|pair| (pair.elements, pair.scales))
-}
-
 /// What stands before an ending of a name.
 pub(super) fn before<'n>(name: &'n str, ending: &str) -> Option<&'n str> {
     let start = name.strip_suffix(ending)?;
     (ending.starts_with('_') || start.is_empty() || start.ends_with('.')).then_some(start)
 }
-
-/// Tensors that go with quantized weights, and that no model without them has.
-const COMPANIONS: &[&str] = &[
-    "input_scale",
-    "output_scale",
-    "input_global_scale",
-    "input_zero_point",
-    "scale_input",
-    "k_scale",
-    "v_scale",
-    "q_scale",
-    "prob_output_scale",
-    "weight_shape",
-    "scaled_fp8",
-];
-
-/// Tensors that are a part of the weight beside them.
-const CHANGES: &[&str] =
-    &["pre_quant_scale", "svdquant_lora_a", "svdquant_lora_b", "lora_A", "lora_B", "lora_up", "lora_down"];
 
 /// What a tensor of a quantized checkpoint is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,11 +55,11 @@ impl Weights {
         config: &Config,
         keeps: impl Fn(&str, u64) -> bool,
     ) -> Result<Weights, FileError> {
-        let scheme = match config.scheme.or_else(|| scheme_by_names(checkpoint)) {
-            Some(scheme) => scheme,
-            None => return Err(checkpoint.error(None, LayoutError::NotQuantized)),
+        let has = |ending: &str| checkpoint.tensors().any(|(_, stored)| before(&stored.name, ending).is_some());
+        let Some(scheme) = config.scheme.or_else(|| Scheme::of_names(has)) else {
+            return Err(checkpoint.error(None, LayoutError::NotQuantized));
         };
-        let finder = Finder { checkpoint, config, scheme };
+        let finder = Finder { checkpoint, claims: &config.claims, row: scheme.row() };
         let mut list = Vec::new();
         for (tensor, stored) in checkpoint.tensors() {
             let wrong = |error| checkpoint.error(Some(tensor), error);
@@ -170,25 +91,8 @@ impl Weights {
         if list.is_empty() {
             return Err(checkpoint.error(None, LayoutError::NoWeights { scheme: scheme.name() }));
         }
-        Ok(Weights { scheme, list, roles, block: config.block })
+        Ok(Weights { scheme, list, roles, block: config.claims.block })
     }
-}
-
-/// The layout of a checkpoint without a configuration, where its names leave no doubt.
-fn scheme_by_names(checkpoint: &Checkpoint) -> Option<Scheme> {
-    let has = |ending: &str| checkpoint.tensors().any(|(_, stored)| before(&stored.name, ending).is_some());
-    let order = [
-        ("weight_scale_inv", Scheme::DeepSeek),
-        ("scaled_fp8", Scheme::ComfyUi),
-        ("scale_weight", Scheme::ComfyUi),
-        ("weight_packed", Scheme::CompressedTensors),
-        ("weight_scale_2", Scheme::ModelOpt),
-        ("gate_up_proj_blocks", Scheme::GptOss),
-        ("gate_up_proj_scale", Scheme::Fbgemm),
-        // A scale for each tensor or row means the same in every layout.
-        ("weight_scale", Scheme::CompressedTensors),
-    ];
-    order.into_iter().find(|(ending, _)| has(ending)).map(|(_, scheme)| scheme)
 }
 
 impl Checkpoint {
@@ -202,8 +106,8 @@ impl Checkpoint {
 /// Finds weights by names.
 pub(super) struct Finder<'a> {
     pub(super) checkpoint: &'a Checkpoint,
-    pub(super) config: &'a Config,
-    pub(super) scheme: Scheme,
+    pub(super) claims: &'a Claims,
+    pub(super) row: &'a Row,
 }
 
 impl Finder<'_> {
@@ -215,7 +119,7 @@ impl Finder<'_> {
         ) {
             return Ok(None);
         }
-        let found = self.scheme.pairs().iter().find_map(|pair| {
+        let found = self.row.all_names().find_map(|pair| {
             let start = before(&stored.name, pair.elements)?;
             Some((pair, start, self.checkpoint.find(&format!("{start}{}", pair.scales))?))
         });
@@ -228,11 +132,11 @@ impl Finder<'_> {
     fn compare(&self, weight: &Weight) -> Result<(), LayoutError> {
         let found = weight.format();
         let layer = weight.name.strip_suffix(".weight").unwrap_or(&weight.name);
-        let of_layer = self.config.layers.get(layer);
+        let of_layer = self.claims.layers.get(layer);
         let claim = match of_layer {
             Some(claimed) if *claimed != found => claimed.to_string(),
-            None if !self.config.formats.is_empty() && !self.config.formats.contains(&found) => {
-                self.config.claim.clone()
+            None if !self.claims.formats.is_empty() && !self.claims.formats.contains(&found) => {
+                self.claims.claim.clone()
             }
             _ => return Ok(()),
         };
@@ -245,7 +149,7 @@ impl Finder<'_> {
     /// Refuses elements without scales and scales without elements.
     fn check_single(&self, stored: &Stored) -> Result<(), LayoutError> {
         let name = &stored.name;
-        for pair in self.scheme.pairs() {
+        for pair in self.row.all_names() {
             let want = |start: &str, ending: &str| format!("{start}{ending}");
             let is_small_float = matches!(stored.data_type, Float8E4M3FN | Float8E5M2 | Float4E2M1);
             // No model has weights of bytes without scales.

@@ -3,8 +3,9 @@
 
 use super::config::{Config, claims};
 use super::error::LayoutError;
-use super::find::{before, pairs};
-use super::weight::{Checkpoint, Scheme};
+use super::find::before;
+use super::table::{Scheme, ZERO_POINTS};
+use super::weight::Checkpoint;
 use crate::error::FileError;
 use crate::summary::TensorSummary;
 use DataType::{BFloat16, Bool, Complex64, Complex128, Double, Float, Float16, Int16, Int64, String as Text, Uint16};
@@ -55,10 +56,10 @@ fn signs<'n>(tensors: &[Known<'n>]) -> Vec<Sign<'n>> {
             ends.iter().filter_map(|end| places.get(&*format!("{start}{end}")).copied()).collect()
         };
         let own = Scheme::ALL.iter().filter(|_| is_code(data_type)).find_map(|(scheme, layout)| {
-            pairs(*scheme).find_map(|(codes, scales)| {
-                let start = before(name, codes)?;
-                let found = beside(start, &[scales, "weight_scale_2", "weight_global_scale", "weight_zero_point"]);
-                (places.contains_key(&*format!("{start}{scales}"))).then_some((found, *layout))
+            scheme.row().all_names().find_map(|names| {
+                let start = before(name, names.elements)?;
+                let found = beside(start, &[names.scales, "weight_scale_2", "weight_global_scale", ZERO_POINTS]);
+                (places.contains_key(&*format!("{start}{}", names.scales))).then_some((found, *layout))
             })
         });
         // bitsandbytes may store codes as floats.

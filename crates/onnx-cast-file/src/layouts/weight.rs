@@ -10,52 +10,6 @@ use onnx_cast::{DataType, GlobalScale};
 use std::collections::HashMap;
 use std::path::Path;
 
-/// Who defines the layout of a checkpoint's weights: see docs/quantized.md.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Scheme {
-    /// float8e4m3fn in blocks of rows and columns with multipliers (DeepSeek, Qwen), and experts in float4e2m1.
-    DeepSeek,
-    /// Experts in float4e2m1 with blocks of 32, transposed.
-    GptOss,
-    /// Any format of compressed-tensors (llm-compressor).
-    CompressedTensors,
-    /// FP8, NVFP4, MXFP4 and MXFP8 as ModelOpt exports them.
-    ModelOpt,
-    /// float8e4m3fn with a scale for each row.
-    Fbgemm,
-    /// float4e2m1 with blocks of 32.
-    Quark,
-    /// float8e4m3fn with a scale for each tensor.
-    ComfyUi,
-    /// Elements and scales in their own types, without a configuration.
-    Plain,
-}
-
-impl Scheme {
-    /// All, with their names.
-    pub const ALL: &'static [(Scheme, &'static str)] = &[
-        (Scheme::DeepSeek, "deepseek"),
-        (Scheme::GptOss, "gpt-oss"),
-        (Scheme::CompressedTensors, "compressed-tensors"),
-        (Scheme::ModelOpt, "modelopt"),
-        (Scheme::Fbgemm, "fbgemm"),
-        (Scheme::Quark, "quark"),
-        (Scheme::ComfyUi, "comfyui"),
-        (Scheme::Plain, "plain"),
-    ];
-
-    /// The name, as `--scheme` takes it.
-    pub fn name(self) -> &'static str {
-        Scheme::ALL.iter().find(|(scheme, _)| *scheme == self).map_or("", |(_, name)| name)
-    }
-
-    /// The scheme of a name.
-    pub fn from_name(name: &str) -> Option<Scheme> {
-        Scheme::ALL.iter().find(|(_, known)| *known == name).map(|(scheme, _)| *scheme)
-    }
-}
-
 /// The files of a checkpoint, opened.
 #[derive(Debug)]
 pub(crate) struct Checkpoint {

@@ -1,14 +1,12 @@
 //! The tensors of a quantized weight, computed part by part: elements, and the scales of their blocks beside them.
 
 use super::QuantizeRequest;
-use super::format::{Granularity, QuantizedFormat};
-use super::layout::{Chosen, Order};
 use super::losses::Losses;
 use super::numbers::Numbers;
 use super::turned::Turned;
 use crate::io::memory::resize;
 use crate::io::positional::InputFile;
-use crate::layouts::{Checkpoint, TensorRef, exchange};
+use crate::layouts::{Checkpoint, Granularity, Order, QuantizedFormat, TensorRef, WrittenWeight, exchange};
 use crate::pipeline::{Compute, Scratch, Trouble};
 use crate::rewrite::{Computed, Greatest, Origin, Row};
 use crate::summary::TensorSummary;
@@ -21,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(super) fn rows<'a>(
     checkpoint: &'a Checkpoint,
     tensor: TensorRef,
-    chosen: &Chosen,
+    chosen: &WrittenWeight,
     how: &QuantizeRequest,
     greatest: Option<Arc<Greatest>>,
 ) -> Result<Vec<Row<'a>>, OpError> {
@@ -49,7 +47,11 @@ pub(super) fn rows<'a>(
     } else {
         Origin::Beside
     };
-    all.push(Row { summary: summary(&chosen.scales, chosen.scales_shape(), chosen.scale_container), tensor, origin });
+    all.push(Row {
+        summary: summary(&chosen.scales, chosen.scales_shape.clone(), chosen.scale_container),
+        tensor,
+        origin,
+    });
     if let Some((name, shape)) = &chosen.global {
         let origin = computed(Box::new(TensorScale { weight }), DataType::Float, None);
         all.push(Row { summary: summary(name, shape.clone(), DataType::Float), tensor, origin });
@@ -92,15 +94,16 @@ impl<'a> Weight<'a> {
     fn new(
         checkpoint: &'a Checkpoint,
         tensor: TensorRef,
-        chosen: &Chosen,
+        chosen: &WrittenWeight,
         how: &QuantizeRequest,
         greatest: Option<Arc<Greatest>>,
     ) -> Result<Weight<'a>, OpError> {
         let (file, at) = checkpoint.place(tensor);
         let [count, rows, columns] = chosen.matrices;
         let from = checkpoint.stored(tensor).data_type;
+        let numbers = Numbers::new(chosen.arithmetic, chosen.to, chosen.granularity, from);
         let quantize = match chosen.to {
-            QuantizedFormat::Block(format) => Some(chosen.numbers.blocks(format, how.rule)),
+            QuantizedFormat::Block(format) => Some(numbers.blocks(format, how.rule)),
             QuantizedFormat::Elements(_) => None,
         };
         let counts = how.run.counts();
@@ -120,7 +123,7 @@ impl<'a> Weight<'a> {
             container: chosen.container,
             scale_type: chosen.scale_type,
             quantize,
-            numbers: chosen.numbers,
+            numbers,
             greatest,
             losses: Losses::new(from, chosen, counts)?,
         })

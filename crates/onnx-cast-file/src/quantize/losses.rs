@@ -2,9 +2,8 @@
 //! everything is to be counted, only parts with NaN, infinity or values near the limit of float are read back: no other
 //! value becomes NaN or overflows.
 
-use super::format::QuantizedFormat;
-use super::layout::Chosen;
 use crate::counts::{Counter, Sides};
+use crate::layouts::{QuantizedFormat, WrittenWeight};
 use onnx_cast::{BlockDequantize, BoundScaledPlan, CastError, DataType, OpError, TensorView};
 use std::sync::Arc;
 
@@ -24,10 +23,10 @@ pub(super) struct Losses {
 
 impl Losses {
     /// Of everything, or of alarms alone.
-    pub(super) fn new(from: DataType, chosen: &Chosen, counts: bool) -> Result<Losses, OpError> {
+    pub(super) fn new(from: DataType, chosen: &WrittenWeight, counts: bool) -> Result<Losses, OpError> {
         let (back, [nan, large]) = match chosen.to {
             QuantizedFormat::Block(format) => {
-                let back = BlockDequantize::new(format, DataType::Float).recipe(chosen.numbers.recipe).threads(1);
+                let back = BlockDequantize::new(format, DataType::Float).recipe(chosen.arithmetic.recipe).threads(1);
                 let codes = if format.scale() == DataType::Float8E8M0 { [0xFF, 0xF0] } else { [0x7F; 2] };
                 (Some((back, [STEP / format.block(), format.block()], format.element())), codes)
             }

@@ -1,7 +1,6 @@
 //! The arithmetic of scales in each layout: `quantize` writes what it gives, and `report` predicts it.
 
-use super::format::{Granularity, QuantizedFormat};
-use crate::layouts::Scheme;
+use crate::layouts::{Arithmetic, Granularity, QuantizedFormat, Scheme};
 use DataType::{BFloat16, Float, Float8E4M3FN, Float8E5M2, Float16, Int4, Int8};
 use onnx_cast::{
     BlockFormat, BlockPlan, BlockQuantize, Cast, CastError, CastOptions, DataType, OpError, Recipe, ScaleRule, Tensor,
@@ -24,8 +23,13 @@ pub(crate) struct Numbers {
 
 impl Numbers {
     /// For weights of a type.
-    pub(crate) fn new(layout: Scheme, to: QuantizedFormat, granularity: Granularity, from: DataType) -> Numbers {
-        let recipe = if layout == Scheme::CompressedTensors { Recipe::CompressedTensors } else { Recipe::ModelOpt };
+    pub(crate) fn new(
+        arithmetic: Arithmetic,
+        to: QuantizedFormat,
+        granularity: Granularity,
+        from: DataType,
+    ) -> Numbers {
+        let recipe = arithmetic.recipe;
         let data_type = match to {
             QuantizedFormat::Block(format) => {
                 let scale_type = format.scale();
@@ -40,22 +44,38 @@ impl Numbers {
             _ => 127.0,
         };
         let plain = Numbers { scale_type: Float, most, zero_scale: 1.0, precision: Float, recipe };
-        match layout {
-            // torch keeps the type of a tensor that is divided by one number.
-            Scheme::ModelOpt if granularity == Granularity::Tensor => Numbers { precision: from, ..plain },
-            // Its own arithmetic is that of the weights' type.
-            Scheme::CompressedTensors => Numbers {
-                scale_type: from,
-                most: if matches!(data_type, Int4 | Int8) { most + 0.5 } else { most },
-                zero_scale: match from {
-                    BFloat16 => 2f32.powi(-7),
-                    Float16 => 2f32.powi(-10),
-                    _ => f32::EPSILON,
-                },
-                precision: from,
-                recipe,
+        if !arithmetic.in_weight_type {
+            let in_weight_type = arithmetic.tensor_in_weight_type && granularity == Granularity::Tensor;
+            return Numbers { precision: if in_weight_type { from } else { Float }, ..plain };
+        }
+        Numbers {
+            scale_type: from,
+            most: if matches!(data_type, Int4 | Int8) { most + 0.5 } else { most },
+            zero_scale: match from {
+                BFloat16 => 2f32.powi(-7),
+                Float16 => 2f32.powi(-10),
+                _ => f32::EPSILON,
             },
-            _ => plain,
+            precision: from,
+            recipe,
+        }
+    }
+
+    /// What a report predicts: the numbers of a layout, or of the default one; the plain one's where it lacks such
+    /// weights.
+    pub(crate) fn predicted(
+        layout: Option<Scheme>,
+        to: QuantizedFormat,
+        granularity: Option<Granularity>,
+        from: DataType,
+    ) -> Numbers {
+        let layout = layout.unwrap_or(Scheme::DEFAULT);
+        match layout.granularity(to, granularity) {
+            Ok(granularity) => Numbers::new(layout.row().arithmetic, to, granularity, from),
+            Err(_) => {
+                let granularity = granularity.unwrap_or(Granularity::Axis);
+                Numbers::new(Scheme::Plain.row().arithmetic, to, granularity, from)
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! What a candidate makes of tensors, and its notation: `float16`, `mxfp4`, `float8e4m3fn/128x128`.
 
-use crate::quantize::{Granularity, QuantizedFormat};
+use crate::layouts::{Granularity, QuantizedFormat};
 use onnx_cast::{BlockFormat, DataType, UnknownType};
 use std::fmt;
 use std::str::FromStr;

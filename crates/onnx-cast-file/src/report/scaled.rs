@@ -5,10 +5,8 @@
 //! and for the scale of a tensor, a first pass finds the greatest magnitudes of all blocks ([`Ahead`]).
 
 use super::CandidateFormat;
-use crate::layouts::Scheme;
-use crate::quantize::layout::predicted;
+use crate::layouts::{Granularity, QuantizedFormat, Scheme};
 use crate::quantize::numbers::Numbers;
-use crate::quantize::{Granularity, QuantizedFormat};
 use onnx_cast::{
     BlockFormat, BlockPlan, BlockQuantize, BoundScaledPlan, CastError, DataType, GlobalScale, OpError, Recipe,
     ScaleRule, Tensor, TensorError, TensorView, element_count, greatest_magnitude, greatest_magnitudes,
@@ -86,7 +84,7 @@ impl Scaled {
             CandidateFormat::Elements(element, granularity) => (QuantizedFormat::Elements(element), Some(granularity)),
             CandidateFormat::Bare(_) => return Ok(None),
         };
-        let numbers = predicted(layout, to, granularity, from);
+        let numbers = Numbers::predicted(layout, to, granularity, from);
         let (how, global) = match to {
             QuantizedFormat::Block(format) => {
                 let unit = (format == BlockFormat::MxInt8).then_some(GlobalScale::Factor(INT8_UNIT));

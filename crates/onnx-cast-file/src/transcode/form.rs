@@ -1,7 +1,6 @@
 //! What the weights of a checkpoint are, in the words of those that are written: their format, and what has a scale.
 
-use crate::layouts::{StoredAs, Weight};
-use crate::quantize::{Granularity, QuantizedFormat};
+use crate::layouts::{Granularity, QuantizedFormat, StoredAs, Weight};
 use DataType::{Float8E4M3FN, Float8E5M2, Int4, Int8};
 use onnx_cast::{BlockFormat, DataType};
 

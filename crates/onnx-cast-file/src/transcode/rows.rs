@@ -6,10 +6,10 @@ use super::integers::{Integers, Relaid};
 use super::mxfp4::{Bytes, Float8Changes, Float8Scales, MxFp4, NvFp4Global, NvFp4Scales, ScaleCounts, ToFloat8};
 use super::scales::Scales;
 use crate::error::FileError;
-use crate::layouts::{Checkpoint, StoredAs, TensorRef, Values, Weight};
+use crate::layouts::{
+    Checkpoint, GROUPS, Order, QuantizedFormat, StoredAs, TensorRef, Values, Weight, WrittenWeight, ZERO_POINTS,
+};
 use crate::pipeline::Compute;
-use crate::quantize::QuantizedFormat;
-use crate::quantize::layout::{Chosen, Order};
 use crate::rewrite::{Computed, Origin, Row};
 use crate::summary::TensorSummary;
 use DataType::{BFloat16, Float, Float8E4M3FN, Int8, Int32, Int64};
@@ -29,13 +29,13 @@ pub(super) struct Maker<'a, 'c> {
     pub(super) weight: &'a Weight,
     /// The weight with the reciprocal of its global scale, where it has one.
     pub(super) inverted: Option<&'a Weight>,
-    pub(super) chosen: &'c Chosen,
+    pub(super) written: &'c WrittenWeight,
 }
 
 impl<'a> Maker<'a, '_> {
     /// The tensors of the weight, whose format is known.
     pub(super) fn make(&self, from: QuantizedFormat) -> Result<Made<'a>, FileError> {
-        match (from == self.chosen.to, self.chosen.to) {
+        match (from == self.written.to, self.written.to) {
             (true, QuantizedFormat::Elements(Int8 | DataType::Int4)) => self.integers(),
             (true, _) => self.kept(),
             (false, QuantizedFormat::Block(_)) => Ok(self.nvfp4()),
@@ -58,24 +58,24 @@ impl<'a> Maker<'a, '_> {
     }
 
     fn elements(&self, origin: Origin<'a>) -> Row<'a> {
-        let bits = match self.chosen.to {
+        let bits = match self.written.to {
             QuantizedFormat::Block(format) => format.element(),
             QuantizedFormat::Elements(data_type) => data_type,
         };
-        let shape = self.chosen.elements_shape(bits.bits().unwrap_or(8));
-        self.row(&self.chosen.elements, shape, self.chosen.container, self.weight.tensor, origin)
+        let shape = self.written.elements_shape(bits.bits().unwrap_or(8));
+        self.row(&self.written.elements, shape, self.written.container, self.weight.tensor, origin)
     }
 
     fn scales(&self, origin: Origin<'a>, container: DataType) -> Row<'a> {
-        self.row(&self.chosen.scales, self.chosen.scales_shape(), container, self.weight.scales, origin)
+        self.row(&self.written.scales, self.written.scales_shape.clone(), container, self.weight.scales, origin)
     }
 
     /// The scales in the type of the layout, and for its blocks.
     fn same_scales(&self) -> Row<'a> {
         let stored = self.checkpoint.stored(self.weight.scales).data_type;
-        let keeps = stored == BFloat16 && self.chosen.keeps_scale_type;
-        let container = if keeps { stored } else { self.chosen.scale_container };
-        let spread = Scales::new(self.checkpoint, self.weight, self.chosen, container);
+        let keeps = stored == BFloat16 && self.written.keeps_scale_type;
+        let container = if keeps { stored } else { self.written.scale_container };
+        let spread = Scales::new(self.checkpoint, self.weight, self.written, container);
         let bits = |data_type: DataType| data_type.bits().unwrap_or(8);
         let is_kept = spread.is_same_grid() && bits(stored) == bits(container);
         self.scales(if is_kept { Origin::Kept } else { computed(spread, container) }, container)
@@ -85,8 +85,8 @@ impl<'a> Maker<'a, '_> {
     fn kept(&self) -> Result<Made<'a>, FileError> {
         let mut made = Made { rows: vec![self.elements(Origin::Kept), self.same_scales()], count: None };
         if let (Some(tensor), Some((name, shape)), Some(inverted)) =
-            (self.weight.global, &self.chosen.global, self.inverted)
-            && let Some(global) = global_as(self.checkpoint, self.weight, inverted, self.chosen.divides)?
+            (self.weight.global, &self.written.global, self.inverted)
+            && let Some(global) = global_as(self.checkpoint, self.weight, inverted, self.written.divides)?
         {
             let stored = self.checkpoint.stored(tensor);
             match global {
@@ -108,18 +108,18 @@ impl<'a> Maker<'a, '_> {
     fn nvfp4(&self) -> Made<'a> {
         let weight = Arc::new(MxFp4::new(self.checkpoint, self.weight));
         let scales = NvFp4Scales(Arc::clone(&weight));
-        let (elements, scales) = if self.chosen.order == Order::Down {
+        let (elements, scales) = if self.written.order == Order::Down {
             // Stored are the rows of the values that are columns here.
-            let [_, columns, rows] = self.chosen.matrices;
+            let [_, columns, rows] = self.written.matrices;
             let elements = Exchanged::new(Bytes(Arc::clone(&weight)), [rows, columns / 2]);
-            let scales = Exchanged::new(scales, [rows, columns / self.chosen.block[0]]);
-            (computed(elements, self.chosen.container), computed(scales, Float8E4M3FN))
+            let scales = Exchanged::new(scales, [rows, columns / self.written.block[0]]);
+            (computed(elements, self.written.container), computed(scales, Float8E4M3FN))
         } else {
             (Origin::Kept, computed(scales, Float8E4M3FN))
         };
         let mut rows = vec![self.elements(elements), self.scales(scales, Float8E4M3FN)];
-        if let Some((name, shape)) = &self.chosen.global {
-            let global = NvFp4Global { weight: Arc::clone(&weight), divides: self.chosen.divides };
+        if let Some((name, shape)) = &self.written.global {
+            let global = NvFp4Global { weight: Arc::clone(&weight), divides: self.written.divides };
             rows.push(self.row(name, shape.clone(), Float, self.weight.scales, computed(global, Float)));
         }
         Made { rows, count: Some(Arc::new(ScaleCounts(weight))) }
@@ -136,36 +136,36 @@ impl<'a> Maker<'a, '_> {
 
     /// Integers, in words or as int8.
     fn integers(&self) -> Result<Made<'a>, FileError> {
-        let (weight, chosen) = (self.weight, self.chosen);
+        let (weight, written) = (self.weight, self.written);
         let relaid = |how| {
             let values = Values::new(self.checkpoint, weight, Float);
             let values = values.map_err(|trouble| in_file(self.checkpoint, weight, trouble))?;
             Ok::<_, FileError>(Relaid { values, how })
         };
         let stored = |tensor: TensorRef| self.checkpoint.stored(tensor);
-        let (to_words, are_words) = (chosen.container == Int32, matches!(weight.elements, StoredAs::Words { .. }));
+        let (to_words, are_words) = (written.container == Int32, matches!(weight.elements, StoredAs::Words { .. }));
         let mut rows = Vec::new();
         rows.push(match (are_words, to_words) {
             // However many bits they have.
             (true, true) => {
                 let shape = stored(weight.tensor).shape.clone();
-                self.as_it_is(&chosen.elements, shape, Int32, weight.tensor)
+                self.as_it_is(&written.elements, shape, Int32, weight.tensor)
             }
             (false, false) => self.elements(Origin::Kept),
             (true, false) => self.elements(computed(relaid(Integers::ToBytes)?, Int8)),
             (false, true) => self.elements(computed(relaid(Integers::ToWords)?, Int32)),
         });
         rows.push(self.same_scales());
-        let start = chosen.scales.strip_suffix("weight_scale").unwrap_or_default();
+        let start = written.scales.strip_suffix("weight_scale").unwrap_or_default();
         if let Some(tensor) = weight.zero_points {
-            let name = format!("{start}weight_zero_point");
+            let name = format!("{start}{ZERO_POINTS}");
             let [down, across] = weight.grid();
             rows.push(match (are_words, to_words) {
                 (true, true) => self.as_it_is(&name, stored(tensor).shape.clone(), Int32, tensor),
                 (false, false) => self.as_it_is(&name, stored(tensor).shape.clone(), Int8, tensor),
                 (true, false) => {
                     let origin = computed(relaid(Integers::ZeroPointsToBytes)?, Int8);
-                    self.row(&name, chosen.scales_shape(), Int8, tensor, origin)
+                    self.row(&name, written.scales_shape.clone(), Int8, tensor, origin)
                 }
                 (false, true) => {
                     let origin = computed(relaid(Integers::ZeroPointsToWords)?, Int32);
@@ -175,9 +175,9 @@ impl<'a> Maker<'a, '_> {
         }
         if let Some(tensor) = weight.groups {
             let shape = stored(tensor).shape.clone();
-            rows.push(self.as_it_is(&format!("{start}weight_g_idx"), shape, Int32, tensor));
+            rows.push(self.as_it_is(&format!("{start}{GROUPS}"), shape, Int32, tensor));
         }
-        if let Some(name) = &chosen.shape {
+        if let Some(name) = &written.shape {
             let bytes = weight.matrix().map(|size| (size as u64).to_le_bytes()).concat();
             rows.push(self.row(name, vec![2], Int64, weight.tensor, Origin::Bytes(bytes)));
         }

@@ -2,9 +2,8 @@
 
 use crate::io::memory::resize;
 use crate::io::positional::InputFile;
-use crate::layouts::{Checkpoint, Weight};
+use crate::layouts::{Checkpoint, Weight, WrittenWeight};
 use crate::pipeline::{Compute, Scratch, Trouble};
-use crate::quantize::layout::Chosen;
 use onnx_cast::{Cast, CastError, CastOptions, DataType, TensorView};
 use std::io;
 
@@ -52,11 +51,16 @@ impl Grid {
 }
 
 impl<'a> Scales<'a> {
-    pub(super) fn new(checkpoint: &'a Checkpoint, weight: &Weight, chosen: &Chosen, to: DataType) -> Scales<'a> {
+    pub(super) fn new(
+        checkpoint: &'a Checkpoint,
+        weight: &Weight,
+        written: &WrittenWeight,
+        to: DataType,
+    ) -> Scales<'a> {
         let (file, at) = checkpoint.place(weight.scales);
         let [rows, columns] = weight.matrix();
         let count = weight.shape.iter().rev().skip(2).product();
-        let (old, new) = (Grid::new([count, rows, columns], weight.block), Grid::new(chosen.matrices, chosen.block));
+        let (old, new) = (Grid::new([count, rows, columns], weight.block), Grid::new(written.matrices, written.block));
         Scales { file, at, from: weight.scale_type, to, old, new }
     }
 

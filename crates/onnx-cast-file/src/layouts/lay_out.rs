@@ -1,0 +1,268 @@
+//! The tensors that a layout has for a weight, from its row.
+
+use super::error::LayoutError;
+use super::format::{Granularity, QuantizedFormat};
+use super::row::{Experts, Held, Names, Row};
+use super::table::{EXPERTS, SHAPE, Scheme};
+use super::weight::Weight;
+use super::written::{Integers, Order, WrittenWeight};
+use crate::formats::input::{Place, Stored};
+use DataType::{BFloat16, Float, Float8E4M3FN, Float8E8M0, Float16, Int4, Int8, Int32, Uint8};
+use onnx_cast::{BlockFormat, DataType};
+
+/// The matrices of a weight, by its shape and its name, and the names of its elements and scales.
+struct Form<'n> {
+    /// How many there are, their rows and their columns.
+    matrices: [usize; 3],
+    module: &'n str,
+    order: Order,
+    experts: Option<&'static Experts>,
+    elements: String,
+    scales: String,
+}
+
+impl Scheme {
+    /// What a plain weight becomes.
+    pub(crate) fn write(
+        self,
+        stored: &Stored,
+        to: QuantizedFormat,
+        granularity: Option<Granularity>,
+    ) -> Result<WrittenWeight, LayoutError> {
+        if !matches!(stored.data_type, Float | Float16 | BFloat16) {
+            return Err(unfit(stored, "float, float16 or bfloat16 to quantize".to_owned()));
+        }
+        let written = self.lay_out(stored, to, self.granularity(to, granularity)?)?;
+        written.check_words(&stored.name)?;
+        Ok(written)
+    }
+
+    /// What a quantized weight becomes, with the same scales, or for smaller parts if the layout has no others.
+    pub(crate) fn write_quantized(
+        self,
+        weight: &Weight,
+        to: QuantizedFormat,
+        granularity: Granularity,
+    ) -> Result<WrittenWeight, LayoutError> {
+        let stored = Stored {
+            name: weight.name.clone(),
+            data_type: Float,
+            shape: weight.values.clone(),
+            len: weight.len(),
+            place: Place::Memory(Vec::new()),
+        };
+        let smaller = match (granularity, to) {
+            (_, QuantizedFormat::Block(format)) => vec![Granularity::Block([1, format.block()])],
+            _ if to == QuantizedFormat::Elements(Float8E4M3FN) && weight.element_type() != Float8E4M3FN => {
+                vec![Granularity::Block([128, 128])]
+            }
+            (Granularity::Tensor, _) => vec![granularity, Granularity::Axis, Granularity::Block([128, 128])],
+            (Granularity::Axis | Granularity::Block(_), _) => vec![granularity],
+        };
+        let found = smaller.into_iter().map(|granularity| self.granularity(to, Some(granularity)));
+        let found = found.reduce(|first, next| first.or(next));
+        self.lay_out(&stored, to, found.unwrap_or(Ok(granularity))?)
+    }
+
+    /// What has a scale, and whether the layout has that.
+    pub(crate) fn granularity(
+        self,
+        to: QuantizedFormat,
+        asked: Option<Granularity>,
+    ) -> Result<Granularity, LayoutError> {
+        let refuse = |reason: String| Err(LayoutError::Unsupported { layout: self.name(), to: to.name(), reason });
+        let Some(held) = held(self.row().held, to) else {
+            return refuse("the layout has no such weights".to_owned());
+        };
+        if let QuantizedFormat::Block(format) = to {
+            let block = Granularity::Block([1, format.block()]);
+            return match asked {
+                Some(asked) if asked != block => refuse(format!("its blocks are {block}")),
+                _ => Ok(block),
+            };
+        }
+        match asked.or(held.default()) {
+            Some(granularity) if held.contains(granularity) => Ok(granularity),
+            granularity => {
+                let granularity = granularity.unwrap_or(Granularity::Axis);
+                refuse(format!("the layout has no scales by {granularity}"))
+            }
+        }
+    }
+
+    /// Whether weights of Linear layers are held.
+    pub(crate) fn holds_matrices(self) -> bool {
+        !self.row().names.is_empty()
+    }
+
+    /// Whether experts in one tensor are quantized unless a rule says otherwise.
+    pub(crate) fn takes_experts(self, to: QuantizedFormat, granularity: Option<Granularity>) -> bool {
+        self.row().experts.as_ref().is_some_and(|experts| {
+            let holds = |held: &Held| granularity.is_none_or(|granularity| held.contains(granularity));
+            experts.by_default && experts.only.is_none_or(|(all, _)| held(all, to).is_some_and(holds))
+        })
+    }
+
+    /// The tensors of a weight.
+    fn lay_out(
+        self,
+        stored: &Stored,
+        to: QuantizedFormat,
+        granularity: Granularity,
+    ) -> Result<WrittenWeight, LayoutError> {
+        let row = self.row();
+        let (element, scale_type) = match to {
+            QuantizedFormat::Block(format) => (format.element(), format.scale()),
+            QuantizedFormat::Elements(element) if row.arithmetic.in_weight_type => (element, stored.data_type),
+            QuantizedFormat::Elements(element) => (element, Float),
+        };
+        let are_words = row.packs_integers && matches!(to, QuantizedFormat::Elements(Int4 | Int8));
+        let is_block = matches!(to, QuantizedFormat::Block(_));
+        let is_packed = are_words || is_block && element.is_packed();
+        let form = self.form(stored, to, is_packed)?;
+        let block = block_of(stored, to, granularity, &form)?;
+        if let Some((all, reason)) = form.experts.and_then(|experts| experts.only)
+            && !held(all, to).is_some_and(|held| held.contains(granularity))
+        {
+            let (layout, to, reason) = (self.name(), to.name(), reason.to_owned());
+            return Err(LayoutError::Unsupported { layout, to, reason });
+        }
+        let Form { matrices, module, order, experts, elements, scales } = form;
+        let global = row.global.name(module, &scales);
+        Ok(WrittenWeight {
+            module: module.strip_suffix('.').unwrap_or(module).to_owned(),
+            to,
+            granularity,
+            matrices,
+            order,
+            are_experts: experts.is_some(),
+            container: match element {
+                _ if are_words => Int32,
+                _ if is_packed && !row.is_typed => Uint8,
+                element => element,
+            },
+            scales_shape: scales_shape(row, granularity, matrices, block, experts.map(|experts| (experts, &*elements))),
+            elements,
+            scales,
+            scale_type,
+            scale_container: if scale_type == Float8E8M0 && !row.is_typed { Uint8 } else { scale_type },
+            keeps_scale_type: row.keeps_scale_type,
+            divides: row.global.divides,
+            global: (to == QuantizedFormat::Block(BlockFormat::NvFp4)).then(|| (global, row.global.shape.to_vec())),
+            shape: are_words.then(|| format!("{module}{SHAPE}")),
+            arithmetic: row.arithmetic,
+            integers: Integers {
+                bits: if to == QuantizedFormat::Elements(Int4) { 4 } else { 8 },
+                are_symmetric: true,
+                have_groups: false,
+            },
+            block,
+        })
+    }
+
+    /// The matrices of a weight, where the layout has a place for them.
+    fn form<'n>(self, stored: &'n Stored, to: QuantizedFormat, is_packed: bool) -> Result<Form<'n>, LayoutError> {
+        let (row, name) = (self.row(), &*stored.name);
+        let module = name.strip_suffix("weight");
+        if let (&[count, rows, columns], Some(experts), None) = (&stored.shape[..], &row.experts, module)
+            && let Some((elements, scales)) = experts.names.iter().find_map(|names| names.of_values(name))
+        {
+            let order = if matches!(to, QuantizedFormat::Block(_)) { experts.order } else { Order::Same };
+            let (matrices, module) = match order {
+                Order::Exchanged => ([count, columns, rows], name),
+                // Both weights of a layer are of one module.
+                _ => ([count, rows, columns], name.rsplit_once('.').map_or(name, |(module, _)| module)),
+            };
+            return Ok(Form { matrices, module, order, experts: Some(experts), elements, scales });
+        }
+        let Some(names) = row.matrix_names(is_packed) else {
+            return Err(unfit(stored, "the matrices of all experts, as gate_up_proj and down_proj".to_owned()));
+        };
+        match (&stored.shape[..], module) {
+            (&[rows, columns], Some(module)) => {
+                let (elements, scales) = (format!("{module}{}", names.elements), format!("{module}{}", names.scales));
+                let (matrices, order) = ([1, rows, columns], Order::Same);
+                Ok(Form { matrices, module, order, experts: None, elements, scales })
+            }
+            ([_, _, _], _) if row.experts.is_none() => {
+                let layout = row.name;
+                Err(unfit(
+                    stored,
+                    format!("a matrix: {layout} has no experts in one tensor, each is a weight of its own"),
+                ))
+            }
+            _ => Err(unfit(stored, "a matrix whose name ends in `weight`".to_owned())),
+        }
+    }
+}
+
+impl Row {
+    /// The endings of a matrix's tensors; `None` where only experts are held.
+    fn matrix_names(&self, is_packed: bool) -> Option<&Names> {
+        let is_meant = |names: &&Names| names.elements.ends_with("_packed") == is_packed;
+        self.names.iter().find(is_meant).or(self.names.first())
+    }
+}
+
+/// What is held in a format.
+fn held(all: &'static [Held], to: QuantizedFormat) -> Option<&'static Held> {
+    all.iter().find(|held| held.formats.contains(&to))
+}
+
+/// Rows and columns of a block.
+fn block_of(
+    stored: &Stored,
+    to: QuantizedFormat,
+    granularity: Granularity,
+    form: &Form<'_>,
+) -> Result<[usize; 2], LayoutError> {
+    let [_, rows, columns] = form.matrices;
+    let block = match granularity {
+        Granularity::Tensor => [rows.max(1), columns.max(1)],
+        Granularity::Axis if form.experts.is_some() => [rows.max(1), 1],
+        Granularity::Axis => [1, columns.max(1)],
+        Granularity::Block([1, block]) if form.order == Order::Down => [block, 1],
+        Granularity::Block(block) => block,
+    };
+    let is_short = [rows, columns].iter().zip(block).any(|(size, block)| !size.is_multiple_of(block));
+    // Blocks of several rows may be smaller at the edges; no layout has such blocks within rows.
+    if is_short && (to != QuantizedFormat::Elements(Float8E4M3FN) || block[0] == 1) {
+        let (axis, size) = if form.order == Order::Down { ("rows", block[0]) } else { ("columns", block[1]) };
+        let want = format!("{axis} in blocks of {size} for {to} (--exclude keeps the tensor)");
+        return Err(unfit(stored, want));
+    }
+    Ok(block)
+}
+
+/// The shape of the scales; of experts, their elements are named too.
+fn scales_shape(
+    row: &Row,
+    granularity: Granularity,
+    [count, rows, columns]: [usize; 3],
+    [down, across]: [usize; 2],
+    experts: Option<(&Experts, &str)>,
+) -> Vec<usize> {
+    let grid = [rows.div_ceil(down), columns.div_ceil(across)];
+    match (granularity, experts) {
+        (Granularity::Tensor, Some(_)) => Vec::new(),
+        (Granularity::Tensor, None) => row.tensor_scale.to_vec(),
+        (Granularity::Axis, Some((experts, name))) if experts.have_scales_of_columns && name.ends_with(EXPERTS[1]) => {
+            vec![count, grid[1], grid[0]]
+        }
+        (_, Some(_)) => vec![count, grid[0], grid[1]],
+        (Granularity::Axis, None) if !row.has_column_of_scales => vec![rows],
+        _ => grid.to_vec(),
+    }
+}
+
+/// Whether a tensor holds the experts of a layer, by its name and its shape, and is one of those that are quantized.
+pub(crate) fn are_experts(stored: &Stored) -> bool {
+    let is_named = |end: &&str| stored.name.strip_suffix(end).is_some_and(|start| start.ends_with('.'));
+    stored.shape.len() == 3 && EXPERTS.iter().any(is_named) && stored.name.contains(".experts.")
+}
+
+/// A tensor that a layout has no place for.
+fn unfit(stored: &Stored, want: String) -> LayoutError {
+    let (tensor, data_type, shape) = (stored.name.clone(), stored.data_type, stored.shape.clone());
+    LayoutError::Part { tensor, data_type, shape, want }
+}

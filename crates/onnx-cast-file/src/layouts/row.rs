@@ -1,0 +1,160 @@
+//! What a row of the table says of a layout.
+
+use super::claims::Claims;
+use super::format::{Granularity, QuantizedFormat};
+use super::written::{Arithmetic, Order, WrittenWeight};
+use serde_json::{Map, Value};
+
+/// How names of elements and scales belong together: behind a common beginning, these endings. A plain ending begins
+/// the name or follows a point.
+#[derive(Clone, Copy)]
+pub(crate) struct Names {
+    pub(super) elements: &'static str,
+    pub(super) scales: &'static str,
+    /// The ending of the values.
+    pub(super) values: &'static str,
+}
+
+impl Names {
+    /// The names of elements and scales, by that of the values.
+    pub(super) fn of_values(&self, name: &str) -> Option<(String, String)> {
+        let start = name.strip_suffix(self.values)?;
+        let is_meant = self.values.is_empty() || start.ends_with('.');
+        is_meant.then(|| (format!("{start}{}", self.elements), format!("{start}{}", self.scales)))
+    }
+}
+
+/// What a layout holds.
+pub(crate) struct Row {
+    pub(crate) name: &'static str,
+    /// Endings of names that no other layout has.
+    pub(super) signs: &'static [&'static str],
+    /// The names of a matrix's tensors, first those that are written; empty where only experts are held.
+    pub(super) names: &'static [Names],
+    pub(super) experts: Option<Experts>,
+    pub(crate) configuration: Option<Configuration>,
+    /// What is written.
+    pub(super) held: &'static [Held],
+    /// The shape of a scale for a tensor.
+    pub(super) tensor_scale: &'static [usize],
+    /// Whether scales of rows are a matrix of one column.
+    pub(super) has_column_of_scales: bool,
+    pub(super) global: GlobalScaleOf,
+    /// Whether packed elements and scales have their own types, not those of bytes.
+    pub(super) is_typed: bool,
+    /// Whether integers are packed in words.
+    pub(crate) packs_integers: bool,
+    /// Whether a type of float scales that a weight has already may stay.
+    pub(super) keeps_scale_type: bool,
+    pub(crate) arithmetic: Arithmetic,
+    /// A tensor of two bytes by which readers know the layout.
+    pub(crate) marker: Option<&'static str>,
+    /// Whether float8 with scales of float8e8m0 has the blocks of the configuration, not those of MX.
+    pub(super) has_large_blocks: bool,
+    /// Whether bytes beside scales may be something else than a weight.
+    pub(super) has_other_bytes: bool,
+    /// Whether int8 with scales of float8e8m0 is MXINT8, not two codes of float4e2m1 in a byte.
+    pub(super) has_mxint8: bool,
+    /// Whether the number of scales in a row gives the size of blocks that no configuration names.
+    pub(super) counts_scales: bool,
+}
+
+impl Row {
+    /// The names of a weight's tensors, of experts too.
+    pub(super) fn all_names(&self) -> impl Iterator<Item = &Names> {
+        self.names.iter().chain(self.experts.iter().flat_map(|experts| experts.names))
+    }
+
+    /// Whether elements of experts lie so.
+    pub(super) fn lays_experts(&self, order: Order) -> bool {
+        self.experts.as_ref().is_some_and(|experts| experts.order == order)
+    }
+}
+
+/// NVFP4's global scale.
+pub(crate) struct GlobalScaleOf {
+    /// What follows the name of the scales, or that of the module.
+    pub(super) ending: &'static str,
+    pub(super) is_own: bool,
+    pub(super) divides: bool,
+    pub(super) shape: &'static [usize],
+}
+
+impl GlobalScaleOf {
+    /// The name, of a module, which ends in a point, and of scales.
+    pub(super) fn name(&self, module: &str, scales: &str) -> String {
+        format!("{}{}", if self.is_own { module } else { scales }, self.ending)
+    }
+}
+
+/// Experts of a layer in one tensor of three axes.
+pub(crate) struct Experts {
+    pub(super) names: &'static [Names],
+    /// How elements of block formats lie.
+    pub(super) order: Order,
+    /// Whether they are quantized unless a rule says otherwise.
+    pub(super) by_default: bool,
+    /// What they hold and how errors say it, where that is less than the layout does.
+    pub(super) only: Option<(&'static [Held], &'static str)>,
+    /// Whether scales are those of columns, which `down_proj` has along the last axis but one.
+    pub(super) have_scales_of_columns: bool,
+}
+
+/// What configurations say.
+pub(crate) struct Configuration {
+    /// `quant_method`; a star stands for any ending.
+    pub(super) method: &'static str,
+    /// The key that tells the layout where `quant_method` is missing.
+    pub(super) key: Option<&'static str>,
+    /// Reads `quantization_config`.
+    pub(super) claims: fn(&mut Claims, &Map<String, Value>),
+    /// `quantization_config` for weights, beside the names of modules that are kept.
+    pub(crate) write: fn(&[WrittenWeight], &[String]) -> Value,
+    pub(crate) own_file: Option<OwnFile>,
+}
+
+/// A file of a layout.
+pub(crate) struct OwnFile {
+    pub(crate) name: &'static str,
+    /// What `claims` reads.
+    pub(super) key: &'static str,
+    /// Its text, as of [`Configuration::write`].
+    pub(crate) write: fn(&[WrittenWeight], &[String]) -> String,
+}
+
+/// Formats with the same choice of what has a scale.
+pub(crate) struct Held {
+    pub(super) formats: &'static [QuantizedFormat],
+    /// The first is the default; empty of MX and NVFP4, whose blocks are their own.
+    pub(super) scales: &'static [Scales],
+}
+
+impl Held {
+    /// What has a scale if nothing else is asked for.
+    pub(super) fn default(&self) -> Option<Granularity> {
+        match self.scales.first() {
+            Some(Scales::One(granularity)) => Some(*granularity),
+            _ => None,
+        }
+    }
+
+    pub(super) fn contains(&self, granularity: Granularity) -> bool {
+        let is_own = self.scales.is_empty();
+        is_own
+            || self.scales.iter().any(|scales| match (scales, granularity) {
+                (Scales::One(one), _) => *one == granularity,
+                (Scales::Groups, Granularity::Block([rows, _])) => rows == 1,
+                (Scales::Blocks, Granularity::Block([rows, _])) => rows != 1,
+                _ => false,
+            })
+    }
+}
+
+/// What may have a scale.
+pub(super) enum Scales {
+    One(Granularity),
+    /// Any number of columns of a row.
+    Groups,
+    /// Blocks of several rows.
+    Blocks,
+}

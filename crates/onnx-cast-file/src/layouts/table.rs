@@ -1,0 +1,345 @@
+//! The layouts of quantized checkpoints, one row for each: the names, shapes and types of tensors, what configurations
+//! say, and which formats are written. Everything else reads the rows.
+//!
+//! A configuration that is more than a few constants has a file beside the rows, which reads and writes it.
+
+mod compressed_tensors;
+mod modelopt;
+mod quark;
+
+use super::format::{Granularity, QuantizedFormat};
+use super::row::{Configuration, Experts, GlobalScaleOf, Held, Names, OwnFile, Row, Scales};
+use super::weight::WeightFormat;
+use super::written::{Arithmetic, Order};
+use onnx_cast::{BlockFormat, DataType, Recipe};
+use serde_json::{Map, Value, json};
+
+/// Who defines the layout of a checkpoint's weights: see docs/quantized.md.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Scheme {
+    /// float8e4m3fn in blocks of rows and columns with multipliers (DeepSeek, Qwen), and experts in float4e2m1.
+    DeepSeek,
+    /// Experts in float4e2m1 with blocks of 32, transposed.
+    GptOss,
+    /// Any format of compressed-tensors (llm-compressor).
+    CompressedTensors,
+    /// FP8, NVFP4, MXFP4 and MXFP8 as ModelOpt exports them.
+    ModelOpt,
+    /// float8e4m3fn with a scale for each row.
+    Fbgemm,
+    /// float4e2m1 with blocks of 32.
+    Quark,
+    /// float8e4m3fn with a scale for each tensor.
+    ComfyUi,
+    /// Elements and scales in their own types, without a configuration.
+    Plain,
+}
+
+impl Scheme {
+    /// All, with their names.
+    pub const ALL: &'static [(Scheme, &'static str)] = &{
+        let mut all = [(Scheme::Plain, ""); ROWS.len()];
+        let mut index = 0;
+        while index < all.len() {
+            let (scheme, row) = &ROWS[index];
+            assert!(*scheme as usize == index);
+            all[index] = (*scheme, row.name);
+            index += 1;
+        }
+        all
+    };
+
+    /// The layout of checkpoints that are quantized without a wish for another.
+    pub(crate) const DEFAULT: Scheme = Scheme::CompressedTensors;
+
+    /// The name, as `--scheme` takes it.
+    pub fn name(self) -> &'static str {
+        self.row().name
+    }
+
+    /// The scheme of a name.
+    pub fn from_name(name: &str) -> Option<Scheme> {
+        Scheme::ALL.iter().find(|(_, known)| *known == name).map(|(scheme, _)| *scheme)
+    }
+
+    pub(crate) fn row(self) -> &'static Row {
+        &ROWS[self as usize].1
+    }
+
+    /// The layout that configurations call so, or that has such a key where they name none.
+    pub(super) fn of_configuration(method: &str, keys: &Map<String, Value>) -> Option<Scheme> {
+        let is_meant = |configuration: &Configuration| match configuration.method.strip_suffix('*') {
+            _ if method.is_empty() => configuration.key.is_some_and(|key| keys.contains_key(key)),
+            Some(start) => method.starts_with(start),
+            None => method == configuration.method,
+        };
+        // From the last: ModelOpt writes the key of compressed-tensors too.
+        let mut rows = ROWS.iter().rev();
+        rows.find(|(_, row)| row.configuration.as_ref().is_some_and(is_meant)).map(|(scheme, _)| *scheme)
+    }
+
+    /// The layout that names of tensors leave no doubt of.
+    pub(super) fn of_names(has: impl Fn(&str) -> bool) -> Option<Scheme> {
+        let found = ROWS.iter().find(|(_, row)| row.signs.iter().any(|sign| has(sign)));
+        // A scale for each tensor or row means the same in every layout.
+        found.map(|(scheme, _)| *scheme).or_else(|| has("weight_scale").then_some(Scheme::DEFAULT))
+    }
+
+    /// The files that hold a configuration of a layout, apart from `config.json`.
+    pub(crate) fn own_files() -> impl Iterator<Item = (Scheme, &'static OwnFile)> {
+        ROWS.iter().filter_map(|(scheme, row)| Some((*scheme, row.configuration.as_ref()?.own_file.as_ref()?)))
+    }
+
+    /// Keys that only the description of quantized weights has.
+    pub(super) fn keys() -> impl Iterator<Item = &'static str> {
+        let own = ROWS.iter().filter_map(|(_, row)| row.configuration.as_ref()?.key);
+        std::iter::once("quant_method").chain(own)
+    }
+}
+
+/// Both matrices of experts.
+pub(super) const EXPERTS: [&str; 2] = ["gate_up_proj", "down_proj"];
+
+/// Tensors that go with quantized weights, and that no model without them has. The first may end names of experts.
+pub(super) const COMPANIONS: &[&str] = &[
+    "input_scale",
+    "output_scale",
+    "input_global_scale",
+    "input_zero_point",
+    "scale_input",
+    "k_scale",
+    "v_scale",
+    "q_scale",
+    "prob_output_scale",
+    SHAPE,
+    "scaled_fp8",
+];
+
+/// Tensors that change the weight beside them.
+pub(super) const CHANGES: &[&str] =
+    &["pre_quant_scale", "svdquant_lora_a", "svdquant_lora_b", "lora_A", "lora_B", "lora_up", "lora_down"];
+
+/// The endings of other tensors of a weight.
+pub(crate) const ZERO_POINTS: &str = "weight_zero_point";
+pub(crate) const GROUPS: &str = "weight_g_idx";
+pub(crate) const SHAPE: &str = "weight_shape";
+
+const MXFP4: QuantizedFormat = QuantizedFormat::Block(BlockFormat::MxFp4);
+const NVFP4: QuantizedFormat = QuantizedFormat::Block(BlockFormat::NvFp4);
+const MXFP6: QuantizedFormat = QuantizedFormat::Block(BlockFormat::MxFp6E2M3);
+const MXFP8: QuantizedFormat = QuantizedFormat::Block(BlockFormat::MxFp8);
+const FP8: QuantizedFormat = QuantizedFormat::Elements(DataType::Float8E4M3FN);
+const INT8: QuantizedFormat = QuantizedFormat::Elements(DataType::Int8);
+const INT4: QuantizedFormat = QuantizedFormat::Elements(DataType::Int4);
+/// Formats that only the plain layout has.
+const OTHER_BLOCKS: [QuantizedFormat; 3] = [
+    QuantizedFormat::Block(BlockFormat::MxFp6E3M2),
+    QuantizedFormat::Block(BlockFormat::MxFp8E5M2),
+    QuantizedFormat::Block(BlockFormat::MxInt8),
+];
+const FP8_E5M2: QuantizedFormat = QuantizedFormat::Elements(DataType::Float8E5M2);
+
+const TENSOR: Scales = Scales::One(Granularity::Tensor);
+const ROWS_OR_COLUMNS: Scales = Scales::One(Granularity::Axis);
+const SQUARES: Scales = Scales::One(Granularity::Block([128, 128]));
+
+const fn held(formats: &'static [QuantizedFormat], scales: &'static [Scales]) -> Held {
+    Held { formats, scales }
+}
+
+const fn names(elements: &'static str, scales: &'static str, values: &'static str) -> Names {
+    Names { elements, scales, values }
+}
+
+const WEIGHT: Names = names("weight", "weight_scale", "weight");
+
+/// A layout of elements in bytes with scales of float, as most are.
+const BASE: Row = Row {
+    name: "",
+    signs: &[],
+    names: &[WEIGHT],
+    experts: None,
+    configuration: None,
+    held: &[],
+    tensor_scale: &[1],
+    has_column_of_scales: true,
+    global: GlobalScaleOf { ending: "_2", is_own: false, divides: false, shape: &[] },
+    is_typed: false,
+    packs_integers: false,
+    keeps_scale_type: false,
+    arithmetic: Arithmetic { recipe: Recipe::ModelOpt, in_weight_type: false, tensor_in_weight_type: false },
+    marker: None,
+    has_large_blocks: false,
+    has_other_bytes: false,
+    has_mxint8: false,
+    counts_scales: false,
+};
+
+/// Experts that are quantized as matrices are.
+const AS_MATRICES: Experts =
+    Experts { names: &[], order: Order::Same, by_default: true, only: None, have_scales_of_columns: false };
+
+const ROWS: [(Scheme, Row); 8] = [
+    (
+        Scheme::DeepSeek,
+        Row {
+            name: "deepseek",
+            signs: &["weight_scale_inv"],
+            names: &[names("weight", "weight_scale_inv", "weight"), WEIGHT, names("weight", "scale", "weight")],
+            experts: Some(Experts {
+                names: &[
+                    names(EXPERTS[0], "gate_up_proj_scale_inv", EXPERTS[0]),
+                    names(EXPERTS[1], "down_proj_scale_inv", EXPERTS[1]),
+                ],
+                // Its loaders want inputs as the last axis, which the shape does not tell.
+                by_default: false,
+                ..AS_MATRICES
+            }),
+            configuration: Some(Configuration {
+                method: "fp8",
+                key: None,
+                claims: |claims, _| claims.add(&[WeightFormat::Fp8, WeightFormat::MxFp4], "fp8"),
+                write: |weights, kept| {
+                    json!({
+                        "activation_scheme": "dynamic", "fmt": "e4m3", "modules_to_not_convert": kept, "quant_method": "fp8",
+                        "weight_block_size": weights.first().map(|weight| weight.block),
+                    })
+                },
+                own_file: None,
+            }),
+            held: &[held(&[FP8], &[SQUARES, Scales::Groups, Scales::Blocks])],
+            has_large_blocks: true,
+            has_other_bytes: true,
+            ..BASE
+        },
+    ),
+    (
+        Scheme::GptOss,
+        Row {
+            name: "gpt-oss",
+            signs: &["gate_up_proj_blocks"],
+            names: &[],
+            experts: Some(Experts {
+                names: &[names("_blocks", "_scales", "")],
+                order: Order::Exchanged,
+                ..AS_MATRICES
+            }),
+            configuration: Some(Configuration {
+                method: "mxfp4",
+                key: None,
+                claims: |claims, _| claims.add(&[WeightFormat::MxFp4], "mxfp4"),
+                write: |_, kept| json!({ "modules_to_not_convert": kept, "quant_method": "mxfp4" }),
+                own_file: None,
+            }),
+            held: &[held(&[MXFP4], &[])],
+            ..BASE
+        },
+    ),
+    (
+        Scheme::CompressedTensors,
+        Row {
+            name: "compressed-tensors",
+            signs: &["weight_packed"],
+            names: &[names("weight_packed", "weight_scale", "weight"), WEIGHT],
+            configuration: Some(compressed_tensors::CONFIGURATION),
+            held: &[
+                held(&[MXFP4, NVFP4, MXFP6, MXFP8], &[]),
+                held(&[FP8], &[ROWS_OR_COLUMNS, TENSOR, Scales::Blocks]),
+                held(&[INT8], &[ROWS_OR_COLUMNS, TENSOR, Scales::Groups]),
+                held(&[INT4], &[Scales::One(Granularity::Block([1, 32])), ROWS_OR_COLUMNS, TENSOR, Scales::Groups]),
+            ],
+            global: GlobalScaleOf { ending: "weight_global_scale", is_own: true, divides: true, shape: &[1] },
+            packs_integers: true,
+            keeps_scale_type: true,
+            arithmetic: Arithmetic {
+                recipe: Recipe::CompressedTensors,
+                in_weight_type: true,
+                tensor_in_weight_type: true,
+            },
+            counts_scales: true,
+            ..BASE
+        },
+    ),
+    (
+        Scheme::ModelOpt,
+        Row {
+            name: "modelopt",
+            signs: &["weight_scale_2"],
+            experts: Some(Experts {
+                names: &[
+                    names(EXPERTS[0], "gate_up_proj_weight_scale", EXPERTS[0]),
+                    names(EXPERTS[1], "down_proj_weight_scale", EXPERTS[1]),
+                ],
+                order: Order::Down,
+                only: Some((
+                    &[held(&[NVFP4], &[]), held(&[FP8], &[TENSOR])],
+                    "experts in one tensor have nvfp4, or float8e4m3fn with a scale for the tensor",
+                )),
+                ..AS_MATRICES
+            }),
+            configuration: Some(modelopt::CONFIGURATION),
+            held: &[held(&[MXFP4, NVFP4, MXFP8], &[]), held(&[FP8], &[TENSOR, ROWS_OR_COLUMNS, SQUARES])],
+            // torch keeps the type of a tensor that is divided by one number.
+            arithmetic: Arithmetic { tensor_in_weight_type: true, ..BASE.arithmetic },
+            ..BASE
+        },
+    ),
+    (
+        Scheme::Fbgemm,
+        Row {
+            name: "fbgemm",
+            signs: &["gate_up_proj_scale"],
+            experts: Some(Experts {
+                names: &[
+                    names(EXPERTS[0], "gate_up_proj_scale", EXPERTS[0]),
+                    names(EXPERTS[1], "down_proj_scale", EXPERTS[1]),
+                ],
+                have_scales_of_columns: true,
+                ..AS_MATRICES
+            }),
+            configuration: Some(Configuration {
+                method: "fbgemm_fp8",
+                key: None,
+                claims: |claims, _| claims.add(&[WeightFormat::Fp8], "fbgemm_fp8"),
+                write: |_, kept| json!({ "activation_scale_ub": 1200.0, "modules_to_not_convert": kept, "quant_method": "fbgemm_fp8" }),
+                own_file: None,
+            }),
+            held: &[held(&[FP8], &[ROWS_OR_COLUMNS])],
+            ..BASE
+        },
+    ),
+    (
+        Scheme::Quark,
+        Row { name: "quark", configuration: Some(quark::CONFIGURATION), held: &[held(&[MXFP4], &[])], ..BASE },
+    ),
+    (
+        Scheme::ComfyUi,
+        Row {
+            name: "comfyui",
+            signs: &["scaled_fp8", "scale_weight"],
+            names: &[names("weight", "scale_weight", "weight"), WEIGHT],
+            held: &[held(&[FP8], &[TENSOR])],
+            tensor_scale: &[],
+            marker: Some("scaled_fp8"),
+            ..BASE
+        },
+    ),
+    (
+        Scheme::Plain,
+        Row {
+            name: "plain",
+            held: &[
+                held(&[MXFP4, NVFP4, MXFP6, MXFP8], &[]),
+                held(&OTHER_BLOCKS, &[]),
+                // No configuration tells the size of blocks: their number in a row has to.
+                held(&[FP8, FP8_E5M2, INT8], &[ROWS_OR_COLUMNS, TENSOR, Scales::Groups]),
+            ],
+            is_typed: true,
+            keeps_scale_type: true,
+            has_mxint8: true,
+            counts_scales: true,
+            ..BASE
+        },
+    ),
+];

@@ -1,0 +1,107 @@
+//! A weight as a layout holds it: the names, types and shapes of its tensors.
+
+use super::error::LayoutError;
+use super::format::{Granularity, QuantizedFormat};
+use DataType::Int32;
+use onnx_cast::{BlockFormat, DataType, Recipe};
+
+/// How elements lie beside the values that they stand for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// As the values do.
+    Same,
+    /// With rows and columns exchanged: experts of gpt-oss.
+    Exchanged,
+    /// As the values do, but two rows in a byte, and blocks go down the rows: NVFP4 experts of ModelOpt.
+    Down,
+}
+
+/// What configurations say of integers.
+#[derive(Clone, Copy)]
+pub(crate) struct Integers {
+    pub(crate) bits: u32,
+    /// Whether all zero points are 0.
+    pub(crate) are_symmetric: bool,
+    /// Whether each column tells its group.
+    pub(crate) have_groups: bool,
+}
+
+/// The types in which the owner of a layout computes scales and quotients.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arithmetic {
+    /// Of NVFP4.
+    pub(crate) recipe: Recipe,
+    /// Whether scales of float8 and integers, and quotients by them, have the type of the weights, not float.
+    pub(crate) in_weight_type: bool,
+    /// Whether quotients by a scale for the tensor have the type of the weights.
+    pub(crate) tensor_in_weight_type: bool,
+}
+
+/// A weight that is written, and the tensors that hold it.
+pub(crate) struct WrittenWeight {
+    /// The name of the weight without its last part.
+    pub(crate) module: String,
+    pub(crate) to: QuantizedFormat,
+    pub(crate) granularity: Granularity,
+    /// How many matrices there are, their rows and their columns.
+    pub(crate) matrices: [usize; 3],
+    pub(crate) order: Order,
+    /// Whether the tensor holds the matrices of all experts of a layer.
+    pub(crate) are_experts: bool,
+    /// The name of the elements, and the type of what holds them.
+    pub(crate) elements: String,
+    pub(crate) container: DataType,
+    /// The name and the shape of the scales, the type that they are computed in, and the one that the file gives them.
+    pub(crate) scales: String,
+    pub(crate) scales_shape: Vec<usize>,
+    pub(crate) scale_type: DataType,
+    pub(crate) scale_container: DataType,
+    /// Whether a type of float scales that the weight has already may stay.
+    pub(crate) keeps_scale_type: bool,
+    /// Whether NVFP4's global scale is a divisor.
+    pub(crate) divides: bool,
+    /// The name and the shape of NVFP4's global scale.
+    pub(crate) global: Option<(String, Vec<usize>)>,
+    /// The name of the shape, where elements are packed in words.
+    pub(crate) shape: Option<String>,
+    pub(crate) arithmetic: Arithmetic,
+    pub(crate) integers: Integers,
+    /// Rows and columns of a block.
+    pub(crate) block: [usize; 2],
+}
+
+impl WrittenWeight {
+    /// The shape of the elements, of so many bits, in what holds them.
+    pub(crate) fn elements_shape(&self, bits: usize) -> Vec<usize> {
+        let [count, rows, columns] = self.matrices;
+        let width = |len| len * bits / self.container.bits().unwrap_or(8);
+        let block = self.block[1];
+        match self.order {
+            Order::Exchanged => vec![count, rows, columns / block, width(block)],
+            Order::Down => vec![count, width(rows), columns],
+            Order::Same if self.are_experts => vec![count, rows, width(columns)],
+            Order::Same => vec![rows, width(columns)],
+        }
+    }
+
+    /// Refuses rows that end within a word of integers.
+    pub(crate) fn check_words(&self, name: &str) -> Result<(), LayoutError> {
+        let [_, rows, columns] = self.matrices;
+        if self.container != Int32 || (columns * self.integers.bits as usize).is_multiple_of(32) {
+            return Ok(());
+        }
+        let want = "columns that fill words of 32 bits (--exclude keeps the tensor)".to_owned();
+        let (tensor, data_type, shape) = (name.to_owned(), self.scale_type, vec![rows, columns]);
+        Err(LayoutError::Part { tensor, data_type, shape, want })
+    }
+
+    /// Whether each matrix has blocks of its own, of several rows.
+    pub(crate) fn is_cut_by_matrix(&self) -> bool {
+        self.are_experts && self.order == Order::Same && self.granularity != Granularity::Tensor
+    }
+
+    /// Whether the greatest magnitude of the tensor is needed before its elements.
+    pub(crate) fn needs_greatest(&self) -> bool {
+        self.to == QuantizedFormat::Block(BlockFormat::NvFp4) || self.granularity == Granularity::Tensor
+    }
+}
