@@ -102,7 +102,7 @@ macro_rules! model_job {
             let state = Arc::default();
             let request = options.$name(&state)?;
             let done = watched(py, &state, progress, || onnx_cast_model::$name(&input, &output, &request))?;
-            done.map(|done| $json(&input, &output, request.dry_run, &done).to_string()).map_err(in_words)
+            done.map(|done| $json(&input, &output, request.run.dry_run, &done).to_string()).map_err(in_words)
         }
     };
 }
@@ -140,5 +140,5 @@ pub(crate) fn convert_bytes<'py>(
     let done = watched(py, &state, progress, || onnx_cast_model::convert_bytes(&model, &request))?;
     let (bytes, done) = done.map_err(in_words)?;
     let name = Path::new("model");
-    Ok((PyBytes::new(py, &bytes), convert_json(name, name, request.dry_run, &done).to_string()))
+    Ok((PyBytes::new(py, &bytes), convert_json(name, name, request.run.dry_run, &done).to_string()))
 }

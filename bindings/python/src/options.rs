@@ -244,23 +244,18 @@ impl Options {
 
     pub(crate) fn fold(&self, state: &Arc<State>) -> PyResult<FoldRequest> {
         let (include, exclude) = self.names()?;
-        let &Options { dequantize, dry_run, no_clobber, force, threads, .. } = self;
-        let (storage, watch) = (self.storage(), Some(watch(state)));
-        let operator = None;
-        Ok(FoldRequest { include, exclude, operator, dequantize, dry_run, no_clobber, force, storage, threads, watch })
+        let (operator, dequantize) = (None, self.dequantize);
+        let (storage, run) = (self.storage(), self.run(state)?);
+        Ok(FoldRequest { include, exclude, operator, dequantize, storage, run })
     }
 
     pub(crate) fn upgrade(&self, state: &Arc<State>) -> PyResult<UpgradeRequest> {
-        let &Options { opset, dry_run, no_clobber, force, threads, .. } = self;
-        let (storage, watch) = (self.storage(), Some(watch(state)));
-        Ok(UpgradeRequest { opset, dry_run, no_clobber, force, storage, threads, watch })
+        Ok(UpgradeRequest { opset: self.opset, storage: self.storage(), run: self.run(state)? })
     }
 
     pub(crate) fn record(&self, state: &Arc<State>) -> PyResult<RecordRequest> {
         let (include, exclude) = self.names()?;
-        let &Options { dry_run, no_clobber, force, threads, .. } = self;
-        let (storage, watch) = (self.storage(), Some(watch(state)));
-        Ok(RecordRequest { include, exclude, dry_run, no_clobber, force, storage, threads, watch })
+        Ok(RecordRequest { include, exclude, storage: self.storage(), run: self.run(state)? })
     }
 
     pub(crate) fn convert(&self, state: &Arc<State>) -> PyResult<ConvertRequest> {
@@ -281,12 +276,8 @@ impl Options {
         request.clamp = self.clamp;
         request.emulate = self.emulate;
         request.explain.clone_from(&self.explain);
-        request.dry_run = self.dry_run;
-        request.no_clobber = self.no_clobber;
-        request.force = self.force;
         request.storage = self.storage();
-        request.threads = self.threads;
-        request.watch = Some(watch(state));
+        request.run = self.run(state)?;
         Ok(request)
     }
 

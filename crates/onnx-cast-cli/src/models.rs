@@ -1,13 +1,13 @@
 //! The commands from a model to a model: `fold` and `upgrade`, and what they share with `convert` and `record`.
 
-use crate::args::{Common, FoldArgs, ModelArgs, NameArgs, StorageArgs, UpgradeArgs};
+use crate::args::{Common, FoldArgs, ModelArgs, NameArgs, StorageArgs, UpgradeArgs, WriteArgs};
 use crate::outcome::with_written;
 use crate::progress::Progress;
 use crate::{pretty, print};
 use anyhow::{Result, bail};
 use onnx_cast::DataType;
 use onnx_cast_file::text::PathText;
-use onnx_cast_file::{Format, Storage, Watch};
+use onnx_cast_file::{Format, RunOptions, Storage, WriteOptions};
 use onnx_cast_model::{Error, FoldRequest, FoldSummary, Folded, UpgradeRequest, UpgradeSummary, Upgraded};
 use onnx_cast_report::{column, fold_json, printable, upgrade_json};
 use serde_json::Value;
@@ -57,10 +57,16 @@ impl<'a> ModelJob<'a> {
     /// Does the work, with a bar.
     pub(crate) fn run<S>(
         &self,
-        work: impl FnOnce(&'a Path, &'a Path, Option<Watch>) -> Result<S, Error>,
+        &WriteArgs { no_clobber, force, .. }: &WriteArgs,
+        work: impl FnOnce(&'a Path, &'a Path, RunOptions) -> Result<S, Error>,
     ) -> Result<S, Error> {
         let progress = Progress::start(self.common);
-        work(&self.files.input, &self.files.output, progress.watch())
+        let run = RunOptions::new()
+            .threads(self.common.threads)
+            .write(WriteOptions { no_clobber, force, ..WriteOptions::default() })
+            .dry_run(self.dry_run)
+            .watch(progress.watch());
+        work(&self.files.input, &self.files.output, run)
     }
 
     /// Prints what was done, or would be.
@@ -89,19 +95,11 @@ pub(crate) fn fold(args: &FoldArgs, common: &Common) -> Result<()> {
     let &FoldArgs { ref model, ref names, dequantize, dry_run, ref write } = args;
     let job = ModelJob::new("fold", model, dry_run, common)?;
     let NameArgs { include, exclude } = names;
-    let request = FoldRequest {
-        include: include.clone(),
-        exclude: exclude.clone(),
-        operator: None,
-        dequantize,
-        dry_run,
-        no_clobber: write.no_clobber,
-        force: write.force,
-        storage: write.storage.storage(),
-        threads: common.threads,
-        watch: None,
-    };
-    job.show(&job.run(|input, output, watch| onnx_cast_model::fold(input, output, &FoldRequest { watch, ..request }))?)
+    job.show(&job.run(write, |input, output, run| {
+        let (include, exclude, storage) = (include.clone(), exclude.clone(), write.storage.storage());
+        let request = FoldRequest { include, exclude, operator: None, dequantize, storage, run };
+        onnx_cast_model::fold(input, output, &request)
+    })?)
 }
 
 impl Shown for FoldSummary {
@@ -131,16 +129,8 @@ impl Shown for FoldSummary {
 pub(crate) fn upgrade(args: &UpgradeArgs, common: &Common) -> Result<()> {
     let UpgradeArgs { model, opset, dry_run, write } = args;
     let job = ModelJob::new("upgrade", model, *dry_run, common)?;
-    job.show(&job.run(|input, output, watch| {
-        let request = UpgradeRequest {
-            opset: Some(*opset),
-            dry_run: *dry_run,
-            no_clobber: write.no_clobber,
-            force: write.force,
-            storage: write.storage.storage(),
-            threads: common.threads,
-            watch,
-        };
+    job.show(&job.run(write, |input, output, run| {
+        let request = UpgradeRequest { opset: Some(*opset), storage: write.storage.storage(), run };
         onnx_cast_model::upgrade(input, output, &request)
     })?)
 }

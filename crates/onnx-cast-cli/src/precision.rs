@@ -28,13 +28,9 @@ pub(crate) fn convert(args: &ConvertArgs, common: &Common) -> Result<()> {
     request.margin = args.margin;
     request.emulate = args.emulate;
     request.explain.clone_from(explain);
-    request.dry_run = dry_run;
-    request.no_clobber = write.no_clobber;
-    request.force = write.force;
     request.storage = write.storage.storage();
-    request.threads = common.threads;
-    let done = job.run(|input, output, watch| {
-        request.watch = watch;
+    let done = job.run(write, |input, output, run| {
+        request.run = run;
         onnx_cast_model::convert(input, output, &request)
     })?;
     if let Some(page) = page {

@@ -13,19 +13,10 @@ pub(crate) fn record(args: &RecordArgs, common: &Common) -> Result<()> {
     let RecordArgs { model, names, dry_run, write } = args;
     let job = ModelJob::new("record", model, *dry_run, common)?;
     let NameArgs { include, exclude } = names;
-    let request = RecordRequest {
-        include: include.clone(),
-        exclude: exclude.clone(),
-        dry_run: *dry_run,
-        no_clobber: write.no_clobber,
-        force: write.force,
-        storage: write.storage.storage(),
-        threads: common.threads,
-        watch: None,
-    };
-    job.show(
-        &job.run(|input, output, watch| onnx_cast_model::record(input, output, &RecordRequest { watch, ..request }))?,
-    )
+    job.show(&job.run(write, |input, output, run| {
+        let (include, exclude, storage) = (include.clone(), exclude.clone(), write.storage.storage());
+        onnx_cast_model::record(input, output, &RecordRequest { include, exclude, storage, run })
+    })?)
 }
 
 impl Shown for RecordSummary {

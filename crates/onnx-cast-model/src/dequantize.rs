@@ -4,24 +4,24 @@ use crate::error::{Error, ModelError};
 use crate::fold::{FoldOutcome, FoldRequest, Folded, fold};
 use crate::replaced;
 use onnx_cast::{DataType, element_count};
-use onnx_cast_file::{DequantizeRequest, Summary, TensorSummary};
+use onnx_cast_file::{DequantizeRequest, RunOptions, Summary, TensorSummary, WriteOptions};
 use std::path::Path;
 
 /// Replaces what DequantizeLinear gives of constants by its values. They keep their type, which the request has to
 /// name: the nodes that read them take no other.
 pub(crate) fn dequantize_model(input: &Path, output: &Path, request: &DequantizeRequest) -> Result<Summary, Error> {
+    // What is replaced is checked here.
+    let write = WriteOptions { force: true, ..request.run.write };
     let plan = FoldRequest {
         include: request.selection.include.clone(),
         exclude: request.selection.exclude.clone(),
         operator: Some("DequantizeLinear"),
         dequantize: true,
-        dry_run: true,
-        no_clobber: request.run.write.no_clobber,
-        force: true,
-        threads: request.run.threads,
+        run: RunOptions::new().threads(request.run.threads).write(write),
         ..FoldRequest::default()
     };
-    let planned = fold(input, output, &plan)?;
+    let dry_run = plan.run.clone().dry_run(true);
+    let planned = fold(input, output, &FoldRequest { run: dry_run, ..plan.clone() })?;
     let names = planned.casts.iter().map(|folded| &*folded.output);
     request.selection.check_names(names).map_err(|error| Error::model(input, error.into()))?;
     let rows = planned.casts.iter().filter_map(|folded| row(folded, request)).collect::<Result<Vec<_>, _>>();
@@ -31,7 +31,8 @@ pub(crate) fn dequantize_model(input: &Path, output: &Path, request: &Dequantize
     }
     replaced::check((input, output), &request.run.write, || Ok(Summary::new(rows.clone())))?;
     if !request.run.dry_run {
-        fold(input, output, &FoldRequest { dry_run: false, watch: request.run.watch.clone(), ..plan })?;
+        let run = plan.run.clone().watch(request.run.watch.clone());
+        fold(input, output, &FoldRequest { run, ..plan })?;
     }
     Ok(Summary::new(rows))
 }

@@ -12,12 +12,11 @@ use crate::edits::Edits;
 use crate::error::{Error, ModelError};
 use crate::external::Files;
 use crate::replaced;
-use crate::rewrite::{Request, rewrite};
+use crate::rewrite::{Request, refuse_of_models, rewrite};
 use crate::tree::Document;
 use decide::Fold;
 use onnx_cast::DataType;
-use onnx_cast_file::io::progress::Watch;
-use onnx_cast_file::{Pattern, Storage, check_names};
+use onnx_cast_file::{Pattern, RunOptions, Storage, check_names};
 use std::collections::HashSet;
 use std::fmt;
 use std::path::Path;
@@ -34,18 +33,10 @@ pub struct FoldRequest {
     /// Compute DequantizeLinear, too. Without it the quantized weights of a model stay quantized: as plain ones they are
     /// larger, and a runtime would no longer compute in integers.
     pub dequantize: bool,
-    /// Write nothing, and tell what would be done.
-    pub dry_run: bool,
-    /// Replace nothing: a model or a file of elements that exists, or appears meanwhile, is an error.
-    pub no_clobber: bool,
-    /// Replace an output that is not the result of such a job, and so may be another input.
-    pub force: bool,
     /// Where the elements go.
     pub storage: Storage,
-    /// Threads at most.
-    pub threads: Option<usize>,
-    /// Called with the progress of the work.
-    pub watch: Option<Watch>,
+    /// How the job runs. Models are written whole, and values are not counted.
+    pub run: RunOptions,
 }
 
 /// What was folded.
@@ -127,10 +118,11 @@ impl fmt::Display for FoldOutcome {
 /// # Errors
 /// Where a file cannot be read or written, or the model is not valid.
 pub fn fold(input: impl AsRef<Path>, output: impl AsRef<Path>, request: &FoldRequest) -> Result<FoldSummary, Error> {
-    let &FoldRequest { ref storage, dry_run, no_clobber, threads, ref watch, .. } = request;
-    let how = Request { dry_run, no_clobber, threads, watch: watch.as_ref(), ..Request::new(storage) };
+    let FoldRequest { storage, run, .. } = request;
+    refuse_of_models(input.as_ref(), run)?;
+    let how = Request::of(run, storage);
     let paths = (input.as_ref(), output.as_ref());
-    if !no_clobber && !request.force && replaced::is_other(paths.0, paths.1) {
+    if !run.write.no_clobber && !run.write.force && replaced::is_other(paths.0, paths.1) {
         check_output(paths.0, paths.1, request)?;
     }
     rewrite(paths.0, paths.1, &how, |document, files| edits(document, files, request), Ok)

@@ -28,15 +28,14 @@ use crate::error::{ConvertError, Error, ModelError, RangesError};
 use crate::external::Files;
 use crate::graph::values::{Id, Origin};
 use crate::replaced;
-use crate::rewrite::{Raise, Request, rewrite, rewrite_bytes};
+use crate::rewrite::{Raise, Request, refuse_of_models, rewrite, rewrite_bytes};
 use crate::tree::Document;
 use crate::types::{Body, Typing};
 use crate::upgrade;
 use assign::Assignment;
 use constants::Constants;
 use onnx_cast::DataType;
-use onnx_cast_file::io::progress::Watch;
-use onnx_cast_file::{Pattern, SelectionError, Storage};
+use onnx_cast_file::{Pattern, RunOptions, SelectionError, Storage};
 use rules::Rules;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -74,18 +73,10 @@ pub struct ConvertRequest {
     pub emulate: bool,
     /// Values, or nodes, that are to be explained.
     pub explain: Vec<String>,
-    /// Write nothing, and tell what would be done.
-    pub dry_run: bool,
-    /// Replace nothing: a model or a file of elements that exists, or appears meanwhile, is an error.
-    pub no_clobber: bool,
-    /// Replace an output that is not the result of such a job, and so may be another input.
-    pub force: bool,
     /// Where the elements go.
     pub storage: Storage,
-    /// Threads at most.
-    pub threads: Option<usize>,
-    /// Called with the progress of the work.
-    pub watch: Option<Watch>,
+    /// How the job runs. Models are written whole, and values are not counted.
+    pub run: RunOptions,
 }
 
 /// The types of a model's inputs and outputs.
@@ -163,12 +154,8 @@ impl ConvertRequest {
             clamp: None,
             emulate: false,
             explain: Vec::new(),
-            dry_run: false,
-            no_clobber: false,
-            force: false,
             storage: Storage::default(),
-            threads: None,
-            watch: None,
+            run: RunOptions::default(),
         }
     }
 
@@ -208,7 +195,7 @@ pub fn convert(
     request: &ConvertRequest,
 ) -> Result<ConvertSummary, Error> {
     let (input, output) = (input.as_ref(), output.as_ref());
-    if !request.no_clobber && !request.force {
+    if !request.run.write.no_clobber && !request.run.write.force {
         replaced::check_converted(input, output)?;
     }
     in_rounds(input, request, |how, request, lost, judge| {
@@ -234,16 +221,8 @@ fn in_rounds<R>(
 ) -> Result<R, Error> {
     request.check().map_err(|error| Error::model(input, error))?;
     let mut lost = HashSet::new();
-    let plan = Request {
-        storage: &request.storage,
-        dry_run: true,
-        no_clobber: false,
-        counts: false,
-        threads: request.threads,
-        raise: None,
-        watch: None,
-        step: &|| {},
-    };
+    refuse_of_models(input, &request.run)?;
+    let plan = Request { dry_run: true, threads: request.run.threads, ..Request::new(&request.storage) };
     let mut to = None;
     if request.raise_opset {
         let judge = |(summary, _): Made| {
@@ -262,12 +241,9 @@ fn in_rounds<R>(
         until_kept(input, &counted, &mut lost, |lost, judge| run(&how, &counted, lost, judge))?;
     }
     let how = Request {
-        dry_run: request.dry_run,
-        no_clobber: request.no_clobber,
         counts: request.to.bits() == Some(16) || request.clamp.is_some(),
         raise: raised.as_deref(),
-        watch: request.watch.as_ref(),
-        ..plan
+        ..Request::of(&request.run, &request.storage)
     };
     until_kept(input, request, &mut lost, |lost, judge| run(&how, request, lost, judge))
 }

@@ -9,15 +9,14 @@ use crate::error::{Error, ModelError, RangesError};
 use crate::graph::values::{Id, Origin};
 use crate::messages::{of_type, value_info};
 use crate::replaced;
-use crate::rewrite::{Request, rewrite};
+use crate::rewrite::{Request, refuse_of_models, rewrite};
 use crate::tree::{Document, Graph};
 use crate::types::value::ValueType;
 use crate::types::{Body, Typing};
 use nodes::Recorder;
 use onnx_cast::DataType;
 use onnx_cast_file::formats::protobuf::wire;
-use onnx_cast_file::io::progress::Watch;
-use onnx_cast_file::{Pattern, Storage, admits, check_names};
+use onnx_cast_file::{Pattern, RunOptions, Storage, admits, check_names};
 use std::collections::HashSet;
 use std::path::Path;
 
@@ -38,18 +37,10 @@ pub struct RecordRequest {
     pub include: Vec<Pattern>,
     /// Not values with a matching name.
     pub exclude: Vec<Pattern>,
-    /// Write nothing, and tell what would be recorded.
-    pub dry_run: bool,
-    /// Replace nothing: a model or a file of elements that exists, or appears meanwhile, is an error.
-    pub no_clobber: bool,
-    /// Replace an output that is not the result of such a job, and so may be another input.
-    pub force: bool,
     /// Where the elements go.
     pub storage: Storage,
-    /// Threads at most.
-    pub threads: Option<usize>,
-    /// Called with the progress of the work.
-    pub watch: Option<Watch>,
+    /// How the job runs. Models are written whole, and values are not counted.
+    pub run: RunOptions,
 }
 
 /// What is recorded.
@@ -85,10 +76,11 @@ pub fn record(
     output: impl AsRef<Path>,
     request: &RecordRequest,
 ) -> Result<RecordSummary, Error> {
-    let &RecordRequest { ref storage, dry_run, no_clobber, threads, ref watch, .. } = request;
-    let how = Request { dry_run, no_clobber, threads, watch: watch.as_ref(), ..Request::new(storage) };
+    let RecordRequest { storage, run, .. } = request;
+    refuse_of_models(input.as_ref(), run)?;
+    let how = Request::of(run, storage);
     let paths = (input.as_ref(), output.as_ref());
-    if !no_clobber && !request.force {
+    if !run.write.no_clobber && !run.write.force {
         let is_recorded = |document: &Document<'_>| {
             document.graph.outputs.iter().any(|output| output.name.starts_with(RECORD_PREFIX))
         };

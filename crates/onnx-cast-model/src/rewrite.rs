@@ -67,6 +67,18 @@ impl<'r> Request<'r> {
     }
 }
 
+/// Refuses what models have no use for of how a job runs: they are written whole, and only some jobs count.
+pub(crate) fn refuse_of_models(path: &Path, run: &RunOptions) -> Result<(), FileError> {
+    const COUNTED: &str = "is for casts, `quantize` and `dequantize`";
+    let fields = [
+        ("npy_plain", run.write.npy_plain, "is for .npy"),
+        ("resume", run.resume, "is for checkpoints of several files (a model is written whole or not at all)"),
+        ("losses", run.count, COUNTED),
+        ("fail_on", !run.fail_on.is_empty(), COUNTED),
+    ];
+    FileError::refuse(path, &fields)
+}
+
 /// The edits that raise a model's opset.
 pub(crate) type Raise = dyn for<'a> Fn(&Document<'a>, &'a Files) -> Result<Edits<'a>, ModelError>;
 

@@ -24,16 +24,15 @@ use crate::external::Files;
 use crate::graph::opsets;
 use crate::paths::bounded;
 use crate::replaced;
-use crate::rewrite::{Request, rewrite};
+use crate::rewrite::{Request, refuse_of_models, rewrite};
 use crate::tree::{Document, Graph, Names, Node, is_default};
 use crate::types::Typing;
 use callers::Callers;
 use draft::Draft;
 use known::{At, Known};
 use onnx_cast::NEWEST_OPSET;
-use onnx_cast_file::Storage;
-use onnx_cast_file::io::progress::Watch;
 use onnx_cast_file::text::Short;
+use onnx_cast_file::{RunOptions, Storage};
 use site::{Shared, Site};
 use std::cell::OnceCell;
 use std::collections::HashSet;
@@ -48,18 +47,10 @@ pub const DEFAULT_OPSET: i64 = 21;
 pub struct UpgradeRequest {
     /// The opset of ONNX's own domain; [`DEFAULT_OPSET`] if it is not given.
     pub opset: Option<i64>,
-    /// Write nothing, and tell what would be done.
-    pub dry_run: bool,
-    /// Replace nothing: a model or a file of elements that exists, or appears meanwhile, is an error.
-    pub no_clobber: bool,
-    /// Replace an output that is not the result of such a job, and so may be another input.
-    pub force: bool,
     /// Where the elements go.
     pub storage: Storage,
-    /// Threads at most.
-    pub threads: Option<usize>,
-    /// Called with the progress of the work.
-    pub watch: Option<Watch>,
+    /// How the job runs. Models are written whole, and values are not counted.
+    pub run: RunOptions,
 }
 
 /// What was done to raise a model's opset.
@@ -111,11 +102,12 @@ pub fn upgrade(
     output: impl AsRef<Path>,
     request: &UpgradeRequest,
 ) -> Result<UpgradeSummary, Error> {
-    let &UpgradeRequest { ref storage, dry_run, no_clobber, threads, ref watch, opset, .. } = request;
-    let how = Request { dry_run, no_clobber, threads, watch: watch.as_ref(), ..Request::new(storage) };
+    let &UpgradeRequest { ref storage, ref run, opset, .. } = request;
+    refuse_of_models(input.as_ref(), run)?;
+    let how = Request::of(run, storage);
     let to = opset.unwrap_or(DEFAULT_OPSET);
     let (input, output) = (input.as_ref(), output.as_ref());
-    if !no_clobber && !request.force {
+    if !run.write.no_clobber && !run.write.force {
         let from = || replaced::with_model(input, |document, _| document.opset).flatten();
         replaced::check_model((input, output), |there, _| there.opset >= Some(to) || there.opset > from())?;
     }

@@ -54,7 +54,9 @@ fn models() {
         )
     };
     let fold = |watch: &Watch| {
-        fold(&input, &output, &FoldRequest { watch: Some(watch.clone()), force: true, ..Default::default() })
+        let write = WriteOptions { force: true, ..WriteOptions::default() };
+        let run = RunOptions::new().write(write).watch(watch.clone());
+        fold(&input, &output, &FoldRequest { run, ..Default::default() })
     };
     fs::write(&output, b"as it was").expect("a file");
     let stop = Watch::stopping(|_, _| ControlFlow::Break(()));
