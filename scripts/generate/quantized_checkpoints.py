@@ -777,6 +777,50 @@ def quark():
     write("quark", tensors, expected, config)
 
 
+def quark_fp8_llama(name, qscheme, seed):
+    """FP8 of a Llama by Quark's arithmetic, amax / 448, with the fields of its configuration that loaders read."""
+    model = llama(seed)
+    tensors, expected = {}, {}
+    for key, value in model.state_dict().items():
+        expected[key] = tensors[key] = value.clone()
+        if "_proj." in key:
+            axes = () if qscheme == "per_tensor" else (1,)
+            amax = value.float().abs().amax(axes)
+            scales = torch.where(amax == 0, torch.ones_like(amax), amax / 448)
+            spread = scales if qscheme == "per_tensor" else scales.view(-1, 1)
+            tensors[key] = (value.float() / spread).clamp(-448, 448).to(torch.float8_e4m3fn)
+            tensors[f"{key}_scale"] = scales
+            expected[key] = (tensors[key].float() * spread).bfloat16()
+            if qscheme == "per_tensor":
+                tensors[f"{key.removesuffix('weight')}input_scale"] = torch.tensor(0.125)
+    settings = {"dtype": "fp8_e4m3", "group_size": None, "qscheme": qscheme, "symmetric": True}
+    is_tensor = qscheme == "per_tensor"
+    weights = settings | {"ch_axis": None if is_tensor else 0, "is_dynamic": False}
+    inputs = settings | {"ch_axis": None if is_tensor else 1, "is_dynamic": not is_tensor}
+    config = model.config.to_dict()
+    config["quantization_config"] = {
+        "exclude": ["lm_head"],
+        "export": {"kv_cache_group": [], "pack_method": "reorder", "weight_format": "real_quantized"},
+        "global_quant_config": {"bias": None, "input_tensors": inputs, "output_tensors": None, "weight": weights},
+        "layer_quant_config": {},
+        "layer_type_quant_config": {},
+        "quant_method": "quark",
+    }
+    write(name, tensors, expected, config)
+
+
+@layout
+def quark_fp8():
+    """A scale without axes for the tensor, and `input_scale`."""
+    quark_fp8_llama("quark-fp8", "per_tensor", 902)
+
+
+@layout
+def quark_fp8_channel():
+    """A scale for each row, in one axis; activations are dynamic, for each token."""
+    quark_fp8_llama("quark-fp8-channel", "per_channel", 904)
+
+
 @layout
 def fbgemm():
     """fbgemm_fp8: a scale for each output, as transformers stores what fbgemm quantizes; kernels for GPUs.

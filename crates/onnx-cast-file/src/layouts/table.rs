@@ -28,7 +28,7 @@ pub enum Scheme {
     ModelOpt,
     /// float8e4m3fn with a scale for each row.
     Fbgemm,
-    /// float4e2m1 with blocks of 32.
+    /// float4e2m1 with blocks of 32, and float8e4m3fn with a scale for each tensor or row.
     Quark,
     /// float8e4m3fn with a scale for each tensor.
     ComfyUi,
@@ -311,7 +311,14 @@ const ROWS: [(Scheme, Row); 8] = [
     ),
     (
         Scheme::Quark,
-        Row { name: "quark", configuration: Some(quark::CONFIGURATION), held: &[held(&[MXFP4], &[])], ..BASE },
+        Row {
+            name: "quark",
+            configuration: Some(quark::CONFIGURATION),
+            held: &[held(&[MXFP4], &[]), held(&[FP8], &[TENSOR, ROWS_OR_COLUMNS])],
+            tensor_scale: &[],
+            has_column_of_scales: false,
+            ..BASE
+        },
     ),
     (
         Scheme::ComfyUi,
