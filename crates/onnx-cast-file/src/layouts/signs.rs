@@ -45,13 +45,13 @@ struct Sign<'n> {
     layout: &'static str,
 }
 
-/// A name, a type and the number of axes.
-type Known<'n> = (&'n str, DataType, usize);
+/// The name of a tensor, its type and the number of its axes.
+type Header<'n> = (&'n str, DataType, usize);
 
 /// The quantized weights among tensors, as far as names and types tell.
-fn signs<'n>(tensors: &[Known<'n>]) -> Vec<Sign<'n>> {
+fn signs<'n>(tensors: &[Header<'n>]) -> Vec<Sign<'n>> {
     let places: HashMap<&str, usize> = tensors.iter().enumerate().map(|(index, (name, ..))| (*name, index)).collect();
-    let sign = |(codes, &(name, data_type, _)): (usize, &Known<'n>)| {
+    let sign = |(codes, &(name, data_type, _)): (usize, &Header<'n>)| {
         let beside = |start: &str, ends: &[&str]| -> Vec<usize> {
             ends.iter().filter_map(|end| places.get(&*format!("{start}{end}")).copied()).collect()
         };
@@ -87,7 +87,7 @@ fn is_code(data_type: DataType) -> bool {
 /// that may hold codes.
 pub(crate) fn check_plain(checkpoint: &Checkpoint, config: Option<String>) -> Result<(), FileError> {
     let tensors: Vec<_> = checkpoint.tensors().collect();
-    let known: Vec<Known<'_>> =
+    let known: Vec<Header<'_>> =
         tensors.iter().map(|(_, stored)| (&*stored.name, stored.data_type, stored.shape.len())).collect();
     let refuse = |index: usize, told: String| {
         let error = LayoutError::AlreadyQuantized { tensor: known[index].0.to_owned(), told };
@@ -96,7 +96,7 @@ pub(crate) fn check_plain(checkpoint: &Checkpoint, config: Option<String>) -> Re
     if let Some(Sign { codes, first, layout, .. }) = signs(&known).into_iter().next() {
         return refuse(codes, format!("{layout}, by `{}`", crate::text::Short(first)));
     }
-    let may_be_code = |&(_, data_type, axes): &Known<'_>| is_code(data_type) && axes >= 2;
+    let may_be_code = |&(_, data_type, axes): &Header<'_>| is_code(data_type) && axes >= 2;
     match (known.iter().position(may_be_code), config) {
         (Some(index), Some(told)) => refuse(index, told),
         _ => Ok(()),
@@ -114,7 +114,7 @@ pub(crate) fn check_cast(path: &Path, rows: &[TensorSummary]) -> Result<(), File
     if !rows.iter().any(is_changed) {
         return Ok(());
     }
-    let known: Vec<Known<'_>> = rows.iter().map(|row| (&*row.name, row.from, row.shape.len())).collect();
+    let known: Vec<Header<'_>> = rows.iter().map(|row| (&*row.name, row.from, row.shape.len())).collect();
     for Sign { codes, beside, first, layout } in signs(&known) {
         if let Some(&index) = std::iter::once(&codes).chain(&beside).find(|index| is_changed(&rows[**index])) {
             let other = if index == codes { first } else { known[codes].0 };

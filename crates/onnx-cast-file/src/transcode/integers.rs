@@ -18,7 +18,7 @@ pub(super) enum Integers {
 }
 
 /// The integers of a weight in another form.
-pub(super) struct Relaid<'a> {
+pub(super) struct RepackedIntegers<'a> {
     pub(super) values: Values<'a>,
     pub(super) how: Integers,
 }
@@ -26,7 +26,7 @@ pub(super) struct Relaid<'a> {
 /// What int8 is in a word: half the range more.
 const HALF: u8 = 0x80;
 
-impl Compute for Relaid<'_> {
+impl Compute for RepackedIntegers<'_> {
     fn compute(&self, start: usize, len: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), Trouble> {
         let values = &self.values;
         match self.how {

@@ -2,7 +2,7 @@
 
 use super::changes::{Count, Global, global_as, in_file};
 use super::experts::Exchanged;
-use super::integers::{Integers, Relaid};
+use super::integers::{Integers, RepackedIntegers};
 use super::mxfp4::{Bytes, Float8Changes, Float8Scales, MxFp4, NvFp4Global, NvFp4Scales, ScaleCounts, ToFloat8};
 use super::scales::Scales;
 use crate::error::FileError;
@@ -137,10 +137,10 @@ impl<'a> Maker<'a, '_> {
     /// Integers, in words or as int8.
     fn integers(&self) -> Result<Made<'a>, FileError> {
         let (weight, written) = (self.weight, self.written);
-        let relaid = |how| {
+        let repacked = |how| {
             let values = Values::new(self.checkpoint, weight, Float);
             let values = values.map_err(|trouble| in_file(self.checkpoint, weight, trouble))?;
-            Ok::<_, FileError>(Relaid { values, how })
+            Ok::<_, FileError>(RepackedIntegers { values, how })
         };
         let stored = |tensor: TensorRef| self.checkpoint.stored(tensor);
         let (to_words, are_words) = (written.container == Int32, matches!(weight.elements, StoredAs::Words { .. }));
@@ -152,8 +152,8 @@ impl<'a> Maker<'a, '_> {
                 self.as_it_is(&written.elements, shape, Int32, weight.tensor)
             }
             (false, false) => self.elements(Origin::Kept),
-            (true, false) => self.elements(computed(relaid(Integers::ToBytes)?, Int8)),
-            (false, true) => self.elements(computed(relaid(Integers::ToWords)?, Int32)),
+            (true, false) => self.elements(computed(repacked(Integers::ToBytes)?, Int8)),
+            (false, true) => self.elements(computed(repacked(Integers::ToWords)?, Int32)),
         });
         rows.push(self.same_scales());
         let start = written.scales.strip_suffix("weight_scale").unwrap_or_default();
@@ -164,11 +164,11 @@ impl<'a> Maker<'a, '_> {
                 (true, true) => self.as_it_is(&name, stored(tensor).shape.clone(), Int32, tensor),
                 (false, false) => self.as_it_is(&name, stored(tensor).shape.clone(), Int8, tensor),
                 (true, false) => {
-                    let origin = computed(relaid(Integers::ZeroPointsToBytes)?, Int8);
+                    let origin = computed(repacked(Integers::ZeroPointsToBytes)?, Int8);
                     self.row(&name, written.scales_shape.clone(), Int8, tensor, origin)
                 }
                 (false, true) => {
-                    let origin = computed(relaid(Integers::ZeroPointsToWords)?, Int32);
+                    let origin = computed(repacked(Integers::ZeroPointsToWords)?, Int32);
                     self.row(&name, vec![down.div_ceil(4), across], Int32, tensor, origin)
                 }
             });
