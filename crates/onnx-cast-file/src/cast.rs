@@ -8,7 +8,7 @@ use crate::formats::error::FormatError;
 use crate::formats::format::Format;
 use crate::formats::input::{Given, Input, Place, Stored, check_type};
 use crate::formats::output::Output;
-use crate::formats::safetensors::{self, SafetensorsError};
+use crate::formats::safetensors;
 use crate::io::atomic::check_vacant;
 use crate::io::fs;
 use crate::layouts::{self, TensorRef};
@@ -169,10 +169,7 @@ fn format_of(path: &Path) -> Result<Option<Format>, FileError> {
 /// Refuses types that a `.safetensors` file has no name for.
 fn check_safetensors(output: &Path, request: &CastRequest) -> Result<(), FileError> {
     match request.selection.targets().find(|&to| safetensors::type_name(to).is_none()) {
-        Some(data_type) => {
-            let error = SafetensorsError::NoName { tensor: String::new(), data_type };
-            Err(FormatError::invalid(output, error).into())
-        }
+        Some(data_type) => Err(FormatError::invalid(output, safetensors::no_name("", data_type)).into()),
         None => Ok(()),
     }
 }

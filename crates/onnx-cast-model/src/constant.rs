@@ -6,7 +6,7 @@ use crate::messages::attribute;
 use crate::rope::{Elements, Stored};
 use crate::tree::{Attribute, Node};
 use onnx_cast::{DataType, Strings};
-use onnx_cast_file::formats::pb::{self, PbError};
+use onnx_cast_file::formats::pb;
 use onnx_cast_file::formats::protobuf::wire::{self, Value, last};
 
 /// A constant of the model.
@@ -24,10 +24,8 @@ pub(crate) struct Constant<'a> {
 impl<'a> Constant<'a> {
     pub(crate) fn of_tensor(name: &'a str, message: &'a [u8], files: &'a Files) -> Result<Self, ModelError> {
         let elements = files.elements(message)?;
-        let head = pb::head(message).map_err(|problem| {
-            let error = PbError { tensor: name.to_owned(), problem };
-            ModelError::Tensor { place: "constant".to_owned(), error }
-        })?;
+        let head = pb::head(message)
+            .map_err(|error| ModelError::Tensor { place: "constant".to_owned(), error: error.of_tensor(name) })?;
         let (data_type, shape, len) = (head.data_type, head.shape, head.len);
         Ok(Constant { name, message: Some(message), data_type, shape, len, elements })
     }

@@ -8,10 +8,9 @@ pub use convert::ConvertError;
 use external::ExternalProblem;
 use onnx_cast::ops::Dim;
 use onnx_cast::{CastError, DataType, NEWEST_OPSET, OpError};
-use onnx_cast_file::formats::pb::PbError;
 use onnx_cast_file::formats::protobuf::wire::WireError;
 use onnx_cast_file::text::{PathText, ShapeText, Short, TensorText};
-use onnx_cast_file::{FileError, Unmatched};
+use onnx_cast_file::{FileError, Invalid, Unmatched};
 pub use ranges::RangesError;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -116,7 +115,7 @@ pub enum ModelError {
         /// `initializer`, or the node.
         place: String,
         /// What is wrong.
-        error: PbError,
+        error: Invalid,
     },
     /// An input or output that is not a tensor, or whose type does not exist.
     #[error("{kind} `{}`: {what}", Short(name))]

@@ -8,6 +8,7 @@ use crate::error::ModelError;
 use crate::error::external::ExternalProblem;
 use crate::rope::{Elements, Message, Stored};
 use crate::tree::{lossy, utf8};
+use onnx_cast_file::Invalid;
 use onnx_cast_file::formats::pb;
 use onnx_cast_file::formats::protobuf::onnx::{entry, tensor};
 use onnx_cast_file::formats::protobuf::wire::{Value, all_bytes, last};
@@ -165,8 +166,8 @@ impl Files {
 
     /// The elements of a tensor, wherever they are. `None` for strings.
     pub(crate) fn elements<'a>(&'a self, message: &'a [u8]) -> Result<Option<Elements<'a>>, ModelError> {
-        let invalid = |problem| {
-            let error = pb::PbError { tensor: tensor_name(message), problem };
+        let invalid = |error: Invalid| {
+            let error = error.of_tensor(&tensor_name(message));
             ModelError::Tensor { place: "constant".to_owned(), error }
         };
         let head = pb::head(message).map_err(invalid)?;

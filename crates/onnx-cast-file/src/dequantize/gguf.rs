@@ -3,9 +3,9 @@
 use super::DequantizeRequest;
 use crate::counts::Counters;
 use crate::error::FileError;
-use crate::formats::error::FormatError;
+use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::formats::format::Format;
-use crate::formats::gguf::{BlockCoding, Blocks, GgufError, Held, beside};
+use crate::formats::gguf::{BlockCoding, Blocks, Held, beside};
 use crate::formats::input::{Given, Input, Place, Stored};
 use crate::io::positional::InputFile;
 use crate::layouts::{BlockValues, Checkpoint, TensorRef};
@@ -78,7 +78,8 @@ fn row<'a>(
     let Stored { name, shape, len, .. } = stored;
     let values = BlockValues::new(&input.file, blocks, name, shape, request.allow_nan)?;
     let Some(to) = request.selection.target_of_one(name, *len as u64) else {
-        let error = GgufError::Excluded { tensor: name.clone(), kind: blocks.kind.name };
+        let what = format!("a .safetensors file cannot hold {}, so that the tensor needs a type", blocks.kind.name);
+        let error = Invalid::new(InvalidKind::Type, what).of_tensor(name);
         return Err(FormatError::invalid(input.path(), error).into());
     };
     let counts = request.run.counts();

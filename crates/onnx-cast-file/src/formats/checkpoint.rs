@@ -2,7 +2,7 @@
 //! file of each. The files are cast one by one under their own names, and the index is written last, with nothing of it
 //! changed but the total size.
 
-use crate::formats::error::FormatError;
+use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::formats::input::Input;
 use crate::formats::limits::MAX_HEADER;
 use crate::formats::safetensors::Pairs;
@@ -10,14 +10,13 @@ use crate::io::atomic::folder_of;
 use crate::io::fs;
 use crate::io::links;
 use crate::io::positional::InputFile;
+use crate::text::Short;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
-
-pub use crate::formats::error::checkpoint::ShardError;
 
 /// What an input path stands for.
 pub(crate) enum Located {
@@ -78,17 +77,25 @@ pub(crate) fn locate_or_go_on(path: &Path, in_place: bool) -> Result<Located, Fo
         }
         ([], _) if !begun.is_empty() => match begun.pop() {
             Some(index) if in_place && begun.is_empty() => Ok(Located::Index(index)),
-            _ => Err(FormatError::invalid(path, ShardError::Unfinished)),
+            _ => Err(FormatError::invalid(path, interrupted())),
         },
         ([], [file]) => {
             links::check_read(file)?;
             Ok(Located::InFolder(std::mem::take(file)))
         }
         (indices, files) => {
-            let error = ShardError::Folder { count: indices.len(), files: files.len() };
-            Err(FormatError::invalid(path, error))
+            let what = format!(
+                "{} of *.safetensors.index.json and {} of *.safetensors in this folder (want one; name the file)",
+                indices.len(),
+                files.len()
+            );
+            Err(FormatError::invalid(path, Invalid::new(InvalidKind::Files, what)))
         }
     }
+}
+
+fn interrupted() -> Invalid {
+    Invalid::new(InvalidKind::Files, "a cast in place was interrupted here (run it again, and it is finished)")
 }
 
 /// The index that a name is made of.
@@ -145,17 +152,18 @@ impl Index {
 
     /// As [`Index::read`]; a cast in place may go on with what it has not finished.
     pub(crate) fn read_or_go_on(path: &Path, in_place: bool) -> Result<Index, FormatError> {
-        let wrong = |error| FormatError::invalid(path, error);
+        let wrong = |kind, what| FormatError::invalid(path, Invalid::new(kind, what));
         let begun = unfinished(path);
         let file = match fs::is_file(&begun) && !fs::is_file(path) {
             true if in_place => InputFile::open(&begun)?,
-            true => return Err(wrong(ShardError::Unfinished)),
+            true => return Err(FormatError::invalid(path, interrupted())),
             false => InputFile::open(path)?,
         };
         if file.len() > MAX_HEADER {
-            return Err(wrong(ShardError::TooLarge { len: file.len() }));
+            let what = format!("an index of {} bytes (want at most {MAX_HEADER})", file.len());
+            return Err(wrong(InvalidKind::Size, what));
         }
-        let invalid = |what: String| wrong(ShardError::Index { what });
+        let invalid = |what: String| wrong(InvalidKind::Syntax, format!("the index is not valid: {what}"));
         let text = String::from_utf8(file.read(0, file.len())?).map_err(|error| invalid(error.to_string()))?;
         let form: Form<'_> = serde_json::from_str(&text).map_err(|error| invalid(error.to_string()))?;
         let mut total = None;
@@ -172,12 +180,15 @@ impl Index {
         let (mut places, mut seen) = (HashMap::new(), HashSet::new());
         for (tensor, file) in form.weight_map.0 {
             if !seen.insert(tensor.clone()) {
-                return Err(wrong(ShardError::Twice { tensor }));
+                let what = format!("tensor `{}` stands twice in weight_map", Short(&tensor));
+                return Err(wrong(InvalidKind::Name, what));
             }
             let parts: Vec<Component<'_>> = Path::new(&file).components().collect();
             let plain = matches!(parts[..], [Component::Normal(part)] if part == OsStr::new(&file));
             if !plain || !name_ends(Path::new(&file), ".safetensors") {
-                return Err(wrong(ShardError::FileName { file }));
+                let want = "(want the name of a .safetensors file, without a folder)";
+                let what = format!("weight_map names the file `{}` {want}", Short(&file));
+                return Err(wrong(InvalidKind::Files, what));
             }
             let place = *places.entry(file.clone()).or_insert_with(|| {
                 shards.push((file, HashSet::new()));
@@ -204,15 +215,21 @@ impl Index {
 
     /// Holds a file against what the index says of it.
     pub(crate) fn check(&self, file: &str, listed: &HashSet<String>, input: &Input) -> Result<(), FormatError> {
-        let wrong = |error| Err(FormatError::invalid(&self.path, error));
+        let wrong = |what| Err(FormatError::invalid(&self.path, Invalid::new(InvalidKind::Files, what)));
         let mut missing: HashSet<&str> = listed.iter().map(String::as_str).collect();
         for stored in &input.tensors {
             if !missing.remove(stored.name.as_str()) {
-                return wrong(ShardError::Unlisted { tensor: stored.name.clone(), file: file.to_owned() });
+                return wrong(format!(
+                    "tensor `{}` of {} is not there by weight_map",
+                    Short(&stored.name),
+                    Short(file)
+                ));
             }
         }
         match missing.into_iter().min() {
-            Some(tensor) => wrong(ShardError::Missing { tensor: tensor.to_owned(), file: file.to_owned() }),
+            Some(tensor) => {
+                wrong(format!("tensor `{}` is not in {}, where weight_map has it", Short(tensor), Short(file)))
+            }
             None => Ok(()),
         }
     }
@@ -223,7 +240,9 @@ impl Index {
             return Ok(path.to_owned());
         }
         if fs::is_file(path) || name_ends(path, ".safetensors") {
-            return Err(FormatError::invalid(path, ShardError::Output));
+            let want = "(want a folder, or an index, *.safetensors.index.json)";
+            let what = format!("one file, where the checkpoint has several {want}");
+            return Err(FormatError::invalid(path, Invalid::new(InvalidKind::Files, what)));
         }
         Ok(path.join(self.path.file_name().unwrap_or(OsStr::new("model.safetensors.index.json"))))
     }

@@ -1,24 +1,13 @@
 //! What can be wrong with a file of tensors. Every text starts with the file's path and names the tensor; texts are
 //! complete, so no error here has a `source` that would say the same again.
 
-pub(crate) mod checkpoint;
-pub(crate) mod gguf;
-pub(crate) mod npy;
-pub(crate) mod npz;
-pub(crate) mod pb;
-pub(crate) mod safetensors;
-
 use crate::formats::format::{Format, UNSEEN};
+use crate::formats::protobuf::wire::WireError;
 use crate::io::error::IoError;
 use crate::io::fs;
 use crate::text::{PathText, ShapeText, TensorText};
-use checkpoint::ShardError;
-use gguf::GgufError;
-use npy::NpyError;
-use npz::NpzError;
 use onnx_cast::{CastError, DataType};
-use pb::PbError;
-use safetensors::SafetensorsError;
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -137,28 +126,61 @@ pub enum FormatError {
     },
 }
 
-/// What is wrong with a file, by its format.
+/// What is wrong with a file, or with a tensor of it.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{}{what}", TensorText(tensor))]
 #[non_exhaustive]
-pub enum Invalid {
-    /// Of a `.pb` file.
-    #[error(transparent)]
-    Pb(#[from] PbError),
-    /// Of a `.npy` file.
-    #[error(transparent)]
-    Npy(#[from] NpyError),
-    /// Of a `.npz` file.
-    #[error(transparent)]
-    Npz(#[from] NpzError),
-    /// Of a `.safetensors` file.
-    #[error(transparent)]
-    Safetensors(#[from] SafetensorsError),
-    /// Of a `.gguf` file.
-    #[error(transparent)]
-    Gguf(#[from] GgufError),
-    /// Of a checkpoint in several files, whose parts do not fit together.
-    #[error(transparent)]
-    Shards(#[from] ShardError),
+pub struct Invalid {
+    /// Which kind of error it is.
+    pub kind: InvalidKind,
+    /// The tensor, where it is about one and its name is known.
+    pub tensor: String,
+    /// What is wrong, and what is wanted.
+    pub what: String,
+}
+
+/// Kinds of [`Invalid`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InvalidKind {
+    /// Bytes that do not follow the format, or end too early.
+    Syntax,
+    /// A valid feature of the format that is not supported here.
+    Unsupported,
+    /// An element type or a type of metadata that is unknown, or that the format cannot hold.
+    Type,
+    /// The file leaves the element type open.
+    Ambiguous,
+    /// A size or place that does not match type and shape or the file's length, overlaps another, or overflows.
+    Size,
+    /// A name that is missing, invalid, reserved or used twice.
+    Name,
+    /// A value that is not allowed.
+    Value,
+    /// Files of a checkpoint that do not fit together.
+    Files,
+}
+
+impl Invalid {
+    pub(crate) fn new(kind: InvalidKind, what: impl Into<String>) -> Invalid {
+        Invalid { kind, tensor: String::new(), what: what.into() }
+    }
+
+    /// A size that overflows, or that there is no memory for.
+    pub fn too_large(data_type: impl fmt::Display, shape: &[usize]) -> Invalid {
+        Invalid::new(InvalidKind::Size, format!("{} {data_type} is too large", ShapeText(shape)))
+    }
+
+    /// The same error, which names the tensor.
+    pub fn of_tensor(self, tensor: &str) -> Invalid {
+        Invalid { tensor: tensor.to_owned(), ..self }
+    }
+}
+
+impl From<WireError> for Invalid {
+    fn from(error: WireError) -> Self {
+        Invalid::new(InvalidKind::Syntax, format!("not a valid TensorProto: {error}"))
+    }
 }
 
 impl FormatError {
@@ -166,8 +188,8 @@ impl FormatError {
         IoError::new(path, action, error).into()
     }
 
-    pub(crate) fn invalid(path: &Path, error: impl Into<Invalid>) -> FormatError {
-        FormatError::Invalid { path: path.to_owned(), error: Box::new(error.into()) }
+    pub(crate) fn invalid(path: &Path, error: Invalid) -> FormatError {
+        FormatError::Invalid { path: path.to_owned(), error: Box::new(error) }
     }
 
     pub(crate) fn cast(path: &Path, tensor: &str, error: CastError) -> FormatError {

@@ -8,15 +8,15 @@
 
 mod types;
 
-use crate::formats::error::FormatError;
+use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::formats::format::GGUF_MAGIC;
 use crate::formats::limits::MAX_HEADER;
 use crate::io::positional::{InputFile, PositionedReader};
+use crate::text::{ShapeText, Short};
 use onnx_cast::{DataType, element_count};
 use std::collections::{HashMap, HashSet};
 use std::io::{BufReader, Read};
 
-pub use crate::formats::error::gguf::GgufError;
 pub use types::{BlockCoding, GgufType, Held};
 
 /// The extension of a scale beside a weight, in place of `.weight`.
@@ -84,16 +84,19 @@ impl Head {
     /// Reads the header of a file, and checks all of it against the file's length.
     pub(crate) fn read(file: &InputFile) -> Result<Head, FormatError> {
         let mut reader = Reader::new(file);
-        let wrong = |error| Err(FormatError::invalid(file.path(), error));
+        let wrong = |kind, what| Err(FormatError::invalid(file.path(), Invalid::new(kind, what)));
+        let unsupported = |what| wrong(InvalidKind::Unsupported, what);
         if file.prefix(GGUF_MAGIC.len())? != GGUF_MAGIC {
-            return wrong(GgufError::Magic);
+            return wrong(InvalidKind::Syntax, "it does not begin with `GGUF`".to_owned());
         }
         reader.skip(GGUF_MAGIC.len() as u64, "a magic number")?;
         let version = u32::from_le_bytes(reader.take("a version")?);
         match version {
             2 | 3 => {}
-            _ if matches!(version.swap_bytes(), 1..=3) => return wrong(GgufError::BigEndian),
-            got => return wrong(GgufError::Version { got }),
+            _ if matches!(version.swap_bytes(), 1..=3) => {
+                return unsupported("a big-endian file (only little-endian ones are read)".to_owned());
+            }
+            got => return unsupported(format!("version {got} (want 2 or 3)")),
         }
         // A tensor has at least a name's length, a number of dimensions, a type and an offset; an entry of the metadata
         // a key's length, a type and a value.
@@ -109,17 +112,18 @@ impl Head {
                 ALIGNMENT_KEY if kind == UINT32 => {
                     alignment = u32::from_le_bytes(reader.take("an alignment")?);
                     if !alignment.is_power_of_two() {
-                        return wrong(GgufError::Alignment { got: alignment });
+                        let what = format!("an alignment of {alignment} (want a power of two)");
+                        return wrong(InvalidKind::Value, what);
                     }
                 }
                 ARCHITECTURE if kind == STRING => {
                     head.metadata.push((key.clone(), reader.name("an architecture")?));
                 }
-                ALIGNMENT_KEY => return wrong(GgufError::Value { key, got: kind, want: "uint32" }),
+                ALIGNMENT_KEY => return Err(reader.wrong_value(&key, kind, "uint32")),
                 _ => reader.skip_value(&key, kind)?,
             }
             if let Some(key) = keys.replace(key) {
-                return wrong(GgufError::Key { key });
+                return wrong(InvalidKind::Name, format!("metadata `{}` stands twice", Short(&key)));
             }
         }
         let mut raw = Vec::new();
@@ -155,8 +159,10 @@ impl Head {
                     Held::Plain(data_type) | Held::Blocks(_, data_type) => data_type,
                     Held::Unread => DataType::Float,
                 };
-                let (tensor, shape, weight) = (name.clone(), shape.clone(), self.entries[weight].name.clone());
-                let error = GgufError::Scale { tensor, data_type, shape, weight };
+                let (shape, weight) = (ShapeText(shape), Short(&self.entries[weight].name));
+                let want = "(want float, one element or one for each matrix)";
+                let what = format!("{shape} {data_type} as the scale of `{weight}` {want}");
+                let error = Invalid::new(InvalidKind::Type, what).of_tensor(name);
                 return Err(FormatError::invalid(file.path(), error));
             }
             let bytes = file.read(*at, 4 * *len as u64)?;
@@ -177,13 +183,16 @@ struct RawEntry {
 
 impl RawEntry {
     /// Type, shape and number of elements.
-    fn describe(&self) -> Result<(&'static GgufType, Vec<usize>, usize, u64), GgufError> {
-        let tensor = || self.name.clone();
-        let kind = GgufType::of_id(self.id).ok_or_else(|| GgufError::Type { tensor: tensor(), got: self.id })?;
+    fn describe(&self) -> Result<(&'static GgufType, Vec<usize>, usize, u64), Invalid> {
+        let wrong = |kind, what| Invalid::new(kind, what).of_tensor(&self.name);
+        let unknown = || wrong(InvalidKind::Type, format!("type {} is not known", self.id));
+        let kind = GgufType::of_id(self.id).ok_or_else(unknown)?;
         let columns = self.dims.first().copied().unwrap_or(1);
         if !columns.is_multiple_of(kind.elements as u64) {
             let (kind, block) = (kind.name, kind.elements);
-            return Err(GgufError::Row { tensor: tensor(), columns, kind, block });
+            let want = format!("(want a multiple of {block})");
+            let what = format!("rows of {columns} elements are not whole blocks of {kind} {want}");
+            return Err(wrong(InvalidKind::Size, what));
         }
         let shape: Vec<usize> = self.dims.iter().rev().map(|&dim| usize::try_from(dim).unwrap_or(usize::MAX)).collect();
         let len = element_count(&shape).and_then(|len| Some((len, kind.byte_len(len)?)));
@@ -191,30 +200,32 @@ impl RawEntry {
         let sizes = len.filter(|&(len, _)| DataType::Float.byte_len(len).is_some());
         match sizes {
             Some((len, bytes)) => Ok((kind, shape, len, bytes)),
-            None => Err(GgufError::TooLarge { tensor: tensor(), shape, kind: kind.name }),
+            None => Err(Invalid::too_large(kind.name, &shape).of_tensor(&self.name)),
         }
     }
 }
 
 /// Checks where tensors are: at the alignment, within the data, none over another.
-fn place(raw: Vec<RawEntry>, start: u64, file: u64, alignment: u32) -> Result<Vec<Entry>, GgufError> {
+fn place(raw: Vec<RawEntry>, start: u64, file: u64, alignment: u32) -> Result<Vec<Entry>, Invalid> {
     let data = file.saturating_sub(start);
     let mut names = HashSet::new();
     let mut entries = Vec::with_capacity(raw.len());
     let mut ranges = Vec::with_capacity(raw.len());
     for entry in &raw {
         if !names.insert(&*entry.name) {
-            return Err(GgufError::Twice { tensor: entry.name.clone() });
+            let what = format!("tensor `{}` stands twice", Short(&entry.name));
+            return Err(Invalid::new(InvalidKind::Name, what));
         }
         let (kind, shape, len, bytes) = entry.describe()?;
-        let (tensor, offset) = (|| entry.name.clone(), entry.offset);
+        let offset = entry.offset;
+        let wrong = |what| Invalid::new(InvalidKind::Size, what).of_tensor(&entry.name);
         if !offset.is_multiple_of(alignment.into()) {
-            return Err(GgufError::Offset { tensor: tensor(), offset, alignment });
+            return Err(wrong(format!("offset {offset} is not a multiple of the alignment {alignment}")));
         }
         let end = offset.checked_add(bytes).filter(|&end| end <= data);
-        let end = end.ok_or_else(|| GgufError::Behind { tensor: tensor(), offset, bytes, data })?;
+        let end = end.ok_or_else(|| wrong(format!("{bytes} bytes at offset {offset} of {data} bytes of data")))?;
         ranges.push((offset, end, &*entry.name));
-        entries.push(Entry { name: tensor(), shape, kind, len, at: start + offset, scales: Vec::new() });
+        entries.push(Entry { name: entry.name.clone(), shape, kind, len, at: start + offset, scales: Vec::new() });
     }
     // Tensors of no bytes share nothing.
     ranges.retain(|(start, end, _)| start < end);
@@ -222,8 +233,9 @@ fn place(raw: Vec<RawEntry>, start: u64, file: u64, alignment: u32) -> Result<Ve
     for pair in ranges.windows(2) {
         let [(_, end, other), (offset, _, tensor)] = pair else { continue };
         if offset < end {
-            let (tensor, other) = ((*tensor).to_owned(), (*other).to_owned());
-            return Err(GgufError::Overlap { tensor, offset: *offset, other, end: *end });
+            let (tensor, other) = (Short(tensor), Short(other));
+            let what = format!("tensor `{tensor}` begins at offset {offset}, within `{other}`, which ends at {end}");
+            return Err(Invalid::new(InvalidKind::Size, what));
         }
     }
     Ok(entries)
@@ -241,20 +253,29 @@ impl<'a> Reader<'a> {
         Reader { file, bytes: BufReader::with_capacity(1 << 16, PositionedReader::new(file)), at: 0 }
     }
 
-    fn wrong(&self, error: GgufError) -> FormatError {
-        FormatError::invalid(self.file.path(), error)
+    fn wrong(&self, kind: InvalidKind, what: String) -> FormatError {
+        FormatError::invalid(self.file.path(), Invalid::new(kind, what))
+    }
+
+    fn wrong_value(&self, key: &str, got: u32, want: &str) -> FormatError {
+        self.wrong(InvalidKind::Type, format!("metadata `{}`: a value of type {got} (want {want})", Short(key)))
     }
 
     /// Makes sure that so many bytes are there, and notes that they are read.
     fn advance(&mut self, bytes: u64, what: &'static str) -> Result<(), FormatError> {
         let (at, len) = (self.at, self.file.len());
         match at.checked_add(bytes).filter(|&end| end <= len) {
-            Some(end) if end > MAX_HEADER => Err(self.wrong(GgufError::HeaderTooLarge)),
+            Some(end) if end > MAX_HEADER => {
+                Err(self.wrong(InvalidKind::Size, format!("a header of more than {MAX_HEADER} bytes")))
+            }
             Some(end) => {
                 self.at = end;
                 Ok(())
             }
-            None => Err(self.wrong(GgufError::Truncated { what, bytes, at, len })),
+            None => {
+                let what = format!("{what} of {bytes} bytes at byte {at} of a file of {len}");
+                Err(self.wrong(InvalidKind::Syntax, what))
+            }
         }
     }
 
@@ -281,7 +302,8 @@ impl<'a> Reader<'a> {
         let count = u64::from_le_bytes(self.take("a number")?);
         let len = self.file.len();
         if count > (len - self.at) / least {
-            return Err(self.wrong(GgufError::Count { what, count, len }));
+            let what = format!("the number of {what} is {count}, in a file of {len} bytes");
+            return Err(self.wrong(InvalidKind::Size, what));
         }
         Ok(count)
     }
@@ -291,12 +313,14 @@ impl<'a> Reader<'a> {
         let len = u64::from_le_bytes(self.take("a length")?);
         let at = self.at;
         if len > MAX_NAME {
-            return Err(self.wrong(GgufError::Name { what, len, at, most: MAX_NAME }));
+            let what = format!("{what} of {len} bytes at byte {at} (want at most {MAX_NAME})");
+            return Err(self.wrong(InvalidKind::Size, what));
         }
         self.advance(len, what)?;
         let mut bytes = vec![0; len as usize];
         self.fill(&mut bytes)?;
-        String::from_utf8(bytes).map_err(|_| self.wrong(GgufError::Utf8 { what, at }))
+        let wrong = |_| self.wrong(InvalidKind::Name, format!("{what} at byte {at} is not UTF-8"));
+        String::from_utf8(bytes).map_err(wrong)
     }
 
     fn skip_value(&mut self, key: &str, kind: u32) -> Result<(), FormatError> {
@@ -312,13 +336,10 @@ impl<'a> Reader<'a> {
                         self.skip(count * size, "an array")
                     }
                     (None, STRING) => (0..self.count("strings", 8)?).try_for_each(|_| self.skip_string()),
-                    (None, got) => {
-                        let want = "an array of numbers or strings";
-                        Err(self.wrong(GgufError::Value { key: key.to_owned(), got, want }))
-                    }
+                    (None, got) => Err(self.wrong_value(key, got, "an array of numbers or strings")),
                 }
             }
-            (None, got) => Err(self.wrong(GgufError::Value { key: key.to_owned(), got, want: "0 to 12" })),
+            (None, got) => Err(self.wrong_value(key, got, "0 to 12")),
         }
     }
 
@@ -330,11 +351,13 @@ impl<'a> Reader<'a> {
     fn tensor(&mut self, index: u64) -> Result<RawEntry, FormatError> {
         let name = self.name("a tensor's name")?;
         if name.is_empty() {
-            return Err(self.wrong(GgufError::Unnamed { index }));
+            return Err(self.wrong(InvalidKind::Name, format!("tensor {index} has no name")));
         }
         let rank = u32::from_le_bytes(self.take("a number of dimensions")?);
         if rank > MAX_DIMS {
-            return Err(self.wrong(GgufError::Rank { tensor: name, got: rank, most: MAX_DIMS }));
+            let what = format!("{rank} dimensions (want at most {MAX_DIMS})");
+            let error = Invalid::new(InvalidKind::Unsupported, what).of_tensor(&name);
+            return Err(FormatError::invalid(self.file.path(), error));
         }
         let mut dims = Vec::with_capacity(rank as usize);
         for _ in 0..rank {

@@ -2,11 +2,11 @@
 //! those that only come out of it as a whole: strings, Fortran order, the fields of a TensorProto other than
 //! `raw_data`.
 
-use crate::formats::error::FormatError;
+use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::formats::format::{Format, UNSEEN, foreign};
 use crate::formats::fortran::to_c_order;
-use crate::formats::gguf::{self, Blocks, GgufError, Held};
-use crate::formats::npy::{self, Array, NpyError};
+use crate::formats::gguf::{self, Blocks, Held};
+use crate::formats::npy::{self, Array};
 use crate::formats::npz::{self, Member};
 use crate::formats::pb::{self, Outline};
 use crate::formats::safetensors::{self, Entry, Head};
@@ -210,7 +210,8 @@ impl Input {
             }
             Place::File(at, items) => (self.file.read(at, len(items)?)?, items),
             Place::Blocks(blocks) => {
-                let error = GgufError::Quantized { tensor: name, kind: blocks.kind.name };
+                let what = format!("{} is quantized (dequantize it first)", blocks.kind.name);
+                let error = Invalid::new(InvalidKind::Type, what).of_tensor(&name);
                 return Err(FormatError::invalid(self.file.path(), error));
             }
             Place::Other(file, at, items) => (file.read(at, len(items)?)?, items),
@@ -353,14 +354,14 @@ fn open_array(
     let place = npy::header_place(&header).map_err(wrong)?;
     let start = place.end as u64;
     if start > len {
-        return Err(wrong(NpyError::Truncated));
+        return Err(wrong(npy::truncated()));
     }
     if place.len() > MAX_NPY_HEADER {
-        return Err(wrong(NpyError::Header { what: "more than 1 MiB of it" }));
+        return Err(wrong(npy::invalid_header("more than 1 MiB of it")));
     }
     // No header is empty: a version 1 file is longer than the prefix, or has none.
     read(start.saturating_sub(header.len() as u64), &mut header)?;
-    let text = header.get(place).ok_or_else(|| wrong(NpyError::Truncated))?;
+    let text = header.get(place).ok_or_else(|| wrong(npy::truncated()))?;
     let array = Array::parse(text, len - start, from).map_err(wrong)?;
     let data_type = array.data_type();
     if let Some(member) = &mut member {

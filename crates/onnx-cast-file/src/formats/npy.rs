@@ -20,16 +20,16 @@
 
 mod header;
 
+use crate::formats::error::{Invalid, InvalidKind};
 use crate::formats::fortran::to_c_order;
 use crate::formats::source::Items;
 use crate::io::memory::zeros;
 use crate::io::positional::InputFile;
+use crate::text::{ShapeText, Short};
 use header::Header;
 use onnx_cast::{DataType, Strings, StringsView, element_count};
 use std::ops::Range;
 use std::path::Path;
-
-pub use crate::formats::error::npy::NpyError;
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
 
@@ -42,7 +42,7 @@ fn numpy_has(data_type: DataType) -> bool {
 ///
 /// # Errors
 /// Where the shape has more dimensions than numpy reads.
-pub(crate) fn header(data_type: DataType, shape: &[usize], plain: bool) -> Result<Vec<u8>, NpyError> {
+pub(crate) fn header(data_type: DataType, shape: &[usize], plain: bool) -> Result<Vec<u8>, Invalid> {
     let wide = data_type.bits() == Some(16);
     let named = data_type.interchange().numpy;
     let name = named.unwrap_or(match (plain, wide) {
@@ -57,7 +57,7 @@ pub(crate) fn header(data_type: DataType, shape: &[usize], plain: bool) -> Resul
 }
 
 /// The header of an array of strings, each of `width` characters.
-pub(crate) fn string_header(width: usize, shape: &[usize]) -> Result<Vec<u8>, NpyError> {
+pub(crate) fn string_header(width: usize, shape: &[usize]) -> Result<Vec<u8>, Invalid> {
     header_of(&format!("<U{width}"), shape)
 }
 
@@ -65,9 +65,12 @@ pub(crate) fn string_header(width: usize, shape: &[usize]) -> Result<Vec<u8>, Np
 /// make an error text hold.
 const MAX_RANK: usize = 64;
 
-fn header_of(descr: &str, shape: &[usize]) -> Result<Vec<u8>, NpyError> {
+fn header_of(descr: &str, shape: &[usize]) -> Result<Vec<u8>, Invalid> {
     if shape.len() > MAX_RANK {
-        return Err(NpyError::Rank { rank: shape.len(), most: MAX_RANK });
+        let rank = shape.len();
+        let what =
+            format!("{rank} dimensions, where numpy has at most {MAX_RANK} (reshape it, or write another format)");
+        return Err(Invalid::new(InvalidKind::Unsupported, what));
     }
     let mut dims: String = shape.iter().map(|dim| format!("{dim}, ")).collect();
     // Python's tuples: `()`, `(2,)`, `(2, 3)`.
@@ -92,13 +95,13 @@ fn header_of(descr: &str, shape: &[usize]) -> Result<Vec<u8>, NpyError> {
 }
 
 /// The most characters that a string has, at least 1, as numpy has it; checks that all of them can be written.
-pub(crate) fn string_width(tensor: &str, strings: StringsView<'_>) -> Result<usize, NpyError> {
+pub(crate) fn string_width(tensor: &str, strings: StringsView<'_>) -> Result<usize, Invalid> {
     let mut width = 1;
     for (index, string) in strings.iter().enumerate() {
-        let tensor = || tensor.to_owned();
-        let text = std::str::from_utf8(string).map_err(|_| NpyError::Utf8 { tensor: tensor(), index })?;
+        let wrong = |what| Invalid::new(InvalidKind::Value, format!("element {index}: {what}")).of_tensor(tensor);
+        let text = std::str::from_utf8(string).map_err(|_| wrong("not UTF-8, which numpy's strings need"))?;
         if text.ends_with('\0') {
-            return Err(NpyError::TrailingNul { tensor: tensor(), index });
+            return Err(wrong("ends in a NUL, which numpy would drop"));
         }
         width = width.max(text.chars().count());
     }
@@ -118,18 +121,34 @@ pub(crate) const PREFIX: usize = 12;
 
 /// Where the header's text stands, by the first [`PREFIX`] bytes of a file or all that there are. The elements follow
 /// it.
-pub(crate) fn header_place(bytes: &[u8]) -> Result<Range<usize>, NpyError> {
-    let rest = bytes.strip_prefix(MAGIC).ok_or(NpyError::Magic)?;
-    let (&[major, minor], rest) = rest.split_first_chunk().ok_or(NpyError::Truncated)?;
+pub(crate) fn header_place(bytes: &[u8]) -> Result<Range<usize>, Invalid> {
+    let rest = bytes.strip_prefix(MAGIC).ok_or_else(|| Invalid::new(InvalidKind::Syntax, "not a .npy file"))?;
+    let (&[major, minor], rest) = rest.split_first_chunk().ok_or_else(truncated)?;
     let place = match (major, minor) {
         (1, 0) => rest.first_chunk().map(|len| (10, usize::from(u16::from_le_bytes(*len)))),
         (2 | 3, 0) => {
             rest.first_chunk().map(|len| (12, usize::try_from(u32::from_le_bytes(*len)).unwrap_or(usize::MAX)))
         }
-        _ => return Err(NpyError::Version { major, minor }),
+        _ => {
+            let what = format!("version {major}.{minor} of the .npy format is not known (want 1.0, 2.0 or 3.0)");
+            return Err(Invalid::new(InvalidKind::Unsupported, what));
+        }
     };
-    let (start, len) = place.ok_or(NpyError::Truncated)?;
-    Ok(start..start.checked_add(len).ok_or(NpyError::Truncated)?)
+    let (start, len) = place.ok_or_else(truncated)?;
+    Ok(start..start.checked_add(len).ok_or_else(truncated)?)
+}
+
+pub(crate) fn truncated() -> Invalid {
+    Invalid::new(InvalidKind::Syntax, "the file ends inside the header")
+}
+
+pub(crate) fn invalid_header(what: &str) -> Invalid {
+    Invalid::new(InvalidKind::Syntax, format!("the header is not valid: {what}"))
+}
+
+/// An element type that is not read.
+fn refused(descr: &str, why: &str) -> Invalid {
+    Invalid::new(InvalidKind::Type, format!("elements of `{}` {why}", Short(descr)))
 }
 
 /// What a header says of the elements behind it.
@@ -146,19 +165,20 @@ pub(crate) struct Array {
 
 impl Array {
     /// By the header's text, compared with the bytes that are behind it.
-    pub(crate) fn parse(header: &[u8], body: u64, as_type: Option<DataType>) -> Result<Array, NpyError> {
+    pub(crate) fn parse(header: &[u8], body: u64, as_type: Option<DataType>) -> Result<Array, Invalid> {
         let Header { descr, fortran_order, shape } = Header::parse(header)?;
         let item = Item::parse(&descr, as_type)?;
-        let too_large = || NpyError::TooLarge { descr: descr.clone(), shape: shape.clone() };
+        let too_large = || Invalid::too_large(&descr, &shape);
         let len = element_count(&shape).ok_or_else(too_large)?;
         let want = len.checked_mul(item.size).ok_or_else(too_large)?;
         if body != want as u64 {
-            let got = usize::try_from(body).unwrap_or(usize::MAX);
-            return Err(NpyError::Len { descr, shape, got, want });
+            let (shape, descr) = (ShapeText(&shape), Short(&descr));
+            let what = format!("{body} bytes behind the header for {shape} `{descr}` (want {want})");
+            return Err(Invalid::new(InvalidKind::Size, what));
         }
         if item.size == 0 && len > 0 {
             // Strings of no characters: as many as the header claims, with no byte to show for it.
-            return Err(NpyError::Descr { descr, why: "have no bytes" });
+            return Err(refused(&descr, "have no bytes"));
         }
         let fortran_order = fortran_order && shape.iter().filter(|&&dim| dim > 1).count() > 1;
         Ok(Array { shape, len, descr, item, fortran_order })
@@ -186,9 +206,9 @@ impl Array {
     }
 
     /// The strings, from all the items.
-    pub(crate) fn strings(&self, mut body: Vec<u8>) -> Result<Strings, NpyError> {
+    pub(crate) fn strings(&self, mut body: Vec<u8>) -> Result<Strings, Invalid> {
         let size = self.item.size;
-        let too_large = || NpyError::TooLarge { descr: self.descr.clone(), shape: self.shape.clone() };
+        let too_large = || Invalid::too_large(&self.descr, &self.shape);
         if self.fortran_items().is_some() {
             let mut ordered = zeros(body.len()).ok_or_else(too_large)?;
             let source = InputFile::other(Path::new(""), body.len() as u64, body);
@@ -219,7 +239,7 @@ fn trim(mut item: &[u8], unit: usize) -> &[u8] {
     item
 }
 
-fn decode_utf32(body: &[u8], size: usize) -> Result<Strings, NpyError> {
+fn decode_utf32(body: &[u8], size: usize) -> Result<Strings, Invalid> {
     let mut strings = Strings::new();
     let mut text = String::new();
     for (index, item) in body.chunks_exact(size.max(4)).enumerate() {
@@ -227,7 +247,9 @@ fn decode_utf32(body: &[u8], size: usize) -> Result<Strings, NpyError> {
         let (words, _) = trim(item, 4).as_chunks::<4>();
         for &word in words {
             let code = u32::from_le_bytes(word);
-            text.push(char::from_u32(code).ok_or(NpyError::Character { index, code })?);
+            let wrong =
+                || Invalid::new(InvalidKind::Value, format!("element {index}: {code:#x} is not a Unicode character"));
+            text.push(char::from_u32(code).ok_or_else(wrong)?);
         }
         strings.push(text.as_bytes());
     }
@@ -253,8 +275,8 @@ struct Item {
 }
 
 impl Item {
-    fn parse(descr: &str, as_type: Option<DataType>) -> Result<Item, NpyError> {
-        let refuse = |why| Err(NpyError::Descr { descr: descr.to_owned(), why });
+    fn parse(descr: &str, as_type: Option<DataType>) -> Result<Item, Invalid> {
+        let refuse = |why| Err(refused(descr, why));
         let mut name = descr;
         let order = match descr.as_bytes() {
             [order @ (b'<' | b'>' | b'|' | b'='), ..] => {
@@ -277,8 +299,9 @@ impl Item {
             let number: Option<usize> = digits.parse().ok().filter(|_| digits.bytes().all(|b| b.is_ascii_digit()));
             match (letter, number) {
                 ('V', Some(1)) if as_type.is_none() => {
-                    let (descr, example) = (descr.to_owned(), DataType::Float8E4M3FN);
-                    return Err(NpyError::Ambiguous { descr, bits: 8, example });
+                    let hint = "(`from` gives the type, such as float8e4m3fn)";
+                    let what = format!("may be any type of 8 bits or fewer, which the file does not tell {hint}");
+                    return Err(Invalid { kind: InvalidKind::Ambiguous, ..refused(descr, &what) });
                 }
                 // The caller's type, which is checked below.
                 ('V', Some(1)) => item(ItemKind::Element(DataType::Uint8), 1, 1),
@@ -306,7 +329,7 @@ impl Item {
             }
             ItemKind::Element(data_type) if data_type == want && !name.starts_with('V') => Ok(item),
             ItemKind::Bytes | ItemKind::Unicode if want == DataType::String => Ok(item),
-            _ => Err(NpyError::AsType { descr: descr.to_owned(), want }),
+            _ => Err(refused(descr, &format!("are not {want}"))),
         }
     }
 }

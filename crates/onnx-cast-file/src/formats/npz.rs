@@ -3,15 +3,14 @@
 //! Members are read as streams, so that nothing is taken on the word of the archive's directory: a member of another
 //! length or checksum than it claims is an error when it is read to its end, before the output appears.
 
-use crate::formats::error::FormatError;
+use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::io::memory::room_for;
 use crate::io::positional::{InputFile, PositionedReader};
+use crate::text::Short;
 use std::collections::HashSet;
 use std::io::{self, Read};
 use zip::result::ZipError;
 use zip::{CompressionMethod, ZipArchive};
-
-pub use crate::formats::error::npz::NpzError;
 
 /// An archive, over a file.
 pub(crate) type Archive<'a> = ZipArchive<PositionedReader<'a>>;
@@ -28,8 +27,12 @@ pub struct Member {
 pub(crate) fn error(file: &InputFile, error: ZipError) -> FormatError {
     match error {
         ZipError::Io(error) => FormatError::io(file.path(), "read", error),
-        error => FormatError::invalid(file.path(), NpzError::Archive { what: error.to_string() }),
+        error => invalid(file, InvalidKind::Syntax, format!("the archive is not valid: {error}")),
     }
+}
+
+fn invalid(file: &InputFile, kind: InvalidKind, what: impl Into<String>) -> FormatError {
+    FormatError::invalid(file.path(), Invalid::new(kind, what))
 }
 
 /// Opens an archive, each of whose members has a name of its own.
@@ -38,7 +41,8 @@ pub(crate) fn open(file: &InputFile) -> Result<Archive<'_>, FormatError> {
     // The reader keeps the last of several members of a name, as numpy does; the others would be lost.
     if archive.has_duplicate_names() {
         let member = first_twice(file, archive.central_directory_start())?;
-        return Err(FormatError::invalid(file.path(), NpzError::Twice { member }));
+        let what = format!("member `{}` twice, of which only one could be read", Short(&member));
+        return Err(invalid(file, InvalidKind::Name, what));
     }
     Ok(archive)
 }
@@ -46,7 +50,10 @@ pub(crate) fn open(file: &InputFile) -> Result<Archive<'_>, FormatError> {
 /// Refuses an archive whose members share bytes, which would stand for any number of arrays.
 pub(crate) fn check_overlaps(file: &InputFile, archive: &mut Archive<'_>) -> Result<(), FormatError> {
     match archive.has_overlapping_entries().map_err(|problem| error(file, problem))? {
-        true => Err(FormatError::invalid(file.path(), NpzError::Overlap)),
+        true => {
+            let what = "members that overlap: the same bytes would be several arrays";
+            Err(invalid(file, InvalidKind::Size, what))
+        }
         false => Ok(()),
     }
 }
@@ -92,16 +99,17 @@ pub(crate) fn with_member<T, E: From<FormatError>>(
     index: usize,
     read: impl FnOnce(String, u64, &mut (dyn Read + Send)) -> Result<T, E>,
 ) -> Result<T, E> {
-    let wrong = |problem| FormatError::invalid(file.path(), problem);
     room_for_tables().map_err(|error| FormatError::io(file.path(), "read", error))?;
     let mut member = archive.by_index(index).map_err(|problem| error(file, problem))?;
     let name = member.name().map_err(|problem| error(file, problem))?.into_owned();
     let known = [CompressionMethod::Stored, CompressionMethod::Deflated].contains(&member.compression());
     if !known || member.encrypted() {
-        return Err(wrong(NpzError::Method { member: name }).into());
+        let what = "is encrypted or not compressed by deflate, which is not read";
+        return Err(invalid(file, InvalidKind::Unsupported, format!("member `{}` {what}", Short(&name))).into());
     }
     let Some(array) = name.strip_suffix(".npy").map(str::to_owned) else {
-        return Err(wrong(NpzError::Member { member: name }).into());
+        let what = "is not an array (want a name that ends in .npy)";
+        return Err(invalid(file, InvalidKind::Name, format!("member `{}` {what}", Short(&name))).into());
     };
     let len = member.size();
     // It gives an error in place of a byte more than it claims.

@@ -1,10 +1,10 @@
 //! One tensor, or the frame of one, in the format of an output.
 
-use crate::formats::error::{FormatError, Invalid};
+use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::formats::format::Format;
 use crate::formats::npy;
-use crate::formats::pb::{self, Frame, PbError, PbProblem};
-use crate::formats::safetensors::{self, SafetensorsError};
+use crate::formats::pb::{self, Frame};
+use crate::formats::safetensors;
 use crate::io::atomic::{AtomicFile, folder_of};
 use crate::io::fs;
 use crate::io::memory::zeros;
@@ -34,12 +34,8 @@ pub(crate) struct Output<'a> {
 
 impl Output<'_> {
     /// What is wrong with the output.
-    pub(crate) fn invalid(&self, error: impl Into<Invalid>) -> FormatError {
+    pub(crate) fn invalid(&self, error: Invalid) -> FormatError {
         FormatError::invalid(self.path, error)
-    }
-
-    fn pb_error(&self, tensor: &str, problem: PbProblem) -> FormatError {
-        self.invalid(PbError { tensor: tensor.to_owned(), problem })
     }
 
     /// What stands before and behind the elements of a tensor of any type but string.
@@ -54,11 +50,14 @@ impl Output<'_> {
         let head = match self.format {
             Format::TensorProto => {
                 let frame = self.tensor_proto(name, shape, message)?;
-                return pb::raw_message(frame, data_type, len).map_err(|problem| self.pb_error(name, problem));
+                return pb::raw_message(frame, data_type, len).map_err(|error| self.invalid(error.of_tensor(name)));
             }
             Format::Npy => self.npy_header(data_type, shape)?,
             Format::Raw => Vec::new(),
-            Format::Safetensors if name.is_empty() => return Err(self.invalid(SafetensorsError::Unnamed)),
+            Format::Safetensors if name.is_empty() => {
+                let what = "a tensor in a .safetensors file needs a name";
+                return Err(self.invalid(Invalid::new(InvalidKind::Name, what)));
+            }
             Format::Safetensors => {
                 safetensors::header(None, &[(name, data_type, shape)]).map_err(|error| self.invalid(error))?
             }
@@ -79,7 +78,7 @@ impl Output<'_> {
         message: Option<&'m [u8]>,
     ) -> Result<Frame<'m>, FormatError> {
         match message {
-            Some(message) => Frame::of(message).map_err(|error| self.pb_error(name, PbProblem::Wire(error))),
+            Some(message) => Frame::of(message).map_err(|error| self.invalid(Invalid::from(error).of_tensor(name))),
             None => Ok(Frame::new(name, shape)),
         }
     }
@@ -165,10 +164,7 @@ impl Output<'_> {
                     let (path, what, hint) = (self.path.to_owned(), "writing strings", "");
                     Err(FormatError::Format { path, what, format: self.format, hint })
                 }
-                Format::Safetensors => {
-                    let (tensor, data_type) = (name.to_owned(), DataType::String);
-                    Err(self.invalid(SafetensorsError::NoName { tensor, data_type }))
-                }
+                Format::Safetensors => Err(self.invalid(safetensors::no_name(name, DataType::String))),
                 Format::Onnx | Format::Npz | Format::Gguf => Err(self.not_one()),
             },
         }

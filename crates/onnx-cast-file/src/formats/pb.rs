@@ -6,18 +6,17 @@
 
 mod entries;
 
-use crate::formats::error::FormatError;
+use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::formats::limits::MAX_RANK;
 use crate::formats::protobuf::onnx::tensor as field;
 use crate::formats::protobuf::wire::{self, FieldHead, Fields, Value, WireError};
 use crate::formats::source::{Source, SourceData};
 use crate::io::positional::InputFile;
+use crate::text::ShapeText;
 use entries::Entries;
 use onnx_cast::{DataType, Kind, element_count};
 use std::borrow::Cow;
 use std::io;
-
-pub use crate::formats::error::pb::{PbError, PbProblem};
 
 /// The limit that every protobuf reader has: a message's size is a signed 32-bit integer.
 pub const MAX_MESSAGE: u64 = i32::MAX as u64;
@@ -51,31 +50,37 @@ fn field_name(number: u32) -> &'static str {
     STORAGE.iter().find(|(storage, _)| *storage == number).map_or("?", |(_, name)| *name)
 }
 
-pub(crate) fn check_size(name: &str, bytes: u64) -> Result<(), PbError> {
+pub(crate) fn check_size(name: &str, bytes: u64) -> Result<(), Invalid> {
     if bytes <= MAX_MESSAGE {
         return Ok(());
     }
-    Err(PbError { tensor: name.to_owned(), problem: PbProblem::MessageSize { bytes } })
+    Err(message_size(bytes).of_tensor(name))
+}
+
+fn message_size(bytes: u64) -> Invalid {
+    let what = format!("{bytes} bytes of elements are more than a protobuf message may hold (2 GiB)");
+    Invalid::new(InvalidKind::Size, what)
 }
 
 /// Reads a tensor; its elements are borrowed where they are `raw_data`.
-pub fn parse(message: &[u8]) -> Result<Source<'_>, PbError> {
+pub fn parse(message: &[u8]) -> Result<Source<'_>, Invalid> {
     named(message, |name| parse_named(name, message))
 }
 
 /// Reads a message whose name is known, so that every error can tell it.
-fn named<T>(message: &[u8], read: impl FnOnce(String) -> Result<T, PbProblem>) -> Result<T, PbError> {
+fn named<T>(message: &[u8], read: impl FnOnce(String) -> Result<T, Invalid>) -> Result<T, Invalid> {
     let name = name(message);
     let tensor = name.as_deref().unwrap_or_default().to_owned();
-    name.and_then(read).map_err(|problem| PbError { tensor, problem })
+    name.and_then(read).map_err(|error| error.of_tensor(&tensor))
 }
 
-fn name(message: &[u8]) -> Result<String, PbProblem> {
+fn name(message: &[u8]) -> Result<String, Invalid> {
     let mut name = Ok(String::new());
     for field in Fields::new(message).map_while(Result::ok) {
         if let (field::NAME, Value::Bytes(bytes)) = (field.number, field.value) {
             // Checked in a copy: the bytes of a mapped file may change between.
-            name = String::from_utf8(bytes.to_vec()).map_err(|_| PbProblem::Name);
+            name =
+                String::from_utf8(bytes.to_vec()).map_err(|_| Invalid::new(InvalidKind::Name, "the name is not UTF-8"));
         }
     }
     name
@@ -106,7 +111,7 @@ pub(crate) fn outline(file: &InputFile) -> Result<Outline, FormatError> {
         let head = window.get((at - window_start) as usize..).unwrap_or_default();
         let wrong = |error: WireError| {
             let tensor = name(&message).unwrap_or_default();
-            FormatError::invalid(file.path(), PbError { tensor, problem: error.into() })
+            FormatError::invalid(file.path(), Invalid::from(error).of_tensor(&tensor))
         };
         let start = &head[..head.len().min(FieldHead::MOST)];
         let Some(field) = FieldHead::read(start) else {
@@ -139,24 +144,38 @@ pub(crate) fn outline(file: &InputFile) -> Result<Outline, FormatError> {
 }
 
 /// Name and head of a message whose `raw_data`, of `len` bytes, was left where it is.
-pub(crate) fn head_of_outline(message: &[u8], len: u64) -> Result<(String, Head<'_>), PbError> {
+pub(crate) fn head_of_outline(message: &[u8], len: u64) -> Result<(String, Head<'_>), Invalid> {
     named(message, |name| {
         let head = head(message)?;
         let data_type = head.data_type;
         if head.external {
-            return Err(PbProblem::External);
+            return Err(external());
         }
         if let Some(second) = head.stored {
-            let second = field_name(second);
-            return Err(PbProblem::SeveralFields { first: field_name(field::RAW_DATA), second });
+            return Err(several_fields(field::RAW_DATA, second));
         }
         if data_type == DataType::String {
-            let want = field_name(field::STRING_DATA).to_owned();
-            return Err(PbProblem::Field { field: field_name(field::RAW_DATA), data_type, want });
+            return Err(wrong_field(field::RAW_DATA, data_type));
         }
         head.check_raw(len)?;
         Ok((name, head))
     })
+}
+
+fn external() -> Invalid {
+    let what = "the elements are in another file (external data), which is not supported";
+    Invalid::new(InvalidKind::Unsupported, what)
+}
+
+fn several_fields(first: u32, second: u32) -> Invalid {
+    Invalid::new(InvalidKind::Syntax, format!("elements in both {} and {}", field_name(first), field_name(second)))
+}
+
+/// The error for a storage field that is not for a type.
+fn wrong_field(field: u32, data_type: DataType) -> Invalid {
+    let raw = if data_type == DataType::String { "" } else { "raw_data or " };
+    let (field, want) = (field_name(field), field_name(typed_field(data_type)));
+    Invalid::new(InvalidKind::Type, format!("{field} for elements of {data_type} (want {raw}{want})"))
 }
 
 /// What a TensorProto says of its elements, without them.
@@ -178,7 +197,7 @@ pub struct Head<'a> {
 
 impl<'a> Head<'a> {
     /// The elements where they lie as the library wants them: checked to be as many as type and shape ask for.
-    pub fn raw(&self) -> Result<Option<&'a [u8]>, PbProblem> {
+    pub fn raw(&self) -> Result<Option<&'a [u8]>, Invalid> {
         if self.data_type == DataType::String || self.stored.is_some_and(|field| field != field::RAW_DATA) {
             return Ok(None);
         }
@@ -187,19 +206,19 @@ impl<'a> Head<'a> {
     }
 
     /// Checks the length of `raw_data`.
-    fn check_raw(&self, len: u64) -> Result<(), PbProblem> {
-        let (data_type, shape) = (self.data_type, || self.shape.clone());
-        let want = data_type.byte_len(self.len).ok_or_else(|| PbProblem::TooLarge { data_type, shape: shape() })?;
+    fn check_raw(&self, len: u64) -> Result<(), Invalid> {
+        let (data_type, shape) = (self.data_type, ShapeText(&self.shape));
+        let want = data_type.byte_len(self.len).ok_or_else(|| Invalid::too_large(data_type, &self.shape))?;
         if want as u64 == len {
             return Ok(());
         }
-        let got = usize::try_from(len).unwrap_or(usize::MAX);
-        Err(PbProblem::RawLen { data_type, shape: shape(), got, want })
+        let what = format!("{len} bytes of raw_data for {shape} {data_type} (want {want})");
+        Err(Invalid::new(InvalidKind::Size, what))
     }
 }
 
 /// Reads all but the elements.
-pub fn head(message: &[u8]) -> Result<Head<'_>, PbProblem> {
+pub fn head(message: &[u8]) -> Result<Head<'_>, Invalid> {
     let mut data_type = 0;
     let mut location = 0;
     let mut raw: &[u8] = &[];
@@ -210,7 +229,10 @@ pub fn head(message: &[u8]) -> Result<Head<'_>, PbProblem> {
             // An enum is an int32 in two's complement of 64 bits.
             (field::DATA_TYPE, Value::Varint(value)) => data_type = value as i64,
             (field::DATA_LOCATION, Value::Varint(value)) => location = value,
-            (field::SEGMENT, Value::Bytes(_)) => return Err(PbProblem::Segment),
+            (field::SEGMENT, Value::Bytes(_)) => {
+                let what = "a segment of a tensor, which is not supported";
+                return Err(Invalid::new(InvalidKind::Unsupported, what));
+            }
             (field::RAW_DATA, Value::Bytes(bytes)) => raw = bytes,
             _ => {}
         }
@@ -218,45 +240,45 @@ pub fn head(message: &[u8]) -> Result<Head<'_>, PbProblem> {
         let empty = matches!(field.value, Value::Bytes([])) && field.number != field::STRING_DATA;
         if !empty && is_storage(field.number) {
             match stored {
-                Some(first) if first != field.number => {
-                    return Err(PbProblem::SeveralFields {
-                        first: field_name(first),
-                        second: field_name(field.number),
-                    });
-                }
+                Some(first) if first != field.number => return Err(several_fields(first, field.number)),
                 _ => stored = Some(field.number),
             }
         }
     }
-    let data_type = match data_type {
-        0 => return Err(PbProblem::Undefined),
-        number => DataType::from_onnx(number).ok_or(PbProblem::DataType { number })?,
+    let wrong_type = || {
+        let what = match data_type {
+            0 => "data_type is UNDEFINED".to_owned(),
+            _ => format!("data_type is {data_type}, which is not an element type (want 1 to {})", DataType::ALL.len()),
+        };
+        Invalid::new(InvalidKind::Type, what)
     };
+    let data_type = DataType::from_onnx(data_type).ok_or_else(wrong_type)?;
     let shape = dims(message)?;
     let external = match location {
         0 => false,
         1 => true,
-        number => return Err(PbProblem::Location { number }),
+        number => {
+            let what = format!("data_location is {number}, which ONNX does not have");
+            return Err(Invalid::new(InvalidKind::Value, what));
+        }
     };
-    let len = element_count(&shape).ok_or_else(|| PbProblem::TooLarge { data_type, shape: shape.clone() })?;
+    let len = element_count(&shape).ok_or_else(|| Invalid::too_large(data_type, &shape))?;
     Ok(Head { data_type, shape, len, external, raw, stored })
 }
 
-fn parse_named(name: String, message: &[u8]) -> Result<Source<'_>, PbProblem> {
+fn parse_named(name: String, message: &[u8]) -> Result<Source<'_>, Invalid> {
     if message.is_empty() {
-        return Err(PbProblem::Empty);
+        return Err(Invalid::new(InvalidKind::Syntax, "empty, where a TensorProto should be"));
     }
     let head = head(message)?;
     if head.external {
-        return Err(PbProblem::External);
+        return Err(external());
     }
     let (data_type, len) = (head.data_type, head.len);
     let typed = typed_field(data_type);
     let field = head.stored.unwrap_or(if data_type == DataType::String { typed } else { field::RAW_DATA });
     if field != typed && (field != field::RAW_DATA || data_type == DataType::String) {
-        let raw = if data_type == DataType::String { "" } else { "raw_data or " };
-        let want = format!("{raw}{}", field_name(typed));
-        return Err(PbProblem::Field { field: field_name(field), data_type, want });
+        return Err(wrong_field(field, data_type));
     }
     let data = match head.raw()? {
         Some(raw) => SourceData::Bytes(Cow::Borrowed(raw)),
@@ -270,14 +292,18 @@ pub fn is_storage(number: u32) -> bool {
     STORAGE.iter().any(|(storage, _)| *storage == number)
 }
 
-fn dims(message: &[u8]) -> Result<Vec<usize>, PbProblem> {
+fn dims(message: &[u8]) -> Result<Vec<usize>, Invalid> {
     let mut shape = Vec::new();
     for (index, dim) in wire::varints(message, field::DIMS).enumerate() {
         let dim = dim? as i64;
         if index == MAX_RANK {
-            return Err(PbProblem::Rank);
+            return Err(Invalid::new(InvalidKind::Unsupported, format!("more than {MAX_RANK} dimensions")));
         }
-        shape.push(usize::try_from(dim).map_err(|_| PbProblem::Dim { index, dim })?);
+        let wrong = |_| {
+            let why = if dim < 0 { "" } else { ", more than a size of this machine holds" };
+            Invalid::new(InvalidKind::Size, format!("dimension {index} is {dim}{why}"))
+        };
+        shape.push(usize::try_from(dim).map_err(wrong)?);
     }
     Ok(shape)
 }
@@ -332,7 +358,7 @@ impl<'a> Frame<'a> {
 }
 
 /// What stands before and behind `len` bytes of elements.
-pub(crate) fn raw_message(frame: Frame<'_>, data_type: DataType, len: u64) -> Result<(Vec<u8>, Vec<u8>), PbProblem> {
+pub(crate) fn raw_message(frame: Frame<'_>, data_type: DataType, len: u64) -> Result<(Vec<u8>, Vec<u8>), Invalid> {
     let mut key = Vec::new();
     wire::put_len(&mut key, field::RAW_DATA, len);
     let (mut head, mut tail) = (Vec::new(), Vec::new());
@@ -342,7 +368,7 @@ pub(crate) fn raw_message(frame: Frame<'_>, data_type: DataType, len: u64) -> Re
     }
     // A size that overflows is too large whatever it is.
     if len.saturating_add((head.len() + tail.len()) as u64) > MAX_MESSAGE {
-        return Err(PbProblem::MessageSize { bytes: len });
+        return Err(message_size(len));
     }
     Ok((head, tail))
 }
@@ -366,7 +392,7 @@ mod tests {
         assert!(after.is_empty());
         assert!(head(MAX_MESSAGE - before.len() as u64).is_ok());
         for len in [MAX_MESSAGE - before.len() as u64 + 1, MAX_MESSAGE, u64::MAX] {
-            assert_eq!(head(len), Err(PbProblem::MessageSize { bytes: len }));
+            assert_eq!(head(len), Err(message_size(len)));
         }
     }
 }

@@ -5,15 +5,14 @@
 //! twice, of which it takes one. Types have the
 //! format's names: [`type_name`]. A tensor of a type narrower than a byte must fill whole bytes.
 
+use crate::formats::error::{Invalid, InvalidKind};
 use crate::formats::limits::{MAX_HEADER, METADATA};
-use crate::text::Short;
+use crate::text::{ShapeText, Short};
 use onnx_cast::{DataType, TensorView};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use std::collections::HashSet;
 use std::fmt;
 use std::ops::Range;
-
-pub use crate::formats::error::safetensors::SafetensorsError;
 
 /// The format's name for a type; `None` where it has none (string, the integers of 2 and 4 bits, complex128).
 pub fn type_name(data_type: DataType) -> Option<&'static str> {
@@ -39,15 +38,20 @@ pub struct Entry {
 pub(crate) const PREFIX: usize = 8;
 
 /// Where the header's text stands, by the first [`PREFIX`] bytes of a file and its length. The data follows it.
-pub(crate) fn header_place(bytes: &[u8], file: u64) -> Result<Range<usize>, SafetensorsError> {
-    let file = usize::try_from(file).unwrap_or(usize::MAX);
-    let len = bytes.first_chunk().ok_or(SafetensorsError::Short { len: file })?;
+pub(crate) fn header_place(bytes: &[u8], file: u64) -> Result<Range<usize>, Invalid> {
+    let wrong = |what| Invalid::new(InvalidKind::Syntax, what);
+    let len =
+        bytes.first_chunk().ok_or_else(|| wrong(format!("{file} bytes are no .safetensors file (want at least 8)")))?;
     let len = u64::from_le_bytes(*len);
     if len > MAX_HEADER {
-        return Err(SafetensorsError::HeaderTooLarge { len });
+        return Err(header_too_large(len));
     }
-    let end = usize::try_from(len).ok().and_then(|len| len.checked_add(PREFIX)).filter(|&end| end <= file);
-    Ok(PREFIX..end.ok_or(SafetensorsError::HeaderTruncated { len, file })?)
+    let end = usize::try_from(len).ok().and_then(|len| len.checked_add(PREFIX)).filter(|&end| end as u64 <= file);
+    Ok(PREFIX..end.ok_or_else(|| wrong(format!("a header of {len} bytes in a file of {file}")))?)
+}
+
+fn header_too_large(len: u64) -> Invalid {
+    Invalid::new(InvalidKind::Size, format!("a header of {len} bytes (want at most {MAX_HEADER})"))
 }
 
 /// What a header says: all of a file but the elements.
@@ -60,11 +64,12 @@ pub(crate) struct Head {
 
 impl Head {
     /// Reads the header's text, and checks all of it against the length of the data.
-    pub(crate) fn parse(text: &[u8], data: u64) -> Result<Head, SafetensorsError> {
+    pub(crate) fn parse(text: &[u8], data: u64) -> Result<Head, Invalid> {
         // A JSON reader does not look at the bytes of what it skips.
-        let text = str::from_utf8(text).map_err(|error| SafetensorsError::Header { what: error.to_string() })?;
-        let header: Header =
-            serde_json::from_str(text).map_err(|error| SafetensorsError::Header { what: error.to_string() })?;
+        let wrong =
+            |error: &dyn fmt::Display| Invalid::new(InvalidKind::Syntax, format!("the header is not valid: {error}"));
+        let text = str::from_utf8(text).map_err(|error| wrong(&error))?;
+        let header: Header = serde_json::from_str(text).map_err(|error| wrong(&error))?;
         let mut raw = header.tensors;
         // In the order of the data; tensors of no bytes keep the header's among each other.
         raw.sort_by_key(|(_, entry)| entry.data_offsets);
@@ -76,7 +81,8 @@ impl Head {
             entries.push(entry);
         }
         if at != data {
-            return Err(SafetensorsError::Trailing { got: data, want: at });
+            let what = format!("{data} bytes of data where the tensors take {at}");
+            return Err(Invalid::new(InvalidKind::Size, what));
         }
         Ok(Head { entries, metadata: header.metadata })
     }
@@ -89,10 +95,7 @@ pub(crate) type Planned<'a> = (&'a str, DataType, &'a [usize]);
 ///
 /// # Errors
 /// Where the format has no name for a type, elements do not fill whole bytes, or the header would be too large.
-pub(crate) fn header(
-    metadata: Option<&[(String, String)]>,
-    tensors: &[Planned<'_>],
-) -> Result<Vec<u8>, SafetensorsError> {
+pub(crate) fn header(metadata: Option<&[(String, String)]>, tensors: &[Planned<'_>]) -> Result<Vec<u8>, Invalid> {
     // Names are escaped by serde_json; everything else is plain.
     let quoted = |text: &str| serde_json::Value::from(text).to_string();
     let mut parts = Vec::with_capacity(tensors.len() + 1);
@@ -104,7 +107,7 @@ pub(crate) fn header(
     let mut start = 0u64;
     for &(name, data_type, shape) in tensors {
         let len = check(name, data_type, shape)?;
-        let too_large = || SafetensorsError::TooLarge { tensor: name.to_owned(), data_type, shape: shape.to_vec() };
+        let too_large = || Invalid::too_large(data_type, shape).of_tensor(name);
         let end = start.checked_add(len as u64).ok_or_else(too_large)?;
         let dims: Vec<String> = shape.iter().map(usize::to_string).collect();
         parts.push(format!(
@@ -119,7 +122,7 @@ pub(crate) fn header(
     text.resize(text.len().next_multiple_of(8), b' ');
     let len = text.len() as u64;
     if len > MAX_HEADER {
-        return Err(SafetensorsError::HeaderTooLarge { len });
+        return Err(header_too_large(len));
     }
     let mut out = len.to_le_bytes().to_vec();
     out.append(&mut text);
@@ -127,31 +130,36 @@ pub(crate) fn header(
 }
 
 /// Whether the format can hold a tensor, and the bytes that it takes.
-pub(crate) fn check(name: &str, data_type: DataType, shape: &[usize]) -> Result<usize, SafetensorsError> {
-    let tensor = || name.to_owned();
+pub(crate) fn check(name: &str, data_type: DataType, shape: &[usize]) -> Result<usize, Invalid> {
     if name == METADATA {
-        return Err(SafetensorsError::ReservedName);
+        let what = format!("no tensor in a .safetensors file may have the name `{METADATA}`");
+        return Err(Invalid::new(InvalidKind::Name, what));
     }
     if type_name(data_type).is_none() {
-        return Err(SafetensorsError::NoName { tensor: tensor(), data_type });
+        return Err(no_name(name, data_type));
     }
     let len = onnx_cast::element_count(shape).and_then(|elements| Some((elements, data_type.byte_len(elements)?)));
-    let too_large = || SafetensorsError::TooLarge { tensor: tensor(), data_type, shape: shape.to_vec() };
+    let too_large = || Invalid::too_large(data_type, shape).of_tensor(name);
     let (elements, bytes) = len.ok_or_else(too_large)?;
     if !(elements % 8 * data_type.bits().unwrap_or(8)).is_multiple_of(8) {
-        return Err(SafetensorsError::Partial { tensor: tensor(), data_type, elements });
+        let what = "do not fill whole bytes, which the .safetensors format asks for";
+        let what = format!("{elements} elements of {data_type} {what}");
+        return Err(Invalid::new(InvalidKind::Size, what).of_tensor(name));
     }
     Ok(bytes)
+}
+
+/// The error for a type that the format has no name for; the tensor is empty where it is any.
+pub(crate) fn no_name(tensor: &str, data_type: DataType) -> Invalid {
+    let what = format!("the .safetensors format has no name for {data_type}");
+    Invalid::new(InvalidKind::Type, what).of_tensor(tensor)
 }
 
 /// The bytes of a file with these tensors.
 ///
 /// # Errors
 /// Where the format has no name for a type, or elements do not fill whole bytes.
-pub fn write(
-    metadata: Option<&[(String, String)]>,
-    tensors: &[(&str, TensorView<'_>)],
-) -> Result<Vec<u8>, SafetensorsError> {
+pub fn write(metadata: Option<&[(String, String)]>, tensors: &[(&str, TensorView<'_>)]) -> Result<Vec<u8>, Invalid> {
     let planned: Vec<Planned<'_>> =
         tensors.iter().map(|(name, tensor)| (*name, tensor.data_type(), tensor.shape())).collect();
     let mut out = header(metadata, &planned)?;
@@ -173,19 +181,23 @@ struct RawEntry {
 }
 
 impl RawEntry {
-    fn check(self, tensor: String, want: u64, data: u64) -> Result<Entry, SafetensorsError> {
+    fn check(self, tensor: String, want: u64, data: u64) -> Result<Entry, Invalid> {
         let known = DataType::ALL.iter().find(|data_type| type_name(**data_type) == Some(&*self.dtype));
         let Some(&data_type) = known else {
-            return Err(SafetensorsError::Dtype { tensor, dtype: self.dtype });
+            let what = format!("type `{}` is none that ONNX has", Short(&self.dtype));
+            return Err(Invalid::new(InvalidKind::Type, what).of_tensor(&tensor));
         };
         let (start, end) = self.data_offsets;
         if start != want || end < start || end > data {
-            return Err(SafetensorsError::Offsets { tensor, start, end, want, data });
+            let wanted = format!("(want to start at {want}, and to end within the {data} bytes of data)");
+            let what = format!("data_offsets {start} to {end} {wanted}");
+            return Err(Invalid::new(InvalidKind::Size, what).of_tensor(&tensor));
         }
         let shape = self.shape;
         let want = check(&tensor, data_type, &shape)?;
         if end - start != want as u64 {
-            return Err(SafetensorsError::Len { tensor, data_type, shape, got: end - start, want });
+            let what = format!("{} bytes for {} {data_type} (want {want})", end - start, ShapeText(&shape));
+            return Err(Invalid::new(InvalidKind::Size, what).of_tensor(&tensor));
         }
         Ok(Entry { name: tensor, data_type, shape, start, end })
     }

@@ -12,8 +12,8 @@ mod float4;
 mod k_quants;
 mod simple;
 
-use crate::formats::error::FormatError;
-use crate::formats::gguf::{BlockCoding, Blocks, GgufError, Held};
+use crate::formats::error::{FormatError, Invalid, InvalidKind};
+use crate::formats::gguf::{BlockCoding, Blocks, Held};
 use crate::io::memory::resize;
 use crate::io::positional::InputFile;
 use crate::pipeline::{Compute, Scratch, Trouble};
@@ -49,7 +49,8 @@ impl<'a> BlockValues<'a> {
         allow_nan: bool,
     ) -> Result<Self, FormatError> {
         let Held::Blocks(coding, _) = blocks.kind.held else {
-            let error = GgufError::Unread { tensor: tensor.to_owned(), kind: blocks.kind.name };
+            let what = format!("{} is not read here", blocks.kind.name);
+            let error = Invalid::new(InvalidKind::Unsupported, what).of_tensor(tensor);
             return Err(FormatError::invalid(file.path(), error));
         };
         let matrix = element_count(&shape[shape.len().saturating_sub(2)..]).unwrap_or(0);
@@ -73,7 +74,9 @@ impl<'a> BlockValues<'a> {
             let (values, rest) = std::mem::take(&mut out).split_at_mut(count * kind.elements * 4);
             let found = with_default_float_environment(|| decode(self.coding, these, scale, values));
             if let (Some(index), false) = (found, self.allow_nan) {
-                let error = GgufError::NanScale { tensor: self.tensor.to_owned(), block: (at + index) as u64 };
+                let block = at + index;
+                let what = format!("a scale of block {block} is NaN (--allow-nan gives NaN for its elements)");
+                let error = Invalid::new(InvalidKind::Value, what).of_tensor(self.tensor);
                 return Err(Trouble::Read(io::Error::new(io::ErrorKind::InvalidData, error)));
             }
             (at, blocks, out) = (at + count, behind, rest);

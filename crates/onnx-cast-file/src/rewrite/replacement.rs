@@ -6,8 +6,7 @@
 use super::open::is_same;
 use crate::error::FileError;
 use crate::formats::checkpoint::{is_weights, unfinished};
-use crate::formats::error::FormatError;
-use crate::formats::error::checkpoint::ShardError;
+use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::formats::format::Format;
 use crate::formats::input::{Given, Input};
 use crate::formats::output::WriteOptions;
@@ -17,6 +16,7 @@ use crate::io::links;
 use crate::io::lock::FolderLock;
 use crate::io::positional::InputFile;
 use crate::summary::TensorSummary;
+use crate::text::Short;
 use std::cell::Cell;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -52,8 +52,13 @@ impl Replacement {
                 |name| files.iter().map(PathBuf::as_path).chain(index).any(|new| new.file_name() == Some(name));
             let mut names = entries.iter().filter_map(|entry| entry.file_name());
             if let Some(file) = names.find(|name| is_weights(Path::new(name)) && !is_new(name)) {
-                let file = file.to_string_lossy().into_owned();
-                return Err(FormatError::invalid(folder, ShardError::OtherWeights { file }).into());
+                let file = file.to_string_lossy();
+                let what = format!(
+                    "it holds other weights, such as {}, which would stay beside the new ones (remove them, or name \
+                     another folder; `force` leaves them)",
+                    Short(&file)
+                );
+                return Err(FormatError::invalid(folder, Invalid::new(InvalidKind::Files, what)).into());
             }
         }
         let (folder, index) = (Some(folder.to_owned()), index.map(Path::to_owned));

@@ -8,7 +8,8 @@ use crate::messages::{attribute, node};
 use crate::rope::{Elements, Rope, Stored};
 use crate::tree::{Attribute, Node};
 use onnx_cast::DataType;
-use onnx_cast_file::formats::pb::{self, PbError, PbProblem};
+use onnx_cast_file::Invalid;
+use onnx_cast_file::formats::pb;
 use onnx_cast_file::formats::protobuf::onnx::tensor;
 
 /// Elements as they stand in a TensorProto.
@@ -138,8 +139,8 @@ impl<'a> Emitter<'a, '_> {
         let data_type = elements.data_type();
         let too_large = || {
             let tensor = new.name.clone().unwrap_or_else(|| new.message.map(tensor_name).unwrap_or_default());
-            let problem = PbProblem::TooLarge { data_type, shape: new.shape.clone() };
-            ModelError::Tensor { place: "constant".to_owned(), error: PbError { tensor, problem } }
+            let error = Invalid::too_large(data_type, &new.shape).of_tensor(&tensor);
+            ModelError::Tensor { place: "constant".to_owned(), error }
         };
         let len = elements.byte_len().ok_or_else(too_large)?;
         let in_bytes = matches!(elements.stored, Stored::Bytes(_)) && elements.plans.0.is_empty();

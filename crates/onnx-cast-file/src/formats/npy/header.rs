@@ -1,6 +1,7 @@
 //! The header of a `.npy` file: the dictionary that it is, a Python literal.
 
-use super::{MAX_RANK, NpyError};
+use super::{MAX_RANK, invalid_header, refused};
+use crate::formats::error::Invalid;
 
 /// What the dictionary tells.
 pub(super) struct Header {
@@ -9,12 +10,8 @@ pub(super) struct Header {
     pub(super) shape: Vec<usize>,
 }
 
-const fn invalid(what: &'static str) -> NpyError {
-    NpyError::Header { what }
-}
-
 impl Header {
-    pub(super) fn parse(text: &[u8]) -> Result<Header, NpyError> {
+    pub(super) fn parse(text: &[u8]) -> Result<Header, Invalid> {
         let mut text = Literal { left: text };
         let (mut descr, mut fortran_order, mut shape) = (None, None, None);
         text.expect(b'{', "no dictionary")?;
@@ -25,10 +22,10 @@ impl Header {
                 b"descr" => descr.replace(text.descr()?).is_some(),
                 b"fortran_order" => fortran_order.replace(text.truth()?).is_some(),
                 b"shape" => shape.replace(text.shape()?).is_some(),
-                _ => return Err(invalid("a key other than descr, fortran_order and shape")),
+                _ => return Err(invalid_header("a key other than descr, fortran_order and shape")),
             };
             if twice {
-                return Err(invalid("a key twice"));
+                return Err(invalid_header("a key twice"));
             }
             if !text.take(b',') {
                 text.expect(b'}', "the dictionary does not end")?;
@@ -36,12 +33,12 @@ impl Header {
             }
         }
         if text.peek().is_some() {
-            return Err(invalid("text behind the dictionary"));
+            return Err(invalid_header("text behind the dictionary"));
         }
         Ok(Header {
-            descr: descr.ok_or(invalid("no descr"))?,
-            fortran_order: fortran_order.ok_or(invalid("no fortran_order"))?,
-            shape: shape.ok_or(invalid("no shape"))?,
+            descr: descr.ok_or_else(|| invalid_header("no descr"))?,
+            fortran_order: fortran_order.ok_or_else(|| invalid_header("no fortran_order"))?,
+            shape: shape.ok_or_else(|| invalid_header("no shape"))?,
         })
     }
 }
@@ -65,34 +62,34 @@ impl<'a> Literal<'a> {
         found
     }
 
-    fn expect(&mut self, byte: u8, what: &'static str) -> Result<(), NpyError> {
-        if self.take(byte) { Ok(()) } else { Err(invalid(what)) }
+    fn expect(&mut self, byte: u8, what: &'static str) -> Result<(), Invalid> {
+        if self.take(byte) { Ok(()) } else { Err(invalid_header(what)) }
     }
 
-    fn string(&mut self) -> Result<&'a [u8], NpyError> {
-        let error = invalid("a string is missing or does not end");
-        let Some(quote @ (b'\'' | b'"')) = self.peek() else { return Err(error) };
+    fn string(&mut self) -> Result<&'a [u8], Invalid> {
+        let error = || invalid_header("a string is missing or does not end");
+        let Some(quote @ (b'\'' | b'"')) = self.peek() else { return Err(error()) };
         let rest = &self.left[1..];
-        let end = rest.iter().position(|&byte| byte == quote).ok_or(error)?;
+        let end = rest.iter().position(|&byte| byte == quote).ok_or_else(error)?;
         let string = &rest[..end];
         if string.contains(&b'\\') {
-            return Err(invalid("a string with a backslash"));
+            return Err(invalid_header("a string with a backslash"));
         }
         self.left = &rest[end + 1..];
         Ok(string)
     }
 
-    fn descr(&mut self) -> Result<String, NpyError> {
+    fn descr(&mut self) -> Result<String, Invalid> {
         match self.peek() {
             Some(b'[' | b'(' | b'{') => {
                 // The end of it is not looked for: the file is refused either way.
-                Err(NpyError::Descr { descr: "[...]".to_owned(), why: "are structures, which are not read" })
+                Err(refused("[...]", "are structures, which are not read"))
             }
             _ => Ok(String::from_utf8_lossy(self.string()?).into_owned()),
         }
     }
 
-    fn truth(&mut self) -> Result<bool, NpyError> {
+    fn truth(&mut self) -> Result<bool, Invalid> {
         self.peek();
         for (word, value) in [("True", true), ("False", false)] {
             if let Some(rest) = self.left.strip_prefix(word.as_bytes()) {
@@ -100,15 +97,15 @@ impl<'a> Literal<'a> {
                 return Ok(value);
             }
         }
-        Err(invalid("fortran_order is not True or False"))
+        Err(invalid_header("fortran_order is not True or False"))
     }
 
-    fn shape(&mut self) -> Result<Vec<usize>, NpyError> {
+    fn shape(&mut self) -> Result<Vec<usize>, Invalid> {
         let mut shape = Vec::new();
         self.expect(b'(', "shape is not a tuple")?;
         while !self.take(b')') {
             if shape.len() == MAX_RANK {
-                return Err(invalid("more than 64 dimensions"));
+                return Err(invalid_header("more than 64 dimensions"));
             }
             shape.push(self.dim()?);
             if !self.take(b',') {
@@ -120,12 +117,12 @@ impl<'a> Literal<'a> {
         Ok(shape)
     }
 
-    fn dim(&mut self) -> Result<usize, NpyError> {
+    fn dim(&mut self) -> Result<usize, Invalid> {
         self.peek();
         let digits = self.left.iter().take_while(|byte| byte.is_ascii_digit()).count();
         let (number, rest) = self.left.split_at(digits);
         let number = std::str::from_utf8(number).ok().and_then(|number| number.parse().ok());
-        let number = number.ok_or(invalid("a dimension is not a number of this machine's size"))?;
+        let number = number.ok_or_else(|| invalid_header("a dimension is not a number of this machine's size"))?;
         // Python 2 wrote its long integers as `3L`.
         self.left = rest.strip_prefix(b"L").unwrap_or(rest);
         Ok(number)

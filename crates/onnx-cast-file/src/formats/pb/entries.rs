@@ -1,10 +1,12 @@
 //! The elements of a TensorProto in fields of numbers or strings, decoded.
 
-use super::{PbProblem, field_name};
+use super::field_name;
+use crate::formats::error::{Invalid, InvalidKind};
 use crate::formats::protobuf::onnx::tensor as field;
 use crate::formats::protobuf::wire::{self, Fields, Value, WireError};
 use crate::formats::source::SourceData;
 use crate::io::memory::zeros;
+use crate::text::ShapeText;
 use onnx_cast::{DataType, Strings, pack};
 use std::borrow::Cow;
 
@@ -18,7 +20,7 @@ pub(super) struct Entries<'a, 's> {
 }
 
 impl<'a> Entries<'a, '_> {
-    pub(super) fn read(&self) -> Result<SourceData<'a>, PbProblem> {
+    pub(super) fn read(&self) -> Result<SourceData<'a>, Invalid> {
         if self.data_type == DataType::String {
             return Ok(SourceData::Strings(self.strings()?));
         }
@@ -29,25 +31,26 @@ impl<'a> Entries<'a, '_> {
     }
 
     /// Holds the number of entries against what is wanted, before anything is allocated for them.
-    fn check(&self, got: usize, want: Option<usize>) -> Result<(), PbProblem> {
+    fn check(&self, got: usize, want: Option<usize>) -> Result<(), Invalid> {
         let want = want.ok_or_else(|| self.too_large())?;
         if got == want {
             return Ok(());
         }
-        let (field, data_type, shape) = (field_name(self.field), self.data_type, self.shape.to_vec());
-        Err(PbProblem::Entries { field, data_type, shape, got, want })
+        let (field, data_type, shape) = (field_name(self.field), self.data_type, ShapeText(self.shape));
+        let what = format!("{got} entries of {field} for {shape} {data_type} (want {want})");
+        Err(Invalid::new(InvalidKind::Size, what))
     }
 
-    fn too_large(&self) -> PbProblem {
-        PbProblem::TooLarge { data_type: self.data_type, shape: self.shape.to_vec() }
+    fn too_large(&self) -> Invalid {
+        Invalid::too_large(self.data_type, self.shape)
     }
 
-    fn buffer(&self, len: Option<usize>) -> Result<Vec<u8>, PbProblem> {
+    fn buffer(&self, len: Option<usize>) -> Result<Vec<u8>, Invalid> {
         len.and_then(zeros).ok_or_else(|| self.too_large())
     }
 
     /// The bytes where one packed field of little-endian words holds them all, as most writers pack float_data.
-    fn borrowed(&self) -> Result<Option<&'a [u8]>, PbProblem> {
+    fn borrowed(&self) -> Result<Option<&'a [u8]>, Invalid> {
         if !matches!(self.field, field::FLOAT_DATA | field::DOUBLE_DATA) {
             return Ok(None);
         }
@@ -64,7 +67,7 @@ impl<'a> Entries<'a, '_> {
         Ok(found.filter(|bytes| self.data_type.byte_len(self.len) == Some(bytes.len())))
     }
 
-    fn bytes(&self) -> Result<Vec<u8>, PbProblem> {
+    fn bytes(&self) -> Result<Vec<u8>, Invalid> {
         let complex = matches!(self.data_type, DataType::Complex64 | DataType::Complex128);
         let numbers = if complex { self.len.checked_mul(2) } else { Some(self.len) };
         match self.field {
@@ -88,12 +91,12 @@ impl<'a> Entries<'a, '_> {
         }
     }
 
-    fn integers<const N: usize>(&self, word: fn(u64) -> [u8; N], want: Option<usize>) -> Result<Vec<u8>, PbProblem> {
+    fn integers<const N: usize>(&self, word: fn(u64) -> [u8; N], want: Option<usize>) -> Result<Vec<u8>, Invalid> {
         self.words(|| wire::varints(self.message, self.field).map(move |value| value.map(word)), want)
     }
 
     /// The bytes of all entries, which are read twice: counted, then taken.
-    fn words<const N: usize, I>(&self, entries: impl Fn() -> I, want: Option<usize>) -> Result<Vec<u8>, PbProblem>
+    fn words<const N: usize, I>(&self, entries: impl Fn() -> I, want: Option<usize>) -> Result<Vec<u8>, Invalid>
     where
         I: Iterator<Item = Result<[u8; N], WireError>>,
     {
@@ -110,7 +113,7 @@ impl<'a> Entries<'a, '_> {
         Ok(bytes)
     }
 
-    fn strings(&self) -> Result<Strings, PbProblem> {
+    fn strings(&self) -> Result<Strings, Invalid> {
         let entries = || wire::all_bytes(self.message, self.field).map_while(Result::ok);
         self.check(entries().count(), Some(self.len))?;
         Ok(entries().collect())
