@@ -6,10 +6,10 @@
 //! computes the values part by part. The arithmetic is that of `onnx-cast`.
 
 mod claims;
+mod columns;
 mod config;
 mod describe;
 mod error;
-mod exchange;
 mod find;
 mod format;
 mod gguf;
@@ -20,6 +20,7 @@ mod row;
 mod signs;
 mod table;
 mod torch_dtype;
+mod transpose;
 mod values;
 mod verify;
 mod weight;
@@ -29,8 +30,8 @@ pub use error::LayoutError;
 pub use format::{Granularity, QuantizedFormat};
 pub use table::Scheme;
 
+pub(crate) use columns::{Columns, columns_at_once, copy_stretches, parts};
 pub(crate) use config::{Config, claims};
-pub(crate) use exchange::exchange;
 pub(crate) use find::{Role, Weights};
 pub(crate) use gguf::BlockValues;
 pub(crate) use lay_out::are_experts;
@@ -38,6 +39,7 @@ pub(crate) use plain_config::{plain_config, quantized_config};
 pub(crate) use signs::{check_cast, check_plain, claim_of_folder};
 pub(crate) use table::{GROUPS, ZERO_POINTS};
 pub(crate) use torch_dtype::{torch_name, with_torch_dtype};
+pub(crate) use transpose::transpose;
 pub(crate) use values::Values;
 pub(crate) use verify::verify;
 pub(crate) use weight::{Checkpoint, Elements as StoredAs, TensorRef, Weight};

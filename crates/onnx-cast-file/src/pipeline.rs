@@ -3,6 +3,7 @@
 //! overlap. The engine knows no format: files, archives, models and reports describe their work as tasks.
 
 mod clamp;
+mod greatest;
 mod sinks;
 mod task;
 
@@ -16,6 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 pub use clamp::Clamp;
+pub(crate) use greatest::Greatest;
 pub use sinks::{InMemory, InPlace, InStretches, Nowhere, Ordered, Same, Sink};
 pub use task::{Chain, Compute, Decode, Elements, ReadBack, ScaledCast, Scratch, Step, Task, Transform};
 

@@ -3,15 +3,16 @@
 mod blocks;
 mod losses;
 pub(crate) mod numbers;
-mod turned;
+mod weight;
 
 use crate::error::FileError;
 use crate::formats::input::Stored;
 use crate::layouts::{
     self, Checkpoint, Granularity, LayoutError, QuantizedFormat, Scheme, TensorRef, WrittenWeight, are_experts,
 };
+use crate::pipeline::Greatest;
 use crate::request::{RunOptions, Storage};
-use crate::rewrite::{self, Greatest, Opened, Origin, Rewrite, Rewritten, Row, SideFiles, Text};
+use crate::rewrite::{self, Opened, Origin, Rewrite, Rewritten, Row, SideFiles, Text};
 use crate::selection::Selection;
 use crate::summary::{Summary, TensorSummary};
 use onnx_cast::{BlockFormat, DataType, ScaleRule};
@@ -97,7 +98,7 @@ pub(crate) fn plan<R>(
         request,
         written: Vec::new(),
         measured: Vec::new(),
-        greatest: HashMap::new(),
+        shared: HashMap::new(),
     };
     let mut files = Vec::new();
     for (file, input) in checkpoint.files.iter().enumerate() {
@@ -170,8 +171,8 @@ struct Quantizer<'a> {
     request: &'a QuantizeRequest,
     written: Vec<WrittenWeight>,
     measured: Vec<(TensorRef, Arc<Greatest>)>,
-    /// By the matrix that they are a part of.
-    greatest: HashMap<(String, DataType), Arc<Greatest>>,
+    /// Of NVFP4, by the matrix that they are a part of.
+    shared: HashMap<(String, DataType), Arc<Greatest>>,
 }
 
 impl<'a> Quantizer<'a> {
@@ -186,8 +187,8 @@ impl<'a> Quantizer<'a> {
             };
             let wrong = |error| self.checkpoint.error(Some(tensor), error);
             let written = self.layout.write(stored, to, self.request.granularity).map_err(wrong)?;
-            let module = if written.are_experts { &stored.name } else { &written.module };
-            let greatest = written.needs_greatest().then(|| self.greatest(tensor, stored, module, to));
+            let greatest = weight::greatest(&written, stored.data_type);
+            let greatest = greatest.map(|greatest| self.measure(tensor, stored, &written, greatest));
             let made = blocks::rows(self.checkpoint, tensor, &written, self.request, greatest);
             rows.extend(made.map_err(FileError::Operator)?);
             self.written.push(written);
@@ -195,14 +196,21 @@ impl<'a> Quantizer<'a> {
         Ok(rows)
     }
 
-    /// The greatest magnitude of a tensor; of NVFP4, of all matrices that loaders join to one, which then has one
-    /// scale.
-    fn greatest(&mut self, tensor: TensorRef, stored: &Stored, module: &str, to: QuantizedFormat) -> Arc<Greatest> {
-        let is_shared = to == QuantizedFormat::Block(BlockFormat::NvFp4);
-        let key = (if is_shared { joined(module) } else { module.to_owned() }, stored.data_type);
-        let greatest = self.greatest.entry(key).or_insert_with(|| Arc::new(Greatest::new(stored.data_type)));
-        self.measured.push((tensor, Arc::clone(greatest)));
-        Arc::clone(greatest)
+    /// Notes that a tensor's greatest magnitudes are found first. NVFP4 has one for all matrices that loaders join.
+    fn measure(
+        &mut self,
+        tensor: TensorRef,
+        stored: &Stored,
+        written: &WrittenWeight,
+        greatest: Greatest,
+    ) -> Arc<Greatest> {
+        let mut greatest = Arc::new(greatest);
+        if written.to == QuantizedFormat::Block(BlockFormat::NvFp4) {
+            let module = if written.are_experts { &stored.name } else { &written.module };
+            greatest = Arc::clone(self.shared.entry((joined(module), stored.data_type)).or_insert(greatest));
+        }
+        self.measured.push((tensor, Arc::clone(&greatest)));
+        greatest
     }
 
     /// The format of a tensor; `None` where it is kept.

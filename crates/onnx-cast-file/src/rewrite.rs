@@ -5,7 +5,7 @@
 //! file, `archive.rs` writes archives.
 
 mod archive;
-mod greatest;
+mod measure;
 mod memory;
 mod open;
 mod part;
@@ -13,7 +13,6 @@ mod pass;
 mod replacement;
 mod side_files;
 
-pub(crate) use greatest::Greatest;
 pub use memory::MadeTensors;
 pub(crate) use open::{Opened, Places, open, open_folder};
 pub use part::{Part, Shard};
@@ -31,7 +30,7 @@ use crate::io::atomic::{check_vacant, create_folder};
 use crate::io::positional::InputFile;
 use crate::io::progress::Meter;
 use crate::layouts::{Checkpoint, LayoutError, TensorRef};
-use crate::pipeline::{self, Compute, Elements, InPlace, Nowhere, Same, Task};
+use crate::pipeline::{self, Compute, Elements, Greatest, InPlace, Nowhere, Same, Task};
 use crate::request::RunOptions;
 use crate::summary::{Summary, TensorSummary};
 use onnx_cast::{DataType, Plan, element_count};

@@ -4,6 +4,7 @@
 
 mod transposed;
 
+use super::columns::columns_at_once;
 use super::packed_ints::{code_down, unpack_row, words};
 use super::weight::{Checkpoint, Elements, TensorRef, Weight};
 use crate::io::memory::resize;
@@ -12,7 +13,7 @@ use crate::pipeline::{Compute, Scratch, Trouble};
 use onnx_cast::{BlockPlan, CastError, DataType, TensorError, TensorView, pack};
 use std::io;
 use std::ops::Range;
-use transposed::Slab;
+use transposed::Stored;
 
 /// The values of a weight, as float, float16 or bfloat16.
 #[derive(Debug)]
@@ -24,7 +25,8 @@ pub(crate) struct Values<'a> {
     zero_points: Option<Place<'a>>,
     /// The group of each column.
     groups: Vec<usize>,
-    slab: Slab,
+    /// Where the values are transposed.
+    transposed: Option<Stored>,
 }
 
 /// Where bytes of a tensor are.
@@ -38,6 +40,10 @@ impl Place<'_> {
     /// Reads bytes from a place of the tensor.
     fn read(&self, at: usize, len: usize, bytes: &mut Vec<u8>) -> Result<(), Trouble> {
         resize(bytes, len).ok_or_else(no_room)?;
+        self.read_into(at, bytes)
+    }
+
+    fn read_into(&self, at: usize, bytes: &mut [u8]) -> Result<(), Trouble> {
         self.file.read_at(self.at + at as u64, bytes).map_err(Trouble::Read)
     }
 }
@@ -67,7 +73,8 @@ impl<'a> Values<'a> {
         }
         let (elements, scales) = (place(weight.tensor), place(weight.scales));
         let zero_points = weight.zero_points.map(place);
-        Ok(Values { weight, to, elements, scales, zero_points, groups, slab: Slab::default() })
+        let transposed = weight.transposed.then(|| Stored::new(weight));
+        Ok(Values { weight, to, elements, scales, zero_points, groups, transposed })
     }
 
     /// Computes a stretch of a matrix.
@@ -253,16 +260,6 @@ impl<'a> Values<'a> {
             _ => 0,
         }
     }
-
-    /// Reads bytes of the elements.
-    pub(super) fn read_stored(&self, at: usize, len: usize, bytes: &mut Vec<u8>) -> Result<(), Trouble> {
-        self.elements.read(at, len, bytes)
-    }
-
-    /// Reads bytes of the scales.
-    pub(super) fn read_scales(&self, at: usize, len: usize, bytes: &mut Vec<u8>) -> Result<(), Trouble> {
-        self.scales.read(at, len, bytes)
-    }
 }
 
 /// Integers less the middle of their range, as int8.
@@ -281,8 +278,8 @@ pub(super) fn scale_size(weight: &Weight) -> usize {
 
 impl Compute for Values<'_> {
     fn compute(&self, start: usize, len: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), Trouble> {
-        if self.weight.transposed {
-            return self.transpose(start, len, scratch, out);
+        if let Some(stored) = &self.transposed {
+            return self.transpose(stored, start, scratch, out);
         }
         let [rows, columns] = self.weight.matrix();
         let size = self.to.byte_len(1).unwrap_or(1);
@@ -305,7 +302,7 @@ impl Compute for Values<'_> {
     }
 
     fn chunk(&self) -> usize {
-        if self.weight.transposed { self.transposed_chunk() } else { CHUNK }
+        if self.transposed.is_some() { columns_at_once(self.weight.matrix()[0]) } else { CHUNK }
     }
 }
 

@@ -3,7 +3,7 @@
 use super::error::LayoutError;
 use super::format::{Granularity, QuantizedFormat};
 use DataType::Int32;
-use onnx_cast::{BlockFormat, DataType, Recipe};
+use onnx_cast::{DataType, Recipe};
 
 /// How elements lie beside the values that they stand for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,13 +95,8 @@ impl WrittenWeight {
         Err(LayoutError::Part { tensor, data_type, shape, want })
     }
 
-    /// Whether each matrix has blocks of its own, of several rows.
-    pub(crate) fn is_cut_by_matrix(&self) -> bool {
-        self.are_experts && self.order == Order::Same && self.granularity != Granularity::Tensor
-    }
-
-    /// Whether the greatest magnitude of the tensor is needed before its elements.
-    pub(crate) fn needs_greatest(&self) -> bool {
-        self.to == QuantizedFormat::Block(BlockFormat::NvFp4) || self.granularity == Granularity::Tensor
+    /// Whether each column of each matrix has a scale.
+    pub(crate) fn has_scales_of_columns(&self) -> bool {
+        self.are_experts && self.order == Order::Same && self.granularity == Granularity::Axis
     }
 }

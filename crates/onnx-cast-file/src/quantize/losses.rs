@@ -77,10 +77,11 @@ impl Losses {
         Ok(())
     }
 
-    /// Takes elements whose scales are bound, of these types before and after.
+    /// Takes elements from one on, whose scales are bound, of these types before and after.
     pub(super) fn of_elements(
         &self,
         back: &BoundScaledPlan<'_>,
+        start: usize,
         [from, to]: [DataType; 2],
         src: &[u8],
         codes: &[u8],
@@ -88,7 +89,7 @@ impl Losses {
         let bytes = |data_type: DataType, len: usize| data_type.byte_len(len).unwrap_or(0).max(1);
         let (mut values, mut sides) = (vec![0; 4 * STEP], Sides::default());
         let parts = src.chunks(bytes(from, STEP)).zip(codes.chunks(bytes(to, STEP)));
-        for ((src, codes), start) in parts.zip((0..).step_by(STEP)) {
+        for ((src, codes), start) in parts.zip((start..).step_by(STEP)) {
             let len = src.len() / bytes(from, 1);
             let values = &mut values[..4 * len];
             back.run_part(start, len, codes, values)?;

@@ -3,17 +3,17 @@
 
 use super::blocks::{Blocks, OfBlocks};
 use super::measure::{Errors, Scale, Sums, Values, doubles, floats};
-use super::scaled::{Ahead, Quantized, Scaled, Values as Dequantized, part_size};
+use super::scaled::{Dequantized, Quantized, Scaled, part_size};
 use super::{CandidateFormat, Magnitudes};
 use crate::counts::widen::{BLOCK, Widening, hub};
 use crate::counts::{Apart, Counter, Counts};
 use crate::layouts::Scheme;
+use crate::pipeline::Greatest;
 use fearless_simd::Level;
 use onnx_cast::{
     Cast, CastError, CastOptions, DataType, OpError, Plan, ScaleRule, TensorError, TensorView, element_count,
 };
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 
 /// How a tensor is measured.
 pub(super) struct Measure {
@@ -163,7 +163,7 @@ impl Measure {
     }
 
     /// Shares that scale with other tensors.
-    pub(super) fn share_scale(&mut self, greatest: &Arc<Vec<AtomicU32>>) {
+    pub(super) fn share_scale(&mut self, greatest: &Arc<Greatest>) {
         for way in &mut self.ways {
             if let How::Scaled(scaled) = &mut way.how {
                 scaled.share_scale(greatest);
@@ -186,7 +186,7 @@ impl Measure {
         self.ahead().try_for_each(|ahead| ahead.see(start, len, bytes))
     }
 
-    fn ahead(&self) -> impl Iterator<Item = &Ahead> {
+    fn ahead(&self) -> impl Iterator<Item = &Greatest> {
         self.ways.iter().filter_map(Way::scaled).filter_map(Scaled::ahead)
     }
 

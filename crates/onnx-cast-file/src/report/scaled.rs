@@ -2,18 +2,17 @@
 //! dequantized when it is compared.
 //!
 //! Scales are found in the part itself, which therefore holds complete blocks. Where that would make parts too large,
-//! and for the scale of a tensor, a first pass finds the greatest magnitudes of all blocks ([`Ahead`]).
+//! and for the scale of a tensor, a first pass finds the greatest magnitudes of all blocks ([`Greatest`]).
 
 use super::CandidateFormat;
 use crate::layouts::{Granularity, QuantizedFormat, Scheme};
+use crate::pipeline::Greatest;
 use crate::quantize::numbers::Numbers;
 use onnx_cast::{
     BlockFormat, BlockPlan, BlockQuantize, BoundScaledPlan, CastError, DataType, GlobalScale, OpError, Recipe,
-    ScaleRule, Tensor, TensorError, TensorView, element_count, greatest_magnitude, greatest_magnitudes,
+    ScaleRule, Tensor, TensorError, TensorView, element_count, greatest_magnitudes,
 };
-use std::ops::Range;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// Elements of a part, unless units of blocks need more.
 const PART: usize = 1 << 18;
@@ -34,7 +33,7 @@ pub(super) struct Scaled {
     element: DataType,
     back: BlockPlan,
     /// What has to be known before the first part.
-    ahead: Option<Ahead>,
+    ahead: Option<Arc<Greatest>>,
 }
 
 /// How elements are quantized.
@@ -122,8 +121,8 @@ impl Scaled {
     }
 
     /// What has to be known before the first part.
-    pub(super) fn ahead(&self) -> Option<&Ahead> {
-        self.ahead.as_ref()
+    pub(super) fn ahead(&self) -> Option<&Greatest> {
+        self.ahead.as_deref()
     }
 
     /// Whether parts may end within blocks, because the scales are known ahead.
@@ -132,9 +131,9 @@ impl Scaled {
     }
 
     /// NVFP4: shares the scale of the tensor with other tensors, all of which are seen before the first is quantized.
-    pub(super) fn share_scale(&mut self, greatest: &Greatest) {
+    pub(super) fn share_scale(&mut self, greatest: &Arc<Greatest>) {
         if self.has_global() {
-            self.ahead = Some(Ahead::of_tensor(self.from, self.shape[0] * self.shape[1], greatest));
+            self.ahead = Some(Arc::clone(greatest));
         }
     }
 
@@ -159,7 +158,7 @@ impl Scaled {
         };
         match &self.how {
             How::Blocks(format, quantize) => {
-                let quantize = quantize.greatest(self.ahead.as_ref().and_then(Ahead::first));
+                let quantize = quantize.greatest(self.ahead.as_ref().map(|ahead| ahead.first()));
                 let x = TensorView::new(self.from, &local, src)?;
                 let mut scales = vec![0; format.scale_count(&local).ok_or_else(too_large)?];
                 let global = quantize.run_into(&x, &mut codes, &mut scales)?;
@@ -194,18 +193,18 @@ impl Scaled {
 
 impl Quantized {
     /// The part's values, which come back as float.
-    pub(super) fn values(&self) -> Result<Values<'_>, CastError> {
-        Ok(Values { quantized: self, bound: self.back.bind(&self.shape, &self.scales.view(), None)? })
+    pub(super) fn values(&self) -> Result<Dequantized<'_>, CastError> {
+        Ok(Dequantized { quantized: self, bound: self.back.bind(&self.shape, &self.scales.view(), None)? })
     }
 }
 
-/// What comes back of a part.
-pub(super) struct Values<'a> {
+/// The values of a quantized part, as they are read back.
+pub(super) struct Dequantized<'a> {
     quantized: &'a Quantized,
     bound: BoundScaledPlan<'a>,
 }
 
-impl Values<'_> {
+impl Dequantized<'_> {
     /// Dequantizes some values, from one of the part that begins a byte.
     pub(super) fn run(&self, first: usize, len: usize, out: &mut Vec<u8>) -> Result<(), CastError> {
         let Quantized { codes, start, back, .. } = self.quantized;
@@ -220,77 +219,6 @@ impl Values<'_> {
 /// The unit of MXINT8, whose elements count 64ths.
 const INT8_UNIT: f32 = 1.0 / 64.0;
 
-/// The greatest finite magnitudes of a tensor's blocks, found by a pass over the tensor.
-#[derive(Debug)]
-pub(super) struct Ahead {
-    from: DataType,
-    columns: usize,
-    block: [usize; 2],
-    /// Of floats without a sign the bits have the order of the values. Tensors that loaders join share one.
-    bits: Greatest,
-    found: OnceLock<Vec<f32>>,
-}
-
-/// The greatest magnitudes of blocks, or of tensors that share a scale.
-type Greatest = Arc<Vec<AtomicU32>>;
-
-impl Ahead {
-    fn of_blocks(scaled: &Scaled) -> Ahead {
-        let bits = Arc::new((0..scaled.blocks()).map(|_| AtomicU32::new(0)).collect());
-        let (from, columns, block) = (scaled.from, scaled.columns(), scaled.block);
-        Ahead { from, columns, block, bits, found: OnceLock::new() }
-    }
-
-    fn of_tensor(from: DataType, len: usize, bits: &Greatest) -> Ahead {
-        let (columns, block) = (len, [1, len.max(1)]);
-        Ahead { from, columns, block, bits: Arc::clone(bits), found: OnceLock::new() }
-    }
-
-    /// Those of all blocks, once the pass is done.
-    fn values(&self) -> &[f32] {
-        let value = |bits: &AtomicU32| f32::from_bits(bits.load(Ordering::Relaxed));
-        self.found.get_or_init(|| self.bits.iter().map(value).collect())
-    }
-
-    /// That of the first block.
-    fn first(&self) -> Option<f32> {
-        self.values().first().copied()
-    }
-
-    fn raise(&self, block: usize, greatest: f32) {
-        if let Some(bits) = self.bits.get(block) {
-            bits.fetch_max(greatest.to_bits(), Ordering::Relaxed);
-        }
-    }
-
-    /// Looks at a part of the tensor: at each row's end of the block that the part begins in, and then at its blocks.
-    pub(super) fn see(&self, start: usize, len: usize, src: &[u8]) -> Result<(), CastError> {
-        let [down, across] = self.block;
-        let width = self.from.bits().unwrap_or(8) / 8;
-        let bytes = |range: Range<usize>| src.get(range.start * width..range.end * width).unwrap_or_default();
-        let mut done = 0;
-        while done < len {
-            let (row, column) = ((start + done) / self.columns, (start + done) % self.columns);
-            let end = len.min(done + self.columns - column);
-            let middle = end.min(done + across - column % across);
-            let block = row / down * self.columns.div_ceil(across) + column / across;
-            self.raise(block, greatest_magnitude(&TensorView::new(self.from, &[middle - done], bytes(done..middle))?)?);
-            if middle < end {
-                let x = [1, end - middle];
-                let greatest = greatest_magnitudes(&TensorView::new(self.from, &x, bytes(middle..end))?, [1, across])?;
-                (block + 1..).zip(greatest).for_each(|(block, greatest)| self.raise(block, greatest));
-            }
-            done = end;
-        }
-        Ok(())
-    }
-}
-
-/// The greatest magnitude of tensors that share a scale.
-pub(super) fn one_greatest() -> Arc<Vec<AtomicU32>> {
-    Arc::new(vec![AtomicU32::new(0)])
-}
-
 /// The elements of a tensor's parts, with whole blocks of its candidates; or those know theirs ahead.
 pub(super) fn part_size<'a>(candidates: impl Iterator<Item = &'a mut Scaled>, len: usize) -> usize {
     // Parts of packed elements are whole bytes.
@@ -303,7 +231,8 @@ pub(super) fn part_size<'a>(candidates: impl Iterator<Item = &'a mut Scaled>, le
         if wanted <= MOST || !is_linear {
             unit = wanted;
         } else {
-            scaled.ahead = Some(Ahead::of_blocks(scaled));
+            let [rows, columns] = scaled.shape;
+            scaled.ahead = Some(Arc::new(Greatest::of_blocks(scaled.from, [1, rows, columns], scaled.block)));
         }
         if scaled.has_global() {
             globals.push(scaled);
@@ -311,7 +240,9 @@ pub(super) fn part_size<'a>(candidates: impl Iterator<Item = &'a mut Scaled>, le
     }
     let size = PART.max(unit) / unit * unit;
     if size < len {
-        globals.into_iter().for_each(|scaled| scaled.share_scale(&one_greatest()));
+        for scaled in globals {
+            scaled.share_scale(&Arc::new(Greatest::of_all(scaled.from)));
+        }
     }
     size
 }
@@ -349,13 +280,13 @@ mod tests {
     }
 
     /// What a report takes a tensor for, part by part.
-    fn reported(x: &Tensor, to: CandidateFormat, layout: Option<Scheme>, greatest: Option<f32>) -> Vec<u32> {
+    fn reported(x: &Tensor, to: CandidateFormat, layout: Option<Scheme>, greatest: Option<Arc<Greatest>>) -> Vec<u32> {
         let (from, len) = (x.data_type(), x.len());
         let scaled = Scaled::new(from, x.shape(), to, ScaleRule::Floor, layout).expect("types of numbers");
         let mut scaled = scaled.expect("a scaled candidate");
         let size = part_size(std::iter::once(&mut scaled), len);
         if let Some(greatest) = greatest {
-            scaled.share_scale(&Arc::new(vec![AtomicU32::new(greatest.to_bits())]));
+            scaled.share_scale(&greatest);
         }
         let bytes = x.bytes().expect("numbers");
         let width = from.bits().expect("a width") / 8;
@@ -448,8 +379,10 @@ mod tests {
         let tensors = [("a.q_proj.weight", &small), ("a.k_proj.weight", &large)];
         let want = written(&tensors, &request).expect("quantized");
         let candidate = CandidateFormat::Block(BlockFormat::NvFp4);
-        let both =
-            [&small, &large].map(|x| greatest_magnitude(&x.view()).expect("floats")).into_iter().fold(0.0, f32::max);
+        let both = Arc::new(Greatest::of_all(DataType::BFloat16));
+        for x in [&small, &large] {
+            both.see(0, x.len(), x.bytes().expect("floats")).expect("seen");
+        }
         assert_eq!(reported(&small, candidate, None, Some(both)), want[0]);
         assert_ne!(reported(&small, candidate, None, None), want[0]);
         // The report shares it by itself: its noise is that of what is written.

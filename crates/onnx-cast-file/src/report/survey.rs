@@ -2,20 +2,19 @@
 //! say and adds the parts of a tensor in order, so that no sum depends on which thread was faster.
 
 use super::part::{Done, Measure, Outcome, Part, Scales};
-use super::scaled::one_greatest;
 use super::{Candidate, CandidateFormat, ReportRequest, TensorReport};
 use crate::io::progress::Meter;
-use crate::pipeline::{self, Sink, Task, Trouble};
+use crate::pipeline::{self, Greatest, Sink, Task, Trouble};
 use crate::quantize::{is_linear_weight, joined};
 use onnx_cast::{CastError, DataType, OpError};
 use std::collections::{BTreeMap, HashMap};
 use std::io;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Tensors, as if their elements stood one behind another.
 #[derive(Default)]
 pub(super) struct Survey {
-    places: Vec<Looked>,
+    places: Vec<Surveyed>,
     bytes: u64,
 }
 
@@ -23,14 +22,14 @@ pub(super) struct Survey {
 /// before the first is looked at.
 pub(super) fn join(surveys: &mut [Survey]) {
     let mut groups = HashMap::<(String, DataType), Vec<&mut Measure>>::new();
-    for looked in surveys.iter_mut().flat_map(|survey| &mut survey.places) {
-        if is_linear_weight(&looked.name, &looked.shape) && looked.measure.has_global() {
-            let module = looked.name.strip_suffix(".weight").unwrap_or(&looked.name);
-            groups.entry((joined(module), looked.data_type)).or_default().push(&mut looked.measure);
+    for tensor in surveys.iter_mut().flat_map(|survey| &mut survey.places) {
+        if is_linear_weight(&tensor.name, &tensor.shape) && tensor.measure.has_global() {
+            let module = tensor.name.strip_suffix(".weight").unwrap_or(&tensor.name);
+            groups.entry((joined(module), tensor.data_type)).or_default().push(&mut tensor.measure);
         }
     }
-    for group in groups.into_values().filter(|group| group.len() > 1) {
-        let greatest = one_greatest();
+    for ((_, data_type), group) in groups.into_iter().filter(|(_, group)| group.len() > 1) {
+        let greatest = Arc::new(Greatest::of_all(data_type));
         group.into_iter().for_each(|measure| measure.share_scale(&greatest));
     }
 }
@@ -44,7 +43,7 @@ pub(super) struct Facts<'a> {
 }
 
 /// A tensor that is looked at.
-struct Looked {
+struct Surveyed {
     /// Where it stands among those of its file.
     index: usize,
     name: String,
@@ -84,7 +83,17 @@ impl Survey {
         let bytes = data_type.byte_len(len).unwrap_or(0) as u64;
         let (name, shape, start) = (name.to_owned(), shape.to_vec(), self.bytes);
         self.bytes += bytes;
-        self.places.push(Looked { index, name, data_type, shape, len, bytes, start, measure, state: Mutex::default() });
+        self.places.push(Surveyed {
+            index,
+            name,
+            data_type,
+            shape,
+            len,
+            bytes,
+            start,
+            measure,
+            state: Mutex::default(),
+        });
         Ok(())
     }
 
@@ -99,8 +108,8 @@ impl Survey {
 
     /// Bytes that are read: of their elements, and again of those that are read twice.
     pub(super) fn bytes(&self) -> u64 {
-        let again = self.places.iter().filter(|looked| looked.measure.has_first_pass());
-        self.bytes + again.map(|looked| looked.bytes).sum::<u64>()
+        let again = self.places.iter().filter(|tensor| tensor.measure.has_first_pass());
+        self.bytes + again.map(|tensor| tensor.bytes).sum::<u64>()
     }
 
     /// Whether something has to be known of a tensor before it is looked at.
@@ -118,7 +127,7 @@ impl Survey {
         meter: &Meter<'_>,
     ) -> Result<(), (usize, Trouble)> {
         let at = |(place, task): (usize, Task<'t>)| {
-            let Looked { start, measure, .. } = &self.places[place];
+            let Surveyed { start, measure, .. } = &self.places[place];
             (place, Task { to: *start, chunk: measure.part_size(), ..task })
         };
         let (places, tasks): (Vec<usize>, Vec<Task<'t>>) = tasks.into_iter().map(at).unzip();
@@ -127,7 +136,7 @@ impl Survey {
     }
 
     pub(super) fn finish(self) -> impl Iterator<Item = TensorReport> {
-        self.places.into_iter().map(Looked::finish)
+        self.places.into_iter().map(Surveyed::finish)
     }
 }
 
@@ -150,15 +159,15 @@ impl Sink for Passing<'_> {
     fn put(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
         let places = &self.survey.places;
         // The last that starts here or before; those without elements start where the next does.
-        let index = places.partition_point(|looked| looked.start <= at);
+        let index = places.partition_point(|tensor| tensor.start <= at);
         match places.get(index.wrapping_sub(1)) {
-            Some(looked) => looked.look(self.pass, at - looked.start, bytes).map_err(io::Error::other),
+            Some(tensor) => tensor.look(self.pass, at - tensor.start, bytes).map_err(io::Error::other),
             None => Ok(()),
         }
     }
 }
 
-impl Looked {
+impl Surveyed {
     /// Takes a chunk of elements, which starts at this byte.
     fn look(&self, pass: Pass, at: u64, bytes: &[u8]) -> Result<(), CastError> {
         let bits = self.data_type.bits().unwrap_or(8) as u64;
@@ -185,7 +194,7 @@ impl Looked {
     }
 
     fn finish(self) -> TensorReport {
-        let Looked { name, data_type, shape, len, bytes, measure, state, .. } = self;
+        let Surveyed { name, data_type, shape, len, bytes, measure, state, .. } = self;
         let done = state.into_inner().unwrap_or_else(PoisonError::into_inner).done;
         // A tensor without elements is never seen.
         let Done { special: [zeros, infinities, nan], extremes, magnitudes, mut candidates } = done.unwrap_or_default();

@@ -1,13 +1,13 @@
 //! One file of the output, or a part of it, written by a process that plans all of them.
 
-use super::{Check, Frame, Greatest, Rewrite, Rewritten};
+use super::{Check, Frame, Rewrite, Rewritten};
 use crate::error::FileError;
 use crate::io::atomic::{create_folder, target_of};
 use crate::io::fs::{self, File};
 use crate::io::positional::InputFile;
 use crate::io::progress::Meter;
 use crate::layouts::TensorRef;
-use crate::pipeline::{Elements, InPlace, Same, Sink, Task};
+use crate::pipeline::{Elements, Greatest, InPlace, Same, Sink, Task};
 use crate::summary::TensorSummary;
 use std::collections::HashSet;
 use std::io;

@@ -1,7 +1,7 @@
 //! The tensors of a weight in another layout, and what has to be compared before they are written.
 
 use super::changes::{Count, Global, global_as, in_file};
-use super::experts::Exchanged;
+use super::experts::Transposed;
 use super::integers::{Integers, RepackedIntegers};
 use super::mxfp4::{Bytes, Float8Changes, Float8Scales, MxFp4, NvFp4Global, NvFp4Scales, ScaleCounts, ToFloat8};
 use super::scales::Scales;
@@ -111,8 +111,8 @@ impl<'a> Maker<'a, '_> {
         let (elements, scales) = if self.written.order == Order::Down {
             // Stored are the rows of the values that are columns here.
             let [_, columns, rows] = self.written.matrices;
-            let elements = Exchanged::new(Bytes(Arc::clone(&weight)), [rows, columns / 2]);
-            let scales = Exchanged::new(scales, [rows, columns / self.written.block[0]]);
+            let elements = Transposed::new(Bytes(Arc::clone(&weight)), [rows, columns / 2]);
+            let scales = Transposed::new(scales, [rows, columns / self.written.block[0]]);
             (computed(elements, self.written.container), computed(scales, Float8E4M3FN))
         } else {
             (Origin::Kept, computed(scales, Float8E4M3FN))

@@ -2,7 +2,7 @@
 //! NVFP4; elements are quotients as those of QuantizeLinear ([`super::scaled`]).
 
 use super::widen_code;
-use crate::element::{BFloat16, DataType, Float16};
+use crate::element::DataType;
 use crate::error::shorten;
 use std::fmt;
 use std::str::FromStr;
@@ -278,10 +278,17 @@ impl Recipe {
         }
     }
 
-    /// The scale of a block of NVFP4 before it is narrowed, from its greatest magnitude, which is finite, the scale of
-    /// the tensor, and the type of the values. Every operation is rounded to float, in the default float environment.
+    /// What the scale of a block of NVFP4 is found from, by its greatest magnitude, which is finite: that itself, or by
+    /// compressed-tensors its quotient, which is rounded to the type of the values.
     #[inline(always)]
-    pub(crate) fn wide_scale(self, greatest: f32, global: f32, from: DataType) -> f32 {
+    pub(crate) fn rounded_first(self, greatest: f32) -> f32 {
+        if self == Recipe::CompressedTensors { greatest / E2M1_MAX } else { greatest }
+    }
+
+    /// The scale before it is narrowed, from that and the scale of the tensor. Every operation is rounded to float, in
+    /// the default float environment.
+    #[inline(always)]
+    pub(crate) fn wide_scale(self, greatest: f32, global: f32) -> f32 {
         match self {
             Recipe::ModelOpt => match greatest / (E2M1_MAX * global) {
                 quotient if greatest == 0.0 || quotient == 0.0 => 1.0,
@@ -289,15 +296,7 @@ impl Recipe {
             },
             Recipe::TorchAo if greatest == 0.0 => LEAST_NORMAL_E4M3,
             Recipe::TorchAo => (greatest / E2M1_MAX / global).clamp(LEAST_NORMAL_E4M3, E4M3_MAX),
-            Recipe::CompressedTensors => {
-                let sixth = greatest / E2M1_MAX;
-                global
-                    * match from {
-                        DataType::Float16 => Float16::from_f32(sixth).to_f32(),
-                        DataType::BFloat16 => BFloat16::from_f32(sixth).to_f32(),
-                        _ => sixth,
-                    }
-            }
+            Recipe::CompressedTensors => global * greatest,
         }
     }
 

@@ -1,156 +1,91 @@
-//! Weights whose values have rows and columns exchanged: experts of gpt-oss.
-//!
-//! A part of the values is some columns of a matrix as it is stored. Reading those alone would read a few bytes of each
-//! row, so that a whole matrix is read and kept for the parts that follow.
+//! Weights whose values are transposed: experts of gpt-oss. A part of the values is some columns of a stored matrix.
 
-use super::{Values, scale_size};
+use super::{Place, Values, no_room};
 use crate::io::memory::resize;
-use crate::layouts::exchange::exchange;
+use crate::layouts::columns::{Columns, Part, ROWS, parts};
+use crate::layouts::transpose::transpose;
+use crate::layouts::weight::Weight;
 use crate::pipeline::{Scratch, Trouble};
-use onnx_cast::{BlockPlan, TensorView};
-use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use onnx_cast::{BlockPlan, CastError, TensorView};
+use std::ops::Range;
 
-/// The matrix that was read last.
-#[derive(Debug, Default)]
-pub(super) struct Slab(Mutex<Option<Arc<Matrix>>>);
-
-/// Elements and scales of one matrix, as they are stored.
-#[derive(Debug, Default)]
-struct Matrix {
-    index: usize,
-    elements: Vec<u8>,
-    scales: Vec<u8>,
+/// The columns of the elements, two of which share a byte, and those of the scales.
+#[derive(Debug)]
+pub(super) struct Stored {
+    elements: Columns,
+    scales: Columns,
 }
 
 /// Columns of a block.
 const BLOCK: usize = 32;
-/// Blocks that are computed together: their elements are a line of the cache.
-const BLOCKS: usize = 4;
-/// Columns that are computed together.
-const BAND: usize = BLOCK * BLOCKS;
-/// Rows that are computed together: their values stay in the caches until they are exchanged.
-const ROWS: usize = 256;
-/// The most elements of a part.
-const MOST: usize = 1 << 21;
+/// Columns that are computed together: a tile of the transposition is as wide.
+const BAND: usize = 2 * BLOCK;
 
-impl Values<'_> {
-    /// Whole bands of columns, so that none is computed twice.
-    pub(super) fn transposed_chunk(&self) -> usize {
-        let [rows, columns] = self.weight.matrix();
-        let band = rows.saturating_mul(BAND.min(columns));
-        if band == 0 || band > MOST { MOST } else { (MOST / 8).div_ceil(band) * band }
-    }
-
-    /// Computes values in the order of the columns.
-    pub(super) fn transpose(
-        &self,
-        start: usize,
-        len: usize,
-        scratch: &mut Scratch,
-        out: &mut [u8],
-    ) -> Result<(), Trouble> {
-        let [rows, columns] = self.weight.matrix();
-        let size = self.to.byte_len(1).unwrap_or(1);
-        let (mut at, end, mut out) = (start, start + len, out);
-        while at < end {
-            let matrix = self.matrix(at / (rows * columns))?;
-            let first = at % (rows * columns);
-            let stop = (first + (end - at)).min(rows * columns);
-            // At most one band of columns at a time.
-            let band = first / rows / BAND * BAND;
-            let width = BAND.min(columns - band);
-            let stop = stop.min((band + width) * rows);
-            let (part, rest) = std::mem::take(&mut out).split_at_mut((stop - first) * size);
-            let skipped = first - band * rows;
-            if skipped == 0 && part.len() == width * rows * size {
-                self.band(&matrix, band, width, scratch, part)?;
-            } else {
-                let mut all = std::mem::take(&mut scratch.codes);
-                resize(&mut all, width * rows * size).ok_or_else(no_room)?;
-                self.band(&matrix, band, width, scratch, &mut all)?;
-                part.copy_from_slice(&all[skipped * size..][..part.len()]);
-                scratch.codes = all;
-            }
-            (at, out) = (at + (stop - first), rest);
-        }
-        Ok(())
-    }
-
-    /// Computes a band of columns of all rows, some rows after the others.
-    fn band(
-        &self,
-        matrix: &Matrix,
-        band: usize,
-        width: usize,
-        scratch: &mut Scratch,
-        out: &mut [u8],
-    ) -> Result<(), Trouble> {
-        let [rows, _] = self.weight.matrix();
-        let size = self.to.byte_len(1).unwrap_or(1);
-        for row in (0..rows).step_by(ROWS) {
-            let count = ROWS.min(rows - row);
-            self.rows(matrix, [row, count], [band, width], scratch)?;
-            let out = &mut out[row * size..];
-            match size {
-                2 => exchange::<2>(&scratch.results, width, width, out, rows),
-                _ => exchange::<4>(&scratch.results, width, width, out, rows),
-            }
-        }
-        Ok(())
-    }
-
-    /// Computes a band of columns of some rows, in the order of the rows.
-    fn rows(
-        &self,
-        matrix: &Matrix,
-        [row, rows]: [usize; 2],
-        [band, width]: [usize; 2],
-        scratch: &mut Scratch,
-    ) -> Result<(), Trouble> {
-        let [_, columns] = self.weight.matrix();
-        let (row_bytes, bytes) = (columns / 2, width / 2);
-        let (row_scales, count) = (columns / BLOCK, width / BLOCK);
-        let Scratch { elements, scales, results, .. } = scratch;
-        resize(elements, rows * bytes).ok_or_else(no_room)?;
-        resize(scales, rows * count).ok_or_else(no_room)?;
-        resize(results, self.to.byte_len(rows * width).unwrap_or(0)).ok_or_else(no_room)?;
-        let stored = matrix.elements[row * row_bytes..].chunks_exact(row_bytes);
-        for (out, stored) in elements.chunks_exact_mut(bytes).zip(stored) {
-            out.copy_from_slice(&stored[band / 2..][..bytes]);
-        }
-        let stored = matrix.scales[row * row_scales..].chunks_exact(row_scales);
-        for (out, stored) in scales.chunks_exact_mut(count).zip(stored) {
-            out.copy_from_slice(&stored[band / BLOCK..][..count]);
-        }
-        let (from, scale) = (self.weight.element_type(), self.weight.scale_type);
-        let failed = |error: onnx_cast::CastError| Trouble::Cast(error);
-        let plan = BlockPlan::dequantize(from, scale, self.to, [1, BLOCK]).map_err(|error| failed(error.into()))?;
-        let shape = [rows, count];
-        let scales = TensorView::new(scale, &shape, scales).map_err(|error| failed(error.into()))?;
-        let bound = plan.bind(&[rows, width], &scales, None).map_err(failed)?;
-        bound.run_part(0, rows * width, elements, results).map_err(failed)
-    }
-
-    /// A matrix as it is stored.
-    fn matrix(&self, index: usize) -> Result<Arc<Matrix>, Trouble> {
-        let mut slab = self.slab.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(matrix) = slab.as_ref().filter(|matrix| matrix.index == index) {
-            return Ok(Arc::clone(matrix));
-        }
-        let [rows, columns] = self.weight.matrix();
-        let (bytes, count) = (rows * columns / 2, rows * (columns / BLOCK) * scale_size(self.weight));
-        // The memory of the matrix before is used again, or given back first where another part still needs it.
-        let mut matrix = slab.take().and_then(Arc::into_inner).unwrap_or_default();
-        matrix.index = index;
-        self.read_stored(index * bytes, bytes, &mut matrix.elements)?;
-        self.read_scales(index * count, count, &mut matrix.scales)?;
-        let matrix = Arc::new(matrix);
-        *slab = Some(Arc::clone(&matrix));
-        Ok(matrix)
+impl Stored {
+    pub(super) fn new(weight: &Weight) -> Stored {
+        let [rows, columns] = weight.matrix();
+        let scale = super::scale_size(weight);
+        let (elements, scales) = (Columns::new([rows, columns / 2], 1), Columns::new([rows, columns / BLOCK], scale));
+        Stored { elements, scales }
     }
 }
 
-fn no_room() -> Trouble {
-    Trouble::Read(io::ErrorKind::OutOfMemory.into())
+impl Values<'_> {
+    /// Computes values in the order of the columns.
+    pub(super) fn transpose(
+        &self,
+        stored: &Stored,
+        start: usize,
+        scratch: &mut Scratch,
+        out: &mut [u8],
+    ) -> Result<(), Trouble> {
+        let size = self.to.byte_len(1).unwrap_or(1);
+        let mut out = out;
+        for part in parts(self.weight.matrix(), start, out.len() / size) {
+            let (now, later) = std::mem::take(&mut out).split_at_mut(part.len() * size);
+            out = later;
+            let Part { matrix, rows, columns } = part;
+            let mut column = columns.start;
+            while column < columns.end {
+                let end = columns.end.min(column / BAND * BAND + BAND);
+                let blocks = column / BLOCK * BLOCK..end.div_ceil(BLOCK) * BLOCK;
+                let mut row = rows.start;
+                while row < rows.end {
+                    let next = rows.end.min(row / ROWS * ROWS + ROWS);
+                    self.tile(stored, &Part { matrix, rows: row..next, columns: blocks.clone() }, scratch)?;
+                    let tile = &scratch.results[(column - blocks.start) * size..];
+                    let out = &mut now[((column - columns.start) * rows.len() + row - rows.start) * size..];
+                    match size {
+                        2 => transpose::<2>(tile, blocks.len(), end - column, out, rows.len()),
+                        _ => transpose::<4>(tile, blocks.len(), end - column, out, rows.len()),
+                    }
+                    row = next;
+                }
+                column = end;
+            }
+        }
+        Ok(())
+    }
+
+    /// Computes some blocks of some rows, in the order of the rows.
+    fn tile(&self, stored: &Stored, part: &Part, scratch: &mut Scratch) -> Result<(), Trouble> {
+        let (rows, columns) = (&part.rows, &part.columns);
+        let Scratch { elements, scales, results, .. } = scratch;
+        let copy = |from: &Columns, place: Place<'_>, each: usize, out: &mut Vec<u8>| {
+            let columns: Range<usize> = columns.start / each..columns.end / each;
+            let mut read = |at: usize, bytes: &mut [u8]| place.read_into(at, bytes);
+            from.slab(part.matrix, [rows.start, columns.start], &mut read)?.copy(rows.clone(), columns, out)
+        };
+        copy(&stored.elements, self.elements, 2, elements)?;
+        copy(&stored.scales, self.scales, BLOCK, scales)?;
+        resize(results, self.to.byte_len(part.len()).unwrap_or(0)).ok_or_else(no_room)?;
+        let mut run = || -> Result<(), CastError> {
+            let (from, scale) = (self.weight.element_type(), self.weight.scale_type);
+            let plan = BlockPlan::dequantize(from, scale, self.to, [1, BLOCK])?;
+            let shape = [rows.len(), columns.len() / BLOCK];
+            let scales = TensorView::new(scale, &shape, scales)?;
+            plan.bind(&[rows.len(), columns.len()], &scales, None)?.run_part(0, part.len(), elements, results)
+        };
+        run().map_err(Trouble::Cast)
+    }
 }

@@ -100,6 +100,9 @@ macro_rules! greatest {
             #[inline(always)]
             pub(super) fn greatest(x: &[u8], run: usize, out: &mut [u32]) {
                 let x = x.as_chunks().0;
+                if run == 1 {
+                    return x.iter().zip(out).for_each(|(x, out)| *out = magnitude(x).into());
+                }
                 if !(run.is_power_of_two() && (2..=SHORT).contains(&run)) {
                     return x.chunks(run).zip(out).for_each(|(run, out)| *out = of_many(run).into());
                 }

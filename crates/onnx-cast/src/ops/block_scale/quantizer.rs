@@ -29,6 +29,9 @@ pub(super) struct Quantizer<'a> {
 /// Elements that are quantized at a time: their blocks' scales are found while they are in the nearest cache.
 const PART: usize = 4096;
 
+/// The most blocks of a part.
+const BLOCKS: usize = PART / 16;
+
 impl Quantizer<'_> {
     /// The scales of blocks, from the bits of their greatest magnitudes: codes, and what elements are divided by.
     /// Whether one of them is NaN.
@@ -58,7 +61,15 @@ impl Quantizer<'_> {
     fn nv_scales(&self, most: &[u32], codes: &mut [u8], factors: &mut [[u8; 4]]) {
         let recipe = self.quantize.recipe;
         for (most, factor) in most.iter().zip(&mut *factors) {
-            *factor = recipe.wide_scale(f32::from_bits(*most), self.global, self.from).to_le_bytes();
+            *factor = recipe.rounded_first(f32::from_bits(*most)).to_le_bytes();
+        }
+        if recipe == Recipe::CompressedTensors && self.from != DataType::Float {
+            let narrow = &mut [0; 2 * BLOCKS][..2 * most.len()];
+            cast(self.backend, DataType::Float, factors.as_flattened(), self.from, narrow, most.len());
+            cast(self.backend, self.from, narrow, DataType::Float, factors.as_flattened_mut(), most.len());
+        }
+        for factor in &mut *factors {
+            *factor = recipe.wide_scale(f32::from_le_bytes(*factor), self.global).to_le_bytes();
         }
         cast(self.backend, DataType::Float, factors.as_flattened(), DataType::Float8E4M3FN, codes, most.len());
         for code in &mut *codes {
@@ -160,7 +171,6 @@ impl Quantizer<'_> {
     /// # Safety
     /// As [`Job::run_part`].
     unsafe fn part(&self, src: &[u8], elements: *mut u8, codes: &mut [u8], plan: &ScaledPlan, results: &mut Results) {
-        const BLOCKS: usize = PART / 16;
         let format = self.quantize.format;
         let (block, len) = (format.block(), codes.len() * format.block());
         let (mut most, mut factors) = ([0; BLOCKS], [[0; 4]; BLOCKS]);

@@ -1,0 +1,193 @@
+//! Stored matrices that are read by columns: experts whose quantized layout has rows and columns exchanged.
+//!
+//! A part of the result is a few bytes of each stored row. A slab of columns, of bounded size, is therefore read and
+//! cached for the parts that follow.
+
+use super::transpose::transpose;
+use crate::io::memory::resize;
+use crate::pipeline::Trouble;
+use std::io;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Bytes of a slab. Reads of a row's stretch should be long: each is a system call.
+const SLAB: usize = 8 << 20;
+/// Bytes of a row that a slab has at least.
+const LEAST: usize = 64;
+/// Slabs of some of the rows begin at a multiple of these.
+pub(super) const ROWS: usize = 256;
+
+/// Matrices of one shape, and the slab that was read last.
+#[derive(Debug)]
+pub(crate) struct Columns {
+    rows: usize,
+    /// Values of a row, and bytes of a value.
+    columns: usize,
+    size: usize,
+    /// Rows and columns of a slab.
+    slab: [usize; 2],
+    last: Mutex<Option<Arc<Slab>>>,
+}
+
+/// Some columns of a matrix: those of all its rows, if these are not too many.
+#[derive(Debug, Default)]
+pub(super) struct Slab {
+    matrix: usize,
+    rows: Range<usize>,
+    columns: Range<usize>,
+    size: usize,
+    bytes: Vec<u8>,
+}
+
+/// A part of a transposed tensor that is whole columns of a matrix, or a part of one.
+pub(crate) struct Part {
+    pub(crate) matrix: usize,
+    pub(crate) rows: Range<usize>,
+    pub(crate) columns: Range<usize>,
+}
+
+impl Part {
+    /// How many values it has.
+    pub(crate) fn len(&self) -> usize {
+        self.rows.len() * self.columns.len()
+    }
+}
+
+/// The parts of transposed matrices that so many values consist of, from one on.
+pub(crate) fn parts([rows, columns]: [usize; 2], start: usize, len: usize) -> impl Iterator<Item = Part> {
+    let (mut at, end) = (start, start + len);
+    std::iter::from_fn(move || {
+        let (column, row) = ((at / rows.max(1)) % columns.max(1), at % rows.max(1));
+        let left = end.checked_sub(at).filter(|&left| left > 0)?;
+        let (count, stop) = match left / rows {
+            whole if row == 0 && whole > 0 => (whole.min(columns - column), rows),
+            _ => (1, rows.min(row + left)),
+        };
+        let part = Part { matrix: at / (rows * columns), rows: row..stop, columns: column..column + count };
+        at += part.len();
+        Some(part)
+    })
+}
+
+/// How many values are read at once: about a quarter of a million, which stay in the nearer caches until they are
+/// written, in whole columns of so many rows unless these are too long.
+pub(crate) fn columns_at_once(rows: usize) -> usize {
+    const PART: usize = 1 << 18;
+    let columns = [64, 32, 8].map(|count| rows.saturating_mul(count));
+    let whole = columns.into_iter().find(|columns| (1..=4 * PART).contains(columns));
+    whole.map_or(PART, |columns| PART.div_ceil(columns) * columns)
+}
+
+impl Columns {
+    /// Matrices of values of so many bytes.
+    pub(crate) fn new([rows, columns]: [usize; 2], size: usize) -> Columns {
+        let down = if rows.saturating_mul(LEAST) <= SLAB { rows } else { SLAB / LEAST / ROWS * ROWS };
+        let most = SLAB / down.max(1) / size;
+        let across = if most < columns { most / LEAST * LEAST } else { columns };
+        Columns { rows, columns, size, slab: [down, across], last: Mutex::new(None) }
+    }
+
+    /// Reads values of the transposed matrices, from one on. `read` reads bytes of the tensor from a place.
+    pub(crate) fn read(
+        &self,
+        start: usize,
+        values: &mut [u8],
+        read: impl FnMut(usize, &mut [u8]) -> Result<(), Trouble>,
+    ) -> Result<(), Trouble> {
+        let (mut read, mut values) = (read, values);
+        for part in parts([self.rows, self.columns], start, values.len() / self.size) {
+            let (now, later) = std::mem::take(&mut values).split_at_mut(part.len() * self.size);
+            values = later;
+            let height = part.rows.len();
+            let mut column = part.columns.start;
+            while column < part.columns.end {
+                let (mut row, mut end) = (part.rows.start, column);
+                while row < part.rows.end {
+                    let slab = self.slab(part.matrix, [row, column], &mut read)?;
+                    end = slab.columns.end.min(part.columns.end);
+                    let from = &slab.bytes[slab.place([row, column])..slab.place([part.rows.end, 0])];
+                    let at = (column - part.columns.start) * height + row - part.rows.start;
+                    let (width, count) = (slab.columns.len(), end - column);
+                    let out = &mut now[at * self.size..];
+                    match self.size {
+                        1 => transpose::<1>(from, width, count, out, height),
+                        2 => transpose::<2>(from, width, count, out, height),
+                        _ => transpose::<4>(from, width, count, out, height),
+                    }
+                    row = slab.rows.end;
+                }
+                column = end;
+            }
+        }
+        Ok(())
+    }
+
+    /// The slab that holds a value of a matrix.
+    pub(super) fn slab(
+        &self,
+        matrix: usize,
+        [row, column]: [usize; 2],
+        read: &mut impl FnMut(usize, &mut [u8]) -> Result<(), Trouble>,
+    ) -> Result<Arc<Slab>, Trouble> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let holds = |slab: &Slab| slab.matrix == matrix && slab.rows.contains(&row) && slab.columns.contains(&column);
+        if let Some(slab) = last.as_ref().filter(|slab| holds(slab)) {
+            return Ok(Arc::clone(slab));
+        }
+        // The memory of the last one is used again, or freed first if another thread still needs it.
+        let mut slab = last.take().and_then(Arc::into_inner).unwrap_or_default();
+        let [down, across] = self.slab;
+        let range = |at: usize, step: usize, end: usize| at / step * step..end.min(at / step * step + step);
+        (slab.matrix, slab.size) = (matrix, self.size);
+        (slab.rows, slab.columns) = (range(row, down, self.rows), range(column, across, self.columns));
+        let [width, pitch] = [slab.columns.len() * self.size, self.columns * self.size];
+        let no_room = || Trouble::Read(io::ErrorKind::OutOfMemory.into());
+        resize(&mut slab.bytes, slab.rows.len() * width).ok_or_else(no_room)?;
+        let first = (matrix * self.rows + slab.rows.start) * pitch + slab.columns.start * self.size;
+        if width == pitch {
+            read(first, &mut slab.bytes)?;
+        } else {
+            let stretches = (first..).step_by(pitch).zip(slab.bytes.chunks_exact_mut(width));
+            stretches.into_iter().try_for_each(|(at, bytes)| read(at, bytes))?;
+        }
+        let slab = Arc::new(slab);
+        *last = Some(Arc::clone(&slab));
+        Ok(slab)
+    }
+}
+
+impl Slab {
+    /// The place of a value; of one behind the last row, the end.
+    fn place(&self, [row, column]: [usize; 2]) -> usize {
+        let (row, column) = (row.min(self.rows.end) - self.rows.start, column.max(self.columns.start));
+        (row * self.columns.len() + column - self.columns.start) * self.size
+    }
+
+    /// Copies some columns of some rows.
+    pub(super) fn copy(&self, rows: Range<usize>, columns: Range<usize>, out: &mut Vec<u8>) -> Result<(), Trouble> {
+        let (pitch, width) = (self.columns.len() * self.size, columns.len() * self.size);
+        resize(out, rows.len() * width).ok_or_else(|| Trouble::Read(io::ErrorKind::OutOfMemory.into()))?;
+        copy_stretches(width, &self.bytes[self.place([rows.start, columns.start])..], pitch, out, width);
+        Ok(())
+    }
+}
+
+/// Copies so many bytes of each row to the row of the result, for rows of these lengths.
+pub(crate) fn copy_stretches(width: usize, from: &[u8], from_row: usize, out: &mut [u8], out_row: usize) {
+    fn each<'r, const N: usize>(rows: impl Iterator<Item = (&'r [u8], &'r mut [u8])>) {
+        rows.for_each(|(from, out)| {
+            if let (Some(from), Some(out)) = (from.first_chunk::<N>(), out.first_chunk_mut()) {
+                *out = *from;
+            }
+        });
+    }
+    let rows = from.chunks(from_row.max(1)).zip(out.chunks_mut(out_row.max(1)));
+    match width {
+        // Copies of a known length need no call.
+        2 => each::<2>(rows),
+        4 => each::<4>(rows),
+        32 => each::<32>(rows),
+        64 => each::<64>(rows),
+        _ => rows.for_each(|(from, out)| out[..width].copy_from_slice(&from[..width])),
+    }
+}

@@ -1,0 +1,97 @@
+//! The greatest magnitudes of a tensor's blocks, found by a pass over it before its elements are quantized.
+
+use crate::pipeline::Transform;
+use onnx_cast::{CastError, DataType, TensorView, greatest_magnitude, greatest_magnitudes};
+use std::ops::Range;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The greatest finite magnitude of each block of a tensor's matrices, or of tensors that share a scale.
+#[derive(Debug)]
+pub(crate) struct Greatest {
+    from: DataType,
+    /// Rows and columns of a matrix, and of a block.
+    matrix: [usize; 2],
+    block: [usize; 2],
+    /// Of floats without a sign the bits have the order of the values.
+    bits: Vec<AtomicU32>,
+    found: OnceLock<Vec<f32>>,
+}
+
+impl Greatest {
+    /// Those of blocks of matrices.
+    pub(crate) fn of_blocks(from: DataType, [count, rows, columns]: [usize; 3], block: [usize; 2]) -> Greatest {
+        let block = block.map(|size| size.max(1));
+        let blocks = count * rows.div_ceil(block[0]) * columns.div_ceil(block[1]);
+        let bits = (0..blocks).map(|_| AtomicU32::new(0)).collect();
+        Greatest { from, matrix: [rows, columns], block, bits, found: OnceLock::new() }
+    }
+
+    /// The one of all values.
+    pub(crate) fn of_all(from: DataType) -> Greatest {
+        Greatest::of_blocks(from, [1, 1, usize::MAX], [1, usize::MAX])
+    }
+
+    /// All of them, in the order that scales have, once the pass is done.
+    pub(crate) fn values(&self) -> &[f32] {
+        let value = |bits: &AtomicU32| f32::from_bits(bits.load(Ordering::Relaxed));
+        self.found.get_or_init(|| self.bits.iter().map(value).collect())
+    }
+
+    /// That of the first block.
+    pub(crate) fn first(&self) -> f32 {
+        self.values().first().copied().unwrap_or(0.0)
+    }
+
+    /// Raises those of blocks from one on.
+    fn raise(&self, first: usize, greatest: &[f32]) {
+        for (bits, greatest) in self.bits.iter().skip(first).zip(greatest) {
+            // Most values change nothing, and a load is cheaper.
+            if bits.load(Ordering::Relaxed) < greatest.to_bits() {
+                bits.fetch_max(greatest.to_bits(), Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Takes elements, the first of which is the tensor's element `start`: whole rows of a row of blocks at once, and of
+    /// other rows the rest of the first block, and then the others.
+    pub(crate) fn see(&self, start: usize, len: usize, elements: &[u8]) -> Result<(), CastError> {
+        let ([rows, columns], [down, across]) = (self.matrix, self.block);
+        let width = self.from.bits().unwrap_or(8) / 8;
+        let bytes = |range: Range<usize>| elements.get(range.start * width..range.end * width).unwrap_or_default();
+        let mut done = 0;
+        while done < len {
+            let (row, column) = ((start + done) / columns, (start + done) % columns);
+            let (matrix, row) = (row / rows, row % rows);
+            let mut first = (matrix * rows.div_ceil(down) + row / down) * columns.div_ceil(across) + column / across;
+            let whole = ((len - done) / columns).min(down - row % down).min(rows - row);
+            let shape = if column == 0 && whole > 0 {
+                [whole, columns]
+            } else {
+                let rest = (len - done).min(columns - column);
+                let end = done + rest.min(across - column % across);
+                let of_first = greatest_magnitude(&TensorView::new(self.from, &[end - done], bytes(done..end))?)?;
+                self.raise(first, &[of_first]);
+                first += 1;
+                let shape = [1, done + rest - end];
+                done = end;
+                shape
+            };
+            let end = done + shape[0] * shape[1];
+            let view = TensorView::new(self.from, &shape, bytes(done..end))?;
+            self.raise(first, &greatest_magnitudes(&view, [shape[0].max(1), across])?);
+            done = end;
+        }
+        Ok(())
+    }
+}
+
+impl Transform for Greatest {
+    fn target_type(&self) -> DataType {
+        self.from
+    }
+
+    fn run(&self, start: usize, len: usize, elements: &[u8], _: &mut [u8]) -> Result<(), CastError> {
+        self.see(start, len, elements)
+    }
+}
