@@ -1,4 +1,4 @@
-//! Files as bytes: read at any place or mapped, written all at once or not at all; and how far the work is.
+//! Files as bytes: read at any place, written all at once or not at all; and how far the work is.
 
 #[cfg_attr(all(target_family = "wasm", target_os = "unknown"), path = "io/atomic_host.rs")]
 pub mod atomic;
@@ -6,7 +6,6 @@ pub mod error;
 pub mod fs;
 pub mod links;
 pub mod lock;
-pub mod map;
 pub mod memory;
 pub mod page;
 pub mod positional;

@@ -24,7 +24,7 @@
 //! assert_eq!(summary.tensors[0].to, DataType::BFloat16);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 mod cast;
 pub mod counts;

@@ -22,7 +22,7 @@ pub(crate) struct Constant<'a> {
 }
 
 impl<'a> Constant<'a> {
-    pub(crate) fn of_tensor(name: &'a str, message: &'a [u8], files: &'a Files) -> Result<Self, ModelError> {
+    pub(crate) fn of_tensor(name: &'a str, message: &'a [u8], files: &'a Files<'a>) -> Result<Self, ModelError> {
         let elements = files.elements(message)?;
         let head = pb::head(message)
             .map_err(|error| ModelError::Tensor { place: "constant".to_owned(), error: error.of_tensor(name) })?;
@@ -31,7 +31,7 @@ impl<'a> Constant<'a> {
     }
 
     /// The value of a Constant node that gives a tensor or numbers.
-    pub(crate) fn of_node(node: &Node<'a>, files: &'a Files) -> Result<Option<Self>, ModelError> {
+    pub(crate) fn of_node(node: &Node<'a>, files: &'a Files<'a>) -> Result<Option<Self>, ModelError> {
         let Some((name, value)) = ConstantValue::of_node(node)? else { return Ok(None) };
         Ok(match value {
             ConstantValue::Tensor(message) => Some(Constant::of_tensor(name, message, files)?),

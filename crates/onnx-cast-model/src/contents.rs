@@ -7,18 +7,18 @@ use crate::external::Files;
 use crate::graph::values::{Flow, Step};
 use crate::messages::{function, model, opset, sparse};
 use crate::paths::{self, segment};
-use crate::rope::{self, Base};
-use crate::tree::{Document, Graph, Names, Node, Texts, text};
+use crate::rewrite;
+use crate::rope;
+use crate::tree::{Document, Graph, Names, Node, text};
 use crate::types::Typing;
 use onnx_cast::DataType;
 use onnx_cast_file::formats::format::Format;
 use onnx_cast_file::formats::input::{Input, Place, Stored};
-use onnx_cast_file::formats::pb;
 use onnx_cast_file::formats::protobuf::onnx::{entry, tensor};
+use onnx_cast_file::formats::protobuf::outline::Backing;
 use onnx_cast_file::formats::protobuf::wire::{Fields, Value, last};
 use onnx_cast_file::formats::source::{Items, SourceData};
 use onnx_cast_file::io::InputFile;
-use onnx_cast_file::io::map::Mapped;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -68,28 +68,32 @@ pub struct CastInfo {
 
 /// Opens a model as a file of the constants in it; with `types`, the types of its values are inferred.
 pub(crate) fn open(path: &Path, types: bool) -> Result<(Input, ModelInfo), Error> {
-    let invalid = |error| Error::model(path, error);
     let file = InputFile::open(path)?;
-    let bytes = Mapped::of(&file)?;
-    let texts = Texts::default();
-    let document = Document::parse(&bytes, &texts).map_err(invalid)?;
-    let files = Files::open(path, &document.tensors().map_err(invalid)?, None).map_err(invalid)?;
-    files.check_current(&file)?;
-    let (opsets, metadata) = imports(&bytes).map_err(invalid)?;
+    let (tensors, metadata, info) = rewrite::open(Backing::File(&file), |document, files| {
+        survey(document, files, types).map_err(|error| Error::model(path, error))
+    })?;
+    Ok((Input { file, format: Format::Onnx, tensors, metadata: Some(metadata), message: None }, info))
+}
+
+#[expect(clippy::type_complexity, reason = "the parts of an `Input`")]
+fn survey<'a>(
+    document: &Document<'a>,
+    files: &'a Files<'a>,
+    types: bool,
+) -> Result<(Vec<Stored>, Vec<(String, String)>, ModelInfo), ModelError> {
+    let (opsets, metadata) = imports(document.bytes)?;
     let mut survey = Survey {
-        base: Base { bytes: &bytes, file: Some(&file) },
-        files: &files,
+        files,
         names: Names::default(),
         paths: HashMap::new(),
         types: HashMap::new(),
         tensors: Vec::new(),
         casts: Vec::new(),
     };
-    survey.document(&document).map_err(invalid)?;
-    let types = types.then(|| survey.value_types(&document)).transpose().map_err(invalid)?;
+    survey.document(document)?;
+    let types = types.then(|| survey.value_types(document)).transpose()?;
     let Survey { tensors, casts, .. } = survey;
-    let input = Input { file, format: Format::Onnx, tensors, metadata: Some(metadata), message: None };
-    Ok((input, ModelInfo { ir_version: document.ir_version, opsets, casts, types }))
+    Ok((tensors, metadata, ModelInfo { ir_version: document.ir_version, opsets, casts, types }))
 }
 
 /// The opsets that a model imports, and its metadata.
@@ -100,10 +104,13 @@ pub(crate) fn imports(message: &[u8]) -> Result<(Vec<(String, i64)>, Vec<(String
         let field = field?;
         match (field.number, field.value) {
             (model::OPSET_IMPORT, Value::Bytes(import)) => {
-                opsets.push((text(import, opset::DOMAIN)?, last(import, opset::VERSION, Value::int)?.unwrap_or(0)));
+                opsets.push((
+                    text(import, opset::DOMAIN)?.to_owned(),
+                    last(import, opset::VERSION, Value::int)?.unwrap_or(0),
+                ));
             }
             (model::METADATA_PROPS, Value::Bytes(pair)) => {
-                metadata.push((text(pair, entry::KEY)?, text(pair, entry::VALUE)?));
+                metadata.push((text(pair, entry::KEY)?.to_owned(), text(pair, entry::VALUE)?.to_owned()));
             }
             _ => {}
         }
@@ -112,8 +119,7 @@ pub(crate) fn imports(message: &[u8]) -> Result<(Vec<(String, i64)>, Vec<(String
 }
 
 struct Survey<'a> {
-    base: Base<'a>,
-    files: &'a Files,
+    files: &'a Files<'a>,
     /// Names of constants, no two of which are the same.
     names: Names,
     /// The path of each graph, by its number.
@@ -130,7 +136,7 @@ impl<'a> Survey<'a> {
         for body in &document.functions {
             let [domain, name] = [function::DOMAIN, function::NAME].map(|number| text(body.message, number));
             let (domain, name) = (domain?, name?);
-            let path = if domain.is_empty() { segment(&name) } else { segment(&format!("{domain}:{name}")) };
+            let path = if domain.is_empty() { segment(name) } else { segment(&format!("{domain}:{name}")) };
             self.graph(body, path)?;
         }
         document.bodies().for_each(|body| self.casts(body));
@@ -145,7 +151,7 @@ impl<'a> Survey<'a> {
         for message in graph.sparse_initializers() {
             let message = message?;
             let values = last(message, sparse::VALUES, Value::bytes)?.unwrap_or_default();
-            self.sparse(&within(&path, &text(values, tensor::NAME)?), message)?;
+            self.sparse(&within(&path, text(values, tensor::NAME)?), message)?;
         }
         for (index, node) in graph.nodes.iter().enumerate() {
             if let Some(data_type) = self.node(&path, node)? {
@@ -200,14 +206,10 @@ impl<'a> Survey<'a> {
         let Constant { name, message, data_type, shape, len, elements } = constant;
         let place = match (elements, message) {
             (Some(elements), _) => self.place(elements.stored),
-            (None, message) => {
-                let source = pb::parse(message.unwrap_or_default());
-                let source = source.map_err(|error| ModelError::Tensor { place: "constant".to_owned(), error })?;
-                match source.data {
-                    SourceData::Strings(strings) => Place::Strings(strings),
-                    SourceData::Bytes(bytes) => Place::Memory(bytes.into_owned()),
-                }
-            }
+            (None, message) => self.files.tensor(message.unwrap_or_default(), |source| match source.data {
+                SourceData::Strings(strings) => Place::Strings(strings),
+                SourceData::Bytes(bytes) => Place::Memory(bytes.into_owned()),
+            })?,
         };
         self.push(within(path, name), data_type, shape, len, place);
         Ok(())
@@ -216,12 +218,9 @@ impl<'a> Survey<'a> {
     fn place(&self, stored: rope::Stored<'a>) -> Place {
         match stored {
             rope::Stored::File(file, at) => Place::Other(Arc::clone(file), at, Items::PLAIN),
-            rope::Stored::Bytes(bytes) => match self.base.offset(bytes) {
-                Some(at) => Place::File(at, Items::PLAIN),
-                None => Place::Memory(bytes.to_vec()), // none at all, of which no field tells
-            },
-            rope::Stored::Message(message) => match self.base.offset(message.0) {
-                Some(at) => Place::Message(at, message.0.len() as u64),
+            rope::Stored::Model(_, at) => Place::File(at, Items::PLAIN),
+            rope::Stored::Message(message) => match self.files.outline.place(message.message) {
+                Some(place) => Place::Message(place.start, place.end - place.start),
                 None => Place::Memory(Vec::new()),
             },
             rope::Stored::Owned(bytes) => Place::Memory(bytes.to_vec()),

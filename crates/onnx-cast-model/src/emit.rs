@@ -19,16 +19,15 @@ pub(crate) use layout::Layout;
 /// The model with its edits, as a message.
 pub(crate) fn emit<'a>(
     document: &Document<'a>,
-    files: &'a Files,
+    files: &'a Files<'a>,
     edits: &Edits<'a>,
     layout: &mut Layout<'a>,
 ) -> Result<Rope<'a>, ModelError> {
-    Emitter { base: document.bytes, files, edits, graphs: &edits.graphs, layout }.document(document)
+    Emitter { files, edits, graphs: &edits.graphs, layout }.document(document)
 }
 
 struct Emitter<'a, 'e> {
-    base: &'a [u8],
-    files: &'a Files,
+    files: &'a Files<'a>,
     edits: &'e Edits<'a>,
     /// Those of the model, or of a copy of a function.
     graphs: &'e GraphEdits<'a>,
@@ -52,7 +51,7 @@ impl<'a> From<Option<Rope<'a>>> for Fate<'a> {
 
 impl<'a> Emitter<'a, '_> {
     fn rope(&self) -> Rope<'a> {
-        Rope::new(self.base)
+        Rope::new(self.files.outline)
     }
 
     /// Appends the fields of a message to a rope, each as a function decides; whether the rope differs from the

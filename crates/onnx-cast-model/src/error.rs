@@ -8,7 +8,9 @@ pub use convert::ConvertError;
 use external::ExternalProblem;
 use onnx_cast::ops::Dim;
 use onnx_cast::{CastError, DataType, NEWEST_OPSET, OpError};
+use onnx_cast_file::formats::protobuf::outline::OutlineError;
 use onnx_cast_file::formats::protobuf::wire::WireError;
+use onnx_cast_file::io::IoError;
 use onnx_cast_file::text::{PathText, ShapeText, Short, TensorText};
 use onnx_cast_file::{FileError, Invalid, Unmatched};
 pub use ranges::RangesError;
@@ -54,6 +56,12 @@ pub enum ModelError {
     /// Not a protobuf message.
     #[error("not a valid ONNX model: {0}")]
     Wire(WireError),
+    /// A file that the system no longer reads, as where it was cut short.
+    #[error("cannot read: {error}")]
+    Read {
+        /// What the system says.
+        error: String,
+    },
     /// A pattern of a request that matches none of the names that it is for.
     #[error("{0}")]
     Unmatched(Unmatched),
@@ -392,6 +400,22 @@ pub enum ModelError {
         /// What is wrong.
         error: CastError,
     },
+}
+
+impl ModelError {
+    /// A model that was opened and can no longer be read.
+    pub(crate) fn unread(error: IoError) -> ModelError {
+        ModelError::Read { error: error.error.to_string() }
+    }
+}
+
+impl From<OutlineError> for ModelError {
+    fn from(error: OutlineError) -> Self {
+        match error {
+            OutlineError::Io(error) => ModelError::unread(error),
+            OutlineError::Wire(error) => ModelError::Wire(error),
+        }
+    }
 }
 
 impl From<Unmatched> for ModelError {

@@ -6,11 +6,12 @@ mod read;
 mod run;
 
 use crate::error::{Error, ModelError};
+use crate::messages::MODEL;
 use onnx_cast::ops::Dim;
 use onnx_cast::{BitCast, Cast, CastLike, DataType, DequantizeLinear, DynamicQuantizeLinear, QuantizeLinear, Tensor};
 use onnx_cast_file::NamedTensor;
+use onnx_cast_file::formats::protobuf::outline::{Backing, Outline, OutlineError};
 use onnx_cast_file::io::InputFile;
-use onnx_cast_file::io::map::Mapped;
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -78,8 +79,11 @@ impl Model {
     /// Where the file cannot be read, is not a model, or holds something that is not evaluated here.
     pub fn read(path: impl AsRef<Path>) -> Result<Model, Error> {
         let path = path.as_ref();
-        let bytes = Mapped::of(&InputFile::open(path)?)?;
-        Model::parse(&bytes).map_err(|error| Error::model(path, error))
+        let file = InputFile::open(path)?;
+        match Outline::of(Backing::File(&file), &MODEL) {
+            Err(OutlineError::Io(error)) => Err(error.into()),
+            outline => read::read(outline).map_err(|error| Error::model(path, error)),
+        }
     }
 
     /// Reads a model from the bytes of a `ModelProto`.
@@ -87,7 +91,7 @@ impl Model {
     /// # Errors
     /// Where the bytes are no model, or hold something that is not evaluated here.
     pub fn parse(bytes: &[u8]) -> Result<Model, ModelError> {
-        read::read(bytes)
+        read::read(Outline::of(Backing::Memory(bytes), &MODEL))
     }
 
     /// The opset that the model imports of ONNX's default domain.

@@ -7,11 +7,14 @@
 use crate::error::ModelError;
 use crate::error::external::ExternalProblem;
 use crate::rope::{Elements, Message, Stored};
-use crate::tree::{lossy, utf8};
+use crate::tree::utf8;
+use onnx_cast::DataType;
 use onnx_cast_file::Invalid;
-use onnx_cast_file::formats::pb;
+use onnx_cast_file::formats::pb::{self, Storage};
 use onnx_cast_file::formats::protobuf::onnx::{entry, tensor};
+use onnx_cast_file::formats::protobuf::outline::{Backing, Outline};
 use onnx_cast_file::formats::protobuf::wire::{Value, all_bytes, last};
+use onnx_cast_file::formats::source::Source;
 use onnx_cast_file::io::atomic::folder_of;
 use onnx_cast_file::io::fs;
 use onnx_cast_file::io::links;
@@ -22,7 +25,7 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-/// The location of elements that stand where they stood in the model that was read. No file is named so.
+/// The location of elements that are in the model that another one was made of. No file is named so.
 pub(crate) const ITSELF: &str = "\0";
 
 /// The entries of `external_data` that are read.
@@ -39,9 +42,9 @@ impl Reference {
             let bytes = bytes?;
             let key = last(bytes, entry::KEY, Value::bytes)?.unwrap_or_default();
             let value = utf8(last(bytes, entry::VALUE, Value::bytes)?.unwrap_or_default())?;
-            let number = |key| value.parse().map_err(|_| ExternalProblem::Number { key, value: value.clone() });
+            let number = |key| value.parse().map_err(|_| ExternalProblem::Number { key, value: value.to_owned() });
             match key {
-                b"location" => location = Some(value),
+                b"location" => location = Some(value.to_owned()),
                 b"offset" => offset = number("offset")?,
                 b"length" => length = Some(number("length")?),
                 _ => {}
@@ -82,60 +85,72 @@ impl Trouble {
 /// A tensor's name for an error.
 pub(crate) fn tensor_name(message: &[u8]) -> String {
     let name = last(message, tensor::NAME, Value::bytes).ok().flatten().unwrap_or_default();
-    lossy(name)
+    String::from_utf8_lossy(name).into_owned()
 }
 
-/// The files of external data of a model, each opened once.
-pub(crate) struct Files {
+/// Where the elements of a model are: its own file, and its files of external data, each opened once.
+pub(crate) struct Files<'a> {
+    pub(crate) outline: &'a Outline<'a>,
+    /// What a model refers to as itself, where that is another one: the model that it was made of.
+    itself: Option<Backing<'a>>,
     by_location: HashMap<String, Arc<InputFile>>,
     /// Where they are, links resolved.
     pub(crate) paths: Vec<PathBuf>,
 }
 
-impl fmt::Debug for Files {
+impl fmt::Debug for Files<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Files").field("paths", &self.paths).finish()
     }
 }
 
-impl Files {
+impl<'a> Files<'a> {
     /// Opens every file that the tensors of a model refer to; each tensor is a message and whether it is a part of a
-    /// sparse one. `itself` is the file of a model that refers to itself.
-    pub(crate) fn open(
-        model: &Path,
-        tensors: &[(&[u8], bool)],
-        itself: Option<InputFile>,
-    ) -> Result<Files, ModelError> {
-        let mut files = Files { by_location: HashMap::new(), paths: Vec::new() };
-        files.by_location.extend(itself.map(|file| (ITSELF.to_owned(), Arc::new(file))));
-        let folder = folder_of(model);
+    /// sparse one. A model in memory may refer to none, as there is no folder to look for them in.
+    pub(crate) fn open(outline: &'a Outline<'a>, tensors: &[(&[u8], bool)]) -> Result<Self, ModelError> {
+        let mut files = Files { outline, itself: None, by_location: HashMap::new(), paths: Vec::new() };
         for &(message, sparse) in tensors {
             if !is_external(message) {
                 continue;
             }
-            let opened = match sparse {
-                true => Err(ExternalProblem::Sparse.into()),
-                false => Reference::read(message).and_then(|reference| files.open_at(folder, &reference.location)),
+            let opened = match outline.backing {
+                Backing::Memory(_) => Err(ExternalProblem::InMemory.into()),
+                Backing::File(_) if sparse => Err(ExternalProblem::Sparse.into()),
+                Backing::File(model) => Reference::read(message)
+                    .and_then(|reference| files.open_at(folder_of(model.path()), &reference.location)),
             };
             opened.map_err(|trouble| trouble.of(message))?;
         }
         Ok(files)
     }
 
-    /// Refuses files that may be those of another model: one that has taken the place of this one meanwhile.
-    pub(crate) fn check_current(&self, model: &InputFile) -> Result<(), IoError> {
-        if self.paths.is_empty() || !model.is_replaced() {
-            return Ok(());
-        }
-        let what = "another process has replaced it meanwhile (run it again)";
-        Err(IoError::new(model.path(), "read", io::Error::new(io::ErrorKind::Interrupted, what)))
+    /// The same files, for a model that was made of theirs and refers to its elements.
+    pub(crate) fn of_made(&self, outline: &'a Outline<'a>) -> Self {
+        let (by_location, paths) = (self.by_location.clone(), self.paths.clone());
+        Files { outline, itself: Some(self.outline.backing), by_location, paths }
     }
 
-    /// The files of a model in memory, which may have none.
-    pub(crate) fn none(tensors: &[(&[u8], bool)]) -> Result<Files, ModelError> {
-        match tensors.iter().find(|(message, _)| is_external(message)) {
-            Some((message, _)) => Err(Trouble::from(ExternalProblem::InMemory).of(message)),
-            None => Ok(Files { by_location: HashMap::new(), paths: Vec::new() }),
+    /// The file that the model was read from, unless it is in memory.
+    pub(crate) fn file(&self) -> Option<&'a InputFile> {
+        match self.itself.unwrap_or(self.outline.backing) {
+            Backing::File(file) => Some(file),
+            Backing::Memory(_) => None,
+        }
+    }
+
+    /// The path of that file; of a model in memory, what errors call it.
+    pub(crate) fn path(&self) -> &'a Path {
+        self.file().map_or(Path::new("model"), InputFile::path)
+    }
+
+    /// Refuses files that may be those of another model: one that has taken the place of this one meanwhile.
+    pub(crate) fn check_current(&self) -> Result<(), IoError> {
+        match self.file() {
+            Some(model) if !self.paths.is_empty() && model.is_replaced() => {
+                let what = "another process has replaced it meanwhile (run it again)";
+                Err(IoError::new(model.path(), "read", io::Error::new(io::ErrorKind::Interrupted, what)))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -165,28 +180,37 @@ impl Files {
     }
 
     /// The elements of a tensor, wherever they are. `None` for strings.
-    pub(crate) fn elements<'a>(&'a self, message: &'a [u8]) -> Result<Option<Elements<'a>>, ModelError> {
-        let invalid = |error: Invalid| {
-            let error = error.of_tensor(&tensor_name(message));
-            ModelError::Tensor { place: "constant".to_owned(), error }
-        };
+    pub(crate) fn elements(&'a self, message: &'a [u8]) -> Result<Option<Elements<'a>>, ModelError> {
+        let invalid = |error: Invalid| invalid(error.of_tensor(&tensor_name(message)));
         let head = pb::head(message).map_err(invalid)?;
         let (from, len) = (head.data_type, head.len);
         let stored = if head.external {
             self.external(message, &head).map_err(|trouble| trouble.of(message))?
-        } else if from == onnx_cast::DataType::String {
-            return Ok(None);
-        } else if let Some(raw) = head.raw().map_err(invalid)? {
-            Stored::Bytes(raw)
         } else {
-            // Read once to know that it can be read, which is what the length that is written rests on.
-            pb::parse(message).map_err(|error| ModelError::Tensor { place: "constant".to_owned(), error })?;
-            Stored::Message(Message(message))
+            match head.storage().map_err(invalid)? {
+                _ if from == DataType::String => return Ok(None),
+                Storage::Bytes(None) => Stored::Owned([].into()),
+                Storage::Bytes(Some(field)) => match (self.outline.value_at(&field), field.value) {
+                    (Some(at), _) => Stored::Model(self.outline.backing, at),
+                    (None, value) => Stored::Owned(value.bytes().unwrap_or_default().into()),
+                },
+                Storage::Encoded => {
+                    // Read once to know that it can be read, which is what the length that is written rests on.
+                    self.tensor(message, |_| ())?;
+                    Stored::Message(Message { outline: self.outline, message })
+                }
+            }
         };
         Ok(Some(Elements::new(stored, from, len)))
     }
 
-    fn external<'a>(&'a self, message: &'a [u8], head: &pb::Head<'_>) -> Result<Stored<'a>, Trouble> {
+    /// Reads a tensor whole.
+    pub(crate) fn tensor<R>(&self, message: &[u8], take: impl FnOnce(Source<'_>) -> R) -> Result<R, ModelError> {
+        let whole = self.outline.whole(message).map_err(ModelError::unread)?;
+        pb::parse(&whole).map(take).map_err(invalid)
+    }
+
+    fn external(&'a self, message: &'a [u8], head: &pb::Head<'_>) -> Result<Stored<'a>, Trouble> {
         let data_type = head.data_type;
         let want = data_type.byte_len(head.len).ok_or(ExternalProblem::Strings)? as u64;
         let Reference { location, offset, length } = Reference::read(message)?;
@@ -195,6 +219,9 @@ impl Files {
         {
             return Err(ExternalProblem::Length { data_type, got, want }.into());
         }
+        if let (Some(itself), ITSELF) = (self.itself, &*location) {
+            return Ok(Stored::Model(itself, offset));
+        }
         let file = self.by_location.get(&location).ok_or(ExternalProblem::NoLocation)?;
         let size = file.len();
         if offset.checked_add(want).is_none_or(|end| end > size) {
@@ -202,6 +229,10 @@ impl Files {
         }
         Ok(Stored::File(file, offset))
     }
+}
+
+fn invalid(error: Invalid) -> ModelError {
+    ModelError::Tensor { place: "constant".to_owned(), error }
 }
 
 /// Whether a TensorProto has its elements in a file of their own, beside the model.

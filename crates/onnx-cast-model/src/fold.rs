@@ -150,7 +150,7 @@ fn check_output(input: &Path, output: &Path, request: &FoldRequest) -> Result<()
 
 fn edits<'a>(
     document: &Document<'a>,
-    files: &'a Files,
+    files: &'a Files<'a>,
     request: &FoldRequest,
 ) -> Result<(Edits<'a>, FoldSummary), ModelError> {
     let mut edits = Edits::default();

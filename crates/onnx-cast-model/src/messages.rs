@@ -1,4 +1,8 @@
-//! The field numbers of the messages of a model (onnx.proto) that are read here.
+//! The messages of a model (onnx.proto): the numbers of the fields that are read here, and what an outline of a model
+//! leaves in its file.
+
+use onnx_cast_file::formats::protobuf::onnx::tensor;
+use onnx_cast_file::formats::protobuf::outline::Schema;
 
 /// `ModelProto`.
 pub(crate) mod model {
@@ -120,3 +124,67 @@ pub(crate) mod attribute {
         pub(crate) const STRINGS: u64 = 8;
     }
 }
+
+/// A model, of whose tensors the elements stay in the file.
+pub(crate) static MODEL: Schema = Schema {
+    messages: &[
+        (model::GRAPH, &GRAPH),
+        (model::FUNCTIONS, &FUNCTION),
+        (model::OPSET_IMPORT, &PLAIN),
+        (model::METADATA_PROPS, &PLAIN),
+    ],
+    left: &[model::TRAINING_INFO],
+};
+
+static GRAPH: Schema = Schema {
+    messages: &[
+        (graph::NODE, &NODE),
+        (graph::INITIALIZER, &TENSOR),
+        (graph::SPARSE_INITIALIZER, &SPARSE),
+        (graph::INPUT, &PLAIN),
+        (graph::OUTPUT, &PLAIN),
+        (graph::VALUE_INFO, &PLAIN),
+    ],
+    left: &[],
+};
+
+static FUNCTION: Schema = Schema {
+    messages: &[
+        (function::NODE, &NODE),
+        (function::ATTRIBUTE_PROTO, &ATTRIBUTE),
+        (function::OPSET_IMPORT, &PLAIN),
+        (function::VALUE_INFO, &PLAIN),
+    ],
+    left: &[],
+};
+
+static NODE: Schema = Schema { messages: &[(node::ATTRIBUTE, &ATTRIBUTE)], left: &[] };
+
+static ATTRIBUTE: Schema = Schema {
+    messages: &[
+        (attribute::T, &TENSOR),
+        (attribute::TENSORS, &TENSOR),
+        (attribute::G, &GRAPH),
+        (attribute::GRAPHS, &GRAPH),
+        (attribute::SPARSE_TENSOR, &SPARSE),
+        (attribute::SPARSE_TENSORS, &SPARSE),
+    ],
+    left: &[],
+};
+
+static SPARSE: Schema = Schema { messages: &[(sparse::VALUES, &TENSOR), (sparse::INDICES, &TENSOR)], left: &[] };
+
+static TENSOR: Schema = Schema {
+    messages: &[],
+    left: &[
+        tensor::RAW_DATA,
+        tensor::FLOAT_DATA,
+        tensor::INT32_DATA,
+        tensor::INT64_DATA,
+        tensor::DOUBLE_DATA,
+        tensor::UINT64_DATA,
+    ],
+};
+
+/// A message that is read whole.
+static PLAIN: Schema = Schema { messages: &[], left: &[] };

@@ -28,13 +28,16 @@ use crate::error::{ConvertError, Error, ModelError, RangesError};
 use crate::external::Files;
 use crate::graph::values::{Id, Origin};
 use crate::replaced;
-use crate::rewrite::{Raise, Request, refuse_of_models, rewrite, rewrite_bytes};
+use crate::rewrite::{Request, edited, open, refuse_of_models, rewrite_of};
 use crate::tree::Document;
 use crate::types::{Body, Typing};
 use crate::upgrade;
 use assign::Assignment;
 use constants::Constants;
 use onnx_cast::DataType;
+use onnx_cast_file::formats::protobuf::outline::Backing;
+use onnx_cast_file::io::InputFile;
+use onnx_cast_file::io::atomic::check_vacant;
 use onnx_cast_file::{Pattern, RunOptions, SelectionError, Storage};
 use rules::Rules;
 use std::collections::{HashMap, HashSet};
@@ -179,9 +182,6 @@ impl ConvertRequest {
 /// What was made, and what is to be judged when it is written.
 type Made = (ConvertSummary, Vec<Stored>);
 
-/// Judges it.
-type Judge<'j> = Box<dyn FnOnce(Made) -> Result<ConvertSummary, Error> + 'j>;
-
 /// Converts a model to compute in a narrow floating-point type.
 ///
 /// Inputs and outputs keep their types unless the request says otherwise. Constants are stored in the types that their
@@ -198,9 +198,13 @@ pub fn convert(
     if !request.run.write.no_clobber && !request.run.write.force {
         replaced::check_converted(input, output)?;
     }
-    in_rounds(input, request, |how, request, lost, judge| {
-        rewrite(input, output, how, |document, files| edits(document, files, request, lost), judge)
-    })
+    request.check().map_err(|error| Error::model(input, error))?;
+    refuse_of_models(input, &request.run)?;
+    if request.run.write.no_clobber {
+        check_vacant(output)?;
+    }
+    let file = InputFile::open(input)?;
+    Ok(open(Backing::File(&file), |document, files| at_opset((document, files), Some(output), request))?.1)
 }
 
 /// As [`convert`], of a model in memory, whose constants are in memory too; of a dry run no bytes are given back.
@@ -208,53 +212,56 @@ pub fn convert(
 /// # Errors
 /// As [`convert`], and where elements are in other files.
 pub fn convert_bytes(model: &[u8], request: &ConvertRequest) -> Result<(Vec<u8>, ConvertSummary), Error> {
-    in_rounds(Path::new("model"), request, |how, request, lost, judge| {
-        rewrite_bytes(model, how, |document, files| edits(document, files, request, lost), judge)
-    })
+    request.check().map_err(|error| Error::model(Path::new("model"), error))?;
+    refuse_of_models(Path::new("model"), &request.run)?;
+    open(Backing::Memory(model), |document, files| at_opset((document, files), None, request))
+}
+
+/// Has a model rewritten, at a newer opset where that is wanted and needed.
+fn at_opset<'a>(
+    (document, files): (&Document<'a>, &'a Files<'a>),
+    output: Option<&Path>,
+    request: &ConvertRequest,
+) -> Result<(Vec<u8>, ConvertSummary), Error> {
+    if request.raise_opset {
+        let invalid = |error| Error::model(files.path(), error);
+        // What is named may be there only when the opset is raised.
+        let planned = ConvertRequest { allow_unmatched: true, explain: Vec::new(), ..request.clone() };
+        let (_, (summary, _)) = edits(document, files, &planned, &HashSet::new()).map_err(invalid)?;
+        if let Some(to) = summary.raise_to {
+            let (edits, _) = upgrade::edits(document, files, to).map_err(invalid)?;
+            return edited(document, files, &edits, |document, files| in_rounds((document, files), output, request));
+        }
+    }
+    in_rounds((document, files), output, request)
 }
 
 /// Has a model rewritten, once more wherever constants are found to overflow.
-fn in_rounds<R>(
-    input: &Path,
+fn in_rounds<'a>(
+    model: (&Document<'a>, &'a Files<'a>),
+    output: Option<&Path>,
     request: &ConvertRequest,
-    mut run: impl FnMut(&Request<'_>, &ConvertRequest, &HashSet<String>, Judge<'_>) -> Result<R, Error>,
-) -> Result<R, Error> {
-    request.check().map_err(|error| Error::model(input, error))?;
+) -> Result<(Vec<u8>, ConvertSummary), Error> {
     let mut lost = HashSet::new();
-    refuse_of_models(input, &request.run)?;
-    let plan = Request { dry_run: true, threads: request.run.threads, ..Request::new(&request.storage) };
-    let mut to = None;
-    if request.raise_opset {
-        let judge = |(summary, _): Made| {
-            to = summary.raise_to;
-            Ok(summary)
-        };
-        // What is named may be there only when the opset is raised.
-        let request = ConvertRequest { allow_unmatched: true, explain: Vec::new(), ..request.clone() };
-        run(&plan, &request, &lost, Box::new(judge))?;
-    }
-    let raised: Option<Box<Raise>> = to.map(|to| Box::new(raising(to)) as Box<Raise>);
+    let (run, storage) = (&request.run, &request.storage);
+    let plan = Request { dry_run: true, counts: true, threads: run.threads, ..Request::new(storage) };
     if request.emulate && request.to.bits() == Some(16) {
         // What an emulated model keeps float is what the model keeps that it emulates.
         let counted = ConvertRequest { emulate: false, explain: Vec::new(), ..request.clone() };
-        let how = Request { counts: true, raise: raised.as_deref(), ..plan };
-        until_kept(input, &counted, &mut lost, |lost, judge| run(&how, &counted, lost, judge))?;
+        until_kept(model, output, &plan, &counted, &mut lost)?;
     }
-    let how = Request {
-        counts: request.to.bits() == Some(16) || request.clamp.is_some(),
-        raise: raised.as_deref(),
-        ..Request::of(&request.run, &request.storage)
-    };
-    until_kept(input, request, &mut lost, |lost, judge| run(&how, request, lost, judge))
+    let how = Request { counts: request.to.bits() == Some(16) || request.clamp.is_some(), ..Request::of(run, storage) };
+    until_kept(model, output, &how, request, &mut lost)
 }
 
 /// Large constants are counted while they are written. If one is lost, its readers stay float, and all is done again.
-fn until_kept<R>(
-    input: &Path,
+fn until_kept<'a>(
+    model: (&Document<'a>, &'a Files<'a>),
+    output: Option<&Path>,
+    how: &Request<'_>,
     request: &ConvertRequest,
     lost: &mut HashSet<String>,
-    mut run: impl FnMut(&HashSet<String>, Judge<'_>) -> Result<R, Error>,
-) -> Result<R, Error> {
+) -> Result<(Vec<u8>, ConvertSummary), Error> {
     loop {
         let mut found = Vec::new();
         let judge = |(mut summary, stored): Made| {
@@ -264,9 +271,10 @@ fn until_kept<R>(
                 stored.into_iter().filter(|stored| stored.is_lost(request.keeps_sensitive())).map(|stored| stored.name),
             );
             let Some(name) = found.first() else { return Ok(summary) };
-            Err(Error::model(input, ConvertError::Lost { name: name.clone(), to: request.to }.into()))
+            let lost = ConvertError::Lost { name: name.clone(), to: request.to };
+            Err(Error::model(model.1.path(), lost.into()))
         };
-        let done = run(lost, Box::new(judge));
+        let done = rewrite_of(model, output, how, |document, files| edits(document, files, request, lost), judge);
         let before = lost.len();
         lost.extend(found);
         if lost.len() == before {
@@ -275,14 +283,9 @@ fn until_kept<R>(
     }
 }
 
-/// What raises a model to an opset.
-fn raising(to: i64) -> impl for<'a> Fn(&Document<'a>, &'a Files) -> Result<Edits<'a>, ModelError> {
-    move |document, files| Ok(upgrade::edits(document, files, to)?.0)
-}
-
 fn edits<'a>(
     document: &Document<'a>,
-    files: &'a Files,
+    files: &'a Files<'a>,
     request: &ConvertRequest,
     lost: &HashSet<String>,
 ) -> Result<(Edits<'a>, Made), ModelError> {

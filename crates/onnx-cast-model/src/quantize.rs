@@ -77,7 +77,7 @@ struct Chosen<'a> {
 
 fn edits<'a>(
     document: &Document<'a>,
-    files: &'a Files,
+    files: &'a Files<'a>,
     request: &QuantizeRequest,
 ) -> Result<(Edits<'a>, Made), ModelError> {
     let (mut chosen, mut tensors, mut counters) = (Vec::new(), Vec::new(), Vec::new());
@@ -129,7 +129,7 @@ fn choose<'a>(
     document: &Document<'a>,
     graph: &Graph<'a>,
     readers: &HashMap<(usize, usize), Axes>,
-    files: &'a Files,
+    files: &'a Files<'a>,
     request: &QuantizeRequest,
     chosen: &mut Vec<Chosen<'a>>,
     tensors: &mut Vec<TensorSummary>,

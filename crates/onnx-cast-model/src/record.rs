@@ -208,7 +208,7 @@ mod tests {
 
     /// The summary, and the nodes and outputs that are added to the main graph.
     fn recorded(bytes: &[u8], request: &RecordRequest) -> Result<(RecordSummary, Vec<String>, usize), ModelError> {
-        let document = Document::of(bytes).expect("a model");
+        let document = Document::parse(bytes).expect("a model");
         let (edits, summary) = edits(&document, request)?;
         let edit = edits.graphs.get(&document.graph.id);
         let nodes = |edit: &GraphEdit<'_>| -> Vec<String> {

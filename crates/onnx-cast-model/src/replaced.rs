@@ -3,10 +3,10 @@
 use crate::contents;
 use crate::error::{Error, ModelError};
 use crate::external::Files;
-use crate::rewrite::is_same;
-use crate::tree::{Document, Texts};
+use crate::rewrite::{is_same, open};
+use crate::tree::Document;
 use onnx_cast::DataType;
-use onnx_cast_file::io::map::Mapped;
+use onnx_cast_file::formats::protobuf::outline::Backing;
 use onnx_cast_file::io::{InputFile, fs};
 use onnx_cast_file::{FileError, Summary, WriteOptions};
 use std::path::Path;
@@ -35,7 +35,7 @@ pub(crate) fn is_other(input: &Path, output: &Path) -> bool {
 /// Refuses to replace a model that is not the result of an earlier run, as far as `is_result` tells.
 pub(crate) fn check_model(
     (input, output): (&Path, &Path),
-    is_result: impl for<'a> FnOnce(&Document<'a>, &'a Files) -> bool,
+    is_result: impl for<'a> FnOnce(&Document<'a>, &'a Files<'a>) -> bool,
 ) -> Result<(), Error> {
     if !is_other(input, output) {
         return Ok(());
@@ -61,11 +61,7 @@ pub(crate) fn check_converted(input: &Path, output: &Path) -> Result<(), Error> 
 }
 
 /// Looks at a model, if it can be read.
-pub(crate) fn with_model<R>(path: &Path, look: impl for<'a> FnOnce(&Document<'a>, &'a Files) -> R) -> Option<R> {
+pub(crate) fn with_model<R>(path: &Path, look: impl for<'a> FnOnce(&Document<'a>, &'a Files<'a>) -> R) -> Option<R> {
     let file = InputFile::open(path).ok()?;
-    let bytes = Mapped::of(&file).ok()?;
-    let texts = Texts::default();
-    let document = Document::parse(&bytes, &texts).ok()?;
-    let files = Files::open(path, &document.tensors().ok()?, None).ok()?;
-    Some(look(&document, &files))
+    open(Backing::File(&file), |document, files| Ok(look(document, files))).ok()
 }

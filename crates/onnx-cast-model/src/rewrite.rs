@@ -8,12 +8,13 @@ use crate::emit::{Layout, emit};
 use crate::error::{Error, ModelError};
 use crate::exchange::{Exchange, free_name};
 use crate::external::Files;
-use crate::rope::{Base, Rope};
-use crate::tree::{Document, Texts};
+use crate::messages::MODEL;
+use crate::rope::Rope;
+use crate::tree::Document;
 use onnx_cast_file::formats::pb::MAX_MESSAGE;
+use onnx_cast_file::formats::protobuf::outline::{Backing, Outline, OutlineError};
 use onnx_cast_file::io::atomic::{check_vacant, folder_of, together};
 use onnx_cast_file::io::fs;
-use onnx_cast_file::io::map::Mapped;
 use onnx_cast_file::io::memory::zeros;
 use onnx_cast_file::io::progress::{Meter, Watch};
 use onnx_cast_file::io::{AtomicFile, FolderLock, InputFile, IoError};
@@ -21,7 +22,7 @@ use onnx_cast_file::pipeline::{self, InMemory, InPlace, Nowhere, Sink, Task, Tro
 use onnx_cast_file::{FileError, RunOptions, Storage};
 use std::ffi::OsStr;
 use std::io;
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 /// As other tools have it: what is smaller is not worth a place in another file.
@@ -38,8 +39,6 @@ pub(crate) struct Request<'r> {
     pub(crate) counts: bool,
     /// Threads at most.
     pub(crate) threads: Option<usize>,
-    /// What raises the model's opset before it is edited.
-    pub(crate) raise: Option<&'r Raise>,
     pub(crate) watch: Option<&'r Watch>,
     /// Called whenever a file has changed under its name, for tests.
     pub(crate) step: &'r dyn Fn(),
@@ -54,16 +53,7 @@ impl<'r> Request<'r> {
 
     /// With elements in these places, and nothing else asked for.
     pub(crate) fn new(storage: &'r Storage) -> Self {
-        Request {
-            storage,
-            dry_run: false,
-            no_clobber: false,
-            counts: false,
-            threads: None,
-            raise: None,
-            watch: None,
-            step: &|| {},
-        }
+        Request { storage, dry_run: false, no_clobber: false, counts: false, threads: None, watch: None, step: &|| {} }
     }
 }
 
@@ -79,8 +69,43 @@ pub(crate) fn refuse_of_models(path: &Path, run: &RunOptions) -> Result<(), File
     FileError::refuse(path, &fields)
 }
 
-/// The edits that raise a model's opset.
-pub(crate) type Raise = dyn for<'a> Fn(&Document<'a>, &'a Files) -> Result<Edits<'a>, ModelError>;
+/// Opens a model, and hands it to a function.
+pub(crate) fn open<R>(
+    backing: Backing<'_>,
+    look: impl for<'a> FnOnce(&Document<'a>, &'a Files<'a>) -> Result<R, Error>,
+) -> Result<R, Error> {
+    let path = match backing {
+        Backing::File(file) => file.path(),
+        Backing::Memory(_) => Path::new("model"),
+    };
+    let invalid = |error| Error::model(path, error);
+    let outline = match Outline::of(backing, &MODEL) {
+        Err(OutlineError::Io(error)) => return Err(error.into()),
+        outline => outline.map_err(|error| invalid(error.into()))?,
+    };
+    let document = Document::parse(&outline.bytes).map_err(invalid)?;
+    let tensors = document.tensors().map_err(invalid)?;
+    let files = Files::open(&outline, &tensors).map_err(invalid)?;
+    files.check_current()?;
+    look(&document, &files)
+}
+
+/// Hands a model with its edits to a function. It is in memory, and refers to the elements of the one that it was made
+/// of.
+pub(crate) fn edited<'a, R>(
+    document: &Document<'a>,
+    files: &'a Files<'a>,
+    edits: &Edits<'a>,
+    look: impl for<'b> FnOnce(&Document<'b>, &'b Files<'b>) -> Result<R, Error>,
+) -> Result<R, Error> {
+    let invalid = |error| Error::model(files.path(), error);
+    let message = emit(document, files, edits, &mut Layout::references()).map_err(invalid)?;
+    let writer = Writer { files, output: files.path(), threads: Some(1), meter: Meter::new(None, 0) };
+    let bytes = writer.in_memory(&message)?;
+    let outline = Outline::of(Backing::Memory(&bytes), &MODEL).map_err(|error| invalid(error.into()))?;
+    let document = Document::parse(&outline.bytes).map_err(invalid)?;
+    look(&document, &files.of_made(&outline))
+}
 
 /// Reads a model, has it edited, and writes the result, unless that is not wanted. What the edit returns is judged when
 /// everything is written and before it takes its place.
@@ -88,122 +113,128 @@ pub(crate) fn rewrite<T, R>(
     input: &Path,
     output: &Path,
     request: &Request<'_>,
-    edit: impl for<'a> FnOnce(&Document<'a>, &'a Files) -> Result<(Edits<'a>, T), ModelError>,
+    edit: impl for<'a> FnOnce(&Document<'a>, &'a Files<'a>) -> Result<(Edits<'a>, T), ModelError>,
     judge: impl FnOnce(T) -> Result<R, Error>,
 ) -> Result<R, Error> {
     if request.no_clobber {
         check_vacant(output)?;
     }
-    let file = InputFile::open(input)?;
-    let bytes = Mapped::of(&file)?;
-    let base = Base { bytes: &bytes, file: Some(&file) };
-    let Some(raise) = request.raise else { return rewrite_of(base, None, input, output, request, edit, judge) };
-    let texts = Texts::default();
-    let document = Document::parse(&bytes, &texts).map_err(|error| Error::model(input, error))?;
-    let tensors = document.tensors().map_err(|error| Error::model(input, error))?;
-    let files = Files::open(input, &tensors, None).map_err(|error| Error::model(input, error))?;
-    let raised = raised(base, input, (&document, &files), raise, &mut Layout::references(base))?;
-    let message = InputFile::other(input, raised.len() as u64, raised.clone());
-    let base = Base { bytes: &raised, file: Some(&message) };
-    let itself = InputFile::open(input)?;
-    files.check_current(&file)?;
-    rewrite_of(base, Some(itself), input, output, request, edit, judge)
+    open(Backing::File(&InputFile::open(input)?), |document, files| {
+        Ok(rewrite_of((document, files), Some(output), request, edit, judge)?.1)
+    })
 }
 
-/// A model at a newer opset, as a message.
-fn raised<'a>(
-    base: Base<'a>,
-    path: &Path,
-    (document, files): (&Document<'a>, &'a Files),
-    raise: &Raise,
-    layout: &mut Layout<'a>,
-) -> Result<Vec<u8>, Error> {
-    let invalid = |error| Error::model(path, error);
-    let edits = raise(document, files).map_err(invalid)?;
-    let message = emit(document, files, &edits, layout).map_err(invalid)?;
-    let writer = Writer { input: path, output: path, threads: Some(1), meter: Meter::new(None, 0) };
-    writer.in_memory(&message, base, path)
-}
-
-/// The same of a model that is open. `itself` is the file that a model refers to as its own.
-fn rewrite_of<T, R>(
-    base: Base<'_>,
-    itself: Option<InputFile>,
-    input: &Path,
-    output: &Path,
+/// As [`rewrite`], of a model that is open. Without an output it is given back, unless that is not wanted.
+pub(crate) fn rewrite_of<'a, T, R>(
+    (document, files): (&Document<'a>, &'a Files<'a>),
+    output: Option<&Path>,
     request: &Request<'_>,
-    edit: impl for<'a> FnOnce(&Document<'a>, &'a Files) -> Result<(Edits<'a>, T), ModelError>,
+    edit: impl FnOnce(&Document<'a>, &'a Files<'a>) -> Result<(Edits<'a>, T), ModelError>,
     judge: impl FnOnce(T) -> Result<R, Error>,
-) -> Result<R, Error> {
-    let (texts, invalid) = (Texts::default(), |error| Error::model(input, error));
-    let document = Document::parse(base.bytes, &texts).map_err(invalid)?;
-    let files = Files::open(input, &document.tensors().map_err(invalid)?, itself).map_err(invalid)?;
-    base.file.map_or(Ok(()), |file| files.check_current(file))?;
-    check_apart(&files, output)?;
-    let (edits, made) = edit(&document, &files).map_err(invalid)?;
-    write_edited(base, &document, &files, &edits, [input, output], request, || judge(made))
+) -> Result<(Vec<u8>, R), Error> {
+    output.map_or(Ok(()), |output| check_apart(files, output))?;
+    let (edits, made) = edit(document, files).map_err(|error| Error::model(files.path(), error))?;
+    let Some(output) = output else {
+        return Ok((write_in_memory(document, files, &edits, request)?, judge(made)?));
+    };
+    let written = write_edited(document, files, &edits, output, request)?;
+    let result = judge(made)?;
+    written.map_or(Ok(()), |written| written.commit(request))?;
+    Ok((Vec::new(), result))
 }
 
-/// Writes a model with its edits, and asks in the end whether it is to get its name.
-fn write_edited<R>(
-    base: Base<'_>,
-    document: &Document<'_>,
-    files: &Files,
-    edits: &Edits<'_>,
-    [input, output]: [&Path; 2],
+/// Writes a model with its edits into memory.
+fn write_in_memory<'a>(
+    document: &Document<'a>,
+    files: &'a Files<'a>,
+    edits: &Edits<'a>,
     request: &Request<'_>,
-    judge: impl FnOnce() -> Result<R, Error>,
-) -> Result<R, Error> {
-    let invalid = |error| Error::model(input, error);
+) -> Result<Vec<u8>, Error> {
+    let message = emit(document, files, edits, &mut Layout::new("", None));
+    let message = message.map_err(|error| Error::model(files.path(), error))?;
+    let tasks = message.tasks();
+    let meter = Meter::new(request.watch, total(&tasks));
+    let writer = Writer { files, output: files.path(), threads: request.threads, meter };
+    if request.dry_run {
+        writer.run(&tasks, &Nowhere, files.path())?;
+        return Ok(Vec::new());
+    }
+    writer.in_memory(&message)
+}
+
+/// A model that is written, and has no name yet.
+struct Written<'a> {
+    writer: Writer<'a>,
+    model: AtomicFile,
+    /// Its file of elements, where that is, and where it is to be.
+    data: Option<(AtomicFile, PathBuf, PathBuf)>,
+    /// The model that refers to the elements where they are until the old ones can be replaced.
+    first: Option<Rope<'a>>,
+}
+
+impl Written<'_> {
+    /// Gives the files their names.
+    fn commit(self, request: &Request<'_>) -> Result<(), Error> {
+        let Written { writer, model, data, first } = self;
+        let output = writer.output;
+        let Some((data, path, place)) = data else { return Ok(model.commit()?) };
+        // The two would mix with those of another process.
+        let _locked = FolderLock::wait(folder_of(output))?;
+        match first {
+            Some(message) => {
+                let first = writer.write(output, &message.tasks(), request.no_clobber)?;
+                together(|| Exchange { data, first, model, meanwhile: &path, place: &place }.run(request.step))?;
+            }
+            None => together(|| commit(data, model, output, &place, request.step))?,
+        }
+        Ok(())
+    }
+}
+
+/// Writes a model with its edits; `None` of a dry run.
+fn write_edited<'a>(
+    document: &Document<'a>,
+    files: &'a Files<'a>,
+    edits: &Edits<'a>,
+    output: &'a Path,
+    request: &Request<'a>,
+) -> Result<Option<Written<'a>>, Error> {
     let location = location(output, request.storage)?;
     let place = output.with_file_name(&location);
     let meanwhile = name_meanwhile(output, &place, &location);
-    let arranged = |location| arrange(document, files, edits, location, request.storage, MAX_MESSAGE);
-    let (message, layout) = arranged(&location).map_err(invalid)?;
-
+    let arranged = |location: &str| {
+        let arranged = arrange(document, files, edits, location, request.storage, MAX_MESSAGE);
+        arranged.map_err(|error| Error::model(files.path(), error))
+    };
+    let (message, layout) = arranged(&location)?;
     if request.no_clobber && !layout.data.is_empty() {
         check_vacant(&place)?;
     }
     if request.dry_run && !request.counts {
-        return judge();
+        return Ok(None);
     }
-    let first = meanwhile.as_ref().filter(|_| !layout.data.is_empty()).map(|meanwhile| arranged(meanwhile));
-    let first = first.transpose().map_err(invalid)?;
-    let (tasks, data) = (message.tasks(base), layout.tasks(base));
+    let first = meanwhile.as_deref().filter(|_| !layout.data.is_empty()).map(arranged).transpose()?;
+    let (tasks, data) = (message.tasks(), layout.tasks());
     let again = if first.is_some() && !request.dry_run { total(&tasks) } else { 0 };
     let meter = Meter::new(request.watch, total(&tasks) + total(&data) + again);
     let &Request { no_clobber, threads, .. } = request;
-    let writer = Writer { input, output, threads, meter };
+    let writer = Writer { files, output, threads, meter };
     if request.dry_run {
         writer.run(&data, &Nowhere, output)?;
         writer.run(&tasks, &Nowhere, output)?;
-        return judge();
+        return Ok(None);
     }
     let path = meanwhile.as_ref().map_or(place.clone(), |name| output.with_file_name(name));
     let data = if data.is_empty() {
         None
     } else {
-        check_place(input, output, &location, files)?;
+        check_place(output, &location, files)?;
         // A name that is free is not taken from another process.
-        Some(writer.write(&path, &data, no_clobber || meanwhile.is_some())?)
+        Some((writer.write(&path, &data, no_clobber || meanwhile.is_some())?, path, place))
     };
     let model = writer.write(output, &tasks, no_clobber)?;
     // What is written once more is not counted again.
-    let result = judge()?;
-    let Some(data) = data else {
-        model.commit()?;
-        return Ok(result);
-    };
-    // The two would mix with those of another process.
-    let _locked = FolderLock::wait(folder_of(output))?;
-    match first {
-        Some((message, _)) => {
-            let first = writer.write(output, &message.tasks(base), no_clobber)?;
-            together(|| Exchange { data, first, model, meanwhile: &path, place: &place }.run(request.step))?;
-        }
-        None => together(|| commit(data, model, output, &place, request.step))?,
-    }
-    Ok(result)
+    Ok(Some(Written { writer, model, data, first: first.map(|(message, _)| message) }))
 }
 
 /// The name beside its place that a new file of elements gets first, where one would be replaced.
@@ -216,7 +247,7 @@ fn total(tasks: &[Task<'_>]) -> u64 {
 }
 
 /// Refuses an output that holds elements of the input.
-fn check_apart(files: &Files, output: &Path) -> Result<(), IoError> {
+fn check_apart(files: &Files<'_>, output: &Path) -> Result<(), IoError> {
     if files.paths.iter().any(|used| is_same(used, output)) {
         let what = "the input has its elements there (name another output)";
         return Err(IoError::new(output, "write", io::Error::new(io::ErrorKind::InvalidInput, what)));
@@ -242,40 +273,9 @@ fn commit(data: AtomicFile, model: AtomicFile, output: &Path, place: &Path, step
     named
 }
 
-/// As [`rewrite`], of a model in memory, which is given back likewise; of a dry run nothing is. Elements in other files
-/// are refused, as there is no folder to look for them in.
-pub(crate) fn rewrite_bytes<T, R>(
-    bytes: &[u8],
-    request: &Request<'_>,
-    edit: impl for<'a> FnOnce(&Document<'a>, &'a Files) -> Result<(Edits<'a>, T), ModelError>,
-    judge: impl FnOnce(T) -> Result<R, Error>,
-) -> Result<(Vec<u8>, R), Error> {
-    let path = Path::new("model");
-    let invalid = |error| Error::model(path, error);
-    let texts = Texts::default();
-    let document = Document::parse(bytes, &texts).map_err(invalid)?;
-    let files = Files::none(&document.tensors().map_err(invalid)?).map_err(invalid)?;
-    let base = Base { bytes, file: None };
-    if let Some(raise) = request.raise {
-        let raised = raised(base, path, (&document, &files), raise, &mut Layout::new("", None))?;
-        return rewrite_bytes(&raised, &Request { raise: None, ..*request }, edit, judge);
-    }
-    let (edits, made) = edit(&document, &files).map_err(invalid)?;
-    let message = emit(&document, &files, &edits, &mut Layout::new("", None)).map_err(invalid)?;
-    let tasks = message.tasks(base);
-    let meter = Meter::new(request.watch, tasks.iter().map(Task::bytes).sum());
-    let writer = Writer { input: path, output: path, threads: request.threads, meter };
-    if request.dry_run {
-        writer.run(&tasks, &Nowhere, path)?;
-        return Ok((Vec::new(), judge(made)?));
-    }
-    let written = writer.in_memory(&message, base, path)?;
-    Ok((written, judge(made)?))
-}
-
 /// Writes files by the pipeline.
 struct Writer<'w> {
-    input: &'w Path,
+    files: &'w Files<'w>,
     output: &'w Path,
     threads: Option<usize>,
     meter: Meter<'w>,
@@ -286,8 +286,8 @@ impl Writer<'_> {
     /// that can fail in between.
     fn write(&self, path: &Path, tasks: &[Task<'_>], no_clobber: bool) -> Result<AtomicFile, Error> {
         let mut out = AtomicFile::create_with(path, no_clobber)?;
-        if let Ok(input) = InputFile::open(self.input) {
-            out.as_private_as(&input)?;
+        if let Some(input) = self.files.file() {
+            out.as_private_as(input)?;
         }
         self.run(tasks, &InPlace(out.file()), path)?;
         out.sync()?;
@@ -295,14 +295,15 @@ impl Writer<'_> {
     }
 
     /// A message as bytes.
-    fn in_memory(&self, message: &Rope<'_>, base: Base<'_>, path: &Path) -> Result<Vec<u8>, Error> {
+    fn in_memory(&self, message: &Rope<'_>) -> Result<Vec<u8>, Error> {
+        let path = self.output;
         if message.len() > MAX_MESSAGE {
             return Err(Error::model(path, ModelError::MemorySize { bytes: message.len() }));
         }
         let len = usize::try_from(message.len()).ok();
         let room = len.and_then(zeros).ok_or_else(|| IoError::new(path, "write", io::ErrorKind::OutOfMemory.into()))?;
         let memory = InMemory(Mutex::new(room));
-        self.run(&message.tasks(base), &memory, path)?;
+        self.run(&message.tasks(), &memory, path)?;
         Ok(memory.0.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -313,12 +314,12 @@ impl Writer<'_> {
             Trouble::Read(error) => {
                 let read = match tasks[task].elements {
                     pipeline::Elements::File(file, _) => file.path(),
-                    _ => self.input,
+                    _ => self.files.path(),
                 };
                 IoError::new(read, "read", error).into()
             }
             Trouble::Write(error) => IoError::new(path, "write", error).into(),
-            Trouble::Cast(error) => FileError::cast(self.input, "", error).into(),
+            Trouble::Cast(error) => FileError::cast(self.files.path(), "", error).into(),
             Trouble::Stopped => FileError::Stopped { path: self.output.to_owned() }.into(),
         })
     }
@@ -328,9 +329,9 @@ impl Writer<'_> {
 /// message would be larger than `limit` otherwise.
 fn arrange<'a>(
     document: &Document<'a>,
-    files: &'a Files,
+    files: &'a Files<'a>,
     edits: &Edits<'a>,
-    location: &'a str,
+    location: &str,
     storage: &Storage,
     limit: u64,
 ) -> Result<(Rope<'a>, Layout<'a>), ModelError> {
@@ -372,8 +373,8 @@ pub(crate) fn is_same(first: &Path, second: &Path) -> bool {
 }
 
 /// Whether the file of external data may be written: it must not replace another model's.
-fn check_place(input: &Path, output: &Path, location: &str, files: &Files) -> Result<(), Error> {
-    let path = output.with_file_name(location);
+fn check_place(output: &Path, location: &str, files: &Files<'_>) -> Result<(), Error> {
+    let (input, path) = (files.path(), output.with_file_name(location));
     let refuse = |what| Err(Error::model(output, ModelError::DataFile { name: location.to_owned(), what }));
     if is_same(&path, input) {
         return refuse("it is the input (want another name)");
@@ -416,8 +417,9 @@ pub(crate) mod tests {
     #[test]
     fn what_is_too_large_for_a_message_goes_beside_it() {
         let bytes = model(DataType::Uint8, &[5000]);
-        let document = Document::of(&bytes).expect("a model");
-        let files = Files::open(Path::new("m.onnx"), &[], None).expect("no files");
+        let outline = Outline::of(Backing::Memory(&bytes), &MODEL).expect("an outline");
+        let document = Document::parse(&outline.bytes).expect("a model");
+        let files = Files::open(&outline, &[]).expect("no files");
         let arranged = |limit, threshold| {
             let storage = Storage { external_data: None, threshold };
             arrange(&document, &files, &Edits::default(), "m.data", &storage, limit)
@@ -426,19 +428,41 @@ pub(crate) mod tests {
         assert_eq!((message.len(), layout.data.len()), (bytes.len() as u64, 0));
         let (message, layout) = arranged(bytes.len() as u64 - 1, None).expect("it fits without the elements");
         assert!(message.len() < 200 && layout.data.len() == 1);
-        let file = InputFile::other(Path::new("m.onnx"), bytes.len() as u64, bytes.clone());
-        let base = Base { bytes: &bytes, file: Some(&file) };
         let written = |tasks: &[Task<'_>], len: u64| {
             let out = InMemory(Mutex::new(vec![0; len as usize]));
             pipeline::run(tasks, None, &out, &|_| ControlFlow::Continue(())).expect("written");
             out.0.into_inner().expect("no panic")
         };
-        let (out, data) = (written(&message.tasks(base), message.len()), written(&layout.tasks(base), 5000));
-        assert!(Document::of(&out).expect("a model").tensors().is_ok_and(|tensors| tensors.len() == 1));
+        let (out, data) = (written(&message.tasks(), message.len()), written(&layout.tasks(), 5000));
+        assert!(Document::parse(&out).expect("a model").tensors().is_ok_and(|tensors| tensors.len() == 1));
         assert_eq!(data, vec![7; 5000]);
         for (limit, threshold) in [(50, None), (1000, Some(5001))] {
             let error = arranged(limit, threshold).map(drop).expect_err("too large");
             assert!(matches!(error, ModelError::MessageSize { .. }), "{error}");
         }
+    }
+
+    /// What another process may do to a model while it is read: one that is replaced is read as it was, and one that is
+    /// cut short is an error.
+    #[test]
+    fn a_model_that_changes_meanwhile_does_not_mix() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let [input, other, output] = ["m.onnx", "other.onnx", "out.onnx"].map(|name| folder.path().join(name));
+        let bytes = model(DataType::Uint8, &[5000, 100]);
+        let storage = Storage::default();
+        let while_open = |change: &dyn Fn()| {
+            std::fs::write(&input, &bytes).expect("written");
+            rewrite(&input, &output, &Request::new(&storage), |_, _| Ok((Edits::default(), change())), Ok)
+        };
+        let replace = || {
+            std::fs::write(&other, model(DataType::Uint8, &[9000])).expect("written");
+            std::fs::rename(&other, &input).expect("replaced");
+        };
+        while_open(&replace).expect("the old model");
+        assert_eq!(std::fs::read(&output).expect("read"), bytes);
+        std::fs::remove_file(&output).expect("removed");
+        let cut = || std::fs::File::options().write(true).open(&input).expect("opened").set_len(300).expect("cut");
+        let error = while_open(&cut).expect_err("the rest is gone").to_string();
+        assert!(error.contains("m.onnx") && !output.exists(), "{error}");
     }
 }

@@ -5,6 +5,7 @@
 use onnx_cast::DataType;
 use onnx_cast_file::counts::Counter;
 use onnx_cast_file::formats::pb;
+use onnx_cast_file::formats::protobuf::outline::{Backing, Outline};
 use onnx_cast_file::formats::protobuf::wire;
 use onnx_cast_file::formats::source::{Items, SourceData};
 use onnx_cast_file::io::InputFile;
@@ -30,9 +31,9 @@ pub(crate) struct Elements<'a> {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Stored<'a> {
-    /// Bytes of the model, as the library wants them.
-    Bytes(&'a [u8]),
-    /// The same in a file of external data, from this byte on.
+    /// In the model, as the library wants them, from this byte on.
+    Model(Backing<'a>, u64),
+    /// The same in a file of external data.
     File(&'a Arc<InputFile>, u64),
     /// A TensorProto that stores them in typed fields. They are decoded when they are written, one tensor at a time.
     Message(Message<'a>),
@@ -42,41 +43,29 @@ pub(crate) enum Stored<'a> {
 
 /// A TensorProto whose elements are in typed fields.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Message<'a>(pub(crate) &'a [u8]);
+pub(crate) struct Message<'a> {
+    pub(crate) outline: &'a Outline<'a>,
+    pub(crate) message: &'a [u8],
+}
 
 impl Decode for Message<'_> {
     fn decode(&self) -> io::Result<Vec<u8>> {
-        match pb::parse(self.0).map_err(|error| io::Error::other(error.to_string()))?.data {
+        let whole = self.outline.whole(self.message).map_err(|error| error.error)?;
+        match pb::parse(&whole).map_err(|error| io::Error::other(error.to_string()))?.data {
             SourceData::Bytes(bytes) => Ok(bytes.into_owned()),
             SourceData::Strings(_) => Err(io::ErrorKind::InvalidData.into()),
         }
     }
 }
 
-/// The bytes of a model, in memory and in its file. Elements are read from the file, because pages of a map that were
-/// read count as memory of the process.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Base<'a> {
-    pub(crate) bytes: &'a [u8],
-    /// `None` of a model that is in memory alone.
-    pub(crate) file: Option<&'a InputFile>,
-}
-
-impl<'a> Base<'a> {
-    /// The place of a part of the bytes; `None` of other bytes.
-    pub(crate) fn offset(self, part: &[u8]) -> Option<u64> {
-        let offset = (part.as_ptr() as usize).wrapping_sub(self.bytes.as_ptr() as usize);
-        let end = offset.checked_add(part.len()).filter(|&end| end <= self.bytes.len());
-        end.map(|_| offset as u64)
-    }
-
-    fn elements<'t>(self, part: &'a [u8]) -> pipeline::Elements<'t>
-    where
-        'a: 't,
-    {
-        match (self.file, self.offset(part)) {
-            (Some(file), Some(at)) => pipeline::Elements::File(file, at),
-            _ => pipeline::Elements::Memory(part),
+/// Bytes of a model as a task reads them.
+fn part(backing: Backing<'_>, at: u64, len: u64) -> pipeline::Elements<'_> {
+    match backing {
+        Backing::File(file) => pipeline::Elements::File(file, at),
+        Backing::Memory(bytes) => {
+            let left = usize::try_from(at).ok().and_then(|at| bytes.get(at..)).unwrap_or_default();
+            let len = usize::try_from(len).unwrap_or(usize::MAX).min(left.len());
+            pipeline::Elements::Memory(&left[..len])
         }
     }
 }
@@ -105,13 +94,10 @@ impl<'a> Elements<'a> {
     }
 
     /// The task that writes the elements to a place.
-    pub(crate) fn task(&self, base: Base<'a>, to: u64) -> Task<'_> {
-        self.task_of(|bytes| base.elements(bytes), to)
-    }
-
-    fn task_of<'t>(&'t self, of_bytes: impl Fn(&'a [u8]) -> pipeline::Elements<'t>, to: u64) -> Task<'t> {
+    pub(crate) fn task(&self, to: u64) -> Task<'_> {
+        let len = self.from.byte_len(self.len).unwrap_or(0) as u64;
         let elements = match &self.stored {
-            Stored::Bytes(bytes) => of_bytes(bytes),
+            Stored::Model(backing, at) => part(*backing, *at, len),
             Stored::File(file, at) => pipeline::Elements::File(file, *at),
             Stored::Message(message) => pipeline::Elements::Decoded(message),
             Stored::Owned(bytes) => pipeline::Elements::Memory(bytes),
@@ -128,45 +114,40 @@ impl<'a> Elements<'a> {
     /// All elements in memory; `None` where they cannot be read or cast.
     pub(crate) fn read(&self) -> Option<Vec<u8>> {
         let memory = InMemory(Mutex::new(zeros(usize::try_from(self.byte_len()?).ok()?)?));
-        let task = self.task_of(pipeline::Elements::Memory, 0);
-        pipeline::run(&[task], Some(1), &memory, &|_| ControlFlow::Continue(())).ok()?;
+        pipeline::run(&[self.task(0)], Some(1), &memory, &|_| ControlFlow::Continue(())).ok()?;
         Some(memory.0.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 #[derive(Debug)]
 enum Piece<'a> {
-    /// A stretch of the input.
-    Kept(Range<usize>),
+    /// A stretch of the model that was read.
+    Kept(Range<u64>),
     New(Vec<u8>),
     Elements(Elements<'a>),
 }
 
 #[derive(Debug)]
 pub(crate) struct Rope<'a> {
-    base: &'a [u8],
+    outline: &'a Outline<'a>,
     pieces: Vec<Piece<'a>>,
     len: u64,
 }
 
 impl<'a> Rope<'a> {
-    /// An empty message, some of which may be stretches of `base`.
-    pub(crate) fn new(base: &'a [u8]) -> Self {
-        Rope { base, pieces: Vec::new(), len: 0 }
+    /// An empty message, some of which may be stretches of a model.
+    pub(crate) fn new(outline: &'a Outline<'a>) -> Self {
+        Rope { outline, pieces: Vec::new(), len: 0 }
     }
 
     pub(crate) fn len(&self) -> u64 {
         self.len
     }
 
-    /// Appends a stretch of the input, which neighbours join.
+    /// Appends a stretch of the model, which neighbours join.
     pub(crate) fn keep(&mut self, span: &'a [u8]) {
-        let start = (span.as_ptr() as usize).wrapping_sub(self.base.as_ptr() as usize);
-        let range = start..start.wrapping_add(span.len());
-        if self.base.get(range.clone()).is_none() {
-            return self.push(span); // not of this input
-        }
-        self.len += span.len() as u64;
+        let Some(range) = self.outline.place(span) else { return self.push(span) }; // not of this model
+        self.len += range.end - range.start;
         match self.pieces.last_mut() {
             Some(Piece::Kept(last)) if last.end == range.start => last.end = range.end,
             _ => self.pieces.push(Piece::Kept(range)),
@@ -220,20 +201,24 @@ impl<'a> Rope<'a> {
     }
 
     /// The tasks that write the message.
-    pub(crate) fn tasks(&self, base: Base<'a>) -> Vec<Task<'_>> {
+    pub(crate) fn tasks(&self) -> Vec<Task<'_>> {
         let mut at = 0;
         let mut tasks = Vec::with_capacity(self.pieces.len());
         for piece in &self.pieces {
-            let task = match piece {
-                Piece::Kept(range) => Task::copying(base.elements(&base.bytes[range.clone()]), range.len(), at),
-                Piece::New(bytes) => Task::copying(pipeline::Elements::Memory(bytes), bytes.len(), at),
-                Piece::Elements(elements) => elements.task(base, at),
-            };
-            at += match piece {
-                Piece::Elements(elements) => elements.byte_len().unwrap_or(0),
-                _ => task.len as u64,
+            let (task, len) = match piece {
+                Piece::Kept(range) => {
+                    let len = range.end - range.start;
+                    // A message is not longer than a size of this machine: it is below 2 GiB.
+                    let task = Task::copying(part(self.outline.backing, range.start, len), len as usize, at);
+                    (task, len)
+                }
+                Piece::New(bytes) => {
+                    (Task::copying(pipeline::Elements::Memory(bytes), bytes.len(), at), bytes.len() as u64)
+                }
+                Piece::Elements(elements) => (elements.task(at), elements.byte_len().unwrap_or(0)),
             };
             tasks.push(task);
+            at += len;
         }
         tasks
     }

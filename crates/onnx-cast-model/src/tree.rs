@@ -1,8 +1,7 @@
-//! A model as a tree of graphs, for rewriting: every node, constant and declaration with the bytes it stands in. Names
-//! are copied (`texts.rs`), elements borrowed; nothing is resolved, and no operator is refused.
+//! A model as a tree of graphs, for rewriting: every node, constant and declaration with its bytes in the model's
+//! outline. Nothing is resolved, and no operator is refused.
 
 mod read;
-mod texts;
 
 use crate::error::ModelError;
 use crate::messages::{attribute, graph, sparse};
@@ -14,8 +13,7 @@ use onnx_cast_file::text::Short;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-pub(crate) use read::{default_opset, is_default, text};
-pub(crate) use texts::{Texts, lossy, utf8};
+pub(crate) use read::{default_opset, is_default, text, utf8};
 
 #[derive(Debug)]
 pub(crate) struct Document<'a> {

@@ -116,7 +116,7 @@ pub fn upgrade(
 
 pub(crate) fn edits<'a>(
     document: &Document<'a>,
-    files: &'a Files,
+    files: &'a Files<'a>,
     to: i64,
 ) -> Result<(Edits<'a>, UpgradeSummary), ModelError> {
     if !(1..=NEWEST_OPSET).contains(&to) {
@@ -145,7 +145,7 @@ pub(crate) fn edits<'a>(
 /// format is the caller's to raise.
 pub(crate) fn raise<'a>(
     document: &Document<'a>,
-    files: &'a Files,
+    files: &'a Files<'a>,
     to: i64,
     edits: &mut Edits<'a>,
     names: &mut Names,
@@ -159,7 +159,10 @@ pub(crate) fn raise<'a>(
         document,
         files,
         to,
-        functions: names_of_functions.filter(|(domain, _)| is_default(domain)).map(|(_, name)| name).collect(),
+        functions: names_of_functions
+            .filter(|(domain, _)| is_default(domain))
+            .map(|(_, name)| name.to_owned())
+            .collect(),
         edits,
         names,
         shared: Shared::new(),
@@ -172,7 +175,7 @@ pub(crate) fn raise<'a>(
     };
     for body in document.bodies() {
         let path = match body.is_function {
-            true => function_name(body).map(|(_, name)| format!("function `{}`", Short(&name)))?,
+            true => function_name(body).map(|(_, name)| format!("function `{}`", Short(name)))?,
             false => String::new(),
         };
         raise.graph(body, &Facts::default(), body, &path);
@@ -188,7 +191,7 @@ pub(crate) fn raise<'a>(
     Ok((nodes, rewritten))
 }
 
-fn function_name(function: &Graph<'_>) -> Result<(String, String), ModelError> {
+fn function_name<'a>(function: &Graph<'a>) -> Result<(&'a str, &'a str), ModelError> {
     use crate::messages::function::{DOMAIN, NAME};
     Ok((crate::tree::text(function.message, DOMAIN)?, crate::tree::text(function.message, NAME)?))
 }
@@ -203,7 +206,7 @@ struct Facts<'t, 'a> {
 
 struct Raise<'r, 't, 'a> {
     document: &'t Document<'a>,
-    files: &'a Files,
+    files: &'a Files<'a>,
     to: i64,
     /// Functions that stand for operators of ONNX's own domain.
     functions: HashSet<String>,
@@ -266,7 +269,8 @@ impl<'t, 'a> Raise<'_, 't, 'a> {
         let plain = facts.plain.get_or_init(|| Known::of(document, body)).at(graph.id, index);
         // Where the plainest facts do not do, inference by type and the calls of the function around may.
         let drafted = self.draft(Draft::new(node), plain, body, graph, old).or_else(|_| {
-            let draft = Draft::new(node).resolved(self.callers.get_or_init(|| Callers::of(document)), body);
+            let draft =
+                Draft::new(node).resolved(self.callers.get_or_init(|| Callers::of(document, self.files.outline)), body);
             let typing = self.typing.get_or_init(|| Typing::of(document).ok());
             let known = facts.typed.get_or_init(|| Known::with_types(document, body, typing.as_ref()));
             self.draft(draft, known.at(graph.id, index), body, graph, old)
@@ -304,7 +308,7 @@ impl<'t, 'a> Raise<'_, 't, 'a> {
             document,
             files,
             body,
-            callers: self.callers.get_or_init(|| Callers::of(document)),
+            callers: self.callers.get_or_init(|| Callers::of(document, self.files.outline)),
             initializers: std::ptr::eq(graph, &document.graph) && ir_version >= 4,
             known,
             names: self.names,

@@ -96,7 +96,7 @@ type Made = (Summary, Vec<(usize, Arc<Counter>)>);
 
 fn edits<'a>(
     document: &Document<'a>,
-    files: &'a Files,
+    files: &'a Files<'a>,
     request: &CastRequest,
 ) -> Result<(Edits<'a>, Made), ModelError> {
     let mut chosen = Vec::new();
@@ -145,7 +145,7 @@ fn choose<'a>(
     document: &Document<'a>,
     graph: &Graph<'a>,
     readers: &HashMap<(usize, Place), Readers<'_>>,
-    files: &'a Files,
+    files: &'a Files<'a>,
     request: &CastRequest,
     chosen: &mut Vec<Chosen<'a>>,
     tensors: &mut Vec<TensorSummary>,

@@ -270,8 +270,7 @@ fn what_a_configuration_claims_is_not_allocated() {
 #[test]
 fn zeros_are_refused_at_once() {
     let folder = Folder::new();
-    // Models are mapped, which takes addresses and no memory.
-    for name in ["x.pb", "x.npy", "x.npz", "x.safetensors", "x.gguf", "x.safetensors.index.json"] {
+    for name in ["x.onnx", "x.pb", "x.npy", "x.npz", "x.safetensors", "x.gguf", "x.safetensors.index.json"] {
         File::create(folder.path(name)).and_then(|file| file.set_len(1 << 30)).expect("a sparse file");
         let output = confined(&folder, &format!("info {name}"));
         let text = refused(&output);

@@ -8,7 +8,8 @@ use crate::formats::fortran::to_c_order;
 use crate::formats::gguf::{self, Blocks, Held};
 use crate::formats::npy::{self, Array};
 use crate::formats::npz::{self, Member};
-use crate::formats::pb::{self, Outline};
+use crate::formats::pb::{self, Storage};
+use crate::formats::protobuf::wire::Value;
 use crate::formats::safetensors::{self, Entry, Head};
 use crate::formats::source::{Items, Source, SourceData};
 use crate::io::fs;
@@ -413,18 +414,19 @@ fn open_raw(file: &InputFile, given: &Given<'_>) -> Result<Stored, FormatError> 
 
 fn open_pb(file: InputFile) -> Result<Input, FormatError> {
     let wrong = |error| FormatError::invalid(file.path(), error);
-    let Outline { message, raw } = pb::outline(&file)?;
-    let stored = match raw {
-        Some((at, len)) => {
-            let (name, head) = pb::head_of_outline(&message, len).map_err(wrong)?;
+    let outline = pb::outline(&file)?;
+    let (name, head, storage) = pb::checked(&outline.bytes).map_err(wrong)?;
+    let left = match storage {
+        Storage::Bytes(Some(field)) if matches!(field.value, Value::Left(_)) => outline.value_at(&field),
+        _ => None,
+    };
+    let stored = match left {
+        Some(at) => {
             let place = Place::File(at, Items::PLAIN);
             Stored { name, data_type: head.data_type, len: head.len, shape: head.shape, place }
         }
-        None => {
-            let source = pb::parse(&message).map_err(wrong)?;
-            let len = element_count(&source.shape).unwrap_or(0);
-            Stored::of(source, len)
-        }
+        None => Stored::of(pb::parse(&outline.bytes).map_err(wrong)?, head.len),
     };
-    Ok(Input { file, format: Format::TensorProto, tensors: vec![stored], metadata: None, message: Some(message) })
+    let message = Some(outline.bytes);
+    Ok(Input { file, format: Format::TensorProto, tensors: vec![stored], metadata: None, message })
 }

@@ -9,14 +9,14 @@ mod entries;
 use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::formats::limits::MAX_RANK;
 use crate::formats::protobuf::onnx::tensor as field;
-use crate::formats::protobuf::wire::{self, FieldHead, Fields, Value, WireError};
+use crate::formats::protobuf::outline::{Backing, Outline, OutlineError, Schema};
+use crate::formats::protobuf::wire::{self, Field, Fields, Value, WireError};
 use crate::formats::source::{Source, SourceData};
 use crate::io::positional::InputFile;
 use crate::text::ShapeText;
 use entries::Entries;
 use onnx_cast::{DataType, Kind, element_count};
 use std::borrow::Cow;
-use std::io;
 
 /// The limit that every protobuf reader has: a message's size is a signed 32-bit integer.
 pub const MAX_MESSAGE: u64 = i32::MAX as u64;
@@ -64,7 +64,22 @@ fn message_size(bytes: u64) -> Invalid {
 
 /// Reads a tensor; its elements are borrowed where they are `raw_data`.
 pub fn parse(message: &[u8]) -> Result<Source<'_>, Invalid> {
-    named(message, |name| parse_named(name, message))
+    let (name, head, storage) = checked(message)?;
+    let data = match (storage, &head.stored) {
+        (Storage::Bytes(field), _) => match field.map(|field| field.value) {
+            None => Ok(SourceData::Bytes(Cow::Borrowed(&[]))),
+            Some(Value::Bytes(raw)) => Ok(SourceData::Bytes(Cow::Borrowed(raw))),
+            Some(_) => Err(WireError::Kind { kind: wire::LEFT }.into()),
+        },
+        (Storage::Encoded, stored) => {
+            let field = stored.map_or(typed_field(head.data_type), |(field, _)| field.number);
+            Entries { message, field, data_type: head.data_type, shape: &head.shape, len: head.len }.read()
+        }
+    };
+    match data {
+        Ok(data) => Ok(Source { name, data_type: head.data_type, shape: head.shape, data }),
+        Err(error) => Err(error.of_tensor(&name)),
+    }
 }
 
 /// Reads a message whose name is known, so that every error can tell it.
@@ -78,87 +93,48 @@ fn name(message: &[u8]) -> Result<String, Invalid> {
     let mut name = Ok(String::new());
     for field in Fields::new(message).map_while(Result::ok) {
         if let (field::NAME, Value::Bytes(bytes)) = (field.number, field.value) {
-            // Checked in a copy: the bytes of a mapped file may change between.
-            name =
-                String::from_utf8(bytes.to_vec()).map_err(|_| Invalid::new(InvalidKind::Name, "the name is not UTF-8"));
+            name = std::str::from_utf8(bytes)
+                .map(str::to_owned)
+                .map_err(|_| Invalid::new(InvalidKind::Name, "the name is not UTF-8"));
         }
     }
     name
 }
 
-/// A TensorProto in a file, with or without its elements.
-pub(crate) struct Outline {
-    /// The message, where `raw` stands without that field.
-    pub(crate) message: Vec<u8>,
-    /// Where `raw_data` is in the file, and its bytes, if it has many.
-    pub(crate) raw: Option<(u64, u64)>,
-}
-
-/// Fewer bytes of `raw_data` are read with the rest; and this much is read at once while fields are looked for.
-const MANY: u64 = 1 << 20;
+/// What the outline of a `.pb` leaves in the file.
+const RAW: Schema = Schema { messages: &[], left: &[field::RAW_DATA] };
 
 /// Reads a TensorProto, but leaves large `raw_data` where it is. What is not a message is refused where that shows,
 /// before the rest is read.
-pub(crate) fn outline(file: &InputFile) -> Result<Outline, FormatError> {
-    let (mut message, mut raw, mut at) = (Vec::new(), None, 0);
-    let mut window = Vec::new();
-    let mut window_start = 0;
-    while at < file.len() {
-        let ahead = window_start + window.len() as u64;
-        if ahead < file.len() && ahead < at + FieldHead::MOST as u64 {
-            (window, window_start) = (file.read(at, MANY.min(file.len() - at))?, at);
+pub(crate) fn outline(file: &InputFile) -> Result<Outline<'_>, FormatError> {
+    let mut outline = Outline::new(Backing::File(file));
+    match outline.fill(&RAW) {
+        Ok(()) => Ok(outline),
+        Err(OutlineError::Io(error)) => Err(error.into()),
+        Err(OutlineError::Wire(error)) => {
+            let tensor = name(&outline.bytes).unwrap_or_default();
+            Err(FormatError::invalid(file.path(), Invalid::from(error).of_tensor(&tensor)))
         }
-        let head = window.get((at - window_start) as usize..).unwrap_or_default();
-        let wrong = |error: WireError| {
-            let tensor = name(&message).unwrap_or_default();
-            FormatError::invalid(file.path(), Invalid::from(error).of_tensor(&tensor))
-        };
-        let start = &head[..head.len().min(FieldHead::MOST)];
-        let Some(field) = FieldHead::read(start) else {
-            match Fields::new(start).next() {
-                Some(Err(error)) if start.len() == FieldHead::MOST && !FieldHead::is_group(start) => {
-                    return Err(wrong(error));
-                }
-                // A group, or the end of the file: the reader of messages goes on.
-                _ => break,
-            }
-        };
-        let value = at + field.start as u64;
-        let Some(end) = value.checked_add(field.len).filter(|&end| end <= file.len()) else {
-            let left = usize::try_from(file.len().saturating_sub(value)).unwrap_or(usize::MAX);
-            return Err(wrong(WireError::Length { claimed: field.len, left }));
-        };
-        if field.bytes && field.number == field::RAW_DATA && field.len >= MANY && raw.is_none() {
-            raw = Some((value, field.len));
-        } else if let Some(span) = usize::try_from(end - at).ok().and_then(|len| head.get(..len)) {
-            let room = message.try_reserve(span.len());
-            room.map_err(|_| FormatError::io(file.path(), "read", io::ErrorKind::OutOfMemory.into()))?;
-            message.extend_from_slice(span);
-        } else {
-            file.append(at, end - at, &mut message)?;
-        }
-        at = end;
     }
-    file.append(at, file.len() - at, &mut message)?;
-    Ok(Outline { message, raw })
 }
 
-/// Name and head of a message whose `raw_data`, of `len` bytes, was left where it is.
-pub(crate) fn head_of_outline(message: &[u8], len: u64) -> Result<(String, Head<'_>), Invalid> {
+/// The name of a tensor, what it says of its elements, and how they are stored: in this message.
+pub(crate) fn checked(message: &[u8]) -> Result<(String, Head<'_>, Storage<'_>), Invalid> {
     named(message, |name| {
+        if message.is_empty() {
+            return Err(Invalid::new(InvalidKind::Syntax, "empty, where a TensorProto should be"));
+        }
         let head = head(message)?;
-        let data_type = head.data_type;
         if head.external {
             return Err(external());
         }
-        if let Some(second) = head.stored {
-            return Err(several_fields(field::RAW_DATA, second));
+        let (data_type, typed) = (head.data_type, typed_field(head.data_type));
+        let field = head.stored.map_or(typed, |(field, _)| field.number);
+        if field != typed && (field != field::RAW_DATA || data_type == DataType::String) {
+            return Err(wrong_field(field, data_type));
         }
-        if data_type == DataType::String {
-            return Err(wrong_field(field::RAW_DATA, data_type));
-        }
-        head.check_raw(len)?;
-        Ok((name, head))
+        let storage = head.storage()?;
+        Ok((name, head, storage))
     })
 }
 
@@ -189,20 +165,44 @@ pub struct Head<'a> {
     pub len: usize,
     /// Whether they are in another file.
     pub external: bool,
-    /// `raw_data`; empty where they are elsewhere.
-    raw: &'a [u8],
-    /// The storage field that holds something.
-    stored: Option<u32>,
+    /// The last field of those that hold elements, and whether it is the only one.
+    stored: Option<(Field<'a>, bool)>,
+}
+
+/// How a TensorProto stores its elements.
+pub enum Storage<'a> {
+    /// As the library wants them, in the value of this field; `None` of no elements.
+    Bytes(Option<Field<'a>>),
+    /// In fields of numbers or strings, to be decoded.
+    Encoded,
 }
 
 impl<'a> Head<'a> {
-    /// The elements where they lie as the library wants them: checked to be as many as type and shape ask for.
-    pub fn raw(&self) -> Result<Option<&'a [u8]>, Invalid> {
-        if self.data_type == DataType::String || self.stored.is_some_and(|field| field != field::RAW_DATA) {
-            return Ok(None);
+    /// How the elements are stored. Bytes are checked to be as many as type and shape ask for.
+    pub fn storage(&self) -> Result<Storage<'a>, Invalid> {
+        let len = |field: &Field<'_>| match field.value {
+            Value::Bytes(bytes) => bytes.len() as u64,
+            Value::Left(len) => len,
+            _ => 0,
+        };
+        let encoded = match self.stored {
+            _ if self.data_type == DataType::String => true,
+            None => false,
+            Some((field, _)) if field.number == field::RAW_DATA => false,
+            // Little-endian words in one packed field, as most writers have float_data.
+            Some((field, only)) => {
+                let words = matches!(field.number, field::FLOAT_DATA | field::DOUBLE_DATA);
+                let want = self.data_type.byte_len(self.len).map(|want| want as u64);
+                let packed = only && matches!(field.value, Value::Bytes(_) | Value::Left(_));
+                !(words && packed && field.number == typed_field(self.data_type) && want == Some(len(&field)))
+            }
+        };
+        if encoded {
+            return Ok(Storage::Encoded);
         }
-        self.check_raw(self.raw.len() as u64)?;
-        Ok(Some(self.raw))
+        let field = self.stored.map(|(field, _)| field);
+        self.check_raw(field.as_ref().map_or(0, len))?;
+        Ok(Storage::Bytes(field))
     }
 
     /// Checks the length of `raw_data`.
@@ -217,12 +217,11 @@ impl<'a> Head<'a> {
     }
 }
 
-/// Reads all but the elements.
+/// Reads all but the elements, of a message or its outline.
 pub fn head(message: &[u8]) -> Result<Head<'_>, Invalid> {
     let mut data_type = 0;
     let mut location = 0;
-    let mut raw: &[u8] = &[];
-    let mut stored: Option<u32> = None;
+    let mut stored: Option<(Field<'_>, bool)> = None;
     for field in Fields::new(message) {
         let field = field?;
         match (field.number, field.value) {
@@ -233,16 +232,17 @@ pub fn head(message: &[u8]) -> Result<Head<'_>, Invalid> {
                 let what = "a segment of a tensor, which is not supported";
                 return Err(Invalid::new(InvalidKind::Unsupported, what));
             }
-            (field::RAW_DATA, Value::Bytes(bytes)) => raw = bytes,
-            _ => {}
-        }
-        // An empty field is one that is not set; but a string may well be empty.
-        let empty = matches!(field.value, Value::Bytes([])) && field.number != field::STRING_DATA;
-        if !empty && is_storage(field.number) {
-            match stored {
-                Some(first) if first != field.number => return Err(several_fields(first, field.number)),
-                _ => stored = Some(field.number),
+            (number, value) if is_storage(number) => {
+                // An empty field is one that is not set; but a string may well be empty.
+                let empty = matches!(value, Value::Bytes([])) && number != field::STRING_DATA;
+                stored = match stored {
+                    Some((first, _)) if first.number == number => Some((field, false)),
+                    Some((first, _)) if !empty => return Err(several_fields(first.number, number)),
+                    None if !empty => Some((field, true)),
+                    _ => stored,
+                };
             }
+            _ => {}
         }
     }
     let wrong_type = || {
@@ -263,28 +263,7 @@ pub fn head(message: &[u8]) -> Result<Head<'_>, Invalid> {
         }
     };
     let len = element_count(&shape).ok_or_else(|| Invalid::too_large(data_type, &shape))?;
-    Ok(Head { data_type, shape, len, external, raw, stored })
-}
-
-fn parse_named(name: String, message: &[u8]) -> Result<Source<'_>, Invalid> {
-    if message.is_empty() {
-        return Err(Invalid::new(InvalidKind::Syntax, "empty, where a TensorProto should be"));
-    }
-    let head = head(message)?;
-    if head.external {
-        return Err(external());
-    }
-    let (data_type, len) = (head.data_type, head.len);
-    let typed = typed_field(data_type);
-    let field = head.stored.unwrap_or(if data_type == DataType::String { typed } else { field::RAW_DATA });
-    if field != typed && (field != field::RAW_DATA || data_type == DataType::String) {
-        return Err(wrong_field(field, data_type));
-    }
-    let data = match head.raw()? {
-        Some(raw) => SourceData::Bytes(Cow::Borrowed(raw)),
-        None => Entries { message, field, data_type, shape: &head.shape, len }.read()?,
-    };
-    Ok(Source { name, data_type, shape: head.shape, data })
+    Ok(Head { data_type, shape, len, external, stored })
 }
 
 /// Whether a field holds elements.

@@ -1,7 +1,7 @@
 //! Reading and writing at a place of a file, from any number of threads.
 //!
-//! Inputs are read so and not mapped: a file that another program cuts short is then an error, where a map ends the
-//! process by a signal; and what has been read does not count as memory of this process.
+//! No input is mapped: a file that another program cuts short is an error, where a map would end the process by a
+//! signal; and what has been read does not count as memory of this process.
 
 use crate::io::error::IoError;
 use crate::io::fs::{self, File};

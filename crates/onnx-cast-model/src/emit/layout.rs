@@ -1,7 +1,7 @@
 //! Which elements stand in a file of their own, and where there.
 
 use crate::external::ITSELF;
-use crate::rope::{Base, Elements, Stored};
+use crate::rope::{Elements, Stored};
 use onnx_cast_file::formats::protobuf::onnx::{entry, tensor};
 use onnx_cast_file::formats::protobuf::wire;
 use onnx_cast_file::pipeline::Task;
@@ -9,10 +9,10 @@ use onnx_cast_file::pipeline::Task;
 /// The file of elements beside a model.
 #[derive(Debug)]
 pub(crate) struct Layout<'a> {
-    /// The model that was read, where large elements are only to be referred to.
-    refers: Option<Base<'a>>,
+    /// Whether large elements are only referred to, in the model that was read and in other files.
+    pub(super) refers: bool,
     /// The file's name.
-    location: &'a str,
+    location: String,
     /// Elements of this many bytes or more; where there is no limit, those that stood in another file before.
     threshold: Option<u64>,
     /// What the file holds, in order, each at its offset.
@@ -27,23 +27,18 @@ const SMALL: u64 = 1024;
 const ALIGNMENT: u64 = 4096;
 
 impl<'a> Layout<'a> {
-    pub(crate) fn new(location: &'a str, threshold: Option<u64>) -> Self {
-        Layout { refers: None, location, threshold, data: Vec::new(), end: 0 }
+    pub(crate) fn new(location: &str, threshold: Option<u64>) -> Self {
+        Layout { refers: false, location: location.to_owned(), threshold, data: Vec::new(), end: 0 }
     }
 
     /// No file: a message that refers to the large elements of the model that was read, and of other files.
-    pub(crate) fn references(base: Base<'a>) -> Self {
-        Layout { refers: Some(base), ..Layout::new(ITSELF, Some(SMALL)) }
-    }
-
-    /// Whether elements in other files stay there.
-    pub(super) fn refers(&self) -> bool {
-        self.refers.is_some()
+    pub(crate) fn references() -> Self {
+        Layout { refers: true, ..Layout::new(ITSELF, Some(SMALL)) }
     }
 
     /// The tasks that write the file.
-    pub(crate) fn tasks(&self, base: Base<'a>) -> Vec<Task<'_>> {
-        self.data.iter().map(|(offset, elements)| elements.task(base, *offset)).collect()
+    pub(crate) fn tasks(&self) -> Vec<Task<'_>> {
+        self.data.iter().map(|(offset, elements)| elements.task(*offset)).collect()
     }
 
     /// Whether elements belong into the file.
@@ -54,17 +49,17 @@ impl<'a> Layout<'a> {
     /// Gives elements a place; returns the fields that tell it. None where there is no place.
     pub(super) fn put(&mut self, elements: Elements<'a>, len: u64) -> Option<Vec<u8>> {
         let offset = match (self.refers, &elements.stored) {
-            (None, _) => {
+            (false, _) => {
                 let offset = self.end.checked_next_multiple_of(ALIGNMENT)?;
                 self.end = offset.checked_add(len)?;
                 self.data.push((offset, elements));
                 offset
             }
-            (Some(base), Stored::Bytes(bytes)) => base.offset(bytes)?,
-            (Some(_), _) => return None,
+            (true, Stored::Model(_, at)) => *at,
+            (true, _) => return None,
         };
         let mut fields = Vec::new();
-        let entries = [("location", self.location), ("offset", &offset.to_string()), ("length", &len.to_string())];
+        let entries = [("location", &*self.location), ("offset", &offset.to_string()), ("length", &len.to_string())];
         for (key, value) in entries {
             let mut message = Vec::new();
             wire::put_bytes(&mut message, entry::KEY, key.as_bytes());

@@ -9,8 +9,9 @@ use crate::rope::{Elements, Rope, Stored};
 use crate::tree::{Attribute, Node};
 use onnx_cast::DataType;
 use onnx_cast_file::Invalid;
-use onnx_cast_file::formats::pb;
+use onnx_cast_file::formats::pb::{self, Storage};
 use onnx_cast_file::formats::protobuf::onnx::tensor;
+use onnx_cast_file::formats::protobuf::wire::Field;
 
 /// Elements as they stand in a TensorProto.
 enum Data<'a> {
@@ -77,7 +78,7 @@ impl<'a> Emitter<'a, '_> {
 
     /// A tensor that is not edited, which may have to move into or out of the file of external data.
     pub(super) fn kept(&mut self, message: &'a [u8], in_place: bool) -> Result<Option<Rope<'a>>, ModelError> {
-        if self.layout.refers() && (is_external(message) || !matches!(self.stored(message), Some(Stored::Bytes(_)))) {
+        if self.layout.refers && !is_raw(message) {
             return Ok(None);
         }
         if !is_external(message) {
@@ -93,11 +94,6 @@ impl<'a> Emitter<'a, '_> {
         let Some(elements) = self.files.elements(message)? else { return Ok(None) };
         let new = NewTensor { message: Some(message), name: None, shape: vec![], content: Content::Elements(elements) };
         self.tensor(&new).map(Some)
-    }
-
-    /// Where the elements of a tensor are.
-    fn stored(&self, message: &'a [u8]) -> Option<Stored<'a>> {
-        self.files.elements(message).ok()?.map(|elements| elements.stored)
     }
 
     pub(super) fn tensor(&mut self, new: &NewTensor<'a>) -> Result<Rope<'a>, ModelError> {
@@ -143,8 +139,8 @@ impl<'a> Emitter<'a, '_> {
             ModelError::Tensor { place: "constant".to_owned(), error }
         };
         let len = elements.byte_len().ok_or_else(too_large)?;
-        let in_bytes = matches!(elements.stored, Stored::Bytes(_)) && elements.plans.0.is_empty();
-        let takes = self.layout.takes(len, new.message.is_some_and(is_beside)) && (in_bytes || !self.layout.refers());
+        let in_model = matches!(elements.stored, Stored::Model(..)) && elements.plans.0.is_empty();
+        let takes = self.layout.takes(len, new.message.is_some_and(is_beside)) && (in_model || !self.layout.refers);
         let data = if takes {
             Data::Fields(self.layout.put(elements.clone(), len).ok_or_else(too_large)?)
         } else {
@@ -152,6 +148,13 @@ impl<'a> Emitter<'a, '_> {
         };
         Ok((data_type, data))
     }
+}
+
+/// Whether a TensorProto has its elements in `raw_data`.
+fn is_raw(message: &[u8]) -> bool {
+    let Ok(head) = pb::head(message) else { return false };
+    let raw = |field: Option<Field<'_>>| field.is_some_and(|field| field.number == tensor::RAW_DATA);
+    !head.external && matches!(head.storage(), Ok(Storage::Bytes(field)) if raw(field))
 }
 
 fn is_elements(number: u32) -> bool {

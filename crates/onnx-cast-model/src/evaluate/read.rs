@@ -7,28 +7,29 @@ use crate::contents::imports;
 use crate::error::ModelError;
 use crate::graph::types::{since, version};
 use crate::messages::{attribute, function, value_info};
-use crate::tree::{self, Document, Graph, Texts, text};
+use crate::tree::{self, Document, Graph, text};
 use onnx_cast::ops::{Attribute, Dim};
 use onnx_cast::{
     BitCast, Cast, CastLike, DataType, DequantizeLinear, DynamicQuantizeLinear, QuantizeLinear, Tensor, TensorError,
 };
 use onnx_cast_file::NamedTensor;
 use onnx_cast_file::formats::pb;
+use onnx_cast_file::formats::protobuf::outline::{Outline, OutlineError};
 use onnx_cast_file::formats::protobuf::wire::{Field, Fields, Value, all_bytes, last};
 use onnx_cast_file::text::Short;
 use std::collections::{HashMap, HashSet};
 
-pub(super) fn read(bytes: &[u8]) -> Result<Model, ModelError> {
-    let texts = Texts::default();
-    let document = Document::parse(bytes, &texts)?;
+pub(super) fn read(outline: Result<Outline<'_>, OutlineError>) -> Result<Model, ModelError> {
+    let outline = &outline?;
+    let document = Document::parse(&outline.bytes)?;
     // `run` takes no model that the other commands refuse, although it reads less of it.
     document.tensors()?;
-    imports(bytes)?;
+    imports(document.bytes)?;
     if let Some(body) = document.functions.first() {
         let (name, domain) = (text(body.message, function::NAME)?, text(body.message, function::DOMAIN)?);
-        return Err(ModelError::Function { name, domain });
+        return Err(ModelError::Function { name: name.to_owned(), domain: domain.to_owned() });
     }
-    let mut model = read_graph(&document.graph, document.opset.ok_or(ModelError::NoOpset)?)?;
+    let mut model = read_graph(outline, &document.graph, document.opset.ok_or(ModelError::NoOpset)?)?;
     // Before version 4 every initializer had to be an input too. Such an input is a constant, not a default value.
     if document.ir_version < 4 {
         model.inputs.retain(|input| !model.initializers.contains_key(&input.name));
@@ -36,7 +37,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Model, ModelError> {
     Ok(model)
 }
 
-fn read_graph(graph: &Graph<'_>, opset: i64) -> Result<Model, ModelError> {
+fn read_graph(outline: &Outline<'_>, graph: &Graph<'_>, opset: i64) -> Result<Model, ModelError> {
     if !graph.sparse.is_empty() {
         return Err(ModelError::Sparse);
     }
@@ -45,21 +46,22 @@ fn read_graph(graph: &Graph<'_>, opset: i64) -> Result<Model, ModelError> {
         graph.outputs.iter().map(|output| read_declaration("output", output.message)).collect::<Result<_, _>>()?;
     let mut initializers = HashMap::new();
     for named in &graph.initializers {
-        let tensor = read_tensor("initializer", named.message)?;
+        let tensor = read_tensor(outline, "initializer", named.message)?;
         if initializers.contains_key(&tensor.name) {
             return Err(ModelError::Twice { name: tensor.name });
         }
         initializers.insert(tensor.name, tensor.tensor);
     }
-    let nodes = graph.nodes.iter().enumerate().map(|(index, node)| read_node(node, index, opset));
+    let nodes = graph.nodes.iter().enumerate().map(|(index, node)| read_node(outline, node, index, opset));
     let model = Model { opset, inputs, outputs, initializers, nodes: nodes.collect::<Result<_, _>>()? };
     check_order(&model)?;
     Ok(model)
 }
 
 /// The tensor of a TensorProto, which errors name by its place.
-fn read_tensor(place: &str, message: &[u8]) -> Result<NamedTensor, ModelError> {
-    let source = pb::parse(message).map_err(|error| ModelError::Tensor { place: place.to_owned(), error })?;
+fn read_tensor(outline: &Outline<'_>, place: &str, message: &[u8]) -> Result<NamedTensor, ModelError> {
+    let message = outline.whole(message).map_err(ModelError::unread)?;
+    let source = pb::parse(&message).map_err(|error| ModelError::Tensor { place: place.to_owned(), error })?;
     source.into_named().map_err(|error| ModelError::Cast { node: place.to_owned(), error: error.into() })
 }
 
@@ -90,7 +92,7 @@ fn check_order(model: &Model) -> Result<(), ModelError> {
 }
 
 fn read_declaration(kind: &'static str, message: &[u8]) -> Result<ValueDecl, ModelError> {
-    let name = text(message, value_info::NAME)?;
+    let name = text(message, value_info::NAME)?.to_owned();
     let mut declaration = ValueDecl { name, data_type: None, shape: None };
     let Some(of_type) = last(message, value_info::TYPE, Value::bytes)? else { return Ok(declaration) };
     let wrong = |what: String| ModelError::Declaration { kind, name: declaration.name.clone(), what };
@@ -124,10 +126,10 @@ fn read_dim(message: &[u8]) -> Result<Dim, ModelError> {
         return Ok(u64::try_from(value).map_or(Dim::Unknown, Dim::Known));
     }
     let name = text(message, value_info::DIM_PARAM)?;
-    Ok(if name.is_empty() { Dim::Unknown } else { Dim::Symbol(name) })
+    Ok(if name.is_empty() { Dim::Unknown } else { Dim::Symbol(name.to_owned()) })
 }
 
-fn read_node(node: &tree::Node<'_>, index: usize, opset: i64) -> Result<Node, ModelError> {
+fn read_node(outline: &Outline<'_>, node: &tree::Node<'_>, index: usize, opset: i64) -> Result<Node, ModelError> {
     let (label, op_type) = (node.label(index), node.op_type.to_owned());
     if !tree::is_default(node.domain) {
         return Err(ModelError::Operator { node: label, op_type, domain: node.domain.to_owned() });
@@ -149,7 +151,7 @@ fn read_node(node: &tree::Node<'_>, index: usize, opset: i64) -> Result<Node, Mo
             let operator = DynamicQuantizeLinear::from_node(opset, &lent).map_err(wrong)?;
             (Operation::DynamicQuantizeLinear(operator), 1..=1, 3)
         }
-        "Constant" => (Operation::Constant(read_constant(&label, &node.attributes, opset)?), 0..=0, 1),
+        "Constant" => (Operation::Constant(read_constant(outline, &label, &node.attributes, opset)?), 0..=0, 1),
         "Identity" => match node.attributes.first() {
             None => (Operation::Identity, 1..=1, 1),
             Some(first) => {
@@ -172,7 +174,12 @@ fn read_node(node: &tree::Node<'_>, index: usize, opset: i64) -> Result<Node, Mo
 }
 
 /// The value of a Constant node, checked against the operator's version.
-fn read_constant(label: &str, attributes: &[tree::Attribute<'_>], opset: i64) -> Result<Tensor, ModelError> {
+fn read_constant(
+    outline: &Outline<'_>,
+    label: &str,
+    attributes: &[tree::Attribute<'_>],
+    opset: i64,
+) -> Result<Tensor, ModelError> {
     use attribute::kind;
     // Name, kind, first version.
     const VALUES: [(&str, u64, i64); 7] = [
@@ -208,11 +215,11 @@ fn read_constant(label: &str, attributes: &[tree::Attribute<'_>], opset: i64) ->
         tensor.map_err(|error| ModelError::Cast { node: label.to_owned(), error: error.into() })
     };
     let tensor = match ConstantValue::of(value)? {
-        Some(ConstantValue::Tensor(message)) => read_tensor(label, message)?.tensor,
+        Some(ConstantValue::Tensor(message)) => read_tensor(outline, label, message)?.tensor,
         Some(ConstantValue::Numbers(data_type, shape, bytes)) => checked(Tensor::new(data_type, shape, bytes))?,
         Some(ConstantValue::Strings(shape, strings)) => checked(Tensor::strings(shape, strings))?,
         // A value that is not there is an empty message.
-        Some(ConstantValue::Sparse(_)) | None => read_tensor(label, &[])?.tensor,
+        Some(ConstantValue::Sparse(_)) | None => read_tensor(outline, label, &[])?.tensor,
     };
     let data_type = tensor.data_type();
     let first = since(true, data_type);

@@ -54,7 +54,7 @@ impl Casting {
 
 pub(super) struct Fold<'t, 'a> {
     pub(super) document: &'t Document<'a>,
-    files: &'a Files,
+    files: &'a Files<'a>,
     request: &'t FoldRequest,
     pub(super) flow: Flow<'t, 'a>,
     pub(super) known: HashMap<Id, Known<'a>>,
@@ -78,7 +78,7 @@ impl<'t, 'a> Fold<'t, 'a> {
     pub(super) fn new(
         document: &'t Document<'a>,
         body: &'t Graph<'a>,
-        files: &'a Files,
+        files: &'a Files<'a>,
         request: &'t FoldRequest,
         summary: FoldSummary,
     ) -> Self {

@@ -34,7 +34,11 @@ pub(crate) struct Span {
 }
 
 impl<'a> Constants<'a> {
-    pub(crate) fn of(document: &Document<'a>, typing: &Typing<'_, 'a>, files: &'a Files) -> Result<Self, ModelError> {
+    pub(crate) fn of(
+        document: &Document<'a>,
+        typing: &Typing<'_, 'a>,
+        files: &'a Files<'a>,
+    ) -> Result<Self, ModelError> {
         let mut known = HashMap::new();
         for (place, body) in typing.bodies.iter().enumerate() {
             for id in 0..body.flow.values.len() {
@@ -103,7 +107,7 @@ fn constant_of<'a>(
     document: &Document<'a>,
     body: &Body<'_, 'a>,
     id: Id,
-    files: &'a Files,
+    files: &'a Files<'a>,
 ) -> Result<Option<Constant<'a>>, ModelError> {
     let value = &body.flow.values[id];
     let graph = body.flow.graphs[&value.graph];

@@ -2,7 +2,6 @@
 //! models. `scripts/checks/precision.py` has onnxruntime load and run what is converted.
 
 use super::*;
-use crate::tree::Texts;
 use onnx_cast::{Cast, CastOptions, TensorView};
 use onnx_cast_file::formats::pb;
 use onnx_cast_file::formats::source::SourceData;
@@ -17,8 +16,7 @@ fn converted(model: &[u8], request: &ConvertRequest) -> Vec<u8> {
 
 /// Every node of the main graph as `operator inputs > outputs`.
 fn nodes(model: &[u8]) -> Vec<String> {
-    let texts = Texts::default();
-    let document = Document::parse(model, &texts).expect("a model");
+    let document = Document::parse(model).expect("a model");
     let row = |node: &crate::tree::Node<'_>| {
         format!("{} {} > {}", node.op_type, node.inputs.join(","), node.outputs.join(","))
     };
@@ -75,8 +73,7 @@ fn layer(before: bool, behind: bool) -> Vec<u8> {
 
 /// The type of the fused operator's input, of its scale and of its bias, as onnxruntime finds them, if it fuses.
 fn fused(model: &[u8]) -> Option<[String; 3]> {
-    let texts = Texts::default();
-    let document = Document::parse(model, &texts).expect("a model");
+    let document = Document::parse(model).expect("a model");
     let typing = Typing::of(&document).expect("types");
     let body = &typing.bodies[0];
     let of_type = |id: Option<Id>| body.types[id.expect("a value")].clone().expect("a type").to_string();
@@ -204,8 +201,7 @@ fn an_emulated_model_is_emulated_once() {
 
 /// The number that a ConstantOfShape gives.
 fn fill(model: &[u8]) -> f32 {
-    let texts = Texts::default();
-    let document = Document::parse(model, &texts).expect("a model");
+    let document = Document::parse(model).expect("a model");
     let node = document.graph.nodes.iter().find(|node| node.is("ConstantOfShape")).expect("the node");
     let value = node.attribute("value").expect("its number");
     let Ok(Some(crate::constant::ConstantValue::Tensor(message))) = crate::constant::ConstantValue::of(value) else {

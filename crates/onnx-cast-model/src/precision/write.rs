@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 pub(crate) struct Writer<'w, 't, 'a> {
     pub(crate) document: &'w Document<'a>,
-    pub(crate) files: &'a Files,
+    pub(crate) files: &'a Files<'a>,
     pub(crate) variables: &'w Variables<'w, 't, 'a>,
     pub(crate) assignment: &'w Assignment,
     pub(crate) constants: &'w Constants<'a>,
@@ -56,7 +56,7 @@ pub(crate) struct Written {
 
 impl<'w, 't, 'a> Writer<'w, 't, 'a> {
     pub(crate) fn new(
-        (document, files): (&'w Document<'a>, &'a Files),
+        (document, files): (&'w Document<'a>, &'a Files<'a>),
         variables: &'w Variables<'w, 't, 'a>,
         assignment: &'w Assignment,
         constants: &'w Constants<'a>,

@@ -20,7 +20,7 @@ pub(super) fn passed_over<'a>(
     body: &Graph<'a>,
     chosen: &[Chosen<'_>],
     selection: &Selection<QuantizedFormat>,
-    files: &'a Files,
+    files: &'a Files<'a>,
 ) -> Result<Vec<(String, String)>, ModelError> {
     let flow = Flow::of(body);
     let chosen: HashSet<(usize, usize)> = chosen.iter().map(|one| (one.graph, one.index)).collect();
@@ -61,7 +61,7 @@ fn constant_of<'a>(
     flow: &Flow<'_, 'a>,
     id: Id,
     chosen: &HashSet<(usize, usize)>,
-    files: &'a Files,
+    files: &'a Files<'a>,
 ) -> Result<Option<(Constant<'a>, bool, bool)>, ModelError> {
     let value = &flow.values[id];
     match value.origin {

@@ -1,6 +1,5 @@
 //! A model's tree from its bytes.
 
-use super::texts::{Copier, Texts, utf8};
 use super::{Attribute, Declared, Document, Graph, Named, Node, Signature};
 use crate::error::ModelError;
 use crate::messages::{attribute, function, graph, model, node, opset, sparse, value_info};
@@ -14,8 +13,8 @@ use std::rc::Rc;
 const MAX_DEPTH: usize = 32;
 
 impl<'a> Document<'a> {
-    /// Reads a model, whose names are copied into `texts`.
-    pub(crate) fn parse(bytes: &'a [u8], texts: &'a Texts) -> Result<Self, ModelError> {
+    /// Reads the outline of a model.
+    pub(crate) fn parse(bytes: &'a [u8]) -> Result<Self, ModelError> {
         let (mut graphs, mut functions) = (Vec::new(), Vec::new());
         let (mut opset, mut ir_version, mut training) = (None, 0, false);
         for field in Fields::new(bytes) {
@@ -24,7 +23,7 @@ impl<'a> Document<'a> {
                 (model::IR_VERSION, Value::Varint(version)) => ir_version = version,
                 (model::GRAPH, Value::Bytes(graph)) => graphs.push(graph),
                 (model::FUNCTIONS, Value::Bytes(function)) => functions.push(function),
-                (model::TRAINING_INFO, Value::Bytes(_)) => training = true,
+                (model::TRAINING_INFO, Value::Bytes(_) | Value::Left(_)) => training = true,
                 (model::OPSET_IMPORT, Value::Bytes(import)) => merge(&mut opset, default_opset(import)?)?,
                 _ => {}
             }
@@ -32,17 +31,11 @@ impl<'a> Document<'a> {
         let [graph] = graphs[..] else { return Err(ModelError::Graphs { count: graphs.len() }) };
         // Models from before there were opsets (IR version 3) mean the first one.
         let opset = opset.or((ir_version < 3).then_some(1));
-        let mut reader = Reader { next: 0, texts: Copier::new(texts) };
-        let opsets = Opsets { opset, imports: reader.imports(bytes, model::OPSET_IMPORT)? };
+        let mut reader = Reader { next: 0 };
+        let opsets = Opsets { opset, imports: imports(bytes, model::OPSET_IMPORT)? };
         let graph = reader.graph(graph, &opsets, 0)?;
         let functions = functions.into_iter().map(|message| reader.function(message)).collect::<Result<_, _>>()?;
         Ok(Document { bytes, ir_version, opset, training, graph, functions })
-    }
-
-    /// The same where the names may stay for good.
-    #[cfg(test)]
-    pub(crate) fn of(bytes: &'a [u8]) -> Result<Self, ModelError> {
-        Document::parse(bytes, Box::leak(Box::default()))
     }
 }
 
@@ -65,43 +58,37 @@ struct Opsets<'a> {
     imports: Rc<[(&'a str, i64)]>,
 }
 
-struct Reader<'a> {
+struct Reader {
     /// The next graph's number.
     next: usize,
-    texts: Copier<'a>,
 }
 
-impl<'a> Reader<'a> {
-    /// Every import of a model or a function.
-    fn imports(&mut self, message: &[u8], number: u32) -> Result<Rc<[(&'a str, i64)]>, ModelError> {
-        let mut imports = Vec::new();
-        for import in all_bytes(message, number) {
-            let import = import?;
-            imports.push((self.name(import, opset::DOMAIN)?, last(import, opset::VERSION, Value::int)?.unwrap_or(0)));
-        }
-        Ok(imports.into())
+/// Every import of a model or a function.
+fn imports(message: &[u8], number: u32) -> Result<Rc<[(&str, i64)]>, ModelError> {
+    let mut imports = Vec::new();
+    for import in all_bytes(message, number) {
+        let import = import?;
+        imports.push((text(import, opset::DOMAIN)?, last(import, opset::VERSION, Value::int)?.unwrap_or(0)));
     }
+    Ok(imports.into())
+}
 
-    /// A field of text; empty where it is not there.
-    fn name(&mut self, message: &[u8], number: u32) -> Result<&'a str, ModelError> {
-        self.texts.text(last(message, number, Value::bytes)?.unwrap_or_default())
-    }
+/// A ValueInfoProto. Types that are not known here are none: they are not this crate's to check.
+fn declared(message: &[u8]) -> Result<Declared<'_>, ModelError> {
+    let name = text(message, value_info::NAME)?;
+    let of_type = last(message, value_info::TYPE, Value::bytes)?.unwrap_or_default();
+    let tensor_type = last(of_type, value_info::TENSOR_TYPE, Value::bytes)?.unwrap_or_default();
+    let data_type = last(tensor_type, value_info::ELEM_TYPE, Value::int)?.and_then(DataType::from_onnx);
+    Ok(Declared { name, message, data_type })
+}
 
-    /// A ValueInfoProto. Types that are not known here are none: they are not this crate's to check.
-    fn declared(&mut self, message: &'a [u8]) -> Result<Declared<'a>, ModelError> {
-        let name = self.name(message, value_info::NAME)?;
-        let of_type = last(message, value_info::TYPE, Value::bytes)?.unwrap_or_default();
-        let tensor_type = last(of_type, value_info::TENSOR_TYPE, Value::bytes)?.unwrap_or_default();
-        let data_type = last(tensor_type, value_info::ELEM_TYPE, Value::int)?.and_then(DataType::from_onnx);
-        Ok(Declared { name, message, data_type })
-    }
+/// A value that a function declares.
+fn named(name: &[u8]) -> Result<Declared<'_>, ModelError> {
+    Ok(Declared { name: utf8(name)?, message: &[], data_type: None })
+}
 
-    /// A value that a function declares.
-    fn named(&mut self, name: &[u8]) -> Result<Declared<'a>, ModelError> {
-        Ok(Declared { name: self.texts.text(name)?, message: &[], data_type: None })
-    }
-
-    fn start(&mut self, message: &'a [u8], is_function: bool, opsets: &Opsets<'a>) -> Graph<'a> {
+impl Reader {
+    fn start<'a>(&mut self, message: &'a [u8], is_function: bool, opsets: &Opsets<'a>) -> Graph<'a> {
         let id = self.next;
         self.next += 1;
         let (nodes, initializers, sparse) = (Vec::new(), Vec::new(), Vec::new());
@@ -123,7 +110,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn graph(&mut self, message: &'a [u8], opsets: &Opsets<'a>, depth: usize) -> Result<Graph<'a>, ModelError> {
+    fn graph<'a>(&mut self, message: &'a [u8], opsets: &Opsets<'a>, depth: usize) -> Result<Graph<'a>, ModelError> {
         if depth == MAX_DEPTH {
             return Err(ModelError::Depth { limit: MAX_DEPTH });
         }
@@ -134,15 +121,15 @@ impl<'a> Reader<'a> {
             match field.number {
                 graph::NODE => graph.nodes.push(self.node(bytes, opsets, depth)?),
                 graph::INITIALIZER => {
-                    let name = self.name(bytes, tensor::NAME)?;
+                    let name = text(bytes, tensor::NAME)?;
                     graph.initializers.push(Named { name, message: bytes });
                 }
-                graph::INPUT => graph.inputs.push(self.declared(bytes)?),
-                graph::OUTPUT => graph.outputs.push(self.declared(bytes)?),
-                graph::VALUE_INFO => graph.value_info.push(self.declared(bytes)?),
+                graph::INPUT => graph.inputs.push(declared(bytes)?),
+                graph::OUTPUT => graph.outputs.push(declared(bytes)?),
+                graph::VALUE_INFO => graph.value_info.push(declared(bytes)?),
                 graph::SPARSE_INITIALIZER => {
                     let values = last(bytes, sparse::VALUES, Value::bytes)?.unwrap_or_default();
-                    graph.sparse.push(self.name(values, tensor::NAME)?);
+                    graph.sparse.push(text(values, tensor::NAME)?);
                 }
                 _ => {}
             }
@@ -150,12 +137,12 @@ impl<'a> Reader<'a> {
         Ok(graph)
     }
 
-    fn function(&mut self, message: &'a [u8]) -> Result<Graph<'a>, ModelError> {
+    fn function<'a>(&mut self, message: &'a [u8]) -> Result<Graph<'a>, ModelError> {
         let mut opset = None;
         for import in all_bytes(message, function::OPSET_IMPORT) {
             merge(&mut opset, default_opset(import?)?)?;
         }
-        let opsets = Opsets { opset, imports: self.imports(message, function::OPSET_IMPORT)? };
+        let opsets = Opsets { opset, imports: imports(message, function::OPSET_IMPORT)? };
         let mut graph = self.start(message, true, &opsets);
         let mut signature = Signature { domain: "", name: "", overload: "", defaults: Vec::new() };
         for field in Fields::new(message) {
@@ -163,12 +150,12 @@ impl<'a> Reader<'a> {
             let Value::Bytes(bytes) = field.value else { continue };
             match field.number {
                 function::NODE => graph.nodes.push(self.node(bytes, &opsets, 0)?),
-                function::INPUT => graph.inputs.push(self.named(bytes)?),
-                function::OUTPUT => graph.outputs.push(self.named(bytes)?),
-                function::VALUE_INFO => graph.value_info.push(self.declared(bytes)?),
-                function::NAME => signature.name = self.texts.text(bytes)?,
-                function::DOMAIN => signature.domain = self.texts.text(bytes)?,
-                function::OVERLOAD => signature.overload = self.texts.text(bytes)?,
+                function::INPUT => graph.inputs.push(named(bytes)?),
+                function::OUTPUT => graph.outputs.push(named(bytes)?),
+                function::VALUE_INFO => graph.value_info.push(declared(bytes)?),
+                function::NAME => signature.name = utf8(bytes)?,
+                function::DOMAIN => signature.domain = utf8(bytes)?,
+                function::OVERLOAD => signature.overload = utf8(bytes)?,
                 function::ATTRIBUTE_PROTO => signature.defaults.push(self.attribute(bytes, &opsets, 0)?),
                 _ => {}
             }
@@ -177,19 +164,19 @@ impl<'a> Reader<'a> {
         Ok(graph)
     }
 
-    fn node(&mut self, message: &'a [u8], opsets: &Opsets<'a>, depth: usize) -> Result<Node<'a>, ModelError> {
+    fn node<'a>(&mut self, message: &'a [u8], opsets: &Opsets<'a>, depth: usize) -> Result<Node<'a>, ModelError> {
         let (inputs, outputs, attributes) = (Vec::new(), Vec::new(), Vec::new());
         let mut node = Node { name: "", op_type: "", domain: "", overload: "", inputs, outputs, attributes };
         for field in Fields::new(message) {
             let field = field?;
             let Value::Bytes(bytes) = field.value else { continue };
             match field.number {
-                node::INPUT => node.inputs.push(self.texts.text(bytes)?),
-                node::OUTPUT => node.outputs.push(self.texts.text(bytes)?),
-                node::NAME => node.name = self.texts.text(bytes)?,
-                node::OP_TYPE => node.op_type = self.texts.text(bytes)?,
-                node::DOMAIN => node.domain = self.texts.text(bytes)?,
-                node::OVERLOAD => node.overload = self.texts.text(bytes)?,
+                node::INPUT => node.inputs.push(utf8(bytes)?),
+                node::OUTPUT => node.outputs.push(utf8(bytes)?),
+                node::NAME => node.name = utf8(bytes)?,
+                node::OP_TYPE => node.op_type = utf8(bytes)?,
+                node::DOMAIN => node.domain = utf8(bytes)?,
+                node::OVERLOAD => node.overload = utf8(bytes)?,
                 node::ATTRIBUTE => node.attributes.push(self.attribute(bytes, opsets, depth)?),
                 _ => {}
             }
@@ -197,7 +184,12 @@ impl<'a> Reader<'a> {
         Ok(node)
     }
 
-    fn attribute(&mut self, message: &'a [u8], opsets: &Opsets<'a>, depth: usize) -> Result<Attribute<'a>, ModelError> {
+    fn attribute<'a>(
+        &mut self,
+        message: &'a [u8],
+        opsets: &Opsets<'a>,
+        depth: usize,
+    ) -> Result<Attribute<'a>, ModelError> {
         let (refers, referred, graphs) = (false, None, Vec::new());
         let mut attribute = Attribute { name: "", message, kind: kind::UNDEFINED, refers, referred, graphs };
         let (mut tensors, mut single, mut declared) = (0, 0, kind::UNDEFINED);
@@ -219,9 +211,9 @@ impl<'a> Reader<'a> {
             }
             let Value::Bytes(bytes) = field.value else { continue };
             match field.number {
-                attribute::NAME => attribute.name = self.texts.text(bytes)?,
+                attribute::NAME => attribute.name = utf8(bytes)?,
                 attribute::REF_ATTR_NAME => {
-                    (attribute.refers, attribute.referred) = (true, Some(self.texts.text(bytes)?));
+                    (attribute.refers, attribute.referred) = (true, Some(utf8(bytes)?));
                 }
                 attribute::G | attribute::GRAPHS => {
                     single += usize::from(field.number == attribute::G);
@@ -246,7 +238,7 @@ impl<'a> Reader<'a> {
 pub(crate) fn default_opset(import: &[u8]) -> Result<Option<i64>, ModelError> {
     let domain = text(import, opset::DOMAIN)?;
     let version = last(import, opset::VERSION, Value::int)?;
-    Ok(is_default(&domain).then_some(version.unwrap_or(0)))
+    Ok(is_default(domain).then_some(version.unwrap_or(0)))
 }
 
 /// Whether a domain is ONNX's own, which has two spellings.
@@ -255,6 +247,10 @@ pub(crate) fn is_default(domain: &str) -> bool {
 }
 
 /// A field of text; empty where it is not there.
-pub(crate) fn text(message: &[u8], number: u32) -> Result<String, ModelError> {
+pub(crate) fn text(message: &[u8], number: u32) -> Result<&str, ModelError> {
     utf8(last(message, number, Value::bytes)?.unwrap_or_default())
+}
+
+pub(crate) fn utf8(bytes: &[u8]) -> Result<&str, ModelError> {
+    std::str::from_utf8(bytes).map_err(|_| ModelError::Name)
 }

@@ -2,7 +2,7 @@
 //! compares with ONNX's own inference.
 
 use super::*;
-use crate::tree::{Document, Texts};
+use crate::tree::Document;
 use testkit::fixtures::files;
 use testkit::proto::{Message, int_attribute, node, tensor, typed};
 
@@ -50,7 +50,7 @@ fn graph_attribute(name: &str, graph: Message) -> Message {
 
 /// `name: type` of every value of every body.
 fn types(model: &[u8]) -> Vec<Vec<String>> {
-    let document = Document::of(model).expect("a model");
+    let document = Document::parse(model).expect("a model");
     let row = |(value, of_type): (&crate::graph::values::Value<'_>, &Option<ValueType>)| {
         format!("{}: {}", value.name, of_type.as_ref().map_or("?".to_owned(), ToString::to_string))
     };
@@ -59,7 +59,7 @@ fn types(model: &[u8]) -> Vec<Vec<String>> {
 }
 
 fn error(model: &[u8]) -> String {
-    Typing::of(&Document::of(model).expect("a model")).expect_err("refused").to_string()
+    Typing::of(&Document::parse(model).expect("a model")).expect_err("refused").to_string()
 }
 
 #[test]
@@ -211,8 +211,7 @@ fn types_within_types_are_bounded() {
 #[test]
 fn no_damage_to_a_model_makes_it_panic() {
     let read = |bytes: &[u8]| {
-        let texts = Texts::default();
-        drop(Document::parse(bytes, &texts).map(|document| Typing::of(&document).map(drop)));
+        drop(Document::parse(bytes).map(|document| Typing::of(&document).map(drop)));
     };
     for (_, mut file) in files(MODELS) {
         (0..file.len()).for_each(|len| read(&file[..len]));

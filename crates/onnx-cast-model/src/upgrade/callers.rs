@@ -2,6 +2,7 @@
 
 use crate::messages::attribute;
 use crate::tree::{Document, Graph, Node, is_default};
+use onnx_cast_file::formats::protobuf::outline::Outline;
 use onnx_cast_file::formats::protobuf::wire::{self, Fields};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -17,6 +18,7 @@ type Key = (usize, String);
 
 /// The calls of every function, each with the body that it stands in.
 pub(super) struct Callers<'t, 'a> {
+    outline: &'a Outline<'a>,
     by_name: HashMap<Name<'a>, Vec<(&'t Graph<'a>, &'t Node<'a>)>>,
     /// What was found out already: a function may be reached by more ways than can be walked.
     agreed: RefCell<HashMap<Key, Option<Option<&'a [u8]>>>>,
@@ -24,7 +26,7 @@ pub(super) struct Callers<'t, 'a> {
 }
 
 impl<'t, 'a> Callers<'t, 'a> {
-    pub(super) fn of(document: &'t Document<'a>) -> Self {
+    pub(super) fn of(document: &'t Document<'a>, outline: &'a Outline<'a>) -> Self {
         let named = document.functions.iter().filter_map(name_of);
         let mut by_name: HashMap<Name<'a>, Vec<_>> = named.map(|name| (name, Vec::new())).collect();
         for body in document.bodies().filter(|_| !document.functions.is_empty()) {
@@ -34,7 +36,7 @@ impl<'t, 'a> Callers<'t, 'a> {
                 }
             }
         }
-        Callers { by_name, agreed: RefCell::default(), given: RefCell::default() }
+        Callers { outline, by_name, agreed: RefCell::default(), given: RefCell::default() }
     }
 
     /// The attribute of a function on which all of its calls agree: an AttributeProto, or an inner `None` where none
@@ -67,6 +69,9 @@ impl<'t, 'a> Callers<'t, 'a> {
                 given => given.map(|given| given.message),
             };
             let given = given.or(default.map(|default| default.message));
+            if given.is_some_and(|given| !self.outline.is_whole(given)) {
+                return None; // a large tensor, which is not read for this
+            }
             let same = |one: &Option<&[u8]>| one.map(|one| renamed(one, "")) == given.map(|one| renamed(one, ""));
             if agreed.as_ref().is_some_and(|agreed| !same(agreed)) {
                 return None;

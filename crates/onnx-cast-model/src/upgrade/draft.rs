@@ -3,7 +3,7 @@
 use super::callers::{self, Callers};
 use crate::edits::{Around, NewAttribute, NewNode, NodeEdit};
 use crate::messages::attribute::{self, kind};
-use crate::tree::{Graph, Node, lossy};
+use crate::tree::{Graph, Node};
 use onnx_cast::ops::{self, AttributeValue};
 use onnx_cast_file::formats::protobuf::wire::{self, Value, WireError, last};
 use onnx_cast_file::text::Short;
@@ -55,7 +55,7 @@ impl Slot<'_> {
     fn referred(&self) -> Option<String> {
         let name =
             last(&self.message, attribute::REF_ATTR_NAME, Value::bytes).ok().flatten().filter(|_| self.refers)?;
-        Some(lossy(name))
+        Some(String::from_utf8_lossy(name).into_owned())
     }
 
     fn value(&self) -> AttributeValue<'_> {
@@ -206,7 +206,7 @@ impl<'t, 'a> Draft<'t, 'a> {
     pub(super) fn string(&self, name: &str) -> Result<Given<String>, Refusal> {
         let value = |message: &[u8]| {
             let bytes = last(message, attribute::S, Value::bytes)?.unwrap_or_default();
-            Ok(lossy(bytes))
+            Ok(String::from_utf8_lossy(bytes).into_owned())
         };
         self.read(name, (kind::STRING, "a string"), value)
     }

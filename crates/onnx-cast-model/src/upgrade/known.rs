@@ -274,7 +274,7 @@ impl<'a> At<'_, '_, 'a> {
     }
 
     /// The elements of a constant of floats.
-    pub(super) fn floats(self, name: &str, files: &'a Files) -> Option<Vec<f32>> {
+    pub(super) fn floats(self, name: &str, files: &'a Files<'a>) -> Option<Vec<f32>> {
         let flow = &self.known.flow;
         let value = &flow.values[self.value(name)?];
         let constant = match value.origin {

@@ -48,7 +48,7 @@ pub(super) struct Site<'r, 't, 'a> {
     /// The version of the operator that the node gets next.
     pub(super) step: i64,
     pub(super) document: &'t Document<'a>,
-    pub(super) files: &'a Files,
+    pub(super) files: &'a Files<'a>,
     /// The main graph, or the function.
     pub(super) body: &'t Graph<'a>,
     pub(super) callers: &'r Callers<'t, 'a>,

@@ -4,11 +4,10 @@ use super::*;
 use crate::edits::NewAttribute as Attr;
 use crate::emit::{Layout, emit};
 use crate::messages::attribute::kind;
-use crate::messages::{graph, model, node, opset, value_info};
-use crate::rope::Base;
+use crate::messages::{MODEL, graph, model, node, opset, value_info};
 use onnx_cast::DataType;
+use onnx_cast_file::formats::protobuf::outline::{Backing, Outline};
 use onnx_cast_file::formats::protobuf::wire;
-use onnx_cast_file::io::InputFile;
 use onnx_cast_file::pipeline::{self, InMemory};
 use std::ops::ControlFlow;
 use std::sync::Mutex;
@@ -47,13 +46,13 @@ fn made(op_type: &str, inputs: &[&str], outputs: &[&str], attributes: &[Attr], o
 
 /// A model that was raised, or why it was not.
 fn written(bytes: &[u8], to: i64) -> Result<Vec<u8>, String> {
-    let document = Document::of(bytes).map_err(|error| error.to_string())?;
-    let files = Files::open(Path::new("m.onnx"), &[], None).expect("no files");
+    let outline = Outline::of(Backing::Memory(bytes), &MODEL).map_err(|error| error.to_string())?;
+    let document = Document::parse(&outline.bytes).map_err(|error| error.to_string())?;
+    let files = Files::open(&outline, &[]).expect("no files");
     let (edits, _) = edits(&document, &files, to).map_err(|error| error.to_string())?;
     let message = emit(&document, &files, &edits, &mut Layout::new("m.data", None)).expect("emitted");
-    let file = InputFile::other(Path::new("m.onnx"), bytes.len() as u64, bytes.to_vec());
     let out = InMemory(Mutex::new(vec![0; message.len() as usize]));
-    let tasks = message.tasks(Base { bytes, file: Some(&file) });
+    let tasks = message.tasks();
     pipeline::run(&tasks, None, &out, &|_| ControlFlow::Continue(())).expect("written");
     Ok(out.0.into_inner().expect("no panic"))
 }
@@ -61,7 +60,7 @@ fn written(bytes: &[u8], to: i64) -> Result<Vec<u8>, String> {
 /// The nodes and the new initializers of a model that was raised, or why it was not.
 fn raised(bytes: &[u8], to: i64) -> Result<String, String> {
     let out = written(bytes, to)?;
-    let new = Document::of(&out).expect("a model");
+    let new = Document::parse(&out).expect("a model");
     assert_eq!(new.opset, Some(to));
     let node = |node: &Node<'_>| {
         let attributes: Vec<_> = node.attributes.iter().map(|attribute| attribute.name).collect();
@@ -286,8 +285,9 @@ fn calls_tell_what_an_attribute_of_a_function_is() {
 #[test]
 fn what_is_raised_already_stays() {
     let bytes = made("Relu", &["x"], &["y"], &[], 21, DataType::Float);
-    let document = Document::of(&bytes).expect("a model");
-    let files = Files::open(Path::new("m.onnx"), &[], None).expect("no files");
+    let outline = Outline::of(Backing::Memory(&bytes), &MODEL).expect("an outline");
+    let document = Document::parse(&outline.bytes).expect("a model");
+    let files = Files::open(&outline, &[]).expect("no files");
     let (edits, summary) = edits(&document, &files, 21).expect("raised");
     let message = emit(&document, &files, &edits, &mut Layout::new("m.data", None)).expect("emitted");
     assert_eq!((message.len(), summary.rewritten.len()), (bytes.len() as u64, 0));
@@ -327,7 +327,7 @@ fn reference(name: &str, kind: u64, to: &str) -> Message {
 /// Every node of a model, in all of its graphs, by operator and the integer of an attribute.
 fn ints_of(bytes: &[u8], to: i64, op_type: &str, attribute: &str) -> Vec<i64> {
     let out = written(bytes, to).expect("raised");
-    let document = Document::of(&out).expect("a model");
+    let document = Document::parse(&out).expect("a model");
     let graphs = document.graphs();
     let nodes = graphs.iter().flat_map(|graph| &graph.nodes).filter(|node| node.op_type == op_type);
     nodes.filter_map(|node| Some(node.attribute(attribute)?.int())).collect()

@@ -54,12 +54,7 @@ impl<'a> Attributes<'a> {
             AttributeValue::String(value) => Some(value),
             _ => None,
         })?;
-        // Checked in a copy: the bytes may be those of a mapped file, which may change between.
-        let text = |bytes: &[u8]| {
-            let copy = String::from_utf8(bytes.to_vec());
-            copy.unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
-        };
-        Ok(bytes.map(text))
+        Ok(bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned()))
     }
 
     fn find<T>(

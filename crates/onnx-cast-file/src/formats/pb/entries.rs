@@ -3,7 +3,7 @@
 use super::field_name;
 use crate::formats::error::{Invalid, InvalidKind};
 use crate::formats::protobuf::onnx::tensor as field;
-use crate::formats::protobuf::wire::{self, Fields, Value, WireError};
+use crate::formats::protobuf::wire::{self, WireError};
 use crate::formats::source::SourceData;
 use crate::io::memory::zeros;
 use crate::text::ShapeText;
@@ -19,15 +19,12 @@ pub(super) struct Entries<'a, 's> {
     pub(super) len: usize,
 }
 
-impl<'a> Entries<'a, '_> {
-    pub(super) fn read(&self) -> Result<SourceData<'a>, Invalid> {
+impl Entries<'_, '_> {
+    pub(super) fn read(&self) -> Result<SourceData<'static>, Invalid> {
         if self.data_type == DataType::String {
             return Ok(SourceData::Strings(self.strings()?));
         }
-        Ok(SourceData::Bytes(match self.borrowed()? {
-            Some(bytes) => Cow::Borrowed(bytes),
-            None => Cow::Owned(self.bytes()?),
-        }))
+        Ok(SourceData::Bytes(Cow::Owned(self.bytes()?)))
     }
 
     /// Holds the number of entries against what is wanted, before anything is allocated for them.
@@ -47,24 +44,6 @@ impl<'a> Entries<'a, '_> {
 
     fn buffer(&self, len: Option<usize>) -> Result<Vec<u8>, Invalid> {
         len.and_then(zeros).ok_or_else(|| self.too_large())
-    }
-
-    /// The bytes where one packed field of little-endian words holds them all, as most writers pack float_data.
-    fn borrowed(&self) -> Result<Option<&'a [u8]>, Invalid> {
-        if !matches!(self.field, field::FLOAT_DATA | field::DOUBLE_DATA) {
-            return Ok(None);
-        }
-        let mut found = None;
-        for field in Fields::new(self.message) {
-            let field = field?;
-            if field.number == self.field {
-                match field.value {
-                    Value::Bytes(bytes) if found.is_none() => found = Some(bytes),
-                    _ => return Ok(None),
-                }
-            }
-        }
-        Ok(found.filter(|bytes| self.data_type.byte_len(self.len) == Some(bytes.len())))
     }
 
     fn bytes(&self) -> Result<Vec<u8>, Invalid> {

@@ -1,7 +1,7 @@
 //! The wire format: a message is a sequence of fields, each a key (number and kind) and a value.
 //!
-//! [`Fields`] walks over a message without allocating. Every length is checked against the message before it is used;
-//! groups, which ONNX does not use, are stepped over with a bounded depth.
+//! [`Fields`] walks over a message, or its outline, without allocating. Every length is checked against the message
+//! before it is used; groups, which ONNX does not use, are stepped over with a bounded depth.
 
 use thiserror::Error;
 
@@ -53,6 +53,8 @@ pub enum Value<'a> {
     Fixed32([u8; 4]),
     /// A group, which is skipped.
     Group,
+    /// This many bytes that an outline leaves in the file. No file has such a field.
+    Left(u64),
 }
 
 /// A field of a message.
@@ -78,6 +80,11 @@ const BYTES: u8 = 2;
 const GROUP_START: u8 = 3;
 const GROUP_END: u8 = 4;
 const FIXED32: u8 = 5;
+/// The bits of a key that mark bytes as left in the file: a wire type that does not exist.
+pub(in crate::formats) const LEFT: u8 = 7;
+
+/// Bytes of the smallest value that an outline leaves in the file.
+pub const LARGE: u64 = 4096;
 
 /// Groups within groups; the usual limit of protobuf readers.
 const MAX_DEPTH: u32 = 100;
@@ -97,6 +104,10 @@ impl<'a> Fields<'a> {
                 Value::Group
             }
             GROUP_END => return Err(WireError::Group),
+            LEFT => match varint(&mut self.left)? {
+                len @ LARGE.. => Value::Left(len),
+                _ => return Err(WireError::Kind { kind }),
+            },
             _ => value(&mut self.left, kind)?,
         };
         Ok(Field { number, value, span: &start[..start.len() - self.left.len()] })
@@ -141,44 +152,38 @@ impl<'a> Iterator for Fields<'a> {
 }
 
 /// A field, by its first bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FieldHead {
-    /// The number of the field.
-    pub number: u32,
+pub(super) struct FieldHead {
+    pub(super) number: u32,
     /// Whether its value is bytes.
-    pub bytes: bool,
+    pub(super) bytes: bool,
     /// Bytes in front of the value.
-    pub start: usize,
+    pub(super) start: usize,
     /// Bytes that the value has, or claims.
-    pub len: u64,
+    pub(super) len: u64,
 }
 
 impl FieldHead {
     /// More than key and length of any field take.
-    pub const MOST: usize = 20;
+    pub(super) const MOST: usize = 20;
 
-    /// Whether a group starts so.
-    pub fn is_group(mut bytes: &[u8]) -> bool {
-        key(&mut bytes).is_ok_and(|(_, kind)| kind == GROUP_START)
-    }
-
-    /// `None` where no field starts so, or it is a group.
-    pub fn read(mut bytes: &[u8]) -> Option<FieldHead> {
+    /// `None` where it is a group.
+    pub(super) fn read(mut bytes: &[u8]) -> Result<Option<FieldHead>, WireError> {
         let all = bytes.len();
-        let (number, kind) = key(&mut bytes).ok()?;
+        let (number, kind) = key(&mut bytes)?;
         let (start, len) = match kind {
             BYTES => {
-                let len = varint(&mut bytes).ok()?;
+                let len = varint(&mut bytes)?;
                 (all - bytes.len(), len)
             }
-            GROUP_START | GROUP_END => return None,
+            GROUP_START => return Ok(None),
+            GROUP_END => return Err(WireError::Group),
             _ => {
                 let start = all - bytes.len();
-                value(&mut bytes, kind).ok()?;
+                value(&mut bytes, kind)?;
                 (start, (all - bytes.len() - start) as u64)
             }
         };
-        Some(FieldHead { number, bytes: kind == BYTES, start, len })
+        Ok(Some(FieldHead { number, bytes: kind == BYTES, start, len }))
     }
 }
 
