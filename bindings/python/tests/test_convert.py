@@ -187,9 +187,9 @@ def test_nodes_stay_float_or_become_narrow_as_asked(rng, x, tmp_path):
 def test_a_pattern_that_matches_no_node_is_an_error(rng):
     model = two_layers(rng)
     for options, message in [
-        ({"keep": ["first", "Sofmax"]}, r"--keep `Sofmax` matches no node \(near is `Softmax`\)$"),
-        ({"low": "re:^decoder"}, "--low `re:.decoder` matches no node$"),
-        ({"keep": ["decoder/*"], "raise_opset": True}, r"--keep `decoder/\*` matches no node$"),
+        ({"keep": ["first", "Sofmax"]}, r"`keep` `Sofmax` matches no node \(near is `Softmax`\)$"),
+        ({"low": "re:^decoder"}, "`low` `re:.decoder` matches no node$"),
+        ({"keep": ["decoder/*"], "raise_opset": True}, r"`keep` `decoder/\*` matches no node$"),
         ({"explain": ["sofmax"]}, r"named `sofmax` \(near is `softmax`\)$"),
     ]:
         with pytest.raises(onnx_cast.CastError, match=message):

@@ -2,7 +2,7 @@
 
 use crate::args::{Common, DiffArgs, InfoArgs, NameArgs};
 use crate::progress::Progress;
-use crate::{DIFFERENT, DONE, NEEDS_TYPE, pretty, print};
+use crate::{DIFFERENT, DONE, NEEDS_TYPE, pretty, print, with_options};
 use anyhow::{Result, anyhow};
 use onnx_cast::DataType;
 use onnx_cast_file::text::PathText;
@@ -93,7 +93,7 @@ fn quantized_text(Quantized { scheme, weights, warning, .. }: &Quantized, text: 
         let _ = writeln!(text, "quantized: {}{count}", Scheme::name(*scheme));
     }
     if let Some(warning) = warning {
-        let _ = writeln!(text, "warning: {}", printable(warning));
+        let _ = writeln!(text, "warning: {}", with_options(printable(warning).to_string()));
     }
 }
 

@@ -91,12 +91,31 @@ pub fn exit_code(args: impl IntoIterator<Item = OsString>) -> u8 {
 /// How the library says that a request has to name a type.
 const NEEDS_TYPE: &str = "(`from` gives";
 
+/// The library names the fields of a request, and a person at the command gives options. The words around a field tell
+/// it from the name of a tensor or a file.
+const OPTIONS: [(&str, &str); 9] = [
+    (NEEDS_TYPE, "(--from gives"),
+    ("`force`", "--force"),
+    ("`exclude` keeps", "--exclude keeps"),
+    ("`scheme` chooses", "--scheme chooses"),
+    ("`allow_nan` gives", "--allow-nan gives"),
+    ("without `allow_nan`", "without --allow-nan"),
+    ("`external_data` gives", "--external-data gives"),
+    ("(want `to` ", "(want --to "),
+    ("`low` wants", "--low wants"),
+];
+
+/// A text of the library in the command's words.
+pub(crate) fn with_options(text: String) -> String {
+    let text = OPTIONS.iter().fold(text, |text, (field, option)| text.replace(field, option));
+    // Before a pattern.
+    text.replace("`keep` `", "--keep `").replace("`low` `", "--low `")
+}
+
 /// Prints an error, and returns its text.
 fn say(error: anyhow::Error) -> String {
     let error = error.downcast().map_or_else(|error| error, outcome::in_words);
-    // The library names the field of a request.
-    let text =
-        Lines(&format!("{error:#}")).to_string().replace(NEEDS_TYPE, "(--from gives").replace("`force`", "--force");
+    let text = with_options(Lines(&format!("{error:#}")).to_string());
     // An error of the standard error itself cannot be reported.
     let _ = writeln!(io::stderr(), "onnx-cast: error: {text}");
     text

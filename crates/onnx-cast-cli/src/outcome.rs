@@ -2,7 +2,7 @@
 
 use crate::args::{Attributes, Common, JobArgs};
 use crate::summary::{Amount, Summary};
-use crate::{DIFFERENT, DONE, print};
+use crate::{DIFFERENT, DONE, print, with_options};
 use anyhow::{Result, anyhow};
 use onnx_cast::{DataType, element_count};
 use onnx_cast_file::text::{PathText, named};
@@ -123,7 +123,7 @@ fn tell(job: &Job<'_>, input: &Path, output: &Path, done: &Done, start: Instant)
         }
     }
     if let Some(warning) = done.warning().filter(|_| !quiet) {
-        let _ = writeln!(io::stderr(), "onnx-cast: warning: {}: {warning}", PathText(input));
+        let _ = writeln!(io::stderr(), "onnx-cast: warning: {}: {}", PathText(input), with_options(warning));
     }
     if !done.passed_over.is_empty() && !quiet {
         let _ = writeln!(io::stderr(), "onnx-cast: note: {}: kept {}", PathText(input), named(&done.passed_over));

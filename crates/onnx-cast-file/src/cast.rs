@@ -215,9 +215,16 @@ fn convert_file(input: &Path, output: &Path, request: &CastRequest, work: &Work<
     } else if request.run.counts() {
         file.settle(&fs::temp_dir())?;
     }
-    if !format.holds_many() && strings::are_in(&file, &casts) {
-        // Only a file of one tensor has them.
-        return strings::run(&mut file, casts.first().copied().flatten(), &sink, request);
+    if strings::are_in(&file, &casts) {
+        match casts[..] {
+            [cast] if !format.holds_many() => return strings::run(&mut file, cast, &sink, request),
+            // Where both files hold many tensors, this was refused when the casts were chosen.
+            [Some(_)] => {
+                let tensor = file.tensors.first().map(|stored| stored.name.clone()).unwrap_or_default();
+                return Err(FileError::Strings { path: output.to_owned(), tensor });
+            }
+            _ => {}
+        }
     }
     let rows = planner.rows(0, &file, casts)?;
     let metadata = file.metadata.clone();

@@ -2,7 +2,6 @@
 
 use crate::error::FileError;
 use crate::formats::input::{Input, Place, Stored};
-use crate::formats::npz;
 use crate::formats::source::Items;
 use crate::io::fs;
 use crate::layouts::BlockValues;
@@ -44,12 +43,10 @@ pub(crate) fn with_task(
             Some((file, items)) => run(keeping(stored, Elements::File(&file, 0), items)),
             None => Ok(()),
         },
-        Place::Member(member, items) => {
-            npz::with_elements(&input.file, &mut npz::open(&input.file)?, member, |reader| {
-                let stream = Mutex::new(reader);
-                run(keeping(stored, Elements::Stream(&stream), *items))
-            })
-        }
+        Place::Member(member, items) => member.with_elements(&input.file, |reader| {
+            let stream = Mutex::new(reader);
+            run(keeping(stored, Elements::Stream(&stream), *items))
+        }),
         _ => Ok(()),
     }
 }

@@ -8,7 +8,7 @@ mod weight;
 use crate::error::FileError;
 use crate::formats::input::Stored;
 use crate::layouts::{
-    self, Checkpoint, Granularity, LayoutError, QuantizedFormat, Scheme, TensorRef, WrittenWeight, are_experts,
+    self, Checkpoint, Granularity, LayoutError, Order, QuantizedFormat, Scheme, TensorRef, WrittenWeight, are_experts,
 };
 use crate::pipeline::Greatest;
 use crate::request::{RunOptions, Storage};
@@ -151,7 +151,12 @@ pub(crate) fn marker<'r>(layout: Scheme) -> Option<Row<'r>> {
 
 /// The modules with a matrix, or experts, that are not quantized, whose names configurations list.
 fn kept_modules(checkpoint: &Checkpoint, written: &[WrittenWeight]) -> Vec<String> {
-    let quantized: HashSet<&str> = written.iter().map(|weight| &*weight.module).collect();
+    // Configurations name the module that transposed experts are in, and `module` is the name of their tensor.
+    let module = |weight: &WrittenWeight| match weight.order {
+        Order::Exchanged => weight.module.rsplit_once('.').map_or(&*weight.module, |(module, _)| module).to_owned(),
+        _ => weight.module.clone(),
+    };
+    let quantized: HashSet<String> = written.iter().map(module).collect();
     let module = |stored: &Stored| {
         let module = match stored.shape.len() {
             2 => stored.name.strip_suffix(".weight")?,

@@ -52,9 +52,9 @@ impl Summary {
         }
         match all.nan_scales {
             0 => {}
-            1 => text += "; 1 block has a NaN scale, which `dequantize` refuses without --allow-nan",
+            1 => text += "; 1 block has a NaN scale, which `dequantize` refuses without `allow_nan`",
             count => {
-                text += &format!("; {count} blocks have NaN scales, which `dequantize` refuses without --allow-nan")
+                text += &format!("; {count} blocks have NaN scales, which `dequantize` refuses without `allow_nan`")
             }
         }
         Some(text)

@@ -42,6 +42,28 @@ fn strings_in_fortran_order() {
     assert_eq!(read.tensor, want);
 }
 
+/// An archive keeps strings. It has casts neither from them nor to them.
+#[test]
+fn strings_are_not_cast_into_an_archive() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("s.npy"), array("<U1", false, &[2], b"1\0\0\02\0\0\0")).expect("written");
+    fs::write(path("f.npy"), array("<f4", false, &[1], &1f32.to_le_bytes())).expect("written");
+    for (input, output, to) in [
+        ("s.npy", "s.npz", DataType::Float),
+        ("f.npy", "f.npz", DataType::String),
+        ("s.npy", "s.safetensors", DataType::Float),
+    ] {
+        let error = cast_file(path(input), path(output), &CastRequest::new(to)).expect_err(output);
+        let said = text_without(folder.path(), error);
+        assert!(said.ends_with("strings are cast only in a file of one tensor"), "{said}");
+        assert!(!path(output).exists(), "{output}");
+    }
+    cast_file(path("s.npy"), path("kept.npz"), &CastRequest::new(DataType::String)).expect("kept");
+    let kept = members(&path("kept.npz"), DataType::String).remove(0).2;
+    assert_eq!(kept, Tensor::strings(vec![2], ["1", "2"].iter().collect()).expect("a tensor"));
+}
+
 fn archive(path: &Path, members: &[(&str, CompressionMethod, Vec<u8>)]) {
     let mut zip = ZipWriter::new(File::create(path).expect("a file"));
     for (name, method, bytes) in members {

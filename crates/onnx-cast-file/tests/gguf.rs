@@ -377,7 +377,7 @@ fn scales_that_are_nan() {
         let values = info.tensors[0].values.expect("numbers");
         assert_eq!((values.nan, values.infinities), (nan, infinite), "type {kind}");
         if nan > 0 {
-            let said = "tensor `w`: a scale of block 1 is NaN (--allow-nan gives NaN for its elements)";
+            let said = "tensor `w`: a scale of block 1 is NaN (`allow_nan` gives NaN for its elements)";
             // An infinity times 0 is NaN, but the scale is not.
             if infinite == 0 {
                 assert_eq!(refused(&file), format!("cannot read: {said}"), "type {kind}");

@@ -233,6 +233,7 @@ fn experts_are_quantized_as_gpt_oss_has_them() {
     assert_eq!(got.len(), owners.len());
     let config = fs::read_to_string(again.join("config.json")).expect("a configuration");
     assert!(config.contains("\"quant_method\": \"mxfp4\""), "{config}");
+    assert!(!config.contains("mlp.experts\""), "quantized modules are not among those that stay: {config}");
     dequantize_file(&again, &back, &to_plain).expect("read back");
     let (got, want) = (tensors(&weights_of(&back)), tensors(&weights_of(&plain)));
     for (name, want) in &want {

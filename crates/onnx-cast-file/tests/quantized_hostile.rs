@@ -198,7 +198,7 @@ fn parts_that_are_missing() {
     let single = |tensor: Tensor| [a, b].into_iter().chain([tensor]).collect::<Vec<_>>();
     Checkpoint::new(FP8, &single(codes("b.weight", "F8_E4M3", &[2, 2]))).refuses(
         "model.safetensors: tensor `b.weight`: float8e4m3fn elements without scales (want `b.weight_scale_inv`; \
-         --exclude keeps the tensor as it is)",
+         `exclude` keeps the tensor as it is)",
     );
     Checkpoint::new(FP8, &[weight, scale, floats("b.weight_scale_inv", &[1, 1], &[1.0])])
         .refuses("model.safetensors: tensor `b.weight_scale_inv`: scales without a weight (want `b.weight`)");
@@ -228,7 +228,7 @@ fn parts_that_are_missing() {
         "model.safetensors: no quantized weights: neither the configuration nor the names of tensors tell of any",
     );
     Checkpoint::new(FP8, &[floats("a.weight", &[2, 2], &[1.0])]).refuses(
-        "model.safetensors: no weights in the layout deepseek (is the checkpoint dequantized already? --scheme chooses \
+        "model.safetensors: no weights in the layout deepseek (is the checkpoint dequantized already? `scheme` chooses \
          another layout)",
     );
 }
@@ -257,7 +257,7 @@ fn scales_that_are_nan() {
     let checkpoint =
         Checkpoint::new(FP8, &[codes("a.weight", "F8_E4M3", &[300, 2]), nan("a.weight_scale_inv", 300, 207)]);
     checkpoint.refuses(
-        "model.safetensors: tensor `a.weight_scale_inv`: scale 207 is NaN (--allow-nan gives NaN for its block)",
+        "model.safetensors: tensor `a.weight_scale_inv`: scale 207 is NaN (`allow_nan` gives NaN for its block)",
     );
     let values = checkpoint.gives(&DequantizeRequest { allow_nan: true, ..to(DataType::Float) });
     let is_nan: Vec<usize> =
@@ -267,7 +267,7 @@ fn scales_that_are_nan() {
     let mut scales = codes("e.gate_up_proj_scales", "U8", &[2, 4, 2]);
     scales.3[9] = 0xff;
     Checkpoint::new(GPT_OSS, &[codes("e.gate_up_proj_blocks", "U8", &[2, 4, 2, 16]), scales]).refuses(
-        "model.safetensors: tensor `e.gate_up_proj_scales`: scale 9 is NaN (--allow-nan gives NaN for its block)",
+        "model.safetensors: tensor `e.gate_up_proj_scales`: scale 9 is NaN (`allow_nan` gives NaN for its block)",
     );
     let nvfp4 = |block: u8, global: f32| {
         let mut scales = codes("a.weight_scale", "F8_E4M3", &[2, 2]);
@@ -276,9 +276,9 @@ fn scales_that_are_nan() {
         Checkpoint::new(&modelopt("NVFP4"), &[weight, scales, floats("a.weight_scale_2", &[], &[global])])
     };
     nvfp4(0xff, 1e-4)
-        .refuses("model.safetensors: tensor `a.weight_scale`: scale 3 is NaN (--allow-nan gives NaN for its block)");
+        .refuses("model.safetensors: tensor `a.weight_scale`: scale 3 is NaN (`allow_nan` gives NaN for its block)");
     nvfp4(0x38, f32::NAN)
-        .refuses("model.safetensors: tensor `a.weight_scale_2`: scale 0 is NaN (--allow-nan gives NaN for its block)");
+        .refuses("model.safetensors: tensor `a.weight_scale_2`: scale 0 is NaN (`allow_nan` gives NaN for its block)");
 }
 
 #[test]
@@ -378,7 +378,7 @@ fn a_configuration_that_claims_something_else() {
 #[test]
 fn methods_that_are_not_known() {
     let names: Vec<&str> = Scheme::ALL.iter().map(|(_, name)| *name).collect();
-    let known = format!("(known: {}; --scheme chooses one)", names.join(", "));
+    let known = format!("(known: {}; `scheme` chooses one)", names.join(", "));
     let tensors = || [codes("a.weight", "F8_E4M3", &[2, 2]), floats("a.weight_scale", &[], &[1.0])];
     for method in ["gptq", "awq", "bitsandbytes"] {
         let config = format!(r#"{{"quantization_config":{{"quant_method":"{method}","bits":4}}}}"#);
@@ -426,18 +426,18 @@ fn an_inverted_global_scale() {
     let (a, b) = ("a.weight_scale_2", "b.weight_scale_2");
     nvfp4(&modelopt("NVFP4"), "weight", [(a, 1e-4), (b, 1e4)]).refuses(
         "model.safetensors: tensor `b.weight_scale_2`: a global scale of 10000 allows weights up to 2.688e7, where the \
-         checkpoint's others go to 2.688e-1: it may be inverted (the scheme is modelopt; --scheme chooses another)",
+         checkpoint's others go to 2.688e-1: it may be inverted (the scheme is modelopt; `scheme` chooses another)",
     );
     // All of them, as a checkpoint of compressed-tensors read as one of ModelOpt.
     nvfp4(&modelopt("NVFP4"), "weight", [(a, 8192.0), (b, 16384.0)]).refuses(
         "model.safetensors: tensor `a.weight_scale_2`: a global scale of 8192 allows weights up to 2.202e7, where the \
-         checkpoint's others go to 2.202e7: it may be inverted (the scheme is modelopt; --scheme chooses another)",
+         checkpoint's others go to 2.202e7: it may be inverted (the scheme is modelopt; `scheme` chooses another)",
     );
     let (a, b) = ("a.weight_global_scale", "b.weight_global_scale");
     nvfp4(&groups(4, "float", 16), "weight_packed", [(a, 8192.0), (b, 1.0 / 8192.0)]).refuses(
         "model.safetensors: tensor `b.weight_global_scale`: a global scale of 0.0001220703125 allows weights up to \
          2.202e7, where the checkpoint's others go to 3.281e-1: it may be inverted (the scheme is compressed-tensors; \
-         --scheme chooses another)",
+         `scheme` chooses another)",
     );
     // A weight of zeros has the global scale 1, beside whatever small weights.
     let (a, b) = ("a.weight_scale_2", "b.weight_scale_2");

@@ -322,7 +322,7 @@ pub enum ModelError {
     NothingToDequantize,
     /// A weight of a type that the request does not name.
     #[error(
-        "weight `{}` is {data_type} in the model (want --to {data_type}, not {wanted}: what reads it takes no other; \
+        "weight `{}` is {data_type} in the model (want `to` {data_type}, not {wanted}: what reads it takes no other; \
          `onnx-cast cast` stores it in another type)",
         Short(name)
     )]

@@ -383,7 +383,7 @@ fn check_place(output: &Path, location: &str, files: &Files<'_>) -> Result<(), E
         return refuse("it is a link, which is not written through (want another name)");
     }
     if files.paths.iter().any(|used| is_same(&path, used)) && !is_same(input, output) {
-        return refuse("the input's own elements are there (say --external-data FILE for another name)");
+        return refuse("the input's own elements are there (`external_data` gives another name)");
     }
     Ok(())
 }

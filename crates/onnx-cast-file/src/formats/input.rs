@@ -180,9 +180,7 @@ impl Input {
             None => None,
             Some(member) => {
                 let mut file = fs::tempfile_in(folder).map_err(failed)?;
-                npz::with_elements(&self.file, &mut npz::open(&self.file)?, member, |reader| {
-                    io::copy(reader, &mut file).map(drop).map_err(failed)
-                })?;
+                member.with_elements(&self.file, |reader| io::copy(reader, &mut file).map(drop).map_err(failed))?;
                 Some(InputFile::temporary(path, file).map_err(failed)?)
             }
         };
@@ -218,13 +216,13 @@ impl Input {
             Place::Other(file, at, items) => (file.read(at, len(items)?)?, items),
             Place::Member(member, items) => {
                 let mut bytes = Vec::new();
-                npz::with_elements(&self.file, &mut npz::open(&self.file)?, &member, |reader| {
+                member.with_elements(&self.file, |reader| {
                     let read = reader.read_to_end(&mut bytes);
                     read.map(drop).map_err(|error| FormatError::io(self.file.path(), "read", error))
                 })?;
                 (bytes, items)
             }
-            // There are none left, and models, which are not read so.
+            // Unreachable: settled above; models use another reader.
             Place::Fortran(..) | Place::Message(..) => return Err(too_large()),
         };
         let mut packed = Vec::new();
@@ -323,7 +321,7 @@ fn open_npz(file: &InputFile, from: Option<DataType>) -> Result<Vec<Stored>, For
     let mut tensors = Vec::new();
     for index in 0..archive.len() {
         tensors.push(npz::with_member(file, &mut archive, index, |name, len, reader| {
-            let member = Member { index, start: 0 };
+            let member = Member::new(index, 0);
             let stored = open_array(file.path(), name, Some(member), len, reader, from)?;
             if matches!(stored.place, Place::Strings(_)) {
                 // They have been read, and are not read again.

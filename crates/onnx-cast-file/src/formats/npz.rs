@@ -22,6 +22,39 @@ pub struct Member {
     pub index: usize,
     /// Where the elements start, behind the array's own header.
     pub start: u64,
+    /// Opens the archive and reads the member. A program that opens no archives has no code for them: what only holds
+    /// members does not name it.
+    read: ReadMember,
+}
+
+/// Hands the elements of a member to a function, which says whether to read on to the member's end.
+type ReadMember = fn(&InputFile, &Member, &mut dyn FnMut(&mut (dyn Read + Send)) -> bool) -> Result<(), FormatError>;
+
+impl Member {
+    pub(crate) fn new(index: usize, start: u64) -> Member {
+        let read: ReadMember = |file, member, read| {
+            with_elements(file, &mut open(file)?, member, |reader| match read(reader) {
+                true => Ok(()),
+                false => Err(FormatError::io(file.path(), "read", io::ErrorKind::Interrupted.into())),
+            })
+        };
+        Member { index, start, read }
+    }
+
+    /// Hands the elements to a function, which reads all of them.
+    pub(crate) fn with_elements<E: From<FormatError>>(
+        &self,
+        file: &InputFile,
+        read: impl FnOnce(&mut (dyn Read + Send)) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let (mut read, mut done) = (Some(read), Ok(()));
+        let ended = (self.read)(file, self, &mut |reader| {
+            done = read.take().map_or(Ok(()), |read| read(reader));
+            done.is_ok()
+        });
+        done?;
+        Ok(ended?)
+    }
 }
 
 pub(crate) fn error(file: &InputFile, error: ZipError) -> FormatError {

@@ -15,7 +15,7 @@ pub enum LayoutError {
         what: String,
     },
     /// A configuration that names a scheme that is not known here.
-    #[error("`{key}` is `{}`, which is not a known layout (known: {known}; --scheme chooses one)", Short(got))]
+    #[error("`{key}` is `{}`, which is not a known layout (known: {known}; `scheme` chooses one)", Short(got))]
     UnknownScheme {
         /// The key.
         key: &'static str,
@@ -38,7 +38,7 @@ pub enum LayoutError {
     /// A cast of codes without their scales, or of scales without their codes.
     #[error(
         "tensor `{}`: a part of a quantized weight ({layout}), with `{}`: cast apart they would be wrong (dequantize the \
-         checkpoint first; --exclude keeps tensors as they are)",
+         checkpoint first; `exclude` keeps tensors as they are)",
         Short(tensor),
         Short(beside)
     )]
@@ -102,7 +102,7 @@ pub enum LayoutError {
         to: &'static str,
     },
     /// A configuration that describes quantized weights without naming the scheme.
-    #[error("{key} has no `quant_method`, which names the layout (known: {known}; --scheme chooses one)")]
+    #[error("{key} has no `quant_method`, which names the layout (known: {known}; `scheme` chooses one)")]
     NoScheme {
         /// The key of the description.
         key: &'static str,
@@ -114,7 +114,7 @@ pub enum LayoutError {
     NotQuantized,
     /// A checkpoint without weights of the layout that was named.
     #[error(
-        "no weights in the layout {scheme} (is the checkpoint dequantized already? --scheme chooses another layout)"
+        "no weights in the layout {scheme} (is the checkpoint dequantized already? `scheme` chooses another layout)"
     )]
     NoWeights {
         /// The layout.
@@ -122,7 +122,7 @@ pub enum LayoutError {
     },
     /// Elements without scales.
     #[error(
-        "tensor `{}`: {data_type} elements without scales (want `{}`; --exclude keeps the tensor as it is)",
+        "tensor `{}`: {data_type} elements without scales (want `{}`; `exclude` keeps the tensor as it is)",
         Short(tensor),
         Short(want)
     )]
@@ -227,7 +227,7 @@ pub enum LayoutError {
         tensor: String,
     },
     /// A scale that is NaN.
-    #[error("tensor `{}`: scale {index} is NaN (--allow-nan gives NaN for its block)", Short(tensor))]
+    #[error("tensor `{}`: scale {index} is NaN (`allow_nan` gives NaN for its block)", Short(tensor))]
     NanScale {
         /// The scales.
         tensor: String,
@@ -237,7 +237,7 @@ pub enum LayoutError {
     /// A global scale that is far from those of the other weights.
     #[error(
         "tensor `{}`: a global scale of {got} allows weights up to {largest:.3e}, where the checkpoint's others go to \
-         {others:.3e}: it may be inverted (the scheme is {scheme}; --scheme chooses another)",
+         {others:.3e}: it may be inverted (the scheme is {scheme}; `scheme` chooses another)",
         Short(tensor)
     )]
     GlobalScale {

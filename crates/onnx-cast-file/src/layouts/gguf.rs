@@ -75,7 +75,7 @@ impl<'a> BlockValues<'a> {
             let found = with_default_float_environment(|| decode(self.coding, these, scale, values));
             if let (Some(index), false) = (found, self.allow_nan) {
                 let block = at + index;
-                let what = format!("a scale of block {block} is NaN (--allow-nan gives NaN for its elements)");
+                let what = format!("a scale of block {block} is NaN (`allow_nan` gives NaN for its elements)");
                 let error = Invalid::new(InvalidKind::Value, what).of_tensor(self.tensor);
                 return Err(Trouble::Read(io::Error::new(io::ErrorKind::InvalidData, error)));
             }

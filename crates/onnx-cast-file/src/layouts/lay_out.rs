@@ -228,7 +228,7 @@ fn block_of(
     // Blocks of several rows may be smaller at the edges; no layout has such blocks within rows.
     if is_short && (to != QuantizedFormat::Elements(Float8E4M3FN) || block[0] == 1) {
         let (axis, size) = if form.order == Order::Down { ("rows", block[0]) } else { ("columns", block[1]) };
-        let want = format!("{axis} in blocks of {size} for {to} (--exclude keeps the tensor)");
+        let want = format!("{axis} in blocks of {size} for {to} (`exclude` keeps the tensor)");
         return Err(unfit(stored, want));
     }
     Ok(block)

@@ -90,7 +90,7 @@ impl WrittenWeight {
         if self.container != Int32 || (columns * self.integers.bits as usize).is_multiple_of(32) {
             return Ok(());
         }
-        let want = "columns that fill words of 32 bits (--exclude keeps the tensor)".to_owned();
+        let want = "columns that fill words of 32 bits (`exclude` keeps the tensor)".to_owned();
         let (tensor, data_type, shape) = (name.to_owned(), self.scale_type, vec![rows, columns]);
         Err(LayoutError::Part { tensor, data_type, shape, want })
     }

@@ -36,7 +36,7 @@ pub enum ConvertError {
     /// A pattern for nodes that matches none.
     #[error("{option} `{}` matches no node{}", Short(pattern), Near(near))]
     Pattern {
-        /// The option of the command that the pattern is for.
+        /// The field of the request that the pattern is in.
         option: &'static str,
         /// The pattern.
         pattern: String,
@@ -44,7 +44,7 @@ pub enum ConvertError {
         near: Option<String>,
     },
     /// A constant that would overflow or vanish, and whose readers are to be narrow.
-    #[error("constant `{}` overflows or vanishes in {to}, and --low wants a node narrow that reads it", Short(name))]
+    #[error("constant `{}` overflows or vanishes in {to}, and `low` wants a node narrow that reads it", Short(name))]
     Lost {
         /// The constant.
         name: String,

@@ -82,10 +82,10 @@ impl Rules<'_, '_, '_, '_> {
     /// Refuses a pattern that matches no node: what it was to keep would become narrow.
     fn patterns(&self) -> Result<(), ModelError> {
         let keep = self.request.keep.iter().filter_map(|keep| match keep {
-            Keep::Nodes(pattern) => Some(("--keep", pattern)),
+            Keep::Nodes(pattern) => Some(("`keep`", pattern)),
             _ => None,
         });
-        let low = self.request.low.iter().map(|pattern| ("--low", pattern));
+        let low = self.request.low.iter().map(|pattern| ("`low`", pattern));
         let names = || {
             let steps = self.variables.typing.bodies.iter().flat_map(|body| &body.flow.steps);
             steps.flat_map(|step| [step.node.op_type, step.node.name]).filter(|name| !name.is_empty())

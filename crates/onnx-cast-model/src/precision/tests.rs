@@ -271,7 +271,7 @@ fn a_large_constant_that_overflows_stays_float() {
             };
             let refused = convert_bytes(&model, &request).expect_err("refused").to_string();
             let want =
-                format!("constant `large` overflows or vanishes in {to}, and --low wants a node narrow that reads it");
+                format!("constant `large` overflows or vanishes in {to}, and `low` wants a node narrow that reads it");
             assert!(refused.ends_with(&want), "{refused}");
         }
     }
