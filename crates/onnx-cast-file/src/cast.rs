@@ -219,7 +219,7 @@ fn convert_file(input: &Path, output: &Path, request: &CastRequest, work: &Work<
         match casts[..] {
             [cast] if !format.holds_many() => return strings::run(&mut file, cast, &sink, request),
             // Where both files hold many tensors, this was refused when the casts were chosen.
-            [Some(_)] => {
+            [Some(cast)] if (cast.source_type() == DataType::String) != (cast.target_type() == DataType::String) => {
                 let tensor = file.tensors.first().map(|stored| stored.name.clone()).unwrap_or_default();
                 return Err(FileError::Strings { path: output.to_owned(), tensor });
             }

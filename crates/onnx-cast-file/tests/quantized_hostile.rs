@@ -211,7 +211,7 @@ fn parts_that_are_missing() {
             codes("b.weight", data_type, &[2, 16]),
         ];
         Checkpoint::new(&modelopt("MXFP4"), &tensors).refuses(&format!(
-            "model.safetensors: tensor `b.weight`: {named} elements without scales (want `b.weight_scale`; --exclude \
+            "model.safetensors: tensor `b.weight`: {named} elements without scales (want `b.weight_scale`; `exclude` \
              keeps the tensor as it is)"
         ));
     }

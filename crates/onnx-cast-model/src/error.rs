@@ -3,6 +3,7 @@
 mod convert;
 pub(crate) mod external;
 pub(crate) mod ranges;
+mod words;
 
 pub use convert::ConvertError;
 use external::ExternalProblem;
@@ -16,6 +17,7 @@ use onnx_cast_file::{FileError, Invalid, Unmatched};
 pub use ranges::RangesError;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
+use words::{declared, first_with, listed, names, prefix};
 
 /// A model, or another file, that could not be read, cast or written.
 #[derive(Debug, Error)]
@@ -428,39 +430,4 @@ impl From<WireError> for ModelError {
     fn from(error: WireError) -> Self {
         ModelError::Wire(error)
     }
-}
-
-/// `ai.onnx.ml.`, or nothing for ONNX's own domain.
-fn prefix(domain: &str) -> String {
-    if domain.is_empty() { String::new() } else { format!("{}.", Short(domain)) }
-}
-
-/// Names of values, or `none`.
-fn names(list: &[String]) -> String {
-    const LIMIT: usize = 16;
-    let mut names: Vec<String> = list.iter().take(LIMIT).map(|name| format!("`{}`", Short(name))).collect();
-    names.extend((list.len() > LIMIT).then(|| "...".to_owned()));
-    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
-}
-
-/// What is wrong with nodes.
-fn listed(list: &[String]) -> String {
-    const LIMIT: usize = 8;
-    let more = list.len().saturating_sub(LIMIT);
-    let text = list[..list.len() - more].join("; ");
-    if more > 0 { format!("{text}; and {more} more") } else { text }
-}
-
-/// A declared shape.
-fn declared(dims: &[Dim]) -> String {
-    let text = |dim: &Dim| match dim {
-        Dim::Known(dim) => dim.to_string(),
-        Dim::Symbol(name) => Short(name).to_string(),
-        Dim::Unknown => "?".to_owned(),
-    };
-    ShapeText(&dims.iter().map(text).collect::<Vec<_>>()).to_string()
-}
-
-fn first_with(version: Option<i64>) -> String {
-    version.map_or(String::new(), |since| format!(" (version {since} is the first that does)"))
 }
