@@ -47,7 +47,7 @@ fn strings_in_fortran_order() {
 fn strings_are_not_cast_into_an_archive() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name);
-    fs::write(path("s.npy"), array("<U1", false, &[2], b"1\0\0\02\0\0\0")).expect("written");
+    fs::write(path("s.npy"), array("<U1", false, &[2], &[b'1', 0, 0, 0, b'2', 0, 0, 0])).expect("written");
     fs::write(path("f.npy"), array("<f4", false, &[1], &1f32.to_le_bytes())).expect("written");
     for (input, output, to) in [
         ("s.npy", "s.npz", DataType::Float),
