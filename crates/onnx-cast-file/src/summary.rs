@@ -11,12 +11,12 @@ pub struct Summary {
     /// The tensors, in the order of the output file.
     pub tensors: Vec<TensorSummary>,
     /// Files that were there already, with the content that they were to get: see
-    /// [`CastRequest::resume`](crate::CastRequest::resume).
+    /// [`RunOptions::resume`](crate::RunOptions::resume).
     pub already_there: usize,
     /// Other files of the checkpoint's folder that were copied, or would be.
     pub copied: usize,
     /// Of these the names of those that were there already with another content, and are kept:
-    /// see [`CastRequest::resume`](crate::CastRequest::resume).
+    /// see [`RunOptions::resume`](crate::RunOptions::resume).
     pub kept_others: Vec<String>,
     /// Weights of a model that were to be quantized and are kept, each with the reason.
     pub passed_over: Vec<(String, String)>,

@@ -1,9 +1,9 @@
 //! The outline of a message: its bytes in memory, without the large fields, which stay in the file.
 //!
 //! One pass with reads at places builds it. A field that stays in the file is marked in its key, by a wire type that
-//! protocol buffers do not have, and [`Fields`] gives it as [`Value::Left`](super::wire::Value::Left). The lengths of
-//! the messages around it are those of their outlines, written in as many bytes as before. So every other byte is where
-//! it was, but for the values that are left out before it, and each part of an outline has its place in the file.
+//! protocol buffers do not have, and [`Fields`] gives it as [`Value::Left`]. The lengths of the messages around it are
+//! those of their outlines, written in as many bytes as before. So every other byte is where it was, but for the values
+//! that are left out before it, and each part of an outline has its place in the file.
 
 use super::wire::{Field, FieldHead, Fields, LARGE, LEFT, Value, WireError};
 use crate::io::error::IoError;
