@@ -103,7 +103,7 @@ pub fn lay_out(input: &Path, output: &Path, index: usize, temporary: &Path, job:
 /// of other files that share a scale with them once.
 ///
 /// # Errors
-/// Where a file cannot be read or written, there is none under the temporary name, it was laid out for another job, or
+/// Where a file cannot be read or written, the temporary file is missing, it was laid out for another job, or
 /// a weight would change.
 pub fn write_part(
     input: &Path,

@@ -152,11 +152,11 @@ pub(crate) fn marker<'r>(layout: Scheme) -> Option<Row<'r>> {
 /// The modules with a matrix, or experts, that are not quantized, whose names configurations list.
 fn kept_modules(checkpoint: &Checkpoint, written: &[WrittenWeight]) -> Vec<String> {
     // Configurations name the module that transposed experts are in, and `module` is the name of their tensor.
-    let module = |weight: &WrittenWeight| match weight.order {
-        Order::Exchanged => weight.module.rsplit_once('.').map_or(&*weight.module, |(module, _)| module).to_owned(),
-        _ => weight.module.clone(),
-    };
-    let quantized: HashSet<String> = written.iter().map(module).collect();
+    let names = written.iter().map(|weight| match (weight.order, weight.module.rsplit_once('.')) {
+        (Order::Exchanged, Some((module, _))) => module,
+        _ => &weight.module,
+    });
+    let quantized: HashSet<&str> = names.collect();
     let module = |stored: &Stored| {
         let module = match stored.shape.len() {
             2 => stored.name.strip_suffix(".weight")?,

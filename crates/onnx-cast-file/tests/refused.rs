@@ -178,7 +178,7 @@ fn safetensors_headers() {
         (
             r#"{"w":{"dtype":"F7","shape":[0],"data_offsets":[0,0]}}"#.to_owned(),
             0,
-            "tensor `w`: type `F7` is none that ONNX has".to_owned(),
+            "tensor `w`: ONNX has no type `F7`".to_owned(),
         ),
         (
             r#"{"w":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},"w":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}"#.to_owned(),

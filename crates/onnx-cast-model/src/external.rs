@@ -106,7 +106,7 @@ impl fmt::Debug for Files<'_> {
 
 impl<'a> Files<'a> {
     /// Opens every file that the tensors of a model refer to; each tensor is a message and whether it is a part of a
-    /// sparse one. A model in memory may refer to none, as there is no folder to look for them in.
+    /// sparse one. A model in memory has no folder, so it may not refer to other files.
     pub(crate) fn open(outline: &'a Outline<'a>, tensors: &[(&[u8], bool)]) -> Result<Self, ModelError> {
         let mut files = Files { outline, itself: None, by_location: HashMap::new(), paths: Vec::new() };
         for &(message, sparse) in tensors {

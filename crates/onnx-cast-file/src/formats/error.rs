@@ -166,7 +166,7 @@ impl Invalid {
         Invalid { kind, tensor: String::new(), what: what.into() }
     }
 
-    /// A size that overflows, or that there is no memory for.
+    /// A size that overflows, or that does not fit in memory.
     pub fn too_large(data_type: impl fmt::Display, shape: &[usize]) -> Invalid {
         Invalid::new(InvalidKind::Size, format!("{} {data_type} is too large", ShapeText(shape)))
     }

@@ -184,7 +184,7 @@ impl RawEntry {
     fn check(self, tensor: String, want: u64, data: u64) -> Result<Entry, Invalid> {
         let known = DataType::ALL.iter().find(|data_type| type_name(**data_type) == Some(&*self.dtype));
         let Some(&data_type) = known else {
-            let what = format!("type `{}` is none that ONNX has", Short(&self.dtype));
+            let what = format!("ONNX has no type `{}`", Short(&self.dtype));
             return Err(Invalid::new(InvalidKind::Type, what).of_tensor(&tensor));
         };
         let (start, end) = self.data_offsets;

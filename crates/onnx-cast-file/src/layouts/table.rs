@@ -202,7 +202,10 @@ const ROWS: [(Scheme, Row); 8] = [
                 claims: |claims, _| claims.add(&[WeightFormat::Fp8, WeightFormat::MxFp4], "fp8"),
                 write: |weights, kept| {
                     json!({
-                        "activation_scheme": "dynamic", "fmt": "e4m3", "modules_to_not_convert": kept, "quant_method": "fp8",
+                        "activation_scheme": "dynamic",
+                        "fmt": "e4m3",
+                        "modules_to_not_convert": kept,
+                        "quant_method": "fp8",
                         "weight_block_size": weights.first().map(|weight| weight.block),
                     })
                 },
@@ -302,7 +305,13 @@ const ROWS: [(Scheme, Row); 8] = [
                 method: "fbgemm_fp8",
                 key: None,
                 claims: |claims, _| claims.add(&[WeightFormat::Fp8], "fbgemm_fp8"),
-                write: |_, kept| json!({ "activation_scale_ub": 1200.0, "modules_to_not_convert": kept, "quant_method": "fbgemm_fp8" }),
+                write: |_, kept| {
+                    json!({
+                        "activation_scale_ub": 1200.0,
+                        "modules_to_not_convert": kept,
+                        "quant_method": "fbgemm_fp8",
+                    })
+                },
                 own_file: None,
             }),
             held: &[held(&[FP8], &[ROWS_OR_COLUMNS])],

@@ -85,7 +85,7 @@ fn check_global(
 struct Scales {
     tensor: TensorRef,
     read_as: DataType,
-    /// The first NaN that was found, [`usize::MAX`] if there is none.
+    /// The index of the first NaN, or [`usize::MAX`] while no NaN was found.
     nan: AtomicUsize,
 }
 

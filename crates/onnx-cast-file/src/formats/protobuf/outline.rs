@@ -23,7 +23,7 @@ pub struct Schema {
     pub left: &'static [u32],
 }
 
-/// Why there is no outline.
+/// An outline that cannot be read.
 #[derive(Debug, Error)]
 pub enum OutlineError {
     /// The file cannot be read.
