@@ -6,7 +6,7 @@ use crate::counts::Counters;
 use crate::error::FileError;
 use crate::formats::error::FormatError;
 use crate::formats::format::Format;
-use crate::formats::input::{Given, Input, Place, Stored, check_type};
+use crate::formats::input::{Given, Input, Location, StoredTensor, check_type};
 use crate::formats::output::Output;
 use crate::formats::safetensors;
 use crate::io::atomic::check_vacant;
@@ -50,7 +50,7 @@ pub(crate) fn with_cast<R>(
     for to in request.selection.targets() {
         Cast::new(to, &options).map_err(FileError::Operator)?;
     }
-    let select = |stored: &Stored| request.selection.target(&stored.name, stored.data_type, stored.len as u64);
+    let select = |stored: &StoredTensor| request.selection.target(&stored.name, stored.data_type, stored.len as u64);
     run(&Work { name: "cast", plan: &plan, select: &select, is_cast: true })
 }
 
@@ -70,7 +70,7 @@ pub fn bit_cast_file(
         BitCast::new(to, opset).map_err(FileError::Operator)?;
     }
     let plan = |from, to| BitCast::new(to, opset)?.plan(from);
-    let select = |stored: &Stored| {
+    let select = |stored: &StoredTensor| {
         let to = request.selection.target_of_one(&stored.name, stored.len as u64);
         to.filter(|to| to.bits() == stored.data_type.bits())
     };
@@ -85,7 +85,7 @@ pub(crate) struct Work<'a> {
     /// The cast between two types.
     plan: &'a dyn Fn(DataType, DataType) -> Result<Plan, OpError>,
     /// The target of one of several tensors.
-    select: &'a dyn Fn(&Stored) -> Option<DataType>,
+    select: &'a dyn Fn(&StoredTensor) -> Option<DataType>,
     /// Whether values are cast, and not their bits reinterpreted, which may be done with parts of quantized weights;
     /// then it is an error that no tensor is selected.
     is_cast: bool,
@@ -266,7 +266,7 @@ impl Planner<'_> {
 
     /// The casts from several tensors to several.
     fn of_many(&self, input: &Input) -> Result<Vec<Option<Plan>>, FileError> {
-        let plan = |stored: &Stored| {
+        let plan = |stored: &StoredTensor| {
             let Some(to) = (self.work.select)(stored) else { return Ok(None) };
             check_type(input.path(), stored, self.request.from)?;
             if (to == DataType::String) != (stored.data_type == DataType::String) {
@@ -277,7 +277,7 @@ impl Planner<'_> {
         input.tensors.iter().map(plan).collect()
     }
 
-    fn plan(&self, input: &Input, stored: &Stored, to: DataType) -> Result<Plan, FileError> {
+    fn plan(&self, input: &Input, stored: &StoredTensor, to: DataType) -> Result<Plan, FileError> {
         (self.work.plan)(stored.data_type, to).map_err(|error| input.cast_error(&stored.name, error.into()).into())
     }
 
@@ -307,11 +307,11 @@ impl Planner<'_> {
 }
 
 /// What is done with a tensor that holds no strings.
-fn summary(stored: &Stored, plan: Option<Plan>) -> Result<TensorSummary, TensorError> {
-    let Stored { name, shape, data_type: from, len, .. } = stored;
+fn summary(stored: &StoredTensor, plan: Option<Plan>) -> Result<TensorSummary, TensorError> {
+    let StoredTensor { name, shape, data_type: from, len, .. } = stored;
     let to = plan.map_or(*from, |plan| plan.target_type());
     let bytes = |data_type: DataType| {
-        if let Place::Strings(strings) = &stored.place {
+        if let Location::Strings(strings) = &stored.place {
             return Ok(strings.view().bytes().len() as u64);
         }
         let len = data_type.byte_len(*len).map(|len| len as u64);

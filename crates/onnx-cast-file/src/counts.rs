@@ -26,7 +26,7 @@ pub use alarms::Alarms;
 pub use means::Means;
 pub use number::Number;
 pub(crate) use number::{Distance, Numbers, exceeds_doubles, is_integer};
-pub(crate) use tally::{Apart, Compared};
+pub(crate) use tally::{Compared, Distances};
 pub(crate) use text::{alarms_of_strings, count_strings};
 
 /// What became of the values of a tensor.
@@ -325,7 +325,13 @@ impl Counter {
                     let block = index * BLOCK..len.min((index + 1) * BLOCK);
                     let source = self.source.block(source, block.clone(), &mut sides.source)?;
                     let result = self.result.block(result, block, &mut sides.result)?;
-                    self.compare::<false>(source, result, &mut counts, &mut Apart::default(), &mut Apart::default());
+                    self.compare::<false>(
+                        source,
+                        result,
+                        &mut counts,
+                        &mut Distances::default(),
+                        &mut Distances::default(),
+                    );
                     from = index + 1;
                 }
                 if from > 0 {
@@ -375,7 +381,7 @@ impl Counter {
             let block = start..len.min(start + BLOCK);
             let source = self.source.block(source, block.clone(), &mut sides.source)?;
             let result = self.result.block(result, block, &mut sides.result)?;
-            self.compare::<false>(source, result, &mut counts, &mut Apart::default(), &mut Apart::default());
+            self.compare::<false>(source, result, &mut counts, &mut Distances::default(), &mut Distances::default());
             each(source, result);
         }
         self.add_counts(Ok(counts))
@@ -408,8 +414,8 @@ impl Counter {
         source: &[u8],
         result: &[u8],
         counts: &mut Counts,
-        floats: &mut Apart<f32>,
-        doubles: &mut Apart<f64>,
+        floats: &mut Distances<f32>,
+        doubles: &mut Distances<f64>,
     ) -> Compared {
         let Counter { limits, level, .. } = self;
         if self.hub() == DataType::Float {

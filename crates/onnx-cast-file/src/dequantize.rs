@@ -4,7 +4,7 @@ mod gguf;
 
 use crate::counts::Counters;
 use crate::error::FileError;
-use crate::layouts::{self, Checkpoint, Config, Role, Scheme, TensorRef, Values, Weight, Weights};
+use crate::layouts::{self, Checkpoint, Config, Role, Scheme, TensorRef, Weight, WeightValues, Weights};
 use crate::request::RunOptions;
 use crate::rewrite::{self, Computed, Opened, Origin, Rewrite, Rewritten, Row, SideFiles};
 use crate::selection::Selection;
@@ -144,7 +144,7 @@ impl<'a> Planner<'a> {
         let (data_type, cast) =
             by_way_of(to, counts).map_err(|error| FileError::cast(path, &weight.name, error.into()))?;
         let counter = cast.and_then(|_| Counters::new(counts).of(data_type, to)).map(Arc::new);
-        let values = Values::new(self.checkpoint, weight, data_type)
+        let values = WeightValues::new(self.checkpoint, weight, data_type)
             .map_err(|trouble| FileError::moving(trouble, path, path, &weight.name))?;
         let shape = weight.values.clone();
         let too_large = || TensorError::TooLarge { data_type: to, shape: shape.clone() };

@@ -5,7 +5,7 @@ use crate::counts::Loss;
 use crate::formats::error::FormatError;
 use crate::io::error::IoError;
 use crate::layouts::LayoutError;
-use crate::pipeline::Trouble;
+use crate::pipeline::PipelineError;
 use crate::selection::Unmatched;
 use crate::summary::{Summary, TensorSummary};
 use crate::text::{PathText, TensorText};
@@ -138,12 +138,12 @@ impl FileError {
     }
 
     /// What went wrong where elements of a tensor were moved from a file to another.
-    pub(crate) fn moving(trouble: Trouble, input: &Path, output: &Path, tensor: &str) -> FileError {
+    pub(crate) fn moving(trouble: PipelineError, input: &Path, output: &Path, tensor: &str) -> FileError {
         match trouble {
-            Trouble::Read(error) => FileError::io(input, "read", error),
-            Trouble::Write(error) => FileError::io(output, "write", error),
-            Trouble::Stopped => FileError::Stopped { path: output.to_owned() },
-            Trouble::Cast(error) => FileError::cast(input, tensor, error),
+            PipelineError::Read(error) => FileError::io(input, "read", error),
+            PipelineError::Write(error) => FileError::io(output, "write", error),
+            PipelineError::Stopped => FileError::Stopped { path: output.to_owned() },
+            PipelineError::Cast(error) => FileError::cast(input, tensor, error),
         }
     }
 

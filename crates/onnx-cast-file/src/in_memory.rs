@@ -4,7 +4,7 @@
 use crate::dequantize::{self, DequantizeRequest};
 use crate::error::FileError;
 use crate::formats::format::Format;
-use crate::formats::input::{Input, Place, Stored};
+use crate::formats::input::{Input, Location, StoredTensor};
 use crate::formats::source::{Items, NamedTensor};
 use crate::inspect::{Quantized, consistent};
 use crate::io::positional::{InputFile, ReadAt};
@@ -96,9 +96,9 @@ impl TensorsInMemory {
             if !names.insert(name.clone()) {
                 return Err(FileError::layout(path, LayoutError::Collision { tensor: name.clone() }));
             }
-            let (start, place) = (end, Place::File(end, Items::PLAIN));
+            let (start, place) = (end, Location::File(end, Items::PLAIN));
             end += bytes.len() as u64;
-            list.push(Stored { name: name.clone(), data_type: *data_type, shape: shape.clone(), len, place });
+            list.push(StoredTensor { name: name.clone(), data_type: *data_type, shape: shape.clone(), len, place });
             parts.push((start, tensor));
         }
         let file = InputFile::other(path, end, InARow(parts));

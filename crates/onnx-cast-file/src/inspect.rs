@@ -10,11 +10,11 @@ use crate::counts::Number;
 use crate::error::FileError;
 use crate::formats::checkpoint;
 use crate::formats::format::Format;
-use crate::formats::input::{Given, Input, Place, Stored};
+use crate::formats::input::{Given, Input, Location, StoredTensor};
 use crate::io::progress::{Meter, Watch};
 use crate::layouts::Checkpoint;
 use crate::opened::with_task;
-use crate::pipeline::{self, Sink, Task, Trouble};
+use crate::pipeline::{self, PipelineError, Sink, Task};
 use crate::selection::{Pattern, admits, check_names};
 use compare::compare;
 use onnx_cast::DataType;
@@ -170,8 +170,8 @@ pub fn inspect_opened(opened: Vec<Input>, request: &InspectRequest) -> Result<Fi
         tensors: Vec::new(),
         quantized: None,
     };
-    let admitted = |stored: &&Stored| admits(&request.include, &request.exclude, &stored.name);
-    let total = opened.iter().flat_map(|input| &input.tensors).filter(admitted).map(Stored::work).sum();
+    let admitted = |stored: &&StoredTensor| admits(&request.include, &request.exclude, &stored.name);
+    let total = opened.iter().flat_map(|input| &input.tensors).filter(admitted).map(StoredTensor::work).sum();
     let meter = Meter::new(request.watch.as_ref(), total);
     for mut input in opened {
         info.format = input.format;
@@ -227,7 +227,7 @@ pub fn diff_with<E: From<FileError>>(
     let names = first.iter().chain(&second).flat_map(|input| &input.tensors).map(|stored| &*stored.name);
     check_names(&request.include, &request.exclude, names).map_err(FileError::unmatched(paths[0]))?;
     let all = |inputs: &[Input]| -> Vec<(usize, usize)> {
-        let admitted = |stored: &Stored| admits(&request.include, &request.exclude, &stored.name);
+        let admitted = |stored: &StoredTensor| admits(&request.include, &request.exclude, &stored.name);
         let places = |(i, input): (usize, &Input)| {
             let tensors = input.tensors.iter().enumerate().filter(|(_, stored)| admitted(stored));
             tensors.map(|(j, _)| (i, j)).collect::<Vec<_>>()
@@ -279,14 +279,14 @@ fn send(
 }
 
 /// What went wrong with a tensor that was only looked at.
-pub(crate) fn failed(input: &Input, stored: &Stored, trouble: Trouble) -> FileError {
+pub(crate) fn failed(input: &Input, stored: &StoredTensor, trouble: PipelineError) -> FileError {
     let path = match &stored.place {
-        Place::Other(file, ..) => file.path(),
+        Location::Other(file, ..) => file.path(),
         _ => input.path(),
     };
     match trouble {
-        Trouble::Read(error) | Trouble::Write(error) => FileError::io(path, "read", error),
-        Trouble::Stopped => FileError::Stopped { path: path.to_owned() },
-        Trouble::Cast(error) => FileError::cast(path, &stored.name, error),
+        PipelineError::Read(error) | PipelineError::Write(error) => FileError::io(path, "read", error),
+        PipelineError::Stopped => FileError::Stopped { path: path.to_owned() },
+        PipelineError::Cast(error) => FileError::cast(path, &stored.name, error),
     }
 }

@@ -1,19 +1,19 @@
 //! The tensors of an opened file as tasks of the pipeline.
 
 use crate::error::FileError;
-use crate::formats::input::{Input, Place, Stored};
+use crate::formats::input::{Input, Location, StoredTensor};
 use crate::formats::source::Items;
 use crate::io::fs;
 use crate::layouts::BlockValues;
-use crate::pipeline::{Elements, Task};
+use crate::pipeline::{Task, TaskInput};
 use std::sync::Mutex;
 
 /// The task that keeps a tensor of a file, where its elements can be read at any place.
-pub(crate) fn of_stored<'a>(input: &'a Input, stored: &'a Stored) -> Option<Task<'a>> {
+pub(crate) fn of_stored<'a>(input: &'a Input, stored: &'a StoredTensor) -> Option<Task<'a>> {
     let (elements, items) = match &stored.place {
-        Place::File(at, items) => (Elements::File(&input.file, *at), *items),
-        Place::Other(file, at, items) => (Elements::File(file, *at), *items),
-        Place::Memory(bytes) => (Elements::Memory(bytes), Items::PLAIN),
+        Location::File(at, items) => (TaskInput::File(&input.file, *at), *items),
+        Location::Other(file, at, items) => (TaskInput::File(file, *at), *items),
+        Location::Memory(bytes) => (TaskInput::Memory(bytes), Items::PLAIN),
         _ => return None,
     };
     Some(keeping(stored, elements, items))
@@ -30,27 +30,27 @@ pub(crate) fn with_task(
         return run(task);
     }
     match &stored.place {
-        Place::Message(at, len) => {
+        Location::Message(at, len) => {
             let bytes = input.decode(stored, *at, *len)?;
-            run(keeping(stored, Elements::Memory(&bytes), Items::PLAIN))
+            run(keeping(stored, TaskInput::Memory(&bytes), Items::PLAIN))
         }
-        Place::Blocks(blocks) => {
+        Location::Blocks(blocks) => {
             // A look at the values shows NaN.
             let values = BlockValues::new(&input.file, blocks, &stored.name, &stored.shape, true)?;
-            run(keeping(stored, Elements::Computed(&values, 0), Items::PLAIN))
+            run(keeping(stored, TaskInput::Computed(&values, 0), Items::PLAIN))
         }
-        Place::Fortran(..) => match input.in_c_order(index, &fs::temp_dir())? {
-            Some((file, items)) => run(keeping(stored, Elements::File(&file, 0), items)),
+        Location::Fortran(..) => match input.in_c_order(index, &fs::temp_dir())? {
+            Some((file, items)) => run(keeping(stored, TaskInput::File(&file, 0), items)),
             None => Ok(()),
         },
-        Place::Member(member, items) => member.with_elements(&input.file, |reader| {
+        Location::Member(member, items) => member.with_elements(&input.file, |reader| {
             let stream = Mutex::new(reader);
-            run(keeping(stored, Elements::Stream(&stream), *items))
+            run(keeping(stored, TaskInput::Stream(&stream), *items))
         }),
         _ => Ok(()),
     }
 }
 
-fn keeping<'a>(stored: &Stored, elements: Elements<'a>, items: Items) -> Task<'a> {
+fn keeping<'a>(stored: &StoredTensor, elements: TaskInput<'a>, items: Items) -> Task<'a> {
     Task::keeping(elements, stored.len, stored.data_type, items)
 }

@@ -19,11 +19,11 @@ use std::thread;
 pub use clamp::Clamp;
 pub(crate) use greatest::Greatest;
 pub use sinks::{InMemory, InPlace, InStretches, Nowhere, Ordered, Same, Sink};
-pub use task::{Chain, Compute, Decode, Elements, ReadBack, ScaledCast, Scratch, Step, Task, Transform};
+pub use task::{Chain, Compute, Decode, ReadBack, ScaledCast, Scratch, Step, Task, TaskInput, Transform};
 
 /// What went wrong.
 #[derive(Debug)]
-pub enum Trouble {
+pub enum PipelineError {
     /// The input could not be read.
     Read(io::Error),
     /// The sink refused a chunk.
@@ -50,7 +50,7 @@ pub fn run(
     threads: Option<usize>,
     sink: &dyn Sink,
     progress: Progress<'_>,
-) -> Result<(), (usize, Trouble)> {
+) -> Result<(), (usize, PipelineError)> {
     let bytes: u64 = tasks.iter().map(Task::bytes).sum();
     let worth = usize::try_from(bytes / THREAD_BYTES).unwrap_or(usize::MAX).min(threads.unwrap_or(DEFAULT_THREADS));
     // Asking the system takes longer than casting a small tensor, because it reads several files.
@@ -89,7 +89,7 @@ struct Queue {
     element: usize,
     /// The elements of the present task, where they had to be decoded all at once.
     decoded: Option<Arc<Vec<u8>>>,
-    failed: Option<(usize, Trouble)>,
+    failed: Option<(usize, PipelineError)>,
 }
 
 /// Stops the other workers where one panics: they would wait for its chunk. The panic goes on when they have ended.
@@ -98,7 +98,7 @@ struct StopsOthers<'p, 'a, 't>(&'p Pipeline<'a, 't>);
 impl Drop for StopsOthers<'_, '_, '_> {
     fn drop(&mut self) {
         if thread::panicking() {
-            self.0.fail(&mut self.0.queue(), 0, Trouble::Stopped);
+            self.0.fail(&mut self.0.queue(), 0, PipelineError::Stopped);
         }
     }
 }
@@ -115,7 +115,7 @@ impl Pipeline<'_, '_> {
             let done = self.tasks[chunk.task].run(&chunk, self.sink, &mut buffers);
             let told = done.and_then(|bytes| match (self.progress)(bytes) {
                 ControlFlow::Continue(()) => Ok(()),
-                ControlFlow::Break(()) => Err(Trouble::Stopped),
+                ControlFlow::Break(()) => Err(PipelineError::Stopped),
             });
             if let Err(trouble) = told {
                 self.fail(&mut self.queue(), chunk.task, trouble);
@@ -123,7 +123,7 @@ impl Pipeline<'_, '_> {
         }
     }
 
-    fn fail(&self, queue: &mut Queue, task: usize, trouble: Trouble) {
+    fn fail(&self, queue: &mut Queue, task: usize, trouble: PipelineError) {
         // Only the first is kept: the others may be its consequences.
         if queue.failed.is_none() {
             queue.failed = Some((task, trouble));
@@ -144,8 +144,8 @@ impl Pipeline<'_, '_> {
                 let mut chunk = Chunk { task: queue.task, element: queue.element, len, decoded: None };
                 queue.element += chunk.len;
                 let read = match task.elements {
-                    Elements::Stream(stream) => task.read_next(&chunk, stream, &mut buffers.items),
-                    Elements::Decoded(source) if chunk.element == 0 => {
+                    TaskInput::Stream(stream) => task.read_next(&chunk, stream, &mut buffers.items),
+                    TaskInput::Decoded(source) if chunk.element == 0 => {
                         task.decode(source).map(|bytes| queue.decoded = Some(Arc::new(bytes)))
                     }
                     _ => Ok(()),
@@ -196,7 +196,7 @@ mod tests {
             let (sender, receiver) = mpsc::sync_channel(1);
             let mut out = Vec::new();
             let sink = Panics(Ordered::new(&mut out), sender, Mutex::new(receiver));
-            let task = Task::keeping(Elements::Memory(&bytes), bytes.len(), DataType::Uint8, Items::PLAIN);
+            let task = Task::keeping(TaskInput::Memory(&bytes), bytes.len(), DataType::Uint8, Items::PLAIN);
             let work = || run(&[task], Some(2), &sink, &|_| ControlFlow::Continue(()));
             let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
             let _ = ended.send(done.is_err());

@@ -6,7 +6,7 @@ pub(crate) mod numbers;
 mod weight;
 
 use crate::error::FileError;
-use crate::formats::input::Stored;
+use crate::formats::input::StoredTensor;
 use crate::layouts::{
     self, Checkpoint, Granularity, LayoutError, Order, QuantizedFormat, Scheme, TensorRef, WrittenWeight, are_experts,
 };
@@ -157,7 +157,7 @@ fn kept_modules(checkpoint: &Checkpoint, written: &[WrittenWeight]) -> Vec<Strin
         _ => &weight.module,
     });
     let quantized: HashSet<&str> = names.collect();
-    let module = |stored: &Stored| {
+    let module = |stored: &StoredTensor| {
         let module = match stored.shape.len() {
             2 => stored.name.strip_suffix(".weight")?,
             3 if are_experts(stored) => stored.name.rsplit_once('.')?.0,
@@ -205,7 +205,7 @@ impl<'a> Quantizer<'a> {
     fn measure(
         &mut self,
         tensor: TensorRef,
-        stored: &Stored,
+        stored: &StoredTensor,
         written: &WrittenWeight,
         greatest: Greatest,
     ) -> Arc<Greatest> {
@@ -219,7 +219,7 @@ impl<'a> Quantizer<'a> {
     }
 
     /// The format of a tensor; `None` where it is kept.
-    fn target(&self, stored: &Stored) -> Option<QuantizedFormat> {
+    fn target(&self, stored: &StoredTensor) -> Option<QuantizedFormat> {
         let is_meant = |to: &QuantizedFormat| {
             let takes_experts = || self.layout.takes_experts(*to, self.request.granularity);
             self.layout.holds_matrices() && is_linear(stored)
@@ -240,7 +240,7 @@ pub(crate) fn joined(module: &str) -> String {
 }
 
 /// Whether a tensor is the weight of a Linear layer, by its name, its shape and its type.
-fn is_linear(stored: &Stored) -> bool {
+fn is_linear(stored: &StoredTensor) -> bool {
     is_float(stored) && is_linear_weight(&stored.name, &stored.shape)
 }
 
@@ -256,6 +256,6 @@ pub(crate) fn is_linear_weight(name: &str, shape: &[usize]) -> bool {
         && !OTHERS.iter().any(|other| name.contains(other))
 }
 
-fn is_float(stored: &Stored) -> bool {
+fn is_float(stored: &StoredTensor) -> bool {
     matches!(stored.data_type, DataType::Float | DataType::Float16 | DataType::BFloat16)
 }

@@ -13,13 +13,13 @@ mod verdict;
 
 use crate::error::FileError;
 use crate::formats::format::Format;
-use crate::formats::input::{Input, Stored};
+use crate::formats::input::{Input, StoredTensor};
 use crate::formats::source::Items;
 use crate::inspect;
 use crate::io::progress::{Meter, Watch};
 use crate::layouts::Scheme;
 use crate::opened::{of_stored, with_task};
-use crate::pipeline::{Elements, Task, Trouble};
+use crate::pipeline::{PipelineError, Task, TaskInput};
 use crate::selection::{Pattern, Selection, check_names};
 use onnx_cast::{Cast, CastError, CastOptions, Data, DataType, ScaleRule, TensorView};
 use std::path::Path;
@@ -206,13 +206,13 @@ pub fn report_of(tensors: &[(&str, TensorView<'_>)], request: &ReportRequest) ->
     let task = |place| {
         let (_, view) = &tensors[survey.index(place)];
         let Data::Bytes(bytes) = view.data() else { return None };
-        Some((place, Task::keeping(Elements::Memory(bytes), view.len(), view.data_type(), Items::PLAIN)))
+        Some((place, Task::keeping(TaskInput::Memory(bytes), view.len(), view.data_type(), Items::PLAIN)))
     };
     let meter = Meter::new(request.watch.as_ref(), survey.bytes());
     let failed = |(place, trouble)| match trouble {
-        Trouble::Stopped => FileError::Stopped { path: Path::new(MEMORY).to_owned() },
-        Trouble::Cast(error) => in_memory(tensors[survey.index(place)].0, error),
-        Trouble::Read(error) | Trouble::Write(error) => FileError::io(Path::new(MEMORY), "read", error),
+        PipelineError::Stopped => FileError::Stopped { path: Path::new(MEMORY).to_owned() },
+        PipelineError::Cast(error) => in_memory(tensors[survey.index(place)].0, error),
+        PipelineError::Read(error) | PipelineError::Write(error) => FileError::io(Path::new(MEMORY), "read", error),
     };
     let twice = (0..survey.len()).filter(|&place| survey.is_read_twice(place));
     survey.run(Pass::First, twice.filter_map(task), request.options.threads, &meter).map_err(failed)?;
@@ -237,7 +237,7 @@ fn of_file(input: &Input, request: &ReportRequest, one: bool) -> Result<Survey, 
     let layout = if model { Some(Scheme::Plain) } else { request.layout };
     let request = &ReportRequest { layout, ..request.clone() };
     for (index, stored) in input.tensors.iter().enumerate() {
-        let Stored { name, data_type, shape, len, .. } = stored;
+        let StoredTensor { name, data_type, shape, len, .. } = stored;
         // Integer constants of models are shapes, axes and indices.
         let meant = data_type.is_float() || !model;
         let targets = if meant { request.targets(name, *data_type, *len, one && !model) } else { Vec::new() };

@@ -30,7 +30,7 @@ use crate::io::atomic::{check_vacant, create_folder};
 use crate::io::positional::InputFile;
 use crate::io::progress::Meter;
 use crate::layouts::{Checkpoint, LayoutError, TensorRef};
-use crate::pipeline::{self, Compute, Elements, Greatest, InPlace, Nowhere, Same, Task};
+use crate::pipeline::{self, Compute, Greatest, InPlace, Nowhere, Same, Task, TaskInput};
 use crate::request::RunOptions;
 use crate::summary::{Summary, TensorSummary};
 use onnx_cast::{DataType, Plan, element_count};
@@ -333,7 +333,7 @@ impl<'a> Rewrite<'a> {
 
 impl Check<'_> {
     fn task(&self) -> Task<'_> {
-        Task::keeping(Elements::Computed(&*self.source, 0), self.len, self.data_type, Items::PLAIN)
+        Task::keeping(TaskInput::Computed(&*self.source, 0), self.len, self.data_type, Items::PLAIN)
     }
 }
 

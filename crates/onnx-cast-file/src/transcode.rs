@@ -11,7 +11,7 @@ mod scales;
 
 use crate::error::FileError;
 use crate::layouts::{
-    self, Checkpoint, Config, Integers, LayoutError, Order, QuantizedFormat, Role, Scheme, StoredAs, TensorRef, Weight,
+    self, Checkpoint, Config, Encoding, Integers, LayoutError, Order, QuantizedFormat, Role, Scheme, TensorRef, Weight,
     Weights, WrittenWeight,
 };
 use crate::pipeline::Compute;
@@ -198,17 +198,17 @@ impl<'a> Transcoder<'a> {
         {
             return refuse("its experts have rows and columns the other way round");
         }
-        if (weight.elements == StoredAs::TwoRows) != (written.order == Order::Down) && !weight.transposed {
+        if (weight.elements == Encoding::TwoRows) != (written.order == Order::Down) && !weight.transposed {
             return refuse("it has no experts packed along their rows");
         }
         if are_integers {
             let bits = match weight.elements {
-                StoredAs::Words { bits, .. } => bits,
+                Encoding::Words { bits, .. } => bits,
                 _ => 8,
             };
             let (are_symmetric, have_groups) = (weight.zero_points.is_none(), weight.groups.is_some());
             written.integers = Integers { bits, are_symmetric, have_groups };
-            if !matches!(weight.elements, StoredAs::Words { .. }) {
+            if !matches!(weight.elements, Encoding::Words { .. }) {
                 written.check_words(&weight.name)?;
             }
         }

@@ -3,7 +3,7 @@
 use crate::error::ModelError;
 use crate::external::Files;
 use crate::messages::attribute;
-use crate::rope::{Elements, Stored};
+use crate::rope::{CastElements, ElementSource};
 use crate::tree::{Attribute, Node};
 use onnx_cast::{DataType, Strings};
 use onnx_cast_file::formats::pb;
@@ -18,7 +18,7 @@ pub(crate) struct Constant<'a> {
     pub(crate) shape: Vec<usize>,
     pub(crate) len: usize,
     /// `None` for strings.
-    pub(crate) elements: Option<Elements<'a>>,
+    pub(crate) elements: Option<CastElements<'a>>,
 }
 
 impl<'a> Constant<'a> {
@@ -37,7 +37,7 @@ impl<'a> Constant<'a> {
             ConstantValue::Tensor(message) => Some(Constant::of_tensor(name, message, files)?),
             ConstantValue::Numbers(data_type, shape, bytes) => {
                 let len = shape.first().copied().unwrap_or(1);
-                let elements = Elements::new(Stored::Owned(bytes.into()), data_type, len);
+                let elements = CastElements::new(ElementSource::Owned(bytes.into()), data_type, len);
                 Some(Constant { name, message: None, data_type, shape, len, elements: Some(elements) })
             }
             ConstantValue::Strings(..) | ConstantValue::Sparse(_) => None,

@@ -13,7 +13,7 @@ use crate::tree::{Document, Graph, Names, Node, text};
 use crate::types::Typing;
 use onnx_cast::DataType;
 use onnx_cast_file::formats::format::Format;
-use onnx_cast_file::formats::input::{Input, Place, Stored};
+use onnx_cast_file::formats::input::{Input, Location, StoredTensor};
 use onnx_cast_file::formats::protobuf::onnx::{entry, tensor};
 use onnx_cast_file::formats::protobuf::outline::Backing;
 use onnx_cast_file::formats::protobuf::wire::{Fields, Value, last};
@@ -80,7 +80,7 @@ fn survey<'a>(
     document: &Document<'a>,
     files: &'a Files<'a>,
     types: bool,
-) -> Result<(Vec<Stored>, Vec<(String, String)>, ModelInfo), ModelError> {
+) -> Result<(Vec<StoredTensor>, Vec<(String, String)>, ModelInfo), ModelError> {
     let (opsets, metadata) = imports(document.bytes)?;
     let mut survey = Survey {
         files,
@@ -126,7 +126,7 @@ struct Survey<'a> {
     paths: HashMap<usize, String>,
     /// The types of Constant nodes, by graph and place.
     types: HashMap<(usize, usize), DataType>,
-    tensors: Vec<Stored>,
+    tensors: Vec<StoredTensor>,
     casts: Vec<CastInfo>,
 }
 
@@ -181,7 +181,7 @@ impl<'a> Survey<'a> {
         match ConstantValue::of_node(node)? {
             Some((name, ConstantValue::Strings(shape, strings))) => {
                 let len = strings.view().len();
-                self.push(within(path, name), DataType::String, shape, len, Place::Strings(strings));
+                self.push(within(path, name), DataType::String, shape, len, Location::Strings(strings));
                 Ok(Some(DataType::String))
             }
             Some((name, ConstantValue::Sparse(message))) => {
@@ -207,28 +207,28 @@ impl<'a> Survey<'a> {
         let place = match (elements, message) {
             (Some(elements), _) => self.place(elements.stored),
             (None, message) => self.files.tensor(message.unwrap_or_default(), |source| match source.data {
-                SourceData::Strings(strings) => Place::Strings(strings),
-                SourceData::Bytes(bytes) => Place::Memory(bytes.into_owned()),
+                SourceData::Strings(strings) => Location::Strings(strings),
+                SourceData::Bytes(bytes) => Location::Memory(bytes.into_owned()),
             })?,
         };
         self.push(within(path, name), data_type, shape, len, place);
         Ok(())
     }
 
-    fn place(&self, stored: rope::Stored<'a>) -> Place {
+    fn place(&self, stored: rope::ElementSource<'a>) -> Location {
         match stored {
-            rope::Stored::File(file, at) => Place::Other(Arc::clone(file), at, Items::PLAIN),
-            rope::Stored::Model(_, at) => Place::File(at, Items::PLAIN),
-            rope::Stored::Message(message) => match self.files.outline.place(message.message) {
-                Some(place) => Place::Message(place.start, place.end - place.start),
-                None => Place::Memory(Vec::new()),
+            rope::ElementSource::File(file, at) => Location::Other(Arc::clone(file), at, Items::PLAIN),
+            rope::ElementSource::Model(_, at) => Location::File(at, Items::PLAIN),
+            rope::ElementSource::Message(message) => match self.files.outline.place(message.message) {
+                Some(place) => Location::Message(place.start, place.end - place.start),
+                None => Location::Memory(Vec::new()),
             },
-            rope::Stored::Owned(bytes) => Place::Memory(bytes.to_vec()),
+            rope::ElementSource::Owned(bytes) => Location::Memory(bytes.to_vec()),
         }
     }
 
-    fn push(&mut self, name: String, data_type: DataType, shape: Vec<usize>, len: usize, place: Place) {
-        self.tensors.push(Stored { name: self.names.fresh(name), data_type, shape, len, place });
+    fn push(&mut self, name: String, data_type: DataType, shape: Vec<usize>, len: usize, place: Location) {
+        self.tensors.push(StoredTensor { name: self.names.fresh(name), data_type, shape, len, place });
     }
 
     /// Lists every value and its type.

@@ -1,7 +1,7 @@
 //! What is to be done with a model, graph by graph. `emit.rs` writes the model with its edits.
 
 use crate::messages::attribute;
-use crate::rope::Elements;
+use crate::rope::CastElements;
 use onnx_cast::DataType;
 use onnx_cast_file::formats::protobuf::wire;
 use std::collections::HashMap;
@@ -199,7 +199,7 @@ pub(crate) struct NewTensor<'a> {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Content<'a> {
-    Elements(Elements<'a>),
+    Elements(CastElements<'a>),
     /// Strings, each a field.
     Strings(Vec<u8>),
 }

@@ -35,7 +35,7 @@ struct Emitter<'a, 'e> {
 }
 
 /// What becomes of a field.
-enum Fate<'a> {
+enum FieldEdit<'a> {
     Kept,
     /// It holds this message now.
     Replaced(Rope<'a>),
@@ -43,9 +43,9 @@ enum Fate<'a> {
     Gone,
 }
 
-impl<'a> From<Option<Rope<'a>>> for Fate<'a> {
+impl<'a> From<Option<Rope<'a>>> for FieldEdit<'a> {
     fn from(message: Option<Rope<'a>>) -> Self {
-        message.map_or(Fate::Kept, Fate::Replaced)
+        message.map_or(FieldEdit::Kept, FieldEdit::Replaced)
     }
 }
 
@@ -60,17 +60,17 @@ impl<'a> Emitter<'a, '_> {
         &mut self,
         mut rope: Rope<'a>,
         message: &'a [u8],
-        mut fate: impl FnMut(&mut Self, &mut Rope<'a>, &Field<'a>) -> Result<Fate<'a>, ModelError>,
+        mut fate: impl FnMut(&mut Self, &mut Rope<'a>, &Field<'a>) -> Result<FieldEdit<'a>, ModelError>,
     ) -> Result<(Rope<'a>, bool), ModelError> {
         let mut changed = rope.len() > 0;
         for field in Fields::new(message) {
             let field = field?;
             let fate = fate(self, &mut rope, &field)?;
-            changed |= !matches!(fate, Fate::Kept);
+            changed |= !matches!(fate, FieldEdit::Kept);
             match fate {
-                Fate::Kept => rope.keep(field.span),
-                Fate::Replaced(message) => rope.put(field.number, message),
-                Fate::Gone => {}
+                FieldEdit::Kept => rope.keep(field.span),
+                FieldEdit::Replaced(message) => rope.put(field.number, message),
+                FieldEdit::Gone => {}
             }
         }
         Ok((rope, changed))
@@ -82,13 +82,13 @@ impl<'a> Emitter<'a, '_> {
         let (mut rope, _) = self.walk(self.rope(), document.bytes, |this, rope, field| {
             let changed = match (field.number, field.value) {
                 (model::IR_VERSION, Value::Varint(_)) => {
-                    let Some(version) = this.edits.ir_version else { return Ok(Fate::Kept) };
+                    let Some(version) = this.edits.ir_version else { return Ok(FieldEdit::Kept) };
                     rope.put_int(model::IR_VERSION, version);
-                    return Ok(Fate::Gone);
+                    return Ok(FieldEdit::Gone);
                 }
                 (model::GRAPH, Value::Bytes(_)) => this.graph(&document.graph)?,
                 (model::FUNCTIONS, Value::Bytes(_)) => {
-                    let Some((place, function)) = functions.next() else { return Ok(Fate::Kept) };
+                    let Some((place, function)) = functions.next() else { return Ok(FieldEdit::Kept) };
                     let message = this.graph(function)?;
                     if !this.edits.copies.iter().any(|copy| copy.function == place) {
                         return Ok(message.into());
@@ -98,7 +98,7 @@ impl<'a> Emitter<'a, '_> {
                         None => rope.keep(field.span),
                     }
                     this.copies(place, function, rope)?;
-                    return Ok(Fate::Gone);
+                    return Ok(FieldEdit::Gone);
                 }
                 (model::OPSET_IMPORT, Value::Bytes(import)) => {
                     imported = true;
@@ -123,7 +123,7 @@ impl<'a> Emitter<'a, '_> {
             self.graphs = &copy.graphs;
             let whole = match self.graph(function)? {
                 Some(message) => message,
-                None => self.walk(self.rope(), function.message, |_, _, _| Ok(Fate::Kept))?.0,
+                None => self.walk(self.rope(), function.message, |_, _, _| Ok(FieldEdit::Kept))?.0,
             };
             // The last of a field counts.
             let mut name = Vec::new();
@@ -143,7 +143,7 @@ impl<'a> Emitter<'a, '_> {
             return Ok(None);
         }
         let (mut rope, _) = self.walk(self.rope(), import, |_, _, field| {
-            Ok(if field.number == opset::VERSION { Fate::Gone } else { Fate::Kept })
+            Ok(if field.number == opset::VERSION { FieldEdit::Gone } else { FieldEdit::Kept })
         })?;
         rope.put_int(opset::VERSION, version as u64);
         Ok(Some(rope))
@@ -174,33 +174,35 @@ impl<'a> Emitter<'a, '_> {
         }
         let mut places: HashMap<u32, usize> = HashMap::new();
         let (mut rope, mut changed) = self.walk(start, tree.message, |this, rope, field| {
-            let Value::Bytes(bytes) = field.value else { return Ok(Fate::Kept) };
+            let Value::Bytes(bytes) = field.value else { return Ok(FieldEdit::Kept) };
             let place = places.entry(field.number).or_default();
             let at = *place;
             *place += 1;
             Ok(match field.number {
                 number if number == node => this.nodes(tree, edit, at, rope, field)?,
                 number if number == value_info => match edit.value_info.get(&at) {
-                    Some(Some(data_type)) => Fate::Replaced(this.declaration(bytes, None, *data_type)?),
-                    Some(None) => Fate::Gone,
-                    None => Fate::Kept,
+                    Some(Some(data_type)) => FieldEdit::Replaced(this.declaration(bytes, None, *data_type)?),
+                    Some(None) => FieldEdit::Gone,
+                    None => FieldEdit::Kept,
                 },
                 function::OPSET_IMPORT if tree.is_function => this.import(bytes)?.into(),
                 graph::INITIALIZER if !tree.is_function => match edit.initializers.get(&at) {
-                    Some(Some(new)) => Fate::Replaced(this.tensor(new)?),
-                    Some(None) => Fate::Gone,
+                    Some(Some(new)) => FieldEdit::Replaced(this.tensor(new)?),
+                    Some(None) => FieldEdit::Gone,
                     None => this.kept(bytes, false)?.into(),
                 },
                 graph::INPUT if !tree.is_function => match edit.inputs.get(&at) {
-                    Some(Some((name, data_type))) => Fate::Replaced(this.declaration(bytes, Some(name), *data_type)?),
-                    Some(None) => Fate::Gone,
-                    None => Fate::Kept,
+                    Some(Some((name, data_type))) => {
+                        FieldEdit::Replaced(this.declaration(bytes, Some(name), *data_type)?)
+                    }
+                    Some(None) => FieldEdit::Gone,
+                    None => FieldEdit::Kept,
                 },
                 graph::OUTPUT if !tree.is_function => match edit.outputs.get(&at) {
-                    Some((name, data_type)) => Fate::Replaced(this.declaration(bytes, Some(name), *data_type)?),
-                    None => Fate::Kept,
+                    Some((name, data_type)) => FieldEdit::Replaced(this.declaration(bytes, Some(name), *data_type)?),
+                    None => FieldEdit::Kept,
                 },
-                _ => Fate::Kept,
+                _ => FieldEdit::Kept,
             })
         })?;
         for new in &edit.added_initializers {
@@ -222,8 +224,8 @@ impl<'a> Emitter<'a, '_> {
         at: usize,
         rope: &mut Rope<'a>,
         field: &Field<'a>,
-    ) -> Result<Fate<'a>, ModelError> {
-        let (Some(node), Value::Bytes(message)) = (tree.nodes.get(at), field.value) else { return Ok(Fate::Gone) };
+    ) -> Result<FieldEdit<'a>, ModelError> {
+        let (Some(node), Value::Bytes(message)) = (tree.nodes.get(at), field.value) else { return Ok(FieldEdit::Gone) };
         let nothing = NodeEdit::default();
         let change = edit.nodes.get(&at).unwrap_or(&nothing);
         let first = if at == 0 { &edit.first[..] } else { &[] };
@@ -234,19 +236,19 @@ impl<'a> Emitter<'a, '_> {
             Some((output, value)) => rope.put(field.number, self.constant(node, output, value)?),
             None => match (self.node(node, message, change)?, &change.around) {
                 (within, Some(around)) => {
-                    let as_it_is = |this: &mut Self| this.walk(this.rope(), message, |_, _, _| Ok(Fate::Kept));
+                    let as_it_is = |this: &mut Self| this.walk(this.rope(), message, |_, _, _| Ok(FieldEdit::Kept));
                     let within = within.map_or_else(|| as_it_is(self).map(|(rope, _)| rope), Ok)?;
                     rope.put(field.number, self.around(around, within)?);
                 }
                 (Some(message), None) => rope.put(field.number, message),
                 (None, None) if first.is_empty() && change.before.is_empty() && change.after.is_empty() => {
-                    return Ok(Fate::Kept);
+                    return Ok(FieldEdit::Kept);
                 }
                 (None, None) => rope.keep(field.span),
             },
         }
         self.new_nodes(&change.after, field.number, rope)?;
-        Ok(Fate::Gone)
+        Ok(FieldEdit::Gone)
     }
 
     /// Nodes that are new, in the field that holds nodes.
@@ -305,12 +307,12 @@ impl<'a> Emitter<'a, '_> {
     ) -> Result<Rope<'a>, ModelError> {
         let (rope, _) = self.walk(self.rope(), message, |this, rope, field| match (field.number, field.value) {
             (value_info::NAME, _) => {
-                let Some(name) = name else { return Ok(Fate::Kept) };
+                let Some(name) = name else { return Ok(FieldEdit::Kept) };
                 rope.put_bytes(value_info::NAME, name.as_bytes());
-                Ok(Fate::Gone)
+                Ok(FieldEdit::Gone)
             }
-            (value_info::TYPE, Value::Bytes(of_type)) => Ok(Fate::Replaced(this.of_type(of_type, data_type)?)),
-            _ => Ok(Fate::Kept),
+            (value_info::TYPE, Value::Bytes(of_type)) => Ok(FieldEdit::Replaced(this.of_type(of_type, data_type)?)),
+            _ => Ok(FieldEdit::Kept),
         })?;
         Ok(rope)
     }
@@ -320,17 +322,19 @@ impl<'a> Emitter<'a, '_> {
         let (rope, _) = self.walk(self.rope(), message, |this, _, field| {
             let is_tensor = field.number == of_type::TENSOR;
             if !is_tensor && !matches!(field.number, of_type::SEQUENCE | of_type::OPTIONAL) {
-                return Ok(Fate::Kept);
+                return Ok(FieldEdit::Kept);
             }
             let (inner, _) = this.walk(this.rope(), field.value.bytes().unwrap_or_default(), |this, rope, field| {
                 match field.value {
-                    _ if field.number != of_type::ELEM_TYPE => return Ok(Fate::Kept),
-                    Value::Bytes(inner) if !is_tensor => return Ok(Fate::Replaced(this.of_type(inner, data_type)?)),
+                    _ if field.number != of_type::ELEM_TYPE => return Ok(FieldEdit::Kept),
+                    Value::Bytes(inner) if !is_tensor => {
+                        return Ok(FieldEdit::Replaced(this.of_type(inner, data_type)?));
+                    }
                     _ => rope.put_int(of_type::ELEM_TYPE, data_type.onnx() as u64),
                 }
-                Ok(Fate::Gone)
+                Ok(FieldEdit::Gone)
             })?;
-            Ok(Fate::Replaced(inner))
+            Ok(FieldEdit::Replaced(inner))
         })?;
         Ok(rope)
     }
@@ -347,30 +351,30 @@ impl<'a> Emitter<'a, '_> {
                 (node::INPUT, Value::Bytes(_)) => {
                     let at = inputs.next().unwrap_or_default();
                     if edit.input_count.is_some_and(|count| at >= count) {
-                        return Ok(Fate::Gone);
+                        return Ok(FieldEdit::Gone);
                     }
                     edit.inputs.get(&at)
                 }
                 (node::OUTPUT, Value::Bytes(_)) => outputs.next().and_then(|at| edit.outputs.get(&at)),
                 (node::OP_TYPE, _) => edit.op_type.as_ref(),
                 (node::ATTRIBUTE, Value::Bytes(_)) => {
-                    let Some((at, attribute)) = attributes.next() else { return Ok(Fate::Kept) };
+                    let Some((at, attribute)) = attributes.next() else { return Ok(FieldEdit::Kept) };
                     return Ok(match (&edit.value, edit.attributes.get(&at)) {
                         // The one attribute of a Constant is its value.
-                        (Some(value), _) => Fate::Replaced(this.value(attribute, value)?),
+                        (Some(value), _) => FieldEdit::Replaced(this.value(attribute, value)?),
                         (_, Some(Some(new))) => {
                             rope.put_bytes(node::ATTRIBUTE, &new.0);
-                            Fate::Gone
+                            FieldEdit::Gone
                         }
-                        (_, Some(None)) => Fate::Gone,
+                        (_, Some(None)) => FieldEdit::Gone,
                         _ => this.attribute(attribute, tree.is("Constant"))?.into(),
                     });
                 }
                 _ => None,
             };
-            let Some(name) = name else { return Ok(Fate::Kept) };
+            let Some(name) = name else { return Ok(FieldEdit::Kept) };
             rope.put_bytes(field.number, name.as_bytes());
-            Ok(Fate::Gone)
+            Ok(FieldEdit::Gone)
         })?;
         let last = edit.inputs.keys().copied().max().map_or(0, |last| last + 1);
         for place in tree.inputs.len()..last {

@@ -6,7 +6,7 @@
 
 use crate::error::ModelError;
 use crate::error::external::ExternalProblem;
-use crate::rope::{Elements, Message, Stored};
+use crate::rope::{CastElements, ElementSource, Message};
 use crate::tree::utf8;
 use onnx_cast::DataType;
 use onnx_cast_file::Invalid;
@@ -36,7 +36,7 @@ struct Reference {
 }
 
 impl Reference {
-    fn read(message: &[u8]) -> Result<Reference, Trouble> {
+    fn read(message: &[u8]) -> Result<Reference, ReadError> {
         let (mut location, mut offset, mut length) = (None, 0, None);
         for bytes in all_bytes(message, tensor::EXTERNAL_DATA) {
             let bytes = bytes?;
@@ -56,28 +56,28 @@ impl Reference {
 }
 
 /// A fault of the message, or of what it refers to.
-enum Trouble {
+enum ReadError {
     Model(ModelError),
     External(ExternalProblem),
 }
 
-impl<E: Into<ModelError>> From<E> for Trouble {
+impl<E: Into<ModelError>> From<E> for ReadError {
     fn from(error: E) -> Self {
-        Trouble::Model(error.into())
+        ReadError::Model(error.into())
     }
 }
 
-impl From<ExternalProblem> for Trouble {
+impl From<ExternalProblem> for ReadError {
     fn from(problem: ExternalProblem) -> Self {
-        Trouble::External(problem)
+        ReadError::External(problem)
     }
 }
 
-impl Trouble {
+impl ReadError {
     fn of(self, message: &[u8]) -> ModelError {
         match self {
-            Trouble::Model(error) => error,
-            Trouble::External(problem) => ModelError::External { tensor: tensor_name(message), problem },
+            ReadError::Model(error) => error,
+            ReadError::External(problem) => ModelError::External { tensor: tensor_name(message), problem },
         }
     }
 }
@@ -154,7 +154,7 @@ impl<'a> Files<'a> {
         }
     }
 
-    fn open_at(&mut self, folder: &Path, location: &str) -> Result<(), Trouble> {
+    fn open_at(&mut self, folder: &Path, location: &str) -> Result<(), ReadError> {
         if self.by_location.contains_key(location) {
             return Ok(());
         }
@@ -180,7 +180,7 @@ impl<'a> Files<'a> {
     }
 
     /// The elements of a tensor, wherever they are. `None` for strings.
-    pub(crate) fn elements(&'a self, message: &'a [u8]) -> Result<Option<Elements<'a>>, ModelError> {
+    pub(crate) fn elements(&'a self, message: &'a [u8]) -> Result<Option<CastElements<'a>>, ModelError> {
         let invalid = |error: Invalid| invalid(error.of_tensor(&tensor_name(message)));
         let head = pb::head(message).map_err(invalid)?;
         let (from, len) = (head.data_type, head.len);
@@ -189,19 +189,19 @@ impl<'a> Files<'a> {
         } else {
             match head.storage().map_err(invalid)? {
                 _ if from == DataType::String => return Ok(None),
-                Storage::Bytes(None) => Stored::Owned([].into()),
+                Storage::Bytes(None) => ElementSource::Owned([].into()),
                 Storage::Bytes(Some(field)) => match (self.outline.value_at(&field), field.value) {
-                    (Some(at), _) => Stored::Model(self.outline.backing, at),
-                    (None, value) => Stored::Owned(value.bytes().unwrap_or_default().into()),
+                    (Some(at), _) => ElementSource::Model(self.outline.backing, at),
+                    (None, value) => ElementSource::Owned(value.bytes().unwrap_or_default().into()),
                 },
                 Storage::Encoded => {
                     // Read once to know that it can be read, which is what the length that is written rests on.
                     self.tensor(message, |_| ())?;
-                    Stored::Message(Message { outline: self.outline, message })
+                    ElementSource::Message(Message { outline: self.outline, message })
                 }
             }
         };
-        Ok(Some(Elements::new(stored, from, len)))
+        Ok(Some(CastElements::new(stored, from, len)))
     }
 
     /// Reads a tensor whole.
@@ -210,7 +210,7 @@ impl<'a> Files<'a> {
         pb::parse(&whole).map(take).map_err(invalid)
     }
 
-    fn external(&'a self, message: &'a [u8], head: &pb::Head<'_>) -> Result<Stored<'a>, Trouble> {
+    fn external(&'a self, message: &'a [u8], head: &pb::TensorHead<'_>) -> Result<ElementSource<'a>, ReadError> {
         let data_type = head.data_type;
         let want = data_type.byte_len(head.len).ok_or(ExternalProblem::Strings)? as u64;
         let Reference { location, offset, length } = Reference::read(message)?;
@@ -220,14 +220,14 @@ impl<'a> Files<'a> {
             return Err(ExternalProblem::Length { data_type, got, want }.into());
         }
         if let (Some(itself), ITSELF) = (self.itself, &*location) {
-            return Ok(Stored::Model(itself, offset));
+            return Ok(ElementSource::Model(itself, offset));
         }
         let file = self.by_location.get(&location).ok_or(ExternalProblem::NoLocation)?;
         let size = file.len();
         if offset.checked_add(want).is_none_or(|end| end > size) {
             return Err(ExternalProblem::End { location, size, offset, want }.into());
         }
-        Ok(Stored::File(file, offset))
+        Ok(ElementSource::File(file, offset))
     }
 }
 

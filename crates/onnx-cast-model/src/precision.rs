@@ -43,7 +43,7 @@ use rules::Rules;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::str::FromStr;
-use stored::Stored;
+use stored::NarrowConstant;
 use variables::Variables;
 use write::Writer;
 
@@ -180,7 +180,7 @@ impl ConvertRequest {
 }
 
 /// What was made, and what is to be judged when it is written.
-type Made = (ConvertSummary, Vec<Stored>);
+type Made = (ConvertSummary, Vec<NarrowConstant>);
 
 /// Converts a model to compute in a narrow floating-point type.
 ///
@@ -265,7 +265,7 @@ fn until_kept<'a>(
     loop {
         let mut found = Vec::new();
         let judge = |(mut summary, stored): Made| {
-            let clamped = |one: &Stored| Some((one.name.clone(), one.clamp.as_ref()?.changed()));
+            let clamped = |one: &NarrowConstant| Some((one.name.clone(), one.clamp.as_ref()?.changed()));
             summary.clamped = stored.iter().filter_map(clamped).filter(|(_, changed)| !changed.is_empty()).collect();
             found.extend(
                 stored.into_iter().filter(|stored| stored.is_lost(request.keeps_sensitive())).map(|stored| stored.name),

@@ -12,7 +12,7 @@ use crate::graph::values::{Flow, Origin};
 use crate::messages::attribute;
 use crate::replaced;
 use crate::rewrite::{Request, rewrite};
-use crate::rope::{Elements, Stored};
+use crate::rope::{CastElements, ElementSource};
 use crate::tree::{Document, Graph, Names, Node};
 use crate::upgrade;
 use crate::weights::MIN_SIZE;
@@ -63,7 +63,7 @@ struct Axes {
 }
 
 /// A weight that is to be quantized.
-struct Chosen<'a> {
+struct QuantizedConstant<'a> {
     constant: Constant<'a>,
     to: QuantizedFormat,
     axes: Axes,
@@ -131,7 +131,7 @@ fn choose<'a>(
     readers: &HashMap<(usize, usize), Axes>,
     files: &'a Files<'a>,
     request: &QuantizeRequest,
-    chosen: &mut Vec<Chosen<'a>>,
+    chosen: &mut Vec<QuantizedConstant<'a>>,
     tensors: &mut Vec<TensorSummary>,
 ) -> Result<(), ModelError> {
     let inputs: HashMap<&str, usize> =
@@ -154,7 +154,7 @@ fn choose<'a>(
             let axes = axes.unwrap_or(Axes { outputs: 0, summed: constant.shape.len() - 1 });
             let input = inputs.get(constant.name).copied();
             let (graph, opset, row) = (graph.id, graph.opset, tensors.len());
-            chosen.push(Chosen { constant, to, axes, graph, opset, index, input, row });
+            chosen.push(QuantizedConstant { constant, to, axes, graph, opset, index, input, row });
         }
         tensors.push(summary);
     }
@@ -224,7 +224,7 @@ struct Found {
     output_dtype: Option<DataType>,
 }
 
-impl<'a> Chosen<'a> {
+impl<'a> QuantizedConstant<'a> {
     /// Notes what is to be done; returns what becomes of the weight, the opset that it needs, and what counts.
     fn edit(
         self,
@@ -233,7 +233,7 @@ impl<'a> Chosen<'a> {
         request: &QuantizeRequest,
     ) -> Result<(TensorSummary, i64, Arc<Counter>), ModelError> {
         let (found, elements, needs, counter) = self.quantized(request)?;
-        let Chosen { constant, to, graph, index, input, .. } = &self;
+        let QuantizedConstant { constant, to, graph, index, input, .. } = &self;
         let old = constant.name.to_owned();
         let mut bytes_after = elements.byte_len().unwrap_or(0);
         let name = names.fresh(format!("{old}_{to}"));
@@ -242,7 +242,7 @@ impl<'a> Chosen<'a> {
         let mut add = |name: &str, tensor: &Tensor| {
             let bytes: Arc<[u8]> = tensor.bytes().unwrap_or_default().into();
             bytes_after += bytes.len() as u64;
-            let elements = Elements::new(Stored::Owned(bytes), tensor.data_type(), tensor.len());
+            let elements = CastElements::new(ElementSource::Owned(bytes), tensor.data_type(), tensor.len());
             let (shape, content) = (tensor.shape().to_vec(), Content::Elements(elements));
             edit.added_initializers.push(NewTensor { message: None, name: Some(name.to_owned()), shape, content });
         };
@@ -277,8 +277,8 @@ impl<'a> Chosen<'a> {
     }
 
     /// The scales of the weight, its elements as they are to be stored, the opset that they need, and what counts them.
-    fn quantized(&self, request: &QuantizeRequest) -> Result<(Found, Elements<'a>, i64, Arc<Counter>), ModelError> {
-        let Chosen { constant, to, .. } = self;
+    fn quantized(&self, request: &QuantizeRequest) -> Result<(Found, CastElements<'a>, i64, Arc<Counter>), ModelError> {
+        let QuantizedConstant { constant, to, .. } = self;
         let refuse = |what: String| ModelError::Uncast { name: constant.name.to_owned(), what };
         let wrong = |error: CastError| refuse(error.to_string());
         let elements = constant.elements.clone().ok_or_else(|| refuse("strings".to_owned()))?;

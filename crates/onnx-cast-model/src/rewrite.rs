@@ -18,7 +18,7 @@ use onnx_cast_file::io::fs;
 use onnx_cast_file::io::memory::zeros;
 use onnx_cast_file::io::progress::{Meter, Watch};
 use onnx_cast_file::io::{AtomicFile, FolderLock, InputFile, IoError};
-use onnx_cast_file::pipeline::{self, InMemory, InPlace, Nowhere, Sink, Task, Trouble};
+use onnx_cast_file::pipeline::{self, InMemory, InPlace, Nowhere, PipelineError, Sink, Task};
 use onnx_cast_file::{FileError, RunOptions, Storage};
 use std::ffi::OsStr;
 use std::io;
@@ -311,16 +311,16 @@ impl Writer<'_> {
     fn run(&self, tasks: &[Task<'_>], sink: &dyn Sink, path: &Path) -> Result<(), Error> {
         let done = pipeline::run(tasks, self.threads, sink, &|bytes| self.meter.add(bytes));
         done.map_err(|(task, trouble)| match trouble {
-            Trouble::Read(error) => {
+            PipelineError::Read(error) => {
                 let read = match tasks[task].elements {
-                    pipeline::Elements::File(file, _) => file.path(),
+                    pipeline::TaskInput::File(file, _) => file.path(),
                     _ => self.files.path(),
                 };
                 IoError::new(read, "read", error).into()
             }
-            Trouble::Write(error) => IoError::new(path, "write", error).into(),
-            Trouble::Cast(error) => FileError::cast(self.files.path(), "", error).into(),
-            Trouble::Stopped => FileError::Stopped { path: self.output.to_owned() }.into(),
+            PipelineError::Write(error) => IoError::new(path, "write", error).into(),
+            PipelineError::Cast(error) => FileError::cast(self.files.path(), "", error).into(),
+            PipelineError::Stopped => FileError::Stopped { path: self.output.to_owned() }.into(),
         })
     }
 }

@@ -17,8 +17,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// The elements of a tensor, and the casts on their way to the output.
 #[derive(Clone, Debug)]
-pub(crate) struct Elements<'a> {
-    pub(crate) stored: Stored<'a>,
+pub(crate) struct CastElements<'a> {
+    pub(crate) stored: ElementSource<'a>,
     /// The type of what is stored.
     pub(crate) from: DataType,
     /// Number of elements.
@@ -30,7 +30,7 @@ pub(crate) struct Elements<'a> {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Stored<'a> {
+pub(crate) enum ElementSource<'a> {
     /// In the model, as the library wants them, from this byte on.
     Model(Backing<'a>, u64),
     /// The same in a file of external data.
@@ -59,21 +59,21 @@ impl Decode for Message<'_> {
 }
 
 /// Bytes of a model as a task reads them.
-fn part(backing: Backing<'_>, at: u64, len: u64) -> pipeline::Elements<'_> {
+fn part(backing: Backing<'_>, at: u64, len: u64) -> pipeline::TaskInput<'_> {
     match backing {
-        Backing::File(file) => pipeline::Elements::File(file, at),
+        Backing::File(file) => pipeline::TaskInput::File(file, at),
         Backing::Memory(bytes) => {
             let left = usize::try_from(at).ok().and_then(|at| bytes.get(at..)).unwrap_or_default();
             let len = usize::try_from(len).unwrap_or(usize::MAX).min(left.len());
-            pipeline::Elements::Memory(&left[..len])
+            pipeline::TaskInput::Memory(&left[..len])
         }
     }
 }
 
-impl<'a> Elements<'a> {
+impl<'a> CastElements<'a> {
     /// Elements as they are stored.
-    pub(crate) fn new(stored: Stored<'a>, from: DataType, len: usize) -> Self {
-        Elements { stored, from, len, plans: Chain(Vec::new()), counter: None }
+    pub(crate) fn new(stored: ElementSource<'a>, from: DataType, len: usize) -> Self {
+        CastElements { stored, from, len, plans: Chain(Vec::new()), counter: None }
     }
 
     /// The type that is written.
@@ -87,7 +87,7 @@ impl<'a> Elements<'a> {
     }
 
     /// The same elements, cast once more.
-    pub(crate) fn then(&self, step: Step) -> Elements<'a> {
+    pub(crate) fn then(&self, step: Step) -> CastElements<'a> {
         let mut next = self.clone();
         next.plans.0.push(step);
         next
@@ -97,10 +97,10 @@ impl<'a> Elements<'a> {
     pub(crate) fn task(&self, to: u64) -> Task<'_> {
         let len = self.from.byte_len(self.len).unwrap_or(0) as u64;
         let elements = match &self.stored {
-            Stored::Model(backing, at) => part(*backing, *at, len),
-            Stored::File(file, at) => pipeline::Elements::File(file, *at),
-            Stored::Message(message) => pipeline::Elements::Decoded(message),
-            Stored::Owned(bytes) => pipeline::Elements::Memory(bytes),
+            ElementSource::Model(backing, at) => part(*backing, *at, len),
+            ElementSource::File(file, at) => pipeline::TaskInput::File(file, *at),
+            ElementSource::Message(message) => pipeline::TaskInput::Decoded(message),
+            ElementSource::Owned(bytes) => pipeline::TaskInput::Memory(bytes),
         };
         let transform = match &self.plans.0[..] {
             [] => None,
@@ -124,7 +124,7 @@ enum Piece<'a> {
     /// A stretch of the model that was read.
     Kept(Range<u64>),
     New(Vec<u8>),
-    Elements(Elements<'a>),
+    Elements(CastElements<'a>),
 }
 
 #[derive(Debug)]
@@ -192,7 +192,7 @@ impl<'a> Rope<'a> {
     }
 
     /// Appends a field that holds elements, which are `len` bytes.
-    pub(crate) fn put_elements(&mut self, number: u32, elements: Elements<'a>, len: u64) {
+    pub(crate) fn put_elements(&mut self, number: u32, elements: CastElements<'a>, len: u64) {
         let mut key = Vec::with_capacity(10);
         wire::put_len(&mut key, number, len);
         self.push(&key);
@@ -213,7 +213,7 @@ impl<'a> Rope<'a> {
                     (task, len)
                 }
                 Piece::New(bytes) => {
-                    (Task::copying(pipeline::Elements::Memory(bytes), bytes.len(), at), bytes.len() as u64)
+                    (Task::copying(pipeline::TaskInput::Memory(bytes), bytes.len(), at), bytes.len() as u64)
                 }
                 Piece::Elements(elements) => (elements.task(at), elements.byte_len().unwrap_or(0)),
             };

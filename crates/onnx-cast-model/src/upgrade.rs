@@ -29,7 +29,7 @@ use crate::tree::{Document, Graph, Names, Node, is_default};
 use crate::types::Typing;
 use callers::Callers;
 use draft::Draft;
-use known::{At, Known};
+use known::{At, BodyFacts};
 use onnx_cast::NEWEST_OPSET;
 use onnx_cast_file::text::Short;
 use onnx_cast_file::{RunOptions, Storage};
@@ -199,9 +199,9 @@ fn function_name<'a>(function: &Graph<'a>) -> Result<(&'a str, &'a str), ModelEr
 /// What is known of the values of a body, found out where it is asked for.
 #[derive(Default)]
 struct Facts<'t, 'a> {
-    plain: OnceCell<Known<'t, 'a>>,
+    plain: OnceCell<BodyFacts<'t, 'a>>,
     /// By inference of types, which takes longer.
-    typed: OnceCell<Known<'t, 'a>>,
+    typed: OnceCell<BodyFacts<'t, 'a>>,
 }
 
 struct Raise<'r, 't, 'a> {
@@ -266,13 +266,13 @@ impl<'t, 'a> Raise<'_, 't, 'a> {
             return Ok(());
         }
         let document = self.document;
-        let plain = facts.plain.get_or_init(|| Known::of(document, body)).at(graph.id, index);
+        let plain = facts.plain.get_or_init(|| BodyFacts::of(document, body)).at(graph.id, index);
         // Where the plainest facts do not do, inference by type and the calls of the function around may.
         let drafted = self.draft(Draft::new(node), plain, body, graph, old).or_else(|_| {
             let draft =
                 Draft::new(node).resolved(self.callers.get_or_init(|| Callers::of(document, self.files.outline)), body);
             let typing = self.typing.get_or_init(|| Typing::of(document).ok());
-            let known = facts.typed.get_or_init(|| Known::with_types(document, body, typing.as_ref()));
+            let known = facts.typed.get_or_init(|| BodyFacts::with_types(document, body, typing.as_ref()));
             self.draft(draft, known.at(graph.id, index), body, graph, old)
         });
         let (draft, version, what) = drafted?;

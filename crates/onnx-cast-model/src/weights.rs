@@ -74,18 +74,18 @@ fn select(selection: &Selection, name: &str, from: DataType, elements: usize) ->
 }
 
 /// A constant that is to be cast.
-struct Chosen<'a> {
+struct CastConstant<'a> {
     constant: Constant<'a>,
     to: DataType,
     graph: usize,
-    place: Place,
+    place: ConstantSite,
     opset: Option<i64>,
     /// Its place in the summary.
     row: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Place {
+enum ConstantSite {
     /// An initializer, and the input of the same name.
     Initializer(usize, Option<usize>),
     Node(usize),
@@ -144,10 +144,10 @@ fn edits<'a>(
 fn choose<'a>(
     document: &Document<'a>,
     graph: &Graph<'a>,
-    readers: &HashMap<(usize, Place), Readers<'_>>,
+    readers: &HashMap<(usize, ConstantSite), Readers<'_>>,
     files: &'a Files<'a>,
     request: &CastRequest,
-    chosen: &mut Vec<Chosen<'a>>,
+    chosen: &mut Vec<CastConstant<'a>>,
     tensors: &mut Vec<TensorSummary>,
 ) -> Result<(), ModelError> {
     let inputs: HashMap<&str, usize> =
@@ -156,7 +156,7 @@ fn choose<'a>(
         if document.ir_version >= 4 { inputs.keys().copied().collect() } else { HashSet::new() };
     let mut take = |constant: Constant<'a>, place| {
         let (name, from, len) = (constant.name, constant.data_type, constant.len);
-        let fixed = matches!(place, Place::Initializer(..)) && defaults.contains(name);
+        let fixed = matches!(place, ConstantSite::Initializer(..)) && defaults.contains(name);
         let to = if fixed { None } else { select(&request.selection, name, from, len) };
         let to = to.filter(|&to| to != from).filter(|_| {
             // Cast before: the constant's old name is that of the Cast's result, by which it was selected then.
@@ -169,17 +169,17 @@ fn choose<'a>(
             summary.bytes_after = to.byte_len(len).unwrap_or(0) as u64;
             (summary.to, summary.cast) = (to, true);
             let row = tensors.len();
-            chosen.push(Chosen { constant, to, graph: graph.id, place, opset: graph.opset, row });
+            chosen.push(CastConstant { constant, to, graph: graph.id, place, opset: graph.opset, row });
         }
         tensors.push(summary);
     };
     for (index, named) in graph.initializers.iter().enumerate() {
         let constant = Constant::of_tensor(named.name, named.message, files)?;
-        take(constant, Place::Initializer(index, inputs.get(named.name).copied()));
+        take(constant, ConstantSite::Initializer(index, inputs.get(named.name).copied()));
     }
     for (index, node) in graph.nodes.iter().enumerate() {
         if let Some(constant) = Constant::of_node(node, files)? {
-            take(constant, Place::Node(index));
+            take(constant, ConstantSite::Node(index));
         }
     }
     Ok(())
@@ -195,12 +195,12 @@ struct Readers<'a> {
 
 /// The readers of every constant of a body, by its graph and its place there. Branches may have one name for constants
 /// of their own.
-fn readers<'a>(body: &Graph<'a>) -> HashMap<(usize, Place), Readers<'a>> {
+fn readers<'a>(body: &Graph<'a>) -> HashMap<(usize, ConstantSite), Readers<'a>> {
     let flow = Flow::of(body);
     let of_value = |value: &Value<'a>| {
         let place = match value.origin {
-            Origin::Initializer(index, input) => Place::Initializer(index, input),
-            Origin::Node(step, 0) if flow.steps[step].node.is("Constant") => Place::Node(flow.steps[step].index),
+            Origin::Initializer(index, input) => ConstantSite::Initializer(index, input),
+            Origin::Node(step, 0) if flow.steps[step].node.is("Constant") => ConstantSite::Node(flow.steps[step].index),
             _ => return None,
         };
         let nodes = value.reads.iter().map(|read| flow.steps[read.step].node);
@@ -217,7 +217,7 @@ struct Needs {
     opset: i64,
 }
 
-impl<'a> Chosen<'a> {
+impl<'a> CastConstant<'a> {
     fn needs(&self) -> Result<Needs, ModelError> {
         let (from, to) = (self.constant.data_type, self.to);
         let refuse = |what| ModelError::Uncast { name: self.constant.name.to_owned(), what };
@@ -230,7 +230,7 @@ impl<'a> Chosen<'a> {
             let opset = since.ok_or_else(|| refuse(format!("no version of Cast takes {data_type}")))?;
             all.push(Needs { operator: "Cast", data_type, opset });
         }
-        if let Place::Node(_) = self.place {
+        if let ConstantSite::Node(_) = self.place {
             let since = crate::graph::types::since(true, to);
             let what = || refuse(format!("no version of Constant takes {to} (an initializer may have that type)"));
             all.push(Needs { operator: "Constant", data_type: to, opset: since.ok_or_else(what)? });
@@ -247,7 +247,7 @@ impl<'a> Chosen<'a> {
         request: &CastRequest,
         counters: &mut Counters,
     ) -> Result<Option<Arc<Counter>>, ModelError> {
-        let Chosen { constant, to, graph, place, opset, .. } = self;
+        let CastConstant { constant, to, graph, place, opset, .. } = self;
         let old = constant.name.to_owned();
         let refuse = |what: String| ModelError::Uncast { name: old.clone(), what };
         let opset = edits.opset.max(opset).unwrap_or_default();
@@ -268,7 +268,7 @@ impl<'a> Chosen<'a> {
         };
         let edit = edits.graphs.entry(graph).or_default();
         match place {
-            Place::Initializer(index, input) => {
+            ConstantSite::Initializer(index, input) => {
                 if let Some(input) = input {
                     // From version 4 of the format on, an initializer needs no input, and one that has it may be
                     // replaced.
@@ -278,7 +278,7 @@ impl<'a> Chosen<'a> {
                 edit.initializers.insert(index, Some(tensor(Some(name))));
                 edit.first.push(cast);
             }
-            Place::Node(index) => {
+            ConstantSite::Node(index) => {
                 let node = edit.nodes.entry(index).or_default();
                 // The name of the tensor in the attribute says nothing, and is kept.
                 node.value = Some(tensor(None));

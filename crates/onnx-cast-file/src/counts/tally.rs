@@ -28,7 +28,7 @@ pub(super) struct Limits {
 /// How far the values of a block are from their results: the distance, and the distance divided by the value. Zero
 /// where one of the two is not finite, and the latter where the value is zero.
 #[derive(Debug, Default)]
-pub(crate) struct Apart<T> {
+pub(crate) struct Distances<T> {
     pub(crate) errors: Vec<T>,
     pub(crate) relative: Vec<T>,
 }
@@ -75,7 +75,7 @@ impl<B: Copy + TryInto<u64>> Sums<B> {
 macro_rules! tally {
     ($name:ident, $float:ty, $signed:ty, $bytes:literal) => {
         pub(super) mod $name {
-            use super::{Apart, Compared, Counts, Limits, Sums};
+            use super::{Distances, Compared, Counts, Limits, Sums};
             use fearless_simd::{Level, dispatch};
 
             type Value = [u8; $bytes];
@@ -116,7 +116,7 @@ macro_rules! tally {
             fn sums<const WITHIN: bool, const KEEP: bool>(
                 limits: Bits,
                 (source, result): (&[Value], &[Value]),
-                apart: &mut Apart<$float>,
+                apart: &mut Distances<$float>,
             ) -> Sums<$signed> {
                 // Of one length, so that no access needs a check.
                 let len = source.len().min(result.len());
@@ -167,7 +167,7 @@ macro_rules! tally {
             fn all<const KEEP: bool>(
                 limits: Bits,
                 (source, result): (&[Value], &[Value]),
-                apart: &mut Apart<$float>,
+                apart: &mut Distances<$float>,
             ) -> Sums<$signed> {
                 let within = most(source) < limits.above.min(limits.below).min(INFINITY) && most(result) < INFINITY;
                 if within {
@@ -183,7 +183,7 @@ macro_rules! tally {
                 limits: &Limits,
                 sides: (&[Value], &[Value]),
                 counts: &mut Counts,
-                apart: &mut Apart<$float>,
+                apart: &mut Distances<$float>,
             ) -> Compared {
                 let (source, _) = sides;
                 if KEEP {
@@ -210,7 +210,7 @@ macro_rules! tally {
                 sums: &Sums<$signed>,
                 (source, result): (&[Value], &[Value]),
                 counts: &mut Counts,
-                apart: &Apart<$float>,
+                apart: &Distances<$float>,
             ) {
                 let known = |most: f64| bits(most as $float);
                 if sums.error <= known(counts.max_error) && sums.relative <= known(counts.max_relative_error) {

@@ -6,7 +6,7 @@ use crate::error::FileError;
 use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::formats::format::Format;
 use crate::formats::gguf::{BlockCoding, Blocks, Held, beside};
-use crate::formats::input::{Given, Input, Place, Stored};
+use crate::formats::input::{Given, Input, Location, StoredTensor};
 use crate::io::positional::InputFile;
 use crate::layouts::{BlockValues, Checkpoint, TensorRef};
 use crate::rewrite::{Computed, Opened, Origin, Places, Rewrite, Rewritten, Row};
@@ -49,7 +49,7 @@ pub(super) fn dequantize(input: &Path, output: &Path, request: &DequantizeReques
     for (tensor, stored) in checkpoint.tensors() {
         match &stored.place {
             _ if folded.contains(&stored.name) => {}
-            Place::Blocks(blocks) => rows.push(row(checkpoint, tensor, blocks, request)?),
+            Location::Blocks(blocks) => rows.push(row(checkpoint, tensor, blocks, request)?),
             _ => rows.push(Row::kept(checkpoint, tensor)),
         }
     }
@@ -60,8 +60,8 @@ pub(super) fn dequantize(input: &Path, output: &Path, request: &DequantizeReques
 
 /// The names of tensors that dequantized weights have no use for.
 fn folded(input: &Input) -> HashSet<String> {
-    let is_nvfp4 = |stored: &&Stored| match &stored.place {
-        Place::Blocks(blocks) => matches!(blocks.kind.held, Held::Blocks(BlockCoding::NvFp4, _)),
+    let is_nvfp4 = |stored: &&StoredTensor| match &stored.place {
+        Location::Blocks(blocks) => matches!(blocks.kind.held, Held::Blocks(BlockCoding::NvFp4, _)),
         _ => false,
     };
     input.tensors.iter().filter(is_nvfp4).filter_map(|stored| beside(&stored.name)).flatten().collect()
@@ -75,7 +75,7 @@ fn row<'a>(
     request: &DequantizeRequest,
 ) -> Result<Row<'a>, FileError> {
     let (input, stored) = (&checkpoint.files[tensor.file], checkpoint.stored(tensor));
-    let Stored { name, shape, len, .. } = stored;
+    let StoredTensor { name, shape, len, .. } = stored;
     let values = BlockValues::new(&input.file, blocks, name, shape, request.allow_nan)?;
     let Some(to) = request.selection.target_of_one(name, *len as u64) else {
         let what = format!("a .safetensors file cannot hold {}, so that the tensor needs a type", blocks.kind.name);

@@ -56,7 +56,7 @@ pub(crate) struct Entry {
 
 /// What a header says.
 #[derive(Debug)]
-pub(crate) struct Head {
+pub(crate) struct FileHead {
     /// In the order of the header.
     pub(crate) entries: Vec<Entry>,
     pub(crate) metadata: Vec<(String, String)>,
@@ -80,9 +80,9 @@ pub(crate) fn beside(weight: &str) -> Option<[String; 2]> {
     Some([SCALE, INPUT_SCALE].map(|end| format!("{stem}{end}")))
 }
 
-impl Head {
+impl FileHead {
     /// Reads the header of a file, and checks all of it against the file's length.
-    pub(crate) fn read(file: &InputFile) -> Result<Head, FormatError> {
+    pub(crate) fn read(file: &InputFile) -> Result<FileHead, FormatError> {
         let mut reader = Reader::new(file);
         let wrong = |kind, what| Err(FormatError::invalid(file.path(), Invalid::new(kind, what)));
         let unsupported = |what| wrong(InvalidKind::Unsupported, what);
@@ -102,7 +102,7 @@ impl Head {
         // a key's length, a type and a value.
         let tensors = reader.count("tensors", 24)?;
         let entries = reader.count("entries of metadata", 13)?;
-        let mut head = Head { entries: Vec::new(), metadata: Vec::new() };
+        let mut head = FileHead { entries: Vec::new(), metadata: Vec::new() };
         let mut alignment = ALIGNMENT;
         let mut keys = HashSet::new();
         for _ in 0..entries {

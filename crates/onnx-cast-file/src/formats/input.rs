@@ -10,7 +10,7 @@ use crate::formats::npy::{self, Array};
 use crate::formats::npz::{self, Member};
 use crate::formats::pb::{self, Storage};
 use crate::formats::protobuf::wire::Value;
-use crate::formats::safetensors::{self, Entry, Head};
+use crate::formats::safetensors::{self, Entry, FileHead};
 use crate::formats::source::{Items, Source, SourceData};
 use crate::io::fs;
 use crate::io::positional::{InputFile, PositionedReader, write_at};
@@ -28,7 +28,7 @@ pub struct Input {
     /// Its format.
     pub format: Format,
     /// In the order of the file.
-    pub tensors: Vec<Stored>,
+    pub tensors: Vec<StoredTensor>,
     /// Of `.safetensors`; of `.gguf` the architecture.
     pub metadata: Option<Vec<(String, String)>>,
     /// The TensorProto that a `.pb` file is, its elements left out.
@@ -46,7 +46,7 @@ pub struct Given<'a> {
 
 /// A tensor of a file.
 #[derive(Debug)]
-pub struct Stored {
+pub struct StoredTensor {
     /// The name; empty where the format has none.
     pub name: String,
     /// The element type.
@@ -56,12 +56,12 @@ pub struct Stored {
     /// Number of elements.
     pub len: usize,
     /// Where the elements are.
-    pub place: Place,
+    pub place: Location,
 }
 
 /// Where elements are.
 #[derive(Debug)]
-pub enum Place {
+pub enum Location {
     /// In the file, from this byte on.
     File(u64, Items),
     /// In another file, from this byte on: a temporary one, or external data of a model.
@@ -142,7 +142,7 @@ impl Input {
     }
 
     /// The elements of a TensorProto within the file.
-    pub fn decode(&self, stored: &Stored, at: u64, len: u64) -> Result<Vec<u8>, FormatError> {
+    pub fn decode(&self, stored: &StoredTensor, at: u64, len: u64) -> Result<Vec<u8>, FormatError> {
         let message = self.file.read(at, len)?;
         let source = pb::parse(&message).map_err(|error| FormatError::invalid(self.path(), error))?;
         match source.data {
@@ -164,7 +164,7 @@ impl Input {
     fn settle_one(&mut self, index: usize, folder: &Path) -> Result<(), FormatError> {
         let settled = self.in_c_order(index, folder)?;
         if let (Some(stored), Some((file, items))) = (self.tensors.get_mut(index), settled) {
-            stored.place = Place::Other(Arc::new(file), 0, items);
+            stored.place = Location::Other(Arc::new(file), 0, items);
         }
         Ok(())
     }
@@ -173,7 +173,7 @@ impl Input {
     /// other.
     pub fn in_c_order(&self, index: usize, folder: &Path) -> Result<Option<(InputFile, Items)>, FormatError> {
         let Some(stored) = self.tensors.get(index) else { return Ok(None) };
-        let Place::Fortran(member, at, items, size) = &stored.place else { return Ok(None) };
+        let Location::Fortran(member, at, items, size) = &stored.place else { return Ok(None) };
         let path = self.file.path();
         let failed = |error| FormatError::io(path, "read", error);
         let spooled = match member {
@@ -202,19 +202,19 @@ impl Input {
             FormatError::cast(self.file.path(), &name, error.into())
         };
         let len = |items: Items| items.byte_len(data_type, stored.len).map(|len| len as u64).ok_or_else(too_large);
-        let (mut bytes, items) = match std::mem::replace(&mut stored.place, Place::Memory(Vec::new())) {
-            Place::Memory(bytes) => (bytes, Items::PLAIN),
-            Place::Strings(strings) => {
+        let (mut bytes, items) = match std::mem::replace(&mut stored.place, Location::Memory(Vec::new())) {
+            Location::Memory(bytes) => (bytes, Items::PLAIN),
+            Location::Strings(strings) => {
                 return Ok(Source { data: SourceData::Strings(strings), name, data_type, shape });
             }
-            Place::File(at, items) => (self.file.read(at, len(items)?)?, items),
-            Place::Blocks(blocks) => {
+            Location::File(at, items) => (self.file.read(at, len(items)?)?, items),
+            Location::Blocks(blocks) => {
                 let what = format!("{} is quantized (dequantize it first)", blocks.kind.name);
                 let error = Invalid::new(InvalidKind::Type, what).of_tensor(&name);
                 return Err(FormatError::invalid(self.file.path(), error));
             }
-            Place::Other(file, at, items) => (file.read(at, len(items)?)?, items),
-            Place::Member(member, items) => {
+            Location::Other(file, at, items) => (file.read(at, len(items)?)?, items),
+            Location::Member(member, items) => {
                 let mut bytes = Vec::new();
                 member.with_elements(&self.file, |reader| {
                     let read = reader.read_to_end(&mut bytes);
@@ -223,7 +223,7 @@ impl Input {
                 (bytes, items)
             }
             // Unreachable: settled above; models use another reader.
-            Place::Fortran(..) | Place::Message(..) => return Err(too_large()),
+            Location::Fortran(..) | Location::Message(..) => return Err(too_large()),
         };
         let mut packed = Vec::new();
         items.decode(data_type, stored.len, &mut bytes, &mut packed).ok_or_else(too_large)?;
@@ -233,7 +233,7 @@ impl Input {
 }
 
 /// Holds the type that the caller gave against the file's.
-pub fn check_type(path: &Path, stored: &Stored, want: Option<DataType>) -> Result<(), FormatError> {
+pub fn check_type(path: &Path, stored: &StoredTensor, want: Option<DataType>) -> Result<(), FormatError> {
     match want {
         Some(want) if want != stored.data_type => {
             let (path, tensor, got) = (path.to_owned(), stored.name.clone(), stored.data_type);
@@ -243,19 +243,19 @@ pub fn check_type(path: &Path, stored: &Stored, want: Option<DataType>) -> Resul
     }
 }
 
-impl Stored {
+impl StoredTensor {
     /// Bytes of the elements, packed as ONNX packs them; of strings, the bytes of their text; of blocks, theirs.
     pub fn bytes(&self) -> u64 {
         match &self.place {
-            Place::Blocks(blocks) => blocks.kind.byte_len(self.len).unwrap_or(0),
+            Location::Blocks(blocks) => blocks.kind.byte_len(self.len).unwrap_or(0),
             _ => self.work(),
         }
     }
 
-    /// Bytes of the elements as they are worked on: as [`Stored::bytes`], but of blocks the values.
+    /// Bytes of the elements as they are worked on: as [`StoredTensor::bytes`], but of blocks the values.
     pub(crate) fn work(&self) -> u64 {
         let len = match &self.place {
-            Place::Strings(strings) => Some(strings.view().bytes().len()),
+            Location::Strings(strings) => Some(strings.view().bytes().len()),
             _ => self.data_type.byte_len(self.len),
         };
         len.unwrap_or(0) as u64
@@ -264,18 +264,18 @@ impl Stored {
     /// The name of the type of blocks, where the elements stand in such.
     pub fn block_type(&self) -> Option<&'static str> {
         match &self.place {
-            Place::Blocks(blocks) => Some(blocks.kind.name),
+            Location::Blocks(blocks) => Some(blocks.kind.name),
             _ => None,
         }
     }
 
     /// Of a tensor that has been read.
-    fn of(source: Source<'_>, len: usize) -> Stored {
+    fn of(source: Source<'_>, len: usize) -> StoredTensor {
         let place = match source.data {
-            SourceData::Bytes(bytes) => Place::Memory(bytes.into_owned()),
-            SourceData::Strings(strings) => Place::Strings(strings),
+            SourceData::Bytes(bytes) => Location::Memory(bytes.into_owned()),
+            SourceData::Strings(strings) => Location::Strings(strings),
         };
-        Stored { name: source.name, data_type: source.data_type, shape: source.shape, len, place }
+        StoredTensor { name: source.name, data_type: source.data_type, shape: source.shape, len, place }
     }
 }
 
@@ -284,11 +284,11 @@ fn open_safetensors(file: InputFile) -> Result<Input, FormatError> {
     let place = safetensors::header_place(&file.prefix(safetensors::PREFIX)?, file.len()).map_err(wrong)?;
     let header = file.read(place.start as u64, place.len() as u64)?;
     let start = place.end as u64;
-    let Head { entries, metadata } = Head::parse(&header, file.len() - start).map_err(wrong)?;
-    let stored = |entry: Entry| Stored {
+    let FileHead { entries, metadata } = FileHead::parse(&header, file.len() - start).map_err(wrong)?;
+    let stored = |entry: Entry| StoredTensor {
         // The header's check has counted them.
         len: element_count(&entry.shape).unwrap_or(0),
-        place: Place::File(start + entry.start, Items::PLAIN),
+        place: Location::File(start + entry.start, Items::PLAIN),
         name: entry.name,
         data_type: entry.data_type,
         shape: entry.shape,
@@ -298,24 +298,24 @@ fn open_safetensors(file: InputFile) -> Result<Input, FormatError> {
 }
 
 fn open_gguf(file: InputFile) -> Result<Input, FormatError> {
-    let gguf::Head { entries, metadata } = gguf::Head::read(&file)?;
+    let gguf::FileHead { entries, metadata } = gguf::FileHead::read(&file)?;
     let stored = |entry: gguf::Entry| {
         let gguf::Entry { name, shape, kind, len, at, scales } = entry;
         let (data_type, place) = match kind.held {
-            Held::Plain(data_type) => (data_type, Place::File(at, Items::PLAIN)),
-            Held::Blocks(..) | Held::Unread => (DataType::Float, Place::Blocks(Blocks { at, kind, scales })),
+            Held::Plain(data_type) => (data_type, Location::File(at, Items::PLAIN)),
+            Held::Blocks(..) | Held::Unread => (DataType::Float, Location::Blocks(Blocks { at, kind, scales })),
         };
-        Stored { name, data_type, shape, len, place }
+        StoredTensor { name, data_type, shape, len, place }
     };
     let tensors = entries.into_iter().map(stored).collect();
     Ok(Input { file, format: Format::Gguf, tensors, metadata: Some(metadata), message: None })
 }
 
-fn open_npy(file: &InputFile, from: Option<DataType>) -> Result<Stored, FormatError> {
+fn open_npy(file: &InputFile, from: Option<DataType>) -> Result<StoredTensor, FormatError> {
     open_array(file.path(), String::new(), None, file.len(), &mut PositionedReader::new(file), from)
 }
 
-fn open_npz(file: &InputFile, from: Option<DataType>) -> Result<Vec<Stored>, FormatError> {
+fn open_npz(file: &InputFile, from: Option<DataType>) -> Result<Vec<StoredTensor>, FormatError> {
     let mut archive = npz::open(file)?;
     npz::check_overlaps(file, &mut archive)?;
     let mut tensors = Vec::new();
@@ -323,7 +323,7 @@ fn open_npz(file: &InputFile, from: Option<DataType>) -> Result<Vec<Stored>, For
         tensors.push(npz::with_member(file, &mut archive, index, |name, len, reader| {
             let member = Member::new(index, 0);
             let stored = open_array(file.path(), name, Some(member), len, reader, from)?;
-            if matches!(stored.place, Place::Strings(_)) {
+            if matches!(stored.place, Location::Strings(_)) {
                 // They have been read, and are not read again.
                 npz::finish(reader).map_err(|error| FormatError::io(file.path(), "read", error))?;
             }
@@ -341,7 +341,7 @@ fn open_array(
     len: u64,
     reader: &mut dyn Read,
     from: Option<DataType>,
-) -> Result<Stored, FormatError> {
+) -> Result<StoredTensor, FormatError> {
     let wrong = |error| FormatError::invalid(path, error);
     let mut read = |len: u64, bytes: &mut Vec<u8>| {
         // What is there is read, and nothing allocated for what is not.
@@ -369,20 +369,20 @@ fn open_array(
     let place = match (array.items(), array.fortran_items(), member) {
         (Some(items), Some(size), member) => {
             let at = if member.is_some() { 0 } else { start };
-            Place::Fortran(member, at, items, size)
+            Location::Fortran(member, at, items, size)
         }
-        (Some(items), None, Some(member)) => Place::Member(member, items),
-        (Some(items), None, None) => Place::File(start, items),
+        (Some(items), None, Some(member)) => Location::Member(member, items),
+        (Some(items), None, None) => Location::File(start, items),
         (None, ..) => {
             let mut body = header.split_off(start.min(header.len() as u64) as usize);
             read((len - start).saturating_sub(body.len() as u64), &mut body)?;
-            Place::Strings(array.strings(body).map_err(wrong)?)
+            Location::Strings(array.strings(body).map_err(wrong)?)
         }
     };
-    Ok(Stored { name, data_type, shape: array.shape, len: array.len, place })
+    Ok(StoredTensor { name, data_type, shape: array.shape, len: array.len, place })
 }
 
-fn open_raw(file: &InputFile, given: &Given<'_>) -> Result<Stored, FormatError> {
+fn open_raw(file: &InputFile, given: &Given<'_>) -> Result<StoredTensor, FormatError> {
     let path = file.path();
     // Of the standard input a shape alone tells that it is raw.
     let unseen = path == Path::new("-") || path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case(UNSEEN));
@@ -407,7 +407,7 @@ fn open_raw(file: &InputFile, given: &Given<'_>) -> Result<Stored, FormatError> 
     if want.map(|want| want as u64) != Some(file.len()) {
         return Err(wrong(want));
     }
-    Ok(Stored { name: String::new(), data_type, shape, len, place: Place::File(0, Items::PLAIN) })
+    Ok(StoredTensor { name: String::new(), data_type, shape, len, place: Location::File(0, Items::PLAIN) })
 }
 
 fn open_pb(file: InputFile) -> Result<Input, FormatError> {
@@ -420,10 +420,10 @@ fn open_pb(file: InputFile) -> Result<Input, FormatError> {
     };
     let stored = match left {
         Some(at) => {
-            let place = Place::File(at, Items::PLAIN);
-            Stored { name, data_type: head.data_type, len: head.len, shape: head.shape, place }
+            let place = Location::File(at, Items::PLAIN);
+            StoredTensor { name, data_type: head.data_type, len: head.len, shape: head.shape, place }
         }
-        None => Stored::of(pb::parse(&outline.bytes).map_err(wrong)?, head.len),
+        None => StoredTensor::of(pb::parse(&outline.bytes).map_err(wrong)?, head.len),
     };
     let message = Some(outline.bytes);
     Ok(Input { file, format: Format::TensorProto, tensors: vec![stored], metadata: None, message })

@@ -3,7 +3,7 @@
 use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::formats::format::Format;
 use crate::formats::npy;
-use crate::formats::pb::{self, Frame};
+use crate::formats::pb::{self, OtherFields};
 use crate::formats::safetensors;
 use crate::io::atomic::{AtomicFile, folder_of};
 use crate::io::fs;
@@ -76,10 +76,12 @@ impl Output<'_> {
         name: &str,
         shape: &[usize],
         message: Option<&'m [u8]>,
-    ) -> Result<Frame<'m>, FormatError> {
+    ) -> Result<OtherFields<'m>, FormatError> {
         match message {
-            Some(message) => Frame::of(message).map_err(|error| self.invalid(Invalid::from(error).of_tensor(name))),
-            None => Ok(Frame::new(name, shape)),
+            Some(message) => {
+                OtherFields::of(message).map_err(|error| self.invalid(Invalid::from(error).of_tensor(name)))
+            }
+            None => Ok(OtherFields::new(name, shape)),
         }
     }
 

@@ -119,7 +119,7 @@ pub(crate) fn outline(file: &InputFile) -> Result<Outline<'_>, FormatError> {
 }
 
 /// The name of a tensor, what it says of its elements, and how they are stored: in this message.
-pub(crate) fn checked(message: &[u8]) -> Result<(String, Head<'_>, Storage<'_>), Invalid> {
+pub(crate) fn checked(message: &[u8]) -> Result<(String, TensorHead<'_>, Storage<'_>), Invalid> {
     named(message, |name| {
         if message.is_empty() {
             return Err(Invalid::new(InvalidKind::Syntax, "empty, where a TensorProto should be"));
@@ -156,7 +156,7 @@ fn wrong_field(field: u32, data_type: DataType) -> Invalid {
 
 /// What a TensorProto says of its elements, without them.
 #[derive(Debug)]
-pub struct Head<'a> {
+pub struct TensorHead<'a> {
     /// The element type.
     pub data_type: DataType,
     /// The shape.
@@ -177,7 +177,7 @@ pub enum Storage<'a> {
     Encoded,
 }
 
-impl<'a> Head<'a> {
+impl<'a> TensorHead<'a> {
     /// How the elements are stored. Bytes are checked to be as many as type and shape ask for.
     pub fn storage(&self) -> Result<Storage<'a>, Invalid> {
         let len = |field: &Field<'_>| match field.value {
@@ -218,7 +218,7 @@ impl<'a> Head<'a> {
 }
 
 /// Reads all but the elements, of a message or its outline.
-pub fn head(message: &[u8]) -> Result<Head<'_>, Invalid> {
+pub fn head(message: &[u8]) -> Result<TensorHead<'_>, Invalid> {
     let mut data_type = 0;
     let mut location = 0;
     let mut stored: Option<(Field<'_>, bool)> = None;
@@ -263,7 +263,7 @@ pub fn head(message: &[u8]) -> Result<Head<'_>, Invalid> {
         }
     };
     let len = element_count(&shape).ok_or_else(|| Invalid::too_large(data_type, &shape))?;
-    Ok(Head { data_type, shape, len, external, stored })
+    Ok(TensorHead { data_type, shape, len, external, stored })
 }
 
 /// Whether a field holds elements.
@@ -288,9 +288,9 @@ fn dims(message: &[u8]) -> Result<Vec<usize>, Invalid> {
 }
 
 /// Everything of a TensorProto but type and elements: fields with their numbers, to be written in the order of these.
-pub(crate) struct Frame<'a>(Vec<(u32, Cow<'a, [u8]>)>);
+pub(crate) struct OtherFields<'a>(Vec<(u32, Cow<'a, [u8]>)>);
 
-impl<'a> Frame<'a> {
+impl<'a> OtherFields<'a> {
     /// Of a new tensor.
     pub(crate) fn new(name: &str, shape: &[usize]) -> Self {
         let mut dims = Vec::new();
@@ -302,7 +302,7 @@ impl<'a> Frame<'a> {
             wire::put_bytes(&mut bytes, field::NAME, name.as_bytes());
             fields.push((field::NAME, Cow::Owned(bytes)));
         }
-        Frame(fields)
+        OtherFields(fields)
     }
 
     /// Of a TensorProto that has been read: all its fields, unknown ones too, but those that say what the elements are.
@@ -315,7 +315,7 @@ impl<'a> Frame<'a> {
                 fields.push((field.number, Cow::Borrowed(field.span)));
             }
         }
-        Ok(Frame(fields))
+        Ok(OtherFields(fields))
     }
 
     fn add(mut self, number: u32, bytes: Vec<u8>) -> Self {
@@ -337,7 +337,11 @@ impl<'a> Frame<'a> {
 }
 
 /// What stands before and behind `len` bytes of elements.
-pub(crate) fn raw_message(frame: Frame<'_>, data_type: DataType, len: u64) -> Result<(Vec<u8>, Vec<u8>), Invalid> {
+pub(crate) fn raw_message(
+    frame: OtherFields<'_>,
+    data_type: DataType,
+    len: u64,
+) -> Result<(Vec<u8>, Vec<u8>), Invalid> {
     let mut key = Vec::new();
     wire::put_len(&mut key, field::RAW_DATA, len);
     let (mut head, mut tail) = (Vec::new(), Vec::new());
@@ -353,7 +357,7 @@ pub(crate) fn raw_message(frame: Frame<'_>, data_type: DataType, len: u64) -> Re
 }
 
 /// A TensorProto of strings.
-pub(crate) fn string_message<'s>(frame: Frame<'_>, strings: impl Iterator<Item = &'s [u8]>) -> Vec<u8> {
+pub(crate) fn string_message<'s>(frame: OtherFields<'_>, strings: impl Iterator<Item = &'s [u8]>) -> Vec<u8> {
     let mut data = Vec::new();
     strings.for_each(|string| wire::put_bytes(&mut data, field::STRING_DATA, string));
     let fields = frame.add_type(DataType::String).add(field::STRING_DATA, data).sorted();
@@ -366,7 +370,7 @@ mod tests {
 
     #[test]
     fn a_message_of_more_than_2_gib_is_refused() {
-        let head = |len| raw_message(Frame::new("w", &[len as usize]), DataType::Uint8, len);
+        let head = |len| raw_message(OtherFields::new("w", &[len as usize]), DataType::Uint8, len);
         let (before, after) = head(1 << 30).expect("a message");
         assert!(after.is_empty());
         assert!(head(MAX_MESSAGE - before.len() as u64).is_ok());

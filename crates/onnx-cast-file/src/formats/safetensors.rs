@@ -56,15 +56,15 @@ fn header_too_large(len: u64) -> Invalid {
 
 /// What a header says: all of a file but the elements.
 #[derive(Clone, Debug)]
-pub(crate) struct Head {
+pub(crate) struct FileHead {
     /// In the order of the data.
     pub(crate) entries: Vec<Entry>,
     pub(crate) metadata: Option<Vec<(String, String)>>,
 }
 
-impl Head {
+impl FileHead {
     /// Reads the header's text, and checks all of it against the length of the data.
-    pub(crate) fn parse(text: &[u8], data: u64) -> Result<Head, Invalid> {
+    pub(crate) fn parse(text: &[u8], data: u64) -> Result<FileHead, Invalid> {
         // A JSON reader does not look at the bytes of what it skips.
         let wrong =
             |error: &dyn fmt::Display| Invalid::new(InvalidKind::Syntax, format!("the header is not valid: {error}"));
@@ -84,7 +84,7 @@ impl Head {
             let what = format!("{data} bytes of data where the tensors take {at}");
             return Err(Invalid::new(InvalidKind::Size, what));
         }
-        Ok(Head { entries, metadata: header.metadata })
+        Ok(FileHead { entries, metadata: header.metadata })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Two checkpoints compared by the values that they stand for: quantized weights are computed part by part, and other
 //! numbers are taken as they are, whatever their types.
 
-use super::compare::{Apart, Found, Plain, compare as compare_stored, each_double, each_pair, plain};
+use super::compare::{Differences, Found, Plain, compare as compare_stored, each_double, each_pair, plain};
 use super::{DiffRequest, Difference, failed, quantized, send};
 use crate::counts::widen::Widening;
 use crate::counts::{Numbers, exceeds_doubles};
@@ -10,8 +10,8 @@ use crate::formats::input::Input;
 use crate::formats::source::Items;
 use crate::io::memory::resize;
 use crate::io::progress::Meter;
-use crate::layouts::{Checkpoint, Role, TensorRef, Values, Weight, Weights};
-use crate::pipeline::{self, Compute, Elements, Scratch, Sink, Task, Trouble};
+use crate::layouts::{Checkpoint, Role, TensorRef, Weight, WeightValues, Weights};
+use crate::pipeline::{self, Compute, PipelineError, Scratch, Sink, Task, TaskInput};
 use crate::selection::{admits, check_names};
 use onnx_cast::{DataType, GlobalScale, element_count};
 use std::collections::HashMap;
@@ -28,7 +28,7 @@ struct Side<'a> {
 /// A tensor as the model has it.
 #[derive(Clone, Copy)]
 enum Entry<'s> {
-    Stored(TensorRef),
+    StoredTensor(TensorRef),
     Weight(&'s Weight),
 }
 
@@ -43,7 +43,7 @@ impl<'a> Side<'a> {
         let mut entries = Vec::new();
         for (tensor, stored) in self.checkpoint.tensors() {
             match self.weights.as_ref().and_then(|weights| Some((weights, weights.roles.get(&tensor)?))) {
-                None => entries.push((&*stored.name, Entry::Stored(tensor))),
+                None => entries.push((&*stored.name, Entry::StoredTensor(tensor))),
                 Some((weights, &Role::Elements(index))) => {
                     entries.extend(weights.list.get(index).map(|weight| (&*weight.name, Entry::Weight(weight))));
                 }
@@ -55,7 +55,7 @@ impl<'a> Side<'a> {
 
     fn shape<'s>(&'s self, entry: Entry<'s>) -> &'s [usize] {
         match entry {
-            Entry::Stored(tensor) => &self.checkpoint.stored(tensor).shape,
+            Entry::StoredTensor(tensor) => &self.checkpoint.stored(tensor).shape,
             Entry::Weight(weight) => &weight.values,
         }
     }
@@ -63,7 +63,7 @@ impl<'a> Side<'a> {
     /// The type of a tensor that is not quantized.
     fn data_type(&self, entry: Entry<'_>) -> Option<DataType> {
         match entry {
-            Entry::Stored(tensor) => Some(self.checkpoint.stored(tensor).data_type),
+            Entry::StoredTensor(tensor) => Some(self.checkpoint.stored(tensor).data_type),
             Entry::Weight(_) => None,
         }
     }
@@ -74,16 +74,16 @@ impl<'a> Side<'a> {
 
     fn bytes(&self, entry: Entry<'_>, data_type: DataType) -> u64 {
         match entry {
-            Entry::Stored(tensor) => self.checkpoint.stored(tensor).work(),
+            Entry::StoredTensor(tensor) => self.checkpoint.stored(tensor).work(),
             Entry::Weight(weight) => data_type.byte_len(weight.len()).unwrap_or(0) as u64,
         }
     }
 
-    fn values<'s>(&'s self, weight: &'s Weight, to: DataType) -> Result<Values<'s>, FileError> {
-        Values::new(self.checkpoint, weight, to).map_err(|trouble| self.error(weight, trouble))
+    fn values<'s>(&'s self, weight: &'s Weight, to: DataType) -> Result<WeightValues<'s>, FileError> {
+        WeightValues::new(self.checkpoint, weight, to).map_err(|trouble| self.error(weight, trouble))
     }
 
-    fn error(&self, weight: &Weight, trouble: Trouble) -> FileError {
+    fn error(&self, weight: &Weight, trouble: PipelineError) -> FileError {
         failed(self.input(weight.tensor), self.checkpoint.stored(weight.tensor), trouble)
     }
 }
@@ -129,7 +129,7 @@ pub(super) fn diff(
 fn divides(entry: Entry<'_>) -> Option<bool> {
     match entry {
         Entry::Weight(weight) => weight.globals.first().map(|global| matches!(global, GlobalScale::Divisor(_))),
-        Entry::Stored(_) => None,
+        Entry::StoredTensor(_) => None,
     }
 }
 
@@ -146,7 +146,7 @@ fn compare(
     meter: &Meter<'_>,
 ) -> Result<Option<Difference>, FileError> {
     let doubles = types.map(|data_type| Widening::new(data_type, DataType::Double).ok());
-    if let (Entry::Stored(i), Entry::Stored(j)) = (ours, theirs)
+    if let (Entry::StoredTensor(i), Entry::StoredTensor(j)) = (ours, theirs)
         && (types[0] == types[1] || doubles.iter().any(Option::is_none))
     {
         return compare_stored((first.input(i), i.tensor), (second.input(j), j.tensor), request, meter);
@@ -160,7 +160,9 @@ fn compare(
     };
     let len = element_count(shapes[0]).unwrap_or(0);
     let other = match theirs {
-        Entry::Stored(tensor) => Other::Stored(plain(second.input(tensor), tensor.tensor, request.threads)?),
+        Entry::StoredTensor(tensor) => {
+            Other::StoredTensor(plain(second.input(tensor), tensor.tensor, request.threads)?)
+        }
         Entry::Weight(weight) => Other::Weight(second.values(weight, types[1])?, Mutex::default()),
     };
     let [our_numbers, their_numbers] = types.map(|data_type| Numbers::new(data_type).ok());
@@ -175,10 +177,10 @@ fn compare(
         found: Found::default(),
     };
     match ours {
-        Entry::Stored(tensor) => send(first.input(tensor), tensor.tensor, request.threads, &against, meter)?,
+        Entry::StoredTensor(tensor) => send(first.input(tensor), tensor.tensor, request.threads, &against, meter)?,
         Entry::Weight(weight) => {
             let values = first.values(weight, types[0])?;
-            let task = Task::keeping(Elements::Computed(&values, 0), len, types[0], Items::PLAIN);
+            let task = Task::keeping(TaskInput::Computed(&values, 0), len, types[0], Items::PLAIN);
             let done = pipeline::run(&[task], request.threads, &against, &|bytes| meter.add(bytes));
             done.map_err(|(_, trouble)| first.error(weight, trouble))?;
         }
@@ -188,9 +190,9 @@ fn compare(
 
 /// Where the other elements come from.
 enum Other<'a> {
-    Stored(Plain<'a>),
+    StoredTensor(Plain<'a>),
     /// With the memory of those that compute it.
-    Weight(Values<'a>, Mutex<Vec<Scratch>>),
+    Weight(WeightValues<'a>, Mutex<Vec<Scratch>>),
 }
 
 impl Other<'_> {
@@ -199,16 +201,16 @@ impl Other<'_> {
         let size = data_type.byte_len(len).and_then(|size| resize(bytes, size));
         size.ok_or(io::ErrorKind::OutOfMemory)?;
         match self {
-            Other::Stored(plain) => plain.read_at(data_type.byte_len(start).unwrap_or(0) as u64, bytes),
+            Other::StoredTensor(plain) => plain.read_at(data_type.byte_len(start).unwrap_or(0) as u64, bytes),
             Other::Weight(values, memory) => {
                 let lock = || memory.lock().unwrap_or_else(PoisonError::into_inner);
                 let mut scratch = lock().pop().unwrap_or_default();
                 let done = values.compute(start, len, &mut scratch, bytes);
                 lock().push(scratch);
                 done.map_err(|trouble| match trouble {
-                    Trouble::Read(error) | Trouble::Write(error) => error,
-                    Trouble::Cast(error) => io::Error::other(error),
-                    Trouble::Stopped => io::ErrorKind::Interrupted.into(),
+                    PipelineError::Read(error) | PipelineError::Write(error) => error,
+                    PipelineError::Cast(error) => io::Error::other(error),
+                    PipelineError::Stopped => io::ErrorKind::Interrupted.into(),
                 })
             }
         }
@@ -234,7 +236,7 @@ impl Sink for Against<'_> {
         let len = (bytes.len() as u64 * 8 / bits).min(self.len - start) as usize;
         let mut there = Vec::new();
         self.other.read(self.types[1], start as usize, len, &mut there)?;
-        let mut apart = Apart::default();
+        let mut apart = Differences::default();
         if let Some([ours, theirs]) = &self.exact {
             each_pair([ours, theirs], [bytes, &there], len, |index, distance| {
                 if !distance.is_some_and(|distance| distance.is_within(self.tolerance)) {

@@ -4,7 +4,7 @@ use super::{DiffRequest, Difference, send};
 use crate::counts::widen::{BLOCK, Widening};
 use crate::counts::{Distance, Number, Numbers, exceeds_doubles, is_integer};
 use crate::error::FileError;
-use crate::formats::input::{Input, Place};
+use crate::formats::input::{Input, Location};
 use crate::formats::source::Items;
 use crate::io::fs;
 use crate::io::memory::zeros;
@@ -48,8 +48,8 @@ impl Plain<'_> {
 
 pub(super) fn plain(input: &Input, index: usize, threads: Option<usize>) -> Result<Plain<'_>, FileError> {
     match &input.tensors[index].place {
-        Place::File(at, Items::PLAIN) => return Ok(Plain::File(&input.file, *at)),
-        Place::Other(file, at, Items::PLAIN) => return Ok(Plain::File(file, *at)),
+        Location::File(at, Items::PLAIN) => return Ok(Plain::File(&input.file, *at)),
+        Location::Other(file, at, Items::PLAIN) => return Ok(Plain::File(file, *at)),
         _ => {}
     }
     let failed = |error| FileError::io(input.path(), "read", error);
@@ -73,7 +73,7 @@ pub(super) fn compare(
         return Ok(Some(Difference::Shape(ours.shape.clone(), theirs.shape.clone())));
     }
     let of = ours.len as u64;
-    if let (Place::Strings(ours), Place::Strings(theirs)) = (&ours.place, &theirs.place) {
+    if let (Location::Strings(ours), Location::Strings(theirs)) = (&ours.place, &theirs.place) {
         let pairs = ours.view().iter().zip(theirs.view().iter()).enumerate();
         let wrong: Vec<usize> = pairs.filter(|(_, (ours, theirs))| ours != theirs).map(|(index, _)| index).collect();
         let first = wrong.first().copied().unwrap_or(0) as u64;
@@ -95,18 +95,18 @@ pub(super) fn compare(
 
 /// What was found to differ, by any number of threads.
 #[derive(Debug, Default)]
-pub(super) struct Found(Mutex<Apart>);
+pub(super) struct Found(Mutex<Differences>);
 
 /// How many elements differ, the first, and the largest distance: of doubles, and of integers that these do not hold.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Apart {
+pub(super) struct Differences {
     count: u64,
     first: Option<u64>,
     largest: f64,
     exact: Distance,
 }
 
-impl Apart {
+impl Differences {
     fn note(&mut self, index: u64) {
         self.count += 1;
         self.first = Some(self.first.map_or(index, |first| first.min(index)));
@@ -125,15 +125,15 @@ impl Apart {
 }
 
 impl Found {
-    pub(super) fn add(&self, apart: Apart) {
+    pub(super) fn add(&self, apart: Differences) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let first = all.first.into_iter().chain(apart.first).min();
         let exact = if apart.exact > all.exact { apart.exact } else { all.exact };
-        *all = Apart { count: all.count + apart.count, first, largest: all.largest.max(apart.largest), exact };
+        *all = Differences { count: all.count + apart.count, first, largest: all.largest.max(apart.largest), exact };
     }
 
     pub(super) fn difference(self, of: u64, types: [DataType; 2]) -> Option<Difference> {
-        let Apart { count, first, largest, exact } = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let Differences { count, first, largest, exact } = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
         let first = first?;
         let largest = if types.into_iter().any(exceeds_doubles) {
             exact.number(types)
@@ -183,7 +183,7 @@ impl Sink for Against<'_> {
         }
         let start = at * 8 / self.bits;
         let len = (bytes.len() as u64 * 8 / self.bits).min(self.len - start) as usize;
-        let mut apart = Apart::default();
+        let mut apart = Differences::default();
         match &self.read {
             Read::Doubles(widening) => {
                 // A chunk's elements are few.

@@ -5,7 +5,7 @@
 
 use super::transpose::transpose;
 use crate::io::memory::resize;
-use crate::pipeline::Trouble;
+use crate::pipeline::PipelineError;
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -92,8 +92,8 @@ impl Columns {
         &self,
         start: usize,
         values: &mut [u8],
-        read: impl FnMut(usize, &mut [u8]) -> Result<(), Trouble>,
-    ) -> Result<(), Trouble> {
+        read: impl FnMut(usize, &mut [u8]) -> Result<(), PipelineError>,
+    ) -> Result<(), PipelineError> {
         let (mut read, mut values) = (read, values);
         for part in parts([self.rows, self.columns], start, values.len() / self.size) {
             let (now, later) = std::mem::take(&mut values).split_at_mut(part.len() * self.size);
@@ -127,8 +127,8 @@ impl Columns {
         &self,
         matrix: usize,
         [row, column]: [usize; 2],
-        read: &mut impl FnMut(usize, &mut [u8]) -> Result<(), Trouble>,
-    ) -> Result<Arc<Slab>, Trouble> {
+        read: &mut impl FnMut(usize, &mut [u8]) -> Result<(), PipelineError>,
+    ) -> Result<Arc<Slab>, PipelineError> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let holds = |slab: &Slab| slab.matrix == matrix && slab.rows.contains(&row) && slab.columns.contains(&column);
         if let Some(slab) = last.as_ref().filter(|slab| holds(slab)) {
@@ -141,7 +141,7 @@ impl Columns {
         (slab.matrix, slab.size) = (matrix, self.size);
         (slab.rows, slab.columns) = (range(row, down, self.rows), range(column, across, self.columns));
         let [width, pitch] = [slab.columns.len() * self.size, self.columns * self.size];
-        let no_room = || Trouble::Read(io::ErrorKind::OutOfMemory.into());
+        let no_room = || PipelineError::Read(io::ErrorKind::OutOfMemory.into());
         resize(&mut slab.bytes, slab.rows.len() * width).ok_or_else(no_room)?;
         let first = (matrix * self.rows + slab.rows.start) * pitch + slab.columns.start * self.size;
         if width == pitch {
@@ -164,9 +164,14 @@ impl Slab {
     }
 
     /// Copies some columns of some rows.
-    pub(super) fn copy(&self, rows: Range<usize>, columns: Range<usize>, out: &mut Vec<u8>) -> Result<(), Trouble> {
+    pub(super) fn copy(
+        &self,
+        rows: Range<usize>,
+        columns: Range<usize>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), PipelineError> {
         let (pitch, width) = (self.columns.len() * self.size, columns.len() * self.size);
-        resize(out, rows.len() * width).ok_or_else(|| Trouble::Read(io::ErrorKind::OutOfMemory.into()))?;
+        resize(out, rows.len() * width).ok_or_else(|| PipelineError::Read(io::ErrorKind::OutOfMemory.into()))?;
         copy_stretches(width, &self.bytes[self.place([rows.start, columns.start])..], pitch, out, width);
         Ok(())
     }

@@ -5,10 +5,10 @@ use super::error::LayoutError;
 use super::find::Finder;
 use super::packed_ints;
 use super::table::{GROUPS, SHAPE, ZERO_POINTS};
-use super::weight::{Checkpoint, Elements, TensorRef, Weight, WeightFormat};
+use super::weight::{Checkpoint, Encoding, TensorRef, Weight, WeightFormat};
 use super::written::Order;
 use crate::error::FileError;
-use crate::formats::input::Stored;
+use crate::formats::input::StoredTensor;
 use DataType::{
     BFloat16, Float, Float4E2M1, Float6E2M3, Float6E3M2, Float8E4M3FN, Float8E5M2, Float8E8M0, Float16, Int8, Int32,
     Uint8,
@@ -23,7 +23,7 @@ impl Finder<'_> {
     pub(super) fn describe(
         &self,
         tensor: TensorRef,
-        stored: &Stored,
+        stored: &StoredTensor,
         scales: TensorRef,
         start: &str,
         name: String,
@@ -35,7 +35,7 @@ impl Finder<'_> {
             name,
             values: Vec::new(),
             shape: stored.shape.clone(),
-            elements: Elements::Plain(stored.data_type),
+            elements: Encoding::Plain(stored.data_type),
             tensor,
             scales,
             scale_type: scale.data_type,
@@ -58,7 +58,13 @@ impl Finder<'_> {
     }
 
     /// What the types of elements and scales mean together; whether they are a weight.
-    fn read_types(&self, weight: &mut Weight, stored: &Stored, scale: &Stored, start: &str) -> Result<bool, FileError> {
+    fn read_types(
+        &self,
+        weight: &mut Weight,
+        stored: &StoredTensor,
+        scale: &StoredTensor,
+        start: &str,
+    ) -> Result<bool, FileError> {
         let tensor = weight.tensor;
         let wrong = |error| self.checkpoint.error(Some(tensor), error);
         match (stored.data_type, scale.data_type) {
@@ -74,12 +80,12 @@ impl Finder<'_> {
                     && width.is_multiple_of(3)
                     && scale.shape.last() == Some(&(width / 3).saturating_mul(4).div_ceil(32));
                 let element = if has_six_bits { Float6E2M3 } else { Float4E2M1 };
-                (weight.elements, weight.scale_type) = (Elements::Plain(element), Float8E8M0);
+                (weight.elements, weight.scale_type) = (Encoding::Plain(element), Float8E8M0);
             }
             (Uint8 | Float4E2M1, Float8E4M3FN) => {
-                (weight.elements, weight.block) = (Elements::Plain(Float4E2M1), [1, 16]);
+                (weight.elements, weight.block) = (Encoding::Plain(Float4E2M1), [1, 16]);
                 if self.has_two_rows(stored, scale) {
-                    (weight.elements, weight.block) = (Elements::TwoRows, [16, 1]);
+                    (weight.elements, weight.block) = (Encoding::TwoRows, [16, 1]);
                 }
                 let want = self.row.global.name(start, &scale.name);
                 let found = self.checkpoint.find(&want);
@@ -109,12 +115,12 @@ impl Finder<'_> {
     }
 
     /// The shape of the elements, and that of the values.
-    fn read_shape(&self, weight: &mut Weight, stored: &Stored) -> Result<(), LayoutError> {
+    fn read_shape(&self, weight: &mut Weight, stored: &StoredTensor) -> Result<(), LayoutError> {
         match weight.elements {
-            Elements::Plain(data_type @ (Float4E2M1 | Float6E2M3)) if stored.data_type != data_type => {
+            Encoding::Plain(data_type @ (Float4E2M1 | Float6E2M3)) if stored.data_type != data_type => {
                 self.widen_shape(weight, stored, data_type)?;
             }
-            Elements::TwoRows => weight.shape[1] = weight.shape[1].saturating_mul(2),
+            Encoding::TwoRows => weight.shape[1] = weight.shape[1].saturating_mul(2),
             _ => {}
         }
         let part = |want: &str| LayoutError::Part {
@@ -141,7 +147,7 @@ impl Finder<'_> {
     }
 
     /// Whether ModelOpt has packed experts along the rows, along which their blocks are too.
-    fn has_two_rows(&self, stored: &Stored, scale: &Stored) -> bool {
+    fn has_two_rows(&self, stored: &StoredTensor, scale: &StoredTensor) -> bool {
         match stored.shape[..] {
             [experts, rows, columns] if self.row.lays_experts(Order::Down) => {
                 rows.is_multiple_of(8) && scale.shape == [experts, rows / 8, columns]
@@ -151,7 +157,7 @@ impl Finder<'_> {
     }
 
     /// The shape of elements that are packed in bytes; gpt-oss has blocks as an axis.
-    fn widen_shape(&self, weight: &mut Weight, stored: &Stored, data_type: DataType) -> Result<(), LayoutError> {
+    fn widen_shape(&self, weight: &mut Weight, stored: &StoredTensor, data_type: DataType) -> Result<(), LayoutError> {
         let part = |want: &str| LayoutError::Part {
             tensor: stored.name.clone(),
             data_type: stored.data_type,
@@ -179,7 +185,7 @@ impl Finder<'_> {
     }
 
     /// Without a configuration the number of scales in a row gives the size of its blocks.
-    fn block_by_number(&self, columns: usize, scale: &Stored) -> Option<[usize; 2]> {
+    fn block_by_number(&self, columns: usize, scale: &StoredTensor) -> Option<[usize; 2]> {
         let is_told = self.claims.block.is_some() || !self.claims.formats.is_empty();
         match scale.shape[..] {
             [_, across] if self.row.counts_scales && across > 0 && !is_told => {
@@ -190,11 +196,11 @@ impl Finder<'_> {
     }
 
     /// The blocks that scales of a shape belong to.
-    fn fit_scales(&self, weight: &mut Weight, scale: &Stored) -> Result<(), LayoutError> {
+    fn fit_scales(&self, weight: &mut Weight, scale: &StoredTensor) -> Result<(), LayoutError> {
         let [rows, columns] = weight.matrix();
         let outer = weight.shape[..weight.shape.len() - 2].to_vec();
         let is_microscaled = weight.scale_type == Float8E4M3FN
-            || matches!(weight.elements, Elements::Plain(Float4E2M1 | Float6E2M3) | Elements::TwoRows)
+            || matches!(weight.elements, Encoding::Plain(Float4E2M1 | Float6E2M3) | Encoding::TwoRows)
             || weight.scale_type == Float8E8M0 && !self.row.has_large_blocks;
         let claimed = self.claims.block;
         let mut candidates = Vec::new();
@@ -280,8 +286,8 @@ impl Finder<'_> {
         if let Some(zero_points) = weight.zero_points {
             let stored = self.checkpoint.stored(zero_points);
             let (data_type, shape, packed) = match weight.elements {
-                Elements::Plain(_) | Elements::TwoRows => (weight.element_type(), scale.shape.clone(), ""),
-                Elements::Words { bits, straddle } => {
+                Encoding::Plain(_) | Encoding::TwoRows => (weight.element_type(), scale.shape.clone(), ""),
+                Encoding::Words { bits, straddle } => {
                     let words = packed_ints::words(rows, bits, straddle);
                     (Int32, vec![words, weight.grid()[1]], ", packed down the rows")
                 }
@@ -291,7 +297,7 @@ impl Finder<'_> {
                 let shape = crate::text::ShapeText(&shape);
                 return Err(part(zero_points, format!("{data_type} of shape {shape}, one for each scale{packed}")));
             }
-            if let Elements::Plain(data_type @ (Float8E4M3FN | Float8E5M2)) = weight.elements {
+            if let Encoding::Plain(data_type @ (Float8E4M3FN | Float8E5M2)) = weight.elements {
                 // Either sign of 0 changes nothing.
                 let bytes = self.checkpoint.bytes(zero_points)?;
                 if let Some(index) = bytes.iter().position(|code| code & 0x7f != 0) {

@@ -8,7 +8,7 @@ use super::row::Row;
 use super::table::{CHANGES, COMPANIONS, Scheme};
 use super::weight::{Checkpoint, TensorRef, Weight};
 use crate::error::FileError;
-use crate::formats::input::Stored;
+use crate::formats::input::StoredTensor;
 use DataType::{Float4E2M1, Float6E2M3, Float6E3M2, Float8E4M3FN, Float8E5M2, Int8, Int32, Uint8};
 use onnx_cast::DataType;
 use std::collections::HashMap;
@@ -112,7 +112,7 @@ pub(super) struct Finder<'a> {
 
 impl Finder<'_> {
     /// The weight whose elements a tensor holds; `None` where it holds something else.
-    fn weight(&self, tensor: TensorRef, stored: &Stored) -> Result<Option<Weight>, FileError> {
+    fn weight(&self, tensor: TensorRef, stored: &StoredTensor) -> Result<Option<Weight>, FileError> {
         if !matches!(
             stored.data_type,
             Float8E4M3FN | Float8E5M2 | Float6E2M3 | Float6E3M2 | Float4E2M1 | Uint8 | Int8 | Int32
@@ -147,7 +147,7 @@ impl Finder<'_> {
     }
 
     /// Refuses elements without scales and scales without elements.
-    fn check_single(&self, stored: &Stored) -> Result<(), LayoutError> {
+    fn check_single(&self, stored: &StoredTensor) -> Result<(), LayoutError> {
         let name = &stored.name;
         for pair in self.row.all_names() {
             let want = |start: &str, ending: &str| format!("{start}{ending}");

@@ -16,7 +16,7 @@ use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::formats::gguf::{BlockCoding, Blocks, Held};
 use crate::io::memory::resize;
 use crate::io::positional::InputFile;
-use crate::pipeline::{Compute, Scratch, Trouble};
+use crate::pipeline::{Compute, PipelineError, Scratch};
 use fearless_simd::{Level, dispatch};
 use float4::{MxFp4, NvFp4};
 use k_quants::{Q2K, Q3K, Q4K, Q5K, Q6K, Q8K};
@@ -58,7 +58,7 @@ impl<'a> BlockValues<'a> {
     }
 
     /// Decodes blocks, the first of which has this index.
-    fn decode(&self, first: usize, blocks: &[u8], out: &mut [u8]) -> Result<(), Trouble> {
+    fn decode(&self, first: usize, blocks: &[u8], out: &mut [u8]) -> Result<(), PipelineError> {
         let kind = self.blocks.kind;
         let (mut at, mut blocks, mut out) = (first, blocks, out);
         while !blocks.is_empty() {
@@ -77,7 +77,7 @@ impl<'a> BlockValues<'a> {
                 let block = at + index;
                 let what = format!("a scale of block {block} is NaN (`allow_nan` gives NaN for its elements)");
                 let error = Invalid::new(InvalidKind::Value, what).of_tensor(self.tensor);
-                return Err(Trouble::Read(io::Error::new(io::ErrorKind::InvalidData, error)));
+                return Err(PipelineError::Read(io::Error::new(io::ErrorKind::InvalidData, error)));
             }
             (at, blocks, out) = (at + count, behind, rest);
         }
@@ -86,13 +86,13 @@ impl<'a> BlockValues<'a> {
 }
 
 impl Compute for BlockValues<'_> {
-    fn compute(&self, start: usize, len: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), Trouble> {
-        let no_room = || Trouble::Read(io::ErrorKind::OutOfMemory.into());
+    fn compute(&self, start: usize, len: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), PipelineError> {
+        let no_room = || PipelineError::Read(io::ErrorKind::OutOfMemory.into());
         let (elements, bytes) = (self.blocks.kind.elements, self.blocks.kind.bytes);
         let (first, end) = (start / elements, (start + len).div_ceil(elements));
         let Scratch { elements: stored, results, .. } = scratch;
         resize(stored, (end - first) * bytes).ok_or_else(no_room)?;
-        self.file.read_at(self.blocks.at + (first * bytes) as u64, stored).map_err(Trouble::Read)?;
+        self.file.read_at(self.blocks.at + (first * bytes) as u64, stored).map_err(PipelineError::Read)?;
         if start == first * elements && start + len == end * elements {
             return self.decode(first, stored, out);
         }

@@ -6,7 +6,7 @@ use super::row::{Experts, Held, Names, Row};
 use super::table::{EXPERTS, SHAPE, Scheme};
 use super::weight::Weight;
 use super::written::{Integers, Order, WrittenWeight};
-use crate::formats::input::{Place, Stored};
+use crate::formats::input::{Location, StoredTensor};
 use DataType::{BFloat16, Float, Float8E4M3FN, Float8E8M0, Float16, Int4, Int8, Int32, Uint8};
 use onnx_cast::{BlockFormat, DataType};
 
@@ -25,7 +25,7 @@ impl Scheme {
     /// What a plain weight becomes.
     pub(crate) fn write(
         self,
-        stored: &Stored,
+        stored: &StoredTensor,
         to: QuantizedFormat,
         granularity: Option<Granularity>,
     ) -> Result<WrittenWeight, LayoutError> {
@@ -44,12 +44,12 @@ impl Scheme {
         to: QuantizedFormat,
         granularity: Granularity,
     ) -> Result<WrittenWeight, LayoutError> {
-        let stored = Stored {
+        let stored = StoredTensor {
             name: weight.name.clone(),
             data_type: Float,
             shape: weight.values.clone(),
             len: weight.len(),
-            place: Place::Memory(Vec::new()),
+            place: Location::Memory(Vec::new()),
         };
         let smaller = match (granularity, to) {
             (_, QuantizedFormat::Block(format)) => vec![Granularity::Block([1, format.block()])],
@@ -106,7 +106,7 @@ impl Scheme {
     /// The tensors of a weight.
     fn lay_out(
         self,
-        stored: &Stored,
+        stored: &StoredTensor,
         to: QuantizedFormat,
         granularity: Granularity,
     ) -> Result<WrittenWeight, LayoutError> {
@@ -161,7 +161,7 @@ impl Scheme {
     }
 
     /// The matrices of a weight, where the layout has a place for them.
-    fn form<'n>(self, stored: &'n Stored, to: QuantizedFormat, is_packed: bool) -> Result<Form<'n>, LayoutError> {
+    fn form<'n>(self, stored: &'n StoredTensor, to: QuantizedFormat, is_packed: bool) -> Result<Form<'n>, LayoutError> {
         let (row, name) = (self.row(), &*stored.name);
         let module = name.strip_suffix("weight");
         if let (&[count, rows, columns], Some(experts), None) = (&stored.shape[..], &row.experts, module)
@@ -211,7 +211,7 @@ fn held(all: &'static [Held], to: QuantizedFormat) -> Option<&'static Held> {
 
 /// Rows and columns of a block.
 fn block_of(
-    stored: &Stored,
+    stored: &StoredTensor,
     to: QuantizedFormat,
     granularity: Granularity,
     form: &Form<'_>,
@@ -256,13 +256,13 @@ fn scales_shape(
 }
 
 /// Whether a tensor holds the experts of a layer, by its name and its shape, and is one of those that are quantized.
-pub(crate) fn are_experts(stored: &Stored) -> bool {
+pub(crate) fn are_experts(stored: &StoredTensor) -> bool {
     let is_named = |end: &&str| stored.name.strip_suffix(end).is_some_and(|start| start.ends_with('.'));
     stored.shape.len() == 3 && EXPERTS.iter().any(is_named) && stored.name.contains(".experts.")
 }
 
 /// A tensor that a layout has no place for.
-fn unfit(stored: &Stored, want: String) -> LayoutError {
+fn unfit(stored: &StoredTensor, want: String) -> LayoutError {
     let (tensor, data_type, shape) = (stored.name.clone(), stored.data_type, stored.shape.clone());
     LayoutError::Part { tensor, data_type, shape, want }
 }

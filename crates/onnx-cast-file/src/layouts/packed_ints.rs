@@ -4,8 +4,8 @@
 //! integer straddle two words.
 
 use super::error::LayoutError;
-use super::weight::Elements;
-use crate::formats::input::Stored;
+use super::weight::Encoding;
+use crate::formats::input::StoredTensor;
 use onnx_cast::{DataType, unpack};
 
 /// Words that `len` integers take.
@@ -15,10 +15,10 @@ pub(super) fn words(len: usize, bits: u32, straddle: bool) -> usize {
 
 /// How a tensor of words holds a matrix: by the matrix's shape, if it is stored, and by the widths that are claimed.
 pub(super) fn describe(
-    stored: &Stored,
+    stored: &StoredTensor,
     shape: Option<[usize; 2]>,
     claimed: &[u32],
-) -> Result<(Elements, Vec<usize>), LayoutError> {
+) -> Result<(Encoding, Vec<usize>), LayoutError> {
     let part = |want: String| LayoutError::Part {
         tensor: stored.name.clone(),
         data_type: stored.data_type,
@@ -33,11 +33,11 @@ pub(super) fn describe(
         let bits = widths.find(|bits| 32 % bits == 0);
         let bits = bits.ok_or_else(|| part("`weight_shape` beside it".to_owned()))?;
         let columns = width.checked_mul(32 / bits as usize).ok_or_else(|| part("fewer columns".to_owned()))?;
-        return Ok((Elements::Words { bits, straddle: false }, vec![rows, columns]));
+        return Ok((Encoding::Words { bits, straddle: false }, vec![rows, columns]));
     };
     let fits = |bits: u32| {
         let straddles = [32 % bits != 0, false].into_iter().find(|&straddle| words(columns, bits, straddle) == width);
-        straddles.filter(|_| want_rows == rows).map(|straddle| Elements::Words { bits, straddle })
+        straddles.filter(|_| want_rows == rows).map(|straddle| Encoding::Words { bits, straddle })
     };
     match widths.find_map(fits) {
         Some(elements) => Ok((elements, vec![rows, columns])),

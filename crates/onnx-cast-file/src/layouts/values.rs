@@ -6,45 +6,45 @@ mod transposed;
 
 use super::columns::columns_at_once;
 use super::packed_ints::{code_down, unpack_row, words};
-use super::weight::{Checkpoint, Elements, TensorRef, Weight};
+use super::weight::{Checkpoint, Encoding, TensorRef, Weight};
 use crate::io::memory::resize;
 use crate::io::positional::InputFile;
-use crate::pipeline::{Compute, Scratch, Trouble};
+use crate::pipeline::{Compute, PipelineError, Scratch};
 use onnx_cast::{BlockPlan, CastError, DataType, TensorError, TensorView, pack};
 use std::io;
 use std::ops::Range;
-use transposed::Stored;
+use transposed::TransposedColumns;
 
 /// The values of a weight, as float, float16 or bfloat16.
 #[derive(Debug)]
-pub(crate) struct Values<'a> {
+pub(crate) struct WeightValues<'a> {
     pub(super) weight: &'a Weight,
     pub(super) to: DataType,
-    elements: Place<'a>,
-    scales: Place<'a>,
-    zero_points: Option<Place<'a>>,
+    elements: TensorBytes<'a>,
+    scales: TensorBytes<'a>,
+    zero_points: Option<TensorBytes<'a>>,
     /// The group of each column.
     groups: Vec<usize>,
     /// Where the values are transposed.
-    transposed: Option<Stored>,
+    transposed: Option<TransposedColumns>,
 }
 
 /// Where bytes of a tensor are.
 #[derive(Clone, Copy, Debug)]
-struct Place<'a> {
+struct TensorBytes<'a> {
     file: &'a InputFile,
     at: u64,
 }
 
-impl Place<'_> {
+impl TensorBytes<'_> {
     /// Reads bytes from a place of the tensor.
-    fn read(&self, at: usize, len: usize, bytes: &mut Vec<u8>) -> Result<(), Trouble> {
+    fn read(&self, at: usize, len: usize, bytes: &mut Vec<u8>) -> Result<(), PipelineError> {
         resize(bytes, len).ok_or_else(no_room)?;
         self.read_into(at, bytes)
     }
 
-    fn read_into(&self, at: usize, bytes: &mut [u8]) -> Result<(), Trouble> {
-        self.file.read_at(self.at + at as u64, bytes).map_err(Trouble::Read)
+    fn read_into(&self, at: usize, bytes: &mut [u8]) -> Result<(), PipelineError> {
+        self.file.read_at(self.at + at as u64, bytes).map_err(PipelineError::Read)
     }
 }
 
@@ -59,11 +59,11 @@ pub(super) struct Stretch {
     pub(super) elements: Range<usize>,
 }
 
-impl<'a> Values<'a> {
-    pub(crate) fn new(checkpoint: &'a Checkpoint, weight: &'a Weight, to: DataType) -> Result<Self, Trouble> {
+impl<'a> WeightValues<'a> {
+    pub(crate) fn new(checkpoint: &'a Checkpoint, weight: &'a Weight, to: DataType) -> Result<Self, PipelineError> {
         let place = |tensor: TensorRef| {
             let (file, at) = checkpoint.place(tensor);
-            Place { file, at }
+            TensorBytes { file, at }
         };
         let mut groups = Vec::new();
         if let Some(tensor) = weight.groups {
@@ -73,12 +73,17 @@ impl<'a> Values<'a> {
         }
         let (elements, scales) = (place(weight.tensor), place(weight.scales));
         let zero_points = weight.zero_points.map(place);
-        let transposed = weight.transposed.then(|| Stored::new(weight));
-        Ok(Values { weight, to, elements, scales, zero_points, groups, transposed })
+        let transposed = weight.transposed.then(|| TransposedColumns::new(weight));
+        Ok(WeightValues { weight, to, elements, scales, zero_points, groups, transposed })
     }
 
     /// Computes a stretch of a matrix.
-    pub(super) fn stretch(&self, stretch: &Stretch, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), Trouble> {
+    pub(super) fn stretch(
+        &self,
+        stretch: &Stretch,
+        scratch: &mut Scratch,
+        out: &mut [u8],
+    ) -> Result<(), PipelineError> {
         let weight = self.weight;
         let [_, columns] = weight.matrix();
         let [_, across] = weight.grid();
@@ -98,8 +103,8 @@ impl<'a> Values<'a> {
             }
         }
         let bytes = if from == weight.element_type() { &scratch.elements } else { &scratch.codes };
-        let failed = |error: CastError| Trouble::Cast(error);
-        let tensor = |error: TensorError| Trouble::Cast(error.into());
+        let failed = |error: CastError| PipelineError::Cast(error);
+        let tensor = |error: TensorError| PipelineError::Cast(error.into());
         let plan =
             BlockPlan::dequantize(from, weight.scale_type, self.to, block).map_err(|error| failed(error.into()))?;
         let plan = plan.global_scale(weight.globals.get(stretch.matrix).or(weight.globals.first()).copied());
@@ -118,17 +123,17 @@ impl<'a> Values<'a> {
     }
 
     /// Reads the elements of a stretch, and returns the type that they are read as.
-    fn read_elements(&self, stretch: &Stretch, scratch: &mut Scratch) -> Result<DataType, Trouble> {
+    fn read_elements(&self, stretch: &Stretch, scratch: &mut Scratch) -> Result<DataType, PipelineError> {
         let [rows, columns] = self.weight.matrix();
         let start = (stretch.matrix * rows + stretch.row) * columns + stretch.elements.start;
         match self.weight.elements {
-            Elements::Plain(data_type) => {
+            Encoding::Plain(data_type) => {
                 let at = data_type.byte_len(start).unwrap_or(0);
                 let len = data_type.byte_len(stretch.elements.len()).unwrap_or(0);
                 self.elements.read(at, len, &mut scratch.elements)?;
                 Ok(data_type)
             }
-            Elements::TwoRows => {
+            Encoding::TwoRows => {
                 let lines = start / columns / 2..(start + stretch.elements.len()).div_ceil(columns).div_ceil(2);
                 self.elements.read(lines.start * columns, lines.len() * columns, &mut scratch.codes)?;
                 resize(&mut scratch.results, 2 * lines.len() * columns).ok_or_else(no_room)?;
@@ -145,7 +150,7 @@ impl<'a> Values<'a> {
                 pack(data_type, codes, &mut scratch.elements).map_err(|_| no_room())?;
                 Ok(data_type)
             }
-            Elements::Words { bits, straddle } => {
+            Encoding::Words { bits, straddle } => {
                 let row_bytes = 4 * words(columns, bits, straddle);
                 let lines = start / columns..(start + stretch.elements.len()).div_ceil(columns);
                 self.elements.read(lines.start * row_bytes, lines.len() * row_bytes, &mut scratch.elements)?;
@@ -163,22 +168,27 @@ impl<'a> Values<'a> {
     }
 
     /// Reads the zero points of a stretch, one for each scale; none where they are all 0.
-    fn read_zero_points(&self, stretch: &Stretch, scale_rows: usize, scratch: &mut Scratch) -> Result<(), Trouble> {
+    fn read_zero_points(
+        &self,
+        stretch: &Stretch,
+        scale_rows: usize,
+        scratch: &mut Scratch,
+    ) -> Result<(), PipelineError> {
         let [_, across] = self.weight.grid();
         let count = scale_rows * across;
         let first = self.first_scale(stretch);
         scratch.zero_points.clear();
         match (self.weight.elements, self.zero_points) {
-            (Elements::Plain(_) | Elements::TwoRows, None) => Ok(()),
-            (Elements::Plain(_) | Elements::TwoRows, Some(place)) => {
+            (Encoding::Plain(_) | Encoding::TwoRows, None) => Ok(()),
+            (Encoding::Plain(_) | Encoding::TwoRows, Some(place)) => {
                 place.read(first * across, count, &mut scratch.zero_points)
             }
-            (Elements::Words { bits, .. }, None) => {
+            (Encoding::Words { bits, .. }, None) => {
                 resize(&mut scratch.zero_points, count).ok_or_else(no_room)?;
                 scratch.zero_points.fill(1 << (bits - 1));
                 Ok(())
             }
-            (Elements::Words { bits, straddle }, Some(place)) => {
+            (Encoding::Words { bits, straddle }, Some(place)) => {
                 // Packed down the rows: a row of words holds the zero points of several rows.
                 let each = 32 / bits as usize;
                 let passed = if straddle { 0 } else { first / each };
@@ -197,7 +207,7 @@ impl<'a> Values<'a> {
     }
 
     /// Gives each column the item of its group, row by row.
-    fn by_column(&self, size: usize, items: &mut Vec<u8>, spread: &mut Vec<u8>) -> Result<(), Trouble> {
+    fn by_column(&self, size: usize, items: &mut Vec<u8>, spread: &mut Vec<u8>) -> Result<(), PipelineError> {
         let [_, across] = self.weight.grid();
         spread.clear();
         let rows = items.len() / (across * size).max(1);
@@ -218,7 +228,7 @@ impl<'a> Values<'a> {
         len: usize,
         scratch: &mut Scratch,
         out: &mut [u8],
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), PipelineError> {
         let [rows, columns] = self.weight.matrix();
         let row = start / columns.max(1);
         let begin = start - row * columns;
@@ -237,7 +247,7 @@ impl<'a> Values<'a> {
         len: usize,
         scratch: &mut Scratch,
         out: &mut [u8],
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), PipelineError> {
         let [_, across] = self.grid();
         let (first, end) = (start / across.max(1), (start + len).div_ceil(across.max(1)));
         let [down, _] = self.weight.block;
@@ -256,7 +266,7 @@ impl<'a> Values<'a> {
     /// What integers in words have more than those that they stand for.
     fn middle(&self) -> u8 {
         match self.weight.elements {
-            Elements::Words { bits, .. } => 1 << (bits - 1),
+            Encoding::Words { bits, .. } => 1 << (bits - 1),
             _ => 0,
         }
     }
@@ -267,8 +277,8 @@ fn subtract(middle: u8, codes: &[u8], out: &mut [u8]) {
     out.iter_mut().zip(codes).for_each(|(out, code)| *out = code.wrapping_sub(middle));
 }
 
-fn no_room() -> Trouble {
-    Trouble::Read(io::ErrorKind::OutOfMemory.into())
+fn no_room() -> PipelineError {
+    PipelineError::Read(io::ErrorKind::OutOfMemory.into())
 }
 
 /// Bytes of a scale.
@@ -276,8 +286,8 @@ pub(super) fn scale_size(weight: &Weight) -> usize {
     weight.scale_type.byte_len(1).unwrap_or(1)
 }
 
-impl Compute for Values<'_> {
-    fn compute(&self, start: usize, len: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), Trouble> {
+impl Compute for WeightValues<'_> {
+    fn compute(&self, start: usize, len: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), PipelineError> {
         if let Some(stored) = &self.transposed {
             return self.transpose(stored, start, scratch, out);
         }

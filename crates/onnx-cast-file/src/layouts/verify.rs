@@ -6,7 +6,7 @@ use super::weight::{Checkpoint, TensorRef, Weight};
 use crate::error::FileError;
 use crate::formats::source::Items;
 use crate::io::progress::{Meter, Watch};
-use crate::pipeline::{self, Elements, Nowhere, Task, Transform};
+use crate::pipeline::{self, Nowhere, Task, TaskInput, Transform};
 use onnx_cast::{CastError, DataType, GlobalScale};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -118,7 +118,7 @@ fn find_nan(
     let task = |scales: &'_ Scales| {
         let (file, at) = checkpoint.place(scales.tensor);
         let stored = checkpoint.stored(scales.tensor);
-        Task::keeping(Elements::File(file, at), stored.len, scales.read_as, Items::PLAIN)
+        Task::keeping(TaskInput::File(file, at), stored.len, scales.read_as, Items::PLAIN)
     };
     let tasks: Vec<Task<'_>> = scales.iter().map(|one| Task { transform: Some(one), ..task(one) }).collect();
     let meter = Meter::new(watch, tasks.iter().map(Task::bytes).sum());

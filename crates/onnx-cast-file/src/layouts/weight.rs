@@ -3,7 +3,7 @@
 use crate::formats::checkpoint::{Index, Located};
 use crate::formats::error::FormatError;
 use crate::formats::format::Format;
-use crate::formats::input::{Given, Input, Place, Stored};
+use crate::formats::input::{Given, Input, Location, StoredTensor};
 use crate::io::atomic::folder_of;
 use crate::io::positional::InputFile;
 use onnx_cast::{DataType, GlobalScale};
@@ -73,7 +73,7 @@ impl Checkpoint {
     }
 
     /// A tensor.
-    pub(crate) fn stored(&self, tensor: TensorRef) -> &Stored {
+    pub(crate) fn stored(&self, tensor: TensorRef) -> &StoredTensor {
         &self.files[tensor.file].tensors[tensor.tensor]
     }
 
@@ -81,14 +81,14 @@ impl Checkpoint {
     pub(crate) fn place(&self, tensor: TensorRef) -> (&InputFile, u64) {
         let file = &self.files[tensor.file];
         match file.tensors[tensor.tensor].place {
-            Place::File(at, _) => (&file.file, at),
+            Location::File(at, _) => (&file.file, at),
             // A .safetensors file has its elements in itself.
             _ => (&file.file, file.file.len()),
         }
     }
 
     /// Every tensor, in the order of the files.
-    pub(crate) fn tensors(&self) -> impl Iterator<Item = (TensorRef, &Stored)> + Clone {
+    pub(crate) fn tensors(&self) -> impl Iterator<Item = (TensorRef, &StoredTensor)> + Clone {
         self.files.iter().enumerate().flat_map(|(file, input)| {
             let stored = move |(tensor, stored)| (TensorRef { file, tensor }, stored);
             input.tensors.iter().enumerate().map(stored)
@@ -120,7 +120,7 @@ pub(crate) struct Weight {
     /// The shape of the elements: matrices, behind any number of outer axes.
     pub(crate) shape: Vec<usize>,
     /// How the elements are stored.
-    pub(crate) elements: Elements,
+    pub(crate) elements: Encoding,
     /// The tensor of the elements.
     pub(crate) tensor: TensorRef,
     /// The scales, and the type that their bytes are read as.
@@ -143,7 +143,7 @@ pub(crate) struct Weight {
 
 /// How the elements of a weight are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Elements {
+pub(crate) enum Encoding {
     /// As this library has elements of the type.
     Plain(DataType),
     /// float4e2m1 of two rows in each byte, the upper row in the lower half: experts of ModelOpt.
@@ -175,29 +175,29 @@ impl Weight {
     /// The type of the elements.
     pub(crate) fn element_type(&self) -> DataType {
         match self.elements {
-            Elements::Plain(data_type) => data_type,
-            Elements::TwoRows => DataType::Float4E2M1,
-            Elements::Words { bits: ..=2, .. } => DataType::Int2,
-            Elements::Words { bits: ..=4, .. } => DataType::Int4,
-            Elements::Words { .. } => DataType::Int8,
+            Encoding::Plain(data_type) => data_type,
+            Encoding::TwoRows => DataType::Float4E2M1,
+            Encoding::Words { bits: ..=2, .. } => DataType::Int2,
+            Encoding::Words { bits: ..=4, .. } => DataType::Int4,
+            Encoding::Words { .. } => DataType::Int8,
         }
     }
 
     /// What the weight is, in the words of configurations.
     pub(crate) fn format(&self) -> WeightFormat {
         match (self.elements, self.scale_type) {
-            (Elements::Plain(DataType::Float4E2M1) | Elements::TwoRows, DataType::Float8E4M3FN) => WeightFormat::NvFp4,
-            (Elements::TwoRows, _) => WeightFormat::MxFp4,
-            (Elements::Plain(DataType::Float4E2M1), _) => WeightFormat::MxFp4,
-            (Elements::Plain(DataType::Float6E2M3 | DataType::Float6E3M2), _) => WeightFormat::MxFp6,
-            (Elements::Plain(DataType::Float8E4M3FN | DataType::Float8E5M2), DataType::Float8E8M0)
+            (Encoding::Plain(DataType::Float4E2M1) | Encoding::TwoRows, DataType::Float8E4M3FN) => WeightFormat::NvFp4,
+            (Encoding::TwoRows, _) => WeightFormat::MxFp4,
+            (Encoding::Plain(DataType::Float4E2M1), _) => WeightFormat::MxFp4,
+            (Encoding::Plain(DataType::Float6E2M3 | DataType::Float6E3M2), _) => WeightFormat::MxFp6,
+            (Encoding::Plain(DataType::Float8E4M3FN | DataType::Float8E5M2), DataType::Float8E8M0)
                 if self.block == [1, 32] =>
             {
                 WeightFormat::MxFp8
             }
-            (Elements::Plain(DataType::Int8), _) => WeightFormat::Int(8),
-            (Elements::Plain(_), _) => WeightFormat::Fp8,
-            (Elements::Words { bits, .. }, _) => WeightFormat::Int(bits),
+            (Encoding::Plain(DataType::Int8), _) => WeightFormat::Int(8),
+            (Encoding::Plain(_), _) => WeightFormat::Fp8,
+            (Encoding::Words { bits, .. }, _) => WeightFormat::Int(bits),
         }
     }
 

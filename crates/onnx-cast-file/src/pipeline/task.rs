@@ -4,7 +4,7 @@ use crate::counts::{Counter, Sides};
 use crate::formats::source::Items;
 use crate::io::memory::resize;
 use crate::io::positional::InputFile;
-use crate::pipeline::{Clamp, Sink, Trouble};
+use crate::pipeline::{Clamp, PipelineError, Sink};
 use onnx_cast::{CastError, DataType, Plan, ScaledPlan, Tensor, TensorError, TensorView, unpack};
 use std::io::{self, Read};
 use std::ops::Range;
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[derive(Clone)]
 pub struct Task<'a> {
     /// Where the elements are.
-    pub elements: Elements<'a>,
+    pub elements: TaskInput<'a>,
     /// Number of elements.
     pub len: usize,
     /// Their type in the input.
@@ -37,7 +37,7 @@ pub struct Task<'a> {
 
 /// Where elements are.
 #[derive(Clone, Copy)]
-pub enum Elements<'a> {
+pub enum TaskInput<'a> {
     /// In a file, from this byte on.
     File(&'a InputFile, u64),
     /// In memory.
@@ -59,7 +59,7 @@ pub trait Decode: Sync {
 /// Elements that are computed part by part, from places that the task does not know.
 pub trait Compute: Sync {
     /// Computes `len` elements, the first of which is the tensor's element `start`, packed and little endian.
-    fn compute(&self, start: usize, len: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), Trouble>;
+    fn compute(&self, start: usize, len: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), PipelineError>;
 
     /// The elements that are best computed at once: a multiple of 8.
     fn chunk(&self) -> usize {
@@ -240,13 +240,13 @@ pub(super) struct Buffers {
 
 impl<'a> Task<'a> {
     /// The task that keeps elements as they are.
-    pub fn keeping(elements: Elements<'a>, len: usize, from: DataType, items: Items) -> Self {
+    pub fn keeping(elements: TaskInput<'a>, len: usize, from: DataType, items: Items) -> Self {
         let (transform, counter, chunk) = (None, None, None);
         Task { elements, len, from, items, transform, unpacks: false, to: 0, beside: 0, counter, chunk }
     }
 
     /// The task that copies bytes to a place.
-    pub fn copying(elements: Elements<'a>, len: usize, to: u64) -> Self {
+    pub fn copying(elements: TaskInput<'a>, len: usize, to: u64) -> Self {
         Task { to, ..Task::keeping(elements, len, DataType::Uint8, Items::PLAIN) }
     }
 
@@ -257,10 +257,10 @@ impl<'a> Task<'a> {
         let start = skipped(self.items, self.from);
         self.len = range.len();
         match &mut self.elements {
-            Elements::File(_, at) => *at += start as u64,
-            Elements::Memory(bytes) => *bytes = bytes.get(start..).unwrap_or_default(),
-            Elements::Computed(_, first) => *first += range.start,
-            Elements::Stream(_) | Elements::Decoded(_) => self.len = 0,
+            TaskInput::File(_, at) => *at += start as u64,
+            TaskInput::Memory(bytes) => *bytes = bytes.get(start..).unwrap_or_default(),
+            TaskInput::Computed(_, first) => *first += range.start,
+            TaskInput::Stream(_) | TaskInput::Decoded(_) => self.len = 0,
         }
         self.to += skipped(self.written(), self.target_type()) as u64;
         self
@@ -270,7 +270,7 @@ impl<'a> Task<'a> {
     pub(super) fn chunk(&self) -> usize {
         match (self.chunk, self.elements) {
             (Some(chunk), _) => chunk,
-            (None, Elements::Computed(source, _)) => source.chunk(),
+            (None, TaskInput::Computed(source, _)) => source.chunk(),
             (None, _) => CHUNK,
         }
     }
@@ -290,27 +290,27 @@ impl<'a> Task<'a> {
     }
 
     /// Reads, transforms and writes a chunk; returns the bytes read.
-    pub(super) fn run(&self, chunk: &Chunk, sink: &dyn Sink, buffers: &mut Buffers) -> Result<u64, Trouble> {
+    pub(super) fn run(&self, chunk: &Chunk, sink: &dyn Sink, buffers: &mut Buffers) -> Result<u64, PipelineError> {
         let Buffers { items, packed, result, unpacked, sides, scratch } = buffers;
         let start = self.fit(self.items.byte_len(self.from, chunk.element))?;
         let len = self.fit(self.items.byte_len(self.from, chunk.len))?;
         let part =
             |bytes: &'_ [u8]| -> Option<Range<usize>> { bytes.get(start..start + len).map(|_| start..start + len) };
         let mut elements = match self.elements {
-            Elements::Memory(bytes) => &bytes[self.fit(part(bytes))?],
-            Elements::Decoded(_) => {
+            TaskInput::Memory(bytes) => &bytes[self.fit(part(bytes))?],
+            TaskInput::Decoded(_) => {
                 let bytes = chunk.decoded.as_deref().map(Vec::as_slice).unwrap_or_default();
                 &bytes[self.fit(part(bytes))?]
             }
-            Elements::Computed(source, first) => {
+            TaskInput::Computed(source, first) => {
                 self.fit(resize(items, len))?;
                 source.compute(first + chunk.element, chunk.len, scratch, items)?;
                 &items[..]
             }
-            Elements::File(..) | Elements::Stream(_) => {
-                if let Elements::File(file, at) = self.elements {
+            TaskInput::File(..) | TaskInput::Stream(_) => {
+                if let TaskInput::File(file, at) = self.elements {
                     self.fit(resize(items, len))?;
-                    file.read_at(at + start as u64, items).map_err(Trouble::Read)?;
+                    file.read_at(at + start as u64, items).map_err(PipelineError::Read)?;
                 }
                 self.fit(self.items.decode(self.from, chunk.len, items, packed))?;
                 if self.items.unpacked { &packed[..] } else { &items[..] }
@@ -319,9 +319,9 @@ impl<'a> Task<'a> {
         let to = self.target_type();
         if let Some(transform) = self.transform {
             self.fit(to.byte_len(chunk.len).and_then(|len| resize(result, len)))?;
-            transform.run(chunk.element, chunk.len, elements, result).map_err(Trouble::Cast)?;
+            transform.run(chunk.element, chunk.len, elements, result).map_err(PipelineError::Cast)?;
             if let Some(counter) = self.counter {
-                counter.add(elements, result, chunk.len, sides).map_err(Trouble::Cast)?;
+                counter.add(elements, result, chunk.len, sides).map_err(PipelineError::Cast)?;
             }
             elements = result;
         }
@@ -331,9 +331,9 @@ impl<'a> Task<'a> {
             elements = unpacked;
         }
         let offset = self.fit(written.byte_len(to, chunk.element))?;
-        sink.put(self.to + offset as u64, elements).map_err(Trouble::Write)?;
+        sink.put(self.to + offset as u64, elements).map_err(PipelineError::Write)?;
         for (at, bytes) in scratch.beside.drain(..) {
-            sink.put(self.beside + at, &bytes).map_err(Trouble::Write)?;
+            sink.put(self.beside + at, &bytes).map_err(PipelineError::Write)?;
         }
         Ok(len as u64)
     }
@@ -344,12 +344,12 @@ impl<'a> Task<'a> {
         chunk: &Chunk,
         stream: &Mutex<dyn Read + Send + '_>,
         items: &mut Vec<u8>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), PipelineError> {
         let len = self.items.byte_len(self.from, chunk.len);
         self.fit(len.and_then(|len| resize(items, len)))?;
         let read = stream.lock().unwrap_or_else(PoisonError::into_inner).read_exact(items);
         read.map_err(|error| {
-            Trouble::Read(match error.kind() {
+            PipelineError::Read(match error.kind() {
                 io::ErrorKind::UnexpectedEof => io::Error::new(error.kind(), "it ends before its elements do"),
                 _ => error,
             })
@@ -357,17 +357,17 @@ impl<'a> Task<'a> {
     }
 
     /// Decodes all elements, and checks that they are as many as the task has.
-    pub(super) fn decode(&self, source: &dyn Decode) -> Result<Vec<u8>, Trouble> {
-        let bytes = source.decode().map_err(Trouble::Read)?;
+    pub(super) fn decode(&self, source: &dyn Decode) -> Result<Vec<u8>, PipelineError> {
+        let bytes = source.decode().map_err(PipelineError::Read)?;
         if bytes.len() as u64 == self.bytes() {
             return Ok(bytes);
         }
-        Err(Trouble::Read(io::Error::new(io::ErrorKind::InvalidData, "it changed while it was read")))
+        Err(PipelineError::Read(io::Error::new(io::ErrorKind::InvalidData, "it changed while it was read")))
     }
 
     /// A size that must not overflow, or memory that must be there.
-    fn fit<T>(&self, size: Option<T>) -> Result<T, Trouble> {
+    fn fit<T>(&self, size: Option<T>) -> Result<T, PipelineError> {
         let too_large = || TensorError::TooLarge { data_type: self.from, shape: vec![self.len] };
-        size.ok_or_else(|| Trouble::Cast(too_large().into()))
+        size.ok_or_else(|| PipelineError::Cast(too_large().into()))
     }
 }

@@ -4,7 +4,7 @@ use super::QuantizeRequest;
 use super::weight::{PART, Walk, Weight, no_room};
 use crate::io::memory::resize;
 use crate::layouts::{Checkpoint, TensorRef, WrittenWeight, copy_stretches, parts, transpose};
-use crate::pipeline::{Compute, Greatest, Scratch, Trouble};
+use crate::pipeline::{Compute, Greatest, PipelineError, Scratch};
 use crate::rewrite::{Computed, Origin, Row};
 use crate::summary::TensorSummary;
 use onnx_cast::{DataType, OpError};
@@ -80,7 +80,7 @@ impl ElementSource<'_> {
         elements: Range<usize>,
         scratch: &mut Scratch,
         out: &mut [u8],
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), PipelineError> {
         let weight = &*self.weight;
         let [_, rows, columns] = weight.matrices;
         let unit = weight.unit();
@@ -114,7 +114,13 @@ impl ElementSource<'_> {
     }
 
     /// Computes whole units, and returns the scales of their blocks.
-    fn units(&self, first: usize, count: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<Vec<u8>, Trouble> {
+    fn units(
+        &self,
+        first: usize,
+        count: usize,
+        scratch: &mut Scratch,
+        out: &mut [u8],
+    ) -> Result<Vec<u8>, PipelineError> {
         let weight = &*self.weight;
         let Scratch { elements, results, codes, .. } = scratch;
         if let Walk::Transposed(stored) = weight.walk {
@@ -126,7 +132,7 @@ impl ElementSource<'_> {
         let rows = match weight.walk {
             Walk::Bands(rows) => rows,
             Walk::Columns => count / columns,
-            _ => return weight.quantize(first, count, elements, out).map_err(Trouble::Cast),
+            _ => return weight.quantize(first, count, elements, out).map_err(PipelineError::Cast),
         };
         resize(results, elements.len()).ok_or_else(no_room)?;
         let band = weight.bytes(rows * columns)?.max(1);
@@ -134,7 +140,7 @@ impl ElementSource<'_> {
             weight.transpose(band, columns, transposed, rows);
         }
         resize(codes, out.len()).ok_or_else(no_room)?;
-        let scales = weight.quantize(first, count, results, codes).map_err(Trouble::Cast)?;
+        let scales = weight.quantize(first, count, results, codes).map_err(PipelineError::Cast)?;
         // What holds the codes of a band.
         let band = (codes.len() * rows / (count / columns)).max(1);
         for (codes, out) in codes.chunks_exact(band).zip(out.chunks_exact_mut(band)) {
@@ -151,7 +157,7 @@ impl ElementSource<'_> {
         values: Range<usize>,
         scratch: &mut Scratch,
         out: &mut [u8],
-    ) -> Result<Vec<u8>, Trouble> {
+    ) -> Result<Vec<u8>, PipelineError> {
         const DOWN: usize = 128;
         const ACROSS: usize = 3072;
         let weight = &*self.weight;
@@ -169,7 +175,7 @@ impl ElementSource<'_> {
                     let first = (part.matrix * height + row) * width + column;
                     weight.read_columns(first, width, [down, across], elements, results)?;
                     resize(codes, down * across * bits / 8).ok_or_else(no_room)?;
-                    let found = weight.quantize(first, down * across, results, codes).map_err(Trouble::Cast)?;
+                    let found = weight.quantize(first, down * across, results, codes).map_err(PipelineError::Cast)?;
                     let at = (column - part.columns.start) * part.rows.len() + row - part.rows.start;
                     let stretch = |len: usize| [len * bits / 8, len / block];
                     let [pitches, begins, lens] = [part.rows.len(), at, down].map(stretch);
@@ -183,7 +189,7 @@ impl ElementSource<'_> {
 }
 
 impl Compute for ElementSource<'_> {
-    fn compute(&self, start: usize, len: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), Trouble> {
+    fn compute(&self, start: usize, len: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), PipelineError> {
         let [_, rows, columns] = self.weight.matrices;
         let (mut at, end, mut out) = (self.elements(start), self.elements(start + len), out);
         while at < end {
@@ -225,8 +231,8 @@ struct ScaleSource<'a> {
 }
 
 impl Compute for ScaleSource<'_> {
-    fn compute(&self, start: usize, _: usize, _: &mut Scratch, out: &mut [u8]) -> Result<(), Trouble> {
-        let scales = self.weight.known_scales().map_err(Trouble::Cast)?.bytes().unwrap_or_default();
+    fn compute(&self, start: usize, _: usize, _: &mut Scratch, out: &mut [u8]) -> Result<(), PipelineError> {
+        let scales = self.weight.known_scales().map_err(PipelineError::Cast)?.bytes().unwrap_or_default();
         let begin = self.weight.scale_type.byte_len(start).unwrap_or(0);
         out.copy_from_slice(scales.get(begin..begin + out.len()).ok_or_else(no_room)?);
         Ok(())
@@ -239,7 +245,7 @@ struct GlobalScaleSource<'a> {
 }
 
 impl Compute for GlobalScaleSource<'_> {
-    fn compute(&self, _: usize, _: usize, _: &mut Scratch, out: &mut [u8]) -> Result<(), Trouble> {
+    fn compute(&self, _: usize, _: usize, _: &mut Scratch, out: &mut [u8]) -> Result<(), PipelineError> {
         let weight = &*self.weight;
         let greatest = weight.greatest.as_ref().map_or(0.0, |greatest| greatest.first());
         let global = weight.quantize.and_then(|quantize| quantize.global_scale(greatest));

@@ -6,7 +6,7 @@ use super::numbers::Numbers;
 use crate::io::memory::resize;
 use crate::io::positional::InputFile;
 use crate::layouts::{Checkpoint, Granularity, Order, QuantizedFormat, TensorRef, WrittenWeight, transpose};
-use crate::pipeline::{Greatest, Trouble};
+use crate::pipeline::{Greatest, PipelineError};
 use onnx_cast::{
     BlockFormat, BlockPlan, BlockQuantize, CastError, DataType, OpError, Tensor, TensorView, greatest_magnitudes,
 };
@@ -145,13 +145,13 @@ impl<'a> Weight<'a> {
     }
 
     /// Bytes of so many values.
-    pub(super) fn bytes(&self, len: usize) -> Result<usize, Trouble> {
+    pub(super) fn bytes(&self, len: usize) -> Result<usize, PipelineError> {
         self.from.byte_len(len).ok_or_else(no_room)
     }
 
     /// Reads values from one on.
-    pub(super) fn read(&self, begin: usize, values: &mut [u8]) -> Result<(), Trouble> {
-        self.file.read_at(self.at + self.bytes(begin)? as u64, values).map_err(Trouble::Read)
+    pub(super) fn read(&self, begin: usize, values: &mut [u8]) -> Result<(), PipelineError> {
+        self.file.read_at(self.at + self.bytes(begin)? as u64, values).map_err(PipelineError::Read)
     }
 
     /// Reads some rows and columns of a matrix with rows of `width` values, whose first value is `first`, transposed.
@@ -162,7 +162,7 @@ impl<'a> Weight<'a> {
         [rows, columns]: [usize; 2],
         read: &mut Vec<u8>,
         transposed: &mut Vec<u8>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), PipelineError> {
         /// Rows that are read before they are transposed, within the nearer caches.
         const ROWS: usize = 64;
         resize(transposed, self.bytes(rows * columns)?).ok_or_else(no_room)?;
@@ -274,6 +274,6 @@ impl<'a> Weight<'a> {
     }
 }
 
-pub(super) fn no_room() -> Trouble {
-    Trouble::Read(io::ErrorKind::OutOfMemory.into())
+pub(super) fn no_room() -> PipelineError {
+    PipelineError::Read(io::ErrorKind::OutOfMemory.into())
 }

@@ -3,7 +3,7 @@
 //! always the same number of them: the loops are compiled for several instruction sets, and give the same bits with
 //! each.
 
-use crate::counts::{Apart, Compared};
+use crate::counts::{Compared, Distances};
 use fearless_simd::{Level, dispatch};
 
 /// Values that are summed side by side. With fewer, the compiler unrolls a step before it looks for vectors, and finds
@@ -38,7 +38,7 @@ impl Scale {
 
 /// What the values of a block are.
 #[derive(Default)]
-pub(super) struct Values {
+pub(super) struct BlockValues {
     /// Where each is counted.
     places: Vec<u16>,
     /// How many are finite.
@@ -97,9 +97,9 @@ impl Errors {
     pub(super) fn see<T: Copy + Into<f64>>(
         &mut self,
         level: Level,
-        apart: &Apart<T>,
+        apart: &Distances<T>,
         compared: Compared,
-        values: &Values,
+        values: &BlockValues,
         lost: impl FnOnce() -> (Vec<bool>, f64),
     ) {
         let mut signal = values.signal;
@@ -190,7 +190,7 @@ fn sums<T: Copy + Into<f64>>(errors: &[T]) -> [f64; 2] {
 macro_rules! measure {
     ($name:ident, $float:ty, $signed:ty, $bytes:literal) => {
         pub(super) mod $name {
-            use super::{LANES, Level, Scale, Values, dispatch};
+            use super::{LANES, Level, Scale, BlockValues, dispatch};
 
             const SIGN: $signed = <$signed>::MIN;
             const INFINITY: $signed = <$float>::INFINITY.to_bits() as $signed;
@@ -209,7 +209,7 @@ macro_rules! measure {
             }
 
             /// Learns what the values are.
-            pub(in super::super) fn look(level: Level, source: &[Value], values: &mut Values) {
+            pub(in super::super) fn look(level: Level, source: &[Value], values: &mut BlockValues) {
                 values.places.resize(source.len(), 0);
                 let (smallest, largest, finite) = dispatch!(level, _simd => places(source, &mut values.places));
                 if smallest >> SIGNIFICAND == 0 {

@@ -2,11 +2,11 @@
 //! part is added.
 
 use super::blocks::{Blocks, OfBlocks};
-use super::measure::{Errors, Scale, Sums, Values, doubles, floats};
+use super::measure::{BlockValues, Errors, Scale, Sums, doubles, floats};
 use super::scaled::{Dequantized, Quantized, Scaled, part_size};
 use super::{CandidateFormat, Magnitudes};
 use crate::counts::widen::{BLOCK, Widening, hub};
-use crate::counts::{Apart, Counter, Counts};
+use crate::counts::{Counter, Counts, Distances};
 use crate::layouts::Scheme;
 use crate::pipeline::Greatest;
 use fearless_simd::Level;
@@ -88,9 +88,9 @@ struct Buffers {
     wide: Vec<u8>,
     result: Vec<u8>,
     result_wide: Vec<u8>,
-    values: Values,
-    floats: Apart<f32>,
-    doubles: Apart<f64>,
+    values: BlockValues,
+    floats: Distances<f32>,
+    doubles: Distances<f64>,
 }
 
 impl Way {

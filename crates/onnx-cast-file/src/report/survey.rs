@@ -4,7 +4,7 @@
 use super::part::{Done, Measure, Outcome, Part, Scales};
 use super::{Candidate, CandidateFormat, ReportRequest, TensorReport};
 use crate::io::progress::Meter;
-use crate::pipeline::{self, Greatest, Sink, Task, Trouble};
+use crate::pipeline::{self, Greatest, PipelineError, Sink, Task};
 use crate::quantize::{is_linear_weight, joined};
 use onnx_cast::{CastError, DataType, OpError};
 use std::collections::{BTreeMap, HashMap};
@@ -125,7 +125,7 @@ impl Survey {
         tasks: impl IntoIterator<Item = (usize, Task<'t>)>,
         threads: Option<usize>,
         meter: &Meter<'_>,
-    ) -> Result<(), (usize, Trouble)> {
+    ) -> Result<(), (usize, PipelineError)> {
         let at = |(place, task): (usize, Task<'t>)| {
             let Surveyed { start, measure, .. } = &self.places[place];
             (place, Task { to: *start, chunk: measure.part_size(), ..task })

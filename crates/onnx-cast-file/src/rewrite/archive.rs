@@ -8,7 +8,7 @@
 use super::{Rewrite, Rewritten};
 use crate::error::FileError;
 use crate::formats::format::Format;
-use crate::formats::input::Place;
+use crate::formats::input::Location;
 use crate::formats::npz;
 use crate::io::atomic::AtomicFile;
 use crate::io::progress::Meter;
@@ -66,7 +66,7 @@ impl Rewrite<'_> {
             npz::room_for_tables().map_err(failed)?;
             zip.start_file(format!("{}.npy", summary.name), options).map_err(|error| failed(error.into()))?;
             let mut member = Watchful { out: &mut *zip, failure };
-            if let Place::Strings(strings) = &source.tensors[row.tensor.tensor].place {
+            if let Location::Strings(strings) = &source.tensors[row.tensor.tensor].place {
                 output.write_strings(&mut member, &summary.name, &summary.shape, strings.view())?;
                 continue;
             }

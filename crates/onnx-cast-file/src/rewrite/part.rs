@@ -7,7 +7,7 @@ use crate::io::fs::{self, File};
 use crate::io::positional::InputFile;
 use crate::io::progress::Meter;
 use crate::layouts::TensorRef;
-use crate::pipeline::{Elements, Greatest, InPlace, Same, Sink, Task};
+use crate::pipeline::{Greatest, InPlace, Same, Sink, Task, TaskInput};
 use crate::summary::TensorSummary;
 use std::collections::HashSet;
 use std::io;
@@ -58,7 +58,7 @@ impl Part {
             let (start, end) = (cut(self.index), cut(self.index.saturating_add(1)));
             before += len as u64;
             match task.elements {
-                Elements::File(..) | Elements::Memory(_) => task.slice(start..end),
+                TaskInput::File(..) | TaskInput::Memory(_) => task.slice(start..end),
                 // It is in the part that has its first element.
                 _ => Task { len: if start == 0 && end > 0 { len } else { 0 }, ..task },
             }

@@ -3,12 +3,12 @@
 use super::{Frame, Origin, Rewrite, Rewritten, Row};
 use crate::error::FileError;
 use crate::formats::format::Format;
-use crate::formats::input::Place;
+use crate::formats::input::Location;
 use crate::formats::npz;
 use crate::formats::source::Items;
 use crate::io::progress::Meter;
 use crate::opened::of_stored;
-use crate::pipeline::{self, Elements, Sink, Task, Transform};
+use crate::pipeline::{self, Sink, Task, TaskInput, Transform};
 use onnx_cast::element_count;
 use std::path::Path;
 use std::slice;
@@ -58,7 +58,7 @@ impl Rewrite<'_> {
         meter: &Meter<'_>,
     ) -> Result<(), FileError> {
         let stored = self.checkpoint().stored(file.rows[row].tensor);
-        let Place::Member(member, items) = &stored.place else {
+        let Location::Member(member, items) = &stored.place else {
             return self.run_tasks(file, row, slice::from_ref(task), sink, meter);
         };
         if task.len < stored.len {
@@ -67,7 +67,7 @@ impl Rewrite<'_> {
         }
         npz::with_elements(&self.source(file).file, archive, member, |reader| {
             let stream = Mutex::new(reader);
-            let task = Task { elements: Elements::Stream(&stream), items: *items, ..task.clone() };
+            let task = Task { elements: TaskInput::Stream(&stream), items: *items, ..task.clone() };
             self.run_tasks(file, row, &[task], sink, meter)
         })
     }
@@ -104,7 +104,7 @@ impl Rewrite<'_> {
     fn task<'t>(&'t self, row: &'t Row<'_>, to: u64) -> Task<'t> {
         let input = &self.checkpoint().files[row.tensor.file];
         let stored = self.checkpoint().stored(row.tensor);
-        let of_nothing = |len| Task::keeping(Elements::Memory(&[]), len, stored.data_type, Items::PLAIN);
+        let of_nothing = |len| Task::keeping(TaskInput::Memory(&[]), len, stored.data_type, Items::PLAIN);
         // Members of an archive have their elements put in.
         let of_stored = || Task { to, ..of_stored(input, stored).unwrap_or_else(|| of_nothing(stored.len)) };
         match &row.origin {
@@ -113,11 +113,11 @@ impl Rewrite<'_> {
                 Task { transform: Some(plan as &dyn Transform), counter: counter.as_deref(), ..of_stored() }
             }
             Origin::Beside | Origin::Nowhere => of_nothing(0),
-            Origin::Bytes(bytes) => Task::copying(Elements::Memory(bytes), bytes.len(), to),
+            Origin::Bytes(bytes) => Task::copying(TaskInput::Memory(bytes), bytes.len(), to),
             Origin::Computed(computed) => {
                 let len = element_count(&row.summary.shape).unwrap_or(0);
                 let transform = computed.cast.as_ref().map(|plan| plan as &dyn Transform);
-                let elements = Elements::Computed(&*computed.source, 0);
+                let elements = TaskInput::Computed(&*computed.source, 0);
                 let counter = computed.counter.as_deref();
                 Task { to, transform, counter, ..Task::keeping(elements, len, computed.data_type, Items::PLAIN) }
             }

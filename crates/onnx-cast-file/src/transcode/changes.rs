@@ -2,8 +2,8 @@
 
 use crate::error::FileError;
 use crate::io::memory::resize;
-use crate::layouts::{Checkpoint, Values, Weight};
-use crate::pipeline::{Compute, Scratch, Trouble};
+use crate::layouts::{Checkpoint, Weight, WeightValues};
+use crate::pipeline::{Compute, PipelineError, Scratch};
 use onnx_cast::{DataType, GlobalScale};
 use std::io;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ pub(super) fn global_as<'a>(
         return Ok(Some(Global::Kept));
     }
     let values = |weight: &'a Weight| {
-        let values = Values::new(checkpoint, weight, DataType::BFloat16);
+        let values = WeightValues::new(checkpoint, weight, DataType::BFloat16);
         values.map_err(|trouble| in_file(checkpoint, weight, trouble))
     };
     let (old, new, changes) = (values(weight)?, values(inverted)?, AtomicU64::new(0));
@@ -57,16 +57,16 @@ pub(super) fn global_as<'a>(
 
 /// Compares the bfloat16 values of two weights.
 struct Compared<'a> {
-    old: Values<'a>,
-    new: Values<'a>,
+    old: WeightValues<'a>,
+    new: WeightValues<'a>,
     len: usize,
     changes: AtomicU64,
 }
 
 impl Compute for Compared<'_> {
-    fn compute(&self, start: usize, len: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), Trouble> {
+    fn compute(&self, start: usize, len: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), PipelineError> {
         let mut before = Vec::new();
-        resize(&mut before, out.len()).ok_or_else(|| Trouble::Read(io::ErrorKind::OutOfMemory.into()))?;
+        resize(&mut before, out.len()).ok_or_else(|| PipelineError::Read(io::ErrorKind::OutOfMemory.into()))?;
         self.old.compute(start, len, scratch, &mut before)?;
         self.new.compute(start, len, scratch, out)?;
         let pairs = before.as_chunks::<2>().0.iter().zip(out.as_chunks::<2>().0);
@@ -91,7 +91,7 @@ impl Count for Compared<'_> {
 }
 
 /// What went wrong with a weight as an error of its file.
-pub(super) fn in_file(checkpoint: &Checkpoint, weight: &Weight, trouble: Trouble) -> FileError {
+pub(super) fn in_file(checkpoint: &Checkpoint, weight: &Weight, trouble: PipelineError) -> FileError {
     let path = checkpoint.files[weight.tensor.file].path();
     FileError::moving(trouble, path, path, &weight.name)
 }

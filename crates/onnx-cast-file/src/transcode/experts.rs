@@ -4,7 +4,7 @@
 //! stay what they are.
 
 use crate::layouts::{Columns, columns_at_once};
-use crate::pipeline::{Compute, Scratch, Trouble};
+use crate::pipeline::{Compute, PipelineError, Scratch};
 
 /// Transposed matrices of bytes.
 pub(super) struct Transposed<C> {
@@ -21,7 +21,7 @@ impl<C: Compute> Transposed<C> {
 }
 
 impl<C: Compute> Compute for Transposed<C> {
-    fn compute(&self, start: usize, _: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), Trouble> {
+    fn compute(&self, start: usize, _: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), PipelineError> {
         self.columns.read(start, out, |at, bytes| self.source.compute(at, bytes.len(), scratch, bytes))
     }
 
@@ -38,7 +38,7 @@ mod tests {
     struct Counted;
 
     impl Compute for Counted {
-        fn compute(&self, start: usize, len: usize, _: &mut Scratch, out: &mut [u8]) -> Result<(), Trouble> {
+        fn compute(&self, start: usize, len: usize, _: &mut Scratch, out: &mut [u8]) -> Result<(), PipelineError> {
             assert_eq!(len, out.len());
             (start..).zip(out).for_each(|(at, out)| *out = (at * 7 % 251) as u8);
             Ok(())

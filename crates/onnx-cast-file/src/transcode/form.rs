@@ -1,6 +1,6 @@
 //! What the weights of a checkpoint are, in the words of those that are written: their format, and what has a scale.
 
-use crate::layouts::{Granularity, QuantizedFormat, StoredAs, Weight};
+use crate::layouts::{Encoding, Granularity, QuantizedFormat, Weight};
 use DataType::{Float8E4M3FN, Float8E5M2, Int4, Int8};
 use onnx_cast::{BlockFormat, DataType};
 
@@ -11,16 +11,16 @@ pub(super) fn form_of(weight: &Weight, block: Option<[usize; 2]>) -> Option<(Qua
         return None;
     }
     let format = match weight.elements {
-        StoredAs::Plain(Int8) if weight.globals.is_empty() => QuantizedFormat::Elements(Int8),
-        StoredAs::Plain(element) => match block_format(weight, element) {
+        Encoding::Plain(Int8) if weight.globals.is_empty() => QuantizedFormat::Elements(Int8),
+        Encoding::Plain(element) => match block_format(weight, element) {
             Some(format) => return Some((QuantizedFormat::Block(format), Granularity::Block(weight.block))),
             None => QuantizedFormat::Elements(element),
         },
-        StoredAs::TwoRows => {
+        Encoding::TwoRows => {
             return Some((QuantizedFormat::Block(BlockFormat::NvFp4), Granularity::Block([1, weight.block[0]])));
         }
-        StoredAs::Words { bits: ..=4, .. } => QuantizedFormat::Elements(Int4),
-        StoredAs::Words { .. } => QuantizedFormat::Elements(Int8),
+        Encoding::Words { bits: ..=4, .. } => QuantizedFormat::Elements(Int4),
+        Encoding::Words { .. } => QuantizedFormat::Elements(Int8),
     };
     let are_integers = format == QuantizedFormat::Elements(Int8) || format == QuantizedFormat::Elements(Int4);
     let are_floats = [Float8E4M3FN, Float8E5M2].map(QuantizedFormat::Elements).contains(&format);

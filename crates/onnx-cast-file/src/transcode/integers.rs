@@ -1,8 +1,8 @@
 //! Integers in words of 32 bits as plain int8, and int8 in words: the codes differ by half their range.
 
 use crate::io::memory::resize;
-use crate::layouts::Values;
-use crate::pipeline::{Compute, Scratch, Trouble};
+use crate::layouts::WeightValues;
+use crate::pipeline::{Compute, PipelineError, Scratch};
 use std::io;
 
 /// What is done with the integers of a weight: its elements, or its zero points.
@@ -19,7 +19,7 @@ pub(super) enum Integers {
 
 /// The integers of a weight in another form.
 pub(super) struct RepackedIntegers<'a> {
-    pub(super) values: Values<'a>,
+    pub(super) values: WeightValues<'a>,
     pub(super) how: Integers,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct RepackedIntegers<'a> {
 const HALF: u8 = 0x80;
 
 impl Compute for RepackedIntegers<'_> {
-    fn compute(&self, start: usize, len: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), Trouble> {
+    fn compute(&self, start: usize, len: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), PipelineError> {
         let values = &self.values;
         match self.how {
             Integers::ToBytes => values.integers(start, len, scratch, out),
@@ -43,7 +43,7 @@ impl Compute for RepackedIntegers<'_> {
                 let (first, end) = (start / columns, (start + len).div_ceil(columns));
                 let last = (4 * end).min(rows);
                 let mut bytes = std::mem::take(&mut scratch.codes);
-                let no_room = || Trouble::Read(io::ErrorKind::OutOfMemory.into());
+                let no_room = || PipelineError::Read(io::ErrorKind::OutOfMemory.into());
                 resize(&mut bytes, (last - 4 * first) * columns).ok_or_else(no_room)?;
                 values.zero_points(4 * first * columns, bytes.len(), scratch, &mut bytes)?;
                 for (index, word) in (start..).zip(out.as_chunks_mut::<4>().0) {

@@ -5,7 +5,7 @@ use super::changes::Count;
 use crate::io::memory::resize;
 use crate::io::positional::InputFile;
 use crate::layouts::{Checkpoint, Weight};
-use crate::pipeline::{Compute, Scratch, Trouble};
+use crate::pipeline::{Compute, PipelineError, Scratch};
 use DataType::{Float, Float4E2M1, Float8E4M3FN, Float8E8M0};
 use onnx_cast::{BlockPlan, CastError, DataType, TensorView};
 use std::io;
@@ -22,8 +22,8 @@ const LEAST_SCALE: i32 = -9;
 /// A block's largest element, 6, is stored as 6 * 2^6 = 384, below the 448 that float8e4m3fn has.
 const FLOAT8_SHIFT: i32 = 6;
 
-fn no_room() -> Trouble {
-    Trouble::Read(io::ErrorKind::OutOfMemory.into())
+fn no_room() -> PipelineError {
+    PipelineError::Read(io::ErrorKind::OutOfMemory.into())
 }
 
 /// A weight of MXFP4 in a file.
@@ -56,14 +56,14 @@ impl<'a> MxFp4<'a> {
     }
 
     /// Reads rows: their elements and their scales.
-    fn read(&self, row: usize, rows: usize, scratch: &mut Scratch) -> Result<(), Trouble> {
+    fn read(&self, row: usize, rows: usize, scratch: &mut Scratch) -> Result<(), PipelineError> {
         let [_, columns] = self.shape;
         resize(&mut scratch.elements, rows * columns / 2).ok_or_else(no_room)?;
         resize(&mut scratch.scales, rows * self.across()).ok_or_else(no_room)?;
         let (file, at) = self.elements;
-        file.read_at(at + (row * columns / 2) as u64, &mut scratch.elements).map_err(Trouble::Read)?;
+        file.read_at(at + (row * columns / 2) as u64, &mut scratch.elements).map_err(PipelineError::Read)?;
         let (file, at) = self.scales;
-        file.read_at(at + (row * self.across()) as u64, &mut scratch.scales).map_err(Trouble::Read)
+        file.read_at(at + (row * self.across()) as u64, &mut scratch.scales).map_err(PipelineError::Read)
     }
 
     /// The scales of float8 for rows of one block that were read: of its greatest exponent, where it is not all zero.
@@ -103,12 +103,12 @@ pub(super) struct ScaleCounts<'a>(pub(super) Arc<MxFp4<'a>>);
 
 impl Compute for ScaleCounts<'_> {
     /// Reads bytes of elements; parts begin with a block.
-    fn compute(&self, start: usize, len: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), Trouble> {
+    fn compute(&self, start: usize, len: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), PipelineError> {
         const BYTES: usize = BLOCK / 2;
         let MxFp4 { elements, scales, counts, .. } = &*self.0;
         resize(&mut scratch.scales, len / BYTES).ok_or_else(no_room)?;
-        elements.0.read_at(elements.1 + start as u64, out).map_err(Trouble::Read)?;
-        scales.0.read_at(scales.1 + (start / BYTES) as u64, &mut scratch.scales).map_err(Trouble::Read)?;
+        elements.0.read_at(elements.1 + start as u64, out).map_err(PipelineError::Read)?;
+        scales.0.read_at(scales.1 + (start / BYTES) as u64, &mut scratch.scales).map_err(PipelineError::Read)?;
         let mut found = [0; 256];
         let blocks = out.chunks_exact(BYTES).zip(&scratch.scales);
         blocks.filter(|(block, _)| !is_zero(block)).for_each(|(_, code)| found[usize::from(*code)] += 1);
@@ -138,9 +138,9 @@ fn exponent(code: u8) -> i32 {
 pub(super) struct Bytes<'a>(pub(super) Arc<MxFp4<'a>>);
 
 impl Compute for Bytes<'_> {
-    fn compute(&self, start: usize, _: usize, _: &mut Scratch, out: &mut [u8]) -> Result<(), Trouble> {
+    fn compute(&self, start: usize, _: usize, _: &mut Scratch, out: &mut [u8]) -> Result<(), PipelineError> {
         let (file, at) = self.0.elements;
-        file.read_at(at + start as u64, out).map_err(Trouble::Read)
+        file.read_at(at + start as u64, out).map_err(PipelineError::Read)
     }
 }
 
@@ -148,12 +148,12 @@ impl Compute for Bytes<'_> {
 pub(super) struct NvFp4Scales<'a>(pub(super) Arc<MxFp4<'a>>);
 
 impl Compute for NvFp4Scales<'_> {
-    fn compute(&self, start: usize, len: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), Trouble> {
+    fn compute(&self, start: usize, len: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), PipelineError> {
         let first = start / 2;
         let count = (start + len).div_ceil(2) - first;
         resize(&mut scratch.scales, count).ok_or_else(no_room)?;
         let (file, at) = self.0.scales;
-        file.read_at(at + first as u64, &mut scratch.scales).map_err(Trouble::Read)?;
+        file.read_at(at + first as u64, &mut scratch.scales).map_err(PipelineError::Read)?;
         let greatest = self.0.greatest();
         for (index, code) in (start..).zip(out.iter_mut()) {
             // A block of zeros may have any scale, so a scale out of range is only theirs.
@@ -173,7 +173,7 @@ pub(super) struct NvFp4Global<'a> {
 }
 
 impl Compute for NvFp4Global<'_> {
-    fn compute(&self, _: usize, _: usize, _: &mut Scratch, out: &mut [u8]) -> Result<(), Trouble> {
+    fn compute(&self, _: usize, _: usize, _: &mut Scratch, out: &mut [u8]) -> Result<(), PipelineError> {
         out.copy_from_slice(&self.weight.global(self.divides).to_le_bytes());
         Ok(())
     }
@@ -183,7 +183,7 @@ impl Compute for NvFp4Global<'_> {
 pub(super) struct Float8Scales<'a>(pub(super) Arc<MxFp4<'a>>);
 
 impl Compute for Float8Scales<'_> {
-    fn compute(&self, start: usize, len: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), Trouble> {
+    fn compute(&self, start: usize, len: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), PipelineError> {
         let ([rows, _], across) = (self.0.shape, self.0.float8_across());
         let (mut at, end, mut out) = (start, start + len, out);
         while at < end {
@@ -208,7 +208,7 @@ pub(super) struct ToFloat8<'a>(pub(super) Arc<MxFp4<'a>>);
 
 impl ToFloat8<'_> {
     /// Computes rows of a row of blocks: as float, and as float8. Returns their scales.
-    fn rows(&self, row: usize, rows: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<Vec<u8>, Trouble> {
+    fn rows(&self, row: usize, rows: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<Vec<u8>, PipelineError> {
         let [_, columns] = self.0.shape;
         self.0.read(row, rows, scratch)?;
         let bytes = self.0.float8_scales(scratch);
@@ -224,7 +224,7 @@ impl ToFloat8<'_> {
             let scales = TensorView::new(Float, &grid, &bytes)?;
             plan.bind(&shape, &scales, None)?.run_part(0, rows * columns, results, out)
         };
-        run().map_err(Trouble::Cast)?;
+        run().map_err(PipelineError::Cast)?;
         Ok(bytes)
     }
 }
@@ -243,7 +243,7 @@ impl<'a> Float8Changes<'a> {
 
 impl Compute for Float8Changes<'_> {
     /// Parts begin with a row of blocks.
-    fn compute(&self, start: usize, len: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), Trouble> {
+    fn compute(&self, start: usize, len: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), PipelineError> {
         let [rows, columns] = self.to.0.shape;
         let mut changes = 0;
         let bands = out[..len].chunks_mut(FLOAT8_BLOCK * columns.max(1));
@@ -258,7 +258,7 @@ impl Compute for Float8Changes<'_> {
                 let scales = TensorView::new(Float, &grid, &bytes)?;
                 plan.bind(&[count, columns], &scales, None)?.run_part(0, len, codes, &mut back)
             };
-            run().map_err(Trouble::Cast)?;
+            run().map_err(PipelineError::Cast)?;
             let pairs = back.as_chunks::<4>().0.iter().zip(scratch.results.as_chunks::<4>().0);
             changes += pairs.filter(|(back, value)| back != value).count() as u64;
             scratch.codes = back;
@@ -283,7 +283,7 @@ impl Count for Float8Changes<'_> {
 }
 
 impl Compute for ToFloat8<'_> {
-    fn compute(&self, start: usize, len: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), Trouble> {
+    fn compute(&self, start: usize, len: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), PipelineError> {
         let [rows, columns] = self.0.shape;
         let (mut at, end, mut out) = (start, start + len, out);
         while at < end {

@@ -7,7 +7,7 @@ use super::mxfp4::{Bytes, Float8Changes, Float8Scales, MxFp4, NvFp4Global, NvFp4
 use super::scales::Scales;
 use crate::error::FileError;
 use crate::layouts::{
-    Checkpoint, GROUPS, Order, QuantizedFormat, StoredAs, TensorRef, Values, Weight, WrittenWeight, ZERO_POINTS,
+    Checkpoint, Encoding, GROUPS, Order, QuantizedFormat, TensorRef, Weight, WeightValues, WrittenWeight, ZERO_POINTS,
 };
 use crate::pipeline::Compute;
 use crate::rewrite::{Computed, Origin, Row};
@@ -138,12 +138,12 @@ impl<'a> Maker<'a, '_> {
     fn integers(&self) -> Result<Made<'a>, FileError> {
         let (weight, written) = (self.weight, self.written);
         let repacked = |how| {
-            let values = Values::new(self.checkpoint, weight, Float);
+            let values = WeightValues::new(self.checkpoint, weight, Float);
             let values = values.map_err(|trouble| in_file(self.checkpoint, weight, trouble))?;
             Ok::<_, FileError>(RepackedIntegers { values, how })
         };
         let stored = |tensor: TensorRef| self.checkpoint.stored(tensor);
-        let (to_words, are_words) = (written.container == Int32, matches!(weight.elements, StoredAs::Words { .. }));
+        let (to_words, are_words) = (written.container == Int32, matches!(weight.elements, Encoding::Words { .. }));
         let mut rows = Vec::new();
         rows.push(match (are_words, to_words) {
             // However many bits they have.

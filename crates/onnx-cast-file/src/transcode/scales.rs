@@ -3,7 +3,7 @@
 use crate::io::memory::resize;
 use crate::io::positional::InputFile;
 use crate::layouts::{Checkpoint, Weight, WrittenWeight};
-use crate::pipeline::{Compute, Scratch, Trouble};
+use crate::pipeline::{Compute, PipelineError, Scratch};
 use onnx_cast::{Cast, CastError, CastOptions, DataType, TensorView};
 use std::io;
 
@@ -71,15 +71,15 @@ impl<'a> Scales<'a> {
 }
 
 impl Compute for Scales<'_> {
-    fn compute(&self, start: usize, len: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), Trouble> {
+    fn compute(&self, start: usize, len: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), PipelineError> {
         let size = self.from.byte_len(1).unwrap_or(1);
-        let no_room = || Trouble::Read(io::ErrorKind::OutOfMemory.into());
+        let no_room = || PipelineError::Read(io::ErrorKind::OutOfMemory.into());
         resize(&mut scratch.scales, len * size).ok_or_else(no_room)?;
         for (index, bytes) in (start..).zip(scratch.scales.chunks_exact_mut(size)) {
             let place = self.old.index(self.new.begin(index));
-            self.file.read_at(self.at + (place * size) as u64, bytes).map_err(Trouble::Read)?;
+            self.file.read_at(self.at + (place * size) as u64, bytes).map_err(PipelineError::Read)?;
         }
-        cast(self.from, &scratch.scales, self.to, len, out).map_err(Trouble::Cast)
+        cast(self.from, &scratch.scales, self.to, len, out).map_err(PipelineError::Cast)
     }
 }
 

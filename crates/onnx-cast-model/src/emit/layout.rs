@@ -1,7 +1,7 @@
 //! Which elements stand in a file of their own, and where there.
 
 use crate::external::ITSELF;
-use crate::rope::{Elements, Stored};
+use crate::rope::{CastElements, ElementSource};
 use onnx_cast_file::formats::protobuf::onnx::{entry, tensor};
 use onnx_cast_file::formats::protobuf::wire;
 use onnx_cast_file::pipeline::Task;
@@ -16,7 +16,7 @@ pub(crate) struct Layout<'a> {
     /// Elements of this many bytes or more; where there is no limit, those that stood in another file before.
     threshold: Option<u64>,
     /// What the file holds, in order, each at its offset.
-    pub(crate) data: Vec<(u64, Elements<'a>)>,
+    pub(crate) data: Vec<(u64, CastElements<'a>)>,
     end: u64,
 }
 
@@ -47,7 +47,7 @@ impl<'a> Layout<'a> {
     }
 
     /// Gives elements a place; returns the fields that tell it. None where there is no place.
-    pub(super) fn put(&mut self, elements: Elements<'a>, len: u64) -> Option<Vec<u8>> {
+    pub(super) fn put(&mut self, elements: CastElements<'a>, len: u64) -> Option<Vec<u8>> {
         let offset = match (self.refers, &elements.stored) {
             (false, _) => {
                 let offset = self.end.checked_next_multiple_of(ALIGNMENT)?;
@@ -55,7 +55,7 @@ impl<'a> Layout<'a> {
                 self.data.push((offset, elements));
                 offset
             }
-            (true, Stored::Model(_, at)) => *at,
+            (true, ElementSource::Model(_, at)) => *at,
             (true, _) => return None,
         };
         let mut fields = Vec::new();

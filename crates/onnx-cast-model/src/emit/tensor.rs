@@ -1,11 +1,11 @@
 //! The tensors of a model that is written, and the Constants that hold them.
 
-use super::{Emitter, Fate};
+use super::{Emitter, FieldEdit};
 use crate::edits::{Content, NewTensor};
 use crate::error::ModelError;
 use crate::external::{is_beside, is_external, tensor_name};
 use crate::messages::{attribute, node};
-use crate::rope::{Elements, Rope, Stored};
+use crate::rope::{CastElements, ElementSource, Rope};
 use crate::tree::{Attribute, Node};
 use onnx_cast::DataType;
 use onnx_cast_file::Invalid;
@@ -15,7 +15,7 @@ use onnx_cast_file::formats::protobuf::wire::Field;
 
 /// Elements as they stand in a TensorProto.
 enum Data<'a> {
-    Raw(Elements<'a>, u64),
+    Raw(CastElements<'a>, u64),
     /// Fields that are ready: strings, or where the elements are.
     Fields(Vec<u8>),
 }
@@ -69,9 +69,9 @@ impl<'a> Emitter<'a, '_> {
                         rope.put_int(TYPE, attribute::kind::TENSOR);
                     }
                 }
-                _ => return Ok(Fate::Kept),
+                _ => return Ok(FieldEdit::Kept),
             }
-            Ok(Fate::Gone)
+            Ok(FieldEdit::Gone)
         })?;
         Ok(rope)
     }
@@ -83,7 +83,7 @@ impl<'a> Emitter<'a, '_> {
         }
         if !is_external(message) {
             // What is not understood stays as it is.
-            let large = |head: pb::Head<'_>| {
+            let large = |head: pb::TensorHead<'_>| {
                 let len = head.data_type.byte_len(head.len)? as u64;
                 Some(!in_place && self.layout.takes(len, false))
             };
@@ -117,9 +117,9 @@ impl<'a> Emitter<'a, '_> {
                 tensor::DATA_TYPE => {}
                 tensor::NAME if new.name.is_some() => name.take().into_iter().for_each(|name| put_name(rope, name)),
                 number if is_elements(number) => data.take().into_iter().for_each(|data| data.put(rope)),
-                _ => return Ok(Fate::Kept),
+                _ => return Ok(FieldEdit::Kept),
             }
-            Ok(Fate::Gone)
+            Ok(FieldEdit::Gone)
         })?;
         name.iter().for_each(|name| put_name(&mut rope, name));
         data.into_iter().for_each(|data| data.put(&mut rope));
@@ -139,7 +139,7 @@ impl<'a> Emitter<'a, '_> {
             ModelError::Tensor { place: "constant".to_owned(), error }
         };
         let len = elements.byte_len().ok_or_else(too_large)?;
-        let in_model = matches!(elements.stored, Stored::Model(..)) && elements.plans.0.is_empty();
+        let in_model = matches!(elements.stored, ElementSource::Model(..)) && elements.plans.0.is_empty();
         let takes = self.layout.takes(len, new.message.is_some_and(is_beside)) && (in_model || !self.layout.refers);
         let data = if takes {
             Data::Fields(self.layout.put(elements.clone(), len).ok_or_else(too_large)?)

@@ -31,19 +31,19 @@ impl Held<'_> {
 }
 
 /// The values at hand, each with the number of readers to come.
-struct Values<'a> {
+struct Environment<'a> {
     held: HashMap<&'a str, Held<'a>>,
     readers: HashMap<&'a str, usize>,
 }
 
-impl<'a> Values<'a> {
+impl<'a> Environment<'a> {
     fn new(model: &'a Model) -> Self {
         let mut readers = HashMap::new();
         let read = model.nodes.iter().flat_map(|node| &node.inputs);
         for name in read.chain(model.outputs.iter().map(|output| &output.name)) {
             *readers.entry(name.as_str()).or_insert(0) += 1;
         }
-        Values { held: HashMap::new(), readers }
+        Environment { held: HashMap::new(), readers }
     }
 
     fn put(&mut self, name: &'a str, value: Held<'a>) {
@@ -68,7 +68,7 @@ impl<'a> Values<'a> {
 }
 
 pub(crate) fn run(model: &Model, inputs: Vec<NamedTensor>) -> Result<Vec<NamedTensor>, ModelError> {
-    let mut values = Values::new(model);
+    let mut values = Environment::new(model);
     for (name, tensor) in &model.initializers {
         values.put(name, Held::Model(tensor));
     }
@@ -108,7 +108,7 @@ pub(crate) fn run(model: &Model, inputs: Vec<NamedTensor>) -> Result<Vec<NamedTe
     Ok(outputs)
 }
 
-fn evaluate<'a>(model: &'a Model, node: &'a Node, values: &mut Values<'a>) -> Result<Vec<Held<'a>>, ModelError> {
+fn evaluate<'a>(model: &'a Model, node: &'a Node, values: &mut Environment<'a>) -> Result<Vec<Held<'a>>, ModelError> {
     let failed = |error| ModelError::Cast { node: node.label.clone(), error };
     let mut input = |index: usize| {
         let name = node.inputs.get(index).map_or("", String::as_str);

@@ -3,7 +3,7 @@
 //! Whatever cannot be decided stays as it is: a type that the model does not tell, a name that a graph within would
 //! understand otherwise, an attribute that stands for a function's.
 
-use super::known::{Known, MAX_STRINGS};
+use super::known::{FoldValue, MAX_STRINGS};
 use super::{FoldOutcome, FoldRequest, FoldSummary, Folded};
 use crate::constant::Constant;
 use crate::error::ModelError;
@@ -57,7 +57,7 @@ pub(super) struct Fold<'t, 'a> {
     files: &'a Files<'a>,
     request: &'t FoldRequest,
     pub(super) flow: Flow<'t, 'a>,
-    pub(super) known: HashMap<Id, Known<'a>>,
+    pub(super) known: HashMap<Id, FoldValue<'a>>,
     /// Casts that are left, by what they give.
     casts: HashMap<Id, Casting>,
     /// Casts that are computed, in their order.
@@ -105,7 +105,7 @@ impl<'t, 'a> Fold<'t, 'a> {
                 let id = *id;
                 if let Some(constant) = Constant::of_node(node, self.files)? {
                     self.flow.values[id].data_type = Some(constant.data_type);
-                    self.known.extend(Known::of(id, constant).map(|known| (id, known)));
+                    self.known.extend(FoldValue::of(id, constant).map(|known| (id, known)));
                 }
             } else if let Some(operator) = node.casting() {
                 let row = self.list(step, operator);
@@ -303,7 +303,7 @@ impl<'t, 'a> Fold<'t, 'a> {
     }
 
     /// The constant that a value is.
-    fn known(&mut self, id: Id) -> Result<Option<Known<'a>>, ModelError> {
+    fn known(&mut self, id: Id) -> Result<Option<FoldValue<'a>>, ModelError> {
         if let Some(known) = self.known.get(&id) {
             return Ok(Some(known.clone()));
         }
@@ -317,7 +317,7 @@ impl<'t, 'a> Fold<'t, 'a> {
         let graph = self.flow.graphs.get(&value.graph);
         let Some(named) = graph.and_then(|graph| graph.initializers.get(index)) else { return Ok(None) };
         let constant = Constant::of_tensor(named.name, named.message, self.files)?;
-        let known = Known::of(id, constant);
+        let known = FoldValue::of(id, constant);
         self.known.extend(known.clone().map(|known| (id, known)));
         Ok(known)
     }

@@ -3,7 +3,7 @@
 use crate::constant::Constant;
 use crate::edits::{Content, NewTensor};
 use crate::graph::values::Id;
-use crate::rope::{Elements, Stored};
+use crate::rope::{CastElements, ElementSource};
 use onnx_cast::{DataType, Plan, ScaledPlan, Strings, Tensor, TensorData, TensorView};
 use onnx_cast_file::formats::pb;
 use onnx_cast_file::formats::protobuf::onnx::tensor;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// A constant, or what a Cast makes of one.
 #[derive(Clone, Debug)]
-pub(super) struct Known<'a> {
+pub(super) struct FoldValue<'a> {
     /// The constant of the model that it comes from.
     pub(super) root: Id,
     /// The TensorProto, whose other fields are kept.
@@ -25,7 +25,7 @@ pub(super) struct Known<'a> {
 
 #[derive(Clone, Debug)]
 enum KnownContent<'a> {
-    Numbers(Elements<'a>),
+    Numbers(CastElements<'a>),
     Strings(Arc<Strings>),
 }
 
@@ -36,8 +36,8 @@ pub(super) const MAX_STRINGS: usize = 1 << 20;
 /// alone would take memory by the square of their number.
 const MAX_CHAIN: usize = 64;
 
-impl<'a> Known<'a> {
-    pub(super) fn of(root: Id, constant: Constant<'a>) -> Option<Known<'a>> {
+impl<'a> FoldValue<'a> {
+    pub(super) fn of(root: Id, constant: Constant<'a>) -> Option<FoldValue<'a>> {
         let Constant { message, shape, elements, len, .. } = constant;
         let content = match (elements, message) {
             (Some(elements), _) => KnownContent::Numbers(elements),
@@ -47,7 +47,7 @@ impl<'a> Known<'a> {
             },
             _ => return None,
         };
-        Some(Known { root, message, shape: shape.into(), content })
+        Some(FoldValue { root, message, shape: shape.into(), content })
     }
 
     pub(super) fn shape(&self) -> &[usize] {
@@ -63,7 +63,7 @@ impl<'a> Known<'a> {
 
     /// What a cast makes of it; `None` where it fails, as it then does when the model runs, or is too much. Strings
     /// count against what is `left` for them.
-    pub(super) fn then(&self, plan: &Plan, left: &mut usize) -> Option<Known<'a>> {
+    pub(super) fn then(&self, plan: &Plan, left: &mut usize) -> Option<FoldValue<'a>> {
         if plan.source_type() == DataType::String || plan.target_type() == DataType::String {
             *left = left.checked_sub(self.len())?;
         }
@@ -81,15 +81,15 @@ impl<'a> Known<'a> {
             KnownContent::Strings(strings) => {
                 match plan.run(&TensorView::strings(&self.shape, strings.view()).ok()?).ok()?.into_parts().2 {
                     TensorData::Strings(strings) => KnownContent::Strings(Arc::new(strings)),
-                    TensorData::Bytes(bytes) => KnownContent::Numbers(Elements::new(
-                        Stored::Owned(bytes.into()),
+                    TensorData::Bytes(bytes) => KnownContent::Numbers(CastElements::new(
+                        ElementSource::Owned(bytes.into()),
                         plan.target_type(),
                         self.len(),
                     )),
                 }
             }
         };
-        Some(Known { content, ..self.clone() })
+        Some(FoldValue { content, ..self.clone() })
     }
 
     /// What a scaled cast makes of it; `None` where it fails, as it then does when the model runs. The scale and the
@@ -97,9 +97,9 @@ impl<'a> Known<'a> {
     pub(super) fn scaled(
         &self,
         plan: ScaledPlan,
-        scale: &Known<'a>,
-        zero_point: Option<&Known<'a>>,
-    ) -> Option<Known<'a>> {
+        scale: &FoldValue<'a>,
+        zero_point: Option<&FoldValue<'a>>,
+    ) -> Option<FoldValue<'a>> {
         let KnownContent::Numbers(elements) = &self.content else { return None };
         if elements.plans.0.len() >= MAX_CHAIN {
             return None;
@@ -108,7 +108,7 @@ impl<'a> Known<'a> {
         let zero_point = zero_point.map(|known| known.read().ok_or(())).transpose().ok()?;
         plan.bind(&shape, &scale.view(), zero_point.as_ref().map(Tensor::view).as_ref()).ok()?;
         let step = Step::Scaled(Arc::new(ScaledCast { plan, shape, scale, zero_point, back: None }));
-        Some(Known { content: KnownContent::Numbers(elements.then(step)), ..self.clone() })
+        Some(FoldValue { content: KnownContent::Numbers(elements.then(step)), ..self.clone() })
     }
 
     /// The elements of numbers in memory.

@@ -21,7 +21,7 @@ pub(crate) struct Assignment {
 }
 
 /// A value that is read, perhaps at other types than its own.
-struct Value {
+struct ReadValue {
     own: Variable,
     readers: Vec<Variable>,
     /// What a Cast of it costs.
@@ -46,12 +46,12 @@ impl Assignment {
         let tied = all.filter_map(|(body, norm)| {
             let known = readers.get(&(body, norm.input)).map_or(&[][..], Vec::as_slice);
             let (own, readers) = norm.tied(variables, body, &pins, known)?;
-            Some(Value { own, readers, cost: variables.cost(body, norm.input) })
+            Some(ReadValue { own, readers, cost: variables.cost(body, norm.input) })
         });
         let tied: Vec<_> = tied.collect();
         let values = readers.into_iter().filter_map(|((body, value), readers)| {
             let own = variables.root(variables.values[body][value]?);
-            Some(Value { own, readers, cost: variables.cost(body, value) })
+            Some(ReadValue { own, readers, cost: variables.cost(body, value) })
         });
         let low = cheapest(variables.len(), &pinned, values.chain(tied));
         Assignment { low, pins, norms }
@@ -64,14 +64,14 @@ impl Assignment {
 }
 
 /// By variable: whether it becomes narrow. `pinned` ones are decided.
-fn cheapest(count: usize, pinned: &[(Variable, bool)], values: impl Iterator<Item = Value>) -> Vec<bool> {
+fn cheapest(count: usize, pinned: &[(Variable, bool)], values: impl Iterator<Item = ReadValue>) -> Vec<bool> {
     let mut network = Network::new(count);
     let (source, sink) = (network.node(), network.node());
     for &(variable, low) in pinned {
         let (from, to) = if low { (variable, sink) } else { (source, variable) };
         network.edge(from, to, INFINITE);
     }
-    for Value { own, mut readers, cost } in values {
+    for ReadValue { own, mut readers, cost } in values {
         readers.sort_unstable();
         readers.dedup();
         readers.retain(|&reader| reader != own);
@@ -120,8 +120,11 @@ mod tests {
                 .collect();
             let pinned = [(0, false), (1, true), (variable(), false)];
             let pinned = if pinned[2].0 == 1 { &pinned[..2] } else { &pinned[..] };
-            let given =
-                values.iter().map(|(own, readers, cost)| Value { own: *own, readers: readers.clone(), cost: *cost });
+            let given = values.iter().map(|(own, readers, cost)| ReadValue {
+                own: *own,
+                readers: readers.clone(),
+                cost: *cost,
+            });
             let low = cheapest(count, pinned, given);
             assert!(pinned.iter().all(|&(variable, want)| low[variable] == want));
             let cost = casts(&|variable| low[variable], &values);

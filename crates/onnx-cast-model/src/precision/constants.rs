@@ -15,10 +15,10 @@ const SMALL: usize = 1 << 16;
 
 /// The constants of a model by body and value.
 pub(crate) struct Constants<'a> {
-    known: HashMap<(usize, Id), Known<'a>>,
+    known: HashMap<(usize, Id), KnownConstant<'a>>,
 }
 
-pub(crate) struct Known<'a> {
+pub(crate) struct KnownConstant<'a> {
     pub(crate) constant: Constant<'a>,
     /// What the values are like, of a small constant.
     pub(crate) span: Option<Span>,
@@ -45,14 +45,14 @@ impl<'a> Constants<'a> {
                 let Some(constant) = constant_of(document, body, id, files)? else { continue };
                 if constant.data_type == DataType::Float {
                     let span = span_of(&constant);
-                    known.insert((place, id), Known { constant, span });
+                    known.insert((place, id), KnownConstant { constant, span });
                 }
             }
         }
         Ok(Constants { known })
     }
 
-    pub(crate) fn get(&self, body: usize, value: Id) -> Option<&Known<'a>> {
+    pub(crate) fn get(&self, body: usize, value: Id) -> Option<&KnownConstant<'a>> {
         self.known.get(&(body, value))
     }
 
@@ -61,7 +61,7 @@ impl<'a> Constants<'a> {
         self.get(body, value?)?.span
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = ((usize, Id), &Known<'a>)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = ((usize, Id), &KnownConstant<'a>)> {
         self.known.iter().map(|(&key, known)| (key, known))
     }
 }

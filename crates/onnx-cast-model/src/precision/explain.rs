@@ -2,7 +2,7 @@
 
 use super::assign::Assignment;
 use super::pins::Variable;
-use super::variables::{Place, Variables};
+use super::variables::{Use, Variables};
 use crate::error::{ConvertError, ModelError};
 use crate::graph::values::Origin;
 use crate::paths::{self, segment};
@@ -129,8 +129,8 @@ pub(super) fn explain(
             let _ = writeln!(text, "{}: {own}{why}", label(value.graph, format!("value `{name}`")));
             for reading in variables.readings.iter().filter(|one| (one.body, one.value) == (place, id)) {
                 let reader = match reading.place {
-                    Place::Input(step, _) => body.flow.steps[step].node.label(body.flow.steps[step].index),
-                    Place::Output(..) => "an output".to_owned(),
+                    Use::Input(step, _) => body.flow.steps[step].node.label(body.flow.steps[step].index),
+                    Use::Output(..) => "an output".to_owned(),
                 };
                 let (of_type, why) = (type_of(reading.variable), self::why(variables, assignment, reading.variable));
                 let _ = writeln!(text, "  read by {reader} as {of_type}: {why}");

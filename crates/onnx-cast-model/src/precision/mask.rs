@@ -4,7 +4,7 @@
 use super::constants::overflows;
 use crate::constant::ConstantValue;
 use crate::edits::NewAttribute;
-use crate::rope::{Elements, Stored};
+use crate::rope::{CastElements, ElementSource};
 use crate::tree::Node;
 use onnx_cast::{Cast, CastOptions, DataType, Tensor};
 use onnx_cast_file::formats::pb;
@@ -34,11 +34,11 @@ pub(crate) fn is_raised(node: &Node<'_>, low: DataType, range: Option<[f32; 2]>)
 }
 
 /// The elements of a mask, none of which overflows.
-pub(crate) fn raised<'a>(elements: &Elements<'a>, low: DataType) -> Option<Elements<'a>> {
+pub(crate) fn raised<'a>(elements: &CastElements<'a>, low: DataType) -> Option<CastElements<'a>> {
     let bytes = elements.read()?;
     let (words, _) = bytes.as_chunks::<4>();
     let raised: Vec<u8> = words.iter().flat_map(|word| raise(f32::from_le_bytes(*word), low).to_le_bytes()).collect();
-    Some(Elements::new(Stored::Owned(raised.into()), DataType::Float, elements.len))
+    Some(CastElements::new(ElementSource::Owned(raised.into()), DataType::Float, elements.len))
 }
 
 /// The number that a ConstantOfShape gives, clamped where that is wanted.

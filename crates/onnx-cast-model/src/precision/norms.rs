@@ -10,7 +10,7 @@
 //! the fusion away, or lets it have the float input (`write/apart.rs`).
 
 use super::pins::{Pins, Variable};
-use super::variables::{Place, Variables};
+use super::variables::{Use, Variables};
 use crate::graph::values::{Flow, Id, Origin};
 
 /// Operators that onnxruntime takes away before it looks for a normalization, or within it.
@@ -27,9 +27,9 @@ pub(crate) struct Norm {
     /// The step of that mean.
     mean: usize,
     /// Where the input is read.
-    pub(crate) reads: Vec<(Id, Place)>,
+    pub(crate) reads: Vec<(Id, Use)>,
     /// Where the scale reads what was divided.
-    pub(crate) quotient: (Id, Place),
+    pub(crate) quotient: (Id, Use),
     /// The steps that scale, and that add the bias.
     pub(crate) affine: [usize; 2],
 }
@@ -55,13 +55,13 @@ fn of_division(flow: &Flow<'_, '_>, division: usize) -> Option<Vec<Norm>> {
     let differences = [either(division, &["Sub"])?, from(square, 0, &["Sub"])?];
     let mean = either(differences[0], &["ReduceMean"])?;
     let input = (*flow.steps[mean].inputs.first()?)?;
-    let mut reads = vec![(input, Place::Input(mean, 0))];
+    let mut reads = vec![(input, Use::Input(mean, 0))];
     for difference in differences {
         let inputs = flow.steps[difference].inputs.iter().enumerate();
         let (place, id) = inputs
             .filter_map(|(place, id)| Some((place, (*id)?)))
             .find(|&(_, id)| giver(flow, Some(id)) != Some(mean) && source(flow, id) == source(flow, input))?;
-        let read = (id, Place::Input(difference, place));
+        let read = (id, Use::Input(difference, place));
         if !reads.contains(&read) {
             reads.push(read);
         }
@@ -97,7 +97,7 @@ fn giver(flow: &Flow<'_, '_>, id: Option<Id>) -> Option<usize> {
 }
 
 /// The steps of some operators that read what a step gives, likewise, each with what it reads and where.
-fn takers(flow: &Flow<'_, '_>, step: usize, list: &[&str]) -> Vec<((Id, Place), usize)> {
+fn takers(flow: &Flow<'_, '_>, step: usize, list: &[&str]) -> Vec<((Id, Use), usize)> {
     let (mut found, mut open) = (Vec::new(), vec![step]);
     for _ in 0..4 * MOST {
         let Some(step) = open.pop() else { break };
@@ -108,7 +108,7 @@ fn takers(flow: &Flow<'_, '_>, step: usize, list: &[&str]) -> Vec<((Id, Place), 
             if is_one_of(flow, read.step, TRANSPARENT) {
                 open.push(read.step);
             } else if is_one_of(flow, read.step, list) {
-                found.push(((*id, Place::Input(read.step, read.input)), read.step));
+                found.push(((*id, Use::Input(read.step, read.input)), read.step));
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use super::constants::{Constants, overflows};
 use super::pins::{Reason, Variable};
-use super::variables::{Place, Reading, Variables};
+use super::variables::{Reading, Use, Variables};
 use super::{ConvertRequest, Keep, sensitive};
 use crate::error::{ConvertError, ModelError};
 use crate::graph::values::{Id, Origin};
@@ -169,7 +169,7 @@ impl Rules<'_, '_, '_, '_> {
             let is_given = matches!(value.origin, Origin::Node(..));
             let is_tensor = self.variables.is_tensor(0, id);
             let variable = if is_given && is_tensor { self.variables.variable() } else { own };
-            let place = Place::Output(self.document.graph.id, index);
+            let place = Use::Output(self.document.graph.id, index);
             self.variables.readings.push(Reading { body: 0, value: id, place, variable, takes_any: false });
             self.port(variable, value.name);
         }
@@ -225,7 +225,7 @@ impl Rules<'_, '_, '_, '_> {
         // divisor.
         let mut results = HashMap::new();
         for Reading { body, value, place, .. } in &self.variables.readings {
-            let (Some(reason), Place::Input(step, _)) = (beyond.get(&(*body, *value)), place) else { continue };
+            let (Some(reason), Use::Input(step, _)) = (beyond.get(&(*body, *value)), place) else { continue };
             let step = &self.variables.body(*body).flow.steps[*step];
             if !["Clip", "Div", "Min"].iter().any(|op_type| step.node.is(op_type)) {
                 results.extend(step.outputs.iter().flatten().map(|&id| ((*body, id), reason.clone())));

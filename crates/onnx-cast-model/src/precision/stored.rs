@@ -5,7 +5,7 @@ use onnx_cast_file::pipeline::Clamp;
 use std::sync::Arc;
 
 /// A constant that is stored narrow.
-pub(crate) struct Stored {
+pub(crate) struct NarrowConstant {
     pub(crate) name: String,
     /// Whether it is stored as it was too.
     pub(crate) twice: bool,
@@ -15,7 +15,7 @@ pub(crate) struct Stored {
     pub(crate) clamp: Option<Arc<Clamp>>,
 }
 
-impl Stored {
+impl NarrowConstant {
     /// Whether numbers overflowed, or most of them vanished: became zero or, where digits are to be kept, subnormal.
     pub(crate) fn is_lost(&self, keeps_digits: bool) -> bool {
         let counts = self.counter.as_ref().map(|counter| counter.total());

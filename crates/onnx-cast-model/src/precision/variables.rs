@@ -19,7 +19,7 @@ pub(crate) const WIDE: Variable = 0;
 
 /// Where a value is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Place {
+pub(crate) enum Use {
     /// An input of the node of a step.
     Input(usize, usize),
     /// An output of a graph, by the graph's number.
@@ -31,7 +31,7 @@ pub(crate) enum Place {
 pub(crate) struct Reading {
     pub(crate) body: usize,
     pub(crate) value: Id,
-    pub(crate) place: Place,
+    pub(crate) place: Use,
     pub(crate) variable: Variable,
     /// Whether the reader takes any type, as a Cast does.
     pub(crate) takes_any: bool,
@@ -63,13 +63,13 @@ pub(crate) struct Variables<'s, 't, 'a> {
 }
 
 /// Inputs and outputs of operators that are one type with no other.
-const APART: &[(&str, Apart)] = &[
-    ("Cast", Apart::Output),
-    ("ConstantOfShape", Apart::Output),
-    ("EyeLike", Apart::Output),
-    ("SequenceEmpty", Apart::Output),
-    ("CastLike", Apart::Input(0)),
-    ("Resize", Apart::Wide(1)),
+const APART: &[(&str, OwnType)] = &[
+    ("Cast", OwnType::Output),
+    ("ConstantOfShape", OwnType::Output),
+    ("EyeLike", OwnType::Output),
+    ("SequenceEmpty", OwnType::Output),
+    ("CastLike", OwnType::Input(0)),
+    ("Resize", OwnType::Wide(1)),
 ];
 
 /// Operators whose outputs are of sequences or optionals of what the inputs are, or of what is in them.
@@ -77,7 +77,7 @@ const DERIVED: &[&str] =
     &["ConcatFromSequence", "Optional", "OptionalGetElement", "SequenceAt", "SequenceConstruct", "SplitToSequence"];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Apart {
+enum OwnType {
     /// The output is of a type that an attribute tells, and that may be another.
     Output,
     /// An input is of any type.
@@ -182,7 +182,7 @@ impl<'s, 't, 'a> Variables<'s, 't, 'a> {
     }
 
     /// Notes that a value is read at the type of a variable. What is not a tensor cannot be cast: it is of that type.
-    fn read(&mut self, body: usize, value: Option<Id>, place: Place, variable: Variable) {
+    fn read(&mut self, body: usize, value: Option<Id>, place: Use, variable: Variable) {
         let Some(value) = value else { return };
         let Some(own) = self.values[body][value] else { return };
         if self.is_tensor(body, value) {
@@ -240,14 +240,14 @@ impl<'s, 't, 'a> Variables<'s, 't, 'a> {
                 }
             }
             for (index, &output) in ports.outputs.iter().enumerate() {
-                self.read(place, output, Place::Output(graph.id, index), node);
+                self.read(place, output, Use::Output(graph.id, index), node);
             }
         }
     }
 
     fn read_all(&mut self, place: usize, at: usize, step: &Step<'_, '_>, variable: Variable) {
         for (index, &input) in step.inputs.iter().enumerate() {
-            self.read(place, input, Place::Input(at, index), variable);
+            self.read(place, input, Use::Input(at, index), variable);
         }
     }
 
@@ -264,15 +264,15 @@ impl<'s, 't, 'a> Variables<'s, 't, 'a> {
     fn operator(&mut self, place: usize, at: usize, schema: &'static Schema, is_default: bool) {
         let step = &self.body(place).flow.steps[at];
         let node = self.variable();
-        let apart = |what: Apart| is_default && APART.contains(&(step.node.op_type, what));
+        let apart = |what: OwnType| is_default && APART.contains(&(step.node.op_type, what));
         let mut floats = false;
         for (index, &input) in step.inputs.iter().enumerate() {
             let (Some(id), Some(formal)) = (input, schema.input(index)) else { continue };
             let Some(of_type) = self.body(place).types[id].as_ref().filter(|_| self.values[place][id].is_some()) else {
                 continue;
             };
-            let variable = if apart(Apart::Output) || apart(Apart::Input(index)) { self.variable() } else { node };
-            let is_fixed = apart(Apart::Wide(index)) && schema.since > 10;
+            let variable = if apart(OwnType::Output) || apart(OwnType::Input(index)) { self.variable() } else { node };
+            let is_fixed = apart(OwnType::Wide(index)) && schema.since > 10;
             let variable = match (&formal.of_type, formal.arity) {
                 _ if is_fixed => WIDE,
                 (FormalType::Fixed(_), _) => WIDE,
@@ -285,7 +285,7 @@ impl<'s, 't, 'a> Variables<'s, 't, 'a> {
             }
             let takes_any = variable != node && variable != WIDE && self.pins.get(variable).is_none();
             let known = self.readings.len();
-            self.read(place, input, Place::Input(at, index), variable);
+            self.read(place, input, Use::Input(at, index), variable);
             self.readings[known..].iter_mut().for_each(|reading| reading.takes_any = takes_any);
         }
         let derived = is_default && DERIVED.contains(&step.node.op_type);
@@ -301,7 +301,7 @@ impl<'s, 't, 'a> Variables<'s, 't, 'a> {
                     self.unite(own, node);
                     floats = true;
                 }
-                FormalType::Variable(_) if apart(Apart::Output) && !refers(step) => {}
+                FormalType::Variable(_) if apart(OwnType::Output) && !refers(step) => {}
                 _ => self.pin(own, Reason::Fixed),
             }
         }
@@ -344,7 +344,7 @@ impl<'s, 't, 'a> Variables<'s, 't, 'a> {
         let ports = &self.body(callee).flow.ports[&function];
         for (index, (&input, &inner)) in step.inputs.iter().zip(&ports.inputs).enumerate() {
             if let Some(inner) = self.values[callee][inner] {
-                self.read(place, input, Place::Input(at, index), inner);
+                self.read(place, input, Use::Input(at, index), inner);
             }
         }
         for (index, &output) in step.outputs.iter().enumerate() {
@@ -354,7 +354,7 @@ impl<'s, 't, 'a> Variables<'s, 't, 'a> {
                 continue;
             }
             self.results.insert((callee, index), own);
-            self.read(callee, ports.outputs.get(index).copied().flatten(), Place::Output(function, index), own);
+            self.read(callee, ports.outputs.get(index).copied().flatten(), Use::Output(function, index), own);
         }
     }
 
@@ -369,16 +369,16 @@ impl<'s, 't, 'a> Variables<'s, 't, 'a> {
             let result = |index: usize| ports.outputs.get(given + index).copied().flatten();
             for (index, (&input, &inner)) in step.inputs.iter().zip(&ports.inputs).enumerate() {
                 let Some(variable) = self.values[place][inner] else { continue };
-                self.read(place, input, Place::Input(at, index), variable);
+                self.read(place, input, Use::Input(at, index), variable);
                 let Some(state) = index.checked_sub(before).filter(|&state| state < states) else { continue };
-                self.read(place, result(state), Place::Output(graph.id, given + state), variable);
+                self.read(place, result(state), Use::Output(graph.id, given + state), variable);
                 if let Some(own) = self.value(place, step.outputs.get(state).copied().flatten()) {
                     self.unite(own, variable);
                 }
             }
             for index in states..step.outputs.len() {
                 if let Some(own) = self.value(place, step.outputs[index]) {
-                    self.read(place, result(index), Place::Output(graph.id, given + index), own);
+                    self.read(place, result(index), Use::Output(graph.id, given + index), own);
                 }
             }
         }
@@ -401,7 +401,7 @@ impl<'s, 't, 'a> Variables<'s, 't, 'a> {
                 if is_output {
                     self.pin(own, reason);
                 } else {
-                    self.read(place, Some(id), Place::Input(at, index), WIDE);
+                    self.read(place, Some(id), Use::Input(at, index), WIDE);
                 }
             }
         }

@@ -7,17 +7,17 @@ mod emulate;
 
 use super::ConvertRequest;
 use super::assign::Assignment;
-use super::constants::{Constants, Known};
+use super::constants::{Constants, KnownConstant};
 use super::declared::{Declared, declared};
 use super::mask::of_mask;
-use super::stored::Stored;
-use super::variables::{Place, Reading, Variables};
+use super::stored::NarrowConstant;
+use super::variables::{Reading, Use, Variables};
 use crate::constant::Constant;
 use crate::edits::{Content, Edits, FunctionCopy, GraphEdit, GraphEdits, NewAttribute, NewNode, NewTensor};
 use crate::error::ModelError;
 use crate::external::Files;
 use crate::graph::values::{Id, Origin};
-use crate::rope::Elements;
+use crate::rope::CastElements;
 use crate::tree::{Document, Names, is_default};
 use onnx_cast::{Cast, CastOptions, DataType};
 use onnx_cast_file::counts::Counter;
@@ -42,7 +42,7 @@ pub(crate) struct Writer<'w, 't, 'a> {
     /// Where graphs declare values, by graph and name.
     declared: HashMap<(usize, &'a str), Declared>,
     /// By body: where a copy of a value is read, which keeps a fusion away.
-    apart: BTreeSet<(usize, Place)>,
+    apart: BTreeSet<(usize, Use)>,
 }
 
 /// What was written.
@@ -51,7 +51,7 @@ pub(crate) struct Written {
     /// Casts that are new.
     pub(crate) casts: usize,
     /// Constants that are stored narrow, by name.
-    pub(crate) stored: Vec<Stored>,
+    pub(crate) stored: Vec<NarrowConstant>,
 }
 
 impl<'w, 't, 'a> Writer<'w, 't, 'a> {
@@ -170,18 +170,18 @@ impl<'w, 't, 'a> Writer<'w, 't, 'a> {
 
     /// Whether an output keeps its name: of the model, or of a function.
     fn is_fixed(&self, place: usize, reading: &Reading) -> bool {
-        matches!(reading.place, Place::Output(graph, _) if graph == self.variables.roots[place])
+        matches!(reading.place, Use::Output(graph, _) if graph == self.variables.roots[place])
     }
 
     /// Has a reader read another name.
     fn redirect(&self, reading: &Reading, name: &str, low: bool, edits: &mut GraphEdits<'a>) {
         match reading.place {
-            Place::Input(step, input) => {
+            Use::Input(step, input) => {
                 let step = &self.variables.body(reading.body).flow.steps[step];
                 let edit = edits.entry(step.graph.id).or_default().nodes.entry(step.index).or_default();
                 edit.inputs.insert(input, name.to_owned());
             }
-            Place::Output(graph, output) => {
+            Use::Output(graph, output) => {
                 edits.entry(graph).or_default().outputs.insert(output, (name.to_owned(), self.type_of(low)));
             }
         }
@@ -233,7 +233,7 @@ impl<'w, 't, 'a> Writer<'w, 't, 'a> {
             self.set_apart(place, id, &others, name, edits);
             return Ok(());
         }
-        for reading in same.iter().filter(|reading| low && matches!(reading.place, Place::Output(..))) {
+        for reading in same.iter().filter(|reading| low && matches!(reading.place, Use::Output(..))) {
             self.redirect(reading, name, low, edits);
         }
         if !others.is_empty() {
@@ -321,7 +321,7 @@ impl<'w, 't, 'a> Writer<'w, 't, 'a> {
     }
 
     /// The elements of a constant in the narrow type; of an emulated model, rounded to it.
-    fn narrow(&self, known: &Constant<'a>, is_mask: bool) -> Result<Elements<'a>, ModelError> {
+    fn narrow(&self, known: &Constant<'a>, is_mask: bool) -> Result<CastElements<'a>, ModelError> {
         let low = self.variables.low;
         let wrong = |what: String| ModelError::Uncast { name: known.name.to_owned(), what };
         let options = CastOptions::new();
@@ -355,7 +355,7 @@ impl<'w, 't, 'a> Writer<'w, 't, 'a> {
         // Who takes any type reads whatever there is.
         let bound = readings.iter().filter(|reading| !reading.takes_any);
         let (low, wide): (Vec<_>, Vec<_>) = bound.partition(|reading| self.reads_low(reading));
-        let Some(Known { constant, span }) = self.constants.get(place, id).filter(|_| !low.is_empty()) else {
+        let Some(KnownConstant { constant, span }) = self.constants.get(place, id).filter(|_| !low.is_empty()) else {
             return Ok(());
         };
         let body = self.variables.body(place);
@@ -371,7 +371,7 @@ impl<'w, 't, 'a> Writer<'w, 't, 'a> {
             _ => None,
         });
         let (name, counter) = (constant.name.to_owned(), elements.counter.clone());
-        self.written.stored.push(Stored { name, twice, counter, clamp });
+        self.written.stored.push(NarrowConstant { name, twice, counter, clamp });
         let name = twice.then(|| self.names.fresh(format!("{}_{}", value.name, self.variables.low)));
         if let Some(name) = &name {
             low.iter().for_each(|reading| self.redirect(reading, name, true, edits));

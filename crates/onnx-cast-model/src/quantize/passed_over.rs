@@ -1,6 +1,6 @@
 //! Weights that products read and that are not quantized, each with the reason.
 
-use super::Chosen;
+use super::QuantizedConstant;
 use crate::constant::Constant;
 use crate::error::ModelError;
 use crate::external::Files;
@@ -18,7 +18,7 @@ const BETWEEN: &[&str] = &["Cast", "Expand", "Identity", "Reshape", "Squeeze", "
 pub(super) fn passed_over<'a>(
     document: &Document<'a>,
     body: &Graph<'a>,
-    chosen: &[Chosen<'_>],
+    chosen: &[QuantizedConstant<'_>],
     selection: &Selection<QuantizedFormat>,
     files: &'a Files<'a>,
 ) -> Result<Vec<(String, String)>, ModelError> {

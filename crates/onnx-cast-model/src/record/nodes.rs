@@ -5,7 +5,7 @@
 
 use super::RecordedValue;
 use crate::edits::{Content, NewAttribute, NewNode, NewTensor};
-use crate::rope::{Elements, Stored};
+use crate::rope::{CastElements, ElementSource};
 use crate::tree::Names;
 use onnx_cast::DataType;
 
@@ -66,7 +66,7 @@ impl<'n, 'a> Recorder<'n, 'a> {
     }
 
     fn constant(&mut self, name: &str, data_type: DataType, bytes: &[u8]) -> String {
-        let content = Content::Elements(Elements::new(Stored::Owned(bytes.into()), data_type, 1));
+        let content = Content::Elements(CastElements::new(ElementSource::Owned(bytes.into()), data_type, 1));
         let value = Some(NewTensor { message: None, name: None, shape: vec![1], content });
         let name = self.names.fresh(format!("onnx_cast_record_{name}"));
         self.nodes.push(NewNode { value, ..NewNode::new("Constant", name.clone(), Vec::new(), name.clone()) });

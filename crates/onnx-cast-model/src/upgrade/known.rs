@@ -135,7 +135,7 @@ const TYPE_OF_FIRST: &[&str] = &[
 
 /// What is known of the values of a body, by value: graphs within may give one name to values of different types and
 /// ranks.
-pub(super) struct Known<'t, 'a> {
+pub(super) struct BodyFacts<'t, 'a> {
     flow: Flow<'t, 'a>,
     /// The step of a node, by the number of its graph and its place there.
     steps: HashMap<(usize, usize), usize>,
@@ -148,25 +148,25 @@ pub(super) struct Known<'t, 'a> {
 /// What is known where a node stands, of the values that it reads and gives.
 #[derive(Clone, Copy)]
 pub(super) struct At<'k, 't, 'a> {
-    known: &'k Known<'t, 'a>,
+    known: &'k BodyFacts<'t, 'a>,
     /// None of a node that the body does not have.
     step: Option<usize>,
 }
 
-impl<'t, 'a> Known<'t, 'a> {
+impl<'t, 'a> BodyFacts<'t, 'a> {
     pub(super) fn of(document: &Document<'a>, body: &'t Graph<'a>) -> Self {
         let flow = Flow::of(body);
         let steps = flow.steps.iter().enumerate().map(|(at, step)| ((step.graph.id, step.index), at)).collect();
         let types = flow.values.iter().map(|value| value.data_type).collect();
         let ranks = declared_ranks(&flow);
-        let mut known = Known { flow, steps, types, ranks, inputs_replace: document.ir_version >= 4 };
+        let mut known = BodyFacts { flow, steps, types, ranks, inputs_replace: document.ir_version >= 4 };
         known.infer(document);
         known
     }
 
     /// What inference by type tells, too: of a function, where it is the same for all of its calls.
     pub(super) fn with_types(document: &'t Document<'a>, body: &'t Graph<'a>, typing: Option<&Typing<'t, 'a>>) -> Self {
-        let mut known = Known::of(document, body);
+        let mut known = BodyFacts::of(document, body);
         let of_body = |typed: &&Body<'t, 'a>| {
             typed.function.map_or(&document.graph, |place| &document.functions[place]).id == body.id
         };

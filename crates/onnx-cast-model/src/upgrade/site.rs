@@ -6,7 +6,7 @@ use super::known::At;
 use crate::edits::{Content, NewAttribute, NewNode, NewTensor};
 use crate::external::Files;
 use crate::messages::attribute::kind;
-use crate::rope::{Elements, Stored};
+use crate::rope::{CastElements, ElementSource};
 use crate::tree::{Document, Graph, Names};
 use onnx_cast::{Cast, CastOptions, DataType, Tensor};
 use onnx_cast_file::text::Short;
@@ -94,7 +94,8 @@ impl<'a> Site<'_, '_, 'a> {
             return name.clone();
         }
         let name = self.fresh(draft, what);
-        let content = Content::Elements(Elements::new(Stored::Owned(key.2.as_slice().into()), data_type, len));
+        let content =
+            Content::Elements(CastElements::new(ElementSource::Owned(key.2.as_slice().into()), data_type, len));
         let tensor = NewTensor { message: None, name: Some(name.clone()), shape: key.1.clone(), content };
         if self.initializers {
             self.shared.by_content.insert(key, name.clone());

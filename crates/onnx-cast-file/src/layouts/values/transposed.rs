@@ -1,17 +1,17 @@
 //! Weights whose values are transposed: experts of gpt-oss. A part of the values is some columns of a stored matrix.
 
-use super::{Place, Values, no_room};
+use super::{TensorBytes, WeightValues, no_room};
 use crate::io::memory::resize;
 use crate::layouts::columns::{Columns, Part, ROWS, parts};
 use crate::layouts::transpose::transpose;
 use crate::layouts::weight::Weight;
-use crate::pipeline::{Scratch, Trouble};
+use crate::pipeline::{PipelineError, Scratch};
 use onnx_cast::{BlockPlan, CastError, TensorView};
 use std::ops::Range;
 
 /// The columns of the elements, two of which share a byte, and those of the scales.
 #[derive(Debug)]
-pub(super) struct Stored {
+pub(super) struct TransposedColumns {
     elements: Columns,
     scales: Columns,
 }
@@ -21,24 +21,24 @@ const BLOCK: usize = 32;
 /// Columns that are computed together: a tile of the transposition is as wide.
 const BAND: usize = 2 * BLOCK;
 
-impl Stored {
-    pub(super) fn new(weight: &Weight) -> Stored {
+impl TransposedColumns {
+    pub(super) fn new(weight: &Weight) -> TransposedColumns {
         let [rows, columns] = weight.matrix();
         let scale = super::scale_size(weight);
         let (elements, scales) = (Columns::new([rows, columns / 2], 1), Columns::new([rows, columns / BLOCK], scale));
-        Stored { elements, scales }
+        TransposedColumns { elements, scales }
     }
 }
 
-impl Values<'_> {
+impl WeightValues<'_> {
     /// Computes values in the order of the columns.
     pub(super) fn transpose(
         &self,
-        stored: &Stored,
+        stored: &TransposedColumns,
         start: usize,
         scratch: &mut Scratch,
         out: &mut [u8],
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), PipelineError> {
         let size = self.to.byte_len(1).unwrap_or(1);
         let mut out = out;
         for part in parts(self.weight.matrix(), start, out.len() / size) {
@@ -68,10 +68,10 @@ impl Values<'_> {
     }
 
     /// Computes some blocks of some rows, in the order of the rows.
-    fn tile(&self, stored: &Stored, part: &Part, scratch: &mut Scratch) -> Result<(), Trouble> {
+    fn tile(&self, stored: &TransposedColumns, part: &Part, scratch: &mut Scratch) -> Result<(), PipelineError> {
         let (rows, columns) = (&part.rows, &part.columns);
         let Scratch { elements, scales, results, .. } = scratch;
-        let copy = |from: &Columns, place: Place<'_>, each: usize, out: &mut Vec<u8>| {
+        let copy = |from: &Columns, place: TensorBytes<'_>, each: usize, out: &mut Vec<u8>| {
             let columns: Range<usize> = columns.start / each..columns.end / each;
             let mut read = |at: usize, bytes: &mut [u8]| place.read_into(at, bytes);
             from.slab(part.matrix, [rows.start, columns.start], &mut read)?.copy(rows.clone(), columns, out)
@@ -86,6 +86,6 @@ impl Values<'_> {
             let scales = TensorView::new(scale, &shape, scales)?;
             plan.bind(&[rows.len(), columns.len()], &scales, None)?.run_part(0, part.len(), elements, results)
         };
-        run().map_err(Trouble::Cast)
+        run().map_err(PipelineError::Cast)
     }
 }

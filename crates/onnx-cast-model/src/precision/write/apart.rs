@@ -5,7 +5,7 @@ use super::Writer;
 use crate::edits::{GraphEdits, NewNode};
 use crate::graph::values::{Id, Origin};
 use crate::precision::norms::{Norm, before_cast};
-use crate::precision::variables::{Place, Reading};
+use crate::precision::variables::{Reading, Use};
 use onnx_cast::DataType;
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ const MOST_CALLS: usize = 8;
 
 impl<'a> Writer<'_, '_, 'a> {
     /// Where copies are to be read.
-    pub(super) fn find_apart(&self) -> BTreeSet<(usize, Place)> {
+    pub(super) fn find_apart(&self) -> BTreeSet<(usize, Use)> {
         let mut apart = BTreeSet::new();
         for (place, norms) in self.assignment.norms.iter().enumerate() {
             for norm in norms {
@@ -25,7 +25,7 @@ impl<'a> Writer<'_, '_, 'a> {
     }
 
     /// Where a normalization needs them.
-    fn copies(&self, place: usize, norm: &Norm) -> Vec<Place> {
+    fn copies(&self, place: usize, norm: &Norm) -> Vec<Use> {
         let steps = &self.variables.body(place).flow.steps;
         let outputs = norm.affine.map(|step| steps[step].outputs.first().copied().flatten());
         let [Some(scaled), Some(biased)] = outputs.map(|id| self.final_type(place, id?)) else { return Vec::new() };
@@ -38,7 +38,7 @@ impl<'a> Writer<'_, '_, 'a> {
         if scaled != biased || self.input_types(place, norm).iter().all(|of_type| *of_type == Some(scaled)) {
             return Vec::new();
         }
-        let reads_low = |&(id, place_of): &(Id, Place)| {
+        let reads_low = |&(id, place_of): &(Id, Use)| {
             self.known(place, id).any(|reading| reading.place == place_of && self.reads_low(reading)) && !self.emulate
         };
         // Behind a copy, it is the float input that is fused with a float scale.

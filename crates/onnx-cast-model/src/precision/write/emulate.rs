@@ -4,7 +4,7 @@ use super::Writer;
 use crate::edits::GraphEdits;
 use crate::graph::values::{Id, Origin, Step};
 use crate::precision::mask::{is_raised, of_mask};
-use crate::precision::variables::{Place, Reading};
+use crate::precision::variables::{Reading, Use};
 use crate::types::value::ValueType;
 use onnx_cast::DataType;
 
@@ -53,7 +53,7 @@ impl<'a> Writer<'_, '_, 'a> {
 
     /// Whether what reads a value is a Cast to the narrow type: it rounds whether or not the value is rounded before.
     fn is_rounding(&self, reading: &Reading) -> bool {
-        let Place::Input(step, 0) = reading.place else { return false };
+        let Use::Input(step, 0) = reading.place else { return false };
         let body = self.variables.body(reading.body);
         let step = &body.flow.steps[step];
         let output = step.outputs.first().copied().flatten().filter(|_| step.node.is("Cast"));
