@@ -185,14 +185,14 @@ def cases(folder):
         made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
         onnx.save(made, inner / "m.onnx", save_as_external_data=True, location="m.onnx.data")
 
-    def network(inner, **storage):
-        """Matrix products, at an opset from which on operators change."""
+    def network(inner, opset=11, **storage):
+        """Matrix products, by default at an opset from which on operators change."""
         arrays = {name: value.reshape(1024, -1)[:, :1024] for name, value in weights(4, 1 << 20).items()}
         nodes = [helper.make_node("MatMul", [f"x{i}", name], [f"x{i + 1}"]) for i, name in enumerate(arrays)]
         nodes.append(helper.make_node("Softmax", [f"x{len(arrays)}"], ["y"]))
         ports = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 1024])] for name in ("x0", "y")]
         graph = helper.make_graph(nodes, "g", *ports, [numpy_helper.from_array(a, n) for n, a in arrays.items()])
-        made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 11)], ir_version=6)
+        made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=6)
         onnx.save(made, inner / "in.onnx", **storage)
 
     yield Case("a file", ["cast", "-q", "in.safetensors", "out.safetensors", "--to", "float8e4m3fn"], inside("file", one))
@@ -203,7 +203,7 @@ def cases(folder):
     yield Case("transcode", ["transcode", "-q", "in", "out", "--layout", "modelopt", "--resume"], inside("other", quantized), True)
     yield Case("an archive", ["cast", "-q", "in.npz", "out.npz", "--to", "float16"], inside("archive", archive))
     yield Case("convert", ["convert", "-q", "in.onnx", "out.onnx", "--to", "float16"], inside("network", network))
-    yield Pair("a model", ["cast", "-q", "in.onnx", "out.onnx", "--to", "float16"], inside("pair", lambda inner: network(inner, save_as_external_data=True, location="in.onnx.data")))
+    yield Pair("a model", ["cast", "-q", "in.onnx", "out.onnx", "--to", "float16"], inside("pair", lambda inner: network(inner, 13, save_as_external_data=True, location="in.onnx.data")))
     yield Case("upgrade", ["upgrade", "-q", "in.onnx", "out.onnx"], inside("older", network))
     yield InPlace("a model in place", ["cast", "-q", "m.onnx", "m.onnx", "--to", "float16"], inside("model", model))
 
