@@ -93,7 +93,7 @@ const NEEDS_TYPE: &str = "(`from` gives";
 
 /// The library names the fields of a request, and a person at the command gives options. The words around a field tell
 /// it from the name of a tensor or a file.
-const OPTIONS: [(&str, &str); 9] = [
+const OPTIONS: [(&str, &str); 10] = [
     (NEEDS_TYPE, "(--from gives"),
     ("`force`", "--force"),
     ("`exclude` keeps", "--exclude keeps"),
@@ -103,6 +103,7 @@ const OPTIONS: [(&str, &str); 9] = [
     ("`external_data` gives", "--external-data gives"),
     ("(want `to` ", "(want --to "),
     ("`low` wants", "--low wants"),
+    ("(`raise_opset` raises it)", "(--raise-opset raises it)"),
 ];
 
 /// A text of the library in the command's words.

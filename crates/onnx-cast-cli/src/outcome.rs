@@ -7,7 +7,7 @@ use anyhow::{Result, anyhow};
 use onnx_cast::{DataType, element_count};
 use onnx_cast_file::text::{PathText, named};
 use onnx_cast_file::{Counts, FileError, Summary as Done, Unmatched};
-use onnx_cast_model::{Error, ModelError};
+use onnx_cast_model::Error;
 use onnx_cast_report::{cast_json, column, printable, size};
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -86,22 +86,26 @@ pub(crate) fn in_words(error: Error) -> anyhow::Error {
             anyhow!("{}: --{} {reason}", PathText(&path), option.replace('_', "-"))
         }
         Error::File { error: FileError::Unmatched { path, error } } => unmatched(&path, error),
-        Error::Model { path, error } => match *error {
-            ModelError::Unmatched(error) => unmatched(&path, error),
-            error => Error::Model { path, error: Box::new(error) }.into(),
-        },
+        Error::Model { path, error } if !error.field.is_empty() => {
+            anyhow!("{}: {}", PathText(&path), error.what.replacen(error.field, option_of(error.field), 1))
+        }
         error => error.into(),
     }
 }
 
 /// A pattern that matches no name, as it was typed.
 fn unmatched(path: &Path, mut error: Unmatched) -> anyhow::Error {
-    error.option = match error.option {
+    error.option = option_of(error.option);
+    anyhow!("{}: {error}", PathText(path))
+}
+
+/// The option that gives patterns for names to a field of a request.
+fn option_of(field: &str) -> &'static str {
+    match field {
         "include" => "--include",
         "exclude" => "--exclude",
         _ => "--rule",
-    };
-    anyhow!("{}: {error}", PathText(path))
+    }
 }
 
 fn tell(job: &Job<'_>, input: &Path, output: &Path, done: &Done, start: Instant) -> Result<()> {

@@ -24,8 +24,7 @@ pub(crate) struct Constant<'a> {
 impl<'a> Constant<'a> {
     pub(crate) fn of_tensor(name: &'a str, message: &'a [u8], files: &'a Files<'a>) -> Result<Self, ModelError> {
         let elements = files.elements(message)?;
-        let head = pb::head(message)
-            .map_err(|error| ModelError::Tensor { place: "constant".to_owned(), error: error.of_tensor(name) })?;
+        let head = pb::head(message).map_err(|error| ModelError::tensor("constant", error.of_tensor(name)))?;
         let (data_type, shape, len) = (head.data_type, head.shape, head.len);
         Ok(Constant { name, message: Some(message), data_type, shape, len, elements })
     }

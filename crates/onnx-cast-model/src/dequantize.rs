@@ -1,9 +1,10 @@
 //! From the quantized weights of a model back to plain ones: its DequantizeLinears of constants are computed.
 
-use crate::error::{Error, ModelError};
+use crate::error::{Error, ModelError, ModelErrorKind};
 use crate::fold::{FoldOutcome, FoldRequest, Folded, fold};
 use crate::replaced;
 use onnx_cast::{DataType, element_count};
+use onnx_cast_file::text::Short;
 use onnx_cast_file::{DequantizeRequest, RunOptions, Summary, TensorSummary, WriteOptions};
 use std::path::Path;
 
@@ -27,7 +28,8 @@ pub(crate) fn dequantize_model(input: &Path, output: &Path, request: &Dequantize
     let rows = planned.casts.iter().filter_map(|folded| row(folded, request)).collect::<Result<Vec<_>, _>>();
     let rows = rows.map_err(|error| Error::model(input, error))?;
     if rows.is_empty() {
-        return Err(Error::model(input, ModelError::NothingToDequantize));
+        let what = "no weight to dequantize: no DequantizeLinear reads constants alone";
+        return Err(Error::model(input, ModelError::new(ModelErrorKind::Request, what)));
     }
     replaced::check((input, output), &request.run.write, || Ok(Summary::new(rows.clone())))?;
     if !request.run.dry_run {
@@ -47,7 +49,12 @@ fn row(folded: &Folded, request: &DequantizeRequest) -> Option<Result<TensorSumm
     let len = element_count(shape).unwrap_or(0);
     let wanted = request.selection.target_of_one(output, len as u64);
     if let Some(wanted) = wanted.filter(|wanted| wanted != to) {
-        return Some(Err(ModelError::OtherType { name: output.clone(), data_type: *to, wanted }));
+        let what = format!(
+            "weight `{}` is {to} in the model (want `to` {to}, not {wanted}: what reads it takes no other; `onnx-cast \
+             cast` stores it in another type)",
+            Short(output)
+        );
+        return Some(Err(ModelError::new(ModelErrorKind::Request, what).named(output)));
     }
     let bytes = |data_type: DataType| data_type.byte_len(len).unwrap_or(0) as u64;
     let mut row = TensorSummary::kept(output, shape.clone(), *from, bytes(*from));

@@ -1,23 +1,14 @@
 //! What can go wrong with a model. The texts of [`ModelError`] do not name the file; [`Error`] puts it in front.
 
-mod convert;
-pub(crate) mod external;
-pub(crate) mod ranges;
-mod words;
-
-pub use convert::ConvertError;
-use external::ExternalProblem;
-use onnx_cast::ops::Dim;
-use onnx_cast::{CastError, DataType, NEWEST_OPSET, OpError};
+use onnx_cast::DataType;
 use onnx_cast_file::formats::protobuf::outline::OutlineError;
 use onnx_cast_file::formats::protobuf::wire::WireError;
 use onnx_cast_file::io::IoError;
-use onnx_cast_file::text::{PathText, ShapeText, Short, TensorText};
+use onnx_cast_file::text::{PathText, Short};
 use onnx_cast_file::{FileError, Invalid, Unmatched};
-pub use ranges::RangesError;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
-use words::{declared, first_with, listed, names, prefix};
 
 /// A model, or another file, that could not be read, cast or written.
 #[derive(Debug, Error)]
@@ -29,7 +20,7 @@ pub enum Error {
         /// The file, and what is wrong.
         error: FileError,
     },
-    /// A model that is not valid, or that cannot be evaluated.
+    /// A model that is not valid, or that does not fit what is asked.
     #[error("{}: {error}", PathText(path))]
     Model {
         /// The file.
@@ -51,363 +42,154 @@ impl<E: Into<FileError>> From<E> for Error {
     }
 }
 
-/// A model that is not valid, or that cannot be evaluated.
+/// What is wrong with a model, with a file of ranges, or with a request for them.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{what}")]
 #[non_exhaustive]
-pub enum ModelError {
-    /// Not a protobuf message.
-    #[error("not a valid ONNX model: {0}")]
-    Wire(WireError),
-    /// A file that the system no longer reads, as where it was cut short.
-    #[error("cannot read: {error}")]
-    Read {
-        /// What the system says.
-        error: String,
-    },
-    /// A pattern of a request that matches none of the names that it is for.
-    #[error("{0}")]
-    Unmatched(Unmatched),
-    /// No graph, or several.
-    #[error("not a valid ONNX model: {count} graphs (want 1)")]
-    Graphs {
-        /// How many there are.
-        count: usize,
-    },
-    /// A name that is not UTF-8.
-    #[error("not a valid ONNX model: a name is not UTF-8")]
-    Name,
-    /// No opset of the default domain.
-    #[error("the model imports no opset of ONNX's default domain")]
-    NoOpset,
-    /// An opset of the default domain that is not known here.
-    #[error("the model imports opset {opset}, which is not known here (want 1 to {NEWEST_OPSET})")]
-    Opset {
-        /// The opset.
-        opset: i64,
-    },
-    /// Two opsets of the default domain.
-    #[error("the model imports two opsets of ONNX's default domain, {first} and {second}")]
-    TwoOpsets {
-        /// One.
-        first: i64,
-        /// The other.
-        second: i64,
-    },
-    /// An operator that is not evaluated here.
-    #[error(
-        "{node}: operator `{}{}` is not supported (want Cast, CastLike, BitCast, QuantizeLinear, DequantizeLinear, \
-         DynamicQuantizeLinear, Constant or Identity)",
-        prefix(domain),
-        Short(op_type)
-    )]
-    Operator {
-        /// The node.
-        node: String,
-        /// The operator.
-        op_type: String,
-        /// Its domain; empty for ONNX's own.
-        domain: String,
-    },
-    /// A function of the model's own.
-    #[error("function `{}{}`: functions are not supported", prefix(domain), Short(name))]
-    Function {
-        /// The function.
-        name: String,
-        /// Its domain.
-        domain: String,
-    },
-    /// A sparse initializer.
-    #[error("sparse initializers are not supported")]
-    Sparse,
-    /// An initializer or a constant that is not valid.
-    #[error("{place}: {error}")]
-    Tensor {
-        /// `initializer`, or the node.
-        place: String,
-        /// What is wrong.
-        error: Invalid,
-    },
-    /// An input or output that is not a tensor, or whose type does not exist.
-    #[error("{kind} `{}`: {what}", Short(name))]
-    Declaration {
-        /// `input` or `output`.
-        kind: &'static str,
-        /// Its name.
-        name: String,
-        /// What is wrong.
-        what: String,
-    },
-    /// A node with attributes or an opset that its operator does not have.
-    #[error("{node}: {error}")]
-    Attributes {
-        /// The node.
-        node: String,
-        /// What is wrong.
-        error: OpError,
-    },
-    /// A Constant whose attributes are not right.
-    #[error("{node}: {what}")]
-    Constant {
-        /// The node.
-        node: String,
-        /// What is wrong.
-        what: String,
-    },
-    /// A node with another number of inputs than its operator takes.
-    #[error("{node}: {got} inputs (want {want})")]
-    InputCount {
-        /// The node.
-        node: String,
-        /// Inputs that there are.
-        got: usize,
-        /// Inputs that the operator takes.
-        want: usize,
-    },
-    /// A node with another number of outputs than its operator has.
-    #[error("{node}: {got} outputs (want {want})")]
-    OutputCount {
-        /// The node.
-        node: String,
-        /// Outputs that there are.
-        got: usize,
-        /// Outputs that the operator has.
-        want: usize,
-    },
-    /// A value that nothing gives before it is read.
-    #[error("{reader}: reads `{}`, which no input, initializer or node before it gives", Short(name))]
-    NoValue {
-        /// Who reads it.
-        reader: String,
-        /// The value.
-        name: String,
-    },
-    /// A value that is given twice.
-    #[error("`{}` is given twice", Short(name))]
-    Twice {
-        /// The value.
-        name: String,
-    },
+pub struct ModelError {
+    /// Which kind of error it is.
+    pub kind: ModelErrorKind,
+    /// The node, value, tensor, function, pattern or location that it is about, if it is about one.
+    pub name: String,
+    /// The field of the request that the text starts with; empty if it starts with none.
+    pub field: &'static str,
+    /// What is wrong, and what is wanted, with the name.
+    pub what: String,
+}
+
+/// Kinds of [`ModelError`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ModelErrorKind {
+    /// A file that the system no longer reads, such as one that was truncated.
+    Io,
+    /// Bytes that are not a model, or not a file of ranges.
+    Syntax,
+    /// A valid feature of models that is not supported here, such as an operator.
+    Unsupported,
+    /// An opset, or a version of the format, that is missing, unknown, too old or too new.
+    Opset,
+    /// A node that breaks the rules of its operator, or that fails on its inputs.
+    Node,
+    /// A constant that is invalid, or that cannot be cast or stored.
+    Constant,
+    /// Elements in another file that is missing, invalid or must not be written.
+    ExternalData,
+    /// A value that is missing, given twice, or of another type or shape than declared.
+    Value,
     /// An input that was not given.
-    #[error("input `{}` is missing", Short(name))]
-    MissingInput {
-        /// The input.
-        name: String,
-    },
-    /// An input that the model does not have.
-    #[error("the model has no input `{}` (it has {})", Short(name), names(inputs))]
-    UnknownInput {
-        /// The name that was given.
-        name: String,
-        /// The inputs of the model.
-        inputs: Vec<String>,
-    },
-    /// An input or output of another type than declared.
-    #[error("{kind} `{}`: {got} where the model declares {want}", Short(name))]
-    ValueType {
-        /// `input` or `output`.
-        kind: &'static str,
-        /// Its name.
-        name: String,
-        /// The type that it has.
-        got: DataType,
-        /// The type that is declared.
-        want: DataType,
-    },
-    /// An input or output of another shape than declared.
-    #[error("{kind} `{}`: shape {} where the model declares {}", Short(name), ShapeText(got), declared(want))]
-    ValueShape {
-        /// `input` or `output`.
-        kind: &'static str,
-        /// Its name.
-        name: String,
-        /// The shape that it has.
-        got: Vec<usize>,
-        /// The shape that is declared.
-        want: Vec<Dim>,
-    },
-    /// An operator that does not take a type at the model's opset.
-    #[error("{node}: {operator}-{version} does not take {data_type}{}", first_with(*since))]
-    Type {
-        /// The node.
-        node: String,
-        /// The operator.
-        operator: &'static str,
-        /// The version that the model's opset has.
-        version: i64,
-        /// The type.
-        data_type: DataType,
-        /// The first version that takes it, if one does.
-        since: Option<i64>,
-    },
-    /// Graphs within graphs, deeper than any reader goes.
-    #[error("graphs within graphs, more than {limit} deep")]
-    Depth {
-        /// How deep they may be.
-        limit: usize,
-    },
-    /// A function that calls itself, or a function that does.
-    #[error("function `{}` calls itself, or a function that calls itself", Short(function))]
-    Recursion {
-        /// The function.
-        function: String,
-    },
-    /// Functions that call functions, deeper than any model needs.
-    #[error("functions that call functions, more than {limit} deep")]
-    CallDepth {
-        /// How deep they may be.
-        limit: usize,
-    },
-    /// Functions that are called with more combinations of types than any model has.
-    #[error("functions are called with too many combinations of types")]
-    Calls,
-    /// An attribute whose one tensor or graph stands in it twice.
-    #[error("not a valid ONNX model: attribute `{}` has its value twice", Short(attribute))]
-    Repeated {
-        /// The attribute.
-        attribute: String,
-    },
-    /// A tensor whose elements are in another file, and cannot be had from there.
-    #[error("{}{problem}", TensorText(tensor))]
-    External {
-        /// The tensor.
-        tensor: String,
-        /// What is wrong.
-        problem: ExternalProblem,
-    },
-    /// Training information, whose bindings name initializers.
-    #[error("the model has training information, which is not supported")]
-    Training,
-    /// A constant that cannot be cast, or whose result cannot be stored.
-    #[error("constant `{}`: {what}", Short(name))]
-    Uncast {
-        /// The constant.
-        name: String,
-        /// Why.
-        what: String,
-    },
-    /// An opset without a Cast between two types.
-    #[error(
-        "constant `{}`: {operator} takes {data_type} from opset {needs} on, and the model imports {opset} \
-         (--raise-opset raises it)",
-        Short(name)
-    )]
-    NeedsOpset {
-        /// The constant.
-        name: String,
-        /// The operator.
-        operator: &'static str,
-        /// The type.
-        data_type: DataType,
-        /// The first opset with the types.
-        needs: i64,
-        /// The model's opset.
-        opset: i64,
-    },
-    /// A conversion that cannot be done.
-    #[error("{0}")]
-    Convert(#[from] ConvertError),
-    /// Ranges that cannot be recorded or read.
-    #[error("{0}")]
-    Ranges(#[from] RangesError),
-    /// A model without weights to quantize.
-    #[error(
-        "no weight to quantize: no large float initializer is the right operand of MatMul or Gemm or the filter of Conv, \
-         and no rule names another{}",
-        if passed_over.is_empty() { String::new() } else { format!(" (passed over: {passed_over})") }
-    )]
-    NothingToQuantize {
-        /// Weights that such operators read in other ways, each with the reason.
-        passed_over: String,
-    },
-    /// A model in which nothing is to be dequantized.
-    #[error("no weight to dequantize: no DequantizeLinear reads constants alone")]
-    NothingToDequantize,
-    /// A weight of a type that the request does not name.
-    #[error(
-        "weight `{}` is {data_type} in the model (want `to` {data_type}, not {wanted}: what reads it takes no other; \
-         `onnx-cast cast` stores it in another type)",
-        Short(name)
-    )]
-    OtherType {
-        /// Its name.
-        name: String,
-        /// The type that the model gives it.
-        data_type: DataType,
-        /// The type of the request.
-        wanted: DataType,
-    },
-    /// An opset to raise a model to that is not known here.
-    #[error("opset {opset} is not known here (want 1 to {NEWEST_OPSET})")]
-    TargetOpset {
-        /// The opset.
-        opset: i64,
-    },
-    /// A model of a newer opset than the one that it is to be raised to.
-    #[error("the model imports opset {opset}, which is newer than {to}: an opset is raised, not lowered")]
-    NewerOpset {
-        /// The model's opset.
-        opset: i64,
-        /// The opset that is wanted.
-        to: i64,
-    },
-    /// Nodes that cannot be written at a newer opset.
-    #[error("the opset cannot be raised from {from} to {to}: {}", listed(nodes))]
-    Raise {
-        /// The model's opset.
-        from: i64,
-        /// The opset that is needed.
-        to: i64,
-        /// Each node, and the versions of its operator.
-        nodes: Vec<String>,
-    },
-    /// A model from before there were opsets.
-    #[error("the opset cannot be raised to {to}: the model is of version {ir_version} of the format (want 3 or newer)")]
-    RaiseFormat {
-        /// The version of the format.
-        ir_version: u64,
-        /// The opset that is needed.
-        to: i64,
-    },
-    /// A model that is too large for a message although its elements are in a file of their own.
-    #[error("{bytes} bytes besides the constants' elements are more than a protobuf message may hold (2 GiB)")]
-    MessageSize {
-        /// Bytes of the message.
-        bytes: u64,
-    },
-    /// A model that is too large for a message, and in memory, where it has no other place.
-    #[error("{bytes} bytes are more than a protobuf message may hold (2 GiB): such a model is converted file to file")]
-    MemorySize {
-        /// Bytes of the message.
-        bytes: u64,
-    },
-    /// A file of external data that must not be written.
-    #[error("external data `{}`: {what}", Short(name))]
-    DataFile {
-        /// The file's name.
-        name: String,
-        /// Why.
-        what: &'static str,
-    },
+    MissingInput,
+    /// Too large, or too deeply nested.
+    Size,
+    /// A recorded range that is invalid, or a model that was recorded before.
+    Ranges,
+    /// A request that does not fit the model.
+    Request,
     /// An output that exists, and seems to be another input.
-    #[error(
-        "it exists, and an earlier run would have given another model, so it may be another input (name another \
-         output, or give `force` to replace it)"
-    )]
-    OtherModel,
-    /// A node that fails on its input.
-    #[error("{node}: {error}")]
-    Cast {
-        /// The node.
-        node: String,
-        /// What is wrong.
-        error: CastError,
-    },
+    Exists,
 }
 
 impl ModelError {
+    pub(crate) fn new(kind: ModelErrorKind, what: impl Into<String>) -> ModelError {
+        ModelError { kind, name: String::new(), field: "", what: what.into() }
+    }
+
+    /// An error whose text starts with what it is about.
+    pub(crate) fn at(kind: ModelErrorKind, place: &str, what: impl Display) -> ModelError {
+        ModelError::new(kind, format!("{place}: {what}")).named(place)
+    }
+
+    /// The same error, about something of this name.
+    pub(crate) fn named(self, name: &str) -> ModelError {
+        ModelError { name: name.to_owned(), ..self }
+    }
+
+    /// A node that breaks the rules of its operator, or that fails.
+    pub(crate) fn node(label: &str, what: impl Display) -> ModelError {
+        ModelError::at(ModelErrorKind::Node, label, what)
+    }
+
+    /// A constant that cannot be cast, or whose result cannot be stored.
+    pub(crate) fn constant(name: &str, what: impl Display) -> ModelError {
+        ModelError::new(ModelErrorKind::Constant, format!("constant `{}`: {what}", Short(name))).named(name)
+    }
+
+    /// A tensor that is not valid, which errors name by its place.
+    pub(crate) fn tensor(place: &str, error: Invalid) -> ModelError {
+        let name = error.tensor.clone();
+        ModelError::at(ModelErrorKind::Constant, place, error).named(&name)
+    }
+
+    /// Bytes that are not a model.
+    pub(crate) fn syntax(what: impl Display) -> ModelError {
+        ModelError::new(ModelErrorKind::Syntax, format!("not a valid ONNX model: {what}"))
+    }
+
     /// A model that was opened and can no longer be read.
     pub(crate) fn unread(error: IoError) -> ModelError {
-        ModelError::Read { error: error.error.to_string() }
+        ModelError::new(ModelErrorKind::Io, format!("cannot read: {}", error.error))
+    }
+
+    pub(crate) fn no_opset() -> ModelError {
+        ModelError::new(ModelErrorKind::Opset, "the model imports no opset of ONNX's default domain")
+    }
+
+    /// Training information, whose bindings name initializers.
+    pub(crate) fn training() -> ModelError {
+        let what = "the model has training information, which is not supported";
+        ModelError::new(ModelErrorKind::Unsupported, what)
+    }
+
+    /// An opset without an operator for a type that a constant needs.
+    pub(crate) fn needs_opset(
+        name: &str,
+        operator: &'static str,
+        data_type: DataType,
+        needs: i64,
+        opset: i64,
+    ) -> ModelError {
+        let what = format!(
+            "constant `{}`: {operator} takes {data_type} from opset {needs} on, and the model imports {opset} \
+             (`raise_opset` raises it)",
+            Short(name)
+        );
+        ModelError::new(ModelErrorKind::Opset, what).named(name)
+    }
+
+    /// A value that is given twice.
+    pub(crate) fn twice(name: &str) -> ModelError {
+        ModelError::new(ModelErrorKind::Value, format!("`{}` is given twice", Short(name))).named(name)
+    }
+
+    /// A value that nothing gives before it is read.
+    pub(crate) fn no_value(reader: &str, name: &str) -> ModelError {
+        let what = format!("{reader}: reads `{}`, which no input, initializer or node before it gives", Short(name));
+        ModelError::new(ModelErrorKind::Value, what).named(name)
+    }
+
+    /// An operator that does not take a type at the model's opset; `since` is the first version that does.
+    pub(crate) fn wrong_type(
+        node: &str,
+        operator: &'static str,
+        version: i64,
+        data_type: DataType,
+        since: Option<i64>,
+    ) -> ModelError {
+        let first = since.map_or(String::new(), |since| format!(" (version {since} is the first that does)"));
+        ModelError::node(node, format_args!("{operator}-{version} does not take {data_type}{first}"))
+    }
+
+    /// A name of a request that the model does not have, and one of the model's that is near.
+    pub(crate) fn unknown(what: String, name: &str, near: Option<&str>) -> ModelError {
+        let near = near.map_or(String::new(), |near| format!(" (near is `{}`)", Short(near)));
+        ModelError::new(ModelErrorKind::Request, what + &near).named(name)
+    }
+
+    /// An output that exists, and seems to be another input.
+    pub(crate) fn other_model() -> ModelError {
+        let what = "it exists, and an earlier run would have given another model, so it may be another input (name \
+                    another output, or give `force` to replace it)";
+        ModelError::new(ModelErrorKind::Exists, what)
     }
 }
 
@@ -415,19 +197,20 @@ impl From<OutlineError> for ModelError {
     fn from(error: OutlineError) -> Self {
         match error {
             OutlineError::Io(error) => ModelError::unread(error),
-            OutlineError::Wire(error) => ModelError::Wire(error),
+            OutlineError::Wire(error) => error.into(),
         }
     }
 }
 
 impl From<Unmatched> for ModelError {
     fn from(error: Unmatched) -> Self {
-        ModelError::Unmatched(error)
+        let what = error.to_string();
+        ModelError { kind: ModelErrorKind::Request, name: error.pattern, field: error.option, what }
     }
 }
 
 impl From<WireError> for ModelError {
     fn from(error: WireError) -> Self {
-        ModelError::Wire(error)
+        ModelError::syntax(error)
     }
 }

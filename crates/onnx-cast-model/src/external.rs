@@ -4,8 +4,7 @@
 //! model from elsewhere could then have any file of this machine copied into its output. In huggingface_hub's cache it
 //! may be a link to one of the files that the cache has of the model's repository.
 
-use crate::error::ModelError;
-use crate::error::external::ExternalProblem;
+use crate::error::{ModelError, ModelErrorKind};
 use crate::rope::{CastElements, ElementSource, Message};
 use crate::tree::utf8;
 use onnx_cast::DataType;
@@ -19,6 +18,7 @@ use onnx_cast_file::io::atomic::folder_of;
 use onnx_cast_file::io::fs;
 use onnx_cast_file::io::links;
 use onnx_cast_file::io::{InputFile, IoError};
+use onnx_cast_file::text::{Short, TensorText};
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
@@ -36,13 +36,16 @@ struct Reference {
 }
 
 impl Reference {
-    fn read(message: &[u8]) -> Result<Reference, ReadError> {
+    fn read(message: &[u8]) -> Result<Reference, ModelError> {
         let (mut location, mut offset, mut length) = (None, 0, None);
         for bytes in all_bytes(message, tensor::EXTERNAL_DATA) {
             let bytes = bytes?;
             let key = last(bytes, entry::KEY, Value::bytes)?.unwrap_or_default();
             let value = utf8(last(bytes, entry::VALUE, Value::bytes)?.unwrap_or_default())?;
-            let number = |key| value.parse().map_err(|_| ExternalProblem::Number { key, value: value.to_owned() });
+            let number = |key| {
+                let wrong = |_| refused(format!("{key} `{}` of external data is not a number", Short(value)));
+                value.parse().map_err(wrong)
+            };
             match key {
                 b"location" => location = Some(value.to_owned()),
                 b"offset" => offset = number("offset")?,
@@ -50,36 +53,27 @@ impl Reference {
                 _ => {}
             }
         }
-        let location = location.ok_or(ExternalProblem::NoLocation)?;
+        let location = location.ok_or_else(no_location)?;
         Ok(Reference { location, offset, length })
     }
 }
 
-/// A fault of the message, or of what it refers to.
-enum ReadError {
-    Model(ModelError),
-    External(ExternalProblem),
+/// A reference that is invalid, or that leads to no elements.
+fn refused(what: impl Into<String>) -> ModelError {
+    ModelError::new(ModelErrorKind::ExternalData, what)
 }
 
-impl<E: Into<ModelError>> From<E> for ReadError {
-    fn from(error: E) -> Self {
-        ReadError::Model(error.into())
-    }
+fn no_location() -> ModelError {
+    refused("external data without a location")
 }
 
-impl From<ExternalProblem> for ReadError {
-    fn from(problem: ExternalProblem) -> Self {
-        ReadError::External(problem)
+/// The same error, which names the tensor if it is about what that refers to.
+fn of_tensor(error: ModelError, message: &[u8]) -> ModelError {
+    if error.kind != ModelErrorKind::ExternalData {
+        return error;
     }
-}
-
-impl ReadError {
-    fn of(self, message: &[u8]) -> ModelError {
-        match self {
-            ReadError::Model(error) => error,
-            ReadError::External(problem) => ModelError::External { tensor: tensor_name(message), problem },
-        }
-    }
+    let name = tensor_name(message);
+    refused(format!("{}{}", TensorText(&name), error.what)).named(&name)
 }
 
 /// A tensor's name for an error.
@@ -114,12 +108,14 @@ impl<'a> Files<'a> {
                 continue;
             }
             let opened = match outline.backing {
-                Backing::Memory(_) => Err(ExternalProblem::InMemory.into()),
-                Backing::File(_) if sparse => Err(ExternalProblem::Sparse.into()),
+                Backing::Memory(_) => Err(refused(
+                    "its elements are in another file, for which a model in memory names no folder (load them first)",
+                )),
+                Backing::File(_) if sparse => Err(refused("a sparse tensor in external data, which is not supported")),
                 Backing::File(model) => Reference::read(message)
                     .and_then(|reference| files.open_at(folder_of(model.path()), &reference.location)),
             };
-            opened.map_err(|trouble| trouble.of(message))?;
+            opened.map_err(|error| of_tensor(error, message))?;
         }
         Ok(files)
     }
@@ -154,25 +150,25 @@ impl<'a> Files<'a> {
         }
     }
 
-    fn open_at(&mut self, folder: &Path, location: &str) -> Result<(), ReadError> {
+    fn open_at(&mut self, folder: &Path, location: &str) -> Result<(), ModelError> {
         if self.by_location.contains_key(location) {
             return Ok(());
         }
-        let named = || location.to_owned();
+        let at = |what: &str| refused(format!("external data at `{}`{what}", Short(location)));
         let relative = Path::new(location);
         let plain = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
         if !relative.components().all(plain) || !relative.components().any(|part| part != Component::CurDir) {
-            return Err(ExternalProblem::Path { location: named() }.into());
+            return Err(at(" (want a path relative to the model's folder, without `..`)"));
         }
-        let refuse = |error: io::Error| ExternalProblem::Open { location: named(), error: error.to_string() };
+        let refuse = |error: io::Error| at(&format!(" cannot be read: {error}"));
         let Some(path) = links::resolved(folder, &folder.join(relative)).map_err(refuse)? else {
-            return Err(ExternalProblem::Link { location: named() }.into());
+            return Err(at(", a link out of the model's folder (put the file itself beside the model)"));
         };
         if !fs::metadata(&path).map_err(refuse)?.is_file() {
-            return Err(refuse(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")).into());
+            return Err(refuse(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")));
         }
         let file = InputFile::open(&path).map_err(|error| refuse(error.error))?;
-        self.by_location.insert(named(), Arc::new(file));
+        self.by_location.insert(location.to_owned(), Arc::new(file));
         if !self.paths.contains(&path) {
             self.paths.push(path);
         }
@@ -185,7 +181,7 @@ impl<'a> Files<'a> {
         let head = pb::head(message).map_err(invalid)?;
         let (from, len) = (head.data_type, head.len);
         let stored = if head.external {
-            self.external(message, &head).map_err(|trouble| trouble.of(message))?
+            self.external(message, &head).map_err(|error| of_tensor(error, message))?
         } else {
             match head.storage().map_err(invalid)? {
                 _ if from == DataType::String => return Ok(None),
@@ -210,29 +206,31 @@ impl<'a> Files<'a> {
         pb::parse(&whole).map(take).map_err(invalid)
     }
 
-    fn external(&'a self, message: &'a [u8], head: &pb::TensorHead<'_>) -> Result<ElementSource<'a>, ReadError> {
+    fn external(&'a self, message: &'a [u8], head: &pb::TensorHead<'_>) -> Result<ElementSource<'a>, ModelError> {
         let data_type = head.data_type;
-        let want = data_type.byte_len(head.len).ok_or(ExternalProblem::Strings)? as u64;
+        let want = data_type.byte_len(head.len).ok_or_else(|| refused("strings in external data"))? as u64;
         let Reference { location, offset, length } = Reference::read(message)?;
         if let Some(got) = length
             && got != want
         {
-            return Err(ExternalProblem::Length { data_type, got, want }.into());
+            let what = format!("{got} bytes of external data for {data_type} (type and shape want {want})");
+            return Err(refused(what));
         }
         if let (Some(itself), ITSELF) = (self.itself, &*location) {
             return Ok(ElementSource::Model(itself, offset));
         }
-        let file = self.by_location.get(&location).ok_or(ExternalProblem::NoLocation)?;
+        let file = self.by_location.get(&location).ok_or_else(no_location)?;
         let size = file.len();
         if offset.checked_add(want).is_none_or(|end| end > size) {
-            return Err(ExternalProblem::End { location, size, offset, want }.into());
+            let what = format!("has {size} bytes (want {want} from {offset} on)");
+            return Err(refused(format!("external data at `{}` {what}", Short(&location))));
         }
         Ok(ElementSource::File(file, offset))
     }
 }
 
 fn invalid(error: Invalid) -> ModelError {
-    ModelError::Tensor { place: "constant".to_owned(), error }
+    ModelError::tensor("constant", error)
 }
 
 /// Whether a TensorProto has its elements in a file of their own, beside the model.

@@ -144,7 +144,7 @@ fn check_output(input: &Path, output: &Path, request: &FoldRequest) -> Result<()
     if there.is_empty() || is_left(foldable(input)) {
         Ok(())
     } else {
-        Err(Error::model(output, ModelError::OtherModel))
+        Err(Error::model(output, ModelError::other_model()))
     }
 }
 
@@ -163,7 +163,7 @@ fn edits<'a>(
     }
     check_names(&request.include, &request.exclude, summary.casts.iter().map(|cast| &*cast.output))?;
     if document.training && summary.computed + summary.removed + summary.joined > 0 {
-        return Err(ModelError::Training);
+        return Err(ModelError::training());
     }
     Ok((edits, summary))
 }

@@ -29,8 +29,7 @@ mod upgrade;
 mod weights;
 
 pub use contents::{CastInfo, ModelInfo, ValueInfo};
-pub use error::external::ExternalProblem;
-pub use error::{ConvertError, Error, ModelError, RangesError};
+pub use error::{Error, ModelError, ModelErrorKind};
 pub use evaluate::{Model, ValueDecl};
 pub use fold::{FoldOutcome, FoldRequest, FoldSummary, Folded, fold};
 pub use precision::{

@@ -24,7 +24,7 @@ mod variables;
 mod write;
 
 use crate::edits::Edits;
-use crate::error::{ConvertError, Error, ModelError, RangesError};
+use crate::error::{Error, ModelError, ModelErrorKind};
 use crate::external::Files;
 use crate::graph::values::{Id, Origin};
 use crate::replaced;
@@ -38,6 +38,7 @@ use onnx_cast::DataType;
 use onnx_cast_file::formats::protobuf::outline::Backing;
 use onnx_cast_file::io::InputFile;
 use onnx_cast_file::io::atomic::check_vacant;
+use onnx_cast_file::text::Short;
 use onnx_cast_file::{Pattern, RunOptions, SelectionError, Storage};
 use rules::Rules;
 use std::collections::{HashMap, HashSet};
@@ -163,13 +164,15 @@ impl ConvertRequest {
     }
 
     fn check(&self) -> Result<(), ModelError> {
+        let refuse = |what| Err(ModelError::new(ModelErrorKind::Request, what));
         let is_target = matches!(self.to, DataType::Float16 | DataType::BFloat16);
         let is_emulated = self.emulate && self.to.is_float() && self.to.bits() == Some(8);
         if !is_target && !is_emulated {
-            return Err(ConvertError::Type { to: self.to, emulate: self.emulate }.into());
+            let or = if self.emulate { ", or emulated in a float8 type" } else { "" };
+            return refuse(format!("models are converted to float16 or bfloat16{or}, not to {}", self.to));
         }
         if !(self.margin.is_finite() && self.margin > 0.0) {
-            return Err(RangesError::Margin { margin: self.margin.to_string() }.into());
+            return refuse(format!("margin {}: want a finite number above 0", self.margin));
         }
         Ok(())
     }
@@ -271,8 +274,9 @@ fn until_kept<'a>(
                 stored.into_iter().filter(|stored| stored.is_lost(request.keeps_sensitive())).map(|stored| stored.name),
             );
             let Some(name) = found.first() else { return Ok(summary) };
-            let lost = ConvertError::Lost { name: name.clone(), to: request.to };
-            Err(Error::model(model.1.path(), lost.into()))
+            let lost = format!("overflows or vanishes in {}, and `low` wants a node narrow that reads it", request.to);
+            let what = format!("constant `{}` {lost}", Short(name));
+            Err(Error::model(model.1.path(), ModelError::new(ModelErrorKind::Request, what).named(name)))
         };
         let done = rewrite_of(model, output, how, |document, files| edits(document, files, request, lost), judge);
         let before = lost.len();
@@ -299,7 +303,7 @@ fn edits<'a>(
     let mut writer = Writer::new((document, files), &variables, &assignment, &constants, request);
     let edits = writer.edits()?;
     if document.training && !edits.is_empty() {
-        return Err(ModelError::Training);
+        return Err(ModelError::training());
     }
     let written = writer.written;
     let (nodes, values) = explain::decisions(document, &variables, &assignment);

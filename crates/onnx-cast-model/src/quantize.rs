@@ -5,7 +5,7 @@ mod passed_over;
 
 use crate::constant::Constant;
 use crate::edits::{Content, Edits, NewAttribute, NewNode, NewTensor};
-use crate::error::{Error, ModelError};
+use crate::error::{Error, ModelError, ModelErrorKind};
 use crate::external::Files;
 use crate::graph::opsets;
 use crate::graph::values::{Flow, Origin};
@@ -94,20 +94,27 @@ fn edits<'a>(
         passed_over.extend(passed_over::passed_over(document, body, &chosen, &request.selection, files)?);
     }
     if chosen.is_empty() {
-        return Err(ModelError::NothingToQuantize { passed_over: named(&passed_over) });
+        let passed_over = match named(&passed_over) {
+            none if none.is_empty() => none,
+            passed_over => format!(" (passed over: {passed_over})"),
+        };
+        let what = format!(
+            "no weight to quantize: no large float initializer is the right operand of MatMul or Gemm or the filter of \
+             Conv, and no rule names another{passed_over}"
+        );
+        return Err(ModelError::new(ModelErrorKind::Request, what));
     }
     if document.training {
-        return Err(ModelError::Training);
+        return Err(ModelError::training());
     }
     let mut names = document.names();
     let mut needed = (0, 0);
     for one in chosen {
         let row = one.row;
-        let (opset, name) = (one.opset.unwrap_or(0), one.constant.name.to_owned());
+        let (opset, name) = (one.opset.unwrap_or(0), one.constant.name);
         let (summary, needs, counter) = one.edit(&mut edits, &mut names, request)?;
         if needs > opset && !request.raise_opset {
-            let operator = "DequantizeLinear";
-            return Err(ModelError::NeedsOpset { name, operator, data_type: summary.to, needs, opset });
+            return Err(ModelError::needs_opset(name, "DequantizeLinear", summary.to, needs, opset));
         }
         needed = needed.max((needs, opset));
         tensors[row] = summary;
@@ -279,7 +286,7 @@ impl<'a> QuantizedConstant<'a> {
     /// The scales of the weight, its elements as they are to be stored, the opset that they need, and what counts them.
     fn quantized(&self, request: &QuantizeRequest) -> Result<(Found, CastElements<'a>, i64, Arc<Counter>), ModelError> {
         let QuantizedConstant { constant, to, .. } = self;
-        let refuse = |what: String| ModelError::Uncast { name: constant.name.to_owned(), what };
+        let refuse = |what: String| ModelError::constant(constant.name, what);
         let wrong = |error: CastError| refuse(error.to_string());
         let elements = constant.elements.clone().ok_or_else(|| refuse("strings".to_owned()))?;
         let bytes = elements.read().ok_or_else(|| refuse("its elements cannot be read".to_owned()))?;

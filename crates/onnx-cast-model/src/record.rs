@@ -5,7 +5,7 @@
 mod nodes;
 
 use crate::edits::{Edits, GraphEdit};
-use crate::error::{Error, ModelError, RangesError};
+use crate::error::{Error, ModelError, ModelErrorKind};
 use crate::graph::values::{Id, Origin};
 use crate::messages::{of_type, value_info};
 use crate::replaced;
@@ -16,6 +16,7 @@ use crate::types::{Body, Typing};
 use nodes::Recorder;
 use onnx_cast::DataType;
 use onnx_cast_file::formats::protobuf::wire;
+use onnx_cast_file::text::Short;
 use onnx_cast_file::{Pattern, RunOptions, Storage, admits, check_names};
 use std::collections::HashSet;
 use std::path::Path;
@@ -91,9 +92,10 @@ pub fn record(
 
 fn edits<'a>(document: &Document<'a>, request: &RecordRequest) -> Result<(Edits<'a>, RecordSummary), ModelError> {
     let typing = Typing::of(document)?;
-    let opset = document.opset.ok_or(ModelError::NoOpset)?;
+    let opset = document.opset.ok_or_else(ModelError::no_opset)?;
     if opset < OLDEST_OPSET {
-        return Err(RangesError::Opset { opset, needs: OLDEST_OPSET }.into());
+        let what = format!("values are recorded from opset {OLDEST_OPSET} on, and the model imports {opset}");
+        return Err(ModelError::new(ModelErrorKind::Opset, what));
     }
     let Some(main) = typing.bodies.first() else { return Ok(nothing(0)) };
     let inner = inner(&typing, document.graph.id);
@@ -109,7 +111,9 @@ fn edits<'a>(document: &Document<'a>, request: &RecordRequest) -> Result<(Edits<
     for &(name, data_type) in &values {
         let output = format!("{RECORD_PREFIX}{name}");
         if names.fresh(output.clone()) != output {
-            return Err(RangesError::Recorded { name: output }.into());
+            let what =
+                format!("the model has a value `{}` already: it is a model that `record` has written", Short(&output));
+            return Err(ModelError::new(ModelErrorKind::Ranges, what).named(&output));
         }
         outputs.push(RecordedValue { name: name.to_owned(), data_type, output });
     }
@@ -125,7 +129,7 @@ fn edits<'a>(document: &Document<'a>, request: &RecordRequest) -> Result<(Edits<
         None => edit.first = nodes,
     }
     if document.training {
-        return Err(ModelError::Training);
+        return Err(ModelError::training());
     }
     let mut edits = Edits::default();
     edits.graphs.insert(document.graph.id, edit);

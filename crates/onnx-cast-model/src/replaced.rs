@@ -41,7 +41,7 @@ pub(crate) fn check_model(
         return Ok(());
     }
     match with_model(output, is_result) {
-        Some(false) => Err(Error::model(output, ModelError::OtherModel)),
+        Some(false) => Err(Error::model(output, ModelError::other_model())),
         // What cannot be read is not an input.
         _ => Ok(()),
     }
@@ -57,7 +57,7 @@ pub(crate) fn check_converted(input: &Path, output: &Path) -> Result<(), Error> 
     let is_low = |data_type: DataType| data_type.is_float() && data_type.bits() < DataType::Float.bits();
     let mut types =
         there.tensors.iter().map(|stored| stored.data_type).chain(model.casts.iter().filter_map(|cast| cast.to));
-    if types.any(is_low) { Ok(()) } else { Err(Error::model(output, ModelError::OtherModel)) }
+    if types.any(is_low) { Ok(()) } else { Err(Error::model(output, ModelError::other_model())) }
 }
 
 /// Looks at a model, if it can be read.

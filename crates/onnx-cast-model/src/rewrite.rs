@@ -5,7 +5,7 @@
 
 use crate::edits::Edits;
 use crate::emit::{Layout, emit};
-use crate::error::{Error, ModelError};
+use crate::error::{Error, ModelError, ModelErrorKind};
 use crate::exchange::{Exchange, free_name};
 use crate::external::Files;
 use crate::messages::MODEL;
@@ -19,6 +19,7 @@ use onnx_cast_file::io::memory::zeros;
 use onnx_cast_file::io::progress::{Meter, Watch};
 use onnx_cast_file::io::{AtomicFile, FolderLock, InputFile, IoError};
 use onnx_cast_file::pipeline::{self, InMemory, InPlace, Nowhere, PipelineError, Sink, Task};
+use onnx_cast_file::text::Short;
 use onnx_cast_file::{FileError, RunOptions, Storage};
 use std::ffi::OsStr;
 use std::io;
@@ -298,7 +299,11 @@ impl Writer<'_> {
     fn in_memory(&self, message: &Rope<'_>) -> Result<Vec<u8>, Error> {
         let path = self.output;
         if message.len() > MAX_MESSAGE {
-            return Err(Error::model(path, ModelError::MemorySize { bytes: message.len() }));
+            let what = format!(
+                "{} bytes are more than a protobuf message may hold (2 GiB): such a model is converted file to file",
+                message.len()
+            );
+            return Err(Error::model(path, ModelError::new(ModelErrorKind::Size, what)));
         }
         let len = usize::try_from(message.len()).ok();
         let room = len.and_then(zeros).ok_or_else(|| IoError::new(path, "write", io::ErrorKind::OutOfMemory.into()))?;
@@ -344,7 +349,10 @@ fn arrange<'a>(
         message = emit(document, files, edits, &mut layout)?;
     }
     if message.len() > limit {
-        return Err(ModelError::MessageSize { bytes: message.len() });
+        let bytes = message.len();
+        let what =
+            format!("{bytes} bytes besides the constants' elements are more than a protobuf message may hold (2 GiB)");
+        return Err(ModelError::new(ModelErrorKind::Size, what));
     }
     Ok((message, layout))
 }
@@ -356,7 +364,7 @@ fn location(output: &Path, storage: &Storage) -> Result<String, Error> {
         name.push_str(".data");
         return Ok(name);
     };
-    let refuse = |what| Error::model(output, ModelError::DataFile { name: name.clone(), what });
+    let refuse = |what| refused(output, name, what);
     let parts: Vec<_> = Path::new(name).components().collect();
     if !matches!(parts[..], [Component::Normal(part)] if part == name.as_str()) {
         return Err(refuse("it stands beside the model (want a file name without a folder)"));
@@ -367,6 +375,12 @@ fn location(output: &Path, storage: &Storage) -> Result<String, Error> {
     Ok(name.clone())
 }
 
+/// A file of external data that must not be written.
+fn refused(output: &Path, name: &str, what: &str) -> Error {
+    let what = format!("external data `{}`: {what}", Short(name));
+    Error::model(output, ModelError::new(ModelErrorKind::ExternalData, what).named(name))
+}
+
 /// Whether two paths are those of one file.
 pub(crate) fn is_same(first: &Path, second: &Path) -> bool {
     fs::canonicalize(first).is_ok_and(|first| fs::canonicalize(second).is_ok_and(|second| first == second))
@@ -375,7 +389,7 @@ pub(crate) fn is_same(first: &Path, second: &Path) -> bool {
 /// Whether the file of external data may be written: it must not replace another model's.
 fn check_place(output: &Path, location: &str, files: &Files<'_>) -> Result<(), Error> {
     let (input, path) = (files.path(), output.with_file_name(location));
-    let refuse = |what| Err(Error::model(output, ModelError::DataFile { name: location.to_owned(), what }));
+    let refuse = |what| Err(refused(output, location, what));
     if is_same(&path, input) {
         return refuse("it is the input (want another name)");
     }
@@ -438,7 +452,7 @@ pub(crate) mod tests {
         assert_eq!(data, vec![7; 5000]);
         for (limit, threshold) in [(50, None), (1000, Some(5001))] {
             let error = arranged(limit, threshold).map(drop).expect_err("too large");
-            assert!(matches!(error, ModelError::MessageSize { .. }), "{error}");
+            assert!(error.kind == ModelErrorKind::Size, "{error}");
         }
     }
 

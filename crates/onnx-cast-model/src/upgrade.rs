@@ -19,7 +19,7 @@ mod steps;
 mod tests;
 
 use crate::edits::Edits;
-use crate::error::{Error, ModelError};
+use crate::error::{Error, ModelError, ModelErrorKind};
 use crate::external::Files;
 use crate::graph::opsets;
 use crate::paths::bounded;
@@ -120,14 +120,16 @@ pub(crate) fn edits<'a>(
     to: i64,
 ) -> Result<(Edits<'a>, UpgradeSummary), ModelError> {
     if !(1..=NEWEST_OPSET).contains(&to) {
-        return Err(ModelError::TargetOpset { opset: to });
+        let what = format!("opset {to} is not known here (want 1 to {NEWEST_OPSET})");
+        return Err(ModelError::new(ModelErrorKind::Opset, what));
     }
-    let from = document.opset.ok_or(ModelError::NoOpset)?;
+    let from = document.opset.ok_or_else(ModelError::no_opset)?;
     if from > to {
-        return Err(ModelError::NewerOpset { opset: from, to });
+        let what = format!("the model imports opset {from}, which is newer than {to}: an opset is raised, not lowered");
+        return Err(ModelError::new(ModelErrorKind::Opset, what));
     }
     if document.training {
-        return Err(ModelError::Training);
+        return Err(ModelError::training());
     }
     let mut edits = Edits::default();
     let (nodes, rewritten) = raise(document, files, to, &mut edits, &mut document.names())?;
@@ -152,7 +154,11 @@ pub(crate) fn raise<'a>(
 ) -> Result<(usize, Vec<Upgraded>), ModelError> {
     // Before version 3 of the format there were no opsets, and attributes need not tell their kind.
     if document.ir_version < 3 {
-        return Err(ModelError::RaiseFormat { ir_version: document.ir_version, to });
+        let what = format!(
+            "the opset cannot be raised to {to}: the model is of version {} of the format (want 3 or newer)",
+            document.ir_version
+        );
+        return Err(ModelError::new(ModelErrorKind::Opset, what));
     }
     let names_of_functions = document.functions.iter().filter_map(|function| function_name(function).ok());
     let mut raise = Raise {
@@ -182,13 +188,22 @@ pub(crate) fn raise<'a>(
     }
     let Raise { shared, from, nodes, rewritten, refused, .. } = raise;
     if !refused.is_empty() {
-        return Err(ModelError::Raise { from, to, nodes: refused });
+        let what = format!("the opset cannot be raised from {from} to {to}: {}", listed(&refused));
+        return Err(ModelError::new(ModelErrorKind::Opset, what));
     }
     if !shared.initializers.is_empty() {
         edits.graphs.entry(document.graph.id).or_default().added_initializers.extend(shared.initializers);
     }
     edits.opset = Some(to);
     Ok((nodes, rewritten))
+}
+
+/// What is wrong with nodes.
+fn listed(list: &[String]) -> String {
+    const LIMIT: usize = 8;
+    let more = list.len().saturating_sub(LIMIT);
+    let text = list[..list.len() - more].join("; ");
+    if more > 0 { format!("{text}; and {more} more") } else { text }
 }
 
 fn function_name<'a>(function: &Graph<'a>) -> Result<(&'a str, &'a str), ModelError> {

@@ -114,19 +114,19 @@ fn edits<'a>(
         return Ok((edits, (Summary::new(tensors), Vec::new())));
     }
     if document.training {
-        return Err(ModelError::Training);
+        return Err(ModelError::training());
     }
     let needs = chosen.iter().map(|one| Ok((one.needs()?, one))).collect::<Result<Vec<_>, ModelError>>()?;
     let lacking = needs.iter().filter(|(needs, one)| one.opset.is_none_or(|opset| needs.opset > opset));
     if let Some((needs, one)) = lacking.max_by_key(|(needs, _)| needs.opset) {
-        let name = one.constant.name.to_owned();
+        let name = one.constant.name;
         let Some(opset) = one.opset else {
-            let what = "no opset of ONNX's default domain is imported here, so there is no Cast".to_owned();
-            return Err(ModelError::Uncast { name, what });
+            let what = "no opset of ONNX's default domain is imported here, so there is no Cast";
+            return Err(ModelError::constant(name, what));
         };
         if !request.raise_opset {
             let Needs { operator, data_type, opset: needs } = *needs;
-            return Err(ModelError::NeedsOpset { name, operator, data_type, needs, opset });
+            return Err(ModelError::needs_opset(name, operator, data_type, needs, opset));
         }
         upgrade::raise(document, files, needs.opset, &mut edits, &mut names)?;
     }
@@ -220,7 +220,7 @@ struct Needs {
 impl<'a> CastConstant<'a> {
     fn needs(&self) -> Result<Needs, ModelError> {
         let (from, to) = (self.constant.data_type, self.to);
-        let refuse = |what| ModelError::Uncast { name: self.constant.name.to_owned(), what };
+        let refuse = |what: String| ModelError::constant(self.constant.name, what);
         if from == DataType::String || to == DataType::String {
             return Err(refuse(format!("{from} to {to}: strings are not stored in another type")));
         }
@@ -249,7 +249,7 @@ impl<'a> CastConstant<'a> {
     ) -> Result<Option<Arc<Counter>>, ModelError> {
         let CastConstant { constant, to, graph, place, opset, .. } = self;
         let old = constant.name.to_owned();
-        let refuse = |what: String| ModelError::Uncast { name: old.clone(), what };
+        let refuse = |what: String| ModelError::constant(constant.name, what);
         let opset = edits.opset.max(opset).unwrap_or_default();
         let options = request.options.opset(opset);
         let plan = Cast::new(to, &options).and_then(|cast| cast.plan(constant.data_type));

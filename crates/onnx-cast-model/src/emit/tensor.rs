@@ -136,7 +136,7 @@ impl<'a> Emitter<'a, '_> {
         let too_large = || {
             let tensor = new.name.clone().unwrap_or_else(|| new.message.map(tensor_name).unwrap_or_default());
             let error = Invalid::too_large(data_type, &new.shape).of_tensor(&tensor);
-            ModelError::Tensor { place: "constant".to_owned(), error }
+            ModelError::tensor("constant", error)
         };
         let len = elements.byte_len().ok_or_else(too_large)?;
         let in_model = matches!(elements.stored, ElementSource::Model(..)) && elements.plans.0.is_empty();

@@ -4,13 +4,14 @@
 use super::{Model, Node, Operation, ValueDecl};
 use crate::constant::ConstantValue;
 use crate::contents::imports;
-use crate::error::ModelError;
+use crate::error::{ModelError, ModelErrorKind};
 use crate::graph::types::{since, version};
 use crate::messages::{attribute, function, value_info};
 use crate::tree::{self, Document, Graph, text};
 use onnx_cast::ops::{Attribute, Dim};
 use onnx_cast::{
-    BitCast, Cast, CastLike, DataType, DequantizeLinear, DynamicQuantizeLinear, QuantizeLinear, Tensor, TensorError,
+    BitCast, Cast, CastError, CastLike, DataType, DequantizeLinear, DynamicQuantizeLinear, OpError, QuantizeLinear,
+    Tensor, TensorError,
 };
 use onnx_cast_file::NamedTensor;
 use onnx_cast_file::formats::pb;
@@ -27,9 +28,10 @@ pub(super) fn read(outline: Result<Outline<'_>, OutlineError>) -> Result<Model, 
     imports(document.bytes)?;
     if let Some(body) = document.functions.first() {
         let (name, domain) = (text(body.message, function::NAME)?, text(body.message, function::DOMAIN)?);
-        return Err(ModelError::Function { name: name.to_owned(), domain: domain.to_owned() });
+        let what = format!("function `{}{}`: functions are not supported", prefix(domain), Short(name));
+        return Err(ModelError::new(ModelErrorKind::Unsupported, what).named(name));
     }
-    let mut model = read_graph(outline, &document.graph, document.opset.ok_or(ModelError::NoOpset)?)?;
+    let mut model = read_graph(outline, &document.graph, document.opset.ok_or_else(ModelError::no_opset)?)?;
     // Before version 4 every initializer had to be an input too. Such an input is a constant, not a default value.
     if document.ir_version < 4 {
         model.inputs.retain(|input| !model.initializers.contains_key(&input.name));
@@ -39,7 +41,7 @@ pub(super) fn read(outline: Result<Outline<'_>, OutlineError>) -> Result<Model, 
 
 fn read_graph(outline: &Outline<'_>, graph: &Graph<'_>, opset: i64) -> Result<Model, ModelError> {
     if !graph.sparse.is_empty() {
-        return Err(ModelError::Sparse);
+        return Err(ModelError::new(ModelErrorKind::Unsupported, "sparse initializers are not supported"));
     }
     let inputs = graph.inputs.iter().map(|input| read_declaration("input", input.message)).collect::<Result<_, _>>()?;
     let outputs =
@@ -48,7 +50,7 @@ fn read_graph(outline: &Outline<'_>, graph: &Graph<'_>, opset: i64) -> Result<Mo
     for named in &graph.initializers {
         let tensor = read_tensor(outline, "initializer", named.message)?;
         if initializers.contains_key(&tensor.name) {
-            return Err(ModelError::Twice { name: tensor.name });
+            return Err(ModelError::twice(&tensor.name));
         }
         initializers.insert(tensor.name, tensor.tensor);
     }
@@ -61,8 +63,8 @@ fn read_graph(outline: &Outline<'_>, graph: &Graph<'_>, opset: i64) -> Result<Mo
 /// The tensor of a TensorProto, which errors name by its place.
 fn read_tensor(outline: &Outline<'_>, place: &str, message: &[u8]) -> Result<NamedTensor, ModelError> {
     let message = outline.whole(message).map_err(ModelError::unread)?;
-    let source = pb::parse(&message).map_err(|error| ModelError::Tensor { place: place.to_owned(), error })?;
-    source.into_named().map_err(|error| ModelError::Cast { node: place.to_owned(), error: error.into() })
+    let source = pb::parse(&message).map_err(|error| ModelError::tensor(place, error))?;
+    source.into_named().map_err(|error| ModelError::node(place, CastError::from(error)))
 }
 
 /// Whether every value is given once, before it is read.
@@ -70,23 +72,23 @@ fn check_order(model: &Model) -> Result<(), ModelError> {
     let mut known: HashSet<&str> = HashSet::new();
     for input in &model.inputs {
         if !known.insert(&input.name) {
-            return Err(ModelError::Twice { name: input.name.clone() });
+            return Err(ModelError::twice(&input.name));
         }
     }
     // An initializer may stand for an input's default, so it may have the name of one.
     known.extend(model.initializers.keys().map(String::as_str));
     for node in &model.nodes {
         if let Some(name) = node.inputs.iter().find(|name| !known.contains(name.as_str())) {
-            return Err(ModelError::NoValue { reader: node.label.clone(), name: name.clone() });
+            return Err(ModelError::no_value(&node.label, name));
         }
         for output in node.outputs.iter().filter(|output| !output.is_empty() || node.outputs.len() == 1) {
             if !known.insert(output) {
-                return Err(ModelError::Twice { name: output.clone() });
+                return Err(ModelError::twice(output));
             }
         }
     }
     match model.outputs.iter().find(|output| !known.contains(output.name.as_str())) {
-        Some(output) => Err(ModelError::NoValue { reader: "output".to_owned(), name: output.name.clone() }),
+        Some(output) => Err(ModelError::no_value("output", &output.name)),
         None => Ok(()),
     }
 }
@@ -95,7 +97,10 @@ fn read_declaration(kind: &'static str, message: &[u8]) -> Result<ValueDecl, Mod
     let name = text(message, value_info::NAME)?.to_owned();
     let mut declaration = ValueDecl { name, data_type: None, shape: None };
     let Some(of_type) = last(message, value_info::TYPE, Value::bytes)? else { return Ok(declaration) };
-    let wrong = |what: String| ModelError::Declaration { kind, name: declaration.name.clone(), what };
+    let wrong = |what: String| {
+        let what = format!("{kind} `{}`: {what}", Short(&declaration.name));
+        ModelError::new(ModelErrorKind::Value, what).named(&declaration.name)
+    };
     let mut tensor_type = None;
     for field in Fields::new(of_type) {
         const DENOTATION: u32 = 6;
@@ -130,11 +135,11 @@ fn read_dim(message: &[u8]) -> Result<Dim, ModelError> {
 }
 
 fn read_node(outline: &Outline<'_>, node: &tree::Node<'_>, index: usize, opset: i64) -> Result<Node, ModelError> {
-    let (label, op_type) = (node.label(index), node.op_type.to_owned());
+    let label = node.label(index);
     if !tree::is_default(node.domain) {
-        return Err(ModelError::Operator { node: label, op_type, domain: node.domain.to_owned() });
+        return Err(unsupported(&label, node));
     }
-    let wrong = |error| ModelError::Attributes { node: label.clone(), error };
+    let wrong = |error: OpError| ModelError::node(&label, error);
     let lent: Vec<Attribute<'_>> = node.attributes.iter().map(tree::Attribute::lend).collect();
     // The operation, how many inputs it needs, and how many it can have; likewise outputs.
     let (operation, inputs, outputs) = match node.op_type {
@@ -156,21 +161,37 @@ fn read_node(outline: &Outline<'_>, node: &tree::Node<'_>, index: usize, opset: 
             None => (Operation::Identity, 1..=1, 1),
             Some(first) => {
                 let what = format!("Identity has no attribute `{}`", Short(first.name));
-                return Err(ModelError::Constant { node: label, what });
+                return Err(ModelError::node(&label, what));
             }
         },
-        _ => return Err(ModelError::Operator { node: label, op_type, domain: String::new() }),
+        _ => return Err(unsupported(&label, node)),
     };
     // Trailing empty names stand for inputs that are left out.
     let got = node.inputs.iter().rposition(|name| !name.is_empty()).map_or(0, |last| last + 1);
     if !inputs.contains(&got) {
-        return Err(ModelError::InputCount { node: label, got, want: *inputs.end() });
+        return Err(ModelError::node(&label, format_args!("{got} inputs (want {})", inputs.end())));
     }
     if node.outputs.len() != outputs {
-        return Err(ModelError::OutputCount { node: label, got: node.outputs.len(), want: outputs });
+        let got = node.outputs.len();
+        return Err(ModelError::node(&label, format_args!("{got} outputs (want {outputs})")));
     }
     let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
     Ok(Node { label, operation, inputs: names(&node.inputs[..got]), outputs: names(&node.outputs) })
+}
+
+fn unsupported(label: &str, node: &tree::Node<'_>) -> ModelError {
+    let what = format!(
+        "operator `{}{}` is not supported (want Cast, CastLike, BitCast, QuantizeLinear, DequantizeLinear, \
+         DynamicQuantizeLinear, Constant or Identity)",
+        if tree::is_default(node.domain) { String::new() } else { prefix(node.domain) },
+        Short(node.op_type)
+    );
+    ModelError::at(ModelErrorKind::Unsupported, label, what)
+}
+
+/// `ai.onnx.ml.`, or nothing for ONNX's own domain.
+fn prefix(domain: &str) -> String {
+    if domain.is_empty() { String::new() } else { format!("{}.", Short(domain)) }
 }
 
 /// The value of a Constant node, checked against the operator's version.
@@ -191,7 +212,7 @@ fn read_constant(
         ("value_string", kind::STRING, 12),
         ("value_strings", kind::STRINGS, 12),
     ];
-    let wrong = |what| ModelError::Constant { node: label.to_owned(), what };
+    let wrong = |what: String| ModelError::node(label, what);
     let version = version(true, opset);
     let [value] = attributes else {
         return Err(wrong(format!("{} attributes (want one, the value)", attributes.len())));
@@ -211,9 +232,8 @@ fn read_constant(
     if *kind != value.kind {
         return Err(wrong(format!("attribute `{name}` is of the wrong kind")));
     }
-    let checked = |tensor: Result<Tensor, TensorError>| {
-        tensor.map_err(|error| ModelError::Cast { node: label.to_owned(), error: error.into() })
-    };
+    let checked =
+        |tensor: Result<Tensor, TensorError>| tensor.map_err(|error| ModelError::node(label, CastError::from(error)));
     let tensor = match ConstantValue::of(value)? {
         Some(ConstantValue::Tensor(message)) => read_tensor(outline, label, message)?.tensor,
         Some(ConstantValue::Numbers(data_type, shape, bytes)) => checked(Tensor::new(data_type, shape, bytes))?,
@@ -224,8 +244,7 @@ fn read_constant(
     let data_type = tensor.data_type();
     let first = since(true, data_type);
     if first.is_none_or(|first| first > version) {
-        let (node, operator) = (label.to_owned(), "Constant");
-        return Err(ModelError::Type { node, operator, version, data_type, since: first });
+        return Err(ModelError::wrong_type(label, "Constant", version, data_type, first));
     }
     Ok(tensor)
 }

@@ -1,11 +1,12 @@
 //! A model, evaluated. A value lives until its last reader, which may take its memory.
 
 use super::{Model, Node, Operation, ValueDecl};
-use crate::error::ModelError;
+use crate::error::{ModelError, ModelErrorKind};
 use crate::graph::types::{since, version};
 use onnx_cast::ops::Dim;
-use onnx_cast::{Tensor, TensorView};
+use onnx_cast::{CastError, Tensor, TensorView};
 use onnx_cast_file::NamedTensor;
+use onnx_cast_file::text::{ShapeText, Short};
 use std::collections::HashMap;
 
 /// A value of the graph: the model's own, or computed.
@@ -54,7 +55,7 @@ impl<'a> Environment<'a> {
 
     /// The value for one of its readers: the memory itself for the last one.
     fn take(&mut self, reader: &str, name: &'a str) -> Result<Held<'a>, ModelError> {
-        let missing = || ModelError::NoValue { reader: reader.to_owned(), name: name.to_owned() };
+        let missing = || ModelError::no_value(reader, name);
         let left = self.readers.get_mut(name).ok_or_else(missing)?;
         *left = left.saturating_sub(1);
         if *left == 0 {
@@ -75,11 +76,11 @@ pub(crate) fn run(model: &Model, inputs: Vec<NamedTensor>) -> Result<Vec<NamedTe
     let mut given: HashMap<String, Tensor> = HashMap::new();
     for NamedTensor { name, tensor } in inputs {
         if !model.inputs.iter().any(|input| input.name == name) {
-            let inputs = model.inputs.iter().map(|input| input.name.clone()).collect();
-            return Err(ModelError::UnknownInput { name, inputs });
+            let what = format!("the model has no input `{}` (it has {})", Short(&name), names(&model.inputs));
+            return Err(ModelError::new(ModelErrorKind::Value, what).named(&name));
         }
         if given.contains_key(&name) {
-            return Err(ModelError::Twice { name });
+            return Err(ModelError::twice(&name));
         }
         given.insert(name, tensor);
     }
@@ -90,7 +91,10 @@ pub(crate) fn run(model: &Model, inputs: Vec<NamedTensor>) -> Result<Vec<NamedTe
                 values.put(&input.name, Held::Computed(tensor));
             }
             None if model.initializers.contains_key(&input.name) => {}
-            None => return Err(ModelError::MissingInput { name: input.name.clone() }),
+            None => {
+                let what = format!("input `{}` is missing", Short(&input.name));
+                return Err(ModelError::new(ModelErrorKind::MissingInput, what).named(&input.name));
+            }
         }
     }
     for node in &model.nodes {
@@ -109,7 +113,7 @@ pub(crate) fn run(model: &Model, inputs: Vec<NamedTensor>) -> Result<Vec<NamedTe
 }
 
 fn evaluate<'a>(model: &'a Model, node: &'a Node, values: &mut Environment<'a>) -> Result<Vec<Held<'a>>, ModelError> {
-    let failed = |error| ModelError::Cast { node: node.label.clone(), error };
+    let failed = |error: CastError| ModelError::node(&node.label, error);
     let mut input = |index: usize| {
         let name = node.inputs.get(index).map_or("", String::as_str);
         values.take(&node.label, name)
@@ -121,8 +125,7 @@ fn evaluate<'a>(model: &'a Model, node: &'a Node, values: &mut Environment<'a>) 
             let data_type = value.view().data_type();
             let (version, since) = (version(false, model.opset), since(false, data_type));
             if since.is_none_or(|since| since > version) {
-                let (node, operator) = (node.label.clone(), "Identity");
-                return Err(ModelError::Type { node, operator, version, data_type, since });
+                return Err(ModelError::wrong_type(&node.label, "Identity", version, data_type, since));
             }
             return Ok(vec![value]);
         }
@@ -162,18 +165,39 @@ fn evaluate<'a>(model: &'a Model, node: &'a Node, values: &mut Environment<'a>) 
 
 /// Holds a value against its declaration.
 fn check(kind: &'static str, declared: &ValueDecl, value: &TensorView<'_>) -> Result<(), ModelError> {
+    let wrong = |what: String| {
+        let what = format!("{kind} `{}`: {what}", Short(&declared.name));
+        Err(ModelError::new(ModelErrorKind::Value, what).named(&declared.name))
+    };
     let got = value.data_type();
     if let Some(want) = declared.data_type
         && want != got
     {
-        return Err(ModelError::ValueType { kind, name: declared.name.clone(), got, want });
+        return wrong(format!("{got} where the model declares {want}"));
     }
     let Some(want) = &declared.shape else { return Ok(()) };
     let shape = value.shape();
     let fits = |(dim, &got): (&Dim, &usize)| !matches!(dim, Dim::Known(known) if *known != got as u64);
     if want.len() != shape.len() || !want.iter().zip(shape).all(fits) {
-        let (name, got, want) = (declared.name.clone(), shape.to_vec(), want.clone());
-        return Err(ModelError::ValueShape { kind, name, got, want });
+        let want: Vec<String> = want.iter().map(dim_text).collect();
+        return wrong(format!("shape {} where the model declares {}", ShapeText(shape), ShapeText(&want)));
     }
     Ok(())
+}
+
+/// A dimension as it is declared.
+fn dim_text(dim: &Dim) -> String {
+    match dim {
+        Dim::Known(dim) => dim.to_string(),
+        Dim::Symbol(name) => Short(name).to_string(),
+        Dim::Unknown => "?".to_owned(),
+    }
+}
+
+/// The inputs of a model, or `none`.
+fn names(inputs: &[ValueDecl]) -> String {
+    const LIMIT: usize = 16;
+    let mut names: Vec<String> = inputs.iter().take(LIMIT).map(|input| format!("`{}`", Short(&input.name))).collect();
+    names.extend((inputs.len() > LIMIT).then(|| "...".to_owned()));
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }

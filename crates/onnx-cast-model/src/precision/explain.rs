@@ -3,11 +3,12 @@
 use super::assign::Assignment;
 use super::pins::Variable;
 use super::variables::{Use, Variables};
-use crate::error::{ConvertError, ModelError};
+use crate::error::ModelError;
 use crate::graph::values::Origin;
 use crate::paths::{self, segment};
 use crate::tree::{Document, Graph};
 use onnx_cast_file::nearest;
+use onnx_cast_file::text::Short;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
@@ -138,8 +139,8 @@ pub(super) fn explain(
         }
     }
     if text.is_empty() {
-        let near = nearest(name, names(variables)).map(str::to_owned);
-        return Err(ConvertError::Name { name: name.to_owned(), near }.into());
+        let what = format!("no floating-point value and no node that computes with floats is named `{}`", Short(name));
+        return Err(ModelError::unknown(what, name, nearest(name, names(variables))));
     }
     Ok(text)
 }

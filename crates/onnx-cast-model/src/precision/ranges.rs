@@ -5,16 +5,18 @@
 //! names with numbers, with what statistics call extremes, or with arrays; or what polygraphy writes: results of runs
 //! (`lst`), or a list of inputs. Of several numbers for a value the largest counts.
 
-use crate::error::{Error, RangesError};
+use crate::error::{Error, ModelError, ModelErrorKind};
 use crate::graph::values::Flow;
 use crate::record::{RECORD_PREFIX, RECORDED_NUMBERS};
 use onnx_cast::{Cast, CastOptions, DataType, TensorView};
 use onnx_cast_file::formats::input::{Given, Input};
 use onnx_cast_file::io::InputFile;
+use onnx_cast_file::text::{ShapeText, Short};
 use onnx_cast_file::{Format, NamedTensor, read_tensor_from};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
+use std::fmt::Display;
 use std::path::Path;
 
 /// What statistics call the largest value or magnitude of a tensor, and the least value.
@@ -41,17 +43,20 @@ pub fn read_ranges(path: impl AsRef<Path>) -> Result<HashMap<String, f32>, Error
         Some(b'{' | b'[') => {
             let text = std::fs::read_to_string(path);
             let text = text.map_err(|error| onnx_cast_file::FileError::io(path, "read", error))?;
-            ranges.json(&text).map_err(|error| Error::model(path, error.into()))?;
+            ranges.json(&text).map_err(|error| Error::model(path, error))?;
         }
         _ if prefix.starts_with(b"PK") => {
             let mut input = Input::of(file, Some(Format::Npz), &Given::default())?;
             for index in 0..input.tensors.len() {
                 let source = input.take(index)?;
                 let view = source.view().map_err(|error| input.cast_error(&source.name, error.into()))?;
-                ranges.array(&source.name, &view).map_err(|error| Error::model(path, error.into()))?;
+                ranges.array(&source.name, &view).map_err(|error| Error::model(path, error))?;
             }
         }
-        _ => return Err(Error::model(path, RangesError::Kind.into())),
+        _ => {
+            let what = "not a file of ranges (want .npz, or .json)";
+            return Err(Error::model(path, ModelError::new(ModelErrorKind::Syntax, what)));
+        }
     }
     Ok(ranges.0)
 }
@@ -79,22 +84,24 @@ impl Ranges {
     }
 
     /// An output of `record`, or a value itself; other arrays than of floats are left out.
-    fn array(&mut self, name: &str, view: &TensorView<'_>) -> Result<(), RangesError> {
+    fn array(&mut self, name: &str, view: &TensorView<'_>) -> Result<(), ModelError> {
         let is_recorded = name.starts_with(RECORD_PREFIX);
         if is_recorded && view.shape().last() != Some(&RECORDED_NUMBERS) {
-            return Err(RangesError::Shape { name: name.to_owned(), shape: view.shape().to_vec() });
+            let shape = ShapeText(view.shape());
+            let what = format!("output `{}`: shape {shape} (want [5], or runs of it: [N,5])", Short(name));
+            return Err(ModelError::new(ModelErrorKind::Ranges, what).named(name));
         }
         if !view.data_type().is_float() {
             return if is_recorded { Err(wrong(name, format!("{} (want float)", view.data_type()))) } else { Ok(()) };
         }
-        let cast = |error: &dyn std::fmt::Display| wrong(name, error.to_string());
+        let cast = |error: &dyn Display| wrong(name, error.to_string());
         let plan = Cast::new(DataType::Float, &CastOptions::new()).map_err(|error| cast(&error))?;
         let floats = plan.run(view).map_err(|error| cast(&error))?;
         self.numbers(name, &floats.to_vec::<f32>().unwrap_or_default())
     }
 
     /// The numbers of an array.
-    fn numbers(&mut self, name: &str, numbers: &[f32]) -> Result<(), RangesError> {
+    fn numbers(&mut self, name: &str, numbers: &[f32]) -> Result<(), ModelError> {
         let largest = |numbers: &mut dyn Iterator<Item = f32>| numbers.map(f32::abs).fold(0.0, f32::max);
         let magnitude = if name.starts_with(RECORD_PREFIX) {
             if !numbers.len().is_multiple_of(RECORDED_NUMBERS) {
@@ -109,9 +116,9 @@ impl Ranges {
         Ok(())
     }
 
-    fn json(&mut self, text: &str) -> Result<(), RangesError> {
+    fn json(&mut self, text: &str) -> Result<(), ModelError> {
         let text = text.trim_start_matches('\u{feff}');
-        let invalid = |error: serde_json::Error| RangesError::Json { what: error.to_string() };
+        let invalid = |error: serde_json::Error| not_json(error);
         match serde_json::from_str(&with_numbers(text)).map_err(invalid)? {
             Value::Object(fields) => match fields.get("lst") {
                 Some(Value::Array(runners)) => runners.iter().try_for_each(|runner| self.runner(runner)),
@@ -126,7 +133,7 @@ impl Ranges {
     }
 
     /// What polygraphy has of a runner: its name, and the results of its runs.
-    fn runner(&mut self, runner: &Value) -> Result<(), RangesError> {
+    fn runner(&mut self, runner: &Value) -> Result<(), ModelError> {
         let results = runner.get(1).and_then(Value::as_array);
         let results = results.ok_or_else(|| unexpected(runner, "a pair of a runner's name and a list of results"))?;
         results.iter().try_for_each(|result| match result.get("outputs") {
@@ -135,14 +142,14 @@ impl Ranges {
         })
     }
 
-    fn object(&mut self, fields: &Map<String, Value>) -> Result<(), RangesError> {
+    fn object(&mut self, fields: &Map<String, Value>) -> Result<(), ModelError> {
         fields
             .iter()
             .filter(|(name, _)| *name != "polygraphy_class")
             .try_for_each(|(name, value)| self.value(name, value))
     }
 
-    fn value(&mut self, name: &str, value: &Value) -> Result<(), RangesError> {
+    fn value(&mut self, name: &str, value: &Value) -> Result<(), ModelError> {
         match value {
             Value::Object(fields) => match (fields.get("array"), fields.get("values")) {
                 (Some(Value::String(text)), _) => self.encoded(name, text),
@@ -163,7 +170,7 @@ impl Ranges {
     }
 
     /// The extremes of a value, by what they are called.
-    fn extremes(&mut self, name: &str, fields: &Map<String, Value>) -> Result<(), RangesError> {
+    fn extremes(&mut self, name: &str, fields: &Map<String, Value>) -> Result<(), ModelError> {
         if !HIGHEST.iter().any(|key| fields.contains_key(*key)) {
             return Err(wrong(name, format!("an object without {} ({WANTED})", HIGHEST.join(", "))));
         }
@@ -176,7 +183,7 @@ impl Ranges {
     }
 
     /// An array as polygraphy encodes it: an .npy file in base64.
-    fn encoded(&mut self, name: &str, text: &str) -> Result<(), RangesError> {
+    fn encoded(&mut self, name: &str, text: &str) -> Result<(), ModelError> {
         let bytes = from_base64(text).ok_or_else(|| wrong(name, "`array` is not base64".to_owned()))?;
         let file = InputFile::other(Path::new("array"), bytes.len() as u64, bytes);
         let read = read_tensor_from(file, Format::Npy, None);
@@ -186,11 +193,11 @@ impl Ranges {
     }
 }
 
-fn wrong(name: &str, what: String) -> RangesError {
-    RangesError::Value { name: name.to_owned(), what }
+fn wrong(name: &str, what: String) -> ModelError {
+    ModelError::new(ModelErrorKind::Ranges, format!("value `{}`: {what}", Short(name))).named(name)
 }
 
-fn unexpected(value: &Value, want: &str) -> RangesError {
+fn unexpected(value: &Value, want: &str) -> ModelError {
     let kind = match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",
@@ -199,7 +206,11 @@ fn unexpected(value: &Value, want: &str) -> RangesError {
         Value::Array(_) => "an array",
         Value::Object(_) => "an object",
     };
-    RangesError::Json { what: format!("{kind} (want {want})") }
+    not_json(format_args!("{kind} (want {want})"))
+}
+
+fn not_json(what: impl Display) -> ModelError {
+    ModelError::new(ModelErrorKind::Syntax, format!("not valid JSON: {what}"))
 }
 
 /// A number, or the text of one that JSON has no number for.
@@ -212,7 +223,7 @@ fn number(value: &Value) -> Option<f32> {
 }
 
 /// The numbers of arrays within arrays.
-fn flatten(name: &str, value: &Value, numbers: &mut Vec<f32>) -> Result<(), RangesError> {
+fn flatten(name: &str, value: &Value, numbers: &mut Vec<f32>) -> Result<(), ModelError> {
     match value {
         Value::Array(inner) => inner.iter().try_for_each(|value| flatten(name, value, numbers)),
         other => {
@@ -286,7 +297,7 @@ fn from_base64(text: &str) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
-    fn of_json(text: &str) -> Result<Vec<(String, f32)>, RangesError> {
+    fn of_json(text: &str) -> Result<Vec<(String, f32)>, ModelError> {
         let mut ranges = Ranges::default();
         ranges.json(text)?;
         let mut list: Vec<_> = ranges.0.into_iter().collect();

@@ -4,12 +4,13 @@ use super::constants::{Constants, overflows};
 use super::pins::{Reason, Variable};
 use super::variables::{Reading, Use, Variables};
 use super::{ConvertRequest, Keep, sensitive};
-use crate::error::{ConvertError, ModelError};
+use crate::error::ModelError;
 use crate::graph::values::{Id, Origin};
 use crate::tree::Document;
 use crate::types::value::ValueType;
 use onnx_cast::{DataType, Operator};
 use onnx_cast_file::nearest;
+use onnx_cast_file::text::Short;
 use std::collections::{HashMap, HashSet};
 
 /// What hardware has units for.
@@ -92,8 +93,9 @@ impl Rules<'_, '_, '_, '_> {
         };
         for (option, pattern) in keep.chain(low) {
             if !names().any(|name| pattern.matches(name)) {
-                let near = pattern.nearest(names()).map(str::to_owned);
-                return Err(ConvertError::Pattern { option, pattern: pattern.to_string(), near }.into());
+                let (text, near) = (pattern.to_string(), pattern.nearest(names()));
+                let what = format!("{option} `{}` matches no node", Short(&text));
+                return Err(ModelError::unknown(what, &text, near));
             }
         }
         Ok(())
@@ -149,11 +151,13 @@ impl Rules<'_, '_, '_, '_> {
             let known =
                 || all().filter(|id| self.variables.values[0][**id].is_some()).map(|id| body.flow.values[*id].name);
             if !known().any(|one| one == name) {
-                let near = nearest(name, known()).map(str::to_owned);
-                return Err(ConvertError::Port { name: name.clone(), near }.into());
+                let what = format!("`{}` is not a floating-point input or output of the model", Short(name));
+                return Err(ModelError::unknown(what, name, nearest(name, known())));
             }
             if *data_type != DataType::Float && *data_type != self.variables.low {
-                return Err(ConvertError::Interface { name: name.clone(), data_type: *data_type }.into());
+                let what =
+                    format!("`{}` is a floating-point input or output, which cannot be {data_type} here", Short(name));
+                return Err(ModelError::unknown(what, name, None));
             }
         }
         let (inputs, outputs) = (ports.inputs.clone(), ports.outputs.clone());

@@ -323,7 +323,7 @@ impl<'w, 't, 'a> Writer<'w, 't, 'a> {
     /// The elements of a constant in the narrow type; of an emulated model, rounded to it.
     fn narrow(&self, known: &Constant<'a>, is_mask: bool) -> Result<CastElements<'a>, ModelError> {
         let low = self.variables.low;
-        let wrong = |what: String| ModelError::Uncast { name: known.name.to_owned(), what };
+        let wrong = |what: String| ModelError::constant(known.name, what);
         let options = CastOptions::new();
         let plan = |to, from| Cast::new(to, &options).and_then(|cast| cast.plan(from));
         let down = plan(low, DataType::Float).map_err(|error| wrong(error.to_string()))?;

@@ -1,12 +1,13 @@
 //! A model's tree from its bytes.
 
 use super::{Attribute, Declared, Document, Graph, Named, Node, Signature};
-use crate::error::ModelError;
+use crate::error::{ModelError, ModelErrorKind};
 use crate::messages::{attribute, function, graph, model, node, opset, sparse, value_info};
 use attribute::kind;
 use onnx_cast::{DataType, NEWEST_OPSET};
 use onnx_cast_file::formats::protobuf::onnx::tensor;
 use onnx_cast_file::formats::protobuf::wire::{Fields, Value, all_bytes, last};
+use onnx_cast_file::text::Short;
 use std::rc::Rc;
 
 /// Graphs within graphs. Protocol buffer readers stop at 100 messages within messages, of which a graph takes three.
@@ -28,7 +29,9 @@ impl<'a> Document<'a> {
                 _ => {}
             }
         }
-        let [graph] = graphs[..] else { return Err(ModelError::Graphs { count: graphs.len() }) };
+        let [graph] = graphs[..] else {
+            return Err(ModelError::syntax(format_args!("{} graphs (want 1)", graphs.len())));
+        };
         // Models from before there were opsets (IR version 3) mean the first one.
         let opset = opset.or((ir_version < 3).then_some(1));
         let mut reader = Reader { next: 0 };
@@ -41,9 +44,14 @@ impl<'a> Document<'a> {
 
 /// Takes an import of ONNX's own domain, of which there is one.
 fn merge(opset: &mut Option<i64>, import: Option<i64>) -> Result<(), ModelError> {
+    let refuse = |what| Err(ModelError::new(ModelErrorKind::Opset, what));
     match (*opset, import) {
-        (Some(first), Some(second)) if first != second => Err(ModelError::TwoOpsets { first, second }),
-        (_, Some(opset)) if !(1..=NEWEST_OPSET).contains(&opset) => Err(ModelError::Opset { opset }),
+        (Some(first), Some(second)) if first != second => {
+            refuse(format!("the model imports two opsets of ONNX's default domain, {first} and {second}"))
+        }
+        (_, Some(opset)) if !(1..=NEWEST_OPSET).contains(&opset) => {
+            refuse(format!("the model imports opset {opset}, which is not known here (want 1 to {NEWEST_OPSET})"))
+        }
         (_, import) => {
             *opset = import.or(*opset);
             Ok(())
@@ -112,7 +120,8 @@ impl Reader {
 
     fn graph<'a>(&mut self, message: &'a [u8], opsets: &Opsets<'a>, depth: usize) -> Result<Graph<'a>, ModelError> {
         if depth == MAX_DEPTH {
-            return Err(ModelError::Depth { limit: MAX_DEPTH });
+            let what = format!("graphs within graphs, more than {MAX_DEPTH} deep");
+            return Err(ModelError::new(ModelErrorKind::Size, what));
         }
         let mut graph = self.start(message, false, opsets);
         for field in Fields::new(message) {
@@ -225,7 +234,8 @@ impl Reader {
         }
         // By protobuf's rules the two would be joined to one message. No known writer does that.
         if tensors > 1 || single > 1 {
-            return Err(ModelError::Repeated { attribute: attribute.name.to_owned() });
+            let what = format!("attribute `{}` has its value twice", Short(attribute.name));
+            return Err(ModelError::syntax(what).named(attribute.name));
         }
         if declared != kind::UNDEFINED {
             attribute.kind = declared;
@@ -252,5 +262,5 @@ pub(crate) fn text(message: &[u8], number: u32) -> Result<&str, ModelError> {
 }
 
 pub(crate) fn utf8(bytes: &[u8]) -> Result<&str, ModelError> {
-    std::str::from_utf8(bytes).map_err(|_| ModelError::Name)
+    std::str::from_utf8(bytes).map_err(|_| ModelError::syntax("a name is not UTF-8"))
 }

@@ -1,8 +1,9 @@
 //! The functions of a model: which node calls which, which of their attributes decide types, and what an attribute
 //! means that refers to the caller's.
 
-use crate::error::ModelError;
+use crate::error::{ModelError, ModelErrorKind};
 use crate::tree::{Attribute, Document, Graph, Node, is_default};
+use onnx_cast_file::text::Short;
 use std::collections::{HashMap, HashSet};
 
 /// Functions that call functions, at most so deep.
@@ -145,7 +146,8 @@ impl<'t, 'a> Functions<'t, 'a> {
         while let Some(&callee) = order.get(next) {
             next += 1;
             if depths[callee] > MAX_DEPTH {
-                return Err(ModelError::CallDepth { limit: MAX_DEPTH });
+                let what = format!("functions that call functions, more than {MAX_DEPTH} deep");
+                return Err(ModelError::new(ModelErrorKind::Size, what));
             }
             for &caller in &callers[callee] {
                 depths[caller] = depths[caller].max(depths[callee] + 1);
@@ -159,7 +161,8 @@ impl<'t, 'a> Functions<'t, 'a> {
         match waits_for.iter().position(|&left| left > 0) {
             Some(place) => {
                 let name = functions[place].signature.as_ref().map_or("", |signature| signature.name);
-                Err(ModelError::Recursion { function: name.to_owned() })
+                let what = format!("function `{}` calls itself, or a function that calls itself", Short(name));
+                Err(ModelError::new(ModelErrorKind::Size, what).named(name))
             }
             None => Ok(order),
         }

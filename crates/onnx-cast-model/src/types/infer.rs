@@ -5,7 +5,7 @@ use super::calls::{Attributes, Functions};
 use super::rules::{Site, data_type_of};
 use super::schemas::Schema;
 use super::value::ValueType;
-use crate::error::ModelError;
+use crate::error::{ModelError, ModelErrorKind};
 use crate::graph::values::{Flow, Id, Origin, Ports};
 use crate::messages::{attribute, sparse, value_info};
 use crate::tree::{Attribute, Declared, Document, Graph};
@@ -80,7 +80,7 @@ impl<'t, 'a> Infer<'t, 'a> {
         }
         let place = self.bodies.len();
         if place == MAX_BODIES {
-            return Err(ModelError::Calls);
+            return Err(too_many());
         }
         self.bodies.push(None);
         let ids = scope.body.flow.ports[&graph.id].inputs.clone();
@@ -165,8 +165,13 @@ impl<'t, 'a> Infer<'t, 'a> {
 
     fn spend(&mut self, work: usize) -> Result<(), ModelError> {
         self.work = self.work.saturating_add(work);
-        if self.work > MAX_WORK { Err(ModelError::Calls) } else { Ok(()) }
+        if self.work > MAX_WORK { Err(too_many()) } else { Ok(()) }
     }
+}
+
+/// Functions that are called with more combinations of types than any model has.
+fn too_many() -> ModelError {
+    ModelError::new(ModelErrorKind::Size, "functions are called with too many combinations of types")
 }
 
 /// A body that is being typed.
