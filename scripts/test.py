@@ -44,11 +44,20 @@ def check(name, script, *arguments, after=(RELEASE,), env=None):
     return Stage(name, [PYTHON, script, *arguments], after, env or {})
 
 
+def on_request(packages):
+    """The stages that an option turns on."""
+    if "--torch" not in packages:
+        return []
+    script = "scripts/checks/loaders/check.py"
+    return [check("quantized checkpoints, as transformers loads them", script, "--all")]
+
+
 def stages(packages):
     """All stages. Those that take longest come first among those that may start."""
     cargo = lambda name, *arguments, after=(SET_UP,), env=None: Stage(name, ["cargo", *arguments], after, env or {})
     return [
         Stage(SET_UP, [sys.executable, "scripts/setup.py", *packages]),
+        *on_request(packages),
         cargo("format", "fmt", "--all", "--check"),
         cargo("format of the peers' crate", "fmt", "--manifest-path", "bench/peers/Cargo.toml", "--check"),
         cargo("format of the fuzzer's crate", "fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"),

@@ -1,0 +1,263 @@
+"""Tiny models of all types that the installed transformers has, built from their own configurations.
+
+Each configuration starts with its defaults. Layers, widths, vocabulary and images become small by the names of the fields;
+several widths are tried, because some types need other ones. Weights are random, so that every layer shows in the outputs.
+"""
+
+import inspect
+
+import torch
+from transformers import CONFIG_MAPPING
+from transformers.models.auto import modeling_auto
+
+#: Which class of a type is built: the first mapping that has the configuration.
+MAPPINGS = [
+    "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING",
+    "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING",
+    "MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING",
+    "MODEL_FOR_CAUSAL_LM_MAPPING",
+    "MODEL_FOR_MULTIMODAL_LM_MAPPING",
+    "MODEL_FOR_MASKED_LM_MAPPING",
+    "MODEL_FOR_PRETRAINING_MAPPING",
+    "MODEL_FOR_CTC_MAPPING",
+    "MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING",
+    "MODEL_FOR_ZERO_SHOT_IMAGE_CLASSIFICATION_MAPPING",
+    "MODEL_FOR_OBJECT_DETECTION_MAPPING",
+    "MODEL_FOR_ZERO_SHOT_OBJECT_DETECTION_MAPPING",
+    "MODEL_FOR_UNIVERSAL_SEGMENTATION_MAPPING",
+    "MODEL_FOR_SEMANTIC_SEGMENTATION_MAPPING",
+    "MODEL_FOR_DEPTH_ESTIMATION_MAPPING",
+    "MODEL_FOR_VIDEO_CLASSIFICATION_MAPPING",
+    "MODEL_FOR_AUDIO_CLASSIFICATION_MAPPING",
+    "MODEL_FOR_TEXT_TO_WAVEFORM_MAPPING",
+    "MODEL_FOR_TEXT_TO_SPECTROGRAM_MAPPING",
+    "MODEL_FOR_TIME_SERIES_PREDICTION_MAPPING",
+    "MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING",
+    "MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING",
+    "MODEL_MAPPING",
+]
+
+VOCABULARY, LAYERS, POSITIONS, IMAGE, MOST_PARAMETERS = 256, 2, 128, 32, 40_000_000
+
+#: Fields by their names: of layers, experts and the like, then of widths.
+COUNTS = [
+    (LAYERS, "num_hidden_layers n_layer n_layers num_layers encoder_layers decoder_layers num_encoder_layers "
+    "num_decoder_layers depth num_decoder_hidden_layers encoder_num_hidden_layers decoder_num_hidden_layers "
+    "num_hidden_groups vision_layers text_layers num_fusion_layers e_layers d_layers num_block_layers"),
+    (1, "n_shared_experts num_shared_experts n_group topk_group first_k_dense_replace decoder_sparse_step "
+    "interleave_moe_layer_step encoder_sparse_step moe_layer_frequency num_nextn_predict_layers moe_layer_start_index"),
+    (4, "num_experts num_local_experts n_routed_experts moe_num_experts moe_num_local_experts num_routed_experts"),
+    (2, "num_experts_per_tok num_experts_per_token moe_topk moe_k moe_top_k top_k_experts num_selected_experts "
+    "router_top_k temporal_patch_size spatial_merge_size"),
+    (VOCABULARY, "vocab_size text_vocab_size vocab_size_per_layer_input"),
+    (POSITIONS, "max_position_embeddings n_positions n_ctx max_seq_len max_sequence_length max_target_positions seq_length "
+    "max_seq_length context_length"),
+    (64, "max_source_positions"),
+    (IMAGE, "image_size img_size"),
+    (8, "patch_size"),
+    (256, "codebook_size"),
+]
+WIDTHS = {
+    "hidden": "hidden_size d_model n_embd embed_dim embedding_size dim model_dim out_hidden_size projection_dim "
+    "text_hidden_size lm_hidden_size output_dim projector_hidden_size encoder_hidden_size decoder_hidden_size "
+    "hidden_dim emb_dim width word_embed_proj_dim embedding_dim encoder_embed_dim mm_hidden_size "
+    "cross_attention_hidden_size input_hidden_size out_dim proj_dim vision_hidden_size hidden_channels dec_hidden_size "
+    "language_hidden_size rnn_hidden_size attention_hidden_size decoder_dim text_embed_dim vision_output_dim "
+    "hidden_size_per_layer_input adapter_hidden_size perceiver_hidden_size encoder_width",
+    "inner": "intermediate_size d_ff ffn_dim encoder_ffn_dim decoder_ffn_dim n_inner ffn_hidden_size mlp_dim "
+    "moe_intermediate_size shared_expert_intermediate_size feed_forward_size dim_feedforward d_inner "
+    "encoder_intermediate_size decoder_intermediate_size intermediate_size_mlp block_ff_dim "
+    "moe_shared_expert_intermediate_size shared_intermediate_size ff_dim feedforward_dim prefix_dense_intermediate_size "
+    "expert_ffn_hidden_size zero_expert_ffn_size lru_width dense_intermediate_size moe_ffn_hidden_size mlp_hidden_size",
+    "heads": "num_attention_heads n_head n_heads num_heads encoder_attention_heads decoder_attention_heads "
+    "num_encoder_attention_heads num_decoder_attention_heads attention_heads encoder_num_attention_heads "
+    "decoder_num_attention_heads n_attention_heads swa_num_attention_heads",
+    "groups": "num_key_value_heads n_head_kv num_kv_heads multi_query_group_num encoder_num_key_value_heads "
+    "decoder_num_key_value_heads swa_num_key_value_heads num_key_value_groups num_global_key_value_heads",
+    "head": "head_dim d_kv attention_head_dim kv_channels qk_nope_head_dim qk_rope_head_dim v_head_dim d_head "
+    "linear_key_head_dim linear_value_head_dim attention_head_size swa_head_dim swa_v_head_dim "
+    "global_head_dim qk_head_dim",
+    "rank": "q_lora_rank kv_lora_rank o_lora_rank",
+    "keys": "linear_num_key_heads",
+    "values": "linear_num_value_heads",
+}
+#: The sizes that are tried: hidden size, the size of a head, and how many heads share keys and values.
+SIZES = [(128, 32, 2), (128, 32, 1), (64, 16, 2), (128, 64, 1), (256, 128, 2), (256, 128, 1), None]
+
+
+def sizes(hidden, head, share):
+    heads = hidden // head
+    return {
+        "hidden": hidden, "inner": 2 * hidden, "heads": heads, "groups": heads // share, "head": head,
+        "rank": hidden // 2, "keys": max(heads // 2, 1), "values": heads,
+    }  # fmt: skip
+
+
+def by_name(size):
+    """The value of each field."""
+    fields = {name: count for count, names in COUNTS for name in names.split()}
+    if size:
+        fields |= {name: value for kind, value in sizes(*size).items() for name in WIDTHS[kind].split()}
+    return fields
+
+
+def is_count(value):
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def shrunk(values, size, ids=None):
+    """The values of a configuration, made small."""
+    fields, ids, out = by_name(size), ids if ids is not None else iter(range(200, 256)), {}
+    of_layers = set(COUNTS[0][1].split())
+    counts = {value for key, value in values.items() if key in of_layers and is_count(value)}
+    kinds = [value for value in values.values() if isinstance(value, list) and len(value) in counts and is_text(value)]
+    layers = max([LAYERS] + [len(dict.fromkeys(value)) for value in kinds])
+    for key, value in values.items():
+        if isinstance(value, dict) and all(isinstance(name, str) for name in value):
+            value = shrunk(value, size, ids)
+        elif key in ("mrope_section", "xdrope_section") and size and isinstance(value, list):
+            value = scaled(value, size[1] // 2)
+        elif key in fields and is_count(value) and value > 0:
+            value = layers if key in of_layers else fields[key]
+        elif key.endswith(("token_id", "token_index", "_token_ids")) and is_count(value) and value >= VOCABULARY:
+            value = next(ids)
+        elif key.endswith("token_id") and isinstance(value, list):
+            value = [2]
+        elif isinstance(value, list) and len(value) in counts:
+            kinds = list(dict.fromkeys(value)) if is_text(value) else value
+            value = [kinds[at % len(kinds)] for at in range(layers)]
+        elif key in ("depths", "num_blocks", "layers_per_stage") and isinstance(value, list) and all(map(is_count, value)):
+            value = [1] * len(value)
+        out[key] = value
+    return out
+
+
+def is_text(values):
+    return bool(values) and all(isinstance(value, str) for value in values)
+
+
+def scaled(parts, total):
+    """Whole numbers in proportion, that have a sum."""
+    whole = [part * total // sum(parts) for part in parts]
+    whole[-1] += total - sum(whole)
+    return whole
+
+
+def configuration(model_type, size):
+    plain = CONFIG_MAPPING[model_type]()
+    values = shrunk(plain.to_dict(), size)
+    for key in ("model_type", "transformers_version", "architectures", "dtype", "torch_dtype"):
+        values.pop(key, None)
+    return type(plain)(**values)
+
+
+def model_class(config):
+    for name in MAPPINGS:
+        mapping = getattr(modeling_auto, name, {})
+        if type(config) in mapping:
+            found = mapping[type(config)]
+            return found[0] if isinstance(found, (tuple, list)) else found
+    raise LookupError("no model class is registered for it")
+
+
+def randomize(model):
+    """Weights with which every layer shows in the outputs."""
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.is_floating_point() and parameter.ndim >= 2:
+                parameter.normal_(0, 0.8 / max(parameter.shape[-1], 1) ** 0.5)
+            elif parameter.is_floating_point():
+                parameter.add_(torch.randn_like(parameter) * 0.05)
+
+
+def build(model_type):
+    """A model of a type, inputs on which it runs, or None and why there are none. ValueError says why no size is built."""
+    reasons, idle = [], None
+    for size in SIZES:
+        try:
+            config = configuration(model_type, size)
+            cls = model_class(config)
+            with torch.device("meta"):
+                count = sum(parameter.numel() for parameter in cls(config).parameters())
+            if count > MOST_PARAMETERS:
+                raise ValueError(f"{count / 1e6:.0f} million parameters at the least")
+            torch.manual_seed(0)
+            model = cls._from_config(config, dtype=torch.bfloat16).eval()
+            randomize(model)
+            given, why = inputs(model)
+            if given:
+                return model, given, ""
+            idle = idle or (model, None, why)
+        except LookupError as error:
+            raise ValueError(str(error)) from None
+        except Exception as error:  # Each type has its own reasons.
+            reasons.append(f"{size}: {type(error).__name__}: {str(error)[:200]}")
+    if idle:
+        return idle
+    raise ValueError(reasons[0] + (f" ({len(reasons)} sizes tried)" if len(reasons) > 1 else ""))
+
+
+def outputs(model, given):
+    """All tensors of floats that a model gives, in one vector."""
+    torch.manual_seed(0)
+    with torch.no_grad():
+        found = model(**given)
+    flat, stack = [], [found]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, torch.Tensor):
+            if value.is_floating_point():
+                flat.append(value.flatten().float())
+        elif isinstance(value, dict):
+            stack += list(value.values())
+        elif isinstance(value, (list, tuple)):
+            stack += list(value)
+    return torch.cat(flat) if flat else torch.zeros(0)
+
+
+def find(config, names, default):
+    """A field of a configuration, or of one inside it."""
+    for part in [config] + [value for value in vars(config).values() if hasattr(value, "to_dict")]:
+        for name in names:
+            value = getattr(part, name, None)
+            if value is not None:
+                return value
+    return default
+
+
+def inputs(model):
+    """Inputs on which a model runs, the first of some guesses; or None and why."""
+    config = model.config
+    torch.manual_seed(2)
+    image = find(config, ["image_size", "img_size"], 64)
+    height, width = image if isinstance(image, (list, tuple)) else (image, image)
+    channels = find(config, ["num_channels", "in_channels", "in_chans"], 3)
+    mel = find(config, ["num_mel_bins", "num_mel_filters", "feature_size"], 80)
+    frames = 2 * find(config, ["max_source_positions"], 32)
+    ids = torch.randint(10, 100, (1, 8))
+    picture = torch.randn(1, channels, height, width).to(torch.bfloat16)
+    parts = {
+        "input_ids": ids, "pixel_values": picture,
+        "pixel_values_videos": picture.unsqueeze(1).repeat(1, 4, 1, 1, 1),
+        "input_features": torch.randn(1, mel, frames).to(torch.bfloat16),
+        "input_values": torch.randn(1, 4000).to(torch.bfloat16),
+        "decoder_input_ids": ids[:, :6],
+    }  # fmt: skip
+    accepted = inspect.signature(model.forward).parameters
+    decoder = ["decoder_input_ids"] if "decoder_input_ids" in accepted else []
+    guesses = [[model.main_input_name, *decoder], [model.main_input_name], ["input_ids", *decoder]]
+    guesses += [["input_ids", "pixel_values"], ["pixel_values", *decoder], ["pixel_values_videos"], ["input_features", *decoder],
+                ["input_values", *decoder], ["input_ids", "input_features"], ["input_ids", "input_values"]]  # fmt: skip
+    first = None
+    for guess in guesses:
+        given = {name: parts[name] for name in guess if name in parts and name in accepted}
+        if len(given) != len(guess):
+            continue
+        try:
+            if outputs(model, given).numel():
+                return given, ""
+            first = first or "no output of floats"
+        except Exception as error:
+            first = first or f"{type(error).__name__}: {str(error)[:200]}"
+    return None, first or f"no guess for {model.main_input_name}"
