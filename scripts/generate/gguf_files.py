@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Writes crates/testkit/data/gguf/: `tensors.gguf`, with tensors of every type that is read, and `expected.safetensors`,
-the values of its quantized tensors in float, as the gguf package dequantizes them.
+"""Writes crates/testkit/data/gguf/: `tensors.gguf` and `grids.gguf`, with tensors of every type that is read, and beside
+each, `expected.safetensors` and `grids_expected.safetensors`, the values of its quantized tensors in float, as the gguf
+package dequantizes them. `grids.gguf` has the IQ and TQ types, with every row of every grid.
 
 Needs gguf, numpy and safetensors. For Q8_K, which the package does not dequantize, and for the scales beside NVFP4, which
 are no part of its blocks, the values are those of llama.cpp's own functions, written out here.
@@ -33,6 +34,21 @@ HALVES = {
     Type.NVFP4: [],
 }
 
+# The same of the types with grids, and of those beside them.
+GRID_HALVES = {
+    Type.IQ2_XXS: [0],
+    Type.IQ2_XS: [0],
+    Type.IQ2_S: [0],
+    Type.IQ3_XXS: [0],
+    Type.IQ3_S: [0],
+    Type.IQ1_S: [0],
+    Type.IQ1_M: [],
+    Type.IQ4_NL: [0],
+    Type.IQ4_XS: [0],
+    Type.TQ1_0: [52],
+    Type.TQ2_0: [64],
+}
+
 # Zeros, subnormal and normal numbers, the least and the greatest.
 EDGES = np.array([0.0, -0.0, 6e-8, -6e-8, 6.1e-5, 3.05e-5, -1.0, 65504.0, -65504.0, 0.1, 2.0**-14, -(2.0**-24)], np.float16)
 
@@ -42,9 +58,15 @@ def random_blocks(rng, kind, count, edges):
     blocks = rng.integers(0, 256, (count, GGML_QUANT_SIZES[kind][1]), np.uint8)
     # There are fewer of the larger blocks.
     some = EDGES if count >= len(EDGES) else EDGES[[2, 8, 4]]
-    for place, at in enumerate(HALVES[kind]):
+    for place, at in enumerate((HALVES | GRID_HALVES)[kind]):
         scales = np.roll(np.resize(some, count), place * 5) if edges else rng.normal(0, 0.01, count)
         blocks[:, at : at + 2] = scales.astype(np.float16).view(np.uint8).reshape(count, 2)
+    if kind == Type.IQ1_M:
+        # Four bits of the scale in the upper bits of each of four words.
+        scales = np.resize(some, count) if edges else rng.normal(0, 0.01, count)
+        bits = scales.astype(np.float16).view(np.uint16).reshape(count, 1) >> np.uint16([0, 4, 8, 12]) & 15
+        words = np.ascontiguousarray(blocks[:, 48:56]).view(np.uint16)
+        blocks[:, 48:56] = (words & 0xFFF | bits << 12).astype(np.uint16).view(np.uint8)
     if kind == Type.Q8_K:
         scales = np.resize(np.float32([1e-40, -1.5, 3e38, 0.0]), count) if edges else rng.normal(0, 0.01, count)
         blocks[:, :4] = scales.astype(np.float32).view(np.uint8).reshape(count, 4)
@@ -54,6 +76,37 @@ def random_blocks(rng, kind, count, edges):
     if kind == Type.NVFP4:
         scales = rng.permutation(256)[: count * 4] if edges else rng.integers(0, 0x7F, count * 4)
         blocks[:, :4] = np.where(scales == 0x7F, 0x7E, scales).reshape(count, 4)
+    return blocks
+
+
+def every_row(rng, kind):
+    """Blocks whose groups are the rows of a grid, one after the other."""
+    rows = quants._type_traits[kind].grid_shape[0]
+    groups = 256 // quants._type_traits[kind].grid_shape[1]
+    blocks = random_blocks(rng, kind, rows // groups, False)
+    for row in range(rows):
+        block, group = divmod(row, groups)
+        one, low, high = blocks[block], row & 255, row >> 8
+        if kind == Type.IQ2_XXS:
+            one[2 + group // 4 * 8 + group % 4] = low
+        elif kind == Type.IQ2_XS:
+            one[2 + 2 * group], one[3 + 2 * group] = low, int(one[3 + 2 * group]) & 0xFE | high
+        elif kind == Type.IQ2_S:
+            shift = group % 4 * 2
+            one[2 + group] = low
+            one[66 + group // 4] = int(one[66 + group // 4]) & ~(3 << shift) | high << shift
+        elif kind == Type.IQ3_XXS:
+            one[2 + group] = low
+        elif kind == Type.IQ3_S:
+            shift = group % 8
+            one[2 + group] = low
+            one[66 + group // 8] = int(one[66 + group // 8]) & ~(1 << shift) | high << shift
+        else:
+            assert kind == Type.IQ1_S
+            shift = group % 4 * 3
+            one[2 + group] = low
+            word = one[34 + group // 4 * 2 :][:2].view(np.uint16)
+            word[0] = int(word[0]) & ~(7 << shift) | high << shift
     return blocks
 
 
@@ -76,7 +129,45 @@ def scaled_nvfp4(blocks, scale):
     return (scales[..., None] * values).reshape(*blocks.shape[:-1], -1)
 
 
+def save(name, expected):
+    expected = {tensor: np.ascontiguousarray(values, np.float32) for tensor, values in expected.items()}
+    save_file(expected, OUT / name)
+    (OUT / name).chmod(0o644)
+
+
+def finish(writer):
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def grids():
+    """The types with grids, and a tensor with the shape that ComfyUI-GGUF keeps for it."""
+    rng = np.random.default_rng(21)
+    writer = GGUFWriter(OUT / "grids.gguf", "llama")
+    writer.add_array("comfy.gguf.orig_shape.conv.weight", [4, 8, 3, 2, 2])
+    expected = {}
+    for kind in GRID_HALVES:
+        elements = GGML_QUANT_SIZES[kind][0]
+        for name, edges in (("random", False), ("edges", True)):
+            blocks = random_blocks(rng, kind, 3 * 256 // elements, edges).reshape(3, -1)
+            writer.add_tensor(f"{kind.name}.{name}", blocks, raw_dtype=kind)
+            expected[f"{kind.name}.{name}"] = quants.dequantize(blocks, kind)
+        if kind.name.startswith("IQ") and kind not in (Type.IQ1_M, Type.IQ4_NL, Type.IQ4_XS):
+            blocks = every_row(rng, kind)
+            writer.add_tensor(f"{kind.name}.grid", blocks, raw_dtype=kind)
+            expected[f"{kind.name}.grid"] = quants.dequantize(blocks, kind)
+    values = rng.normal(0, 0.05, (12, 32)).astype(np.float32)
+    blocks = quants.quantize(values, Type.Q8_0)
+    writer.add_tensor("conv.weight", blocks, raw_dtype=Type.Q8_0)
+    expected["conv.weight"] = quants.dequantize(blocks, Type.Q8_0).reshape(4, 8, 3, 2, 2)
+    finish(writer)
+    save("grids_expected.safetensors", expected)
+
+
 def main():
+    grids()
     rng = np.random.default_rng(18)
     OUT.mkdir(parents=True, exist_ok=True)
     writer = GGUFWriter(OUT / "tensors.gguf", "llama")
@@ -116,13 +207,8 @@ def main():
     for dtype in (np.float32, np.float16, np.float64, np.int8, np.int16, np.int32, np.int64):
         writer.add_tensor(f"plain.{np.dtype(dtype).name}", (rng.normal(0, 50, (3, 5))).astype(dtype))
     writer.add_tensor("plain.bfloat16", quants.quantize(np.float32([[1.5, -0.1]]), Type.BF16), raw_dtype=Type.BF16)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    expected = {name: np.ascontiguousarray(values, np.float32) for name, values in expected.items()}
-    save_file(expected, OUT / "expected.safetensors")
-    (OUT / "expected.safetensors").chmod(0o644)
+    finish(writer)
+    save("expected.safetensors", expected)
 
 
 if __name__ == "__main__":

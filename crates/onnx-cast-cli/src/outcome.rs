@@ -132,6 +132,9 @@ fn tell(job: &Job<'_>, input: &Path, output: &Path, done: &Done, start: Instant)
     if !done.passed_over.is_empty() && !quiet {
         let _ = writeln!(io::stderr(), "onnx-cast: note: {}: kept {}", PathText(input), named(&done.passed_over));
     }
+    if !done.left_out.is_empty() && !quiet {
+        let _ = writeln!(io::stderr(), "onnx-cast: warning: {}: left out {}", PathText(input), named(&done.left_out));
+    }
     let details = |wanted: bool, text: &dyn Fn(&Done) -> String| {
         if wanted && !quiet {
             let _ = io::stderr().write_all(text(done).as_bytes());

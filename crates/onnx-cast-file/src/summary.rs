@@ -20,6 +20,8 @@ pub struct Summary {
     pub kept_others: Vec<String>,
     /// Weights of a model that were to be quantized and are kept, each with the reason.
     pub passed_over: Vec<(String, String)>,
+    /// Tensors of the input that the output lacks because it cannot hold them, each with the reason.
+    pub left_out: Vec<(String, String)>,
 }
 
 impl Summary {

@@ -56,6 +56,24 @@ fn every_type_gives_the_values_of_the_gguf_package() {
 }
 
 #[test]
+fn every_row_of_every_grid_gives_the_values_of_the_gguf_package() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let output = folder.path().join("float.safetensors");
+    dequantize_file(stored("grids.gguf"), &output, &DequantizeRequest::new(DataType::Float)).expect("dequantized");
+    let (want, got) = (tensors(&stored("grids_expected.safetensors")), tensors(&output));
+    assert_eq!(got.keys().collect::<Vec<_>>(), want.keys().collect::<Vec<_>>());
+    assert_eq!(want["conv.weight"].tensor.shape(), [4, 8, 3, 2, 2], "the shape that metadata keeps");
+    assert_eq!(want["IQ1_S.grid"].tensor.shape(), [64, 256], "2048 rows of 8");
+    for (name, want) in &want {
+        let got = &got[name];
+        assert_eq!(got.tensor.shape(), want.tensor.shape(), "{name}");
+        for (index, (got, want)) in words(got).into_iter().zip(words(want)).enumerate() {
+            assert_eq!(got, want, "{name}, element {index}: {got:#010x}, not {want:#010x}");
+        }
+    }
+}
+
+#[test]
 fn other_targets_are_the_float_rounded_once() {
     let folder = tempfile::tempdir().expect("a folder");
     let output = |to: DataType| {
@@ -182,6 +200,12 @@ impl Made {
     }
 }
 
+/// A file with a shape that metadata keeps for its tensor: the type of the value, and its words.
+fn shape_before(kind: u32, words: &[i32]) -> Vec<u8> {
+    let words: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    Made::entry("comfy.gguf.orig_shape.w", kind, &words).bytes()
+}
+
 /// The error of a file, which is the same from every job; nothing is written.
 fn refused(bytes: &[u8]) -> String {
     let folder = tempfile::tempdir().expect("a folder");
@@ -265,8 +289,18 @@ fn what_lies_is_refused() {
         (Made::with(vec![tensor("", &[32], 8, 0)]).bytes(), "tensor 0 has no name"),
         (Made::with(vec![tensor("w", &[32], 8, 0), tensor("w", &[32], 8, 32)]).bytes(), "tensor `w` stands twice"),
         (Made::with(vec![tensor("w", &[32, 1, 1, 1, 1], 8, 0)]).bytes(), "tensor `w`: 5 dimensions (want at most 4)"),
-        (Made::with(vec![tensor("w", &[32], 99, 0)]).bytes(), "tensor `w`: type 99 is not known"),
-        (Made::with(vec![tensor("w", &[32], 4, 0)]).bytes(), "tensor `w`: type 4 is not known"),
+        (
+            Made::with(vec![tensor("w", &[32], 99, 0)]).bytes(),
+            "tensor `w`: type 99 is not read here (`exclude` leaves the tensor out)",
+        ),
+        (
+            Made::with(vec![tensor("w", &[32], 4, 0)]).bytes(),
+            "tensor `w`: type 4 is not read here (`exclude` leaves the tensor out)",
+        ),
+        (
+            Made::with(vec![tensor("w", &[32], 99, 1 << 40)]).bytes(),
+            "tensor `w`: 0 bytes at offset 1099511627776 of 68 bytes of data",
+        ),
         (
             Made::with(vec![tensor("w", &[32, 1], 23, 0)]).bytes(),
             "tensor `w`: rows of 32 elements are not whole blocks of IQ4_XS (want a multiple of 256)",
@@ -299,7 +333,26 @@ fn what_lies_is_refused() {
             Made::with(vec![tensor("w", &[32], 8, 32), tensor("v", &[32], 8, 0)]).bytes(),
             "tensor `w` begins at offset 32, within `v`, which ends at 34",
         ),
-        (Made::with(vec![tensor("w", &[256], 16, 0)]).bytes(), "tensor `w`: IQ2_XXS is not read here"),
+        (
+            Made::with(vec![tensor("w", &[32], 9, 0)]).bytes(),
+            "tensor `w`: Q8_1 is not read here (`exclude` leaves the tensor out)",
+        ),
+        (shape_before(5, &[2]), "metadata `comfy.gguf.orig_shape.w`: a value of type 5 (want an array of int32)"),
+        (shape_before(9, &[8]), "metadata `comfy.gguf.orig_shape.w`: a value of type 8 (want an array of int32)"),
+        (
+            shape_before(9, &[5, 9, 0, 1, 1, 1, 1, 1, 1, 1, 1, 64]),
+            "metadata `comfy.gguf.orig_shape.w`: 9 dimensions (want at most 8)",
+        ),
+        (shape_before(9, &[5, 2, 0, 64, -1]), "metadata `comfy.gguf.orig_shape.w`: a dimension of -1"),
+        (shape_before(9, &[5, 1 << 28, 0]), "the number of dimensions is 268435456, in a file of 196 bytes"),
+        (
+            shape_before(9, &[5, 2, 0, 64, 2]),
+            "tensor `w`: `comfy.gguf.orig_shape.` says 64x2, where the tensor has 2x32",
+        ),
+        (
+            shape_before(9, &[5, 3, 0, i32::MAX, i32::MAX, i32::MAX]),
+            "tensor `w`: `comfy.gguf.orig_shape.` says 2147483647x2147483647x2147483647, where the tensor has 2x32",
+        ),
         (
             Made {
                 data: vec![0; 72],
@@ -336,14 +389,34 @@ fn any_prefix_is_an_error_and_a_longer_file_is_none() {
 }
 
 #[test]
-fn types_that_are_not_read_are_listed() {
+fn a_type_that_is_not_read_leaves_the_others_readable() {
     let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("x.gguf");
-    fs::write(&path, Made::with(vec![tensor("w", &[256], 16, 0)]).bytes()).expect("written");
+    let (path, output) = (folder.path().join("x.gguf"), folder.path().join("y.safetensors"));
+    // Nobody knows how many bytes a tensor of type 99 has.
+    let entries = vec![tensor("old", &[64], 9, 96), tensor("w", &[32, 2], 8, 0), tensor("new", &[64], 99, 192)];
+    let file = Made { data: [Made::good().data, vec![0; 200]].concat(), ..Made::with(entries) };
+    fs::write(&path, file.bytes()).expect("written");
     let info = inspect(&path, &InspectRequest::default()).expect("listed");
-    assert_eq!(info.tensors[0].block_type, Some("IQ2_XXS"));
-    let error = inspect(&path, &InspectRequest { values: true, ..InspectRequest::default() }).expect_err("not read");
-    assert_eq!(error.to_string(), format!("{}: tensor `w`: IQ2_XXS is not read here", path.display()));
+    let types: Vec<_> = info.tensors.iter().map(|tensor| (tensor.block_type, tensor.bytes)).collect();
+    assert_eq!(types, [(Some("Q8_1"), 80), (Some("Q8_0"), 68), (Some("unknown"), 0)]);
+    let values = |exclude: &[&str]| InspectRequest {
+        values: true,
+        exclude: exclude.iter().map(|name| name.parse().expect("a pattern")).collect(),
+        ..InspectRequest::default()
+    };
+    let error = inspect(&path, &values(&["old"])).expect_err("not read");
+    let said = "tensor `new`: type 99 is not read here (`exclude` leaves the tensor out)";
+    assert_eq!(error.to_string(), format!("{}: {said}", path.display()));
+    assert!(inspect(&path, &values(&["old", "new"])).is_ok());
+    let mut request = DequantizeRequest::new(DataType::Float);
+    let said = "tensor `old`: Q8_1 is not read here (`exclude` leaves the tensor out)";
+    let error = dequantize_file(&path, &output, &request).expect_err("not read");
+    assert_eq!(error.to_string(), format!("{}: {said}", path.display()));
+    request.selection.exclude = vec!["old".parse().expect("a pattern"), "new".parse().expect("a pattern")];
+    let done = dequantize_file(&path, &output, &request).expect("dequantized");
+    let left_out = [("old", "Q8_1 is not read here"), ("new", "type 99 is not read here")];
+    assert_eq!(done.left_out, left_out.map(|(name, reason)| (name.to_owned(), reason.to_owned())));
+    assert_eq!(tensors(&output).keys().collect::<Vec<_>>(), ["w"]);
 }
 
 #[test]

@@ -45,17 +45,23 @@ pub(super) fn dequantize(input: &Path, output: &Path, request: &DequantizeReques
     let names = checkpoint.tensors().map(|(_, stored)| &*stored.name);
     request.selection.check_names(names).map_err(FileError::unmatched(input))?;
     let folded = folded(&checkpoint.files[0]);
-    let mut rows = Vec::new();
+    let (mut rows, mut left_out) = (Vec::new(), Vec::new());
     for (tensor, stored) in checkpoint.tensors() {
         match &stored.place {
             _ if folded.contains(&stored.name) => {}
-            Location::Blocks(blocks) => rows.push(row(checkpoint, tensor, blocks, request)?),
+            Location::Blocks(blocks) => match request.selection.target_of_one(&stored.name, stored.len as u64) {
+                None if blocks.kind.held == Held::Unread => {
+                    left_out.push((stored.name.clone(), format!("{} is not read here", blocks.type_name())));
+                }
+                to => rows.push(row(checkpoint, tensor, blocks, to, request)?),
+            },
             _ => rows.push(Row::kept(checkpoint, tensor)),
         }
     }
     let metadata = checkpoint.files[0].metadata.clone().filter(|metadata| !metadata.is_empty());
     let files = vec![Rewritten { path: output.to_owned(), format: Format::Safetensors, metadata, rows }];
-    Rewrite::new(&opened, files, &request.run).run()
+    let summary = Rewrite::new(&opened, files, &request.run).run()?;
+    Ok(Summary { left_out, ..summary })
 }
 
 /// The names of tensors that dequantized weights have no use for.
@@ -72,12 +78,13 @@ fn row<'a>(
     checkpoint: &'a Checkpoint,
     tensor: TensorRef,
     blocks: &'a Blocks,
+    to: Option<DataType>,
     request: &DequantizeRequest,
 ) -> Result<Row<'a>, FileError> {
     let (input, stored) = (&checkpoint.files[tensor.file], checkpoint.stored(tensor));
     let StoredTensor { name, shape, len, .. } = stored;
     let values = BlockValues::new(&input.file, blocks, name, shape, request.allow_nan)?;
-    let Some(to) = request.selection.target_of_one(name, *len as u64) else {
+    let Some(to) = to else {
         let what = format!("a .safetensors file cannot hold {}, so that the tensor needs a type", blocks.kind.name);
         let error = Invalid::new(InvalidKind::Type, what).of_tensor(name);
         return Err(FormatError::invalid(input.path(), error).into());

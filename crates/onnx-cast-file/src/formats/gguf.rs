@@ -34,9 +34,14 @@ const ALIGNMENT: u32 = 32;
 
 const ARCHITECTURE: &str = "general.architecture";
 const ALIGNMENT_KEY: &str = "general.alignment";
+/// Before the name of a tensor: the shape that it had before it was laid out in rows of whole blocks, by ComfyUI-GGUF.
+const SHAPE_BEFORE: &str = "comfy.gguf.orig_shape.";
+/// The most dimensions of such a shape.
+const MAX_DIMS_BEFORE: u64 = 8;
 
 /// Types of metadata.
 const UINT32: u32 = 4;
+const INT32: u32 = 5;
 const STRING: u32 = 8;
 const ARRAY: u32 = 9;
 
@@ -46,6 +51,8 @@ pub(crate) struct Entry {
     pub(crate) name: String,
     pub(crate) shape: Vec<usize>,
     pub(crate) kind: &'static GgufType,
+    /// The number of the type in the file.
+    pub(crate) id: u32,
     /// Number of elements.
     pub(crate) len: usize,
     /// Where it begins in the file.
@@ -69,8 +76,17 @@ pub struct Blocks {
     pub at: u64,
     /// Their type.
     pub kind: &'static GgufType,
+    /// Its number in the file.
+    pub id: u32,
     /// What all values are multiplied by: nothing, one scale, or one for each matrix.
     pub scales: Vec<f32>,
+}
+
+impl Blocks {
+    /// The name of their type; its number where it has none.
+    pub(crate) fn type_name(&self) -> String {
+        if *self.kind == types::UNKNOWN { format!("type {}", self.id) } else { self.kind.name.to_owned() }
+    }
 }
 
 /// The names of the tensors that belong to a weight of NVFP4, which is not complete without them: its scale, and that
@@ -104,7 +120,7 @@ impl FileHead {
         let entries = reader.count("entries of metadata", 13)?;
         let mut head = FileHead { entries: Vec::new(), metadata: Vec::new() };
         let mut alignment = ALIGNMENT;
-        let mut keys = HashSet::new();
+        let (mut keys, mut shapes) = (HashSet::new(), HashMap::new());
         for _ in 0..entries {
             let key = reader.name("a key")?;
             let kind = u32::from_le_bytes(reader.take("a type")?);
@@ -120,7 +136,10 @@ impl FileHead {
                     head.metadata.push((key.clone(), reader.name("an architecture")?));
                 }
                 ALIGNMENT_KEY => return Err(reader.wrong_value(&key, kind, "uint32")),
-                _ => reader.skip_value(&key, kind)?,
+                _ => match key.strip_prefix(SHAPE_BEFORE) {
+                    Some(tensor) => drop(shapes.insert(tensor.to_owned(), reader.shape(&key, kind)?)),
+                    None => reader.skip_value(&key, kind)?,
+                },
             }
             if let Some(key) = keys.replace(key) {
                 return wrong(InvalidKind::Name, format!("metadata `{}` stands twice", Short(&key)));
@@ -134,7 +153,23 @@ impl FileHead {
         head.entries =
             place(raw, start, file.len(), alignment).map_err(|error| FormatError::invalid(file.path(), error))?;
         head.read_scales(file)?;
+        head.restore_shapes(&shapes).map_err(|error| FormatError::invalid(file.path(), error))?;
         Ok(head)
+    }
+
+    /// Gives tensors the shapes that metadata keeps for them.
+    fn restore_shapes(&mut self, shapes: &HashMap<String, Vec<usize>>) -> Result<(), Invalid> {
+        for entry in &mut self.entries {
+            // Scales of several matrices are for those that the blocks are in.
+            let Some(shape) = shapes.get(&entry.name).filter(|_| entry.scales.len() < 2) else { continue };
+            if element_count(shape) != Some(entry.len) {
+                let (before, now) = (ShapeText(shape), ShapeText(&entry.shape));
+                let what = format!("`{SHAPE_BEFORE}` says {before}, where the tensor has {now}");
+                return Err(Invalid::new(InvalidKind::Size, what).of_tensor(&entry.name));
+            }
+            entry.shape.clone_from(shape);
+        }
+        Ok(())
     }
 
     /// Reads the scales beside weights of NVFP4.
@@ -185,8 +220,8 @@ impl RawEntry {
     /// Type, shape and number of elements.
     fn describe(&self) -> Result<(&'static GgufType, Vec<usize>, usize, u64), Invalid> {
         let wrong = |kind, what| Invalid::new(kind, what).of_tensor(&self.name);
-        let unknown = || wrong(InvalidKind::Type, format!("type {} is not known", self.id));
-        let kind = GgufType::of_id(self.id).ok_or_else(unknown)?;
+        // The others can be read all the same: each tensor has a place of its own.
+        let kind = GgufType::of_id(self.id).unwrap_or(&types::UNKNOWN);
         let columns = self.dims.first().copied().unwrap_or(1);
         if !columns.is_multiple_of(kind.elements as u64) {
             let (kind, block) = (kind.name, kind.elements);
@@ -225,7 +260,8 @@ fn place(raw: Vec<RawEntry>, start: u64, file: u64, alignment: u32) -> Result<Ve
         let end = offset.checked_add(bytes).filter(|&end| end <= data);
         let end = end.ok_or_else(|| wrong(format!("{bytes} bytes at offset {offset} of {data} bytes of data")))?;
         ranges.push((offset, end, &*entry.name));
-        entries.push(Entry { name: entry.name.clone(), shape, kind, len, at: start + offset, scales: Vec::new() });
+        let (name, id, at, scales) = (entry.name.clone(), entry.id, start + offset, Vec::new());
+        entries.push(Entry { name, shape, kind, id, len, at, scales });
     }
     // Tensors of no bytes share nothing.
     ranges.retain(|(start, end, _)| start < end);
@@ -323,6 +359,30 @@ impl<'a> Reader<'a> {
         String::from_utf8(bytes).map_err(wrong)
     }
 
+    /// A shape, outer axes first.
+    fn shape(&mut self, key: &str, kind: u32) -> Result<Vec<usize>, FormatError> {
+        const WANT: &str = "an array of int32";
+        if kind != ARRAY {
+            return Err(self.wrong_value(key, kind, WANT));
+        }
+        let kind = u32::from_le_bytes(self.take("a type")?);
+        if kind != INT32 {
+            return Err(self.wrong_value(key, kind, WANT));
+        }
+        let count = self.count("dimensions", 4)?;
+        if count > MAX_DIMS_BEFORE {
+            let what = format!("metadata `{}`: {count} dimensions (want at most {MAX_DIMS_BEFORE})", Short(key));
+            return Err(self.wrong(InvalidKind::Size, what));
+        }
+        let mut shape = Vec::new();
+        for _ in 0..count {
+            let dim = i32::from_le_bytes(self.take("a dimension")?);
+            let wrong = |_| self.wrong(InvalidKind::Value, format!("metadata `{}`: a dimension of {dim}", Short(key)));
+            shape.push(usize::try_from(dim).map_err(wrong)?);
+        }
+        Ok(shape)
+    }
+
     fn skip_value(&mut self, key: &str, kind: u32) -> Result<(), FormatError> {
         const VALUE: &str = "a value";
         match (size_of_value(kind), kind) {
@@ -377,7 +437,7 @@ fn size_of_value(kind: u32) -> Option<u64> {
         // uint16, int16
         2 | 3 => Some(2),
         // uint32, int32, float32
-        UINT32 | 5 | 6 => Some(4),
+        UINT32 | INT32 | 6 => Some(4),
         // uint64, int64, float64
         10..=12 => Some(8),
         _ => None,

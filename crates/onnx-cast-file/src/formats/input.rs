@@ -300,10 +300,10 @@ fn open_safetensors(file: InputFile) -> Result<Input, FormatError> {
 fn open_gguf(file: InputFile) -> Result<Input, FormatError> {
     let gguf::FileHead { entries, metadata } = gguf::FileHead::read(&file)?;
     let stored = |entry: gguf::Entry| {
-        let gguf::Entry { name, shape, kind, len, at, scales } = entry;
+        let gguf::Entry { name, shape, kind, id, len, at, scales } = entry;
         let (data_type, place) = match kind.held {
             Held::Plain(data_type) => (data_type, Location::File(at, Items::PLAIN)),
-            Held::Blocks(..) | Held::Unread => (DataType::Float, Location::Blocks(Blocks { at, kind, scales })),
+            Held::Blocks(..) | Held::Unread => (DataType::Float, Location::Blocks(Blocks { at, kind, id, scales })),
         };
         StoredTensor { name, data_type, shape, len, place }
     };

@@ -9,6 +9,7 @@
 //! (gguf: 0), the scale 0xFF of float8e8m0 is NaN (gguf: 2^128), and so is 0x7F of float8e4m3fn (gguf: 0).
 
 mod float4;
+mod grids;
 mod k_quants;
 mod simple;
 
@@ -19,6 +20,7 @@ use crate::io::positional::InputFile;
 use crate::pipeline::{Compute, PipelineError, Scratch};
 use fearless_simd::{Level, dispatch};
 use float4::{MxFp4, NvFp4};
+use grids::{Iq1M, Iq1S, Iq2S, Iq2Xs, Iq2Xxs, Iq3S, Iq3Xxs, Iq4Nl, Iq4Xs, Tq1, Tq2};
 use k_quants::{Q2K, Q3K, Q4K, Q5K, Q6K, Q8K};
 use onnx_cast::element_count;
 use onnx_cast::scalar::with_default_float_environment;
@@ -49,7 +51,7 @@ impl<'a> BlockValues<'a> {
         allow_nan: bool,
     ) -> Result<Self, FormatError> {
         let Held::Blocks(coding, _) = blocks.kind.held else {
-            let what = format!("{} is not read here", blocks.kind.name);
+            let what = format!("{} is not read here (`exclude` leaves the tensor out)", blocks.type_name());
             let error = Invalid::new(InvalidKind::Unsupported, what).of_tensor(tensor);
             return Err(FormatError::invalid(file.path(), error));
         };
@@ -120,6 +122,17 @@ fn decode(coding: BlockCoding, blocks: &[u8], scale: Option<f32>, out: &mut [u8]
         BlockCoding::Q8K => dispatch!(level, _simd => each::<_, _, 256>(&Q8K, blocks, out)),
         BlockCoding::MxFp4 => dispatch!(level, _simd => each::<_, _, 32>(&MxFp4, blocks, out)),
         BlockCoding::NvFp4 => dispatch!(level, _simd => each::<_, _, 64>(&NvFp4(scale), blocks, out)),
+        BlockCoding::Iq2Xxs => dispatch!(level, _simd => each::<_, _, 256>(&Iq2Xxs, blocks, out)),
+        BlockCoding::Iq2Xs => dispatch!(level, _simd => each::<_, _, 256>(&Iq2Xs, blocks, out)),
+        BlockCoding::Iq2S => dispatch!(level, _simd => each::<_, _, 256>(&Iq2S, blocks, out)),
+        BlockCoding::Iq3Xxs => dispatch!(level, _simd => each::<_, _, 256>(&Iq3Xxs, blocks, out)),
+        BlockCoding::Iq3S => dispatch!(level, _simd => each::<_, _, 256>(&Iq3S, blocks, out)),
+        BlockCoding::Iq1S => dispatch!(level, _simd => each::<_, _, 256>(&Iq1S, blocks, out)),
+        BlockCoding::Iq1M => dispatch!(level, _simd => each::<_, _, 256>(&Iq1M, blocks, out)),
+        BlockCoding::Iq4Nl => dispatch!(level, _simd => each::<_, _, 32>(&Iq4Nl, blocks, out)),
+        BlockCoding::Iq4Xs => dispatch!(level, _simd => each::<_, _, 256>(&Iq4Xs, blocks, out)),
+        BlockCoding::Tq1 => dispatch!(level, _simd => each::<_, _, 256>(&Tq1, blocks, out)),
+        BlockCoding::Tq2 => dispatch!(level, _simd => each::<_, _, 256>(&Tq2, blocks, out)),
     }
 }
 

@@ -57,6 +57,28 @@ pub enum BlockCoding {
     MxFp4,
     /// float4e2m1 with 4 scales of float8e4m3fn without a sign.
     NvFp4,
+    /// 8 scales of 4 bits; rows of a grid with signs, of 2 bits an element.
+    Iq2Xxs,
+    /// 16 scales of 4 bits; rows of a larger grid with signs.
+    Iq2Xs,
+    /// 16 scales of 4 bits; rows of the largest grid, and a sign for each element.
+    Iq2S,
+    /// 8 scales of 4 bits; rows of a grid with signs, of 3 bits an element.
+    Iq3Xxs,
+    /// 8 scales of 4 bits; rows of a larger grid, and a sign for each element.
+    Iq3S,
+    /// 8 scales of 3 bits; rows of a grid of -1, 0 and 1, shifted.
+    Iq1S,
+    /// 16 scales of 3 bits; rows of the same grid.
+    Iq1M,
+    /// A scale, and 4 bits, each of which stands for one of 16 values.
+    Iq4Nl,
+    /// 8 scales of 6 bits, and the same 4 bits.
+    Iq4Xs,
+    /// A scale, and five elements of -1, 0 and 1 in a byte.
+    Tq1,
+    /// A scale, and four elements of -1, 0 and 1 in a byte.
+    Tq2,
 }
 
 impl GgufType {
@@ -71,6 +93,9 @@ impl GgufType {
         len.is_multiple_of(self.elements).then(|| blocks.checked_mul(self.bytes as u64)).flatten()
     }
 }
+
+/// A type that is not in the table: how many bytes its tensors have is not known.
+pub(crate) static UNKNOWN: GgufType = unread(u32::MAX, "unknown", 1, 0);
 
 /// Sizes are those of `GGML_QUANT_SIZES` in the gguf package. Numbers that are missing were types once.
 static TYPES: &[GgufType] = &[
@@ -88,23 +113,23 @@ static TYPES: &[GgufType] = &[
     blocks(13, "Q5_K", 256, 176, BlockCoding::Q5K, DataType::Uint8),
     blocks(14, "Q6_K", 256, 210, BlockCoding::Q6K, DataType::Int8),
     blocks(15, "Q8_K", 256, 292, BlockCoding::Q8K, DataType::Int8),
-    unread(16, "IQ2_XXS", 256, 66),
-    unread(17, "IQ2_XS", 256, 74),
-    unread(18, "IQ3_XXS", 256, 98),
-    unread(19, "IQ1_S", 256, 50),
-    unread(20, "IQ4_NL", 32, 18),
-    unread(21, "IQ3_S", 256, 110),
-    unread(22, "IQ2_S", 256, 82),
-    unread(23, "IQ4_XS", 256, 136),
+    blocks(16, "IQ2_XXS", 256, 66, BlockCoding::Iq2Xxs, DataType::Int2),
+    blocks(17, "IQ2_XS", 256, 74, BlockCoding::Iq2Xs, DataType::Int2),
+    blocks(18, "IQ3_XXS", 256, 98, BlockCoding::Iq3Xxs, DataType::Int4),
+    blocks(19, "IQ1_S", 256, 50, BlockCoding::Iq1S, DataType::Int2),
+    blocks(20, "IQ4_NL", 32, 18, BlockCoding::Iq4Nl, DataType::Int4),
+    blocks(21, "IQ3_S", 256, 110, BlockCoding::Iq3S, DataType::Int4),
+    blocks(22, "IQ2_S", 256, 82, BlockCoding::Iq2S, DataType::Int2),
+    blocks(23, "IQ4_XS", 256, 136, BlockCoding::Iq4Xs, DataType::Int4),
     plain(24, "I8", 1, DataType::Int8),
     plain(25, "I16", 2, DataType::Int16),
     plain(26, "I32", 4, DataType::Int32),
     plain(27, "I64", 8, DataType::Int64),
     plain(28, "F64", 8, DataType::Double),
-    unread(29, "IQ1_M", 256, 56),
+    blocks(29, "IQ1_M", 256, 56, BlockCoding::Iq1M, DataType::Int2),
     plain(30, "BF16", 2, DataType::BFloat16),
-    unread(34, "TQ1_0", 256, 54),
-    unread(35, "TQ2_0", 256, 66),
+    blocks(34, "TQ1_0", 256, 54, BlockCoding::Tq1, DataType::Int2),
+    blocks(35, "TQ2_0", 256, 66, BlockCoding::Tq2, DataType::Int2),
     blocks(39, "MXFP4", 32, 17, BlockCoding::MxFp4, DataType::Float4E2M1),
     blocks(40, "NVFP4", 64, 36, BlockCoding::NvFp4, DataType::Float4E2M1),
     unread(41, "Q1_0", 128, 18),
