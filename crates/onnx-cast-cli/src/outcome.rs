@@ -129,6 +129,9 @@ fn tell(job: &Job<'_>, input: &Path, output: &Path, done: &Done, start: Instant)
     if let Some(warning) = done.warning().filter(|_| !quiet) {
         let _ = writeln!(io::stderr(), "onnx-cast: warning: {}: {}", PathText(input), with_options(warning));
     }
+    if let Some(dropped) = done.dropped_text().filter(|_| !quiet) {
+        let _ = writeln!(io::stderr(), "onnx-cast: note: {}: {dropped}", PathText(input));
+    }
     if !done.passed_over.is_empty() && !quiet {
         let _ = writeln!(io::stderr(), "onnx-cast: note: {}: kept {}", PathText(input), named(&done.passed_over));
     }

@@ -89,7 +89,8 @@ pub(crate) fn plan<R>(
     }
     let is_plain = chosen.iter().all(|&chosen| chosen);
     let side_files = planner.side_files(input, places.folder.as_deref(), is_plain)?;
-    run(Rewrite { side_files, ..Rewrite::new(opened, files, &request.run) })
+    let dropped = if is_plain { weights.calibrations(checkpoint) } else { Vec::new() };
+    run(Rewrite { side_files, dropped, ..Rewrite::new(opened, files, &request.run) })
 }
 
 /// The type that a weight gets; `None` where it stays quantized.
@@ -131,7 +132,7 @@ impl<'a> Planner<'a> {
                     }
                 }
                 Some(&Role::Part(weight)) if target(weight).is_some() => {}
-                Some(Role::Companion) if self.targets.iter().all(Option::is_some) => {}
+                Some(Role::Calibration | Role::Leftover) if self.targets.iter().all(Option::is_some) => {}
                 _ => rows.push(Row::kept(self.checkpoint, tensor)),
             }
         }

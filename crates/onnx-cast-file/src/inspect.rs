@@ -22,8 +22,8 @@ use std::collections::HashMap;
 use std::path::Path;
 use values::look;
 
-pub(crate) use quantized::consistent;
 pub use quantized::{Quantized, QuantizedWeight, ScaleExtent};
+pub(crate) use quantized::{consistent, refuse_changes};
 pub use values::Values;
 
 /// What a tensor of a file is.

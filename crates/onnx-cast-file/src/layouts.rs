@@ -5,6 +5,7 @@
 //! puts the tensors together by their names, `describe.rs` compares types and shapes with the claim, and `values.rs`
 //! computes the values part by part. The arithmetic is that of `onnx-cast`.
 
+mod changes;
 mod claims;
 mod columns;
 mod config;
@@ -13,6 +14,7 @@ mod error;
 mod find;
 mod format;
 mod gguf;
+mod json;
 mod lay_out;
 mod packed_ints;
 mod plain_config;

@@ -17,7 +17,7 @@ use crate::formats::input::{Input, StoredTensor};
 use crate::formats::source::Items;
 use crate::inspect;
 use crate::io::progress::{Meter, Watch};
-use crate::layouts::Scheme;
+use crate::layouts::{Checkpoint, Scheme};
 use crate::opened::{of_stored, with_task};
 use crate::pipeline::{PipelineError, Task, TaskInput};
 use crate::selection::{Pattern, Selection, check_names};
@@ -158,11 +158,15 @@ impl ReportRequest {
 /// [`Selection::target`] would cast it to; the tensor of a file of one has all.
 ///
 /// # Errors
-/// Where a file cannot be read or is not valid, or a candidate is not a type of numbers.
+/// Where a file cannot be read or is not valid, a candidate is not a type of numbers, or something beside quantized
+/// weights changes them.
 pub fn report(path: impl AsRef<Path>, request: &ReportRequest) -> Result<Report, FileError> {
     // Before anything is read.
     request.check()?;
-    report_opened(&inspect::open_all(path.as_ref(), |path| inspect::open(path, request.from))?, request)
+    let path = path.as_ref();
+    let opened = Checkpoint::of(inspect::open_all(path, |path| inspect::open(path, request.from))?);
+    inspect::refuse_changes(path, &opened)?;
+    report_opened(&opened.files, request)
 }
 
 /// As [`report`], of files that are open.

@@ -104,6 +104,8 @@ pub(crate) struct Rewrite<'a> {
     pub(crate) side_files: SideFiles,
     /// What `config.json` is to say of quantization.
     pub(crate) configuration: Option<Value>,
+    /// Scales and zero points of activations that are left out.
+    pub(crate) dropped: Vec<String>,
     pub(crate) options: &'a RunOptions,
 }
 
@@ -114,7 +116,7 @@ impl<'a> Rewrite<'a> {
     /// Of these files alone.
     pub(crate) fn new(opened: &'a Opened<'a>, files: Vec<Rewritten<'a>>, options: &'a RunOptions) -> Self {
         let (checks, measured, side_files, configuration) = (Vec::new(), Vec::new(), SideFiles::default(), None);
-        Rewrite { opened, files, checks, measured, side_files, configuration, options }
+        Rewrite { opened, files, checks, measured, side_files, configuration, dropped: Vec::new(), options }
     }
 
     /// Writes the output; on a dry run only what is to be counted is computed.
@@ -232,7 +234,8 @@ impl<'a> Rewrite<'a> {
     }
 
     fn summary(&self) -> Summary {
-        Summary::new(self.rows().map(|row| row.summary.clone()).collect())
+        let dropped = self.dropped.clone();
+        Summary { dropped, ..Summary::new(self.rows().map(|row| row.summary.clone()).collect()) }
     }
 
     /// What counts the checks, the measurements, a rehearsal, and the writing.

@@ -22,6 +22,8 @@ pub struct Summary {
     pub passed_over: Vec<(String, String)>,
     /// Tensors of the input that the output lacks because it cannot hold them, each with the reason.
     pub left_out: Vec<(String, String)>,
+    /// Scales and zero points of activations that the output lacks.
+    pub dropped: Vec<String>,
 }
 
 impl Summary {
@@ -60,6 +62,16 @@ impl Summary {
             }
         }
         Some(text)
+    }
+
+    /// How many scales and zero points of activations the output lacks, and the first; `None` where it lacks none.
+    pub fn dropped_text(&self) -> Option<String> {
+        let first = TensorText(self.dropped.first()?).to_string();
+        let first = first.trim_end_matches(": ");
+        Some(match self.dropped.len() {
+            1 => format!("1 scale of activations is left out ({first})"),
+            count => format!("{count} scales of activations are left out (first {first})"),
+        })
     }
 
     /// Bytes of all elements in the input.

@@ -74,6 +74,7 @@ pub fn cast_json(input: &Path, output: &Path, dry_run: bool, done: &Summary) -> 
         "copied": done.copied,
         "kept_others": done.kept_others,
         "left_out": done.left_out.iter().map(|(name, why)| json!({"name": name, "why": why})).collect::<Vec<_>>(),
+        "dropped": done.dropped,
         "warning": done.warning(),
     });
     job(input, output, dry_run, done)

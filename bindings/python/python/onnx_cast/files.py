@@ -113,6 +113,8 @@ class CastSummary(list[TensorCast]):
         self.kept_others: list[str] = done.get("kept_others", [])
         #: Tensors that the output lacks because it cannot hold them, each with the reason.
         self.left_out: list[tuple[str, str]] = [(one["name"], one["why"]) for one in done.get("left_out", [])]
+        #: The names of the scales and zero points of activations that the output lacks.
+        self.dropped: list[str] = done.get("dropped", [])
         #: How many values overflowed, were saturated or are NaN, and in which tensor first, as a text; ``None`` where
         #: there are none, and of a dry run without ``losses``.
         self.warning: str | None = done.get("warning")

@@ -128,6 +128,15 @@ pub(super) fn find(path: &Path, checkpoint: &Checkpoint) -> Option<(Option<Schem
     }
 }
 
+/// Refuses a quantized checkpoint in which something else than scales changes the weights.
+pub(crate) fn refuse_changes(path: &Path, checkpoint: &Checkpoint) -> Result<(), FileError> {
+    let is_meant = |error: &LayoutError| matches!(error, LayoutError::Beside { .. } | LayoutError::Transformed { .. });
+    match find(path, checkpoint) {
+        Some((_, Err(FileError::Layout { path, error }))) if is_meant(&error) => Err(FileError::Layout { path, error }),
+        _ => Ok(()),
+    }
+}
+
 fn describe(checkpoint: &Checkpoint, weight: &Weight) -> QuantizedWeight {
     let bytes: u64 = weight.parts().map(|part| checkpoint.stored(part).bytes()).sum();
     let [rows, columns] = weight.matrix();

@@ -1,7 +1,9 @@
 //! The configuration of a checkpoint: `config.json`, and the files that layouts have of their own.
 
+use super::changes::check_keys;
 use super::claims::{Claims, pair};
 use super::error::LayoutError;
+use super::json;
 use super::row::OwnFile;
 use super::table::Scheme;
 use crate::error::FileError;
@@ -25,7 +27,7 @@ pub(crate) struct Config {
 
 /// What the text of a configuration says of quantization, for errors; `None` if nothing.
 pub(crate) fn claims(text: &str) -> Option<String> {
-    let object: Map<String, Value> = serde_json::from_str(text).ok()?;
+    let object = json::object(text).ok()?;
     let is_own = Scheme::keys().chain(["bits"]).any(|key| object.contains_key(key));
     // ModelOpt has a file of its own, MLX a key beside the others.
     let other = || object.get("quantization").and_then(Value::as_object);
@@ -59,8 +61,9 @@ impl Config {
             config.take(quantization, given).map_err(|error| FileError::layout(&path, error))?;
         }
         for (scheme, file) in Scheme::own_files() {
-            if let Some(object) = object(&folder.join(file.name))? {
-                config.take_own(scheme, file, &object);
+            let path = folder.join(file.name);
+            if let Some(object) = object(&path)? {
+                config.take_own(scheme, file, &object).map_err(|error| FileError::layout(&path, error))?;
             }
         }
         config.scheme = given.or(config.scheme);
@@ -69,25 +72,26 @@ impl Config {
 
     /// Reads a text: that of `config.json`, of its `quantization_config` alone, or of a layout's own file.
     pub(crate) fn parse(text: &str, given: Option<Scheme>) -> Result<Config, LayoutError> {
-        let object: Map<String, Value> =
-            serde_json::from_str(text).map_err(|error| LayoutError::Config { what: error.to_string() })?;
+        let object = json::object(text).map_err(|error| LayoutError::Config { what: error.to_string() })?;
         let is_quantization = || Scheme::keys().any(|key| object.contains_key(key));
         let mut config = Config::default();
         if let Some(quantization) = quantization_of(&object).or(is_quantization().then_some(&object)) {
             config.take(quantization, given)?;
         } else {
-            Scheme::own_files().for_each(|(scheme, file)| config.take_own(scheme, file, &object));
+            Scheme::own_files().try_for_each(|(scheme, file)| config.take_own(scheme, file, &object))?;
         }
         config.scheme = given.or(config.scheme);
         Ok(config)
     }
 
     /// Takes over what a layout's own file says.
-    fn take_own(&mut self, scheme: Scheme, file: &OwnFile, object: &Map<String, Value>) {
+    fn take_own(&mut self, scheme: Scheme, file: &OwnFile, object: &Map<String, Value>) -> Result<(), LayoutError> {
         if let Some(quantization) = object.get(file.key).and_then(Value::as_object) {
+            check_keys(quantization)?;
             self.scheme = self.scheme.or(Some(scheme));
             self.claim(scheme, quantization);
         }
+        Ok(())
     }
 
     fn claim(&mut self, scheme: Scheme, quantization: &Map<String, Value>) {
@@ -98,6 +102,7 @@ impl Config {
 
     /// Takes over what `quantization_config` says.
     fn take(&mut self, quantization: &Map<String, Value>, given: Option<Scheme>) -> Result<(), LayoutError> {
+        check_keys(quantization)?;
         let method = quantization.get("quant_method").and_then(Value::as_str).unwrap_or_default();
         self.scheme = Scheme::of_configuration(method, quantization);
         if self.scheme.is_none() && given.is_none() {
@@ -127,7 +132,7 @@ fn quantization_of(object: &Map<String, Value>) -> Option<&Map<String, Value>> {
 /// The object in a JSON file; `None` if the file does not exist.
 fn object(path: &Path) -> Result<Option<Map<String, Value>>, FileError> {
     let Some(text) = read(path)? else { return Ok(None) };
-    let parsed = serde_json::from_str(&text);
+    let parsed = json::object(&text);
     let parsed = parsed.map_err(|error| FileError::layout(path, LayoutError::Config { what: error.to_string() }))?;
     Ok(Some(parsed))
 }

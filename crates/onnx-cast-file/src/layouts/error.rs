@@ -220,6 +220,15 @@ pub enum LayoutError {
         /// The tensor.
         tensor: String,
     },
+    /// A configuration that changes weights or their inputs, as a rotation does.
+    #[error(
+        "`{key}` of the configuration changes the weights or their inputs, and is not applied here: without it they \
+         would be wrong"
+    )]
+    Transformed {
+        /// The key.
+        key: &'static str,
+    },
     /// Two tensors of the output with one name.
     #[error("two tensors would be named `{}`", Short(tensor))]
     Collision {

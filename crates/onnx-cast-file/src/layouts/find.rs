@@ -1,23 +1,18 @@
 //! Which tensors of a checkpoint are a weight together, by their names, compared with their types and shapes and with
 //! what the configuration claims.
 
+use super::changes::check_changes;
 use super::claims::Claims;
 use super::config::Config;
 use super::error::LayoutError;
-use super::row::Row;
-use super::table::{CHANGES, COMPANIONS, Scheme};
+use super::row::{Row, before};
+use super::table::{CALIBRATIONS, LEFTOVERS, Scheme};
 use super::weight::{Checkpoint, TensorRef, Weight};
 use crate::error::FileError;
 use crate::formats::input::StoredTensor;
 use DataType::{Float4E2M1, Float6E2M3, Float6E3M2, Float8E4M3FN, Float8E5M2, Int8, Int32, Uint8};
 use onnx_cast::DataType;
 use std::collections::HashMap;
-
-/// What stands before an ending of a name.
-pub(super) fn before<'n>(name: &'n str, ending: &str) -> Option<&'n str> {
-    let start = name.strip_suffix(ending)?;
-    (ending.starts_with('_') || start.is_empty() || start.ends_with('.')).then_some(start)
-}
 
 /// What a tensor of a quantized checkpoint is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,8 +21,10 @@ pub(crate) enum Role {
     Elements(usize),
     /// Another part of a weight.
     Part(usize),
+    /// A scale or a zero point of activations.
+    Calibration,
     /// Of use only beside quantized weights.
-    Companion,
+    Leftover,
 }
 
 /// The quantized weights of a checkpoint, and the tensors that they are made of.
@@ -59,6 +56,7 @@ impl Weights {
         let Some(scheme) = config.scheme.or_else(|| Scheme::of_names(has)) else {
             return Err(checkpoint.error(None, LayoutError::NotQuantized));
         };
+        check_changes(checkpoint)?;
         let finder = Finder { checkpoint, claims: &config.claims, row: scheme.row() };
         let mut list = Vec::new();
         for (tensor, stored) in checkpoint.tensors() {
@@ -77,13 +75,8 @@ impl Weights {
             checkpoint.tensors().filter(|(tensor, _)| !roles.contains_key(tensor)).collect::<Vec<_>>()
         {
             let wrong = |error| checkpoint.error(Some(tensor), error);
-            let last = stored.name.rsplit('.').next().unwrap_or_default();
-            if CHANGES.contains(&last) || CHANGES.contains(&stored.name.rsplit('.').nth(1).unwrap_or_default()) {
-                return Err(wrong(LayoutError::Beside { tensor: stored.name.clone() }));
-            }
-            let fused = COMPANIONS[..1].iter().any(|end| last.ends_with(&format!("_proj_{end}")));
-            if COMPANIONS.contains(&last) || fused {
-                roles.insert(tensor, Role::Companion);
+            if let Some(role) = companion(&stored.name) {
+                roles.insert(tensor, role);
             } else if !keeps(&stored.name, stored.len as u64) {
                 finder.check_single(stored).map_err(wrong)?;
             }
@@ -93,6 +86,23 @@ impl Weights {
         }
         Ok(Weights { scheme, list, roles, block: config.claims.block })
     }
+
+    /// The names of the scales and zero points of activations, in the order of the files.
+    pub(crate) fn calibrations(&self, checkpoint: &Checkpoint) -> Vec<String> {
+        let is_meant = |tensor: &TensorRef| self.roles.get(tensor) == Some(&Role::Calibration);
+        let found = checkpoint.tensors().filter(|(tensor, _)| is_meant(tensor));
+        found.map(|(_, stored)| stored.name.clone()).collect()
+    }
+}
+
+/// What a tensor is that belongs to no weight, by its name.
+fn companion(name: &str) -> Option<Role> {
+    let is_one_of = |ends: &[&str]| ends.iter().any(|end| before(name, end).is_some());
+    let is_of_experts = || CALIBRATIONS[..1].iter().any(|end| before(name, &format!("_proj_{end}")).is_some());
+    if is_one_of(CALIBRATIONS) || is_of_experts() {
+        return Some(Role::Calibration);
+    }
+    is_one_of(LEFTOVERS).then_some(Role::Leftover)
 }
 
 impl Checkpoint {

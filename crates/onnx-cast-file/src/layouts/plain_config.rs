@@ -2,12 +2,10 @@
 
 use super::config::{QUANTIZATION, read};
 use super::error::LayoutError;
+use super::json;
 use super::torch_dtype::is_missing;
 use crate::error::FileError;
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
-use serde_json::value::RawValue;
-use std::fmt;
 use std::path::Path;
 
 /// The text of `config.json` for plain weights of a type.
@@ -32,7 +30,8 @@ fn rewrite(
     quantization: Option<&Value>,
     is_whole: bool,
 ) -> Result<String, serde_json::Error> {
-    let Object(mut pairs) = serde_json::from_str(text)?;
+    let pairs = json::pairs(text)?.into_iter().map(|(key, value)| (key, value.to_owned()));
+    let mut pairs: Vec<(String, String)> = pairs.collect();
     pairs.retain(|(key, _)| !QUANTIZATION.contains(&&**key));
     for (key, value) in &mut pairs {
         match (&**key, data_type) {
@@ -62,33 +61,6 @@ fn join(pairs: &[(String, String)]) -> String {
     if lines.is_empty() { "{}".to_owned() } else { format!("{{\n{}\n}}", lines.join(",\n")) }
 }
 
-/// An object's keys in order, each with the text of its value.
-struct Object(Vec<(String, String)>);
-
-impl<'de> Deserialize<'de> for Object {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct ObjectVisitor;
-
-        impl<'de> Visitor<'de> for ObjectVisitor {
-            type Value = Object;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object, A::Error> {
-                let mut pairs = Vec::new();
-                while let Some((key, value)) = map.next_entry::<String, &RawValue>()? {
-                    pairs.push((key, value.get().to_owned()));
-                }
-                Ok(Object(pairs))
-            }
-        }
-
-        deserializer.deserialize_map(ObjectVisitor)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,12 +69,14 @@ mod tests {
     fn everything_but_quantization_keeps_its_text() {
         let text = r#"{
   "rope_theta": 1e6,
+  "time_step_limit": [0.0, Infinity],
   "quantization_config": {"quant_method": "fp8"},
   "torch_dtype": "float8_e4m3fn",
   "text_config": {"dtype": "bfloat16", "compression_config": {}, "eps": 1e-05}
 }"#;
         let want = r#"{
   "rope_theta": 1e6,
+  "time_step_limit": [0.0, Infinity],
   "torch_dtype": "float16",
   "text_config": {
     "dtype": "float16",

@@ -5,6 +5,12 @@ use super::format::{Granularity, QuantizedFormat};
 use super::written::{Arithmetic, Order, WrittenWeight};
 use serde_json::{Map, Value};
 
+/// What is before an ending of a name.
+pub(super) fn before<'n>(name: &'n str, ending: &str) -> Option<&'n str> {
+    let start = name.strip_suffix(ending)?;
+    (ending.starts_with('_') || start.is_empty() || start.ends_with('.')).then_some(start)
+}
+
 /// How names of elements and scales belong together: behind a common beginning, these endings. A plain ending begins
 /// the name or follows a point.
 #[derive(Clone, Copy)]

@@ -3,7 +3,7 @@
 
 use super::config::{Config, claims};
 use super::error::LayoutError;
-use super::find::before;
+use super::row::before;
 use super::table::{Scheme, ZERO_POINTS};
 use super::weight::Checkpoint;
 use crate::error::FileError;

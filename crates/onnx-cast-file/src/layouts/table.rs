@@ -101,24 +101,52 @@ impl Scheme {
 /// Both matrices of experts.
 pub(super) const EXPERTS: [&str; 2] = ["gate_up_proj", "down_proj"];
 
-/// Tensors that go with quantized weights, and that no model without them has. The first may end names of experts.
-pub(super) const COMPANIONS: &[&str] = &[
+/// Scales and zero points of activations, which data has told. The first may end names of experts.
+pub(super) const CALIBRATIONS: &[&str] = &[
     "input_scale",
-    "output_scale",
     "input_global_scale",
     "input_zero_point",
     "scale_input",
+    "activation_scale",
+    "output_scale",
+    "prob_output_scale",
+    "q_scale",
     "k_scale",
     "v_scale",
-    "q_scale",
-    "prob_output_scale",
-    SHAPE,
-    "scaled_fp8",
+    "kv_scale",
+    "q_zero_point",
+    "k_zero_point",
+    "v_zero_point",
+    "k_cache.scale",
+    "v_cache.scale",
 ];
 
-/// Tensors that change the weight beside them.
-pub(super) const CHANGES: &[&str] =
-    &["pre_quant_scale", "svdquant_lora_a", "svdquant_lora_b", "lora_A", "lora_B", "lora_up", "lora_down"];
+/// Other tensors that go with quantized weights, and that no model without them has.
+pub(super) const LEFTOVERS: &[&str] = &[SHAPE, "scaled_fp8", COMFY_QUANT, "weight_format"];
+
+/// A layer's format in JSON, of ComfyUI.
+pub(super) const COMFY_QUANT: &str = "comfy_quant";
+
+/// Tensors that change the weight beside them, or its inputs; another part of the name may follow.
+pub(super) const CHANGES: &[&str] = &[
+    "pre_quant_scale",
+    "act_pre_scale",
+    "act_scales",
+    "act.scales",
+    "smooth_factor",
+    "smooth_factor_orig",
+    "svdquant_lora_a",
+    "svdquant_lora_b",
+    "lora_A",
+    "lora_B",
+    "lora_up",
+    "lora_down",
+    "forward_hadamard_matrix",
+    "backward_hadamard_matrix",
+];
+
+/// Keys of configurations that do.
+pub(super) const CHANGING_KEYS: &[&str] = &["transform_config", "rotation_config", "convrot"];
 
 /// The endings of other tensors of a weight.
 pub(crate) const ZERO_POINTS: &str = "weight_zero_point";

@@ -1,10 +1,8 @@
 //! The type of the weights in a configuration: `torch_dtype`, which newer versions of transformers call `dtype`.
 //! Libraries load all weights as this type. Everything else keeps its text.
 
+use super::json::{pairs, place_in};
 use onnx_cast::DataType;
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
-use serde_json::value::RawValue;
-use std::fmt;
 use std::ops::Range;
 
 /// The keys of the type.
@@ -33,7 +31,7 @@ pub(super) fn is_missing<'k>(mut keys: impl Iterator<Item = &'k str>) -> bool {
 
 /// A configuration with this type, which is added where it is missing; `None` if the text is not an object.
 pub(crate) fn with_torch_dtype(text: &str, name: &str) -> Option<String> {
-    let Pairs(pairs) = serde_json::from_str(text).ok()?;
+    let pairs = pairs(text).ok()?;
     let mut edits: Vec<(Range<usize>, String)> = Vec::new();
     for (key, value) in &pairs {
         let place = place_in(text, value);
@@ -55,13 +53,7 @@ pub(crate) fn with_torch_dtype(text: &str, name: &str) -> Option<String> {
 }
 
 fn keys(object: &str) -> Vec<String> {
-    serde_json::from_str(object).map(|Pairs(pairs)| pairs.into_iter().map(|(key, _)| key).collect()).unwrap_or_default()
-}
-
-/// Where a value, borrowed from a text, stands in it.
-fn place_in(text: &str, value: &str) -> Range<usize> {
-    let start = value.as_ptr() as usize - text.as_ptr() as usize;
-    start..start + value.len()
+    pairs(object).map(|pairs| pairs.into_iter().map(|(key, _)| key).collect()).unwrap_or_default()
 }
 
 /// What stands between the brace and the first key.
@@ -69,33 +61,6 @@ fn space_before_keys(text: &str) -> &str {
     let inner = text.trim_start().strip_prefix('{').unwrap_or_default();
     let space = &inner[..inner.len() - inner.trim_start().len()];
     if space.is_empty() { " " } else { space }
-}
-
-/// An object's keys in order, each with the text of its value.
-struct Pairs<'a>(Vec<(String, &'a str)>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Pairs<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct PairsVisitor;
-
-        impl<'de> Visitor<'de> for PairsVisitor {
-            type Value = Pairs<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Pairs<'de>, A::Error> {
-                let mut pairs = Vec::new();
-                while let Some((key, value)) = map.next_entry::<String, &'de RawValue>()? {
-                    pairs.push((key, value.get()));
-                }
-                Ok(Pairs(pairs))
-            }
-        }
-
-        deserializer.deserialize_map(PairsVisitor)
-    }
 }
 
 #[cfg(test)]
@@ -117,6 +82,7 @@ mod tests {
                 r#"{"text_config": {"dtype": "bfloat16"}, "v": {"dtype": "float32"}, "torch_dtype": "bfloat16"}"#,
             ),
             (r#"{"text_config": {"eps": 1}, "dtype": null}"#, r#"{"text_config": {"eps": 1}, "dtype": null}"#),
+            (r#"{"b":[NaN,-Infinity]}"#, r#"{"b":[NaN,-Infinity], "torch_dtype": "bfloat16"}"#),
             (r#"{"_class_name": "UNet", "a": 1}"#, r#"{"_class_name": "UNet", "a": 1}"#),
             ("{}", "{}"),
         ] {

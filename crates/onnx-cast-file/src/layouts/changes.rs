@@ -1,0 +1,62 @@
+//! What changes weights or their inputs beside the scales: rotations, scales of inputs, factors of low rank. None of it is
+//! applied here, and without it weights would be wrong, so that such checkpoints are refused.
+
+use super::error::LayoutError;
+use super::json;
+use super::row::before;
+use super::table::{CHANGES, CHANGING_KEYS, COMFY_QUANT};
+use super::weight::Checkpoint;
+use crate::error::FileError;
+use onnx_cast::DataType;
+use serde_json::{Map, Value};
+
+/// Refuses checkpoints with tensors, or metadata, that change weights or their inputs.
+pub(crate) fn check_changes(checkpoint: &Checkpoint) -> Result<(), FileError> {
+    for (tensor, stored) in checkpoint.tensors() {
+        let name = &*stored.name;
+        let parent = name.rsplit_once('.').map_or("", |(parent, _)| parent);
+        if CHANGES.iter().any(|end| before(name, end).is_some() || before(parent, end).is_some()) {
+            return Err(checkpoint.error(Some(tensor), LayoutError::Beside { tensor: name.to_owned() }));
+        }
+        const MOST: usize = 1 << 16;
+        if before(name, COMFY_QUANT).is_some() && stored.data_type == DataType::Uint8 && stored.len <= MOST {
+            let bytes = checkpoint.bytes(tensor)?;
+            check_text(&String::from_utf8_lossy(&bytes)).map_err(|error| checkpoint.error(Some(tensor), error))?;
+        }
+    }
+    for input in &checkpoint.files {
+        for (_, value) in input.metadata.iter().flatten() {
+            check_text(value).map_err(|error| FileError::layout(input.path(), error))?;
+        }
+    }
+    Ok(())
+}
+
+/// As [`check_keys`], of a text that may be JSON.
+fn check_text(text: &str) -> Result<(), LayoutError> {
+    let may_tell = CHANGING_KEYS.iter().any(|key| text.contains(key));
+    let object = may_tell.then(|| json::object(text).ok()).flatten();
+    object.map_or(Ok(()), |object| check_keys(&object))
+}
+
+/// Refuses configurations with a key that changes weights or their inputs, unless its value is empty.
+pub(super) fn check_keys(object: &Map<String, Value>) -> Result<(), LayoutError> {
+    fn is_set(value: &Value) -> bool {
+        match value {
+            Value::Null => false,
+            Value::Bool(value) => *value,
+            Value::Number(_) => true,
+            Value::String(value) => !value.is_empty() && value != "none",
+            Value::Array(values) => !values.is_empty(),
+            Value::Object(values) => values.values().any(is_set),
+        }
+    }
+    for (key, value) in object {
+        if let Some(key) = CHANGING_KEYS.iter().find(|changing| *changing == key).filter(|_| is_set(value)) {
+            return Err(LayoutError::Transformed { key });
+        }
+        let inner = value.as_array().into_iter().flatten().chain([value]);
+        inner.filter_map(Value::as_object).try_for_each(check_keys)?;
+    }
+    Ok(())
+}
