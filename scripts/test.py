@@ -101,6 +101,7 @@ def stages(packages):
         check("files, as the newest onnx reads them", "scripts/checks/files.py", env=NEWEST),
         check("examples of the pages, in a shell", "scripts/checks/manual.py"),
         check("reports, as numpy computes them", "scripts/checks/report.py"),
+        check("checkpoints of real sizes, in constant memory", "scripts/checks/sizes.py"),
         check("files of releases, and workflows", "scripts/checks/packaging.py"),
         check("annotations, as mypy and pyright read them", "scripts/checks/typing_examples.py", after=(SET_UP,)),
         # It uses what the lints have checked.

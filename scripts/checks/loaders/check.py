@@ -133,7 +133,7 @@ def late(*_):
     raise TimeoutError(f"more than {SECONDS} s")
 
 
-def prepare():
+def prepare(quiet=True):
     """Sets a process up."""
     import warnings
 
@@ -141,7 +141,8 @@ def prepare():
     import transformers
 
     # Bars of progress, which not all packages can be told to leave out.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    if quiet:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     warnings.filterwarnings("ignore")
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()

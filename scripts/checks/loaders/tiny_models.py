@@ -37,7 +37,7 @@ MAPPINGS = [
     "MODEL_MAPPING",
 ]
 
-VOCABULARY, LAYERS, POSITIONS, IMAGE, MOST_PARAMETERS = 256, 2, 128, 32, 40_000_000
+VOCABULARY, LAYERS, POSITIONS, IMAGE, MOST_PARAMETERS = 256, 2, 128, 64, 40_000_000
 
 #: Fields by their names: of layers, experts and the like, then of widths.
 COUNTS = [
@@ -81,6 +81,13 @@ WIDTHS = {
     "keys": "linear_num_key_heads",
     "values": "linear_num_value_heads",
 }
+#: Values of fields that have none by default, and without which a model does not run.
+MISSING = {"num_experts_per_tok": 2, "attn_layer_indices": [1], "prediction_length": 8}
+#: What follows from other fields, and is left to the configuration's own rules.
+DERIVED = {
+    "model_type", "transformers_version", "architectures", "dtype", "torch_dtype", "out_features", "out_indices",
+    "stage_names",
+}  # fmt: skip
 #: The sizes that are tried: hidden size, the size of a head, and how many heads share keys and values.
 SIZES = [(128, 32, 2), (128, 32, 1), (64, 16, 2), (128, 64, 1), (256, 128, 2), (256, 128, 1), None]
 
@@ -117,6 +124,8 @@ def shrunk(values, size, ids=None):
             value = shrunk(value, size, ids)
         elif key in ("mrope_section", "xdrope_section") and size and isinstance(value, list):
             value = scaled(value, size[1] // 2)
+        elif key in MISSING and value is None:
+            value = MISSING[key]
         elif key in fields and is_count(value) and value > 0:
             value = layers if key in of_layers else fields[key]
         elif key.endswith(("token_id", "token_index", "_token_ids")) and is_count(value) and value >= VOCABULARY:
@@ -129,7 +138,17 @@ def shrunk(values, size, ids=None):
         elif key in ("depths", "num_blocks", "layers_per_stage") and isinstance(value, list) and all(map(is_count, value)):
             value = [1] * len(value)
         out[key] = value
-    return out
+    if size:
+        out |= state_space(out, *size)
+    return {key: value for key, value in out.items() if key not in DERIVED - {"model_type"}}
+
+
+def state_space(values, hidden, head, _share):
+    """The heads of Mamba's second version, whose widths make up its inner width."""
+    heads = hidden * values.get("expand", values.get("mamba_expand", 2)) // head
+    if "mamba_n_heads" in values:
+        return {"mamba_n_heads": heads, "mamba_d_head": head}
+    return {"num_heads": heads} if "state_size" in values and "num_heads" in values else {}
 
 
 def is_text(values):
@@ -146,9 +165,7 @@ def scaled(parts, total):
 def configuration(model_type, size):
     plain = CONFIG_MAPPING[model_type]()
     values = shrunk(plain.to_dict(), size)
-    for key in ("model_type", "transformers_version", "architectures", "dtype", "torch_dtype"):
-        values.pop(key, None)
-    return type(plain)(**values)
+    return type(plain)(**{key: value for key, value in values.items() if key not in DERIVED})
 
 
 def model_class(config):

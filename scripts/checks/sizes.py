@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+"""Are checkpoints of the sizes that people have quantized and read back in constant memory?
+
+Sparse files: zeros that take no space on disk. A plan of a whole mixture of experts, 671 billion weights in 90 shards
+(`--dry-run`, which reads headers), and layers of it with real columns, 5,120 to 18,432, and all 256 experts, whose rows are
+few. Four times the experts' rows must not take more memory.
+"""
+
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from shared import COMMAND, line
+
+SHARDS, EXPERTS, HIDDEN, INNER, DENSE = 90, 256, 7168, 2048, 18432
+#: Above the most that a run took, 231 MB for the plan of 46,000 tensors.
+MOST_MEMORY = 400 << 20
+MOST_SECONDS = 120
+
+
+def layer(number, rows):
+    """The tensors of a layer by name; `rows` limits their rows."""
+    head = f"model.layers.{number}."
+    shapes = {"self_attn.q_a_proj": (1536, HIDDEN), "self_attn.kv_a_proj_with_mqa": (576, HIDDEN)}
+    shapes |= {"self_attn.q_b_proj": (24576, 1536), "self_attn.kv_b_proj": (32768, 512)}
+    shapes |= {"self_attn.o_proj": (HIDDEN, 16384)}
+    experts = [f"mlp.experts.{expert}." for expert in range(EXPERTS)] + ["mlp.shared_experts."]
+    if number < 3:
+        shapes |= {"mlp.gate_proj": (DENSE, HIDDEN), "mlp.up_proj": (DENSE, HIDDEN), "mlp.down_proj": (HIDDEN, DENSE)}
+    else:
+        shapes |= {"mlp.gate": (EXPERTS, HIDDEN)}
+        for expert in experts:
+            shapes |= {f"{expert}gate_proj": (INNER, HIDDEN), f"{expert}up_proj": (INNER, HIDDEN)}
+            shapes |= {f"{expert}down_proj": (HIDDEN, INNER)}
+    found = {f"{head}{name}.weight": (min(height, rows), width) for name, (height, width) in shapes.items()}
+    return found | {f"{head}input_layernorm.weight": (HIDDEN,)}
+
+
+def whole():
+    """All tensors of the model."""
+    tensors = {"model.embed_tokens.weight": (129280, HIDDEN), "lm_head.weight": (129280, HIDDEN)}
+    for number in range(61):
+        tensors |= layer(number, 1 << 30)
+    return tensors
+
+
+def slice_of(rows):
+    """Some layers, with few rows, and a layer of another model with 5,120 columns."""
+    tensors = {"model.embed_tokens.weight": (rows, HIDDEN), "lm_head.weight": (rows, HIDDEN)}
+    for number in (0, 1, 3):
+        tensors |= layer(number, rows)
+    return tensors | {f"model.layers.4.mlp.{name}_proj.weight": (16 * rows, 5120) for name in ("gate", "up")}
+
+
+def write(folder, tensors):
+    """A checkpoint of bfloat16 zeros in shards, sparse. Returns how many values it has."""
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({"model_type": "deepseek_v3", "tie_word_embeddings": False}))
+    names, shards, total = list(tensors), {}, 0
+    for number in range(SHARDS):
+        file = f"model-{number + 1:05}-of-{SHARDS:05}.safetensors"
+        header, end = {}, 0
+        for name in names[number * len(names) // SHARDS : (number + 1) * len(names) // SHARDS]:
+            count = 1
+            for size in tensors[name]:
+                count *= size
+            header[name] = {"dtype": "BF16", "shape": tensors[name], "data_offsets": [end, end + 2 * count]}
+            end, total, shards[name] = end + 2 * count, total + count, file
+        text = json.dumps(header).encode()
+        with (folder / file).open("wb") as out:
+            out.write(struct.pack("<Q", len(text)) + text)
+            out.truncate(8 + len(text) + end)
+    index = {"metadata": {"total_size": 2 * total}, "weight_map": shards}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    return total
+
+
+def run(*arguments):
+    """Runs the command; returns its seconds and the most memory that it took."""
+    begin = time.monotonic()
+    process = subprocess.Popen(line(*arguments), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        sys.exit(f"onnx-cast {' '.join(map(str, arguments))}: status {process.returncode}")
+    seconds, memory = time.monotonic() - begin, usage.ru_maxrss * 1024
+    print(f"  {' '.join(map(str, arguments[:1] + arguments[3:]))}: {seconds:.1f} s, {memory >> 20} MB", flush=True)
+    if memory > MOST_MEMORY or seconds > MOST_SECONDS:
+        sys.exit(f"it took {memory >> 20} MB and {seconds:.0f} s")
+    return memory
+
+
+def parts(path):
+    """Types and shapes by name, and whether all values are zeros."""
+    with path.open("rb") as file:
+        header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
+        are_zeros = not any(block.strip(b"\0") for block in iter(lambda: file.read(1 << 20), b""))
+    return {name: (part["dtype"], part["shape"]) for name, part in header.items() if name != "__metadata__"}, are_zeros
+
+
+def compare(source, back):
+    """The names, types, shapes and zeros of all shards."""
+    for path in sorted(source.glob("*.safetensors")):
+        if parts(path) != parts(back / path.name):
+            sys.exit(f"{path.name}: names, shapes or values differ after a round trip")
+
+
+def main():
+    if sys.platform != "linux":
+        print("left out: sizes as in life: sparse files and the memory of a process are checked on Linux")
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        folder = Path(folder)
+        total = write(folder / "whole", whole())
+        print(f"{total / 1e9:.0f} billion weights in {SHARDS} shards, the plan")
+        for options in (["--to", "nvfp4"], ["--to", "float8e4m3fn", "--layout", "deepseek"]):
+            run("quantize", folder / "whole", folder / "out", *options, "--dry-run", "--quiet")
+        took = []
+        for rows in (16, 64):
+            source = folder / f"rows-{rows}"
+            total = write(source, slice_of(rows))
+            print(f"{total / 1e6:.0f} million weights in {SHARDS} shards")
+            most = 0
+            for options in (["--to", "nvfp4"], ["--to", "float8e4m3fn", "--layout", "deepseek"]):
+                quantized, back = folder / f"quantized-{rows}-{options[1]}", folder / f"back-{rows}-{options[1]}"
+                most = max(most, run("quantize", source, quantized, *options, "--quiet"))
+                most = max(most, run("dequantize", quantized, back, "--to", "bf16", "--quiet"))
+                compare(source, back)
+            took.append(most)
+        if took[1] > took[0] + (64 << 20):
+            sys.exit(f"memory grows with the size: {took[0] >> 20} MB, then {took[1] >> 20} MB")
+    print("sizes as in life: constant memory")
+
+
+if __name__ == "__main__":
+    main()
