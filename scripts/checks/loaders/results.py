@@ -1,0 +1,69 @@
+"""The results of check.py as text: counts for each format, and what failed, was expected to fail, or was not built."""
+
+import collections
+import datetime
+import os
+import platform
+import re
+
+
+def text(results, formats, expected, shortened):
+    """The lines of a summary in Markdown, and what fails without an explanation."""
+    built = [found for found in results if not found["left_out"]]
+    idle = [found for found in built if found["no_inputs"]]
+    counts, reasons, failed, empty = collections.Counter(), collections.defaultdict(set), [], set()
+    for found in built:
+        for name, failures in found["formats"].items():
+            if failures is None:
+                empty.add(found["family"])
+            elif not failures:
+                counts[name, "equal"] += 1
+            elif row := expected(name, failures):
+                counts[name, "expected"] += 1
+                reasons[row[3]].add(found["family"])
+            else:
+                counts[name, "failed"] += 1
+                failed.append((found["family"], name, failures))
+    lines = [f"{len(results)} model types, {len(built)} built; {len(built) - len(idle)} of these run, for the others no "
+             f"guess of inputs did, and their weights alone are compared. {len(empty)} have no weight to quantize.", ""]  # fmt: skip
+    lines += ["| format | load, with equal weights and outputs | fail by transformers' own fault | fail |", "|---|---|---|---|"]
+    for name in formats:
+        lines.append("| " + " | ".join([name, *(str(counts[name, kind]) for kind in ("equal", "expected", "failed"))]) + " |")
+    for why, families in reasons.items():
+        lines += ["", f"- {why}: {len(families)} types: {', '.join(sorted(families))}"]
+    if failed:
+        lines += ["", "Failures:", ""]
+        lines += [f"- {family}, {name}: {shortened('; '.join(failures))[:300]}" for family, name, failures in failed]
+    kinds = collections.Counter(kind(found["left_out"]) for found in results if found["left_out"])
+    lines += ["", "Not built:", ""] + [f"- {count}: {why}" for why, count in kinds.most_common()]
+    return lines, failed
+
+
+def kind(reason):
+    """A reason without what is particular to one type."""
+    reason = re.sub(r"^\(\d+, \d+, \d+\): ", "", " ".join(reason.split()))
+    if "million parameters" in reason:
+        return "more than 40 million parameters in every size"
+    if found := re.search(r"requires the (\w+) library", reason):
+        return f"needs {found[1]}"
+    if "no model class" in reason:
+        return "no model class is registered for the configuration"
+    if reason.startswith("transformers does not load"):
+        return "transformers does not load what it saves"
+    return "its configuration refuses or does not survive small sizes"
+
+
+def write(path, lines, versions, seconds):
+    """Writes the record."""
+    head = [
+        "# Quantized checkpoints in transformers",
+        "",
+        "Written by `scripts/checks/loaders/check.py --all --record records/loaders.md`, which `bash scripts/test.sh --torch`",
+        "runs: tiny models of all types that transformers has, quantized by default, loaded and run on a CPU. The weights",
+        "and outputs are compared with those of the checkpoint that `onnx-cast dequantize` writes.",
+        "",
+        f"{datetime.date.today()}, {versions}, Python {platform.python_version()}, {os.cpu_count()} processors, "
+        f"{seconds / 60:.0f} minutes.",
+        "",
+    ]
+    path.write_text("\n".join(head + lines) + "\n")
