@@ -236,6 +236,7 @@ export function quantizeFile(
     output?: string;
     layout?: string;
     granularity?: string;
+    activations?: "dynamic" | "none";
     rule?: string;
     raiseOpset?: boolean;
   },

@@ -94,7 +94,7 @@ export function makeJobs(load, start, template) {
     return { report: answer.report, page: (await template()).replace("{{data}}", () => answer.page_data) };
   }
 
-  async function written(kind, input, to, { output, layout, granularity, rule, raiseOpset, ...options }) {
+  async function written(kind, input, to, { output, layout, granularity, activations, rule, raiseOpset, ...options }) {
     const name = output ?? listed(input)[0][0].split("/").at(-1);
     const request = {
       job: kind,
@@ -102,6 +102,7 @@ export function makeJobs(load, start, template) {
       output: name,
       layout,
       granularity,
+      activations,
       rule,
       raise_opset: raiseOpset,
       ...selected(options),

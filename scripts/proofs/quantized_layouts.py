@@ -74,8 +74,7 @@ case("compressed-tensors int4 by rows", compressed(9, g(4, "int", "channel")), "
 case("compressed-tensors int8", compressed(10, g(8, "int", "channel")), "--to", "int8")
 case("modelopt nvfp4", modelopt(11, "NVFP4_DEFAULT_CFG"), "--to", "nvfp4", "--layout", "modelopt")
 case("modelopt mxfp8", modelopt(12, "MXFP8_DEFAULT_CFG"), "--to", "mxfp8", "--layout", "modelopt", "--scale-rule", "rceil")
-case("modelopt mxfp4", modelopt(13, "MXFP4_DEFAULT_CFG"), "--to", "mxfp4", "--layout", "modelopt", "--scale-rule", "rceil")
-case("modelopt fp8", modelopt(14, "FP8_DEFAULT_CFG"), "--to", "e4m3fn", "--layout", "modelopt")
+case("modelopt fp8 by rows", modelopt(14, "FP8_PER_CHANNEL_PER_TOKEN_CFG"), "--to", "e4m3fn", "--layout", "modelopt")
 case("deepseek", deepseek(15, (128, 128)), "--to", "e4m3fn", "--layout", "deepseek")
 case("deepseek 16x32", deepseek(16, (16, 32)), "--to", "e4m3fn", "--layout", "deepseek", "--scale", "block=16x32")
 
@@ -87,7 +86,6 @@ LOADED = "compressed-tensors"
 QUIRKS = {
     "compressed-tensors mxfp8": ("its scales round amax to the significand of float4", ("weight", "weight_scale")),
     "compressed-tensors mxfp6": ("its scales round amax to the significand of float4", ("weight_packed", "weight_scale")),
-    "modelopt mxfp4": ("it rounds ties toward zero", ("weight",)),
     # Joined matrices have one global scale here, as llm-compressor and ModelOpt give them.
     "compressed-tensors nvfp4": ("it leaves the scales of joined matrices apart", tuple(
         f"{module}_proj.{part}" for module in ("q", "k", "v", "gate", "up")

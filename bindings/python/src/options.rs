@@ -86,6 +86,9 @@ pub(crate) struct Options {
     scale: Option<String>,
     #[pyo3(default)]
     scale_rule: Option<String>,
+    /// What becomes of activations; `None` where the layout or the input decides.
+    #[pyo3(default)]
+    activations: Option<String>,
     /// The layout of quantized weights; `None` where the checkpoint tells it.
     #[pyo3(default)]
     scheme: Option<String>,
@@ -226,6 +229,7 @@ impl Options {
             selection: Selection { to, include, exclude, rules, min_size: self.min_elements },
             layout: self.layout.as_deref().map(|name| scheme_of("layout", name)).transpose()?,
             granularity: named("scale", self.scale.as_deref())?,
+            activations: named("activations", self.activations.as_deref())?,
             rule,
             run: self.run(state)?,
             raise_opset: self.raise_opset,
@@ -237,6 +241,7 @@ impl Options {
         Ok(TranscodeRequest {
             layout: scheme_of("layout", self.layout.as_deref().unwrap_or_default())?,
             to: named("to", self.format.as_deref())?,
+            activations: named("activations", self.activations.as_deref())?,
             scheme: self.scheme()?,
             run: self.run(state)?,
         })

@@ -120,7 +120,7 @@ def test_the_cluster_dequantizes_to_the_bytes_of_one_machine(ray, tmp_path, name
         ("ct-mxfp4", "compressed-tensors", "nvfp4"),
         ("ct-int4", "plain", None),
         ("gpt-oss", "gpt-oss", None),
-        ("deepseek", "modelopt", None),
+        ("ct-fp8-channel", "modelopt", None),
     ],
 )
 def test_the_cluster_transcodes_to_the_bytes_of_one_machine(ray, tmp_path, name, layout, to):
@@ -160,7 +160,7 @@ def test_a_weight_that_would_change_leaves_nothing(ray, tmp_path):
     "to, options",
     [
         ("nvfp4", {}),
-        ("float8e4m3fn", {"scale": "tensor", "layout": "modelopt"}),
+        ("float8e4m3fn", {"scale": "tensor", "layout": "quark"}),
         ("mxfp4", {"layout": "comfyui"}),
         ("float8e4m3fn", {"layout": "comfyui", "rules": {"1.*": None}}),
     ],

@@ -69,11 +69,12 @@ pub(crate) fn dequantize(args: &DequantizeArgs, common: &Common) -> Result<u8> {
 }
 
 pub(crate) fn quantize(args: &QuantizeArgs, common: &Common) -> Result<u8> {
-    let QuantizeArgs { files, layout, scale, scale_rule, raise_opset, job, storage, losses, .. } = args;
+    let QuantizeArgs { files, layout, scale, activations, scale_rule, raise_opset, job, storage, losses, .. } = args;
     let request = QuantizeRequest {
         selection: args.selection()?,
         layout: *layout,
         granularity: *scale,
+        activations: *activations,
         rule: *scale_rule,
         run: job.run(common, false, Some(losses)),
         raise_opset: *raise_opset,
@@ -87,9 +88,10 @@ pub(crate) fn quantize(args: &QuantizeArgs, common: &Common) -> Result<u8> {
 }
 
 pub(crate) fn transcode(args: &TranscodeArgs, common: &Common) -> Result<u8> {
-    let TranscodeArgs { files, scheme, layout, to, job } = args;
+    let TranscodeArgs { files, scheme, layout, to, activations, job } = args;
     let run = job.run(common, false, None);
-    let request = TranscodeRequest { layout: *layout, to: *to, scheme: scheme.0, run };
+    let (layout, to, activations) = (*layout, *to, *activations);
+    let request = TranscodeRequest { layout, to, activations, scheme: scheme.0, run };
     let work = |input: &Path, output: &Path, run| {
         onnx_cast_model::transcode(input, output, &TranscodeRequest { run, ..request.clone() })
     };

@@ -93,11 +93,12 @@ const NEEDS_TYPE: &str = "(`from` gives";
 
 /// The library names the fields of a request, and a person at the command gives options. The words around a field tell
 /// it from the name of a tensor or a file.
-const OPTIONS: [(&str, &str); 10] = [
+const OPTIONS: [(&str, &str); 11] = [
     (NEEDS_TYPE, "(--from gives"),
     ("`force`", "--force"),
     ("`exclude` keeps", "--exclude keeps"),
     ("`scheme` chooses", "--scheme chooses"),
+    ("`activations` leaves", "--activations leaves"),
     ("`allow_nan` gives", "--allow-nan gives"),
     ("without `allow_nan`", "without --allow-nan"),
     ("`external_data` gives", "--external-data gives"),

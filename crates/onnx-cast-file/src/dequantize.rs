@@ -55,7 +55,7 @@ pub fn dequantize_file(
         return gguf::dequantize(input, output, request);
     }
     let opened = rewrite::open(input, output)?;
-    let config = Config::read(opened.checkpoint.folder(input), request.scheme)?;
+    let config = Config::of(&opened.checkpoint, input, request.scheme)?;
     plan(&opened, &config, request, |rewrite| rewrite.run())
 }
 
@@ -88,6 +88,10 @@ pub(crate) fn plan<R>(
         }
     }
     let is_plain = chosen.iter().all(|&chosen| chosen);
+    for file in files.iter_mut().filter(|_| is_plain) {
+        let metadata = file.metadata.take().map(layouts::without_description);
+        file.metadata = metadata.filter(|metadata| !metadata.is_empty());
+    }
     let side_files = planner.side_files(input, places.folder.as_deref(), is_plain)?;
     let dropped = if is_plain { weights.calibrations(checkpoint) } else { Vec::new() };
     run(Rewrite { side_files, dropped, ..Rewrite::new(opened, files, &request.run) })

@@ -8,8 +8,10 @@
 mod changes;
 mod claims;
 mod columns;
+mod companions;
 mod config;
 mod describe;
+mod description;
 mod error;
 mod find;
 mod format;
@@ -29,15 +31,18 @@ mod weight;
 mod written;
 
 pub use error::LayoutError;
-pub use format::{Granularity, QuantizedFormat};
+pub use format::{Activations, Granularity, QuantizedFormat};
 pub use table::Scheme;
 
+pub(crate) use claims::{Claims, KeyValueCache};
 pub(crate) use columns::{Columns, columns_at_once, copy_stretches, parts};
 pub(crate) use config::{Config, claims};
+pub(crate) use description::{description, without_description};
 pub(crate) use find::{Role, Weights};
 pub(crate) use gguf::BlockValues;
 pub(crate) use lay_out::are_experts;
 pub(crate) use plain_config::{plain_config, quantized_config};
+pub(crate) use row::Calibration;
 pub(crate) use signs::{check_cast, check_plain, claim_of_folder};
 pub(crate) use table::{GROUPS, ZERO_POINTS};
 pub(crate) use torch_dtype::{torch_name, with_torch_dtype};

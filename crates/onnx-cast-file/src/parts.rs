@@ -61,11 +61,11 @@ impl FileJob<'_> {
             FileJob::Cast(request) => with_cast(request, |work| cast::plan(&opened, request, work, run)),
             FileJob::Dequantize(request) => {
                 dequantize::check_targets(request)?;
-                dequantize::plan(&opened, &Config::read(folder, request.scheme)?, request, run)
+                dequantize::plan(&opened, &Config::of(&opened.checkpoint, input, request.scheme)?, request, run)
             }
             FileJob::Quantize(request) => quantize::plan(&opened, claim_of_folder(folder), request, run),
             FileJob::Transcode(request) => {
-                transcode::plan(&opened, &Config::read(folder, request.scheme)?, request, run)
+                transcode::plan(&opened, &Config::of(&opened.checkpoint, input, request.scheme)?, request, run)
             }
         }
     }

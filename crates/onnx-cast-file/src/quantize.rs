@@ -8,7 +8,8 @@ mod weight;
 use crate::error::FileError;
 use crate::formats::input::StoredTensor;
 use crate::layouts::{
-    self, Checkpoint, Granularity, LayoutError, Order, QuantizedFormat, Scheme, TensorRef, WrittenWeight, are_experts,
+    self, Activations, Checkpoint, Granularity, KeyValueCache, LayoutError, Order, QuantizedFormat, Scheme, TensorRef,
+    WrittenWeight, are_experts,
 };
 use crate::pipeline::Greatest;
 use crate::request::{RunOptions, Storage};
@@ -31,6 +32,9 @@ pub struct QuantizeRequest {
     pub layout: Option<Scheme>,
     /// What has a scale, of float8 and integers; the layout decides if it is not given.
     pub granularity: Option<Granularity>,
+    /// What becomes of activations, of float8 and int8 in compressed-tensors: dynamic or kept. If it is not given, they
+    /// are dynamic for float8 and kept for int8, which load in most programs. Other layouts have one choice.
+    pub activations: Option<Activations>,
     /// The rule for scales of MX.
     pub rule: ScaleRule,
     /// Of a model: raise its opset where the format needs it, if every operator means the same in the newer one.
@@ -48,6 +52,7 @@ impl QuantizeRequest {
             selection: Selection::new(to),
             layout: None,
             granularity: None,
+            activations: None,
             rule: ScaleRule::Floor,
             raise_opset: false,
             storage: Storage::default(),
@@ -112,7 +117,8 @@ pub(crate) fn plan<R>(
     if let Some(file) = files.first_mut() {
         file.rows.extend(marker(layout));
     }
-    let (side_files, configuration) = side_files(opened, request, &written)?;
+    let (side_files, configuration) = side_files(opened, request, &written, None)?;
+    describe_in_files(&mut files, layout, &side_files, configuration.as_ref());
     run(Rewrite { measured, side_files, configuration, ..Rewrite::new(opened, files, &request.run) })
 }
 
@@ -122,10 +128,16 @@ pub(crate) fn side_files(
     opened: &Opened<'_>,
     request: &QuantizeRequest,
     written: &[WrittenWeight],
+    cache: Option<&KeyValueCache>,
 ) -> Result<(SideFiles, Option<Value>), FileError> {
     let kept = kept_modules(&opened.checkpoint, written);
     let described = request.layout().row().configuration.as_ref().filter(|_| !written.is_empty());
-    let configuration = described.map(|described| (described.write)(written, &kept));
+    let mut configuration = described.map(|described| (described.write)(written, &kept));
+    if let (Some(cache), Some(write), Some(configuration)) =
+        (cache, described.and_then(|described| described.cache), &mut configuration)
+    {
+        write(configuration, cache);
+    }
     let Some(folder) = opened.places.folder.as_ref().filter(|_| request.run.copy_others) else {
         return Ok((SideFiles::default(), configuration));
     };
@@ -136,10 +148,29 @@ pub(crate) fn side_files(
         side_files.remove(file.name);
     }
     if let Some(file) = described.and_then(|described| described.own_file.as_ref()) {
-        let text = (file.write)(written, &kept);
+        let mut value = (file.write)(written, &kept);
+        cache.iter().for_each(|cache| (file.cache)(&mut value, cache));
+        let text = format!("{value:#}\n");
         side_files.texts.push(Text { path: folder.join(file.name), text, of: None });
     }
     Ok((side_files, configuration))
+}
+
+/// Describes the weights in the metadata of their files, where no configuration does beside them.
+pub(crate) fn describe_in_files(
+    files: &mut [Rewritten<'_>],
+    layout: Scheme,
+    side_files: &SideFiles,
+    configuration: Option<&Value>,
+) {
+    for file in files {
+        let others = file.metadata.take().unwrap_or_default();
+        let mut metadata = layouts::without_description(others);
+        if !side_files.has_config() || configuration.is_none() {
+            metadata.extend(layouts::description(layout, configuration));
+        }
+        file.metadata = Some(metadata).filter(|metadata| !metadata.is_empty());
+    }
 }
 
 /// The tensor by which readers know the layout.
@@ -191,7 +222,8 @@ impl<'a> Quantizer<'a> {
                 continue;
             };
             let wrong = |error| self.checkpoint.error(Some(tensor), error);
-            let written = self.layout.write(stored, to, self.request.granularity).map_err(wrong)?;
+            let written = self.layout.write(stored, to, self.request.granularity, self.request.activations);
+            let written = written.map_err(wrong)?;
             let greatest = weight::greatest(&written, stored.data_type);
             let greatest = greatest.map(|greatest| self.measure(tensor, stored, &written, greatest));
             let made = blocks::rows(self.checkpoint, tensor, &written, self.request, greatest);

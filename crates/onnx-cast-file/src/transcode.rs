@@ -1,6 +1,7 @@
 //! From one layout of quantized weights to another, without a change of any weight: of the bfloat16 values that the
 //! owners of both layouts read.
 
+mod calibration;
 mod changes;
 mod experts;
 mod form;
@@ -11,16 +12,18 @@ mod scales;
 
 use crate::error::FileError;
 use crate::layouts::{
-    self, Checkpoint, Config, Encoding, Integers, LayoutError, Order, QuantizedFormat, Role, Scheme, TensorRef, Weight,
-    Weights, WrittenWeight,
+    self, Activations, Checkpoint, Claims, Config, Encoding, Integers, KeyValueCache, LayoutError, Order,
+    QuantizedFormat, Role, Scheme, TensorRef, Weight, Weights, WrittenWeight,
 };
 use crate::pipeline::Compute;
 use crate::quantize::{self, QuantizeRequest};
 use crate::request::RunOptions;
 use crate::rewrite::{self, Check, Opened, Rewrite, Rewritten, Row};
 use crate::summary::Summary;
+use calibration::{Carrier, Kind};
 use onnx_cast::{BlockFormat, DataType};
 use rows::{Made, Maker};
+use serde_json::Value;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -31,6 +34,9 @@ pub struct TranscodeRequest {
     pub layout: Scheme,
     /// The format that weights of MXFP4 get: NVFP4, or float8e4m3fn in blocks of 128x128. Other weights keep theirs.
     pub to: Option<QuantizedFormat>,
+    /// What becomes of activations. If it is not given, their scales are carried over, and an error where the layout has
+    /// no place for them; otherwise they are left out ([`Summary::dropped`]).
+    pub activations: Option<Activations>,
     /// The layout that it has; where it is not given, the configuration or the names of tensors tell it.
     pub scheme: Option<Scheme>,
     /// How the job runs.
@@ -40,7 +46,7 @@ pub struct TranscodeRequest {
 impl TranscodeRequest {
     /// To a layout, in the formats that the weights have.
     pub fn new(layout: Scheme) -> Self {
-        TranscodeRequest { layout, to: None, scheme: None, run: RunOptions::default() }
+        TranscodeRequest { layout, to: None, activations: None, scheme: None, run: RunOptions::default() }
     }
 
     /// A request that quantizes to the same layout, and writes in the same way.
@@ -63,7 +69,7 @@ pub fn transcode_file(
 ) -> Result<Summary, FileError> {
     let input = input.as_ref();
     let opened = rewrite::open(input, output.as_ref())?;
-    let config = Config::read(opened.checkpoint.folder(input), request.scheme)?;
+    let config = Config::of(&opened.checkpoint, input, request.scheme)?;
     plan(&opened, &config, request, |rewrite| rewrite.run())
 }
 
@@ -83,9 +89,24 @@ pub(crate) fn plan<R>(
     }
     let inverted: Vec<Option<Weight>> = weights.list.iter().map(changes::inverted).collect();
     let as_quantize = request.as_quantize();
-    let (written, checks) = (Vec::new(), Vec::new());
-    let mut transcoder = Transcoder { checkpoint, weights: &weights, inverted: &inverted, request, written, checks };
-    transcoder.check_target().map_err(|error| checkpoint.error(None, error))?;
+    let claims = &config.claims;
+    let planner = Planner { checkpoint, weights: &weights, claims, request };
+    planner.check_target().map_err(|error| checkpoint.error(None, error))?;
+    let (formats, written): (Vec<_>, Vec<_>) = planner.plan()?.into_iter().unzip();
+    let places = weights.list.iter().enumerate().map(|(index, weight)| (&*weight.name, index)).collect();
+    let carrier = Carrier { checkpoint, layout: request.layout, written: &written, places };
+    let (checks, dropped, caches) = (Vec::new(), Vec::new(), false);
+    let mut transcoder = Transcoder {
+        checkpoint,
+        weights: &weights,
+        inverted: &inverted,
+        request,
+        formats: &formats,
+        carrier,
+        checks,
+        dropped,
+        caches,
+    };
     let mut files = Vec::new();
     for (file, input) in checkpoint.files.iter().enumerate() {
         let rows = transcoder.rows(file)?;
@@ -93,25 +114,35 @@ pub(crate) fn plan<R>(
             files.push(Rewritten::of(opened, input, rows));
         }
     }
-    let Transcoder { written, checks, .. } = transcoder;
+    let Transcoder { checks, dropped, caches, .. } = transcoder;
     if let Some(file) = files.first_mut() {
         file.rows.extend(quantize::marker(request.layout));
     }
-    let (side_files, configuration) = quantize::side_files(opened, &as_quantize, &written)?;
-    run(Rewrite { checks, side_files, configuration, ..Rewrite::new(opened, files, &request.run) })
+    let is_same = weights.scheme == request.layout;
+    let cache = claims.cache.clone().or(caches.then_some(KeyValueCache::Float8));
+    let cache = cache.filter(|cache| request.activations.is_none() && (is_same || *cache == KeyValueCache::Float8));
+    let (side_files, configuration) = quantize::side_files(opened, &as_quantize, &written, cache.as_ref())?;
+    quantize::describe_in_files(&mut files, request.layout, &side_files, configuration.as_ref());
+    run(Rewrite { checks, side_files, configuration, dropped, ..Rewrite::new(opened, files, &request.run) })
 }
 
-struct Transcoder<'a> {
+struct Transcoder<'a, 'w> {
     checkpoint: &'a Checkpoint,
     weights: &'a Weights,
     /// Each weight with the reciprocal of its global scale, where it has one.
     inverted: &'a [Option<Weight>],
     request: &'a TranscodeRequest,
-    written: Vec<WrittenWeight>,
+    /// The formats of the weights.
+    formats: &'w [QuantizedFormat],
+    carrier: Carrier<'a, 'w>,
     checks: Vec<Check<'a>>,
+    /// Scales of activations that are left out.
+    dropped: Vec<String>,
+    /// Whether there are scales of keys or values.
+    caches: bool,
 }
 
-impl<'a> Transcoder<'a> {
+impl<'a> Transcoder<'a, '_> {
     /// The tensors of the output that a file of the input gives.
     fn rows(&mut self, file: usize) -> Result<Vec<Row<'a>>, FileError> {
         let mut rows = Vec::new();
@@ -120,13 +151,96 @@ impl<'a> Transcoder<'a> {
                 None => rows.push(Row::kept(self.checkpoint, tensor)),
                 Some(&Role::Elements(index)) => {
                     if let Some(weight) = self.weights.list.get(index) {
-                        rows.extend(self.weight(weight, self.inverted[index].as_ref())?);
+                        rows.extend(self.weight(index, weight, self.inverted[index].as_ref())?);
                     }
                 }
+                Some(Role::Calibration) => rows.extend(self.calibration(tensor)?),
                 Some(_) => {}
             }
         }
         Ok(rows)
+    }
+
+    /// A scale of activations, unless it is left out.
+    fn calibration(&mut self, tensor: TensorRef) -> Result<Option<Row<'a>>, FileError> {
+        let name = &self.checkpoint.stored(tensor).name;
+        if self.request.activations.is_some() {
+            self.dropped.push(name.clone());
+            return Ok(None);
+        }
+        self.caches |= matches!(Kind::of(name), Kind::Cache { .. });
+        let is_same = self.weights.scheme == self.request.layout
+            && self.formats.iter().zip(self.carrier.written).all(|(format, written)| *format == written.to);
+        if is_same { Ok(Some(Row::kept(self.checkpoint, tensor))) } else { self.carrier.row(tensor).map(Some) }
+    }
+
+    fn weight(
+        &mut self,
+        index: usize,
+        weight: &'a Weight,
+        inverted: Option<&'a Weight>,
+    ) -> Result<Vec<Row<'a>>, FileError> {
+        let checkpoint = self.checkpoint;
+        let tensor = &checkpoint.stored(weight.tensor).name;
+        let (from, written) = (self.formats[index], &self.carrier.written[index]);
+        let Made { rows, count } = Maker { checkpoint, weight, inverted, written }.make(from)?;
+        if let Some(count) = count {
+            let to = written.to.name();
+            let (data_type, len) = count.elements();
+            let source = Arc::clone(&count) as Arc<dyn Compute + 'a>;
+            let verdict = move || match count.count() {
+                0 => Ok(()),
+                count => {
+                    let error = LayoutError::Changes { tensor: tensor.clone(), count, to };
+                    Err(checkpoint.error(Some(weight.tensor), error))
+                }
+            };
+            self.checks.push(Check { tensor: weight.tensor, source, data_type, len, verdict: Box::new(verdict) });
+        }
+        Ok(rows)
+    }
+}
+
+/// Finds what each weight becomes.
+struct Planner<'a> {
+    checkpoint: &'a Checkpoint,
+    weights: &'a Weights,
+    claims: &'a Claims,
+    request: &'a TranscodeRequest,
+}
+
+impl Planner<'_> {
+    /// The formats of the weights, and what they become.
+    fn plan(&self) -> Result<Vec<(QuantizedFormat, WrittenWeight)>, FileError> {
+        let plan = |weight: &Weight| {
+            let tensor = &self.checkpoint.stored(weight.tensor).name;
+            let wrong = |error| self.checkpoint.error(Some(weight.tensor), error);
+            let named = |error| match error {
+                LayoutError::Unsupported { layout, to, reason } => {
+                    LayoutError::NotHeld { tensor: tensor.clone(), layout, to, reason }
+                }
+                error => error,
+            };
+            let written = self.write(weight).map_err(|error| wrong(named(error)))?;
+            written.ok_or_else(|| wrong(LayoutError::NotTranscoded { tensor: tensor.clone() }))
+        };
+        self.weights.list.iter().map(plan).collect()
+    }
+
+    /// What becomes of the activations of a weight, and their settings where these stay.
+    fn activations(&self, weight: &Weight, is_same: bool) -> (Option<Activations>, Option<Value>) {
+        if self.request.activations.is_some() {
+            return (self.request.activations, None);
+        }
+        let claimed = self.claims.activations_of(weight.format());
+        let is_calibrated = calibration::is_calibrated(self.checkpoint, weight);
+        match claimed {
+            // Scales that the configuration leaves unused.
+            Some(None) if is_same || is_calibrated => (Some(Activations::Kept), None),
+            _ if is_calibrated => (Some(Activations::Static), claimed.flatten().filter(|_| is_same).cloned()),
+            Some(Some(settings)) if is_same => (Some(Activations::Dynamic), Some(settings.clone())),
+            _ => (None, None),
+        }
     }
 
     /// Refuses targets that MXFP4 does not become.
@@ -143,36 +257,6 @@ impl<'a> Transcoder<'a> {
             }
             _ => Ok(()),
         }
-    }
-
-    fn weight(&mut self, weight: &'a Weight, inverted: Option<&'a Weight>) -> Result<Vec<Row<'a>>, FileError> {
-        let checkpoint = self.checkpoint;
-        let wrong = |error| checkpoint.error(Some(weight.tensor), error);
-        let tensor = &checkpoint.stored(weight.tensor).name;
-        let named = |error| match error {
-            LayoutError::Unsupported { layout, to, reason } => {
-                LayoutError::NotHeld { tensor: tensor.clone(), layout, to, reason }
-            }
-            error => error,
-        };
-        let written = self.write(weight).map_err(|error| wrong(named(error)))?;
-        let (from, written) = written.ok_or_else(|| wrong(LayoutError::NotTranscoded { tensor: tensor.clone() }))?;
-        let Made { rows, count } = Maker { checkpoint, weight, inverted, written: &written }.make(from)?;
-        if let Some(count) = count {
-            let to = written.to.name();
-            let (data_type, len) = count.elements();
-            let source = Arc::clone(&count) as Arc<dyn Compute + 'a>;
-            let verdict = move || match count.count() {
-                0 => Ok(()),
-                count => {
-                    let error = LayoutError::Changes { tensor: tensor.clone(), count, to };
-                    Err(checkpoint.error(Some(weight.tensor), error))
-                }
-            };
-            self.checks.push(Check { tensor: weight.tensor, source, data_type, len, verdict: Box::new(verdict) });
-        }
-        self.written.push(written);
-        Ok(rows)
     }
 
     /// The format of a weight, and what it becomes; `None` of one that is in no layout but its own.
@@ -192,7 +276,13 @@ impl<'a> Transcoder<'a> {
         if weight.groups.is_some() && has_only_bytes {
             return refuse("its columns have no groups of their own (weight_g_idx)");
         }
-        let mut written = layout.write_quantized(weight, to, granularity)?;
+        let is_same = self.weights.scheme == layout && to == from;
+        let (activations, settings) = self.activations(weight, is_same);
+        let mut written = layout.write_quantized(weight, to, granularity, activations)?;
+        written.settings = settings;
+        if self.weights.scheme != layout {
+            layout.check_columns(&weight.name, &written)?;
+        }
         if weight.transposed != (written.order == Order::Exchanged)
             && !(weight.transposed && written.order == Order::Down)
         {

@@ -1,10 +1,11 @@
 //! Activations of quantized checkpoints: scales that data has told, what is left over when weights become plain, and what
 //! changes weights beside their scales.
 
-use onnx_cast::DataType;
+use onnx_cast::{BlockFormat, DataType};
 use onnx_cast_file::{
-    CandidateFormat, CastRequest, DequantizeRequest, DiffRequest, InspectRequest, ReportRequest, Scheme, Summary,
-    TranscodeRequest, cast_file, dequantize_file, diff, inspect, report, transcode_file,
+    Activations, CandidateFormat, CastRequest, DequantizeRequest, DiffRequest, Granularity, InspectRequest,
+    QuantizeRequest, QuantizedFormat, ReportRequest, Scheme, Summary, TranscodeRequest, cast_file, dequantize_file,
+    diff, inspect, quantize_file, report, transcode_file,
 };
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
@@ -173,4 +174,358 @@ fn what_only_quantized_weights_have_a_use_for_goes_with_them() {
     let done = run(&DequantizeRequest { selection, ..all }, "kept");
     assert_eq!((done.dropped.len(), done.dropped_text()), (0, None));
     assert_eq!(read(&folder.path("kept/model.safetensors")).len(), tensors.concat().len());
+}
+
+/// The folders of the stored checkpoints, without what is expected of them.
+fn stored(name: &str, to: &Path) -> PathBuf {
+    let from = testkit::checkpoints::folder(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::create_dir_all(to).expect("a folder");
+    for entry in fs::read_dir(from).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.file_name().is_some_and(|name| name != "expected.safetensors" && name != "original.safetensors") {
+            fs::copy(&path, to.join(path.file_name().expect("a name"))).expect("copied");
+        }
+    }
+    to.to_owned()
+}
+
+/// The tensors of all files of a folder.
+fn all(folder: &Path) -> BTreeMap<String, (Dtype, Vec<usize>, Vec<u8>)> {
+    let files = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+    files.filter(|path| path.extension().is_some_and(|end| end == "safetensors")).flat_map(|path| read(&path)).collect()
+}
+
+fn json(path: &Path) -> serde_json::Value {
+    serde_json::from_slice(&fs::read(path).expect("a file")).expect("JSON")
+}
+
+fn strings(value: &serde_json::Value) -> Vec<String> {
+    let mut strings: Vec<String> = serde_json::from_value(value.clone()).expect("texts");
+    strings.sort();
+    strings
+}
+
+/// Names, types, shapes and bytes of each tensor, scales of activations too, and what both configurations say.
+#[test]
+fn modelopt_is_written_as_its_owner_exports_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for name in ["modelopt-fp8", "modelopt-fp8-channel", "modelopt-fp8-blocks", "modelopt-nvfp4", "modelopt-mxfp8"] {
+        let (input, output) = (stored(name, &folder.path().join(name)), folder.path().join(format!("{name}-out")));
+        transcode_file(&input, &output, &TranscodeRequest::new(Scheme::ModelOpt)).expect(name);
+        assert!(all(&input) == all(&output), "{name}");
+        for (file, key, kept, cache) in [
+            ("config.json", "quantization_config", "ignore", "kv_cache_scheme"),
+            ("hf_quant_config.json", "quantization", "exclude_modules", "kv_cache_quant_algo"),
+        ] {
+            let [ours, owners] = [&output, &input].map(|folder| json(&folder.join(file))[key].clone());
+            let algorithm = owners["quant_algo"].as_str().expect("an algorithm").to_ascii_uppercase();
+            assert_eq!(ours["quant_algo"], algorithm, "{name}: {file}");
+            assert_eq!(ours[cache], owners[cache], "{name}: {file}");
+            assert_eq!(strings(&ours[kept]), strings(&owners[kept]), "{name}: {file}");
+            let size = &ours["group_size"];
+            assert!(owners["group_size"].is_null() || *size == owners["group_size"], "{name}: {file}: {size}");
+        }
+    }
+    // What its rows stand for has the owner's codes and scales.
+    let input = folder.path().join("modelopt-fp8-channel");
+    let [plain, again] = ["plain", "again"].map(|name| folder.path().join(name));
+    dequantize_file(&input, &plain, &DequantizeRequest::new(DataType::Float)).expect("plain");
+    let request = QuantizeRequest { layout: Some(Scheme::ModelOpt), ..QuantizeRequest::new(FLOAT8) };
+    quantize_file(&plain, &again, &request).expect("quantized");
+    assert!(all(&input) == all(&again));
+}
+
+const FLOAT8: QuantizedFormat = QuantizedFormat::Elements(DataType::Float8E4M3FN);
+const INT8: QuantizedFormat = QuantizedFormat::Elements(DataType::Int8);
+const NVFP4: QuantizedFormat = QuantizedFormat::Block(BlockFormat::NvFp4);
+const MXFP4: QuantizedFormat = QuantizedFormat::Block(BlockFormat::MxFp4);
+
+/// Values of a weight, of several magnitudes.
+fn values(name: &str, shape: &[usize]) -> Stored {
+    let len: usize = shape.iter().product();
+    let value = |index: usize| ((index * 37 % 101) as f32 - 50.0) * 2f32.powi((index * 7 % 9) as i32 - 8);
+    floats(name, shape, &(0..len).map(value).collect::<Vec<_>>())
+}
+
+#[test]
+fn blocks_of_modelopt_have_four_axes_and_whole_columns() {
+    let tensors = [values("a.q_proj.weight", &[200, 384]), values("a.k_proj.weight", &[64, 128])];
+    let folder = Folder::new("{}", &tensors);
+    let granularity = Some(Granularity::Block([128, 128]));
+    let request = QuantizeRequest { layout: Some(Scheme::ModelOpt), granularity, ..QuantizeRequest::new(FLOAT8) };
+    quantize_file(folder.path("in"), folder.path("out"), &request).expect("quantized");
+    let (got, config) = (all(&folder.path("out")), json(&folder.path("out/config.json")));
+    assert_eq!(got["a.q_proj.weight_scale"].1, [2, 1, 3, 1]);
+    assert_eq!(got["a.k_proj.weight_scale"].1, [1, 1, 1, 1]);
+    assert_eq!(config["quantization_config"]["quant_algo"], "FP8_PB_WO");
+    let own = QuantizeRequest { layout: Some(Scheme::DeepSeek), ..request.clone() };
+    quantize_file(folder.path("in"), folder.path("squares"), &own).expect("quantized");
+    let squares = all(&folder.path("squares"));
+    assert!(squares["a.q_proj.weight_scale_inv"].2 == got["a.q_proj.weight_scale"].2);
+    let by_value = DiffRequest { by_value: true, ..DiffRequest::default() };
+    assert!(diff(folder.path("out"), folder.path("squares"), &by_value).expect("compared").is_empty());
+    // vLLM refuses other columns.
+    let folder = Folder::new("{}", &[values("a.q_proj.weight", &[128, 160])]);
+    let error = quantize_file(folder.path("in"), folder.path("out"), &request).map(drop);
+    assert!(error.is_err() && !folder.path("out").exists(), "{error:?}");
+}
+
+/// Whether vLLM 0.33.0 takes a module for excluded (`ModelOptQuantConfigBase.is_layer_excluded`): by its name, a part of
+/// it, or a pattern; and SGLang 0.5.23 (`ModelOptQuantConfig.is_layer_excluded`): by a pattern for the name, or for a
+/// part between points.
+fn excluded(module: &str, patterns: &[String]) -> [bool; 2] {
+    let expression = |pattern: &str| pattern.replace('.', "\\.").replace('*', ".*");
+    let fits = |pattern: &str, name: &str| {
+        regex::Regex::new(&format!("^(?:{})$", expression(pattern))).expect("a pattern").is_match(name)
+    };
+    let vllm = patterns.iter().any(|pattern| module.contains(&**pattern) || fits(pattern, module));
+    let is_part = |pattern: &String| module.split('.').any(|part| fits(pattern, part));
+    [vllm, patterns.iter().any(|pattern| fits(pattern, module) || is_part(pattern))]
+}
+
+#[test]
+fn loaders_of_modelopt_exclude_what_is_kept_and_nothing_else() {
+    let names = ["model.layers.1.mlp.gate_proj", "model.layers.1.mlp.up_proj", "model.layers.11.mlp.gate_proj"];
+    let kept = ["lm_head", "model.layers.1.mlp.gate", "model.embed_tokens"];
+    let tensors: Vec<Stored> =
+        names.iter().chain(&kept).map(|name| values(&format!("{name}.weight"), &[32, 64])).collect();
+    let folder = Folder::new("{}", &tensors);
+    for to in [NVFP4, FLOAT8] {
+        let request = QuantizeRequest { layout: Some(Scheme::ModelOpt), ..QuantizeRequest::new(to) };
+        let output = folder.path(to.name());
+        quantize_file(folder.path("in"), &output, &request).expect("quantized");
+        let ignored = strings(&json(&output.join("config.json"))["quantization_config"]["ignore"]);
+        let own = strings(&json(&output.join("hf_quant_config.json"))["quantization"]["exclude_modules"]);
+        assert_eq!(ignored, own);
+        for name in kept {
+            assert_eq!(excluded(name, &ignored), [true; 2], "{name} by {ignored:?}");
+        }
+        for name in names.iter().chain(&["model.layers.1.mlp.gate_up_proj"]) {
+            assert_eq!(excluded(name, &ignored), [false; 2], "{name} by {ignored:?}");
+        }
+    }
+}
+
+#[test]
+fn what_no_loader_reads_is_refused() {
+    let folder = Folder::new("{}", &[values("a.q_proj.weight", &[128, 128])]);
+    let (ct, modelopt) = (Scheme::CompressedTensors, Scheme::ModelOpt);
+    let (dynamic, none) = (Some(Activations::Dynamic), Some(Activations::Kept));
+    let block = |columns| Some(Granularity::Block([1, columns]));
+    for (layout, to, granularity, activations, want) in [
+        (
+            modelopt,
+            MXFP4,
+            None,
+            None,
+            "modelopt does not hold mxfp4: vLLM and SGLang refuse it (want the layout \
+         compressed-tensors or quark)",
+        ),
+        (
+            modelopt,
+            FLOAT8,
+            Some(Granularity::Tensor),
+            None,
+            "modelopt does not hold float8e4m3fn: with scales by tensor \
+         its loaders want scales of activations, which take data (want scales by axis)",
+        ),
+        (modelopt, FLOAT8, None, none, "with scales by axis its loaders have activations dynamic, not none"),
+        (Scheme::DeepSeek, FLOAT8, None, none, "its loaders have activations dynamic, not none"),
+        (ct, NVFP4, None, dynamic, "with scales by block=16 its loaders have activations none or static, not dynamic"),
+        (
+            ct,
+            INT8,
+            block(32),
+            dynamic,
+            "with scales by block=32 its loaders have activations none, not dynamic (want \
+         scales by axis, tensor)",
+        ),
+        (Scheme::Fbgemm, FLOAT8, Some(Granularity::Tensor), None, "the layout has no scales by tensor"),
+    ] {
+        let request = QuantizeRequest { layout: Some(layout), granularity, activations, ..QuantizeRequest::new(to) };
+        let error = quantize_file(folder.path("in"), folder.path("out"), &request).expect_err(want).to_string();
+        assert!(error.contains(want) && !folder.path("out").exists(), "{error}\nwant {want}");
+    }
+    for (layout, to, granularity, want) in [
+        (ct, FLOAT8, None, &["vLLM", "SGLang", "transformers"][..]),
+        (modelopt, FLOAT8, None, &["vLLM"]),
+        (modelopt, NVFP4, None, &["vLLM", "SGLang"]),
+        (modelopt, MXFP4, None, &[]),
+        (Scheme::Quark, NVFP4, None, &[]),
+        (Scheme::ComfyUi, FLOAT8, Some(Granularity::Tensor), &["ComfyUI"]),
+    ] {
+        assert_eq!(layout.loaders(to, granularity), want, "{} {to}", layout.name());
+    }
+}
+
+#[test]
+fn activations_are_dynamic_or_kept() {
+    let folder = Folder::new("{}", &[values("a.q_proj.weight", &[256, 128])]);
+    let (dynamic, none) = (Some(Activations::Dynamic), Some(Activations::Kept));
+    let square = Some(Granularity::Block([128, 128]));
+    for (index, (to, granularity, activations, format, strategy)) in [
+        (FLOAT8, None, None, "float-quantized", "token"),
+        (FLOAT8, Some(Granularity::Tensor), dynamic, "float-quantized", "token"),
+        (FLOAT8, square, None, "float-quantized", "group"),
+        (FLOAT8, square, none, "float-quantized", ""),
+        (FLOAT8, None, none, "float-quantized", ""),
+        (INT8, None, None, "pack-quantized", ""),
+        (INT8, None, dynamic, "int-quantized", "token"),
+        (INT8, Some(Granularity::Tensor), None, "int-quantized", "token"),
+        (NVFP4, None, None, "nvfp4-pack-quantized", ""),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let [output, back, kept, want] =
+            ["out", "back", "kept", "want"].map(|name| folder.path(&format!("{name}{index}")));
+        let request = QuantizeRequest { granularity, activations, ..QuantizeRequest::new(to) };
+        quantize_file(folder.path("in"), &output, &request).expect("quantized");
+        let config = &json(&output.join("config.json"))["quantization_config"];
+        let inputs = &config["config_groups"]["group_0"]["input_activations"];
+        assert_eq!(
+            (&config["format"], &config["config_groups"]["group_0"]["format"]),
+            (&format.into(), &format.into())
+        );
+        if strategy.is_empty() {
+            assert!(inputs.is_null(), "{inputs}");
+        } else {
+            let kind = if to == INT8 { "int" } else { "float" };
+            let size = if strategy == "group" { serde_json::json!(128) } else { serde_json::Value::Null };
+            let got =
+                ["dynamic", "num_bits", "strategy", "symmetric", "type", "group_size"].map(|key| inputs[key].clone());
+            assert_eq!(got, [true.into(), 8.into(), strategy.into(), true.into(), kind.into(), size], "{inputs}");
+        }
+        let tensors = all(&output);
+        if format == "int-quantized" {
+            let (scales, rows) = (&tensors["a.q_proj.weight_scale"].1, if granularity.is_none() { 256 } else { 1 });
+            assert_eq!((tensors["a.q_proj.weight"].0, &tensors["a.q_proj.weight"].1), (Dtype::I8, &vec![256, 128]));
+            assert!(scales.iter().product::<usize>() == rows && tensors.len() == 2, "{scales:?}");
+        }
+        // Whatever becomes of activations, weights have the same values.
+        let plain = DequantizeRequest::new(DataType::Float);
+        dequantize_file(&output, &back, &plain).expect("read back");
+        quantize_file(folder.path("in"), &kept, &QuantizeRequest { activations: none, ..request }).expect("quantized");
+        dequantize_file(&kept, &want, &plain).expect("read back");
+        assert!(all(&back) == all(&want), "{to} {granularity:?} {activations:?}");
+        // Another run in the same layout keeps the settings.
+        let again = folder.path(&format!("again{index}"));
+        transcode_file(&output, &again, &TranscodeRequest::new(Scheme::CompressedTensors)).expect("the same");
+        assert!(all(&again) == tensors);
+        assert_eq!(json(&again.join("config.json"))["quantization_config"]["config_groups"], config["config_groups"]);
+    }
+}
+
+fn float(tensors: &BTreeMap<String, (Dtype, Vec<usize>, Vec<u8>)>, name: &str) -> f32 {
+    let (data_type, _, bytes) = tensors.get(name).unwrap_or_else(|| panic!("{name} in {:?}", tensors.keys()));
+    match data_type {
+        Dtype::F32 => f32::from_le_bytes(bytes[..].try_into().expect("one number")),
+        _ => f32::from_bits(u32::from(u16::from_le_bytes(bytes[..].try_into().expect("one number"))) << 16),
+    }
+}
+
+#[test]
+fn scales_of_activations_are_carried_over() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    let to = |layout| TranscodeRequest::new(layout);
+    let layer = "model.layers.0";
+    // A divisor in one layout is a factor in the other.
+    let nvfp4 = stored("ct-nvfp4", &path("ct-nvfp4"));
+    transcode_file(&nvfp4, path("modelopt"), &to(Scheme::ModelOpt)).expect("modelopt");
+    let (before, after) = (all(&nvfp4), all(&path("modelopt")));
+    for module in ["mlp.down_proj", "self_attn.q_proj"] {
+        let divisor = float(&before, &format!("{layer}.{module}.input_global_scale"));
+        let name = format!("{layer}.{module}.input_scale");
+        assert_eq!((float(&after, &name).to_bits(), &after[&name].1), ((1.0 / divisor).to_bits(), &vec![]));
+    }
+    assert_eq!(json(&path("modelopt/config.json"))["quantization_config"]["quant_algo"], "NVFP4");
+    transcode_file(path("modelopt"), path("back"), &to(Scheme::CompressedTensors)).expect("back");
+    let back = all(&path("back"));
+    assert!(back.keys().eq(before.keys()));
+    assert_eq!(back[&format!("{layer}.mlp.down_proj.input_global_scale")].1, [1]);
+    let inputs =
+        |name: &str| json(&path(name))["quantization_config"]["config_groups"]["group_0"]["input_activations"].clone();
+    let (ours, owners) = (inputs("back/config.json"), inputs("ct-nvfp4/config.json"));
+    for key in ["dynamic", "group_size", "num_bits", "scale_dtype", "strategy", "symmetric", "type"] {
+        assert_eq!(ours[key], owners[key], "{key}");
+    }
+    // Those of FP8 are factors everywhere; what is cached has other names.
+    let fp8 = stored("ct-fp8-tensor", &path("ct-fp8"));
+    transcode_file(&fp8, path("fp8"), &to(Scheme::ModelOpt)).expect("modelopt");
+    let (before, after) = (all(&fp8), all(&path("fp8")));
+    for (ours, owners) in [
+        ("mlp.up_proj.input_scale", "mlp.up_proj.input_scale"),
+        ("self_attn.k_proj.k_scale", "self_attn.k_scale"),
+        ("self_attn.v_proj.v_scale", "self_attn.v_scale"),
+    ] {
+        let (ours, owners) = (format!("{layer}.{ours}"), format!("{layer}.{owners}"));
+        assert_eq!(float(&after, &ours).to_bits(), float(&before, &owners).to_bits(), "{ours}");
+        assert_eq!((after[&ours].0, &after[&ours].1), (Dtype::F32, &vec![]), "{ours}");
+    }
+    let own = &json(&path("fp8/hf_quant_config.json"))["quantization"];
+    assert_eq!((&own["quant_algo"], &own["kv_cache_quant_algo"]), (&"FP8".into(), &"FP8".into()));
+    transcode_file(path("fp8"), path("fp8-back"), &to(Scheme::CompressedTensors)).expect("back");
+    assert!(all(&path("fp8-back")).keys().eq(before.keys()));
+    let config = &json(&path("fp8-back/config.json"))["quantization_config"];
+    assert_eq!(config["kv_cache_scheme"]["num_bits"], 8);
+    assert_eq!(config["config_groups"]["group_0"]["input_activations"]["dynamic"], false);
+    // Without a place they are refused, or left out where that is asked for.
+    for (layout, want) in
+        [(Scheme::Quark, "quark has no place for it"), (Scheme::Fbgemm, "activations dynamic, not static")]
+    {
+        let error = transcode_file(&fp8, path("no"), &to(layout)).expect_err(want).to_string();
+        assert!(error.contains(want) && !path("no").exists(), "{error}");
+        let request = TranscodeRequest { activations: Some(Activations::Dynamic), ..to(layout) };
+        let done = transcode_file(&fp8, path(layout.name()), &request).expect("without them");
+        assert_eq!(done.dropped.len(), 9);
+        let left = all(&path(layout.name()));
+        assert!(
+            left.keys().all(|name| !name.contains("input_scale") && !name.contains("k_scale")),
+            "{:?}",
+            left.keys()
+        );
+    }
+}
+
+/// One file without a configuration beside it is read as it was written.
+#[test]
+fn a_single_file_tells_its_layout() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    let tensors = [values("a.q_proj.weight", &[96, 64]), values("a.norm.weight", &[64])];
+    let source = Folder::new("{\"torch_dtype\": \"float32\"}", &tensors);
+    fs::copy(source.path("in/model.safetensors"), path("in.safetensors")).expect("copied");
+    let mut count = 0;
+    for (layout, name) in Scheme::ALL {
+        for to in QuantizedFormat::all() {
+            for granularity in [None, Some(Granularity::Block([32, 48])), Some(Granularity::Block([1, 16]))] {
+                let request = QuantizeRequest { layout: Some(*layout), granularity, ..QuantizeRequest::new(to) };
+                let _ = fs::remove_file(path("out.safetensors"));
+                let Ok(_) = quantize_file(path("in.safetensors"), path("out.safetensors"), &request) else { continue };
+                let what = format!("{name} {to} {granularity:?}");
+                count += 1;
+                let plain = DequantizeRequest::new(DataType::Float);
+                dequantize_file(path("out.safetensors"), path("back.safetensors"), &plain).expect(&what);
+                // As from a folder with a configuration.
+                let _ = (fs::remove_dir_all(path("folder")), fs::remove_dir_all(path("plain")));
+                quantize_file(source.path("in"), path("folder"), &request).expect(&what);
+                let scheme = DequantizeRequest { scheme: Some(*layout), ..plain };
+                dequantize_file(path("folder"), path("plain"), &scheme).expect(&what);
+                assert!(read(&path("back.safetensors")) == all(&path("plain")), "{what}");
+                let info = inspect(path("out.safetensors"), &InspectRequest::default()).expect(&what);
+                let quantized = info.quantized.expect(&what);
+                assert_eq!((quantized.scheme, quantized.warning), (Some(*layout), None), "{what}");
+                let by_value = DiffRequest { by_value: true, ..DiffRequest::default() };
+                let found = diff(path("out.safetensors"), path("back.safetensors"), &by_value).expect(&what);
+                assert!(found.is_empty(), "{what}: {found:?}");
+                let same = TranscodeRequest::new(*layout);
+                transcode_file(path("out.safetensors"), path("same.safetensors"), &same).expect(&what);
+                assert!(read(&path("same.safetensors")) == read(&path("out.safetensors")), "{what}");
+                let metadata = inspect(path("back.safetensors"), &InspectRequest::default()).expect(&what).metadata;
+                assert!(metadata.iter().all(|(key, _)| !key.contains("quantization")), "{what}: {metadata:?}");
+            }
+        }
+    }
+    assert!(count > 30, "{count} of formats and layouts");
 }

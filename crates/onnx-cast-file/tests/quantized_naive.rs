@@ -95,7 +95,7 @@ const CASES: &[(Scheme, &str, Option<Granularity>, usize)] = &[
     (Scheme::DeepSeek, "float8e4m3fn", Some(Granularity::Block([48, 80])), 1),
     (Scheme::ModelOpt, "nvfp4", None, 16),
     (Scheme::ModelOpt, "mxfp8", None, 32),
-    (Scheme::ModelOpt, "float8e4m3fn", Some(Granularity::Tensor), 1),
+    (Scheme::Quark, "float8e4m3fn", Some(Granularity::Tensor), 1),
     (Scheme::ModelOpt, "float8e4m3fn", Some(Granularity::Axis), 1),
     (Scheme::Fbgemm, "float8e4m3fn", None, 1),
     (Scheme::Quark, "mxfp4", None, 32),

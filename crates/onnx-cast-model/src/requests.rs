@@ -105,6 +105,7 @@ pub fn quantize_model(
 ) -> Result<Summary, Error> {
     let fields = [
         ("layout", request.layout.is_some(), "is for checkpoints (.safetensors)"),
+        ("activations", request.activations.is_some(), "is for checkpoints (.safetensors)"),
         ("resume", request.run.resume, "is for checkpoints of several files (a model is written whole or not at all)"),
     ];
     FileError::refuse(input.as_ref(), &fields)?;

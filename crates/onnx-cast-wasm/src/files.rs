@@ -109,6 +109,7 @@ pub(crate) fn quantize(fields: Fields<'_>) -> Result<Value> {
             .map(|name| Scheme::from_name(name).ok_or_else(|| no_layout(name)))
             .transpose()?,
         granularity: fields.parse("granularity")?,
+        activations: fields.parse("activations")?,
         rule: fields.parse("rule")?.unwrap_or_default(),
         raise_opset: fields.flag("raise_opset")?.unwrap_or(false),
         run: RunOptions::new().threads(Some(1)).copy_others(false).watch(watch()),

@@ -7,7 +7,7 @@ from typing import Any
 
 from onnx_cast import files
 from onnx_cast.dtypes import DataType
-from onnx_cast.types import Layout, Loss, ScaleRule, Scheme, To
+from onnx_cast.types import Activations, Layout, Loss, ScaleRule, Scheme, To
 
 
 def dequantizing(
@@ -34,6 +34,7 @@ def quantizing(
     to: Any,
     layout: Layout | None,
     scale: str | None,
+    activations: Activations | None,
     scale_rule: ScaleRule,
     include: Iterable[str],
     exclude: Iterable[str],
@@ -51,13 +52,22 @@ def quantizing(
         "min_elements": files.count("min_elements", min_elements),
         "layout": layout,
         "scale": scale,
+        "activations": activations,
         "scale_rule": scale_rule,
     }
 
 
-def transcoding(layout: Layout, to: Any, scheme: Scheme, threads: int | None) -> dict[str, Any]:
+def transcoding(
+    layout: Layout, to: Any, activations: Activations | None, scheme: Scheme, threads: int | None
+) -> dict[str, Any]:
     """How quantized weights get another layout, as the native module takes it."""
-    return {**files.names((), (), threads), "format": _format(to), "layout": layout, "scheme": scheme_of(scheme)}
+    return {
+        **files.names((), (), threads),
+        "format": _format(to),
+        "layout": layout,
+        "activations": activations,
+        "scheme": scheme_of(scheme),
+    }
 
 
 def scheme_of(scheme: Scheme) -> str | None:
@@ -119,6 +129,7 @@ def quantize_file(
     *,
     layout: Layout | None = None,
     scale: str | None = None,
+    activations: Activations | None = None,
     scale_rule: ScaleRule = "floor",
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),
@@ -146,6 +157,9 @@ def quantize_file(
     name them. ``scale`` says what has a scale, of float8 and integers: ``"tensor"``, ``"axis"``, ``"block=32"`` or
     ``"block=128x128"``; ``scale_rule`` how scales of MX are found: ``"floor"``, ``"rceil"``, ``"ceil"`` or ``"even"``.
 
+    ``activations`` says what becomes of the inputs of quantized layers in ``"compressed-tensors"``: ``"dynamic"``, of
+    float8 unless it is given, or ``"none"``, of int8; other layouts have one choice.
+
     ``layout`` is that of ``"compressed-tensors"``, or ``"deepseek"``, ``"modelopt"``, ``"fbgemm"``, ``"quark"``,
     ``"gpt-oss"``, ``"comfyui"`` or ``"plain"``; from a folder to a folder ``config.json`` gets what its readers look for. Of an
     ``.onnx`` file the weights of MatMul, Gemm and Conv are quantized, each followed by a DequantizeLinear;
@@ -153,7 +167,9 @@ def quantize_file(
     what is read back, in float; they are for checkpoints. Other parameters are as in :func:`cast_file`.
     """
     options = {
-        **quantizing(to, layout, scale, scale_rule, include, exclude, rules, min_elements, threads, rules_file),
+        **quantizing(
+            to, layout, scale, activations, scale_rule, include, exclude, rules, min_elements, threads, rules_file
+        ),
         **files.writing(None, None, dry_run, resume, clobber, force, copy_others, False),
         "raise_opset": raise_opset,
         "external_data": external_data,
@@ -170,6 +186,7 @@ def transcode_file(
     layout: Layout,
     *,
     to: To | None = None,
+    activations: Activations | None = None,
     scheme: Scheme = "auto",
     dry_run: bool = False,
     resume: bool = False,
@@ -183,10 +200,12 @@ def transcode_file(
     weight: where one would change, that is an error, and nothing is written.
 
     ``to`` is what weights of MXFP4 become: ``"nvfp4"``, or ``"float8e4m3fn"`` in blocks of 128x128. ``scheme`` is the
-    layout of ``src``, as in :func:`dequantize_file`. Other parameters are as in :func:`cast_file`.
+    layout of ``src``, as in :func:`dequantize_file`. Scales of activations are carried over, and an error where the
+    layout has no place for them; with ``activations``, ``"dynamic"`` or ``"none"``, they are left out (``dropped``).
+    Other parameters are as in :func:`cast_file`.
     """
     options = {
-        **transcoding(layout, to, scheme, threads),
+        **transcoding(layout, to, activations, scheme, threads),
         **files.writing(None, None, dry_run, resume, clobber, force, copy_others, False),
     }
     return files.write_file("transcode", src, dst, options, progress)

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from onnx_cast import _kinds, _native, _quantized, files
 from onnx_cast.dtypes import ALL, DataType
-from onnx_cast.types import Layout, Loss, ScaleRule, Scheme, To
+from onnx_cast.types import Activations, Layout, Loss, ScaleRule, Scheme, To
 
 __all__ = ["Weight", "dequantize", "quantize", "transcode", "weights"]
 
@@ -100,6 +100,7 @@ def quantize(
     *,
     layout: Layout | None = None,
     scale: str | None = None,
+    activations: Activations | None = None,
     scale_rule: ScaleRule = "floor",
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),
@@ -116,7 +117,7 @@ def quantize(
     Parameters are as in :func:`onnx_cast.quantize_file`.
     """
     options = {
-        **_quantized.quantizing(to, layout, scale, scale_rule, include, exclude, rules, min_elements, threads),
+        **_quantized.quantizing(to, layout, scale, activations, scale_rule, include, exclude, rules, min_elements, threads),
         "fail_on": files.listed("fail_on", fail_on),
     }
     return _rewrite("quantize", tensors, None, options, progress)
@@ -127,6 +128,7 @@ def transcode(
     layout: Layout,
     *,
     to: To | None = None,
+    activations: Activations | None = None,
     scheme: Scheme = "auto",
     config: Mapping[str, Any] | None = None,
     threads: int | None = None,
@@ -135,7 +137,7 @@ def transcode(
     """The quantized weights of ``tensors`` in another ``layout``, with all others, and the new ``quantization_config``.
     No weight changes: one that would is an error. ``config`` is as in :func:`dequantize`; other parameters are as in
     :func:`onnx_cast.transcode_file`."""
-    return _rewrite("transcode", tensors, config, _quantized.transcoding(layout, to, scheme, threads), progress)
+    return _rewrite("transcode", tensors, config, _quantized.transcoding(layout, to, activations, scheme, threads), progress)
 
 
 def _rewrite(

@@ -17,7 +17,7 @@ from pathlib import PurePath
 from typing import Any
 
 from onnx_cast import _native, _quantized, files
-from onnx_cast.types import Layout, RoundMode, ScaleRule, Scheme, To
+from onnx_cast.types import Activations, Layout, RoundMode, ScaleRule, Scheme, To
 
 try:
     import ray
@@ -123,6 +123,7 @@ def quantize_checkpoint(
     *,
     layout: Layout | None = None,
     scale: str | None = None,
+    activations: Activations | None = None,
     scale_rule: ScaleRule = "floor",
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),
@@ -140,7 +141,7 @@ def quantize_checkpoint(
     for the tensor) are measured by the task itself, with the tensors of other files that share the scale. Other
     parameters are as in :func:`cast_checkpoint`.
     """
-    options = _quantized.quantizing(to, layout, scale, scale_rule, include, exclude, rules, min_elements)
+    options = _quantized.quantizing(to, layout, scale, activations, scale_rule, include, exclude, rules, min_elements)
     return _file_by_file("quantize", src, dst, options, resume, copy_others, num_cpus, max_retries, progress)
 
 
@@ -150,6 +151,7 @@ def transcode_checkpoint(
     layout: Layout,
     *,
     to: To | None = None,
+    activations: Activations | None = None,
     scheme: Scheme = "auto",
     resume: bool = False,
     copy_others: bool = True,
@@ -165,7 +167,7 @@ def transcode_checkpoint(
     left.
     Other parameters are as in :func:`cast_checkpoint`.
     """
-    options = _quantized.transcoding(layout, to, scheme, None)
+    options = _quantized.transcoding(layout, to, activations, scheme, None)
     return _file_by_file("transcode", src, dst, options, resume, copy_others, num_cpus, max_retries, progress)
 
 

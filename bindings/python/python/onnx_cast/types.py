@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, SupportsIndex, TypeAli
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["BlockFormat", "Layout", "Loss", "Recipe", "RoundMode", "ScaleRule", "Scheme", "To", "TypeName"]
+__all__ = ["Activations", "BlockFormat", "Layout", "Loss", "Recipe", "RoundMode", "ScaleRule", "Scheme", "To", "TypeName"]
 
 #: ONNX's names of the element types.
 TypeName: TypeAlias = Literal[
@@ -32,6 +32,7 @@ Recipe: TypeAlias = Literal["modelopt", "torchao", "compressed-tensors"]
 Loss: TypeAlias = Literal["overflow", "underflow", "subnormal", "nan"]
 
 #: How quantized checkpoints name and lay out their tensors.
+Activations: TypeAlias = Literal["dynamic", "none"]
 Layout: TypeAlias = Literal[
     "deepseek", "gpt-oss", "compressed-tensors", "modelopt", "fbgemm", "quark", "comfyui", "plain"
 ]

@@ -4,7 +4,7 @@ use super::common::{JobArgs, LossArgs, NameArgs, SelectionArgs, StorageArgs};
 use super::{HOW, INPUT, WHAT};
 use clap::Args as ClapArgs;
 use onnx_cast::ScaleRule;
-use onnx_cast_file::{Granularity, QuantizedFormat, Rule, Scheme, Selection, SelectionError};
+use onnx_cast_file::{Activations, Granularity, QuantizedFormat, Rule, Scheme, Selection, SelectionError};
 use std::path::PathBuf;
 
 /// The name that leaves the layout to the checkpoint's configuration and names.
@@ -52,6 +52,7 @@ pub(crate) struct DequantizeArgs {
 Examples:
   onnx-cast quantize model/ model-nvfp4/ --to nvfp4                      for vLLM, in the layout of compressed-tensors
   onnx-cast quantize model/ model-fp8/ --to float8e4m3fn --layout deepseek     in blocks of 128x128
+  onnx-cast quantize model/ model-w8a8/ --to int8 --activations dynamic        8 bits for weights and activations
   onnx-cast quantize model/ model-int4/ --to int4 --scale block=128
   onnx-cast quantize model/ model-mxfp4/ --to mxfp4 --scale-rule even --exclude '*down_proj*'
   onnx-cast quantize model/ mixed/ --to nvfp4 --rule '*.self_attn.*=float8e4m3fn'
@@ -87,6 +88,10 @@ pub(crate) struct QuantizeArgs {
     /// unless given
     #[arg(long, value_name = "WHAT", help_heading = HOW)]
     pub(crate) scale: Option<Granularity>,
+    /// What becomes of activations in the layout compressed-tensors: dynamic (float8 unless given) or none (int8 unless
+    /// given); other layouts have one choice
+    #[arg(long, value_name = "WHAT", help_heading = HOW)]
+    pub(crate) activations: Option<Activations>,
     /// How scales of MX are found: floor, rceil, ceil, even
     #[arg(long, value_name = "RULE", default_value = "floor", hide_default_value = true, help_heading = HOW)]
     pub(crate) scale_rule: ScaleRule,
@@ -127,6 +132,10 @@ pub(crate) struct TranscodeArgs {
     /// What weights of MXFP4 become: nvfp4, or float8e4m3fn in blocks of 128x128
     #[arg(long, value_name = "FORMAT", help_heading = WHAT)]
     pub(crate) to: Option<QuantizedFormat>,
+    /// What becomes of activations, dynamic or none: their scales in IN are left out. Unless given they are carried over,
+    /// and an error where the layout has no place for them
+    #[arg(long, value_name = "WHAT", help_heading = HOW)]
+    pub(crate) activations: Option<Activations>,
     #[command(flatten)]
     pub(crate) job: JobArgs,
 }

@@ -118,7 +118,7 @@ pub(super) fn find(path: &Path, checkpoint: &Checkpoint) -> Option<(Option<Schem
     if path == Path::new("-") || checkpoint.files.iter().any(|file| file.format != Format::Safetensors) {
         return None;
     }
-    let config = match Config::read(checkpoint.folder(path), None) {
+    let config = match Config::of(checkpoint, path, None) {
         Ok(config) => config,
         Err(error) => return Some((None, Err(error))),
     };

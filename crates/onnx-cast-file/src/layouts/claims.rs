@@ -17,9 +17,43 @@ pub(crate) struct Claims {
     pub(super) claim: String,
     /// Formats of single layers, by their names.
     pub(super) layers: HashMap<String, WeightFormat>,
+    /// Of weights of a format, the settings of activations; `None` where these keep their type.
+    pub(super) activations: Vec<(WeightFormat, Option<Value>)>,
+    /// How keys and values are cached, where that is named.
+    pub(crate) cache: Option<KeyValueCache>,
+}
+
+/// How keys and values are cached.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum KeyValueCache {
+    /// As float8e4m3fn, with a scale for each tensor.
+    Float8,
+    /// Otherwise, in the words of a layout.
+    Other(Value),
+}
+
+impl KeyValueCache {
+    /// By the value of a configuration's key; `None` where there is no other type than the model's.
+    pub(super) fn of(value: Option<&Value>) -> Option<KeyValueCache> {
+        let value = value.filter(|value| !value.is_null())?;
+        let is = |key: &str, want: Value| value.get(key) == Some(&want);
+        let is_tensor = value.get("strategy").is_none_or(|strategy| strategy == "tensor");
+        let is_static = !is("dynamic", true.into());
+        let is_float8 =
+            value == "FP8" || is("type", "float".into()) && is("num_bits", 8.into()) && is_tensor && is_static;
+        Some(if is_float8 { KeyValueCache::Float8 } else { KeyValueCache::Other(value.clone()) })
+    }
 }
 
 impl Claims {
+    /// The settings of activations of weights of a format, where they are named and the same for all; the inner `None`
+    /// where these keep their type.
+    pub(crate) fn activations_of(&self, format: WeightFormat) -> Option<Option<&Value>> {
+        let mut found = self.activations.iter().filter(|(known, _)| *known == format).map(|(_, settings)| settings);
+        let first = found.next()?;
+        found.all(|settings| settings == first).then_some(first.as_ref())
+    }
+
     /// Adds formats, in the words of the configuration.
     pub(super) fn add(&mut self, formats: &[WeightFormat], claim: &str) {
         self.formats.extend(formats.iter().filter(|format| !self.formats.contains(format)).collect::<Vec<_>>());

@@ -2,10 +2,12 @@
 
 use super::changes::check_keys;
 use super::claims::{Claims, pair};
+use super::description;
 use super::error::LayoutError;
 use super::json;
 use super::row::OwnFile;
 use super::table::Scheme;
+use super::weight::Checkpoint;
 use crate::error::FileError;
 use crate::formats::limits::MAX_HEADER;
 use crate::io::fs;
@@ -23,6 +25,8 @@ pub(crate) struct Config {
     /// The layout, where one is named.
     pub(crate) scheme: Option<Scheme>,
     pub(crate) claims: Claims,
+    /// Whether a configuration tells of quantization.
+    is_described: bool,
 }
 
 /// What the text of a configuration says of quantization, for errors; `None` if nothing.
@@ -51,8 +55,29 @@ impl Config {
         names.filter_map(move |name| read(&folder.join(name)).ok().flatten())
     }
 
+    /// Reads the configuration in the folder of a checkpoint, or what the metadata of its files says in place of one. A
+    /// scheme that is given is not looked for.
+    pub(crate) fn of(checkpoint: &Checkpoint, path: &Path, given: Option<Scheme>) -> Result<Config, FileError> {
+        let mut config = Config::read(checkpoint.folder(path), given)?;
+        let found = |key: &str| {
+            let entries = checkpoint.files.iter().flat_map(|file| file.metadata.iter().flatten());
+            entries.into_iter().find(|(known, _)| known == key).map(|(_, value)| &**value)
+        };
+        if config.is_described {
+            return Ok(config);
+        }
+        if let Some(text) = found(description::CONFIG) {
+            let wrong = |error| checkpoint.error(None, error);
+            let object = json::object(text).map_err(|error| wrong(LayoutError::Config { what: error.to_string() }))?;
+            config.take(&object, given).map_err(wrong)?;
+        }
+        let named = found(description::LAYOUT).and_then(Scheme::from_name);
+        config.scheme = given.or(config.scheme).or(named);
+        Ok(config)
+    }
+
     /// Reads the configuration of a folder, where there is one. A scheme that is given is not looked for.
-    pub(crate) fn read(folder: &Path, given: Option<Scheme>) -> Result<Config, FileError> {
+    fn read(folder: &Path, given: Option<Scheme>) -> Result<Config, FileError> {
         let mut config = Config::default();
         let path = folder.join("config.json");
         if let Some(object) = object(&path)?
@@ -89,6 +114,7 @@ impl Config {
         if let Some(quantization) = object.get(file.key).and_then(Value::as_object) {
             check_keys(quantization)?;
             self.scheme = self.scheme.or(Some(scheme));
+            self.is_described = true;
             self.claim(scheme, quantization);
         }
         Ok(())
@@ -103,6 +129,7 @@ impl Config {
     /// Takes over what `quantization_config` says.
     fn take(&mut self, quantization: &Map<String, Value>, given: Option<Scheme>) -> Result<(), LayoutError> {
         check_keys(quantization)?;
+        self.is_described = true;
         let method = quantization.get("quant_method").and_then(Value::as_str).unwrap_or_default();
         self.scheme = Scheme::of_configuration(method, quantization);
         if self.scheme.is_none() && given.is_none() {

@@ -220,6 +220,19 @@ pub enum LayoutError {
         /// The tensor.
         tensor: String,
     },
+    /// A scale or a zero point of activations that a layout has no place for.
+    #[error(
+        "tensor `{}`: {layout} has no place for it: {reason} (`activations` leaves out what data has told of activations)",
+        Short(tensor)
+    )]
+    Calibration {
+        /// The tensor.
+        tensor: String,
+        /// The layout.
+        layout: &'static str,
+        /// Why.
+        reason: &'static str,
+    },
     /// A configuration that changes weights or their inputs, as a rotation does.
     #[error(
         "`{key}` of the configuration changes the weights or their inputs, and is not applied here: without it they \

@@ -3,10 +3,11 @@
 
 use super::changes::check_changes;
 use super::claims::Claims;
+use super::companions::{is_calibration, is_leftover};
 use super::config::Config;
 use super::error::LayoutError;
 use super::row::{Row, before};
-use super::table::{CALIBRATIONS, LEFTOVERS, Scheme};
+use super::table::Scheme;
 use super::weight::{Checkpoint, TensorRef, Weight};
 use crate::error::FileError;
 use crate::formats::input::StoredTensor;
@@ -97,12 +98,11 @@ impl Weights {
 
 /// What a tensor is that belongs to no weight, by its name.
 fn companion(name: &str) -> Option<Role> {
-    let is_one_of = |ends: &[&str]| ends.iter().any(|end| before(name, end).is_some());
-    let is_of_experts = || CALIBRATIONS[..1].iter().any(|end| before(name, &format!("_proj_{end}")).is_some());
-    if is_one_of(CALIBRATIONS) || is_of_experts() {
-        return Some(Role::Calibration);
+    match name {
+        _ if is_calibration(name) => Some(Role::Calibration),
+        _ if is_leftover(name) => Some(Role::Leftover),
+        _ => None,
     }
-    is_one_of(LEFTOVERS).then_some(Role::Leftover)
 }
 
 impl Checkpoint {

@@ -108,3 +108,45 @@ impl fmt::Display for Granularity {
         }
     }
 }
+
+/// What becomes of the inputs of quantized layers, which loaders read in configurations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Activations {
+    /// They keep their type.
+    Kept,
+    /// They are quantized while a model runs, by scales that are found then.
+    Dynamic,
+    /// They are quantized by scales in the checkpoint, which data has told.
+    Static,
+}
+
+impl Activations {
+    /// The name: `none`, `dynamic`, `static`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Activations::Kept => "none",
+            Activations::Dynamic => "dynamic",
+            Activations::Static => "static",
+        }
+    }
+}
+
+impl FromStr for Activations {
+    type Err = String;
+
+    /// Of those that need no data.
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "none" => Ok(Activations::Kept),
+            "dynamic" => Ok(Activations::Dynamic),
+            _ => Err("want dynamic or none".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Activations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}

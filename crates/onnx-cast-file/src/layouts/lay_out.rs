@@ -1,8 +1,8 @@
 //! The tensors that a layout has for a weight, from its row.
 
 use super::error::LayoutError;
-use super::format::{Granularity, QuantizedFormat};
-use super::row::{Experts, Held, Names, Row};
+use super::format::{Activations, Granularity, QuantizedFormat};
+use super::row::{Experts, Held, Loaders, Names, Row};
 use super::table::{EXPERTS, SHAPE, Scheme};
 use super::weight::Weight;
 use super::written::{Integers, Order, WrittenWeight};
@@ -28,13 +28,27 @@ impl Scheme {
         stored: &StoredTensor,
         to: QuantizedFormat,
         granularity: Option<Granularity>,
+        activations: Option<Activations>,
     ) -> Result<WrittenWeight, LayoutError> {
         if !matches!(stored.data_type, Float | Float16 | BFloat16) {
             return Err(unfit(stored, "float, float16 or bfloat16 to quantize".to_owned()));
         }
-        let written = self.lay_out(stored, to, self.granularity(to, granularity)?)?;
+        let written = self.lay_out(stored, to, self.choose(to, granularity, activations)?)?;
         written.check_words(&stored.name)?;
+        self.check_columns(&stored.name, &written)?;
         Ok(written)
+    }
+
+    /// Refuses blocks with fewer columns than others, where the layout's loaders do.
+    pub(crate) fn check_columns(self, name: &str, written: &WrittenWeight) -> Result<(), LayoutError> {
+        let ([_, rows, columns], [down, across]) = (written.matrices, written.block);
+        let is_block = matches!(written.granularity, Granularity::Block(_)) && down > 1 && !written.are_experts;
+        if self.row().has_short_columns || !is_block || columns.is_multiple_of(across) {
+            return Ok(());
+        }
+        let want = format!("columns in blocks of {across} for {} (`exclude` keeps the tensor)", written.to);
+        let (tensor, data_type) = (name.to_owned(), written.scale_type);
+        Err(LayoutError::Part { tensor, data_type, shape: vec![rows, columns], want })
     }
 
     /// What a quantized weight becomes, with the same scales, or for smaller parts if the layout has no others.
@@ -43,6 +57,7 @@ impl Scheme {
         weight: &Weight,
         to: QuantizedFormat,
         granularity: Granularity,
+        activations: Option<Activations>,
     ) -> Result<WrittenWeight, LayoutError> {
         let stored = StoredTensor {
             name: weight.name.clone(),
@@ -59,9 +74,12 @@ impl Scheme {
             (Granularity::Tensor, _) => vec![granularity, Granularity::Axis, Granularity::Block([128, 128])],
             (Granularity::Axis | Granularity::Block(_), _) => vec![granularity],
         };
-        let found = smaller.into_iter().map(|granularity| self.granularity(to, Some(granularity)));
-        let found = found.reduce(|first, next| first.or(next));
-        self.lay_out(&stored, to, found.unwrap_or(Ok(granularity))?)
+        let choose = |granularity: &Granularity| self.choose(to, Some(*granularity), activations);
+        // Where none fits, the error is about one that would, but for activations.
+        let would_fit = |granularity: &&Granularity| self.choose(to, Some(**granularity), None).is_ok();
+        let found = smaller.iter().map(choose).find(Result::is_ok);
+        let found = found.or_else(|| smaller.iter().find(would_fit).or(smaller.last()).map(choose));
+        self.lay_out(&stored, to, found.unwrap_or_else(|| self.choose(to, None, activations))?)
     }
 
     /// What has a scale, and whether the layout has that.
@@ -70,23 +88,70 @@ impl Scheme {
         to: QuantizedFormat,
         asked: Option<Granularity>,
     ) -> Result<Granularity, LayoutError> {
+        self.choose(to, asked, None).map(|(granularity, _)| granularity)
+    }
+
+    /// What has a scale, and what becomes of activations, where the layout's loaders read both together.
+    fn choose(
+        self,
+        to: QuantizedFormat,
+        asked: Option<Granularity>,
+        activations: Option<Activations>,
+    ) -> Result<(Granularity, Activations), LayoutError> {
         let refuse = |reason: String| Err(LayoutError::Unsupported { layout: self.name(), to: to.name(), reason });
-        let Some(held) = held(self.row().held, to) else {
+        let known = self.row().held.iter().filter(|held| held.formats.contains(&to));
+        let known: Vec<(Granularity, &Held)> = match to {
+            QuantizedFormat::Block(format) => {
+                known.map(|held| (Granularity::Block([1, format.block()]), held)).collect()
+            }
+            QuantizedFormat::Elements(_) => known
+                .filter_map(|held| Some((asked.filter(|asked| held.contains(*asked)).or(held.default())?, held)))
+                .collect(),
+        };
+        let Some(&(first, _)) = known.first() else {
             return refuse("the layout has no such weights".to_owned());
         };
-        if let QuantizedFormat::Block(format) = to {
-            let block = Granularity::Block([1, format.block()]);
-            return match asked {
-                Some(asked) if asked != block => refuse(format!("its blocks are {block}")),
-                _ => Ok(block),
+        let is_asked = |(granularity, _): &&(Granularity, &Held)| asked.is_none_or(|asked| asked == *granularity);
+        let Some(&(granularity, held)) = known.iter().find(is_asked) else {
+            return match (to, asked) {
+                (QuantizedFormat::Elements(_), Some(asked)) => refuse(format!("the layout has no scales by {asked}")),
+                _ => refuse(format!("its blocks are {first}")),
             };
+        };
+        if let Loaders::None(reason) = held.loaders {
+            return refuse(reason.to_owned());
         }
-        match asked.or(held.default()) {
-            Some(granularity) if held.contains(granularity) => Ok(granularity),
-            granularity => {
-                let granularity = granularity.unwrap_or(Granularity::Axis);
-                refuse(format!("the layout has no scales by {granularity}"))
+        let fits = |held: &Held| held.choice(activations);
+        let found = known.iter().filter(is_asked).find_map(|(granularity, held)| Some((*granularity, fits(held)?)));
+        if let Some(found) = found {
+            return Ok(found);
+        }
+        let others: Vec<String> =
+            known.iter().filter(|(_, held)| fits(held).is_some()).map(|(other, _)| other.to_string()).collect();
+        let want = if others.is_empty() { String::new() } else { format!(" (want scales by {})", others.join(", ")) };
+        match activations {
+            None => refuse(format!(
+                "with scales by {granularity} its loaders want scales of activations, which take data{want}"
+            )),
+            Some(activations) => {
+                let names: Vec<&str> = held.activations.iter().map(|known| known.name()).collect();
+                refuse(format!(
+                    "with scales by {granularity} its loaders have activations {}, not {activations}{want}",
+                    names.join(" or ")
+                ))
             }
+        }
+    }
+
+    /// The loaders of such weights, by their sources; none where the layout does not hold them.
+    pub fn loaders(self, to: QuantizedFormat, granularity: Option<Granularity>) -> &'static [&'static str] {
+        let holds = |held: &&Held| {
+            let is_meant = granularity.is_none_or(|granularity| held.contains(granularity));
+            held.formats.contains(&to) && is_meant
+        };
+        match self.row().held.iter().find(holds).map(|held| held.loaders) {
+            Some(Loaders::Are(loaders)) => loaders,
+            _ => &[],
         }
     }
 
@@ -98,7 +163,8 @@ impl Scheme {
     /// Whether experts in one tensor are quantized unless a rule says otherwise.
     pub(crate) fn takes_experts(self, to: QuantizedFormat, granularity: Option<Granularity>) -> bool {
         self.row().experts.as_ref().is_some_and(|experts| {
-            let holds = |held: &Held| granularity.is_none_or(|granularity| held.contains(granularity));
+            let chosen = || self.granularity(to, granularity);
+            let holds = |held: &Held| chosen().is_ok_and(|granularity| held.contains(granularity));
             experts.by_default && experts.only.is_none_or(|(all, _)| held(all, to).is_some_and(holds))
         })
     }
@@ -108,7 +174,7 @@ impl Scheme {
         self,
         stored: &StoredTensor,
         to: QuantizedFormat,
-        granularity: Granularity,
+        (granularity, activations): (Granularity, Activations),
     ) -> Result<WrittenWeight, LayoutError> {
         let row = self.row();
         let (element, scale_type) = match to {
@@ -116,7 +182,9 @@ impl Scheme {
             QuantizedFormat::Elements(element) if row.arithmetic.in_weight_type => (element, stored.data_type),
             QuantizedFormat::Elements(element) => (element, Float),
         };
-        let are_words = row.packs_integers && matches!(to, QuantizedFormat::Elements(Int4 | Int8));
+        // Loaders have integers in words only beside activations that keep their type.
+        let are_integers = matches!(to, QuantizedFormat::Elements(Int4 | Int8));
+        let are_words = row.packs_integers && are_integers && activations == Activations::Kept;
         let is_block = matches!(to, QuantizedFormat::Block(_));
         let is_packed = are_words || is_block && element.is_packed();
         let form = self.form(stored, to, is_packed)?;
@@ -133,6 +201,8 @@ impl Scheme {
             module: module.strip_suffix('.').unwrap_or(module).to_owned(),
             to,
             granularity,
+            activations,
+            settings: None,
             matrices,
             order,
             are_experts: experts.is_some(),
@@ -251,6 +321,7 @@ fn scales_shape(
         }
         (_, Some(_)) => vec![count, grid[0], grid[1]],
         (Granularity::Axis, None) if !row.has_column_of_scales => vec![rows],
+        (Granularity::Block([height, _]), None) if height > 1 && row.has_axes_between => vec![grid[0], 1, grid[1], 1],
         _ => grid.to_vec(),
     }
 }

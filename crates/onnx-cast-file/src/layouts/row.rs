@@ -1,7 +1,7 @@
 //! What a row of the table says of a layout.
 
-use super::claims::Claims;
-use super::format::{Granularity, QuantizedFormat};
+use super::claims::{Claims, KeyValueCache};
+use super::format::{Activations, Granularity, QuantizedFormat};
 use super::written::{Arithmetic, Order, WrittenWeight};
 use serde_json::{Map, Value};
 
@@ -45,13 +45,19 @@ pub(crate) struct Row {
     pub(super) tensor_scale: &'static [usize],
     /// Whether scales of rows are a matrix of one column.
     pub(super) has_column_of_scales: bool,
+    /// Whether scales of blocks of rows and columns have an axis of 1 behind each of these.
+    pub(super) has_axes_between: bool,
+    /// Whether loaders read blocks of several rows with fewer columns at the end of these.
+    pub(super) has_short_columns: bool,
+    /// The scales of activations that the layout has a place for.
+    pub(crate) calibration: Option<Calibration>,
     pub(super) global: GlobalScaleOf,
     /// Whether packed elements and scales have their own types, not those of bytes.
     pub(super) is_typed: bool,
     /// Whether integers are packed in words.
     pub(crate) packs_integers: bool,
     /// Whether a type of float scales that a weight has already may stay.
-    pub(super) keeps_scale_type: bool,
+    pub(crate) keeps_scale_type: bool,
     pub(crate) arithmetic: Arithmetic,
     /// A tensor of two bytes by which readers know the layout.
     pub(crate) marker: Option<&'static str>,
@@ -69,6 +75,11 @@ impl Row {
     /// The names of a weight's tensors, of experts too.
     pub(super) fn all_names(&self) -> impl Iterator<Item = &Names> {
         self.names.iter().chain(self.experts.iter().flat_map(|experts| experts.names))
+    }
+
+    /// The shape of a scale for a tensor.
+    pub(crate) fn shape_of_one(&self) -> &'static [usize] {
+        self.tensor_scale
     }
 
     /// Whether elements of experts lie so.
@@ -91,6 +102,16 @@ impl GlobalScaleOf {
     pub(super) fn name(&self, module: &str, scales: &str) -> String {
         format!("{}{}", if self.is_own { module } else { scales }, self.ending)
     }
+}
+
+/// Scales of activations, by the endings of their names.
+pub(crate) struct Calibration {
+    /// Behind the module of a weight of float8 or integers: a factor.
+    pub(crate) input: &'static str,
+    /// Behind that of a weight of NVFP4, and whether it is a divisor.
+    pub(crate) nvfp4: Option<(&'static str, bool)>,
+    /// Behind the module of an attention, of its keys and its values.
+    pub(crate) cache: Option<[&'static str; 2]>,
 }
 
 /// Experts of a layer in one tensor of three axes.
@@ -116,6 +137,8 @@ pub(crate) struct Configuration {
     pub(super) claims: fn(&mut Claims, &Map<String, Value>),
     /// `quantization_config` for weights, beside the names of modules that are kept.
     pub(crate) write: fn(&[WrittenWeight], &[String]) -> Value,
+    /// Adds what it says of a cache of keys and values.
+    pub(crate) cache: Option<fn(&mut Value, &KeyValueCache)>,
     pub(crate) own_file: Option<OwnFile>,
 }
 
@@ -124,18 +147,42 @@ pub(crate) struct OwnFile {
     pub(crate) name: &'static str,
     /// What `claims` reads.
     pub(super) key: &'static str,
-    /// Its text, as of [`Configuration::write`].
-    pub(crate) write: fn(&[WrittenWeight], &[String]) -> String,
+    /// What it holds, as of [`Configuration::write`].
+    pub(crate) write: fn(&[WrittenWeight], &[String]) -> Value,
+    /// As [`Configuration::cache`].
+    pub(crate) cache: fn(&mut Value, &KeyValueCache),
 }
 
-/// Formats with the same choice of what has a scale.
+/// Formats with the same choice of what has a scale, and the same loaders.
 pub(crate) struct Held {
     pub(super) formats: &'static [QuantizedFormat],
     /// The first is the default; empty of MX and NVFP4, whose blocks are their own.
     pub(super) scales: &'static [Scales],
+    pub(super) loaders: Loaders,
+    /// What becomes of activations. The first that needs no data is the default.
+    pub(super) activations: &'static [Activations],
+}
+
+/// Who loads such weights.
+#[derive(Clone, Copy)]
+pub(super) enum Loaders {
+    /// These, by their sources.
+    Are(&'static [&'static str]),
+    /// None, with the reason and what to write instead. They are read, and not written.
+    None(&'static str),
 }
 
 impl Held {
+    /// What becomes of activations: what is asked for, or the first that needs no data; `None` where the loaders have
+    /// nothing like it.
+    pub(super) fn choice(&self, asked: Option<Activations>) -> Option<Activations> {
+        let is_meant = |known: &&Activations| match asked {
+            Some(asked) => **known == asked,
+            None => **known != Activations::Static,
+        };
+        self.activations.iter().find(is_meant).copied()
+    }
+
     /// What has a scale if nothing else is asked for.
     pub(super) fn default(&self) -> Option<Granularity> {
         match self.scales.first() {

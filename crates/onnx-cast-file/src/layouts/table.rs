@@ -7,8 +7,8 @@ mod compressed_tensors;
 mod modelopt;
 mod quark;
 
-use super::format::{Granularity, QuantizedFormat};
-use super::row::{Configuration, Experts, GlobalScaleOf, Held, Names, OwnFile, Row, Scales};
+use super::format::{Activations, Granularity, QuantizedFormat};
+use super::row::{Calibration, Configuration, Experts, GlobalScaleOf, Held, Loaders, Names, OwnFile, Row, Scales};
 use super::weight::WeightFormat;
 use super::written::{Arithmetic, Order};
 use onnx_cast::{BlockFormat, DataType, Recipe};
@@ -101,53 +101,6 @@ impl Scheme {
 /// Both matrices of experts.
 pub(super) const EXPERTS: [&str; 2] = ["gate_up_proj", "down_proj"];
 
-/// Scales and zero points of activations, which data has told. The first may end names of experts.
-pub(super) const CALIBRATIONS: &[&str] = &[
-    "input_scale",
-    "input_global_scale",
-    "input_zero_point",
-    "scale_input",
-    "activation_scale",
-    "output_scale",
-    "prob_output_scale",
-    "q_scale",
-    "k_scale",
-    "v_scale",
-    "kv_scale",
-    "q_zero_point",
-    "k_zero_point",
-    "v_zero_point",
-    "k_cache.scale",
-    "v_cache.scale",
-];
-
-/// Other tensors that go with quantized weights, and that no model without them has.
-pub(super) const LEFTOVERS: &[&str] = &[SHAPE, "scaled_fp8", COMFY_QUANT, "weight_format"];
-
-/// A layer's format in JSON, of ComfyUI.
-pub(super) const COMFY_QUANT: &str = "comfy_quant";
-
-/// Tensors that change the weight beside them, or its inputs; another part of the name may follow.
-pub(super) const CHANGES: &[&str] = &[
-    "pre_quant_scale",
-    "act_pre_scale",
-    "act_scales",
-    "act.scales",
-    "smooth_factor",
-    "smooth_factor_orig",
-    "svdquant_lora_a",
-    "svdquant_lora_b",
-    "lora_A",
-    "lora_B",
-    "lora_up",
-    "lora_down",
-    "forward_hadamard_matrix",
-    "backward_hadamard_matrix",
-];
-
-/// Keys of configurations that do.
-pub(super) const CHANGING_KEYS: &[&str] = &["transform_config", "rotation_config", "convrot"];
-
 /// The endings of other tensors of a weight.
 pub(crate) const ZERO_POINTS: &str = "weight_zero_point";
 pub(crate) const GROUPS: &str = "weight_g_idx";
@@ -172,8 +125,27 @@ const TENSOR: Scales = Scales::One(Granularity::Tensor);
 const ROWS_OR_COLUMNS: Scales = Scales::One(Granularity::Axis);
 const SQUARES: Scales = Scales::One(Granularity::Block([128, 128]));
 
-const fn held(formats: &'static [QuantizedFormat], scales: &'static [Scales]) -> Held {
-    Held { formats, scales }
+/// Loaders, by the sources of vLLM 0.33.0, SGLang 0.5.23, transformers 5.24.0 and ComfyUI.
+const VLLM: &str = "vLLM";
+const SGLANG: &str = "SGLang";
+const TRANSFORMERS: &str = "transformers";
+const COMFYUI: &str = "ComfyUI";
+/// This library: the layout is its own.
+const OWN: &str = "onnx-cast";
+
+const ALL_THREE: Loaders = Loaders::Are(&[VLLM, SGLANG, TRANSFORMERS]);
+
+const KEPT: &[Activations] = &[Activations::Kept];
+const KEPT_OR_STATIC: &[Activations] = &[Activations::Kept, Activations::Static];
+const DYNAMIC: &[Activations] = &[Activations::Dynamic];
+
+const fn held(
+    formats: &'static [QuantizedFormat],
+    scales: &'static [Scales],
+    loaders: Loaders,
+    activations: &'static [Activations],
+) -> Held {
+    Held { formats, scales, loaders, activations }
 }
 
 const fn names(elements: &'static str, scales: &'static str, values: &'static str) -> Names {
@@ -192,11 +164,14 @@ const BASE: Row = Row {
     held: &[],
     tensor_scale: &[1],
     has_column_of_scales: true,
+    has_axes_between: false,
+    has_short_columns: true,
+    calibration: None,
     global: GlobalScaleOf { ending: "_2", is_own: false, divides: false, shape: &[] },
     is_typed: false,
     packs_integers: false,
     keeps_scale_type: false,
-    arithmetic: Arithmetic { recipe: Recipe::ModelOpt, in_weight_type: false, tensor_in_weight_type: false },
+    arithmetic: Arithmetic { recipe: Recipe::ModelOpt, in_weight_type: false },
     marker: None,
     has_large_blocks: false,
     has_other_bytes: false,
@@ -237,9 +212,13 @@ const ROWS: [(Scheme, Row); 8] = [
                         "weight_block_size": weights.first().map(|weight| weight.block),
                     })
                 },
+                cache: None,
                 own_file: None,
             }),
-            held: &[held(&[FP8], &[SQUARES, Scales::Groups, Scales::Blocks])],
+            held: &[
+                held(&[FP8], &[SQUARES, Scales::Blocks], ALL_THREE, DYNAMIC),
+                held(&[FP8], &[Scales::Groups], Loaders::Are(&[TRANSFORMERS]), DYNAMIC),
+            ],
             has_large_blocks: true,
             has_other_bytes: true,
             ..BASE
@@ -261,9 +240,10 @@ const ROWS: [(Scheme, Row); 8] = [
                 key: None,
                 claims: |claims, _| claims.add(&[WeightFormat::MxFp4], "mxfp4"),
                 write: |_, kept| json!({ "modules_to_not_convert": kept, "quant_method": "mxfp4" }),
+                cache: None,
                 own_file: None,
             }),
-            held: &[held(&[MXFP4], &[])],
+            held: &[held(&[MXFP4], &[], ALL_THREE, KEPT)],
             ..BASE
         },
     ),
@@ -275,19 +255,34 @@ const ROWS: [(Scheme, Row); 8] = [
             names: &[names("weight_packed", "weight_scale", "weight"), WEIGHT],
             configuration: Some(compressed_tensors::CONFIGURATION),
             held: &[
-                held(&[MXFP4, NVFP4, MXFP6, MXFP8], &[]),
-                held(&[FP8], &[ROWS_OR_COLUMNS, TENSOR, Scales::Blocks]),
-                held(&[INT8], &[ROWS_OR_COLUMNS, TENSOR, Scales::Groups]),
-                held(&[INT4], &[Scales::One(Granularity::Block([1, 32])), ROWS_OR_COLUMNS, TENSOR, Scales::Groups]),
+                held(&[NVFP4], &[], ALL_THREE, KEPT_OR_STATIC),
+                // SGLang reads experts of MXFP4 alone.
+                held(&[MXFP4, MXFP8], &[], Loaders::Are(&[VLLM, TRANSFORMERS]), KEPT),
+                held(&[MXFP6], &[], Loaders::Are(&[TRANSFORMERS]), KEPT),
+                // Where activations stay, SGLang has no blocks.
+                held(&[FP8], &[ROWS_OR_COLUMNS, TENSOR], ALL_THREE, compressed_tensors::FLOAT8),
+                held(&[FP8], &[Scales::Blocks], ALL_THREE, compressed_tensors::FLOAT8_BLOCKS),
+                held(&[INT8], &[ROWS_OR_COLUMNS], ALL_THREE, compressed_tensors::INT8),
+                held(&[INT8], &[Scales::Groups], ALL_THREE, KEPT),
+                // vLLM and SGLang have one scale for the weights only where activations are quantized.
+                held(&[INT8], &[TENSOR], ALL_THREE, compressed_tensors::INT8_TENSOR),
+                held(
+                    &[INT4],
+                    &[Scales::One(Granularity::Block([1, 32])), ROWS_OR_COLUMNS, Scales::Groups],
+                    ALL_THREE,
+                    KEPT,
+                ),
+                held(&[INT4], &[TENSOR], Loaders::Are(&[TRANSFORMERS]), KEPT),
             ],
+            calibration: Some(Calibration {
+                input: "input_scale",
+                nvfp4: Some(("input_global_scale", true)),
+                cache: Some(["k_scale", "v_scale"]),
+            }),
             global: GlobalScaleOf { ending: "weight_global_scale", is_own: true, divides: true, shape: &[1] },
             packs_integers: true,
             keeps_scale_type: true,
-            arithmetic: Arithmetic {
-                recipe: Recipe::CompressedTensors,
-                in_weight_type: true,
-                tensor_in_weight_type: true,
-            },
+            arithmetic: Arithmetic { recipe: Recipe::CompressedTensors, in_weight_type: true },
             counts_scales: true,
             ..BASE
         },
@@ -304,15 +299,36 @@ const ROWS: [(Scheme, Row); 8] = [
                 ],
                 order: Order::Down,
                 only: Some((
-                    &[held(&[NVFP4], &[]), held(&[FP8], &[TENSOR])],
+                    &[
+                        held(&[NVFP4], &[], modelopt::LOADERS, KEPT_OR_STATIC),
+                        held(&[FP8], &[TENSOR], modelopt::LOADERS, modelopt::CALIBRATED),
+                    ],
                     "experts in one tensor have nvfp4, or float8e4m3fn with a scale for the tensor",
                 )),
                 ..AS_MATRICES
             }),
             configuration: Some(modelopt::CONFIGURATION),
-            held: &[held(&[MXFP4, NVFP4, MXFP8], &[]), held(&[FP8], &[TENSOR, ROWS_OR_COLUMNS, SQUARES])],
-            // torch keeps the type of a tensor that is divided by one number.
-            arithmetic: Arithmetic { tensor_in_weight_type: true, ..BASE.arithmetic },
+            held: &[
+                held(
+                    &[MXFP4],
+                    &[],
+                    Loaders::None("vLLM and SGLang refuse it (want the layout compressed-tensors or quark)"),
+                    KEPT,
+                ),
+                held(&[NVFP4], &[], modelopt::LOADERS, KEPT_OR_STATIC),
+                held(&[MXFP8], &[], modelopt::LOADERS, DYNAMIC),
+                held(&[FP8], &[ROWS_OR_COLUMNS, SQUARES], Loaders::Are(&[VLLM]), DYNAMIC),
+                held(&[FP8], &[TENSOR], modelopt::LOADERS, modelopt::CALIBRATED),
+            ],
+            tensor_scale: &[],
+            has_column_of_scales: false,
+            has_axes_between: true,
+            has_short_columns: false,
+            calibration: Some(Calibration {
+                input: "input_scale",
+                nvfp4: Some(("input_scale", false)),
+                cache: Some(["k_proj.k_scale", "v_proj.v_scale"]),
+            }),
             ..BASE
         },
     ),
@@ -340,9 +356,10 @@ const ROWS: [(Scheme, Row); 8] = [
                         "quant_method": "fbgemm_fp8",
                     })
                 },
+                cache: None,
                 own_file: None,
             }),
-            held: &[held(&[FP8], &[ROWS_OR_COLUMNS])],
+            held: &[held(&[FP8], &[ROWS_OR_COLUMNS], Loaders::Are(&[VLLM, TRANSFORMERS]), DYNAMIC)],
             ..BASE
         },
     ),
@@ -351,9 +368,14 @@ const ROWS: [(Scheme, Row); 8] = [
         Row {
             name: "quark",
             configuration: Some(quark::CONFIGURATION),
-            held: &[held(&[MXFP4], &[]), held(&[FP8], &[TENSOR, ROWS_OR_COLUMNS])],
+            held: &[
+                // SGLang wants activations of float4 beside it.
+                held(&[MXFP4], &[], Loaders::Are(&[VLLM, TRANSFORMERS]), KEPT),
+                held(&[FP8], &[TENSOR, ROWS_OR_COLUMNS], ALL_THREE, quark::FLOAT8),
+            ],
             tensor_scale: &[],
             has_column_of_scales: false,
+            calibration: Some(Calibration { input: "input_scale", nvfp4: None, cache: None }),
             ..BASE
         },
     ),
@@ -363,8 +385,9 @@ const ROWS: [(Scheme, Row); 8] = [
             name: "comfyui",
             signs: &["scaled_fp8", "scale_weight"],
             names: &[names("weight", "scale_weight", "weight"), WEIGHT],
-            held: &[held(&[FP8], &[TENSOR])],
+            held: &[held(&[FP8], &[TENSOR], Loaders::Are(&[COMFYUI]), KEPT_OR_STATIC)],
             tensor_scale: &[],
+            calibration: Some(Calibration { input: "scale_input", nvfp4: None, cache: None }),
             marker: Some("scaled_fp8"),
             ..BASE
         },
@@ -374,11 +397,21 @@ const ROWS: [(Scheme, Row); 8] = [
         Row {
             name: "plain",
             held: &[
-                held(&[MXFP4, NVFP4, MXFP6, MXFP8], &[]),
-                held(&OTHER_BLOCKS, &[]),
+                held(&[MXFP4, NVFP4, MXFP6, MXFP8], &[], Loaders::Are(&[OWN]), KEPT_OR_STATIC),
+                held(&OTHER_BLOCKS, &[], Loaders::Are(&[OWN]), KEPT),
                 // No configuration tells the size of blocks: their number in a row has to.
-                held(&[FP8, FP8_E5M2, INT8], &[ROWS_OR_COLUMNS, TENSOR, Scales::Groups]),
+                held(
+                    &[FP8, FP8_E5M2, INT8],
+                    &[ROWS_OR_COLUMNS, TENSOR, Scales::Groups],
+                    Loaders::Are(&[OWN]),
+                    KEPT_OR_STATIC,
+                ),
             ],
+            calibration: Some(Calibration {
+                input: "input_scale",
+                nvfp4: Some(("input_scale", false)),
+                cache: Some(["k_scale", "v_scale"]),
+            }),
             is_typed: true,
             keeps_scale_type: true,
             has_mxint8: true,

@@ -1,9 +1,10 @@
 //! A weight as a layout holds it: the names, types and shapes of its tensors.
 
 use super::error::LayoutError;
-use super::format::{Granularity, QuantizedFormat};
+use super::format::{Activations, Granularity, QuantizedFormat};
 use DataType::Int32;
 use onnx_cast::{DataType, Recipe};
+use serde_json::Value;
 
 /// How elements lie beside the values that they stand for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,8 +34,6 @@ pub(crate) struct Arithmetic {
     pub(crate) recipe: Recipe,
     /// Whether scales of float8 and integers, and quotients by them, have the type of the weights, not float.
     pub(crate) in_weight_type: bool,
-    /// Whether quotients by a scale for the tensor have the type of the weights.
-    pub(crate) tensor_in_weight_type: bool,
 }
 
 /// A weight that is written, and the tensors that hold it.
@@ -43,6 +42,9 @@ pub(crate) struct WrittenWeight {
     pub(crate) module: String,
     pub(crate) to: QuantizedFormat,
     pub(crate) granularity: Granularity,
+    pub(crate) activations: Activations,
+    /// The settings of activations, where the checkpoint has them in the same layout already.
+    pub(crate) settings: Option<Value>,
     /// How many matrices there are, their rows and their columns.
     pub(crate) matrices: [usize; 3],
     pub(crate) order: Order,

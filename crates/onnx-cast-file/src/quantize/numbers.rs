@@ -23,12 +23,7 @@ pub(crate) struct Numbers {
 
 impl Numbers {
     /// For weights of a type.
-    pub(crate) fn new(
-        arithmetic: Arithmetic,
-        to: QuantizedFormat,
-        granularity: Granularity,
-        from: DataType,
-    ) -> Numbers {
+    pub(crate) fn new(arithmetic: Arithmetic, to: QuantizedFormat, from: DataType) -> Numbers {
         let recipe = arithmetic.recipe;
         let data_type = match to {
             QuantizedFormat::Block(format) => {
@@ -45,8 +40,7 @@ impl Numbers {
         };
         let plain = Numbers { scale_type: Float, most, zero_scale: 1.0, precision: Float, recipe };
         if !arithmetic.in_weight_type {
-            let in_weight_type = arithmetic.tensor_in_weight_type && granularity == Granularity::Tensor;
-            return Numbers { precision: if in_weight_type { from } else { Float }, ..plain };
+            return plain;
         }
         Numbers {
             scale_type: from,
@@ -70,13 +64,9 @@ impl Numbers {
         from: DataType,
     ) -> Numbers {
         let layout = layout.unwrap_or(Scheme::DEFAULT);
-        match layout.granularity(to, granularity) {
-            Ok(granularity) => Numbers::new(layout.row().arithmetic, to, granularity, from),
-            Err(_) => {
-                let granularity = granularity.unwrap_or(Granularity::Axis);
-                Numbers::new(Scheme::Plain.row().arithmetic, to, granularity, from)
-            }
-        }
+        let has_such_weights = layout.granularity(to, granularity).is_ok();
+        let layout = if has_such_weights { layout } else { Scheme::Plain };
+        Numbers::new(layout.row().arithmetic, to, from)
     }
 
     /// What quantizes to a block format.

@@ -82,7 +82,7 @@ impl<'a> Weight<'a> {
         let (file, at) = checkpoint.place(tensor);
         let [count, rows, columns] = written.matrices;
         let from = checkpoint.stored(tensor).data_type;
-        let numbers = Numbers::new(written.arithmetic, written.to, written.granularity, from);
+        let numbers = Numbers::new(written.arithmetic, written.to, from);
         let quantize = match written.to {
             QuantizedFormat::Block(format) => Some(numbers.blocks(format, how.rule)),
             QuantizedFormat::Elements(_) => None,

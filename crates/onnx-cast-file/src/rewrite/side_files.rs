@@ -62,6 +62,11 @@ impl SideFiles {
         Ok(SideFiles { count: files.len(), copied: files, ..SideFiles::default() })
     }
 
+    /// Whether the configuration is written.
+    pub(crate) fn has_config(&self) -> bool {
+        self.texts.iter().any(|text| text.path.ends_with(CONFIG))
+    }
+
     /// Where they go.
     pub(super) fn targets(&self, folder: &Path) -> impl Iterator<Item = PathBuf> {
         let copied = self.copied.iter().map(|path| target(path, folder));

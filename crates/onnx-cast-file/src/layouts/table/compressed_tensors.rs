@@ -1,7 +1,7 @@
 //! The configuration of compressed-tensors: groups of modules, each with the settings of its weights.
 
-use crate::layouts::claims::{Claims, pair};
-use crate::layouts::format::{Granularity, QuantizedFormat};
+use crate::layouts::claims::{Claims, KeyValueCache, pair};
+use crate::layouts::format::{Activations, Granularity, QuantizedFormat};
 use crate::layouts::row::Configuration;
 use crate::layouts::weight::WeightFormat;
 use crate::layouts::written::WrittenWeight;
@@ -9,13 +9,28 @@ use DataType::{Float8E4M3FN, Float8E8M0, Int4, Int8};
 use onnx_cast::{BlockFormat, DataType};
 use serde_json::{Map, Value, json};
 
-pub(super) const CONFIGURATION: Configuration =
-    Configuration { method: "compressed-tensors", key: Some("config_groups"), claims, write, own_file: None };
+pub(super) const CONFIGURATION: Configuration = Configuration {
+    method: "compressed-tensors",
+    key: Some("config_groups"),
+    claims,
+    write,
+    cache: Some(cache),
+    own_file: None,
+};
+
+/// vLLM and SGLang load each. Where activations are dynamic they also load on cards without float8 (as if these were
+/// kept), and experts and blocks, which SGLang does not where they are kept.
+pub(super) const FLOAT8: &[Activations] = &[Activations::Dynamic, Activations::Kept, Activations::Static];
+pub(super) const FLOAT8_BLOCKS: &[Activations] = &[Activations::Dynamic, Activations::Kept];
+/// Kept loads on every card, and nothing but the weights is rounded.
+pub(super) const INT8: &[Activations] = &[Activations::Kept, Activations::Dynamic, Activations::Static];
+pub(super) const INT8_TENSOR: &[Activations] = &[Activations::Dynamic, Activations::Kept, Activations::Static];
 
 /// Bits, kind and granularity of the weights of each group.
 fn claims(claims: &mut Claims, quantization: &Map<String, Value>) {
     let groups = quantization.get("config_groups").and_then(Value::as_object);
-    for weights in groups.into_iter().flat_map(Map::values).filter_map(|group| group.get("weights")) {
+    for group in groups.into_iter().flat_map(Map::values) {
+        let Some(weights) = group.get("weights") else { continue };
         let number = |key: &str| weights.get(key).and_then(Value::as_u64);
         let (bits, size) = (number("num_bits").unwrap_or(0) as u32, number("group_size").unwrap_or(0) as usize);
         let is_float = weights.get("type").and_then(Value::as_str) == Some("float");
@@ -33,20 +48,34 @@ fn claims(claims: &mut Claims, quantization: &Map<String, Value>) {
         }
         claims.block = claims.block.or(weights.get("block_structure").and_then(pair));
         claims.add(&[format], &format.to_string());
+        let activations = group.get("input_activations").filter(|settings| !settings.is_null());
+        claims.activations.push((format, activations.cloned()));
         if format == WeightFormat::Fp8 && size == 32 {
             claims.add(&[WeightFormat::MxFp8], "MXFP8");
         }
     }
+    claims.cache = KeyValueCache::of(quantization.get("kv_cache_scheme"));
+}
+
+fn cache(config: &mut Value, cache: &KeyValueCache) {
+    config["kv_cache_scheme"] = match cache {
+        KeyValueCache::Float8 => json!({
+            "dynamic": false, "group_size": null, "num_bits": 8, "observer": "minmax", "observer_kwargs": {},
+            "strategy": "tensor", "symmetric": true, "type": "float",
+        }),
+        KeyValueCache::Other(value) => value.clone(),
+    };
 }
 
 /// The groups: the weights of each format.
 fn write(written: &[WrittenWeight], kept: &[String]) -> Value {
-    let mut groups: Vec<(Value, &'static str, Vec<&str>)> = Vec::new();
+    let mut groups: Vec<([Value; 2], &'static str, Vec<&str>)> = Vec::new();
     for one in written {
         let (weights, format) = weights(one);
-        match groups.iter_mut().find(|(known, ..)| *known == weights) {
+        let settings = [weights, one.settings.clone().unwrap_or_else(|| input_activations(one))];
+        match groups.iter_mut().find(|(known, ..)| *known == settings) {
             Some((.., modules)) => modules.push(&one.module),
-            None => groups.push((weights, format, vec![&one.module])),
+            None => groups.push((settings, format, vec![&one.module])),
         }
     }
     let format = match &groups[..] {
@@ -54,11 +83,11 @@ fn write(written: &[WrittenWeight], kept: &[String]) -> Value {
         _ => "mixed-precision",
     };
     let is_single = groups.len() == 1;
-    let group = |(index, (weights, format, modules)): (usize, (Value, &str, Vec<&str>))| {
+    let group = |(index, ([weights, inputs], format, modules)): (usize, ([Value; 2], &str, Vec<&str>))| {
         // Of one format all Linear layers are meant that are not ignored.
         let targets = if is_single { json!(["Linear"]) } else { json!(modules) };
         let group = json!({
-            "format": format, "input_activations": null, "output_activations": null, "targets": targets,
+            "format": format, "input_activations": inputs, "output_activations": null, "targets": targets,
             "weights": weights,
         });
         (format!("group_{index}"), group)
@@ -82,6 +111,7 @@ fn weights(written: &WrittenWeight) -> (Value, &'static str) {
         QuantizedFormat::Block(BlockFormat::MxFp4) => ("float", 4, "mxfp4-pack-quantized"),
         QuantizedFormat::Block(BlockFormat::MxFp6E2M3 | BlockFormat::MxFp6E3M2) => ("float", 6, "mxfp6-pack-quantized"),
         QuantizedFormat::Block(_) => ("float", 8, "mxfp8-quantized"),
+        QuantizedFormat::Elements(Int8) if written.activations != Activations::Kept => ("int", 8, "int-quantized"),
         QuantizedFormat::Elements(Int4 | Int8) => ("int", written.integers.bits, "pack-quantized"),
         QuantizedFormat::Elements(_) => ("float", 8, "float-quantized"),
     };
@@ -105,4 +135,26 @@ fn weights(written: &WrittenWeight) -> (Value, &'static str) {
         "symmetric": written.integers.are_symmetric, "type": kind, "zp_dtype": null,
     });
     (weights, format)
+}
+
+/// The settings of a group's activations.
+fn input_activations(written: &WrittenWeight) -> Value {
+    let is_dynamic = match written.activations {
+        Activations::Kept => return json!(null),
+        activations => activations == Activations::Dynamic,
+    };
+    let kind = if written.to == QuantizedFormat::Elements(Int8) { "int" } else { "float" };
+    let (bits, strategy, group, dynamic, scales) = match (written.to, written.granularity) {
+        (QuantizedFormat::Block(_), _) => (4, "tensor_group", json!(16), json!("local"), json!("torch.float8_e4m3fn")),
+        _ if !is_dynamic => (8, "tensor", json!(null), json!(false), json!(null)),
+        (_, Granularity::Block([_, columns])) => (8, "group", json!(columns), json!(true), json!(null)),
+        _ => (8, "token", json!(null), json!(true), json!(null)),
+    };
+    // What is found while a model runs has no observer.
+    let observer = if dynamic == json!(true) { json!(null) } else { json!("minmax") };
+    json!({
+        "actorder": null, "block_structure": null, "dynamic": dynamic, "group_size": group, "num_bits": bits,
+        "observer": observer, "observer_kwargs": {}, "scale_dtype": scales, "strategy": strategy, "symmetric": true,
+        "type": kind, "zp_dtype": null,
+    })
 }

@@ -1,8 +1,9 @@
 //! The configuration of ModelOpt: an algorithm for all layers or one for each, in `config.json` and a file of its own.
 
-use crate::layouts::claims::Claims;
-use crate::layouts::format::{Granularity, QuantizedFormat};
-use crate::layouts::row::{Configuration, OwnFile};
+use super::{SGLANG, VLLM};
+use crate::layouts::claims::{Claims, KeyValueCache};
+use crate::layouts::format::{Activations, Granularity, QuantizedFormat};
+use crate::layouts::row::{Configuration, Loaders, OwnFile};
 use crate::layouts::weight::WeightFormat;
 use crate::layouts::written::WrittenWeight;
 use onnx_cast::BlockFormat;
@@ -13,8 +14,13 @@ pub(super) const CONFIGURATION: Configuration = Configuration {
     key: Some("quant_algo"),
     claims,
     write,
-    own_file: Some(OwnFile { name: "hf_quant_config.json", key: "quantization", write: own_file }),
+    cache: Some(cache),
+    own_file: Some(OwnFile { name: "hf_quant_config.json", key: "quantization", write: own_file, cache: cache_of_own }),
 };
+
+pub(super) const LOADERS: Loaders = Loaders::Are(&[VLLM, SGLANG]);
+/// Without `input_scale`, loaders take the smallest float for it.
+pub(super) const CALIBRATED: &[Activations] = &[Activations::Static];
 
 /// The algorithm, of all layers or of each.
 fn claims(claims: &mut Claims, quantization: &Map<String, Value>) {
@@ -24,7 +30,12 @@ fn claims(claims: &mut Claims, quantization: &Map<String, Value>) {
     }
     if let Some(format) = format_of(algorithm, claims) {
         claims.add(&[format], algorithm);
+        if algorithm.to_ascii_uppercase().contains("A16") {
+            claims.activations.push((format, None));
+        }
     }
+    let cache = ["kv_cache_scheme", "kv_cache_quant_algo"].iter().find_map(|key| quantization.get(*key));
+    claims.cache = claims.cache.take().or(KeyValueCache::of(cache));
     let layers = quantization.get("quantized_layers").and_then(Value::as_object);
     for (name, layer) in layers.into_iter().flatten() {
         let algorithm = layer.get("quant_algo").and_then(Value::as_str).unwrap_or_default();
@@ -50,25 +61,68 @@ fn format_of(algorithm: &str, claims: &mut Claims) -> Option<WeightFormat> {
 }
 
 fn write(written: &[WrittenWeight], kept: &[String]) -> Value {
-    let (all, layers) = algorithms(written);
-    let mut config = json!({ "ignore": kept, "quant_algo": all, "quant_method": "modelopt" });
-    if let Some(layers) = layers {
-        config["quantized_layers"] = layers;
-    }
+    let mut config = json!({ "ignore": excluded(written, kept), "quant_method": "modelopt" });
+    describe(&mut config, written);
     config
 }
 
-fn own_file(written: &[WrittenWeight], kept: &[String]) -> String {
+fn own_file(written: &[WrittenWeight], kept: &[String]) -> Value {
+    let mut quantization = json!({ "exclude_modules": excluded(written, kept), "kv_cache_quant_algo": null });
+    describe(&mut quantization, written);
+    json!({ "producer": { "name": "modelopt" }, "quantization": quantization })
+}
+
+fn cache(config: &mut Value, cache: &KeyValueCache) {
+    config["kv_cache_scheme"] = match cache {
+        KeyValueCache::Float8 => json!({ "dynamic": false, "num_bits": 8, "type": "float" }),
+        KeyValueCache::Other(value) => value.clone(),
+    };
+}
+
+fn cache_of_own(file: &mut Value, cache: &KeyValueCache) {
+    let algorithm = match cache {
+        KeyValueCache::Float8 => json!("FP8"),
+        KeyValueCache::Other(value) if value["num_bits"] == 4 => json!("NVFP4"),
+        KeyValueCache::Other(value) => value.clone(),
+    };
+    file["quantization"]["kv_cache_quant_algo"] = algorithm;
+}
+
+/// Adds the algorithm, the size of groups, and what layers have where they differ.
+fn describe(config: &mut Value, written: &[WrittenWeight]) {
     let (all, layers) = algorithms(written);
-    let mut quantization = json!({ "exclude_modules": kept, "kv_cache_quant_algo": null, "quant_algo": all });
-    if let Some(QuantizedFormat::Block(format)) = written.first().map(|weight| weight.to) {
-        quantization["group_size"] = format.block().into();
+    config["quant_algo"] = all.into();
+    match (layers, written.first().and_then(group_size)) {
+        (Some(layers), _) => config["quantized_layers"] = layers,
+        (None, Some(size)) => config["group_size"] = size.into(),
+        _ => {}
     }
-    if let Some(layers) = layers {
-        quantization["quantized_layers"] = layers;
+}
+
+/// The number of columns of a group, of MX and NVFP4.
+fn group_size(written: &WrittenWeight) -> Option<usize> {
+    match written.to {
+        QuantizedFormat::Block(format) => Some(format.block()),
+        QuantizedFormat::Elements(_) => None,
     }
-    let file = json!({ "producer": { "name": "modelopt" }, "quantization": quantization });
-    format!("{file:#}\n")
+}
+
+/// The names of modules that are kept, as patterns that mean no other module. vLLM also excludes each module whose name
+/// contains one of these, and both loaders take brackets: `mlp.gat[e]` is the router, and not `mlp.gate_up_proj`, which
+/// vLLM makes of `gate_proj` and `up_proj`.
+fn excluded(written: &[WrittenWeight], kept: &[String]) -> Vec<String> {
+    let mut others: Vec<&str> = written.iter().map(|weight| &*weight.module).collect();
+    let joined: Vec<String> = others.iter().map(|module| module.replace("gate_proj", "gate_up_proj")).collect();
+    others.extend(joined.iter().map(String::as_str));
+    let pattern = |name: &String| match name.char_indices().last() {
+        Some((last, letter))
+            if letter.is_ascii_alphanumeric() && others.iter().any(|other| other.contains(&**name)) =>
+        {
+            format!("{}[{letter}]", &name[..last])
+        }
+        _ => name.clone(),
+    };
+    kept.iter().map(pattern).collect()
 }
 
 /// The algorithm of all weights, or that they differ and that of each.
@@ -77,15 +131,21 @@ fn algorithms(written: &[WrittenWeight]) -> (&'static str, Option<Value>) {
     if written.iter().all(|weight| algorithm(weight) == first) {
         return (first, None);
     }
-    let layer = |weight: &WrittenWeight| (weight.module.clone(), json!({ "quant_algo": algorithm(weight) }));
+    let layer = |weight: &WrittenWeight| {
+        let mut settings = json!({ "quant_algo": algorithm(weight) });
+        if let Some(size) = group_size(weight) {
+            settings["group_size"] = size.into();
+        }
+        (weight.module.clone(), settings)
+    };
     ("MIXED_PRECISION", Some(Value::Object(written.iter().map(layer).collect())))
 }
 
 /// ModelOpt's name for the format of a weight.
 fn algorithm(written: &WrittenWeight) -> &'static str {
     match (written.to, written.granularity) {
+        (QuantizedFormat::Block(BlockFormat::NvFp4), _) if written.activations == Activations::Static => "NVFP4",
         (QuantizedFormat::Block(BlockFormat::NvFp4), _) => "W4A16_NVFP4",
-        (QuantizedFormat::Block(BlockFormat::MxFp4), _) => "W4A16_MXFP4",
         (QuantizedFormat::Block(_), _) => "MXFP8",
         (_, Granularity::Tensor) => "FP8",
         (_, Granularity::Axis) => "FP8_PER_CHANNEL_PER_TOKEN",

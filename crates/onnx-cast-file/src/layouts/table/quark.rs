@@ -1,14 +1,16 @@
 //! The configuration of Quark: the settings of all layers, and of those that differ.
 
 use crate::layouts::claims::Claims;
-use crate::layouts::format::{Granularity, QuantizedFormat};
+use crate::layouts::format::{Activations, Granularity, QuantizedFormat};
 use crate::layouts::row::Configuration;
 use crate::layouts::weight::WeightFormat;
 use crate::layouts::written::WrittenWeight;
 use serde_json::{Map, Value, json};
 
 pub(super) const CONFIGURATION: Configuration =
-    Configuration { method: "quark", key: None, claims, write, own_file: None };
+    Configuration { method: "quark", key: None, claims, write, cache: None, own_file: None };
+
+pub(super) const FLOAT8: &[Activations] = &[Activations::Dynamic, Activations::Static];
 
 /// The types of weights. Others than float4e2m1 and float8e4m3fn are not read: the tensors contradict the claim.
 fn claims(claims: &mut Claims, quantization: &Map<String, Value>) {
@@ -54,9 +56,12 @@ fn settings(written: &WrittenWeight) -> Value {
     let axis = if scheme == "per_channel" { json!(0) } else { json!(null) };
     // vLLM reads float8 only where activations are float8 too (quark.py, `_is_fp8_w8a8`). Those with a scale for each
     // token need no `input_scale`.
+    let is_dynamic = written.activations != Activations::Static;
+    let (inputs, axis_of_inputs) = if is_dynamic { ("per_channel", json!(1)) } else { ("per_tensor", json!(null)) };
     json!({
         "input_tensors": {
-            "ch_axis": 1, "dtype": "fp8_e4m3", "is_dynamic": true, "qscheme": "per_channel", "symmetric": true,
+            "ch_axis": axis_of_inputs, "dtype": "fp8_e4m3", "is_dynamic": is_dynamic, "qscheme": inputs,
+            "symmetric": true,
         },
         "weight": {
             "ch_axis": axis, "dtype": "fp8_e4m3", "is_dynamic": false, "qscheme": scheme, "symmetric": true,

@@ -1,0 +1,22 @@
+//! The layout of weights in the metadata of their file, where no configuration is beside it: what `config.json` would say
+//! under `quantization_config`, and the name of the layout, which some have no configuration for.
+
+use super::table::Scheme;
+use serde_json::Value;
+
+pub(super) const LAYOUT: &str = "quantization_layout";
+pub(super) const CONFIG: &str = "quantization_config";
+/// The formats of layers, of ComfyUI.
+const COMFYUI: &str = "_quantization_metadata";
+
+/// The metadata that describes weights in a layout.
+pub(crate) fn description(layout: Scheme, configuration: Option<&Value>) -> Vec<(String, String)> {
+    let named = (LAYOUT.to_owned(), layout.name().to_owned());
+    let configuration = configuration.map(|configuration| (CONFIG.to_owned(), configuration.to_string()));
+    std::iter::once(named).chain(configuration).collect()
+}
+
+/// Metadata that says nothing of quantized weights.
+pub(crate) fn without_description(metadata: Vec<(String, String)>) -> Vec<(String, String)> {
+    metadata.into_iter().filter(|(key, _)| ![LAYOUT, CONFIG, COMFYUI].contains(&&**key)).collect()
+}

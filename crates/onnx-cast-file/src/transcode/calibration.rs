@@ -1,0 +1,127 @@
+//! Scales of activations in another layout: under its names, in its shapes, and as factors or divisors as it has them.
+
+use crate::error::FileError;
+use crate::layouts::{
+    Activations, Calibration, Checkpoint, LayoutError, QuantizedFormat, Scheme, TensorRef, Weight, WrittenWeight,
+};
+use crate::rewrite::{Origin, Row};
+use crate::summary::TensorSummary;
+use DataType::{BFloat16, Float, Float16};
+use onnx_cast::{BlockFormat, Cast, CastOptions, DataType, TensorView};
+use std::collections::HashMap;
+
+/// What a scale of activations is for, by its name.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Kind<'n> {
+    /// The inputs of the weights of a module; the scale is a divisor or a factor.
+    Inputs {
+        module: &'n str,
+        divides: bool,
+    },
+    /// The keys (0) or the values (1) that a module caches.
+    Cache {
+        module: &'n str,
+        index: usize,
+    },
+    Other,
+}
+
+impl Kind<'_> {
+    /// Of a tensor, in any layout.
+    pub(super) fn of(name: &str) -> Kind<'_> {
+        let (module, last) = name.rsplit_once('.').unwrap_or(("", name));
+        let parent =
+            |of: &str| module.rsplit_once('.').filter(|(_, last)| *last == of).map_or(module, |(parent, _)| parent);
+        match last {
+            "input_scale" | "scale_input" => Kind::Inputs { module, divides: false },
+            "input_global_scale" => Kind::Inputs { module, divides: true },
+            "k_scale" => Kind::Cache { module: parent("k_proj"), index: 0 },
+            "v_scale" => Kind::Cache { module: parent("v_proj"), index: 1 },
+            _ => Kind::Other,
+        }
+    }
+}
+
+/// A checkpoint on the way to a layout.
+pub(super) struct Carrier<'a, 'w> {
+    pub(super) checkpoint: &'a Checkpoint,
+    pub(super) layout: Scheme,
+    /// What the weights become, and their places by their names.
+    pub(super) written: &'w [WrittenWeight],
+    pub(super) places: HashMap<&'w str, usize>,
+}
+
+impl<'a> Carrier<'a, '_> {
+    /// The tensor that another layout has for a scale of activations.
+    pub(super) fn row(&self, tensor: TensorRef) -> Result<Row<'a>, FileError> {
+        let name = &*self.checkpoint.stored(tensor).name;
+        let refuse = |reason| Err(self.refusal(tensor, reason));
+        let row = self.layout.row();
+        let Some(Calibration { input, nvfp4, cache }) = &row.calibration else {
+            return refuse("it has no scales of activations");
+        };
+        let below =
+            |module: &str, end: &str| if module.is_empty() { end.to_owned() } else { format!("{module}.{end}") };
+        match (Kind::of(name), cache) {
+            (Kind::Cache { module, index }, Some(ends)) => self.made(tensor, below(module, ends[index]), false),
+            (Kind::Inputs { module, divides }, _) => {
+                let Some(&index) = self.places.get(&*below(module, "weight")) else {
+                    return refuse("no weight is quantized beside it");
+                };
+                let written = &self.written[index];
+                if written.activations != Activations::Static {
+                    return refuse("its loaders quantize these activations by other scales");
+                }
+                match (written.to == QuantizedFormat::Block(BlockFormat::NvFp4), nvfp4) {
+                    (true, Some((end, wants))) => self.made(tensor, below(module, end), divides != *wants),
+                    (false, _) => self.made(tensor, below(module, input), divides),
+                    (true, None) => refuse("it has no scales of activations of NVFP4"),
+                }
+            }
+            _ => refuse("it has none like it"),
+        }
+    }
+
+    /// The scale, or its reciprocal, under another name.
+    fn made(&self, tensor: TensorRef, name: String, inverts: bool) -> Result<Row<'a>, FileError> {
+        let (stored, row) = (self.checkpoint.stored(tensor), self.layout.row());
+        if stored.len != 1 || !matches!(stored.data_type, Float | BFloat16 | Float16) {
+            return Err(self.refusal(tensor, "it has one number for a tensor"));
+        }
+        let keeps = row.keeps_scale_type && !inverts;
+        let to = if keeps { stored.data_type } else { Float };
+        let bytes = self.checkpoint.bytes(tensor)?;
+        let path = self.checkpoint.files[tensor.file].path();
+        let wrong = |error| FileError::cast(path, &stored.name, error);
+        let float = || {
+            let cast = Cast::new(Float, &CastOptions::new().threads(1))?;
+            Ok(cast.run(&TensorView::new(stored.data_type, &[1], &bytes)?)?.to_vec::<f32>())
+        };
+        let value = float().map_err(wrong)?.unwrap_or_default().first().copied().unwrap_or(f32::NAN);
+        if !(value.is_finite() && value > 0.0) {
+            return Err(self.refusal(tensor, "it has positive numbers"));
+        }
+        let value = if inverts { 1.0 / value } else { value };
+        let bytes = if keeps { bytes } else { value.to_le_bytes().to_vec() };
+        let shape = row.shape_of_one().to_vec();
+        let summary = TensorSummary::kept(&name, shape, stored.data_type, self.checkpoint.byte_len(tensor));
+        let summary = TensorSummary { to, bytes_after: bytes.len() as u64, cast: true, ..summary };
+        Ok(Row { summary, tensor, origin: Origin::Bytes(bytes) })
+    }
+
+    fn refusal(&self, tensor: TensorRef, reason: &'static str) -> FileError {
+        let name = self.checkpoint.stored(tensor).name.clone();
+        let error = LayoutError::Calibration { tensor: name, layout: self.layout.name(), reason };
+        self.checkpoint.error(Some(tensor), error)
+    }
+}
+
+/// Whether a weight has a scale of its inputs.
+pub(super) fn is_calibrated(checkpoint: &Checkpoint, weight: &Weight) -> bool {
+    let Some(module) = weight.name.strip_suffix("weight") else {
+        return checkpoint.find(&format!("{}_input_scale", weight.name)).is_some();
+    };
+    ["input_scale", "scale_input", "input_global_scale"]
+        .iter()
+        .any(|end| checkpoint.find(&format!("{module}{end}")).is_some())
+}
