@@ -1,0 +1,380 @@
+//! Do models as people have them get the layers, lists and configurations that loaders need?
+//!
+//! `testkit/data/loaders.json` has tiny models as names and shapes, and what transformers' loader found right
+//! (`scripts/checks/loaders/fixtures.py`). The rules of compressed-tensors 0.20 and of vLLM 0.33, which do not run here,
+//! are assertions over what is written. Sources: compressed_tensors/utils/match.py; in vLLM
+//! model_executor/layers/quantization, compressed_tensors/ and modelopt.py.
+
+use onnx_cast_file::{Granularity, QuantizeRequest, Scheme, quantize_file};
+use regex::Regex;
+use safetensors::{Dtype, SafeTensors};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+/// A model, and what its loader needs.
+struct Family {
+    name: String,
+    config: Value,
+    tensors: Vec<(String, Vec<usize>)>,
+    /// The Linear layers as transformers names them, each with its module in the checkpoint; `None` where it shares the
+    /// weight of another module.
+    linears: Vec<(String, Option<String>)>,
+    quantized: BTreeSet<String>,
+    /// Of those, experts that transformers merges: layers of the checkpoint, but no Linear layers of its own.
+    merged: BTreeSet<String>,
+    ignore: BTreeSet<String>,
+}
+
+/// What is written for a module: its tensors by the ends of their names.
+type Parts = BTreeMap<String, (Dtype, Vec<usize>, Vec<u8>)>;
+
+struct Written {
+    config: Value,
+    modules: BTreeMap<String, Parts>,
+}
+
+/// Names of which `{0-3}` stands for each number.
+fn expanded(name: &str) -> Vec<String> {
+    let Some((start, rest)) = name.split_once('{') else { return vec![name.to_owned()] };
+    let (range, end) = rest.split_once('}').expect("a closing brace");
+    let (first, last) = range.split_once('-').expect("a range");
+    let number = |text: &str| text.parse::<usize>().expect("a number");
+    (number(first)..=number(last)).map(|number| format!("{start}{number}{end}")).collect()
+}
+
+fn names(list: &Value) -> Vec<String> {
+    let list = list.as_array().expect("a list");
+    list.iter().flat_map(|name| expanded(name.as_str().expect("a name"))).collect()
+}
+
+fn families() -> Vec<Family> {
+    let text = include_str!("../../testkit/data/loaders.json");
+    let all: Value = serde_json::from_str(text).expect("JSON");
+    let family = |(name, found): (&String, &Value)| {
+        let shape = |text: &str| text.split('x').map(|size| size.parse().expect("a size")).collect::<Vec<usize>>();
+        let of_shape = |(text, list): (&String, &Value)| {
+            names(list).into_iter().map(|name| (name, shape(text))).collect::<Vec<_>>()
+        };
+        let renamed = found["renamed"].as_object().expect("an object");
+        let module = |stored: String| {
+            let found = renamed.iter().find(|(_, other)| other.as_str() == Some(&stored));
+            (found.map_or_else(|| stored.clone(), |(module, _)| module.clone()), Some(stored))
+        };
+        let stored = ["quantized", "kept"].iter().flat_map(|key| names(&found[key]));
+        let tied = names(&found["tied"]).into_iter().map(|name| (name, None));
+        let quantized = ["quantized", "merged"].iter().flat_map(|key| names(&found[key]));
+        Family {
+            name: name.clone(),
+            config: found["config"].clone(),
+            tensors: found["tensors"].as_object().expect("an object").iter().flat_map(of_shape).collect(),
+            linears: stored.map(module).chain(tied).collect(),
+            quantized: quantized.collect(),
+            merged: names(&found["merged"]).into_iter().collect(),
+            ignore: names(&found["ignore"]).into_iter().collect(),
+        }
+    };
+    all["families"].as_object().expect("an object").iter().map(family).collect()
+}
+
+/// Writes a model of small numbers in bfloat16.
+fn write(family: &Family, folder: &Path) {
+    fs::create_dir_all(folder).expect("a folder");
+    fs::write(folder.join("config.json"), family.config.to_string()).expect("a file");
+    let values = |shape: &[usize]| -> Vec<u8> {
+        let values = (0..shape.iter().product::<usize>()).map(|at| ((at * 37 + shape[0]) % 251) as f32 / 128.0 - 1.0);
+        values.flat_map(|value| ((value.to_bits() >> 16) as u16).to_le_bytes()).collect()
+    };
+    let tensors: Vec<_> = family.tensors.iter().map(|(name, shape)| (name, shape, values(shape))).collect();
+    let views = tensors.iter().map(|(name, shape, bytes)| {
+        let view = safetensors::tensor::TensorView::new(Dtype::BF16, shape.to_vec(), bytes).expect("a tensor");
+        (name.as_str(), view)
+    });
+    let bytes = safetensors::serialize(views, None).expect("bytes");
+    fs::write(folder.join("model.safetensors"), bytes).expect("a file");
+}
+
+/// What quantizing a model writes, and what it keeps.
+fn quantized(family: &Family, to: &str, layout: Scheme, granularity: Option<Granularity>) -> Written {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (plain, out) = (folder.path().join("plain"), folder.path().join("out"));
+    write(family, &plain);
+    let format = to.parse().expect("a format");
+    let request = QuantizeRequest { layout: Some(layout), granularity, ..QuantizeRequest::new(format) };
+    quantize_file(&plain, &out, &request).unwrap_or_else(|error| panic!("{}, {to}: {error}", family.name));
+    let bytes = fs::read(out.join("model.safetensors")).expect("a file");
+    let mut modules: BTreeMap<String, Parts> = BTreeMap::new();
+    for (name, view) in SafeTensors::deserialize(&bytes).expect("safetensors").tensors() {
+        let (module, part) = name.rsplit_once('.').unwrap_or(("", &name));
+        let found = (view.dtype(), view.shape().to_vec(), view.data().to_vec());
+        modules.entry(module.to_owned()).or_default().insert(part.to_owned(), found);
+    }
+    let config: Value =
+        serde_json::from_slice(&fs::read(out.join("config.json")).expect("a file")).expect("a configuration");
+    Written { config: config["quantization_config"].clone(), modules }
+}
+
+impl Written {
+    fn is_quantized(&self, module: &str) -> bool {
+        self.modules.get(module).is_some_and(|parts| parts.contains_key("weight_scale"))
+    }
+
+    fn quantized(&self) -> impl Iterator<Item = (&String, &Parts)> {
+        self.modules.iter().filter(|(module, _)| self.is_quantized(module))
+    }
+
+    /// The modules that loaders do not quantize, as the configuration lists them.
+    fn ignore(&self) -> Vec<String> {
+        names(&self.config["ignore"])
+    }
+}
+
+/// Whether a list of compressed-tensors has a module: by its name, or by an expression that matches its start.
+fn is_listed(list: &[String], module: &str) -> bool {
+    list.iter().any(|entry| match entry.strip_prefix("re:") {
+        Some(expression) => Regex::new(&format!("^(?:{expression})")).expect("an expression").is_match(module),
+        None => entry == module,
+    })
+}
+
+const COMPRESSED_TENSORS: &[(&str, Option<Granularity>)] = &[
+    ("nvfp4", None),
+    ("mxfp4", None),
+    ("mxfp8", None),
+    ("int4", None),
+    ("int8", None),
+    ("float8e4m3fn", None),
+    ("float8e4m3fn", Some(Granularity::Tensor)),
+    ("float8e4m3fn", Some(Granularity::Block([128, 128]))),
+];
+
+#[test]
+fn each_family_gets_the_layers_that_transformers_found_right() {
+    for family in families() {
+        let written = quantized(&family, "int4", Scheme::CompressedTensors, None);
+        let found: BTreeSet<String> = written.quantized().map(|(module, _)| module.clone()).collect();
+        assert_eq!(found, family.quantized, "{}", family.name);
+        let ignore: BTreeSet<String> = written.ignore().into_iter().collect();
+        assert_eq!(ignore, family.ignore, "{}", family.name);
+    }
+}
+
+/// transformers makes every Linear layer that no entry of `ignore` names a quantized one: its tensors must be there, and
+/// those of a layer that is named must be plain.
+#[test]
+fn ignore_names_the_linear_layers_that_are_kept() {
+    for family in families() {
+        for (to, granularity) in COMPRESSED_TENSORS {
+            let written = quantized(&family, to, Scheme::CompressedTensors, *granularity);
+            let ignore = written.ignore();
+            for (module, stored) in &family.linears {
+                let is_quantized = stored.as_ref().is_some_and(|stored| written.is_quantized(stored));
+                let is_ignored = is_listed(&ignore, module);
+                assert_ne!(is_quantized, is_ignored, "{}, {to}: {module}, ignore {ignore:?}", family.name);
+            }
+            let linears: BTreeSet<_> = family.linears.iter().filter_map(|(_, stored)| stored.as_ref()).collect();
+            let others = written.quantized().map(|(module, _)| module);
+            let others: Vec<_> =
+                others.filter(|module| !linears.contains(module) && !family.merged.contains(*module)).collect();
+            assert!(others.is_empty(), "{}, {to}: {others:?} are no Linear layers", family.name);
+        }
+    }
+}
+
+/// Matrices that vLLM joins, from `packed_modules_mapping` of its models.
+const JOINED: &[&[&str]] = &[
+    &["q_proj", "k_proj", "v_proj"],
+    &["gate_proj", "up_proj"],
+    &["w1", "w3"],
+    &["q_a_proj", "kv_a_proj_with_mqa"],
+    &["query", "key", "value"],
+    &["in_proj_qkv", "in_proj_z"],
+    &["in_proj_b", "in_proj_a"],
+];
+
+/// `should_ignore_layer`: the shards of a joined matrix are all quantized or none, or vLLM stops. They have one global
+/// scale in NVFP4, and one scale of the tensor in FP8, because it keeps the greatest and drops the others.
+#[test]
+fn joined_matrices_are_quantized_together_with_one_scale() {
+    for family in families() {
+        for (to, granularity) in COMPRESSED_TENSORS {
+            let written = quantized(&family, to, Scheme::CompressedTensors, *granularity);
+            let ignore = written.ignore();
+            for (module, shards) in written.modules.keys().filter_map(|module| {
+                let (parent, last) = module.rsplit_once('.')?;
+                let shards = JOINED.iter().find(|shards| shards[0] == last)?;
+                Some((module, shards.iter().map(|shard| format!("{parent}.{shard}")).collect::<Vec<_>>()))
+            }) {
+                let shards: Vec<_> = shards.into_iter().filter(|shard| written.modules.contains_key(shard)).collect();
+                let place = format!("{}, {to}: {module}", family.name);
+                let states: BTreeSet<_> = shards.iter().map(|shard| written.is_quantized(shard)).collect();
+                assert_eq!(states.len(), 1, "{place}: some shards are quantized");
+                let listed: BTreeSet<_> = shards.iter().map(|shard| is_listed(&ignore, shard)).collect();
+                assert_eq!(listed.len(), 1, "{place}: some shards are ignored");
+                let part = match (*to, granularity) {
+                    ("nvfp4", _) => "weight_global_scale",
+                    ("float8e4m3fn", Some(Granularity::Tensor)) => "weight_scale",
+                    _ => continue,
+                };
+                let scales: BTreeSet<_> =
+                    shards.iter().filter_map(|shard| written.modules[shard].get(part)).map(|part| &part.2).collect();
+                assert!(scales.len() < 2, "{place}: {} scales", scales.len());
+            }
+        }
+    }
+}
+
+/// The parameters that vLLM's schemes create for a matrix of `n` rows and `k` columns, and what it asks of the
+/// configuration to choose the scheme. It copies scales of bfloat16 into its own of float, without a loss.
+#[test]
+fn compressed_tensors_are_what_vllm_creates() {
+    for family in families() {
+        for (to, granularity) in COMPRESSED_TENSORS {
+            let written = quantized(&family, to, Scheme::CompressedTensors, *granularity);
+            let config = &written.config;
+            assert_eq!(config["quant_method"], "compressed-tensors");
+            let groups: Vec<&Value> = config["config_groups"].as_object().expect("groups").values().collect();
+            assert_eq!(groups.len(), 1);
+            let (weights, wanted) = scheme(to, *granularity);
+            for (key, value) in weights.as_object().expect("an object") {
+                assert_eq!(&groups[0]["weights"][key], value, "{}, {to}: {key}", family.name);
+            }
+            assert_eq!(groups[0]["targets"], json!(["Linear"]));
+            assert_eq!(config["format"], groups[0]["format"]);
+            let shapes: BTreeMap<_, _> = family.tensors.iter().map(|(name, shape)| (name.as_str(), shape)).collect();
+            for (module, parts) in written.quantized() {
+                let shape = shapes[format!("{module}.weight").as_str()];
+                let wanted: BTreeMap<_, _> = wanted(shape[0], shape[1]).into_iter().collect();
+                assert_eq!(created(parts), wanted, "{}, {to}: {module} of {shape:?}", family.name);
+            }
+        }
+    }
+}
+
+/// Whether vLLM and SGLang leave a module as it is: by its name, a part of it, or a pattern of fnmatch.
+fn is_excluded(list: &[String], module: &str) -> bool {
+    list.iter().any(|entry| {
+        let pattern = entry.replace('.', "\\.").replace('*', ".*");
+        module.contains(&**entry) || Regex::new(&format!("^(?:{pattern})$")).expect("an expression").is_match(module)
+    })
+}
+
+/// `LINEAR_ALGOS` of vLLM's modelopt.py, and the parameters that it creates for each.
+#[test]
+fn modelopt_is_what_vllm_creates() {
+    let blocks = Some(Granularity::Block([128, 128]));
+    let formats: [(&str, Option<Granularity>, &str, Parameters); 4] = [
+        ("nvfp4", None, "W4A16_NVFP4", |n, k| {
+            vec![
+                ("weight", (Dtype::U8, vec![n, k / 2])),
+                ("weight_scale", (Dtype::F8_E4M3, vec![n, k / 16])),
+                ("weight_scale_2", (Dtype::F32, vec![])),
+            ]
+        }),
+        ("mxfp8", None, "MXFP8", |n, k| {
+            vec![("weight", (Dtype::F8_E4M3, vec![n, k])), ("weight_scale", (Dtype::U8, vec![n, k / 32]))]
+        }),
+        ("float8e4m3fn", None, "FP8_PER_CHANNEL_PER_TOKEN", |n, k| {
+            vec![("weight", (Dtype::F8_E4M3, vec![n, k])), ("weight_scale", (Dtype::F32, vec![n]))]
+        }),
+        ("float8e4m3fn", blocks, "FP8_PB_WO", |n, k| {
+            let scales = vec![n.div_ceil(128), 1, k / 128, 1];
+            vec![("weight", (Dtype::F8_E4M3, vec![n, k])), ("weight_scale", (Dtype::F32, scales))]
+        }),
+    ];
+    for family in families().iter().filter(|family| family.config["model_type"] == "llama" || is_of_experts(family)) {
+        let shapes: BTreeMap<_, _> = family.tensors.iter().map(|(name, shape)| (name.as_str(), shape)).collect();
+        for (to, granularity, algorithm, wanted) in &formats {
+            let columns = |module: &String| shapes[format!("{module}.weight").as_str()][1];
+            if *granularity == blocks && !family.quantized.iter().all(|module| columns(module).is_multiple_of(128)) {
+                continue;
+            }
+            let written = quantized(family, to, Scheme::ModelOpt, *granularity);
+            let place = format!("{}, {algorithm}", family.name);
+            assert_eq!(written.config["quant_algo"], *algorithm, "{place}");
+            assert_eq!(written.config["quant_method"], "modelopt", "{place}");
+            let excluded = written.ignore();
+            for (module, parts) in written.quantized() {
+                let shape = shapes[format!("{module}.weight").as_str()];
+                assert_eq!(created(parts), wanted(shape[0], shape[1]).into_iter().collect(), "{place}: {module}");
+                assert!(!is_excluded(&excluded, module), "{place}: {module} is excluded by {excluded:?}");
+            }
+            let kept = family.linears.iter().filter_map(|(_, stored)| stored.as_ref());
+            for module in kept.filter(|module| !written.is_quantized(module)) {
+                assert!(is_excluded(&excluded, module), "{place}: {module} is kept, and not in {excluded:?}");
+            }
+        }
+    }
+}
+
+fn is_of_experts(family: &Family) -> bool {
+    family.quantized.iter().any(|module| module.contains(".experts."))
+}
+
+/// Types and shapes of what is written for a module.
+fn created(parts: &Parts) -> BTreeMap<&str, (Dtype, Vec<usize>)> {
+    let parts = parts.iter().filter(|(part, _)| *part != "bias");
+    parts.map(|(part, (kind, shape, _))| (part.as_str(), (*kind, shape.clone()))).collect()
+}
+
+/// The parameters of a matrix of so many rows and columns.
+type Parameters = fn(usize, usize) -> Created;
+
+type Created = Vec<(&'static str, (Dtype, Vec<usize>))>;
+
+/// The fields of `weights` by which vLLM tells a scheme, and the parameters of the scheme.
+fn scheme(to: &str, granularity: Option<Granularity>) -> (Value, Parameters) {
+    match (to, granularity) {
+        ("nvfp4", _) => (
+            json!({"type": "float", "num_bits": 4, "strategy": "tensor_group", "group_size": 16, "symmetric": true}),
+            |n, k| {
+                vec![
+                    ("weight_packed", (Dtype::U8, vec![n, k / 2])),
+                    ("weight_scale", (Dtype::F8_E4M3, vec![n, k / 16])),
+                    ("weight_global_scale", (Dtype::F32, vec![1])),
+                ]
+            },
+        ),
+        ("mxfp4", _) => (
+            json!({"type": "float", "num_bits": 4, "strategy": "group", "group_size": 32, "symmetric": true}),
+            |n, k| vec![("weight_packed", (Dtype::U8, vec![n, k / 2])), ("weight_scale", (Dtype::U8, vec![n, k / 32]))],
+        ),
+        ("mxfp8", _) => (
+            json!({
+                "type": "float", "num_bits": 8, "strategy": "group", "group_size": 32, "symmetric": true,
+                "scale_dtype": "torch.uint8",
+            }),
+            |n, k| vec![("weight", (Dtype::F8_E4M3, vec![n, k])), ("weight_scale", (Dtype::U8, vec![n, k / 32]))],
+        ),
+        ("int4", _) => {
+            (json!({"type": "int", "num_bits": 4, "strategy": "group", "symmetric": true, "dynamic": false}), |n, k| {
+                vec![
+                    ("weight_packed", (Dtype::I32, vec![n, k / 8])),
+                    ("weight_scale", (Dtype::BF16, vec![n, k / 32])),
+                    ("weight_shape", (Dtype::I64, vec![2])),
+                ]
+            })
+        }
+        ("int8", _) => (
+            json!({"type": "int", "num_bits": 8, "strategy": "channel", "symmetric": true, "dynamic": false}),
+            |n, k| {
+                vec![
+                    ("weight_packed", (Dtype::I32, vec![n, k.div_ceil(4)])),
+                    ("weight_scale", (Dtype::BF16, vec![n, 1])),
+                    ("weight_shape", (Dtype::I64, vec![2])),
+                ]
+            },
+        ),
+        (_, None) => (json!({"type": "float", "num_bits": 8, "strategy": "channel", "dynamic": false}), |n, k| {
+            vec![("weight", (Dtype::F8_E4M3, vec![n, k])), ("weight_scale", (Dtype::BF16, vec![n, 1]))]
+        }),
+        (_, Some(Granularity::Tensor)) => (json!({"strategy": "tensor", "dynamic": false}), |n, k| {
+            vec![("weight", (Dtype::F8_E4M3, vec![n, k])), ("weight_scale", (Dtype::BF16, vec![1]))]
+        }),
+        (_, Some(_)) => (json!({"strategy": "block", "block_structure": [128, 128]}), |n, k| {
+            let scales = vec![n.div_ceil(128), k.div_ceil(128)];
+            vec![("weight", (Dtype::F8_E4M3, vec![n, k])), ("weight_scale", (Dtype::BF16, scales))]
+        }),
+    }
+}

@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+"""Writes crates/testkit/data/loaders.json: tiny models of 24 families as names and shapes, and what transformers' loader
+needs of each, which the tests of the file crate compare with what `quantize` writes.
+
+`fixtures.py COMMAND`, in an environment with what check.py needs. A family is written only if its checkpoints load and
+hold the right weights. Names that differ in one number are one line: `layers.{0-1}`.
+"""
+
+import json
+import re
+import sys
+import tempfile
+from importlib import metadata
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+import check
+import tiny_models
+from shared import ROOT
+
+FAMILIES = """llama qwen3 phi3 gemma3_text gpt2 opt bloom falcon gpt_neox mixtral qwen3_moe deepseek_v3 gpt_oss llama4_text
+llava qwen2_5_vl clip siglip bert modernbert t5 bart whisper mamba""".split()
+#: The formats that must load before a family is written, one of each kind.
+TRIED = ["mxfp4", "fp8 by rows", "int4", "deepseek"]
+#: What quantizing reads of a configuration.
+READ = ("model_type", "tie_word_embeddings", "architectures", "text_config", "vision_config")
+
+
+def folded(names):
+    """Names, where those that differ in their last number alone are one."""
+    ranges = {}
+    for name in names:
+        parts = re.split(r"(?<=\.)(\d+)(?=\.)", name)
+        if len(parts) < 3:
+            ranges[name] = None
+        else:
+            ranges.setdefault(("".join(parts[:-2]), parts[-1]), []).append(int(parts[-2]))
+    found = []
+    for key, numbers in ranges.items():
+        if numbers is None:
+            found.append(key)
+        elif sorted(numbers) == list(range(min(numbers), max(numbers) + 1)) and len(numbers) > 1:
+            found.append(f"{key[0]}{{{min(numbers)}-{max(numbers)}}}{key[1]}")
+        else:
+            found += [f"{key[0]}{number}{key[1]}" for number in numbers]
+    return found
+
+
+def modules(model, folder):
+    """The Linear layers of a model by name, each with the name of its weight's module in the checkpoint; None if another
+    module's weight is its own."""
+    import torch
+    from safetensors.torch import load_file
+
+    model = model.float()
+    linears = {name: module for name, module in model.named_modules() if isinstance(module, torch.nn.Linear)}
+    names = {name: number for number, name in enumerate(linears, 1)}
+    with torch.no_grad():
+        for name, module in linears.items():
+            module.weight.fill_(names[name])
+    model.save_pretrained(folder)
+    stored = {}
+    for path in sorted(Path(folder).glob("*.safetensors")):
+        for name, value in load_file(path).items():
+            if value.ndim == 2 and value.min() == value.max() and value.flatten()[0] > 0:
+                stored[int(value.flatten()[0])] = name.removesuffix(".weight")
+    return {name: stored.get(number) for name, number in names.items()}
+
+
+def small(config):
+    """The fields of a configuration that count."""
+    found = {}
+    for key in READ:
+        value = config.get(key)
+        if isinstance(value, dict):
+            value = {part: value[part] for part in ("model_type", "tie_word_embeddings") if part in value}
+        if value is not None:
+            found[key] = value
+    return found
+
+
+def family(name):
+    """The fixture of a family."""
+    from safetensors import safe_open
+
+    model, given, _ = tiny_models.build(name)
+    with tempfile.TemporaryDirectory() as folder:
+        folder = Path(folder)
+        model.save_pretrained(folder / "plain")
+        _, plain = check.load(model, folder / "plain")
+        for tried in TRIED if name != "gpt_oss" else ["gpt-oss"]:
+            failures = check.try_format(model, given, plain, folder, check.FORMATS[tried])
+            if failures and not check.expected(tried, failures):
+                sys.exit(f"{name}, {tried}: {failures}")
+        shapes = {}
+        with safe_open(folder / "plain" / "model.safetensors", "np") as file:
+            for key in file.keys():
+                shapes[key] = file.get_slice(key).get_shape()
+        # int4 has blocks of 32 within rows, and so keeps the most.
+        failures = check.try_format(model, given, plain, folder, check.FORMATS["int4"])
+        with safe_open(folder / "quantized" / "model.safetensors", "np") as file:
+            suffix = ".weight_packed"
+            quantized = [key.removesuffix(suffix) for key in file.keys() if key.endswith(suffix)]
+        config = json.loads((folder / "plain" / "config.json").read_text())
+        written = json.loads((folder / "quantized" / "config.json").read_text())["quantization_config"]
+        linears = modules(model, folder / "linears")
+    by_shape = {}
+    for key, shape in shapes.items():
+        by_shape.setdefault("x".join(map(str, shape)), []).append(key)
+    stored = set(linears.values())
+    return {
+        "config": small(config),
+        "tensors": {shape: folded(keys) for shape, keys in by_shape.items()},
+        "quantized": folded(key for key in quantized if key in stored),
+        "merged": folded(key for key in quantized if key not in stored),
+        "kept": folded(key for key in linears.values() if key is not None and key not in quantized),
+        "renamed": {key: value for key, value in linears.items() if value not in (None, key)},
+        "tied": [key for key, value in linears.items() if value is None],
+        "ignore": folded(written["ignore"]),
+    }
+
+
+def main():
+    check.prepare(quiet=False)
+    found = {name: family(name) for name in sys.argv[2:] or FAMILIES}
+    versions = {name: metadata.version(name) for name in ("transformers", "compressed-tensors")}
+    text = json.dumps({"versions": versions, "families": found}, indent=1)
+    # Lists and the innermost objects take one line each.
+    text = re.sub(r"([\[{])([^\[\]{}]*?(?:\{\d+-\d+\}[^\[\]{}]*?)*)([\]}])", lambda found: re.sub(r"\s+", " ", found[0]), text)
+    (ROOT / "crates/testkit/data/loaders.json").write_text(text + "\n")
+    print(f"{len(found)} families, {len(text)} bytes")
+
+
+if __name__ == "__main__":
+    main()
