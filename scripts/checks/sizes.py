@@ -80,6 +80,37 @@ def write(folder, tensors):
     return total
 
 
+def write_calibrated(folder):
+    """The whole model in float8 with a scale for each weight and its activations, as compressed-tensors has it: sparse
+    elements behind the scales. Returns how many scales of activations there are."""
+    folder.mkdir()
+    settings = {"num_bits": 8, "type": "float", "strategy": "tensor", "dynamic": False, "symmetric": True}
+    group = {"weights": settings, "input_activations": settings, "targets": ["Linear"]}
+    config = {"quant_method": "compressed-tensors", "format": "float-quantized", "config_groups": {"group_0": group}}
+    (folder / "config.json").write_text(json.dumps({"quantization_config": config}))
+    tensors = {name: shape for name, shape in whole().items() if len(shape) == 2 and "layers" in name}
+    names, shards = list(tensors), {}
+    for number in range(SHARDS):
+        file = f"model-{number + 1:05}-of-{SHARDS:05}.safetensors"
+        header, end, some = {}, 0, names[number * len(names) // SHARDS : (number + 1) * len(names) // SHARDS]
+        for ending in ("weight_scale", "input_scale"):
+            for name in some:
+                part = name.removesuffix("weight") + ending
+                header[part] = {"dtype": "F32", "shape": [1], "data_offsets": [end, end + 4]}
+                end, shards[part] = end + 4, file
+        scales = struct.pack("<f", 0.25) * (2 * len(some))
+        for name in some:
+            size = tensors[name][0] * tensors[name][1]
+            header[name] = {"dtype": "F8_E4M3", "shape": tensors[name], "data_offsets": [end, end + size]}
+            end, shards[name] = end + size, file
+        text = json.dumps(header).encode()
+        with (folder / file).open("wb") as out:
+            out.write(struct.pack("<Q", len(text)) + text + scales)
+            out.truncate(8 + len(text) + end)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": shards}))
+    return len(names)
+
+
 def run(*arguments):
     """Runs the command; returns its seconds and the most memory that it took."""
     begin = time.monotonic()
@@ -118,16 +149,19 @@ def main():
         folder = Path(folder)
         total = write(folder / "whole", whole())
         print(f"{total / 1e9:.0f} billion weights in {SHARDS} shards, the plan")
-        for options in (["--to", "nvfp4"], ["--to", "float8e4m3fn", "--layout", "deepseek"]):
+        float8 = ["--to", "float8e4m3fn", "--layout"]
+        for options in (["--to", "nvfp4"], [*float8, "deepseek"], [*float8, "modelopt"]):
             run("quantize", folder / "whole", folder / "out", *options, "--dry-run", "--quiet")
+        print(f"{write_calibrated(folder / 'calibrated')} weights with scales of activations, the plan of another layout")
+        run("transcode", folder / "calibrated", folder / "out", "--layout", "modelopt", "--dry-run", "--quiet")
         took = []
         for rows in (16, 64):
             source = folder / f"rows-{rows}"
             total = write(source, slice_of(rows))
             print(f"{total / 1e6:.0f} million weights in {SHARDS} shards")
             most = 0
-            for options in (["--to", "nvfp4"], ["--to", "float8e4m3fn", "--layout", "deepseek"]):
-                quantized, back = folder / f"quantized-{rows}-{options[1]}", folder / f"back-{rows}-{options[1]}"
+            for number, options in enumerate((["--to", "nvfp4"], [*float8, "deepseek"], [*float8, "modelopt"])):
+                quantized, back = folder / f"quantized-{rows}-{number}", folder / f"back-{rows}-{number}"
                 most = max(most, run("quantize", source, quantized, *options, "--quiet"))
                 most = max(most, run("dequantize", quantized, back, "--to", "bf16", "--quiet"))
                 compare(source, back)

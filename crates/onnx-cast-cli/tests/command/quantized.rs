@@ -403,6 +403,53 @@ fn weights_are_quantized_and_come_back() {
 }
 
 #[test]
+fn activations_are_chosen_carried_and_left_out() {
+    let folder = Folder::new();
+    original(&folder, "ct-int8");
+    let group = |path: &str| json(&folder, path)["quantization_config"]["config_groups"]["group_0"].clone();
+    for (options, format, strategy) in [
+        ("--to float8e4m3fn", "float-quantized", "token".into()),
+        ("--to float8e4m3fn --activations none", "float-quantized", serde_json::Value::Null),
+        ("--to int8 --activations dynamic", "int-quantized", "token".into()),
+        ("--to int8", "pack-quantized", serde_json::Value::Null),
+    ] {
+        done(&folder.run(&format!("quantize in {format} --force -q {options}")));
+        let group = group(&format!("{format}/config.json"));
+        assert_eq!(
+            (&group["format"], &group["input_activations"]["strategy"]),
+            (&format.into(), &strategy),
+            "{options}"
+        );
+    }
+    fs::rename(folder.path("in"), folder.path("plain")).expect("renamed");
+    copy(&folder, "ct-fp8-tensor");
+    for (line, want) in [
+        ("quantize plain no --to int8 --activations static", "want dynamic or none"),
+        ("quantize plain no --to mxfp4 --activations dynamic", "its loaders have activations none, not dynamic"),
+        ("quantize plain no --to mxfp4 --layout modelopt", "modelopt does not hold mxfp4: vLLM and SGLang refuse it"),
+        ("quantize m.onnx n.onnx --to int8 --activations none", "--activations is for checkpoints (.safetensors)"),
+        ("transcode in no --layout quark", "quark has no place for it: it has none like it (--activations leaves out"),
+    ] {
+        let said = stderr(&folder.run(line));
+        assert!(said.contains(want) && !folder.path("no").exists(), "{line}: {said}");
+    }
+    let left = "are left out (first tensor `model.layers.0.mlp.down_proj.input_scale`)";
+    for (line, count) in [
+        ("transcode in quark --layout quark --activations dynamic", 9),
+        ("dequantize in back --to bf16", 9),
+        ("dequantize in no --to bf16 --dry-run", 9),
+    ] {
+        let said = stderr(&folder.run(line));
+        assert!(said.contains(&format!("note: in: {count} scales of activations {left}")), "{line}: {said}");
+    }
+    let said = stderr(&folder.run("transcode in modelopt --layout modelopt"));
+    assert!(!said.contains("left out"), "{said}");
+    let made: serde_json::Value =
+        serde_json::from_str(&done(&folder.run("dequantize in out --to bf16 --json"))).expect("JSON");
+    assert_eq!(made["dropped"].as_array().map(Vec::len), Some(9));
+}
+
+#[test]
 fn rules_choose_formats_and_layouts_refuse() {
     let folder = Folder::new();
     original(&folder, "ct-int8");
