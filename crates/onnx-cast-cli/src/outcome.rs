@@ -175,13 +175,13 @@ fn totals(done: &Done) -> Summary {
 
 /// `to float16`, or all the types that tensors were cast to.
 fn targets(done: &Done) -> String {
-    let mut types: Vec<DataType> = Vec::new();
+    let mut names: Vec<&str> = Vec::new();
     for tensor in done.tensors.iter().filter(|tensor| tensor.cast) {
-        if !types.contains(&tensor.to) {
-            types.push(tensor.to);
+        let name = tensor.block_type.unwrap_or(tensor.to.name());
+        if !names.contains(&name) {
+            names.push(name);
         }
     }
-    let names: Vec<&str> = types.iter().map(|data_type| data_type.name()).collect();
     if names.is_empty() { "cast".to_owned() } else { format!("to {}", names.join(", ")) }
 }
 
@@ -218,7 +218,7 @@ fn plan(done: &Done) -> String {
     let width = column(done.tensors.iter().map(|tensor| printable(&tensor.name)), "tensor");
     let mut text = format!("{:width$}  {:14}  {:14}  {:>12}  {:>12}\n", "tensor", "from", "to", "before", "after");
     for tensor in &done.tensors {
-        let to = if tensor.cast { tensor.to.name() } else { "(kept)" };
+        let to = if tensor.cast { tensor.block_type.unwrap_or(tensor.to.name()) } else { "(kept)" };
         let (before, after) = (size(tensor.bytes_before), size(tensor.bytes_after));
         // A String takes everything.
         let _ = writeln!(

@@ -174,6 +174,9 @@ fn check_safetensors(output: &Path, request: &CastRequest) -> Result<(), FileErr
     }
 }
 
+/// What writes `.gguf` files.
+const WRITTEN_BY: &str = "`quantize --layout gguf` writes it";
+
 fn convert_file(input: &Path, output: &Path, request: &CastRequest, work: &Work<'_>) -> Result<Summary, FileError> {
     let format = match request.shape {
         Some(_) => Some(Format::Raw),
@@ -181,7 +184,7 @@ fn convert_file(input: &Path, output: &Path, request: &CastRequest, work: &Work<
         None => Some(Format::of_input(input)?),
     };
     let target = format_of(output)?;
-    for (path, format, gguf) in [(input, format, "`dequantize` reads it"), (output, target, "it is only read")] {
+    for (path, format, gguf) in [(input, format, "`dequantize` reads it"), (output, target, WRITTEN_BY)] {
         let hint = match format {
             Some(Format::Onnx) => "`run` evaluates a model",
             Some(Format::Gguf) => gguf,
@@ -229,7 +232,7 @@ fn convert_file(input: &Path, output: &Path, request: &CastRequest, work: &Work<
     let rows = planner.rows(0, &file, casts)?;
     let metadata = file.metadata.clone();
     let opened = Opened::of(input, vec![file], Places::default());
-    let files = vec![Rewritten { path: output.to_owned(), format, metadata, rows }];
+    let files = vec![Rewritten { path: output.to_owned(), format, metadata, head: None, rows }];
     planner.check(&opened, &files)?;
     Rewrite::new(&opened, files, &request.run).run()
 }

@@ -51,7 +51,7 @@ pub fn dequantize_file(
 ) -> Result<Summary, FileError> {
     let (input, output) = (input.as_ref(), output.as_ref());
     check_targets(request)?;
-    if gguf::is_meant(input) {
+    if crate::formats::gguf::is_meant(input) {
         return gguf::dequantize(input, output, request);
     }
     let opened = rewrite::open(input, output)?;
@@ -165,6 +165,7 @@ impl<'a> Planner<'a> {
             cast: true,
             counts: None,
             alarms: None,
+            block_type: None,
         };
         let computed = Computed { source: Box::new(values), data_type, cast, counter };
         Ok(Row { summary, tensor, origin: Origin::Computed(Box::new(computed)) })

@@ -31,15 +31,15 @@ mod weight;
 mod written;
 
 pub use error::LayoutError;
-pub use format::{Activations, Granularity, QuantizedFormat};
+pub use format::{Activations, GgufFormat, Granularity, QuantizedFormat};
 pub use table::Scheme;
 
 pub(crate) use claims::{Claims, KeyValueCache};
 pub(crate) use columns::{Columns, columns_at_once, copy_stretches, parts};
-pub(crate) use config::{Config, claims};
+pub(crate) use config::{Config, claims, config_of_folder};
 pub(crate) use description::{description, without_description};
 pub(crate) use find::{Role, Weights};
-pub(crate) use gguf::BlockValues;
+pub(crate) use gguf::{BlockValues, decode as decode_blocks, encode as encode_blocks};
 pub(crate) use lay_out::are_experts;
 pub(crate) use plain_config::{plain_config, quantized_config};
 pub(crate) use row::Calibration;

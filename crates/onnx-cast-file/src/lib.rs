@@ -66,7 +66,7 @@ pub use inspect::{
     diff, diff_with, inspect, inspect_opened, open,
 };
 pub use io::{AtomicFile, Watch, end_without_traces, room_for_a_thread};
-pub use layouts::{Activations, Granularity, LayoutError, QuantizedFormat, Scheme};
+pub use layouts::{Activations, GgufFormat, Granularity, LayoutError, QuantizedFormat, Scheme};
 pub use quantize::{QuantizeRequest, quantize_file};
 pub use report::{
     Blocks, Candidate, CandidateFormat, Concern, Grade, Magnitudes, Ratios, Report, ReportRequest, TensorReport,

@@ -1,11 +1,13 @@
 //! From plain weights to quantized checkpoints.
 
 mod blocks;
+mod gguf;
 mod losses;
 pub(crate) mod numbers;
 mod weight;
 
 use crate::error::FileError;
+use crate::formats::format::Format;
 use crate::formats::input::StoredTensor;
 use crate::layouts::{
     self, Activations, Checkpoint, Granularity, KeyValueCache, LayoutError, Order, QuantizedFormat, Scheme, TensorRef,
@@ -62,7 +64,8 @@ impl QuantizeRequest {
 
     /// The layout that the checkpoint gets.
     fn layout(&self) -> Scheme {
-        self.layout.unwrap_or(Scheme::DEFAULT)
+        let only = self.selection.targets().find_map(Scheme::only_of);
+        self.layout.or(only).unwrap_or(Scheme::DEFAULT)
     }
 }
 
@@ -80,6 +83,9 @@ pub fn quantize_file(
 ) -> Result<Summary, FileError> {
     let input = input.as_ref();
     request.storage.refuse_of_models(input, request.raise_opset)?;
+    if request.layout().row().file == Format::Gguf {
+        return gguf::quantize(input, output.as_ref(), request);
+    }
     let opened = rewrite::open(input, output.as_ref())?;
     let claim = layouts::claim_of_folder(opened.checkpoint.folder(input));
     plan(&opened, claim, request, |rewrite| rewrite.run())
@@ -94,6 +100,11 @@ pub(crate) fn plan<R>(
     run: impl FnOnce(Rewrite<'_>) -> Result<R, FileError>,
 ) -> Result<R, FileError> {
     let Opened { checkpoint, input, .. } = opened;
+    request
+        .selection
+        .targets()
+        .try_for_each(|to| request.layout().check_file(to))
+        .map_err(|error| checkpoint.error(None, error))?;
     layouts::check_plain(checkpoint, claim)?;
     let names = checkpoint.tensors().map(|(_, stored)| &*stored.name);
     request.selection.check_names(names).map_err(FileError::unmatched(input))?;

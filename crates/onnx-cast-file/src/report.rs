@@ -17,7 +17,7 @@ use crate::formats::input::{Input, StoredTensor};
 use crate::formats::source::Items;
 use crate::inspect;
 use crate::io::progress::{Meter, Watch};
-use crate::layouts::{Checkpoint, Scheme};
+use crate::layouts::{Checkpoint, LayoutError, Scheme};
 use crate::opened::{of_stored, with_task};
 use crate::pipeline::{PipelineError, Task, TaskInput};
 use crate::selection::{Pattern, Selection, check_names};
@@ -113,7 +113,12 @@ impl ReportRequest {
         self.options.threads(1)
     }
 
-    fn check(&self) -> Result<(), FileError> {
+    fn check(&self, path: &Path) -> Result<(), FileError> {
+        if let Some(layout) = self.layout.filter(|layout| layout.row().file != Format::Safetensors) {
+            let reason = "a report predicts the layouts of .safetensors files".to_owned();
+            let to = self.to.first().map_or("weights", |to| to.element().name());
+            return Err(FileError::layout(path, LayoutError::Unsupported { layout: layout.name(), to, reason }));
+        }
         for &to in &self.to {
             match to {
                 CandidateFormat::Bare(to) if !to.is_numeric() => return Err(FileError::Candidate { to }),
@@ -162,8 +167,8 @@ impl ReportRequest {
 /// weights changes them.
 pub fn report(path: impl AsRef<Path>, request: &ReportRequest) -> Result<Report, FileError> {
     // Before anything is read.
-    request.check()?;
     let path = path.as_ref();
+    request.check(path)?;
     let opened = Checkpoint::of(inspect::open_all(path, |path| inspect::open(path, request.from))?);
     inspect::refuse_changes(path, &opened)?;
     report_opened(&opened.files, request)
@@ -174,7 +179,7 @@ pub fn report(path: impl AsRef<Path>, request: &ReportRequest) -> Result<Report,
 /// # Errors
 /// As [`report`].
 pub fn report_opened(opened: &[Input], request: &ReportRequest) -> Result<Report, FileError> {
-    request.check()?;
+    request.check(opened.first().map_or(Path::new(""), Input::path))?;
     let names = opened.iter().flat_map(|input| &input.tensors).map(|stored| &*stored.name);
     request.check_names(opened.first().map_or(Path::new(""), Input::path), names)?;
     let one = opened.len() == 1 && opened.iter().all(|input| input.tensors.len() == 1);
@@ -198,7 +203,7 @@ pub fn report_opened(opened: &[Input], request: &ReportRequest) -> Result<Report
 /// # Errors
 /// Where a candidate is not a type of numbers.
 pub fn report_of(tensors: &[(&str, TensorView<'_>)], request: &ReportRequest) -> Result<Report, FileError> {
-    request.check()?;
+    request.check(Path::new(MEMORY))?;
     request.check_names(Path::new(MEMORY), tensors.iter().map(|(name, _)| *name))?;
     let mut survey = Survey::default();
     for (index, (name, view)) in tensors.iter().enumerate() {

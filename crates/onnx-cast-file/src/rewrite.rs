@@ -14,7 +14,7 @@ mod replacement;
 mod side_files;
 
 pub use memory::MadeTensors;
-pub(crate) use open::{Opened, Places, open, open_folder};
+pub(crate) use open::{Opened, Places, open, open_folder, open_to_file};
 pub use part::{Part, Shard};
 pub(crate) use side_files::{SideFiles, Text};
 
@@ -22,6 +22,7 @@ use crate::counts::Counter;
 use crate::error::FileError;
 use crate::formats::error::FormatError;
 use crate::formats::format::Format;
+use crate::formats::gguf::WRITTEN_ALIGNMENT;
 use crate::formats::input::Input;
 use crate::formats::output::Output;
 use crate::formats::safetensors;
@@ -57,6 +58,8 @@ pub(crate) enum Origin<'a> {
     /// From the tensor, each element cast. What counts the losses, unless bits are reinterpreted.
     Cast(Plan, Option<Box<Counter>>),
     Computed(Box<Computed<'a>>),
+    /// From what computes their bytes, blocks with their scales in them, and counts what they lose.
+    Encoded(Box<dyn Compute + 'a>, Option<Arc<Counter>>),
     /// The row before computes them beside its own.
     Beside,
     Bytes(Vec<u8>),
@@ -90,6 +93,8 @@ pub(crate) struct Rewritten<'a> {
     pub(crate) path: PathBuf,
     pub(crate) format: Format,
     pub(crate) metadata: Option<Vec<(String, String)>>,
+    /// The bytes before the elements, where the job writes them itself.
+    pub(crate) head: Option<Vec<u8>>,
     pub(crate) rows: Vec<Row<'a>>,
 }
 
@@ -306,6 +311,11 @@ impl<'a> Rewrite<'a> {
     /// The bytes before and after the elements. The members of an archive have their own.
     fn frame(&self, file: &Rewritten<'_>) -> Result<Frame, FileError> {
         let output = self.output(file);
+        if let Some(head) = &file.head {
+            // A reader may take what is behind the last tensor for a part of it.
+            let end = file.elements();
+            return Ok((head.clone(), vec![0; (file.align(end) - end) as usize]));
+        }
         match (file.format, &file.rows[..]) {
             (Format::Npz, _) => Ok(Frame::default()),
             (Format::Safetensors, rows) => {
@@ -344,7 +354,7 @@ impl<'a> Rewritten<'a> {
     /// The `.safetensors` file that a file of the input gives.
     pub(crate) fn of(opened: &Opened<'_>, input: &Input, rows: Vec<Row<'a>>) -> Rewritten<'a> {
         let (path, metadata) = (opened.places.file(input.path()), input.metadata.clone());
-        Rewritten { path, format: Format::Safetensors, metadata, rows }
+        Rewritten { path, format: Format::Safetensors, metadata, head: None, rows }
     }
 
     /// Bytes that a row takes.
@@ -354,9 +364,14 @@ impl<'a> Rewritten<'a> {
         if is_unpacked { element_count(shape).unwrap_or(0) as u64 } else { *bytes_after }
     }
 
-    /// Bytes of all elements.
+    /// Where the elements behind a place begin.
+    fn align(&self, at: u64) -> u64 {
+        if self.format == Format::Gguf { at.next_multiple_of(WRITTEN_ALIGNMENT) } else { at }
+    }
+
+    /// Bytes of all elements, and of what is between them.
     fn elements(&self) -> u64 {
-        self.rows.iter().map(|row| self.bytes(row)).sum()
+        self.rows.iter().fold(0, |at, row| self.align(at) + self.bytes(row))
     }
 
     /// Bytes of the file.
@@ -381,13 +396,14 @@ impl Row<'_> {
 
     /// Whether computing it shows what is lost, or that it cannot be computed.
     fn is_rehearsed(&self) -> bool {
-        matches!(self.origin, Origin::Computed(_) | Origin::Cast(_, Some(_)))
+        matches!(self.origin, Origin::Computed(_) | Origin::Cast(_, Some(_)) | Origin::Encoded(_, Some(_)))
     }
 
     fn counter(&self) -> Option<&Counter> {
         match &self.origin {
             Origin::Cast(_, counter) => counter.as_deref(),
             Origin::Computed(computed) => computed.counter.as_deref(),
+            Origin::Encoded(_, counter) => counter.as_deref(),
             _ => None,
         }
     }

@@ -20,7 +20,8 @@ pub struct Summary {
     pub kept_others: Vec<String>,
     /// Weights of a model that were to be quantized and are kept, each with the reason.
     pub passed_over: Vec<(String, String)>,
-    /// Tensors of the input that the output lacks because it cannot hold them, each with the reason.
+    /// What the input has and the output lacks because it cannot hold it: tensors, or the tokenizer, each with the
+    /// reason.
     pub left_out: Vec<(String, String)>,
     /// Scales and zero points of activations that the output lacks.
     pub dropped: Vec<String>,
@@ -102,14 +103,17 @@ pub struct TensorSummary {
     pub counts: Option<Counts>,
     /// Values that overflowed or are NaN, where it was cast and its values were read.
     pub alarms: Option<Alarms>,
+    /// The name of the type of blocks that it is stored in, as `Q4_0`: in a `.gguf` file.
+    pub block_type: Option<&'static str>,
 }
 
 impl TensorSummary {
     /// Of a tensor that is kept, with elements of so many bytes.
     pub fn kept(name: &str, shape: Vec<usize>, data_type: DataType, bytes: u64) -> Self {
         let (name, from, to) = (name.to_owned(), data_type, data_type);
-        let (counts, alarms) = (None, None);
-        TensorSummary { name, shape, from, to, bytes_before: bytes, bytes_after: bytes, cast: false, counts, alarms }
+        let (counts, alarms, block_type) = (None, None, None);
+        let (bytes_before, bytes_after) = (bytes, bytes);
+        TensorSummary { name, shape, from, to, bytes_before, bytes_after, cast: false, counts, alarms, block_type }
     }
 
     /// Notes what a counter has counted.

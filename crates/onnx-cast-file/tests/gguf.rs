@@ -511,7 +511,10 @@ fn what_gguf_files_are_not_for() {
     let said = |path: &Path, text: &str| format!("{}: {text}", path.display());
     let request = DequantizeRequest::new(DataType::BFloat16);
     let error = dequantize_file(&input, &output, &request).expect_err("an output");
-    assert_eq!(error.to_string(), said(&output, "writing does not take .gguf files (it is only read)"));
+    assert_eq!(
+        error.to_string(),
+        said(&output, "writing does not take .gguf files (`quantize --layout gguf` writes it)")
+    );
     let npy = folder.path().join("y.npy");
     let error = dequantize_file(&input, &npy, &request).expect_err("an output");
     assert_eq!(error.to_string(), said(&npy, "dequantizing does not take .npy files (the output is .safetensors)"));
@@ -524,7 +527,7 @@ fn what_gguf_files_are_not_for() {
     assert_eq!(error.to_string(), said(&input, "cast does not take .gguf files (`dequantize` reads it)"));
     dequantize_file(&input, &plain, &request).expect("dequantized");
     let error = cast_file(&plain, &output, &cast).expect_err("an output");
-    assert_eq!(error.to_string(), said(&output, "cast does not take .gguf files (it is only read)"));
+    assert_eq!(error.to_string(), said(&output, "cast does not take .gguf files (`quantize --layout gguf` writes it)"));
     let raw = folder.path().join("x.bin");
     fs::copy(&input, &raw).expect("copied");
     let error = cast_file(&raw, &npy, &CastRequest { from: Some(DataType::Float), ..cast }).expect_err("raw bytes");

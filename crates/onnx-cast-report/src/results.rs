@@ -88,6 +88,7 @@ pub fn tensors_json(tensors: &[TensorSummary]) -> Value {
             "shape": tensor.shape,
             "from": tensor.from.name(),
             "to": tensor.to.name(),
+            "block_type": tensor.block_type,
             "cast": tensor.cast,
             "bytes_before": tensor.bytes_before,
             "bytes_after": tensor.bytes_after,

@@ -161,7 +161,8 @@ def quantize_file(
     float8 unless it is given, or ``"none"``, of int8; other layouts have one choice.
 
     ``layout`` is that of ``"compressed-tensors"``, or ``"deepseek"``, ``"modelopt"``, ``"fbgemm"``, ``"quark"``,
-    ``"gpt-oss"``, ``"comfyui"`` or ``"plain"``; from a folder to a folder ``config.json`` gets what its readers look for. Of an
+    ``"gpt-oss"``, ``"comfyui"``, ``"plain"``, or ``"gguf"``, of a ``.gguf`` file, with ``to="q8_0"`` and the like;
+    from a folder to a folder ``config.json`` gets what its readers look for. Of an
     ``.onnx`` file the weights of MatMul, Gemm and Conv are quantized, each followed by a DequantizeLinear;
     ``raise_opset`` lets the opset be raised where the format needs it. ``losses`` and ``fail_on`` compare the weights with
     what is read back, in float; they are for checkpoints. Other parameters are as in :func:`cast_file`.

@@ -34,7 +34,7 @@ Loss: TypeAlias = Literal["overflow", "underflow", "subnormal", "nan"]
 #: How quantized checkpoints name and lay out their tensors.
 Activations: TypeAlias = Literal["dynamic", "none"]
 Layout: TypeAlias = Literal[
-    "deepseek", "gpt-oss", "compressed-tensors", "modelopt", "fbgemm", "quark", "comfyui", "plain"
+    "deepseek", "gpt-oss", "compressed-tensors", "modelopt", "fbgemm", "quark", "comfyui", "plain", "gguf"
 ]
 
 #: A layout, or ``"auto"``, which finds it.

@@ -57,6 +57,7 @@ Examples:
   onnx-cast quantize model/ model-mxfp4/ --to mxfp4 --scale-rule even --exclude '*down_proj*'
   onnx-cast quantize model/ mixed/ --to nvfp4 --rule '*.self_attn.*=float8e4m3fn'
   onnx-cast quantize in.safetensors out.safetensors --to float8e4m3fn --layout comfyui
+  onnx-cast quantize model/ model.gguf --to q8_0 --layout gguf           for llama.cpp
   onnx-cast quantize model.onnx small.onnx --to int4 --scale block=32    a DequantizeLinear behind each weight
   onnx-cast quantize model/ out/ --to nvfp4 --dry-run                    which tensors, and their sizes"
 )]
@@ -65,7 +66,8 @@ pub(crate) struct QuantizeArgs {
     /// or models (.onnx); with --out-dir, those to read
     #[arg(value_name = "FILE", required = true, help_heading = INPUT)]
     pub(crate) files: Vec<PathBuf>,
-    /// The format: mxfp4, mxfp6e2m3, mxfp6e3m2, mxfp8, mxfp8e5m2, mxint8, nvfp4, float8e4m3fn, float8e5m2, int8, int4
+    /// The format: mxfp4, mxfp6e2m3, mxfp6e3m2, mxfp8, mxfp8e5m2, mxint8, nvfp4, float8e4m3fn, float8e5m2, int8, int4;
+    /// in .gguf files q8_0, q5_1, q5_0, q4_1, q4_0, mxfp4, bfloat16, float16
     #[arg(long, value_name = "FORMAT", required_unless_present_any = ["rule", "rules_file"], help_heading = WHAT)]
     pub(crate) to: Option<QuantizedFormat>,
     #[command(flatten)]
@@ -81,7 +83,7 @@ pub(crate) struct QuantizeArgs {
     #[arg(long, value_name = "N", help_heading = WHAT)]
     pub(crate) min_elements: Option<u64>,
     /// Whose layout: compressed-tensors (unless given), deepseek, modelopt, gpt-oss, fbgemm, quark, comfyui,
-    /// plain
+    /// plain, gguf
     #[arg(long, value_name = "NAME", value_parser = layout, help_heading = HOW)]
     pub(crate) layout: Option<Scheme>,
     /// What has a scale, of float8 and integers: tensor, axis (each row), block=32, block=128x128; the layout decides

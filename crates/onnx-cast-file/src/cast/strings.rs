@@ -43,6 +43,7 @@ pub(super) fn run(
         cast: plan.is_some(),
         counts,
         alarms,
+        block_type: None,
         name: source.name.clone(),
         shape: source.shape.clone(),
     };

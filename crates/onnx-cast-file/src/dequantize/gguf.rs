@@ -7,7 +7,6 @@ use crate::formats::error::{FormatError, Invalid, InvalidKind};
 use crate::formats::format::Format;
 use crate::formats::gguf::{BlockCoding, Blocks, Held, beside};
 use crate::formats::input::{Given, Input, Location, StoredTensor};
-use crate::io::positional::InputFile;
 use crate::layouts::{BlockValues, Checkpoint, TensorRef};
 use crate::rewrite::{Computed, Opened, Origin, Places, Rewrite, Rewritten, Row};
 use crate::summary::{Summary, TensorSummary};
@@ -15,17 +14,6 @@ use onnx_cast::{Cast, CastOptions, DataType, TensorError};
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
-
-/// Whether a path is that of a `.gguf` file: by its extension, or where that stands for no format, by its content.
-pub(super) fn is_meant(path: &Path) -> bool {
-    match Format::from_path(path) {
-        Ok(format) => format == Format::Gguf,
-        Err(_) => {
-            let beginning = InputFile::open(path).ok().and_then(|file| file.prefix(16).ok());
-            beginning.is_some_and(|bytes| Format::by_content(&bytes) == Some(Format::Gguf))
-        }
-    }
-}
 
 pub(super) fn dequantize(input: &Path, output: &Path, request: &DequantizeRequest) -> Result<Summary, FileError> {
     let refuse =
@@ -35,7 +23,7 @@ pub(super) fn dequantize(input: &Path, output: &Path, request: &DequantizeReques
     }
     match Format::from_path(output)? {
         Format::Safetensors => {}
-        Format::Gguf => return refuse(output, "writing", Format::Gguf, "it is only read"),
+        Format::Gguf => return refuse(output, "writing", Format::Gguf, "`quantize --layout gguf` writes it"),
         format => return refuse(output, "dequantizing", format, "the output is .safetensors"),
     }
     let file = Input::open(input, Some(Format::Gguf), &Given::default())?;
@@ -59,7 +47,7 @@ pub(super) fn dequantize(input: &Path, output: &Path, request: &DequantizeReques
         }
     }
     let metadata = checkpoint.files[0].metadata.clone().filter(|metadata| !metadata.is_empty());
-    let files = vec![Rewritten { path: output.to_owned(), format: Format::Safetensors, metadata, rows }];
+    let files = vec![Rewritten { path: output.to_owned(), format: Format::Safetensors, metadata, head: None, rows }];
     let summary = Rewrite::new(&opened, files, &request.run).run()?;
     Ok(Summary { left_out, ..summary })
 }
@@ -98,10 +86,7 @@ fn row<'a>(
     let counter = cast.and_then(|_| Counters::new(counts).of(DataType::Float, to)).map(Arc::new);
     let bytes_after = to.byte_len(*len).map(|bytes| bytes as u64);
     let too_large = || failed(TensorError::TooLarge { data_type: to, shape: shape.clone() }.into());
-    let from = match blocks.kind.held {
-        Held::Plain(data_type) | Held::Blocks(_, data_type) => data_type,
-        Held::Unread => DataType::Float,
-    };
+    let from = blocks.kind.like();
     let summary = TensorSummary {
         name: name.clone(),
         shape: shape.clone(),
@@ -112,6 +97,7 @@ fn row<'a>(
         cast: true,
         counts: None,
         alarms: None,
+        block_type: None,
     };
     let computed = Computed { source: Box::new(values), data_type: DataType::Float, cast, counter };
     Ok(Row { summary, tensor, origin: Origin::Computed(Box::new(computed)) })

@@ -18,7 +18,7 @@ pub enum Format {
     Npz,
     /// Named tensors: `.safetensors`.
     Safetensors,
-    /// Tensors of a model for llama.cpp, quantized or not: `.gguf`. It is only read.
+    /// Tensors of a model for llama.cpp, quantized or not: `.gguf`. `quantize` writes it.
     Gguf,
     /// An ONNX `ModelProto`: `.onnx`.
     Onnx,

@@ -1,23 +1,29 @@
 //! `.gguf`: the tensors of a model for llama.cpp, behind a header of metadata and of names, shapes, types and offsets.
-//! It is only read.
+//! `write.rs` has the header of a file that is written.
 //!
 //! The format is defined by docs/gguf.md of ggml; types are in `types.rs`. Dimensions stand in reversed order: the
 //! first is that of a row. The metadata (the tokenizer, mostly) is passed over, but for the architecture and the
 //! alignment. Nothing is allocated for a claim: a count is compared with the bytes that are left, and names have a
 //! limit.
 
+mod shapes;
 mod types;
+mod write;
 
 use crate::formats::error::{FormatError, Invalid, InvalidKind};
-use crate::formats::format::GGUF_MAGIC;
+use crate::formats::format::{Format, GGUF_MAGIC};
 use crate::formats::limits::MAX_HEADER;
 use crate::io::positional::{InputFile, PositionedReader};
 use crate::text::{ShapeText, Short};
 use onnx_cast::{DataType, element_count};
 use std::collections::{HashMap, HashSet};
 use std::io::{BufReader, Read};
+use std::ops::Range;
+use std::path::Path;
 
+pub(crate) use types::UNKNOWN as UNKNOWN_TYPE;
 pub use types::{BlockCoding, GgufType, Held};
+pub(crate) use write::{ALIGNMENT as WRITTEN_ALIGNMENT, Described, Metadata, MetadataValue, header};
 
 /// The extension of a scale beside a weight, in place of `.weight`.
 const SCALE: &str = ".scale";
@@ -34,14 +40,11 @@ const ALIGNMENT: u32 = 32;
 
 const ARCHITECTURE: &str = "general.architecture";
 const ALIGNMENT_KEY: &str = "general.alignment";
-/// Before the name of a tensor: the shape that it had before it was laid out in rows of whole blocks, by ComfyUI-GGUF.
-const SHAPE_BEFORE: &str = "comfy.gguf.orig_shape.";
-/// The most dimensions of such a shape.
-const MAX_DIMS_BEFORE: u64 = 8;
 
 /// Types of metadata.
 const UINT32: u32 = 4;
 const INT32: u32 = 5;
+const FLOAT32: u32 = 6;
 const STRING: u32 = 8;
 const ARRAY: u32 = 9;
 
@@ -67,6 +70,8 @@ pub(crate) struct FileHead {
     /// In the order of the header.
     pub(crate) entries: Vec<Entry>,
     pub(crate) metadata: Vec<(String, String)>,
+    /// Where the entries of the metadata are in the file, with their keys.
+    pub(crate) places: Vec<(String, Range<u64>)>,
 }
 
 /// Blocks of a tensor in a file.
@@ -96,6 +101,17 @@ pub(crate) fn beside(weight: &str) -> Option<[String; 2]> {
     Some([SCALE, INPUT_SCALE].map(|end| format!("{stem}{end}")))
 }
 
+/// Whether a path is that of a `.gguf` file: by its extension, or where that stands for no format, by its content.
+pub(crate) fn is_meant(path: &Path) -> bool {
+    match Format::from_path(path) {
+        Ok(format) => format == Format::Gguf,
+        Err(_) => {
+            let beginning = InputFile::open(path).ok().and_then(|file| file.prefix(16).ok());
+            beginning.is_some_and(|bytes| Format::by_content(&bytes) == Some(Format::Gguf))
+        }
+    }
+}
+
 impl FileHead {
     /// Reads the header of a file, and checks all of it against the file's length.
     pub(crate) fn read(file: &InputFile) -> Result<FileHead, FormatError> {
@@ -118,10 +134,11 @@ impl FileHead {
         // a key's length, a type and a value.
         let tensors = reader.count("tensors", 24)?;
         let entries = reader.count("entries of metadata", 13)?;
-        let mut head = FileHead { entries: Vec::new(), metadata: Vec::new() };
+        let mut head = FileHead { entries: Vec::new(), metadata: Vec::new(), places: Vec::new() };
         let mut alignment = ALIGNMENT;
         let (mut keys, mut shapes) = (HashSet::new(), HashMap::new());
         for _ in 0..entries {
+            let begin = reader.at;
             let key = reader.name("a key")?;
             let kind = u32::from_le_bytes(reader.take("a type")?);
             match &*key {
@@ -136,14 +153,15 @@ impl FileHead {
                     head.metadata.push((key.clone(), reader.name("an architecture")?));
                 }
                 ALIGNMENT_KEY => return Err(reader.wrong_value(&key, kind, "uint32")),
-                _ => match key.strip_prefix(SHAPE_BEFORE) {
+                _ => match key.strip_prefix(shapes::SHAPE_BEFORE) {
                     Some(tensor) => drop(shapes.insert(tensor.to_owned(), reader.shape(&key, kind)?)),
                     None => reader.skip_value(&key, kind)?,
                 },
             }
-            if let Some(key) = keys.replace(key) {
+            if !keys.insert(key.clone()) {
                 return wrong(InvalidKind::Name, format!("metadata `{}` stands twice", Short(&key)));
             }
+            head.places.push((key, begin..reader.at));
         }
         let mut raw = Vec::new();
         for index in 0..tensors {
@@ -155,21 +173,6 @@ impl FileHead {
         head.read_scales(file)?;
         head.restore_shapes(&shapes).map_err(|error| FormatError::invalid(file.path(), error))?;
         Ok(head)
-    }
-
-    /// Gives tensors the shapes that metadata keeps for them.
-    fn restore_shapes(&mut self, shapes: &HashMap<String, Vec<usize>>) -> Result<(), Invalid> {
-        for entry in &mut self.entries {
-            // Scales of several matrices are for those that the blocks are in.
-            let Some(shape) = shapes.get(&entry.name).filter(|_| entry.scales.len() < 2) else { continue };
-            if element_count(shape) != Some(entry.len) {
-                let (before, now) = (ShapeText(shape), ShapeText(&entry.shape));
-                let what = format!("`{SHAPE_BEFORE}` says {before}, where the tensor has {now}");
-                return Err(Invalid::new(InvalidKind::Size, what).of_tensor(&entry.name));
-            }
-            entry.shape.clone_from(shape);
-        }
-        Ok(())
     }
 
     /// Reads the scales beside weights of NVFP4.
@@ -190,10 +193,7 @@ impl FileHead {
             let outer = weight_shape.len().saturating_sub(2);
             let matrices = element_count(&weight_shape[..outer]).unwrap_or(0);
             if kind.held != Held::Plain(DataType::Float) || *len != 1 && *len != matrices {
-                let data_type = match kind.held {
-                    Held::Plain(data_type) | Held::Blocks(_, data_type) => data_type,
-                    Held::Unread => DataType::Float,
-                };
+                let data_type = kind.like();
                 let (shape, weight) = (ShapeText(shape), Short(&self.entries[weight].name));
                 let want = "(want float, one element or one for each matrix)";
                 let what = format!("{shape} {data_type} as the scale of `{weight}` {want}");
@@ -359,30 +359,6 @@ impl<'a> Reader<'a> {
         String::from_utf8(bytes).map_err(wrong)
     }
 
-    /// A shape, outer axes first.
-    fn shape(&mut self, key: &str, kind: u32) -> Result<Vec<usize>, FormatError> {
-        const WANT: &str = "an array of int32";
-        if kind != ARRAY {
-            return Err(self.wrong_value(key, kind, WANT));
-        }
-        let kind = u32::from_le_bytes(self.take("a type")?);
-        if kind != INT32 {
-            return Err(self.wrong_value(key, kind, WANT));
-        }
-        let count = self.count("dimensions", 4)?;
-        if count > MAX_DIMS_BEFORE {
-            let what = format!("metadata `{}`: {count} dimensions (want at most {MAX_DIMS_BEFORE})", Short(key));
-            return Err(self.wrong(InvalidKind::Size, what));
-        }
-        let mut shape = Vec::new();
-        for _ in 0..count {
-            let dim = i32::from_le_bytes(self.take("a dimension")?);
-            let wrong = |_| self.wrong(InvalidKind::Value, format!("metadata `{}`: a dimension of {dim}", Short(key)));
-            shape.push(usize::try_from(dim).map_err(wrong)?);
-        }
-        Ok(shape)
-    }
-
     fn skip_value(&mut self, key: &str, kind: u32) -> Result<(), FormatError> {
         const VALUE: &str = "a value";
         match (size_of_value(kind), kind) {
@@ -437,7 +413,7 @@ fn size_of_value(kind: u32) -> Option<u64> {
         // uint16, int16
         2 | 3 => Some(2),
         // uint32, int32, float32
-        UINT32 | INT32 | 6 => Some(4),
+        UINT32 | INT32 | FLOAT32 => Some(4),
         // uint64, int64, float64
         10..=12 => Some(8),
         _ => None,

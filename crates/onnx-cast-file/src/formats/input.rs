@@ -261,6 +261,14 @@ impl StoredTensor {
         len.unwrap_or(0) as u64
     }
 
+    /// The type of the elements: of blocks, the one that theirs are most like.
+    pub(crate) fn element_type(&self) -> DataType {
+        match &self.place {
+            Location::Blocks(blocks) => blocks.kind.like(),
+            _ => self.data_type,
+        }
+    }
+
     /// The name of the type of blocks, where the elements stand in such.
     pub fn block_type(&self) -> Option<&'static str> {
         match &self.place {
@@ -298,7 +306,7 @@ fn open_safetensors(file: InputFile) -> Result<Input, FormatError> {
 }
 
 fn open_gguf(file: InputFile) -> Result<Input, FormatError> {
-    let gguf::FileHead { entries, metadata } = gguf::FileHead::read(&file)?;
+    let gguf::FileHead { entries, metadata, .. } = gguf::FileHead::read(&file)?;
     let stored = |entry: gguf::Entry| {
         let gguf::Entry { name, shape, kind, id, len, at, scales } = entry;
         let (data_type, place) = match kind.held {

@@ -122,7 +122,7 @@ impl Output<'_> {
     fn not_one(&self) -> FormatError {
         let hint = match self.format {
             Format::Onnx => "it is for models",
-            Format::Gguf => "it is only read",
+            Format::Gguf => "`quantize --layout gguf` writes it",
             _ => "it is for several",
         };
         let what = "writing one tensor";

@@ -9,6 +9,7 @@ use super::row::OwnFile;
 use super::table::Scheme;
 use super::weight::Checkpoint;
 use crate::error::FileError;
+use crate::formats::format::Format;
 use crate::formats::limits::MAX_HEADER;
 use crate::io::fs;
 use crate::io::links;
@@ -47,6 +48,11 @@ pub(crate) fn claims(text: &str) -> Option<String> {
     Some(format!("by `{key}` of the configuration{method}"))
 }
 
+/// The object in `config.json` of a folder, where there is one.
+pub(crate) fn config_of_folder(folder: &Path) -> Result<Option<Map<String, Value>>, FileError> {
+    object(&folder.join("config.json"))
+}
+
 impl Config {
     /// The texts of a folder's configurations, as far as they can be read.
     pub(super) fn texts(folder: &Path) -> impl Iterator<Item = String> {
@@ -78,6 +84,10 @@ impl Config {
 
     /// Reads the configuration of a folder, where there is one. A scheme that is given is not looked for.
     fn read(folder: &Path, given: Option<Scheme>) -> Result<Config, FileError> {
+        if let Some(given) = given.filter(|given| given.row().file != Format::Safetensors) {
+            let what = format!("`{}` is no layout of .safetensors files", given.name());
+            return Err(FileError::layout(folder, LayoutError::Model { what }));
+        }
         let mut config = Config::default();
         let path = folder.join("config.json");
         if let Some(object) = object(&path)?

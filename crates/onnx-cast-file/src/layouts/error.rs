@@ -55,6 +55,12 @@ pub enum LayoutError {
         "no weight to quantize: no matrix of a Linear layer, by its name (gpt-oss: no experts), and no rule names another"
     )]
     NothingToQuantize,
+    /// A configuration that does not tell what another format asks for.
+    #[error("{what}")]
+    Model {
+        /// What is wrong.
+        what: String,
+    },
     /// A format that a layout does not have.
     #[error("{layout} does not hold {to}: {reason}")]
     Unsupported {

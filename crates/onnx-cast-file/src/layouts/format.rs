@@ -1,5 +1,6 @@
 //! What weights are quantized to, and what has a scale.
 
+use crate::formats::gguf::GgufType;
 use crate::selection::Target;
 use onnx_cast::{BlockFormat, DataType, UnknownType};
 use std::fmt;
@@ -13,6 +14,68 @@ pub enum QuantizedFormat {
     Block(BlockFormat),
     /// Elements of float8 or integers, with a scale for the tensor, each row or each block.
     Elements(DataType),
+    /// A type of `.gguf` files.
+    Gguf(GgufFormat),
+}
+
+/// What `.gguf` files have.
+pub(super) const OF_GGUF: [QuantizedFormat; 8] = [
+    QuantizedFormat::Gguf(GgufFormat::Q8_0),
+    QuantizedFormat::Gguf(GgufFormat::Q4_0),
+    QuantizedFormat::Gguf(GgufFormat::Q4_1),
+    QuantizedFormat::Gguf(GgufFormat::Q5_0),
+    QuantizedFormat::Gguf(GgufFormat::Q5_1),
+    QuantizedFormat::Block(BlockFormat::MxFp4),
+    QuantizedFormat::Gguf(GgufFormat::Float16),
+    QuantizedFormat::Gguf(GgufFormat::BFloat16),
+];
+
+/// A type of `.gguf` files that no other layout has. The types with scales have one for 32 values of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum GgufFormat {
+    /// A scale and 4 bits.
+    Q4_0,
+    /// A scale, a minimum and 4 bits.
+    Q4_1,
+    /// A scale and 5 bits.
+    Q5_0,
+    /// A scale, a minimum and 5 bits.
+    Q5_1,
+    /// A scale and 8 bits.
+    Q8_0,
+    /// float16.
+    Float16,
+    /// bfloat16.
+    BFloat16,
+}
+
+impl GgufFormat {
+    /// All, each with its name, and ggml's.
+    const ALL: [(GgufFormat, &'static str, &'static str); 7] = [
+        (GgufFormat::Q4_0, "q4_0", "Q4_0"),
+        (GgufFormat::Q4_1, "q4_1", "Q4_1"),
+        (GgufFormat::Q5_0, "q5_0", "Q5_0"),
+        (GgufFormat::Q5_1, "q5_1", "Q5_1"),
+        (GgufFormat::Q8_0, "q8_0", "Q8_0"),
+        (GgufFormat::Float16, "float16", "F16"),
+        (GgufFormat::BFloat16, "bfloat16", "BF16"),
+    ];
+
+    fn row(self) -> &'static (GgufFormat, &'static str, &'static str) {
+        const { assert!(GgufFormat::BFloat16 as usize + 1 == GgufFormat::ALL.len()) };
+        &GgufFormat::ALL[self as usize]
+    }
+
+    /// The name: `q8_0`.
+    pub fn name(self) -> &'static str {
+        self.row().1
+    }
+
+    /// What files have it as.
+    pub(crate) fn gguf_type(self) -> &'static GgufType {
+        GgufType::of_name(self.row().2)
+    }
 }
 
 impl QuantizedFormat {
@@ -24,19 +87,36 @@ impl QuantizedFormat {
         match self {
             QuantizedFormat::Block(format) => format.name(),
             QuantizedFormat::Elements(data_type) => data_type.name(),
+            QuantizedFormat::Gguf(format) => format.name(),
+        }
+    }
+
+    /// The type of the elements; of blocks of GGUF, the one that theirs are most like.
+    pub(crate) fn element(self) -> DataType {
+        match self {
+            QuantizedFormat::Block(format) => format.element(),
+            QuantizedFormat::Elements(data_type) => data_type,
+            QuantizedFormat::Gguf(format) => format.gguf_type().like(),
         }
     }
 
     /// All formats.
     pub fn all() -> impl Iterator<Item = QuantizedFormat> {
         let blocks = BlockFormat::ALL.iter().copied().map(QuantizedFormat::Block);
-        blocks.chain(QuantizedFormat::ELEMENTS.into_iter().map(QuantizedFormat::Elements))
+        let elements = QuantizedFormat::ELEMENTS.into_iter().map(QuantizedFormat::Elements);
+        blocks.chain(elements).chain(GgufFormat::ALL.into_iter().map(|(format, ..)| QuantizedFormat::Gguf(format)))
     }
 }
 
 impl Target for QuantizedFormat {
     fn from_name(name: &str) -> Result<Self, Option<UnknownType>> {
-        if let Ok(format) = name.parse::<BlockFormat>() {
+        // ggml's names are in capitals.
+        let of_gguf = |(_, own, theirs): &&(GgufFormat, &str, &str)| *own == name || name.eq_ignore_ascii_case(theirs);
+        if let Some((format, ..)) = GgufFormat::ALL.iter().find(of_gguf) {
+            return Ok(QuantizedFormat::Gguf(*format));
+        }
+        let small = if name == "MXFP4" { "mxfp4" } else { name };
+        if let Ok(format) = small.parse::<BlockFormat>() {
             return Ok(QuantizedFormat::Block(format));
         }
         let data_type = <DataType as Target>::from_name(name)?;

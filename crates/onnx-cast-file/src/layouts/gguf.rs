@@ -8,6 +8,7 @@
 //! Where gguf reads a bit pattern otherwise than the text of its format, the text decides: code 8 of float4e2m1 is -0
 //! (gguf: 0), the scale 0xFF of float8e8m0 is NaN (gguf: 2^128), and so is 0x7F of float8e4m3fn (gguf: 0).
 
+mod encode;
 mod float4;
 mod grids;
 mod k_quants;
@@ -26,6 +27,8 @@ use onnx_cast::element_count;
 use onnx_cast::scalar::with_default_float_environment;
 use simple::{Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
 use std::io;
+
+pub(crate) use encode::{BLOCK, encode};
 
 /// The values of a tensor of blocks, as float.
 #[derive(Debug)]
@@ -105,8 +108,8 @@ impl Compute for BlockValues<'_> {
     }
 }
 
-/// Decodes whole blocks. The index of the first with a scale that is NaN, if there is one.
-fn decode(coding: BlockCoding, blocks: &[u8], scale: Option<f32>, out: &mut [u8]) -> Option<usize> {
+/// Decodes whole blocks, all of which are multiplied by a scale. The index of the first with a scale that is NaN, if there is one.
+pub(crate) fn decode(coding: BlockCoding, blocks: &[u8], scale: Option<f32>, out: &mut [u8]) -> Option<usize> {
     let level = Level::new();
     match coding {
         BlockCoding::Q4_0 => dispatch!(level, _simd => each::<_, _, 32>(&Q4_0, blocks, out)),

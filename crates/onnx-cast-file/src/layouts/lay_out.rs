@@ -2,10 +2,12 @@
 
 use super::error::LayoutError;
 use super::format::{Activations, Granularity, QuantizedFormat};
+use super::gguf::BLOCK as GGUF_BLOCK;
 use super::row::{Experts, Held, Loaders, Names, Row};
 use super::table::{EXPERTS, SHAPE, Scheme};
 use super::weight::Weight;
 use super::written::{Integers, Order, WrittenWeight};
+use crate::formats::format::Format;
 use crate::formats::input::{Location, StoredTensor};
 use DataType::{BFloat16, Float, Float8E4M3FN, Float8E8M0, Float16, Int4, Int8, Int32, Uint8};
 use onnx_cast::{BlockFormat, DataType};
@@ -82,6 +84,16 @@ impl Scheme {
         self.lay_out(&stored, to, found.unwrap_or_else(|| self.choose(to, None, activations))?)
     }
 
+    /// Refuses a layout of other files than `.safetensors`.
+    pub(crate) fn check_file(self, to: QuantizedFormat) -> Result<(), LayoutError> {
+        let file = self.row().file;
+        if file == Format::Safetensors {
+            return Ok(());
+        }
+        let reason = format!("they are in {file} files, which `quantize` writes of plain weights in files");
+        Err(LayoutError::Unsupported { layout: self.name(), to: to.name(), reason })
+    }
+
     /// What has a scale, and whether the layout has that.
     pub(crate) fn granularity(
         self,
@@ -104,6 +116,7 @@ impl Scheme {
             QuantizedFormat::Block(format) => {
                 known.map(|held| (Granularity::Block([1, format.block()]), held)).collect()
             }
+            QuantizedFormat::Gguf(_) => known.map(|held| (Granularity::Block([1, GGUF_BLOCK]), held)).collect(),
             QuantizedFormat::Elements(_) => known
                 .filter_map(|held| Some((asked.filter(|asked| held.contains(*asked)).or(held.default())?, held)))
                 .collect(),
@@ -177,10 +190,11 @@ impl Scheme {
         (granularity, activations): (Granularity, Activations),
     ) -> Result<WrittenWeight, LayoutError> {
         let row = self.row();
+        self.check_file(to)?;
         let (element, scale_type) = match to {
             QuantizedFormat::Block(format) => (format.element(), format.scale()),
             QuantizedFormat::Elements(element) if row.arithmetic.in_weight_type => (element, stored.data_type),
-            QuantizedFormat::Elements(element) => (element, Float),
+            QuantizedFormat::Elements(_) | QuantizedFormat::Gguf(_) => (to.element(), Float),
         };
         // Loaders have integers in words only beside activations that keep their type.
         let are_integers = matches!(to, QuantizedFormat::Elements(Int4 | Int8));

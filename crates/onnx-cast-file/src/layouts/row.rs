@@ -3,6 +3,7 @@
 use super::claims::{Claims, KeyValueCache};
 use super::format::{Activations, Granularity, QuantizedFormat};
 use super::written::{Arithmetic, Order, WrittenWeight};
+use crate::formats::format::Format;
 use serde_json::{Map, Value};
 
 /// What is before an ending of a name.
@@ -69,6 +70,9 @@ pub(crate) struct Row {
     pub(super) has_mxint8: bool,
     /// Whether the number of scales in a row gives the size of blocks that no configuration names.
     pub(super) counts_scales: bool,
+    /// What weights are stored in. Another format than `.safetensors` has a writer of its own, and only `quantize` has
+    /// it as a target.
+    pub(crate) file: Format,
 }
 
 impl Row {

@@ -7,10 +7,11 @@ mod compressed_tensors;
 mod modelopt;
 mod quark;
 
-use super::format::{Activations, Granularity, QuantizedFormat};
+use super::format::{Activations, Granularity, OF_GGUF, QuantizedFormat};
 use super::row::{Calibration, Configuration, Experts, GlobalScaleOf, Held, Loaders, Names, OwnFile, Row, Scales};
 use super::weight::WeightFormat;
 use super::written::{Arithmetic, Order};
+use crate::formats::format::Format;
 use onnx_cast::{BlockFormat, DataType, Recipe};
 use serde_json::{Map, Value, json};
 
@@ -34,6 +35,8 @@ pub enum Scheme {
     ComfyUi,
     /// Elements and scales in their own types, without a configuration.
     Plain,
+    /// The blocks of `.gguf` files, for llama.cpp.
+    Gguf,
 }
 
 impl Scheme {
@@ -52,6 +55,13 @@ impl Scheme {
 
     /// The layout of checkpoints that are quantized without a wish for another.
     pub(crate) const DEFAULT: Scheme = Scheme::CompressedTensors;
+
+    /// The layout of files of their own, where no other has a format.
+    pub(crate) fn only_of(to: QuantizedFormat) -> Option<Scheme> {
+        let mut holding = ROWS.iter().filter(|(_, row)| row.held.iter().any(|held| held.formats.contains(&to)));
+        let (scheme, row) = holding.next()?;
+        (row.file != Format::Safetensors && holding.next().is_none()).then_some(*scheme)
+    }
 
     /// The name, as `--scheme` takes it.
     pub fn name(self) -> &'static str {
@@ -177,13 +187,14 @@ const BASE: Row = Row {
     has_other_bytes: false,
     has_mxint8: false,
     counts_scales: false,
+    file: Format::Safetensors,
 };
 
 /// Experts that are quantized as matrices are.
 const AS_MATRICES: Experts =
     Experts { names: &[], order: Order::Same, by_default: true, only: None, have_scales_of_columns: false };
 
-const ROWS: [(Scheme, Row); 8] = [
+const ROWS: [(Scheme, Row); 9] = [
     (
         Scheme::DeepSeek,
         Row {
@@ -416,6 +427,16 @@ const ROWS: [(Scheme, Row); 8] = [
             keeps_scale_type: true,
             has_mxint8: true,
             counts_scales: true,
+            ..BASE
+        },
+    ),
+    (
+        Scheme::Gguf,
+        Row {
+            name: "gguf",
+            names: &[],
+            held: &[held(&OF_GGUF, &[], Loaders::Are(&["llama.cpp"]), KEPT)],
+            file: Format::Gguf,
             ..BASE
         },
     ),

@@ -30,7 +30,7 @@ impl Losses {
                 let codes = if format.scale() == DataType::Float8E8M0 { [0xFF, 0xF0] } else { [0x7F; 2] };
                 (Some((back, [STEP / format.block(), format.block()], format.element())), codes)
             }
-            QuantizedFormat::Elements(_) => (None, [0; 2]),
+            QuantizedFormat::Elements(_) | QuantizedFormat::Gguf(_) => (None, [0; 2]),
         };
         Ok(Losses { counter: Arc::new(Counter::of_quantized(from, counts)?), back, nan, large })
     }

@@ -30,7 +30,7 @@ impl Numbers {
                 let scale_type = format.scale();
                 return Numbers { scale_type, most: 1.0, zero_scale: 1.0, precision: Float, recipe };
             }
-            QuantizedFormat::Elements(data_type) => data_type,
+            QuantizedFormat::Elements(_) | QuantizedFormat::Gguf(_) => to.element(),
         };
         let most = match data_type {
             Float8E4M3FN => 448.0,

@@ -61,7 +61,7 @@ pub(super) fn greatest(written: &WrittenWeight, from: DataType) -> Option<Greate
     let [down, across] = written.block;
     match written.to {
         QuantizedFormat::Block(BlockFormat::NvFp4) => Some(Greatest::of_all(from)),
-        QuantizedFormat::Block(_) => None,
+        QuantizedFormat::Block(_) | QuantizedFormat::Gguf(_) => None,
         QuantizedFormat::Elements(_) if written.granularity == Granularity::Tensor => Some(Greatest::of_all(from)),
         QuantizedFormat::Elements(_) => {
             let values = if down == 1 { across } else { down.saturating_mul(written.matrices[2]) };
@@ -85,7 +85,7 @@ impl<'a> Weight<'a> {
         let numbers = Numbers::new(written.arithmetic, written.to, from);
         let quantize = match written.to {
             QuantizedFormat::Block(format) => Some(numbers.blocks(format, how.rule)),
-            QuantizedFormat::Elements(_) => None,
+            QuantizedFormat::Elements(_) | QuantizedFormat::Gguf(_) => None,
         };
         let counts = how.run.counts();
         let is_whole = written.granularity == Granularity::Tensor;
@@ -124,6 +124,7 @@ impl<'a> Weight<'a> {
             (QuantizedFormat::Elements(DataType::Int4), DataType::Int32) => DataType::Uint4,
             (QuantizedFormat::Elements(DataType::Int8), DataType::Int32) => DataType::Uint8,
             (QuantizedFormat::Elements(data_type), _) => data_type,
+            (QuantizedFormat::Gguf(_), _) => self.to.element(),
         }
     }
 

@@ -79,6 +79,10 @@ impl FromStr for CandidateFormat {
                 Ok(CandidateFormat::Block(format))
             }
             QuantizedFormat::Block(format) => Err(format!("blocks of {format} have {} elements", format.block())),
+            QuantizedFormat::Gguf(format) => {
+                let known = QuantizedFormat::ELEMENTS.map(DataType::name).join(", ");
+                Err(format!("{} has no scales of its own in a report (want {known})", format.name()))
+            }
         }
     }
 }
@@ -128,7 +132,11 @@ mod tests {
             ("int8/0", "`0` has no scales"),
             ("int8/32x", "`32x` has no scales"),
             ("mxfp4/16", "blocks of mxfp4 have 32 elements"),
-            ("float16/axis", "not a format of quantized weights (want "),
+            (
+                "float16/axis",
+                "float16 has no scales of its own in a report (want float8e4m3fn, float8e5m2, int8, int4)",
+            ),
+            ("text/axis", "not a format of quantized weights (want "),
         ] {
             let found = text.parse::<CandidateFormat>().expect_err(text);
             assert!(found.starts_with(error), "{text}: {found}");

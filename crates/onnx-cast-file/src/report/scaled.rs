@@ -89,7 +89,7 @@ impl Scaled {
                 let unit = (format == BlockFormat::MxInt8).then_some(GlobalScale::Factor(INT8_UNIT));
                 (How::Blocks(format, numbers.blocks(format, rule)), unit)
             }
-            QuantizedFormat::Elements(_) => (How::Linear(numbers.plan(from, element, block)?), None),
+            _ => (How::Linear(numbers.plan(from, element, block)?), None),
         };
         let back = BlockPlan::dequantize(element, numbers.scale_type, DataType::Float, block)?.global_scale(global);
         Ok(Some(Scaled { from, shape, block, how, numbers, element, back, ahead: None }))

@@ -35,6 +35,17 @@ pub(crate) fn open<'p>(input: &'p Path, output: &Path) -> Result<Opened<'p>, Fil
     Ok(opened)
 }
 
+/// Opens a checkpoint that is written to one file, of whatever format.
+pub(crate) fn open_to_file<'p>(input: &'p Path, output: &Path) -> Result<Opened<'p>, FileError> {
+    let located = checkpoint::locate(input)?;
+    let index = match &located {
+        Located::Index(path) => Some(Index::read(path)?),
+        _ => None,
+    };
+    let files = Checkpoint::open(input, &located, index.as_ref())?.files;
+    Ok(Opened::of(input, files, Places { single: Some(output.to_owned()), ..Places::default() }))
+}
+
 /// Opens a checkpoint that may be written to its own folder, and goes on there with what was not finished; `None` of a
 /// path that is one file.
 pub(crate) fn open_folder<'p>(input: &'p Path, output: &Path) -> Result<Option<Opened<'p>>, FileError> {

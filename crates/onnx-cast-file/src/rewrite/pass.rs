@@ -9,7 +9,7 @@ use crate::formats::source::Items;
 use crate::io::progress::Meter;
 use crate::opened::of_stored;
 use crate::pipeline::{self, Sink, Task, TaskInput, Transform};
-use onnx_cast::element_count;
+use onnx_cast::{DataType, element_count};
 use std::path::Path;
 use std::slice;
 use std::sync::Mutex;
@@ -93,6 +93,7 @@ impl Rewrite<'_> {
     pub(super) fn tasks<'t>(&'t self, file: &'t Rewritten<'_>, mut at: u64) -> Vec<Task<'t>> {
         let unpacks = self.output(file).unpacks();
         let task = |row| {
+            at = file.align(at);
             let behind = at + file.bytes(row);
             let task = Task { unpacks, beside: behind, ..self.task(row, at) };
             at = behind;
@@ -114,6 +115,11 @@ impl Rewrite<'_> {
             }
             Origin::Beside | Origin::Nowhere => of_nothing(0),
             Origin::Bytes(bytes) => Task::copying(TaskInput::Memory(bytes), bytes.len(), to),
+            Origin::Encoded(source, _) => {
+                let len = usize::try_from(row.summary.bytes_after).unwrap_or(usize::MAX);
+                let elements = TaskInput::Computed(&**source, 0);
+                Task { to, ..Task::keeping(elements, len, DataType::Uint8, Items::PLAIN) }
+            }
             Origin::Computed(computed) => {
                 let len = element_count(&row.summary.shape).unwrap_or(0);
                 let transform = computed.cast.as_ref().map(|plan| plan as &dyn Transform);

@@ -118,6 +118,6 @@ pub(crate) fn check_file(
     }
     // What cannot be read is not an input.
     let Ok(there) = Input::open(output, Some(format), &Given::default()) else { return Ok(()) };
-    let there = there.tensors.iter().map(|stored| (&*stored.name, stored.data_type));
+    let there = there.tensors.iter().map(|stored| (&*stored.name, stored.element_type()));
     FileError::check_replaced(output, there, rows, made_of)
 }

@@ -40,7 +40,7 @@ impl<'a> Maker<'a, '_> {
             (true, _) => self.kept(),
             (false, QuantizedFormat::Block(_)) => Ok(self.nvfp4()),
             (false, QuantizedFormat::Elements(Int8)) => self.integers(),
-            (false, QuantizedFormat::Elements(_)) => Ok(self.float8()),
+            (false, QuantizedFormat::Elements(_) | QuantizedFormat::Gguf(_)) => Ok(self.float8()),
         }
     }
 
@@ -58,11 +58,7 @@ impl<'a> Maker<'a, '_> {
     }
 
     fn elements(&self, origin: Origin<'a>) -> Row<'a> {
-        let bits = match self.written.to {
-            QuantizedFormat::Block(format) => format.element(),
-            QuantizedFormat::Elements(data_type) => data_type,
-        };
-        let shape = self.written.elements_shape(bits.bits().unwrap_or(8));
+        let shape = self.written.elements_shape(self.written.to.element().bits().unwrap_or(8));
         self.row(&self.written.elements, shape, self.written.container, self.weight.tensor, origin)
     }
 

@@ -87,6 +87,24 @@ impl GgufType {
         TYPES.iter().find(|known| known.id == id)
     }
 
+    /// The type of the elements; of blocks, the one that theirs are most like.
+    pub(crate) fn like(&self) -> DataType {
+        match self.held {
+            Held::Plain(data_type) | Held::Blocks(_, data_type) => data_type,
+            Held::Unread => DataType::Float,
+        }
+    }
+
+    /// The type of a name; of none, the first.
+    pub(crate) fn of_name(name: &str) -> &'static GgufType {
+        TYPES.iter().find(|known| known.name == name).unwrap_or(&TYPES[0])
+    }
+
+    /// The type that holds elements of a type of ONNX as they are.
+    pub(crate) fn of_plain(data_type: DataType) -> Option<&'static GgufType> {
+        TYPES.iter().find(|known| known.held == Held::Plain(data_type))
+    }
+
     /// Bytes of a number of whole blocks of elements.
     pub(crate) fn byte_len(&self, len: usize) -> Option<u64> {
         let blocks = (len / self.elements) as u64;

@@ -113,7 +113,7 @@ fn weights(written: &WrittenWeight) -> (Value, &'static str) {
         QuantizedFormat::Block(_) => ("float", 8, "mxfp8-quantized"),
         QuantizedFormat::Elements(Int8) if written.activations != Activations::Kept => ("int", 8, "int-quantized"),
         QuantizedFormat::Elements(Int4 | Int8) => ("int", written.integers.bits, "pack-quantized"),
-        QuantizedFormat::Elements(_) => ("float", 8, "float-quantized"),
+        _ => ("float", 8, "float-quantized"),
     };
     let (strategy, group, structure) = match (written.to, written.granularity) {
         (QuantizedFormat::Block(BlockFormat::NvFp4), _) => ("tensor_group", json!(16), json!(null)),

@@ -103,7 +103,7 @@ fn describe(config: &mut Value, written: &[WrittenWeight]) {
 fn group_size(written: &WrittenWeight) -> Option<usize> {
     match written.to {
         QuantizedFormat::Block(format) => Some(format.block()),
-        QuantizedFormat::Elements(_) => None,
+        QuantizedFormat::Elements(_) | QuantizedFormat::Gguf(_) => None,
     }
 }
 

@@ -1,0 +1,444 @@
+//! From plain weights to a `.gguf` file for llama.cpp: the tensors under its names, in its types, behind its metadata.
+//!
+//! The input is a checkpoint of Hugging Face, of a family whose names are known (`names.rs`); a `.safetensors` file with
+//! llama.cpp's own names; or a `.gguf` file, whose metadata stays as it is, the tokenizer with it. Types are chosen as
+//! llama.cpp's converter chooses them: matrices get the type that is asked for, everything else float.
+
+mod metadata;
+mod names;
+mod source;
+
+use super::QuantizeRequest;
+use crate::counts::{Counter, Counters};
+use crate::error::FileError;
+use crate::formats::error::{FormatError, Invalid, InvalidKind};
+use crate::formats::format::Format;
+use crate::formats::gguf::{self, Described, FileHead, GgufType, Held, Metadata, MetadataValue};
+use crate::formats::input::{Given, Input, Location, StoredTensor};
+use crate::layouts::{self, Checkpoint, LayoutError, QuantizedFormat, TensorRef};
+use crate::rewrite::{self, Computed, Opened, Origin, Places, Rewrite, Rewritten, Row};
+use crate::summary::{Summary, TensorSummary};
+use metadata::Config;
+use names::{Called, Family};
+use onnx_cast::{Cast, CastOptions, DataType, ScaleRule, element_count};
+use serde_json::{Map, Value};
+use source::{EncodedBlocks, Floats, KeptBlocks, Rows};
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+const ARCHITECTURE: &str = "general.architecture";
+const FILE_TYPE: &str = "general.file_type";
+const QUANTIZATION_VERSION: &str = "general.quantization_version";
+const ALIGNMENT: &str = "general.alignment";
+const ROTATION_FACTORS: &str = "rope_freqs.weight";
+
+/// Tensors that llama.cpp reads as float alone, though they are matrices: routers.
+const FLOATS: &[&str] = &["_norm.weight", "ffn_gate_inp.weight", "ffn_gate_inp_shexp.weight"];
+
+pub(super) fn quantize(input: &Path, output: &Path, request: &QuantizeRequest) -> Result<Summary, FileError> {
+    let format = Format::from_path(output)?;
+    if format != Format::Gguf {
+        let (path, what, hint) = (output.to_owned(), "the layout gguf", "want .gguf");
+        return Err(FormatError::Format { path, what, format, hint }.into());
+    }
+    const OWN: &str = "is for layouts with scales of float8e8m0 (gguf has a rule of its own)";
+    const APART: &str = "is for checkpoints of .safetensors files (gguf says nothing of activations)";
+    let fields =
+        [("scale_rule", request.rule != ScaleRule::Floor, OWN), ("activations", request.activations.is_some(), APART)];
+    FileError::refuse(input, &fields)?;
+    for to in request.selection.targets() {
+        let granularity = request.layout().granularity(to, request.granularity);
+        granularity.map_err(|error| FileError::layout(input, error))?;
+    }
+    let opened = if gguf::is_meant(input) {
+        let file = Input::open(input, Some(Format::Gguf), &Given::default())?;
+        Opened::of(input, vec![file], Places { single: Some(output.to_owned()), ..Places::default() })
+    } else {
+        let opened = rewrite::open_to_file(input, output)?;
+        let claim = layouts::claim_of_folder(opened.checkpoint.folder(input));
+        layouts::check_plain(&opened.checkpoint, claim)?;
+        opened
+    };
+    let names = opened.checkpoint.tensors().map(|(_, stored)| &*stored.name);
+    request.selection.check_names(names).map_err(FileError::unmatched(input))?;
+    Planner::new(&opened, request)?.run(output)
+}
+
+/// A tensor of the output.
+struct Wanted {
+    name: String,
+    shape: Vec<usize>,
+    /// The tensors that it is made of, one above the other.
+    parts: Vec<TensorRef>,
+    /// Rows of a head, where they go by pairs.
+    head: Option<usize>,
+    adds_one: bool,
+}
+
+impl Wanted {
+    fn is_simple(&self) -> bool {
+        self.parts.len() == 1 && self.head.is_none() && !self.adds_one
+    }
+}
+
+struct Planner<'a> {
+    opened: &'a Opened<'a>,
+    request: &'a QuantizeRequest,
+    family: Option<(&'static Family, Map<String, Value>)>,
+    passed_over: Vec<(String, String)>,
+    left_out: Vec<(String, String)>,
+    counters: Counters,
+}
+
+impl<'a> Planner<'a> {
+    fn new(opened: &'a Opened<'a>, request: &'a QuantizeRequest) -> Result<Self, FileError> {
+        let checkpoint = &opened.checkpoint;
+        let is_called = checkpoint.tensors().any(|(_, stored)| names::is_called(&stored.name));
+        let is_gguf = checkpoint.files.iter().any(|file| file.format == Format::Gguf);
+        let family = if is_gguf || is_called { None } else { Some(family(checkpoint, opened.input)?) };
+        let counters = Counters::new(request.run.counts());
+        Ok(Planner { opened, request, family, passed_over: Vec::new(), left_out: Vec::new(), counters })
+    }
+
+    fn run(mut self, output: &Path) -> Result<Summary, FileError> {
+        let (opened, request) = (self.opened, self.request);
+        let mut rows = Vec::new();
+        let mut kinds = Vec::new();
+        for wanted in self.wanted()? {
+            let (kind, row) = self.row(wanted)?;
+            kinds.push(kind);
+            rows.push(row);
+        }
+        if !rows.iter().any(|row| row.summary.cast) {
+            return Err(opened.checkpoint.error(None, LayoutError::NothingToQuantize));
+        }
+        let metadata = self.metadata(&kinds)?;
+        if let Some((_, config)) = &self.family
+            && let Some(factors) = metadata::rotation_factors(Config(config)).map_err(|what| self.wrong_config(what))?
+        {
+            let bytes: Vec<u8> = factors.iter().flat_map(|factor| factor.to_le_bytes()).collect();
+            let (shape, tensor) = (vec![factors.len()], TensorRef { file: 0, tensor: 0 });
+            let summary = TensorSummary::kept(ROTATION_FACTORS, shape, DataType::Float, bytes.len() as u64);
+            kinds.push(GgufType::of_plain(DataType::Float).unwrap_or(kinds[0]));
+            rows.push(Row { summary, tensor, origin: Origin::Bytes(bytes) });
+        }
+        let described = rows.iter().zip(&kinds).map(|(row, kind)| Described {
+            name: &row.summary.name,
+            shape: &row.summary.shape,
+            kind,
+            bytes: row.summary.bytes_after,
+        });
+        let head = gguf::header(&metadata, &described.collect::<Vec<_>>());
+        let head = Some(head.map_err(|error| FormatError::invalid(output, error))?);
+        let files = vec![Rewritten { path: output.to_owned(), format: Format::Gguf, metadata: None, head, rows }];
+        let summary = Rewrite::new(opened, files, &request.run).run()?;
+        Ok(Summary { passed_over: self.passed_over, left_out: self.left_out, ..summary })
+    }
+
+    fn wrong_config(&self, what: String) -> FileError {
+        let path = self.opened.checkpoint.folder(self.opened.input).join("config.json");
+        FileError::layout(&path, LayoutError::Model { what })
+    }
+
+    /// An error about a tensor of the input.
+    fn wrong(&self, tensor: TensorRef, kind: InvalidKind, what: String) -> FileError {
+        let checkpoint = &self.opened.checkpoint;
+        let error = Invalid::new(kind, what).of_tensor(&checkpoint.stored(tensor).name);
+        FormatError::invalid(checkpoint.files[tensor.file].path(), error).into()
+    }
+
+    /// The tensors of the output, in the order of those that they are made of.
+    fn wanted(&mut self) -> Result<Vec<Wanted>, FileError> {
+        let checkpoint = &self.opened.checkpoint;
+        let mut all: Vec<Wanted> = Vec::new();
+        // Experts of one tensor, by their numbers.
+        let mut experts: HashMap<String, (usize, Vec<Option<TensorRef>>)> = HashMap::new();
+        let mut left_out = Vec::new();
+        for (tensor, stored) in checkpoint.tensors() {
+            let called = match &self.family {
+                Some((family, _)) => family.call(&stored.name),
+                None => Called::Name(stored.name.clone()),
+            };
+            let mut leave_out = |reason: &str| left_out.push((stored.name.clone(), reason.to_owned()));
+            match called {
+                Called::Name(name) => all.push(self.of_one(tensor, stored, name)?),
+                Called::Expert(name, number) => {
+                    let (_, parts) = experts.entry(name.clone()).or_insert_with(|| {
+                        let (shape, parts) = (stored.shape.clone(), Vec::new());
+                        all.push(Wanted { name, shape, parts, head: None, adds_one: false });
+                        (all.len() - 1, Vec::new())
+                    });
+                    // No more than there are tensors.
+                    if number >= checkpoint.files.iter().map(|file| file.tensors.len()).sum() {
+                        return Err(self.wrong(
+                            tensor,
+                            InvalidKind::Name,
+                            format!("expert {number}, without the others"),
+                        ));
+                    }
+                    parts.resize(parts.len().max(number + 1), None);
+                    parts[number] = Some(tensor);
+                }
+                Called::LeftOut(reason) => leave_out(reason),
+                Called::Unknown if self.is_excluded(stored) => leave_out("it has no name in llama.cpp"),
+                Called::Unknown => {
+                    let family = self.family.as_ref().map_or("", |(family, _)| family.model_type);
+                    let what = format!("no name in llama.cpp is known for it, of `{family}` (`exclude` leaves it out)");
+                    return Err(self.wrong(tensor, InvalidKind::Name, what));
+                }
+            }
+        }
+        for (place, parts) in experts.into_values() {
+            self.join_experts(&mut all[place], parts)?;
+        }
+        self.left_out.extend(left_out);
+        Ok(all)
+    }
+
+    /// Puts the matrices of experts one above the other.
+    fn join_experts(&self, wanted: &mut Wanted, parts: Vec<Option<TensorRef>>) -> Result<(), FileError> {
+        let checkpoint = &self.opened.checkpoint;
+        let Some(first) = parts.iter().flatten().next().copied() else { return Ok(()) };
+        for (number, part) in parts.into_iter().enumerate() {
+            let Some(part) = part else {
+                return Err(self.wrong(first, InvalidKind::Name, format!("expert {number} of its layer is missing")));
+            };
+            let (stored, of_first) = (checkpoint.stored(part), checkpoint.stored(first));
+            if (&stored.shape, stored.data_type) != (&of_first.shape, of_first.data_type) {
+                let what = format!("another shape or type than `{}` has", crate::text::Short(&of_first.name));
+                return Err(self.wrong(part, InvalidKind::Size, what));
+            }
+            wanted.parts.push(part);
+        }
+        wanted.shape.insert(0, wanted.parts.len());
+        Ok(())
+    }
+
+    /// A tensor that is made of one.
+    fn of_one(&self, tensor: TensorRef, stored: &StoredTensor, name: String) -> Result<Wanted, FileError> {
+        let (mut head, mut adds_one) = (None, false);
+        if let Some((family, config)) = &self.family {
+            let heads = match stored.name.rsplit('.').nth(1) {
+                Some("q_proj") if family.pairs_rows => Some("num_attention_heads"),
+                Some("k_proj") if family.pairs_rows && config.contains_key("num_key_value_heads") => {
+                    Some("num_key_value_heads")
+                }
+                Some("k_proj") if family.pairs_rows => Some("num_attention_heads"),
+                _ => None,
+            };
+            if let Some(key) = heads {
+                let heads = Config(config).count(key).map_err(|what| self.wrong_config(what))?.unwrap_or(0) as usize;
+                let rows = stored.shape.first().copied().unwrap_or(0);
+                head = rows.checked_div(heads).filter(|head| head * heads == rows && head % 2 == 0 && *head > 0);
+                if head.is_none() {
+                    let what = format!("{rows} rows are not those of {heads} heads, each of an even number (`{key}`)");
+                    return Err(self.wrong(tensor, InvalidKind::Size, what));
+                }
+            }
+            adds_one = family.adds_one && stored.name.ends_with("norm.weight");
+        }
+        Ok(Wanted { name, shape: stored.shape.clone(), parts: vec![tensor], head, adds_one })
+    }
+
+    /// Whether a tensor is not to be quantized by the request, whatever it is.
+    fn is_excluded(&self, stored: &StoredTensor) -> bool {
+        self.request.selection.target_if(&stored.name, stored.len as u64, |_| true).is_none()
+    }
+
+    /// The type of a tensor in the output.
+    fn kind(&mut self, wanted: &Wanted) -> Result<&'static GgufType, FileError> {
+        let checkpoint = &self.opened.checkpoint;
+        let tensor = wanted.parts[0];
+        let stored = checkpoint.stored(tensor);
+        let is_float = matches!(stored.data_type, DataType::Float | DataType::Float16 | DataType::BFloat16);
+        let is_matrix = wanted.shape.len() > 1
+            && wanted.name.ends_with(".weight")
+            && !FLOATS.iter().any(|end| wanted.name.ends_with(end));
+        let selection = &self.request.selection;
+        let Some(to) = selection.target_if(&stored.name, stored.len as u64, |_| is_float && is_matrix) else {
+            // What is not chosen by name keeps its type, but norms and biases are read as float alone.
+            let becomes_float = is_float && !is_matrix && self.family.is_some() || stored.data_type == DataType::Double;
+            return self.plain(tensor, if becomes_float { DataType::Float } else { stored.data_type });
+        };
+        if !is_float {
+            let what = format!("{} (want float, float16 or bfloat16 to quantize)", stored.data_type);
+            return Err(self.wrong(tensor, InvalidKind::Type, what));
+        }
+        let kind = gguf_type(to);
+        let columns = wanted.shape.last().copied().unwrap_or(1);
+        if columns.is_multiple_of(kind.elements) {
+            return Ok(kind);
+        }
+        let (to, block) = (kind.name, kind.elements);
+        if selection.rules.iter().any(|rule| rule.pattern.matches(&stored.name)) {
+            let what = format!("rows of {columns} elements are not whole blocks of {to} (want a multiple of {block})");
+            return Err(self.wrong(tensor, InvalidKind::Size, what));
+        }
+        let reason = format!("as float16: its {columns} columns are not whole blocks of {block}");
+        self.passed_over.push((stored.name.clone(), reason));
+        self.plain(tensor, DataType::Float16)
+    }
+
+    /// The type that holds elements as they are.
+    fn plain(&self, tensor: TensorRef, data_type: DataType) -> Result<&'static GgufType, FileError> {
+        let what = || format!("{data_type}, which llama.cpp has no type for (cast the tensor first)");
+        GgufType::of_plain(data_type).ok_or_else(|| self.wrong(tensor, InvalidKind::Type, what()))
+    }
+
+    /// A tensor of the output with its type.
+    fn row(&mut self, wanted: Wanted) -> Result<(&'static GgufType, Row<'a>), FileError> {
+        let checkpoint = &self.opened.checkpoint;
+        let tensor = wanted.parts[0];
+        let stored = checkpoint.stored(tensor);
+        if let Location::Blocks(blocks) = &stored.place {
+            return self.kept_blocks(tensor, stored, blocks);
+        }
+        let kind = self.kind(&wanted)?;
+        let to = kind.like();
+        let bytes_after = element_count(&wanted.shape).and_then(|len| kind.byte_len(len));
+        let too_large = || FormatError::invalid(self.opened.path(), Invalid::too_large(kind.name, &wanted.shape));
+        let summary = TensorSummary {
+            name: wanted.name.clone(),
+            shape: wanted.shape.clone(),
+            to,
+            bytes_before: wanted.parts.iter().map(|part| checkpoint.byte_len(*part)).sum(),
+            bytes_after: bytes_after.ok_or_else(too_large)?,
+            cast: to != stored.data_type || kind.elements > 1,
+            block_type: (kind.elements > 1).then_some(kind.name),
+            ..TensorSummary::kept("", Vec::new(), stored.data_type, 0)
+        };
+        let origin = self.origin(&wanted, kind, to).map_err(FileError::Operator)?;
+        Ok((kind, Row { summary, tensor, origin }))
+    }
+
+    /// Where the elements come from.
+    fn origin(
+        &mut self,
+        wanted: &Wanted,
+        kind: &'static GgufType,
+        to: DataType,
+    ) -> Result<Origin<'a>, onnx_cast::OpError> {
+        let checkpoint = &self.opened.checkpoint;
+        let from = checkpoint.stored(wanted.parts[0]).data_type;
+        let plan = || Cast::new(to, &CastOptions::new().threads(1))?.plan(from);
+        let is_plain = kind.elements == 1;
+        if is_plain && wanted.is_simple() {
+            if from == to {
+                return Ok(Origin::Kept);
+            }
+            let counter = self.counters.of(from, to);
+            return Ok(Origin::Cast(plan()?, counter.map(Box::new)));
+        }
+        let rows = Rows {
+            parts: wanted.parts.iter().map(|part| checkpoint.place(*part)).collect(),
+            each: checkpoint.stored(wanted.parts[0]).len.max(1),
+            columns: wanted.shape.get(1..).map_or(1, |shape| shape.iter().product()),
+            data_type: from,
+            head: wanted.head,
+        };
+        let computed = |source, data_type, cast, counter| {
+            Origin::Computed(Box::new(Computed { source, data_type, cast, counter }))
+        };
+        match kind.held {
+            Held::Blocks(coding, _) => {
+                let counter = Arc::new(Counter::of_quantized(from, self.request.run.counts())?);
+                let floats = Floats::new(rows, false)?;
+                let blocks = EncodedBlocks { floats, kind, coding, counter: Arc::clone(&counter) };
+                Ok(Origin::Encoded(Box::new(blocks), Some(counter)))
+            }
+            _ if wanted.adds_one => Ok(computed(Box::new(Floats::new(rows, true)?), DataType::Float, None, None)),
+            _ if from == to => Ok(computed(Box::new(rows), from, None, None)),
+            _ => {
+                let counter = self.counters.of(from, to).map(Arc::new);
+                Ok(computed(Box::new(rows), from, Some(plan()?), counter))
+            }
+        }
+    }
+
+    /// A tensor of blocks, which stays unless it is to be quantized.
+    fn kept_blocks(
+        &self,
+        tensor: TensorRef,
+        stored: &'a StoredTensor,
+        blocks: &'a gguf::Blocks,
+    ) -> Result<(&'static GgufType, Row<'a>), FileError> {
+        let name = blocks.type_name();
+        if *blocks.kind == gguf::UNKNOWN_TYPE {
+            let what = format!("{name} is not known, so that the tensor cannot be copied");
+            return Err(self.wrong(tensor, InvalidKind::Type, what));
+        }
+        if !self.is_excluded(stored) {
+            let what = format!("{name} is quantized already (`exclude` keeps the tensor; `dequantize` makes it plain)");
+            return Err(self.wrong(tensor, InvalidKind::Type, what));
+        }
+        let file = &self.opened.checkpoint.files[tensor.file].file;
+        let kept = TensorSummary::kept(&stored.name, stored.shape.clone(), stored.data_type, stored.bytes());
+        let summary = TensorSummary { block_type: Some(blocks.kind.name), ..kept };
+        let origin = Origin::Encoded(Box::new(KeptBlocks { file, at: blocks.at }), None);
+        Ok((blocks.kind, Row { summary, tensor, origin }))
+    }
+
+    /// The metadata: of a `.gguf` file its own, of a family what its configuration says.
+    fn metadata(&mut self, kinds: &[&'static GgufType]) -> Result<Metadata, FileError> {
+        const OWN: &[&str] = &[FILE_TYPE, QUANTIZATION_VERSION, ALIGNMENT];
+        let mut metadata = Metadata::default();
+        let file = &self.opened.checkpoint.files[0];
+        let text = |text: &str| MetadataValue::String(text.to_owned());
+        if file.format == Format::Gguf {
+            for (_, place) in FileHead::read(&file.file)?.places.iter().filter(|(key, _)| !OWN.contains(&&**key)) {
+                metadata.add_entry(&file.file.read(place.start, place.end - place.start)?);
+            }
+        } else if let Some((family, config)) = &self.family {
+            metadata.add(ARCHITECTURE, &text(family.architecture));
+            metadata.add("general.type", &text("model"));
+            metadata::add(&mut metadata, family, Config(config)).map_err(|what| self.wrong_config(what))?;
+            self.without_tokenizer(&mut metadata);
+        } else {
+            let known = file.metadata.iter().flatten().find(|(key, _)| key == ARCHITECTURE);
+            let Some((_, architecture)) = known else {
+                let what = "names of llama.cpp, but no `general.architecture` in the metadata of the .safetensors file";
+                let error = Invalid::new(InvalidKind::Name, format!("{what} (`dequantize` of a .gguf file writes it)"));
+                return Err(FormatError::invalid(file.path(), error).into());
+            };
+            metadata.add(ARCHITECTURE, &text(architecture));
+            self.without_tokenizer(&mut metadata);
+        }
+        metadata.add(QUANTIZATION_VERSION, &MetadataValue::Uint32(2));
+        metadata.add(FILE_TYPE, &MetadataValue::Uint32(metadata::file_type(kinds)));
+        Ok(metadata)
+    }
+
+    /// llama.cpp asks for the kind of tokenizer, and reads a model without one too.
+    fn without_tokenizer(&mut self, metadata: &mut Metadata) {
+        metadata.add("tokenizer.ggml.model", &MetadataValue::String("none".to_owned()));
+        let reason = "the tokenizer is not written: quantize the .gguf file of llama.cpp's converter to keep it";
+        self.left_out.push(("tokenizer.ggml".to_owned(), reason.to_owned()));
+    }
+}
+
+/// The family of a checkpoint, and its configuration.
+fn family(checkpoint: &Checkpoint, input: &Path) -> Result<(&'static Family, Map<String, Value>), FileError> {
+    let path = checkpoint.folder(input).join("config.json");
+    let wrong = |what: String| FileError::layout(&path, LayoutError::Model { what });
+    let config = layouts::config_of_folder(checkpoint.folder(input))?;
+    let config =
+        config.ok_or_else(|| wrong("it is missing, and tells the names of tensors in llama.cpp".to_owned()))?;
+    let model_type = Config(&config).text("model_type").unwrap_or_default();
+    let Some(family) = Family::of(model_type) else {
+        let known: Vec<&str> = names::FAMILIES.iter().map(|family| family.model_type).collect();
+        let known = known.join(", ");
+        let model_type = crate::text::Short(model_type);
+        let what = format!("names in llama.cpp are not known for `model_type` `{model_type}` (known: {known})");
+        return Err(wrong(format!("{what}; llama.cpp's converter writes other models, as .gguf files to quantize")));
+    };
+    Ok((family, config))
+}
+
+/// The type of a format.
+fn gguf_type(to: QuantizedFormat) -> &'static GgufType {
+    match to {
+        QuantizedFormat::Gguf(format) => format.gguf_type(),
+        _ => GgufType::of_name("MXFP4"),
+    }
+}

@@ -1,0 +1,469 @@
+//! GGUF files that are written, against those that the gguf package writes (`crates/testkit/data/gguf/families`), and
+//! checkpoints that cannot become one.
+
+use onnx_cast::{BlockFormat, DataType, Tensor};
+use onnx_cast_file::formats::tensor::read_tensors_from;
+use onnx_cast_file::io::InputFile;
+use onnx_cast_file::{
+    CandidateFormat, DequantizeRequest, Format, GgufFormat, Granularity, InspectRequest, Loss, QuantizeRequest,
+    QuantizedFormat, ReportRequest, RunOptions, Scheme, TranscodeRequest, dequantize_file, inspect, quantize_file,
+    report, transcode_file,
+};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Writes a `.safetensors` file.
+fn save(path: &Path, tensors: &[(String, Tensor)]) {
+    let (mut entries, mut data) = (Vec::new(), Vec::new());
+    for (name, tensor) in tensors {
+        let data_type = if tensor.data_type() == DataType::Bool { "BOOL" } else { "F32" };
+        let begin = data.len();
+        data.extend_from_slice(tensor.bytes().expect("numbers"));
+        let (shape, span) = (tensor.shape(), [begin, data.len()]);
+        entries.push(format!(r#""{name}":{{"dtype":"{data_type}","shape":{shape:?},"data_offsets":{span:?}}}"#));
+    }
+    let header = format!("{{{}}}", entries.join(","));
+    fs::write(path, [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &data].concat()).expect("written");
+}
+
+/// The tensor of a name in a `.safetensors` file.
+fn read(path: &Path, name: &str) -> Tensor {
+    let read = read_tensors_from(InputFile::open(path).expect("a file"), Format::Safetensors, None).expect("tensors");
+    read.into_iter().find(|tensor| tensor.name == name).expect(name).tensor
+}
+
+fn families() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../testkit/data/gguf/families")
+}
+
+fn request(to: &str) -> QuantizeRequest {
+    QuantizeRequest { layout: Some(Scheme::Gguf), ..QuantizeRequest::new(to.parse().expect(to)) }
+}
+
+fn q8_0() -> QuantizeRequest {
+    request("Q8_0")
+}
+
+/// Where two files differ, as people look for it.
+fn assert_same(got: &Path, want: &Path) {
+    let (got, bytes) = (fs::read(got).expect("the output"), fs::read(want).expect("the fixture"));
+    let at = got.iter().zip(&bytes).position(|(got, want)| got != want);
+    assert_eq!(at, None, "{} bytes in, {}", at.unwrap_or_default(), want.display());
+    assert_eq!(got.len(), bytes.len(), "{}", want.display());
+}
+
+#[test]
+fn every_family_gives_the_file_of_the_gguf_package() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut seen = 0;
+    for family in fs::read_dir(families()).expect("the fixtures").map(|entry| entry.expect("an entry").path()) {
+        let want = |end: &Path| {
+            fs::read_dir(end).ok()?.map(|entry| entry.expect("an entry").path()).find(|path| is_gguf(path))
+        };
+        let Some(want) = want(&family) else { continue };
+        let to = want.file_stem().expect("a type").to_string_lossy().into_owned();
+        for input in [family.clone(), family.join("model.safetensors")] {
+            let output = folder.path().join("out.gguf");
+            let done = quantize_file(&input, &output, &request(&to)).expect("quantized");
+            assert_same(&output, &want);
+            assert_eq!(done.left_out.last().map(|(name, _)| &**name), Some("tokenizer.ggml"));
+            seen += 1;
+        }
+    }
+    assert_eq!(seen, 20);
+}
+
+fn is_gguf(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end == "gguf")
+}
+
+#[test]
+fn hard_blocks_are_those_of_the_gguf_package() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let output = folder.path().join("out.gguf");
+    for to in ["Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "MXFP4", "F16", "BF16"] {
+        quantize_file(families().join("hard.safetensors"), &output, &request(to)).expect("quantized");
+        assert_same(&output, &families().join(format!("hard-{to}.gguf")));
+    }
+}
+
+#[test]
+fn names_of_formats_are_ours_and_those_of_ggml() {
+    for (text, want) in [
+        ("q8_0", QuantizedFormat::Gguf(GgufFormat::Q8_0)),
+        ("Q8_0", QuantizedFormat::Gguf(GgufFormat::Q8_0)),
+        ("F16", QuantizedFormat::Gguf(GgufFormat::Float16)),
+        ("float16", QuantizedFormat::Gguf(GgufFormat::Float16)),
+        ("bf16", QuantizedFormat::Gguf(GgufFormat::BFloat16)),
+        ("MXFP4", QuantizedFormat::Block(BlockFormat::MxFp4)),
+        ("mxfp4", QuantizedFormat::Block(BlockFormat::MxFp4)),
+    ] {
+        assert_eq!(text.parse(), Ok(want), "{text}");
+    }
+    for format in QuantizedFormat::all() {
+        assert_eq!(format.name().parse(), Ok(format));
+    }
+}
+
+/// The types of the tensors of a file.
+fn types(path: &Path) -> Vec<(String, &'static str)> {
+    let info = inspect(path, &InspectRequest::default()).expect("listed");
+    assert_eq!(info.format, Format::Gguf);
+    let kind = |data_type: DataType| data_type.name();
+    info.tensors.into_iter().map(|one| (one.name, one.block_type.unwrap_or(kind(one.data_type)))).collect()
+}
+
+#[test]
+fn a_gguf_file_keeps_its_metadata_and_its_other_tensors() {
+    let (folder, others) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    let (first, second) = (folder.path().join("a.gguf"), folder.path().join("b.gguf"));
+    let input = families().join("qwen3_moe/F16.gguf");
+    let mut to = q8_0();
+    to.selection.exclude = vec!["token_embd.weight".parse().expect("a pattern")];
+    to.selection.rules = vec!["blk.0.attn_v.weight=Q4_0".parse().expect("a rule")];
+    let done = quantize_file(&input, &first, &to).expect("quantized");
+    assert!(done.left_out.is_empty(), "the metadata is that of the input");
+    let of = |path: &Path, name: &str| {
+        let found = types(path).into_iter().find(|(known, _)| known == name);
+        found.map(|(_, kind)| kind).expect(name)
+    };
+    for (name, kind) in [
+        ("token_embd.weight", "float16"),
+        ("blk.0.attn_v.weight", "Q4_0"),
+        ("blk.0.attn_q.weight", "Q8_0"),
+        ("blk.0.ffn_up_exps.weight", "Q8_0"),
+        ("blk.0.ffn_gate_inp.weight", "float"),
+        ("blk.0.attn_norm.weight", "float"),
+    ] {
+        assert_eq!(of(&first, name), kind, "{name}");
+    }
+    // The metadata has the same bytes, but for the number of the file's type, which comes last.
+    let (before, after) = (fs::read(&input).expect("the input"), fs::read(&first).expect("the output"));
+    let end = before.windows(28).position(|bytes| bytes == b"general.quantization_version").expect("a key") - 8;
+    assert_eq!(before[..end], after[..end]);
+    assert_eq!(after[end + 8 + 28 + 8 + 8..][..17], *b"general.file_type");
+    assert_eq!(after[end + 8 + 28 + 8 + 8 + 17..][..8], [4, 0, 0, 0, 7, 0, 0, 0]);
+    // What is quantized is not quantized again, but may stay.
+    let error = quantize_file(&first, &second, &q8_0()).expect_err("quantized already");
+    let said = "Q8_0 is quantized already (`exclude` keeps the tensor; `dequantize` makes it plain)";
+    assert!(error.to_string().ends_with(said), "{error}");
+    assert!(!second.exists());
+    let mut to = q8_0();
+    to.selection.include = vec!["token_embd.weight".parse().expect("a pattern")];
+    quantize_file(&first, &second, &to).expect("quantized");
+    assert_eq!(of(&second, "token_embd.weight"), "Q8_0");
+    let values = |path: &Path| {
+        let plain = others.path().join("plain.safetensors");
+        dequantize_file(path, &plain, &DequantizeRequest::new(DataType::Float)).expect("dequantized");
+        read(&plain, "blk.0.attn_v.weight")
+    };
+    assert_eq!(values(&first), values(&second), "blocks that are copied");
+}
+
+/// A checkpoint of Llama with one layer, of which a test changes something.
+struct Made {
+    config: Value,
+    tensors: Vec<(String, Tensor)>,
+}
+
+fn floats(shape: &[usize]) -> Tensor {
+    let len: usize = shape.iter().product();
+    let values: Vec<f32> = (0..len).map(|index| ((index * 37 + 11) % 101) as f32 / 50.0 - 1.0).collect();
+    Tensor::from_slice(shape.to_vec(), &values).expect("a tensor")
+}
+
+impl Made {
+    fn good() -> Made {
+        let config = json!({
+            "model_type": "llama", "hidden_size": 64, "intermediate_size": 96, "max_position_embeddings": 128,
+            "num_attention_heads": 4, "num_hidden_layers": 1, "num_key_value_heads": 2, "rms_norm_eps": 1e-6,
+            "vocab_size": 5,
+        });
+        let tensors = [
+            ("model.embed_tokens.weight", vec![5, 64]),
+            ("model.layers.0.input_layernorm.weight", vec![64]),
+            ("model.layers.0.self_attn.q_proj.weight", vec![64, 64]),
+            ("model.layers.0.self_attn.k_proj.weight", vec![32, 64]),
+            ("model.layers.0.mlp.down_proj.weight", vec![64, 96]),
+        ];
+        Made { config, tensors: tensors.map(|(name, shape)| (name.to_owned(), floats(&shape))).to_vec() }
+    }
+
+    fn with(name: &str, tensor: Tensor) -> Made {
+        let mut made = Made::good();
+        made.tensors.retain(|(known, _)| known != name);
+        made.tensors.push((name.to_owned(), tensor));
+        made
+    }
+
+    fn config(key: &str, value: Value) -> Made {
+        let mut made = Made::good();
+        made.config[key] = value;
+        made
+    }
+
+    fn write(&self, folder: &Path) {
+        save(&folder.join("model.safetensors"), &self.tensors);
+        fs::write(folder.join("config.json"), self.config.to_string()).expect("written");
+    }
+
+    /// The error of a request; nothing is written.
+    fn refused(&self, request: &QuantizeRequest) -> String {
+        let folder = tempfile::tempdir().expect("a folder");
+        self.write(folder.path());
+        let output = folder.path().join("out.gguf");
+        let error = quantize_file(folder.path(), &output, request).expect_err("an error").to_string();
+        assert_eq!(fs::read_dir(folder.path()).expect("the folder").count(), 2, "{error}");
+        error.replace(&format!("{}/", folder.path().display()), "")
+    }
+}
+
+#[test]
+fn what_cannot_become_a_gguf_file_is_refused() {
+    let expert = "model.layers.0.block_sparse_moe.experts";
+    let mut mixtral = Made::config("model_type", json!("mixtral"));
+    mixtral.tensors.retain(|(name, _)| !name.contains(".mlp."));
+    let mut experts = |number: usize, shape: &[usize]| {
+        mixtral.tensors.retain(|(name, _)| !name.contains("experts"));
+        for (number, shape) in [(0, &[32, 64][..]), (number, shape)] {
+            mixtral.tensors.push((format!("{expert}.{number}.w1.weight"), floats(shape)));
+        }
+        mixtral.refused(&q8_0())
+    };
+    let experts = [experts(2, &[32, 64]), experts(1 << 40, &[32, 64]), experts(1, &[64, 32])];
+    assert_eq!(
+        experts,
+        [
+            format!("model.safetensors: tensor `{expert}.0.w1.weight`: expert 1 of its layer is missing"),
+            format!(
+                "model.safetensors: tensor `{expert}.1099511627776.w1.weight`: expert 1099511627776, without the others"
+            ),
+            format!(
+                "model.safetensors: tensor `{expert}.1.w1.weight`: another shape or type than `{expert}.0.w1.weight` has"
+            ),
+        ]
+    );
+    let mut wide = q8_0();
+    wide.selection.rules = vec!["*q_proj*=q4_0".parse().expect("a rule")];
+    let mut norms = q8_0();
+    norms.selection.rules = vec!["*ids=q4_0".parse().expect("a rule")];
+    let name = "model.layers.0.self_attn.q_proj.weight";
+    let strange = "model.layers.0.self_attn.strange.weight";
+    let mut missing = Made::good();
+    missing.config.as_object_mut().expect("an object").remove("hidden_size");
+    for (made, request, said) in [
+        (
+            Made::config("model_type", json!("gpt2")),
+            q8_0(),
+            "config.json: names in llama.cpp are not known for `model_type` `gpt2` (known: llama, mistral, mixtral, qwen2, \
+             qwen3, qwen2_moe, qwen3_moe, gemma, gemma2, gemma3_text); llama.cpp's converter writes other models, as \
+             .gguf files to quantize"
+                .to_owned(),
+        ),
+        (missing, q8_0(), "config.json: `hidden_size` is missing".to_owned()),
+        (
+            Made::config("vocab_size", json!(-1)),
+            q8_0(),
+            "config.json: `vocab_size` is -1 (want a number from 0 to 2^32-1)".to_owned(),
+        ),
+        (
+            Made::config("rms_norm_eps", json!("small")),
+            q8_0(),
+            "config.json: `rms_norm_eps` is \"small\" (want a number)".to_owned(),
+        ),
+        (
+            Made::config("rope_scaling", json!({"rope_type": "longrope"})),
+            q8_0(),
+            "config.json: rotations scaled by `longrope` (want linear, yarn or llama3)".to_owned(),
+        ),
+        (
+            Made::config("rope_scaling", json!({"type": "yarn", "factor": 2})),
+            q8_0(),
+            "config.json: yarn without `original_max_position_embeddings`".to_owned(),
+        ),
+        (
+            Made::config("num_attention_heads", json!(3)),
+            q8_0(),
+            format!(
+                "model.safetensors: tensor `{name}`: 64 rows are not those of 3 heads, each of an even number \
+                 (`num_attention_heads`)"
+            ),
+        ),
+        (
+            Made::config("num_attention_heads", json!(0)),
+            q8_0(),
+            format!(
+                "model.safetensors: tensor `{name}`: 64 rows are not those of 0 heads, each of an even number \
+                 (`num_attention_heads`)"
+            ),
+        ),
+        (
+            Made::with(strange, floats(&[2, 32])),
+            q8_0(),
+            format!(
+                "model.safetensors: tensor `{strange}`: no name in llama.cpp is known for it, of `llama` (`exclude` \
+                 leaves it out)"
+            ),
+        ),
+        (
+            Made::with(name, floats(&[64, 40])),
+            wide,
+            format!(
+                "model.safetensors: tensor `{name}`: rows of 40 elements are not whole blocks of Q4_0 (want a multiple \
+                 of 32)"
+            ),
+        ),
+        (
+            Made::with("lm_head.weight", Tensor::from_slice(vec![1], &[true]).expect("a tensor")),
+            q8_0(),
+            "model.safetensors: tensor `lm_head.weight`: bool, which llama.cpp has no type for (cast the tensor first)"
+                .to_owned(),
+        ),
+    ] {
+        assert_eq!(made.refused(&request), said);
+    }
+    let mut made = Made::good();
+    made.config["model_type"] = json!("llama");
+    let by_tensor = QuantizeRequest { granularity: Some(Granularity::Tensor), ..q8_0() };
+    assert!(made.refused(&by_tensor).contains("its blocks are block=32"), "{}", made.refused(&by_tensor));
+    let other = QuantizeRequest { layout: Some(Scheme::ModelOpt), ..q8_0() };
+    assert!(made.refused(&other).contains("the layout has no such weights"));
+}
+
+#[test]
+fn only_quantize_writes_gguf_files_and_only_there() {
+    let folder = tempfile::tempdir().expect("a folder");
+    Made::good().write(folder.path());
+    let output = folder.path().join("out");
+    let error = quantize_file(folder.path(), &output, &q8_0()).expect_err("a folder");
+    assert!(error.to_string().contains("want .gguf") || error.to_string().contains("extension"), "{error}");
+    let plain = folder.path().join("out.safetensors");
+    let error = quantize_file(folder.path(), &plain, &q8_0()).expect_err("another format");
+    assert!(error.to_string().ends_with("the layout gguf does not take .safetensors files (want .gguf)"), "{error}");
+    // A format that only these files have tells the layout.
+    let gguf = folder.path().join("out.gguf");
+    let to = QuantizeRequest::new("q4_0".parse().expect("a format"));
+    quantize_file(folder.path(), &gguf, &to).expect("quantized");
+    let mxfp4 = folder.path().join("mxfp4.safetensors");
+    let to = QuantizeRequest::new(QuantizedFormat::Block(BlockFormat::MxFp4));
+    quantize_file(folder.path().join("model.safetensors"), &mxfp4, &to).expect("quantized");
+    let error = transcode_file(&mxfp4, folder.path().join("t.safetensors"), &TranscodeRequest::new(Scheme::Gguf));
+    let error = error.expect_err("no transcoding").to_string();
+    assert!(error.contains("they are in .gguf files, which `quantize` writes of plain weights in files"), "{error}");
+    let to = vec![CandidateFormat::Block(BlockFormat::MxFp4)];
+    let error = report(&mxfp4, &ReportRequest { to, layout: Some(Scheme::Gguf), ..ReportRequest::default() });
+    let error = error.expect_err("no prediction").to_string();
+    assert!(error.ends_with("a report predicts the layouts of .safetensors files"), "{error}");
+}
+
+#[test]
+fn what_is_not_chosen_keeps_its_type_and_short_rows_become_float16() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut made = Made::with("model.layers.0.self_attn.v_proj.weight", floats(&[64, 40]));
+    made.tensors.push(("model.layers.0.self_attn.rotary_emb.inv_freq".to_owned(), floats(&[8])));
+    made.tensors.push(("model.layers.0.strange".to_owned(), floats(&[8])));
+    made.write(folder.path());
+    let output = folder.path().join("out.gguf");
+    let mut to = q8_0();
+    to.selection.exclude = ["*embed*", "*strange"].map(|one| one.parse().expect("a pattern")).to_vec();
+    let dry = QuantizeRequest { run: RunOptions::new().dry_run(true), ..to.clone() };
+    let planned = quantize_file(folder.path(), &output, &dry).expect("a plan");
+    assert!(!output.exists());
+    let done = quantize_file(folder.path(), &output, &to).expect("quantized");
+    assert_eq!(planned.tensors.len(), done.tensors.len());
+    assert_eq!(planned.left_out, done.left_out);
+    let short = "as float16: its 40 columns are not whole blocks of 32";
+    assert_eq!(done.passed_over, [("model.layers.0.self_attn.v_proj.weight".to_owned(), short.to_owned())]);
+    let left_out: Vec<&str> = done.left_out.iter().map(|(name, _)| &**name).collect();
+    assert_eq!(left_out, ["model.layers.0.self_attn.rotary_emb.inv_freq", "model.layers.0.strange", "tokenizer.ggml"]);
+    let want = [
+        ("token_embd.weight", "float"),
+        ("blk.0.attn_norm.weight", "float"),
+        ("blk.0.attn_q.weight", "Q8_0"),
+        ("blk.0.attn_k.weight", "Q8_0"),
+        ("blk.0.ffn_down.weight", "Q8_0"),
+        ("blk.0.attn_v.weight", "float16"),
+    ];
+    let mut got = types(&output);
+    got.sort();
+    let mut want = want.map(|(name, kind)| (name.to_owned(), kind)).to_vec();
+    want.sort();
+    assert_eq!(got, want);
+    let block_types: Vec<_> = done.tensors.iter().filter_map(|row| row.block_type).collect();
+    assert_eq!(block_types, ["Q8_0"; 3]);
+    // The same again is no other input, and a run goes on where one ended.
+    quantize_file(folder.path(), &output, &to).expect("quantized again");
+    let resumed = QuantizeRequest { run: RunOptions::new().resume(true), ..to };
+    assert_eq!(quantize_file(folder.path(), &output, &resumed).expect("there").already_there, 1);
+}
+
+#[test]
+fn what_is_lost_is_counted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let name = "model.layers.0.mlp.down_proj.weight";
+    let mut values = vec![0.5f32; 64 * 96];
+    values[..32].fill(1e9);
+    values[40] = f32::NAN;
+    Made::with(name, Tensor::from_slice(vec![64, 96], &values).expect("a tensor")).write(folder.path());
+    let output = folder.path().join("out.gguf");
+    let done = quantize_file(folder.path(), &output, &q8_0()).expect("quantized");
+    let warning = done.warning().expect("a warning");
+    assert!(warning.contains("overflowed") && warning.contains("NaN"), "{warning}");
+    fs::remove_file(&output).expect("removed");
+    for loss in [Loss::Overflow, Loss::Nan] {
+        let to = QuantizeRequest { run: RunOptions::new().fail_on([loss]), ..q8_0() };
+        let error = quantize_file(folder.path(), &output, &to).expect_err("a loss").to_string();
+        assert!(error.contains("blk.0.ffn_down.weight"), "{error}");
+        assert!(!output.exists());
+    }
+    // A block with NaN is NaN, whatever its type, and the others are themselves.
+    let others = tempfile::tempdir().expect("a folder");
+    for to in ["q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "mxfp4"] {
+        quantize_file(folder.path(), &output, &request(to)).expect("quantized");
+        let plain = others.path().join("plain.safetensors");
+        let float = DequantizeRequest { allow_nan: true, ..DequantizeRequest::new(DataType::Float) };
+        dequantize_file(&output, &plain, &float).expect("dequantized");
+        let got = read(&plain, "blk.0.ffn_down.weight").to_vec::<f32>().expect("floats");
+        let nan = got.iter().filter(|value| value.is_nan()).count();
+        assert!(nan >= 32 && got[32..64].iter().all(|value| value.is_nan()), "{to}: {nan}");
+        assert!((got[64] - 0.5).abs() < 0.05, "{to}: {}", got[64]);
+    }
+}
+
+#[test]
+fn rows_by_pairs_are_those_of_a_naive_copy_at_real_widths() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (heads, head, columns) = (3, 128, 18_432);
+    let mut made = Made::with("model.layers.0.self_attn.q_proj.weight", floats(&[heads * head, columns]));
+    made.config["num_attention_heads"] = json!(heads);
+    made.config["num_key_value_heads"] = json!(1);
+    made.write(folder.path());
+    let others = tempfile::tempdir().expect("a folder");
+    let (output, plain) = (folder.path().join("out.gguf"), others.path().join("plain.safetensors"));
+    for to in ["bf16", "q8_0"] {
+        quantize_file(folder.path(), &output, &request(to)).expect("quantized");
+        dequantize_file(&output, &plain, &DequantizeRequest::new(DataType::Float)).expect("dequantized");
+        let got = read(&plain, "blk.0.attn_q.weight");
+        let got: Vec<f32> = match got.data_type() {
+            DataType::Float => got.to_vec::<f32>().expect("floats"),
+            _ => got
+                .bytes()
+                .expect("bytes")
+                .as_chunks::<2>()
+                .0
+                .iter()
+                .map(|one| f32::from_bits(u32::from(u16::from_le_bytes(*one)) << 16))
+                .collect(),
+        };
+        let values = floats(&[heads * head, columns]).to_vec::<f32>().expect("floats");
+        for row in 0..heads * head {
+            let (which, within) = (row / head, row % head);
+            let from = which * head + within % 2 * (head / 2) + within / 2;
+            for column in [0, 1, 31, 32, 9_000, columns - 1] {
+                let (got, want) = (got[row * columns + column], values[from * columns + column]);
+                assert!((got - want).abs() < 0.02, "{to}, row {row}, column {column}: {got}, not {want}");
+            }
+        }
+    }
+}
