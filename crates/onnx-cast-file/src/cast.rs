@@ -138,13 +138,13 @@ fn side_files(
     let Some(folder) = opened.places.folder.as_ref().filter(|_| request.run.copy_others) else {
         return Ok(SideFiles::default());
     };
-    let mut side_files = SideFiles::of(opened.input, folder)?;
+    let mut side_files = SideFiles::of(opened, folder)?;
     let rows = files.iter().flat_map(|file| &file.rows).map(|row| &row.summary);
     let casts = work.is_cast && rows.clone().any(|row| row.cast);
     if let Some(name) = dominant(rows).filter(|_| casts).and_then(layouts::torch_name) {
         let edit = |path: &Path| layouts::with_torch_dtype(&fs::read_to_string(path).ok()?, name);
         if opened.in_place && fs::is_dir(opened.input) {
-            side_files.edit_in_place(opened.input, edit)?;
+            side_files.edit_in_place(opened.folder(), edit)?;
         } else {
             side_files.edit_config(folder, request.run.resume, edit)?;
         }

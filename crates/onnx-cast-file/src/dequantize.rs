@@ -92,7 +92,7 @@ pub(crate) fn plan<R>(
         let metadata = file.metadata.take().map(layouts::without_description);
         file.metadata = metadata.filter(|metadata| !metadata.is_empty());
     }
-    let side_files = planner.side_files(input, places.folder.as_deref(), is_plain)?;
+    let side_files = planner.side_files(opened, places.folder.as_deref(), is_plain)?;
     let dropped = if is_plain { weights.calibrations(checkpoint) } else { Vec::new() };
     run(Rewrite { side_files, dropped, ..Rewrite::new(opened, files, &request.run) })
 }
@@ -172,9 +172,9 @@ impl<'a> Planner<'a> {
     }
 
     /// The other files of a folder that are copied as they are, and the configuration as it is to be.
-    fn side_files(&self, input: &Path, folder: Option<&Path>, is_plain: bool) -> Result<SideFiles, FileError> {
+    fn side_files(&self, opened: &Opened<'_>, folder: Option<&Path>, is_plain: bool) -> Result<SideFiles, FileError> {
         let Some(folder) = folder.filter(|_| self.request.run.copy_others) else { return Ok(SideFiles::default()) };
-        let mut side_files = SideFiles::of(input, folder)?;
+        let mut side_files = SideFiles::of(opened, folder)?;
         let to = self.request.selection.to.or_else(|| self.request.selection.targets().next());
         if let (true, Some(to)) = (is_plain, to) {
             for (_, file) in Scheme::own_files() {

@@ -2,6 +2,7 @@
 
 pub mod checkpoint;
 pub mod error;
+pub(crate) mod folder;
 pub mod format;
 mod fortran;
 pub mod gguf;

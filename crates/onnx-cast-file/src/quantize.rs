@@ -152,7 +152,7 @@ pub(crate) fn side_files(
     let Some(folder) = opened.places.folder.as_ref().filter(|_| request.run.copy_others) else {
         return Ok((SideFiles::default(), configuration));
     };
-    let mut side_files = SideFiles::of(opened.input, folder)?;
+    let mut side_files = SideFiles::of(opened, folder)?;
     let config = |path: &Path| layouts::quantized_config(path, configuration.as_ref());
     side_files.rewrite_config(folder, request.run.resume, config)?;
     for (_, file) in Scheme::own_files() {

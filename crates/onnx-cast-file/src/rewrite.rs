@@ -131,6 +131,7 @@ impl<'a> Rewrite<'a> {
         let frames = self.files.iter().map(|file| self.frame(file)).collect::<Result<Vec<_>, _>>()?;
         let mut summary = self.summary();
         summary.copied = self.side_files.count;
+        summary.left_out.clone_from(&self.side_files.left_out);
         let mut replacement = self.check_outputs()?;
         // Files appear one by one, so that all of them have to be good before the first.
         let fails = !options.fail_on.is_empty();

@@ -3,6 +3,7 @@
 //! changed but the total size.
 
 use crate::formats::error::{FormatError, Invalid, InvalidKind};
+use crate::formats::folder::{self, Contents, INDEX, UNFINISHED, name_ends};
 use crate::formats::input::Input;
 use crate::formats::limits::MAX_HEADER;
 use crate::formats::safetensors::Pairs;
@@ -28,15 +29,6 @@ pub(crate) enum Located {
     Index(PathBuf),
 }
 
-const INDEX: &str = ".safetensors.index.json";
-
-fn name_ends(path: &Path, end: &str) -> bool {
-    path.file_name().is_some_and(|name| name.to_string_lossy().to_ascii_lowercase().ends_with(end))
-}
-
-/// Behind the name of an index: that of a checkpoint that is cast in place, some of whose files are replaced.
-const UNFINISHED: &str = ".unfinished";
-
 /// The name that an index has while its checkpoint is cast in place.
 pub(crate) fn unfinished(index: &Path) -> PathBuf {
     let mut name = index.as_os_str().to_owned();
@@ -59,49 +51,43 @@ pub(crate) fn locate_or_go_on(path: &Path, in_place: bool) -> Result<Located, Fo
     if !fs::is_dir(path) {
         return Ok(if name_ends(path, ".index.json") { Located::Index(path.to_owned()) } else { Located::File });
     }
-    let failed = |error| FormatError::io(path, "read", error);
-    let (mut indices, mut files, mut begun) = (Vec::new(), Vec::new(), Vec::new());
-    for entry in fs::entries(path).map_err(failed)? {
-        if name_ends(&entry, INDEX) {
-            indices.push(entry);
-        } else if let Some(index) = unfinished_of(&entry) {
-            begun.push(index);
-        } else if name_ends(&entry, ".safetensors") {
-            files.push(entry);
-        }
+    match locate_in(path, in_place)? {
+        Some(located) => Ok(located),
+        // A snapshot is no cache itself.
+        None => match folder::snapshot(path)? {
+            Some(snapshot) => {
+                let located = locate_in(&snapshot, in_place)?;
+                located.map_or_else(|| Err(FormatError::invalid(&snapshot, Contents::read(&snapshot)?.unclear())), Ok)
+            }
+            None => Err(FormatError::invalid(path, Contents::read(path)?.unclear())),
+        },
     }
+}
+
+/// The weights in a folder; `None` where there are none.
+fn locate_in(path: &Path, in_place: bool) -> Result<Option<Located>, FormatError> {
+    let mut contents = Contents::read(path)?;
+    let Contents { indices, files, unfinished, .. } = &mut contents;
     match (&mut indices[..], &mut files[..]) {
         ([index], _) => {
             links::check_read(index)?;
-            Ok(Located::Index(std::mem::take(index)))
+            Ok(Some(Located::Index(std::mem::take(index))))
         }
-        ([], _) if !begun.is_empty() => match begun.pop() {
-            Some(index) if in_place && begun.is_empty() => Ok(Located::Index(index)),
+        ([], _) if !unfinished.is_empty() => match unfinished.pop() {
+            Some(index) if in_place && unfinished.is_empty() => Ok(Some(Located::Index(index))),
             _ => Err(FormatError::invalid(path, interrupted())),
         },
         ([], [file]) => {
             links::check_read(file)?;
-            Ok(Located::InFolder(std::mem::take(file)))
+            Ok(Some(Located::InFolder(std::mem::take(file))))
         }
-        (indices, files) => {
-            let what = format!(
-                "{} of *.safetensors.index.json and {} of *.safetensors in this folder (want one; name the file)",
-                indices.len(),
-                files.len()
-            );
-            Err(FormatError::invalid(path, Invalid::new(InvalidKind::Files, what)))
-        }
+        ([], []) => Ok(None),
+        _ => Err(FormatError::invalid(path, contents.unclear())),
     }
 }
 
 fn interrupted() -> Invalid {
     Invalid::new(InvalidKind::Files, "a cast in place was interrupted here (run it again, and it is finished)")
-}
-
-/// The index that a name is made of.
-fn unfinished_of(path: &Path) -> Option<PathBuf> {
-    let name = path.file_name()?.to_str()?.strip_suffix(UNFINISHED)?;
-    name_ends(Path::new(name), INDEX).then(|| path.with_file_name(name))
 }
 
 /// The files that a path stands for.

@@ -27,7 +27,15 @@ pub fn resolved(folder: &Path, path: &Path) -> io::Result<Option<PathBuf>> {
 /// # Errors
 /// Where it is such a link.
 pub fn check_read(path: &Path) -> Result<(), IoError> {
-    match resolved(folder_of(path), path) {
+    check_read_within(folder_of(path), path)
+}
+
+/// As [`check_read`], of a file in a folder or in one within it.
+///
+/// # Errors
+/// As [`check_read`].
+pub fn check_read_within(folder: &Path, path: &Path) -> Result<(), IoError> {
+    match resolved(folder, path) {
         Ok(None) => {
             let what = "a link out of the folder, which is not followed (put the file itself there)";
             Err(IoError::new(path, "read", io::Error::new(io::ErrorKind::InvalidInput, what)))

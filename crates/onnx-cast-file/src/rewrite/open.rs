@@ -74,6 +74,12 @@ impl<'p> Opened<'p> {
         Opened { checkpoint: Checkpoint::of(files), index: None, places, input, in_place: false, is_checked: false }
     }
 
+    /// The folder whose other files belong to the weights: that which names the input, or the snapshot in it; the path
+    /// of the input where that is a file.
+    pub(crate) fn folder(&self) -> &Path {
+        if fs::is_dir(self.input) { self.checkpoint.folder(self.input) } else { self.input }
+    }
+
     /// What errors about the whole input name: the index, or the one file.
     pub(crate) fn path(&self) -> &Path {
         let file = || self.checkpoint.files.first().map_or(self.input, Input::path);

@@ -41,7 +41,9 @@ impl Replacement {
         write: &WriteOptions,
     ) -> Result<Replacement, FileError> {
         for path in files.iter().map(PathBuf::as_path).chain(index) {
-            links::check_write(path)?;
+            // The folders within are not named by anybody either.
+            let within = path.ancestors().take_while(|within| *within != folder);
+            within.map(links::check_write).collect::<Result<(), _>>()?;
             if write.no_clobber {
                 check_vacant(path)?;
             }

@@ -2,9 +2,11 @@
 //! checkpoint want them in its folder, so that a job from folder to folder copies them.
 
 use super::Rewrite;
-use super::open::is_same;
+use super::open::{Opened, is_same};
 use crate::error::FileError;
+use crate::formats::input::Input;
 use crate::io::AtomicFile;
+use crate::io::atomic::create_folder;
 use crate::io::fs::{self, File};
 use crate::io::links;
 use crate::io::positional::{InputFile, PositionedReader};
@@ -18,11 +20,18 @@ pub(crate) const CONFIG: &str = "config.json";
 const WEIGHTS: &[&str] =
     &["safetensors", "bin", "pt", "pth", "ckpt", "gguf", "ggml", "h5", "msgpack", "ot", "onnx", "onnx_data", "npz"];
 
+/// Levels of folders within folders whose files are copied.
+const MOST_WITHIN: usize = 4;
+
 /// The other files of a folder that is written.
 #[derive(Default)]
 pub(crate) struct SideFiles {
-    /// Files that are copied as they are.
+    /// The folder that they are in.
+    folder: PathBuf,
+    /// Files that are copied as they are, from the folder and from those within it.
     pub(super) copied: Vec<PathBuf>,
+    /// What is not copied, each with the reason.
+    pub(super) left_out: Vec<(String, String)>,
     /// Files that are written.
     pub(crate) texts: Vec<Text>,
     /// The configuration, where a run goes on and finds another one than it would write: it keeps what others changed.
@@ -40,26 +49,53 @@ pub(crate) struct Text {
 }
 
 impl SideFiles {
-    /// The files beside the weights of a folder, in the order of their names: neither hidden files, nor weights, nor
-    /// their indices, nor folders. None where the input is no folder, or the output is that folder. All of them can be
-    /// read.
-    pub(crate) fn of(folder: &Path, output: &Path) -> Result<SideFiles, FileError> {
+    /// The files beside the weights of a folder, and in the folders within it, in the order of their names: neither
+    /// hidden ones, nor weights, nor their indices, nor folders that hold weights. None where the input is no folder, or
+    /// the output is that folder. All of them can be read.
+    pub(crate) fn of(opened: &Opened<'_>, output: &Path) -> Result<SideFiles, FileError> {
+        let folder = opened.folder();
         if !fs::is_dir(folder) || is_same(folder, output) {
             return Ok(SideFiles::default());
         }
-        let failed = |error| FileError::io(folder, "read", error);
-        let mut files = Vec::new();
-        for path in fs::entries(folder).map_err(failed)? {
-            let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
-            let weights = name.contains(".index.json") || WEIGHTS.iter().any(|end| name.ends_with(&format!(".{end}")));
-            if !name.starts_with('.') && !weights && fs::is_file(&path) {
-                links::check_read(&path)?;
+        let mut all = SideFiles { folder: folder.to_owned(), ..SideFiles::default() };
+        let own: Vec<&Path> = opened.checkpoint.files.iter().map(Input::path).collect();
+        all.add(folder, output, &own, MOST_WITHIN)?;
+        all.copied.sort();
+        all.left_out.sort();
+        all.count = all.copied.len();
+        Ok(all)
+    }
+
+    /// Adds the files of a folder, and of so many levels of folders within it.
+    fn add(&mut self, folder: &Path, output: &Path, own: &[&Path], levels: usize) -> Result<(), FileError> {
+        for path in fs::entries(folder).map_err(|error| FileError::io(folder, "read", error))? {
+            let name = lower_name(&path);
+            if name.starts_with('.') || own.contains(&&*path) || is_index(&name) || is_same(&path, output) {
+                continue;
+            }
+            let leave_out = |all: &mut SideFiles, reason: &str| {
+                let within = path.strip_prefix(&all.folder).unwrap_or(&path);
+                all.left_out.push((within.to_string_lossy().into_owned(), reason.to_owned()));
+            };
+            if is_folder(&path) {
+                if levels == 0 {
+                    leave_out(self, "a folder too many levels within");
+                } else if holds_weights(&path, levels) {
+                    leave_out(self, "a folder with weights of its own: name it, with an output of its own");
+                } else {
+                    self.add(&path, output, own, levels - 1)?;
+                }
+            } else if fs::is_dir(&path) {
+                leave_out(self, "a link to a folder");
+            } else if is_weights(&name) {
+                leave_out(self, "other weights");
+            } else if fs::is_file(&path) {
+                links::check_read_within(&self.folder, &path)?;
                 File::open(&path).map_err(|error| FileError::io(&path, "open", error))?;
-                files.push(path);
+                self.copied.push(path);
             }
         }
-        files.sort();
-        Ok(SideFiles { count: files.len(), copied: files, ..SideFiles::default() })
+        Ok(())
     }
 
     /// Whether the configuration is written.
@@ -69,13 +105,24 @@ impl SideFiles {
 
     /// Where they go.
     pub(super) fn targets(&self, folder: &Path) -> impl Iterator<Item = PathBuf> {
-        let copied = self.copied.iter().map(|path| target(path, folder));
+        let copied = self.copied.iter().map(|path| self.target(path, folder));
         self.texts.iter().map(|text| text.path.clone()).chain(copied)
+    }
+
+    /// Where a file goes.
+    fn target(&self, path: &Path, folder: &Path) -> PathBuf {
+        folder.join(path.strip_prefix(&self.folder).unwrap_or(path))
+    }
+
+    /// The place of a file of the folder itself.
+    fn position(&self, name: &str) -> Option<usize> {
+        let wanted = self.folder.join(name);
+        self.copied.iter().position(|path| *path == wanted)
     }
 
     /// Leaves out a file.
     pub(crate) fn remove(&mut self, name: &str) -> Option<PathBuf> {
-        let place = self.copied.iter().position(|path| path.ends_with(name))?;
+        let place = self.position(name)?;
         self.count -= 1;
         Some(self.copied.remove(place))
     }
@@ -99,7 +146,7 @@ impl SideFiles {
         resume: bool,
         edit: impl Fn(&Path) -> Option<String>,
     ) -> Result<(), FileError> {
-        let Some(place) = self.copied.iter().position(|path| path.ends_with(CONFIG)) else { return Ok(()) };
+        let Some(place) = self.position(CONFIG) else { return Ok(()) };
         let Some(text) = edit(&self.copied[place]) else { return Ok(()) };
         let path = self.copied.remove(place);
         self.write_config(folder, path, text, resume, |there| Ok(edit(there)))
@@ -147,7 +194,7 @@ impl Rewrite<'_> {
         let mut kept = Vec::new();
         let (no_clobber, resume) = (self.options.write.no_clobber, self.options.resume);
         if let Some(folder) = &self.opened.places.folder {
-            kept.extend(copy(&self.side_files.copied, folder, no_clobber, resume)?);
+            kept.extend(self.side_files.copy(folder, no_clobber, resume)?);
         }
         kept.extend(self.side_files.kept.clone());
         let weights = self.opened.checkpoint.files.first().map(|input| &input.file);
@@ -183,30 +230,55 @@ fn write_text(path: &Path, text: &str, of: Option<&InputFile>, no_clobber: bool)
     Ok(out.commit()?)
 }
 
-fn target(path: &Path, folder: &Path) -> PathBuf {
-    folder.join(path.file_name().unwrap_or_default())
+impl SideFiles {
+    /// Copies files to a folder, each of which appears there whole or not at all. Going on with a run, a file that is
+    /// there with another content is kept; these are returned by name.
+    fn copy(&self, folder: &Path, no_clobber: bool, resume: bool) -> Result<Vec<String>, FileError> {
+        let mut kept = Vec::new();
+        for path in &self.copied {
+            let target = self.target(path, folder);
+            let source = InputFile::open(path)?;
+            if resume && let Ok(there) = InputFile::open(&target) {
+                if !is_equal(&source, &there).map_err(|error| FileError::io(&target, "read", error))? {
+                    kept.push(path.file_name().unwrap_or_default().to_string_lossy().into_owned());
+                }
+                continue;
+            }
+            create_folder(&target)?;
+            let mut out = AtomicFile::create_with(&target, no_clobber)?;
+            out.as_private_as(&source)?;
+            let copied = io::copy(&mut PositionedReader::new(&source), &mut out);
+            copied.map_err(|error| FileError::io(&target, "write", error))?;
+            out.commit()?;
+        }
+        Ok(kept)
+    }
 }
 
-/// Copies files to a folder, each of which appears there whole or not at all. Going on with a run, a file that is there
-/// with another content is kept; these are returned by name.
-fn copy(files: &[PathBuf], folder: &Path, no_clobber: bool, resume: bool) -> Result<Vec<String>, FileError> {
-    let mut kept = Vec::new();
-    for path in files {
-        let target = target(path, folder);
-        let source = InputFile::open(path)?;
-        if resume && let Ok(there) = InputFile::open(&target) {
-            if !is_equal(&source, &there).map_err(|error| FileError::io(&target, "read", error))? {
-                kept.push(path.file_name().unwrap_or_default().to_string_lossy().into_owned());
-            }
-            continue;
-        }
-        let mut out = AtomicFile::create_with(&target, no_clobber)?;
-        out.as_private_as(&source)?;
-        let copied = io::copy(&mut PositionedReader::new(&source), &mut out);
-        copied.map_err(|error| FileError::io(&target, "write", error))?;
-        out.commit()?;
-    }
-    Ok(kept)
+fn lower_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase()
+}
+
+fn is_index(name: &str) -> bool {
+    name.contains(".index.json")
+}
+
+/// Whether a file holds weights, by its name in small letters.
+fn is_weights(name: &str) -> bool {
+    WEIGHTS.iter().any(|end| name.strip_suffix(end).is_some_and(|start| start.ends_with('.')))
+}
+
+/// Whether a path is a folder, and no link to one: a link may lead back.
+fn is_folder(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir())
+}
+
+/// Whether weights are in a folder, or within so many levels of folders in it.
+fn holds_weights(folder: &Path, levels: usize) -> bool {
+    let is_found = |path: &PathBuf| {
+        if is_folder(path) { levels > 0 && holds_weights(path, levels - 1) } else { is_weights(&lower_name(path)) }
+    };
+    fs::entries(folder).is_ok_and(|entries| entries.iter().any(is_found))
 }
 
 /// Whether two files hold the same bytes.

@@ -1,0 +1,262 @@
+//! Folders as people have them: a cache of huggingface_hub, pipelines with folders of their own, Mistral's own files
+//! beside the others, weights that torch.save wrote.
+#![cfg(unix)]
+
+use onnx_cast::DataType;
+use onnx_cast_file::{
+    CastRequest, DiffRequest, FileError, InspectRequest, QuantizeRequest, RunOptions, Summary, cast_file, diff,
+    inspect, quantize_file,
+};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// Of the two, the folder `in` and the path `out`, which is not there yet.
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Place {
+        let place = Place(tempfile::tempdir().expect("a folder"));
+        fs::create_dir(place.input()).expect("a folder");
+        place
+    }
+
+    fn input(&self) -> PathBuf {
+        self.0.path().join("in")
+    }
+
+    fn output(&self) -> PathBuf {
+        self.0.path().join("out")
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) {
+        let path = self.input().join(name);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        fs::write(path, bytes).expect("written");
+    }
+
+    fn link(&self, target: &str, name: &str) {
+        let path = self.input().join(name);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        symlink(target, path).expect("a link");
+    }
+
+    fn cast(&self, within: &str) -> Result<Summary, FileError> {
+        cast_file(self.input().join(within), self.output(), &CastRequest::new(DataType::BFloat16))
+    }
+
+    /// The error of every job; nothing is written.
+    fn refused(&self, within: &str) -> String {
+        let path = self.input().join(within);
+        let error = self.cast(within).expect_err("an error").to_string();
+        assert_eq!(inspect(&path, &InspectRequest::default()).expect_err("an error").to_string(), error);
+        assert_eq!(diff(&path, &path, &DiffRequest::default()).expect_err("an error").to_string(), error);
+        let quantize = QuantizeRequest::new("mxfp4".parse().expect("a format"));
+        assert_eq!(quantize_file(&path, self.output(), &quantize).expect_err("an error").to_string(), error);
+        assert!(!self.output().exists());
+        error.replace(&format!("{}: ", path.display()), "").replace(&format!("{}/", self.0.path().display()), "")
+    }
+
+    /// What is in the output, by its paths.
+    fn written(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        list(&self.output(), &self.output(), &mut found);
+        found.sort();
+        found
+    }
+}
+
+fn list(root: &Path, folder: &Path, found: &mut Vec<String>) {
+    for entry in fs::read_dir(folder).expect("the folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            list(root, &path, found);
+        } else {
+            found.push(path.strip_prefix(root).expect("within").display().to_string());
+        }
+    }
+}
+
+/// A file with a matrix of ones.
+fn weights(name: &str) -> Vec<u8> {
+    let header = format!(r#"{{"{name}":{{"dtype":"F32","shape":[2,32],"data_offsets":[0,256]}}}}"#);
+    let data = 1f32.to_le_bytes().repeat(64);
+    [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &data].concat()
+}
+
+fn index(file: &str) -> Vec<u8> {
+    format!(r#"{{"metadata":{{"total_size":256}},"weight_map":{{"a.weight":"{file}"}}}}"#).into_bytes()
+}
+
+/// A cache with a snapshot for each revision.
+fn cache(revisions: &[&str]) -> Place {
+    let place = Place::new();
+    place.write("blobs/b1", &weights("a.weight"));
+    place.write("blobs/b2", br#"{"torch_dtype": "float32"}"#);
+    for revision in revisions {
+        place.link("../../blobs/b1", &format!("snapshots/{revision}/model.safetensors"));
+        place.link("../../blobs/b2", &format!("snapshots/{revision}/config.json"));
+        place.link("../../../blobs/b2", &format!("snapshots/{revision}/1_Pooling/config.json"));
+    }
+    place
+}
+
+#[test]
+fn a_cache_stands_for_its_snapshot() {
+    for (revisions, main, within) in [
+        (&["abc"][..], None, ""),
+        (&["abc"], None, "snapshots"),
+        (&["abc", "def"], Some("def\n"), ""),
+        (&["abc", "def"], Some("def"), "snapshots"),
+        // A branch whose snapshot is gone, where there is only one other.
+        (&["abc"], Some("gone"), ""),
+    ] {
+        let place = cache(revisions);
+        main.into_iter().for_each(|main| place.write("refs/main", main.as_bytes()));
+        let done = place.cast(within).expect("cast");
+        assert_eq!((done.copied, &done.left_out[..]), (2, &[][..]), "{revisions:?}, {main:?}, {within:?}");
+        assert_eq!(place.written(), ["1_Pooling/config.json", "config.json", "model.safetensors"]);
+        let config = fs::read_to_string(place.output().join("config.json")).expect("a configuration");
+        assert_eq!(config, r#"{"torch_dtype": "bfloat16"}"#);
+        let path = place.input().join(within);
+        assert_eq!(inspect(&path, &InspectRequest::default()).expect("listed").tensors.len(), 1);
+        assert_eq!(diff(&path, &path, &DiffRequest::default()).expect("compared"), []);
+    }
+}
+
+#[test]
+fn a_cache_that_does_not_tell_its_snapshot_is_refused() {
+    let many = "a cache with 2 snapshots, `abc`, `def` (name one of these folders)";
+    assert_eq!(cache(&["abc", "def"]).refused(""), many);
+    for main in ["../../../etc", "/etc", "..", "", "a/b", &"x".repeat(5000)] {
+        let place = cache(&["abc", "def"]);
+        place.write("refs/main", main.as_bytes());
+        assert_eq!(place.refused("snapshots"), many, "{main:?}");
+    }
+    let empty = Place::new();
+    empty.write("refs/main", b"abc");
+    fs::create_dir(empty.input().join("snapshots")).expect("a folder");
+    assert_eq!(empty.refused(""), "a cache without a snapshot (download the model again)");
+    // A snapshot that leads back to the cache is not followed again.
+    let circle = Place::new();
+    circle.write("refs/main", b"abc");
+    circle.link("..", "snapshots/abc");
+    let said = circle.refused("");
+    assert!(
+        said.ends_with("0 of *.safetensors.index.json and 0 of *.safetensors in this folder (want one; name the file)")
+    );
+    // A file of a snapshot that leads out of the cache.
+    let out = cache(&["abc"]);
+    fs::remove_file(out.input().join("snapshots/abc/model.safetensors")).expect("removed");
+    fs::write(out.0.path().join("secret"), weights("a.weight")).expect("written");
+    out.link("../../../secret", "snapshots/abc/model.safetensors");
+    assert!(out.refused("").contains("a link out of the folder, which is not followed"));
+}
+
+#[test]
+fn mistrals_own_files_are_the_same_weights_again() {
+    let place = Place::new();
+    place.write("model.safetensors", &weights("a.weight"));
+    place.write("consolidated.safetensors", &weights("b.weight"));
+    let done = place.cast("").expect("cast");
+    assert_eq!(done.tensors[0].name, "a.weight");
+    let left_out = [("consolidated.safetensors".to_owned(), "other weights".to_owned())];
+    assert_eq!(done.left_out, left_out);
+    assert_eq!(place.written(), ["model.safetensors"]);
+    let split = Place::new();
+    split.write("model-00001-of-00001.safetensors", &weights("a.weight"));
+    split.write("model.safetensors.index.json", &index("model-00001-of-00001.safetensors"));
+    split.write("consolidated-00001-of-00001.safetensors", &weights("b.weight"));
+    split.write("consolidated.safetensors.index.json", &index("consolidated-00001-of-00001.safetensors"));
+    assert_eq!(split.cast("").expect("cast").tensors[0].name, "a.weight");
+    assert_eq!(split.written(), ["model-00001-of-00001.safetensors", "model.safetensors.index.json"]);
+    let alone = Place::new();
+    alone.write("consolidated.safetensors", &weights("b.weight"));
+    assert_eq!(alone.cast("").expect("cast").tensors[0].name, "b.weight");
+}
+
+#[test]
+fn folders_of_other_things_say_what_to_name() {
+    let diffusers = Place::new();
+    diffusers.write("model_index.json", b"{}");
+    diffusers.write("unet/diffusion_pytorch_model.safetensors", &weights("a.weight"));
+    diffusers.write("vae/diffusion_pytorch_model.safetensors", &weights("a.weight"));
+    diffusers.write("scheduler/scheduler_config.json", b"{}");
+    let said =
+        "no weights in this folder, but in its folders `unet`, `vae` (name one of them, with an output of its own)";
+    assert_eq!(diffusers.refused(""), said);
+    diffusers.cast("unet").expect("cast");
+    let pickles = Place::new();
+    (1..=6).for_each(|part| pickles.write(&format!("pytorch_model-0000{part}-of-00006.bin"), b"PK\x03\x04"));
+    pickles.write("pytorch_model.bin.index.json", b"{}");
+    let parts = "`pytorch_model-00001-of-00006.bin`, `pytorch_model-00002-of-00006.bin`, \
+                 `pytorch_model-00003-of-00006.bin`, `pytorch_model-00004-of-00006.bin` and 2 more";
+    let todo = "which torch.save wrote (load the model and save it with `safe_serialization=True`)";
+    assert_eq!(pickles.refused(""), format!("no .safetensors files in this folder, but {parts}, {todo}"));
+    let gguf = Place::new();
+    gguf.write("model-Q4_K_M.gguf", b"GGUF");
+    let said = "no .safetensors files in this folder, but `model-Q4_K_M.gguf` (name the file)";
+    assert_eq!(gguf.refused(""), said);
+    let parts = Place::new();
+    parts.write("model-00001-of-00002.safetensors", &weights("a.weight"));
+    parts.write("model-00002-of-00002.safetensors", &weights("b.weight"));
+    let said = "0 of *.safetensors.index.json and 2 of *.safetensors in this folder, `model-00001-of-00002.safetensors`, \
+                `model-00002-of-00002.safetensors` (the index that belongs to them is missing)";
+    assert_eq!(parts.refused(""), said);
+    let variants = Place::new();
+    variants.write("model.fp16.safetensors", &weights("a.weight"));
+    variants.write("model.safetensors", &weights("a.weight"));
+    let said = "0 of *.safetensors.index.json and 2 of *.safetensors in this folder, `model.fp16.safetensors`, \
+                `model.safetensors` (want one; name the file)";
+    assert_eq!(variants.refused(""), said);
+}
+
+#[test]
+fn folders_within_are_copied_unless_they_hold_weights() {
+    let place = Place::new();
+    place.write("model.safetensors", &weights("a.weight"));
+    place.write("modules.json", b"[]");
+    place.write("1_Pooling/config.json", b"{\"torch_dtype\": \"float32\"}");
+    place.write("2_Dense/model.safetensors", &weights("linear.weight"));
+    place.write("2_Dense/config.json", b"{}");
+    place.write("a/b/c/d/deep.txt", b"deep");
+    place.write("a/b/c/d/e/deeper.txt", b"deeper");
+    place.write("onnx/x/model.onnx", b"");
+    place.write("pytorch_model.bin", b"PK\x03\x04");
+    place.write(".cache/x", b"hidden");
+    place.link("..", "1_Pooling/loop");
+    place.link(".", "loop");
+    let done = place.cast("").expect("cast");
+    let weights_within = "a folder with weights of its own: name it, with an output of its own";
+    let want = [
+        ("1_Pooling/loop", "a link to a folder"),
+        ("2_Dense", weights_within),
+        ("a/b/c/d/e", "a folder too many levels within"),
+        ("loop", "a link to a folder"),
+        ("onnx", weights_within),
+        ("pytorch_model.bin", "other weights"),
+    ];
+    let got: Vec<(&str, &str)> = done.left_out.iter().map(|(name, why)| (&**name, &**why)).collect();
+    assert_eq!(got, want);
+    let want = ["1_Pooling/config.json", "a/b/c/d/deep.txt", "model.safetensors", "modules.json"];
+    assert_eq!(place.written(), want);
+    // The configuration of the model is that beside its weights, and no other.
+    let pooling = fs::read_to_string(place.output().join("1_Pooling/config.json")).expect("a configuration");
+    assert_eq!(pooling, "{\"torch_dtype\": \"float32\"}");
+    // The same again finds everything there.
+    let request = CastRequest { run: RunOptions::new().resume(true), ..CastRequest::new(DataType::BFloat16) };
+    let again = cast_file(place.input(), place.output(), &request).expect("resumed");
+    assert_eq!((again.already_there, again.kept_others.len()), (1, 0));
+    // Nothing is written through a link in the output, and an output within the input is not copied into itself.
+    fs::remove_dir_all(place.output().join("1_Pooling")).expect("removed");
+    symlink(place.0.path(), place.output().join("1_Pooling")).expect("a link");
+    let error = place.cast("").expect_err("a link").to_string();
+    assert!(error.contains("a link, which is not written through"), "{error}");
+    assert!(!place.0.path().join("config.json").exists());
+    let inner = place.input().join("out");
+    for _ in 0..2 {
+        cast_file(place.input(), &inner, &CastRequest::new(DataType::BFloat16)).expect("cast");
+        assert!(!inner.join("out").exists());
+    }
+}
