@@ -171,7 +171,8 @@ fn what_cannot_be_reported() {
     for (to, error) in [
         ("mxfp5", "`mxfp5` is not an element type (did you mean `mxfp4`?)"),
         ("mxfp4/16", "blocks of mxfp4 have 32 elements"),
-        ("float16/axis", "not a format of quantized weights (want mxfp8,"),
+        ("float16/axis", "float16 has no scales of its own in a report (want float8e4m3fn,"),
+        ("text/axis", "not a format of quantized weights (want mxfp8,"),
         ("int8/block", "`block` has no scales (want tensor, axis, a block as 32 or 128x128)"),
     ] {
         let said = refused(&run(&format!("report missing.npy --to {to}")));

@@ -90,6 +90,11 @@ impl Scheme {
         if file == Format::Safetensors {
             return Ok(());
         }
+        if let QuantizedFormat::Gguf(_) = to {
+            let what =
+                format!("{to}: not a format of quantized weights in other files than {file} (want an output {file})");
+            return Err(LayoutError::Model { what });
+        }
         let reason = format!("they are in {file} files, which `quantize` writes of plain weights in files");
         Err(LayoutError::Unsupported { layout: self.name(), to: to.name(), reason })
     }

@@ -37,8 +37,12 @@ const ROTATION_FACTORS: &str = "rope_freqs.weight";
 const FLOATS: &[&str] = &["_norm.weight", "ffn_gate_inp.weight", "ffn_gate_inp_shexp.weight"];
 
 pub(super) fn quantize(input: &Path, output: &Path, request: &QuantizeRequest) -> Result<Summary, FileError> {
-    let format = Format::from_path(output)?;
-    if format != Format::Gguf {
+    let format = Format::from_path(output);
+    if !matches!(format, Ok(Format::Gguf)) {
+        for to in request.selection.targets().filter(|to| matches!(to, QuantizedFormat::Gguf(_))) {
+            request.layout().check_file(to).map_err(|error| FileError::layout(output, error))?;
+        }
+        let format = format?;
         let (path, what, hint) = (output.to_owned(), "the layout gguf", "want .gguf");
         return Err(FormatError::Format { path, what, format, hint }.into());
     }
