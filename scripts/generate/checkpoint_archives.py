@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The stored checkpoints, crates/testkit/data/checkpoints/*.zip: a folder for each layout, those of compressed-tensors in
-an archive of their own, so that neither is larger than a megabyte.
+"""The stored checkpoints, crates/testkit/data/checkpoints/*.zip: a folder for each layout. The beginning of its name tells
+the archive, so that none is larger than a megabyte.
 
 An archive depends on its files alone: they are sorted by name and carry no times. `testkit::checkpoints` and the Python
 tests unpack all archives into one folder.
@@ -25,8 +25,16 @@ def unpack(folder: Path) -> None:
             archive.extractall(folder)
 
 
+#: What names of folders begin with, by archive.
+BEGINNINGS = {
+    "compressed-tensors.zip": ("ct-",),
+    "platforms.zip": ("comfy-", "bnb-", "mlx-", "mistral-", "openai-"),
+}
+
+
 def archive_of(checkpoint: str) -> Path:
-    return ARCHIVES / ("compressed-tensors.zip" if checkpoint.startswith("ct-") else "others.zip")
+    found = (archive for archive, beginnings in BEGINNINGS.items() if checkpoint.startswith(beginnings))
+    return ARCHIVES / next(found, "others.zip")
 
 
 def read(path: Path) -> dict[str, bytes]:

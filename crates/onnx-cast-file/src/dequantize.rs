@@ -10,6 +10,7 @@ use crate::rewrite::{self, Computed, Opened, Origin, Rewrite, Rewritten, Row, Si
 use crate::selection::Selection;
 use crate::summary::{Summary, TensorSummary};
 use onnx_cast::{Cast, CastOptions, DataType, OpError, Plan, TensorError};
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -78,13 +79,23 @@ pub(crate) fn plan<R>(
         let run = (request.run.threads, request.run.watch.as_ref());
         layouts::verify(checkpoint, &weights, &chosen, request.allow_nan, run)?;
     }
+    let layer = |weight: &'_ Weight| weight.name.strip_suffix(".weight").map(str::to_owned);
+    let plain: HashSet<String> = weights
+        .list
+        .iter()
+        .zip(&chosen)
+        .filter(|(_, chosen)| **chosen)
+        .filter_map(|(weight, _)| layer(weight))
+        .collect();
     let planner = Planner { checkpoint, weights: &weights, targets: &targets, request };
     let mut files = Vec::new();
     for (file, input) in checkpoint.files.iter().enumerate() {
         let rows = planner.rows(file)?;
         // A file of scales alone has nothing left to hold.
         if !rows.is_empty() || checkpoint.files.len() == 1 {
-            files.push(Rewritten::of(opened, input, rows));
+            let mut file = Rewritten::of(opened, input, rows);
+            file.metadata = layouts::without_layers(file.metadata, |layer| plain.contains(layer));
+            files.push(file);
         }
     }
     let is_plain = chosen.iter().all(|&chosen| chosen);

@@ -44,7 +44,7 @@ pub(crate) use lay_out::are_experts;
 pub(crate) use plain_config::{plain_config, quantized_config};
 pub(crate) use row::Calibration;
 pub(crate) use signs::{check_cast, check_plain, claim_of_folder};
-pub(crate) use table::{GROUPS, ZERO_POINTS};
+pub(crate) use table::{GROUPS, SHAPE, ZERO_POINTS, without_layers};
 pub(crate) use torch_dtype::{torch_name, with_torch_dtype};
 pub(crate) use transpose::transpose;
 pub(crate) use values::WeightValues;

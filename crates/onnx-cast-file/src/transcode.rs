@@ -111,7 +111,9 @@ pub(crate) fn plan<R>(
     for (file, input) in checkpoint.files.iter().enumerate() {
         let rows = transcoder.rows(file)?;
         if !rows.is_empty() || checkpoint.files.len() == 1 {
-            files.push(Rewritten::of(opened, input, rows));
+            let mut file = Rewritten::of(opened, input, rows);
+            file.metadata = layouts::without_layers(file.metadata, |_| true);
+            files.push(file);
         }
     }
     let Transcoder { checks, dropped, caches, .. } = transcoder;
@@ -261,7 +263,8 @@ impl Planner<'_> {
 
     /// The format of a weight, and what it becomes; `None` of one that is in no layout but its own.
     fn write(&self, weight: &Weight) -> Result<Option<(QuantizedFormat, WrittenWeight)>, LayoutError> {
-        let Some((from, granularity)) = form::form_of(weight, self.weights.block) else { return Ok(None) };
+        let form = form::form_of(weight, self.weights.block).filter(|_| !self.weights.scheme.is_only_read());
+        let Some((from, granularity)) = form else { return Ok(None) };
         let is_mxfp4 = from == QuantizedFormat::Block(BlockFormat::MxFp4);
         let to = self.request.to.filter(|_| is_mxfp4).unwrap_or(from);
         let layout = self.request.layout;

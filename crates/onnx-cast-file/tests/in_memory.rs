@@ -17,7 +17,10 @@ use std::path::{Path, PathBuf};
 type Tensors = BTreeMap<String, Tensor>;
 
 fn checkpoints() -> Vec<PathBuf> {
-    testkit::checkpoints::all(env!("CARGO_TARGET_TMPDIR"))
+    let mut all = testkit::checkpoints::all(env!("CARGO_TARGET_TMPDIR"));
+    // Tensors in memory have no metadata, which alone tells the format there.
+    all.retain(|folder| !folder.ends_with("comfy-nvfp4-metadata"));
+    all
 }
 
 /// A copy of a checkpoint without what it is expected to be.

@@ -90,7 +90,7 @@ fn layouts_of_others_are_refused() {
         (&[("qweight", Int32), ("qzeros", Int32), ("scales", Float16)][..], "GPTQ or AWQ"),
         (&[("weight", Uint8), ("weight.absmax", Float)], "bitsandbytes"),
         (&[("weight", Int8), ("SCB", Float)], "bitsandbytes"),
-        (&[("weight", Uint32), ("scales", Float16), ("biases", Float16)], "MLX"),
+        (&[("weight", Uint32), ("scales", Float16), ("biases", Float16)], "mlx"),
     ] {
         let mut tensors = plain();
         let names: Vec<String> = parts.iter().map(|(name, _)| format!("l.1.up_proj.{name}")).collect();

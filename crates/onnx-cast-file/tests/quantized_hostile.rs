@@ -1,125 +1,12 @@
 //! Quantized checkpoints that contradict themselves: each is refused by an error that names what is wrong, and nothing
 //! is written.
 
+#[path = "common/checkpoint.rs"]
+mod checkpoint;
+
+use checkpoint::{Checkpoint, Tensor, bits, codes, file, floats, ints, is_empty, longs, to};
 use onnx_cast::DataType;
-use onnx_cast_file::formats::tensor::read_tensors_from;
-use onnx_cast_file::io::positional::InputFile;
-use onnx_cast_file::{DequantizeRequest, FileError, Format, NamedTensor, Pattern, Scheme, Summary, dequantize_file};
-use std::fs;
-use std::path::{Path, PathBuf};
-
-/// A tensor of a checkpoint: name, type as `.safetensors` has it, shape, bytes.
-struct Tensor(&'static str, &'static str, Vec<usize>, Vec<u8>);
-
-/// Elements of one byte each, all of them 1 in float8e4m3fn.
-fn codes(name: &'static str, data_type: &'static str, shape: &[usize]) -> Tensor {
-    Tensor(name, data_type, shape.to_vec(), vec![0x38; shape.iter().product()])
-}
-
-fn floats(name: &'static str, shape: &[usize], values: &[f32]) -> Tensor {
-    let every = values.iter().cycle().take(shape.iter().product());
-    Tensor(name, "F32", shape.to_vec(), every.flat_map(|value| value.to_le_bytes()).collect())
-}
-
-fn ints(name: &'static str, shape: &[usize], values: &[i32]) -> Tensor {
-    let every = values.iter().cycle().take(shape.iter().product());
-    Tensor(name, "I32", shape.to_vec(), every.flat_map(|value| value.to_le_bytes()).collect())
-}
-
-fn longs(name: &'static str, values: &[i64]) -> Tensor {
-    Tensor(name, "I64", vec![values.len()], values.iter().flat_map(|value| value.to_le_bytes()).collect())
-}
-
-/// The bytes of a `.safetensors` file.
-fn file(tensors: &[Tensor]) -> Vec<u8> {
-    let (mut entries, mut data) = (Vec::new(), Vec::new());
-    for Tensor(name, data_type, shape, bytes) in tensors {
-        let span = [data.len(), data.len() + bytes.len()];
-        entries.push(format!(r#""{name}":{{"dtype":"{data_type}","shape":{shape:?},"data_offsets":{span:?}}}"#));
-        data.extend_from_slice(bytes);
-    }
-    let header = format!("{{{}}}", entries.join(","));
-    [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &data].concat()
-}
-
-/// A checkpoint in a folder of its own.
-struct Checkpoint(tempfile::TempDir);
-
-impl Checkpoint {
-    /// Of one file, with a configuration where the text is not empty.
-    fn new(config: &str, tensors: &[Tensor]) -> Self {
-        let checkpoint = Checkpoint(tempfile::tempdir().expect("a folder"));
-        fs::create_dir(checkpoint.input()).expect("a folder");
-        checkpoint.write("model.safetensors", &file(tensors));
-        if !config.is_empty() {
-            checkpoint.write("config.json", config.as_bytes());
-        }
-        checkpoint
-    }
-
-    /// Of several files, with the index.
-    fn sharded(config: &str, index: &str, shards: &[(&str, &[Tensor])]) -> Self {
-        let checkpoint = Checkpoint::new(config, &[]);
-        fs::remove_file(checkpoint.input().join("model.safetensors")).expect("removed");
-        checkpoint.write("model.safetensors.index.json", format!(r#"{{"weight_map":{index}}}"#).as_bytes());
-        for (name, tensors) in shards {
-            checkpoint.write(name, &file(tensors));
-        }
-        checkpoint
-    }
-
-    fn input(&self) -> PathBuf {
-        self.0.path().join("in")
-    }
-
-    fn output(&self) -> PathBuf {
-        self.0.path().join("out")
-    }
-
-    fn write(&self, name: &str, bytes: &[u8]) {
-        fs::write(self.input().join(name), bytes).expect("a file");
-    }
-
-    fn run(&self, request: &DequantizeRequest) -> Result<Summary, FileError> {
-        dequantize_file(self.input(), self.output(), request)
-    }
-
-    /// Asserts the text of the error, and that nothing is written.
-    #[track_caller]
-    fn refuses(&self, want: &str) {
-        self.refuses_with(&DequantizeRequest::new(DataType::BFloat16), want);
-    }
-
-    #[track_caller]
-    fn refuses_with(&self, request: &DequantizeRequest, want: &str) {
-        for dry_run in [true, false] {
-            let done = self.run(&DequantizeRequest { run: request.run.clone().dry_run(dry_run), ..request.clone() });
-            assert_eq!(testkit::fixtures::text_without(&self.input(), done.expect_err(want)), want);
-            assert!(is_empty(&self.output()), "{want}: something is written");
-        }
-    }
-
-    /// The tensors of the output's only file.
-    #[track_caller]
-    fn gives(&self, request: &DequantizeRequest) -> Vec<NamedTensor> {
-        self.run(request).expect("a good checkpoint");
-        let file = InputFile::open(&self.output().join("model.safetensors")).expect("the output");
-        read_tensors_from(file, Format::Safetensors, None).expect("tensors")
-    }
-}
-
-fn is_empty(folder: &Path) -> bool {
-    fs::read_dir(folder).map_or(true, |mut entries| entries.next().is_none())
-}
-
-fn to(data_type: DataType) -> DequantizeRequest {
-    DequantizeRequest::new(data_type)
-}
-
-fn bits(tensor: &NamedTensor) -> Vec<u32> {
-    let bytes = tensor.tensor.bytes().expect("numbers");
-    bytes.as_chunks().0.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect()
-}
+use onnx_cast_file::{DequantizeRequest, Pattern, Scheme, dequantize_file};
 
 const FP8: &str =
     r#"{"quantization_config":{"quant_method":"fp8","weight_block_size":[128,128]},"torch_dtype":"bfloat16"}"#;
@@ -380,7 +267,7 @@ fn methods_that_are_not_known() {
     let names: Vec<&str> = Scheme::ALL.iter().map(|(_, name)| *name).collect();
     let known = format!("(known: {}; `scheme` chooses one)", names.join(", "));
     let tensors = || [codes("a.weight", "F8_E4M3", &[2, 2]), floats("a.weight_scale", &[], &[1.0])];
-    for method in ["gptq", "awq", "bitsandbytes"] {
+    for method in ["gptq", "awq", "eetq"] {
         let config = format!(r#"{{"quantization_config":{{"quant_method":"{method}","bits":4}}}}"#);
         Checkpoint::new(&config, &tensors())
             .refuses(&format!("config.json: `quant_method` is `{method}`, which is not a known layout {known}"));

@@ -106,8 +106,8 @@ def dequantize_file(
     weights of the type ``to``: elements are multiplied by their scales, rounded to float, and cast.
 
     ``scheme`` is the layout: ``"auto"`` takes it from the configuration, or else from the names of tensors; others are
-    ``"deepseek"``, ``"gpt-oss"``, ``"compressed-tensors"``, ``"modelopt"``, ``"fbgemm"``, ``"quark"`` and
-    ``"comfyui"``. Names in patterns and rules are those of the plain weights; a weight that is not selected stays
+    ``"deepseek"``, ``"gpt-oss"``, ``"compressed-tensors"``, ``"modelopt"``, ``"fbgemm"``, ``"quark"``, ``"comfyui"``,
+    ``"bitsandbytes"`` and ``"mlx"``. Names in patterns and rules are those of the plain weights; a weight that is not selected stays
     quantized. Scales that are NaN are an error, unless ``allow_nan`` is true.
 
     From a folder to a folder ``config.json`` is copied without what it says of quantization. ``losses`` and ``fail_on``

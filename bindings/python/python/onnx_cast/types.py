@@ -39,7 +39,17 @@ Layout: TypeAlias = Literal[
 
 #: A layout, or ``"auto"``, which finds it.
 Scheme: TypeAlias = Literal[
-    "auto", "deepseek", "gpt-oss", "compressed-tensors", "modelopt", "fbgemm", "quark", "comfyui", "plain"
+    "auto",
+    "deepseek",
+    "gpt-oss",
+    "compressed-tensors",
+    "modelopt",
+    "fbgemm",
+    "quark",
+    "comfyui",
+    "plain",
+    "bitsandbytes",
+    "mlx",
 ]
 
 

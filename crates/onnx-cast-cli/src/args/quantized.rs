@@ -30,7 +30,7 @@ pub(crate) struct DequantizeArgs {
     #[arg(value_name = "FILE", required = true, help_heading = INPUT)]
     pub(crate) files: Vec<PathBuf>,
     /// The layout of the weights, where neither the configuration nor names tell it: auto, deepseek, gpt-oss,
-    /// compressed-tensors, modelopt, fbgemm, quark, comfyui
+    /// compressed-tensors, modelopt, fbgemm, quark, comfyui, bitsandbytes, mlx
     #[arg(long, value_name = "NAME", value_parser = scheme, default_value = AUTO, hide_default_value = true)]
     #[arg(help_heading = INPUT)]
     pub(crate) scheme: SchemeArg,

@@ -163,7 +163,7 @@ fn compare(
         Entry::StoredTensor(tensor) => {
             Other::StoredTensor(plain(second.input(tensor), tensor.tensor, request.threads)?)
         }
-        Entry::Weight(weight) => Other::Weight(second.values(weight, types[1])?, Mutex::default()),
+        Entry::Weight(weight) => Other::Weight(Box::new(second.values(weight, types[1])?), Mutex::default()),
     };
     let [our_numbers, their_numbers] = types.map(|data_type| Numbers::new(data_type).ok());
     let exact = our_numbers.zip(their_numbers).filter(|_| types.into_iter().any(exceeds_doubles));
@@ -192,7 +192,7 @@ fn compare(
 enum Other<'a> {
     StoredTensor(Plain<'a>),
     /// With the memory of those that compute it.
-    Weight(WeightValues<'a>, Mutex<Vec<Scratch>>),
+    Weight(Box<WeightValues<'a>>, Mutex<Vec<Scratch>>),
 }
 
 impl Other<'_> {

@@ -2,7 +2,7 @@
 
 use crate::error::FileError;
 use crate::formats::format::Format;
-use crate::layouts::{self, Checkpoint, Config, LayoutError, Scheme, Weight, Weights};
+use crate::layouts::{self, Checkpoint, Config, LayoutError, SHAPE, Scheme, TensorRef, Weight, Weights};
 use onnx_cast::DataType;
 use std::path::Path;
 
@@ -39,7 +39,7 @@ pub struct QuantizedWeight {
     /// Bits of storage for each value: elements, scales, zero points and all else that goes with them.
     pub bits: f64,
     /// The names of its tensors, with what each is: `elements`, `scales`, `global_scale`, `zero_points`, `groups`,
-    /// `shape`.
+    /// `shape`, `settings`.
     pub tensors: Vec<(&'static str, String)>,
 }
 
@@ -177,6 +177,10 @@ fn tensors(checkpoint: &Checkpoint, weight: &Weight) -> Vec<(&'static str, Strin
         ("groups", weight.groups),
     ];
     let single = single.into_iter().filter_map(|(role, tensor)| Some((role, tensor?)));
-    let others = weight.others.iter().map(|tensor| ("shape", *tensor));
+    let role = |tensor: &TensorRef| match checkpoint.stored(*tensor).name.ends_with(SHAPE) {
+        true => "shape",
+        false => "settings",
+    };
+    let others = weight.others.iter().map(|tensor| (role(tensor), *tensor));
     single.chain(others).map(|(role, tensor)| (role, checkpoint.stored(tensor).name.clone())).collect()
 }

@@ -1,10 +1,11 @@
 //! What changes weights or their inputs beside the scales: rotations, scales of inputs, factors of low rank. None of it is
 //! applied here, and without it weights would be wrong, so that such checkpoints are refused.
 
-use super::companions::{CHANGES, CHANGING_KEYS, COMFY_QUANT};
+use super::companions::{CHANGES, CHANGING_KEYS};
 use super::error::LayoutError;
 use super::json;
 use super::row::before;
+use super::table::COMFY_QUANT;
 use super::weight::Checkpoint;
 use crate::error::FileError;
 use onnx_cast::DataType;

@@ -21,6 +21,11 @@ pub(crate) struct Claims {
     pub(super) activations: Vec<(WeightFormat, Option<Value>)>,
     /// How keys and values are cached, where that is named.
     pub(crate) cache: Option<KeyValueCache>,
+    /// How integers are packed, and in single layers; `None` there of what is not quantized.
+    pub(super) packing: Option<Packing>,
+    pub(super) packings: HashMap<String, Option<Packing>>,
+    /// The family of the model.
+    pub(super) model_type: Option<String>,
 }
 
 /// How keys and values are cached.
@@ -43,6 +48,14 @@ impl KeyValueCache {
             value == "FP8" || is("type", "float".into()) && is("num_bits", 8.into()) && is_tensor && is_static;
         Some(if is_float8 { KeyValueCache::Float8 } else { KeyValueCache::Other(value.clone()) })
     }
+}
+
+/// The width, the group and the mode of integers, as they are claimed.
+#[derive(Clone, Debug)]
+pub(crate) struct Packing {
+    pub(super) bits: u64,
+    pub(super) group: u64,
+    pub(super) mode: String,
 }
 
 impl Claims {

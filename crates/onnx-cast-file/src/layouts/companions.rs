@@ -1,7 +1,7 @@
 //! The names of tensors beside quantized weights that belong to none of them.
 
 use super::row::before;
-use super::table::SHAPE;
+use super::table::{COMFY_QUANT, SHAPE};
 
 /// Scales and zero points of activations, which data has told. The first may end names of experts.
 const CALIBRATIONS: &[&str] = &[
@@ -25,9 +25,6 @@ const CALIBRATIONS: &[&str] = &[
 
 /// Other tensors that go with quantized weights, and that no model without them has.
 const LEFTOVERS: &[&str] = &[SHAPE, "scaled_fp8", COMFY_QUANT, "weight_format"];
-
-/// A layer's format in JSON, of ComfyUI.
-pub(super) const COMFY_QUANT: &str = "comfy_quant";
 
 /// Tensors that change the weight beside them, or its inputs; another part of the name may follow.
 pub(super) const CHANGES: &[&str] = &[

@@ -90,10 +90,13 @@ impl Config {
         }
         let mut config = Config::default();
         let path = folder.join("config.json");
-        if let Some(object) = object(&path)?
-            && let Some(quantization) = quantization_of(&object)
-        {
-            config.take(quantization, given).map_err(|error| FileError::layout(&path, error))?;
+        if let Some(object) = object(&path)? {
+            config.claims.model_type = object.get("model_type").and_then(Value::as_str).map(str::to_owned);
+            if !config.take_own_key(&object)
+                && let Some(quantization) = quantization_of(&object)
+            {
+                config.take(quantization, given).map_err(|error| FileError::layout(&path, error))?;
+            }
         }
         for (scheme, file) in Scheme::own_files() {
             let path = folder.join(file.name);
@@ -110,13 +113,25 @@ impl Config {
         let object = json::object(text).map_err(|error| LayoutError::Config { what: error.to_string() })?;
         let is_quantization = || Scheme::keys().any(|key| object.contains_key(key));
         let mut config = Config::default();
-        if let Some(quantization) = quantization_of(&object).or(is_quantization().then_some(&object)) {
+        config.claims.model_type = object.get("model_type").and_then(Value::as_str).map(str::to_owned);
+        if config.take_own_key(&object) {
+        } else if let Some(quantization) = quantization_of(&object).or(is_quantization().then_some(&object)) {
             config.take(quantization, given)?;
         } else {
             Scheme::own_files().try_for_each(|(scheme, file)| config.take_own(scheme, file, &object))?;
         }
         config.scheme = given.or(config.scheme);
         Ok(config)
+    }
+
+    /// Takes over what `config.json` says under the key of a layout: MLX repeats it as `quantization_config`.
+    fn take_own_key(&mut self, object: &Map<String, Value>) -> bool {
+        let found = Scheme::own_keys().find_map(|(scheme, key)| Some((scheme, own_key(object, key)?)));
+        if let Some((scheme, quantization)) = found {
+            self.scheme = Some(scheme);
+            self.claim(scheme, quantization);
+        }
+        found.is_some()
     }
 
     /// Takes over what a layout's own file says.
@@ -155,6 +170,11 @@ impl Config {
         }
         Ok(())
     }
+}
+
+/// What a layout's own key holds, unless it is that of another file: MLX names the width beside the group.
+fn own_key<'o>(object: &'o Map<String, Value>, key: &str) -> Option<&'o Map<String, Value>> {
+    object.get(key)?.as_object().filter(|found| found.contains_key("bits") && found.contains_key("group_size"))
 }
 
 /// What the object of `config.json` says of quantization.

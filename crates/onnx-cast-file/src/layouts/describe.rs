@@ -1,10 +1,15 @@
 //! A weight from its tensors: what their types mean together, the shape of the elements, and the blocks that scales are
 //! for.
 
+mod bitsandbytes;
+mod mlx;
+mod told;
+
 use super::error::LayoutError;
 use super::find::Finder;
 use super::packed_ints;
-use super::table::{GROUPS, SHAPE, ZERO_POINTS};
+use super::row::Composition;
+use super::table::{COMFY_QUANT, GROUPS, SHAPE, ZERO_POINTS};
 use super::weight::{Checkpoint, Encoding, TensorRef, Weight, WeightFormat};
 use super::written::Order;
 use crate::error::FileError;
@@ -14,6 +19,8 @@ use DataType::{
     Uint8,
 };
 use onnx_cast::{DataType, GlobalScale};
+use serde_json::{Map, Value};
+use told::fit_swizzled;
 
 /// What an element of MXINT8 stands for, without its scale.
 const MXINT8_UNIT: f32 = 1.0 / 64.0;
@@ -39,19 +46,34 @@ impl Finder<'_> {
             tensor,
             scales,
             scale_type: scale.data_type,
+            nested: None,
+            biases: None,
+            owner_type: None,
+            are_swizzled: false,
             block: [1, 32],
             globals: Vec::new(),
             global: None,
             zero_points: beside(ZERO_POINTS),
             groups: beside(GROUPS),
             transposed: false,
-            others: beside(SHAPE).into_iter().collect(),
+            others: [beside(SHAPE), self.row.told.and_then(|_| beside(COMFY_QUANT))].into_iter().flatten().collect(),
         };
+        match self.row.composition {
+            Composition::WithState => return bitsandbytes::describe(self, weight, start),
+            Composition::WithBiases => return mlx::describe(self, weight, start),
+            Composition::Scaled => {}
+        }
         if !self.read_types(&mut weight, stored, scale, start)? {
             return Ok(None);
         }
         self.read_shape(&mut weight, stored).map_err(wrong)?;
-        self.fit_scales(&mut weight, scale).map_err(|error| self.checkpoint.error(Some(scales), error))?;
+        let fits = if weight.are_swizzled {
+            self.leave_out_padding(&mut weight, start);
+            fit_swizzled(&weight, scale)
+        } else {
+            self.fit_scales(&mut weight, scale)
+        };
+        fits.map_err(|error| self.checkpoint.error(Some(scales), error))?;
         self.read_globals(&mut weight)?;
         self.check_groups(&weight)?;
         Ok(Some(weight))
@@ -67,6 +89,9 @@ impl Finder<'_> {
     ) -> Result<bool, FileError> {
         let tensor = weight.tensor;
         let wrong = |error| self.checkpoint.error(Some(tensor), error);
+        if self.row.told.is_some() && self.read_told(weight, stored, scale, start)? {
+            return Ok(true);
+        }
         match (stored.data_type, scale.data_type) {
             (Int8, Float8E8M0) if self.row.has_mxint8 => {
                 weight.globals = vec![GlobalScale::Factor(MXINT8_UNIT)];
@@ -87,11 +112,7 @@ impl Finder<'_> {
                 if self.has_two_rows(stored, scale) {
                     (weight.elements, weight.block) = (Encoding::TwoRows, [16, 1]);
                 }
-                let want = self.row.global.name(start, &scale.name);
-                let found = self.checkpoint.find(&want);
-                let (tensor, what) = (stored.name.clone(), "the global scale of NVFP4");
-                let missing = || wrong(LayoutError::MissingPart { tensor, what, want });
-                weight.global = Some(found.ok_or_else(missing)?);
+                weight.global = Some(self.global(stored, scale, start)?);
             }
             (Float8E4M3FN | Float8E5M2, Uint8 | Float8E8M0) => weight.scale_type = Float8E8M0,
             (Float8E4M3FN | Float8E5M2 | Int8, Float | BFloat16 | Float16) => {}
@@ -114,6 +135,28 @@ impl Finder<'_> {
         Ok(true)
     }
 
+    /// What is wrong with the type or the shape of a tensor.
+    pub(super) fn part(&self, tensor: TensorRef, want: String) -> FileError {
+        let stored = self.checkpoint.stored(tensor);
+        let (name, data_type, shape) = (stored.name.clone(), stored.data_type, stored.shape.clone());
+        self.checkpoint.error(Some(tensor), LayoutError::Part { tensor: name, data_type, shape, want })
+    }
+
+    /// NVFP4's global scale.
+    pub(super) fn global(
+        &self,
+        stored: &StoredTensor,
+        scale: &StoredTensor,
+        start: &str,
+    ) -> Result<TensorRef, FileError> {
+        let want = self.row.global.name(start, &scale.name);
+        self.checkpoint.find(&want).ok_or_else(|| {
+            let (tensor, what) = (stored.name.clone(), "the global scale of NVFP4");
+            let error = LayoutError::MissingPart { tensor, what, want };
+            self.checkpoint.error(self.checkpoint.find(&stored.name), error)
+        })
+    }
+
     /// The shape of the elements, and that of the values.
     fn read_shape(&self, weight: &mut Weight, stored: &StoredTensor) -> Result<(), LayoutError> {
         match weight.elements {
@@ -121,6 +164,7 @@ impl Finder<'_> {
                 self.widen_shape(weight, stored, data_type)?;
             }
             Encoding::TwoRows => weight.shape[1] = weight.shape[1].saturating_mul(2),
+            Encoding::HighFirst => self.widen_shape(weight, stored, Float4E2M1)?,
             _ => {}
         }
         let part = |want: &str| LayoutError::Part {
@@ -278,15 +322,13 @@ impl Finder<'_> {
     fn check_groups(&self, weight: &Weight) -> Result<(), FileError> {
         let [rows, columns] = weight.matrix();
         let scale = self.checkpoint.stored(weight.scales);
-        let part = |tensor: TensorRef, want: String| {
-            let stored = self.checkpoint.stored(tensor);
-            let (name, data_type, shape) = (stored.name.clone(), stored.data_type, stored.shape.clone());
-            self.checkpoint.error(Some(tensor), LayoutError::Part { tensor: name, data_type, shape, want })
-        };
         if let Some(zero_points) = weight.zero_points {
             let stored = self.checkpoint.stored(zero_points);
             let (data_type, shape, packed) = match weight.elements {
-                Encoding::Plain(_) | Encoding::TwoRows => (weight.element_type(), scale.shape.clone(), ""),
+                Encoding::Plain(_) | Encoding::TwoRows | Encoding::HighFirst => {
+                    (weight.element_type(), scale.shape.clone(), "")
+                }
+                Encoding::Coded(_) => return Ok(()),
                 Encoding::Words { bits, straddle } => {
                     let words = packed_ints::words(rows, bits, straddle);
                     (Int32, vec![words, weight.grid()[1]], ", packed down the rows")
@@ -295,7 +337,7 @@ impl Finder<'_> {
             let rank = shape.len().min(stored.shape.len()).max(2);
             if stored.data_type != data_type || squeeze(&stored.shape, rank) != squeeze(&shape, rank) {
                 let shape = crate::text::ShapeText(&shape);
-                return Err(part(zero_points, format!("{data_type} of shape {shape}, one for each scale{packed}")));
+                return Err(self.part(zero_points, format!("{data_type} of shape {shape}, one for each scale{packed}")));
             }
             if let Encoding::Plain(data_type @ (Float8E4M3FN | Float8E5M2)) = weight.elements {
                 // Either sign of 0 changes nothing.
@@ -310,20 +352,35 @@ impl Finder<'_> {
         if let Some(groups) = weight.groups {
             let stored = self.checkpoint.stored(groups);
             if stored.data_type != Int32 || stored.len != columns || weight.block[0] != 1 || weight.shape.len() != 2 {
-                return Err(part(groups, format!("int32, the group of each of {columns} columns")));
+                return Err(self.part(groups, format!("int32, the group of each of {columns} columns")));
             }
             let across = weight.grid()[1];
             let bytes = self.checkpoint.bytes(groups)?;
             let is_inside = |bytes: &[u8; 4]| usize::try_from(i32::from_le_bytes(*bytes)).is_ok_and(|at| at < across);
             if !bytes.as_chunks().0.iter().all(is_inside) {
-                return Err(part(groups, format!("groups from 0 to {}", across.saturating_sub(1))));
+                return Err(self.part(groups, format!("groups from 0 to {}", across.saturating_sub(1))));
             }
         }
         Ok(())
     }
 }
 
+/// A longer text is not the settings of one weight.
+const MAX_TEXT: u64 = 1 << 16;
+
 impl Checkpoint {
+    /// The settings that a tensor holds as JSON.
+    pub(super) fn settings(&self, tensor: TensorRef) -> Result<Map<String, Value>, FileError> {
+        let stored = self.stored(tensor);
+        let wrong = |what: String| {
+            self.error(Some(tensor), LayoutError::Text { place: format!("tensor `{}`", stored.name), what })
+        };
+        if stored.data_type != Uint8 || self.byte_len(tensor) > MAX_TEXT {
+            return Err(wrong(format!("{} of {} (want up to {MAX_TEXT} bytes)", stored.len, stored.data_type)));
+        }
+        serde_json::from_slice(&self.bytes(tensor)?).map_err(|error| wrong(error.to_string()))
+    }
+
     /// The shape that a tensor `weight_shape` gives.
     fn original_shape(&self, tensors: &[TensorRef]) -> Result<Option<[usize; 2]>, FileError> {
         let Some(&tensor) = tensors.first() else { return Ok(None) };

@@ -14,6 +14,35 @@ pub enum LayoutError {
         /// What the JSON reader says.
         what: String,
     },
+    /// A text in a file of tensors that is not the JSON it should be.
+    #[error("{}: not settings in JSON: {what}", Short(place))]
+    Text {
+        /// Where the text is.
+        place: String,
+        /// What the JSON reader says.
+        what: String,
+    },
+    /// Weights of a kind that is not read.
+    #[error("{}: {what}, which is not read here (want {want})", Short(place))]
+    Variant {
+        /// What says it.
+        place: String,
+        /// What it says.
+        what: String,
+        /// What is read.
+        want: &'static str,
+    },
+    /// A checkpoint that says itself that it has another layout.
+    #[error(
+        "its weights are in the layout {own}, as the files say, where the configuration or `scheme` has {scheme}: the \
+         scales would be read in another order (want the scheme {own})"
+    )]
+    OtherScheme {
+        /// The layout that the files name.
+        own: &'static str,
+        /// The layout that is asked for.
+        scheme: &'static str,
+    },
     /// A configuration that names a scheme that is not known here.
     #[error("`{key}` is `{}`, which is not a known layout (known: {known}; `scheme` chooses one)", Short(got))]
     UnknownScheme {
@@ -85,8 +114,8 @@ pub enum LayoutError {
     },
     /// A weight that is in no layout but its own.
     #[error(
-        "tensor `{}`: no other layout has such a weight: of one axis, of float8 with zero points, or of integers in three \
-         axes (dequantize and quantize go from any layout to any, with a loss)",
+        "tensor `{}`: no other layout has such a weight: of one axis, of float8 with zero points, of integers in three \
+         axes, of ComfyUI's block formats, or of a layout that is only read (dequantize and quantize go from any layout to any, with a loss)",
         Short(tensor)
     )]
     NotTranscoded {

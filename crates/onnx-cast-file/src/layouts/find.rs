@@ -11,7 +11,7 @@ use super::table::Scheme;
 use super::weight::{Checkpoint, TensorRef, Weight};
 use crate::error::FileError;
 use crate::formats::input::StoredTensor;
-use DataType::{Float4E2M1, Float6E2M3, Float6E3M2, Float8E4M3FN, Float8E5M2, Int8, Int32, Uint8};
+use DataType::{Float4E2M1, Float6E2M3, Float6E3M2, Float8E4M3FN, Float8E5M2, Int8, Int32, Uint8, Uint32};
 use onnx_cast::DataType;
 use std::collections::HashMap;
 
@@ -54,11 +54,24 @@ impl Weights {
         keeps: impl Fn(&str, u64) -> bool,
     ) -> Result<Weights, FileError> {
         let has = |ending: &str| checkpoint.tensors().any(|(_, stored)| before(&stored.name, ending).is_some());
-        let Some(scheme) = config.scheme.or_else(|| Scheme::of_names(has)) else {
+        let told = Scheme::told(checkpoint)?;
+        // A scale for each tensor or row means the same in every layout.
+        let is_own = |claims: &Claims| claims.layers.values().any(|format| format.is_in_blocks());
+        let own =
+            told.as_ref().filter(|(_, claims)| is_own(claims) || claims.layers.is_empty()).map(|(scheme, _)| *scheme);
+        let Some(scheme) = config.scheme.or(own).or_else(|| Scheme::of_names(has)) else {
             return Err(checkpoint.error(None, LayoutError::NotQuantized));
         };
         check_changes(checkpoint)?;
-        let finder = Finder { checkpoint, claims: &config.claims, row: scheme.row() };
+        let claims = match &told {
+            Some((own, claims)) if *own == scheme => claims,
+            Some((own, claims)) if is_own(claims) => {
+                let (own, scheme) = (own.name(), scheme.name());
+                return Err(checkpoint.error(None, LayoutError::OtherScheme { own, scheme }));
+            }
+            _ => &config.claims,
+        };
+        let finder = Finder { checkpoint, claims, row: scheme.row() };
         let mut list = Vec::new();
         for (tensor, stored) in checkpoint.tensors() {
             let wrong = |error| checkpoint.error(Some(tensor), error);
@@ -85,7 +98,7 @@ impl Weights {
         if list.is_empty() {
             return Err(checkpoint.error(None, LayoutError::NoWeights { scheme: scheme.name() }));
         }
-        Ok(Weights { scheme, list, roles, block: config.claims.block })
+        Ok(Weights { scheme, list, roles, block: claims.block })
     }
 
     /// The names of the scales and zero points of activations, in the order of the files.
@@ -123,10 +136,11 @@ pub(super) struct Finder<'a> {
 impl Finder<'_> {
     /// The weight whose elements a tensor holds; `None` where it holds something else.
     fn weight(&self, tensor: TensorRef, stored: &StoredTensor) -> Result<Option<Weight>, FileError> {
-        if !matches!(
+        let is_code = matches!(
             stored.data_type,
-            Float8E4M3FN | Float8E5M2 | Float6E2M3 | Float6E3M2 | Float4E2M1 | Uint8 | Int8 | Int32
-        ) {
+            Float8E4M3FN | Float8E5M2 | Float6E2M3 | Float6E3M2 | Float4E2M1 | Uint8 | Int8 | Int32 | Uint32
+        );
+        if !is_code && !self.row.has_any_type {
             return Ok(None);
         }
         let found = self.row.all_names().find_map(|pair| {
@@ -163,7 +177,7 @@ impl Finder<'_> {
             let want = |start: &str, ending: &str| format!("{start}{ending}");
             let is_small_float = matches!(stored.data_type, Float8E4M3FN | Float8E5M2 | Float4E2M1);
             // No model has weights of bytes without scales.
-            let is_packed = matches!(stored.data_type, Uint8 | Int8 | Int32) && stored.shape.len() > 1;
+            let is_packed = matches!(stored.data_type, Uint8 | Int8 | Int32 | Uint32) && stored.shape.len() > 1;
             let has_scales = |start: &str| self.checkpoint.find(&want(start, pair.scales)).is_some();
             let start = before(name, pair.elements);
             if let Some(start) = start.filter(|start| is_small_float || is_packed && !has_scales(start)) {

@@ -116,6 +116,11 @@ impl Scheme {
         activations: Option<Activations>,
     ) -> Result<(Granularity, Activations), LayoutError> {
         let refuse = |reason: String| Err(LayoutError::Unsupported { layout: self.name(), to: to.name(), reason });
+        if self.is_only_read() {
+            return refuse(
+                "the layout is only read (want compressed-tensors, which transformers and vLLM load)".to_owned(),
+            );
+        }
         let known = self.row().held.iter().filter(|held| held.formats.contains(&to));
         let known: Vec<(Granularity, &Held)> = match to {
             QuantizedFormat::Block(format) => {
@@ -171,6 +176,11 @@ impl Scheme {
             Some(Loaders::Are(loaders)) => loaders,
             _ => &[],
         }
+    }
+
+    /// Whether weights in the layout are read and never written.
+    pub(crate) fn is_only_read(self) -> bool {
+        self.row().held.is_empty()
     }
 
     /// Whether weights of Linear layers are held.

@@ -3,6 +3,7 @@
 use super::config::{QUANTIZATION, read};
 use super::error::LayoutError;
 use super::json;
+use super::table::Scheme;
 use super::torch_dtype::is_missing;
 use crate::error::FileError;
 use serde_json::Value;
@@ -32,7 +33,8 @@ fn rewrite(
 ) -> Result<String, serde_json::Error> {
     let pairs = json::pairs(text)?.into_iter().map(|(key, value)| (key, value.to_owned()));
     let mut pairs: Vec<(String, String)> = pairs.collect();
-    pairs.retain(|(key, _)| !QUANTIZATION.contains(&&**key));
+    let is_own = |key: &str, value: &str| Scheme::own_keys().any(|(_, own)| own == key) && value.starts_with('{');
+    pairs.retain(|(key, value)| !QUANTIZATION.contains(&&**key) && !is_own(key, value));
     for (key, value) in &mut pairs {
         match (&**key, data_type) {
             ("torch_dtype" | "dtype", Some(data_type)) if value.starts_with('"') => {

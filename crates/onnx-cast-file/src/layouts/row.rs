@@ -2,7 +2,9 @@
 
 use super::claims::{Claims, KeyValueCache};
 use super::format::{Activations, Granularity, QuantizedFormat};
+use super::weight::Checkpoint;
 use super::written::{Arithmetic, Order, WrittenWeight};
+use crate::error::FileError;
 use crate::formats::format::Format;
 use serde_json::{Map, Value};
 
@@ -31,6 +33,20 @@ impl Names {
     }
 }
 
+/// How the tensors of a weight belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Composition {
+    /// Elements and scales, whose types and shapes tell the rest.
+    Scaled,
+    /// Codes of the flattened weight, with a state in tensors beside them: bitsandbytes.
+    WithState,
+    /// Integers whose width the configuration has: MLX.
+    WithBiases,
+}
+
+/// The claims of a checkpoint's own files; `None` where these claim nothing.
+pub(super) type Told = fn(&Checkpoint) -> Result<Option<Claims>, FileError>;
+
 /// What a layout holds.
 pub(crate) struct Row {
     pub(crate) name: &'static str,
@@ -40,6 +56,15 @@ pub(crate) struct Row {
     pub(super) names: &'static [Names],
     pub(super) experts: Option<Experts>,
     pub(crate) configuration: Option<Configuration>,
+    pub(super) composition: Composition,
+    /// The endings of other tensors beside a weight, of no use without it.
+    pub(super) beside: &'static [&'static str],
+    /// Whether codes may be stored in tensors of any type.
+    pub(super) has_any_type: bool,
+    /// The key of `config.json` that is as `quantization_config` in other layouts.
+    pub(super) own_key: Option<&'static str>,
+    /// Reads what the files themselves say of layers.
+    pub(super) told: Option<Told>,
     /// What is written.
     pub(super) held: &'static [Held],
     /// The shape of a scale for a tensor.

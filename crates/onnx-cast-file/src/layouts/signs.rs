@@ -4,7 +4,7 @@
 use super::config::{Config, claims};
 use super::error::LayoutError;
 use super::row::before;
-use super::table::{Scheme, ZERO_POINTS};
+use super::table::{COMFY_QUANT, Scheme, ZERO_POINTS};
 use super::weight::Checkpoint;
 use crate::error::FileError;
 use crate::summary::TensorSummary;
@@ -16,22 +16,7 @@ use std::path::Path;
 /// Layouts that are not read here: what the names of codes end in, and those of the tensors beside them.
 const FOREIGN: &[(&str, &[&str], &str)] = &[
     ("qweight", &["scales", "qzeros", "g_idx", "scaled_zeros"], "GPTQ or AWQ"),
-    ("weight", &["scales", "biases"], "MLX"),
-    ("weight", &["SCB"], "bitsandbytes"),
-    (
-        "weight",
-        &[
-            "weight.absmax",
-            "weight.quant_map",
-            "weight.nested_absmax",
-            "weight.nested_quant_map",
-            "weight.quant_state.bitsandbytes__nf4",
-            "weight.quant_state.bitsandbytes__fp4",
-        ],
-        "bitsandbytes",
-    ),
     ("weight", &["weight_scales"], "EETQ"),
-    ("weight", &["comfy_quant", "weight_scale", "weight_scale_2"], "ComfyUI"),
     ("W_q", &["scale", "zero", "scales", "zeros"], "HQQ"),
     ("weight._data", &["weight._scale", "weight._shift"], "quanto"),
     ("_weight_qdata", &["_weight_scale", "_weight_zero_point"], "torchao"),
@@ -55,16 +40,18 @@ fn signs<'n>(tensors: &[Header<'n>]) -> Vec<Sign<'n>> {
         let beside = |start: &str, ends: &[&str]| -> Vec<usize> {
             ends.iter().filter_map(|end| places.get(&*format!("{start}{end}")).copied()).collect()
         };
-        let own = Scheme::ALL.iter().filter(|_| is_code(data_type)).find_map(|(scheme, layout)| {
-            scheme.row().all_names().find_map(|names| {
+        let own = Scheme::ALL.iter().find_map(|(scheme, layout)| {
+            let row = scheme.row();
+            let mut all = row.all_names().filter(|_| is_code(data_type) || row.has_any_type);
+            all.find_map(|names| {
                 let start = before(name, names.elements)?;
-                let found = beside(start, &[names.scales, "weight_scale_2", "weight_global_scale", ZERO_POINTS]);
+                let ends = [names.scales, "weight_scale_2", "weight_global_scale", ZERO_POINTS, COMFY_QUANT];
+                let found = [beside(start, &ends), beside(start, row.beside)].concat();
                 (places.contains_key(&*format!("{start}{}", names.scales))).then_some((found, *layout))
             })
         });
-        // bitsandbytes may store codes as floats.
         let foreign = || {
-            let mut known = FOREIGN.iter().filter(|(.., layout)| is_code(data_type) || *layout == "bitsandbytes");
+            let mut known = FOREIGN.iter().filter(|_| is_code(data_type));
             known.find_map(|(codes, ends, layout)| {
                 let found = beside(before(name, codes)?, ends);
                 (!found.is_empty()).then_some((found, *layout))
@@ -139,7 +126,7 @@ mod tests {
             (("m.gate_up_proj_blocks", Uint8), ("m.gate_up_proj_scales", Uint8), "gpt-oss"),
             (("m.weight", Float8E4M3FN), ("m.scale_weight", Float), "comfyui"),
             (("m.qweight", Int32), ("m.scales", Float16), "GPTQ or AWQ"),
-            (("m.weight", Uint32), ("m.scales", BFloat16), "MLX"),
+            (("m.weight", Uint32), ("m.scales", BFloat16), "mlx"),
             (("m.weight", Int8), ("m.SCB", Float), "bitsandbytes"),
             (("m.weight", Uint8), ("m.weight.absmax", Float), "bitsandbytes"),
             (("m.weight", BFloat16), ("m.weight.absmax", Uint8), "bitsandbytes"),

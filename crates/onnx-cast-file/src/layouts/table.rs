@@ -3,12 +3,17 @@
 //!
 //! A configuration that is more than a few constants has a file beside the rows, which reads and writes it.
 
+mod bitsandbytes;
+mod comfyui;
 mod compressed_tensors;
+mod mlx;
 mod modelopt;
 mod quark;
 
 use super::format::{Activations, Granularity, OF_GGUF, QuantizedFormat};
-use super::row::{Calibration, Configuration, Experts, GlobalScaleOf, Held, Loaders, Names, OwnFile, Row, Scales};
+use super::row::{
+    Calibration, Composition, Configuration, Experts, GlobalScaleOf, Held, Loaders, Names, OwnFile, Row, Scales,
+};
 use super::weight::WeightFormat;
 use super::written::{Arithmetic, Order};
 use crate::formats::format::Format;
@@ -31,12 +36,16 @@ pub enum Scheme {
     Fbgemm,
     /// float4e2m1 with blocks of 32, and float8e4m3fn with a scale for each tensor or row.
     Quark,
-    /// float8e4m3fn with a scale for each tensor.
+    /// float8 and int8 with a scale for each tensor or row, NVFP4 and MXFP8 with scales in cuBLAS's order.
     ComfyUi,
     /// Elements and scales in their own types, without a configuration.
     Plain,
     /// The blocks of `.gguf` files, for llama.cpp.
     Gguf,
+    /// NF4 and FP4 in blocks of the flattened weight, and int8 with a scale for each row.
+    BitsAndBytes,
+    /// Integers with a scale and a bias for each group, MXFP4, MXFP8 and NVFP4.
+    Mlx,
 }
 
 impl Scheme {
@@ -115,6 +124,9 @@ pub(super) const EXPERTS: [&str; 2] = ["gate_up_proj", "down_proj"];
 pub(crate) const ZERO_POINTS: &str = "weight_zero_point";
 pub(crate) const GROUPS: &str = "weight_g_idx";
 pub(crate) const SHAPE: &str = "weight_shape";
+/// A layer's format in JSON, of ComfyUI.
+pub(super) const COMFY_QUANT: &str = "comfy_quant";
+pub(crate) use comfyui::without_layers;
 
 const MXFP4: QuantizedFormat = QuantizedFormat::Block(BlockFormat::MxFp4);
 const NVFP4: QuantizedFormat = QuantizedFormat::Block(BlockFormat::NvFp4);
@@ -171,6 +183,11 @@ const BASE: Row = Row {
     names: &[WEIGHT],
     experts: None,
     configuration: None,
+    composition: Composition::Scaled,
+    beside: &[],
+    has_any_type: false,
+    own_key: None,
+    told: None,
     held: &[],
     tensor_scale: &[1],
     has_column_of_scales: true,
@@ -194,7 +211,7 @@ const BASE: Row = Row {
 const AS_MATRICES: Experts =
     Experts { names: &[], order: Order::Same, by_default: true, only: None, have_scales_of_columns: false };
 
-const ROWS: [(Scheme, Row); 9] = [
+const ROWS: [(Scheme, Row); 11] = [
     (
         Scheme::DeepSeek,
         Row {
@@ -390,19 +407,7 @@ const ROWS: [(Scheme, Row); 9] = [
             ..BASE
         },
     ),
-    (
-        Scheme::ComfyUi,
-        Row {
-            name: "comfyui",
-            signs: &["scaled_fp8", "scale_weight"],
-            names: &[names("weight", "scale_weight", "weight"), WEIGHT],
-            held: &[held(&[FP8], &[TENSOR], Loaders::Are(&[COMFYUI]), KEPT_OR_STATIC)],
-            tensor_scale: &[],
-            calibration: Some(Calibration { input: "scale_input", nvfp4: None, cache: None }),
-            marker: Some("scaled_fp8"),
-            ..BASE
-        },
-    ),
+    (Scheme::ComfyUi, comfyui::ROW),
     (
         Scheme::Plain,
         Row {
@@ -440,4 +445,6 @@ const ROWS: [(Scheme, Row); 9] = [
             ..BASE
         },
     ),
+    (Scheme::BitsAndBytes, bitsandbytes::ROW),
+    (Scheme::Mlx, mlx::ROW),
 ];

@@ -2,6 +2,8 @@
 //!
 //! The scales of a part are read with it: they follow each other in their tensor, because rows of blocks do.
 
+mod coded;
+mod swizzled;
 mod transposed;
 
 use super::columns::columns_at_once;
@@ -10,9 +12,11 @@ use super::weight::{Checkpoint, Encoding, TensorRef, Weight};
 use crate::io::memory::resize;
 use crate::io::positional::InputFile;
 use crate::pipeline::{Compute, PipelineError, Scratch};
+use coded::Coded;
 use onnx_cast::{BlockPlan, CastError, DataType, TensorError, TensorView, pack};
 use std::io;
 use std::ops::Range;
+use swizzled::Swizzled;
 use transposed::TransposedColumns;
 
 /// The values of a weight, as float, float16 or bfloat16.
@@ -27,6 +31,10 @@ pub(crate) struct WeightValues<'a> {
     groups: Vec<usize>,
     /// Where the values are transposed.
     transposed: Option<TransposedColumns>,
+    /// Where the scales are in cuBLAS's order.
+    swizzled: Option<Swizzled>,
+    /// Where elements have arithmetic of their own.
+    coded: Option<Coded<'a>>,
 }
 
 /// Where bytes of a tensor are.
@@ -74,7 +82,15 @@ impl<'a> WeightValues<'a> {
         let (elements, scales) = (place(weight.tensor), place(weight.scales));
         let zero_points = weight.zero_points.map(place);
         let transposed = weight.transposed.then(|| TransposedColumns::new(weight));
-        Ok(WeightValues { weight, to, elements, scales, zero_points, groups, transposed })
+        let swizzled = weight.are_swizzled.then(|| Swizzled::new(weight));
+        let coded = match weight.elements {
+            Encoding::Coded(coding) => {
+                let nested = weight.nested.as_ref().map(|nested| place(nested.scales));
+                Some(Coded::new(weight, coding, to, scales, weight.biases.map(place), nested))
+            }
+            _ => None,
+        };
+        Ok(WeightValues { weight, to, elements, scales, zero_points, groups, transposed, swizzled, coded })
     }
 
     /// Computes a stretch of a matrix.
@@ -90,7 +106,10 @@ impl<'a> WeightValues<'a> {
         let size = scale_size(weight);
         let scale_rows = stretch.rows.div_ceil(weight.block[0]);
         let first = self.first_scale(stretch);
-        self.scales.read(first * across * size, scale_rows * across * size, &mut scratch.scales)?;
+        match &self.swizzled {
+            Some(swizzled) => swizzled.read(first..first + scale_rows, self.scales, &mut scratch.scales)?,
+            None => self.scales.read(first * across * size, scale_rows * across * size, &mut scratch.scales)?,
+        }
         let from = self.read_elements(stretch, scratch)?;
         self.read_zero_points(stretch, scale_rows, scratch)?;
         let (mut block, mut grid) = (weight.block, [scale_rows, across]);
@@ -133,6 +152,14 @@ impl<'a> WeightValues<'a> {
                 self.elements.read(at, len, &mut scratch.elements)?;
                 Ok(data_type)
             }
+            // Rows are whole blocks, and parts begin at even elements.
+            Encoding::HighFirst => {
+                self.elements.read(start / 2, stretch.elements.len().div_ceil(2), &mut scratch.elements)?;
+                scratch.elements.iter_mut().for_each(|byte| *byte = byte.rotate_left(4));
+                Ok(DataType::Float4E2M1)
+            }
+            // Computed elsewhere: these have no elements without their scales.
+            Encoding::Coded(_) => Ok(self.weight.element_type()),
             Encoding::TwoRows => {
                 let lines = start / columns / 2..(start + stretch.elements.len()).div_ceil(columns).div_ceil(2);
                 self.elements.read(lines.start * columns, lines.len() * columns, &mut scratch.codes)?;
@@ -179,8 +206,8 @@ impl<'a> WeightValues<'a> {
         let first = self.first_scale(stretch);
         scratch.zero_points.clear();
         match (self.weight.elements, self.zero_points) {
-            (Encoding::Plain(_) | Encoding::TwoRows, None) => Ok(()),
-            (Encoding::Plain(_) | Encoding::TwoRows, Some(place)) => {
+            (Encoding::Plain(_) | Encoding::TwoRows | Encoding::HighFirst, None) | (Encoding::Coded(_), _) => Ok(()),
+            (Encoding::Plain(_) | Encoding::TwoRows | Encoding::HighFirst, Some(place)) => {
                 place.read(first * across, count, &mut scratch.zero_points)
             }
             (Encoding::Words { bits, .. }, None) => {
@@ -290,6 +317,9 @@ impl Compute for WeightValues<'_> {
     fn compute(&self, start: usize, len: usize, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), PipelineError> {
         if let Some(stored) = &self.transposed {
             return self.transpose(stored, start, scratch, out);
+        }
+        if let Some(coded) = &self.coded {
+            return coded.compute(self.elements, start, scratch, out);
         }
         let [rows, columns] = self.weight.matrix();
         let size = self.to.byte_len(1).unwrap_or(1);

@@ -33,7 +33,7 @@ pub(crate) fn verify(
     limits.sort_by(f64::total_cmp);
     let mut scales = Vec::new();
     for weight in all() {
-        scales.push(Scales::new(weight.scales, weight.scale_type));
+        scales.extend(weight.scale_tensors().map(|(tensor, data_type)| Scales::new(tensor, data_type)));
         if let Some(global) = weight.global {
             check_global(checkpoint, weights, weight, global, &limits)?;
             scales.push(Scales::new(global, DataType::Float));

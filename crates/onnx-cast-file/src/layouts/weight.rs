@@ -126,6 +126,14 @@ pub(crate) struct Weight {
     /// The scales, and the type that their bytes are read as.
     pub(crate) scales: TensorRef,
     pub(crate) scale_type: DataType,
+    /// The scales of scales, where those are codes.
+    pub(crate) nested: Option<Nested>,
+    /// What is added to each block, of the type of the scales.
+    pub(crate) biases: Option<TensorRef>,
+    /// The type that the owner's code rounds values to, before they are cast to another.
+    pub(crate) owner_type: Option<DataType>,
+    /// Whether the scales are in the order of cuBLAS (`values/swizzled.rs`).
+    pub(crate) are_swizzled: bool,
     /// Rows and columns of a block.
     pub(crate) block: [usize; 2],
     /// The global scale of each matrix, or one for all; none where there is none.
@@ -141,6 +149,89 @@ pub(crate) struct Weight {
     pub(crate) others: Vec<TensorRef>,
 }
 
+/// Scales that are codes: the entry of a table, times a scale of its own, plus an offset.
+#[derive(Clone, Debug)]
+pub(crate) struct Nested {
+    pub(crate) scales: TensorRef,
+    /// Scales that share one of these.
+    pub(crate) block: usize,
+    pub(crate) map: Box<[f32; 256]>,
+    pub(crate) offset: f32,
+}
+
+/// Elements with arithmetic of their own (`values/coded.rs`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Coding {
+    /// Entries of a table, two in a byte, the even element in the upper half: bitsandbytes.
+    Table(Table),
+    /// int8, whose products with the scale are divided by 127: bitsandbytes.
+    Int8,
+    /// Unsigned integers in a stream of bits, with a scale and a bias: MLX.
+    Affine { bits: u32 },
+}
+
+impl Coding {
+    /// Bits of an element.
+    pub(super) fn bits(self) -> usize {
+        match self {
+            Coding::Table(_) => 4,
+            Coding::Int8 => 8,
+            Coding::Affine { bits } => bits as usize,
+        }
+    }
+
+    /// Elements after which a byte ends too.
+    pub(super) fn step(self) -> usize {
+        match self {
+            Coding::Table(_) => 2,
+            Coding::Int8 => 1,
+            Coding::Affine { .. } => 8,
+        }
+    }
+}
+
+/// A table of bitsandbytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Table {
+    Nf4,
+    Fp4,
+}
+
+impl Table {
+    /// The values of the codes, as `bitsandbytes.functional.get_4bit_type` has them: quantiles of the normal
+    /// distribution, or twelfths of a float of 2 bits of exponent and 1 of significand. Code 8 of the latter is -0, as
+    /// in the package's kernels for GPUs; those for CPUs give either sign.
+    pub(super) fn entries(self) -> [f32; 16] {
+        match self {
+            Table::Nf4 => [
+                -1.0,
+                -0.696_192_8,
+                -0.525_073_05,
+                -0.394_917_5,
+                -0.284_441_38,
+                -0.184_773_43,
+                -0.091_050_036,
+                0.0,
+                0.079_580_3,
+                0.160_930_2,
+                0.246_112_3,
+                0.337_915_24,
+                0.440_709_83,
+                0.562_617,
+                0.722_956_84,
+                1.0,
+            ],
+            Table::Fp4 => {
+                let magnitudes = [0.0f32, 0.0625, 8.0, 12.0, 4.0, 6.0, 2.0, 3.0].map(|twelfths| twelfths / 12.0);
+                std::array::from_fn(|code| match code {
+                    0..=7 => magnitudes[code],
+                    _ => -magnitudes[code - 8],
+                })
+            }
+        }
+    }
+}
+
 /// How the elements of a weight are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Encoding {
@@ -148,8 +239,12 @@ pub(crate) enum Encoding {
     Plain(DataType),
     /// float4e2m1 of two rows in each byte, the upper row in the lower half: experts of ModelOpt.
     TwoRows,
+    /// float4e2m1, the even column in the upper half of each byte: ComfyUI.
+    HighFirst,
     /// Integers of so many bits plus half their range, in words of 32 bits, low bits first; each row begins a word.
     Words { bits: u32, straddle: bool },
+    /// In blocks that follow each other, with arithmetic of their own: the shape is one row.
+    Coded(Coding),
 }
 
 impl Weight {
@@ -176,7 +271,12 @@ impl Weight {
     pub(crate) fn element_type(&self) -> DataType {
         match self.elements {
             Encoding::Plain(data_type) => data_type,
-            Encoding::TwoRows => DataType::Float4E2M1,
+            Encoding::TwoRows | Encoding::HighFirst => DataType::Float4E2M1,
+            Encoding::Coded(Coding::Int8) => DataType::Int8,
+            Encoding::Coded(Coding::Table(_)) => DataType::Uint4,
+            Encoding::Coded(Coding::Affine { bits: ..=2 }) => DataType::Uint2,
+            Encoding::Coded(Coding::Affine { bits: ..=4 }) => DataType::Uint4,
+            Encoding::Coded(Coding::Affine { .. }) => DataType::Uint8,
             Encoding::Words { bits: ..=2, .. } => DataType::Int2,
             Encoding::Words { bits: ..=4, .. } => DataType::Int4,
             Encoding::Words { .. } => DataType::Int8,
@@ -186,9 +286,10 @@ impl Weight {
     /// What the weight is, in the words of configurations.
     pub(crate) fn format(&self) -> WeightFormat {
         match (self.elements, self.scale_type) {
-            (Encoding::Plain(DataType::Float4E2M1) | Encoding::TwoRows, DataType::Float8E4M3FN) => WeightFormat::NvFp4,
-            (Encoding::TwoRows, _) => WeightFormat::MxFp4,
-            (Encoding::Plain(DataType::Float4E2M1), _) => WeightFormat::MxFp4,
+            (Encoding::Plain(DataType::Float4E2M1) | Encoding::TwoRows | Encoding::HighFirst, scales) => match scales {
+                DataType::Float8E4M3FN => WeightFormat::NvFp4,
+                _ => WeightFormat::MxFp4,
+            },
             (Encoding::Plain(DataType::Float6E2M3 | DataType::Float6E3M2), _) => WeightFormat::MxFp6,
             (Encoding::Plain(DataType::Float8E4M3FN | DataType::Float8E5M2), DataType::Float8E8M0)
                 if self.block == [1, 32] =>
@@ -198,12 +299,27 @@ impl Weight {
             (Encoding::Plain(DataType::Int8), _) => WeightFormat::Int(8),
             (Encoding::Plain(_), _) => WeightFormat::Fp8,
             (Encoding::Words { bits, .. }, _) => WeightFormat::Int(bits),
+            (Encoding::Coded(Coding::Int8), _) => WeightFormat::Int(8),
+            (Encoding::Coded(Coding::Affine { bits }), _) => WeightFormat::Int(bits),
+            (Encoding::Coded(Coding::Table(Table::Nf4)), _) => WeightFormat::Nf4,
+            (Encoding::Coded(Coding::Table(Table::Fp4)), _) => WeightFormat::Fp4,
         }
+    }
+
+    /// The tensors of its scales that may hold NaN, and the types that they are read as.
+    pub(super) fn scale_tensors(&self) -> impl Iterator<Item = (TensorRef, DataType)> {
+        let (scales, data_type) = match &self.nested {
+            Some(nested) => (nested.scales, DataType::Float),
+            None => (self.scales, self.scale_type),
+        };
+        std::iter::once((scales, data_type)).chain(self.biases.map(|biases| (biases, self.scale_type)))
     }
 
     /// Its tensors.
     pub(crate) fn parts(&self) -> impl Iterator<Item = TensorRef> + '_ {
-        let first = [Some(self.tensor), Some(self.scales), self.global, self.zero_points, self.groups];
+        let nested = self.nested.as_ref().map(|nested| nested.scales);
+        let first =
+            [Some(self.tensor), Some(self.scales), nested, self.biases, self.global, self.zero_points, self.groups];
         first.into_iter().flatten().chain(self.others.iter().copied())
     }
 }
@@ -216,10 +332,17 @@ pub(crate) enum WeightFormat {
     MxFp6,
     MxFp4,
     NvFp4,
+    Nf4,
+    Fp4,
     Int(u32),
 }
 
 impl WeightFormat {
+    /// Whether its scales are for blocks of the format's own size.
+    pub(super) fn is_in_blocks(self) -> bool {
+        !matches!(self, WeightFormat::Fp8 | WeightFormat::Int(_))
+    }
+
     /// The name, as model cards have it.
     pub(crate) fn name(self) -> String {
         match self {
@@ -237,6 +360,8 @@ impl std::fmt::Display for WeightFormat {
             WeightFormat::MxFp6 => f.write_str("MXFP6"),
             WeightFormat::MxFp4 => f.write_str("MXFP4"),
             WeightFormat::NvFp4 => f.write_str("NVFP4"),
+            WeightFormat::Nf4 => f.write_str("NF4"),
+            WeightFormat::Fp4 => f.write_str("FP4"),
             WeightFormat::Int(bits) => write!(f, "integers of {bits} bits"),
         }
     }

@@ -7,7 +7,7 @@ use onnx_cast::{BlockFormat, DataType};
 /// The format of a weight, and what has a scale; `None` of what is not transcoded. `block` is that of the
 /// configuration, which may be larger than the weight.
 pub(super) fn form_of(weight: &Weight, block: Option<[usize; 2]>) -> Option<(QuantizedFormat, Granularity)> {
-    if !matches!(weight.values.len(), 2 | 3) {
+    if !matches!(weight.values.len(), 2 | 3) || weight.are_swizzled {
         return None;
     }
     let format = match weight.elements {
@@ -19,6 +19,7 @@ pub(super) fn form_of(weight: &Weight, block: Option<[usize; 2]>) -> Option<(Qua
         Encoding::TwoRows => {
             return Some((QuantizedFormat::Block(BlockFormat::NvFp4), Granularity::Block([1, weight.block[0]])));
         }
+        Encoding::HighFirst | Encoding::Coded(_) => return None,
         Encoding::Words { bits: ..=4, .. } => QuantizedFormat::Elements(Int4),
         Encoding::Words { .. } => QuantizedFormat::Elements(Int8),
     };

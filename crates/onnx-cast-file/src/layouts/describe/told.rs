@@ -1,0 +1,76 @@
+//! Weights whose format the files themselves tell: those of ComfyUI, whose block formats have scales in cuBLAS's order.
+
+use crate::error::FileError;
+use crate::formats::input::StoredTensor;
+use crate::layouts::error::LayoutError;
+use crate::layouts::find::Finder;
+use crate::layouts::table::COMFY_QUANT;
+use crate::layouts::weight::{Encoding, Weight, WeightFormat};
+use DataType::{Float4E2M1, Float8E4M3FN, Float8E8M0, Int8, Uint8};
+use onnx_cast::DataType;
+
+impl Finder<'_> {
+    /// What types mean together in the format that is told; whether it is a block format.
+    pub(super) fn read_told(
+        &self,
+        weight: &mut Weight,
+        stored: &StoredTensor,
+        scale: &StoredTensor,
+        start: &str,
+    ) -> Result<bool, FileError> {
+        let told = self.claims.layers.get(start.strip_suffix('.').unwrap_or(start));
+        match (told, stored.data_type, scale.data_type) {
+            (Some(WeightFormat::NvFp4), Uint8, Uint8 | Float8E4M3FN) => {
+                (weight.elements, weight.scale_type, weight.block) = (Encoding::HighFirst, Float8E4M3FN, [1, 16]);
+                (weight.are_swizzled, weight.global) = (true, Some(self.global(stored, scale, start)?));
+                Ok(true)
+            }
+            (Some(WeightFormat::MxFp8), Float8E4M3FN, Uint8 | Float8E8M0) => {
+                (weight.are_swizzled, weight.scale_type) = (true, Float8E8M0);
+                Ok(true)
+            }
+            (None, Uint8 | Int8 | Float4E2M1, _) => {
+                let (tensor, what) = (stored.name.clone(), "the format of the layer");
+                let error = LayoutError::MissingPart { tensor, what, want: format!("{start}{COMFY_QUANT}") };
+                Err(self.checkpoint.error(Some(weight.tensor), error))
+            }
+            (_, Uint8 | Float4E2M1, _) | (_, _, Uint8 | Float8E8M0 | Float8E4M3FN) => {
+                let claim = told.map_or_else(|| "scales of float".to_owned(), ToString::to_string);
+                let found = format!("elements of {} with scales of {}", stored.data_type, scale.data_type);
+                let error = LayoutError::Contradiction { tensor: stored.name.clone(), claim, found };
+                Err(self.checkpoint.error(Some(weight.tensor), error))
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// ComfyUI fills the last block of rows with zeros, and crops what a layer computes: its bias has the number of
+    /// rows.
+    pub(super) fn leave_out_padding(&self, weight: &mut Weight, start: &str) {
+        let bias = self.checkpoint.find(&format!("{start}bias")).map(|bias| self.checkpoint.stored(bias));
+        if let (Some([rows]), [all, _]) = (bias.map(|bias| &bias.shape[..]), &weight.shape[..])
+            && rows.checked_next_multiple_of(weight.block[1]) == Some(*all)
+        {
+            (weight.shape[0], weight.values[0]) = (*rows, *rows);
+        }
+    }
+}
+
+/// Compares the shape of scales in cuBLAS's order with that of whole tiles.
+pub(super) fn fit_swizzled(weight: &Weight, scale: &StoredTensor) -> Result<(), LayoutError> {
+    let ([rows, columns], [_, across]) = (weight.matrix(), weight.grid());
+    let tiles = rows.checked_next_multiple_of(128).zip(across.checked_next_multiple_of(4));
+    let is_matrix = weight.shape.len() == 2 && columns.is_multiple_of(weight.block[1]);
+    if is_matrix && tiles.is_some_and(|(down, across)| scale.shape == [down, across]) {
+        return Ok(());
+    }
+    let want = match tiles {
+        Some((down, across)) if is_matrix => {
+            let shape = crate::text::ShapeText(&[down, across]);
+            format!("want one for each {} columns in tiles of 128x4, {shape}", weight.block[1])
+        }
+        _ => format!("want a matrix of whole blocks of {} columns", weight.block[1]),
+    };
+    let (tensor, scales) = (scale.name.clone(), scale.shape.clone());
+    Err(LayoutError::ScaleShape { tensor, scales, shape: weight.shape.clone(), want })
+}

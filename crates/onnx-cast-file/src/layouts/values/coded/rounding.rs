@@ -1,0 +1,106 @@
+//! Rounding to float16 and bfloat16 in loops that the compiler vectorises: the casts of the library, for one value.
+
+use onnx_cast::DataType;
+
+/// Rounds to a type, and widens again. What is NaN is the usual one.
+#[inline(always)]
+pub(super) fn round(data_type: DataType, value: f32) -> f32 {
+    let value = if value.is_nan() { f32::NAN } else { value };
+    match data_type {
+        DataType::BFloat16 => f32::from_bits(u32::from(bf16_bits(value)) << 16),
+        DataType::Float16 => f16_value(f16_bits(value)),
+        _ => value,
+    }
+}
+
+/// The code of bfloat16, rounded to nearest, ties to even. NaN is the usual one.
+#[inline(always)]
+pub(super) fn bf16_bits(value: f32) -> u16 {
+    let bits = value.to_bits();
+    ((bits + 0x7fff + (bits >> 16 & 1)) >> 16) as u16
+}
+
+/// The code of float16, rounded to nearest, ties to even. NaN is the usual one.
+#[inline(always)]
+pub(super) fn f16_bits(value: f32) -> u16 {
+    let bits = value.to_bits();
+    let magnitude = bits & 0x7fff_ffff;
+    // From 2^-14 on: the exponent's bias is 15 instead of 127. A carry may reach the infinity.
+    let odd = magnitude >> 13 & 1;
+    let normal = magnitude.wrapping_sub(112 << 23).wrapping_add(0xfff + odd) >> 13;
+    // Below: multiples of 2^-24, which is the unit of the last place beside a half.
+    let subnormal = (f32::from_bits(magnitude) + 0.5).to_bits().wrapping_sub(0.5f32.to_bits());
+    let finite = if magnitude < 113 << 23 { subnormal } else { normal.min(0x7c00) };
+    let code = if magnitude > 0x7f80_0000 { 0x7e00 } else { finite };
+    (code | bits >> 16 & 0x8000) as u16
+}
+
+/// The value of a code of float16.
+#[inline(always)]
+fn f16_value(code: u16) -> f32 {
+    let (code, sign) = (u32::from(code & 0x7fff), u32::from(code & 0x8000) << 16);
+    let subnormal = (code as f32 * (1.0 / (1 << 24) as f32)).to_bits();
+    let normal = (code << 13) + (112 << 23);
+    let special = code << 13 | 0x7f80_0000;
+    let magnitude = if code < 0x400 {
+        subnormal
+    } else if code < 0x7c00 {
+        normal
+    } else {
+        special
+    };
+    f32::from_bits(magnitude | sign)
+}
+
+/// A number of a type, as float; 0 behind the last.
+#[inline(always)]
+pub(super) fn number(data_type: DataType, bytes: &[u8], index: usize) -> f32 {
+    let half = || u16::from_le_bytes(bytes.as_chunks().0.get(index).copied().unwrap_or_default());
+    match data_type {
+        DataType::Float16 => f16_value(half()),
+        DataType::BFloat16 => f32::from_bits(u32::from(half()) << 16),
+        _ => f32::from_le_bytes(bytes.as_chunks().0.get(index).copied().unwrap_or_default()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onnx_cast::{Cast, CastOptions, TensorView};
+
+    /// The library's cast of the low bytes of words, as words.
+    fn cast(from: DataType, to: DataType, words: &[u32]) -> Vec<u32> {
+        let width = |data_type: DataType| data_type.byte_len(1).expect("a width");
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()[..width(from)].to_vec()).collect();
+        let shape = [words.len()];
+        let source = TensorView::new(from, &shape, &bytes).expect("a tensor");
+        let cast = Cast::new(to, &CastOptions::new()).expect("a cast").run(&source).expect("casts");
+        let word = |bytes: &[u8]| {
+            let mut word = [0; 4];
+            word[..bytes.len()].copy_from_slice(bytes);
+            u32::from_le_bytes(word)
+        };
+        cast.bytes().expect("numbers").chunks(width(to)).map(word).collect()
+    }
+
+    #[test]
+    fn codes_are_those_of_the_library() {
+        let edges = [0u32, 1, 0xfff, 0x1000, 0x1001, 0x1fff, 0x2000, 0x3000, 0x7fff, 0x8000, 0x8001, 0xffff];
+        let words: Vec<u32> = (0..=0xffffu32).flat_map(|high| edges.map(|low| high << 16 | low)).collect();
+        let codes = [DataType::Float16, DataType::BFloat16].map(|to| cast(DataType::Float, to, &words));
+        for ((&bits, &half), &brain) in words.iter().zip(&codes[0]).zip(&codes[1]) {
+            let value = f32::from_bits(bits);
+            if value.is_nan() {
+                assert_eq!((f16_bits(value) & 0x7fff, bf16_bits(round(DataType::BFloat16, value))), (0x7e00, 0x7fc0));
+                continue;
+            }
+            assert_eq!(u32::from(f16_bits(value)), half, "float16 of {bits:#010x}");
+            assert_eq!(u32::from(bf16_bits(value)), brain, "bfloat16 of {bits:#010x}");
+        }
+        let words: Vec<u32> = (0..=0xffff).collect();
+        for (&code, want) in words.iter().zip(cast(DataType::Float16, DataType::Float, &words)) {
+            let (got, want) = (f16_value(code as u16), f32::from_bits(want));
+            assert!(got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan(), "{code:#06x}");
+        }
+    }
+}
