@@ -529,3 +529,23 @@ fn a_single_file_tells_its_layout() {
     }
     assert!(count > 30, "{count} of formats and layouts");
 }
+
+/// Metadata is believed no more than a configuration is.
+#[test]
+fn metadata_that_is_wrong_is_refused() {
+    for (value, want) in [
+        ("{", "not a JSON object"),
+        ("[]", "not a JSON object"),
+        (r#"{"quant_method": "mine"}"#, "`quant_method` is `mine`, which is not a known layout"),
+        (r#"{"quant_method": "modelopt", "quant_algo": "NVFP4"}"#, "the configuration claims NVFP4"),
+        (r#"{"quant_method": "modelopt", "transform_config": {"a": [1]}}"#, "`transform_config` of the configuration"),
+    ] {
+        let folder = Folder::with_metadata("{}", &weight(), Some(("quantization_config", value)));
+        let done = dequantize_file(folder.path("in"), folder.path("out"), &DequantizeRequest::new(DataType::Float));
+        let error = done.expect_err(value).to_string();
+        assert!(error.contains(want) && !folder.path("out").exists(), "{value}: {error}");
+    }
+    // A configuration beside the file wins.
+    let folder = Folder::with_metadata(FP8, &weight(), Some(("quantization_config", "{")));
+    dequantize_file(folder.path("in"), folder.path("out"), &DequantizeRequest::new(DataType::Float)).expect("read");
+}
