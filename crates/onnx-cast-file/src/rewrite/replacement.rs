@@ -42,8 +42,8 @@ impl Replacement {
     ) -> Result<Replacement, FileError> {
         for path in files.iter().map(PathBuf::as_path).chain(index) {
             // The folders within are not named by anybody either.
-            let within = path.ancestors().take_while(|within| *within != folder);
-            within.map(links::check_write).collect::<Result<(), _>>()?;
+            let mut within = path.ancestors().take_while(|within| *within != folder);
+            within.try_for_each(links::check_write)?;
             if write.no_clobber {
                 check_vacant(path)?;
             }
